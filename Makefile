@@ -1,0 +1,55 @@
+# `make demo` and `make test` need Python 3.11+ and make; everything else they bring along.
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint docs bench clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+# The newest suitable interpreter; `make PYTHON=... demo` takes another one.
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& { echo "$$p"; break; }; done)
+
+help:
+	@echo "make demo   compile examples/02_gemm.py, show what becomes of it, run it, compare with NumPy"
+	@echo "make test   run every test (those that need a GPU are skipped without one)"
+	@echo "make lint   ruff, pyright, import-linter"
+	@echo "make docs   write docs/ir.md again from the docstrings of the ops"
+	@echo "make bench  run the benchmarks (needs a GPU and torch)"
+
+demo: $(VENV)/run
+	@$(BIN)/python tools/demo.py
+
+test: $(VENV)/dev
+	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+lint: $(VENV)/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+docs: $(VENV)/run
+	$(BIN)/python tools/ir_docs.py
+
+bench: $(VENV)/run
+	$(BIN)/python -m benchmarks.device --bench $(ARGS)
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+
+# The files $(VENV)/run and $(VENV)/dev say what is installed: the package, and the tools to work on it.
+$(VENV)/pip:
+	@test -n "$(PYTHON)" || { echo "No Python 3.11 or newer found. Debian 12+, Ubuntu 24.04+:" \
+		"apt install python3 python3-venv. Elsewhere: make PYTHON=/path/to/python3.11 demo"; exit 1; }
+	@$(PYTHON) tools/make_venv.py $(VENV)
+	@touch $@
+
+$(VENV)/run: $(VENV)/pip pyproject.toml
+	@echo "Installing wsdsl into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/dev: $(VENV)/run
+	@echo "Installing the test tools into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@

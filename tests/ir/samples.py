@@ -1,0 +1,178 @@
+"""One sample of every op, by name: (the values it uses, its text as the printer writes it)."""
+
+SAMPLES: dict[str, tuple[str, str]] = {
+    # tile_ops
+    "for_tiles": (
+        "%zero: f32[m], %i: i32, %j: i32",
+        "%end: f32[m] = for_tiles(index=%k: axis<k of K by 64>, start=%i, stop=%j, "
+        "init=(%zero,), args=(%acc: f32[m],)) {\n  yield(values=(%acc,))\n}",
+    ),
+    "for_each": (
+        "%C: tensor<f32[B]>, %x: f32",
+        'for_each(dim="B", index=%b: i32) {\n  store(tensor=%C, index=(%b,), value=%x)\n  yield()\n}',
+    ),
+    "if": (
+        "%c: bool, %x: f32, %y: f32",
+        "%r: f32 = if(cond=%c) {\n  yield(values=(%x,))\n} {\n  yield(values=(%y,))\n}",
+    ),
+    "yield": ("%x: f32[m, n], %y: state", "yield(values=(%x, %y))"),
+    "whole": ("", "%d: axis<D of D by 128 columns> = whole()"),
+    "load": (
+        "%A: tensor<bf16[B, M, 128]>, %b: i32, %m: axis<m of M by 64 rows>, %r: i32[n]",
+        "%a: bf16[m, n] = load(tensor=%A, index=(%b, %m, %r))",
+    ),
+    "store": (
+        "%C: tensor<f16[M]>, %m: axis<m of M>, %x: f32[m]",
+        "store(tensor=%C, index=(%m,), value=%x, accumulate=True)",
+    ),
+    "contract": (
+        "%a: bf16[m, k], %b: bf16[n, k], %acc: f32[m, n]",
+        "%s: f32[m, n] = contract(a=%a, b=%b, acc=%acc)",
+    ),
+    "map": (
+        "%a: f32[m], %b: f32[n], %c: f32",
+        '%s: f32[m, n] = map(fn="fma", args=(%a, %b, %c))',
+    ),
+    "cast": ("%x: frag<f32[64x128]>", "%y: frag<bf16[64x128]> = cast(x=%x)"),
+    "bitcast": ("%x: u16[n, k]", "%y: bf16[n, k] = bitcast(x=%x)"),
+    "reduce": ("%x: f32[m, n]", '%y: f32[m] = reduce(fn="max", x=%x, axis="n")'),
+    "constant": ("", "%x: f32 = constant(value=-inf)"),
+    "full": ("%x: f32", "%y: f32[m, n] = full(value=%x)"),
+    "index": ("%m: axis<m of M>", "%i: i32[m] = index(axis=%m)"),
+    "end": ("%m: axis<m of M>", "%i: i32 = end(axis=%m)"),
+    "lookup": ("%t: tensor<u8[16]>, %i: u4[n, k]", "%x: u8[n, k] = lookup(table=%t, i=%i)"),
+    "dim_size": ("", '%n: i32 = dim_size(dim="N")'),
+    # pipeline_ops
+    "circular_buffer": (
+        "",
+        "%r: ring = circular_buffer(depth=4, layouts=((bf16[m, k], bf16[n, k]), (f16[n],)))",
+    ),
+    "partition": (
+        "",
+        'partition(role="compute", num_warpgroups=2, registers=232) {\n  sync_warp()\n}',
+    ),
+    "for_work": (
+        "",
+        "for_work(index=(%b: i32, %m: axis<m of M by 128>, %n: axis<n of N by 256>), "
+        'dims=("B", "M", "N"), scheduler="grid", swizzle=8) {\n}',
+    ),
+    "axis_at": ("%i: i32", "%m: axis<m of M by 128> = axis_at(start=%i)"),
+    "producer_acquire": (
+        "%r: ring, %s: state",
+        "%slot: slot = producer_acquire(ring=%r, layout=1, state=%s)",
+    ),
+    "load_to_slot": (
+        "%s: slot, %A: tensor<bf16[M, K]>, %m: axis<m of M>, %k: axis<k of K>",
+        "load_to_slot(slot=%s, field=0, tensor=%A, index=(%m, %k))",
+    ),
+    "producer_commit": ("%s: slot", "producer_commit(slot=%s)"),
+    "consumer_wait": ("%r: ring", "%s: slot = consumer_wait(ring=%r)"),
+    "slot_tile": ("%s: slot", "%a: smem<bf16[m, k]> = slot_tile(slot=%s, field=1)"),
+    "tile_in_shared": (
+        "%x: shared<32768 x 4>, %s: state",
+        "%a: smem<bf16[m, k]> = tile_in_shared(shared=%x, offset=16384, state=%s)",
+    ),
+    "consumer_release": ("%s: slot", "consumer_release(slot=%s)"),
+    # barrier_ops
+    "launch_grid": ("", 'launch_grid(tiles=(("M", 128), ("N", 256)), scheduler="grid")'),
+    "for_range": (
+        "%a: i32, %b: i32, %c: i32, %s: state",
+        "%e: state = for_range(index=%i: i32, start=%a, stop=%b, step=%c, init=(%s,), "
+        "args=(%t: state,)) {\n  yield(values=(%t,))\n}",
+    ),
+    "elect": ("", "elect() {\n  sync_warp()\n}"),
+    "cta_index": ("", "%i: i32 = cta_index()"),
+    "num_ctas": ("", "%i: i32 = num_ctas()"),
+    "warpgroup_index": ("", "%i: i32 = warpgroup_index()"),
+    "set_max_registers": ("", "set_max_registers(count=40, increase=False)"),
+    "allocate_barriers": (
+        "",
+        '%full: mbarrier<4> = allocate_barriers(label="full", arrivals=1, offset=163840)',
+    ),
+    "initialize_barriers": ("%b: mbarrier<4>", "initialize_barriers(barriers=%b)"),
+    "fence_barrier_init": ("", "fence_barrier_init()"),
+    "sync_cta": ("", "sync_cta()"),
+    "sync_warp": ("", "sync_warp()"),
+    "initial_state": ("", "%s: state = initial_state(parity=1)"),
+    "advance": ("%s: state", "%t: state = advance(state=%s, num=4)"),
+    "wait_barrier": ("%b: mbarrier<4>, %s: state", "wait_barrier(barriers=%b, state=%s)"),
+    "arrive_barrier": (
+        "%b: mbarrier<4>, %s: state, %p: bool",
+        "arrive_barrier(barriers=%b, state=%s, pred=%p, each_thread=True)",
+    ),
+    "arrive_expect_tx": (
+        "%b: mbarrier<4>, %s: state",
+        "arrive_expect_tx(barriers=%b, state=%s, tx_bytes=32768)",
+    ),
+    "fence_async_proxy": ("", "fence_async_proxy()"),
+    # memory_ops
+    "allocate_shared": ("", '%x: shared<32768 x 4> = allocate_shared(label="slots", offset=0)'),
+    "make_tensor_map": (
+        "%A: tensor<bf16[M, K]>",
+        '%a: tensor_map = make_tensor_map(tensor=%A, box=(128, 64), swizzle="128B")',
+    ),
+    "prefetch_tensor_map": ("%a: tensor_map", "prefetch_tensor_map(map=%a)"),
+    "tma_load": (
+        "%a: tensor_map, %m: i32, %k: i32, %x: shared<32768 x 4>, %s: state, %b: mbarrier<4>",
+        "tma_load(map=%a, coordinates=(%m, %k), shared=%x, offset=16384, state=%s, barriers=%b)",
+    ),
+    "thread_load": (
+        "%A: tensor<f16[M, K]>, %m: i32, %k: i32, %x: shared<32768 x 4>, %s: state",
+        "thread_load(tensor=%A, coordinates=(%m, %k), row_dim=0, rows=128, columns=64, "
+        'swizzle="128B", shared=%x, state=%s)',
+    ),
+    "store_shared": (
+        "%v: frag<bf16[64x64]>, %x: shared<8192 x 4>, %i: i32",
+        'store_shared(value=%v, shared=%x, item=%i, swizzle="128B", transposed=True)',
+    ),
+    "tma_store": (
+        "%c: tensor_map, %m: i32, %n: i32, %x: shared<8192 x 4>, %i: i32",
+        "tma_store(map=%c, coordinates=(%m, %n), row_dim=0, shared=%x, item=%i)",
+    ),
+    "tma_store_commit": ("", "tma_store_commit()"),
+    "tma_store_wait": ("", "tma_store_wait(pending=0, read=False)"),
+    "load_global": (
+        "%b: tensor<f32[N]>, %i: frag<i32[1x128]>",
+        "%x: frag<f32[1x128]> = load_global(tensor=%b, index=(%i,), vector=2)",
+    ),
+    "store_global": (
+        "%C: tensor<f32[M]>, %i: frag<i32[64x1]>, %v: frag<f32[64x1]>, %p: bool",
+        "store_global(tensor=%C, index=(%i,), value=%v, accumulate=True, pred=%p)",
+    ),
+    # fragment_ops
+    "matrix_operand": (
+        "%x: shared<32768 x 4>, %s: state, %row: i32",
+        "%a: smem_descriptor = matrix_operand(shared=%x, offset=16384, state=%s, start=%row, "
+        'dtype="bf16", rows=64, columns=128, swizzle="128B", k_major=False)',
+    ),
+    "empty_accumulator": ("", "%acc: acc<f32[64x256]> = empty_accumulator()"),
+    "as_accumulator": (
+        "%x: frag<f32[64x256]>",
+        "%acc: acc<f32[64x256]> = as_accumulator(x=%x)",
+    ),
+    "wgmma_fence": ("", "wgmma_fence()"),
+    "wgmma": (
+        "%c: acc<f32[64x256]>, %a: smem_descriptor, %b: smem_descriptor, %p: bool",
+        "%d: acc<f32[64x256]> = wgmma(acc=%c, a=%a, b=%b, accumulate=%p, "
+        'dtype="bf16", k=64, b_k_major=False)',
+    ),
+    "wgmma_commit": ("", "wgmma_commit()"),
+    "wgmma_wait": (
+        "%c: acc<f32[64x256]>, %d: acc<f32[64x8]>",
+        "%x: frag<f32[64x256]>, %y: frag<f32[64x8]> = wgmma_wait(pending=0, accumulators=(%c, %d))",
+    ),
+    "zero_unless": (
+        "%x: frag<f32[64x256]>, %p: bool",
+        "%y: frag<f32[64x256]> = zero_unless(x=%x, cond=%p)",
+    ),
+    "slice": ("%x: frag<f32[64x256]>", "%y: frag<f32[64x64]> = slice(x=%x, start=192)"),
+    "join": (
+        "%x: frag<f32[64x64]>, %y: frag<f32[64x192]>",
+        "%z: frag<f32[64x256]> = join(parts=(%x, %y))",
+    ),
+    "reduce_columns": (
+        "%x: frag<f32[64x256]>",
+        '%y: frag<f32[64x1]> = reduce_columns(fn="add", x=%x)',
+    ),
+    "iota": ("%i: i32", "%r: frag<i32[64x1]> = iota(start=%i)"),
+}

@@ -1,0 +1,110 @@
+"""The state of a conversion: the text so far, what each IR value became, and who is executing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from wsdsl.codegen.held import Descriptor, Held, Pointer, Registers, Scalar, SharedAt, StateAt
+from wsdsl.codegen.writer import Writer
+from wsdsl.ir.op import Region, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Threads:
+    """Who a thread is; computed once, at the kernel's start.
+
+    `warpgroup` and `warp` (of the warpgroup) went through a shuffle, so that ptxas knows that they
+    are the same in all lanes: branches and smem descriptors made of them stay uniform.
+    """
+
+    tid: str
+    lane: str
+    warp: str
+    warpgroup: str
+    row: str
+    """First row of the thread in a fragment: 16 * warp + lane / 4."""
+    column: str
+    """First column of the thread in a fragment: 2 * (lane % 4)."""
+    first_lane: str
+    """i1: lane 0 of its warp."""
+    first_thread: str
+    """i1: thread 0 of its warpgroup."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The partition that executes: its warpgroups, and whether one elected thread runs alone."""
+
+    first_warpgroup: int = 0
+    inside: bool = False
+    elected: bool = False
+
+
+@dataclass
+class Context:
+    w: Writer
+    threads: Threads
+    smem: str
+    """The address of dynamic SMEM, i32."""
+    convert: Callable[[Context, Region], tuple[Value, ...]]
+    """Converts a region and returns what it yields."""
+    stored: frozenset[str]
+    """Tensors that the kernel writes directly; the others can be read through the texture path."""
+    sizes: Mapping[str, Scalar]
+    strides: Mapping[tuple[str, int], str]
+    maps: Iterator[Pointer]
+    held: dict[Value, Held] = field(default_factory=dict[Value, Held])
+    place: Place = field(default_factory=Place)
+
+    @contextmanager
+    def at(self, *, first_warpgroup: int | None = None, elected: bool | None = None) -> Iterator[None]:
+        outer = self.place
+        if first_warpgroup is not None:
+            self.place = Place(first_warpgroup, inside=True)
+        if elected is not None:
+            self.place = replace(self.place, elected=elected)
+        try:
+            yield
+        finally:
+            self.place = outer
+
+    def scalar(self, value: Value) -> Scalar:
+        held = self.held[value]
+        assert isinstance(held, Scalar), value
+        return held
+
+    def registers(self, value: Value) -> Registers:
+        """A fragment, or a scalar as a fragment of one row and column."""
+        held = self.held[value]
+        if isinstance(held, Scalar):
+            return Registers(held.dtype, 1, 1, (held.text,))
+        assert isinstance(held, Registers), value
+        return held
+
+    def state(self, value: Value) -> StateAt:
+        held = self.held[value]
+        assert isinstance(held, StateAt), value
+        return held
+
+    def shared(self, value: Value) -> SharedAt:
+        held = self.held[value]
+        assert isinstance(held, SharedAt), value
+        return held
+
+    def descriptor(self, value: Value) -> Descriptor:
+        held = self.held[value]
+        assert isinstance(held, Descriptor), value
+        return held
+
+    def pointer(self, value: Value) -> Pointer:
+        held = self.held[value]
+        assert isinstance(held, Pointer), value
+        return held
+
+    def item(self, shared: SharedAt, index: str) -> str:
+        """The address of item `index`, short of the array's own (constant) offset."""
+        if shared.num == 1:
+            return self.smem
+        return self.w.add(self.smem, self.w.multiply(index, shared.bytes))

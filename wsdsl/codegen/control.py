@@ -1,0 +1,153 @@
+"""Loops, ifs, partitions and the election of one thread."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wsdsl.codegen import nvvm
+from wsdsl.codegen.context import Context
+from wsdsl.codegen.convert_type import llvm_types, rebuild
+from wsdsl.codegen.fragments import texts_of
+from wsdsl.codegen.held import Held, Registers, Scalar, StateAt
+from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.ir.barrier_ops import Elect, ForRange
+from wsdsl.ir.op import Op, Value
+from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.tile_ops import If
+
+
+def registers_of(c: Context, value: Value) -> tuple[str, ...]:
+    """The operands that carry a value through a phi."""
+    held: Held = c.held[value]
+    match held:
+        case Scalar():
+            return (held.text,)
+        case Registers():
+            return texts_of(c.w, held)
+        case StateAt():
+            return (held.stage, held.parity)
+        case _:
+            raise CompileError(f"a loop or if can not hand on %{value.name}: {value.type}")
+
+
+def _flat(c: Context, values: Sequence[Value]) -> list[str]:
+    return [text for value in values for text in registers_of(c, value)]
+
+
+def _rebuild(c: Context, values: Sequence[Value], texts: Sequence[str]) -> None:
+    at = 0
+    for value in values:
+        count = len(llvm_types(value.type))
+        c.held[value] = rebuild(value.type, texts[at : at + count])
+        at += count
+
+
+def convert_for_range(c: Context, op: ForRange) -> None:
+    """A test before the loop and one at its end, so that the body is straight-line code and no
+    branch stands between a wgmma and the next."""
+    w = c.w
+    start, stop, step = c.scalar(op.start), c.scalar(op.stop), c.scalar(op.step)
+    types = [t for v in op.init for t in llvm_types(v.type)]
+    first = _flat(c, op.init)
+    body, end = w.name("loop"), w.name("loop_end")
+    before = w.block
+    w.branch(w.compare("slt", start.text, stop.text), body, end)
+    w.begin(body)
+    phis = w.phis(["i32", *types])
+    index = phis[0][1]
+    c.held[op.index] = Scalar(index, start.dtype, nonnegative=start.nonnegative)
+    _rebuild(c, op.args, [name for _, name in phis[1:]])
+    last = _flat(c, c.convert(c, op.body))
+    following = w.value(f"add nsw i32 {index}, {step.text}", "next")
+    again = w.compare("slt", following, stop.text)
+    latch = w.block
+    for phi, type, a, b in zip(
+        phis, ["i32", *types], [start.text, *first], [following, *last], strict=True
+    ):
+        w.fill(phi, type, [(a, before), (b, latch)])
+    w.branch(again, body, end)
+    w.begin(end)
+    _join(c, op.result, types, [(first, before), (last, latch)])
+
+
+def convert_if(c: Context, op: If) -> None:
+    w = c.w
+    then, orelse, end = w.name("then"), w.name("else"), w.name("if_end")
+    w.branch(c.scalar(op.cond).text, then, orelse)
+    sources: list[tuple[list[str], str]] = []
+    for label, region in ((then, op.then), (orelse, op.orelse)):
+        w.begin(label)
+        held = _flat(c, c.convert(c, region))
+        sources.append((held, w.block))
+        w.jump(end)
+    w.begin(end)
+    _join(c, op.result, [t for v in op.result for t in llvm_types(v.type)], sources)
+
+
+def _join(
+    c: Context,
+    result: Sequence[Value],
+    types: Sequence[str],
+    sources: Sequence[tuple[list[str], str]],
+) -> None:
+    phis = c.w.phis(types)
+    for i, (phi, type) in enumerate(zip(phis, types, strict=True)):
+        c.w.fill(phi, type, [(texts[i], block) for texts, block in sources])
+    _rebuild(c, result, [name for _, name in phis])
+
+
+def convert_elect(c: Context, op: Elect) -> None:
+    w = c.w
+    body, end = w.name("elected"), w.name("elect_end")
+    if c.place.inside:
+        warp = w.name("elect")
+        first = w.add(w.multiply(c.threads.warpgroup, 4), c.threads.warp)
+        w.branch(w.compare("eq", first, 4 * c.place.first_warpgroup), warp, end)
+        w.begin(warp)
+        w.branch(nvvm.elect(w), body, end)
+    else:
+        w.branch(w.compare("eq", c.threads.tid, 0), body, end)
+    w.begin(body)
+    with c.at(elected=True):
+        c.convert(c, op.body)
+    w.jump(end)
+    w.begin(end)
+
+
+def convert_partitions(c: Context, ops: Sequence[Partition]) -> None:
+    """One chain of ifs on the warpgroup's index; the last partition takes all that are left."""
+    w = c.w
+    join = w.name("join")
+    first = 0
+    for i, op in enumerate(ops):
+        if c.place.inside:
+            raise CompileError(Finding("a partition inside a partition", op.loc))
+        label = w.name(f"{op.role}_partition")
+        if i + 1 < len(ops):
+            following = w.name("other_partitions")
+            own = w.compare("ult", c.threads.warpgroup, first + op.num_warpgroups)
+            w.branch(own, label, following)
+        else:
+            following = join
+            w.jump(label)
+        w.begin(label)
+        with c.at(first_warpgroup=first):
+            c.convert(c, op.body)
+        w.jump(join)
+        w.begin(following)
+        first += op.num_warpgroups
+
+
+def group_partitions(region: Sequence[Op]) -> list[Op | list[Partition]]:
+    """The ops of a region, neighbouring partitions together."""
+    grouped: list[Op | list[Partition]] = []
+    for op in region:
+        if isinstance(op, Partition):
+            last = grouped[-1] if grouped else None
+            if isinstance(last, list):
+                last.append(op)
+            else:
+                grouped.append([op])
+        else:
+            grouped.append(op)
+    return grouped

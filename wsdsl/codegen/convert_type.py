@@ -1,0 +1,74 @@
+"""IR types as LLVM types: how many registers a value takes, and of what kind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wsdsl.codegen.held import Held, Registers, Scalar, StateAt
+from wsdsl.diagnostics import CompileError
+from wsdsl.ir.types import Accumulator, DType, Fragment, State, Tile, Type
+
+LLVM_TYPES = {
+    "f32": "float",
+    "f16": "half",
+    "bf16": "bfloat",
+    "i32": "i32",
+    "u32": "i32",
+    "i16": "i16",
+    "u16": "i16",
+    "i8": "i8",
+    "u8": "i8",
+    "bool": "i1",
+}
+
+
+def scalar_type(dtype: DType) -> str:
+    """The LLVM type of one element."""
+    if dtype.name not in LLVM_TYPES:
+        raise CompileError(f"codegen does not know elements of type {dtype} yet")
+    return LLVM_TYPES[dtype.name]
+
+
+def is_packed(dtype: DType, columns: int) -> bool:
+    """Whether a fragment's registers hold pairs of neighbouring columns."""
+    return dtype.is_float and dtype.bits == 16 and columns > 1
+
+
+def register_type(dtype: DType, columns: int) -> str:
+    return "i32" if is_packed(dtype, columns) else scalar_type(dtype)
+
+
+def num_elements(rows: int, columns: int) -> int:
+    """Elements of a fragment that one thread holds."""
+    across = 1 if columns == 1 else columns // 4
+    return across * (2 if rows == 64 else 1)
+
+
+def num_registers(dtype: DType, rows: int, columns: int) -> int:
+    held = num_elements(rows, columns)
+    return held // 2 if is_packed(dtype, columns) else held
+
+
+def llvm_types(type: Type) -> tuple[str, ...]:
+    """The LLVM types of the registers that a value occupies when a loop carries it."""
+    match type:
+        case Tile(dtype, ()):
+            return (scalar_type(dtype),)
+        case Fragment(dtype, rows, columns) | Accumulator(dtype, rows, columns):
+            count = num_registers(dtype, rows, columns)
+            return (register_type(dtype, columns),) * count
+        case State():
+            return ("i32", "i32")
+        case _:
+            raise CompileError(f"a loop or if can not hand on a value of type {type}")
+
+
+def rebuild(type: Type, texts: Sequence[str]) -> Held:
+    """The value whose registers are `texts`."""
+    match type:
+        case Tile(dtype, ()):
+            return Scalar(texts[0], dtype)
+        case Fragment(dtype, rows, columns) | Accumulator(dtype, rows, columns):
+            return Registers(dtype, rows, columns, tuple(texts))
+        case _:
+            return StateAt(texts[0], texts[1])

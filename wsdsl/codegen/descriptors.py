@@ -1,0 +1,60 @@
+"""wgmma's smem descriptors for operands that lie in SMEM as panels.
+
+Bits of a descriptor, addresses in units of 16 bytes: 0-13 start, 16-29 leading byte offset (LBO),
+32-45 stride byte offset (SBO), 62-63 swizzle mode. What the two offsets mean depends on the mode
+and on which way the operand lies; `layout` has each case.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wsdsl.ir.target import SWIZZLE_SPAN
+
+MODE_BITS = {"none": 0, "128B": 1, "64B": 2, "32B": 3}
+START_MASK = 0x3FFF
+"""Above these bits a shared address carries the CTA's rank in its cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperandLayout:
+    """`leading` and `stride` offsets in bytes; `steps[i]`: bytes from the start to k16 step i;
+    `per_start`: bytes by which one element along M or N moves the start; `start_unit`: the start
+    must be a multiple of so many elements.
+    """
+
+    leading: int
+    stride: int
+    steps: tuple[int, ...]
+    per_start: int
+    start_unit: int
+    high: int
+
+
+def layout(
+    rows: int, columns: int, swizzle: str, k_major: bool, element_bytes: int = 2
+) -> OperandLayout:
+    """An operand of `rows` x `columns` elements; k-major: columns are the contraction."""
+    span = SWIZZLE_SPAN[swizzle]
+    panel = rows * span
+    eight_lines = 8 * span
+    k_bytes = 16 * element_bytes
+    if k_major:
+        # 8-row groups follow each other in a panel. Without swizzle a k step reads two panels.
+        leading = panel if swizzle == "none" else 16
+        stride = eight_lines
+        count = columns * element_bytes // k_bytes
+        steps = tuple(i * k_bytes // span * panel + i * k_bytes % span for i in range(count))
+        per_start, start_unit = span, 8
+    else:
+        # Without swizzle the two offsets swap their meaning.
+        leading, stride = (eight_lines, panel) if swizzle == "none" else (panel, eight_lines)
+        steps = tuple(i * 2 * eight_lines for i in range(rows // 16))
+        per_start, start_unit = rows * element_bytes, span // element_bytes
+    high = stride >> 4 | MODE_BITS[swizzle] << 30
+    return OperandLayout(leading, stride, steps, per_start, start_unit, high)
+
+
+def low_half(layout: OperandLayout, address: int) -> int:
+    """What codegen computes at run time, for an address that is known."""
+    return address >> 4 & START_MASK | layout.leading >> 4 << 16

@@ -1,0 +1,139 @@
+"""Which element of a fragment a thread holds, and in which of its registers.
+
+The layout is that of a wgmma accumulator (64 x c). A fragment that is the same in all rows (1 x c)
+or in all columns (64 x 1) holds what the thread's elements of a 64 x c one would need, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wsdsl.codegen import nvvm
+from wsdsl.codegen.context import Context
+from wsdsl.codegen.convert_type import is_packed, num_elements, scalar_type
+from wsdsl.codegen.held import Affine, Registers
+from wsdsl.codegen.writer import Writer
+from wsdsl.ir.types import I32, DType
+
+Shape = tuple[int, int]
+
+
+def row_offset(element: int, shape: Shape) -> int:
+    """The element's row, less the thread's first one (16 * warp + lane / 4)."""
+    rows, columns = shape
+    if rows == 1:
+        return 0
+    return 8 * (element if columns == 1 else element >> 1 & 1)
+
+
+def column_offset(element: int, shape: Shape) -> int:
+    """The element's column, less the thread's first one (2 * (lane % 4))."""
+    rows, columns = shape
+    if columns == 1:
+        return 0
+    return 8 * (element >> (2 if rows == 64 else 1)) + (element & 1)
+
+
+def source_element(element: int, shape: Shape, source: Shape) -> int:
+    """Which element of a fragment of shape `source` serves `element` when it is broadcast."""
+    if source == shape:
+        return element
+    if source == (1, 1):
+        return 0
+    if source[1] == 1:
+        return row_offset(element, shape) // 8
+    column = column_offset(element, shape)
+    return column // 8 * 2 + column % 2
+
+
+def broadcast_shape(shapes: Sequence[Shape]) -> Shape:
+    return max(r for r, _ in shapes), max(c for _, c in shapes)
+
+
+def shape_of(held: Registers) -> Shape:
+    return held.rows, held.columns
+
+
+def row_iota(c: Context, start: str, nonnegative: bool) -> Registers:
+    base = c.w.add(start, c.threads.row)
+    return Registers(I32, 64, 1, affine=Affine(base, (0, 8), nonnegative))
+
+
+def column_iota(c: Context, start: str, columns: int, nonnegative: bool) -> Registers:
+    base = c.w.add(start, c.threads.column)
+    shape = (1, columns)
+    offsets = tuple(column_offset(e, shape) for e in range(num_elements(*shape)))
+    return Registers(I32, *shape, affine=Affine(base, offsets, nonnegative))
+
+
+def texts_of(w: Writer, held: Registers) -> tuple[str, ...]:
+    """The registers; an affine fragment gets them here."""
+    if held.affine is None:
+        return held.texts
+    return tuple(w.add(held.affine.base, offset) for offset in held.affine.offsets)
+
+
+def elements(w: Writer, held: Registers) -> list[str]:
+    """One operand an element, in the LLVM type of its dtype."""
+    if not is_packed(held.dtype, held.columns):
+        return list(texts_of(w, held))
+    type = scalar_type(held.dtype)
+    found: list[str] = []
+    for text in held.texts:
+        pair = w.value(f"bitcast i32 {text} to <2 x {type}>")
+        found += [w.value(f"extractelement <2 x {type}> {pair}, i32 {i}") for i in (0, 1)]
+    return found
+
+
+def as_floats(w: Writer, held: Registers) -> list[str]:
+    """The elements of a float fragment as f32."""
+    if held.dtype.name == "f32":
+        return list(held.texts)
+    if held.dtype.name == "bf16" and is_packed(held.dtype, held.columns):
+        found: list[str] = []
+        for text in held.texts:
+            low = w.binary("shl", "i32", text, 16)
+            high = w.binary("and", "i32", text, 0xFFFF0000)
+            found += [w.value(f"bitcast i32 {x} to float") for x in (low, high)]
+        return found
+    type = scalar_type(held.dtype)
+    return [w.value(f"fpext {type} {x} to float") for x in elements(w, held)]
+
+
+def from_floats(w: Writer, dtype: DType, shape: Shape, floats: Sequence[str]) -> Registers:
+    """A fragment of a float dtype, each element rounded once from f32."""
+    if dtype.name == "f32":
+        return Registers(dtype, *shape, tuple(floats))
+    if is_packed(dtype, shape[1]):
+        pack = nvvm.to_bf16_pair if dtype.name == "bf16" else nvvm.to_f16_pair
+        pairs = zip(floats[::2], floats[1::2], strict=True)
+        return Registers(dtype, *shape, tuple(pack(w, low, high) for low, high in pairs))
+    type = scalar_type(dtype)
+    rounded = tuple(w.value(f"fptrunc float {x} to {type}") for x in floats)
+    return Registers(dtype, *shape, rounded)
+
+
+def from_elements(w: Writer, dtype: DType, shape: Shape, held: Sequence[str]) -> Registers:
+    """A fragment from one operand an element, in the LLVM type of the dtype."""
+    if not is_packed(dtype, shape[1]):
+        return Registers(dtype, *shape, tuple(held))
+    type = scalar_type(dtype)
+    packed: list[str] = []
+    for low, high in zip(held[::2], held[1::2], strict=True):
+        pair = w.value(f"insertelement <2 x {type}> poison, {type} {low}, i32 0")
+        pair = w.value(f"insertelement <2 x {type}> {pair}, {type} {high}, i32 1")
+        packed.append(w.value(f"bitcast <2 x {type}> {pair} to i32"))
+    return Registers(dtype, *shape, tuple(packed))
+
+
+def cut_columns(w: Writer, held: Registers, start: int, columns: int) -> Registers:
+    """Columns [start, start + columns); both are multiples of 8, so whole registers."""
+    per_eight = 4 if held.rows == 64 else 2
+    if is_packed(held.dtype, held.columns):
+        per_eight //= 2
+    first, count = start // 8 * per_eight, columns // 8 * per_eight
+    if held.affine is not None:
+        offsets = held.affine.offsets[first : first + count]
+        affine = Affine(held.affine.base, offsets, held.affine.nonnegative)
+        return Registers(held.dtype, held.rows, columns, affine=affine)
+    return Registers(held.dtype, held.rows, columns, held.texts[first : first + count])

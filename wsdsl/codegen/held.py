@@ -1,0 +1,83 @@
+"""What codegen holds for each IR value: LLVM operands, or facts known at compile time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wsdsl.ir.types import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """One LLVM operand. `known` is its value if that is a constant; `nonnegative` if it can not be
+    below 0, which makes divisions cheap and spares a bounds check."""
+
+    text: str
+    dtype: DType
+    known: int | float | bool | None = None
+    nonnegative: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """Elements `base + offsets[i]` of an i32 fragment: one register for all of them."""
+
+    base: str
+    offsets: tuple[int, ...]
+    nonnegative: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Registers:
+    """A fragment's, or accumulator's, registers in one thread (`fragments.py` has the layout).
+
+    16-bit floats with more than one column are held as packed pairs, i32. `affine` fragments have
+    no registers until somebody needs them.
+    """
+
+    dtype: DType
+    rows: int
+    columns: int
+    texts: tuple[str, ...] = ()
+    affine: Affine | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StateAt:
+    """Pipeline state: stage and parity, i32 each."""
+
+    stage: str
+    parity: str
+
+
+@dataclass(frozen=True, slots=True)
+class SharedAt:
+    """Items in SMEM: `num` of `bytes` bytes from `offset` on; mbarriers are items of 8 bytes."""
+
+    offset: int
+    bytes: int
+    num: int
+    arrivals: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """The low half of an smem descriptor as an i32; the high half and the step are known.
+
+    `steps[i]` is what k16 step i adds to the low half.
+    """
+
+    low: str
+    high: int
+    steps: tuple[int, ...]
+    k_major: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """A tensor in GMEM, or a tensor map: the name of the kernel's parameter."""
+
+    text: str
+
+
+Held = Scalar | Registers | StateAt | SharedAt | Descriptor | Pointer

@@ -1,0 +1,288 @@
+"""The only place with PTX text: instructions that LLVM has no intrinsic for, that take an address
+in SMEM (LLVM's shared pointers are 64 bits wide here, and each would cost a conversion), or that
+are to be predicated without a branch that LLVM can see.
+
+Addresses in SMEM are an i32 register and a constant number of bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from wsdsl.codegen.writer import Operand, Writer
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """An address in SMEM."""
+
+    base: str
+    offset: int = 0
+
+    def ptx(self, operand: int) -> str:
+        return f"[${operand}+{self.offset}]" if self.offset else f"[${operand}]"
+
+
+def _when(pred: str | None, operand: int) -> str:
+    return "" if pred is None else f"@${operand} "
+
+
+def _flag(pred: str | None) -> list[Operand]:
+    return [] if pred is None else [("i1", pred)]
+
+
+def _constraints(*held: str, pred: str | None = None) -> str:
+    return ",".join([*held, *([] if pred is None else ["b"])])
+
+
+# mbarriers ---------------------------------------------------------------------------------------
+
+
+def barrier_init(w: Writer, at: At, arrivals: int) -> None:
+    ptx = f"mbarrier.init.shared::cta.b64 {at.ptx(0)}, {arrivals};"
+    w.asm(ptx, "void", "r", [("i32", at.base)])
+
+
+def barrier_wait(w: Writer, at: At, parity: str) -> None:
+    ptx = (
+        "{\n.reg .pred done;\n"
+        "WAIT_${:uid}:\n"
+        f"mbarrier.try_wait.parity.shared::cta.b64 done, {at.ptx(0)}, $1;\n"
+        "@!done bra WAIT_${:uid};\n}"
+    )
+    w.asm(ptx, "void", "r,r", [("i32", at.base), ("i32", parity)])
+
+
+def barrier_arrive(w: Writer, at: At, pred: str | None) -> None:
+    ptx = f"{_when(pred, 1)}mbarrier.arrive.shared::cta.b64 _, {at.ptx(0)};"
+    w.asm(ptx, "void", _constraints("r", pred=pred), [("i32", at.base), *_flag(pred)])
+
+
+def barrier_arrive_expect_tx(w: Writer, at: At, tx_bytes: int) -> None:
+    ptx = f"mbarrier.arrive.expect_tx.shared::cta.b64 _, {at.ptx(0)}, {tx_bytes};"
+    w.asm(ptx, "void", "r", [("i32", at.base)])
+
+
+# TMA ---------------------------------------------------------------------------------------------
+
+
+def prefetch_tensor_map(w: Writer, map: str) -> None:
+    # The intrinsic is lowered to two instructions, one for the parameter space.
+    w.asm("prefetch.tensormap [$0];", "void", "l", [("ptr", map)])
+
+
+def tma_load(w: Writer, map: str, coordinates: Sequence[str], to: At, barrier: At) -> None:
+    """`coordinates`: contiguous dimension first."""
+    rank = len(coordinates)
+    shown = ", ".join(f"${3 + i}" for i in range(rank))
+    ptx = (
+        f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes "
+        f"{to.ptx(0)}, [$1, {{{shown}}}], {barrier.ptx(2)};"
+    )
+    args = [("i32", to.base), ("ptr", map), ("i32", barrier.base), *(("i32", c) for c in coordinates)]
+    w.asm(ptx, "void", ",".join(["r", "l", "r", *["r"] * rank]), args)
+
+
+def tma_store(w: Writer, map: str, coordinates: Sequence[str], source: At, pred: str) -> None:
+    rank = len(coordinates)
+    shown = ", ".join(f"${3 + i}" for i in range(rank))
+    ptx = (
+        f"@$2 cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group "
+        f"[$1, {{{shown}}}], {source.ptx(0)};"
+    )
+    args = [("i32", source.base), ("ptr", map), ("i1", pred), *(("i32", c) for c in coordinates)]
+    w.asm(ptx, "void", ",".join(["r", "l", "b", *["r"] * rank]), args)
+
+
+def tma_store_commit(w: Writer, pred: str) -> None:
+    w.asm("@$0 cp.async.bulk.commit_group;", "void", "b", [("i1", pred)])
+
+
+def tma_store_wait(w: Writer, pending: int, read: bool, pred: str) -> None:
+    ptx = f"@$0 cp.async.bulk.wait_group{'.read' if read else ''} {pending};"
+    w.asm(ptx, "void", "b", [("i1", pred)])
+
+
+# wgmma -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class WgmmaOperand:
+    """The low half of an smem descriptor, its high half, and what each k step adds to the low."""
+
+    low: str
+    high: int
+    steps: tuple[int, ...]
+    k_major: bool
+
+
+def wgmma(
+    w: Writer, acc: Sequence[str], a: WgmmaOperand, b: WgmmaOperand, dtype: str, accumulate: str
+) -> tuple[str, ...]:
+    """All k16 steps of a k block. `accumulate` is an i1, for the first step alone.
+
+    Inputs are tied to outputs, so that the accumulators stay where they are. The descriptors' high
+    halves are constants: arithmetic on the low ones is 32 bits wide, and uniform.
+    """
+    count, columns = len(acc), len(acc) * 2
+    # With nothing to add to, the registers start here, rather than be carried to here.
+    fresh = accumulate == "false"
+    tied = 0 if fresh else count
+    low_a, low_b, flag = count + tied, count + tied + 1, count + tied + 2
+    registers = ", ".join(f"${i}" for i in range(count))
+    transposed = f"{int(not a.k_major)}, {int(not b.k_major)}"
+    lines = [".reg .b32 la, lb, ha, hb;", ".reg .b64 a, b;"]
+    lines += [f"mov.b32 ha, {a.high};", f"mov.b32 hb, {b.high};"]
+    for i, (step_a, step_b) in enumerate(zip(a.steps, b.steps, strict=True)):
+        first = {"true": "1", "false": "0"}.get(accumulate, f"${flag}")
+        lines += [
+            f"add.s32 la, ${low_a}, {step_a};",
+            "mov.b64 a, {la, ha};",
+            f"add.s32 lb, ${low_b}, {step_b};",
+            "mov.b64 b, {lb, hb};",
+            f"wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{dtype}.{dtype} {{{registers}}}, "
+            f"a, b, {first if i == 0 else 1}, 1, 1, {transposed};",
+        ]
+    args: list[Operand] = [] if fresh else [("float", x) for x in acc]
+    args += [("i32", a.low), ("i32", b.low)]
+    constraints = ["=f"] * count + [str(i) for i in range(tied)] + ["r", "r"]
+    if accumulate not in ("true", "false"):
+        args.append(("i1", accumulate))
+        constraints.append("b")
+    ptx = "{\n" + "\n".join(lines) + "\n}"
+    return _struct(w, ptx, "float", count, constraints, args)
+
+
+def wgmma_wait(w: Writer, pending: int, accumulators: Sequence[str]) -> tuple[str, ...]:
+    """The accumulators pass through: LLVM knows of no other reason to read them only afterwards."""
+    count = len(accumulators)
+    constraints = ["=f"] * count + [str(i) for i in range(count)]
+    args = [("float", x) for x in accumulators]
+    ptx = f"wgmma.wait_group.sync.aligned {pending};"
+    return _struct(w, ptx, "float", count, constraints, args)
+
+
+def zero_unless(w: Writer, cond: str, type: str, texts: Sequence[str]) -> tuple[str, ...]:
+    """A branch around moves of 0. LLVM would make a `select` of each register from its own."""
+    count = len(texts)
+    letter = {"float": "f", "i32": "r", "i16": "h"}[type]
+    moves = "\n".join(f"mov.b{16 if letter == 'h' else 32} ${i}, 0;" for i in range(count))
+    ptx = f"{{\n@${2 * count} bra KEEP_${{:uid}};\n{moves}\nKEEP_${{:uid}}:\n}}"
+    constraints = [f"={letter}"] * count + [str(i) for i in range(count)] + ["b"]
+    args = [*((type, x) for x in texts), ("i1", cond)]
+    return _struct(w, ptx, type, count, constraints, args)
+
+
+def _struct(
+    w: Writer, ptx: str, type: str, count: int, constraints: Sequence[str], args: Sequence[Operand]
+) -> tuple[str, ...]:
+    if count == 0:
+        w.asm(ptx, "void", ",".join(constraints), args)
+        return ()
+    result = type if count == 1 else f"{{ {', '.join([type] * count)} }}"
+    made = w.asm(ptx, result, ",".join(constraints), args)
+    return (made,) if count == 1 else tuple(w.extract(result, made, i) for i in range(count))
+
+
+# Stores to SMEM ----------------------------------------------------------------------------------
+
+
+def stmatrix(w: Writer, to: At, texts: Sequence[str], transposed: bool) -> None:
+    """2 or 4 matrices of 8 x 8 16-bit elements, one i32 a thread each."""
+    count = len(texts)
+    shown = ", ".join(f"${i + 1}" for i in range(count))
+    trans = ".trans" if transposed else ""
+    ptx = f"stmatrix.sync.aligned.m8n8.x{count}{trans}.shared.b16 {to.ptx(0)}, {{{shown}}};"
+    args = [("i32", to.base), *(("i32", x) for x in texts)]
+    w.asm(ptx, "void", ",".join(["r"] * (count + 1)), args)
+
+
+def store_shared(w: Writer, to: At, bits: int, texts: Sequence[str]) -> None:
+    """1, 2 or 4 elements of `bits` bits; i32 registers, i16 for narrower elements."""
+    count = len(texts)
+    letter, type = ("r", "i32") if bits == 32 else ("h", "i16")
+    shown = ", ".join(f"${i + 1}" for i in range(count))
+    vector = f".v{count}" if count > 1 else ""
+    held = f"{{{shown}}}" if count > 1 else shown
+    ptx = f"st.shared{vector}.b{bits} {to.ptx(0)}, {held};"
+    args = [("i32", to.base), *((type, x) for x in texts)]
+    w.asm(ptx, "void", ",".join(["r", *[letter] * count]), args)
+
+
+# Global memory -----------------------------------------------------------------------------------
+
+LETTERS = {8: ("h", "i16"), 16: ("h", "i16"), 32: ("r", "i32")}
+"""The register that holds an access of so many bits: constraint letter and LLVM type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Global:
+    """An address in GMEM: a pointer and a constant number of bytes."""
+
+    pointer: str
+    offset: int = 0
+
+    def ptx(self, operand: int) -> str:
+        return f"[${operand}+{self.offset}]" if self.offset else f"[${operand}]"
+
+
+def load_global(w: Writer, at: Global, bits: int, pred: str | None, constant: bool) -> str:
+    """One element, 0 where `pred` does not hold. `constant`: nobody writes it while we run."""
+    letter, type = LETTERS[bits]
+    kind = ".nc" if constant else ""
+    zero = "" if pred is None else f"mov.b{max(bits, 16)} $0, 0;\n"
+    ptx = f"{zero}{_when(pred, 2)}ld.global{kind}.b{bits} $0, {at.ptx(1)};"
+    args = [("ptr addrspace(1)", at.pointer), *_flag(pred)]
+    return w.asm(ptx, type, _constraints(f"=&{letter}", "l", pred=pred), args, pure=constant)
+
+
+def load_global_pair(
+    w: Writer, at: Global, bits: int, both: str | None, first: str | None, constant: bool
+) -> tuple[str, str]:
+    """Two aligned elements at once where `both` holds, else the first alone where `first` holds."""
+    letter, type = LETTERS[bits]
+    kind = ".nc" if constant else ""
+    width = max(bits, 16)
+    args: list[Operand] = [("ptr addrspace(1)", at.pointer)]
+    if both is None or first is None:
+        ptx = f"ld.global{kind}.v2.b{bits} {{$0, $1}}, {at.ptx(2)};"
+        constraints = f"=&{letter},=&{letter},l"
+    else:
+        ptx = (
+            f"mov.b{width} $0, 0;\nmov.b{width} $1, 0;\n"
+            f"@$3 ld.global{kind}.v2.b{bits} {{$0, $1}}, {at.ptx(2)};\n"
+            f"@$4 ld.global{kind}.b{bits} $0, {at.ptx(2)};"
+        )
+        constraints = f"=&{letter},=&{letter},l,b,b"
+        args += [("i1", both), ("i1", first)]
+    result = f"{{ {type}, {type} }}"
+    made = w.asm(ptx, result, constraints, args, pure=constant)
+    return w.extract(result, made, 0), w.extract(result, made, 1)
+
+
+def store_global(w: Writer, at: Global, bits: int, texts: Sequence[str], pred: str | None) -> None:
+    """One element, or two aligned ones."""
+    letter, type = LETTERS[bits]
+    count = len(texts)
+    shown = ", ".join(f"${i + 1}" for i in range(count))
+    vector, held = (f".v{count}", f"{{{shown}}}") if count > 1 else ("", shown)
+    ptx = f"{_when(pred, count + 1)}st.global{vector}.b{bits} {at.ptx(0)}, {held};"
+    args = [("ptr addrspace(1)", at.pointer), *((type, x) for x in texts), *_flag(pred)]
+    w.asm(ptx, "void", _constraints("l", *[letter] * count, pred=pred), args)
+
+
+def add_global(
+    w: Writer, at: Global, kind: str, bits: int, texts: Sequence[str], pred: str | None
+) -> None:
+    """Atomic addition of one element (or packed pair), or of two; `kind` is PTX's, as in f32."""
+    letter, type = LETTERS[bits]
+    count = len(texts)
+    shown = ", ".join(f"${i + 1}" for i in range(count))
+    vector, held = (f".v{count}", f"{{{shown}}}") if count > 1 else ("", shown)
+    rounding = ".noftz" if "f16" in kind else ""
+    ptx = (
+        f"{_when(pred, count + 1)}red.global.add{rounding}{vector}.{kind} {at.ptx(0)}, {held};"
+    )
+    args = [("ptr addrspace(1)", at.pointer), *((type, x) for x in texts), *_flag(pred)]
+    w.asm(ptx, "void", _constraints("l", *[letter] * count, pred=pred), args)

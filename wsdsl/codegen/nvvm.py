@@ -1,0 +1,103 @@
+"""LLVM intrinsics, one function each: every instruction that LLVM can express by itself."""
+
+from __future__ import annotations
+
+from wsdsl.codegen.writer import Writer
+
+ALL_LANES = "-1"
+
+
+def special_register(w: Writer, name: str) -> str:
+    """tid.x, ctaid.x, nctaid.x; none of them is negative."""
+    return w.call(f"llvm.nvvm.read.ptx.sreg.{name}", "i32", hint=name.replace(".", "_"))
+
+
+def shuffle_first(w: Writer, x: str) -> str:
+    """The value of lane 0, in every lane."""
+    args = [("i32", ALL_LANES), ("i32", x), ("i32", "0"), ("i32", "31")]
+    return w.call("llvm.nvvm.shfl.sync.idx.i32", "i32", args)
+
+
+def shuffle_xor(w: Writer, type: str, x: str, mask: int) -> str:
+    """The value of lane ^ mask; `type` is float or i32."""
+    suffix = "f32" if type == "float" else "i32"
+    args = [("i32", ALL_LANES), (type, x), ("i32", str(mask)), ("i32", "31")]
+    return w.call(f"llvm.nvvm.shfl.sync.bfly.{suffix}", type, args)
+
+
+def elect(w: Writer) -> str:
+    """i1: true in one thread of a warp that is converged here."""
+    made = w.call("llvm.nvvm.elect.sync", "{ i32, i1 }", [("i32", ALL_LANES)])
+    return w.extract("{ i32, i1 }", made, 1)
+
+
+def sync_cta(w: Writer) -> None:
+    w.call("llvm.nvvm.barrier.cta.sync.aligned.all", "void", [("i32", "0")])
+
+
+def sync_warp(w: Writer) -> None:
+    w.call("llvm.nvvm.bar.warp.sync", "void", [("i32", ALL_LANES)])
+
+
+def fence_barrier_init(w: Writer) -> None:
+    w.call("llvm.nvvm.fence.mbarrier_init.release.cluster", "void")
+
+
+def fence_async_proxy(w: Writer) -> None:
+    w.call("llvm.nvvm.fence.proxy.async.shared_cta", "void")
+
+
+def set_max_registers(w: Writer, count: int, increase: bool) -> None:
+    name = "inc" if increase else "dec"
+    w.call(f"llvm.nvvm.setmaxnreg.{name}.sync.aligned.u32", "void", [("i32", str(count))])
+
+
+def wgmma_fence(w: Writer) -> None:
+    w.call("llvm.nvvm.wgmma.fence.sync.aligned", "void")
+
+
+def wgmma_commit(w: Writer) -> None:
+    w.call("llvm.nvvm.wgmma.commit_group.sync.aligned", "void")
+
+
+def to_bf16_pair(w: Writer, low: str, high: str) -> str:
+    """Two floats, rounded to nearest even, packed in an i32."""
+    made = w.call("llvm.nvvm.ff2bf16x2.rn", "<2 x bfloat>", [("float", high), ("float", low)])
+    return w.value(f"bitcast <2 x bfloat> {made} to i32")
+
+
+def to_f16_pair(w: Writer, low: str, high: str) -> str:
+    made = w.call("llvm.nvvm.ff2f16x2.rn", "<2 x half>", [("float", high), ("float", low)])
+    return w.value(f"bitcast <2 x half> {made} to i32")
+
+
+def float_unary(w: Writer, name: str, x: str) -> str:
+    """A function of one float."""
+    return w.call(name, "float", [("float", x)])
+
+
+def float_binary(w: Writer, name: str, a: str, b: str) -> str:
+    return w.call(name, "float", [("float", a), ("float", b)])
+
+
+def fma(w: Writer, a: str, b: str, c: str) -> str:
+    return w.call("llvm.fma.f32", "float", [("float", a), ("float", b), ("float", c)])
+
+
+def double_fma(w: Writer, a: str, b: str, c: str) -> str:
+    return w.call("llvm.fma.f64", "double", [("double", a), ("double", b), ("double", c)])
+
+
+def exp2_approx(w: Writer, x: str) -> str:
+    """2^x, relative error 2^-22; results below 2^-126 are 0."""
+    return float_unary(w, "llvm.nvvm.ex2.approx.ftz.f32", x)
+
+
+def float_to_int(w: Writer, x: str, signed: bool) -> str:
+    """Towards zero; what does not fit is clamped, NaN is 0."""
+    return w.call(f"llvm.nvvm.f2{'i' if signed else 'ui'}.rz", "i32", [("float", x)])
+
+
+def integer_binary(w: Writer, name: str, type: str, a: str, b: str) -> str:
+    """smin, smax, umin, umax."""
+    return w.call(f"llvm.{name}.{type}", type, [(type, a), (type, b)])

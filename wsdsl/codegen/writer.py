@@ -1,0 +1,114 @@
+"""Writes the text of one LLVM function: names, blocks, calls, and the declarations they need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+Operand = tuple[str, str]
+"""(LLVM type, text)."""
+
+
+@dataclass
+class Writer:
+    """Names are numbered in the order of their making: the same calls give the same text."""
+
+    lines: list[str] = field(default_factory=list[str])
+    declarations: dict[str, str] = field(default_factory=dict[str, str])
+    block: str = "entry"
+    count: int = 0
+
+    def name(self, hint: str) -> str:
+        self.count += 1
+        return f"{hint}.{self.count}"
+
+    def line(self, text: str) -> None:
+        self.lines.append(f"  {text}")
+
+    def value(self, text: str, hint: str = "v") -> str:
+        made = f"%{self.name(hint)}"
+        self.lines.append(f"  {made} = {text}")
+        return made
+
+    def begin(self, label: str) -> None:
+        self.lines.append(f"{label}:")
+        self.block = label
+
+    def jump(self, label: str) -> None:
+        self.line(f"br label %{label}")
+
+    def branch(self, cond: str, then: str, orelse: str) -> None:
+        self.line(f"br i1 {cond}, label %{then}, label %{orelse}")
+
+    def call(self, name: str, result: str, args: Sequence[Operand] = (), hint: str = "v") -> str:
+        """Call an intrinsic, declaring it. The text of the result; "" for void."""
+        types = ", ".join(t for t, _ in args)
+        self.declarations[name] = f"declare {result} @{name}({types})"
+        text = f"call {result} @{name}({', '.join(f'{t} {x}' for t, x in args)})"
+        if result == "void":
+            self.line(text)
+            return ""
+        return self.value(text, hint)
+
+    def asm(
+        self, ptx: str, result: str, constraints: str, args: Sequence[Operand], *, pure: bool = False
+    ) -> str:
+        """Inline PTX. All but pure text is volatile, and orders memory accesses around it.
+
+        Every call is convergent: LLVM must not copy it to, or move it under, other conditions.
+        """
+        if not pure:
+            constraints = f"{constraints},~{{memory}}" if constraints else "~{memory}"
+        effect = "" if pure else "sideeffect "
+        shown = ptx.replace("\n", "\\0A")
+        held = ", ".join(f"{t} {x}" for t, x in args)
+        # Attribute groups #1 and #2 stand in module.py.
+        text = f'call {result} asm {effect}"{shown}", "{constraints}"({held}) #{2 if pure else 1}'
+        if result == "void":
+            self.line(text)
+            return ""
+        return self.value(text)
+
+    def binary(self, op: str, type: str, a: str, b: str | int, hint: str = "v") -> str:
+        return self.value(f"{op} {type} {a}, {b}", hint)
+
+    def add(self, a: str, b: str | int) -> str:
+        """i32 sum; adding 0 or two numbers costs nothing."""
+        if str(b) == "0":
+            return a
+        if a == "0":
+            return str(b)
+        if a.isdigit() and str(b).isdigit():
+            return str(int(a) + int(b))
+        return self.binary("add", "i32", a, b)
+
+    def multiply(self, a: str, b: int) -> str:
+        """i32 product by a number."""
+        if b == 1 or a == "0":
+            return a
+        if a.isdigit():
+            return str(int(a) * b)
+        return self.binary("mul", "i32", a, b)
+
+    def compare(self, relation: str, a: str, b: str | int, type: str = "i32") -> str:
+        return self.value(f"icmp {relation} {type} {a}, {b}")
+
+    def select(self, cond: str, type: str, a: str, b: str) -> str:
+        return self.value(f"select i1 {cond}, {type} {a}, {type} {b}")
+
+    def extract(self, type: str, a: str, index: int) -> str:
+        return self.value(f"extractvalue {type} {a}, {index}")
+
+    def phis(self, types: Sequence[str]) -> list[tuple[int, str]]:
+        """Reserve phi nodes here; `fill` completes each once its sources are known."""
+        made: list[tuple[int, str]] = []
+        for _ in types:
+            made.append((len(self.lines), f"%{self.name('phi')}"))
+            self.lines.append("")
+        return made
+
+    def fill(self, phi: tuple[int, str], type: str, sources: Sequence[tuple[str, str]]) -> None:
+        """`sources`: (value, block it comes from)."""
+        at, name = phi
+        shown = ", ".join(f"[ {value}, %{block} ]" for value, block in sources)
+        self.lines[at] = f"  {name} = phi {type} {shown}"

@@ -1,0 +1,80 @@
+"""Where in the source something stands, and the errors that users see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Loc:
+    """A span of source text: 1-based line and columns, `end` one past the last column."""
+
+    file: str
+    line: int
+    column: int
+    end: int
+    text: str = field(default="", compare=False, repr=False)
+    """The whole source line, for the caret."""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong: where, what, and what to do about it."""
+
+    message: str
+    loc: Loc | None = None
+    hint: str = ""
+
+    def render(self) -> str:
+        lines = [f"{self.loc}: {self.message}" if self.loc else self.message]
+        if self.loc and self.loc.text:
+            number = str(self.loc.line)
+            width = max(1, min(self.loc.end, len(self.loc.text) + 1) - self.loc.column)
+            lines.append(f"  {number} | {self.loc.text}")
+            lines.append(f"  {' ' * len(number)} | {' ' * (self.loc.column - 1)}{'^' * width}")
+        if self.hint:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)
+
+
+class WsdslError(Exception):
+    """Base of every error that wsdsl raises for a user's mistake.
+
+    `findings` holds all that is wrong, in source order; `str()` renders them with carets.
+    """
+
+    def __init__(self, findings: Finding | Sequence[Finding] | str) -> None:
+        if isinstance(findings, str):
+            findings = Finding(findings)
+        self.findings: tuple[Finding, ...] = (
+            (findings,) if isinstance(findings, Finding) else tuple(findings)
+        )
+        super().__init__("\n".join(f.render() for f in self.findings))
+
+
+class ParseError(WsdslError):
+    """The text is not a wsdsl kernel, or not IR."""
+
+
+class TypeCheckError(WsdslError):
+    """A kernel parses but its names, axes or dtypes do not fit."""
+
+
+class ScheduleError(WsdslError):
+    """A Schedule is malformed, or does not fit the kernel or the card."""
+
+
+class VerifyError(WsdslError):
+    """IR breaks a rule of its level."""
+
+
+class CompileError(WsdslError):
+    """Lowering refuses a construct, or ptxas' output is not acceptable."""
+
+
+class LaunchError(WsdslError):
+    """The arrays of a call do not fit the kernel; nothing has been written."""

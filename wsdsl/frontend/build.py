@@ -1,0 +1,369 @@
+"""Lark's tree -> syntax tree. What the grammar takes but the language refuses is found here."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Literal, TypeGuard
+
+from lark.lexer import Token
+from lark.tree import Meta, Tree
+
+from wsdsl.diagnostics import Finding, Loc
+from wsdsl.frontend import syntax as s
+from wsdsl.frontend.source import Source
+
+Item = Tree[Token] | Token | None
+
+
+def _is_tree(item: Item) -> TypeGuard[Tree[Token]]:
+    return isinstance(item, Tree)
+
+
+def _trees(tree: Tree[Token]) -> list[Tree[Token]]:
+    return [c for c in tree.children if _is_tree(c)]
+
+
+def _number(text: str) -> int | float:
+    text = text.replace("_", "")
+    if text[:2].lower() in ("0x", "0b", "0o"):
+        return int(text, 0)
+    return float(text) if re.search(r"[.eE]", text) else int(text)
+
+
+Kind = Literal["kernel", "function"]
+
+
+class Builder:
+    """Builds one source's tree; `findings` gathers what is refused.
+
+    `kind` is that of a Python function whose decorators were left out of the source.
+    """
+
+    def __init__(self, source: Source, kind: Kind | None = None) -> None:
+        self.source = source
+        self.kind = kind
+        self.findings: list[Finding] = []
+
+    def refuse(self, message: str, loc: Loc, hint: str = "") -> None:
+        self.findings.append(Finding(message, loc, hint))
+
+    def loc(self, at: Tree[Token] | Token) -> Loc:
+        place: Meta | Token = at.meta if _is_tree(at) else at  # type: ignore[assignment]
+        line, column = place.line or 1, place.column or 1
+        return self.source.loc(line, column, place.end_line or line, place.end_column or column)
+
+    # Files and definitions
+
+    def module(self, tree: Tree[Token]) -> s.Module:
+        found = s.Module({}, {}, {})
+        for child in _trees(tree):
+            if child.data == "definition":
+                made = self.definition(child)
+                if made.name in found.definitions:
+                    self.refuse(f"`{made.name}` is defined twice", made.loc, "rename one of them")
+                found.definitions[made.name] = made
+            elif child.data != "import_line":
+                self._file_line(child, found)
+        return found
+
+    def _file_line(self, tree: Tree[Token], module: s.Module) -> None:
+        """`M, N = dims("M N")`, `EPS = 1e-5` or a docstring."""
+        if tree.data == "expression" and _trees(tree)[0].data == "string":
+            return
+        if tree.data == "assign":
+            left, right = _trees(tree)
+            names = self._plain_names(left)
+            introduced = _dims_call(right)
+            if names and introduced is not None and len(names) == len(introduced):
+                module.dims.update(zip(names, introduced, strict=True))
+                return
+            before = len(self.findings)
+            value = _constant(self.expr(right))
+            if names and len(names) == 1 and value is not None:
+                module.constants[names[0]] = value
+                return
+            del self.findings[before:]
+        self.refuse(
+            "a file holds kernels, functions, dims(…) and constants; this is none of them",
+            self.loc(tree),
+            "put it into a kernel, or write NAME = number",
+        )
+
+    def _plain_names(self, tree: Tree[Token]) -> list[str] | None:
+        parts = _trees(tree) if tree.data == "tuple" else [tree]
+        if any(p.data != "name" for p in parts):
+            return None
+        return [str(p.children[0]) for p in parts]
+
+    def definition(self, tree: Tree[Token]) -> s.Definition:
+        *decorators, name, params, _, suite = tree.children
+        assert isinstance(name, Token)
+        assert _is_tree(suite)
+        loc = self.loc(name)
+        kind = self.kind
+        if kind is None:
+            kind = self._kind([d for d in decorators if _is_tree(d)], str(name), loc)
+        made: list[s.Param] = []
+        for p in _trees(params) if _is_tree(params) else []:
+            pname, annotation = p.children
+            assert isinstance(pname, Token)
+            if any(m.name == pname for m in made):
+                self.refuse(f"parameter `{pname}` occurs twice", self.loc(pname))
+            type_ = self.expr(annotation) if _is_tree(annotation) else None
+            made.append(s.Param(str(pname), type_, loc=self.loc(p)))
+        body = self.suite(suite)
+        self._check_returns(kind, body)
+        return s.Definition(kind, str(name), tuple(made), body, loc=loc)
+
+    def _kind(self, decorators: list[Tree[Token]], name: str, loc: Loc) -> Kind:
+        kinds: list[str] = []
+        for d in decorators:
+            dotted, call = d.children
+            assert _is_tree(dotted)
+            kinds.append(str(dotted.children[-1]))
+            if _is_tree(call) and _trees(call):
+                self.refuse(
+                    "a decorator takes no arguments in a file or string",
+                    self.loc(call),
+                    "hand the schedule over when you compile: --set, or compile(schedule=…)",
+                )
+        if kinds not in (["kernel"], ["function"]):
+            self.refuse(
+                f"`{name}` is neither a kernel nor a function",
+                loc,
+                "write @kernel or @function, and nothing else, above the def",
+            )
+        return "function" if kinds == ["function"] else "kernel"
+
+    def _check_returns(self, kind: Kind, body: tuple[s.Statement, ...]) -> None:
+        for position, statement in enumerate(body):
+            if isinstance(statement, s.Return):
+                if kind == "kernel":
+                    self.refuse(
+                        "a kernel returns nothing",
+                        statement.loc,
+                        "store the result in a tensor parameter: C[m, n] = x",
+                    )
+                elif position != len(body) - 1:
+                    self.refuse("`return` is not the last statement", statement.loc)
+            elif isinstance(statement, s.For):
+                self._check_no_return(statement.body)
+            elif isinstance(statement, s.If):
+                self._check_no_return(statement.then + statement.orelse)
+
+    def _check_no_return(self, body: tuple[s.Statement, ...]) -> None:
+        for statement in body:
+            if isinstance(statement, s.Return):
+                self.refuse(
+                    "`return` inside a loop or an `if`",
+                    statement.loc,
+                    "assign to a name in there and return it at the function's end",
+                )
+            elif isinstance(statement, s.For):
+                self._check_no_return(statement.body)
+            elif isinstance(statement, s.If):
+                self._check_no_return(statement.then + statement.orelse)
+
+    # Statements
+
+    def suite(self, tree: Tree[Token]) -> tuple[s.Statement, ...]:
+        made: list[s.Statement] = []
+        for child in _trees(tree):
+            made.extend(self.statement(child))
+        return tuple(made)
+
+    def statement(self, tree: Tree[Token]) -> list[s.Statement]:
+        loc = self.loc(tree)
+        match str(tree.data):
+            case "assign":
+                left, right = _trees(tree)
+                return [s.Assign(self.targets(left), self.expr(right), loc=loc)]
+            case "augmented":
+                left, op, right = tree.children
+                assert _is_tree(left)
+                assert isinstance(op, Token)
+                assert _is_tree(right)
+                return self._augmented(left, op, right, loc)
+            case "expression":
+                child = _trees(tree)[0]
+                if child.data == "string":
+                    return []
+                return [s.ExprStatement(self.expr(child), loc=loc)]
+            case "return_line":
+                value = tree.children[0]
+                return [s.Return(self.expr(value) if _is_tree(value) else None, loc=loc)]
+            case "for_loop":
+                return [self._for(tree)]
+            case "if_chain":
+                return [self._if(tree)]
+            case _:  # pass
+                return []
+
+    def _augmented(
+        self, left: Tree[Token], op: Token, right: Tree[Token], loc: Loc
+    ) -> list[s.Statement]:
+        targets = self.targets(left)
+        value = self.expr(right)
+        if len(targets) != 1:
+            self.refuse(f"`{op}` takes one name on its left", self.loc(left))
+            return []
+        return [s.Augmented(targets[0], str(op)[:-1], value, loc=loc, op_loc=self.loc(op))]
+
+    def targets(self, tree: Tree[Token]) -> tuple[s.Expr, ...]:
+        parts = _trees(tree) if tree.data == "tuple" else [tree]
+        made: list[s.Expr] = []
+        for part in parts:
+            inner = _trees(part)[0] if part.data == "group" else part
+            if inner.data not in ("name", "subscript"):
+                self.refuse(
+                    "only a name or an indexed tensor can be assigned to",
+                    self.loc(part),
+                    "as in `acc = …` or `C[m, n] = …`",
+                )
+            else:
+                made.append(self.expr(inner))
+        return tuple(made)
+
+    def _for(self, tree: Tree[Token]) -> s.For:
+        names, source, body = _trees(tree)
+        targets: list[s.Name] = []
+        for part in _trees(names) if names.data == "tuple" else [names]:
+            if part.data == "name":
+                targets.append(s.Name(str(part.children[0]), loc=self.loc(part)))
+            else:
+                self.refuse(
+                    "a loop variable is a name", self.loc(part), "as in `for m, n in tiles(M, N):`"
+                )
+        start, end = tree.meta, source.meta
+        loc = self.source.loc(start.line, start.column, end.end_line, end.end_column)
+        return s.For(tuple(targets), self.expr(source), self.suite(body), loc=loc)
+
+    def _if(self, tree: Tree[Token]) -> s.If:
+        *parts, last = tree.children
+        cond, then, *elifs = [p for p in parts if _is_tree(p)]
+        orelse: tuple[s.Statement, ...] = self.suite(_trees(last)[0]) if _is_tree(last) else ()
+        for part in reversed(elifs):
+            other, body = _trees(part)
+            orelse = (self._branch(part, other, body, orelse),)
+        return self._branch(tree, cond, then, orelse)
+
+    def _branch(
+        self,
+        tree: Tree[Token],
+        cond: Tree[Token],
+        then: Tree[Token],
+        orelse: tuple[s.Statement, ...],
+    ) -> s.If:
+        start, end = tree.meta, cond.meta
+        loc = self.source.loc(start.line, start.column, end.end_line, end.end_column)
+        return s.If(self.expr(cond), self.suite(then), orelse, loc=loc)
+
+    # Expressions
+
+    def expr(self, tree: Tree[Token]) -> s.Expr:
+        loc = self.loc(tree)
+        match str(tree.data):
+            case "name":
+                return s.Name(str(tree.children[0]), loc=loc)
+            case "number":
+                return s.Number(_number(str(tree.children[0])), loc=loc)
+            case "constant":
+                return s.Number(str(tree.children[0]) == "True", loc=loc)
+            case "string":
+                self.refuse(
+                    "there are no strings in a kernel",
+                    loc,
+                    "an annotation is written without quotes, a remark as a # comment",
+                )
+                return s.Number(0, loc=loc)
+            case "group":
+                return replace(self.expr(_trees(tree)[0]), loc=loc)
+            case "unary":
+                op, operand = tree.children
+                assert _is_tree(operand)
+                return s.Unary(str(op), self.expr(operand), loc=loc)
+            case "binary":
+                left, op, right = tree.children
+                assert _is_tree(left)
+                assert isinstance(op, Token)
+                assert _is_tree(right)
+                return s.Binary(
+                    str(op), self.expr(left), self.expr(right), loc=loc, op_loc=self.loc(op)
+                )
+            case "comparison":
+                return self._comparison(tree, loc)
+            case "call":
+                return self._call(tree, loc)
+            case "subscript":
+                base, entries = _trees(tree)
+                made = tuple(
+                    s.Colon(loc=self._colon(e, base)) if e.data == "whole" else self.expr(e)
+                    for e in _trees(entries)
+                )
+                return s.Subscript(self.expr(base), made, loc=loc)
+            case _:  # tuple
+                return s.TupleExpr(tuple(self.expr(t) for t in _trees(tree)), loc=loc)
+
+    def _colon(self, tree: Tree[Token], base: Tree[Token]) -> Loc:
+        return self.loc(base) if tree.meta.empty else self.loc(tree)
+
+    def _comparison(self, tree: Tree[Token], loc: Loc) -> s.Expr:
+        left, op, right, *more = tree.children
+        assert _is_tree(left)
+        assert isinstance(op, Token)
+        assert _is_tree(right)
+        if more:
+            self.refuse(
+                "a comparison of more than two values",
+                loc,
+                "compare in pairs: (a <= b) & (b < c)",
+            )
+        return s.Binary(str(op), self.expr(left), self.expr(right), loc=loc, op_loc=self.loc(op))
+
+    def _call(self, tree: Tree[Token], loc: Loc) -> s.Expr:
+        function, arguments = tree.children
+        assert _is_tree(function)
+        args: list[s.Expr] = []
+        keywords: list[s.Keyword] = []
+        quiet = len(self.findings)
+        for a in _trees(arguments) if _is_tree(arguments) else []:
+            if a.data == "keyword":
+                name, value = a.children
+                assert _is_tree(value)
+                if any(k.name == name for k in keywords):
+                    self.refuse(f"`{name}=` occurs twice", self.loc(a))
+                keywords.append(s.Keyword(str(name), self.expr(value), loc=self.loc(a)))
+            else:
+                if keywords:
+                    self.refuse("an argument without a name after one with", self.loc(a))
+                args.append(self.expr(a))
+        if function.data == "name" and function.children[0] == "print":
+            del self.findings[quiet:]
+            self.refuse(
+                "a kernel cannot print",
+                loc,
+                "look at values with k.reference(…) or k.simulate(…) on NumPy arrays",
+            )
+        return s.Call(self.expr(function), tuple(args), tuple(keywords), loc=loc)
+
+
+def _dims_call(tree: Tree[Token]) -> list[str] | None:
+    """The names of `dims("M N")`."""
+    if tree.data != "call":
+        return None
+    function, arguments = tree.children
+    if not (_is_tree(function) and _is_tree(arguments) and len(arguments.children) == 1):
+        return None
+    argument = _trees(arguments)[0]
+    if function.data != "name" or function.children[0] != "dims" or argument.data != "string":
+        return None
+    return str(argument.children[0]).strip("\"'").replace(",", " ").split()
+
+
+def _constant(expr: s.Expr) -> int | float | bool | None:
+    if isinstance(expr, s.Number):
+        return expr.value
+    if isinstance(expr, s.Unary) and expr.op == "-" and isinstance(expr.operand, s.Number):
+        return -expr.operand.value
+    return None

@@ -1,0 +1,64 @@
+"""Which element types go together, and which numbers fit one."""
+
+from __future__ import annotations
+
+import math
+
+from wsdsl.frontend.entities import Number
+from wsdsl.ir.types import DType
+
+# The largest finite value of each float type.
+_LARGEST = {
+    "f32": 3.4028235677973366e38,
+    "tf32": 3.4028235677973366e38,
+    "bf16": 3.3961775292304601e38,
+    "f16": 65520.0,
+    "f8e5m2": 61440.0,
+    "f8e4m3": 464.0,
+}
+# Mantissa bits count as width here: tf32 is stored like an f32, but holds less.
+_WIDTH = {"f32": 32, "tf32": 19, "bf16": 16, "f16": 16, "f8e5m2": 8, "f8e4m3": 8}
+
+
+def promote(a: DType, b: DType) -> DType | None:
+    """The type of an operation on both, or None if one must be cast.
+
+    The wider of two floats, and of two integers of the same signedness.
+    """
+    if a == b:
+        return a
+    if a.is_float and b.is_float:
+        wide = {_WIDTH[a.name]: a, _WIDTH[b.name]: b}
+        return wide[max(wide)] if len(wide) == 2 else None
+    if a.kind == b.kind and a.is_integer:
+        return a if a.bits > b.bits else b
+    return None
+
+
+def misfit(value: Number, dtype: DType) -> str:
+    """Why a literal cannot be a `dtype`, or nothing."""
+    shown = show_number(value)
+    if dtype.kind == "bool":
+        return "" if isinstance(value, bool) else f"{shown} is no bool"
+    if isinstance(value, bool):
+        return f"{shown} is no {dtype}"
+    if dtype.is_integer:
+        if isinstance(value, float):
+            return f"{shown} is no integer"
+        low = -(1 << dtype.bits - 1) if dtype.kind == "int" else 0
+        high = (1 << dtype.bits - (dtype.kind == "int")) - 1
+        return "" if low <= value <= high else f"{shown} does not fit {dtype} ({low} to {high})"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"{dtype} has no infinity" if dtype.name == "f8e4m3" and math.isinf(value) else ""
+    return "" if abs(value) < _LARGEST[dtype.name] else f"{shown} is too large for {dtype}"
+
+
+def as_dtype(value: Number, dtype: DType) -> Number:
+    """A literal that fits, as the Python type that the IR holds for `dtype`."""
+    if dtype.is_float:
+        return float(value)
+    return value
+
+
+def show_number(value: Number) -> str:
+    return repr(value)

@@ -1,0 +1,70 @@
+"""Text -> untyped syntax tree, or a ParseError."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import Any, cast
+
+from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedToken
+from lark.lexer import Token
+from lark.tree import Tree
+
+from wsdsl.diagnostics import Finding, ParseError
+from wsdsl.frontend import explain, syntax
+from wsdsl.frontend.build import Builder, Kind
+from wsdsl.frontend.grammar import LayoutError, parser
+from wsdsl.frontend.source import Source
+
+_one_at_a_time = Lock()  # the layout keeps the state of one parse
+
+
+def parse(source: Source, kind: Kind | None = None) -> syntax.Module:
+    """A file or string of kernels and functions; of `kind` if no decorators are in the text."""
+    builder = Builder(source, kind)
+    try:
+        module = builder.module(_tree(source))
+    except RecursionError:
+        raise ParseError(Finding(f"{source.file}: an expression is nested too deeply")) from None
+    if builder.findings:
+        raise ParseError(sorted(builder.findings, key=_place))
+    return module
+
+
+def _place(finding: Finding) -> tuple[int, int]:
+    return (finding.loc.line, finding.loc.column) if finding.loc else (0, 0)
+
+
+def _tree(source: Source) -> Tree[Token]:
+    with _one_at_a_time:
+        lark, layout = parser()
+        layout.base = source.indentation
+        text = source.text if source.text.endswith("\n") else source.text + "\n"
+        untyped: Any = lark
+        try:
+            return cast("Tree[Token]", untyped.parse(text))
+        except UnexpectedToken as e:
+            token = cast(Token, e.token)
+            message, hint = explain.unexpected(token, e.accepts or e.expected, layout.seen)
+            raise ParseError(_at(source, token, message, hint)) from None
+        except UnexpectedCharacters as e:
+            message, hint = explain.strange(text[e.pos_in_stream or 0])
+            loc = source.loc(e.line, e.column, e.line, e.column + 1)
+            raise ParseError(Finding(message, loc, hint)) from None
+        except LayoutError as e:
+            line, column = e.token.end_line or 1, e.token.end_column or 1
+            loc = source.loc(line, 1, line, column)
+            raise ParseError(
+                Finding("this line is indented like no block around it", loc)
+            ) from None
+        except UnexpectedEOF:
+            raise ParseError(Finding(f"{source.file}: the text ends too early")) from None
+
+
+def _at(source: Source, token: Token, message: str, hint: str) -> Finding:
+    line, column = token.line or 1, token.column or 1
+    end_line, end = token.end_line or line, token.end_column or column + 1
+    if token.type == "_INDENT":  # it stands at the newline before the line that it is about
+        line, column = end_line, 1
+    elif token.type in ("_NEWLINE", "_DEDENT", "$END"):
+        end_line, end = line, column + 1
+    return Finding(message, source.loc(line, column, end_line, end), hint)

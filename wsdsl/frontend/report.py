@@ -1,0 +1,42 @@
+"""Gathers what is wrong with a kernel, so that all of it is reported at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from wsdsl.diagnostics import Finding, Loc
+from wsdsl.frontend.entities import POISON, Poison
+
+
+class Report:
+    def __init__(self) -> None:
+        self._found: list[tuple[Loc, Finding]] = []
+        self._calls: list[tuple[str, Loc]] = []
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def error(self, message: str, loc: Loc, hint: str = "") -> Poison:
+        """Note an error; the result stands for the value that it spoilt."""
+        place = loc
+        if self._calls:
+            name, called = self._calls[-1]
+            message = f"{message} (inside `{name}`, called at {called})"
+            place = self._calls[0][1]
+        self._found.append((place, Finding(message, loc, hint)))
+        return POISON
+
+    @contextmanager
+    def inside(self, function: str, called: Loc) -> Iterator[None]:
+        self._calls.append((function, called))
+        yield
+        self._calls.pop()
+
+    def forget(self, since: int) -> None:
+        """Drop what was found after there were `since` findings."""
+        del self._found[since:]
+
+    def in_order(self) -> list[Finding]:
+        ordered = sorted(self._found, key=lambda f: (f[0].line, f[0].column))
+        return list(dict.fromkeys(f for _, f in ordered))

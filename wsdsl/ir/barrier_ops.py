@@ -1,0 +1,187 @@
+"""SCHEDULED: control, pipeline state and everything that makes one thread wait for another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from wsdsl.ir.op import Level, Op, Region, Value, binds, bound_arguments, result, results
+
+SCHEDULED: tuple[Level, ...] = ("scheduled",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchGrid(Op):
+    """How many output tiles there are: the product, over (dimension, tile size), of their quotients
+    rounded up. "grid" launches one CTA a tile, "persistent" at most one an SM.
+    """
+
+    levels: ClassVar = SCHEDULED
+    tiles: tuple[tuple[str, int], ...]
+    scheduler: str = "persistent"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForRange(Op):
+    """`for index in range(start, stop, step)` on i32 (step > 0); carries like `for_tiles`."""
+
+    levels: ClassVar = SCHEDULED
+    result: tuple[Value, ...] = results()
+    index: Value = binds()
+    start: Value
+    stop: Value
+    step: Value
+    init: tuple[Value, ...] = ()
+    args: tuple[Value, ...] = bound_arguments()
+    body: Region = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Elect(Op):
+    """One thread runs `body`: thread 0 of the CTA, or in a partition an elected thread of the first
+    warp of its first warpgroup. The others go on.
+    """
+
+    levels: ClassVar = SCHEDULED
+    body: Region = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CtaIndex(Op):
+    """The index of this CTA in the grid; i32."""
+
+    levels: ClassVar = SCHEDULED
+    result: Value = result()
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumCtas(Op):
+    """The number of CTAs in the grid; i32."""
+
+    levels: ClassVar = SCHEDULED
+    result: Value = result()
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarpgroupIndex(Op):
+    """The index of the executing warpgroup in its partition; i32, warp-uniform."""
+
+    levels: ClassVar = SCHEDULED
+    result: Value = result()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetMaxRegisters(Op):
+    """setmaxnreg: give registers back (`increase=False`) or take them, to `count` a thread."""
+
+    levels: ClassVar = SCHEDULED
+    count: int
+    increase: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class AllocateBarriers(Op):
+    """mbarriers at `offset` in SMEM (8 bytes each; -1: not yet placed). A phase completes after
+    `arrivals` arrivals and as many bytes as were expected.
+    """
+
+    levels: ClassVar = SCHEDULED
+    result: Value = result()
+    label: str
+    arrivals: int
+    offset: int = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class InitializeBarriers(Op):
+    """mbarrier.init each of the barriers; run by one thread."""
+
+    levels: ClassVar = SCHEDULED
+    barriers: Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class FenceBarrierInit(Op):
+    """fence.mbarrier_init: make the initialised barriers visible to the async proxy; the
+    initialising thread runs it.
+    """
+
+    levels: ClassVar = SCHEDULED
+
+
+@dataclass(frozen=True, kw_only=True)
+class SyncCta(Op):
+    """bar.sync 0: all threads of the CTA meet."""
+
+    levels: ClassVar = SCHEDULED
+
+
+@dataclass(frozen=True, kw_only=True)
+class SyncWarp(Op):
+    """bar.warp.sync: the threads of each warp meet, and see each other's SMEM accesses."""
+
+    levels: ClassVar = SCHEDULED
+
+
+@dataclass(frozen=True, kw_only=True)
+class InitialState(Op):
+    """The pipeline state at stage 0 that waits for `parity`: a consumer of full barriers starts
+    with 0, a producer waits for empty barriers with 1 (its first lap passes at once).
+    """
+
+    levels: ClassVar = SCHEDULED
+    result: Value = result()
+    parity: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Advance(Op):
+    """The state of the next slot: stage + 1; at `num` stages back to 0, with the other parity."""
+
+    levels: ClassVar = SCHEDULED
+    result: Value = result()
+    state: Value
+    num: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitBarrier(Op):
+    """Wait until the phase of the state's parity is complete on the state's stage. Every thread
+    that runs it waits and then sees what was written before the arrivals.
+    """
+
+    levels: ClassVar = SCHEDULED
+    barriers: Value
+    state: Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArriveBarrier(Op):
+    """Arrive on the state's stage: one thread for the executing warpgroup (or the elected thread),
+    all 128 with `each_thread`. With `pred` (a bool scalar) only where it holds.
+    """
+
+    levels: ClassVar = SCHEDULED
+    barriers: Value
+    state: Value
+    pred: Value | None = None
+    each_thread: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArriveExpectTx(Op):
+    """Arrive once, and expect `tx_bytes` more bytes in this phase; run by one thread."""
+
+    levels: ClassVar = SCHEDULED
+    barriers: Value
+    state: Value
+    tx_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class FenceAsyncProxy(Op):
+    """fence.proxy.async: the running threads' SMEM writes become visible to TMA and wgmma, for
+    whoever synchronises with them afterwards.
+    """
+
+    levels: ClassVar = SCHEDULED

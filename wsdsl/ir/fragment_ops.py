@@ -1,0 +1,145 @@
+"""SCHEDULED: wgmma, and arithmetic on fragments in the registers of a warpgroup.
+
+`map`, `cast`, `bitcast`, `full` and `constant` of `tile_ops` work on fragments too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from wsdsl.ir.barrier_ops import SCHEDULED
+from wsdsl.ir.op import Op, Value, result, results
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatrixOperand(Op):
+    """The smem descriptor of a wgmma operand: a tile in item `state.stage` of `shared`, `offset`
+    bytes in, laid out as panels of `rows` x `columns` elements of `dtype`. `k_major`: the columns
+    are the contraction, else (MN-major) the rows are. The operand begins `start` (i32; 0 if left
+    out) elements along the other axis, M or N.
+    """
+
+    levels: ClassVar = SCHEDULED
+    result: Value = result()
+    shared: Value
+    offset: int = 0
+    state: Value
+    start: Value | None = None
+    dtype: str
+    rows: int
+    columns: int
+    swizzle: str
+    k_major: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmptyAccumulator(Op):
+    """An accumulator with undefined values; a first `wgmma` with `accumulate` false fills it."""
+
+    levels: ClassVar = SCHEDULED
+    result: Value = result()
+
+
+@dataclass(frozen=True, kw_only=True)
+class AsAccumulator(Op):
+    """A fragment handed back to wgmma; the same registers."""
+
+    levels: ClassVar = SCHEDULED
+    result: Value = result()
+    x: Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class WgmmaFence(Op):
+    """wgmma.fence: orders earlier accesses of registers before the wgmmas that follow."""
+
+    levels: ClassVar = SCHEDULED
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wgmma(Op):
+    """Start acc = a · b + (acc if `accumulate` else 0) on 64 x N x `k`, `k` a multiple of 16, as
+    k / 16 wgmma instructions. `accumulate` is a bool scalar. The result may be read after a
+    `wgmma_wait` that covers its group.
+    """
+
+    levels: ClassVar = SCHEDULED
+    result: Value = result()
+    acc: Value
+    a: Value
+    b: Value
+    accumulate: Value
+    dtype: str
+    k: int
+    a_k_major: bool = True
+    b_k_major: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class WgmmaCommit(Op):
+    """Close the group of the wgmmas started since the last commit."""
+
+    levels: ClassVar = SCHEDULED
+
+
+@dataclass(frozen=True, kw_only=True)
+class WgmmaWait(Op):
+    """Wait until at most `pending` groups are in flight. `accumulators`, whose groups are then
+    done, come back as fragments that may be read.
+    """
+
+    levels: ClassVar = SCHEDULED
+    result: tuple[Value, ...] = results()
+    pending: int
+    accumulators: tuple[Value, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ZeroUnless(Op):
+    """`x` where the bool scalar `cond` holds, else zeros (x is then undefined: no wgmma ran)."""
+
+    levels: ClassVar = SCHEDULED
+    result: Value = result()
+    x: Value
+    cond: Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slice(Op):
+    """Columns [start, start + the result's columns) of a fragment; no code."""
+
+    levels: ClassVar = SCHEDULED
+    result: Value = result()
+    x: Value
+    start: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Join(Op):
+    """Fragments side by side as one, the first one's columns first; no code."""
+
+    levels: ClassVar = SCHEDULED
+    result: Value = result()
+    parts: tuple[Value, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReduceColumns(Op):
+    """Reduce a fragment over its columns; `fn` is "add", "max" or "min". 64 rows give 64 x 1, one
+    row (the same in all rows) gives a scalar. Every lane gets the result.
+    """
+
+    levels: ClassVar = SCHEDULED
+    result: Value = result()
+    fn: str
+    x: Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Iota(Op):
+    """`start` (i32 scalar) + the row's index (result 64 x 1) or the column's index (1 x w)."""
+
+    levels: ClassVar = SCHEDULED
+    result: Value = result()
+    start: Value

@@ -1,0 +1,160 @@
+"""SCHEDULED: SMEM, tensor maps, TMA copies and direct accesses to global memory.
+
+A tile lies in SMEM as *panels*: its contiguous axis (`columns`) is cut into spans of the swizzle
+mode's width (128, 64 or 32 bytes; "none": 16), and each panel is `rows` lines of one span, panels
+one after another. Bits of the address are exchanged within a panel as TMA does (`swizzle_address`
+in `ir/target.py`). An item starts at a multiple of 1024 bytes, so do the panels' 8-row atoms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from wsdsl.ir.barrier_ops import SCHEDULED
+from wsdsl.ir.op import Op, Value, result
+
+
+@dataclass(frozen=True, kw_only=True)
+class AllocateShared(Op):
+    """SMEM for `num` items of `bytes` bytes (see the result's type), at `offset` (-1: not placed)."""
+
+    levels: ClassVar = SCHEDULED
+    result: Value = result()
+    label: str
+    offset: int = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class MakeTensorMap(Op):
+    """The tensor map with which TMA copies boxes of `tensor`; `box` gives elements per dimension in
+    the tensor's own order (the contiguous one last), at most one swizzle span wide.
+    """
+
+    levels: ClassVar = SCHEDULED
+    result: Value = result()
+    tensor: Value
+    box: tuple[int, ...]
+    swizzle: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrefetchTensorMap(Op):
+    """Bring a tensor map to the descriptor cache; run by one thread."""
+
+    levels: ClassVar = SCHEDULED
+    map: Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class TmaLoad(Op):
+    """Start to copy the box at `coordinates` (i32, in the tensor's order) to item `state.stage` of
+    `shared`, `offset` bytes in. Elements outside the tensor are 0. When done, the box's bytes
+    (those outside too) are counted on `barriers` at the state's stage. Run by one thread.
+    """
+
+    levels: ClassVar = SCHEDULED
+    map: Value
+    coordinates: tuple[Value, ...]
+    shared: Value
+    offset: int = 0
+    state: Value
+    barriers: Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThreadLoad(Op):
+    """All 128 threads of the warpgroup copy a tile of `tensor` at `coordinates` to item
+    `state.stage` of `shared`, `offset` bytes in, as panels: `rows` elements along `row_dim` (-1:
+    one) and `columns` along the contiguous dimension. Elements outside the tensor are 0. Complete
+    when it returns, in the generic proxy. Takes any stride and alignment.
+    """
+
+    levels: ClassVar = SCHEDULED
+    tensor: Value
+    coordinates: tuple[Value, ...]
+    row_dim: int
+    rows: int
+    columns: int
+    swizzle: str
+    shared: Value
+    offset: int = 0
+    state: Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreShared(Op):
+    """Each warp of the warpgroup writes its 16 rows of the fragment `value` (64 x w) to its quarter
+    of item `item` (i32) of `shared`: warp i at i * bytes / 4, as one panel of the swizzle mode:
+    16 lines of w elements, or `transposed` w lines of 16 elements. A line is at most one span.
+    """
+
+    levels: ClassVar = SCHEDULED
+    value: Value
+    shared: Value
+    item: Value
+    swizzle: str
+    transposed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class TmaStore(Op):
+    """One thread of each warp of the warpgroup starts to copy its warp's quarter of item `item` of
+    `shared` to the box at `coordinates`, where warp i adds 16 * i to the one of `row_dim`. Elements
+    outside the tensor are dropped.
+    """
+
+    levels: ClassVar = SCHEDULED
+    map: Value
+    coordinates: tuple[Value, ...]
+    row_dim: int
+    shared: Value
+    item: Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class TmaStoreCommit(Op):
+    """Close the group of TMA stores that each warp's storing thread has started."""
+
+    levels: ClassVar = SCHEDULED
+
+
+@dataclass(frozen=True, kw_only=True)
+class TmaStoreWait(Op):
+    """Each warp's storing thread waits until at most `pending` of its groups are not done: with
+    `read`, done reading SMEM, else done writing too. The warp's other threads do not wait.
+    """
+
+    levels: ClassVar = SCHEDULED
+    pending: int
+    read: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadGlobal(Op):
+    """Read `tensor` directly; the result is a scalar or fragment. `index` has one i32 scalar or
+    fragment per dimension; they broadcast to the result's shape. Elements outside the tensor are 0.
+    With `vector` 2, pairs of neighbouring columns are aligned and contiguous in the last dimension.
+    """
+
+    levels: ClassVar = SCHEDULED
+    result: Value = result()
+    tensor: Value
+    index: tuple[Value, ...] = ()
+    vector: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreGlobal(Op):
+    """Write `value` directly, indexed like `load_global` (value and indices broadcast together);
+    what is the same in all rows or columns is written once a warpgroup. `value` has the tensor's
+    dtype. `accumulate` adds atomically. With `pred` (a bool scalar) only where it holds.
+    """
+
+    levels: ClassVar = SCHEDULED
+    tensor: Value
+    index: tuple[Value, ...] = ()
+    value: Value
+    vector: int = 1
+    accumulate: bool = False
+    pred: Value | None = None

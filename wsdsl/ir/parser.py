@@ -1,0 +1,210 @@
+"""Reads back what `ir/printer.py` wrote: `parse_kernel(print_kernel(k)) == k`, at every level."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any, NoReturn
+
+from lark import Lark, Token, Tree, UnexpectedInput
+from lark.exceptions import UnexpectedEOF
+
+from wsdsl.diagnostics import Finding, Loc, ParseError, WsdslError
+from wsdsl.ir import types as t
+from wsdsl.ir.op import LEVELS, Kernel, Op, Region, Value, fields_of
+from wsdsl.ir.registry import OPS
+from wsdsl.schedule import Schedule
+
+
+@cache
+def _grammar() -> Lark:
+    text = Path(__file__).with_name("ir.lark").read_text()
+    return Lark(text, parser="lalr", propagate_positions=True, maybe_placeholders=True)
+
+
+def parse_kernel(text: str, file: str = "<ir>") -> Kernel:
+    """Raises ParseError with line and caret: text that is no IR, an unknown op, field or value."""
+    try:
+        tree = _grammar().parse(text)
+    except UnexpectedEOF as e:
+        raise ParseError(Finding("the IR ends too early; a `}` is missing?")) from e
+    except UnexpectedInput as e:
+        loc = _loc(text, file, e.line, e.column, e.column + 1)
+        raise ParseError(Finding("not IR", loc, "see docs/ir.md for the textual form")) from e
+    return _Reader(text, file).kernel(tree.children[0])
+
+
+def _loc(text: str, file: str, line: int, column: int, end: int) -> Loc:
+    lines = text.splitlines()
+    return Loc(file, line, column, end, lines[line - 1] if 0 < line <= len(lines) else "")
+
+
+class _Reader:
+    def __init__(self, text: str, file: str) -> None:
+        self.text, self.file = text, file
+        self.values: dict[str, Value] = {}
+
+    def fail(self, at: Any, message: str, hint: str = "") -> NoReturn:
+        raise ParseError(Finding(message, self.loc(at), hint))
+
+    def loc(self, at: Any) -> Loc:
+        place: Any = at.meta if isinstance(at, Tree) else at
+        end = place.end_column if place.end_line == place.line else place.column + 1
+        return _loc(self.text, self.file, place.line, place.column, end)
+
+    def kernel(self, tree: Any) -> Kernel:
+        name, level, *rest = tree.children
+        if str(level) not in LEVELS:
+            self.fail(level, f"unknown level `{level}`", f"one of {', '.join(LEVELS)}")
+        *params, sizes, unaligned, schedule, body = rest
+        held = tuple(self.define(p) for p in params if p is not None)
+        return Kernel(
+            name=str(name),
+            level=next(known for known in LEVELS if known == str(level)),
+            params=held,
+            sizes=self.literal(sizes.children[0]) if sizes else (),
+            unaligned=self.literal(unaligned.children[0]) if unaligned else (),
+            schedule=self.call(schedule.children[0]) if schedule else None,
+            body=self.block(body),
+            loc=self.loc(name),
+        )
+
+    def block(self, tree: Any) -> Region:
+        return tuple(self.op(child) for child in tree.children)
+
+    def op(self, tree: Any) -> Op:
+        children = [c for c in tree.children if c is not None]
+        defined = [c for c in children if isinstance(c, Tree) and c.data == "define"]
+        name = next(c for c in children if isinstance(c, Token))
+        cls = OPS.get(str(name))
+        if cls is None:
+            self.fail(name, f"unknown op `{name}`")
+        kinds = dict(fields_of(cls))
+        held: dict[str, Any] = {}
+        # Uses come before definitions, so that an op can not refer to its own results.
+        for field in (c for c in children if isinstance(c, Tree) and c.data == "field"):
+            key, value = field.children
+            if kinds.get(str(key)) not in ("operand", "bind", "attribute"):
+                self.fail(key, f"`{name}` has no field `{key}`")
+            held[str(key)] = self.field(value)
+        found = [self.define(d) for d in defined]
+        for key, kind in kinds.items():
+            if kind == "result":
+                single = not str(cls.__dataclass_fields__[key].type).startswith("tuple")
+                if single and len(found) != 1:
+                    self.fail(name, f"`{name}` defines one value, not {len(found)}")
+                held[key] = found[0] if single else tuple(found)
+                found = []
+        if found:
+            self.fail(name, f"`{name}` defines no value")
+        blocks = [c for c in children if isinstance(c, Tree) and c.data == "block"]
+        names = [key for key, kind in kinds.items() if kind == "region"]
+        if len(blocks) != len(names):
+            self.fail(name, f"`{name}` has {len(names)} regions, not {len(blocks)}")
+        for key, region in zip(names, blocks, strict=True):
+            held[key] = self.block(region)
+        try:
+            return cls(**held, loc=self.loc(name))
+        except TypeError:
+            missing = [k for k in kinds if k not in held and _required(cls, k)]
+            self.fail(name, f"`{name}` lacks {', '.join(missing)}")
+
+    def field(self, tree: Any) -> Any:
+        if isinstance(tree, Tree) and tree.data == "define":
+            return self.define(tree)
+        if isinstance(tree, Tree) and tree.data == "defines":
+            return tuple(self.define(d) for d in tree.children if d is not None)
+        return self.literal(tree)
+
+    def define(self, tree: Any) -> Value:
+        name, kind = tree.children
+        value = Value(str(name)[1:], self.type(kind))
+        if value.name in self.values:
+            self.fail(name, f"{name} is defined twice")
+        self.values[value.name] = value
+        return value
+
+    def literal(self, tree: Any) -> Any:
+        children = [c for c in tree.children if c is not None]
+        match tree.data:
+            case "integer":
+                return int(children[0])
+            case "real":
+                return float(children[0])
+            case "string":
+                return json.loads(children[0])
+            case "true" | "false" | "none" | "empty":
+                return {"true": True, "false": False, "none": None, "empty": ()}[tree.data]
+            case "tuple":
+                return tuple(self.literal(c) for c in children)
+            case "use":
+                name = str(children[0])[1:]
+                if name not in self.values:
+                    self.fail(children[0], f"%{name} is used before it is defined")
+                return self.values[name]
+            case _:
+                return self.type(tree)
+
+    def call(self, tree: Any) -> Any:
+        name, *arguments = tree.children
+        made: dict[str, Any] = {}
+        for argument in (a for a in arguments if a is not None):
+            key, value = argument.children
+            made[str(key)] = self.call(value) if value.data == "call" else self.literal(value)
+        if str(name) == "dict":
+            return made
+        if str(name) != "Schedule":
+            self.fail(name, f"expected Schedule(...) or dict(...), not {name}")
+        try:
+            return Schedule(**made)
+        except TypeError:
+            unknown = [k for k in made if k not in Schedule.__dataclass_fields__]
+            self.fail(name, f"Schedule has no field {', '.join(unknown)}")
+        except WsdslError as e:
+            self.fail(name, e.findings[0].message)
+
+    def dtype(self, name: Any) -> t.DType:
+        if str(name) not in t.DTYPES:
+            self.fail(name, f"unknown element type `{name}`", f"one of {', '.join(t.DTYPES)}")
+        return t.DTYPES[str(name)]
+
+    def type(self, tree: Any) -> t.Type:
+        c = tree.children
+        match tree.data:
+            case "scalar":
+                return t.Tile(self.dtype(c[0]))
+            case "tile":
+                return t.Tile(self.dtype(c[0]), tuple(map(str, c[1:])))
+            case "tensor":
+                dims = tuple(int(d) if d.type == "INT" else str(d) for d in c[1:])
+                return t.Tensor(self.dtype(c[0]), dims)
+            case "axis":
+                role: Any = str(c[3]) if c[3] else ""
+                return t.Axis(str(c[0]), str(c[1]), int(c[2]) if c[2] else 0, role)
+            case "shared_tile":
+                return t.SharedTile(self.dtype(c[0]), tuple(map(str, c[1:])))
+            case "fragment" | "accumulator":
+                rows, columns = map(int, str(c[1]).split("x"))
+                made = t.Fragment if tree.data == "fragment" else t.Accumulator
+                return made(self.dtype(c[0]), rows, columns)
+            case "barriers":
+                return t.Barriers(int(c[0]))
+            case "shared":
+                return t.Shared(int(c[0]), int(c[1]))
+            case _:
+                simple = {
+                    "ring": t.Ring,
+                    "slot": t.Slot,
+                    "state": t.State,
+                    "tensor_map": t.TensorMap,
+                    "smem_descriptor": t.SmemDescriptor,
+                }
+                return simple[str(tree.data)]()
+
+
+def _required(cls: type[Op], name: str) -> bool:
+    import dataclasses
+
+    field = cls.__dataclass_fields__[name]
+    return field.default is dataclasses.MISSING

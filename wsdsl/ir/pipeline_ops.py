@@ -1,0 +1,143 @@
+"""PARTITIONED: who does it. Partitions, the work they walk alike, and circular buffers between them.
+
+A circular buffer is used through `producer_acquire`, `producer_commit`, `consumer_wait` and
+`consumer_release` alone, with CUTLASS's meaning. Its slots are one stream: the n-th acquire meets
+the n-th wait, whatever loops they stand in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from wsdsl.ir.op import Level, Op, Region, Value, binds, result
+from wsdsl.ir.types import Tile
+
+PARTITIONED: tuple[Level, ...] = ("partitioned",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CircularBuffer(Op):
+    """`depth` slots in SMEM. A slot holds the tiles of one of `layouts`: a slot is as large as the
+    largest layout, so that loops with different operands share the stream.
+    """
+
+    levels: ClassVar = PARTITIONED
+    result: Value = result()
+    depth: int
+    layouts: tuple[tuple[Tile, ...], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Partition(Op):
+    """`num_warpgroups` warpgroups that run `body` in the given role ("load" or "compute") with
+    `registers` registers a thread. Partitions run at the same time; warpgroups are numbered in the
+    order of the partitions.
+    """
+
+    levels: ClassVar = ("partitioned", "scheduled")
+    role: str
+    num_warpgroups: int = 1
+    registers: int = 0
+    body: Region = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForWork(Op):
+    """Walk the output tiles that the tile scheduler gives this CTA; every partition that walks the
+    same `index` axes and scalars sees the same tiles in the same order.
+
+    `index` binds, for each output loop from the outside in, an axis (`tiles`) or an i32 (`each`);
+    `dims` names their dimensions. `scheduler` is "grid" or "persistent". The last two axes are
+    rasterised: `swizzle` tiles of the last-but-one axis are walked together.
+    """
+
+    levels: ClassVar = PARTITIONED
+    index: tuple[Value, ...] = binds()
+    dims: tuple[str, ...]
+    scheduler: str = "persistent"
+    swizzle: int = 1
+    body: Region = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class AxisAt(Op):
+    """The axis whose current tile begins at the i32 `start`; what loops over tiles become."""
+
+    levels: ClassVar = PARTITIONED
+    result: Value = result()
+    start: Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProducerAcquire(Op):
+    """Wait until the next slot of `ring` is free; it will be filled with tiles of `layout`. `state`
+    is the slot's pipeline state, from `assign_states` on.
+    """
+
+    levels: ClassVar = PARTITIONED
+    result: Value = result()
+    ring: Value
+    layout: int = 0
+    state: Value | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadToSlot(Op):
+    """Start to copy a tile of `tensor` to `field` of a slot; elements outside the tensor are 0."""
+
+    levels: ClassVar = PARTITIONED
+    slot: Value
+    field: int
+    tensor: Value
+    index: tuple[Value, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProducerCommit(Op):
+    """Hand the slot over; its consumers see it once all of its copies are complete."""
+
+    levels: ClassVar = PARTITIONED
+    slot: Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumerWait(Op):
+    """Wait until the next slot of `ring` is full; it holds tiles of `layout`. `state` as above."""
+
+    levels: ClassVar = PARTITIONED
+    result: Value = result()
+    ring: Value
+    layout: int = 0
+    state: Value | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlotTile(Op):
+    """The tile in `field` of a slot that was waited for."""
+
+    levels: ClassVar = PARTITIONED
+    result: Value = result()
+    slot: Value
+    field: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TileInShared(Op):
+    """The tile that lies in item `state.stage` of `shared`, `offset` bytes in; what `slot_tile`
+    becomes when its ring is placed. Its panels' columns run along the last of its axes.
+    """
+
+    levels: ClassVar = PARTITIONED
+    result: Value = result()
+    shared: Value
+    offset: int
+    state: Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumerRelease(Op):
+    """Give the slot back; nothing may read it any more."""
+
+    levels: ClassVar = PARTITIONED
+    slot: Value

@@ -1,0 +1,78 @@
+"""The one textual form of every op: `%r: type = name(field=value, ...) { region }`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from wsdsl.ir.op import Kernel, Op, Region, Value, fields_of, op_name
+
+
+def print_kernel(kernel: Kernel) -> str:
+    params = ", ".join(_definition(p) for p in kernel.params)
+    head = f"kernel {kernel.name} @ {kernel.level} ({params})"
+    if kernel.sizes:
+        head += f" sizes={_literal(kernel.sizes)}"
+    if kernel.unaligned:
+        head += f" unaligned={_literal(kernel.unaligned)}"
+    if kernel.schedule is not None:
+        head += f" schedule={kernel.schedule!r}"
+    return f"{head} {{\n{print_region(kernel.body, 1)}}}\n"
+
+
+def print_region(region: Region, depth: int = 0) -> str:
+    return "".join(print_op(op, depth) for op in region)
+
+
+def print_op(op: Op, depth: int = 0) -> str:
+    pad = "  " * depth
+    results: list[str] = []
+    shown: list[str] = []
+    blocks: list[str] = []
+    for name, kind in fields_of(type(op)):
+        held = getattr(op, name)
+        if kind == "result":
+            results += [_definition(v) for v in _as_tuple(held)]
+        elif kind == "region":
+            blocks.append(f" {{\n{print_region(held, depth + 1)}{pad}}}")
+        elif kind == "bind":
+            if held != ():
+                shown.append(f"{name}={_definitions(held)}")
+        elif not _is_default(op, name, held):
+            shown.append(f"{name}={_literal(held)}")
+    left = f"{', '.join(results)} = " if results else ""
+    return f"{pad}{left}{op_name(type(op))}({', '.join(shown)}){''.join(blocks)}\n"
+
+
+def _is_default(op: Op, name: str, held: Any) -> bool:
+    default = type(op).__dataclass_fields__[name].default
+    return type(held) is type(default) and held == default
+
+
+def _as_tuple(held: Value | tuple[Value, ...]) -> tuple[Value, ...]:
+    return (held,) if isinstance(held, Value) else held
+
+
+def _definition(value: Value) -> str:
+    return f"{value}: {value.type}"
+
+
+def _definitions(held: Value | tuple[Value, ...]) -> str:
+    if isinstance(held, Value):
+        return _definition(held)
+    return _tuple([_definition(v) for v in held])
+
+
+def _tuple(shown: list[str]) -> str:
+    return f"({shown[0]},)" if len(shown) == 1 else f"({', '.join(shown)})"
+
+
+def _literal(held: Any) -> str:
+    if isinstance(held, tuple):
+        items: tuple[Any, ...] = held  # pyright: ignore[reportUnknownVariableType]
+        return _tuple([_literal(h) for h in items])
+    if isinstance(held, str):
+        return json.dumps(held)
+    if isinstance(held, (bool, int, float)) or held is None:
+        return repr(held)
+    return str(held)

@@ -1,0 +1,37 @@
+"""Facts of the card that several layers need: SMEM swizzle, limits, tile layout in panels."""
+
+from __future__ import annotations
+
+SMEM_BYTES = 232448
+"""Dynamic SMEM a CTA may have on sm_90 (227 KB)."""
+
+SMEM_ALIGN = 1024
+"""What a 128B-swizzled tile must be aligned to."""
+
+SWIZZLE_SPAN = {"128B": 128, "64B": 64, "32B": 32, "none": 16}
+"""Bytes of one line of a panel, by swizzle mode."""
+
+
+def swizzle_address(address: int, swizzle: str) -> int:
+    """Where TMA and wgmma find the byte at `address` (relative to a multiple of 1024)."""
+    if swizzle == "128B":
+        return address ^ ((address >> 3) & 0x70)
+    if swizzle == "64B":
+        return address ^ ((address >> 3) & 0x30)
+    if swizzle == "32B":
+        return address ^ ((address >> 3) & 0x10)
+    return address
+
+
+def panel_address(row: int, byte: int, rows: int, swizzle: str) -> int:
+    """Byte address of (row, byte along the columns) in a tile of `rows` lines laid out as panels."""
+    span = SWIZZLE_SPAN[swizzle]
+    return swizzle_address(byte // span * rows * span + row * span + byte % span, swizzle)
+
+
+def widest_swizzle(row_bytes: int) -> str:
+    """The widest swizzle mode whose span divides a line of `row_bytes` bytes."""
+    for mode, span in SWIZZLE_SPAN.items():
+        if row_bytes % span == 0:
+            return mode
+    raise ValueError(f"a line of {row_bytes} bytes is no multiple of 16")

@@ -1,0 +1,226 @@
+"""TILE: what a kernel computes. Loops, loads, products, maps, reductions and stores on tiles.
+
+`constant`, `dim_size`, `map`, `cast`, `if` and `yield` serve the later levels too, where the values
+are scalars or fragments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from wsdsl.ir.op import Level, Op, Region, Value, binds, bound_arguments, result, results
+
+TILE: tuple[Level, ...] = ("tile",)
+TILES: tuple[Level, ...] = ("tile", "partitioned")
+ALL: tuple[Level, ...] = ("tile", "partitioned", "scheduled")
+
+BINARY_FUNCTIONS = (
+    "add", "sub", "mul", "div", "floordiv", "mod", "pow", "min", "max",
+    "and", "or", "xor", "shl", "shr", "lt", "le", "eq", "ne", "ge", "gt",
+)  # fmt: skip
+UNARY_FUNCTIONS = (
+    "neg", "not", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "tanh", "sigmoid",
+    "relu", "gelu", "silu", "abs", "floor", "erf",
+)  # fmt: skip
+COMPARISONS = ("lt", "le", "eq", "ne", "ge", "gt")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForTiles(Op):
+    """Walk a dimension in tiles; `index` is the axis and stands for the current tile.
+
+    `init` are the carried variables' first values, `args` their names in the body, which ends in a
+    `yield` of the next ones; `result` are the last. Without carried variables the tiles are
+    independent of each other. With `start`, `stop` (i32 scalars) only that part of the dimension.
+    """
+
+    levels: ClassVar = TILES
+    result: tuple[Value, ...] = results()
+    index: Value = binds()
+    start: Value | None = None
+    stop: Value | None = None
+    init: tuple[Value, ...] = ()
+    args: tuple[Value, ...] = bound_arguments()
+    body: Region = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForEach(Op):
+    """Walk a dimension index by index; `index` is an i32 scalar. Carries like `for_tiles`."""
+
+    levels: ClassVar = TILES
+    result: tuple[Value, ...] = results()
+    dim: str
+    index: Value = binds()
+    init: tuple[Value, ...] = ()
+    args: tuple[Value, ...] = bound_arguments()
+    body: Region = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class If(Op):
+    """Run `then` where the scalar `cond` holds, else `orelse`; both end in a `yield`."""
+
+    levels: ClassVar = ALL
+    result: tuple[Value, ...] = results()
+    cond: Value
+    then: Region = ()
+    orelse: Region = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Yield(Op):
+    """End a region with the values that it hands on; always the last op of a loop's or if's."""
+
+    levels: ClassVar = ALL
+    values: tuple[Value, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Whole(Op):
+    """The axis that takes a dimension whole (`:` in an index)."""
+
+    levels: ClassVar = TILES
+    result: Value = result()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load(Op):
+    """Read from a tensor. An index entry, one per dimension, is an axis (that dimension's tile),
+    an i32 scalar (one index) or an integer tile (a gather). Elements outside the tensor are 0.
+    The result's axes are those of the entries, in order of first appearance.
+    """
+
+    levels: ClassVar = TILES
+    result: Value = result()
+    tensor: Value
+    index: tuple[Value, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Store(Op):
+    """Write `value` to a tensor, axes matched by name, converted to the tensor's dtype; elements
+    outside the tensor are dropped. `accumulate` adds to what is there (atomically).
+    """
+
+    levels: ClassVar = TILES
+    tensor: Value
+    index: tuple[Value, ...] = ()
+    value: Value
+    accumulate: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contract(Op):
+    """Sum of products over every axis that `a` and `b` share, in f32 (i32 for integers), plus
+    `acc` if given. The result has the other axes, a's first. A tile's elements outside its
+    dimension count as 0. `a` and `b` are tiles (TILE) or tiles in slots (PARTITIONED).
+    """
+
+    levels: ClassVar = TILES
+    result: Value = result()
+    a: Value
+    b: Value
+    acc: Value | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Map(Op):
+    """Apply `fn` elementwise; operands of one dtype broadcast by axis name (fragments: a side of 1
+    is repeated). Rounds once, to the result's dtype; comparisons give bool. `fn` is a unary or
+    binary function, "fma" (a*b + c) or "where" (cond, a, b).
+
+    Integer `floordiv` and `mod` round towards minus infinity. `gelu` is the exact (erf) one.
+    """
+
+    levels: ClassVar = ALL
+    result: Value = result()
+    fn: str
+    args: tuple[Value, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cast(Op):
+    """Convert the values of `x` to the result's dtype; float to integer truncates."""
+
+    levels: ClassVar = ALL
+    result: Value = result()
+    x: Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bitcast(Op):
+    """Reinterpret the bits of `x` as the result's dtype, of the same width."""
+
+    levels: ClassVar = ALL
+    result: Value = result()
+    x: Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reduce(Op):
+    """Reduce `x` over one axis; `fn` is "add", "max" or "min". Elements outside the dimension take
+    no part. Sums of floats accumulate in f32; the result keeps x's dtype.
+    """
+
+    levels: ClassVar = TILES
+    result: Value = result()
+    fn: str
+    x: Value
+    axis: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constant(Op):
+    """A scalar known at compile time."""
+
+    levels: ClassVar = ALL
+    result: Value = result()
+    value: int | float | bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Full(Op):
+    """A new tile, the scalar `value` in every element."""
+
+    levels: ClassVar = ALL
+    result: Value = result()
+    value: Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Index(Op):
+    """The index, in its dimension, of each element along an axis; i32."""
+
+    levels: ClassVar = TILES
+    result: Value = result()
+    axis: Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class End(Op):
+    """One past the last index of an axis' current tile, clipped to the dimension; an i32 scalar."""
+
+    levels: ClassVar = TILES
+    result: Value = result()
+    axis: Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lookup(Op):
+    """`table[i]` for each element of the integer tile `i`; `table` is a 1-D tensor."""
+
+    levels: ClassVar = TILES
+    result: Value = result()
+    table: Value
+    i: Value
+
+
+@dataclass(frozen=True, kw_only=True)
+class DimSize(Op):
+    """The size of a dimension at launch; an i32 scalar."""
+
+    levels: ClassVar = ALL
+    result: Value = result()
+    dim: str

@@ -1,0 +1,205 @@
+"""Types of IR values, at every level, and their one textual form (`ir/parser.py` reads it back)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Role = Literal["rows", "columns", ""]
+
+
+@dataclass(frozen=True, slots=True)
+class DType:
+    """An element type: `kind` is float, int, uint or bool; `bits` its storage width."""
+
+    name: str
+    kind: str
+    bits: int
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def bytes(self) -> int:
+        """Storage bytes of one element; 4-bit types are packed, two to a byte."""
+        return max(1, self.bits // 8)
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "float"
+
+    @property
+    def is_integer(self) -> bool:
+        return self.kind in ("int", "uint")
+
+
+DTYPES: dict[str, DType] = {
+    d.name: d
+    for d in (
+        DType("f32", "float", 32),
+        DType("tf32", "float", 32),
+        DType("f16", "float", 16),
+        DType("bf16", "float", 16),
+        DType("f8e4m3", "float", 8),
+        DType("f8e5m2", "float", 8),
+        DType("i32", "int", 32),
+        DType("i16", "int", 16),
+        DType("i8", "int", 8),
+        DType("i4", "int", 4),
+        DType("u32", "uint", 32),
+        DType("u16", "uint", 16),
+        DType("u8", "uint", 8),
+        DType("u4", "uint", 4),
+        DType("bool", "bool", 8),
+    )
+}
+F32, F16, BF16 = DTYPES["f32"], DTYPES["f16"], DTYPES["bf16"]
+I32, BOOL = DTYPES["i32"], DTYPES["bool"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A tile with named axes (TILE, PARTITIONED), or a scalar when there are none (any level)."""
+
+    dtype: DType
+    axes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(self.axes)}]" if self.axes else str(self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor in GMEM; a dimension is a name or a fixed size, the last one is contiguous."""
+
+    dtype: DType
+    dims: tuple[str | int, ...]
+
+    def __str__(self) -> str:
+        return f"tensor<{self.dtype}[{', '.join(map(str, self.dims))}]>"
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """The current tile of dimension `dim` along the axis `name`, or all of it (`whole`).
+
+    `size` (elements a tile; 0 until `assign_tile_sizes`) and `role` (does the axis run along the
+    rows or the columns of a warpgroup's fragments; "" until `assign_roles`) come in lowering.
+    """
+
+    name: str
+    dim: str
+    size: int = 0
+    role: Role = ""
+
+    def __str__(self) -> str:
+        size = f" by {self.size}" if self.size else ""
+        role = f" {self.role}" if self.role else ""
+        return f"axis<{self.name} of {self.dim}{size}{role}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """A circular buffer (PARTITIONED)."""
+
+    def __str__(self) -> str:
+        return "ring"
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One slot of a circular buffer while a partition holds it (PARTITIONED)."""
+
+    def __str__(self) -> str:
+        return "slot"
+
+
+@dataclass(frozen=True, slots=True)
+class SharedTile:
+    """A tile that lies in a slot (PARTITIONED)."""
+
+    dtype: DType
+    axes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"smem<{self.dtype}[{', '.join(self.axes)}]>"
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """A piece of a tile in the registers of one warpgroup (SCHEDULED).
+
+    rows is 64, or 1 when the value is the same in every row; columns likewise. The layout is that
+    of a wgmma accumulator: lane l of warp w holds rows 16w + l/4 and 16w + l/4 + 8, columns
+    8j + 2(l%4) and the one after.
+    """
+
+    dtype: DType
+    rows: int
+    columns: int
+
+    def __str__(self) -> str:
+        return f"frag<{self.dtype}[{self.rows}x{self.columns}]>"
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulator:
+    """A fragment that wgmma may still be writing; only `wgmma` and `wgmma_wait` may take it."""
+
+    dtype: DType
+    rows: int
+    columns: int
+
+    def __str__(self) -> str:
+        return f"acc<{self.dtype}[{self.rows}x{self.columns}]>"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Pipeline state: a stage and the parity of the phase to wait for (SCHEDULED)."""
+
+    def __str__(self) -> str:
+        return "state"
+
+
+@dataclass(frozen=True, slots=True)
+class Barriers:
+    """An array of `num` mbarriers, one a stage (SCHEDULED)."""
+
+    num: int
+
+    def __str__(self) -> str:
+        return f"mbarrier<{self.num}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """`num` items of `bytes` bytes each in SMEM (SCHEDULED)."""
+
+    bytes: int
+    num: int
+
+    def __str__(self) -> str:
+        return f"shared<{self.bytes} x {self.num}>"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMap:
+    """A CUtensorMap in the kernel's parameters (SCHEDULED)."""
+
+    def __str__(self) -> str:
+        return "tensor_map"
+
+
+@dataclass(frozen=True, slots=True)
+class SmemDescriptor:
+    """wgmma's 64-bit description of an operand in SMEM (SCHEDULED)."""
+
+    def __str__(self) -> str:
+        return "smem_descriptor"
+
+
+Type = (
+    Tile | Tensor | Axis | Ring | Slot | SharedTile | Fragment | Accumulator | State | Barriers
+    | Shared | TensorMap | SmemDescriptor
+)

@@ -1,0 +1,165 @@
+"""Walking and rewriting IR: generic over ops, since fields say what they are."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from wsdsl.ir.op import Kernel, Op, Region, Value, bound, fields_of, operands, regions, results_of
+from wsdsl.ir.tile_ops import Yield
+
+
+def walk(region: Region) -> Iterator[Op]:
+    """Every op, outer before inner, in textual order."""
+    for op in region:
+        yield op
+        for inner in regions(op):
+            yield from walk(inner)
+
+
+def definitions(kernel: Kernel) -> Iterator[Value]:
+    """Every value of a kernel: parameters, results and region arguments."""
+    yield from kernel.params
+    for op in walk(kernel.body):
+        yield from results_of(op)
+        yield from bound(op)
+
+
+def uses(region: Region) -> Iterator[Value]:
+    """Every operand in a region and the regions in it."""
+    for op in walk(region):
+        yield from operands(op)
+
+
+def free_values(region: Region) -> tuple[Value, ...]:
+    """Values that a region uses and does not define, in order of first use."""
+    defined = {v for op in walk(region) for v in (*results_of(op), *bound(op))}
+    return tuple(dict.fromkeys(v for v in uses(region) if v not in defined))
+
+
+def used_inside(op: Op) -> set[Value]:
+    """What the op's regions use, defined in them or not."""
+    return {v for inner in regions(op) for v in uses(inner)}
+
+
+def yielded(region: Region) -> tuple[Value, ...]:
+    """The values that a region hands on; none if it does not end in a yield."""
+    last = region[-1] if region else None
+    return last.values if isinstance(last, Yield) else ()
+
+
+def definers(region: Region) -> dict[Value, Op]:
+    """Which op defines a value, as a result or as an argument of its regions."""
+    return {v: op for op in walk(region) for v in (*results_of(op), *bound(op))}
+
+
+def _replace_in(held: Any, swap: Mapping[Value, Value]) -> Any:
+    if isinstance(held, Value):
+        return swap.get(held, held)
+    if isinstance(held, tuple):
+        items: tuple[Any, ...] = held  # pyright: ignore[reportUnknownVariableType]
+        return tuple(_replace_in(h, swap) for h in items)
+    return held
+
+
+def replace_operands(op: Op, swap: Mapping[Value, Value]) -> Op:
+    """The op with its operands (not what it defines) exchanged, in its regions too."""
+    if not swap:
+        return op
+    changed: dict[str, Any] = {}
+    for name, kind in fields_of(type(op)):
+        held = getattr(op, name)
+        if kind == "operand":
+            new = _replace_in(held, swap)
+        elif kind == "region":
+            new = tuple(replace_operands(inner, swap) for inner in held)
+        else:
+            continue
+        if new != held:
+            changed[name] = new
+    return dataclasses.replace(op, **changed) if changed else op
+
+
+def with_regions(op: Op, change: Callable[[Region], Region]) -> Op:
+    """The op with `change` applied to each of its regions."""
+    changed = {
+        name: change(getattr(op, name)) for name, kind in fields_of(type(op)) if kind == "region"
+    }
+    return dataclasses.replace(op, **changed) if changed else op
+
+
+class Namer:
+    """Makes value names that are new in a kernel; the same requests give the same names."""
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self.taken: dict[str, int] = {}
+        for name in taken:
+            self.taken.setdefault(name, 1)
+
+    @classmethod
+    def of(cls, kernel: Kernel) -> Namer:
+        return cls(v.name for v in definitions(kernel))
+
+    def new(self, wish: str) -> str:
+        if wish not in self.taken:
+            self.taken[wish] = 1
+            return wish
+        while True:
+            name = f"{wish}_{self.taken[wish]}"
+            self.taken[wish] += 1
+            if name not in self.taken:
+                self.taken[name] = 1
+                return name
+
+    def again(self, name: str) -> str:
+        """A new name that looks like `name`, which may carry a number already."""
+        head, _, tail = name.rpartition("_")
+        return self.new(head if head and tail.isdigit() else name)
+
+
+def copy_region(region: Region, namer: Namer, swap: dict[Value, Value] | None = None) -> Region:
+    """A copy in which every value defined inside has a new name; `swap` exchanges outer ones."""
+    swap = dict(swap or {})
+
+    def fresh(held: Any) -> Any:
+        if isinstance(held, Value):
+            new = Value(namer.again(held.name), held.type)
+            swap[held] = new
+            return new
+        return tuple(fresh(h) for h in held)
+
+    def copy(op: Op) -> Op:
+        changed: dict[str, Any] = {}
+        kinds = fields_of(type(op))
+        for name, kind in kinds:
+            if kind == "operand":
+                changed[name] = _replace_in(getattr(op, name), swap)
+        for name, kind in kinds:
+            if kind == "bind":
+                changed[name] = fresh(getattr(op, name))
+        for name, kind in kinds:
+            if kind == "region":
+                changed[name] = tuple(copy(inner) for inner in getattr(op, name))
+        for name, kind in kinds:
+            if kind == "result":
+                changed[name] = fresh(getattr(op, name))
+        return dataclasses.replace(op, **changed)
+
+    return tuple(copy(op) for op in region)
+
+
+def retype(region: Region, swap: Mapping[Value, Value]) -> Region:
+    """The region with values exchanged where they are defined, too."""
+
+    def change(op: Op) -> Op:
+        changed: dict[str, Any] = {}
+        for name, kind in fields_of(type(op)):
+            held = getattr(op, name)
+            if kind == "region":
+                changed[name] = tuple(change(inner) for inner in held)
+            elif kind != "attribute":
+                changed[name] = _replace_in(held, swap)
+        return dataclasses.replace(op, **changed)
+
+    return tuple(change(op) for op in region)

@@ -1,0 +1,156 @@
+"""Every WSDSL_* environment variable: typed, documented, and scoped with `override`.
+
+    knobs.BACKEND.get()                          # the override in force, else the environment
+    with knobs.override(backend="simulator"):    # this thread and this task only
+        ...
+
+A value that does not parse is a WsdslError that says what is expected. The environment is read at
+each `get`, so a knob that is set after the import counts too.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeVar
+
+from wsdsl.diagnostics import Finding, WsdslError
+
+T = TypeVar("T")
+Backend = Literal["auto", "gpu", "simulator"]
+NO_OVERRIDES: Mapping[str, Any] = {}
+_overrides: ContextVar[Mapping[str, Any]] = ContextVar("wsdsl_knobs", default=NO_OVERRIDES)
+
+
+@dataclass(frozen=True)
+class Knob(Generic[T]):
+    """One environment variable; `parse` turns its text into a value or raises ValueError."""
+
+    variable: str
+    parse: Callable[[str], T]
+    default: Callable[[], T]
+    expected: str
+    doc: str
+
+    @property
+    def name(self) -> str:
+        """WSDSL_ALLOW_SPILLS -> allow_spills, the keyword of `override`."""
+        return self.variable.removeprefix("WSDSL_").lower()
+
+    def get(self) -> T:
+        overrides = _overrides.get()
+        if self.name in overrides:
+            return overrides[self.name]
+        text = os.environ.get(self.variable, "")
+        if not text:
+            return self.default()
+        try:
+            return self.parse(text)
+        except ValueError:
+            message = f"{self.variable} is {text!r}; expected {self.expected}"
+            hint = f"unset {self.variable}, or correct it"
+            raise WsdslError(Finding(message, hint=hint)) from None
+
+
+@contextmanager
+def override(**values: Any) -> Iterator[None]:
+    """Set knobs by their lower-case names, `override(backend="gpu")`, for the block's duration."""
+    unknown = sorted(values.keys() - {k.name for k in KNOBS})
+    if unknown:
+        known = ", ".join(k.name for k in KNOBS)
+        raise WsdslError(Finding(f"there is no knob {unknown[0]!r}", hint=f"the knobs are {known}"))
+    token = _overrides.set({**_overrides.get(), **values})
+    try:
+        yield
+    finally:
+        _overrides.reset(token)
+
+
+def _flag(text: str) -> bool:
+    known = {"1": True, "true": True, "yes": True, "on": True}
+    known |= {"0": False, "false": False, "no": False, "off": False}
+    if text.lower() not in known:
+        raise ValueError(text)
+    return known[text.lower()]
+
+
+def _backend(text: str) -> Backend:
+    if text == "auto" or text == "gpu" or text == "simulator":
+        return text
+    raise ValueError(text)
+
+
+def _directory(text: str) -> Path | None:
+    return None if text.lower() == "off" else Path(text).expanduser()
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number <= 0:
+        raise ValueError(text)
+    return number
+
+
+def default_cache() -> Path:
+    """Where the platform wants caches: XDG's directory, ~/Library/Caches or LOCALAPPDATA."""
+    home = Path(os.path.expanduser("~"))
+    if sys.platform == "darwin":
+        base = home / "Library" / "Caches"
+    elif sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA", "") or home / "AppData" / "Local")
+    else:
+        xdg = os.environ.get("XDG_CACHE_HOME", "")
+        base = Path(xdg) if os.path.isabs(xdg) else home / ".cache"
+    return base / "wsdsl"
+
+
+PTXAS = Knob[str](
+    "WSDSL_PTXAS",
+    str,
+    lambda: "",
+    'the path of a ptxas, or "off"',
+    'The ptxas to use; "off" leaves assembling to the driver. '
+    "Unset: the one of the wheel nvidia-cuda-nvcc, else of PATH, else of CUDA_HOME.",
+)
+DUMP = Knob[Path | None](
+    "WSDSL_DUMP",
+    _directory,
+    lambda: None,
+    "a directory",
+    "Write each kernel's IR after each pass, LLVM IR, PTX and SASS to this directory.",
+)
+CACHE = Knob[Path | None](
+    "WSDSL_CACHE",
+    _directory,
+    default_cache,
+    'a directory, or "off"',
+    'Where cubins are kept between runs (default ~/.cache/wsdsl); "off" keeps none.',
+)
+CACHE_MEGABYTES = Knob[int](
+    "WSDSL_CACHE_MEGABYTES",
+    _positive,
+    lambda: 512,
+    "a positive number",
+    "Size at which the cubins that were used longest ago are deleted (default 512).",
+)
+BACKEND = Knob[Backend](
+    "WSDSL_BACKEND",
+    _backend,
+    lambda: "auto",
+    '"auto", "gpu" or "simulator"',
+    "Where NumPy arrays run: on a GPU if there is one (auto), always there, or never.",
+)
+ALLOW_SPILLS = Knob[bool](
+    "WSDSL_ALLOW_SPILLS",
+    _flag,
+    lambda: False,
+    "0 or 1",
+    "Accept kernels whose registers ptxas spills to local memory; else a CompileError.",
+)
+
+KNOBS: tuple[Knob[Any], ...] = (PTXAS, DUMP, CACHE, CACHE_MEGABYTES, BACKEND, ALLOW_SPILLS)

@@ -1,0 +1,384 @@
+"""What a kernel's source may refer to: element types, dimensions and the functions on tiles.
+
+None of it runs: `frontend` reads a kernel's source, and these names only let the same text be a
+Python function that editors and type checkers understand. Hence element types are classes (so that
+`A: bf16[M, K]` is a legal annotation), and every function raises when Python calls it.
+
+`sum`, `max`, `min`, `abs` and `bool` hide Python's own; they are no part of `from wsdsl.language
+import *`, for inside a kernel the builtins of that name mean the same.
+"""
+
+# ruff: noqa: N801 - element types are spelled as in a kernel.
+
+from __future__ import annotations
+
+import builtins
+import math
+import typing
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any, ClassVar, Final, Generic, ParamSpec, TypeVar
+
+from wsdsl.diagnostics import WsdslError
+
+__all__ = [
+    "Dim",
+    "Function",
+    "bf16",
+    "bitcast",
+    "boolean",
+    "cast",
+    "cos",
+    "dims",
+    "each",
+    "end",
+    "erf",
+    "exp",
+    "exp2",
+    "f8e4m3",
+    "f8e5m2",
+    "f16",
+    "f32",
+    "floor",
+    "fma",
+    "full",
+    "function",
+    "gelu",
+    "i4",
+    "i8",
+    "i16",
+    "i32",
+    "index",
+    "inf",
+    "log",
+    "log2",
+    "lookup",
+    "relu",
+    "rsqrt",
+    "sigmoid",
+    "silu",
+    "sin",
+    "sqrt",
+    "tanh",
+    "tf32",
+    "tiles",
+    "u4",
+    "u8",
+    "u16",
+    "u32",
+    "where",
+    "zeros",
+]  # fmt: skip
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Scalar = builtins.bool | int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Dim:
+    """A dimension's name; its size comes with the arrays of a call."""
+
+    name: str
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def dims(names: str) -> Any:
+    """`M, N, K = dims("M N K")`: one `Dim` a name; a single name gives the `Dim` itself."""
+    found = names.replace(",", " ").split()
+    bad = [n for n in found if not (n.isidentifier() and n.isascii())]
+    if bad or not found:
+        raise WsdslError(f"dims({names!r}): expected names, as in dims('M N K')")
+    made = tuple(Dim(n) for n in found)
+    return made[0] if len(made) == 1 else made
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """What `bf16[M, K]` is to Python: an element type and dimensions."""
+
+    element: type[Tile]
+    dims: tuple[Dim | int, ...]
+
+    def __repr__(self) -> str:
+        return f"{self.element.__name__}[{', '.join(map(repr, self.dims))}]"
+
+
+def _as_tuple(x: object) -> tuple[object, ...]:
+    return typing.cast("tuple[object, ...]", x) if isinstance(x, tuple) else (x,)
+
+
+class Tile:
+    """What editors take a tensor, a tile or a scalar of a kernel to be."""
+
+    def __class_getitem__(cls, dimensions: Any) -> Any:
+        found: list[Dim | int] = []
+        for d in _as_tuple(dimensions):
+            if not isinstance(d, Dim | int) or isinstance(d, builtins.bool):
+                raise WsdslError(
+                    f"{cls.__name__}[…]: {d!r} is no dimension; "
+                    "expected a name made by dims(…) or an int"
+                )
+            found.append(d)
+        return TensorType(cls, tuple(found))
+
+    def __init__(self, *_: Any) -> None:
+        raise _not_python(type(self).__name__)
+
+    def __getitem__(self, index: Any) -> Tile: ...
+    def __setitem__(self, index: Any, value: Tile | Scalar) -> None: ...
+    def __add__(self, other: Tile | Scalar) -> Tile: ...
+    def __radd__(self, other: Scalar) -> Tile: ...
+    def __sub__(self, other: Tile | Scalar) -> Tile: ...
+    def __rsub__(self, other: Scalar) -> Tile: ...
+    def __mul__(self, other: Tile | Scalar) -> Tile: ...
+    def __rmul__(self, other: Scalar) -> Tile: ...
+    def __truediv__(self, other: Tile | Scalar) -> Tile: ...
+    def __rtruediv__(self, other: Scalar) -> Tile: ...
+    def __floordiv__(self, other: Tile | Scalar) -> Tile: ...
+    def __rfloordiv__(self, other: Scalar) -> Tile: ...
+    def __mod__(self, other: Tile | Scalar) -> Tile: ...
+    def __rmod__(self, other: Scalar) -> Tile: ...
+    def __pow__(self, other: Tile | Scalar) -> Tile: ...
+    def __rpow__(self, other: Scalar) -> Tile: ...
+    def __matmul__(self, other: Tile) -> Tile: ...
+    def __and__(self, other: Tile | Scalar) -> Tile: ...
+    def __rand__(self, other: Scalar) -> Tile: ...
+    def __or__(self, other: Tile | Scalar) -> Tile: ...
+    def __ror__(self, other: Scalar) -> Tile: ...
+    def __xor__(self, other: Tile | Scalar) -> Tile: ...
+    def __rxor__(self, other: Scalar) -> Tile: ...
+    def __lshift__(self, other: Tile | Scalar) -> Tile: ...
+    def __rlshift__(self, other: Scalar) -> Tile: ...
+    def __rshift__(self, other: Tile | Scalar) -> Tile: ...
+    def __rrshift__(self, other: Scalar) -> Tile: ...
+    def __lt__(self, other: Tile | Scalar) -> Tile: ...
+    def __le__(self, other: Tile | Scalar) -> Tile: ...
+    def __gt__(self, other: Tile | Scalar) -> Tile: ...
+    def __ge__(self, other: Tile | Scalar) -> Tile: ...
+    def __neg__(self) -> Tile: ...
+    def __pos__(self) -> Tile: ...
+    def __invert__(self) -> Tile: ...
+
+    # Only the type of `==` differs from object's; an override at run time would cost the hash.
+    __hash__: ClassVar[Any] = object.__hash__
+
+
+class f32(Tile): ...
+
+
+class tf32(Tile): ...
+
+
+class f16(Tile): ...
+
+
+class bf16(Tile): ...
+
+
+class f8e4m3(Tile): ...
+
+
+class f8e5m2(Tile): ...
+
+
+class i32(Tile): ...
+
+
+class i16(Tile): ...
+
+
+class i8(Tile): ...
+
+
+class i4(Tile): ...
+
+
+class u32(Tile): ...
+
+
+class u16(Tile): ...
+
+
+class u8(Tile): ...
+
+
+class u4(Tile): ...
+
+
+class bool(Tile): ...
+
+
+boolean = bool
+"""`bool` under a name that hides nothing, for annotations such as `boolean[M, N]`."""
+
+inf: Final = math.inf
+
+
+def _not_python(name: str) -> WsdslError:
+    return WsdslError(
+        f"{name} has a meaning only inside a @kernel or @function, whose source wsdsl reads; "
+        "Python cannot call it"
+    )
+
+
+def tiles(*bounds: Any, of: Any = None) -> Iterator[Any]:
+    """`for m, n in tiles(M, N):` walks dimensions in tiles whose size the schedule chooses; `m`
+    names an axis. `tiles(start, stop, of=M)` walks part of one dimension."""
+    raise _not_python("tiles")
+
+
+def each(*dimensions: Any) -> Iterator[Any]:
+    """`for b, h in each(B, H):` walks dimensions index by index; `b` is a scalar."""
+    raise _not_python("each")
+
+
+def end(axis: Any) -> Tile:
+    """One past the last index of an axis' current tile."""
+    raise _not_python("end")
+
+
+def zeros(tile: Any) -> Tile:
+    """`zeros(f32[m, n])`: a new tile of zeros."""
+    raise _not_python("zeros")
+
+
+def full(tile: Any, value: Tile | Scalar) -> Tile:
+    """`full(f32[m], -inf)`: a new tile with the same value everywhere."""
+    raise _not_python("full")
+
+
+def index(axis: Any) -> Tile:
+    """The global index of each element along an axis, i32."""
+    raise _not_python("index")
+
+
+def cast(x: Tile | Scalar, dtype: Any) -> Tile:
+    """Convert the values to another element type."""
+    raise _not_python("cast")
+
+
+def bitcast(x: Tile, dtype: Any) -> Tile:
+    """Reinterpret the bits as another element type of the same width."""
+    raise _not_python("bitcast")
+
+
+def where(cond: Tile | Scalar, a: Tile | Scalar, b: Tile | Scalar) -> Tile:
+    """`a` where the condition holds, else `b`."""
+    raise _not_python("where")
+
+
+def lookup(table: Tile, i: Tile) -> Tile:
+    """`table[i]` for each element of the integer tile `i`; the table is a 1-D tensor."""
+    raise _not_python("lookup")
+
+
+def sum(x: Tile, *, over: Any) -> Tile:
+    """Sum over one axis."""
+    raise _not_python("sum")
+
+
+def max(x: Tile | Scalar, *others: Tile | Scalar, over: Any = None) -> Tile:
+    """`max(s, over=t)`: the largest along one axis; `max(a, b)`: elementwise."""
+    raise _not_python("max")
+
+
+def min(x: Tile | Scalar, *others: Tile | Scalar, over: Any = None) -> Tile:
+    """`min(s, over=t)`: the smallest along one axis; `min(a, b)`: elementwise."""
+    raise _not_python("min")
+
+
+def fma(a: Tile | Scalar, b: Tile | Scalar, c: Tile | Scalar) -> Tile:
+    """a * b + c, rounded once."""
+    raise _not_python("fma")
+
+
+def exp(x: Tile | Scalar) -> Tile:
+    raise _not_python("exp")
+
+
+def exp2(x: Tile | Scalar) -> Tile:
+    raise _not_python("exp2")
+
+
+def log(x: Tile | Scalar) -> Tile:
+    raise _not_python("log")
+
+
+def log2(x: Tile | Scalar) -> Tile:
+    raise _not_python("log2")
+
+
+def sqrt(x: Tile | Scalar) -> Tile:
+    raise _not_python("sqrt")
+
+
+def rsqrt(x: Tile | Scalar) -> Tile:
+    """1 / sqrt(x)."""
+    raise _not_python("rsqrt")
+
+
+def sin(x: Tile | Scalar) -> Tile:
+    raise _not_python("sin")
+
+
+def cos(x: Tile | Scalar) -> Tile:
+    raise _not_python("cos")
+
+
+def tanh(x: Tile | Scalar) -> Tile:
+    raise _not_python("tanh")
+
+
+def sigmoid(x: Tile | Scalar) -> Tile:
+    raise _not_python("sigmoid")
+
+
+def relu(x: Tile | Scalar) -> Tile:
+    raise _not_python("relu")
+
+
+def gelu(x: Tile | Scalar) -> Tile:
+    """The exact one, by erf."""
+    raise _not_python("gelu")
+
+
+def silu(x: Tile | Scalar) -> Tile:
+    raise _not_python("silu")
+
+
+def abs(x: Tile | Scalar) -> Tile:
+    raise _not_python("abs")
+
+
+def floor(x: Tile | Scalar) -> Tile:
+    raise _not_python("floor")
+
+
+def erf(x: Tile | Scalar) -> Tile:
+    raise _not_python("erf")
+
+
+class Function(Generic[P, R]):
+    """A @function: kept as Python wrote it, for the kernels that inline it."""
+
+    def __init__(self, python: Callable[P, R]) -> None:
+        self.python = python
+        self.__name__ = getattr(python, "__name__", "?")
+        self.__doc__ = python.__doc__
+
+    def __call__(self, *_: P.args, **__: P.kwargs) -> R:
+        raise _not_python(self.__name__)
+
+    def __repr__(self) -> str:
+        return f"<wsdsl function {self.__name__}>"
+
+
+def function(python: Callable[P, R]) -> Function[P, R]:
+    """Mark a Python function whose body is inlined where a kernel calls it."""
+    if not isinstance(python, FunctionType):
+        raise WsdslError(f"@function goes above a def; {python!r} is none")
+    return Function(python)

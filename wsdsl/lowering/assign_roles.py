@@ -1,0 +1,167 @@
+"""Decide which axes run along the rows of a warpgroup's fragments and which along the columns.
+
+Before:
+    for_tiles(index=%m: axis<m of M>) {
+      for_tiles(index=%n: axis<n of N>) {
+After:
+    for_tiles(index=%m: axis<m of M rows>) {
+      for_tiles(index=%n: axis<n of N columns>) {
+
+Two axes of one tile differ; so do the free axes of a product's operands. What is reduced runs along
+the columns. As far as that leaves a choice, a product's first operand gives the rows, and without
+products a tensor's contiguous dimension gives the columns. An axis that is only contracted has no
+role.
+
+Why here: tile sizes depend on roles, everything later on both.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from wsdsl.diagnostics import CompileError, Finding, Loc
+from wsdsl.ir.op import Kernel, Op, Value, bound, operands, results_of
+from wsdsl.ir.tile_ops import Contract, Load, Reduce, Store
+from wsdsl.ir.types import Axis, Role, Tile
+from wsdsl.ir.walk import definers, walk
+from wsdsl.lowering.axes import change_axes
+
+
+def assign_roles(kernel: Kernel) -> Kernel:
+    """Raises CompileError where the constraints contradict each other."""
+    sides = _Sides()
+    findings = list(_constrain(kernel, sides))
+    if findings:
+        raise CompileError(findings)
+    _prefer(kernel, sides)
+    return change_axes(
+        kernel, lambda axis: dataclasses.replace(axis, role=sides.role(axis.name))
+    )
+
+
+class _Sides:
+    """Union-find over axis names with the parity of each axis against its root."""
+
+    def __init__(self) -> None:
+        self.parent: dict[str, tuple[str, bool]] = {}
+        self.flipped: dict[str, bool] = {}
+        """By root: is the root a column axis?"""
+
+    def root(self, axis: str) -> tuple[str, bool]:
+        parent, odd = self.parent.setdefault(axis, (axis, False))
+        if parent == axis:
+            return axis, False
+        root, more = self.root(parent)
+        return root, odd != more
+
+    def differ(self, a: str, b: str) -> bool:
+        """Constrain; False if that contradicts what is known."""
+        (ra, oa), (rb, ob) = self.root(a), self.root(b)
+        if ra == rb:
+            return oa != ob
+        if ra in self.flipped and rb in self.flipped:
+            if (self.flipped[ra] != oa) == (self.flipped[rb] != ob):
+                return False
+        elif rb not in self.flipped:
+            ra, oa, rb, ob = rb, ob, ra, oa
+        if ra in self.flipped:
+            del self.flipped[ra]
+        self.parent[ra] = (rb, oa == ob)
+        return True
+
+    def columns(self, axis: str, columns: bool = True) -> bool:
+        root, odd = self.root(axis)
+        return self.flipped.setdefault(root, columns != odd) == (columns != odd)
+
+    def role(self, axis: str) -> Role:
+        if axis not in self.parent:
+            return ""
+        root, odd = self.root(axis)
+        return "columns" if self.flipped.get(root, False) != odd else "rows"
+
+
+def _free_axes(op: Contract) -> tuple[list[str], list[str]]:
+    assert isinstance(op.a.type, Tile) and isinstance(op.b.type, Tile)
+    a, b = op.a.type.axes, op.b.type.axes
+    return [x for x in a if x not in b], [x for x in b if x not in a]
+
+
+def operand_loads(kernel: Kernel) -> dict[Value, Load]:
+    """Loads whose tiles are operands of products: the load sub-DAG's leaves."""
+    made = definers(kernel.body)
+    found: dict[Value, Load] = {}
+    for op in walk(kernel.body):
+        if isinstance(op, Contract):
+            for operand in (op.a, op.b):
+                load = made.get(operand)
+                if isinstance(load, Load):
+                    found[operand] = load
+    return found
+
+
+def _in_registers(kernel: Kernel) -> Iterator[tuple[Op, Value]]:
+    """Tiles that compute warpgroups hold in fragments, with the op that defines them."""
+    loads = operand_loads(kernel)
+    elsewhere = {
+        v
+        for op in walk(kernel.body)
+        if not isinstance(op, Contract)
+        for v in operands(op)
+        if v in loads
+    }
+    for op in walk(kernel.body):
+        for value in (*results_of(op), *bound(op)):
+            held = value not in loads or value in elsewhere
+            if isinstance(value.type, Tile) and value.type.axes and held:
+                yield op, value
+
+
+def _constrain(kernel: Kernel, sides: _Sides) -> Iterator[Finding]:
+    def clash(what: str, a: str, b: str, loc: Loc | None) -> Finding:
+        return Finding(
+            f"{what} needs `{a}` and `{b}` on different sides of the tensor cores' tile, "
+            "and other uses need them on the same side",
+            loc,
+            "compute one of the two results from its transpose (swap the operands of `@`), or "
+            "split the kernel",
+        )
+
+    for op in walk(kernel.body):
+        if isinstance(op, Contract):
+            a, b = _free_axes(op)
+            if len(a) == len(b) == 1 and not sides.differ(a[0], b[0]):
+                yield clash("this product", a[0], b[0], op.loc)
+        if isinstance(op, Reduce) and not sides.columns(op.axis):
+            yield Finding(
+                f"this reduces `{op.axis}`, which another use puts on the rows of the tile",
+                op.loc,
+                "only one of a product's two axes can be reduced in a kernel; compute the other "
+                "reduction in a kernel of its own",
+            )
+    for op, value in _in_registers(kernel):
+        assert isinstance(value.type, Tile)
+        axes = value.type.axes
+        if len(axes) > 2:
+            yield Finding(
+                f"a tile of {len(axes)} axes ({', '.join(axes)}) is not lowered yet",
+                op.loc,
+                "walk one of them with `each`",
+            )
+        elif len(axes) == 2 and not sides.differ(*axes):
+            yield clash("this tile", *axes, op.loc)
+        elif axes:
+            sides.root(axes[0])
+
+
+def _prefer(kernel: Kernel, sides: _Sides) -> None:
+    for op in walk(kernel.body):
+        if isinstance(op, Contract):
+            a, b = _free_axes(op)
+            if len(a) == len(b) == 1:
+                sides.columns(b[0])
+    for op in walk(kernel.body):
+        if isinstance(op, (Store, Load)) and op.index:
+            last = op.index[-1].type
+            if isinstance(last, Axis) and len(op.index) > 1 and last.name in sides.parent:
+                sides.columns(last.name)

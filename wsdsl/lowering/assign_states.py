@@ -1,0 +1,122 @@
+"""Make the stage and parity of every slot explicit, and carry them through the loops.
+
+Before:
+    for_range(index=%k, ...) {
+      %slot = consumer_wait(ring=%ring)
+      ...
+    }
+After:
+    %s0: state = initial_state(parity=0)
+    %s3: state = for_range(index=%k, ..., init=(%s0,), args=(%s1: state,)) {
+      %slot = consumer_wait(ring=%ring, state=%s1)
+      %s2: state = advance(state=%s1, num=4)
+      ...
+      yield(values=(%s2,))
+    }
+
+A producer starts with parity 1, so that it does not wait in the first lap.
+
+Why here: afterwards each slot operation can be lowered by itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from wsdsl.ir.barrier_ops import Advance, ForRange, InitialState
+from wsdsl.ir.op import Kernel, Op, Region, Value, regions
+from wsdsl.ir.pipeline_ops import CircularBuffer, ConsumerWait, Partition, ProducerAcquire
+from wsdsl.ir.tile_ops import If, Yield
+from wsdsl.ir.types import State
+from wsdsl.ir.walk import Namer, walk
+
+States = dict[Value, Value]
+"""The current state of every ring."""
+
+
+def assign_states(kernel: Kernel) -> Kernel:
+    depths = {op.result: op.depth for op in kernel.body if isinstance(op, CircularBuffer)}
+    threading = _Threading(depths, Namer.of(kernel))
+    body = tuple(threading.partition(op) if isinstance(op, Partition) else op for op in kernel.body)
+    return dataclasses.replace(kernel, body=body)
+
+
+def _rings_in(region: Region) -> list[Value]:
+    """Rings whose state moves on in a region, in order of first use."""
+    taken = [op.ring for op in walk(region) if isinstance(op, (ProducerAcquire, ConsumerWait))]
+    return list(dict.fromkeys(taken))
+
+
+class _Threading:
+    def __init__(self, depths: dict[Value, int], namer: Namer) -> None:
+        self.depths, self.namer = depths, namer
+
+    def state(self) -> Value:
+        return Value(self.namer.new("s"), State())
+
+    def partition(self, op: Partition) -> Partition:
+        states: States = {}
+        first: list[Op] = []
+        for ring in _rings_in(op.body):
+            states[ring] = self.state()
+            parity = 1 if op.role == "load" else 0
+            first.append(InitialState(result=states[ring], parity=parity, loc=op.loc))
+        return dataclasses.replace(op, body=(*first, *self.region(op.body, states)))
+
+    def region(self, region: Region, states: States) -> Region:
+        """Rewrites a region; `states` is brought up to its end."""
+        made: list[Op] = []
+        for op in region:
+            match op:
+                case ProducerAcquire() | ConsumerWait():
+                    made.append(dataclasses.replace(op, state=states[op.ring]))
+                    after = self.state()
+                    num = self.depths[op.ring]
+                    made.append(Advance(result=after, state=states[op.ring], num=num, loc=op.loc))
+                    states[op.ring] = after
+                case ForRange():
+                    made.append(self.loop(op, states))
+                case If():
+                    made.append(self.branch(op, states))
+                case _:
+                    assert not any(_rings_in(inner) for inner in regions(op))
+                    made.append(op)
+        return tuple(made)
+
+    def loop(self, op: ForRange, states: States) -> ForRange:
+        rings = _rings_in(op.body)
+        if not rings:
+            return op
+        inside = dict(states) | {ring: self.state() for ring in rings}
+        args = tuple(inside[ring] for ring in rings)
+        init = tuple(states[ring] for ring in rings)
+        body = self.region(op.body, inside)
+        states |= {ring: self.state() for ring in rings}
+        return dataclasses.replace(
+            op,
+            result=(*op.result, *(states[ring] for ring in rings)),
+            init=(*op.init, *init),
+            args=(*op.args, *args),
+            body=_yield_more(body, tuple(inside[ring] for ring in rings)),
+        )
+
+    def branch(self, op: If, states: States) -> If:
+        rings = list(dict.fromkeys((*_rings_in(op.then), *_rings_in(op.orelse))))
+        if not rings:
+            return op
+        then_states, else_states = dict(states), dict(states)
+        then = self.region(op.then, then_states)
+        orelse = self.region(op.orelse, else_states)
+        states |= {ring: self.state() for ring in rings}
+        return dataclasses.replace(
+            op,
+            result=(*op.result, *(states[ring] for ring in rings)),
+            then=_yield_more(then, tuple(then_states[ring] for ring in rings)),
+            orelse=_yield_more(orelse, tuple(else_states[ring] for ring in rings)),
+        )
+
+
+def _yield_more(region: Region, more: tuple[Value, ...]) -> Region:
+    last = region[-1]
+    assert isinstance(last, Yield)
+    return (*region[:-1], dataclasses.replace(last, values=(*last.values, *more)))

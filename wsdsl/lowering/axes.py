@@ -1,0 +1,30 @@
+"""The axes of a kernel, by name."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.types import Axis
+from wsdsl.ir.walk import definitions, retype
+from wsdsl.ir.op import Value
+
+
+def axes_of(kernel: Kernel) -> dict[str, Axis]:
+    """Every axis that a loop walks or that takes a dimension whole; names are unique."""
+    return {v.type.name: v.type for v in definitions(kernel) if isinstance(v.type, Axis)}
+
+
+def change_axes(kernel: Kernel, change: Callable[[Axis], Axis]) -> Kernel:
+    """The kernel with the type of every axis value changed."""
+    swap = {
+        v: Value(v.name, change(v.type)) for v in definitions(kernel) if isinstance(v.type, Axis)
+    }
+    return dataclasses.replace(kernel, body=retype(kernel.body, swap))
+
+
+def loop_variable(axis: str) -> str:
+    """The name that a schedule uses: a second loop over `k` has the axis `k_1`."""
+    head, _, tail = axis.rpartition("_")
+    return head if head and tail.isdigit() else axis

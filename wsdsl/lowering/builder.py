@@ -1,0 +1,97 @@
+"""Appends ops, names their values, and folds the scalar arithmetic that is known already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from wsdsl.diagnostics import Loc
+from wsdsl.ir.op import Op, Region, Value
+from wsdsl.ir.tile_ops import COMPARISONS, Constant, DimSize, Map
+from wsdsl.ir.types import BOOL, I32, Tile, Type
+from wsdsl.ir.walk import Namer
+
+O = TypeVar("O", bound=Op)
+INT, FLAG = Tile(I32), Tile(BOOL)
+
+
+class Builder:
+    """`ops` is the region being written; `region()` opens an inner one."""
+
+    def __init__(self, namer: Namer) -> None:
+        self.namer = namer
+        self.ops: list[Op] = []
+        self.loc: Loc | None = None
+        self.known: dict[Value, int | float | bool] = {}
+
+    def add(self, op: O) -> O:
+        self.ops.append(op)
+        return op
+
+    def value(self, wish: str, type: Type) -> Value:
+        return Value(self.namer.new(wish), type)
+
+    @contextmanager
+    def region(self) -> Iterator[list[Op]]:
+        outer, self.ops = self.ops, []
+        try:
+            yield self.ops
+        finally:
+            self.ops = outer
+
+    def integer(self, value: int) -> Value:
+        return self.constant(value, INT, f"c{value}" if value >= 0 else f"minus{-value}")
+
+    def flag(self, value: bool) -> Value:
+        return self.constant(value, FLAG, str(value).lower())
+
+    def constant(self, value: int | float | bool, type: Type, wish: str = "c") -> Value:
+        made = self.value(wish, type)
+        self.add(Constant(result=made, value=value, loc=self.loc))
+        self.known[made] = value
+        return made
+
+    def size(self, dim: str, static: int | None = None) -> Value:
+        if static is not None:
+            return self.integer(static)
+        made = self.value(f"size_{dim}", INT)
+        self.add(DimSize(result=made, dim=dim, loc=self.loc))
+        return made
+
+    def map(self, fn: str, *args: Value, type: Type | None = None, wish: str = "t") -> Value:
+        """A scalar or fragment op; the type is the first argument's, or bool for comparisons."""
+        if type is None:
+            type = FLAG if fn in COMPARISONS else args[0].type
+        made = self.value(wish, type)
+        self.add(Map(result=made, fn=fn, args=args, loc=self.loc))
+        return made
+
+    def plus(self, a: Value, b: int | Value, wish: str = "t") -> Value:
+        if isinstance(b, int):
+            if b == 0:
+                return a
+            if a in self.known:
+                return self.integer(int(self.known[a]) + b)
+            b = self.integer(b)
+        elif self.known.get(a) == 0:
+            return b
+        elif self.known.get(b) == 0:
+            return a
+        return self.map("add", a, b, wish=wish)
+
+    def times(self, a: Value, b: int, wish: str = "t") -> Value:
+        if b == 1:
+            return a
+        if a in self.known:
+            return self.integer(int(self.known[a]) * b)
+        return self.map("mul", a, self.integer(b), wish=wish)
+
+    def quotient_up(self, a: Value, b: int, wish: str = "t") -> Value:
+        """ceil(a / b)."""
+        if a in self.known:
+            return self.integer(-(-int(self.known[a]) // b))
+        return self.map("floordiv", self.plus(a, b - 1), self.integer(b), wish=wish)
+
+    def take(self) -> Region:
+        return tuple(self.ops)

@@ -1,0 +1,143 @@
+"""What a loop carries, by kind: scalars and states, tiles as pieces, and sums of products."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Protocol
+
+from wsdsl.ir.barrier_ops import ForRange
+from wsdsl.ir.op import Value
+from wsdsl.ir.types import Tile
+from wsdsl.lowering.builder import FLAG, Builder
+from wsdsl.lowering.pieces import Accumulated, Pieces, held
+from wsdsl.lowering.products import Products
+from wsdsl.lowering.side import Side
+
+
+class Lowering(Protocol):
+    """What a carried variable needs of the pass that lowers its loop."""
+
+    builder: Builder
+    side: Side
+    products: Products
+    env: dict[Value, Pieces]
+    sums: dict[Value, Accumulated]
+
+    def pieces(self, value: Value) -> Pieces: ...
+    def scalar(self, value: Value) -> Value: ...
+
+
+@dataclass
+class Carried:
+    """One variable: `init` and `args` as the lowered loop carries them."""
+
+    init: tuple[Value, ...]
+    arg: Value
+    last: Value
+    made: Value
+    args: tuple[Value, ...] = ()
+
+    def enter(self, lowering: Lowering) -> None:
+        """At the start of the body: bind the argument."""
+        raise NotImplementedError
+
+    def hand_on(self, lowering: Lowering) -> tuple[Value, ...]:
+        """At the end of the body: the next iteration's values."""
+        raise NotImplementedError
+
+    def leave(self, lowering: Lowering) -> tuple[Value, ...]:
+        """The loop's results."""
+        raise NotImplementedError
+
+    def after(self, lowering: Lowering) -> None:
+        """Behind the loop."""
+
+
+class CarriedScalar(Carried):
+    def enter(self, lowering: Lowering) -> None:
+        self.args = (self.arg,)
+
+    def hand_on(self, lowering: Lowering) -> tuple[Value, ...]:
+        return (lowering.scalar(self.last),)
+
+    def leave(self, lowering: Lowering) -> tuple[Value, ...]:
+        return (self.made,)
+
+
+class CarriedTile(Carried):
+    def _new(self, lowering: Lowering, value: Value) -> tuple[Value, ...]:
+        """Names for the value's pieces, which exist from here on."""
+        assert isinstance(value.type, Tile)
+        named = tuple(lowering.builder.value(value.name, v.type) for v in self.init)
+        lowering.env[value] = held(lowering.side.shapes.of(value.type.axes), named)
+        return named
+
+    def enter(self, lowering: Lowering) -> None:
+        self.args = self._new(lowering, self.arg)
+
+    def hand_on(self, lowering: Lowering) -> tuple[Value, ...]:
+        return lowering.pieces(self.last).all()
+
+    def leave(self, lowering: Lowering) -> tuple[Value, ...]:
+        return self._new(lowering, self.made)
+
+
+@dataclass
+class CarriedSum(Carried):
+    """Accumulators, and where it is not known otherwise a flag that tells whether they hold
+    anything yet. It is known if the loop itself adds in every iteration to what began as zeros:
+    then the first one overwrites.
+    """
+
+    tile: Accumulated = dataclasses.field(kw_only=True)
+    loop: ForRange = dataclasses.field(kw_only=True)
+    known: bool = dataclasses.field(kw_only=True)
+    flagged: bool = dataclasses.field(kw_only=True)
+
+    @classmethod
+    def of(
+        cls,
+        lowering: Lowering,
+        loop: ForRange,
+        tile: Accumulated,
+        names: tuple[Value, Value, Value],
+        known: bool,
+    ) -> CarriedSum:
+        flagged = tile.started is not True and not known
+        init = lowering.products.resume(tile, loop.loc)
+        if flagged:
+            init = (*init, _flag(lowering, tile.started))
+        return cls(init, *names, tile=tile, loop=loop, known=known, flagged=flagged)
+
+    def _named(self, lowering: Lowering, value: Value) -> tuple[Value, ...]:
+        """Names for the accumulators, and for the flag if there is one."""
+        b = lowering.builder
+        named = tuple(b.value("started" if v.type == FLAG else "acc", v.type) for v in self.init)
+        accumulators = named[:-1] if self.flagged else named
+        started = named[-1] if self.flagged else True
+        lowering.sums[value] = Accumulated(self.tile.shape, accumulators, started)
+        return named
+
+    def enter(self, lowering: Lowering) -> None:
+        self.args = self._named(lowering, self.arg)
+        if self.known:
+            first = (self.loop.index, self.loop.start)
+            lowering.sums[self.arg].started = lowering.builder.map("gt", *first, wish="started")
+
+    def hand_on(self, lowering: Lowering) -> tuple[Value, ...]:
+        tile = lowering.sums[self.last]
+        handed = lowering.products.resume(tile, self.loop.loc)
+        return (*handed, _flag(lowering, tile.started)) if self.flagged else handed
+
+    def leave(self, lowering: Lowering) -> tuple[Value, ...]:
+        return self._named(lowering, self.made)
+
+    def after(self, lowering: Lowering) -> None:
+        if self.known:
+            bounds = (self.loop.stop, self.loop.start)
+            lowering.sums[self.made].started = lowering.builder.map("gt", *bounds, wish="any")
+
+
+def _flag(lowering: Lowering, started: Value | bool) -> Value:
+    return started if isinstance(started, Value) else lowering.builder.flag(started)

@@ -1,0 +1,96 @@
+"""Elementwise work, indices and reductions on pieces."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+from wsdsl.ir.fragment_ops import ReduceColumns
+from wsdsl.ir.op import Op, Value, operands
+from wsdsl.ir.tile_ops import Bitcast, Cast, Full, Index, Map, Reduce
+from wsdsl.ir.types import BOOL, F32, Axis, DType, Fragment, Tile
+from wsdsl.ir.walk import replace_operands
+from wsdsl.lowering.pieces import Pieces
+from wsdsl.lowering.side import Side
+
+Lookup = Callable[[Value], Pieces]
+
+
+def compute(op: Op, side: Side, pieces: Lookup) -> Pieces:
+    """The pieces of the op's result, made when they are asked for."""
+    match op:
+        case Index(axis=Value(type=Axis(name=name))):
+            return side.indices(name)
+        case Reduce():
+            return _reduce(op, side, pieces(op.x))
+        case Map() | Cast() | Bitcast() | Full():
+            return _elementwise(op, side, pieces)
+        case _:
+            raise NotImplementedError(f"no tile lowering for {type(op).__name__}")
+
+
+def _elementwise(op: Map | Cast | Bitcast | Full, side: Side, pieces: Lookup) -> Pieces:
+    assert isinstance(op.result.type, Tile)
+    b, shape, dtype = side.builder, side.shapes.of(op.result.type.axes), op.result.type.dtype
+    arguments = {v: pieces(v) for v in operands(op)}
+
+    def piece(i: int, j: int) -> Value:
+        swap = {v: held.get(i, j) for v, held in arguments.items()}
+        made = b.value(op.result.name, shape.piece(dtype))
+        b.add(dataclasses.replace(replace_operands(op, swap), result=made))
+        return made
+
+    return Pieces(shape, piece)
+
+
+def _reduce(op: Reduce, side: Side, x: Pieces) -> Pieces:
+    """Chunks are combined elementwise, then the columns of one chunk are reduced."""
+    b, axis = side.builder, side.axes[op.axis]
+    assert isinstance(op.result.type, Tile) and x.shape.columns == op.axis
+    shape, dtype = side.shapes.of(op.result.type.axes), op.result.type.dtype
+    work = F32 if op.fn == "add" and dtype.is_float else dtype
+    static = side.static.get(axis.dim)
+    exact = static is not None and static % axis.size == 0
+    indices = side.indices(op.axis)
+
+    def inside(i: int, j: int) -> Value:
+        """The chunk with what lies outside the dimension replaced by what changes nothing."""
+        value = x.get(i, j)
+        kind = dataclasses.replace(value.type, dtype=work) if isinstance(value.type, Fragment) else None
+        assert kind is not None
+        if work != dtype:
+            value = b.add(Cast(result=b.value("wide", kind), x=value, loc=op.loc)).result
+        if exact:
+            return value
+        columns = indices.get(i, j)
+        valid = b.map(
+            "lt", columns, side.size(axis), type=Fragment(BOOL, 1, x.shape.width), wish="inside"
+        )
+        rest = b.constant(_neutral(op.fn, work), Tile(work), "neutral")
+        return b.map("where", valid, value, rest, type=kind, wish="masked")
+
+    def piece(i: int, j: int) -> Value:
+        total = inside(i, 0)
+        for chunk in range(1, x.shape.chunks):
+            total = b.map(op.fn, total, inside(i, chunk), wish="partial")
+        made = b.value(op.result.name, shape.piece(work))
+        b.add(ReduceColumns(result=made, fn=op.fn, x=total, loc=op.loc))
+        if work == dtype:
+            return made
+        return b.add(Cast(result=b.value("sum", shape.piece(dtype)), x=made, loc=op.loc)).result
+
+    return Pieces(shape, piece)
+
+
+def _neutral(fn: str, dtype: DType) -> int | float:
+    if fn == "add":
+        return 0.0 if dtype.is_float else 0
+    if dtype.is_float:
+        return -math.inf if fn == "max" else math.inf
+    signed = dtype.kind == "int"
+    low = -(2 ** (dtype.bits - 1)) if signed else 0
+    high = 2 ** (dtype.bits - signed) - 1
+    return low if fn == "max" else high
+
+

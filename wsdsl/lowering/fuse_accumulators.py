@@ -1,0 +1,111 @@
+"""Let products add to the accumulator in place.
+
+Before:
+    %p: f32[m, n] = contract(a=%a, b=%b)
+    %y: f32[m, n] = map(fn="add", args=(%x, %p))
+After:
+    %y: f32[m, n] = contract(a=%a, b=%b, acc=%x)
+
+An accumulator that a loop carries from anything but zeros is carried from zeros instead, and what
+it began with is added after the loop: registers that wgmma adds to must not be written by other
+instructions first.
+
+Why here: before anything looks at who uses a product.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands
+from wsdsl.ir.tile_ops import Constant, Contract, ForEach, ForTiles, Full, Map
+from wsdsl.ir.types import Tile
+from wsdsl.ir.walk import Namer, used_inside, uses, walk, with_regions, yielded
+
+
+def fuse_accumulators(kernel: Kernel) -> Kernel:
+    fused = _fuse(kernel.body, _use_counts(kernel.body))
+    body = _from_zeros(fused, Namer.of(kernel), _zeros(fused))
+    return dataclasses.replace(kernel, body=body)
+
+
+def _use_counts(region: Region) -> dict[Value, int]:
+    counts: dict[Value, int] = {}
+    for value in uses(region):
+        counts[value] = counts.get(value, 0) + 1
+    return counts
+
+
+def _fuse(region: Region, counts: dict[Value, int]) -> Region:
+    products = {op.result: op for op in region if isinstance(op, Contract) and op.acc is None}
+    fused: dict[Value, Contract] = {}
+    for op in region:
+        if not (isinstance(op, Map) and op.fn == "add"):
+            continue
+        for product, acc in (op.args[::-1], op.args):
+            made = products.get(product)
+            if made and counts[product] == 1 and acc.type == product.type == op.result.type:
+                fused[op.result] = dataclasses.replace(made, result=op.result, acc=acc)
+                del products[product]
+                break
+    kept: list[Op] = []
+    for op in region:
+        if isinstance(op, Map) and op.result in fused:
+            kept.append(fused[op.result])
+        elif not isinstance(op, Contract) or op.acc is not None or op.result in products:
+            kept.append(with_regions(op, lambda inner: _fuse(inner, counts)))
+    return tuple(kept)
+
+
+def _zeros(region: Region) -> set[Value]:
+    """Tiles of zeros, anywhere in the region."""
+    constants = {op.result for op in walk(region) if isinstance(op, Constant) and op.value == 0}
+    return {op.result for op in walk(region) if isinstance(op, Full) and op.value in constants}
+
+
+def accumulates(body: Region, arg: Value, last: Value) -> bool:
+    """Whether `last` is `arg` plus products, and `arg` serves nothing else."""
+    users = [op for op in body if arg in {*operands(op), *used_inside(op)}]
+    if len(users) != 1 or arg == last:
+        return False
+    match users[0]:
+        case Contract(acc=acc, result=following) if acc == arg:
+            pass
+        case ForTiles() | ForEach() as loop if arg in loop.init and arg not in uses(loop.body):
+            i = loop.init.index(arg)
+            if not accumulates(loop.body, loop.args[i], yielded(loop.body)[i]):
+                return False
+            following = loop.result[i]
+        case _:
+            return False
+    return following == last or accumulates(body, following, last)
+
+
+def _from_zeros(region: Region, namer: Namer, ready: set[Value]) -> Region:
+    """`ready`: tiles that wgmma may add to, zeros or what wgmma itself has added to zeros."""
+    made: list[Op] = []
+    for op in region:
+        if isinstance(op, Contract) and op.acc in ready:
+            ready.add(op.result)
+        if not isinstance(op, (ForTiles, ForEach)):
+            made.append(with_regions(op, lambda inner: _from_zeros(inner, namer, ready)))
+            continue
+        init, result, after = list(op.init), list(op.result), list[Op]()
+        for i, last in enumerate(yielded(op.body)):
+            kind = op.init[i].type
+            assert isinstance(kind, Tile)
+            if not accumulates(op.body, op.args[i], last):
+                continue
+            if op.init[i] not in ready:
+                zero = Value(namer.new("zero"), Tile(kind.dtype))
+                init[i] = Value(namer.new("zeros"), kind)
+                made.append(Constant(result=zero, value=0.0, loc=op.loc))
+                made.append(Full(result=init[i], value=zero, loc=op.loc))
+                result[i] = Value(namer.new(op.result[i].name), kind)
+                args = (op.init[i], result[i])
+                after.append(Map(result=op.result[i], fn="add", args=args, loc=op.loc))
+            ready |= {op.args[i], result[i]}
+        body = _from_zeros(op.body, namer, ready)
+        made.append(dataclasses.replace(op, init=tuple(init), result=tuple(result), body=body))
+        made += after
+    return tuple(made)

@@ -1,0 +1,82 @@
+"""Which loads go through circular buffers, and how they share slots.
+
+The tiles that products consume come through slots. Loads of one block (one region) whose uses lie
+together share a slot; where a slot is held around an inner loop that takes slots of its own, the
+two come from different circular buffers, since the inner one turns round while the outer is held.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wsdsl.ir.op import Op, Region, Value, regions
+from wsdsl.ir.tile_ops import Contract, Load
+from wsdsl.ir.types import Tile
+from wsdsl.ir.walk import walk
+
+
+@dataclass(frozen=True)
+class LoadGroup:
+    """Loads that share a slot, in the block whose first op is `block[0]`.
+
+    `first` and `last` are positions in the block: the ops that use the tiles lie between them.
+    `height` is 0 if no other slot is taken while this one is held, else one more than those'.
+    """
+
+    block: Region
+    loads: tuple[Load, ...]
+    first: int
+    last: int
+    height: int
+
+    @property
+    def layout(self) -> tuple[Tile, ...]:
+        tiles = [load.result.type for load in self.loads]
+        return tuple(t for t in tiles if isinstance(t, Tile))
+
+
+def find_load_groups(body: Region) -> tuple[LoadGroup, ...]:
+    """The groups of a kernel's body in the order in which their slots are taken."""
+    consumed = {v for op in walk(body) if isinstance(op, Contract) for v in (op.a, op.b)}
+    return tuple(_groups(body, consumed))
+
+
+def _contracted(op: Op, value: Value) -> bool:
+    inner = (c for region in regions(op) for c in walk(region))
+    return any(isinstance(c, Contract) and value in (c.a, c.b) for c in (op, *inner))
+
+
+def _groups(block: Region, consumed: set[Value]) -> list[LoadGroup]:
+    spans: list[tuple[int, int, list[Load]]] = []
+    for load in block:
+        if isinstance(load, Load) and load.result in consumed:
+            at = [i for i, op in enumerate(block) if _contracted(op, load.result)]
+            spans.append((at[0], at[-1], [load]))
+    spans.sort(key=lambda s: s[0])
+    merged: list[tuple[int, int, list[Load]]] = []
+    for first, last, loads in spans:
+        if merged and not _apart(block, merged[-1][1], first):
+            before = merged[-1]
+            merged[-1] = (before[0], max(before[1], last), [*before[2], *loads])
+        else:
+            merged.append((first, last, loads))
+    inner = [(i, _inner_groups(op, consumed)) for i, op in enumerate(block)]
+    found: list[tuple[int, list[LoadGroup]]] = [(i, groups) for i, groups in inner if groups]
+    for first, last, loads in merged:
+        held = [g.height for i, groups in inner if first <= i <= last for g in groups]
+        height = max(held, default=-1) + 1
+        unique = tuple({(ld.tensor, ld.index): ld for ld in reversed(loads)}.values())[::-1]
+        found.append((first, [LoadGroup(block, unique, first, last, height)]))
+    # A slot held around a loop is taken before the loop's own.
+    found.sort(key=lambda f: (f[0], -f[1][0].height))
+    return [group for _, groups in found for group in groups]
+
+
+def _inner_groups(op: Op, consumed: set[Value]) -> list[LoadGroup]:
+    return [g for region in regions(op) for g in _groups(region, consumed)]
+
+
+def _apart(block: Region, last: int, first: int) -> bool:
+    """Whether a loop (or if) stands between, or is one of, the two places."""
+    return first > last and any(regions(op) for op in block[last : first + 1])
+

@@ -1,0 +1,276 @@
+"""Give circular buffers their SMEM and mbarriers, and turn slot operations into waits and copies.
+
+Before:
+    %slot = producer_acquire(ring=%ring, state=%s)
+    load_to_slot(slot=%slot, field=0, tensor=%A, index=(%m, %k))
+    producer_commit(slot=%slot)
+After:
+    wait_barrier(barriers=%empty, state=%s)
+    arrive_expect_tx(barriers=%full, state=%s, tx_bytes=16384)
+    tma_load(map=%a_map, coordinates=(%m_start, %k_start), shared=%slots, state=%s, barriers=%full)
+
+A full barrier takes one arrival, the producer's, with the bytes that it expects; where threads copy
+(tensors that TMA cannot take) each of them arrives once its part is written. An empty barrier takes
+one arrival of each consumer warpgroup.
+
+Why here: states are explicit; products next read tiles at known places.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from wsdsl.ir.barrier_ops import (
+    AllocateBarriers,
+    ArriveBarrier,
+    ArriveExpectTx,
+    Elect,
+    FenceAsyncProxy,
+    WaitBarrier,
+)
+from wsdsl.ir.memory_ops import AllocateShared, MakeTensorMap, ThreadLoad, TmaLoad
+from wsdsl.ir.op import Kernel, Op, Region, Value
+from wsdsl.ir.pipeline_ops import (
+    AxisAt,
+    CircularBuffer,
+    ConsumerRelease,
+    ConsumerWait,
+    LoadToSlot,
+    Partition,
+    ProducerAcquire,
+    ProducerCommit,
+    SlotTile,
+    TileInShared,
+)
+from wsdsl.ir.target import SMEM_ALIGN, SWIZZLE_SPAN, widest_swizzle
+from wsdsl.ir.types import Axis, Barriers, Shared, SharedTile, Tensor, TensorMap
+from wsdsl.ir.walk import Namer, walk, with_regions
+from wsdsl.lowering.axes import axes_of
+from wsdsl.lowering.builder import Builder
+
+THREADS = 128
+
+
+@dataclasses.dataclass(frozen=True)
+class _Ring:
+    """Where a circular buffer lies: slots with a tile at `offsets[layout][field]`, and barriers."""
+
+    shared: Value
+    full: Value
+    empty: Value
+    offsets: tuple[tuple[int, ...], ...]
+
+
+def lower_rings(kernel: Kernel) -> Kernel:
+    return _Rings(kernel).kernel_without_rings()
+
+
+class _Rings:
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.builder = Builder(Namer.of(kernel))
+        self.sizes = {name: axis.size for name, axis in axes_of(kernel).items()}
+        self.rings: dict[Value, _Ring] = {}
+        self.slots: dict[Value, ProducerAcquire | ConsumerWait] = {}
+        self.starts: dict[Value, Value] = {}
+        self.fills: dict[Value, list[LoadToSlot]] = {}
+        self.maps: dict[tuple[Value, tuple[int, ...], str], Value] = {}
+        self.declarations: list[Op] = []
+        self.whole_warpgroup = False
+        """Whether the load partition runs with all of its threads, not one elected."""
+        for op in walk(kernel.body):
+            if isinstance(op, (ProducerAcquire, ConsumerWait)):
+                self.slots[op.result] = op
+            elif isinstance(op, LoadToSlot):
+                self.fills.setdefault(op.slot, []).append(op)
+            elif isinstance(op, AxisAt):
+                self.starts[op.result] = op.start
+
+    def kernel_without_rings(self) -> Kernel:
+        consumers = sum(
+            op.num_warpgroups
+            for op in self.kernel.body
+            if isinstance(op, Partition) and op.role == "compute"
+        )
+        self.whole_warpgroup = any(self.ways(ring)[1] for ring in {s.ring for s in self.slots.values()})
+        for op in self.kernel.body:
+            if isinstance(op, CircularBuffer):
+                self.place(op, consumers)
+        body: list[Op] = []
+        for op in self.kernel.body:
+            if isinstance(op, CircularBuffer):
+                continue
+            body.append(with_regions(op, self.region) if isinstance(op, Partition) else op)
+        return dataclasses.replace(self.kernel, body=(*self.declarations, *body))
+
+    def place(self, op: CircularBuffer, consumers: int) -> None:
+        offsets: list[tuple[int, ...]] = []
+        total = 0
+        for layout in op.layouts:
+            at: list[int] = []
+            used = 0
+            for tile in layout:
+                at.append(used)
+                elements = self.sizes[tile.axes[0]] * self.sizes[tile.axes[1]]
+                used += -(-elements * tile.dtype.bytes // SMEM_ALIGN) * SMEM_ALIGN
+            offsets.append(tuple(at))
+            total = max(total, used)
+        name = op.result.name.replace("ring", "slots")
+        shared = self.builder.value(name, Shared(total, op.depth))
+        full = self.builder.value("full", Barriers(op.depth))
+        empty = self.builder.value("empty", Barriers(op.depth))
+        self.declarations += [
+            AllocateShared(result=shared, label=shared.name, loc=op.loc),
+            AllocateBarriers(
+                result=full, label=full.name, arrivals=self.arrivals(op.result), loc=op.loc
+            ),
+            AllocateBarriers(result=empty, label=empty.name, arrivals=consumers, loc=op.loc),
+        ]
+        self.rings[op.result] = _Ring(shared, full, empty, tuple(offsets))
+
+    def arrivals(self, ring: Value) -> int:
+        """All slots of a ring are filled the same way: one arrival with bytes, if TMA brings any of
+        them, and one a thread, if threads do.
+        """
+        by_tma, by_threads = self.ways(ring)
+        return by_tma + THREADS * by_threads
+
+    def ways(self, ring: Value) -> tuple[bool, bool]:
+        tensors = [
+            fill.tensor.name
+            for slot, fills in self.fills.items()
+            if self.slots[slot].ring == ring
+            for fill in fills
+        ]
+        by_threads = [name in self.kernel.unaligned for name in tensors]
+        return not all(by_threads), any(by_threads)
+
+    def region(self, region: Region) -> Region:
+        with self.builder.region() as ops:
+            for op in region:
+                self.builder.loc = op.loc
+                self.convert(op)
+        return tuple(ops)
+
+    def convert(self, op: Op) -> None:
+        b = self.builder
+        match op:
+            case ProducerAcquire():
+                assert op.state is not None
+                ring = self.rings[op.ring]
+                b.add(WaitBarrier(barriers=ring.empty, state=op.state, loc=op.loc))
+                self.fill(op, ring, op.state)
+            case ConsumerWait():
+                assert op.state is not None
+                b.add(WaitBarrier(barriers=self.rings[op.ring].full, state=op.state, loc=op.loc))
+            case ConsumerRelease():
+                wait = self.slots[op.slot]
+                assert wait.state is not None
+                empty = self.rings[wait.ring].empty
+                b.add(ArriveBarrier(barriers=empty, state=wait.state, loc=op.loc))
+            case SlotTile():
+                self.locate(op)
+            case LoadToSlot() | ProducerCommit():
+                pass
+            case _:
+                b.add(with_regions(op, self.region))
+
+    def fill(self, op: ProducerAcquire, ring: _Ring, state: Value) -> None:
+        b, fills = self.builder, self.fills[op.result]
+        by_tma, by_threads = self.ways(op.ring)
+        with b.region() as copies:
+            total = 0
+            for fill in fills:
+                if fill.tensor.name not in self.kernel.unaligned:
+                    total += self.copy_by_tma(fill, op, ring, state)
+        expect = ArriveExpectTx(barriers=ring.full, state=state, tx_bytes=total, loc=op.loc)
+        if by_tma and self.whole_warpgroup:
+            b.add(Elect(body=(expect, *copies), loc=op.loc))
+        elif by_tma:
+            b.ops += [expect, *copies]
+        if by_threads:
+            for fill in fills:
+                if fill.tensor.name in self.kernel.unaligned:
+                    self.copy_by_threads(fill, op, ring, state)
+            b.add(FenceAsyncProxy(loc=op.loc))
+            b.add(ArriveBarrier(barriers=ring.full, state=state, each_thread=True, loc=op.loc))
+
+    def coordinates(self, index: tuple[Value, ...]) -> tuple[Value, ...]:
+        return tuple(self.starts.get(v, v) for v in index)
+
+    def panels(self, fill: LoadToSlot) -> tuple[int, int, str]:
+        """(rows, columns, swizzle) of a tile in its slot: columns along the contiguous axis."""
+        *others, last = (v.type for v in fill.index)
+        assert isinstance(last, Axis) and isinstance(fill.tensor.type, Tensor)
+        (rows,) = (x.size for x in others if isinstance(x, Axis))
+        return rows, last.size, widest_swizzle(last.size * fill.tensor.type.dtype.bytes)
+
+    def copy_by_tma(
+        self, fill: LoadToSlot, op: ProducerAcquire, ring: _Ring, state: Value
+    ) -> int:
+        """One copy a panel; returns the bytes that will arrive."""
+        assert isinstance(fill.tensor.type, Tensor)
+        b, width = self.builder, fill.tensor.type.dtype.bytes
+        rows, columns, swizzle = self.panels(fill)
+        span = SWIZZLE_SPAN[swizzle] // width
+        box = tuple(v.type.size if isinstance(v.type, Axis) else 1 for v in fill.index)
+        map = self.tensor_map(fill.tensor, (*box[:-1], span), swizzle)
+        *outer, start = self.coordinates(fill.index)
+        offset = ring.offsets[op.layout][fill.field]
+        for panel in range(columns // span):
+            b.add(
+                TmaLoad(
+                    map=map,
+                    coordinates=(*outer, b.plus(start, panel * span)),
+                    shared=ring.shared,
+                    offset=offset + panel * rows * span * width,
+                    state=state,
+                    barriers=ring.full,
+                    loc=fill.loc,
+                )
+            )
+        return rows * columns * width
+
+    def copy_by_threads(
+        self, fill: LoadToSlot, op: ProducerAcquire, ring: _Ring, state: Value
+    ) -> None:
+        rows, columns, swizzle = self.panels(fill)
+        row_dim = next(i for i, v in enumerate(fill.index) if isinstance(v.type, Axis))
+        self.builder.add(
+            ThreadLoad(
+                tensor=fill.tensor,
+                coordinates=self.coordinates(fill.index),
+                row_dim=row_dim,
+                rows=rows,
+                columns=columns,
+                swizzle=swizzle,
+                shared=ring.shared,
+                offset=ring.offsets[op.layout][fill.field],
+                state=state,
+                loc=fill.loc,
+            )
+        )
+
+    def tensor_map(self, tensor: Value, box: tuple[int, ...], swizzle: str) -> Value:
+        key = (tensor, box, swizzle)
+        if key not in self.maps:
+            made = self.builder.value(f"{tensor.name.lower()}_map", TensorMap())
+            self.maps[key] = made
+            self.declarations.append(
+                MakeTensorMap(result=made, tensor=tensor, box=box, swizzle=swizzle)
+            )
+        return self.maps[key]
+
+    def locate(self, op: SlotTile) -> None:
+        wait = self.slots[op.slot]
+        assert wait.state is not None and isinstance(op.result.type, SharedTile)
+        ring = self.rings[wait.ring]
+        self.builder.add(
+            TileInShared(
+                result=op.result,
+                shared=ring.shared,
+                offset=ring.offsets[wait.layout][op.field],
+                state=wait.state,
+                loc=op.loc,
+            )
+        )

@@ -1,0 +1,300 @@
+"""Turn tiles into fragments in the registers of warpgroups, and products into wgmmas.
+
+Before:
+    %acc = for_range(index=%k, ..., init=(%zeros,), args=(%x: f32[m, n],)) {
+      ...
+      %y: f32[m, n] = contract(a=%a, b=%b, acc=%x)
+      arrive_barrier(barriers=%empty, state=%s)
+      yield(values=(%y,))
+    }
+    store(tensor=%C, index=(%m, %n), value=%acc)
+After:
+    %acc0: acc<f32[64x256]> = empty_accumulator()
+    %acc3 = for_range(index=%k, ..., init=(%acc0,), args=(%acc1: acc<f32[64x256]>,)) {
+      ...
+      wgmma_fence()
+      %acc2: acc<f32[64x256]> = wgmma(acc=%acc1, a=%a, b=%b, accumulate=%more, ...)
+      wgmma_commit()
+      wgmma_wait(pending=0)
+      arrive_barrier(barriers=%empty, state=%s)
+      yield(values=(%acc2,))
+    }
+    %sum: frag<f32[64x256]> = wgmma_wait(pending=0, accumulators=(%acc3,))
+    ... 64 columns at a time: convert, write to SMEM, start a TMA store ...
+
+Each compute warpgroup takes its share of the row axes. Elementwise work is emitted piece by piece
+as stores (or loops) ask for it. A tile that products add to is never filled with zeros: its first
+product overwrites what the registers held.
+
+Why here: slots have become waits and known places, loops run over numbers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from wsdsl.ir.barrier_ops import ArriveBarrier, ForRange
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
+from wsdsl.ir.pipeline_ops import AxisAt, Partition, TileInShared
+from wsdsl.ir.tile_ops import Constant, Contract, End, Full, If, Load, Lookup, Store, Whole, Yield
+from wsdsl.ir.types import Axis, Tile, Type
+from wsdsl.ir.walk import Namer, free_values, replace_operands, walk, yielded
+from wsdsl.lowering.builder import Builder
+from wsdsl.lowering.carried import Carried, CarriedScalar, CarriedSum, CarriedTile
+from wsdsl.lowering.elementwise import compute
+from wsdsl.lowering.memory import Stores, load_piece
+from wsdsl.lowering.pieces import Accumulated, Pieces, held
+from wsdsl.lowering.products import Products
+from wsdsl.lowering.side import Side
+
+
+def lower_tiles(kernel: Kernel) -> Kernel:
+    builder = Builder(Namer.of(kernel))
+    declarations: list[Op] = []
+    body: list[Op] = []
+    for op in kernel.body:
+        if isinstance(op, Partition):
+            lowering = _Lowering(kernel, op, builder, declarations)
+            op = dataclasses.replace(op, body=lowering.partition(op.body))
+        body.append(op)
+    return dataclasses.replace(kernel, level="scheduled", body=(*declarations, *body))
+
+
+def accumulated_in(body: Region, last: Value) -> bool:
+    """Whether a value that a loop's body hands on comes out of products that add to a tile."""
+    for op in body:
+        match op:
+            case Contract(result=made) if made == last:
+                return True
+            case ForRange(result=made) if last in made:
+                return accumulated_in(op.body, yielded(op.body)[made.index(last)])
+            case _:
+                pass
+    return False
+
+
+def added_in_place(body: Region, arg: Value, last: Value) -> bool:
+    """Whether a body does nothing with a carried tile but add products to it, itself."""
+    users = [op for op in body if arg in operands(op) or arg in _inside(op)]
+    if arg == last:
+        return len(users) == 1
+    return (
+        len(users) == 1
+        and isinstance(users[0], Contract)
+        and users[0].acc == arg
+        and added_in_place(body, users[0].result, last)
+    )
+
+
+def _inside(op: Op) -> tuple[Value, ...]:
+    return tuple(v for region in regions(op) for v in free_values(region))
+
+
+def _is_tile(type: Type) -> bool:
+    return isinstance(type, Tile) and bool(type.axes)
+
+
+class _Lowering:
+    """One partition. `env` holds tiles as pieces, `sums` those that products add to."""
+
+    def __init__(
+        self, kernel: Kernel, partition: Partition, builder: Builder, declarations: list[Op]
+    ) -> None:
+        self.builder = builder
+        self.side = Side(kernel, partition, builder)
+        self.products = Products(builder, self.side.shapes, self.side.row_in_tile)
+        self.stores = Stores(kernel, partition, self.side, declarations)
+        self.env: dict[Value, Pieces] = {}
+        self.sums: dict[Value, Accumulated] = {}
+        self.tiles: dict[Value, TileInShared] = {}
+        self.keep = False
+        """Whether the running body leaves its products in flight: nothing in it reads them."""
+        zero = {op.result for op in walk(partition.body) if isinstance(op, Constant) if not op.value}
+        self.zeros = {op.result for op in walk(partition.body) if isinstance(op, Full)
+                      if op.value in zero}
+
+    def partition(self, body: Region) -> Region:
+        with self.builder.region() as ops:
+            if any(isinstance(op, (Contract, Store)) for op in walk(body)):
+                self.side.find_shares()
+                self.stores.begin()
+            self.region(body)
+            self.stores.finish()
+        return tuple(ops)
+
+    # Values ---------------------------------------------------------------------------------------
+
+    def pieces(self, value: Value) -> Pieces:
+        if value in self.sums and value not in self.env:
+            tile = self.sums[value]
+            self.products.settle(self.builder.loc)
+            self.env[value] = self.products.read(tile, self.builder.loc)
+        if value not in self.env:
+            self.env[value] = held(self.side.shapes.of(()), (value,))
+        return self.env[value]
+
+    def scalar(self, value: Value) -> Value:
+        """What stands for a scalar: itself, unless a tile was reduced to it."""
+        return self.env[value].get(0, 0) if value in self.env else value
+
+    # Ops ------------------------------------------------------------------------------------------
+
+    def region(self, region: Region) -> None:
+        for op in region:
+            self.builder.loc = op.loc
+            self.op(op)
+
+    def op(self, op: Op) -> None:
+        made = results_of(op)
+        match op:
+            case TileInShared():
+                self.tiles[op.result] = op
+            case AxisAt(result=Value(type=Axis(name=name))):
+                self.side.starts[name] = op.start
+            case Whole(result=Value(type=Axis(name=name))):
+                self.side.starts[name] = self.builder.integer(0)
+            case Contract():
+                self.sums[op.result] = self.products.multiply(op, self.tiles, self.addend(op))
+            case ForRange():
+                self.products.settle(op.loc)
+                self.loop(op)
+            case If():
+                self.products.settle(op.loc)
+                self.branch(op)
+            case Store():
+                self.store(op)
+            case End():
+                self.side.end(op)
+            case Load() | Lookup():
+                self.env[made[0]] = load_piece(op, self.side, self.pieces)
+            case _ if made and (_is_tile(made[0].type) or any(v in self.env for v in operands(op))):
+                self.env[made[0]] = compute(op, self.side, self.pieces)
+            case _:
+                if isinstance(op, ArriveBarrier):
+                    self.products.settle(op.loc, self.keep)
+                swap = {v: self.scalar(v) for v in operands(op) if v in self.env}
+                self.builder.add(replace_operands(op, swap))
+
+    def addend(self, op: Contract) -> Accumulated:
+        """What a product adds to: a tile that products add to already, zeros, or other values."""
+        assert isinstance(op.result.type, Tile)
+        if op.acc in self.sums:
+            return self.sums[op.acc]
+        if op.acc is None or op.acc in self.zeros:
+            return self.products.empty(self.side.shapes.of(op.result.type.axes), op.loc)
+        return self.products.join(self.pieces(op.acc), op.loc)
+
+    def store(self, op: Store) -> None:
+        # What is still to be read from the tensor is read before it is overwritten.
+        for pieces in list(self.env.values()):
+            if pieces.tensor == op.tensor:
+                pieces.all()
+        index = tuple(self.scalar(v) for v in op.index)
+        self.stores.store(dataclasses.replace(op, index=index), self.pieces)
+
+    # Regions --------------------------------------------------------------------------------------
+
+    def loop(self, op: ForRange) -> None:
+        b, lasts = self.builder, yielded(op.body)
+        summed = [_is_tile(v.type) and accumulated_in(op.body, v) for v in lasts]
+        keep = self.leaves_in_flight(op, summed)
+        sums_only = {v for v, is_sum in zip(op.init, summed, strict=True) if is_sum}
+        for value in (*free_values(op.body), *op.init):
+            if value not in sums_only and (value in self.env or value in self.sums):
+                self.pieces(value).all()
+        carried = [
+            self.carry(op, *each)
+            for each in zip(op.init, op.args, lasts, op.result, summed, strict=True)
+        ]
+        outer_keep, self.keep = self.keep, keep
+        self.stores.boundary(op)
+        with b.region() as body:
+            for var in carried:
+                var.enter(self)
+            self.region(op.body[:-1])
+            self.products.settle(op.loc, keep)
+            handed = [v for var in carried for v in var.hand_on(self)]
+            b.add(Yield(values=tuple(handed), loc=op.loc))
+        self.keep = outer_keep
+        self.stores.boundary(op)
+        results = [v for var in carried for v in var.leave(self)]
+        b.add(
+            dataclasses.replace(
+                op,
+                result=tuple(results),
+                start=self.scalar(op.start),
+                stop=self.scalar(op.stop),
+                init=tuple(v for var in carried for v in var.init),
+                args=tuple(v for var in carried for v in var.args),
+                body=tuple(body),
+            )
+        )
+        if keep:
+            finished = [self.sums[v] for v, is_sum in zip(op.result, summed, strict=True) if is_sum]
+            self.products.wait(finished, op.loc)
+        for var in carried:
+            var.after(self)
+
+    def carry(
+        self, op: ForRange, first: Value, arg: Value, last: Value, made: Value, is_sum: bool
+    ) -> Carried:
+        """How a carried variable goes round, by what it is."""
+        if is_sum:
+            tile = self.initial_sum(first, arg)
+            known = added_in_place(op.body, arg, last) and tile.started is False
+            return CarriedSum.of(self, op, tile, (arg, last, made), known)
+        if _is_tile(arg.type):
+            return CarriedTile(self.pieces(first).all(), arg, last, made)
+        return CarriedScalar((self.scalar(first),), arg, last, made)
+
+    def initial_sum(self, first: Value, arg: Value) -> Accumulated:
+        if first in self.sums:
+            return self.sums[first]
+        assert isinstance(arg.type, Tile)
+        if first in self.zeros:
+            return self.products.empty(self.side.shapes.of(arg.type.axes), self.builder.loc)
+        return self.products.join(self.pieces(first), self.builder.loc)
+
+    def leaves_in_flight(self, op: ForRange, summed: list[bool]) -> bool:
+        """Whether a body's products may be waited for after the next iteration's have begun."""
+        inside = [c for c in walk(op.body) if isinstance(c, Contract)]
+        chains = [
+            added_in_place(op.body, arg, last)
+            for arg, last, is_sum in zip(op.args, yielded(op.body), summed, strict=True)
+            if is_sum
+        ]
+        added = {c.result for c in op.body if isinstance(c, Contract) and c.acc is not None}
+        return bool(inside) and all(chains) and all(c.result in added for c in inside)
+
+    def branch(self, op: If) -> None:
+        b = self.builder
+        for value in (*free_values(op.then), *free_values(op.orelse)):
+            if value in self.env or value in self.sums:
+                self.pieces(value).all()
+        cond, keep = self.scalar(op.cond), self.keep
+        self.keep = False
+        branches: list[Region] = []
+        for region in (op.then, op.orelse):
+            self.stores.boundary(op)
+            with b.region() as ops:
+                self.region(region[:-1])
+                self.products.settle(op.loc)
+                handed: list[Value] = []
+                for last in yielded(region):
+                    tile = _is_tile(last.type)
+                    handed += self.pieces(last).all() if tile else (self.scalar(last),)
+                b.add(Yield(values=tuple(handed), loc=op.loc))
+            branches.append(tuple(ops))
+        self.keep = keep
+        self.stores.boundary(op)
+        result: list[Value] = []
+        for made in op.result:
+            if isinstance(made.type, Tile) and made.type.axes:
+                shape, dtype = self.side.shapes.of(made.type.axes), made.type.dtype
+                values = tuple(b.value(made.name, shape.piece(dtype)) for _ in shape.places())
+                self.env[made] = held(shape, values)
+                result += values
+            else:
+                result.append(made)
+        then, orelse = branches
+        b.add(dataclasses.replace(op, result=tuple(result), cond=cond, then=then, orelse=orelse))

@@ -1,0 +1,250 @@
+"""Global memory from the compute side: direct loads, and stores through SMEM and TMA or direct."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from wsdsl.ir.barrier_ops import FenceAsyncProxy, SyncWarp
+from wsdsl.ir.memory_ops import (
+    AllocateShared,
+    LoadGlobal,
+    MakeTensorMap,
+    StoreGlobal,
+    StoreShared,
+    TmaStore,
+    TmaStoreCommit,
+    TmaStoreWait,
+)
+from wsdsl.ir.op import Kernel, Op, Region, Value, regions
+from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.target import widest_swizzle
+from wsdsl.ir.tile_ops import Cast, Full, Load, Lookup, Map, Store
+from wsdsl.ir.types import Axis, DType, Fragment, Shared, Tensor, TensorMap, Tile
+from wsdsl.lowering.footprint import STAGING_BUFFERS, STAGING_BYTES
+from wsdsl.lowering.pieces import Pieces, Shape
+from wsdsl.lowering.side import Side, stored_by_tma
+
+Find = Callable[[Value], Pieces]
+WARP_ROWS = 16
+
+
+def load_piece(op: Load | Lookup, side: Side, find: Find) -> Pieces:
+    """A tile (or scalar) read directly, in the accumulator's layout, when it is asked for."""
+    b = side.builder
+    assert isinstance(op.result.type, Tile)
+    shape, dtype = side.shapes.of(op.result.type.axes), op.result.type.dtype
+    tensor = op.tensor if isinstance(op, Load) else op.table
+    index = op.index if isinstance(op, Load) else (op.i,)
+    entries = [_entry(v, side, find) for v in index]
+
+    def piece(i: int, j: int) -> Value:
+        made = LoadGlobal(
+            result=b.value(op.result.name, shape.piece(dtype)),
+            tensor=tensor,
+            index=tuple(e.get(i, j) for e in entries),
+            vector=_vector(tensor, index, side),
+            loc=op.loc,
+        )
+        return b.add(made).result
+
+    return Pieces(shape, piece, tensor=tensor)
+
+
+def _entry(value: Value, side: Side, find: Find) -> Pieces:
+    return side.indices(value.type.name) if isinstance(value.type, Axis) else find(value)
+
+
+def _vector(tensor: Value, index: tuple[Value, ...], side: Side) -> int:
+    """2 where neighbouring columns lie side by side at an even place of an aligned row."""
+    last = index[-1].type
+    along = isinstance(last, Axis) and last.role == "columns"
+    return 2 if along and tensor.name not in side.kernel.unaligned else 1
+
+
+class Stores:
+    """A partition's stores. Those through SMEM take turns on two buffers a warpgroup: a buffer is
+    written again once the store before the last has been read.
+    """
+
+    def __init__(
+        self, kernel: Kernel, partition: Partition, side: Side, declarations: list[Op]
+    ) -> None:
+        self.kernel, self.side, self.declarations = kernel, side, declarations
+        self.staging: Value | None = None
+        self.items: tuple[Value, ...] = ()
+        self.maps: dict[tuple[Value, tuple[int, ...], str], Value] = {}
+        self.turn = 0
+        counts = self._counts(partition.body)
+        self.even = all(n % STAGING_BUFFERS == 0 for n in counts)
+        self.any = any(counts)
+
+    def _counts(self, region: Region) -> list[int]:
+        """Stores through SMEM, by run: where one has an odd number, the next run begins with the
+        buffer that was used last, and every run must begin by waiting for both.
+        """
+        own = 0
+        found: list[int] = []
+        for op in region:
+            if isinstance(op, Store) and stored_by_tma(self.kernel, op):
+                shape = self._shape(op)
+                own += shape.blocks * shape.chunks
+            inner = [n for body in regions(op) for n in self._counts(body)]
+            if any(inner):
+                found += [*inner, own]
+                own = 0
+        return [*found, own]
+
+    def _shape(self, op: Store) -> Shape:
+        return self.side.shapes.of(tuple(v.type.name for v in op.index if isinstance(v.type, Axis)))
+
+    def begin(self) -> None:
+        """At the start of the partition: which buffers are this warpgroup's."""
+        if not self.any:
+            return
+        b, side = self.side.builder, self.side
+        num = STAGING_BUFFERS * side.num_warpgroups
+        self.staging = b.value("staging", Shared(STAGING_BYTES, num))
+        self.declarations.append(AllocateShared(result=self.staging, label="staging"))
+        assert side.warpgroup is not None
+        first = b.times(side.warpgroup, STAGING_BUFFERS, "item")
+        self.items = tuple(b.plus(first, i, "item") for i in range(STAGING_BUFFERS))
+
+    def finish(self) -> None:
+        """SMEM must outlive the copies that read it."""
+        if self.any:
+            self.side.builder.add(TmaStoreWait(pending=0, read=False))
+
+    def boundary(self, op: Op) -> None:
+        """Before, in and after an op whose regions store: a run ends here."""
+        if any(n for body in regions(op) for n in self._counts(body)):
+            self.turn = 0
+
+    def store(self, op: Store, find: Find) -> None:
+        assert isinstance(op.tensor.type, Tensor)
+        value, dtype = find(op.value), op.tensor.type.dtype
+        through_smem = stored_by_tma(self.kernel, op)
+        axes = tuple(v.type.name for v in op.index if isinstance(v.type, Axis))
+        gathered = [find(v) for v in op.index if not isinstance(v.type, Axis)]
+        shape = self.side.shapes.of(axes)
+        for other in (value, *gathered):
+            shape = _cover(shape, other.shape)
+        for i, j in shape.places():
+            piece = self._converted(value.get(i, j), dtype, op)
+            if through_smem:
+                self._by_tma(op, shape, i, j, piece)
+            else:
+                self._direct(op, find, i, j, piece)
+
+    def _converted(self, value: Value, dtype: DType, op: Store) -> Value:
+        assert isinstance(value.type, (Fragment, Tile))
+        if value.type.dtype == dtype:
+            return value
+        kind = dataclasses.replace(value.type, dtype=dtype)
+        made = Cast(result=self.side.builder.value(f"{op.tensor.name.lower()}_out", kind), x=value,
+                    loc=op.loc)
+        return self.side.builder.add(made).result
+
+    def _direct(self, op: Store, find: Find, i: int, j: int, value: Value) -> None:
+        side, b = self.side, self.side.builder
+        index = tuple(_entry(v, side, find).get(i, j) for v in op.index)
+        split = any(isinstance(v.type, Fragment) and v.type.rows > 1 for v in (*index, value))
+        pred = None
+        if not split and side.num_warpgroups > 1:
+            assert side.warpgroup is not None
+            pred = b.map("eq", side.warpgroup, b.integer(0), wish="first")
+        b.add(
+            StoreGlobal(
+                tensor=op.tensor,
+                index=index,
+                value=value,
+                vector=1 if op.accumulate else _vector(op.tensor, op.index, side),
+                accumulate=op.accumulate,
+                pred=pred,
+                loc=op.loc,
+            )
+        )
+
+    def _by_tma(self, op: Store, shape: Shape, i: int, j: int, value: Value) -> None:
+        side, b = self.side, self.side.builder
+        assert isinstance(op.tensor.type, Tensor) and isinstance(value.type, (Fragment, Tile))
+        value = self._full_size(value, shape)
+        dtype, last = op.tensor.type.dtype, op.index[-1].type
+        transposed = isinstance(last, Axis) and last.role == "rows"
+        box = tuple(
+            1 if not isinstance(v.type, Axis)
+            else WARP_ROWS if v.type.role == "rows"
+            else shape.width
+            for v in op.index
+        )
+        swizzle = widest_swizzle(box[-1] * dtype.bytes)
+        row_dim = next(
+            d for d, v in enumerate(op.index) if isinstance(v.type, Axis) and v.type.role == "rows"
+        )
+        coordinates = tuple(
+            side.start(v.type.name, i, j) if isinstance(v.type, Axis) else v for v in op.index
+        )
+        item = self.items[self.turn % STAGING_BUFFERS]
+        pending = STAGING_BUFFERS - 1 if self.turn or self.even else 0
+        self.turn += 1
+        assert self.staging is not None
+        b.add(TmaStoreWait(pending=pending, loc=op.loc))
+        b.add(SyncWarp(loc=op.loc))
+        b.add(
+            StoreShared(
+                value=value,
+                shared=self.staging,
+                item=item,
+                swizzle=swizzle,
+                transposed=transposed,
+                loc=op.loc,
+            )
+        )
+        b.add(FenceAsyncProxy(loc=op.loc))
+        b.add(SyncWarp(loc=op.loc))
+        b.add(
+            TmaStore(
+                map=self._map(op.tensor, box, swizzle),
+                coordinates=coordinates,
+                row_dim=row_dim,
+                shared=self.staging,
+                item=item,
+                loc=op.loc,
+            )
+        )
+        b.add(TmaStoreCommit(loc=op.loc))
+
+    def _full_size(self, value: Value, shape: Shape) -> Value:
+        """A value that is the same in all rows or columns, spread out."""
+        assert isinstance(value.type, (Fragment, Tile))
+        kind = Fragment(value.type.dtype, 64, shape.width)
+        if value.type == kind:
+            return value
+        b = self.side.builder
+        if isinstance(value.type, Tile):
+            return b.add(Full(result=b.value("spread", kind), value=value)).result
+        zero = b.constant(0.0, Tile(value.type.dtype))
+        zeros = b.add(Full(result=b.value("zeros", kind), value=zero)).result
+        made = Map(result=b.value("spread", kind), fn="add", args=(value, zeros))
+        return b.add(made).result
+
+    def _map(self, tensor: Value, box: tuple[int, ...], swizzle: str) -> Value:
+        key = (tensor, box, swizzle)
+        if key not in self.maps:
+            name = f"{tensor.name.lower()}_map"
+            self.maps[key] = self.side.builder.value(name, TensorMap())
+            self.declarations.append(
+                MakeTensorMap(result=self.maps[key], tensor=tensor, box=box, swizzle=swizzle)
+            )
+        return self.maps[key]
+
+
+def _cover(a: Shape, b: Shape) -> Shape:
+    """The shape with the axes of both."""
+    return Shape(
+        a.rows or b.rows,
+        a.columns or b.columns,
+        max(a.blocks, b.blocks),
+        max(a.chunks, b.chunks),
+        max(a.width, b.width),
+    )

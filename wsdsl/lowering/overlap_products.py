@@ -1,0 +1,114 @@
+"""Keep one group of wgmmas in flight: wait for the last iteration's, not for this one's.
+
+Before:
+    %acc3, %s3 = for_range(index=%k, start=%zero, ..., init=(%acc0, %s0), args=(%acc1, %s1)) {
+      wait_barrier(barriers=%full, state=%s1)
+      ...
+      wgmma_commit()
+      wgmma_wait(pending=0)
+      arrive_barrier(barriers=%empty, state=%s1)
+      ...
+      yield(values=(%acc2, %s2))
+    }
+    %sum = wgmma_wait(pending=0, accumulators=(%acc3,))
+After:
+    %acc3, %s3, %last = for_range(..., init=(..., %s0), args=(..., %before: state)) {
+      wait_barrier(barriers=%full, state=%s1)
+      ...
+      wgmma_commit()
+      wgmma_wait(pending=1)
+      %more: bool = map(fn="gt", args=(%k, %zero))
+      arrive_barrier(barriers=%empty, state=%before, pred=%more)
+      ...
+      yield(values=(%acc2, %s2, %s1))
+    }
+    %sum = wgmma_wait(pending=0, accumulators=(%acc3,))
+    %any: bool = map(fn="gt", args=(%stop, %zero))
+    arrive_barrier(barriers=%empty, state=%last, pred=%any)
+
+The tensor cores then have the next products before the last ones are done, and a slot is given back
+an iteration later, when nothing reads it any more.
+
+Why here: needs the waits that `lower_tiles` places; a wait that returns no fragments says that
+nothing in the body reads the sums.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from wsdsl.ir.barrier_ops import ArriveBarrier, ForRange
+from wsdsl.ir.fragment_ops import WgmmaWait
+from wsdsl.ir.op import Kernel, Op, Region, Value
+from wsdsl.ir.tile_ops import Yield
+from wsdsl.ir.types import State
+from wsdsl.ir.walk import Namer, with_regions
+from wsdsl.lowering.builder import Builder
+
+
+def overlap_products(kernel: Kernel) -> Kernel:
+    builder = Builder(Namer.of(kernel))
+    return dataclasses.replace(kernel, body=_region(kernel.body, builder))
+
+
+def _region(region: Region, builder: Builder) -> Region:
+    with builder.region() as made:
+        releases: list[Op] = []
+        for op in region:
+            op = with_regions(op, lambda inner: _region(inner, builder))
+            if isinstance(op, ForRange) and _at(op.body) is not None:
+                op, releases = _overlap(op, builder)
+                builder.add(op)
+                continue
+            builder.add(op)
+            if releases and isinstance(op, WgmmaWait) and op.pending == 0:
+                builder.ops += releases
+                releases = []
+        assert not releases, "a loop that leaves products in flight is followed by a wait"
+    return tuple(made)
+
+
+def _at(body: Region) -> int | None:
+    """Where a body waits for products that nothing in it reads, and gives back the slots next."""
+    for i, op in enumerate(body):
+        if isinstance(op, WgmmaWait) and op.pending == 0 and not op.accumulators:
+            rest = [o for o in body[i + 1 :] if isinstance(o, (ArriveBarrier, WgmmaWait))]
+            if rest and all(isinstance(o, ArriveBarrier) and o.pred is None for o in rest):
+                return i
+    return None
+
+
+def _overlap(op: ForRange, b: Builder) -> tuple[ForRange, list[Op]]:
+    """The loop with its releases an iteration late, and what is left to release behind it."""
+    at = _at(op.body)
+    assert at is not None
+    b.loc = op.loc
+    late: list[tuple[ArriveBarrier, Value, Value]] = []
+    with b.region() as body:
+        for i, inner in enumerate(op.body[:-1]):
+            if i == at:
+                b.add(WgmmaWait(pending=1, loc=inner.loc))
+                more = b.map("gt", op.index, op.start, wish="more")
+            elif isinstance(inner, ArriveBarrier) and i > at:
+                before, last = b.value("before", State()), b.value("last", State())
+                late.append((inner, before, last))
+                b.add(dataclasses.replace(inner, state=before, pred=more))  # pyright: ignore[reportPossiblyUnboundVariable]
+            else:
+                b.add(inner)
+        ended = op.body[-1]
+        assert isinstance(ended, Yield)
+        states = tuple(arrive.state for arrive, _, _ in late)
+        b.add(dataclasses.replace(ended, values=(*ended.values, *states)))
+    first = tuple(op.init[op.args.index(s)] if s in op.args else s for s in states)
+    changed = dataclasses.replace(
+        op,
+        result=(*op.result, *(last for _, _, last in late)),
+        init=(*op.init, *first),
+        args=(*op.args, *(before for _, before, _ in late)),
+        body=tuple(body),
+    )
+    with b.region() as releases:
+        some = b.map("gt", op.stop, op.start, wish="any")
+        for arrive, _, last in late:
+            b.add(dataclasses.replace(arrive, state=last, pred=some))
+    return changed, list(releases)

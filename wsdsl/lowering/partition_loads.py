@@ -1,0 +1,284 @@
+"""Cut the kernel in two: what loads the products' operands, and what computes.
+
+Before:
+    for_tiles(index=%m: axis<m of M by 128 rows>) {
+      for_tiles(index=%n: axis<n of N by 256 columns>) {
+        %acc = for_tiles(index=%k: axis<k of K by 64>, init=(%zeros,), args=(%x: f32[m, n],)) {
+          %a = load(tensor=%A, index=(%m, %k))
+          %b = load(tensor=%B, index=(%n, %k))
+          %y = contract(a=%a, b=%b, acc=%x)
+          yield(values=(%y,))
+        }
+        store(tensor=%C, index=(%m, %n), value=%acc)
+After:
+    %ring = circular_buffer(depth=4, layouts=((bf16[m, k], bf16[n, k]),))
+    partition(role="load") {
+      for_work(index=(%m, %n), dims=("M", "N")) {
+        for_tiles(index=%k) {
+          %slot = producer_acquire(ring=%ring)
+          load_to_slot(slot=%slot, field=0, tensor=%A, index=(%m, %k))
+          load_to_slot(slot=%slot, field=1, tensor=%B, index=(%n, %k))
+          producer_commit(slot=%slot)
+        }
+      }
+    }
+    partition(role="compute", num_warpgroups=2) {
+      for_work(index=(%m, %n), dims=("M", "N")) {
+        %acc = for_tiles(index=%k, init=(%zeros,), args=(%x,)) {
+          %slot = consumer_wait(ring=%ring)
+          %a = slot_tile(slot=%slot, field=0)
+          %b = slot_tile(slot=%slot, field=1)
+          %y = contract(a=%a, b=%b, acc=%x)
+          consumer_release(slot=%slot)
+          yield(values=(%y,))
+        }
+        store(tensor=%C, index=(%m, %n), value=%acc)
+
+The load sub-DAG is the backward slice from the operands of products to global memory. It gets a
+loop nest of its own, made of the loops around its loads without what they carry. Loads that feed
+nothing but elementwise work stay on the compute side.
+
+Why here: on tiles, before anything has an address; both sides are lowered by the same passes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
+from wsdsl.ir.pipeline_ops import (
+    CircularBuffer,
+    ConsumerRelease,
+    ConsumerWait,
+    ForWork,
+    LoadToSlot,
+    Partition,
+    ProducerAcquire,
+    ProducerCommit,
+    SlotTile,
+)
+from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, If, Load, Yield
+from wsdsl.ir.types import Axis, Ring, SharedTile, Slot, Tile
+from wsdsl.ir.walk import Namer, copy_region, used_inside
+from wsdsl.lowering.footprint import OUTER_RING_DEPTH
+from wsdsl.lowering.load_groups import LoadGroup, find_load_groups
+
+
+def partition_loads(kernel: Kernel) -> Kernel:
+    assert kernel.schedule is not None
+    schedule, namer = kernel.schedule, Namer.of(kernel)
+    nest, body = output_nest(kernel.body)
+    groups = find_load_groups(body)
+    rings = _make_rings(groups, schedule.stages or 1, namer)
+    cut = _Cut(groups, {height: ring.result for height, ring in rings.items()}, namer)
+
+    def work(inner: Region) -> Region:
+        walked = ForWork(
+            index=tuple(loop.index for loop in nest),
+            dims=tuple(_dim(loop) for loop in nest),
+            scheduler=schedule.scheduler or "persistent",
+            swizzle=schedule.swizzle or 1,
+            body=inner,
+            loc=nest[0].loc if nest else kernel.loc,
+        )
+        return (walked,)
+
+    registers = schedule.registers or {}
+    partitions: list[Op] = []
+    if groups:
+        load = Partition(
+            role="load",
+            num_warpgroups=1,
+            registers=registers.get("load", 0),
+            body=copy_region(work(cut.load_side(body)), namer),
+            loc=kernel.loc,
+        )
+        partitions.append(load)
+    compute = Partition(
+        role="compute",
+        num_warpgroups=schedule.consumers or 1,
+        registers=registers.get("compute", 0),
+        body=work(cut.compute_side(body)),
+        loc=kernel.loc,
+    )
+    return dataclasses.replace(
+        kernel, level="partitioned", body=(*rings.values(), *partitions, compute)
+    )
+
+
+def output_nest(body: Region) -> tuple[list[ForTiles | ForEach], Region]:
+    """The outermost parallel loops, and what they run; scalar work between them moves inside."""
+    nest: list[ForTiles | ForEach] = []
+    around: list[Op] = []
+    while True:
+        inner = [op for op in body if regions(op)]
+        if len(inner) != 1 or not isinstance(inner[0], (ForTiles, ForEach)) or inner[0].init:
+            break
+        loop = inner[0]
+        others = [op for op in body if op is not loop and not isinstance(op, Yield)]
+        if any(not results_of(op) for op in others) or any(_partial(v) for v in (loop,)):
+            break
+        around += others
+        nest.append(loop)
+        body = loop.body
+    rest = tuple(op for op in body if not (isinstance(op, Yield) and not op.values))
+    return nest, (*around, *rest)
+
+
+def _partial(loop: ForTiles | ForEach) -> bool:
+    return isinstance(loop, ForTiles) and (loop.start is not None or loop.stop is not None)
+
+
+def _dim(loop: ForTiles | ForEach) -> str:
+    if isinstance(loop, ForEach):
+        return loop.dim
+    assert isinstance(loop.index.type, Axis)
+    return loop.index.type.dim
+
+
+def _make_rings(
+    groups: tuple[LoadGroup, ...], stages: int, namer: Namer
+) -> dict[int, CircularBuffer]:
+    layouts: dict[int, list[tuple[Tile, ...]]] = {}
+    for group in groups:
+        known = layouts.setdefault(group.height, [])
+        if group.layout not in known:
+            known.append(group.layout)
+    return {
+        height: CircularBuffer(
+            result=Value(namer.new("ring"), Ring()),
+            depth=stages if height == 0 else OUTER_RING_DEPTH,
+            layouts=tuple(held),
+        )
+        for height, held in sorted(layouts.items())
+    }
+
+
+class _Cut:
+    """The two sides of one kernel body."""
+
+    def __init__(
+        self, groups: tuple[LoadGroup, ...], rings: dict[int, Value], namer: Namer
+    ) -> None:
+        self.groups, self.rings, self.namer = groups, rings, namer
+        self.layouts: dict[int, list[tuple[Tile, ...]]] = {}
+        for group in groups:
+            known = self.layouts.setdefault(group.height, [])
+            if group.layout not in known:
+                known.append(group.layout)
+
+    def _of_block(self, block: Region) -> list[LoadGroup]:
+        return [g for g in self.groups if g.block is block or g.block == block]
+
+    def _layout(self, group: LoadGroup) -> int:
+        return self.layouts[group.height].index(group.layout)
+
+    def load_side(self, block: Region) -> Region:
+        """The block with nothing but slots being filled, and what their addresses need."""
+        groups, made = self._of_block(block), list[Op]()
+        for i, op in enumerate(block):
+            for group in (g for g in groups if g.first == i):
+                made += self._fill(group)
+            if isinstance(op, (ForTiles, ForEach)):
+                inner = self.load_side(op.body)
+                if _fills(inner):
+                    bare = dataclasses.replace(op, result=(), init=(), args=(), body=inner)
+                    made.append(bare)
+            elif isinstance(op, If):
+                then, orelse = self.load_side(op.then), self.load_side(op.orelse)
+                if _fills(then) or _fills(orelse):
+                    made.append(dataclasses.replace(op, result=(), then=then, orelse=orelse))
+            elif results_of(op):
+                made.append(op)
+        return _without_unused((*made, Yield()) if block and isinstance(block[-1], Yield) else made)
+
+    def _fill(self, group: LoadGroup) -> list[Op]:
+        slot = Value(self.namer.new("slot"), Slot())
+        ring, loc = self.rings[group.height], group.loads[0].loc
+        made: list[Op] = [
+            ProducerAcquire(result=slot, ring=ring, layout=self._layout(group), loc=loc)
+        ]
+        for field, load in enumerate(group.loads):
+            made.append(
+                LoadToSlot(
+                    slot=slot, field=field, tensor=load.tensor, index=load.index, loc=load.loc
+                )
+            )
+        return [*made, ProducerCommit(slot=slot, loc=loc)]
+
+    def compute_side(self, block: Region) -> Region:
+        """The block with the operands' loads replaced by slots that are waited for."""
+        groups, made = self._of_block(block), list[Op]()
+        tiles: dict[Value, Value] = {}
+        slots: dict[int, Value] = {}
+        for i, op in enumerate(block):
+            for n, group in enumerate(groups):
+                if group.first == i:
+                    slots[n] = Value(self.namer.new("slot"), Slot())
+                    made += self._take(group, slots[n], block, tiles)
+            changed = op
+            if isinstance(op, (ForTiles, ForEach)):
+                changed = dataclasses.replace(op, body=self.compute_side(op.body))
+            elif isinstance(op, If):
+                changed = dataclasses.replace(
+                    op, then=self.compute_side(op.then), orelse=self.compute_side(op.orelse)
+                )
+            made.append(_read_from_slots(changed, tiles))
+            for n, group in enumerate(groups):
+                if group.last == i:
+                    made.append(ConsumerRelease(slot=slots[n], loc=op.loc))
+        return _without_unused(made)
+
+    def _take(
+        self, group: LoadGroup, slot: Value, block: Region, tiles: dict[Value, Value]
+    ) -> list[Op]:
+        ring = self.rings[group.height]
+        loc = group.loads[0].loc
+        made: list[Op] = [
+            ConsumerWait(result=slot, ring=ring, layout=self._layout(group), loc=loc)
+        ]
+        for field, load in enumerate(group.loads):
+            assert isinstance(load.result.type, Tile)
+            kind = SharedTile(load.result.type.dtype, load.result.type.axes)
+            tile = Value(self.namer.new(load.tensor.name.lower()), kind)
+            made.append(SlotTile(result=tile, slot=slot, field=field, loc=load.loc))
+            for op in block:
+                same = isinstance(op, Load) and (op.tensor, op.index) == (load.tensor, load.index)
+                if same and isinstance(op, Load):
+                    tiles[op.result] = tile
+        return made
+
+
+def _read_from_slots(op: Op, tiles: dict[Value, Value]) -> Op:
+    """Products read their operands from slots; elementwise users keep their own load."""
+    if isinstance(op, Contract):
+        return dataclasses.replace(op, a=tiles.get(op.a, op.a), b=tiles.get(op.b, op.b))
+    if isinstance(op, (ForTiles, ForEach)):
+        return dataclasses.replace(op, body=tuple(_read_from_slots(i, tiles) for i in op.body))
+    if isinstance(op, If):
+        return dataclasses.replace(
+            op,
+            then=tuple(_read_from_slots(i, tiles) for i in op.then),
+            orelse=tuple(_read_from_slots(i, tiles) for i in op.orelse),
+        )
+    return op
+
+
+def _fills(region: Region) -> bool:
+    return any(isinstance(op, LoadToSlot) or any(map(_fills, regions(op))) for op in region)
+
+
+def _without_unused(ops: list[Op] | Region) -> Region:
+    """Drop ops whose results nothing in the block uses; they all are free of effects."""
+    needed: set[Value] = set()
+    kept: list[Op] = []
+    for op in reversed(ops):
+        made = results_of(op)
+        pure = made and not regions(op) and not isinstance(op, (ProducerAcquire, ConsumerWait))
+        if pure and not needed & set(made):
+            continue
+        needed |= {*operands(op), *used_inside(op)}
+        kept.append(op)
+    return tuple(reversed(kept))
+
+

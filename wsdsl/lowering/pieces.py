@@ -1,0 +1,102 @@
+"""A tile in registers as pieces: fragments of 64 rows by a chunk of columns.
+
+Piece (i, j) of a tile holds the rows 64 i … 64 i + 63 of the warpgroup's share and the columns
+w j … w j + w - 1; an axis that the tile lacks has one piece. Pieces are computed when they are
+first asked for, so that an epilogue comes out chunk by chunk, as its stores demand it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from wsdsl.ir.op import Value
+from wsdsl.ir.types import Axis, DType, Fragment, Tile, Type
+
+MAX_WIDTH = 64
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a tile with given axes is cut; `rows` and `columns` are its axes' names, if any."""
+
+    rows: str | None
+    columns: str | None
+    blocks: int = 1
+    chunks: int = 1
+    width: int = 1
+
+    def piece(self, dtype: DType) -> Type:
+        if self.rows is None and self.columns is None:
+            return Tile(dtype)
+        return Fragment(dtype, 64 if self.rows else 1, self.width if self.columns else 1)
+
+    def places(self) -> Iterator[tuple[int, int]]:
+        for i in range(self.blocks):
+            for j in range(self.chunks):
+                yield i, j
+
+
+class Shapes:
+    """Shapes of tiles by their axes. `narrow` axes are cut to chunks of at most 32 columns, since
+    four-byte elements are stored from them through a line of 128 bytes.
+    """
+
+    def __init__(self, axes: dict[str, Axis], consumers: int, narrow: set[str]) -> None:
+        self.axes, self.consumers, self.narrow = axes, consumers, narrow
+
+    def rows_each(self, axis: str) -> int:
+        """Rows of a warpgroup's share."""
+        return self.axes[axis].size // self.consumers
+
+    def width(self, axis: str) -> int:
+        limit = MAX_WIDTH // 2 if axis in self.narrow else MAX_WIDTH
+        size = self.axes[axis].size
+        return max(w for w in (8, 16, 32, 64) if w <= limit and size % w == 0)
+
+    def of(self, axes: tuple[str, ...]) -> Shape:
+        rows = next((a for a in axes if self.axes[a].role == "rows"), None)
+        columns = next((a for a in axes if self.axes[a].role == "columns"), None)
+        blocks = self.rows_each(rows) // 64 if rows else 1
+        width = self.width(columns) if columns else 1
+        chunks = self.axes[columns].size // width if columns else 1
+        return Shape(rows, columns, blocks, chunks, width)
+
+
+@dataclass
+class Pieces:
+    """A tile's pieces; `tensor` names the one that they are still to be read from, if any."""
+
+    shape: Shape
+    compute: Callable[[int, int], Value]
+    tensor: Value | None = None
+    made: dict[tuple[int, int], Value] = field(default_factory=dict[tuple[int, int], Value])
+
+    def get(self, i: int, j: int) -> Value:
+        place = (i if self.shape.rows else 0, j if self.shape.columns else 0)
+        if place not in self.made:
+            self.made[place] = self.compute(*place)
+        return self.made[place]
+
+    def all(self) -> tuple[Value, ...]:
+        return tuple(self.get(i, j) for i, j in self.shape.places())
+
+
+def held(shape: Shape, values: tuple[Value, ...]) -> Pieces:
+    """Pieces that exist already, in the order of `places`."""
+    made = dict(zip(shape.places(), values, strict=True))
+    return Pieces(shape, lambda i, j: made[(i, j)], made=made)
+
+
+@dataclass
+class Accumulated:
+    """A tile that products add to: one accumulator a row block, as wide as the tile.
+
+    `started` tells (at run time, if it is a value) whether anything was added yet; until then the
+    registers are undefined and count as zeros. `waited` are the fragments, once read.
+    """
+
+    shape: Shape
+    accumulators: tuple[Value, ...]
+    started: Value | bool
+    waited: tuple[Value, ...] = ()

@@ -1,0 +1,74 @@
+"""All of lowering, as one list. Each pass says in its module's docstring why it stands where it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from wsdsl.ir.op import LEVELS, Kernel, Level
+from wsdsl.ir.spec import verify
+from wsdsl.lowering.allocate_shared import allocate_shared
+from wsdsl.lowering.assign_roles import assign_roles
+from wsdsl.lowering.assign_states import assign_states
+from wsdsl.lowering.assign_tile_sizes import assign_tile_sizes
+from wsdsl.lowering.choose_schedule import choose_schedule
+from wsdsl.lowering.fuse_accumulators import fuse_accumulators
+from wsdsl.lowering.insert_prologue import insert_prologue
+from wsdsl.lowering.lower_loops import lower_loops
+from wsdsl.lowering.lower_rings import lower_rings
+from wsdsl.lowering.lower_tiles import lower_tiles
+from wsdsl.lowering.overlap_products import overlap_products
+from wsdsl.lowering.partition_loads import partition_loads
+from wsdsl.lowering.simplify import simplify
+from wsdsl.lowering.verify_lowerable import verify_lowerable
+
+Pass = Callable[[Kernel], Kernel]
+
+PASSES: tuple[tuple[Pass, Level], ...] = (
+    (verify_lowerable, "tile"),
+    (fuse_accumulators, "tile"),
+    (assign_roles, "tile"),
+    (choose_schedule, "tile"),
+    (assign_tile_sizes, "tile"),
+    (partition_loads, "partitioned"),
+    (lower_loops, "partitioned"),
+    (assign_states, "partitioned"),
+    (lower_rings, "partitioned"),
+    (lower_tiles, "scheduled"),
+    (overlap_products, "scheduled"),
+    (insert_prologue, "scheduled"),
+    (allocate_shared, "scheduled"),
+    (simplify, "scheduled"),
+)
+"""(pass, level of the kernel that it returns), in order."""
+
+
+class Listener(Protocol):
+    """Told of each pass: for dumps, timing, diffs."""
+
+    def __call__(self, name: str, before: Kernel, after: Kernel) -> None: ...
+
+
+def lower(
+    kernel: Kernel,
+    until: Level = "scheduled",
+    sizes: Mapping[str, int] | None = None,
+    listeners: Sequence[Listener] = (),
+) -> Kernel:
+    """Lower to a level. A kernel of the level PARTITIONED goes on from `lower_loops`; `sizes`, where
+    known, guide the choice of the schedule. The spec is checked after every pass.
+    """
+    verify(kernel)
+    for step, level in PASSES:
+        if LEVELS.index(level) > LEVELS.index(until):
+            break
+        if LEVELS.index(level) < LEVELS.index(kernel.level) or kernel.level == "scheduled":
+            continue
+        if kernel.level == "partitioned" and step is partition_loads:
+            continue
+        before = kernel
+        kernel = choose_schedule(kernel, sizes) if step is choose_schedule else step(kernel)
+        verify(kernel)
+        for listener in listeners:
+            listener(step.__name__, before, kernel)
+    return kernel

@@ -1,0 +1,180 @@
+"""Products on the tensor cores: operands, groups of wgmmas, and waiting for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from wsdsl.diagnostics import Loc
+from wsdsl.ir.fragment_ops import (
+    AsAccumulator,
+    EmptyAccumulator,
+    Join,
+    MatrixOperand,
+    Slice,
+    Wgmma,
+    WgmmaCommit,
+    WgmmaFence,
+    WgmmaWait,
+    ZeroUnless,
+)
+from wsdsl.ir.op import Value
+from wsdsl.ir.pipeline_ops import TileInShared
+from wsdsl.ir.target import widest_swizzle
+from wsdsl.ir.tile_ops import Contract
+from wsdsl.ir.types import F32, Accumulator, Fragment, SharedTile, SmemDescriptor
+from wsdsl.lowering.builder import Builder
+from wsdsl.lowering.pieces import Accumulated, Pieces, Shape, Shapes
+
+
+class Products:
+    """Emits products; between `multiply` and `settle` a group of wgmmas is open."""
+
+    def __init__(self, builder: Builder, shapes: Shapes, row_start: Callable[[str, int], Value]) -> None:
+        self.builder, self.shapes, self.row_start = builder, shapes, row_start
+        self.open: list[Accumulated] = []
+
+    def empty(self, shape: Shape, loc: Loc | None) -> Accumulated:
+        """A tile of zeros, as an accumulator that nothing was added to."""
+        assert shape.columns is not None
+        kind = Accumulator(F32, 64, self.shapes.axes[shape.columns].size)
+        accumulators: list[Value] = []
+        for _ in range(shape.blocks):
+            made = EmptyAccumulator(result=self.builder.value("acc", kind), loc=loc)
+            accumulators.append(self.builder.add(made).result)
+        return Accumulated(shape, tuple(accumulators), False)
+
+    def join(self, pieces: Pieces, loc: Loc | None) -> Accumulated:
+        """A tile with values of its own, handed to the tensor cores."""
+        shape, b = pieces.shape, self.builder
+        assert shape.columns is not None
+        columns = self.shapes.axes[shape.columns].size
+        accumulators: list[Value] = []
+        for i in range(shape.blocks):
+            parts = tuple(pieces.get(i, j) for j in range(shape.chunks))
+            whole = b.value("acc", Fragment(F32, 64, columns))
+            b.add(Join(result=whole, parts=parts, loc=loc))
+            accumulators.append(self.hand_back(whole, loc))
+        return Accumulated(shape, tuple(accumulators), True)
+
+    def hand_back(self, fragment: Value, loc: Loc | None) -> Value:
+        assert isinstance(fragment.type, Fragment)
+        kind = Accumulator(fragment.type.dtype, fragment.type.rows, fragment.type.columns)
+        made = AsAccumulator(result=self.builder.value("acc", kind), x=fragment, loc=loc)
+        return self.builder.add(made).result
+
+    def resume(self, tile: Accumulated, loc: Loc | None) -> tuple[Value, ...]:
+        """The tile's accumulators, for another product or to be carried on."""
+        if tile.waited:
+            return tuple(self.hand_back(f, loc) for f in tile.waited)
+        return tile.accumulators
+
+    def multiply(
+        self, op: Contract, tiles: dict[Value, TileInShared], acc: Accumulated
+    ) -> Accumulated:
+        b = self.builder
+        assert isinstance(op.a.type, SharedTile) and isinstance(op.b.type, SharedTile)
+        (k,) = (x for x in op.a.type.axes if x in op.b.type.axes)
+        first, second = tiles[op.a], tiles[op.b]
+        if acc.shape.rows not in op.a.type.axes:
+            first, second = second, first
+        accumulators = self.resume(acc, op.loc)
+        if not self.open:
+            b.add(WgmmaFence(loc=op.loc))
+        started = acc.started
+        accumulate = started if isinstance(started, Value) else b.flag(started)
+        right, right_k = self.operand(second, k, None, op.loc)
+        made: list[Value] = []
+        for i, accumulator in enumerate(accumulators):
+            assert acc.shape.rows is not None and isinstance(op.a.type, SharedTile)
+            start = self.row_start(acc.shape.rows, i)
+            left, left_k = self.operand(first, k, start, op.loc)
+            wgmma = Wgmma(
+                result=b.value("acc", accumulator.type),
+                acc=accumulator,
+                a=left,
+                b=right,
+                accumulate=accumulate,
+                dtype=op.a.type.dtype.name,
+                k=self.shapes.axes[k].size,
+                a_k_major=left_k,
+                b_k_major=right_k,
+                loc=op.loc,
+            )
+            made.append(b.add(wgmma).result)
+        tile = Accumulated(acc.shape, tuple(made), True)
+        self.open.append(tile)
+        return tile
+
+    def operand(
+        self, tile: TileInShared, k: str, start: Value | None, loc: Loc | None
+    ) -> tuple[Value, bool]:
+        kind = tile.result.type
+        assert isinstance(kind, SharedTile)
+        rows, columns = (self.shapes.axes[x].size for x in kind.axes)
+        k_major = kind.axes[1] == k
+        made = MatrixOperand(
+            result=self.builder.value(tile.result.name, SmemDescriptor()),
+            shared=tile.shared,
+            offset=tile.offset,
+            state=tile.state,
+            start=start,
+            dtype=kind.dtype.name,
+            rows=rows,
+            columns=columns,
+            swizzle=widest_swizzle(columns * kind.dtype.bytes),
+            k_major=k_major,
+            loc=loc,
+        )
+        return self.builder.add(made).result, k_major
+
+    def settle(self, loc: Loc | None, keep: bool = False) -> None:
+        """Close the open group and wait for it. With `keep` its accumulators are not read here."""
+        if not self.open:
+            return
+        self.builder.add(WgmmaCommit(loc=loc))
+        tiles, self.open = self.open, []
+        if keep:
+            self.builder.add(WgmmaWait(pending=0, loc=loc))
+        else:
+            self.wait(tiles, loc)
+
+    def wait(self, tiles: list[Accumulated], loc: Loc | None) -> None:
+        accumulators = tuple(a for tile in tiles for a in tile.accumulators)
+        fragments: list[Value] = []
+        for a in accumulators:
+            assert isinstance(a.type, Accumulator)
+            kind = Fragment(a.type.dtype, a.type.rows, a.type.columns)
+            fragments.append(self.builder.value("sum", kind))
+        self.builder.add(
+            WgmmaWait(
+                result=tuple(fragments), pending=0, accumulators=accumulators, loc=loc
+            )
+        )
+        for tile in tiles:
+            tile.waited = tuple(fragments[: len(tile.accumulators)])
+            del fragments[: len(tile.accumulators)]
+
+    def read(self, tile: Accumulated, loc: Loc | None) -> Pieces:
+        """The tile's pieces; zeros where nothing was added."""
+        b, shape = self.builder, tile.shape
+        assert tile not in self.open
+        if not tile.waited:
+            self.wait([tile], loc)
+        whole = tile.waited
+        if not isinstance(tile.started, bool):
+            unless = tile.started
+            whole = tuple(
+                b.add(
+                    ZeroUnless(result=b.value("sum", w.type), x=w, cond=unless, loc=loc)
+                ).result
+                for w in whole
+            )
+
+        def piece(i: int, j: int) -> Value:
+            if shape.chunks == 1:
+                return whole[i]
+            part = b.value("part", Fragment(F32, 64, shape.width))
+            return b.add(Slice(result=part, x=whole[i], start=j * shape.width, loc=loc)).result
+
+        return Pieces(shape, piece)
+

@@ -1,0 +1,100 @@
+"""Where things are for one partition: its shares of tiles, indices along axes, sizes."""
+
+from __future__ import annotations
+
+from wsdsl.ir.barrier_ops import WarpgroupIndex
+from wsdsl.ir.fragment_ops import Iota
+from wsdsl.ir.op import Kernel, Value
+from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.tile_ops import End, Map, Store
+from wsdsl.ir.types import I32, Axis, Tensor
+from wsdsl.ir.walk import walk
+from wsdsl.lowering.axes import axes_of
+from wsdsl.lowering.builder import INT, Builder
+from wsdsl.lowering.pieces import Pieces, Shapes
+
+
+def stored_by_tma(kernel: Kernel, op: Store) -> bool:
+    """Whether a store goes through SMEM: a tile of rows and columns, one of them contiguous."""
+    assert isinstance(op.tensor.type, Tensor)
+    axes = [v.type for v in op.index if isinstance(v.type, Axis)]
+    return (
+        not op.accumulate
+        and {a.role for a in axes} == {"rows", "columns"}
+        and all(isinstance(v.type, Axis) or v.type == INT for v in op.index)
+        and isinstance(op.index[-1].type, Axis)
+        and op.tensor.type.dtype.name in ("f32", "f16", "bf16")
+        and len(op.index) <= 5
+        and op.tensor.name not in kernel.unaligned
+    )
+
+
+def narrow_axes(kernel: Kernel) -> set[str]:
+    """Column axes of four-byte tiles that are stored by TMA."""
+    found: set[str] = set()
+    for op in walk(kernel.body):
+        if isinstance(op, Store) and stored_by_tma(kernel, op):
+            assert isinstance(op.tensor.type, Tensor)
+            if op.tensor.type.dtype.bytes == 4:
+                axes = [v.type for v in op.index if isinstance(v.type, Axis)]
+                found |= {a.name for a in axes if a.role == "columns"}
+    return found
+
+
+class Side:
+    """Compute warpgroups share the row axes: warpgroup g has rows [g * size / n, …) of a tile."""
+
+    def __init__(self, kernel: Kernel, partition: Partition, builder: Builder) -> None:
+        self.kernel, self.builder = kernel, builder
+        self.static = dict(kernel.sizes)
+        self.num_warpgroups = partition.num_warpgroups
+        self.axes = axes_of(kernel)
+        self.shapes = Shapes(self.axes, partition.num_warpgroups, narrow_axes(kernel))
+        self.warpgroup: Value | None = None
+        self.shares: dict[str, Value] = {}
+        self.starts: dict[str, Value] = {}
+
+    def find_shares(self) -> None:
+        """At the start of the partition: which rows are this warpgroup's."""
+        b = self.builder
+        self.warpgroup = b.add(WarpgroupIndex(result=b.value("wg", INT))).result
+        known: dict[int, Value] = {}
+        for name, axis in self.axes.items():
+            if axis.role == "rows":
+                each = self.shapes.rows_each(name)
+                if each not in known:
+                    known[each] = b.times(self.warpgroup, each, "share")
+                self.shares[name] = known[each]
+
+    def size(self, axis: Axis) -> Value:
+        return self.builder.size(axis.dim, self.static.get(axis.dim))
+
+    def row_in_tile(self, axis: str, block: int) -> Value:
+        """The row of the CTA's tile at which a row block of this warpgroup begins."""
+        return self.builder.plus(self.shares[axis], 64 * block, "row")
+
+    def start(self, axis: str, i: int, j: int) -> Value:
+        """The index, in its dimension, at which piece (i, j) begins along an axis."""
+        b, shape = self.builder, self.shapes.of((axis,))
+        base = self.starts[axis]
+        if shape.rows:
+            return b.plus(b.plus(base, self.shares[axis], "row"), 64 * i, "row")
+        return b.plus(base, shape.width * j, "column")
+
+    def indices(self, axis: str) -> Pieces:
+        """The index of each element along an axis."""
+        shape = self.shapes.of((axis,))
+
+        def iota(i: int, j: int) -> Value:
+            made = self.builder.value(f"{axis}_index", shape.piece(I32))
+            return self.builder.add(Iota(result=made, start=self.start(axis, i, j))).result
+
+        return Pieces(shape, iota)
+
+    def end(self, op: End) -> None:
+        b, axis = self.builder, op.axis.type
+        assert isinstance(axis, Axis)
+        stop = b.plus(self.starts[axis.name], axis.size)
+        args = (stop, self.size(axis))
+        b.add(Map(result=op.result, fn="min", args=args, loc=op.loc))
+

@@ -1,0 +1,110 @@
+"""Say everything once: equal scalar computations are shared, unused ones dropped.
+
+Before:
+    %c64: i32 = constant(value=64)
+    %t: i32 = map(fn="add", args=(%m, %c64))
+    %c64_1: i32 = constant(value=64)
+    %t_1: i32 = map(fn="add", args=(%m, %c64_1))
+After:
+    %c64: i32 = constant(value=64)
+    %t: i32 = map(fn="add", args=(%m, %c64))
+
+Only scalars are shared: a fragment that is computed again is cheaper than one that lives longer.
+
+Why here: last, so that the kernel that is read, proved and emitted is the short one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from wsdsl.ir.fragment_ops import AsAccumulator, Iota, Join, MatrixOperand, ReduceColumns, Slice
+from wsdsl.ir.fragment_ops import EmptyAccumulator, ZeroUnless
+from wsdsl.ir.barrier_ops import Advance, CtaIndex, InitialState, NumCtas, WarpgroupIndex
+from wsdsl.ir.memory_ops import LoadGlobal
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
+from wsdsl.ir.pipeline_ops import AxisAt
+from wsdsl.ir.tile_ops import Bitcast, Cast, Constant, DimSize, Full, Map, Whole
+from wsdsl.ir.types import Tile
+from wsdsl.ir.walk import replace_operands, used_inside, with_regions
+
+SHARED = (Constant, DimSize, Map, Cast, CtaIndex, NumCtas, WarpgroupIndex)
+PURE = (
+    *SHARED, Bitcast, Full, Advance, InitialState, AsAccumulator, EmptyAccumulator, Iota, Join,
+    MatrixOperand, ReduceColumns, Slice, ZeroUnless, LoadGlobal, AxisAt, Whole,
+)  # fmt: skip
+
+
+def simplify(kernel: Kernel) -> Kernel:
+    body = _share(_hoist_constants(kernel.body), {}, {})
+    while True:
+        shorter = _drop_unused(body)
+        if shorter == body:
+            return dataclasses.replace(kernel, body=body)
+        body = shorter
+
+
+def _hoist_constants(body: Region) -> Region:
+    """Scalar constants and sizes move in front of the partitions; they cost no register."""
+    found: list[Op] = []
+
+    def without(region: Region) -> Region:
+        kept: list[Op] = []
+        for op in region:
+            if isinstance(op, (Constant, DimSize)):
+                found.append(op)
+            else:
+                kept.append(with_regions(op, without))
+        return tuple(kept)
+
+    rest = without(body)
+    return (*found, *rest)
+
+
+def _key(op: Op) -> tuple[object, ...]:
+    made = results_of(op)[0]
+    fields = [
+        getattr(op, f.name) for f in dataclasses.fields(op) if f.name not in ("loc", "result")
+    ]
+    # 1, 1.0 and True are equal to Python, not to a kernel.
+    return (type(op), made.type, *((f, type(f)) for f in fields))
+
+
+def _share(region: Region, known: dict[tuple[object, ...], Value], swap: dict[Value, Value]) -> Region:
+    known = dict(known)
+    kept: list[Op] = []
+    for op in region:
+        op = _swap_own(op, swap)
+        made = results_of(op)
+        if isinstance(op, SHARED) and isinstance(made[0].type, Tile) and not made[0].type.axes:
+            before = known.setdefault(_key(op), made[0])
+            if before != made[0]:
+                swap[made[0]] = before
+                continue
+        kept.append(with_regions(op, lambda inner: _share(inner, known, swap)))
+    return tuple(kept)
+
+
+def _swap_own(op: Op, swap: dict[Value, Value]) -> Op:
+    mine = {v: swap[v] for v in operands(op) if v in swap}
+    if not mine:
+        return op
+    bare = with_regions(op, lambda inner: ()) if regions(op) else op
+    changed = replace_operands(bare, mine)
+    inner = iter(regions(op))
+    return with_regions(changed, lambda _: next(inner)) if regions(op) else changed
+
+
+def _drop_unused(body: Region) -> Region:
+    used: set[Value] = set()
+    for op in body:
+        used |= {*operands(op), *used_inside(op)}
+
+    def without(region: Region) -> Region:
+        return tuple(
+            with_regions(op, without)
+            for op in region
+            if not isinstance(op, PURE) or used & set(results_of(op))
+        )
+
+    return without(body)

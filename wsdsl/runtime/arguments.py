@@ -1,0 +1,173 @@
+"""From a call's positional arguments to checked arrays, scalars and sizes."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.ir.op import Value
+from wsdsl.ir.types import DType, Tensor, Tile
+from wsdsl.runtime.access import Access
+from wsdsl.runtime.bind import bind, positions, tma_faults
+from wsdsl.runtime.interop import allocate, describe, is_array
+from wsdsl.runtime.views import ArrayView, adapt
+
+Scalar = int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call whose arguments fit the kernel. `outputs` are the written parameters, in order."""
+
+    arrays: Mapping[str, Any]
+    views: Mapping[str, ArrayView]
+    scalars: Mapping[str, Scalar]
+    dims: Mapping[str, int]
+    outputs: tuple[str, ...]
+    allocated: frozenset[str]
+
+    @property
+    def device(self) -> str:
+        """Where all arrays are: "cuda:0", "cpu"."""
+        return next((v.device for v in self.views.values()), "cpu")
+
+    def result(self) -> Any:
+        """What the call returns: the output, or a tuple of several."""
+        found = tuple(self.arrays[name] for name in self.outputs)
+        return found[0] if len(found) == 1 else found
+
+    def tma_blocked(self) -> dict[str, list[str]]:
+        """Tensors that no tensor map can describe, and why."""
+        faults = {name: tma_faults(view) for name, view in self.views.items()}
+        return {name: f for name, f in faults.items() if f}
+
+
+def resolve(
+    name: str,
+    params: Sequence[Value],
+    access: Access,
+    args: Sequence[Any],
+    sizes: Mapping[str, int] | None = None,
+) -> Call:
+    """Describe, check, and allocate the outputs that are left out (or None).
+
+    `name` is the kernel's. LaunchError with all that is wrong. `access` of the TILE level asks
+    nothing of alignment; give that of a SCHEDULED kernel to check it for that one too.
+    """
+    given = _match(name, params, access, args)
+    views: dict[str, ArrayView] = {}
+    scalars: dict[str, Scalar] = {}
+    findings: list[Finding] = []
+    where = positions(params)
+    for param in params:
+        if param.name not in given:
+            continue
+        value = given[param.name]
+        try:
+            if isinstance(param.type, Tensor):
+                views[param.name] = adapt(describe(value), param.type.dtype)
+            else:
+                assert isinstance(param.type, Tile)
+                scalars[param.name] = as_scalar(value, param.type.dtype)
+        except LaunchError as error:
+            findings += [Finding(f"{where[param.name]}: {f.message}", None, f.hint)
+                         for f in error.findings]  # fmt: skip
+    if findings:
+        raise LaunchError(findings)
+    dims = bind(params, views, sizes, access=access)
+    arrays = {n: v for n, v in given.items() if n in views}
+    missing = [p for p in params if p.name not in given]
+    for param in missing:
+        arrays[param.name] = _allocate(param, views, dims, where)
+        assert isinstance(param.type, Tensor)
+        views[param.name] = adapt(describe(arrays[param.name]), param.type.dtype)
+    allocated = frozenset(p.name for p in missing)
+    order = [p.name for p in params if p.name in views]
+    views = {n: views[n] for n in order}
+    if missing:
+        dims = bind(params, views, sizes, access=access, allocated=allocated)
+    outputs = tuple(n for n in order if n in access.writes)
+    return Call(arrays, views, scalars, dims, outputs, allocated)
+
+
+def _match(
+    name: str, params: Sequence[Value], access: Access, args: Sequence[Any]
+) -> dict[str, Any]:
+    """Arguments by parameter name. With fewer than all, the outputs are those left out."""
+    optional = access.only_written
+    shorter = [p for p in params if p.name not in optional]
+    if len(args) == len(params):
+        chosen = params
+    elif len(args) == len(shorter):
+        chosen = shorter
+    elif len(args) > len(shorter) and all(p.name in optional for p in params[len(args) :]):
+        chosen = params[: len(args)]
+    else:
+        names = ", ".join(p.name for p in params)
+        without = f", or {len(shorter)} without its outputs" if shorter != list(params) else ""
+        message = f"{name} takes {len(params)} arguments ({names}){without}; {len(args)} given"
+        raise LaunchError(Finding(message))
+    given = {p.name: a for p, a in zip(chosen, args) if a is not None}
+    where = positions(params)
+    findings: list[Finding] = []
+    for param in params:
+        if param.name not in given and param.name not in optional:
+            reason = (
+                "the kernel adds to what it holds"
+                if param.name in access.writes
+                else "it is an input"
+            )
+            findings.append(Finding(f"{where[param.name]}: None given, but {reason}"))
+    if findings:
+        raise LaunchError(findings)
+    return given
+
+
+def _allocate(
+    param: Value,
+    views: Mapping[str, ArrayView],
+    dims: Mapping[str, int],
+    where: Mapping[str, str],
+) -> Any:
+    assert isinstance(param.type, Tensor)
+    place = where[param.name]
+    unknown = [d for d in param.type.dims if isinstance(d, str) and d not in dims]
+    if unknown:
+        message = f"{place}: left out, but no other argument tells the size of {unknown[0]}"
+        raise LaunchError(Finding(message, hint=f"give {param.name}"))
+    if not views:
+        message = f"{place}: left out, but there is no input to say of what kind it shall be"
+        raise LaunchError(Finding(message, hint=f"give {param.name}"))
+    shape = [d if isinstance(d, int) else dims[d] for d in param.type.dims]
+    try:
+        return allocate(next(iter(views.values())), shape, param.type.dtype)
+    except LaunchError as error:
+        raise LaunchError([Finding(f"{place}: {f.message}", hint=f.hint)
+                           for f in error.findings]) from None  # fmt: skip
+
+
+def as_scalar(value: Any, dtype: DType) -> Scalar:
+    """A number of Python or NumPy as a scalar argument of `dtype`; LaunchError if it does not fit.
+
+    A tensor of one element is refused: to read it would wait for the GPU.
+    """
+    if hasattr(value, "shape") and getattr(value, "shape", ()) != ():
+        raise LaunchError(Finding(f"an array, expected a number ({dtype})"))
+    if is_array(value) and not hasattr(value, "__array_interface__"):
+        hint = "give a number: x.item()"
+        raise LaunchError(Finding(f"an array, expected a number ({dtype})", hint=hint))
+    try:
+        number = float(value) if dtype.is_float else operator.index(value)
+    except (TypeError, ValueError, OverflowError):
+        message = f"{value!r} of type {type(value).__name__}, expected a number ({dtype})"
+        raise LaunchError(Finding(message)) from None
+    if dtype.is_integer:
+        low = -(1 << (dtype.bits - 1)) if dtype.kind == "int" else 0
+        high = low + (1 << dtype.bits) - 1
+        if not low <= number <= high:
+            message = f"{number} does not fit {dtype}, expected {low} to {high}"
+            raise LaunchError(Finding(message))
+    return number

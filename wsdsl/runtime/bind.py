@@ -1,0 +1,220 @@
+"""Do a call's arrays fit the kernel? All that does not is said at once, before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.ir.op import Value
+from wsdsl.ir.types import DType, Tensor
+from wsdsl.runtime.access import Access
+from wsdsl.runtime.views import FRAMEWORK_NAMES, ArrayView, normalise, overlap, overlaps_itself
+
+MAX_SIZE = 2**31 - 2**16
+"""Kernels count in i32, and round sizes up to tiles."""
+
+TMA_ALIGN = 16
+TMA_MAX_STRIDE = 2**40
+TMA_MAX_RANK = 5
+
+
+def bind(
+    params: Sequence[Value],
+    arguments: Mapping[str, ArrayView],
+    sizes: Mapping[str, int] | None = None,
+    *,
+    access: Access | None = None,
+    allocated: frozenset[str] = frozenset(),
+) -> dict[str, int]:
+    """The sizes of the named dimensions; LaunchError with every finding where arrays do not fit.
+
+    `sizes` are those that the kernel was compiled for. Without `access` no tensor counts as
+    written or as accessed by TMA. Tensors in `allocated` were made for this call.
+    """
+    access = access or Access()
+    findings: list[Finding] = []
+    dims: dict[str, tuple[int, str]] = {
+        name: (size, "the kernel was compiled for") for name, size in (sizes or {}).items()
+    }
+    where = positions(params)
+    for param in params:
+        view = arguments.get(param.name)
+        if isinstance(param.type, Tensor) and view is not None:
+            found = [*_layout(param.type, view), *_dims(param, view, where, dims)]
+            if param.name in access.writes - allocated:
+                found += _writable(view)
+            if not found:
+                found += _aligned(view, access.alignment.get(param.name, 1))
+                if param.name in access.mapped:
+                    found += [Finding(m, hint=_REALIGN) for m in tma_faults(view)]
+            findings += [_at(where[param.name], f) for f in found]
+    findings += _devices(arguments, where)
+    if not findings:
+        findings += _overlaps(arguments, access, where)
+    if findings:
+        raise LaunchError(findings)
+    return {name: size for name, (size, _) in dims.items()}
+
+
+def positions(params: Sequence[Value]) -> dict[str, str]:
+    """How messages call each parameter: "argument 2 (B)"."""
+    return {p.name: f"argument {i} ({p.name})" for i, p in enumerate(params, 1)}
+
+
+def _at(place: str, finding: Finding) -> Finding:
+    return Finding(f"{place}: {finding.message}", hint=finding.hint)
+
+
+def _conversion(view: ArrayView, dtype: DType) -> str:
+    name = FRAMEWORK_NAMES[dtype.name]
+    if dtype.bits == 4:
+        return "give a uint8 array of half the width, two elements to a byte, low nibble first"
+    if view.framework == "torch":
+        return f"convert it: .to(torch.{name})"
+    if view.framework == "cupy" and dtype.name in ("bf16", "f8e4m3", "f8e5m2"):
+        return f"give its bits as an array of uint{dtype.bits}: .view('uint{dtype.bits}')"
+    if view.framework == "numpy" and dtype.name in ("bf16", "f8e4m3", "f8e5m2"):
+        return f"convert it: .astype(ml_dtypes.{name})"
+    return f'convert it: .astype("{name}")'
+
+
+def _layout(tensor: Tensor, view: ArrayView) -> list[Finding]:
+    found: list[Finding] = []
+    if view.dtype != tensor.dtype:
+        held, wanted = view.dtype.name, tensor.dtype.name
+        hint = _conversion(view, tensor.dtype)
+        found.append(Finding(f"dtype is {held}, expected {wanted}", hint=hint))
+    if len(view.shape) != len(tensor.dims):
+        rank, wanted = len(view.shape), len(tensor.dims)
+        message = f"rank is {rank} (shape {view.shape}), expected {wanted}: {tensor}"
+        found.append(Finding(message, hint="reshape it"))
+    elif view.shape and view.shape[-1] > 1 and not view.is_empty and view.strides[-1] != 1:
+        message = f"the last axis has stride {view.strides[-1]}, expected 1"
+        hint = "make it contiguous, or declare the parameter with its axes in the other order"
+        found.append(Finding(message, hint=hint))
+    return found
+
+
+def _dims(
+    param: Value, view: ArrayView, where: Mapping[str, str], dims: dict[str, tuple[int, str]]
+) -> list[Finding]:
+    assert isinstance(param.type, Tensor)
+    found: list[Finding] = []
+    if len(view.shape) != len(param.type.dims):
+        return found
+    for axis, (dim, size) in enumerate(zip(param.type.dims, view.shape)):
+        if size > MAX_SIZE:
+            message = f"axis {axis} has size {size}, expected at most {MAX_SIZE}"
+            found.append(Finding(message, hint="split the call"))
+        if isinstance(dim, int):
+            if size != dim:
+                message = f"axis {axis} has size {size}, expected {dim}: {param.type}"
+                found.append(Finding(message, hint="the kernel fixes this size"))
+            continue
+        known, source = dims.setdefault(dim, (size, f"axis {axis} of {where[param.name]} has"))
+        if known != size:
+            message = f"axis {axis} ({dim}) has size {size}, but {source} {dim} = {known}"
+            hint = f"sizes of {dim} must agree: {param.type}"
+            found.append(Finding(message, hint=hint))
+    return found
+
+
+def _writable(view: ArrayView) -> list[Finding]:
+    if view.framework == "jax":
+        hint = "leave the output out; it is allocated and returned"
+        return [Finding("the kernel writes it, but JAX arrays are immutable", hint=hint)]
+    if view.readonly:
+        hint = "give a writable array, or leave the output out"
+        return [Finding("the kernel writes it, but the array is read-only", hint=hint)]
+    if overlaps_itself(view):
+        geometry = f"shape {view.shape}, strides {view.strides}"
+        message = f"the kernel writes it, but its elements share memory ({geometry})"
+        return [Finding(message, hint="give an array of its own, not a broadcast or a window")]
+    return []
+
+
+def _aligned(view: ArrayView, alignment: int) -> list[Finding]:
+    needed = max(alignment, view.dtype.bytes)
+    found: list[Finding] = []
+    if view.is_empty:
+        return found
+    if view.pointer % needed:
+        message = f"the address is {view.pointer:#x}, expected a multiple of {needed} bytes"
+        found.append(Finding(message, hint=_REALIGN))
+    for axis, stride in _row_strides(view):
+        if stride % needed:
+            message = f"the stride of axis {axis} is {stride} bytes, expected a multiple of "
+            found.append(Finding(f"{message}{needed}", hint=_REALIGN))
+    return found
+
+
+_REALIGN = "copy it to an array whose rows start at multiples of 16 bytes"
+
+
+def _row_strides(view: ArrayView) -> list[tuple[int, int]]:
+    """(axis, stride in bytes) of the axes but the last that have more than one element."""
+    strides = normalise(view).strides
+    return [
+        (axis, strides[axis] * view.dtype.bits // 8)
+        for axis in range(len(view.shape) - 1)
+        if view.shape[axis] > 1
+    ]
+
+
+def tma_faults(view: ArrayView) -> list[str]:
+    """Why no tensor map can describe the array; empty where one can."""
+    faults: list[str] = []
+    if not 1 <= len(view.shape) <= TMA_MAX_RANK:
+        faults.append(f"rank is {len(view.shape)}; TMA takes 1 to {TMA_MAX_RANK}")
+    if view.dtype.bits < 8:
+        faults.append(f"dtype is {view.dtype}; TMA takes no packed elements")
+    if view.is_empty:
+        return faults
+    if view.pointer % TMA_ALIGN:
+        faults.append(f"the address is {view.pointer:#x}; TMA needs a multiple of 16 bytes")
+    for axis, stride in _row_strides(view):
+        if stride % TMA_ALIGN:
+            faults.append(f"the stride of axis {axis} is {stride} bytes; TMA needs multiples of 16")
+        elif not 0 < stride < TMA_MAX_STRIDE:
+            faults.append(f"the stride of axis {axis} is {stride} bytes; TMA needs 16 to 2^40 - 16")
+    return faults
+
+
+def tma_capable(view: ArrayView) -> bool:
+    return not tma_faults(view)
+
+
+def _devices(arguments: Mapping[str, ArrayView], where: Mapping[str, str]) -> list[Finding]:
+    found: list[Finding] = []
+    first: tuple[str, str] | None = None
+    for name, view in arguments.items():
+        if not view.on_gpu and view.device != "cpu":
+            message = f"{where[name]}: it is on {view.device}, expected a CUDA device or the CPU"
+            found.append(Finding(message, hint="copy it there"))
+        elif first is None:
+            first = where[name], view.device
+        elif view.device != first[1]:
+            message = f"{where[name]}: it is on {view.device}, but {first[0]} is on {first[1]}"
+            found.append(Finding(message, hint="bring all arrays of a call to one device"))
+    return found
+
+
+def _overlaps(
+    arguments: Mapping[str, ArrayView], access: Access, where: Mapping[str, str]
+) -> list[Finding]:
+    found: list[Finding] = []
+    names = list(arguments)
+    for name in names:
+        if name not in access.writes:
+            continue
+        for other in names:
+            # Of two outputs, only the later one complains.
+            second = other in access.writes and names.index(other) > names.index(name)
+            if other == name or second or not overlap(arguments[name], arguments[other]):
+                continue
+            message = (
+                f"{where[name]}: the kernel writes it, and it shares memory with {where[other]} "
+                f"(from {arguments[name].pointer:#x} and {arguments[other].pointer:#x})"
+            )
+            found.append(Finding(message, hint="give the output memory of its own"))
+    return found

@@ -1,0 +1,160 @@
+"""Which GPUs there are, and the context in which a call runs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.runtime import driver
+
+ARCH_OF_CAPABILITY = {(9, 0): "sm_90a", (10, 0): "sm_100a"}
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What the compiler and the launch want to know about a card."""
+
+    index: int
+    name: str
+    num_sms: int
+    capability: tuple[int, int]
+    driver: tuple[int, int]
+    """The CUDA version that the driver takes, (12, 3)."""
+
+    @property
+    def arch(self) -> str | None:
+        """The target that runs here; None where wsdsl has none."""
+        return ARCH_OF_CAPABILITY.get(self.capability)
+
+    def __str__(self) -> str:
+        return f"cuda:{self.index} ({self.name}, compute capability {self.capability_text})"
+
+    @property
+    def capability_text(self) -> str:
+        return f"{self.capability[0]}.{self.capability[1]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A CUDA context; `id` is unique in the process, a handle may come back after a destroy."""
+
+    handle: Any
+    id: int
+    device: Device
+
+
+@cache
+def num_devices() -> int:
+    """How many GPUs there are; 0 without a driver. Never raises."""
+    if not driver.library_present():
+        return 0
+    try:
+        return int(driver.call("cuDeviceGetCount"))
+    except LaunchError:
+        return 0
+
+
+def gpu_available(arch: str = "sm_90a") -> bool:
+    """Is there a GPU that runs `arch`? Never raises; cached."""
+    return any(device_properties(i).arch == arch for i in range(num_devices()))
+
+
+@cache
+def device_properties(index: int) -> Device:
+    attribute = driver.api().CUdevice_attribute
+    handle = driver.call("cuDeviceGet", index)
+
+    def get(name: str) -> int:
+        return int(driver.call("cuDeviceGetAttribute", getattr(attribute, name), handle))
+
+    raw: bytes = driver.call("cuDeviceGetName", 256, handle)
+    version = int(driver.call("cuDriverGetVersion"))
+    return Device(
+        index=index,
+        name=raw.split(b"\0")[0].decode(),
+        num_sms=get("CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT"),
+        capability=(
+            get("CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR"),
+            get("CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR"),
+        ),
+        driver=(version // 1000, version % 1000 // 10),
+    )
+
+
+def require_arch(device: Device, arch: str) -> None:
+    """LaunchError unless `device` runs code for `arch` (which runs on exactly one capability)."""
+    if device.arch != arch:
+        needed = {v: k for k, v in ARCH_OF_CAPABILITY.items()}[arch]
+        message = f"the kernel is compiled for {arch}; the arrays are on {device}"
+        hint = (
+            f"it needs compute capability {needed[0]}.{needed[1]}"
+            f"{' (H100, H200)' if arch == 'sm_90a' else ''}; "
+            "NumPy arrays run in the simulator with WSDSL_BACKEND=simulator"
+        )
+        raise LaunchError(Finding(message, hint=hint))
+
+
+_primaries: dict[int, Any] = {}
+_primaries_lock = threading.Lock()
+
+
+def _primary(index: int) -> Any:
+    """The device's primary context, retained once for the process' life."""
+    with _primaries_lock:
+        if index not in _primaries:
+            handle = driver.call("cuDeviceGet", index)
+            _primaries[index] = driver.call("cuDevicePrimaryCtxRetain", handle)
+        return _primaries[index]
+
+
+def context_for(index: int) -> Context:
+    """The caller's current context if it is of this device, else the device's primary one.
+
+    A thread without any context gets the primary one made current, as the CUDA runtime does.
+    """
+    if not 0 <= index < num_devices():
+        raise LaunchError(f"there is no GPU cuda:{index} here (found {num_devices()})")
+    handle = driver.call("cuCtxGetCurrent")
+    if int(handle) == 0:
+        handle = _primary(index)
+        driver.call("cuCtxSetCurrent", handle)
+    elif int(driver.call("cuCtxGetDevice")) != index:
+        handle = _primary(index)
+    return Context(handle, int(driver.call("cuCtxGetId", handle)), device_properties(index))
+
+
+@contextmanager
+def current(context: Context) -> Iterator[None]:
+    """Run the block with `context` current."""
+    driver.call("cuCtxPushCurrent", context.handle)
+    try:
+        yield
+    finally:
+        driver.call("cuCtxPopCurrent")
+
+
+@contextmanager
+def may_allocate() -> Iterator[None]:
+    """Let this thread allocate and load while another one captures a graph."""
+    mode = driver.api().CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    before = driver.call("cuThreadExchangeStreamCaptureMode", mode)
+    try:
+        yield
+    finally:
+        driver.call("cuThreadExchangeStreamCaptureMode", before)
+
+
+def is_capturing(stream: int) -> bool:
+    """Is a CUDA graph being captured from `stream`, or from one that the default stream blocks?"""
+    try:
+        status = driver.call("cuStreamIsCapturing", stream)
+    except driver.DriverError as error:
+        if error.code == "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT":
+            return True
+        raise
+    return int(status) != 0

@@ -1,0 +1,78 @@
+"""Reading DLPack capsules, for arrays that speak nothing else. Layout: dlpack.h, DLManagedTensor."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.runtime.views import ArrayView, contiguous_strides, dtype_named
+
+CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13
+LEGACY_STREAM = 1
+"""What __dlpack__'s `stream` calls CUDA's legacy default stream."""
+
+_KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool"}
+_FLOAT8 = {10: "float8_e4m3fn", 12: "float8_e5m2"}
+
+
+class _Device(ctypes.Structure):
+    _fields_ = [("type", ctypes.c_int32), ("id", ctypes.c_int32)]  # noqa: RUF012
+
+
+class _DataType(ctypes.Structure):
+    _fields_ = [  # noqa: RUF012
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+    ]
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = [  # noqa: RUF012
+        ("data", ctypes.c_void_p),
+        ("device", _Device),
+        ("ndim", ctypes.c_int32),
+        ("dtype", _DataType),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+def device_of(array: Any) -> str:
+    kind, index = array.__dlpack_device__()
+    if int(kind) in (CUDA, CUDA_MANAGED):
+        return f"cuda:{int(index)}"
+    if int(kind) in (CPU, CUDA_HOST):
+        return "cpu"
+    hint = "copy it to a CUDA device or to the host"
+    raise LaunchError(Finding(f"an array on DLPack device type {int(kind)}", hint=hint))
+
+
+def describe(array: Any) -> ArrayView:
+    """The view of a DLPack producer; its work so far is ordered before the legacy stream."""
+    device = device_of(array)
+    capsule = array.__dlpack__(stream=LEGACY_STREAM) if device != "cpu" else array.__dlpack__()
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    address = get(capsule, b"dltensor")
+    assert address is not None  # PyCapsule_GetPointer raises instead
+    tensor = _Tensor.from_address(address)
+    code, bits = tensor.dtype.code, tensor.dtype.bits
+    kind = _KINDS.get(code)
+    name = _FLOAT8.get(code) or ("bool" if kind == "bool" else f"{kind or f'type{code}_'}{bits}")
+    if tensor.dtype.lanes != 1:
+        name += f"x{tensor.dtype.lanes}"
+    shape = tuple(tensor.shape[: tensor.ndim])
+    strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else contiguous_strides(shape)
+    return ArrayView(
+        pointer=(tensor.data or 0) + tensor.byte_offset,
+        dtype=dtype_named(name, bits // 8),
+        shape=shape,
+        strides=strides,
+        device=device,
+        framework="dlpack",
+        # An unconsumed capsule frees its tensor when it dies.
+        keepalive=(array, capsule),
+    )

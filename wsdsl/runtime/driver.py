@@ -1,0 +1,93 @@
+"""The CUDA driver through cuda-python: loaded on first use, every failure a LaunchError."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import sys
+from functools import cache
+from typing import Any
+
+from wsdsl.diagnostics import Finding, LaunchError
+
+STICKY = {
+    "CUDA_ERROR_ILLEGAL_ADDRESS",
+    "CUDA_ERROR_LAUNCH_FAILED",
+    "CUDA_ERROR_LAUNCH_TIMEOUT",
+    "CUDA_ERROR_MISALIGNED_ADDRESS",
+    "CUDA_ERROR_ILLEGAL_INSTRUCTION",
+    "CUDA_ERROR_INVALID_ADDRESS_SPACE",
+    "CUDA_ERROR_INVALID_PC",
+    "CUDA_ERROR_HARDWARE_STACK_ERROR",
+}
+"""Errors that a kernel leaves behind, and every later call reports."""
+
+HINTS = {
+    "CUDA_ERROR_NO_BINARY_FOR_GPU": "the kernel was compiled for another architecture",
+    "CUDA_ERROR_UNSUPPORTED_PTX_VERSION": "the driver is older than the PTX; update it",
+    "CUDA_ERROR_OUT_OF_MEMORY": "free device memory",
+    "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED": "call the kernel once before the capture",
+    "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT": (
+        "the legacy default stream cannot be used while another stream is captured"
+    ),
+}
+
+
+class DriverError(LaunchError):
+    """A call of the CUDA driver failed; `code` is the CUresult's name."""
+
+    def __init__(self, function: str, code: str, detail: str = "") -> None:
+        self.code = code
+        hint = HINTS.get(code, "")
+        if code in STICKY:
+            hint = "a kernel that ran before left the context broken; start a new process"
+        message = f"{function} failed: {code}" + (f" ({detail})" if detail else "")
+        super().__init__(Finding(message, hint=hint))
+
+
+@cache
+def library_present() -> bool:
+    """Is there a libcuda? Asked before cuda-python is imported, which takes half a second."""
+    try:
+        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
+@cache
+def api() -> Any:
+    """cuda.bindings.driver, initialised."""
+    try:
+        driver: Any = importlib.import_module("cuda.bindings.driver")
+    except ImportError as error:
+        hint = 'install it: pip install "cuda-bindings>=12.9"'
+        raise LaunchError(Finding(f"cuda-python cannot be imported: {error}", hint=hint)) from None
+    if not library_present():
+        hint = "install an NVIDIA driver, or run in the simulator (WSDSL_BACKEND=simulator)"
+        raise LaunchError(Finding("there is no CUDA driver (libcuda.so.1) here", hint=hint))
+    status = driver.cuInit(0)[0]
+    if int(status) != 0:
+        raise DriverError("cuInit", name_of(status))
+    return driver
+
+
+def name_of(status: Any) -> str:
+    return str(getattr(status, "name", f"CUresult {int(status)}"))
+
+
+def call(function: str, *arguments: Any) -> Any:
+    """`call("cuCtxGetCurrent")`: the call's one result (None, or a tuple of several), or raises."""
+    driver = api()
+    status, *results = getattr(driver, function)(*arguments)
+    if int(status) != 0:
+        raise DriverError(function, name_of(status), describe(status))
+    return results[0] if len(results) == 1 else tuple(results) or None
+
+
+def describe(status: Any) -> str:
+    """The driver's own words for a CUresult."""
+    error, text = api().cuGetErrorString(status)
+    if int(error) != 0 or not text:
+        return ""
+    return text.decode() if isinstance(text, bytes) else str(text)

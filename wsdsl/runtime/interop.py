@@ -1,0 +1,226 @@
+"""torch, CuPy, JAX, NumPy and whatever speaks __cuda_array_interface__ or DLPack, as ArrayViews.
+
+None of them is imported here: an array that exists has brought its module along.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.ir.types import DTYPES, DType
+from wsdsl.runtime import dlpack, driver
+from wsdsl.runtime.views import FRAMEWORK_NAMES, ArrayView, contiguous_strides, dtype_named
+
+Describer = Callable[[Any], ArrayView]
+_torch_dtypes: dict[Any, DType] = {}
+_describers: dict[type, Describer] = {}
+
+
+def describe(array: Any) -> ArrayView:
+    """What the runtime needs to know of an array. LaunchError for what is none."""
+    kind: type = type(array)
+    describer = _describers.get(kind)
+    if describer is None:
+        describer = _describers[kind] = _describer(kind)
+    return describer(array)
+
+
+def is_array(value: Any) -> bool:
+    """Does `value` look like an array (as against a number)?"""
+    try:
+        _describer(type(value))
+    except LaunchError:
+        return False
+    return True
+
+
+def _describer(kind: type) -> Describer:
+    root = kind.__module__.partition(".")[0]
+    if all(hasattr(kind, name) for name in ("data_ptr", "stride", "element_size")):
+        return _torch
+    if hasattr(kind, "unsafe_buffer_pointer"):
+        return _jax
+    if root in ("jax", "jaxlib"):
+        hint = "call the kernel on concrete arrays, outside jax.jit, grad and vmap"
+        raise LaunchError(Finding(f"a {kind.__name__} of JAX has no memory", hint=hint))
+    if root == "cupy" and hasattr(kind, "data"):
+        return _cupy
+    if hasattr(kind, "__cuda_array_interface__"):
+        return _cuda_array_interface
+    if hasattr(kind, "__array_interface__"):
+        return _numpy
+    if hasattr(kind, "__dlpack__"):
+        return dlpack.describe
+    hint = "give a torch, CuPy, JAX or NumPy array, or one with __cuda_array_interface__ or DLPack"
+    raise LaunchError(Finding(f"a {kind.__name__} is no array", hint=hint))
+
+
+def _torch(array: Any) -> ArrayView:
+    dtype = _torch_dtypes.get(array.dtype)
+    if dtype is None:
+        name = str(array.dtype).removeprefix("torch.")
+        dtype = _torch_dtypes[array.dtype] = dtype_named(name, array.element_size())
+    layout = str(getattr(array, "layout", "torch.strided"))
+    if layout != "torch.strided":
+        raise LaunchError(Finding(f"a torch tensor of layout {layout}", hint="give a dense tensor"))
+    device = array.device
+    return ArrayView(
+        pointer=array.data_ptr(),
+        dtype=dtype,
+        shape=tuple(array.shape),
+        strides=tuple(array.stride()),
+        device=f"cuda:{device.index or 0}" if device.type == "cuda" else str(device.type),
+        framework="torch",
+        keepalive=array,
+    )
+
+
+def _jax(array: Any) -> ArrayView:
+    if array.is_deleted():
+        hint = "it was donated to a jitted function; use that function's result"
+        raise LaunchError(Finding("a JAX array that has been deleted", hint=hint))
+    devices = list(array.devices())
+    if len(devices) != 1:
+        hint = "give each device's shard of its own"
+        raise LaunchError(Finding(f"a JAX array sharded over {len(devices)} devices", hint=hint))
+    device = devices[0]
+    index = getattr(device, "local_hardware_id", None)
+    on_gpu = device.platform in ("gpu", "cuda")
+    # JAX writes on streams of its own; nothing else says when it is done.
+    array.block_until_ready()
+    shape = tuple(array.shape)
+    return ArrayView(
+        pointer=int(array.unsafe_buffer_pointer()),
+        dtype=dtype_named(str(array.dtype.name), array.dtype.itemsize),
+        shape=shape,
+        strides=contiguous_strides(shape),
+        device=f"cuda:{device.id if index is None else index}" if on_gpu else str(device.platform),
+        readonly=True,
+        framework="jax",
+        keepalive=array,
+    )
+
+
+def _element_strides(strides: Sequence[int], itemsize: int, name: str) -> tuple[int, ...]:
+    if any(s % itemsize for s in strides):
+        message = f"strides of {tuple(strides)} bytes are no multiples of {name}'s {itemsize}"
+        raise LaunchError(Finding(message, hint="make a contiguous copy"))
+    return tuple(s // itemsize for s in strides)
+
+
+def _cupy(array: Any) -> ArrayView:
+    name, itemsize = str(array.dtype.name), int(array.dtype.itemsize)
+    return ArrayView(
+        pointer=int(array.data.ptr),
+        dtype=dtype_named(name, itemsize),
+        shape=tuple(array.shape),
+        strides=_element_strides(array.strides, itemsize, name),
+        device=f"cuda:{int(array.device.id)}",
+        framework="cupy",
+        keepalive=array,
+    )
+
+
+def _numpy(array: Any) -> ArrayView:
+    dtype = array.dtype
+    name, itemsize = str(dtype.name), int(dtype.itemsize)
+    if not dtype.isnative:
+        raise LaunchError(Finding(f"{name} in foreign byte order", hint="use .astype(native)"))
+    if "int4" in name:
+        hint = "pack two to a byte, low nibble first, in a uint8 array of half the width"
+        raise LaunchError(Finding(f"{name} of ml_dtypes takes a byte an element", hint=hint))
+    interface = array.__array_interface__
+    pointer, readonly = interface["data"]
+    return ArrayView(
+        pointer=int(pointer),
+        dtype=dtype_named(name, itemsize),
+        shape=tuple(array.shape),
+        strides=_element_strides(array.strides, max(1, itemsize), name),
+        device="cpu",
+        readonly=bool(readonly),
+        framework="numpy",
+        keepalive=array,
+    )
+
+
+def _cuda_array_interface(array: Any) -> ArrayView:
+    interface: dict[str, Any] = array.__cuda_array_interface__
+    if interface.get("mask") is not None:
+        raise LaunchError(Finding("a masked array", hint="fill it first"))
+    typestr = str(interface["typestr"])
+    order, kind, itemsize = typestr[0], typestr[1], int(typestr[2:])
+    words = {"f": "float", "i": "int", "u": "uint", "V": "V"}
+    name = "bool" if kind == "b" else f"{words.get(kind, kind)}{8 * itemsize}"
+    if order == ">":
+        raise LaunchError(Finding(f"{name} in foreign byte order", hint="convert it"))
+    pointer, readonly = interface["data"]
+    shape = tuple(int(n) for n in interface["shape"])
+    strides = interface.get("strides")
+    return ArrayView(
+        pointer=int(pointer or 0),
+        dtype=dtype_named(name, itemsize),
+        shape=shape,
+        strides=contiguous_strides(shape)
+        if strides is None
+        else _element_strides(strides, itemsize, name),
+        device=f"cuda:{_device_of(int(pointer or 0))}",
+        readonly=bool(readonly),
+        framework="cuda array interface",
+        keepalive=array,
+    )
+
+
+def _device_of(pointer: int) -> int:
+    if pointer == 0:
+        return 0
+    attribute = driver.api().CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+    return int(driver.call("cuPointerGetAttribute", attribute, pointer))
+
+
+def allocate(like: ArrayView, shape: Sequence[int], dtype: DType) -> Any:
+    """An uninitialised array of the framework and on the device of `like`."""
+    shape = tuple(shape)
+    if dtype.bits == 4:
+        shape = (*shape[:-1], shape[-1] // 2)
+    name = FRAMEWORK_NAMES[dtype.name]
+    module: Any = sys.modules.get(like.framework)
+    if module is None:
+        hint = "give it"
+        raise LaunchError(Finding(f"outputs cannot be allocated by {like.framework}", hint=hint))
+    if like.framework == "torch":
+        return module.empty(shape, dtype=getattr(module, name), device=like.keepalive.device)
+    if like.framework == "jax":
+        device = next(iter(like.keepalive.devices()))
+        numpy: Any = sys.modules["jax.numpy"]
+        return numpy.empty(shape, dtype=name, device=device).block_until_ready()
+    if like.framework == "cupy":
+        with module.cuda.Device(like.device_index):
+            return module.empty(shape, dtype=_cupy_dtype(module, dtype, like))
+    return module.empty(shape, dtype=numpy_dtype(dtype))
+
+
+def _cupy_dtype(cupy: Any, dtype: DType, like: ArrayView) -> Any:
+    if not (dtype.is_float and dtype.bits < 32) or dtype.name == "f16":
+        return FRAMEWORK_NAMES[dtype.name]
+    raw = f"uint{dtype.bits}"
+    if like.dtype.is_integer:
+        return raw
+    try:
+        return cupy.dtype(numpy_dtype(dtype))
+    except Exception:  # older CuPy refuses the types of ml_dtypes, in several ways
+        return raw
+
+
+def numpy_dtype(dtype: DType) -> Any:
+    """NumPy's dtype for ours; bf16 and fp8 by ml_dtypes."""
+    import numpy
+
+    name = FRAMEWORK_NAMES[dtype.name]
+    if dtype in (DTYPES["bf16"], DTYPES["f8e4m3"], DTYPES["f8e5m2"]):
+        import ml_dtypes
+
+        return numpy.dtype(getattr(ml_dtypes, name))
+    return numpy.dtype(name)

@@ -1,0 +1,113 @@
+"""A kernel's code in the GPU: loaded once a context, from a cubin or (assembled there) PTX."""
+
+from __future__ import annotations
+
+import re
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.runtime import driver
+from wsdsl.runtime.device import Context, current, is_capturing, may_allocate
+
+LOG_BYTES = 16384
+SERIALISED = re.compile(r"C75(?:09|1[0-6]|18|20)|C7602|C7508")
+"""What the assembler says of a wgmma that it serialises, or a setmaxnreg that it ignores."""
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A kernel in one context. `notes` say what the user should know of how it came there."""
+
+    handle: Any
+    context: Context
+    notes: tuple[str, ...] = ()
+
+
+class Module:
+    """One image: bytes of a cubin, or PTX text, which the driver assembles."""
+
+    def __init__(self, image: bytes | str, name: str, smem_bytes: int) -> None:
+        self.image = image.encode() if isinstance(image, str) else image
+        self.name = name
+        self.smem_bytes = smem_bytes
+        self._functions: dict[int, Function] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def is_cubin(self) -> bool:
+        return self.image.startswith(b"\x7fELF")
+
+    def function(self, context: Context, stream: int) -> Function:
+        """The kernel, ready to launch in `context`. It stays loaded, since graphs may refer to it.
+
+        LaunchError if it has to be loaded while `stream` is captured.
+        """
+        found = self._functions.get(context.id)
+        if found is not None:
+            return found
+        with self._lock:
+            found = self._functions.get(context.id)
+            if found is not None:
+                return found
+            if is_capturing(stream):
+                message = f"{self.name} is not loaded yet, and a CUDA graph is being captured"
+                hint = "call the kernel, or prepare() it, once before the capture"
+                raise LaunchError(Finding(message, hint=hint))
+            with current(context), may_allocate():
+                found = self._load(context)
+            self._functions[context.id] = found
+            return found
+
+    def _load(self, context: Context) -> Function:
+        module, notes = self._load_cubin() if self.is_cubin else self._load_ptx()
+        handle = driver.call("cuModuleGetFunction", module, self.name.encode())
+        attributes = driver.api().CUfunction_attribute
+        if self.smem_bytes:
+            limit = attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            driver.call("cuFuncSetAttribute", handle, limit, self.smem_bytes)
+        if not self.is_cubin:
+            local = attributes.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES
+            spilled = int(driver.call("cuFuncGetAttribute", local, handle))
+            if spilled:
+                notes = (*notes, f"{self.name} uses {spilled} bytes of local memory a thread")
+        return Function(handle, context, notes)
+
+    def _load_cubin(self) -> tuple[Any, tuple[str, ...]]:
+        return driver.call("cuModuleLoadData", self.image), ()
+
+    def _load_ptx(self) -> tuple[Any, tuple[str, ...]]:
+        cuda = driver.api()
+        option = cuda.CUjit_option
+        info, errors = bytearray(LOG_BYTES), bytearray(LOG_BYTES)
+        options = {
+            option.CU_JIT_INFO_LOG_BUFFER: info,
+            option.CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES: LOG_BYTES,
+            option.CU_JIT_ERROR_LOG_BUFFER: errors,
+            option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: LOG_BYTES,
+            option.CU_JIT_LOG_VERBOSE: 1,
+        }
+        values = list(options.values())
+        try:
+            module = driver.call(
+                "cuModuleLoadDataEx", self.image + b"\0", len(options), list(options), values
+            )
+        except driver.DriverError as error:
+            message = f"the driver cannot assemble {self.name}: {error.code}\n{_text(errors)}"
+            hint = "install ptxas (pip install nvidia-cuda-nvcc), or update the driver"
+            raise LaunchError(Finding(message.rstrip(), hint=hint)) from None
+        version = "{}.{}".format(*context_driver())
+        notes = [f"assembled by the driver (CUDA {version}), since there is no ptxas"]
+        lines = [line for log in (info, errors) for line in _text(log).splitlines()]
+        notes += [line.strip() for line in lines if SERIALISED.search(line)]
+        return module, tuple(notes)
+
+
+def context_driver() -> tuple[int, int]:
+    version = int(driver.call("cuDriverGetVersion"))
+    return version // 1000, version % 1000 // 10
+
+
+def _text(log: bytearray) -> str:
+    return log.split(b"\0")[0].decode(errors="replace")

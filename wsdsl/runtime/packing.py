@@ -1,0 +1,117 @@
+"""The kernel's arguments as bytes, laid out once; the driver gets a table of their addresses."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from wsdsl.codegen.signature import (
+    Argument,
+    MapArgument,
+    PointerArgument,
+    ScalarArgument,
+    SizeArgument,
+    StrideArgument,
+)
+from wsdsl.runtime.arguments import Scalar
+from wsdsl.runtime.tensor_map import MAP_BYTES
+from wsdsl.runtime.views import ArrayView, normalise
+
+ALIGN = 64
+"""What a CUtensorMap wants; the buffer starts at a multiple of it."""
+
+
+class MapBytes(Protocol):
+    """Gives a tensor map's 128 bytes."""
+
+    def __call__(self, argument: MapArgument, /) -> bytes: ...
+
+
+def size_of(argument: Argument) -> int:
+    match argument:
+        case MapArgument():
+            return MAP_BYTES
+        case PointerArgument() | StrideArgument():
+            return 8
+        case SizeArgument() | ScalarArgument():
+            return 4
+
+
+def layout(arguments: Sequence[Argument]) -> tuple[tuple[int, ...], int]:
+    """Offsets of the arguments, each at a multiple of its size (maps: of 64), and the total."""
+    offsets: list[int] = []
+    end = 0
+    for argument in arguments:
+        size = size_of(argument)
+        align = min(size, ALIGN)
+        offset = -(-end // align) * align
+        offsets.append(offset)
+        end = offset + size
+    return tuple(offsets), end
+
+
+def argument_bytes(
+    argument: Argument,
+    views: Mapping[str, ArrayView],
+    scalars: Mapping[str, Scalar],
+    dims: Mapping[str, int],
+    map_bytes: MapBytes,
+) -> bytes:
+    """One argument's value as the kernel reads it. The views are normalised."""
+    match argument:
+        case MapArgument():
+            return map_bytes(argument)
+        case PointerArgument():
+            return struct.pack("<Q", views[argument.tensor].pointer)
+        case StrideArgument():
+            return struct.pack("<q", views[argument.tensor].strides[argument.dim])
+        case SizeArgument():
+            return struct.pack("<i", dims[argument.dim])
+        case ScalarArgument():
+            return scalar_bytes(argument, scalars[argument.name])
+
+
+def scalar_bytes(argument: ScalarArgument, value: Scalar) -> bytes:
+    if argument.dtype.is_float:
+        return struct.pack("<f", value)
+    return struct.pack("<i" if argument.dtype.kind == "int" else "<I", int(value))
+
+
+class PackedArguments:
+    """Arguments in memory that does not move. `address` is that of the table of pointers."""
+
+    def __init__(
+        self,
+        arguments: Sequence[Argument],
+        views: Mapping[str, ArrayView],
+        scalars: Mapping[str, Scalar],
+        dims: Mapping[str, int],
+        map_bytes: MapBytes,
+    ) -> None:
+        self.arguments = tuple(arguments)
+        self.offsets, self.size = layout(arguments)
+        self._memory = ctypes.create_string_buffer(self.size + ALIGN)
+        self._base = -(-ctypes.addressof(self._memory) // ALIGN) * ALIGN
+        views = {name: normalise(view) for name, view in views.items()}
+        for i, argument in enumerate(self.arguments):
+            self.write(i, argument_bytes(argument, views, scalars, dims, map_bytes))
+        self._table = (ctypes.c_void_p * max(1, len(self.offsets)))(
+            *(self._base + offset for offset in self.offsets)
+        )
+        self.address = ctypes.addressof(self._table)
+
+    def write(self, index: int, value: bytes) -> None:
+        ctypes.memmove(self._base + self.offsets[index], value, len(value))
+
+    def set_scalar(self, name: str, value: Scalar) -> bool:
+        """Exchange a scalar in place; False if the kernel takes none of that name."""
+        for i, argument in enumerate(self.arguments):
+            if isinstance(argument, ScalarArgument) and argument.name == name:
+                self.write(i, scalar_bytes(argument, value))
+                return True
+        return False
+
+    def __bytes__(self) -> bytes:
+        return ctypes.string_at(self._base, self.size)

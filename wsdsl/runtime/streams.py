@@ -1,0 +1,72 @@
+"""The stream on which a call runs: given, or the current one of the arrays' framework."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.runtime.views import ArrayView
+
+StreamOf = Callable[[], int]
+
+
+def legacy_stream() -> int:
+    return 0
+
+
+def given_stream(stream: Any) -> int:
+    """The CUstream of an int, of a stream of torch, CuPy, Numba or cuda-python, or of what has
+    `__cuda_stream__`.
+    """
+    if isinstance(stream, int) and not isinstance(stream, bool) and stream >= 0:
+        return stream
+    protocol = getattr(stream, "__cuda_stream__", None)
+    if protocol is not None:
+        return int((protocol() if callable(protocol) else protocol)[1])
+    for name in ("cuda_stream", "ptr", "handle"):
+        held = getattr(stream, name, None)
+        if held is not None:
+            return int(getattr(held, "value", held) or 0)
+    if type(stream).__module__.partition(".")[0] == "cuda":
+        return int(stream)
+    hint = "give a torch or CuPy stream, or the CUstream as an int"
+    raise LaunchError(Finding(f"stream is {stream!r}, which is no CUDA stream", hint=hint))
+
+
+def current_stream(view: ArrayView) -> StreamOf:
+    """How to ask for the current stream of the framework that made `view`.
+
+    JAX and bare DLPack name none: there it is the legacy default stream.
+    """
+    if view.framework == "torch":
+        return _torch_stream(view.device_index)
+    if view.framework == "cupy":
+        return _cupy_stream(view.device_index)
+    if view.framework == "cuda array interface":
+        return partial(int, view.keepalive.__cuda_array_interface__.get("stream") or 0)
+    return legacy_stream
+
+
+def _torch_stream(index: int) -> StreamOf:
+    torch: Any = sys.modules.get("torch")
+    raw = getattr(getattr(torch, "_C", None), "_cuda_getCurrentRawStream", None)
+    if raw is not None:
+        return partial(raw, index)
+    if torch is None:
+        return legacy_stream
+    return lambda: int(torch.cuda.current_stream(index).cuda_stream)
+
+
+def _cupy_stream(index: int) -> StreamOf:
+    cupy: Any = sys.modules.get("cupy")
+    if cupy is None:
+        return legacy_stream
+    get = cupy.cuda.get_current_stream
+    try:
+        get(index)
+    except TypeError:
+        return lambda: int(get().ptr)
+    return lambda: int(get(index).ptr)

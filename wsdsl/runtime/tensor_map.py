@@ -1,0 +1,138 @@
+"""CUtensorMaps: what TMA must know of a tensor, in CUDA's order (the contiguous axis first)."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from typing import NamedTuple
+
+from wsdsl.codegen.signature import MapArgument
+from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.ir.target import SWIZZLE_SPAN
+from wsdsl.runtime import driver
+from wsdsl.runtime.bind import TMA_ALIGN, tma_faults
+from wsdsl.runtime.views import ArrayView, normalise
+
+MAP_BYTES = 128
+MAX_BOX = 256
+MAX_CACHED = 1024
+
+DATA_TYPES = {
+    "f32": "FLOAT32",
+    "tf32": "TFLOAT32",
+    "f16": "FLOAT16",
+    "bf16": "BFLOAT16",
+    "f8e4m3": "UINT8",
+    "f8e5m2": "UINT8",
+    "i32": "INT32",
+    "u32": "UINT32",
+    "i16": "UINT16",
+    "u16": "UINT16",
+    "i8": "UINT8",
+    "u8": "UINT8",
+    "bool": "UINT8",
+}
+SWIZZLES = {"none": "NONE", "32B": "32B", "64B": "64B", "128B": "128B"}
+
+
+class TiledMap(NamedTuple):
+    """The arguments of cuTensorMapEncodeTiled. `strides` are bytes, of all axes but the first."""
+
+    data_type: str
+    address: int
+    dims: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    swizzle: str
+    promotion: str
+
+
+def tiled_map(
+    view: ArrayView, argument: MapArgument, *, written: bool = False, zeros: int = 0
+) -> TiledMap:
+    """What to encode for `argument` over the array `view`.
+
+    A map cannot have an axis of size 0. An empty tensor is mapped as one zero element at the
+    address `zeros`, which every load of the kernel then reads or is outside of.
+    """
+    faults = tma_faults(view) + _box_faults(view, argument)
+    if faults:
+        message = f"no tensor map for {argument.tensor}: {'; '.join(faults)}"
+        raise LaunchError(Finding(message))
+    item = view.dtype.bytes
+    address, dims = view.pointer, view.shape
+    strides = [s * item for s in normalise(view).strides]
+    if view.is_empty:
+        address, dims, strides = zeros, (1,) * len(dims), [TMA_ALIGN] * len(dims)
+    for axis in range(len(dims) - 1):
+        if dims[axis] == 1:
+            # Never used, but the driver asks for a multiple of 16 of it too.
+            strides[axis] = TMA_ALIGN
+    return TiledMap(
+        DATA_TYPES[view.dtype.name],
+        address,
+        tuple(reversed(dims)),
+        tuple(reversed(strides[:-1])),
+        tuple(reversed(argument.box)),
+        SWIZZLES[argument.swizzle],
+        # Promotion concerns what a load brings to L2 beside the box.
+        "NONE" if written else "L2_256B",
+    )
+
+
+def _box_faults(view: ArrayView, argument: MapArgument) -> list[str]:
+    box, item = argument.box, view.dtype.bytes
+    if len(box) != len(view.shape):
+        return [f"box {box} has rank {len(box)}, the array {len(view.shape)}"]
+    faults: list[str] = []
+    if any(not 1 <= b <= MAX_BOX for b in box):
+        faults.append(f"box {box} is not within 1 to {MAX_BOX}")
+    if view.dtype.name not in DATA_TYPES:
+        faults.append(f"TMA has no {view.dtype}")
+    elif box[-1] * item % TMA_ALIGN:
+        faults.append(f"a box row of {box[-1] * item} bytes is no multiple of {TMA_ALIGN}")
+    elif argument.swizzle != "none" and box[-1] * item > SWIZZLE_SPAN[argument.swizzle]:
+        faults.append(f"a box row of {box[-1] * item} bytes exceeds swizzle {argument.swizzle}")
+    return faults
+
+
+_encoded: dict[TiledMap, bytes] = {}
+_encoded_lock = threading.Lock()
+
+
+def encode(tiled: TiledMap) -> bytes:
+    """The 128 bytes of the map; those of the last calls are kept."""
+    found = _encoded.get(tiled)
+    if found is None:
+        found = _encode(tiled)
+        with _encoded_lock:
+            if len(_encoded) >= MAX_CACHED:
+                del _encoded[next(iter(_encoded))]
+            _encoded[tiled] = found
+    return found
+
+
+def _encode(tiled: TiledMap) -> bytes:
+    cuda = driver.api()
+    u64, u32 = cuda.cuuint64_t, cuda.cuuint32_t
+    rank = len(tiled.dims)
+    types, swizzles = cuda.CUtensorMapDataType, cuda.CUtensorMapSwizzle
+    promotions = cuda.CUtensorMapL2promotion
+    try:
+        encoded = driver.call(
+            "cuTensorMapEncodeTiled",
+            getattr(types, f"CU_TENSOR_MAP_DATA_TYPE_{tiled.data_type}"),
+            rank,
+            tiled.address,
+            [u64(n) for n in tiled.dims],
+            [u64(n) for n in tiled.strides],
+            [u32(n) for n in tiled.box],
+            [u32(1)] * rank,
+            cuda.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+            getattr(swizzles, f"CU_TENSOR_MAP_SWIZZLE_{tiled.swizzle}"),
+            getattr(promotions, f"CU_TENSOR_MAP_L2_PROMOTION_{tiled.promotion}"),
+            cuda.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        )
+    except driver.DriverError as error:
+        raise LaunchError(Finding(f"the driver refuses {tiled}: {error.code}")) from None
+    return ctypes.string_at(int(encoded.getPtr()), MAP_BYTES)

@@ -1,0 +1,177 @@
+"""ArrayView: what the runtime knows of an array, whoever made it; and questions of geometry."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from wsdsl.ir.types import DTYPES, DType
+
+SEARCH_LIMIT = 20_000
+"""Steps after which two arrays whose address ranges cross are taken to overlap."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayView:
+    """Memory of one array. Strides are in elements; `device` is "cuda:0", "cpu", …
+
+    `dtype` may be one that wsdsl has no name for ("float64"); no parameter matches it.
+    `keepalive` is the array itself.
+    """
+
+    pointer: int
+    dtype: DType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    device: str
+    readonly: bool = False
+    framework: str = ""
+    keepalive: Any = field(default=None, repr=False, compare=False)
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.device.startswith("cuda:")
+
+    @property
+    def device_index(self) -> int:
+        return int(self.device.partition(":")[2] or 0)
+
+    @property
+    def is_empty(self) -> bool:
+        return 0 in self.shape
+
+
+def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Row-major strides in elements."""
+    return tuple(math.prod(max(1, n) for n in shape[i + 1 :]) for i in range(len(shape)))
+
+
+def normalise(view: ArrayView) -> ArrayView:
+    """The view with strides that no access uses (size 1, or an empty array) made row-major."""
+    if view.is_empty:
+        return replace(view, strides=contiguous_strides(view.shape))
+    strides = list(view.strides)
+    for i in reversed(range(len(strides))):
+        if view.shape[i] == 1:
+            inner = range(i + 1, len(strides))
+            strides[i] = max((abs(strides[j]) * view.shape[j] for j in inner), default=1)
+    return view if tuple(strides) == view.strides else replace(view, strides=tuple(strides))
+
+
+def adapt(view: ArrayView, dtype: DType) -> ArrayView:
+    """The view as `dtype` where its own type is a mere container of those bits, else unchanged.
+
+    CuPy and bare __cuda_array_interface__ know neither bf16 nor fp8: unsigned integers of the same
+    width stand for them. 4-bit types come packed in bytes, two to a byte. tf32 is stored as f32.
+    """
+    held = view.dtype
+    if dtype.name == "tf32" and held.name == "f32":
+        return replace(view, dtype=dtype)
+    if view.framework in ("cupy", "cuda array interface") and dtype.is_float and dtype.bits < 32:
+        raw = held.kind == "uint" or held.name.startswith("V")
+        return replace(view, dtype=dtype) if raw and held.bits == dtype.bits else view
+    if dtype.bits == 4 and held.name in ("u8", "i8") and view.shape:
+        return replace(
+            view,
+            dtype=dtype,
+            shape=(*view.shape[:-1], 2 * view.shape[-1]),
+            strides=(*(2 * s for s in view.strides[:-1]), view.strides[-1]),
+        )
+    return view
+
+
+FRAMEWORK_NAMES = {
+    "f32": "float32",
+    "tf32": "float32",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f8e4m3": "float8_e4m3fn",
+    "f8e5m2": "float8_e5m2",
+    "i32": "int32",
+    "i16": "int16",
+    "i8": "int8",
+    "i4": "uint8",
+    "u32": "uint32",
+    "u16": "uint16",
+    "u8": "uint8",
+    "u4": "uint8",
+    "bool": "bool",
+}
+"""What torch, NumPy (with ml_dtypes), CuPy and JAX call a dtype; they agree."""
+
+_DTYPE_OF_NAME = {
+    name: DTYPES[ours] for ours, name in FRAMEWORK_NAMES.items() if ours not in ("tf32", "i4", "u4")
+} | {"bool_": DTYPES["bool"]}
+
+
+def dtype_named(name: str, itemsize: int) -> DType:
+    """The DType for a framework's name; one with that very name where wsdsl has none."""
+    known = _DTYPE_OF_NAME.get(name)
+    return known if known is not None else DType(name, "other", 8 * itemsize)
+
+
+def byte_range(view: ArrayView) -> tuple[int, int]:
+    """First byte and one past the last that the elements touch."""
+    if view.is_empty:
+        return view.pointer, view.pointer
+    reach = [s * (n - 1) * view.dtype.bits // 8 for s, n in zip(view.strides, view.shape)]
+    low = view.pointer + sum(r for r in reach if r < 0)
+    high = view.pointer + sum(r for r in reach if r > 0) + view.dtype.bytes
+    return low, high
+
+
+def overlaps_itself(view: ArrayView) -> bool:
+    """May two indices have the same address? Exact where each stride spans the axes within it."""
+    axes = sorted((abs(s), n) for s, n in zip(view.strides, view.shape) if n > 1)
+    if view.is_empty:
+        return False
+    span = 1
+    for stride, size in axes:
+        if stride < span:
+            return True
+        span += stride * (size - 1)
+    return False
+
+
+def overlap(a: ArrayView, b: ArrayView) -> bool:
+    """Is there a byte that both touch? Exact, or True when that takes too long to find out."""
+    (a_low, a_high), (b_low, b_high) = byte_range(a), byte_range(b)
+    if a_high <= b_low or b_high <= a_low or a_low == a_high or b_low == b_high:
+        return False
+    # Find x with sum(stride * x) = b_low - a_low, in bits since 4-bit types are packed. Equal
+    # strides of a and b share one term.
+    terms: dict[int, list[int]] = {1: [-(b.dtype.bits - 1), a.dtype.bits - 1]}
+    for view, sign in ((a, 1), (b, -1)):
+        for stride, size in zip(view.strides, view.shape):
+            if size > 1 and stride:
+                term = terms.setdefault(abs(stride) * view.dtype.bits, [0, 0])
+                term[sign > 0] += sign * (size - 1)
+    ordered = sorted(((s, lo, hi) for s, (lo, hi) in terms.items()), reverse=True)
+    return _reachable(ordered, 8 * (b_low - a_low))
+
+
+def _reachable(terms: list[tuple[int, int, int]], target: int) -> bool:
+    """Is `target` a sum of stride * x over the terms, lo <= x <= hi? Terms by falling stride."""
+    rest = [(0, 0)]
+    for stride, low, high in reversed(terms):
+        rest.append((rest[-1][0] + stride * low, rest[-1][1] + stride * high))
+    rest.reverse()
+    open_states = [(0, target)]
+    steps = 0
+    while open_states:
+        position, wanted = open_states.pop()
+        if position == len(terms):
+            if wanted == 0:
+                return True
+            continue
+        stride, low, high = terms[position]
+        least, most = rest[position + 1]
+        first = max(low, -((most - wanted) // stride))
+        last = min(high, (wanted - least) // stride)
+        steps += max(1, last - first + 1)
+        if steps > SEARCH_LIMIT:
+            return True
+        open_states += [(position + 1, wanted - stride * x) for x in range(first, last + 1)]
+    return False

@@ -1,0 +1,111 @@
+"""Schedule: how a kernel is run. Every field may be left out; then the compiler chooses it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from wsdsl.diagnostics import Finding, ScheduleError
+
+Mode = Literal["cooperative", "pingpong"]
+Scheduler = Literal["auto", "grid", "persistent", "split_k", "stream_k"]
+
+
+class FrozenDict(dict[str, int]):
+    """A dict that can be hashed and prints as `dict(m=128)`."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(tuple(sorted(self.items())))
+
+    def __repr__(self) -> str:
+        return f"dict({', '.join(f'{k}={v}' for k, v in self.items())})"
+
+
+@dataclass(frozen=True, repr=False)
+class Schedule:
+    """How a kernel is mapped to the card. The repr can be pasted back.
+
+    tile: size of each loop's tile in elements, by loop variable, `dict(m=128, n=256, k=64)`
+    stages: depth of the circular buffers, in slots
+    consumers: number of compute warpgroups
+    mode: "cooperative" (consumers share an output tile) or "pingpong" (each has its own)
+    cluster: CTAs per cluster along loop variables, `dict(m=2)`
+    scheduler: "grid" (one tile per CTA), "persistent", "split_k", "stream_k", "auto"
+    splits: how many CTAs share the contraction of one tile
+    raster: "auto", or the loop variable along which neighbouring tiles run
+    swizzle: tiles that are walked together across the raster direction: 1, 2, 4 or 8
+    registers: registers a thread, per role, for setmaxnreg: `dict(load=40, compute=232)`
+    mma: the axis that rides wgmma's M
+    decode: where a computed operand is rebuilt, "registers" or "shared"
+    precise_every: for FP8, elements of the contraction between promotions to f32
+    arch: "sm_90a"
+    """
+
+    tile: Mapping[str, int] | None = None
+    stages: int | None = None
+    consumers: int | None = None
+    mode: Mode | None = None
+    cluster: Mapping[str, int] | None = None
+    scheduler: Scheduler | None = None
+    splits: int | None = None
+    raster: str | None = None
+    swizzle: int | None = None
+    registers: Mapping[str, int] | None = None
+    mma: str | None = None
+    decode: Literal["registers", "shared"] | None = None
+    precise_every: int | None = None
+    arch: Literal["sm_90a", "sm_100a"] = "sm_90a"
+
+    def __post_init__(self) -> None:
+        for name in ("tile", "cluster", "registers"):
+            held = getattr(self, name)
+            if held is not None:
+                object.__setattr__(self, name, FrozenDict(held))
+        findings = [Finding(m) for m in self._faults()]
+        if findings:
+            raise ScheduleError(findings)
+
+    def _faults(self) -> list[str]:
+        faults: list[str] = []
+
+        def check(name: str, ok: Any, expected: str) -> None:
+            held = getattr(self, name)
+            if held is not None and not ok(held):
+                faults.append(f"Schedule.{name} is {held!r}; expected {expected}")
+
+        def positive(x: Any) -> bool:
+            return isinstance(x, int) and not isinstance(x, bool) and x > 0
+
+        def positive_values(d: Mapping[str, Any]) -> bool:
+            return all(positive(v) for v in d.values())
+
+        check("tile", positive_values, "positive sizes in elements, by loop variable")
+        check("stages", lambda s: positive(s) and s <= 32, "1 to 32 slots")
+        check("consumers", lambda c: c in (1, 2, 3), "1, 2 or 3 compute warpgroups")
+        check("mode", lambda m: m in ("cooperative", "pingpong"), '"cooperative" or "pingpong"')
+        check("cluster", lambda d: all(v in (1, 2, 4) for v in d.values()), "sizes of 1, 2 or 4")
+        check(
+            "scheduler",
+            lambda s: s in ("auto", "grid", "persistent", "split_k", "stream_k"),
+            '"grid", "persistent", "split_k", "stream_k" or "auto"',
+        )
+        check("splits", positive, "a positive number")
+        check("swizzle", lambda s: s in (1, 2, 4, 8), "1, 2, 4 or 8")
+        check(
+            "registers",
+            lambda d: all(positive(v) and v % 8 == 0 and 24 <= v <= 256 for v in d.values()),
+            "multiples of 8 from 24 to 256, by role",
+        )
+        check("decode", lambda d: d in ("registers", "shared"), '"registers" or "shared"')
+        check("precise_every", positive, "a positive number of elements")
+        check("arch", lambda a: a in ("sm_90a", "sm_100a"), '"sm_90a" or "sm_100a"')
+        return faults
+
+    def __repr__(self) -> str:
+        shown = [
+            f"{f.name}={getattr(self, f.name)!r}"
+            for f in fields(self)
+            if getattr(self, f.name) is not None and getattr(self, f.name) != f.default
+        ]
+        return f"Schedule({', '.join(shown)})"

@@ -1,0 +1,239 @@
+"""NumPy arithmetic on wsdsl dtypes: each operation rounds once, to its result's type.
+
+bf16 and fp8 are ml_dtypes'. A 4-bit integer is held one to a byte (int8 or uint8), its value
+already within range; `tf32` is a float32 whose low 13 bits are zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from wsdsl.ir.types import DType
+
+Array = npt.NDArray[Any]
+
+NUMPY_DTYPES: dict[str, np.dtype[Any]] = {
+    name: np.dtype(kind)
+    for name, kind in {
+        "f32": np.float32,
+        "tf32": np.float32,
+        "f16": np.float16,
+        "bf16": ml_dtypes.bfloat16,
+        "f8e4m3": ml_dtypes.float8_e4m3fn,
+        "f8e5m2": ml_dtypes.float8_e5m2,
+        "i32": np.int32,
+        "i16": np.int16,
+        "i8": np.int8,
+        "i4": np.int8,
+        "u32": np.uint32,
+        "u16": np.uint16,
+        "u8": np.uint8,
+        "u4": np.uint8,
+        "bool": np.bool_,
+    }.items()
+}
+LARGEST_FP8 = {"f8e4m3": 448.0, "f8e5m2": 57344.0}
+
+
+def numpy_dtype(dtype: DType) -> np.dtype[Any]:
+    return NUMPY_DTYPES[dtype.name]
+
+
+def widen(x: Array) -> Array:
+    """A float array of any dtype as float32, exactly."""
+    if x.dtype == NUMPY_DTYPES["bf16"]:
+        # Shifting bits is several times faster than ml_dtypes' conversion.
+        return (x.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+    return x.astype(np.float32, copy=False)
+
+
+def round_float(x: Array, target: DType) -> Array:
+    """Round float32 or float64 values to a float dtype; fp8 saturates, as the card's cvt does."""
+    if target.name == "tf32":
+        bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+        rounded = ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
+        return np.where(np.isfinite(x), rounded, x).astype(np.float32)
+    if target.name in LARGEST_FP8:
+        most = LARGEST_FP8[target.name]
+        return np.clip(x, -most, most).astype(np.float32).astype(numpy_dtype(target))
+    if target.name == "bf16":
+        x = x.astype(np.float32, copy=False)
+    with np.errstate(over="ignore"):
+        return x.astype(numpy_dtype(target))
+
+
+def wrap_integer(x: Array, target: DType) -> Array:
+    """The low bits of int64 values, read as an integer dtype."""
+    if target.bits == 4:
+        low = x & 15
+        signed = np.where(low > 7, low - 16, low) if target.kind == "int" else low
+        return signed.astype(numpy_dtype(target))
+    return x.astype(numpy_dtype(target))
+
+
+def convert(x: Array, source: DType, target: DType) -> Array:
+    """`cast`: float to integer truncates and saturates, integer to integer keeps the low bits."""
+    if source == target:
+        return x
+    if target.kind == "bool":
+        return np.asarray(x != 0)
+    if target.is_float:
+        return round_float(widen(x) if source.is_float else x.astype(np.float64), target)
+    if not source.is_float:
+        return wrap_integer(x.astype(np.int64), target)
+    low, high = integer_range(target)
+    whole = np.nan_to_num(np.trunc(widen(x).astype(np.float64)), nan=0.0, posinf=high, neginf=low)
+    return np.clip(whole, low, high).astype(np.int64).astype(numpy_dtype(target))
+
+
+def integer_range(dtype: DType) -> tuple[int, int]:
+    if dtype.kind == "int":
+        return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
+    return 0, (1 << dtype.bits) - 1
+
+
+def round_total(x: Array, target: DType) -> Array:
+    """A sum in float64 or int64, rounded or wrapped to a dtype."""
+    return round_float(x, target) if target.is_float else wrap_integer(x, target)
+
+
+def reinterpret(x: Array, source: DType, target: DType) -> Array:
+    """`bitcast` between dtypes of one width."""
+    if source.bits == 4:
+        return wrap_integer(x.astype(np.int64), target)
+    return x.view(numpy_dtype(target))
+
+
+_erf: Callable[..., Any] = np.frompyfunc(math.erf, 1, 1)
+
+
+def _gelu(x: Array) -> Array:
+    return 0.5 * x * (1.0 + np.asarray(_erf(x / math.sqrt(2.0)), np.float64))
+
+
+def _sigmoid(x: Array) -> Array:
+    return 1.0 / (1.0 + np.exp(-x))
+
+
+EXACT: dict[str, Callable[..., Any]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "min": np.fmin,
+    "max": np.fmax,
+    "neg": np.negative,
+    "abs": np.abs,
+    "floor": np.floor,
+    "sqrt": np.sqrt,
+    "relu": lambda x: np.fmax(x, 0),
+    "floordiv": lambda a, b: np.floor(np.divide(a, b)),
+    "mod": np.mod,
+}
+"""Functions that float32 computes as well as float64 rounded (or exactly)."""
+
+IN_DOUBLE: dict[str, Callable[..., Any]] = {
+    "pow": np.power,
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "log": np.log,
+    "log2": np.log2,
+    "rsqrt": lambda x: 1.0 / np.sqrt(x),
+    "sin": np.sin,
+    "cos": np.cos,
+    "tanh": np.tanh,
+    "sigmoid": _sigmoid,
+    "gelu": _gelu,
+    "silu": lambda x: x * _sigmoid(x),
+    "erf": lambda x: np.asarray(_erf(x), np.float64),
+    "fma": lambda a, b, c: a * b + c,
+}
+
+COMPARE: dict[str, Callable[..., Any]] = {
+    "lt": np.less,
+    "le": np.less_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "ge": np.greater_equal,
+    "gt": np.greater,
+}
+
+
+def _guarded_shift(shift: Callable[..., Any]) -> Callable[..., Any]:
+    # NumPy leaves a shift by 64 and more undefined; by 63 all of a 32-bit value is out already.
+    return lambda a, b: shift(a, np.clip(b, 0, 63))
+
+
+INTEGER: dict[str, Callable[..., Any]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": lambda a, b: np.trunc(np.divide(a, b)).astype(np.int64),
+    "floordiv": np.floor_divide,
+    "mod": np.mod,
+    "pow": lambda a, b: np.power(a, np.maximum(b, 0)),
+    "min": np.minimum,
+    "max": np.maximum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "shl": _guarded_shift(np.left_shift),
+    "shr": _guarded_shift(np.right_shift),
+    "neg": np.negative,
+    "not": np.invert,
+    "abs": np.abs,
+    "relu": lambda x: np.maximum(x, 0),
+    "floor": lambda x: x,
+    "fma": lambda a, b, c: a * b + c,
+}
+
+LOGICAL: dict[str, Callable[..., Any]] = {
+    "and": np.logical_and,
+    "or": np.logical_or,
+    "xor": np.logical_xor,
+    "not": np.logical_not,
+}
+
+
+def apply(fn: str, arguments: Sequence[Array], dtype: DType, target: DType) -> Array:
+    """`map`: `fn` on arguments of one dtype (the last one's), rounded to `target`."""
+    if fn == "where":
+        return np.where(arguments[0], arguments[1], arguments[2])
+    with np.errstate(all="ignore"):
+        if dtype.kind == "bool":
+            return np.asarray({**LOGICAL, **COMPARE}[fn](*arguments))
+        if dtype.is_float:
+            wide = [widen(a) for a in arguments]
+            if fn in COMPARE:
+                return np.asarray(COMPARE[fn](*wide))
+            if fn in EXACT:
+                return round_float(np.asarray(EXACT[fn](*wide)), target)
+            doubled = [w.astype(np.float64) for w in wide]
+            return round_float(np.asarray(IN_DOUBLE[fn](*doubled)), target)
+        whole = [a.astype(np.int64) for a in arguments]
+        if fn in COMPARE:
+            return np.asarray(COMPARE[fn](*whole))
+        return wrap_integer(np.asarray(INTEGER[fn](*whole)), target)
+
+
+def reduce(fn: str, x: Array, dtype: DType, axis: int) -> Array:
+    """Reduce one axis; sums of floats in f32 and up, rounded once to the same dtype."""
+    if fn == "add":
+        if dtype.is_float:
+            return round_float(widen(x).sum(axis=axis, dtype=np.float64), dtype)
+        return wrap_integer(x.sum(axis=axis, dtype=np.int64), dtype)
+    if dtype.is_float:
+        start = -np.inf if fn == "max" else np.inf
+        pick = np.fmax if fn == "max" else np.fmin
+        return round_float(np.asarray(pick.reduce(widen(x), axis=axis, initial=start)), dtype)
+    low, high = integer_range(dtype)
+    start, pick = (low, np.maximum) if fn == "max" else (high, np.minimum)
+    return np.asarray(
+        pick.reduce(x.astype(np.int64), axis=axis, initial=start)
+    ).astype(numpy_dtype(dtype))

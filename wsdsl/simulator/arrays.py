@@ -1,0 +1,131 @@
+"""The arrays of a call bound to a kernel's parameters: dtypes, sizes of dimensions, 4-bit packing.
+
+A 4-bit tensor is given packed: a uint8 array whose last dimension holds two elements a byte, low
+nibble first (an odd last one has its byte for itself). An ml_dtypes int4 or uint4 array, one
+element a byte, is taken as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.types import DType, Tensor, Tile
+from wsdsl.simulator.arithmetic import Array, convert, numpy_dtype
+from wsdsl.ir.types import DTYPES
+
+
+@dataclass(frozen=True)
+class GlobalTensor:
+    """A tensor in global memory; `array` has one element per element."""
+
+    name: str
+    dtype: DType
+    array: Array
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Everything that a launch gives a kernel."""
+
+    tensors: dict[str, GlobalTensor]
+    scalars: dict[str, Any]
+    sizes: dict[str, int]
+    packed: dict[str, Array]
+
+    def size(self, dim: str | int) -> int:
+        if isinstance(dim, int) or dim.isdigit():
+            return int(dim)
+        if dim not in self.sizes:
+            raise LaunchError(f"the size of dimension {dim} is not known: no array has it")
+        return self.sizes[dim]
+
+    def write_back(self) -> None:
+        """Pack 4-bit tensors again into the caller's arrays."""
+        for name, target in self.packed.items():
+            pack_nibbles(self.tensors[name].array, target)
+
+
+def bind_arguments(kernel: Kernel, arrays: Mapping[str, Any]) -> Arguments:
+    """Raises LaunchError with every array that does not fit."""
+    sizes = dict(kernel.sizes)
+    findings: list[Finding] = []
+    tensors: dict[str, GlobalTensor] = {}
+    scalars: dict[str, Any] = {}
+    packed: dict[str, Array] = {}
+    missing = [p.name for p in kernel.params if p.name not in arrays]
+    unknown = sorted(set(arrays) - {p.name for p in kernel.params})
+    if missing or unknown:
+        told = [f"no value for {m}" for m in missing] + [f"no parameter {u}" for u in unknown]
+        raise LaunchError([Finding(f"{kernel.name}: {t}") for t in told])
+    # Packed tensors last, so that an odd size is known from the tensors that show it.
+    for p in sorted(kernel.params, key=lambda p: _is_packed(p.type, arrays[p.name])):
+        held = arrays[p.name]
+        if isinstance(p.type, Tile):
+            scalars[p.name] = convert_scalar(held, p.type.dtype)
+            continue
+        assert isinstance(p.type, Tensor)
+        array = np.asarray(held)
+        shape = list(array.shape)
+        is_packed = _is_packed(p.type, array)
+        if len(shape) != len(p.type.dims):
+            findings.append(Finding(
+                f"{p.name} has {len(shape)} dimensions; {p.type} has {len(p.type.dims)}"
+            ))
+            continue
+        if is_packed:
+            last = p.type.dims[-1]
+            known = sizes.get(last) if isinstance(last, str) else last
+            shape[-1] = known if known is not None and (known + 1) // 2 == shape[-1] else (
+                2 * shape[-1]
+            )
+        for dim, size in zip(p.type.dims, shape, strict=True):
+            expected = dim if isinstance(dim, int) else sizes.setdefault(dim, size)
+            if expected != size:
+                findings.append(Finding(f"{p.name}: dimension {dim} is {size}, not {expected}"))
+        if is_packed:
+            packed[p.name] = array
+            array = unpack_nibbles(array, p.type.dtype, shape[-1])
+        elif p.type.dtype.bits == 4:
+            array = array.astype(numpy_dtype(p.type.dtype))
+        elif array.dtype != numpy_dtype(p.type.dtype):
+            findings.append(Finding(
+                f"{p.name} holds {array.dtype}; {p.type} needs {numpy_dtype(p.type.dtype)}"
+            ))
+        tensors[p.name] = GlobalTensor(p.name, p.type.dtype, array)
+    if findings:
+        raise LaunchError(findings)
+    return Arguments(tensors, scalars, sizes, packed)
+
+
+def _is_packed(kind: Any, held: Any) -> bool:
+    return isinstance(kind, Tensor) and kind.dtype.bits == 4 and (
+        np.asarray(held).dtype in (np.uint8, np.int8)
+    )
+
+
+def convert_scalar(held: Any, dtype: DType) -> Any:
+    """A Python number rounded to a dtype; floats stay Python floats, integers ints."""
+    source = DTYPES["f32"] if dtype.is_float else DTYPES["i32"]
+    raw = np.asarray(float(held), np.float32) if dtype.is_float else np.asarray(int(held), np.int64)
+    return convert(raw, source, dtype).item() if source != dtype else raw.item()
+
+
+def unpack_nibbles(packed: Array, dtype: DType, size: int) -> Array:
+    both = np.stack([packed.view(np.uint8) & 15, packed.view(np.uint8) >> 4], axis=-1)
+    flat = both.reshape(*packed.shape[:-1], 2 * packed.shape[-1])[..., :size]
+    if dtype.kind == "int":
+        return ((flat ^ 8).astype(np.int8) - 8).astype(np.int8)
+    return flat
+
+
+def pack_nibbles(values: Array, target: Array) -> None:
+    low = values.view(np.uint8) & 15
+    if low.shape[-1] % 2:
+        low = np.concatenate([low, np.zeros((*low.shape[:-1], 1), np.uint8)], axis=-1)
+    target.view(np.uint8)[...] = low[..., 0::2] | (low[..., 1::2] << 4)

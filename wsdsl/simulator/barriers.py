@@ -1,0 +1,89 @@
+"""mbarriers, with the hardware's arithmetic: pending arrivals, a signed tx-count, phases."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wsdsl.simulator.clocks import Clock, Clocks
+
+TX_LIMIT = (1 << 20) - 1
+
+
+class Barrier:
+    """One mbarrier. Methods that may be misused answer with what is wrong, or "" if nothing is."""
+
+    def __init__(self, label: str, stage: int, arrivals: int, component: int, clocks: Clocks):
+        self.label, self.stage, self.arrivals = label, stage, arrivals
+        self.component, self.clocks = component, clocks
+        self.initialised: tuple[int, int] | None = None
+        self.phase, self.pending, self.tx_count = 0, arrivals, 0
+        self.completed: Clock = clocks.empty()
+        self.gathering: Clock = clocks.empty()
+
+    def __str__(self) -> str:
+        return f"`{self.label}` stage {self.stage}"
+
+    def state(self) -> str:
+        return (
+            f"phase {self.phase}, {self.pending} of {self.arrivals} arrivals pending, "
+            f"tx-count {self.tx_count}"
+        )
+
+    def initialise(self, component: int) -> str:
+        if self.initialised is not None:
+            return f"{self} is initialised twice"
+        self.initialised = component, int(self.clocks.own[component])
+        return ""
+
+    def unusable(self, actors: slice) -> str:
+        """Why the actors may not use the barrier: its initialisation is not visible to them."""
+        if self.initialised is None:
+            return f"{self} is used before it is initialised"
+        component, epoch = self.initialised
+        fence = self.clocks.fenced(self.clocks.init_fences, component, epoch)
+        if fence is None:
+            return f"{self} is used, but no fence_barrier_init followed its initialisation"
+        if int(self.clocks.seen[actors, component].min()) < fence:
+            return f"{self} is used without a sync_cta after its initialisation"
+        return ""
+
+    def passes(self, parity: int) -> bool:
+        """try_wait.parity: has the phase of that parity completed?"""
+        return self.phase & 1 != parity
+
+    def arrive(self, count: int, clock: Clock) -> str:
+        if count > self.pending:
+            return (
+                f"{count} arrival{'s' if count > 1 else ''} on {self}, whose phase {self.phase} "
+                f"awaits {self.pending} more of {self.arrivals} (tx-count {self.tx_count})"
+            )
+        np.maximum(self.gathering, clock, out=self.gathering)
+        self.pending -= count
+        return self._settle()
+
+    def expect(self, tx_bytes: int) -> str:
+        self.tx_count += tx_bytes
+        if not -TX_LIMIT <= self.tx_count <= TX_LIMIT:
+            return f"{self}: tx-count {self.tx_count} is out of range"
+        return ""
+
+    def complete_tx(self, tx_bytes: int) -> str:
+        """Bytes have landed; they may come before they are expected, within one phase."""
+        self.tx_count -= tx_bytes
+        return self._settle()
+
+    def _settle(self) -> str:
+        if self.pending:
+            return ""
+        if self.tx_count < 0:
+            return (
+                f"{self}: tx-count underflow, {-self.tx_count} bytes more than phase "
+                f"{self.phase} expected"
+            )
+        if self.tx_count == 0:
+            self.phase += 1
+            self.pending = self.arrivals
+            np.maximum(self.completed, self.gathering, out=self.completed)
+            self.completed[self.component] = self.phase
+            self.gathering = self.clocks.empty()
+        return ""

@@ -1,0 +1,177 @@
+"""Accesses to SMEM and their order: whoever reads or writes must have seen what came before.
+
+An access knows when others may rely on it being over; the tracker keeps, for each range of bytes,
+the last write and the reads since. The async proxy (TMA, wgmma) must besides have been shown what
+the generic proxy wrote, by a fence of the writers that the reader has seen.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, field
+
+from wsdsl.ir.op import Op
+from wsdsl.simulator.clocks import Clock, Clocks
+
+
+@dataclass(eq=False)
+class Access:
+    """`who` made the access and `op` says where. `proxy` is "generic" or "async"."""
+
+    who: str
+    op: Op
+
+    def open_to(self, clocks: Clocks, actors: slice) -> str:
+        """Why the actors may not rely on this access being over; "" if they may."""
+        raise NotImplementedError
+
+    def hidden_from_async(self, clocks: Clocks, actors: slice) -> str:
+        """Why the async proxy, started by the actors, may not see this write."""
+        del clocks, actors
+        return ""
+
+
+@dataclass(eq=False)
+class ThreadWrite(Access):
+    """Generic stores by threads `by`, over when the op is; seen by who has synchronised."""
+
+    by: slice
+    epochs: Clock
+
+    def open_to(self, clocks: Clocks, actors: slice) -> str:
+        if (clocks.seen[actors, self.by] >= self.epochs).all():
+            return ""
+        return "nothing makes this wait for it"
+
+    def hidden_from_async(self, clocks: Clocks, actors: slice) -> str:
+        for component, epoch in zip(range(self.by.start, self.by.stop), self.epochs, strict=True):
+            fence = clocks.fenced(clocks.proxy_fences, component, int(epoch))
+            if fence is None:
+                return "no fence_async_proxy by the writing threads followed it"
+            if int(clocks.seen[actors, component].min()) < fence:
+                return "its fence_async_proxy was not synchronised with"
+        return ""
+
+
+@dataclass(eq=False)
+class CopyIn(Access):
+    """A TMA load: over for whoever has seen the barrier's phase on which it counted."""
+
+    component: int
+    barrier: str
+    phase: int | None = None
+
+    def open_to(self, clocks: Clocks, actors: slice) -> str:
+        if self.phase is None:
+            return "that copy is still in flight"
+        if int(clocks.seen[actors, self.component].min()) <= self.phase:
+            return f"phase {self.phase} of {self.barrier}, on which it counts, was not waited for"
+        return ""
+
+
+@dataclass(eq=False)
+class TensorRead(Access):
+    """wgmma's read of an operand: over once a wgmma_wait has retired its group."""
+
+    by: slice
+    epochs: Clock | None = None
+
+    def open_to(self, clocks: Clocks, actors: slice) -> str:
+        if self.epochs is None:
+            return "no wgmma_wait has retired that wgmma"
+        # All warps' parts are over together, so having seen one thread past the wait is enough.
+        if (clocks.seen[actors, self.by] >= self.epochs).any(axis=1).all():
+            return ""
+        return "nothing makes this wait for the wgmma_wait that retired it"
+
+
+@dataclass(eq=False)
+class CopyOut(Access):
+    """A TMA store's read of its source: over once the storing thread has waited for it."""
+
+    by: int
+    epoch: int | None = None
+
+    def open_to(self, clocks: Clocks, actors: slice) -> str:
+        if self.epoch is None:
+            return "no tma_store_wait covers that store"
+        if int(clocks.seen[actors, self.by].min()) < self.epoch:
+            return "only the storing thread has waited for it; the others need a sync_warp"
+        return ""
+
+
+@dataclass(eq=False)
+class Span:
+    """Bytes that have been accessed alike: the last write, and the reads since, one a reader."""
+
+    start: int
+    end: int
+    write: Access | None = None
+    reads: dict[object, Access] = field(default_factory=dict[object, Access])
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """Why an access may not be, and the earlier one that it clashes with."""
+
+    reason: str
+    earlier: Access | None = None
+
+
+class SharedAccesses:
+    """All spans of a CTA's SMEM, in order."""
+
+    def __init__(self, size: int, clocks: Clocks) -> None:
+        self.clocks = clocks
+        self.starts = [0]
+        self.spans = [Span(0, size)]
+
+    def _split(self, at: int) -> None:
+        place = bisect_right(self.starts, at) - 1
+        held = self.spans[place]
+        if held.start < at < held.end:
+            self.spans.insert(place + 1, Span(at, held.end, held.write, dict(held.reads)))
+            self.starts.insert(place + 1, at)
+            held.end = at
+
+    def _covering(self, start: int, end: int) -> list[Span]:
+        self._split(start)
+        self._split(end)
+        return self.spans[bisect_left(self.starts, start) : bisect_left(self.starts, end)]
+
+    def read(
+        self, start: int, end: int, access: Access, actors: slice, reader: object
+    ) -> Conflict | None:
+        """A read by the async proxy. `reader` names who reads: a later one stands for earlier."""
+        for span in self._covering(start, end):
+            if span.write is None:
+                return Conflict("nobody has written it")
+            reason = span.write.open_to(self.clocks, actors) or span.write.hidden_from_async(
+                self.clocks, actors
+            )
+            if reason:
+                return Conflict(reason, span.write)
+            span.reads[reader] = access
+        return None
+
+    def write(
+        self, start: int, end: int, access: Access, actors: slice, asynchronous: bool
+    ) -> Conflict | None:
+        for span in self._covering(start, end):
+            for read in span.reads.values():
+                if reason := read.open_to(self.clocks, actors):
+                    return Conflict(reason, read)
+            if span.write is not None:
+                reason = span.write.open_to(self.clocks, actors)
+                if asynchronous and not reason:
+                    reason = span.write.hidden_from_async(self.clocks, actors)
+                if reason:
+                    return Conflict(reason, span.write)
+        self._forget(start, end, access)
+        return None
+
+    def _forget(self, start: int, end: int, access: Access) -> None:
+        """One span for the range from now on: what was before is over for everyone who matters."""
+        first, last = bisect_left(self.starts, start), bisect_left(self.starts, end)
+        self.spans[first:last] = [Span(start, end, access)]
+        self.starts[first:last] = [start]

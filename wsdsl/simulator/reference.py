@@ -1,0 +1,273 @@
+"""What a kernel means: a TILE kernel evaluated in NumPy.
+
+Tiles are exact: one at the edge of its dimension is as short as what is left, so nothing is masked.
+By default a loop whose iterations are independent takes its range as one tile, and one that carries
+variables walks tiles of `CARRIED_TILE`; a kernel means the same whatever the sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from wsdsl.ir import tile_ops as t
+from wsdsl.ir.op import Kernel, Op, Region, Value
+from wsdsl.ir.types import Axis, DType, Tensor, Tile
+from wsdsl.simulator import arithmetic
+from wsdsl.simulator.arithmetic import Array, numpy_dtype
+from wsdsl.simulator.arrays import Arguments, GlobalTensor, bind_arguments
+
+CARRIED_TILE = 256
+
+
+def evaluate(
+    kernel: Kernel, arrays: Mapping[str, Any], tile: Mapping[str, int] | None = None
+) -> None:
+    """Run a TILE kernel; outputs are written in place. `tile` sizes loops by their variable."""
+    if kernel.level != "tile":
+        raise ValueError(f"the reference reads the TILE level, not {kernel.level}")
+    arguments = bind_arguments(kernel, arrays)
+    _Evaluator(arguments, dict(tile or {})).start(kernel)
+    arguments.write_back()
+
+
+class _Evaluator:
+    def __init__(self, arguments: Arguments, tile: dict[str, int]) -> None:
+        self.arguments = arguments
+        self.tile = tile
+        self.values: dict[str, Array] = {}
+        self.ranges: dict[str, range] = {}
+
+    def start(self, kernel: Kernel) -> None:
+        for p in kernel.params:
+            if isinstance(p.type, Tile):
+                held = np.asarray(self.arguments.scalars[p.name], numpy_dtype(p.type.dtype))
+                self.values[p.name] = held
+        self.run(kernel.body)
+
+    def run(self, region: Region) -> tuple[Array, ...]:
+        """The values that the region yields."""
+        for op in region:
+            match op:
+                case t.Yield():
+                    return tuple(self.values[v.name] for v in op.values)
+                case t.ForTiles():
+                    self.for_tiles(op)
+                case t.ForEach():
+                    carried = tuple(self.values[v.name] for v in op.init)
+                    for i in range(self.arguments.size(op.dim)):
+                        self.values[op.index.name] = np.asarray(i, np.int32)
+                        carried = self.iterate(op.args, carried, op.body)
+                    self.define(op.result, carried)
+                case t.If():
+                    chosen = op.then if bool(self.values[op.cond.name]) else op.orelse
+                    self.define(op.result, self.run(chosen))
+                case t.Store():
+                    self.store(op)
+                case t.Whole():
+                    axis = _axis(op.result)
+                    self.ranges[axis.name] = range(self.arguments.size(axis.dim))
+                case _:
+                    self.values[_result(op).name] = self.compute(op)
+        return ()
+
+    def define(self, results: tuple[Value, ...], values: tuple[Array, ...]) -> None:
+        for value, held in zip(results, values, strict=True):
+            self.values[value.name] = held
+
+    def iterate(
+        self, args: tuple[Value, ...], carried: tuple[Array, ...], body: Region
+    ) -> tuple[Array, ...]:
+        self.define(args, carried)
+        return self.run(body)
+
+    def for_tiles(self, op: t.ForTiles) -> None:
+        axis = _axis(op.index)
+        size = self.arguments.size(axis.dim)
+        start = max(0, int(self.values[op.start.name])) if op.start else 0
+        stop = min(size, int(self.values[op.stop.name])) if op.stop else size
+        step = CARRIED_TILE if op.init else max(1, stop - start)
+        step = self.tile.get(axis.name, step)
+        carried = tuple(self.values[v.name] for v in op.init)
+        outer = self.ranges.get(axis.name)
+        for first in range(start, stop, step):
+            self.ranges[axis.name] = range(first, min(first + step, stop))
+            carried = self.iterate(op.args, carried, op.body)
+        if outer is not None:
+            self.ranges[axis.name] = outer
+        self.define(op.result, carried)
+
+    def compute(self, op: Op) -> Array:
+        get = self.values
+        match op:
+            case t.Constant():
+                return np.asarray(op.value).astype(numpy_dtype(_dtype(op.result)))
+            case t.Full():
+                shape = tuple(len(self.range_of(a)) for a in _tile(op.result).axes)
+                return np.full(shape, get[op.value.name])
+            case t.Map():
+                placed = [self.place(a, _tile(op.result).axes) for a in op.args]
+                return arithmetic.apply(op.fn, placed, _dtype(op.args[-1]), _dtype(op.result))
+            case t.Cast():
+                return arithmetic.convert(get[op.x.name], _dtype(op.x), _dtype(op.result))
+            case t.Bitcast():
+                return arithmetic.reinterpret(get[op.x.name], _dtype(op.x), _dtype(op.result))
+            case t.Reduce():
+                axis = _tile(op.x).axes.index(op.axis)
+                return arithmetic.reduce(op.fn, get[op.x.name], _dtype(op.x), axis)
+            case t.Index():
+                held = self.range_of(_axis(op.axis).name)
+                return np.arange(held.start, held.stop, dtype=np.int32)
+            case t.End():
+                return np.asarray(self.range_of(_axis(op.axis).name).stop, np.int32)
+            case t.DimSize():
+                return np.asarray(self.arguments.size(op.dim), np.int32)
+            case t.Contract():
+                return self.contract(op)
+            case t.Lookup():
+                table = self.arguments.tensors[op.table.name]
+                return _gather(table, [get[op.i.name]], get[op.i.name].shape)
+            case t.Load():
+                return self.load(op)
+            case _:
+                raise NotImplementedError(f"the reference does not know {type(op).__name__}")
+
+    def range_of(self, axis: str) -> range:
+        """A whole dimension may be named in a new tile's type before any load takes it."""
+        if axis in self.ranges:
+            return self.ranges[axis]
+        return range(self.arguments.size(axis))
+
+    def place(self, value: Value, axes: tuple[str, ...]) -> Array:
+        """A value with its axes where `axes` has them, ones elsewhere."""
+        own = _tile(value).axes
+        order = sorted(range(len(own)), key=lambda i: axes.index(own[i]))
+        held = self.values[value.name].transpose(order)
+        keep = tuple(slice(None) if a in own else None for a in axes)
+        return held[keep] if axes else held
+
+    def contract(self, op: t.Contract) -> Array:
+        a, b = _tile(op.a).axes, _tile(op.b).axes
+        shared = [x for x in a if x in b]
+        where = [a.index(x) for x in shared], [b.index(x) for x in shared]
+        dtype = _dtype(op.result)
+        wide = np.float64 if dtype.is_float else np.int64
+        total: Array = np.tensordot(
+            self.values[op.a.name].astype(wide), self.values[op.b.name].astype(wide), where
+        )
+        free = [x for x in (*a, *b) if x not in shared]
+        axes = _tile(op.result).axes
+        total = total.transpose([free.index(x) for x in axes])
+        if op.acc is not None:
+            total = total + self.place(op.acc, axes).astype(wide)
+        return arithmetic.round_total(total, dtype)
+
+    def positions(self, index: tuple[Value, ...], axes: tuple[str, ...]) -> list[Array]:
+        """For each dimension the indices that an access takes, broadcast over `axes`."""
+        found: list[Array] = []
+        for entry in index:
+            if isinstance(entry.type, Axis):
+                held = self.range_of(entry.type.name)
+                shape = [len(held) if a == entry.type.name else 1 for a in axes]
+                found.append(np.arange(held.start, held.stop).reshape(shape))
+            else:
+                found.append(self.place(entry, axes).astype(np.int64))
+        return found
+
+    def slices(self, tensor: GlobalTensor, index: tuple[Value, ...]) -> tuple[Any, ...] | None:
+        """The access as basic slices, if it is one that lies inside the tensor."""
+        found: list[Any] = []
+        for entry, size in zip(index, tensor.array.shape, strict=True):
+            if isinstance(entry.type, Axis):
+                held = self.range_of(entry.type.name)
+                if held.stop > size:
+                    return None
+                found.append(slice(held.start, held.stop))
+            elif _tile(entry).axes:
+                return None
+            else:
+                at = int(self.values[entry.name])
+                if not 0 <= at < size:
+                    return None
+                found.append(at)
+        names = [e.type.name for e in index if isinstance(e.type, Axis)]
+        return tuple(found) if len(set(names)) == len(names) else None
+
+    def load(self, op: t.Load) -> Array:
+        tensor, axes = self.arguments.tensors[op.tensor.name], _tile(op.result).axes
+        simple = self.slices(tensor, op.index)
+        if simple is not None:
+            return np.array(tensor.array[simple])
+        shape = tuple(len(self.range_of(a)) for a in axes)
+        return _gather(tensor, self.positions(op.index, axes), shape)
+
+    def store(self, op: t.Store) -> None:
+        tensor = self.arguments.tensors[op.tensor.name]
+        axes = tuple(dict.fromkeys(a for e in op.index for a in _axes_of(e)))
+        value = arithmetic.convert(self.place(op.value, axes), _dtype(op.value), tensor.dtype)
+        simple = self.slices(tensor, op.index)
+        if simple is not None and not op.accumulate:
+            tensor.array[simple] = value
+            return
+        shape = tuple(len(self.range_of(a)) for a in axes)
+        _scatter(tensor, self.positions(op.index, axes), shape, value, op.accumulate)
+
+
+def _gather(tensor: GlobalTensor, index: list[Array], shape: tuple[int, ...]) -> Array:
+    """Elements at the given indices; those outside the tensor are 0."""
+    inside = inside_of(tensor.array, index, shape)
+    held = np.zeros(shape, tensor.array.dtype)
+    held[inside] = tensor.array[tuple(np.broadcast_to(i, shape)[inside] for i in index)]
+    return held
+
+
+def _scatter(
+    tensor: GlobalTensor, index: list[Array], shape: tuple[int, ...], value: Array, add: bool
+) -> None:
+    """Write, or add, elements at the given indices; those outside the tensor are dropped."""
+    inside = inside_of(tensor.array, index, shape)
+    at = tuple(np.broadcast_to(i, shape)[inside] for i in index)
+    value = np.broadcast_to(value, shape)[inside]
+    if not add:
+        tensor.array[at] = value
+        return
+    wide = np.float64 if tensor.dtype.is_float else np.int64
+    # Two elements of a scatter may fall on one place: both count.
+    total = np.zeros(tensor.array.shape, wide)
+    np.add.at(total, at, value.astype(wide))
+    tensor.array[at] = arithmetic.round_total(
+        tensor.array[at].astype(wide) + total[at], tensor.dtype
+    )
+
+
+def inside_of(array: Array, index: list[Array], shape: tuple[int, ...]) -> Array:
+    inside = np.ones(shape, np.bool_)
+    for i, size in zip(index, array.shape, strict=True):
+        inside &= (i >= 0) & (i < size)
+    return inside
+
+
+def _axes_of(entry: Value) -> tuple[str, ...]:
+    return (entry.type.name,) if isinstance(entry.type, Axis) else _tile(entry).axes
+
+
+def _result(op: Op) -> Value:
+    held: Value = op.result  # type: ignore[attr-defined]
+    return held
+
+
+def _axis(value: Value) -> Axis:
+    assert isinstance(value.type, Axis)
+    return value.type
+
+
+def _tile(value: Value) -> Tile:
+    assert isinstance(value.type, Tile)
+    return value.type
+
+
+def _dtype(value: Value) -> DType:
+    assert isinstance(value.type, (Tile, Tensor))
+    return value.type.dtype

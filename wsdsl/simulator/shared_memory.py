@@ -1,0 +1,62 @@
+"""SMEM as bytes, and where a tile's elements lie in it: panels, their bits exchanged by swizzle.
+
+TMA, wgmma's operands and stores from registers all go through `chunk_places`, each with the layout
+that it was told, so that two that disagree see different elements.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from wsdsl.ir.target import SWIZZLE_SPAN, panel_address
+from wsdsl.simulator.arithmetic import Array
+
+CHUNK = 16
+"""Bytes that stay together under every swizzle mode."""
+
+# NumPy gathers 16-byte items fastest as complex128; only their bits are moved.
+CHUNK_DTYPE = np.complex128
+
+
+@cache
+def chunk_places(rows: int, row_bytes: int, swizzle: str) -> Array:
+    """For each (row, 16 bytes of it) of a tile in panels, which chunk of the tile holds it."""
+    row = np.arange(rows)[:, None]
+    byte = np.arange(0, row_bytes, CHUNK)[None, :]
+    address: Any = panel_address(row, byte, rows, swizzle)  # type: ignore[arg-type]
+    places: Array = np.asarray(address) // CHUNK
+    places.setflags(write=False)
+    return places
+
+
+def alignment(swizzle: str) -> int:
+    """Where a tile may start: the swizzle pattern's period, and what TMA asks for."""
+    return max(128, 8 * SWIZZLE_SPAN[swizzle])
+
+
+class SharedMemory:
+    """A CTA's dynamic SMEM. It starts as NaN bytes."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.bytes = np.full(-(-size // CHUNK) * CHUNK, 0xFF, np.uint8)
+        self.chunks: Array = self.bytes.view(CHUNK_DTYPE)
+
+    def poison(self, start: int, end: int) -> None:
+        self.bytes[start:end] = 0xFF
+
+    def read(
+        self, base: int, rows: int, row_bytes: int, swizzle: str, part: tuple[slice, slice]
+    ) -> Array:
+        """Part (rows, chunks) of the tile at `base`, as bytes."""
+        places = chunk_places(rows, row_bytes, swizzle)[part]
+        return self.chunks[places + base // CHUNK].view(np.uint8)
+
+    def write(self, base: int, tile: Array, swizzle: str) -> None:
+        """Lay the tile, a contiguous 2-D array, out at `base`."""
+        raw = tile.view(np.uint8)
+        places = chunk_places(raw.shape[0], raw.shape[1], swizzle)
+        self.chunks[places + base // CHUNK] = raw.view(CHUNK_DTYPE)
