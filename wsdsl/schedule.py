@@ -104,8 +104,12 @@ class Schedule:
 
     def __repr__(self) -> str:
         shown = [
-            f"{f.name}={getattr(self, f.name)!r}"
+            f"{f.name}={_shown(getattr(self, f.name))}"
             for f in fields(self)
             if getattr(self, f.name) is not None and getattr(self, f.name) != f.default
         ]
         return f"Schedule({', '.join(shown)})"
+
+
+def _shown(held: object) -> str:
+    return f'"{held}"' if isinstance(held, str) else repr(held)

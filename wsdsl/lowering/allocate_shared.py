@@ -7,7 +7,8 @@ After:
     %slots: shared<49152 x 4> = allocate_shared(label="slots", offset=0)
     %full: mbarrier<4> = allocate_barriers(label="full", arrivals=1, offset=229376)
 
-Tiles come first, at multiples of 1024 bytes, as swizzling wants; mbarriers last.
+Tiles come first, at multiples of 1024 bytes, as swizzling wants; mbarriers last. The kernel is then
+SCHEDULED: it says all that runs.
 
 Why here: nothing is allocated any more.
 """
@@ -47,4 +48,4 @@ def allocate_shared(kernel: Kernel) -> Kernel:
         else op
         for op in kernel.body
     )
-    return dataclasses.replace(kernel, body=body)
+    return dataclasses.replace(kernel, level="scheduled", body=body)

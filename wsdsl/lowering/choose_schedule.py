@@ -47,6 +47,7 @@ def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> K
         raise ScheduleError(findings)
     products = any(isinstance(op, Contract) for op in walk(kernel.body))
     tile = dict(given.tile or {})
+    widths: list[str] = []
     consumers = given.consumers or _consumers(kernel, tile)
     for name, axis in axes.items():
         variable = loop_variable(name)
@@ -56,10 +57,9 @@ def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> K
             case "rows":
                 tile[variable] = 64 * consumers
             case "columns":
-                tile[variable] = 0
+                widths.append(variable)
             case _:
                 tile[variable] = 64
-    widths = [name for name, size in tile.items() if size == 0]
     chosen = dataclasses.replace(
         given,
         tile=tile,
@@ -67,10 +67,12 @@ def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> K
         mode="cooperative",
         scheduler=given.scheduler if given.scheduler in ("grid", "persistent") else "persistent",
         swizzle=given.swizzle or 8,
-        raster="auto",
     )
     if widths:
         chosen = _choose_width(kernel, chosen, widths, sizes or {}, products)
+    order = dict.fromkeys(v for name in axes for v in (name, loop_variable(name)))
+    sized = chosen.tile or {}
+    chosen = dataclasses.replace(chosen, tile={v: sized[v] for v in order if v in sized})
     if chosen.stages is None:
         chosen = dataclasses.replace(chosen, stages=_deepest(kernel, chosen) if products else 1)
     if chosen.registers is None and products:

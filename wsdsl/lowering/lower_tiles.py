@@ -57,7 +57,7 @@ def lower_tiles(kernel: Kernel) -> Kernel:
             lowering = _Lowering(kernel, op, builder, declarations)
             op = dataclasses.replace(op, body=lowering.partition(op.body))
         body.append(op)
-    return dataclasses.replace(kernel, level="scheduled", body=(*declarations, *body))
+    return dataclasses.replace(kernel, body=(*declarations, *body))
 
 
 def accumulated_in(body: Region, last: Value) -> bool:

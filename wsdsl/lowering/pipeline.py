@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from wsdsl.ir.op import LEVELS, Kernel, Level
+from wsdsl.ir.op import Kernel, Level
 from wsdsl.ir.spec import verify
 from wsdsl.lowering.allocate_shared import allocate_shared
 from wsdsl.lowering.assign_roles import assign_roles
@@ -31,12 +31,13 @@ PASSES: tuple[tuple[Pass, Level], ...] = (
     (choose_schedule, "tile"),
     (assign_tile_sizes, "tile"),
     (partition_loads, "partitioned"),
+    # From here to `allocate_shared` a kernel has ops of both levels.
     (lower_loops, "partitioned"),
     (assign_states, "partitioned"),
     (lower_rings, "partitioned"),
-    (lower_tiles, "scheduled"),
-    (overlap_products, "scheduled"),
-    (insert_prologue, "scheduled"),
+    (lower_tiles, "partitioned"),
+    (overlap_products, "partitioned"),
+    (insert_prologue, "partitioned"),
     (allocate_shared, "scheduled"),
     (simplify, "scheduled"),
 )
@@ -59,13 +60,12 @@ def lower(
     known, guide the choice of the schedule. The spec is checked after every pass.
     """
     verify(kernel)
-    for step, level in PASSES:
-        if LEVELS.index(level) > LEVELS.index(until):
-            break
-        if LEVELS.index(level) < LEVELS.index(kernel.level) or kernel.level == "scheduled":
-            continue
-        if kernel.level == "partitioned" and step is partition_loads:
-            continue
+    names = [step for step, _ in PASSES]
+    first = {"tile": verify_lowerable, "partitioned": lower_loops, "scheduled": None}[kernel.level]
+    last = {"tile": verify_lowerable, "partitioned": partition_loads, "scheduled": simplify}[until]
+    if first is None or names.index(first) > names.index(last):
+        return kernel
+    for step in names[names.index(first) : names.index(last) + 1]:
         before = kernel
         kernel = choose_schedule(kernel, sizes) if step is choose_schedule else step(kernel)
         verify(kernel)

@@ -1,0 +1,103 @@
+"""The command `wsdsl`: compile, run, doctor, bench.
+
+Exit status 0: fine; 1: a wrong result, or something is missing; 2: a mistake in the command, the
+kernel or the schedule.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from wsdsl.cli.commands import (
+    SUFFIXES,
+    bench_command,
+    compile_command,
+    doctor_command,
+    run_command,
+)
+from wsdsl.cli.options import UsageError
+from wsdsl.diagnostics import Finding, WsdslError
+
+DESCRIPTION = "Compile, run and inspect warp-specialised GPU kernels on tiles with named axes."
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        options = parser().parse_args(given)
+        return int(options.command(options))
+    except WsdslError as error:
+        if "--json" in given:
+            found = [
+                {"message": f.message, "location": f.loc and str(f.loc), "hint": f.hint}
+                for f in error.findings
+            ]
+            print(json.dumps({"error": type(error).__name__, "findings": found}, indent=2))
+        else:
+            print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # `wsdsl compile … | head`
+        sys.stderr.close()
+        return 0
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(Finding(message, hint=f"`{self.prog} --help` lists what there is"))
+
+
+def parser() -> argparse.ArgumentParser:
+    top = _Parser(prog="wsdsl", description=DESCRIPTION)
+    commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    def command(name: str, run: Callable[[argparse.Namespace], int], text: str) -> _Parser:
+        made: _Parser = commands.add_parser(name, help=text, description=text)
+        made.add_argument("--json", action="store_true", help="print the result as JSON")
+        made.set_defaults(command=run)
+        return made
+
+    def kernel_options(made: _Parser) -> None:
+        made.add_argument(
+            "target",
+            metavar="FILE[:KERNEL]",
+            help="a .py module with @kernel functions, a .ws file, or dumped IR (.ir)",
+        )
+        made.add_argument(
+            "--set",
+            metavar="FIELD=VALUE",
+            action="append",
+            default=[],
+            help="a field of the schedule: tile.n=192, stages=4, mode=pingpong (repeatable)",
+        )
+        made.add_argument(
+            "--size",
+            metavar="DIM=N",
+            action="extend",
+            nargs="+",
+            default=[],
+            help="sizes of dimensions: --size M=512 N=512 K=512",
+        )
+
+    compiling = command("compile", compile_command, "Compile a kernel, and show any level of it.")
+    kernel_options(compiling)
+    compiling.add_argument("--emit", choices=[*SUFFIXES, "all"], action="append", default=[])
+    compiling.add_argument("-o", "--output", metavar="DIR", type=Path, help="write files there")
+
+    running = command("run", run_command, "Run a kernel on random inputs against its reference.")
+    kernel_options(running)
+    running.add_argument("--backend", choices=["auto", "gpu", "simulator"], default="auto")
+    running.add_argument("--seed", type=int, default=0, help="of inputs and simulated interleaving")
+    running.add_argument(
+        "--scalar", metavar="NAME=X", action="append", default=[], help="a scalar parameter (1)"
+    )
+
+    command("doctor", doctor_command, "What this machine has, what is missing, how to get it.")
+    bench = command("bench", bench_command, "Run a benchmark of the repository's benchmarks/.")
+    bench.add_argument("name", nargs="?", help="which one; left out: list them")
+    bench.add_argument("rest", nargs=argparse.REMAINDER, help="what follows is for the benchmark")
+    return top

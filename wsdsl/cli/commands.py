@@ -1,0 +1,181 @@
+"""What each command does. It prints; the library decides."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import wsdsl
+from wsdsl.cli.inputs import TOLERANCE, copies, random_arguments, relative_error
+from wsdsl.cli.options import (
+    UsageError,
+    check_names,
+    scalars_from,
+    schedule_from,
+    sizes_from,
+)
+from wsdsl.cli.target import dimensions, is_ir, load_kernel, outputs, read
+from wsdsl.diagnostics import Finding
+
+SUFFIXES = {
+    "tile": ".tile.ir",
+    "partitioned": ".partitioned.ir",
+    "scheduled": ".scheduled.ir",
+    "llvm": ".ll",
+    "ptx": ".ptx",
+    "sass": ".sass",
+}
+
+
+def compile_command(options: argparse.Namespace) -> int:
+    schedule, sizes = schedule_from(options.set), sizes_from(options.size)
+    if is_ir(options.target):
+        if schedule or sizes:
+            raise UsageError(Finding("dumped IR carries its schedule and sizes", hint="edit them"))
+        compiled = wsdsl.compile_ir(read(Path(options.target)))
+        name = Path(options.target).stem.split(".")[0]
+    else:
+        kernel = load_kernel(options.target)
+        check_names(sizes, dimensions(kernel.tile), "dimension", kernel.name)
+        arch = schedule.arch if schedule else "sm_90a"
+        compiled = kernel.compile(schedule=schedule, arch=arch, **sizes)
+        name = kernel.name
+    wanted = list(SUFFIXES) if "all" in options.emit else list(dict.fromkeys(options.emit))
+    shown = {level: emit(compiled, level) for level in wanted}
+    resources = plain(compiled.resources)
+    files: list[str] = []
+    if options.output:
+        options.output.mkdir(parents=True, exist_ok=True)
+        for level, text in shown.items():
+            path = options.output / f"{name}{SUFFIXES[level]}"
+            path.write_text(text)
+            files.append(str(path))
+    if options.json:
+        told = {"kernel": name, "schedule": repr(compiled.schedule), "resources": resources}
+        more = {"files": files} if options.output else {"emitted": shown}
+        print(json.dumps(told | more, indent=2))
+    elif options.output:
+        print("\n".join(files))
+    elif shown:
+        for level, text in shown.items():
+            heading = f"==== {name}: {level}\n" if len(shown) > 1 else ""
+            print(f"{heading}{text}", end="" if text.endswith("\n") else "\n")
+    else:
+        print(f"{name}: {compiled.schedule!r}")
+        print("\n".join(f"  {key}: {value}" for key, value in resources.items()))
+    return 0
+
+
+def run_command(options: argparse.Namespace) -> int:
+    import numpy as np
+
+    from wsdsl.knobs import override
+
+    if is_ir(options.target):
+        raise UsageError(
+            Finding(
+                "`run` compares with the reference, which dumped IR may not have",
+                hint="give the .py or .ws file, or `wsdsl.compile_ir(text)(…)` in Python",
+            )
+        )
+    kernel = load_kernel(options.target)
+    schedule, sizes = schedule_from(options.set), sizes_from(options.size)
+    scalars = scalars_from(options.scalar)
+    names = dimensions(kernel.tile)
+    check_names(sizes, names, "dimension", kernel.name)
+    missing = [n for n in names if n not in sizes]
+    if missing:
+        needed = " ".join(f"{n}=512" for n in missing)
+        message = f"kernel `{kernel.name}` needs a size for {', '.join(missing)}"
+        raise UsageError(Finding(message, hint=f"--size {needed}"))
+    if options.backend == "gpu":
+        require_gpu()
+    arguments = random_arguments(kernel.tile, sizes, scalars, options.seed)
+    expected = in_tuple(kernel.reference(*copies(arguments)))
+    if options.backend == "simulator":
+        given = copies(arguments)
+        held = in_tuple(kernel.simulate(*given, schedule=schedule, seed=options.seed))
+    else:
+        with override(backend=options.backend):
+            held = in_tuple(kernel(*copies(arguments), schedule=schedule))
+    rows: list[dict[str, Any]] = []
+    for parameter, out, reference in zip(outputs(kernel.tile), held, expected, strict=True):
+        error = relative_error(np.asarray(out), np.asarray(reference))
+        limit = TOLERANCE.get(str(parameter.type.dtype), 0.0)
+        row = {"output": parameter.name, "relative_error": error, "limit": limit}
+        rows.append(row | {"correct": bool(error <= limit)})
+    correct = all(row["correct"] for row in rows)
+    if options.json:
+        told = {"kernel": kernel.name, "sizes": sizes, "correct": correct, "outputs": rows}
+        print(json.dumps(told, indent=2))
+    else:
+        for row in rows:
+            verdict = "correct" if row["correct"] else f"WRONG (more than {row['limit']:.2g})"
+            print(f"{row['output']}: relative error {row['relative_error']:.3g}, {verdict}")
+    return 0 if correct else 1
+
+
+def doctor_command(options: argparse.Namespace) -> int:
+    from wsdsl.runtime.device import doctor
+
+    rows = [plain(row) for row in doctor()]
+    if options.json:
+        print(json.dumps(rows, indent=2))
+    else:
+        width = max(len(str(row["name"])) for row in rows)
+        for row in rows:
+            mark = "ok     " if row["ok"] else "missing"
+            print(f"{mark}  {row['name']:{width}}  {row['found']}")
+            if not row["ok"] and row["hint"]:
+                print(f"{'':9}{'':{width}}  {row['hint']}")
+    return 0 if all(row["ok"] for row in rows) else 1
+
+
+def bench_command(options: argparse.Namespace) -> int:
+    folder = Path("benchmarks")
+    hidden = ("__init__", "__main__")
+    known = sorted(
+        p.stem
+        for p in folder.glob("*.py")
+        if p.stem not in hidden and 'if __name__ == "__main__":' in p.read_text()
+    )
+    if not known:
+        hint = "run this in a checkout of the repository; the installed package has no benchmarks"
+        raise UsageError(Finding("there is no folder benchmarks/ here", hint=hint))
+    if options.name is None:
+        print(json.dumps(known) if options.json else "\n".join(known))
+        return 0
+    if options.name not in known:
+        raise UsageError(
+            Finding(f"there is no benchmark `{options.name}`", hint=f"one of {', '.join(known)}")
+        )
+    more = ["--json"] if options.json else []
+    command = [sys.executable, "-m", f"benchmarks.{options.name}", *more, *options.rest]
+    return subprocess.run(command, check=False).returncode
+
+
+def emit(compiled: Any, level: str) -> str:
+    if level in ("tile", "partitioned", "scheduled"):
+        return compiled.ir(level)
+    return getattr(compiled, level)
+
+
+def in_tuple(held: Any) -> tuple[Any, ...]:
+    return held if isinstance(held, tuple) else (held,)
+
+
+def plain(row: Any) -> dict[str, Any]:
+    return asdict(row) if is_dataclass(row) and not isinstance(row, type) else dict(row)
+
+
+def require_gpu() -> None:
+    from wsdsl.runtime.device import gpu_available
+
+    if not gpu_available():
+        hint = "`wsdsl doctor` says what is missing; --backend simulator needs no GPU"
+        raise UsageError(Finding("there is no GPU that runs sm_90a here", hint=hint))

@@ -1,0 +1,76 @@
+"""Random inputs for a kernel, and how far its outputs are from the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from wsdsl.cli.options import UsageError, check_names
+from wsdsl.cli.target import outputs
+from wsdsl.diagnostics import Finding
+from wsdsl.ir.op import Kernel as IrKernel
+from wsdsl.ir.tile_ops import Store
+from wsdsl.ir.types import DType, Tensor, Tile
+from wsdsl.ir.walk import walk
+
+if TYPE_CHECKING:
+    import numpy as np
+
+TOLERANCE = {"f32": 2.0**-12, "f16": 2.0**-10, "bf16": 2.0**-8}
+"""Largest relative error ‖out − reference‖ / ‖reference‖, by the output's element type."""
+
+
+def random_arguments(
+    kernel: IrKernel, sizes: dict[str, int], scalars: dict[str, float], seed: int
+) -> list[Any]:
+    """Random inputs by dtype in the order of the call; None for what the kernel only writes."""
+    import numpy as np
+
+    named = [p.name for p in kernel.params if isinstance(p.type, Tile)]
+    check_names(scalars, named, "scalar", kernel.name)
+    generator = np.random.default_rng(seed)
+    stores = [op for op in walk(kernel.body) if isinstance(op, Store)]
+    updated = {op.tensor.name for op in stores if op.accumulate}
+    only_written = {p.name for p in outputs(kernel)} - updated
+    made: list[Any] = []
+    for p in kernel.params:
+        if isinstance(p.type, Tensor):
+            shape = tuple(sizes[d] if isinstance(d, str) else d for d in p.type.dims)
+            made.append(
+                None if p.name in only_written else random_array(generator, p.type.dtype, shape)
+            )
+        elif isinstance(p.type, Tile):
+            value = scalars.get(p.name, 1.0)
+            made.append(value if p.type.dtype.is_float else int(value))
+    return made
+
+
+def random_array(
+    generator: np.random.Generator, dtype: DType, shape: tuple[int, ...]
+) -> np.ndarray[Any, Any]:
+    from wsdsl.runtime.interop import numpy_dtype
+
+    if dtype.bits < 8:
+        message = f"`run` can not make {dtype} arrays yet"
+        raise UsageError(Finding(message, hint="call the kernel in Python"))
+    if dtype.is_float:
+        return generator.standard_normal(shape, "float32").astype(numpy_dtype(dtype))
+    return generator.integers(0, 2 if dtype.kind == "bool" else 8, shape).astype(numpy_dtype(dtype))
+
+
+def copies(arguments: Iterable[Any]) -> list[Any]:
+    return [a.copy() if hasattr(a, "copy") else a for a in arguments]
+
+
+def relative_error(out: np.ndarray[Any, Any], reference: np.ndarray[Any, Any]) -> float:
+    """‖out − reference‖ / ‖reference‖ in f64; infinite where one is finite and the other is not."""
+    import numpy as np
+
+    a, b = out.astype(np.float64), reference.astype(np.float64)
+    if a.shape != b.shape or not np.array_equal(np.isfinite(a), np.isfinite(b)):
+        return float("inf")
+    finite = np.isfinite(b)
+    difference, norm = (float(np.linalg.norm(x[finite].ravel())) for x in (a - b, b))
+    if norm == 0:
+        return 0.0 if difference == 0 else float("inf")
+    return difference / norm

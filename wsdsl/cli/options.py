@@ -1,0 +1,82 @@
+"""Options of the form NAME=VALUE, and the mistakes in them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from typing import Any
+
+from wsdsl.diagnostics import Finding, ScheduleError, WsdslError
+from wsdsl.schedule import Schedule
+
+
+class UsageError(WsdslError):
+    """A mistake in the command line."""
+
+
+def pairs(texts: Iterable[str], option: str, example: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not (key.strip() and equals and value.strip()):
+            raise UsageError(Finding(f"{option} {text}: expected NAME=VALUE", hint=example))
+        found[key.strip()] = value.strip()
+    return found
+
+
+def sizes_from(texts: Iterable[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for name, value in pairs(texts, "--size", "--size M=512 N=512").items():
+        if not value.isdecimal():
+            message = f"--size {name}={value}: {value!r} is no size"
+            raise UsageError(Finding(message, hint=f"a whole number, as in --size {name}=512"))
+        found[name] = int(value)
+    return found
+
+
+def scalars_from(texts: Iterable[str]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for name, value in pairs(texts, "--scalar", "--scalar alpha=0.5").items():
+        try:
+            found[name] = float(value)
+        except ValueError:
+            message = f"--scalar {name}={value}: {value!r} is no number"
+            raise UsageError(Finding(message, hint=f"as in --scalar {name}=0.5")) from None
+    return found
+
+
+def schedule_from(texts: Iterable[str]) -> Schedule | None:
+    """A Schedule from `tile.n=192`, `stages=4`, …; None if there are none."""
+    held: dict[str, Any] = {}
+    known = [f.name for f in fields(Schedule)]
+    for key, value in pairs(texts, "--set", "--set tile.n=192 --set stages=4").items():
+        name, dot, part = key.partition(".")
+        check_names([name], known, "field", "Schedule", ScheduleError)
+        typed = int(value) if value.lstrip("-").isdecimal() else value
+        by_name = name in ("tile", "cluster", "registers")
+        if by_name != bool(dot):
+            want = f"{name}.m=128" if by_name else f"{name}={value}"
+            raise ScheduleError(Finding(f"--set {key}={value}", hint=f"as in --set {want}"))
+        if by_name:
+            if isinstance(typed, str):
+                message = f"--set {key}={value}: {value!r} is no whole number"
+                raise ScheduleError(Finding(message, hint=f"as in --set {key}=128"))
+            held.setdefault(name, {})[part] = typed
+        else:
+            held[name] = typed
+    return Schedule(**held) if held else None
+
+
+def check_names(
+    given: Iterable[str],
+    known: Sequence[str],
+    what: str,
+    where: str,
+    kind: type[WsdslError] = UsageError,
+) -> None:
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(known)}"
+            raise kind(Finding(f"{where} has no {what} `{name}`", hint=hint))

@@ -1,0 +1,77 @@
+"""FILE[:KERNEL]: the kernel that a command is about."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import wsdsl
+from wsdsl.cli.options import UsageError, check_names
+from wsdsl.diagnostics import Finding, WsdslError
+from wsdsl.ir.op import Kernel as IrKernel
+from wsdsl.ir.tile_ops import Store
+from wsdsl.ir.types import Tensor
+from wsdsl.ir.walk import walk
+
+
+def is_ir(target: str) -> bool:
+    return target.endswith(".ir")
+
+
+def read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(Finding(f"can not read {path}: {error}")) from error
+
+
+def load_kernel(target: str) -> Any:
+    """The kernel that FILE[:KERNEL] names; a file of one kernel need not name it."""
+    file, _, name = target.partition(":")
+    path = Path(file)
+    if path.suffix not in (".py", ".ws"):
+        raise UsageError(Finding(f"`{file}` is no kernel's file", hint="a .py, .ws or .ir file"))
+    read(path)
+    held = vars(wsdsl.load(file) if path.suffix == ".ws" else import_file(path))
+    kernels = {k: v for k, v in held.items() if isinstance(v, wsdsl.Kernel)}
+    if not kernels:
+        hint = "a kernel is a function decorated with @kernel"
+        raise UsageError(Finding(f"{file} has no kernel", hint=hint))
+    if not name and len(kernels) > 1:
+        hint = " or ".join(f"{file}:{k}" for k in kernels)
+        raise UsageError(Finding(f"{file} has {len(kernels)} kernels: say which", hint=hint))
+    if name:
+        check_names([name], list(kernels), "kernel", file)
+    return kernels[name] if name else next(iter(kernels.values()))
+
+
+def import_file(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.resolve().parent))
+    try:
+        spec.loader.exec_module(module)
+    except WsdslError:
+        raise
+    except Exception as error:
+        message = f"importing {path} failed: {type(error).__name__}: {error}"
+        raise UsageError(Finding(message, hint=f"`python {path}` shows where")) from error
+    finally:
+        sys.path.pop(0)
+    return module
+
+
+def dimensions(kernel: IrKernel) -> list[str]:
+    """Names of the dimensions of a kernel's tensors, in order of first appearance."""
+    tensors = [p.type for p in kernel.params if isinstance(p.type, Tensor)]
+    return list(dict.fromkeys(d for t in tensors for d in t.dims if isinstance(d, str)))
+
+
+def outputs(kernel: IrKernel) -> list[Any]:
+    """The parameters that a kernel stores to, in the order of the call."""
+    stored = {op.tensor.name for op in walk(kernel.body) if isinstance(op, Store)}
+    return [p for p in kernel.params if p.name in stored]

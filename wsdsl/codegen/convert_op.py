@@ -1,0 +1,353 @@
+"""One function per SCHEDULED op: IR in, LLVM text out. What has no function fails by name.
+
+Elementwise maths, direct accesses to GMEM, stores to SMEM and control flow have files of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from wsdsl.codegen import inline_ptx, nvvm
+from wsdsl.codegen.casts import convert_bitcast, convert_cast
+from wsdsl.codegen.context import Context
+from wsdsl.codegen.control import (
+    convert_elect,
+    convert_for_range,
+    convert_if,
+    convert_partitions,
+    group_partitions,
+)
+from wsdsl.codegen.convert_type import num_registers, register_type
+from wsdsl.codegen.descriptors import START_MASK, layout
+from wsdsl.codegen.elementwise import convert_constant, convert_full, convert_map
+from wsdsl.codegen.fragments import column_iota, cut_columns, row_iota, texts_of
+from wsdsl.codegen.global_access import convert_load_global, convert_store_global
+from wsdsl.codegen.held import Descriptor, Registers, Scalar, SharedAt, StateAt
+from wsdsl.codegen.inline_ptx import At, WgmmaOperand
+from wsdsl.codegen.reductions import convert_reduce_columns
+from wsdsl.codegen.shared_stores import convert_store_shared, warp_base
+from wsdsl.codegen.thread_load import convert_thread_load
+from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import fragment_ops as f
+from wsdsl.ir import memory_ops as m
+from wsdsl.ir import tile_ops as t
+from wsdsl.ir.op import Op, Region, Value, op_name
+from wsdsl.ir.types import DTYPES, F32, I32, Accumulator, Barriers, Fragment, Shared
+from wsdsl.ir.walk import yielded
+
+
+def convert_region(c: Context, region: Region) -> tuple[Value, ...]:
+    for op in group_partitions(region):
+        if isinstance(op, list):
+            convert_partitions(c, op)
+        elif not isinstance(op, (t.Yield, b.LaunchGrid)):
+            convert_op(c, op)
+    return yielded(region)
+
+
+def convert_op(c: Context, op: Op) -> None:
+    arm = ARMS.get(type(op))
+    if arm is None:
+        name = op_name(type(op))
+        raise CompileError(Finding(f"codegen has no way to emit `{name}`", op.loc))
+    arm(c, op)
+
+
+# The CTA -----------------------------------------------------------------------------------------
+
+
+def convert_dim_size(c: Context, op: t.DimSize) -> None:
+    c.held[op.result] = c.sizes[op.dim]
+
+
+def convert_cta_index(c: Context, op: b.CtaIndex) -> None:
+    c.held[op.result] = Scalar(nvvm.special_register(c.w, "ctaid.x"), I32, nonnegative=True)
+
+
+def convert_num_ctas(c: Context, op: b.NumCtas) -> None:
+    c.held[op.result] = Scalar(nvvm.special_register(c.w, "nctaid.x"), I32, nonnegative=True)
+
+
+def convert_warpgroup_index(c: Context, op: b.WarpgroupIndex) -> None:
+    first = c.place.first_warpgroup
+    text = c.w.binary("sub", "i32", c.threads.warpgroup, first) if first else c.threads.warpgroup
+    c.held[op.result] = Scalar(text, I32, nonnegative=True)
+
+
+def convert_set_max_registers(c: Context, op: b.SetMaxRegisters) -> None:
+    nvvm.set_max_registers(c.w, op.count, op.increase)
+
+
+# mbarriers and pipeline state ---------------------------------------------------------------------
+
+
+def convert_allocate_barriers(c: Context, op: b.AllocateBarriers) -> None:
+    assert isinstance(op.result.type, Barriers)
+    c.held[op.result] = SharedAt(_placed(op), 8, op.result.type.num, op.arrivals)
+
+
+def _placed(op: b.AllocateBarriers | m.AllocateShared) -> int:
+    if op.offset < 0:
+        raise CompileError(Finding(f"`{op.label}` has no place in SMEM yet", op.loc))
+    return op.offset
+
+
+def _barrier(c: Context, barriers: Value, state: Value) -> At:
+    held = c.shared(barriers)
+    return At(c.item(held, c.state(state).stage), held.offset)
+
+
+def convert_initialize_barriers(c: Context, op: b.InitializeBarriers) -> None:
+    held = c.shared(op.barriers)
+    for i in range(held.num):
+        inline_ptx.barrier_init(c.w, At(c.smem, held.offset + 8 * i), held.arrivals)
+
+
+def convert_fence_barrier_init(c: Context, op: b.FenceBarrierInit) -> None:
+    nvvm.fence_barrier_init(c.w)
+    # TMA completes transactions on the barriers through the async proxy.
+    nvvm.fence_async_proxy(c.w)
+
+
+def convert_sync_cta(c: Context, op: b.SyncCta) -> None:
+    nvvm.sync_cta(c.w)
+
+
+def convert_sync_warp(c: Context, op: b.SyncWarp) -> None:
+    nvvm.sync_warp(c.w)
+
+
+def convert_fence_async_proxy(c: Context, op: b.FenceAsyncProxy) -> None:
+    nvvm.fence_async_proxy(c.w)
+
+
+def convert_initial_state(c: Context, op: b.InitialState) -> None:
+    c.held[op.result] = StateAt("0", str(op.parity))
+
+
+def convert_advance(c: Context, op: b.Advance) -> None:
+    w, state = c.w, c.state(op.state)
+    if op.num == 1:
+        c.held[op.result] = StateAt("0", w.binary("xor", "i32", state.parity, 1))
+        return
+    following = w.binary("add", "i32", state.stage, 1)
+    wraps = w.compare("eq", following, op.num)
+    flipped = w.binary("xor", "i32", state.parity, 1)
+    stage = w.select(wraps, "i32", "0", following)
+    c.held[op.result] = StateAt(stage, w.select(wraps, "i32", flipped, state.parity))
+
+
+def convert_wait_barrier(c: Context, op: b.WaitBarrier) -> None:
+    inline_ptx.barrier_wait(c.w, _barrier(c, op.barriers, op.state), c.state(op.state).parity)
+
+
+def convert_arrive_barrier(c: Context, op: b.ArriveBarrier) -> None:
+    pred = None if op.pred is None else c.scalar(op.pred).text
+    if not (op.each_thread or c.place.elected):
+        one = c.threads.first_thread if c.place.inside else c.w.compare("eq", c.threads.tid, 0)
+        pred = one if pred is None else c.w.binary("and", "i1", one, pred)
+    inline_ptx.barrier_arrive(c.w, _barrier(c, op.barriers, op.state), pred)
+
+
+def convert_arrive_expect_tx(c: Context, op: b.ArriveExpectTx) -> None:
+    at = _barrier(c, op.barriers, op.state)
+    inline_ptx.barrier_arrive_expect_tx(c.w, at, op.tx_bytes)
+
+
+# SMEM and TMA ------------------------------------------------------------------------------------
+
+
+def convert_allocate_shared(c: Context, op: m.AllocateShared) -> None:
+    assert isinstance(op.result.type, Shared)
+    c.held[op.result] = SharedAt(_placed(op), op.result.type.bytes, op.result.type.num)
+
+
+def convert_make_tensor_map(c: Context, op: m.MakeTensorMap) -> None:
+    c.held[op.result] = next(c.maps)
+
+
+def convert_prefetch_tensor_map(c: Context, op: m.PrefetchTensorMap) -> None:
+    inline_ptx.prefetch_tensor_map(c.w, c.pointer(op.map).text)
+
+
+def convert_tma_load(c: Context, op: m.TmaLoad) -> None:
+    shared = c.shared(op.shared)
+    to = At(c.item(shared, c.state(op.state).stage), shared.offset + op.offset)
+    coordinates = [c.scalar(x).text for x in reversed(op.coordinates)]
+    barrier = _barrier(c, op.barriers, op.state)
+    inline_ptx.tma_load(c.w, c.pointer(op.map).text, coordinates, to, barrier)
+
+
+def convert_tma_store(c: Context, op: m.TmaStore) -> None:
+    shared = c.shared(op.shared)
+    source = At(warp_base(c, shared, c.scalar(op.item).text), shared.offset)
+    coordinates = [c.scalar(x).text for x in op.coordinates]
+    rows = c.w.multiply(c.threads.warp, 16)
+    coordinates[op.row_dim] = c.w.add(coordinates[op.row_dim], rows)
+    map = c.pointer(op.map).text
+    inline_ptx.tma_store(c.w, map, coordinates[::-1], source, c.threads.first_lane)
+
+
+def convert_tma_store_commit(c: Context, op: m.TmaStoreCommit) -> None:
+    inline_ptx.tma_store_commit(c.w, c.threads.first_lane)
+
+
+def convert_tma_store_wait(c: Context, op: m.TmaStoreWait) -> None:
+    inline_ptx.tma_store_wait(c.w, op.pending, op.read, c.threads.first_lane)
+
+
+# wgmma -------------------------------------------------------------------------------------------
+
+
+def convert_matrix_operand(c: Context, op: f.MatrixOperand) -> None:
+    w, shared = c.w, c.shared(op.shared)
+    size = DTYPES[op.dtype].bytes
+    held = layout(op.rows, op.columns, op.swizzle, op.k_major, size)
+    address = c.item(shared, c.state(op.state).stage)
+    if op.start is not None:
+        start = c.scalar(op.start)
+        if isinstance(start.known, int) and start.known % held.start_unit:
+            raise CompileError(
+                Finding(
+                    f"a wgmma operand can not begin {start.known} elements into its tile",
+                    op.loc,
+                    f"with swizzle {op.swizzle} it begins at a multiple of {held.start_unit}",
+                )
+            )
+        address = w.add(address, w.multiply(start.text, held.per_start))
+    address = w.add(address, shared.offset + op.offset)
+    field = w.binary("and", "i32", w.binary("lshr", "i32", address, 4), START_MASK)
+    low = w.binary("or", "i32", field, held.leading >> 4 << 16)
+    steps = tuple(step >> 4 for step in held.steps)
+    c.held[op.result] = Descriptor(low, held.high, steps, op.k_major)
+
+
+def convert_empty_accumulator(c: Context, op: f.EmptyAccumulator) -> None:
+    kind = op.result.type
+    assert isinstance(kind, Accumulator)
+    # Undefined on purpose: zeros written here would be moves, and serialise wgmma.
+    texts = ("undef",) * num_registers(kind.dtype, kind.rows, kind.columns)
+    c.held[op.result] = Registers(kind.dtype, kind.rows, kind.columns, texts)
+
+
+def convert_as_accumulator(c: Context, op: f.AsAccumulator) -> None:
+    c.held[op.result] = c.registers(op.x)
+
+
+def convert_wgmma_fence(c: Context, op: f.WgmmaFence) -> None:
+    nvvm.wgmma_fence(c.w)
+
+
+def convert_wgmma(c: Context, op: f.Wgmma) -> None:
+    acc = c.registers(op.acc)
+    if op.dtype not in ("f16", "bf16") or acc.dtype != F32:
+        kinds = f"{op.dtype} into {acc.dtype}"
+        raise CompileError(Finding(f"codegen has no wgmma of {kinds} yet", op.loc))
+    sides: list[WgmmaOperand] = []
+    for value, k_major in ((op.a, op.a_k_major), (op.b, op.b_k_major)):
+        held = c.descriptor(value)
+        if held.k_major != k_major or len(held.steps) < op.k // 16:
+            raise CompileError(
+                Finding(f"wgmma: %{value.name} is laid out or sized differently", op.loc)
+            )
+        steps = held.steps[: op.k // 16]
+        sides.append(WgmmaOperand(held.low, held.high, steps, k_major))
+    accumulate = c.scalar(op.accumulate).text
+    texts = inline_ptx.wgmma(c.w, acc.texts, sides[0], sides[1], op.dtype, accumulate)
+    c.held[op.result] = Registers(acc.dtype, acc.rows, acc.columns, texts)
+
+
+def convert_wgmma_commit(c: Context, op: f.WgmmaCommit) -> None:
+    nvvm.wgmma_commit(c.w)
+
+
+def convert_wgmma_wait(c: Context, op: f.WgmmaWait) -> None:
+    waited = [c.registers(a) for a in op.accumulators]
+    texts = inline_ptx.wgmma_wait(c.w, op.pending, [x for held in waited for x in held.texts])
+    at = 0
+    for value, held in zip(op.result, waited, strict=True):
+        count = len(held.texts)
+        own = texts[at : at + count]
+        c.held[value] = Registers(held.dtype, held.rows, held.columns, own)
+        at += count
+
+
+def convert_zero_unless(c: Context, op: f.ZeroUnless) -> None:
+    x, cond = c.registers(op.x), c.scalar(op.cond)
+    type = register_type(x.dtype, x.columns)
+    if type not in ("float", "i32"):
+        raise CompileError(Finding(f"zero_unless: not on {op.x.type}", op.loc))
+    texts = inline_ptx.zero_unless(c.w, cond.text, type, texts_of(c.w, x))
+    c.held[op.result] = Registers(x.dtype, x.rows, x.columns, texts)
+
+
+# Fragments ---------------------------------------------------------------------------------------
+
+
+def convert_slice(c: Context, op: f.Slice) -> None:
+    kind = op.result.type
+    assert isinstance(kind, Fragment)
+    c.held[op.result] = cut_columns(c.w, c.registers(op.x), op.start, kind.columns)
+
+
+def convert_iota(c: Context, op: f.Iota) -> None:
+    kind, start = op.result.type, c.scalar(op.start)
+    assert isinstance(kind, Fragment)
+    if kind.columns == 1:
+        c.held[op.result] = row_iota(c, start.text, start.nonnegative)
+    else:
+        c.held[op.result] = column_iota(c, start.text, kind.columns, start.nonnegative)
+
+
+Arm = Callable[[Context, Any], None]
+ARMS: dict[type[Op], Arm] = {
+    t.Constant: convert_constant,
+    t.DimSize: convert_dim_size,
+    t.Map: convert_map,
+    t.Cast: convert_cast,
+    t.Bitcast: convert_bitcast,
+    t.Full: convert_full,
+    t.If: convert_if,
+    b.ForRange: convert_for_range,
+    b.Elect: convert_elect,
+    b.CtaIndex: convert_cta_index,
+    b.NumCtas: convert_num_ctas,
+    b.WarpgroupIndex: convert_warpgroup_index,
+    b.SetMaxRegisters: convert_set_max_registers,
+    b.AllocateBarriers: convert_allocate_barriers,
+    b.InitializeBarriers: convert_initialize_barriers,
+    b.FenceBarrierInit: convert_fence_barrier_init,
+    b.SyncCta: convert_sync_cta,
+    b.SyncWarp: convert_sync_warp,
+    b.InitialState: convert_initial_state,
+    b.Advance: convert_advance,
+    b.WaitBarrier: convert_wait_barrier,
+    b.ArriveBarrier: convert_arrive_barrier,
+    b.ArriveExpectTx: convert_arrive_expect_tx,
+    b.FenceAsyncProxy: convert_fence_async_proxy,
+    m.AllocateShared: convert_allocate_shared,
+    m.MakeTensorMap: convert_make_tensor_map,
+    m.PrefetchTensorMap: convert_prefetch_tensor_map,
+    m.TmaLoad: convert_tma_load,
+    m.ThreadLoad: convert_thread_load,
+    m.StoreShared: convert_store_shared,
+    m.TmaStore: convert_tma_store,
+    m.TmaStoreCommit: convert_tma_store_commit,
+    m.TmaStoreWait: convert_tma_store_wait,
+    m.LoadGlobal: convert_load_global,
+    m.StoreGlobal: convert_store_global,
+    f.MatrixOperand: convert_matrix_operand,
+    f.EmptyAccumulator: convert_empty_accumulator,
+    f.AsAccumulator: convert_as_accumulator,
+    f.WgmmaFence: convert_wgmma_fence,
+    f.Wgmma: convert_wgmma,
+    f.WgmmaCommit: convert_wgmma_commit,
+    f.WgmmaWait: convert_wgmma_wait,
+    f.ZeroUnless: convert_zero_unless,
+    f.Slice: convert_slice,
+    f.ReduceColumns: convert_reduce_columns,
+    f.Iota: convert_iota,
+}
+HANDLED_BY_REGION = frozenset({t.Yield, b.LaunchGrid, *(type(None),)}) 

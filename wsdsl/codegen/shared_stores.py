@@ -1,0 +1,132 @@
+"""A warp's 16 rows of a fragment, to its panel in SMEM.
+
+The swizzle exchanges bits 4-6 of an address by bits 7-9, and a panel's lines are as long as the
+swizzle's span: so a thread's own address is computed once, and what differs between its elements is
+an exclusive-or with a constant (along a line) or a constant offset (across 8 lines).
+"""
+
+from __future__ import annotations
+
+from wsdsl.codegen import inline_ptx
+from wsdsl.codegen.context import Context
+from wsdsl.codegen.convert_type import scalar_type
+from wsdsl.codegen.fragments import elements, texts_of
+from wsdsl.codegen.held import Registers, SharedAt
+from wsdsl.codegen.inline_ptx import At
+from wsdsl.codegen.writer import Writer
+from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.ir.memory_ops import StoreShared
+from wsdsl.ir.target import SWIZZLE_SPAN
+
+SWIZZLE_BITS = {"128B": 0x70, "64B": 0x30, "32B": 0x10, "none": 0}
+
+
+def warp_base(c: Context, shared: SharedAt, item: str) -> str:
+    """The address of the executing warp's quarter of an item, short of the array's offset."""
+    return c.w.add(c.item(shared, item), c.w.multiply(c.threads.warp, shared.bytes // 4))
+
+
+def convert_store_shared(c: Context, op: StoreShared) -> None:
+    value, shared = c.registers(op.value), c.shared(op.shared)
+    span, size = SWIZZLE_SPAN[op.swizzle], value.dtype.bytes
+    lines, line = (value.columns, 16) if op.transposed else (16, value.columns)
+    if line * size > span or lines * span > shared.bytes // 4 or value.columns % 8:
+        raise CompileError(
+            Finding(
+                f"store_shared: {lines} lines of {line * size} bytes do not fit a panel of lines "
+                f"of {span} bytes in a quarter of {shared.bytes} bytes",
+                op.loc,
+            )
+        )
+    base = warp_base(c, shared, c.scalar(op.item).text)
+    if value.dtype.bits == 16:
+        _store_matrices(c, value, At(base, shared.offset), op.swizzle, op.transposed)
+    elif op.transposed:
+        _store_elements(c, value, At(base, shared.offset), op.swizzle)
+    else:
+        _store_pairs(c, value, At(base, shared.offset), op.swizzle)
+
+
+def _swizzled(w: Writer, line_start: str, byte: str, swizzle: str) -> str:
+    """line_start + byte with the bits of byte exchanged; line_start is a multiple of the span."""
+    bits = w.binary("and", "i32", w.binary("lshr", "i32", line_start, 3), SWIZZLE_BITS[swizzle])
+    return w.add(line_start, w.binary("xor", "i32", byte, bits))
+
+
+def _packed(w: Writer, value: Registers) -> tuple[str, ...]:
+    """16-bit elements as packed pairs, whatever their dtype."""
+    if value.dtype.is_float:
+        return value.texts
+    texts, packed = texts_of(w, value), list[str]()
+    for low, high in zip(texts[::2], texts[1::2], strict=True):
+        pair = w.value(f"insertelement <2 x i16> poison, i16 {low}, i32 0")
+        pair = w.value(f"insertelement <2 x i16> {pair}, i16 {high}, i32 1")
+        packed.append(w.value(f"bitcast <2 x i16> {pair} to i32"))
+    return tuple(packed)
+
+
+def _store_matrices(c: Context, value: Registers, to: At, swizzle: str, transposed: bool) -> None:
+    """stmatrix: each lane gives the address of one line of one 8 x 8 matrix."""
+    w, lane, span = c.w, c.threads.lane, SWIZZLE_SPAN[swizzle]
+    packed = _packed(w, value)
+    if transposed:
+        # Lanes 0-7 address columns 0-7 of rows 0-7, 8-15 the same of rows 8-15, then columns 8-15.
+        eight = w.multiply(w.binary("lshr", "i32", lane, 4), 8)
+        line = w.add(w.binary("and", "i32", lane, 7), eight)
+        half = w.binary("and", "i32", w.binary("lshr", "i32", lane, 3), 1)
+    else:
+        line = w.binary("and", "i32", lane, 15)
+        half = w.binary("lshr", "i32", lane, 4)
+    start = w.multiply(line, span)
+    own = w.add(to.base, _swizzled(w, start, w.multiply(half, 16), swizzle))
+    for first in range(0, value.columns, 16):
+        count = 4 if first + 16 <= value.columns else 2
+        texts = packed[first // 4 : first // 4 + count]
+        if transposed:
+            at = At(own, to.offset + first * span)
+        else:
+            at = At(w.binary("xor", "i32", own, 2 * first) if first else own, to.offset)
+        inline_ptx.stmatrix(w, at, texts, transposed)
+
+
+def _store_pairs(c: Context, value: Registers, to: At, swizzle: str) -> None:
+    """Lines are rows: two neighbouring columns at once."""
+    w, size, span = c.w, value.dtype.bytes, SWIZZLE_SPAN[swizzle]
+    texts = _as_bits(w, value)
+    start = w.multiply(w.binary("lshr", "i32", c.threads.lane, 2), span)
+    byte = w.multiply(c.threads.column, size)
+    own = w.add(to.base, _swizzled(w, start, byte, swizzle))
+    for first in range(0, value.columns, 8):
+        at = w.binary("xor", "i32", own, first * size) if first else own
+        for half in (0, 1):
+            e = first // 8 * 4 + 2 * half
+            line = At(at, to.offset + 8 * half * span)
+            inline_ptx.store_shared(w, line, value.dtype.bits, texts[e : e + 2])
+
+
+def _store_elements(c: Context, value: Registers, to: At, swizzle: str) -> None:
+    """Lines are columns: each element goes to a line of its own."""
+    w, size, span = c.w, value.dtype.bytes, SWIZZLE_SPAN[swizzle]
+    texts = _as_bits(w, value)
+    row = w.multiply(w.binary("lshr", "i32", c.threads.lane, 2), size)
+    for odd in (0, 1):
+        start = w.multiply(w.add(c.threads.column, odd), span)
+        own = w.add(to.base, _swizzled(w, start, row, swizzle))
+        for half in (0, 1):
+            at = w.binary("xor", "i32", own, 8 * size * half) if half else own
+            for first in range(0, value.columns, 8):
+                e = first // 8 * 4 + 2 * half + odd
+                line = At(at, to.offset + first * span)
+                inline_ptx.store_shared(w, line, value.dtype.bits, texts[e : e + 1])
+
+
+def _as_bits(w: Writer, value: Registers) -> list[str]:
+    """Elements as i32, or as i16 if they are narrower."""
+    type = scalar_type(value.dtype)
+    match value.dtype.name:
+        case "f32":
+            return [w.value(f"bitcast float {x} to i32") for x in value.texts]
+        case "i8" | "u8" | "bool":
+            return [w.value(f"zext {type} {x} to i16") for x in texts_of(w, value)]
+        case _:
+            return elements(w, value)

@@ -1,0 +1,163 @@
+"""Rules of SCHEDULED kernels that can be read off the text, before anything is simulated.
+
+They are local: what each op needs beside it. What depends on who runs when is the simulator's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from wsdsl.ir.barrier_ops import (
+    AllocateBarriers,
+    ArriveExpectTx,
+    FenceBarrierInit,
+    InitializeBarriers,
+    SetMaxRegisters,
+    SyncCta,
+)
+from wsdsl.ir.fragment_ops import Wgmma
+from wsdsl.ir.memory_ops import AllocateShared, MakeTensorMap, TmaLoad
+from wsdsl.ir.op import Kernel, Op, Region, regions
+from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.target import SMEM_BYTES, SWIZZLE_SPAN
+from wsdsl.ir.types import Accumulator, Barriers, Shared, Tensor
+from wsdsl.ir.walk import definers, walk
+
+Problem = tuple[Op | None, str]
+MAX_BOX = 256
+
+
+def barriers_are_initialised(kernel: Kernel) -> Iterator[Problem]:
+    """Every barrier once, then the fence, then all threads meet, before any partition starts."""
+    flat = list(walk(kernel.body))
+    initialised = [op.barriers for op in flat if isinstance(op, InitializeBarriers)]
+    for op in flat:
+        if isinstance(op, AllocateBarriers) and initialised.count(op.result) != 1:
+            yield op, "a barrier is initialised once"
+    if not initialised:
+        return
+    kinds = [type(op) for op in flat]
+    last = max(i for i, kind in enumerate(kinds) if kind is InitializeBarriers)
+    first_partition = next((i for i, kind in enumerate(kinds) if kind is Partition), len(kinds))
+    fences = [i for i, kind in enumerate(kinds) if kind is FenceBarrierInit]
+    meets = [i for i, kind in enumerate(kinds) if kind is SyncCta]
+    if not any(last < i < first_partition for i in fences):
+        yield flat[last], "fence_barrier_init must follow the initialisation"
+    elif not any(max(fences) < i < first_partition for i in meets):
+        yield flat[last], "all threads must meet (sync_cta) before the barriers are used"
+
+
+def expected_bytes_are_loaded(kernel: Kernel) -> Iterator[Problem]:
+    """An arrive_expect_tx announces the bytes of the copies on the same barrier and state, which
+    stand in the same region.
+    """
+    boxes: dict[object, int] = {}
+    for op in walk(kernel.body):
+        if isinstance(op, MakeTensorMap) and isinstance(op.tensor.type, Tensor):
+            count = op.tensor.type.dtype.bytes
+            for extent in op.box:
+                count *= extent
+            boxes[op.result] = count
+
+    def visit(region: Region) -> Iterator[Problem]:
+        sums: dict[object, int] = {}
+        for op in region:
+            if isinstance(op, TmaLoad):
+                key = (op.barriers, op.state)
+                sums[key] = sums.get(key, 0) + boxes[op.map]
+        expects = [op for op in region if isinstance(op, ArriveExpectTx)]
+        for op in expects:
+            loaded = sums.pop((op.barriers, op.state), 0)
+            if loaded != op.tx_bytes:
+                yield op, f"{op.tx_bytes} bytes are expected, the copies bring {loaded}"
+        for op in region:
+            if isinstance(op, TmaLoad) and (op.barriers, op.state) in sums:
+                yield op, "nothing expects the bytes of this copy"
+            for inner in regions(op):
+                yield from visit(inner)
+
+    yield from visit(kernel.body)
+
+
+def boxes_fit(kernel: Kernel) -> Iterator[Problem]:
+    for op in walk(kernel.body):
+        if not isinstance(op, MakeTensorMap) or not isinstance(op.tensor.type, Tensor):
+            continue
+        if len(op.box) != len(op.tensor.type.dims) or not 1 <= len(op.box) <= 5:
+            yield op, "a box has one extent a dimension, for 1 to 5 dimensions"
+        elif any(not 1 <= extent <= MAX_BOX for extent in op.box):
+            yield op, f"a box is 1 to {MAX_BOX} elements in each dimension"
+        else:
+            line = op.box[-1] * op.tensor.type.dtype.bytes
+            if line % 16 or (op.swizzle != "none" and line > SWIZZLE_SPAN[op.swizzle]):
+                yield op, f"a line of {line} bytes does not fit the swizzle mode {op.swizzle}"
+
+
+def shared_memory_is_disjoint(kernel: Kernel) -> Iterator[Problem]:
+    taken: list[tuple[int, int, Op]] = []
+    for op in kernel.body:
+        size = 0
+        if isinstance(op, AllocateShared) and isinstance(op.result.type, Shared):
+            size = op.result.type.bytes * op.result.type.num
+        elif isinstance(op, AllocateBarriers) and isinstance(op.result.type, Barriers):
+            size = 8 * op.result.type.num
+        else:
+            continue
+        if op.offset >= 0:
+            if op.offset + size > SMEM_BYTES:
+                yield op, f"ends at {op.offset + size}, a CTA has {SMEM_BYTES} bytes"
+            for begin, end, _ in taken:
+                if op.offset < end and begin < op.offset + size:
+                    yield op, f"overlaps what lies at {begin}"
+            taken.append((op.offset, op.offset + size, op))
+
+
+def registers_are_conserved(kernel: Kernel) -> Iterator[Problem]:
+    """What some warpgroups take, others must have given back; and each partition says so, once."""
+    partitions = [op for op in kernel.body if isinstance(op, Partition)]
+    groups = sum(p.num_warpgroups for p in partitions)
+    sets = {
+        p: [op for op in walk(p.body) if isinstance(op, SetMaxRegisters)] for p in partitions
+    }
+    if not any(sets.values()):
+        for p in partitions:
+            if p.registers:
+                yield p, f"never sets its {p.registers} registers"
+        return
+    total = 0
+    for p, found in sets.items():
+        if len(found) != 1 or found[0] not in p.body:
+            yield p, "each partition sets its registers once, with all of its warps"
+            return
+        if found[0].count != p.registers:
+            yield found[0], f"the partition has {p.registers} registers a thread"
+        total += found[0].count * p.num_warpgroups
+    entry = 65536 // (128 * groups) // 8 * 8
+    if total > entry * groups:
+        yield partitions[0], f"{total} registers a thread slot of {entry * groups} are taken"
+    for found in sets.values():
+        if found[0].increase != (found[0].count > entry):
+            yield found[0], f"at entry a thread has {entry} registers"
+
+
+def products_are_64_rows(kernel: Kernel) -> Iterator[Problem]:
+    made = definers(kernel.body)
+    for op in walk(kernel.body):
+        if isinstance(op, Wgmma):
+            kind = op.acc.type
+            if not isinstance(kind, Accumulator) or kind.rows != 64 or kind.columns % 8:
+                yield op, "wgmma works on 64 rows and a multiple of 8 columns"
+            for operand in (op.a, op.b):
+                dtype = getattr(made.get(operand), "dtype", op.dtype)
+                if dtype != op.dtype:
+                    yield op, f"an operand is {dtype}, not {op.dtype}"
+
+
+RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
+    barriers_are_initialised,
+    expected_bytes_are_loaded,
+    boxes_fit,
+    shared_memory_is_disjoint,
+    registers_are_conserved,
+    products_are_64_rows,
+)

@@ -1,0 +1,195 @@
+"""What must hold of a kernel at its level: one table of small rules, checked after every pass.
+
+A rule yields findings; all of them are gathered and raised as one VerifyError, each with a caret
+under the op in the kernel's text. `ir/protocol_rules.py` has the rules of SCHEDULED.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from wsdsl.diagnostics import Finding, Loc, VerifyError
+from wsdsl.ir import protocol_rules
+from wsdsl.ir.op import Kernel, Level, Op, Region, Value, bound, op_name, operands, regions, results_of
+from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.printer import print_op
+from wsdsl.ir.tile_ops import Cast, Contract, If, Map, Yield
+from wsdsl.ir.types import BOOL, Axis, Fragment, Tensor, Tile
+from wsdsl.ir.walk import definitions, walk
+
+Problem = tuple[Op | None, str]
+Rule = Callable[[Kernel], Iterator[Problem]]
+
+
+def ops_stand_at_their_level(kernel: Kernel) -> Iterator[Problem]:
+    """While a PARTITIONED kernel is being lowered, it may have ops of SCHEDULED already."""
+    allowed = {kernel.level, "scheduled"} if kernel.level == "partitioned" else {kernel.level}
+    for op in walk(kernel.body):
+        if not allowed & set(op.levels):
+            yield op, f"{op_name(type(op))} does not belong to the level {kernel.level}"
+
+
+def names_are_unique(kernel: Kernel) -> Iterator[Problem]:
+    seen: set[str] = set()
+    for value in definitions(kernel):
+        if value.name in seen:
+            yield None, f"{value} is defined twice"
+        seen.add(value.name)
+
+
+def values_are_defined_before_use(kernel: Kernel) -> Iterator[Problem]:
+    def visit(region: Region, known: set[Value]) -> Iterator[Problem]:
+        known = set(known)
+        for op in region:
+            for value in operands(op):
+                if value not in known:
+                    yield op, f"{value} is not defined here (or has another type)"
+            inside = known | set(bound(op))
+            for inner in regions(op):
+                yield from visit(inner, inside)
+            known |= set(results_of(op))
+
+    yield from visit(kernel.body, set(kernel.params))
+
+
+def regions_yield_what_is_carried(kernel: Kernel) -> Iterator[Problem]:
+    for op in walk(kernel.body):
+        init, args = getattr(op, "init", None), getattr(op, "args", None)
+        made = results_of(op)
+        if init is not None and isinstance(args, tuple) and hasattr(op, "index"):
+            carried: tuple[Value, ...] = args
+            if not [v.type for v in init] == [v.type for v in carried] == [v.type for v in made]:
+                yield op, "the carried values' types differ between init, args and result"
+        if not made and not (init is not None or isinstance(op, If)):
+            continue
+        for inner in regions(op):
+            last = inner[-1] if inner else None
+            handed = last.values if isinstance(last, Yield) else ()
+            if [v.type for v in handed] != [v.type for v in made]:
+                yield op, "what the region yields differs from the op's results"
+
+
+def yields_come_last(kernel: Kernel) -> Iterator[Problem]:
+    def visit(region: Region) -> Iterator[Problem]:
+        for i, op in enumerate(region):
+            if isinstance(op, Yield) and i != len(region) - 1:
+                yield op, "a yield ends its region"
+            for inner in regions(op):
+                yield from visit(inner)
+
+    yield from visit(kernel.body)
+
+
+def maps_have_one_dtype(kernel: Kernel) -> Iterator[Problem]:
+    for op in walk(kernel.body):
+        if not isinstance(op, Map):
+            continue
+        args = op.args[1:] if op.fn == "where" else op.args
+        dtypes = {v.type.dtype for v in args if isinstance(v.type, (Tile, Fragment))}
+        if len(dtypes) != 1:
+            yield op, f"operands of {op.fn} differ in dtype"
+        condition = op.args[0].type if op.fn == "where" else None
+        if isinstance(condition, (Tile, Fragment)) and condition.dtype != BOOL:
+            yield op, "the condition of where is not bool"
+
+
+def tensors_are_indexed_whole(kernel: Kernel) -> Iterator[Problem]:
+    for op in walk(kernel.body):
+        tensor, index = getattr(op, "tensor", None), getattr(op, "index", None)
+        if isinstance(tensor, Value) and isinstance(index, tuple):
+            assert isinstance(tensor.type, Tensor)
+            entries: tuple[Value, ...] = index
+            if len(entries) != len(tensor.type.dims):
+                yield op, f"{tensor} has {len(tensor.type.dims)} dimensions"
+            for entry, dim in zip(entries, tensor.type.dims, strict=False):
+                if isinstance(entry.type, Axis) and entry.type.dim != dim:
+                    yield op, f"{entry} walks {entry.type.dim}, not {dim}"
+
+
+def products_share_an_axis(kernel: Kernel) -> Iterator[Problem]:
+    for op in walk(kernel.body):
+        if isinstance(op, Contract):
+            a, b = getattr(op.a.type, "axes", ()), getattr(op.b.type, "axes", ())
+            if not set(a) & set(b):
+                yield op, "the operands of a product share no axis"
+
+
+def casts_keep_the_shape(kernel: Kernel) -> Iterator[Problem]:
+    for op in walk(kernel.body):
+        if isinstance(op, Cast):
+            before, after = op.x.type, op.result.type
+            shape = ("axes", "rows", "columns")
+            if any(getattr(before, s, None) != getattr(after, s, None) for s in shape):
+                yield op, "a cast changes the dtype alone"
+
+
+def partitions_stand_outside(kernel: Kernel) -> Iterator[Problem]:
+    outer = {id(op) for op in kernel.body}
+    for op in walk(kernel.body):
+        if isinstance(op, Partition) and id(op) not in outer:
+            yield op, "a partition stands at the top of a kernel"
+
+
+COMMON: tuple[Rule, ...] = (
+    ops_stand_at_their_level,
+    names_are_unique,
+    values_are_defined_before_use,
+    regions_yield_what_is_carried,
+    yields_come_last,
+    maps_have_one_dtype,
+    tensors_are_indexed_whole,
+    casts_keep_the_shape,
+    partitions_stand_outside,
+)
+RULES: dict[Level, tuple[Rule, ...]] = {
+    "tile": (*COMMON, products_share_an_axis),
+    "partitioned": (*COMMON, products_share_an_axis),
+    "scheduled": (*COMMON,),
+}
+
+
+@dataclass(frozen=True)
+class _Text:
+    file: str
+    lines: dict[int, tuple[int, str]]
+
+    @classmethod
+    def of(cls, kernel: Kernel) -> _Text:
+        """Line number and text of every op as it is printed."""
+        lines: dict[int, tuple[int, str]] = {}
+        number = 1
+
+        def visit(region: Region, depth: int) -> None:
+            nonlocal number
+            for op in region:
+                number += 1
+                first = print_op(op, depth).split("\n", 1)[0]
+                lines[id(op)] = (number, first)
+                for inner in regions(op):
+                    visit(inner, depth + 1)
+                    number += 1
+
+        visit(kernel.body, 1)
+        return cls(f"<{kernel.name} @ {kernel.level}>", lines)
+
+    def loc(self, op: Op | None) -> Loc | None:
+        if op is None or id(op) not in self.lines:
+            return None
+        number, text = self.lines[id(op)]
+        start = len(text) - len(text.lstrip()) + 1
+        return Loc(self.file, number, start, len(text) + 1, text)
+
+
+def verify(kernel: Kernel) -> None:
+    """Raises VerifyError with every broken rule."""
+    rules = RULES[kernel.level]
+    problems = [problem for rule in rules for problem in rule(kernel)]
+    if kernel.level == "scheduled" and not problems:
+        problems = [problem for rule in protocol_rules.RULES for problem in rule(kernel)]
+    if problems:
+        text = _Text.of(kernel)
+        hint = "this is a fault of the compiler, unless the IR was written or edited by hand"
+        raise VerifyError(
+            [Finding(message, text.loc(op), hint) for op, message in dict.fromkeys(problems)]
+        )

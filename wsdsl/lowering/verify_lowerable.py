@@ -1,0 +1,188 @@
+"""Refuse, at its line and by name, what the language has and lowering does not do yet.
+
+Before and after: the same kernel; all refusals are raised at once as a CompileError.
+
+Why here: before anything is built on the kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, results_of
+from wsdsl.ir.tile_ops import Contract, ForTiles, Load, Lookup, Store, Whole
+from wsdsl.ir.types import Axis, Tensor, Tile
+from wsdsl.ir.walk import definers, walk
+from wsdsl.lowering.partition_loads import output_nest
+
+REGISTER_DTYPES = ("f32", "f16", "bf16", "i32", "u32", "i16", "u16", "i8", "u8", "bool")
+OPERAND_DTYPES = ("f16", "bf16")
+MAX_RANK = 5
+
+
+def verify_lowerable(kernel: Kernel) -> Kernel:
+    findings = [
+        *_structure(kernel),
+        *_whole_dimensions(kernel),
+        *_ranges(kernel),
+        *_products(kernel),
+        *_dtypes(kernel),
+        *_order_of_memory(kernel),
+    ]
+    if findings:
+        last = max((f.loc.line for f in findings if f.loc), default=0)
+        findings.sort(key=lambda f: f.loc.line if f.loc else last + 1)
+        raise CompileError(tuple(dict.fromkeys(findings)))
+    return kernel
+
+
+def _structure(kernel: Kernel) -> Iterator[Finding]:
+    loops = [op for op in kernel.body if regions(op)]
+    for extra in loops[1:]:
+        yield Finding(
+            "a second loop nest in one kernel is not lowered yet",
+            extra.loc,
+            "make it a kernel of its own",
+        )
+    nest, _ = output_nest(kernel.body)
+    if not nest:
+        yield Finding(
+            "a kernel's outermost loop must be parallel: one that carries nothing from one tile "
+            "to the next",
+            loops[0].loc if loops else kernel.loc,
+            "walk the output's tiles with `for … in tiles(…)` around this",
+        )
+
+
+def _whole_dimensions(kernel: Kernel) -> Iterator[Finding]:
+    known = dict(kernel.sizes)
+    for op in walk(kernel.body):
+        if isinstance(op, Whole) and isinstance(op.result.type, Axis):
+            dim = op.result.type.dim
+            if known.get(dim, 0) < 1:
+                yield Finding(
+                    f"`{dim}` is taken whole (`:`), so its size must be known when compiling",
+                    op.loc,
+                    f"compile({dim}=128), or call the kernel with arrays",
+                )
+
+
+def _ranges(kernel: Kernel) -> Iterator[Finding]:
+    for op in walk(kernel.body):
+        if isinstance(op, ForTiles) and (op.start is not None or op.stop is not None):
+            yield Finding(
+                "`tiles(start, stop, of=…)`, a part of a dimension, is not lowered yet",
+                op.loc,
+                "walk the whole dimension and mask with `where(index(…) < stop, …)`; "
+                "`reference` runs this kernel",
+            )
+
+
+def _products(kernel: Kernel) -> Iterator[Finding]:
+    made = definers(kernel.body)
+    for op in walk(kernel.body):
+        if not isinstance(op, Contract):
+            continue
+        a, b = op.a.type, op.b.type
+        assert isinstance(a, Tile) and isinstance(b, Tile)
+        shared = [x for x in a.axes if x in b.axes]
+        if len(shared) > 1:
+            yield Finding(
+                f"a product over {len(shared)} axes ({', '.join(shared)}) is not lowered yet",
+                op.loc,
+                "contract one axis, and loop over the other with `each`",
+            )
+        for tile, side in ((a, "first"), (b, "second")):
+            free = [x for x in tile.axes if x not in shared]
+            if len(free) != 1 and len(shared) == 1:
+                yield Finding(
+                    f"the {side} operand of `@` has {len(free)} free axes; the tensor cores take "
+                    "one each",
+                    op.loc,
+                    "write sum(a * b, over=k)" if not free else "walk the others with `each`",
+                )
+        if a.dtype != b.dtype or a.dtype.name not in OPERAND_DTYPES:
+            yield Finding(
+                f"`@` of {a.dtype} and {b.dtype} is not lowered yet",
+                op.loc,
+                "both operands f16, or both bf16",
+            )
+        for operand in (op.a, op.b):
+            yield from _operand(operand, made.get(operand), op)
+
+
+def _operand(value: Value, load: Op | None, product: Contract) -> Iterator[Finding]:
+    if not isinstance(load, Load):
+        yield Finding(
+            "an operand of `@` that is computed is not lowered yet: the tensor cores are fed from "
+            "loads alone",
+            (load.loc if load else None) or product.loc,
+            "store it in a kernel before this one, and load it",
+        )
+        return
+    last = load.index[-1].type if load.index else None
+    name = load.tensor.name
+    if any(isinstance(v.type, Tile) and v.type.axes for v in load.index):
+        yield Finding(
+            f"gathered rows of `{name}` as an operand of `@` are not lowered yet",
+            load.loc,
+            "gather them to a tensor first",
+        )
+    elif not isinstance(last, Axis):
+        yield Finding(
+            f"the last dimension of `{name}`, the contiguous one, must be an axis of the operand",
+            load.loc,
+            "TMA copies at least 16 contiguous bytes; transpose the tensor",
+        )
+    elif len(load.index) > MAX_RANK:
+        yield Finding(
+            f"`{name}` has {len(load.index)} dimensions; TMA takes {MAX_RANK}",
+            load.loc,
+            "merge dimensions",
+        )
+
+
+def _dtypes(kernel: Kernel) -> Iterator[Finding]:
+    for op in walk(kernel.body):
+        tensors = [v.type for v in operands(op) if isinstance(v.type, Tensor)]
+        tiles = [v.type for v in (*results_of(op), *bound(op)) if isinstance(v.type, Tile)]
+        for kind in (*tensors, *tiles):
+            if kind.dtype.name not in REGISTER_DTYPES:
+                yield Finding(
+                    f"{kind.dtype} is not lowered yet",
+                    op.loc,
+                    f"lowered are {', '.join(REGISTER_DTYPES)}; `reference` runs this kernel",
+                )
+
+
+def _order_of_memory(kernel: Kernel) -> Iterator[Finding]:
+    """Loads are moved to their use and stores complete later: a tensor must not be read back."""
+    stored = {op.tensor: op for op in walk(kernel.body) if isinstance(op, Store)}
+    operands_loaded = {v for op in walk(kernel.body) if isinstance(op, Contract) for v in (op.a, op.b)}
+    for block in _blocks(kernel.body):
+        seen: set[Value] = set()
+        for op in block:
+            for inner in walk((op,)):
+                tensor = inner.tensor if isinstance(inner, Load) else None
+                tensor = inner.table if isinstance(inner, Lookup) else tensor
+                if tensor is None or tensor not in stored:
+                    continue
+                same = isinstance(inner, Load) and inner.index == stored[tensor].index
+                elementwise = isinstance(inner, Load) and inner.result not in operands_loaded
+                if tensor in seen or not (same and elementwise):
+                    yield Finding(
+                        f"`{tensor.name}` is read and written by one kernel, and not element by "
+                        "element before its store",
+                        inner.loc,
+                        "write to another tensor",
+                    )
+            seen |= {s.tensor for s in walk((op,)) if isinstance(s, Store)}
+
+
+def _blocks(region: Region) -> Iterator[Region]:
+    yield region
+    for op in region:
+        for inner in regions(op):
+            yield from _blocks(inner)
+

@@ -1,0 +1,74 @@
+"""The wgmmas of a warpgroup that are in flight, their groups, and the accumulators they write."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from wsdsl.ir.op import Op
+from wsdsl.simulator.arithmetic import Array
+from wsdsl.simulator.races import TensorRead
+
+
+@dataclass(eq=False)
+class AccumulatorRegisters:
+    """Registers that wgmma writes. `version` counts the SSA values that have stood for them.
+
+    `touched` is the number of wgmma fences at the time when other instructions last used them.
+    """
+
+    value: Array | None
+    touched: int
+    version: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class AccumulatorValue:
+    registers: AccumulatorRegisters
+    version: int
+
+    @property
+    def stale(self) -> bool:
+        return self.version != self.registers.version
+
+
+@dataclass(eq=False)
+class Product:
+    """One wgmma: its operands are read, and its registers written, when it runs."""
+
+    op: Op
+    registers: AccumulatorRegisters
+    operands: tuple[Callable[[], Array], Callable[[], Array]]
+    accumulate: bool
+    read: TensorRead
+    done: bool = False
+
+    def run(self) -> None:
+        a, b = (fetch() for fetch in self.operands)
+        before = self.registers.value
+        with np.errstate(all="ignore"):
+            self.registers.value = a @ b.T
+            if self.accumulate and before is not None:
+                self.registers.value += before
+        self.done = True
+
+
+@dataclass(eq=False)
+class WgmmaPipe:
+    """Products run in the order of their issue; groups retire in the order of their commits."""
+
+    fences: int = 0
+    queue: deque[Product] = field(default_factory=deque[Product])
+    open: list[Product] = field(default_factory=list[Product])
+    groups: list[list[Product]] = field(default_factory=list[list[Product]])
+    kind: str = "wgmma"
+
+    def step(self) -> None:
+        self.queue.popleft().run()
+
+    def in_flight(self, registers: AccumulatorRegisters) -> bool:
+        held = [*self.open, *(p for group in self.groups for p in group)]
+        return any(p.registers is registers for p in held)
