@@ -34,6 +34,7 @@ from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Op, Region, Value, op_name
+from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.types import DTYPES, F32, I32, Accumulator, Barriers, Fragment, Shared
 from wsdsl.ir.walk import yielded
 
@@ -42,7 +43,7 @@ def convert_region(c: Context, region: Region) -> tuple[Value, ...]:
     for op in group_partitions(region):
         if isinstance(op, list):
             convert_partitions(c, op)
-        elif not isinstance(op, (t.Yield, b.LaunchGrid)):
+        elif type(op) not in HANDLED_BY_REGION:
             convert_op(c, op)
     return yielded(region)
 
@@ -350,4 +351,4 @@ ARMS: dict[type[Op], Arm] = {
     f.ReduceColumns: convert_reduce_columns,
     f.Iota: convert_iota,
 }
-HANDLED_BY_REGION = frozenset({t.Yield, b.LaunchGrid, *(type(None),)}) 
+HANDLED_BY_REGION: frozenset[type[Op]] = frozenset({t.Yield, b.LaunchGrid, Partition})

@@ -72,3 +72,8 @@ def lower(
         for listener in listeners:
             listener(step.__name__, before, kernel)
     return kernel
+
+
+def scheduled_tile(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Kernel:
+    """The TILE kernel with its whole schedule, to see what would be chosen for `sizes`."""
+    return choose_schedule(assign_roles(fuse_accumulators(verify_lowerable(kernel))), sizes)

@@ -1,0 +1,42 @@
+"""What the documents claim is so: docs/ir.md is up to date, and links lead somewhere."""
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*.md")]
+
+
+def test_ir_page_is_made_from_the_docstrings():
+    page = runpy.run_path(str(ROOT / "tools" / "ir_docs.py"))["page"]()
+    assert (ROOT / "docs" / "ir.md").read_text() == page, "run `make docs`"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda p: p.name)
+def test_links_lead_somewhere(path):
+    text = path.read_text()
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    anchors = {re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in headings}
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        file, _, anchor = target.partition("#")
+        if re.match(r"https?:", target):
+            continue
+        assert not file or (path.parent / file).exists(), target
+        assert file or anchor in anchors, target
+
+
+def test_readme_begins_with_the_two_commands():
+    lines = (ROOT / "README.md").read_text().splitlines()[:6]
+    assert any("make demo" in line for line in lines)
+    assert any("make test" in line for line in lines)
+
+
+def test_contributing_names_the_make_targets():
+    makefile = (ROOT / "Makefile").read_text()
+    commands = re.findall(r"`make (\w+)`", (ROOT / "CONTRIBUTING.md").read_text())
+    assert commands
+    for name in commands:
+        assert re.search(rf"^{name}:", makefile, re.MULTILINE), name

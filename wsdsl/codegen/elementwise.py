@@ -1,0 +1,189 @@
+"""`map`, `constant` and `full`: functions applied element by element, floats always in f32."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from wsdsl.codegen import nvvm
+from wsdsl.codegen.context import Context
+from wsdsl.codegen.convert_type import num_elements, num_registers, scalar_type
+from wsdsl.codegen.float_functions import UNARY, F, power, remainder
+from wsdsl.codegen.fragments import (
+    Shape,
+    as_floats,
+    elements,
+    from_elements,
+    from_floats,
+    shape_of,
+    source_element,
+)
+from wsdsl.codegen.held import Affine, Held, Registers, Scalar
+from wsdsl.codegen.integer_functions import integer_binary, integer_unary
+from wsdsl.codegen.literals import literal
+from wsdsl.codegen.writer import Writer
+from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.ir.op import Value
+from wsdsl.ir.tile_ops import COMPARISONS, Constant, Full, Map
+from wsdsl.ir.types import F32, DType, Fragment, Tile, Type
+
+
+def dtype_and_shape(type: Type) -> tuple[DType, Shape]:
+    match type:
+        case Tile(dtype, ()):
+            return dtype, (1, 1)
+        case Fragment(dtype, rows, columns):
+            return dtype, (rows, columns)
+        case _:
+            raise CompileError(f"not a scalar or fragment: {type}")
+
+
+def define(c: Context, result: Value, held: Registers) -> None:
+    """A fragment of one element is a scalar."""
+    if isinstance(result.type, Tile):
+        c.held[result] = Scalar(held.texts[0], held.dtype)
+    else:
+        c.held[result] = held
+
+
+def convert_constant(c: Context, op: Constant) -> None:
+    dtype, _ = dtype_and_shape(op.result.type)
+    sure = dtype.is_integer and op.value >= 0
+    c.held[op.result] = Scalar(literal(op.value, dtype), dtype, op.value, nonnegative=sure)
+
+
+def convert_full(c: Context, op: Full) -> None:
+    dtype, shape = dtype_and_shape(op.result.type)
+    text = c.scalar(op.value).text
+    count = num_elements(*shape)
+    if num_registers(dtype, *shape) != count:
+        one = from_elements(c.w, dtype, (1, 8), [text, text])
+        c.held[op.result] = Registers(dtype, *shape, one.texts * (count // 2))
+    else:
+        define(c, op.result, Registers(dtype, *shape, (text,) * count))
+
+
+def convert_map(c: Context, op: Map) -> None:
+    dtype, shape = dtype_and_shape(op.result.type)
+    found = _affine(c, op, shape)
+    if found is not None:
+        c.held[op.result] = found
+        return
+    args = [c.registers(a) for a in op.args]
+    operand = args[-1].dtype
+    in_float = operand.is_float or (dtype.is_float and op.fn not in COMPARISONS)
+    read: list[list[str]] = []
+    for arg in args:
+        if arg.dtype.is_float:
+            read.append(as_floats(c.w, arg))
+        elif in_float and arg.dtype.name != "bool":
+            read.append([int_to_float(c.w, arg.dtype, x) for x in elements(c.w, arg)])
+        else:
+            read.append(elements(c.w, arg))
+    apply = _function(c.w, op, F32 if in_float else operand, [c.held[a] for a in op.args])
+    made: dict[tuple[str, ...], str] = {}
+    results: list[str] = []
+    for e in range(num_elements(*shape)):
+        key = tuple(
+            texts[source_element(e, shape, shape_of(arg))]
+            for texts, arg in zip(read, args, strict=True)
+        )
+        if key not in made:
+            made[key] = apply(*key)
+        results.append(made[key])
+    gives_bool = op.fn in COMPARISONS
+    if in_float and not gives_bool and dtype.is_float:
+        held = from_floats(c.w, dtype, shape, results)
+    elif gives_bool or dtype.bits == operand.bits:
+        held = from_elements(c.w, dtype, shape, results)
+    else:
+        raise CompileError(
+            Finding(f"map {op.fn}: {operand} operands do not give {dtype} elements", op.loc)
+        )
+    define(c, op.result, held)
+    if isinstance(op.result.type, Tile) and dtype.is_integer:
+        sure = _stays_nonnegative(op.fn, [c.held[a] for a in op.args])
+        c.held[op.result] = Scalar(held.texts[0], dtype, nonnegative=sure)
+
+
+def int_to_float(w: Writer, dtype: DType, text: str) -> str:
+    kind = "sitofp" if dtype.kind == "int" else "uitofp"
+    return w.value(f"{kind} {scalar_type(dtype)} {text} to float")
+
+
+def nonnegative(held: Held) -> bool:
+    match held:
+        case Scalar():
+            return held.nonnegative or held.dtype.kind == "uint"
+        case Registers(affine=Affine() as affine):
+            return affine.nonnegative
+        case Registers():
+            return held.dtype.kind == "uint"
+        case _:
+            return False
+
+
+def _stays_nonnegative(fn: str, args: list[Held]) -> bool:
+    """Sizes and indices do not overflow: a tensor has fewer than 2^31 of each."""
+    sure = [nonnegative(a) for a in args]
+    if fn in ("and", "max"):
+        return any(sure)
+    if fn == "mod":
+        return sure[1]
+    return fn in ("add", "mul", "floordiv", "min", "shr", "or", "xor") and all(sure)
+
+
+def _affine(c: Context, op: Map, shape: Shape) -> Registers | None:
+    """Index fragments plus scalars, or times constants, stay one register and constants."""
+    if op.fn not in ("add", "sub", "mul") or len(op.args) != 2 or shape == (1, 1):
+        return None
+    a, b = (c.held[x] for x in op.args)
+    if isinstance(a, Scalar) and isinstance(b, Registers) and op.fn != "sub":
+        a, b = b, a
+    if not (isinstance(a, Registers) and a.affine is not None and isinstance(b, Scalar)):
+        return None
+    if shape != shape_of(a):
+        return None
+    base, offsets = a.affine.base, a.affine.offsets
+    if op.fn == "mul":
+        if not isinstance(b.known, int):
+            return None
+        base = c.w.multiply(base, b.known)
+        offsets = tuple(x * b.known for x in offsets)
+    elif op.fn == "add":
+        base = c.w.add(base, b.text)
+    else:
+        base = c.w.binary("sub", "i32", base, b.text)
+    sure = op.fn != "sub" and a.affine.nonnegative and nonnegative(b)
+    return Registers(a.dtype, *shape, affine=Affine(base, offsets, sure))
+
+
+FLOAT_COMPARISONS = {"lt": "olt", "le": "ole", "eq": "oeq", "ne": "une", "ge": "oge", "gt": "ogt"}
+
+
+def _function(w: Writer, op: Map, dtype: DType, args: list[Held]) -> Callable[..., str]:
+    """What to do with the operands of one element, which are f32 if `dtype` is."""
+    f = F(w)
+    if op.fn == "where":
+        type = scalar_type(dtype)
+        return lambda cond, a, b: w.select(cond, type, a, b)
+    if not dtype.is_float:
+        if op.fn == "fma":
+            type = scalar_type(dtype)
+            return lambda a, b, c: w.binary("add", type, w.binary("mul", type, a, b), c)
+        if len(args) == 1:
+            return integer_unary(w, op, dtype)
+        return integer_binary(w, op, dtype, args, all(nonnegative(a) for a in args))
+    if op.fn in FLOAT_COMPARISONS:
+        return lambda a, b: f.test(FLOAT_COMPARISONS[op.fn], a, b)
+    if op.fn in UNARY:
+        return lambda a: UNARY[op.fn](f, a)
+    binary: dict[str, Callable[..., str]] = {
+        "add": f.add, "sub": f.sub, "mul": f.mul, "div": f.div, "min": f.min, "max": f.max,
+        "fma": f.fma,
+        "pow": lambda a, b: power(f, a, b),
+        "floordiv": lambda a, b: remainder(f, a, b)[0],
+        "mod": lambda a, b: remainder(f, a, b)[1],
+    }  # fmt: skip
+    if op.fn not in binary:
+        raise CompileError(Finding(f"`{op.fn}` has no meaning on {dtype} elements", op.loc))
+    return binary[op.fn]

@@ -1,0 +1,61 @@
+"""`reduce_columns`: a tree over a thread's own columns, then the four lanes that share its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from wsdsl.codegen import nvvm
+from wsdsl.codegen.casts import cast
+from wsdsl.codegen.context import Context
+from wsdsl.codegen.convert_type import scalar_type
+from wsdsl.codegen.elementwise import define
+from wsdsl.codegen.float_functions import F
+from wsdsl.codegen.fragments import as_floats, from_floats, row_offset, shape_of, texts_of
+from wsdsl.codegen.held import Registers
+from wsdsl.codegen.writer import Writer
+from wsdsl.ir.fragment_ops import ReduceColumns
+from wsdsl.ir.types import DTYPES, DType
+
+
+def convert_reduce_columns(c: Context, op: ReduceColumns) -> None:
+    w, x = c.w, c.registers(op.x)
+    if x.columns == 1:
+        # One column, which all four lanes hold: it must not be counted four times.
+        define(c, op.result, x)
+        return
+    if x.dtype.is_float:
+        texts, type, join = as_floats(w, x), "float", _float_join(w, op.fn)
+    else:
+        wide = cast(w, x, DTYPES["u32" if x.dtype.kind == "uint" else "i32"])
+        texts, type, join = list(texts_of(w, wide)), "i32", _integer_join(w, op.fn, wide.dtype)
+    rows: dict[int, list[str]] = {}
+    for e, text in enumerate(texts):
+        rows.setdefault(row_offset(e, shape_of(x)), []).append(text)
+    results: list[str] = []
+    for held in rows.values():
+        while len(held) > 1:
+            odd = held[len(held) & ~1 :]
+            held = [join(a, b) for a, b in zip(held[::2], held[1::2], strict=False)] + odd
+        total = held[0]
+        for mask in (1, 2):
+            total = join(total, nvvm.shuffle_xor(w, type, total, mask))
+        results.append(total)
+    shape = (x.rows, 1)
+    if x.dtype.is_float:
+        define(c, op.result, from_floats(w, x.dtype, shape, results))
+    else:
+        kind = DTYPES["u32" if x.dtype.kind == "uint" else "i32"]
+        define(c, op.result, cast(w, Registers(kind, *shape, tuple(results)), x.dtype))
+
+
+def _float_join(w: Writer, fn: str) -> Callable[[str, str], str]:
+    f = F(w)
+    return {"add": f.add, "max": f.max, "min": f.min}[fn]
+
+
+def _integer_join(w: Writer, fn: str, dtype: DType) -> Callable[[str, str], str]:
+    type = scalar_type(dtype)
+    if fn == "add":
+        return lambda a, b: w.binary("add", type, a, b)
+    sign = "s" if dtype.kind == "int" else "u"
+    return lambda a, b: nvvm.integer_binary(w, f"{sign}{fn}", type, a, b)

@@ -1,0 +1,212 @@
+"""A compiled kernel: every form that it takes on the way to the GPU, made when it is asked for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from wsdsl import knobs
+from wsdsl.diagnostics import CompileError, Finding, LaunchError
+from wsdsl.ir import op as ir
+from wsdsl.schedule import Schedule
+
+if TYPE_CHECKING:
+    from wsdsl.codegen.ptxas import Assembled, Resources
+    from wsdsl.codegen.signature import Signature
+    from wsdsl.runtime.access import Access
+    from wsdsl.runtime.arguments import Call
+    from wsdsl.runtime.launch import Launcher, Prepared
+
+
+class Compiled:
+    """A kernel with its schedule, for tensors that TMA can take or (`unaligned`) can not.
+
+    `ir(level)`, `llvm`, `ptx`, `cubin` and `sass` are its forms; calling it runs it.
+    """
+
+    def __init__(self, kernel: ir.Kernel, sizes: Mapping[str, int] | None = None) -> None:
+        """`kernel` at any level; `sizes`, where known, guide the choice of the schedule.
+
+        Raises CompileError, ScheduleError or VerifyError; nothing is assembled yet.
+        """
+        from wsdsl.lowering.pipeline import lower
+
+        self.name = kernel.name
+        self.source = kernel
+        self._levels: dict[str, ir.Kernel] = {kernel.level: kernel}
+        started = time.perf_counter()
+        for level in ("partitioned", "scheduled"):
+            if ir.LEVELS.index(level) > ir.LEVELS.index(kernel.level):
+                kernel = lower(kernel, level, sizes, [self._dump_pass] if knobs.DUMP.get() else [])
+                self._levels[level] = kernel
+        if self.source.level == "scheduled":
+            lower(self.source)  # verifies it
+        self.scheduled = kernel
+        self.lowering_seconds = time.perf_counter() - started
+
+    def __repr__(self) -> str:
+        return f"<compiled {self.name}: {self.schedule!r}>"
+
+    # Forms ----------------------------------------------------------------------------------------
+
+    @property
+    def schedule(self) -> Schedule:
+        """The whole schedule, with what the compiler chose."""
+        return self.scheduled.schedule or Schedule()
+
+    def ir(self, level: ir.Level = "scheduled") -> str:
+        """The kernel's text at a level; `wsdsl.compile_ir` takes it back, edited or not."""
+        if level not in self._levels:
+            has = ", ".join(self._levels)
+            raise CompileError(Finding(f"{self.name} was not compiled from {level}; it has {has}"))
+        return str(self._levels[level])
+
+    @cached_property
+    def llvm(self) -> str:
+        from wsdsl.codegen.module import emit_llvm
+
+        return self._dumped("ll", emit_llvm(self.scheduled))
+
+    @cached_property
+    def ptx(self) -> str:
+        from wsdsl.codegen.emit import emit_ptx
+
+        return self._dumped("ptx", emit_ptx(self.llvm))
+
+    @cached_property
+    def assembled(self) -> Assembled | None:
+        """What ptxas made and said; None without a ptxas. CompileError where that is not good."""
+        from wsdsl.codegen import ptxas
+
+        path = knobs.PTXAS.get()
+        if path == "off":
+            return None
+        found = ptxas.assemble(self.ptx, path or None)
+        if found is not None:
+            ptxas.check(self.scheduled, found, allow_spills=knobs.ALLOW_SPILLS.get())
+        return found
+
+    @property
+    def cubin(self) -> bytes:
+        """The machine code. CompileError if there is no ptxas (the driver assembles then)."""
+        return self._need_assembled().cubin
+
+    @property
+    def resources(self) -> Resources:
+        """Registers, SMEM, spills and the version of ptxas."""
+        return self._need_assembled().resources
+
+    def _need_assembled(self) -> Assembled:
+        if self.assembled is None:
+            hint = "pip install nvidia-cuda-nvcc; `wsdsl doctor` tells what is found"
+            raise CompileError(Finding("there is no ptxas here", hint=hint))
+        return self.assembled
+
+    @cached_property
+    def sass(self) -> str:
+        from wsdsl.codegen.ptxas import disassemble
+
+        return self._dumped("sass", disassemble(self.cubin))
+
+    @cached_property
+    def signature(self) -> Signature:
+        from wsdsl.codegen.signature import signature
+
+        return signature(self.scheduled)
+
+    def explain(self) -> str:
+        """Why the kernel is cut, buffered and sized as it is."""
+        from wsdsl.report.explain import explain
+
+        return explain(self.scheduled, self.signature)
+
+    # Running --------------------------------------------------------------------------------------
+
+    @cached_property
+    def access(self) -> Access:
+        from wsdsl.runtime.access import access_of
+
+        return access_of(self.scheduled)
+
+    @cached_property
+    def launcher(self) -> Launcher:
+        from wsdsl.runtime.launch import Launcher
+
+        image = self.assembled.cubin if self.assembled is not None else self.ptx
+        return Launcher(image, self.signature, self.access, self.schedule.arch)
+
+    def __call__(self, *args: Any, stream: Any = None) -> Any:
+        """Run on the arrays' device (NumPy arrays: on a GPU if there is one, else simulated).
+
+        Returns the output, or a tuple of them. LaunchError if the arrays do not fit.
+        """
+        return self.run(self.resolve(args), stream)
+
+    def resolve(self, args: tuple[Any, ...]) -> Call:
+        from wsdsl.runtime.arguments import resolve
+
+        sizes = dict(self.scheduled.sizes)
+        return resolve(self.name, self.scheduled.params, self.access, args, sizes)
+
+    def run(self, call: Call, stream: Any = None) -> Any:
+        if call.device != "cpu":
+            self.launcher.prepare(call.views, call.scalars, call.dims, stream, keepalive=False)()
+        elif runs_simulated():
+            self._simulate(call, 0)
+        else:
+            from wsdsl.runtime.staging import run_staged
+
+            run_staged(self.launcher, call, stream)
+        return call.result()
+
+    def prepare(self, *args: Any, stream: Any = None) -> Prepared:
+        """Everything resolved once; calling the result is only the launch."""
+        call = self.resolve(args)
+        if call.device == "cpu":
+            hint = "give arrays of torch, CuPy or JAX that are on a GPU"
+            raise LaunchError(Finding("prepare() needs arrays on a GPU", hint=hint))
+        return self.launcher.prepare(call.views, call.scalars, call.dims, stream)
+
+    def simulate(self, *args: Any, seed: int = 0) -> Any:
+        """Run barrier by barrier on the CPU, on NumPy arrays, in an order that `seed` chooses.
+
+        SimulationError for a race, a deadlock, a slot read too early or overwritten too soon.
+        """
+        call = self.resolve(args)
+        self._simulate(call, seed)
+        return call.result()
+
+    def _simulate(self, call: Call, seed: int) -> None:
+        from wsdsl.simulator.machine import simulate
+
+        if call.device != "cpu":
+            raise LaunchError(Finding("the simulator takes NumPy arrays", hint="copy to the CPU"))
+        simulate(self.scheduled, {**call.arrays, **call.scalars}, seed=seed)
+
+    # Dumps ----------------------------------------------------------------------------------------
+
+    def _dump_pass(self, name: str, before: ir.Kernel, after: ir.Kernel) -> None:
+        if before != after:
+            self._dump_number = getattr(self, "_dump_number", 0) + 1
+            self._dumped(f"{self._dump_number:02}.{name}.ir", str(after))
+
+    def _dumped(self, suffix: str, text: str) -> str:
+        folder = knobs.DUMP.get()
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{self.name}.{suffix}").write_text(text)
+        return text
+
+
+def runs_simulated() -> bool:
+    """Whether NumPy arrays go to the simulator: by WSDSL_BACKEND, or since there is no GPU."""
+    backend = knobs.BACKEND.get()
+    if backend == "simulator":
+        return True
+    from wsdsl.runtime.device import gpu_available
+
+    if backend == "gpu" and not gpu_available():
+        raise LaunchError(Finding("there is no Hopper GPU here", hint="`wsdsl doctor` tells more"))
+    return not gpu_available()

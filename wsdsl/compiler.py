@@ -1,0 +1,215 @@
+"""From source to something that runs: `@kernel`, `load`, `parse`, `compile_ir`.
+
+With the CLI the only place that sees every layer. Layers are imported when they are first needed,
+so that `import wsdsl` is quick.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from types import FunctionType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from wsdsl.compiled import Compiled
+from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.ir import op as ir
+from wsdsl.schedule import Schedule
+
+if TYPE_CHECKING:
+    from wsdsl.runtime.access import Access
+    from wsdsl.runtime.arguments import Call
+    from wsdsl.runtime.launch import Prepared
+
+MAX_CHOICES = 1024
+"""Calls of different sizes whose compiled kernel is remembered."""
+
+
+class Kernel:
+    """A kernel in the language, ready to be called, compiled, simulated or inspected."""
+
+    def __init__(self, name: str, make: Callable[[], ir.Kernel], source: str = "") -> None:
+        self.name, self.source = name, source
+        self._make = make
+        self._compiled: dict[tuple[Any, ...], Compiled] = {}
+        self._choices: dict[tuple[Any, ...], Compiled] = {}
+        self._lock = threading.RLock()
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.name}>"
+
+    @cached_property
+    def tile(self) -> ir.Kernel:
+        """The kernel at the level TILE. ParseError or TypeCheckError with all that is wrong."""
+        from wsdsl.ir.spec import verify
+
+        made = self._make()
+        verify(made)
+        return made
+
+    @cached_property
+    def access(self) -> Access:
+        from wsdsl.runtime.access import access_of
+
+        return access_of(self.tile)
+
+    @cached_property
+    def whole_dims(self) -> tuple[str, ...]:
+        """Dimensions that are taken whole (`:`): compiled kernels are for one size of each."""
+        from wsdsl.ir.tile_ops import Whole
+        from wsdsl.ir.types import Axis
+        from wsdsl.ir.walk import walk
+
+        found = (op.result.type for op in walk(self.tile.body) if isinstance(op, Whole))
+        return tuple(sorted({kind.dim for kind in found if isinstance(kind, Axis)}))
+
+    @cached_property
+    def dims(self) -> tuple[str, ...]:
+        """Names of the dimensions, in order of appearance."""
+        from wsdsl.ir.types import Tensor
+
+        tensors = [p.type for p in self.tile.params if isinstance(p.type, Tensor)]
+        return tuple(dict.fromkeys(d for t in tensors for d in t.dims if isinstance(d, str)))
+
+    # Compiling ------------------------------------------------------------------------------------
+
+    def compile(
+        self, schedule: Schedule | None = None, arch: str = "sm_90a", **sizes: int
+    ) -> Compiled:
+        """Compile, assembling if there is a ptxas. `sizes` of dimensions guide what the schedule
+        leaves open; those taken whole (`:`) must be given.
+
+        Raises CompileError for what is not lowered, spills, or serialised products; ScheduleError.
+        """
+        unknown = [name for name in sizes if name not in self.dims]
+        if unknown:
+            message = f"{self.name} has no dimension {', '.join(unknown)}"
+            raise CompileError(
+                Finding(message, self.tile.loc, f"its dimensions are {', '.join(self.dims)}")
+            )
+        if arch != "sm_90a":
+            schedule = dataclasses.replace(schedule or Schedule(), arch=arch)  # pyright: ignore[reportArgumentType]
+        compiled = self._compile(schedule, sizes, ())
+        _ = compiled.assembled
+        return compiled
+
+    def schedule(self, schedule: Schedule | None = None, **sizes: int) -> Schedule:
+        """The whole schedule that would be used; its repr can be pasted back."""
+        return self._compile(schedule, sizes, ()).schedule
+
+    def _compile(
+        self, schedule: Schedule | None, sizes: Mapping[str, int], unaligned: tuple[str, ...]
+    ) -> Compiled:
+        static = tuple((d, sizes[d]) for d in self.whole_dims if d in sizes)
+        asked = (schedule, tuple(sorted(sizes.items())), unaligned)
+        found = self._choices.get(asked)
+        if found is not None:
+            return found
+        with self._lock:
+            from wsdsl.lowering.pipeline import scheduled_tile
+
+            kernel = dataclasses.replace(
+                self.tile, schedule=schedule, sizes=static, unaligned=unaligned
+            )
+            chosen = scheduled_tile(kernel, sizes).schedule
+            key = (chosen, static, unaligned)
+            if key not in self._compiled:
+                self._compiled[key] = Compiled(dataclasses.replace(kernel, schedule=chosen))
+            if len(self._choices) >= MAX_CHOICES:
+                self._choices.clear()
+            self._choices[asked] = self._compiled[key]
+            return self._compiled[key]
+
+    # Running --------------------------------------------------------------------------------------
+
+    def __call__(self, *args: Any, schedule: Schedule | None = None, stream: Any = None) -> Any:
+        """Run on torch, CuPy, JAX or NumPy arrays, on the caller's current stream.
+
+        Outputs that are left out (or None) are allocated like the first input. Returns the output,
+        or a tuple of them. LaunchError if the arrays do not fit; nothing has been written then.
+        """
+        call = self._resolve(args)
+        return self._for(call, schedule).run(call, stream)
+
+    def prepare(
+        self, *args: Any, schedule: Schedule | None = None, stream: Any = None
+    ) -> Prepared:
+        """Everything resolved once: calling the result is only the launch."""
+        call = self._resolve(args)
+        return self._for(call, schedule).prepare(*self._all(call), stream=stream)
+
+    def simulate(self, *args: Any, schedule: Schedule | None = None, seed: int = 0) -> Any:
+        """Run the scheduled kernel on the CPU, barrier by barrier, on NumPy arrays."""
+        call = self._resolve(args)
+        return self._for(call, schedule).simulate(*self._all(call), seed=seed)
+
+    def reference(self, *args: Any) -> Any:
+        """What the kernel means: evaluated by NumPy, tile by tile, without a schedule."""
+        from wsdsl.simulator.reference import evaluate
+
+        call = self._resolve(args)
+        evaluate(self.tile, {**call.arrays, **call.scalars})
+        return call.result()
+
+    def _resolve(self, args: tuple[Any, ...]) -> Call:
+        from wsdsl.runtime.arguments import resolve
+
+        return resolve(self.name, self.tile.params, self.access, args)
+
+    def _for(self, call: Call, schedule: Schedule | None) -> Compiled:
+        return self._compile(schedule, call.dims, tuple(sorted(call.tma_blocked())))
+
+    def _all(self, call: Call) -> tuple[Any, ...]:
+        return tuple({**call.arrays, **call.scalars}[p.name] for p in self.tile.params)
+
+
+def kernel(fn: FunctionType) -> Kernel:
+    """Make a Python function a kernel. It is parsed, not run, when it is first needed."""
+    import inspect
+
+    def make() -> ir.Kernel:
+        from wsdsl.frontend import from_function
+
+        return from_function(fn)
+
+    try:
+        source = inspect.getsource(fn)
+    except (OSError, TypeError):
+        source = ""
+    return Kernel(fn.__name__, make, source)
+
+
+class Kernels(SimpleNamespace):
+    """The kernels of a text, by name."""
+
+
+def parse(text: str, file: str = "<string>") -> Kernels:
+    """The kernels of a text. ParseError or TypeCheckError with all that is wrong."""
+    from wsdsl.frontend import from_text
+
+    return Kernels(
+        **{name: _made(name, made, text) for name, made in from_text(text, file).items()}
+    )
+
+
+def load(path: str | Path) -> Kernels:
+    """The kernels of a `.ws` file."""
+    try:
+        text = Path(path).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CompileError(Finding(f"can not read {path}: {error}")) from None
+    return parse(text, str(path))
+
+
+def _made(name: str, made: ir.Kernel, source: str) -> Kernel:
+    return Kernel(name, lambda: made, source)
+
+
+def compile_ir(text: str, file: str = "<ir>") -> Compiled:
+    """Compile a dumped (perhaps edited) kernel of any level. ParseError or VerifyError."""
+    from wsdsl.ir.parser import parse_kernel
+
+    return Compiled(parse_kernel(text, file))

@@ -1,0 +1,49 @@
+"""Why a kernel is cut, buffered and sized as it is, in words."""
+
+from __future__ import annotations
+
+from wsdsl.codegen.signature import Signature
+from wsdsl.ir.barrier_ops import AllocateBarriers
+from wsdsl.ir.memory_ops import AllocateShared, LoadGlobal, StoreGlobal, ThreadLoad, TmaLoad, TmaStore
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.target import SMEM_BYTES
+from wsdsl.ir.types import Shared
+from wsdsl.ir.walk import definers, walk
+
+
+def explain(kernel: Kernel, signature: Signature) -> str:
+    """A few lines: schedule, partitions, how each tensor moves, SMEM."""
+    lines = [f"kernel {kernel.name}: {kernel.schedule!r}"]
+    made = definers(kernel.body)
+    work = " x ".join(f"ceil({dim}/{size})" for dim, size in signature.tiles)
+    lines.append(f"work: {work} output tiles, scheduler {signature.scheduler}")
+    for op in kernel.body:
+        if isinstance(op, Partition):
+            registers = f", {op.registers} registers a thread" if op.registers else ""
+            lines.append(f"partition {op.role}: {op.num_warpgroups} warpgroup(s){registers}")
+    moves: dict[str, set[str]] = {}
+    for op in walk(kernel.body):
+        match op:
+            case TmaLoad():
+                moves.setdefault(made[op.map].tensor.name, set()).add("TMA into slots")  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType,reportUnknownArgumentType]
+            case TmaStore():
+                moves.setdefault(made[op.map].tensor.name, set()).add("SMEM, then a TMA store")  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType,reportUnknownArgumentType]
+            case ThreadLoad():
+                moves.setdefault(op.tensor.name, set()).add(
+                    "copied to slots by the load warpgroup's threads (TMA can not take its stride)"
+                )
+            case LoadGlobal():
+                moves.setdefault(op.tensor.name, set()).add("read directly by compute warpgroups")
+            case StoreGlobal():
+                moves.setdefault(op.tensor.name, set()).add("written directly")
+            case _:
+                pass
+    lines += [f"{name}: {', '.join(sorted(ways))}" for name, ways in moves.items()]
+    for op in kernel.body:
+        if isinstance(op, AllocateShared) and isinstance(op.result.type, Shared):
+            kind = op.result.type
+            lines.append(f"SMEM {op.label}: {kind.num} x {kind.bytes} bytes")
+    barriers = sum(isinstance(op, AllocateBarriers) for op in kernel.body)
+    lines.append(f"SMEM in all: {signature.smem_bytes} of {SMEM_BYTES} bytes, {barriers} barrier arrays")
+    return "\n".join(lines)
