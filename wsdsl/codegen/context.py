@@ -59,7 +59,9 @@ class Context:
     place: Place = field(default_factory=Place)
 
     @contextmanager
-    def at(self, *, first_warpgroup: int | None = None, elected: bool | None = None) -> Iterator[None]:
+    def at(
+        self, *, first_warpgroup: int | None = None, elected: bool | None = None
+    ) -> Iterator[None]:
         outer = self.place
         if first_warpgroup is not None:
             self.place = Place(first_warpgroup, inside=True)

@@ -86,7 +86,7 @@ def convert_set_max_registers(c: Context, op: b.SetMaxRegisters) -> None:
 
 def convert_allocate_barriers(c: Context, op: b.AllocateBarriers) -> None:
     assert isinstance(op.result.type, Barriers)
-    c.held[op.result] = SharedAt(_placed(op), 8, op.result.type.num, op.arrivals)
+    c.held[op.result] = SharedAt(_placed(op), 8, op.result.type.num, op.label, op.arrivals)
 
 
 def _placed(op: b.AllocateBarriers | m.AllocateShared) -> int:
@@ -103,7 +103,8 @@ def _barrier(c: Context, barriers: Value, state: Value) -> At:
 def convert_initialize_barriers(c: Context, op: b.InitializeBarriers) -> None:
     held = c.shared(op.barriers)
     for i in range(held.num):
-        inline_ptx.barrier_init(c.w, At(c.smem, held.offset + 8 * i), held.arrivals)
+        at = At(c.smem, held.offset + 8 * i)
+        inline_ptx.barrier_init(c.w, at, held.arrivals, held.label)
 
 
 def convert_fence_barrier_init(c: Context, op: b.FenceBarrierInit) -> None:
@@ -141,7 +142,8 @@ def convert_advance(c: Context, op: b.Advance) -> None:
 
 
 def convert_wait_barrier(c: Context, op: b.WaitBarrier) -> None:
-    inline_ptx.barrier_wait(c.w, _barrier(c, op.barriers, op.state), c.state(op.state).parity)
+    at, label = _barrier(c, op.barriers, op.state), c.shared(op.barriers).label
+    inline_ptx.barrier_wait(c.w, at, c.state(op.state).parity, label)
 
 
 def convert_arrive_barrier(c: Context, op: b.ArriveBarrier) -> None:
@@ -149,12 +151,13 @@ def convert_arrive_barrier(c: Context, op: b.ArriveBarrier) -> None:
     if not (op.each_thread or c.place.elected):
         one = c.threads.first_thread if c.place.inside else c.w.compare("eq", c.threads.tid, 0)
         pred = one if pred is None else c.w.binary("and", "i1", one, pred)
-    inline_ptx.barrier_arrive(c.w, _barrier(c, op.barriers, op.state), pred)
+    at, label = _barrier(c, op.barriers, op.state), c.shared(op.barriers).label
+    inline_ptx.barrier_arrive(c.w, at, pred, label)
 
 
 def convert_arrive_expect_tx(c: Context, op: b.ArriveExpectTx) -> None:
-    at = _barrier(c, op.barriers, op.state)
-    inline_ptx.barrier_arrive_expect_tx(c.w, at, op.tx_bytes)
+    at, label = _barrier(c, op.barriers, op.state), c.shared(op.barriers).label
+    inline_ptx.barrier_arrive_expect_tx(c.w, at, op.tx_bytes, label)
 
 
 # SMEM and TMA ------------------------------------------------------------------------------------
@@ -162,7 +165,7 @@ def convert_arrive_expect_tx(c: Context, op: b.ArriveExpectTx) -> None:
 
 def convert_allocate_shared(c: Context, op: m.AllocateShared) -> None:
     assert isinstance(op.result.type, Shared)
-    c.held[op.result] = SharedAt(_placed(op), op.result.type.bytes, op.result.type.num)
+    c.held[op.result] = SharedAt(_placed(op), op.result.type.bytes, op.result.type.num, op.label)
 
 
 def convert_make_tensor_map(c: Context, op: m.MakeTensorMap) -> None:
@@ -256,7 +259,7 @@ def convert_wgmma(c: Context, op: f.Wgmma) -> None:
         steps = held.steps[: op.k // 16]
         sides.append(WgmmaOperand(held.low, held.high, steps, k_major))
     accumulate = c.scalar(op.accumulate).text
-    texts = inline_ptx.wgmma(c.w, acc.texts, sides[0], sides[1], op.dtype, accumulate)
+    texts = inline_ptx.wgmma(c.w, op.result.name, acc.texts, *sides, op.dtype, accumulate)
     c.held[op.result] = Registers(acc.dtype, acc.rows, acc.columns, texts)
 
 

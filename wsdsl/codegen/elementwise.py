@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from wsdsl.codegen import nvvm
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.convert_type import num_elements, num_registers, scalar_type
 from wsdsl.codegen.float_functions import UNARY, F, power, remainder

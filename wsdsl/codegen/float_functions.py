@@ -290,7 +290,9 @@ def power(f: F, x: str, y: str) -> str:
     negative = w.compare("slt", f.bits(x), 0)
     below = w.binary("and", "i1", f.test("olt", x, 0.0), f.test("une", x, -math.inf))
     made = f.select(w.binary("and", "i1", negative, odd), f.neg(made), made)
-    made = f.select(w.binary("and", "i1", below, w.binary("xor", "i1", whole, "true")), math.nan, made)
+    made = f.select(
+        w.binary("and", "i1", below, w.binary("xor", "i1", whole, "true")), math.nan, made
+    )
     made = f.select(f.test("uno", x, y), math.nan, made)
     one = w.binary("or", "i1", f.test("oeq", x, 1.0), f.test("oeq", y, 0.0))
     minus_one = w.binary("and", "i1", f.test("oeq", x, -1.0), f.test("oeq", f.abs(y), math.inf))

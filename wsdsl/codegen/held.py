@@ -57,6 +57,7 @@ class SharedAt:
     offset: int
     bytes: int
     num: int
+    label: str
     arrivals: int = 0
 
 

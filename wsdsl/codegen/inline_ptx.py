@@ -36,31 +36,31 @@ def _constraints(*held: str, pred: str | None = None) -> str:
     return ",".join([*held, *([] if pred is None else ["b"])])
 
 
-# mbarriers ---------------------------------------------------------------------------------------
+# mbarriers (`label` is a comment) ---------------------------------------------------------------------------------------
 
 
-def barrier_init(w: Writer, at: At, arrivals: int) -> None:
-    ptx = f"mbarrier.init.shared::cta.b64 {at.ptx(0)}, {arrivals};"
+def barrier_init(w: Writer, at: At, arrivals: int, label: str) -> None:
+    ptx = f"mbarrier.init.shared::cta.b64 {at.ptx(0)}, {arrivals}; // {label}"
     w.asm(ptx, "void", "r", [("i32", at.base)])
 
 
-def barrier_wait(w: Writer, at: At, parity: str) -> None:
+def barrier_wait(w: Writer, at: At, parity: str, label: str) -> None:
     ptx = (
         "{\n.reg .pred done;\n"
         "WAIT_${:uid}:\n"
-        f"mbarrier.try_wait.parity.shared::cta.b64 done, {at.ptx(0)}, $1;\n"
+        f"mbarrier.try_wait.parity.shared::cta.b64 done, {at.ptx(0)}, $1; // {label}\n"
         "@!done bra WAIT_${:uid};\n}"
     )
     w.asm(ptx, "void", "r,r", [("i32", at.base), ("i32", parity)])
 
 
-def barrier_arrive(w: Writer, at: At, pred: str | None) -> None:
-    ptx = f"{_when(pred, 1)}mbarrier.arrive.shared::cta.b64 _, {at.ptx(0)};"
+def barrier_arrive(w: Writer, at: At, pred: str | None, label: str) -> None:
+    ptx = f"{_when(pred, 1)}mbarrier.arrive.shared::cta.b64 _, {at.ptx(0)}; // {label}"
     w.asm(ptx, "void", _constraints("r", pred=pred), [("i32", at.base), *_flag(pred)])
 
 
-def barrier_arrive_expect_tx(w: Writer, at: At, tx_bytes: int) -> None:
-    ptx = f"mbarrier.arrive.expect_tx.shared::cta.b64 _, {at.ptx(0)}, {tx_bytes};"
+def barrier_arrive_expect_tx(w: Writer, at: At, tx_bytes: int, label: str) -> None:
+    ptx = f"mbarrier.arrive.expect_tx.shared::cta.b64 _, {at.ptx(0)}, {tx_bytes}; // {label}"
     w.asm(ptx, "void", "r", [("i32", at.base)])
 
 
@@ -80,7 +80,12 @@ def tma_load(w: Writer, map: str, coordinates: Sequence[str], to: At, barrier: A
         f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes "
         f"{to.ptx(0)}, [$1, {{{shown}}}], {barrier.ptx(2)};"
     )
-    args = [("i32", to.base), ("ptr", map), ("i32", barrier.base), *(("i32", c) for c in coordinates)]
+    args = [
+        ("i32", to.base),
+        ("ptr", map),
+        ("i32", barrier.base),
+        *(("i32", c) for c in coordinates),
+    ]
     w.asm(ptx, "void", ",".join(["r", "l", "r", *["r"] * rank]), args)
 
 
@@ -118,7 +123,13 @@ class WgmmaOperand:
 
 
 def wgmma(
-    w: Writer, acc: Sequence[str], a: WgmmaOperand, b: WgmmaOperand, dtype: str, accumulate: str
+    w: Writer,
+    name: str,
+    acc: Sequence[str],
+    a: WgmmaOperand,
+    b: WgmmaOperand,
+    dtype: str,
+    accumulate: str,
 ) -> tuple[str, ...]:
     """All k16 steps of a k block. `accumulate` is an i1, for the first step alone.
 
@@ -132,7 +143,8 @@ def wgmma(
     low_a, low_b, flag = count + tied, count + tied + 1, count + tied + 2
     registers = ", ".join(f"${i}" for i in range(count))
     transposed = f"{int(not a.k_major)}, {int(not b.k_major)}"
-    lines = [".reg .b32 la, lb, ha, hb;", ".reg .b64 a, b;"]
+    # gate.py finds the op by this comment.
+    lines = [f"// {name} = wgmma", ".reg .b32 la, lb, ha, hb;", ".reg .b64 a, b;"]
     lines += [f"mov.b32 ha, {a.high};", f"mov.b32 hb, {b.high};"]
     for i, (step_a, step_b) in enumerate(zip(a.steps, b.steps, strict=True)):
         first = {"true": "1", "false": "0"}.get(accumulate, f"${flag}")
@@ -245,20 +257,38 @@ def load_global_pair(
     kind = ".nc" if constant else ""
     width = max(bits, 16)
     args: list[Operand] = [("ptr addrspace(1)", at.pointer)]
-    if both is None or first is None:
-        ptx = f"ld.global{kind}.v2.b{bits} {{$0, $1}}, {at.ptx(2)};"
-        constraints = f"=&{letter},=&{letter},l"
-    else:
-        ptx = (
-            f"mov.b{width} $0, 0;\nmov.b{width} $1, 0;\n"
-            f"@$3 ld.global{kind}.v2.b{bits} {{$0, $1}}, {at.ptx(2)};\n"
-            f"@$4 ld.global{kind}.b{bits} $0, {at.ptx(2)};"
-        )
-        constraints = f"=&{letter},=&{letter},l,b,b"
-        args += [("i1", both), ("i1", first)]
+    ptx = f"{_when(both, 3)}ld.global{kind}.v2.b{bits} {{$0, $1}}, {at.ptx(2)};"
+    constraints = f"=&{letter},=&{letter},l"
+    if both is not None:
+        ptx = f"mov.b{width} $0, 0;\nmov.b{width} $1, 0;\n{ptx}"
+        args.append(("i1", both))
+        constraints += ",b"
+    if first is not None:
+        ptx += f"\n@$4 ld.global{kind}.b{bits} $0, {at.ptx(2)};"
+        args.append(("i1", first))
+        constraints += ",b"
     result = f"{{ {type}, {type} }}"
     made = w.asm(ptx, result, constraints, args, pure=constant)
     return w.extract(result, made, 0), w.extract(result, made, 1)
+
+
+def load_global_packed(
+    w: Writer, at: Global, both: str | None, first: str | None, constant: bool
+) -> str:
+    """Two 16-bit elements as one i32, like `load_global_pair`."""
+    kind = ".nc" if constant else ""
+    lines = [] if both is None else ["mov.b32 $0, 0;"]
+    lines.append(f"{_when(both, 2)}ld.global{kind}.b32 $0, {at.ptx(1)};")
+    args: list[Operand] = [("ptr addrspace(1)", at.pointer), *_flag(both)]
+    constraints = _constraints("=&r", "l", pred=both)
+    if first is not None:
+        lines = [".reg .b16 low;", *lines]
+        lines.append(f"@$3 ld.global{kind}.b16 low, {at.ptx(1)};")
+        lines.append("@$3 cvt.u32.u16 $0, low;")
+        args.append(("i1", first))
+        constraints += ",b"
+    ptx = "{\n" + "\n".join(lines) + "\n}"
+    return w.asm(ptx, "i32", constraints, args, pure=constant)
 
 
 def store_global(w: Writer, at: Global, bits: int, texts: Sequence[str], pred: str | None) -> None:
@@ -281,8 +311,6 @@ def add_global(
     shown = ", ".join(f"${i + 1}" for i in range(count))
     vector, held = (f".v{count}", f"{{{shown}}}") if count > 1 else ("", shown)
     rounding = ".noftz" if "f16" in kind else ""
-    ptx = (
-        f"{_when(pred, count + 1)}red.global.add{rounding}{vector}.{kind} {at.ptx(0)}, {held};"
-    )
+    ptx = f"{_when(pred, count + 1)}red.global.add{rounding}{vector}.{kind} {at.ptx(0)}, {held};"
     args = [("ptr addrspace(1)", at.pointer), *((type, x) for x in texts), *_flag(pred)]
     w.asm(ptx, "void", _constraints("l", *[letter] * count, pred=pred), args)

@@ -51,7 +51,13 @@ class Writer:
         return self.value(text, hint)
 
     def asm(
-        self, ptx: str, result: str, constraints: str, args: Sequence[Operand], *, pure: bool = False
+        self,
+        ptx: str,
+        result: str,
+        constraints: str,
+        args: Sequence[Operand],
+        *,
+        pure: bool = False,
     ) -> str:
         """Inline PTX. All but pure text is volatile, and orders memory accesses around it.
 

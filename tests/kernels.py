@@ -1,0 +1,391 @@
+"""Kernels of the shape that is lowered, with what they mean in plain NumPy (float64)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+import wsdsl
+
+Arrays = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """`expected` maps inputs (float64) to outputs by name; `sizes` are small and odd."""
+
+    text: str
+    expected: Callable[..., dict[str, Any]]
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def kernel(self) -> wsdsl.Kernel:
+        return next(iter(vars(wsdsl.parse(self.text)).values()))
+
+
+def erf(x: Any) -> Any:
+    import math
+
+    return np.vectorize(math.erf)(x)
+
+
+def gelu(x: Any) -> Any:
+    return 0.5 * x * (1 + erf(x / np.sqrt(2)))
+
+
+def silu(x: Any) -> Any:
+    return x / (1 + np.exp(-x))
+
+
+CASES: dict[str, Case] = {}
+
+
+def case(name: str, text: str, **sizes: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def keep(expected: Callable[..., Any]) -> Callable[..., Any]:
+        CASES[name] = Case(text, expected, sizes)
+        return expected
+
+    return keep
+
+
+@case(
+    "gemm",
+    """
+@kernel
+def gemm(A: bf16[M, K], B: bf16[N, K], C: bf16[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        C[m, n] = acc
+""",
+    M=150, N=264, K=136,
+)  # fmt: skip
+def _(A: Any, B: Any) -> Any:
+    return {"C": A @ B.T}
+
+
+@case(
+    "mn_major",
+    """
+@kernel
+def mn_major(A: f16[K, M], B: f16[K, N], C: f16[N, M]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[k, m] @ B[k, n]
+        C[n, m] = acc
+""",
+    M=136, N=72, K=100,
+)  # fmt: skip
+def _(A: Any, B: Any) -> Any:
+    return {"C": (A.T @ B).T}
+
+
+@case(
+    "scale",
+    """
+@kernel
+def scale(A: bf16[M, N], C: f32[M, N], alpha: f32):
+    for m, n in tiles(M, N):
+        C[m, n] = cast(A[m, n], f32) * alpha
+""",
+    M=70, N=40,
+)  # fmt: skip
+def _(A: Any, alpha: float) -> Any:
+    return {"C": A * alpha}
+
+
+@case(
+    "epilogue",
+    """
+@kernel
+def epilogue(A: bf16[M, K], B: bf16[N, K], bias: f32[N], rows: f32[M], R: bf16[M, N], C: bf16[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        C[m, n] = gelu(acc * rows[m] + bias[n]) + cast(R[m, n], f32)
+""",
+    M=130, N=80, K=72,
+)  # fmt: skip
+def _(A: Any, B: Any, bias: Any, rows: Any, R: Any) -> Any:
+    return {"C": gelu(A @ B.T * rows[:, None] + bias) + R}
+
+
+@case(
+    "two_products",
+    """
+@kernel
+def two_products(X: bf16[M, K], G: bf16[N, K], U: bf16[N, K], Y: bf16[M, N]):
+    for m, n in tiles(M, N):
+        g, u = zeros(f32[m, n]), zeros(f32[m, n])
+        for k in tiles(K):
+            x = X[m, k]
+            g += x @ G[n, k]
+            u += x @ U[n, k]
+        Y[m, n] = silu(g) * u
+""",
+    M=100, N=136, K=80,
+)  # fmt: skip
+def _(X: Any, G: Any, U: Any) -> Any:
+    return {"Y": silu(X @ G.T) * (X @ U.T)}
+
+
+@case(
+    "two_loops",
+    """
+@kernel
+def two_loops(A: bf16[M, K], B: bf16[N, K], D: f16[L, M], E: f16[N, L], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        for l in tiles(L):
+            acc += D[l, m] @ E[n, l]
+        C[m, n] = acc
+""",
+    M=72, N=72, K=200, L=88,
+)  # fmt: skip
+def _(A: Any, B: Any, D: Any, E: Any) -> Any:
+    return {"C": A @ B.T + D.T @ E.T}
+
+
+@case(
+    "nested",
+    """
+@kernel
+def nested(A: bf16[M, K], B: bf16[N, K], C: bf16[M, N], total: f32[M], top: f32[M]):
+    for m in tiles(M):
+        s, t = zeros(f32[m]), full(f32[m], -inf)
+        for n in tiles(N):
+            acc = zeros(f32[m, n])
+            for k in tiles(K):
+                acc += A[m, k] @ B[n, k]
+            C[m, n] = acc
+            s += sum(acc * acc, over=n)
+            t = max(t, max(acc, over=n))
+        total[m] = s
+        top[m] = t
+""",
+    M=150, N=520, K=72,
+)  # fmt: skip
+def _(A: Any, B: Any) -> Any:
+    x = A @ B.T
+    return {"C": x, "total": (x * x).sum(1), "top": x.max(1)}
+
+
+@case(
+    "batched",
+    """
+@kernel
+def batched(A: bf16[G, M, K], B: bf16[G, N, K], C: bf16[G, M, N]):
+    for g in each(G):
+        for m, n in tiles(M, N):
+            acc = zeros(f32[m, n])
+            for k in tiles(K):
+                acc += A[g, m, k] @ B[g, n, k]
+            C[g, m, n] = acc
+""",
+    G=3, M=130, N=24, K=40,
+)  # fmt: skip
+def _(A: Any, B: Any) -> Any:
+    return {"C": A @ B.transpose(0, 2, 1)}
+
+
+@case(
+    "whole",
+    """
+@kernel
+def whole(A: bf16[M, D], B: bf16[N, D], R: f32[M]):
+    for m in tiles(M):
+        s = zeros(f32[m])
+        for n in tiles(N):
+            s += sum(A[m, :] @ B[n, :], over=n)
+        R[m] = s
+""",
+    M=130, N=300, D=80,
+)  # fmt: skip
+def _(A: Any, B: Any) -> Any:
+    return {"R": (A @ B.T).sum(1)}
+
+
+@case(
+    "held_operand",
+    """
+@kernel
+def held_operand(A: bf16[M, D], B: bf16[N, D], R: f32[M]):
+    for m in tiles(M):
+        a = A[m, :]
+        s = zeros(f32[m])
+        for n in tiles(N):
+            s += sum(relu(a @ B[n, :]), over=n)
+        R[m] = s
+""",
+    M=130, N=300, D=64,
+)  # fmt: skip
+def _(A: Any, B: Any) -> Any:
+    return {"R": np.maximum(A @ B.T, 0).sum(1)}
+
+
+@case(
+    "bias_first",
+    """
+@kernel
+def bias_first(A: bf16[M, K], B: bf16[N, K], bias: f32[N], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n]) + bias[n]
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        C[m, n] = acc
+""",
+    M=64, N=48, K=24,
+)  # fmt: skip
+def _(A: Any, B: Any, bias: Any) -> Any:
+    return {"C": A @ B.T + bias}
+
+
+@case(
+    "each_inside",
+    """
+@kernel
+def each_inside(A: bf16[E, M, K], B: bf16[E, N, K], w: f32[E], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        out = zeros(f32[m, n])
+        for e in each(E):
+            acc = zeros(f32[m, n])
+            for k in tiles(K):
+                acc += A[e, m, k] @ B[e, n, k]
+            out += acc * w[e]
+        C[m, n] = out
+""",
+    E=3, M=80, N=40, K=72,
+)  # fmt: skip
+def _(A: Any, B: Any, w: Any) -> Any:
+    return {"C": np.einsum("emk,enk,e->mn", A, B, w)}
+
+
+@case(
+    "accumulated_in_nest",
+    """
+@kernel
+def accumulated_in_nest(A: bf16[E, M, K], B: bf16[E, N, K], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for e in each(E):
+            for k in tiles(K):
+                acc += A[e, m, k] @ B[e, n, k]
+        C[m, n] = acc
+""",
+    E=3, M=80, N=40, K=72,
+)  # fmt: skip
+def _(A: Any, B: Any) -> Any:
+    return {"C": np.einsum("emk,enk->mn", A, B)}
+
+
+@case(
+    "row_softmax",
+    """
+@kernel
+def row_softmax(X: f32[M, N], top: f32[M], Y: f32[M, N]):
+    for m in tiles(M):
+        s = zeros(f32[m])
+        for n in tiles(N):
+            s += sum(exp(X[m, n] - top[m]), over=n)
+        for n in tiles(N):
+            Y[m, n] = exp(X[m, n] - top[m]) / s
+""",
+    M=100, N=200,
+)  # fmt: skip
+def _(X: Any, top: Any) -> Any:
+    e = np.exp(X - top[:, None])
+    return {"Y": e / e.sum(1, keepdims=True)}
+
+
+@case(
+    "reduce_into",
+    """
+@kernel
+def reduce_into(A: bf16[E, M, K], B: bf16[E, N, K], C: f32[M, N]):
+    for e in each(E):
+        for m, n in tiles(M, N):
+            acc = zeros(f32[m, n])
+            for k in tiles(K):
+                acc += A[e, m, k] @ B[e, n, k]
+            C[m, n] += acc
+""",
+    E=3, M=80, N=40, K=72,
+)  # fmt: skip
+def _(A: Any, B: Any, C: Any) -> Any:
+    return {"C": C + np.einsum("emk,enk->mn", A, B)}
+
+
+@case(
+    "gathered_bias",
+    """
+@kernel
+def gathered_bias(A: bf16[M, K], B: bf16[N, K], which: i32[M], table: f32[T, N], C: bf16[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        keep = where(index(n) < index(m), acc, 0.0)
+        C[m, n] = keep + table[which[m], n]
+""",
+    M=72, N=88, K=24, T=5,
+)  # fmt: skip
+def _(A: Any, B: Any, which: Any, table: Any) -> Any:
+    x = A @ B.T
+    m, n = np.indices(x.shape)
+    return {"C": np.where(n < m, x, 0) + table[which.astype(int)]}
+
+
+DTYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32, "i32": np.int32}
+TOLERANCE = {"bf16": 2.0**-8, "f16": 2.0**-10, "f32": 2e-5}
+
+
+def inputs(found: Case, seed: int = 0, **sizes: int) -> dict[str, Any]:
+    """Random arrays and scalars for every parameter; what is only written is poisoned with NaN."""
+    rng = np.random.default_rng(seed)
+    kernel, dims = found.kernel, {**found.sizes, **sizes}
+    only_written = kernel.access.only_written
+    made: dict[str, Any] = {}
+    for p in kernel.tile.params:
+        kind: Any = p.type
+        if not hasattr(kind, "dims"):
+            made[p.name] = 1.5
+            continue
+        shape = [dims.get(d, d) for d in kind.dims]
+        dtype = DTYPES[kind.dtype.name]
+        if kind.dtype.is_integer:
+            made[p.name] = rng.integers(0, dims.get("T", 5), shape).astype(dtype)
+        else:
+            made[p.name] = rng.standard_normal(shape).astype(dtype)
+        if p.name in only_written:
+            made[p.name][...] = np.nan
+    return made
+
+
+def expected(found: Case, arrays: Arrays) -> dict[str, Any]:
+    wide = {
+        name: np.asarray(a).astype(np.float64) if isinstance(a, np.ndarray) else a
+        for name, a in arrays.items()
+        if name not in found.kernel.access.only_written
+    }
+    return found.expected(**wide)
+
+
+def check(found: Case, arrays: Arrays, wanted: Mapping[str, Any]) -> None:
+    """Every output written, and close to what is meant."""
+    for name, want in wanted.items():
+        got = np.asarray(arrays[name])
+        kind: Any = next(p.type for p in found.kernel.tile.params if p.name == name)
+        wide = got.astype(np.float64)
+        assert np.isfinite(wide).all() or not np.isfinite(want).all(), f"{name}: not all written"
+        scale = max(float(np.linalg.norm(want)), 1e-30)
+        error = float(np.linalg.norm(wide - want)) / scale
+        assert error <= TOLERANCE[kind.dtype.name], f"{name}: relative error {error:.2g}"

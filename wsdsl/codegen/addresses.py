@@ -1,0 +1,172 @@
+"""Where the elements of a direct access lie in GMEM, and which of them exist.
+
+A thread's elements differ from its first one by constants, mostly. So an address is a sum of terms,
+ordered from those that all elements share to those of one element, each partial sum is computed
+once, and what is constant stands in the instruction. Bounds likewise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from wsdsl.codegen.context import Context
+from wsdsl.codegen.elementwise import nonnegative
+from wsdsl.codegen.fragments import Shape, shape_of, source_element, texts_of
+from wsdsl.codegen.held import Affine, Held, Registers, Scalar
+from wsdsl.codegen.inline_ptx import Global
+from wsdsl.ir.op import Value
+from wsdsl.ir.types import Tensor
+
+Key = tuple[int, str, int]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One dimension's index."""
+
+    dim: int
+    held: Registers
+    known: int | None
+    sure: bool
+    """Known not to be negative."""
+
+    @property
+    def order(self) -> int:
+        """Scalars first, then rows, then columns, then what depends on both."""
+        return 2 * (self.held.columns > 1) + (self.held.rows > 1)
+
+
+def _entry(dim: int, held: Held) -> Entry:
+    if isinstance(held, Scalar):
+        known = held.known if isinstance(held.known, int) else None
+        registers = Registers(held.dtype, 1, 1, (held.text,))
+        return Entry(dim, registers, known, nonnegative(held))
+    assert isinstance(held, Registers)
+    return Entry(dim, held, None, nonnegative(held))
+
+
+@dataclass
+class Addresses:
+    """Addresses of and conditions on the elements of a fragment of shape `shape`."""
+
+    c: Context
+    tensor: Value
+    index: tuple[Value, ...]
+    shape: Shape
+    pointers: dict[tuple[Key, ...], str] = field(default_factory=dict[tuple[Key, ...], str])
+    conditions: dict[tuple[Key, ...], str | None] = field(
+        default_factory=dict[tuple[Key, ...], "str | None"]
+    )
+    once: dict[object, str] = field(default_factory=dict[object, str])
+
+    def __post_init__(self) -> None:
+        assert isinstance(self.tensor.type, Tensor)
+        self.kind = self.tensor.type
+        entries = [_entry(d, self.c.held[v]) for d, v in enumerate(self.index)]
+        self.entries = sorted(entries, key=lambda e: e.order)
+
+    def at(self, element: int) -> Global:
+        """The element's address."""
+        shared: list[Key] = []
+        own: list[Key] = []
+        constant = 0
+        last = len(self.kind.dims) - 1
+        for entry in self.entries:
+            source = source_element(element, self.shape, shape_of(entry.held))
+            if entry.held.affine is None:
+                if entry.known != 0:
+                    own.append((entry.dim, "element", source))
+                continue
+            shared.append((entry.dim, "base", 0))
+            offset = entry.held.affine.offsets[source]
+            if entry.dim == last:
+                constant += offset * self.kind.dtype.bytes
+            elif offset:
+                own.append((entry.dim, "offset", offset))
+        scalars = [k for k in own if self._entry(k[0]).order == 0]
+        rest = [k for k in own if self._entry(k[0]).order != 0]
+        return Global(self._pointer((*scalars, *shared, *rest)), constant)
+
+    def _entry(self, dim: int) -> Entry:
+        return next(e for e in self.entries if e.dim == dim)
+
+    def _pointer(self, keys: tuple[Key, ...]) -> str:
+        if not keys:
+            return self.c.pointer(self.tensor).text
+        if keys not in self.pointers:
+            before = self._pointer(keys[:-1])
+            bits = self.kind.dtype.bits
+            step = self._elements(keys[-1])
+            text = f"getelementptr i{bits}, ptr addrspace(1) {before}, i64 {step}"
+            self.pointers[keys] = self.c.w.value(text, "p")
+        return self.pointers[keys]
+
+    def _elements(self, key: Key) -> str:
+        """One term of an address, i64, in elements of the tensor."""
+        if key in self.once:
+            return self.once[key]
+        w = self.c.w
+        dim, what, number = key
+        entry = self._entry(dim)
+        last = dim == len(self.kind.dims) - 1
+        if what == "offset":
+            made = w.binary("mul", "i64", self.c.strides[self.tensor.name, dim], number)
+        else:
+            if what == "base":
+                assert entry.held.affine is not None
+                text = entry.held.affine.base
+            else:
+                text = texts_of(w, entry.held)[number] if number else texts_of(w, entry.held)[0]
+            widen = "zext" if entry.sure or entry.held.dtype.kind == "uint" else "sext"
+            made = w.value(f"{widen} i32 {text} to i64")
+            if not last:
+                made = w.binary("mul", "i64", made, self.c.strides[self.tensor.name, dim])
+        self.once[key] = made
+        return made
+
+    def condition(self, element: int) -> str | None:
+        """i1: the element lies in the tensor. None: surely."""
+        keys: list[Key] = []
+        for entry in self.entries:
+            size = self.kind.dims[entry.dim]
+            inside = isinstance(size, int) and entry.known is not None and 0 <= entry.known < size
+            if not inside:
+                source = source_element(element, self.shape, shape_of(entry.held))
+                keys.append((entry.dim, "bound", source))
+        return self._condition(tuple(keys))
+
+    def _condition(self, keys: tuple[Key, ...]) -> str | None:
+        if not keys:
+            return None
+        if keys not in self.conditions:
+            before = self._condition(keys[:-1])
+            own = self._bound(keys[-1])
+            self.conditions[keys] = (
+                own if before is None else self.c.w.binary("and", "i1", before, own)
+            )
+        return self.conditions[keys]
+
+    def _bound(self, key: Key) -> str:
+        if key in self.once:
+            return self.once[key]
+        w = self.c.w
+        dim, _, source = key
+        entry = self._entry(dim)
+        dimension = self.kind.dims[dim]
+        size = str(dimension) if isinstance(dimension, int) else self.c.sizes[dimension].text
+        affine: Affine | None = entry.held.affine
+        if affine is not None and entry.sure:
+            # One subtraction; then each element is compared with a constant.
+            limit = self.once.get((dim, "limit"))
+            if limit is None:
+                limit = self.once[dim, "limit"] = w.binary("sub", "i32", size, affine.base)
+            made = w.compare("sgt", limit, affine.offsets[source])
+        else:
+            # Unsigned, so that what is negative is too large.
+            if affine is not None:
+                text = w.add(affine.base, affine.offsets[source])
+            else:
+                text = entry.held.texts[source]
+            made = w.compare("ult", text, size)
+        self.once[key] = made
+        return made

@@ -1,0 +1,55 @@
+"""LLVM IR text to PTX, in this process."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from wsdsl.diagnostics import CompileError, Finding
+
+CPU = "sm_90a"
+FEATURES = "+ptx83"
+"""Drivers from CUDA 12.3 on take PTX 8.3. An unsupported pair of the two is an abort inside LLVM,
+which would end the process: both are constants here, and a test emits with them."""
+
+PASSES = ("instruction_combine", "simplify_cfg", "dead_code_elimination")
+"""What the text leaves to do: fold constants and divisions, drop branches that are decided, drop
+what nobody uses. NVPTX's own pipeline finds common expressions afterwards. Left out on purpose:
+loop-invariant code motion, which hoists per-thread constants out of the persistent loop into
+registers that the accumulators need; unrolling and rotation, since loops come in the form that they
+shall have; SROA, since loops carry values in phi nodes already.
+"""
+
+
+@cache
+def _target_machine() -> Any:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    target = llvm.Target.from_triple("nvptx64-nvidia-cuda")
+    return target.create_target_machine(cpu=CPU, features=FEATURES, opt=3)
+
+
+def emit_ptx(text: str) -> str:
+    """Raises CompileError if LLVM refuses the text: a bug of wsdsl, or IR edited by hand."""
+    import llvmlite.binding as llvm
+
+    machine = _target_machine()
+    try:
+        module = llvm.parse_assembly(text)
+        module.verify()
+    except RuntimeError as e:
+        raise CompileError(
+            Finding(f"LLVM refuses the IR: {e}", hint="this is a bug in wsdsl; please report it")
+        ) from e
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    options.loop_unrolling = False
+    builder = llvm.create_pass_builder(machine, options)
+    passes: Any = llvm.create_new_function_pass_manager()
+    for name in PASSES:
+        getattr(passes, f"add_{name}_pass")()
+    for function in module.functions:
+        if not function.is_declaration:
+            passes.run(function, builder)
+    return machine.emit_assembly(module)

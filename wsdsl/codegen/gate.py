@@ -1,0 +1,135 @@
+"""What ptxas made of a kernel: refused if it spills, serialises wgmma or ignores setmaxnreg.
+
+ptxas says so in remarks about PTX; here they become findings about lines of the source.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from wsdsl.codegen.ptxas import Assembled, AssembleError, assemble
+from wsdsl.diagnostics import CompileError, Finding, Loc
+from wsdsl.ir.barrier_ops import SetMaxRegisters
+from wsdsl.ir.fragment_ops import Wgmma
+from wsdsl.ir.op import Kernel, Op
+from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.types import Accumulator
+from wsdsl.ir.walk import walk
+
+HARMLESS = {"C7517", "C7519"}
+"""A wait or fence that ptxas put where one was missing; only the place pays."""
+IGNORED_LIMIT = {"C7504", "C7505", "C7507", "C7508"}
+SMALLER = "choose a smaller tile (Schedule.tile), or keep fewer accumulators at a time"
+HINTS = {
+    "C7509": "this is a bug in wsdsl; please report it",
+    "C7510": "this is a bug in wsdsl; please report it",
+    "C7511": SMALLER,
+    "C7512": SMALLER,
+    "C7513": "compute an operand of a product before the products of its tile, not among them",
+    "C7514": "use the sum only after the loop over its products",
+    "C7515": "start the sum from zeros(...), and change it only after the loop over its products",
+    "C7602": SMALLER,
+}
+OTHER_HINT = "change the accumulator only after the loop over its products"
+
+
+def assemble_checked(
+    kernel: Kernel, ptx: str, path: str | None = None, *, allow_spills: bool = False
+) -> Assembled | None:
+    """`assemble` and `check`; what ptxas refuses outright names its line too. None: no ptxas."""
+    try:
+        assembled = assemble(ptx, path)
+    except AssembleError as e:
+        findings = list(_remarks(kernel, ptx, e.log))
+        if not findings:
+            raise
+        raise CompileError(findings) from e
+    if assembled is not None:
+        check(kernel, assembled, allow_spills=allow_spills)
+    return assembled
+
+
+def check(kernel: Kernel, assembled: Assembled, *, allow_spills: bool = False) -> None:
+    """Raise CompileError with a finding for everything that would make the kernel slow."""
+    findings = list(_remarks(kernel, assembled.ptx, assembled.log))
+    if not allow_spills:
+        findings += _spills(kernel, assembled)
+    if findings:
+        raise CompileError(findings)
+
+
+def _remarks(kernel: Kernel, ptx: str, log: str) -> Iterator[Finding]:
+    for code, text in dict.fromkeys(re.findall(r"\((C7[56]\d\d)\) *(.*)", log)):
+        if code in HARMLESS:
+            continue
+        if code in IGNORED_LIMIT:
+            yield Finding(
+                f"ptxas ignores the register limits (setmaxnreg): {text} [{code}]",
+                _limit_loc(kernel),
+                "give the compute role more registers (Schedule.registers), or choose a smaller tile",
+            )
+            continue
+        op = _op_at(kernel, ptx, text) or _largest_product(kernel)
+        what = "cannot hold this product" if code == "C7602" else "serialises the products"
+        yield Finding(
+            f"ptxas {what}: {text} [{code}]",
+            _loc(op, kernel),
+            HINTS.get(code, OTHER_HINT),
+        )
+
+
+def _spills(kernel: Kernel, assembled: Assembled) -> Iterator[Finding]:
+    held = assembled.resources
+    spilled = max(held.spill_store_bytes, held.spill_load_bytes)
+    if not (spilled or held.stack_bytes):
+        return
+    what = (
+        f"{spilled} bytes of registers spill" if spilled else f"{held.stack_bytes} bytes of stack"
+    )
+    op = _largest_product(kernel)
+    accumulator = f"; this accumulator alone takes {_accumulator_registers(op)}" if op else ""
+    yield Finding(
+        f"{what} to local memory ({_budget(kernel)}{accumulator})",
+        _loc(op, kernel),
+        f"{SMALLER}; allow_spills=True compiles it nevertheless",
+    )
+
+
+def _budget(kernel: Kernel) -> str:
+    shares = [
+        f"{op.registers} in {op.role}"
+        for op in walk(kernel.body)
+        if isinstance(op, Partition) and op.registers
+    ]
+    return f"registers a thread: {', '.join(shares)}" if shares else "registers a thread"
+
+
+def _accumulator_registers(op: Op | None) -> int:
+    kind = op.result.type if isinstance(op, Wgmma) else None
+    return kind.columns // 2 if isinstance(kind, Accumulator) else 0
+
+
+def _largest_product(kernel: Kernel) -> Op | None:
+    products = [op for op in walk(kernel.body) if isinstance(op, Wgmma)]
+    return max(products, key=_accumulator_registers, default=None)
+
+
+def _limit_loc(kernel: Kernel) -> Loc | None:
+    limits = [op for op in walk(kernel.body) if isinstance(op, (SetMaxRegisters, Partition))]
+    return next((op.loc for op in limits if op.loc), kernel.loc)
+
+
+def _loc(op: Op | None, kernel: Kernel) -> Loc | None:
+    return (op.loc if op else None) or kernel.loc
+
+
+def _op_at(kernel: Kernel, ptx: str, text: str) -> Op | None:
+    """The product whose text in the PTX the remark's line lies in, or follows."""
+    found = re.search(r"line (\d+)", text)
+    if found is None:
+        return None
+    before = ptx.splitlines()[: int(found[1])]
+    names = [m[1] for line in before if (m := re.match(r"\s*// (\S+) = wgmma$", line))]
+    products = {op.result.name: op for op in walk(kernel.body) if isinstance(op, Wgmma)}
+    return products.get(names[-1]) if names else None

@@ -1,0 +1,198 @@
+"""`load_global` and `store_global`: fragments straight from and to GMEM, masked by its bounds."""
+
+from __future__ import annotations
+
+from wsdsl.codegen import inline_ptx
+from wsdsl.codegen.addresses import Addresses
+from wsdsl.codegen.context import Context
+from wsdsl.codegen.convert_type import is_packed, num_elements, scalar_type
+from wsdsl.codegen.elementwise import define, dtype_and_shape
+from wsdsl.codegen.fragments import (
+    Shape,
+    broadcast_shape,
+    elements,
+    from_elements,
+    shape_of,
+    source_element,
+)
+from wsdsl.codegen.held import Registers
+from wsdsl.codegen.inline_ptx import Global
+from wsdsl.codegen.writer import Writer
+from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.ir.memory_ops import LoadGlobal, StoreGlobal
+from wsdsl.ir.types import DType, Tensor
+
+REDUCTIONS = {"f32": "f32", "f16": "f16", "bf16": "bf16", "i32": "s32", "u32": "u32"}
+"""What `red.global.add` calls the types that it can add."""
+
+
+def from_bits(w: Writer, text: str, dtype: DType) -> str:
+    """An element from the register that an access of its width fills."""
+    match dtype.name:
+        case "f32":
+            return w.value(f"bitcast i32 {text} to float")
+        case "f16" | "bf16":
+            return w.value(f"bitcast i16 {text} to {scalar_type(dtype)}")
+        case "bool":
+            return w.compare("ne", text, 0, "i16")
+        case "i8" | "u8":
+            return w.value(f"trunc i16 {text} to i8")
+        case _:
+            return text
+
+
+def to_bits(w: Writer, text: str, dtype: DType) -> str:
+    match dtype.name:
+        case "f32":
+            return w.value(f"bitcast float {text} to i32")
+        case "f16" | "bf16":
+            return w.value(f"bitcast {scalar_type(dtype)} {text} to i16")
+        case "bool" | "i8" | "u8":
+            return w.value(f"zext {scalar_type(dtype)} {text} to i16")
+        case _:
+            return text
+
+
+def _paired(op: LoadGlobal | StoreGlobal, c: Context, shape: Shape) -> bool:
+    """Whether the access runs along the contiguous dimension in pairs."""
+    return op.vector == 2 and shape[1] > 1 and c.registers(op.index[-1]).columns > 1
+
+
+def _pair_conditions(
+    c: Context, addresses: Addresses, element: int, kind: Tensor
+) -> tuple[str | None, str | None]:
+    """Both elements exist; only the first does (None: never)."""
+    both, first = addresses.condition(element + 1), addresses.condition(element)
+    size = kind.dims[-1]
+    if both is None or first is None or (isinstance(size, int) and size % 2 == 0):
+        return both, None
+    return both, c.w.binary("and", "i1", first, c.w.binary("xor", "i1", both, "true"))
+
+
+def convert_load_global(c: Context, op: LoadGlobal) -> None:
+    w, kind = c.w, op.tensor.type
+    assert isinstance(kind, Tensor)
+    dtype, shape = dtype_and_shape(op.result.type)
+    addresses = Addresses(c, op.tensor, op.index, shape)
+    constant = op.tensor.name not in c.stored
+    bits = dtype.bits
+    results: list[str] = []
+    if _paired(op, c, shape):
+        packed: list[str] = []
+        for e in range(0, num_elements(*shape), 2):
+            both, first = _pair_conditions(c, addresses, e, kind)
+            at = addresses.at(e)
+            if bits == 16:
+                packed.append(inline_ptx.load_global_packed(w, at, both, first, constant))
+            else:
+                pair = inline_ptx.load_global_pair(w, at, bits, both, first, constant)
+                results += [from_bits(w, text, dtype) for text in pair]
+        if packed and is_packed(dtype, shape[1]):
+            c.held[op.result] = Registers(dtype, *shape, tuple(packed))
+            return
+        for text in packed:
+            high = w.binary("lshr", "i32", text, 16)
+            results += [w.value(f"trunc i32 {x} to i16") for x in (text, high)]
+    else:
+        for e in range(num_elements(*shape)):
+            at, pred = addresses.at(e), addresses.condition(e)
+            text = inline_ptx.load_global(w, at, bits, pred, constant)
+            results.append(from_bits(w, text, dtype))
+    define(c, op.result, from_elements(w, dtype, shape, results))
+
+
+def convert_store_global(c: Context, op: StoreGlobal) -> None:
+    kind, value = op.tensor.type, c.registers(op.value)
+    assert isinstance(kind, Tensor)
+    if value.dtype != kind.dtype:
+        raise CompileError(
+            Finding(f"store_global: {value.dtype} elements to {op.tensor.type}", op.loc)
+        )
+    if op.accumulate and kind.dtype.name not in REDUCTIONS:
+        raise CompileError(
+            Finding(
+                f"the card can not add {kind.dtype} elements atomically",
+                op.loc,
+                f"accumulate in a tensor of {', '.join(REDUCTIONS)}",
+            )
+        )
+    shape = broadcast_shape([shape_of(c.registers(v)) for v in (op.value, *op.index)])
+    store = _Store(c, op, value, kind, shape)
+    if _paired(op, c, shape) and not (op.accumulate and kind.dtype.is_integer):
+        store.pairs()
+    else:
+        store.singles()
+
+
+class _Store:
+    def __init__(
+        self, c: Context, op: StoreGlobal, value: Registers, kind: Tensor, shape: Shape
+    ) -> None:
+        self.c, self.op, self.value, self.kind, self.shape = c, op, value, kind, shape
+        self.addresses = Addresses(c, op.tensor, op.index, shape)
+        self.once = self._once()
+
+    def _once(self) -> str | None:
+        """i1: this thread writes, of those that hold the same elements; and `pred` holds."""
+        c, w, threads = self.c, self.c.w, self.c.threads
+        found: list[str] = []
+        if self.op.pred is not None:
+            found.append(c.scalar(self.op.pred).text)
+        rows, columns = self.shape
+        if (rows, columns) == (1, 1):
+            if not c.place.elected:
+                inside = c.place.inside
+                found.append(threads.first_thread if inside else w.compare("eq", threads.tid, 0))
+        elif columns == 1:
+            found.append(w.compare("eq", threads.column, 0))
+        elif rows == 1:
+            found.append(w.compare("eq", threads.row, 0))
+        return self._all(*found)
+
+    def _all(self, *conditions: str | None) -> str | None:
+        made: str | None = None
+        for condition in conditions:
+            if condition is not None:
+                made = condition if made is None else self.c.w.binary("and", "i1", made, condition)
+        return made
+
+    def _source(self, element: int) -> int:
+        return source_element(element, self.shape, shape_of(self.value))
+
+    def _write(self, at: Global, kind: str, bits: int, texts: list[str], pred: str | None) -> None:
+        if self.op.accumulate:
+            inline_ptx.add_global(self.c.w, at, kind, bits, texts, pred)
+        else:
+            inline_ptx.store_global(self.c.w, at, bits, texts, pred)
+
+    def singles(self) -> None:
+        w, dtype = self.c.w, self.kind.dtype
+        texts = [to_bits(w, x, dtype) for x in elements(w, self.value)]
+        name = REDUCTIONS.get(dtype.name, "")
+        for e in range(num_elements(*self.shape)):
+            pred = self._all(self.once, self.addresses.condition(e))
+            self._write(self.addresses.at(e), name, dtype.bits, [texts[self._source(e)]], pred)
+
+    def pairs(self) -> None:
+        w, dtype = self.c.w, self.kind.dtype
+        name = REDUCTIONS.get(dtype.name, "")
+        texts = [to_bits(w, x, dtype) for x in elements(w, self.value)]
+        for e in range(0, num_elements(*self.shape), 2):
+            both, first = _pair_conditions(self.c, self.addresses, e, self.kind)
+            at = self.addresses.at(e)
+            own = [texts[self._source(e)], texts[self._source(e + 1)]]
+            if dtype.bits == 16:
+                pair = self._packed(e, own)
+                self._write(at, f"{name}x2", 32, [pair], self._all(self.once, both))
+            else:
+                self._write(at, name, dtype.bits, own, self._all(self.once, both))
+            if first is not None:
+                self._write(at, name, dtype.bits, own[:1], self._all(self.once, first))
+
+    def _packed(self, element: int, own: list[str]) -> str:
+        if is_packed(self.value.dtype, self.value.columns):
+            return self.value.texts[self._source(element) // 2]
+        w = self.c.w
+        pair = w.value(f"insertelement <2 x i16> poison, i16 {own[0]}, i32 0")
+        pair = w.value(f"insertelement <2 x i16> {pair}, i16 {own[1]}, i32 1")
+        return w.value(f"bitcast <2 x i16> {pair} to i32")

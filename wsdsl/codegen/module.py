@@ -1,0 +1,139 @@
+"""A SCHEDULED kernel as LLVM IR text; the same kernel gives the same text."""
+
+from __future__ import annotations
+
+from wsdsl.codegen import nvvm
+from wsdsl.codegen.context import Context, Threads
+from wsdsl.codegen.convert_op import convert_region
+from wsdsl.codegen.held import Held, Pointer, Scalar
+from wsdsl.codegen.signature import (
+    MapArgument,
+    PointerArgument,
+    ScalarArgument,
+    Signature,
+    SizeArgument,
+    StrideArgument,
+    signature,
+)
+from wsdsl.codegen.writer import Writer
+from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.ir.memory_ops import StoreGlobal
+from wsdsl.ir.op import Kernel, Value
+from wsdsl.ir.types import I32
+from wsdsl.ir.walk import walk
+
+HEADER = """\
+target datalayout = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"
+target triple = "nvptx64-nvidia-cuda"
+
+@smem = external addrspace(3) global [0 x i8], align 1024
+"""
+# `reqntid` and `minctasm` tell ptxas the register budget at entry; without them it ignores
+# setmaxnreg (C7508).
+FOOTER = """\
+attributes #0 = {{ nounwind convergent "nvvm.reqntid"="{threads}" "nvvm.minctasm"="1" }}
+attributes #1 = {{ nounwind convergent }}
+attributes #2 = {{ nounwind memory(none) }}
+"""
+# Without grid_constant LLVM copies the map to local memory, where TMA would not find it.
+MAP_TYPE = 'ptr byval([128 x i8]) align 64 "nvvm.grid_constant"'
+SIZE_TYPE = "i32 range(i32 0, -2147483648)"
+
+
+def emit_llvm(kernel: Kernel) -> str:
+    if kernel.level != "scheduled":
+        raise CompileError(Finding(f"codegen takes a scheduled kernel, not {kernel.level}"))
+    launch = signature(kernel)
+    w = Writer()
+    body = _context(w, kernel, launch)
+    body.convert(body, kernel.body)
+    w.line("ret void")
+    declarations = "\n".join(w.declarations[name] for name in sorted(w.declarations))
+    lines = "\n".join(w.lines)
+    return (
+        f"{HEADER}\n{declarations}\n\n"
+        f"define ptx_kernel void @{launch.name}({_parameters(launch)}) #0 {{\nentry:\n"
+        f"{lines}\n}}\n\n{FOOTER.format(threads=launch.threads)}"
+    )
+
+
+def _parameters(launch: Signature) -> str:
+    shown: list[str] = []
+    maps = 0
+    for argument in launch.arguments:
+        match argument:
+            case MapArgument():
+                shown.append(f"{MAP_TYPE} %map.{maps}")
+                maps += 1
+            case PointerArgument(tensor):
+                shown.append(f"ptr addrspace(1) %tensor.{tensor}")
+            case StrideArgument(tensor, dim):
+                shown.append(f"i64 %stride.{tensor}.{dim}")
+            case SizeArgument(dim):
+                shown.append(f"{SIZE_TYPE} %size.{dim}")
+            case ScalarArgument(name, dtype):
+                shown.append(f"{'float' if dtype.is_float else 'i32'} %scalar.{name}")
+    return ", ".join(shown)
+
+
+def _context(w: Writer, kernel: Kernel, launch: Signature) -> Context:
+    held: dict[Value, Held] = {}
+    names = {p.name: p for p in kernel.params}
+    strides: dict[tuple[str, int], str] = {}
+    sizes: dict[str, Scalar] = {}
+    maps: list[Pointer] = []
+    threads = _threads(w)
+    for argument in launch.arguments:
+        match argument:
+            case MapArgument():
+                maps.append(Pointer(f"%map.{len(maps)}"))
+            case PointerArgument(tensor):
+                held[names[tensor]] = Pointer(f"%tensor.{tensor}")
+            case StrideArgument(tensor, dim):
+                strides[tensor, dim] = f"%stride.{tensor}.{dim}"
+            case SizeArgument(dim):
+                sizes[dim] = Scalar(f"%size.{dim}", I32, nonnegative=True)
+            case ScalarArgument(name):
+                held[names[name]] = _scalar(w, argument)
+    return Context(
+        w=w,
+        threads=threads,
+        smem=w.value("ptrtoint ptr addrspace(3) @smem to i32", "smem"),
+        convert=convert_region,
+        stored=frozenset(op.tensor.name for op in walk(kernel.body) if isinstance(op, StoreGlobal)),
+        sizes=sizes,
+        strides=strides,
+        maps=iter(maps),
+        held=held,
+    )
+
+
+def _scalar(w: Writer, argument: ScalarArgument) -> Scalar:
+    """Narrow scalars travel as f32 and i32."""
+    dtype, text = argument.dtype, f"%scalar.{argument.name}"
+    if dtype.is_float and dtype.bits == 16:
+        text = w.value(f"fptrunc float {text} to {'half' if dtype.name == 'f16' else 'bfloat'}")
+    elif dtype.name == "bool":
+        text = w.compare("ne", text, 0)
+    elif dtype.bits < 32:
+        text = w.value(f"trunc i32 {text} to i{dtype.bits}")
+    return Scalar(text, dtype)
+
+
+def _threads(w: Writer) -> Threads:
+    tid = nvvm.special_register(w, "tid.x")
+    lane = w.binary("and", "i32", tid, 31, "lane")
+    warp = nvvm.shuffle_first(w, w.binary("lshr", "i32", tid, 5))
+    inner = w.binary("and", "i32", warp, 3, "warp")
+    eighth = w.binary("lshr", "i32", lane, 2)
+    thread = w.binary("and", "i32", tid, 127)
+    return Threads(
+        tid=tid,
+        lane=lane,
+        warp=inner,
+        warpgroup=w.binary("lshr", "i32", warp, 2, "warpgroup"),
+        row=w.add(w.binary("shl", "i32", inner, 4), eighth),
+        column=w.binary("shl", "i32", w.binary("and", "i32", lane, 3), 1),
+        first_lane=w.compare("eq", lane, 0),
+        first_thread=w.compare("eq", thread, 0),
+    )

@@ -1,0 +1,250 @@
+"""TMA loads and stores: agents that get on in their own time; and copies by all threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wsdsl.ir import memory_ops as m
+from wsdsl.ir.op import Op, Value
+from wsdsl.ir.target import SWIZZLE_SPAN
+from wsdsl.ir.types import Shared
+from wsdsl.simulator.arithmetic import Array
+from wsdsl.simulator.barriers import Barrier
+from wsdsl.simulator.context import (
+    Blocked,
+    SharedItems,
+    State,
+    Steps,
+    StoreGroup,
+    Warpgroup,
+)
+from wsdsl.simulator.races import CopyIn, CopyOut, ThreadWrite
+from wsdsl.simulator.shared_memory import alignment
+from wsdsl.simulator.tensor_map import TensorMapValue
+
+
+def allocate_shared(wg: Warpgroup, op: m.AllocateShared) -> None:
+    assert isinstance(op.result.type, Shared)
+    if op.offset < 0:
+        wg.fail(op, f"`{op.label}` has no place in SMEM")
+    kind = op.result.type
+    wg.values[op.result.name] = SharedItems(op.label, op.offset, kind.bytes, kind.num)
+
+
+def make_tensor_map(wg: Warpgroup, op: m.MakeTensorMap) -> None:
+    made = TensorMapValue(wg.cta.arguments.tensors[op.tensor.name], op.box, op.swizzle)
+    wg.check(op, made.fault())
+    wg.values[op.result.name] = made
+
+
+def prefetch_tensor_map(wg: Warpgroup, op: m.PrefetchTensorMap) -> None:
+    wg.only_elected(op)
+
+
+def coordinates_of(wg: Warpgroup, op: Op, values: tuple[Value, ...]) -> tuple[int, ...]:
+    return tuple(int(wg.get(v, op)) for v in values)
+
+
+def aligned(wg: Warpgroup, op: Op, address: int, swizzle: str) -> None:
+    if address % alignment(swizzle):
+        wg.fail(op, f"SMEM address {address} with swizzle {swizzle}: no multiple of "
+                    f"{alignment(swizzle)}")
+
+
+@dataclass(eq=False)
+class LoadInFlight:
+    """A TMA load. Its bytes land, and are counted, at once but late."""
+
+    wg: Warpgroup
+    op: m.TmaLoad
+    map: TensorMapValue
+    coordinates: tuple[int, ...]
+    address: int
+    barrier: Barrier
+    access: CopyIn
+    kind: str = "tma_load"
+
+    def step(self) -> None:
+        cta = self.wg.cta
+        cta.agents.remove(self)
+        cta.memory.write(self.address, self.map.read(self.coordinates), self.map.swizzle)
+        self.access.phase = self.barrier.phase
+        self.wg.check(self.op, self.barrier.complete_tx(self.map.bytes))
+
+
+def tma_load(wg: Warpgroup, op: m.TmaLoad) -> None:
+    wg.only_elected(op)
+    held: TensorMapValue = wg.values[op.map.name]
+    shared: SharedItems = wg.values[op.shared.name]
+    state: State = wg.values[op.state.name]
+    start = wg.item(op, shared, state.stage, op.offset, held.bytes)
+    aligned(wg, op, start, held.swizzle)
+    barrier = wg.barrier(op, op.barriers, state)
+    access = CopyIn(wg.name, op, barrier.component, str(barrier))
+    conflict = wg.cta.accesses.write(start, start + held.bytes, access, wg.one, True)
+    wg.settle(op, f"it overwrites item {state.stage} of `{shared.label}`", conflict)
+    # Nobody may look now, so that whoever does all the same finds no old values.
+    wg.cta.memory.poison(start, start + held.bytes)
+    at = coordinates_of(wg, op, op.coordinates)
+    wg.cta.agents.append(LoadInFlight(wg, op, held, at, start, barrier, access))
+
+
+@dataclass(eq=False)
+class StoreInFlight:
+    """The four warps' TMA stores of one op: read SMEM some time, write GMEM some time later."""
+
+    wg: Warpgroup
+    map: TensorMapValue
+    boxes: tuple[tuple[int, ...], ...]
+    addresses: tuple[int, ...]
+    accesses: tuple[CopyOut, ...]
+    lines: list[Array] | None = None
+    write_done: bool = False
+    kind: str = "tma_store"
+
+    @property
+    def read_done(self) -> bool:
+        return self.lines is not None
+
+    def step(self) -> None:
+        memory = self.wg.cta.memory
+        if self.lines is None:
+            rows = self.map.bytes // self.map.line_bytes
+            everything = slice(None), slice(None)
+            self.lines = [
+                memory.read(a, rows, self.map.line_bytes, self.map.swizzle, everything)
+                for a in self.addresses
+            ]
+            return
+        for box, lines in zip(self.boxes, self.lines, strict=True):
+            self.map.write(box, lines)
+        self.write_done = True
+        self.wg.cta.agents.remove(self)
+
+
+def tma_store(wg: Warpgroup, op: m.TmaStore) -> None:
+    wg.only_whole(op)
+    held: TensorMapValue = wg.values[op.map.name]
+    shared: SharedItems = wg.values[op.shared.name]
+    item = int(wg.get(op.item, op))
+    quarter = shared.bytes // 4
+    if held.bytes > quarter:
+        wg.fail(op, f"a box of {held.bytes} bytes, a warp has {quarter}")
+    start = wg.item(op, shared, item, 0, shared.bytes)
+    at = coordinates_of(wg, op, op.coordinates)
+    boxes: list[tuple[int, ...]] = []
+    addresses: list[int] = []
+    accesses: list[CopyOut] = []
+    for i in range(4):
+        address = start + i * quarter
+        aligned(wg, op, address, held.swizzle)
+        access = CopyOut(wg.name, op, wg.storing(i).start)
+        conflict = wg.cta.accesses.read(
+            address, address + held.bytes, access, wg.storing(i), (wg.index, i)
+        )
+        wg.settle(op, f"it reads item {item} of `{shared.label}` (warp {i})", conflict)
+        boxes.append(tuple(c + 16 * i * (d == op.row_dim) for d, c in enumerate(at)))
+        addresses.append(address)
+        accesses.append(access)
+    store = StoreInFlight(wg, held, tuple(boxes), tuple(addresses), tuple(accesses))
+    wg.open_stores.stores.append(store)
+    wg.cta.agents.append(store)
+
+
+def tma_store_commit(wg: Warpgroup, op: m.TmaStoreCommit) -> None:
+    wg.only_whole(op)
+    wg.store_groups.append(wg.open_stores)
+    wg.open_stores = StoreGroup()
+
+
+def tma_store_wait(wg: Warpgroup, op: m.TmaStoreWait) -> Steps:
+    wg.only_whole(op)
+    covered = wg.store_groups[: max(0, len(wg.store_groups) - op.pending)]
+    stores: list[StoreInFlight] = [s for group in covered for s in group.stores]
+
+    def over() -> bool:
+        return all(s.read_done if op.read else s.write_done for s in stores)
+
+    if not over():
+        yield Blocked(op, over, lambda: "its TMA stores")
+    own = wg.cta.clocks.own
+    for i in range(4):
+        own[wg.storing(i)] += 1
+    for group in covered:
+        if not group.retired:
+            group.retired = True
+            for store in group.stores:
+                for access in store.accesses:
+                    access.epoch = int(own[access.by])
+    if not op.read:
+        del wg.store_groups[: len(covered)]
+
+
+def write_shared(
+    wg: Warpgroup, op: Op, start: int, size: int, writers: slice, what: str
+) -> None:
+    """Check generic stores to [start, start + size) by `writers`."""
+    access = ThreadWrite(wg.name, op, writers, wg.cta.clocks.own[writers].copy())
+    wg.settle(op, what, wg.cta.accesses.write(start, start + size, access, writers, False))
+
+
+def store_shared(wg: Warpgroup, op: m.StoreShared) -> None:
+    wg.only_whole(op)
+    value: Array = wg.get(op.value, op)
+    shared: SharedItems = wg.values[op.shared.name]
+    item = int(wg.get(op.item, op))
+    start = wg.item(op, shared, item, 0, shared.bytes)
+    quarter = shared.bytes // 4
+    for i in range(4):
+        rows = value[16 * i : 16 * i + 16]
+        lines = np.ascontiguousarray(rows.T if op.transposed else rows)
+        line_bytes = lines.shape[1] * lines.itemsize
+        if line_bytes != SWIZZLE_SPAN[op.swizzle]:
+            wg.fail(op, f"lines of {line_bytes} bytes with swizzle {op.swizzle}")
+        if lines.nbytes > quarter:
+            wg.fail(op, f"{lines.nbytes} bytes, a warp has {quarter}")
+        address = start + i * quarter
+        aligned(wg, op, address, op.swizzle)
+        what = f"it overwrites item {item} of `{shared.label}` (warp {i})"
+        write_shared(wg, op, address, lines.nbytes, wg.warp(i), what)
+        wg.cta.memory.write(address, lines, op.swizzle)
+
+
+def thread_load(wg: Warpgroup, op: m.ThreadLoad) -> None:
+    wg.only_whole(op)
+    tensor = wg.cta.arguments.tensors[op.tensor.name]
+    shared: SharedItems = wg.values[op.shared.name]
+    state: State = wg.values[op.state.name]
+    line_bytes = op.columns * tensor.dtype.bytes
+    if line_bytes % SWIZZLE_SPAN[op.swizzle]:
+        wg.fail(op, f"lines of {line_bytes} bytes with swizzle {op.swizzle}")
+    size = op.rows * line_bytes
+    start = wg.item(op, shared, state.stage, op.offset, size)
+    aligned(wg, op, start, op.swizzle)
+    write_shared(
+        wg, op, start, size, wg.everyone, f"it overwrites item {state.stage} of `{shared.label}`"
+    )
+    box = [1] * tensor.array.ndim
+    box[-1] = op.columns
+    if op.row_dim >= 0:
+        box[op.row_dim] = op.rows
+    tile = TensorMapValue(tensor, tuple(box), op.swizzle)
+    lines = tile.read(coordinates_of(wg, op, op.coordinates))
+    wg.cta.memory.write(start, lines, op.swizzle)
+
+
+COPY: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
+    m.AllocateShared: allocate_shared,
+    m.MakeTensorMap: make_tensor_map,
+    m.PrefetchTensorMap: prefetch_tensor_map,
+    m.TmaLoad: tma_load,
+    m.TmaStore: tma_store,
+    m.TmaStoreCommit: tma_store_commit,
+    m.TmaStoreWait: tma_store_wait,
+    m.StoreShared: store_shared,
+    m.ThreadLoad: thread_load,
+}
