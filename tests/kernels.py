@@ -104,7 +104,9 @@ def _(A: Any, alpha: float) -> Any:
     "epilogue",
     """
 @kernel
-def epilogue(A: bf16[M, K], B: bf16[N, K], bias: f32[N], rows: f32[M], R: bf16[M, N], C: bf16[M, N]):
+def epilogue(
+    A: bf16[M, K], B: bf16[N, K], bias: f32[N], rows: f32[M], R: bf16[M, N], C: bf16[M, N]
+):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
         for k in tiles(K):

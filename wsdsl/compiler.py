@@ -134,9 +134,7 @@ class Kernel:
         call = self._resolve(args)
         return self._for(call, schedule).run(call, stream)
 
-    def prepare(
-        self, *args: Any, schedule: Schedule | None = None, stream: Any = None
-    ) -> Prepared:
+    def prepare(self, *args: Any, schedule: Schedule | None = None, stream: Any = None) -> Prepared:
         """Everything resolved once: calling the result is only the launch."""
         call = self._resolve(args)
         return self._for(call, schedule).prepare(*self._all(call), stream=stream)

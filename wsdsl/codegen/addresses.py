@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.elementwise import nonnegative
-from wsdsl.codegen.fragments import Shape, shape_of, source_element, texts_of
+from wsdsl.codegen.fragments import Shape, shape_of, source_element
 from wsdsl.codegen.held import Affine, Held, Registers, Scalar
 from wsdsl.codegen.inline_ptx import Global
 from wsdsl.ir.op import Value
@@ -116,7 +116,7 @@ class Addresses:
                 assert entry.held.affine is not None
                 text = entry.held.affine.base
             else:
-                text = texts_of(w, entry.held)[number] if number else texts_of(w, entry.held)[0]
+                text = entry.held.texts[number]
             widen = "zext" if entry.sure or entry.held.dtype.kind == "uint" else "sext"
             made = w.value(f"{widen} i32 {text} to i64")
             if not last:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -61,7 +61,7 @@ class Context:
     @contextmanager
     def at(
         self, *, first_warpgroup: int | None = None, elected: bool | None = None
-    ) -> Iterator[None]:
+    ) -> Generator[None]:
         outer = self.place
         if first_warpgroup is not None:
             self.place = Place(first_warpgroup, inside=True)

@@ -24,7 +24,7 @@ from wsdsl.codegen.elementwise import convert_constant, convert_full, convert_ma
 from wsdsl.codegen.fragments import column_iota, cut_columns, row_iota, texts_of
 from wsdsl.codegen.global_access import convert_load_global, convert_store_global
 from wsdsl.codegen.held import Descriptor, Registers, Scalar, SharedAt, StateAt
-from wsdsl.codegen.inline_ptx import At, WgmmaOperand
+from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.reductions import convert_reduce_columns
 from wsdsl.codegen.shared_stores import convert_store_shared, warp_base
 from wsdsl.codegen.thread_load import convert_thread_load
@@ -249,17 +249,16 @@ def convert_wgmma(c: Context, op: f.Wgmma) -> None:
     if op.dtype not in ("f16", "bf16") or acc.dtype != F32:
         kinds = f"{op.dtype} into {acc.dtype}"
         raise CompileError(Finding(f"codegen has no wgmma of {kinds} yet", op.loc))
-    sides: list[WgmmaOperand] = []
     for value, k_major in ((op.a, op.a_k_major), (op.b, op.b_k_major)):
         held = c.descriptor(value)
         if held.k_major != k_major or len(held.steps) < op.k // 16:
             raise CompileError(
                 Finding(f"wgmma: %{value.name} is laid out or sized differently", op.loc)
             )
-        steps = held.steps[: op.k // 16]
-        sides.append(WgmmaOperand(held.low, held.high, steps, k_major))
     accumulate = c.scalar(op.accumulate).text
-    texts = inline_ptx.wgmma(c.w, op.result.name, acc.texts, *sides, op.dtype, accumulate)
+    a, b = c.descriptor(op.a), c.descriptor(op.b)
+    name = op.result.name
+    texts = inline_ptx.wgmma(c.w, name, acc.texts, a, b, op.k // 16, op.dtype, accumulate)
     c.held[op.result] = Registers(acc.dtype, acc.rows, acc.columns, texts)
 
 

@@ -165,7 +165,7 @@ ROUNDER = 1.5 * 2.0**52
 
 
 def _sine(f: F, x: str, quarter_turns: int) -> str:
-    """Reduced to [-pi/4, pi/4] in f64, which is exact enough below 2^50 (beyond: within [-1, 1])."""
+    """Reduced to [-pi/4, pi/4] in f64: exact enough below 2^50, beyond that within [-1, 1]."""
     w = f.w
     wide = w.value(f"fpext float {x} to double")
     turned = nvvm.double_fma(w, wide, f64_literal(2 / math.pi), f64_literal(ROUNDER))

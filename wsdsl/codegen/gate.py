@@ -67,7 +67,7 @@ def _remarks(kernel: Kernel, ptx: str, log: str) -> Iterator[Finding]:
             yield Finding(
                 f"ptxas ignores the register limits (setmaxnreg): {text} [{code}]",
                 _limit_loc(kernel),
-                "give the compute role more registers (Schedule.registers), or choose a smaller tile",
+                "give the compute role more registers (Schedule.registers), or take smaller tiles",
             )
             continue
         op = _op_at(kernel, ptx, text) or _largest_product(kernel)
@@ -84,9 +84,9 @@ def _spills(kernel: Kernel, assembled: Assembled) -> Iterator[Finding]:
     spilled = max(held.spill_store_bytes, held.spill_load_bytes)
     if not (spilled or held.stack_bytes):
         return
-    what = (
-        f"{spilled} bytes of registers spill" if spilled else f"{held.stack_bytes} bytes of stack"
-    )
+    what = f"{spilled} bytes of registers spill"
+    if not spilled:
+        what = f"{held.stack_bytes} bytes of stack go"
     op = _largest_product(kernel)
     accumulator = f"; this accumulator alone takes {_accumulator_registers(op)}" if op else ""
     yield Finding(

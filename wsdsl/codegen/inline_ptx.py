@@ -7,9 +7,11 @@ Addresses in SMEM are an i32 register and a constant number of bytes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from wsdsl.codegen.held import Descriptor
 from wsdsl.codegen.writer import Operand, Writer
 
 
@@ -36,11 +38,16 @@ def _constraints(*held: str, pred: str | None = None) -> str:
     return ",".join([*held, *([] if pred is None else ["b"])])
 
 
-# mbarriers (`label` is a comment) ---------------------------------------------------------------------------------------
+def _comment(label: str) -> str:
+    """What can not end the comment, nor mean anything to LLVM."""
+    return re.sub(r"[^\w .-]", "_", label)
+
+
+# mbarriers; `label` is a comment ------------------------------------------------------------------
 
 
 def barrier_init(w: Writer, at: At, arrivals: int, label: str) -> None:
-    ptx = f"mbarrier.init.shared::cta.b64 {at.ptx(0)}, {arrivals}; // {label}"
+    ptx = f"mbarrier.init.shared::cta.b64 {at.ptx(0)}, {arrivals}; // {_comment(label)}"
     w.asm(ptx, "void", "r", [("i32", at.base)])
 
 
@@ -48,19 +55,19 @@ def barrier_wait(w: Writer, at: At, parity: str, label: str) -> None:
     ptx = (
         "{\n.reg .pred done;\n"
         "WAIT_${:uid}:\n"
-        f"mbarrier.try_wait.parity.shared::cta.b64 done, {at.ptx(0)}, $1; // {label}\n"
+        f"mbarrier.try_wait.parity.shared::cta.b64 done, {at.ptx(0)}, $1; // {_comment(label)}\n"
         "@!done bra WAIT_${:uid};\n}"
     )
     w.asm(ptx, "void", "r,r", [("i32", at.base), ("i32", parity)])
 
 
 def barrier_arrive(w: Writer, at: At, pred: str | None, label: str) -> None:
-    ptx = f"{_when(pred, 1)}mbarrier.arrive.shared::cta.b64 _, {at.ptx(0)}; // {label}"
+    ptx = f"{_when(pred, 1)}mbarrier.arrive.shared::cta.b64 _, {at.ptx(0)}; // {_comment(label)}"
     w.asm(ptx, "void", _constraints("r", pred=pred), [("i32", at.base), *_flag(pred)])
 
 
 def barrier_arrive_expect_tx(w: Writer, at: At, tx_bytes: int, label: str) -> None:
-    ptx = f"mbarrier.arrive.expect_tx.shared::cta.b64 _, {at.ptx(0)}, {tx_bytes}; // {label}"
+    ptx = f"mbarrier.arrive.expect_tx.shared::cta.b64 _, {at.ptx(0)}, {tx_bytes}; // {_comment(label)}"
     w.asm(ptx, "void", "r", [("i32", at.base)])
 
 
@@ -112,22 +119,13 @@ def tma_store_wait(w: Writer, pending: int, read: bool, pred: str) -> None:
 # wgmma -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class WgmmaOperand:
-    """The low half of an smem descriptor, its high half, and what each k step adds to the low."""
-
-    low: str
-    high: int
-    steps: tuple[int, ...]
-    k_major: bool
-
-
 def wgmma(
     w: Writer,
     name: str,
     acc: Sequence[str],
-    a: WgmmaOperand,
-    b: WgmmaOperand,
+    a: Descriptor,
+    b: Descriptor,
+    num_steps: int,
     dtype: str,
     accumulate: str,
 ) -> tuple[str, ...]:
@@ -146,15 +144,17 @@ def wgmma(
     # gate.py finds the op by this comment.
     lines = [f"// {name} = wgmma", ".reg .b32 la, lb, ha, hb;", ".reg .b64 a, b;"]
     lines += [f"mov.b32 ha, {a.high};", f"mov.b32 hb, {b.high};"]
-    for i, (step_a, step_b) in enumerate(zip(a.steps, b.steps, strict=True)):
+    for i in range(num_steps):
         first = {"true": "1", "false": "0"}.get(accumulate, f"${flag}")
         lines += [
-            f"add.s32 la, ${low_a}, {step_a};",
+            f"add.s32 la, ${low_a}, {a.steps[i]};",
             "mov.b64 a, {la, ha};",
-            f"add.s32 lb, ${low_b}, {step_b};",
+            f"add.s32 lb, ${low_b}, {b.steps[i]};",
             "mov.b64 b, {lb, hb};",
-            f"wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{dtype}.{dtype} {{{registers}}}, "
-            f"a, b, {first if i == 0 else 1}, 1, 1, {transposed};",
+            (
+                f"wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{dtype}.{dtype} "
+                f"{{{registers}}}, a, b, {first if i == 0 else 1}, 1, 1, {transposed};"
+            ),
         ]
     args: list[Operand] = [] if fresh else [("float", x) for x in acc]
     args += [("i32", a.low), ("i32", b.low)]

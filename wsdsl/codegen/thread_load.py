@@ -1,4 +1,4 @@
-"""`thread_load`: what TMA can not take, copied element by element by the 128 threads of a warpgroup.
+"""`thread_load`: what TMA can not take, copied element by element by a warpgroup's threads.
 
 A thread fills 16 bytes of SMEM at a time, a multiple of 16 bytes being what a line is: neighbouring
 threads read neighbouring pieces, and one piece is one store.

@@ -17,7 +17,7 @@ from wsdsl.ir.op import Op, Value, result
 
 @dataclass(frozen=True, kw_only=True)
 class AllocateShared(Op):
-    """SMEM for `num` items of `bytes` bytes (see the result's type), at `offset` (-1: not placed)."""
+    """SMEM for `num` items of `bytes` bytes (see its type), at `offset` (-1: not placed)."""
 
     levels: ClassVar = SCHEDULED
     result: Value = result()

@@ -1,4 +1,4 @@
-"""PARTITIONED: who does it. Partitions, the work they walk alike, and circular buffers between them.
+"""PARTITIONED: who does it. Partitions, the work they walk alike, circular buffers between them.
 
 A circular buffer is used through `producer_acquire`, `producer_commit`, `consumer_wait` and
 `consumer_release` alone, with CUTLASS's meaning. Its slots are one stream: the n-th acquire meets

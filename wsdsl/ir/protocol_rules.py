@@ -116,9 +116,7 @@ def registers_are_conserved(kernel: Kernel) -> Iterator[Problem]:
     """What some warpgroups take, others must have given back; and each partition says so, once."""
     partitions = [op for op in kernel.body if isinstance(op, Partition)]
     groups = sum(p.num_warpgroups for p in partitions)
-    sets = {
-        p: [op for op in walk(p.body) if isinstance(op, SetMaxRegisters)] for p in partitions
-    }
+    sets = {p: [op for op in walk(p.body) if isinstance(op, SetMaxRegisters)] for p in partitions}
     if not any(sets.values()):
         for p in partitions:
             if p.registers:

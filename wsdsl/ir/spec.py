@@ -11,7 +11,18 @@ from dataclasses import dataclass
 
 from wsdsl.diagnostics import Finding, Loc, VerifyError
 from wsdsl.ir import protocol_rules
-from wsdsl.ir.op import Kernel, Level, Op, Region, Value, bound, op_name, operands, regions, results_of
+from wsdsl.ir.op import (
+    Kernel,
+    Level,
+    Op,
+    Region,
+    Value,
+    bound,
+    op_name,
+    operands,
+    regions,
+    results_of,
+)
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.printer import print_op
 from wsdsl.ir.tile_ops import Cast, Contract, If, Map, Yield

@@ -24,7 +24,7 @@ def swizzle_address(address: int, swizzle: str) -> int:
 
 
 def panel_address(row: int, byte: int, rows: int, swizzle: str) -> int:
-    """Byte address of (row, byte along the columns) in a tile of `rows` lines laid out as panels."""
+    """Address of (row, byte along the columns) in a tile of `rows` lines laid out as panels."""
     span = SWIZZLE_SPAN[swizzle]
     return swizzle_address(byte // span * rows * span + row * span + byte % span, swizzle)
 

@@ -200,6 +200,17 @@ class SmemDescriptor:
 
 
 Type = (
-    Tile | Tensor | Axis | Ring | Slot | SharedTile | Fragment | Accumulator | State | Barriers
-    | Shared | TensorMap | SmemDescriptor
+    Tile
+    | Tensor
+    | Axis
+    | Ring
+    | Slot
+    | SharedTile
+    | Fragment
+    | Accumulator
+    | State
+    | Barriers
+    | Shared
+    | TensorMap
+    | SmemDescriptor
 )

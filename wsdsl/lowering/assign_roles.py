@@ -35,9 +35,7 @@ def assign_roles(kernel: Kernel) -> Kernel:
     if findings:
         raise CompileError(findings)
     _prefer(kernel, sides)
-    return change_axes(
-        kernel, lambda axis: dataclasses.replace(axis, role=sides.role(axis.name))
-    )
+    return change_axes(kernel, lambda axis: dataclasses.replace(axis, role=sides.role(axis.name)))
 
 
 class _Sides:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from wsdsl.ir.op import Kernel
+from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import definitions, retype
-from wsdsl.ir.op import Value
 
 
 def axes_of(kernel: Kernel) -> dict[str, Axis]:

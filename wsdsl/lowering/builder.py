@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -12,7 +12,7 @@ from wsdsl.ir.tile_ops import COMPARISONS, Constant, DimSize, Map
 from wsdsl.ir.types import BOOL, I32, Tile, Type
 from wsdsl.ir.walk import Namer
 
-O = TypeVar("O", bound=Op)
+AnyOp = TypeVar("AnyOp", bound=Op)
 INT, FLAG = Tile(I32), Tile(BOOL)
 
 
@@ -25,7 +25,7 @@ class Builder:
         self.loc: Loc | None = None
         self.known: dict[Value, int | float | bool] = {}
 
-    def add(self, op: O) -> O:
+    def add(self, op: AnyOp) -> AnyOp:
         self.ops.append(op)
         return op
 
@@ -33,7 +33,7 @@ class Builder:
         return Value(self.namer.new(wish), type)
 
     @contextmanager
-    def region(self) -> Iterator[list[Op]]:
+    def region(self) -> Generator[list[Op]]:
         outer, self.ops = self.ops, []
         try:
             yield self.ops

@@ -18,7 +18,7 @@ from wsdsl.ir.tile_ops import Contract, Whole
 from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.axes import axes_of, loop_variable
-from wsdsl.lowering.footprint import axis_sizes, accumulator_registers, smem_bytes
+from wsdsl.lowering.footprint import accumulator_registers, axis_sizes, smem_bytes
 from wsdsl.schedule import Schedule
 
 NUM_SMS = 132
@@ -36,13 +36,22 @@ def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> K
     findings = _not_lowered(given)
     axes = axes_of(kernel)
     variables = {loop_variable(name) for name in axes} | set(axes)
-    whole = {op.result.type.name for op in walk(kernel.body) if isinstance(op, Whole)
-             if isinstance(op.result.type, Axis)}
+    whole = {
+        op.result.type.name
+        for op in walk(kernel.body)
+        if isinstance(op, Whole)
+        if isinstance(op.result.type, Axis)
+    }
     for name in given.tile or {}:
         if name not in variables - whole:
             known = ", ".join(sorted(variables - whole))
-            findings.append(Finding(f"Schedule.tile names `{name}`, which no loop walks",
-                                    kernel.loc, f"the loop variables are {known}"))
+            findings.append(
+                Finding(
+                    f"Schedule.tile names `{name}`, which no loop walks",
+                    kernel.loc,
+                    f"the loop variables are {known}",
+                )
+            )
     if findings:
         raise ScheduleError(findings)
     products = any(isinstance(op, Contract) for op in walk(kernel.body))
@@ -117,9 +126,9 @@ def _choose_width(
     for width in WIDTHS if products else (64,):
         tile = {**(chosen.tile or {}), **dict.fromkeys(names, width)}
         option = dataclasses.replace(chosen, tile=tile)
-        if accumulator_registers(kernel, option) <= MAX_ACCUMULATOR_REGISTERS:
-            if not products or smem_bytes(kernel, option, chosen.stages or 2) <= SMEM_BYTES:
-                options.append(option)
+        fits = accumulator_registers(kernel, option) <= MAX_ACCUMULATOR_REGISTERS
+        if fits and smem_bytes(kernel, option, chosen.stages or 2) <= SMEM_BYTES:
+            options.append(option)
     if not options:
         smallest = {**(chosen.tile or {}), **dict.fromkeys(names, WIDTHS[-1])}
         return dataclasses.replace(chosen, tile=smallest)
@@ -194,8 +203,13 @@ def _check_fit(kernel: Kernel, chosen: Schedule, products: bool) -> None:
     given = chosen.registers
     if given is not None and products:
         if set(given) != {"load", "compute"}:
-            findings.append(Finding(f"Schedule.registers names {', '.join(given)}", kernel.loc,
-                                    "name the roles load and compute"))
+            findings.append(
+                Finding(
+                    f"Schedule.registers names {', '.join(given)}",
+                    kernel.loc,
+                    "name the roles load and compute",
+                )
+            )
         else:
             pool = 65536 // (128 * (consumers + 1)) // 8 * 8 * (consumers + 1)
             if given["load"] + consumers * given["compute"] > pool:
@@ -211,4 +225,3 @@ def _check_fit(kernel: Kernel, chosen: Schedule, products: bool) -> None:
         raise ScheduleError(
             [f if f.loc else dataclasses.replace(f, loc=kernel.loc) for f in findings]
         )
-

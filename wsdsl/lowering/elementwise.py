@@ -57,7 +57,11 @@ def _reduce(op: Reduce, side: Side, x: Pieces) -> Pieces:
     def inside(i: int, j: int) -> Value:
         """The chunk with what lies outside the dimension replaced by what changes nothing."""
         value = x.get(i, j)
-        kind = dataclasses.replace(value.type, dtype=work) if isinstance(value.type, Fragment) else None
+        kind = (
+            dataclasses.replace(value.type, dtype=work)
+            if isinstance(value.type, Fragment)
+            else None
+        )
         assert kind is not None
         if work != dtype:
             value = b.add(Cast(result=b.value("wide", kind), x=value, loc=op.loc)).result
@@ -92,5 +96,3 @@ def _neutral(fn: str, dtype: DType) -> int | float:
     low = -(2 ** (dtype.bits - 1)) if signed else 0
     high = 2 ** (dtype.bits - signed) - 1
     return low if fn == "max" else high
-
-

@@ -84,4 +84,3 @@ def accumulator_registers(kernel: Kernel, schedule: Schedule) -> int:
         columns = sum(sizes[x] for x in tile.axes if roles[x] == "columns")
         total += rows // (64 * (schedule.consumers or 1)) * columns // 2
     return total
-

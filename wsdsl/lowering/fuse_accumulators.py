@@ -104,7 +104,7 @@ def _from_zeros(region: Region, namer: Namer, ready: set[Value]) -> Region:
                 result[i] = Value(namer.new(op.result[i].name), kind)
                 args = (op.init[i], result[i])
                 after.append(Map(result=op.result[i], fn="add", args=args, loc=op.loc))
-            ready |= {op.args[i], result[i]}
+            ready.update((op.args[i], result[i]))
         body = _from_zeros(op.body, namer, ready)
         made.append(dataclasses.replace(op, init=tuple(init), result=tuple(result), body=body))
         made += after

@@ -79,4 +79,3 @@ def _inner_groups(op: Op, consumed: set[Value]) -> list[LoadGroup]:
 def _apart(block: Region, last: int, first: int) -> bool:
     """Whether a loop (or if) stands between, or is one of, the two places."""
     return first > last and any(regions(op) for op in block[last : first + 1])
-

@@ -108,9 +108,7 @@ class _Loops:
             body += [o for o in self.region(op.body) if not isinstance(o, Yield)]
             body.append(Yield())
         b.add(
-            ForRange(
-                index=work, start=first, stop=total, step=step, body=tuple(body), loc=op.loc
-            )
+            ForRange(index=work, start=first, stop=total, step=step, body=tuple(body), loc=op.loc)
         )
 
     def decode(self, op: ForWork, work: Value, counts: list[Value]) -> None:
@@ -138,7 +136,9 @@ class _Loops:
             else:
                 b.add(_rename(index, place, b))
 
-    def raster(self, inside: Value, rows: Value, columns: Value, swizzle: int) -> tuple[Value, Value]:
+    def raster(
+        self, inside: Value, rows: Value, columns: Value, swizzle: int
+    ) -> tuple[Value, Value]:
         """Groups of `swizzle` rows are walked column by column, so that CTAs that run together
         share what they load.
         """

@@ -92,7 +92,9 @@ class _Rings:
             for op in self.kernel.body
             if isinstance(op, Partition) and op.role == "compute"
         )
-        self.whole_warpgroup = any(self.ways(ring)[1] for ring in {s.ring for s in self.slots.values()})
+        self.whole_warpgroup = any(
+            self.ways(ring)[1] for ring in {s.ring for s in self.slots.values()}
+        )
         for op in self.kernel.body:
             if isinstance(op, CircularBuffer):
                 self.place(op, consumers)
@@ -205,9 +207,7 @@ class _Rings:
         (rows,) = (x.size for x in others if isinstance(x, Axis))
         return rows, last.size, widest_swizzle(last.size * fill.tensor.type.dtype.bytes)
 
-    def copy_by_tma(
-        self, fill: LoadToSlot, op: ProducerAcquire, ring: _Ring, state: Value
-    ) -> int:
+    def copy_by_tma(self, fill: LoadToSlot, op: ProducerAcquire, ring: _Ring, state: Value) -> int:
         """One copy a panel; returns the bytes that will arrive."""
         assert isinstance(fill.tensor.type, Tensor)
         b, width = self.builder, fill.tensor.type.dtype.bytes

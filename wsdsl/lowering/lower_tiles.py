@@ -109,9 +109,12 @@ class _Lowering:
         self.tiles: dict[Value, TileInShared] = {}
         self.keep = False
         """Whether the running body leaves its products in flight: nothing in it reads them."""
-        zero = {op.result for op in walk(partition.body) if isinstance(op, Constant) if not op.value}
-        self.zeros = {op.result for op in walk(partition.body) if isinstance(op, Full)
-                      if op.value in zero}
+        zero = {
+            op.result for op in walk(partition.body) if isinstance(op, Constant) if not op.value
+        }
+        self.zeros = {
+            op.result for op in walk(partition.body) if isinstance(op, Full) if op.value in zero
+        }
 
     def partition(self, body: Region) -> Region:
         with self.builder.region() as ops:

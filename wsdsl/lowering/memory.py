@@ -141,8 +141,11 @@ class Stores:
         if value.type.dtype == dtype:
             return value
         kind = dataclasses.replace(value.type, dtype=dtype)
-        made = Cast(result=self.side.builder.value(f"{op.tensor.name.lower()}_out", kind), x=value,
-                    loc=op.loc)
+        made = Cast(
+            result=self.side.builder.value(f"{op.tensor.name.lower()}_out", kind),
+            x=value,
+            loc=op.loc,
+        )
         return self.side.builder.add(made).result
 
     def _direct(self, op: Store, find: Find, i: int, j: int, value: Value) -> None:
@@ -172,8 +175,10 @@ class Stores:
         dtype, last = op.tensor.type.dtype, op.index[-1].type
         transposed = isinstance(last, Axis) and last.role == "rows"
         box = tuple(
-            1 if not isinstance(v.type, Axis)
-            else WARP_ROWS if v.type.role == "rows"
+            1
+            if not isinstance(v.type, Axis)
+            else WARP_ROWS
+            if v.type.role == "rows"
             else shape.width
             for v in op.index
         )

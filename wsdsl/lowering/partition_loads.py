@@ -234,9 +234,7 @@ class _Cut:
     ) -> list[Op]:
         ring = self.rings[group.height]
         loc = group.loads[0].loc
-        made: list[Op] = [
-            ConsumerWait(result=slot, ring=ring, layout=self._layout(group), loc=loc)
-        ]
+        made: list[Op] = [ConsumerWait(result=slot, ring=ring, layout=self._layout(group), loc=loc)]
         for field, load in enumerate(group.loads):
             assert isinstance(load.result.type, Tile)
             kind = SharedTile(load.result.type.dtype, load.result.type.axes)
@@ -280,5 +278,3 @@ def _without_unused(ops: list[Op] | Region) -> Region:
         needed |= {*operands(op), *used_inside(op)}
         kept.append(op)
     return tuple(reversed(kept))
-
-

@@ -1,4 +1,4 @@
-"""All of lowering, as one list. Each pass says in its module's docstring why it stands where it does."""
+"""All of lowering, as one list. Each pass says in its docstring why it stands where it does."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def lower(
     sizes: Mapping[str, int] | None = None,
     listeners: Sequence[Listener] = (),
 ) -> Kernel:
-    """Lower to a level. A kernel of the level PARTITIONED goes on from `lower_loops`; `sizes`, where
-    known, guide the choice of the schedule. The spec is checked after every pass.
+    """Lower to a level. A kernel of the level PARTITIONED goes on from `lower_loops`; `sizes`,
+    where known, guide the choice of the schedule. The spec is checked after every pass.
     """
     verify(kernel)
     names = [step for step, _ in PASSES]

@@ -29,7 +29,9 @@ from wsdsl.lowering.pieces import Accumulated, Pieces, Shape, Shapes
 class Products:
     """Emits products; between `multiply` and `settle` a group of wgmmas is open."""
 
-    def __init__(self, builder: Builder, shapes: Shapes, row_start: Callable[[str, int], Value]) -> None:
+    def __init__(
+        self, builder: Builder, shapes: Shapes, row_start: Callable[[str, int], Value]
+    ) -> None:
         self.builder, self.shapes, self.row_start = builder, shapes, row_start
         self.open: list[Accumulated] = []
 
@@ -146,9 +148,7 @@ class Products:
             kind = Fragment(a.type.dtype, a.type.rows, a.type.columns)
             fragments.append(self.builder.value("sum", kind))
         self.builder.add(
-            WgmmaWait(
-                result=tuple(fragments), pending=0, accumulators=accumulators, loc=loc
-            )
+            WgmmaWait(result=tuple(fragments), pending=0, accumulators=accumulators, loc=loc)
         )
         for tile in tiles:
             tile.waited = tuple(fragments[: len(tile.accumulators)])
@@ -164,9 +164,7 @@ class Products:
         if not isinstance(tile.started, bool):
             unless = tile.started
             whole = tuple(
-                b.add(
-                    ZeroUnless(result=b.value("sum", w.type), x=w, cond=unless, loc=loc)
-                ).result
+                b.add(ZeroUnless(result=b.value("sum", w.type), x=w, cond=unless, loc=loc)).result
                 for w in whole
             )
 
@@ -177,4 +175,3 @@ class Products:
             return b.add(Slice(result=part, x=whole[i], start=j * shape.width, loc=loc)).result
 
         return Pieces(shape, piece)
-

@@ -97,4 +97,3 @@ class Side:
         stop = b.plus(self.starts[axis.name], axis.size)
         args = (stop, self.size(axis))
         b.add(Map(result=op.result, fn="min", args=args, loc=op.loc))
-

@@ -18,9 +18,17 @@ from __future__ import annotations
 
 import dataclasses
 
-from wsdsl.ir.fragment_ops import AsAccumulator, Iota, Join, MatrixOperand, ReduceColumns, Slice
-from wsdsl.ir.fragment_ops import EmptyAccumulator, ZeroUnless
 from wsdsl.ir.barrier_ops import Advance, CtaIndex, InitialState, NumCtas, WarpgroupIndex
+from wsdsl.ir.fragment_ops import (
+    AsAccumulator,
+    EmptyAccumulator,
+    Iota,
+    Join,
+    MatrixOperand,
+    ReduceColumns,
+    Slice,
+    ZeroUnless,
+)
 from wsdsl.ir.memory_ops import LoadGlobal
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import AxisAt
@@ -70,7 +78,9 @@ def _key(op: Op) -> tuple[object, ...]:
     return (type(op), made.type, *((f, type(f)) for f in fields))
 
 
-def _share(region: Region, known: dict[tuple[object, ...], Value], swap: dict[Value, Value]) -> Region:
+def _share(
+    region: Region, known: dict[tuple[object, ...], Value], swap: dict[Value, Value]
+) -> Region:
     known = dict(known)
     kept: list[Op] = []
     for op in region:

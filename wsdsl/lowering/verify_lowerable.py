@@ -159,7 +159,9 @@ def _dtypes(kernel: Kernel) -> Iterator[Finding]:
 def _order_of_memory(kernel: Kernel) -> Iterator[Finding]:
     """Loads are moved to their use and stores complete later: a tensor must not be read back."""
     stored = {op.tensor: op for op in walk(kernel.body) if isinstance(op, Store)}
-    operands_loaded = {v for op in walk(kernel.body) if isinstance(op, Contract) for v in (op.a, op.b)}
+    operands_loaded = {
+        v for op in walk(kernel.body) if isinstance(op, Contract) for v in (op.a, op.b)
+    }
     for block in _blocks(kernel.body):
         seen: set[Value] = set()
         for op in block:
@@ -185,4 +187,3 @@ def _blocks(region: Region) -> Iterator[Region]:
     for op in region:
         for inner in regions(op):
             yield from _blocks(inner)
-

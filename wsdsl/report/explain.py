@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from wsdsl.codegen.signature import Signature
 from wsdsl.ir.barrier_ops import AllocateBarriers
-from wsdsl.ir.memory_ops import AllocateShared, LoadGlobal, StoreGlobal, ThreadLoad, TmaLoad, TmaStore
+from wsdsl.ir.memory_ops import (
+    AllocateShared,
+    LoadGlobal,
+    StoreGlobal,
+    ThreadLoad,
+    TmaLoad,
+    TmaStore,
+)
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.target import SMEM_BYTES
@@ -45,5 +52,7 @@ def explain(kernel: Kernel, signature: Signature) -> str:
             kind = op.result.type
             lines.append(f"SMEM {op.label}: {kind.num} x {kind.bytes} bytes")
     barriers = sum(isinstance(op, AllocateBarriers) for op in kernel.body)
-    lines.append(f"SMEM in all: {signature.smem_bytes} of {SMEM_BYTES} bytes, {barriers} barrier arrays")
+    lines.append(
+        f"SMEM in all: {signature.smem_bytes} of {SMEM_BYTES} bytes, {barriers} barrier arrays"
+    )
     return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""Benchmarks, each peer measured beside wsdsl in one run. `python -m benchmarks.device` runs all."""

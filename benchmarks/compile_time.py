@@ -1,0 +1,72 @@
+"""Import time, and a cold compile of gemm with and without ptxas, each in a fresh process.
+
+python -m benchmarks.compile_time
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.machine import write
+
+ROOT = Path(__file__).parents[1]
+START = "import time; start = time.perf_counter(); "
+STOP = "; print(time.perf_counter() - start)"
+GEMM = "from benchmarks.kernels import gemm; "
+SIZES = "M=4096, N=4096, K=4096"
+PROGRAMS = {
+    "import wsdsl": START + "import wsdsl" + STOP,
+    "compile gemm to PTX": GEMM + START + f"gemm.compile({SIZES}).ptx" + STOP,
+    "compile gemm to a cubin": GEMM + START + f"gemm.compile({SIZES}).cubin" + STOP,
+}
+LIMIT_SECONDS = {
+    "import wsdsl": 0.25,
+    "compile gemm to PTX": 0.3,
+    "compile gemm to a cubin": 1.0,
+}
+
+
+def seconds(program: str) -> float:
+    environment = os.environ | {"WSDSL_CACHE": "off", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment, cwd=ROOT, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    return float(done.stdout)
+
+
+def run(times: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, program in PROGRAMS.items():
+        seconds(program)  # the first one writes bytecode
+        measured = [seconds(program) for _ in range(times)]
+        middle, limit = statistics.median(measured), LIMIT_SECONDS[name]
+        found[name] = {"seconds": middle, "all": measured, "limit": limit}
+        print(f"{name:<24} {middle:.3f} s  (limit {limit} s)", flush=True)
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--times", type=int, default=7, help="processes of each kind (7)")
+    parser.add_argument("--quick", action="store_true", help="three of each")
+    parser.add_argument("--out", type=Path, help="folder of the result file (benchmarks/results)")
+    parser.add_argument("--json", action="store_true", help="print the result too")
+    options = parser.parse_args()
+    result = run(3 if options.quick else options.times)
+    path = write("compile_time", result, options.out)
+    print(json.dumps(result, indent=1) if options.json else f"written to {path}")
+    return 0 if all(row["seconds"] < row["limit"] for row in result.values()) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

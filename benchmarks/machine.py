@@ -1,0 +1,84 @@
+"""What a result file says about the machine and the versions, and where it is written."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import json
+import platform
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+PACKAGES = ("wsdsl", "llvmlite", "lark", "numpy", "cuda-bindings", "torch", "triton", "jax", "cupy")
+
+
+def output_of(*command: str) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def gpu() -> dict[str, str]:
+    """The first GPU; by nvidia-smi, since the parent of watched children must not call CUDA."""
+    names = ("name", "driver_version", "power.limit", "clocks.max.sm", "memory.total")
+    query = f"--query-gpu={','.join(names)}"
+    rows = output_of("nvidia-smi", query, "--format=csv,noheader").splitlines()
+    return (
+        dict(zip(names, (cell.strip() for cell in rows[0].split(",")), strict=True)) if rows else {}
+    )
+
+
+def ptxas_version() -> str:
+    """The ptxas that wsdsl uses: that of the wheel, else that of PATH."""
+    found = re.search(r"release [\d.]+, (V[\d.]+)", output_of(ptxas(), "--version"))
+    return found.group(1) if found else "none: the driver assembles"
+
+
+def ptxas() -> str:
+    try:
+        files = importlib.metadata.files("nvidia-cuda-nvcc") or []
+    except importlib.metadata.PackageNotFoundError:
+        files = []
+    paths = [str(f.locate()) for f in files if f.name == "ptxas"]
+    return paths[0] if paths else "ptxas"
+
+
+def versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        for distribution in (name, f"{name}-cuda13x", f"{name}-cuda12x"):
+            try:
+                found[name] = importlib.metadata.version(distribution)
+                break
+            except importlib.metadata.PackageNotFoundError:
+                continue
+    commit = output_of("git", "-C", str(RESULTS), "describe", "--always", "--dirty")
+    return found | ({"commit": commit} if commit else {})
+
+
+def description() -> dict[str, Any]:
+    return {
+        "gpu": gpu(),
+        "cpu": platform.processor() or platform.machine(),
+        "versions": versions() | {"ptxas": ptxas_version()},
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "command": " ".join(["python", "-m", _module(), *sys.argv[1:]]),
+    }
+
+
+def _module() -> str:
+    return f"benchmarks.{Path(sys.argv[0]).stem}"
+
+
+def write(name: str, result: dict[str, Any], folder: Path | None = None) -> Path:
+    folder = folder or RESULTS
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.json"
+    path.write_text(json.dumps(description() | {"result": result}, indent=1) + "\n")
+    return path

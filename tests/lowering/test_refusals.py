@@ -1,0 +1,127 @@
+"""What lowering cannot do yet is refused at its line, by name, all at once."""
+
+import pytest
+
+import wsdsl
+from wsdsl.diagnostics import CompileError
+
+REFUSED = {
+    "computed_operand": (
+        """
+@kernel
+def f(A: bf16[M, K], B: bf16[N, K], s: bf16[M], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += (A[m, k] * s[m]) @ B[n, k]
+        C[m, n] = acc
+""",
+        7,
+        "operand of `@` that is computed",
+    ),
+    "part_of_a_dimension": (
+        """
+@kernel
+def f(A: bf16[M, K], B: bf16[N, K], first: i32, C: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(first, K, of=K):
+            acc += A[m, k] @ B[n, k]
+        C[m, n] = acc
+""",
+        6,
+        "a part of a dimension",
+    ),
+    "fp8": (
+        """
+@kernel
+def f(A: f8e4m3[M, K], B: f8e4m3[N, K], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        C[m, n] = acc
+""",
+        7,
+        "f8e4m3",
+    ),
+    "unknown_whole_size": (
+        """
+@kernel
+def f(A: bf16[M, D], B: bf16[N, D], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        C[m, n] = A[m, :] @ B[n, :]
+""",
+        5,
+        "`D` is taken whole",
+    ),
+    "both_axes_reduced": (
+        """
+@kernel
+def f(A: bf16[M, K], B: bf16[N, K], R: f32[M], S: f32[N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        R[m] += sum(acc, over=n)
+        S[n] += sum(acc, over=m)
+""",
+        9,
+        "reduces",
+    ),
+    "read_back": (
+        """
+@kernel
+def f(A: f32[M, N], C: f32[M, N], D: f32[M, N]):
+    for m, n in tiles(M, N):
+        C[m, n] = A[m, n] * 2.0
+        D[m, n] = C[m, n]
+""",
+        6,
+        "read and written",
+    ),
+    "two_nests": (
+        """
+@kernel
+def f(A: f32[M, N], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        C[m, n] = A[m, n]
+    for m, n in tiles(M, N):
+        C[m, n] = A[m, n]
+""",
+        6,
+        "second loop nest",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_at_its_line(name: str) -> None:
+    text, line, words = REFUSED[name]
+    kernel = wsdsl.parse(text, "f.ws").f
+    with pytest.raises(CompileError) as caught:
+        kernel.compile()
+    assert any(
+        f.loc and f.loc.line == line and words in f.message for f in caught.value.findings
+    ), str(caught.value)
+
+
+def test_all_refusals_at_once() -> None:
+    text = """
+@kernel
+def f(A: f8e4m3[M, K], B: f8e4m3[N, K], s: f8e4m3[M], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(0, K, of=K):
+            acc += A[m, k] @ B[n, k]
+        C[m, n] = acc
+"""
+    with pytest.raises(CompileError) as caught:
+        wsdsl.parse(text).f.compile()
+    assert len({f.loc.line for f in caught.value.findings if f.loc}) >= 2
+
+
+def test_an_unknown_size_is_named() -> None:
+    text = REFUSED["two_nests"][0]
+    with pytest.raises(CompileError, match="no dimension Q"):
+        wsdsl.parse(text).f.compile(Q=3)

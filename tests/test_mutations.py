@@ -1,0 +1,76 @@
+"""Take any wait, arrive or fence out of a scheduled kernel: the spec or the simulator objects."""
+
+import dataclasses
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from wsdsl.simulator.machine import simulate
+
+from tests.kernels import CASES, Case, check, expected, inputs
+from wsdsl.diagnostics import WsdslError
+from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import fragment_ops as f
+from wsdsl.ir import memory_ops as m
+from wsdsl.ir.op import Kernel, Op, Region, op_name
+from wsdsl.ir.spec import verify
+from wsdsl.ir.walk import walk, with_regions
+from wsdsl.schedule import Schedule
+
+SYNCHRONISING = (
+    b.WaitBarrier, b.ArriveBarrier, b.ArriveExpectTx, b.InitializeBarriers, b.FenceBarrierInit,
+    b.SyncCta, b.SyncWarp, b.FenceAsyncProxy, b.SetMaxRegisters, f.WgmmaFence, f.WgmmaCommit,
+    f.WgmmaWait, m.TmaStoreCommit, m.TmaStoreWait,
+)  # fmt: skip
+SMALL = {
+    "gemm": (Schedule(tile=dict(m=64, n=64), consumers=1, stages=2), dict(M=130, N=136, K=328)),
+    "two_products": (Schedule(tile=dict(n=32), stages=2), dict(M=136, N=72, K=328)),
+    "held_operand": (Schedule(tile=dict(n=32), stages=2), dict(M=264, N=200, D=64)),
+    "nested": (Schedule(tile=dict(n=64), stages=2), dict(M=136, N=200, K=328)),
+}
+
+
+def scheduled(case: Case, schedule: Schedule, sizes: dict[str, int], threads: bool) -> Kernel:
+    names = tuple(p.name for p in case.kernel.tile.params) if threads else ()
+    return case.kernel._compile(schedule, sizes, names).scheduled
+
+
+def without(kernel: Kernel, victim: Op) -> Kernel:
+    def drop(region: Region) -> Region:
+        return tuple(with_regions(op, drop) for op in region if op is not victim)
+
+    return dataclasses.replace(kernel, body=drop(kernel.body))
+
+
+def mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
+    for i, op in enumerate(walk(kernel.body)):
+        if isinstance(op, SYNCHRONISING):
+            yield f"{i} {op_name(type(op))}", without(kernel, op)
+
+
+def objection(case: Case, kernel: Kernel, sizes: dict[str, int]) -> str:
+    """What the spec or the simulator says; empty if neither minds in any of a few orders."""
+    try:
+        verify(kernel)
+    except WsdslError as error:
+        return str(error)
+    for seed in range(4):
+        arrays = inputs(case, seed, **sizes)
+        wanted = expected(case, arrays)
+        try:
+            simulate(kernel, arrays, seed=seed, num_sms=2)
+            check(case, arrays, wanted)
+        except (WsdslError, AssertionError) as error:
+            return str(error) or "wrong"
+    return ""
+
+
+@pytest.mark.parametrize("threads", [False, True], ids=["tma", "threads"])
+@pytest.mark.parametrize("name", SMALL)
+def test_every_deletion_is_noticed(name: str, threads: bool) -> None:
+    case, (schedule, sizes) = CASES[name], SMALL[name]
+    kernel = scheduled(case, schedule, sizes, threads)
+    assert objection(case, kernel, sizes) == ""
+    with np.errstate(all="ignore"):
+        missed = [what for what, mutant in mutants(kernel) if not objection(case, mutant, sizes)]
+    assert missed == []
