@@ -1,1 +1,1 @@
-"""Benchmarks, each peer measured beside wsdsl in one run. `python -m benchmarks.device` runs all."""
+"""Benchmarks: each peer measured beside wsdsl in one run (`python -m benchmarks.device`)."""

@@ -38,7 +38,7 @@ Call = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem that everybody solves: operands by seed, shape of the output, the exact result."""
+    """What everybody solves: operands by seed, shape of the output, the exact result."""
 
     name: str
     operands: Callable[[int], tuple[torch.Tensor, ...]]

@@ -80,30 +80,23 @@ def contestants(schedules: list[str]) -> list[Contestant]:
     from wsdsl.cli.options import schedule_from
 
     found = [Contestant("torch", torch_matmul), Contestant("wsdsl", partial(ours, None))]
-    for text in schedules:
-        found.append(Contestant(text, partial(ours, schedule_from(text.split()))))
-    return found
+    own = (Contestant(text, partial(ours, schedule_from(text.split()))) for text in schedules)
+    return [*found, *own]
 
 
 def compiled(shapes: list[Shape]) -> dict[str, Any]:
     """The default schedule and resources at each shape."""
     from benchmarks.kernels import gemm
+    from wsdsl.cli.commands import resources_of
 
     found: dict[str, Any] = {}
     for m, n, k in shapes:
         made = gemm.compile(M=m, N=n, K=k)
         found[f"{m}x{n}x{k}"] = {
             "schedule": repr(made.schedule),
-            "resources": {key: str(value) for key, value in vars_of(made.resources).items()},
+            "resources": resources_of(made),
         }
     return found
-
-
-def vars_of(held: Any) -> dict[str, Any]:
-    if isinstance(held, dict):
-        return held
-    names = [n for n in dir(held) if not n.startswith("_") and not callable(getattr(held, n))]
-    return {name: getattr(held, name) for name in names}
 
 
 def shape_from(text: str) -> Shape:

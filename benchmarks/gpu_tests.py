@@ -1,4 +1,4 @@
-"""tests/gpu under the watchdog: a test whose kernel deadlocks is killed, and the others still run."""
+"""tests/gpu under the watchdog: a test whose kernel deadlocks is killed, the others still run."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def run(
             break
         say(f"{outcome}")
         rows[outcome.doing] = {"test": outcome.doing, "outcome": "hung", "detail": str(outcome)}
-    counted = {kind: 0 for kind in ("passed", "failed", "hung", "skipped")}
+    counted = dict.fromkeys(("passed", "failed", "hung", "skipped"), 0)
     for row in rows.values():
         counted[row["outcome"]] += 1
     say(", ".join(f"{n} {kind}" for kind, n in counted.items()))

@@ -67,7 +67,7 @@ def description() -> dict[str, Any]:
         "gpu": gpu(),
         "cpu": platform.processor() or platform.machine(),
         "versions": versions() | {"ptxas": ptxas_version()},
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": " ".join(["python", "-m", _module(), *sys.argv[1:]]),
     }
 

@@ -26,7 +26,7 @@ class Report(Protocol):
 
 @dataclass
 class Outcome:
-    """How a child ended; `results` holds what it reported, `doing` the last thing it said it did."""
+    """How a child ended; `results` holds what it reported, `doing` what it last said it did."""
 
     state: Literal["done", "raised", "died", "stalled"] = "died"
     doing: str = "start"

@@ -1,9 +1,9 @@
 """2. A sequential loop, and `@`.
 
 `a @ b` contracts every axis that both tiles have: here k, the axis that A and B share by name. The
-loop over k carries `acc` from one iteration to the next, so it runs in order, and its loads are what
-the compiler hands to a warp of their own: TMA fills a ring of slots in shared memory while two
-warpgroups keep the tensor cores busy. Sums are f32; the store rounds to C's bf16.
+loop over k carries `acc` from one iteration to the next, so it runs in order, and its loads go to a
+warpgroup of their own: TMA fills a ring of slots in shared memory while two other warpgroups keep
+the tensor cores busy. Sums are f32; the store rounds to C's bf16.
 """
 
 import ml_dtypes

@@ -15,6 +15,7 @@ def test_the_course_is_numbered_without_gaps():
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
 def test_example(path):
-    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=240)
+    command = [sys.executable, path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
     assert "relative error" in done.stdout or "exactly" in done.stdout

@@ -22,7 +22,7 @@ A kernel has three levels, and one textual form at each: what `Compiled.ir(level
 
 | level | says |
 |---|---|
-| `tile` | what the kernel computes: loops, loads, products, maps, reductions and stores on tiles with named axes |
+| `tile` | what the kernel computes: loads, products, maps, reductions, stores on tiles |
 | `partitioned` | who does it: partitions of warpgroups, and the circular buffers between them |
 | `scheduled` | exactly what runs: SMEM, mbarriers, pipeline state, tensor maps, wgmma, fences |
 

@@ -1,7 +1,7 @@
 """Make a virtual environment with pip in it: `python make_venv.py DIRECTORY`.
 
 Debian and Ubuntu cut `ensurepip` out of Python into a package of its own (python3-venv). Where it
-is missing, pip is fetched from PyPI instead; where that fails too, the message says what to install.
+is missing, pip is fetched from PyPI; where that fails too, the message says what to install.
 """
 
 import hashlib

@@ -78,15 +78,14 @@ class Compiled:
     @cached_property
     def assembled(self) -> Assembled | None:
         """What ptxas made and said; None without a ptxas. CompileError where that is not good."""
-        from wsdsl.codegen import ptxas
+        from wsdsl.codegen.ptxas import assemble_checked
 
         path = knobs.PTXAS.get()
         if path == "off":
             return None
-        found = ptxas.assemble(self.ptx, path or None)
-        if found is not None:
-            ptxas.check(self.scheduled, found, allow_spills=knobs.ALLOW_SPILLS.get())
-        return found
+        return assemble_checked(
+            self.scheduled, self.ptx, path or None, allow_spills=knobs.ALLOW_SPILLS.get()
+        )
 
     @property
     def cubin(self) -> bytes:

@@ -9,7 +9,8 @@ SAMPLES: dict[str, tuple[str, str]] = {
     ),
     "for_each": (
         "%C: tensor<f32[B]>, %x: f32",
-        'for_each(dim="B", index=%b: i32) {\n  store(tensor=%C, index=(%b,), value=%x)\n  yield()\n}',
+        'for_each(dim="B", index=%b: i32) {\n'
+        "  store(tensor=%C, index=(%b,), value=%x)\n  yield()\n}",
     ),
     "if": (
         "%c: bool, %x: f32, %y: f32",

@@ -37,7 +37,7 @@ def compile_command(options: argparse.Namespace) -> int:
     if is_ir(options.target):
         if schedule or sizes:
             raise UsageError(Finding("dumped IR carries its schedule and sizes", hint="edit them"))
-        compiled = wsdsl.compile_ir(read(Path(options.target)))
+        compiled = wsdsl.compile_ir(read(Path(options.target)), options.target)
         name = Path(options.target).stem.split(".")[0]
     else:
         kernel = load_kernel(options.target)
@@ -47,7 +47,7 @@ def compile_command(options: argparse.Namespace) -> int:
         name = kernel.name
     wanted = list(SUFFIXES) if "all" in options.emit else list(dict.fromkeys(options.emit))
     shown = {level: emit(compiled, level) for level in wanted}
-    resources = plain(compiled.resources)
+    resources = resources_of(compiled)
     files: list[str] = []
     if options.output:
         options.output.mkdir(parents=True, exist_ok=True)
@@ -157,6 +157,13 @@ def bench_command(options: argparse.Namespace) -> int:
     more = ["--json"] if options.json else []
     command = [sys.executable, "-m", f"benchmarks.{options.name}", *more, *options.rest]
     return subprocess.run(command, check=False).returncode
+
+
+def resources_of(compiled: wsdsl.Compiled) -> dict[str, Any]:
+    smem = {"smem_bytes": compiled.signature.smem_bytes}
+    if compiled.assembled is None:
+        return {"ptxas_version": None, **smem}
+    return plain(compiled.resources) | smem
 
 
 def emit(compiled: Any, level: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from wsdsl.codegen.ptxas import Assembled, AssembleError, assemble
+from wsdsl.codegen.resources import Assembled
 from wsdsl.diagnostics import CompileError, Finding, Loc
 from wsdsl.ir.barrier_ops import SetMaxRegisters
 from wsdsl.ir.fragment_ops import Wgmma
@@ -34,32 +34,17 @@ HINTS = {
 OTHER_HINT = "change the accumulator only after the loop over its products"
 
 
-def assemble_checked(
-    kernel: Kernel, ptx: str, path: str | None = None, *, allow_spills: bool = False
-) -> Assembled | None:
-    """`assemble` and `check`; what ptxas refuses outright names its line too. None: no ptxas."""
-    try:
-        assembled = assemble(ptx, path)
-    except AssembleError as e:
-        findings = list(_remarks(kernel, ptx, e.log))
-        if not findings:
-            raise
-        raise CompileError(findings) from e
-    if assembled is not None:
-        check(kernel, assembled, allow_spills=allow_spills)
-    return assembled
-
-
 def check(kernel: Kernel, assembled: Assembled, *, allow_spills: bool = False) -> None:
     """Raise CompileError with a finding for everything that would make the kernel slow."""
-    findings = list(_remarks(kernel, assembled.ptx, assembled.log))
+    findings = list(remarks(kernel, assembled.ptx, assembled.log))
     if not allow_spills:
         findings += _spills(kernel, assembled)
     if findings:
         raise CompileError(findings)
 
 
-def _remarks(kernel: Kernel, ptx: str, log: str) -> Iterator[Finding]:
+def remarks(kernel: Kernel, ptx: str, log: str) -> Iterator[Finding]:
+    """What ptxas says against a kernel, about lines of its source."""
     for code, text in dict.fromkeys(re.findall(r"\((C7[56]\d\d)\) *(.*)", log)):
         if code in HARMLESS:
             continue

@@ -67,7 +67,8 @@ def barrier_arrive(w: Writer, at: At, pred: str | None, label: str) -> None:
 
 
 def barrier_arrive_expect_tx(w: Writer, at: At, tx_bytes: int, label: str) -> None:
-    ptx = f"mbarrier.arrive.expect_tx.shared::cta.b64 _, {at.ptx(0)}, {tx_bytes}; // {_comment(label)}"
+    ptx = f"mbarrier.arrive.expect_tx.shared::cta.b64 _, {at.ptx(0)}, {tx_bytes};"
+    ptx += f" // {_comment(label)}"
     w.asm(ptx, "void", "r", [("i32", at.base)])
 
 

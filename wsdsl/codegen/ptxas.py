@@ -1,4 +1,4 @@
-"""Find ptxas, run it, and read what it reports."""
+"""Find ptxas and run it."""
 
 from __future__ import annotations
 
@@ -7,34 +7,26 @@ import re
 import shutil
 import subprocess
 import tempfile
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from wsdsl.codegen.emit import CPU
+from wsdsl.codegen.gate import check, remarks
+from wsdsl.codegen.resources import Assembled, Resources, read_resources
 from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.ir.op import Kernel
 
-
-@dataclass(frozen=True, slots=True)
-class Resources:
-    """What the machine code takes, a thread (registers, stack, spills) and a CTA (`smem_bytes`:
-    static only; the dynamic part is in `codegen.signature`)."""
-
-    registers: int
-    smem_bytes: int
-    spill_store_bytes: int
-    spill_load_bytes: int
-    stack_bytes: int
-    ptxas_version: str
-
-
-@dataclass(frozen=True, slots=True)
-class Assembled:
-    cubin: bytes
-    resources: Resources
-    log: str
-    """ptxas' own output."""
-    ptx: str
+__all__ = [
+    "AssembleError",
+    "Assembled",
+    "Resources",
+    "assemble",
+    "assemble_checked",
+    "check",
+    "disassemble",
+    "find_ptxas",
+    "ptxas_version",
+]
 
 
 def find_ptxas(path: str | None = None) -> str | None:
@@ -45,19 +37,18 @@ def find_ptxas(path: str | None = None) -> str | None:
     if path is not None:
         found = shutil.which(path)
         if found is None:
-            raise CompileError(
-                Finding(f"no ptxas at {path}", hint="unset WSDSL_PTXAS, or correct it")
-            )
+            hint = "unset WSDSL_PTXAS, or correct it"
+            raise CompileError(Finding(f"no ptxas at {path}", hint=hint))
         return found
-    return _wheel_ptxas() or shutil.which("ptxas")
+    return _find_tool("ptxas")
 
 
 @cache
-def _wheel_ptxas() -> str | None:
+def _find_tool(name: str) -> str | None:
     spec = importlib.util.find_spec("nvidia")
     places = list(spec.submodule_search_locations or ()) if spec else []
-    found = [p for place in places for p in sorted(Path(place).glob("cu*/bin/ptxas"))]
-    return str(found[-1]) if found else None
+    found = [p for place in places for p in sorted(Path(place).glob(f"cu*/bin/{name}"))]
+    return str(found[-1]) if found else shutil.which(name)
 
 
 @cache
@@ -66,6 +57,15 @@ def ptxas_version(path: str) -> str:
     text = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
     found = re.search(r"V([\d.]+)", text)
     return found[1] if found else "unknown"
+
+
+class AssembleError(CompileError):
+    """ptxas made nothing. `assemble_checked` says which line of the source it is about."""
+
+    def __init__(self, log: str, ptxas: str) -> None:
+        self.log = log
+        hint = f"this is a bug in wsdsl; please report it ({ptxas}, {ptxas_version(ptxas)})"
+        super().__init__(Finding(f"ptxas refuses the PTX:\n{log.strip()}", hint=hint))
 
 
 def assemble(ptx: str, path: str | None = None) -> Assembled | None:
@@ -77,32 +77,42 @@ def assemble(ptx: str, path: str | None = None) -> Assembled | None:
         source, cubin = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
         source.write_text(ptx)
         command = [ptxas, f"-arch={CPU}", "-v", str(source), "-o", str(cubin)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        except OSError as e:
+            raise CompileError(Finding(f"cannot run {ptxas}: {e}")) from e
         log = f"{done.stdout}{done.stderr}".replace(str(source), "kernel.ptx")
-        if not cubin.exists() or done.returncode:
+        if done.returncode or not cubin.exists():
             raise AssembleError(log, ptxas)
         return Assembled(cubin.read_bytes(), read_resources(log, ptxas_version(ptxas)), log, ptx)
 
 
-class AssembleError(CompileError):
-    """ptxas made nothing. `gate.assemble_checked` says which line of the source it is about."""
+def assemble_checked(
+    kernel: Kernel, ptx: str, path: str | None = None, *, allow_spills: bool = False
+) -> Assembled | None:
+    """`assemble` and `check`; what ptxas refuses outright names its line, too. None: no ptxas."""
+    try:
+        assembled = assemble(ptx, path)
+    except AssembleError as e:
+        findings = list(remarks(kernel, ptx, e.log))
+        if not findings:
+            raise
+        raise CompileError(findings) from e
+    if assembled is not None:
+        check(kernel, assembled, allow_spills=allow_spills)
+    return assembled
 
-    def __init__(self, log: str, ptxas: str) -> None:
-        self.log = log
-        hint = f"this is a bug in wsdsl; please report it ({ptxas}, {ptxas_version(ptxas)})"
-        super().__init__(Finding(f"ptxas refuses the PTX:\n{log.strip()}", hint=hint))
 
-
-def read_resources(log: str, version: str) -> Resources:
-    def number(pattern: str) -> int:
-        found = re.search(pattern, log)
-        return int(found[1]) if found else 0
-
-    return Resources(
-        registers=number(r"Used (\d+) registers"),
-        smem_bytes=number(r"(\d+) bytes smem"),
-        spill_store_bytes=number(r"(\d+) bytes spill stores"),
-        spill_load_bytes=number(r"(\d+) bytes spill loads"),
-        stack_bytes=number(r"(\d+) bytes stack frame"),
-        ptxas_version=version,
-    )
+def disassemble(cubin: bytes) -> str:
+    """SASS. CompileError if there is no nvdisasm."""
+    tool = _find_tool("nvdisasm")
+    if tool is None:
+        hint = "pip install nvidia-cuda-nvdisasm"
+        raise CompileError(Finding("there is no nvdisasm here", hint=hint))
+    with tempfile.TemporaryDirectory(prefix="wsdsl-") as folder:
+        path = Path(folder, "kernel.cubin")
+        path.write_bytes(cubin)
+        done = subprocess.run([tool, "-c", str(path)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise CompileError(Finding(f"nvdisasm fails: {done.stderr.strip()}"))
+    return done.stdout

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from lark import Lark, Token, Tree, UnexpectedInput
-from lark.exceptions import UnexpectedEOF
+from lark.exceptions import UnexpectedEOF, UnexpectedToken
 
 from wsdsl.diagnostics import Finding, Loc, ParseError, WsdslError
 from wsdsl.ir import types as t
@@ -27,9 +27,10 @@ def parse_kernel(text: str, file: str = "<ir>") -> Kernel:
     """Raises ParseError with line and caret: text that is no IR, an unknown op, field or value."""
     try:
         tree = _grammar().parse(text)
-    except UnexpectedEOF as e:
-        raise ParseError(Finding("the IR ends too early; a `}` is missing?")) from e
     except UnexpectedInput as e:
+        ended = isinstance(e, UnexpectedToken) and e.token.type == "$END"
+        if ended or isinstance(e, UnexpectedEOF):
+            raise ParseError(Finding("the IR ends too early; a `}` is missing?")) from e
         loc = _loc(text, file, e.line, e.column, e.column + 1)
         raise ParseError(Finding("not IR", loc, "see docs/ir.md for the textual form")) from e
     return _Reader(text, file).kernel(tree.children[0])

@@ -36,7 +36,7 @@ def print_op(op: Op, depth: int = 0) -> str:
         elif kind == "region":
             blocks.append(f" {{\n{print_region(held, depth + 1)}{pad}}}")
         elif kind == "bind":
-            if held != ():
+            if not _is_default(op, name, held):
                 shown.append(f"{name}={_definitions(held)}")
         elif not _is_default(op, name, held):
             shown.append(f"{name}={_literal(held)}")

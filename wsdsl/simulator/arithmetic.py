@@ -234,6 +234,6 @@ def reduce(fn: str, x: Array, dtype: DType, axis: int) -> Array:
         return round_float(np.asarray(pick.reduce(widen(x), axis=axis, initial=start)), dtype)
     low, high = integer_range(dtype)
     start, pick = (low, np.maximum) if fn == "max" else (high, np.minimum)
-    return np.asarray(
-        pick.reduce(x.astype(np.int64), axis=axis, initial=start)
-    ).astype(numpy_dtype(dtype))
+    return np.asarray(pick.reduce(x.astype(np.int64), axis=axis, initial=start)).astype(
+        numpy_dtype(dtype)
+    )

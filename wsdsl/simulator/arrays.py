@@ -15,9 +15,8 @@ import numpy as np
 
 from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.types import DType, Tensor, Tile
+from wsdsl.ir.types import DTYPES, DType, Tensor, Tile
 from wsdsl.simulator.arithmetic import Array, convert, numpy_dtype
-from wsdsl.ir.types import DTYPES
 
 
 @dataclass(frozen=True)
@@ -74,15 +73,15 @@ def bind_arguments(kernel: Kernel, arrays: Mapping[str, Any]) -> Arguments:
         shape = list(array.shape)
         is_packed = _is_packed(p.type, array)
         if len(shape) != len(p.type.dims):
-            findings.append(Finding(
-                f"{p.name} has {len(shape)} dimensions; {p.type} has {len(p.type.dims)}"
-            ))
+            findings.append(
+                Finding(f"{p.name} has {len(shape)} dimensions; {p.type} has {len(p.type.dims)}")
+            )
             continue
         if is_packed:
             last = p.type.dims[-1]
             known = sizes.get(last) if isinstance(last, str) else last
-            shape[-1] = known if known is not None and (known + 1) // 2 == shape[-1] else (
-                2 * shape[-1]
+            shape[-1] = (
+                known if known is not None and (known + 1) // 2 == shape[-1] else (2 * shape[-1])
             )
         for dim, size in zip(p.type.dims, shape, strict=True):
             expected = dim if isinstance(dim, int) else sizes.setdefault(dim, size)
@@ -94,9 +93,9 @@ def bind_arguments(kernel: Kernel, arrays: Mapping[str, Any]) -> Arguments:
         elif p.type.dtype.bits == 4:
             array = array.astype(numpy_dtype(p.type.dtype))
         elif array.dtype != numpy_dtype(p.type.dtype):
-            findings.append(Finding(
-                f"{p.name} holds {array.dtype}; {p.type} needs {numpy_dtype(p.type.dtype)}"
-            ))
+            findings.append(
+                Finding(f"{p.name} holds {array.dtype}; {p.type} needs {numpy_dtype(p.type.dtype)}")
+            )
         tensors[p.name] = GlobalTensor(p.name, p.type.dtype, array)
     if findings:
         raise LaunchError(findings)
@@ -104,8 +103,10 @@ def bind_arguments(kernel: Kernel, arrays: Mapping[str, Any]) -> Arguments:
 
 
 def _is_packed(kind: Any, held: Any) -> bool:
-    return isinstance(kind, Tensor) and kind.dtype.bits == 4 and (
-        np.asarray(held).dtype in (np.uint8, np.int8)
+    return (
+        isinstance(kind, Tensor)
+        and kind.dtype.bits == 4
+        and (np.asarray(held).dtype.name in ("uint8", "int8"))
     )
 
 

@@ -28,7 +28,9 @@ class Agent(Protocol):
     @property
     def kind(self) -> str: ...
 
-    def step(self) -> None: ...
+    def step(self) -> bool:
+        """Get on; is there more to come?"""
+        ...
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,7 @@ class Warpgroup:
         self.name = f"{partition.role} warpgroup {rank}"
         self.values: dict[str, Any] = {}
         self.elected = False
+        self.in_partition = False
         self.first = THREADS * index
         self.everyone = slice(self.first, self.first + THREADS)
         self.one = slice(self.first, self.first + 1)
@@ -147,6 +150,11 @@ class Warpgroup:
             self.fail(op, f"{value} is read, but no wgmma has written it")
         return held
 
+    def last_store(self, otherwise: Op) -> Op:
+        groups = [self.open_stores, *(g for g in self.store_groups if not g.retired)]
+        found = [s.accesses[0].op for group in groups for s in group.stores]
+        return found[-1] if found else otherwise
+
     def note(self, op: Op) -> None:
         """Remember an op that others can see, for the trace."""
         self.recent.append((op, tuple(self.loops)))
@@ -176,7 +184,8 @@ class Warpgroup:
             self.fail(op, f"{what}: {conflict.reason}", kind="race")
         earlier: Access = conflict.earlier
         message = (
-            f"race: {what}, which {earlier.who} accessed by {op_word(earlier.op)}; {conflict.reason}"
+            f"race: {what}, which {earlier.who} accessed by {op_word(earlier.op)}; "
+            f"{conflict.reason}"
         )
         self.fail(op, message, kind="race", extra=earlier.op)
 

@@ -51,8 +51,10 @@ def coordinates_of(wg: Warpgroup, op: Op, values: tuple[Value, ...]) -> tuple[in
 
 def aligned(wg: Warpgroup, op: Op, address: int, swizzle: str) -> None:
     if address % alignment(swizzle):
-        wg.fail(op, f"SMEM address {address} with swizzle {swizzle}: no multiple of "
-                    f"{alignment(swizzle)}")
+        wg.fail(
+            op,
+            f"SMEM address {address} with swizzle {swizzle}: no multiple of {alignment(swizzle)}",
+        )
 
 
 @dataclass(eq=False)
@@ -68,12 +70,12 @@ class LoadInFlight:
     access: CopyIn
     kind: str = "tma_load"
 
-    def step(self) -> None:
-        cta = self.wg.cta
-        cta.agents.remove(self)
-        cta.memory.write(self.address, self.map.read(self.coordinates), self.map.swizzle)
+    def step(self) -> bool:
+        lines = self.map.read(self.coordinates)
+        self.wg.cta.memory.write(self.address, lines, self.map.swizzle)
         self.access.phase = self.barrier.phase
         self.wg.check(self.op, self.barrier.complete_tx(self.map.bytes))
+        return False
 
 
 def tma_load(wg: Warpgroup, op: m.TmaLoad) -> None:
@@ -110,7 +112,7 @@ class StoreInFlight:
     def read_done(self) -> bool:
         return self.lines is not None
 
-    def step(self) -> None:
+    def step(self) -> bool:
         memory = self.wg.cta.memory
         if self.lines is None:
             rows = self.map.bytes // self.map.line_bytes
@@ -119,11 +121,11 @@ class StoreInFlight:
                 memory.read(a, rows, self.map.line_bytes, self.map.swizzle, everything)
                 for a in self.addresses
             ]
-            return
+            return True
         for box, lines in zip(self.boxes, self.lines, strict=True):
             self.map.write(box, lines)
         self.write_done = True
-        self.wg.cta.agents.remove(self)
+        return False
 
 
 def tma_store(wg: Warpgroup, op: m.TmaStore) -> None:
@@ -180,13 +182,15 @@ def tma_store_wait(wg: Warpgroup, op: m.TmaStoreWait) -> Steps:
             for store in group.stores:
                 for access in store.accesses:
                     access.epoch = int(own[access.by])
-    if not op.read:
-        del wg.store_groups[: len(covered)]
+    while (
+        wg.store_groups
+        and wg.store_groups[0].retired
+        and all(s.write_done for s in wg.store_groups[0].stores)
+    ):
+        del wg.store_groups[0]
 
 
-def write_shared(
-    wg: Warpgroup, op: Op, start: int, size: int, writers: slice, what: str
-) -> None:
+def write_shared(wg: Warpgroup, op: Op, start: int, size: int, writers: slice, what: str) -> None:
     """Check generic stores to [start, start + size) by `writers`."""
     access = ThreadWrite(wg.name, op, writers, wg.cta.clocks.own[writers].copy())
     wg.settle(op, what, wg.cta.accesses.write(start, start + size, access, writers, False))

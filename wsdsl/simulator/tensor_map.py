@@ -37,7 +37,7 @@ class TensorMapValue:
         if any(not 1 <= extent <= MAX_BOX for extent in self.box):
             return f"box {self.box}: each extent is 1 to {MAX_BOX}"
         span = SWIZZLE_SPAN[self.swizzle]
-        if self.line_bytes % 16 or (self.swizzle != "none" and self.line_bytes != span):
+        if self.line_bytes != span:
             return (
                 f"a box line of {self.line_bytes} bytes with swizzle {self.swizzle}, whose lines "
                 f"are {span} bytes"

@@ -66,8 +66,9 @@ class WgmmaPipe:
     groups: list[list[Product]] = field(default_factory=list[list[Product]])
     kind: str = "wgmma"
 
-    def step(self) -> None:
+    def step(self) -> bool:
         self.queue.popleft().run()
+        return bool(self.queue)
 
     def in_flight(self, registers: AccumulatorRegisters) -> bool:
         held = [*self.open, *(p for group in self.groups for p in group)]

@@ -1,0 +1,121 @@
+"""Every kernel of the shape, on the GPU: right, all written, nothing written outside."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wsdsl
+from tests.kernels import CASES, Case, check, expected, inputs
+
+torch: Any = pytest.importorskip("torch")
+pytestmark = pytest.mark.gpu
+GUARD = 4096
+BITS = {1: "int8", 2: "int16", 4: "int32"}
+NAMES = {"bf16": "bfloat16", "f16": "float16", "f32": "float32", "i32": "int32"}
+
+
+def to_device(array: np.ndarray, dtype: str) -> tuple[Any, Any]:
+    """The array amid guard elements of NaN, and the whole buffer."""
+    bits = np.ascontiguousarray(array).view(BITS[array.dtype.itemsize])
+    count = bits.size
+    kind = getattr(torch, NAMES[dtype])
+    fill = float("nan") if kind.is_floating_point else -7
+    buffer = torch.full((count + 2 * GUARD,), fill, dtype=kind, device="cuda")
+    inner = buffer[GUARD : GUARD + count].view(array.shape)
+    inner.copy_(torch.from_numpy(bits).view(kind).to("cuda").view(array.shape))
+    return inner, buffer
+
+
+def to_host(tensor: Any, like: np.ndarray) -> np.ndarray:
+    bits = tensor.cpu().view(getattr(torch, BITS[like.dtype.itemsize])).numpy()
+    return bits.view(like.dtype)
+
+
+def run(case: Case, seed: int, schedule: wsdsl.Schedule | None = None, **sizes: int) -> None:
+    arrays = inputs(case, seed, **sizes)
+    wanted = expected(case, arrays)
+    given: list[Any] = []
+    buffers: dict[str, tuple[Any, Any]] = {}
+    for p in case.kernel.tile.params:
+        held = arrays[p.name]
+        if isinstance(held, np.ndarray):
+            buffers[p.name] = to_device(held, p.type.dtype.name)
+            held = buffers[p.name][0]
+        given.append(held)
+    before = {name: buffer.clone() for name, (_, buffer) in buffers.items()}
+    case.kernel(*given, schedule=schedule)
+    torch.cuda.synchronize()
+    back = {name: to_host(inner, arrays[name]) for name, (inner, _) in buffers.items()}
+    check(case, {**arrays, **back}, wanted)
+    for name, (_, buffer) in buffers.items():
+        bits = getattr(torch, BITS[buffer.element_size()])
+        same = buffer.view(bits) == before[name].view(bits)
+        outside = [same[:GUARD], same[-GUARD:]]
+        assert all(bool(s.all()) for s in outside), f"{name}: written outside"
+        if name not in wanted:
+            assert bool(same.all()), f"{name}: an input was written"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_odd_sizes(name: str) -> None:
+    run(CASES[name], 0)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_larger(name: str) -> None:
+    sizes = {d: s for d, s in CASES[name].sizes.items() if d in ("E", "G", "T", "D")}
+    large = {"M": 1032, "N": 776, "K": 520, "L": 328}
+    run(CASES[name], 1, **{d: sizes.get(d, large.get(d, 64)) for d in CASES[name].sizes})
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_sizes_of_one(name: str) -> None:
+    run(CASES[name], 2, **{d: 16 if d == "D" else 1 for d in CASES[name].sizes})
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_strides_that_tma_cannot_take(name: str) -> None:
+    run(CASES[name], 3, **{d: s | 1 for d, s in CASES[name].sizes.items()})
+
+
+@pytest.mark.parametrize("name", ["gemm", "epilogue", "nested", "two_products", "two_loops"])
+def test_no_contraction_gives_zeros(name: str) -> None:
+    run(CASES[name], 4, **({"K": 0} | ({"L": 0} if name == "two_loops" else {})))
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        wsdsl.Schedule(tile=dict(m=64, n=16, k=16), consumers=1, stages=1),
+        wsdsl.Schedule(tile=dict(m=64, n=48, k=32), consumers=1, stages=3),
+        wsdsl.Schedule(tile=dict(m=256, n=80, k=128), stages=2),
+        wsdsl.Schedule(tile=dict(m=192, n=32), consumers=3),
+        wsdsl.Schedule(tile=dict(n=208), swizzle=1),
+        wsdsl.Schedule(tile=dict(n=128), scheduler="grid", swizzle=2),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("name", ["gemm", "mn_major"])
+def test_schedules(name: str, schedule: wsdsl.Schedule) -> None:
+    run(CASES[name], 5, schedule, M=520, N=424, K=328)
+
+
+def test_row_strides_of_a_view() -> None:
+    """Rows of a larger tensor: any stride that is a multiple of 16 bytes."""
+    wide = torch.randn(300, 1000, device="cuda").bfloat16()
+    a, b = wide[:200, 8:144], wide[100:260, 400:536]
+    out = torch.full((200, 320), float("nan"), device="cuda").bfloat16()
+    CASES["gemm"].kernel(a, b, out[:, 16:176])
+    want = a.double() @ b.double().t()
+    got = out[:, 16:176].double()
+    assert ((got - want).norm() / want.norm()).item() < 2**-8
+    assert bool(out[:, :16].isnan().all() and out[:, 176:].isnan().all())
+
+
+def test_same_bits_every_time() -> None:
+    a = torch.randn(1024, 1024, device="cuda").bfloat16()
+    kernel = CASES["gemm"].kernel
+    first = kernel(a, a).clone()
+    for _ in range(30):
+        assert torch.equal(kernel(a, a).view(torch.int16), first.view(torch.int16))

@@ -1,0 +1,65 @@
+"""Each rule of the spec objects to a kernel that breaks it, with a caret under the op."""
+
+from pathlib import Path
+
+import pytest
+
+from wsdsl.diagnostics import VerifyError
+from wsdsl.ir.parser import parse_kernel
+from wsdsl.ir.spec import verify
+
+GEMM = (Path(__file__).parents[1] / "samples" / "gemm.scheduled.ir").read_text()
+
+BROKEN = {
+    "level": ("kernel gemm @ scheduled", "kernel gemm @ partitioned", None),
+    "tx_bytes": ("tx_bytes=32768", "tx_bytes=16384", "16384 bytes are expected"),
+    "no_copy": (
+        "tma_load(map=%b_map, coordinates=(%n, %k), shared=%slots, offset=16384, state=%f1, "
+        "barriers=%full)",
+        "",
+        "the copies bring 16384",
+    ),
+    "no_expect": (
+        "arrive_expect_tx(barriers=%full, state=%f1, tx_bytes=32768)",
+        "",
+        "nothing expects",
+    ),
+    "barrier_not_initialised": (
+        "initialize_barriers(barriers=%empty)",
+        "",
+        "a barrier is initialised once",
+    ),
+    "no_fence": ("fence_barrier_init()", "", "fence_barrier_init must follow"),
+    "no_meeting": ("sync_cta()", "", "all threads must meet"),
+    "registers": ("set_max_registers(count=232", "set_max_registers(count=240", "232 registers"),
+    "registers_missing": ("set_max_registers(count=40, increase=False)", "", "sets its registers"),
+    "overlap": ("offset=131072", "offset=130048", "overlaps"),
+    "smem": ("offset=163872", "offset=232440", "a CTA has 232448"),
+    "box": ("box=(16, 64)", "box=(16, 128)", "a line of 256 bytes"),
+    "yield": ("yield(values=(%acc2, %s2, %s1))", "yield(values=(%acc2, %s2))", "yields"),
+    "in_flight": ("%sum: frag<f32[64x128]> = wgmma_wait(pending=0, accumulators=(%acc3,))",
+                  "wgmma_wait(pending=0)", None),
+}  # fmt: skip
+
+
+def test_the_sample_holds() -> None:
+    verify(parse_kernel(GEMM))
+
+
+@pytest.mark.parametrize("name", [n for n, (_, _, words) in BROKEN.items() if words])
+def test_broken(name: str) -> None:
+    before, after, words = BROKEN[name]
+    assert before in GEMM
+    with pytest.raises(VerifyError) as caught:
+        verify(parse_kernel(GEMM.replace(before, after)))
+    assert words is not None
+    assert words in str(caught.value)
+    assert "^" in str(caught.value)
+
+
+def test_an_accumulator_in_flight_cannot_be_read() -> None:
+    from wsdsl.diagnostics import ParseError
+
+    before, after, _ = BROKEN["in_flight"]
+    with pytest.raises(ParseError, match="%sum is used before it is defined"):
+        parse_kernel(GEMM.replace(before, after))

@@ -1,0 +1,106 @@
+"""Every small way to break the synchronisation of a SCHEDULED kernel."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+
+from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import fragment_ops as f
+from wsdsl.ir import memory_ops as m
+from wsdsl.ir.op import Kernel, Op, Region, results_of
+from wsdsl.ir.printer import print_op
+from wsdsl.ir.walk import walk, with_regions
+
+DELETED = (
+    b.InitializeBarriers,
+    b.FenceBarrierInit,
+    b.SyncCta,
+    b.SyncWarp,
+    b.SetMaxRegisters,
+    b.WaitBarrier,
+    b.ArriveBarrier,
+    b.ArriveExpectTx,
+    b.FenceAsyncProxy,
+    m.TmaLoad,
+    m.TmaStore,
+    m.TmaStoreCommit,
+    m.TmaStoreWait,
+    m.StoreShared,
+    m.ThreadLoad,
+    f.WgmmaFence,
+    f.WgmmaCommit,
+    f.WgmmaWait,
+)
+
+
+def rewrite(region: Region, at: int, change: Callable[[Op], Region]) -> Region:
+    """The region with its `at`-th op, in the order of `walk`, exchanged."""
+    seen = -1
+
+    def visit(region: Region) -> Region:
+        nonlocal seen
+        made: list[Op] = []
+        for op in region:
+            seen += 1
+            if seen == at:
+                made += change(op)
+                seen += sum(1 for _ in walk((op,))) - 1
+            else:
+                made.append(with_regions(op, visit))
+        return tuple(made)
+
+    return visit(region)
+
+
+def changes(op: Op) -> Iterator[tuple[str, Op]]:
+    match op:
+        case b.InitialState():
+            yield "parity", dataclasses.replace(op, parity=1 - op.parity)
+        case b.AllocateBarriers():
+            for by in (-1, 1):
+                yield f"arrivals {by:+d}", dataclasses.replace(op, arrivals=op.arrivals + by)
+        case b.ArriveExpectTx():
+            for by in (-op.tx_bytes // 2, -16, 16, op.tx_bytes):
+                yield f"tx_bytes {by:+d}", dataclasses.replace(op, tx_bytes=op.tx_bytes + by)
+        case b.Advance():
+            for by in (-1, 1):
+                yield f"num {by:+d}", dataclasses.replace(op, num=op.num + by)
+        case b.SetMaxRegisters():
+            for by in (-8, 8):
+                yield f"count {by:+d}", dataclasses.replace(op, count=op.count + by)
+            yield "increase", dataclasses.replace(op, increase=not op.increase)
+        case b.ArriveBarrier():
+            if op.pred is not None:
+                yield "no pred", dataclasses.replace(op, pred=None)
+            yield "each thread", dataclasses.replace(op, each_thread=not op.each_thread)
+        case m.TmaStoreWait() | f.WgmmaWait():
+            yield "pending +1", dataclasses.replace(op, pending=op.pending + 1)
+            if op.pending:
+                yield "pending 0", dataclasses.replace(op, pending=0)
+            if isinstance(op, m.TmaStoreWait):
+                yield "read", dataclasses.replace(op, read=not op.read)
+        case f.MatrixOperand():
+            other = "64B" if op.swizzle == "128B" else "128B"
+            yield "swizzle", dataclasses.replace(op, swizzle=other)
+        case m.MakeTensorMap():
+            other = "64B" if op.swizzle == "128B" else "128B"
+            yield "swizzle", dataclasses.replace(op, swizzle=other)
+        case _:
+            pass
+
+
+def mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
+    """(what was broken, the kernel)."""
+    for at, op in enumerate(walk(kernel.body)):
+        name = print_op(op).split("\n")[0]
+        where = f"op {at}: {name}"
+        if isinstance(op, DELETED) and not results_of(op):
+            body = rewrite(kernel.body, at, lambda _: ())
+            yield f"delete {where}", dataclasses.replace(kernel, body=body)
+        if isinstance(op, DELETED) and not results_of(op):
+            body = rewrite(kernel.body, at, lambda op: (op, op))
+            yield f"twice {where}", dataclasses.replace(kernel, body=body)
+        for what, new in changes(op):
+            body = rewrite(kernel.body, at, lambda _, new=new: (new,))
+            yield f"{what} {where}", dataclasses.replace(kernel, body=body)

@@ -1,0 +1,98 @@
+"""`make demo`: what becomes of examples/02_gemm.py, and does it compute the right thing."""
+
+from __future__ import annotations
+
+import re
+import time
+from itertools import groupby
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+
+import wsdsl
+from wsdsl.cli.target import import_file
+from wsdsl.runtime.device import gpu_available
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "02_gemm.py"
+ARITHMETIC = re.compile(r"= (map|constant|cast|dim_size|slice|cta_index|num_ctas)\(")
+SYNCHRONISATION = re.compile(
+    r"(mbarrier|cp\.async\.bulk|wgmma|setmaxnreg|fence|bar\.|barrier\.|elect\.sync|stmatrix)[\w.:]*"
+)
+
+
+def main() -> None:
+    gemm = import_file(EXAMPLE).gemm
+    on_gpu = gpu_available()
+    size = 4096 if on_gpu else 512
+
+    title(f"The source, examples/{EXAMPLE.name}")
+    print(gemm.source.rstrip())
+
+    began = time.perf_counter()
+    compiled = gemm.compile(M=size, N=size, K=size)
+    seconds = time.perf_counter() - began
+    title("The three levels (`print(compiled.ir(level))` shows them whole)")
+    for level in ("tile", "partitioned", "scheduled"):
+        print(shortened(compiled.ir(level)), end="\n\n")
+
+    title("What waits for what in the PTX")
+    print(skeleton(compiled.ptx))
+
+    title(f"Compiled in {seconds:.2f} s")
+    print(compiled.schedule)
+    print(resources(compiled))
+
+    title(f"{size} x {size} x {size} on the {'GPU' if on_gpu else 'simulator (no GPU here)'}")
+    generator = np.random.default_rng(0)
+    a, b = (
+        generator.standard_normal((size, size), "float32").astype(ml_dtypes.bfloat16)
+        for _ in range(2)
+    )
+    began = time.perf_counter()
+    c = gemm(a, b)
+    seconds = time.perf_counter() - began
+    exact = a.astype("float32") @ b.astype("float32").T
+    error = np.linalg.norm(c.astype("float32") - exact) / np.linalg.norm(exact)
+    verdict = "correct" if error <= 2**-8 else "WRONG"
+    print(f"relative error {error:.2g} against NumPy: {verdict} ({seconds:.2f} s)")
+    if error > 2**-8:
+        raise SystemExit(1)
+
+
+def title(text: str) -> None:
+    print(f"\n\033[1m==== {text}\033[0m\n", flush=True)
+
+
+def shortened(text: str, limit: int = 44) -> str:
+    """Without the arithmetic, lines cut to the screen."""
+    lines = text.rstrip().splitlines()
+    kept = [cut(line) for line in lines if not ARITHMETIC.search(line)]
+    if len(kept) > limit:
+        kept = [*kept[: limit - 2], f"  … {len(kept) - limit} more lines", kept[-1]]
+    left_out = len(lines) - sum(not ARITHMETIC.search(line) for line in lines)
+    return "\n".join(kept) + (f"   # {left_out} lines of arithmetic left out" if left_out else "")
+
+
+def cut(line: str, width: int = 110) -> str:
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def skeleton(ptx: str) -> str:
+    """The synchronising instructions in order; runs of the same one are counted."""
+    found = [match.group(0).rstrip(".:") for match in SYNCHRONISATION.finditer(ptx)]
+    rows = [(name, len(list(group))) for name, group in groupby(found)]
+    return "\n".join(f"  {name}{f'  × {count}' if count > 1 else ''}" for name, count in rows)
+
+
+def resources(compiled: wsdsl.Compiled) -> str:
+    smem = f"{compiled.signature.smem_bytes} bytes of SMEM"
+    if compiled.assembled is None:
+        return f"no ptxas here (the driver will assemble): {smem}"
+    held = compiled.resources
+    spills = f"{held.spill_store_bytes + held.spill_load_bytes} bytes spilled"
+    return f"{held.registers} registers a thread, {smem}, {spills}, ptxas {held.ptxas_version}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""A warpgroup's run through a kernel's body, as a coroutine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import tile_ops as t
+from wsdsl.ir.op import Kernel, Op, Region, Value
+from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.types import Tile
+from wsdsl.simulator.context import Steps, Warpgroup, op_word
+from wsdsl.simulator.copy_ops import COPY
+from wsdsl.simulator.global_ops import GLOBAL
+from wsdsl.simulator.scalar_ops import SIMPLE
+from wsdsl.simulator.sync_ops import SYNC
+from wsdsl.simulator.tensor_core_ops import TENSOR_CORE
+
+SEEN: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
+    **SYNC,
+    **COPY,
+    **GLOBAL,
+    **TENSOR_CORE,
+}
+"""Ops that others can see, or that depend on others: any warpgroup may be overtaken before one."""
+
+
+def warpgroup_steps(kernel: Kernel, wg: Warpgroup) -> Steps:
+    """Run the kernel as one warpgroup; ends in what must not be left over."""
+    for p in kernel.params:
+        if isinstance(p.type, Tile):
+            wg.values[p.name] = wg.cta.arguments.scalars[p.name]
+    yield from _run(wg, kernel.body)
+    _check_end(wg, kernel.body[-1])
+
+
+def _run(wg: Warpgroup, region: Region) -> Steps:
+    for op in region:
+        kind = type(op)
+        simple = SIMPLE.get(kind)
+        if simple is not None:
+            simple(wg, op)
+            continue
+        seen = SEEN.get(kind)
+        if seen is not None:
+            yield None
+            wg.note(op)
+            waiting = seen(wg, op)
+            if waiting is not None:
+                yield from waiting
+            continue
+        match op:
+            case t.Yield():
+                return tuple(wg.values[v.name] for v in op.values)
+            case b.ForRange():
+                yield from _for_range(wg, op)
+            case t.If():
+                chosen = op.then if wg.get(op.cond, op) else op.orelse
+                _define(wg, op.result, (yield from _run(wg, chosen)))
+            case b.Elect():
+                if wg.rank == 0 and not wg.elected and _elects(wg):
+                    wg.elected = True
+                    yield from _run(wg, op.body)
+                    wg.elected = False
+            case Partition():
+                if wg.partition is op:
+                    wg.in_partition = True
+                    yield from _run(wg, op.body)
+                    _check_registers(wg, op)
+                    wg.in_partition = False
+            case _:
+                wg.fail(op, f"the simulator does not know {op_word(op)}")
+    return ()
+
+
+def _elects(wg: Warpgroup) -> bool:
+    """Outside of the partitions the CTA's thread 0 is meant."""
+    return wg.in_partition or wg.index == 0
+
+
+def _define(wg: Warpgroup, results: tuple[Value, ...], values: tuple[Any, ...]) -> None:
+    for value, held in zip(results, values, strict=True):
+        wg.values[value.name] = held
+
+
+def _for_range(wg: Warpgroup, op: b.ForRange) -> Steps:
+    start, stop, step = (int(wg.get(v, op)) for v in (op.start, op.stop, op.step))
+    if step <= 0:
+        wg.fail(op, f"a step of {step}")
+    carried: tuple[Any, ...] = tuple(wg.values[v.name] for v in op.init)
+    place = len(wg.loops)
+    wg.loops.append((op.index.name, start))
+    for i in range(start, stop, step):
+        wg.loops[place] = op.index.name, i
+        wg.values[op.index.name] = i
+        _define(wg, op.args, carried)
+        carried = yield from _run(wg, op.body)
+    wg.loops.pop()
+    _define(wg, op.result, carried)
+
+
+def _check_registers(wg: Warpgroup, op: Partition) -> None:
+    if op.registers > wg.registers:
+        wg.fail(
+            op,
+            f"it is compiled for {op.registers} registers a thread and has {wg.registers}",
+            hint="a set_max_registers is missing",
+        )
+
+
+def _check_end(wg: Warpgroup, op: Op) -> None:
+    if wg.wgmma.open or wg.wgmma.groups:
+        last = [*wg.wgmma.open, *(p for group in wg.wgmma.groups for p in group)][-1]
+        wg.fail(last.op, "the kernel ends, but no wgmma_wait has retired this wgmma")
+    if wg.open_stores.stores:
+        wg.fail(wg.last_store(op), "the kernel ends, but this store was not committed")
+    if any(not group.retired for group in wg.store_groups):
+        wg.fail(
+            wg.last_store(op),
+            "the kernel ends while this store may still read SMEM",
+            hint="end with tma_store_wait(pending=0)",
+        )

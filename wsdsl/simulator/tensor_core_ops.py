@@ -1,0 +1,218 @@
+"""wgmma: operands read and accumulators written at some time between issue and retirement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wsdsl.ir import fragment_ops as f
+from wsdsl.ir.op import Op, Value
+from wsdsl.ir.target import SWIZZLE_SPAN
+from wsdsl.ir.types import DTYPES, Accumulator, DType
+from wsdsl.simulator.arithmetic import Array, numpy_dtype, widen
+from wsdsl.simulator.context import UNDEFINED, Blocked, SharedItems, State, Steps, Warpgroup
+from wsdsl.simulator.copy_ops import aligned
+from wsdsl.simulator.races import TensorRead
+from wsdsl.simulator.shared_memory import CHUNK
+from wsdsl.simulator.wgmma_groups import AccumulatorRegisters, AccumulatorValue, Product
+
+ROWS = 64
+
+
+@dataclass(frozen=True)
+class Operand:
+    """What an smem descriptor says: a tile in panels at `base`, and where along M or N to begin."""
+
+    label: str
+    base: int
+    start: int
+    dtype: DType
+    rows: int
+    columns: int
+    swizzle: str
+    k_major: bool
+
+    def part(self, extent: int, k: int) -> tuple[slice, slice]:
+        """Rows and 16-byte chunks that `extent` elements along M or N and `k` take."""
+        per_chunk = CHUNK // self.dtype.bytes
+        if self.k_major:
+            return slice(self.start, self.start + extent), slice(0, k // per_chunk)
+        first = self.start // per_chunk
+        return slice(0, k), slice(first, first + extent // per_chunk)
+
+    def fault(self, extent: int, k: int) -> str:
+        along, deep = (self.rows, self.columns) if self.k_major else (self.columns, self.rows)
+        if self.start < 0 or self.start + extent > along or k > deep:
+            return (
+                f"{extent} x {k} elements from {self.start} of a {self.rows} x {self.columns} tile"
+            )
+        granule = 8 if self.k_major else SWIZZLE_SPAN[self.swizzle] // self.dtype.bytes
+        if self.start % granule:
+            return f"an operand that begins at {self.start}: no multiple of {granule}"
+        return ""
+
+    def ranges(self, extent: int, k: int) -> list[tuple[int, int]]:
+        """The bytes that are read, widened to whole swizzle atoms."""
+        rows, chunks = self.part(extent, k)
+        span = SWIZZLE_SPAN[self.swizzle]
+        panel = self.rows * span
+        first, last = chunks.start * CHUNK // span, -(-chunks.stop * CHUNK // span)
+        begin, end = rows.start // 8 * 8 * span, min(-(-rows.stop // 8) * 8, self.rows) * span
+        if begin == 0 and end == panel:
+            return [(self.base + first * panel, self.base + last * panel)]
+        return [
+            (self.base + p * panel + begin, self.base + p * panel + end) for p in range(first, last)
+        ]
+
+    def fetch(self, wg: Warpgroup, extent: int, k: int) -> Array:
+        """The operand as (M or N) x K, widened for the product."""
+        row_bytes = self.columns * self.dtype.bytes
+        part = self.part(extent, k)
+        raw = wg.cta.memory.read(self.base, self.rows, row_bytes, self.swizzle, part)
+        held = for_product(raw.view(numpy_dtype(self.dtype)), self.dtype)
+        return held if self.k_major else held.T
+
+
+def for_product(x: Array, dtype: DType) -> Array:
+    if not dtype.is_float:
+        return x.astype(np.int32)
+    if dtype.name in ("f32", "tf32"):
+        return (x.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+    return widen(x)
+
+
+def matrix_operand(wg: Warpgroup, op: f.MatrixOperand) -> None:
+    shared: SharedItems = wg.values[op.shared.name]
+    state: State = wg.values[op.state.name]
+    dtype = DTYPES[op.dtype]
+    row_bytes = op.columns * dtype.bytes
+    if row_bytes % SWIZZLE_SPAN[op.swizzle] or op.rows % 8:
+        wg.fail(op, f"a tile of {op.rows} x {row_bytes} bytes has no panels of {op.swizzle}")
+    base = wg.item(op, shared, state.stage, op.offset, op.rows * row_bytes)
+    aligned(wg, op, base, op.swizzle)
+    start = int(wg.get(op.start, op)) if op.start is not None else 0
+    label = f"item {state.stage} of `{shared.label}`"
+    wg.values[op.result.name] = Operand(
+        label, base, start, dtype, op.rows, op.columns, op.swizzle, op.k_major
+    )
+
+
+def empty_accumulator(wg: Warpgroup, op: f.EmptyAccumulator) -> None:
+    registers = AccumulatorRegisters(None, wg.wgmma.fences)
+    wg.values[op.result.name] = AccumulatorValue(registers, 0)
+
+
+def as_accumulator(wg: Warpgroup, op: f.AsAccumulator) -> None:
+    held = wg.values[op.x.name]
+    value = None if held is UNDEFINED else np.array(held)
+    registers = AccumulatorRegisters(value, wg.wgmma.fences)
+    wg.values[op.result.name] = AccumulatorValue(registers, 0)
+
+
+def wgmma_fence(wg: Warpgroup, op: f.WgmmaFence) -> None:
+    wg.only_whole(op)
+    wg.wgmma.fences += 1
+
+
+def accumulator(wg: Warpgroup, op: Op, value: Value) -> AccumulatorRegisters:
+    held: AccumulatorValue = wg.values[value.name]
+    if held.stale:
+        wg.fail(op, f"{value} no longer stands for its registers: a later op has taken them")
+    return held.registers
+
+
+def wgmma(wg: Warpgroup, op: f.Wgmma) -> None:
+    wg.only_whole(op)
+    registers = accumulator(wg, op, op.acc)
+    if registers.touched >= wg.wgmma.fences:
+        wg.fail(op, "no wgmma_fence since other instructions used the accumulator's registers")
+    registers.touched = -1
+    accumulate = bool(wg.get(op.accumulate, op))
+    if accumulate and registers.value is None and not wg.wgmma.in_flight(registers):
+        wg.fail(op, "accumulates on registers that nothing has written")
+    dtype = DTYPES[op.dtype]
+    if op.k % (32 // dtype.bytes):
+        wg.fail(op, f"k = {op.k}: no multiple of {32 // dtype.bytes} for {dtype}")
+    assert isinstance(op.acc.type, Accumulator)
+    read = TensorRead(wg.name, op, wg.everyone)
+    sides = (op.a, ROWS, op.a_k_major), (op.b, op.acc.type.columns, op.b_k_major)
+    a, b = (_operand(wg, op, read, dtype, *side) for side in sides)
+    job = Product(op, registers, (a, b), accumulate, read)
+    registers.version += 1
+    wg.values[op.result.name] = AccumulatorValue(registers, registers.version)
+    pipe = wg.wgmma
+    pipe.open.append(job)
+    if not pipe.queue:
+        wg.cta.agents.append(pipe)
+    pipe.queue.append(job)
+
+
+def _operand(
+    wg: Warpgroup,
+    op: f.Wgmma,
+    read: TensorRead,
+    dtype: DType,
+    value: Value,
+    extent: int,
+    k_major: bool,
+) -> Callable[[], Array]:
+    """Check the reads of one operand; what fetches it when the product runs."""
+    held = wg.get(value, op)
+    if not isinstance(held, Operand):
+        return lambda: for_product(held, dtype)
+    if (held.dtype, held.k_major) != (dtype, k_major):
+        wg.fail(
+            op,
+            f"{value} is {held.dtype} with k_major={held.k_major}; the wgmma takes "
+            f"{dtype} with {k_major}",
+        )
+    wg.check(op, held.fault(extent, op.k))
+    for start, end in held.ranges(extent, op.k):
+        conflict = wg.cta.accesses.read(start, end, read, wg.everyone, (wg.index, "wgmma"))
+        wg.settle(op, f"it reads {held.label}", conflict)
+    return lambda: held.fetch(wg, extent, op.k)
+
+
+def wgmma_commit(wg: Warpgroup, op: f.WgmmaCommit) -> None:
+    wg.only_whole(op)
+    wg.wgmma.groups.append(wg.wgmma.open)
+    wg.wgmma.open = []
+
+
+def wgmma_wait(wg: Warpgroup, op: f.WgmmaWait) -> Steps:
+    wg.only_whole(op)
+    pipe = wg.wgmma
+    if pipe.open:
+        wg.fail(op, "a wgmma was not committed, so that this wait does not cover it")
+    covered = pipe.groups[: max(0, len(pipe.groups) - op.pending)]
+    jobs = [job for group in covered for job in group]
+    if not all(job.done for job in jobs):
+        yield Blocked(op, lambda: all(job.done for job in jobs), lambda: "its wgmmas")
+    clocks = wg.cta.clocks
+    clocks.tick(wg.everyone)
+    epochs = clocks.own[wg.everyone].copy()
+    for job in jobs:
+        job.read.epochs = epochs
+    del pipe.groups[: len(covered)]
+    for value, result in zip(op.accumulators, op.result, strict=True):
+        registers = accumulator(wg, op, value)
+        if pipe.in_flight(registers):
+            wg.fail(op, f"{value} is still being written: the wait leaves {op.pending} in flight")
+        registers.version += 1
+        registers.touched = pipe.fences
+        held = registers.value
+        wg.values[result.name] = UNDEFINED if held is None else held
+
+
+TENSOR_CORE: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
+    f.MatrixOperand: matrix_operand,
+    f.EmptyAccumulator: empty_accumulator,
+    f.AsAccumulator: as_accumulator,
+    f.WgmmaFence: wgmma_fence,
+    f.Wgmma: wgmma,
+    f.WgmmaCommit: wgmma_commit,
+    f.WgmmaWait: wgmma_wait,
+}
