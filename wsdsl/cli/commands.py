@@ -177,7 +177,8 @@ def in_tuple(held: Any) -> tuple[Any, ...]:
 
 
 def plain(row: Any) -> dict[str, Any]:
-    return asdict(row) if is_dataclass(row) and not isinstance(row, type) else dict(row)
+    """A dataclass, or what is a mapping already, as a dict."""
+    return asdict(row) if is_dataclass(row) else dict(row)  # pyright: ignore[reportArgumentType]
 
 
 def require_gpu() -> None:

@@ -51,7 +51,7 @@ def convert_for_range(c: Context, op: ForRange) -> None:
     first = _flat(c, op.init)
     body, end = w.name("loop"), w.name("loop_end")
     before = w.block
-    w.branch(w.compare("slt", start.text, stop.text), body, end)
+    w.branch(w.compare("slt", start.text, stop.text), body, end, likely=True)
     w.begin(body)
     phis = w.phis(["i32", *types])
     index = phis[0][1]
@@ -65,7 +65,7 @@ def convert_for_range(c: Context, op: ForRange) -> None:
         phis, ["i32", *types], [start.text, *first], [following, *last], strict=True
     ):
         w.fill(phi, type, [(a, before), (b, latch)])
-    w.branch(again, body, end)
+    w.branch(again, body, end, likely=True)
     w.begin(end)
     _join(c, op.result, types, [(first, before), (last, latch)])
 
@@ -126,7 +126,7 @@ def convert_partitions(c: Context, ops: Sequence[Partition]) -> None:
         if i + 1 < len(ops):
             following = w.name("other_partitions")
             own = w.compare("ult", c.threads.warpgroup, first + op.num_warpgroups)
-            w.branch(own, label, following)
+            w.branch(own, label, following, likely=True)
         else:
             following = join
             w.jump(label)

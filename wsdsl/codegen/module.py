@@ -34,6 +34,8 @@ FOOTER = """\
 attributes #0 = {{ nounwind convergent "nvvm.reqntid"="{threads}" "nvvm.minctasm"="1" }}
 attributes #1 = {{ nounwind convergent }}
 attributes #2 = {{ nounwind memory(none) }}
+
+!0 = !{{!"branch_weights", i32 1000, i32 1}}
 """
 # Without grid_constant LLVM copies the map to local memory, where TMA would not find it.
 MAP_TYPE = 'ptr byval([128 x i8]) align 64 "nvvm.grid_constant"'

@@ -37,8 +37,10 @@ class Writer:
     def jump(self, label: str) -> None:
         self.line(f"br label %{label}")
 
-    def branch(self, cond: str, then: str, orelse: str) -> None:
-        self.line(f"br i1 {cond}, label %{then}, label %{orelse}")
+    def branch(self, cond: str, then: str, orelse: str, *, likely: bool = False) -> None:
+        """`likely` says that it mostly goes to `then`, which LLVM then places next."""
+        weights = ", !prof !0" if likely else ""
+        self.line(f"br i1 {cond}, label %{then}, label %{orelse}{weights}")
 
     def call(self, name: str, result: str, args: Sequence[Operand] = (), hint: str = "v") -> str:
         """Call an intrinsic, declaring it. The text of the result; "" for void."""

@@ -1,0 +1,54 @@
+"""The sample gemm, changed by text, and inputs for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.parser import parse_kernel
+from wsdsl.simulator.machine import SimulationReport, simulate
+
+SAMPLE = Path(__file__).parents[1] / "samples" / "gemm.scheduled.ir"
+BF16 = ml_dtypes.bfloat16
+
+
+def gemm(*changes: tuple[str, str], stages: int = 4) -> Kernel:
+    """The sample with texts exchanged; each must be there."""
+    text = SAMPLE.read_text()
+    for old in ("num=4", "mbarrier<4>", "shared<32768 x 4>"):
+        text = text.replace(
+            old, old.replace("4", str(stages)) if "x" not in old else (f"shared<32768 x {stages}>")
+        )
+    for old, new in changes:
+        assert old in text, old
+        text = text.replace(old, new)
+    return parse_kernel(text, "gemm.ir")
+
+
+def inputs(m: int, n: int, k: int, seed: int = 0) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    return {
+        "A": rng.standard_normal((m, k)).astype(BF16),
+        "B": rng.standard_normal((n, k)).astype(BF16),
+        "C": np.full((m, n), np.nan, BF16),
+    }
+
+
+def run(
+    kernel: Kernel, m: int = 256, n: int = 384, k: int = 320, seed: int = 0, num_sms: int = 2
+) -> SimulationReport:
+    """Simulate a gemm and compare with NumPy. Two CTAs by default, so that each has more tiles."""
+    arrays = inputs(m, n, k)
+    report = simulate(kernel, arrays, seed=seed, num_sms=num_sms)
+    check(arrays)
+    return report
+
+
+def check(arrays: dict[str, Any]) -> None:
+    wanted = arrays["A"].astype(np.float64) @ arrays["B"].astype(np.float64).T
+    error = np.abs(arrays["C"].astype(np.float64) - wanted)
+    assert np.all(error <= 2.0**-8 * np.abs(wanted).max(initial=1.0))

@@ -1,0 +1,126 @@
+"""Kernels that hang, written by hand, and what is said about them."""
+
+import pytest
+
+from tests.simulator.kernels import gemm, run
+from wsdsl.ir.parser import parse_kernel
+from wsdsl.simulator.errors import SimulationError
+from wsdsl.simulator.machine import simulate
+
+RELEASE_AT_ONCE = (
+    ("wgmma_wait(pending=1)", "wgmma_wait(pending=0)"),
+    ("state=%before, pred=%more", "state=%s1"),
+    ("arrive_barrier(barriers=%empty, state=%last, pred=%any)\n", "\n"),
+)
+
+PROLOGUE = """
+kernel pair @ scheduled () {
+  %left: mbarrier<1> = allocate_barriers(label="left", arrivals=1, offset=0)
+  %right: mbarrier<1> = allocate_barriers(label="right", arrivals=1, offset=8)
+  elect() {
+    initialize_barriers(barriers=%left)
+    initialize_barriers(barriers=%right)
+    fence_barrier_init()
+  }
+  sync_cta()
+  %start: state = initial_state(parity=0)
+"""
+
+
+def test_message(golden) -> None:
+    with pytest.raises(SimulationError) as caught:
+        run(gemm(('label="empty", arrivals=2', 'label="empty", arrivals=3')))
+    assert caught.value.kind == "deadlock"
+    golden(str(caught.value))
+
+
+def test_race_message(golden) -> None:
+    with pytest.raises(SimulationError) as caught:
+        run(gemm(("  sync_warp()\n      store_shared(value=%left", "store_shared(value=%left")))
+    assert caught.value.kind == "race"
+    # The trace shows how far the others were; the finding is the same in any order.
+    golden("\n".join(f.render() for f in caught.value.findings[:2]))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_ring_of_one_slot_that_is_released_one_step_late(seed: int) -> None:
+    """The consumer holds slot i while it waits for slot i + 1."""
+    with pytest.raises(SimulationError, match="deadlock"):
+        run(gemm(stages=1), seed=seed)
+    run(gemm(stages=2), seed=seed)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_ring_of_one_slot_that_is_released_at_once(seed: int) -> None:
+    run(gemm(*RELEASE_AT_ONCE, stages=1), seed=seed)
+
+
+def test_one_trip_fits_in_one_slot() -> None:
+    run(gemm(stages=1), k=64, m=128, n=128)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_each_waits_for_the_other(seed: int) -> None:
+    text = (
+        PROLOGUE
+        + """
+      partition(role="load") {
+        wait_barrier(barriers=%left, state=%start)
+        arrive_barrier(barriers=%right, state=%start)
+      }
+      partition(role="compute") {
+        wait_barrier(barriers=%right, state=%start)
+        arrive_barrier(barriers=%left, state=%start)
+      }
+    }"""
+    )
+    with pytest.raises(SimulationError, match="deadlock") as caught:
+        simulate(parse_kernel(text), {}, seed=seed)
+    assert "load warpgroup 0 waits for `left` stage 0, parity 0" in str(caught.value)
+    assert "compute warpgroup 0 waits for `right` stage 0, parity 0" in str(caught.value)
+    first = "arrive_barrier(barriers=%right, state=%start)"
+    wait = "wait_barrier(barriers=%left, state=%start)"
+    fixed = text.replace(wait, "").replace(first, f"{first}\n{wait}")
+    simulate(parse_kernel(fixed), {}, seed=seed)
+
+
+def test_a_partition_that_has_ended_is_told() -> None:
+    text = (
+        PROLOGUE
+        + """
+      partition(role="load") { }
+      partition(role="compute") { wait_barrier(barriers=%right, state=%start) }
+    }"""
+    )
+    with pytest.raises(SimulationError, match="load warpgroup 0 has ended"):
+        simulate(parse_kernel(text), {})
+
+
+def test_not_all_meet() -> None:
+    text = (
+        PROLOGUE
+        + """
+      partition(role="load") { sync_cta() }
+      partition(role="compute") { }
+    }"""
+    )
+    with pytest.raises(SimulationError, match="1 of 2 are there"):
+        simulate(parse_kernel(text), {})
+
+
+def test_registers_that_nobody_gives_back() -> None:
+    with pytest.raises(SimulationError, match="registers a thread .* has 0 to give"):
+        run(gemm(("set_max_registers(count=40, increase=False)", "")))
+
+
+def test_arrivals_of_every_thread() -> None:
+    text = (
+        PROLOGUE.replace('label="left", arrivals=1', 'label="left", arrivals=128')
+        + """
+      partition(role="load") { arrive_barrier(barriers=%left, state=%start, each_thread=True) }
+      partition(role="compute") { wait_barrier(barriers=%left, state=%start) }
+    }"""
+    )
+    simulate(parse_kernel(text), {})
+    with pytest.raises(SimulationError, match="128 arrivals on `left`"):
+        simulate(parse_kernel(text.replace("arrivals=128", "arrivals=127")), {})

@@ -1,0 +1,122 @@
+"""The sample gemm, simulated on many sizes and in many orders, against NumPy."""
+
+import time
+
+import numpy as np
+import pytest
+
+from tests.simulator.kernels import check, gemm, inputs, run
+from wsdsl.diagnostics import LaunchError
+from wsdsl.simulator.errors import SimulationError
+from wsdsl.simulator.machine import simulate
+
+SIZES = [
+    (1, 1, 1),
+    (1, 1, 0),
+    (128, 128, 64),
+    (129, 1, 65),
+    (1, 129, 63),
+    (127, 255, 200),
+    (300, 200, 700),
+    (64, 130, 0),
+    (0, 5, 7),
+]
+
+
+@pytest.mark.parametrize(("m", "n", "k"), SIZES)
+def test_gemm_agrees_with_numpy(m: int, n: int, k: int) -> None:
+    kernel = gemm()
+    for seed in range(4):
+        run(kernel, m, n, k, seed=seed, num_sms=1 + seed)
+
+
+@pytest.mark.parametrize("trips", range(7))
+@pytest.mark.parametrize("stages", [2, 3, 4])
+def test_any_number_of_trips_through_the_ring(stages: int, trips: int) -> None:
+    for seed in range(2):
+        run(gemm(stages=stages), 200, 300, 64 * trips, seed=seed)
+
+
+def test_many_orders() -> None:
+    kernel = gemm()
+    steps = {run(kernel, 130, 300, 390, seed=seed).steps for seed in range(40)}
+    assert len(steps) > 1
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    kernel = gemm()
+    assert run(kernel, seed=7) == run(kernel, seed=7)
+
+
+def test_strided_arrays() -> None:
+    arrays = inputs(100, 90, 80)
+    whole = np.zeros((100, 200), arrays["C"].dtype)
+    arrays["C"] = whole[:, 50:140]
+    simulate(gemm(), arrays)
+    check(arrays)
+    assert not whole[:, :50].any()
+    assert not whole[:, 140:].any()
+
+
+def test_report_counts_ops() -> None:
+    report = run(gemm(), 256, 384, 320)
+    assert report.num_ctas == 2
+    assert report.op_counts["load warpgroup 0"]["TmaLoad"] == 2 * 5 * 6
+    assert report.op_counts["compute warpgroup 1"]["Wgmma"] == 5 * 6
+
+
+def test_512_cubed_is_fast() -> None:
+    kernel, arrays = gemm(), inputs(512, 512, 512)
+    begin = time.perf_counter()
+    simulate(kernel, arrays)
+    assert time.perf_counter() - begin < 2
+    check(arrays)
+
+
+def test_sizes_must_agree() -> None:
+    arrays = inputs(8, 8, 8)
+    arrays["B"] = inputs(8, 8, 9)["B"]
+    with pytest.raises(LaunchError, match="dimension K is 9, not 8"):
+        simulate(gemm(), arrays)
+
+
+def test_dtypes_must_agree() -> None:
+    arrays = inputs(8, 8, 8)
+    arrays["A"] = arrays["A"].astype(np.float32)
+    with pytest.raises(LaunchError, match="A holds float32"):
+        simulate(gemm(), arrays)
+
+
+def test_map_and_descriptor_that_disagree_give_wrong_data() -> None:
+    right = 'offset=16384, state=%s1, dtype="bf16", rows=128, columns=64, swizzle="128B"'
+    kernel = gemm((right, right.replace("128B", "64B")))
+    arrays = inputs(256, 256, 128)
+    simulate(kernel, arrays)
+    with pytest.raises(AssertionError):
+        check(arrays)
+
+
+MISUSE = [
+    ("stage 4 of `full`", ("num=4", "num=5")),
+    ("item 2 of `slots`", ("shared<32768 x 4>", "shared<32768 x 2>")),
+    ("bytes 16384 to 32768 of an item", ("shared<32768 x 4>", "shared<16384 x 4>")),
+    ("overlap `staging`", ("offset=163840)", "offset=163832)")),
+    ("bytes of SMEM; a CTA has", ("offset=163872)", "offset=232448)")),
+    ("no multiple of 1024", ('label="slots", offset=0', 'label="slots", offset=512')),
+    ("k_major", ("k=64)", "k=64, b_k_major=False)")),
+    ("each extent is 1 to 256", ("box=(128, 64)", "box=(512, 64)")),
+    ("lines are 128 bytes", ("box=(128, 64)", "box=(128, 32)")),
+    ("64 x 80 elements", ("k=64)", "k=80)")),
+    ("registers that nothing has written", ("fn=\"gt\", args=(%k_1, %zero)", 'fn="ge", args=(%k_1, %zero)')),
+    ("put it in an `elect`", ("tma_store_wait(pending=0, read=False)", "initialize_barriers(barriers=%full)")),
+    ("no longer stands for", ("yield(values=(%acc2, %s2, %s1))", "yield(values=(%acc1, %s2, %s1))")),
+    ("not more than the 168", ("count=232, increase=True", "count=160, increase=True")),
+    ("multiples of 8", ("count=40", "count=42")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("message", "change"), MISUSE, ids=[m for m, _ in MISUSE])
+def test_misuse_is_named(message: str, change: tuple[str, str]) -> None:
+    with pytest.raises(SimulationError, match=message) as caught:
+        run(gemm(change))
+    assert caught.value.kind == "misuse"

@@ -1,0 +1,82 @@
+"""Break each synchronising op of the sample in turn: the simulator objects, in any order of events.
+
+What it lets pass is listed here with the reason why it is harmless.
+"""
+
+import pytest
+
+from tests.simulator.kernels import SAMPLE, gemm, run
+from tests.simulator.mutants import mutants
+from wsdsl.ir.op import Kernel
+from wsdsl.simulator.errors import SimulationError
+
+SEEDS = range(3)
+
+HARMLESS = {
+    "twice fence_barrier_init": "a fence more",
+    "twice sync_cta": "all threads meet twice",
+    "twice set_max_registers": "the second asks for what is held",
+    "twice wait_barrier": "the phase has not moved on: its consumer has not arrived",
+    "twice wgmma_fence": "a fence more",
+    "twice wgmma_commit": "an empty group: the waits that follow cover one real group more",
+    "twice wgmma_wait": "nothing is left to wait for",
+    "twice tma_store_wait": "nothing is left to wait for",
+    "twice sync_warp": "the warp meets twice",
+    "twice fence_async_proxy": "a fence more",
+    "twice tma_store": "the same bytes are written twice",
+    "twice tma_store_commit": "an empty group: the waits that follow cover one real group more",
+    "pending 0 wgmma_wait": "waits for more",
+    "pending 0 tma_store_wait": "waits for more",
+    "read tma_store_wait": "waits for the writes too; the last may leave them to the kernel's end",
+    "no pred arrive_barrier last": "%any holds whenever K > 0; when K = 0 nobody ever waits",
+}
+WRONG_DATA = {
+    "delete tma_store": "nothing is written",
+    "swizzle matrix_operand": "the operand is read as it does not lie",
+}
+
+
+def kind_of(what: str) -> str:
+    """'pending 0 op 72: wgmma_wait(...)' -> 'pending 0 wgmma_wait'."""
+    change, rest = what.split(" op ", 1)
+    op = rest.split(": ", 1)[1].split(" = ")[-1].split("(")[0]
+    last = " last" if change == "no pred" and "%last" in rest else ""
+    return f"{change} {op}{last}"
+
+
+MUTANTS = list(mutants(gemm()))
+
+
+def outcome(kernel: Kernel, seed: int) -> str:
+    try:
+        run(kernel, 250, 512, 320, seed=seed)
+    except SimulationError as error:
+        return error.kind
+    except AssertionError:
+        return "wrong data"
+    return ""
+
+
+@pytest.mark.parametrize(("what", "kernel"), MUTANTS, ids=[f"{w[:60]}" for w, _ in MUTANTS])
+def test_each_mutant(what: str, kernel: Kernel) -> None:
+    outcomes = {outcome(kernel, seed) for seed in SEEDS}
+    if kind_of(what) in HARMLESS:
+        assert outcomes == {""}
+    elif kind_of(what) in WRONG_DATA:
+        assert outcomes == {"wrong data"}
+    else:
+        assert "" not in outcomes
+        assert "wrong data" not in outcomes
+
+
+def test_lists_name_real_mutants() -> None:
+    assert {*HARMLESS, *WRONG_DATA} <= {kind_of(what) for what, _ in MUTANTS}
+
+
+def test_every_synchronising_line_is_deleted() -> None:
+    words = ("wait_barrier(", "arrive_barrier(", "arrive_expect_tx(", "fence", "sync_", "commit(")
+    lines = [line for line in SAMPLE.read_text().splitlines() if any(w in line for w in words)]
+    deleted = [what for what, _ in MUTANTS if what.startswith("delete")]
+    assert len(lines) > 15
+    for line in lines:
+        assert any(what.endswith(line.strip()) for what in deleted)

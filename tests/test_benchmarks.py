@@ -1,0 +1,86 @@
+"""What the benchmarks rest on and needs no GPU: the watchdog, the options, the result files."""
+
+import json
+import os
+import time
+
+import pytest
+
+from benchmarks import gpu_tests, machine
+from benchmarks.gemm import SUITES, shape_from
+from benchmarks.watchdog import watched
+
+
+def fine(report, x):
+    report("adding", {"x": x})
+    return x + 1
+
+
+def deadlocked(report):
+    report("first", 1)
+    report("waiting for ever")
+    time.sleep(60)
+
+
+def raising(report):
+    report("dividing")
+    return 1 / 0
+
+
+def dying(report):
+    report("dying")
+    os._exit(3)
+
+
+def test_a_child_that_ends_well():
+    heard = []
+    outcome = watched(fine, 41, heard=lambda doing, result: heard.append((doing, result)))
+    assert outcome.ok
+    assert outcome.value == 42
+    assert outcome.results == [{"x": 41}]
+    assert heard == [("adding", {"x": 41})]
+
+
+def test_a_child_that_stalls_is_killed_and_what_it_reported_is_kept():
+    began = time.monotonic()
+    outcome = watched(deadlocked, limit=0.5)
+    assert time.monotonic() - began < 10
+    assert (outcome.state, outcome.doing, outcome.results) == ("stalled", "waiting for ever", [1])
+
+
+@pytest.mark.parametrize(
+    ("work", "state", "detail"),
+    [(raising, "raised", "ZeroDivisionError"), (dying, "died", "exit code 3")],
+)
+def test_a_child_that_fails_says_where(work, state, detail):
+    outcome = watched(work)
+    assert outcome.state == state
+    assert detail in outcome.detail
+    assert outcome.doing in str(outcome)
+
+
+def test_gpu_tests_go_on_after_one_that_hangs(tmp_path):
+    path = tmp_path / "test_some.py"
+    path.write_text(
+        "import time\n"
+        "def test_a(): pass\n"
+        "def test_b(): time.sleep(60)\n"
+        "def test_c(): assert False\n"
+    )
+    result = gpu_tests.run([str(path), f"--rootdir={tmp_path}"], say=lambda _: None, limit=3)
+    by_name = {row["test"].rpartition("::")[2]: row["outcome"] for row in result["tests"]}
+    assert by_name == {"test_a": "passed", "test_b": "hung", "test_c": "failed"}
+    assert not gpu_tests.passed(result)
+
+
+def test_shapes():
+    assert shape_from("4096x1280x8192") == (4096, 1280, 8192)
+    assert (4096, 4096, 4096) in SUITES["default"]
+
+
+def test_a_result_file_says_how_it_came_about(tmp_path):
+    path = machine.write("something", {"seconds": 1.5}, tmp_path)
+    told = json.loads(path.read_text())
+    assert told["result"] == {"seconds": 1.5}
+    assert {"gpu", "cpu", "versions", "date", "command"} <= set(told)
+    assert {"python", "ptxas", "llvmlite"} <= set(told["versions"])

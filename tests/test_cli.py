@@ -1,0 +1,201 @@
+"""The command line: what it prints, its exit status, and a hint for every mistake."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from wsdsl.cli import main
+from wsdsl.cli.options import schedule_from
+from wsdsl.schedule import Schedule
+
+ROOT = Path(__file__).parents[1]
+GEMM = str(ROOT / "examples" / "02_gemm.py")
+SIZES = ["--size", "M=128", "N=128", "K=64"]
+TWO = """
+def first(X: f32[M], Y: f32[M]):
+    for m in tiles(M):
+        Y[m] = X[m] + 1.0
+
+def second(X: f32[M], Y: f32[M]):
+    for m in tiles(M):
+        Y[m] = X[m] * 2.0
+"""
+
+
+@pytest.fixture
+def wsdsl(capsys):
+    def run(*arguments):
+        status = main([str(a) for a in arguments])
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return run
+
+
+@pytest.fixture
+def two(tmp_path):
+    path = tmp_path / "two.ws"
+    path.write_text(TWO.replace("\ndef", "\n@kernel\ndef"))
+    return path
+
+
+def test_compile_says_schedule_and_resources(wsdsl):
+    status, out, _ = wsdsl("compile", GEMM)
+    assert status == 0
+    assert "Schedule(tile=dict(" in out
+    assert "smem_bytes" in out
+
+
+@pytest.mark.parametrize(
+    ("level", "mark"),
+    [
+        ("tile", "@ tile"),
+        ("partitioned", "consumer_release"),
+        ("scheduled", "wait_barrier"),
+        ("llvm", "ptx_kernel"),
+        ("ptx", ".target sm_90a"),
+    ],
+)
+def test_emit_one_level(wsdsl, level, mark):
+    status, out, _ = wsdsl("compile", f"{GEMM}:gemm", "--emit", level)
+    assert status == 0
+    assert mark in out
+
+
+def test_emit_to_a_folder(wsdsl, tmp_path):
+    status, out, _ = wsdsl(
+        "compile", GEMM, "--emit", "tile", "--emit", "ptx", "-o", tmp_path / "new"
+    )
+    assert status == 0
+    assert sorted(p.name for p in (tmp_path / "new").iterdir()) == ["gemm.ptx", "gemm.tile.ir"]
+    assert "gemm.ptx" in out
+
+
+@pytest.mark.parametrize("level", ["tile", "partitioned", "scheduled"])
+def test_dumped_ir_compiles_to_the_same_ptx(wsdsl, tmp_path, level):
+    wsdsl("compile", GEMM, "--emit", level, "-o", tmp_path)
+    _, ptx, _ = wsdsl("compile", GEMM, "--emit", "ptx")
+    status, again, err = wsdsl("compile", tmp_path / f"gemm.{level}.ir", "--emit", "ptx")
+    assert status == 0, err
+    assert again == ptx
+
+
+def test_compile_as_json(wsdsl):
+    status, out, _ = wsdsl("compile", GEMM, "--json", "--set", "stages=3", "--set", "tile.n=128")
+    told = json.loads(out)
+    assert status == 0
+    assert told["kernel"] == "gemm"
+    assert "stages=3" in told["schedule"]
+    assert told["resources"]["smem_bytes"] > 0
+
+
+def test_run_in_the_simulator(wsdsl):
+    status, out, _ = wsdsl("run", GEMM, *SIZES, "--backend", "simulator", "--seed", "3")
+    assert status == 0
+    assert "C: relative error" in out
+    assert "correct" in out
+
+
+def test_run_as_json(wsdsl):
+    status, out, _ = wsdsl("run", GEMM, *SIZES, "--backend", "simulator", "--json")
+    told = json.loads(out)
+    assert status == 0
+    assert told["correct"] is True
+    assert told["outputs"][0]["output"] == "C"
+
+
+def test_run_names_one_kernel_of_a_file(wsdsl, two):
+    status, out, err = wsdsl("run", f"{two}:second", "--size", "M=70", "--backend", "simulator")
+    assert status == 0, err
+    assert "Y: relative error 0" in out
+
+
+def test_doctor_has_rows(wsdsl):
+    status, out, _ = wsdsl("doctor", "--json")
+    rows = json.loads(out)
+    assert status in (0, 1)
+    assert rows
+
+
+def test_bench_lists_what_there_is(wsdsl, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    status, out, _ = wsdsl("bench")
+    assert status == 0
+    assert {"gemm", "compile_time", "device"} <= set(out.split())
+
+
+MISTAKES = [
+    ([], "required", "--help"),
+    (["compyle"], "compyle", "--help"),
+    (["compile", "nowhere.py"], "nowhere.py", ""),
+    (["compile", "README.md"], "no kernel's file", ".ws"),
+    (["compile", f"{GEMM}:gem"], "no kernel `gem`", "did you mean `gemm`?"),
+    (["compile", GEMM, "--emit", "c"], "invalid choice", "--help"),
+    (["compile", GEMM, "--set", "stage=4"], "no field `stage`", "did you mean `stages`?"),
+    (["compile", GEMM, "--set", "tile=4"], "tile=4", "tile.m=128"),
+    (["compile", GEMM, "--set", "tile.n=wide"], "no whole number", "tile.n=128"),
+    (["compile", GEMM, "--set", "stages=99"], "Schedule.stages is 99", ""),
+    (["compile", GEMM, "--set", "stages"], "expected NAME=VALUE", "stages=4"),
+    (["run", GEMM, "--size", "M=64"], "needs a size for K, N", "--size K=512 N=512"),
+    (["run", GEMM, "--size", "M=x", "N=1", "K=1"], "'x' is no size", "--size M=512"),
+    (["run", GEMM, *SIZES, "P=3"], "no dimension `P`", "M, K, N"),
+    (["run", GEMM, *SIZES, "--scalar", "alpha=1"], "no scalar `alpha`", ""),
+    (["run", GEMM, *SIZES, "--scalar", "alpha=x"], "'x' is no number", "alpha=0.5"),
+    (["run", "kernel.ir"], "reference", "compile_ir"),
+    (["bench", "nothing"], "benchmark", ""),
+]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"), MISTAKES, ids=[" ".join(m[0][-3:]) for m in MISTAKES]
+)
+def test_mistakes_have_a_hint_and_no_traceback(wsdsl, monkeypatch, arguments, message, hint):
+    monkeypatch.chdir(ROOT)
+    status, out, err = wsdsl(*arguments)
+    assert status == 2
+    assert out == ""
+    assert message in err
+    assert hint in err
+    assert "Traceback" not in err
+
+
+def test_a_file_of_two_kernels_must_say_which(wsdsl, two):
+    status, _, err = wsdsl("compile", two)
+    assert status == 2
+    assert f"{two}:first or {two}:second" in err
+
+
+def test_errors_in_a_kernel_have_carets(wsdsl, tmp_path):
+    path = tmp_path / "bad.ws"
+    path.write_text(TWO.replace("\ndef", "\n@kernel\ndef").replace("X[m] + 1.0", "Z[m] + 1.0"))
+    status, _, err = wsdsl("compile", path)
+    assert status == 2
+    assert f"{path}:" in err
+    assert "^" in err
+    assert "Traceback" not in err
+
+
+def test_errors_as_json(wsdsl):
+    status, out, _ = wsdsl("compile", "nowhere.py", "--json")
+    told = json.loads(out)
+    assert status == 2
+    assert told["error"] == "UsageError"
+    assert told["findings"][0]["message"]
+
+
+def test_a_module_that_fails_to_import(wsdsl, tmp_path):
+    path = tmp_path / "broken.py"
+    path.write_text("import wsdsl_is_not_called_so\n")
+    status, _, err = wsdsl("compile", path)
+    assert status == 2
+    assert "ModuleNotFoundError" in err
+    assert "shows where" in err
+
+
+def test_schedule_options_build_a_schedule():
+    assert schedule_from([]) is None
+    given = ["tile.m=128", "tile.n=192", "stages=4", "mode=cooperative", "registers.load=40"]
+    assert schedule_from(given) == Schedule(
+        tile={"m": 128, "n": 192}, stages=4, mode="cooperative", registers={"load": 40}
+    )
