@@ -23,10 +23,8 @@ test: $(VENV)/dev
 	$(BIN)/python -m pytest -n 2 $(ARGS)
 
 lint: $(VENV)/dev
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/pyright
-	$(BIN)/lint-imports
+	@status=0; for linter in "ruff check ." "ruff format --check ." pyright lint-imports; do \
+		echo "$$linter"; $(BIN)/$$linter || status=1; done; exit $$status
 
 docs: $(VENV)/run
 	$(BIN)/python tools/ir_docs.py

@@ -12,6 +12,7 @@ from wsdsl.codegen.ptxas import Assembled, assemble_checked, find_ptxas
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.parser import parse_kernel
 
+ROW = ', columns=64, swizzle="128B")'
 SAMPLES = Path(__file__).parents[1] / "samples"
 needs_ptxas = pytest.mark.skipif(
     find_ptxas() is None, reason="needs ptxas: pip install nvidia-cuda-nvcc"
@@ -53,8 +54,7 @@ def gemm_128x256() -> str:
         ("163872", "229408"),
         ("tx_bytes=32768", "tx_bytes=49152"),
         ("64x128]", "64x256]"),
-        ("offset=16384, state=%s1, dtype", "offset=16384, state=%s1, dtype"),
-        ('rows=128, columns=64, swizzle="128B")\n        wgmma_fence', 'rows=256, columns=64, swizzle="128B")\n        wgmma_fence'),
+        (f"rows=128{ROW}\n        wgmma_fence", f"rows=256{ROW}\n        wgmma_fence"),
         ("args=(%n_size, %c127)", "args=(%n_size, %c255)"),
         ("args=(%n_up, %c128)", "args=(%n_up, %c256)"),
         ("args=(%nt, %c128)", "args=(%nt, %c256)"),
@@ -77,7 +77,8 @@ def gemm_128x256() -> str:
       store_shared(value=%out{i}, shared=%staging, item=%item{i % 2}, swizzle="128B")
       fence_async_proxy()
       sync_warp()
-      tma_store(map=%c_map, coordinates=(%m_row, %n_c{i}), row_dim=0, shared=%staging, item=%item{i % 2})
+      tma_store(map=%c_map, coordinates=(%m_row, %n_c{i}), row_dim=0, shared=%staging,
+        item=%item{i % 2})
       tma_store_commit()
 """
     return text[:start] + chunks + text[end:]

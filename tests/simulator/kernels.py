@@ -52,3 +52,32 @@ def check(arrays: dict[str, Any]) -> None:
     wanted = arrays["A"].astype(np.float64) @ arrays["B"].astype(np.float64).T
     error = np.abs(arrays["C"].astype(np.float64) - wanted)
     assert np.all(error <= 2.0**-8 * np.abs(wanted).max(initial=1.0))
+
+
+def gemm_by_threads(*changes: tuple[str, str]) -> Kernel:
+    """The sample with its operands copied by all threads of the load partition, without TMA."""
+    copies = (
+        "          arrive_expect_tx(barriers=%full, state=%f1, tx_bytes=32768)\n",
+        "          tma_load(map=%a_map, coordinates=(%m, %k), shared=%slots, state=%f1, "
+        "barriers=%full)\n",
+        "          tma_load(map=%b_map, coordinates=(%n, %k), shared=%slots, offset=16384, "
+        "state=%f1, barriers=%full)\n",
+    )
+    by_threads = (
+        "          thread_load(tensor=%A, coordinates=(%m, %k), row_dim=0, rows=128, columns=64, "
+        'swizzle="128B", shared=%slots, state=%f1)\n',
+        "          thread_load(tensor=%B, coordinates=(%n, %k), row_dim=0, rows=128, columns=64, "
+        'swizzle="128B", shared=%slots, offset=16384, state=%f1)\n',
+        "          fence_async_proxy()\n"
+        "          arrive_barrier(barriers=%full, state=%f1, each_thread=True)\n",
+    )
+    elect = (
+        "    elect() {\n      %free",
+        "    %yes: bool = constant(value=True)\n    if(cond=%yes) {\n      %free",
+    )
+    end = (
+        "        yield(values=(%f3,))\n      }\n    }",
+        "        yield(values=(%f3,))\n      }\n    yield() } { yield() }",
+    )
+    arrivals = ('label="full", arrivals=1', 'label="full", arrivals=128')
+    return gemm(*zip(copies, by_threads, strict=True), elect, end, arrivals, *changes)

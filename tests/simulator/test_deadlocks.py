@@ -109,7 +109,7 @@ def test_not_all_meet() -> None:
 
 
 def test_registers_that_nobody_gives_back() -> None:
-    with pytest.raises(SimulationError, match="registers a thread .* has 0 to give"):
+    with pytest.raises(SimulationError, match=r"registers a thread .* has 0 to give"):
         run(gemm(("set_max_registers(count=40, increase=False)", "")))
 
 

@@ -67,9 +67,10 @@ def test_report_counts_ops() -> None:
 
 def test_512_cubed_is_fast() -> None:
     kernel, arrays = gemm(), inputs(512, 512, 512)
-    begin = time.perf_counter()
+    # CPU time: the machine that runs the tests may have other things to do.
+    begin = time.process_time()
     simulate(kernel, arrays)
-    assert time.perf_counter() - begin < 2
+    assert time.process_time() - begin < 2
     check(arrays)
 
 
@@ -96,8 +97,11 @@ def test_map_and_descriptor_that_disagree_give_wrong_data() -> None:
         check(arrays)
 
 
+ACCUMULATES_AT_ONCE = ('fn="gt", args=(%k_1, %zero)', 'fn="ge", args=(%k_1, %zero)')
+ALL_INITIALISE = ("tma_store_wait(pending=0, read=False)", "initialize_barriers(barriers=%full)")
+OLD_VALUE = ("yield(values=(%acc2, %s2, %s1))", "yield(values=(%acc1, %s2, %s1))")
 MISUSE = [
-    ("stage 4 of `full`", ("num=4", "num=5")),
+    ("stage 4 of `empty`", ("num=4", "num=5")),
     ("item 2 of `slots`", ("shared<32768 x 4>", "shared<32768 x 2>")),
     ("bytes 16384 to 32768 of an item", ("shared<32768 x 4>", "shared<16384 x 4>")),
     ("overlap `staging`", ("offset=163840)", "offset=163832)")),
@@ -107,12 +111,12 @@ MISUSE = [
     ("each extent is 1 to 256", ("box=(128, 64)", "box=(512, 64)")),
     ("lines are 128 bytes", ("box=(128, 64)", "box=(128, 32)")),
     ("64 x 80 elements", ("k=64)", "k=80)")),
-    ("registers that nothing has written", ("fn=\"gt\", args=(%k_1, %zero)", 'fn="ge", args=(%k_1, %zero)')),
-    ("put it in an `elect`", ("tma_store_wait(pending=0, read=False)", "initialize_barriers(barriers=%full)")),
-    ("no longer stands for", ("yield(values=(%acc2, %s2, %s1))", "yield(values=(%acc1, %s2, %s1))")),
-    ("not more than the 168", ("count=232, increase=True", "count=160, increase=True")),
+    ("registers that nothing has written", ACCUMULATES_AT_ONCE),
+    ("put it in an `elect`", ALL_INITIALISE),
+    ("no longer stands for", OLD_VALUE),
+    ("are not more than the", ("count=232, increase=True", "count=32, increase=True")),
     ("multiples of 8", ("count=40", "count=42")),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("message", "change"), MISUSE, ids=[m for m, _ in MISUSE])

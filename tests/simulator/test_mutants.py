@@ -10,7 +10,7 @@ from tests.simulator.mutants import mutants
 from wsdsl.ir.op import Kernel
 from wsdsl.simulator.errors import SimulationError
 
-SEEDS = range(3)
+SEEDS = range(2)
 
 HARMLESS = {
     "twice fence_barrier_init": "a fence more",

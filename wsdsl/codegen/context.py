@@ -51,7 +51,7 @@ class Context:
     convert: Callable[[Context, Region], tuple[Value, ...]]
     """Converts a region and returns what it yields."""
     stored: frozenset[str]
-    """Tensors that the kernel writes directly; the others can be read through the texture path."""
+    """Tensors that the kernel writes; the others can be read through the texture path."""
     sizes: Mapping[str, Scalar]
     strides: Mapping[tuple[str, int], str]
     maps: Iterator[Pointer]

@@ -295,6 +295,13 @@ def convert_slice(c: Context, op: f.Slice) -> None:
     c.held[op.result] = cut_columns(c.w, c.registers(op.x), op.start, kind.columns)
 
 
+def convert_join(c: Context, op: f.Join) -> None:
+    parts = [c.registers(part) for part in op.parts]
+    texts = tuple(text for part in parts for text in texts_of(c.w, part))
+    columns = sum(part.columns for part in parts)
+    c.held[op.result] = Registers(parts[0].dtype, parts[0].rows, columns, texts)
+
+
 def convert_iota(c: Context, op: f.Iota) -> None:
     kind, start = op.result.type, c.scalar(op.start)
     assert isinstance(kind, Fragment)
@@ -350,6 +357,7 @@ ARMS: dict[type[Op], Arm] = {
     f.WgmmaWait: convert_wgmma_wait,
     f.ZeroUnless: convert_zero_unless,
     f.Slice: convert_slice,
+    f.Join: convert_join,
     f.ReduceColumns: convert_reduce_columns,
     f.Iota: convert_iota,
 }

@@ -48,9 +48,10 @@ def remarks(kernel: Kernel, ptx: str, log: str) -> Iterator[Finding]:
     for code, text in dict.fromkeys(re.findall(r"\((C7[56]\d\d)\) *(.*)", log)):
         if code in HARMLESS:
             continue
+        reason = _reason(text)
         if code in IGNORED_LIMIT:
             yield Finding(
-                f"ptxas ignores the register limits (setmaxnreg): {text} [{code}]",
+                f"ptxas: {reason} [{code}]",
                 _limit_loc(kernel),
                 "give the compute role more registers (Schedule.registers), or take smaller tiles",
             )
@@ -58,10 +59,17 @@ def remarks(kernel: Kernel, ptx: str, log: str) -> Iterator[Finding]:
         op = _op_at(kernel, ptx, text) or _largest_product(kernel)
         what = "cannot hold this product" if code == "C7602" else "serialises the products"
         yield Finding(
-            f"ptxas {what}: {text} [{code}]",
+            f"ptxas {what}: {reason} [{code}]",
             _loc(op, kernel),
             HINTS.get(code, OTHER_HINT),
         )
+
+
+def _reason(text: str) -> str:
+    """A remark without its preamble, and without places in the PTX."""
+    text = re.sub(r"^Potential Performance Loss: (wgmma\.mma_async .*? due to )?", "", text)
+    text = re.sub(r",? in (the )?function '?\w+'?( in line \d+)?|at line \d+ ", "", text)
+    return re.sub(r"\s+", " ", text).strip()
 
 
 def _spills(kernel: Kernel, assembled: Assembled) -> Iterator[Finding]:
@@ -101,8 +109,9 @@ def _largest_product(kernel: Kernel) -> Op | None:
 
 
 def _limit_loc(kernel: Kernel) -> Loc | None:
-    limits = [op for op in walk(kernel.body) if isinstance(op, (SetMaxRegisters, Partition))]
-    return next((op.loc for op in limits if op.loc), kernel.loc)
+    """Where the largest limit is set."""
+    limits = [op for op in walk(kernel.body) if isinstance(op, SetMaxRegisters) and op.loc]
+    return max(limits, key=lambda op: op.count).loc if limits else kernel.loc
 
 
 def _loc(op: Op | None, kernel: Kernel) -> Loc | None:

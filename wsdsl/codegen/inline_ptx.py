@@ -283,13 +283,12 @@ def load_global_packed(
     args: list[Operand] = [("ptr addrspace(1)", at.pointer), *_flag(both)]
     constraints = _constraints("=&r", "l", pred=both)
     if first is not None:
-        lines = [".reg .b16 low;", *lines]
-        lines.append(f"@$3 ld.global{kind}.b16 low, {at.ptx(1)};")
-        lines.append("@$3 cvt.u32.u16 $0, low;")
+        # Straight to the wide register: a narrow one of its own, set only sometimes, would be live
+        # all around the kernel's loop.
+        lines.append(f"@$3 ld.global{kind}.u16 $0, {at.ptx(1)};")
         args.append(("i1", first))
         constraints += ",b"
-    ptx = "{\n" + "\n".join(lines) + "\n}"
-    return w.asm(ptx, "i32", constraints, args, pure=constant)
+    return w.asm("\n".join(lines), "i32", constraints, args, pure=constant)
 
 
 def store_global(w: Writer, at: Global, bits: int, texts: Sequence[str], pred: str | None) -> None:

@@ -17,7 +17,7 @@ from wsdsl.codegen.signature import (
 )
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError, Finding
-from wsdsl.ir.memory_ops import StoreGlobal
+from wsdsl.ir.memory_ops import MakeTensorMap, StoreGlobal, TmaStore
 from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.types import I32
 from wsdsl.ir.walk import walk
@@ -102,12 +102,29 @@ def _context(w: Writer, kernel: Kernel, launch: Signature) -> Context:
         threads=threads,
         smem=w.value("ptrtoint ptr addrspace(3) @smem to i32", "smem"),
         convert=convert_region,
-        stored=frozenset(op.tensor.name for op in walk(kernel.body) if isinstance(op, StoreGlobal)),
+        stored=_stored(kernel),
         sizes=sizes,
         strides=strides,
         maps=iter(maps),
         held=held,
     )
+
+
+def _stored(kernel: Kernel) -> frozenset[str]:
+    """Tensors that the kernel writes, directly or by TMA."""
+    mapped: dict[Value, str] = {}
+    found: set[str] = set()
+    for op in walk(kernel.body):
+        match op:
+            case MakeTensorMap():
+                mapped[op.result] = op.tensor.name
+            case StoreGlobal():
+                found.add(op.tensor.name)
+            case TmaStore():
+                found.add(mapped[op.map])
+            case _:
+                pass
+    return frozenset(found)
 
 
 def _scalar(w: Writer, argument: ScalarArgument) -> Scalar:

@@ -1,0 +1,41 @@
+"""Source text -> TILE: parse, check (all errors at once), convert."""
+
+from __future__ import annotations
+
+from types import FunctionType
+
+from wsdsl.diagnostics import Finding, ParseError, TypeCheckError
+from wsdsl.frontend.check import check
+from wsdsl.frontend.parse import parse
+from wsdsl.frontend.python import definition_of
+from wsdsl.frontend.scope import Scope
+from wsdsl.frontend.source import Source
+from wsdsl.frontend.to_ir import to_ir
+from wsdsl.ir.op import Kernel
+
+__all__ = ["from_function", "from_text"]
+
+
+def from_text(text: str, file: str = "<string>") -> dict[str, Kernel]:
+    """The kernels of a text, by name. ParseError, or TypeCheckError with all that is wrong."""
+    scope = Scope(parse(Source(file, text)))
+    kernels: dict[str, Kernel] = {}
+    findings: list[Finding] = []
+    for name, definition in scope.module.definitions.items():
+        if definition.kind != "kernel":
+            continue
+        try:
+            kernels[name] = to_ir(check(definition, scope))
+        except TypeCheckError as error:
+            findings += error.findings
+    if findings:
+        raise TypeCheckError(findings)
+    if not kernels:
+        hint = "a kernel is a def under the line @kernel"
+        raise ParseError(Finding(f"{file}: there is no kernel", hint=hint))
+    return kernels
+
+
+def from_function(fn: FunctionType) -> Kernel:
+    """The kernel that a Python function describes; the function is never run."""
+    return to_ir(check(*definition_of(fn, "kernel")))

@@ -26,7 +26,7 @@ After:
     %any: bool = map(fn="gt", args=(%stop, %zero))
     arrive_barrier(barriers=%empty, state=%last, pred=%any)
 
-The tensor cores then have the next products before the last ones are done, and a slot is given back
+A ring too short to hold two iterations' slots keeps its waits. The tensor cores then have the next products before the last ones are done, and a slot is given back
 an iteration later, when nothing reads it any more.
 
 Why here: needs the waits that `lower_tiles` places; a wait that returns no fragments says that
@@ -36,12 +36,14 @@ nothing in the body reads the sums.
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
+from collections.abc import Sequence
 
 from wsdsl.ir.barrier_ops import ArriveBarrier, ForRange
 from wsdsl.ir.fragment_ops import WgmmaWait
 from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.tile_ops import Yield
-from wsdsl.ir.types import State
+from wsdsl.ir.types import Barriers, State
 from wsdsl.ir.walk import Namer, with_regions
 from wsdsl.lowering.builder import Builder
 
@@ -74,8 +76,17 @@ def _at(body: Region) -> int | None:
         if isinstance(op, WgmmaWait) and op.pending == 0 and not op.accumulators:
             rest = [o for o in body[i + 1 :] if isinstance(o, (ArriveBarrier, WgmmaWait))]
             if rest and all(isinstance(o, ArriveBarrier) and o.pred is None for o in rest):
-                return i
+                return i if _deep_enough(rest) else None
     return None
+
+
+def _deep_enough(releases: Sequence[Op]) -> bool:
+    """A body waits for its own slots while it holds the last one's: both must fit the ring."""
+    held = Counter(o.barriers for o in releases if isinstance(o, ArriveBarrier))
+    return all(
+        isinstance(barriers.type, Barriers) and barriers.type.num >= 2 * count
+        for barriers, count in held.items()
+    )
 
 
 def _overlap(op: ForRange, b: Builder) -> tuple[ForRange, list[Op]]:

@@ -90,7 +90,9 @@ class Cta:
         num_barriers: int,
         registers: int,
         rng: Random,
+        seed: int,
     ) -> None:
+        self.seed = seed
         self.index, self.num_ctas, self.arguments, self.rng = index, num_ctas, arguments, rng
         self.clocks = Clocks(num_warpgroups, num_barriers)
         self.memory = SharedMemory(smem_bytes)
@@ -105,7 +107,7 @@ class Cta:
         self.sync_round = 0
 
     def trace(self) -> str:
-        lines = [f"CTA {self.index}, last steps:"]
+        lines = [f"CTA {self.index} of seed {self.seed}, last steps:"]
         for wg in self.warpgroups:
             lines += [f"  {wg.name}:", *(f"    {_line(op, where)}" for op, where in wg.recent)]
         return "\n".join(lines)

@@ -65,7 +65,7 @@ def simulate(
     steps = 0
     counts: dict[str, Counter[str]] = {}
     for index in range(num_ctas):
-        cta = _start_cta(kernel, arguments, launch, index, num_ctas, rng)
+        cta = _start_cta(kernel, arguments, launch, index, num_ctas, rng, seed)
         steps += _run_cta(kernel, cta)
         for wg in cta.warpgroups:
             counts.setdefault(wg.name, Counter()).update(wg.counts)
@@ -137,6 +137,7 @@ def _start_cta(
     index: int,
     num_ctas: int,
     rng: Random,
+    seed: int,
 ) -> Cta:
     partitions = launch.partitions or (Partition(role="kernel"),)
     num_warpgroups = sum(p.num_warpgroups for p in partitions)
@@ -149,6 +150,7 @@ def _start_cta(
         launch.num_barriers,
         launch.registers,
         rng,
+        seed,
     )
     for partition in partitions:
         for rank in range(partition.num_warpgroups):

@@ -20,6 +20,8 @@ from wsdsl.simulator.shared_memory import CHUNK
 from wsdsl.simulator.wgmma_groups import AccumulatorRegisters, AccumulatorValue, Product
 
 ROWS = 64
+K_BYTES = 32
+"""Of each operand's line, that one instruction takes."""
 
 
 @dataclass(frozen=True)
@@ -134,13 +136,14 @@ def wgmma(wg: Warpgroup, op: f.Wgmma) -> None:
     if accumulate and registers.value is None and not wg.wgmma.in_flight(registers):
         wg.fail(op, "accumulates on registers that nothing has written")
     dtype = DTYPES[op.dtype]
-    if op.k % (32 // dtype.bytes):
-        wg.fail(op, f"k = {op.k}: no multiple of {32 // dtype.bytes} for {dtype}")
+    step = K_BYTES // dtype.bytes
+    if op.k % step:
+        wg.fail(op, f"k = {op.k}: no multiple of {step} for {dtype}")
     assert isinstance(op.acc.type, Accumulator)
     read = TensorRead(wg.name, op, wg.everyone)
     sides = (op.a, ROWS, op.a_k_major), (op.b, op.acc.type.columns, op.b_k_major)
     a, b = (_operand(wg, op, read, dtype, *side) for side in sides)
-    job = Product(op, registers, (a, b), accumulate, read)
+    job = Product(op, registers, (a, b), accumulate, step, read)
     registers.version += 1
     wg.values[op.result.name] = AccumulatorValue(registers, registers.version)
     pipe = wg.wgmma

@@ -43,16 +43,19 @@ class Product:
     registers: AccumulatorRegisters
     operands: tuple[Callable[[], Array], Callable[[], Array]]
     accumulate: bool
+    step: int
     read: TensorRead
     done: bool = False
 
     def run(self) -> None:
+        """One instruction (`step` of K) at a time, which is also too little for BLAS to thread."""
         a, b = (fetch() for fetch in self.operands)
-        before = self.registers.value
+        total = self.registers.value if self.accumulate else None
         with np.errstate(all="ignore"):
-            self.registers.value = a @ b.T
-            if self.accumulate and before is not None:
-                self.registers.value += before
+            for k in range(0, a.shape[1], self.step):
+                product = a[:, k : k + self.step] @ b[:, k : k + self.step].T
+                total = product if total is None else total + product
+        self.registers.value = total
         self.done = True
 
 

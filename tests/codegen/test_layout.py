@@ -1,0 +1,109 @@
+"""Where elements lie: in registers, by hopper.md 3.4; in SMEM, by the descriptors of 3.1 to 3.3."""
+
+from __future__ import annotations
+
+import pytest
+
+from wsdsl.codegen.convert_type import num_elements
+from wsdsl.codegen.descriptors import layout, low_half
+from wsdsl.codegen.fragments import column_offset, row_offset, source_element
+from wsdsl.ir.target import SWIZZLE_SPAN, panel_address
+
+SHAPES = [(64, 8), (64, 24), (64, 256), (64, 1), (1, 8), (1, 64)]
+
+
+def place(warp: int, lane: int, element: int, shape: tuple[int, int]) -> tuple[int, int]:
+    """(row, column), as codegen composes it."""
+    row = 16 * warp + lane // 4 + row_offset(element, shape) if shape[0] == 64 else 0
+    return row, 2 * (lane % 4) + column_offset(element, shape) if shape[1] > 1 else 0
+
+
+@pytest.mark.parametrize("columns", [8, 24, 256])
+def test_accumulator(columns: int) -> None:
+    for warp in range(4):
+        for lane in range(32):
+            for i in range(num_elements(64, columns)):
+                row = 16 * warp + lane // 4 + 8 * ((i >> 1) & 1)
+                column = 8 * (i >> 2) + 2 * (lane % 4) + (i & 1)
+                assert place(warp, lane, i, (64, columns)) == (row, column)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_element_is_held(shape: tuple[int, int]) -> None:
+    held = {
+        place(warp, lane, i, shape)
+        for warp in range(4)
+        for lane in range(32)
+        for i in range(num_elements(*shape))
+    }
+    assert held == {(r, c) for r in range(shape[0]) for c in range(shape[1])}
+
+
+@pytest.mark.parametrize("source", [(64, 24), (64, 1), (1, 24), (1, 1)])
+def test_broadcast(source: tuple[int, int]) -> None:
+    """The element that serves lies in the same row and column, as far as it has them."""
+    shape = (64, 24)
+    for lane in (0, 5, 31):
+        for i in range(num_elements(*shape)):
+            row, column = place(2, lane, i, shape)
+            served = place(2, lane, source_element(i, shape, source), source)
+            assert served == (row if source[0] > 1 else 0, column if source[1] > 1 else 0)
+
+
+def test_known_descriptor() -> None:
+    """K-major, 128B: the constant 0x4000004000010000 of every bf16 gemm."""
+    held = layout(128, 64, "128B", k_major=True)
+    assert held.high << 32 | low_half(held, 0) == 0x4000004000010000
+    assert [step >> 4 for step in held.steps] == [0, 2, 4, 6]
+    assert 64 * held.per_start >> 4 == 512
+    # Bit 24 of an address is the CTA's rank in its cluster.
+    assert low_half(held, 0x1000400) == 0x10040
+
+
+def test_known_mn_major_descriptor() -> None:
+    """V of attention, 128 deep: panels of 64 columns, 128 bytes to a k, 8 k's are 1024 bytes."""
+    held = layout(128, 128, "128B", k_major=False)
+    assert (held.leading, held.stride) == (128 * 128, 1024)
+    assert [step >> 4 for step in held.steps] == [128 * i for i in range(8)]
+    assert 64 * held.per_start == 128 * 128
+
+
+@pytest.mark.parametrize("swizzle", SWIZZLE_SPAN)
+@pytest.mark.parametrize("k_major", [True, False])
+def test_steps_and_strides_reach_the_panels(swizzle: str, k_major: bool) -> None:
+    """Steps and offsets land where `panel_address` puts the element, swizzle aside."""
+    rows, columns = (64, 128) if k_major else (128, 64)
+    held, span = layout(rows, columns, swizzle, k_major=k_major), SWIZZLE_SPAN[swizzle]
+
+    def plain(row: int, column: int) -> int:
+        byte = 2 * column
+        return byte // span * rows * span + row * span + byte % span
+
+    def at(mn: int, k: int) -> int:
+        return plain(mn, k) if k_major else plain(k, mn)
+
+    assert len(held.steps) == 8
+    for i, step in enumerate(held.steps):
+        assert step == at(0, 16 * i)
+    assert held.start_unit * held.per_start == at(held.start_unit, 0)
+    if k_major:
+        assert held.stride == at(8, 0)
+        if swizzle == "none":
+            assert held.leading == at(0, 8)
+    elif swizzle == "none":
+        assert (held.leading, held.stride) == (at(0, 8), at(8, 0))
+    else:
+        assert held.stride == at(0, 8)
+        if held.start_unit < 64:
+            assert held.leading == at(held.start_unit, 0)
+
+
+@pytest.mark.parametrize(("swizzle", "bits"), [("128B", 0x70), ("64B", 0x30), ("32B", 0x10)])
+def test_swizzle_acts_within_a_line(swizzle: str, bits: int) -> None:
+    """What `shared_stores` relies on: a line's own address decides, and the exchange is an xor."""
+    span = SWIZZLE_SPAN[swizzle]
+    for row in range(16):
+        for byte in range(0, span, 2):
+            start = row * span
+            expected = start + (byte ^ ((start >> 3) & bits))
+            assert panel_address(row, byte, 16, swizzle) == expected

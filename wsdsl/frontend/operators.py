@@ -1,0 +1,164 @@
+"""Elementwise operators and functions: which operands go together, and what comes out."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+
+from wsdsl.diagnostics import Loc
+from wsdsl.frontend import typed
+from wsdsl.frontend.dtypes import as_dtype, misfit, promote
+from wsdsl.frontend.entities import POISON, Literal, Number, Poison, Value
+from wsdsl.frontend.report import Report
+from wsdsl.ir.types import BOOL, F32, I32, DType, Tile
+
+BINARY = {
+    "+": "add", "-": "sub", "*": "mul", "/": "div", "//": "floordiv", "%": "mod", "**": "pow",
+    "&": "and", "|": "or", "^": "xor", "<<": "shl", ">>": "shr",
+    "<": "lt", "<=": "le", "==": "eq", "!=": "ne", ">=": "ge", ">": "gt",
+}  # fmt: skip
+COMPARED = ("<", "<=", "==", "!=", ">=", ">")
+ON_NUMBERS: dict[str, Callable[[Number, Number], Number]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
+    "//": operator.floordiv, "%": operator.mod, "**": operator.pow, "&": operator.and_,
+    "|": operator.or_, "^": operator.xor, "<<": operator.lshift, ">>": operator.rshift,
+    "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne,
+    ">=": operator.ge, ">": operator.gt,
+}  # fmt: skip
+ON_INTEGERS = ("&", "|", "^", "<<", ">>")
+ANY_NUMBER = ("abs", "relu")
+
+
+def merged_axes(tiles: Sequence[Tile]) -> tuple[str, ...]:
+    """The axes of a broadcast, in order of first appearance."""
+    return tuple(dict.fromkeys(axis for tile in tiles for axis in tile.axes))
+
+
+class Operators:
+    """Builds typed maps; every mistake goes to the report and gives Poison."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+
+    def constant(self, literal: Literal, dtype: DType, loc: Loc) -> typed.Expr | Poison:
+        wrong = misfit(literal.value, dtype)
+        if wrong:
+            return self.report.error(wrong, loc, f"write it as a {dtype}, or cast")
+        return typed.Const(as_dtype(literal.value, dtype), type=Tile(dtype), loc=loc)
+
+    def value(self, value: Value) -> typed.Expr | Poison:
+        """A value with a type: a number that stands alone is an i32, f32 or bool."""
+        if not isinstance(value, Literal):
+            return value
+        number = value.value
+        dtype = BOOL if isinstance(number, bool) else I32 if isinstance(number, int) else F32
+        return self.constant(value, dtype, value.loc)
+
+    def cast(self, x: typed.Expr, dtype: DType) -> typed.Expr:
+        if x.type.dtype == dtype:
+            return x
+        return typed.Cast(x, type=Tile(dtype, x.type.axes), loc=x.loc)
+
+    def common(
+        self, values: Sequence[Value], loc: Loc, what: str
+    ) -> tuple[list[typed.Expr], DType] | Poison:
+        """The values in one dtype: literals take it, the narrower of two floats is widened."""
+        held = [v for v in values if not isinstance(v, (Literal, Poison))]
+        if any(isinstance(v, Poison) for v in values):
+            return POISON
+        if not held:
+            numbers = [v.value for v in values if isinstance(v, Literal)]
+            floats = any(isinstance(n, float) for n in numbers)
+            dtype = F32 if floats else I32
+        else:
+            dtype = held[0].type.dtype
+            for other in held[1:]:
+                found = promote(dtype, other.type.dtype)
+                if found is None:
+                    return self.report.error(
+                        f"{what} of {dtype} and {other.type.dtype}",
+                        loc,
+                        f"cast one of them, as in cast(x, {dtype})",
+                    )
+                dtype = found
+        made: list[typed.Expr] = []
+        for v in values:
+            if isinstance(v, Literal):
+                constant = self.constant(v, dtype, v.loc)
+                if isinstance(constant, Poison):
+                    return POISON
+                made.append(constant)
+            elif not isinstance(v, Poison):
+                made.append(self.cast(v, dtype))
+        return made, dtype
+
+    def map(self, fn: str, args: Sequence[typed.Expr], dtype: DType, loc: Loc) -> typed.Expr:
+        axes = merged_axes([a.type for a in args])
+        return typed.Map(fn, tuple(args), type=Tile(dtype, axes), loc=loc)
+
+    def binary(self, op: str, a: Value, b: Value, loc: Loc) -> Value:
+        if isinstance(a, Literal) and isinstance(b, Literal):
+            return self._fold(op, a, b, loc)
+        both = self.common([a, b], loc, f"`{op}`")
+        if isinstance(both, Poison):
+            return both
+        args, dtype = both
+        if op in ON_INTEGERS and dtype.is_float:
+            return self.report.error(
+                f"`{op}` of {dtype}", loc, "it works on bits: bitcast to an integer type first"
+            )
+        if op == "/" and not dtype.is_float:
+            return self.report.error(
+                f"`/` of {dtype}", loc, "`//` divides integers; or cast to a float type"
+            )
+        if dtype == BOOL and op not in ("&", "|", "^", "==", "!="):
+            return self.report.error(f"`{op}` of bool", loc, "cast to a number first")
+        return self.map(BINARY[op], args, BOOL if op in COMPARED else dtype, loc)
+
+    def _fold(self, op: str, a: Literal, b: Literal, loc: Loc) -> Value:
+        try:
+            return Literal(ON_NUMBERS[op](a.value, b.value), loc=loc)
+        except (ArithmeticError, TypeError, ValueError) as error:
+            return self.report.error(f"{a.value} {op} {b.value}: {error}", loc)
+
+    def unary(self, op: str, a: Value, loc: Loc) -> Value:
+        if isinstance(a, Poison):
+            return a
+        if isinstance(a, Literal):
+            if op == "~" and isinstance(a.value, float):
+                return self.report.error("`~` of a float", loc, "it works on integers and bool")
+            if op == "~":
+                flipped = not a.value if isinstance(a.value, bool) else ~int(a.value)
+                return Literal(flipped, loc=loc)
+            return Literal(-a.value if op == "-" else a.value, loc=loc)
+        dtype = a.type.dtype
+        if op == "~" and dtype.is_float:
+            return self.report.error(f"`~` of {dtype}", loc, "it works on integers and bool")
+        if op != "~" and dtype == BOOL:
+            return self.report.error(f"`{op}` of bool", loc, "`~` negates a condition")
+        return a if op == "+" else self.map("neg" if op == "-" else "not", [a], dtype, loc)
+
+    def function(self, fn: str, a: Value, loc: Loc) -> Value:
+        """exp, sqrt, … of floats; abs and relu of integers too."""
+        held = self.common([a], loc, f"`{fn}`")
+        if isinstance(held, Poison):
+            return held
+        if isinstance(a, Literal):
+            held = [self.cast_constant(a, F32)], F32
+        args, dtype = held
+        if not dtype.is_float and not (fn in ANY_NUMBER and dtype.is_integer):
+            return self.report.error(
+                f"`{fn}` of {dtype}", loc, f"cast to a float type first: {fn}(cast(x, f32))"
+            )
+        return self.map(fn, args, dtype, loc)
+
+    def cast_constant(self, literal: Literal, dtype: DType) -> typed.Expr:
+        number = literal.value
+        if dtype.is_float:
+            number = float(number)
+        elif dtype == BOOL:
+            number = bool(number)
+        elif math.isfinite(number):
+            number = int(number)
+        return typed.Const(number, type=Tile(dtype), loc=literal.loc)

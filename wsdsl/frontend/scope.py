@@ -1,0 +1,53 @@
+"""What names mean: the block's own, then the file's, what Python captured, the language's words."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from wsdsl.frontend import syntax as s
+from wsdsl.frontend.entities import Builtin, DimName, Entity, FunctionRef, Literal, TypeName
+from wsdsl.ir.tile_ops import UNARY_FUNCTIONS
+from wsdsl.ir.types import DTYPES
+
+WORDS = (
+    "tiles", "each", "end", "zeros", "full", "index", "cast", "bitcast", "where", "lookup", "sum",
+    "max", "min", "fma", "dims", *(f for f in UNARY_FUNCTIONS if f not in ("neg", "not")),
+)  # fmt: skip
+
+Capture = Callable[[str], Entity | None]
+
+
+@dataclass(frozen=True, eq=False)
+class Scope:
+    """Names outside a definition's body: those of its file, and those that Python captured."""
+
+    module: s.Module
+    capture: Capture = field(default=lambda name: None)
+
+    def find(self, name: str, node: s.Name) -> Entity | None:
+        module = self.module
+        if name in module.constants:
+            return Literal(module.constants[name], loc=node.loc)
+        if name in module.dims:
+            return DimName(module.dims[name])
+        captured = self.capture(name)
+        if captured is not None:
+            return captured
+        definition = module.definitions.get(name)
+        if definition is not None and definition.kind == "function":
+            return FunctionRef(definition, self)
+        if name in DTYPES:
+            return TypeName(DTYPES[name])
+        if name == "inf":
+            return Literal(math.inf, loc=node.loc)
+        return Builtin(name) if name in WORDS else None
+
+
+def suggestion(name: str, known: Mapping[str, object], scope: Scope) -> str:
+    """A hint for an unknown name: what may have been meant."""
+    words = [*known, *WORDS, *DTYPES, *scope.module.definitions, *scope.module.dims]
+    close = difflib.get_close_matches(name, words, n=1)
+    return f"did you mean `{close[0]}`?" if close else ""

@@ -1,0 +1,236 @@
+"""Calls of the language's own functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from wsdsl.frontend import syntax as s
+from wsdsl.frontend import typed
+from wsdsl.frontend.entities import (
+    POISON,
+    DimName,
+    Entity,
+    Literal,
+    Poison,
+    TileType,
+    TypeName,
+    Value,
+)
+from wsdsl.frontend.expressions import Expressions
+from wsdsl.frontend.typed import AxisRef, TensorRef
+from wsdsl.ir.tile_ops import UNARY_FUNCTIONS
+from wsdsl.ir.types import BOOL, I32, DType, Tile
+
+Word = Callable[[Expressions, s.Call], Entity]
+
+
+def call_word(e: Expressions, name: str, node: s.Call) -> Entity:
+    if name in ("tiles", "each"):
+        hint = f"for m in {name}(M):"
+        return e.report.error(f"`{name}` stands in a for loop alone", node.loc, hint)
+    if name == "dims":
+        return e.report.error("`dims` stands outside of kernels", node.loc)
+    if node.keywords and name not in ("sum", "max", "min"):
+        return e.report.error(
+            f"`{name}` takes no argument by name", node.keywords[0].loc, "give it by position"
+        )
+    if name in WORDS:
+        count, word = WORDS[name]
+        if count is not None and len(node.args) != count:
+            wanted = f"{count} argument{'s' if count > 1 else ''}"
+            return e.report.error(f"`{name}` takes {wanted}, not {len(node.args)}", node.loc)
+        return word(e, node)
+    assert name in UNARY_FUNCTIONS
+    if len(node.args) != 1:
+        return e.report.error(f"`{name}` takes 1 argument, not {len(node.args)}", node.loc)
+    return e.ops.function(name, e.value(node.args[0]), node.loc)
+
+
+def _axis(e: Expressions, node: s.Expr) -> AxisRef | Poison:
+    found = e.entity(node)
+    if isinstance(found, DimName):
+        return AxisRef(found.name, found.name, whole=True)
+    if isinstance(found, (AxisRef, Poison)):
+        return found
+    return e.report.error("an axis is expected here", node.loc, "the variable of a tiles loop")
+
+
+def _dtype(e: Expressions, node: s.Expr) -> DType | Poison:
+    found = e.entity(node)
+    if isinstance(found, TypeName):
+        return found.dtype
+    if isinstance(found, Poison):
+        return found
+    return e.report.error("an element type is expected here", node.loc, "f32, bf16, i32, …")
+
+
+def _tile_type(e: Expressions, node: s.Expr) -> TileType | Poison:
+    found = e.entity(node)
+    if isinstance(found, TypeName):
+        return TileType(found.dtype, ())
+    if isinstance(found, (TileType, Poison)):
+        return found
+    return e.report.error("a tile's type is expected here", node.loc, "as in f32[m, n]")
+
+
+def _new(e: Expressions, kind: TileType | Poison, value: Value, node: s.Call) -> Value:
+    if isinstance(kind, Poison) or isinstance(value, Poison):
+        return POISON
+    if isinstance(value, Literal):
+        made = e.ops.constant(value, kind.dtype, value.loc)
+    elif value.type.axes or value.type.dtype != kind.dtype:
+        return e.report.error(
+            f"full of {value.type}, not a scalar {kind.dtype}", node.loc, "cast it, or broadcast"
+        )
+    else:
+        made = value
+    if isinstance(made, Poison) or not kind.axes:
+        return made
+    names = tuple(a.name for a in kind.axes)
+    return typed.Full(made, kind.axes, type=Tile(kind.dtype, names), loc=node.loc)
+
+
+def zeros(e: Expressions, node: s.Call) -> Entity:
+    kind = _tile_type(e, node.args[0])
+    zero: int | float | bool = 0
+    if isinstance(kind, TileType):
+        zero = False if kind.dtype == BOOL else 0.0 if kind.dtype.is_float else 0
+    return _new(e, kind, Literal(zero, loc=node.loc), node)
+
+
+def full(e: Expressions, node: s.Call) -> Entity:
+    return _new(e, _tile_type(e, node.args[0]), e.value(node.args[1]), node)
+
+
+def index(e: Expressions, node: s.Call) -> Entity:
+    axis = _axis(e, node.args[0])
+    if isinstance(axis, Poison):
+        return axis
+    return typed.Index(axis, type=Tile(I32, (axis.name,)), loc=node.loc)
+
+
+def end(e: Expressions, node: s.Call) -> Entity:
+    axis = _axis(e, node.args[0])
+    if isinstance(axis, Poison):
+        return axis
+    return typed.End(axis, type=Tile(I32), loc=node.loc)
+
+
+def cast(e: Expressions, node: s.Call) -> Entity:
+    x, dtype = e.value(node.args[0]), _dtype(e, node.args[1])
+    if isinstance(x, Poison) or isinstance(dtype, Poison):
+        return POISON
+    if isinstance(x, Literal):
+        return e.ops.cast_constant(x, dtype)
+    return typed.Cast(x, type=Tile(dtype, x.type.axes), loc=node.loc)
+
+
+def bitcast(e: Expressions, node: s.Call) -> Entity:
+    x, dtype = e.typed(node.args[0]), _dtype(e, node.args[1])
+    if isinstance(x, Poison) or isinstance(dtype, Poison):
+        return POISON
+    if x.type.dtype.bits != dtype.bits:
+        held = x.type.dtype
+        return e.report.error(
+            f"bitcast of {held} ({held.bits} bits) to {dtype} ({dtype.bits} bits)",
+            node.loc,
+            "bitcast keeps the width; cast converts the value",
+        )
+    return typed.Bitcast(x, type=Tile(dtype, x.type.axes), loc=node.loc)
+
+
+def where(e: Expressions, node: s.Call) -> Entity:
+    cond = e.typed(node.args[0])
+    both = e.ops.common([e.value(a) for a in node.args[1:]], node.loc, "`where`")
+    if isinstance(cond, Poison) or isinstance(both, Poison):
+        return POISON
+    if cond.type.dtype != BOOL:
+        return e.report.error(
+            f"a condition of {cond.type.dtype}", node.args[0].loc, "compare it: x != 0"
+        )
+    args, dtype = both
+    return e.ops.map("where", [cond, *args], dtype, node.loc)
+
+
+def fma(e: Expressions, node: s.Call) -> Entity:
+    found = e.ops.common([e.value(a) for a in node.args], node.loc, "`fma`")
+    if isinstance(found, Poison):
+        return found
+    args, dtype = found
+    if not dtype.is_float:
+        return e.report.error(f"`fma` of {dtype}", node.loc, "write a * b + c")
+    return e.ops.map("fma", args, dtype, node.loc)
+
+
+def lookup(e: Expressions, node: s.Call) -> Entity:
+    table, i = e.entity(node.args[0]), e.typed(node.args[1])
+    if isinstance(table, Poison) or isinstance(i, Poison):
+        return POISON
+    if not isinstance(table, TensorRef) or len(table.type.dims) != 1:
+        return e.report.error(
+            "lookup takes a 1-D tensor first", node.args[0].loc, "lookup(table, i) is table[i]"
+        )
+    if not i.type.dtype.is_integer:
+        return e.report.error(f"an index of {i.type.dtype}", node.args[1].loc, "cast(x, i32)")
+    return typed.Lookup(table, i, type=Tile(table.type.dtype, i.type.axes), loc=node.loc)
+
+
+def _reduction(name: str) -> Word:
+    def word(e: Expressions, node: s.Call) -> Entity:
+        over = [k for k in node.keywords if k.name == "over"]
+        others = [k for k in node.keywords if k.name != "over"]
+        if others:
+            return e.report.error(
+                f"`{name}` knows no `{others[0].name}`", others[0].loc, "over=axis"
+            )
+        if over:
+            return _reduce(e, name, node, over[0])
+        if name == "sum" or len(node.args) < 2:
+            return e.report.error(
+                f"`{name}` of what?", node.loc, f"{name}(x, over=axis) reduces an axis"
+            )
+        values = [e.value(a) for a in node.args]
+        found = e.ops.common(values, node.loc, f"`{name}`")
+        if isinstance(found, Poison):
+            return found
+        args, dtype = found
+        result = args[0]
+        for other in args[1:]:
+            result = e.ops.map(name, [result, other], dtype, node.loc)
+        return result
+
+    return word
+
+
+def _reduce(e: Expressions, name: str, node: s.Call, over: s.Keyword) -> Value:
+    if len(node.args) != 1:
+        return e.report.error(f"`{name}(…, over=…)` takes one tile", node.loc)
+    x, axis = e.typed(node.args[0]), _axis(e, over.value)
+    if isinstance(x, Poison) or isinstance(axis, Poison):
+        return POISON
+    if axis.name not in x.type.axes:
+        has = ", ".join(x.type.axes) or "none"
+        return e.report.error(
+            f"the tile has no axis `{axis.name}`", over.loc, f"its axes are: {has}"
+        )
+    if x.type.dtype == BOOL:
+        return e.report.error(f"`{name}` of bool", node.loc, "cast to i32 first")
+    rest = tuple(a for a in x.type.axes if a != axis.name)
+    fn = "add" if name == "sum" else name
+    return typed.Reduce(fn, x, axis, type=Tile(x.type.dtype, rest), loc=node.loc)
+
+
+WORDS: dict[str, tuple[int | None, Word]] = {
+    "zeros": (1, zeros),
+    "full": (2, full),
+    "index": (1, index),
+    "end": (1, end),
+    "cast": (2, cast),
+    "bitcast": (2, bitcast),
+    "where": (3, where),
+    "fma": (3, fma),
+    "lookup": (2, lookup),
+    "sum": (None, _reduction("sum")),
+    "max": (None, _reduction("max")),
+    "min": (None, _reduction("min")),
+}
