@@ -39,7 +39,7 @@ def test_any_number_of_trips_through_the_ring(stages: int, trips: int) -> None:
 
 def test_many_orders() -> None:
     kernel = gemm()
-    steps = {run(kernel, 130, 300, 390, seed=seed).steps for seed in range(40)}
+    steps = {run(kernel, 130, 300, 390, seed=seed).steps for seed in range(20)}
     assert len(steps) > 1
 
 
