@@ -34,7 +34,8 @@ LIMIT_SECONDS = {
 
 
 def seconds(program: str, ptxas: str) -> float:
-    environment = os.environ | {"WSDSL_CACHE": "off", "PYTHONPATH": str(ROOT), "WSDSL_PTXAS": ptxas}
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = os.environ | {"WSDSL_CACHE": "off", "PYTHONPATH": path, "WSDSL_PTXAS": ptxas}
     command = [sys.executable, "-c", program]
     done = subprocess.run(
         command, capture_output=True, text=True, env=environment, cwd=ROOT, check=False

@@ -186,14 +186,17 @@ def race(
         out = torch.empty(problem.shape, dtype=problem.dtype, device="cuda")
         sets.append((*problem.operands(seed), out))
     torch.cuda.synchronize()
-    calls = {c.name: c.make(problem) for c in contestants}
-    graphs = {name: Burst(name, call, sets, report) for name, call in calls.items()}
+    graphs: dict[str, Burst] = {}
+    for c in contestants:
+        report(f"{c.name}: compile")
+        graphs[c.name] = Burst(c.name, c.make(problem), sets, report)
     names = list(graphs)
     together = interleaved(names, graphs, length, report)
     alone = sustained(names, graphs, length, report)
     base = names[0]
     return {
         name: {
+            "against": base,
             "interleaved": figures(
                 problem, together[name], [b / t for b, t in zip(together[base], together[name])]
             ),
@@ -254,15 +257,14 @@ class Burst:
 def interleaved(
     names: list[str], graphs: dict[str, Burst], length: Length, report: Report
 ) -> dict[str, list[float]]:
-    import torch
-
     found: dict[str, list[float]] = {name: [] for name in names}
     for turn in range(-3, length.rounds):  # three rounds to warm up
         order = names[:]
         random.Random(turn).shuffle(order)
-        report(f"{order[0]}: interleaved round {turn}")
         events = {name: graphs[name].replay() for name in order}
-        torch.cuda.synchronize()
+        for name in order:
+            report(f"{name}: interleaved round {turn}")
+            events[name][1].synchronize()
         if turn >= 0:
             for name in names:
                 found[name].append(graphs[name].seconds(events[name]))

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import wsdsl
+
 ROOT = Path(__file__).parents[1]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*.md")]
 
@@ -32,6 +34,13 @@ def test_readme_begins_with_the_two_commands():
     lines = (ROOT / "README.md").read_text().splitlines()[:6]
     assert any("make demo" in line for line in lines)
     assert any("make test" in line for line in lines)
+
+
+def test_readme_shows_the_errors_that_there_are():
+    text = (ROOT / "tests" / "samples" / "wrong.ws").read_text()
+    with pytest.raises(wsdsl.TypeCheckError) as caught:
+        wsdsl.parse(text, "linear.ws")
+    assert f"TypeCheckError: {caught.value}\n" in (ROOT / "README.md").read_text()
 
 
 def test_contributing_names_the_make_targets():

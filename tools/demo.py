@@ -17,7 +17,7 @@ from wsdsl.runtime.device import gpu_available
 EXAMPLE = Path(__file__).parents[1] / "examples" / "02_gemm.py"
 ARITHMETIC = re.compile(r"= (map|constant|cast|dim_size|slice|cta_index|num_ctas)\(")
 SYNCHRONISATION = re.compile(
-    r"(mbarrier|cp\.async\.bulk|wgmma|setmaxnreg|fence|bar\.|barrier\.|elect\.sync|stmatrix)[\w.:]*"
+    r"\b(mbarrier|cp\.async\.bulk|wgmma|setmaxnreg|fence|bar|barrier|elect|stmatrix)\.[\w.:]*"
 )
 
 
@@ -64,14 +64,14 @@ def title(text: str) -> None:
     print(f"\n\033[1m==== {text}\033[0m\n", flush=True)
 
 
-def shortened(text: str, limit: int = 44) -> str:
+def shortened(text: str, limit: int = 80) -> str:
     """Without the arithmetic, lines cut to the screen."""
     lines = text.rstrip().splitlines()
     kept = [cut(line) for line in lines if not ARITHMETIC.search(line)]
     if len(kept) > limit:
         kept = [*kept[: limit - 2], f"  … {len(kept) - limit} more lines", kept[-1]]
-    left_out = len(lines) - sum(not ARITHMETIC.search(line) for line in lines)
-    return "\n".join(kept) + (f"   # {left_out} lines of arithmetic left out" if left_out else "")
+    left_out = sum(bool(ARITHMETIC.search(line)) for line in lines)
+    return "\n".join(kept) + (f"   # arithmetic left out: {left_out}" if left_out else "")
 
 
 def cut(line: str, width: int = 110) -> str:
@@ -81,8 +81,15 @@ def cut(line: str, width: int = 110) -> str:
 def skeleton(ptx: str) -> str:
     """The synchronising instructions in order; runs of the same one are counted."""
     found = [match.group(0).rstrip(".:") for match in SYNCHRONISATION.finditer(ptx)]
-    rows = [(name, len(list(group))) for name, group in groupby(found)]
-    return "\n".join(f"  {name}{f'  × {count}' if count > 1 else ''}" for name, count in rows)
+    shown: list[str] = []
+    for name, group in groupby(found):
+        count = len(list(group))
+        if name.startswith("setmaxnreg"):
+            shown.append(
+                "the loading warpgroup:" if ".dec." in name else "the computing warpgroups:"
+            )
+        shown.append(f"  {name}{f'  × {count}' if count > 1 else ''}")
+    return "\n".join(shown)
 
 
 def resources(compiled: wsdsl.Compiled) -> str:

@@ -21,7 +21,7 @@ from wsdsl.codegen.control import (
 from wsdsl.codegen.convert_type import num_registers, register_type
 from wsdsl.codegen.descriptors import START_MASK, layout
 from wsdsl.codegen.elementwise import convert_constant, convert_full, convert_map
-from wsdsl.codegen.fragments import column_iota, cut_columns, row_iota, texts_of
+from wsdsl.codegen.fragments import cut_columns, iota, texts_of
 from wsdsl.codegen.global_access import convert_load_global, convert_store_global
 from wsdsl.codegen.held import Descriptor, Registers, Scalar, SharedAt, StateAt
 from wsdsl.codegen.inline_ptx import At
@@ -303,12 +303,9 @@ def convert_join(c: Context, op: f.Join) -> None:
 
 
 def convert_iota(c: Context, op: f.Iota) -> None:
-    kind, start = op.result.type, c.scalar(op.start)
+    kind = op.result.type
     assert isinstance(kind, Fragment)
-    if kind.columns == 1:
-        c.held[op.result] = row_iota(c, start.text, start.nonnegative)
-    else:
-        c.held[op.result] = column_iota(c, start.text, kind.columns, start.nonnegative)
+    c.held[op.result] = iota(c, c.scalar(op.start), (kind.rows, kind.columns))
 
 
 Arm = Callable[[Context, Any], None]

@@ -101,7 +101,22 @@ def convert_map(c: Context, op: Map) -> None:
     define(c, op.result, held)
     if isinstance(op.result.type, Tile) and dtype.is_integer:
         sure = _stays_nonnegative(op.fn, [c.held[a] for a in op.args])
-        c.held[op.result] = Scalar(held.texts[0], dtype, nonnegative=sure)
+        origin, offset = _shifted(op.fn, [c.held[a] for a in op.args])
+        c.held[op.result] = Scalar(held.texts[0], dtype, None, sure, origin, offset)
+
+
+def _shifted(fn: str, args: list[Held]) -> tuple[Scalar | None, int]:
+    """What a sum with a constant differs from, and by how much."""
+    if fn not in ("add", "sub") or len(args) != 2:
+        return None, 0
+    a, b = args
+    if fn == "add" and isinstance(a, Scalar) and isinstance(a.known, int):
+        a, b = b, a
+    if not (isinstance(a, Scalar) and isinstance(b, Scalar) and isinstance(b.known, int)):
+        return None, 0
+    if isinstance(b.known, bool) or a.dtype.name != "i32":
+        return None, 0
+    return a.origin or a, a.offset + (b.known if fn == "add" else -b.known)
 
 
 def int_to_float(w: Writer, dtype: DType, text: str) -> str:
@@ -143,16 +158,23 @@ def _affine(c: Context, op: Map, shape: Shape) -> Registers | None:
     if shape != shape_of(a):
         return None
     base, offsets = a.affine.base, a.affine.offsets
-    if op.fn == "mul":
-        if not isinstance(b.known, int):
+    known = b.known if isinstance(b.known, int) else None
+    origin, moved = b.origin or b, b.offset
+    if known is not None and op.fn != "mul":
+        moved = known if op.fn == "add" else -known
+        sure = a.affine.nonnegative and moved >= 0
+    elif op.fn == "mul":
+        if known is None:
             return None
-        base = c.w.multiply(base, b.known)
-        offsets = tuple(x * b.known for x in offsets)
+        base, moved = c.w.multiply(base, known), 0
+        offsets = tuple(x * known for x in offsets)
+        sure = a.affine.nonnegative and known >= 0
     elif op.fn == "add":
-        base = c.w.add(base, b.text)
+        base = c.w.add(base, origin.text)
+        sure = a.affine.nonnegative and origin.nonnegative and moved >= 0
     else:
-        base = c.w.binary("sub", "i32", base, b.text)
-    sure = op.fn != "sub" and a.affine.nonnegative and nonnegative(b)
+        base, moved, sure = c.w.binary("sub", "i32", base, b.text), 0, False
+    offsets = tuple(x + moved for x in offsets)
     return Registers(a.dtype, *shape, affine=Affine(base, offsets, sure))
 
 

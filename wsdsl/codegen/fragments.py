@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from wsdsl.codegen import nvvm
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.convert_type import is_packed, num_elements, scalar_type
-from wsdsl.codegen.held import Affine, Registers
+from wsdsl.codegen.held import Affine, Registers, Scalar
 from wsdsl.codegen.writer import Writer
 from wsdsl.ir.types import I32, DType
 
@@ -54,16 +54,15 @@ def shape_of(held: Registers) -> Shape:
     return held.rows, held.columns
 
 
-def row_iota(c: Context, start: str, nonnegative: bool) -> Registers:
-    base = c.w.add(start, c.threads.row)
-    return Registers(I32, 64, 1, affine=Affine(base, (0, 8), nonnegative))
-
-
-def column_iota(c: Context, start: str, columns: int, nonnegative: bool) -> Registers:
-    base = c.w.add(start, c.threads.column)
-    shape = (1, columns)
-    offsets = tuple(column_offset(e, shape) for e in range(num_elements(*shape)))
-    return Registers(I32, *shape, affine=Affine(base, offsets, nonnegative))
+def iota(c: Context, start: Scalar, shape: Shape) -> Registers:
+    """The indices of the rows (64 x 1) or columns (1 x w), from `start` on."""
+    origin = start.origin or start
+    rows = shape[1] == 1
+    base = c.w.add(origin.text, c.threads.row if rows else c.threads.column)
+    offset = row_offset if rows else column_offset
+    offsets = tuple(offset(e, shape) + start.offset for e in range(num_elements(*shape)))
+    sure = origin.nonnegative and start.offset >= 0
+    return Registers(I32, *shape, affine=Affine(base, offsets, sure))
 
 
 def texts_of(w: Writer, held: Registers) -> tuple[str, ...]:

@@ -10,17 +10,22 @@ from wsdsl.ir.types import DType
 @dataclass(frozen=True, slots=True)
 class Scalar:
     """One LLVM operand. `known` is its value if that is a constant; `nonnegative` if it can not be
-    below 0, which makes divisions cheap and spares a bounds check."""
+    below 0, which makes divisions cheap and spares a bounds check. `origin`, if there is one, is a
+    scalar from which this one differs by the constant `offset`."""
 
     text: str
     dtype: DType
     known: int | float | bool | None = None
     nonnegative: bool = False
+    origin: Scalar | None = None
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Affine:
-    """Elements `base + offsets[i]` of an i32 fragment: one register for all of them."""
+    """Elements `base + offsets[i]` of an i32 fragment: one register for all of them, and for the
+    fragments that differ from it by constants. `nonnegative`: neither base nor offsets are below 0.
+    """
 
     base: str
     offsets: tuple[int, ...]
