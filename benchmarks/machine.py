@@ -6,7 +6,6 @@ import datetime
 import importlib.metadata
 import json
 import platform
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -35,18 +34,13 @@ def gpu() -> dict[str, str]:
 
 
 def ptxas_version() -> str:
-    """The ptxas that wsdsl uses: that of the wheel, else that of PATH."""
-    found = re.search(r"release [\d.]+, (V[\d.]+)", output_of(ptxas(), "--version"))
-    return found.group(1) if found else "none: the driver assembles"
+    """That of the ptxas which compiles our kernels here."""
+    from wsdsl import knobs
+    from wsdsl.codegen import ptxas
 
-
-def ptxas() -> str:
-    try:
-        files = importlib.metadata.files("nvidia-cuda-nvcc") or []
-    except importlib.metadata.PackageNotFoundError:
-        files = []
-    paths = [str(f.locate()) for f in files if f.name == "ptxas"]
-    return paths[0] if paths else "ptxas"
+    asked = knobs.PTXAS.get()
+    path = None if asked == "off" else ptxas.find_ptxas(asked or None)
+    return ptxas.ptxas_version(path) if path else "none: the driver assembles"
 
 
 def versions() -> dict[str, str]:

@@ -35,6 +35,12 @@ SMALL = {
     "nested": (Schedule(tile=dict(n=64), stages=2), dict(M=136, N=200, K=328)),
 }
 
+HARMLESS = {
+    # The same threads write the held operand's slot and, after it, the inner one's: the fence and
+    # the arrivals of the second cover the first, and the consumer waits for both.
+    ("held_operand", True): ["fence_async_proxy", "wait_barrier"],
+}
+
 
 def scheduled(case: Case, schedule: Schedule, sizes: dict[str, int], threads: bool) -> Kernel:
     names = tuple(p.name for p in case.kernel.tile.params) if threads else ()
@@ -81,4 +87,4 @@ def test_every_deletion_is_noticed(name: str, threads: bool) -> None:
     assert objection(case, kernel, *sizes) == ""
     with np.errstate(all="ignore"):
         missed = [what for what, mutant in mutants(kernel) if not objection(case, mutant, *sizes)]
-    assert missed == []
+    assert [what.split()[1] for what in missed] == HARMLESS.get((name, threads), [])

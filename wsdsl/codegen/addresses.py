@@ -155,18 +155,21 @@ class Addresses:
         dimension = self.kind.dims[dim]
         size = str(dimension) if isinstance(dimension, int) else self.c.sizes[dimension].text
         affine: Affine | None = entry.held.affine
-        if affine is not None and entry.sure:
-            # One subtraction; then each element is compared with a constant.
-            limit = self.once.get((dim, "limit"))
-            if limit is None:
-                limit = self.once[dim, "limit"] = w.binary("sub", "i32", size, affine.base)
-            made = w.compare("sgt", limit, affine.offsets[source])
+        if affine is not None:
+            # Each element is compared with a constant, and no index takes a register.
+            offset = affine.offsets[source]
+            made = w.compare("sgt", self._less_base(dim, "limit", size, affine), offset)
+            if not entry.sure:
+                above = w.compare("sle", self._less_base(dim, "start", "0", affine), offset)
+                made = w.binary("and", "i1", made, above)
         else:
             # Unsigned, so that what is negative is too large.
-            if affine is not None:
-                text = w.add(affine.base, affine.offsets[source])
-            else:
-                text = entry.held.texts[source]
-            made = w.compare("ult", text, size)
+            made = w.compare("ult", entry.held.texts[source], size)
         self.once[key] = made
         return made
+
+    def _less_base(self, dim: int, name: str, number: str, affine: Affine) -> str:
+        """`number` less the base, computed once."""
+        if (dim, name) not in self.once:
+            self.once[dim, name] = self.c.w.binary("sub", "i32", number, affine.base)
+        return self.once[dim, name]
