@@ -94,8 +94,12 @@ def exp2(f: F, x: str) -> str:
 
 
 def exp(f: F, x: str) -> str:
+    """Clamped to where infinities do no harm."""
+    return _exp_between(f, f.max(f.min(x, 128.0), -128.0))
+
+
+def _exp_between(f: F, x: str) -> str:
     """2^(x log2 e), the product in two parts: rounded alone it would cost 7 bits at x = 88."""
-    x = f.max(f.min(x, 128.0), -128.0)
     high = f.mul(x, LOG2_E)
     low = f.fma(x, LOG2_E, f.neg(high))
     low = f.fma(x, LOG2_E_LOW, low)
@@ -236,7 +240,7 @@ def erf(f: F, x: str) -> str:
     for coefficient in (-1.06777877e-1, -6.34846687e-1, -1.28717512e-1):
         made = f.fma(made, t, coefficient)
     made = f.fma(made, t, f.neg(t))
-    large = f.copysign(f.sub(1.0, exp(f, made)), x)
+    large = f.copysign(f.sub(1.0, _exp_between(f, made)), x)
     small = f.fma(f.polynomial(square, ERF_SMALL), x, x)
     return f.select(f.test("ogt", size, 0.921875), large, small)
 

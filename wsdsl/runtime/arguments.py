@@ -41,7 +41,10 @@ class Call:
 
     def tma_blocked(self) -> dict[str, list[str]]:
         """Tensors that no tensor map can describe, and why."""
-        faults = {name: tma_faults(view) for name, view in self.views.items()}
+        faults = {
+            name: tma_faults(view, written=name in self.outputs)
+            for name, view in self.views.items()
+        }
         return {name: f for name, f in faults.items() if f}
 
 

@@ -46,7 +46,9 @@ def bind(
             if not found:
                 found += _aligned(view, access.alignment.get(param.name, 1))
                 if param.name in access.mapped:
-                    found += [Finding(m, hint=_REALIGN) for m in tma_faults(view)]
+                    written = param.name in access.writes
+                    faults = tma_faults(view, written=written)
+                    found += [Finding(m, hint=_REALIGN) for m in faults]
             findings += [_at(where[param.name], f) for f in found]
     findings += _devices(arguments, where)
     if not findings:
@@ -161,8 +163,12 @@ def _row_strides(view: ArrayView) -> list[tuple[int, int]]:
     ]
 
 
-def tma_faults(view: ArrayView) -> list[str]:
-    """Why no tensor map can describe the array; empty where one can."""
+def tma_faults(view: ArrayView, *, written: bool = False) -> list[str]:
+    """Why no tensor map can describe the array; empty where one can.
+
+    A TMA store writes whole 16 bytes: what lies between the end of a row and the next multiple
+    would be overwritten (seen on an H200, in no documentation).
+    """
     faults: list[str] = []
     if not 1 <= len(view.shape) <= TMA_MAX_RANK:
         faults.append(f"rank is {len(view.shape)}; TMA takes 1 to {TMA_MAX_RANK}")
@@ -170,6 +176,9 @@ def tma_faults(view: ArrayView) -> list[str]:
         faults.append(f"dtype is {view.dtype}; TMA takes no packed elements")
     if view.is_empty:
         return faults
+    row = view.shape[-1] * view.dtype.bits // 8 if view.shape else 0
+    if written and row % TMA_ALIGN:
+        faults.append(f"rows are {row} bytes long; a TMA store writes multiples of 16")
     if view.pointer % TMA_ALIGN:
         faults.append(f"the address is {view.pointer:#x}; TMA needs a multiple of 16 bytes")
     for axis, stride in _row_strides(view):
