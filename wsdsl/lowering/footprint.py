@@ -84,3 +84,25 @@ def accumulator_registers(kernel: Kernel, schedule: Schedule) -> int:
         columns = sum(sizes[x] for x in tile.axes if roles[x] == "columns")
         total += rows // (64 * (schedule.consumers or 1)) * columns // 2
     return total
+
+
+def slot_cycles(kernel: Kernel, schedule: Schedule) -> int:
+    """Cycles for which the products of one slot keep the tensor cores busy, at the least: a product
+    of 64 rows, 16 deep, takes half as many cycles as it has columns.
+    """
+    sizes = axis_sizes(kernel, schedule)
+    found: list[int] = []
+    for group in find_load_groups(kernel.body):
+        if group.height:
+            continue
+        loaded = {load.result for load in group.loads}
+        cycles = 0
+        for op in walk(kernel.body):
+            if isinstance(op, Contract) and loaded & {op.a, op.b}:
+                assert isinstance(op.a.type, Tile) and isinstance(op.b.type, Tile)
+                volume = 1
+                for axis in {*op.a.type.axes, *op.b.type.axes}:
+                    volume *= sizes[axis]
+                cycles += volume // (64 * 16 * 2)
+        found.append(cycles)
+    return min(found, default=0)

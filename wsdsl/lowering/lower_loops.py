@@ -153,7 +153,9 @@ class _Loops:
         in_group = b.map("mod", inside, group_size, wish="in_group")
         first = b.times(group, swizzle, "first_row")
         left = b.map("sub", rows, first, wish="rows_left")
-        height = b.map("min", left, b.integer(swizzle), wish="group_rows")
+        # At least one row is left; said so, the divisions below are unsigned ones.
+        some = b.map("max", left, b.integer(1), wish="rows_left")
+        height = b.map("min", some, b.integer(swizzle), wish="group_rows")
         row = b.map("add", first, b.map("mod", in_group, height), wish="row")
         return row, b.map("floordiv", in_group, height, wish="column")
 

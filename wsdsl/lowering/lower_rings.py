@@ -200,9 +200,7 @@ class _Rings:
     def coordinates(self, index: tuple[Value, ...]) -> tuple[Value, ...]:
         """Where the tile begins; an axis taken whole begins at 0."""
         starts = (self.starts.get(v, v) for v in index)
-        return tuple(
-            self.builder.integer(0) if isinstance(v.type, Axis) else v for v in starts
-        )
+        return tuple(self.builder.integer(0) if isinstance(v.type, Axis) else v for v in starts)
 
     def panels(self, fill: LoadToSlot) -> tuple[int, int, str]:
         """(rows, columns, swizzle) of a tile in its slot: columns along the contiguous axis."""
