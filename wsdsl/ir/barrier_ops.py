@@ -10,7 +10,7 @@ from wsdsl.ir.op import Level, Op, Region, Value, binds, bound_arguments, result
 SCHEDULED: tuple[Level, ...] = ("scheduled",)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class LaunchGrid(Op):
     """How many output tiles there are: the product, over (dimension, tile size), of their quotients
     rounded up. "grid" launches one CTA a tile, "persistent" at most one an SM.
@@ -21,7 +21,7 @@ class LaunchGrid(Op):
     scheduler: str = "persistent"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ForRange(Op):
     """`for index in range(start, stop, step)` on i32 (step > 0); carries like `for_tiles`."""
 
@@ -36,7 +36,7 @@ class ForRange(Op):
     body: Region = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Elect(Op):
     """One thread runs `body`: thread 0 of the CTA, or in a partition an elected thread of the first
     warp of its first warpgroup. The others go on.
@@ -46,7 +46,7 @@ class Elect(Op):
     body: Region = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class CtaIndex(Op):
     """The index of this CTA in the grid; i32."""
 
@@ -54,7 +54,7 @@ class CtaIndex(Op):
     result: Value = result()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class NumCtas(Op):
     """The number of CTAs in the grid; i32."""
 
@@ -62,7 +62,7 @@ class NumCtas(Op):
     result: Value = result()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class WarpgroupIndex(Op):
     """The index of the executing warpgroup in its partition; i32, warp-uniform."""
 
@@ -70,7 +70,7 @@ class WarpgroupIndex(Op):
     result: Value = result()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class SetMaxRegisters(Op):
     """setmaxnreg: give registers back (`increase=False`) or take them, to `count` a thread."""
 
@@ -79,7 +79,7 @@ class SetMaxRegisters(Op):
     increase: bool
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class AllocateBarriers(Op):
     """mbarriers at `offset` in SMEM (8 bytes each; -1: not yet placed). A phase completes after
     `arrivals` arrivals and as many bytes as were expected.
@@ -92,7 +92,7 @@ class AllocateBarriers(Op):
     offset: int = -1
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class InitializeBarriers(Op):
     """mbarrier.init each of the barriers; run by one thread."""
 
@@ -100,7 +100,7 @@ class InitializeBarriers(Op):
     barriers: Value
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class FenceBarrierInit(Op):
     """fence.mbarrier_init: make the initialised barriers visible to the async proxy; the
     initialising thread runs it.
@@ -109,21 +109,21 @@ class FenceBarrierInit(Op):
     levels: ClassVar = SCHEDULED
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class SyncCta(Op):
     """bar.sync 0: all threads of the CTA meet."""
 
     levels: ClassVar = SCHEDULED
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class SyncWarp(Op):
     """bar.warp.sync: the threads of each warp meet, and see each other's SMEM accesses."""
 
     levels: ClassVar = SCHEDULED
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class InitialState(Op):
     """The pipeline state at stage 0 that waits for `parity`: a consumer of full barriers starts
     with 0, a producer waits for empty barriers with 1 (its first lap passes at once).
@@ -134,7 +134,7 @@ class InitialState(Op):
     parity: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Advance(Op):
     """The state of the next slot: stage + 1; at `num` stages back to 0, with the other parity."""
 
@@ -144,7 +144,7 @@ class Advance(Op):
     num: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class WaitBarrier(Op):
     """Wait until the phase of the state's parity is complete on the state's stage. Every thread
     that runs it waits and then sees what was written before the arrivals.
@@ -155,7 +155,7 @@ class WaitBarrier(Op):
     state: Value
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ArriveBarrier(Op):
     """Arrive on the state's stage: one thread for the executing warpgroup (or the elected thread),
     all 128 with `each_thread`. With `pred` (a bool scalar) only where it holds.
@@ -168,7 +168,7 @@ class ArriveBarrier(Op):
     each_thread: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ArriveExpectTx(Op):
     """Arrive once, and expect `tx_bytes` more bytes in this phase; run by one thread."""
 
@@ -178,7 +178,7 @@ class ArriveExpectTx(Op):
     tx_bytes: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class FenceAsyncProxy(Op):
     """fence.proxy.async: the running threads' SMEM writes become visible to TMA and wgmma, for
     whoever synchronises with them afterwards.

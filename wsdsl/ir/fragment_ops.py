@@ -12,7 +12,7 @@ from wsdsl.ir.barrier_ops import SCHEDULED
 from wsdsl.ir.op import Op, Value, result, results
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class MatrixOperand(Op):
     """The smem descriptor of a wgmma operand: a tile in item `state.stage` of `shared`, `offset`
     bytes in, laid out as panels of `rows` x `columns` elements of `dtype`. `k_major`: the columns
@@ -33,7 +33,7 @@ class MatrixOperand(Op):
     k_major: bool = True
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class EmptyAccumulator(Op):
     """An accumulator with undefined values; a first `wgmma` with `accumulate` false fills it."""
 
@@ -41,7 +41,7 @@ class EmptyAccumulator(Op):
     result: Value = result()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class AsAccumulator(Op):
     """A fragment handed back to wgmma; the same registers."""
 
@@ -50,14 +50,14 @@ class AsAccumulator(Op):
     x: Value
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class WgmmaFence(Op):
     """wgmma.fence: orders earlier accesses of registers before the wgmmas that follow."""
 
     levels: ClassVar = SCHEDULED
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Wgmma(Op):
     """Start acc = a · b + (acc if `accumulate` else 0) on 64 x N x `k`, `k` a multiple of 16, as
     k / 16 wgmma instructions. `accumulate` is a bool scalar. The result may be read after a
@@ -76,14 +76,14 @@ class Wgmma(Op):
     b_k_major: bool = True
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class WgmmaCommit(Op):
     """Close the group of the wgmmas started since the last commit."""
 
     levels: ClassVar = SCHEDULED
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class WgmmaWait(Op):
     """Wait until at most `pending` groups are in flight. `accumulators`, whose groups are then
     done, come back as fragments that may be read.
@@ -95,7 +95,7 @@ class WgmmaWait(Op):
     accumulators: tuple[Value, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ZeroUnless(Op):
     """`x` where the bool scalar `cond` holds, else zeros (x is then undefined: no wgmma ran)."""
 
@@ -105,7 +105,7 @@ class ZeroUnless(Op):
     cond: Value
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Slice(Op):
     """Columns [start, start + the result's columns) of a fragment; no code."""
 
@@ -115,7 +115,7 @@ class Slice(Op):
     start: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Join(Op):
     """Fragments side by side as one, the first one's columns first; no code."""
 
@@ -124,7 +124,7 @@ class Join(Op):
     parts: tuple[Value, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ReduceColumns(Op):
     """Reduce a fragment over its columns; `fn` is "add", "max" or "min". 64 rows give 64 x 1, one
     row (the same in all rows) gives a scalar. Every lane gets the result.
@@ -136,7 +136,7 @@ class ReduceColumns(Op):
     x: Value
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Iota(Op):
     """`start` (i32 scalar) + the row's index (result 64 x 1) or the column's index (1 x w)."""
 

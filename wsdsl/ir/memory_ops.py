@@ -15,7 +15,7 @@ from wsdsl.ir.barrier_ops import SCHEDULED
 from wsdsl.ir.op import Op, Value, result
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class AllocateShared(Op):
     """SMEM for `num` items of `bytes` bytes (see its type), at `offset` (-1: not placed)."""
 
@@ -25,7 +25,7 @@ class AllocateShared(Op):
     offset: int = -1
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class MakeTensorMap(Op):
     """The tensor map with which TMA copies boxes of `tensor`; `box` gives elements per dimension in
     the tensor's own order (the contiguous one last), at most one swizzle span wide.
@@ -38,7 +38,7 @@ class MakeTensorMap(Op):
     swizzle: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PrefetchTensorMap(Op):
     """Bring a tensor map to the descriptor cache; run by one thread."""
 
@@ -46,7 +46,7 @@ class PrefetchTensorMap(Op):
     map: Value
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TmaLoad(Op):
     """Start to copy the box at `coordinates` (i32, in the tensor's order) to item `state.stage` of
     `shared`, `offset` bytes in. Elements outside the tensor are 0. When done, the box's bytes
@@ -62,7 +62,7 @@ class TmaLoad(Op):
     barriers: Value
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ThreadLoad(Op):
     """All 128 threads of the warpgroup copy a tile of `tensor` at `coordinates` to item
     `state.stage` of `shared`, `offset` bytes in, as panels: `rows` elements along `row_dim` (-1:
@@ -82,7 +82,7 @@ class ThreadLoad(Op):
     state: Value
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class StoreShared(Op):
     """Each warp of the warpgroup writes its 16 rows of the fragment `value` (64 x w) to its quarter
     of item `item` (i32) of `shared`: warp i at i * bytes / 4, as one panel of the swizzle mode:
@@ -97,7 +97,7 @@ class StoreShared(Op):
     transposed: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TmaStore(Op):
     """One thread of each warp of the warpgroup starts to copy its warp's quarter of item `item` of
     `shared` to the box at `coordinates`, where warp i adds 16 * i to the one of `row_dim`. Elements
@@ -112,14 +112,14 @@ class TmaStore(Op):
     item: Value
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TmaStoreCommit(Op):
     """Close the group of TMA stores that each warp's storing thread has started."""
 
     levels: ClassVar = SCHEDULED
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TmaStoreWait(Op):
     """Each warp's storing thread waits until at most `pending` of its groups are not done: with
     `read`, done reading SMEM, else done writing too. The warp's other threads do not wait.
@@ -130,7 +130,7 @@ class TmaStoreWait(Op):
     read: bool = True
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class LoadGlobal(Op):
     """Read `tensor` directly; the result is a scalar or fragment. `index` has one i32 scalar or
     fragment per dimension; they broadcast to the result's shape. Elements outside the tensor are 0.
@@ -144,7 +144,7 @@ class LoadGlobal(Op):
     vector: int = 1
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class StoreGlobal(Op):
     """Write `value` directly, indexed like `load_global` (value and indices broadcast together);
     what is the same in all rows or columns is written once a warpgroup. `value` has the tensor's

@@ -16,7 +16,7 @@ from wsdsl.ir.types import Tile
 PARTITIONED: tuple[Level, ...] = ("partitioned",)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class CircularBuffer(Op):
     """`depth` slots in SMEM. A slot holds the tiles of one of `layouts`: a slot is as large as the
     largest layout, so that loops with different operands share the stream.
@@ -28,7 +28,7 @@ class CircularBuffer(Op):
     layouts: tuple[tuple[Tile, ...], ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Partition(Op):
     """`num_warpgroups` warpgroups that run `body` in the given role ("load" or "compute") with
     `registers` registers a thread. Partitions run at the same time; warpgroups are numbered in the
@@ -42,7 +42,7 @@ class Partition(Op):
     body: Region = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ForWork(Op):
     """Walk the output tiles that the tile scheduler gives this CTA; every partition that walks the
     same `index` axes and scalars sees the same tiles in the same order.
@@ -60,7 +60,7 @@ class ForWork(Op):
     body: Region = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class AxisAt(Op):
     """The axis whose current tile begins at the i32 `start`; what loops over tiles become."""
 
@@ -69,7 +69,7 @@ class AxisAt(Op):
     start: Value
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ProducerAcquire(Op):
     """Wait until the next slot of `ring` is free; it will be filled with tiles of `layout`. `state`
     is the slot's pipeline state, from `assign_states` on.
@@ -82,7 +82,7 @@ class ProducerAcquire(Op):
     state: Value | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class LoadToSlot(Op):
     """Start to copy a tile of `tensor` to `field` of a slot; elements outside the tensor are 0."""
 
@@ -93,7 +93,7 @@ class LoadToSlot(Op):
     index: tuple[Value, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ProducerCommit(Op):
     """Hand the slot over; its consumers see it once all of its copies are complete."""
 
@@ -101,7 +101,7 @@ class ProducerCommit(Op):
     slot: Value
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ConsumerWait(Op):
     """Wait until the next slot of `ring` is full; it holds tiles of `layout`. `state` as above."""
 
@@ -112,7 +112,7 @@ class ConsumerWait(Op):
     state: Value | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class SlotTile(Op):
     """The tile in `field` of a slot that was waited for."""
 
@@ -122,7 +122,7 @@ class SlotTile(Op):
     field: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TileInShared(Op):
     """The tile that lies in item `state.stage` of `shared`, `offset` bytes in; what `slot_tile`
     becomes when its ring is placed. Its panels' columns run along the last of its axes.
@@ -135,7 +135,7 @@ class TileInShared(Op):
     state: Value
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ConsumerRelease(Op):
     """Give the slot back; nothing may read it any more."""
 

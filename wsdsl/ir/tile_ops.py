@@ -26,7 +26,7 @@ UNARY_FUNCTIONS = (
 COMPARISONS = ("lt", "le", "eq", "ne", "ge", "gt")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ForTiles(Op):
     """Walk a dimension in tiles; `index` is the axis and stands for the current tile.
 
@@ -45,7 +45,7 @@ class ForTiles(Op):
     body: Region = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ForEach(Op):
     """Walk a dimension index by index; `index` is an i32 scalar. Carries like `for_tiles`."""
 
@@ -58,7 +58,7 @@ class ForEach(Op):
     body: Region = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class If(Op):
     """Run `then` where the scalar `cond` holds, else `orelse`; both end in a `yield`."""
 
@@ -69,7 +69,7 @@ class If(Op):
     orelse: Region = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Yield(Op):
     """End a region with the values that it hands on; always the last op of a loop's or if's."""
 
@@ -77,7 +77,7 @@ class Yield(Op):
     values: tuple[Value, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Whole(Op):
     """The axis that takes a dimension whole (`:` in an index)."""
 
@@ -85,7 +85,7 @@ class Whole(Op):
     result: Value = result()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Load(Op):
     """Read from a tensor. An index entry, one per dimension, is an axis (that dimension's tile),
     an i32 scalar (one index) or an integer tile (a gather). Elements outside the tensor are 0.
@@ -98,7 +98,7 @@ class Load(Op):
     index: tuple[Value, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Store(Op):
     """Write `value` to a tensor, axes matched by name, converted to the tensor's dtype; elements
     outside the tensor are dropped. `accumulate` adds to what is there (atomically).
@@ -111,7 +111,7 @@ class Store(Op):
     accumulate: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Contract(Op):
     """Sum of products over every axis that `a` and `b` share, in f32 (i32 for integers), plus
     `acc` if given. The result has the other axes, a's first. A tile's elements outside its
@@ -125,7 +125,7 @@ class Contract(Op):
     acc: Value | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Map(Op):
     """Apply `fn` elementwise; operands of one dtype broadcast by axis name (fragments: a side of 1
     is repeated). Rounds once, to the result's dtype; comparisons give bool. `fn` is a unary or
@@ -140,7 +140,7 @@ class Map(Op):
     args: tuple[Value, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Cast(Op):
     """Convert the values of `x` to the result's dtype; float to integer truncates."""
 
@@ -149,7 +149,7 @@ class Cast(Op):
     x: Value
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Bitcast(Op):
     """Reinterpret the bits of `x` as the result's dtype, of the same width."""
 
@@ -158,7 +158,7 @@ class Bitcast(Op):
     x: Value
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Reduce(Op):
     """Reduce `x` over one axis; `fn` is "add", "max" or "min". Elements outside the dimension take
     no part. Sums of floats accumulate in f32; the result keeps x's dtype.
@@ -171,7 +171,7 @@ class Reduce(Op):
     axis: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Constant(Op):
     """A scalar known at compile time."""
 
@@ -180,7 +180,7 @@ class Constant(Op):
     value: int | float | bool
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Full(Op):
     """A new tile, the scalar `value` in every element."""
 
@@ -189,7 +189,7 @@ class Full(Op):
     value: Value
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Index(Op):
     """The index, in its dimension, of each element along an axis; i32."""
 
@@ -198,7 +198,7 @@ class Index(Op):
     axis: Value
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class End(Op):
     """One past the last index of an axis' current tile, clipped to the dimension; an i32 scalar."""
 
@@ -207,7 +207,7 @@ class End(Op):
     axis: Value
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Lookup(Op):
     """`table[i]` for each element of the integer tile `i`; `table` is a 1-D tensor."""
 
@@ -217,7 +217,7 @@ class Lookup(Op):
     i: Value
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class DimSize(Op):
     """The size of a dimension at launch; an i32 scalar."""
 

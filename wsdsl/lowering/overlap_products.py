@@ -26,8 +26,9 @@ After:
     %any: bool = map(fn="gt", args=(%stop, %zero))
     arrive_barrier(barriers=%empty, state=%last, pred=%any)
 
-A ring too short to hold two iterations' slots keeps its waits. The tensor cores then have the next products before the last ones are done, and a slot is given back
-an iteration later, when nothing reads it any more.
+The tensor cores then have the next products before the last ones are done, and a slot is given
+back an iteration later, when nothing reads it any more. A ring that is too short to hold the slots
+of two iterations keeps its waits.
 
 Why here: needs the waits that `lower_tiles` places; a wait that returns no fragments says that
 nothing in the body reads the sums.
