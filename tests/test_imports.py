@@ -21,7 +21,8 @@ def test_import_loads_no_driver_and_no_compiler():
 
 
 def test_import_is_quick():
-    code = "import time; t = time.perf_counter(); import wsdsl; print(time.perf_counter() - t)"
+    # Time of the processor, which other programs on the machine take no part in.
+    code = "import time; t = time.process_time(); import wsdsl; print(time.process_time() - t)"
     assert min(float(python(code)) for _ in range(5)) < 0.25
 
 

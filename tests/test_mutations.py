@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from wsdsl.simulator.machine import simulate
 
 from tests.kernels import CASES, Case, check, expected, inputs
 from wsdsl.diagnostics import WsdslError
@@ -17,6 +16,7 @@ from wsdsl.ir.op import Kernel, Op, Region, op_name
 from wsdsl.ir.spec import verify
 from wsdsl.ir.walk import walk, with_regions
 from wsdsl.schedule import Schedule
+from wsdsl.simulator.machine import simulate
 
 SYNCHRONISING = (
     b.WaitBarrier, b.ArriveBarrier, b.ArriveExpectTx, b.InitializeBarriers, b.FenceBarrierInit,

@@ -1,5 +1,6 @@
 """wsdsl: a small tensor language compiled to warp-specialised Hopper kernels."""
 
+from wsdsl import language
 from wsdsl.compiled import Compiled
 from wsdsl.compiler import Kernel, Kernels, compile_ir, kernel, load, parse
 from wsdsl.diagnostics import (
@@ -14,7 +15,6 @@ from wsdsl.diagnostics import (
     WsdslError,
 )
 from wsdsl.language import *  # noqa: F403
-from wsdsl.language import __all__ as _language
 from wsdsl.schedule import Schedule
 
 __version__ = "0.1.0"
@@ -37,5 +37,5 @@ __all__ = [
     "kernel",
     "load",
     "parse",
-    *_language,
 ]
+__all__ += language.__all__

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ class Knob(Generic[T]):
 
 
 @contextmanager
-def override(**values: Any) -> Iterator[None]:
+def override(**values: Any) -> Generator[None]:
     """Set knobs by their lower-case names, `override(backend="gpu")`, for the block's duration."""
     unknown = sorted(values.keys() - {k.name for k in KNOBS})
     if unknown:

@@ -121,7 +121,7 @@ def run_command(options: argparse.Namespace) -> int:
 
 
 def doctor_command(options: argparse.Namespace) -> int:
-    from wsdsl.runtime.device import doctor
+    from wsdsl.runtime.doctor import doctor
 
     rows = [plain(row) for row in doctor()]
     if options.json:

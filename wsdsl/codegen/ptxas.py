@@ -24,6 +24,7 @@ __all__ = [
     "assemble_checked",
     "check",
     "disassemble",
+    "find_nvdisasm",
     "find_ptxas",
     "ptxas_version",
 ]
@@ -103,9 +104,14 @@ def assemble_checked(
     return assembled
 
 
+def find_nvdisasm() -> str | None:
+    """The one of the wheel nvidia-cuda-nvdisasm, else the one on PATH."""
+    return _find_tool("nvdisasm")
+
+
 def disassemble(cubin: bytes) -> str:
     """SASS. CompileError if there is no nvdisasm."""
-    tool = _find_tool("nvdisasm")
+    tool = find_nvdisasm()
     if tool is None:
         hint = "pip install nvidia-cuda-nvdisasm"
         raise CompileError(Finding("there is no nvdisasm here", hint=hint))

@@ -42,7 +42,7 @@ class Builder:
 
     def __init__(self, source: Source, kind: Kind | None = None) -> None:
         self.source = source
-        self.kind = kind
+        self.kind: Kind | None = kind
         self.findings: list[Finding] = []
 
     def refuse(self, message: str, loc: Loc, hint: str = "") -> None:
@@ -101,7 +101,7 @@ class Builder:
         assert isinstance(name, Token)
         assert _is_tree(suite)
         loc = self.loc(name)
-        kind = self.kind
+        kind: Kind | None = self.kind
         if kind is None:
             kind = self._kind([d for d in decorators if _is_tree(d)], str(name), loc)
         made: list[s.Param] = []

@@ -26,7 +26,7 @@ from wsdsl.frontend.scope import Scope, suggestion
 from wsdsl.frontend.typed import AxisRef, TensorRef
 from wsdsl.ir.types import F32, I32, Tile
 
-WHAT = {
+WHAT: dict[type, str] = {
     AxisRef: "a loop's axis",
     TensorRef: "a tensor",
     DimName: "a dimension",
@@ -98,7 +98,7 @@ class Expressions:
         if isinstance(
             entity, (AxisRef, TensorRef, TypeName, TileType, Builtin, FunctionRef, Several)
         ):
-            hints = {
+            hints: dict[type, str] = {
                 AxisRef: "index(…) gives the indices along it",
                 TensorRef: "load a tile of it by an index in brackets",
                 Several: "assign them to as many names",

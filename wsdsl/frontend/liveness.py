@@ -99,7 +99,7 @@ class Liveness:
                 return after | used(node.value) if node.value else after
 
     def _exposed_by(self, loop: s.For) -> Names:
-        """Names that an iteration may read before it binds them; kept, or nesting would cost 2^n."""
+        """Names that an iteration may read before it binds them; kept, or nests would cost 2^n."""
         if id(loop) not in self._exposed:
             inside = Liveness.__new__(Liveness)
             inside.after, inside.around, inside._exposed = {}, {}, self._exposed

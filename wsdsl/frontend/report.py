@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from wsdsl.diagnostics import Finding, Loc
@@ -28,7 +28,7 @@ class Report:
         return POISON
 
     @contextmanager
-    def inside(self, function: str, called: Loc) -> Iterator[None]:
+    def inside(self, function: str, called: Loc) -> Generator[None]:
         self._calls.append((function, called))
         yield
         self._calls.pop()

@@ -11,7 +11,7 @@ from wsdsl.diagnostics import Loc
 from wsdsl.ir.types import Tensor, Tile
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(eq=False, repr=False)
 class Var:
     """A name between two assignments; `hint` is what the source calls it."""
 
@@ -19,7 +19,7 @@ class Var:
     type: Tile
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class AxisRef:
     """A loop's axis, by a name that is unique in the kernel, or a whole dimension."""
 
@@ -28,7 +28,7 @@ class AxisRef:
     whole: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class TensorRef:
     name: str
     type: Tensor
@@ -37,7 +37,7 @@ class TensorRef:
         return f"{self.name}: {self.type.dtype}[{', '.join(map(str, self.type.dims))}]"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Typed:
     """Base of the expressions."""
 
@@ -45,74 +45,74 @@ class Typed:
     loc: Loc = field(compare=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class Ref(Typed):
     var: Var
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class Const(Typed):
     value: int | float | bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class Map(Typed):
     fn: str
     args: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class Cast(Typed):
     x: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class Bitcast(Typed):
     x: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class Contract(Typed):
     a: Expr
     b: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class Reduce(Typed):
     fn: str
     x: Expr
     axis: AxisRef
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class Full(Typed):
     value: Expr
     axes: tuple[AxisRef, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class Index(Typed):
     axis: AxisRef
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class End(Typed):
     axis: AxisRef
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class Load(Typed):
     tensor: TensorRef
     index: tuple[Expr | AxisRef, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class Lookup(Typed):
     table: TensorRef
     i: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class DimSize(Typed):
     dim: str
 
@@ -124,7 +124,7 @@ Expr = (
 Entry = Expr | AxisRef
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class Let:
     """A Var of a Ref is another name for the same value."""
 
@@ -132,7 +132,7 @@ class Let:
     value: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class Store:
     tensor: TensorRef
     index: tuple[Entry, ...]
@@ -141,7 +141,7 @@ class Store:
     loc: Loc
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class Carried:
     init: Expr
     arg: Var
@@ -149,7 +149,7 @@ class Carried:
     result: Var
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class ForTiles:
     axis: AxisRef
     start: Expr | None
@@ -159,7 +159,7 @@ class ForTiles:
     loc: Loc
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class ForEach:
     dim: str
     var: Var
@@ -168,14 +168,14 @@ class ForEach:
     loc: Loc
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class Merged:
     then: Expr
     orelse: Expr
     result: Var
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class If:
     cond: Expr
     then: tuple[Statement, ...]
@@ -187,7 +187,7 @@ class If:
 Statement = Let | Store | ForTiles | ForEach | If
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, repr=False)
 class TypedKernel:
     name: str
     params: tuple[TensorRef | Var, ...]

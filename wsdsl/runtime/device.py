@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -129,7 +129,7 @@ def context_for(index: int) -> Context:
 
 
 @contextmanager
-def current(context: Context) -> Iterator[None]:
+def current(context: Context) -> Generator[None]:
     """Run the block with `context` current."""
     driver.call("cuCtxPushCurrent", context.handle)
     try:
@@ -139,7 +139,7 @@ def current(context: Context) -> Iterator[None]:
 
 
 @contextmanager
-def may_allocate() -> Iterator[None]:
+def may_allocate() -> Generator[None]:
     """Let this thread allocate and load while another one captures a graph."""
     mode = driver.api().CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
     before = driver.call("cuThreadExchangeStreamCaptureMode", mode)

@@ -1,4 +1,4 @@
-"""Reading DLPack capsules, for arrays that speak nothing else. Layout: dlpack.h, DLManagedTensor."""
+"""Reading DLPack capsules, for arrays that speak nothing else. Layout: DLManagedTensor."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _FLOAT8 = {10: "float8_e4m3fn", 12: "float8_e5m2"}
 
 
 class _Device(ctypes.Structure):
-    _fields_ = [("type", ctypes.c_int32), ("id", ctypes.c_int32)]  # noqa: RUF012
+    _fields_ = [("type", ctypes.c_int32), ("id", ctypes.c_int32)]
 
 
 class _DataType(ctypes.Structure):
-    _fields_ = [  # noqa: RUF012
+    _fields_ = [
         ("code", ctypes.c_uint8),
         ("bits", ctypes.c_uint8),
         ("lanes", ctypes.c_uint16),
@@ -29,7 +29,7 @@ class _DataType(ctypes.Structure):
 
 
 class _Tensor(ctypes.Structure):
-    _fields_ = [  # noqa: RUF012
+    _fields_ = [
         ("data", ctypes.c_void_p),
         ("device", _Device),
         ("ndim", ctypes.c_int32),

@@ -25,7 +25,8 @@ def given_stream(stream: Any) -> int:
         return stream
     protocol = getattr(stream, "__cuda_stream__", None)
     if protocol is not None:
-        return int((protocol() if callable(protocol) else protocol)[1])
+        given: Any = protocol() if callable(protocol) else protocol
+        return int(given[1])
     for name in ("cuda_stream", "ptr", "handle"):
         held = getattr(stream, name, None)
         if held is not None:

@@ -1,0 +1,247 @@
+"""Every kernel of docs/language.md parses, checks and converts; some against NumPy."""
+
+import textwrap
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import wsdsl
+from wsdsl import bf16, dims, f32, function, index, kernel, tiles, where, zeros
+from wsdsl.ir.spec import verify
+from wsdsl.ir.tile_ops import Constant, Contract, ForTiles, Store
+from wsdsl.ir.walk import walk
+
+M, N, K = dims("M N K")
+WIDTH = 0.5
+
+TEXTS = {
+    "attention": """
+    @kernel
+    def attention(Q: bf16[B, H, S, D], K: bf16[B, H, T, D], V: bf16[B, H, T, D],
+                  O: bf16[B, H, S, D], scale: f32):
+        for b, h in each(B, H):
+            for q in tiles(S):
+                top, total, acc = full(f32[q], -inf), zeros(f32[q]), zeros(f32[q, D])
+                for t in tiles(T):
+                    s = (Q[b, h, q, :] @ K[b, h, t, :]) * scale
+                    new_top = max(top, max(s, over=t))
+                    p, shrink = exp2(s - new_top), exp2(top - new_top)
+                    total = total * shrink + sum(p, over=t)
+                    acc = acc * shrink + cast(p, bf16) @ V[b, h, t, :]
+                    top = new_top
+                O[b, h, q, :] = acc / total
+    """,
+    "causal": """
+    @kernel
+    def causal(Q: bf16[S, D], K: bf16[T, D], O: f32[S, T]):
+        for q in tiles(S):
+            seen = zeros(f32[q])
+            for t in tiles(0, end(q), of=T):
+                s = where(index(q) >= index(t), Q[q, :] @ K[t, :], -inf)
+                O[q, t] = s + seen
+                seen = max(seen, max(s, over=t))
+    """,
+    "unweight_gemm": """
+    @kernel
+    def unweight_gemm(X: bf16[M, K], sign_mantissa: u8[N, K], exponent: u4[N, K],
+                      palette: u8[16], Y: bf16[M, N]):
+        for m, n in tiles(M, N):
+            acc = zeros(f32[m, n])
+            for k in tiles(K):
+                sm = cast(sign_mantissa[n, k], u16)
+                e = cast(lookup(palette, exponent[n, k]), u16)
+                w = bitcast((sm & 0x80) << 8 | e << 7 | sm & 0x7F, bf16)
+                acc += X[m, k] @ w
+            Y[m, n] = acc
+    """,
+    "fp8_block_scaled": """
+    @kernel
+    def fp8_block_scaled(A: f8e4m3[M, K], B: f8e4m3[N, K], a_scale: f32[M, KB],
+                         b_scale: f32[NB, KB], C: bf16[M, N]):
+        for m, n in tiles(M, N):
+            acc = zeros(f32[m, n])
+            for k in tiles(K):
+                a = cast(A[m, k], f32) * a_scale[m, index(k) // 128]
+                b = cast(B[n, k], f32) * b_scale[index(n) // 128, index(k) // 128]
+                acc += a @ b
+            C[m, n] = acc
+    """,
+    "grouped_gemm": """
+    @kernel
+    def grouped_gemm(A: bf16[M, K], W: bf16[G, N, K], offset: i32[G1], C: bf16[M, N]):
+        for g in each(G):
+            for m in tiles(offset[g], offset[g + 1], of=M):
+                for n in tiles(N):
+                    acc = zeros(f32[m, n])
+                    for k in tiles(K):
+                        acc += A[m, k] @ W[g, n, k]
+                    C[m, n] = acc
+    """,
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_reads(name: str) -> None:
+    made = vars(wsdsl.parse(TEXTS[name]))[name].tile
+    verify(made)
+    assert any(isinstance(op, Store) for op in walk(made.body))
+
+
+@kernel
+def gemm(A: bf16[M, K], B: bf16[N, K], C: bf16[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        C[m, n] = acc
+
+
+@function
+def masked(x, m, n):
+    keep = where(index(n) < index(m), x, 0.0)
+    return keep * WIDTH, keep
+
+
+def nested_definition() -> wsdsl.Kernel:
+    half = 0.5
+
+    @kernel
+    def inner(A: f32[M, N], C: f32[M, N], D: f32[M, N]):
+        """Two outputs, by an inlined function and a captured number."""
+        for m, n in tiles(M, N):
+            C[m, n], D[m, n] = masked(A[m, n] + half, m, n)
+
+    return inner
+
+
+def source_of(name: str) -> str:
+    lines = Path(__file__).read_text().splitlines()
+    start = lines.index(f"def {name}(A: bf16[M, K], B: bf16[N, K], C: bf16[M, N]):")
+    return "\n".join(["@kernel", *lines[start : start + 6]])
+
+
+def test_function_string_and_file_are_one_kernel(tmp_path: Path) -> None:
+    text = source_of("gemm")
+    path = tmp_path / "gemm.ws"
+    path.write_text(text)
+    assert gemm.tile == wsdsl.parse(text).gemm.tile == wsdsl.load(path).gemm.tile
+
+
+def test_locations_point_into_the_users_file() -> None:
+    product = next(op for op in walk(gemm.tile.body) if isinstance(op, Contract))
+    assert product.loc is not None
+    assert product.loc.file == __file__
+    line = Path(__file__).read_text().splitlines()[product.loc.line - 1]
+    assert line == product.loc.text
+    assert line[product.loc.column - 1 : product.loc.end - 1] == "A[m, k] @ B[n, k]"
+
+
+def test_inlined_functions_and_captured_numbers() -> None:
+    made = nested_definition()
+    a = np.random.default_rng(0).standard_normal((9, 7)).astype(np.float32)
+    c, d = made.reference(a)
+    m, n = np.indices(a.shape)
+    want = np.where(n < m, a + 0.5, 0).astype(np.float32)
+    np.testing.assert_array_equal(d, want)
+    np.testing.assert_array_equal(c, want * np.float32(0.5))
+
+
+def run(text: str, **arrays: np.ndarray) -> None:
+    made = next(iter(vars(wsdsl.parse(textwrap.dedent(text))).values()))
+    made.reference(*arrays.values())
+
+
+def test_a_temporary_of_two_loops_is_not_carried() -> None:
+    text = """
+    @kernel
+    def f(A: f32[M], B: f32[N], C: f32[M], D: f32[N]):
+        for m in tiles(M):
+            x = A[m] * 2.0
+            C[m] = x
+        for n in tiles(N):
+            x = B[n] * 3.0
+            D[n] = x
+    """
+    made = wsdsl.parse(text).f.tile
+    assert all(not op.init for op in walk(made.body) if isinstance(op, ForTiles))
+
+
+def test_branches_merge() -> None:
+    text = """
+    @kernel
+    def f(A: f32[M], C: f32[M], flag: i32):
+        for m in tiles(M):
+            x = A[m]
+            if flag > 1:
+                x = x * 2.0
+            elif flag == 1:
+                x = -x
+            else:
+                x = x + 1.0
+            C[m] = x
+    """
+    for flag, change in ((2, lambda x: x * 2), (1, lambda x: -x), (0, lambda x: x + 1)):
+        a = np.arange(5, dtype=np.float32)
+        c = np.zeros_like(a)
+        wsdsl.parse(text).f.reference(a, c, flag)
+        np.testing.assert_array_equal(c, change(a))
+
+
+def test_gather_lookup_and_bits() -> None:
+    text = """
+    @kernel
+    def f(rows: i32[M], A: f32[R, N], palette: u8[16], code: u8[M, N], C: f32[M, N], D: u8[M, N]):
+        for m, n in tiles(M, N):
+            C[m, n] += A[rows[m], n]
+            D[m, n] = lookup(palette, code[m, n]) ^ 0x0F
+    """
+    rng = np.random.default_rng(1)
+    rows = rng.integers(0, 4, 6).astype(np.int32)
+    a = rng.standard_normal((4, 5)).astype(np.float32)
+    palette = rng.integers(0, 255, 16).astype(np.uint8)
+    code = rng.integers(0, 16, (6, 5)).astype(np.uint8)
+    c, d = np.ones((6, 5), np.float32), np.zeros((6, 5), np.uint8)
+    run(text, rows=rows, A=a, palette=palette, code=code, C=c, D=d)
+    np.testing.assert_array_equal(c, a[rows] + np.float32(1))
+    np.testing.assert_array_equal(d, palette[code] ^ 0x0F)
+
+
+def test_attention_means_attention() -> None:
+    rng = np.random.default_rng(2)
+    q, k, v = (rng.standard_normal((1, 2, n, 16)) for n in (20, 300, 300))
+    s = np.einsum("bhqd,bhtd->bhqt", q, k) * 0.25
+    p = np.exp2(s - s.max(-1, keepdims=True))
+    want = np.einsum("bhqt,bhtd->bhqd", p / p.sum(-1, keepdims=True), v)
+    narrow = [x.astype(ml_dtypes.bfloat16) for x in (q, k, v)]
+    out = np.zeros_like(narrow[0])
+    wsdsl.parse(TEXTS["attention"]).attention.reference(*narrow, out, 0.25)
+    assert np.linalg.norm(out.astype(float) - want) / np.linalg.norm(want) < 0.02
+
+
+def test_literals_take_the_other_operands_type() -> None:
+    text = """
+    @kernel
+    def f(A: f16[M], C: f16[M]):
+        for m in tiles(M):
+            C[m] = A[m] * 2 + 1e-3
+    """
+    made = wsdsl.parse(text).f.tile
+    assert {str(op.result.type) for op in walk(made.body) if isinstance(op, Constant)} == {"f16"}
+
+
+def test_carried_through_two_loops_at_once() -> None:
+    text = """
+    @kernel
+    def f(A: f32[M, N], C: f32[R]):
+        for r in tiles(R):
+            s = 0.0
+            for m, n in tiles(M, N):
+                s = s + sum(sum(A[m, n], over=m), over=n)
+            C[r] = zeros(f32[r]) + s
+    """
+    a = np.arange(12, dtype=np.float32).reshape(3, 4)
+    c = np.zeros(2, np.float32)
+    wsdsl.parse(text).f.reference(a, c)
+    np.testing.assert_array_equal(c, [66, 66])

@@ -1,0 +1,79 @@
+"""What is said of arrays that do not fit; nothing is written then."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tests.kernels import CASES
+from wsdsl.diagnostics import LaunchError
+
+BF16 = ml_dtypes.bfloat16
+KERNEL = CASES["gemm"].kernel
+
+
+def array(*shape: int, dtype: type = BF16) -> np.ndarray:
+    return np.zeros(shape, dtype)
+
+
+def read_only() -> np.ndarray:
+    held = array(8, 8)
+    held.flags.writeable = False
+    return held
+
+
+SHARED = array(16, 16)
+WRONG = {
+    "dtype": (
+        (array(8, 16, dtype=np.float32), array(8, 16), array(8, 8)),
+        ["argument 1 (A): dtype is f32, expected bf16", "ml_dtypes.bfloat16"],
+    ),
+    "rank": ((array(8), array(8, 16), array(8, 8)), ["argument 1 (A): rank is 1", "expected 2"]),
+    "sizes": (
+        (array(8, 16), array(8, 24), array(8, 8)),
+        ["argument 2 (B): axis 1 (K) has size 24", "K = 16"],
+    ),
+    "output_shape": ((array(8, 16), array(8, 16), array(8, 9)), ["argument 3 (C)", "N = 8"]),
+    "stride": ((array(16, 8).T, array(8, 16), array(8, 8)), ["argument 1 (A)", "expected 1"]),
+    "read_only": ((array(8, 16), array(8, 16), read_only()), ["argument 3 (C)", "read-only"]),
+    "overlap": (
+        (SHARED[:8], array(8, 16), SHARED[:8, :8]),
+        ["argument 3 (C)", "shares memory with argument 1 (A)"],
+    ),
+    "broadcast_output": (
+        (array(8, 16), array(8, 16), np.lib.stride_tricks.as_strided(array(8), (8, 8), (0, 2))),
+        ["argument 3 (C)", "elements share memory"],
+    ),
+    "too_few": ((array(8, 16),), ["takes 3 arguments (A, B, C)", "1 given"]),
+    "no_array": (("A", array(8, 16), array(8, 8)), ["argument 1 (A)"]),
+    "input_left_out": ((None, array(8, 16), array(8, 8)), ["argument 1 (A)", "it is an input"]),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_refused(name: str) -> None:
+    args, words = WRONG[name]
+    before = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
+    with pytest.raises(LaunchError) as caught:
+        KERNEL.simulate(*args)
+    for word in words:
+        assert word in str(caught.value)
+    for held, was in zip(args, before, strict=True):
+        if isinstance(held, np.ndarray):
+            assert held.tobytes() == was.tobytes()
+
+
+def test_everything_at_once() -> None:
+    with pytest.raises(LaunchError) as caught:
+        KERNEL.simulate(array(8, 16, dtype=np.float16), array(8), array(8, 8))
+    assert len(caught.value.findings) == 2
+
+
+def test_outputs_left_out_are_made_and_returned() -> None:
+    a, b = array(8, 16), array(24, 16)
+    made = KERNEL.simulate(a, b)
+    assert (made.shape, made.dtype) == ((8, 24), BF16)
+
+
+def test_a_scalar_that_does_not_fit() -> None:
+    with pytest.raises(LaunchError, match="argument 3"):
+        CASES["scale"].kernel.simulate(array(8, 8), array(8, 8, dtype=np.float32), "two")

@@ -1,0 +1,47 @@
+"""What holds on a machine without a GPU."""
+
+import subprocess
+import sys
+
+import pytest
+
+from wsdsl import knobs
+from wsdsl.diagnostics import LaunchError, WsdslError
+from wsdsl.runtime.doctor import doctor
+
+HEAVY = ("numpy", "lark", "llvmlite", "cuda", "torch")
+
+
+def test_importing_is_light() -> None:
+    program = "import sys, wsdsl; print([m for m in sys.argv[1:] if m in sys.modules])"
+    command = [sys.executable, "-c", program, *HEAVY]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_doctor_tells_what_to_do() -> None:
+    rows = doctor()
+    assert {"Python", "llvmlite", "ptxas"} <= {row.name for row in rows}
+    assert all(row.hint for row in rows if not row.ok)
+
+
+def test_a_gpu_that_is_asked_for_and_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    from wsdsl import compiled
+    from wsdsl.runtime import device
+
+    monkeypatch.setattr(device, "gpu_available", lambda: False)
+    with knobs.override(backend="gpu"), pytest.raises(LaunchError, match="no Hopper GPU"):
+        compiled.runs_simulated()
+    with knobs.override(backend="auto"):
+        assert compiled.runs_simulated()
+
+
+def test_a_knob_that_does_not_parse(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WSDSL_BACKEND", "cpu")
+    with pytest.raises(WsdslError, match=r"WSDSL_BACKEND is 'cpu'; expected"):
+        knobs.BACKEND.get()
+
+
+def test_unknown_knobs_are_named() -> None:
+    with pytest.raises(WsdslError, match="there is no knob"), knobs.override(backened="gpu"):
+        pass

@@ -1,0 +1,83 @@
+"""What this machine has of what wsdsl uses, what is missing, and how to get it."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from importlib import metadata, util
+
+from wsdsl import knobs
+from wsdsl.diagnostics import WsdslError
+from wsdsl.runtime import driver
+from wsdsl.runtime.device import device_properties, gpu_available, num_devices
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One thing that was looked for; `hint` says how to get it where it is missing."""
+
+    name: str
+    ok: bool
+    found: str
+    hint: str = ""
+
+
+def doctor() -> list[Row]:
+    """Look at everything; never raises."""
+    return [
+        Row("Python", sys.version_info >= (3, 11), sys.version.split()[0], "3.11 or newer"),
+        *(_package(name) for name in ("llvmlite", "lark", "numpy", "ml_dtypes", "cuda-bindings")),
+        _ptxas(),
+        _nvdisasm(),
+        *_gpu(),
+        *(_optional(name) for name in ("torch", "cupy", "jax")),
+    ]
+
+
+def _package(name: str) -> Row:
+    try:
+        return Row(name, True, metadata.version(name))
+    except metadata.PackageNotFoundError:
+        return Row(name, False, "not installed", f"pip install {name}")
+
+
+def _optional(name: str) -> Row:
+    held = util.find_spec(name) is not None
+    return Row(name, True, "installed" if held else "not installed; its arrays would be taken")
+
+
+def _ptxas() -> Row:
+    from wsdsl.codegen.ptxas import find_ptxas, ptxas_version
+
+    hint = "pip install nvidia-cuda-nvcc; without it the driver assembles, and spills go unseen"
+    given = knobs.PTXAS.get()
+    if given == "off":
+        return Row("ptxas", True, "switched off by WSDSL_PTXAS")
+    try:
+        path = find_ptxas(given or None)
+    except WsdslError as error:
+        return Row("ptxas", False, error.findings[0].message, error.findings[0].hint)
+    if path is None:
+        return Row("ptxas", False, "not found", hint)
+    return Row("ptxas", True, f"{ptxas_version(path)} at {path}")
+
+
+def _nvdisasm() -> Row:
+    from wsdsl.codegen.ptxas import find_nvdisasm
+
+    path = find_nvdisasm()
+    missing = "not found; `--emit sass` needs it: pip install nvidia-cuda-nvdisasm"
+    return Row("nvdisasm", True, path or missing)
+
+
+def _gpu() -> list[Row]:
+    simulated = "kernels run in the simulator until then"
+    if not driver.library_present():
+        hint = f"install NVIDIA's driver; {simulated}"
+        return [Row("driver", False, "libcuda is not here", hint)]
+    if not num_devices():
+        return [Row("driver", False, "libcuda sees no GPU", simulated)]
+    found = [device_properties(i) for i in range(num_devices())]
+    fits = gpu_available()
+    shown = ", ".join(str(device) for device in found)
+    return [Row("GPU", fits, shown, f"compute capability 9.0 (H100, H200) is needed; {simulated}")]
