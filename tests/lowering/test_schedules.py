@@ -63,5 +63,5 @@ def test_a_malformed_schedule_tells_every_field() -> None:
 
 
 def test_registers_too_many() -> None:
-    with pytest.raises(ScheduleError, match="registers a thread"):
+    with pytest.raises(ScheduleError, match="registers a thread, and 2 consumers leave 142"):
         chosen("two_products", wsdsl.Schedule(tile=dict(n=256)))

@@ -32,9 +32,12 @@ LOOKAHEAD = 3072
 3 stages: 0.85 of 4), and more costs 1 to 2 % in sustained runs (128 x 256 with 4 stages, not 3).
 """
 MAX_STAGES = 8
+WGMMA_REGISTERS = 26
 WIDTHS = (256, 192, 128, 64)
-MAX_ACCUMULATOR_REGISTERS = 128
-"""Of the 232 a consumer thread has; the epilogue works on chunks beside them."""
+MAX_ACCUMULATOR_REGISTERS = {1: 128, 2: 128, 3: 96}
+"""By the number of consumers. ptxas wants about 26 more at entry, where a thread has 65536 over the
+number of threads, whatever setmaxnreg gives later; the epilogue works on chunks beside them.
+"""
 
 
 def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Kernel:
@@ -136,7 +139,8 @@ def _choose_width(
     for width in WIDTHS if products else (64,):
         tile = {**(chosen.tile or {}), **dict.fromkeys(names, width)}
         option = dataclasses.replace(chosen, tile=tile)
-        fits = accumulator_registers(kernel, option) <= MAX_ACCUMULATOR_REGISTERS
+        registers = accumulator_registers(kernel, option)
+        fits = registers <= MAX_ACCUMULATOR_REGISTERS[chosen.consumers or 1]
         if fits and smem_bytes(kernel, option, chosen.stages or 2) <= SMEM_BYTES:
             options.append(option)
     if not options:
@@ -190,10 +194,12 @@ def _check_fit(kernel: Kernel, chosen: Schedule, products: bool) -> None:
             findings.append(Finding(f"{what} is no multiple of 16 up to 256 (contracted)"))
     if not findings:
         registers = accumulator_registers(kernel, chosen)
-        if registers > 208:
+        entry = min(65536 // (128 * (consumers + 1)) // 8 * 8, 232)
+        if products and registers + WGMMA_REGISTERS > entry:
             findings.append(
                 Finding(
-                    f"the accumulators take {registers} registers a thread of at most 208",
+                    f"the accumulators take {registers} registers a thread, and {consumers} "
+                    f"consumers leave {entry - WGMMA_REGISTERS}",
                     kernel.loc,
                     "make the tile narrower, or use more consumers",
                 )
