@@ -1,0 +1,178 @@
+"""Arrays of every framework, streams, graphs, threads; and calls that are refused."""
+
+import threading
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tests.kernels import CASES
+from wsdsl import knobs
+from wsdsl.diagnostics import LaunchError
+
+torch: Any = pytest.importorskip("torch")
+pytestmark = pytest.mark.gpu
+
+
+def operands(m: int = 200, n: int = 136, k: int = 264) -> tuple[Any, Any, Any]:
+    a = torch.randn(m, k, device="cuda").bfloat16()
+    b = torch.randn(n, k, device="cuda").bfloat16()
+    return a, b, a.double() @ b.double().t()
+
+
+def close(got: Any, want: Any) -> bool:
+    return bool(((got.double() - want).norm() / want.norm()).item() < 2**-8)
+
+
+def gemm() -> Any:
+    return CASES["gemm"].kernel
+
+
+def test_torch_with_the_output_left_out() -> None:
+    a, b, want = operands()
+    made = gemm()(a, b)
+    assert made.dtype == torch.bfloat16
+    assert close(made, want)
+
+
+def test_numpy_is_staged() -> None:
+    a, b, want = operands()
+    host = [x.cpu().view(torch.int16).numpy().view(ml_dtypes.bfloat16) for x in (a, b)]
+    made = gemm()(*host)
+    assert isinstance(made, np.ndarray)
+    assert close(torch.from_numpy(made.astype(np.float32)).cuda(), want)
+
+
+def test_numpy_with_rows_of_odd_length() -> None:
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(s).astype(ml_dtypes.bfloat16) for s in ((9, 7), (5, 7)))
+    made = gemm()(a, b).astype(float)
+    want = a.astype(float) @ b.astype(float).T
+    assert np.linalg.norm(made - want) / np.linalg.norm(want) < 2**-8
+
+
+def test_cupy() -> None:
+    cupy: Any = pytest.importorskip("cupy")
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((64, 48)).astype(np.float32)
+    a, c = cupy.asarray(x), cupy.zeros((64, 48), np.float32)
+    top, y = cupy.asarray(x.max(1)), c
+    CASES["row_softmax"].kernel(a, top, y)
+    e = np.exp(x - x.max(1, keepdims=True))
+    np.testing.assert_allclose(cupy.asnumpy(y), e / e.sum(1, keepdims=True), rtol=1e-5, atol=1e-7)
+
+
+def test_jax() -> None:
+    jax: Any = pytest.importorskip("jax")
+    a, b, want = operands()
+    given = [jax.dlpack.from_dlpack(x) for x in (a, b)]
+    made = gemm()(*given)
+    assert close(torch.from_dlpack(made), want)
+    with pytest.raises(LaunchError, match="immutable"):
+        gemm()(*given, made)
+
+
+def test_the_callers_stream() -> None:
+    a, b, want = operands(1024, 1024, 1024)
+    stream = torch.cuda.Stream()
+    out = torch.zeros(1024, 1024, device="cuda").bfloat16()
+    gemm()(a, b, out)
+    out.zero_()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(20_000_000)
+        gemm()(a, b, out)
+        done = torch.cuda.Event()
+        done.record()
+    assert not done.query()
+    done.synchronize()
+    assert close(out, want)
+    out.zero_()
+    torch.cuda.synchronize()
+    gemm().prepare(a, b, out, stream=stream)()
+    stream.synchronize()
+    assert close(out, want)
+
+
+def test_a_cuda_graph() -> None:
+    a, b, want = operands()
+    out = torch.zeros(200, 136, device="cuda").bfloat16()
+    prepared = gemm().prepare(a, b, out)
+    prepared()
+    torch.cuda.synchronize()
+    out.zero_()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        prepared()
+        prepared()
+    assert float(out.abs().max()) == 0
+    graph.replay()
+    torch.cuda.synchronize()
+    assert close(out, want)
+
+
+def test_threads() -> None:
+    kernel = gemm()
+    problems = [operands(128 * i, 136, 264) for i in range(1, 5)]
+    made: dict[int, Any] = {}
+
+    def work(i: int) -> None:
+        a, b, _ = problems[i]
+        made[i] = kernel(a, b)
+
+    workers = [threading.Thread(target=work, args=(i,)) for i in range(len(problems))]
+    for w in workers:
+        w.start()
+    for w in workers:
+        w.join()
+    torch.cuda.synchronize()
+    assert all(close(made[i], problems[i][2]) for i in made)
+    assert len(made) == len(problems)
+
+
+def test_without_ptxas_the_driver_assembles() -> None:
+    a, b, want = operands()
+    with knobs.override(ptxas="off"):
+        prepared_kernel = CASES["gemm"].kernel
+        out = torch.zeros(200, 136, device="cuda").bfloat16()
+        prepared = prepared_kernel.prepare(a, b, out)
+    prepared()
+    torch.cuda.synchronize()
+    assert close(out, want)
+    assert any("assembled by the driver" in note for note in prepared.notes)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda a, b, c: (a.float(), b, c), "dtype is f32, expected bf16"),
+        (lambda a, b, c: (a, b.cpu(), c), "is on cpu"),
+        (lambda a, b, c: (a, b[:, :-8], c), "K = 264"),
+        (lambda a, b, c: (a.t(), b, c), "expected 1"),
+        (lambda a, b, c: (a, b, a[:, :136]), "shares memory"),
+    ],
+)
+def test_refused_before_anything_is_written(change: Any, words: str) -> None:
+    a, b, _ = operands()
+    c = torch.full((200, 136), 7.0, device="cuda").bfloat16()
+    with pytest.raises(LaunchError, match=words):
+        gemm()(*change(a, b, c))
+    torch.cuda.synchronize()
+    assert bool((c == 7).all())
+
+
+def test_a_warm_prepared_call_is_quick() -> None:
+    import time
+
+    a, b, _ = operands()
+    prepared = gemm().prepare(a, b, torch.empty(200, 136, device="cuda").bfloat16())
+    prepared()
+    torch.cuda.synchronize()
+    times: list[float] = []
+    for _ in range(300):
+        start = time.perf_counter()
+        prepared()
+        times.append(time.perf_counter() - start)
+    torch.cuda.synchronize()
+    assert sorted(times)[150] < 20e-6
