@@ -11,6 +11,7 @@ from lark.tree import Meta, Tree
 
 from wsdsl.diagnostics import Finding, Loc
 from wsdsl.frontend import syntax as s
+from wsdsl.frontend.report import counted
 from wsdsl.frontend.source import Source
 
 Item = Tree[Token] | Token | None
@@ -24,14 +25,17 @@ def _trees(tree: Tree[Token]) -> list[Tree[Token]]:
     return [c for c in tree.children if _is_tree(c)]
 
 
-def _number(text: str) -> int | float:
+def _number(text: str) -> int | float | None:
     text = text.replace("_", "")
+    if len(text) > MAX_DIGITS or text[2:] == "" and text[:1] == "0" and not text.isdigit():
+        return None
     if text[:2].lower() in ("0x", "0b", "0o"):
         return int(text, 0)
     return float(text) if re.search(r"[.eE]", text) else int(text)
 
 
 Kind = Literal["kernel", "function"]
+MAX_DIGITS = 80
 
 
 class Builder:
@@ -75,8 +79,23 @@ class Builder:
             left, right = _trees(tree)
             names = self._plain_names(left)
             introduced = _dims_call(right)
+            wrong = [n for n in introduced or [] if not (n.isidentifier() and n.isascii())]
+            if wrong:
+                self.refuse(
+                    f"`{wrong[0]}` can not name a dimension",
+                    self.loc(right),
+                    'names are made of A-Z a-z 0-9 _, as in dims("M N K")',
+                )
+                return
             if names and introduced is not None and len(names) == len(introduced):
                 module.dims.update(zip(names, introduced, strict=True))
+                return
+            if names and introduced is not None:
+                self.refuse(
+                    f"{counted(len(introduced), 'dimension')} for {counted(len(names), 'name')}",
+                    self.loc(tree),
+                    'one for each, as in `M, N = dims("M N")`',
+                )
                 return
             before = len(self.findings)
             value = _constant(self.expr(right))
@@ -109,7 +128,9 @@ class Builder:
             pname, annotation = p.children
             assert isinstance(pname, Token)
             if any(m.name == pname for m in made):
-                self.refuse(f"parameter `{pname}` occurs twice", self.loc(pname))
+                self.refuse(
+                    f"parameter `{pname}` occurs twice", self.loc(pname), "rename one of them"
+                )
             type_ = self.expr(annotation) if _is_tree(annotation) else None
             made.append(s.Param(str(pname), type_, loc=self.loc(p)))
         body = self.suite(suite)
@@ -121,7 +142,15 @@ class Builder:
         for d in decorators:
             dotted, call = d.children
             assert _is_tree(dotted)
-            kinds.append(str(dotted.children[-1]))
+            kind = str(dotted.children[-1])
+            if kind not in ("kernel", "function"):
+                self.refuse(
+                    f"`@{kind}` is no decorator of the language",
+                    self.loc(dotted),
+                    "a kernel stands under @kernel, a function that it calls under @function",
+                )
+                return "kernel"
+            kinds.append(kind)
             if _is_tree(call) and _trees(call):
                 self.refuse(
                     "a decorator takes no arguments in a file or string",
@@ -146,7 +175,11 @@ class Builder:
                         "store the result in a tensor parameter: C[m, n] = x",
                     )
                 elif position != len(body) - 1:
-                    self.refuse("`return` is not the last statement", statement.loc)
+                    self.refuse(
+                        "`return` is not the last statement",
+                        statement.loc,
+                        "a function ends with its return; remove what follows",
+                    )
             elif isinstance(statement, s.For):
                 self._check_no_return(statement.body)
             elif isinstance(statement, s.If):
@@ -206,7 +239,9 @@ class Builder:
         targets = self.targets(left)
         value = self.expr(right)
         if len(targets) != 1:
-            self.refuse(f"`{op}` takes one name on its left", self.loc(left))
+            self.refuse(
+                f"`{op}` takes one name on its left", self.loc(left), "one `+=` a line for each"
+            )
             return []
         return [s.Augmented(targets[0], str(op)[:-1], value, loc=loc, op_loc=self.loc(op))]
 
@@ -267,7 +302,10 @@ class Builder:
             case "name":
                 return s.Name(str(tree.children[0]), loc=loc)
             case "number":
-                return s.Number(_number(str(tree.children[0])), loc=loc)
+                number = _number(str(tree.children[0]))
+                if number is None:
+                    self.refuse("this is no number that an element type holds", loc, "shorten it")
+                return s.Number(number or 0, loc=loc)
             case "constant":
                 return s.Number(str(tree.children[0]) == "True", loc=loc)
             case "string":
@@ -332,11 +370,15 @@ class Builder:
                 name, value = a.children
                 assert _is_tree(value)
                 if any(k.name == name for k in keywords):
-                    self.refuse(f"`{name}=` occurs twice", self.loc(a))
+                    self.refuse(f"`{name}=` occurs twice", self.loc(a), "remove one of them")
                 keywords.append(s.Keyword(str(name), self.expr(value), loc=self.loc(a)))
             else:
                 if keywords:
-                    self.refuse("an argument without a name after one with", self.loc(a))
+                    self.refuse(
+                        "an argument without a name after one with",
+                        self.loc(a),
+                        "arguments with names come last: max(x, over=k)",
+                    )
                 args.append(self.expr(a))
         if function.data == "name" and function.children[0] == "print":
             del self.findings[quiet:]

@@ -21,7 +21,7 @@ from wsdsl.frontend.entities import (
 )
 from wsdsl.frontend.liveness import Liveness, assigned
 from wsdsl.frontend.loops import Body, Loops, read
-from wsdsl.frontend.report import Report
+from wsdsl.frontend.report import Report, counted
 from wsdsl.frontend.scope import Scope
 from wsdsl.frontend.typed import AxisRef, TensorRef, Var
 from wsdsl.ir.types import BOOL, Tensor, Tile
@@ -44,7 +44,7 @@ class Checker(Loops):
         super().__init__(report, scope)
         self.definition = definition
         self.live = Liveness(definition)
-        self.calling: tuple[str, ...] = ()
+        self.calling: tuple[Loc, ...] = ()
         self.returned: Entity | None = None
 
     def kernel(self) -> typed.TypedKernel:
@@ -68,6 +68,11 @@ class Checker(Loops):
         if p.annotation is None:
             return self.report.error(f"`{p.name}` has no type", p.loc, hint)
         base = p.annotation.base if isinstance(p.annotation, s.Subscript) else p.annotation
+        entries = p.annotation.entries if isinstance(p.annotation, s.Subscript) else ()
+        # Before anything can go wrong: a dimension that is known spares errors about its uses.
+        found = [self.dimension(entry) for entry in entries]
+        dims = [d for d in found if not isinstance(d, Poison)]
+        self.dims.update(d for d in dims if isinstance(d, str))
         kind = self.entity(base)
         if isinstance(kind, Poison):
             return kind
@@ -75,27 +80,24 @@ class Checker(Loops):
             return self.report.error("an element type is expected here", base.loc, hint)
         if not isinstance(p.annotation, s.Subscript):
             return Var(p.name, Tile(kind.dtype))
-        dims: list[str | int] = []
-        for entry in p.annotation.entries:
-            dim = self.dimension(entry)
-            if isinstance(dim, Poison):
-                return dim
-            dims.append(dim)
+        if len(dims) != len(found):
+            return POISON
         return TensorRef(p.name, Tensor(kind.dtype, tuple(dims)))
 
     def dimension(self, node: s.Expr | s.Colon) -> str | int | Poison:
         """A dimension's name, introduced here if nothing else bears it, or a fixed size."""
-        if isinstance(node, s.Number) and isinstance(node.value, int) and node.value > 0:
-            return node.value
+        size = node.value if isinstance(node, s.Number) else None
         if isinstance(node, s.Name):
             found = self.scope.find(node.name, node)
             if isinstance(found, DimName):
                 return found.name
-            if isinstance(found, Literal) and isinstance(found.value, int):
-                return found.value
+            if isinstance(found, Literal):
+                size = found.value
             if found is None or isinstance(found, (Builtin, FunctionRef)):
                 self.scope.module.dims[node.name] = node.name
                 return node.name
+        if isinstance(size, int) and not isinstance(size, bool) and 0 < size < 1 << 31:
+            return size
         return self.report.error(
             "a dimension is a name or a positive number", node.loc, "as in bf16[M, 64]"
         )
@@ -147,7 +149,9 @@ class Checker(Loops):
                 locs = [node.value.loc] * len(found)
         if len(found) != len(node.targets):
             self.report.error(
-                f"{len(found)} values for {len(node.targets)} names", node.loc, "one for each"
+                f"{counted(len(found), 'value')} for {counted(len(node.targets), 'name')}",
+                node.loc,
+                "one for each",
             )
             found, locs = [POISON] * len(node.targets), [node.loc] * len(node.targets)
         for target, entity, loc in zip(node.targets, found, locs, strict=True):
@@ -167,9 +171,13 @@ class Checker(Loops):
             return self.report.error(
                 f"`{name}` is a tensor parameter", loc, f"store to a tile of it: {name}[…] = x"
             )
+        before = self.env.get(name)
         entity = self.as_value(entity, loc)
         if isinstance(entity, (Literal, Poison)):
             return entity
+        if isinstance(entity, typed.Map) and isinstance(before, typed.Ref):
+            axes = before.type.axes
+            entity = self.ops.in_order(entity, axes) if set(axes) == set(entity.type.axes) else entity
         return read(self.let(name, entity), loc)
 
     def let(self, name: str, value: typed.Expr) -> Var:
@@ -220,7 +228,11 @@ class Checker(Loops):
             return
         kinds = (value.type.dtype, tensor.type.dtype)
         if BOOL in kinds and kinds[0] != kinds[1]:
-            self.report.error(f"a store of {kinds[0]} to {kinds[1]}", loc, "cast it")
+            hint = f"cast(x, {kinds[1]})" if kinds[0] == BOOL else "compare it, as in x != 0"
+            self.report.error(f"a store of {kinds[0]} to {kinds[1]}", loc, hint)
+            return
+        if accumulate and kinds[1] == BOOL:
+            self.report.error("`+=` on a bool tensor", loc, "add to an integer tensor")
             return
         self.out.append(typed.Store(tensor, index, value, accumulate, target.loc))
 
@@ -229,8 +241,10 @@ class Checker(Loops):
     def branch(self, node: s.If) -> None:
         cond = self.typed(node.cond)
         if not isinstance(cond, Poison) and (cond.type.axes or cond.type.dtype != BOOL):
-            hint = "where(cond, a, b) chooses by element" if cond.type.axes else "compare it"
+            choose = "where(cond, a, b) chooses by element"
+            hint = choose if cond.type.axes else "compare it, as in x != 0"
             self.report.error(f"a condition of type {cond.type}", node.cond.loc, hint)
+            cond = POISON
         outer = dict(self.env)
         then = self.block(node.then)
         after_then, self.env = self.env, dict(outer)
@@ -239,7 +253,6 @@ class Checker(Loops):
         merged: list[typed.Merged] = []
         for name in {**assigned(node.then), **assigned(node.orelse)}:
             if name not in self.live.after[id(node)]:
-                self.env.pop(name, None) if name not in outer else None
                 continue
             if name not in after_then or name not in after_else:
                 self.lost[name] = f"`{name}` is set in one branch alone; set it before the if"
@@ -254,14 +267,26 @@ class Checker(Loops):
         if a == b and not isinstance(a, typed.Ref):
             return a
         x, y = self.as_value(a, node.loc), self.as_value(b, node.loc)
-        found = self.ops.common([x, y], node.loc, f"`{name}`")
-        if isinstance(x, Poison) or isinstance(y, Poison) or isinstance(found, Poison):
+        if isinstance(x, Poison) or isinstance(y, Poison):
             return POISON
-        (p, q), _ = found
-        same = not isinstance(x, Literal) and not isinstance(y, Literal) and x.type != y.type
-        if p.type != q.type or same:
+        if not isinstance(x, Literal) and not isinstance(y, Literal) and (
+            x.type.dtype != y.type.dtype or set(x.type.axes) != set(y.type.axes)
+        ):
             return self.report.error(
-                f"`{name}` is {p.type} in one branch and {q.type} in the other", node.loc, "cast it"
+                f"`{name}` is {x.type} in one branch and {y.type} in the other",
+                node.loc,
+                "give it the same axes and the same element type in both",
+            )
+        found = self.ops.common([x, y], node.loc, f"`{name}`")
+        if isinstance(found, Poison):
+            return POISON
+        p, q = found[0][0], found[0][1]
+        if set(p.type.axes) == set(q.type.axes):
+            q = self.ops.in_order(q, p.type.axes)
+        if p.type != q.type:
+            hint = "a number is no tile: start with zeros(…) or full(…)"
+            return self.report.error(
+                f"`{name}` is {p.type} in one branch and {q.type} in the other", node.loc, hint
             )
         result = Var(name, p.type)
         merged.append(typed.Merged(p, q, result))
@@ -270,13 +295,7 @@ class Checker(Loops):
     # Functions
 
     def give_back(self, node: s.Return) -> None:
-        if self.definition.kind == "kernel":
-            self.report.error("a kernel returns nothing", node.loc, "store to a tensor parameter")
-        elif node is not self.definition.body[-1]:
-            self.report.error(
-                "a return ends its function", node.loc, "use where(…), or assign in the branches"
-            )
-        elif isinstance(node.value, s.TupleExpr):
+        if isinstance(node.value, s.TupleExpr):
             items = tuple(self.value(item) for item in node.value.items)
             self.returned = Several(items, self.definition.name)
         elif node.value is not None:
@@ -284,16 +303,19 @@ class Checker(Loops):
 
     def inline(self, ref: FunctionRef, args: list[Argument], loc: Loc) -> Entity:
         definition = ref.definition
-        if definition.name in self.calling:
+        if definition.loc in self.calling:
             return self.report.error(f"`{definition.name}` calls itself", loc, "write a loop")
         if len(args) != len(definition.params):
             wanted = len(definition.params)
+            names = ", ".join(p.name for p in definition.params)
             return self.report.error(
-                f"`{definition.name}` takes {wanted} arguments, not {len(args)}", loc
+                f"`{definition.name}` takes {counted(wanted, 'argument')}, not {len(args)}",
+                loc,
+                f"it is declared as {definition.name}({names})",
             )
         inner = Checker(self.report, ref.scope, definition)
-        inner.axes, inner.out = self.axes, self.out
-        inner.calling = (*self.calling, definition.name)
+        inner.axes, inner.dims, inner.out = self.axes, self.dims, self.out
+        inner.calling = (*self.calling, definition.loc)
         with self.report.inside(definition.name, loc):
             for param, arg in zip(definition.params, args, strict=True):
                 entity = arg.entity

@@ -61,4 +61,6 @@ def as_dtype(value: Number, dtype: DType) -> Number:
 
 
 def show_number(value: Number) -> str:
-    return repr(value)
+    """Without the middle of a number that would fill the screen."""
+    shown = repr(value)
+    return shown if len(shown) <= 30 else f"{shown[:12]}…{shown[-6:]}"

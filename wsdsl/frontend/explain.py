@@ -11,7 +11,7 @@ RESERVED = {
     "or": "`|` combines conditions, each in parentheses: (a > 0) | (b > 0)",
     "not": "`~` negates a condition: ~(a > 0)",
     "is": "compare with ==",
-    "None": "there is no None; leave the argument out",
+    "None": "tiles broadcast by axis name, without [:, None]; leave out an argument",
     "while": "a loop walks a dimension: `for k in tiles(K):` or `for b in each(B):`",
     "break": "a loop walks all of its dimension; bound it: tiles(start, stop, of=K)",
     "continue": "use an `if`, or where(…) for elements",
@@ -31,6 +31,7 @@ RESERVED = {
     "await": "the compiler overlaps loads and arithmetic by itself",
 }
 _TRANSPOSE = "axes have names, not positions: index the tensor in the order that you want, A[k, m]"
+_CLOSES = {"(": ")", "[": "]"}
 _WORDS = {
     "NAME": "a name",
     "NUMBER": "a number",
@@ -64,13 +65,18 @@ def unexpected(token: Token, expected: Iterable[str], seen: list[Token]) -> tupl
     if kind == "RESERVED":
         return f"`{text}` is not part of the language", RESERVED[text]
     if kind == "_INDENT":
-        return "this line is indented further than its block", ""
+        hint = "line it up with the line before, or end that one with `:`"
+        return "this line is indented further than its block", hint
     if allowed == {"_INDENT"}:
         return "expected an indented block after the `:`", "a block that does nothing holds `pass`"
     bracket = _open_bracket(before)
     next_line = last is not None and (kind in ("$END", "_DEDENT") or token.line != last.end_line)
     if bracket and next_line and not wants_expression:
-        return f"`{bracket}` is not closed before this line", ""
+        return f"`{bracket}` is not closed before this line", _closing(bracket)
+    if kind in ("RPAR", "RSQB") and not bracket:
+        return f"`{text}` closes no bracket", "remove it, or open one before"
+    if kind in ("RPAR", "RSQB") and _CLOSES[bracket] != text and not wants_expression:
+        return f"`{text}` where `{bracket}` is open", _closing(bracket)
     if kind == "DOT" and not wants_expression:
         return "values have no attributes", _TRANSPOSE
     if bracket == "[" and (kind == "COLON" or (last and last.type == "COLON")):
@@ -78,10 +84,16 @@ def unexpected(token: Token, expected: Iterable[str], seen: list[Token]) -> tupl
             "a slice is not part of the language",
             "`:` alone takes a whole dimension; `for k in tiles(start, stop, of=K):` walks a part",
         )
+    if kind == "COLON" and bracket == "(" and not wants_expression:
+        if _statement_start(before) in ("FOR", "IF", "ELIF", "DEF"):
+            return f"`{bracket}` is not closed before the `:`", _closing(bracket)
+        return "`:` inside `( )`", "a name is assigned to on a line of its own: name = value"
+    if "COLON" in allowed and kind == "_NEWLINE" and not bracket and not wants_expression:
+        return "expected `:`, found the end of the line", "a line that opens a block ends with `:`"
     if kind == "COLON" and _statement_start(before) == "NAME" and not bracket:
         return "a type on a name inside a kernel", "types are inferred; write name = value"
     if kind == "EQUAL" and _statement_start(before) == "AT":
-        return "a decorator cannot be assigned to", ""
+        return "a decorator cannot be assigned to", "`@kernel` stands alone on its line"
     if kind == "EQUAL" and _statement_start(before) == "DEF":
         return "a parameter with a default value", "pass it at each call"
     if kind == "EQUAL" and _statement_start(before) in ("IF", "ELIF"):
@@ -106,7 +118,7 @@ def unexpected(token: Token, expected: Iterable[str], seen: list[Token]) -> tupl
     if kind in ("IMPORT", "FROM"):
         return "an import inside a kernel", "import at the top of the file"
     if kind == "RETURN":
-        return "`return` outside a function", ""
+        return "`return` outside a function", "put it into a def under @function"
     if kind in ("IN",):
         return "`in` belongs to a loop", "`for m in tiles(M):`; compare values with =="
     if (kind == "STAR" and wants_expression) or (kind == "POWER" and wants_expression):
@@ -115,14 +127,20 @@ def unexpected(token: Token, expected: Iterable[str], seen: list[Token]) -> tupl
         return "a loop outside a kernel", "put it into a def under @kernel"
     found = _found(token)
     if wants_expression:
-        return f"expected an expression, found {found}", ""
+        return f"expected an expression, found {found}", "as in `x + 1`, `A[m, k]` or `exp(x)`"
     if last is not None and last.type in ("NAME", "NUMBER") and kind in ("NAME", "NUMBER"):
         return f"{found} directly after `{last}`", "one statement a line, operators between values"
     words = sorted({_WORDS[a] for a in allowed if a in _WORDS})
     if not words or len(words) > 4:
-        return f"unexpected {found}", ""
+        return f"unexpected {found}", "the line makes sense up to here; look left of the caret"
     listed = words[0] if len(words) == 1 else ", ".join(words[:-1]) + " or " + words[-1]
-    return f"expected {listed}, found {found}", ""
+    if _statement_start(before) == "DEF":
+        return f"expected {listed}, found {found}", "as in `def name(A: bf16[M, K], alpha: f32):`"
+    return f"expected {listed}, found {found}", "look left of the caret"
+
+
+def _closing(bracket: str) -> str:
+    return f"close it with `{_CLOSES[bracket]}`"
 
 
 def strange(character: str) -> tuple[str, str]:
@@ -134,11 +152,11 @@ def strange(character: str) -> tuple[str, str]:
     if character == "!":
         return "`!` is not part of the language", "`~` negates a condition"
     if character in "\"'":
-        return "a string that does not end", ""
+        return "a string that does not end", "close it with the quotes that opened it"
     if character == "\\":
         return "`\\` is not part of the language here", "a line goes on by itself inside brackets"
     if character in "$?`":
-        return f"the character `{character}` is not part of the language", ""
+        return f"the character `{character}` is not part of the language", "remove it"
     shown = character if character.isprintable() else ascii(character)
     return f"the character {shown} is not part of the language", "names are made of A-Z a-z 0-9 _"
 

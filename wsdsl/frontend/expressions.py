@@ -21,9 +21,10 @@ from wsdsl.frontend.entities import (
     Value,
 )
 from wsdsl.frontend.operators import BINARY, Operators
-from wsdsl.frontend.report import Report
+from wsdsl.frontend.report import Report, counted
 from wsdsl.frontend.scope import Scope, suggestion
 from wsdsl.frontend.typed import AxisRef, TensorRef
+from wsdsl.frontend.words import call_word
 from wsdsl.ir.types import F32, I32, Tile
 
 WHAT: dict[type, str] = {
@@ -49,6 +50,9 @@ class Expressions:
         self.env: dict[str, Entity] = {}
         self.lost: dict[str, str] = {}
         """Names that are not visible any more, and why."""
+        self.said: set[str] = set()
+        self.dims: set[str] = set()
+        """The dimensions of the kernel's tensors: those whose size is known at launch."""
         self.out: list[typed.Statement] = []
 
     def inline(self, ref: FunctionRef, args: list[Argument], loc: Loc) -> Entity:
@@ -79,12 +83,24 @@ class Expressions:
         if node.name in self.env:
             return self.env[node.name]
         found = self.scope.find(node.name, node)
+        if isinstance(found, DimName) and found.name not in self.dims:
+            return self.unknown(
+                node,
+                f"no tensor parameter has the dimension `{found.name}`",
+                f"its size is not known at launch; there are {', '.join(sorted(self.dims))}",
+            )
         if found is not None:
             return found
         why = self.lost.get(node.name)
         hint = why or suggestion(node.name, self.env, self.scope)
-        self.env[node.name] = POISON  # said once
-        return self.report.error(f"`{node.name}` is not defined", node.loc, hint)
+        return self.unknown(node, f"`{node.name}` is not defined", hint)
+
+    def unknown(self, node: s.Name, message: str, hint: str) -> Poison:
+        """An error that is said once a name."""
+        if node.name in self.said:
+            return POISON
+        self.said.add(node.name)
+        return self.report.error(message, node.loc, hint)
 
     def value(self, node: s.Expr) -> Value:
         """An expression that must be a number, a scalar or a tile."""
@@ -95,6 +111,9 @@ class Expressions:
             return typed.DimSize(entity.name, type=Tile(I32), loc=loc)
         if isinstance(entity, Foreign):
             return self.report.error(entity.what, loc, entity.hint)
+        if isinstance(entity, Several) and not entity.items:
+            hint = "end it with a return, or call it on a line of its own"
+            return self.report.error(f"`{entity.name}` returns nothing", loc, hint)
         if isinstance(
             entity, (AxisRef, TensorRef, TypeName, TileType, Builtin, FunctionRef, Several)
         ):
@@ -103,7 +122,7 @@ class Expressions:
                 TensorRef: "load a tile of it by an index in brackets",
                 Several: "assign them to as many names",
             }
-            hint = hints.get(type(entity), "")
+            hint = hints.get(type(entity), "a number, a scalar or a tile is expected here")
             return self.report.error(f"{WHAT[type(entity)]} is no value", loc, hint)
         return entity
 
@@ -116,7 +135,8 @@ class Expressions:
         if node.op == "@":
             return self.product(a, b, node)
         if node.op not in BINARY:
-            return self.report.error(f"`{node.op}` is not of the language", node.op_loc)
+            hint = "`@` multiplies and sums over shared axes, `*` by element"
+            return self.report.error(f"`{node.op}` is not of the language", node.op_loc, hint)
         return self.ops.binary(node.op, a, b, node.loc)
 
     def product(self, a: Value, b: Value, node: s.Binary) -> Value:
@@ -176,7 +196,8 @@ class Expressions:
                 return self.report.error("an axis is expected here", entry.loc, hint)
             else:
                 return POISON
-        return TileType(base.dtype, tuple(axes))
+        twice = self.twice([a.name for a in axes], node)
+        return twice or TileType(base.dtype, tuple(axes))
 
     def load(self, tensor: TensorRef, node: s.Subscript) -> Value:
         index = self.index(tensor, node)
@@ -185,8 +206,6 @@ class Expressions:
         axes: list[str] = []
         for entry in index:
             axes += [entry.name] if isinstance(entry, AxisRef) else entry.type.axes
-        if len(set(axes)) != len(axes) and all(isinstance(e, AxisRef) for e in index):
-            return self.report.error("an axis occurs twice in one index", node.loc)
         kind = Tile(tensor.type.dtype, tuple(dict.fromkeys(axes)))
         return typed.Load(tensor, index, type=kind, loc=node.loc)
 
@@ -194,13 +213,21 @@ class Expressions:
         dims = tensor.type.dims
         if len(node.entries) != len(dims):
             return self.report.error(
-                f"`{tensor.name}` has {len(dims)} dimensions, {len(node.entries)} are indexed",
+                f"`{tensor.name}` has {counted(len(dims), 'dimension')}, not {len(node.entries)}",
                 node.loc,
                 f"it is declared as {tensor}",
             )
         entries = [self.entry(tensor, d, e) for d, e in zip(dims, node.entries, strict=True)]
         found = [e for e in entries if not isinstance(e, Poison)]
-        return tuple(found) if len(found) == len(entries) else POISON
+        twice = self.twice([e.name for e in found if isinstance(e, AxisRef)], node)
+        return twice or (tuple(found) if len(found) == len(entries) else POISON)
+
+    def twice(self, axes: list[str], node: s.Subscript) -> Poison | None:
+        repeated = next((a for i, a in enumerate(axes) if a in axes[:i]), None)
+        if repeated is None:
+            return None
+        hint = "a tile has each axis once; index(…) as an entry walks along with another axis"
+        return self.report.error(f"the axis `{repeated}` occurs twice", node.loc, hint)
 
     def entry(
         self, tensor: TensorRef, dim: str | int, node: s.Expr | s.Colon
@@ -241,8 +268,6 @@ class Expressions:
         function = self.entity(node.function)
         match function:
             case Builtin():
-                from wsdsl.frontend.words import call_word
-
                 return call_word(self, function.name, node)
             case FunctionRef():
                 if node.keywords:
@@ -263,4 +288,5 @@ class Expressions:
             case Foreign():
                 return self.report.error(function.what, node.function.loc, function.hint)
             case _:
-                return self.report.error("this is no function", node.function.loc)
+                hint = "functions of the language and @functions can be called"
+                return self.report.error("this is no function", node.function.loc, hint)

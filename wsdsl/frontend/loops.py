@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from wsdsl.diagnostics import Loc
 from wsdsl.frontend import syntax as s
 from wsdsl.frontend import typed
 from wsdsl.frontend.entities import POISON, Builtin, DimName, Literal, Poison
 from wsdsl.frontend.expressions import Expressions
 from wsdsl.frontend.liveness import Liveness, assigned
-from wsdsl.frontend.report import Report
+from wsdsl.frontend.report import Report, counted
 from wsdsl.frontend.scope import Scope
 from wsdsl.frontend.typed import AxisRef, TensorRef, Var
 from wsdsl.ir.types import I32, Tile
 
 Body = tuple[s.Statement, ...]
-Bound = typed.Expr | Poison | None
 
 
 def read(var: Var, loc: Loc) -> typed.Ref:
     return typed.Ref(var, type=var.type, loc=loc)
+
+
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """One variable of a loop and the dimension that it walks, whole or from `start` to `stop`."""
+
+    target: s.Name
+    dim: str
+    word: str
+    start: typed.Expr | None = None
+    stop: typed.Expr | None = None
 
 
 class Loops(Expressions):
@@ -34,74 +46,98 @@ class Loops(Expressions):
         raise NotImplementedError
 
     def loop(self, node: s.For) -> None:
+        walked = self.header(node)
+        if walked is not None:
+            self.nest(node, walked)
+            return
+        # What is wrong with the header says nothing about the body, which is checked all the same.
+        outer = dict(self.env)
+        for name in (*assigned(node.body), *(t.name for t in node.targets)):
+            self.env[name] = POISON
+        self.block(node.body)
+        self.env = outer | dict.fromkeys(assigned(node.body), POISON)
+
+    def header(self, node: s.For) -> list[Walked] | None:
+        """What each variable walks, or None after an error."""
         source = node.source
         word = self.entity(source.function) if isinstance(source, s.Call) else None
+        if isinstance(word, Poison):
+            return None
         if (
             not isinstance(source, s.Call)
             or not isinstance(word, Builtin)
-            or word.name
-            not in (
-                "tiles",
-                "each",
-            )
+            or word.name not in ("tiles", "each")
         ):
-            hint = "for m, n in tiles(M, N):, or for b in each(B):"
+            hint = "`for m, n in tiles(M, N):`, or `for b in each(B):`"
             self.report.error("a loop walks tiles(…) or each(…)", source.loc, hint)
-            return
-        if word.name == "tiles" and any(k.name == "of" for k in source.keywords):
-            self.part_of_a_dimension(node, source)
-            return
-        if source.keywords:
-            self.report.error(f"`{word.name}` knows no `{source.keywords[0].name}`",
-                              source.keywords[0].loc, "tiles(start, stop, of=M)")  # fmt: skip
-            return
-        if len(source.args) != len(node.targets):
-            hint = f"one for each: {', '.join(t.name for t in node.targets)}"
+            return None
+        for i, target in enumerate(node.targets):
+            if target.name in [t.name for t in node.targets[:i]]:
+                hint = "each variable of a loop has a name of its own"
+                self.report.error(f"`{target.name}` occurs twice", target.loc, hint)
+                return None
+        wrong = [k for k in source.keywords if k.name != "of" or word.name != "tiles"]
+        if wrong:
             self.report.error(
-                f"{len(source.args)} dimensions for {len(node.targets)} variables", source.loc, hint
+                f"`{word.name}` knows no `{wrong[0].name}`",
+                wrong[0].loc,
+                "a part of a dimension: tiles(start, stop, of=M)",
             )
-            return
+            return None
+        if source.keywords:
+            return self.part_of_a_dimension(node, source)
+        if len(source.args) != len(node.targets):
+            given, wanted = len(source.args), len(node.targets)
+            part = word.name == "tiles" and (given, wanted) == (2, 1)
+            self.report.error(
+                f"{counted(given, 'dimension')} for {counted(wanted, 'variable')}",
+                source.loc,
+                "a part of one dimension: tiles(start, stop, of=M)"
+                if part
+                else f"one for each: {', '.join(t.name for t in node.targets)}",
+            )
+            return None
         dims = [self.loop_dimension(a) for a in source.args]
-        self.nest(node, [(t, d, None, None) for t, d in zip(node.targets, dims)], word.name)
+        found = [d for d in dims if not isinstance(d, Poison)]
+        if len(found) != len(dims):
+            return None
+        return [Walked(t, d, word.name) for t, d in zip(node.targets, found)]
 
     def loop_dimension(self, node: s.Expr) -> str | Poison:
+        known = f"the kernel's dimensions are {', '.join(sorted(self.dims))}"
+        if isinstance(node, s.Name) and node.name not in self.env:
+            found = self.scope.find(node.name, node)
+            if found is None:
+                return self.report.error(f"`{node.name}` is no dimension", node.loc, known)
         found = self.entity(node)
         if isinstance(found, DimName):
             return found.name
         if isinstance(found, Poison):
             return found
-        hint = "the name of a dimension; tiles(start, stop, of=M) walks a part of one"
-        return self.report.error("a dimension is expected here", node.loc, hint)
+        return self.report.error("a dimension is expected here", node.loc, known)
 
-    def part_of_a_dimension(self, node: s.For, source: s.Call) -> None:
-        others = [k for k in source.keywords if k.name != "of"]
-        if others or len(source.args) != 2 or len(node.targets) != 1:
+    def part_of_a_dimension(self, node: s.For, source: s.Call) -> list[Walked] | None:
+        if len(source.args) != 2 or len(node.targets) != 1:
             hint = "for m in tiles(start, stop, of=M):"
             self.report.error("a part of one dimension has a start and a stop", source.loc, hint)
-            return
+            return None
+        start, stop = (self.bound(arg) for arg in source.args)
         dim = self.loop_dimension(source.keywords[0].value)
-        bounds: list[typed.Expr | Poison] = []
-        for arg in source.args:
-            bound = self.typed(arg)
-            if not isinstance(bound, Poison) and (
-                bound.type.axes or not bound.type.dtype.is_integer
-            ):
-                bound = self.report.error(
-                    f"a bound of type {bound.type}", arg.loc, "bounds are integer scalars"
-                )
-            bounds.append(bound if isinstance(bound, Poison) else self.ops.cast(bound, I32))
-        if not any(isinstance(b, Poison) for b in (dim, *bounds)):
-            self.nest(node, [(node.targets[0], dim, bounds[0], bounds[1])], "tiles")
+        if isinstance(start, Poison) or isinstance(stop, Poison) or isinstance(dim, Poison):
+            return None
+        return [Walked(node.targets[0], dim, "tiles", start, stop)]
 
-    def nest(
-        self,
-        node: s.For,
-        loops: list[tuple[s.Name, str | Poison, Bound, Bound]],
-        word: str,
-    ) -> None:
+    def bound(self, node: s.Expr) -> typed.Expr | Poison:
+        found = self.typed(node)
+        if isinstance(found, Poison):
+            return found
+        if found.type.axes or not found.type.dtype.is_integer:
+            hint = "bounds are integer scalars, as offset[g] with g from each(G)"
+            return self.report.error(f"a bound of type {found.type}", node.loc, hint)
+        return self.ops.cast(found, I32)
+
+    def nest(self, node: s.For, loops: list[Walked]) -> None:
         """One loop a variable, each in the one before; what the body rebinds goes through all."""
-        if any(isinstance(dim, Poison) for _, dim, _, _ in loops):
-            return
         outer = dict(self.env)
         names = [
             name
@@ -110,8 +146,8 @@ class Loops(Expressions):
         ]
         carried = [n for n in names if not isinstance(outer[n], TensorRef)]
         levels: list[tuple[AxisRef | Var, dict[str, Var], dict[str, typed.Expr]]] = []
-        for target, dim, _, _ in loops:
-            assert isinstance(dim, str)
+        for walked in loops:
+            target = walked.target
             inits: dict[str, typed.Expr] = {}
             args: dict[str, Var] = {}
             for name in carried:
@@ -120,8 +156,8 @@ class Loops(Expressions):
                     inits[name] = init
                     args[name] = Var(name, init.type)
                     self.env[name] = read(args[name], init.loc)
-            if word == "tiles":
-                index: AxisRef | Var = AxisRef(self.axis_name(target.name), dim)
+            if walked.word == "tiles":
+                index: AxisRef | Var = AxisRef(self.axis_name(target.name), walked.dim)
                 self.env[target.name] = index
             else:
                 index = Var(target.name, Tile(I32))
@@ -131,19 +167,21 @@ class Loops(Expressions):
         last = {n: self.carried_on(n, levels[-1][1][n], node) for n in levels[-1][1]}
         inner = dict(self.env)
         self.env = outer
+        variables = [w.target.name for w in loops]
         for name in inner:
-            if name not in outer:
+            if name in variables:
+                self.lost[name] = f"`{name}` is the variable of a loop that has ended"
+            elif name not in outer:
                 self.lost[name] = f"`{name}` is known inside its loop alone; set it before the loop"
-        for (index, args, inits), (_, dim, start, stop) in zip(reversed(levels), reversed(loops)):
+        for (index, args, inits), walked in zip(reversed(levels), reversed(loops)):
             results = {n: Var(n, args[n].type) for n in args if n in last}
             moved = tuple(typed.Carried(inits[n], args[n], last[n], results[n]) for n in results)
-            assert isinstance(dim, str)
             if isinstance(index, AxisRef):
-                first = None if isinstance(start, Poison) else start
-                end = None if isinstance(stop, Poison) else stop
-                made: typed.Statement = typed.ForTiles(index, first, end, moved, body, node.loc)
+                made: typed.Statement = typed.ForTiles(
+                    index, walked.start, walked.stop, moved, body, node.loc
+                )
             else:
-                made = typed.ForEach(dim, index, moved, body, node.loc)
+                made = typed.ForEach(walked.dim, index, moved, body, node.loc)
             body = (made,)
             last = {n: read(results[n], node.loc) for n in results}
         self.out += body
@@ -165,23 +203,23 @@ class Loops(Expressions):
                 self._changed(name, arg, "a number", value.loc)
                 return fallback
             return made
-        if (value.type != arg.type and set(value.type.axes) != set(arg.type.axes)) or (
-            value.type.dtype != arg.type.dtype
-        ):
+        if value.type.dtype != arg.type.dtype or set(value.type.axes) != set(arg.type.axes):
             self._changed(name, arg, str(value.type), value.loc)
             return fallback
-        return value
+        return self.ops.in_order(value, arg.type.axes)
 
     def _changed(self, name: str, arg: Var, now: str, loc: Loc) -> None:
+        start = f"start with {name} = zeros({now})" if "[" in now else "start with the same type"
         self.report.error(
             f"`{name}` goes into the loop as {arg.type} and comes out as {now}",
             loc,
-            f"start with the type that it ends with, or cast(…, {arg.type.dtype})",
+            f"{start}, or give it back as {arg.type}",
         )
 
     def axis_name(self, wish: str) -> str:
+        """A dimension's name is the axis that takes it whole; a loop's axis has another."""
         name, number = wish, 0
-        while name in self.axes:
+        while name in self.axes or name in self.dims:
             number += 1
             name = f"{wish}_{number}"
         self.axes.add(name)

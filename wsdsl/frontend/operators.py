@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from wsdsl.diagnostics import Loc
 from wsdsl.frontend import typed
-from wsdsl.frontend.dtypes import as_dtype, misfit, promote
+from wsdsl.frontend.dtypes import as_dtype, misfit, promote, show_number
 from wsdsl.frontend.entities import POISON, Literal, Number, Poison, Value
 from wsdsl.frontend.report import Report
 from wsdsl.ir.types import BOOL, F32, I32, DType, Tile
@@ -28,6 +28,8 @@ ON_NUMBERS: dict[str, Callable[[Number, Number], Number]] = {
 }  # fmt: skip
 ON_INTEGERS = ("&", "|", "^", "<<", ">>")
 ANY_NUMBER = ("abs", "relu")
+# Of a constant: more than any element type holds, and no more than a float can take.
+MAX_BITS = 256
 
 
 def merged_axes(tiles: Sequence[Tile]) -> tuple[str, ...]:
@@ -44,7 +46,8 @@ class Operators:
     def constant(self, literal: Literal, dtype: DType, loc: Loc) -> typed.Expr | Poison:
         wrong = misfit(literal.value, dtype)
         if wrong:
-            return self.report.error(wrong, loc, f"write it as a {dtype}, or cast")
+            hint = f"a number takes the other operand's type, here {dtype}; cast that one"
+            return self.report.error(wrong, loc, hint)
         return typed.Const(as_dtype(literal.value, dtype), type=Tile(dtype), loc=loc)
 
     def value(self, value: Value) -> typed.Expr | Poison:
@@ -112,15 +115,30 @@ class Operators:
             return self.report.error(
                 f"`/` of {dtype}", loc, "`//` divides integers; or cast to a float type"
             )
+        zero = isinstance(b, Literal) and b.value == 0
+        if op in ("//", "%") and zero and dtype.is_integer:
+            return self.report.error(f"`{op}` by zero", loc, "divide by another number")
+        if op in ("<<", ">>") and isinstance(b, Literal) and not 0 <= b.value < dtype.bits:
+            hint = f"cast to a wider type first; {dtype} has {dtype.bits} bits"
+            return self.report.error(f"`{op}` of {dtype} by {b.value}", loc, hint)
         if dtype == BOOL and op not in ("&", "|", "^", "==", "!="):
             return self.report.error(f"`{op}` of bool", loc, "cast to a number first")
         return self.map(BINARY[op], args, BOOL if op in COMPARED else dtype, loc)
 
     def _fold(self, op: str, a: Literal, b: Literal, loc: Loc) -> Value:
+        shown = f"{show_number(a.value)} {op} {show_number(b.value)}"
+        hint = "numbers are computed as Python computes them"
+        if op in ("<<", "**") and abs(b.value) > MAX_BITS:
+            return self.report.error(f"{shown} is too large", loc, hint)
         try:
-            return Literal(ON_NUMBERS[op](a.value, b.value), loc=loc)
+            value = ON_NUMBERS[op](a.value, b.value)
         except (ArithmeticError, TypeError, ValueError) as error:
-            return self.report.error(f"{a.value} {op} {b.value}: {error}", loc)
+            return self.report.error(f"{shown}: {error}", loc, hint)
+        if isinstance(value, complex):
+            return self.report.error(f"{shown} is no real number", loc, hint)
+        if isinstance(value, int) and value.bit_length() > MAX_BITS:
+            return self.report.error(f"{shown} is too large", loc, hint)
+        return Literal(value, loc=loc)
 
     def unary(self, op: str, a: Value, loc: Loc) -> Value:
         if isinstance(a, Poison):
@@ -144,21 +162,34 @@ class Operators:
         held = self.common([a], loc, f"`{fn}`")
         if isinstance(held, Poison):
             return held
-        if isinstance(a, Literal):
-            held = [self.cast_constant(a, F32)], F32
         args, dtype = held
+        if isinstance(a, Literal) and dtype.is_integer and fn not in ANY_NUMBER:
+            args, dtype = [self.cast(args[0], F32)], F32
         if not dtype.is_float and not (fn in ANY_NUMBER and dtype.is_integer):
             return self.report.error(
                 f"`{fn}` of {dtype}", loc, f"cast to a float type first: {fn}(cast(x, f32))"
             )
         return self.map(fn, args, dtype, loc)
 
-    def cast_constant(self, literal: Literal, dtype: DType) -> typed.Expr:
+    def cast_constant(self, literal: Literal, dtype: DType) -> typed.Expr | Poison:
         number = literal.value
-        if dtype.is_float:
-            number = float(number)
-        elif dtype == BOOL:
+        if dtype == BOOL:
             number = bool(number)
+        elif dtype.is_float:
+            number = float(number)
         elif math.isfinite(number):
             number = int(number)
+        wrong = misfit(number, dtype)
+        if wrong:
+            return self.report.error(wrong, literal.loc, "cast to a type that holds it")
         return typed.Const(number, type=Tile(dtype), loc=literal.loc)
+
+    def in_order(self, x: typed.Expr, axes: tuple[str, ...]) -> typed.Expr:
+        """The same tile with its axes listed in another order: what a loop carries or an `if`
+        merges has one type, although the order means nothing to a kernel."""
+        if x.type.axes == axes:
+            return x
+        kind = Tile(x.type.dtype, axes)
+        if isinstance(x, typed.Map):
+            return typed.Map(x.fn, x.args, type=kind, loc=x.loc)
+        return typed.Map("or" if kind.dtype == BOOL else "max", (x, x), type=kind, loc=x.loc)

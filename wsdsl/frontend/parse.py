@@ -9,7 +9,7 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedToken
 from lark.lexer import Token
 from lark.tree import Tree
 
-from wsdsl.diagnostics import Finding, ParseError
+from wsdsl.diagnostics import Finding, Loc, ParseError
 from wsdsl.frontend import explain, syntax
 from wsdsl.frontend.build import Builder, Kind
 from wsdsl.frontend.grammar import LayoutError, parser
@@ -24,10 +24,15 @@ def parse(source: Source, kind: Kind | None = None) -> syntax.Module:
     try:
         module = builder.module(_tree(source))
     except RecursionError:
-        raise ParseError(Finding(f"{source.file}: an expression is nested too deeply")) from None
+        raise ParseError(too_deep(source.file)) from None
     if builder.findings:
         raise ParseError(sorted(builder.findings, key=_place))
     return module
+
+
+def too_deep(file: str, loc: Loc | None = None) -> Finding:
+    message = "an expression or a block is nested too deeply"
+    return Finding(message if loc else f"{file}: {message}", loc, "give parts of it names")
 
 
 def _place(finding: Finding) -> tuple[int, int]:
@@ -53,11 +58,13 @@ def _tree(source: Source) -> Tree[Token]:
         except LayoutError as e:
             line, column = e.token.end_line or 1, e.token.end_column or 1
             loc = source.loc(line, 1, line, column)
+            hint = "line it up with a line of the block that it belongs to"
             raise ParseError(
-                Finding("this line is indented like no block around it", loc)
+                Finding("this line is indented like no block around it", loc, hint)
             ) from None
         except UnexpectedEOF:
-            raise ParseError(Finding(f"{source.file}: the text ends too early")) from None
+            hint = "the last line is not complete"
+            raise ParseError(Finding(f"{source.file}: the text ends too early", hint=hint)) from None
 
 
 def _at(source: Source, token: Token, message: str, hint: str) -> Finding:

@@ -13,6 +13,7 @@ class Report:
     def __init__(self) -> None:
         self._found: list[tuple[Loc, Finding]] = []
         self._calls: list[tuple[str, Loc]] = []
+        self._said: set[tuple[Loc, str]] = set()
 
     def __len__(self) -> int:
         return len(self._found)
@@ -20,6 +21,9 @@ class Report:
     def error(self, message: str, loc: Loc, hint: str = "") -> Poison:
         """Note an error; the result stands for the value that it spoilt."""
         place = loc
+        if (loc, message) in self._said:  # by another call of the same function
+            return POISON
+        self._said.add((loc, message))
         if self._calls:
             name, called = self._calls[-1]
             message = f"{message} (inside `{name}`, called at {called})"
@@ -33,10 +37,10 @@ class Report:
         yield
         self._calls.pop()
 
-    def forget(self, since: int) -> None:
-        """Drop what was found after there were `since` findings."""
-        del self._found[since:]
-
     def in_order(self) -> list[Finding]:
         ordered = sorted(self._found, key=lambda f: (f[0].line, f[0].column))
-        return list(dict.fromkeys(f for _, f in ordered))
+        return [finding for _, finding in ordered]
+
+
+def counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

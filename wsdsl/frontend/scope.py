@@ -8,7 +8,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from wsdsl.frontend import syntax as s
-from wsdsl.frontend.entities import Builtin, DimName, Entity, FunctionRef, Literal, TypeName
+from wsdsl.frontend.entities import (
+    Builtin,
+    DimName,
+    Entity,
+    Foreign,
+    FunctionRef,
+    Literal,
+    TypeName,
+)
 from wsdsl.ir.tile_ops import UNARY_FUNCTIONS
 from wsdsl.ir.types import DTYPES
 
@@ -16,6 +24,14 @@ WORDS = (
     "tiles", "each", "end", "zeros", "full", "index", "cast", "bitcast", "where", "lookup", "sum",
     "max", "min", "fma", "dims", *(f for f in UNARY_FUNCTIONS if f not in ("neg", "not")),
 )  # fmt: skip
+
+OF_PYTHON = {
+    "print": "look at values with k.reference(…) or k.simulate(…) on NumPy arrays",
+    "range": "`for m in tiles(M):`, or `for i in each(N):`",
+    "len": "a dimension's name is its size",
+    "float": "element types have a width: f32",
+    "int": "element types have a width: i32",
+}
 
 Capture = Callable[[str], Entity | None]
 
@@ -39,6 +55,8 @@ class Scope:
         definition = module.definitions.get(name)
         if definition is not None and definition.kind == "function":
             return FunctionRef(definition, self)
+        if definition is not None:
+            return Foreign(f"`{name}` is a kernel", "only @functions can be called in a kernel")
         if name in DTYPES:
             return TypeName(DTYPES[name])
         if name == "inf":
@@ -48,6 +66,8 @@ class Scope:
 
 def suggestion(name: str, known: Mapping[str, object], scope: Scope) -> str:
     """A hint for an unknown name: what may have been meant."""
+    if name in OF_PYTHON:
+        return OF_PYTHON[name]
     words = [*known, *WORDS, *DTYPES, *scope.module.definitions, *scope.module.dims]
     close = difflib.get_close_matches(name, words, n=1)
-    return f"did you mean `{close[0]}`?" if close else ""
+    return f"did you mean `{close[0]}`?" if close else "assign it before this line"

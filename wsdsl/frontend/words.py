@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from wsdsl.frontend import syntax as s
 from wsdsl.frontend import typed
@@ -16,12 +17,15 @@ from wsdsl.frontend.entities import (
     TypeName,
     Value,
 )
-from wsdsl.frontend.expressions import Expressions
+from wsdsl.frontend.report import counted
 from wsdsl.frontend.typed import AxisRef, TensorRef
 from wsdsl.ir.tile_ops import UNARY_FUNCTIONS
 from wsdsl.ir.types import BOOL, I32, DType, Tile
 
-Word = Callable[[Expressions, s.Call], Entity]
+if TYPE_CHECKING:
+    from wsdsl.frontend.expressions import Expressions
+
+Word = Callable[["Expressions", s.Call], Entity]
 
 
 def call_word(e: Expressions, name: str, node: s.Call) -> Entity:
@@ -29,20 +33,23 @@ def call_word(e: Expressions, name: str, node: s.Call) -> Entity:
         hint = f"for m in {name}(M):"
         return e.report.error(f"`{name}` stands in a for loop alone", node.loc, hint)
     if name == "dims":
-        return e.report.error("`dims` stands outside of kernels", node.loc)
+        hint = "name the dimension in a parameter's type; that introduces it"
+        return e.report.error("`dims` stands outside of kernels", node.loc, hint)
     if node.keywords and name not in ("sum", "max", "min"):
         return e.report.error(
             f"`{name}` takes no argument by name", node.keywords[0].loc, "give it by position"
         )
     if name in WORDS:
-        count, word = WORDS[name]
+        count, word, usage = WORDS[name]
         if count is not None and len(node.args) != count:
-            wanted = f"{count} argument{'s' if count > 1 else ''}"
-            return e.report.error(f"`{name}` takes {wanted}, not {len(node.args)}", node.loc)
+            wanted = counted(count, "argument")
+            return e.report.error(f"`{name}` takes {wanted}, not {len(node.args)}", node.loc, usage)
         return word(e, node)
     assert name in UNARY_FUNCTIONS
     if len(node.args) != 1:
-        return e.report.error(f"`{name}` takes 1 argument, not {len(node.args)}", node.loc)
+        return e.report.error(
+            f"`{name}` takes 1 argument, not {len(node.args)}", node.loc, f"{name}(x)"
+        )
     return e.ops.function(name, e.value(node.args[0]), node.loc)
 
 
@@ -52,7 +59,8 @@ def _axis(e: Expressions, node: s.Expr) -> AxisRef | Poison:
         return AxisRef(found.name, found.name, whole=True)
     if isinstance(found, (AxisRef, Poison)):
         return found
-    return e.report.error("an axis is expected here", node.loc, "the variable of a tiles loop")
+    hint = "the variable of a tiles loop, or a dimension that is taken whole"
+    return e.report.error("an axis is expected here", node.loc, hint)
 
 
 def _dtype(e: Expressions, node: s.Expr) -> DType | Poison:
@@ -80,7 +88,9 @@ def _new(e: Expressions, kind: TileType | Poison, value: Value, node: s.Call) ->
         made = e.ops.constant(value, kind.dtype, value.loc)
     elif value.type.axes or value.type.dtype != kind.dtype:
         return e.report.error(
-            f"full of {value.type}, not a scalar {kind.dtype}", node.loc, "cast it, or broadcast"
+            f"full takes a scalar {kind.dtype}, not {value.type}",
+            node.args[1].loc,
+            "cast it" if not value.type.axes else f"x + zeros({kind.dtype}[…]) broadcasts a tile",
         )
     else:
         made = value
@@ -129,6 +139,9 @@ def bitcast(e: Expressions, node: s.Call) -> Entity:
     x, dtype = e.typed(node.args[0]), _dtype(e, node.args[1])
     if isinstance(x, Poison) or isinstance(dtype, Poison):
         return POISON
+    if BOOL in (x.type.dtype, dtype) and x.type.dtype != dtype:
+        hint = "compare, or cast"
+        return e.report.error(f"bitcast of {x.type.dtype} to {dtype}", node.loc, hint)
     if x.type.dtype.bits != dtype.bits:
         held = x.type.dtype
         return e.report.error(
@@ -204,7 +217,8 @@ def _reduction(name: str) -> Word:
 
 def _reduce(e: Expressions, name: str, node: s.Call, over: s.Keyword) -> Value:
     if len(node.args) != 1:
-        return e.report.error(f"`{name}(…, over=…)` takes one tile", node.loc)
+        hint = f"combine them first: {name}(a + b, over=axis)"
+        return e.report.error(f"`{name}(…, over=…)` takes one tile", node.loc, hint)
     x, axis = e.typed(node.args[0]), _axis(e, over.value)
     if isinstance(x, Poison) or isinstance(axis, Poison):
         return POISON
@@ -220,17 +234,18 @@ def _reduce(e: Expressions, name: str, node: s.Call, over: s.Keyword) -> Value:
     return typed.Reduce(fn, x, axis, type=Tile(x.type.dtype, rest), loc=node.loc)
 
 
-WORDS: dict[str, tuple[int | None, Word]] = {
-    "zeros": (1, zeros),
-    "full": (2, full),
-    "index": (1, index),
-    "end": (1, end),
-    "cast": (2, cast),
-    "bitcast": (2, bitcast),
-    "where": (3, where),
-    "fma": (3, fma),
-    "lookup": (2, lookup),
-    "sum": (None, _reduction("sum")),
-    "max": (None, _reduction("max")),
-    "min": (None, _reduction("min")),
+# Number of arguments, if fixed; what it does; how it is called.
+WORDS: dict[str, tuple[int | None, Word, str]] = {
+    "zeros": (1, zeros, "zeros(f32[m, n])"),
+    "full": (2, full, "full(f32[m], -inf)"),
+    "index": (1, index, "index(m)"),
+    "end": (1, end, "end(m)"),
+    "cast": (2, cast, "cast(x, f32)"),
+    "bitcast": (2, bitcast, "bitcast(x, bf16)"),
+    "where": (3, where, "where(condition, a, b)"),
+    "fma": (3, fma, "fma(a, b, c) is a * b + c"),
+    "lookup": (2, lookup, "lookup(table, i)"),
+    "sum": (None, _reduction("sum"), ""),
+    "max": (None, _reduction("max"), ""),
+    "min": (None, _reduction("min"), ""),
 }
