@@ -327,6 +327,40 @@ def _(A: Any, B: Any, C: Any) -> Any:
 
 
 @case(
+    "broadcast",
+    """
+@kernel
+def broadcast(bias: f32[N], rows: f32[M], C: bf16[M, N], D: bf16[N, M]):
+    for m, n in tiles(M, N):
+        C[m, n] = bias[n]
+        D[n, m] = rows[m]
+""",
+    M=72, N=88,
+)  # fmt: skip
+def _(bias: Any, rows: Any) -> Any:
+    shape = (rows.size, bias.size)
+    return {"C": np.broadcast_to(bias, shape), "D": np.broadcast_to(rows, shape[::-1])}
+
+
+@case(
+    "around_a_loop",
+    """
+@kernel
+def around_a_loop(A: bf16[M, D], B: bf16[N, D], X: bf16[M, K], W: bf16[N, K], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = A[m, :] @ B[n, :]
+        for k in tiles(K):
+            acc += X[m, k] @ W[n, k]
+        acc += A[m, :] @ B[n, :]
+        C[m, n] = acc
+""",
+    M=100, N=40, D=48, K=72,
+)  # fmt: skip
+def _(A: Any, B: Any, X: Any, W: Any) -> Any:
+    return {"C": 2 * (A @ B.T) + X @ W.T}
+
+
+@case(
     "gathered_bias",
     """
 @kernel

@@ -6,10 +6,11 @@ from types import FunctionType
 
 from wsdsl.diagnostics import Finding, ParseError, TypeCheckError
 from wsdsl.frontend.check import check
-from wsdsl.frontend.parse import parse
+from wsdsl.frontend.parse import parse, too_deep
 from wsdsl.frontend.python import definition_of
 from wsdsl.frontend.scope import Scope
 from wsdsl.frontend.source import Source
+from wsdsl.frontend.syntax import Definition
 from wsdsl.frontend.to_ir import to_ir
 from wsdsl.ir.op import Kernel
 
@@ -25,7 +26,7 @@ def from_text(text: str, file: str = "<string>") -> dict[str, Kernel]:
         if definition.kind != "kernel":
             continue
         try:
-            kernels[name] = to_ir(check(definition, scope))
+            kernels[name] = _convert(definition, scope)
         except TypeCheckError as error:
             findings += error.findings
     if findings:
@@ -38,4 +39,11 @@ def from_text(text: str, file: str = "<string>") -> dict[str, Kernel]:
 
 def from_function(fn: FunctionType) -> Kernel:
     """The kernel that a Python function describes; the function is never run."""
-    return to_ir(check(*definition_of(fn, "kernel")))
+    return _convert(*definition_of(fn, "kernel"))
+
+
+def _convert(definition: Definition, scope: Scope) -> Kernel:
+    try:
+        return to_ir(check(definition, scope))
+    except RecursionError:
+        raise TypeCheckError(too_deep(definition.loc.file, definition.loc)) from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import Literal, TypeGuard
 
@@ -11,6 +10,7 @@ from lark.tree import Meta, Tree
 
 from wsdsl.diagnostics import Finding, Loc
 from wsdsl.frontend import syntax as s
+from wsdsl.frontend.literals import constant, number
 from wsdsl.frontend.report import counted
 from wsdsl.frontend.source import Source
 
@@ -25,17 +25,7 @@ def _trees(tree: Tree[Token]) -> list[Tree[Token]]:
     return [c for c in tree.children if _is_tree(c)]
 
 
-def _number(text: str) -> int | float | None:
-    text = text.replace("_", "")
-    if len(text) > MAX_DIGITS or text[2:] == "" and text[:1] == "0" and not text.isdigit():
-        return None
-    if text[:2].lower() in ("0x", "0b", "0o"):
-        return int(text, 0)
-    return float(text) if re.search(r"[.eE]", text) else int(text)
-
-
 Kind = Literal["kernel", "function"]
-MAX_DIGITS = 80
 
 
 class Builder:
@@ -48,6 +38,8 @@ class Builder:
         self.source = source
         self.kind: Kind | None = kind
         self.findings: list[Finding] = []
+        self.at: Loc | None = None
+        """The statement that is being built, should it be nested too deeply."""
 
     def refuse(self, message: str, loc: Loc, hint: str = "") -> None:
         self.findings.append(Finding(message, loc, hint))
@@ -98,7 +90,7 @@ class Builder:
                 )
                 return
             before = len(self.findings)
-            value = _constant(self.expr(right))
+            value = constant(self.expr(right))
             if names and len(names) == 1 and value is not None:
                 module.constants[names[0]] = value
                 return
@@ -207,7 +199,7 @@ class Builder:
         return tuple(made)
 
     def statement(self, tree: Tree[Token]) -> list[s.Statement]:
-        loc = self.loc(tree)
+        self.at = loc = self.loc(tree)
         match str(tree.data):
             case "assign":
                 left, right = _trees(tree)
@@ -302,10 +294,10 @@ class Builder:
             case "name":
                 return s.Name(str(tree.children[0]), loc=loc)
             case "number":
-                number = _number(str(tree.children[0]))
-                if number is None:
+                value = number(str(tree.children[0]))
+                if value is None:
                     self.refuse("this is no number that an element type holds", loc, "shorten it")
-                return s.Number(number or 0, loc=loc)
+                return s.Number(value or 0, loc=loc)
             case "constant":
                 return s.Number(str(tree.children[0]) == "True", loc=loc)
             case "string":
@@ -401,11 +393,3 @@ def _dims_call(tree: Tree[Token]) -> list[str] | None:
     if function.data != "name" or function.children[0] != "dims" or argument.data != "string":
         return None
     return str(argument.children[0]).strip("\"'").replace(",", " ").split()
-
-
-def _constant(expr: s.Expr) -> int | float | bool | None:
-    if isinstance(expr, s.Number):
-        return expr.value
-    if isinstance(expr, s.Unary) and expr.op == "-" and isinstance(expr.operand, s.Number):
-        return -expr.operand.value
-    return None

@@ -161,23 +161,30 @@ class Checker(Loops):
         if isinstance(target, s.Subscript):
             self.store(target, entity, loc, accumulate=False)
         elif isinstance(target, s.Name):
-            self.env[target.name] = self.kept(target.name, entity, loc)
+            if not self.is_tensor(target):
+                self.env[target.name] = self.kept(target.name, entity, loc)
         else:
             self.report.error("this can not be assigned to", target.loc, "a name, or C[m, n]")
 
+    def is_tensor(self, target: s.Name) -> bool:
+        """A tensor parameter's name cannot be given to another value."""
+        if not isinstance(self.env.get(target.name), TensorRef):
+            return False
+        hint = f"store to a tile of it: {target.name}[…] = x"
+        self.report.error(f"`{target.name}` is a tensor parameter", target.loc, hint)
+        return True
+
     def kept(self, name: str, entity: Entity, loc: Loc) -> Entity:
         """An entity under a name: what is computed is computed once."""
-        if isinstance(self.env.get(name), TensorRef):
-            return self.report.error(
-                f"`{name}` is a tensor parameter", loc, f"store to a tile of it: {name}[…] = x"
-            )
         before = self.env.get(name)
         entity = self.as_value(entity, loc)
         if isinstance(entity, (Literal, Poison)):
             return entity
         if isinstance(entity, typed.Map) and isinstance(before, typed.Ref):
             axes = before.type.axes
-            entity = self.ops.in_order(entity, axes) if set(axes) == set(entity.type.axes) else entity
+            entity = (
+                self.ops.in_order(entity, axes) if set(axes) == set(entity.type.axes) else entity
+            )
         return read(self.let(name, entity), loc)
 
     def let(self, name: str, value: typed.Expr) -> Var:
@@ -194,6 +201,8 @@ class Checker(Loops):
                 return
             self.store(node.target, self.entity(node.value), node.value.loc, accumulate=True)
         elif isinstance(node.target, s.Name):
+            if self.is_tensor(node.target):
+                return
             whole = s.Binary(node.op, node.target, node.value, loc=node.loc, op_loc=node.op_loc)
             self.env[node.target.name] = self.kept(node.target.name, self.entity(whole), node.loc)
         else:
@@ -269,8 +278,10 @@ class Checker(Loops):
         x, y = self.as_value(a, node.loc), self.as_value(b, node.loc)
         if isinstance(x, Poison) or isinstance(y, Poison):
             return POISON
-        if not isinstance(x, Literal) and not isinstance(y, Literal) and (
-            x.type.dtype != y.type.dtype or set(x.type.axes) != set(y.type.axes)
+        if (
+            not isinstance(x, Literal)
+            and not isinstance(y, Literal)
+            and (x.type.dtype != y.type.dtype or set(x.type.axes) != set(y.type.axes))
         ):
             return self.report.error(
                 f"`{name}` is {x.type} in one branch and {y.type} in the other",

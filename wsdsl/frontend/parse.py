@@ -24,7 +24,7 @@ def parse(source: Source, kind: Kind | None = None) -> syntax.Module:
     try:
         module = builder.module(_tree(source))
     except RecursionError:
-        raise ParseError(too_deep(source.file)) from None
+        raise ParseError(too_deep(source.file, builder.at)) from None
     if builder.findings:
         raise ParseError(sorted(builder.findings, key=_place))
     return module
@@ -64,7 +64,9 @@ def _tree(source: Source) -> Tree[Token]:
             ) from None
         except UnexpectedEOF:
             hint = "the last line is not complete"
-            raise ParseError(Finding(f"{source.file}: the text ends too early", hint=hint)) from None
+            raise ParseError(
+                Finding(f"{source.file}: the text ends too early", hint=hint)
+            ) from None
 
 
 def _at(source: Source, token: Token, message: str, hint: str) -> Finding:

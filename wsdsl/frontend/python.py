@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import inspect
+from numbers import Integral, Real
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -21,10 +22,11 @@ from wsdsl.frontend.entities import (
     TypeName,
 )
 from wsdsl.frontend.parse import parse
-from wsdsl.frontend.scope import WORDS, Scope
+from wsdsl.frontend.scope import WORDS, Capture, Scope
 from wsdsl.frontend.source import Source
 from wsdsl.ir.types import DTYPES
 
+NOTHING = object()
 NOWHERE = Loc("<python>", 0, 0, 0)
 
 
@@ -37,24 +39,60 @@ def definition_of(fn: FunctionType, kind: Kind) -> tuple[s.Definition, Scope]:
         raise ParseError(
             Finding(f"the source of `{fn.__name__}` is not to be had", hint=hint)
         ) from None
-    skipped = next((i for i, line in enumerate(lines) if line.lstrip().startswith("def ")), 0)
+    skipped = next((i for i, line in enumerate(lines) if line.lstrip().startswith("def ")), None)
     file = inspect.getsourcefile(fn) or "<python>"
+    if skipped is None:
+        line = lines[0].rstrip("\n")
+        loc = Loc(file, max(first, 1), 1, len(line) + 1, line)
+        hint = f"write it as a def under @{kind}"
+        raise ParseError(Finding(f"`{fn.__name__}` is no def", loc, hint))
     source = Source(file, "".join(lines[skipped:]), max(first, 1) + skipped)
     module = parse(source, kind)
-    definition = module.definitions[fn.__name__]
+    (definition,) = module.definitions.values()
     module.definitions.clear()
-    return definition, Scope(module, _capture(fn))
+    return definition, Scope(module, _capture(fn, _in_annotations(fn, definition)))
 
 
-def _capture(fn: FunctionType) -> Any:
-    cells = inspect.getclosurevars(fn) if fn.__closure__ else None
-    closure: dict[str, Any] = dict(cells.nonlocals) if cells else {}
+def _in_annotations(fn: FunctionType, definition: s.Definition) -> dict[str, Any]:
+    """What names in the parameters' types stand for. Where those are local variables around the
+    function, Python does not keep them for its body."""
+    found: dict[str, Any] = {}
+    for p in definition.params:
+        held, written = fn.__annotations__.get(p.name), p.annotation
+        if isinstance(held, language.TensorType) and isinstance(written, s.Subscript):
+            for entry, dim in zip(written.entries, held.dims):
+                if isinstance(entry, s.Name):
+                    found[entry.name] = dim
+    return found
+
+
+def _closure(fn: FunctionType) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or ()):
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+    return found
+
+
+def _capture(fn: FunctionType, annotated: dict[str, Any]) -> Capture:
+    closure = _closure(fn)
+    functions: dict[int, FunctionRef] = {}
+
+    def held(name: str) -> Any:
+        for names in (annotated, closure, fn.__globals__):
+            if name in names:
+                return names[name]
+        return getattr(builtins, name, NOTHING)
 
     def capture(name: str) -> Entity | None:
-        for names in (closure, fn.__globals__):
-            if name in names:
-                return _entity(name, names[name])
-        return _entity(name, getattr(builtins, name)) if hasattr(builtins, name) else None
+        found = held(name)
+        if isinstance(found, language.Function):
+            if id(found) not in functions:
+                functions[id(found)] = FunctionRef(*definition_of(found.python, "function"))
+            return functions[id(found)]
+        return None if found is NOTHING else _entity(name, found)
 
     return capture
 
@@ -63,26 +101,25 @@ def _entity(name: str, held: Any) -> Entity | None:
     """What a Python object means in a kernel."""
     if isinstance(held, language.Dim):
         return DimName(held.name)
-    if isinstance(held, language.Function):
-        return FunctionRef(*definition_of(held.python, "function"))
     if isinstance(held, (bool, int, float)):
         return Literal(held, loc=NOWHERE)
+    if isinstance(held, Integral):  # NumPy's
+        return Literal(int(held), loc=NOWHERE)
+    if isinstance(held, Real):
+        return Literal(float(held), loc=NOWHERE)
     if isinstance(held, type) and issubclass(held, language.Tile) and held.__name__ in DTYPES:
         return TypeName(DTYPES[held.__name__])
     word = getattr(held, "__name__", "")
     if getattr(held, "__module__", "") == language.__name__ and word in WORDS:
         return Builtin(word)
-    if held in (builtins.sum, builtins.max, builtins.min, builtins.abs):
+    if any(held is b for b in (builtins.sum, builtins.max, builtins.min, builtins.abs)):
         return Builtin(word)
     if held is builtins.bool:
         return TypeName(DTYPES["bool"])
-    if getattr(builtins, name, None) is held and name not in ("print", "range", "len"):
+    if getattr(builtins, name, None) is held:
         return None
-    hints = {
-        "print": "kernels print nothing; dump the IR, or store to a tensor",
-        "range": "for m in tiles(M), or for i in each(N)",
-        "len": "a dimension's name is its size",
-    }
     what = "a module" if isinstance(held, ModuleType) else f"of type {type(held).__name__}"
-    hint = hints.get(name, "numbers, dims and @functions can be used from outside")
-    return Foreign(f"`{name}` is {what}, which means nothing in a kernel", hint)
+    return Foreign(
+        f"`{name}` is {what}, which means nothing in a kernel",
+        "numbers, dims and @functions can be used from outside",
+    )

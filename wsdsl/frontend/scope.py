@@ -50,6 +50,8 @@ class Scope:
         if name in module.dims:
             return DimName(module.dims[name])
         captured = self.capture(name)
+        if isinstance(captured, Literal):
+            return Literal(captured.value, loc=node.loc)
         if captured is not None:
             return captured
         definition = module.definitions.get(name)

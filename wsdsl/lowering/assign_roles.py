@@ -98,8 +98,8 @@ def operand_loads(kernel: Kernel) -> dict[Value, Load]:
     return found
 
 
-def _in_registers(kernel: Kernel) -> Iterator[tuple[Op, Value]]:
-    """Tiles that compute warpgroups hold in fragments, with the op that defines them."""
+def _in_registers(kernel: Kernel) -> Iterator[tuple[Op, tuple[str, ...]]]:
+    """Axes of the tiles that compute warpgroups hold in fragments, with their ops."""
     loads = operand_loads(kernel)
     elsewhere = {
         v
@@ -112,7 +112,7 @@ def _in_registers(kernel: Kernel) -> Iterator[tuple[Op, Value]]:
         for value in (*results_of(op), *bound(op)):
             held = value not in loads or value in elsewhere
             if isinstance(value.type, Tile) and value.type.axes and held:
-                yield op, value
+                yield op, value.type.axes
 
 
 def _constrain(kernel: Kernel, sides: _Sides) -> Iterator[Finding]:
@@ -137,9 +137,12 @@ def _constrain(kernel: Kernel, sides: _Sides) -> Iterator[Finding]:
                 "only one of a product's two axes can be reduced in a kernel; compute the other "
                 "reduction in a kernel of its own",
             )
-    for op, value in _in_registers(kernel):
-        assert isinstance(value.type, Tile)
-        axes = value.type.axes
+    stored = (
+        (op, tuple(v.type.name for v in op.index if isinstance(v.type, Axis)))
+        for op in walk(kernel.body)
+        if isinstance(op, Store)
+    )
+    for op, axes in (*_in_registers(kernel), *stored):
         if len(axes) > 2:
             yield Finding(
                 f"a tile of {len(axes)} axes ({', '.join(axes)}) is not lowered yet",

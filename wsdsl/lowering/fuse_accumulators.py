@@ -85,7 +85,7 @@ def _from_zeros(region: Region, namer: Namer, ready: set[Value]) -> Region:
     """`ready`: tiles that wgmma may add to, zeros or what wgmma itself has added to zeros."""
     made: list[Op] = []
     for op in region:
-        if isinstance(op, Contract) and op.acc in ready:
+        if isinstance(op, Contract) and (op.acc is None or op.acc in ready):
             ready.add(op.result)
         if not isinstance(op, (ForTiles, ForEach)):
             made.append(with_regions(op, lambda inner: _from_zeros(inner, namer, ready)))

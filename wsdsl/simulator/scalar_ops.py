@@ -99,6 +99,11 @@ def slice_columns(wg: Warpgroup, op: f.Slice) -> None:
     wg.values[op.result.name] = wg.get(op.x, op)[:, op.start : op.start + shape[1]]
 
 
+def join(wg: Warpgroup, op: f.Join) -> None:
+    parts = [wg.get(part, op) for part in op.parts]
+    wg.values[op.result.name] = np.concatenate(parts, axis=1)
+
+
 def reduce_columns(wg: Warpgroup, op: f.ReduceColumns) -> None:
     held = wg.get(op.x, op)
     made = arithmetic.reduce(op.fn, held, dtype_of(op.x), 1)
@@ -147,6 +152,7 @@ SIMPLE: dict[type[Op], Callable[[Warpgroup, Any], None]] = {
     t.Full: full,
     t.DimSize: dim_size,
     f.ZeroUnless: zero_unless,
+    f.Join: join,
     f.Slice: slice_columns,
     f.ReduceColumns: reduce_columns,
     f.Iota: iota,
