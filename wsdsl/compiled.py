@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -133,6 +134,9 @@ class Compiled:
     def launcher(self) -> Launcher:
         from wsdsl.runtime.launch import Launcher
 
+        if self.assembled is None:
+            message = f"{self.name}: without ptxas the driver assembles, and spills go unseen"
+            warnings.warn(f"{message}; `wsdsl doctor` tells more", stacklevel=3)
         image = self.assembled.cubin if self.assembled is not None else self.ptx
         return Launcher(image, self.signature, self.access, self.schedule.arch)
 

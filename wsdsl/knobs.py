@@ -11,7 +11,6 @@ each `get`, so a knob that is set after the import counts too.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -89,26 +88,6 @@ def _directory(text: str) -> Path | None:
     return None if text.lower() == "off" else Path(text).expanduser()
 
 
-def _positive(text: str) -> int:
-    number = int(text)
-    if number <= 0:
-        raise ValueError(text)
-    return number
-
-
-def default_cache() -> Path:
-    """Where the platform wants caches: XDG's directory, ~/Library/Caches or LOCALAPPDATA."""
-    home = Path(os.path.expanduser("~"))
-    if sys.platform == "darwin":
-        base = home / "Library" / "Caches"
-    elif sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA", "") or home / "AppData" / "Local")
-    else:
-        xdg = os.environ.get("XDG_CACHE_HOME", "")
-        base = Path(xdg) if os.path.isabs(xdg) else home / ".cache"
-    return base / "wsdsl"
-
-
 PTXAS = Knob[str](
     "WSDSL_PTXAS",
     str,
@@ -123,20 +102,6 @@ DUMP = Knob[Path | None](
     lambda: None,
     "a directory",
     "Write each kernel's IR after each pass, LLVM IR, PTX and SASS to this directory.",
-)
-CACHE = Knob[Path | None](
-    "WSDSL_CACHE",
-    _directory,
-    default_cache,
-    'a directory, or "off"',
-    'Where cubins are kept between runs (default ~/.cache/wsdsl); "off" keeps none.',
-)
-CACHE_MEGABYTES = Knob[int](
-    "WSDSL_CACHE_MEGABYTES",
-    _positive,
-    lambda: 512,
-    "a positive number",
-    "Size at which the cubins that were used longest ago are deleted (default 512).",
 )
 BACKEND = Knob[Backend](
     "WSDSL_BACKEND",
@@ -153,4 +118,4 @@ ALLOW_SPILLS = Knob[bool](
     "Accept kernels whose registers ptxas spills to local memory; else a CompileError.",
 )
 
-KNOBS: tuple[Knob[Any], ...] = (PTXAS, DUMP, CACHE, CACHE_MEGABYTES, BACKEND, ALLOW_SPILLS)
+KNOBS: tuple[Knob[Any], ...] = (PTXAS, DUMP, BACKEND, ALLOW_SPILLS)
