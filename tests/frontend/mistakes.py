@@ -551,4 +551,13 @@ C[m, n] = y[0]
 y = zeros(f32[m, n])
 y[m, n] = 1.0
 """),
+    "global_that_is_assigned_later": """\
+SIZE = 3
+@kernel
+def k(C: f32[M]):
+    for m in tiles(M):
+        C[m] = SIZE * 1.0
+        SIZE = 4
+""",
+    "array_by_itself": body("C = A\nC[m, n] = 1.0"),
 }

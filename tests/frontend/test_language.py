@@ -33,15 +33,22 @@ TEXTS = {
                     top = new_top
                 O[b, h, q, :] = acc / total
     """,
-    "causal": """
+    "causal_attention": """
     @kernel
-    def causal(Q: bf16[S, D], K: bf16[T, D], O: f32[S, T]):
-        for q in tiles(S):
-            seen = zeros(f32[q])
-            for t in tiles(0, end(q), of=T):
-                s = where(index(q) >= index(t), Q[q, :] @ K[t, :], -inf)
-                O[q, t] = s + seen
-                seen = max(seen, max(s, over=t))
+    def causal_attention(Q: bf16[B, H, S, D], K: bf16[B, H, T, D], V: bf16[B, H, T, D],
+                         O: bf16[B, H, S, D], scale: f32):
+        for b, h in each(B, H):
+            for q in tiles(S):
+                top, total, acc = full(f32[q], -inf), zeros(f32[q]), zeros(f32[q, D])
+                for t in tiles(0, end(q), of=T):
+                    s = (Q[b, h, q, :] @ K[b, h, t, :]) * scale
+                    s = where(index(q) >= index(t), s, -inf)
+                    new_top = max(top, max(s, over=t))
+                    p, shrink = exp2(s - new_top), exp2(top - new_top)
+                    total = total * shrink + sum(p, over=t)
+                    acc = acc * shrink + cast(p, bf16) @ V[b, h, t, :]
+                    top = new_top
+                O[b, h, q, :] = acc / total
     """,
     "unweight_gemm": """
     @kernel
@@ -63,9 +70,8 @@ TEXTS = {
         for m, n in tiles(M, N):
             acc = zeros(f32[m, n])
             for k in tiles(K):
-                a = cast(A[m, k], f32) * a_scale[m, index(k) // 128]
-                b = cast(B[n, k], f32) * b_scale[index(n) // 128, index(k) // 128]
-                acc += a @ b
+                b = B[n, k] * b_scale[index(n) // 128, index(k) // 128]
+                acc += (A[m, k] * a_scale[m, index(k) // 128]) @ b
             C[m, n] = acc
     """,
     "grouped_gemm": """
@@ -208,16 +214,30 @@ def test_gather_lookup_and_bits() -> None:
     np.testing.assert_array_equal(d, palette[code] ^ 0x0F)
 
 
-def test_attention_means_attention() -> None:
+@pytest.mark.parametrize("name", ["attention", "causal_attention"])
+def test_attention_means_attention(name: str) -> None:
     rng = np.random.default_rng(2)
-    q, k, v = (rng.standard_normal((1, 2, n, 16)) for n in (20, 300, 300))
+    q, k, v = (rng.standard_normal((1, 2, n, 16)) for n in (300, 300, 300))
     s = np.einsum("bhqd,bhtd->bhqt", q, k) * 0.25
+    if name == "causal_attention":
+        s[..., np.triu(np.ones((300, 300), bool), 1)] = -np.inf
     p = np.exp2(s - s.max(-1, keepdims=True))
     want = np.einsum("bhqt,bhtd->bhqd", p / p.sum(-1, keepdims=True), v)
     narrow = [x.astype(ml_dtypes.bfloat16) for x in (q, k, v)]
     out = np.zeros_like(narrow[0])
-    wsdsl.parse(TEXTS["attention"]).attention.reference(*narrow, out, 0.25)
+    vars(wsdsl.parse(TEXTS[name]))[name].reference(*narrow, out, 0.25)
     assert np.linalg.norm(out.astype(float) - want) / np.linalg.norm(want) < 0.02
+
+
+def test_groups_are_multiplied_by_their_own_weights() -> None:
+    rng = np.random.default_rng(3)
+    offset = np.array([0, 5, 5, 12], np.int32)
+    a, w = (rng.standard_normal(s).astype(ml_dtypes.bfloat16) for s in ((12, 8), (3, 6, 8)))
+    c = np.zeros((12, 6), ml_dtypes.bfloat16)
+    wsdsl.parse(TEXTS["grouped_gemm"]).grouped_gemm.reference(a, w, offset, c)
+    group = np.repeat(np.arange(3), np.diff(offset))
+    want = np.einsum("mk,mnk->mn", a.astype(float), w.astype(float)[group])
+    np.testing.assert_allclose(c.astype(float), want, rtol=2**-7, atol=2**-7)
 
 
 def test_literals_take_the_other_operands_type() -> None:
@@ -245,3 +265,96 @@ def test_carried_through_two_loops_at_once() -> None:
     c = np.zeros(2, np.float32)
     wsdsl.parse(text).f.reference(a, c)
     np.testing.assert_array_equal(c, [66, 66])
+
+
+@pytest.mark.parametrize(
+    "step", ["acc = B[n, k] @ A[m, k] + acc", "acc = acc + B[n, k] @ A[m, k]", "acc = other"]
+)
+def test_the_order_of_axes_means_nothing(step: str) -> None:
+    text = f"""
+    @kernel
+    def f(A: f32[M, K], B: f32[N, K], flag: i32, C: f32[M, N]):
+        for m, n in tiles(M, N):
+            acc, other = zeros(f32[m, n]), B[n, :] @ A[m, :]
+            for k in tiles(K):
+                {step}
+            if flag > 0:
+                acc = other
+            C[m, n] = acc
+    """
+    made = wsdsl.parse(text).f
+    verify(made.tile)
+    rng = np.random.default_rng(4)
+    a, b = (rng.standard_normal((n, 7)).astype(np.float32) for n in (5, 3))
+    for flag in (0, 1):
+        c = np.zeros((5, 3), np.float32)
+        made.reference(a, b, flag, c)
+        np.testing.assert_allclose(c, a @ b.T, rtol=1e-5, atol=1e-5)
+
+
+def test_carried_through_each_and_conditions() -> None:
+    text = """
+    @kernel
+    def f(A: f32[E, M], pick: i32[E], C: f32[M], D: f32[M]):
+        for m in tiles(M):
+            s, t = zeros(f32[m]), full(f32[m], -inf)
+            for e in each(E):
+                x = A[e, m]
+                if pick[e] == 1:
+                    s += x
+                elif pick[e] == 2:
+                    t = max(t, x)
+                    s -= 1.0
+                else:
+                    s *= 2.0
+            C[m] = s
+            D[m] = t
+    """
+    rng = np.random.default_rng(5)
+    a, pick = rng.integers(-3, 9, (6, 4)).astype(np.float32), np.array([1, 2, 0, 1, 2, 5], np.int32)
+    c, d = np.zeros(4, np.float32), np.zeros(4, np.float32)
+    wsdsl.parse(text).f.reference(a, pick, c, d)
+    np.testing.assert_array_equal(c, ((a[0] - 1) * 2 + a[3] - 1) * 2)
+    np.testing.assert_array_equal(d, np.maximum(a[1], a[4]))
+
+
+def test_an_axis_may_be_named_like_a_dimension() -> None:
+    text = """
+    @kernel
+    def f(A: f32[M, K], B: f32[M, K], C: f32[M, M]):
+        for m in tiles(M):
+            for K in tiles(K):
+                C[m, 0] += sum(A[m, K] * sum(B[m, :], over=K), over=K)
+    """
+    with pytest.raises(wsdsl.TypeCheckError, match="no axis `K_1`"):
+        wsdsl.parse(text)
+
+
+def test_all_that_a_file_may_hold() -> None:
+    text = '''
+    """A docstring."""
+    from wsdsl import *
+    import numpy as np
+
+    M, N = dims("rows columns")
+    EPS = -1e-3
+    BIG = 0x_FF
+
+    @function
+    def half(x): return x * 0.5
+
+    @kernel
+    def f(A: f32[M, N], C: f32[M, 4]) -> None:
+        for m in tiles(M):
+            """Another one."""
+            C[m, 3] = (half(
+                sum(A[m, :],  # over all
+                    over=N)
+            ) + EPS) * \\
+                BIG
+    '''
+    made = wsdsl.parse(textwrap.dedent(text)).f.tile
+    verify(made)
+    assert str(made.params[0].type) == "tensor<f32[rows, columns]>"
+    held = [op.value for op in walk(made.body) if isinstance(op, Constant) and op.value != 3]
+    assert held == [0.5, -1e-3, 255.0]

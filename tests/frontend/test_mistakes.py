@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import wsdsl
-from tests.frontend.mistakes import MISTAKES, body
+from tests.frontend.mistakes import HEAD, MISTAKES, body
 
 
 def refused(text: str) -> wsdsl.WsdslError:
@@ -21,7 +21,7 @@ def shortened(text: str) -> str:
 def test_messages(golden) -> None:
     """Program and message of each, so that a change of either can be judged by reading."""
     told = [
-        f"──── {name}\n{shortened(text)}\n{shortened(str(refused(text)))}\n"
+        f"──── {name}\n{shortened(text.removeprefix(HEAD))}\n{shortened(str(refused(text)))}\n"
         for name, text in MISTAKES.items()
     ]
     golden("\n".join(told))
@@ -43,13 +43,13 @@ def test_all_mistakes_of_all_kernels_at_once() -> None:
     findings = refused(text).findings
     assert [(f.loc and f.loc.line, f.message) for f in findings] == [
         (5, "`foo` is not defined"),
-        (11, "`bar` is not defined"),
-        (12, "`baz` is not defined"),
+        (10, "`bar` is not defined"),
+        (11, "`baz` is not defined"),
     ]
 
 
 @pytest.mark.parametrize(
-    "text", ["x = foo\ny = x + 1.0\nC[m, n] = y * x", "A = foo", "C[m, n] = foo @ foo"]
+    "text", ["x = foo\ny = x + 1.0\nC[m, n] = y * x", "A = 1.0", "C[m, n] = foo @ foo"]
 )
 def test_nothing_follows_from_a_mistake(text: str) -> None:
     assert len(refused(body(text)).findings) == 1

@@ -297,7 +297,7 @@ class Builder:
                 value = number(str(tree.children[0]))
                 if value is None:
                     self.refuse("this is no number that an element type holds", loc, "shorten it")
-                return s.Number(value or 0, loc=loc)
+                return s.Number(0 if value is None else value, loc=loc)
             case "constant":
                 return s.Number(str(tree.children[0]) == "True", loc=loc)
             case "string":

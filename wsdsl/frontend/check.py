@@ -44,6 +44,7 @@ class Checker(Loops):
         super().__init__(report, scope)
         self.definition = definition
         self.live = Liveness(definition)
+        self.local = frozenset(assigned(definition.body))
         self.calling: tuple[Loc, ...] = ()
         self.returned: Entity | None = None
 

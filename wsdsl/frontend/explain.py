@@ -11,7 +11,7 @@ RESERVED = {
     "or": "`|` combines conditions, each in parentheses: (a > 0) | (b > 0)",
     "not": "`~` negates a condition: ~(a > 0)",
     "is": "compare with ==",
-    "None": "tiles broadcast by axis name, without [:, None]; leave out an argument",
+    "None": "tiles broadcast by axis name, without [:, None]",
     "while": "a loop walks a dimension: `for k in tiles(K):` or `for b in each(B):`",
     "break": "a loop walks all of its dimension; bound it: tiles(start, stop, of=K)",
     "continue": "use an `if`, or where(…) for elements",
@@ -62,7 +62,7 @@ def unexpected(token: Token, expected: Iterable[str], seen: list[Token]) -> tupl
     allowed = set(expected)
     wants_expression = {"NAME", "NUMBER", "LPAR"} <= allowed
     last = before[-1] if before else None
-    if kind == "RESERVED":
+    if kind in ("RESERVED", "NONE"):
         return f"`{text}` is not part of the language", RESERVED[text]
     if kind == "_INDENT":
         hint = "line it up with the line before, or end that one with `:`"

@@ -51,6 +51,8 @@ class Expressions:
         self.lost: dict[str, str] = {}
         """Names that are not visible any more, and why."""
         self.said: set[str] = set()
+        self.local: frozenset[str] = frozenset()
+        """Names that the definition assigns; as in Python they never mean one from outside."""
         self.dims: set[str] = set()
         """The dimensions of the kernel's tensors: those whose size is known at launch."""
         self.out: list[typed.Statement] = []
@@ -82,6 +84,10 @@ class Expressions:
     def name(self, node: s.Name) -> Entity:
         if node.name in self.env:
             return self.env[node.name]
+        if node.name in self.local:
+            hint = f"it is assigned in here, and so never a `{node.name}` from outside"
+            hint = self.lost.get(node.name) or hint
+            return self.unknown(node, f"`{node.name}` is not known here", hint)
         found = self.scope.find(node.name, node)
         if isinstance(found, DimName) and found.name not in self.dims:
             return self.unknown(

@@ -75,7 +75,7 @@ class Layout(PostLex):
             raise LayoutError(newline)
 
 
-def _key() -> str:
+def key() -> str:
     made_from = f"{lark.__version__}\n{GRAMMAR.read_text()}"
     return hashlib.sha256(made_from.encode()).hexdigest()
 
@@ -97,7 +97,7 @@ def tables() -> str:
     built: Any = build()
     data, memo = built.memo_serialize([TerminalDef, Rule])
     del data["options"]["postlex"]
-    held = {"data": data, "memo": memo, "key": _key()}
+    held = {"data": data, "memo": memo, "lark": lark.__version__, "key": key()}
     return json.dumps(held, default=sorted, separators=(",", ":")) + "\n"
 
 
@@ -113,7 +113,7 @@ def parser() -> tuple[Lark, Layout]:
     except OSError:
         text = ""
     layout = Layout()
-    if not text.endswith(f'"key":"{_key()}"}}\n'):
+    if not text.endswith(f'"key":"{key()}"}}\n'):
         return build(layout), layout
     held = json.loads(text, object_pairs_hook=_with_int_keys)
     # What lark's own stand-alone parsers call; the public `Lark.load` takes pickles only.

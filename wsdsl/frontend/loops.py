@@ -105,7 +105,7 @@ class Loops(Expressions):
 
     def loop_dimension(self, node: s.Expr) -> str | Poison:
         known = f"the kernel's dimensions are {', '.join(sorted(self.dims))}"
-        if isinstance(node, s.Name) and node.name not in self.env:
+        if isinstance(node, s.Name) and not (node.name in self.env or node.name in self.local):
             found = self.scope.find(node.name, node)
             if found is None:
                 return self.report.error(f"`{node.name}` is no dimension", node.loc, known)

@@ -119,7 +119,9 @@ def _entity(name: str, held: Any) -> Entity | None:
     if getattr(builtins, name, None) is held:
         return None
     what = "a module" if isinstance(held, ModuleType) else f"of type {type(held).__name__}"
-    return Foreign(
-        f"`{name}` is {what}, which means nothing in a kernel",
-        "numbers, dims and @functions can be used from outside",
-    )
+    hint = "numbers, dims and @functions can be used from outside"
+    if isinstance(held, FunctionType):
+        hint = f"put @function above `def {held.__name__}`"
+    elif hasattr(held, "__array__") or hasattr(held, "__dlpack__"):
+        hint = "an array is passed as a parameter"
+    return Foreign(f"`{name}` is {what}, which means nothing in a kernel", hint)

@@ -29,6 +29,10 @@ OF_PYTHON = {
     "print": "look at values with k.reference(…) or k.simulate(…) on NumPy arrays",
     "range": "`for m in tiles(M):`, or `for i in each(N):`",
     "len": "a dimension's name is its size",
+    "pow": "write x ** y",
+    "round": "write floor(x + 0.5)",
+    "enumerate": "index(m) gives the positions along an axis",
+    "zip": "`for m, n in tiles(M, N):` walks several dimensions",
     "float": "element types have a width: f32",
     "int": "element types have a width: i32",
 }
