@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 import wsdsl
-from tests.frontend.mistakes import HEAD, MISTAKES, body
+from tests.frontend.mistakes import HEAD, body
+from tests.frontend.syntax_mistakes import SYNTAX_MISTAKES
+from tests.frontend.type_mistakes import TYPE_MISTAKES
+
+MISTAKES = SYNTAX_MISTAKES | TYPE_MISTAKES
 
 
 def refused(text: str) -> wsdsl.WsdslError:

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import wsdsl
-from tests.frontend.mistakes import MISTAKES
 from tests.frontend.test_language import TEXTS as LANGUAGE
+from tests.frontend.test_mistakes import MISTAKES
 from tests.kernels import CASES
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.spec import verify

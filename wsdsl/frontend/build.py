@@ -296,7 +296,7 @@ class Builder:
             case "number":
                 value = number(str(tree.children[0]))
                 if value is None:
-                    self.refuse("this is no number that an element type holds", loc, "shorten it")
+                    self.refuse("no element type holds this number", loc, "as in 10, 0x1F, 1e-3")
                 return s.Number(0 if value is None else value, loc=loc)
             case "constant":
                 return s.Number(str(tree.children[0]) == "True", loc=loc)

@@ -19,7 +19,7 @@ from wsdsl.frontend.entities import (
     Several,
     TypeName,
 )
-from wsdsl.frontend.liveness import Liveness, assigned
+from wsdsl.frontend.liveness import Liveness, assigned, used
 from wsdsl.frontend.loops import Body, Loops, read
 from wsdsl.frontend.report import Report, counted
 from wsdsl.frontend.scope import Scope
@@ -99,6 +99,9 @@ class Checker(Loops):
                 return node.name
         if isinstance(size, int) and not isinstance(size, bool) and 0 < size < 1 << 31:
             return size
+        meant = dict.fromkeys(sorted(used(node)))
+        self.dims.update(meant)  # spares errors about their uses
+        self.scope.module.dims.update((name, name) for name in meant)
         return self.report.error(
             "a dimension is a name or a positive number", node.loc, "as in bf16[M, 64]"
         )

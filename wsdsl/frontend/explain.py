@@ -92,6 +92,8 @@ def unexpected(token: Token, expected: Iterable[str], seen: list[Token]) -> tupl
         return "expected `:`, found the end of the line", "a line that opens a block ends with `:`"
     if kind == "COLON" and _statement_start(before) == "NAME" and not bracket:
         return "a type on a name inside a kernel", "types are inferred; write name = value"
+    if kind == "EQUAL" and bracket == "[":
+        return "`[` is not closed before the `=`", _closing(bracket)
     if kind == "EQUAL" and _statement_start(before) == "AT":
         return "a decorator cannot be assigned to", "`@kernel` stands alone on its line"
     if kind == "EQUAL" and _statement_start(before) == "DEF":

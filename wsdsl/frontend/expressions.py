@@ -93,7 +93,7 @@ class Expressions:
             return self.unknown(
                 node,
                 f"no tensor parameter has the dimension `{found.name}`",
-                f"its size is not known at launch; there are {', '.join(sorted(self.dims))}",
+                f"its size is not known at launch; known: {', '.join(sorted(self.dims)) or 'none'}",
             )
         if found is not None:
             return found

@@ -105,15 +105,21 @@ def _with_int_keys(pairs: list[tuple[str, Any]]) -> dict[str | int, Any]:
     return {int(k) if k.isdigit() else k: v for k, v in pairs}
 
 
-@cache
-def parser() -> tuple[Lark, Layout]:
-    """The parser, and its layout, whose `base` is set before a parse."""
+def _held() -> str:
+    """The tables on disk, if they are those of this grammar and this lark."""
     try:
         text = TABLES.read_text()
     except OSError:
-        text = ""
+        return ""
+    return text if text.endswith(f'"key":"{key()}"}}\n') else ""
+
+
+@cache
+def parser() -> tuple[Lark, Layout]:
+    """The parser, and its layout, whose `base` is set before a parse."""
+    text = _held()
     layout = Layout()
-    if not text.endswith(f'"key":"{key()}"}}\n'):
+    if not text:
         return build(layout), layout
     held = json.loads(text, object_pairs_hook=_with_int_keys)
     # What lark's own stand-alone parsers call; the public `Lark.load` takes pickles only.
@@ -121,5 +127,6 @@ def parser() -> tuple[Lark, Layout]:
     return lark_class._load_from_dict(held["data"], held["memo"], postlex=layout), layout
 
 
-if __name__ == "__main__":
+# lark numbers states as its sets happen to be ordered: tables that are good are left as they are.
+if __name__ == "__main__" and not _held():
     TABLES.write_text(tables())

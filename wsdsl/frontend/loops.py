@@ -104,7 +104,7 @@ class Loops(Expressions):
         return [Walked(t, d, word.name) for t, d in zip(node.targets, found)]
 
     def loop_dimension(self, node: s.Expr) -> str | Poison:
-        known = f"the kernel's dimensions are {', '.join(sorted(self.dims))}"
+        known = f"the kernel's dimensions: {', '.join(sorted(self.dims)) or 'none'}"
         if isinstance(node, s.Name) and not (node.name in self.env or node.name in self.local):
             found = self.scope.find(node.name, node)
             if found is None:

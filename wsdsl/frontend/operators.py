@@ -46,7 +46,9 @@ class Operators:
     def constant(self, literal: Literal, dtype: DType, loc: Loc) -> typed.Expr | Poison:
         wrong = misfit(literal.value, dtype)
         if wrong:
-            hint = f"a number takes the other operand's type, here {dtype}; cast that one"
+            hint = f"a number takes the type of what it stands with, here {dtype}; use a wider one"
+            if isinstance(literal.value, float) and not dtype.is_float:
+                hint = f"a number takes the type of what it stands with; cast that {dtype} to f32"
             return self.report.error(wrong, loc, hint)
         return typed.Const(as_dtype(literal.value, dtype), type=Tile(dtype), loc=loc)
 
@@ -127,7 +129,7 @@ class Operators:
 
     def _fold(self, op: str, a: Literal, b: Literal, loc: Loc) -> Value:
         shown = f"{show_number(a.value)} {op} {show_number(b.value)}"
-        hint = "numbers are computed as Python computes them"
+        hint = "numbers are computed as Python does; element types have up to 32 bits"
         if op in ("<<", "**") and abs(b.value) > MAX_BITS:
             return self.report.error(f"{shown} is too large", loc, hint)
         try:

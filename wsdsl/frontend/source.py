@@ -36,9 +36,3 @@ class Source:
                 margin = line[: len(line) - len(stripped)]
                 return margin.count(" ") + margin.count("\t") * 8
         return 0
-
-
-def spanning(first: Loc, last: Loc) -> Loc:
-    """From the start of one to the end of the other."""
-    end = last.end if last.line == first.line else len(first.text) + 1
-    return Loc(first.file, first.line, first.column, end, first.text)

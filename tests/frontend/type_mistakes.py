@@ -1,0 +1,351 @@
+"""Kernels whose names, axes and types do not fit."""
+
+from __future__ import annotations
+
+from tests.frontend.mistakes import body
+
+TYPE_MISTAKES = {
+    "unknown": body("C[m, n] = acc"),
+    "did_you_mean": body("C[m, n] = zeors(f32[m, n])"),
+    "wrongaxis": body("C[n, m] = zeros(f32[m, n])"),
+    "wrongaxis2": body("C[m, n] = sum(A[n, :], over=K)"),
+    "axis_after": """\
+@kernel
+def k(C: f32[M]):
+    for m in tiles(M):
+        x = C[m]
+    C[m] = x
+""",
+    "mix": body("C[m, n] = sum(A[m, :] + H[n, :], over=K)"),
+    "mix2": body("C[m, n] = cast(A[m, :], f32) + r[m]"),
+    "mix3": body("C[m, n] = A[m, :] @ H[n, :]"),
+    "no_annotation": """\
+@kernel
+def k(A, C: f32[M]):
+    for m in tiles(M):
+        C[m] = 0.0
+""",
+    "colon_on_a_size": body("C[m, n] = P[:]"),
+    "index_lacks_an_axis": body("C[m, n] = A[m, :]"),
+    "rank": body("C[m] = 0.0"),
+    "rank2": body("C[m, n] = A[m]"),
+    "dimension_as_index": body("C[m, n] = A[M, K]"),
+    "product_without_shared_axis": body("""
+C[m, n] = A[m, :] @ r[m]
+C[m, n]= r[m] @ zeros(i32[n])
+"""),
+    "reduction_over_a_missing_axis": body("C[m, n] = sum(A[m, :], over=n)"),
+    "over2": body("C[m, n] = sum(A[m, :], over=3)"),
+    "over3": body("C[m,n] = sum(A[m, :])"),
+    "carried_number_becomes_a_tile": body("""
+acc = 0.0
+for k in tiles(K):
+    acc += A[m, k] @ B[n, k]
+C[m, n] = acc
+"""),
+    "carried_dtype_changes": body("""
+acc = zeros(bf16[m, n])
+for k in tiles(K):
+    acc += A[m, k] @ B[n, k]
+C[m, n] = acc
+"""),
+    "name_of_one_branch": body("""
+if alpha > 0:
+    y = 1.0
+C[m, n] = y
+"""),
+    "name_of_a_loop_used_after_it": body("""
+for k in tiles(K):
+    y = 1.0
+C[m, n] = y
+"""),
+    "count": body("""
+for k, l in tiles(K):
+    pass
+C[m, n] = 0.0
+"""),
+    "count2": body("""
+for k in tiles(M, K):
+    pass
+C[m, n] = 0.0
+"""),
+    "notdim": body("""
+for k in tiles(16):
+    pass
+C[m, n] = 0.0
+"""),
+    "notdim2": body("""
+for k in each(r):
+    pass
+C[m, n] = 0.0
+"""),
+    "of": body("""
+for k in tiles(0, 3, of=Q):
+    pass
+C[m, n] = 0.0
+"""),
+    "of2": body("""
+for k in tiles(0, of=K):
+    pass
+C[m, n] = 0.0
+"""),
+    "of3": body("""
+for k in each(0, 4, of=K):
+    pass
+C[m, n] = 0.0
+"""),
+    "range": body("""
+for i in range(3):
+    pass
+C[m, n] = 0.0
+"""),
+    "loop_over_a_tensor": body("""
+for i in r:
+    pass
+C[m, n] = 0.0
+"""),
+    "fulltile": body("C[m, n] = full(f32[m, n], cast(r[m], f32))"),
+    "bitcast_width": body("C[m, n] = bitcast(r[m], bf16)"),
+    "fit": body("C[m, n] = P[3] + 300"),
+    "fit2": body("C[m, n] = r[m] + 1.5"),
+    "fit3": body("C[m, n] = full(u8[m, n], -1)"),
+    "castbig": body("C[m, n] = cast(300, u8)"),
+    "castinf": body("C[m, n] = cast(inf, i32)"),
+    "no_store": """\
+@kernel
+def k(C: f32[M]):
+    for m in tiles(M):
+        x = C[m]
+""",
+    "fold2": body("C[m, n] = (-1) ** 0.5"),
+    "fold3": body("C[m, n] = 1 / 0"),
+    "bigf": body("C[m, n] = 10 ** 400 * 1.0"),
+    "bigf2": body("C[m, n] = cast(10 ** 400, f32)"),
+    "assign_t": body("""
+A = 3
+C[m, n] = 0.0
+"""),
+    "twoval": body("""
+a, b = 1.0
+C[m, n] = a
+"""),
+    "tup": body("""
+a = 1.0, 2.0
+C[m, n] = a
+"""),
+    "kw": body("C[m, n] = exp(x=r[m])"),
+    "args": body("C[m, n] = where(r[m] > 0, 1.0)"),
+    "exp_i": body("C[m, n] = exp(r[m])"),
+    "condtile": body("""
+if r[m] > 0:
+    C[m, n] = 0.0
+"""),
+    "notcond": body("""
+if n0:
+    C[m, n] = 0.0
+"""),
+    "effect": body("""
+A[m, :] @ B[n, :]
+C[m, n] = 0.0
+"""),
+    "dupax": body("C[m, n] = zeros(f32[m, m])"),
+    "dupax2": """\
+@kernel
+def k(C: f32[M, M]):
+    for m in tiles(M):
+        C[m, m] = 1.0
+""",
+    "dupvar": """\
+@kernel
+def k(C: f32[M, M]):
+    for m, m in tiles(M, M):
+        C[m, m] = 1.0
+""",
+    "dimnone": """\
+M, Z = dims('M Z')
+@kernel
+def k(C: f32[M]):
+    for m in tiles(M):
+        for z in tiles(Z):
+            C[m] = 1.0
+""",
+    "axisval": body("C[m, n] = m"),
+    "tensorval": body("C[m, n] = A"),
+    "dimval": body("C[m, n] = A[m, :] @ K"),
+    "kernelcall": """\
+@kernel
+def a(C: f32[M]):
+    for m in tiles(M):
+        C[m] = 1.0
+@kernel
+def b(C: f32[M]):
+    a(C)
+""",
+    "recursion": """\
+@function
+def f(x):
+    return f(x)
+@kernel
+def b(C: f32[M]):
+    for m in tiles(M):
+        C[m] = f(1.0)
+""",
+    "error_in_a_function_is_said_once": """\
+@function
+def f(x):
+    y = zz + x
+    return exp(y)
+@kernel
+def b(C: f32[M]):
+    for m in tiles(M):
+        C[m] = f(1.0)
+        C[m] = f(2.0)
+""",
+    "fnargs": """\
+@function
+def f(x):
+    return exp(x)
+@kernel
+def b(C: f32[M]):
+    for m in tiles(M):
+        C[m] = f(1.0, 2.0)
+""",
+    "fnnone": """\
+@function
+def f(x):
+    y = exp(x)
+@kernel
+def b(C: f32[M]):
+    for m in tiles(M):
+        C[m] = f(1.0)
+""",
+    "unknown_name_is_said_once": body("""
+C[m, n] = zz
+C[m, n] = zz + qq
+for k in tiles(K):
+    C[m, n] = zz
+"""),
+    "division_by_zero": body("C[m, n] = r[m] // 0"),
+    "shift_too_far": body("C[m, n] = r[m] << 40"),
+    "intdiv": body("C[m, n] = r[m] / 2"),
+    "boolst": body("C[m, n] = r[m] > 0"),
+    "matmulnum": body("C[m, n] = A[m, :] @ 2"),
+    "subeq": body("C[m, n] -= 1.0"),
+    "badtype": """\
+@kernel
+def k(A: float[M], C: f32[M]):
+    for m in tiles(M):
+        C[m] = 0.0
+""",
+    "bad_dimensions": """\
+@kernel
+def k(A: f32[M + 1], C: f32[0], D: f32[:]):
+    for m in tiles(M):
+        C[m] = 0.0
+""",
+    "unknown_type": """\
+@kernel
+def k(A: f33[M], C: f32[M]):
+    for m in tiles(M):
+        C[m] = A[m]
+""",
+    "pas": """\
+@kernel
+def k(C: f32[M]):
+    pass
+""",
+    "reuse": body("""
+acc = zeros(f32[m, n])
+for m in tiles(M):
+    acc += sum(A[m, :] , over=m)
+C[m, n] = acc
+"""),
+    "noparam": """\
+@kernel
+def k():
+    pass
+""",
+    "idx": body("C[m, n] = index(M) + index(alpha)"),
+    "lk": body("C[m, n] = lookup(A, r[m]) + lookup(P, alpha)"),
+    "fl": body("C[m, n] = A[m, alpha]"),
+    "axis_named_like_a_dimension": """\
+@kernel
+def k(A: f32[M, K], C: f32[M]):
+    for m in tiles(M):
+        s = zeros(f32[m])
+        for K in tiles(K):
+            s += sum(A[m, K] + A[m, :], over=K)
+        C[m] = s
+""",
+    "fold": body("C[m, n] = 1 << 10000000000"),
+    "power": body("C[m, n] = 2 ** 10000000"),
+    "several_in_source_order": body("""
+x = foo(alpha)
+C[n, m] = alpha
+for k in tiles(Q):
+    y = bar
+C[m, n] = A[m]
+C[m, n] = x + y
+"""),
+    "axis_after_its_loop": """\
+@kernel
+def k(C: f32[M], D: f32[M]):
+    for m in tiles(M):
+        C[m] = 1.0
+    D[m] = 2.0
+""",
+    "float_and_scalar": body("C[m, n] = alpha * n0"),
+    "merge_of_two_types": body("""
+if alpha > 0:
+    y = A[m, :]
+else:
+    y = alpha
+C[m, n] = sum(y, over=K)
+"""),
+    "merge_of_two_axes": body("""
+if alpha > 0:
+    y = zeros(f32[m])
+else:
+    y = zeros(f32[n])
+C[m, n] = y
+"""),
+    "tile_bound": body("""
+for k in tiles(0, r[m], of=K):
+    pass
+C[m, n] = 0.0
+"""),
+    "bitcast_to_bool": body("C[m, n] = where(bitcast(P[3], bool), 1.0, 0.0)"),
+    "add_to_bool": """\
+@kernel
+def k(C: bool[M]):
+    for m in tiles(M):
+        C[m] += True
+""",
+    "element_type_as_function": body("C[m, n] = f32(r[m])"),
+    "where_of_a_number": body("C[m, n] = where(1, 2.0, 3.0)"),
+    "fma_of_integers": body("C[m, n] = fma(r[m], r[m], r[m])"),
+    "unknown_keyword": body("C[m, n] = sum(A[m, :], axis=K)"),
+    "axis_of_another_tensor": body("""
+for k in tiles(K):
+    C[m, n] = A[m, n]
+"""),
+    "type_of_a_tile": body("C[m, n] = f32[m, n]"),
+    "call_of_a_value": body("C[m, n] = alpha(3)"),
+    "index_of_a_value": body("""
+y = A[m, :]
+C[m, n] = y[0]
+"""),
+    "store_to_a_value": body("""
+y = zeros(f32[m, n])
+y[m, n] = 1.0
+"""),
+    "global_that_is_assigned_later": """\
+SIZE = 3
+@kernel
+def k(C: f32[M]):
+    for m in tiles(M):
+        C[m] = SIZE * 1.0
+        SIZE = 4
+""",
+    "array_by_itself": body("C = A\nC[m, n] = 1.0"),
+}
