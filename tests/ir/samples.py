@@ -92,20 +92,34 @@ SAMPLES: dict[str, tuple[str, str]] = {
     ),
     "initialize_barriers": ("%b: mbarrier<4>", "initialize_barriers(barriers=%b)"),
     "fence_barrier_init": ("", "fence_barrier_init()"),
+    "cluster_index": ("", "%i: i32 = cluster_index()"),
+    "num_clusters": ("", "%i: i32 = num_clusters()"),
+    "cta_rank": ("", "%i: i32 = cta_rank()"),
     "sync_cta": ("", "sync_cta()"),
+    "sync_cluster": ("", "sync_cluster()"),
+    "named_barrier_sync": ("", "named_barrier_sync(barrier=1, num_warpgroups=2)"),
+    "named_barrier_arrive": ("", "named_barrier_arrive(barrier=1, num_warpgroups=2)"),
     "sync_warp": ("", "sync_warp()"),
     "initial_state": ("", "%s: state = initial_state(parity=1)"),
     "advance": ("%s: state", "%t: state = advance(state=%s, num=4)"),
     "wait_barrier": ("%b: mbarrier<4>, %s: state", "wait_barrier(barriers=%b, state=%s)"),
     "arrive_barrier": (
-        "%b: mbarrier<4>, %s: state, %p: bool",
-        "arrive_barrier(barriers=%b, state=%s, pred=%p, each_thread=True)",
+        "%b: mbarrier<4>, %s: state, %p: bool, %r: i32",
+        "arrive_barrier(barriers=%b, state=%s, pred=%p, cta=%r, each_thread=True)",
     ),
     "arrive_expect_tx": (
         "%b: mbarrier<4>, %s: state",
         "arrive_expect_tx(barriers=%b, state=%s, tx_bytes=32768)",
     ),
     "fence_async_proxy": ("", "fence_async_proxy()"),
+    "arrive_flag": (
+        "%f: tensor<i32[P]>, %i: i32",
+        "arrive_flag(tensor=%f, index=(%i,), amount=-3)",
+    ),
+    "wait_flag": (
+        "%f: tensor<i32[P]>, %i: i32, %n: i32",
+        "wait_flag(tensor=%f, index=(%i,), count=%n)",
+    ),
     # memory_ops
     "allocate_shared": ("", '%x: shared<32768 x 4> = allocate_shared(label="slots", offset=0)'),
     "make_tensor_map": (
@@ -114,8 +128,9 @@ SAMPLES: dict[str, tuple[str, str]] = {
     ),
     "prefetch_tensor_map": ("%a: tensor_map", "prefetch_tensor_map(map=%a)"),
     "tma_load": (
-        "%a: tensor_map, %m: i32, %k: i32, %x: shared<32768 x 4>, %s: state, %b: mbarrier<4>",
-        "tma_load(map=%a, coordinates=(%m, %k), shared=%x, offset=16384, state=%s, barriers=%b)",
+        "%a: tensor_map, %m: i32, %k: i32, %x: shared<32768 x 4>, %s: state, %b: mbarrier<4>, %c: i32",
+        "tma_load(map=%a, coordinates=(%m, %k), shared=%x, offset=16384, state=%s, barriers=%b, "
+        "multicast=%c)",
     ),
     "thread_load": (
         "%A: tensor<f16[M, K]>, %m: i32, %k: i32, %x: shared<32768 x 4>, %s: state",
@@ -159,8 +174,9 @@ SAMPLES: dict[str, tuple[str, str]] = {
     ),
     "wgmma_commit": ("", "wgmma_commit()"),
     "wgmma_wait": (
-        "%c: acc<f32[64x256]>, %d: acc<f32[64x8]>",
-        "%x: frag<f32[64x256]>, %y: frag<f32[64x8]> = wgmma_wait(pending=0, accumulators=(%c, %d))",
+        "%c: acc<f32[64x256]>, %d: acc<f32[64x8]>, %a: frag<bf16[64x16]>",
+        "%x: frag<f32[64x256]>, %y: frag<f32[64x8]> = wgmma_wait(pending=0, accumulators=(%c, %d), "
+        "fragments=(%a,))",
     ),
     "zero_unless": (
         "%x: frag<f32[64x256]>, %p: bool",

@@ -29,12 +29,21 @@ def gemm(*changes: tuple[str, str], stages: int = 4) -> Kernel:
     return parse_kernel(text, "gemm.ir")
 
 
+def padded(values: Any) -> Any:
+    """The array in one whose rows start at multiples of 16 bytes, as TMA needs."""
+    unit = 16 // values.itemsize
+    columns = values.shape[1]
+    whole = np.zeros((values.shape[0], -(-columns // unit) * unit), values.dtype)
+    whole[:, :columns] = values
+    return whole[:, :columns]
+
+
 def inputs(m: int, n: int, k: int, seed: int = 0) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
     return {
-        "A": rng.standard_normal((m, k)).astype(BF16),
-        "B": rng.standard_normal((n, k)).astype(BF16),
-        "C": np.full((m, n), np.nan, BF16),
+        "A": padded(rng.standard_normal((m, k)).astype(BF16)),
+        "B": padded(rng.standard_normal((n, k)).astype(BF16)),
+        "C": padded(np.full((m, n), np.nan, BF16)),
     }
 
 

@@ -17,6 +17,11 @@ DELETED = (
     b.FenceBarrierInit,
     b.SyncCta,
     b.SyncWarp,
+    b.SyncCluster,
+    b.NamedBarrierSync,
+    b.NamedBarrierArrive,
+    b.ArriveFlag,
+    b.WaitFlag,
     b.SetMaxRegisters,
     b.WaitBarrier,
     b.ArriveBarrier,
@@ -73,6 +78,8 @@ def changes(op: Op) -> Iterator[tuple[str, Op]]:
         case b.ArriveBarrier():
             if op.pred is not None:
                 yield "no pred", dataclasses.replace(op, pred=None)
+            if op.cta is not None:
+                yield "own cta", dataclasses.replace(op, cta=None)
             yield "each thread", dataclasses.replace(op, each_thread=not op.each_thread)
         case m.TmaStoreWait() | f.WgmmaWait():
             yield "pending +1", dataclasses.replace(op, pending=op.pending + 1)
@@ -80,6 +87,13 @@ def changes(op: Op) -> Iterator[tuple[str, Op]]:
                 yield "pending 0", dataclasses.replace(op, pending=0)
             if isinstance(op, m.TmaStoreWait):
                 yield "read", dataclasses.replace(op, read=not op.read)
+        case m.TmaLoad() if op.multicast is not None:
+            yield "own cta", dataclasses.replace(op, multicast=None)
+        case b.NamedBarrierSync() | b.NamedBarrierArrive():
+            for by in (-1, 1):
+                count = op.num_warpgroups + by
+                yield f"num_warpgroups {by:+d}", dataclasses.replace(op, num_warpgroups=count)
+            yield "barrier", dataclasses.replace(op, barrier=op.barrier % 15 + 1)
         case f.MatrixOperand():
             other = "64B" if op.swizzle == "128B" else "128B"
             yield "swizzle", dataclasses.replace(op, swizzle=other)

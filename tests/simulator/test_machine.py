@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from tests.simulator.kernels import check, gemm, inputs, run
+from tests.simulator.kernels import check, gemm, inputs, padded, run
 from wsdsl.diagnostics import LaunchError
 from wsdsl.simulator.errors import SimulationError
 from wsdsl.simulator.machine import simulate
@@ -51,11 +51,45 @@ def test_the_same_seed_gives_the_same_run() -> None:
 def test_strided_arrays() -> None:
     arrays = inputs(100, 90, 80)
     whole = np.zeros((100, 200), arrays["C"].dtype)
-    arrays["C"] = whole[:, 50:140]
+    arrays["C"] = whole[:, 48:138]
     simulate(gemm(), arrays)
     check(arrays)
-    assert not whole[:, :50].any()
-    assert not whole[:, 140:].any()
+    assert not whole[:, :48].any()
+    assert not whole[:, 138:].any()
+
+
+def test_tma_stores_write_whole_units() -> None:
+    """90 columns are 180 bytes; 12 more are overwritten."""
+    arrays = inputs(100, 90, 80)
+    whole = np.full((100, 200), 7, arrays["C"].dtype)
+    arrays["C"] = whole[:, 48:138]
+    simulate(gemm(), arrays)
+    check(arrays)
+    assert (whole[:, :48] == 7).all()
+    assert (whole[:, 138:144] == 0).all()
+    assert (whole[:, 144:] == 7).all()
+
+
+def test_tma_cannot_store_past_the_end() -> None:
+    arrays = inputs(1, 90, 80)
+    arrays["C"] = arrays["C"].copy()
+    with pytest.raises(SimulationError, match="rows of C have 180: it writes past the end"):
+        simulate(gemm(), arrays)
+
+
+@pytest.mark.parametrize("name", ["A", "C"])
+def test_tma_needs_strides_of_16_bytes(name: str) -> None:
+    arrays = inputs(8, 13, 15)
+    arrays[name] = arrays[name].copy()
+    with pytest.raises(SimulationError, match=f"TMA cannot take {name}: the stride of axis 0"):
+        simulate(gemm(), arrays)
+
+
+def test_tma_needs_aligned_addresses() -> None:
+    arrays = inputs(8, 16, 16)
+    arrays["A"] = padded(np.zeros((8, 24), arrays["A"].dtype))[:, 4:20]
+    with pytest.raises(SimulationError, match="TMA cannot take A: its address"):
+        simulate(gemm(), arrays)
 
 
 def test_report_counts_ops() -> None:

@@ -13,12 +13,15 @@ SCHEDULED: tuple[Level, ...] = ("scheduled",)
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class LaunchGrid(Op):
     """How many output tiles there are: the product, over (dimension, tile size), of their quotients
-    rounded up. "grid" launches one CTA a tile, "persistent" at most one an SM.
+    rounded up. "grid" launches one CTA a tile, "persistent" at most one an SM. `cluster` CTAs with
+    consecutive indices form a cluster; their number is rounded to whole clusters (up for "grid",
+    so that the last cluster may have tiles past the end, else down to what the SMs hold).
     """
 
     levels: ClassVar = SCHEDULED
     tiles: tuple[tuple[str, int], ...]
     scheduler: str = "persistent"
+    cluster: int = 1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -57,6 +60,30 @@ class CtaIndex(Op):
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class NumCtas(Op):
     """The number of CTAs in the grid; i32."""
+
+    levels: ClassVar = SCHEDULED
+    result: Value = result()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ClusterIndex(Op):
+    """The index of this CTA's cluster in the grid: `cta_index` divided by the cluster's size; i32."""
+
+    levels: ClassVar = SCHEDULED
+    result: Value = result()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class NumClusters(Op):
+    """The number of clusters in the grid; i32."""
+
+    levels: ClassVar = SCHEDULED
+    result: Value = result()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class CtaRank(Op):
+    """The index of this CTA in its cluster; i32."""
 
     levels: ClassVar = SCHEDULED
     result: Value = result()
@@ -117,6 +144,34 @@ class SyncCta(Op):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class SyncCluster(Op):
+    """barrier.cluster: all threads of all CTAs of the cluster meet, and see each other's writes."""
+
+    levels: ClassVar = SCHEDULED
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class NamedBarrierSync(Op):
+    """bar.sync: all threads of the warpgroup meet those of others on the CTA's named barrier
+    `barrier` (1 to 15), until `num_warpgroups` whole warpgroups have come, by this op or by
+    `named_barrier_arrive`. They then see what those did before.
+    """
+
+    levels: ClassVar = SCHEDULED
+    barrier: int
+    num_warpgroups: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class NamedBarrierArrive(Op):
+    """bar.arrive: like `named_barrier_sync`, but go on without waiting for the others."""
+
+    levels: ClassVar = SCHEDULED
+    barrier: int
+    num_warpgroups: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class SyncWarp(Op):
     """bar.warp.sync: the threads of each warp meet, and see each other's SMEM accesses."""
 
@@ -158,13 +213,15 @@ class WaitBarrier(Op):
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ArriveBarrier(Op):
     """Arrive on the state's stage: one thread for the executing warpgroup (or the elected thread),
-    all 128 with `each_thread`. With `pred` (a bool scalar) only where it holds.
+    all 128 with `each_thread`. With `pred` (a bool scalar) only where it holds; with `cta` (i32, a
+    rank in the cluster) on that CTA's barrier rather than on one's own.
     """
 
     levels: ClassVar = SCHEDULED
     barriers: Value
     state: Value
     pred: Value | None = None
+    cta: Value | None = None
     each_thread: bool = False
 
 
@@ -185,3 +242,29 @@ class FenceAsyncProxy(Op):
     """
 
     levels: ClassVar = SCHEDULED
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ArriveFlag(Op):
+    """red.release.gpu: one thread of the executing warpgroup (or the elected thread) adds `amount`
+    to `tensor` (of i32) at `index`. What it did before, and what other threads did before
+    they synchronised with it, is seen by whoever waits for the sum.
+    """
+
+    levels: ClassVar = SCHEDULED
+    tensor: Value
+    index: tuple[Value, ...]
+    amount: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class WaitFlag(Op):
+    """Wait until `tensor` (of i32) at `index` is at least `count` (i32), polling with ld.acquire.gpu. Every
+    thread that runs it waits and then sees what came before the arrivals. The CTAs that arrive
+    must be running: all CTAs of a "persistent" grid are.
+    """
+
+    levels: ClassVar = SCHEDULED
+    tensor: Value
+    index: tuple[Value, ...]
+    count: Value

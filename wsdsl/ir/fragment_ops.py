@@ -61,7 +61,9 @@ class WgmmaFence(Op):
 class Wgmma(Op):
     """Start acc = a · b + (acc if `accumulate` else 0) on 64 x N x `k`, `k` a multiple of 16, as
     k / 16 wgmma instructions. `accumulate` is a bool scalar. The result may be read after a
-    `wgmma_wait` that covers its group.
+    `wgmma_wait` that covers its group. `a` is a smem descriptor, or a 64 x k fragment of `dtype`
+    whose registers must have been written before the last `wgmma_fence`, and be kept by the
+    `fragments` of the `wgmma_wait` that covers the group.
     """
 
     levels: ClassVar = SCHEDULED
@@ -86,13 +88,15 @@ class WgmmaCommit(Op):
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class WgmmaWait(Op):
     """Wait until at most `pending` groups are in flight. `accumulators`, whose groups are then
-    done, come back as fragments that may be read.
+    done, come back as fragments that may be read. `fragments` are operands of those groups, whose
+    registers stay as they are until here.
     """
 
     levels: ClassVar = SCHEDULED
     result: tuple[Value, ...] = results()
     pending: int
     accumulators: tuple[Value, ...] = ()
+    fragments: tuple[Value, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -29,7 +29,7 @@ from wsdsl.ir.barrier_ops import (
     WaitBarrier,
 )
 from wsdsl.ir.memory_ops import AllocateShared, MakeTensorMap, ThreadLoad, TmaLoad
-from wsdsl.ir.op import Kernel, Op, Region, Value
+from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.pipeline_ops import (
     AxisAt,
     CircularBuffer,
@@ -43,6 +43,7 @@ from wsdsl.ir.pipeline_ops import (
     TileInShared,
 )
 from wsdsl.ir.target import SMEM_ALIGN, SWIZZLE_SPAN, widest_swizzle
+from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import Axis, Barriers, Shared, SharedTile, Tensor, TensorMap
 from wsdsl.ir.walk import Namer, walk, with_regions
 from wsdsl.lowering.axes import axes_of
@@ -78,7 +79,12 @@ class _Rings:
         self.declarations: list[Op] = []
         self.whole_warpgroup = False
         """Whether the load partition runs with all of its threads, not one elected."""
+        self.released_by_threads: set[Value] = set()
+        """Rings whose slots may be released with no product since the wait: nothing then says that
+        all threads of a warpgroup have come past it, so each arrives for itself."""
         for op in walk(kernel.body):
+            for inner in regions(op):
+                self.released_by_threads |= _without_product(inner)
             if isinstance(op, (ProducerAcquire, ConsumerWait)):
                 self.slots[op.result] = op
             elif isinstance(op, LoadToSlot):
@@ -126,7 +132,12 @@ class _Rings:
             AllocateBarriers(
                 result=full, label=full.name, arrivals=self.arrivals(op.result), loc=op.loc
             ),
-            AllocateBarriers(result=empty, label=empty.name, arrivals=consumers, loc=op.loc),
+            AllocateBarriers(
+                result=empty,
+                label=empty.name,
+                arrivals=consumers * (THREADS if op.result in self.released_by_threads else 1),
+                loc=op.loc,
+            ),
         ]
         self.rings[op.result] = _Ring(shared, full, empty, tuple(offsets))
 
@@ -168,8 +179,14 @@ class _Rings:
             case ConsumerRelease():
                 wait = self.slots[op.slot]
                 assert wait.state is not None
-                empty = self.rings[wait.ring].empty
-                b.add(ArriveBarrier(barriers=empty, state=wait.state, loc=op.loc))
+                b.add(
+                    ArriveBarrier(
+                        barriers=self.rings[wait.ring].empty,
+                        state=wait.state,
+                        each_thread=wait.ring in self.released_by_threads,
+                        loc=op.loc,
+                    )
+                )
             case SlotTile():
                 self.locate(op)
             case LoadToSlot() | ProducerCommit():
@@ -276,3 +293,20 @@ class _Rings:
                 loc=op.loc,
             )
         )
+
+
+def _without_product(region: Region) -> set[Value]:
+    """Rings of slots that are waited for and released here without a product in between."""
+    held: dict[Value, Value] = {}
+    found: set[Value] = set()
+    for op in region:
+        match op:
+            case ConsumerWait():
+                held[op.result] = op.ring
+            case Contract():
+                held.clear()
+            case ConsumerRelease() if op.slot in held:
+                found.add(held[op.slot])
+            case _:
+                pass
+    return found

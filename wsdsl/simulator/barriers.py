@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
+from wsdsl.ir.op import Op
 from wsdsl.simulator.clocks import Clock, Clocks
 
 TX_LIMIT = (1 << 20) - 1
 
 
+@dataclass(frozen=True)
+class RemoteArrival:
+    """The last arrival that a thread of another CTA has made on a barrier."""
+
+    who: str
+    op: Op
+    epoch: int
+
+
 class Barrier:
     """One mbarrier. Methods that may be misused answer with what is wrong, or "" if nothing is."""
 
-    def __init__(self, label: str, stage: int, arrivals: int, component: int, clocks: Clocks):
+    def __init__(
+        self,
+        label: str,
+        stage: int,
+        arrivals: int,
+        component: int,
+        clocks: Clocks,
+        suffix: str = "",
+    ):
         self.label, self.stage, self.arrivals = label, stage, arrivals
+        self.suffix = suffix
+        self.remote: dict[int, RemoteArrival] = {}
         self.component, self.clocks = component, clocks
         self.initialised: tuple[int, int] | None = None
         self.phase, self.pending, self.tx_count = 0, arrivals, 0
@@ -21,7 +43,7 @@ class Barrier:
         self.gathering: Clock = clocks.empty()
 
     def __str__(self) -> str:
-        return f"`{self.label}` stage {self.stage}"
+        return f"`{self.label}` stage {self.stage}{self.suffix}"
 
     def state(self) -> str:
         return (
@@ -35,8 +57,11 @@ class Barrier:
         self.initialised = component, int(self.clocks.own[component])
         return ""
 
-    def unusable(self, actors: slice) -> str:
-        """Why the actors may not use the barrier: its initialisation is not visible to them."""
+    def unusable(self, actors: slice, meeting: str) -> str:
+        """Why the actors may not use the barrier: its initialisation is not visible to them.
+
+        `meeting` is the op that would make it visible.
+        """
         if self.initialised is None:
             return f"{self} is used before it is initialised"
         component, epoch = self.initialised
@@ -44,7 +69,7 @@ class Barrier:
         if fence is None:
             return f"{self} is used, but no fence_barrier_init followed its initialisation"
         if int(self.clocks.seen[actors, component].min()) < fence:
-            return f"{self} is used without a sync_cta after its initialisation"
+            return f"{self} is used without a {meeting} after its initialisation"
         return ""
 
     def passes(self, parity: int) -> bool:

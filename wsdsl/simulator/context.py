@@ -1,36 +1,24 @@
-"""The state of a CTA and of its warpgroups, which the ops of the SCHEDULED level work on."""
+"""The state of a warpgroup, which the ops of the SCHEDULED level work on."""
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from random import Random
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.printer import print_op
 from wsdsl.ir.types import Fragment, Tile
-from wsdsl.simulator.arrays import Arguments
 from wsdsl.simulator.barriers import Barrier
-from wsdsl.simulator.clocks import THREADS, Clocks
+from wsdsl.simulator.clocks import THREADS
+from wsdsl.simulator.cta import Cta
 from wsdsl.simulator.errors import SimulationError
-from wsdsl.simulator.races import Access, Conflict, SharedAccesses
-from wsdsl.simulator.shared_memory import SharedMemory
+from wsdsl.simulator.races import Access, Conflict
+from wsdsl.simulator.register_operands import RegisterOperands
 from wsdsl.simulator.wgmma_groups import WgmmaPipe
-
-
-class Agent(Protocol):
-    """Work of the async proxy that is under way; the scheduler decides when it gets on."""
-
-    @property
-    def kind(self) -> str: ...
-
-    def step(self) -> bool:
-        """Get on; is there more to come?"""
-        ...
 
 
 @dataclass(frozen=True)
@@ -71,69 +59,45 @@ class State:
 
 @dataclass(eq=False)
 class StoreGroup:
-    """TMA stores of one commit group: each has a `read_done`, a `write_done` and its reads."""
+    """TMA stores of one commit group: each has a `read_done`, a `write_done` and its accesses."""
 
     stores: list[Any] = field(default_factory=list[Any])
-    retired: bool = False
-
-
-class Cta:
-    """One CTA: its SMEM, barriers, clocks and what is in flight."""
-
-    def __init__(
-        self,
-        index: int,
-        num_ctas: int,
-        arguments: Arguments,
-        num_warpgroups: int,
-        smem_bytes: int,
-        num_barriers: int,
-        registers: int,
-        rng: Random,
-        seed: int,
-    ) -> None:
-        self.seed = seed
-        self.index, self.num_ctas, self.arguments, self.rng = index, num_ctas, arguments, rng
-        self.clocks = Clocks(num_warpgroups, num_barriers)
-        self.memory = SharedMemory(smem_bytes)
-        self.accesses = SharedAccesses(smem_bytes, self.clocks)
-        self.barriers: dict[str, list[Barrier]] = {}
-        self.num_barriers = 0
-        self.agents: list[Agent] = []
-        self.warpgroups: list[Warpgroup] = []
-        self.free_registers = 0
-        self.entry_registers = registers
-        self.at_sync = 0
-        self.sync_round = 0
-
-    def trace(self) -> str:
-        lines = [f"CTA {self.index} of seed {self.seed}, last steps:"]
-        for wg in self.warpgroups:
-            lines += [f"  {wg.name}:", *(f"    {_line(op, where)}" for op, where in wg.recent)]
-        return "\n".join(lines)
 
 
 class Warpgroup:
     """128 threads that run the kernel's body together, and the ops that one of them runs alone."""
 
-    def __init__(self, cta: Cta, index: int, partition: Partition, rank: int) -> None:
-        self.cta, self.index, self.partition, self.rank = cta, index, partition, rank
+    def __init__(self, cta: Cta, partition: Partition, number: int, rank: int) -> None:
+        """`number` is the partition's among those of the kernel, `rank` the place in it."""
+        self.cta, self.partition, self.number, self.rank = cta, partition, number, rank
+        self.index = len(cta.warpgroups)
         self.name = f"{partition.role} warpgroup {rank}"
+        self.full_name = f"CTA {cta.index} {self.name}"
+        self.told = self.name if cta.residents.alone else self.full_name
         self.values: dict[str, Any] = {}
         self.elected = False
         self.in_partition = False
-        self.first = THREADS * index
+        self.first = cta.everyone.start + THREADS * self.index
         self.everyone = slice(self.first, self.first + THREADS)
         self.one = slice(self.first, self.first + 1)
         self.loops: list[tuple[str, int]] = []
         self.recent: deque[tuple[Op, tuple[tuple[str, int], ...]]] = deque(maxlen=4)
         self.counts: Counter[str] = Counter()
+        self.ops_run = 0
         self.registers = cta.entry_registers
         self.wgmma = WgmmaPipe()
+        self.operands = RegisterOperands(frozenset())
         self.open_stores = StoreGroup()
         self.store_groups: list[StoreGroup] = []
+        self.read_groups = 0
+        self.written_groups = 0
         self.blocked: Blocked | None = None
         self.done = False
+
+    @property
+    def key(self) -> str:
+        """The name by which a script calls it."""
+        return warpgroup_key(self.cta.index, self.number, self.partition, self.rank)
 
     @property
     def actors(self) -> slice:
@@ -153,7 +117,7 @@ class Warpgroup:
         return held
 
     def last_store(self, otherwise: Op) -> Op:
-        groups = [self.open_stores, *(g for g in self.store_groups if not g.retired)]
+        groups = [self.open_stores, *self.store_groups[self.read_groups :]]
         found = [s.accesses[0].op for group in groups for s in group.stores]
         return found[-1] if found else otherwise
 
@@ -161,6 +125,7 @@ class Warpgroup:
         """Remember an op that others can see, for the trace."""
         self.recent.append((op, tuple(self.loops)))
         self.counts[type(op).__name__] += 1
+        self.ops_run += 1
 
     def where(self) -> str:
         return "".join(f", %{name} = {value}" for name, value in self.loops)
@@ -171,8 +136,9 @@ class Warpgroup:
         head = f"CTA {self.cta.index}, {self.name}{self.where()}: {message}"
         findings = [Finding(f"{head}\n  in {one_line(op)}", op.loc, hint)]
         if extra is not None:
-            findings.append(Finding(f"the earlier access: {one_line(extra)}", extra.loc))
-        raise SimulationError(kind, findings, self.cta.trace())
+            what = "the earlier access" if kind == "race" else "the other op"
+            findings.append(Finding(f"{what}: {one_line(extra)}", extra.loc))
+        raise SimulationError(kind, findings, trace(self.cta.cluster.ctas))
 
     def check(self, op: Op, told: str) -> None:
         """Fail if a barrier or a rule has answered with what is wrong."""
@@ -211,13 +177,45 @@ class Warpgroup:
             )
         return shared.offset + index * shared.bytes + offset
 
-    def barrier(self, op: Op, barriers: Value, state: State) -> Barrier:
-        held: list[Barrier] = self.values[barriers.name]
+    def barrier(self, op: Op, barriers: Value, state: State, cta: Cta | None = None) -> Barrier:
+        """The barrier of the state's stage, of one's own CTA or of another of the cluster."""
+        if cta is None or cta is self.cta:
+            held: list[Barrier] = self.values[barriers.name]
+            meeting, hint = "sync_cta", ""
+        else:
+            if cta.done:
+                self.fail(op, ended(cta), hint=END_TOGETHER)
+            held = cta.barriers.get(barriers.name, [])
+            meeting, hint = "sync_cluster", START_TOGETHER
+            if not held:
+                self.fail(op, f"CTA {cta.index} may not have started", hint=hint)
         if not 0 <= state.stage < len(held):
             self.fail(op, f"stage {state.stage} of `{held[0].label}`, which has {len(held)}")
         found = held[state.stage]
-        self.check(op, found.unusable(self.actors))
+        if told := found.unusable(self.actors, meeting):
+            self.fail(op, told, hint=hint)
         return found
+
+
+END_TOGETHER = "end with a sync_cluster, so that no CTA ends while others still reach into it"
+START_TOGETHER = "sync_cluster after the barriers are initialised"
+
+
+def ended(cta: Cta) -> str:
+    return f"CTA {cta.index} of the cluster has ended"
+
+
+def warpgroup_key(cta: int, number: int, partition: Partition, rank: int) -> str:
+    return f"cta{cta}/{number}.{partition.role}.{rank}"
+
+
+def trace(ctas: Sequence[Cta]) -> str:
+    lines: list[str] = []
+    for cta in ctas:
+        lines.append(f"CTA {cta.index} of seed {cta.residents.seed}, last steps:")
+        for wg in cta.warpgroups:
+            lines += [f"  {wg.name}:", *(f"    {_line(op, where)}" for op, where in wg.recent)]
+    return "\n".join(lines)
 
 
 def one_line(op: Op) -> str:

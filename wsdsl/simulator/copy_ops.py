@@ -15,14 +15,18 @@ from wsdsl.ir.types import Shared
 from wsdsl.simulator.arithmetic import Array
 from wsdsl.simulator.barriers import Barrier
 from wsdsl.simulator.context import (
+    END_TOGETHER,
     Blocked,
     SharedItems,
     State,
     Steps,
     StoreGroup,
     Warpgroup,
+    ended,
 )
-from wsdsl.simulator.races import CopyIn, CopyOut, ThreadWrite
+from wsdsl.simulator.cta import Cta
+from wsdsl.simulator.global_ops import read_global, write_global
+from wsdsl.simulator.races import CopyIn, CopyOut, StoredOut, ThreadAccess
 from wsdsl.simulator.shared_memory import alignment
 from wsdsl.simulator.tensor_map import TensorMapValue
 
@@ -59,20 +63,21 @@ def aligned(wg: Warpgroup, op: Op, address: int, swizzle: str) -> None:
 
 @dataclass(eq=False)
 class LoadInFlight:
-    """A TMA load. Its bytes land, and are counted, at once but late."""
+    """A TMA load to one CTA. Its bytes land, and are counted, at once but late."""
 
     wg: Warpgroup
     op: m.TmaLoad
+    cta: Cta
     map: TensorMapValue
     coordinates: tuple[int, ...]
     address: int
     barrier: Barrier
     access: CopyIn
-    kind: str = "tma_load"
+    speed: float = 1.0
 
     def step(self) -> bool:
         lines = self.map.read(self.coordinates)
-        self.wg.cta.memory.write(self.address, lines, self.map.swizzle)
+        self.cta.memory.write(self.address, lines, self.map.swizzle)
         self.access.phase = self.barrier.phase
         self.wg.check(self.op, self.barrier.complete_tx(self.map.bytes))
         return False
@@ -85,14 +90,32 @@ def tma_load(wg: Warpgroup, op: m.TmaLoad) -> None:
     state: State = wg.values[op.state.name]
     start = wg.item(op, shared, state.stage, op.offset, held.bytes)
     aligned(wg, op, start, held.swizzle)
-    barrier = wg.barrier(op, op.barriers, state)
-    access = CopyIn(wg.name, op, barrier.component, str(barrier))
-    conflict = wg.cta.accesses.write(start, start + held.bytes, access, wg.one, True)
-    wg.settle(op, f"it overwrites item {state.stage} of `{shared.label}`", conflict)
-    # Nobody may look now, so that whoever does all the same finds no old values.
-    wg.cta.memory.poison(start, start + held.bytes)
     at = coordinates_of(wg, op, op.coordinates)
-    wg.cta.agents.append(LoadInFlight(wg, op, held, at, start, barrier, access))
+    for cta in _destinations(wg, op):
+        barrier = wg.barrier(op, op.barriers, state, cta)
+        access = CopyIn(wg.told, op, barrier.component, str(barrier))
+        conflict = cta.accesses.write(start, start + held.bytes, access, wg.one, True)
+        place = f"item {state.stage} of `{shared.label}`{cta.suffix}"
+        wg.settle(op, f"it overwrites {place}", conflict)
+        # Nobody may look now, so that whoever does all the same finds no old values.
+        cta.memory.poison(start, start + held.bytes)
+        load = LoadInFlight(wg, op, cta, held, at, start, barrier, access)
+        read_global(wg, op, held.tensor, held.inside(at), access, wg.one)
+        wg.cta.residents.start(load, op, cta)
+
+
+def _destinations(wg: Warpgroup, op: m.TmaLoad) -> list[Cta]:
+    if op.multicast is None:
+        return [wg.cta]
+    cluster = wg.cta.cluster
+    mask = int(wg.get(op.multicast, op))
+    if not 0 < mask < 1 << cluster.size:
+        wg.fail(op, f"multicast mask {mask:#b} in a cluster of {cluster.size}")
+    found = [cta for cta in cluster.ctas if mask >> cta.rank & 1]
+    for cta in found:
+        if cta.done:
+            wg.fail(op, ended(cta), hint=END_TOGETHER)
+    return found
 
 
 @dataclass(eq=False)
@@ -104,13 +127,11 @@ class StoreInFlight:
     boxes: tuple[tuple[int, ...], ...]
     addresses: tuple[int, ...]
     accesses: tuple[CopyOut, ...]
+    writes: tuple[StoredOut, ...]
     lines: list[Array] | None = None
+    read_done: bool = False
     write_done: bool = False
-    kind: str = "tma_store"
-
-    @property
-    def read_done(self) -> bool:
-        return self.lines is not None
+    speed: float = 1.0
 
     def step(self) -> bool:
         memory = self.wg.cta.memory
@@ -121,9 +142,11 @@ class StoreInFlight:
                 memory.read(a, rows, self.map.line_bytes, self.map.swizzle, everything)
                 for a in self.addresses
             ]
+            self.read_done = True
             return True
         for box, lines in zip(self.boxes, self.lines, strict=True):
             self.map.write(box, lines)
+        self.lines = []
         self.write_done = True
         return False
 
@@ -141,20 +164,26 @@ def tma_store(wg: Warpgroup, op: m.TmaStore) -> None:
     boxes: list[tuple[int, ...]] = []
     addresses: list[int] = []
     accesses: list[CopyOut] = []
+    writes: list[StoredOut] = []
     for i in range(4):
         address = start + i * quarter
         aligned(wg, op, address, held.swizzle)
-        access = CopyOut(wg.name, op, wg.storing(i).start)
+        access = CopyOut(wg.told, op, wg.storing(i).start)
         conflict = wg.cta.accesses.read(
             address, address + held.bytes, access, wg.storing(i), (wg.index, i)
         )
         wg.settle(op, f"it reads item {item} of `{shared.label}` (warp {i})", conflict)
-        boxes.append(tuple(c + 16 * i * (d == op.row_dim) for d, c in enumerate(at)))
+        box = tuple(c + 16 * i * (d == op.row_dim) for d, c in enumerate(at))
+        written = StoredOut(wg.full_name, op, wg.storing(i).start)
+        write_global(wg, op, held.tensor, held.inside(box), written, wg.storing(i))
+        wg.check(op, held.spills(box))
+        boxes.append(box)
         addresses.append(address)
         accesses.append(access)
-    store = StoreInFlight(wg, held, tuple(boxes), tuple(addresses), tuple(accesses))
+        writes.append(written)
+    store = StoreInFlight(wg, held, tuple(boxes), tuple(addresses), tuple(accesses), tuple(writes))
     wg.open_stores.stores.append(store)
-    wg.cta.agents.append(store)
+    wg.cta.residents.start(store, op, wg.cta)
 
 
 def tma_store_commit(wg: Warpgroup, op: m.TmaStoreCommit) -> None:
@@ -165,8 +194,9 @@ def tma_store_commit(wg: Warpgroup, op: m.TmaStoreCommit) -> None:
 
 def tma_store_wait(wg: Warpgroup, op: m.TmaStoreWait) -> Steps:
     wg.only_whole(op)
-    covered = wg.store_groups[: max(0, len(wg.store_groups) - op.pending)]
-    stores: list[StoreInFlight] = [s for group in covered for s in group.stores]
+    last = max(0, len(wg.store_groups) - op.pending)
+    first = wg.read_groups if op.read else wg.written_groups
+    stores: list[StoreInFlight] = [s for g in wg.store_groups[first:last] for s in g.stores]
 
     def over() -> bool:
         return all(s.read_done if op.read else s.write_done for s in stores)
@@ -176,23 +206,21 @@ def tma_store_wait(wg: Warpgroup, op: m.TmaStoreWait) -> Steps:
     own = wg.cta.clocks.own
     for i in range(4):
         own[wg.storing(i)] += 1
-    for group in covered:
-        if not group.retired:
-            group.retired = True
-            for store in group.stores:
-                for access in store.accesses:
-                    access.epoch = int(own[access.by])
-    while (
-        wg.store_groups
-        and wg.store_groups[0].retired
-        and all(s.write_done for s in wg.store_groups[0].stores)
-    ):
-        del wg.store_groups[0]
+    for group in wg.store_groups[wg.read_groups : last]:
+        for store in group.stores:
+            for access in store.accesses:
+                access.epoch = int(own[access.by])
+    wg.read_groups = max(wg.read_groups, last)
+    if not op.read:
+        for store in stores:
+            for written in store.writes:
+                written.epoch = int(own[written.by])
+        wg.written_groups = max(wg.written_groups, last)
 
 
 def write_shared(wg: Warpgroup, op: Op, start: int, size: int, writers: slice, what: str) -> None:
     """Check generic stores to [start, start + size) by `writers`."""
-    access = ThreadWrite(wg.name, op, writers, wg.cta.clocks.own[writers].copy())
+    access = ThreadAccess(wg.told, op, writers, wg.cta.clocks.own[writers].copy())
     wg.settle(op, what, wg.cta.accesses.write(start, start + size, access, writers, False))
 
 
@@ -237,7 +265,11 @@ def thread_load(wg: Warpgroup, op: m.ThreadLoad) -> None:
     if op.row_dim >= 0:
         box[op.row_dim] = op.rows
     tile = TensorMapValue(tensor, tuple(box), op.swizzle)
-    lines = tile.read(coordinates_of(wg, op, op.coordinates))
+    at = coordinates_of(wg, op, op.coordinates)
+    epochs = wg.cta.clocks.own[wg.everyone].copy()
+    access = ThreadAccess(wg.full_name, op, wg.everyone, epochs)
+    read_global(wg, op, tensor, tile.inside(at), access, wg.everyone)
+    lines = tile.read(at)
     wg.cta.memory.write(start, lines, op.swizzle)
 
 

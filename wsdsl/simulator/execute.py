@@ -13,12 +13,14 @@ from wsdsl.ir.types import Tile
 from wsdsl.simulator.context import Steps, Warpgroup, op_word
 from wsdsl.simulator.copy_ops import COPY
 from wsdsl.simulator.global_ops import GLOBAL
+from wsdsl.simulator.meeting_ops import MEETING
 from wsdsl.simulator.scalar_ops import SIMPLE
 from wsdsl.simulator.sync_ops import SYNC
 from wsdsl.simulator.tensor_core_ops import TENSOR_CORE
 
 SEEN: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
     **SYNC,
+    **MEETING,
     **COPY,
     **GLOBAL,
     **TENSOR_CORE,
@@ -36,11 +38,14 @@ def warpgroup_steps(kernel: Kernel, wg: Warpgroup) -> Steps:
 
 
 def _run(wg: Warpgroup, region: Region) -> Steps:
+    has_operands = bool(wg.operands.names)
     for op in region:
         kind = type(op)
         simple = SIMPLE.get(kind)
         if simple is not None:
             simple(wg, op)
+            if has_operands:
+                wg.operands.note(op, wg.wgmma.fences)
             continue
         seen = SEEN.get(kind)
         if seen is not None:
@@ -49,6 +54,8 @@ def _run(wg: Warpgroup, region: Region) -> Steps:
             waiting = seen(wg, op)
             if waiting is not None:
                 yield from waiting
+            if has_operands:
+                wg.operands.note(op, wg.wgmma.fences)
             continue
         match op:
             case t.Yield():
@@ -82,6 +89,7 @@ def _elects(wg: Warpgroup) -> bool:
 def _define(wg: Warpgroup, results: tuple[Value, ...], values: tuple[Any, ...]) -> None:
     for value, held in zip(results, values, strict=True):
         wg.values[value.name] = held
+    wg.operands.carried(results, wg.wgmma.fences)
 
 
 def _for_range(wg: Warpgroup, op: b.ForRange) -> Steps:
@@ -115,7 +123,7 @@ def _check_end(wg: Warpgroup, op: Op) -> None:
         wg.fail(last.op, "the kernel ends, but no wgmma_wait has retired this wgmma")
     if wg.open_stores.stores:
         wg.fail(wg.last_store(op), "the kernel ends, but this store was not committed")
-    if any(not group.retired for group in wg.store_groups):
+    if any(group.stores for group in wg.store_groups[wg.read_groups :]):
         wg.fail(
             wg.last_store(op),
             "the kernel ends while this store may still read SMEM",

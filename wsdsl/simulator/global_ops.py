@@ -11,7 +11,10 @@ from wsdsl.ir import memory_ops as m
 from wsdsl.ir.op import Op, Value
 from wsdsl.simulator import arithmetic
 from wsdsl.simulator.arithmetic import Array
+from wsdsl.simulator.arrays import GlobalTensor
 from wsdsl.simulator.context import Warpgroup, shape_of
+from wsdsl.simulator.global_races import Actor, At
+from wsdsl.simulator.races import Access, ThreadAccess
 from wsdsl.simulator.scalar_ops import as_array, finish
 
 
@@ -29,6 +32,64 @@ def check_pairs(wg: Warpgroup, op: Op, last: Array, vector: int) -> None:
         wg.fail(op, f"a vector of {vector} elements is not aligned, or not contiguous")
 
 
+def _actor(wg: Warpgroup, threads: slice) -> Actor:
+    return Actor(wg.cta.index, wg.cta.clocks, threads)
+
+
+def read_global(
+    wg: Warpgroup, op: Op, tensor: GlobalTensor, at: At, access: Access, threads: slice
+) -> None:
+    """Check a read of elements, if the kernel writes that tensor too."""
+    accesses = wg.cta.residents.accesses
+    if accesses.reads(tensor.name):
+        conflict = accesses.read(tensor.name, at, access, _actor(wg, threads))
+        if conflict is not None:
+            wg.settle(op, f"it reads {conflict.element}", conflict)
+
+
+def write_global(
+    wg: Warpgroup, op: Op, tensor: GlobalTensor, at: At, access: Access, threads: slice
+) -> None:
+    accesses = wg.cta.residents.accesses
+    if accesses.follows(tensor.name):
+        conflict = accesses.write(tensor.name, at, access, _actor(wg, threads))
+        if conflict is not None:
+            wg.settle(op, f"it writes {conflict.element}", conflict)
+
+
+def add_global(
+    wg: Warpgroup, op: Op, tensor: GlobalTensor, at: At, access: Access, threads: slice
+) -> None:
+    accesses = wg.cta.residents.accesses
+    if accesses.follows(tensor.name):
+        conflict = accesses.add(tensor.name, at, access, _actor(wg, threads))
+        if conflict is not None:
+            wg.settle(op, f"it adds to {conflict.element}", conflict)
+
+
+def _by_warps(
+    wg: Warpgroup,
+    op: Op,
+    tensor: GlobalTensor,
+    places: tuple[list[Array], Array],
+    check: Callable[[Warpgroup, Op, GlobalTensor, At, Access, slice], None],
+) -> None:
+    """Check an access to the elements (index of each dimension, whether inside), where each warp
+    has 16 of 64 rows, or any thread all that is the same in every row.
+    """
+    spread, inside = places
+    parts = [(slice(None), wg.actors)]
+    if inside.ndim == 2 and inside.shape[0] == 64 and not wg.elected:
+        parts = [(slice(16 * i, 16 * i + 16), wg.warp(i)) for i in range(4)]
+    for rows, threads in parts:
+        mask = inside[rows] if inside.ndim else inside
+        if not mask.any():
+            continue
+        at = tuple((i[rows] if inside.ndim else i)[mask] for i in spread)
+        access = ThreadAccess(wg.full_name, op, threads, wg.cta.clocks.own[threads].copy())
+        check(wg, op, tensor, at, access, threads)
+
+
 def load_global(wg: Warpgroup, op: m.LoadGlobal) -> None:
     tensor = wg.cta.arguments.tensors[op.tensor.name]
     index = places(wg, op, op.index)
@@ -40,6 +101,8 @@ def load_global(wg: Warpgroup, op: m.LoadGlobal) -> None:
     inside = np.ones(small, np.bool_)
     for i, size in zip(spread, tensor.array.shape, strict=True):
         inside &= (i >= 0) & (i < size)
+    if wg.cta.residents.accesses.reads(tensor.name):
+        _by_warps(wg, op, tensor, (spread, inside), read_global)
     held = np.zeros(small, tensor.array.dtype)
     held[inside] = tensor.array[tuple(i[inside] for i in spread)]
     wg.values[op.result.name] = finish(held if shape else held.reshape(()), op.result)
@@ -57,6 +120,12 @@ def store_global(wg: Warpgroup, op: m.StoreGlobal) -> None:
     inside = np.ones(shape, np.bool_)
     for i, size in zip(spread, tensor.array.shape, strict=True):
         inside &= (i >= 0) & (i < size)
+    accesses = wg.cta.residents.accesses
+    if tensor.name in accesses.flags:
+        _store_flags(wg, op, tensor, value, (spread, inside))
+    elif accesses.follows(tensor.name):
+        check = add_global if op.accumulate else write_global
+        _by_warps(wg, op, tensor, (spread, inside), check)
     at = tuple(i[inside] for i in spread)
     value = np.broadcast_to(value, shape)[inside]
     if not op.accumulate:
@@ -70,6 +139,22 @@ def store_global(wg: Warpgroup, op: m.StoreGlobal) -> None:
     there = np.unravel_index(found, tensor.array.shape)
     total += tensor.array[there].astype(wide)
     tensor.array[there] = arithmetic.round_total(total, tensor.dtype)
+
+
+def _store_flags(
+    wg: Warpgroup, op: m.StoreGlobal, tensor: GlobalTensor, value: Array, places: At
+) -> None:
+    """Plain stores to what other ops use as flags."""
+    spread, inside = places
+    if op.accumulate:
+        wg.fail(op, f"it adds to {tensor.name}, which has flags", hint="use arrive_flag")
+    for place in np.argwhere(inside):
+        at = tuple(int(i[tuple(place)]) for i in spread)
+        after = int(np.broadcast_to(value, inside.shape)[tuple(place)])
+        flags = wg.cta.residents.flags
+        told = flags.store((tensor.name, at), int(tensor.array[at]), after, wg.actors)
+        if told:
+            wg.fail(op, f"race: it writes the flag {tensor.name}{list(at)}; {told}", kind="race")
 
 
 GLOBAL: dict[type[Op], Callable[[Warpgroup, Any], None]] = {

@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 
 from wsdsl.ir.op import Op
-from wsdsl.simulator.clocks import Clock, Clocks
+from wsdsl.simulator.clocks import THREADS, Clock, Clocks
 
 
 @dataclass(eq=False)
@@ -20,6 +20,11 @@ class Access:
 
     who: str
     op: Op
+
+    @property
+    def over_in_order(self) -> bool:
+        """Is it over for its own warp as soon as that goes on?"""
+        return False
 
     def open_to(self, clocks: Clocks, actors: slice) -> str:
         """Why the actors may not rely on this access being over; "" if they may."""
@@ -32,11 +37,15 @@ class Access:
 
 
 @dataclass(eq=False)
-class ThreadWrite(Access):
-    """Generic stores by threads `by`, over when the op is; seen by who has synchronised."""
+class ThreadAccess(Access):
+    """Generic accesses by threads `by`, over when the op is; seen by who has synchronised."""
 
     by: slice
     epochs: Clock
+
+    @property
+    def over_in_order(self) -> bool:
+        return True
 
     def open_to(self, clocks: Clocks, actors: slice) -> str:
         if (clocks.seen[actors, self.by] >= self.epochs).all():
@@ -96,7 +105,24 @@ class CopyOut(Access):
         if self.epoch is None:
             return "no tma_store_wait covers that store"
         if int(clocks.seen[actors, self.by].min()) < self.epoch:
-            return "only the storing thread has waited for it; the others need a sync_warp"
+            if actors.start // THREADS == self.by // THREADS:
+                return "only the storing thread has waited for it; the others need a sync_warp"
+            return "nothing makes this wait for the storing threads' tma_store_wait"
+        return ""
+
+
+@dataclass(eq=False)
+class StoredOut(Access):
+    """A TMA store's write: over once the storing thread has waited for more than its reads."""
+
+    by: int
+    epoch: int | None = None
+
+    def open_to(self, clocks: Clocks, actors: slice) -> str:
+        if self.epoch is None:
+            return "no tma_store_wait(read=False) covers that store"
+        if int(clocks.seen[actors, self.by].min()) < self.epoch:
+            return "nothing makes this wait for the tma_store_wait that covers it"
         return ""
 
 
@@ -112,10 +138,11 @@ class Span:
 
 @dataclass(frozen=True)
 class Conflict:
-    """Why an access may not be, and the earlier one that it clashes with."""
+    """Why an access may not be, the earlier one that it clashes with, and on which element."""
 
     reason: str
     earlier: Access | None = None
+    element: str = ""
 
 
 class SharedAccesses:

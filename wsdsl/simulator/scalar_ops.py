@@ -125,6 +125,18 @@ def num_ctas(wg: Warpgroup, op: b.NumCtas) -> None:
     wg.values[op.result.name] = wg.cta.num_ctas
 
 
+def cluster_index(wg: Warpgroup, op: b.ClusterIndex) -> None:
+    wg.values[op.result.name] = wg.cta.cluster.index
+
+
+def num_clusters(wg: Warpgroup, op: b.NumClusters) -> None:
+    wg.values[op.result.name] = wg.cta.cluster.num_clusters
+
+
+def cta_rank(wg: Warpgroup, op: b.CtaRank) -> None:
+    wg.values[op.result.name] = wg.cta.rank
+
+
 def warpgroup_index(wg: Warpgroup, op: b.WarpgroupIndex) -> None:
     wg.values[op.result.name] = wg.rank
 
@@ -158,6 +170,9 @@ SIMPLE: dict[type[Op], Callable[[Warpgroup, Any], None]] = {
     f.Iota: iota,
     b.CtaIndex: cta_index,
     b.NumCtas: num_ctas,
+    b.ClusterIndex: cluster_index,
+    b.NumClusters: num_clusters,
+    b.CtaRank: cta_rank,
     b.WarpgroupIndex: warpgroup_index,
     b.InitialState: initial_state,
     b.Advance: advance,

@@ -1,4 +1,4 @@
-"""Ops by which threads and the async proxy wait for each other."""
+"""Ops on mbarriers, fences and registers, by which threads and the async proxy wait."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir.op import Op
 from wsdsl.ir.types import Barriers
-from wsdsl.simulator.barriers import Barrier
+from wsdsl.simulator.barriers import Barrier, RemoteArrival
 from wsdsl.simulator.context import Blocked, State, Steps, Warpgroup
 
 
@@ -16,12 +16,12 @@ def allocate_barriers(wg: Warpgroup, op: b.AllocateBarriers) -> None:
     held = wg.cta.barriers.get(op.result.name)
     if held is None:
         assert isinstance(op.result.type, Barriers)
-        first = len(wg.cta.clocks.seen) + wg.cta.num_barriers
+        cta = wg.cta
         held = [
-            Barrier(op.label, stage, op.arrivals, first + stage, wg.cta.clocks)
+            Barrier(op.label, stage, op.arrivals, cta.next_barrier + stage, cta.clocks, cta.suffix)
             for stage in range(op.result.type.num)
         ]
-        wg.cta.num_barriers += len(held)
+        cta.next_barrier += len(held)
         wg.cta.barriers[op.result.name] = held
     wg.values[op.result.name] = held
 
@@ -51,10 +51,19 @@ def sync_warp(wg: Warpgroup, op: b.SyncWarp) -> None:
 def arrive_barrier(wg: Warpgroup, op: b.ArriveBarrier) -> None:
     if op.pred is not None and not wg.get(op.pred, op):
         return
-    barrier = wg.barrier(op, op.barriers, wg.values[op.state.name])
+    cta = wg.cta
+    if op.cta is not None:
+        rank = int(wg.get(op.cta, op))
+        if not 0 <= rank < cta.cluster.size:
+            wg.fail(op, f"rank {rank} in a cluster of {cta.cluster.size}")
+        cta = cta.cluster.ctas[rank]
+    barrier = wg.barrier(op, op.barriers, wg.values[op.state.name], cta)
     if op.each_thread:
         wg.only_whole(op)
     actors = wg.everyone if op.each_thread else wg.one
+    if cta is not wg.cta:
+        epoch = int(wg.cta.clocks.own[actors.start])
+        barrier.remote[actors.start] = RemoteArrival(wg.told, op, epoch)
     clock = wg.cta.clocks.release(actors)
     wg.check(op, barrier.arrive(128 if op.each_thread else 1, clock))
 
@@ -76,24 +85,6 @@ def wait_barrier(wg: Warpgroup, op: b.WaitBarrier) -> Steps:
             lambda: f"{barrier}, parity {state.parity}; the barrier: {barrier.state()}",
         )
     wg.cta.clocks.acquire(wg.actors, barrier.completed)
-
-
-def sync_cta(wg: Warpgroup, op: b.SyncCta) -> Steps:
-    wg.only_whole(op)
-    cta = wg.cta
-    this_round = cta.sync_round
-    cta.at_sync += 1
-    if cta.at_sync == len(cta.warpgroups):
-        everyone = slice(0, len(cta.clocks.seen))
-        clock = cta.clocks.release(everyone)
-        cta.clocks.acquire(everyone, clock)
-        cta.at_sync, cta.sync_round = 0, this_round + 1
-        return
-    yield Blocked(
-        op,
-        lambda: cta.sync_round != this_round,
-        lambda: f"all warpgroups to meet; {cta.at_sync} of {len(cta.warpgroups)} are there",
-    )
 
 
 def set_max_registers(wg: Warpgroup, op: b.SetMaxRegisters) -> Steps:
@@ -127,6 +118,5 @@ SYNC: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
     b.ArriveBarrier: arrive_barrier,
     b.ArriveExpectTx: arrive_expect_tx,
     b.WaitBarrier: wait_barrier,
-    b.SyncCta: sync_cta,
     b.SetMaxRegisters: set_max_registers,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,12 @@ import numpy as np
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.target import SWIZZLE_SPAN
-from wsdsl.ir.types import DTYPES, Accumulator, DType
+from wsdsl.ir.types import DTYPES, Accumulator, DType, Fragment
 from wsdsl.simulator.arithmetic import Array, numpy_dtype, widen
 from wsdsl.simulator.context import UNDEFINED, Blocked, SharedItems, State, Steps, Warpgroup
 from wsdsl.simulator.copy_ops import aligned
 from wsdsl.simulator.races import TensorRead
+from wsdsl.simulator.register_operands import keeps
 from wsdsl.simulator.shared_memory import CHUNK
 from wsdsl.simulator.wgmma_groups import AccumulatorRegisters, AccumulatorValue, Product
 
@@ -140,17 +142,36 @@ def wgmma(wg: Warpgroup, op: f.Wgmma) -> None:
     if op.k % step:
         wg.fail(op, f"k = {op.k}: no multiple of {step} for {dtype}")
     assert isinstance(op.acc.type, Accumulator)
-    read = TensorRead(wg.name, op, wg.everyone)
-    sides = (op.a, ROWS, op.a_k_major), (op.b, op.acc.type.columns, op.b_k_major)
-    a, b = (_operand(wg, op, read, dtype, *side) for side in sides)
-    job = Product(op, registers, (a, b), accumulate, step, read)
+    read = TensorRead(wg.told, op, wg.everyone)
+    fragment = _register_operand(wg, op, dtype) if isinstance(op.a.type, Fragment) else None
+    if fragment is None:
+        a = _operand(wg, op, read, dtype, op.a, ROWS, op.a_k_major)
+    else:
+        a = partial(for_product, fragment, dtype)
+    b = _operand(wg, op, read, dtype, op.b, op.acc.type.columns, op.b_k_major)
+    job = Product(op, registers, (a, b), accumulate, step, read, fragment)
     registers.version += 1
     wg.values[op.result.name] = AccumulatorValue(registers, registers.version)
     pipe = wg.wgmma
     pipe.open.append(job)
     if not pipe.queue:
-        wg.cta.agents.append(pipe)
+        wg.cta.residents.start(pipe, op, wg.cta)
     pipe.queue.append(job)
+
+
+def _register_operand(wg: Warpgroup, op: f.Wgmma, dtype: DType) -> Array:
+    held: Array = wg.get(op.a, op)
+    kind = op.a.type
+    assert isinstance(kind, Fragment)
+    if (kind.dtype, kind.rows, kind.columns) != (dtype, ROWS, op.k) or not op.a_k_major:
+        wg.fail(op, f"{op.a} is {kind}; the wgmma takes {ROWS} x {op.k} of {dtype}, K-major")
+    if not wg.operands.fenced(op.a, wg.wgmma.fences):
+        wg.fail(
+            op,
+            f"no wgmma_fence between what wrote the registers of {op.a} and this wgmma",
+            hint="wgmma_fence after the last op that writes its operands in registers",
+        )
+    return held
 
 
 def _operand(
@@ -163,9 +184,7 @@ def _operand(
     k_major: bool,
 ) -> Callable[[], Array]:
     """Check the reads of one operand; what fetches it when the product runs."""
-    held = wg.get(value, op)
-    if not isinstance(held, Operand):
-        return lambda: for_product(held, dtype)
+    held: Operand = wg.get(value, op)
     if (held.dtype, held.k_major) != (dtype, k_major):
         wg.fail(
             op,
@@ -194,6 +213,7 @@ def wgmma_wait(wg: Warpgroup, op: f.WgmmaWait) -> Steps:
     jobs = [job for group in covered for job in group]
     if not all(job.done for job in jobs):
         yield Blocked(op, lambda: all(job.done for job in jobs), lambda: "its wgmmas")
+    _check_kept(wg, op, jobs)
     clocks = wg.cta.clocks
     clocks.tick(wg.everyone)
     epochs = clocks.own[wg.everyone].copy()
@@ -208,6 +228,19 @@ def wgmma_wait(wg: Warpgroup, op: f.WgmmaWait) -> Steps:
         registers.touched = pipe.fences
         held = registers.value
         wg.values[result.name] = UNDEFINED if held is None else held
+
+
+def _check_kept(wg: Warpgroup, op: f.WgmmaWait, jobs: list[Product]) -> None:
+    kept = [wg.values[value.name] for value in op.fragments]
+    for job in jobs:
+        if job.fragment is not None and not keeps(kept, job.fragment):
+            assert isinstance(job.op, f.Wgmma)
+            wg.fail(
+                op,
+                f"the registers of {job.op.a} may be reused while wgmma reads them",
+                hint="list it in the `fragments` of the wgmma_wait that covers the wgmma",
+                extra=job.op,
+            )
 
 
 TENSOR_CORE: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {

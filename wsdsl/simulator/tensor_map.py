@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -12,9 +13,11 @@ from wsdsl.simulator.arithmetic import Array
 from wsdsl.simulator.arrays import GlobalTensor
 
 MAX_BOX = 256
+UNIT = 16
+"""Bytes: what addresses and strides are multiples of, and what a store writes whole."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TensorMapValue:
     """A tensor map; extents in the tensor's order."""
 
@@ -42,15 +45,65 @@ class TensorMapValue:
                 f"a box line of {self.line_bytes} bytes with swizzle {self.swizzle}, whose lines "
                 f"are {span} bytes"
             )
+        return self._address_fault()
+
+    def _address_fault(self) -> str:
+        array = self.tensor.array
+        # The elements of 4-bit tensors are unpacked here: their addresses are not the caller's.
+        if not array.size or self.tensor.dtype.bits < 8:
+            return ""
+        if array.ctypes.data % UNIT:
+            return f"TMA cannot take {self.tensor.name}: its address is no multiple of {UNIT} bytes"
+        for axis, stride in enumerate(array.strides[:-1]):
+            if array.shape[axis] > 1 and stride % UNIT:
+                return (
+                    f"TMA cannot take {self.tensor.name}: the stride of axis {axis} is {stride} "
+                    f"bytes, no multiple of {UNIT}"
+                )
         return ""
 
+    @cached_property
+    def _to_units(self) -> tuple[Array, bool] | None:
+        """The tensor with its rows made longer, to whole units, where they are not: a store writes
+        what lies there as well. And whether the array that it is a part of holds all of that.
+        """
+        array = self.tensor.array
+        over = array.shape[-1] * array.itemsize % UNIT
+        if not over or not array.size:
+            return None
+        longer = *array.shape[:-1], array.shape[-1] + (UNIT - over) // array.itemsize
+        owner = array
+        while isinstance(owner.base, np.ndarray):
+            owner = owner.base
+        end = owner.ctypes.data + owner.nbytes
+        last = sum((n - 1) * s for n, s in zip(longer, array.strides, strict=True))
+        fits = array.ctypes.data + last + array.itemsize <= end
+        return np.lib.stride_tricks.as_strided(array, longer, array.strides), fits
+
+    def spills(self, coordinates: tuple[int, ...]) -> str:
+        """Why a store there would write past the end of the tensor's memory."""
+        if self._to_units is None or self._to_units[1]:
+            return ""
+        if self.inside(coordinates)[-1].stop < self.tensor.array.shape[-1]:
+            return ""
+        row = self.tensor.array.shape[-1] * self.tensor.array.itemsize
+        return (
+            f"a TMA store writes whole {UNIT} bytes, and the rows of {self.tensor.name} have "
+            f"{row}: it writes past the end of its memory"
+        )
+
+    def inside(self, coordinates: tuple[int, ...]) -> tuple[slice, ...]:
+        """The part of the tensor that the box takes; empty slices if all is outside."""
+        overlap = self._overlap(coordinates, self.tensor.array.shape)
+        return (slice(0, 0),) * len(self.box) if overlap is None else overlap[0]
+
     def _overlap(
-        self, coordinates: tuple[int, ...]
+        self, coordinates: tuple[int, ...], shape: tuple[int, ...]
     ) -> tuple[tuple[slice, ...], tuple[slice, ...]] | None:
         """Where the box lies in the tensor and that part in the box; None if all is outside."""
         inside: list[slice] = []
         part: list[slice] = []
-        for at, extent, size in zip(coordinates, self.box, self.tensor.array.shape, strict=True):
+        for at, extent, size in zip(coordinates, self.box, shape, strict=True):
             first, last = max(0, at), min(size, at + extent)
             if first >= last:
                 return None
@@ -61,16 +114,17 @@ class TensorMapValue:
     def read(self, coordinates: tuple[int, ...]) -> Array:
         """The box as lines; elements outside the tensor are 0."""
         box = np.zeros(self.box, self.tensor.array.dtype)
-        overlap = self._overlap(coordinates)
+        overlap = self._overlap(coordinates, self.tensor.array.shape)
         if overlap is not None:
             inside, part = overlap
             box[part] = self.tensor.array[inside]
         return box.reshape(-1, self.box[-1])
 
     def write(self, coordinates: tuple[int, ...], lines: Array) -> None:
-        """Elements outside the tensor are dropped."""
-        overlap = self._overlap(coordinates)
+        """Elements outside the tensor are dropped, but for the last unit of each row."""
+        target = self.tensor.array if self._to_units is None else self._to_units[0]
+        overlap = self._overlap(coordinates, target.shape)
         if overlap is not None:
             inside, part = overlap
-            box = lines.view(self.tensor.array.dtype).reshape(self.box)
-            self.tensor.array[inside] = box[part]
+            box = lines.view(target.dtype).reshape(self.box)
+            target[inside] = box[part]

@@ -45,6 +45,8 @@ class Product:
     accumulate: bool
     step: int
     read: TensorRead
+    fragment: Array | None = None
+    """Its operand in registers, if it has one."""
     done: bool = False
 
     def run(self) -> None:
@@ -67,7 +69,7 @@ class WgmmaPipe:
     queue: deque[Product] = field(default_factory=deque[Product])
     open: list[Product] = field(default_factory=list[Product])
     groups: list[list[Product]] = field(default_factory=list[list[Product]])
-    kind: str = "wgmma"
+    speed: float = 1.0
 
     def step(self) -> bool:
         self.queue.popleft().run()

@@ -1,0 +1,94 @@
+"""Global memory without flags: CTAs may not read or write what others write."""
+
+import numpy as np
+import pytest
+
+from wsdsl.ir.parser import parse_kernel
+from wsdsl.simulator.errors import SimulationError
+from wsdsl.simulator.machine import simulate
+
+HEAD = """
+kernel shares @ scheduled (%X: tensor<f32[P]>, %Y: tensor<f32[P]>) {
+  launch_grid(tiles=(("P", 1),), scheduler="grid")
+  %i: i32 = cta_index()
+  %zero: i32 = constant(value=0)
+  %one: i32 = constant(value=1)
+  %f: f32 = constant(value=1.0)
+  %next: i32 = map(fn="add", args=(%i, %one))
+"""
+RIGHT = {
+    "one's own": "store_global(tensor=%X, index=(%i,), value=%f)",
+    "in place": "%v: f32 = load_global(tensor=%X, index=(%i,))\n"
+    "named_barrier_sync(barrier=1, num_warpgroups=1)\n"
+    "store_global(tensor=%X, index=(%i,), value=%v)",
+    "atomically": "store_global(tensor=%X, index=(%zero,), value=%f, accumulate=True)",
+    "only read": "%v: f32 = load_global(tensor=%X, index=(%zero,))\n"
+    "store_global(tensor=%Y, index=(%i,), value=%v)",
+    "past the end": "store_global(tensor=%X, index=(%i,), value=%f)\n"
+    "elect() { %big: i32 = constant(value=99)\n"
+    "%v: f32 = load_global(tensor=%X, index=(%big,)) }",
+}
+WRONG = {
+    "all write one": (r"it writes X\[0\].*nothing orders CTA 0 and CTA 1",
+                      "store_global(tensor=%X, index=(%zero,), value=%f)"),
+    "reads the one before": (
+        r"it reads X\[0\], which CTA 0 kernel warpgroup 0 accessed by store_global",
+        "store_global(tensor=%X, index=(%i,), value=%f)\n"
+        '%less: i32 = map(fn="sub", args=(%i, %one))\n'
+        "%v: f32 = load_global(tensor=%X, index=(%less,))"),
+    "reads the next one": (
+        r"it writes X\[1\], which CTA 0 kernel warpgroup 0 accessed by load_global",
+        "%v: f32 = load_global(tensor=%X, index=(%next,))\n"
+        "store_global(tensor=%X, index=(%i,), value=%f)"),
+    "reads a sum": (
+        r"it (adds to|reads) X\[0\]",
+        "store_global(tensor=%X, index=(%zero,), value=%f, accumulate=True)\n"
+        "%v: f32 = load_global(tensor=%X, index=(%zero,))"),
+    "writes a sum": (
+        r"it (adds to|writes) X\[0\]",
+        "store_global(tensor=%X, index=(%zero,), value=%f, accumulate=True)\n"
+        "named_barrier_sync(barrier=1, num_warpgroups=1)\n"
+        "store_global(tensor=%X, index=(%zero,), value=%f)"),
+}  # fmt: skip
+
+
+def run(body: str, seed: int) -> None:
+    held = {"X": np.zeros(5, np.float32), "Y": np.zeros(5, np.float32)}
+    simulate(parse_kernel(HEAD + body + "\n}", "shares.ir"), held, seed=seed)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", RIGHT)
+def test_right(name: str, seed: int) -> None:
+    run(RIGHT[name], seed)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong(name: str, seed: int) -> None:
+    message, body = WRONG[name]
+    with pytest.raises(SimulationError, match=message) as caught:
+        run(body, seed)
+    assert caught.value.kind == "race"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_ctas_of_a_cluster_may_be_ordered(seed: int) -> None:
+    text = """
+kernel meet @ scheduled (%X: tensor<f32[P]>, %Y: tensor<f32[P]>) {
+  launch_grid(tiles=(("P", 1),), scheduler="grid", cluster=2)
+  %i: i32 = cta_index()
+  %one: i32 = constant(value=1)
+  %f: f32 = cast(x=%i)
+  store_global(tensor=%X, index=(%i,), value=%f)
+  sync_cluster()
+  %other: i32 = map(fn="xor", args=(%i, %one))
+  %v: f32 = load_global(tensor=%X, index=(%other,))
+  store_global(tensor=%Y, index=(%i,), value=%v)
+}
+"""
+    held = {"X": np.zeros(4, np.float32), "Y": np.zeros(4, np.float32)}
+    simulate(parse_kernel(text), held, seed=seed)
+    assert held["Y"].tolist() == [1, 0, 3, 2]
+    with pytest.raises(SimulationError, match="nothing makes this wait for it"):
+        simulate(parse_kernel(text.replace("  sync_cluster()\n", "")), held, seed=seed)

@@ -1,0 +1,106 @@
+"""Named barriers: one warpgroup fills a slot, another stores it, in turns."""
+
+import numpy as np
+import pytest
+
+from wsdsl.ir.parser import parse_kernel
+from wsdsl.simulator.errors import SimulationError
+from wsdsl.simulator.machine import simulate
+
+TURNS = """
+kernel turns @ scheduled (%Y: tensor<f32[M, 32]>) {
+  %y_map: tensor_map = make_tensor_map(tensor=%Y, box=(16, 32), swizzle="128B")
+  %slot: shared<8192 x 1> = allocate_shared(label="slot", offset=0)
+  %zero: i32 = constant(value=0)
+  %m_size: i32 = dim_size(dim="M")
+  %c64: i32 = constant(value=64)
+  partition(role="fill") {
+    for_range(index=%t: i32, start=%zero, stop=%m_size, step=%c64) {
+      %row: frag<i32[64x1]> = iota(start=%t)
+      %wide: frag<f32[64x1]> = cast(x=%row)
+      %value: frag<f32[64x32]> = full(value=%wide)
+      named_barrier_sync(barrier=2, num_warpgroups=2)
+      store_shared(value=%value, shared=%slot, item=%zero, swizzle="128B")
+      fence_async_proxy()
+      named_barrier_arrive(barrier=15, num_warpgroups=2)
+      yield()
+    }
+    named_barrier_sync(barrier=2, num_warpgroups=2)
+  }
+  partition(role="store") {
+    named_barrier_arrive(barrier=2, num_warpgroups=2)
+    for_range(index=%t_1: i32, start=%zero, stop=%m_size, step=%c64) {
+      named_barrier_sync(barrier=15, num_warpgroups=2)
+      tma_store(map=%y_map, coordinates=(%t_1, %zero), row_dim=0, shared=%slot, item=%zero)
+      tma_store_commit()
+      tma_store_wait(pending=0)
+      named_barrier_arrive(barrier=2, num_warpgroups=2)
+      yield()
+    }
+    tma_store_wait(pending=0, read=False)
+  }
+}
+"""
+
+
+def run(*changes: tuple[str, str], seed: int = 0) -> None:
+    text = TURNS
+    for old, new in changes:
+        assert old in text, old
+        text = text.replace(old, new)
+    y = np.full((256, 32), np.nan, np.float32)
+    simulate(parse_kernel(text, "turns.ir"), {"Y": y}, seed=seed)
+    assert (y == np.arange(256)[:, None]).all()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_turns(seed: int) -> None:
+    run(seed=seed)
+
+
+FILLED = "named_barrier_arrive(barrier=15, num_warpgroups=2)"
+FREE = "named_barrier_arrive(barrier=2, num_warpgroups=2)"
+WRONG = {
+    "counts differ": (
+        # If the one who counts 1 comes first, it is a round of its own.
+        "misuse|deadlock",
+        "it counts to 1 at named barrier 15, but store warpgroup 0 to 2 in this round|"
+        "waits for named barrier 15; 1 of 2",
+        (FILLED, FILLED.replace("=2", "=1")),
+    ),
+    "never arrives": (
+        "deadlock",
+        r"waits for named barrier 15; 1 of 2 warpgroups are there \(store warpgroup 0\)",
+        (FILLED, ""),
+    ),
+    "barrier 0": ("misuse", "there are 1 to 15", ("barrier=2,", "barrier=0,")),
+    "barrier 16": ("misuse", "there are 1 to 15", ("barrier=15", "barrier=16")),
+    "more than there are": (
+        "misuse",
+        "3 warpgroups; the CTA has 2",
+        ("num_warpgroups=2", "num_warpgroups=3"),
+    ),
+    "comes twice": (
+        "misuse|race", "to named barrier 15 twice in one round|it overwrites item 0",
+        (FILLED, FILLED + "\n" + FILLED)),
+    "reads too early": ("race", "nobody has written it|nothing makes this wait", (
+        "named_barrier_sync(barrier=15", "named_barrier_arrive(barrier=15")),
+    "overwrites too early": (
+        "misuse|race",
+        "no tma_store_wait covers that store|nothing makes this wait|twice in one round",
+        ("named_barrier_sync(barrier=2, num_warpgroups=2)\n      store_shared",
+         "named_barrier_arrive(barrier=2, num_warpgroups=2)\n      store_shared"),
+    ),
+    "reads not over": (
+        "race", "no tma_store_wait covers", ("      tma_store_wait(pending=0)\n", "")),
+    "one thread": ("misuse", "needs all threads", (FILLED, "elect() { " + FILLED + " }")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", WRONG)
+def test_mistakes(name: str, seed: int) -> None:
+    kind, message, change = WRONG[name]
+    with pytest.raises(SimulationError, match=message) as caught:
+        run(change, seed=seed)
+    assert caught.value.kind in kind.split("|")

@@ -1,0 +1,138 @@
+"""wgmma with its left operand in registers, one step of K behind the loads of the other."""
+
+import numpy as np
+import pytest
+
+from tests.simulator.kernels import BF16
+from wsdsl.ir.parser import parse_kernel
+from wsdsl.simulator.errors import SimulationError
+from wsdsl.simulator.machine import simulate
+
+GEMM = """
+kernel registers @ scheduled (%A: tensor<f32[64, K]>, %B: tensor<bf16[N, K]>,
+    %C: tensor<f32[64, N]>) {
+  launch_grid(tiles=(("N", 64),), scheduler="grid")
+  %b_map: tensor_map = make_tensor_map(tensor=%B, box=(64, 64), swizzle="128B")
+  %slots: shared<8192 x 2> = allocate_shared(label="slots", offset=0)
+  %full: mbarrier<2> = allocate_barriers(label="full", arrivals=1, offset=16384)
+  %empty: mbarrier<2> = allocate_barriers(label="empty", arrivals=1, offset=16400)
+  elect() {
+    initialize_barriers(barriers=%full)
+    initialize_barriers(barriers=%empty)
+    fence_barrier_init()
+  }
+  sync_cta()
+  %i: i32 = cta_index()
+  %zero: i32 = constant(value=0)
+  %c64: i32 = constant(value=64)
+  %k_size: i32 = dim_size(dim="K")
+  %n: i32 = map(fn="mul", args=(%i, %c64))
+  partition(role="load") {
+    elect() {
+      %p0: state = initial_state(parity=1)
+      %p_end: state = for_range(index=%k: i32, start=%zero, stop=%k_size, step=%c64,
+          init=(%p0,), args=(%p: state,)) {
+        wait_barrier(barriers=%empty, state=%p)
+        arrive_expect_tx(barriers=%full, state=%p, tx_bytes=8192)
+        tma_load(map=%b_map, coordinates=(%n, %k), shared=%slots, state=%p, barriers=%full)
+        %p2: state = advance(state=%p, num=2)
+        yield(values=(%p2,))
+      }
+    }
+  }
+  partition(role="compute") {
+    %rows: frag<i32[64x1]> = iota(start=%zero)
+    %columns: frag<i32[1x64]> = iota(start=%zero)
+    %first: frag<bf16[64x64]> = full(value=%none)
+    %acc0: acc<f32[64x64]> = empty_accumulator()
+    %f0: state = initial_state(parity=0)
+    %acc3: acc<f32[64x64]>, %f_end: state, %last: state, %last_a: frag<bf16[64x64]> =
+        for_range(index=%k_1: i32, start=%zero, stop=%k_size, step=%c64,
+        init=(%acc0, %f0, %f0, %first), args=(%acc1: acc<f32[64x64]>, %f: state, %before: state,
+        %held: frag<bf16[64x64]>)) {
+      %at: frag<i32[1x64]> = iota(start=%k_1)
+      %wide: frag<f32[64x64]> = load_global(tensor=%A, index=(%rows, %at))
+      %a: frag<bf16[64x64]> = cast(x=%wide)
+      wait_barrier(barriers=%full, state=%f)
+      %more: bool = map(fn="gt", args=(%k_1, %zero))
+      %b: smem_descriptor = matrix_operand(shared=%slots, state=%f, dtype="bf16",
+        rows=64, columns=64, swizzle="128B")
+      wgmma_fence()
+      %acc2: acc<f32[64x64]> = wgmma(acc=%acc1, a=%a, b=%b, accumulate=%more, dtype="bf16", k=64)
+      wgmma_commit()
+      wgmma_wait(pending=1, fragments=(%held,))
+      arrive_barrier(barriers=%empty, state=%before, pred=%more)
+      %f2: state = advance(state=%f, num=2)
+      yield(values=(%acc2, %f2, %f, %a))
+    }
+    %sum: frag<f32[64x64]> = wgmma_wait(pending=0, accumulators=(%acc3,), fragments=(%last_a,))
+    arrive_barrier(barriers=%empty, state=%last)
+    %to: frag<i32[1x64]> = iota(start=%n)
+    store_global(tensor=%C, index=(%rows, %to), value=%sum)
+  }
+}
+""".replace("value=%none)", "value=%bf)").replace(
+    "    %first: frag", "    %bf: bf16 = constant(value=0.0)\n    %first: frag"
+)
+
+
+def run(*changes: tuple[str, str], seed: int = 0) -> None:
+    text = GEMM
+    for old, new in changes:
+        assert old in text, old
+        text = text.replace(old, new)
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((64, 200)).astype(np.float32)
+    b = rng.standard_normal((70, 200)).astype(BF16)
+    c = np.full((64, 70), np.nan, np.float32)
+    simulate(parse_kernel(text, "registers.ir"), {"A": a, "B": b, "C": c}, seed=seed)
+    wanted = a.astype(BF16).astype(np.float64) @ b.astype(np.float64).T
+    assert np.abs(c - wanted).max() < 1e-3
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_right(seed: int) -> None:
+    run(seed=seed)
+
+
+A = "      %a: frag<bf16[64x64]> = cast(x=%wide)\n"
+FENCE = "      wgmma_fence()\n"
+LATE = (A, ""), (FENCE, FENCE + A)
+WRONG = {
+    "written after the fence": ("no wgmma_fence between what wrote the registers of %a", LATE),
+    "not kept in the loop": (
+        "the registers of %a may be reused while wgmma reads them",
+        ((", fragments=(%held,)", ""),)),
+    "not kept after the loop": (
+        "the registers of %a may be reused while wgmma reads them",
+        ((", fragments=(%last_a,)", ""),)),
+    "another one kept": (
+        "the registers of %a may be reused", (("fragments=(%last_a,)", "fragments=(%first,)"),)),
+    "not of the instruction's K": ("the wgmma takes 64 x 32 of bf16", (("k=64)", "k=32)"),)),
+    "carried past the fence": (
+        "no wgmma_fence between what wrote the registers of %held",
+        (("a=%a,", "a=%held,"), (FENCE, ""), ("    %f0", FENCE + "    %f0")),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", WRONG)
+def test_mistakes(name: str, seed: int) -> None:
+    message, changes = WRONG[name]
+    with pytest.raises(SimulationError, match=message) as caught:
+        run(*changes, seed=seed)
+    assert caught.value.kind == "misuse"
+
+
+def test_a_slice_lies_in_the_same_registers() -> None:
+    """A slice runs no code: it may come after the fence, and keeping the whole keeps it."""
+    sliced = (
+        (A, A.replace("%a:", "%whole:").replace("64x64", "64x64")),
+        (
+            FENCE,
+            FENCE + "      %a: frag<bf16[64x64]> = slice(x=%whole, start=0)\n",
+        ),
+    )
+    run(*sliced)
+    run(*sliced, ("yield(values=(%acc2, %f2, %f, %a))", "yield(values=(%acc2, %f2, %f, %whole))"))

@@ -1,0 +1,306 @@
+"""Accesses to SMEM: what must be over, and known to be over, before the next one begins.
+
+A write by threads is over when they say so and others hear of it; a TMA load when the phase it
+counts on completes; a wgmma's reads when a wgmma_wait retires it; a TMA store's when the storing
+thread has waited for it. The async proxy must besides be shown, by a fence of the writers, what
+threads wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from wsdsl.ir import memory_ops as mem
+from wsdsl.ir.op import Op
+from wsdsl.ir.target import SWIZZLE_SPAN
+from wsdsl.ir.types import Fragment, Tensor
+from wsdsl.prover.errors import Party
+from wsdsl.prover.machine import ALL, STORING, Agent, Machine, Span, StageParity
+from wsdsl.prover.model import Array
+from wsdsl.prover.program import LOCAL, SEEN, Instruction
+from wsdsl.prover.sync import barrier_of, count_in_phase, only_elected, only_whole, settle, shown
+
+EVERY = -1
+"""Stands for a class where all threads of a warpgroup are meant."""
+WARPS = ((0, (0, 1)), (1, (2, 3)))
+"""Quarters of an item of a warpgroup's, and the classes of the warp they belong to; the last two
+are as the second."""
+
+
+def split(spans: tuple[Span, ...], borders: Iterable[int]) -> tuple[Span, ...]:
+    """The same spans, with borders at the places given."""
+    for at in borders:
+        for place, held in enumerate(spans):
+            if held.start < at < held.end:
+                halves = held.part(held.start, at), held.part(at, held.end)
+                spans = (*spans[:place], *halves, *spans[place + 1 :])
+                break
+    return spans
+
+
+def item_of(m: Machine, a: Agent, op: Op, array: Array, item: Any, start: int, end: int) -> None:
+    if not isinstance(item, int):
+        raise m.fail("unknown", a, op, f"which item of `{array.label}` this is can not be told")
+    if not 0 <= item < array.num:
+        raise m.fail("misuse", a, op, f"item {item} of `{array.label}`, which has {array.num}")
+    if start < 0 or end > array.bytes:
+        raise m.fail("misuse", a, op, f"bytes {start} to {end} of an item of `{array.label}`, "
+                     f"which has {array.bytes}")  # fmt: skip
+
+
+def spans_of(m: Machine, cta: int, array: Array, item: int, *borders: int) -> tuple[Span, ...]:
+    """An item's spans, cut where any access to the array begins or ends."""
+    known = m.model.borders.setdefault(array.index, set())
+    held = m.memory.get((cta, array.index, item))
+    if held is None:
+        held = split((Span(0, array.bytes),), known)
+    known.update(borders)
+    return split(held, borders)
+
+
+def write(
+    m: Machine,
+    a: Agent,
+    op: Op,
+    array: Array,
+    item: int,
+    start: int,
+    end: int,
+    know: int,
+    made: tuple[int, int],
+    asynchronous: bool,
+    cta: int,
+) -> None:
+    """Overwrite bytes of an item; `know` is what the writers know, `made` the new write's events."""
+    key = (cta, array.index, item)
+    spans = spans_of(m, cta, array, item, start, end)
+    what = f"item {item} of `{array.label}`" + (f" of CTA {cta}" if cta != a.cta else "")
+    party = Party(a.index, op)
+    after: list[Span] = []
+    for held in spans:
+        if held.end <= start or held.start >= end:
+            after.append(held)
+            continue
+        for _, event, reader in held.reads:
+            if event & ~know:
+                raise m.fail("race", a, op, f"this may overwrite {what} while it is still read",
+                             reader, _release_hint(reader))  # fmt: skip
+        needed = held.write | (held.shown if asynchronous else 0)
+        if needed & ~know:
+            proxy = not held.write & ~know
+            raise m.fail(
+                "proxy" if proxy else "race", a, op,
+                f"this may overwrite {what} before an earlier write is over",
+                held.writer,
+                "fence_async_proxy by the writing threads, before they arrive" if proxy
+                else "it must wait for a barrier on which that write counts, or its threads arrive",
+            )  # fmt: skip
+        after.append(Span(held.start, held.end, made[0], made[1], party, written=True))
+    m.memory[key] = tuple(after)
+
+
+def _release_hint(reader: Party) -> str:
+    kind = type(reader.op).__name__
+    over = {"Wgmma": "wgmma_wait", "TmaStore": "tma_store_wait, then sync_warp"}.get(kind, "it")
+    return f"the reader must be over ({over}), then arrive on a barrier that the writer waits for"
+
+
+def read(
+    m: Machine,
+    a: Agent,
+    op: Op,
+    array: Array,
+    item: int,
+    start: int,
+    end: int,
+    know: int,
+    reader: Any,
+    event: int,
+) -> None:
+    """A read by the async proxy, which is over when `event` has happened."""
+    key = (a.cta, array.index, item)
+    spans = spans_of(m, a.cta, array, item, start, end)
+    what = f"item {item} of `{array.label}`"
+    made: list[Span] = []
+    for held in spans:
+        if held.end <= start or held.start >= end:
+            made.append(held)
+            continue
+        if not held.written:
+            raise m.fail("race", a, op, f"this reads {what}, which nobody has written",
+                         hint="wait for the full barrier of the slot first")  # fmt: skip
+        if held.write & ~know:
+            raise m.fail("race", a, op, f"this may read {what} before it is written", held.writer,
+                         "wait for the barrier on which that write counts, or its threads arrive"
+                         )  # fmt: skip
+        if held.shown & ~know:
+            raise m.fail("proxy", a, op, f"this may not see what threads wrote to {what}",
+                         held.writer, "fence_async_proxy by the writing threads, before they arrive"
+                         )  # fmt: skip
+        reads = [r for r in held.reads if r[0] != reader]
+        reads.append((reader, event, Party(a.index, op)))
+        made.append(
+            Span(held.start, held.end, held.write, held.shown, held.writer, tuple(reads), True)
+        )
+    m.memory[key] = tuple(made)
+
+
+def known_to_all(a: Agent, who: tuple[int, ...]) -> int:
+    know = a.know[who[0]]
+    for c in who[1:]:
+        know &= a.know[c]
+    return know
+
+
+# Copies -------------------------------------------------------------------------------------------
+
+
+def tma_load(m: Machine, a: Agent, i: Instruction) -> int:
+    only_elected(m, a, i)
+    op = i.op
+    assert isinstance(op, mem.TmaLoad)
+    array = m.model.arrays[op.shared.name]
+    size = m.model.boxes[op.map.name]
+    state: StageParity = a.slots[i.extra[op.state.name]]
+    item_of(m, a, op, array, state.stage, op.offset, op.offset + size)
+    for cta in _destinations(m, a, i, op):
+        held, barriers, stage = barrier_of(m, a, i, (0,), cta)
+        event = m.event()
+        write(m, a, op, array, state.stage, op.offset, op.offset + size, a.know[0], (event, 0),
+              True, cta)  # fmt: skip
+        name = shown(barriers, stage, m, cta)
+        count_in_phase(m, a, i, held, name, a.know[0], "the bytes of this copy on")
+        held.gathered |= event
+        held.tx -= size
+        settle(m, a, op, held, name)
+    return SEEN
+
+
+def _destinations(m: Machine, a: Agent, i: Instruction, op: mem.TmaLoad) -> list[int]:
+    if op.multicast is None:
+        return [a.cta]
+    mask = a.slots[i.extra[op.multicast.name]]
+    if not isinstance(mask, int) or mask <= 0 or mask >> m.model.cluster:
+        raise m.fail("misuse", a, op, f"multicast to {mask}: no mask of the cluster's "
+                     f"{m.model.cluster} CTAs")  # fmt: skip
+    first = a.cta // m.model.cluster * m.model.cluster
+    return [first + rank for rank in range(m.model.cluster) if mask >> rank & 1]
+
+
+def thread_load(m: Machine, a: Agent, i: Instruction) -> int:
+    only_whole(m, a, i)
+    op = i.op
+    assert isinstance(op, mem.ThreadLoad) and isinstance(op.tensor.type, Tensor)
+    array = m.model.arrays[op.shared.name]
+    size = op.rows * op.columns * op.tensor.type.dtype.bits // 8
+    state: StageParity = a.slots[i.extra[op.state.name]]
+    item_of(m, a, op, array, state.stage, op.offset, op.offset + size)
+    over, shown_later = m.event(), m.event()
+    a.did |= over
+    m.unshown.append((a.index, EVERY, shown_later))
+    write(m, a, op, array, state.stage, op.offset, op.offset + size, known_to_all(a, ALL),
+          (over, shown_later), False, a.cta)  # fmt: skip
+    return LOCAL
+
+
+def warp_wrote(m: Machine, a: Agent, who: tuple[int, ...]) -> tuple[int, int]:
+    """Events of a write by a warp's threads: over, and shown to the async proxy."""
+    over = shown_later = 0
+    for event in m.happened(a, who):
+        over |= event
+    for c in who:
+        event = m.event()
+        shown_later |= event
+        m.unshown.append((a.index, c, event))
+    return over, shown_later
+
+
+def fence_async_proxy(m: Machine, a: Agent, i: Instruction) -> int:
+    who = (0,) if i.elected else ALL
+    kept: list[tuple[int, int, int]] = []
+    for index, c, event in m.unshown:
+        if index == a.index and c == EVERY and not i.elected:
+            a.did |= event
+        elif index == a.index and c in who:
+            a.know[c] |= event
+        else:
+            kept.append((index, c, event))
+    m.unshown = kept
+    return LOCAL
+
+
+def store_shared(m: Machine, a: Agent, i: Instruction) -> int:
+    only_whole(m, a, i)
+    op = i.op
+    assert isinstance(op, mem.StoreShared) and isinstance(op.value.type, Fragment)
+    array = m.model.arrays[op.shared.name]
+    item = a.slots[i.extra[op.item.name]]
+    item_of(m, a, op, array, item, 0, array.bytes)
+    size = 16 * op.value.type.columns * op.value.type.dtype.bits // 8
+    if size > array.bytes // 4:
+        raise m.fail("misuse", a, op, f"{size} bytes, a warp has {array.bytes // 4}")
+    for quarter, warp in WARPS:
+        start = quarter * array.bytes // 4
+        write(m, a, op, array, item, start, start + size, known_to_all(a, warp),
+              warp_wrote(m, a, warp), False, a.cta)  # fmt: skip
+    return LOCAL
+
+
+def tma_store(m: Machine, a: Agent, i: Instruction) -> int:
+    only_whole(m, a, i)
+    op = i.op
+    assert isinstance(op, mem.TmaStore)
+    array = m.model.arrays[op.shared.name]
+    size = m.model.boxes[op.map.name]
+    item = a.slots[i.extra[op.item.name]]
+    item_of(m, a, op, array, item, 0, array.bytes)
+    if size > array.bytes // 4:
+        raise m.fail("misuse", a, op, f"a box of {size} bytes, a warp has {array.bytes // 4}")
+    made: list[int] = []
+    for (quarter, _), c in zip(WARPS, STORING, strict=True):
+        start = quarter * array.bytes // 4
+        event = m.event()
+        read(m, a, op, array, item, start, start + size, a.know[c], ("store", a.index, c), event)
+        made.append(event)
+    a.open_stores = a.open_stores[0] | made[0], a.open_stores[1] | made[1]
+    a.began_stores = True
+    return LOCAL
+
+
+def tma_store_commit(m: Machine, a: Agent, i: Instruction) -> int:
+    only_whole(m, a, i)
+    a.stores.append(a.open_stores)
+    a.open_stores, a.began_stores = (0, 0), False
+    return LOCAL
+
+
+def tma_store_wait(m: Machine, a: Agent, i: Instruction) -> int:
+    only_whole(m, a, i)
+    op = i.op
+    assert isinstance(op, mem.TmaStoreWait)
+    over = max(0, len(a.stores) - op.pending)
+    for events in a.stores[:over]:
+        for c, event in zip(STORING, events, strict=True):
+            a.know[c] |= event
+    del a.stores[:over]
+    return LOCAL
+
+
+def operand_ranges(
+    rows: int, columns: int, element: int, swizzle: str, k_major: bool, start: int, extent: int, k: int
+) -> list[tuple[int, int]]:
+    """The bytes of a tile of panels that a wgmma reads, widened to whole swizzle atoms; `start`
+    along M or N."""
+    span = SWIZZLE_SPAN[swizzle]
+    panel = rows * span
+    if k_major:
+        lines, first, last = (start, start + extent), 0, -(-k * element // span)
+    else:
+        lines = (0, k)
+        first, last = start * element // span, -(-(start + extent) * element // span)
+    last = min(last, -(-columns * element // span))
+    begin, end = lines[0] // 8 * 8 * span, min(-(-lines[1] // 8) * 8, rows) * span
+    if begin == 0 and end == panel:
+        return [(first * panel, last * panel)]
+    return [(p * panel + begin, p * panel + end) for p in range(first, last)]

@@ -1,0 +1,62 @@
+"""How each SCHEDULED op runs on the abstract machine. What is missing here is refused by name."""
+
+from __future__ import annotations
+
+from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import fragment_ops as f
+from wsdsl.ir import memory_ops as m
+from wsdsl.ir import tile_ops as t
+from wsdsl.ir.op import Op
+from wsdsl.prover import access, control, global_memory, products, sync
+from wsdsl.prover.program import Run
+
+ARMS: dict[type[Op], Run] = {
+    t.Constant: control.constant,
+    t.DimSize: control.dim_size,
+    t.Map: control.map_scalars,
+    t.Cast: control.opaque,
+    t.Bitcast: control.opaque,
+    t.Full: control.opaque,
+    m.LoadGlobal: global_memory.load_global,
+    m.StoreGlobal: global_memory.store_global,
+    f.ReduceColumns: control.fresh,
+    f.Iota: control.opaque,
+    b.CtaIndex: control.cta_index,
+    b.NumCtas: control.num_ctas,
+    b.ClusterIndex: control.cluster_index,
+    b.NumClusters: control.num_clusters,
+    b.CtaRank: control.cta_rank,
+    b.WarpgroupIndex: control.warpgroup_index,
+    b.InitialState: control.initial_state,
+    b.Advance: control.advance,
+    b.AllocateBarriers: control.nothing,
+    m.AllocateShared: control.nothing,
+    m.MakeTensorMap: control.nothing,
+    b.InitializeBarriers: sync.initialize_barriers,
+    b.FenceBarrierInit: sync.fence_barrier_init,
+    b.SyncCta: sync.sync_cta,
+    b.SyncCluster: sync.sync_cluster,
+    b.NamedBarrierSync: sync.named_barrier_sync,
+    b.NamedBarrierArrive: sync.named_barrier_arrive,
+    b.SyncWarp: sync.sync_warp,
+    b.WaitBarrier: sync.wait_barrier,
+    b.ArriveBarrier: sync.arrive_barrier,
+    b.ArriveExpectTx: sync.arrive_expect_tx,
+    b.SetMaxRegisters: sync.set_max_registers,
+    b.ArriveFlag: sync.arrive_flag,
+    b.WaitFlag: sync.wait_flag,
+    b.FenceAsyncProxy: access.fence_async_proxy,
+    m.TmaLoad: access.tma_load,
+    m.ThreadLoad: access.thread_load,
+    m.StoreShared: access.store_shared,
+    m.TmaStore: access.tma_store,
+    m.TmaStoreCommit: access.tma_store_commit,
+    m.TmaStoreWait: access.tma_store_wait,
+    f.MatrixOperand: products.matrix_operand,
+    f.EmptyAccumulator: products.empty_accumulator,
+    f.AsAccumulator: products.as_accumulator,
+    f.WgmmaFence: products.wgmma_fence,
+    f.Wgmma: products.wgmma,
+    f.WgmmaCommit: products.wgmma_commit,
+    f.WgmmaWait: products.wgmma_wait,
+}

@@ -1,0 +1,396 @@
+"""States as keys: two that differ only in names are one state.
+
+Names are events, iterations, accumulators and the stage at which a ring is said to begin. Events
+that no check can ask for again are forgotten, iterations that nobody can come to as well.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wsdsl.prover.families import families, order, turned
+from wsdsl.prover.machine import ALL, ENDED, Agent, Barrier, Machine, Registers, Span, StageParity
+from wsdsl.prover.model import Array, Model
+from wsdsl.prover.products import Descriptor
+from wsdsl.prover.terms import iterations_in
+
+NO_TURN = (0, 0, 1)
+
+
+class Canonical:
+    """Makes keys of a model's states, and drops from a state what can not matter any more."""
+
+    def __init__(self, model: Model, widen: bool) -> None:
+        self.model, self.widen = model, widen
+        self.seen: dict[Any, list[list[int]]] = {}
+        self.families, self.of_array, of_state = families(model)
+        self.slot_family = [
+            {slot: of_state[name] for name, slot in code.slots.items() if name in of_state}
+            for code in model.codes
+        ]
+        self.arrays = list(model.arrays.values())
+        self.place: dict[Any, int] = {}
+
+    def is_new(self, m: Machine) -> bool:
+        """Does this state have to be followed? Not if one was whose threads knew no more.
+
+        With `widen`, what was not known in an earlier state of the same shape is forgotten here.
+        """
+        names = self._iterations(m)
+        turns = self._turns(m)
+        accumulators: dict[int, int] = {}
+        agents = tuple(self._agent(m, a, names, turns, accumulators) for a in m.agents)
+        barriers = self._barriers(m, turns)
+        loops = sorted(
+            (repr(_key(k, names)), names.get(v, ENDED), m.entered.get(k, 0))
+            for k, v in m.loops.items()
+        )
+        following = sorted(
+            (names[i], names.get(v, ENDED)) for i, v in m.following.items() if i in names
+        )
+        runs = [
+            (n, m.iterations[i].first, _term(m.iterations[i].stop, names))
+            for i, n in names.items()
+            if i in m.iterations
+        ]
+        facts = sorted((repr(_term(k, names)), v) for k, v in m.facts.items())
+        flags = sorted((repr(_term(k, names)), f.value) for k, f in m.flags.items())
+        shape = (
+            agents,
+            tuple((h.phase & 1 ^ flip, h.pending, h.tx, h.arrivals, h.initialised)
+                  for _, flip, h in barriers),
+            tuple((where, tuple((s.start, s.end) for s in m.memory[key]))
+                  for where, key in self._items(m, turns)),
+            tuple(loops), tuple(following), tuple(runs), tuple(facts), tuple(flags),
+            tuple(sorted(repr(_term(k, names)) for k in m.global_memory)), tuple(m.pool),
+        )  # fmt: skip
+        every = self._place_events(m, barriers, turns, names)
+        masks = self._masks(m, barriers, names)
+        unknown = [*(every & ~k for k in masks), self._unwritten(m, turns, 0)]
+        followed = self.seen.setdefault(shape, [])
+        for held in followed:
+            if not any(u & ~h for u, h in zip(unknown, held, strict=True)):
+                return False
+        if followed and self.widen:
+            masks = [k if k < 0 else k & ~h for k, h in zip(masks, followed[-1][:-1], strict=True)]
+            self._put(m, barriers, names, masks)
+            unwritten = self._unwritten(m, turns, followed[-1][-1])
+            unknown = [*(every & ~k for k in masks), unwritten]
+        followed.append(unknown)
+        return True
+
+    # Iterations ------------------------------------------------------------------------------------
+
+    def _iterations(self, m: Machine) -> dict[int, int]:
+        """New numbers of the iterations that someone is in, or may come to; others are dropped."""
+        names: dict[int, int] = {}
+        reach: list[set[int]] = []
+        for a in m.agents:
+            mine: set[int] = {0}
+            for frame in a.frames:
+                if frame[0] == "open":
+                    _follow(m, frame[1], mine, names)
+            reach.append(mine)
+        kept: set[Any] = set()
+        changed = True
+        while changed:
+            changed = False
+            for key, first in m.loops.items():
+                if key in kept:
+                    continue
+                waits = [a for a in m.agents if self._may_enter(m, a, key, reach[a.index])]
+                if waits:
+                    kept.add(key)
+                    changed = True
+                    for a in waits:
+                        _follow(m, first, reach[a.index], names)
+        for a in m.agents:
+            for slot in self.model.codes[a.partition].live[a.pc]:
+                found: set[int] = set()
+                iterations_in(a.slots[slot], found)
+                for i in sorted(found):
+                    names.setdefault(i, len(names) + 1)
+        m.loops = {k: v for k, v in m.loops.items() if k in kept}
+        m.entered = {k: v for k, v in m.entered.items() if k in kept}
+        m.following = {i: v for i, v in m.following.items() if i in names}
+        m.iterations = {i: v for i, v in m.iterations.items() if i in names}
+        m.facts = {k: v for k, v in m.facts.items() if _alive(k, names)}
+        m.flags = {k: v for k, v in m.flags.items() if _alive(k, names)}
+        m.global_memory = {k: v for k, v in m.global_memory.items() if _alive(k, names)}
+        for a in m.agents:
+            if any(not _alive(k[1:], names) or (k[0] and k[0] not in names) for k in a.counts):
+                a.counts = {
+                    k: v for k, v in a.counts.items()
+                    if _alive(k[1:], names) and (not k[0] or k[0] in names)
+                }  # fmt: skip
+        return names
+
+    def _may_enter(self, m: Machine, a: Agent, key: Any, reach: set[int]) -> bool:
+        signature, _, parent = key[0], key[1], key[2]
+        return (
+            not a.ended
+            and not m.entered.get(key, 0) >> a.index & 1
+            and signature in self.model.codes[a.partition].signatures
+            and parent in reach
+        )
+
+    # Rings ----------------------------------------------------------------------------------------
+
+    def _turns(self, m: Machine) -> list[tuple[int, int, int]]:
+        """For each family, where it is said to begin: at the first state that an agent holds."""
+        made: list[tuple[int, int, int] | None] = [None] * len(self.families)
+        for a in m.agents:
+            families = self.slot_family[a.partition]
+            for slot in self.model.codes[a.partition].live[a.pc]:
+                family = families.get(slot, -1)
+                if family >= 0 and made[family] is None and self.families[family].turns:
+                    held = a.slots[slot]
+                    if isinstance(held, StageParity):
+                        made[family] = (held.stage, held.parity, self.families[family].num)
+        return [
+            turn or (0, 0, max(1, f.num)) for turn, f in zip(made, self.families, strict=True)
+        ]
+
+    def _turn_of(self, array: Array, turns: list[tuple[int, int, int]]) -> tuple[int, int, int]:
+        return turns[self.of_array[array.name]]
+
+    # Agents ----------------------------------------------------------------------------------------
+
+    def _agent(
+        self,
+        m: Machine,
+        a: Agent,
+        names: dict[int, int],
+        turns: list[tuple[int, int, int]],
+        accumulators: dict[int, int],
+    ) -> Any:
+        families = self.slot_family[a.partition]
+        slots: list[Any] = []
+        for slot in self.model.codes[a.partition].live[a.pc]:
+            held = a.slots[slot]
+            match held:
+                case StageParity():
+                    family = families.get(slot, -1)
+                    turn = turns[family] if family >= 0 else NO_TURN
+                    slots.append(
+                        turned(held, turn) if family >= 0 and self.families[family].turns
+                        else (held.stage, held.parity)
+                    )  # fmt: skip
+                case Registers():
+                    slots.append(accumulators.setdefault(held.number, len(accumulators)))
+                case Descriptor():
+                    slots.append(repr((held.array.name, held.item, held.start)))
+                case _:
+                    slots.append(_term(held, names))
+        frames = tuple(
+            ("open", names[f[1]]) if f[0] == "open" else f for f in a.frames
+        )
+        counts = tuple(sorted((repr(_key(k, names, 0)), v) for k, v in a.counts.items()))
+        number = accumulators.get
+        a.unfenced = frozenset(r for r in a.unfenced if r in accumulators)
+        a.unwritten = frozenset(r for r in a.unwritten if r in accumulators)
+        busy = frozenset(map(number, a.unfenced)), frozenset(map(number, a.unwritten))
+        groups = tuple(
+            (tuple(number(r, -1) for r in g.registers), g.fragments) for g in (*a.groups, a.open)
+        )
+        held = m.named_of(a)
+        waiting = -1 if a.named < 0 or held is None else held.phase - a.named
+        return (
+            a.pc, tuple(slots), frames, counts, busy, groups, len(a.stores), a.began_stores,
+            waiting, a.ended, a.registers, a.open.op is None,
+        )  # fmt: skip
+
+    # What is where ---------------------------------------------------------------------------------
+
+    def _barriers(self, m: Machine, turns: Any) -> list[tuple[Any, int, Barrier]]:
+        """(place, change of parity, barrier), rings from where they are said to begin."""
+        made: list[tuple[Any, int, Barrier]] = []
+        for cta in range(self.model.num_ctas):
+            for array in self.arrays:
+                if array.first >= 0:
+                    first = cta * self.model.num_barriers + array.first
+                    for n, (stage, flip) in enumerate(order(array, self._turn_of(array, turns))):
+                        made.append(((cta, array.index, n), flip, m.barriers[first + stage]))
+        made += [(("named", key), 0, m.named[key]) for key in sorted(m.named)]
+        return made
+
+    def _items(self, m: Machine, turns: Any) -> list[tuple[Any, tuple[int, int, int]]]:
+        """(place, key) of the items of SMEM that have been used."""
+        made: list[tuple[Any, tuple[int, int, int]]] = []
+        for cta in range(self.model.num_ctas):
+            for array in self.arrays:
+                if array.first < 0:
+                    for n, (item, _) in enumerate(order(array, self._turn_of(array, turns))):
+                        key = (cta, array.index, item)
+                        if key in m.memory:
+                            made.append(((cta, array.index, n), key))
+        return made
+
+    def _unwritten(self, m: Machine, turns: Any, taken: int) -> int:
+        """Where nothing was written yet, as bits; nor is there from now on where `taken` says so."""
+        bits = 0
+        for where, key in self._items(m, turns):
+            spans = m.memory[key]
+            for n, span in enumerate(spans):
+                place = ((where, span.start), "written")
+                bit = 1 << self.place.setdefault(place, len(self.place))
+                if span.written and bit & taken:
+                    span = Span(span.start, span.end, span.write, span.shown, span.writer, span.reads)
+                    spans = m.memory[key] = (*spans[:n], span, *spans[n + 1 :])
+                if not span.written:
+                    bits |= bit
+        return bits
+
+    # Events ----------------------------------------------------------------------------------------
+
+    def _place_events(
+        self, m: Machine, barriers: list[tuple[Any, int, Barrier]], turns: Any,
+        names: dict[int, int],
+    ) -> int:  # fmt: skip
+        """Number the events by the places where they stand, one for each place; all of them, as a
+        mask. What everybody knows of is forgotten: no check can fail for it."""
+        settled = -1
+        for a in m.agents:
+            if not a.ended:
+                for c in self.model.codes[a.partition].acting[a.pc]:
+                    settled &= a.know[c]
+        copies: dict[int, int] = {}
+        place = self.place
+
+        def put(where: Any, mask: int) -> int:
+            mask &= ~settled
+            made = number = 0
+            while mask:
+                bit = mask & -mask
+                mask ^= bit
+                new = 1 << place.setdefault((where, number), len(place))
+                copies[bit] = copies.get(bit, 0) | new
+                made |= new
+                number += 1
+            return made
+
+        def put_span(where: Any, s: Span) -> Span:
+            reads = tuple((r, put((where, r), e), p) for r, e, p in s.reads)
+            write, shown = put((where, "write"), s.write), put((where, "shown"), s.shown)
+            return Span(s.start, s.end, write, shown, s.writer, reads, s.written)
+
+        m.waits = 0
+        for where, _, held in barriers:
+            held.done, held.before = put((where, "done"), held.done), put((where, "before"), held.before)
+            held.fenced, held.passed = put((where, "fenced"), held.fenced), put((where, "passed"), held.passed)
+            m.waits |= held.passed
+        for where, key in self._items(m, turns):
+            m.memory[key] = tuple(put_span((where, s.start, s.end), s) for s in m.memory[key])
+        for key, spans in m.global_memory.items():
+            shown = repr(_term(key, names))
+            m.global_memory[key] = tuple(put_span(shown, s) for s in spans)
+        for key, event in m.remote.items():
+            m.remote[key] = put(key, event)
+        for key, flag in m.flags.items():
+            shown = repr(_term(key, names))
+            flag.arrivals = put((shown, "arrivals"), flag.arrivals)
+            flag.passed, flag.reset = put((shown, "passed"), flag.passed), put((shown, "reset"), flag.reset)
+        live = every = 0
+        for bit, made in copies.items():
+            live |= bit
+            every |= made
+        self._put(m, barriers, names, [_moved(k & live, copies) if k >= 0 else k
+                                       for k in self._masks(m, barriers, names)])  # fmt: skip
+        m.next_event = 1 << len(place)
+        return every
+
+    def _masks(
+        self, m: Machine, barriers: list[tuple[Any, int, Barrier]], names: dict[int, int]
+    ) -> list[int]:
+        """What is known, to each who knows; `_put` takes it back in the same order."""
+        masks: list[int] = []
+        for a in m.agents:
+            acting = self.model.codes[a.partition].acting[a.pc]
+            masks += [k if c in acting and not a.ended else -1 for c, k in enumerate(a.know)]
+            masks.append(a.did)
+            for c in (-1, *ALL):
+                masks.append(sum(e for index, k, e in m.unshown if index == a.index and k == c))
+            for g in (*a.groups, a.open):
+                masks += [g.events, g.passed]
+            for stored in (*a.stores, a.open_stores):
+                masks += stored
+        for _, _, held in barriers:
+            masks += [held.gathered, held.completed]
+        for _, flag in sorted(m.flags.items(), key=lambda f: repr(_term(f[0], names))):
+            masks.append(flag.gathered)
+        return masks
+
+    def _put(
+        self, m: Machine, barriers: list[tuple[Any, int, Barrier]], names: dict[int, int],
+        masks: list[int],
+    ) -> None:  # fmt: skip
+        held_by = iter(masks)
+        unshown: list[tuple[int, int, int]] = []
+        for a in m.agents:
+            for c in ALL:
+                known = next(held_by)
+                if known >= 0:
+                    a.know[c] = known
+            a.did = next(held_by)
+            for c in (-1, *ALL):
+                still = next(held_by)
+                unshown += [u for u in m.unshown if u[:2] == (a.index, c) and u[2] & still]
+            for g in (*a.groups, a.open):
+                g.events, g.passed = next(held_by), next(held_by)
+            a.stores = [(next(held_by), next(held_by)) for _ in a.stores]
+            a.open_stores = next(held_by), next(held_by)
+        m.unshown = unshown
+        for _, _, held in barriers:
+            held.gathered, held.completed = next(held_by), next(held_by)
+        for _, flag in sorted(m.flags.items(), key=lambda f: repr(_term(f[0], names))):
+            flag.gathered = next(held_by)
+
+
+def _moved(mask: int, copies: dict[int, int]) -> int:
+    made = 0
+    while mask:
+        bit = mask & -mask
+        mask ^= bit
+        made |= copies[bit]
+    return made
+
+
+def _follow(m: Machine, iteration: int, found: set[int], names: dict[int, int]) -> None:
+    while iteration != ENDED and iteration not in found:
+        found.add(iteration)
+        names.setdefault(iteration, len(names) + 1)
+        iteration = m.following.get(iteration, ENDED)
+
+
+def _alive(term: Any, names: dict[int, int]) -> bool:
+    found: set[int] = set()
+    _iterations_anywhere(term, found)
+    return all(i in names for i in found)
+
+
+def _iterations_anywhere(term: Any, found: set[int]) -> None:
+    if isinstance(term, tuple):
+        parts: tuple[Any, ...] = term  # pyright: ignore[reportUnknownVariableType]
+        if len(parts) == 2 and parts[0] in ("index", "next"):
+            found.add(parts[1])
+        else:
+            for x in parts:
+                _iterations_anywhere(x, found)
+
+
+def _term(term: Any, names: dict[int, int]) -> Any:
+    if isinstance(term, tuple):
+        parts: tuple[Any, ...] = term  # pyright: ignore[reportUnknownVariableType]
+        if len(parts) == 2 and parts[0] in ("index", "next"):
+            return (parts[0], names.get(parts[1], -1))
+        return tuple(_term(x, names) for x in parts)
+    return term
+
+
+def _key(key: Any, names: dict[int, int], at: int = 2) -> Any:
+    """A loop's key: the parent's number stands bare at `at`."""
+    parts = list(key)
+    parts[at] = names.get(parts[at], 0)
+    return tuple(_term(x, names) for x in parts)
+
+

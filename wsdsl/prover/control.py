@@ -1,0 +1,342 @@
+"""Scalars, pipeline states and control: what an agent does by itself.
+
+A loop's iterations belong to all agents that run it: the first to ask whether there is another one
+decides, the others follow. Two loops are the same if they start in the same iteration of the same
+enclosing loop with equal bounds; how often they run is then left open, but it is equally often.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import tile_ops as t
+from wsdsl.ir.op import Op
+from wsdsl.prover.errors import Undecided
+from wsdsl.prover.machine import ENDED, Agent, Iterations, Machine, StageParity
+from wsdsl.prover.program import LOCAL, SEEN, Instruction
+from wsdsl.prover.terms import TESTS, Term, apply, varies
+
+MAX_UNROLLED = 4
+"""Loops with constant bounds and no more iterations than this are followed exactly."""
+NOBODY = 0
+
+
+def truth(m: Machine, term: Term) -> bool:
+    """Is the bool term true? Raises Undecided where that is open."""
+    if isinstance(term, int):
+        return bool(term)
+    match term:
+        case ("not", x):
+            return not truth(m, x)
+        case ("and", x, y):
+            return truth(m, x) and truth(m, y)
+        case ("or", x, y):
+            return truth(m, x) or truth(m, y)
+        case ("lt", x, y):
+            return less(m, x, y)
+        case ("gt", x, y):
+            return less(m, y, x)
+        case ("le", x, y):
+            return not less(m, y, x)
+        case ("ge", x, y):
+            return not less(m, x, y)
+        case ("ne", x, y):
+            return not _equal(m, x, y)
+        case ("eq", x, y):
+            return _equal(m, x, y)
+        case _:
+            return m.decide(term)
+
+
+def _equal(m: Machine, x: Term, y: Term) -> bool:
+    if x == y:
+        return True
+    for index, other in ((x, y), (y, x)):
+        match index:
+            case ("index", int(i)) if i in m.iterations and m.iterations[i].start == other:
+                return m.iterations[i].first
+            case _:
+                pass
+    return m.decide(("eq", *sorted((x, y), key=repr)))
+
+
+def less(m: Machine, x: Term, y: Term) -> bool:
+    if isinstance(x, int) and isinstance(y, int):
+        return x < y
+    if x == y:
+        return False
+    match x:
+        case ("index", int(i)) if i in m.iterations:
+            if m.iterations[i].start == y:
+                return False
+            if m.iterations[i].stop == y:
+                return True
+        case ("add", ("index", int(i)), step) if i in m.iterations:
+            run = m.iterations[i]
+            if run.stop == y and run.step == step:
+                return _another(m, i)
+        case _:
+            pass
+    match y:
+        case ("index", int(i)) if i in m.iterations and m.iterations[i].start == x:
+            return not m.iterations[i].first
+        case _:
+            return m.decide(("lt", x, y))
+
+
+def _another(m: Machine, iteration: int) -> bool:
+    """Does the loop go on after this iteration?"""
+    following = m.following.get(iteration)
+    if following is not None:
+        return following != ENDED
+    atom = ("next", iteration)
+    held = m.facts.get(atom)
+    if held is None:
+        raise Undecided(atom)
+    del m.facts[atom]
+    if not held:
+        m.following[iteration] = ENDED
+        return False
+    run = m.iterations[iteration]
+    m.following[iteration] = _iteration(m, Iterations(run.start, run.stop, run.step, False))
+    return True
+
+
+def _iteration(m: Machine, run: Iterations) -> int:
+    made = m.next_iteration
+    m.next_iteration += 1
+    m.iterations[made] = run
+    return made
+
+
+def _move(a: Agent, moves: tuple[tuple[int, int], ...]) -> None:
+    if moves:
+        held = [a.slots[of] for _, of in moves]
+        for (to, _), value in zip(moves, held, strict=True):
+            a.slots[to] = value
+
+
+def _parent(a: Agent) -> int:
+    """The innermost iteration whose number nobody knows."""
+    return next((frame[1] for frame in reversed(a.frames) if frame[0] == "open"), NOBODY)
+
+
+def loop_enter(m: Machine, a: Agent, i: Instruction) -> int:
+    op: Any = i.op
+    start, stop, step = (a.slots[s] for s in i.uses)
+    if isinstance(step, int) and step <= 0:
+        raise m.fail("misuse", a, op, f"a step of {step}")
+    if isinstance(start, int) and isinstance(stop, int) and isinstance(step, int):
+        trips = len(range(start, stop, step))
+        if trips <= MAX_UNROLLED or m.model.sizes is not None:
+            _enter_counted(a, i, start, stop, step)
+            return LOCAL
+    parent = _parent(a)
+    bounds = (parent, start, stop, step)
+    key = (i.signature, a.counts.get(bounds, 0), *bounds)
+    if key not in m.loops:
+        if less(m, start, stop):
+            m.loops[key] = _iteration(m, Iterations(start, stop, step, True))
+        else:
+            m.loops[key] = ENDED
+    a.counts[bounds] = a.counts.get(bounds, 0) + 1
+    m.entered[key] = m.entered.get(key, 0) | 1 << a.index
+    first = m.loops[key]
+    if first == ENDED:
+        _move(a, i.exit_moves)
+        a.pc = i.target
+    else:
+        _move(a, i.moves)
+        a.frames.append(("open", first))
+        a.slots[i.defines[0]] = ("index", first)
+    return LOCAL
+
+
+def _enter_counted(a: Agent, i: Instruction, start: int, stop: int, step: int) -> None:
+    if start < stop:
+        _move(a, i.moves)
+        a.frames.append(("counted", start, stop, step))
+        a.slots[i.defines[0]] = start
+    else:
+        _move(a, i.exit_moves)
+        a.pc = i.target
+
+
+def loop_back(m: Machine, a: Agent, i: Instruction) -> int:
+    frame = a.frames[-1]
+    if frame[0] == "counted":
+        _, at, stop, step = frame
+        at += step
+        if at < stop:
+            a.frames[-1] = ("counted", at, stop, step)
+            _go_on(a, i, at)
+        else:
+            _leave(a, i)
+        return LOCAL
+    iteration = frame[1]
+    another = _another(m, iteration)
+    for bounds in [k for k in a.counts if k[0] == iteration]:
+        del a.counts[bounds]
+    if another:
+        following = m.following[iteration]
+        a.frames[-1] = ("open", following)
+        _go_on(a, i, ("index", following))
+    else:
+        _leave(a, i)
+    return LOCAL
+
+
+def _go_on(a: Agent, i: Instruction, index: Term) -> None:
+    _move(a, i.moves)
+    a.slots[i.defines[0]] = index
+    a.pc = i.target
+
+
+def _leave(a: Agent, i: Instruction) -> None:
+    a.frames.pop()
+    _move(a, i.exit_moves)
+
+
+def branch(m: Machine, a: Agent, i: Instruction) -> int:
+    if not truth(m, a.slots[i.uses[0]]):
+        a.pc = i.target
+    return LOCAL
+
+
+def jump(m: Machine, a: Agent, i: Instruction) -> int:
+    del m
+    _move(a, i.moves)
+    a.pc = i.target
+    return LOCAL
+
+
+def elect(m: Machine, a: Agent, i: Instruction) -> int:
+    """Outside of the partitions the CTA's first thread is meant."""
+    inside = i.extra
+    per_cta = m.model.num_warpgroups
+    if a.rank != 0 or (not inside and a.index % per_cta != 0):
+        a.pc = i.target
+    return LOCAL
+
+
+def end(m: Machine, a: Agent, i: Instruction) -> int:
+    op: Op = i.op
+    if a.open.op is not None or a.groups:
+        last = a.open.op or a.groups[-1].op or op
+        raise m.fail("exit", a, last, "the kernel ends, but no wgmma_wait has retired this wgmma",
+                     hint="end with wgmma_wait(pending=0)")  # fmt: skip
+    if a.began_stores:
+        raise m.fail("exit", a, op, "the kernel ends, but a TMA store was not committed",
+                     hint="a tma_store_commit must follow")  # fmt: skip
+    if a.stores:
+        raise m.fail("exit", a, op, "the kernel ends while a TMA store may still read SMEM",
+                     hint="end with tma_store_wait(pending=0)")  # fmt: skip
+    a.ended = True
+    return SEEN
+
+
+def unknown(m: Machine, a: Agent, i: Instruction) -> int:
+    raise m.fail("unknown", a, i.op, "the prover has no model of this op")
+
+
+# Scalars -----------------------------------------------------------------------------------------
+
+
+def constant(m: Machine, a: Agent, i: Instruction) -> int:
+    del m
+    op = i.op
+    assert isinstance(op, t.Constant)
+    a.slots[i.defines[0]] = op.value
+    return LOCAL
+
+
+def dim_size(m: Machine, a: Agent, i: Instruction) -> int:
+    assert isinstance(i.op, t.DimSize)
+    a.slots[i.defines[0]] = m.model.dim(i.op.dim)
+    return LOCAL
+
+
+def map_scalars(m: Machine, a: Agent, i: Instruction) -> int:
+    op = i.op
+    assert isinstance(op, t.Map)
+    held = i.extra
+    args = tuple(a.slots[held[v.name]] if v.name in held else ("value", v.name) for v in op.args)
+    made = apply(op.fn, args)
+    if isinstance(made, tuple) and op.fn not in TESTS and not varies(made):
+        # The same everywhere and always: a name will do, and is quicker to look at.
+        made = m.model.names_of_terms.setdefault(made, ("fixed", len(m.model.names_of_terms)))
+    a.slots[i.defines[0]] = made
+    return LOCAL
+
+
+def opaque(m: Machine, a: Agent, i: Instruction) -> int:
+    """A value about which only is known that the same operands give the same."""
+    del m
+    a.slots[i.defines[0]] = (type(i.op).__name__, *(a.slots[s] for s in i.uses))
+    return LOCAL
+
+
+def fresh(m: Machine, a: Agent, i: Instruction) -> int:
+    """A value about which nothing is known."""
+    a.slots[i.defines[0]] = ("index", m.next_iteration)
+    m.next_iteration += 1
+    return LOCAL
+
+
+def nothing(m: Machine, a: Agent, i: Instruction) -> int:
+    """Its result is looked up by name."""
+    del m, a, i
+    return LOCAL
+
+
+def cta_index(m: Machine, a: Agent, i: Instruction) -> int:
+    a.slots[i.defines[0]] = m.model.cta_index(a.cta)
+    return LOCAL
+
+
+def num_ctas(m: Machine, a: Agent, i: Instruction) -> int:
+    a.slots[i.defines[0]] = m.model.count("ctas")
+    return LOCAL
+
+
+def cluster_index(m: Machine, a: Agent, i: Instruction) -> int:
+    a.slots[i.defines[0]] = m.model.cluster_index(a.cta)
+    return LOCAL
+
+
+def num_clusters(m: Machine, a: Agent, i: Instruction) -> int:
+    a.slots[i.defines[0]] = m.model.count("clusters")
+    return LOCAL
+
+
+def cta_rank(m: Machine, a: Agent, i: Instruction) -> int:
+    a.slots[i.defines[0]] = a.cta % m.model.cluster
+    return LOCAL
+
+
+def warpgroup_index(m: Machine, a: Agent, i: Instruction) -> int:
+    del m
+    a.slots[i.defines[0]] = a.rank
+    return LOCAL
+
+
+def initial_state(m: Machine, a: Agent, i: Instruction) -> int:
+    del m
+    assert isinstance(i.op, b.InitialState)
+    a.slots[i.defines[0]] = StageParity(0, i.op.parity)
+    return LOCAL
+
+
+def advance(m: Machine, a: Agent, i: Instruction) -> int:
+    del m
+    op = i.op
+    assert isinstance(op, b.Advance)
+    held: StageParity = a.slots[i.uses[0]]
+    stage = held.stage + 1
+    a.slots[i.defines[0]] = (
+        StageParity(0, held.parity ^ 1) if stage == op.num else StageParity(stage, held.parity)
+    )
+    return LOCAL
+
+

@@ -1,0 +1,41 @@
+"""What goes wrong while a kernel is proved, before it is told to anybody."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from wsdsl.ir.op import Op
+from wsdsl.prover.terms import Term
+
+
+class Undecided(Exception):
+    """The run depends on whether `atom` holds: both must be followed."""
+
+    def __init__(self, atom: Term) -> None:
+        super().__init__(atom)
+        self.atom = atom
+
+
+@dataclass(frozen=True)
+class Party:
+    """Who did what: an agent's index and the op."""
+
+    agent: int
+    op: Op
+
+
+class Failure(Exception):
+    """A kernel is wrong: what happens (`kind`), to whom, and what it clashes with.
+
+    `missing` is an event that should have come before (a bit of the history), where one is known.
+    """
+
+    def __init__(
+        self, kind: str, message: str, party: Party, earlier: Party | None = None, hint: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.kind, self.message, self.party, self.earlier, self.hint = (
+            kind, message, party, earlier, hint,
+        )  # fmt: skip
+        self.details: dict[str, Any] = {}

@@ -1,0 +1,158 @@
+"""Follow every way that a kernel's undecided tests allow, until nothing new comes."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from wsdsl.ir.op import Kernel
+from wsdsl.prover.access import spans_of
+from wsdsl.prover.canonical import Canonical
+from wsdsl.prover.errors import Failure, Party, Undecided
+from wsdsl.prover.machine import Agent, Barrier, Machine
+from wsdsl.prover.model import Model
+
+MAX_STATES = 2_000
+Decisions = tuple[bool, ...]
+
+
+@dataclass(frozen=True)
+class Explored:
+    """How far one had to look."""
+
+    states: int
+    steps: int
+
+
+class Refuted(Exception):
+    """The kernel is wrong: what fails, and the decisions on the way there."""
+
+    def __init__(self, failure: Failure, decisions: Decisions) -> None:
+        super().__init__(failure.message)
+        self.failure, self.decisions = failure, decisions
+
+
+def start(model: Model) -> Machine:
+    """The machine before the first op."""
+    m = Machine(model)
+    sizes = [p.num_warpgroups for p in model.partitions] or [1]
+    for cta in range(model.num_ctas):
+        for partition, num in enumerate(sizes):
+            for rank in range(num):
+                a = Agent(len(m.agents), cta, rank, partition, model.entry_registers)
+                a.slots = [None] * len(model.codes[partition].slots)
+                for value in model.kernel.params:
+                    slot = model.codes[partition].slots.get(value.name)
+                    if slot is not None:
+                        a.slots[slot] = ("parameter", value.name)
+                m.agents.append(a)
+        for array in model.arrays.values():
+            if array.first >= 0:
+                m.barriers += [Barrier(array.arrivals, pending=array.arrivals)
+                               for _ in range(array.num)]  # fmt: skip
+        m.pool.append(0)
+    return m
+
+
+def run_out(m: Machine) -> None:
+    """Run as far as is decided: to the end, where all must be in order, or to Undecided."""
+    if not m.run():
+        raise deadlock(m)
+    check_end(m)
+
+
+def deadlock(m: Machine) -> Failure:
+    stuck = next(a for a in m.agents if not a.ended)
+    op = m.model.codes[stuck.partition].instructions[stuck.pc].op
+    return Failure("deadlock", "deadlock: nobody can go on", Party(stuck.index, op))
+
+
+def check_end(m: Machine) -> None:
+    """What others still do to a CTA must be over before its last thread ends."""
+    for cta in range(m.model.num_ctas):
+        mine = [a for a in m.agents if a.cta == cta]
+        know = 0
+        for a in mine:
+            for known in a.know:
+                know |= known
+        for (where, _, _), spans in m.memory.items():
+            for span in spans:
+                if where == cta and span.write & ~know and span.writer is not None:
+                    a = m.agents[span.writer.agent]
+                    raise m.fail("exit", a, span.writer.op, "the kernel may end while this copy is "
+                                 "in flight", hint="wait for the barrier on which it counts")  # fmt: skip
+        for (agent, where), event in m.remote.items():
+            if where == cta and event & ~know:
+                a = m.agents[agent]
+                op = m.model.kernel.body[-1]
+                raise m.fail("exit", a, op, f"CTA {cta} of the cluster may have ended before {a.index} "
+                             "arrives at its barrier", hint="end with sync_cluster()")  # fmt: skip
+
+
+def explore(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Explored:
+    """Raises Refuted with the first failure, nearest first."""
+    model = Model(kernel, sizes)
+    learn_borders(model)
+    try:
+        return _explore(model, widen=True)
+    except Refuted as refuted:
+        if not refuted.decisions:
+            raise
+    # Less may have been known there than in any real run; without that, a failure is one.
+    return _explore(model, widen=False)
+
+
+def learn_borders(model: Model) -> None:
+    """Run each loop once, only to see which parts of SMEM are accessed apart."""
+    m = start(model)
+    for _ in range(64):
+        try:
+            run_out(m)
+        except Undecided as open_:
+            m.facts[open_.atom] = open_.atom[0] != "next"
+        except Failure:
+            return
+        else:
+            return
+
+
+def _all_items(m: Machine) -> None:
+    """Begin with every item cut as it will be: an unused one then looks like the others."""
+    for cta in range(m.model.num_ctas):
+        for array in m.model.arrays.values():
+            for item in range(array.num if array.first < 0 else 0):
+                m.memory[cta, array.index, item] = spans_of(m, cta, array, item)
+
+
+def _explore(model: Model, widen: bool) -> Explored:
+    canonical = Canonical(model, widen)
+    first = start(model)
+    _all_items(first)
+    heap: list[tuple[int, int, Decisions, Machine]] = [(0, 0, (), first)]
+    pushed = states = steps = 0
+    while heap:
+        _, _, decisions, m = heapq.heappop(heap)
+        before = m.steps
+        try:
+            run_out(m)
+            steps += m.steps - before
+        except Failure as failure:
+            raise Refuted(failure, decisions) from None
+        except Undecided as open_:
+            steps += m.steps - before
+            if not canonical.is_new(m):
+                continue
+            states += 1
+            if states > MAX_STATES:
+                a = m.agents[0]
+                op = model.codes[a.partition].instructions[a.pc].op
+                failure = m.fail("unknown", a, op, f"not proved: more than {MAX_STATES} states")
+                raise Refuted(failure, decisions) from None
+            for outcome in (True, False):
+                fork = m.copy()
+                fork.facts[open_.atom] = outcome
+                pushed += 1
+                heapq.heappush(heap, (-m.steps if widen else m.steps, pushed, (*decisions, outcome), fork))
+    return Explored(states, steps)

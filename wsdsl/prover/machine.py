@@ -1,0 +1,305 @@
+"""The abstract machine: what is true of a kernel at one moment, whatever the sizes are.
+
+Time is not modelled, knowledge is. Everything that must be over before something else begins is an
+*event*, one bit. Each class of threads, and each barrier's phase, has a mask of events: those that
+surely happened before what it does next. An arrival hands its mask to the phase, a wait takes what
+the phase was handed. An access is free of races if the events it depends on are in the mask of who
+makes it, in whatever order the run that is looked at happens to take: so one order stands for all
+(docs/prover.md has the argument).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from wsdsl.ir.op import Op
+from wsdsl.prover.errors import Failure, Party, Undecided
+from wsdsl.prover.model import Model
+from wsdsl.prover.program import BLOCKED, SEEN
+from wsdsl.prover.terms import Term
+
+CLASSES = 4
+"""Of threads in a warpgroup: the elected thread and the others of its first warp, then those of
+another warp, which stands for the remaining three."""
+ELECTED, ALL = (0,), (0, 1, 2, 3)
+STORING = (0, 2)
+"""The thread of each warp that starts TMA stores."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageParity:
+    """A pipeline state."""
+
+    stage: int
+    parity: int
+
+
+@dataclass(frozen=True, slots=True)
+class Registers:
+    """An accumulator's registers, by number; SSA values that stand for the same ones are equal."""
+
+    number: int
+
+
+@dataclass(slots=True)
+class Group:
+    """wgmmas of one commit group: events that are published when it retires, and what it uses."""
+
+    events: int = 0
+    registers: tuple[int, ...] = ()
+    fragments: tuple[tuple[str, Op], ...] = ()
+    passed: int = 0
+    op: Op | None = None
+
+    def copy(self) -> Group:
+        return Group(self.events, self.registers, self.fragments, self.passed, self.op)
+
+
+@dataclass(slots=True)
+class Agent:
+    """A warpgroup: where it is, what it holds and what its classes of threads know.
+
+    `did` are events that are over when all of its threads have come this far: no class knows of
+    them by itself, but whoever hears from all threads does.
+    """
+
+    index: int
+    cta: int
+    rank: int
+    partition: int
+    registers: int
+    pc: int = 0
+    slots: list[Any] = field(default_factory=list[Any])
+    frames: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
+    counts: dict[Any, int] = field(default_factory=dict[Any, int])
+    know: list[int] = field(default_factory=lambda: [0] * CLASSES)
+    did: int = 0
+    open: Group = field(default_factory=Group)
+    groups: list[Group] = field(default_factory=list[Group])
+    unfenced: frozenset[int] = frozenset()
+    unwritten: frozenset[int] = frozenset()
+    loose: frozenset[str] = frozenset()
+    stores: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    open_stores: tuple[int, int] = (0, 0)
+    began_stores: bool = False
+    named: int = -1
+    at: tuple[int, int] = (0, 0)
+    ended: bool = False
+
+    def copy(self) -> Agent:
+        made = Agent(self.index, self.cta, self.rank, self.partition, self.registers, self.pc)
+        made.slots, made.frames = self.slots.copy(), self.frames.copy()
+        made.counts, made.know, made.did = self.counts.copy(), self.know.copy(), self.did
+        made.open, made.groups = self.open.copy(), [g.copy() for g in self.groups]
+        made.unfenced, made.unwritten, made.loose = self.unfenced, self.unwritten, self.loose
+        made.stores, made.open_stores = self.stores.copy(), self.open_stores
+        made.began_stores, made.ended = self.began_stores, self.ended
+        made.named, made.at = self.named, self.at
+        return made
+
+
+@dataclass(slots=True)
+class Barrier:
+    """An mbarrier, a named barrier, or the meeting of a CTA or cluster.
+
+    `gathered` is what the arrivals of this phase knew, `completed` what those of earlier ones did.
+    `done` and `before` are the events of the last completion and the one before it. `passed` are
+    the waits since the last completion: the next one must come after them.
+    """
+
+    arrivals: int
+    phase: int = 0
+    pending: int = 0
+    tx: int = 0
+    gathered: int = 0
+    completed: int = 0
+    done: int = 0
+    before: int = 0
+    passed: int = 0
+    waiters: tuple[Party, ...] = ()
+    initialised: int = 0
+    fenced: int = 0
+
+    def copy(self) -> Barrier:
+        return Barrier(
+            self.arrivals, self.phase, self.pending, self.tx, self.gathered, self.completed,
+            self.done, self.before, self.passed, self.waiters, self.initialised, self.fenced,
+        )  # fmt: skip
+
+
+@dataclass(slots=True)
+class Span:
+    """Bytes [start, end) of an item: the last write and the reads since.
+
+    `write` is who must have finished, `shown` the proxy fences that must have followed. Spans are
+    never changed, but replaced.
+    """
+
+    start: int
+    end: int
+    write: int = 0
+    shown: int = 0
+    writer: Party | None = None
+    reads: tuple[tuple[Any, int, Party], ...] = ()
+    written: bool = False
+
+    def with_reads(self, reads: tuple[tuple[Any, int, Party], ...]) -> Span:
+        return Span(
+            self.start, self.end, self.write, self.shown, self.writer, reads, self.written
+        )
+
+    def part(self, start: int, end: int) -> Span:
+        return Span(start, end, self.write, self.shown, self.writer, self.reads, self.written)
+
+
+@dataclass(slots=True)
+class Flag:
+    """A counter in global memory, since it was last 0."""
+
+    value: int = 0
+    gathered: int = 0
+    arrivals: int = 0
+    passed: int = 0
+    reset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Iterations:
+    """One run of a loop: its bounds, and whether this is its first iteration."""
+
+    start: Term
+    stop: Term
+    step: Term
+    first: bool
+
+
+ENDED = 0
+"""What follows the last iteration of a loop."""
+
+
+class Machine:
+    """All agents, barriers and memory of one cluster (or group of CTAs), and what was decided."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.agents: list[Agent] = []
+        self.barriers: list[Barrier] = []
+        self.named: dict[tuple[int, int], Barrier] = {}
+        self.memory: dict[tuple[int, int, int], tuple[Span, ...]] = {}
+        self.global_memory: dict[Any, tuple[Span, ...]] = {}
+        self.flags: dict[Any, Flag] = {}
+        self.pool: list[int] = []
+        self.iterations: dict[int, Iterations] = {}
+        self.following: dict[int, int] = {}
+        self.loops: dict[Any, int] = {}
+        self.entered: dict[Any, int] = {}
+        self.facts: dict[Term, bool] = {}
+        self.remote: dict[tuple[int, int], int] = {}
+        self.next_event = 1
+        self.next_iteration = 1
+        self.next_registers = 0
+        self.waits = 0
+        self.unshown: list[tuple[int, int, int]] = []
+        self.steps = 0
+        self.trace: Any = None
+
+    def copy(self) -> Machine:
+        made = Machine(self.model)
+        made.agents = [a.copy() for a in self.agents]
+        made.barriers = [b.copy() for b in self.barriers]
+        made.named = {k: b.copy() for k, b in self.named.items()}
+        made.memory, made.global_memory = self.memory.copy(), self.global_memory.copy()
+        made.flags = {k: Flag(f.value, f.gathered, f.arrivals, f.passed, f.reset)
+                      for k, f in self.flags.items()}  # fmt: skip
+        made.pool = self.pool.copy()
+        made.iterations, made.following = self.iterations.copy(), self.following.copy()
+        made.loops, made.entered = self.loops.copy(), self.entered.copy()
+        made.facts, made.remote = self.facts.copy(), self.remote.copy()
+        made.next_event, made.next_iteration = self.next_event, self.next_iteration
+        made.next_registers, made.waits = self.next_registers, self.waits
+        made.unshown = self.unshown.copy()
+        made.steps, made.trace = self.steps, self.trace
+        return made
+
+    # Events ---------------------------------------------------------------------------------------
+
+    def event(self) -> int:
+        """A new event, that nobody knows of yet."""
+        made = self.next_event
+        self.next_event = made << 1
+        return made
+
+    def happened(self, agent: Agent, classes: tuple[int, ...]) -> tuple[int, ...]:
+        """An event for each class, that the class knows of from now on."""
+        made: list[int] = []
+        for c in classes:
+            event = self.event()
+            agent.know[c] |= event
+            made.append(event)
+        return tuple(made)
+
+    def everything(self, agent: Agent) -> int:
+        """What is known to whoever hears from all threads of the warpgroup."""
+        a, b, c, d = agent.know
+        return a | b | c | d | agent.did
+
+    def decide(self, atom: Term) -> bool:
+        """Does the atom hold? Where that is open, both ways are followed."""
+        held = self.facts.get(atom)
+        if held is None:
+            raise Undecided(atom)
+        return held
+
+    def named_of(self, agent: Agent) -> Barrier | None:
+        """The named barrier that the agent waits at."""
+        return self.named.get(agent.at) if agent.named >= 0 else None
+
+    # Running --------------------------------------------------------------------------------------
+
+    def run(self) -> bool:
+        """Run to the end; False if nobody can go on. Raises Undecided where the way forks.
+
+        Everybody goes as far as is decided before anything is: the partitions are then close
+        together, and there are few states to tell apart.
+        """
+        codes = self.model.codes
+        order = self.agents[::-1]
+        while True:
+            undecided: Undecided | None = None
+            for agent in order:
+                if agent.ended:
+                    continue
+                instructions = codes[agent.partition].instructions
+                seen = False
+                while not agent.ended:
+                    pc = agent.pc
+                    i = instructions[pc]
+                    try:
+                        outcome = i.run(self, agent, i)
+                    except Undecided as open_:
+                        undecided = undecided or open_
+                        break
+                    if outcome == BLOCKED:
+                        break
+                    self.steps += 1
+                    if agent.pc == pc:
+                        agent.pc = pc + 1
+                    seen |= outcome == SEEN
+                if seen or agent.ended:
+                    break
+            else:
+                if undecided is not None:
+                    raise undecided
+                return all(a.ended for a in self.agents)
+
+    def fail(
+        self,
+        kind: str,
+        agent: Agent,
+        op: Op,
+        message: str,
+        earlier: Party | None = None,
+        hint: str = "",
+    ) -> Failure:
+        return Failure(kind, message, Party(agent.index, op), earlier, hint)

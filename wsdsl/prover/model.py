@@ -1,0 +1,170 @@
+"""What is proved: the code of each partition, the arrays in SMEM, and which CTAs are looked at."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import memory_ops as m
+from wsdsl.ir import tile_ops as t
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.types import Barriers, Shared, Tensor
+from wsdsl.ir.walk import walk
+from wsdsl.prover.program import Code, Flattener, needed_values
+from wsdsl.prover.terms import Term, apply
+
+REGISTER_FILE = 65536
+MAX_GROUP = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """An array of barriers or of items in SMEM. `first` numbers its barriers within a CTA."""
+
+    name: str
+    label: str
+    num: int
+    bytes: int = 0
+    arrivals: int = 0
+    first: int = -1
+    index: int = -1
+
+
+@dataclass
+class Family:
+    """Arrays that are walked by the same pipeline states: turning them all by one stage changes
+    nothing. `turns` is False where something else picks an item of them.
+    """
+
+    arrays: list[Array] = field(default_factory=list[Array])
+    turns: bool = True
+    num: int = 0
+
+
+class Model:
+    """A SCHEDULED kernel made ready; `sizes` (of dimensions) make everything concrete.
+
+    CTAs that share nothing but their code behave alike, so one stands for all. A cluster is looked
+    at whole, and so are CTAs that talk through flags: as many as the kernel tells apart.
+    """
+
+    def __init__(self, kernel: Kernel, sizes: Mapping[str, int] | None = None) -> None:
+        self.kernel, self.sizes = kernel, sizes
+        flat = list(walk(kernel.body))
+        self.partitions = tuple(op for op in kernel.body if isinstance(op, Partition))
+        launch = next((op for op in flat if isinstance(op, b.LaunchGrid)), None)
+        self.cluster = launch.cluster if launch else 1
+        self.has_flags = any(isinstance(op, (b.ArriveFlag, b.WaitFlag)) for op in flat)
+        self.num_ctas = self._group(flat) if self.has_flags else self.cluster
+        self.written = frozenset(
+            op.tensor.name for op in flat if isinstance(op, m.StoreGlobal)
+        ) | _stored(flat)
+        read = {op.tensor.name for op in flat if isinstance(op, m.LoadGlobal)}
+        self.shared_tensors = frozenset(self.written & read) if self.has_flags else frozenset[str]()
+        self.fixed = dict(kernel.sizes)
+        self.arrays = self._arrays(flat)
+        self.boxes = _boxes(flat)
+        self.needed = needed_values(kernel, self.shared_tensors)
+        self.borders: dict[int, set[int]] = {}
+        self.signatures: dict[Any, int] = {}
+        self.names_of_terms: dict[Any, Any] = {}
+        self.codes = [self._code(p) for p in (self.partitions or (None,))]
+        self.num_warpgroups = sum(p.num_warpgroups for p in self.partitions) or 1
+        self.entry_registers = self._entry_registers(flat)
+
+    def _code(self, partition: Partition | None) -> Code:
+        from wsdsl.prover.arms import ARMS
+
+        made = Flattener(
+            partition, self.needed, self.shared_tensors, ARMS, self.signatures
+        ).flatten(self.kernel.body)
+        return made
+
+    def _entry_registers(self, flat: list[Any]) -> int:
+        counts = [op.count for op in flat if isinstance(op, b.SetMaxRegisters)]
+        entry = REGISTER_FILE // (128 * self.num_warpgroups) // 8 * 8
+        # ptxas gives a kernel no more at entry than its largest setmaxnreg asks for.
+        return min(entry, max(counts, default=entry))
+
+    def _group(self, flat: list[Any]) -> int:
+        """How many CTAs with consecutive indices the kernel tells apart: what divides `cta_index`,
+        all constants together."""
+        constants = {op.result.name: op.value for op in flat if isinstance(op, t.Constant)}
+        group = self.cluster
+        for op in flat:
+            if isinstance(op, t.Map) and op.fn in ("mod", "floordiv"):
+                made = {o.result.name: o for o in flat if isinstance(o, (b.CtaIndex, b.CtaRank))}
+                if op.args[0].name in made and isinstance(constants.get(op.args[1].name), int):
+                    group = math.lcm(group, int(constants[op.args[1].name]))
+        return min(max(group, 2), MAX_GROUP)
+
+    def _arrays(self, flat: list[Any]) -> dict[str, Array]:
+        made: dict[str, Array] = {}
+        barriers = 0
+        for op in flat:
+            if isinstance(op, b.AllocateBarriers) and isinstance(op.result.type, Barriers):
+                name, num = op.result.name, op.result.type.num
+                made[name] = Array(name, op.label, num, 0, op.arrivals, barriers, len(made))
+                barriers += num
+            elif isinstance(op, m.AllocateShared) and isinstance(op.result.type, Shared):
+                name, kind = op.result.name, op.result.type
+                made[name] = Array(name, op.label, kind.num, kind.bytes, index=len(made))
+        self.num_barriers = barriers
+        return made
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Of the agents, by index."""
+        told: list[str] = []
+        partitions = self.partitions or (Partition(role="kernel"),)
+        roles = [p.role for p in partitions]
+        for cta in range(self.num_ctas):
+            for number, p in enumerate(partitions):
+                where = f"CTA {cta}, " if self.num_ctas > 1 else ""
+                role = p.role if roles.count(p.role) == 1 else f"{p.role} partition {number}"
+                for rank in range(p.num_warpgroups):
+                    which = f" {rank}" if p.num_warpgroups > 1 else ""
+                    told.append(f"{where}{role} warpgroup{which}")
+        return told
+
+    def dim(self, name: str) -> Term:
+        if name in self.fixed:
+            return self.fixed[name]
+        if self.sizes is not None and name in self.sizes:
+            return self.sizes[name]
+        return ("dim", name)
+
+    def cta_index(self, cta: int) -> Term:
+        if self.sizes is not None:
+            return cta
+        if self.num_ctas == 1:
+            return ("cta",)
+        return apply("add", (apply("mul", (("group",), self.num_ctas)), cta))
+
+    def cluster_index(self, cta: int) -> Term:
+        return apply("floordiv", (self.cta_index(cta), self.cluster))
+
+    def count(self, what: str) -> Term:
+        """The number of CTAs or clusters in the grid."""
+        if self.sizes is not None:
+            return self.num_ctas // (self.cluster if what == "clusters" else 1)
+        return (what,)
+
+
+def _stored(flat: list[Any]) -> frozenset[str]:
+    tensors = {op.result.name: op.tensor.name for op in flat if isinstance(op, m.MakeTensorMap)}
+    return frozenset(tensors[op.map.name] for op in flat if isinstance(op, m.TmaStore))
+
+
+def _boxes(flat: list[Any]) -> dict[str, int]:
+    """Bytes of each tensor map's box."""
+    made: dict[str, int] = {}
+    for op in flat:
+        if isinstance(op, m.MakeTensorMap) and isinstance(op.tensor.type, Tensor):
+            made[op.result.name] = math.prod(op.box) * op.tensor.type.dtype.bits // 8
+    return made

@@ -1,0 +1,159 @@
+"""wgmma: operands in SMEM or registers, accumulators, groups and their retirement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from wsdsl.ir import fragment_ops as f
+from wsdsl.ir.types import DTYPES, Accumulator
+from wsdsl.prover.access import known_to_all, operand_ranges, read
+from wsdsl.prover.control import truth
+from wsdsl.prover.machine import ALL, Agent, Group, Machine, Registers, StageParity
+from wsdsl.prover.model import Array
+from wsdsl.prover.program import LOCAL, Instruction
+from wsdsl.prover.sync import only_whole
+
+ROWS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """Where an operand lies; `start` is None where it can not be told: anywhere in the tile."""
+
+    array: Array
+    item: int
+    start: int | None
+    op: f.MatrixOperand
+
+
+def matrix_operand(m: Machine, a: Agent, i: Instruction) -> int:
+    op = i.op
+    assert isinstance(op, f.MatrixOperand)
+    state: StageParity = a.slots[i.extra[op.state.name]]
+    start = a.slots[i.extra[op.start.name]] if op.start is not None else 0
+    a.slots[i.defines[0]] = Descriptor(
+        m.model.arrays[op.shared.name],
+        state.stage,
+        start if isinstance(start, int) else None,
+        op,
+    )
+    return LOCAL
+
+
+def _new_registers(m: Machine, a: Agent, i: Instruction, written: bool) -> int:
+    m.next_registers += 1
+    number = m.next_registers
+    a.slots[i.defines[0]] = Registers(number)
+    a.unfenced |= {number}
+    if not written:
+        a.unwritten |= {number}
+    return LOCAL
+
+
+def empty_accumulator(m: Machine, a: Agent, i: Instruction) -> int:
+    return _new_registers(m, a, i, written=False)
+
+
+def as_accumulator(m: Machine, a: Agent, i: Instruction) -> int:
+    return _new_registers(m, a, i, written=True)
+
+
+def wgmma_fence(m: Machine, a: Agent, i: Instruction) -> int:
+    only_whole(m, a, i)
+    a.unfenced = frozenset()
+    a.loose = frozenset()
+    return LOCAL
+
+
+def wgmma(m: Machine, a: Agent, i: Instruction) -> int:
+    only_whole(m, a, i)
+    op = i.op
+    assert isinstance(op, f.Wgmma) and isinstance(op.acc.type, Accumulator)
+    registers: Registers = a.slots[i.extra[op.acc.name]]
+    accumulates = truth(m, a.slots[i.extra[op.accumulate.name]])
+    if registers.number in a.unfenced:
+        raise m.fail("wgmma", a, op, "no wgmma_fence since other instructions used the "
+                     "accumulator's registers", hint="wgmma_fence before the first wgmma")  # fmt: skip
+    if accumulates and registers.number in a.unwritten:
+        raise m.fail("wgmma", a, op, "accumulates on registers that nothing has written",
+                     hint="`accumulate` must be false for the first product")  # fmt: skip
+    event = m.event()
+    know = known_to_all(a, ALL)
+    element = DTYPES[op.dtype].bits // 8
+    for value, extent in ((op.a, ROWS), (op.b, op.acc.type.columns)):
+        held: Any = a.slots[i.extra[value.name]] if value.name in i.extra else None
+        if isinstance(held, Descriptor):
+            _read_operand(m, a, i, held, extent, element, know, event)
+        else:
+            if value.name in a.loose:
+                raise m.fail("wgmma", a, op, f"no wgmma_fence since %{value.name} was written",
+                             hint="wgmma_fence after the fragment is made")  # fmt: skip
+            a.open.fragments = (*a.open.fragments, (value.name, op))
+    a.unwritten -= {registers.number}
+    a.open.passed |= m.everything(a) & m.waits
+    a.open.events |= event
+    a.open.registers = (*a.open.registers, registers.number)
+    a.open.op = op
+    a.slots[i.defines[0]] = registers
+    return LOCAL
+
+
+def _read_operand(
+    m: Machine, a: Agent, i: Instruction, held: Descriptor, extent: int, element: int, know: int,
+    event: int,
+) -> None:  # fmt: skip
+    op, product = held.op, i.op
+    assert isinstance(product, f.Wgmma)
+    along = op.rows if op.k_major else op.columns
+    start = 0 if held.start is None else held.start
+    if held.start is not None and start + extent > along:
+        raise m.fail("misuse", a, product, f"elements {start} to {start + extent} of an operand "
+                     f"with {along}")  # fmt: skip
+    extent = along if held.start is None else extent
+    ranges = operand_ranges(
+        op.rows, op.columns, element, op.swizzle, op.k_major, start, extent, product.k
+    )
+    for begin, end in ranges:
+        begin, end = begin + op.offset, end + op.offset
+        if end > held.array.bytes:
+            raise m.fail("misuse", a, product, f"bytes {begin} to {end} of an item of "
+                         f"`{held.array.label}`, which has {held.array.bytes}")  # fmt: skip
+        read(m, a, product, held.array, held.item, begin, end, know, ("wgmma", a.index), event)
+
+
+def wgmma_commit(m: Machine, a: Agent, i: Instruction) -> int:
+    only_whole(m, a, i)
+    a.groups.append(a.open)
+    a.open = Group()
+    return LOCAL
+
+
+def wgmma_wait(m: Machine, a: Agent, i: Instruction) -> int:
+    only_whole(m, a, i)
+    op = i.op
+    assert isinstance(op, f.WgmmaWait)
+    if a.open.op is not None:
+        raise m.fail("wgmma", a, op, "a wgmma was not committed, so that this wait does not cover "
+                     "it", hint="wgmma_commit before the wgmma_wait")  # fmt: skip
+    over = max(0, len(a.groups) - op.pending)
+    kept = {v.name for v in op.fragments}
+    for group in a.groups[:over]:
+        for name, product in group.fragments:
+            if name not in kept:
+                raise m.fail("wgmma", a, product, f"the registers of %{name} may be reused while "
+                             "this reads them",
+                             hint="name it in the `fragments` of the wgmma_wait")  # fmt: skip
+        # All warps take part in a wgmma: once it is over, they all have come as far as its start.
+        for c in ALL:
+            a.know[c] |= group.events | group.passed
+    del a.groups[:over]
+    busy = {number for group in a.groups for number in group.registers}
+    for value, result in zip(op.accumulators, i.defines, strict=True):
+        registers: Registers = a.slots[i.extra[value.name]]
+        if registers.number in busy:
+            raise m.fail("wgmma", a, op, f"{value} is still being written: the wait leaves "
+                         f"{op.pending} groups in flight",
+                         hint="wait with a smaller `pending`")  # fmt: skip
+        a.slots[result] = 0
+    return LOCAL

@@ -1,0 +1,353 @@
+"""What each partition does that others can notice, as straight code with jumps.
+
+Arithmetic on fragments is left out: kept are the ops that synchronise or access SMEM, the control
+around them, and the scalars that those depend on. Code can be stopped anywhere, copied and resumed,
+which is how both outcomes of an undecided test are followed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import fragment_ops as f
+from wsdsl.ir import memory_ops as m
+from wsdsl.ir import tile_ops as t
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of
+from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.types import Fragment
+from wsdsl.ir.walk import walk, yielded
+
+Run = Callable[[Any, Any, "Instruction"], int]
+"""(machine, agent, instruction) -> BLOCKED, LOCAL or SEEN."""
+
+BLOCKED, LOCAL, SEEN = 0, 1, 2
+"""Could not go on; went on, and nobody else can notice; went on, and others may go on for it."""
+
+
+@dataclass(eq=False, slots=True)
+class Instruction:
+    """An op, or a part of one; `uses` and `defines` are slots of registers.
+
+    `backward`: it jumps with `moves` and falls through with `exit_moves`, else the other way round.
+    `leaves`: it always jumps.
+    """
+
+    run: Run
+    op: Op
+    elected: bool = False
+    uses: tuple[Any, ...] = ()
+    defines: tuple[int, ...] = ()
+    target: int = -1
+    moves: tuple[tuple[int, int], ...] = ()
+    exit_moves: tuple[tuple[int, int], ...] = ()
+    signature: int = -1
+    backward: bool = False
+    leaves: bool = False
+    extra: Any = None
+
+
+@dataclass(eq=False)
+class Code:
+    """The instructions of one partition. `live[pc]`: slots that may yet be read from there."""
+
+    instructions: list[Instruction] = field(default_factory=list[Instruction])
+    slots: dict[str, int] = field(default_factory=dict[str, int])
+    families: list[int] = field(default_factory=list[int])
+    signatures: frozenset[int] = frozenset()
+    live: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
+    acting: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
+    """For each instruction: the classes of threads whose knowledge may matter from there on."""
+
+    def slot(self, value: Value) -> int:
+        return self.slots.setdefault(value.name, len(self.slots))
+
+
+SYNCHRONISING: tuple[type[Op], ...] = (
+    b.SetMaxRegisters, b.InitializeBarriers, b.FenceBarrierInit, b.SyncCta, b.SyncCluster,
+    b.NamedBarrierSync, b.NamedBarrierArrive, b.SyncWarp, b.WaitBarrier, b.ArriveBarrier,
+    b.ArriveExpectTx, b.FenceAsyncProxy, b.ArriveFlag, b.WaitFlag,
+    m.TmaLoad, m.ThreadLoad, m.StoreShared, m.TmaStore, m.TmaStoreCommit, m.TmaStoreWait,
+    f.AsAccumulator, f.WgmmaFence, f.Wgmma, f.WgmmaCommit, f.WgmmaWait,
+)  # fmt: skip
+
+ARRAYS = (b.AllocateBarriers, m.AllocateShared, m.MakeTensorMap, t.Constant, t.DimSize)
+"""Ops whose results are the same everywhere: they are looked up rather than run."""
+
+
+def needed_values(kernel: Kernel, shared_tensors: frozenset[str]) -> set[str]:
+    """Names of values on which synchronisation depends."""
+    made: dict[str, Op] = {}
+    for op in walk(kernel.body):
+        for value in results_of(op):
+            made[value.name] = op
+        if isinstance(op, b.ForRange):
+            for value in op.args:
+                made[value.name] = op
+            made[op.index.name] = op
+    needed: set[str] = set()
+    work: list[Value] = []
+    for op in walk(kernel.body):
+        if isinstance(op, SYNCHRONISING):
+            work += _wanted(op)
+        elif isinstance(op, (m.LoadGlobal, m.StoreGlobal)) and op.tensor.name in shared_tensors:
+            work += op.index
+            if isinstance(op, m.StoreGlobal) and op.pred is not None:
+                work.append(op.pred)
+        elif isinstance(op, b.ForRange) and has_effects(op.body, shared_tensors):
+            work += [op.start, op.stop, op.step]
+        elif isinstance(op, t.If) and has_effects((*op.then, *op.orelse), shared_tensors):
+            work.append(op.cond)
+    while work:
+        value = work.pop()
+        if value.name in needed:
+            continue
+        needed.add(value.name)
+        op = made.get(value.name)
+        match op:
+            case None:
+                pass
+            case b.ForRange():
+                work += [op.start, op.stop, op.step]
+                for place in _places(op, value):
+                    work += [op.init[place], yielded(op.body)[place], op.args[place]]
+                    work.append(op.result[place])
+            case t.If():
+                place = op.result.index(value)
+                work += [op.cond, yielded(op.then)[place], yielded(op.orelse)[place]]
+            case f.WgmmaWait() | f.Wgmma():
+                work += _wanted(op)
+            case _:
+                work += [v for v in operands(op) if _scalar_like(v, shared_tensors)]
+    return needed
+
+
+def _places(op: b.ForRange, value: Value) -> list[int]:
+    return [i for held in (op.result, op.args) for i, v in enumerate(held) if v == value]
+
+
+def _wanted(op: Op) -> list[Value]:
+    """Operands on which the op's effect on others depends; not the data, nor coordinates."""
+    match op:
+        case m.TmaLoad():
+            return [op.state, *([op.multicast] if op.multicast is not None else [])]
+        case m.ThreadLoad():
+            return [op.state]
+        case m.StoreShared() | m.TmaStore():
+            return [op.item]
+        case f.AsAccumulator():
+            return []
+        case _:
+            return list(operands(op))
+
+
+def _scalar_like(value: Value, shared_tensors: frozenset[str]) -> bool:
+    return not isinstance(value.type, Fragment) or bool(shared_tensors)
+
+
+def has_effects(region: Region, shared_tensors: frozenset[str]) -> bool:
+    return any(
+        isinstance(op, SYNCHRONISING)
+        or (isinstance(op, (m.LoadGlobal, m.StoreGlobal)) and op.tensor.name in shared_tensors)
+        for op in walk(region)
+    )
+
+
+class Flattener:
+    """Makes the code of one partition. `arms` says how each op runs."""
+
+    def __init__(
+        self,
+        partition: Partition | None,
+        needed: set[str],
+        shared_tensors: frozenset[str],
+        arms: dict[type[Op], Run],
+        signatures: dict[Any, int],
+    ) -> None:
+        self.partition, self.needed, self.shared_tensors = partition, needed, shared_tensors
+        self.arms, self.signatures = arms, signatures
+        self.code = Code()
+        self.shapes: dict[str, Any] = {}
+
+    def flatten(self, body: Region) -> Code:
+        from wsdsl.prover.control import end
+
+        self._region(body, elected=False, inside=False)
+        self._add(Instruction(end, body[-1]))
+        code = self.code
+        code.signatures = frozenset(i.signature for i in code.instructions if i.signature >= 0)
+        code.live = liveness(code)
+        code.acting = acting_classes(code)
+        return code
+
+    def _add(self, instruction: Instruction) -> Instruction:
+        self.code.instructions.append(instruction)
+        return instruction
+
+    def _here(self) -> int:
+        return len(self.code.instructions)
+
+    def _slots(self, values: Sequence[Value]) -> tuple[int, ...]:
+        return tuple(self.code.slot(v) for v in values)
+
+    def _needed(self, values: Sequence[Value]) -> list[int]:
+        return [i for i, v in enumerate(values) if v.name in self.needed]
+
+    def _moves(self, to: Sequence[Value], of: Sequence[Value]) -> tuple[tuple[int, int], ...]:
+        return tuple(
+            (self.code.slot(to[i]), self.code.slot(of[i])) for i in self._needed(to)
+        )
+
+    def _region(self, region: Region, elected: bool, inside: bool) -> None:
+        for op in region:
+            self._op(op, elected, inside)
+
+    def _op(self, op: Op, elected: bool, inside: bool) -> None:
+        from wsdsl.prover import control
+
+        match op:
+            case Partition():
+                if op is self.partition:
+                    self._region(op.body, elected, True)
+            case b.Elect():
+                if has_effects(op.body, self.shared_tensors):
+                    skip = self._add(Instruction(control.elect, op, elected, extra=inside))
+                    self._region(op.body, True, inside)
+                    skip.target = self._here()
+            case b.ForRange():
+                self._loop(op, elected, inside)
+            case t.If():
+                self._branch(op, elected, inside)
+            case t.Yield():
+                pass
+            case _ if isinstance(op, (m.LoadGlobal, m.StoreGlobal)):
+                shared = op.tensor.name in self.shared_tensors
+                if shared or any(r.name in self.needed for r in results_of(op)):
+                    self._simple(op, elected)
+            case _:
+                if isinstance(op, SYNCHRONISING) or any(
+                    r.name in self.needed for r in results_of(op)
+                ):
+                    self._simple(op, elected)
+
+    def _simple(self, op: Op, elected: bool) -> None:
+        run = self.arms.get(type(op))
+        if run is None:
+            from wsdsl.prover.control import unknown
+
+            run = unknown
+        if results_of(op) and not isinstance(op, SYNCHRONISING):
+            self.shapes[results_of(op)[0].name] = self._shape_of(op)
+        wanted = [v for v in operands(op) if v.name in self.needed or v.name in self.code.slots]
+        uses = {v.name: self.code.slot(v) for v in wanted}
+        defines = self._slots(results_of(op))
+        self._add(Instruction(run, op, elected, tuple(uses.values()), defines, extra=uses))
+
+    def _shape_of(self, op: Op) -> Any:
+        """A scalar's formula, whatever iteration it is in: what loops are compared by."""
+        match op:
+            case t.Constant():
+                return op.value
+            case t.Map():
+                return (op.fn, *(self.shapes.get(a.name, a.name) for a in op.args))
+            case t.DimSize():
+                return op.dim
+            case _:
+                return type(op).__name__
+
+    def _loop(self, op: b.ForRange, elected: bool, inside: bool) -> None:
+        from wsdsl.prover import control
+
+        carries = self._needed(op.result) or self._needed(op.args)
+        if not has_effects(op.body, self.shared_tensors) and not carries:
+            return
+        bounds = (op.start, op.stop, op.step)
+        shape = tuple(self.shapes.get(v.name, v.name) for v in bounds)
+        signature = self.signatures.setdefault(shape, len(self.signatures))
+        self.shapes[op.index.name] = ("index", signature)
+        slots = self._slots(bounds)
+        index = (self.code.slot(op.index),)
+        enter = self._add(
+            Instruction(
+                control.loop_enter, op, elected, slots, index,
+                moves=self._moves(op.args, op.init),
+                exit_moves=self._moves(op.result, op.init),
+                signature=signature,
+            )  # fmt: skip
+        )
+        first = self._here()
+        self._region(op.body, elected, inside)
+        handed = yielded(op.body)
+        self._add(
+            Instruction(
+                control.loop_back, op, elected, slots, index, first, backward=True,
+                moves=self._moves(op.args, handed),
+                exit_moves=self._moves(op.result, handed),
+            )  # fmt: skip
+        )
+        enter.target = self._here()
+
+    def _branch(self, op: t.If, elected: bool, inside: bool) -> None:
+        from wsdsl.prover import control
+
+        both = (*op.then, *op.orelse)
+        if not has_effects(both, self.shared_tensors) and not self._needed(op.result):
+            return
+        cond = self._slots((op.cond,))
+        test = self._add(Instruction(control.branch, op, elected, cond))
+        self._region(op.then, elected, inside)
+        leave = self._add(
+            Instruction(
+                control.jump, op, moves=self._moves(op.result, yielded(op.then)), leaves=True
+            )
+        )
+        test.target = self._here()
+        self._region(op.orelse, elected, inside)
+        last = self._add(
+            Instruction(
+                control.jump, op, moves=self._moves(op.result, yielded(op.orelse)), leaves=True
+            )
+        )
+        leave.target = last.target = self._here()
+
+
+def liveness(code: Code) -> list[tuple[int, ...]]:
+    """Which slots may be read from each instruction on."""
+    instructions = code.instructions
+    live: list[set[int]] = [set() for _ in range(len(instructions) + 1)]
+    changed = True
+    while changed:
+        changed = False
+        for pc in range(len(instructions) - 1, -1, -1):
+            i = instructions[pc]
+            # A loop's head moves to its arguments and falls into its body, its end goes back there.
+            falls, jumps = (i.exit_moves, i.moves) if i.backward else (i.moves, i.exit_moves)
+            before = set[int]()
+            if not i.leaves:
+                before |= live[pc + 1] - {to for to, _ in falls}
+            if i.target >= 0:
+                before |= live[i.target] - {to for to, _ in (i.moves if i.leaves else jumps)}
+            before = before - set(i.defines) | {u for u in i.uses if u is not None}
+            before |= {of for _, of in i.moves} | {of for _, of in i.exit_moves}
+            if before != live[pc]:
+                live[pc] = before
+                changed = True
+    return [tuple(sorted(held)) for held in live]
+
+
+def acting_classes(code: Code) -> list[tuple[int, ...]]:
+    """One thread acts where all that is left to do is its own: a loop's body can not widen it."""
+    made: list[tuple[int, ...]] = []
+    widest: tuple[int, ...] = (0,)
+    for i in reversed(code.instructions):
+        effect = isinstance(i.op, (*SYNCHRONISING, m.LoadGlobal, m.StoreGlobal))
+        if effect and not i.elected and not isinstance(i.op, b.SetMaxRegisters):
+            widest = (0, 1, 2, 3)
+        made.append(widest)
+    made.reverse()
+    for pc, i in enumerate(code.instructions):
+        if 0 <= i.target < pc:
+            made[i.target : pc + 1] = [made[i.target]] * (pc + 1 - i.target)
+    return made

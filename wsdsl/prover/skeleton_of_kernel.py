@@ -1,0 +1,299 @@
+"""The synchronising events of a SCHEDULED kernel, as codegen is to emit them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import fragment_ops as f
+from wsdsl.ir import memory_ops as m
+from wsdsl.ir import tile_ops as t
+from wsdsl.ir.op import Kernel, Op, Region, Value
+from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.types import Accumulator, Barriers, Fragment, Shared
+from wsdsl.prover.skeleton_language import EVERYBODY, Graph, Letter
+
+FOLDED = {
+    "add": lambda x, y: x + y,
+    "sub": lambda x, y: x - y,
+    "mul": lambda x, y: x * y,
+    "floordiv": lambda x, y: x // y,
+    "mod": lambda x, y: x % y,
+    "min": min,
+    "max": max,
+    "lt": lambda x, y: x < y,
+    "le": lambda x, y: x <= y,
+    "gt": lambda x, y: x > y,
+    "ge": lambda x, y: x >= y,
+    "eq": lambda x, y: x == y,
+    "ne": lambda x, y: x != y,
+}
+CONDITIONAL = "conditional "
+"""An event that depends on more than which thread it is."""
+LINE = 8
+"""Bytes of an mbarrier."""
+
+
+@dataclass(frozen=True)
+class Items:
+    """`num` places in SMEM, `stride` bytes apart, one of which an event takes."""
+
+    name: str
+    start: int
+    stride: int
+    num: int
+
+    def values(self) -> range:
+        return range(self.start, self.start + self.stride * self.num, self.stride)
+
+
+@dataclass
+class Places:
+    """What SMEM holds: arrays of mbarriers, and the destinations of copies. And who uses it."""
+
+    num_threads: int = 0
+    barriers: dict[Value, Items] = field(default_factory=dict[Value, Items])
+    destinations: dict[tuple[Value, int], Items] = field(
+        default_factory=dict[tuple[Value, int], Items]
+    )
+
+
+@dataclass(frozen=True)
+class Who:
+    """Who executes: warpgroups (of a partition), or one elected thread of theirs."""
+
+    first: int = 0
+    num: int = 0
+    inside: bool = False
+    elected: bool = False
+
+    def one_in(self, count: int) -> int:
+        """The first of every `count` threads."""
+        return sum(1 << t for t in range(128 * self.first, 128 * (self.first + self.num), count))
+
+    def one(self) -> int:
+        """Who acts for a warpgroup, or (outside of partitions) for the CTA."""
+        return EVERYBODY if self.elected else self.one_in(128) if self.inside else 1
+
+
+def skeleton_of_kernel(kernel: Kernel) -> tuple[Graph, Places]:
+    made = _Builder()
+    num = sum(op.num_warpgroups for op in kernel.body if isinstance(op, Partition)) or 1
+    made.places.num_threads = 128 * num
+    made.region(kernel.body, Who(num=num))
+    made.graph.ends.add(made.now)
+    return made.graph, made.places
+
+
+class _Builder:
+    def __init__(self) -> None:
+        self.graph, self.places, self.now = Graph(), Places(), 0
+        self.known: dict[Value, int | float | bool] = {}
+        self.arrivals: dict[Value, int] = {}
+        self.shared: dict[Value, m.AllocateShared] = {}
+
+    # Shapes of control ---------------------------------------------------------------------------
+
+    def emit(
+        self,
+        op: Op,
+        kind: str,
+        detail: str = "",
+        barrier: str = "",
+        to: str = "",
+        threads: int = EVERYBODY,
+    ) -> None:
+        node = self.graph.add(Letter(kind, detail, barrier, to), op, threads)
+        self.graph.join(self.now, node)
+        self.now = node if threads == EVERYBODY else self.past(node, ~threads, self.now)
+
+    def past(self, node: int, others: int, before: int) -> int:
+        """After a node that `others` leave out."""
+        return self.silent(node, self.silent(before, threads=others))
+
+    def silent(self, *before: int, threads: int = EVERYBODY) -> int:
+        node = self.graph.add(threads=threads)
+        for held in before:
+            self.graph.join(held, node)
+        return node
+
+    def region(self, region: Region, who: Who) -> None:
+        at = 0
+        while at < len(region):
+            op, last = region[at], at + 1
+            if isinstance(op, Partition):
+                while last < len(region) and isinstance(region[last], Partition):
+                    last += 1
+                self.partitions(region[at:last])
+            else:
+                self.op(op, who)
+            at = last
+
+    def partitions(self, ops: Sequence[Op]) -> None:
+        """Each warpgroup runs one; codegen gives the last one all that are left."""
+        bodies: list[tuple[Region, Who, int]] = []
+        first = 0
+        for op in ops:
+            assert isinstance(op, Partition)
+            who = Who(first, op.num_warpgroups, inside=True)
+            bodies.append((op.body, who, who.one_in(1)))
+            first += op.num_warpgroups
+        self.either(bodies)
+
+    def either(self, bodies: Sequence[tuple[Region, Who, int]]) -> None:
+        before, ends = self.now, list[int]()
+        for body, who, threads in bodies:
+            self.now = self.silent(before, threads=threads)
+            self.region(body, who)
+            ends.append(self.now)
+        self.now = self.silent(*ends)
+
+    def loop(self, op: b.ForRange, who: Who) -> None:
+        start, stop = self.known.get(op.start), self.known.get(op.stop)
+        runs = None if start is None or stop is None else start < stop
+        if runs is False:
+            return
+        before = self.now
+        first = self.now = self.silent(before)
+        self.region(op.body, who)
+        self.graph.join(self.now, first)
+        self.now = self.silent(self.now) if runs else self.silent(self.now, before)
+
+    def elect(self, op: b.Elect, who: Who) -> None:
+        before = self.now
+        threads = 1
+        if who.inside:
+            threads = (1 << 32) - 1 << 128 * who.first
+            self.now = self.graph.add(Letter("elect.sync"), op, threads)
+            self.graph.join(before, self.now)
+        else:
+            self.now = self.silent(before, threads=threads)
+        asked = self.now
+        self.region(op.body, replace(who, elected=True))
+        # Which lane is elected is not known.
+        done = self.silent(self.now, *([asked] if who.inside else []))
+        self.now = self.past(done, ~threads, before)
+
+    # Ops -----------------------------------------------------------------------------------------
+
+    def op(self, op: Op, who: Who) -> None:
+        match op:
+            case t.Constant():
+                self.known[op.result] = op.value
+            case t.Map() if op.fn in FOLDED and all(x in self.known for x in op.args):
+                x, y = (self.known[v] for v in op.args)
+                if y or op.fn not in ("floordiv", "mod"):
+                    self.known[op.result] = FOLDED[op.fn](x, y)
+            case t.If():
+                cond = self.known.get(op.cond)
+                bodies = [op.then, op.orelse] if cond is None else [op.then if cond else op.orelse]
+                self.either([(body, who, EVERYBODY) for body in bodies])
+            case b.ForRange():
+                self.loop(op, who)
+            case b.Elect():
+                self.elect(op, who)
+            case b.AllocateBarriers():
+                assert isinstance(op.result.type, Barriers)
+                name = f"{op.label} (at {op.offset})"
+                items = Items(name, op.offset, LINE, op.result.type.num)
+                self.places.barriers[op.result] = items
+                self.arrivals[op.result] = op.arrivals
+            case m.AllocateShared():
+                self.shared[op.result] = op
+            case _:
+                self.event(op, who)
+
+    def event(self, op: Op, who: Who) -> None:
+        match op:
+            case b.InitializeBarriers():
+                items = self.places.barriers[op.barriers]
+                for i in range(items.num):
+                    count = str(self.arrivals[op.barriers])
+                    self.emit(op, "mbarrier.init", count, f"{items.name}[{i}]")
+            case b.FenceBarrierInit():
+                self.emit(op, "fence.mbarrier_init")
+                self.emit(op, "fence.proxy.async")
+            case b.SyncCta():
+                self.emit(op, "bar.sync", "0")
+            case b.SyncCluster():
+                self.emit(op, "barrier.cluster.arrive")
+                self.emit(op, "barrier.cluster.wait")
+            case b.NamedBarrierSync():
+                self.emit(op, "bar.sync", f"{op.barrier}, {128 * op.num_warpgroups}")
+            case b.NamedBarrierArrive():
+                self.emit(op, "bar.arrive", f"{op.barrier}, {128 * op.num_warpgroups}")
+            case b.SyncWarp():
+                self.emit(op, "bar.warp.sync")
+            case b.FenceAsyncProxy():
+                self.emit(op, "fence.proxy.async")
+            case b.SetMaxRegisters():
+                self.emit(op, f"setmaxnreg.{'inc' if op.increase else 'dec'}", str(op.count))
+            case b.WaitBarrier():
+                self.emit(op, "mbarrier.try_wait", "", self.places.barriers[op.barriers].name)
+            case b.ArriveBarrier():
+                kind = "mbarrier.arrive" if op.cta is None else "remote mbarrier.arrive"
+                threads = EVERYBODY if op.each_thread else who.one()
+                pred = True if op.pred is None else self.known.get(op.pred)
+                if pred is not None:
+                    threads = threads if pred else 0
+                else:
+                    kind = CONDITIONAL + kind
+                name = self.places.barriers[op.barriers].name
+                self.emit(op, kind, barrier=name, threads=threads)
+            case b.ArriveExpectTx():
+                name = self.places.barriers[op.barriers].name
+                self.emit(op, "mbarrier.arrive.expect_tx", str(op.tx_bytes), name)
+            case b.ArriveFlag():
+                self.emit(op, "red.release.gpu.add", str(op.amount), threads=who.one())
+            case b.WaitFlag():
+                self.emit(op, "ld.acquire.gpu")
+            case _:
+                self.copy_or_product(op, who)
+
+    def copy_or_product(self, op: Op, who: Who) -> None:
+        match op:
+            case m.TmaLoad():
+                kind = "multicast TMA load" if op.multicast is not None else "TMA load"
+                rank = f"{len(op.coordinates)}d"
+                name = self.places.barriers[op.barriers].name
+                self.emit(op, kind, rank, name, self.destination(op).name)
+            case m.TmaStore():
+                self.emit(op, "TMA store", f"{len(op.coordinates)}d", threads=who.one_in(32))
+            case m.TmaStoreCommit():
+                self.emit(op, "cp.async.bulk.commit_group", threads=who.one_in(32))
+            case m.TmaStoreWait():
+                kind = f"cp.async.bulk.wait_group{'.read' if op.read else ''}"
+                self.emit(op, kind, str(op.pending), threads=who.one_in(32))
+            case f.WgmmaFence():
+                self.emit(op, "wgmma.fence")
+            case f.Wgmma():
+                for step in range(op.k // 16):
+                    self.emit(op, "wgmma.mma_async", self.product(op, step))
+            case f.WgmmaCommit():
+                self.emit(op, "wgmma.commit_group")
+            case f.WgmmaWait():
+                self.emit(op, "wgmma.wait_group", str(op.pending))
+            case _:
+                pass
+
+    def destination(self, op: m.TmaLoad) -> Items:
+        key = op.shared, op.offset
+        if key not in self.places.destinations:
+            assert isinstance(op.shared.type, Shared)
+            shared = self.shared[op.shared]
+            start = shared.offset + op.offset
+            name = f"{shared.label}+{op.offset} (at {start})"
+            items = Items(name, start, op.shared.type.bytes, op.shared.type.num)
+            self.places.destinations[key] = items
+        return self.places.destinations[key]
+
+    def product(self, op: f.Wgmma, step: int) -> str:
+        assert isinstance(op.acc.type, Accumulator)
+        known = self.known.get(op.accumulate)
+        flag = "1" if step else "p" if known is None else str(int(known))
+        shape = f"m64n{op.acc.type.columns}k16.{op.acc.type.dtype}.{op.dtype}.{op.dtype}"
+        registers = isinstance(op.a.type, Fragment)
+        transposed = [op.b_k_major] if registers else [op.a_k_major, op.b_k_major]
+        ending = ", ".join(str(int(not k_major)) for k_major in transposed)
+        return f"{shape} {'{a}' if registers else 'a'}, b, {flag}, 1, 1, {ending}"

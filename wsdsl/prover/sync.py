@@ -1,0 +1,368 @@
+"""How threads wait for each other: mbarriers, named barriers, meetings, flags, registers.
+
+The checks make the order of a run irrelevant. An arrival must know that the phase before its own is
+complete, so it can count in no other; a wait must know the completion before the one it waits for,
+and the one after must know the wait, so that a parity is never mistaken for another one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wsdsl.ir import barrier_ops as b
+from wsdsl.ir.op import Op
+from wsdsl.prover.control import truth
+from wsdsl.prover.errors import Party
+from wsdsl.prover.machine import (
+    ALL,
+    ELECTED,
+    Agent,
+    Barrier,
+    Flag,
+    Machine,
+    StageParity,
+)
+from wsdsl.prover.model import Array
+from wsdsl.prover.program import BLOCKED, LOCAL, SEEN, Instruction
+
+
+VISIBLE = 2
+"""Of a barrier's initialisation: a fence has followed it."""
+
+
+def classes(i: Instruction) -> tuple[int, ...]:
+    return ELECTED if i.elected else ALL
+
+
+def only_whole(m: Machine, a: Agent, i: Instruction) -> None:
+    if i.elected:
+        raise m.fail("misuse", a, i.op, "needs all threads of its warps",
+                     hint="take it out of the `elect`")  # fmt: skip
+
+
+def only_elected(m: Machine, a: Agent, i: Instruction) -> None:
+    if not i.elected:
+        raise m.fail("misuse", a, i.op, "must be run by one thread", hint="put it in an `elect`")
+
+
+def barrier_of(
+    m: Machine, a: Agent, i: Instruction, who: tuple[int, ...], cta: int = -1
+) -> tuple[Barrier, Array, int]:
+    """The barrier an op means, checked to be initialised for those who use it."""
+    op: Any = i.op
+    array = m.model.arrays[op.barriers.name]
+    state: StageParity = a.slots[i.extra[op.state.name]]
+    if not 0 <= state.stage < array.num:
+        raise m.fail("misuse", a, op, f"stage {state.stage} of `{array.label}`, which has "
+                     f"{array.num}", hint="`advance` has another `num` than the barriers")  # fmt: skip
+    cta = a.cta if cta < 0 else cta
+    held = m.barriers[cta * m.model.num_barriers + array.first + state.stage]
+    if not held.initialised:
+        raise m.fail("misuse", a, op, f"`{array.label}` is used before it is initialised")
+    for c in who:
+        if held.initialised < VISIBLE or held.fenced & ~a.know[c]:
+            meeting = "sync_cta" if cta == a.cta else "sync_cluster"
+            raise m.fail(
+                "misuse", a, op,
+                f"`{array.label}` is used, and nothing makes this wait for its initialisation",
+                hint=f"initialize_barriers, fence_barrier_init, then {meeting}",
+            )  # fmt: skip
+    return held, array, state.stage
+
+
+def shown(array: Array, stage: int, m: Machine, cta: int) -> str:
+    where = f" of CTA {cta}" if m.model.num_ctas > 1 else ""
+    return f"`{array.label}` stage {stage}{where}"
+
+
+def initialize_barriers(m: Machine, a: Agent, i: Instruction) -> int:
+    only_elected(m, a, i)
+    op = i.op
+    assert isinstance(op, b.InitializeBarriers)
+    array = m.model.arrays[op.barriers.name]
+    first = a.cta * m.model.num_barriers + array.first
+    for stage in range(array.num):
+        held = m.barriers[first + stage]
+        if held.initialised:
+            raise m.fail("misuse", a, op, f"`{array.label}` is initialised twice")
+        held.initialised = 1
+    return LOCAL
+
+
+def fence_barrier_init(m: Machine, a: Agent, i: Instruction) -> int:
+    """What this thread has initialised is visible to whoever synchronises with it from here on."""
+    (event,) = m.happened(a, (0,))
+    first = a.cta * m.model.num_barriers
+    for held in m.barriers[first : first + m.model.num_barriers]:
+        if held.initialised == 1:
+            held.initialised, held.fenced = VISIBLE, event
+    return LOCAL
+
+
+def settle(m: Machine, a: Agent, op: Op, held: Barrier, name: str) -> None:
+    """Complete the phase if nothing is missing."""
+    if held.pending:
+        return
+    if held.tx < 0:
+        raise m.fail("phase", a, op, f"{-held.tx} bytes more than expected land on {name}",
+                     hint="tx_bytes must be the sum of the boxes that are copied")  # fmt: skip
+    if held.tx:
+        return
+    if held.passed & ~held.gathered:
+        raise m.fail(
+            "phase", a, op,
+            f"{name} may complete phase {held.phase} while a warpgroup still waits for the phase "
+            "before: it would miss it, and hang",
+            held.waiters[-1] if held.waiters else None,
+            hint="whoever waits must arrive before the next phase can be completed",
+        )  # fmt: skip
+    m.waits &= ~held.passed
+    held.passed, held.waiters = 0, ()
+    held.phase += 1
+    held.pending = held.arrivals
+    held.completed |= held.gathered
+    held.gathered = 0
+    held.before, held.done = held.done, m.event()
+    held.completed |= held.done
+
+
+def count_in_phase(
+    m: Machine, a: Agent, i: Instruction, held: Barrier, name: str, know: int, what: str
+) -> None:
+    """Whoever arrives must know that the phase before is over, or it may count in that one."""
+    if held.done & ~know:
+        raise m.fail(
+            "phase", a, i.op,
+            f"{what} {name} may come before its phase {held.phase - 1} is complete, and count in "
+            "that one",
+            hint="wait, directly or through others, for that phase first",
+        )  # fmt: skip
+
+
+def arrive(
+    m: Machine, a: Agent, i: Instruction, held: Barrier, name: str, count: int, know: int
+) -> None:
+    count_in_phase(m, a, i, held, name, know, "an arrival on")
+    if count > held.pending:
+        raise m.fail(
+            "phase", a, i.op,
+            f"{count} arrival{'s' if count > 1 else ''} on {name}, whose phase {held.phase} awaits "
+            f"{held.pending} more of {held.arrivals}",
+            hint="`arrivals` of the barrier and those who arrive must agree",
+        )  # fmt: skip
+    held.gathered |= know
+    held.pending -= count
+    settle(m, a, i.op, held, name)
+
+
+def arrive_barrier(m: Machine, a: Agent, i: Instruction) -> int:
+    op = i.op
+    assert isinstance(op, b.ArriveBarrier)
+    if op.pred is not None and not truth(m, a.slots[i.extra[op.pred.name]]):
+        return LOCAL
+    cta = a.cta
+    if op.cta is not None:
+        rank = a.slots[i.extra[op.cta.name]]
+        if not isinstance(rank, int) or not 0 <= rank < m.model.cluster:
+            raise m.fail("misuse", a, op, f"no CTA of the cluster has the rank {rank}")
+        cta = a.cta // m.model.cluster * m.model.cluster + rank
+    if op.each_thread:
+        only_whole(m, a, i)
+    who = ALL if op.each_thread else ELECTED
+    held, array, stage = barrier_of(m, a, i, who, cta)
+    know = m.everything(a) if op.each_thread else a.know[0]
+    if cta != a.cta:
+        m.remote[a.index, cta] = know_event = m.event()
+        for c in who:
+            a.know[c] |= know_event
+        know |= know_event
+    arrive(m, a, i, held, shown(array, stage, m, cta), 128 if op.each_thread else 1, know)
+    return SEEN
+
+
+def arrive_expect_tx(m: Machine, a: Agent, i: Instruction) -> int:
+    only_elected(m, a, i)
+    op = i.op
+    assert isinstance(op, b.ArriveExpectTx)
+    held, array, stage = barrier_of(m, a, i, ELECTED)
+    name = shown(array, stage, m, a.cta)
+    held.tx += op.tx_bytes
+    arrive(m, a, i, held, name, 1, a.know[0])
+    return SEEN
+
+
+def wait_barrier(m: Machine, a: Agent, i: Instruction) -> int:
+    op = i.op
+    assert isinstance(op, b.WaitBarrier)
+    who = classes(i)
+    held, array, stage = barrier_of(m, a, i, who)
+    parity = a.slots[i.extra[op.state.name]].parity
+    blocked = held.phase & 1 == parity
+    # It waits for phase p: the present one, or the last. That phase p - 1 is complete, it must know.
+    needed = held.done if blocked else held.before
+    for c in who:
+        if needed & ~a.know[c]:
+            raise m.fail(
+                "phase", a, op,
+                f"this may pass too early: nothing tells it that {shown(array, stage, m, a.cta)} "
+                "has completed the phase before the one it waits for (the parities are the same)",
+                hint="each phase must be waited for, by whoever waits for the next",
+            )  # fmt: skip
+    if blocked:
+        return BLOCKED
+    for c in who:
+        a.know[c] |= held.completed
+    event = m.event()
+    if i.elected:
+        a.know[0] |= event
+    else:
+        a.did |= event
+    held.passed |= event
+    m.waits |= event
+    held.waiters = (*held.waiters, Party(a.index, op))
+    return SEEN
+
+
+def _meet(
+    m: Machine, a: Agent, i: Instruction, key: tuple[int, int], parties: int, wait: bool
+) -> int:
+    """A barrier of whole warpgroups, that is there from the start. Who waits arrives first."""
+    held = m.named.get(key)
+    if held is None:
+        held = m.named[key] = Barrier(parties, pending=parties)
+    if a.named >= 0:
+        if held.phase == a.named:
+            return BLOCKED
+        a.named = -1
+        for c in ALL:
+            a.know[c] |= held.completed
+        return SEEN
+    if held.arrivals != parties:
+        if held.pending != held.arrivals:
+            raise m.fail("misuse", a, i.op, f"named barrier {key[1]} has {held.arrivals} "
+                         f"warpgroups for others, {parties} here")  # fmt: skip
+        held.arrivals = held.pending = parties
+    phase = held.phase
+    know = m.everything(a)
+    count_in_phase(m, a, i, held, f"named barrier {key[1]}", know, "its arrival on")
+    held.gathered |= know
+    held.pending -= 1
+    settle(m, a, i.op, held, f"named barrier {key[1]}")
+    if wait:
+        a.named, a.at = phase, key
+        if held.phase != phase:
+            return _meet(m, a, i, key, parties, wait)
+        # It has arrived, which others may notice; it stands here until all have.
+        return BLOCKED
+    return SEEN
+
+
+def sync_cta(m: Machine, a: Agent, i: Instruction) -> int:
+    only_whole(m, a, i)
+    return _meet(m, a, i, (a.cta, 0), m.model.num_warpgroups, True)
+
+
+def sync_cluster(m: Machine, a: Agent, i: Instruction) -> int:
+    only_whole(m, a, i)
+    parties = m.model.num_warpgroups * m.model.cluster
+    return _meet(m, a, i, (-1 - a.cta // m.model.cluster, -1), parties, True)
+
+
+def named_barrier_sync(m: Machine, a: Agent, i: Instruction) -> int:
+    only_whole(m, a, i)
+    op = i.op
+    assert isinstance(op, b.NamedBarrierSync)
+    return _meet(m, a, i, (a.cta, op.barrier), op.num_warpgroups, True)
+
+
+def named_barrier_arrive(m: Machine, a: Agent, i: Instruction) -> int:
+    only_whole(m, a, i)
+    op = i.op
+    assert isinstance(op, b.NamedBarrierArrive)
+    return _meet(m, a, i, (a.cta, op.barrier), op.num_warpgroups, False)
+
+
+def sync_warp(m: Machine, a: Agent, i: Instruction) -> int:
+    only_whole(m, a, i)
+    a.know[0] = a.know[1] = a.know[0] | a.know[1]
+    a.know[2] = a.know[3] = a.know[2] | a.know[3]
+    return LOCAL
+
+
+def set_max_registers(m: Machine, a: Agent, i: Instruction) -> int:
+    only_whole(m, a, i)
+    op = i.op
+    assert isinstance(op, b.SetMaxRegisters)
+    if op.count % 8 or not 24 <= op.count <= 256:
+        raise m.fail("registers", a, op, f"{op.count} registers; setmaxnreg takes multiples of 8 "
+                     "from 24 to 256")  # fmt: skip
+    taken = op.count - a.registers
+    if taken and op.increase != (taken > 0):
+        more = "more" if op.increase else "fewer"
+        raise m.fail("registers", a, op, f"{op.count} registers a thread are not {more} than the "
+                     f"{a.registers} held")  # fmt: skip
+    if taken > m.pool[a.cta]:
+        return BLOCKED
+    m.pool[a.cta] -= taken
+    a.registers = op.count
+    return SEEN
+
+
+# Flags in global memory ----------------------------------------------------------------------------
+
+
+def _flag(m: Machine, a: Agent, i: Instruction) -> tuple[Flag, str]:
+    op: Any = i.op
+    key = (op.tensor.name, *(a.slots[i.extra[v.name]] for v in op.index))
+    return m.flags.setdefault(key, Flag()), f"flag `{op.tensor.name}`"
+
+
+def arrive_flag(m: Machine, a: Agent, i: Instruction) -> int:
+    op = i.op
+    assert isinstance(op, b.ArriveFlag)
+    held, name = _flag(m, a, i)
+    know = a.know[0]
+    if held.reset & ~know:
+        raise m.fail("phase", a, op, f"this may come before {name} is reset",
+                     hint="wait for whoever resets it, before the next use")  # fmt: skip
+    if held.passed & ~know or (held.passed and held.arrivals & ~know):
+        raise m.fail("phase", a, op, f"this may come before a wait for {name} has passed, which "
+                     "then sees another sum")  # fmt: skip
+    held.value += op.amount
+    if held.value < 0:
+        raise m.fail("phase", a, op, f"{name} falls below 0")
+    (event,) = m.happened(a, (0,))
+    held.gathered |= a.know[0]
+    held.arrivals |= event
+    if held.value == 0:
+        held.gathered = held.arrivals = held.passed = 0
+        held.reset = event
+    return SEEN
+
+
+def wait_flag(m: Machine, a: Agent, i: Instruction) -> int:
+    op = i.op
+    assert isinstance(op, b.WaitFlag)
+    held, name = _flag(m, a, i)
+    count = a.slots[i.extra[op.count.name]]
+    if not isinstance(count, int):
+        raise m.fail("unknown", a, op, f"how often {name} is arrived at is not known")
+    who = classes(i)
+    for c in who:
+        if held.reset & ~a.know[c]:
+            raise m.fail("phase", a, op, f"this may see {name} as it was before its reset",
+                         hint="wait for whoever resets it, before the next use")  # fmt: skip
+    if held.value < count:
+        return BLOCKED
+    if held.value > count:
+        raise m.fail("phase", a, op, f"{name} may be {held.value}, where {count} is waited for: "
+                     "which arrivals came first is open")  # fmt: skip
+    for c in who:
+        a.know[c] |= held.gathered
+    event = m.event()
+    if i.elected:
+        a.know[0] |= event
+    else:
+        a.did |= event
+    held.passed |= event
+    return SEEN

@@ -1,0 +1,113 @@
+"""Scalars as terms: known integers are Python's, everything else stays symbolic.
+
+A term is an int, a bool, or a tuple: ("dim", name), ("index", iteration), ("load", tensor, ...),
+("unknown", n), or (fn, a, b) of terms. Equal terms are equal numbers, so that two partitions that
+compute the same bound are known to agree, whatever it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Term = Any
+
+FOLD: dict[str, Callable[[Any, Any], Any]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "floordiv": lambda a, b: a // b if b else 0,
+    "mod": lambda a, b: a % b if b else 0,
+    "min": min,
+    "max": max,
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b,
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+    "and": lambda a, b: a and b if isinstance(a, bool) else a & b,
+    "or": lambda a, b: a or b if isinstance(a, bool) else a | b,
+    "xor": lambda a, b: a ^ b,
+    "shl": lambda a, b: a << b,
+    "shr": lambda a, b: a >> b,
+}
+TESTS = frozenset(("lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not"))
+COMMUTATIVE = frozenset(("add", "mul", "min", "max", "and", "or", "xor", "eq", "ne"))
+
+
+def known(term: Term) -> bool:
+    return isinstance(term, int)
+
+
+def apply(fn: str, args: tuple[Term, ...]) -> Term:
+    """The term `fn(args)`, as simple as it can cheaply be made."""
+    if fn == "where" and isinstance(args[0], int):
+        return args[1] if args[0] else args[2]
+    if len(args) == 1:
+        (x,) = args
+        if isinstance(x, int) and fn in ("not", "neg", "abs"):
+            return {"not": not x, "neg": -x, "abs": abs(x)}[fn]
+        return (fn, x)
+    if len(args) != 2:
+        return (fn, *args)
+    a, b = args
+    if isinstance(a, int) and isinstance(b, int) and fn in FOLD:
+        return FOLD[fn](a, b)
+    simple = _simplify(fn, a, b)
+    if simple is not None:
+        return simple
+    if fn in COMMUTATIVE and isinstance(a, int):
+        a, b = b, a
+    return (fn, a, b)
+
+
+def _simplify(fn: str, a: Term, b: Term) -> Term | None:
+    if fn in ("and", "or"):
+        for x, y in ((a, b), (b, a)):
+            if isinstance(x, bool):
+                return y if x == (fn == "and") else x
+    if fn == "add" and b == 0 or fn == "sub" and b == 0 or fn in ("mul", "floordiv") and b == 1:
+        return a
+    if fn == "add" and a == 0 or fn == "mul" and a == 1:
+        return b
+    if fn == "mul" and 0 in (a, b):
+        return 0
+    if fn == "sub" and a == b:
+        return 0
+    # `q * c + r` with 0 <= r < c, as CTAs of a group are numbered.
+    if fn in ("floordiv", "mod") and isinstance(b, int) and b > 0:
+        match a:
+            case ("add", ("mul", q, int(c)), int(r)) if c % b == 0 and r >= 0:
+                if fn == "mod":
+                    return r % b
+                return apply("add", (apply("mul", (q, c // b)), r // b))
+            case ("mul", q, int(c)) if c % b == 0:
+                return 0 if fn == "mod" else apply("mul", (q, c // b))
+            case _:
+                pass
+    if fn == "add" and isinstance(b, int):
+        match a:
+            case ("add", x, int(c)):
+                return apply("add", (x, b + c))
+            case _:
+                pass
+    return None
+
+
+def varies(term: Term) -> bool:
+    """Does the term speak of an iteration?"""
+    found: set[int] = set()
+    iterations_in(term, found)
+    return bool(found)
+
+
+def iterations_in(term: Term, found: set[int]) -> None:
+    """Add the iterations that a term speaks of."""
+    if isinstance(term, tuple):
+        parts: tuple[Any, ...] = term  # pyright: ignore[reportUnknownVariableType]
+        if parts[0] == "index":
+            found.add(parts[1])
+        else:
+            for x in parts[1:]:
+                iterations_in(x, found)

@@ -1,0 +1,126 @@
+"""CTAs, their clusters, and those of them that run at the same time."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Protocol
+
+from wsdsl.ir.op import Op
+from wsdsl.simulator.arrays import Arguments
+from wsdsl.simulator.barriers import Barrier
+from wsdsl.simulator.clocks import THREADS, Clocks
+from wsdsl.simulator.flags import Flags
+from wsdsl.simulator.global_races import GlobalAccesses
+from wsdsl.simulator.named_barriers import Meeting
+from wsdsl.simulator.races import SharedAccesses
+from wsdsl.simulator.shared_memory import SharedMemory
+
+if TYPE_CHECKING:
+    from wsdsl.simulator.context import Warpgroup
+
+SPEEDS = (0.02, 1.0, 1.0, 50.0)
+"""How eagerly someone gets on, drawn for each: orders that even chances would hardly ever show."""
+STRAGGLES = (1.0, 1.0, 1.0, 0.05)
+"""By how much one copy differs from others of the same op, so that they overtake each other."""
+
+
+class Agent(Protocol):
+    """Work of the async proxy that is under way; the scheduler decides when it gets on."""
+
+    speed: float
+
+    def step(self) -> bool:
+        """Get on; is there more to come?"""
+        ...
+
+
+class Residents:
+    """CTAs that may see each other while they run: one set of clocks covers them."""
+
+    def __init__(
+        self,
+        arguments: Arguments,
+        accesses: GlobalAccesses,
+        size: tuple[int, int, int],
+        rng: Random,
+        seed: int,
+    ) -> None:
+        """`size` counts CTAs, and the warpgroups and barriers of each."""
+        self.num_ctas, self.num_warpgroups, self.num_barriers = size
+        self.arguments, self.accesses, self.rng, self.seed = arguments, accesses, rng, seed
+        self.clocks = Clocks(self.num_ctas * self.num_warpgroups, self.num_ctas * self.num_barriers)
+        self.flags = Flags(self.clocks)
+        self.agents: list[Agent] = []
+        self.ctas: list[Cta] = []
+        self._speeds: dict[object, float] = {}
+
+    @property
+    def alone(self) -> bool:
+        return self.num_ctas == 1
+
+    def start(self, agent: Agent, op: Op, cta: Cta) -> None:
+        """The agent is under way from now on. Each op has a speed of its own in each CTA."""
+        key = id(op), cta.index
+        speed = self._speeds.get(key)
+        if speed is None:
+            speed = self._speeds[key] = self.rng.choice(SPEEDS)
+        agent.speed = speed * self.rng.choice(STRAGGLES)
+        self.agents.append(agent)
+
+
+class Cluster:
+    """CTAs that reach each other's barriers and SMEM."""
+
+    def __init__(self, index: int, num_clusters: int, size: int) -> None:
+        self.index, self.num_clusters, self.size = index, num_clusters, size
+        self.ctas: list[Cta] = []
+        self.at_sync = 0
+        self.sync_round = 0
+
+    @property
+    def everyone(self) -> slice:
+        """All threads, as components of the clocks: those of neighbours are neighbours."""
+        return slice(self.ctas[0].everyone.start, self.ctas[-1].everyone.stop)
+
+    @property
+    def done(self) -> bool:
+        return all(cta.done for cta in self.ctas)
+
+
+class Cta:
+    """One CTA: its SMEM, barriers and registers."""
+
+    def __init__(
+        self,
+        index: int,
+        num_ctas: int,
+        residents: Residents,
+        cluster: Cluster,
+        smem_bytes: int,
+        registers: int,
+    ) -> None:
+        self.index, self.num_ctas = index, num_ctas
+        self.residents, self.cluster = residents, cluster
+        self.rank = len(cluster.ctas)
+        cluster.ctas.append(self)
+        place = len(residents.ctas)
+        residents.ctas.append(self)
+        self.arguments, self.clocks = residents.arguments, residents.clocks
+        first = place * residents.num_warpgroups * THREADS
+        self.everyone = slice(first, first + residents.num_warpgroups * THREADS)
+        self.next_barrier = len(self.clocks.seen) + place * residents.num_barriers
+        self.memory = SharedMemory(smem_bytes)
+        self.accesses = SharedAccesses(smem_bytes, self.clocks)
+        self.barriers: dict[str, list[Barrier]] = {}
+        self.warpgroups: list[Warpgroup] = []
+        self.free_registers = 0
+        self.entry_registers = registers
+        self.at_sync = 0
+        self.sync_round = 0
+        self.meetings: dict[int, Meeting] = {}
+        self.done = False
+
+    @property
+    def suffix(self) -> str:
+        """What tells its things from those of the others that run."""
+        return "" if self.residents.alone else f" of CTA {self.index}"

@@ -1,0 +1,207 @@
+"""Accesses to global memory and their order, element by element.
+
+Only tensors that the kernel writes are followed, and where a kernel never reads what it writes,
+only CTAs that write the same. CTAs that do not run together are never ordered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wsdsl.ir import memory_ops as m
+from wsdsl.ir.barrier_ops import ArriveFlag, WaitFlag
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.walk import walk
+from wsdsl.simulator.arithmetic import Array
+from wsdsl.simulator.arrays import GlobalTensor
+from wsdsl.simulator.clocks import Clocks
+from wsdsl.simulator.races import Access, Conflict, CopyIn, ThreadAccess
+
+At = tuple[Any, ...]
+"""Elements: a slice a dimension, or an array of indices a dimension."""
+
+
+@dataclass(frozen=True)
+class Actor:
+    """Who makes an access, as components of the clocks of those that run together."""
+
+    cta: int
+    clocks: Clocks
+    threads: slice
+
+    def same_warp(self, other: Actor) -> bool:
+        """Within a warp, the program's order is taken to be enough."""
+        warps = {
+            (id(a.clocks), end // 2)
+            for a in (self, other)
+            for end in (a.threads.start, a.threads.stop - 1)
+        }
+        return len(warps) == 1
+
+
+@dataclass(frozen=True, eq=False)
+class _Recorded:
+    access: Access
+    actor: Actor
+
+    def open_to(self, actor: Actor) -> str:
+        if self.actor.clocks is not actor.clocks:
+            return f"nothing orders CTA {self.actor.cta} and CTA {actor.cta}"
+        return self.access.open_to(actor.clocks, actor.threads)
+
+
+class _Record:
+    """For each element of a tensor, which accesses were the last ones; 0 for none.
+
+    Of reads, and of atomic additions, since the last write the first and the last are kept: if
+    anyone else than the next writer is among them, mostly one of the two is someone else's.
+    """
+
+    def __init__(self, shape: tuple[int, ...], is_read: bool, is_added: bool) -> None:
+        self.only_written = not is_read and not is_added
+        self.writes: Array = np.zeros(shape, np.int32)
+        self.reads = [np.zeros(shape, np.int32) for _ in range(2 * is_read)]
+        self.adds = [np.zeros(shape, np.int32) for _ in range(2 * is_added)]
+
+
+class GlobalAccesses:
+    """All tensors that need it. An access is recorded when it starts, and over later."""
+
+    def __init__(self, kernel: Kernel, tensors: dict[str, GlobalTensor], num_ctas: int) -> None:
+        uses = _Uses.of(kernel)
+        self.flags = uses.flags
+        self._recorded: list[_Recorded] = []
+        self._records: dict[str, _Record] = {}
+        for name in (uses.written | uses.added) - uses.flags:
+            is_read = name in uses.read
+            if is_read or (name in uses.written and num_ctas > 1):
+                shape = tensors[name].array.shape
+                self._records[name] = _Record(shape, is_read, name in uses.added)
+
+    def follows(self, name: str) -> bool:
+        return name in self._records
+
+    def reads(self, name: str) -> bool:
+        """Does the kernel read the tensor, besides?"""
+        record = self._records.get(name)
+        return record is not None and not record.only_written
+
+    def read(self, name: str, at: At, access: Access, actor: Actor) -> Conflict | None:
+        record = self._records[name]
+        held = record.writes, *record.adds
+        found = self._clash(name, at, actor, held)
+        if found is None and isinstance(access, CopyIn):
+            found = self._hidden(name, at, held)
+        _keep(record.reads, at, self._number(access, actor))
+        return found
+
+    def add(self, name: str, at: At, access: Access, actor: Actor) -> Conflict | None:
+        record = self._records[name]
+        found = self._clash(name, at, actor, (record.writes, *record.reads))
+        _keep(record.adds, at, self._number(access, actor))
+        return found
+
+    def write(self, name: str, at: At, access: Access, actor: Actor) -> Conflict | None:
+        record = self._records[name]
+        everything = record.writes, *record.reads, *record.adds
+        found = self._clash(name, at, actor, everything, record.only_written)
+        record.writes[at] = self._number(access, actor)
+        for held in (*record.reads, *record.adds):
+            held[at] = 0
+        return found
+
+    def _number(self, access: Access, actor: Actor) -> int:
+        self._recorded.append(_Recorded(access, actor))
+        return len(self._recorded)
+
+    def _hidden(self, name: str, at: At, held: Iterable[Array]) -> Conflict | None:
+        """What threads have written is not TMA's to see, even after it: proxies differ."""
+        for earlier, where in self._earlier(at, held):
+            if isinstance(earlier.access, ThreadAccess):
+                reason = "TMA need not see that, and fence_async_proxy is for SMEM only"
+                return Conflict(reason, earlier.access, _element(name, where))
+        return None
+
+    def _earlier(
+        self, at: At, held: Iterable[Array]
+    ) -> Iterator[tuple[_Recorded, tuple[int, ...]]]:
+        """The accesses that are the last ones of some elements, and the first such element."""
+        for numbers in held:
+            part = numbers[at]
+            if part.any():
+                for number in np.unique(part[part > 0]).tolist():
+                    yield self._recorded[number - 1], _first(at, part == number)
+
+    def _clash(
+        self, name: str, at: At, actor: Actor, held: Iterable[Array], others_only: bool = False
+    ) -> Conflict | None:
+        for earlier, where in self._earlier(at, held):
+            if earlier.actor.same_warp(actor) and earlier.access.over_in_order:
+                continue
+            if others_only and earlier.actor.cta == actor.cta:
+                continue
+            if reason := earlier.open_to(actor):
+                return Conflict(reason, earlier.access, _element(name, where))
+        return None
+
+
+def _keep(first_and_last: list[Array], at: At, number: int) -> None:
+    first, last = first_and_last
+    part = first[at]
+    first[at] = np.where(part == 0, number, part)
+    last[at] = number
+
+
+def _element(name: str, where: tuple[int, ...]) -> str:
+    return f"{name}[{', '.join(map(str, where))}]"
+
+
+def _first(at: At, mask: Array) -> tuple[int, ...]:
+    """The first element of `at` where the mask holds."""
+    if at and not isinstance(at[0], slice):
+        place = int(np.argmax(mask))
+        return tuple(int(i[place]) for i in at)
+    first = np.unravel_index(int(np.argmax(mask)), mask.shape)
+    return tuple(s.start + int(i) for s, i in zip(at, first, strict=True))
+
+
+@dataclass(frozen=True)
+class _Uses:
+    """Names of the tensors that a kernel reads, writes, adds to atomically, and has as flags."""
+
+    read: frozenset[str]
+    written: frozenset[str]
+    added: frozenset[str]
+    flags: frozenset[str]
+
+    @classmethod
+    def of(cls, kernel: Kernel) -> _Uses:
+        found: dict[str, set[str]] = {"read": set(), "written": set(), "added": set()}
+        flags: set[str] = set()
+        maps: dict[str, str] = {}
+        for op in walk(kernel.body):
+            match op:
+                case m.MakeTensorMap():
+                    maps[op.result.name] = op.tensor.name
+                case m.LoadGlobal() | m.ThreadLoad():
+                    found["read"].add(op.tensor.name)
+                case m.TmaLoad():
+                    found["read"].add(maps[op.map.name])
+                case m.TmaStore():
+                    found["written"].add(maps[op.map.name])
+                case m.StoreGlobal():
+                    found["added" if op.accumulate else "written"].add(op.tensor.name)
+                case ArriveFlag() | WaitFlag():
+                    flags.add(op.tensor.name)
+                case _:
+                    pass
+        return cls(
+            frozenset(found["read"]),
+            frozenset(found["written"]),
+            frozenset(found["added"]),
+            frozenset(flags),
+        )

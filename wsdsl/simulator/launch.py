@@ -1,0 +1,164 @@
+"""What a launch gives every CTA, how many CTAs there are, and which of them run together."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from wsdsl.diagnostics import Finding
+from wsdsl.ir.barrier_ops import (
+    AllocateBarriers,
+    ArriveFlag,
+    LaunchGrid,
+    SetMaxRegisters,
+    WaitFlag,
+)
+from wsdsl.ir.memory_ops import AllocateShared
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.target import SMEM_BYTES
+from wsdsl.ir.types import Barriers, Shared
+from wsdsl.ir.walk import walk
+from wsdsl.simulator.arrays import Arguments
+from wsdsl.simulator.context import Warpgroup, warpgroup_key
+from wsdsl.simulator.cta import Cluster, Cta, Residents
+from wsdsl.simulator.errors import SimulationError
+from wsdsl.simulator.register_operands import RegisterOperands, register_operands
+
+REGISTER_FILE = 65536
+MAX_CLUSTER = 8
+"""CTAs of a cluster, on every card and without asking for more."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What is the same for every CTA."""
+
+    partitions: tuple[Partition, ...]
+    smem_bytes: int
+    num_barriers: int
+    registers: int
+    operands: frozenset[str]
+    num_ctas: int
+    cluster: int
+    together: int
+    """How many clusters run at the same time."""
+    have_flags: bool
+    """Do clusters wait for each other? Those that do not run one after another."""
+
+    @property
+    def num_warpgroups(self) -> int:
+        return sum(p.num_warpgroups for p in self.partitions)
+
+    @property
+    def num_clusters(self) -> int:
+        return self.num_ctas // self.cluster
+
+    @property
+    def keys(self) -> list[str]:
+        """The names of all warpgroups."""
+        return [
+            warpgroup_key(cta, number, partition, rank)
+            for cta in range(self.num_ctas)
+            for number, partition in enumerate(self.partitions)
+            for rank in range(partition.num_warpgroups)
+        ]
+
+
+def _grid(kernel: Kernel, arguments: Arguments, num_sms: int) -> tuple[int, int, int]:
+    """The numbers of CTAs, of CTAs in a cluster, and of clusters that may run together."""
+    grid = next((op for op in kernel.body if isinstance(op, LaunchGrid)), None)
+    if grid is None:
+        return 1, 1, 1
+    size = grid.cluster
+    if not 1 <= size <= MAX_CLUSTER:
+        told = f"a cluster of {size} CTAs; it may have 1 to {MAX_CLUSTER}"
+        raise SimulationError("misuse", [Finding(told, grid.loc)])
+    tiles = math.prod(-(-arguments.size(dim) // extent) for dim, extent in grid.tiles)
+    clusters = -(-tiles // size)
+    if grid.scheduler == "persistent":
+        clusters = min(clusters, max(1, num_sms // size))
+        return clusters * size, size, clusters
+    return clusters * size, size, min(num_sms, clusters)
+
+
+def read_launch(kernel: Kernel, arguments: Arguments, num_sms: int) -> Launch:
+    partitions: list[Partition] = []
+    smem_bytes, num_barriers, largest = 0, 0, 0
+    placed: list[tuple[int, int, str]] = []
+    have_flags = False
+    for op in walk(kernel.body):
+        match op:
+            case Partition():
+                partitions.append(op)
+            case AllocateShared():
+                assert isinstance(op.result.type, Shared)
+                end = op.offset + op.result.type.bytes * op.result.type.num
+                smem_bytes = max(smem_bytes, end)
+            case AllocateBarriers():
+                assert isinstance(op.result.type, Barriers)
+                num_barriers += op.result.type.num
+                placed.append((op.offset, op.offset + 8 * op.result.type.num, op.label))
+            case SetMaxRegisters():
+                largest = max(largest, op.count)
+            case ArriveFlag() | WaitFlag():
+                have_flags = True
+            case _:
+                pass
+    _check_placement(kernel, placed, smem_bytes)
+    threads = 128 * max(1, sum(p.num_warpgroups for p in partitions))
+    entry = REGISTER_FILE // threads // 8 * 8
+    num_ctas, cluster, together = _grid(kernel, arguments, num_sms)
+    return Launch(
+        tuple(partitions) or (Partition(role="kernel"),),
+        smem_bytes,
+        num_barriers,
+        # ptxas gives a kernel no more at entry than its largest setmaxnreg asks for.
+        min(entry, largest or entry),
+        register_operands(kernel),
+        num_ctas,
+        cluster,
+        max(1, together) if have_flags else 1,
+        have_flags,
+    )
+
+
+def _check_placement(kernel: Kernel, barriers: list[tuple[int, int, str]], smem_bytes: int) -> None:
+    """Barriers lie apart from each other and from data, and all within what a CTA may have."""
+    taken = [
+        (op.offset, op.offset + op.result.type.bytes * op.result.type.num, op.label)
+        for op in walk(kernel.body)
+        if isinstance(op, AllocateShared) and isinstance(op.result.type, Shared)
+    ]
+    findings: list[Finding] = []
+    for start, end, label in barriers:
+        if start < 0 or start % 8:
+            findings.append(Finding(f"barriers `{label}` at SMEM offset {start}"))
+        for other_start, other_end, other in taken:
+            if start < other_end and other_start < end:
+                findings.append(Finding(f"barriers `{label}` overlap `{other}` in SMEM"))
+        taken.append((start, end, label))
+    used = max([smem_bytes, *(end for _, end, _ in barriers)])
+    if used > SMEM_BYTES:
+        findings.append(Finding(f"{used} bytes of SMEM; a CTA has {SMEM_BYTES}"))
+    if findings:
+        raise SimulationError("misuse", findings)
+
+
+def start_cluster(launch: Launch, index: int, residents: Residents) -> Cluster:
+    cluster = Cluster(index, launch.num_clusters, launch.cluster)
+    for i in range(launch.cluster):
+        cta = Cta(
+            index * launch.cluster + i,
+            launch.num_ctas,
+            residents,
+            cluster,
+            launch.smem_bytes,
+            launch.registers,
+        )
+        for number, partition in enumerate(launch.partitions):
+            for rank in range(partition.num_warpgroups):
+                wg = Warpgroup(cta, partition, number, rank)
+                wg.operands = RegisterOperands(launch.operands)
+                cta.warpgroups.append(wg)
+    return cluster

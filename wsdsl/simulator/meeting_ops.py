@@ -1,0 +1,140 @@
+"""Ops at which warpgroups meet: of a CTA, of a cluster, or those that count to a named barrier;
+and flags, on which CTAs meet that have nothing but global memory in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from wsdsl.ir import barrier_ops as b
+from wsdsl.ir.op import Op
+from wsdsl.simulator.arithmetic import Array
+from wsdsl.simulator.context import Blocked, Steps, Warpgroup
+from wsdsl.simulator.named_barriers import NUM_NAMED, Meeting
+
+
+def sync_cta(wg: Warpgroup, op: b.SyncCta) -> Steps:
+    wg.only_whole(op)
+    cta = wg.cta
+    this_round = cta.sync_round
+    cta.at_sync += 1
+    if cta.at_sync == len(cta.warpgroups):
+        cta.clocks.acquire(cta.everyone, cta.clocks.release(cta.everyone))
+        cta.at_sync, cta.sync_round = 0, this_round + 1
+        return
+    yield Blocked(
+        op,
+        lambda: cta.sync_round != this_round,
+        lambda: f"all warpgroups to meet; {cta.at_sync} of {len(cta.warpgroups)} are there",
+    )
+
+
+def sync_cluster(wg: Warpgroup, op: b.SyncCluster) -> Steps:
+    wg.only_whole(op)
+    cluster, clocks = wg.cta.cluster, wg.cta.clocks
+    this_round = cluster.sync_round
+    cluster.at_sync += 1
+    expected = cluster.size * len(wg.cta.warpgroups)
+    if cluster.at_sync == expected:
+        clocks.acquire(cluster.everyone, clocks.release(cluster.everyone))
+        cluster.at_sync, cluster.sync_round = 0, this_round + 1
+        return
+    yield Blocked(
+        op,
+        lambda: cluster.sync_round != this_round,
+        lambda: f"all warpgroups of the cluster to meet; {cluster.at_sync} of {expected} are there",
+    )
+
+
+def _come(wg: Warpgroup, op: b.NamedBarrierSync | b.NamedBarrierArrive) -> Meeting:
+    wg.only_whole(op)
+    cta, number = wg.cta, op.barrier
+    if not 1 <= number <= NUM_NAMED:
+        wg.fail(op, f"named barrier {number}; there are 1 to {NUM_NAMED}")
+    if not 1 <= op.num_warpgroups <= len(cta.warpgroups):
+        wg.fail(op, f"{op.num_warpgroups} warpgroups; the CTA has {len(cta.warpgroups)}")
+    meeting = cta.meetings.get(number)
+    if meeting is None:
+        meeting = cta.meetings[number] = Meeting(op.num_warpgroups, op, cta.clocks)
+    elif meeting.expected != op.num_warpgroups:
+        there = ", ".join(meeting.names.values())
+        wg.fail(
+            op,
+            f"it counts to {op.num_warpgroups} at named barrier {number}, but {there} to "
+            f"{meeting.expected} in this round",
+            hint="give all who meet in a round the same num_warpgroups",
+            extra=meeting.opened_by,
+        )
+    if wg in meeting.names:
+        wg.fail(
+            op,
+            f"it comes to named barrier {number} twice in one round, in which "
+            f"{meeting.state()}: it would count for someone else",
+        )
+    meeting.come(wg, wg.name, cta.clocks.release(wg.everyone))
+    if meeting.complete:
+        del cta.meetings[number]
+    return meeting
+
+
+def named_barrier_sync(wg: Warpgroup, op: b.NamedBarrierSync) -> Steps:
+    meeting = _come(wg, op)
+    if not meeting.complete:
+        yield Blocked(
+            op,
+            lambda: meeting.complete,
+            lambda: f"named barrier {op.barrier}; {meeting.state()}",
+        )
+    wg.cta.clocks.acquire(wg.everyone, meeting.clock)
+
+
+def named_barrier_arrive(wg: Warpgroup, op: b.NamedBarrierArrive) -> None:
+    _come(wg, op)
+
+
+def _flag(wg: Warpgroup, op: b.ArriveFlag | b.WaitFlag) -> tuple[Array, tuple[int, ...]]:
+    tensor = wg.cta.arguments.tensors[op.tensor.name]
+    at = tuple(int(wg.get(i, op)) for i in op.index)
+    if tensor.dtype.name != "i32":
+        wg.fail(op, f"a flag in {tensor.name}, which holds {tensor.dtype}", hint="flags are i32")
+    shape = tensor.array.shape
+    if len(at) != len(shape) or any(not 0 <= i < n for i, n in zip(at, shape, strict=True)):
+        wg.fail(op, f"flag {tensor.name}{list(at)} is outside of the tensor's {list(shape)}")
+    return tensor.array, at
+
+
+def arrive_flag(wg: Warpgroup, op: b.ArriveFlag) -> None:
+    array, at = _flag(wg, op)
+    before = array[at]
+    with np.errstate(over="ignore"):
+        after = array[at] = before + np.int32(op.amount)
+    flags = wg.cta.residents.flags
+    told = flags.arrive((op.tensor.name, at), int(before), int(after), wg.one)
+    if told:
+        wg.fail(op, f"race: it arrives on {op.tensor.name}{list(at)}; {told}", kind="race")
+
+
+def wait_flag(wg: Warpgroup, op: b.WaitFlag) -> Steps:
+    array, at = _flag(wg, op)
+    count = int(wg.get(op.count, op))
+    if array[at] < count:
+        yield Blocked(
+            op,
+            lambda: bool(array[at] >= count),
+            lambda: f"flag {op.tensor.name}{list(at)} to be at least {count}; it is {array[at]}",
+        )
+    flags = wg.cta.residents.flags
+    flags.acquire((op.tensor.name, at), int(array[at]), count, wg.actors)
+
+
+MEETING: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
+    b.SyncCta: sync_cta,
+    b.SyncCluster: sync_cluster,
+    b.NamedBarrierSync: named_barrier_sync,
+    b.NamedBarrierArrive: named_barrier_arrive,
+    b.ArriveFlag: arrive_flag,
+    b.WaitFlag: wait_flag,
+}

@@ -1,0 +1,174 @@
+"""Lets warpgroups and agents get on one step at a time, in a seeded or a prescribed order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wsdsl.diagnostics import Finding
+from wsdsl.ir.op import Kernel
+from wsdsl.simulator.context import END_TOGETHER, Steps, Warpgroup, one_line, trace
+from wsdsl.simulator.cta import SPEEDS, Agent, Cluster, Cta, Residents
+from wsdsl.simulator.errors import SimulationError
+from wsdsl.simulator.execute import warpgroup_steps
+from wsdsl.simulator.launch import Launch, start_cluster
+from wsdsl.simulator.races import CopyIn
+from wsdsl.simulator.script import Agents, Follower
+
+TOLD = 24
+"""Warpgroups that the report of a deadlock tells of."""
+
+
+class Run:
+    """The run of clusters that may wait for each other, `launch.together` of them at a time."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        launch: Launch,
+        clusters: range,
+        residents: Residents,
+        script: Sequence[tuple[str, int]],
+        agents: Agents,
+    ) -> None:
+        self.kernel, self.launch, self.residents = kernel, launch, residents
+        self.waiting = list(reversed(clusters))
+        self.running: list[Cluster] = []
+        self.follower = Follower(script)
+        self.mode = agents
+        self.coroutines: dict[Warpgroup, Steps] = {}
+        self.speed: dict[Warpgroup, float] = {}
+        self.names: dict[str, Warpgroup] = {}
+        self.steps = 0
+
+    def run(self) -> None:
+        self._start()
+        while True:
+            ready = [wg for wg in self.coroutines if wg.blocked is None or wg.blocked.ready()]
+            if not ready and not self.residents.agents:
+                if self.coroutines:
+                    raise self._deadlock()
+                return
+            self.steps += 1
+            chosen = self._scripted(ready) or self._any(ready)
+            if isinstance(chosen, Warpgroup):
+                self._step(chosen)
+            elif not chosen.step():
+                self.residents.agents.remove(chosen)
+
+    def _start(self) -> None:
+        """Start clusters, in the order of their indices, as far as there is room."""
+        while self.waiting and len(self.running) < self.launch.together:
+            cluster = start_cluster(self.launch, self.waiting.pop(), self.residents)
+            self.running.append(cluster)
+            for cta in cluster.ctas:
+                for wg in cta.warpgroups:
+                    self.coroutines[wg] = warpgroup_steps(self.kernel, wg)
+                    self.speed[wg] = self.residents.rng.choice(SPEEDS)
+                    self.names[wg.key] = wg
+
+    def _scripted(self, ready: list[Warpgroup]) -> Warpgroup | Agent | None:
+        """Whom the script demands, or an agent that may let them go on."""
+        agents, rng = self.residents.agents, self.residents.rng
+        while (wg := self.follower.current(self.names)) is not None:
+            if agents and self.mode == "eager":
+                return self._agent()
+            if wg in ready:
+                early = agents and self.mode == "random" and rng.random() < 0.5
+                return self._agent() if early else wg
+            if self.follower.satisfied(wg) and (self.mode == "lazy" or not agents):
+                self.follower.skip()
+            elif agents:
+                return self._agent()
+            else:
+                self.follower.stop()
+        return None
+
+    def _any(self, ready: list[Warpgroup]) -> Warpgroup | Agent:
+        agents = self.residents.agents
+        if agents and (self.mode == "eager" or not ready):
+            return self._agent()
+        moving: list[Warpgroup | Agent] = [*ready]
+        weights = [self.speed[wg] for wg in ready]
+        if self.mode == "random":
+            moving += agents
+            weights += [agent.speed for agent in agents]
+        return self.residents.rng.choices(moving, weights)[0]
+
+    def _agent(self) -> Agent:
+        agents = self.residents.agents
+        return self.residents.rng.choices(agents, [agent.speed for agent in agents])[0]
+
+    def _step(self, wg: Warpgroup) -> None:
+        try:
+            wg.blocked = next(self.coroutines[wg])
+        except StopIteration:
+            del self.coroutines[wg]
+            wg.done = True
+            wg.blocked = None
+            cta = wg.cta
+            if all(other.done for other in cta.warpgroups):
+                cta.done = True
+                _check_end(cta)
+                if cta.cluster.done:
+                    self.running.remove(cta.cluster)
+                    self._start()
+
+    def _deadlock(self) -> SimulationError:
+        ctas = [cta for cluster in self.running for cta in cluster.ctas]
+        names = ", ".join(str(cta.index) for cta in ctas)
+        where = f"in CTA {names}" if len(ctas) == 1 else f"of the CTAs {names}"
+        findings = [Finding(f"deadlock {where}: nobody can go on, no copy is under way")]
+        shown = [wg for cta in ctas for wg in cta.warpgroups]
+        # Those who wait come first where there is no room for all.
+        if len(shown) > TOLD:
+            shown.sort(key=lambda wg: wg.blocked is None)
+        for wg in shown[:TOLD]:
+            if wg.blocked is None:
+                findings.append(Finding(f"{wg.told} has ended"))
+                continue
+            op = wg.blocked.op
+            told = f"{wg.told}{wg.where()} waits for {wg.blocked.reason()}\n  in {one_line(op)}"
+            findings.append(Finding(told, op.loc))
+        if len(shown) > TOLD:
+            findings.append(Finding(f"and {len(shown) - TOLD} warpgroups more"))
+        if self.waiting:
+            first = self.waiting[-1] * self.launch.cluster
+            findings.append(
+                Finding(
+                    f"CTAs {first} to {self.launch.num_ctas - 1} have not started: at most "
+                    f"{self.launch.together} {_clusters(self.launch)} at a time",
+                    hint='wait for CTAs of a lower index only, or launch a "persistent" grid',
+                )
+            )
+        return SimulationError("deadlock", findings, trace([c for c in ctas if not c.done][:8]))
+
+
+def _clusters(launch: Launch) -> str:
+    several = "s" if launch.together > 1 else ""
+    return f"CTA{several}" if launch.cluster == 1 else f"cluster{several} of {launch.cluster} CTAs"
+
+
+def _check_end(cta: Cta) -> None:
+    """Nothing may reach the CTA's SMEM from now on: it is gone with its threads."""
+    clocks, everyone = cta.clocks, cta.everyone
+    clocks.acquire(everyone, clocks.release(everyone))
+    for span in cta.accesses.spans:
+        if isinstance(span.write, CopyIn):
+            reason = span.write.open_to(clocks, everyone)
+            if reason:
+                wg = next(w for w in _everybody(cta.residents) if w.told == span.write.who)
+                if wg.cta is cta:
+                    wg.fail(span.write.op, f"the kernel ends with this copy in flight: {reason}")
+                told = f"CTA {cta.index} has ended with this copy to it in flight: {reason}"
+                wg.fail(span.write.op, told, hint=END_TOGETHER)
+    for held in cta.barriers.values():
+        for barrier in held:
+            for component, arrival in barrier.remote.items():
+                if int(clocks.seen[everyone.start, component]) < arrival.epoch:
+                    wg = next(w for w in _everybody(cta.residents) if w.told == arrival.who)
+                    told = f"CTA {cta.index} may have ended before this arrival on {barrier}"
+                    wg.fail(arrival.op, told, hint=END_TOGETHER)
+
+
+def _everybody(residents: Residents) -> list[Warpgroup]:
+    return [wg for cta in residents.ctas for wg in cta.warpgroups]

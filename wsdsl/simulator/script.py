@@ -1,0 +1,55 @@
+"""A prescribed interleaving: which warpgroup runs how many ops, one entry after another."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal
+
+from wsdsl.simulator.context import Warpgroup
+
+Agents = Literal["eager", "lazy", "random"]
+"""When copies and products get on: at once, when nobody else can, or at any time."""
+
+
+def check_script(script: Sequence[tuple[str, int]], keys: Collection[str]) -> None:
+    known = set(keys)
+    for key, count in script:
+        if key not in known:
+            raise ValueError(f"the script names {key!r}; there are {', '.join(sorted(known))}")
+        if count < 0:
+            raise ValueError(f"the script lets {key} run {count} ops")
+
+
+class Follower:
+    """Follows a script as far as it goes."""
+
+    def __init__(self, script: Sequence[tuple[str, int]]) -> None:
+        self._entries = deque(script)
+        self._until: int | None = None
+
+    def current(self, warpgroups: Mapping[str, Warpgroup]) -> Warpgroup | None:
+        """Whose turn it is; None if the script is used up or names one that has not started."""
+        while self._entries:
+            key, count = self._entries[0]
+            wg = warpgroups.get(key)
+            if wg is None:
+                self.stop()
+                return None
+            if self._until is None:
+                self._until = wg.ops_run + count
+            if not wg.done and (not self.satisfied(wg) or wg.blocked is not None):
+                return wg
+            self.skip()
+        return None
+
+    def satisfied(self, wg: Warpgroup) -> bool:
+        """Has it run its ops? The last may still wait, for those whose turn comes later."""
+        return self._until is not None and wg.ops_run >= self._until
+
+    def skip(self) -> None:
+        self._entries.popleft()
+        self._until = None
+
+    def stop(self) -> None:
+        self._entries.clear()
