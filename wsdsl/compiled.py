@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from wsdsl.schedule import Schedule
 if TYPE_CHECKING:
     from wsdsl.codegen.ptxas import Assembled, Resources
     from wsdsl.codegen.signature import Signature
+    from wsdsl.prover.prove import Certificate
     from wsdsl.runtime.access import Access
     from wsdsl.runtime.arguments import Call
     from wsdsl.runtime.launch import Launcher, Prepared
@@ -78,15 +80,26 @@ class Compiled:
 
     @cached_property
     def assembled(self) -> Assembled | None:
-        """What ptxas made and said; None without a ptxas. CompileError where that is not good."""
+        """What ptxas made and said; None without a ptxas. CompileError where that is not good.
+
+        Nothing that is not proved comes further than here: ProofError.
+        """
         from wsdsl.codegen.ptxas import assemble_checked
 
-        path = knobs.PTXAS.get()
+        path, allow_spills = knobs.PTXAS.get(), knobs.ALLOW_SPILLS.get()
         if path == "off":
+            self.prove()
             return None
-        return assemble_checked(
-            self.scheduled, self.ptx, path or None, allow_spills=knobs.ALLOW_SPILLS.get()
+        ptx = self.ptx
+        # ptxas is a process of its own: the proof is made meanwhile.
+        assembling = Background(
+            lambda: assemble_checked(self.scheduled, ptx, path or None, allow_spills=allow_spills)
         )
+        try:
+            self.prove()
+        finally:
+            assembling.join()
+        return assembling.result()
 
     @property
     def cubin(self) -> bytes:
@@ -109,6 +122,26 @@ class Compiled:
         from wsdsl.codegen.ptxas import disassemble
 
         return self._dumped("sass", disassemble(self.cubin))
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        """What was proved of the kernel, and how. ProofError, with the way to a failure, if not."""
+        from wsdsl.prover.prove import prove
+
+        return prove(self.scheduled)
+
+    def prove(self) -> Certificate:
+        """Prove that the kernel neither deadlocks nor races, and that its PTX synchronises as it
+        does. ProofError tells the shortest way to a failure.
+        """
+        from wsdsl.prover.skeleton import check_skeleton
+
+        if "_skeleton_checked" not in vars(self):
+            certificate = self.certificate
+            check_skeleton(self.scheduled, self.ptx)
+            self._skeleton_checked = True
+            return certificate
+        return self.certificate
 
     @cached_property
     def signature(self) -> Signature:
@@ -201,6 +234,31 @@ class Compiled:
             folder.mkdir(parents=True, exist_ok=True)
             (folder / f"{self.name}.{suffix}").write_text(text)
         return text
+
+
+class Background:
+    """A call in a thread of its own; `result` gives what it returned, or raises what it raised."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._outcome: tuple[Any, BaseException | None] = None, None
+        self._thread = threading.Thread(target=self._run, args=(call,), daemon=True)
+        self._thread.start()
+
+    def _run(self, call: Callable[[], Any]) -> None:
+        try:
+            self._outcome = call(), None
+        except BaseException as error:
+            self._outcome = None, error
+
+    def join(self) -> None:
+        self._thread.join()
+
+    def result(self) -> Any:
+        self.join()
+        value, error = self._outcome
+        if error is not None:
+            raise error
+        return value
 
 
 def runs_simulated() -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,14 @@ class ScheduleError(WsdslError):
 
 class VerifyError(WsdslError):
     """IR breaks a rule of its level."""
+
+
+class ProofError(VerifyError):
+    """A SCHEDULED kernel can hang or race. `counterexample` has the way there; `str()` tells it."""
+
+    def __init__(self, findings: Finding | Sequence[Finding] | str, counterexample: Any) -> None:
+        super().__init__(findings)
+        self.counterexample = counterexample
 
 
 class CompileError(WsdslError):

@@ -116,7 +116,7 @@ WRONG = {
         "deadlock", "waits for `empty` stage 0 of CTA [01], parity 0", (ARRIVE, "")),
     "too few arrivals": (
         "misuse|race",
-        "1 arrival on `(empty|full)`|it overwrites item . of `slots` of CTA",
+        "arrival on `(empty|full)`|it overwrites item . of `slots` of CTA",
         ('"empty", arrivals=2', '"empty", arrivals=1'),
     ),
     "too many arrivals": ("deadlock", "1 of 3 arrivals pending", ("arrivals=2", "arrivals=3")),

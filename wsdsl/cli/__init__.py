@@ -1,4 +1,4 @@
-"""The command `wsdsl`: compile, run, doctor, bench.
+"""The command `wsdsl`: compile, prove, run, doctor, bench.
 
 Exit status 0: fine; 1: a wrong result, or something is missing; 2: a mistake in the command, the
 kernel or the schedule.
@@ -18,6 +18,7 @@ from wsdsl.cli.commands import (
     bench_command,
     compile_command,
     doctor_command,
+    prove_command,
     run_command,
 )
 from wsdsl.cli.options import UsageError
@@ -87,6 +88,9 @@ def parser() -> argparse.ArgumentParser:
     kernel_options(compiling)
     compiling.add_argument("--emit", choices=[*SUFFIXES, "all"], action="append", default=[])
     compiling.add_argument("-o", "--output", metavar="DIR", type=Path, help="write files there")
+
+    proving = command("prove", prove_command, "Prove that a kernel neither hangs nor races.")
+    kernel_options(proving)
 
     running = command("run", run_command, "Run a kernel on random inputs against its reference.")
     kernel_options(running)

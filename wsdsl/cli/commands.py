@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import wsdsl
+from wsdsl import knobs
 from wsdsl.cli.inputs import TOLERANCE, copies, random_arguments, relative_error
 from wsdsl.cli.options import (
     UsageError,
@@ -19,7 +20,7 @@ from wsdsl.cli.options import (
     schedule_from,
     sizes_from,
 )
-from wsdsl.cli.target import dimensions, is_ir, load_kernel, outputs, read
+from wsdsl.cli.target import dimensions, is_ir, load_kernel, load_kernels, outputs, read
 from wsdsl.diagnostics import Finding
 
 SUFFIXES = {
@@ -68,6 +69,26 @@ def compile_command(options: argparse.Namespace) -> int:
     else:
         print(f"{name}: {compiled.schedule!r}")
         print("\n".join(f"  {key}: {value}" for key, value in resources.items()))
+    return 0
+
+
+def prove_command(options: argparse.Namespace) -> int:
+    schedule, sizes = schedule_from(options.set), sizes_from(options.size)
+    if is_ir(options.target):
+        if schedule or sizes:
+            raise UsageError(Finding("dumped IR carries its schedule and sizes", hint="edit them"))
+        found = [wsdsl.compile_ir(read(Path(options.target)), options.target)]
+    else:
+        kernels = load_kernels(options.target)
+        for kernel in kernels:
+            check_names(sizes, dimensions(kernel.tile), "dimension", kernel.name)
+        with knobs.override(ptxas="off"):
+            found = [k.compile(schedule=schedule, **sizes) for k in kernels]
+    certificates = [compiled.prove() for compiled in found]
+    if options.json:
+        print(json.dumps([asdict(c) for c in certificates], indent=2))
+    else:
+        print("\n".join(map(str, certificates)))
     return 0
 
 

@@ -29,6 +29,15 @@ def read(path: Path) -> str:
 
 def load_kernel(target: str) -> Any:
     """The kernel that FILE[:KERNEL] names; a file of one kernel need not name it."""
+    kernels = load_kernels(target)
+    if len(kernels) > 1:
+        hint = " or ".join(f"{target}:{k.name}" for k in kernels)
+        raise UsageError(Finding(f"{target} has {len(kernels)} kernels: say which", hint=hint))
+    return kernels[0]
+
+
+def load_kernels(target: str) -> list[Any]:
+    """The kernel that FILE:KERNEL names, or all of a FILE's."""
     file, _, name = target.partition(":")
     path = Path(file)
     if path.suffix not in (".py", ".ws"):
@@ -39,12 +48,10 @@ def load_kernel(target: str) -> Any:
     if not kernels:
         hint = "a kernel is a function decorated with @kernel"
         raise UsageError(Finding(f"{file} has no kernel", hint=hint))
-    if not name and len(kernels) > 1:
-        hint = " or ".join(f"{file}:{k}" for k in kernels)
-        raise UsageError(Finding(f"{file} has {len(kernels)} kernels: say which", hint=hint))
     if name:
         check_names([name], list(kernels), "kernel", file)
-    return kernels[name] if name else next(iter(kernels.values()))
+        return [kernels[name]]
+    return list(kernels.values())
 
 
 def import_file(path: Path) -> Any:

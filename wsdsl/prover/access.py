@@ -171,7 +171,8 @@ def tma_load(m: Machine, a: Agent, i: Instruction) -> int:
               True, cta)  # fmt: skip
         name = shown(barriers, stage, m, cta)
         count_in_phase(m, a, i, held, name, a.know[0], "the bytes of this copy on")
-        held.gathered |= event
+        # Bytes land after the copy was started: what phases were over then are over.
+        held.gathered |= event | a.know[0] & (m.waits | m.phases)
         held.tx -= size
         settle(m, a, op, held, name)
     return SEEN

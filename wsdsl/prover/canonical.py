@@ -6,8 +6,10 @@ that no check can ask for again are forgotten, iterations that nobody can come t
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+from wsdsl.prover.errors import Party
 from wsdsl.prover.families import families, order, turned
 from wsdsl.prover.machine import ALL, ENDED, Agent, Barrier, Machine, Registers, Span, StageParity
 from wsdsl.prover.model import Array, Model
@@ -15,6 +17,9 @@ from wsdsl.prover.products import Descriptor
 from wsdsl.prover.terms import iterations_in
 
 NO_TURN = (0, 0, 1)
+Turns = dict[tuple[int, int], tuple[int, int, int]]
+"""By CTA and family: the stage and parity from which a ring is looked at, and its length."""
+
 
 
 class Canonical:
@@ -29,6 +34,7 @@ class Canonical:
             for code in model.codes
         ]
         self.arrays = list(model.arrays.values())
+        self.union: dict[Any, list[int]] = {}
         self.place: dict[Any, int] = {}
 
     def is_new(self, m: Machine) -> bool:
@@ -72,10 +78,18 @@ class Canonical:
             if not any(u & ~h for u, h in zip(unknown, held, strict=True)):
                 return False
         if followed and self.widen:
-            masks = [k if k < 0 else k & ~h for k, h in zip(masks, followed[-1][:-1], strict=True)]
+            held = self.union[shape]
+            gone = self.union[shape] = [u | h for u, h in zip(unknown, held, strict=True)]
+            added = self._add_events(m, barriers, turns, gone, every)
+            every |= added
+            masks = [
+                k if k < 0 else (k | added) & ~h for k, h in zip(masks, gone[:-1], strict=True)
+            ]
             self._put(m, barriers, names, masks)
-            unwritten = self._unwritten(m, turns, followed[-1][-1])
+            unwritten = self._unwritten(m, turns, gone[-1])
             unknown = [*(every & ~k for k in masks), unwritten]
+        else:
+            self.union[shape] = unknown
         followed.append(unknown)
         return True
 
@@ -126,33 +140,38 @@ class Canonical:
         return names
 
     def _may_enter(self, m: Machine, a: Agent, key: Any, reach: set[int]) -> bool:
-        signature, _, parent = key[0], key[1], key[2]
-        return (
-            not a.ended
-            and not m.entered.get(key, 0) >> a.index & 1
-            and signature in self.model.codes[a.partition].signatures
-            and parent in reach
-        )
+        """Could the agent yet run a loop with the bounds in the key, in that iteration?"""
+        signature, _, parent, *bounds = key
+        if a.ended or m.entered.get(key, 0) >> a.index & 1 or parent not in reach:
+            return False
+        code = self.model.codes[a.partition]
+        for slots in code.bounds.get(signature, ()):
+            if all(
+                slot not in code.constant or a.slots[slot] in (None, bound)
+                for slot, bound in zip(slots, bounds, strict=True)
+            ):
+                return True
+        return False
 
     # Rings ----------------------------------------------------------------------------------------
 
-    def _turns(self, m: Machine) -> list[tuple[int, int, int]]:
-        """For each family, where it is said to begin: at the first state that an agent holds."""
-        made: list[tuple[int, int, int] | None] = [None] * len(self.families)
+    def _turns(self, m: Machine) -> Turns:
+        """Where each family is said to begin, by CTA: at the first state that an agent holds."""
+        made: Turns = {}
         for a in m.agents:
             families = self.slot_family[a.partition]
             for slot in self.model.codes[a.partition].live[a.pc]:
-                family = families.get(slot, -1)
-                if family >= 0 and made[family] is None and self.families[family].turns:
-                    held = a.slots[slot]
+                number = families.get(slot, -1)
+                if number >= 0 and self.families[number].turns:
+                    held, family = a.slots[slot], self.families[number]
                     if isinstance(held, StageParity):
-                        made[family] = (held.stage, held.parity, self.families[family].num)
-        return [
-            turn or (0, 0, max(1, f.num)) for turn, f in zip(made, self.families, strict=True)
-        ]
+                        ctas = range(self.model.num_ctas) if family.remote else (a.cta,)
+                        for cta in ctas:
+                            made.setdefault((cta, number), (held.stage, held.parity, family.num))
+        return made
 
-    def _turn_of(self, array: Array, turns: list[tuple[int, int, int]]) -> tuple[int, int, int]:
-        return turns[self.of_array[array.name]]
+    def _turn_of(self, cta: int, array: Array, turns: Turns) -> tuple[int, int, int]:
+        return turns.get((cta, self.of_array[array.name]), NO_TURN)
 
     # Agents ----------------------------------------------------------------------------------------
 
@@ -161,7 +180,7 @@ class Canonical:
         m: Machine,
         a: Agent,
         names: dict[int, int],
-        turns: list[tuple[int, int, int]],
+        turns: Turns,
         accumulators: dict[int, int],
     ) -> Any:
         families = self.slot_family[a.partition]
@@ -171,11 +190,8 @@ class Canonical:
             match held:
                 case StageParity():
                     family = families.get(slot, -1)
-                    turn = turns[family] if family >= 0 else NO_TURN
-                    slots.append(
-                        turned(held, turn) if family >= 0 and self.families[family].turns
-                        else (held.stage, held.parity)
-                    )  # fmt: skip
+                    turn = turns.get((a.cta, family))
+                    slots.append(turned(held, turn) if turn else (held.stage, held.parity))
                 case Registers():
                     slots.append(accumulators.setdefault(held.number, len(accumulators)))
                 case Descriptor():
@@ -202,31 +218,31 @@ class Canonical:
 
     # What is where ---------------------------------------------------------------------------------
 
-    def _barriers(self, m: Machine, turns: Any) -> list[tuple[Any, int, Barrier]]:
+    def _barriers(self, m: Machine, turns: Turns) -> list[tuple[Any, int, Barrier]]:
         """(place, change of parity, barrier), rings from where they are said to begin."""
         made: list[tuple[Any, int, Barrier]] = []
         for cta in range(self.model.num_ctas):
             for array in self.arrays:
                 if array.first >= 0:
                     first = cta * self.model.num_barriers + array.first
-                    for n, (stage, flip) in enumerate(order(array, self._turn_of(array, turns))):
+                    for n, (stage, flip) in enumerate(order(array, self._turn_of(cta, array, turns))):
                         made.append(((cta, array.index, n), flip, m.barriers[first + stage]))
         made += [(("named", key), 0, m.named[key]) for key in sorted(m.named)]
         return made
 
-    def _items(self, m: Machine, turns: Any) -> list[tuple[Any, tuple[int, int, int]]]:
+    def _items(self, m: Machine, turns: Turns) -> list[tuple[Any, tuple[int, int, int]]]:
         """(place, key) of the items of SMEM that have been used."""
         made: list[tuple[Any, tuple[int, int, int]]] = []
         for cta in range(self.model.num_ctas):
             for array in self.arrays:
                 if array.first < 0:
-                    for n, (item, _) in enumerate(order(array, self._turn_of(array, turns))):
+                    for n, (item, _) in enumerate(order(array, self._turn_of(cta, array, turns))):
                         key = (cta, array.index, item)
                         if key in m.memory:
                             made.append(((cta, array.index, n), key))
         return made
 
-    def _unwritten(self, m: Machine, turns: Any, taken: int) -> int:
+    def _unwritten(self, m: Machine, turns: Turns, taken: int) -> int:
         """Where nothing was written yet, as bits; nor is there from now on where `taken` says so."""
         bits = 0
         for where, key in self._items(m, turns):
@@ -244,7 +260,7 @@ class Canonical:
     # Events ----------------------------------------------------------------------------------------
 
     def _place_events(
-        self, m: Machine, barriers: list[tuple[Any, int, Barrier]], turns: Any,
+        self, m: Machine, barriers: list[tuple[Any, int, Barrier]], turns: Turns,
         names: dict[int, int],
     ) -> int:  # fmt: skip
         """Number the events by the places where they stand, one for each place; all of them, as a
@@ -274,11 +290,12 @@ class Canonical:
             write, shown = put((where, "write"), s.write), put((where, "shown"), s.shown)
             return Span(s.start, s.end, write, shown, s.writer, reads, s.written)
 
-        m.waits = 0
+        m.waits = m.phases = 0
         for where, _, held in barriers:
             held.done, held.before = put((where, "done"), held.done), put((where, "before"), held.before)
             held.fenced, held.passed = put((where, "fenced"), held.fenced), put((where, "passed"), held.passed)
             m.waits |= held.passed
+            m.phases |= held.done | held.before
         for where, key in self._items(m, turns):
             m.memory[key] = tuple(put_span((where, s.start, s.end), s) for s in m.memory[key])
         for key, spans in m.global_memory.items():
@@ -289,6 +306,7 @@ class Canonical:
         for key, flag in m.flags.items():
             shown = repr(_term(key, names))
             flag.arrivals = put((shown, "arrivals"), flag.arrivals)
+            flag.lowered = put((shown, "lowered"), flag.lowered)
             flag.passed, flag.reset = put((shown, "passed"), flag.passed), put((shown, "reset"), flag.reset)
         live = every = 0
         for bit, made in copies.items():
@@ -298,6 +316,51 @@ class Canonical:
                                        for k in self._masks(m, barriers, names)])  # fmt: skip
         m.next_event = 1 << len(place)
         return every
+
+    def _add_events(
+        self, m: Machine, barriers: list[tuple[Any, int, Barrier]], turns: Turns,
+        gone: list[int], every: int,
+    ) -> int:  # fmt: skip
+        """Where a state of this shape had to know of an event, and this one has none: put one
+        there. Returns those that were added."""
+        missing = 0
+        for unknown in gone[:-1]:
+            missing |= unknown
+        missing &= ~every
+        if not missing:
+            return 0
+        by_place: dict[Any, list[tuple[Any, int]]] = {}
+        places = list(self.place)
+        rest, added = missing, 0
+        while rest:
+            bit = rest & -rest
+            rest ^= bit
+            (where, kind), _ = places[bit.bit_length() - 1]
+            by_place.setdefault(where, []).append((kind, bit))
+        for where, _, held in barriers:
+            for kind, bit in by_place.get(where, ()):
+                setattr(held, kind, getattr(held, kind) | bit)
+                m.waits |= bit if kind == "passed" else 0
+                m.phases |= bit if kind in ("done", "before") else 0
+                added |= bit
+        nobody = Party(0, self.model.kernel.body[-1])
+        for where, key in self._items(m, turns):
+            spans = list(m.memory[key])
+            for n, s in enumerate(spans):
+                for kind, bit in by_place.get((where, s.start, s.end), ()):
+                    write, seen, reads = s.write, s.shown, s.reads
+                    if kind == "write":
+                        write |= bit
+                    elif kind == "shown":
+                        seen |= bit
+                    else:
+                        others = tuple(r for r in reads if r[0] != kind)
+                        reads = (*others, (kind, bit, nobody))
+                    s = Span(s.start, s.end, write, seen, s.writer, reads, s.written)
+                    added |= bit
+                spans[n] = s
+            m.memory[key] = tuple(spans)
+        return added
 
     def _masks(
         self, m: Machine, barriers: list[tuple[Any, int, Barrier]], names: dict[int, int]
@@ -309,7 +372,7 @@ class Canonical:
             masks += [k if c in acting and not a.ended else -1 for c, k in enumerate(a.know)]
             masks.append(a.did)
             for c in (-1, *ALL):
-                masks.append(sum(e for index, k, e in m.unshown if index == a.index and k == c))
+                masks.append(_all(e for index, k, e in m.unshown if (index, k) == (a.index, c)))
             for g in (*a.groups, a.open):
                 masks += [g.events, g.passed]
             for stored in (*a.stores, a.open_stores):
@@ -333,8 +396,8 @@ class Canonical:
                     a.know[c] = known
             a.did = next(held_by)
             for c in (-1, *ALL):
-                still = next(held_by)
-                unshown += [u for u in m.unshown if u[:2] == (a.index, c) and u[2] & still]
+                if still := next(held_by):
+                    unshown.append((a.index, c, still))
             for g in (*a.groups, a.open):
                 g.events, g.passed = next(held_by), next(held_by)
             a.stores = [(next(held_by), next(held_by)) for _ in a.stores]
@@ -344,6 +407,13 @@ class Canonical:
             held.gathered, held.completed = next(held_by), next(held_by)
         for _, flag in sorted(m.flags.items(), key=lambda f: repr(_term(f[0], names))):
             flag.gathered = next(held_by)
+
+
+def _all(masks: Iterable[int]) -> int:
+    made = 0
+    for mask in masks:
+        made |= mask
+    return made
 
 
 def _moved(mask: int, copies: dict[int, int]) -> int:

@@ -24,6 +24,7 @@ class Explored:
 
     states: int
     steps: int
+    ctas: int
 
 
 class Refuted(Exception):
@@ -155,4 +156,4 @@ def _explore(model: Model, widen: bool) -> Explored:
                 fork.facts[open_.atom] = outcome
                 pushed += 1
                 heapq.heappush(heap, (-m.steps if widen else m.steps, pushed, (*decisions, outcome), fork))
-    return Explored(states, steps)
+    return Explored(states, steps, model.num_ctas)

@@ -35,6 +35,7 @@ def families(model: Model) -> tuple[list[Family], dict[str, int], dict[str, int]
     """The families; which one an array is in, by name; and a state value, by name."""
     sets = _Sets()
     picked: set[str] = set()
+    reached: set[str] = set()
     advances: list[b.Advance] = []
     states: list[Value] = []
     for op in walk(model.kernel.body):
@@ -57,6 +58,8 @@ def families(model: Model) -> tuple[list[Family], dict[str, int], dict[str, int]
             case mem.StoreShared() | mem.TmaStore():
                 picked.add(op.shared.name)
             case _:
+                if getattr(op, "cta", None) or getattr(op, "multicast", None):
+                    reached |= {v.name for v in operands(op)}
                 held = [v for v in operands(op) if isinstance(v.type, State)]
                 arrays = [v for v in operands(op) if v.name in model.arrays]
                 for array in arrays:
@@ -74,6 +77,7 @@ def families(model: Model) -> tuple[list[Family], dict[str, int], dict[str, int]
         of_array[array.name] = number[root]
         family.num = family.num or array.num
         family.turns &= family.num == array.num and array.name not in picked
+        family.remote |= array.name in reached
         family.arrays.append(array)
     of_state = {v.name: number.get(sets.find(v.name), -1) for v in states}
     for op in advances:

@@ -10,13 +10,13 @@ makes it, in whatever order the run that is looked at happens to take: so one or
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 from wsdsl.ir.op import Op
 from wsdsl.prover.errors import Failure, Party, Undecided
 from wsdsl.prover.model import Model
-from wsdsl.prover.program import BLOCKED, SEEN
+from wsdsl.prover.program import BLOCKED, SEEN, Instruction
 from wsdsl.prover.terms import Term
 
 CLASSES = 4
@@ -161,6 +161,7 @@ class Flag:
     gathered: int = 0
     arrivals: int = 0
     passed: int = 0
+    lowered: int = 0
     reset: int = 0
 
 
@@ -176,6 +177,12 @@ class Iterations:
 
 ENDED = 0
 """What follows the last iteration of a loop."""
+
+
+class Tracer(Protocol):
+    """Runs the instructions of a machine in its stead, and remembers."""
+
+    def step(self, m: Machine, a: Agent, i: Instruction) -> int: ...
 
 
 class Machine:
@@ -200,9 +207,10 @@ class Machine:
         self.next_iteration = 1
         self.next_registers = 0
         self.waits = 0
+        self.phases = 0
         self.unshown: list[tuple[int, int, int]] = []
         self.steps = 0
-        self.trace: Any = None
+        self.trace: Tracer | None = None
 
     def copy(self) -> Machine:
         made = Machine(self.model)
@@ -210,14 +218,14 @@ class Machine:
         made.barriers = [b.copy() for b in self.barriers]
         made.named = {k: b.copy() for k, b in self.named.items()}
         made.memory, made.global_memory = self.memory.copy(), self.global_memory.copy()
-        made.flags = {k: Flag(f.value, f.gathered, f.arrivals, f.passed, f.reset)
-                      for k, f in self.flags.items()}  # fmt: skip
+        made.flags = {k: replace(f) for k, f in self.flags.items()}
         made.pool = self.pool.copy()
         made.iterations, made.following = self.iterations.copy(), self.following.copy()
         made.loops, made.entered = self.loops.copy(), self.entered.copy()
         made.facts, made.remote = self.facts.copy(), self.remote.copy()
         made.next_event, made.next_iteration = self.next_event, self.next_iteration
-        made.next_registers, made.waits = self.next_registers, self.waits
+        made.next_registers = self.next_registers
+        made.waits, made.phases = self.waits, self.phases
         made.unshown = self.unshown.copy()
         made.steps, made.trace = self.steps, self.trace
         return made
@@ -266,7 +274,7 @@ class Machine:
         codes = self.model.codes
         order = self.agents[::-1]
         while True:
-            undecided: Undecided | None = None
+            undecided: dict[Term, int] = {}
             for agent in order:
                 if agent.ended:
                     continue
@@ -276,9 +284,13 @@ class Machine:
                     pc = agent.pc
                     i = instructions[pc]
                     try:
-                        outcome = i.run(self, agent, i)
+                        outcome = (
+                            i.run(self, agent, i)
+                            if self.trace is None
+                            else self.trace.step(self, agent, i)
+                        )
                     except Undecided as open_:
-                        undecided = undecided or open_
+                        undecided[open_.atom] = undecided.get(open_.atom, 0) + 1
                         break
                     if outcome == BLOCKED:
                         break
@@ -289,8 +301,9 @@ class Machine:
                 if seen or agent.ended:
                     break
             else:
-                if undecided is not None:
-                    raise undecided
+                if undecided:
+                    # What most ask for: who is ahead of the others, alone, is not driven further.
+                    raise Undecided(max(undecided, key=lambda atom: undecided[atom]))
                 return all(a.ended for a in self.agents)
 
     def fail(

@@ -19,7 +19,6 @@ from wsdsl.prover.program import Code, Flattener, needed_values
 from wsdsl.prover.terms import Term, apply
 
 REGISTER_FILE = 65536
-MAX_GROUP = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +37,13 @@ class Array:
 @dataclass
 class Family:
     """Arrays that are walked by the same pipeline states: turning them all by one stage changes
-    nothing. `turns` is False where something else picks an item of them.
+    nothing. `turns` is False where something else picks an item of them. With `remote`, CTAs
+    reach into each other's, and all turn together.
     """
 
     arrays: list[Array] = field(default_factory=list[Array])
     turns: bool = True
+    remote: bool = False
     num: int = 0
 
 
@@ -50,7 +51,7 @@ class Model:
     """A SCHEDULED kernel made ready; `sizes` (of dimensions) make everything concrete.
 
     CTAs that share nothing but their code behave alike, so one stands for all. A cluster is looked
-    at whole, and so are CTAs that talk through flags: as many as the kernel tells apart.
+    at whole; flags are understood within one, since its CTAs are known to run together.
     """
 
     def __init__(self, kernel: Kernel, sizes: Mapping[str, int] | None = None) -> None:
@@ -60,7 +61,7 @@ class Model:
         launch = next((op for op in flat if isinstance(op, b.LaunchGrid)), None)
         self.cluster = launch.cluster if launch else 1
         self.has_flags = any(isinstance(op, (b.ArriveFlag, b.WaitFlag)) for op in flat)
-        self.num_ctas = self._group(flat) if self.has_flags else self.cluster
+        self.num_ctas = self.cluster
         self.written = frozenset(
             op.tensor.name for op in flat if isinstance(op, m.StoreGlobal)
         ) | _stored(flat)
@@ -90,18 +91,6 @@ class Model:
         entry = REGISTER_FILE // (128 * self.num_warpgroups) // 8 * 8
         # ptxas gives a kernel no more at entry than its largest setmaxnreg asks for.
         return min(entry, max(counts, default=entry))
-
-    def _group(self, flat: list[Any]) -> int:
-        """How many CTAs with consecutive indices the kernel tells apart: what divides `cta_index`,
-        all constants together."""
-        constants = {op.result.name: op.value for op in flat if isinstance(op, t.Constant)}
-        group = self.cluster
-        for op in flat:
-            if isinstance(op, t.Map) and op.fn in ("mod", "floordiv"):
-                made = {o.result.name: o for o in flat if isinstance(o, (b.CtaIndex, b.CtaRank))}
-                if op.args[0].name in made and isinstance(constants.get(op.args[1].name), int):
-                    group = math.lcm(group, int(constants[op.args[1].name]))
-        return min(max(group, 2), MAX_GROUP)
 
     def _arrays(self, flat: list[Any]) -> dict[str, Array]:
         made: dict[str, Array] = {}

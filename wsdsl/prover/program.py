@@ -56,8 +56,13 @@ class Code:
     instructions: list[Instruction] = field(default_factory=list[Instruction])
     slots: dict[str, int] = field(default_factory=dict[str, int])
     families: list[int] = field(default_factory=list[int])
-    signatures: frozenset[int] = frozenset()
     live: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
+    bounds: dict[int, list[tuple[int, ...]]] = field(
+        default_factory=dict[int, list[tuple[int, ...]]]
+    )
+    """Slots of the bounds of the loops of each signature."""
+    constant: set[int] = field(default_factory=set[int])
+    """Slots that are written once, before any loop."""
     acting: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
     """For each instruction: the classes of threads whose knowledge may matter from there on."""
 
@@ -170,6 +175,7 @@ class Flattener:
         self.arms, self.signatures = arms, signatures
         self.code = Code()
         self.shapes: dict[str, Any] = {}
+        self.depth = 0
 
     def flatten(self, body: Region) -> Code:
         from wsdsl.prover.control import end
@@ -177,7 +183,6 @@ class Flattener:
         self._region(body, elected=False, inside=False)
         self._add(Instruction(end, body[-1]))
         code = self.code
-        code.signatures = frozenset(i.signature for i in code.instructions if i.signature >= 0)
         code.live = liveness(code)
         code.acting = acting_classes(code)
         return code
@@ -243,6 +248,8 @@ class Flattener:
         wanted = [v for v in operands(op) if v.name in self.needed or v.name in self.code.slots]
         uses = {v.name: self.code.slot(v) for v in wanted}
         defines = self._slots(results_of(op))
+        if self.depth == 0:
+            self.code.constant.update(defines)
         self._add(Instruction(run, op, elected, tuple(uses.values()), defines, extra=uses))
 
     def _shape_of(self, op: Op) -> Any:
@@ -277,8 +284,11 @@ class Flattener:
                 signature=signature,
             )  # fmt: skip
         )
+        self.code.bounds.setdefault(signature, []).append(slots)
         first = self._here()
+        self.depth += 1
         self._region(op.body, elected, inside)
+        self.depth -= 1
         handed = yielded(op.body)
         self._add(
             Instruction(
@@ -350,4 +360,4 @@ def acting_classes(code: Code) -> list[tuple[int, ...]]:
     for pc, i in enumerate(code.instructions):
         if 0 <= i.target < pc:
             made[i.target : pc + 1] = [made[i.target]] * (pc + 1 - i.target)
-    return made
+    return [*made, ()]

@@ -124,6 +124,7 @@ def settle(m: Machine, a: Agent, op: Op, held: Barrier, name: str) -> None:
     held.gathered = 0
     held.before, held.done = held.done, m.event()
     held.completed |= held.done
+    m.phases |= held.done
 
 
 def count_in_phase(
@@ -325,18 +326,23 @@ def arrive_flag(m: Machine, a: Agent, i: Instruction) -> int:
     if held.reset & ~know:
         raise m.fail("phase", a, op, f"this may come before {name} is reset",
                      hint="wait for whoever resets it, before the next use")  # fmt: skip
-    if held.passed & ~know or (held.passed and held.arrivals & ~know):
-        raise m.fail("phase", a, op, f"this may come before a wait for {name} has passed, which "
-                     "then sees another sum")  # fmt: skip
+    lowers = op.amount < 0
+    if (lowers or held.passed) and held.arrivals & ~know or (lowers and held.passed & ~know):
+        raise m.fail("phase", a, op, f"this may change {name} under a wait for it, which then may "
+                     "not see the sum it waits for",
+                     hint="lower a flag once all have arrived, and all who wait have passed")  # fmt: skip
     held.value += op.amount
     if held.value < 0:
         raise m.fail("phase", a, op, f"{name} falls below 0")
     (event,) = m.happened(a, (0,))
-    held.gathered |= a.know[0]
-    held.arrivals |= event
+    if lowers:
+        held.lowered |= event
+    else:
+        held.gathered |= a.know[0]
+        held.arrivals |= event
     if held.value == 0:
+        held.reset, held.lowered = held.lowered, 0
         held.gathered = held.arrivals = held.passed = 0
-        held.reset = event
     return SEEN
 
 

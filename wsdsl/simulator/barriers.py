@@ -76,11 +76,28 @@ class Barrier:
         """try_wait.parity: has the phase of that parity completed?"""
         return self.phase & 1 != parity
 
+    def too_early(self, parity: int, actors: slice) -> str:
+        """Why a wait may pass before its phase: the one before it may not be complete yet, and has
+        the same parity as the one after.
+        """
+        awaited = self.phase - 1 if self.passes(parity) else self.phase
+        if int(self.clocks.seen[actors, self.component].min()) < awaited:
+            return (
+                f"this wait may pass too early: nothing tells it that {self} has completed the "
+                "phase before the one it waits for"
+            )
+        return ""
+
     def arrive(self, count: int, clock: Clock) -> str:
         if count > self.pending:
             return (
                 f"{count} arrival{'s' if count > 1 else ''} on {self}, whose phase {self.phase} "
                 f"awaits {self.pending} more of {self.arrivals} (tx-count {self.tx_count})"
+            )
+        if int(clock[self.component]) < self.phase:
+            return (
+                f"an arrival on {self} may come before its phase {self.phase - 1} is complete, and "
+                "count in that one: nothing makes it wait"
             )
         np.maximum(self.gathering, clock, out=self.gathering)
         self.pending -= count
@@ -92,8 +109,12 @@ class Barrier:
             return f"{self}: tx-count {self.tx_count} is out of range"
         return ""
 
-    def complete_tx(self, tx_bytes: int) -> str:
-        """Bytes have landed; they may come before they are expected, within one phase."""
+    def complete_tx(self, tx_bytes: int, phases: Clock) -> str:
+        """Bytes have landed; they may come before they are expected, within one phase.
+
+        `phases`: what was complete when the copy was started, which it then surely is.
+        """
+        np.maximum(self.gathering, phases, out=self.gathering)
         self.tx_count -= tx_bytes
         return self._settle()
 

@@ -46,6 +46,12 @@ class Clocks:
         self.own[actors] += 1
         return clock
 
+    def phases_seen(self, actors: slice) -> Clock:
+        """Only the phases of barriers that the actors know to be complete."""
+        clock: Clock = self.seen[actors].max(axis=0)
+        clock[: len(self.seen)] = 0
+        return clock
+
     def sync_warps(self, actors: slice) -> None:
         """The threads of each warp meet."""
         pairs: npt.NDArray[Any] = self.seen[actors].reshape(-1, 2, self.width)

@@ -84,6 +84,7 @@ class Warpgroup:
         self.recent: deque[tuple[Op, tuple[tuple[str, int], ...]]] = deque(maxlen=4)
         self.counts: Counter[str] = Counter()
         self.ops_run = 0
+        self.runs: Counter[int] = Counter()
         self.registers = cta.entry_registers
         self.wgmma = WgmmaPipe()
         self.operands = RegisterOperands(frozenset())
@@ -126,6 +127,11 @@ class Warpgroup:
         self.recent.append((op, tuple(self.loops)))
         self.counts[type(op).__name__] += 1
         self.ops_run += 1
+        self.runs[id(op)] += 1
+
+    def times_run(self, op: Op | None) -> int:
+        """How often it has come to this op, or to any."""
+        return self.ops_run if op is None else self.runs[id(op)]
 
     def where(self) -> str:
         return "".join(f", %{name} = {value}" for name, value in self.loops)

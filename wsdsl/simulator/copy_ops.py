@@ -14,6 +14,7 @@ from wsdsl.ir.target import SWIZZLE_SPAN
 from wsdsl.ir.types import Shared
 from wsdsl.simulator.arithmetic import Array
 from wsdsl.simulator.barriers import Barrier
+from wsdsl.simulator.clocks import Clock
 from wsdsl.simulator.context import (
     END_TOGETHER,
     Blocked,
@@ -73,13 +74,14 @@ class LoadInFlight:
     address: int
     barrier: Barrier
     access: CopyIn
+    phases: Clock
     speed: float = 1.0
 
     def step(self) -> bool:
         lines = self.map.read(self.coordinates)
         self.cta.memory.write(self.address, lines, self.map.swizzle)
         self.access.phase = self.barrier.phase
-        self.wg.check(self.op, self.barrier.complete_tx(self.map.bytes))
+        self.wg.check(self.op, self.barrier.complete_tx(self.map.bytes, self.phases))
         return False
 
 
@@ -99,7 +101,8 @@ def tma_load(wg: Warpgroup, op: m.TmaLoad) -> None:
         wg.settle(op, f"it overwrites {place}", conflict)
         # Nobody may look now, so that whoever does all the same finds no old values.
         cta.memory.poison(start, start + held.bytes)
-        load = LoadInFlight(wg, op, cta, held, at, start, barrier, access)
+        phases = wg.cta.clocks.phases_seen(wg.one)
+        load = LoadInFlight(wg, op, cta, held, at, start, barrier, access, phases)
         read_global(wg, op, held.tensor, held.inside(at), access, wg.one)
         wg.cta.residents.start(load, op, cta)
 

@@ -20,7 +20,7 @@ from wsdsl.simulator.cta import Residents
 from wsdsl.simulator.global_races import GlobalAccesses
 from wsdsl.simulator.launch import read_launch
 from wsdsl.simulator.scheduler import Run
-from wsdsl.simulator.script import Agents, check_script
+from wsdsl.simulator.script import Agents, Entry, check_script
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def simulate(
     *,
     seed: int = 0,
     num_sms: int = 4,
-    script: Sequence[tuple[str, int]] | None = None,
+    script: Sequence[Entry] | None = None,
     agents: Agents | None = None,
 ) -> SimulationReport:
     """Outputs are written in place. Raises SimulationError for deadlocks, races and misuse.

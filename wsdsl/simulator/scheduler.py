@@ -12,7 +12,7 @@ from wsdsl.simulator.errors import SimulationError
 from wsdsl.simulator.execute import warpgroup_steps
 from wsdsl.simulator.launch import Launch, start_cluster
 from wsdsl.simulator.races import CopyIn
-from wsdsl.simulator.script import Agents, Follower
+from wsdsl.simulator.script import Agents, Entry, Follower
 
 TOLD = 24
 """Warpgroups that the report of a deadlock tells of."""
@@ -27,7 +27,7 @@ class Run:
         launch: Launch,
         clusters: range,
         residents: Residents,
-        script: Sequence[tuple[str, int]],
+        script: Sequence[Entry],
         agents: Agents,
     ) -> None:
         self.kernel, self.launch, self.residents = kernel, launch, residents

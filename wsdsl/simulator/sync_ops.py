@@ -78,6 +78,7 @@ def arrive_expect_tx(wg: Warpgroup, op: b.ArriveExpectTx) -> None:
 def wait_barrier(wg: Warpgroup, op: b.WaitBarrier) -> Steps:
     state: State = wg.values[op.state.name]
     barrier = wg.barrier(op, op.barriers, state)
+    wg.check(op, barrier.too_early(state.parity, wg.actors))
     if not barrier.passes(state.parity):
         yield Blocked(
             op,

@@ -1,0 +1,67 @@
+"""Random points of the schedule space. `python -m tests.prover.random_schedules 1000` proves them."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from random import Random
+
+from tests.kernels import CASES
+from wsdsl import Schedule
+from wsdsl.diagnostics import WsdslError
+from wsdsl.ir.op import Kernel
+from wsdsl.prover.prove import prove
+
+
+def random_schedule(rng: Random) -> Schedule:
+    tile: dict[str, int] = {}
+    if rng.random() < 0.7:
+        tile["m"] = rng.choice((64, 64, 128, 192, 256))
+    if rng.random() < 0.7:
+        tile["n"] = rng.choice((16, 32, 48, 64, 96, 128, 192, 256))
+    if rng.random() < 0.4:
+        tile["k"] = rng.choice((16, 32, 64, 128))
+    return Schedule(
+        tile=tile,
+        stages=rng.choice((None, 1, 2, 3, 4, 5, 6, 7, 8, 12)),
+        consumers=rng.choice((None, None, 1, 2, 3)),
+        scheduler=rng.choice((None, "persistent", "grid")),
+        swizzle=rng.choice((None, 1, 2, 4, 8)),
+    )
+
+
+def random_kernels(seed: int) -> Iterator[tuple[str, Kernel]]:
+    """(what it is, a SCHEDULED kernel), without end; refused schedules are left out."""
+    rng = Random(seed)
+    while True:
+        name = rng.choice(list(CASES))
+        case, schedule, threads = CASES[name], random_schedule(rng), rng.random() < 0.4
+        unaligned = tuple(p.name for p in case.kernel.tile.params) if threads else ()
+        sizes = {d: rng.choice((64, 512, 4096)) for d in case.kernel.dims} | dict(case.sizes)
+        try:
+            compiled = case.kernel._compile(schedule, sizes, unaligned)
+        except WsdslError:
+            continue
+        yield f"{name} {'threads' if threads else 'tma'} {compiled.schedule!r}", compiled.scheduled
+
+
+def main(count: int, seed: int) -> None:
+    slowest = 0.0
+    alarms = 0
+    for (what, kernel), _ in zip(random_kernels(seed), range(count), strict=False):
+        started = time.perf_counter()
+        try:
+            prove(kernel)
+        except WsdslError as error:
+            alarms += 1
+            print(f"ALARM {what}\n{error}")
+        took = time.perf_counter() - started
+        if took > slowest:
+            slowest = took
+            print(f"slowest so far: {took * 1000:.0f} ms, {what}", flush=True)
+    print(f"{count} kernels, {alarms} alarms, the slowest proof {slowest * 1000:.0f} ms")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0)

@@ -1,0 +1,54 @@
+"""Counterexamples: readable, as short as may be, and the simulator goes the same way."""
+
+import numpy as np
+import pytest
+
+from tests.kernels import CASES, inputs
+from tests.simulator.mutants import mutants
+from tests.test_mutations import SMALL, scheduled
+from wsdsl.diagnostics import ProofError, VerifyError
+from wsdsl.ir.op import Kernel
+from wsdsl.prover.counterexample import Counterexample
+from wsdsl.prover.prove import prove
+from wsdsl.simulator.errors import SimulationError
+from wsdsl.simulator.machine import simulate
+
+
+def refutation(kernel: Kernel) -> Counterexample | None:
+    try:
+        prove(kernel)
+    except ProofError as error:
+        return error.counterexample
+    except VerifyError:
+        return None
+    return None
+
+
+def replay(name: str, kernel: Kernel, found: Counterexample) -> str:
+    assert found.sizes is not None
+    arrays = inputs(CASES[name], 0, **found.sizes)
+    try:
+        simulate(kernel, arrays, script=found.script, num_sms=1, agents="lazy")
+    except SimulationError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("threads", [False, True], ids=["tma", "threads"])
+@pytest.mark.parametrize("name", ["gemm", "held_operand"])
+def test_the_simulator_goes_the_same_way(name: str, threads: bool) -> None:
+    schedule, sizes, *_ = SMALL[name]
+    kernel = scheduled(CASES[name], schedule, sizes, threads)
+    replayed = 0
+    missed: list[str] = []
+    with np.errstate(all="ignore"):
+        for what, mutant in mutants(kernel):
+            found = refutation(mutant)
+            if found is not None:
+                assert found.steps or found.kind in ("registers", "misuse"), what
+                if replay(name, mutant, found):
+                    replayed += 1
+                else:
+                    missed.append(f"{what}: {found.kind}: {found.message}")
+    assert missed == []
+    assert replayed > 20

@@ -1,0 +1,121 @@
+"""Deadlocks and races as people write them, and the right kernels beside them."""
+
+import pytest
+
+from tests.prover.handshake import CONSUME, PRODUCE, THREADS_PRODUCE, ring, verdict
+from tests.simulator.kernels import gemm
+from wsdsl.prover.explore import explore
+
+WAIT_AHEAD = """
+%c2: state = advance(state=%c, num={stages})
+wait_barrier(barriers=%full, state=%c)
+%more: i32 = map(fn="add", args=(%j, %step))
+%any: bool = map(fn="lt", args=(%more, %size))
+if(cond=%any) {{ wait_barrier(barriers=%full, state=%c2) yield() }} {{ yield() }}
+"""
+
+
+def with_prefetch(stages: int) -> str:
+    """The consumer waits for the next slot too before it gives this one back."""
+    ahead = WAIT_AHEAD.format(stages=stages)
+    return CONSUME.replace("wait_barrier(barriers=%full, state=%c)", ahead)
+
+
+def test_a_ring_of_depth_1_with_a_two_stage_prefetch() -> None:
+    assert verdict(ring(consume=with_prefetch(1), stages=1)) in ("deadlock", "phase")
+
+
+def test_the_same_with_room_for_both() -> None:
+    assert verdict(ring(consume=with_prefetch(2), stages=2)) == ""
+
+
+TWO_RINGS = """
+  %y: shared<8192 x {depth}> = allocate_shared(label="y", offset=90000)
+  %full_y: mbarrier<{depth}> = allocate_barriers(label="full_y", arrivals=1, offset=200256)
+  %empty_y: mbarrier<{depth}> = allocate_barriers(label="empty_y", arrivals=1, offset=200384)
+  elect() {{
+    initialize_barriers(barriers=%full_y)
+    initialize_barriers(barriers=%empty_y)
+  }}
+"""
+
+
+@pytest.mark.parametrize("stages", [1, 2])
+def test_two_buffers_in_opposite_order(stages: int) -> None:
+    """The producer fills x twice, then y; the consumer takes y first, then x twice."""
+    fill_y = PRODUCE.replace("%p", "%q").replace("%x", "%y")
+    fill_y = fill_y.replace("%full", "%full_y").replace("%empty", "%empty_y")
+    second = PRODUCE.replace("%p", "%r")
+    produce = (
+        f"%r: state = advance(state=%p, num={stages}) %q: state = initial_state(parity=1)"
+        f"{PRODUCE}{second}{fill_y}"
+    )
+    consume = (
+        f"%d: state = advance(state=%c, num={stages}) %e: state = initial_state(parity=0)"
+        "wait_barrier(barriers=%full_y, state=%e) wait_barrier(barriers=%full, state=%c)"
+        "wait_barrier(barriers=%full, state=%d)"
+    )
+    # One iteration is enough: K is fixed to one step.
+    kernel = ring(produce, consume, stages=stages, stop="%step", more=TWO_RINGS.format(depth=1))
+    kind = verdict(kernel)
+    assert kind == ("deadlock" if stages == 1 else "")
+
+
+@pytest.mark.parametrize("arrivals", [1, 2, 3])
+def test_every_consumer_is_counted(arrivals: int) -> None:
+    kind = verdict(ring(consumers=2, empty_arrivals=arrivals))
+    assert (kind == "") == (arrivals == 2)
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3, 5, 8])
+def test_any_depth(stages: int) -> None:
+    assert verdict(ring(stages=stages)) == ""
+    assert verdict(ring(THREADS_PRODUCE, stages=stages, by_threads=True)) == ""
+
+
+def test_bounds_that_are_read_from_memory() -> None:
+    assert verdict(ring(stop="%limit")) == ""
+
+
+def test_bounds_that_differ_are_not_taken_to_agree() -> None:
+    """The consumer's loop ends at another number than the producer's."""
+    kernel = ring()
+    text = str(kernel)
+    head, tail = text.split('role="compute"')
+    from wsdsl.ir.parser import parse_kernel
+
+    other = parse_kernel(head + 'role="compute"' + tail.replace("stop=%size", "stop=%limit"))
+    assert verdict(other) in ("deadlock", "exit")
+
+
+def test_a_wait_that_skips_a_phase() -> None:
+    """Each second slot is never waited for: its phases can not be told apart."""
+    consume = CONSUME + "%c5: state = advance(state=%c, num=3)\n"
+    kernel = ring(consume=consume.replace("%c1", "%c7"))
+    assert verdict(kernel) == ""
+    skipping = str(kernel).replace("advance(state=%c, num=3)", "advance(state=%c5, num=3)", 2)
+    from wsdsl.ir.parser import parse_kernel
+
+    wrong = skipping.replace(
+        "%c5: state = advance(state=%c5, num=3)", "%c5: state = advance(state=%c, num=3)"
+    )
+    assert verdict(parse_kernel(wrong)) != ""
+
+
+def test_one_thread_must_not_arrive_for_others_that_may_lag() -> None:
+    """Without a product nothing says that all threads have come past their wait."""
+    only_waits = "wait_barrier(barriers=%full, state=%c)\narrive_barrier(barriers=%empty, state=%c)"
+    assert verdict(ring(consume=only_waits)) == "phase"
+    each = only_waits.replace("state=%c)\narrive", "state=%c)\narrive").replace(
+        "barriers=%empty, state=%c)", "barriers=%empty, state=%c, each_thread=True)"
+    )
+    assert verdict(ring(consume=each, empty_arrivals=128)) == ""
+
+
+@pytest.mark.parametrize("stages", [2, 3, 4, 7])
+@pytest.mark.parametrize("k", [0, 1, -1, "stages", 1.5])
+def test_trip_counts_one_by_one(stages: int, k: int | float | str) -> None:
+    """The same machine at given sizes agrees with what was proved for all."""
+    trips = {0: 0, 1: 1, -1: stages - 1, "stages": stages, 1.5: stages + 1}[k]
+    kernel = gemm(stages=stages)
+    explore(kernel, dict(M=256, N=256, K=64 * trips))

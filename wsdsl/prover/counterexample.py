@@ -1,0 +1,224 @@
+"""The shortest way to a failure, for a person to read and for the simulator to follow."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from wsdsl.diagnostics import Finding
+from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import tile_ops as t
+from wsdsl.ir.op import Kernel, Op
+from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.printer import print_op
+from wsdsl.ir.walk import walk
+from wsdsl.prover.errors import Failure, Party, Undecided
+from wsdsl.prover.explore import Decisions, Refuted, run_out, start
+from wsdsl.prover.history import History, Step
+from wsdsl.prover.machine import Machine
+from wsdsl.prover.model import Model
+
+MAX_TRIES = 160
+SHOWN = 48
+
+
+@dataclass(frozen=True)
+class Counterexample:
+    """How a kernel goes wrong.
+
+    `sizes` are dimensions at which it does, None if none were found; then `script` lets
+    `simulate(kernel, arrays, script=..., num_sms=1)` go the same way.
+    """
+
+    kind: str
+    message: str
+    hint: str
+    party: Party
+    earlier: Party | None
+    names: tuple[str, ...]
+    steps: tuple[Step, ...]
+    waiting: tuple[tuple[int, Op, str], ...]
+    sizes: Mapping[str, int] | None
+    script: tuple[tuple[str, Op], ...]
+
+    def render(self) -> str:
+        lines = [self.message]
+        if self.sizes is not None:
+            shown = ", ".join(f"{k} = {v}" for k, v in self.sizes.items())
+            lines[0] += f" (at {shown})" if shown else ""
+        lines.append("  how it comes to that:")
+        steps = self.steps
+        if len(steps) > SHOWN:
+            lines.append(f"    ... {len(steps) - SHOWN} steps before")
+            steps = steps[-SHOWN:]
+        width = max((len(n) for n in self.names), default=0)
+        for step in steps:
+            lines.append("    " + self._line(step.agent, width, step.op, step.loops, step.barrier))
+        for agent, op, why in self.waiting:
+            lines.append("    " + self._line(agent, width, op, (), why))
+        if self.earlier is not None:
+            lines.append("  it clashes with:")
+            lines.append("    " + self._line(self.earlier.agent, width, self.earlier.op, (), ""))
+        if self.hint:
+            lines.append(f"  to prevent it: {self.hint}")
+        return "\n".join(lines)
+
+    def _line(
+        self, agent: int, width: int, op: Op, loops: tuple[tuple[str, str], ...], after: str
+    ) -> str:
+        where = "".join(f" %{name}={value}" for name, value in loops)
+        line = f"line {op.loc.line}: " if op.loc else ""
+        shown = print_op(op).split("\n", 1)[0].removesuffix(" {").strip()
+        return f"{self.names[agent]:{width}}  {line}{shown}{where}" + (f"  [{after}]" if after else "")
+
+    def findings(self) -> list[Finding]:
+        """The failing op, and what it clashes with, each at its place in the source."""
+        made = [Finding(self.render(), self.party.op.loc)]
+        if self.earlier is not None:
+            made.append(Finding("what it clashes with", self.earlier.op.loc))
+        return made
+
+
+def counterexample(kernel: Kernel, refuted: Refuted) -> Counterexample:
+    """Tell how the failure comes about, at concrete sizes if any small ones show it."""
+    for sizes in itertools.islice(candidates(kernel), MAX_TRIES):
+        model = Model(kernel, sizes)
+        m, history, failure = trace(model, ())
+        if failure is not None:
+            return tell(m, history, failure, sizes)
+    m, history, failure = trace(Model(kernel), refuted.decisions)
+    return tell(m, history, failure or refuted.failure, None)
+
+
+def trace(model: Model, decisions: Decisions) -> tuple[Machine, History, Failure | None]:
+    """Run with a history, along the decisions; a failure, if there is one."""
+    m, history = start(model), History()
+    m.trace = history
+    ahead = iter(decisions)
+    while True:
+        try:
+            run_out(m)
+        except Failure as failure:
+            return m, history, failure
+        except Undecided as open_:
+            outcome = next(ahead, None)
+            if outcome is None:
+                return m, history, None
+            m.facts[open_.atom] = outcome
+        else:
+            return m, history, None
+
+
+def tell(
+    m: Machine, history: History, failure: Failure, sizes: Mapping[str, int] | None
+) -> Counterexample:
+    if failure.kind == "deadlock":
+        chosen = range(len(history.steps))
+    else:
+        kept = history.before(failure.details.get("past", 0))
+        if failure.earlier is not None and failure.kind != "proxy":
+            place = history.last(failure.earlier)
+            if place >= 0 and not _comes_later(failure):
+                kept |= history.before(history.pasts[place]) | {place}
+        chosen = sorted(kept)
+    steps = tuple(history.steps[i] for i in chosen)
+    waiting: list[tuple[int, Op, str]] = []
+    if failure.kind == "deadlock":
+        for a in m.agents:
+            if not a.ended:
+                op = m.model.codes[a.partition].instructions[a.pc].op
+                waiting.append((a.index, op, "waits here" + _why(m, a.index)))
+            else:
+                waiting.append((a.index, m.model.kernel.body[-1], "has ended"))
+    else:
+        waiting.append((failure.party.agent, failure.party.op, "here it goes wrong"))
+    keys = agent_keys(m.model)
+    script = tuple((keys[s.agent], s.op) for s in steps)
+    if failure.kind != "deadlock":
+        script = (*script, (keys[failure.party.agent], failure.party.op))
+    return Counterexample(
+        failure.kind, failure.message, failure.hint or _hint(m, failure), failure.party,
+        failure.earlier, tuple(m.model.names), steps, tuple(waiting), sizes, script,
+    )  # fmt: skip
+
+
+def _comes_later(failure: Failure) -> bool:
+    """Is the wrong thing that the earlier op may not have run yet?"""
+    return "before it is written" in failure.message or "miss it" in failure.message
+
+
+def _why(m: Machine, agent: int) -> str:
+    a = m.agents[agent]
+    i = m.model.codes[a.partition].instructions[a.pc]
+    if isinstance(i.op, b.WaitBarrier):
+        from wsdsl.prover.history import barrier_text
+
+        state = a.slots[i.extra[i.op.state.name]]
+        return f" for parity {state.parity}; {barrier_text(m, a, i)}"
+    if isinstance(i.op, b.SetMaxRegisters):
+        return f" for {i.op.count - a.registers} more registers a thread; {m.pool[a.cta]} are free"
+    return ""
+
+
+def _hint(m: Machine, failure: Failure) -> str:
+    """Who could let those go on who wait: ops on their barriers."""
+    if failure.kind != "deadlock":
+        return ""
+    wanted: list[str] = []
+    for a in m.agents:
+        i = None if a.ended else m.model.codes[a.partition].instructions[a.pc]
+        if i is not None and isinstance(i.op, b.WaitBarrier):
+            wanted.append(i.op.barriers.name)
+    for name in dict.fromkeys(wanted):
+        label = m.model.arrays[name].label
+        lines = [
+            f"line {op.loc.line}" if op.loc else print_op(op).strip()
+            for op in walk(m.model.kernel.body)
+            if isinstance(op, (b.ArriveBarrier, b.ArriveExpectTx)) and op.barriers.name == name
+        ]
+        if lines:
+            return f"an arrival on `{label}` must come first; those there are: {', '.join(lines)}"
+        return f"nobody arrives on `{label}`"
+    return ""
+
+
+def agent_keys(model: Model) -> list[str]:
+    """The agents as scripts of the simulator call them."""
+    partitions = model.partitions or (Partition(role="kernel"),)
+    return [
+        f"cta{cta}/{number}.{p.role}.{rank}"
+        for cta in range(model.num_ctas)
+        for number, p in enumerate(partitions)
+        for rank in range(p.num_warpgroups)
+    ]
+
+
+def candidates(kernel: Kernel) -> Iterator[dict[str, int]]:
+    """Small sizes: each dimension a few of the steps that loops and tiles take along it."""
+    fixed = dict(kernel.sizes)
+    names: dict[str, str] = {}
+    units: dict[str, int] = {}
+    constants: dict[str, int] = {}
+    for op in walk(kernel.body):
+        match op:
+            case t.DimSize():
+                names[op.result.name] = op.dim
+                units.setdefault(op.dim, 1)
+            case t.Constant() if isinstance(op.value, int):
+                constants[op.result.name] = op.value
+            case b.LaunchGrid():
+                for dim, size in op.tiles:
+                    units[dim] = size
+            case b.ForRange():
+                dim = names.get(op.stop.name)
+                step = constants.get(op.step.name)
+                if dim is not None and step is not None:
+                    units[dim] = max(units.get(dim, 1), step)
+            case _:
+                pass
+    open_dims = [dim for dim in units if dim not in fixed]
+    most = 10 if len(open_dims) <= 2 else 6
+    counts = itertools.product(range(most + 1), repeat=len(open_dims))
+    for count in sorted(counts, key=lambda c: (sum(c), max(c, default=0))):
+        yield {d: n * units[d] for d, n in zip(open_dims, count, strict=True)}
