@@ -128,7 +128,8 @@ SAMPLES: dict[str, tuple[str, str]] = {
     ),
     "prefetch_tensor_map": ("%a: tensor_map", "prefetch_tensor_map(map=%a)"),
     "tma_load": (
-        "%a: tensor_map, %m: i32, %k: i32, %x: shared<32768 x 4>, %s: state, %b: mbarrier<4>, %c: i32",
+        "%a: tensor_map, %m: i32, %k: i32, %x: shared<32768 x 4>, %s: state, %b: mbarrier<4>, "
+        "%c: i32",
         "tma_load(map=%a, coordinates=(%m, %k), shared=%x, offset=16384, state=%s, barriers=%b, "
         "multicast=%c)",
     ),

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - lines of IR
 """Small hand-written SCHEDULED kernels: a producer, a consumer and a ring between them."""
 
 from __future__ import annotations

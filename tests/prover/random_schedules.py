@@ -1,4 +1,4 @@
-"""Random points of the schedule space. `python -m tests.prover.random_schedules 1000` proves them."""
+"""Random points of the schedule space: `python -m tests.prover.random_schedules 1000`."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ from wsdsl.diagnostics import VerifyError
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.ir.walk import walk
 from wsdsl.ir.spec import verify
+from wsdsl.ir.walk import walk
 from wsdsl.prover.explore import Refuted, explore
 
 SAME_TWICE = (
@@ -49,7 +49,7 @@ def reason(what: str, kernel: Kernel) -> str:
     if change.startswith("read"):
         # Ended by the end of the kernel, where the writes are over all the same.
         return "stricter" if "read=False" not in op else "data"
-    if change.startswith("swizzle") or name == "tma_store" and change.startswith("delete"):
+    if change.startswith("swizzle") or (name == "tma_store" and change.startswith("delete")):
         return "data"
     if change.startswith("increase"):
         return "same count"

@@ -55,6 +55,8 @@ class Context:
     sizes: Mapping[str, Scalar]
     strides: Mapping[tuple[str, int], str]
     maps: Iterator[Pointer]
+    cluster: int = 1
+    """CTAs in a cluster: what others may do to its barriers is waited for at that scope."""
     held: dict[Value, Held] = field(default_factory=dict[Value, Held])
     place: Place = field(default_factory=Place)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from wsdsl.codegen import inline_ptx, nvvm
+from wsdsl.codegen.addresses import Addresses
 from wsdsl.codegen.casts import convert_bitcast, convert_cast
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.control import (
@@ -71,6 +72,18 @@ def convert_num_ctas(c: Context, op: b.NumCtas) -> None:
     c.held[op.result] = Scalar(nvvm.special_register(c.w, "nctaid.x"), I32, nonnegative=True)
 
 
+def convert_cluster_index(c: Context, op: b.ClusterIndex) -> None:
+    c.held[op.result] = Scalar(nvvm.special_register(c.w, "clusterid.x"), I32, nonnegative=True)
+
+
+def convert_num_clusters(c: Context, op: b.NumClusters) -> None:
+    c.held[op.result] = Scalar(nvvm.special_register(c.w, "nclusterid.x"), I32, nonnegative=True)
+
+
+def convert_cta_rank(c: Context, op: b.CtaRank) -> None:
+    c.held[op.result] = Scalar(nvvm.special_register(c.w, "cluster.ctarank"), I32, nonnegative=True)
+
+
 def convert_warpgroup_index(c: Context, op: b.WarpgroupIndex) -> None:
     first = c.place.first_warpgroup
     text = c.w.binary("sub", "i32", c.threads.warpgroup, first) if first else c.threads.warpgroup
@@ -117,6 +130,18 @@ def convert_sync_cta(c: Context, op: b.SyncCta) -> None:
     nvvm.sync_cta(c.w)
 
 
+def convert_sync_cluster(c: Context, op: b.SyncCluster) -> None:
+    nvvm.sync_cluster(c.w)
+
+
+def convert_named_barrier_sync(c: Context, op: b.NamedBarrierSync) -> None:
+    nvvm.named_barrier(c.w, op.barrier, 128 * op.num_warpgroups, wait=True)
+
+
+def convert_named_barrier_arrive(c: Context, op: b.NamedBarrierArrive) -> None:
+    nvvm.named_barrier(c.w, op.barrier, 128 * op.num_warpgroups, wait=False)
+
+
 def convert_sync_warp(c: Context, op: b.SyncWarp) -> None:
     nvvm.sync_warp(c.w)
 
@@ -143,16 +168,37 @@ def convert_advance(c: Context, op: b.Advance) -> None:
 
 def convert_wait_barrier(c: Context, op: b.WaitBarrier) -> None:
     at, label = _barrier(c, op.barriers, op.state), c.shared(op.barriers).label
-    inline_ptx.barrier_wait(c.w, at, c.state(op.state).parity, label)
+    inline_ptx.barrier_wait(c.w, at, c.state(op.state).parity, label, c.cluster > 1)
 
 
 def convert_arrive_barrier(c: Context, op: b.ArriveBarrier) -> None:
     pred = None if op.pred is None else c.scalar(op.pred).text
-    if not (op.each_thread or c.place.elected):
-        one = c.threads.first_thread if c.place.inside else c.w.compare("eq", c.threads.tid, 0)
-        pred = one if pred is None else c.w.binary("and", "i1", one, pred)
+    if not op.each_thread:
+        pred = _one_thread(c, pred)
     at, label = _barrier(c, op.barriers, op.state), c.shared(op.barriers).label
-    inline_ptx.barrier_arrive(c.w, at, pred, label)
+    if op.cta is None:
+        inline_ptx.barrier_arrive(c.w, at, pred, label)
+    else:
+        address = c.w.add(at.base, at.offset)
+        inline_ptx.barrier_arrive_remote(c.w, address, c.scalar(op.cta).text, pred, label)
+
+
+def _one_thread(c: Context, pred: str | None = None) -> str | None:
+    """Where `pred` holds, and in one thread of the warpgroup, or of the CTA outside partitions."""
+    if c.place.elected:
+        return pred
+    one = c.threads.first_thread if c.place.inside else c.w.compare("eq", c.threads.tid, 0)
+    return one if pred is None else c.w.binary("and", "i1", one, pred)
+
+
+def convert_arrive_flag(c: Context, op: b.ArriveFlag) -> None:
+    at = Addresses(c, op.tensor, op.index, (1, 1)).at(0)
+    inline_ptx.flag_arrive(c.w, at, op.amount, _one_thread(c))
+
+
+def convert_wait_flag(c: Context, op: b.WaitFlag) -> None:
+    at = Addresses(c, op.tensor, op.index, (1, 1)).at(0)
+    inline_ptx.flag_wait(c.w, at, c.scalar(op.count).text)
 
 
 def convert_arrive_expect_tx(c: Context, op: b.ArriveExpectTx) -> None:
@@ -181,7 +227,10 @@ def convert_tma_load(c: Context, op: m.TmaLoad) -> None:
     to = At(c.item(shared, c.state(op.state).stage), shared.offset + op.offset)
     coordinates = [c.scalar(x).text for x in reversed(op.coordinates)]
     barrier = _barrier(c, op.barriers, op.state)
-    inline_ptx.tma_load(c.w, c.pointer(op.map).text, coordinates, to, barrier)
+    mask = None if op.multicast is None else c.scalar(op.multicast).text
+    if mask is not None:
+        mask = c.w.value(f"trunc i32 {mask} to i16")
+    inline_ptx.tma_load(c.w, c.pointer(op.map).text, coordinates, to, barrier, mask)
 
 
 def convert_tma_store(c: Context, op: m.TmaStore) -> None:
@@ -249,15 +298,17 @@ def convert_wgmma(c: Context, op: f.Wgmma) -> None:
     if op.dtype not in ("f16", "bf16") or acc.dtype != F32:
         kinds = f"{op.dtype} into {acc.dtype}"
         raise CompileError(Finding(f"codegen has no wgmma of {kinds} yet", op.loc))
-    for value, k_major in ((op.a, op.a_k_major), (op.b, op.b_k_major)):
+    in_registers = isinstance(op.a.type, Fragment)
+    sides = ((op.a, op.a_k_major), (op.b, op.b_k_major))
+    for value, k_major in sides[1:] if in_registers else sides:
         held = c.descriptor(value)
         if held.k_major != k_major or len(held.steps) < op.k // 16:
             raise CompileError(
                 Finding(f"wgmma: %{value.name} is laid out or sized differently", op.loc)
             )
     accumulate = c.scalar(op.accumulate).text
-    a, b = c.descriptor(op.a), c.descriptor(op.b)
-    name = op.result.name
+    a = texts_of(c.w, c.registers(op.a)) if in_registers else c.descriptor(op.a)
+    b, name = c.descriptor(op.b), op.result.name
     texts = inline_ptx.wgmma(c.w, name, acc.texts, a, b, op.k // 16, op.dtype, accumulate)
     c.held[op.result] = Registers(acc.dtype, acc.rows, acc.columns, texts)
 
@@ -268,7 +319,9 @@ def convert_wgmma_commit(c: Context, op: f.WgmmaCommit) -> None:
 
 def convert_wgmma_wait(c: Context, op: f.WgmmaWait) -> None:
     waited = [c.registers(a) for a in op.accumulators]
-    texts = inline_ptx.wgmma_wait(c.w, op.pending, [x for held in waited for x in held.texts])
+    kept = [x for v in op.fragments for x in texts_of(c.w, c.registers(v))]
+    accumulators = [x for held in waited for x in held.texts]
+    texts = inline_ptx.wgmma_wait(c.w, op.pending, accumulators, kept)
     at = 0
     for value, held in zip(op.result, waited, strict=True):
         count = len(held.texts)
@@ -321,12 +374,20 @@ ARMS: dict[type[Op], Arm] = {
     b.Elect: convert_elect,
     b.CtaIndex: convert_cta_index,
     b.NumCtas: convert_num_ctas,
+    b.ClusterIndex: convert_cluster_index,
+    b.NumClusters: convert_num_clusters,
+    b.CtaRank: convert_cta_rank,
     b.WarpgroupIndex: convert_warpgroup_index,
     b.SetMaxRegisters: convert_set_max_registers,
     b.AllocateBarriers: convert_allocate_barriers,
     b.InitializeBarriers: convert_initialize_barriers,
     b.FenceBarrierInit: convert_fence_barrier_init,
     b.SyncCta: convert_sync_cta,
+    b.SyncCluster: convert_sync_cluster,
+    b.NamedBarrierSync: convert_named_barrier_sync,
+    b.NamedBarrierArrive: convert_named_barrier_arrive,
+    b.ArriveFlag: convert_arrive_flag,
+    b.WaitFlag: convert_wait_flag,
     b.SyncWarp: convert_sync_warp,
     b.InitialState: convert_initial_state,
     b.Advance: convert_advance,

@@ -51,11 +51,14 @@ def barrier_init(w: Writer, at: At, arrivals: int, label: str) -> None:
     w.asm(ptx, "void", "r", [("i32", at.base)])
 
 
-def barrier_wait(w: Writer, at: At, parity: str, label: str) -> None:
+def barrier_wait(w: Writer, at: At, parity: str, label: str, cluster: bool) -> None:
+    """`cluster`: what other CTAs did before they arrived is seen too."""
+    scope = ".acquire.cluster" if cluster else ""
     ptx = (
         "{\n.reg .pred done;\n"
         "WAIT_${:uid}:\n"
-        f"mbarrier.try_wait.parity.shared::cta.b64 done, {at.ptx(0)}, $1; // {_comment(label)}\n"
+        f"mbarrier.try_wait.parity{scope}.shared::cta.b64 done, {at.ptx(0)}, $1; "
+        f"// {_comment(label)}\n"
         "@!done bra WAIT_${:uid};\n}"
     )
     w.asm(ptx, "void", "r,r", [("i32", at.base), ("i32", parity)])
@@ -64,6 +67,18 @@ def barrier_wait(w: Writer, at: At, parity: str, label: str) -> None:
 def barrier_arrive(w: Writer, at: At, pred: str | None, label: str) -> None:
     ptx = f"{_when(pred, 1)}mbarrier.arrive.shared::cta.b64 _, {at.ptx(0)}; // {_comment(label)}"
     w.asm(ptx, "void", _constraints("r", pred=pred), [("i32", at.base), *_flag(pred)])
+
+
+def barrier_arrive_remote(w: Writer, at: str, cta: str, pred: str | None, label: str) -> None:
+    """Arrive on the barrier that lies at the same address in another CTA of the cluster."""
+    ptx = (
+        "{\n.reg .b32 remote;\n"
+        "mapa.shared::cluster.u32 remote, $0, $1;\n"
+        f"{_when(pred, 2)}mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote]; "
+        f"// {_comment(label)}\n}}"
+    )
+    constraints = _constraints("r", "r", pred=pred)
+    w.asm(ptx, "void", constraints, [("i32", at), ("i32", cta), *_flag(pred)])
 
 
 def barrier_arrive_expect_tx(w: Writer, at: At, tx_bytes: int, label: str) -> None:
@@ -80,21 +95,31 @@ def prefetch_tensor_map(w: Writer, map: str) -> None:
     w.asm("prefetch.tensormap [$0];", "void", "l", [("ptr", map)])
 
 
-def tma_load(w: Writer, map: str, coordinates: Sequence[str], to: At, barrier: At) -> None:
-    """`coordinates`: contiguous dimension first."""
+def tma_load(
+    w: Writer,
+    map: str,
+    coordinates: Sequence[str],
+    to: At,
+    barrier: At,
+    multicast: str | None = None,
+) -> None:
+    """`coordinates`: contiguous dimension first. `multicast`: an i16, a bit for each CTA."""
     rank = len(coordinates)
     shown = ", ".join(f"${3 + i}" for i in range(rank))
+    many, mask = ("", "") if multicast is None else (".multicast::cluster", f", ${3 + rank}")
     ptx = (
-        f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes "
-        f"{to.ptx(0)}, [$1, {{{shown}}}], {barrier.ptx(2)};"
+        f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes{many} "
+        f"{to.ptx(0)}, [$1, {{{shown}}}], {barrier.ptx(2)}{mask};"
     )
     args = [
         ("i32", to.base),
         ("ptr", map),
         ("i32", barrier.base),
         *(("i32", c) for c in coordinates),
+        *([] if multicast is None else [("i16", multicast)]),
     ]
-    w.asm(ptx, "void", ",".join(["r", "l", "r", *["r"] * rank]), args)
+    constraints = ["r", "l", "r", *["r"] * rank, *([] if multicast is None else ["h"])]
+    w.asm(ptx, "void", ",".join(constraints), args)
 
 
 def tma_store(w: Writer, map: str, coordinates: Sequence[str], source: At, pred: str) -> None:
@@ -124,7 +149,7 @@ def wgmma(
     w: Writer,
     name: str,
     acc: Sequence[str],
-    a: Descriptor,
+    a: Descriptor | Sequence[str],
     b: Descriptor,
     num_steps: int,
     dtype: str,
@@ -133,33 +158,47 @@ def wgmma(
     """All k16 steps of a k block. `accumulate` is an i1, for the first step alone.
 
     Inputs are tied to outputs, so that the accumulators stay where they are. The descriptors' high
-    halves are constants: arithmetic on the low ones is 32 bits wide, and uniform.
+    halves are constants: arithmetic on the low ones is 32 bits wide, and uniform. `a` may be
+    registers, four packed pairs a step.
     """
     count, columns = len(acc), len(acc) * 2
     # With nothing to add to, the registers start here, rather than be carried to here.
     fresh = accumulate == "false"
     tied = 0 if fresh else count
-    low_a, low_b, flag = count + tied, count + tied + 1, count + tied + 2
+    low_a = count + tied
+    low_b = low_a + (1 if isinstance(a, Descriptor) else len(a))
+    flag = low_b + 1
     registers = ", ".join(f"${i}" for i in range(count))
-    transposed = f"{int(not a.k_major)}, {int(not b.k_major)}"
+    transposed = str(int(not b.k_major))
+    if isinstance(a, Descriptor):
+        transposed = f"{int(not a.k_major)}, {transposed}"
     # gate.py finds the op by this comment.
     lines = [f"// {name} = wgmma", ".reg .b32 la, lb, ha, hb;", ".reg .b64 a, b;"]
-    lines += [f"mov.b32 ha, {a.high};", f"mov.b32 hb, {b.high};"]
+    if isinstance(a, Descriptor):
+        lines.append(f"mov.b32 ha, {a.high};")
+    lines.append(f"mov.b32 hb, {b.high};")
     for i in range(num_steps):
         first = {"true": "1", "false": "0"}.get(accumulate, f"${flag}")
+        if isinstance(a, Descriptor):
+            lines += [f"add.s32 la, ${low_a}, {a.steps[i]};", "mov.b64 a, {la, ha};"]
+            left = "a"
+        else:
+            left = f"{{{', '.join(f'${low_a + 4 * i + j}' for j in range(4))}}}"
         lines += [
-            f"add.s32 la, ${low_a}, {a.steps[i]};",
-            "mov.b64 a, {la, ha};",
             f"add.s32 lb, ${low_b}, {b.steps[i]};",
             "mov.b64 b, {lb, hb};",
             (
                 f"wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{dtype}.{dtype} "
-                f"{{{registers}}}, a, b, {first if i == 0 else 1}, 1, 1, {transposed};"
+                f"{{{registers}}}, {left}, b, {first if i == 0 else 1}, 1, 1, {transposed};"
             ),
         ]
     args: list[Operand] = [] if fresh else [("float", x) for x in acc]
-    args += [("i32", a.low), ("i32", b.low)]
-    constraints = ["=f"] * count + [str(i) for i in range(tied)] + ["r", "r"]
+    left_args: list[Operand] = (
+        [("i32", a.low)] if isinstance(a, Descriptor) else [("i32", x) for x in a]
+    )
+    args += [*left_args, ("i32", b.low)]
+    constraints = ["=f"] * count + [str(i) for i in range(tied)]
+    constraints += ["r"] * (len(left_args) + 1)
     if accumulate not in ("true", "false"):
         args.append(("i1", accumulate))
         constraints.append("b")
@@ -167,11 +206,15 @@ def wgmma(
     return _struct(w, ptx, "float", count, constraints, args)
 
 
-def wgmma_wait(w: Writer, pending: int, accumulators: Sequence[str]) -> tuple[str, ...]:
-    """The accumulators pass through: LLVM knows of no other reason to read them only afterwards."""
+def wgmma_wait(
+    w: Writer, pending: int, accumulators: Sequence[str], operands: Sequence[str]
+) -> tuple[str, ...]:
+    """The accumulators pass through: LLVM knows of no other reason to read them only afterwards.
+    Nor of any to keep the `operands` (packed pairs) until here.
+    """
     count = len(accumulators)
-    constraints = ["=f"] * count + [str(i) for i in range(count)]
-    args = [("float", x) for x in accumulators]
+    constraints = ["=f"] * count + [str(i) for i in range(count)] + ["r"] * len(operands)
+    args = [*(("float", x) for x in accumulators), *(("i32", x) for x in operands)]
     ptx = f"wgmma.wait_group.sync.aligned {pending};"
     return _struct(w, ptx, "float", count, constraints, args)
 
@@ -289,6 +332,23 @@ def load_global_packed(
         args.append(("i1", first))
         constraints += ",b"
     return w.asm("\n".join(lines), "i32", constraints, args, pure=constant)
+
+
+def flag_arrive(w: Writer, at: Global, amount: int, pred: str | None) -> None:
+    ptx = f"{_when(pred, 1)}red.release.gpu.global.add.s32 {at.ptx(0)}, {amount};"
+    args = [("ptr addrspace(1)", at.pointer), *_flag(pred)]
+    w.asm(ptx, "void", _constraints("l", pred=pred), args)
+
+
+def flag_wait(w: Writer, at: Global, count: str) -> None:
+    ptx = (
+        "{\n.reg .pred less;\n.reg .b32 seen;\n"
+        "WAIT_${:uid}:\n"
+        f"ld.acquire.gpu.global.b32 seen, {at.ptx(0)};\n"
+        "setp.lt.s32 less, seen, $1;\n"
+        "@less bra WAIT_${:uid};\n}"
+    )
+    w.asm(ptx, "void", "l,r", [("ptr addrspace(1)", at.pointer), ("i32", count)])
 
 
 def store_global(w: Writer, at: Global, bits: int, texts: Sequence[str], pred: str | None) -> None:

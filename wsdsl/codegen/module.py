@@ -31,7 +31,7 @@ target triple = "nvptx64-nvidia-cuda"
 # `reqntid` and `minctasm` tell ptxas the register budget at entry; without them it ignores
 # setmaxnreg (C7508).
 FOOTER = """\
-attributes #0 = {{ nounwind convergent "nvvm.reqntid"="{threads}" "nvvm.minctasm"="1" }}
+attributes #0 = {{ nounwind convergent "nvvm.reqntid"="{threads}" "nvvm.minctasm"="1"{cluster} }}
 attributes #1 = {{ nounwind convergent }}
 attributes #2 = {{ nounwind memory(none) }}
 
@@ -52,10 +52,13 @@ def emit_llvm(kernel: Kernel) -> str:
     w.line("ret void")
     declarations = "\n".join(w.declarations[name] for name in sorted(w.declarations))
     lines = "\n".join(w.lines)
+    size = launch.cluster
+    cluster = f' "nvvm.cluster_dim"="{size},1,1"' if size > 1 else ""
+    footer = FOOTER.format(threads=launch.threads, cluster=cluster)
     return (
         f"{HEADER}\n{declarations}\n\n"
         f"define ptx_kernel void @{launch.name}({_parameters(launch)}) #0 {{\nentry:\n"
-        f"{lines}\n}}\n\n{FOOTER.format(threads=launch.threads)}"
+        f"{lines}\n}}\n\n{footer}"
     )
 
 
@@ -106,6 +109,7 @@ def _context(w: Writer, kernel: Kernel, launch: Signature) -> Context:
         sizes=sizes,
         strides=strides,
         maps=iter(maps),
+        cluster=launch.cluster,
         held=held,
     )
 

@@ -35,6 +35,16 @@ def sync_cta(w: Writer) -> None:
     w.call("llvm.nvvm.barrier.cta.sync.aligned.all", "void", [("i32", "0")])
 
 
+def sync_cluster(w: Writer) -> None:
+    w.call("llvm.nvvm.barrier.cluster.arrive.aligned", "void")
+    w.call("llvm.nvvm.barrier.cluster.wait.aligned", "void")
+
+
+def named_barrier(w: Writer, barrier: int, threads: int, wait: bool) -> None:
+    args = [("i32", str(barrier)), ("i32", str(threads))]
+    w.call(f"llvm.nvvm.barrier.cta.{'sync' if wait else 'arrive'}.aligned.count", "void", args)
+
+
 def sync_warp(w: Writer) -> None:
     w.call("llvm.nvvm.bar.warp.sync", "void", [("i32", ALL_LANES)])
 

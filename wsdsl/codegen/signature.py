@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wsdsl.ir.barrier_ops import AllocateBarriers, LaunchGrid
+from wsdsl.ir.barrier_ops import AllocateBarriers, ArriveFlag, LaunchGrid, WaitFlag
 from wsdsl.ir.memory_ops import AllocateShared, LoadGlobal, MakeTensorMap, StoreGlobal, ThreadLoad
 from wsdsl.ir.op import Kernel, Value, operands
 from wsdsl.ir.pipeline_ops import Partition
@@ -58,7 +58,7 @@ Argument = MapArgument | PointerArgument | StrideArgument | SizeArgument | Scala
 @dataclass(frozen=True, slots=True)
 class Signature:
     """Arguments in order, and the launch's shape: the grid is the product over `tiles` of
-    ceil(size / tile), for the "persistent" scheduler at most the number of SMs.
+    ceil(size / tile), for the "persistent" scheduler at most the number of SMs, in whole clusters.
     """
 
     name: str
@@ -67,6 +67,7 @@ class Signature:
     smem_bytes: int
     tiles: tuple[tuple[str, int], ...]
     scheduler: str
+    cluster: int = 1
 
 
 def signature(kernel: Kernel) -> Signature:
@@ -82,7 +83,7 @@ def signature(kernel: Kernel) -> Signature:
         match op:
             case MakeTensorMap():
                 maps.append(MapArgument(op.tensor.name, op.box, op.swizzle))
-            case LoadGlobal() | StoreGlobal() | ThreadLoad():
+            case LoadGlobal() | StoreGlobal() | ThreadLoad() | ArriveFlag() | WaitFlag():
                 assert isinstance(op.tensor.type, Tensor)
                 direct[op.tensor.name] = op.tensor.type
                 sizes |= {d: None for d in op.tensor.type.dims if isinstance(d, str)}
@@ -117,4 +118,5 @@ def signature(kernel: Kernel) -> Signature:
         smem_bytes=smem_bytes,
         tiles=grid.tiles,
         scheduler=grid.scheduler,
+        cluster=grid.cluster,
     )

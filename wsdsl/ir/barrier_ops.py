@@ -67,7 +67,7 @@ class NumCtas(Op):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ClusterIndex(Op):
-    """The index of this CTA's cluster in the grid: `cta_index` divided by the cluster's size; i32."""
+    """The index of this CTA's cluster in the grid: `cta_index` by the cluster's size; i32."""
 
     levels: ClassVar = SCHEDULED
     result: Value = result()
@@ -259,9 +259,9 @@ class ArriveFlag(Op):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class WaitFlag(Op):
-    """Wait until `tensor` (of i32) at `index` is at least `count` (i32), polling with ld.acquire.gpu. Every
-    thread that runs it waits and then sees what came before the arrivals. The CTAs that arrive
-    must be running: all CTAs of a "persistent" grid are.
+    """Wait until `tensor` (of i32) at `index` is at least `count` (i32), polling with
+    ld.acquire.gpu. Every thread that runs it waits and then sees what came before the arrivals.
+    The CTAs that arrive must be running: those of one cluster do, and all of a "persistent" grid.
     """
 
     levels: ClassVar = SCHEDULED

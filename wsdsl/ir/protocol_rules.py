@@ -10,21 +10,31 @@ from collections.abc import Callable, Iterator
 from wsdsl.ir.barrier_ops import (
     AllocateBarriers,
     ArriveExpectTx,
+    ArriveFlag,
+    ClusterIndex,
+    CtaRank,
     FenceBarrierInit,
     InitializeBarriers,
+    LaunchGrid,
+    NamedBarrierArrive,
+    NamedBarrierSync,
+    NumClusters,
     SetMaxRegisters,
+    SyncCluster,
     SyncCta,
+    WaitFlag,
 )
 from wsdsl.ir.fragment_ops import Wgmma
 from wsdsl.ir.memory_ops import AllocateShared, MakeTensorMap, TmaLoad
-from wsdsl.ir.op import Kernel, Op, Region, regions
+from wsdsl.ir.op import Kernel, Op, Region, op_name, regions
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.target import SMEM_BYTES, SWIZZLE_SPAN
-from wsdsl.ir.types import Accumulator, Barriers, Shared, Tensor
+from wsdsl.ir.types import Accumulator, Barriers, Fragment, Shared, Tensor
 from wsdsl.ir.walk import definers, walk
 
 Problem = tuple[Op | None, str]
 MAX_BOX = 256
+MAX_NAMED = 15
 
 
 def barriers_are_initialised(kernel: Kernel) -> Iterator[Problem]:
@@ -40,16 +50,18 @@ def barriers_are_initialised(kernel: Kernel) -> Iterator[Problem]:
     last = max(i for i, kind in enumerate(kinds) if kind is InitializeBarriers)
     first_partition = next((i for i, kind in enumerate(kinds) if kind is Partition), len(kinds))
     fences = [i for i, kind in enumerate(kinds) if kind is FenceBarrierInit]
-    meets = [i for i, kind in enumerate(kinds) if kind is SyncCta]
+    meeting = SyncCluster if cluster_of(kernel) > 1 else SyncCta
+    meets = [i for i, kind in enumerate(kinds) if kind is meeting]
     if not any(last < i < first_partition for i in fences):
         yield flat[last], "fence_barrier_init must follow the initialisation"
     elif not any(max(fences) < i < first_partition for i in meets):
-        yield flat[last], "all threads must meet (sync_cta) before the barriers are used"
+        name = op_name(meeting)
+        yield flat[last], f"all threads must meet ({name}) before the barriers are used"
 
 
 def expected_bytes_are_loaded(kernel: Kernel) -> Iterator[Problem]:
     """An arrive_expect_tx announces the bytes of the copies on the same barrier and state, which
-    stand in the same region.
+    stand in the same region. What comes by multicast, in another CTA's turn too, is the prover's.
     """
     boxes: dict[object, int] = {}
     for op in walk(kernel.body):
@@ -59,13 +71,17 @@ def expected_bytes_are_loaded(kernel: Kernel) -> Iterator[Problem]:
                 count *= extent
             boxes[op.result] = count
 
+    many = {op.barriers for op in walk(kernel.body) if isinstance(op, TmaLoad) and op.multicast}
+
     def visit(region: Region) -> Iterator[Problem]:
         sums: dict[object, int] = {}
         for op in region:
-            if isinstance(op, TmaLoad):
+            if isinstance(op, TmaLoad) and op.barriers not in many:
                 key = (op.barriers, op.state)
                 sums[key] = sums.get(key, 0) + boxes[op.map]
-        expects = [op for op in region if isinstance(op, ArriveExpectTx)]
+        expects = [
+            op for op in region if isinstance(op, ArriveExpectTx) and op.barriers not in many
+        ]
         for op in expects:
             loaded = sums.pop((op.barriers, op.state), 0)
             if loaded != op.tx_bytes:
@@ -140,6 +156,45 @@ def registers_are_conserved(kernel: Kernel) -> Iterator[Problem]:
             yield found[0], f"at entry a thread has {entry} registers"
 
 
+def cluster_of(kernel: Kernel) -> int:
+    return next((op.cluster for op in kernel.body if isinstance(op, LaunchGrid)), 1)
+
+
+def clusters_are_launched(kernel: Kernel) -> Iterator[Problem]:
+    """Ops that speak of other CTAs need some; hardware takes clusters of up to 8."""
+    for op in walk(kernel.body):
+        if isinstance(op, LaunchGrid) and op.cluster not in (1, 2, 4, 8):
+            yield op, f"a cluster of {op.cluster} CTAs; it has 1, 2, 4 or 8"
+        if cluster_of(kernel) > 1:
+            continue
+        remote = getattr(op, "cta", None) is not None or getattr(op, "multicast", None) is not None
+        if remote or isinstance(op, (ClusterIndex, NumClusters, CtaRank, SyncCluster)):
+            yield op, "there is no cluster: launch_grid(cluster=...) makes one"
+
+
+def named_barriers_agree(kernel: Kernel) -> Iterator[Problem]:
+    """Barrier 0 is sync_cta's; whoever meets on another must expect as many."""
+    partitions = [op for op in kernel.body if isinstance(op, Partition)]
+    groups = sum(p.num_warpgroups for p in partitions)
+    expected: dict[int, int] = {}
+    for op in walk(kernel.body):
+        if isinstance(op, (NamedBarrierSync, NamedBarrierArrive)):
+            if not 1 <= op.barrier <= MAX_NAMED:
+                yield op, f"named barriers are 1 to {MAX_NAMED}"
+            if not 1 <= op.num_warpgroups <= groups:
+                yield op, f"the kernel has {groups} warpgroups"
+            if expected.setdefault(op.barrier, op.num_warpgroups) != op.num_warpgroups:
+                yield op, f"elsewhere barrier {op.barrier} is for {expected[op.barrier]} warpgroups"
+
+
+def flags_are_integers(kernel: Kernel) -> Iterator[Problem]:
+    for op in walk(kernel.body):
+        if isinstance(op, (ArriveFlag, WaitFlag)):
+            kind = op.tensor.type
+            if not isinstance(kind, Tensor) or kind.dtype.name != "i32":
+                yield op, "flags are a tensor of i32"
+
+
 def products_are_64_rows(kernel: Kernel) -> Iterator[Problem]:
     made = definers(kernel.body)
     for op in walk(kernel.body):
@@ -147,6 +202,11 @@ def products_are_64_rows(kernel: Kernel) -> Iterator[Problem]:
             kind = op.acc.type
             if not isinstance(kind, Accumulator) or kind.rows != 64 or kind.columns % 8:
                 yield op, "wgmma works on 64 rows and a multiple of 8 columns"
+            left = op.a.type
+            if isinstance(left, Fragment) and (left.rows, left.columns) != (64, op.k):
+                yield op, f"an operand in registers is 64 x {op.k}"
+            if isinstance(left, Fragment) and left.dtype.name != op.dtype:
+                yield op, f"an operand is {left.dtype}, not {op.dtype}"
             for operand in (op.a, op.b):
                 dtype = getattr(made.get(operand), "dtype", op.dtype)
                 if dtype != op.dtype:
@@ -154,6 +214,9 @@ def products_are_64_rows(kernel: Kernel) -> Iterator[Problem]:
 
 
 RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
+    clusters_are_launched,
+    named_barriers_agree,
+    flags_are_integers,
     barriers_are_initialised,
     expected_bytes_are_loaded,
     boxes_fit,

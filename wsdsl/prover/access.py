@@ -45,8 +45,12 @@ def item_of(m: Machine, a: Agent, op: Op, array: Array, item: Any, start: int, e
     if not 0 <= item < array.num:
         raise m.fail("misuse", a, op, f"item {item} of `{array.label}`, which has {array.num}")
     if start < 0 or end > array.bytes:
-        raise m.fail("misuse", a, op, f"bytes {start} to {end} of an item of `{array.label}`, "
-                     f"which has {array.bytes}")  # fmt: skip
+        raise m.fail(
+            "misuse",
+            a,
+            op,
+            f"bytes {start} to {end} of an item of `{array.label}`, which has {array.bytes}",
+        )
 
 
 def spans_of(m: Machine, cta: int, array: Array, item: int, *borders: int) -> tuple[Span, ...]:
@@ -72,7 +76,7 @@ def write(
     asynchronous: bool,
     cta: int,
 ) -> None:
-    """Overwrite bytes of an item; `know` is what the writers know, `made` the new write's events."""
+    """Overwrite bytes of an item; the writers know `know`, `made` are the new write's events."""
     key = (cta, array.index, item)
     spans = spans_of(m, cta, array, item, start, end)
     what = f"item {item} of `{array.label}`" + (f" of CTA {cta}" if cta != a.cta else "")
@@ -84,18 +88,27 @@ def write(
             continue
         for _, event, reader in held.reads:
             if event & ~know:
-                raise m.fail("race", a, op, f"this may overwrite {what} while it is still read",
-                             reader, _release_hint(reader))  # fmt: skip
+                raise m.fail(
+                    "race",
+                    a,
+                    op,
+                    f"this may overwrite {what} while it is still read",
+                    reader,
+                    _release_hint(reader),
+                )
         needed = held.write | (held.shown if asynchronous else 0)
         if needed & ~know:
             proxy = not held.write & ~know
             raise m.fail(
-                "proxy" if proxy else "race", a, op,
+                "proxy" if proxy else "race",
+                a,
+                op,
                 f"this may overwrite {what} before an earlier write is over",
                 held.writer,
-                "fence_async_proxy by the writing threads, before they arrive" if proxy
+                "fence_async_proxy by the writing threads, before they arrive"
+                if proxy
                 else "it must wait for a barrier on which that write counts, or its threads arrive",
-            )  # fmt: skip
+            )
         after.append(Span(held.start, held.end, made[0], made[1], party, written=True))
     m.memory[key] = tuple(after)
 
@@ -128,16 +141,31 @@ def read(
             made.append(held)
             continue
         if not held.written:
-            raise m.fail("race", a, op, f"this reads {what}, which nobody has written",
-                         hint="wait for the full barrier of the slot first")  # fmt: skip
+            raise m.fail(
+                "race",
+                a,
+                op,
+                f"this reads {what}, which nobody has written",
+                hint="wait for the full barrier of the slot first",
+            )
         if held.write & ~know:
-            raise m.fail("race", a, op, f"this may read {what} before it is written", held.writer,
-                         "wait for the barrier on which that write counts, or its threads arrive"
-                         )  # fmt: skip
+            raise m.fail(
+                "race",
+                a,
+                op,
+                f"this may read {what} before it is written",
+                held.writer,
+                "wait for the barrier on which that write counts, or its threads arrive",
+            )
         if held.shown & ~know:
-            raise m.fail("proxy", a, op, f"this may not see what threads wrote to {what}",
-                         held.writer, "fence_async_proxy by the writing threads, before they arrive"
-                         )  # fmt: skip
+            raise m.fail(
+                "proxy",
+                a,
+                op,
+                f"this may not see what threads wrote to {what}",
+                held.writer,
+                "fence_async_proxy by the writing threads, before they arrive",
+            )
         reads = [r for r in held.reads if r[0] != reader]
         reads.append((reader, event, Party(a.index, op)))
         made.append(
@@ -167,8 +195,19 @@ def tma_load(m: Machine, a: Agent, i: Instruction) -> int:
     for cta in _destinations(m, a, i, op):
         held, barriers, stage = barrier_of(m, a, i, (0,), cta)
         event = m.event()
-        write(m, a, op, array, state.stage, op.offset, op.offset + size, a.know[0], (event, 0),
-              True, cta)  # fmt: skip
+        write(
+            m,
+            a,
+            op,
+            array,
+            state.stage,
+            op.offset,
+            op.offset + size,
+            a.know[0],
+            (event, 0),
+            True,
+            cta,
+        )
         name = shown(barriers, stage, m, cta)
         count_in_phase(m, a, i, held, name, a.know[0], "the bytes of this copy on")
         # Bytes land after the copy was started: what phases were over then are over.
@@ -183,8 +222,9 @@ def _destinations(m: Machine, a: Agent, i: Instruction, op: mem.TmaLoad) -> list
         return [a.cta]
     mask = a.slots[i.extra[op.multicast.name]]
     if not isinstance(mask, int) or mask <= 0 or mask >> m.model.cluster:
-        raise m.fail("misuse", a, op, f"multicast to {mask}: no mask of the cluster's "
-                     f"{m.model.cluster} CTAs")  # fmt: skip
+        raise m.fail(
+            "misuse", a, op, f"multicast to {mask}: no mask of the cluster's {m.model.cluster} CTAs"
+        )
     first = a.cta // m.model.cluster * m.model.cluster
     return [first + rank for rank in range(m.model.cluster) if mask >> rank & 1]
 
@@ -200,8 +240,19 @@ def thread_load(m: Machine, a: Agent, i: Instruction) -> int:
     over, shown_later = m.event(), m.event()
     a.did |= over
     m.unshown.append((a.index, EVERY, shown_later))
-    write(m, a, op, array, state.stage, op.offset, op.offset + size, known_to_all(a, ALL),
-          (over, shown_later), False, a.cta)  # fmt: skip
+    write(
+        m,
+        a,
+        op,
+        array,
+        state.stage,
+        op.offset,
+        op.offset + size,
+        known_to_all(a, ALL),
+        (over, shown_later),
+        False,
+        a.cta,
+    )
     return LOCAL
 
 
@@ -243,8 +294,19 @@ def store_shared(m: Machine, a: Agent, i: Instruction) -> int:
         raise m.fail("misuse", a, op, f"{size} bytes, a warp has {array.bytes // 4}")
     for quarter, warp in WARPS:
         start = quarter * array.bytes // 4
-        write(m, a, op, array, item, start, start + size, known_to_all(a, warp),
-              warp_wrote(m, a, warp), False, a.cta)  # fmt: skip
+        write(
+            m,
+            a,
+            op,
+            array,
+            item,
+            start,
+            start + size,
+            known_to_all(a, warp),
+            warp_wrote(m, a, warp),
+            False,
+            a.cta,
+        )
     return LOCAL
 
 
@@ -289,7 +351,14 @@ def tma_store_wait(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def operand_ranges(
-    rows: int, columns: int, element: int, swizzle: str, k_major: bool, start: int, extent: int, k: int
+    rows: int,
+    columns: int,
+    element: int,
+    swizzle: str,
+    k_major: bool,
+    start: int,
+    extent: int,
+    k: int,
 ) -> list[tuple[int, int]]:
     """The bytes of a tile of panels that a wgmma reads, widened to whole swizzle atoms; `start`
     along M or N."""

@@ -21,7 +21,6 @@ Turns = dict[tuple[int, int], tuple[int, int, int]]
 """By CTA and family: the stage and parity from which a ring is looked at, and its length."""
 
 
-
 class Canonical:
     """Makes keys of a model's states, and drops from a state what can not matter any more."""
 
@@ -63,13 +62,22 @@ class Canonical:
         flags = sorted((repr(_term(k, names)), f.value) for k, f in m.flags.items())
         shape = (
             agents,
-            tuple((h.phase & 1 ^ flip, h.pending, h.tx, h.arrivals, h.initialised)
-                  for _, flip, h in barriers),
-            tuple((where, tuple((s.start, s.end) for s in m.memory[key]))
-                  for where, key in self._items(m, turns)),
-            tuple(loops), tuple(following), tuple(runs), tuple(facts), tuple(flags),
-            tuple(sorted(repr(_term(k, names)) for k in m.global_memory)), tuple(m.pool),
-        )  # fmt: skip
+            tuple(
+                (h.phase & 1 ^ flip, h.pending, h.tx, h.arrivals, h.initialised)
+                for _, flip, h in barriers
+            ),
+            tuple(
+                (where, tuple((s.start, s.end) for s in m.memory[key]))
+                for where, key in self._items(m, turns)
+            ),
+            tuple(loops),
+            tuple(following),
+            tuple(runs),
+            tuple(facts),
+            tuple(flags),
+            tuple(sorted(repr(_term(k, names)) for k in m.global_memory)),
+            tuple(m.pool),
+        )
         every = self._place_events(m, barriers, turns, names)
         masks = self._masks(m, barriers, names)
         unknown = [*(every & ~k for k in masks), self._unwritten(m, turns, 0)]
@@ -93,7 +101,7 @@ class Canonical:
         followed.append(unknown)
         return True
 
-    # Iterations ------------------------------------------------------------------------------------
+    # Iterations -------------------------------------------------------------------------------
 
     def _iterations(self, m: Machine) -> dict[int, int]:
         """New numbers of the iterations that someone is in, or may come to; others are dropped."""
@@ -134,9 +142,10 @@ class Canonical:
         for a in m.agents:
             if any(not _alive(k[1:], names) or (k[0] and k[0] not in names) for k in a.counts):
                 a.counts = {
-                    k: v for k, v in a.counts.items()
+                    k: v
+                    for k, v in a.counts.items()
                     if _alive(k[1:], names) and (not k[0] or k[0] in names)
-                }  # fmt: skip
+                }
         return names
 
     def _may_enter(self, m: Machine, a: Agent, key: Any, reach: set[int]) -> bool:
@@ -153,7 +162,7 @@ class Canonical:
                 return True
         return False
 
-    # Rings ----------------------------------------------------------------------------------------
+    # Rings ------------------------------------------------------------------------------------
 
     def _turns(self, m: Machine) -> Turns:
         """Where each family is said to begin, by CTA: at the first state that an agent holds."""
@@ -173,7 +182,7 @@ class Canonical:
     def _turn_of(self, cta: int, array: Array, turns: Turns) -> tuple[int, int, int]:
         return turns.get((cta, self.of_array[array.name]), NO_TURN)
 
-    # Agents ----------------------------------------------------------------------------------------
+    # Agents -----------------------------------------------------------------------------------
 
     def _agent(
         self,
@@ -198,9 +207,7 @@ class Canonical:
                     slots.append(repr((held.array.name, held.item, held.start)))
                 case _:
                     slots.append(_term(held, names))
-        frames = tuple(
-            ("open", names[f[1]]) if f[0] == "open" else f for f in a.frames
-        )
+        frames = tuple(("open", names[f[1]]) if f[0] == "open" else f for f in a.frames)
         counts = tuple(sorted((repr(_key(k, names, 0)), v) for k, v in a.counts.items()))
         number = accumulators.get
         a.unfenced = frozenset(r for r in a.unfenced if r in accumulators)
@@ -212,11 +219,21 @@ class Canonical:
         held = m.named_of(a)
         waiting = -1 if a.named < 0 or held is None else held.phase - a.named
         return (
-            a.pc, tuple(slots), frames, counts, busy, groups, len(a.stores), a.began_stores,
-            waiting, a.ended, a.registers, a.open.op is None,
-        )  # fmt: skip
+            a.pc,
+            tuple(slots),
+            frames,
+            counts,
+            busy,
+            groups,
+            len(a.stores),
+            a.began_stores,
+            waiting,
+            a.ended,
+            a.registers,
+            a.open.op is None,
+        )
 
-    # What is where ---------------------------------------------------------------------------------
+    # What is where ----------------------------------------------------------------------------
 
     def _barriers(self, m: Machine, turns: Turns) -> list[tuple[Any, int, Barrier]]:
         """(place, change of parity, barrier), rings from where they are said to begin."""
@@ -225,7 +242,9 @@ class Canonical:
             for array in self.arrays:
                 if array.first >= 0:
                     first = cta * self.model.num_barriers + array.first
-                    for n, (stage, flip) in enumerate(order(array, self._turn_of(cta, array, turns))):
+                    for n, (stage, flip) in enumerate(
+                        order(array, self._turn_of(cta, array, turns))
+                    ):
                         made.append(((cta, array.index, n), flip, m.barriers[first + stage]))
         made += [(("named", key), 0, m.named[key]) for key in sorted(m.named)]
         return made
@@ -243,7 +262,7 @@ class Canonical:
         return made
 
     def _unwritten(self, m: Machine, turns: Turns, taken: int) -> int:
-        """Where nothing was written yet, as bits; nor is there from now on where `taken` says so."""
+        """Where nothing was written yet, as bits; where `taken` says so, nothing is from now on."""
         bits = 0
         for where, key in self._items(m, turns):
             spans = m.memory[key]
@@ -251,18 +270,23 @@ class Canonical:
                 place = ((where, span.start), "written")
                 bit = 1 << self.place.setdefault(place, len(self.place))
                 if span.written and bit & taken:
-                    span = Span(span.start, span.end, span.write, span.shown, span.writer, span.reads)
+                    span = Span(
+                        span.start, span.end, span.write, span.shown, span.writer, span.reads
+                    )
                     spans = m.memory[key] = (*spans[:n], span, *spans[n + 1 :])
                 if not span.written:
                     bits |= bit
         return bits
 
-    # Events ----------------------------------------------------------------------------------------
+    # Events -----------------------------------------------------------------------------------
 
     def _place_events(
-        self, m: Machine, barriers: list[tuple[Any, int, Barrier]], turns: Turns,
+        self,
+        m: Machine,
+        barriers: list[tuple[Any, int, Barrier]],
+        turns: Turns,
         names: dict[int, int],
-    ) -> int:  # fmt: skip
+    ) -> int:
         """Number the events by the places where they stand, one for each place; all of them, as a
         mask. What everybody knows of is forgotten: no check can fail for it."""
         settled = -1
@@ -292,8 +316,14 @@ class Canonical:
 
         m.waits = m.phases = 0
         for where, _, held in barriers:
-            held.done, held.before = put((where, "done"), held.done), put((where, "before"), held.before)
-            held.fenced, held.passed = put((where, "fenced"), held.fenced), put((where, "passed"), held.passed)
+            held.done, held.before = (
+                put((where, "done"), held.done),
+                put((where, "before"), held.before),
+            )
+            held.fenced, held.passed = (
+                put((where, "fenced"), held.fenced),
+                put((where, "passed"), held.passed),
+            )
             m.waits |= held.passed
             m.phases |= held.done | held.before
         for where, key in self._items(m, turns):
@@ -307,20 +337,31 @@ class Canonical:
             shown = repr(_term(key, names))
             flag.arrivals = put((shown, "arrivals"), flag.arrivals)
             flag.lowered = put((shown, "lowered"), flag.lowered)
-            flag.passed, flag.reset = put((shown, "passed"), flag.passed), put((shown, "reset"), flag.reset)
+            flag.passed, flag.reset = (
+                put((shown, "passed"), flag.passed),
+                put((shown, "reset"), flag.reset),
+            )
         live = every = 0
         for bit, made in copies.items():
             live |= bit
             every |= made
-        self._put(m, barriers, names, [_moved(k & live, copies) if k >= 0 else k
-                                       for k in self._masks(m, barriers, names)])  # fmt: skip
+        self._put(
+            m,
+            barriers,
+            names,
+            [_moved(k & live, copies) if k >= 0 else k for k in self._masks(m, barriers, names)],
+        )
         m.next_event = 1 << len(place)
         return every
 
     def _add_events(
-        self, m: Machine, barriers: list[tuple[Any, int, Barrier]], turns: Turns,
-        gone: list[int], every: int,
-    ) -> int:  # fmt: skip
+        self,
+        m: Machine,
+        barriers: list[tuple[Any, int, Barrier]],
+        turns: Turns,
+        gone: list[int],
+        every: int,
+    ) -> int:
         """Where a state of this shape had to know of an event, and this one has none: put one
         there. Returns those that were added."""
         missing = 0
@@ -384,9 +425,12 @@ class Canonical:
         return masks
 
     def _put(
-        self, m: Machine, barriers: list[tuple[Any, int, Barrier]], names: dict[int, int],
+        self,
+        m: Machine,
+        barriers: list[tuple[Any, int, Barrier]],
+        names: dict[int, int],
         masks: list[int],
-    ) -> None:  # fmt: skip
+    ) -> None:
         held_by = iter(masks)
         unshown: list[tuple[int, int, int]] = []
         for a in m.agents:
@@ -396,8 +440,8 @@ class Canonical:
                     a.know[c] = known
             a.did = next(held_by)
             for c in (-1, *ALL):
-                if still := next(held_by):
-                    unshown.append((a.index, c, still))
+                still = next(held_by)
+                unshown += [(a.index, c, still)] if still else []
             for g in (*a.groups, a.open):
                 g.events, g.passed = next(held_by), next(held_by)
             a.stores = [(next(held_by), next(held_by)) for _ in a.stores]
@@ -462,5 +506,3 @@ def _key(key: Any, names: dict[int, int], at: int = 2) -> Any:
     parts = list(key)
     parts[at] = names.get(parts[at], 0)
     return tuple(_term(x, names) for x in parts)
-
-

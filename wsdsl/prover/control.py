@@ -224,14 +224,29 @@ def end(m: Machine, a: Agent, i: Instruction) -> int:
     op: Op = i.op
     if a.open.op is not None or a.groups:
         last = a.open.op or a.groups[-1].op or op
-        raise m.fail("exit", a, last, "the kernel ends, but no wgmma_wait has retired this wgmma",
-                     hint="end with wgmma_wait(pending=0)")  # fmt: skip
+        raise m.fail(
+            "exit",
+            a,
+            last,
+            "the kernel ends, but no wgmma_wait has retired this wgmma",
+            hint="end with wgmma_wait(pending=0)",
+        )
     if a.began_stores:
-        raise m.fail("exit", a, op, "the kernel ends, but a TMA store was not committed",
-                     hint="a tma_store_commit must follow")  # fmt: skip
+        raise m.fail(
+            "exit",
+            a,
+            op,
+            "the kernel ends, but a TMA store was not committed",
+            hint="a tma_store_commit must follow",
+        )
     if a.stores:
-        raise m.fail("exit", a, op, "the kernel ends while a TMA store may still read SMEM",
-                     hint="end with tma_store_wait(pending=0)")  # fmt: skip
+        raise m.fail(
+            "exit",
+            a,
+            op,
+            "the kernel ends while a TMA store may still read SMEM",
+            hint="end with tma_store_wait(pending=0)",
+        )
     a.ended = True
     return SEEN
 
@@ -338,5 +353,3 @@ def advance(m: Machine, a: Agent, i: Instruction) -> int:
         StageParity(0, held.parity ^ 1) if stage == op.num else StageParity(stage, held.parity)
     )
     return LOCAL
-
-

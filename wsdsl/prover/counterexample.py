@@ -53,8 +53,10 @@ class Counterexample:
             lines.append(f"    ... {len(steps) - SHOWN} steps before")
             steps = steps[-SHOWN:]
         width = max((len(n) for n in self.names), default=0)
-        for step in steps:
-            lines.append("    " + self._line(step.agent, width, step.op, step.loops, step.barrier))
+        lines += [
+            "    " + self._line(step.agent, width, step.op, step.loops, step.barrier)
+            for step in steps
+        ]
         for agent, op, why in self.waiting:
             lines.append("    " + self._line(agent, width, op, (), why))
         if self.earlier is not None:
@@ -70,7 +72,9 @@ class Counterexample:
         where = "".join(f" %{name}={value}" for name, value in loops)
         line = f"line {op.loc.line}: " if op.loc else ""
         shown = print_op(op).split("\n", 1)[0].removesuffix(" {").strip()
-        return f"{self.names[agent]:{width}}  {line}{shown}{where}" + (f"  [{after}]" if after else "")
+        return f"{self.names[agent]:{width}}  {line}{shown}{where}" + (
+            f"  [{after}]" if after else ""
+        )
 
     def findings(self) -> list[Finding]:
         """The failing op, and what it clashes with, each at its place in the source."""
@@ -138,9 +142,17 @@ def tell(
     if failure.kind != "deadlock":
         script = (*script, (keys[failure.party.agent], failure.party.op))
     return Counterexample(
-        failure.kind, failure.message, failure.hint or _hint(m, failure), failure.party,
-        failure.earlier, tuple(m.model.names), steps, tuple(waiting), sizes, script,
-    )  # fmt: skip
+        failure.kind,
+        failure.message,
+        failure.hint or _hint(m, failure),
+        failure.party,
+        failure.earlier,
+        tuple(m.model.names),
+        steps,
+        tuple(waiting),
+        sizes,
+        script,
+    )
 
 
 def _comes_later(failure: Failure) -> bool:
@@ -208,8 +220,7 @@ def candidates(kernel: Kernel) -> Iterator[dict[str, int]]:
             case t.Constant() if isinstance(op.value, int):
                 constants[op.result.name] = op.value
             case b.LaunchGrid():
-                for dim, size in op.tiles:
-                    units[dim] = size
+                units |= dict(op.tiles)
             case b.ForRange():
                 dim = names.get(op.stop.name)
                 step = constants.get(op.step.name)

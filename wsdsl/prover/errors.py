@@ -9,7 +9,7 @@ from wsdsl.ir.op import Op
 from wsdsl.prover.terms import Term
 
 
-class Undecided(Exception):
+class Undecided(Exception):  # noqa: N818 - nothing is wrong
     """The run depends on whether `atom` holds: both must be followed."""
 
     def __init__(self, atom: Term) -> None:
@@ -25,7 +25,7 @@ class Party:
     op: Op
 
 
-class Failure(Exception):
+class Failure(Exception):  # noqa: N818 - of the kernel, not of the prover
     """A kernel is wrong: what happens (`kind`), to whom, and what it clashes with.
 
     `missing` is an event that should have come before (a bit of the history), where one is known.
@@ -36,6 +36,10 @@ class Failure(Exception):
     ) -> None:
         super().__init__(message)
         self.kind, self.message, self.party, self.earlier, self.hint = (
-            kind, message, party, earlier, hint,
-        )  # fmt: skip
+            kind,
+            message,
+            party,
+            earlier,
+            hint,
+        )
         self.details: dict[str, Any] = {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from wsdsl.ir.op import Kernel
 from wsdsl.prover.access import spans_of
@@ -14,7 +13,7 @@ from wsdsl.prover.errors import Failure, Party, Undecided
 from wsdsl.prover.machine import Agent, Barrier, Machine
 from wsdsl.prover.model import Model
 
-MAX_STATES = 2_000
+MAX_STATES, MAX_WIDENED = 2_000, 600
 Decisions = tuple[bool, ...]
 
 
@@ -27,7 +26,7 @@ class Explored:
     ctas: int
 
 
-class Refuted(Exception):
+class Refuted(Exception):  # noqa: N818 - a verdict
     """The kernel is wrong: what fails, and the decisions on the way there."""
 
     def __init__(self, failure: Failure, decisions: Decisions) -> None:
@@ -51,8 +50,9 @@ def start(model: Model) -> Machine:
                 m.agents.append(a)
         for array in model.arrays.values():
             if array.first >= 0:
-                m.barriers += [Barrier(array.arrivals, pending=array.arrivals)
-                               for _ in range(array.num)]  # fmt: skip
+                m.barriers += [
+                    Barrier(array.arrivals, pending=array.arrivals) for _ in range(array.num)
+                ]
         m.pool.append(0)
     return m
 
@@ -82,14 +82,25 @@ def check_end(m: Machine) -> None:
             for span in spans:
                 if where == cta and span.write & ~know and span.writer is not None:
                     a = m.agents[span.writer.agent]
-                    raise m.fail("exit", a, span.writer.op, "the kernel may end while this copy is "
-                                 "in flight", hint="wait for the barrier on which it counts")  # fmt: skip
+                    raise m.fail(
+                        "exit",
+                        a,
+                        span.writer.op,
+                        "the kernel may end while this copy is in flight",
+                        hint="wait for the barrier on which it counts",
+                    )
         for (agent, where), event in m.remote.items():
             if where == cta and event & ~know:
                 a = m.agents[agent]
                 op = m.model.kernel.body[-1]
-                raise m.fail("exit", a, op, f"CTA {cta} of the cluster may have ended before {a.index} "
-                             "arrives at its barrier", hint="end with sync_cluster()")  # fmt: skip
+                raise m.fail(
+                    "exit",
+                    a,
+                    op,
+                    f"CTA {cta} of the cluster may have ended before {a.index} "
+                    "arrives at its barrier",
+                    hint="end with sync_cluster()",
+                )
 
 
 def explore(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Explored:
@@ -99,10 +110,28 @@ def explore(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Explored:
     try:
         return _explore(model, widen=True)
     except Refuted as refuted:
-        if not refuted.decisions:
-            raise
-    # Less may have been known there than in any real run; without that, a failure is one.
+        # Less may have been known there than in any real run: go the same way without forgetting.
+        failure = follow(model, refuted.decisions)
+        if failure is not None:
+            raise Refuted(failure, refuted.decisions) from None
     return _explore(model, widen=False)
+
+
+def follow(model: Model, decisions: Decisions) -> Failure | None:
+    """What fails on the way that the decisions lead, if anything does."""
+    m, ahead = start(model), iter(decisions)
+    while True:
+        try:
+            run_out(m)
+        except Failure as failure:
+            return failure
+        except Undecided as open_:
+            outcome = next(ahead, None)
+            if outcome is None:
+                return None
+            m.facts[open_.atom] = outcome
+        else:
+            return None
 
 
 def learn_borders(model: Model) -> None:
@@ -146,14 +175,16 @@ def _explore(model: Model, widen: bool) -> Explored:
             if not canonical.is_new(m):
                 continue
             states += 1
-            if states > MAX_STATES:
+            if states > (MAX_WIDENED if widen else MAX_STATES):
                 a = m.agents[0]
                 op = model.codes[a.partition].instructions[a.pc].op
                 failure = m.fail("unknown", a, op, f"not proved: more than {MAX_STATES} states")
                 raise Refuted(failure, decisions) from None
-            for outcome in (True, False):
+            # Out of loops first: what can not end is found before it goes on for ever.
+            for outcome in (False, True):
                 fork = m.copy()
                 fork.facts[open_.atom] = outcome
                 pushed += 1
-                heapq.heappush(heap, (-m.steps if widen else m.steps, pushed, (*decisions, outcome), fork))
+                place = -m.steps if widen else m.steps
+                heapq.heappush(heap, (place, pushed, (*decisions, outcome), fork))
     return Explored(states, steps, model.num_ctas)

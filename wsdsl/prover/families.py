@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as mem
-from wsdsl.prover.machine import StageParity
-from wsdsl.prover.model import Array, Family, Model
+from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Value, operands, results_of
 from wsdsl.ir.types import State
 from wsdsl.ir.walk import walk, yielded
-from wsdsl.ir import tile_ops as t
+from wsdsl.prover.machine import StageParity
+from wsdsl.prover.model import Array, Family, Model
 
 
 class _Sets:

@@ -52,15 +52,25 @@ def _access(
         for c in ALL:
             if _own(a, span.writer) or not span.write & ~a.know[c]:
                 continue
-            raise m.fail("race", a, op, f"this may come before `{op.tensor.name}` is written there",
-                         span.writer, "the writer must arrive on a flag that this waits for"
-                         )  # fmt: skip
+            raise m.fail(
+                "race",
+                a,
+                op,
+                f"this may come before `{op.tensor.name}` is written there",
+                span.writer,
+                "the writer must arrive on a flag that this waits for",
+            )
         if store is not None:
             for _, event, reader in span.reads:
                 if reader.agent != a.index and any(event & ~a.know[c] for c in ALL):
-                    raise m.fail("race", a, op, f"this may overwrite `{op.tensor.name}` while it "
-                                 "is read", reader,
-                                 "the reader must arrive on a flag that this waits for")  # fmt: skip
+                    raise m.fail(
+                        "race",
+                        a,
+                        op,
+                        f"this may overwrite `{op.tensor.name}` while it is read",
+                        reader,
+                        "the reader must arrive on a flag that this waits for",
+                    )
             made = Span(0, 1, over, 0, party, written=True)
         else:
             reads = [r for r in span.reads if r[0] != a.index]
@@ -68,8 +78,13 @@ def _access(
     elif store is not None:
         made = Span(0, 1, over, 0, party, written=True)
     else:
-        raise m.fail("race", a, op, f"this reads `{op.tensor.name}` where nothing has written it",
-                     hint="wait for the flag of whoever writes it")  # fmt: skip
+        raise m.fail(
+            "race",
+            a,
+            op,
+            f"this reads `{op.tensor.name}` where nothing has written it",
+            hint="wait for the flag of whoever writes it",
+        )
     m.global_memory[key] = (made,)
 
 

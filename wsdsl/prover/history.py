@@ -87,7 +87,6 @@ class History:
 def loops_of(m: Machine, a: Agent) -> tuple[tuple[str, str], ...]:
     """(index, value or number of the iteration) of the loops an agent is in."""
     told: list[tuple[str, str]] = []
-    entered = 0
     code = m.model.codes[a.partition]
     open_loops: list[Op] = []
     for pc, i in enumerate(code.instructions[: a.pc + 1]):
@@ -98,7 +97,6 @@ def loops_of(m: Machine, a: Agent) -> tuple[tuple[str, str], ...]:
     for op, frame in zip(open_loops, a.frames, strict=False):
         index = getattr(op, "index").name  # noqa: B009 - a ForRange, that alone opens a frame
         told.append((index, str(frame[1]) if frame[0] == "counted" else f"#{frame[1]}"))
-        entered += 1
     return tuple(told)
 
 
@@ -115,5 +113,3 @@ def barrier_text(m: Machine, a: Agent, i: Instruction) -> str:
         f"`{array.label}`[{held.stage}]: phase {b.phase}, {b.pending} of {b.arrivals} arrivals "
         f"to come{bytes_left}"
     )
-
-

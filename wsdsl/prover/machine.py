@@ -123,9 +123,19 @@ class Barrier:
 
     def copy(self) -> Barrier:
         return Barrier(
-            self.arrivals, self.phase, self.pending, self.tx, self.gathered, self.completed,
-            self.done, self.before, self.passed, self.waiters, self.initialised, self.fenced,
-        )  # fmt: skip
+            self.arrivals,
+            self.phase,
+            self.pending,
+            self.tx,
+            self.gathered,
+            self.completed,
+            self.done,
+            self.before,
+            self.passed,
+            self.waiters,
+            self.initialised,
+            self.fenced,
+        )
 
 
 @dataclass(slots=True)
@@ -145,9 +155,7 @@ class Span:
     written: bool = False
 
     def with_reads(self, reads: tuple[tuple[Any, int, Party], ...]) -> Span:
-        return Span(
-            self.start, self.end, self.write, self.shown, self.writer, reads, self.written
-        )
+        return Span(self.start, self.end, self.write, self.shown, self.writer, reads, self.written)
 
     def part(self, start: int, end: int) -> Span:
         return Span(start, end, self.write, self.shown, self.writer, self.reads, self.written)

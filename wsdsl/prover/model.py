@@ -10,7 +10,6 @@ from typing import Any
 
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as m
-from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.types import Barriers, Shared, Tensor
@@ -81,10 +80,9 @@ class Model:
     def _code(self, partition: Partition | None) -> Code:
         from wsdsl.prover.arms import ARMS
 
-        made = Flattener(
+        return Flattener(
             partition, self.needed, self.shared_tensors, ARMS, self.signatures
         ).flatten(self.kernel.body)
-        return made
 
     def _entry_registers(self, flat: list[Any]) -> int:
         counts = [op.count for op in flat if isinstance(op, b.SetMaxRegisters)]

@@ -73,11 +73,21 @@ def wgmma(m: Machine, a: Agent, i: Instruction) -> int:
     registers: Registers = a.slots[i.extra[op.acc.name]]
     accumulates = truth(m, a.slots[i.extra[op.accumulate.name]])
     if registers.number in a.unfenced:
-        raise m.fail("wgmma", a, op, "no wgmma_fence since other instructions used the "
-                     "accumulator's registers", hint="wgmma_fence before the first wgmma")  # fmt: skip
+        raise m.fail(
+            "wgmma",
+            a,
+            op,
+            "no wgmma_fence since other instructions used the accumulator's registers",
+            hint="wgmma_fence before the first wgmma",
+        )
     if accumulates and registers.number in a.unwritten:
-        raise m.fail("wgmma", a, op, "accumulates on registers that nothing has written",
-                     hint="`accumulate` must be false for the first product")  # fmt: skip
+        raise m.fail(
+            "wgmma",
+            a,
+            op,
+            "accumulates on registers that nothing has written",
+            hint="`accumulate` must be false for the first product",
+        )
     event = m.event()
     know = known_to_all(a, ALL)
     element = DTYPES[op.dtype].bits // 8
@@ -87,8 +97,13 @@ def wgmma(m: Machine, a: Agent, i: Instruction) -> int:
             _read_operand(m, a, i, held, extent, element, know, event)
         else:
             if value.name in a.loose:
-                raise m.fail("wgmma", a, op, f"no wgmma_fence since %{value.name} was written",
-                             hint="wgmma_fence after the fragment is made")  # fmt: skip
+                raise m.fail(
+                    "wgmma",
+                    a,
+                    op,
+                    f"no wgmma_fence since %{value.name} was written",
+                    hint="wgmma_fence after the fragment is made",
+                )
             a.open.fragments = (*a.open.fragments, (value.name, op))
     a.unwritten -= {registers.number}
     a.open.passed |= m.everything(a) & m.waits
@@ -100,16 +115,23 @@ def wgmma(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def _read_operand(
-    m: Machine, a: Agent, i: Instruction, held: Descriptor, extent: int, element: int, know: int,
+    m: Machine,
+    a: Agent,
+    i: Instruction,
+    held: Descriptor,
+    extent: int,
+    element: int,
+    know: int,
     event: int,
-) -> None:  # fmt: skip
+) -> None:
     op, product = held.op, i.op
     assert isinstance(product, f.Wgmma)
     along = op.rows if op.k_major else op.columns
     start = 0 if held.start is None else held.start
     if held.start is not None and start + extent > along:
-        raise m.fail("misuse", a, product, f"elements {start} to {start + extent} of an operand "
-                     f"with {along}")  # fmt: skip
+        raise m.fail(
+            "misuse", a, product, f"elements {start} to {start + extent} of an operand with {along}"
+        )
     extent = along if held.start is None else extent
     ranges = operand_ranges(
         op.rows, op.columns, element, op.swizzle, op.k_major, start, extent, product.k
@@ -117,8 +139,13 @@ def _read_operand(
     for begin, end in ranges:
         begin, end = begin + op.offset, end + op.offset
         if end > held.array.bytes:
-            raise m.fail("misuse", a, product, f"bytes {begin} to {end} of an item of "
-                         f"`{held.array.label}`, which has {held.array.bytes}")  # fmt: skip
+            raise m.fail(
+                "misuse",
+                a,
+                product,
+                f"bytes {begin} to {end} of an item of "
+                f"`{held.array.label}`, which has {held.array.bytes}",
+            )
         read(m, a, product, held.array, held.item, begin, end, know, ("wgmma", a.index), event)
 
 
@@ -134,16 +161,25 @@ def wgmma_wait(m: Machine, a: Agent, i: Instruction) -> int:
     op = i.op
     assert isinstance(op, f.WgmmaWait)
     if a.open.op is not None:
-        raise m.fail("wgmma", a, op, "a wgmma was not committed, so that this wait does not cover "
-                     "it", hint="wgmma_commit before the wgmma_wait")  # fmt: skip
+        raise m.fail(
+            "wgmma",
+            a,
+            op,
+            "a wgmma was not committed, so that this wait does not cover it",
+            hint="wgmma_commit before the wgmma_wait",
+        )
     over = max(0, len(a.groups) - op.pending)
     kept = {v.name for v in op.fragments}
     for group in a.groups[:over]:
         for name, product in group.fragments:
             if name not in kept:
-                raise m.fail("wgmma", a, product, f"the registers of %{name} may be reused while "
-                             "this reads them",
-                             hint="name it in the `fragments` of the wgmma_wait")  # fmt: skip
+                raise m.fail(
+                    "wgmma",
+                    a,
+                    product,
+                    f"the registers of %{name} may be reused while this reads them",
+                    hint="name it in the `fragments` of the wgmma_wait",
+                )
         # All warps take part in a wgmma: once it is over, they all have come as far as its start.
         for c in ALL:
             a.know[c] |= group.events | group.passed
@@ -152,8 +188,12 @@ def wgmma_wait(m: Machine, a: Agent, i: Instruction) -> int:
     for value, result in zip(op.accumulators, i.defines, strict=True):
         registers: Registers = a.slots[i.extra[value.name]]
         if registers.number in busy:
-            raise m.fail("wgmma", a, op, f"{value} is still being written: the wait leaves "
-                         f"{op.pending} groups in flight",
-                         hint="wait with a smaller `pending`")  # fmt: skip
+            raise m.fail(
+                "wgmma",
+                a,
+                op,
+                f"{value} is still being written: the wait leaves {op.pending} groups in flight",
+                hint="wait with a smaller `pending`",
+            )
         a.slots[result] = 0
     return LOCAL

@@ -71,12 +71,32 @@ class Code:
 
 
 SYNCHRONISING: tuple[type[Op], ...] = (
-    b.SetMaxRegisters, b.InitializeBarriers, b.FenceBarrierInit, b.SyncCta, b.SyncCluster,
-    b.NamedBarrierSync, b.NamedBarrierArrive, b.SyncWarp, b.WaitBarrier, b.ArriveBarrier,
-    b.ArriveExpectTx, b.FenceAsyncProxy, b.ArriveFlag, b.WaitFlag,
-    m.TmaLoad, m.ThreadLoad, m.StoreShared, m.TmaStore, m.TmaStoreCommit, m.TmaStoreWait,
-    f.AsAccumulator, f.WgmmaFence, f.Wgmma, f.WgmmaCommit, f.WgmmaWait,
-)  # fmt: skip
+    b.SetMaxRegisters,
+    b.InitializeBarriers,
+    b.FenceBarrierInit,
+    b.SyncCta,
+    b.SyncCluster,
+    b.NamedBarrierSync,
+    b.NamedBarrierArrive,
+    b.SyncWarp,
+    b.WaitBarrier,
+    b.ArriveBarrier,
+    b.ArriveExpectTx,
+    b.FenceAsyncProxy,
+    b.ArriveFlag,
+    b.WaitFlag,
+    m.TmaLoad,
+    m.ThreadLoad,
+    m.StoreShared,
+    m.TmaStore,
+    m.TmaStoreCommit,
+    m.TmaStoreWait,
+    f.AsAccumulator,
+    f.WgmmaFence,
+    f.Wgmma,
+    f.WgmmaCommit,
+    f.WgmmaWait,
+)
 
 ARRAYS = (b.AllocateBarriers, m.AllocateShared, m.MakeTensorMap, t.Constant, t.DimSize)
 """Ops whose results are the same everywhere: they are looked up rather than run."""
@@ -201,9 +221,7 @@ class Flattener:
         return [i for i, v in enumerate(values) if v.name in self.needed]
 
     def _moves(self, to: Sequence[Value], of: Sequence[Value]) -> tuple[tuple[int, int], ...]:
-        return tuple(
-            (self.code.slot(to[i]), self.code.slot(of[i])) for i in self._needed(to)
-        )
+        return tuple((self.code.slot(to[i]), self.code.slot(of[i])) for i in self._needed(to))
 
     def _region(self, region: Region, elected: bool, inside: bool) -> None:
         for op in region:
@@ -278,11 +296,15 @@ class Flattener:
         index = (self.code.slot(op.index),)
         enter = self._add(
             Instruction(
-                control.loop_enter, op, elected, slots, index,
+                control.loop_enter,
+                op,
+                elected,
+                slots,
+                index,
                 moves=self._moves(op.args, op.init),
                 exit_moves=self._moves(op.result, op.init),
                 signature=signature,
-            )  # fmt: skip
+            )
         )
         self.code.bounds.setdefault(signature, []).append(slots)
         first = self._here()
@@ -292,10 +314,16 @@ class Flattener:
         handed = yielded(op.body)
         self._add(
             Instruction(
-                control.loop_back, op, elected, slots, index, first, backward=True,
+                control.loop_back,
+                op,
+                elected,
+                slots,
+                index,
+                first,
+                backward=True,
                 moves=self._moves(op.args, handed),
                 exit_moves=self._moves(op.result, handed),
-            )  # fmt: skip
+            )
         )
         enter.target = self._here()
 

@@ -25,7 +25,6 @@ from wsdsl.prover.machine import (
 from wsdsl.prover.model import Array
 from wsdsl.prover.program import BLOCKED, LOCAL, SEEN, Instruction
 
-
 VISIBLE = 2
 """Of a barrier's initialisation: a fence has followed it."""
 
@@ -36,8 +35,9 @@ def classes(i: Instruction) -> tuple[int, ...]:
 
 def only_whole(m: Machine, a: Agent, i: Instruction) -> None:
     if i.elected:
-        raise m.fail("misuse", a, i.op, "needs all threads of its warps",
-                     hint="take it out of the `elect`")  # fmt: skip
+        raise m.fail(
+            "misuse", a, i.op, "needs all threads of its warps", hint="take it out of the `elect`"
+        )
 
 
 def only_elected(m: Machine, a: Agent, i: Instruction) -> None:
@@ -53,8 +53,13 @@ def barrier_of(
     array = m.model.arrays[op.barriers.name]
     state: StageParity = a.slots[i.extra[op.state.name]]
     if not 0 <= state.stage < array.num:
-        raise m.fail("misuse", a, op, f"stage {state.stage} of `{array.label}`, which has "
-                     f"{array.num}", hint="`advance` has another `num` than the barriers")  # fmt: skip
+        raise m.fail(
+            "misuse",
+            a,
+            op,
+            f"stage {state.stage} of `{array.label}`, which has {array.num}",
+            hint="`advance` has another `num` than the barriers",
+        )
     cta = a.cta if cta < 0 else cta
     held = m.barriers[cta * m.model.num_barriers + array.first + state.stage]
     if not held.initialised:
@@ -63,10 +68,12 @@ def barrier_of(
         if held.initialised < VISIBLE or held.fenced & ~a.know[c]:
             meeting = "sync_cta" if cta == a.cta else "sync_cluster"
             raise m.fail(
-                "misuse", a, op,
+                "misuse",
+                a,
+                op,
                 f"`{array.label}` is used, and nothing makes this wait for its initialisation",
                 hint=f"initialize_barriers, fence_barrier_init, then {meeting}",
-            )  # fmt: skip
+            )
     return held, array, state.stage
 
 
@@ -104,18 +111,25 @@ def settle(m: Machine, a: Agent, op: Op, held: Barrier, name: str) -> None:
     if held.pending:
         return
     if held.tx < 0:
-        raise m.fail("phase", a, op, f"{-held.tx} bytes more than expected land on {name}",
-                     hint="tx_bytes must be the sum of the boxes that are copied")  # fmt: skip
+        raise m.fail(
+            "phase",
+            a,
+            op,
+            f"{-held.tx} bytes more than expected land on {name}",
+            hint="tx_bytes must be the sum of the boxes that are copied",
+        )
     if held.tx:
         return
     if held.passed & ~held.gathered:
         raise m.fail(
-            "phase", a, op,
+            "phase",
+            a,
+            op,
             f"{name} may complete phase {held.phase} while a warpgroup still waits for the phase "
             "before: it would miss it, and hang",
             held.waiters[-1] if held.waiters else None,
             hint="whoever waits must arrive before the next phase can be completed",
-        )  # fmt: skip
+        )
     m.waits &= ~held.passed
     held.passed, held.waiters = 0, ()
     held.phase += 1
@@ -133,11 +147,13 @@ def count_in_phase(
     """Whoever arrives must know that the phase before is over, or it may count in that one."""
     if held.done & ~know:
         raise m.fail(
-            "phase", a, i.op,
+            "phase",
+            a,
+            i.op,
             f"{what} {name} may come before its phase {held.phase - 1} is complete, and count in "
             "that one",
             hint="wait, directly or through others, for that phase first",
-        )  # fmt: skip
+        )
 
 
 def arrive(
@@ -146,11 +162,13 @@ def arrive(
     count_in_phase(m, a, i, held, name, know, "an arrival on")
     if count > held.pending:
         raise m.fail(
-            "phase", a, i.op,
+            "phase",
+            a,
+            i.op,
             f"{count} arrival{'s' if count > 1 else ''} on {name}, whose phase {held.phase} awaits "
             f"{held.pending} more of {held.arrivals}",
             hint="`arrivals` of the barrier and those who arrive must agree",
-        )  # fmt: skip
+        )
     held.gathered |= know
     held.pending -= count
     settle(m, a, i.op, held, name)
@@ -199,16 +217,18 @@ def wait_barrier(m: Machine, a: Agent, i: Instruction) -> int:
     held, array, stage = barrier_of(m, a, i, who)
     parity = a.slots[i.extra[op.state.name]].parity
     blocked = held.phase & 1 == parity
-    # It waits for phase p: the present one, or the last. That phase p - 1 is complete, it must know.
+    # It waits for phase p, the present one or the last: that p - 1 is complete it must know.
     needed = held.done if blocked else held.before
     for c in who:
         if needed & ~a.know[c]:
             raise m.fail(
-                "phase", a, op,
+                "phase",
+                a,
+                op,
                 f"this may pass too early: nothing tells it that {shown(array, stage, m, a.cta)} "
                 "has completed the phase before the one it waits for (the parities are the same)",
                 hint="each phase must be waited for, by whoever waits for the next",
-            )  # fmt: skip
+            )
     if blocked:
         return BLOCKED
     for c in who:
@@ -240,8 +260,12 @@ def _meet(
         return SEEN
     if held.arrivals != parties:
         if held.pending != held.arrivals:
-            raise m.fail("misuse", a, i.op, f"named barrier {key[1]} has {held.arrivals} "
-                         f"warpgroups for others, {parties} here")  # fmt: skip
+            raise m.fail(
+                "misuse",
+                a,
+                i.op,
+                f"named barrier {key[1]} has {held.arrivals} warpgroups for others, {parties} here",
+            )
         held.arrivals = held.pending = parties
     phase = held.phase
     know = m.everything(a)
@@ -295,13 +319,21 @@ def set_max_registers(m: Machine, a: Agent, i: Instruction) -> int:
     op = i.op
     assert isinstance(op, b.SetMaxRegisters)
     if op.count % 8 or not 24 <= op.count <= 256:
-        raise m.fail("registers", a, op, f"{op.count} registers; setmaxnreg takes multiples of 8 "
-                     "from 24 to 256")  # fmt: skip
+        raise m.fail(
+            "registers",
+            a,
+            op,
+            f"{op.count} registers; setmaxnreg takes multiples of 8 from 24 to 256",
+        )
     taken = op.count - a.registers
     if taken and op.increase != (taken > 0):
         more = "more" if op.increase else "fewer"
-        raise m.fail("registers", a, op, f"{op.count} registers a thread are not {more} than the "
-                     f"{a.registers} held")  # fmt: skip
+        raise m.fail(
+            "registers",
+            a,
+            op,
+            f"{op.count} registers a thread are not {more} than the {a.registers} held",
+        )
     if taken > m.pool[a.cta]:
         return BLOCKED
     m.pool[a.cta] -= taken
@@ -309,7 +341,7 @@ def set_max_registers(m: Machine, a: Agent, i: Instruction) -> int:
     return SEEN
 
 
-# Flags in global memory ----------------------------------------------------------------------------
+# Flags in global memory -------------------------------------------------------------------
 
 
 def _flag(m: Machine, a: Agent, i: Instruction) -> tuple[Flag, str]:
@@ -324,13 +356,23 @@ def arrive_flag(m: Machine, a: Agent, i: Instruction) -> int:
     held, name = _flag(m, a, i)
     know = a.know[0]
     if held.reset & ~know:
-        raise m.fail("phase", a, op, f"this may come before {name} is reset",
-                     hint="wait for whoever resets it, before the next use")  # fmt: skip
+        raise m.fail(
+            "phase",
+            a,
+            op,
+            f"this may come before {name} is reset",
+            hint="wait for whoever resets it, before the next use",
+        )
     lowers = op.amount < 0
-    if (lowers or held.passed) and held.arrivals & ~know or (lowers and held.passed & ~know):
-        raise m.fail("phase", a, op, f"this may change {name} under a wait for it, which then may "
-                     "not see the sum it waits for",
-                     hint="lower a flag once all have arrived, and all who wait have passed")  # fmt: skip
+    if ((lowers or held.passed) and held.arrivals & ~know) or (lowers and held.passed & ~know):
+        raise m.fail(
+            "phase",
+            a,
+            op,
+            f"this may change {name} under a wait for it, which then may "
+            "not see the sum it waits for",
+            hint="lower a flag once all have arrived, and all who wait have passed",
+        )
     held.value += op.amount
     if held.value < 0:
         raise m.fail("phase", a, op, f"{name} falls below 0")
@@ -356,13 +398,23 @@ def wait_flag(m: Machine, a: Agent, i: Instruction) -> int:
     who = classes(i)
     for c in who:
         if held.reset & ~a.know[c]:
-            raise m.fail("phase", a, op, f"this may see {name} as it was before its reset",
-                         hint="wait for whoever resets it, before the next use")  # fmt: skip
+            raise m.fail(
+                "phase",
+                a,
+                op,
+                f"this may see {name} as it was before its reset",
+                hint="wait for whoever resets it, before the next use",
+            )
     if held.value < count:
         return BLOCKED
     if held.value > count:
-        raise m.fail("phase", a, op, f"{name} may be {held.value}, where {count} is waited for: "
-                     "which arrivals came first is open")  # fmt: skip
+        raise m.fail(
+            "phase",
+            a,
+            op,
+            f"{name} may be {held.value}, where {count} is waited for: "
+            "which arrivals came first is open",
+        )
     for c in who:
         a.know[c] |= held.gathered
     event = m.event()

@@ -67,9 +67,9 @@ def _simplify(fn: str, a: Term, b: Term) -> Term | None:
         for x, y in ((a, b), (b, a)):
             if isinstance(x, bool):
                 return y if x == (fn == "and") else x
-    if fn == "add" and b == 0 or fn == "sub" and b == 0 or fn in ("mul", "floordiv") and b == 1:
+    if (fn in ("add", "sub") and b == 0) or (fn in ("mul", "floordiv") and b == 1):
         return a
-    if fn == "add" and a == 0 or fn == "mul" and a == 1:
+    if (fn == "add" and a == 0) or (fn == "mul" and a == 1):
         return b
     if fn == "mul" and 0 in (a, b):
         return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from wsdsl.ir.barrier_ops import ArriveFlag, WaitFlag
 from wsdsl.ir.memory_ops import (
     LoadGlobal,
     MakeTensorMap,
@@ -53,6 +54,9 @@ def access_of(kernel: Kernel) -> Access:
                 reads.add(tensor_of[op.map])
             case TmaStore():
                 writes.add(tensor_of[op.map])
+            case ArriveFlag() | WaitFlag():
+                reads.add(op.tensor.name)
+                writes.add(op.tensor.name)
             case Load() | ThreadLoad() | LoadGlobal():
                 reads.add(op.tensor.name)
             case Store() | StoreGlobal():

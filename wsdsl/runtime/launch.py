@@ -42,7 +42,10 @@ def num_ctas(signature: Signature, dims: Mapping[str, int], num_sms: int) -> int
         sizes = ", ".join(f"{dim} = {dims[dim]} by {size}" for dim, size in signature.tiles)
         message = f"{signature.name} has {tiles} tiles ({sizes}), expected at most {MAX_TILES}"
         raise LaunchError(Finding(message, hint="use larger tiles, or split the call"))
-    return min(tiles, num_sms) if signature.scheduler == "persistent" else tiles
+    clusters = -(-tiles // signature.cluster)
+    if signature.scheduler == "persistent":
+        clusters = min(clusters, num_sms // signature.cluster)
+    return clusters * signature.cluster
 
 
 class Prepared:
