@@ -1,4 +1,5 @@
-"""Import time, and a cold compile of gemm with and without ptxas, each in a fresh process.
+"""Import time, gemm to PTX, its proof, and a cold compile (both, and ptxas), each in a process of
+its own.
 
 python -m benchmarks.compile_time
 """
@@ -23,12 +24,18 @@ GEMM = "from benchmarks.kernels import gemm; "
 SIZES = "M=4096, N=4096, K=4096"
 PROGRAMS = {
     "import wsdsl": START + "import wsdsl" + STOP,
-    "compile gemm to PTX": GEMM + START + f"gemm.compile({SIZES}).ptx" + STOP,
+    "gemm to PTX": GEMM + START + f"gemm._compile(None, dict({SIZES}), ()).ptx" + STOP,
+    "prove gemm": GEMM
+    + f"c = gemm._compile(None, dict({SIZES}), ())"
+    + START
+    + "c.certificate"
+    + STOP,
     "compile gemm to a cubin": GEMM + START + f"gemm.compile({SIZES}).cubin" + STOP,
 }
 LIMIT_SECONDS = {
     "import wsdsl": 0.25,
-    "compile gemm to PTX": 0.3,
+    "gemm to PTX": 0.3,
+    "prove gemm": 0.15,
     "compile gemm to a cubin": 1.0,
 }
 

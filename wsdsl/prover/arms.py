@@ -7,7 +7,7 @@ from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Op
-from wsdsl.prover import access, control, global_memory, products, sync
+from wsdsl.prover import access, control, flags, global_memory, meetings, products, sync
 from wsdsl.prover.program import Run
 
 ARMS: dict[type[Op], Run] = {
@@ -34,17 +34,17 @@ ARMS: dict[type[Op], Run] = {
     m.MakeTensorMap: control.nothing,
     b.InitializeBarriers: sync.initialize_barriers,
     b.FenceBarrierInit: sync.fence_barrier_init,
-    b.SyncCta: sync.sync_cta,
-    b.SyncCluster: sync.sync_cluster,
-    b.NamedBarrierSync: sync.named_barrier_sync,
-    b.NamedBarrierArrive: sync.named_barrier_arrive,
+    b.SyncCta: meetings.sync_cta,
+    b.SyncCluster: meetings.sync_cluster,
+    b.NamedBarrierSync: meetings.named_barrier_sync,
+    b.NamedBarrierArrive: meetings.named_barrier_arrive,
     b.SyncWarp: sync.sync_warp,
     b.WaitBarrier: sync.wait_barrier,
     b.ArriveBarrier: sync.arrive_barrier,
     b.ArriveExpectTx: sync.arrive_expect_tx,
     b.SetMaxRegisters: sync.set_max_registers,
-    b.ArriveFlag: sync.arrive_flag,
-    b.WaitFlag: sync.wait_flag,
+    b.ArriveFlag: flags.arrive_flag,
+    b.WaitFlag: flags.wait_flag,
     b.FenceAsyncProxy: access.fence_async_proxy,
     m.TmaLoad: access.tma_load,
     m.ThreadLoad: access.thread_load,

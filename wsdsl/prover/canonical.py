@@ -11,10 +11,10 @@ from typing import Any
 
 from wsdsl.prover.errors import Party
 from wsdsl.prover.families import families, order, turned
+from wsdsl.prover.iterations import name_iterations, shown_key, shown_term
 from wsdsl.prover.machine import ALL, ENDED, Agent, Barrier, Machine, Registers, Span, StageParity
 from wsdsl.prover.model import Array, Model
 from wsdsl.prover.products import Descriptor
-from wsdsl.prover.terms import iterations_in
 
 NO_TURN = (0, 0, 1)
 Turns = dict[tuple[int, int], tuple[int, int, int]]
@@ -41,25 +41,25 @@ class Canonical:
 
         With `widen`, what was not known in an earlier state of the same shape is forgotten here.
         """
-        names = self._iterations(m)
+        names = name_iterations(m)
         turns = self._turns(m)
         accumulators: dict[int, int] = {}
         agents = tuple(self._agent(m, a, names, turns, accumulators) for a in m.agents)
         barriers = self._barriers(m, turns)
         loops = sorted(
-            (repr(_key(k, names)), names.get(v, ENDED), m.entered.get(k, 0))
+            (repr(shown_key(k, names)), names.get(v, ENDED), m.entered.get(k, 0))
             for k, v in m.loops.items()
         )
         following = sorted(
             (names[i], names.get(v, ENDED)) for i, v in m.following.items() if i in names
         )
         runs = [
-            (n, m.iterations[i].first, _term(m.iterations[i].stop, names))
+            (n, m.iterations[i].first, shown_term(m.iterations[i].stop, names))
             for i, n in names.items()
             if i in m.iterations
         ]
-        facts = sorted((repr(_term(k, names)), v) for k, v in m.facts.items())
-        flags = sorted((repr(_term(k, names)), f.value) for k, f in m.flags.items())
+        facts = sorted((repr(shown_term(k, names)), v) for k, v in m.facts.items())
+        flags = sorted((repr(shown_term(k, names)), f.value) for k, f in m.flags.items())
         shape = (
             agents,
             tuple(
@@ -75,7 +75,7 @@ class Canonical:
             tuple(runs),
             tuple(facts),
             tuple(flags),
-            tuple(sorted(repr(_term(k, names)) for k in m.global_memory)),
+            tuple(sorted(repr(shown_term(k, names)) for k in m.global_memory)),
             tuple(m.pool),
         )
         every = self._place_events(m, barriers, turns, names)
@@ -100,67 +100,6 @@ class Canonical:
             self.union[shape] = unknown
         followed.append(unknown)
         return True
-
-    # Iterations -------------------------------------------------------------------------------
-
-    def _iterations(self, m: Machine) -> dict[int, int]:
-        """New numbers of the iterations that someone is in, or may come to; others are dropped."""
-        names: dict[int, int] = {}
-        reach: list[set[int]] = []
-        for a in m.agents:
-            mine: set[int] = {0}
-            for frame in a.frames:
-                if frame[0] == "open":
-                    _follow(m, frame[1], mine, names)
-            reach.append(mine)
-        kept: set[Any] = set()
-        changed = True
-        while changed:
-            changed = False
-            for key, first in m.loops.items():
-                if key in kept:
-                    continue
-                waits = [a for a in m.agents if self._may_enter(m, a, key, reach[a.index])]
-                if waits:
-                    kept.add(key)
-                    changed = True
-                    for a in waits:
-                        _follow(m, first, reach[a.index], names)
-        for a in m.agents:
-            for slot in self.model.codes[a.partition].live[a.pc]:
-                found: set[int] = set()
-                iterations_in(a.slots[slot], found)
-                for i in sorted(found):
-                    names.setdefault(i, len(names) + 1)
-        m.loops = {k: v for k, v in m.loops.items() if k in kept}
-        m.entered = {k: v for k, v in m.entered.items() if k in kept}
-        m.following = {i: v for i, v in m.following.items() if i in names}
-        m.iterations = {i: v for i, v in m.iterations.items() if i in names}
-        m.facts = {k: v for k, v in m.facts.items() if _alive(k, names)}
-        m.flags = {k: v for k, v in m.flags.items() if _alive(k, names)}
-        m.global_memory = {k: v for k, v in m.global_memory.items() if _alive(k, names)}
-        for a in m.agents:
-            if any(not _alive(k[1:], names) or (k[0] and k[0] not in names) for k in a.counts):
-                a.counts = {
-                    k: v
-                    for k, v in a.counts.items()
-                    if _alive(k[1:], names) and (not k[0] or k[0] in names)
-                }
-        return names
-
-    def _may_enter(self, m: Machine, a: Agent, key: Any, reach: set[int]) -> bool:
-        """Could the agent yet run a loop with the bounds in the key, in that iteration?"""
-        signature, _, parent, *bounds = key
-        if a.ended or m.entered.get(key, 0) >> a.index & 1 or parent not in reach:
-            return False
-        code = self.model.codes[a.partition]
-        for slots in code.bounds.get(signature, ()):
-            if all(
-                slot not in code.constant or a.slots[slot] in (None, bound)
-                for slot, bound in zip(slots, bounds, strict=True)
-            ):
-                return True
-        return False
 
     # Rings ------------------------------------------------------------------------------------
 
@@ -206,9 +145,9 @@ class Canonical:
                 case Descriptor():
                     slots.append(repr((held.array.name, held.item, held.start)))
                 case _:
-                    slots.append(_term(held, names))
+                    slots.append(shown_term(held, names))
         frames = tuple(("open", names[f[1]]) if f[0] == "open" else f for f in a.frames)
-        counts = tuple(sorted((repr(_key(k, names, 0)), v) for k, v in a.counts.items()))
+        counts = tuple(sorted((repr(shown_key(k, names, 0)), v) for k, v in a.counts.items()))
         number = accumulators.get
         a.unfenced = frozenset(r for r in a.unfenced if r in accumulators)
         a.unwritten = frozenset(r for r in a.unwritten if r in accumulators)
@@ -329,12 +268,12 @@ class Canonical:
         for where, key in self._items(m, turns):
             m.memory[key] = tuple(put_span((where, s.start, s.end), s) for s in m.memory[key])
         for key, spans in m.global_memory.items():
-            shown = repr(_term(key, names))
+            shown = repr(shown_term(key, names))
             m.global_memory[key] = tuple(put_span(shown, s) for s in spans)
         for key, event in m.remote.items():
             m.remote[key] = put(key, event)
         for key, flag in m.flags.items():
-            shown = repr(_term(key, names))
+            shown = repr(shown_term(key, names))
             flag.arrivals = put((shown, "arrivals"), flag.arrivals)
             flag.lowered = put((shown, "lowered"), flag.lowered)
             flag.passed, flag.reset = (
@@ -420,7 +359,7 @@ class Canonical:
                 masks += stored
         for _, _, held in barriers:
             masks += [held.gathered, held.completed]
-        for _, flag in sorted(m.flags.items(), key=lambda f: repr(_term(f[0], names))):
+        for _, flag in sorted(m.flags.items(), key=lambda f: repr(shown_term(f[0], names))):
             masks.append(flag.gathered)
         return masks
 
@@ -449,7 +388,7 @@ class Canonical:
         m.unshown = unshown
         for _, _, held in barriers:
             held.gathered, held.completed = next(held_by), next(held_by)
-        for _, flag in sorted(m.flags.items(), key=lambda f: repr(_term(f[0], names))):
+        for _, flag in sorted(m.flags.items(), key=lambda f: repr(shown_term(f[0], names))):
             flag.gathered = next(held_by)
 
 
@@ -467,42 +406,3 @@ def _moved(mask: int, copies: dict[int, int]) -> int:
         mask ^= bit
         made |= copies[bit]
     return made
-
-
-def _follow(m: Machine, iteration: int, found: set[int], names: dict[int, int]) -> None:
-    while iteration != ENDED and iteration not in found:
-        found.add(iteration)
-        names.setdefault(iteration, len(names) + 1)
-        iteration = m.following.get(iteration, ENDED)
-
-
-def _alive(term: Any, names: dict[int, int]) -> bool:
-    found: set[int] = set()
-    _iterations_anywhere(term, found)
-    return all(i in names for i in found)
-
-
-def _iterations_anywhere(term: Any, found: set[int]) -> None:
-    if isinstance(term, tuple):
-        parts: tuple[Any, ...] = term  # pyright: ignore[reportUnknownVariableType]
-        if len(parts) == 2 and parts[0] in ("index", "next"):
-            found.add(parts[1])
-        else:
-            for x in parts:
-                _iterations_anywhere(x, found)
-
-
-def _term(term: Any, names: dict[int, int]) -> Any:
-    if isinstance(term, tuple):
-        parts: tuple[Any, ...] = term  # pyright: ignore[reportUnknownVariableType]
-        if len(parts) == 2 and parts[0] in ("index", "next"):
-            return (parts[0], names.get(parts[1], -1))
-        return tuple(_term(x, names) for x in parts)
-    return term
-
-
-def _key(key: Any, names: dict[int, int], at: int = 2) -> Any:
-    """A loop's key: the parent's number stands bare at `at`."""
-    parts = list(key)
-    parts[at] = names.get(parts[at], 0)
-    return tuple(_term(x, names) for x in parts)

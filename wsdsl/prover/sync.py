@@ -18,7 +18,6 @@ from wsdsl.prover.machine import (
     ELECTED,
     Agent,
     Barrier,
-    Flag,
     Machine,
     StageParity,
 )
@@ -244,69 +243,6 @@ def wait_barrier(m: Machine, a: Agent, i: Instruction) -> int:
     return SEEN
 
 
-def _meet(
-    m: Machine, a: Agent, i: Instruction, key: tuple[int, int], parties: int, wait: bool
-) -> int:
-    """A barrier of whole warpgroups, that is there from the start. Who waits arrives first."""
-    held = m.named.get(key)
-    if held is None:
-        held = m.named[key] = Barrier(parties, pending=parties)
-    if a.named >= 0:
-        if held.phase == a.named:
-            return BLOCKED
-        a.named = -1
-        for c in ALL:
-            a.know[c] |= held.completed
-        return SEEN
-    if held.arrivals != parties:
-        if held.pending != held.arrivals:
-            raise m.fail(
-                "misuse",
-                a,
-                i.op,
-                f"named barrier {key[1]} has {held.arrivals} warpgroups for others, {parties} here",
-            )
-        held.arrivals = held.pending = parties
-    phase = held.phase
-    know = m.everything(a)
-    count_in_phase(m, a, i, held, f"named barrier {key[1]}", know, "its arrival on")
-    held.gathered |= know
-    held.pending -= 1
-    settle(m, a, i.op, held, f"named barrier {key[1]}")
-    if wait:
-        a.named, a.at = phase, key
-        if held.phase != phase:
-            return _meet(m, a, i, key, parties, wait)
-        # It has arrived, which others may notice; it stands here until all have.
-        return BLOCKED
-    return SEEN
-
-
-def sync_cta(m: Machine, a: Agent, i: Instruction) -> int:
-    only_whole(m, a, i)
-    return _meet(m, a, i, (a.cta, 0), m.model.num_warpgroups, True)
-
-
-def sync_cluster(m: Machine, a: Agent, i: Instruction) -> int:
-    only_whole(m, a, i)
-    parties = m.model.num_warpgroups * m.model.cluster
-    return _meet(m, a, i, (-1 - a.cta // m.model.cluster, -1), parties, True)
-
-
-def named_barrier_sync(m: Machine, a: Agent, i: Instruction) -> int:
-    only_whole(m, a, i)
-    op = i.op
-    assert isinstance(op, b.NamedBarrierSync)
-    return _meet(m, a, i, (a.cta, op.barrier), op.num_warpgroups, True)
-
-
-def named_barrier_arrive(m: Machine, a: Agent, i: Instruction) -> int:
-    only_whole(m, a, i)
-    op = i.op
-    assert isinstance(op, b.NamedBarrierArrive)
-    return _meet(m, a, i, (a.cta, op.barrier), op.num_warpgroups, False)
-
-
 def sync_warp(m: Machine, a: Agent, i: Instruction) -> int:
     only_whole(m, a, i)
     a.know[0] = a.know[1] = a.know[0] | a.know[1]
@@ -338,89 +274,4 @@ def set_max_registers(m: Machine, a: Agent, i: Instruction) -> int:
         return BLOCKED
     m.pool[a.cta] -= taken
     a.registers = op.count
-    return SEEN
-
-
-# Flags in global memory -------------------------------------------------------------------
-
-
-def _flag(m: Machine, a: Agent, i: Instruction) -> tuple[Flag, str]:
-    op: Any = i.op
-    key = (op.tensor.name, *(a.slots[i.extra[v.name]] for v in op.index))
-    return m.flags.setdefault(key, Flag()), f"flag `{op.tensor.name}`"
-
-
-def arrive_flag(m: Machine, a: Agent, i: Instruction) -> int:
-    op = i.op
-    assert isinstance(op, b.ArriveFlag)
-    held, name = _flag(m, a, i)
-    know = a.know[0]
-    if held.reset & ~know:
-        raise m.fail(
-            "phase",
-            a,
-            op,
-            f"this may come before {name} is reset",
-            hint="wait for whoever resets it, before the next use",
-        )
-    lowers = op.amount < 0
-    if ((lowers or held.passed) and held.arrivals & ~know) or (lowers and held.passed & ~know):
-        raise m.fail(
-            "phase",
-            a,
-            op,
-            f"this may change {name} under a wait for it, which then may "
-            "not see the sum it waits for",
-            hint="lower a flag once all have arrived, and all who wait have passed",
-        )
-    held.value += op.amount
-    if held.value < 0:
-        raise m.fail("phase", a, op, f"{name} falls below 0")
-    (event,) = m.happened(a, (0,))
-    if lowers:
-        held.lowered |= event
-    else:
-        held.gathered |= a.know[0]
-        held.arrivals |= event
-    if held.value == 0:
-        held.reset, held.lowered = held.lowered, 0
-        held.gathered = held.arrivals = held.passed = 0
-    return SEEN
-
-
-def wait_flag(m: Machine, a: Agent, i: Instruction) -> int:
-    op = i.op
-    assert isinstance(op, b.WaitFlag)
-    held, name = _flag(m, a, i)
-    count = a.slots[i.extra[op.count.name]]
-    if not isinstance(count, int):
-        raise m.fail("unknown", a, op, f"how often {name} is arrived at is not known")
-    who = classes(i)
-    for c in who:
-        if held.reset & ~a.know[c]:
-            raise m.fail(
-                "phase",
-                a,
-                op,
-                f"this may see {name} as it was before its reset",
-                hint="wait for whoever resets it, before the next use",
-            )
-    if held.value < count:
-        return BLOCKED
-    if held.value > count:
-        raise m.fail(
-            "phase",
-            a,
-            op,
-            f"{name} may be {held.value}, where {count} is waited for: "
-            "which arrivals came first is open",
-        )
-    for c in who:
-        a.know[c] |= held.gathered
-    event = m.event()
-    if i.elected:
-        a.know[0] |= event
-    else:
-        a.did |= event
-    held.passed |= event
     return SEEN

@@ -1,0 +1,149 @@
+# ruff: noqa: E501 - lines of IR
+"""What users see of the prover: certificates, errors, the command; and its place in compiling."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+import wsdsl
+from tests.kernels import CASES
+from wsdsl import knobs
+from wsdsl.cli import main
+from wsdsl.diagnostics import ProofError, VerifyError
+from wsdsl.ir.parser import parse_kernel
+from wsdsl.ir.registry import OPS
+from wsdsl.prover.arms import ARMS
+from wsdsl.prover.explore import explore
+from wsdsl.prover.prove import digest, prove
+
+ROOT = Path(__file__).parents[2]
+SAMPLES = ROOT / "tests" / "samples"
+NO_MODEL_NEEDED = {
+    "launch_grid", "elect", "for_range", "partition", "if", "yield",  # control, in program.py
+    "prefetch_tensor_map", "zero_unless", "slice", "join",  # nothing that others notice
+}  # fmt: skip
+
+
+def sample(name: str) -> str:
+    return (SAMPLES / f"{name}.scheduled.ir").read_text()
+
+
+def test_every_scheduled_op_has_a_model() -> None:
+    scheduled = {name for name, cls in OPS.items() if "scheduled" in cls.levels}
+    assert scheduled - {name for name, cls in OPS.items() if cls in ARMS} == NO_MODEL_NEEDED
+
+
+@pytest.mark.parametrize("name", ["gemm", "gemm_cluster", "gemm_pingpong", "gemm_registers"])
+def test_samples_are_proved(name: str) -> None:
+    kernel = parse_kernel(sample(name), name)
+    certificate = prove(kernel)
+    assert certificate.digest == digest(kernel)
+    assert "for all sizes" in str(certificate)
+
+
+def test_flags_between_the_ctas_of_a_cluster() -> None:
+    assert prove(parse_kernel(sample("split"))).ctas == 2
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_proofs_are_quick(name: str) -> None:
+    """The limit is 150 ms on two cores that do nothing else; here others may run beside."""
+    case = CASES[name]
+    kernel = case.kernel._compile(None, dict(case.sizes), ()).scheduled
+    explore(kernel)
+    started = time.process_time()
+    explore(kernel)
+    assert time.process_time() - started < 0.6
+
+
+def changed(name: str, *changes: tuple[str, str]) -> str:
+    text = sample(name)
+    for old, new in changes:
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
+
+
+WRONG = {
+    "one arrival too many is expected": (
+        "gemm_cluster", ('label="empty", arrivals=4', 'label="empty", arrivals=5'), "deadlock",
+    ),
+    "one arrival too few is expected": (
+        "gemm_cluster", ('label="empty", arrivals=4', 'label="empty", arrivals=3'), "phase",
+    ),
+    "only the own half is expected": ("gemm_cluster", ("tx_bytes=32768", "tx_bytes=24576"), "phase"),
+    "CTAs do not end together": ("gemm_cluster", ("  sync_cluster()\n}", "}"), "exit"),
+    "the turn is not handed on": (
+        "gemm_pingpong", ("named_barrier_arrive(barrier=2, num_warpgroups=2)", ""), "deadlock",
+    ),
+    "the flag is never raised": ("split", ("arrive_flag(tensor=%flags, index=(%t_1,))", ""), "deadlock"),
+    "the flag is raised before all have stored": (
+        "split",
+        ("        named_barrier_sync(barrier=1, num_warpgroups=2)\n        arrive_flag(tensor=%flags, "
+         "index=(%t_1,))\n", "        arrive_flag(tensor=%flags, index=(%t_1,))\n"),
+        "race",
+    ),
+    "nobody waits for the flag": ("split", ("wait_flag(tensor=%flags, index=(%t_1,), count=%two)", ""), "race"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_wrong_in_one_place(what: str) -> None:
+    name, change, kind = WRONG[what]
+    with pytest.raises(ProofError) as caught:
+        prove(parse_kernel(changed(name, change), what))
+    assert caught.value.counterexample.kind == kind, str(caught.value)
+
+
+def test_a_fragment_that_may_be_overwritten() -> None:
+    text = sample("gemm_registers")
+    start = text.index(", fragments=(")
+    end = text.index(")", start) + 1
+    with pytest.raises(ProofError, match="may be reused while this reads them"):
+        prove(parse_kernel(text[:start] + text[end:]))
+
+
+def test_compiling_proves_and_keeps_the_certificate() -> None:
+    case = CASES["gemm"]
+    with knobs.override(ptxas="off"):
+        compiled = case.kernel.compile(**case.sizes)
+    assert compiled.prove() is compiled.certificate
+    assert compiled.certificate.digest == digest(compiled.scheduled)
+
+
+def test_what_is_not_proved_is_not_assembled_but_can_be_simulated() -> None:
+    text = changed("gemm", ("wait_barrier(barriers=%empty, state=%f1)", ""))
+    compiled = wsdsl.compile_ir(text, "edited.ir")
+    with pytest.raises(ProofError) as caught:
+        _ = compiled.cubin
+    found = caught.value.counterexample
+    assert found.sizes is not None
+    assert "edited.ir" in str(caught.value)
+    assert "how it comes to that" in str(caught.value)
+    assert "to prevent it" in str(caught.value)
+
+
+def test_a_barrier_that_codegen_loses_is_noticed() -> None:
+    compiled = wsdsl.compile_ir(sample("gemm"))
+    compiled.ptx = compiled.ptx.replace("fence.proxy.async.shared::cta", "// lost", 1)
+    with pytest.raises(VerifyError, match=r"fence\.proxy\.async"):
+        compiled.prove()
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["prove", str(ROOT / "examples" / "02_gemm.py")]) == 0
+    assert "no reachable deadlock" in capsys.readouterr().out
+    assert main(["prove", str(SAMPLES / "gemm.scheduled.ir"), "--json"]) == 0
+    (told,) = json.loads(capsys.readouterr().out)
+    assert told["kernel"] == "gemm" and told["states"] > 0
+
+
+def test_the_command_on_a_wrong_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "wrong.ir"
+    path.write_text(changed("gemm", ('label="empty", arrivals=2', 'label="empty", arrivals=3')))
+    assert main(["prove", str(path)]) == 2
+    err = capsys.readouterr().err
+    assert "deadlock" in err
+    assert "waits here for parity" in err

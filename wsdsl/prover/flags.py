@@ -1,0 +1,92 @@
+"""Flags in global memory, by which the CTAs of a cluster exchange tiles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wsdsl.ir import barrier_ops as b
+from wsdsl.prover.machine import Agent, Flag, Machine
+from wsdsl.prover.program import BLOCKED, SEEN, Instruction
+from wsdsl.prover.sync import classes
+
+
+def _flag(m: Machine, a: Agent, i: Instruction) -> tuple[Flag, str]:
+    op: Any = i.op
+    key = (op.tensor.name, *(a.slots[i.extra[v.name]] for v in op.index))
+    return m.flags.setdefault(key, Flag()), f"flag `{op.tensor.name}`"
+
+
+def arrive_flag(m: Machine, a: Agent, i: Instruction) -> int:
+    op = i.op
+    assert isinstance(op, b.ArriveFlag)
+    held, name = _flag(m, a, i)
+    know = a.know[0]
+    if held.reset & ~know:
+        raise m.fail(
+            "phase",
+            a,
+            op,
+            f"this may come before {name} is reset",
+            hint="wait for whoever resets it, before the next use",
+        )
+    lowers = op.amount < 0
+    if ((lowers or held.passed) and held.arrivals & ~know) or (lowers and held.passed & ~know):
+        raise m.fail(
+            "phase",
+            a,
+            op,
+            f"this may change {name} under a wait for it, which then may "
+            "not see the sum it waits for",
+            hint="lower a flag once all have arrived, and all who wait have passed",
+        )
+    held.value += op.amount
+    if held.value < 0:
+        raise m.fail("phase", a, op, f"{name} falls below 0")
+    (event,) = m.happened(a, (0,))
+    if lowers:
+        held.lowered |= event
+    else:
+        held.gathered |= a.know[0]
+        held.arrivals |= event
+    if held.value == 0:
+        held.reset, held.lowered = held.lowered, 0
+        held.gathered = held.arrivals = held.passed = 0
+    return SEEN
+
+
+def wait_flag(m: Machine, a: Agent, i: Instruction) -> int:
+    op = i.op
+    assert isinstance(op, b.WaitFlag)
+    held, name = _flag(m, a, i)
+    count = a.slots[i.extra[op.count.name]]
+    if not isinstance(count, int):
+        raise m.fail("unknown", a, op, f"how often {name} is arrived at is not known")
+    who = classes(i)
+    for c in who:
+        if held.reset & ~a.know[c]:
+            raise m.fail(
+                "phase",
+                a,
+                op,
+                f"this may see {name} as it was before its reset",
+                hint="wait for whoever resets it, before the next use",
+            )
+    if held.value < count:
+        return BLOCKED
+    if held.value > count:
+        raise m.fail(
+            "phase",
+            a,
+            op,
+            f"{name} may be {held.value}, where {count} is waited for: "
+            "which arrivals came first is open",
+        )
+    for c in who:
+        a.know[c] |= held.gathered
+    event = m.event()
+    if i.elected:
+        a.know[0] |= event
+    else:
+        a.did |= event
+    held.passed |= event
+    return SEEN

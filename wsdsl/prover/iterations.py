@@ -1,0 +1,108 @@
+"""Iterations of loops whose number nobody knows: which still matter, and what they are called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wsdsl.prover.machine import ENDED, Agent, Machine
+from wsdsl.prover.terms import iterations_in
+
+
+def name_iterations(m: Machine) -> dict[int, int]:
+    """New numbers of the iterations that someone is in, or may come to; others are dropped."""
+    names: dict[int, int] = {}
+    reach: list[set[int]] = []
+    for a in m.agents:
+        mine: set[int] = {0}
+        for frame in a.frames:
+            if frame[0] == "open":
+                _follow(m, frame[1], mine, names)
+        reach.append(mine)
+    kept: set[Any] = set()
+    changed = True
+    while changed:
+        changed = False
+        for key, first in m.loops.items():
+            if key in kept:
+                continue
+            waits = [a for a in m.agents if _may_enter(m, a, key, reach[a.index])]
+            if waits:
+                kept.add(key)
+                changed = True
+                for a in waits:
+                    _follow(m, first, reach[a.index], names)
+    for a in m.agents:
+        for slot in m.model.codes[a.partition].live[a.pc]:
+            found: set[int] = set()
+            iterations_in(a.slots[slot], found)
+            for i in sorted(found):
+                names.setdefault(i, len(names) + 1)
+    m.loops = {k: v for k, v in m.loops.items() if k in kept}
+    m.entered = {k: v for k, v in m.entered.items() if k in kept}
+    m.following = {i: v for i, v in m.following.items() if i in names}
+    m.iterations = {i: v for i, v in m.iterations.items() if i in names}
+    m.facts = {k: v for k, v in m.facts.items() if _alive(k, names)}
+    m.flags = {k: v for k, v in m.flags.items() if _alive(k, names)}
+    m.global_memory = {k: v for k, v in m.global_memory.items() if _alive(k, names)}
+    for a in m.agents:
+        if any(not _alive(k[1:], names) or (k[0] and k[0] not in names) for k in a.counts):
+            a.counts = {
+                k: v
+                for k, v in a.counts.items()
+                if _alive(k[1:], names) and (not k[0] or k[0] in names)
+            }
+    return names
+
+
+def _may_enter(m: Machine, a: Agent, key: Any, reach: set[int]) -> bool:
+    """Could the agent yet run a loop with the bounds in the key, in that iteration?"""
+    signature, _, parent, *bounds = key
+    if a.ended or m.entered.get(key, 0) >> a.index & 1 or parent not in reach:
+        return False
+    code = m.model.codes[a.partition]
+    for slots in code.bounds.get(signature, ()):
+        if all(
+            slot not in code.constant or a.slots[slot] in (None, bound)
+            for slot, bound in zip(slots, bounds, strict=True)
+        ):
+            return True
+    return False
+
+
+def _follow(m: Machine, iteration: int, found: set[int], names: dict[int, int]) -> None:
+    while iteration != ENDED and iteration not in found:
+        found.add(iteration)
+        names.setdefault(iteration, len(names) + 1)
+        iteration = m.following.get(iteration, ENDED)
+
+
+def _alive(term: Any, names: dict[int, int]) -> bool:
+    found: set[int] = set()
+    _iterations_anywhere(term, found)
+    return all(i in names for i in found)
+
+
+def _iterations_anywhere(term: Any, found: set[int]) -> None:
+    if isinstance(term, tuple):
+        parts: tuple[Any, ...] = term  # pyright: ignore[reportUnknownVariableType]
+        if len(parts) == 2 and parts[0] in ("index", "next"):
+            found.add(parts[1])
+        else:
+            for x in parts:
+                _iterations_anywhere(x, found)
+
+
+def shown_term(term: Any, names: dict[int, int]) -> Any:
+    if isinstance(term, tuple):
+        parts: tuple[Any, ...] = term  # pyright: ignore[reportUnknownVariableType]
+        if len(parts) == 2 and parts[0] in ("index", "next"):
+            return (parts[0], names.get(parts[1], -1))
+        return tuple(shown_term(x, names) for x in parts)
+    return term
+
+
+def shown_key(key: Any, names: dict[int, int], at: int = 2) -> Any:
+    """A loop's key: the parent's number stands bare at `at`."""
+    parts = list(key)
+    parts[at] = names.get(parts[at], 0)
+    return tuple(shown_term(x, names) for x in parts)

@@ -1,0 +1,71 @@
+"""Barriers of whole warpgroups: the CTA's, the cluster's, and the named ones."""
+
+from __future__ import annotations
+
+from wsdsl.ir import barrier_ops as b
+from wsdsl.prover.machine import ALL, Agent, Barrier, Machine
+from wsdsl.prover.program import BLOCKED, SEEN, Instruction
+from wsdsl.prover.sync import count_in_phase, only_whole, settle
+
+
+def _meet(
+    m: Machine, a: Agent, i: Instruction, key: tuple[int, int], parties: int, wait: bool
+) -> int:
+    """A barrier of whole warpgroups, that is there from the start. Who waits arrives first."""
+    held = m.named.get(key)
+    if held is None:
+        held = m.named[key] = Barrier(parties, pending=parties)
+    if a.named >= 0:
+        if held.phase == a.named:
+            return BLOCKED
+        a.named = -1
+        for c in ALL:
+            a.know[c] |= held.completed
+        return SEEN
+    if held.arrivals != parties:
+        if held.pending != held.arrivals:
+            raise m.fail(
+                "misuse",
+                a,
+                i.op,
+                f"named barrier {key[1]} has {held.arrivals} warpgroups for others, {parties} here",
+            )
+        held.arrivals = held.pending = parties
+    phase = held.phase
+    know = m.everything(a)
+    count_in_phase(m, a, i, held, f"named barrier {key[1]}", know, "its arrival on")
+    held.gathered |= know
+    held.pending -= 1
+    settle(m, a, i.op, held, f"named barrier {key[1]}")
+    if wait:
+        a.named, a.at = phase, key
+        if held.phase != phase:
+            return _meet(m, a, i, key, parties, wait)
+        # It has arrived, which others may notice; it stands here until all have.
+        return BLOCKED
+    return SEEN
+
+
+def sync_cta(m: Machine, a: Agent, i: Instruction) -> int:
+    only_whole(m, a, i)
+    return _meet(m, a, i, (a.cta, 0), m.model.num_warpgroups, True)
+
+
+def sync_cluster(m: Machine, a: Agent, i: Instruction) -> int:
+    only_whole(m, a, i)
+    parties = m.model.num_warpgroups * m.model.cluster
+    return _meet(m, a, i, (-1 - a.cta // m.model.cluster, -1), parties, True)
+
+
+def named_barrier_sync(m: Machine, a: Agent, i: Instruction) -> int:
+    only_whole(m, a, i)
+    op = i.op
+    assert isinstance(op, b.NamedBarrierSync)
+    return _meet(m, a, i, (a.cta, op.barrier), op.num_warpgroups, True)
+
+
+def named_barrier_arrive(m: Machine, a: Agent, i: Instruction) -> int:
+    only_whole(m, a, i)
+    op = i.op
+    assert isinstance(op, b.NamedBarrierArrive)
+    return _meet(m, a, i, (a.cta, op.barrier), op.num_warpgroups, False)
