@@ -26,7 +26,7 @@ PROGRAMS = {
     "import wsdsl": START + "import wsdsl" + STOP,
     "gemm to PTX": GEMM + START + f"gemm._compile(None, dict({SIZES}), ()).ptx" + STOP,
     "prove gemm": GEMM
-    + f"c = gemm._compile(None, dict({SIZES}), ())"
+    + f"c = gemm._compile(None, dict({SIZES}), ()); "
     + START
     + "c.certificate"
     + STOP,

@@ -56,7 +56,7 @@ def reason(what: str, kernel: Kernel) -> str:
     if change.startswith("read"):
         # Ended by the end of the kernel, where the writes are over all the same.
         return "stricter" if "read=False" not in op else "data"
-    if change.startswith("swizzle") or name in ("tma_store", "store_shared"):
+    if change.startswith("swizzle") or name in ("tma_store", "store_shared", "thread_load"):
         return "data"
     if change.startswith("increase"):
         return "same count"
