@@ -17,6 +17,8 @@ from wsdsl.prover.model import Array, Model
 from wsdsl.prover.products import Descriptor
 
 NO_TURN = (0, 0, 1)
+Items = list[tuple[Any, tuple[int, int, int]]]
+"""Items of SMEM: the place, and the key in the machine's memory."""
 Turns = dict[tuple[int, int], tuple[int, int, int]]
 """By CTA and family: the stage and parity from which a ring is looked at, and its length."""
 
@@ -34,6 +36,7 @@ class Canonical:
         ]
         self.arrays = list(model.arrays.values())
         self.union: dict[Any, list[int]] = {}
+        self.orders: dict[tuple[int, tuple[int, int, int]], list[tuple[int, int]]] = {}
         self.place: dict[Any, int] = {}
 
     def is_new(self, m: Machine) -> bool:
@@ -45,7 +48,7 @@ class Canonical:
         turns = self._turns(m)
         accumulators: dict[int, int] = {}
         agents = tuple(self._agent(m, a, names, turns, accumulators) for a in m.agents)
-        barriers = self._barriers(m, turns)
+        barriers, items = self._barriers(m, turns), self._items(m, turns)
         loops = sorted(
             (repr(shown_key(k, names)), names.get(v, ENDED), m.entered.get(k, 0))
             for k, v in m.loops.items()
@@ -66,10 +69,7 @@ class Canonical:
                 (h.phase & 1 ^ flip, h.pending, h.tx, h.arrivals, h.initialised)
                 for _, flip, h in barriers
             ),
-            tuple(
-                (where, tuple((s.start, s.end) for s in m.memory[key]))
-                for where, key in self._items(m, turns)
-            ),
+            tuple((where, tuple((s.start, s.end) for s in m.memory[key])) for where, key in items),
             tuple(loops),
             tuple(following),
             tuple(runs),
@@ -78,9 +78,9 @@ class Canonical:
             tuple(sorted(repr(shown_term(k, names)) for k in m.global_memory)),
             tuple(m.pool),
         )
-        every = self._place_events(m, barriers, turns, names)
+        every = self._place_events(m, barriers, items, names)
         masks = self._masks(m, barriers, names)
-        unknown = [*(every & ~k for k in masks), self._unwritten(m, turns, 0)]
+        unknown = [*(every & ~k for k in masks), self._unwritten(m, items, 0)]
         followed = self.seen.setdefault(shape, [])
         for held in followed:
             if not any(u & ~h for u, h in zip(unknown, held, strict=True)):
@@ -88,13 +88,13 @@ class Canonical:
         if followed and self.widen:
             held = self.union[shape]
             gone = self.union[shape] = [u | h for u, h in zip(unknown, held, strict=True)]
-            added = self._add_events(m, barriers, turns, gone, every)
+            added = self._add_events(m, barriers, items, gone, every)
             every |= added
             masks = [
                 k if k < 0 else (k | added) & ~h for k, h in zip(masks, gone[:-1], strict=True)
             ]
             self._put(m, barriers, names, masks)
-            unwritten = self._unwritten(m, turns, gone[-1])
+            unwritten = self._unwritten(m, items, gone[-1])
             unknown = [*(every & ~k for k in masks), unwritten]
         else:
             self.union[shape] = unknown
@@ -118,8 +118,13 @@ class Canonical:
                             made.setdefault((cta, number), (held.stage, held.parity, family.num))
         return made
 
-    def _turn_of(self, cta: int, array: Array, turns: Turns) -> tuple[int, int, int]:
-        return turns.get((cta, self.of_array[array.name]), NO_TURN)
+    def _order(self, cta: int, array: Array, turns: Turns) -> list[tuple[int, int]]:
+        """The stages of an array from where its ring is said to begin."""
+        turn = turns.get((cta, self.of_array[array.name]), NO_TURN)
+        found = self.orders.get((array.index, turn))
+        if found is None:
+            found = self.orders[array.index, turn] = order(array, turn)
+        return found
 
     # Agents -----------------------------------------------------------------------------------
 
@@ -181,29 +186,27 @@ class Canonical:
             for array in self.arrays:
                 if array.first >= 0:
                     first = cta * self.model.num_barriers + array.first
-                    for n, (stage, flip) in enumerate(
-                        order(array, self._turn_of(cta, array, turns))
-                    ):
+                    for n, (stage, flip) in enumerate(self._order(cta, array, turns)):
                         made.append(((cta, array.index, n), flip, m.barriers[first + stage]))
         made += [(("named", key), 0, m.named[key]) for key in sorted(m.named)]
         return made
 
-    def _items(self, m: Machine, turns: Turns) -> list[tuple[Any, tuple[int, int, int]]]:
+    def _items(self, m: Machine, turns: Turns) -> Items:
         """(place, key) of the items of SMEM that have been used."""
-        made: list[tuple[Any, tuple[int, int, int]]] = []
+        made: Items = []
         for cta in range(self.model.num_ctas):
             for array in self.arrays:
                 if array.first < 0:
-                    for n, (item, _) in enumerate(order(array, self._turn_of(cta, array, turns))):
+                    for n, (item, _) in enumerate(self._order(cta, array, turns)):
                         key = (cta, array.index, item)
                         if key in m.memory:
                             made.append(((cta, array.index, n), key))
         return made
 
-    def _unwritten(self, m: Machine, turns: Turns, taken: int) -> int:
+    def _unwritten(self, m: Machine, items: Items, taken: int) -> int:
         """Where nothing was written yet, as bits; where `taken` says so, nothing is from now on."""
         bits = 0
-        for where, key in self._items(m, turns):
+        for where, key in items:
             spans = m.memory[key]
             for n, span in enumerate(spans):
                 place = ((where, span.start), "written")
@@ -223,7 +226,7 @@ class Canonical:
         self,
         m: Machine,
         barriers: list[tuple[Any, int, Barrier]],
-        turns: Turns,
+        items: Items,
         names: dict[int, int],
     ) -> int:
         """Number the events by the places where they stand, one for each place; all of them, as a
@@ -249,7 +252,9 @@ class Canonical:
             return made
 
         def put_span(where: Any, s: Span) -> Span:
-            reads = tuple((r, put((where, r), e), p) for r, e, p in s.reads)
+            reads = tuple((r, put((where, r), e), p) for r, e, p in s.reads if e & ~settled)
+            if not reads and not (s.write | s.shown) & ~settled:
+                return Span(s.start, s.end, 0, 0, s.writer, (), s.written)
             write, shown = put((where, "write"), s.write), put((where, "shown"), s.shown)
             return Span(s.start, s.end, write, shown, s.writer, reads, s.written)
 
@@ -265,7 +270,7 @@ class Canonical:
             )
             m.waits |= held.passed
             m.phases |= held.done | held.before
-        for where, key in self._items(m, turns):
+        for where, key in items:
             m.memory[key] = tuple(put_span((where, s.start, s.end), s) for s in m.memory[key])
         for key, spans in m.global_memory.items():
             shown = repr(shown_term(key, names))
@@ -297,7 +302,7 @@ class Canonical:
         self,
         m: Machine,
         barriers: list[tuple[Any, int, Barrier]],
-        turns: Turns,
+        items: Items,
         gone: list[int],
         every: int,
     ) -> int:
@@ -324,7 +329,7 @@ class Canonical:
                 m.phases |= bit if kind in ("done", "before") else 0
                 added |= bit
         nobody = Party(0, self.model.kernel.body[-1])
-        for where, key in self._items(m, turns):
+        for where, key in items:
             spans = list(m.memory[key])
             for n, s in enumerate(spans):
                 for kind, bit in by_place.get((where, s.start, s.end), ()):

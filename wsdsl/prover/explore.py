@@ -13,7 +13,9 @@ from wsdsl.prover.errors import Failure, Party, Undecided
 from wsdsl.prover.machine import Agent, Barrier, Machine
 from wsdsl.prover.model import Model
 
-MAX_STATES, MAX_WIDENED = 2_000, 600
+MAX_STATES = 2_000
+MAX_AHEAD = 48
+"""Iterations by which one may be ahead of another; more, and the other will never come."""
 Decisions = tuple[bool, ...]
 
 
@@ -175,13 +177,13 @@ def _explore(model: Model, widen: bool) -> Explored:
             if not canonical.is_new(m):
                 continue
             states += 1
-            if states > (MAX_WIDENED if widen else MAX_STATES):
+            if states > MAX_STATES or (widen and len(m.following) > MAX_AHEAD):
                 a = m.agents[0]
                 op = model.codes[a.partition].instructions[a.pc].op
                 failure = m.fail("unknown", a, op, f"not proved: more than {MAX_STATES} states")
                 raise Refuted(failure, decisions) from None
-            # Out of loops first: what can not end is found before it goes on for ever.
-            for outcome in (False, True):
+            # Around a loop until nothing new comes, then out of it.
+            for outcome in (True, False):
                 fork = m.copy()
                 fork.facts[open_.atom] = outcome
                 pushed += 1
