@@ -1,9 +1,11 @@
+# ruff: noqa: E501 - lines of IR
 """Deadlocks and races as people write them, and the right kernels beside them."""
 
 import pytest
 
 from tests.prover.handshake import CONSUME, PRODUCE, THREADS_PRODUCE, ring, verdict
 from tests.simulator.kernels import gemm
+from wsdsl.ir.parser import parse_kernel
 from wsdsl.prover.explore import explore
 
 WAIT_AHEAD = """
@@ -82,8 +84,6 @@ def test_bounds_that_differ_are_not_taken_to_agree() -> None:
     kernel = ring()
     text = str(kernel)
     head, tail = text.split('role="compute"')
-    from wsdsl.ir.parser import parse_kernel
-
     other = parse_kernel(head + 'role="compute"' + tail.replace("stop=%size", "stop=%limit"))
     assert verdict(other) in ("deadlock", "exit")
 
@@ -94,8 +94,6 @@ def test_a_wait_that_skips_a_phase() -> None:
     kernel = ring(consume=consume.replace("%c1", "%c7"))
     assert verdict(kernel) == ""
     skipping = str(kernel).replace("advance(state=%c, num=3)", "advance(state=%c5, num=3)", 2)
-    from wsdsl.ir.parser import parse_kernel
-
     wrong = skipping.replace(
         "%c5: state = advance(state=%c5, num=3)", "%c5: state = advance(state=%c, num=3)"
     )
@@ -119,3 +117,20 @@ def test_trip_counts_one_by_one(stages: int, k: int | float | str) -> None:
     trips = {0: 0, 1: 1, -1: stages - 1, "stages": stages, 1.5: stages + 1}[k]
     kernel = gemm(stages=stages)
     explore(kernel, dict(M=256, N=256, K=64 * trips))
+
+
+@pytest.mark.parametrize("trips", [1, 3, 4, 5, 40])
+def test_loops_of_a_known_length_are_counted_where_that_matters(trips: int) -> None:
+    """The producer fills two slots an iteration, the consumer takes one."""
+    produce = "%r: state = advance(state=%p, num=3)" + PRODUCE + PRODUCE.replace("%p", "%r")
+    text = str(ring(produce))
+    head, tail = text.split('role="compute"')
+    head = head.replace(
+        "advance(state=%p, num=3)\n        yield", "advance(state=%r, num=3)\n        yield"
+    )
+    bounds = f"%some: i32 = constant(value={64 * trips})\n  %twice: i32 = constant(value={128 * trips})\n  "
+    head = head.replace("stop=%size", "stop=%some").replace("%limit: i32", bounds + "%limit: i32")
+    right = head + 'role="compute"' + tail.replace("stop=%size", "stop=%twice")
+    wrong = head + 'role="compute"' + tail.replace("stop=%size", "stop=%some")
+    assert verdict(parse_kernel(right)) == ""
+    assert verdict(parse_kernel(wrong)) != ""

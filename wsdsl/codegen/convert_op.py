@@ -9,7 +9,26 @@ from collections.abc import Callable
 from typing import Any
 
 from wsdsl.codegen import inline_ptx, nvvm
-from wsdsl.codegen.addresses import Addresses
+from wsdsl.codegen.barriers import (
+    barrier_at,
+    convert_advance,
+    convert_allocate_barriers,
+    convert_arrive_barrier,
+    convert_arrive_expect_tx,
+    convert_arrive_flag,
+    convert_fence_async_proxy,
+    convert_fence_barrier_init,
+    convert_initial_state,
+    convert_initialize_barriers,
+    convert_named_barrier_arrive,
+    convert_named_barrier_sync,
+    convert_sync_cluster,
+    convert_sync_cta,
+    convert_sync_warp,
+    convert_wait_barrier,
+    convert_wait_flag,
+    placed,
+)
 from wsdsl.codegen.casts import convert_bitcast, convert_cast
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.control import (
@@ -24,7 +43,7 @@ from wsdsl.codegen.descriptors import START_MASK, layout
 from wsdsl.codegen.elementwise import convert_constant, convert_full, convert_map
 from wsdsl.codegen.fragments import cut_columns, iota, texts_of
 from wsdsl.codegen.global_access import convert_load_global, convert_store_global
-from wsdsl.codegen.held import Descriptor, Registers, Scalar, SharedAt, StateAt
+from wsdsl.codegen.held import Descriptor, Registers, Scalar, SharedAt
 from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.reductions import convert_reduce_columns
 from wsdsl.codegen.shared_stores import convert_store_shared, warp_base
@@ -36,7 +55,7 @@ from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Op, Region, Value, op_name
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.types import DTYPES, F32, I32, Accumulator, Barriers, Fragment, Shared
+from wsdsl.ir.types import DTYPES, F32, I32, Accumulator, Fragment, Shared
 from wsdsl.ir.walk import yielded
 
 
@@ -94,124 +113,12 @@ def convert_set_max_registers(c: Context, op: b.SetMaxRegisters) -> None:
     nvvm.set_max_registers(c.w, op.count, op.increase)
 
 
-# mbarriers and pipeline state ---------------------------------------------------------------------
-
-
-def convert_allocate_barriers(c: Context, op: b.AllocateBarriers) -> None:
-    assert isinstance(op.result.type, Barriers)
-    c.held[op.result] = SharedAt(_placed(op), 8, op.result.type.num, op.label, op.arrivals)
-
-
-def _placed(op: b.AllocateBarriers | m.AllocateShared) -> int:
-    if op.offset < 0:
-        raise CompileError(Finding(f"`{op.label}` has no place in SMEM yet", op.loc))
-    return op.offset
-
-
-def _barrier(c: Context, barriers: Value, state: Value) -> At:
-    held = c.shared(barriers)
-    return At(c.item(held, c.state(state).stage), held.offset)
-
-
-def convert_initialize_barriers(c: Context, op: b.InitializeBarriers) -> None:
-    held = c.shared(op.barriers)
-    for i in range(held.num):
-        at = At(c.smem, held.offset + 8 * i)
-        inline_ptx.barrier_init(c.w, at, held.arrivals, held.label)
-
-
-def convert_fence_barrier_init(c: Context, op: b.FenceBarrierInit) -> None:
-    nvvm.fence_barrier_init(c.w)
-    # TMA completes transactions on the barriers through the async proxy.
-    nvvm.fence_async_proxy(c.w)
-
-
-def convert_sync_cta(c: Context, op: b.SyncCta) -> None:
-    nvvm.sync_cta(c.w)
-
-
-def convert_sync_cluster(c: Context, op: b.SyncCluster) -> None:
-    nvvm.sync_cluster(c.w)
-
-
-def convert_named_barrier_sync(c: Context, op: b.NamedBarrierSync) -> None:
-    nvvm.named_barrier(c.w, op.barrier, 128 * op.num_warpgroups, wait=True)
-
-
-def convert_named_barrier_arrive(c: Context, op: b.NamedBarrierArrive) -> None:
-    nvvm.named_barrier(c.w, op.barrier, 128 * op.num_warpgroups, wait=False)
-
-
-def convert_sync_warp(c: Context, op: b.SyncWarp) -> None:
-    nvvm.sync_warp(c.w)
-
-
-def convert_fence_async_proxy(c: Context, op: b.FenceAsyncProxy) -> None:
-    nvvm.fence_async_proxy(c.w)
-
-
-def convert_initial_state(c: Context, op: b.InitialState) -> None:
-    c.held[op.result] = StateAt("0", str(op.parity))
-
-
-def convert_advance(c: Context, op: b.Advance) -> None:
-    w, state = c.w, c.state(op.state)
-    if op.num == 1:
-        c.held[op.result] = StateAt("0", w.binary("xor", "i32", state.parity, 1))
-        return
-    following = w.binary("add", "i32", state.stage, 1)
-    wraps = w.compare("eq", following, op.num)
-    flipped = w.binary("xor", "i32", state.parity, 1)
-    stage = w.select(wraps, "i32", "0", following)
-    c.held[op.result] = StateAt(stage, w.select(wraps, "i32", flipped, state.parity))
-
-
-def convert_wait_barrier(c: Context, op: b.WaitBarrier) -> None:
-    at, label = _barrier(c, op.barriers, op.state), c.shared(op.barriers).label
-    inline_ptx.barrier_wait(c.w, at, c.state(op.state).parity, label, c.cluster > 1)
-
-
-def convert_arrive_barrier(c: Context, op: b.ArriveBarrier) -> None:
-    pred = None if op.pred is None else c.scalar(op.pred).text
-    if not op.each_thread:
-        pred = _one_thread(c, pred)
-    at, label = _barrier(c, op.barriers, op.state), c.shared(op.barriers).label
-    if op.cta is None:
-        inline_ptx.barrier_arrive(c.w, at, pred, label)
-    else:
-        address = c.w.add(at.base, at.offset)
-        inline_ptx.barrier_arrive_remote(c.w, address, c.scalar(op.cta).text, pred, label)
-
-
-def _one_thread(c: Context, pred: str | None = None) -> str | None:
-    """Where `pred` holds, and in one thread of the warpgroup, or of the CTA outside partitions."""
-    if c.place.elected:
-        return pred
-    one = c.threads.first_thread if c.place.inside else c.w.compare("eq", c.threads.tid, 0)
-    return one if pred is None else c.w.binary("and", "i1", one, pred)
-
-
-def convert_arrive_flag(c: Context, op: b.ArriveFlag) -> None:
-    at = Addresses(c, op.tensor, op.index, (1, 1)).at(0)
-    inline_ptx.flag_arrive(c.w, at, op.amount, _one_thread(c))
-
-
-def convert_wait_flag(c: Context, op: b.WaitFlag) -> None:
-    at = Addresses(c, op.tensor, op.index, (1, 1)).at(0)
-    inline_ptx.flag_wait(c.w, at, c.scalar(op.count).text)
-
-
-def convert_arrive_expect_tx(c: Context, op: b.ArriveExpectTx) -> None:
-    at, label = _barrier(c, op.barriers, op.state), c.shared(op.barriers).label
-    inline_ptx.barrier_arrive_expect_tx(c.w, at, op.tx_bytes, label)
-
-
 # SMEM and TMA ------------------------------------------------------------------------------------
 
 
 def convert_allocate_shared(c: Context, op: m.AllocateShared) -> None:
     assert isinstance(op.result.type, Shared)
-    c.held[op.result] = SharedAt(_placed(op), op.result.type.bytes, op.result.type.num, op.label)
+    c.held[op.result] = SharedAt(placed(op), op.result.type.bytes, op.result.type.num, op.label)
 
 
 def convert_make_tensor_map(c: Context, op: m.MakeTensorMap) -> None:
@@ -226,7 +133,7 @@ def convert_tma_load(c: Context, op: m.TmaLoad) -> None:
     shared = c.shared(op.shared)
     to = At(c.item(shared, c.state(op.state).stage), shared.offset + op.offset)
     coordinates = [c.scalar(x).text for x in reversed(op.coordinates)]
-    barrier = _barrier(c, op.barriers, op.state)
+    barrier = barrier_at(c, op.barriers, op.state)
     mask = None if op.multicast is None else c.scalar(op.multicast).text
     if mask is not None:
         mask = c.w.value(f"trunc i32 {mask} to i16")

@@ -6,13 +6,13 @@ that no check can ask for again are forgotten, iterations that nobody can come t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from wsdsl.prover.errors import Party
 from wsdsl.prover.families import families, order, turned
 from wsdsl.prover.iterations import name_iterations, shown_key, shown_term
-from wsdsl.prover.machine import ALL, ENDED, Agent, Barrier, Machine, Registers, Span, StageParity
+from wsdsl.prover.knowledge import masks_of, moved, put_masks
+from wsdsl.prover.machine import ENDED, Agent, Barrier, Machine, Registers, Span, StageParity
 from wsdsl.prover.model import Array, Model
 from wsdsl.prover.products import Descriptor
 
@@ -79,7 +79,7 @@ class Canonical:
             tuple(m.pool),
         )
         every = self._place_events(m, barriers, items, names)
-        masks = self._masks(m, barriers, names)
+        masks = masks_of(m, barriers, names)
         unknown = [*(every & ~k for k in masks), self._unwritten(m, items, 0)]
         followed = self.seen.setdefault(shape, [])
         for held in followed:
@@ -93,7 +93,7 @@ class Canonical:
             masks = [
                 k if k < 0 else (k | added) & ~h for k, h in zip(masks, gone[:-1], strict=True)
             ]
-            self._put(m, barriers, names, masks)
+            put_masks(m, barriers, names, masks)
             unwritten = self._unwritten(m, items, gone[-1])
             unknown = [*(every & ~k for k in masks), unwritten]
         else:
@@ -289,11 +289,11 @@ class Canonical:
         for bit, made in copies.items():
             live |= bit
             every |= made
-        self._put(
+        put_masks(
             m,
             barriers,
             names,
-            [_moved(k & live, copies) if k >= 0 else k for k in self._masks(m, barriers, names)],
+            [moved(k & live, copies) if k >= 0 else k for k in masks_of(m, barriers, names)],
         )
         m.next_event = 1 << len(place)
         return every
@@ -346,68 +346,3 @@ class Canonical:
                 spans[n] = s
             m.memory[key] = tuple(spans)
         return added
-
-    def _masks(
-        self, m: Machine, barriers: list[tuple[Any, int, Barrier]], names: dict[int, int]
-    ) -> list[int]:
-        """What is known, to each who knows; `_put` takes it back in the same order."""
-        masks: list[int] = []
-        for a in m.agents:
-            acting = self.model.codes[a.partition].acting[a.pc]
-            masks += [k if c in acting and not a.ended else -1 for c, k in enumerate(a.know)]
-            masks.append(a.did)
-            for c in (-1, *ALL):
-                masks.append(_all(e for index, k, e in m.unshown if (index, k) == (a.index, c)))
-            for g in (*a.groups, a.open):
-                masks += [g.events, g.passed]
-            for stored in (*a.stores, a.open_stores):
-                masks += stored
-        for _, _, held in barriers:
-            masks += [held.gathered, held.completed]
-        for _, flag in sorted(m.flags.items(), key=lambda f: repr(shown_term(f[0], names))):
-            masks.append(flag.gathered)
-        return masks
-
-    def _put(
-        self,
-        m: Machine,
-        barriers: list[tuple[Any, int, Barrier]],
-        names: dict[int, int],
-        masks: list[int],
-    ) -> None:
-        held_by = iter(masks)
-        unshown: list[tuple[int, int, int]] = []
-        for a in m.agents:
-            for c in ALL:
-                known = next(held_by)
-                if known >= 0:
-                    a.know[c] = known
-            a.did = next(held_by)
-            for c in (-1, *ALL):
-                still = next(held_by)
-                unshown += [(a.index, c, still)] if still else []
-            for g in (*a.groups, a.open):
-                g.events, g.passed = next(held_by), next(held_by)
-            a.stores = [(next(held_by), next(held_by)) for _ in a.stores]
-            a.open_stores = next(held_by), next(held_by)
-        m.unshown = unshown
-        for _, _, held in barriers:
-            held.gathered, held.completed = next(held_by), next(held_by)
-        for _, flag in sorted(m.flags.items(), key=lambda f: repr(shown_term(f[0], names))):
-            flag.gathered = next(held_by)
-
-
-def _all(masks: Iterable[int]) -> int:
-    made = 0
-    for mask in masks:
-        made |= mask
-    return made
-
-
-def _moved(mask: int, copies: dict[int, int]) -> int:
-    made = 0
-    while mask:
-        bit = mask & -mask
-        mask ^= bit
-        made |= copies[bit]
-    return made

@@ -17,8 +17,6 @@ from wsdsl.prover.machine import ENDED, Agent, Iterations, Machine, StageParity
 from wsdsl.prover.program import LOCAL, SEEN, Instruction
 from wsdsl.prover.terms import TESTS, Term, apply, varies
 
-MAX_UNROLLED = 4
-"""Loops with constant bounds and no more iterations than this are followed exactly."""
 NOBODY = 0
 
 
@@ -129,9 +127,10 @@ def loop_enter(m: Machine, a: Agent, i: Instruction) -> int:
         raise m.fail("misuse", a, op, f"a step of {step}")
     if isinstance(start, int) and isinstance(stop, int) and isinstance(step, int):
         trips = len(range(start, stop, step))
-        if trips <= MAX_UNROLLED or m.model.sizes is not None:
+        if trips <= m.model.counted or m.model.sizes is not None:
             _enter_counted(a, i, start, stop, step)
             return LOCAL
+        m.model.left_open = True
     parent = _parent(a)
     bounds = (parent, start, stop, step)
     key = (i.signature, a.counts.get(bounds, 0), *bounds)

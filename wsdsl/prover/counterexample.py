@@ -15,6 +15,7 @@ from wsdsl.ir.printer import print_op
 from wsdsl.ir.walk import walk
 from wsdsl.prover.errors import Failure, Party, Undecided
 from wsdsl.prover.explore import Decisions, Refuted, run_out, start
+from wsdsl.prover.flatten import model_of
 from wsdsl.prover.history import History, Step
 from wsdsl.prover.machine import Machine
 from wsdsl.prover.model import Model
@@ -87,11 +88,11 @@ class Counterexample:
 def counterexample(kernel: Kernel, refuted: Refuted) -> Counterexample:
     """Tell how the failure comes about, at concrete sizes if any small ones show it."""
     for sizes in itertools.islice(candidates(kernel), MAX_TRIES):
-        model = Model(kernel, sizes)
+        model = model_of(kernel, sizes)
         m, history, failure = trace(model, ())
         if failure is not None:
             return tell(m, history, failure, sizes)
-    m, history, failure = trace(Model(kernel), refuted.decisions)
+    m, history, failure = trace(model_of(kernel), refuted.decisions)
     return tell(m, history, failure or refuted.failure, None)
 
 

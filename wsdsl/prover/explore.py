@@ -10,8 +10,9 @@ from wsdsl.ir.op import Kernel
 from wsdsl.prover.access import spans_of
 from wsdsl.prover.canonical import Canonical
 from wsdsl.prover.errors import Failure, Party, Undecided
+from wsdsl.prover.flatten import model_of
 from wsdsl.prover.machine import Agent, Barrier, Machine
-from wsdsl.prover.model import Model
+from wsdsl.prover.model import MANY, Model
 
 MAX_STATES = 2_000
 MAX_AHEAD = 48
@@ -107,7 +108,18 @@ def check_end(m: Machine) -> None:
 
 def explore(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Explored:
     """Raises Refuted with the first failure, nearest first."""
-    model = Model(kernel, sizes)
+    model = model_of(kernel, sizes)
+    try:
+        return _prove(model)
+    except Refuted:
+        if not model.left_open:
+            raise
+    exact = model_of(kernel, sizes)
+    exact.counted = MANY
+    return _prove(exact)
+
+
+def _prove(model: Model) -> Explored:
     learn_borders(model)
     try:
         return _explore(model, widen=True)

@@ -14,10 +14,12 @@ from wsdsl.ir.op import Kernel
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.types import Barriers, Shared, Tensor
 from wsdsl.ir.walk import walk
-from wsdsl.prover.program import Code, Flattener, needed_values
+from wsdsl.prover.program import Code, needed_values
 from wsdsl.prover.terms import Term, apply
 
 REGISTER_FILE = 65536
+FEW, MANY = 4, 512
+"""Iterations that are counted at first, and where not counting them has led to a failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,10 @@ class Model:
 
     def __init__(self, kernel: Kernel, sizes: Mapping[str, int] | None = None) -> None:
         self.kernel, self.sizes = kernel, sizes
+        self.counted = FEW
+        """Loops with constant bounds and no more iterations than this are followed exactly."""
+        self.left_open = False
+        """Was there one with more, so that it was taken to run any number of times?"""
         flat = list(walk(kernel.body))
         self.partitions = tuple(op for op in kernel.body if isinstance(op, Partition))
         launch = next((op for op in flat if isinstance(op, b.LaunchGrid)), None)
@@ -71,18 +77,10 @@ class Model:
         self.boxes = _boxes(flat)
         self.needed = needed_values(kernel, self.shared_tensors)
         self.borders: dict[int, set[int]] = {}
-        self.signatures: dict[Any, int] = {}
         self.names_of_terms: dict[Any, Any] = {}
-        self.codes = [self._code(p) for p in (self.partitions or (None,))]
+        self.codes: list[Code] = []
         self.num_warpgroups = sum(p.num_warpgroups for p in self.partitions) or 1
         self.entry_registers = self._entry_registers(flat)
-
-    def _code(self, partition: Partition | None) -> Code:
-        from wsdsl.prover.arms import ARMS
-
-        return Flattener(
-            partition, self.needed, self.shared_tensors, ARMS, self.signatures
-        ).flatten(self.kernel.body)
 
     def _entry_registers(self, flat: list[Any]) -> int:
         counts = [op.count for op in flat if isinstance(op, b.SetMaxRegisters)]

@@ -1,0 +1,123 @@
+"""mbarriers, named barriers, flags, fences and pipeline state: one function per op."""
+
+from __future__ import annotations
+
+from wsdsl.codegen import inline_ptx, nvvm
+from wsdsl.codegen.addresses import Addresses
+from wsdsl.codegen.context import Context
+from wsdsl.codegen.held import SharedAt, StateAt
+from wsdsl.codegen.inline_ptx import At
+from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import memory_ops as m
+from wsdsl.ir.op import Value
+from wsdsl.ir.types import Barriers
+
+
+def convert_allocate_barriers(c: Context, op: b.AllocateBarriers) -> None:
+    assert isinstance(op.result.type, Barriers)
+    c.held[op.result] = SharedAt(placed(op), 8, op.result.type.num, op.label, op.arrivals)
+
+
+def placed(op: b.AllocateBarriers | m.AllocateShared) -> int:
+    if op.offset < 0:
+        raise CompileError(Finding(f"`{op.label}` has no place in SMEM yet", op.loc))
+    return op.offset
+
+
+def barrier_at(c: Context, barriers: Value, state: Value) -> At:
+    held = c.shared(barriers)
+    return At(c.item(held, c.state(state).stage), held.offset)
+
+
+def convert_initialize_barriers(c: Context, op: b.InitializeBarriers) -> None:
+    held = c.shared(op.barriers)
+    for i in range(held.num):
+        at = At(c.smem, held.offset + 8 * i)
+        inline_ptx.barrier_init(c.w, at, held.arrivals, held.label)
+
+
+def convert_fence_barrier_init(c: Context, op: b.FenceBarrierInit) -> None:
+    nvvm.fence_barrier_init(c.w)
+    # TMA completes transactions on the barriers through the async proxy.
+    nvvm.fence_async_proxy(c.w)
+
+
+def convert_sync_cta(c: Context, op: b.SyncCta) -> None:
+    nvvm.sync_cta(c.w)
+
+
+def convert_sync_cluster(c: Context, op: b.SyncCluster) -> None:
+    nvvm.sync_cluster(c.w)
+
+
+def convert_named_barrier_sync(c: Context, op: b.NamedBarrierSync) -> None:
+    nvvm.named_barrier(c.w, op.barrier, 128 * op.num_warpgroups, wait=True)
+
+
+def convert_named_barrier_arrive(c: Context, op: b.NamedBarrierArrive) -> None:
+    nvvm.named_barrier(c.w, op.barrier, 128 * op.num_warpgroups, wait=False)
+
+
+def convert_sync_warp(c: Context, op: b.SyncWarp) -> None:
+    nvvm.sync_warp(c.w)
+
+
+def convert_fence_async_proxy(c: Context, op: b.FenceAsyncProxy) -> None:
+    nvvm.fence_async_proxy(c.w)
+
+
+def convert_initial_state(c: Context, op: b.InitialState) -> None:
+    c.held[op.result] = StateAt("0", str(op.parity))
+
+
+def convert_advance(c: Context, op: b.Advance) -> None:
+    w, state = c.w, c.state(op.state)
+    if op.num == 1:
+        c.held[op.result] = StateAt("0", w.binary("xor", "i32", state.parity, 1))
+        return
+    following = w.binary("add", "i32", state.stage, 1)
+    wraps = w.compare("eq", following, op.num)
+    flipped = w.binary("xor", "i32", state.parity, 1)
+    stage = w.select(wraps, "i32", "0", following)
+    c.held[op.result] = StateAt(stage, w.select(wraps, "i32", flipped, state.parity))
+
+
+def convert_wait_barrier(c: Context, op: b.WaitBarrier) -> None:
+    at, label = barrier_at(c, op.barriers, op.state), c.shared(op.barriers).label
+    inline_ptx.barrier_wait(c.w, at, c.state(op.state).parity, label, c.cluster > 1)
+
+
+def convert_arrive_barrier(c: Context, op: b.ArriveBarrier) -> None:
+    pred = None if op.pred is None else c.scalar(op.pred).text
+    if not op.each_thread:
+        pred = _one_thread(c, pred)
+    at, label = barrier_at(c, op.barriers, op.state), c.shared(op.barriers).label
+    if op.cta is None:
+        inline_ptx.barrier_arrive(c.w, at, pred, label)
+    else:
+        address = c.w.add(at.base, at.offset)
+        inline_ptx.barrier_arrive_remote(c.w, address, c.scalar(op.cta).text, pred, label)
+
+
+def _one_thread(c: Context, pred: str | None = None) -> str | None:
+    """Where `pred` holds, and in one thread of the warpgroup, or of the CTA outside partitions."""
+    if c.place.elected:
+        return pred
+    one = c.threads.first_thread if c.place.inside else c.w.compare("eq", c.threads.tid, 0)
+    return one if pred is None else c.w.binary("and", "i1", one, pred)
+
+
+def convert_arrive_flag(c: Context, op: b.ArriveFlag) -> None:
+    at = Addresses(c, op.tensor, op.index, (1, 1)).at(0)
+    inline_ptx.flag_arrive(c.w, at, op.amount, _one_thread(c))
+
+
+def convert_wait_flag(c: Context, op: b.WaitFlag) -> None:
+    at = Addresses(c, op.tensor, op.index, (1, 1)).at(0)
+    inline_ptx.flag_wait(c.w, at, c.scalar(op.count).text)
+
+
+def convert_arrive_expect_tx(c: Context, op: b.ArriveExpectTx) -> None:
+    at, label = barrier_at(c, op.barriers, op.state), c.shared(op.barriers).label
+    inline_ptx.barrier_arrive_expect_tx(c.w, at, op.tx_bytes, label)

@@ -1,0 +1,227 @@
+"""From ops with regions to straight code with jumps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import memory_ops as m
+from wsdsl.ir import tile_ops as t
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of
+from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.walk import yielded
+from wsdsl.prover import control
+from wsdsl.prover.arms import ARMS
+from wsdsl.prover.model import Model
+from wsdsl.prover.program import SYNCHRONISING, Code, Instruction, has_effects
+
+
+def model_of(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Model:
+    """The kernel made ready, with the code of each of its partitions."""
+    model = Model(kernel, sizes)
+    signatures: dict[Any, int] = {}
+    for partition in model.partitions or (None,):
+        flattener = Flattener(partition, model.needed, model.shared_tensors, signatures)
+        model.codes.append(flattener.flatten(kernel.body))
+    return model
+
+
+class Flattener:
+    """Makes the code of one partition."""
+
+    def __init__(
+        self,
+        partition: Partition | None,
+        needed: set[str],
+        shared_tensors: frozenset[str],
+        signatures: dict[Any, int],
+    ) -> None:
+        self.partition, self.needed, self.shared_tensors = partition, needed, shared_tensors
+        self.signatures = signatures
+        self.code = Code()
+        self.shapes: dict[str, Any] = {}
+        self.depth = 0
+
+    def flatten(self, body: Region) -> Code:
+        self._region(body, elected=False, inside=False)
+        self._add(Instruction(control.end, body[-1]))
+        code = self.code
+        code.live = liveness(code)
+        code.acting = acting_classes(code)
+        return code
+
+    def _add(self, instruction: Instruction) -> Instruction:
+        self.code.instructions.append(instruction)
+        return instruction
+
+    def _here(self) -> int:
+        return len(self.code.instructions)
+
+    def _slots(self, values: Sequence[Value]) -> tuple[int, ...]:
+        return tuple(self.code.slot(v) for v in values)
+
+    def _needed(self, values: Sequence[Value]) -> list[int]:
+        return [i for i, v in enumerate(values) if v.name in self.needed]
+
+    def _moves(self, to: Sequence[Value], of: Sequence[Value]) -> tuple[tuple[int, int], ...]:
+        return tuple((self.code.slot(to[i]), self.code.slot(of[i])) for i in self._needed(to))
+
+    def _region(self, region: Region, elected: bool, inside: bool) -> None:
+        for op in region:
+            self._op(op, elected, inside)
+
+    def _op(self, op: Op, elected: bool, inside: bool) -> None:
+        match op:
+            case Partition():
+                if op is self.partition:
+                    self._region(op.body, elected, True)
+            case b.Elect():
+                if has_effects(op.body, self.shared_tensors):
+                    skip = self._add(Instruction(control.elect, op, elected, extra=inside))
+                    self._region(op.body, True, inside)
+                    skip.target = self._here()
+            case b.ForRange():
+                self._loop(op, elected, inside)
+            case t.If():
+                self._branch(op, elected, inside)
+            case t.Yield():
+                pass
+            case _ if isinstance(op, (m.LoadGlobal, m.StoreGlobal)):
+                shared = op.tensor.name in self.shared_tensors
+                if shared or any(r.name in self.needed for r in results_of(op)):
+                    self._simple(op, elected)
+            case _:
+                if isinstance(op, SYNCHRONISING) or any(
+                    r.name in self.needed for r in results_of(op)
+                ):
+                    self._simple(op, elected)
+
+    def _simple(self, op: Op, elected: bool) -> None:
+        run = ARMS.get(type(op))
+        if run is None:
+            run = control.unknown
+        if results_of(op) and not isinstance(op, SYNCHRONISING):
+            self.shapes[results_of(op)[0].name] = self._shape_of(op)
+        wanted = [v for v in operands(op) if v.name in self.needed or v.name in self.code.slots]
+        uses = {v.name: self.code.slot(v) for v in wanted}
+        defines = self._slots(results_of(op))
+        if self.depth == 0:
+            self.code.constant.update(defines)
+        self._add(Instruction(run, op, elected, tuple(uses.values()), defines, extra=uses))
+
+    def _shape_of(self, op: Op) -> Any:
+        """A scalar's formula, whatever iteration it is in: what loops are compared by."""
+        match op:
+            case t.Constant():
+                return op.value
+            case t.Map():
+                return (op.fn, *(self.shapes.get(a.name, a.name) for a in op.args))
+            case t.DimSize():
+                return op.dim
+            case _:
+                return type(op).__name__
+
+    def _loop(self, op: b.ForRange, elected: bool, inside: bool) -> None:
+        carries = self._needed(op.result) or self._needed(op.args)
+        if not has_effects(op.body, self.shared_tensors) and not carries:
+            return
+        bounds = (op.start, op.stop, op.step)
+        shape = tuple(self.shapes.get(v.name, v.name) for v in bounds)
+        signature = self.signatures.setdefault(shape, len(self.signatures))
+        self.shapes[op.index.name] = ("index", signature)
+        slots = self._slots(bounds)
+        index = (self.code.slot(op.index),)
+        enter = self._add(
+            Instruction(
+                control.loop_enter,
+                op,
+                elected,
+                slots,
+                index,
+                moves=self._moves(op.args, op.init),
+                exit_moves=self._moves(op.result, op.init),
+                signature=signature,
+            )
+        )
+        self.code.bounds.setdefault(signature, []).append(slots)
+        first = self._here()
+        self.depth += 1
+        self._region(op.body, elected, inside)
+        self.depth -= 1
+        handed = yielded(op.body)
+        self._add(
+            Instruction(
+                control.loop_back,
+                op,
+                elected,
+                slots,
+                index,
+                first,
+                backward=True,
+                moves=self._moves(op.args, handed),
+                exit_moves=self._moves(op.result, handed),
+            )
+        )
+        enter.target = self._here()
+
+    def _branch(self, op: t.If, elected: bool, inside: bool) -> None:
+        both = (*op.then, *op.orelse)
+        if not has_effects(both, self.shared_tensors) and not self._needed(op.result):
+            return
+        cond = self._slots((op.cond,))
+        test = self._add(Instruction(control.branch, op, elected, cond))
+        self._region(op.then, elected, inside)
+        leave = self._add(
+            Instruction(
+                control.jump, op, moves=self._moves(op.result, yielded(op.then)), leaves=True
+            )
+        )
+        test.target = self._here()
+        self._region(op.orelse, elected, inside)
+        last = self._add(
+            Instruction(
+                control.jump, op, moves=self._moves(op.result, yielded(op.orelse)), leaves=True
+            )
+        )
+        leave.target = last.target = self._here()
+
+
+def liveness(code: Code) -> list[tuple[int, ...]]:
+    """Which slots may be read from each instruction on."""
+    instructions = code.instructions
+    live: list[set[int]] = [set() for _ in range(len(instructions) + 1)]
+    changed = True
+    while changed:
+        changed = False
+        for pc in range(len(instructions) - 1, -1, -1):
+            i = instructions[pc]
+            # A loop's head moves to its arguments and falls into its body, its end goes back there.
+            falls, jumps = (i.exit_moves, i.moves) if i.backward else (i.moves, i.exit_moves)
+            before = set[int]()
+            if not i.leaves:
+                before |= live[pc + 1] - {to for to, _ in falls}
+            if i.target >= 0:
+                before |= live[i.target] - {to for to, _ in (i.moves if i.leaves else jumps)}
+            before = before - set(i.defines) | {u for u in i.uses if u is not None}
+            before |= {of for _, of in i.moves} | {of for _, of in i.exit_moves}
+            if before != live[pc]:
+                live[pc] = before
+                changed = True
+    return [tuple(sorted(held)) for held in live]
+
+
+def acting_classes(code: Code) -> list[tuple[int, ...]]:
+    """One thread acts where all that is left to do is its own: a loop's body can not widen it."""
+    made: list[tuple[int, ...]] = []
+    widest: tuple[int, ...] = (0,)
+    for i in reversed(code.instructions):
+        effect = isinstance(i.op, (*SYNCHRONISING, m.LoadGlobal, m.StoreGlobal))
+        if effect and not i.elected and not isinstance(i.op, b.SetMaxRegisters):
+            widest = (0, 1, 2, 3)
+        made.append(widest)
+    made.reverse()
+    for pc, i in enumerate(code.instructions):
+        if 0 <= i.target < pc:
+            made[i.target : pc + 1] = [made[i.target]] * (pc + 1 - i.target)
+    return [*made, ()]
