@@ -51,12 +51,16 @@ class Context:
     convert: Callable[[Context, Region], tuple[Value, ...]]
     """Converts a region and returns what it yields."""
     stored: frozenset[str]
-    """Tensors that the kernel writes; the others can be read through the texture path."""
+    """Tensors that change while it runs; the others can be read through the texture path."""
     sizes: Mapping[str, Scalar]
     strides: Mapping[tuple[str, int], str]
     maps: Iterator[Pointer]
     cluster: int = 1
     """CTAs in a cluster: what others may do to its barriers is waited for at that scope."""
+    before_fences: Mapping[int, tuple[Value, ...]] = field(
+        default_factory=dict[int, tuple[Value, ...]]
+    )
+    """By the id of a wgmma_fence: fragments that must be in their registers when it runs."""
     held: dict[Value, Held] = field(default_factory=dict[Value, Held])
     place: Place = field(default_factory=Place)
 

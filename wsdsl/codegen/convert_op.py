@@ -46,6 +46,7 @@ from wsdsl.codegen.global_access import convert_load_global, convert_store_globa
 from wsdsl.codegen.held import Descriptor, Registers, Scalar, SharedAt
 from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.reductions import convert_reduce_columns
+from wsdsl.codegen.register_operands import pin_operands
 from wsdsl.codegen.shared_stores import convert_store_shared, warp_base
 from wsdsl.codegen.thread_load import convert_thread_load
 from wsdsl.diagnostics import CompileError, Finding
@@ -197,6 +198,7 @@ def convert_as_accumulator(c: Context, op: f.AsAccumulator) -> None:
 
 
 def convert_wgmma_fence(c: Context, op: f.WgmmaFence) -> None:
+    pin_operands(c, op)
     nvvm.wgmma_fence(c.w)
 
 

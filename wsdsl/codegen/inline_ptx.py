@@ -206,6 +206,11 @@ def wgmma(
     return _struct(w, ptx, "float", count, constraints, args)
 
 
+def pin(w: Writer, texts: Sequence[str]) -> None:
+    """No instruction. What is computed by then is not computed later: LLVM sinks what is pure."""
+    w.asm("", "void", ",".join(["r"] * len(texts)), [("i32", x) for x in texts])
+
+
 def wgmma_wait(
     w: Writer, pending: int, accumulators: Sequence[str], operands: Sequence[str]
 ) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from wsdsl.codegen import nvvm
 from wsdsl.codegen.context import Context, Threads
 from wsdsl.codegen.convert_op import convert_region
 from wsdsl.codegen.held import Held, Pointer, Scalar
+from wsdsl.codegen.register_operands import made_before_fences
 from wsdsl.codegen.signature import (
     MapArgument,
     PointerArgument,
@@ -17,6 +18,7 @@ from wsdsl.codegen.signature import (
 )
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.ir.barrier_ops import ArriveFlag, WaitFlag
 from wsdsl.ir.memory_ops import MakeTensorMap, StoreGlobal, TmaStore
 from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.types import I32
@@ -110,19 +112,21 @@ def _context(w: Writer, kernel: Kernel, launch: Signature) -> Context:
         strides=strides,
         maps=iter(maps),
         cluster=launch.cluster,
+        before_fences=made_before_fences(kernel),
         held=held,
     )
 
 
 def _stored(kernel: Kernel) -> frozenset[str]:
-    """Tensors that the kernel writes, directly or by TMA."""
+    """Tensors that change while the kernel runs: it writes them, directly or by TMA, or they are
+    flags, which other CTAs write."""
     mapped: dict[Value, str] = {}
     found: set[str] = set()
     for op in walk(kernel.body):
         match op:
             case MakeTensorMap():
                 mapped[op.result] = op.tensor.name
-            case StoreGlobal():
+            case StoreGlobal() | ArriveFlag() | WaitFlag():
                 found.add(op.tensor.name)
             case TmaStore():
                 found.add(mapped[op.map])

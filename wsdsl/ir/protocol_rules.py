@@ -5,7 +5,7 @@ They are local: what each op needs beside it. What depends on who runs when is t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from wsdsl.ir.barrier_ops import (
     AllocateBarriers,
@@ -24,17 +24,19 @@ from wsdsl.ir.barrier_ops import (
     SyncCta,
     WaitFlag,
 )
-from wsdsl.ir.fragment_ops import Wgmma
+from wsdsl.ir.fragment_ops import Join, MatrixOperand, Slice, Wgmma, WgmmaCommit, WgmmaWait
 from wsdsl.ir.memory_ops import AllocateShared, MakeTensorMap, TmaLoad
-from wsdsl.ir.op import Kernel, Op, Region, op_name, regions
+from wsdsl.ir.op import Kernel, Op, Region, Value, bound, op_name, regions, results_of
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.target import SMEM_BYTES, SWIZZLE_SPAN
+from wsdsl.ir.target import SMEM_ALIGN, SMEM_BYTES, SWIZZLE_SPAN
+from wsdsl.ir.tile_ops import If
 from wsdsl.ir.types import Accumulator, Barriers, Fragment, Shared, Tensor
 from wsdsl.ir.walk import definers, walk
 
 Problem = tuple[Op | None, str]
 MAX_BOX = 256
 MAX_NAMED = 15
+MAX_COLUMNS = 256
 
 
 def barriers_are_initialised(kernel: Kernel) -> Iterator[Problem]:
@@ -128,6 +130,32 @@ def shared_memory_is_disjoint(kernel: Kernel) -> Iterator[Problem]:
             taken.append((op.offset, op.offset + size, op))
 
 
+def shared_memory_is_aligned(kernel: Kernel) -> Iterator[Problem]:
+    """TMA and wgmma exchange bits of addresses, not of offsets: 8 lines of a panel lie together."""
+    made = definers(kernel.body)
+    for op in walk(kernel.body):
+        if isinstance(op, AllocateShared) and isinstance(op.result.type, Shared):
+            if op.offset >= 0 and op.offset % SMEM_ALIGN:
+                yield op, f"SMEM for tiles begins at a multiple of {SMEM_ALIGN} bytes"
+            if op.result.type.num > 1 and op.result.type.bytes % SMEM_ALIGN:
+                yield (
+                    op,
+                    f"an item is a multiple of {SMEM_ALIGN} bytes, as the next one begins there",
+                )
+        elif isinstance(op, AllocateBarriers) and op.offset >= 0 and op.offset % 8:
+            yield op, "mbarriers begin at a multiple of 8 bytes"
+        elif isinstance(op, (TmaLoad, MatrixOperand)):
+            swizzle = getattr(
+                made.get(op.map) if isinstance(op, TmaLoad) else op, "swizzle", "none"
+            )
+            unit = 8 * SWIZZLE_SPAN[swizzle]
+            if op.offset % unit:
+                yield (
+                    op,
+                    f"with the swizzle mode {swizzle} a tile begins at a multiple of {unit} bytes",
+                )
+
+
 def registers_are_conserved(kernel: Kernel) -> Iterator[Problem]:
     """What some warpgroups take, others must have given back; and each partition says so, once."""
     partitions = [op for op in kernel.body if isinstance(op, Partition)]
@@ -202,6 +230,10 @@ def products_are_64_rows(kernel: Kernel) -> Iterator[Problem]:
             kind = op.acc.type
             if not isinstance(kind, Accumulator) or kind.rows != 64 or kind.columns % 8:
                 yield op, "wgmma works on 64 rows and a multiple of 8 columns"
+            elif not 8 <= kind.columns <= MAX_COLUMNS:
+                yield op, f"wgmma works on 8 to {MAX_COLUMNS} columns"
+            if op.k < 16 or op.k % 16:
+                yield op, "wgmma takes 16 of K at a time"
             left = op.a.type
             if isinstance(left, Fragment) and (left.rows, left.columns) != (64, op.k):
                 yield op, f"an operand in registers is 64 x {op.k}"
@@ -213,6 +245,96 @@ def products_are_64_rows(kernel: Kernel) -> Iterator[Problem]:
                     yield op, f"an operand is {dtype}, not {op.dtype}"
 
 
+def register_operands_are_kept(kernel: Kernel) -> Iterator[Problem]:
+    """A fragment is always the same registers. So the products that read it must be over before it
+    is made again: a wait that keeps it stands in the same iteration, and covers their group. The
+    prover, to which it is a name, objects where no wait has the name, not where a later one has.
+    """
+    made = definers(kernel.body)
+    waits = [op for op in walk(kernel.body) if isinstance(op, WgmmaWait)]
+    depth: dict[Value, int] = {}
+
+    def visit(region: Region, around: tuple[tuple[Region, int], ...]) -> Iterator[Problem]:
+        for i, op in enumerate(region):
+            path = (*around, (region, i))
+            depth.update(dict.fromkeys(results_of(op), len(path)))
+            depth.update(dict.fromkeys(bound(op), len(path) + 1))
+            if isinstance(op, Wgmma) and isinstance(op.a.type, Fragment):
+                own = max(depth.get(v, 1) for v in _registers_of(op.a, made))
+                named = any(_names(wait.fragments, op.a, made) for wait in waits)
+                if named and not _kept(op.a, path[own - 1 :], made):
+                    yield (
+                        op,
+                        f"{op.a} may be made again before a wgmma_wait that keeps it covers this",
+                    )
+            for inner in regions(op):
+                yield from visit(inner, path)
+
+    yield from visit(kernel.body, ())
+
+
+def _registers_of(value: Value, made: Mapping[Value, Op]) -> tuple[Value, ...]:
+    """What wrote them: slices and joins have no registers of their own."""
+    op = made.get(value)
+    if isinstance(op, Slice):
+        return _registers_of(op.x, made)
+    if isinstance(op, Join):
+        return tuple(v for part in op.parts for v in _registers_of(part, made))
+    return (value,)
+
+
+def _kept(value: Value, path: tuple[tuple[Region, int], ...], made: Mapping[Value, Op]) -> bool:
+    """From the product at the end of `path` on, out to the region in which its operand is made."""
+    commits = 0
+    for region, at in reversed(path):
+        for op in region[at + 1 :]:
+            if _covers(op, value, commits, made):
+                return True
+            commits += _commits((op,))
+    return False
+
+
+def _covers(op: Op, value: Value, commits: int, made: Mapping[Value, Op]) -> bool:
+    """`commits`: groups closed since the product, its own among them."""
+    if isinstance(op, WgmmaWait):
+        return commits > op.pending and _names(op.fragments, value, made)
+    if not isinstance(op, If):
+        return False
+
+    def arm(region: Region) -> bool:
+        own = commits
+        for inner in region:
+            if _covers(inner, value, own, made):
+                return True
+            own += _commits((inner,))
+        return False
+
+    return arm(op.then) and arm(op.orelse)
+
+
+def _commits(region: Region) -> int:
+    """How many groups it closes at least; a loop may not run."""
+    count = 0
+    for op in region:
+        if isinstance(op, WgmmaCommit):
+            count += 1
+        elif isinstance(op, If):
+            count += min(_commits(op.then), _commits(op.orelse))
+    return count
+
+
+def _names(fragments: tuple[Value, ...], value: Value, made: Mapping[Value, Op]) -> bool:
+    """Some of `fragments` hold all of the registers of `value`."""
+    op = made.get(value)
+    parts = [made[v] for v in fragments if v in made]
+    inside = [v for part in parts if isinstance(part, Join) for v in part.parts]
+    if value in fragments or (inside and _names(tuple(inside), value, made)):
+        return True
+    if isinstance(op, Slice):
+        return _names(fragments, op.x, made)
+    return isinstance(op, Join) and all(_names(fragments, part, made) for part in op.parts)
+
+
 RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
     clusters_are_launched,
     named_barriers_agree,
@@ -221,6 +343,8 @@ RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
     expected_bytes_are_loaded,
     boxes_fit,
     shared_memory_is_disjoint,
+    shared_memory_is_aligned,
     registers_are_conserved,
     products_are_64_rows,
+    register_operands_are_kept,
 )

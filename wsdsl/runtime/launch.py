@@ -35,8 +35,13 @@ RETRIED = {"CUDA_ERROR_INVALID_CONTEXT", "CUDA_ERROR_INVALID_HANDLE"}
 """What a launch says when the kernel's context is not the current one."""
 
 
-def num_ctas(signature: Signature, dims: Mapping[str, int], num_sms: int) -> int:
-    """The grid: one CTA a tile, "persistent" at most one an SM; 0 when there is nothing to do."""
+def num_ctas(
+    signature: Signature, dims: Mapping[str, int], num_sms: int, max_clusters: int | None = None
+) -> int:
+    """The grid: one CTA a tile, "persistent" at most one an SM; 0 when there is nothing to do.
+
+    `max_clusters`: how many can be resident. A cluster lies in one GPC, where SMs may be left over.
+    """
     tiles = math.prod(-(-dims[dim] // size) for dim, size in signature.tiles)
     if tiles > MAX_TILES:
         sizes = ", ".join(f"{dim} = {dims[dim]} by {size}" for dim, size in signature.tiles)
@@ -44,7 +49,9 @@ def num_ctas(signature: Signature, dims: Mapping[str, int], num_sms: int) -> int
         raise LaunchError(Finding(message, hint="use larger tiles, or split the call"))
     clusters = -(-tiles // signature.cluster)
     if signature.scheduler == "persistent":
-        clusters = min(clusters, num_sms // signature.cluster)
+        room = num_sms // signature.cluster
+        room = room if max_clusters is None else min(room, max_clusters)
+        clusters = min(clusters, max(1, room))
     return clusters * signature.cluster
 
 
@@ -150,6 +157,24 @@ class Launcher:
     ) -> None:
         self.signature, self.access, self.arch = signature, access, arch
         self.module = Module(image, signature.name, signature.smem_bytes)
+        self._resident: dict[int, int] = {}
+
+    def max_clusters(self, kernel: Function) -> int | None:
+        """How many clusters the GPU holds at once; None where each is one CTA."""
+        size, context = self.signature.cluster, kernel.context
+        if size == 1:
+            return None
+        found = self._resident.get(context.id)
+        if found is None:
+            config = driver.api().CUlaunchConfig()
+            config.gridDimX, config.gridDimY, config.gridDimZ = size, 1, 1
+            config.blockDimX, config.blockDimY, config.blockDimZ = self.signature.threads, 1, 1
+            config.sharedMemBytes = self.signature.smem_bytes
+            config.numAttrs = 0
+            with current(context):
+                found = int(driver.call("cuOccupancyMaxActiveClusters", kernel.handle, config))
+            self._resident[context.id] = found
+        return found
 
     def prepare(
         self,
@@ -174,7 +199,8 @@ class Launcher:
             stream_of = current_stream(first) if first else legacy_stream
         now = stream_of()
         kernel = self.module.function(context, now)
-        grid = num_ctas(self.signature, dims, context.device.num_sms)
+        room = self.max_clusters(kernel)
+        grid = num_ctas(self.signature, dims, context.device.num_sms, room)
         zeros = _zeros(context, now) if grid and _needs_zeros(self.signature, views) else 0
 
         def map_bytes(argument: MapArgument, /) -> bytes:

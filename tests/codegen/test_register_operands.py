@@ -1,0 +1,150 @@
+"""wgmma whose left operand is in registers: which ones, written when, and kept until when."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.codegen.support import SAMPLES, assembled, kernel_of, needs_ptxas, ptx_of
+from wsdsl.codegen.module import emit_llvm
+from wsdsl.codegen.ptxas import assemble
+from wsdsl.ir.parser import parse_kernel
+
+SMEM = '%smem: shared<131072 x 1> = allocate_shared(label="smem", offset=0)\n'
+LOAD = """
+%zero: i32 = constant(value=0)
+%no: bool = constant(value=False)
+%st: state = initial_state(parity=0)
+%r: frag<i32[64x1]> = iota(start=%zero)
+%c: frag<i32[1x{k}]> = iota(start=%zero)
+%wide: frag<f32[64x{k}]> = load_global(tensor=%X, index=(%r, %c), vector=2)
+%b: smem_descriptor = matrix_operand(shared=%smem, state=%st, dtype="{dtype}", rows=72,
+  columns={k}, swizzle="{swizzle}")
+%acc: acc<f32[64x72]> = empty_accumulator()
+"""
+PRODUCT = """
+wgmma_fence()
+%acc1: acc<f32[64x72]> = wgmma(acc=%acc, a=%a, b=%b, accumulate=%no, dtype="{dtype}", k={k})
+wgmma_commit()
+"""
+STORE = """
+%sum: frag<f32[64x72]> = wgmma_wait(pending=0, accumulators=(%acc1,), fragments=({kept},))
+%d: frag<i32[1x72]> = iota(start=%zero)
+store_global(tensor=%Y, index=(%r, %d), value=%sum, vector=2)
+"""
+PARAMS = "%X: tensor<f32[M, K]>, %Y: tensor<f32[M, N]>, %odd: bool"
+TAKEN = re.compile(r"m64n72k16\S* \{[^}]*\}, \{([^}]*)\}, b, (.*);")
+CONVERTED = re.compile(r"cvt\.rn\.\w+x2\.f32 \s*(%r\d+)")
+
+
+def product(dtype: str, k: int, cast: str = "", kept: str = "%a") -> str:
+    cast = cast or f"%a: frag<{dtype}[64x{k}]> = cast(x=%wide)\n"
+    swizzle = {16: "32B", 32: "64B", 64: "128B"}[k]
+    body = LOAD + cast + PRODUCT + STORE.replace("{kept}", kept)
+    return body.replace("{k}", str(k)).replace("{dtype}", dtype).replace("{swizzle}", swizzle)
+
+
+def taken(ptx: str) -> list[str]:
+    """The registers of the operand, in the order of the instructions."""
+    return [register for found in TAKEN.findall(ptx) for register in found[0].split(", ")]
+
+
+@needs_ptxas
+@pytest.mark.parametrize("k", [16, 32, 64])
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_products(dtype: str, k: int) -> None:
+    found = assembled(kernel_of(product(dtype, k), PARAMS, SMEM))
+    assert "C75" not in found.log
+    ptx = found.ptx
+    assert f"k16.f32.{dtype}.{dtype}" in ptx
+    ends = [last for _, last in TAKEN.findall(ptx)]
+    assert ends == ["0, 1, 1, 0"] + ["1, 1, 1, 0"] * (k // 16 - 1), "A is never transposed"
+    held = taken(ptx)
+    assert len(held) == len(set(held)) == k // 4
+    # hopper.md 3.4: a0, a1 are two rows of the first 8 columns, a2, a3 of the next: the order of
+    # a fragment's own elements, in pairs.
+    assert held == _in_the_order_of_elements(ptx)
+
+
+def _in_the_order_of_elements(ptx: str) -> list[str]:
+    """Conversions by what they convert: pairs are loaded in the order of the elements."""
+    loads = re.findall(r"ld\.global\.nc\.v2\.b32 \{(%r\d+), (%r\d+)\}", ptx)
+    pairs = re.findall(r"cvt\.rn\.\w+x2\.f32 \s*(%r\d+), (%r\d+), (%r\d+);", ptx)
+    made = {(low, high): result for result, high, low in pairs}
+    return [made[pair] for pair in loads]
+
+
+def test_they_are_kept_until_the_wait() -> None:
+    ptx = ptx_of(kernel_of(product("bf16", 64), PARAMS, SMEM))
+    after = ptx[ptx.rindex("commit_group") : ptx.index("wgmma.wait_group")]
+    assert not re.search(r"%r\d+", after), "copied to other registers"
+    # The wait has no place for them in its text; LLVM's operands are what keeps them.
+    text = emit_llvm(kernel_of(product("bf16", 64), PARAMS, SMEM))
+    calls = [line for line in text.splitlines() if re.search(r"wgmma\.(mma|wait)", line)]
+    read, kept = (re.findall(r"i32 (%\S+?)[,)]", line[line.rindex('"(') :]) for line in calls)
+    assert len(kept) == 16
+    assert read[: len(kept)] == kept
+
+
+FENCE_OUTSIDE = """
+wgmma_fence()
+%acc1: acc<f32[64x72]> = if(cond=%odd) {
+  %acc2: acc<f32[64x72]> = wgmma(acc=%acc, a=%a, b=%b, accumulate=%no, dtype="bf16", k=64)
+  wgmma_commit()
+  wgmma_wait(pending=0, fragments=(%a,))
+  yield(values=(%acc2,))
+} {
+  yield(values=(%acc,))
+}
+"""
+
+
+@pytest.mark.parametrize("fenced", [PRODUCT, FENCE_OUTSIDE], ids=["beside", "outside"])
+def test_they_are_written_before_the_fence(fenced: str) -> None:
+    """LLVM takes a conversion for pure, and would move it to its only user."""
+    body = product("bf16", 64)
+    plain = PRODUCT.replace("{dtype}", "bf16").replace("{k}", "64")
+    assert plain in body
+    body = body.replace(plain, fenced.replace("{dtype}", "bf16").replace("{k}", "64"))
+    if fenced is FENCE_OUTSIDE:
+        body = body.replace("accumulators=(%acc1,), fragments=(%a,)", "accumulators=(%acc1,)")
+    ptx = ptx_of(kernel_of(body, PARAMS, SMEM))
+    before = ptx[: ptx.index("wgmma.fence")]
+    assert set(taken(ptx)) == set(CONVERTED.findall(before))
+    assert not CONVERTED.findall(ptx[ptx.index("wgmma.fence") :])
+
+
+@needs_ptxas
+def test_slices_and_joins_are_the_same_registers() -> None:
+    """They may come after the fence, and the whole keeps them."""
+    whole = "%whole: frag<bf16[64x64]> = cast(x=%wide)\n"
+    after = """wgmma_fence()
+%right: frag<bf16[64x32]> = slice(x=%whole, start=32)
+%left: frag<bf16[64x32]> = slice(x=%whole, start=0)
+%a: frag<bf16[64x64]> = join(parts=(%right, %left))
+"""
+    body = product("bf16", 64, whole, "%whole").replace("wgmma_fence()\n", after)
+    found = assembled(kernel_of(body, PARAMS, SMEM))
+    assert "C75" not in found.log
+    held = _in_the_order_of_elements(found.ptx)
+    assert taken(found.ptx) == held[8:] + held[:8]
+    assert not CONVERTED.findall(found.ptx[found.ptx.index("wgmma.fence") :])
+
+
+@needs_ptxas
+@pytest.mark.parametrize("path", [None, "/usr/local/bin/ptxas"])
+def test_the_sample_by_every_ptxas(path: str | None) -> None:
+    if path and not Path(path).exists():
+        pytest.skip(f"no {path}")
+    text = (SAMPLES / "gemm_registers.scheduled.ir").read_text()
+    text = text.replace("%A: tensor<bf16", "%A: tensor<f32")
+    load = "%a: frag<bf16[64x64]> = load_global(tensor=%A, index=(%rows, %depth))"
+    assert load in text
+    cast = load.replace("%a: frag<bf16", "%wide: frag<f32")
+    cast += "\n%a: frag<bf16[64x64]> = cast(x=%wide)"
+    found = assemble(ptx_of(parse_kernel(text.replace(load, cast))), path)
+    assert found is not None
+    assert "(C7" not in found.log
+    assert found.resources.spill_store_bytes == 0

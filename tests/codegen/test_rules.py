@@ -1,0 +1,125 @@
+"""The rules of the spec on clusters, named barriers, flags, alignment and register operands."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.codegen.support import SAMPLES
+from wsdsl.diagnostics import VerifyError
+from wsdsl.ir.parser import parse_kernel
+from wsdsl.ir.spec import verify
+
+IN_LOAD = "      %free: state = initial_state(parity=1)\n"
+B_LOAD = "tma_load(map=%b_map, coordinates=(%n, %k), shared=%slots, offset=16384, state=%f1, "
+NO_CLUSTER = "there is no cluster"
+TURN = '%k_next: i32 = map(fn="add", args=(%k_1, %c64))\n'
+BROKEN: dict[str, tuple[str, str, str, str]] = {
+    "cluster_of_3": ("gemm_cluster", "cluster=2", "cluster=3", "a cluster of 3 CTAs"),
+    "cluster_of_16": ("gemm_cluster", "cluster=2", "cluster=16", "a cluster of 16 CTAs"),
+    "no_meeting": ("gemm_cluster", "  sync_cluster()\n  %m_size", "  sync_cta()\n  %m_size",
+                   "all threads must meet (sync_cluster)"),
+    "sync_cluster": ("gemm", "sync_cta()", "sync_cta()\nsync_cluster()", NO_CLUSTER),
+    "cluster_index": ("gemm", "cta_index()", "cluster_index()", NO_CLUSTER),
+    "num_clusters": ("gemm", "num_ctas()", "num_clusters()", NO_CLUSTER),
+    "cta_rank": ("gemm", "cta_index()", "cta_rank()", NO_CLUSTER),
+    "arrive_at": ("gemm", "state=%last, pred=%any", "state=%last, cta=%zero", NO_CLUSTER),
+    "multicast": ("gemm", B_LOAD, f"{B_LOAD}multicast=%two, ", NO_CLUSTER),
+    "barrier_0": ("gemm_pingpong", "barrier_arrive(barrier=1", "barrier_arrive(barrier=0",
+                  "named barriers are 1 to 15"),
+    "barrier_16": ("gemm_pingpong", "barrier_sync(barrier=2", "barrier_sync(barrier=16",
+                   "named barriers are 1 to 15"),
+    "other_count": ("gemm_pingpong", "barrier_arrive(barrier=1, num_warpgroups=2",
+                    "barrier_arrive(barrier=1, num_warpgroups=3", "is for 2 warpgroups"),
+    "too_many": ("split", "num_warpgroups=2)\n        arrive", "num_warpgroups=4)\n        arrive",
+                 "the kernel has 3 warpgroups"),
+    "flag_of_f32": ("split", "%flags: tensor<i32", "%flags: tensor<f32", "a tensor of i32"),
+    "tiles_at": ("gemm", "offset=131072", "offset=131200", "begins at a multiple of 1024 bytes"),
+    "items_of": ("gemm", "shared<8192 x 4>", "shared<7680 x 4>", "an item is a multiple of 1024"),
+    "barriers_at": ("gemm", "offset=163872", "offset=163876", "at a multiple of 8 bytes"),
+    "copy_at": ("gemm", B_LOAD, B_LOAD.replace("16384", "15872"), "128B a tile begins at"),
+    "operand_at": ("gemm", "%b: smem_descriptor = matrix_operand(shared=%slots, offset=16384",
+                   "%b: smem_descriptor = matrix_operand(shared=%slots, offset=16512",
+                   "128B a tile begins at"),
+    "part_of_k": ("gemm", 'dtype="bf16", k=64)', 'dtype="bf16", k=56)', "16 of K at a time"),
+    "columns": ("gemm", "64x128]", "64x264]", "8 to 256 columns"),
+    "narrow": ("gemm_registers", 'dtype="bf16", k=64)', 'dtype="bf16", k=32)', "is 64 x 32"),
+    "other_dtype": ("gemm_registers", "bf16[64x64]", "f16[64x64]", "an operand is f16, not bf16"),
+    "in_flight": ("gemm_registers", "pending=0, fragments", "pending=1, fragments",
+                  "%a may be made again before"),
+    "in_flight_but_at_the_end": (
+        "gemm_registers", "wgmma_wait(pending=0, fragments=(%a,))",
+        f'{TURN}%end: bool = map(fn="ge", args=(%k_next, %k_size))\n'
+        "if(cond=%end) { wgmma_wait(pending=0, fragments=(%a,)) yield() } "
+        "{ wgmma_wait(pending=1, fragments=(%a,)) yield() }", "%a may be made again before"),
+    "carried": (
+        "gemm_registers", "wgmma_wait(pending=0, fragments=(%a,))",
+        "wgmma_wait(pending=1, fragments=(%a,))\nwgmma_wait(pending=1)", "%a may be made again"),
+}  # fmt: skip
+
+
+def sample(name: str) -> str:
+    return (SAMPLES / f"{name}.scheduled.ir").read_text()
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken(name: str) -> None:
+    kernel, before, after, words = BROKEN[name]
+    text = sample(kernel)
+    assert before in text
+    with pytest.raises(VerifyError) as caught:
+        verify(parse_kernel(text.replace(before, after)))
+    assert words in str(caught.value)
+    assert "^" in str(caught.value)
+
+
+WAIT = "wgmma_wait(pending=0, fragments=(%a,))"
+SECOND = """
+%acc9: acc<f32[64x128]> = wgmma(acc=%acc2, a=%a2, b=%b, accumulate=%more, dtype="bf16", k=64)
+wgmma_commit()
+"""
+SLICED = """
+%q: frag<bf16[64x64]> = slice(x=%a, start=0)
+wgmma_fence()
+"""
+KEPT = {
+    "both arms": f"if(cond=%more) {{ {WAIT} yield() }} {{ {WAIT} yield() }}",
+    "one group behind, in one iteration": f"{SECOND}wgmma_wait(pending=1, fragments=(%a,))\n"
+    "wgmma_wait(pending=0, fragments=(%a2,))",
+    "a join with it": "%ab: frag<bf16[64x128]> = join(parts=(%a2, %a))\n"
+    "wgmma_wait(pending=0, fragments=(%ab,))",
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_kept(name: str) -> None:
+    load = "%a: frag<bf16[64x64]> = load_global(tensor=%A, index=(%rows, %depth))\n"
+    text = sample("gemm_registers").replace(WAIT, KEPT[name])
+    text = text.replace(load, load + load.replace("%a:", "%a2:"))
+    if "acc9" in KEPT[name]:
+        text = text.replace("yield(values=(%acc2,", "yield(values=(%acc9,")
+    verify(parse_kernel(text))
+
+
+def test_made_once_and_kept_after_the_loop() -> None:
+    """As a tile of Q is, of which each turn of the loop takes a slice."""
+    load = "%a: frag<bf16[64x64]> = load_global(tensor=%A, index=(%rows, %depth))\n"
+    text = sample("gemm_registers").replace(load, "").replace(WAIT, "wgmma_wait(pending=1)")
+    depth = "        %depth: frag<i32[1x64]> = iota(start=%k_1)\n"
+    assert depth in text
+    text = text.replace(depth, "")
+    first = "      %acc0: acc"
+    made = f"%depth: frag<i32[1x64]> = iota(start=%zero)\n{load}"
+    text = text.replace(first, made + first).replace("wgmma_fence()", SLICED)
+    text = text.replace("a=%a, b=%b", "a=%q, b=%b")
+    kept = text.replace("accumulators=(%acc3,)", "accumulators=(%acc3,), fragments=(%a,)")
+    verify(parse_kernel(kept))
+    late = kept.replace("= wgmma_wait(pending=0,", "= wgmma_wait(pending=1,")
+    with pytest.raises(VerifyError, match="%q may be made again"):
+        verify(parse_kernel(late))
+
+
+def test_a_cta_may_meet_before_its_cluster() -> None:
+    text = sample("gemm_cluster")
+    verify(
+        parse_kernel(text.replace("  sync_cluster()\n  %m", "  sync_cta()\nsync_cluster()\n  %m"))
+    )

@@ -1,0 +1,364 @@
+"""Clusters, named barriers, flags and operands in registers, each in a kernel of a few lines.
+
+Every kernel is legal, its PTX has the instruction, ptxas takes it without a remark, and the prover
+finds the same events in it as in the kernel.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.codegen.support import assembled, kernel_of, needs_ptxas, ptx_of
+from wsdsl.codegen.module import emit_llvm
+from wsdsl.codegen.signature import Signature, signature
+from wsdsl.diagnostics import VerifyError
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.parser import parse_kernel
+from wsdsl.ir.spec import verify
+from wsdsl.prover.skeleton import check_skeleton
+from wsdsl.runtime.launch import num_ctas
+
+BARRIERS = """
+%bars: mbarrier<2> = allocate_barriers(label="bars", arrivals={arrivals}, offset=0)
+elect() {{
+  initialize_barriers(barriers=%bars)
+  fence_barrier_init()
+}}
+{meeting}()
+%zero: i32 = constant(value=0)
+%one: i32 = constant(value=1)
+%st: state = initial_state(parity=0)
+"""
+TENSORS = "%X: tensor<bf16[M, N]>, %Y: tensor<f32[M, N]>, %F: tensor<i32[T]>"
+WAIT = "wait_barrier(barriers=%bars, state=%st)\n"
+
+
+def grid(cluster: int, scheduler: str = "persistent") -> str:
+    return f'launch_grid(tiles=(("M", 64),), scheduler="{scheduler}", cluster={cluster})\n'
+
+
+def meets(cluster: int, arrivals: int = 1) -> str:
+    meeting = "sync_cluster" if cluster > 1 else "sync_cta"
+    return grid(cluster) + BARRIERS.format(arrivals=arrivals, meeting=meeting)
+
+
+def proved(kernel: Kernel) -> str:
+    """The PTX of a kernel that nobody has anything to say about."""
+    verify(kernel)
+    found = assembled(kernel)
+    assert "C75" not in found.log
+    check_skeleton(kernel, found.ptx)
+    return found.ptx
+
+
+def lines(ptx: str, instruction: str) -> list[str]:
+    found = [line.split("//")[0].strip() for line in ptx.splitlines()]
+    return [line for line in found if instruction in line]
+
+
+# Clusters ----------------------------------------------------------------------------------------
+
+
+@needs_ptxas
+@pytest.mark.parametrize("cluster", [2, 4, 8])
+def test_a_cluster_is_launched(cluster: int) -> None:
+    body = """
+%c: i32 = cluster_index()
+%n: i32 = num_clusters()
+%r: i32 = cta_rank()
+%cn: i32 = map(fn="mul", args=(%c, %n))
+%all: i32 = map(fn="add", args=(%cn, %r))
+%i: i32 = constant(value=0)
+store_global(tensor=%F, index=(%i,), value=%all)
+sync_cluster()
+"""
+    kernel = kernel_of(body, TENSORS, grid(cluster))
+    assert f'"nvvm.cluster_dim"="{cluster},1,1"' in emit_llvm(kernel)
+    ptx = proved(kernel)
+    assert lines(ptx, ".explicitcluster")
+    assert lines(ptx, f".reqnctapercluster {cluster}, 1, 1")
+    for register in ("%clusterid.x", "%nclusterid.x", "%cluster_ctarank"):
+        assert len(lines(ptx, register)) == 1
+    # Without a qualifier the first releases and the second acquires.
+    arrive, wait = lines(ptx, "barrier.cluster")
+    assert re.fullmatch(r"barrier\.cluster\.arrive(\.release)?\.aligned;", arrive)
+    assert re.fullmatch(r"barrier\.cluster\.wait(\.acquire)?\.aligned;", wait)
+
+
+def test_one_cta_is_no_cluster() -> None:
+    kernel = kernel_of(WAIT, TENSORS, meets(1))
+    ptx = ptx_of(kernel)
+    assert "cluster_dim" not in emit_llvm(kernel)
+    assert "explicitcluster" not in ptx
+    assert lines(ptx, "mbarrier.try_wait.parity.shared::cta.b64 ")
+    assert ".acquire" not in ptx
+
+
+@needs_ptxas
+@pytest.mark.parametrize("pred", ["", ", pred=%p"])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_an_arrival_in_another_cta(pred: str, rank: int) -> None:
+    body = f"""
+%there: i32 = constant(value={rank})
+%f: i32 = load_global(tensor=%F, index=(%zero,))
+%p: bool = map(fn="gt", args=(%f, %zero))
+%st1: state = advance(state=%st, num=2)
+arrive_barrier(barriers=%bars, state=%st1, cta=%there{pred})
+wait_barrier(barriers=%bars, state=%st1)
+"""
+    ptx = proved(kernel_of(body, TENSORS, meets(2, arrivals=2)))
+    assert len(lines(ptx, "mapa.shared::cluster.u32 ")) == 1
+    (arrive,) = lines(ptx, "mbarrier.arrive.")
+    # One thread of the warpgroup.
+    there = r"mbarrier\.arrive\.release\.cluster\.shared::cluster\.b64 _, \[remote\];"
+    assert re.fullmatch(rf"@%p\d+ {there}", arrive)
+    assert lines(ptx, "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 ")
+
+
+@needs_ptxas
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_multicast(dims: int) -> None:
+    shape, box = ", ".join("DMN"[-dims:]), ", ".join(("1", "64", "64")[-dims:])
+    size = 128 if dims == 1 else 8192
+    setup = f"""
+{meets(2)}
+%map: tensor_map = make_tensor_map(tensor=%A, box=({box},), swizzle="128B")
+%slots: shared<8192 x 2> = allocate_shared(label="slots", offset=1024)
+%both: i32 = constant(value=3)
+"""
+    body = f"""
+elect() {{
+  arrive_expect_tx(barriers=%bars, state=%st, tx_bytes={size})
+  %r: i32 = cta_rank()
+  %mine: bool = map(fn="eq", args=(%r, %zero))
+  if(cond=%mine) {{
+    tma_load(map=%map, coordinates=({"%zero, " * dims}), shared=%slots, state=%st, barriers=%bars,
+      multicast=%both)
+    yield()
+  }} {{
+    yield()
+  }}
+}}
+{WAIT}
+sync_cluster()
+"""
+    ptx = proved(kernel_of(body, f"%A: tensor<bf16[{shape}]>, {TENSORS}", setup))
+    (load,) = lines(ptx, "cp.async.bulk.tensor")
+    complete = "mbarrier::complete_tx::bytes.multicast::cluster"
+    assert f"tensor.{dims}d.shared::cluster.global.{complete} [" in load
+    assert re.search(r"\], %rs\d+;$", load)
+
+
+# Named barriers ----------------------------------------------------------------------------------
+
+
+@needs_ptxas
+def test_named_barriers() -> None:
+    text = f"""
+kernel sample @ scheduled ({TENSORS}) {{
+  partition(role="first", num_warpgroups=1) {{
+    named_barrier_sync(barrier=1, num_warpgroups=2)
+    named_barrier_arrive(barrier=15, num_warpgroups=3)
+  }}
+  partition(role="others", num_warpgroups=2) {{
+    named_barrier_sync(barrier=15, num_warpgroups=3)
+  }}
+  partition(role="last", num_warpgroups=1) {{
+    named_barrier_arrive(barrier=1, num_warpgroups=2)
+  }}
+}}
+"""
+    ptx = proved(parse_kernel(text))
+    shown = [re.sub(r"^bar\.|\s+", " ", line).strip() for line in lines(ptx, "bar.")]
+    assert sorted(shown) == ["arrive 1, 256;", "arrive 15, 384;", "sync 1, 256;", "sync 15, 384;"]
+
+
+# Flags -------------------------------------------------------------------------------------------
+
+
+@needs_ptxas
+@pytest.mark.parametrize(
+    ("place", "threads"), [("partition", "@%p"), ("elect", "red"), ("outside", "@%p")]
+)
+def test_flags(place: str, threads: str) -> None:
+    """In a partition one thread of each warpgroup arrives, outside one of the CTA."""
+    ops = """
+%t: i32 = constant(value=3)
+%three: i32 = constant(value=3)
+arrive_flag(tensor=%F, index=(%t,), amount=2)
+wait_flag(tensor=%F, index=(%t,), count=%three)
+%seen: f32 = load_global(tensor=%Y, index=(%t, %t))
+store_global(tensor=%Y, index=(%t, %three), value=%seen)
+"""
+    if place == "elect":
+        ops = f"elect() {{ {ops} }}"
+    body, setup = ("", grid(1) + ops) if place == "outside" else (ops, grid(1))
+    kernel = kernel_of(body, TENSORS, setup)
+    ptx = proved(kernel)
+    (arrive,) = lines(ptx, "red.release.gpu.global.add.s32 ")
+    assert arrive.startswith(threads)
+    # The fourth flag.
+    (made,) = re.findall(r"add\.s64\s+(%rd\d+), %rd\d+, 12;", ptx.partition("red.release")[0])
+    assert arrive.endswith(f" [{made}], 2;")
+    assert lines(ptx, "ld.acquire") == [f"ld.acquire.gpu.global.b32 seen, [{made}];"]
+    assert len(lines(ptx, "setp.lt.s32 less, seen, ")) == 1
+    # The poll is a loop, and nothing that follows is read before.
+    text = ptx.replace("\n", " ")
+    assert re.search(r"WAIT_\d+:\s+ld\.acquire.*?setp\.lt.*?@less bra WAIT_\d+;.*ld\.global", text)
+    assert text.index("red.release") < text.index("ld.acquire")
+
+
+def test_flags_are_read_where_they_change() -> None:
+    """Not by way of the texture cache, which does not see what other CTAs write."""
+    body = """
+%t: i32 = constant(value=0)
+%g: i32 = load_global(tensor=%G, index=(%t,))
+wait_flag(tensor=%F, index=(%t,), count=%g)
+%f: i32 = load_global(tensor=%F, index=(%t,))
+store_global(tensor=%Z, index=(%t,), value=%f)
+"""
+    kernel = kernel_of(body, "%F: tensor<i32[T]>, %G: tensor<i32[T]>, %Z: tensor<i32[T]>")
+    ptx = ptx_of(kernel)
+    assert len(lines(ptx, "ld.global.nc.b32")) == 1  # G
+    assert len(lines(ptx, "ld.global.b32")) == 1  # F
+
+
+# Operands in registers ---------------------------------------------------------------------------
+
+
+def registers(dtype: str, n: int, k: int, b_k: bool = True) -> str:
+    rows, columns = (n, k) if b_k else (k, n)
+    return f"""
+%i0: i32 = constant(value=0)
+%no: bool = constant(value=False)
+%s: state = initial_state(parity=0)
+%r: frag<i32[64x1]> = iota(start=%i0)
+%ck: frag<i32[1x{k}]> = iota(start=%i0)
+%x: frag<f32[64x{k}]> = load_global(tensor=%Y, index=(%r, %ck), vector=2)
+%a: frag<{dtype}[64x{k}]> = cast(x=%x)
+%b: smem_descriptor = matrix_operand(shared=%tile, state=%s, dtype="{dtype}", rows={rows},
+  columns={columns}, swizzle="128B", k_major={b_k})
+%e: acc<f32[64x{n}]> = empty_accumulator()
+wgmma_fence()
+%p: acc<f32[64x{n}]> = wgmma(acc=%e, a=%a, b=%b, accumulate=%no, dtype="{dtype}", k={k},
+  b_k_major={b_k})
+wgmma_commit()
+%sum: frag<f32[64x{n}]> = wgmma_wait(pending=0, accumulators=(%p,), fragments=(%a,))
+%cn: frag<i32[1x{n}]> = iota(start=%i0)
+store_global(tensor=%Y, index=(%r, %cn), value=%sum, vector=2)
+"""
+
+
+TILE = grid(1) + '%tile: shared<32768 x 1> = allocate_shared(label="tile", offset=0)\n'
+
+
+@needs_ptxas
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize(("n", "k", "b_k"), [(8, 16, True), (64, 64, False), (128, 64, True)])
+def test_left_operand_in_registers(dtype: str, n: int, k: int, b_k: bool) -> None:
+    ptx = proved(kernel_of(registers(dtype, n, k, b_k=b_k), TENSORS, TILE))
+    found = lines(ptx, "wgmma.mma_async")
+    assert len(found) == k // 16
+    taken: list[str] = []
+    for i, line in enumerate(found):
+        assert f"m64n{n}k16.f32.{dtype}.{dtype} " in line
+        # A, B, the flag, the signs of A and B, and whether B alone is transposed.
+        four = re.search(r"\}, \{([^}]*)\}, b, (\d), 1, 1, (\d);$", line)
+        assert four is not None
+        assert four[2] == ("1" if i else "0")
+        assert four[3] == str(int(not b_k))
+        taken += four[1].split(", ")
+    # Each register is a pair, in the order of the fragment.
+    made = re.findall(rf"cvt\.rn\.{dtype}x2\.f32\s+(%r\d+),", ptx)
+    assert taken == made
+    assert len(taken) == k // 4
+
+
+def test_the_wait_keeps_the_operands() -> None:
+    """LLVM believes that they are read there; and the fence, that they are read already."""
+    text = emit_llvm(kernel_of(registers("bf16", 64, 64), TENSORS, TILE))
+    (wait,) = (line for line in text.splitlines() if "wgmma.wait_group" in line)
+    # 32 accumulators go in and come out; 16 pairs only go in.
+    assert wait.count("=f") == 32
+    assert wait.count("i32 %") == 16
+    (pin,) = (line for line in text.splitlines() if 'asm sideeffect ""' in line)
+    assert text.index(pin) < text.index("@llvm.nvvm.wgmma.fence.sync.aligned()", text.index(pin))
+    assert pin.count("i32 %") == 16
+
+
+# The grid ----------------------------------------------------------------------------------------
+
+
+def launch(cluster: int, scheduler: str = "persistent") -> Signature:
+    setup = grid(cluster, scheduler)
+    return signature(kernel_of('%m: i32 = dim_size(dim="M")', TENSORS, setup))
+
+
+def test_the_grid_is_whole_clusters() -> None:
+    dims = {"M": 64 * 13}
+    assert [num_ctas(launch(c, "grid"), dims, 132) for c in (1, 2, 4, 8)] == [13, 14, 16, 16]
+    assert [num_ctas(launch(c), dims, 132) for c in (1, 2, 4, 8)] == [13, 14, 16, 16]
+    assert [num_ctas(launch(c), dims, 11) for c in (1, 2, 4, 8)] == [11, 10, 8, 8]
+    assert num_ctas(launch(2), {"M": 0}, 132) == 0
+    # There are tiles to do, so there is a cluster.
+    assert num_ctas(launch(8), dims, 7) == 8
+
+
+def test_a_persistent_grid_is_resident() -> None:
+    """SMs of a GPC that are too few for a cluster stay idle."""
+    dims = {"M": 64 * 1000}
+    assert num_ctas(launch(4), dims, 132, max_clusters=32) == 128
+    assert num_ctas(launch(4), dims, 132, max_clusters=66) == 132
+    assert num_ctas(launch(4, "grid"), dims, 132, max_clusters=32) == 1000
+
+
+# What the spec refuses ---------------------------------------------------------------------------
+
+NO_CLUSTER = "there is no cluster"
+BROKEN = {
+    "cluster_3": (kernel_of("", "", grid(3)), "a cluster of 3 CTAs"),
+    "cluster_16": (kernel_of("", "", grid(16)), "a cluster of 16 CTAs"),
+    "sync_cluster": (kernel_of("sync_cluster()"), NO_CLUSTER),
+    "cta_rank": (kernel_of("%r: i32 = cta_rank()", "", grid(1)), NO_CLUSTER),
+    "cluster_index": (kernel_of("%r: i32 = cluster_index()"), NO_CLUSTER),
+    "num_clusters": (kernel_of("%r: i32 = num_clusters()"), NO_CLUSTER),
+    "far": (kernel_of("arrive_barrier(barriers=%bars, state=%st, cta=%one)", "", meets(1)),
+            NO_CLUSTER),
+    "only_the_cta_meets": (
+        kernel_of(WAIT, "", grid(2) + BARRIERS.format(arrivals=1, meeting="sync_cta")),
+        "all threads must meet (sync_cluster)"),
+    "barrier_0": (kernel_of("named_barrier_sync(barrier=0, num_warpgroups=1)"), "are 1 to 15"),
+    "barrier_16": (kernel_of("named_barrier_arrive(barrier=16, num_warpgroups=1)"), "are 1 to 15"),
+    "too_many": (kernel_of("named_barrier_sync(barrier=1, num_warpgroups=3)", warpgroups=2),
+                 "the kernel has 2 warpgroups"),
+    "disagree": (kernel_of("named_barrier_sync(barrier=1, num_warpgroups=2)\n"
+                           "named_barrier_arrive(barrier=1, num_warpgroups=1)", warpgroups=2),
+                 "elsewhere barrier 1 is for 2 warpgroups"),
+    "no_flag": (kernel_of("%t: i32 = constant(value=0)\narrive_flag(tensor=%F, index=(%t,))",
+                          "%F: tensor<u32[T]>"), "flags are a tensor of i32"),
+    "narrow": (kernel_of(registers("bf16", 64, 32).replace("k=32,", "k=16,"), TENSORS, TILE),
+               "an operand in registers is 64 x 16"),
+    "other_dtype": (kernel_of(registers("f16", 64, 64).replace(
+                        "%a: frag<f16[64x64]>", "%a: frag<bf16[64x64]>"), TENSORS, TILE),
+                    "an operand is bf16, not f16"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_the_spec_refuses(name: str) -> None:
+    kernel, words = BROKEN[name]
+    with pytest.raises(VerifyError) as caught:
+        verify(kernel)
+    assert words in str(caught.value)
+
+
+def test_multicast_needs_a_cluster() -> None:
+    body = "tma_load(map=%map, coordinates=(%zero,), shared=%slots, state=%st, barriers=%bars, "
+    setup = meets(1) + (
+        '%map: tensor_map = make_tensor_map(tensor=%A, box=(64,), swizzle="128B")\n'
+        '%slots: shared<1024 x 2> = allocate_shared(label="slots", offset=1024)\n'
+    )
+    with pytest.raises(VerifyError, match=NO_CLUSTER):
+        verify(kernel_of(f"{body}multicast=%one)", "%A: tensor<bf16[N]>", setup))
