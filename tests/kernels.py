@@ -380,8 +380,39 @@ def _(A: Any, B: Any, which: Any, table: Any) -> Any:
     return {"C": np.where(n < m, x, 0) + table[which.astype(int)]}
 
 
-DTYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32, "i32": np.int32}
-TOLERANCE = {"bf16": 2.0**-8, "f16": 2.0**-10, "f32": 2e-5}
+PRODUCT = """
+@kernel
+def product(A: {a}[M, K], B: {b}[N, K], C: {c}[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros({acc}[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        C[m, n] = acc
+"""
+
+
+def _product(A: Any, B: Any) -> Any:
+    return {"C": A @ B.T}
+
+
+for _a, _b, _c in (
+    ("tf32", "tf32", "f32"),
+    ("f8e4m3", "f8e4m3", "bf16"),
+    ("f8e5m2", "f8e4m3", "f32"),
+    ("i8", "i8", "i32"),
+    ("u8", "i8", "i32"),
+):
+    _acc = "i32" if _c == "i32" else "f32"
+    _name = f"product_{_a}" if _a == _b else f"product_{_a}_{_b}"
+    case(_name, PRODUCT.format(a=_a, b=_b, c=_c, acc=_acc), M=72, N=88, K=272)(_product)
+
+
+DTYPES = {
+    "bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32, "tf32": np.float32,
+    "f8e4m3": ml_dtypes.float8_e4m3fn, "f8e5m2": ml_dtypes.float8_e5m2, "i32": np.int32,
+    "i8": np.int8, "u8": np.uint8,
+}  # fmt: skip
+TOLERANCE = {"bf16": 2.0**-8, "f16": 2.0**-10, "f32": 2e-5, "i32": 0.0}
 
 
 def inputs(found: Case, seed: int = 0, **sizes: int) -> dict[str, Any]:
@@ -397,22 +428,29 @@ def inputs(found: Case, seed: int = 0, **sizes: int) -> dict[str, Any]:
             continue
         shape = [dims.get(d, d) for d in kind.dims]
         dtype = DTYPES[kind.dtype.name]
-        if kind.dtype.is_integer:
+        if kind.dtype.bits == 8 and kind.dtype.is_integer:
+            known = np.iinfo(dtype)
+            made[p.name] = rng.integers(known.min, known.max + 1, shape).astype(dtype)
+        elif kind.dtype.is_integer:
             made[p.name] = rng.integers(0, dims.get("T", 5), shape).astype(dtype)
         else:
             made[p.name] = rng.standard_normal(shape).astype(dtype)
         if p.name in only_written:
-            made[p.name][...] = np.nan
+            made[p.name][...] = -7 if kind.dtype.is_integer else np.nan
     return made
 
 
 def expected(found: Case, arrays: Arrays) -> dict[str, Any]:
-    wide = {
-        name: np.asarray(a).astype(np.float64) if isinstance(a, np.ndarray) else a
-        for name, a in arrays.items()
-        if name not in found.kernel.access.only_written
-    }
-    return found.expected(**wide)
+    types: dict[str, Any] = {p.name: p.type for p in found.kernel.tile.params}
+
+    def wide(name: str, held: Any) -> Any:
+        if types[name].dtype.name == "tf32":
+            # The tensor cores ignore the lower 13 bits.
+            held = (held.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+        return np.asarray(held).astype(np.float64) if isinstance(held, np.ndarray) else held
+
+    written = found.kernel.access.only_written
+    return found.expected(**{n: wide(n, a) for n, a in arrays.items() if n not in written})
 
 
 def check(found: Case, arrays: Arrays, wanted: Mapping[str, Any]) -> None:

@@ -32,10 +32,10 @@ def f(A: bf16[M, K], B: bf16[N, K], first: i32, C: f32[M, N]):
         6,
         "a part of a dimension",
     ),
-    "fp8": (
+    "f32": (
         """
 @kernel
-def f(A: f8e4m3[M, K], B: f8e4m3[N, K], C: f32[M, N]):
+def f(A: f32[M, K], B: f32[N, K], C: f32[M, N]):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
         for k in tiles(K):
@@ -43,7 +43,20 @@ def f(A: f8e4m3[M, K], B: f8e4m3[N, K], C: f32[M, N]):
         C[m, n] = acc
 """,
         7,
-        "f8e4m3",
+        "`@` of f32 and f32",
+    ),
+    "fp8_mn_major": (
+        """
+@kernel
+def f(A: f8e4m3[M, K], B: f8e5m2[K, N], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[k, n]
+        C[m, n] = acc
+""",
+        7,
+        "`B` is f8e5m2, and `k`, which the product sums over, is not its last",
     ),
     "unknown_whole_size": (
         """

@@ -21,6 +21,7 @@ from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.footprint import (
     accumulator_registers,
     axis_sizes,
+    depth_steps,
     slot_cycles,
     smem_bytes,
 )
@@ -47,7 +48,7 @@ def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> K
     """
     given = kernel.schedule or Schedule()
     findings = _not_lowered(given)
-    axes = axes_of(kernel)
+    axes, depths = axes_of(kernel), depth_steps(kernel)
     variables = {loop_variable(name) for name in axes} | set(axes)
     whole = {
         op.result.type.name
@@ -81,7 +82,7 @@ def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> K
             case "columns":
                 widths.append(variable)
             case _:
-                tile[variable] = 64
+                tile[variable] = depths[name][1] if name in depths else 64
     chosen = dataclasses.replace(
         given,
         tile=tile,
@@ -179,7 +180,7 @@ def _registers(consumers: int) -> dict[str, int]:
 
 def _check_fit(kernel: Kernel, chosen: Schedule, products: bool) -> None:
     findings: list[Finding] = []
-    consumers = chosen.consumers or 1
+    consumers, depths = chosen.consumers or 1, depth_steps(kernel)
     for name, size in axis_sizes(kernel, chosen).items():
         axis = axes_of(kernel)[name]
         what = f"tile {loop_variable(name)}={size} (rows of the tensor cores' tile)"
@@ -190,8 +191,9 @@ def _check_fit(kernel: Kernel, chosen: Schedule, products: bool) -> None:
         what = f"tile {loop_variable(name)}={size}"
         if axis.role == "columns" and (size % 16 or size > 256):
             findings.append(Finding(f"{what} is no multiple of 16 up to 256 (columns)"))
-        if not axis.role and (size % 16 or size > 256):
-            findings.append(Finding(f"{what} is no multiple of 16 up to 256 (contracted)"))
+        step = depths[name][0] if name in depths else 16
+        if (name in depths or not axis.role) and (size % step or size > 256):
+            findings.append(Finding(f"{what} is no multiple of {step} up to 256 (contracted)"))
     if not findings:
         registers = accumulator_registers(kernel, chosen)
         entry = min(65536 // (128 * (consumers + 1)) // 8 * 8, 232)

@@ -7,6 +7,7 @@ from wsdsl.ir.target import SMEM_ALIGN
 from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Store, Whole
 from wsdsl.ir.types import Tile
 from wsdsl.ir.walk import walk
+from wsdsl.ir.wgmma import k_step
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.load_groups import find_load_groups
 from wsdsl.schedule import Schedule
@@ -15,8 +16,26 @@ STAGING_BUFFERS = 2
 STAGING_BYTES = 8192
 """One buffer of a warpgroup: 64 rows of at most 128 bytes."""
 
+MAX_LINE = 128
+"""Bytes: the widest line of a panel."""
+
 OUTER_RING_DEPTH = 2
 """Slots of a circular buffer whose slots are held around an inner loop."""
+
+
+def depth_steps(kernel: Kernel) -> dict[str, tuple[int, int]]:
+    """By axis that products sum over: elements that an instruction takes of it, and that fill a
+    line of 128 bytes in SMEM."""
+    found: dict[str, tuple[int, int]] = {}
+    for op in walk(kernel.body):
+        if isinstance(op, Contract):
+            assert isinstance(op.a.type, Tile) and isinstance(op.b.type, Tile)
+            dtype = op.a.type.dtype
+            for axis in op.a.type.axes:
+                if axis in op.b.type.axes:
+                    step, line = found.get(axis, (1, MAX_LINE))
+                    found[axis] = max(step, k_step(dtype)), min(line, MAX_LINE // dtype.bytes)
+    return found
 
 
 def axis_sizes(kernel: Kernel, schedule: Schedule) -> dict[str, int]:
@@ -26,9 +45,10 @@ def axis_sizes(kernel: Kernel, schedule: Schedule) -> dict[str, int]:
     sizes, static, tile = dict[str, int](), dict(kernel.sizes), schedule.tile or {}
     consumers = schedule.consumers or 1
     whole = {op.result.type for op in walk(kernel.body) if isinstance(op, Whole)}
+    depths = depth_steps(kernel)
     for name, axis in axes_of(kernel).items():
         if axis in whole:
-            unit = 64 * consumers if axis.role == "rows" else 16
+            unit = 64 * consumers if axis.role == "rows" else max(16, depths.get(name, (1, 1))[0])
             sizes[name] = -(-static.get(axis.dim, 0) // unit) * unit
         else:
             sizes[name] = tile.get(name, tile.get(loop_variable(name), 0))
@@ -87,8 +107,8 @@ def accumulator_registers(kernel: Kernel, schedule: Schedule) -> int:
 
 
 def slot_cycles(kernel: Kernel, schedule: Schedule) -> int:
-    """Cycles for which the products of one slot keep the tensor cores busy, at the least: a product
-    of 64 rows, 16 deep, takes half as many cycles as it has columns.
+    """Cycles for which the products of one slot keep the tensor cores busy, at the least: an
+    instruction (64 rows) takes half as many cycles as it has columns.
     """
     sizes = axis_sizes(kernel, schedule)
     found: list[int] = []
@@ -103,6 +123,6 @@ def slot_cycles(kernel: Kernel, schedule: Schedule) -> int:
                 volume = 1
                 for axis in {*op.a.type.axes, *op.b.type.axes}:
                     volume *= sizes[axis]
-                cycles += volume // (64 * 16 * 2)
+                cycles += volume // (64 * k_step(op.a.type.dtype) * 2)
         found.append(cycles)
     return min(found, default=0)

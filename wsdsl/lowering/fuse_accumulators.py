@@ -99,7 +99,8 @@ def _from_zeros(region: Region, namer: Namer, ready: set[Value]) -> Region:
             if op.init[i] not in ready:
                 zero = Value(namer.new("zero"), Tile(kind.dtype))
                 init[i] = Value(namer.new("zeros"), kind)
-                made.append(Constant(result=zero, value=0.0, loc=op.loc))
+                nothing = 0.0 if kind.dtype.is_float else 0
+                made.append(Constant(result=zero, value=nothing, loc=op.loc))
                 made.append(Full(result=init[i], value=zero, loc=op.loc))
                 result[i] = Value(namer.new(op.result[i].name), kind)
                 args = (op.init[i], result[i])

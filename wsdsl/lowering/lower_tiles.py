@@ -184,7 +184,7 @@ class _Lowering:
         if op.acc in self.sums:
             return self.sums[op.acc]
         if op.acc is None or op.acc in self.zeros:
-            return self.products.empty(self.side.shapes.of(op.result.type.axes), op.loc)
+            return self.products.empty(op.result.type, op.loc)
         return self.products.join(self.pieces(op.acc), op.loc)
 
     def store(self, op: Store) -> None:
@@ -255,7 +255,7 @@ class _Lowering:
             return self.sums[first]
         assert isinstance(arg.type, Tile)
         if first in self.zeros:
-            return self.products.empty(self.side.shapes.of(arg.type.axes), self.builder.loc)
+            return self.products.empty(arg.type, self.builder.loc)
         return self.products.join(self.pieces(first), self.builder.loc)
 
     def leaves_in_flight(self, op: ForRange, summed: list[bool]) -> bool:

@@ -155,7 +155,9 @@ class _Evaluator:
         dtype = _dtype(op.result)
         wide = np.float64 if dtype.is_float else np.int64
         total: Array = np.tensordot(
-            self.values[op.a.name].astype(wide), self.values[op.b.name].astype(wide), where
+            *(arithmetic.multiplicand(self.values[v.name], _dtype(v)).astype(wide)
+              for v in (op.a, op.b)),
+            where,
         )
         free = [x for x in (*a, *b) if x not in shared]
         axes = _tile(op.result).axes
