@@ -122,7 +122,7 @@ def test_refused_at_its_line(name: str) -> None:
 def test_all_refusals_at_once() -> None:
     text = """
 @kernel
-def f(A: f8e4m3[M, K], B: f8e4m3[N, K], s: f8e4m3[M], C: f32[M, N]):
+def f(A: f32[M, K], B: f32[N, K], C: f32[M, N]):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
         for k in tiles(0, K, of=K):

@@ -6,6 +6,9 @@ Before:
 After:
     %y: f32[m, n] = contract(a=%a, b=%b, acc=%x)
 
+Products of fp8 stay apart, unless the schedule says `precise_every=0`: the tensor cores sum them in
+fewer bits than f32 has, so their sums are added to the accumulator by ordinary instructions.
+
 An accumulator that a loop carries from anything but zeros is carried from zeros instead, and what
 it began with is added after the loop: registers that wgmma adds to must not be written by other
 instructions first.
@@ -21,10 +24,12 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, operands
 from wsdsl.ir.tile_ops import Constant, Contract, ForEach, ForTiles, Full, Map
 from wsdsl.ir.types import Tile
 from wsdsl.ir.walk import Namer, used_inside, uses, walk, with_regions, yielded
+from wsdsl.ir.wgmma import is_fp8
 
 
 def fuse_accumulators(kernel: Kernel) -> Kernel:
-    fused = _fuse(kernel.body, _use_counts(kernel.body))
+    precise = kernel.schedule is None or kernel.schedule.precise_every != 0
+    fused = _fuse(kernel.body, _use_counts(kernel.body), precise)
     body = _from_zeros(fused, Namer.of(kernel), _zeros(fused))
     return dataclasses.replace(kernel, body=body)
 
@@ -36,9 +41,14 @@ def _use_counts(region: Region) -> dict[Value, int]:
     return counts
 
 
-def _fuse(region: Region, counts: dict[Value, int]) -> Region:
-    products = {op.result: op for op in region if isinstance(op, Contract) and op.acc is None}
+def _fuse(region: Region, counts: dict[Value, int], precise: bool) -> Region:
+    products = {
+        op.result: op
+        for op in region
+        if isinstance(op, Contract) and op.acc is None and not (precise and multiplies_fp8(op))
+    }
     fused: dict[Value, Contract] = {}
+    moved: set[Value] = set()
     for op in region:
         if not (isinstance(op, Map) and op.fn == "add"):
             continue
@@ -46,15 +56,20 @@ def _fuse(region: Region, counts: dict[Value, int]) -> Region:
             made = products.get(product)
             if made and counts[product] == 1 and acc.type == product.type == op.result.type:
                 fused[op.result] = dataclasses.replace(made, result=op.result, acc=acc)
-                del products[product]
+                moved.add(products.pop(product).result)
                 break
     kept: list[Op] = []
     for op in region:
         if isinstance(op, Map) and op.result in fused:
             kept.append(fused[op.result])
-        elif not isinstance(op, Contract) or op.acc is not None or op.result in products:
-            kept.append(with_regions(op, lambda inner: _fuse(inner, counts)))
+        elif not (isinstance(op, Contract) and op.result in moved):
+            kept.append(with_regions(op, lambda inner: _fuse(inner, counts, precise)))
     return tuple(kept)
+
+
+def multiplies_fp8(op: Contract) -> bool:
+    """Of these the tensor cores' sums are not as good as f32."""
+    return isinstance(op.a.type, Tile) and is_fp8(op.a.type.dtype)
 
 
 def _zeros(region: Region) -> set[Value]:
