@@ -21,10 +21,12 @@ from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.footprint import (
     accumulator_registers,
     axis_sizes,
+    carried_registers,
     depth_steps,
     slot_cycles,
     smem_bytes,
 )
+from wsdsl.lowering.precision import choose_precision
 from wsdsl.schedule import Schedule
 
 NUM_SMS = 132
@@ -34,6 +36,7 @@ LOOKAHEAD = 3072
 """
 MAX_STAGES = 8
 WGMMA_REGISTERS = 26
+OTHER_REGISTERS = 24
 WIDTHS = (256, 192, 128, 64)
 MAX_ACCUMULATOR_REGISTERS = {1: 128, 2: 128, 3: 96}
 """By the number of consumers. ptxas wants about 26 more at entry, where a thread has 65536 over the
@@ -100,7 +103,9 @@ def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> K
         chosen = dataclasses.replace(chosen, stages=_depth(kernel, chosen) if products else 1)
     if chosen.registers is None and products:
         chosen = dataclasses.replace(chosen, registers=_registers(consumers))
-    _check_fit(kernel, chosen, products)
+    every, findings = choose_precision(kernel, chosen)
+    chosen = dataclasses.replace(chosen, precise_every=every)
+    _check_fit(kernel, chosen, products, findings)
     return dataclasses.replace(kernel, schedule=chosen)
 
 
@@ -113,7 +118,6 @@ def _not_lowered(given: Schedule) -> list[Finding]:
         f'raster="{given.raster}"': given.raster not in (None, "auto"),
         "mma": given.mma is not None,
         "decode": given.decode is not None,
-        "precise_every": given.precise_every is not None,
         f'arch="{given.arch}"': given.arch != "sm_90a",
     }
     return [
@@ -140,8 +144,9 @@ def _choose_width(
     for width in WIDTHS if products else (64,):
         tile = {**(chosen.tile or {}), **dict.fromkeys(names, width)}
         option = dataclasses.replace(chosen, tile=tile)
-        registers = accumulator_registers(kernel, option)
-        fits = registers <= MAX_ACCUMULATOR_REGISTERS[chosen.consumers or 1]
+        accumulators = accumulator_registers(kernel, option)
+        fits = accumulators <= MAX_ACCUMULATOR_REGISTERS[chosen.consumers or 1]
+        fits = fits and accumulators + carried_registers(kernel, option) <= _most_live(option)
         if fits and smem_bytes(kernel, option, chosen.stages or 2) <= SMEM_BYTES:
             options.append(option)
     if not options:
@@ -173,13 +178,21 @@ def _depth(kernel: Kernel, chosen: Schedule) -> int:
     return 1
 
 
+def _most_live(chosen: Schedule) -> int:
+    """Registers a thread for tiles, in accumulators and beside them. (Promoted sums of 208 columns
+    fit 232; 256 spill.)"""
+    registers = chosen.registers or _registers(chosen.consumers or 1)
+    return registers.get("compute", 232) - OTHER_REGISTERS
+
+
 def _registers(consumers: int) -> dict[str, int]:
     """setmaxnreg conserves the pool: (load + consumers * compute) is what the launch gave out."""
     return dict(load=32, compute=160) if consumers == 3 else dict(load=40, compute=232)
 
 
-def _check_fit(kernel: Kernel, chosen: Schedule, products: bool) -> None:
-    findings: list[Finding] = []
+def _check_fit(
+    kernel: Kernel, chosen: Schedule, products: bool, findings: list[Finding]
+) -> None:
     consumers, depths = chosen.consumers or 1, depth_steps(kernel)
     for name, size in axis_sizes(kernel, chosen).items():
         axis = axes_of(kernel)[name]
@@ -202,6 +215,17 @@ def _check_fit(kernel: Kernel, chosen: Schedule, products: bool) -> None:
                 Finding(
                     f"the accumulators take {registers} registers a thread, and {consumers} "
                     f"consumers leave {entry - WGMMA_REGISTERS}",
+                    kernel.loc,
+                    "make the tile narrower, or use more consumers",
+                )
+            )
+        beside = carried_registers(kernel, chosen)
+        if products and registers + beside > _most_live(chosen):
+            findings.append(
+                Finding(
+                    f"the tiles take {registers + beside} registers a thread ({registers} for "
+                    f"products, {beside} for what they are added to), and there are "
+                    f"{_most_live(chosen)}",
                     kernel.loc,
                     "make the tile narrower, or use more consumers",
                 )

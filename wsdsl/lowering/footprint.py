@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from wsdsl.ir.op import Kernel
+from wsdsl.ir.op import Kernel, Region, Value
 from wsdsl.ir.target import SMEM_ALIGN
 from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Store, Whole
 from wsdsl.ir.types import Tile
-from wsdsl.ir.walk import walk
+from wsdsl.ir.walk import walk, yielded
 from wsdsl.ir.wgmma import k_step
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.load_groups import find_load_groups
@@ -84,22 +84,47 @@ def smem_bytes(kernel: Kernel, schedule: Schedule, stages: int) -> int:
 
 
 def accumulator_registers(kernel: Kernel, schedule: Schedule) -> int:
-    """Registers a thread for the tiles that live across a loop's body or come out of a product."""
-    sizes = axis_sizes(kernel, schedule)
-    roles = {name: axis.role for name, axis in axes_of(kernel).items()}
+    """Registers a thread for the tiles that the tensor cores write."""
+    return _registers(kernel, schedule, _tiles(kernel)[0])
+
+
+def carried_registers(kernel: Kernel, schedule: Schedule) -> int:
+    """Registers a thread for the other tiles that live across a loop's body."""
+    return _registers(kernel, schedule, _tiles(kernel)[1])
+
+
+def _tiles(kernel: Kernel) -> tuple[list[Tile], list[Tile]]:
+    """Tiles of two axes that come out of products, and those that loops carry beside them."""
     loops = [op for op in walk(kernel.body) if isinstance(op, (ForTiles, ForEach))]
     carried = {v for op in loops for v in (*op.args, *op.result)}
-    held: list[Tile] = []
+    written: list[Tile] = []
+    others: list[Tile] = []
     for op in loops:
-        # What goes on from one loop to the next, or into an inner one, is the same registers.
-        fresh = [r for r, first in zip(op.result, op.init, strict=True) if first not in carried]
-        held += [v.type for v in fresh if isinstance(v.type, Tile) and len(v.type.axes) > 1]
+        for made, first, last in zip(op.result, op.init, yielded(op.body), strict=True):
+            # What goes on from one loop to the next, or into an inner one, is the same registers.
+            if first not in carried and isinstance(made.type, Tile) and len(made.type.axes) > 1:
+                (written if _from_product(op.body, last) else others).append(made.type)
     for op in walk(kernel.body):
         if isinstance(op, Contract) and op.acc not in carried:
             assert isinstance(op.result.type, Tile)
-            held.append(op.result.type)
+            written.append(op.result.type)
+    return written, others
+
+
+def _from_product(body: Region, last: Value) -> bool:
+    for op in body:
+        if isinstance(op, Contract) and op.result == last:
+            return True
+        if isinstance(op, (ForTiles, ForEach)) and last in op.result:
+            return _from_product(op.body, yielded(op.body)[op.result.index(last)])
+    return False
+
+
+def _registers(kernel: Kernel, schedule: Schedule, tiles: list[Tile]) -> int:
+    sizes = axis_sizes(kernel, schedule)
+    roles = {name: axis.role for name, axis in axes_of(kernel).items()}
     total = 0
-    for tile in held:
+    for tile in tiles:
         rows = sum(sizes[x] for x in tile.axes if roles[x] == "rows")
         columns = sum(sizes[x] for x in tile.axes if roles[x] == "columns")
         total += rows // (64 * (schedule.consumers or 1)) * columns // 2

@@ -24,12 +24,11 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, operands
 from wsdsl.ir.tile_ops import Constant, Contract, ForEach, ForTiles, Full, Map
 from wsdsl.ir.types import Tile
 from wsdsl.ir.walk import Namer, used_inside, uses, walk, with_regions, yielded
-from wsdsl.ir.wgmma import is_fp8
+from wsdsl.lowering.precision import multiplies_fp8, promotes
 
 
 def fuse_accumulators(kernel: Kernel) -> Kernel:
-    precise = kernel.schedule is None or kernel.schedule.precise_every != 0
-    fused = _fuse(kernel.body, _use_counts(kernel.body), precise)
+    fused = _fuse(kernel.body, _use_counts(kernel.body), promotes(kernel.schedule))
     body = _from_zeros(fused, Namer.of(kernel), _zeros(fused))
     return dataclasses.replace(kernel, body=body)
 
@@ -65,11 +64,6 @@ def _fuse(region: Region, counts: dict[Value, int], precise: bool) -> Region:
         elif not (isinstance(op, Contract) and op.result in moved):
             kept.append(with_regions(op, lambda inner: _fuse(inner, counts, precise)))
     return tuple(kept)
-
-
-def multiplies_fp8(op: Contract) -> bool:
-    """Of these the tensor cores' sums are not as good as f32."""
-    return isinstance(op.a.type, Tile) and is_fp8(op.a.type.dtype)
 
 
 def _zeros(region: Region) -> set[Value]:
