@@ -407,6 +407,64 @@ for _a, _b, _c in (
     case(_name, PRODUCT.format(a=_a, b=_b, c=_c, acc=_acc), M=72, N=88, K=272)(_product)
 
 
+@case(
+    "block_scaled",
+    """
+@kernel
+def block_scaled(
+    A: f8e4m3[M, K], B: f8e4m3[N, K], a_scale: f32[M, KB], b_scale: f32[NB, KB], C: bf16[M, N]
+):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            a = A[m, k] * a_scale[m, index(k) // 128]
+            acc += a @ (B[n, k] * b_scale[index(n) // 128, index(k) // 128])
+        C[m, n] = acc
+""",
+    M=72, N=200, K=272, NB=2, KB=3,
+)  # fmt: skip
+def _(A: Any, B: Any, a_scale: Any, b_scale: Any) -> Any:
+    m, n, k = (np.arange(size) for size in (A.shape[0], *B.shape))
+    a = A * a_scale[m[:, None], k // 128]
+    return {"C": a @ (B * b_scale[n[:, None] // 128, k // 128]).T}
+
+
+@case(
+    "scaled",
+    """
+@kernel
+def scaled(A: f8e4m3[M, K], B: f8e5m2[N, K], sa: f32[M], sb: f32[N], C: bf16[M, N], alpha: f32):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        C[m, n] = acc * sa[m] * sb[n] * alpha
+""",
+    M=72, N=88, K=144,
+)  # fmt: skip
+def _(A: Any, B: Any, sa: Any, sb: Any, alpha: float) -> Any:
+    return {"C": A @ B.T * sa[:, None] * sb * alpha}
+
+
+@case(
+    "scaled_rows",
+    """
+@kernel
+def scaled_rows(A: bf16[M, K], B: bf16[N, K], s: f32[M], G: f32[KG, MG], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            a = cast(A[m, k], f32) * s[m] * G[index(k) // 64, index(m) // 64]
+            acc += a @ (0.5 * cast(B[n, k], f32))
+        C[m, n] = acc
+""",
+    M=200, N=72, K=136, KG=3, MG=4,
+)  # fmt: skip
+def _(A: Any, B: Any, s: Any, G: Any) -> Any:
+    m, k = (np.arange(size) for size in A.shape)
+    return {"C": 0.5 * (A * s[:, None] * G[k // 64, m[:, None] // 64]) @ B.T}
+
+
 DTYPES = {
     "bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32, "tf32": np.float32,
     "f8e4m3": ml_dtypes.float8_e4m3fn, "f8e5m2": ml_dtypes.float8_e5m2, "i32": np.int32,

@@ -5,7 +5,9 @@ import pytest
 import wsdsl
 from tests.kernels import CASES, check, expected, inputs
 
-ONES = {"M": 1, "N": 1, "K": 1, "L": 1, "E": 1, "G": 1, "D": 16, "T": 1}
+ONES = {"M": 1, "N": 1, "K": 1, "L": 1, "E": 1, "G": 1, "D": 16, "T": 1} | {
+    d: 1 for d in ("NB", "KB", "KG", "MG")
+}
 
 
 def simulate(name: str, seed: int, schedule: wsdsl.Schedule | None = None, **sizes: int) -> None:

@@ -9,12 +9,12 @@ Why here: needs the axes' roles; everything later reads sizes from the axes and 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from wsdsl.diagnostics import Finding, ScheduleError
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.target import SMEM_BYTES
-from wsdsl.ir.tile_ops import Contract, Whole
+from wsdsl.ir.tile_ops import Block, Contract, Whole
 from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.axes import axes_of, loop_variable
@@ -190,6 +190,19 @@ def _registers(consumers: int) -> dict[str, int]:
     return dict(load=32, compute=160) if consumers == 3 else dict(load=40, compute=232)
 
 
+def _crossed_blocks(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
+    for op in walk(kernel.body):
+        if isinstance(op, Block) and isinstance(op.axis.type, Axis):
+            name, size = op.axis.type.name, axis_sizes(kernel, chosen)[op.axis.type.name]
+            if size and op.size % size:
+                variable = loop_variable(name)
+                yield Finding(
+                    f"`index({variable}) // {op.size}` changes within a tile of {size}",
+                    op.loc,
+                    f"choose a tile of {variable} that divides {op.size}",
+                )
+
+
 def _check_fit(
     kernel: Kernel, chosen: Schedule, products: bool, findings: list[Finding]
 ) -> None:
@@ -207,6 +220,7 @@ def _check_fit(
         step = depths[name][0] if name in depths else 16
         if (name in depths or not axis.role) and (size % step or size > 256):
             findings.append(Finding(f"{what} is no multiple of {step} up to 256 (contracted)"))
+    findings += _crossed_blocks(kernel, chosen)
     if not findings:
         registers = accumulator_registers(kernel, chosen)
         entry = min(65536 // (128 * (consumers + 1)) // 8 * 8, 232)

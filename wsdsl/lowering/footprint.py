@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 from wsdsl.ir.op import Kernel, Region, Value
 from wsdsl.ir.target import SMEM_ALIGN
-from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Store, Whole
-from wsdsl.ir.types import Tile
+from wsdsl.ir.tile_ops import Block, Contract, ForEach, ForTiles, Store, Whole
+from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import walk, yielded
 from wsdsl.ir.wgmma import k_step
 from wsdsl.lowering.axes import axes_of, loop_variable
@@ -25,7 +27,7 @@ OUTER_RING_DEPTH = 2
 
 def depth_steps(kernel: Kernel) -> dict[str, tuple[int, int]]:
     """By axis that products sum over: elements that an instruction takes of it, and that fill a
-    line of 128 bytes in SMEM."""
+    line of 128 bytes in SMEM (or less, to stay within the blocks of scales)."""
     found: dict[str, tuple[int, int]] = {}
     for op in walk(kernel.body):
         if isinstance(op, Contract):
@@ -35,6 +37,10 @@ def depth_steps(kernel: Kernel) -> dict[str, tuple[int, int]]:
                 if axis in op.b.type.axes:
                     step, line = found.get(axis, (1, MAX_LINE))
                     found[axis] = max(step, k_step(dtype)), min(line, MAX_LINE // dtype.bytes)
+    for op in walk(kernel.body):
+        if isinstance(op, Block) and isinstance(op.axis.type, Axis) and op.axis.type.name in found:
+            step, line = found[op.axis.type.name]
+            found[op.axis.type.name] = step, math.gcd(line, op.size)
     return found
 
 

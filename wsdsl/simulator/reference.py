@@ -122,6 +122,8 @@ class _Evaluator:
                 return np.arange(held.start, held.stop, dtype=np.int32)
             case t.End():
                 return np.asarray(self.range_of(_axis(op.axis).name).stop, np.int32)
+            case t.Block():
+                return np.asarray(self.range_of(_axis(op.axis).name).start // op.size, np.int32)
             case t.DimSize():
                 return np.asarray(self.arguments.size(op.dim), np.int32)
             case t.Contract():
