@@ -20,6 +20,7 @@ from wsdsl.lowering.lower_tiles import lower_tiles
 from wsdsl.lowering.move_factors import move_factors
 from wsdsl.lowering.overlap_products import overlap_products
 from wsdsl.lowering.partition_loads import partition_loads
+from wsdsl.lowering.prefetch_loads import prefetch_loads
 from wsdsl.lowering.simplify import simplify
 from wsdsl.lowering.verify_lowerable import verify_lowerable
 
@@ -38,6 +39,7 @@ PASSES: tuple[tuple[Pass, Level], ...] = (
     (assign_states, "partitioned"),
     (lower_rings, "partitioned"),
     (lower_tiles, "partitioned"),
+    (prefetch_loads, "partitioned"),
     (overlap_products, "partitioned"),
     (insert_prologue, "partitioned"),
     (allocate_shared, "scheduled"),
