@@ -101,7 +101,7 @@ class Schedule:
         check("decode", lambda d: d in ("registers", "shared"), '"registers" or "shared"')
         check(
             "precise_every",
-            lambda p: positive(p) or (p == 0 and p is not False),
+            lambda p: positive(p) or (type(p) is int and p == 0),
             "a number of elements, 0 for never",
         )
         check("arch", lambda a: a in ("sm_90a", "sm_100a"), '"sm_90a" or "sm_100a"')

@@ -13,7 +13,20 @@ def f(A: bf16[M, K], B: bf16[N, K], s: bf16[M], C: f32[M, N]):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
         for k in tiles(K):
-            acc += (A[m, k] * s[m]) @ B[n, k]
+            acc += (A[m, k] + s[m]) @ B[n, k]
+        C[m, n] = acc
+""",
+        7,
+        "operand of `@` that is computed",
+    ),
+    "factor_of_every_element": (
+        """
+@kernel
+def f(A: bf16[M, K], B: bf16[N, K], s: bf16[K], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += (A[m, k] * s[k]) @ B[n, k]
         C[m, n] = acc
 """,
         7,

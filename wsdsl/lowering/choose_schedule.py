@@ -203,9 +203,7 @@ def _crossed_blocks(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
                 )
 
 
-def _check_fit(
-    kernel: Kernel, chosen: Schedule, products: bool, findings: list[Finding]
-) -> None:
+def _check_fit(kernel: Kernel, chosen: Schedule, products: bool, findings: list[Finding]) -> None:
     consumers, depths = chosen.consumers or 1, depth_steps(kernel)
     for name, size in axis_sizes(kernel, chosen).items():
         axis = axes_of(kernel)[name]

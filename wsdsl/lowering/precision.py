@@ -29,7 +29,7 @@ def promotes(schedule: Schedule | None) -> bool:
 
 
 def choose_precision(kernel: Kernel, chosen: Schedule) -> tuple[int | None, list[Finding]]:
-    """`Schedule.precise_every`, once the tiles are chosen, and what speaks against the given one."""
+    """`Schedule.precise_every` where the tiles are chosen, and what speaks against a given one."""
     given, sizes, axes = chosen.precise_every, axis_sizes(kernel, chosen), axes_of(kernel)
     depths: dict[str, int] = {}
     for op in walk(kernel.body):
@@ -51,8 +51,8 @@ def choose_precision(kernel: Kernel, chosen: Schedule) -> tuple[int | None, list
     if every > deepest:
         findings.append(
             Finding(
-                f"Schedule.precise_every={every} is more than a tile of the contraction, {deepest}: "
-                "sums are promoted to f32 after each tile",
+                f"Schedule.precise_every={every} is more than a tile of the contraction, {deepest},"
+                " and sums are promoted to f32 after each tile",
                 kernel.loc,
                 f"choose precise_every={deepest}, or a tile of {every}; {FAST}",
             )

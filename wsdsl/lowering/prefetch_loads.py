@@ -6,26 +6,30 @@ Before:
       %sum = wgmma_wait(pending=0, accumulators=(%acc,))
       %kb: i32 = map(fn="floordiv", args=(%k, %c128))
       %s: frag<f32[64x1]> = load_global(tensor=%a_scale, index=(%rows, %kb))
-      ... uses %s ...
+      %factor: frag<f32[64x1]> = map(fn="mul", args=(%s, %alpha))
+      ...
       yield(values=(%acc2,))
     }
 After:
     %kb0: i32 = map(fn="floordiv", args=(%c0, %c128))
     %s0: frag<f32[64x1]> = load_global(tensor=%a_scale, index=(%rows, %kb0))
     %acc3, %s3 = for_range(..., init=(%acc0, %s0), args=(%acc1, %s1: frag<f32[64x1]>)) {
-      ...
-      %sum = wgmma_wait(pending=0, accumulators=(%acc,))
+      %factor: frag<f32[64x1]> = map(fn="mul", args=(%s1, %alpha))
       %next: i32 = map(fn="add", args=(%k, %c128))
       %kb: i32 = map(fn="floordiv", args=(%next, %c128))
       %s2: frag<f32[64x1]> = load_global(tensor=%a_scale, index=(%rows, %kb))
-      ... uses %s1 ...
+      ...
+      %sum = wgmma_wait(pending=0, accumulators=(%acc,))
+      ...
       yield(values=(%acc2, %s2))
     }
 
-Nothing hides the way to GMEM after the wait for a product. The load behind the last iteration finds
-zeros outside the tensor, or what nobody asks for. What does not change from one iteration to the
-next is loaded in front of the loop. Only values of one column are carried: others take too many
-registers beside the sums. Tensors that the kernel writes are left alone.
+Nothing hides the way to GMEM after the wait for a product. What is small and computed from such a
+load is computed first, so that the next value can take the registers of the last one. The load
+behind the last iteration finds zeros outside the tensor, or what nobody asks for. What does not
+change from one iteration to the next is loaded in front of the loop. Only values of one column are
+carried: others take too many registers beside the sums. Tensors that the kernel writes are left
+alone.
 
 Why here: on fragments, when it is known how few registers a load fills.
 """
@@ -83,39 +87,48 @@ class _Loop:
     def prefetched(self) -> list[Op]:
         """The loop, and what is loaded in front of it."""
         loop, namer = self.loop, self.namer
-        next_index = Value(namer.new("next"), INT)
+        following = Map(
+            result=Value(namer.new("next"), INT),
+            fn="add",
+            args=(loop.index, loop.step),
+            loc=loop.loc,
+        )
         before: list[Op] = []
-        body: list[Op] = []
+        ahead: list[Op] = []
+        carried: list[tuple[Value, Value, Value]] = []
         swap: dict[Value, Value] = {}
-        init, args, last, result = list(loop.init), list(loop.args), list[Value](), list(loop.result)
         for op in loop.body[:-1]:
-            needed = self.needed(op) if isinstance(op, LoadGlobal) and _small(op) else None
+            needed = self.needed(op) if isinstance(op, LoadGlobal) and _small(op.result) else None
             if needed is None:
-                body.append(replace_operands(op, swap))
                 continue
+            (value,) = results_of(op)
             first = copy_region(needed, namer, {loop.index: loop.start})
-            (held,) = results_of(first[-1])
+            (swap[value],) = results_of(first[-1])
             before += first
-            value = results_of(op)[0]
             if any(loop.index in operands(o) for o in needed):
-                if next_index not in {v for o in body for v in results_of(o)}:
-                    both = loop.index, loop.step
-                    body.append(Map(result=next_index, fn="add", args=both, loc=loop.loc))
-                ahead = copy_region(needed, namer, {loop.index: next_index})
-                body += ahead
-                init.append(held)
-                last += results_of(ahead[-1])
-                args.append(Value(namer.again(value.name), value.type))
-                result.append(Value(namer.again(value.name), value.type))
-                held = args[-1]
-            swap[value] = held
-        ended = loop.body[-1]
+                again = copy_region(needed, namer, {loop.index: following.result})
+                ahead += again
+                arg = Value(namer.again(value.name), value.type)
+                carried.append((swap[value], arg, results_of(again[-1])[0]))
+                swap[value] = arg
+        if not swap:
+            return [loop]
+        rest = [
+            replace_operands(op, swap) for op in loop.body if not swap.keys() & {*results_of(op)}
+        ]
+        early = _computed_from(set(swap.values()), rest, self.made)
+        *rest, ended = (op for op in rest if op not in early)
         assert isinstance(ended, Yield)
-        ended = replace_operands(ended, swap)
-        assert isinstance(ended, Yield)
-        body.append(dataclasses.replace(ended, values=(*ended.values, *last)))
+        ended = dataclasses.replace(
+            ended, values=(*ended.values, *(last for _, _, last in carried))
+        )
+        names = (Value(namer.again(arg.name), arg.type) for _, arg, _ in carried)
         changed = dataclasses.replace(
-            loop, init=tuple(init), args=tuple(args), result=tuple(result), body=tuple(body)
+            loop,
+            result=(*loop.result, *names),
+            init=(*loop.init, *(first for first, _, _ in carried)),
+            args=(*loop.args, *(arg for _, arg, _ in carried)),
+            body=(*early, following, *ahead, *rest, ended),
         )
         return [*before, changed]
 
@@ -140,5 +153,17 @@ class _Loop:
         return tuple(op for op in self.loop.body if op in found)
 
 
-def _small(op: LoadGlobal) -> bool:
-    return not (isinstance(op.result.type, Fragment) and op.result.type.columns > 1)
+def _small(value: Value) -> bool:
+    return not (isinstance(value.type, Fragment) and value.type.columns > 1)
+
+
+def _computed_from(known: set[Value], body: list[Op], made: dict[Value, Op]) -> list[Op]:
+    """Small values that a body computes from `known` ones and what comes from outside of it."""
+    found: list[Op] = []
+    for op in body:
+        used = operands(op)
+        if isinstance(op, (Cast, Map)) and _small(op.result) and known & {*used}:
+            if all(v in known or v not in made for v in used):
+                known.add(op.result)
+                found.append(op)
+    return found

@@ -24,7 +24,7 @@ from wsdsl.ir.target import widest_swizzle
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import Accumulator, Fragment, SharedTile, SmemDescriptor, Tile
 from wsdsl.lowering.builder import Builder
-from wsdsl.lowering.pieces import Accumulated, Pieces, Shape, Shapes
+from wsdsl.lowering.pieces import Accumulated, Pieces, Shapes
 
 
 class Products:

@@ -156,11 +156,11 @@ class _Evaluator:
         where = [a.index(x) for x in shared], [b.index(x) for x in shared]
         dtype = _dtype(op.result)
         wide = np.float64 if dtype.is_float else np.int64
-        total: Array = np.tensordot(
-            *(arithmetic.multiplicand(self.values[v.name], _dtype(v)).astype(wide)
-              for v in (op.a, op.b)),
-            where,
+        left, right = (
+            arithmetic.multiplicand(self.values[v.name], _dtype(v)).astype(wide)
+            for v in (op.a, op.b)
         )
+        total: Array = np.tensordot(left, right, where)
         free = [x for x in (*a, *b) if x not in shared]
         axes = _tile(op.result).axes
         total = total.transpose([free.index(x) for x in axes])

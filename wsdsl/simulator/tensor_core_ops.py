@@ -1,7 +1,7 @@
 """wgmma: operands read and accumulators written at some time between issue and retirement.
 
-Sums of floats are rounded as f32 after each instruction. The card sums fp8 in fewer bits (about 14),
-which this does not show: `Schedule.precise_every` makes no difference here.
+Sums of floats are rounded as f32 after each instruction. The card keeps fewer bits of sums of fp8
+(about 14), which this does not show: `Schedule.precise_every` hardly makes a difference here.
 """
 
 from __future__ import annotations
