@@ -128,9 +128,9 @@ def products_share_an_axis(kernel: Kernel) -> Iterator[Problem]:
 
 def blocks_hold_whole_tiles(kernel: Kernel) -> Iterator[Problem]:
     for op in walk(kernel.body):
-        if isinstance(op, Block) and isinstance(op.axis.type, Axis) and op.axis.type.size:
-            if op.size % op.axis.type.size:
-                yield op, f"a tile of {op.axis.type.size} may reach over a multiple of {op.size}"
+        kind = op.axis.type if isinstance(op, Block) else None
+        if isinstance(op, Block) and isinstance(kind, Axis) and kind.size and op.size % kind.size:
+            yield op, f"a tile of {kind.size} may reach over a multiple of {op.size}"
 
 
 def casts_keep_the_shape(kernel: Kernel) -> Iterator[Problem]:

@@ -21,8 +21,8 @@ from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.footprint import (
     accumulator_registers,
     axis_sizes,
-    carried_registers,
     depth_steps,
+    promoted_registers,
     slot_cycles,
     smem_bytes,
 )
@@ -146,7 +146,7 @@ def _choose_width(
         option = dataclasses.replace(chosen, tile=tile)
         accumulators = accumulator_registers(kernel, option)
         fits = accumulators <= MAX_ACCUMULATOR_REGISTERS[chosen.consumers or 1]
-        fits = fits and accumulators + carried_registers(kernel, option) <= _most_live(option)
+        fits = fits and accumulators + promoted_registers(kernel, option) <= _most_live(option)
         if fits and smem_bytes(kernel, option, chosen.stages or 2) <= SMEM_BYTES:
             options.append(option)
     if not options:
@@ -231,7 +231,7 @@ def _check_fit(kernel: Kernel, chosen: Schedule, products: bool, findings: list[
                     "make the tile narrower, or use more consumers",
                 )
             )
-        beside = carried_registers(kernel, chosen)
+        beside = promoted_registers(kernel, chosen)
         if products and registers + beside > _most_live(chosen):
             findings.append(
                 Finding(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from wsdsl.ir.op import Kernel, Region, Value
+from wsdsl.ir.op import Kernel
 from wsdsl.ir.target import SMEM_ALIGN
-from wsdsl.ir.tile_ops import Block, Contract, ForEach, ForTiles, Store, Whole
+from wsdsl.ir.tile_ops import Block, Contract, ForEach, ForTiles, Load, Map, Store, Whole
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import walk, yielded
 from wsdsl.ir.wgmma import k_step
@@ -90,39 +90,52 @@ def smem_bytes(kernel: Kernel, schedule: Schedule, stages: int) -> int:
 
 
 def accumulator_registers(kernel: Kernel, schedule: Schedule) -> int:
-    """Registers a thread for the tiles that the tensor cores write."""
+    """Registers a thread for the tiles that live across a loop's body or come out of a product."""
     return _registers(kernel, schedule, _tiles(kernel)[0])
 
 
-def carried_registers(kernel: Kernel, schedule: Schedule) -> int:
-    """Registers a thread for the other tiles that live across a loop's body."""
-    return _registers(kernel, schedule, _tiles(kernel)[1])
+def promoted_registers(kernel: Kernel, schedule: Schedule) -> int:
+    """Registers a thread for the tiles that whole products are added to, and nothing else, and for
+    the rows of factors that are loaded meanwhile.
+    """
+    sizes = axis_sizes(kernel, schedule)
+    total = _registers(kernel, schedule, _tiles(kernel)[1])
+    for loop in walk(kernel.body):
+        if isinstance(loop, ForTiles) and any(isinstance(op, Contract) for op in loop.body):
+            loads = [op for op in loop.body if isinstance(op, Load)]
+            axes = [[v.type for v in op.index if isinstance(v.type, Axis)] for op in loads]
+            columns = [a for (a, *rest) in filter(None, axes) if not rest and a.role == "columns"]
+            total += sum(sizes[a.name] // 4 for a in columns)
+    return total
 
 
 def _tiles(kernel: Kernel) -> tuple[list[Tile], list[Tile]]:
-    """Tiles of two axes that come out of products, and those that loops carry beside them."""
     loops = [op for op in walk(kernel.body) if isinstance(op, (ForTiles, ForEach))]
     carried = {v for op in loops for v in (*op.args, *op.result)}
-    written: list[Tile] = []
-    others: list[Tile] = []
+    held: list[Tile] = []
+    promoted: list[Tile] = []
     for op in loops:
-        for made, first, last in zip(op.result, op.init, yielded(op.body), strict=True):
+        for i, made in enumerate(op.result):
             # What goes on from one loop to the next, or into an inner one, is the same registers.
-            if first not in carried and isinstance(made.type, Tile) and len(made.type.axes) > 1:
-                (written if _from_product(op.body, last) else others).append(made.type)
+            if op.init[i] in carried or not isinstance(made.type, Tile) or len(made.type.axes) < 2:
+                continue
+            (promoted if _is_promoted(op, i) else held).append(made.type)
     for op in walk(kernel.body):
         if isinstance(op, Contract) and op.acc not in carried:
             assert isinstance(op.result.type, Tile)
-            written.append(op.result.type)
-    return written, others
+            held.append(op.result.type)
+    return held, promoted
 
 
-def _from_product(body: Region, last: Value) -> bool:
-    for op in body:
-        if isinstance(op, Contract) and op.result == last:
-            return True
-        if isinstance(op, (ForTiles, ForEach)) and last in op.result:
-            return _from_product(op.body, yielded(op.body)[op.result.index(last)])
+def _is_promoted(loop: ForTiles | ForEach, i: int) -> bool:
+    """Whether a loop, or one in it, does nothing to a carried tile but add products to it."""
+    arg, last = loop.args[i], yielded(loop.body)[i]
+    products = {op.result for op in loop.body if isinstance(op, Contract)}
+    for op in loop.body:
+        if isinstance(op, Map) and op.result == last:
+            return op.fn in ("add", "fma") and arg in op.args and bool(products & {*op.args})
+        if isinstance(op, (ForTiles, ForEach)) and last in op.result and arg in op.init:
+            return _is_promoted(op, op.init.index(arg))
     return False
 
 

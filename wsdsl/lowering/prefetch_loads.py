@@ -161,9 +161,10 @@ def _computed_from(known: set[Value], body: list[Op], made: dict[Value, Op]) -> 
     """Small values that a body computes from `known` ones and what comes from outside of it."""
     found: list[Op] = []
     for op in body:
-        used = operands(op)
-        if isinstance(op, (Cast, Map)) and _small(op.result) and known & {*used}:
-            if all(v in known or v not in made for v in used):
-                known.add(op.result)
-                found.append(op)
+        if not (isinstance(op, (Cast, Map)) and _small(op.result)):
+            continue
+        inside = {v for v in operands(op) if v in known or v in made}
+        if inside and inside <= known:
+            known.add(op.result)
+            found.append(op)
     return found

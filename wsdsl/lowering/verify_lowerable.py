@@ -121,8 +121,8 @@ def _operand(
             "an operand of `@` that is computed is not lowered yet: the tensor cores are fed from "
             "loads alone",
             (load.loc if load else None) or product.loc,
-            "store it in a kernel before this one, and load it; a factor may stay if it varies along "
-            "the contraction by `index(…) // c` alone",
+            "store it in a kernel before this one, and load it; a factor may stay if along the "
+            "contraction it varies by `index(…) // c` alone",
         )
         return
     assert isinstance(load.tensor.type, Tensor)
