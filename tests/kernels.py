@@ -408,6 +408,41 @@ for _a, _b, _c in (
 
 
 @case(
+    "column_sums",
+    """
+@kernel
+def column_sums(A: u8[M, K], B: i8[N, K], R: i32[N]):
+    for n in tiles(N):
+        s = zeros(i32[n])
+        for m in tiles(M):
+            s += sum(A[m, :] @ B[n, :], over=m)
+        R[n] = s
+""",
+    M=72, N=88, K=72,
+)  # fmt: skip
+def _(A: Any, B: Any) -> Any:
+    return {"R": (A @ B.T).sum(0)}
+
+
+@case(
+    "two_types",
+    """
+@kernel
+def two_types(A: i8[M, K], B: u8[N, K], X: bf16[M, K], Y: bf16[N, K], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        i, x = zeros(i32[m, n]), zeros(f32[m, n])
+        for k in tiles(K):
+            i += A[m, k] @ B[n, k]
+            x += X[m, k] @ Y[n, k]
+        C[m, n] = cast(i, f32) / 1000.0 + x
+""",
+    M=72, N=88, K=200,
+)  # fmt: skip
+def _(A: Any, B: Any, X: Any, Y: Any) -> Any:
+    return {"C": A @ B.T / 1000 + X @ Y.T}
+
+
+@case(
     "block_scaled",
     """
 @kernel
@@ -427,6 +462,24 @@ def _(A: Any, B: Any, a_scale: Any, b_scale: Any) -> Any:
     m, n, k = (np.arange(size) for size in (A.shape[0], *B.shape))
     a = A * a_scale[m[:, None], k // 128]
     return {"C": a @ (B * b_scale[n[:, None] // 128, k // 128]).T}
+
+
+@case(
+    "two_scaled",
+    """
+@kernel
+def two_scaled(A: f8e4m3[M, K], B: f8e4m3[N, K], D: f8e4m3[N, K], s: f32[M, KB], C: bf16[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            a = A[m, k] * s[m, index(k) // 64]
+            acc += a @ cast(B[n, k], f32) + a @ cast(D[n, k], f32)
+        C[m, n] = acc
+""",
+    M=72, N=88, K=144, KB=3,
+)  # fmt: skip
+def _(A: Any, B: Any, D: Any, s: Any) -> Any:
+    return {"C": A * s[:, np.arange(A.shape[1]) // 64] @ (B + D).T}
 
 
 @case(

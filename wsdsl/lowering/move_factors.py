@@ -49,10 +49,12 @@ class _Mover:
         self.sums: dict[Value, tuple[Value, Value]] = {}
         """By a product's former result: what it is now, and what is left to multiply by."""
         self.ops: list[Op] = []
+        self.moved: dict[tuple[Value, str], Value] = {}
+        """What `without` has made in this region."""
         self.any = False
 
     def region(self, region: Region) -> Region:
-        outer, self.ops = self.ops, []
+        outer, self.ops, self.moved = self.ops, [], {}
         for op in region:
             match op:
                 case Contract():
@@ -63,7 +65,7 @@ class _Mover:
                     self.ops.append(dataclasses.replace(op, fn="fma", args=args))
                 case _:
                     self.ops.append(with_regions(op, self.region))
-        made, self.ops = tuple(self.ops), outer
+        made, self.ops, self.moved = tuple(self.ops), outer, {}
         return made
 
     def product(self, op: Contract, region: Region) -> None:
@@ -95,9 +97,10 @@ class _Mover:
             self.ops.append(Map(result=op.result, fn="mul", args=(bare, factor), loc=op.loc))
 
     def is_added(self, value: Value, region: Region) -> bool:
-        """Whether it is used once, to be added to something, here."""
+        """Whether it is used once, to be added here to what is no such product itself."""
         sums = [op for op in region if isinstance(op, Map) and op.fn == "add" and value in op.args]
-        return len(sums) == 1 and self.uses.count(value) == 1
+        once = len(sums) == 1 and self.uses.count(value) == 1
+        return once and not self.sums.keys() & {*sums[0].args}
 
     def value(self, wish: str, dtype: DType, axes: tuple[str, ...]) -> Value:
         return Value(self.namer.again(wish), Tile(dtype, axes))
@@ -132,6 +135,8 @@ class _Mover:
             return None if value.type.name == k else value
         if k not in _axes(value):
             return value
+        if (value, k) in self.moved:
+            return self.moved[value, k]
         op = self.made.get(value)
         axes = tuple(x for x in _axes(value) if x != k)
         made = self.value(value.name, _dtype(value), axes)
@@ -151,6 +156,7 @@ class _Mover:
                 self.ops.append(dataclasses.replace(replace_operands(op, swap), result=made))
             case _:
                 return None
+        self.moved[value, k] = made
         return made
 
     def indexed(self, value: Value) -> Value | None:

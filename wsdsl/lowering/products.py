@@ -35,6 +35,8 @@ class Products:
     ) -> None:
         self.builder, self.shapes, self.row_start = builder, shapes, row_start
         self.open: list[Accumulated] = []
+        self.unfenced = False
+        """Whether accumulators were made since the last fence."""
 
     def empty(self, tile: Tile, loc: Loc | None) -> Accumulated:
         """A tile of zeros, as an accumulator that nothing was added to."""
@@ -45,6 +47,7 @@ class Products:
         for _ in range(shape.blocks):
             made = EmptyAccumulator(result=self.builder.value("acc", kind), loc=loc)
             accumulators.append(self.builder.add(made).result)
+        self.unfenced = True
         return Accumulated(shape, tuple(accumulators), False)
 
     def join(self, pieces: Pieces, loc: Loc | None) -> Accumulated:
@@ -64,6 +67,7 @@ class Products:
     def hand_back(self, fragment: Value, loc: Loc | None) -> Value:
         assert isinstance(fragment.type, Fragment)
         kind = Accumulator(fragment.type.dtype, fragment.type.rows, fragment.type.columns)
+        self.unfenced = True
         made = AsAccumulator(result=self.builder.value("acc", kind), x=fragment, loc=loc)
         return self.builder.add(made).result
 
@@ -84,8 +88,9 @@ class Products:
         if acc.shape.rows not in a.axes:
             first, second, dtypes = second, first, dtypes[::-1]
         accumulators = self.resume(acc, op.loc)
-        if not self.open:
+        if not self.open or self.unfenced:
             b.add(WgmmaFence(loc=op.loc))
+        self.unfenced = False
         started = acc.started
         accumulate = started if isinstance(started, Value) else b.flag(started)
         right, right_k = self.operand(second, k, None, op.loc)
