@@ -1,11 +1,13 @@
 """The scheduled kernels, run on the CPU barrier by barrier, compute what NumPy computes."""
 
+import ml_dtypes
+import numpy as np
 import pytest
 
 import wsdsl
 from tests.kernels import CASES, check, expected, inputs
 
-ONES = {"M": 1, "N": 1, "K": 1, "L": 1, "E": 1, "G": 1, "D": 16, "T": 1}
+ONES = {d: 1 for case in CASES.values() for d in case.sizes} | {"D": 16}
 
 
 def simulate(name: str, seed: int, schedule: wsdsl.Schedule | None = None, **sizes: int) -> None:
@@ -33,7 +35,13 @@ def test_strides_that_tma_cannot_take(name: str) -> None:
     simulate(name, 0, **{d: s | 1 for d, s in CASES[name].sizes.items()})
 
 
-@pytest.mark.parametrize("name", ["gemm", "epilogue", "nested", "two_loops", "two_products"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gemm", "epilogue", "nested", "two_loops", "two_products", "product_tf32", "product_f8e4m3",
+        "product_i8", "block_scaled",
+    ],
+)  # fmt: skip
 def test_no_contraction_gives_zeros(name: str) -> None:
     sizes = {"K": 0} | ({"L": 0} if name == "two_loops" else {})
     simulate(name, 0, **sizes)
@@ -63,3 +71,39 @@ def test_reference(name: str) -> None:
 @pytest.mark.parametrize("name", ["gemm", "mn_major"])
 def test_schedules(name: str, schedule: wsdsl.Schedule) -> None:
     simulate(name, 1, schedule)
+
+
+@pytest.mark.parametrize(
+    ("name", "schedule"),
+    [
+        ("product_f8e4m3", wsdsl.Schedule(precise_every=0)),
+        ("product_f8e4m3", wsdsl.Schedule(tile=dict(m=64, n=16, k=32), consumers=1, stages=2)),
+        ("product_f8e4m3", wsdsl.Schedule(tile=dict(m=128, n=48, k=96))),
+        ("product_f8e4m3", wsdsl.Schedule(tile=dict(m=256, n=64, k=256), precise_every=256)),
+        ("product_tf32", wsdsl.Schedule(tile=dict(m=64, n=32, k=8), consumers=1)),
+        ("product_tf32", wsdsl.Schedule(tile=dict(m=64, n=32, k=24), consumers=1)),
+        ("product_tf32", wsdsl.Schedule(tile=dict(n=64, k=256), stages=1)),
+        ("product_i8", wsdsl.Schedule(tile=dict(n=48, k=64))),
+        ("product_u8_i8", wsdsl.Schedule(tile=dict(n=64, k=256))),
+        ("block_scaled", wsdsl.Schedule(tile=dict(m=64, n=32, k=32), consumers=1)),
+        ("block_scaled", wsdsl.Schedule(tile=dict(n=208, k=64))),
+        ("block_scaled", wsdsl.Schedule(tile=dict(m=192, n=64), consumers=3, stages=1)),
+        ("scaled_rows", wsdsl.Schedule(tile=dict(m=256, n=48, k=32))),
+    ],
+    ids=repr,
+)
+def test_schedules_of_types(name: str, schedule: wsdsl.Schedule) -> None:
+    simulate(name, 2, schedule)
+
+
+@pytest.mark.parametrize("every", [None, 0])
+def test_fp8_of_positive_data(every: int | None) -> None:
+    """The simulator sums as f32 does, so the bound is that of the result's rounding, to bf16."""
+    rng = np.random.default_rng(0)
+    fp8 = ml_dtypes.float8_e4m3fn
+    a, b = (rng.random((64, 4096), np.float32).astype(fp8) for _ in range(2))
+    c = np.zeros((64, 64), ml_dtypes.bfloat16)
+    schedule = wsdsl.Schedule(precise_every=every, tile=dict(m=64, n=64), consumers=1)
+    CASES["product_f8e4m3"].kernel.simulate(a, b, c, schedule=schedule)
+    want = a.astype(np.float64) @ b.astype(np.float64).T
+    assert np.linalg.norm(c.astype(np.float64) - want) <= 0.002 * np.linalg.norm(want)

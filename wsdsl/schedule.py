@@ -38,7 +38,8 @@ class Schedule:
     registers: registers a thread, per role, for setmaxnreg: `dict(load=40, compute=232)`
     mma: the axis that rides wgmma's M
     decode: where a computed operand is rebuilt, "registers" or "shared"
-    precise_every: for FP8, elements of the contraction between promotions to f32
+    precise_every: for FP8, elements of the contraction that the tensor cores sum before the sum is
+        promoted to f32; 0 for never, which is faster and less exact
     arch: "sm_90a"
     """
 
@@ -98,7 +99,11 @@ class Schedule:
             "multiples of 8 from 24 to 256, by role",
         )
         check("decode", lambda d: d in ("registers", "shared"), '"registers" or "shared"')
-        check("precise_every", positive, "a positive number of elements")
+        check(
+            "precise_every",
+            lambda p: positive(p) or (type(p) is int and p == 0),
+            "a number of elements, 0 for never",
+        )
         check("arch", lambda a: a in ("sm_90a", "sm_100a"), '"sm_90a" or "sm_100a"')
         return faults
 

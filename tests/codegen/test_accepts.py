@@ -5,6 +5,8 @@ Kernels with all functions of a dtype in a row hold so much that they may spill;
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.codegen.support import assembled, kernel_of, needs_ptxas, ptx_of
@@ -13,7 +15,9 @@ from wsdsl.codegen.float_functions import UNARY
 from wsdsl.codegen.ptxas import assemble
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir.registry import OPS
+from wsdsl.ir.spec import verify
 from wsdsl.ir.tile_ops import BINARY_FUNCTIONS, COMPARISONS, UNARY_FUNCTIONS
+from wsdsl.prover.skeleton import check_skeleton
 
 FLOATS = ("f32", "f16", "bf16")
 INTEGERS = ("i32", "u32", "i16", "u16", "i8", "u8")
@@ -251,6 +255,46 @@ def test_products(swizzle: str, dtype: str) -> None:
         assert "C75" not in found.log
         assert f"m64n{n}k16.f32.{dtype}.{dtype}" in found.ptx
         assert f", {int(not a_k)}, {int(not b_k)};" in found.ptx
+
+
+PAIRS = [
+    ("tf32", "tf32", "f32"), ("f8e4m3", "f8e4m3", "f32"), ("f8e5m2", "f8e5m2", "f32"),
+    ("f8e4m3", "f8e5m2", "f32"), ("i8", "i8", "i32"), ("u8", "u8", "i32"), ("u8", "i8", "i32"),
+]  # fmt: skip
+PTX = {"f8e4m3": "e4m3", "f8e5m2": "e5m2", "i8": "s8", "u8": "u8", "tf32": "tf32"}
+
+
+def product_of(a: str, b: str, total: str, n: int, swizzle: str) -> str:
+    """As `product`, with operands of other types than 16-bit ones."""
+    steps = {"128B": 4, "64B": 2, "32B": 1}[swizzle]
+    k = 2 * steps * (8 if a == "tf32" else 32)
+    body = product(n, swizzle, a, True, True, k)
+    head, tail = body.split("%b: smem_descriptor", 1)
+    tail = tail.replace(f'dtype="{a}"', f'dtype="{b}"', 1)
+    if a != b:
+        tail = tail.replace(f'dtype="{a}", k', f'dtype="{a}", b_dtype="{b}", k')
+    body = head + "%b: smem_descriptor" + tail
+    return body.replace(f"acc<f32[64x{n}]", f"acc<{total}[64x{n}]").replace(
+        f"%sum: frag<f32[64x{n}]", f"%sum: frag<{total}[64x{n}]"
+    )
+
+
+@needs_ptxas
+@pytest.mark.parametrize("swizzle", ["128B", "64B", "32B"])
+@pytest.mark.parametrize(("a", "b", "total"), PAIRS)
+def test_products_of_other_types(a: str, b: str, total: str, swizzle: str) -> None:
+    wide = "s32" if total == "i32" else total
+    ending = "" if total == "i32" else ", 1, 1"
+    for n in (8, 24, 48, 112, 256):
+        kernel = kernel_of(product_of(a, b, total, n, swizzle), f"%Y: tensor<{total}[M, N]>", SMEM)
+        verify(kernel)
+        found = assembled(kernel)
+        assert "C75" not in found.log
+        shape = f"m64n{n}k{8 if a == 'tf32' else 32}.{wide}.{PTX[a]}.{PTX[b]} "
+        lines = [x for x in found.ptx.splitlines() if shape in x]
+        assert len(lines) == 2 * {"128B": 4, "64B": 2, "32B": 1}[swizzle]
+        assert all(re.search(rf"\}}, a, b, [01]{ending};$", x) for x in lines)
+        check_skeleton(kernel, found.ptx)
 
 
 def test_operand_that_begins_inside_an_atom() -> None:

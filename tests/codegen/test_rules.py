@@ -8,6 +8,8 @@ from tests.codegen.support import SAMPLES
 from wsdsl.diagnostics import VerifyError
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.spec import verify
+from wsdsl.ir.types import DTYPES
+from wsdsl.ir.wgmma import columns_fault
 
 IN_LOAD = "      %free: state = initial_state(parity=1)\n"
 B_LOAD = "tma_load(map=%b_map, coordinates=(%n, %k), shared=%slots, offset=16384, state=%f1, "
@@ -41,6 +43,20 @@ BROKEN: dict[str, tuple[str, str, str, str]] = {
                    "%b: smem_descriptor = matrix_operand(shared=%slots, offset=16512",
                    "128B a tile begins at"),
     "part_of_k": ("gemm", 'dtype="bf16", k=64)', 'dtype="bf16", k=56)', "16 of K at a time"),
+    "f32": ("gemm", 'dtype="bf16", k=64)', 'dtype="f32", k=64)',
+            "wgmma does not multiply f32 and f32"),
+    "two_types": ("gemm", 'dtype="bf16", k=64)', 'dtype="f8e4m3", b_dtype="i8", k=64)',
+                  "wgmma does not multiply f8e4m3 and i8"),
+    "integers": ("gemm", 'dtype="bf16", k=64)', 'dtype="i8", k=64)',
+                 "of i8 wgmma accumulates i32, not f32"),
+    "part_of_k_of_fp8": ("gemm", 'dtype="bf16", k=64)', 'dtype="f8e5m2", k=48)',
+                         "of f8e5m2 wgmma takes 32 of K at a time"),
+    "mn_major": ("gemm", 'dtype="bf16", k=64)', 'dtype="tf32", k=64, b_k_major=False)',
+                 "an operand of tf32 is K-major"),
+    "fp8_in_registers": ("gemm_registers", 'dtype="bf16", k=64)', 'dtype="f8e4m3", k=64)',
+                         "in registers is f16 or bf16"),
+    "other_b": ("gemm", 'dtype="bf16", k=64)', 'dtype="f8e4m3", k=64)',
+                "an operand is bf16, not f8e4m3"),
     "columns": ("gemm", "64x128]", "64x264]", "8 to 256 columns"),
     "narrow": ("gemm_registers", 'dtype="bf16", k=64)', 'dtype="bf16", k=32)', "is 64 x 32"),
     "other_dtype": ("gemm_registers", "bf16[64x64]", "f16[64x64]", "an operand is f16, not bf16"),
@@ -116,6 +132,13 @@ def test_made_once_and_kept_after_the_loop() -> None:
     late = kept.replace("= wgmma_wait(pending=0,", "= wgmma_wait(pending=1,")
     with pytest.raises(VerifyError, match="%q may be made again"):
         verify(parse_kernel(late))
+
+
+@pytest.mark.parametrize(("columns", "fits"), [(8, True), (24, True), (40, False), (48, True)])
+def test_integers_of_few_widths(columns: int, fits: bool) -> None:
+    """ptxas takes no others, although it does of floats."""
+    assert bool(columns_fault(columns, DTYPES["i8"])) != fits
+    assert not columns_fault(columns, DTYPES["f8e4m3"])
 
 
 def test_a_cta_may_meet_before_its_cluster() -> None:

@@ -12,19 +12,21 @@ torch: Any = pytest.importorskip("torch")
 pytestmark = pytest.mark.gpu
 GUARD = 4096
 BITS = {1: "int8", 2: "int16", 4: "int32"}
-NAMES = {"bf16": "bfloat16", "f16": "float16", "f32": "float32", "i32": "int32"}
+NAMES = {
+    "bf16": "bfloat16", "f16": "float16", "f32": "float32", "tf32": "float32",
+    "f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2", "i32": "int32", "i8": "int8", "u8": "uint8",
+}  # fmt: skip
 
 
 def to_device(array: np.ndarray, dtype: str) -> tuple[Any, Any]:
-    """The array amid guard elements of NaN, and the whole buffer."""
+    """The array amid guard elements of NaN (all bits set), and the whole buffer."""
     bits = np.ascontiguousarray(array).view(BITS[array.dtype.itemsize])
     count = bits.size
-    kind = getattr(torch, NAMES[dtype])
-    fill = float("nan") if kind.is_floating_point else -7
-    buffer = torch.full((count + 2 * GUARD,), fill, dtype=kind, device="cuda")
+    plain = getattr(torch, BITS[array.dtype.itemsize])
+    buffer = torch.full((count + 2 * GUARD,), -1, dtype=plain, device="cuda")
     inner = buffer[GUARD : GUARD + count].view(array.shape)
-    inner.copy_(torch.from_numpy(bits).view(kind).to("cuda").view(array.shape))
-    return inner, buffer
+    inner.copy_(torch.from_numpy(bits).to("cuda"))
+    return inner.view(getattr(torch, NAMES[dtype])), buffer
 
 
 def to_host(tensor: Any, like: np.ndarray) -> np.ndarray:
@@ -79,7 +81,13 @@ def test_strides_that_tma_cannot_take(name: str) -> None:
     run(CASES[name], 3, **{d: s | 1 for d, s in CASES[name].sizes.items()})
 
 
-@pytest.mark.parametrize("name", ["gemm", "epilogue", "nested", "two_products", "two_loops"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gemm", "epilogue", "nested", "two_products", "two_loops", "product_tf32", "product_f8e4m3",
+        "product_i8", "block_scaled",
+    ],
+)  # fmt: skip
 def test_no_contraction_gives_zeros(name: str) -> None:
     run(CASES[name], 4, **({"K": 0} | ({"L": 0} if name == "two_loops" else {})))
 
@@ -99,6 +107,44 @@ def test_no_contraction_gives_zeros(name: str) -> None:
 @pytest.mark.parametrize("name", ["gemm", "mn_major"])
 def test_schedules(name: str, schedule: wsdsl.Schedule) -> None:
     run(CASES[name], 5, schedule, M=520, N=424, K=328)
+
+
+FP8 = [
+    wsdsl.Schedule(tile=dict(m=64, n=16, k=32), consumers=1, stages=2),
+    wsdsl.Schedule(tile=dict(m=128, n=48, k=64)),
+    wsdsl.Schedule(tile=dict(m=128, n=208, k=96)),
+    wsdsl.Schedule(tile=dict(m=256, n=64, k=256), precise_every=256),
+    wsdsl.Schedule(tile=dict(m=192, n=96), consumers=3),
+    wsdsl.Schedule(tile=dict(n=256), precise_every=0),
+]
+
+
+@pytest.mark.parametrize("schedule", FP8, ids=repr)
+def test_schedules_of_fp8(schedule: wsdsl.Schedule) -> None:
+    run(CASES["product_f8e5m2_f8e4m3"], 6, schedule, M=520, N=424, K=1000)
+
+
+@pytest.mark.parametrize("name", ["product_tf32", "product_i8", "product_u8_i8"])
+@pytest.mark.parametrize("k", [32, 64, 96, 256])
+def test_depths(name: str, k: int) -> None:
+    run(CASES[name], 7, wsdsl.Schedule(tile=dict(m=128, n=48, k=k), stages=2), M=264, K=1000)
+
+
+def test_fp8_is_promoted() -> None:
+    """Positive data: what the tensor cores drop of a sum is a bias."""
+    torch.manual_seed(0)
+    a, b = (torch.rand(256, 16384, device="cuda").to(torch.float8_e4m3fn) for _ in range(2))
+    want = a.double() @ b.double().t()
+
+    def error(schedule: wsdsl.Schedule | None) -> float:
+        got = CASES["product_f8e4m3"].kernel(a, b, out(), schedule=schedule).double()
+        return float((got - want).norm() / want.norm())
+
+    def out() -> Any:
+        return torch.empty(256, 256, dtype=torch.bfloat16, device="cuda")
+
+    assert error(None) <= 0.003
+    assert error(wsdsl.Schedule(precise_every=0)) > 0.01
 
 
 def test_row_strides_of_a_view() -> None:

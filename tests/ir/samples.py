@@ -41,6 +41,7 @@ SAMPLES: dict[str, tuple[str, str]] = {
     "full": ("%x: f32", "%y: f32[m, n] = full(value=%x)"),
     "index": ("%m: axis<m of M>", "%i: i32[m] = index(axis=%m)"),
     "end": ("%m: axis<m of M>", "%i: i32 = end(axis=%m)"),
+    "block": ("%k: axis<k of K by 128>", "%i: i32 = block(axis=%k, size=128)"),
     "lookup": ("%t: tensor<u8[16]>, %i: u4[n, k]", "%x: u8[n, k] = lookup(table=%t, i=%i)"),
     "dim_size": ("", '%n: i32 = dim_size(dim="N")'),
     # pipeline_ops

@@ -13,7 +13,20 @@ def f(A: bf16[M, K], B: bf16[N, K], s: bf16[M], C: f32[M, N]):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
         for k in tiles(K):
-            acc += (A[m, k] * s[m]) @ B[n, k]
+            acc += (A[m, k] + s[m]) @ B[n, k]
+        C[m, n] = acc
+""",
+        7,
+        "operand of `@` that is computed",
+    ),
+    "factor_of_every_element": (
+        """
+@kernel
+def f(A: bf16[M, K], B: bf16[N, K], s: bf16[K], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += (A[m, k] * s[k]) @ B[n, k]
         C[m, n] = acc
 """,
         7,
@@ -32,10 +45,10 @@ def f(A: bf16[M, K], B: bf16[N, K], first: i32, C: f32[M, N]):
         6,
         "a part of a dimension",
     ),
-    "fp8": (
+    "f32": (
         """
 @kernel
-def f(A: f8e4m3[M, K], B: f8e4m3[N, K], C: f32[M, N]):
+def f(A: f32[M, K], B: f32[N, K], C: f32[M, N]):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
         for k in tiles(K):
@@ -43,7 +56,20 @@ def f(A: f8e4m3[M, K], B: f8e4m3[N, K], C: f32[M, N]):
         C[m, n] = acc
 """,
         7,
-        "f8e4m3",
+        "`@` of f32 and f32",
+    ),
+    "fp8_mn_major": (
+        """
+@kernel
+def f(A: f8e4m3[M, K], B: f8e5m2[K, N], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[k, n]
+        C[m, n] = acc
+""",
+        7,
+        "`B` is f8e5m2, and `k`, which the product sums over, is not its last",
     ),
     "unknown_whole_size": (
         """
@@ -109,7 +135,7 @@ def test_refused_at_its_line(name: str) -> None:
 def test_all_refusals_at_once() -> None:
     text = """
 @kernel
-def f(A: f8e4m3[M, K], B: f8e4m3[N, K], s: f8e4m3[M], C: f32[M, N]):
+def f(A: f32[M, K], B: f32[N, K], C: f32[M, N]):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
         for k in tiles(0, K, of=K):

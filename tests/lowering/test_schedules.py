@@ -67,5 +67,5 @@ def test_a_malformed_schedule_tells_every_field() -> None:
 
 
 def test_registers_too_many() -> None:
-    with pytest.raises(ScheduleError, match="accumulators take 256 of 240 registers"):
+    with pytest.raises(ScheduleError, match="the tiles take 256 of 240 registers"):
         chosen("two_products", wsdsl.Schedule(tile=dict(n=256)))

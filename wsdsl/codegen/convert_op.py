@@ -56,8 +56,9 @@ from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Op, Region, Value, op_name
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.types import DTYPES, F32, I32, Accumulator, Fragment, Shared
+from wsdsl.ir.types import DTYPES, I32, Accumulator, Fragment, Shared
 from wsdsl.ir.walk import yielded
+from wsdsl.ir.wgmma import k_step, sum_of
 
 
 def convert_region(c: Context, region: Region) -> tuple[Value, ...]:
@@ -207,21 +208,23 @@ def convert_wgmma_fence(c: Context, op: f.WgmmaFence) -> None:
 
 def convert_wgmma(c: Context, op: f.Wgmma) -> None:
     acc = c.registers(op.acc)
-    if op.dtype not in ("f16", "bf16") or acc.dtype != F32:
-        kinds = f"{op.dtype} into {acc.dtype}"
-        raise CompileError(Finding(f"codegen has no wgmma of {kinds} yet", op.loc))
+    dtypes = DTYPES[op.dtypes[0]], DTYPES[op.dtypes[1]]
+    if acc.dtype != sum_of(*dtypes):
+        kinds = f"{' and '.join(op.dtypes)} into {acc.dtype}"
+        raise CompileError(Finding(f"there is no wgmma of {kinds}", op.loc))
+    steps = op.k // k_step(dtypes[0])
     in_registers = isinstance(op.a.type, Fragment)
     sides = ((op.a, op.a_k_major), (op.b, op.b_k_major))
     for value, k_major in sides[1:] if in_registers else sides:
         held = c.descriptor(value)
-        if held.k_major != k_major or len(held.steps) < op.k // 16:
+        if held.k_major != k_major or len(held.steps) < steps:
             raise CompileError(
                 Finding(f"wgmma: %{value.name} is laid out or sized differently", op.loc)
             )
     accumulate = c.scalar(op.accumulate).text
     a = texts_of(c.w, c.registers(op.a)) if in_registers else c.descriptor(op.a)
     b, name = c.descriptor(op.b), op.result.name
-    texts = inline_ptx.wgmma(c.w, name, acc.texts, a, b, op.k // 16, op.dtype, accumulate)
+    texts = inline_ptx.wgmma(c.w, name, acc.texts, a, b, steps, dtypes, accumulate)
     c.held[op.result] = Registers(acc.dtype, acc.rows, acc.columns, texts)
 
 
@@ -232,7 +235,9 @@ def convert_wgmma_commit(c: Context, op: f.WgmmaCommit) -> None:
 def convert_wgmma_wait(c: Context, op: f.WgmmaWait) -> None:
     waited = [c.registers(a) for a in op.accumulators]
     kept = [x for v in op.fragments for x in texts_of(c.w, c.registers(v))]
-    accumulators = [x for held in waited for x in held.texts]
+    accumulators = [
+        (register_type(held.dtype, held.columns), x) for held in waited for x in held.texts
+    ]
     texts = inline_ptx.wgmma_wait(c.w, op.pending, accumulators, kept)
     at = 0
     for value, held in zip(op.result, waited, strict=True):

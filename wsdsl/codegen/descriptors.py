@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wsdsl.ir.target import SWIZZLE_SPAN
+from wsdsl.ir.wgmma import K_BYTES
 
 MODE_BITS = {"none": 0, "128B": 1, "64B": 2, "32B": 3}
 START_MASK = 0x3FFF
@@ -18,7 +19,7 @@ START_MASK = 0x3FFF
 
 @dataclass(frozen=True, slots=True)
 class OperandLayout:
-    """`leading` and `stride` offsets in bytes; `steps[i]`: bytes from the start to k16 step i;
+    """`leading` and `stride` offsets in bytes; `steps[i]`: bytes from the start to step i of K;
     `per_start`: bytes by which one element along M or N moves the start; `start_unit`: the start
     must be a multiple of so many elements.
     """
@@ -38,13 +39,12 @@ def layout(
     span = SWIZZLE_SPAN[swizzle]
     panel = rows * span
     eight_lines = 8 * span
-    k_bytes = 16 * element_bytes
     if k_major:
         # 8-row groups follow each other in a panel. Without swizzle a k step reads two panels.
         leading = panel if swizzle == "none" else 16
         stride = eight_lines
-        count = columns * element_bytes // k_bytes
-        steps = tuple(i * k_bytes // span * panel + i * k_bytes % span for i in range(count))
+        count = columns * element_bytes // K_BYTES
+        steps = tuple(i * K_BYTES // span * panel + i * K_BYTES % span for i in range(count))
         per_start, start_unit = span, 8
     else:
         # Without swizzle the two offsets swap their meaning.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Any
 
@@ -10,7 +11,10 @@ from wsdsl.diagnostics import CompileError, Finding
 CPU = "sm_90a"
 FEATURES = "+ptx83"
 """Drivers from CUDA 12.3 on take PTX 8.3. An unsupported pair of the two is an abort inside LLVM,
-which would end the process: both are constants here, and a test emits with them."""
+which would end the process: they are constants here, and tests emit with them."""
+MIXED_INTEGERS = re.compile(r"\.s32\.(s8\.u8|u8\.s8) ")
+FEATURES_OF_MIXED = "+ptx84"
+"""wgmma of i8 with u8 came with CUDA 12.4."""
 
 PASSES = ("instruction_combine", "simplify_cfg", "dead_code_elimination")
 """What the text leaves to do: fold constants and divisions, drop branches that are decided, drop
@@ -22,20 +26,20 @@ shall have; SROA, since loops carry values in phi nodes already.
 
 
 @cache
-def _target_machine() -> Any:
+def _target_machine(features: str) -> Any:
     import llvmlite.binding as llvm
 
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     target = llvm.Target.from_triple("nvptx64-nvidia-cuda")
-    return target.create_target_machine(cpu=CPU, features=FEATURES, opt=3)
+    return target.create_target_machine(cpu=CPU, features=features, opt=3)
 
 
 def emit_ptx(text: str) -> str:
     """Raises CompileError if LLVM refuses the text: a bug of wsdsl, or IR edited by hand."""
     import llvmlite.binding as llvm
 
-    machine = _target_machine()
+    machine = _target_machine(FEATURES_OF_MIXED if MIXED_INTEGERS.search(text) else FEATURES)
     try:
         module = llvm.parse_assembly(text)
         module.verify()

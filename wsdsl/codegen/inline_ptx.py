@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 from wsdsl.codegen.held import Descriptor
 from wsdsl.codegen.writer import Operand, Writer
+from wsdsl.ir.types import DType
+from wsdsl.ir.wgmma import PTX_NAMES, k_step, may_be_mn_major
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +157,10 @@ def wgmma(
     a: Descriptor | Sequence[str],
     b: Descriptor,
     num_steps: int,
-    dtype: str,
+    dtypes: tuple[DType, DType],
     accumulate: str,
 ) -> tuple[str, ...]:
-    """All k16 steps of a k block. `accumulate` is an i1, for the first step alone.
+    """All steps of a k block. `accumulate` is an i1, for the first step alone.
 
     Inputs are tied to outputs, so that the accumulators stay where they are. The descriptors' high
     halves are constants: arithmetic on the low ones is 32 bits wide, and uniform. `a` may be
@@ -172,9 +174,14 @@ def wgmma(
     low_b = low_a + (1 if isinstance(a, Descriptor) else len(a))
     flag = low_b + 1
     registers = ", ".join(f"${i}" for i in range(count))
-    transposed = str(int(not b.k_major))
-    if isinstance(a, Descriptor):
-        transposed = f"{int(not a.k_major)}, {transposed}"
+    type, letter, total = ("i32", "r", "s32") if dtypes[0].is_integer else ("float", "f", "f32")
+    names = ".".join(PTX_NAMES[d.name] for d in dtypes)
+    kind = f"m64n{columns}k{k_step(dtypes[0])}.{total}.{names}"
+    # What follows scale-d: the signs of A and B, and which of them is transposed.
+    ending = "" if dtypes[0].is_integer else ", 1, 1"
+    if may_be_mn_major(dtypes[0]):
+        majors = [x.k_major for x in (a, b) if isinstance(x, Descriptor)]
+        ending += "".join(f", {int(not k_major)}" for k_major in majors)
     # gate.py finds the op by this comment.
     lines = [f"// {name} = wgmma", ".reg .b32 la, lb, ha, hb;", ".reg .b64 a, b;"]
     if isinstance(a, Descriptor):
@@ -191,22 +198,22 @@ def wgmma(
             f"add.s32 lb, ${low_b}, {b.steps[i]};",
             "mov.b64 b, {lb, hb};",
             (
-                f"wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{dtype}.{dtype} "
-                f"{{{registers}}}, {left}, b, {first if i == 0 else 1}, 1, 1, {transposed};"
+                f"wgmma.mma_async.sync.aligned.{kind} "
+                f"{{{registers}}}, {left}, b, {first if i == 0 else 1}{ending};"
             ),
         ]
-    args: list[Operand] = [] if fresh else [("float", x) for x in acc]
+    args: list[Operand] = [] if fresh else [(type, x) for x in acc]
     left_args: list[Operand] = (
         [("i32", a.low)] if isinstance(a, Descriptor) else [("i32", x) for x in a]
     )
     args += [*left_args, ("i32", b.low)]
-    constraints = ["=f"] * count + [str(i) for i in range(tied)]
+    constraints = [f"={letter}"] * count + [str(i) for i in range(tied)]
     constraints += ["r"] * (len(left_args) + 1)
     if accumulate not in ("true", "false"):
         args.append(("i1", accumulate))
         constraints.append("b")
     ptx = "{\n" + "\n".join(lines) + "\n}"
-    return _struct(w, ptx, "float", count, constraints, args)
+    return _struct(w, ptx, [type] * count, constraints, args)
 
 
 def pin(w: Writer, texts: Sequence[str]) -> None:
@@ -215,16 +222,18 @@ def pin(w: Writer, texts: Sequence[str]) -> None:
 
 
 def wgmma_wait(
-    w: Writer, pending: int, accumulators: Sequence[str], operands: Sequence[str]
+    w: Writer, pending: int, accumulators: Sequence[Operand], operands: Sequence[str]
 ) -> tuple[str, ...]:
     """The accumulators pass through: LLVM knows of no other reason to read them only afterwards.
     Nor of any to keep the `operands` (packed pairs) until here.
     """
     count = len(accumulators)
-    constraints = ["=f"] * count + [str(i) for i in range(count)] + ["r"] * len(operands)
-    args = [*(("float", x) for x in accumulators), *(("i32", x) for x in operands)]
+    types = [type for type, _ in accumulators]
+    constraints = [f"={'f' if type == 'float' else 'r'}" for type in types]
+    constraints += [str(i) for i in range(count)] + ["r"] * len(operands)
+    args = [*accumulators, *(("i32", x) for x in operands)]
     ptx = f"wgmma.wait_group.sync.aligned {pending};"
-    return _struct(w, ptx, "float", count, constraints, args)
+    return _struct(w, ptx, types, constraints, args)
 
 
 def zero_unless(w: Writer, cond: str, type: str, texts: Sequence[str]) -> tuple[str, ...]:
@@ -235,16 +244,17 @@ def zero_unless(w: Writer, cond: str, type: str, texts: Sequence[str]) -> tuple[
     ptx = f"{{\n@${2 * count} bra KEEP_${{:uid}};\n{moves}\nKEEP_${{:uid}}:\n}}"
     constraints = [f"={letter}"] * count + [str(i) for i in range(count)] + ["b"]
     args = [*((type, x) for x in texts), ("i1", cond)]
-    return _struct(w, ptx, type, count, constraints, args)
+    return _struct(w, ptx, [type] * count, constraints, args)
 
 
 def _struct(
-    w: Writer, ptx: str, type: str, count: int, constraints: Sequence[str], args: Sequence[Operand]
+    w: Writer, ptx: str, types: Sequence[str], constraints: Sequence[str], args: Sequence[Operand]
 ) -> tuple[str, ...]:
+    count = len(types)
     if count == 0:
         w.asm(ptx, "void", ",".join(constraints), args)
         return ()
-    result = type if count == 1 else f"{{ {', '.join([type] * count)} }}"
+    result = types[0] if count == 1 else f"{{ {', '.join(types)} }}"
     made = w.asm(ptx, result, ",".join(constraints), args)
     return (made,) if count == 1 else tuple(w.extract(result, made, i) for i in range(count))
 

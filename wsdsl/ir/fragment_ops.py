@@ -59,11 +59,15 @@ class WgmmaFence(Op):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Wgmma(Op):
-    """Start acc = a · b + (acc if `accumulate` else 0) on 64 x N x `k`, `k` a multiple of 16, as
-    k / 16 wgmma instructions. `accumulate` is a bool scalar. The result may be read after a
-    `wgmma_wait` that covers its group. `a` is a smem descriptor, or a 64 x k fragment of `dtype`
-    whose registers must have been written before the last `wgmma_fence`, and be kept by the
-    `fragments` of the `wgmma_wait` that covers the group.
+    """Start acc = a · b + (acc if `accumulate` else 0) on 64 x N x `k`, as wgmma instructions that
+    take 32 bytes of each operand's line: `k` is a multiple of 16 for f16 and bf16, of 8 for tf32,
+    of 32 for f8e4m3, f8e5m2, i8 and u8. `dtype` is that of the operands; `b_dtype` is b's, if it is
+    not a's: the two fp8 types mix, and i8 with u8. Integers are summed in i32, others in f32; of
+    tf32 the lower 13 bits are ignored. `accumulate` is a bool scalar. The result may be read after
+    a `wgmma_wait` that covers its group. Only operands of 16 bits may be MN-major. `a` is a smem
+    descriptor, or a 64 x k fragment of 16-bit elements whose registers must have been written
+    before the last `wgmma_fence`, and be kept by the `fragments` of the `wgmma_wait` that covers
+    the group.
     """
 
     levels: ClassVar = SCHEDULED
@@ -73,9 +77,14 @@ class Wgmma(Op):
     b: Value
     accumulate: Value
     dtype: str
+    b_dtype: str = ""
     k: int
     a_k_major: bool = True
     b_k_major: bool = True
+
+    @property
+    def dtypes(self) -> tuple[str, str]:
+        return self.dtype, self.b_dtype or self.dtype
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -30,13 +30,13 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, bound, op_name, regions, resu
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.target import SMEM_ALIGN, SMEM_BYTES, SWIZZLE_SPAN
 from wsdsl.ir.tile_ops import If
-from wsdsl.ir.types import Accumulator, Barriers, Fragment, Shared, Tensor
+from wsdsl.ir.types import DTYPES, Accumulator, Barriers, Fragment, Shared, Tensor
 from wsdsl.ir.walk import definers, walk
+from wsdsl.ir.wgmma import ROWS, columns_fault, k_step, may_be_mn_major, sum_of
 
 Problem = tuple[Op | None, str]
 MAX_BOX = 256
 MAX_NAMED = 15
-MAX_COLUMNS = 256
 
 
 def barriers_are_initialised(kernel: Kernel) -> Iterator[Problem]:
@@ -223,26 +223,40 @@ def flags_are_integers(kernel: Kernel) -> Iterator[Problem]:
                 yield op, "flags are a tensor of i32"
 
 
-def products_are_64_rows(kernel: Kernel) -> Iterator[Problem]:
+def products_are_of_wgmma(kernel: Kernel) -> Iterator[Problem]:
     made = definers(kernel.body)
     for op in walk(kernel.body):
-        if isinstance(op, Wgmma):
-            kind = op.acc.type
-            if not isinstance(kind, Accumulator) or kind.rows != 64 or kind.columns % 8:
-                yield op, "wgmma works on 64 rows and a multiple of 8 columns"
-            elif not 8 <= kind.columns <= MAX_COLUMNS:
-                yield op, f"wgmma works on 8 to {MAX_COLUMNS} columns"
-            if op.k < 16 or op.k % 16:
-                yield op, "wgmma takes 16 of K at a time"
-            left = op.a.type
-            if isinstance(left, Fragment) and (left.rows, left.columns) != (64, op.k):
-                yield op, f"an operand in registers is 64 x {op.k}"
-            if isinstance(left, Fragment) and left.dtype.name != op.dtype:
-                yield op, f"an operand is {left.dtype}, not {op.dtype}"
-            for operand in (op.a, op.b):
-                dtype = getattr(made.get(operand), "dtype", op.dtype)
-                if dtype != op.dtype:
-                    yield op, f"an operand is {dtype}, not {op.dtype}"
+        if not isinstance(op, Wgmma):
+            continue
+        a, b = (DTYPES.get(name) for name in op.dtypes)
+        total = sum_of(a, b) if a and b else None
+        if a is None or total is None:
+            yield op, f"wgmma does not multiply {' and '.join(op.dtypes)}"
+            continue
+        kind = op.acc.type
+        if not isinstance(kind, Accumulator) or kind.rows != ROWS:
+            yield op, "wgmma works on 64 rows and a multiple of 8 columns"
+        elif fault := columns_fault(kind.columns, a):
+            yield op, fault
+        elif kind.dtype != total:
+            yield op, f"of {a} wgmma accumulates {total}, not {kind.dtype}"
+        step = k_step(a)
+        if op.k < step or op.k % step:
+            yield op, f"of {a} wgmma takes {step} of K at a time"
+        if not (op.a_k_major and op.b_k_major) and not may_be_mn_major(a):
+            yield op, f"an operand of {a} is K-major"
+        left = op.a.type
+        if isinstance(left, Fragment):
+            if a.bits != 16:
+                yield op, f"an operand in registers is f16 or bf16, not {a}"
+            if (left.rows, left.columns) != (ROWS, op.k):
+                yield op, f"an operand in registers is {ROWS} x {op.k}"
+            if left.dtype != a:
+                yield op, f"an operand is {left.dtype}, not {a}"
+        for operand, dtype in zip((op.a, op.b), op.dtypes, strict=True):
+            held = getattr(made.get(operand), "dtype", dtype)
+            if held != dtype:
+                yield op, f"an operand is {held}, not {dtype}"
 
 
 def register_operands_are_kept(kernel: Kernel) -> Iterator[Problem]:
@@ -345,6 +359,6 @@ RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
     shared_memory_is_disjoint,
     shared_memory_is_aligned,
     registers_are_conserved,
-    products_are_64_rows,
+    products_are_of_wgmma,
     register_operands_are_kept,
 )

@@ -25,7 +25,7 @@ from wsdsl.ir.op import (
 )
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.printer import print_op
-from wsdsl.ir.tile_ops import Cast, Contract, If, Map, Yield
+from wsdsl.ir.tile_ops import Block, Cast, Contract, If, Map, Yield
 from wsdsl.ir.types import BOOL, Axis, Fragment, Tensor, Tile
 from wsdsl.ir.walk import definitions, walk
 
@@ -126,6 +126,13 @@ def products_share_an_axis(kernel: Kernel) -> Iterator[Problem]:
                 yield op, "the operands of a product share no axis"
 
 
+def blocks_hold_whole_tiles(kernel: Kernel) -> Iterator[Problem]:
+    for op in walk(kernel.body):
+        kind = op.axis.type if isinstance(op, Block) else None
+        if isinstance(op, Block) and isinstance(kind, Axis) and kind.size and op.size % kind.size:
+            yield op, f"a tile of {kind.size} may reach over a multiple of {op.size}"
+
+
 def casts_keep_the_shape(kernel: Kernel) -> Iterator[Problem]:
     for op in walk(kernel.body):
         if isinstance(op, Cast):
@@ -154,8 +161,8 @@ COMMON: tuple[Rule, ...] = (
     partitions_stand_outside,
 )
 RULES: dict[Level, tuple[Rule, ...]] = {
-    "tile": (*COMMON, products_share_an_axis),
-    "partitioned": (*COMMON, products_share_an_axis),
+    "tile": (*COMMON, products_share_an_axis, blocks_hold_whole_tiles),
+    "partitioned": (*COMMON, products_share_an_axis, blocks_hold_whole_tiles),
     "scheduled": (*COMMON,),
 }
 

@@ -208,6 +208,18 @@ class End(Op):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Block(Op):
+    """The index along an axis divided by `size` and rounded down; an i32 scalar, since the axis'
+    tile lies between two multiples of `size`: its own size divides `size`.
+    """
+
+    levels: ClassVar = TILES
+    result: Value = result()
+    axis: Value
+    size: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Lookup(Op):
     """`table[i]` for each element of the integer tile `i`; `table` is a 1-D tensor."""
 

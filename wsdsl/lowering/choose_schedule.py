@@ -22,9 +22,12 @@ from wsdsl.lowering.check_schedule import faults
 from wsdsl.lowering.footprint import (
     accumulator_registers,
     axis_sizes,
+    depth_steps,
+    promoted_registers,
     slot_cycles,
     smem_bytes,
 )
+from wsdsl.lowering.precision import choose_precision
 from wsdsl.schedule import Schedule
 
 NUM_SMS = 132
@@ -34,6 +37,7 @@ LOOKAHEAD = 3072
 """
 MAX_STAGES = 8
 WIDTHS = (256, 192, 128, 64)
+MOST_LIVE = 208
 HEAVY = 144
 """Accumulators a thread from which on consumers need more registers than loading can spare."""
 MAX_ACCUMULATOR_REGISTERS = {1: 128, 2: 128, 3: 96}
@@ -49,7 +53,7 @@ def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> K
     """
     given = kernel.schedule or Schedule()
     findings = _not_lowered(given)
-    axes = axes_of(kernel)
+    axes, depths = axes_of(kernel), depth_steps(kernel)
     variables = {loop_variable(name) for name in axes} | set(axes)
     whole = {
         op.result.type.name
@@ -84,7 +88,7 @@ def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> K
             case "columns":
                 widths.append(variable)
             case _:
-                tile[variable] = 64
+                tile[variable] = depths[name][1] if name in depths else 64
     chosen = dataclasses.replace(
         given,
         tile=tile,
@@ -101,11 +105,15 @@ def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> K
     if chosen.stages is None:
         chosen = dataclasses.replace(chosen, stages=_depth(kernel, chosen) if products else 1)
     if chosen.registers is None and products:
-        heavy = accumulator_registers(kernel, chosen) > HEAVY
+        heavy = accumulator_registers(kernel, chosen) + promoted_registers(kernel, chosen) > HEAVY
         chosen = dataclasses.replace(chosen, registers=_registers(consumers, heavy))
-    findings = faults(kernel, chosen)
+    every, findings = choose_precision(kernel, chosen)
+    chosen = dataclasses.replace(chosen, precise_every=every)
+    findings += faults(kernel, chosen)
     if findings:
-        raise ScheduleError(findings)
+        raise ScheduleError(
+            [f if f.loc else dataclasses.replace(f, loc=kernel.loc) for f in findings]
+        )
     return dataclasses.replace(kernel, schedule=chosen)
 
 
@@ -114,7 +122,6 @@ def _not_lowered(given: Schedule) -> list[Finding]:
         f'scheduler="{given.scheduler}"': given.scheduler in ("split_k", "stream_k"),
         "splits": given.splits not in (None, 1),
         "decode": given.decode is not None,
-        "precise_every": given.precise_every is not None,
         f'arch="{given.arch}"': given.arch != "sm_90a",
     }
     return [
@@ -141,8 +148,9 @@ def _choose_width(
     for width in WIDTHS if products else (64,):
         tile = {**(chosen.tile or {}), **dict.fromkeys(names, width)}
         option = dataclasses.replace(chosen, tile=tile)
-        registers = accumulator_registers(kernel, option)
-        fits = registers <= MAX_ACCUMULATOR_REGISTERS[chosen.consumers or 1]
+        accumulators = accumulator_registers(kernel, option)
+        fits = accumulators <= MAX_ACCUMULATOR_REGISTERS[chosen.consumers or 1]
+        fits = fits and accumulators + promoted_registers(kernel, option) <= MOST_LIVE
         if fits and smem_bytes(kernel, option, chosen.stages or 2) <= SMEM_BYTES:
             options.append(option)
     if not options:

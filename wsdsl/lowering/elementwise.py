@@ -11,7 +11,7 @@ from wsdsl.ir.op import Op, Value, operands
 from wsdsl.ir.tile_ops import Bitcast, Cast, Full, Index, Map, Reduce
 from wsdsl.ir.types import BOOL, F32, Axis, DType, Fragment, Tile
 from wsdsl.ir.walk import replace_operands
-from wsdsl.lowering.pieces import Pieces
+from wsdsl.lowering.pieces import Pieces, covering, narrow
 from wsdsl.lowering.side import Side
 
 Lookup = Callable[[Value], Pieces]
@@ -36,12 +36,14 @@ def _elementwise(op: Map | Cast | Bitcast | Full, side: Side, pieces: Lookup) ->
     arguments = {v: pieces(v) for v in operands(op)}
 
     def piece(i: int, j: int) -> Value:
-        swap = {v: held.get(i, j) for v, held in arguments.items()}
-        made = b.value(op.result.name, shape.piece(dtype, j))
+        swap = {v: held.least.get(i, j) for v, held in arguments.items()}
+        kind = covering(dtype, swap.values()) if small else shape.piece(dtype, j)
+        made = b.value(op.result.name, kind)
         b.add(dataclasses.replace(replace_operands(op, swap), result=made))
         return made
 
-    return Pieces(shape, piece)
+    small = any(held.narrow for held in arguments.values())
+    return narrow(shape, dtype, b, piece) if small else Pieces(shape, piece)
 
 
 def _reduce(op: Reduce, side: Side, x: Pieces) -> Pieces:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.target import SMEM_ALIGN
-from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Store, Whole
-from wsdsl.ir.types import Tile
-from wsdsl.ir.walk import walk
+from wsdsl.ir.tile_ops import Block, Contract, ForEach, ForTiles, Load, Map, Store, Whole
+from wsdsl.ir.types import Axis, Tile
+from wsdsl.ir.walk import walk, yielded
+from wsdsl.ir.wgmma import k_step
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.load_groups import find_load_groups
 from wsdsl.schedule import Schedule
@@ -14,6 +17,9 @@ from wsdsl.schedule import Schedule
 STAGING_BUFFERS = 2
 STAGING_BYTES = 8192
 """One buffer of a warpgroup: 64 rows of at most 128 bytes."""
+
+MAX_LINE = 128
+"""Bytes: the widest line of a panel."""
 
 OUTER_RING_DEPTH = 2
 """Slots of a circular buffer whose slots are held around an inner loop."""
@@ -29,6 +35,25 @@ def num_sharing(schedule: Schedule) -> int:
     return (schedule.consumers or 1) // num_turns(schedule)
 
 
+def depth_steps(kernel: Kernel) -> dict[str, tuple[int, int]]:
+    """By axis that products sum over: elements that an instruction takes of it, and that fill a
+    line of 128 bytes in SMEM (or less, to stay within the blocks of scales)."""
+    found: dict[str, tuple[int, int]] = {}
+    for op in walk(kernel.body):
+        if isinstance(op, Contract):
+            assert isinstance(op.a.type, Tile) and isinstance(op.b.type, Tile)
+            dtype = op.a.type.dtype
+            for axis in op.a.type.axes:
+                if axis in op.b.type.axes:
+                    step, line = found.get(axis, (1, MAX_LINE))
+                    found[axis] = max(step, k_step(dtype)), min(line, MAX_LINE // dtype.bytes)
+    for op in walk(kernel.body):
+        if isinstance(op, Block) and isinstance(op.axis.type, Axis) and op.axis.type.name in found:
+            step, line = found[op.axis.type.name]
+            found[op.axis.type.name] = step, math.gcd(line, op.size)
+    return found
+
+
 def axis_sizes(kernel: Kernel, schedule: Schedule) -> dict[str, int]:
     """Elements a tile along every axis. Axes taken whole are rounded up to what the tensor cores
     take; 0 where the size of a whole dimension is not known.
@@ -36,9 +61,10 @@ def axis_sizes(kernel: Kernel, schedule: Schedule) -> dict[str, int]:
     sizes, static, tile = dict[str, int](), dict(kernel.sizes), schedule.tile or {}
     sharing = num_sharing(schedule)
     whole = {op.result.type for op in walk(kernel.body) if isinstance(op, Whole)}
+    depths = depth_steps(kernel)
     for name, axis in axes_of(kernel).items():
         if axis in whole:
-            unit = 64 * sharing if axis.role == "rows" else 16
+            unit = 64 * sharing if axis.role == "rows" else max(16, depths.get(name, (1, 1))[0])
             sizes[name] = -(-static.get(axis.dim, 0) // unit) * unit
         else:
             sizes[name] = tile.get(name, tile.get(loop_variable(name), 0))
@@ -75,21 +101,59 @@ def smem_bytes(kernel: Kernel, schedule: Schedule, stages: int) -> int:
 
 def accumulator_registers(kernel: Kernel, schedule: Schedule) -> int:
     """Registers a thread for the tiles that live across a loop's body or come out of a product."""
+    return _registers(kernel, schedule, _tiles(kernel)[0])
+
+
+def promoted_registers(kernel: Kernel, schedule: Schedule) -> int:
+    """Registers a thread for the tiles that whole products are added to, and nothing else, and for
+    the rows of factors that are loaded meanwhile.
+    """
     sizes = axis_sizes(kernel, schedule)
-    roles = {name: axis.role for name, axis in axes_of(kernel).items()}
+    total = _registers(kernel, schedule, _tiles(kernel)[1])
+    for loop in walk(kernel.body):
+        if isinstance(loop, ForTiles) and any(isinstance(op, Contract) for op in loop.body):
+            loads = [op for op in loop.body if isinstance(op, Load)]
+            axes = [[v.type for v in op.index if isinstance(v.type, Axis)] for op in loads]
+            columns = [a for (a, *rest) in filter(None, axes) if not rest and a.role == "columns"]
+            total += sum(sizes[a.name] // 4 for a in columns)
+    return total
+
+
+def _tiles(kernel: Kernel) -> tuple[list[Tile], list[Tile]]:
     loops = [op for op in walk(kernel.body) if isinstance(op, (ForTiles, ForEach))]
     carried = {v for op in loops for v in (*op.args, *op.result)}
     held: list[Tile] = []
+    promoted: list[Tile] = []
     for op in loops:
-        # What goes on from one loop to the next, or into an inner one, is the same registers.
-        fresh = [r for r, first in zip(op.result, op.init, strict=True) if first not in carried]
-        held += [v.type for v in fresh if isinstance(v.type, Tile) and len(v.type.axes) > 1]
+        for i, made in enumerate(op.result):
+            # What goes on from one loop to the next, or into an inner one, is the same registers.
+            if op.init[i] in carried or not isinstance(made.type, Tile) or len(made.type.axes) < 2:
+                continue
+            (promoted if _is_promoted(op, i) else held).append(made.type)
     for op in walk(kernel.body):
         if isinstance(op, Contract) and op.acc not in carried:
             assert isinstance(op.result.type, Tile)
             held.append(op.result.type)
+    return held, promoted
+
+
+def _is_promoted(loop: ForTiles | ForEach, i: int) -> bool:
+    """Whether a loop, or one in it, does nothing to a carried tile but add products to it."""
+    arg, last = loop.args[i], yielded(loop.body)[i]
+    products = {op.result for op in loop.body if isinstance(op, Contract)}
+    for op in loop.body:
+        if isinstance(op, Map) and op.result == last:
+            return op.fn in ("add", "fma") and arg in op.args and bool(products & {*op.args})
+        if isinstance(op, (ForTiles, ForEach)) and last in op.result and arg in op.init:
+            return _is_promoted(op, op.init.index(arg))
+    return False
+
+
+def _registers(kernel: Kernel, schedule: Schedule, tiles: list[Tile]) -> int:
+    sizes = axis_sizes(kernel, schedule)
+    roles = {name: axis.role for name, axis in axes_of(kernel).items()}
     total = 0
-    for tile in held:
+    for tile in tiles:
         rows = sum(sizes[x] for x in tile.axes if roles[x] == "rows")
         columns = sum(sizes[x] for x in tile.axes if roles[x] == "columns")
         total += rows // (64 * num_sharing(schedule)) * columns // 2
@@ -97,8 +161,8 @@ def accumulator_registers(kernel: Kernel, schedule: Schedule) -> int:
 
 
 def slot_cycles(kernel: Kernel, schedule: Schedule) -> int:
-    """Cycles for which the products of one slot keep the tensor cores busy, at the least: a product
-    of 64 rows, 16 deep, takes half as many cycles as it has columns.
+    """Cycles for which the products of one slot keep the tensor cores busy, at the least: an
+    instruction (64 rows) takes half as many cycles as it has columns.
     """
     sizes = axis_sizes(kernel, schedule)
     found: list[int] = []
@@ -113,6 +177,6 @@ def slot_cycles(kernel: Kernel, schedule: Schedule) -> int:
                 volume = 1
                 for axis in {*op.a.type.axes, *op.b.type.axes}:
                     volume *= sizes[axis]
-                cycles += volume // (64 * 16 * 2)
+                cycles += volume // (64 * k_step(op.a.type.dtype) * 2)
         found.append(cycles)
     return min(found, default=0)

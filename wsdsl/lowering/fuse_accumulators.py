@@ -6,6 +6,9 @@ Before:
 After:
     %y: f32[m, n] = contract(a=%a, b=%b, acc=%x)
 
+Products of fp8 stay apart, unless the schedule says `precise_every=0`: the tensor cores sum them in
+fewer bits than f32 has, so their sums are added to the accumulator by ordinary instructions.
+
 An accumulator that a loop carries from anything but zeros is carried from zeros instead, and what
 it began with is added after the loop: registers that wgmma adds to must not be written by other
 instructions first.
@@ -21,10 +24,11 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, operands
 from wsdsl.ir.tile_ops import Constant, Contract, ForEach, ForTiles, Full, Map
 from wsdsl.ir.types import Tile
 from wsdsl.ir.walk import Namer, used_inside, uses, walk, with_regions, yielded
+from wsdsl.lowering.precision import multiplies_fp8, promotes
 
 
 def fuse_accumulators(kernel: Kernel) -> Kernel:
-    fused = _fuse(kernel.body, _use_counts(kernel.body))
+    fused = _fuse(kernel.body, _use_counts(kernel.body), promotes(kernel.schedule))
     body = _from_zeros(fused, Namer.of(kernel), _zeros(fused))
     return dataclasses.replace(kernel, body=body)
 
@@ -36,9 +40,14 @@ def _use_counts(region: Region) -> dict[Value, int]:
     return counts
 
 
-def _fuse(region: Region, counts: dict[Value, int]) -> Region:
-    products = {op.result: op for op in region if isinstance(op, Contract) and op.acc is None}
+def _fuse(region: Region, counts: dict[Value, int], precise: bool) -> Region:
+    products = {
+        op.result: op
+        for op in region
+        if isinstance(op, Contract) and op.acc is None and not (precise and multiplies_fp8(op))
+    }
     fused: dict[Value, Contract] = {}
+    moved: set[Value] = set()
     for op in region:
         if not (isinstance(op, Map) and op.fn == "add"):
             continue
@@ -46,14 +55,14 @@ def _fuse(region: Region, counts: dict[Value, int]) -> Region:
             made = products.get(product)
             if made and counts[product] == 1 and acc.type == product.type == op.result.type:
                 fused[op.result] = dataclasses.replace(made, result=op.result, acc=acc)
-                del products[product]
+                moved.add(products.pop(product).result)
                 break
     kept: list[Op] = []
     for op in region:
         if isinstance(op, Map) and op.result in fused:
             kept.append(fused[op.result])
-        elif not isinstance(op, Contract) or op.acc is not None or op.result in products:
-            kept.append(with_regions(op, lambda inner: _fuse(inner, counts)))
+        elif not (isinstance(op, Contract) and op.result in moved):
+            kept.append(with_regions(op, lambda inner: _fuse(inner, counts, precise)))
     return tuple(kept)
 
 
@@ -99,7 +108,8 @@ def _from_zeros(region: Region, namer: Namer, ready: set[Value]) -> Region:
             if op.init[i] not in ready:
                 zero = Value(namer.new("zero"), Tile(kind.dtype))
                 init[i] = Value(namer.new("zeros"), kind)
-                made.append(Constant(result=zero, value=0.0, loc=op.loc))
+                nothing = 0.0 if kind.dtype.is_float else 0
+                made.append(Constant(result=zero, value=nothing, loc=op.loc))
                 made.append(Full(result=init[i], value=zero, loc=op.loc))
                 result[i] = Value(namer.new(op.result[i].name), kind)
                 args = (op.init[i], result[i])

@@ -36,9 +36,23 @@ import dataclasses
 from wsdsl.ir.barrier_ops import ArriveBarrier, ForRange
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import AxisAt, Partition, TileInShared
-from wsdsl.ir.tile_ops import Constant, Contract, End, Full, If, Load, Lookup, Store, Whole, Yield
+from wsdsl.ir.tile_ops import (
+    Block,
+    Constant,
+    Contract,
+    End,
+    Full,
+    If,
+    Index,
+    Load,
+    Lookup,
+    Map,
+    Store,
+    Whole,
+    Yield,
+)
 from wsdsl.ir.types import Axis, Tile, Type
-from wsdsl.ir.walk import Namer, free_values, replace_operands, walk, yielded
+from wsdsl.ir.walk import Namer, definers, free_values, replace_operands, walk, yielded
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.carried import Carried, CarriedScalar, CarriedSum, CarriedTile
 from wsdsl.lowering.elementwise import compute
@@ -107,6 +121,7 @@ class _Lowering:
         self.env: dict[Value, Pieces] = {}
         self.sums: dict[Value, Accumulated] = {}
         self.tiles: dict[Value, TileInShared] = {}
+        self.made = definers(partition.body)
         self.keep = False
         """Whether the running body leaves its products in flight: nothing in it reads them."""
         zero = {
@@ -168,6 +183,10 @@ class _Lowering:
                 self.store(op)
             case End():
                 self.side.end(op)
+            case Block():
+                self.side.block(op)
+            case Map(fn="floordiv") if (blocks := self.blocks(*op.args)) is not None:
+                self.env[op.result] = blocks
             case Load() | Lookup():
                 self.env[made[0]] = load_piece(op, self.side, self.pieces)
             case _ if made and (_is_tile(made[0].type) or any(v in self.env for v in operands(op))):
@@ -178,13 +197,20 @@ class _Lowering:
                 swap = {v: self.scalar(v) for v in operands(op) if v in self.env}
                 self.builder.add(replace_operands(op, swap))
 
+    def blocks(self, x: Value, size: Value) -> Pieces | None:
+        index, by = self.made.get(x), self.made.get(size)
+        if not (isinstance(index, Index) and isinstance(by, Constant) and by.value > 0):
+            return None
+        assert isinstance(index.axis.type, Axis)
+        return self.side.blocks(index.axis.type.name, int(by.value))
+
     def addend(self, op: Contract) -> Accumulated:
         """What a product adds to: a tile that products add to already, zeros, or other values."""
         assert isinstance(op.result.type, Tile)
         if op.acc in self.sums:
             return self.sums[op.acc]
         if op.acc is None or op.acc in self.zeros:
-            return self.products.empty(self.side.shapes.of(op.result.type.axes), op.loc)
+            return self.products.empty(op.result.type, op.loc)
         return self.products.join(self.pieces(op.acc), op.loc)
 
     def store(self, op: Store) -> None:
@@ -255,7 +281,7 @@ class _Lowering:
             return self.sums[first]
         assert isinstance(arg.type, Tile)
         if first in self.zeros:
-            return self.products.empty(self.side.shapes.of(arg.type.axes), self.builder.loc)
+            return self.products.empty(arg.type, self.builder.loc)
         return self.products.join(self.pieces(first), self.builder.loc)
 
     def leaves_in_flight(self, op: ForRange, summed: list[bool]) -> bool:

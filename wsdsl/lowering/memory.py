@@ -22,7 +22,7 @@ from wsdsl.ir.target import widest_swizzle
 from wsdsl.ir.tile_ops import Cast, Full, Load, Lookup, Map, Store
 from wsdsl.ir.types import Axis, DType, Fragment, Shared, Tensor, TensorMap, Tile
 from wsdsl.lowering.footprint import STAGING_BUFFERS, STAGING_BYTES
-from wsdsl.lowering.pieces import Pieces, Shape
+from wsdsl.lowering.pieces import Pieces, Shape, covering, narrow
 from wsdsl.lowering.side import Side, stored_by_tma
 
 Find = Callable[[Value], Pieces]
@@ -39,16 +39,17 @@ def load_piece(op: Load | Lookup, side: Side, find: Find) -> Pieces:
     entries = [_entry(v, side, find) for v in index]
 
     def piece(i: int, j: int) -> Value:
+        places = tuple(e.least.get(i, j) for e in entries)
         made = LoadGlobal(
-            result=b.value(op.result.name, shape.piece(dtype, j)),
+            result=b.value(op.result.name, covering(dtype, places)),
             tensor=tensor,
-            index=tuple(e.get(i, j) for e in entries),
+            index=places,
             vector=_vector(tensor, index, side),
             loc=op.loc,
         )
         return b.add(made).result
 
-    return Pieces(shape, piece, tensor=tensor)
+    return narrow(shape, dtype, b, piece, tensor)
 
 
 def _entry(value: Value, side: Side, find: Find) -> Pieces:

@@ -8,11 +8,13 @@ so that an epilogue comes out chunk by chunk, as its stores demand it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from wsdsl.ir.op import Value
+from wsdsl.ir.tile_ops import Full, Map
 from wsdsl.ir.types import Axis, DType, Fragment, Tile, Type
+from wsdsl.lowering.builder import Builder
 
 MAX_WIDTH = 64
 
@@ -69,12 +71,19 @@ class Shapes:
 
 @dataclass
 class Pieces:
-    """A tile's pieces; `tensor` names the one that they are still to be read from, if any."""
+    """A tile's pieces; `tensor` names the one that they are still to be read from, if any.
+    `least` are the same with rows or columns of 1 where they are known to be equal.
+    """
 
     shape: Shape
     compute: Callable[[int, int], Value]
     tensor: Value | None = None
     made: dict[tuple[int, int], Value] = field(default_factory=dict[tuple[int, int], Value])
+    narrow: Pieces | None = None
+
+    @property
+    def least(self) -> Pieces:
+        return self.narrow or self
 
     def get(self, i: int, j: int) -> Value:
         place = (i if self.shape.rows else 0, j if self.shape.columns else 0)
@@ -84,6 +93,37 @@ class Pieces:
 
     def all(self) -> tuple[Value, ...]:
         return tuple(self.get(i, j) for i, j in self.shape.places())
+
+
+def covering(dtype: DType, parts: Iterable[Value]) -> Type:
+    """The smallest type of what is computed from fragments and scalars element by element."""
+    kinds = [v.type for v in parts if isinstance(v.type, Fragment)]
+    if not kinds:
+        return Tile(dtype)
+    return Fragment(dtype, max(k.rows for k in kinds), max(k.columns for k in kinds))
+
+
+def narrow(
+    shape: Shape,
+    dtype: DType,
+    b: Builder,
+    compute: Callable[[int, int], Value],
+    tensor: Value | None = None,
+) -> Pieces:
+    """Pieces of which `compute` gives as much as differs."""
+    least = Pieces(shape, compute)
+
+    def spread(i: int, j: int) -> Value:
+        value, kind = least.get(i, j), shape.piece(dtype, j)
+        if value.type == kind:
+            return value
+        made = b.value(value.name, kind)
+        if isinstance(value.type, Tile):
+            return b.add(Full(result=made, value=value, loc=b.loc)).result
+        fn = "or" if dtype.kind == "bool" else "max"
+        return b.add(Map(result=made, fn=fn, args=(value, value), loc=b.loc)).result
+
+    return Pieces(shape, spread, tensor=tensor, narrow=least)
 
 
 def held(shape: Shape, values: tuple[Value, ...]) -> Pieces:

@@ -18,14 +18,17 @@ from wsdsl.lowering.insert_prologue import insert_prologue
 from wsdsl.lowering.lower_loops import lower_loops
 from wsdsl.lowering.lower_rings import lower_rings
 from wsdsl.lowering.lower_tiles import lower_tiles
+from wsdsl.lowering.move_factors import move_factors
 from wsdsl.lowering.overlap_products import overlap_products
 from wsdsl.lowering.partition_loads import partition_loads
+from wsdsl.lowering.prefetch_loads import prefetch_loads
 from wsdsl.lowering.simplify import simplify
 from wsdsl.lowering.verify_lowerable import verify_lowerable
 
 Pass = Callable[[Kernel], Kernel]
 
 PASSES: tuple[tuple[Pass, Level], ...] = (
+    (move_factors, "tile"),
     (verify_lowerable, "tile"),
     (fuse_accumulators, "tile"),
     (assign_roles, "tile"),
@@ -38,6 +41,7 @@ PASSES: tuple[tuple[Pass, Level], ...] = (
     (assign_states, "partitioned"),
     (lower_rings, "partitioned"),
     (lower_tiles, "partitioned"),
+    (prefetch_loads, "partitioned"),
     (overlap_products, "partitioned"),
     (insert_prologue, "partitioned"),
     (allocate_shared, "scheduled"),
@@ -63,7 +67,7 @@ def lower(
     """
     verify(kernel)
     names = [step for step, _ in PASSES]
-    first = {"tile": verify_lowerable, "partitioned": lower_loops, "scheduled": None}[kernel.level]
+    first = {"tile": move_factors, "partitioned": lower_loops, "scheduled": None}[kernel.level]
     last = {"tile": verify_lowerable, "partitioned": assign_multicast, "scheduled": simplify}[until]
     if first is None or names.index(first) > names.index(last):
         return kernel
@@ -78,4 +82,5 @@ def lower(
 
 def scheduled_tile(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Kernel:
     """The TILE kernel with its whole schedule, to see what would be chosen for `sizes`."""
-    return choose_schedule(assign_roles(fuse_accumulators(verify_lowerable(kernel))), sizes)
+    kernel = verify_lowerable(move_factors(kernel))
+    return choose_schedule(assign_roles(fuse_accumulators(kernel)), sizes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 from wsdsl.diagnostics import Loc
@@ -21,9 +22,9 @@ from wsdsl.ir.op import Value
 from wsdsl.ir.pipeline_ops import TileInShared
 from wsdsl.ir.target import widest_swizzle
 from wsdsl.ir.tile_ops import Contract
-from wsdsl.ir.types import F32, Accumulator, Fragment, SharedTile, SmemDescriptor
+from wsdsl.ir.types import Accumulator, Fragment, SharedTile, SmemDescriptor, Tile
 from wsdsl.lowering.builder import Builder
-from wsdsl.lowering.pieces import Accumulated, Pieces, Shape, Shapes
+from wsdsl.lowering.pieces import Accumulated, Pieces, Shapes
 
 
 class Products:
@@ -34,15 +35,19 @@ class Products:
     ) -> None:
         self.builder, self.shapes, self.row_start = builder, shapes, row_start
         self.open: list[Accumulated] = []
+        self.unfenced = False
+        """Whether accumulators were made since the last fence."""
 
-    def empty(self, shape: Shape, loc: Loc | None) -> Accumulated:
+    def empty(self, tile: Tile, loc: Loc | None) -> Accumulated:
         """A tile of zeros, as an accumulator that nothing was added to."""
+        shape = self.shapes.of(tile.axes)
         assert shape.columns is not None
-        kind = Accumulator(F32, 64, self.shapes.axes[shape.columns].size)
+        kind = Accumulator(tile.dtype, 64, self.shapes.axes[shape.columns].size)
         accumulators: list[Value] = []
         for _ in range(shape.blocks):
             made = EmptyAccumulator(result=self.builder.value("acc", kind), loc=loc)
             accumulators.append(self.builder.add(made).result)
+        self.unfenced = True
         return Accumulated(shape, tuple(accumulators), False)
 
     def join(self, pieces: Pieces, loc: Loc | None) -> Accumulated:
@@ -53,7 +58,8 @@ class Products:
         accumulators: list[Value] = []
         for i in range(shape.blocks):
             parts = tuple(pieces.get(i, j) for j in range(len(shape.widths)))
-            whole = b.value("acc", Fragment(F32, 64, columns))
+            assert isinstance(parts[0].type, Fragment)
+            whole = b.value("acc", Fragment(parts[0].type.dtype, 64, columns))
             b.add(Join(result=whole, parts=parts, loc=loc))
             accumulators.append(self.hand_back(whole, loc))
         return Accumulated(shape, tuple(accumulators), True)
@@ -61,6 +67,7 @@ class Products:
     def hand_back(self, fragment: Value, loc: Loc | None) -> Value:
         assert isinstance(fragment.type, Fragment)
         kind = Accumulator(fragment.type.dtype, fragment.type.rows, fragment.type.columns)
+        self.unfenced = True
         made = AsAccumulator(result=self.builder.value("acc", kind), x=fragment, loc=loc)
         return self.builder.add(made).result
 
@@ -74,20 +81,22 @@ class Products:
         self, op: Contract, tiles: dict[Value, TileInShared], acc: Accumulated
     ) -> Accumulated:
         b = self.builder
-        assert isinstance(op.a.type, SharedTile) and isinstance(op.b.type, SharedTile)
-        (k,) = (x for x in op.a.type.axes if x in op.b.type.axes)
-        first, second = tiles[op.a], tiles[op.b]
-        if acc.shape.rows not in op.a.type.axes:
-            first, second = second, first
+        a, c = op.a.type, op.b.type
+        assert isinstance(a, SharedTile) and isinstance(c, SharedTile)
+        (k,) = (x for x in a.axes if x in c.axes)
+        first, second, dtypes = tiles[op.a], tiles[op.b], (a.dtype.name, c.dtype.name)
+        if acc.shape.rows not in a.axes:
+            first, second, dtypes = second, first, dtypes[::-1]
         accumulators = self.resume(acc, op.loc)
-        if not self.open:
+        if not self.open or self.unfenced:
             b.add(WgmmaFence(loc=op.loc))
+        self.unfenced = False
         started = acc.started
         accumulate = started if isinstance(started, Value) else b.flag(started)
         right, right_k = self.operand(second, k, None, op.loc)
         made: list[Value] = []
         for i, accumulator in enumerate(accumulators):
-            assert acc.shape.rows is not None and isinstance(op.a.type, SharedTile)
+            assert acc.shape.rows is not None
             start = self.row_start(acc.shape.rows, i)
             left, left_k = self.operand(first, k, start, op.loc)
             wgmma = Wgmma(
@@ -96,7 +105,8 @@ class Products:
                 a=left,
                 b=right,
                 accumulate=accumulate,
-                dtype=op.a.type.dtype.name,
+                dtype=dtypes[0],
+                b_dtype="" if dtypes[0] == dtypes[1] else dtypes[1],
                 k=self.shapes.axes[k].size,
                 a_k_major=left_k,
                 b_k_major=right_k,
@@ -171,8 +181,10 @@ class Products:
         def piece(i: int, j: int) -> Value:
             if len(shape.widths) == 1:
                 return whole[i]
-            part = b.value("part", shape.piece(F32, j))
-            start = shape.first_column(j)
-            return b.add(Slice(result=part, x=whole[i], start=start, loc=loc)).result
+            assert isinstance(whole[i].type, Fragment)
+            part = b.value("part", dataclasses.replace(whole[i].type, columns=shape.widths[j]))
+            return b.add(
+                Slice(result=part, x=whole[i], start=shape.first_column(j), loc=loc)
+            ).result
 
         return Pieces(shape, piece)

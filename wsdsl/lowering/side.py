@@ -6,12 +6,12 @@ from wsdsl.ir.barrier_ops import WarpgroupIndex
 from wsdsl.ir.fragment_ops import Iota
 from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.tile_ops import End, Map, Store
+from wsdsl.ir.tile_ops import Block, End, Map, Store
 from wsdsl.ir.types import I32, Axis, Tensor
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import INT, Builder
-from wsdsl.lowering.pieces import Pieces, Shapes
+from wsdsl.lowering.pieces import Pieces, Shapes, narrow
 
 
 def stored_by_tma(kernel: Kernel, op: Store) -> bool:
@@ -93,6 +93,24 @@ class Side:
             return self.builder.add(Iota(result=made, start=self.start(axis, i, j))).result
 
         return Pieces(shape, iota)
+
+    def block(self, op: Block) -> None:
+        assert isinstance(op.axis.type, Axis)
+        args = self.starts[op.axis.type.name], self.builder.integer(op.size)
+        self.builder.add(Map(result=op.result, fn="floordiv", args=args, loc=op.loc))
+
+    def blocks(self, axis: str, size: int) -> Pieces | None:
+        """The index of each element divided by `size`: one number a piece, if pieces do not reach
+        over its multiples."""
+        b, shape = self.builder, self.shapes.of((axis,))
+        width = 64 if shape.rows else max(shape.widths)
+        if size % width or self.axes[axis].size % width:
+            return None
+
+        def block(i: int, j: int) -> Value:
+            return b.map("floordiv", self.start(axis, i, j), b.integer(size), wish="block")
+
+        return narrow(shape, I32, b, block)
 
     def end(self, op: End) -> None:
         b, axis = self.builder, op.axis.type

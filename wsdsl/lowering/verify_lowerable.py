@@ -14,10 +14,10 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, res
 from wsdsl.ir.tile_ops import Contract, ForTiles, Load, Lookup, Store, Whole
 from wsdsl.ir.types import Axis, Tensor, Tile
 from wsdsl.ir.walk import definers, walk
+from wsdsl.ir.wgmma import may_be_mn_major, sum_of
 from wsdsl.lowering.partition_loads import output_nest
 
 REGISTER_DTYPES = ("f32", "f16", "bf16", "i32", "u32", "i16", "u16", "i8", "u8", "bool")
-OPERAND_DTYPES = ("f16", "bf16")
 MAX_RANK = 5
 
 
@@ -102,25 +102,30 @@ def _products(kernel: Kernel) -> Iterator[Finding]:
                     op.loc,
                     "write sum(a * b, over=k)" if not free else "walk the others with `each`",
                 )
-        if a.dtype != b.dtype or a.dtype.name not in OPERAND_DTYPES:
+        if sum_of(a.dtype, b.dtype) is None:
             yield Finding(
-                f"`@` of {a.dtype} and {b.dtype} is not lowered yet",
+                f"`@` of {a.dtype} and {b.dtype} is not lowered: the tensor cores do not take them",
                 op.loc,
-                "both operands f16, or both bf16",
+                "both f16, both bf16, both tf32 (stored as f32 is), of f8e4m3 and f8e5m2, or of "
+                "i8 and u8",
             )
         for operand in (op.a, op.b):
-            yield from _operand(operand, made.get(operand), op)
+            yield from _operand(operand, made.get(operand), op, shared)
 
 
-def _operand(value: Value, load: Op | None, product: Contract) -> Iterator[Finding]:
+def _operand(
+    value: Value, load: Op | None, product: Contract, shared: list[str]
+) -> Iterator[Finding]:
     if not isinstance(load, Load):
         yield Finding(
             "an operand of `@` that is computed is not lowered yet: the tensor cores are fed from "
             "loads alone",
             (load.loc if load else None) or product.loc,
-            "store it in a kernel before this one, and load it",
+            "store it in a kernel before this one, and load it; a factor may stay if along the "
+            "contraction it varies by `index(…) // c` alone",
         )
         return
+    assert isinstance(load.tensor.type, Tensor)
     last = load.index[-1].type if load.index else None
     name = load.tensor.name
     if any(isinstance(v.type, Tile) and v.type.axes for v in load.index):
@@ -141,10 +146,26 @@ def _operand(value: Value, load: Op | None, product: Contract) -> Iterator[Findi
             load.loc,
             "merge dimensions",
         )
+    elif last.name not in shared and not may_be_mn_major(load.tensor.type.dtype):
+        dtype, along = load.tensor.type.dtype, ", ".join(shared)
+        yield Finding(
+            f"`{name}` is {dtype}, and `{along}`, which the product sums over, is not its last "
+            "dimension: the tensor cores take only 16-bit types that way",
+            load.loc,
+            f"store the transpose of `{name}`, with `{along}` contiguous",
+        )
 
 
 def _dtypes(kernel: Kernel) -> Iterator[Finding]:
+    """What goes to the tensor cores alone is in no register."""
+    products = [op for op in walk(kernel.body) if isinstance(op, Contract)]
+    multiplied = {v for op in products for v in (op.a, op.b)}
+    elsewhere = {
+        v for op in walk(kernel.body) if not isinstance(op, Contract) for v in operands(op)
+    }
     for op in walk(kernel.body):
+        if isinstance(op, Load) and op.result in multiplied - elsewhere:
+            continue
         tensors = [v.type for v in operands(op) if isinstance(v.type, Tensor)]
         tiles = [v.type for v in (*results_of(op), *bound(op)) if isinstance(v.type, Tile)]
         for kind in (*tensors, *tiles):

@@ -90,7 +90,7 @@ def wgmma(m: Machine, a: Agent, i: Instruction) -> int:
         )
     event = m.event()
     know = known_to_all(a, ALL)
-    element = DTYPES[op.dtype].bits // 8
+    element = DTYPES[op.dtype].bytes
     for value, extent in ((op.a, ROWS), (op.b, op.acc.type.columns)):
         held: Any = a.slots[i.extra[value.name]] if value.name in i.extra else None
         if isinstance(held, Descriptor):

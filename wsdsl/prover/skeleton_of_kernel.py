@@ -11,7 +11,8 @@ from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.types import Accumulator, Barriers, Fragment, Shared
+from wsdsl.ir.types import DTYPES, Accumulator, Barriers, Fragment, Shared
+from wsdsl.ir.wgmma import PTX_NAMES, k_step, may_be_mn_major
 from wsdsl.prover.skeleton_language import EVERYBODY, Graph, Letter
 
 FOLDED = {
@@ -288,7 +289,7 @@ class _Builder:
             case f.WgmmaFence():
                 self.emit(op, "wgmma.fence")
             case f.Wgmma():
-                for step in range(op.k // 16):
+                for step in range(op.k // k_step(DTYPES[op.dtype])):
                     self.emit(op, "wgmma.mma_async", self.product(op, step))
             case f.WgmmaCommit():
                 self.emit(op, "wgmma.commit_group")
@@ -314,8 +315,13 @@ class _Builder:
         assert isinstance(op.acc.type, Accumulator)
         known = self.known.get(op.accumulate)
         flag = "1" if step else "p" if known is None else str(int(known))
-        shape = f"m64n{op.acc.type.columns}k16.{op.acc.type.dtype}.{op.dtype}.{op.dtype}"
+        a, b = (DTYPES[name] for name in op.dtypes)
+        total = {"i32": "s32"}.get(op.acc.type.dtype.name, op.acc.type.dtype.name)
+        names = f"{total}.{PTX_NAMES[a.name]}.{PTX_NAMES[b.name]}"
+        shape = f"m64n{op.acc.type.columns}k{k_step(a)}.{names}"
         registers = isinstance(op.a.type, Fragment)
-        transposed = [op.b_k_major] if registers else [op.a_k_major, op.b_k_major]
-        ending = ", ".join(str(int(not k_major)) for k_major in transposed)
-        return f"{shape} {'{a}' if registers else 'a'}, b, {flag}, 1, 1, {ending}"
+        rest = [] if a.is_integer else [1, 1]
+        if may_be_mn_major(a):
+            majors = [op.b_k_major] if registers else [op.a_k_major, op.b_k_major]
+            rest += [int(not k_major) for k_major in majors]
+        return ", ".join([f"{shape} {'{a}' if registers else 'a'}", "b", flag, *map(str, rest)])

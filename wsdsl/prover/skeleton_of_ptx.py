@@ -29,6 +29,7 @@ NEUTRAL = re.compile(
 )
 BARRIER = re.compile(r"bar(?:rier)?(?:\.cta)?\.(sync|arrive)(?:\.aligned)?$")
 TENSOR = re.compile(r"cp\.async\.bulk\.tensor\.(\dd)\.(?:tile\.)?(.*)")
+PRODUCT = "wgmma.mma_async.sync.aligned."
 LOAD = "shared::cluster.global.mbarrier::complete_tx::bytes"
 STORE = "global.shared::cta.bulk_group"
 
@@ -137,12 +138,11 @@ class _Reader:
             return Letter(re.sub(r"\.(aligned|acquire|release)\b", "", op))
         if found := TENSOR.match(op):
             return self._copy(token, found[1], found[2], args)
+        if op.startswith(PRODUCT):
+            return Letter("wgmma.mma_async", f"{op.removeprefix(PRODUCT)} {_product(args)}")
         kind = NEUTRAL.sub("", op)
         if kind.startswith("mbarrier."):
             return self._mbarrier(token, kind, args, spins)
-        if kind.startswith("wgmma.mma_async."):
-            kind, shape = "wgmma.mma_async", kind.removeprefix("wgmma.mma_async.")
-            return Letter(kind, f"{shape} {_product(args)}")
         if kind.startswith("red.gpu.global.add") and ".release" in op:
             return Letter("red.release.gpu.add", last)
         if kind.startswith("ld.gpu") and ".acquire" in op:

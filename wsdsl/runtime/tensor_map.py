@@ -19,7 +19,8 @@ MAX_CACHED = 1024
 
 DATA_TYPES = {
     "f32": "FLOAT32",
-    "tf32": "TFLOAT32",
+    # As it is in GMEM: wgmma ignores the lower bits, TFLOAT32 would round them.
+    "tf32": "FLOAT32",
     "f16": "FLOAT16",
     "bf16": "BFLOAT16",
     "f8e4m3": "UINT8",

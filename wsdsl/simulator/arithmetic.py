@@ -1,7 +1,7 @@
 """NumPy arithmetic on wsdsl dtypes: each operation rounds once, to its result's type.
 
 bf16 and fp8 are ml_dtypes'. A 4-bit integer is held one to a byte (int8 or uint8), its value
-already within range; `tf32` is a float32 whose low 13 bits are zero.
+already within range; `tf32` is a float32 whose low 13 bits do not count.
 """
 
 from __future__ import annotations
@@ -51,6 +51,16 @@ def widen(x: Array) -> Array:
         # Shifting bits is several times faster than ml_dtypes' conversion.
         return (x.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
     return x.astype(np.float32, copy=False)
+
+
+def multiplicand(x: Array, dtype: DType) -> Array:
+    """A tile as the tensor cores multiply it; of tf32 they ignore the lower 13 bits."""
+    if dtype.is_integer:
+        return x.astype(np.int32)
+    if dtype.name == "tf32":
+        bits = np.ascontiguousarray(x).view(np.uint32)
+        return (bits & np.uint32(0xFFFFE000)).view(np.float32)
+    return widen(x)
 
 
 def round_float(x: Array, target: DType) -> Array:

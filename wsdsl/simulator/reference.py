@@ -122,6 +122,8 @@ class _Evaluator:
                 return np.arange(held.start, held.stop, dtype=np.int32)
             case t.End():
                 return np.asarray(self.range_of(_axis(op.axis).name).stop, np.int32)
+            case t.Block():
+                return np.asarray(self.range_of(_axis(op.axis).name).start // op.size, np.int32)
             case t.DimSize():
                 return np.asarray(self.arguments.size(op.dim), np.int32)
             case t.Contract():
@@ -154,9 +156,11 @@ class _Evaluator:
         where = [a.index(x) for x in shared], [b.index(x) for x in shared]
         dtype = _dtype(op.result)
         wide = np.float64 if dtype.is_float else np.int64
-        total: Array = np.tensordot(
-            self.values[op.a.name].astype(wide), self.values[op.b.name].astype(wide), where
+        left, right = (
+            arithmetic.multiplicand(self.values[v.name], _dtype(v)).astype(wide)
+            for v in (op.a, op.b)
         )
+        total: Array = np.tensordot(left, right, where)
         free = [x for x in (*a, *b) if x not in shared]
         axes = _tile(op.result).axes
         total = total.transpose([free.index(x) for x in axes])

@@ -1,0 +1,155 @@
+"""fp8 sums that are promoted, factors that move behind products, and when they are loaded."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import wsdsl
+from tests.kernels import CASES
+from wsdsl import Schedule, ScheduleError
+from wsdsl.ir.spec import verify
+from wsdsl.lowering.move_factors import move_factors
+
+
+def scheduled(name: str, schedule: Schedule | None = None) -> str:
+    return CASES[name].kernel._compile(schedule, {}, ()).ir()
+
+
+def inner_loop(text: str) -> str:
+    """The loop over k of the compute partition."""
+    text = text[text.index('role="compute"') :]
+    return text[text.index("for_range(index=%k_start") :].split("\n      }\n", 1)[0]
+
+
+def test_a_promoted_sum() -> None:
+    """No fill in the loop; the slot goes back before the sum is touched."""
+    loop = inner_loop(scheduled("product_f8e4m3", Schedule(tile=dict(n=64))))
+    kinds = re.findall(r"= (\w+)\(|^ *(\w+)\(", loop, re.M)
+    ops = [a or b for a, b in kinds]
+    assert "full" not in ops
+    assert ops[ops.index("wgmma_wait") :] == ["wgmma_wait", "arrive_barrier", "map", "yield"]
+    assert "accumulate=%false" in loop
+    assert 'map(fn="add"' in loop
+
+
+def test_a_fast_sum_stays_in_the_tensor_cores() -> None:
+    loop = inner_loop(scheduled("product_f8e4m3", Schedule(precise_every=0)))
+    assert 'fn="add"' not in loop
+    assert "accumulate=%started" in loop
+
+
+@pytest.mark.parametrize(
+    ("given", "every"),
+    [
+        (Schedule(), 128),
+        (Schedule(tile=dict(k=64)), 64),
+        (Schedule(tile=dict(k=256, n=64), precise_every=256), 256),
+        (Schedule(precise_every=0), 0),
+    ],
+    ids=repr,
+)
+def test_the_choice(given: Schedule, every: int) -> None:
+    chosen = CASES["product_f8e4m3"].kernel.schedule(given)
+    assert chosen.precise_every == every
+    assert eval(repr(chosen), {"Schedule": Schedule}) == chosen
+
+
+def test_promotion_takes_registers_for_two_sums() -> None:
+    sizes = dict(M=8192, N=8192, K=8192)
+    kernel = CASES["product_f8e4m3"].kernel
+    assert (kernel.schedule(**sizes).tile or {})["n"] == 192
+    assert (kernel.schedule(Schedule(precise_every=0), **sizes).tile or {})["n"] == 256
+
+
+@pytest.mark.parametrize(
+    ("name", "schedule", "words"),
+    [
+        ("gemm", Schedule(precise_every=128), "for products of fp8, and this kernel has none"),
+        ("product_f8e4m3", Schedule(precise_every=256), "more than a tile of the contraction, 128"),
+        ("product_f8e4m3", Schedule(precise_every=64), "promoted to f32 after each of them, not"),
+        ("product_f8e4m3", Schedule(tile=dict(k=256, n=64)), "choose a tile of 128, or precise_ev"),
+        ("product_f8e4m3", Schedule(tile=dict(n=256)), "the tiles take 256 of 240 registers"),
+        ("product_f8e4m3", Schedule(tile=dict(k=48)), "no multiple of 32 up to 256"),
+        ("product_tf32", Schedule(tile=dict(k=12)), "no multiple of 8 up to 256"),
+        ("block_scaled", Schedule(tile=dict(k=256), precise_every=256), "within a tile of 256"),
+    ],
+    ids=repr,
+)
+def test_refused_with_the_reason(name: str, schedule: Schedule, words: str) -> None:
+    with pytest.raises(ScheduleError) as caught:
+        CASES[name].kernel.schedule(schedule)
+    assert words in str(caught.value)
+
+
+def test_never_is_a_number() -> None:
+    assert Schedule(precise_every=0).precise_every == 0
+    for wrong in (-1, False, 1.0):
+        with pytest.raises(ScheduleError, match="0 for never"):
+            Schedule(precise_every=wrong)  # type: ignore[arg-type]
+
+
+def test_factors_move_behind_the_product() -> None:
+    moved = move_factors(CASES["block_scaled"].kernel.tile)
+    verify(moved)
+    text = str(moved)
+    assert "block(axis=%k, size=128)" in text
+    (product,) = re.findall(r"= contract\(a=(%\w+), b=(%\w+)\)", text)
+    for operand in product:
+        assert re.search(rf"{operand}: f8e4m3\[\w, k\] = load\(", text)
+    assert text.count('fn="fma"') == 1
+    assert "k]" not in "".join(re.findall(r"= load\(tensor=%[ab]_scale.*", text))
+
+
+def test_a_product_without_factors_is_left_alone() -> None:
+    tile = CASES["gemm"].kernel.tile
+    assert move_factors(tile) is tile
+
+
+def test_blocks_within_a_piece_are_one_number() -> None:
+    """192 columns lie in two blocks of 128: three loads of a number, none of a row."""
+    text = scheduled("block_scaled", Schedule(tile=dict(n=192)))
+    loads = re.findall(r"%\w+: (\S+) = load_global\(tensor=%(\w)_scale", inner_loop(text))
+    assert sorted(loads) == [("f32", "b")] * 3 + [("frag<f32[64x1]>", "a")]
+
+
+def test_scales_are_loaded_an_iteration_ahead() -> None:
+    """The loop uses what it carries; what it loads, it hands on."""
+    text = scheduled("block_scaled", Schedule(tile=dict(n=64)))
+    loop = inner_loop(text)
+    loaded = re.findall(r"(%\w+): \S+ = load_global\(", loop)
+    (yielded,) = re.findall(r"yield\(values=\((.*)\)\)", loop)
+    assert len(loaded) == 2
+    for value in loaded:
+        assert value in yielded.split(", ")
+        assert len(re.findall(rf"{value}\b", loop)) == 2
+    assert loop.index("load_global") < loop.index("wgmma_fence()")
+
+
+def test_what_does_not_change_is_loaded_before_the_loop() -> None:
+    text = scheduled("scaled_rows", Schedule(tile=dict(n=64)))
+    assert "tensor=%s," not in inner_loop(text)
+    assert text.count("tensor=%s,") == 1
+
+
+def test_one_factor_and_one_cast() -> None:
+    text = """
+@kernel
+def f(A: f8e4m3[M, K], B: f8e5m2[N, K], s: bf16[M], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += (2.0 * cast(A[m, k], f32) * cast(s[m], f32)) @ cast(B[n, k], f32)
+        C[m, n] = acc
+"""
+    made = str(move_factors(wsdsl.parse(text).f.tile))
+    assert made.count("= load(") == 3
+    assert re.search(r"f8e5m2\[n, k\] = load", made)
+    assert made.count("= cast(") == 1
+
+
+def test_a_block_holds_whole_tiles() -> None:
+    text = CASES["block_scaled"].kernel._compile(None, {}, ()).ir("partitioned")
+    with pytest.raises(wsdsl.VerifyError, match="may reach over a multiple of 64"):
+        wsdsl.compile_ir(text.replace("size=128)", "size=64)"))

@@ -1,0 +1,54 @@
+"""What wgmma multiplies: which types of operands, how deep at a time, over how many columns."""
+
+from __future__ import annotations
+
+from wsdsl.ir.types import F32, I32, DType
+
+ROWS = 64
+MAX_COLUMNS = 256
+K_BYTES = 32
+"""Of a line of each operand, that one instruction takes."""
+
+PTX_NAMES = {
+    "f16": "f16",
+    "bf16": "bf16",
+    "tf32": "tf32",
+    "f8e4m3": "e4m3",
+    "f8e5m2": "e5m2",
+    "i8": "s8",
+    "u8": "u8",
+}
+FAMILIES = (("f16",), ("bf16",), ("tf32",), ("f8e4m3", "f8e5m2"), ("i8", "u8"))
+"""Types that one instruction may mix."""
+
+
+def sum_of(a: DType, b: DType) -> DType | None:
+    """The accumulator's type; None where the tensor cores do not multiply the two."""
+    if not any(a.name in family and b.name in family for family in FAMILIES):
+        return None
+    return I32 if a.is_integer else F32
+
+
+def k_step(dtype: DType) -> int:
+    """Elements of the contraction that one instruction takes."""
+    return K_BYTES // dtype.bytes
+
+
+def may_be_mn_major(dtype: DType) -> bool:
+    """Other operands have the contraction as their contiguous axis."""
+    return dtype.bits == 16
+
+
+def is_fp8(dtype: DType) -> bool:
+    return dtype.is_float and dtype.bits == 8
+
+
+def columns_fault(columns: int, dtype: DType) -> str:
+    """Why an instruction of operands of `dtype` has no such width; empty if it has."""
+    if not 8 <= columns <= MAX_COLUMNS:
+        return f"wgmma works on 8 to {MAX_COLUMNS} columns"
+    if columns % 8:
+        return "wgmma works on 64 rows and a multiple of 8 columns"
+    if dtype.is_integer and columns > 32 and columns % 16:
+        return f"of {dtype} wgmma works on 8, 16, 24, 32 columns, or on a multiple of 16"
+    return ""

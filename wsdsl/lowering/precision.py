@@ -1,0 +1,60 @@
+"""How many elements of fp8 the tensor cores sum before ordinary instructions go on.
+
+They keep about 14 bits of a sum, and drop the rest: over thousands of positive elements a tenth of
+it gets lost. So a product of one tile of the contraction is added to f32 registers.
+"""
+
+from __future__ import annotations
+
+from wsdsl.diagnostics import Finding
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.tile_ops import Contract
+from wsdsl.ir.types import Tile
+from wsdsl.ir.walk import walk
+from wsdsl.ir.wgmma import is_fp8
+from wsdsl.lowering.axes import axes_of, loop_variable
+from wsdsl.lowering.footprint import axis_sizes
+from wsdsl.schedule import Schedule
+
+PRECISE_EVERY = 128
+FAST = "0 leaves the sum to the tensor cores: faster, and wrong by up to 20 % for positive data"
+
+
+def multiplies_fp8(op: Contract) -> bool:
+    return isinstance(op.a.type, Tile) and is_fp8(op.a.type.dtype)
+
+
+def promotes(schedule: Schedule | None) -> bool:
+    return schedule is None or schedule.precise_every != 0
+
+
+def choose_precision(kernel: Kernel, chosen: Schedule) -> tuple[int | None, list[Finding]]:
+    """`Schedule.precise_every` where the tiles are chosen, and what speaks against a given one."""
+    given, sizes, axes = chosen.precise_every, axis_sizes(kernel, chosen), axes_of(kernel)
+    depths: dict[str, int] = {}
+    for op in walk(kernel.body):
+        if isinstance(op, Contract) and multiplies_fp8(op):
+            assert isinstance(op.a.type, Tile) and isinstance(op.b.type, Tile)
+            depths |= {x: sizes[x] for x in op.a.type.axes if x in op.b.type.axes}
+    if not depths:
+        what = "Schedule.precise_every is for products of fp8, and this kernel has none"
+        return given, [Finding(what, kernel.loc, "leave it out")] if given is not None else []
+    deepest = max(depths.values())
+    every = min(PRECISE_EVERY, deepest) if given is None else given
+    findings: list[Finding] = []
+    for name, depth in depths.items():
+        what = f"`{loop_variable(axes[name].name)}` is summed in tiles of {depth}"
+        if every and depth > every:
+            hint = f"choose a tile of {every}, or precise_every={depth}; {FAST}"
+            what += f", and promoted to f32 after each of them, not every {every}"
+            findings.append(Finding(what, kernel.loc, hint))
+    if every > deepest:
+        findings.append(
+            Finding(
+                f"Schedule.precise_every={every} is more than a tile of the contraction, {deepest},"
+                " and sums are promoted to f32 after each tile",
+                kernel.loc,
+                f"choose precise_every={deepest}, or a tile of {every}; {FAST}",
+            )
+        )
+    return every, findings
