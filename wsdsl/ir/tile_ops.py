@@ -100,8 +100,9 @@ class Load(Op):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Store(Op):
-    """Write `value` to a tensor, axes matched by name, converted to the tensor's dtype; elements
-    outside the tensor are dropped. `accumulate` adds to what is there (atomically).
+    """Write `value` to a tensor, axes matched by name, converted to the tensor's dtype as by a
+    `cast` with `saturate`; elements outside the tensor are dropped. `accumulate` adds to what is
+    there (atomically).
     """
 
     levels: ClassVar = TILES
@@ -142,11 +143,18 @@ class Map(Op):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Cast(Op):
-    """Convert the values of `x` to the result's dtype; float to integer truncates."""
+    """Convert the values of `x` to the result's dtype.
+
+    A float is rounded to nearest even (tf32: ties away from zero). f8e4m3 and f8e5m2 saturate: what
+    is too large, infinity too, becomes the largest finite value; NaN stays NaN. Float to integer
+    truncates, and saturates; NaN becomes 0. Integer to integer keeps the low bits, or with
+    `saturate` becomes the nearest value that the result's dtype has.
+    """
 
     levels: ClassVar = ALL
     result: Value = result()
     x: Value
+    saturate: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

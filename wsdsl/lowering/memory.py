@@ -144,6 +144,7 @@ class Stores:
         made = Cast(
             result=self.side.builder.value(f"{op.tensor.name.lower()}_out", kind),
             x=value,
+            saturate=value.type.dtype.is_integer and dtype.is_integer,
             loc=op.loc,
         )
         return self.side.builder.add(made).result

@@ -23,7 +23,7 @@ def stored_by_tma(kernel: Kernel, op: Store) -> bool:
         and {a.role for a in axes} == {"rows", "columns"}
         and all(isinstance(v.type, Axis) or v.type == INT for v in op.index)
         and isinstance(op.index[-1].type, Axis)
-        and op.tensor.type.dtype.name in ("f32", "f16", "bf16")
+        and op.tensor.type.dtype.bits >= 8
         and len(op.index) <= 5
         and op.tensor.name not in kernel.unaligned
     )
