@@ -21,9 +21,10 @@ from wsdsl.codegen.inline_ptx import Global
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.memory_ops import LoadGlobal, StoreGlobal
+from wsdsl.ir.target import ADDED_ATOMICALLY
 from wsdsl.ir.types import DType, Tensor
 
-REDUCTIONS = {"f32": "f32", "f16": "f16", "bf16": "bf16", "i32": "s32", "u32": "u32"}
+REDUCTIONS = {name: {"i32": "s32"}.get(name, name) for name in ADDED_ATOMICALLY}
 """What `red.global.add` calls the types that it can add."""
 
 

@@ -122,11 +122,14 @@ def tma_load(
     w.asm(ptx, "void", ",".join(constraints), args)
 
 
-def tma_store(w: Writer, map: str, coordinates: Sequence[str], source: At, pred: str) -> None:
+def tma_store(
+    w: Writer, map: str, coordinates: Sequence[str], source: At, pred: str, add: bool = False
+) -> None:
     rank = len(coordinates)
     shown = ", ".join(f"${3 + i}" for i in range(rank))
     ptx = (
-        f"@$2 cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group "
+        f"@$2 {'cp.reduce' if add else 'cp'}.async.bulk.tensor.{rank}d.global.shared::cta"
+        f"{'.add' if add else ''}.bulk_group "
         f"[$1, {{{shown}}}], {source.ptx(0)};"
     )
     args = [("i32", source.base), ("ptr", map), ("i1", pred), *(("i32", c) for c in coordinates)]

@@ -215,6 +215,7 @@ class Stores:
                 row_dim=row_dim,
                 shared=self.staging,
                 item=item,
+                accumulate=op.accumulate,
                 loc=op.loc,
             )
         )

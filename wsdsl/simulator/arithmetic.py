@@ -110,6 +110,12 @@ def round_total(x: Array, target: DType) -> Array:
     return round_float(x, target) if target.is_float else wrap_integer(x, target)
 
 
+def added(a: Array, b: Array, dtype: DType) -> Array:
+    """The sums of two arrays of a dtype."""
+    wide = np.float64 if dtype.is_float else np.int64
+    return round_total(a.astype(wide) + b.astype(wide), dtype)
+
+
 def reinterpret(x: Array, source: DType, target: DType) -> Array:
     """`bitcast` between dtypes of one width."""
     if source.bits == 4:
