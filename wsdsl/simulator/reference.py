@@ -2,7 +2,8 @@
 
 Tiles are exact: one at the edge of its dimension is as short as what is left, so nothing is masked.
 By default a loop whose iterations are independent takes its range as one tile, and one that carries
-variables walks tiles of `CARRIED_TILE`; a kernel means the same whatever the sizes.
+variables walks tiles of `CARRIED_TILE`; a kernel means the same whatever the sizes. Where it says a
+size itself (`tiles(N, by=128)`), that is taken.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class _Evaluator:
         start = max(0, int(self.values[op.start.name])) if op.start else 0
         stop = min(size, int(self.values[op.stop.name])) if op.stop else size
         step = CARRIED_TILE if op.init else max(1, stop - start)
-        step = self.tile.get(axis.name, step)
+        step = axis.size or self.tile.get(axis.name, step)
         carried = tuple(self.values[v.name] for v in op.init)
         outer = self.ranges.get(axis.name)
         for first in range(start, stop, step):
