@@ -5,7 +5,7 @@ import pytest
 import wsdsl
 from tests.kernels import CASES, check, expected, inputs
 
-ONES = {"M": 1, "N": 1, "K": 1, "L": 1, "E": 1, "G": 1, "D": 16, "T": 1}
+ONES = {"M": 1, "N": 1, "K": 1, "L": 1, "E": 1, "G": 1, "D": 16, "T": 1, "NB": 1}
 
 
 def simulate(name: str, seed: int, schedule: wsdsl.Schedule | None = None, **sizes: int) -> None:
@@ -28,7 +28,10 @@ def test_sizes_of_one(name: str) -> None:
     simulate(name, 0, **{d: ONES[d] for d in CASES[name].sizes})
 
 
-@pytest.mark.parametrize("name", ["gemm", "mn_major", "two_products", "nested", "batched"])
+@pytest.mark.parametrize(
+    "name",
+    ["gemm", "mn_major", "two_products", "nested", "batched", "bytes_out", "bytes_in", "quantised"],
+)
 def test_strides_that_tma_cannot_take(name: str) -> None:
     simulate(name, 0, **{d: s | 1 for d, s in CASES[name].sizes.items()})
 

@@ -7,28 +7,27 @@ import pytest
 
 import wsdsl
 from tests.kernels import CASES, Case, check, expected, inputs
+from wsdsl.runtime.views import FRAMEWORK_NAMES
 
 torch: Any = pytest.importorskip("torch")
 pytestmark = pytest.mark.gpu
 GUARD = 4096
 BITS = {1: "int8", 2: "int16", 4: "int32"}
-NAMES = {"bf16": "bfloat16", "f16": "float16", "f32": "float32", "i32": "int32"}
 
 
 def to_device(array: np.ndarray, dtype: str) -> tuple[Any, Any]:
     """The array amid guard elements of NaN, and the whole buffer."""
     bits = np.ascontiguousarray(array).view(BITS[array.dtype.itemsize])
     count = bits.size
-    kind = getattr(torch, NAMES[dtype])
-    fill = float("nan") if kind.is_floating_point else -7
-    buffer = torch.full((count + 2 * GUARD,), fill, dtype=kind, device="cuda")
-    inner = buffer[GUARD : GUARD + count].view(array.shape)
-    inner.copy_(torch.from_numpy(bits).view(kind).to("cuda").view(array.shape))
-    return inner, buffer
+    # All bits set is NaN in every float type.
+    whole = torch.full((count + 2 * GUARD,), -1, dtype=getattr(torch, bits.dtype.name))
+    whole[GUARD : GUARD + count] = torch.from_numpy(bits).reshape(-1)
+    buffer = whole.to("cuda").view(getattr(torch, FRAMEWORK_NAMES[dtype]))
+    return buffer[GUARD : GUARD + count].view(array.shape), buffer
 
 
 def to_host(tensor: Any, like: np.ndarray) -> np.ndarray:
-    bits = tensor.cpu().view(getattr(torch, BITS[like.dtype.itemsize])).numpy()
+    bits = tensor.view(getattr(torch, BITS[like.dtype.itemsize])).cpu().numpy()
     return bits.view(like.dtype)
 
 
