@@ -1,4 +1,4 @@
-"""Every conversion on the values where it could go wrong; all that runs kernels gives these bits."""
+"""Conversions on the values where it could go wrong; whatever runs kernels gives these bits."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def contiguous(*shape: int) -> View:
 A, B, C = contiguous(G, M, K), contiguous(G, N, K), contiguous(G, M, N)
 VIEWS: dict[str, tuple[View, View, View]] = {
     "contiguous": (A, B, C),
-    "every other batch": (View((G, M, K), (2 * M * K, K, 1)), B, View((G, M, N), (3 * M * N, N, 1))),
+    "some batches": (View((G, M, K), (2 * M * K, K, 1)), B, View((G, M, N), (3 * M * N, N, 1))),
     "one for all batches": (A, View((G, N, K), (0, K, 1)), C),
     "one row for all": (View((G, M, K), (K, 0, 1)), B, C),
     "one element of all": (View((G, M, K), (0, 0, 1)), View((G, N, K), (0, 0, 1)), C),

@@ -178,7 +178,9 @@ STAGING = '%staging: shared<{bytes} x 2> = allocate_shared(label="staging", offs
 
 
 @needs_ptxas
-@pytest.mark.parametrize("dtype", ["f16", "bf16", "i16", "f32", "tf32", "i32", "u8", "f8e4m3", "bool"])
+@pytest.mark.parametrize(
+    "dtype", ["f16", "bf16", "i16", "f32", "tf32", "i32", "u8", "f8e4m3", "bool"]
+)
 def test_store_shared(dtype: str) -> None:
     size = BITS.get(dtype, 8) // 8
     body, setup = INDICES, ""

@@ -100,6 +100,19 @@ def test_schedules(name: str, schedule: wsdsl.Schedule) -> None:
     run(CASES[name], 5, schedule, M=520, N=424, K=328)
 
 
+@pytest.mark.parametrize("n", range(16, 257, 16))
+@pytest.mark.parametrize("name", ["gemm", "mn_major", "column_major_a", "column_major_b"])
+def test_every_width(name: str, n: int) -> None:
+    run(CASES[name], 6, wsdsl.Schedule(tile=dict(n=n)), M=264, N=424, K=200)
+
+
+@pytest.mark.parametrize("n", [16, 32, 48, 96])
+@pytest.mark.parametrize("name", ["bytes_out", "reduce_narrow", "two_scales"])
+def test_widths_of_stores(name: str, n: int) -> None:
+    sizes = {"E": 2} if name == "reduce_narrow" else {}
+    run(CASES[name], 7, wsdsl.Schedule(tile=dict(n=n)), M=272, N=208, K=72, **sizes)
+
+
 def test_row_strides_of_a_view() -> None:
     """Rows of a larger tensor: any stride that is a multiple of 16 bytes."""
     wide = torch.randn(300, 1000, device="cuda").bfloat16()

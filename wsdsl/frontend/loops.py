@@ -111,7 +111,7 @@ class Loops(Expressions):
 
     def tile_size(self, node: s.For, by: s.Expr) -> int | None:
         if len(node.targets) != 1:
-            hint = "for n in tiles(N, by=128):, in a loop of its own"
+            hint = "give it a loop of its own: for n in tiles(N, by=128):"
             self.report.error("`by` gives the tiles of one dimension their size", by.loc, hint)
             return None
         size = self.value(by)

@@ -17,7 +17,8 @@ from wsdsl.ir.walk import definers, walk
 from wsdsl.lowering.partition_loads import output_nest
 
 REGISTER_DTYPES = (
-    "f32", "tf32", "f16", "bf16", "f8e4m3", "f8e5m2", "i32", "u32", "i16", "u16", "i8", "u8", "bool",
+    "f32", "tf32", "f16", "bf16", "f8e4m3", "f8e5m2",
+    "i32", "u32", "i16", "u16", "i8", "u8", "bool",
 )  # fmt: skip
 OPERAND_DTYPES = ("f16", "bf16")
 MAX_RANK = 5
