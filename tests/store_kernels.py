@@ -79,7 +79,7 @@ def bytes_out(A: bf16[M, K], B: bf16[N, K], alpha: f32, C: f8e4m3[M, N], D: f8e5
             acc += A[m, k] @ B[n, k]
         C[m, n] = acc * 40.0
         D[n, m] = acc * alpha
-        whole = cast(floor(acc * 16.0), i32)
+        whole = cast(round(acc * 16.0), i32)
         I[m, n] = whole
         U[n, m] = whole
 """,
@@ -87,7 +87,7 @@ def bytes_out(A: bf16[M, K], B: bf16[N, K], alpha: f32, C: f8e4m3[M, N], D: f8e5
 )  # fmt: skip
 def _(A: Any, B: Any, alpha: float) -> Any:
     x = A @ B.T
-    whole = np.floor(16 * x)
+    whole = np.rint(16 * x)
     return {"C": np.clip(40 * x, -448, 448), "D": (x * alpha).T, "I": np.clip(whole, -128, 127),
             "U": np.clip(whole, 0, 255).T}  # fmt: skip
 

@@ -359,6 +359,11 @@ def floor(x: Tile | Scalar) -> Tile:
     raise _not_python("floor")
 
 
+def round(x: Tile | Scalar) -> Tile:
+    """To the nearest whole number, halves to the even one; still of x's type."""
+    raise _not_python("round")
+
+
 def erf(x: Tile | Scalar) -> Tile:
     raise _not_python("erf")
 

@@ -21,7 +21,7 @@ BINARY_FUNCTIONS = (
 )  # fmt: skip
 UNARY_FUNCTIONS = (
     "neg", "not", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "tanh", "sigmoid",
-    "relu", "gelu", "silu", "abs", "floor", "erf",
+    "relu", "gelu", "silu", "abs", "floor", "round", "erf",
 )  # fmt: skip
 COMPARISONS = ("lt", "le", "eq", "ne", "ge", "gt")
 
@@ -132,7 +132,8 @@ class Map(Op):
     is repeated). Rounds once, to the result's dtype; comparisons give bool. `fn` is a unary or
     binary function, "fma" (a*b + c) or "where" (cond, a, b).
 
-    Integer `floordiv` and `mod` round towards minus infinity. `gelu` is the exact (erf) one.
+    Integer `floordiv` and `mod` round towards minus infinity; "round" to the nearest whole number,
+    halves to the even one. `gelu` is the exact (erf) one.
     """
 
     levels: ClassVar = ALL

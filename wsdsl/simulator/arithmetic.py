@@ -144,6 +144,7 @@ EXACT: dict[str, Callable[..., Any]] = {
     "neg": np.negative,
     "abs": np.abs,
     "floor": np.floor,
+    "round": np.rint,
     "sqrt": np.sqrt,
     "relu": lambda x: np.fmax(x, 0),
     "floordiv": lambda a, b: np.floor(np.divide(a, b)),
