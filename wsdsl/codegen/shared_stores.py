@@ -128,12 +128,14 @@ def _store_elements(c: Context, value: Registers, to: At, swizzle: str) -> None:
 
 
 def _as_bits(w: Writer, value: Registers) -> list[str]:
-    """Elements as i32, or as i16 if they are narrower."""
+    """Elements as i32, or as i16 if they are narrower; above a byte there may be anything."""
     type = scalar_type(value.dtype)
+    if value.dtype.bits == 8 and is_packed(value.dtype, value.columns):
+        return [x for pair in value.texts for x in (pair, w.binary("lshr", "i16", pair, 8))]
     match value.dtype.name:
         case "f32" | "tf32":
             return [w.value(f"bitcast float {x} to i32") for x in value.texts]
-        case "i8" | "u8" | "f8e4m3" | "f8e5m2" | "bool":
+        case "bool":
             return [w.value(f"zext {type} {x} to i16") for x in elements(w, value)]
         case _:
             return elements(w, value)

@@ -1,4 +1,4 @@
-"""Tile sizes that the kernel itself says: `tiles(N, by=128)`, where blocks are part of its meaning."""
+"""Tile sizes that the kernel itself says: in `tiles(N, by=128)` blocks are part of its meaning."""
 
 from __future__ import annotations
 
