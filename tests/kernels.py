@@ -353,6 +353,7 @@ DTYPES = {
     "i32": np.int32,
     "i8": np.int8,
     "u8": np.uint8,
+    "bool": np.bool_,
 }
 TOLERANCE = {
     "bf16": 2.0**-8,
@@ -365,6 +366,7 @@ TOLERANCE = {
     "i32": 2.0**-8,
     "i8": 2.0**-8,
     "u8": 2.0**-8,
+    "bool": 0.0,
 }
 UNWRITTEN = 113
 """What integers hold that are only written; floats hold NaN."""
@@ -392,7 +394,7 @@ def inputs(found: Case, seed: int = 0, **sizes: int) -> dict[str, Any]:
         else:
             made[p.name] = rng.standard_normal(shape).astype(dtype)
         if p.name in only_written:
-            made[p.name][...] = UNWRITTEN if kind.dtype.is_integer else np.nan
+            made[p.name][...] = np.nan if kind.dtype.is_float else UNWRITTEN
     return made
 
 

@@ -152,3 +152,23 @@ def _(A: Any, B: Any, S: Any = None) -> Any:
     first = range(0, x.shape[1], 64)
     s = np.stack([np.maximum(abs(x[:, n : n + 64]).max(1), 1e-12) for n in first], 1) / 448
     return {"Q": x / s.repeat(64, 1)[:, : x.shape[1]], "S": s}
+
+
+@case(
+    "broadcast_bytes",
+    """
+@kernel
+def broadcast_bytes(bias: i8[N], rows: f32[M], A: i8[M, N], B: f8e4m3[N, M], C: bool[M, N],
+                    D: i32[M, N]):
+    for m, n in tiles(M, N):
+        A[m, n] = bias[n]
+        B[n, m] = rows[m]
+        C[m, n] = rows[m] > 0.0
+        D[m, n] = 7
+""",
+    M=80, N=96,
+)  # fmt: skip
+def _(bias: Any, rows: Any) -> Any:
+    shape = (rows.size, bias.size)
+    return {"A": np.broadcast_to(bias, shape), "B": np.broadcast_to(rows, shape[::-1]),
+            "C": np.broadcast_to(rows[:, None] > 0, shape), "D": np.full(shape, 7)}  # fmt: skip

@@ -68,6 +68,7 @@ SAMPLES: dict[str, tuple[str, str]] = {
     ),
     "producer_commit": ("%s: slot", "producer_commit(slot=%s)"),
     "consumer_wait": ("%r: ring", "%s: slot = consumer_wait(ring=%r)"),
+    "skip_slot": ("%r: ring", "skip_slot(ring=%r)"),
     "slot_tile": ("%s: slot", "%a: smem<bf16[m, k]> = slot_tile(slot=%s, field=1)"),
     "tile_in_shared": (
         "%x: shared<32768 x 4>, %s: state",

@@ -44,8 +44,12 @@ def test_a_width_that_divides_the_waves_is_preferred() -> None:
         (Schedule(tile=dict(n=256), stages=9), "bytes of SMEM"),
         (Schedule(registers=dict(load=232, compute=232)), "more than the"),
         (Schedule(registers=dict(loader=40)), "name the roles"),
-        (Schedule(mode="pingpong"), "not lowered yet"),
-        (Schedule(cluster=dict(m=2)), "not lowered yet"),
+        (Schedule(mode="pingpong", consumers=1), "nobody to take turns with"),
+        (Schedule(cluster=dict(k=2)), "no parallel loop walks"),
+        (Schedule(cluster=dict(m=4, n=2)), "more than 4 CTAs"),
+        (Schedule(raster="k"), "no parallel loop walks"),
+        (Schedule(mma="k"), "no product has as a free axis"),
+        (Schedule(tile=dict(n=256), consumers=3), "needs 154 registers a thread at launch"),
         (Schedule(scheduler="stream_k"), "not lowered yet"),
         (Schedule(arch="sm_100a"), "not lowered yet"),
     ],
@@ -63,7 +67,7 @@ def test_a_malformed_schedule_tells_every_field() -> None:
 
 
 def test_registers_too_many() -> None:
-    with pytest.raises(ScheduleError, match="registers a thread, and 2 consumers leave 142"):
+    with pytest.raises(ScheduleError, match="accumulators take 256 of 240 registers"):
         chosen("two_products", wsdsl.Schedule(tile=dict(n=256)))
 
 

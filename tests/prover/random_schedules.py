@@ -26,6 +26,10 @@ def random_schedule(rng: Random) -> Schedule:
         tile=tile,
         stages=rng.choice((None, 1, 2, 3, 4, 5, 6, 7, 8, 12)),
         consumers=rng.choice((None, None, 1, 2, 3)),
+        mode=rng.choice((None, "cooperative", "pingpong")),
+        cluster=rng.choice((None, None, {"m": 2}, {"n": 2}, {"m": 2, "n": 2}, {"n": 4})),
+        raster=rng.choice((None, None, "m", "n")),
+        mma=rng.choice((None, None, None, "m", "n")),
         scheduler=rng.choice((None, "persistent", "grid")),
         swizzle=rng.choice((None, 1, 2, 4, 8)),
     )

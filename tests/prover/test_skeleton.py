@@ -309,7 +309,7 @@ CLUSTER_PTX = """\
  {
 .reg .b32 remote;
 mapa.shared::cluster.u32 remote, %r2, %r3;
-@%p1 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote+1024];
+@%p1 mbarrier.arrive.shared::cluster.b64 _, [remote+1024];
 }
  bar.sync 1, 256;
  bar.arrive 2, 256;

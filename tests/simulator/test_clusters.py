@@ -10,7 +10,7 @@ from wsdsl.simulator.machine import SimulationReport, simulate
 
 SPREAD = """
 kernel spread @ scheduled (%X: tensor<bf16[M, 64]>, %Y: tensor<bf16[N, 64]>) {
-  launch_grid(tiles=(("N", 128),), scheduler="grid", cluster=2)
+  launch_grid(tiles=(("N", 256),), scheduler="grid", cluster=2)
   %x_map: tensor_map = make_tensor_map(tensor=%X, box=(32, 64), swizzle="128B")
   %y_map: tensor_map = make_tensor_map(tensor=%Y, box=(16, 64), swizzle="128B")
   %slots: shared<8192 x 2> = allocate_shared(label="slots", offset=0)
@@ -94,7 +94,7 @@ def run(*changes: tuple[str, str], seed: int = 0, m: int = 320) -> SimulationRep
     return report
 
 
-ONE_CLUSTER = ('("N", 128)', '("128", 64)')
+ONE_CLUSTER = ('("N", 256)', '("128", 128)')
 """With many tiles, so that slots are used again."""
 
 
@@ -170,7 +170,7 @@ def test_a_race_names_the_cta() -> None:
 def test_a_cta_that_has_ended(seed: int) -> None:
     text = """
 kernel ends @ scheduled (%X: tensor<bf16[M, 64]>) {
-  launch_grid(tiles=(("128", 64),), cluster=2)
+  launch_grid(tiles=(("128", 128),), cluster=2)
   %x_map: tensor_map = make_tensor_map(tensor=%X, box=(64, 64), swizzle="128B")
   %slots: shared<8192 x 1> = allocate_shared(label="slots", offset=0)
   %full: mbarrier<1> = allocate_barriers(label="full", arrivals=1, offset=8192)
@@ -203,7 +203,7 @@ kernel ends @ scheduled (%X: tensor<bf16[M, 64]>) {
 def test_numbers_of_ctas() -> None:
     text = """
 kernel count @ scheduled (%Y: tensor<i32[P]>) {
-  launch_grid(tiles=(("P", 1),), scheduler="grid", cluster=4)
+  launch_grid(tiles=(("P", 4),), scheduler="grid", cluster=4)
   %i: i32 = cta_index()
   %c: i32 = cluster_index()
   %r: i32 = cta_rank()

@@ -85,7 +85,7 @@ def convert_advance(c: Context, op: b.Advance) -> None:
 
 def convert_wait_barrier(c: Context, op: b.WaitBarrier) -> None:
     at, label = barrier_at(c, op.barriers, op.state), c.shared(op.barriers).label
-    inline_ptx.barrier_wait(c.w, at, c.state(op.state).parity, label, c.cluster > 1)
+    inline_ptx.barrier_wait(c.w, at, c.state(op.state).parity, label)
 
 
 def convert_arrive_barrier(c: Context, op: b.ArriveBarrier) -> None:

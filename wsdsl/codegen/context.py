@@ -55,8 +55,6 @@ class Context:
     sizes: Mapping[str, Scalar]
     strides: Mapping[tuple[str, int], str]
     maps: Iterator[Pointer]
-    cluster: int = 1
-    """CTAs in a cluster: what others may do to its barriers is waited for at that scope."""
     before_fences: Mapping[int, tuple[Value, ...]] = field(
         default_factory=dict[int, tuple[Value, ...]]
     )

@@ -132,7 +132,10 @@ def convert_prefetch_tensor_map(c: Context, op: m.PrefetchTensorMap) -> None:
 
 def convert_tma_load(c: Context, op: m.TmaLoad) -> None:
     shared = c.shared(op.shared)
-    to = At(c.item(shared, c.state(op.state).stage), shared.offset + op.offset)
+    item = c.item(shared, c.state(op.state).stage)
+    if op.shift is not None:
+        item = c.w.add(item, c.scalar(op.shift).text)
+    to = At(item, shared.offset + op.offset)
     coordinates = [c.scalar(x).text for x in reversed(op.coordinates)]
     barrier = barrier_at(c, op.barriers, op.state)
     mask = None if op.multicast is None else c.scalar(op.multicast).text

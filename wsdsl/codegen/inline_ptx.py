@@ -51,13 +51,11 @@ def barrier_init(w: Writer, at: At, arrivals: int, label: str) -> None:
     w.asm(ptx, "void", "r", [("i32", at.base)])
 
 
-def barrier_wait(w: Writer, at: At, parity: str, label: str, cluster: bool) -> None:
-    """`cluster`: what other CTAs did before they arrived is seen too."""
-    scope = ".acquire.cluster" if cluster else ""
+def barrier_wait(w: Writer, at: At, parity: str, label: str) -> None:
     ptx = (
         "{\n.reg .pred done;\n"
         "WAIT_${:uid}:\n"
-        f"mbarrier.try_wait.parity{scope}.shared::cta.b64 done, {at.ptx(0)}, $1; "
+        f"mbarrier.try_wait.parity.shared::cta.b64 done, {at.ptx(0)}, $1; "
         f"// {_comment(label)}\n"
         "@!done bra WAIT_${:uid};\n}"
     )
@@ -70,11 +68,16 @@ def barrier_arrive(w: Writer, at: At, pred: str | None, label: str) -> None:
 
 
 def barrier_arrive_remote(w: Writer, at: str, cta: str, pred: str | None, label: str) -> None:
-    """Arrive on the barrier that lies at the same address in another CTA of the cluster."""
+    """Arrive on the barrier that lies at the same address in another CTA of the cluster.
+
+    Without `.release.cluster`, which is a fence of the whole GPU (half of a gemm's speed). What is
+    ordered is the reading of a slot before another CTA's copy to it: wgmma has read when it is
+    waited for, and the async proxy copies once the phase is seen to be complete.
+    """
     ptx = (
         "{\n.reg .b32 remote;\n"
         "mapa.shared::cluster.u32 remote, $0, $1;\n"
-        f"{_when(pred, 2)}mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote]; "
+        f"{_when(pred, 2)}mbarrier.arrive.shared::cluster.b64 _, [remote]; "
         f"// {_comment(label)}\n}}"
     )
     constraints = _constraints("r", "r", pred=pred)

@@ -35,7 +35,7 @@ target triple = "nvptx64-nvidia-cuda"
 # setmaxnreg (C7508).
 FOOTER = """\
 attributes #0 = {{ nounwind convergent "nvvm.reqntid"="{threads}" "nvvm.minctasm"="1"{cluster} }}
-attributes #1 = {{ nounwind convergent }}
+attributes #1 = {{ nounwind convergent nomerge }}
 attributes #2 = {{ nounwind memory(none) }}
 
 !0 = !{{!"branch_weights", i32 1000, i32 1}}
@@ -112,7 +112,6 @@ def _context(w: Writer, kernel: Kernel, launch: Signature) -> Context:
         sizes=sizes,
         strides=strides,
         maps=iter(maps),
-        cluster=launch.cluster,
         before_fences=made_before_fences(kernel),
         held=held,
     )

@@ -12,10 +12,9 @@ SCHEDULED: tuple[Level, ...] = ("scheduled",)
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class LaunchGrid(Op):
-    """How many output tiles there are: the product, over (dimension, tile size), of their quotients
-    rounded up. "grid" launches one CTA a tile, "persistent" at most one an SM. `cluster` CTAs with
-    consecutive indices form a cluster; their number is rounded to whole clusters (up for "grid",
-    so that the last cluster may have tiles past the end, else down to what the SMs hold).
+    """How many work items there are: the product, over (dimension, size), of their quotients,
+    rounded up. Each is done by a cluster of `cluster` CTAs with consecutive indices. "grid"
+    launches one cluster an item, "persistent" at most as many as run at the same time.
     """
 
     levels: ClassVar = SCHEDULED

@@ -49,10 +49,10 @@ class PrefetchTensorMap(Op):
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TmaLoad(Op):
     """Start to copy the box at `coordinates` (i32, in the tensor's order) to item `state.stage` of
-    `shared`, `offset` bytes in. Elements outside the tensor are 0. When done, the box's bytes
-    (those outside too) are counted on `barriers` at the state's stage. Run by one thread. With
-    `multicast` (i32, a bit for each rank in the cluster) the box goes to the same place in each of
-    those CTAs, and counts on each one's own barrier.
+    `shared`, `offset` (and `shift`, an i32) bytes in. Elements outside the tensor are 0. When done,
+    the box's bytes (those outside too) are counted on `barriers` at the state's stage. Run by one
+    thread. With `multicast` (i32, a bit for each rank in the cluster) the box goes to the same
+    place in each of those CTAs, and counts on each one's own barrier.
     """
 
     levels: ClassVar = SCHEDULED
@@ -60,6 +60,7 @@ class TmaLoad(Op):
     coordinates: tuple[Value, ...]
     shared: Value
     offset: int = 0
+    shift: Value | None = None
     state: Value
     barriers: Value
     multicast: Value | None = None

@@ -101,9 +101,9 @@ class _Reader:
             self.fail(name, f"`{name}` defines no value")
         blocks = [c for c in children if isinstance(c, Tree) and c.data == "block"]
         names = [key for key, kind in kinds.items() if kind == "region"]
-        if len(blocks) != len(names):
+        if not bool(names) <= len(blocks) <= len(names):
             self.fail(name, f"`{name}` has {len(names)} regions, not {len(blocks)}")
-        for key, region in zip(names, blocks, strict=True):
+        for key, region in zip(names, blocks, strict=False):
             held[key] = self.block(region)
         try:
             return cls(**held, loc=self.loc(name))

@@ -2,7 +2,7 @@
 
 A circular buffer is used through `producer_acquire`, `producer_commit`, `consumer_wait` and
 `consumer_release` alone, with CUTLASS's meaning. Its slots are one stream: the n-th acquire meets
-the n-th wait, whatever loops they stand in.
+the n-th wait (or `skip_slot`), whatever loops they stand in.
 """
 
 from __future__ import annotations
@@ -19,13 +19,18 @@ PARTITIONED: tuple[Level, ...] = ("partitioned",)
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class CircularBuffer(Op):
     """`depth` slots in SMEM. A slot holds the tiles of one of `layouts`: a slot is as large as the
-    largest layout, so that loops with different operands share the stream.
+    largest layout, so that loops with different operands share the stream. `consumers` warpgroups
+    read a slot and give it back. Where CTAs of a cluster copy to each other's slots, `multicast`
+    has the groups of ranks that share a tile (see `load_to_slot`), and each consumer gives a slot
+    back to all who copy to it.
     """
 
     levels: ClassVar = PARTITIONED
     result: Value = result()
     depth: int
     layouts: tuple[tuple[Tile, ...], ...]
+    consumers: int = 1
+    multicast: tuple[tuple[tuple[int, int], ...], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -49,7 +54,11 @@ class ForWork(Op):
 
     `index` binds, for each output loop from the outside in, an axis (`tiles`) or an i32 (`each`);
     `dims` names their dimensions. `scheduler` is "grid" or "persistent". The last two axes are
-    rasterised: `swizzle` tiles of the last-but-one axis are walked together.
+    rasterised: neighbours run along `raster` (the last axis, if ""), and `swizzle` tiles of the
+    other axis are walked together. `cluster` gives the CTAs of a cluster along each index, the last
+    one's ranks first; together they take that many neighbouring tiles. With `turns` > 1 this
+    partition does every `turns`-th tile of its CTA, `turn` first, and passes over the slots of the
+    others in `skip`; the mainloops of those who take turns follow one another.
     """
 
     levels: ClassVar = PARTITIONED
@@ -57,7 +66,12 @@ class ForWork(Op):
     dims: tuple[str, ...]
     scheduler: str = "persistent"
     swizzle: int = 1
+    raster: str = ""
+    cluster: tuple[int, ...] = ()
+    turn: int = 0
+    turns: int = 1
     body: Region = ()
+    skip: Region = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -84,13 +98,17 @@ class ProducerAcquire(Op):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class LoadToSlot(Op):
-    """Start to copy a tile of `tensor` to `field` of a slot; elements outside the tensor are 0."""
+    """Start to copy a tile of `tensor` to `field` of a slot; elements outside the tensor are 0.
+    `multicast` are (size, stride) of the ranks in the cluster that want the same tile: each of them
+    copies its part of the tile to all.
+    """
 
     levels: ClassVar = PARTITIONED
     slot: Value
     field: int
     tensor: Value
     index: tuple[Value, ...] = ()
+    multicast: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -110,6 +128,14 @@ class ConsumerWait(Op):
     ring: Value
     layout: int = 0
     state: Value | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class SkipSlot(Op):
+    """The next slot of `ring` is another partition's; go on to the one after."""
+
+    levels: ClassVar = PARTITIONED
+    ring: Value
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -40,6 +40,8 @@ def print_op(op: Op, depth: int = 0) -> str:
                 shown.append(f"{name}={_definitions(held)}")
         elif not _is_default(op, name, held):
             shown.append(f"{name}={_literal(held)}")
+    while len(blocks) > 1 and blocks[-1] == f" {{\n{pad}}}":
+        blocks.pop()
     left = f"{', '.join(results)} = " if results else ""
     return f"{pad}{left}{op_name(type(op))}({', '.join(shown)}){''.join(blocks)}\n"
 

@@ -8,9 +8,9 @@ After:
       for_tiles(index=%n: axis<n of N columns>) {
 
 Two axes of one tile differ; so do the free axes of a product's operands. What is reduced runs along
-the columns. As far as that leaves a choice, a product's first operand gives the rows, and without
-products a tensor's contiguous dimension gives the columns. An axis that is only contracted has no
-role.
+the columns. As far as that leaves a choice, `Schedule.mma` names the rows; else a product's first
+operand gives them, and without products a tensor's contiguous dimension gives the columns. An axis
+that is only contracted has no role.
 
 Why here: tile sizes depend on roles, everything later on both.
 """
@@ -20,12 +20,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from wsdsl.diagnostics import CompileError, Finding, Loc
+from wsdsl.diagnostics import CompileError, Finding, Loc, ScheduleError
 from wsdsl.ir.op import Kernel, Op, Value, bound, operands, results_of
 from wsdsl.ir.tile_ops import Contract, Load, Reduce, Store
 from wsdsl.ir.types import Axis, Role, Tile
 from wsdsl.ir.walk import definers, walk
-from wsdsl.lowering.axes import change_axes
+from wsdsl.lowering.axes import change_axes, loop_variable
 
 
 def assign_roles(kernel: Kernel) -> Kernel:
@@ -34,6 +34,7 @@ def assign_roles(kernel: Kernel) -> Kernel:
     findings = list(_constrain(kernel, sides))
     if findings:
         raise CompileError(findings)
+    _ride(kernel, sides)
     _prefer(kernel, sides)
     return change_axes(kernel, lambda axis: dataclasses.replace(axis, role=sides.role(axis.name)))
 
@@ -153,6 +154,35 @@ def _constrain(kernel: Kernel, sides: _Sides) -> Iterator[Finding]:
             yield clash("this tile", *axes, op.loc)
         elif axes:
             sides.root(axes[0])
+
+
+def _ride(kernel: Kernel, sides: _Sides) -> None:
+    """What the schedule puts on wgmma's M."""
+    mma = kernel.schedule.mma if kernel.schedule else None
+    if mma is None:
+        return
+    products = [op for op in walk(kernel.body) if isinstance(op, Contract)]
+    free = {x for op in products for side in _free_axes(op) for x in side}
+    named = [x for x in sorted(free) if mma in (x, loop_variable(x))]
+    if not named:
+        known = ", ".join(dict.fromkeys(loop_variable(x) for x in sorted(free))) or "none"
+        raise ScheduleError(
+            Finding(
+                f'Schedule.mma is "{mma}", which no product has as a free axis',
+                kernel.loc,
+                f"the free axes of products are {known}",
+            )
+        )
+    for axis in named:
+        if not sides.columns(axis, False):
+            raise ScheduleError(
+                Finding(
+                    f'Schedule.mma is "{mma}", but other uses put `{axis}` on the columns of the '
+                    "tensor cores' tile",
+                    kernel.loc,
+                    "what is reduced runs along the columns",
+                )
+            )
 
 
 def _prefer(kernel: Kernel, sides: _Sides) -> None:

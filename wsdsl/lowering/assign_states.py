@@ -14,7 +14,8 @@ After:
       yield(values=(%s2,))
     }
 
-A producer starts with parity 1, so that it does not wait in the first lap.
+A producer starts with parity 1, so that it does not wait in the first lap. Of a slot that is
+skipped nothing is left but that the state goes on.
 
 Why here: afterwards each slot operation can be lowered by itself.
 """
@@ -25,7 +26,13 @@ import dataclasses
 
 from wsdsl.ir.barrier_ops import Advance, ForRange, InitialState
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
-from wsdsl.ir.pipeline_ops import CircularBuffer, ConsumerWait, Partition, ProducerAcquire
+from wsdsl.ir.pipeline_ops import (
+    CircularBuffer,
+    ConsumerWait,
+    Partition,
+    ProducerAcquire,
+    SkipSlot,
+)
 from wsdsl.ir.tile_ops import If, Yield
 from wsdsl.ir.types import State
 from wsdsl.ir.walk import Namer, walk
@@ -43,7 +50,8 @@ def assign_states(kernel: Kernel) -> Kernel:
 
 def _rings_in(region: Region) -> list[Value]:
     """Rings whose state moves on in a region, in order of first use."""
-    taken = [op.ring for op in walk(region) if isinstance(op, (ProducerAcquire, ConsumerWait))]
+    takes = (ProducerAcquire, ConsumerWait, SkipSlot)
+    taken = [op.ring for op in walk(region) if isinstance(op, takes)]
     return list(dict.fromkeys(taken))
 
 
@@ -68,8 +76,9 @@ class _Threading:
         made: list[Op] = []
         for op in region:
             match op:
-                case ProducerAcquire() | ConsumerWait():
-                    made.append(dataclasses.replace(op, state=states[op.ring]))
+                case ProducerAcquire() | ConsumerWait() | SkipSlot():
+                    if not isinstance(op, SkipSlot):
+                        made.append(dataclasses.replace(op, state=states[op.ring]))
                     after = self.state()
                     num = self.depths[op.ring]
                     made.append(Advance(result=after, state=states[op.ring], num=num, loc=op.loc))

@@ -18,6 +18,7 @@ from wsdsl.ir.tile_ops import Contract, Whole
 from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.axes import axes_of, loop_variable
+from wsdsl.lowering.check_schedule import faults
 from wsdsl.lowering.fixed_tiles import with_fixed_tiles
 from wsdsl.lowering.footprint import (
     accumulator_registers,
@@ -33,8 +34,9 @@ LOOKAHEAD = 3072
 3 stages: 0.85 of 4), and more costs 1 to 2 % in sustained runs (128 x 256 with 4 stages, not 3).
 """
 MAX_STAGES = 8
-WGMMA_REGISTERS = 26
 WIDTHS = (256, 192, 128, 64)
+HEAVY = 144
+"""Accumulators a thread from which on consumers need more registers than loading can spare."""
 MAX_ACCUMULATOR_REGISTERS = {1: 128, 2: 128, 3: 96}
 """By the number of consumers. ptxas wants about 26 more at entry, where a thread has 65536 over the
 number of threads, whatever setmaxnreg gives later; the epilogue works on chunks beside them.
@@ -71,14 +73,15 @@ def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> K
     products = any(isinstance(op, Contract) for op in walk(kernel.body))
     tile = dict(given.tile or {})
     widths: list[str] = []
-    consumers = given.consumers or _consumers(kernel, tile)
+    pingpong = given.mode == "pingpong"
+    consumers = given.consumers or (2 if pingpong else _consumers(kernel, tile))
     for name, axis in axes.items():
         variable = loop_variable(name)
         if name in whole or name in tile or variable in tile:
             continue
         match axis.role:
             case "rows":
-                tile[variable] = 64 * consumers
+                tile[variable] = 128 if pingpong else 64 * consumers
             case "columns":
                 widths.append(variable)
             case _:
@@ -87,7 +90,7 @@ def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> K
         given,
         tile=tile,
         consumers=consumers,
-        mode="cooperative",
+        mode=given.mode or "cooperative",
         scheduler=given.scheduler if given.scheduler in ("grid", "persistent") else "persistent",
         swizzle=given.swizzle or 8,
     )
@@ -99,19 +102,18 @@ def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> K
     if chosen.stages is None:
         chosen = dataclasses.replace(chosen, stages=_depth(kernel, chosen) if products else 1)
     if chosen.registers is None and products:
-        chosen = dataclasses.replace(chosen, registers=_registers(consumers))
-    _check_fit(kernel, chosen, products)
+        heavy = accumulator_registers(kernel, chosen) > HEAVY
+        chosen = dataclasses.replace(chosen, registers=_registers(consumers, heavy))
+    findings = faults(kernel, chosen)
+    if findings:
+        raise ScheduleError(findings)
     return dataclasses.replace(kernel, schedule=chosen)
 
 
 def _not_lowered(given: Schedule) -> list[Finding]:
     asked = {
-        'mode="pingpong"': given.mode == "pingpong",
-        "cluster": given.cluster is not None and any(v > 1 for v in given.cluster.values()),
         f'scheduler="{given.scheduler}"': given.scheduler in ("split_k", "stream_k"),
         "splits": given.splits not in (None, 1),
-        f'raster="{given.raster}"': given.raster not in (None, "auto"),
-        "mma": given.mma is not None,
         "decode": given.decode is not None,
         "precise_every": given.precise_every is not None,
         f'arch="{given.arch}"': given.arch != "sm_90a",
@@ -173,69 +175,8 @@ def _depth(kernel: Kernel, chosen: Schedule) -> int:
     return 1
 
 
-def _registers(consumers: int) -> dict[str, int]:
+def _registers(consumers: int, heavy: bool) -> dict[str, int]:
     """setmaxnreg conserves the pool: (load + consumers * compute) is what the launch gave out."""
-    return dict(load=32, compute=160) if consumers == 3 else dict(load=40, compute=232)
-
-
-def _check_fit(kernel: Kernel, chosen: Schedule, products: bool) -> None:
-    findings: list[Finding] = []
-    consumers = chosen.consumers or 1
-    for name, size in axis_sizes(kernel, chosen).items():
-        axis = axes_of(kernel)[name]
-        what = f"tile {loop_variable(name)}={size} (rows of the tensor cores' tile)"
-        if axis.role == "rows" and size % (64 * consumers):
-            findings.append(Finding(f"{what} is no multiple of 64 x {consumers} consumers"))
-        if axis.role == "rows" and size > 256:
-            findings.append(Finding(f"{what} is more than 256"))
-        what = f"tile {loop_variable(name)}={size}"
-        if axis.role == "columns" and (size % 16 or size > 256):
-            findings.append(Finding(f"{what} is no multiple of 16 up to 256 (columns)"))
-        if not axis.role and (size % 16 or size > 256):
-            findings.append(Finding(f"{what} is no multiple of 16 up to 256 (contracted)"))
-    if not findings:
-        registers = accumulator_registers(kernel, chosen)
-        entry = min(65536 // (128 * (consumers + 1)) // 8 * 8, 232)
-        if products and registers + WGMMA_REGISTERS > entry:
-            findings.append(
-                Finding(
-                    f"the accumulators take {registers} registers a thread, and {consumers} "
-                    f"consumers leave {entry - WGMMA_REGISTERS}",
-                    kernel.loc,
-                    "make the tile narrower, or use more consumers",
-                )
-            )
-        used = smem_bytes(kernel, chosen, chosen.stages or 1)
-        if products and used > SMEM_BYTES:
-            findings.append(
-                Finding(
-                    f"{chosen.stages} stages need {used} bytes of SMEM, a CTA has {SMEM_BYTES}",
-                    kernel.loc,
-                    "use fewer stages or smaller tiles",
-                )
-            )
-    given = chosen.registers
-    if given is not None and products:
-        if set(given) != {"load", "compute"}:
-            findings.append(
-                Finding(
-                    f"Schedule.registers names {', '.join(given)}",
-                    kernel.loc,
-                    "name the roles load and compute",
-                )
-            )
-        else:
-            pool = 65536 // (128 * (consumers + 1)) // 8 * 8 * (consumers + 1)
-            if given["load"] + consumers * given["compute"] > pool:
-                findings.append(
-                    Finding(
-                        f"registers {given!r} with {consumers} consumers need more than the "
-                        f"{pool} a thread slot that the launch gives out",
-                        kernel.loc,
-                        "for 2 consumers 40 and 232, or 24 and 240",
-                    )
-                )
-    if findings:
-        raise ScheduleError(
-            [f if f.loc else dataclasses.replace(f, loc=kernel.loc) for f in findings]
-        )
+    if consumers == 3:
+        return dict(load=32, compute=160)
+    return dict(load=24, compute=240) if heavy else dict(load=40, compute=232)

@@ -37,7 +37,7 @@ def _elementwise(op: Map | Cast | Bitcast | Full, side: Side, pieces: Lookup) ->
 
     def piece(i: int, j: int) -> Value:
         swap = {v: held.get(i, j) for v, held in arguments.items()}
-        made = b.value(op.result.name, shape.piece(dtype))
+        made = b.value(op.result.name, shape.piece(dtype, j))
         b.add(dataclasses.replace(replace_operands(op, swap), result=made))
         return made
 
@@ -45,7 +45,7 @@ def _elementwise(op: Map | Cast | Bitcast | Full, side: Side, pieces: Lookup) ->
 
 
 def _reduce(op: Reduce, side: Side, x: Pieces) -> Pieces:
-    """Chunks are combined elementwise, then the columns of one chunk are reduced."""
+    """Chunks of one width are combined elementwise, then the columns of one are reduced."""
     b, axis = side.builder, side.axes[op.axis]
     assert isinstance(op.result.type, Tile) and x.shape.columns == op.axis
     shape, dtype = side.shapes.of(op.result.type.axes), op.result.type.dtype
@@ -69,20 +69,27 @@ def _reduce(op: Reduce, side: Side, x: Pieces) -> Pieces:
             return value
         columns = indices.get(i, j)
         valid = b.map(
-            "lt", columns, side.size(axis), type=Fragment(BOOL, 1, x.shape.width), wish="inside"
+            "lt", columns, side.size(axis), type=Fragment(BOOL, 1, x.shape.widths[j]), wish="inside"
         )
         rest = b.constant(_neutral(op.fn, work), Tile(work), "neutral")
         return b.map("where", valid, value, rest, type=kind, wish="masked")
 
-    def piece(i: int, j: int) -> Value:
-        total = inside(i, 0)
-        for chunk in range(1, x.shape.chunks):
+    def of_width(i: int, chunks: list[int]) -> Value:
+        total = inside(i, chunks[0])
+        for chunk in chunks[1:]:
             total = b.map(op.fn, total, inside(i, chunk), wish="partial")
-        made = b.value(op.result.name, shape.piece(work))
-        b.add(ReduceColumns(result=made, fn=op.fn, x=total, loc=op.loc))
+        made = b.value(op.result.name, shape.piece(work, 0))
+        return b.add(ReduceColumns(result=made, fn=op.fn, x=total, loc=op.loc)).result
+
+    def piece(i: int, j: int) -> Value:
+        widths = x.shape.widths
+        alike = [[c for c, w in enumerate(widths) if w == own] for own in dict.fromkeys(widths)]
+        made, *others = [of_width(i, chunks) for chunks in alike]
+        for other in others:
+            made = b.map(op.fn, made, other, wish=op.result.name)
         if work == dtype:
             return made
-        return b.add(Cast(result=b.value("sum", shape.piece(dtype)), x=made, loc=op.loc)).result
+        return b.add(Cast(result=b.value("sum", shape.piece(dtype, 0)), x=made, loc=op.loc)).result
 
     return Pieces(shape, piece)
 

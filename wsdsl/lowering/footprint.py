@@ -19,16 +19,26 @@ OUTER_RING_DEPTH = 2
 """Slots of a circular buffer whose slots are held around an inner loop."""
 
 
+def num_turns(schedule: Schedule) -> int:
+    """Compute partitions that take turns at the tiles."""
+    return (schedule.consumers or 1) if schedule.mode == "pingpong" else 1
+
+
+def num_sharing(schedule: Schedule) -> int:
+    """Warpgroups that share a tile."""
+    return (schedule.consumers or 1) // num_turns(schedule)
+
+
 def axis_sizes(kernel: Kernel, schedule: Schedule) -> dict[str, int]:
     """Elements a tile along every axis. Axes taken whole are rounded up to what the tensor cores
     take; 0 where the size of a whole dimension is not known.
     """
     sizes, static, tile = dict[str, int](), dict(kernel.sizes), schedule.tile or {}
-    consumers = schedule.consumers or 1
+    sharing = num_sharing(schedule)
     whole = {op.result.type for op in walk(kernel.body) if isinstance(op, Whole)}
     for name, axis in axes_of(kernel).items():
         if axis in whole:
-            unit = 64 * consumers if axis.role == "rows" else 16
+            unit = 64 * sharing if axis.role == "rows" else 16
             sizes[name] = -(-static.get(axis.dim, 0) // unit) * unit
         else:
             sizes[name] = tile.get(name, tile.get(loop_variable(name), 0))
@@ -82,7 +92,7 @@ def accumulator_registers(kernel: Kernel, schedule: Schedule) -> int:
     for tile in held:
         rows = sum(sizes[x] for x in tile.axes if roles[x] == "rows")
         columns = sum(sizes[x] for x in tile.axes if roles[x] == "columns")
-        total += rows // (64 * (schedule.consumers or 1)) * columns // 2
+        total += rows // (64 * num_sharing(schedule)) * columns // 2
     return total
 
 

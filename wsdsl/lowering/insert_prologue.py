@@ -21,6 +21,8 @@ After:
       ...
     }
 
+In a cluster the CTAs meet instead, before the first reaches for another's SMEM and after the last.
+
 Why here: all barriers and tensor maps are known.
 """
 
@@ -33,7 +35,9 @@ from wsdsl.ir.barrier_ops import (
     Elect,
     FenceBarrierInit,
     InitializeBarriers,
+    LaunchGrid,
     SetMaxRegisters,
+    SyncCluster,
     SyncCta,
 )
 from wsdsl.ir.memory_ops import MakeTensorMap, PrefetchTensorMap, ThreadLoad
@@ -50,11 +54,13 @@ def insert_prologue(kernel: Kernel) -> Kernel:
         first.append(FenceBarrierInit())
     first += [PrefetchTensorMap(map=m) for m in maps]
     prologue: list[Op] = [Elect(body=tuple(first))] if first else []
+    in_cluster = any(isinstance(op, LaunchGrid) and op.cluster > 1 for op in kernel.body)
     if barriers:
-        prologue.append(SyncCta())
+        prologue.append(SyncCluster() if in_cluster else SyncCta())
+    last = [SyncCluster()] if in_cluster else []
     declared = [op for op in kernel.body if not isinstance(op, Partition)]
     partitions = [_begin(op) for op in kernel.body if isinstance(op, Partition)]
-    return dataclasses.replace(kernel, body=(*declared, *prologue, *partitions))
+    return dataclasses.replace(kernel, body=(*declared, *prologue, *partitions, *last))
 
 
 def _begin(op: Partition) -> Partition:

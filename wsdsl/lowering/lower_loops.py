@@ -12,20 +12,33 @@ After:
       ...
     }
 
+A cluster's CTAs take neighbouring tiles: the loop is over clusters, and each adds its rank. A
+partition that takes turns tests in every iteration whose turn it is (`lowering/turns.py`).
+
 Why here: pipeline states are threaded through one kind of loop.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 
-from wsdsl.ir.barrier_ops import CtaIndex, ForRange, LaunchGrid, NumCtas
-from wsdsl.ir.op import Kernel, Op, Region, Value
+from wsdsl.ir.barrier_ops import (
+    ClusterIndex,
+    CtaIndex,
+    CtaRank,
+    ForRange,
+    LaunchGrid,
+    NumClusters,
+    NumCtas,
+)
+from wsdsl.ir.op import Kernel, Region, Value
 from wsdsl.ir.pipeline_ops import AxisAt, ForWork
-from wsdsl.ir.tile_ops import ForEach, ForTiles, Yield
+from wsdsl.ir.tile_ops import ForEach, ForTiles, Map, Yield
 from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import Namer, walk, with_regions
 from wsdsl.lowering.builder import INT, Builder
+from wsdsl.lowering.turns import Turns
 
 
 def lower_loops(kernel: Kernel) -> Kernel:
@@ -35,11 +48,16 @@ def lower_loops(kernel: Kernel) -> Kernel:
 
 
 def _grid(op: ForWork) -> LaunchGrid:
+    cluster = op.cluster or (1,) * len(op.index)
     tiles = tuple(
-        (dim, v.type.size if isinstance(v.type, Axis) else 1)
-        for dim, v in zip(op.dims, op.index, strict=True)
+        (dim, num * step_of(v)) for dim, v, num in zip(op.dims, op.index, cluster, strict=True)
     )
-    return LaunchGrid(tiles=tiles, scheduler=op.scheduler, loc=op.loc)
+    return LaunchGrid(tiles=tiles, scheduler=op.scheduler, cluster=math.prod(cluster), loc=op.loc)
+
+
+def step_of(index: Value) -> int:
+    """Elements of a dimension that a work item takes."""
+    return index.type.size if isinstance(index.type, Axis) else 1
 
 
 class _Loops:
@@ -93,25 +111,65 @@ class _Loops:
 
     def work(self, op: ForWork) -> None:
         b = self.builder
+        cluster = op.cluster or (1,) * len(op.index)
+        in_cluster = math.prod(cluster) > 1
         counts: list[Value] = []
-        for dim, index in zip(op.dims, op.index, strict=True):
-            step = index.type.size if isinstance(index.type, Axis) else 1
-            counts.append(b.quotient_up(self.size(dim), step, f"tiles_{dim}"))
+        for dim, index, num in zip(op.dims, op.index, cluster, strict=True):
+            counts.append(b.quotient_up(self.size(dim), num * step_of(index), f"tiles_{dim}"))
         total = counts[0] if counts else b.integer(1)
         for count in counts[1:]:
             total = b.map("mul", total, count, wish="num_work")
-        first = b.add(CtaIndex(result=b.value("cta", INT), loc=op.loc)).result
-        step = b.add(NumCtas(result=b.value("num_ctas", INT), loc=op.loc)).result
+        if in_cluster:
+            first = b.add(ClusterIndex(result=b.value("cluster", INT), loc=op.loc)).result
+            step = b.add(NumClusters(result=b.value("num_clusters", INT), loc=op.loc)).result
+        else:
+            first = b.add(CtaIndex(result=b.value("cta", INT), loc=op.loc)).result
+            step = b.add(NumCtas(result=b.value("num_ctas", INT), loc=op.loc)).result
+        ranks = self.ranks(op, cluster) if in_cluster else {}
         work = b.value("work", INT)
+        turns = Turns(b, op) if op.turns > 1 else None
         with b.region() as body:
-            self.decode(op, work, counts)
-            body += [o for o in self.region(op.body) if not isinstance(o, Yield)]
-            body.append(Yield())
+            self.decode(op, work, counts, ranks)
+            inner = [o for o in self.region(op.body) if not isinstance(o, Yield)]
+            if turns is None:
+                body += [*inner, Yield()]
+            else:
+                turns.take(inner, self.region(op.skip))
+        init, args, results = turns.carried if turns else ((), (), ())
         b.add(
-            ForRange(index=work, start=first, stop=total, step=step, body=tuple(body), loc=op.loc)
+            ForRange(
+                result=results,
+                index=work,
+                start=first,
+                stop=total,
+                step=step,
+                init=init,
+                args=args,
+                body=tuple(body),
+                loc=op.loc,
+            )
         )
+        if turns:
+            turns.finish()
 
-    def decode(self, op: ForWork, work: Value, counts: list[Value]) -> None:
+    def ranks(self, op: ForWork, cluster: tuple[int, ...]) -> dict[Value, Value]:
+        """How many tiles this CTA is from the cluster's first, along each index that varies."""
+        b = self.builder
+        rest = b.add(CtaRank(result=b.value("rank", INT), loc=op.loc)).result
+        found: dict[Value, Value] = {}
+        left = math.prod(cluster)
+        for index, num in reversed(tuple(zip(op.index, cluster, strict=True))):
+            if num > 1:
+                left //= num
+                found[index] = (
+                    rest if left == 1 else b.map("mod", rest, b.integer(num), wish="rank")
+                )
+                rest = rest if left == 1 else b.map("floordiv", rest, b.integer(num), wish="rest")
+        return found
+
+    def decode(
+        self, op: ForWork, work: Value, counts: list[Value], ranks: dict[Value, Value]
+    ) -> None:
         """Bind the indices of the work item, the last one fastest but for the raster."""
         b, rest = self.builder, work
         places: list[Value] = []
@@ -121,7 +179,7 @@ class _Loops:
             if len(counts) > 2:
                 inside = b.map("mod", rest, plane, wish="inside")
                 rest = b.map("floordiv", rest, plane, wish="rest")
-            places = list(self.raster(inside, counts[-2], counts[-1], op.swizzle))
+            places = self.plane(op, inside, counts)
         remaining = len(counts) - len(places)
         for i in range(remaining - 1, -1, -1):
             if i == 0:
@@ -129,12 +187,25 @@ class _Loops:
             else:
                 places.insert(0, b.map("mod", rest, counts[i], wish="place"))
                 rest = b.map("floordiv", rest, counts[i], wish="rest")
-        for index, place in zip(op.index, places, strict=True):
+        cluster = op.cluster or (1,) * len(op.index)
+        for index, place, num in zip(op.index, places, cluster, strict=True):
+            if index in ranks:
+                place = b.plus(b.times(place, num, "first"), ranks[index], "place")
             if isinstance(index.type, Axis):
                 start = b.times(place, index.type.size, f"{index.name}_start")
                 b.add(AxisAt(result=index, start=start, loc=op.loc))
             else:
-                b.add(_rename(index, place, b))
+                b.add(Map(result=index, fn="add", args=(place, b.integer(0))))
+
+    def plane(self, op: ForWork, inside: Value, counts: list[Value]) -> list[Value]:
+        """Places along the last two axes, in the order of the raster."""
+        (above, last), swizzle = op.index[-2:], op.swizzle
+        rows, columns = counts[-2:]
+        if isinstance(above.type, Axis) and op.raster in (above.name, above.type.name):
+            column, row = self.raster(inside, columns, rows, swizzle)
+            return [row, column]
+        assert isinstance(last.type, Axis)
+        return list(self.raster(inside, rows, columns, swizzle))
 
     def raster(
         self, inside: Value, rows: Value, columns: Value, swizzle: int
@@ -158,9 +229,3 @@ class _Loops:
         height = b.map("min", some, b.integer(swizzle), wish="group_rows")
         row = b.map("add", first, b.map("mod", in_group, height), wish="row")
         return row, b.map("floordiv", in_group, height, wish="column")
-
-
-def _rename(index: Value, place: Value, b: Builder) -> Op:
-    from wsdsl.ir.tile_ops import Map
-
-    return Map(result=index, fn="add", args=(place, b.integer(0)))

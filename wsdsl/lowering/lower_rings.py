@@ -11,7 +11,9 @@ After:
 
 A full barrier takes one arrival, the producer's, with the bytes that it expects; where threads copy
 (tensors that TMA cannot take) each of them arrives once its part is written. An empty barrier takes
-one arrival of each consumer warpgroup.
+one arrival of each consumer warpgroup, and as many from each other CTA of the cluster that gets a
+part of its tiles from here. Of a tile that is multicast each CTA copies its part, and expects the
+whole.
 
 Why here: states are explicit; products next read tiles at known places.
 """
@@ -26,6 +28,7 @@ from wsdsl.ir.barrier_ops import (
     ArriveExpectTx,
     Elect,
     FenceAsyncProxy,
+    LaunchGrid,
     WaitBarrier,
 )
 from wsdsl.ir.memory_ops import AllocateShared, MakeTensorMap, ThreadLoad, TmaLoad
@@ -43,11 +46,12 @@ from wsdsl.ir.pipeline_ops import (
     TileInShared,
 )
 from wsdsl.ir.target import SMEM_ALIGN, SWIZZLE_SPAN, widest_swizzle
-from wsdsl.ir.tile_ops import Contract
+from wsdsl.ir.tile_ops import Contract, If, Yield
 from wsdsl.ir.types import Axis, Barriers, Shared, SharedTile, Tensor, TensorMap
 from wsdsl.ir.walk import Namer, walk, with_regions
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import Builder
+from wsdsl.lowering.shares import Group, Share, num_peers, peers_of, share_of
 
 THREADS = 128
 
@@ -60,6 +64,7 @@ class _Ring:
     full: Value
     empty: Value
     offsets: tuple[tuple[int, ...], ...]
+    multicast: tuple[Group, ...]
 
 
 def lower_rings(kernel: Kernel) -> Kernel:
@@ -77,6 +82,9 @@ class _Rings:
         self.fills: dict[Value, list[LoadToSlot]] = {}
         self.maps: dict[tuple[Value, tuple[int, ...], str], Value] = {}
         self.declarations: list[Op] = []
+        self.cluster = next((op.cluster for op in kernel.body if isinstance(op, LaunchGrid)), 1)
+        self.shares: dict[Group, Share] = {}
+        self.peers: dict[Value, tuple[Value | None, ...]] = {}
         self.whole_warpgroup = False
         """Whether the load partition runs with all of its threads, not one elected."""
         self.released_by_threads: set[Value] = set()
@@ -93,25 +101,31 @@ class _Rings:
                 self.starts[op.result] = op.start
 
     def kernel_without_rings(self) -> Kernel:
-        consumers = sum(
-            op.num_warpgroups
-            for op in self.kernel.body
-            if isinstance(op, Partition) and op.role == "compute"
-        )
         self.whole_warpgroup = any(
             self.ways(ring)[1] for ring in {s.ring for s in self.slots.values()}
         )
         for op in self.kernel.body:
             if isinstance(op, CircularBuffer):
-                self.place(op, consumers)
+                self.place(op)
         body: list[Op] = []
         for op in self.kernel.body:
             if isinstance(op, CircularBuffer):
                 continue
-            body.append(with_regions(op, self.region) if isinstance(op, Partition) else op)
+            body.append(self.partition(op) if isinstance(op, Partition) else op)
         return dataclasses.replace(self.kernel, body=(*self.declarations, *body))
 
-    def place(self, op: CircularBuffer, consumers: int) -> None:
+    def partition(self, op: Partition) -> Partition:
+        """Its body, behind what is known from its rank in the cluster."""
+        loads = [inner for inner in walk(op.body) if isinstance(inner, LoadToSlot)]
+        waits = [inner for inner in walk(op.body) if isinstance(inner, ConsumerWait)]
+        with self.builder.region() as first:
+            for group in dict.fromkeys(inner.multicast for inner in loads if inner.multicast):
+                self.shares[group] = share_of(group, self.builder)
+            for ring in dict.fromkeys(wait.ring for wait in waits):
+                self.peers[ring] = peers_of(self.rings[ring].multicast, self.cluster, self.builder)
+        return dataclasses.replace(op, body=(*first, *self.region(op.body)))
+
+    def place(self, op: CircularBuffer) -> None:
         offsets: list[tuple[int, ...]] = []
         total = 0
         for layout in op.layouts:
@@ -135,11 +149,13 @@ class _Rings:
             AllocateBarriers(
                 result=empty,
                 label=empty.name,
-                arrivals=consumers * (THREADS if op.result in self.released_by_threads else 1),
+                arrivals=op.consumers
+                * num_peers(op.multicast)
+                * (THREADS if op.result in self.released_by_threads else 1),
                 loc=op.loc,
             ),
         ]
-        self.rings[op.result] = _Ring(shared, full, empty, tuple(offsets))
+        self.rings[op.result] = _Ring(shared, full, empty, tuple(offsets), op.multicast)
 
     def arrivals(self, ring: Value) -> int:
         """All slots of a ring are filled the same way: one arrival with bytes, if TMA brings any of
@@ -177,22 +193,28 @@ class _Rings:
                 assert op.state is not None
                 b.add(WaitBarrier(barriers=self.rings[op.ring].full, state=op.state, loc=op.loc))
             case ConsumerRelease():
-                wait = self.slots[op.slot]
-                assert wait.state is not None
-                b.add(
-                    ArriveBarrier(
-                        barriers=self.rings[wait.ring].empty,
-                        state=wait.state,
-                        each_thread=wait.ring in self.released_by_threads,
-                        loc=op.loc,
-                    )
-                )
+                self.release(op)
             case SlotTile():
                 self.locate(op)
             case LoadToSlot() | ProducerCommit():
                 pass
             case _:
                 b.add(with_regions(op, self.region))
+
+    def release(self, op: ConsumerRelease) -> None:
+        b, wait = self.builder, self.slots[op.slot]
+        assert wait.state is not None
+        ring = self.rings[wait.ring]
+        for cta in self.peers[wait.ring]:
+            b.add(
+                ArriveBarrier(
+                    barriers=ring.empty,
+                    state=wait.state,
+                    cta=cta,
+                    each_thread=wait.ring in self.released_by_threads,
+                    loc=op.loc,
+                )
+            )
 
     def fill(self, op: ProducerAcquire, ring: _Ring, state: Value) -> None:
         b, fills = self.builder, self.fills[op.result]
@@ -229,26 +251,62 @@ class _Rings:
     def copy_by_tma(self, fill: LoadToSlot, op: ProducerAcquire, ring: _Ring, state: Value) -> int:
         """One copy a panel; returns the bytes that will arrive."""
         assert isinstance(fill.tensor.type, Tensor)
+        rows, columns, _ = self.panels(fill)
+        width = fill.tensor.type.dtype.bytes
+        if not fill.multicast:
+            self.copy_rows(fill, op, ring, state, rows, None)
+            return rows * columns * width
+        share = self.shares[fill.multicast]
+        # A part is whole groups of 8 lines, within which bits of the address are exchanged.
+        if rows % (8 * share.num) == 0:
+            self.copy_rows(fill, op, ring, state, rows // share.num, share)
+        else:
+            with self.builder.region() as whole:
+                self.copy_rows(fill, op, ring, state, rows, share)
+                self.builder.add(Yield(loc=fill.loc))
+            skip = (Yield(loc=fill.loc),)
+            made = If(cond=share.is_first, then=tuple(whole), orelse=skip, loc=fill.loc)
+            self.builder.add(made)
+        return rows * columns * width
+
+    def copy_rows(
+        self,
+        fill: LoadToSlot,
+        op: ProducerAcquire,
+        ring: _Ring,
+        state: Value,
+        num: int,
+        share: Share | None,
+    ) -> None:
+        """`num` lines of a tile: all of them, or this CTA's share."""
+        assert isinstance(fill.tensor.type, Tensor)
         b, width = self.builder, fill.tensor.type.dtype.bytes
         rows, columns, swizzle = self.panels(fill)
         span = SWIZZLE_SPAN[swizzle] // width
-        box = tuple(v.type.size if isinstance(v.type, Axis) else 1 for v in fill.index)
-        map = self.tensor_map(fill.tensor, (*box[:-1], span), swizzle)
-        *outer, start = self.coordinates(fill.index)
+        row_dim = next(i for i, v in enumerate(fill.index) if isinstance(v.type, Axis))
+        box = [v.type.size if isinstance(v.type, Axis) else 1 for v in fill.index]
+        box[row_dim], box[-1] = num, span
+        map = self.tensor_map(fill.tensor, tuple(box), swizzle)
+        at = list(self.coordinates(fill.index))
+        start, shift = at[-1], None
+        if share is not None and num < rows:
+            at[row_dim] = b.plus(at[row_dim], b.times(share.part, num, "line"), "line")
+            shift = b.times(share.part, num * span * width, "shift")
         offset = ring.offsets[op.layout][fill.field]
         for panel in range(columns // span):
             b.add(
                 TmaLoad(
                     map=map,
-                    coordinates=(*outer, b.plus(start, panel * span)),
+                    coordinates=(*at[:-1], b.plus(start, panel * span)),
                     shared=ring.shared,
                     offset=offset + panel * rows * span * width,
+                    shift=shift,
                     state=state,
                     barriers=ring.full,
+                    multicast=share.mask if share else None,
                     loc=fill.loc,
                 )
             )
-        return rows * columns * width
 
     def copy_by_threads(
         self, fill: LoadToSlot, op: ProducerAcquire, ring: _Ring, state: Value

@@ -294,7 +294,7 @@ class _Lowering:
         for made in op.result:
             if isinstance(made.type, Tile) and made.type.axes:
                 shape, dtype = self.side.shapes.of(made.type.axes), made.type.dtype
-                values = tuple(b.value(made.name, shape.piece(dtype)) for _ in shape.places())
+                values = tuple(b.value(made.name, shape.piece(dtype, j)) for _, j in shape.places())
                 self.env[made] = held(shape, values)
                 result += values
             else:

@@ -20,7 +20,7 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.target import widest_swizzle
 from wsdsl.ir.tile_ops import Cast, Full, Load, Lookup, Map, Store
-from wsdsl.ir.types import Axis, DType, Fragment, Shared, Tensor, TensorMap, Tile
+from wsdsl.ir.types import BOOL, Axis, DType, Fragment, Shared, Tensor, TensorMap, Tile
 from wsdsl.lowering.footprint import STAGING_BUFFERS, STAGING_BYTES
 from wsdsl.lowering.pieces import Pieces, Shape
 from wsdsl.lowering.side import Side, stored_by_tma
@@ -40,7 +40,7 @@ def load_piece(op: Load | Lookup, side: Side, find: Find) -> Pieces:
 
     def piece(i: int, j: int) -> Value:
         made = LoadGlobal(
-            result=b.value(op.result.name, shape.piece(dtype)),
+            result=b.value(op.result.name, shape.piece(dtype, j)),
             tensor=tensor,
             index=tuple(e.get(i, j) for e in entries),
             vector=_vector(tensor, index, side),
@@ -88,7 +88,7 @@ class Stores:
         for op in region:
             if isinstance(op, Store) and stored_by_tma(self.kernel, op):
                 shape = self._shape(op)
-                own += shape.blocks * shape.chunks
+                own += shape.blocks * len(shape.widths)
             inner = [n for body in regions(op) for n in self._counts(body)]
             if any(inner):
                 found += [*inner, own]
@@ -172,7 +172,7 @@ class Stores:
     def _by_tma(self, op: Store, shape: Shape, i: int, j: int, value: Value) -> None:
         side, b = self.side, self.side.builder
         assert isinstance(op.tensor.type, Tensor) and isinstance(value.type, (Fragment, Tile))
-        value = self._full_size(value, shape)
+        value = self._full_size(value, shape.widths[j])
         dtype, last = op.tensor.type.dtype, op.index[-1].type
         transposed = isinstance(last, Axis) and last.role == "rows"
         box = tuple(
@@ -180,7 +180,7 @@ class Stores:
             if not isinstance(v.type, Axis)
             else WARP_ROWS
             if v.type.role == "rows"
-            else shape.width
+            else shape.widths[j]
             for v in op.index
         )
         swizzle = widest_swizzle(box[-1] * dtype.bytes)
@@ -221,18 +221,18 @@ class Stores:
         )
         b.add(TmaStoreCommit(loc=op.loc))
 
-    def _full_size(self, value: Value, shape: Shape) -> Value:
+    def _full_size(self, value: Value, width: int) -> Value:
         """A value that is the same in all rows or columns, spread out."""
         assert isinstance(value.type, (Fragment, Tile))
-        kind = Fragment(value.type.dtype, 64, shape.width)
+        kind = Fragment(value.type.dtype, 64, width)
         if value.type == kind:
             return value
         b = self.side.builder
         if isinstance(value.type, Tile):
             return b.add(Full(result=b.value("spread", kind), value=value)).result
-        zero = b.constant(0.0, Tile(value.type.dtype))
-        zeros = b.add(Full(result=b.value("zeros", kind), value=zero)).result
-        made = Map(result=b.value("spread", kind), fn="add", args=(value, zeros))
+        every = b.value("every", Fragment(BOOL, 64, width))
+        b.add(Full(result=every, value=b.flag(True)))
+        made = Map(result=b.value("spread", kind), fn="where", args=(every, value, value))
         return b.add(made).result
 
     def _map(self, tensor: Value, box: tuple[int, ...], swizzle: str) -> Value:
@@ -252,6 +252,5 @@ def _cover(a: Shape, b: Shape) -> Shape:
         a.rows or b.rows,
         a.columns or b.columns,
         max(a.blocks, b.blocks),
-        max(a.chunks, b.chunks),
-        max(a.width, b.width),
+        max(a.widths, b.widths, key=sum),
     )

@@ -28,7 +28,8 @@ After:
 
 The tensor cores then have the next products before the last ones are done, and a slot is given
 back an iteration later, when nothing reads it any more. A ring that is too short to hold the slots
-of two iterations keeps its waits.
+of two iterations keeps its waits. Where partitions take turns, the next one's products queue up
+behind this one's last.
 
 Why here: needs the waits that `lower_tiles` places; a wait that returns no fragments says that
 nothing in the body reads the sums.
@@ -40,10 +41,10 @@ import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 
-from wsdsl.ir.barrier_ops import ArriveBarrier, ForRange
+from wsdsl.ir.barrier_ops import ArriveBarrier, ForRange, NamedBarrierArrive
 from wsdsl.ir.fragment_ops import WgmmaWait
 from wsdsl.ir.op import Kernel, Op, Region, Value
-from wsdsl.ir.tile_ops import Yield
+from wsdsl.ir.tile_ops import Constant, Map, Yield
 from wsdsl.ir.types import Barriers, State
 from wsdsl.ir.walk import Namer, with_regions
 from wsdsl.lowering.builder import Builder
@@ -63,12 +64,23 @@ def _region(region: Region, builder: Builder) -> Region:
                 op, releases = _overlap(op, builder)
                 builder.add(op)
                 continue
+            if isinstance(op, NamedBarrierArrive):
+                _hand_over(op, builder.ops)
+                continue
             builder.add(op)
             if releases and isinstance(op, WgmmaWait) and op.pending == 0:
                 builder.ops += releases
                 releases = []
         assert not releases, "a loop that leaves products in flight is followed by a wait"
     return tuple(made)
+
+
+def _hand_over(op: NamedBarrierArrive, ops: list[Op]) -> None:
+    """Who is next may start when the last products of a loop are started: they need not be over."""
+    at = len(ops)
+    while at and isinstance(ops[at - 1], (WgmmaWait, Map, Constant, ArriveBarrier)):
+        at -= 1
+    ops.insert(at if at and isinstance(ops[at - 1], ForRange) else len(ops), op)
 
 
 def _at(body: Region) -> int | None:

@@ -34,6 +34,9 @@ After:
         }
         store(tensor=%C, index=(%m, %n), value=%acc)
 
+With `mode="pingpong"` there are as many compute partitions as consumers, which take turns: each
+does every second tile and passes over the slots of the others.
+
 The load sub-DAG is the backward slice from the operands of products to global memory. It gets a
 loop nest of its own, made of the loops around its loads without what they carry. Loads that feed
 nothing but elementwise work stay on the compute side.
@@ -55,13 +58,16 @@ from wsdsl.ir.pipeline_ops import (
     Partition,
     ProducerAcquire,
     ProducerCommit,
+    SkipSlot,
     SlotTile,
 )
 from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, If, Load, Yield
 from wsdsl.ir.types import Axis, Ring, SharedTile, Slot, Tile
-from wsdsl.ir.walk import Namer, copy_region, used_inside
-from wsdsl.lowering.footprint import OUTER_RING_DEPTH
+from wsdsl.ir.walk import Namer, copy_region, used_inside, with_regions
+from wsdsl.lowering.axes import loop_variable
+from wsdsl.lowering.footprint import OUTER_RING_DEPTH, num_sharing, num_turns
 from wsdsl.lowering.load_groups import LoadGroup, find_load_groups
+from wsdsl.schedule import Schedule
 
 
 def partition_loads(kernel: Kernel) -> Kernel:
@@ -69,41 +75,51 @@ def partition_loads(kernel: Kernel) -> Kernel:
     schedule, namer = kernel.schedule, Namer.of(kernel)
     nest, body = output_nest(kernel.body)
     groups = find_load_groups(body)
-    rings = _make_rings(groups, schedule.stages or 1, namer)
+    turns = num_turns(schedule)
+    rings = _make_rings(groups, schedule, namer)
     cut = _Cut(groups, {height: ring.result for height, ring in rings.items()}, namer)
+    cluster = schedule.cluster or {}
 
-    def work(inner: Region) -> Region:
+    def work(inner: Region, turn: int = 0, turns: int = 1, skip: Region = ()) -> Region:
         walked = ForWork(
             index=tuple(loop.index for loop in nest),
             dims=tuple(_dim(loop) for loop in nest),
             scheduler=schedule.scheduler or "persistent",
             swizzle=schedule.swizzle or 1,
+            raster=schedule.raster or "",
+            cluster=tuple(cluster.get(loop_variable(_name(loop)), 1) for loop in nest),
+            turn=turn,
+            turns=turns,
             body=inner,
+            skip=skip,
             loc=nest[0].loc if nest else kernel.loc,
         )
         return (walked,)
 
     registers = schedule.registers or {}
     partitions: list[Op] = []
+    load_side = cut.load_side(body)
     if groups:
         load = Partition(
             role="load",
             num_warpgroups=1,
             registers=registers.get("load", 0),
-            body=copy_region(work(cut.load_side(body)), namer),
+            body=copy_region(work(load_side), namer),
             loc=kernel.loc,
         )
         partitions.append(load)
-    compute = Partition(
-        role="compute",
-        num_warpgroups=schedule.consumers or 1,
-        registers=registers.get("compute", 0),
-        body=work(cut.compute_side(body)),
-        loc=kernel.loc,
-    )
-    return dataclasses.replace(
-        kernel, level="partitioned", body=(*rings.values(), *partitions, compute)
-    )
+    compute_side = cut.compute_side(body)
+    for turn in range(turns):
+        inner = work(compute_side, turn, turns, _passing_over(load_side) if turns > 1 else ())
+        compute = Partition(
+            role="compute",
+            num_warpgroups=num_sharing(schedule),
+            registers=registers.get("compute", 0),
+            body=copy_region(inner, namer) if turns > 1 else inner,
+            loc=kernel.loc,
+        )
+        partitions.append(compute)
+    return dataclasses.replace(kernel, level="partitioned", body=(*rings.values(), *partitions))
 
 
 def output_nest(body: Region) -> tuple[list[ForTiles | ForEach], Region]:
@@ -136,8 +152,12 @@ def _dim(loop: ForTiles | ForEach) -> str:
     return loop.index.type.dim
 
 
+def _name(loop: ForTiles | ForEach) -> str:
+    return loop.index.type.name if isinstance(loop.index.type, Axis) else loop.index.name
+
+
 def _make_rings(
-    groups: tuple[LoadGroup, ...], stages: int, namer: Namer
+    groups: tuple[LoadGroup, ...], schedule: Schedule, namer: Namer
 ) -> dict[int, CircularBuffer]:
     layouts: dict[int, list[tuple[Tile, ...]]] = {}
     for group in groups:
@@ -147,8 +167,9 @@ def _make_rings(
     return {
         height: CircularBuffer(
             result=Value(namer.new("ring"), Ring()),
-            depth=stages if height == 0 else OUTER_RING_DEPTH,
+            depth=(schedule.stages or 1) if height == 0 else OUTER_RING_DEPTH,
             layouts=tuple(held),
+            consumers=num_sharing(schedule),
         )
         for height, held in sorted(layouts.items())
     }
@@ -245,6 +266,17 @@ class _Cut:
                 if same and isinstance(op, Load):
                     tiles[op.result] = tile
         return made
+
+
+def _passing_over(region: Region) -> Region:
+    """A load side that takes its slots and leaves them to another."""
+    made: list[Op] = []
+    for op in region:
+        if isinstance(op, ProducerAcquire):
+            made.append(SkipSlot(ring=op.ring, loc=op.loc))
+        elif not isinstance(op, (LoadToSlot, ProducerCommit)):
+            made.append(with_regions(op, _passing_over))
+    return _without_unused(made)
 
 
 def _read_from_slots(op: Op, tiles: dict[Value, Value]) -> Op:

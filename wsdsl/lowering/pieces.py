@@ -1,8 +1,9 @@
 """A tile in registers as pieces: fragments of 64 rows by a chunk of columns.
 
-Piece (i, j) of a tile holds the rows 64 i … 64 i + 63 of the warpgroup's share and the columns
-w j … w j + w - 1; an axis that the tile lacks has one piece. Pieces are computed when they are
-first asked for, so that an epilogue comes out chunk by chunk, as its stores demand it.
+Piece (i, j) of a tile holds the rows 64 i … 64 i + 63 of the warpgroup's share and the columns of
+chunk j; an axis that the tile lacks has one piece. Chunks are as wide as a store's line, the last
+ones narrower where the tile's width asks for it. Pieces are computed when they are first asked for,
+so that an epilogue comes out chunk by chunk, as its stores demand it.
 """
 
 from __future__ import annotations
@@ -23,17 +24,19 @@ class Shape:
     rows: str | None
     columns: str | None
     blocks: int = 1
-    chunks: int = 1
-    width: int = 1
+    widths: tuple[int, ...] = (1,)
 
-    def piece(self, dtype: DType) -> Type:
+    def piece(self, dtype: DType, chunk: int) -> Type:
         if self.rows is None and self.columns is None:
             return Tile(dtype)
-        return Fragment(dtype, 64 if self.rows else 1, self.width if self.columns else 1)
+        return Fragment(dtype, 64 if self.rows else 1, self.widths[chunk] if self.columns else 1)
+
+    def first_column(self, chunk: int) -> int:
+        return sum(self.widths[:chunk])
 
     def places(self) -> Iterator[tuple[int, int]]:
         for i in range(self.blocks):
-            for j in range(self.chunks):
+            for j in range(len(self.widths)):
                 yield i, j
 
 
@@ -49,18 +52,19 @@ class Shapes:
         """Rows of a warpgroup's share."""
         return self.axes[axis].size // self.consumers
 
-    def width(self, axis: str) -> int:
-        limit = MAX_WIDTH // 2 if axis in self.narrow else MAX_WIDTH
-        size = self.axes[axis].size
-        return max(w for w in (8, 16, 32, 64) if w <= limit and size % w == 0)
+    def widths(self, axis: str) -> tuple[int, ...]:
+        left, widest = self.axes[axis].size, MAX_WIDTH // 2 if axis in self.narrow else MAX_WIDTH
+        found: list[int] = []
+        while left:
+            found.append(max(w for w in (8, 16, 32, 64) if w <= min(left, widest)))
+            left -= found[-1]
+        return tuple(found)
 
     def of(self, axes: tuple[str, ...]) -> Shape:
         rows = next((a for a in axes if self.axes[a].role == "rows"), None)
         columns = next((a for a in axes if self.axes[a].role == "columns"), None)
         blocks = self.rows_each(rows) // 64 if rows else 1
-        width = self.width(columns) if columns else 1
-        chunks = self.axes[columns].size // width if columns else 1
-        return Shape(rows, columns, blocks, chunks, width)
+        return Shape(rows, columns, blocks, self.widths(columns) if columns else (1,))
 
 
 @dataclass

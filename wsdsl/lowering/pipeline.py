@@ -8,6 +8,7 @@ from typing import Protocol
 from wsdsl.ir.op import Kernel, Level
 from wsdsl.ir.spec import verify
 from wsdsl.lowering.allocate_shared import allocate_shared
+from wsdsl.lowering.assign_multicast import assign_multicast
 from wsdsl.lowering.assign_roles import assign_roles
 from wsdsl.lowering.assign_states import assign_states
 from wsdsl.lowering.assign_tile_sizes import assign_tile_sizes
@@ -31,6 +32,7 @@ PASSES: tuple[tuple[Pass, Level], ...] = (
     (choose_schedule, "tile"),
     (assign_tile_sizes, "tile"),
     (partition_loads, "partitioned"),
+    (assign_multicast, "partitioned"),
     # From here to `allocate_shared` a kernel has ops of both levels.
     (lower_loops, "partitioned"),
     (assign_states, "partitioned"),
@@ -62,7 +64,7 @@ def lower(
     verify(kernel)
     names = [step for step, _ in PASSES]
     first = {"tile": verify_lowerable, "partitioned": lower_loops, "scheduled": None}[kernel.level]
-    last = {"tile": verify_lowerable, "partitioned": partition_loads, "scheduled": simplify}[until]
+    last = {"tile": verify_lowerable, "partitioned": assign_multicast, "scheduled": simplify}[until]
     if first is None or names.index(first) > names.index(last):
         return kernel
     for step in names[names.index(first) : names.index(last) + 1]:

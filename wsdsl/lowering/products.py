@@ -52,7 +52,7 @@ class Products:
         columns = self.shapes.axes[shape.columns].size
         accumulators: list[Value] = []
         for i in range(shape.blocks):
-            parts = tuple(pieces.get(i, j) for j in range(shape.chunks))
+            parts = tuple(pieces.get(i, j) for j in range(len(shape.widths)))
             whole = b.value("acc", Fragment(F32, 64, columns))
             b.add(Join(result=whole, parts=parts, loc=loc))
             accumulators.append(self.hand_back(whole, loc))
@@ -169,9 +169,10 @@ class Products:
             )
 
         def piece(i: int, j: int) -> Value:
-            if shape.chunks == 1:
+            if len(shape.widths) == 1:
                 return whole[i]
-            part = b.value("part", Fragment(F32, 64, shape.width))
-            return b.add(Slice(result=part, x=whole[i], start=j * shape.width, loc=loc)).result
+            part = b.value("part", shape.piece(F32, j))
+            start = shape.first_column(j)
+            return b.add(Slice(result=part, x=whole[i], start=start, loc=loc)).result
 
         return Pieces(shape, piece)

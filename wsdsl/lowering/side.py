@@ -58,7 +58,10 @@ class Side:
     def find_shares(self) -> None:
         """At the start of the partition: which rows are this warpgroup's."""
         b = self.builder
-        self.warpgroup = b.add(WarpgroupIndex(result=b.value("wg", INT))).result
+        if self.num_warpgroups == 1:
+            self.warpgroup = b.integer(0)
+        else:
+            self.warpgroup = b.add(WarpgroupIndex(result=b.value("wg", INT))).result
         known: dict[int, Value] = {}
         for name, axis in self.axes.items():
             if axis.role == "rows":
@@ -80,14 +83,14 @@ class Side:
         base = self.starts[axis]
         if shape.rows:
             return b.plus(b.plus(base, self.shares[axis], "row"), 64 * i, "row")
-        return b.plus(base, shape.width * j, "column")
+        return b.plus(base, shape.first_column(j), "column")
 
     def indices(self, axis: str) -> Pieces:
         """The index of each element along an axis."""
         shape = self.shapes.of((axis,))
 
         def iota(i: int, j: int) -> Value:
-            made = self.builder.value(f"{axis}_index", shape.piece(I32))
+            made = self.builder.value(f"{axis}_index", shape.piece(I32, j))
             return self.builder.add(Iota(result=made, start=self.start(axis, i, j))).result
 
         return Pieces(shape, iota)

@@ -18,7 +18,16 @@ from __future__ import annotations
 
 import dataclasses
 
-from wsdsl.ir.barrier_ops import Advance, CtaIndex, InitialState, NumCtas, WarpgroupIndex
+from wsdsl.ir.barrier_ops import (
+    Advance,
+    ClusterIndex,
+    CtaIndex,
+    CtaRank,
+    InitialState,
+    NumClusters,
+    NumCtas,
+    WarpgroupIndex,
+)
 from wsdsl.ir.fragment_ops import (
     AsAccumulator,
     EmptyAccumulator,
@@ -36,7 +45,10 @@ from wsdsl.ir.tile_ops import Bitcast, Cast, Constant, DimSize, Full, Map, Whole
 from wsdsl.ir.types import Tile
 from wsdsl.ir.walk import replace_operands, used_inside, with_regions
 
-SHARED = (Constant, DimSize, Map, Cast, CtaIndex, NumCtas, WarpgroupIndex)
+SHARED = (
+    Constant, DimSize, Map, Cast, CtaIndex, NumCtas, ClusterIndex, NumClusters, CtaRank,
+    WarpgroupIndex,
+)  # fmt: skip
 PURE = (
     *SHARED, Bitcast, Full, Advance, InitialState, AsAccumulator, EmptyAccumulator, Iota, Join,
     MatrixOperand, ReduceColumns, Slice, ZeroUnless, LoadGlobal, AxisAt, Whole,

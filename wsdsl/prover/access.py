@@ -191,7 +191,13 @@ def tma_load(m: Machine, a: Agent, i: Instruction) -> int:
     array = m.model.arrays[op.shared.name]
     size = m.model.boxes[op.map.name]
     state: StageParity = a.slots[i.extra[op.state.name]]
-    item_of(m, a, op, array, state.stage, op.offset, op.offset + size)
+    start = op.offset
+    if op.shift is not None:
+        shift = a.slots[i.extra[op.shift.name]]
+        if not isinstance(shift, int):
+            raise m.fail("unknown", a, op, f"how far into `{array.label}` this copies")
+        start += shift
+    item_of(m, a, op, array, state.stage, start, start + size)
     for cta in _destinations(m, a, i, op):
         held, barriers, stage = barrier_of(m, a, i, (0,), cta)
         event = m.event()
@@ -201,8 +207,8 @@ def tma_load(m: Machine, a: Agent, i: Instruction) -> int:
             op,
             array,
             state.stage,
-            op.offset,
-            op.offset + size,
+            start,
+            start + size,
             a.know[0],
             (event, 0),
             True,

@@ -156,7 +156,7 @@ def _wanted(op: Op) -> list[Value]:
     """Operands on which the op's effect on others depends; not the data, nor coordinates."""
     match op:
         case m.TmaLoad():
-            return [op.state, *([op.multicast] if op.multicast is not None else [])]
+            return [op.state, *(v for v in (op.multicast, op.shift) if v is not None)]
         case m.ThreadLoad():
             return [op.state]
         case m.StoreShared() | m.TmaStore():

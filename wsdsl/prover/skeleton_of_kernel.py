@@ -37,15 +37,20 @@ LINE = 8
 
 @dataclass(frozen=True)
 class Items:
-    """`num` places in SMEM, `stride` bytes apart, one of which an event takes."""
+    """`num` places in SMEM, `stride` bytes apart, one of which an event takes; by the CTA's rank in
+    its cluster, as much further as `shifts` says.
+    """
 
     name: str
     start: int
     stride: int
     num: int
+    shifts: tuple[int, ...] = (0,)
 
-    def values(self) -> range:
-        return range(self.start, self.start + self.stride * self.num, self.stride)
+    def values(self) -> frozenset[int]:
+        last = self.start + self.stride * self.num
+        places = range(self.start, last, self.stride)
+        return frozenset(at + shift for at in places for shift in self.shifts)
 
 
 @dataclass
@@ -54,8 +59,8 @@ class Places:
 
     num_threads: int = 0
     barriers: dict[Value, Items] = field(default_factory=dict[Value, Items])
-    destinations: dict[tuple[Value, int], Items] = field(
-        default_factory=dict[tuple[Value, int], Items]
+    destinations: dict[tuple[Value, int, Value | None], Items] = field(
+        default_factory=dict[tuple[Value, int, Value | None], Items]
     )
 
 
@@ -90,6 +95,9 @@ class _Builder:
     def __init__(self) -> None:
         self.graph, self.places, self.now = Graph(), Places(), 0
         self.known: dict[Value, int | float | bool] = {}
+        self.cluster = 1
+        self.by_rank: dict[Value, tuple[int, ...]] = {}
+        """Numbers that depend on nothing but the CTA's rank in its cluster."""
         self.arrivals: dict[Value, int] = {}
         self.shared: dict[Value, m.AllocateShared] = {}
 
@@ -175,12 +183,22 @@ class _Builder:
         done = self.silent(self.now, *([asked] if who.inside else []))
         self.now = self.past(done, ~threads, before)
 
+    def fold_by_rank(self, op: t.Map) -> None:
+        each = [self.by_rank.get(x) or (self.known.get(x),) * self.cluster for x in op.args]
+        if len(each) == 2 and None not in (*each[0], *each[1]):
+            found = (FOLDED[op.fn](x, y) for x, y in zip(*each, strict=True))
+            self.by_rank[op.result] = tuple(int(x) for x in found)
+
     # Ops -----------------------------------------------------------------------------------------
 
     def op(self, op: Op, who: Who) -> None:
         match op:
             case t.Constant():
                 self.known[op.result] = op.value
+            case b.CtaRank():
+                self.by_rank[op.result] = tuple(range(self.cluster))
+            case t.Map() if op.fn in FOLDED and any(x in self.by_rank for x in op.args):
+                self.fold_by_rank(op)
             case t.Map() if op.fn in FOLDED and all(x in self.known for x in op.args):
                 x, y = (self.known[v] for v in op.args)
                 if y or op.fn not in ("floordiv", "mod"):
@@ -193,6 +211,8 @@ class _Builder:
                 self.loop(op, who)
             case b.Elect():
                 self.elect(op, who)
+            case b.LaunchGrid():
+                self.cluster = op.cluster
             case b.AllocateBarriers():
                 assert isinstance(op.result.type, Barriers)
                 name = f"{op.label} (at {op.offset})"
@@ -279,13 +299,15 @@ class _Builder:
                 pass
 
     def destination(self, op: m.TmaLoad) -> Items:
-        key = op.shared, op.offset
+        key = op.shared, op.offset, op.shift
         if key not in self.places.destinations:
             assert isinstance(op.shared.type, Shared)
             shared = self.shared[op.shared]
             start = shared.offset + op.offset
-            name = f"{shared.label}+{op.offset} (at {start})"
-            items = Items(name, start, op.shared.type.bytes, op.shared.type.num)
+            shifts = (0,) if op.shift is None else self.by_rank[op.shift]
+            further = "" if op.shift is None else "+shift"
+            name = f"{shared.label}+{op.offset}{further} (at {start})"
+            items = Items(name, start, op.shared.type.bytes, op.shared.type.num, shifts)
             self.places.destinations[key] = items
         return self.places.destinations[key]
 

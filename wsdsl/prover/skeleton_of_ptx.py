@@ -161,7 +161,7 @@ class _Reader:
             offsets = self.values.offsets(address, token.at)
             for items in self.places.barriers.values():
                 if offsets is not None and len(offsets) == 1 and items.name == place:
-                    place += f"[{items.values().index(min(offsets))}]"
+                    place += f"[{(min(offsets) - items.start) // items.stride}]"
             return Letter(kind, args[-1], place)
         if kind == "mbarrier.try_wait.parity":
             kind = "mbarrier.try_wait" if spins else "mbarrier.try_wait outside of a loop"

@@ -30,6 +30,7 @@ DEFINITION = re.compile(
     r"(%?[a-zA-Z_]\w*|\{[^}]*\})(?:\|%?\w+)?,[ \t]*([^;]*);",
     re.M,
 )
+CLUSTER = re.compile(r"\.reqnctapercluster (\d+)")
 SCOPE = re.compile(r"^[ \t]*\{", re.M)
 SMEM = re.compile(r"\.extern \.shared [^;]*?(\w+)\[\]")
 ADDRESS = re.compile(r"\[\s*([%\w]+)\s*(?:\+\s*(-?\d+))?\s*\]")
@@ -102,6 +103,8 @@ class Values:
     def __init__(self, text: str, starts: Sequence[int]) -> None:
         found = SMEM.search(text)
         self.smem = found[1] if found else ""
+        cluster = CLUSTER.search(text)
+        self.ranks = frozenset(range(int(cluster[1]) if cluster else 1))
         self.starts = starts
         self.scopes = [m.start() for m in SCOPE.finditer(text)]
         self.defined: dict[str, list[Definition]] = {}
@@ -203,6 +206,8 @@ class Values:
 
     def _held(self, atom: Atom) -> Known:
         name, at = atom
+        if name == "%cluster_ctarank":
+            return self.ranks
         held = set[int]()
         found = [d for d in self.defined.get(name, ()) if at in (-1, d.at)]
         for d in found:

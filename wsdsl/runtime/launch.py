@@ -38,7 +38,7 @@ RETRIED = {"CUDA_ERROR_INVALID_CONTEXT", "CUDA_ERROR_INVALID_HANDLE"}
 def num_ctas(
     signature: Signature, dims: Mapping[str, int], num_sms: int, max_clusters: int | None = None
 ) -> int:
-    """The grid: one CTA a tile, "persistent" at most one an SM; 0 when there is nothing to do.
+    """The grid: a cluster each item, "persistent" at most one CTA an SM; 0 where nothing is to do.
 
     `max_clusters`: how many can be resident. A cluster lies in one GPC, where SMs may be left over.
     """
@@ -47,7 +47,7 @@ def num_ctas(
         sizes = ", ".join(f"{dim} = {dims[dim]} by {size}" for dim, size in signature.tiles)
         message = f"{signature.name} has {tiles} tiles ({sizes}), expected at most {MAX_TILES}"
         raise LaunchError(Finding(message, hint="use larger tiles, or split the call"))
-    clusters = -(-tiles // signature.cluster)
+    clusters = tiles
     if signature.scheduler == "persistent":
         room = num_sms // signature.cluster
         room = room if max_clusters is None else min(room, max_clusters)

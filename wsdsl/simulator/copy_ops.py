@@ -90,7 +90,8 @@ def tma_load(wg: Warpgroup, op: m.TmaLoad) -> None:
     held: TensorMapValue = wg.values[op.map.name]
     shared: SharedItems = wg.values[op.shared.name]
     state: State = wg.values[op.state.name]
-    start = wg.item(op, shared, state.stage, op.offset, held.bytes)
+    shift = 0 if op.shift is None else int(wg.get(op.shift, op))
+    start = wg.item(op, shared, state.stage, op.offset + shift, held.bytes)
     aligned(wg, op, start, held.swizzle)
     at = coordinates_of(wg, op, op.coordinates)
     for cta in _destinations(wg, op):

@@ -75,7 +75,7 @@ def _grid(kernel: Kernel, arguments: Arguments, num_sms: int) -> tuple[int, int,
         told = f"a cluster of {size} CTAs; it may have 1 to {MAX_CLUSTER}"
         raise SimulationError("misuse", [Finding(told, grid.loc)])
     tiles = math.prod(-(-arguments.size(dim) // extent) for dim, extent in grid.tiles)
-    clusters = -(-tiles // size)
+    clusters = tiles
     if grid.scheduler == "persistent":
         clusters = min(clusters, max(1, num_sms // size))
         return clusters * size, size, clusters

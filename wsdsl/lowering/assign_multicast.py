@@ -1,0 +1,98 @@
+"""Find the tiles that several CTAs of a cluster want, so that each loads a part for all of them.
+
+Before:
+    %ring = circular_buffer(depth=4, layouts=((bf16[m, k], bf16[n, k]),), consumers=2)
+    partition(role="load") {
+      for_work(index=(%m, %n), dims=("M", "N"), cluster=(2, 1)) {
+        for_tiles(index=%k) {
+          ...
+          load_to_slot(slot=%slot, field=0, tensor=%A, index=(%m, %k))
+          load_to_slot(slot=%slot, field=1, tensor=%B, index=(%n, %k))
+After:
+    %ring = circular_buffer(depth=4, layouts=(...), consumers=2, multicast=(((2, 1),),))
+          ...
+          load_to_slot(slot=%slot, field=0, tensor=%A, index=(%m, %k))
+          load_to_slot(slot=%slot, field=1, tensor=%B, index=(%n, %k), multicast=((2, 1),))
+
+A tile is the same along an index of the work if neither its place nor any loop around it depends on
+that index. Where a ring's loops depend on one, the CTAs may differ in the number of slots that they
+take, and none of its tiles is shared. Threads copy for their own CTA alone.
+
+Why here: the load side has its own nest, and its loops still say what they depend on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, results_of
+from wsdsl.ir.pipeline_ops import CircularBuffer, ForWork, LoadToSlot, Partition, ProducerAcquire
+from wsdsl.ir.tile_ops import ForEach, ForTiles, If
+from wsdsl.ir.walk import walk, with_regions
+
+Group = tuple[tuple[int, int], ...]
+
+
+def assign_multicast(kernel: Kernel) -> Kernel:
+    work = next(op for op in walk(kernel.body) if isinstance(op, ForWork))
+    size = math.prod(work.cluster)
+    load = next((op for op in kernel.body if isinstance(op, Partition) and op.role == "load"), None)
+    if size == 1 or load is None:
+        return kernel
+    (work,) = (op for op in load.body if isinstance(op, ForWork))
+    found = _groups(kernel, work)
+    slots = {op.result: op.ring for op in walk(load.body) if isinstance(op, ProducerAcquire)}
+    groups: dict[Value, dict[Group, None]] = {}
+    for op, group in found.items():
+        if group:
+            groups.setdefault(slots[op.slot], {})[group] = None
+
+    def change(region: Region) -> Region:
+        made: list[Op] = []
+        for op in region:
+            if isinstance(op, LoadToSlot):
+                made.append(dataclasses.replace(op, multicast=found[op]))
+            elif isinstance(op, CircularBuffer):
+                own = tuple(groups.get(op.result, ()))
+                made.append(dataclasses.replace(op, multicast=own))
+            else:
+                made.append(with_regions(op, change))
+        return tuple(made)
+
+    return dataclasses.replace(kernel, body=change(kernel.body))
+
+
+def _groups(kernel: Kernel, work: ForWork) -> dict[LoadToSlot, Group]:
+    """For each load, the (size, stride) of the ranks that want the same tile."""
+    found: dict[LoadToSlot, Group] = {}
+    loads = [op for op in walk(work.body) if isinstance(op, LoadToSlot)]
+    for load in loads:
+        found[load] = ()
+    stride = 1
+    for index, num in reversed(tuple(zip(work.index, work.cluster, strict=True))):
+        if num > 1:
+            varies = _depending(work.body, index)
+            if not _loops_depend(work.body, varies):
+                for load in loads:
+                    if load.tensor.name not in kernel.unaligned and not varies & {*load.index}:
+                        found[load] = ((num, stride), *found[load])
+        stride *= num
+    return found
+
+
+def _depending(body: Region, index: Value) -> set[Value]:
+    """The index, and what is computed from it."""
+    known = {index}
+    for op in walk(body):
+        if known & {*operands(op)}:
+            known |= {*results_of(op), *bound(op)}
+    return known
+
+
+def _loops_depend(body: Region, varies: set[Value]) -> bool:
+    return any(
+        isinstance(op, (ForTiles, ForEach, If)) and varies & {*operands(op)}
+        for op in walk(body)
+        if regions(op)
+    )

@@ -1,0 +1,158 @@
+"""Whether a whole schedule fits its kernel and the card; if not, why."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+
+from wsdsl.diagnostics import Finding
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.target import SMEM_BYTES
+from wsdsl.ir.tile_ops import Contract, ForEach
+from wsdsl.ir.types import Axis
+from wsdsl.ir.walk import walk
+from wsdsl.lowering.axes import axes_of, loop_variable
+from wsdsl.lowering.footprint import (
+    accumulator_registers,
+    axis_sizes,
+    num_sharing,
+    num_turns,
+    smem_bytes,
+)
+from wsdsl.lowering.load_groups import find_load_groups
+from wsdsl.lowering.partition_loads import output_nest
+from wsdsl.schedule import Schedule
+
+WGMMA_REGISTERS = 26
+"""What ptxas wants at entry beside those of one wgmma."""
+OTHER_REGISTERS = 44
+"""What a consumer needs beside its accumulators."""
+MAX_CLUSTER = 4
+
+
+def faults(kernel: Kernel, chosen: Schedule) -> list[Finding]:
+    """All that is wrong with it; nothing if it can be lowered."""
+    products = any(isinstance(op, Contract) for op in walk(kernel.body))
+    found = [*_order(kernel, chosen), *_tiles(kernel, chosen)]
+    if products and chosen.registers is not None:
+        found += _registers(chosen)
+    if products and not found:
+        found = [*_resources(kernel, chosen)]
+    return [f if f.loc else dataclasses.replace(f, loc=kernel.loc) for f in found]
+
+
+def _order(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
+    """Who does which tile, and with whom."""
+    nest, body = output_nest(kernel.body)
+    known = {
+        loop_variable(v.type.name): v
+        for v in (loop.index for loop in nest)
+        if isinstance(v.type, Axis)
+    }
+    listed = ", ".join(known) or "none"
+    for name, size in (chosen.cluster or {}).items():
+        if name in known or size == 1:
+            continue
+        scalar = any(isinstance(loop, ForEach) and loop.index.name == name for loop in nest)
+        yield Finding(
+            f"Schedule.cluster names `{name}`, "
+            + ("whose indices are not tiles" if scalar else "which no parallel loop walks"),
+            kernel.loc,
+            f"the parallel loops over tiles are {listed}",
+        )
+    if math.prod((chosen.cluster or {}).values()) > MAX_CLUSTER:
+        yield Finding(f"Schedule.cluster has more than {MAX_CLUSTER} CTAs in all", kernel.loc)
+    if chosen.raster not in (None, "auto", *known):
+        yield Finding(
+            f"Schedule.raster names `{chosen.raster}`, which no parallel loop walks",
+            kernel.loc,
+            f"the parallel loops over tiles are {listed}",
+        )
+    if chosen.mode == "pingpong":
+        if (chosen.consumers or 1) < 2:
+            yield Finding(
+                f'mode="pingpong" with {chosen.consumers} consumer: nobody to take turns with',
+                kernel.loc,
+                "use 2 consumers",
+            )
+        if not any(True for _ in find_load_groups(body)):
+            yield Finding(
+                'mode="pingpong" needs a product: what takes turns are the tensor cores',
+                kernel.loc,
+                'use mode="cooperative"',
+            )
+
+
+def _tiles(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
+    sharing = num_sharing(chosen)
+    for name, size in axis_sizes(kernel, chosen).items():
+        axis = axes_of(kernel)[name]
+        what = f"tile {loop_variable(name)}={size}"
+        if axis.role == "rows":
+            rows = f"{what} (rows of the tensor cores' tile)"
+            if size % (64 * sharing):
+                who = f"{sharing} consumer{'s' if sharing > 1 else ''}"
+                yield Finding(f"{rows} is no multiple of 64 x {who}")
+            if size > 256:
+                yield Finding(f"{rows} is more than 256")
+        elif axis.role == "columns":
+            if size % 16 or size > 256:
+                yield Finding(f"{what} is no multiple of 16 up to 256 (columns)")
+        elif size % 16 or size > 256:
+            yield Finding(f"{what} is no multiple of 16 up to 256 (contracted)")
+
+
+def entry_registers(consumers: int) -> int:
+    """Registers a thread with which a kernel of one load warpgroup beside these starts."""
+    return 65536 // (128 * (consumers + 1)) // 8 * 8
+
+
+def _resources(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
+    consumers = num_sharing(chosen) * num_turns(chosen)
+    registers = accumulator_registers(kernel, chosen)
+    own = (chosen.registers or {}).get("compute", 255)
+    sizes = axis_sizes(kernel, chosen)
+    widest = max(
+        (sizes[a.name] for a in axes_of(kernel).values() if a.role == "columns"), default=0
+    )
+    entry = min(entry_registers(consumers), own)
+    if widest // 2 + WGMMA_REGISTERS > entry:
+        yield Finding(
+            f"a product of {widest} columns needs {widest // 2 + WGMMA_REGISTERS} registers a "
+            f"thread at launch, and {consumers} consumers leave {entry}",
+            kernel.loc,
+            "make the tile narrower, or use fewer consumers",
+        )
+    elif registers + OTHER_REGISTERS > own:
+        yield Finding(
+            f"the accumulators take {registers} of {own} registers a thread, and the rest needs "
+            f"{OTHER_REGISTERS}",
+            kernel.loc,
+            "make the tile smaller, or use more consumers",
+        )
+    used = smem_bytes(kernel, chosen, chosen.stages or 1)
+    if used > SMEM_BYTES:
+        yield Finding(
+            f"{chosen.stages} stages need {used} bytes of SMEM, a CTA has {SMEM_BYTES}",
+            kernel.loc,
+            "use fewer stages or smaller tiles",
+        )
+
+
+def _registers(chosen: Schedule) -> list[Finding]:
+    given, consumers = chosen.registers or {}, chosen.consumers or 1
+    if set(given) != {"load", "compute"}:
+        told = f"Schedule.registers names {', '.join(given)}"
+        return [Finding(told, None, "name the roles load and compute")]
+    pool = entry_registers(consumers) * (consumers + 1)
+    if given["load"] + consumers * given["compute"] <= pool:
+        return []
+    return [
+        Finding(
+            f"registers {given!r} with {consumers} consumers need more than the {pool} a thread "
+            "slot that the launch gives out",
+            None,
+            "for 2 consumers 40 and 232, or 24 and 240",
+        )
+    ]

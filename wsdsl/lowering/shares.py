@@ -1,0 +1,84 @@
+"""Which part of a multicast tile this CTA copies, and to whom; and who copies to its slots.
+
+A group has the (size, stride) of the ranks that want the same tile: the digits of a mixed number in
+which they differ.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import product
+
+from wsdsl.ir.barrier_ops import CtaRank
+from wsdsl.ir.op import Value
+from wsdsl.lowering.builder import INT, Builder
+
+Group = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Share:
+    """`num` CTAs want a tile; `mask` has their ranks, `part` is this one's place among them."""
+
+    num: int
+    mask: Value
+    part: Value
+    is_first: Value
+
+
+def share_of(group: Group, b: Builder) -> Share:
+    """This CTA's part of a tile that its group wants."""
+    num = math.prod(size for size, _ in group)
+    steps = [range(0, size * stride, stride) for size, stride in group]
+    pattern = sum(1 << sum(at) for at in product(*steps))
+    rank = b.add(CtaRank(result=b.value("rank", INT))).result
+    part, own = b.integer(0), b.integer(0)
+    for size, stride in group:
+        place = _digit(rank, size, stride, b)
+        part = b.plus(b.times(part, size, "part"), place, "part")
+        own = b.plus(own, b.times(place, stride, "own"), "own")
+    base = b.map("sub", rank, own, wish="base")
+    mask = b.map("shl", b.integer(pattern), base, wish="mask")
+    return Share(num, mask, part, b.map("eq", part, b.integer(0), wish="is_first"))
+
+
+def _digit(rank: Value, size: int, stride: int, b: Builder) -> Value:
+    if stride > 1:
+        rank = b.map("floordiv", rank, b.integer(stride), wish="place")
+    return b.map("mod", rank, b.integer(size), wish="place")
+
+
+def _distances(groups: tuple[Group, ...]) -> list[tuple[tuple[int, int, int], ...]]:
+    """The ranks that share a tile with this one, itself first: how many steps on, by digit."""
+    found: dict[tuple[tuple[int, int, int], ...], None] = {(): None}
+    for group in groups:
+        for steps in product(*(range(size) for size, _ in group)):
+            digits = zip(group, steps, strict=True)
+            found[tuple((*g, step) for g, step in digits if step)] = None
+    return list(found)
+
+
+def num_peers(groups: tuple[Group, ...]) -> int:
+    """CTAs that copy to a CTA's slots, itself among them."""
+    return len(_distances(groups))
+
+
+def peers_of(groups: tuple[Group, ...], cluster: int, b: Builder) -> tuple[Value | None, ...]:
+    """Their ranks; None is the CTA itself, where there is no other."""
+    distances = _distances(groups)
+    if len(distances) == 1:
+        return (None,)
+    if len(distances) == cluster:
+        return tuple(b.integer(rank) for rank in range(cluster))
+    rank = b.add(CtaRank(result=b.value("rank", INT))).result
+    found: list[Value] = []
+    for steps in distances:
+        peer = rank
+        for size, stride, step in steps:
+            own = _digit(rank, size, stride, b)
+            there = b.map("mod", b.plus(own, step, "there"), b.integer(size), wish="there")
+            away = b.map("sub", there, own, wish="away")
+            peer = b.map("add", peer, b.times(away, stride, "away"), wish="peer")
+        found.append(peer)
+    return tuple(found)

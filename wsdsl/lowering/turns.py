@@ -1,0 +1,73 @@
+"""Taking turns at the tiles (ping-pong): whose turn it is, and the order of the mainloops.
+
+    %turn_end = for_range(index=%work, ..., init=(%zero,), args=(%turn: i32,)) {
+      %mine: bool = map(fn="eq", args=(%turn, %own))
+      if(cond=%mine) {
+        named_barrier_sync(barrier=1, num_warpgroups=2)
+        ... the mainloop ...
+        named_barrier_arrive(barrier=2, num_warpgroups=2)
+        ... the epilogue ...
+      } {
+        ... the slots of this tile are another's ...
+      }
+      yield(values=(%next,))
+    }
+
+A turn is a named barrier of two: who has taken the last slot of its mainloop arrives, who is next
+waits. The first turn is given by the partition that comes last, which also is given one too many:
+whoever would be next at the end takes it, so that every arrival is met.
+"""
+
+from __future__ import annotations
+
+from wsdsl.ir.barrier_ops import NamedBarrierArrive, NamedBarrierSync
+from wsdsl.ir.op import Op, Region
+from wsdsl.ir.pipeline_ops import ConsumerWait, ForWork
+from wsdsl.ir.tile_ops import If, Yield
+from wsdsl.ir.walk import walk
+from wsdsl.lowering.builder import INT, Builder
+
+
+class Turns:
+    """Of one partition. `carried` are the loop's initial values, arguments and results for it."""
+
+    def __init__(self, builder: Builder, op: ForWork) -> None:
+        self.builder, self.op = builder, op
+        b = builder
+        self.own = b.integer(op.turn)
+        first = b.integer(0)
+        self.turn, self.end = b.value("turn", INT), b.value("turn_end", INT)
+        self.carried = (first,), (self.turn,), (self.end,)
+        if op.turn == op.turns - 1:
+            b.add(NamedBarrierArrive(barrier=1, num_warpgroups=2, loc=op.loc))
+
+    def take(self, body: list[Op], skip: Region) -> None:
+        """One iteration: the work, if it is this partition's turn, and who is next."""
+        b, op = self.builder, self.op
+        mine = b.map("eq", self.turn, self.own, wish="mine")
+        slots = [i for i, o in enumerate(body) if _takes_slots(o)]
+        own = NamedBarrierSync(barrier=1 + op.turn, num_warpgroups=2, loc=op.loc)
+        following = (op.turn + 1) % op.turns
+        hand = NamedBarrierArrive(barrier=1 + following, num_warpgroups=2, loc=op.loc)
+        first, last = slots[0], slots[-1] + 1
+        done = (*body[:first], own, *body[first:last], hand, *body[last:], Yield())
+        b.add(If(cond=mine, then=done, orelse=(*skip, Yield()), loc=op.loc))
+        one = b.integer(1)
+        if op.turns == 2:
+            after = b.map("sub", one, self.turn, wish="next")
+        else:
+            more = b.map("add", self.turn, one, wish="next")
+            over = b.map("eq", more, b.integer(op.turns), wish="over")
+            after = b.map("where", over, b.integer(0), more, type=INT, wish="next")
+        b.add(Yield(values=(after,)))
+
+    def finish(self) -> None:
+        """Behind the loop: take the turn that is left over."""
+        b, op = self.builder, self.op
+        left = b.map("eq", self.end, self.own, wish="left_over")
+        sync = NamedBarrierSync(barrier=1 + op.turn, num_warpgroups=2, loc=op.loc)
+        b.add(If(cond=left, then=(sync, Yield()), orelse=(Yield(),), loc=op.loc))
+
+
+def _takes_slots(op: Op) -> bool:
+    return any(isinstance(o, ConsumerWait) for o in walk((op,)))
