@@ -2,54 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-import wsdsl
+from tests import store_kernels
+from tests.case_table import CASES, Case, case, gelu, silu
 
+__all__ = ["CASES", "Case", "check", "expected", "inputs", "store_kernels"]
 Arrays = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Case:
-    """`expected` maps inputs (float64) to outputs by name; `sizes` are small and odd."""
-
-    text: str
-    expected: Callable[..., dict[str, Any]]
-    sizes: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def kernel(self) -> wsdsl.Kernel:
-        return next(iter(vars(wsdsl.parse(self.text)).values()))
-
-
-def erf(x: Any) -> Any:
-    import math
-
-    return np.vectorize(math.erf)(x)
-
-
-def gelu(x: Any) -> Any:
-    return 0.5 * x * (1 + erf(x / np.sqrt(2)))
-
-
-def silu(x: Any) -> Any:
-    return x / (1 + np.exp(-x))
-
-
-CASES: dict[str, Case] = {}
-
-
-def case(name: str, text: str, **sizes: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    def keep(expected: Callable[..., Any]) -> Callable[..., Any]:
-        CASES[name] = Case(text, expected, sizes)
-        return expected
-
-    return keep
 
 
 @case(
@@ -519,17 +482,40 @@ def _(A: Any, B: Any, s: Any, G: Any) -> Any:
 
 
 DTYPES = {
-    "bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32, "tf32": np.float32,
-    "f8e4m3": ml_dtypes.float8_e4m3fn, "f8e5m2": ml_dtypes.float8_e5m2, "i32": np.int32,
-    "i8": np.int8, "u8": np.uint8,
-}  # fmt: skip
-TOLERANCE = {"bf16": 2.0**-8, "f16": 2.0**-10, "f32": 2e-5, "i32": 0.0}
+    "bf16": ml_dtypes.bfloat16,
+    "f16": np.float16,
+    "f32": np.float32,
+    "tf32": np.float32,
+    "f8e4m3": ml_dtypes.float8_e4m3fn,
+    "f8e5m2": ml_dtypes.float8_e5m2,
+    "i32": np.int32,
+    "i8": np.int8,
+    "u8": np.uint8,
+    "bool": np.bool_,
+}
+TOLERANCE = {
+    "bf16": 2.0**-8,
+    "f16": 2.0**-10,
+    "f32": 2e-5,
+    "tf32": 2.0**-11,
+    "f8e4m3": 2.0**-4,
+    "f8e5m2": 2.0**-3,
+    # Of floats that were rounded to integers, some were close to the next one.
+    "i32": 2.0**-8,
+    "i8": 2.0**-8,
+    "u8": 2.0**-8,
+    "bool": 0.0,
+}
+UNWRITTEN = 113
+"""What integers hold that are only written; floats hold NaN."""
 
 
 def inputs(found: Case, seed: int = 0, **sizes: int) -> dict[str, Any]:
     """Random arrays and scalars for every parameter; what is only written is poisoned with NaN."""
     rng = np.random.default_rng(seed)
     kernel, dims = found.kernel, {**found.sizes, **sizes}
+    if "NB" in dims:
+        dims["NB"] = -(-dims["N"] // 64)
     only_written = kernel.access.only_written
     made: dict[str, Any] = {}
     for p in kernel.tile.params:
@@ -544,10 +530,12 @@ def inputs(found: Case, seed: int = 0, **sizes: int) -> dict[str, Any]:
             made[p.name] = rng.integers(known.min, known.max + 1, shape).astype(dtype)
         elif kind.dtype.is_integer:
             made[p.name] = rng.integers(0, dims.get("T", 5), shape).astype(dtype)
+        elif kind.dtype.bits == 8:
+            made[p.name] = rng.standard_normal(shape).astype(np.float32).astype(dtype)
         else:
             made[p.name] = rng.standard_normal(shape).astype(dtype)
         if p.name in only_written:
-            made[p.name][...] = -7 if kind.dtype.is_integer else np.nan
+            made[p.name][...] = np.nan if kind.dtype.is_float else UNWRITTEN
     return made
 
 

@@ -30,7 +30,10 @@ def test_sizes_of_one(name: str) -> None:
     simulate(name, 0, **{d: ONES[d] for d in CASES[name].sizes})
 
 
-@pytest.mark.parametrize("name", ["gemm", "mn_major", "two_products", "nested", "batched"])
+@pytest.mark.parametrize(
+    "name",
+    ["gemm", "mn_major", "two_products", "nested", "batched", "bytes_out", "bytes_in", "quantised"],
+)
 def test_strides_that_tma_cannot_take(name: str) -> None:
     simulate(name, 0, **{d: s | 1 for d, s in CASES[name].sizes.items()})
 

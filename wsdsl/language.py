@@ -225,9 +225,10 @@ def _not_python(name: str) -> WsdslError:
     )
 
 
-def tiles(*bounds: Any, of: Any = None) -> Iterator[Any]:
+def tiles(*bounds: Any, of: Any = None, by: int = 0) -> Iterator[Any]:
     """`for m, n in tiles(M, N):` walks dimensions in tiles whose size the schedule chooses; `m`
-    names an axis. `tiles(start, stop, of=M)` walks part of one dimension."""
+    names an axis. `tiles(start, stop, of=M)` walks part of one dimension; `tiles(N, by=128)` walks
+    it in tiles of that size, whatever the schedule."""
     raise _not_python("tiles")
 
 
@@ -356,6 +357,11 @@ def abs(x: Tile | Scalar) -> Tile:
 
 def floor(x: Tile | Scalar) -> Tile:
     raise _not_python("floor")
+
+
+def round(x: Tile | Scalar) -> Tile:
+    """To the nearest whole number, halves to the even one; still of x's type."""
+    raise _not_python("round")
 
 
 def erf(x: Tile | Scalar) -> Tile:

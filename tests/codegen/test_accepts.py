@@ -19,9 +19,9 @@ from wsdsl.ir.spec import verify
 from wsdsl.ir.tile_ops import BINARY_FUNCTIONS, COMPARISONS, UNARY_FUNCTIONS
 from wsdsl.prover.skeleton import check_skeleton
 
-FLOATS = ("f32", "f16", "bf16")
+FLOATS = ("f32", "tf32", "f16", "bf16", "f8e4m3", "f8e5m2")
 INTEGERS = ("i32", "u32", "i16", "u16", "i8", "u8")
-BITS = {"f32": 32, "i32": 32, "u32": 32, "f16": 16, "bf16": 16, "i16": 16, "u16": 16}
+BITS = {"f32": 32, "tf32": 32, "i32": 32, "u32": 32, "f16": 16, "bf16": 16, "i16": 16, "u16": 16}
 INTEGER_UNARY = ("neg", "not", "abs", "relu")
 BITWISE = ("and", "or", "xor", "shl", "shr")
 INDICES = """
@@ -182,7 +182,9 @@ STAGING = '%staging: shared<{bytes} x 2> = allocate_shared(label="staging", offs
 
 
 @needs_ptxas
-@pytest.mark.parametrize("dtype", ["f16", "bf16", "i16", "f32", "i32", "u8"])
+@pytest.mark.parametrize(
+    "dtype", ["f16", "bf16", "i16", "f32", "tf32", "i32", "u8", "f8e4m3", "bool"]
+)
 def test_store_shared(dtype: str) -> None:
     size = BITS.get(dtype, 8) // 8
     body, setup = INDICES, ""

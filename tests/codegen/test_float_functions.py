@@ -96,6 +96,7 @@ EXACT = {
     "neg": (np.negative, -10, 10, 0),
     "abs": (np.abs, -10, 10, 0),
     "floor": (np.floor, -10, 10, 0),
+    "round": (np.rint, -10, 10, 0),
     "relu": (lambda x: np.maximum(x, 0), -10, 10, 0),
 }
 POSITIVE = {"log": np.log, "log2": np.log2, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x)}
@@ -175,3 +176,8 @@ def test_remainder() -> None:
     want_q, want_r = np.divmod(a.astype(np.float64), b)
     assert np.array_equal(quotient, want_q)
     assert np.allclose(rest, want_r, atol=1e-6)
+
+
+def test_round_takes_halves_to_the_even_number() -> None:
+    x = np.arange(-20, 20, dtype=np.float32) / 2
+    assert np.array_equal(run(UNARY["round"], x), np.rint(x))

@@ -94,6 +94,19 @@ for k in each(0, 4, of=K):
     pass
 C[m, n] = 0.0
 """),
+    "by": body("""
+for j in tiles(N, by=0):
+    pass
+for i, j in tiles(M, N, by=64):
+    pass
+for j in tiles(N, by=r[m]):
+    pass
+for j in each(N, by=64):
+    pass
+for j in tiles(0, 3, of=K, by=64):
+    pass
+C[m, n] = 0.0
+"""),
     "range": body("""
 for i in range(3):
     pass

@@ -7,30 +7,27 @@ import pytest
 
 import wsdsl
 from tests.kernels import CASES, Case, check, expected, inputs
+from wsdsl.runtime.views import FRAMEWORK_NAMES
 
 torch: Any = pytest.importorskip("torch")
 pytestmark = pytest.mark.gpu
 GUARD = 4096
 BITS = {1: "int8", 2: "int16", 4: "int32"}
-NAMES = {
-    "bf16": "bfloat16", "f16": "float16", "f32": "float32", "tf32": "float32",
-    "f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2", "i32": "int32", "i8": "int8", "u8": "uint8",
-}  # fmt: skip
 
 
 def to_device(array: np.ndarray, dtype: str) -> tuple[Any, Any]:
     """The array amid guard elements of NaN (all bits set), and the whole buffer."""
     bits = np.ascontiguousarray(array).view(BITS[array.dtype.itemsize])
     count = bits.size
-    plain = getattr(torch, BITS[array.dtype.itemsize])
-    buffer = torch.full((count + 2 * GUARD,), -1, dtype=plain, device="cuda")
-    inner = buffer[GUARD : GUARD + count].view(array.shape)
-    inner.copy_(torch.from_numpy(bits).to("cuda"))
-    return inner.view(getattr(torch, NAMES[dtype])), buffer
+    # All bits set is NaN in every float type.
+    whole = torch.full((count + 2 * GUARD,), -1, dtype=getattr(torch, bits.dtype.name))
+    whole[GUARD : GUARD + count] = torch.from_numpy(bits).reshape(-1)
+    buffer = whole.to("cuda").view(getattr(torch, FRAMEWORK_NAMES[dtype]))
+    return buffer[GUARD : GUARD + count].view(array.shape), buffer
 
 
 def to_host(tensor: Any, like: np.ndarray) -> np.ndarray:
-    bits = tensor.cpu().view(getattr(torch, BITS[like.dtype.itemsize])).numpy()
+    bits = tensor.view(getattr(torch, BITS[like.dtype.itemsize])).cpu().numpy()
     return bits.view(like.dtype)
 
 
@@ -145,6 +142,19 @@ def test_fp8_is_promoted() -> None:
 
     assert error(None) <= 0.003
     assert error(wsdsl.Schedule(precise_every=0)) > 0.01
+
+
+@pytest.mark.parametrize("n", range(16, 257, 16))
+@pytest.mark.parametrize("name", ["gemm", "mn_major", "column_major_a", "column_major_b"])
+def test_every_width(name: str, n: int) -> None:
+    run(CASES[name], 6, wsdsl.Schedule(tile=dict(n=n)), M=264, N=424, K=200)
+
+
+@pytest.mark.parametrize("n", [16, 32, 48, 96])
+@pytest.mark.parametrize("name", ["bytes_out", "reduce_narrow", "two_scales"])
+def test_widths_of_stores(name: str, n: int) -> None:
+    sizes = {"E": 2} if name == "reduce_narrow" else {}
+    run(CASES[name], 7, wsdsl.Schedule(tile=dict(n=n)), M=272, N=208, K=72, **sizes)
 
 
 def test_row_strides_of_a_view() -> None:

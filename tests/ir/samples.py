@@ -34,7 +34,7 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "%a: f32[m], %b: f32[n], %c: f32",
         '%s: f32[m, n] = map(fn="fma", args=(%a, %b, %c))',
     ),
-    "cast": ("%x: frag<f32[64x128]>", "%y: frag<bf16[64x128]> = cast(x=%x)"),
+    "cast": ("%x: frag<i32[64x128]>", "%y: frag<i8[64x128]> = cast(x=%x, saturate=True)"),
     "bitcast": ("%x: u16[n, k]", "%y: bf16[n, k] = bitcast(x=%x)"),
     "reduce": ("%x: f32[m, n]", '%y: f32[m] = reduce(fn="max", x=%x, axis="n")'),
     "constant": ("", "%x: f32 = constant(value=-inf)"),
@@ -146,7 +146,7 @@ SAMPLES: dict[str, tuple[str, str]] = {
     ),
     "tma_store": (
         "%c: tensor_map, %m: i32, %n: i32, %x: shared<8192 x 4>, %i: i32",
-        "tma_store(map=%c, coordinates=(%m, %n), row_dim=0, shared=%x, item=%i)",
+        "tma_store(map=%c, coordinates=(%m, %n), row_dim=0, shared=%x, item=%i, accumulate=True)",
     ),
     "tma_store_commit": ("", "tma_store_commit()"),
     "tma_store_wait": ("", "tma_store_wait(pending=0, read=False)"),

@@ -9,6 +9,7 @@ from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.spec import verify
 
 GEMM = (Path(__file__).parents[1] / "samples" / "gemm.scheduled.ir").read_text()
+GEMM = GEMM.replace("scheduled (", "scheduled (%U: tensor<u8[M, N]>, ", 1)
 
 BROKEN = {
     "level": ("kernel gemm @ scheduled", "kernel gemm @ partitioned", None),
@@ -36,6 +37,14 @@ BROKEN = {
     "overlap": ("offset=131072", "offset=130048", "overlaps"),
     "smem": ("offset=163872", "offset=232440", "a CTA has 232448"),
     "box": ("box=(16, 64)", "box=(16, 128)", "a line of 256 bytes"),
+    "addition": (
+        "accumulators=(%acc3,))",
+        """accumulators=(%acc3,))
+      %bytes_map: tensor_map = make_tensor_map(tensor=%U, box=(16, 16), swizzle="none")
+      tma_store(map=%bytes_map, coordinates=(%item0, %item0), row_dim=0, shared=%staging,
+        item=%item0, accumulate=True)""",
+        "TMA adds no u8 elements",
+    ),
     "yield": ("yield(values=(%acc2, %s2, %s1))", "yield(values=(%acc2, %s2))", "yields"),
     "in_flight": ("%sum: frag<f32[64x128]> = wgmma_wait(pending=0, accumulators=(%acc3,))",
                   "wgmma_wait(pending=0)", None),

@@ -69,3 +69,12 @@ def test_a_malformed_schedule_tells_every_field() -> None:
 def test_registers_too_many() -> None:
     with pytest.raises(ScheduleError, match="the tiles take 256 of 240 registers"):
         chosen("two_products", wsdsl.Schedule(tile=dict(n=256)))
+
+
+def test_tiles_of_a_size_that_the_kernel_says() -> None:
+    assert (chosen("quantised", M=8192, N=8192, K=8192).tile or {})["n"] == 64
+    with pytest.raises(ScheduleError, match="gives `n` 128, the kernel walks it by 64"):
+        chosen("quantised", Schedule(tile=dict(n=128)))
+    text = CASES["quantised"].text.replace("by=64", "by=100")
+    with pytest.raises(ScheduleError, match="no multiple of 16"):
+        wsdsl.parse(text).quantised.schedule()

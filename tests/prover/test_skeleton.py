@@ -327,6 +327,18 @@ setp.ge.s32 done, seen, %r4;
 """
 
 
+def test_a_reduction_is_no_store() -> None:
+    adds, writes = compiled("reduce_into"), compiled("gemm")
+    stored = adds.ptx.replace("cp.reduce.async", "cp.async").replace(".add.bulk", ".bulk")
+    told = objection(adds.scheduled, stored)
+    assert "expected TMA reduction 2d" in told and "the PTX has TMA store 2d" in told
+    assert objection(adds.scheduled, adds.ptx.replace(".add.bulk", ".max.bulk"))
+    added = re.sub(r"cp(\.async\.bulk\.tensor\.2d\.global\.shared::cta)", r"cp.reduce\1.add",
+                   writes.ptx)  # fmt: skip
+    assert added != writes.ptx
+    assert "expected TMA store 2d" in objection(writes.scheduled, added)
+
+
 def test_clusters_named_barriers_and_flags() -> None:
     kernel = parse_kernel(CLUSTER)
     assert objection(kernel, CLUSTER_PTX) == ""

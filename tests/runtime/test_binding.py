@@ -6,6 +6,7 @@ import pytest
 
 from tests.kernels import CASES
 from wsdsl.diagnostics import LaunchError
+from wsdsl.runtime.access import access_of
 
 BF16 = ml_dtypes.bfloat16
 KERNEL = CASES["gemm"].kernel
@@ -77,3 +78,13 @@ def test_outputs_left_out_are_made_and_returned() -> None:
 def test_a_scalar_that_does_not_fit() -> None:
     with pytest.raises(LaunchError, match="argument 3"):
         CASES["scale"].kernel.simulate(array(8, 8), array(8, 8, dtype=np.float32), "two")
+
+
+def test_what_is_added_to_is_read_too() -> None:
+    """By TMA as directly: such an output can not be left out."""
+    case = CASES["reduce_into"]
+    compiled = case.kernel._compile(None, case.sizes, ())
+    assert "accumulate=True" in compiled.ir("scheduled")
+    assert access_of(compiled.scheduled).only_written == frozenset()
+    with pytest.raises(LaunchError, match="the kernel adds to what it holds"):
+        case.kernel.simulate(array(1, 8, 8), array(1, 8, 8), None)

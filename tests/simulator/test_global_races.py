@@ -72,6 +72,44 @@ def test_wrong(name: str, seed: int) -> None:
     assert caught.value.kind == "race"
 
 
+BY_TMA = """
+kernel adds @ scheduled (%X: tensor<f32[P, Q]>) {
+  launch_grid(tiles=(("P", 32),), scheduler="grid")
+  %zero: i32 = constant(value=0)
+  %f: f32 = constant(value=1.5)
+  %staging: shared<8192 x 1> = allocate_shared(label="staging", offset=0)
+  %map: tensor_map = make_tensor_map(tensor=%X, box=(16, 32), swizzle="128B")
+  %v: frag<f32[64x32]> = full(value=%f)
+  store_shared(value=%v, shared=%staging, item=%zero, swizzle="128B")
+  fence_async_proxy()
+  sync_warp()
+  tma_store(map=%map, coordinates=(%zero, %zero), row_dim=0, shared=%staging, item=%zero,
+    accumulate=True)
+  tma_store_commit()
+  tma_store_wait(pending=0, read=False)
+}
+"""
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_reductions_by_tma_commute(seed: int) -> None:
+    """Two CTAs add to one box, which ends within the tensor; stores would be a race."""
+    x = np.zeros((60, 40), np.float32)
+    simulate(parse_kernel(BY_TMA), {"X": x}, seed=seed)
+    assert (x[:, :32] == 3).all() and not x[:, 32:].any()
+    stores = BY_TMA.replace("accumulate=True", "accumulate=False")
+    with pytest.raises(SimulationError, match="nothing orders CTA 0 and CTA 1"):
+        simulate(parse_kernel(stores), {"X": x}, seed=seed)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_reduction_by_tma_is_not_read_at_once(seed: int) -> None:
+    read = "%r: f32 = load_global(tensor=%X, index=(%zero, %zero))\n}"
+    text = BY_TMA.rstrip()[:-1] + read
+    with pytest.raises(SimulationError, match=r"it (reads|adds to) X\["):
+        simulate(parse_kernel(text), {"X": np.zeros((60, 40), np.float32)}, seed=seed)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_ctas_of_a_cluster_may_be_ordered(seed: int) -> None:
     text = """

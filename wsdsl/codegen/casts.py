@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wsdsl.codegen import nvvm
+from wsdsl.codegen import inline_ptx, nvvm
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.convert_type import is_packed, scalar_type
 from wsdsl.codegen.elementwise import define, dtype_and_shape, int_to_float
@@ -12,13 +12,14 @@ from wsdsl.codegen.fragments import (
     from_elements,
     from_floats,
     shape_of,
-    texts_of,
 )
 from wsdsl.codegen.held import Registers, Scalar
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.tile_ops import Bitcast, Cast
-from wsdsl.ir.types import DType
+from wsdsl.ir.types import DTYPES, I32, DType
+
+I32_MAX = 2**31 - 1
 
 
 def convert_cast(c: Context, op: Cast) -> None:
@@ -27,7 +28,7 @@ def convert_cast(c: Context, op: Cast) -> None:
     if dtype == c.registers(op.x).dtype:
         c.held[op.result] = held
         return
-    define(c, op.result, cast(c.w, c.registers(op.x), dtype))
+    define(c, op.result, cast(c.w, c.registers(op.x), dtype, op.saturate))
     if isinstance(held, Scalar) and held.dtype.is_integer and dtype.bits == 32:
         made = c.held[op.result]
         assert isinstance(made, Scalar)
@@ -35,7 +36,7 @@ def convert_cast(c: Context, op: Cast) -> None:
         c.held[op.result] = Scalar(made.text, dtype, nonnegative=sure and dtype.is_integer)
 
 
-def cast(w: Writer, x: Registers, dtype: DType) -> Registers:
+def cast(w: Writer, x: Registers, dtype: DType, saturate: bool = False) -> Registers:
     shape = shape_of(x)
     if dtype.is_float:
         if x.dtype.is_float:
@@ -45,16 +46,50 @@ def cast(w: Writer, x: Registers, dtype: DType) -> Registers:
         return from_floats(w, dtype, shape, floats)
     if x.dtype.is_float:
         floats = as_floats(w, x)
-        return Registers(dtype, *shape, tuple(_from_float(w, text, dtype) for text in floats))
-    texts = tuple(_resize(w, text, x.dtype, dtype) for text in texts_of(w, x))
-    return Registers(dtype, *shape, texts)
+        if dtype.name == "bool":
+            made = tuple(w.value(f"fcmp une float {text}, 0.0") for text in floats)
+            return Registers(dtype, *shape, made)
+        signed = dtype.name != "u32"
+        whole = tuple(nvvm.float_to_int(w, text, signed) for text in floats)
+        x, saturate = Registers(DTYPES["i32" if signed else "u32"], *shape, whole), True
+    if saturate and not _holds(dtype, x.dtype):
+        return _saturated(w, x, dtype)
+    if x.dtype.bits == dtype.bits and x.affine is None and "bool" not in (x.dtype.name, dtype.name):
+        return Registers(dtype, *shape, x.texts)
+    texts = [_resize(w, text, x.dtype, dtype) for text in elements(w, x)]
+    return from_elements(w, dtype, shape, texts)
 
 
-def _from_float(w: Writer, text: str, dtype: DType) -> str:
-    if dtype.name == "bool":
-        return w.value(f"fcmp une float {text}, 0.0")
-    made = nvvm.float_to_int(w, text, signed=dtype.kind == "int" or dtype.bits < 32)
-    return made if dtype.bits == 32 else w.value(f"trunc i32 {made} to {scalar_type(dtype)}")
+def _range(dtype: DType) -> tuple[int, int]:
+    signed = dtype.kind == "int"
+    return -(1 << dtype.bits - 1) if signed else 0, (1 << dtype.bits - signed) - 1
+
+
+def _holds(dtype: DType, source: DType) -> bool:
+    """Whether `dtype` has all values of an integer `source`; all of them mean something as bool."""
+    if "bool" in (dtype.name, source.name):
+        return True
+    (low, high), (least, most) = _range(dtype), _range(source)
+    return low <= least and most <= high
+
+
+def _saturated(w: Writer, x: Registers, dtype: DType) -> Registers:
+    """Integers that become the nearest value of `dtype`."""
+    (low, high), (least, _) = _range(dtype), _range(x.dtype)
+    shape, wide = shape_of(x), [_resize(w, text, x.dtype, I32) for text in elements(w, x)]
+    unsigned = x.dtype.name == "u32"
+    if unsigned:
+        wide = [nvvm.integer_binary(w, "umin", "i32", text, str(high)) for text in wide]
+    if is_packed(dtype, shape[1]):
+        # One instruction clamps and packs two.
+        pairs = zip(wide[::2], wide[1::2], strict=True)
+        packed = tuple(inline_ptx.pack_bytes(w, dtype.name, *pair) for pair in pairs)
+        return Registers(dtype, *shape, packed)
+    if not unsigned and high < I32_MAX:
+        wide = [nvvm.integer_binary(w, "smin", "i32", text, str(high)) for text in wide]
+    if least < low:
+        wide = [nvvm.integer_binary(w, "smax", "i32", text, str(low)) for text in wide]
+    return from_elements(w, dtype, shape, [_resize(w, text, I32, dtype) for text in wide])
 
 
 def _resize(w: Writer, text: str, source: DType, dtype: DType) -> str:

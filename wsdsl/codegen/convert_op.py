@@ -152,7 +152,7 @@ def convert_tma_store(c: Context, op: m.TmaStore) -> None:
     rows = c.w.multiply(c.threads.warp, 16)
     coordinates[op.row_dim] = c.w.add(coordinates[op.row_dim], rows)
     map = c.pointer(op.map).text
-    inline_ptx.tma_store(c.w, map, coordinates[::-1], source, c.threads.first_lane)
+    inline_ptx.tma_store(c.w, map, coordinates[::-1], source, c.threads.first_lane, op.accumulate)
 
 
 def convert_tma_store_commit(c: Context, op: m.TmaStoreCommit) -> None:

@@ -10,8 +10,11 @@ from wsdsl.ir.types import Accumulator, DType, Fragment, State, Tile, Type
 
 LLVM_TYPES = {
     "f32": "float",
+    "tf32": "float",
     "f16": "half",
     "bf16": "bfloat",
+    "f8e4m3": "i8",
+    "f8e5m2": "i8",
     "i32": "i32",
     "u32": "i32",
     "i16": "i16",
@@ -30,12 +33,16 @@ def scalar_type(dtype: DType) -> str:
 
 
 def is_packed(dtype: DType, columns: int) -> bool:
-    """Whether a fragment's registers hold pairs of neighbouring columns."""
+    """Whether a fragment's registers hold pairs of neighbouring columns: 16-bit floats in an i32,
+    8-bit elements in an i16.
+    """
+    if dtype.bits == 8:
+        return dtype.name != "bool" and columns > 1
     return dtype.is_float and dtype.bits == 16 and columns > 1
 
 
 def register_type(dtype: DType, columns: int) -> str:
-    return "i32" if is_packed(dtype, columns) else scalar_type(dtype)
+    return f"i{2 * dtype.bits}" if is_packed(dtype, columns) else scalar_type(dtype)
 
 
 def num_elements(rows: int, columns: int) -> int:

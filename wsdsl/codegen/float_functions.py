@@ -263,10 +263,15 @@ def floor(f: F, x: str) -> str:
     return f.floor(x)
 
 
+def round_to_even(f: F, x: str) -> str:
+    return nvvm.float_unary(f.w, "llvm.roundeven.f32", x)
+
+
 UNARY: dict[str, Callable[[F, str], str]] = {
     "neg": neg, "exp": exp, "exp2": exp2, "log": log, "log2": log2, "sqrt": sqrt, "rsqrt": rsqrt,
     "sin": sin, "cos": cos, "tanh": tanh, "sigmoid": sigmoid, "relu": relu, "gelu": gelu,
-    "silu": silu, "abs": absolute, "floor": floor, "erf": erf,
+    "silu": silu, "abs": absolute, "floor": floor,
+    "round": round_to_even, "erf": erf,
 }  # fmt: skip
 
 

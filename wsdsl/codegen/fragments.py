@@ -12,6 +12,7 @@ from wsdsl.codegen import nvvm
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.convert_type import is_packed, num_elements, scalar_type
 from wsdsl.codegen.held import Affine, Registers, Scalar
+from wsdsl.codegen.literals import f32_literal
 from wsdsl.codegen.writer import Writer
 from wsdsl.ir.types import I32, DType
 
@@ -79,6 +80,10 @@ def elements(w: Writer, held: Registers) -> list[str]:
     type = scalar_type(held.dtype)
     found: list[str] = []
     for text in held.texts:
+        if held.dtype.bits == 8:
+            high = w.binary("lshr", "i16", text, 8)
+            found += [w.value(f"trunc i16 {x} to i8") for x in (text, high)]
+            continue
         pair = w.value(f"bitcast i32 {text} to <2 x {type}>")
         found += [w.value(f"extractelement <2 x {type}> {pair}, i32 {i}") for i in (0, 1)]
     return found
@@ -86,8 +91,13 @@ def elements(w: Writer, held: Registers) -> list[str]:
 
 def as_floats(w: Writer, held: Registers) -> list[str]:
     """The elements of a float fragment as f32."""
-    if held.dtype.name == "f32":
+    if held.dtype.bits == 32:
         return list(held.texts)
+    if held.dtype.bits == 8:
+        packed = is_packed(held.dtype, held.columns)
+        wide = held.texts if packed else [w.value(f"zext i8 {x} to i16") for x in held.texts]
+        pairs = [nvvm.from_f8_pair(w, held.dtype.name, x) for x in wide]
+        return [x for pair in pairs for x in (pair if packed else pair[:1])]
     if held.dtype.name == "bf16" and is_packed(held.dtype, held.columns):
         found: list[str] = []
         for text in held.texts:
@@ -103,6 +113,10 @@ def from_floats(w: Writer, dtype: DType, shape: Shape, floats: Sequence[str]) ->
     """A fragment of a float dtype, each element rounded once from f32."""
     if dtype.name == "f32":
         return Registers(dtype, *shape, tuple(floats))
+    if dtype.name == "tf32":
+        return Registers(dtype, *shape, tuple(nvvm.to_tf32(w, x) for x in floats))
+    if dtype.bits == 8:
+        return _to_f8(w, dtype, shape, floats)
     if is_packed(dtype, shape[1]):
         pack = nvvm.to_bf16_pair if dtype.name == "bf16" else nvvm.to_f16_pair
         pairs = zip(floats[::2], floats[1::2], strict=True)
@@ -112,6 +126,14 @@ def from_floats(w: Writer, dtype: DType, shape: Shape, floats: Sequence[str]) ->
     return Registers(dtype, *shape, rounded)
 
 
+def _to_f8(w: Writer, dtype: DType, shape: Shape, floats: Sequence[str]) -> Registers:
+    if not is_packed(dtype, shape[1]):
+        alone = [nvvm.to_f8_pair(w, dtype.name, x, f32_literal(0.0)) for x in floats]
+        return Registers(dtype, *shape, tuple(w.value(f"trunc i16 {x} to i8") for x in alone))
+    pairs = zip(floats[::2], floats[1::2], strict=True)
+    return Registers(dtype, *shape, tuple(nvvm.to_f8_pair(w, dtype.name, *pair) for pair in pairs))
+
+
 def from_elements(w: Writer, dtype: DType, shape: Shape, held: Sequence[str]) -> Registers:
     """A fragment from one operand an element, in the LLVM type of the dtype."""
     if not is_packed(dtype, shape[1]):
@@ -119,10 +141,19 @@ def from_elements(w: Writer, dtype: DType, shape: Shape, held: Sequence[str]) ->
     type = scalar_type(dtype)
     packed: list[str] = []
     for low, high in zip(held[::2], held[1::2], strict=True):
+        if dtype.bits == 8:
+            wide = [w.value(f"zext i8 {x} to i16") for x in (low, high)]
+            packed.append(join_bytes(w, *wide))
+            continue
         pair = w.value(f"insertelement <2 x {type}> poison, {type} {low}, i32 0")
         pair = w.value(f"insertelement <2 x {type}> {pair}, {type} {high}, i32 1")
         packed.append(w.value(f"bitcast <2 x {type}> {pair} to i32"))
     return Registers(dtype, *shape, tuple(packed))
+
+
+def join_bytes(w: Writer, low: str, high: str) -> str:
+    """Two bytes, each in an i16, in one."""
+    return w.binary("or", "i16", low, w.binary("shl", "i16", high, 8))
 
 
 def cut_columns(w: Writer, held: Registers, start: int, columns: int) -> Registers:

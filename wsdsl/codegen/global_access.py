@@ -12,6 +12,7 @@ from wsdsl.codegen.fragments import (
     broadcast_shape,
     elements,
     from_elements,
+    join_bytes,
     shape_of,
     source_element,
 )
@@ -20,22 +21,23 @@ from wsdsl.codegen.inline_ptx import Global
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.memory_ops import LoadGlobal, StoreGlobal
+from wsdsl.ir.target import ADDED_ATOMICALLY
 from wsdsl.ir.types import DType, Tensor
 
-REDUCTIONS = {"f32": "f32", "f16": "f16", "bf16": "bf16", "i32": "s32", "u32": "u32"}
+REDUCTIONS = {name: {"i32": "s32"}.get(name, name) for name in ADDED_ATOMICALLY}
 """What `red.global.add` calls the types that it can add."""
 
 
 def from_bits(w: Writer, text: str, dtype: DType) -> str:
     """An element from the register that an access of its width fills."""
     match dtype.name:
-        case "f32":
+        case "f32" | "tf32":
             return w.value(f"bitcast i32 {text} to float")
         case "f16" | "bf16":
             return w.value(f"bitcast i16 {text} to {scalar_type(dtype)}")
         case "bool":
             return w.compare("ne", text, 0, "i16")
-        case "i8" | "u8":
+        case "i8" | "u8" | "f8e4m3" | "f8e5m2":
             return w.value(f"trunc i16 {text} to i8")
         case _:
             return text
@@ -43,11 +45,11 @@ def from_bits(w: Writer, text: str, dtype: DType) -> str:
 
 def to_bits(w: Writer, text: str, dtype: DType) -> str:
     match dtype.name:
-        case "f32":
+        case "f32" | "tf32":
             return w.value(f"bitcast float {text} to i32")
         case "f16" | "bf16":
             return w.value(f"bitcast {scalar_type(dtype)} {text} to i16")
-        case "bool" | "i8" | "u8":
+        case "bool" | "i8" | "u8" | "f8e4m3" | "f8e5m2":
             return w.value(f"zext {scalar_type(dtype)} {text} to i16")
         case _:
             return text
@@ -82,8 +84,9 @@ def convert_load_global(c: Context, op: LoadGlobal) -> None:
         for e in range(0, num_elements(*shape), 2):
             both, first = _pair_conditions(c, addresses, e, kind)
             at = addresses.at(e)
-            if bits == 16:
-                packed.append(inline_ptx.load_global_packed(w, at, both, first, constant))
+            if bits == 16 or is_packed(dtype, shape[1]):
+                made = inline_ptx.load_global_packed(w, at, bits, both, first, constant)
+                packed.append(made)
             else:
                 pair = inline_ptx.load_global_pair(w, at, bits, both, first, constant)
                 results += [from_bits(w, text, dtype) for text in pair]
@@ -181,9 +184,10 @@ class _Store:
             both, first = _pair_conditions(self.c, self.addresses, e, self.kind)
             at = self.addresses.at(e)
             own = [texts[self._source(e)], texts[self._source(e + 1)]]
-            if dtype.bits == 16:
+            if dtype.bits < 32:
                 pair = self._packed(e, own)
-                self._write(at, f"{name}x2", 32, [pair], self._all(self.once, both))
+                wide = 2 * dtype.bits
+                self._write(at, f"{name}x2", wide, [pair], self._all(self.once, both))
             else:
                 self._write(at, name, dtype.bits, own, self._all(self.once, both))
             if first is not None:
@@ -193,6 +197,8 @@ class _Store:
         if is_packed(self.value.dtype, self.value.columns):
             return self.value.texts[self._source(element) // 2]
         w = self.c.w
+        if self.kind.dtype.bits == 8:
+            return join_bytes(w, *own)
         pair = w.value(f"insertelement <2 x i16> poison, i16 {own[0]}, i32 0")
         pair = w.value(f"insertelement <2 x i16> {pair}, i16 {own[1]}, i32 1")
         return w.value(f"bitcast <2 x i16> {pair} to i32")

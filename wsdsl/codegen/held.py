@@ -36,8 +36,8 @@ class Affine:
 class Registers:
     """A fragment's, or accumulator's, registers in one thread (`fragments.py` has the layout).
 
-    16-bit floats with more than one column are held as packed pairs, i32. `affine` fragments have
-    no registers until somebody needs them.
+    16-bit floats with more than one column are held as packed pairs, i32; 8-bit elements as pairs
+    in an i16. `affine` fragments have no registers until somebody needs them.
     """
 
     dtype: DType

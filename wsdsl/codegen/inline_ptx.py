@@ -127,11 +127,14 @@ def tma_load(
     w.asm(ptx, "void", ",".join(constraints), args)
 
 
-def tma_store(w: Writer, map: str, coordinates: Sequence[str], source: At, pred: str) -> None:
+def tma_store(
+    w: Writer, map: str, coordinates: Sequence[str], source: At, pred: str, add: bool = False
+) -> None:
     rank = len(coordinates)
     shown = ", ".join(f"${3 + i}" for i in range(rank))
     ptx = (
-        f"@$2 cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group "
+        f"@$2 {'cp.reduce' if add else 'cp'}.async.bulk.tensor.{rank}d.global.shared::cta"
+        f"{'.add' if add else ''}.bulk_group "
         f"[$1, {{{shown}}}], {source.ptx(0)};"
     )
     args = [("i32", source.base), ("ptr", map), ("i1", pred), *(("i32", c) for c in coordinates)]
@@ -284,6 +287,14 @@ def store_shared(w: Writer, to: At, bits: int, texts: Sequence[str]) -> None:
     w.asm(ptx, "void", ",".join(["r", *[letter] * count]), args)
 
 
+def pack_bytes(w: Writer, dtype: str, low: str, high: str) -> str:
+    """Two i32 clamped to i8 or u8, in an i16."""
+    kind = {"i8": "s8", "u8": "u8"}[dtype]
+    ptx = f"cvt.pack.sat.{kind}.s32.b32 $0, $2, $1, 0;"
+    made = w.asm(ptx, "i32", "=r,r,r", [("i32", low), ("i32", high)], pure=True)
+    return w.value(f"trunc i32 {made} to i16")
+
+
 # Global memory -----------------------------------------------------------------------------------
 
 LETTERS = {8: ("h", "i16"), 16: ("h", "i16"), 32: ("r", "i32")}
@@ -335,21 +346,22 @@ def load_global_pair(
 
 
 def load_global_packed(
-    w: Writer, at: Global, both: str | None, first: str | None, constant: bool
+    w: Writer, at: Global, bits: int, both: str | None, first: str | None, constant: bool
 ) -> str:
-    """Two 16-bit elements as one i32, like `load_global_pair`."""
+    """Two elements of 8 or 16 bits as one i16 or i32, like `load_global_pair`."""
     kind = ".nc" if constant else ""
-    lines = [] if both is None else ["mov.b32 $0, 0;"]
-    lines.append(f"{_when(both, 2)}ld.global{kind}.b32 $0, {at.ptx(1)};")
+    letter, type = LETTERS[2 * bits]
+    lines = [] if both is None else [f"mov.b{2 * bits} $0, 0;"]
+    lines.append(f"{_when(both, 2)}ld.global{kind}.b{2 * bits} $0, {at.ptx(1)};")
     args: list[Operand] = [("ptr addrspace(1)", at.pointer), *_flag(both)]
-    constraints = _constraints("=&r", "l", pred=both)
+    constraints = _constraints(f"=&{letter}", "l", pred=both)
     if first is not None:
         # Straight to the wide register: a narrow one of its own, set only sometimes, would be live
         # all around the kernel's loop.
-        lines.append(f"@$3 ld.global{kind}.u16 $0, {at.ptx(1)};")
+        lines.append(f"@$3 ld.global{kind}.u{bits} $0, {at.ptx(1)};")
         args.append(("i1", first))
         constraints += ",b"
-    return w.asm("\n".join(lines), "i32", constraints, args, pure=constant)
+    return w.asm("\n".join(lines), type, constraints, args, pure=constant)
 
 
 def flag_arrive(w: Writer, at: Global, amount: int, pred: str | None) -> None:

@@ -39,10 +39,40 @@ def f16_bits(value: float) -> int:
         return 0xFC00 if value < 0 else 0x7C00
 
 
+F8_FORMATS = {"f8e4m3": (3, 7, 448.0), "f8e5m2": (2, 15, 57344.0)}
+"""Bits of mantissa, bias of the exponent, largest finite value."""
+
+
+def f8_bits(value: float, name: str) -> int:
+    """Rounded to nearest even; what is too large becomes the largest finite value."""
+    mantissa, bias, largest = F8_FORMATS[name]
+    if math.isnan(value):
+        return 0x7F
+    sign = 0x80 if math.copysign(1.0, value) < 0 else 0
+    size = min(abs(round_to_f32(value)), largest)
+    exponent = max(math.frexp(size)[1] - 1, 1 - bias) if size else 1 - bias
+    # With the leading bit, which is one step of the exponent; subnormals have none.
+    steps = round(math.ldexp(size, mantissa - exponent))
+    return sign | (exponent + bias - 1 << mantissa) + steps
+
+
+def tf32_value(value: float) -> float:
+    """Rounded to 10 bits of mantissa, ties away from zero."""
+    bits: int = struct.unpack("<I", struct.pack("<f", round_to_f32(value)))[0]
+    if not math.isfinite(value):
+        return value
+    return struct.unpack("<f", struct.pack("<I", bits + 0x1000 & 0xFFFFE000))[0]
+
+
 def literal(value: int | float | bool, dtype: DType) -> str:
     match dtype.name:
         case "f32":
             return f32_literal(float(value))
+        case "tf32":
+            return f32_literal(tf32_value(float(value)))
+        case "f8e4m3" | "f8e5m2":
+            bits = f8_bits(float(value), dtype.name)
+            return str(bits - 256 if bits > 127 else bits)
         case "f16":
             return f"0xH{f16_bits(float(value)):04X}"
         case "bf16":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from wsdsl.codegen import nvvm
 from wsdsl.codegen.context import Context, Threads
 from wsdsl.codegen.convert_op import convert_region
+from wsdsl.codegen.fragments import from_floats
 from wsdsl.codegen.held import Held, Pointer, Scalar
 from wsdsl.codegen.register_operands import made_before_fences
 from wsdsl.codegen.signature import (
@@ -137,8 +138,8 @@ def _stored(kernel: Kernel) -> frozenset[str]:
 def _scalar(w: Writer, argument: ScalarArgument) -> Scalar:
     """Narrow scalars travel as f32 and i32."""
     dtype, text = argument.dtype, f"%scalar.{argument.name}"
-    if dtype.is_float and dtype.bits == 16:
-        text = w.value(f"fptrunc float {text} to {'half' if dtype.name == 'f16' else 'bfloat'}")
+    if dtype.is_float:
+        text = from_floats(w, dtype, (1, 1), [text]).texts[0]
     elif dtype.name == "bool":
         text = w.compare("ne", text, 0)
     elif dtype.bits < 32:

@@ -81,6 +81,29 @@ def to_f16_pair(w: Writer, low: str, high: str) -> str:
     return w.value(f"bitcast <2 x half> {made} to i32")
 
 
+F8_NAMES = {"f8e4m3": "e4m3x2", "f8e5m2": "e5m2x2"}
+
+
+def to_f8_pair(w: Writer, dtype: str, low: str, high: str) -> str:
+    """Two floats, rounded to nearest even within the finite values, packed in an i16."""
+    name = f"llvm.nvvm.ff.to.{F8_NAMES[dtype]}.rn"
+    return w.call(name, "i16", [("float", high), ("float", low)])
+
+
+def from_f8_pair(w: Writer, dtype: str, pair: str) -> tuple[str, str]:
+    """The two elements of an i16 as f32."""
+    made = w.call(f"llvm.nvvm.{F8_NAMES[dtype]}.to.f16x2.rn", "<2 x half>", [("i16", pair)])
+    halves = [w.value(f"extractelement <2 x half> {made}, i32 {i}") for i in (0, 1)]
+    low, high = (w.value(f"fpext half {x} to float") for x in halves)
+    return low, high
+
+
+def to_tf32(w: Writer, x: str) -> str:
+    """Rounded to 10 bits of mantissa, ties away from zero; still a float."""
+    made = w.call("llvm.nvvm.f2tf32.rna", "i32", [("float", x)])
+    return w.value(f"bitcast i32 {made} to float")
+
+
 def float_unary(w: Writer, name: str, x: str) -> str:
     """A function of one float."""
     return w.call(name, "float", [("float", x)])

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from wsdsl.codegen import inline_ptx
 from wsdsl.codegen.context import Context
-from wsdsl.codegen.convert_type import scalar_type
-from wsdsl.codegen.fragments import elements, texts_of
+from wsdsl.codegen.convert_type import is_packed, scalar_type
+from wsdsl.codegen.fragments import elements, join_bytes, texts_of
 from wsdsl.codegen.held import Registers, SharedAt
 from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.writer import Writer
@@ -90,18 +90,25 @@ def _store_matrices(c: Context, value: Registers, to: At, swizzle: str, transpos
 
 
 def _store_pairs(c: Context, value: Registers, to: At, swizzle: str) -> None:
-    """Lines are rows: two neighbouring columns at once."""
+    """Lines are rows: two neighbouring columns at once. For bytes, exchanges between lanes and
+    stmatrix would take more instructions, and use the banks no better.
+    """
     w, size, span = c.w, value.dtype.bytes, SWIZZLE_SPAN[swizzle]
-    texts = _as_bits(w, value)
+    texts, bits, count = _as_bits(w, value), value.dtype.bits, 2
+    if bits == 8:
+        packed = is_packed(value.dtype, value.columns)
+        pairs = zip(texts[::2], texts[1::2], strict=True)
+        texts = list(value.texts) if packed else [join_bytes(w, *pair) for pair in pairs]
+        bits, count = 16, 1
     start = w.multiply(w.binary("lshr", "i32", c.threads.lane, 2), span)
     byte = w.multiply(c.threads.column, size)
     own = w.add(to.base, _swizzled(w, start, byte, swizzle))
     for first in range(0, value.columns, 8):
         at = w.binary("xor", "i32", own, first * size) if first else own
         for half in (0, 1):
-            e = first // 8 * 4 + 2 * half
+            e = (first // 4 + half) * count
             line = At(at, to.offset + 8 * half * span)
-            inline_ptx.store_shared(w, line, value.dtype.bits, texts[e : e + 2])
+            inline_ptx.store_shared(w, line, bits, texts[e : e + count])
 
 
 def _store_elements(c: Context, value: Registers, to: At, swizzle: str) -> None:
@@ -121,12 +128,14 @@ def _store_elements(c: Context, value: Registers, to: At, swizzle: str) -> None:
 
 
 def _as_bits(w: Writer, value: Registers) -> list[str]:
-    """Elements as i32, or as i16 if they are narrower."""
+    """Elements as i32, or as i16 if they are narrower; above a byte there may be anything."""
     type = scalar_type(value.dtype)
+    if value.dtype.bits == 8 and is_packed(value.dtype, value.columns):
+        return [x for pair in value.texts for x in (pair, w.binary("lshr", "i16", pair, 8))]
     match value.dtype.name:
-        case "f32":
+        case "f32" | "tf32":
             return [w.value(f"bitcast float {x} to i32") for x in value.texts]
-        case "i8" | "u8" | "bool":
-            return [w.value(f"zext {type} {x} to i16") for x in texts_of(w, value)]
+        case "bool":
+            return [w.value(f"zext {type} {x} to i16") for x in elements(w, value)]
         case _:
             return elements(w, value)

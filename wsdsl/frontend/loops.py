@@ -31,6 +31,7 @@ class Walked:
     word: str
     start: typed.Expr | None = None
     stop: typed.Expr | None = None
+    by: int = 0
 
 
 class Loops(Expressions):
@@ -76,7 +77,8 @@ class Loops(Expressions):
                 hint = "each variable of a loop has a name of its own"
                 self.report.error(f"`{target.name}` occurs twice", target.loc, hint)
                 return None
-        wrong = [k for k in source.keywords if k.name != "of" or word.name != "tiles"]
+        allowed = ("of", "by") if word.name == "tiles" else ()
+        wrong = [k for k in source.keywords if k.name not in allowed]
         if wrong:
             self.report.error(
                 f"`{word.name}` knows no `{wrong[0].name}`",
@@ -84,8 +86,9 @@ class Loops(Expressions):
                 "a part of a dimension: tiles(start, stop, of=M)",
             )
             return None
-        if source.keywords:
-            return self.part_of_a_dimension(node, source)
+        named = {k.name: k.value for k in source.keywords}
+        if "of" in named:
+            return self.part_of_a_dimension(node, source, named)
         if len(source.args) != len(node.targets):
             given, wanted = len(source.args), len(node.targets)
             part = word.name == "tiles" and (given, wanted) == (2, 1)
@@ -101,7 +104,23 @@ class Loops(Expressions):
         found = [d for d in dims if not isinstance(d, Poison)]
         if len(found) != len(dims):
             return None
-        return [Walked(t, d, word.name) for t, d in zip(node.targets, found)]
+        if "by" not in named:
+            return [Walked(t, d, word.name) for t, d in zip(node.targets, found)]
+        size = self.tile_size(node, named["by"])
+        return None if size is None else [Walked(node.targets[0], found[0], word.name, by=size)]
+
+    def tile_size(self, node: s.For, by: s.Expr) -> int | None:
+        if len(node.targets) != 1:
+            hint = "give it a loop of its own: for n in tiles(N, by=128):"
+            self.report.error("`by` gives the tiles of one dimension their size", by.loc, hint)
+            return None
+        size = self.value(by)
+        if isinstance(size, Poison):
+            return None
+        if isinstance(size, Literal) and type(size.value) is int and size.value > 0:
+            return size.value
+        self.report.error("a tile's size is a positive integer", by.loc, "tiles(N, by=128)")
+        return None
 
     def loop_dimension(self, node: s.Expr) -> str | Poison:
         known = f"the kernel's dimensions: {', '.join(sorted(self.dims)) or 'none'}"
@@ -116,13 +135,19 @@ class Loops(Expressions):
             return found
         return self.report.error("a dimension is expected here", node.loc, known)
 
-    def part_of_a_dimension(self, node: s.For, source: s.Call) -> list[Walked] | None:
+    def part_of_a_dimension(
+        self, node: s.For, source: s.Call, named: dict[str, s.Expr]
+    ) -> list[Walked] | None:
+        if "by" in named:
+            hint = "by=… walks a whole dimension"
+            self.report.error("`by` of a part of a dimension", named["by"].loc, hint)
+            return None
         if len(source.args) != 2 or len(node.targets) != 1:
             hint = "for m in tiles(start, stop, of=M):"
             self.report.error("a part of one dimension has a start and a stop", source.loc, hint)
             return None
         start, stop = (self.bound(arg) for arg in source.args)
-        dim = self.loop_dimension(source.keywords[0].value)
+        dim = self.loop_dimension(named["of"])
         if isinstance(start, Poison) or isinstance(stop, Poison) or isinstance(dim, Poison):
             return None
         return [Walked(node.targets[0], dim, "tiles", start, stop)]
@@ -157,7 +182,9 @@ class Loops(Expressions):
                     args[name] = Var(name, init.type)
                     self.env[name] = read(args[name], init.loc)
             if walked.word == "tiles":
-                index: AxisRef | Var = AxisRef(self.axis_name(target.name), walked.dim)
+                index: AxisRef | Var = AxisRef(
+                    self.axis_name(target.name), walked.dim, by=walked.by
+                )
                 self.env[target.name] = index
             else:
                 index = Var(target.name, Tile(I32))

@@ -30,7 +30,6 @@ OF_PYTHON = {
     "range": "`for m in tiles(M):`, or `for i in each(N):`",
     "len": "a dimension's name is its size",
     "pow": "write x ** y",
-    "round": "write floor(x + 0.5)",
     "enumerate": "index(m) gives the positions along an axis",
     "zip": "`for m, n in tiles(M, N):` walks several dimensions",
     "float": "element types have a width: f32",

@@ -90,7 +90,7 @@ class _Converter:
         if isinstance(node, t.ForTiles):
             start = None if node.start is None else self.expr(node.start)
             stop = None if node.stop is None else self.expr(node.stop)
-            kind = Axis(node.axis.name, node.axis.dim)
+            kind = Axis(node.axis.name, node.axis.dim, node.axis.by)
             index = Value(self.namer.new(node.axis.name), kind)
             outer = dict(self.axes)
             self.axes[node.axis.name] = index

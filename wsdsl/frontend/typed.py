@@ -21,11 +21,14 @@ class Var:
 
 @dataclass(eq=False, repr=False)
 class AxisRef:
-    """A loop's axis, by a name that is unique in the kernel, or a whole dimension."""
+    """A loop's axis, by a name that is unique in the kernel, or a whole dimension. `by`: the size
+    of its tiles, where the kernel says it.
+    """
 
     name: str
     dim: str
     whole: bool = False
+    by: int = 0
 
 
 @dataclass(eq=False, repr=False)

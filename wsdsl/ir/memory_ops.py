@@ -105,7 +105,8 @@ class StoreShared(Op):
 class TmaStore(Op):
     """One thread of each warp of the warpgroup starts to copy its warp's quarter of item `item` of
     `shared` to the box at `coordinates`, where warp i adds 16 * i to the one of `row_dim`. Elements
-    outside the tensor are dropped.
+    outside the tensor are dropped. `accumulate` adds to what is there, each element atomically;
+    the tensor is of f32, f16, bf16, i32 or u32.
     """
 
     levels: ClassVar = SCHEDULED
@@ -114,6 +115,7 @@ class TmaStore(Op):
     row_dim: int
     shared: Value
     item: Value
+    accumulate: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

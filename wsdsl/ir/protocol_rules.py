@@ -25,10 +25,10 @@ from wsdsl.ir.barrier_ops import (
     WaitFlag,
 )
 from wsdsl.ir.fragment_ops import Join, MatrixOperand, Slice, Wgmma, WgmmaCommit, WgmmaWait
-from wsdsl.ir.memory_ops import AllocateShared, MakeTensorMap, TmaLoad
+from wsdsl.ir.memory_ops import AllocateShared, MakeTensorMap, TmaLoad, TmaStore
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, op_name, regions, results_of
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.target import SMEM_ALIGN, SMEM_BYTES, SWIZZLE_SPAN
+from wsdsl.ir.target import ADDED_ATOMICALLY, SMEM_ALIGN, SMEM_BYTES, SWIZZLE_SPAN
 from wsdsl.ir.tile_ops import If
 from wsdsl.ir.types import DTYPES, Accumulator, Barriers, Fragment, Shared, Tensor
 from wsdsl.ir.walk import definers, walk
@@ -109,6 +109,17 @@ def boxes_fit(kernel: Kernel) -> Iterator[Problem]:
             line = op.box[-1] * op.tensor.type.dtype.bytes
             if line % 16 or (op.swizzle != "none" and line > SWIZZLE_SPAN[op.swizzle]):
                 yield op, f"a line of {line} bytes does not fit the swizzle mode {op.swizzle}"
+
+
+def reductions_have_an_addition(kernel: Kernel) -> Iterator[Problem]:
+    made = definers(kernel.body)
+    for op in walk(kernel.body):
+        if isinstance(op, TmaStore) and op.accumulate:
+            mapped = made.get(op.map)
+            if isinstance(mapped, MakeTensorMap) and isinstance(mapped.tensor.type, Tensor):
+                dtype = mapped.tensor.type.dtype
+                if dtype.name not in ADDED_ATOMICALLY:
+                    yield op, f"TMA adds no {dtype} elements"
 
 
 def shared_memory_is_disjoint(kernel: Kernel) -> Iterator[Problem]:
@@ -356,6 +367,7 @@ RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
     barriers_are_initialised,
     expected_bytes_are_loaded,
     boxes_fit,
+    reductions_have_an_addition,
     shared_memory_is_disjoint,
     shared_memory_is_aligned,
     registers_are_conserved,

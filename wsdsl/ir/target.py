@@ -8,6 +8,9 @@ SMEM_BYTES = 232448
 SMEM_ALIGN = 1024
 """What a 128B-swizzled tile must be aligned to."""
 
+ADDED_ATOMICALLY = ("f32", "f16", "bf16", "i32", "u32")
+"""Element types that global memory adds atomically, directly and by TMA."""
+
 SWIZZLE_SPAN = {"128B": 128, "64B": 64, "32B": 32, "none": 16}
 """Bytes of one line of a panel, by swizzle mode."""
 

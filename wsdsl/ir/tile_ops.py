@@ -21,7 +21,7 @@ BINARY_FUNCTIONS = (
 )  # fmt: skip
 UNARY_FUNCTIONS = (
     "neg", "not", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "tanh", "sigmoid",
-    "relu", "gelu", "silu", "abs", "floor", "erf",
+    "relu", "gelu", "silu", "abs", "floor", "round", "erf",
 )  # fmt: skip
 COMPARISONS = ("lt", "le", "eq", "ne", "ge", "gt")
 
@@ -100,8 +100,9 @@ class Load(Op):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Store(Op):
-    """Write `value` to a tensor, axes matched by name, converted to the tensor's dtype; elements
-    outside the tensor are dropped. `accumulate` adds to what is there (atomically).
+    """Write `value` to a tensor, axes matched by name, converted to the tensor's dtype as by a
+    `cast` with `saturate`; elements outside the tensor are dropped. `accumulate` adds to what is
+    there (atomically).
     """
 
     levels: ClassVar = TILES
@@ -131,7 +132,8 @@ class Map(Op):
     is repeated). Rounds once, to the result's dtype; comparisons give bool. `fn` is a unary or
     binary function, "fma" (a*b + c) or "where" (cond, a, b).
 
-    Integer `floordiv` and `mod` round towards minus infinity. `gelu` is the exact (erf) one.
+    Integer `floordiv` and `mod` round towards minus infinity; "round" to the nearest whole number,
+    halves to the even one. `gelu` is the exact (erf) one.
     """
 
     levels: ClassVar = ALL
@@ -142,11 +144,18 @@ class Map(Op):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Cast(Op):
-    """Convert the values of `x` to the result's dtype; float to integer truncates."""
+    """Convert the values of `x` to the result's dtype.
+
+    A float is rounded to nearest even (tf32: ties away from zero). f8e4m3 and f8e5m2 saturate: what
+    is too large, infinity too, becomes the largest finite value; NaN stays NaN. Float to integer
+    truncates, and saturates; NaN becomes 0. Integer to integer keeps the low bits, or with
+    `saturate` becomes the nearest value that the result's dtype has.
+    """
 
     levels: ClassVar = ALL
     result: Value = result()
     x: Value
+    saturate: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

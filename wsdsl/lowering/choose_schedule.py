@@ -19,6 +19,7 @@ from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.check_schedule import faults
+from wsdsl.lowering.fixed_tiles import with_fixed_tiles
 from wsdsl.lowering.footprint import (
     accumulator_registers,
     axis_sizes,
@@ -51,8 +52,8 @@ def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> K
 
     Raises ScheduleError for a choice that is not lowered yet or does not fit the kernel.
     """
-    given = kernel.schedule or Schedule()
-    findings = _not_lowered(given)
+    given, findings = with_fixed_tiles(kernel, kernel.schedule or Schedule())
+    findings += _not_lowered(given)
     axes, depths = axes_of(kernel), depth_steps(kernel)
     variables = {loop_variable(name) for name in axes} | set(axes)
     whole = {

@@ -94,7 +94,7 @@ def smem_bytes(kernel: Kernel, schedule: Schedule, stages: int) -> int:
     for height, size in slots.items():
         depth = stages if height == 0 else OUTER_RING_DEPTH
         total += depth * (size + 16)
-    if any(isinstance(op, Store) and not op.accumulate for op in walk(kernel.body)):
+    if any(isinstance(op, Store) for op in walk(kernel.body)):
         total += STAGING_BYTES * STAGING_BUFFERS * (schedule.consumers or 1)
     return total
 

@@ -20,7 +20,7 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.target import widest_swizzle
 from wsdsl.ir.tile_ops import Cast, Full, Load, Lookup, Map, Store
-from wsdsl.ir.types import Axis, DType, Fragment, Shared, Tensor, TensorMap, Tile
+from wsdsl.ir.types import BOOL, Axis, DType, Fragment, Shared, Tensor, TensorMap, Tile
 from wsdsl.lowering.footprint import STAGING_BUFFERS, STAGING_BYTES
 from wsdsl.lowering.pieces import Pieces, Shape, covering, narrow
 from wsdsl.lowering.side import Side, stored_by_tma
@@ -145,6 +145,7 @@ class Stores:
         made = Cast(
             result=self.side.builder.value(f"{op.tensor.name.lower()}_out", kind),
             x=value,
+            saturate=value.type.dtype.is_integer and dtype.is_integer,
             loc=op.loc,
         )
         return self.side.builder.add(made).result
@@ -215,6 +216,7 @@ class Stores:
                 row_dim=row_dim,
                 shared=self.staging,
                 item=item,
+                accumulate=op.accumulate,
                 loc=op.loc,
             )
         )
@@ -229,9 +231,9 @@ class Stores:
         b = self.side.builder
         if isinstance(value.type, Tile):
             return b.add(Full(result=b.value("spread", kind), value=value)).result
-        zero = b.constant(0.0, Tile(value.type.dtype))
-        zeros = b.add(Full(result=b.value("zeros", kind), value=zero)).result
-        made = Map(result=b.value("spread", kind), fn="add", args=(value, zeros))
+        every = b.value("every", Fragment(BOOL, 64, width))
+        b.add(Full(result=every, value=b.flag(True)))
+        made = Map(result=b.value("spread", kind), fn="where", args=(every, value, value))
         return b.add(made).result
 
     def _map(self, tensor: Value, box: tuple[int, ...], swizzle: str) -> Value:

@@ -6,6 +6,7 @@ from wsdsl.ir.barrier_ops import WarpgroupIndex
 from wsdsl.ir.fragment_ops import Iota
 from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.target import ADDED_ATOMICALLY
 from wsdsl.ir.tile_ops import Block, End, Map, Store
 from wsdsl.ir.types import I32, Axis, Tensor
 from wsdsl.ir.walk import walk
@@ -17,13 +18,13 @@ from wsdsl.lowering.pieces import Pieces, Shapes, narrow
 def stored_by_tma(kernel: Kernel, op: Store) -> bool:
     """Whether a store goes through SMEM: a tile of rows and columns, one of them contiguous."""
     assert isinstance(op.tensor.type, Tensor)
+    dtype = op.tensor.type.dtype
     axes = [v.type for v in op.index if isinstance(v.type, Axis)]
     return (
-        not op.accumulate
-        and {a.role for a in axes} == {"rows", "columns"}
+        {a.role for a in axes} == {"rows", "columns"}
         and all(isinstance(v.type, Axis) or v.type == INT for v in op.index)
         and isinstance(op.index[-1].type, Axis)
-        and op.tensor.type.dtype.name in ("f32", "f16", "bf16")
+        and (dtype.name in ADDED_ATOMICALLY if op.accumulate else dtype.bits >= 8)
         and len(op.index) <= 5
         and op.tensor.name not in kernel.unaligned
     )

@@ -17,7 +17,10 @@ from wsdsl.ir.walk import definers, walk
 from wsdsl.ir.wgmma import may_be_mn_major, sum_of
 from wsdsl.lowering.partition_loads import output_nest
 
-REGISTER_DTYPES = ("f32", "f16", "bf16", "i32", "u32", "i16", "u16", "i8", "u8", "bool")
+REGISTER_DTYPES = (
+    "f32", "tf32", "f16", "bf16", "f8e4m3", "f8e5m2",
+    "i32", "u32", "i16", "u16", "i8", "u8", "bool",
+)  # fmt: skip
 MAX_RANK = 5
 
 

@@ -280,7 +280,8 @@ class _Builder:
                 name = self.places.barriers[op.barriers].name
                 self.emit(op, kind, rank, name, self.destination(op).name)
             case m.TmaStore():
-                self.emit(op, "TMA store", f"{len(op.coordinates)}d", threads=who.one_in(32))
+                kind = "TMA reduction" if op.accumulate else "TMA store"
+                self.emit(op, kind, f"{len(op.coordinates)}d", threads=who.one_in(32))
             case m.TmaStoreCommit():
                 self.emit(op, "cp.async.bulk.commit_group", threads=who.one_in(32))
             case m.TmaStoreWait():

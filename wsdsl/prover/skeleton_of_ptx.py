@@ -28,10 +28,11 @@ NEUTRAL = re.compile(
     r"\.(?:b64|[bus]32|sync|aligned|shared::cta|shared::cluster|cta|cluster|release|acquire)(?=\.|$)"
 )
 BARRIER = re.compile(r"bar(?:rier)?(?:\.cta)?\.(sync|arrive)(?:\.aligned)?$")
-TENSOR = re.compile(r"cp\.async\.bulk\.tensor\.(\dd)\.(?:tile\.)?(.*)")
+TENSOR = re.compile(r"cp(?:\.reduce)?\.async\.bulk\.tensor\.(\dd)\.(?:tile\.)?(.*)")
 PRODUCT = "wgmma.mma_async.sync.aligned."
 LOAD = "shared::cluster.global.mbarrier::complete_tx::bytes"
 STORE = "global.shared::cta.bulk_group"
+REDUCE = "global.shared::cta.add.bulk_group"
 
 
 @dataclass(frozen=True)
@@ -170,8 +171,9 @@ class _Reader:
         return Letter(far + kind, ", ".join(rest), place)
 
     def _copy(self, token: Token, rank: str, form: str, args: list[str]) -> Letter:
-        if form == STORE:
-            return Letter("TMA store", rank)
+        reduces = token.op.startswith("cp.reduce.")
+        if form == (REDUCE if reduces else STORE):
+            return Letter("TMA reduction" if reduces else "TMA store", rank)
         many = form == f"{LOAD}.multicast::cluster"
         if not (form == LOAD or many) or len(args) != 3 + many:
             return Letter(token.op, token.args)

@@ -35,7 +35,8 @@ def explain(kernel: Kernel, signature: Signature) -> str:
             case TmaLoad():
                 moves.setdefault(made[op.map].tensor.name, set()).add("TMA into slots")  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType,reportUnknownArgumentType]
             case TmaStore():
-                moves.setdefault(made[op.map].tensor.name, set()).add("SMEM, then a TMA store")  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType,reportUnknownArgumentType]
+                way = f"SMEM, then a TMA {'reduction' if op.accumulate else 'store'}"
+                moves.setdefault(made[op.map].tensor.name, set()).add(way)  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType,reportUnknownArgumentType]
             case ThreadLoad():
                 moves.setdefault(op.tensor.name, set()).add(
                     "copied to slots by the load warpgroup's threads (TMA can not take its stride)"

@@ -54,6 +54,8 @@ def access_of(kernel: Kernel) -> Access:
                 reads.add(tensor_of[op.map])
             case TmaStore():
                 writes.add(tensor_of[op.map])
+                if op.accumulate:
+                    reads.add(tensor_of[op.map])
             case ArriveFlag() | WaitFlag():
                 reads.add(op.tensor.name)
                 writes.add(op.tensor.name)

@@ -167,7 +167,8 @@ def tma_faults(view: ArrayView, *, written: bool = False) -> list[str]:
     """Why no tensor map can describe the array; empty where one can.
 
     A TMA store writes whole 16 bytes: what lies between the end of a row and the next multiple
-    would be overwritten (seen on an H200, in no documentation).
+    would be overwritten (seen on an H200, in no documentation). A stride of 0, as a broadcast has,
+    is one like others; nobody writes there.
     """
     faults: list[str] = []
     if not 1 <= len(view.shape) <= TMA_MAX_RANK:
@@ -184,8 +185,8 @@ def tma_faults(view: ArrayView, *, written: bool = False) -> list[str]:
     for axis, stride in _row_strides(view):
         if stride % TMA_ALIGN:
             faults.append(f"the stride of axis {axis} is {stride} bytes; TMA needs multiples of 16")
-        elif not 0 < stride < TMA_MAX_STRIDE:
-            faults.append(f"the stride of axis {axis} is {stride} bytes; TMA needs 16 to 2^40 - 16")
+        elif not 0 <= stride < TMA_MAX_STRIDE:
+            faults.append(f"the stride of axis {axis} is {stride} bytes; TMA needs 0 to 2^40 - 16")
     return faults
 
 

@@ -38,6 +38,7 @@ NUMPY_DTYPES: dict[str, np.dtype[Any]] = {
         "bool": np.bool_,
     }.items()
 }
+F8_NAN = np.uint8(0x7F)
 LARGEST_FP8 = {"f8e4m3": 448.0, "f8e5m2": 57344.0}
 
 
@@ -64,14 +65,17 @@ def multiplicand(x: Array, dtype: DType) -> Array:
 
 
 def round_float(x: Array, target: DType) -> Array:
-    """Round float32 or float64 values to a float dtype; fp8 saturates, as the card's cvt does."""
+    """Round float32 or float64 values to a float dtype; fp8 saturates, as the card's cvt does, and
+    has one NaN.
+    """
     if target.name == "tf32":
         bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
         rounded = ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
         return np.where(np.isfinite(x), rounded, x).astype(np.float32)
     if target.name in LARGEST_FP8:
         most = LARGEST_FP8[target.name]
-        return np.clip(x, -most, most).astype(np.float32).astype(numpy_dtype(target))
+        finite = np.clip(x, -most, most).astype(np.float32).astype(numpy_dtype(target))
+        return np.where(np.isnan(x), F8_NAN, finite.view(np.uint8)).view(finite.dtype)
     if target.name == "bf16":
         x = x.astype(np.float32, copy=False)
     with np.errstate(over="ignore"):
@@ -87,17 +91,20 @@ def wrap_integer(x: Array, target: DType) -> Array:
     return x.astype(numpy_dtype(target))
 
 
-def convert(x: Array, source: DType, target: DType) -> Array:
-    """`cast`: float to integer truncates and saturates, integer to integer keeps the low bits."""
+def convert(x: Array, source: DType, target: DType, saturate: bool = False) -> Array:
+    """`cast`: float to integer truncates and saturates, integer to integer keeps the low bits
+    unless it shall `saturate`.
+    """
     if source == target:
         return x
     if target.kind == "bool":
         return np.asarray(x != 0)
     if target.is_float:
         return round_float(widen(x) if source.is_float else x.astype(np.float64), target)
-    if not source.is_float:
-        return wrap_integer(x.astype(np.int64), target)
     low, high = integer_range(target)
+    if not source.is_float:
+        whole = x.astype(np.int64)
+        return wrap_integer(np.clip(whole, low, high) if saturate else whole, target)
     whole = np.nan_to_num(np.trunc(widen(x).astype(np.float64)), nan=0.0, posinf=high, neginf=low)
     return np.clip(whole, low, high).astype(np.int64).astype(numpy_dtype(target))
 
@@ -111,6 +118,12 @@ def integer_range(dtype: DType) -> tuple[int, int]:
 def round_total(x: Array, target: DType) -> Array:
     """A sum in float64 or int64, rounded or wrapped to a dtype."""
     return round_float(x, target) if target.is_float else wrap_integer(x, target)
+
+
+def added(a: Array, b: Array, dtype: DType) -> Array:
+    """The sums of two arrays of a dtype."""
+    wide = np.float64 if dtype.is_float else np.int64
+    return round_total(a.astype(wide) + b.astype(wide), dtype)
 
 
 def reinterpret(x: Array, source: DType, target: DType) -> Array:
@@ -141,6 +154,7 @@ EXACT: dict[str, Callable[..., Any]] = {
     "neg": np.negative,
     "abs": np.abs,
     "floor": np.floor,
+    "round": np.rint,
     "sqrt": np.sqrt,
     "relu": lambda x: np.fmax(x, 0),
     "floordiv": lambda a, b: np.floor(np.divide(a, b)),

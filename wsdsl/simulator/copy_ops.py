@@ -10,7 +10,7 @@ import numpy as np
 
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir.op import Op, Value
-from wsdsl.ir.target import SWIZZLE_SPAN
+from wsdsl.ir.target import ADDED_ATOMICALLY, SWIZZLE_SPAN
 from wsdsl.ir.types import Shared
 from wsdsl.simulator.arithmetic import Array
 from wsdsl.simulator.barriers import Barrier
@@ -26,7 +26,7 @@ from wsdsl.simulator.context import (
     ended,
 )
 from wsdsl.simulator.cta import Cta
-from wsdsl.simulator.global_ops import read_global, write_global
+from wsdsl.simulator.global_ops import add_global, read_global, write_global
 from wsdsl.simulator.races import CopyIn, CopyOut, StoredOut, ThreadAccess
 from wsdsl.simulator.shared_memory import alignment
 from wsdsl.simulator.tensor_map import TensorMapValue
@@ -132,6 +132,7 @@ class StoreInFlight:
     addresses: tuple[int, ...]
     accesses: tuple[CopyOut, ...]
     writes: tuple[StoredOut, ...]
+    add: bool
     lines: list[Array] | None = None
     read_done: bool = False
     write_done: bool = False
@@ -149,7 +150,7 @@ class StoreInFlight:
             self.read_done = True
             return True
         for box, lines in zip(self.boxes, self.lines, strict=True):
-            self.map.write(box, lines)
+            self.map.write(box, lines, self.add)
         self.lines = []
         self.write_done = True
         return False
@@ -164,7 +165,10 @@ def tma_store(wg: Warpgroup, op: m.TmaStore) -> None:
     if held.bytes > quarter:
         wg.fail(op, f"a box of {held.bytes} bytes, a warp has {quarter}")
     start = wg.item(op, shared, item, 0, shared.bytes)
+    if op.accumulate and held.tensor.dtype.name not in ADDED_ATOMICALLY:
+        wg.fail(op, f"TMA can not add {held.tensor.dtype} elements")
     at = coordinates_of(wg, op, op.coordinates)
+    check = add_global if op.accumulate else write_global
     boxes: list[tuple[int, ...]] = []
     addresses: list[int] = []
     accesses: list[CopyOut] = []
@@ -179,13 +183,15 @@ def tma_store(wg: Warpgroup, op: m.TmaStore) -> None:
         wg.settle(op, f"it reads item {item} of `{shared.label}` (warp {i})", conflict)
         box = tuple(c + 16 * i * (d == op.row_dim) for d, c in enumerate(at))
         written = StoredOut(wg.full_name, op, wg.storing(i).start)
-        write_global(wg, op, held.tensor, held.inside(box), written, wg.storing(i))
+        check(wg, op, held.tensor, held.inside(box), written, wg.storing(i))
         wg.check(op, held.spills(box))
         boxes.append(box)
         addresses.append(address)
         accesses.append(access)
         writes.append(written)
-    store = StoreInFlight(wg, held, tuple(boxes), tuple(addresses), tuple(accesses), tuple(writes))
+    store = StoreInFlight(
+        wg, held, tuple(boxes), tuple(addresses), tuple(accesses), tuple(writes), op.accumulate
+    )
     wg.open_stores.stores.append(store)
     wg.cta.residents.start(store, op, wg.cta)
 

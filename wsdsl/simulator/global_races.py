@@ -192,7 +192,7 @@ class _Uses:
                 case m.TmaLoad():
                     found["read"].add(maps[op.map.name])
                 case m.TmaStore():
-                    found["written"].add(maps[op.map.name])
+                    found["added" if op.accumulate else "written"].add(maps[op.map.name])
                 case m.StoreGlobal():
                     found["added" if op.accumulate else "written"].add(op.tensor.name)
                 case ArriveFlag() | WaitFlag():

@@ -2,7 +2,8 @@
 
 Tiles are exact: one at the edge of its dimension is as short as what is left, so nothing is masked.
 By default a loop whose iterations are independent takes its range as one tile, and one that carries
-variables walks tiles of `CARRIED_TILE`; a kernel means the same whatever the sizes.
+variables walks tiles of `CARRIED_TILE`; a kernel means the same whatever the sizes. Where it says a
+size itself (`tiles(N, by=128)`), that is taken.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class _Evaluator:
     def start(self, kernel: Kernel) -> None:
         for p in kernel.params:
             if isinstance(p.type, Tile):
-                held = np.asarray(self.arguments.scalars[p.name], numpy_dtype(p.type.dtype))
+                held = np.asarray(self.arguments.scalars[p.name]).astype(numpy_dtype(p.type.dtype))
                 self.values[p.name] = held
         self.run(kernel.body)
 
@@ -89,7 +90,7 @@ class _Evaluator:
         start = max(0, int(self.values[op.start.name])) if op.start else 0
         stop = min(size, int(self.values[op.stop.name])) if op.stop else size
         step = CARRIED_TILE if op.init else max(1, stop - start)
-        step = self.tile.get(axis.name, step)
+        step = axis.size or self.tile.get(axis.name, step)
         carried = tuple(self.values[v.name] for v in op.init)
         outer = self.ranges.get(axis.name)
         for first in range(start, stop, step):
@@ -103,7 +104,10 @@ class _Evaluator:
         get = self.values
         match op:
             case t.Constant():
-                return np.asarray(op.value).astype(numpy_dtype(_dtype(op.result)))
+                dtype = _dtype(op.result)
+                if dtype.is_float:
+                    return arithmetic.round_float(np.asarray(op.value, np.float64), dtype)
+                return np.asarray(op.value).astype(numpy_dtype(dtype))
             case t.Full():
                 shape = tuple(len(self.range_of(a)) for a in _tile(op.result).axes)
                 return np.full(shape, get[op.value.name])
@@ -111,7 +115,8 @@ class _Evaluator:
                 placed = [self.place(a, _tile(op.result).axes) for a in op.args]
                 return arithmetic.apply(op.fn, placed, _dtype(op.args[-1]), _dtype(op.result))
             case t.Cast():
-                return arithmetic.convert(get[op.x.name], _dtype(op.x), _dtype(op.result))
+                x = get[op.x.name]
+                return arithmetic.convert(x, _dtype(op.x), _dtype(op.result), op.saturate)
             case t.Bitcast():
                 return arithmetic.reinterpret(get[op.x.name], _dtype(op.x), _dtype(op.result))
             case t.Reduce():
@@ -210,7 +215,8 @@ class _Evaluator:
     def store(self, op: t.Store) -> None:
         tensor = self.arguments.tensors[op.tensor.name]
         axes = tuple(dict.fromkeys(a for e in op.index for a in _axes_of(e)))
-        value = arithmetic.convert(self.place(op.value, axes), _dtype(op.value), tensor.dtype)
+        placed = self.place(op.value, axes)
+        value = arithmetic.convert(placed, _dtype(op.value), tensor.dtype, saturate=True)
         simple = self.slices(tensor, op.index)
         if simple is not None and not op.accumulate:
             tensor.array[simple] = value

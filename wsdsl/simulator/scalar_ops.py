@@ -45,7 +45,10 @@ def finish(held: Any, result: Value) -> Any:
 
 
 def as_array(held: Any, value: Value) -> Any:
-    return np.asarray(held, numpy_dtype(dtype_of(value)))
+    dtype = dtype_of(value)
+    if dtype.is_float and not isinstance(held, np.ndarray):
+        return arithmetic.round_float(np.asarray(held, np.float64), dtype)
+    return np.asarray(held, numpy_dtype(dtype))
 
 
 def map_values(wg: Warpgroup, op: t.Map) -> None:
@@ -64,7 +67,7 @@ def map_values(wg: Warpgroup, op: t.Map) -> None:
 
 def cast(wg: Warpgroup, op: t.Cast) -> None:
     held = as_array(wg.get(op.x, op), op.x)
-    made = arithmetic.convert(held, dtype_of(op.x), dtype_of(op.result))
+    made = arithmetic.convert(held, dtype_of(op.x), dtype_of(op.result), op.saturate)
     wg.values[op.result.name] = finish(made, op.result)
 
 

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from wsdsl.ir.target import SWIZZLE_SPAN
-from wsdsl.simulator.arithmetic import Array
+from wsdsl.simulator.arithmetic import Array, added
 from wsdsl.simulator.arrays import GlobalTensor
 
 MAX_BOX = 256
@@ -120,11 +120,14 @@ class TensorMapValue:
             box[part] = self.tensor.array[inside]
         return box.reshape(-1, self.box[-1])
 
-    def write(self, coordinates: tuple[int, ...], lines: Array) -> None:
+    def write(self, coordinates: tuple[int, ...], lines: Array, add: bool = False) -> None:
         """Elements outside the tensor are dropped, but for the last unit of each row."""
         target = self.tensor.array if self._to_units is None else self._to_units[0]
         overlap = self._overlap(coordinates, target.shape)
         if overlap is not None:
             inside, part = overlap
             box = lines.view(target.dtype).reshape(self.box)
-            target[inside] = box[part]
+            if add:
+                target[inside] = added(target[inside], box[part], self.tensor.dtype)
+            else:
+                target[inside] = box[part]

@@ -1,0 +1,49 @@
+"""What a kernel of the tests is, and the table that they are entered in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import wsdsl
+
+
+@dataclass(frozen=True)
+class Case:
+    """`expected` maps inputs (float64) to outputs by name; `sizes` are small and odd."""
+
+    text: str
+    expected: Callable[..., dict[str, Any]]
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def kernel(self) -> wsdsl.Kernel:
+        return next(iter(vars(wsdsl.parse(self.text)).values()))
+
+
+def erf(x: Any) -> Any:
+    import math
+
+    return np.vectorize(math.erf)(x)
+
+
+def gelu(x: Any) -> Any:
+    return 0.5 * x * (1 + erf(x / np.sqrt(2)))
+
+
+def silu(x: Any) -> Any:
+    return x / (1 + np.exp(-x))
+
+
+CASES: dict[str, Case] = {}
+
+
+def case(name: str, text: str, **sizes: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def keep(expected: Callable[..., Any]) -> Callable[..., Any]:
+        CASES[name] = Case(text, expected, sizes)
+        return expected
+
+    return keep
