@@ -371,20 +371,20 @@ for _a, _b, _c in (
 
 
 @case(
-    "column_sums",
+    "second_operand_first",
     """
 @kernel
-def column_sums(A: u8[M, K], B: i8[N, K], R: i32[N]):
-    for q in tiles(N):
-        s = zeros(i32[q])
-        for p in tiles(M):
-            s += sum(A[p, :] @ B[q, :], over=p)
-        R[q] = s
+def second_operand_first(A: u8[M, K], B: i8[N, K], R: i32[M]):
+    for m in tiles(M):
+        s = zeros(i32[m])
+        for n in tiles(N):
+            s += sum(B[n, :] @ A[m, :], over=n)
+        R[m] = s
 """,
     M=72, N=88, K=72,
 )  # fmt: skip
 def _(A: Any, B: Any) -> Any:
-    return {"R": (A @ B.T).sum(0)}
+    return {"R": (A @ B.T).sum(1)}
 
 
 @case(
