@@ -10,8 +10,9 @@ import numpy as np
 
 from tests import store_kernels
 from tests.case_table import CASES, Case, case, gelu, silu
+from wsdsl import Schedule
 
-__all__ = ["CASES", "Case", "check", "expected", "inputs", "store_kernels"]
+__all__ = ["CASES", "ORDERS", "Case", "check", "expected", "inputs", "store_kernels"]
 Arrays = Mapping[str, Any]
 
 
@@ -508,6 +509,20 @@ TOLERANCE = {
 }
 UNWRITTEN = 113
 """What integers hold that are only written; floats hold NaN."""
+
+
+ORDERS = (
+    Schedule(tile=dict(m=64, n=64), mode="pingpong"),
+    Schedule(tile=dict(m=128, n=48), mode="pingpong", stages=2, scheduler="grid"),
+    Schedule(tile=dict(m=64, n=32), mode="pingpong", consumers=3, swizzle=1),
+    Schedule(tile=dict(m=64, n=64), consumers=1, cluster=dict(m=2)),
+    Schedule(tile=dict(m=128, n=80), cluster=dict(n=2), scheduler="grid"),
+    Schedule(tile=dict(m=64, n=32), consumers=1, cluster=dict(m=2, n=2), raster="m"),
+    Schedule(tile=dict(m=64, n=48), mode="pingpong", cluster=dict(m=4), raster="m", swizzle=2),
+    Schedule(tile=dict(m=48, n=128), mma="n"),
+    Schedule(tile=dict(m=16, n=64), mma="n", mode="pingpong", cluster=dict(n=2)),
+)
+"""Who does which tile, with whom, and in which order."""
 
 
 def inputs(found: Case, seed: int = 0, **sizes: int) -> dict[str, Any]:

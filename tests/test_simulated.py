@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import wsdsl
-from tests.kernels import CASES, check, expected, inputs
+from tests.kernels import CASES, ORDERS, check, expected, inputs
 
 ONES = {d: 1 for case in CASES.values() for d in case.sizes} | {"D": 16}
 
@@ -22,6 +22,12 @@ def simulate(name: str, seed: int, schedule: wsdsl.Schedule | None = None, **siz
 @pytest.mark.parametrize("seed", range(3))
 def test_odd_sizes(name: str, seed: int) -> None:
     simulate(name, seed)
+
+
+@pytest.mark.parametrize("schedule", ORDERS, ids=repr)
+@pytest.mark.parametrize("name", ["gemm", "epilogue", "batched"])
+def test_orders(name: str, schedule: wsdsl.Schedule) -> None:
+    simulate(name, 1, schedule, **({"M": 200, "N": 136, "K": 72} if name == "gemm" else {}))
 
 
 @pytest.mark.parametrize("name", CASES)

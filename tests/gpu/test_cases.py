@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import wsdsl
-from tests.kernels import CASES, Case, check, expected, inputs
+from tests.kernels import CASES, ORDERS, Case, check, expected, inputs
 from wsdsl.runtime.views import FRAMEWORK_NAMES
 
 torch: Any = pytest.importorskip("torch")
@@ -104,6 +104,15 @@ def test_no_contraction_gives_zeros(name: str) -> None:
 @pytest.mark.parametrize("name", ["gemm", "mn_major"])
 def test_schedules(name: str, schedule: wsdsl.Schedule) -> None:
     run(CASES[name], 5, schedule, M=520, N=424, K=328)
+
+
+@pytest.mark.parametrize("schedule", ORDERS, ids=repr)
+@pytest.mark.parametrize("name", ["gemm", "mn_major", "batched", "two_products", "product_f8e4m3"])
+@pytest.mark.parametrize(
+    "sizes", [dict(M=520, N=424, K=328), dict(M=2000, N=1900, K=64), dict(K=0)]
+)
+def test_orders(name: str, schedule: wsdsl.Schedule, sizes: dict[str, int]) -> None:
+    run(CASES[name], 8, schedule, **sizes)
 
 
 FP8 = [
