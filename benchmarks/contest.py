@@ -21,12 +21,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.problems import Problem
-from benchmarks.watchdog import Outcome, Report, watched
+from benchmarks.watchdog import Outcome, Report, watched, watched_all
 
 Call = Callable[..., Any]
 """`call(*operands, out)` starts one run on torch's current stream; one that can not write to `out`
@@ -34,6 +33,7 @@ returns its output."""
 Work = Callable[[Report], Any]
 SEPARATOR = " | "
 MAX_ATTEMPTS = 8
+MAX_ENDS = 2
 WARM_SECONDS = 120.0
 """Without a sign of life while something compiles ahead."""
 
@@ -107,24 +107,31 @@ def warm_up(
 ) -> None:
     """Compile for all problems ahead, in parallel. What fails here fails again where it counts."""
     work = [unit for c in contestants for unit in c.warm(problems)]
-    workers = workers or min(16, os.cpu_count() or 1)
-    with ThreadPoolExecutor(workers) as pool:
-        outcomes = list(pool.map(lambda unit: watched(unit, limit=WARM_SECONDS), work))
+    outcomes = watched_all(work, workers or min(16, os.cpu_count() or 1), WARM_SECONDS)
     failed = [str(o) for o in outcomes if not o.ok]
     say(f"compiled ahead: {len(work) - len(failed)} of {len(work)}")
     for text in dict.fromkeys(failed):
         say(f"  {text}")
 
 
+Ends = dict[tuple[str, str], list[str]]
+"""By contestant and variant: how it ended children so far."""
+
+
 def hold(
     problem: Problem,
     contestants: Sequence[Contestant],
     length: Length,
+    ends: Ends | None = None,
     say: Callable[[str], None] = print,
 ) -> dict[str, dict[str, Any]]:
-    """A row a contestant; ratios are to the first one."""
+    """A row a contestant; ratios are to the first one.
+
+    A variant that has ended two children (`ends`) is not tried again while there are others.
+    """
     from benchmarks.measure import contest
 
+    ends = {} if ends is None else ends
     rows: dict[str, dict[str, Any]] = {}
     entrants: list[Entrant] = []
     for c in contestants:
@@ -132,28 +139,35 @@ def hold(
             entrants.append(Entrant(c, c.variants(problem)))
         except Exception as error:
             rows[c.name] = {"correct": False, "failure": reason(error)}
+            continue
+        for v in entrants[-1].fit[1:]:
+            known = ends.get((c.name, v.name), [])
+            if len(known) >= MAX_ENDS:
+                entrants[-1].failures[v.name] = f"elsewhere {known[-1]}"
     for _ in range(MAX_ATTEMPTS):
         outcome = watched(contest, problem, entrants, length)
         if outcome.ok:
             rows |= outcome.value
             break
         say(f"{problem.name}  {outcome}")
-        if not exclude(entrants, outcome):
+        at_fault = exclude(entrants, outcome)
+        if at_fault is None:
             break
+        ends.setdefault(at_fault, []).append(f"{problem.name}: {outcome}")
     for c in contestants:
         rows.setdefault(c.name, {"correct": False, "failure": str(outcome)})
     return {c.name: rows[c.name] for c in contestants}
 
 
-def exclude(entrants: Sequence[Entrant], outcome: Outcome) -> bool:
-    """Take the variant at fault out of the next attempt; was there one?"""
+def exclude(entrants: Sequence[Entrant], outcome: Outcome) -> tuple[str, str] | None:
+    """Take the variant at fault out of the next attempt, and say which it was."""
     name, _, rest = outcome.doing.partition(SEPARATOR)
     variant = rest.partition(SEPARATOR)[0]
     for entrant in entrants:
         if entrant.name == name and variant in [v.name for v in entrant.fit]:
             entrant.failures[variant] = str(outcome)
-            return True
-    return False
+            return name, variant
+    return None
 
 
 def reason(error: BaseException) -> str:

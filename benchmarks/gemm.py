@@ -17,7 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import ours
-from benchmarks.contest import QUICK, Contestant, Length, UnfitError, hold, line, reason, warm_up
+from benchmarks.contest import (
+    QUICK,
+    Contestant,
+    Ends,
+    Length,
+    UnfitError,
+    hold,
+    line,
+    reason,
+    warm_up,
+)
 from benchmarks.field import field, names
 from benchmarks.machine import write
 from benchmarks.problems import Problem, problem
@@ -77,21 +87,26 @@ def run(
     warm_up(contestants, problems)
     print(f"ready after {time.monotonic() - began:.0f} s", flush=True)
     result: Result = {"contests": []}
+    ends: Ends = {}
     for contest, posed in zip(wanted, problems, strict=True):
         if time.monotonic() - began > seconds:
             print(f"{contest}: no time left", flush=True)
             continue
-        result["contests"].append(held(contest, posed, contestants, length))
+        result["contests"].append(held(contest, posed, contestants, length, ends))
         result["seconds"] = time.monotonic() - began
         save(result)
     return result
 
 
 def held(
-    contest: Contest, posed: Problem, contestants: Sequence[Contestant], length: Length
+    contest: Contest,
+    posed: Problem,
+    contestants: Sequence[Contestant],
+    length: Length,
+    ends: Ends,
 ) -> dict[str, Any]:
     began = time.monotonic()
-    rows = hold(posed, [c for c in contestants if takes_part(c, posed)], length)
+    rows = hold(posed, [c for c in contestants if takes_part(c, posed)], length, ends)
     for name, row in rows.items():
         print(f"{contest!s:>32}  {name:<12} {line(row)}", flush=True)
         if name.startswith("wsdsl") and row["correct"] and name != "wsdsl plain":

@@ -66,6 +66,7 @@ def enter(
     laid = [(*c.lay_out(*held[:-1]), held[-1]) for held in sets]
     if c.reference is not None:
         exact = c.reference(*sets[0][:-1])
+    settle()
     failures = dict(entrant.failures)
     calls: dict[str, Call] = {}
     bursts: dict[str, Burst] = {}
@@ -99,7 +100,8 @@ def enter(
 
 
 def settle() -> None:
-    """Raise what a failed variant has done to the context: this child is of no use then."""
+    """Wait for all that runs; raises what a failed variant did to the context, which is the end of
+    this child."""
     import torch
 
     torch.cuda.synchronize()

@@ -107,7 +107,7 @@ def warm(problems: Sequence[Problem]) -> list[Work]:
     return [partial(run_once, small[kind], config) for kind, config in wanted]
 
 
-def run_once(report: Report, problem: Problem, config: Config) -> None:
+def run_once(problem: Problem, config: Config, report: Report) -> None:
     import torch
 
     report(f"quack {problem.kind.name} {config}")

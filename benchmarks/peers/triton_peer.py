@@ -58,7 +58,8 @@ def contestants() -> list[Contestant]:
 def configs(problem: Problem) -> list[Config]:
     m, _, _ = problem.size
     if problem.kind.dtype == "int8":  # outputs of 4 bytes
-        return [replace(c, halves=True, stages=3) for c in CONFIGS if c.flatten]
+        smaller = [replace(c, halves=True, stages=3) for c in CONFIGS if c.flatten]
+        return list(dict.fromkeys(smaller))
     return [*(FEW_ROWS if m <= 128 else CONFIGS)]
 
 
@@ -79,7 +80,7 @@ def warm(problems: Sequence[Problem]) -> list[Work]:
     return [partial(run_once, small[kind], config) for kind, config in wanted]
 
 
-def run_once(report: Report, problem: Problem, config: Config) -> None:
+def run_once(problem: Problem, config: Config, report: Report) -> None:
     import torch
 
     report(f"triton {problem.kind.name} {config}")
