@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from unittest import mock
 
 from benchmarks import ours
 from benchmarks.contest import Contestant, reason
+from benchmarks.machine import gpu
 
 BASE = "torch"
 PEERS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -19,10 +22,10 @@ PEERS: dict[str, tuple[str, tuple[str, ...]]] = {
 """By name: our module, and what it imports; imported once, before any child is forked."""
 USUAL = ["torch", "quack", "triton", "wsdsl"]
 ENVIRONMENT = {
-    # Importing QuACK asks torch for a GPU; by NVML that leaves CUDA untouched, which must not be
-    # initialised in a process that forks.
-    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
     "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+    # Otherwise QuACK asks the GPU when it is imported: see `cuda_untouched`.
+    "QUACK_ARCH": "90",
+    "CUTE_DSL_ARCH": "sm_90a",
 }
 
 
@@ -51,14 +54,24 @@ def field(
         module, needed = PEERS[name]
         made: list[Contestant] = importlib.import_module(f"benchmarks.peers.{module}").contestants()
         try:
-            for package in needed:
-                importlib.import_module(package)
+            with cuda_untouched():
+                for package in needed:
+                    importlib.import_module(package)
         except Exception as error:
             say(f"{name}: {reason(error)}")
             found += [absent(c, error) for c in made]
         else:
             found += made
     return found
+
+
+@contextmanager
+def cuda_untouched() -> Generator[None]:
+    """Imports of QuACK's ask torch for a GPU; that would initialise CUDA in the one that forks."""
+    import torch
+
+    with mock.patch.object(torch.cuda, "is_available", return_value=bool(gpu())):
+        yield
 
 
 def absent(c: Contestant, error: Exception) -> Contestant:
