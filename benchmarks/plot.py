@@ -23,7 +23,7 @@ COLOURS = {
 }
 OTHERS = "#cfcfcf"
 LOW, HIGH = 0.5, 1.3
-"""Bars that leave this range are cut, and their value is written on them."""
+"""Bars that leave this range are cut; the value is written on each."""
 
 
 def draw(result: dict[str, Any], path: Path, suites: Sequence[str] = ()) -> None:
@@ -35,11 +35,8 @@ def draw(result: dict[str, Any], path: Path, suites: Sequence[str] = ()) -> None
     plt.rcParams.update({"font.size": 9, "svg.fonttype": "none", "svg.hashsalt": "wsdsl"})
     groups = {k: v for k, v in by_suite(result).items() if not suites or k in suites}
     names = [n for n in contestants([c for g in groups.values() for c in g]) if n != BASE]
-    heights = [1.0] * len(groups)
     size = (15, 1.2 + 2.1 * len(groups))
-    figure, panels = plt.subplots(
-        len(groups), 2, figsize=size, squeeze=False, sharey=True, height_ratios=heights
-    )
+    figure, panels = plt.subplots(len(groups), 2, figsize=size, squeeze=False, sharey=True)
     for row, (suite, contests) in zip(panels, groups.items(), strict=True):
         for panel, metric in zip(row, METRICS, strict=True):
             bars(panel, contests, names, metric)
@@ -55,21 +52,25 @@ def draw(result: dict[str, Any], path: Path, suites: Sequence[str] = ()) -> None
 def bars(panel: Any, contests: Sequence[dict[str, Any]], names: Sequence[str], metric: str) -> None:
     width = 0.85 / max(1, len(names))
     for i, name in enumerate(names):
+        colour = COLOURS.get(name, OTHERS)
         for x, contest in enumerate(contests):
             value = ratio(contest["rows"].get(name, {}), metric)
             at = x + (i - (len(names) - 1) / 2) * width
-            if value is None:
-                panel.text(at, LOW + 0.01, "–", ha="center", va="bottom", color="#888888")
-                continue
-            shown = min(max(value, LOW), HIGH)
-            panel.bar(at, shown - LOW, width * 0.92, bottom=LOW, color=COLOURS.get(name, OTHERS))
-            size = min(7.0, 34 * width)
+            if value is not None:
+                shown = min(max(value, LOW), HIGH)
+                panel.bar(at, shown - LOW, width * 0.92, bottom=LOW, color=colour)
             panel.text(
-                at, shown + 0.01, f"{value:.2f}", ha="center", va="bottom", fontsize=size,
+                at,
+                LOW + 0.03,
+                "–" if value is None else f"{value:.2f}",
+                ha="center",
+                va="bottom",
+                fontsize=7,
+                color="white" if name == "wsdsl best" and value else "black",
                 rotation=90 if len(names) * len(contests) > 12 else 0,
-            )  # fmt: skip
+            )
     panel.axhline(1.0, color="black", linewidth=0.8)
-    panel.set_ylim(LOW, HIGH + 0.12)
+    panel.set_ylim(LOW, HIGH)
     panel.set_xlim(-0.6, max(1, len(contests)) - 0.4)
     labels = [c["shape"].replace("x", "×") for c in contests]
     panel.set_xticks(range(len(contests)), [broken(text, len(labels)) for text in labels])
