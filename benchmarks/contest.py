@@ -22,6 +22,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from benchmarks.problems import Problem
@@ -59,7 +60,7 @@ class Contestant:
     name: str
     variants: Callable[[Problem], Sequence[Variant]]
     warm: Callable[[Sequence[Problem]], Sequence[Work]] = lambda _: ()
-    """What fills caches on disk, each in a child of its own, all at once, before the contests."""
+    """What fills caches on disk: done in several children at once, before the contests."""
     lay_out: Callable[..., tuple[Any, ...]] = lambda *operands: operands
     """The operands in the order of memory that this contestant wants; not timed."""
     reference: Callable[..., Any] | None = None
@@ -79,6 +80,7 @@ class Length:
     """A variant's bursts before one is chosen, seconds."""
 
 
+SMOKE = Length(rounds=2, warm_up=0.01, timed=0.01, blocks=1, repeats=2, trial=0.003)
 QUICK = Length(rounds=20, warm_up=0.2, timed=0.3, blocks=4, repeats=4)
 
 
@@ -107,11 +109,25 @@ def warm_up(
 ) -> None:
     """Compile for all problems ahead, in parallel. What fails here fails again where it counts."""
     work = [unit for c in contestants for unit in c.warm(problems)]
-    outcomes = watched_all(work, workers or min(16, os.cpu_count() or 1), WARM_SECONDS)
-    failed = [str(o) for o in outcomes if not o.ok]
+    workers = workers or min(16, os.cpu_count() or 1)
+    # Each child takes a share, since it costs a second until it has a GPU.
+    shares = [partial(do_all, work[i::workers]) for i in range(min(workers, len(work)))]
+    outcomes = watched_all(shares, workers, WARM_SECONDS)
+    failed = [text for o in outcomes for text in (o.value if o.ok else [str(o)])]
     say(f"compiled ahead: {len(work) - len(failed)} of {len(work)}")
     for text in dict.fromkeys(failed):
         say(f"  {text}")
+
+
+def do_all(units: Sequence[Work], report: Report) -> list[str]:
+    """What was wrong with those that failed."""
+    failed: list[str] = []
+    for unit in units:
+        try:
+            unit(report)
+        except Exception as error:
+            failed.append(reason(error))
+    return failed
 
 
 Ends = dict[tuple[str, str], list[str]]
@@ -174,7 +190,7 @@ def reason(error: BaseException) -> str:
     """The first line that says something."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = lines[0] if lines else "no message"
-    return text if isinstance(error, UnfitError) else f"{type(error).__name__}: {text[:300]}"
+    return text if isinstance(error, UnfitError) else f"{type(error).__name__}: {text[:160]}"
 
 
 def line(row: dict[str, Any]) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 
 from benchmarks import ours
 from benchmarks.contest import (
+    SMOKE,
     QUICK,
     Contestant,
     Ends,
@@ -54,16 +55,22 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--quick", action="store_true", help="the shortest contests that count")
     parser.add_argument(
+        "--smoke",
+        action="store_true",
+        help="no figures: as short as possible, to see that all runs",
+    )
+    parser.add_argument(
         "--minutes", type=float, default=math.inf, help="begin no contest after this time"
     )
 
 
 def run_options(options: argparse.Namespace, save: Callable[[Result], Any]) -> Result:
+    suites = options.suite or (["smoke"] if options.smoke and not options.shape else [])
     return run(
-        contests(options.suite, options.shape, options.kind),
+        contests(suites, options.shape, options.kind),
         names(options.contestant),
         options.schedule,
-        QUICK if options.quick else Length(),
+        SMOKE if options.smoke else QUICK if options.quick else Length(),
         save,
         60 * options.minutes,
     )

@@ -86,7 +86,7 @@ def candidates(problem: Problem, schedules: Sequence[str]) -> list[str]:
     return [DEFAULT, *dict.fromkeys(listed)]
 
 
-def widths(shape: Shape, count: int = 2) -> list[int]:
+def widths(shape: Shape, count: int = 3) -> list[int]:
     """Multiples of 16 that leave the fewest columns idle in the last wave, the widest first."""
     m, n, _ = shape
     rows = -(-m // 128)

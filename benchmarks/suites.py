@@ -68,6 +68,11 @@ class Contest:
 
 
 SUITES: dict[str, list[Contest]] = {
+    # Small ones of every kind, to see that everybody runs (`--smoke`).
+    "smoke": [
+        *(Contest("smoke", kind, (1024, 1024, 1024)) for kind in KINDS.values()),
+        *(Contest("smoke", KINDS["bf16"], s) for s in ((16, 4096, 1024), (256, 256, 8192))),
+    ],
     "default": [Contest("default", KINDS["bf16"], s) for s in BIG[:2]],
     **{name: [Contest(name, KINDS["bf16"], s) for s in shapes] for name, shapes in BF16.items()},
     **{
