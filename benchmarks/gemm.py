@@ -18,8 +18,8 @@ from typing import Any
 
 from benchmarks import ours
 from benchmarks.contest import (
-    SMOKE,
     QUICK,
+    SMOKE,
     Contestant,
     Ends,
     Length,
