@@ -65,6 +65,8 @@ class Contestant:
     """The operands in the order of memory that this contestant wants; not timed."""
     reference: Callable[..., Any] | None = None
     """The exact result, where it is another than the problem's."""
+    tolerance: float | None = None
+    """Of the error, where it is another than the problem's."""
 
 
 @dataclass(frozen=True)
@@ -160,6 +162,7 @@ def hold(
             known = ends.get((c.name, v.name), [])
             if len(known) >= MAX_ENDS:
                 entrants[-1].failures[v.name] = f"elsewhere {known[-1]}"
+    outcome = Outcome()
     for _ in range(MAX_ATTEMPTS):
         outcome = watched(contest, problem, entrants, length)
         if outcome.ok:

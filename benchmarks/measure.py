@@ -86,6 +86,7 @@ def enter(
     for name in sorted(seconds, key=seconds.__getitem__):
         said = SEPARATOR.join((c.name, name, ""))
         found = check(report, problem, said, calls[name], laid[0], exact, length.repeats)
+        found["correct"] &= found["error"] <= (c.tolerance or problem.tolerance)
         if found["correct"]:
             same_as = next(v.same_as for v in entrant.variants if v.name == name)
             row = found | {"chosen": name} | ({"same_as": same_as} if same_as else {})
@@ -131,7 +132,7 @@ def check(
     exact: torch.Tensor,
     repeats: int,
 ) -> Row:
-    """Right, everywhere written, nothing else touched, and the same each time."""
+    """How far from exact; everywhere written, nothing else touched, and the same each time?"""
     import torch
 
     poison = float("nan") if problem.dtype.is_floating_point else torch.iinfo(problem.dtype).min
@@ -158,7 +159,7 @@ def check(
     kept = guards.isnan() if problem.dtype.is_floating_point else guards == poison
     untouched = bool(kept.all().item())
     return {
-        "correct": error <= problem.tolerance and untouched and not differing,
+        "correct": untouched and not differing,
         "error": error,
         "guards_untouched": untouched,
         "repeats_differing": differing,

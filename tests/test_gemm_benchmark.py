@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import contest, gemm, ours, plot, report, results
-from benchmarks.contest import Contestant, Entrant, Length, UnfitError, Variant
+from benchmarks import contest, gemm, measure, ours, plot, report, results
+from benchmarks.contest import SMOKE, Contestant, Entrant, Length, UnfitError, Variant
 from benchmarks.field import names
 from benchmarks.suites import GROUPS, KINDS, SUITES, Contest, contests, shape_from
 from benchmarks.watchdog import Outcome, watched_all
@@ -105,6 +105,57 @@ def test_a_refused_schedule_is_reported_and_the_others_are_made():
     with pytest.raises(UnfitError, match="names `q`"):
         ours.make(problem, "tile.q=3")
     assert callable(ours.make(problem, ours.DEFAULT))
+
+
+# What goes into the contests
+
+
+def entered(monkeypatch, times, errors, same_as=""):
+    """The row and the burst of a contestant whose variants take these times, with these errors."""
+
+    class Burst:
+        def __init__(self, said, call, sets, report):
+            self.said, self.name, self.ran = said, call, 0
+            if times[call] is None:
+                raise ValueError("no such tile\nand more")
+
+        def run(self, at_least):
+            self.ran += 1
+            return times[self.name]
+
+    def check(report, problem, said, call, operands, exact, repeats):
+        return {"correct": True, "error": errors.get(call, 0.0)}
+
+    monkeypatch.setattr(measure, "Burst", Burst)
+    monkeypatch.setattr(measure, "check", check)
+    monkeypatch.setattr(measure, "settle", lambda: None)
+    variants = [Variant(n, lambda n=n: n, same_as if n == "a" else "") for n in times]
+    problem = SimpleNamespace(tolerance=0.01)
+    entrant = Entrant(Contestant("x", lambda _: []), variants)
+    return measure.enter(lambda *_: None, problem, entrant, [("A", "B", "out")], None, SMOKE)
+
+
+def test_the_quickest_variant_that_is_correct_goes_in(monkeypatch):
+    times = {"a": 3e-6, "b": 1e-6, "c": 2e-6, "d": None}
+    row, burst = entered(monkeypatch, times, {"b": 0.5})
+    assert (row["chosen"], row["correct"], burst.name) == ("c", True, "c")
+    assert row["variants"]["a"] == {"microseconds": pytest.approx(3.0)}
+    assert row["variants"]["b"]["failure"].startswith("wrong")
+    assert row["variants"]["d"]["failure"] == "ValueError: no such tile"
+
+
+def test_a_contestant_without_a_correct_variant_says_why(monkeypatch):
+    row, burst = entered(monkeypatch, {"a": None}, {})
+    assert (row["failure"], burst) == ("ValueError: no such tile", None)
+    row, burst = entered(monkeypatch, {"a": 1e-6}, {"a": 0.5})
+    assert row["failure"].startswith("wrong")
+    assert (row["correct"], burst) == (False, None)
+
+
+def test_a_single_variant_needs_no_trial(monkeypatch):
+    row, burst = entered(monkeypatch, {"a": 1e-6}, {}, same_as="wsdsl")
+    assert (row["same_as"], burst.ran) == ("wsdsl", 0)
+    assert "variants" not in row
 
 
 # The field, and its failures

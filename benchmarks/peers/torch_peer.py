@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def contestants() -> list[Contestant]:
     return [
         Contestant("torch", variants, lay_out=lay_out),
-        Contestant("torch fast", fast_variants, lay_out=lay_out),
+        Contestant("torch fast", fast_variants, lay_out=lay_out, tolerance=2.0**-7),
         Contestant("torch plain", plain_variants, reference=product),
     ]
 
