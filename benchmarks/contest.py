@@ -7,59 +7,66 @@ are two contests, and a kernel can win one and lose the other. Both are always m
   rounds; the figure is the median of the per-round ratios to the first contestant.
 - *sustained*: 0.2 s of warm-up, then at least 0.3 s timed, contestants in turn, median of 4.
 
+A contestant may have several variants (configurations, schedules): the one that is quickest over a
+few bursts on the warm card, and correct, goes into the contests.
+
 Every contestant runs as a CUDA graph of several calls, so that host cost stays out, over as many
 sets of operands as exceed the L2 cache; the data is random normal (zeros draw less power). Before,
-each one's output is poisoned with NaN between guard bytes and compared with float64. Each step runs
-in a child process under a watchdog: a kernel that deadlocks is reported, and costs 20 s.
+each one's output is poisoned with NaN between guard bytes and compared with float64. A problem is
+measured in a child process under a watchdog: a kernel that deadlocks is reported, costs 20 s, and
+the others run again without it.
 """
 
 from __future__ import annotations
 
-import math
-import random
-import statistics
+import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
-from benchmarks.watchdog import Report, watched
-
-if TYPE_CHECKING:
-    import torch
-
-GUARD_ELEMENTS = 1 << 16
-ROTATION_BYTES = 160_000_000
-"""Operands and outputs of all sets together: well over the 60 MB of L2."""
-BURST_SECONDS = 3e-3
+from benchmarks.problems import Problem
+from benchmarks.watchdog import Outcome, Report, watched, watched_all
 
 Call = Callable[..., Any]
-"""`call(*operands, out)` starts one run on torch's current stream."""
+"""`call(*operands, out)` starts one run on torch's current stream; one that can not write to `out`
+returns its output."""
+Work = Callable[[Report], Any]
+SEPARATOR = " | "
+MAX_ATTEMPTS = 8
+MAX_ENDS = 2
+WARM_SECONDS = 120.0
+"""Without a sign of life while something compiles ahead."""
+
+
+class UnfitError(Exception):
+    """Says why a contestant does not take part."""
 
 
 @dataclass(frozen=True)
-class Problem:
-    """What everybody solves: operands by seed, shape of the output, the exact result."""
+class Variant:
+    """One configuration; `make` compiles it, in the child, and raises what is wrong with it."""
 
     name: str
-    operands: Callable[[int], tuple[torch.Tensor, ...]]
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-    reference: Callable[..., torch.Tensor]
-    flop: float
-    bytes: int
-    tolerance: float
-
-    @property
-    def num_sets(self) -> int:
-        return min(64, math.ceil(ROTATION_BYTES / self.bytes)) if self.bytes < ROTATION_BYTES else 1
+    make: Callable[[], Call]
+    same_as: str = ""
+    """The contestant that this variant is, where it need not be measured twice."""
 
 
 @dataclass(frozen=True)
 class Contestant:
-    """`make(problem)` compiles or tunes for a problem and returns what is then measured."""
+    """`variants(problem)` raises UnfitError where there is none."""
 
     name: str
-    make: Callable[[Problem], Call]
+    variants: Callable[[Problem], Sequence[Variant]]
+    warm: Callable[[Sequence[Problem]], Sequence[Work]] = lambda _: ()
+    """What fills caches on disk: done in several children at once, before the contests."""
+    lay_out: Callable[..., tuple[Any, ...]] = lambda *operands: operands
+    """The operands in the order of memory that this contestant wants; not timed."""
+    reference: Callable[..., Any] | None = None
+    """The exact result, where it is another than the problem's."""
+    tolerance: float | None = None
+    """Of the error, where it is another than the problem's."""
 
 
 @dataclass(frozen=True)
@@ -71,236 +78,130 @@ class Length:
     timed: float = 0.35
     blocks: int = 5
     repeats: int = 12
+    trial: float = 0.03
+    """A variant's bursts before one is chosen, seconds."""
 
 
+SMOKE = Length(rounds=2, warm_up=0.01, timed=0.01, blocks=1, repeats=2, trial=0.003)
 QUICK = Length(rounds=20, warm_up=0.2, timed=0.3, blocks=4, repeats=4)
 
 
-def hold(
-    problems: Sequence[Problem],
+@dataclass
+class Entrant:
+    """A contestant in one contest, with what is known to fail."""
+
+    contestant: Contestant
+    variants: Sequence[Variant]
+    failures: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.contestant.name
+
+    @property
+    def fit(self) -> list[Variant]:
+        return [v for v in self.variants if v.name not in self.failures]
+
+
+def warm_up(
     contestants: Sequence[Contestant],
-    length: Length,
+    problems: Sequence[Problem],
     say: Callable[[str], None] = print,
-) -> dict[str, Any]:
-    """All problems, one after the other; the first contestant is the one to compare with."""
-    return {p.name: hold_one(p, contestants, length, say) for p in problems}
+    workers: int | None = None,
+) -> None:
+    """Compile for all problems ahead, in parallel. What fails here fails again where it counts."""
+    work = [unit for c in contestants for unit in c.warm(problems)]
+    workers = workers or min(16, os.cpu_count() or 1)
+    # Each child takes a share, since it costs a second until it has a GPU.
+    shares = [partial(do_all, work[i::workers]) for i in range(min(workers, len(work)))]
+    outcomes = watched_all(shares, workers, WARM_SECONDS)
+    failed = [text for o in outcomes for text in (o.value if o.ok else [str(o)])]
+    say(f"compiled ahead: {len(work) - len(failed)} of {len(work)}")
+    for text in dict.fromkeys(failed):
+        say(f"  {text}")
 
 
-def hold_one(
+def do_all(units: Sequence[Work], report: Report) -> list[str]:
+    """What was wrong with those that failed."""
+    failed: list[str] = []
+    for unit in units:
+        try:
+            unit(report)
+        except Exception as error:
+            failed.append(reason(error))
+    return failed
+
+
+Ends = dict[tuple[str, str], list[str]]
+"""By contestant and variant: how it ended children so far."""
+
+
+def hold(
     problem: Problem,
     contestants: Sequence[Contestant],
     length: Length,
-    say: Callable[[str], None],
-) -> dict[str, Any]:
+    ends: Ends | None = None,
+    say: Callable[[str], None] = print,
+) -> dict[str, dict[str, Any]]:
+    """A row a contestant; ratios are to the first one.
+
+    A variant that has ended two children (`ends`) is not tried again while there are others.
+    """
+    from benchmarks.measure import contest
+
+    ends = {} if ends is None else ends
     rows: dict[str, dict[str, Any]] = {}
-    fit: list[Contestant] = []
+    entrants: list[Entrant] = []
     for c in contestants:
-        outcome = watched(check, problem, c, length.repeats)
+        try:
+            entrants.append(Entrant(c, c.variants(problem)))
+        except Exception as error:
+            rows[c.name] = {"correct": False, "failure": reason(error)}
+            continue
+        for v in entrants[-1].fit[1:]:
+            known = ends.get((c.name, v.name), [])
+            if len(known) >= MAX_ENDS:
+                entrants[-1].failures[v.name] = f"elsewhere {known[-1]}"
+    outcome = Outcome()
+    for _ in range(MAX_ATTEMPTS):
+        outcome = watched(contest, problem, entrants, length)
         if outcome.ok:
-            rows[c.name] = outcome.value
-            if outcome.value["correct"]:
-                fit.append(c)
-        else:
-            rows[c.name] = {"correct": False, "failure": str(outcome), "detail": outcome.detail}
-        if not rows[c.name]["correct"]:
-            say(f"{problem.name}  {c.name}: {rows[c.name]}")
-    while fit:
-        outcome = watched(race, problem, fit, length)
-        if outcome.ok:
-            for name, figures in outcome.value.items():
-                rows[name] |= figures
+            rows |= outcome.value
             break
-        # The one at fault is out, the others run again.
-        culprit = next((c for c in fit if outcome.doing.startswith(f"{c.name}:")), fit[0])
-        say(f"{problem.name}  {culprit.name}: {outcome}")
-        rows[culprit.name] |= {"failure": str(outcome), "detail": outcome.detail}
-        fit.remove(culprit)
-    for name, row in rows.items():
-        say(f"{problem.name:>20}  {name:<24} {line(row)}")
-    return rows
+        say(f"{problem.name}  {outcome}")
+        at_fault = exclude(entrants, outcome)
+        if at_fault is None:
+            break
+        ends.setdefault(at_fault, []).append(f"{problem.name}: {outcome}")
+    for c in contestants:
+        rows.setdefault(c.name, {"correct": False, "failure": str(outcome)})
+    return {c.name: rows[c.name] for c in contestants}
+
+
+def exclude(entrants: Sequence[Entrant], outcome: Outcome) -> tuple[str, str] | None:
+    """Take the variant at fault out of the next attempt, and say which it was."""
+    name, _, rest = outcome.doing.partition(SEPARATOR)
+    variant = rest.partition(SEPARATOR)[0]
+    for entrant in entrants:
+        if entrant.name == name and variant in [v.name for v in entrant.fit]:
+            entrant.failures[variant] = str(outcome)
+            return name, variant
+    return None
+
+
+def reason(error: BaseException) -> str:
+    """The first line that says something."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = lines[0] if lines else "no message"
+    return text if isinstance(error, UnfitError) else f"{type(error).__name__}: {text[:160]}"
 
 
 def line(row: dict[str, Any]) -> str:
+    chosen = f"  [{row['chosen']}]" if row.get("chosen") else ""
     if "interleaved" not in row:
-        return row.get("failure") or f"wrong: {row}"
+        return (row.get("failure") or f"wrong: {row}") + chosen
     shown = [
         f"{contest} {row[contest]['ratio']:.3f} ({row[contest]['tflops']:.0f} TFLOP/s)"
         for contest in ("interleaved", "sustained")
     ]
-    return f"{'  '.join(shown)}  error {row['error']:.2g}"
-
-
-# ---- in the child
-
-
-def guarded(problem: Problem) -> tuple[torch.Tensor, torch.Tensor]:
-    """A poisoned buffer, and the output that lies in its middle."""
-    import torch
-
-    n = math.prod(problem.shape)
-    whole = torch.full((n + 2 * GUARD_ELEMENTS,), float("nan"), dtype=problem.dtype, device="cuda")
-    return whole, whole[GUARD_ELEMENTS : GUARD_ELEMENTS + n].view(problem.shape)
-
-
-def check(report: Report, problem: Problem, contestant: Contestant, repeats: int) -> dict[str, Any]:
-    """Right, everywhere written, nothing else touched, and the same each time."""
-    import torch
-
-    report(f"{contestant.name}: set up")
-    operands = problem.operands(1)
-    exact = problem.reference(*operands)
-    torch.cuda.synchronize()
-    report(f"{contestant.name}: compile")
-    call = contestant.make(problem)
-    whole, out = guarded(problem)
-    report(f"{contestant.name}: first run")
-    call(*operands, out)
-    torch.cuda.synchronize()
-    first = out.clone()
-    norm = exact.norm().item()
-    error = (out.double() - exact).norm().item() / norm if norm else out.double().norm().item()
-    differing = 0
-    for repeat in range(repeats):
-        report(f"{contestant.name}: repeat {repeat}")
-        out.fill_(float("nan"))
-        call(*operands, out)
-        differing += not torch.equal(out, first)
-    guards = torch.cat([whole[:GUARD_ELEMENTS], whole[-GUARD_ELEMENTS:]])
-    untouched = bool(guards.isnan().all().item())
-    return {
-        "correct": error <= problem.tolerance and untouched and not differing,
-        "error": error,
-        "guards_untouched": untouched,
-        "repeats_differing": differing,
-    }
-
-
-def race(
-    report: Report, problem: Problem, contestants: Sequence[Contestant], length: Length
-) -> dict[str, dict[str, Any]]:
-    import torch
-
-    report(f"{contestants[0].name}: set up")
-    sets = []
-    for seed in range(problem.num_sets):
-        out = torch.empty(problem.shape, dtype=problem.dtype, device="cuda")
-        sets.append((*problem.operands(seed), out))
-    torch.cuda.synchronize()
-    graphs: dict[str, Burst] = {}
-    for c in contestants:
-        report(f"{c.name}: compile")
-        graphs[c.name] = Burst(c.name, c.make(problem), sets, report)
-    names = list(graphs)
-    together = interleaved(names, graphs, length, report)
-    alone = sustained(names, graphs, length, report)
-    base = names[0]
-    return {
-        name: {
-            "against": base,
-            "interleaved": figures(
-                problem, together[name], [b / t for b, t in zip(together[base], together[name])]
-            ),
-            "sustained": figures(
-                problem,
-                alone[name],
-                [statistics.median(alone[base]) / statistics.median(alone[name])],
-            ),
-        }
-        for name in names
-    }
-
-
-class Burst:
-    """A CUDA graph of some milliseconds of calls over all sets; `seconds` is one call's time."""
-
-    def __init__(self, name: str, call: Call, sets: list[Any], report: Report) -> None:
-        import torch
-
-        self.name = name
-        report(f"{name}: warm up")
-        stream = torch.cuda.Stream()
-        with torch.cuda.stream(stream):
-            for operands in sets:
-                call(*operands)
-            start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            for operands in sets:
-                call(*operands)
-            stop.record()
-            stream.synchronize()
-            estimate = start.elapsed_time(stop) / 1e3 / len(sets)
-        laps = max(1, round(BURST_SECONDS / (estimate * len(sets))))
-        self.num_calls = max(2, laps * len(sets))
-        report(f"{name}: capture {self.num_calls} calls")
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
-            for i in range(self.num_calls):
-                call(*sets[i % len(sets)])
-        torch.cuda.synchronize()
-        self.graph.replay()
-        torch.cuda.synchronize()
-
-    def replay(self, times: int = 1) -> tuple[torch.cuda.Event, torch.cuda.Event]:
-        import torch
-
-        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        for _ in range(times):
-            self.graph.replay()
-        stop.record()
-        return start, stop
-
-    def seconds(self, events: tuple[Any, Any], times: int = 1) -> float:
-        return events[0].elapsed_time(events[1]) / 1e3 / (times * self.num_calls)
-
-
-def interleaved(
-    names: list[str], graphs: dict[str, Burst], length: Length, report: Report
-) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = {name: [] for name in names}
-    for turn in range(-3, length.rounds):  # three rounds to warm up
-        order = names[:]
-        random.Random(turn).shuffle(order)
-        events = {name: graphs[name].replay() for name in order}
-        for name in order:
-            report(f"{name}: interleaved round {turn}")
-            events[name][1].synchronize()
-        if turn >= 0:
-            for name in names:
-                found[name].append(graphs[name].seconds(events[name]))
-    return found
-
-
-def sustained(
-    names: list[str], graphs: dict[str, Burst], length: Length, report: Report
-) -> dict[str, list[float]]:
-    import torch
-
-    found: dict[str, list[float]] = {name: [] for name in names}
-    for block in range(length.blocks):
-        order = names[:]
-        random.Random(block).shuffle(order)
-        for name in order:
-            report(f"{name}: sustained block {block}")
-            burst = graphs[name]
-            one = burst.replay()
-            torch.cuda.synchronize()
-            each = max(1e-6, burst.seconds(one) * burst.num_calls)
-            burst.replay(math.ceil(length.warm_up / each))
-            # Bursts run faster than the sustained clock, so this is never too short.
-            times = math.ceil(length.timed / each)
-            events = burst.replay(times)
-            torch.cuda.synchronize()
-            found[name].append(burst.seconds(events, times))
-    return found
-
-
-def figures(problem: Problem, seconds: list[float], ratios: list[float]) -> dict[str, float]:
-    middle = statistics.median(seconds)
-    return {
-        "ratio": statistics.median(ratios),
-        "tflops": problem.flop / middle / 1e12,
-        "microseconds": middle * 1e6,
-        "fastest_microseconds": min(seconds) * 1e6,
-        "slowest_microseconds": max(seconds) * 1e6,
-    }
+    return f"{'  '.join(shown)}  error {row['error']:.2g}{chosen}"

@@ -3,6 +3,7 @@
     python -m benchmarks.device                    # all of it
     python -m benchmarks.device --tests            # the tests alone
     python -m benchmarks.device --bench --quick --out results
+    python -m benchmarks.device --gemm --suite bf16 --contestant quack,triton,wsdsl --minutes 9
 
 Each kernel runs in a child process under a watchdog, so a deadlock costs 20 s and not the run.
 """
@@ -17,48 +18,57 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import compile_time, gemm, gpu_tests, machine
-from benchmarks.contest import QUICK, Length
+
+Save = Callable[[Any], Any]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tests", action="store_true", help="tests/gpu only")
-    parser.add_argument("--bench", action="store_true", help="the benchmarks only")
-    parser.add_argument("--quick", action="store_true", help="the shortest contests that count")
+    parser.add_argument("--tests", action="store_true", help="tests/gpu")
+    parser.add_argument("--bench", action="store_true", help="all benchmarks")
+    parser.add_argument("--gemm", action="store_true", help="the matrix products")
     parser.add_argument("--out", type=Path, help="folder of the result files (benchmarks/results)")
-    parser.add_argument("--suite", choices=gemm.SUITES, action="append", default=[])
+    parser.add_argument("--name", default="gemm", help="name of the products' file (gemm)")
     parser.add_argument("-k", metavar="EXPRESSION", help="choose tests, as pytest does")
+    gemm.add_options(parser)
     options = parser.parse_args()
-    both = options.tests == options.bench
+    every = not (options.tests or options.bench or options.gemm)
     told = machine.description()
     print(f"{told['gpu'] or 'no GPU'}\n{told['versions']}", flush=True)
 
-    steps: list[tuple[str, Callable[[], Any], Callable[[Any], bool]]] = []
-    if both or options.tests:
+    steps: list[tuple[str, Callable[[Save], Any], Callable[[Any], bool]]] = []
+    if every or options.tests:
         chosen = [str(gpu_tests.FOLDER), *(["-k", options.k] if options.k else [])]
-        steps.append(("gpu_tests", lambda: gpu_tests.run(chosen), gpu_tests.passed))
-    if both or options.bench:
-        shapes = [s for name in options.suite for s in gemm.SUITES[name]]
-        length = QUICK if options.quick else Length()
-        race = lambda: gemm.run(shapes or gemm.SUITES["default"], [], length)  # noqa: E731
-        steps.append(("gemm", race, gemm.passed))
+        steps.append(("gpu_tests", lambda _: gpu_tests.run(chosen), gpu_tests.passed))
+    if every or options.bench or options.gemm:
+        race = lambda save: gemm.run_options(options, save)  # noqa: E731
+        steps.append((options.name, race, gemm.passed))
+    if every or options.bench:
         times = 3 if options.quick else 7
-        steps.append(("compile_time", lambda: compile_time.run(times), lambda _: True))
+        steps.append(("compile_time", lambda _: compile_time.run(times), lambda _: True))
 
     verdicts = {name: step(name, work, good, options.out) for name, work, good in steps}
     print("\n".join(f"{name:<14} {'passed' if ok else 'FAILED'}" for name, ok in verdicts.items()))
     return 0 if all(verdicts.values()) else 1
 
 
-def step(name: str, work: Callable[[], Any], good: Callable[[Any], bool], out: Path | None) -> bool:
-    """One part of the run; its failure does not take the others with it."""
+def step(
+    name: str, work: Callable[[Save], Any], good: Callable[[Any], bool], out: Path | None
+) -> bool:
+    """One part of the run; its failure does not take the others with it, nor what it had saved."""
     began = time.monotonic()
     print(f"==== {name}", flush=True)
+    kept: dict[str, Any] = {}
+
+    def save(result: dict[str, Any]) -> None:
+        kept.update(result)
+        machine.write(name, result, out)
+
     try:
-        result = work()
+        result = work(save)
     except Exception:
         traceback.print_exc()
-        result, fine = {"failure": traceback.format_exc()}, False
+        result, fine = kept | {"failure": traceback.format_exc()}, False
     else:
         fine = good(result)
     path = machine.write(name, result, out)

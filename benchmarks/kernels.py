@@ -1,14 +1,65 @@
 """The kernels that are measured."""
 
-from wsdsl import bf16, dims, f32, kernel, tiles, zeros
+from wsdsl import bf16, cast, dims, f8e4m3, f32, gelu, i8, i32, index, kernel, tiles, zeros
 
-M, N, K = dims("M N K")
+M, N, K, NB, KB = dims("M N K NB KB")
 
 
 @kernel
 def gemm(A: bf16[M, K], B: bf16[N, K], C: bf16[M, N]):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        C[m, n] = acc
+
+
+@kernel
+def gemm_epilogue(A: bf16[M, K], B: bf16[N, K], bias: f32[N], residual: bf16[M, N], C: bf16[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        C[m, n] = gelu(acc + bias[n]) + cast(residual[m, n], f32)
+
+
+@kernel
+def gemm_fp8_tensor(
+    A: f8e4m3[M, K], B: f8e4m3[N, K], a_scale: f32[1], b_scale: f32[1], C: bf16[M, N]
+):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        C[m, n] = acc * (a_scale[0] * b_scale[0])
+
+
+@kernel
+def gemm_fp8_row(A: f8e4m3[M, K], B: f8e4m3[N, K], a_scale: f32[M], b_scale: f32[N], C: bf16[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        C[m, n] = acc * a_scale[m] * b_scale[n]
+
+
+@kernel
+def gemm_fp8_block(
+    A: f8e4m3[M, K], B: f8e4m3[N, K], a_scale: f32[M, KB], b_scale: f32[NB, KB], C: bf16[M, N]
+):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            a = A[m, k] * a_scale[m, index(k) // 128]
+            b = B[n, k] * b_scale[index(n) // 128, index(k) // 128]
+            acc += a @ b
+        C[m, n] = acc
+
+
+@kernel
+def gemm_int8(A: i8[M, K], B: i8[N, K], C: i32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(i32[m, n])
         for k in tiles(K):
             acc += A[m, k] @ B[n, k]
         C[m, n] = acc

@@ -8,11 +8,15 @@ import json
 import platform
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
-PACKAGES = ("wsdsl", "llvmlite", "lark", "numpy", "cuda-bindings", "torch", "triton", "jax", "cupy")
+PACKAGES = (
+    *("wsdsl", "llvmlite", "lark", "numpy", "cuda-bindings", "torch", "triton", "jax", "cupy"),
+    *("nvidia-cublas", "quack-kernels", "nvidia-cutlass-dsl", "apache-tvm-ffi"),
+)
 
 
 def output_of(*command: str) -> str:
@@ -23,6 +27,7 @@ def output_of(*command: str) -> str:
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
+@cache
 def gpu() -> dict[str, str]:
     """The first GPU; by nvidia-smi, since the parent of watched children must not call CUDA."""
     names = ("name", "driver_version", "power.limit", "clocks.max.sm", "memory.total")
@@ -33,6 +38,7 @@ def gpu() -> dict[str, str]:
     )
 
 
+@cache
 def ptxas_version() -> str:
     """That of the ptxas which compiles our kernels here."""
     from wsdsl import knobs
@@ -43,6 +49,7 @@ def ptxas_version() -> str:
     return ptxas.ptxas_version(path) if path else "none: the driver assembles"
 
 
+@cache
 def versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
     for name in PACKAGES:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import multiprocessing
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from typing import Any, Literal, Protocol
 
 LIMIT_SECONDS = 20.0
@@ -52,49 +52,96 @@ def watched(
     heard: Callable[[str, Any], None] | None = None,
 ) -> Outcome:
     """`work(report, *arguments)` in a child; `heard` is told each report as it comes."""
-    context = multiprocessing.get_context("fork")
-    ours, theirs = context.Pipe(duplex=False)
-    child = context.Process(target=_child, args=(theirs, work, arguments))
-    child.start()
-    theirs.close()
-    outcome = Outcome()
+    child = Child(work, arguments, limit, heard)
     try:
-        _listen(ours, outcome, limit, heard)
+        while child.running:
+            child.listen()
     finally:
-        if outcome.state in ("done", "raised"):
-            child.join(5)
-        if child.is_alive():
-            child.kill()
-        child.join(30)
-        if outcome.state == "died":
-            outcome.detail = f"exit code {child.exitcode}"
-        ours.close()
-    return outcome
+        child.end()
+    return child.outcome
 
 
-def _listen(
-    pipe: Connection, outcome: Outcome, limit: float, heard: Callable[[str, Any], None] | None
-) -> None:
-    while True:
-        began = time.monotonic()
-        if not pipe.poll(limit):
-            outcome.state = "stalled"
-            outcome.detail = f"no sign of life for {time.monotonic() - began:.0f} s"
+def watched_all(
+    works: Sequence[Callable[..., Any]], workers: int, limit: float = LIMIT_SECONDS
+) -> list[Outcome]:
+    """Each `work(report)` in a child of its own, `workers` at a time.
+
+    All are forked by this thread: a fork beside other threads may copy a lock that one holds.
+    """
+    outcomes: dict[int, Outcome] = {}
+    running: dict[int, Child] = {}
+    try:
+        while len(outcomes) < len(works):
+            for index in range(len(outcomes) + len(running), len(works)):
+                if len(running) == workers:
+                    break
+                running[index] = Child(works[index], (), limit)
+            wait([child.pipe for child in running.values()], timeout=1.0)
+            for index, child in list(running.items()):
+                child.listen(timeout=0.0)
+                if not child.running:
+                    child.end()
+                    outcomes[index] = running.pop(index).outcome
+    finally:
+        for child in running.values():
+            child.end()
+    return [outcomes[index] for index in range(len(works))]
+
+
+class Child:
+    """A process at work, and what is known of it."""
+
+    def __init__(
+        self,
+        work: Callable[..., Any],
+        arguments: tuple[Any, ...],
+        limit: float,
+        heard: Callable[[str, Any], None] | None = None,
+    ) -> None:
+        context = multiprocessing.get_context("fork")
+        self.pipe, theirs = context.Pipe(duplex=False)
+        self._process = context.Process(target=_child, args=(theirs, work, arguments))
+        self._process.start()
+        theirs.close()
+        self._limit, self._heard = limit, heard
+        self._last = time.monotonic()
+        self.outcome, self.running = Outcome(), True
+
+    def listen(self, timeout: float | None = None) -> None:
+        """Take one report, waiting for it until the limit or no longer than `timeout`."""
+        left = self._last + self._limit - time.monotonic()
+        if not self.pipe.poll(max(0.0, left if timeout is None else min(left, timeout))):
+            silence = time.monotonic() - self._last
+            if silence >= self._limit:
+                self.outcome.state, self.running = "stalled", False
+                self.outcome.detail = f"no sign of life for {silence:.0f} s"
             return
+        self._last = time.monotonic()
         try:
-            kind, doing, held = pipe.recv()
+            kind, doing, held = self.pipe.recv()
         except EOFError:
+            self.running = False
             return
         if kind == "report":
-            outcome.doing = doing
+            self.outcome.doing = doing
             if held is not None:
-                outcome.results.append(held)
-            if heard is not None:
-                heard(doing, held)
+                self.outcome.results.append(held)
+            if self._heard is not None:
+                self._heard(doing, held)
         else:
-            outcome.state = kind
-            outcome.value, outcome.detail = (held, "") if kind == "done" else (None, held)
-            return
+            self.outcome.state, self.running = kind, False
+            self.outcome.value, self.outcome.detail = (held, "") if kind == "done" else (None, held)
+
+    def end(self) -> None:
+        """Leave no process behind."""
+        if self.outcome.state in ("done", "raised"):
+            self._process.join(5)
+        if self._process.is_alive():
+            self._process.kill()
+        self._process.join(30)
+        if self.outcome.state == "died":
+            self.outcome.detail = f"exit code {self._process.exitcode}"
+        self.pipe.close()
 
 
 def _child(pipe: Connection, work: Callable[..., Any], arguments: tuple[Any, ...]) -> None:

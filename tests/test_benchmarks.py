@@ -7,7 +7,6 @@ import time
 import pytest
 
 from benchmarks import gpu_tests, machine
-from benchmarks.gemm import SUITES, shape_from
 from benchmarks.watchdog import watched
 
 
@@ -71,11 +70,6 @@ def test_gpu_tests_go_on_after_one_that_hangs(tmp_path):
     by_name = {row["test"].rpartition("::")[2]: row["outcome"] for row in result["tests"]}
     assert by_name == {"test_a": "passed", "test_b": "hung", "test_c": "failed"}
     assert not gpu_tests.passed(result)
-
-
-def test_shapes():
-    assert shape_from("4096x1280x8192") == (4096, 1280, 8192)
-    assert (4096, 4096, 4096) in SUITES["default"]
 
 
 def test_a_result_file_says_how_it_came_about(tmp_path):

@@ -1,0 +1,109 @@
+"""What is contested: kinds of product, and suites of shapes (M × N × K)."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from typing import Literal
+
+Shape = tuple[int, int, int]
+Scaling = Literal["none", "tensor", "row", "block"]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A form of C = A Bᵀ: what the operands are, how they are scaled, what follows."""
+
+    name: str
+    dtype: Literal["bf16", "fp8", "int8"] = "bf16"
+    scaling: Scaling = "none"
+    fast: bool = False
+    """fp8: partial sums stay in the tensor cores' narrow accumulators (else promoted to f32)."""
+    epilogue: bool = False
+    """gelu(C + bias) + residual"""
+
+
+KINDS: dict[str, Kind] = {
+    k.name: k
+    for k in (
+        Kind("bf16"),
+        Kind("fp8-tensor", "fp8", "tensor"),
+        Kind("fp8-tensor-fast", "fp8", "tensor", fast=True),
+        Kind("fp8-row", "fp8", "row"),
+        Kind("fp8-row-fast", "fp8", "row", fast=True),
+        Kind("fp8-block", "fp8", "block"),
+        Kind("int8", "int8"),
+        Kind("epilogue", epilogue=True),
+    )
+}
+
+LLAMA: list[Shape] = [(4096, 10240, 8192), (4096, 57344, 8192), (4096, 8192, 28672)]
+DEEPSEEK: list[Shape] = [(4096, 7168, 2048), (4096, 7168, 16384), (4096, 24576, 1536)]
+BIG: list[Shape] = [(4096, 4096, 4096), (8192, 8192, 8192), *LLAMA, *DEEPSEEK]
+BF16: dict[str, list[Shape]] = {
+    "square": [(n, n, n) for n in (1024, 2048, 4096, 8192)],
+    "waves": [(1024, n, 4096) for n in (2112, 2304, 3840, 4224, 7296)],
+    "llama-70b": LLAMA,
+    "tensor-parallel": [(4096, 1280, 8192), (4096, 8192, 1024)],
+    "deepseek": DEEPSEEK,
+    "few-rows": [*((m, 28672, 8192) for m in (1, 16, 64, 128)), (64, 8192, 28672)],
+    "deep": [(256, 256, 65536)],
+}
+
+
+@dataclass(frozen=True)
+class Contest:
+    """One problem of a suite."""
+
+    suite: str
+    kind: Kind
+    shape: Shape
+
+    @property
+    def name(self) -> str:
+        return "x".join(map(str, self.shape))
+
+    def __str__(self) -> str:
+        return f"{self.suite} {self.name}"
+
+
+SUITES: dict[str, list[Contest]] = {
+    # Small ones of every kind, to see that everybody runs (`--smoke`).
+    "smoke": [
+        *(Contest("smoke", kind, (1024, 1024, 1024)) for kind in KINDS.values()),
+        *(Contest("smoke", KINDS["bf16"], s) for s in ((16, 4096, 1024), (256, 256, 8192))),
+    ],
+    "default": [Contest("default", KINDS["bf16"], s) for s in BIG[:2]],
+    **{name: [Contest(name, KINDS["bf16"], s) for s in shapes] for name, shapes in BF16.items()},
+    **{
+        name: [Contest(name, kind, s) for s in BIG]
+        for name, kind in KINDS.items()
+        if kind.dtype == "fp8"
+    },
+    "int8": [Contest("int8", KINDS["int8"], s) for s in BIG[:4]],
+    "epilogue": [
+        Contest("epilogue", KINDS["epilogue"], s)
+        for s in (*BIG[:3], (4096, 8192, 1024), (4096, 24576, 1536))
+    ],
+}
+GROUPS: dict[str, list[str]] = {
+    "bf16": list(BF16),
+    "fp8": [name for name, kind in KINDS.items() if kind.dtype == "fp8"],
+}
+GROUPS["all"] = [*GROUPS["bf16"], *GROUPS["fp8"], "int8", "epilogue"]
+
+
+def contests(suites: list[str], shapes: list[Shape], kind: str = "bf16") -> list[Contest]:
+    """Those of the suites and groups named, then the single shapes; "default" if there are none."""
+    names = [n for name in suites for n in GROUPS.get(name, [name])]
+    found = [contest for name in dict.fromkeys(names) for contest in SUITES[name]]
+    found += [Contest("shapes", KINDS[kind], shape) for shape in shapes]
+    return found or SUITES["default"]
+
+
+def shape_from(text: str) -> Shape:
+    parts = text.replace("*", "x").split("x")
+    if len(parts) != 3 or not all(p.isdecimal() and int(p) > 0 for p in parts):
+        raise argparse.ArgumentTypeError(f"{text!r} is no shape; expected MxNxK, 4096x4096x4096")
+    m, n, k = map(int, parts)
+    return m, n, k
