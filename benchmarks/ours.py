@@ -120,7 +120,7 @@ def schedule_of(problem: Problem, text: str) -> Schedule | None:
 
     words = [] if text == DEFAULT else text.split()
     if problem.kind.fast:  # never promoted before the last product
-        words.append(f"precise_every={problem.size[2]}")
+        words.append("precise_every=0")
     return schedule_from(words)
 
 

@@ -63,7 +63,8 @@ def test_odd_sizes(name: str) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_larger(name: str) -> None:
-    sizes = {d: s for d, s in CASES[name].sizes.items() if d in ("E", "G", "T", "D")}
+    whole = CASES[name].kernel.whole_dims
+    sizes = {d: s for d, s in CASES[name].sizes.items() if d in ("E", "G", "T", "D", *whole)}
     large = {"M": 1032, "N": 776, "K": 520, "L": 328}
     run(CASES[name], 1, **{d: sizes.get(d, large.get(d, 64)) for d in CASES[name].sizes})
 
@@ -131,7 +132,7 @@ def test_schedules_of_fp8(schedule: wsdsl.Schedule) -> None:
 
 
 @pytest.mark.parametrize("name", ["product_tf32", "product_i8", "product_u8_i8"])
-@pytest.mark.parametrize("k", [32, 64, 96, 256])
+@pytest.mark.parametrize("k", [32, 64, 96, 128])
 def test_depths(name: str, k: int) -> None:
     run(CASES[name], 7, wsdsl.Schedule(tile=dict(m=128, n=48, k=k), stages=2), M=264, K=1000)
 

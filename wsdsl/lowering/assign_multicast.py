@@ -14,9 +14,11 @@ After:
           load_to_slot(slot=%slot, field=0, tensor=%A, index=(%m, %k))
           load_to_slot(slot=%slot, field=1, tensor=%B, index=(%n, %k), multicast=((2, 1),))
 
-A tile is the same along an index of the work if neither its place nor any loop around it depends on
-that index. Where a ring's loops depend on one, the CTAs may differ in the number of slots that they
-take, and none of its tiles is shared. Threads copy for their own CTA alone.
+A tile is the same along an index of the work if neither its place nor any loop around it depends
+on that index. It is cut into groups of 8 lines, within which bits of the address are exchanged; one
+that does not come out even is loaded by each CTA for itself, since everyone who is waited for must
+copy something. Where a ring's loops depend on an index, the CTAs may differ in the number of slots
+that they take, and none of its tiles is shared. Threads copy for their own CTA alone.
 
 Why here: the load side has its own nest, and its loops still say what they depend on.
 """
@@ -29,6 +31,7 @@ import math
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import CircularBuffer, ForWork, LoadToSlot, Partition, ProducerAcquire
 from wsdsl.ir.tile_ops import ForEach, ForTiles, If
+from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import walk, with_regions
 
 Group = tuple[tuple[int, int], ...]
@@ -75,10 +78,17 @@ def _groups(kernel: Kernel, work: ForWork) -> dict[LoadToSlot, Group]:
             varies = _depending(work.body, index)
             if not _loops_depend(work.body, varies):
                 for load in loads:
-                    if load.tensor.name not in kernel.unaligned and not varies & {*load.index}:
-                        found[load] = ((num, stride), *found[load])
+                    group = ((num, stride), *found[load])
+                    by_tma = load.tensor.name not in kernel.unaligned
+                    if by_tma and not varies & {*load.index} and _comes_out_even(load, group):
+                        found[load] = group
         stride *= num
     return found
+
+
+def _comes_out_even(load: LoadToSlot, group: Group) -> bool:
+    lines = next(v.type.size for v in load.index if isinstance(v.type, Axis))
+    return lines % (8 * math.prod(num for num, _ in group)) == 0
 
 
 def _depending(body: Region, index: Value) -> set[Value]:

@@ -39,7 +39,7 @@ LOOKAHEAD = 3072
 MAX_STAGES = 8
 WIDTHS = (256, 192, 128, 64)
 MOST_LIVE = 208
-HEAVY = 144
+HEAVY = 176
 """Accumulators a thread from which on consumers need more registers than loading can spare."""
 MAX_ACCUMULATOR_REGISTERS = {1: 128, 2: 128, 3: 96}
 """By the number of consumers. ptxas wants about 26 more at entry, where a thread has 65536 over the
@@ -106,7 +106,7 @@ def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> K
     if chosen.stages is None:
         chosen = dataclasses.replace(chosen, stages=_depth(kernel, chosen) if products else 1)
     if chosen.registers is None and products:
-        heavy = accumulator_registers(kernel, chosen) + promoted_registers(kernel, chosen) > HEAVY
+        heavy = accumulator_registers(kernel, chosen) > HEAVY
         chosen = dataclasses.replace(chosen, registers=_registers(consumers, heavy))
     every, findings = choose_precision(kernel, chosen)
     chosen = dataclasses.replace(chosen, precise_every=every)
@@ -185,6 +185,6 @@ def _depth(kernel: Kernel, chosen: Schedule) -> int:
 
 def _registers(consumers: int, heavy: bool) -> dict[str, int]:
     """setmaxnreg conserves the pool: (load + consumers * compute) is what the launch gave out."""
-    if consumers == 3:
-        return dict(load=32, compute=160)
-    return dict(load=24, compute=240) if heavy else dict(load=40, compute=232)
+    if consumers == 2:
+        return dict(load=24, compute=240) if heavy else dict(load=40, compute=232)
+    return dict(load=32, compute=160) if consumers == 3 else dict(load=56, compute=232)

@@ -46,7 +46,7 @@ from wsdsl.ir.pipeline_ops import (
     TileInShared,
 )
 from wsdsl.ir.target import SMEM_ALIGN, SWIZZLE_SPAN, widest_swizzle
-from wsdsl.ir.tile_ops import Contract, If, Yield
+from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import Axis, Barriers, Shared, SharedTile, Tensor, TensorMap
 from wsdsl.ir.walk import Namer, walk, with_regions
 from wsdsl.lowering.axes import axes_of
@@ -257,16 +257,7 @@ class _Rings:
             self.copy_rows(fill, op, ring, state, rows, None)
             return rows * columns * width
         share = self.shares[fill.multicast]
-        # A part is whole groups of 8 lines, within which bits of the address are exchanged.
-        if rows % (8 * share.num) == 0:
-            self.copy_rows(fill, op, ring, state, rows // share.num, share)
-        else:
-            with self.builder.region() as whole:
-                self.copy_rows(fill, op, ring, state, rows, share)
-                self.builder.add(Yield(loc=fill.loc))
-            skip = (Yield(loc=fill.loc),)
-            made = If(cond=share.is_first, then=tuple(whole), orelse=skip, loc=fill.loc)
-            self.builder.add(made)
+        self.copy_rows(fill, op, ring, state, rows // share.num, share)
         return rows * columns * width
 
     def copy_rows(
@@ -289,7 +280,7 @@ class _Rings:
         map = self.tensor_map(fill.tensor, tuple(box), swizzle)
         at = list(self.coordinates(fill.index))
         start, shift = at[-1], None
-        if share is not None and num < rows:
+        if share is not None:
             at[row_dim] = b.plus(at[row_dim], b.times(share.part, num, "line"), "line")
             shift = b.times(share.part, num * span * width, "shift")
         offset = ring.offsets[op.layout][fill.field]

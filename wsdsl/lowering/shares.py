@@ -24,7 +24,6 @@ class Share:
     num: int
     mask: Value
     part: Value
-    is_first: Value
 
 
 def share_of(group: Group, b: Builder) -> Share:
@@ -40,7 +39,7 @@ def share_of(group: Group, b: Builder) -> Share:
         own = b.plus(own, b.times(place, stride, "own"), "own")
     base = b.map("sub", rank, own, wish="base")
     mask = b.map("shl", b.integer(pattern), base, wish="mask")
-    return Share(num, mask, part, b.map("eq", part, b.integer(0), wish="is_first"))
+    return Share(num, mask, part)
 
 
 def _digit(rank: Value, size: int, stride: int, b: Builder) -> Value:
