@@ -6,6 +6,7 @@ that no check can ask for again are forgotten, iterations that nobody can come t
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from wsdsl.prover.errors import Party
@@ -23,12 +24,21 @@ Turns = dict[tuple[int, int], tuple[int, int, int]]
 """By CTA and family: the stage and parity from which a ring is looked at, and its length."""
 
 
+@dataclass(eq=False, slots=True)
+class Seen:
+    """A state that is followed: what is not known in it. Not any more, once one of its shape was
+    met in which no more is known: where that one leads, this one does too."""
+
+    unknown: list[int]
+    superseded: bool = False
+
+
 class Canonical:
     """Makes keys of a model's states, and drops from a state what can not matter any more."""
 
     def __init__(self, model: Model, widen: bool) -> None:
         self.model, self.widen = model, widen
-        self.seen: dict[Any, list[list[int]]] = {}
+        self.seen: dict[Any, list[Seen]] = {}
         self.families, self.of_array, of_state = families(model)
         self.slot_family = [
             {slot: of_state[name] for name, slot in code.slots.items() if name in of_state}
@@ -39,8 +49,8 @@ class Canonical:
         self.orders: dict[tuple[int, tuple[int, int, int]], list[tuple[int, int]]] = {}
         self.place: dict[Any, int] = {}
 
-    def is_new(self, m: Machine) -> bool:
-        """Does this state have to be followed? Not if one was whose threads knew no more.
+    def new(self, m: Machine) -> Seen | None:
+        """The state, if it has to be followed: not if one was whose threads knew no more.
 
         With `widen`, what was not known in an earlier state of the same shape is forgotten here.
         """
@@ -82,9 +92,8 @@ class Canonical:
         masks = masks_of(m, barriers, names)
         unknown = [*(every & ~k for k in masks), self._unwritten(m, items, 0)]
         followed = self.seen.setdefault(shape, [])
-        for held in followed:
-            if not any(u & ~h for u, h in zip(unknown, held, strict=True)):
-                return False
+        if any(_covers(held.unknown, unknown) for held in followed):
+            return None
         if followed and self.widen:
             held = self.union[shape]
             gone = self.union[shape] = [u | h for u, h in zip(unknown, held, strict=True)]
@@ -98,8 +107,12 @@ class Canonical:
             unknown = [*(every & ~k for k in masks), unwritten]
         else:
             self.union[shape] = unknown
-        followed.append(unknown)
-        return True
+        for held in followed:
+            held.superseded = _covers(unknown, held.unknown)
+        followed[:] = [held for held in followed if not held.superseded]
+        made = Seen(unknown)
+        followed.append(made)
+        return made
 
     # Rings ------------------------------------------------------------------------------------
 
@@ -188,7 +201,10 @@ class Canonical:
                     first = cta * self.model.num_barriers + array.first
                     for n, (stage, flip) in enumerate(self._order(cta, array, turns)):
                         made.append(((cta, array.index, n), flip, m.barriers[first + stage]))
-        made += [(("named", key), 0, m.named[key]) for key in sorted(m.named)]
+        # Whole warpgroups meet there, in rounds that have no parity.
+        made += [
+            (("named", key), m.named[key].phase & 1, m.named[key]) for key in sorted(m.named)
+        ]
         return made
 
     def _items(self, m: Machine, turns: Turns) -> Items:
@@ -346,3 +362,8 @@ class Canonical:
                 spans[n] = s
             m.memory[key] = tuple(spans)
         return added
+
+
+def _covers(less: list[int], more: list[int]) -> bool:
+    """Is all that is unknown in one state unknown in the other?"""
+    return not any(u & ~v for u, v in zip(more, less, strict=True))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from wsdsl.ir.op import Kernel
 from wsdsl.prover.access import spans_of
-from wsdsl.prover.canonical import Canonical
+from wsdsl.prover.canonical import Canonical, Seen
 from wsdsl.prover.errors import Failure, Party, Undecided
 from wsdsl.prover.flatten import model_of
 from wsdsl.prover.machine import Agent, Barrier, Machine
@@ -174,10 +174,12 @@ def _explore(model: Model, widen: bool) -> Explored:
     canonical = Canonical(model, widen)
     first = start(model)
     _all_items(first)
-    heap: list[tuple[int, int, Decisions, Machine]] = [(0, 0, (), first)]
+    heap: list[tuple[int, int, Decisions, Machine, Seen]] = [(0, 0, (), first, Seen([]))]
     pushed = states = steps = 0
     while heap:
-        _, _, decisions, m = heapq.heappop(heap)
+        _, _, decisions, m, came_from = heapq.heappop(heap)
+        if came_from.superseded:
+            continue
         before = m.steps
         try:
             run_out(m)
@@ -186,7 +188,8 @@ def _explore(model: Model, widen: bool) -> Explored:
             raise Refuted(failure, decisions) from None
         except Undecided as open_:
             steps += m.steps - before
-            if not canonical.is_new(m):
+            seen = canonical.new(m)
+            if seen is None:
                 continue
             states += 1
             if states > MAX_STATES or (widen and len(m.following) > MAX_AHEAD):
@@ -200,5 +203,5 @@ def _explore(model: Model, widen: bool) -> Explored:
                 fork.facts[open_.atom] = outcome
                 pushed += 1
                 place = -m.steps if widen else m.steps
-                heapq.heappush(heap, (place, pushed, (*decisions, outcome), fork))
+                heapq.heappush(heap, (place, pushed, (*decisions, outcome), fork, seen))
     return Explored(states, steps, model.num_ctas)
