@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from struct import Struct
 from typing import Any
 
 from wsdsl.prover.iterations import shown_term
 from wsdsl.prover.machine import ALL, Agent, Barrier, Machine
+
+WORD = 64
 
 
 def masks_of(
@@ -75,14 +78,19 @@ def _all(masks: Iterable[int]) -> int:
 
 def moved(masks: list[int], copies: dict[int, int], every: int) -> list[int]:
     """The masks, negative ones excepted, with each event exchanged for its copies, others left out;
-    `every` are all copies. Few events are looked at: those by which a mask differs from another."""
+    `every` are all copies. Only words are gone through by which a mask differs from the last."""
     live = 0
     for bit in copies:
         live |= bit
-    table = {bit.bit_length(): made for bit, made in copies.items()}
+    size = live.bit_length() // WORD + 1
+    read = Struct(f"<{size}Q").unpack
+    tables: list[dict[int, int]] = [{} for _ in range(size)]
+    for bit, made in copies.items():
+        place, rest = divmod(bit.bit_length() - 1, WORD)
+        tables[place][1 << rest] = made
     done: dict[int, int] = {0: 0, live: every}
+    last, last_made = 0, 0
     result: list[int] = []
-    last = 0
     for mask in masks:
         if mask < 0:
             result.append(mask)
@@ -90,13 +98,21 @@ def moved(masks: list[int], copies: dict[int, int], every: int) -> list[int]:
         mask &= live
         made = done.get(mask)
         if made is None:
-            near = min((mask, mask ^ live, mask ^ last), key=int.bit_count)
-            made = done[mask ^ near]
-            while near:
-                length = near.bit_length()
-                made ^= table[length]
-                near ^= 1 << length - 1
-            done[mask] = made
+            made = last_made
+            words = (mask ^ last).to_bytes(8 * size, "little")
+            for word, table in zip(read(words), tables, strict=True):
+                if not word:
+                    continue
+                copied = table.get(word)
+                if copied is None:
+                    copied, rest = 0, word
+                    while rest:
+                        bit = rest & -rest
+                        rest ^= bit
+                        copied |= table[bit]
+                    table[word] = copied
+                made ^= copied
+            done[mask] = last_made = made
             last = mask
         result.append(made)
     return result

@@ -17,40 +17,60 @@ Items = list[tuple[Any, tuple[int, int, int]]]
 """Items of SMEM: the place, and the key in the machine's memory."""
 Barriers = list[tuple[Any, int, Barrier]]
 """(place, change of parity, barrier)."""
+Stage = tuple[int, int, int]
+"""(CTA, array, stage from where its ring is said to begin)."""
 NAMED = "named"
+ANYBODY = ("anybody",)
+"""A reader of whom nothing is known."""
 
 
 class Places:
-    """A bit for each event that stands at a place, the same in all states."""
+    """A bit for each event that stands at a place, the same in all states. Those of the stages of
+    an array follow each other, so that a shift by one bit leads to the stage before."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
         self.asks = [asks_of(model, code) for code in model.codes]
-        self.bits: dict[Any, list[int]] = {}
-        self.names: list[Any] = []
-        self.parts: dict[Any, tuple[Any, ...]] = {}
+        self.nums = {array.index: array.num for array in model.arrays.values()}
+        self.bits: dict[Any, dict[Any, int]] = {}
+        self.names: list[tuple[Any, Any]] = []
+        """By the bits' numbers: the place, and what stands there."""
+        self.of_stage: dict[Stage, int] = {}
 
-    def _new(self, where: Any) -> int:
-        self.names.append(where)
-        return 1 << len(self.names) - 1
-
-    def bit(self, where: Any) -> int:
+    def at(self, where: Any) -> dict[Any, int]:
+        """The bits of a place, by what stands there, as far as there are any."""
         held = self.bits.get(where)
         if held is None:
-            held = self.bits[where] = [self._new(where)]
-        return held[0]
+            held = self.bits[where] = {}
+        return held
 
-    def _put(self, where: Any, mask: int, copies: dict[int, int]) -> int:
-        held = self.bits.get(where)
-        if held is None:
-            held = self.bits[where] = []
+    def bit(self, where: Any, stage: Stage | None, kind: Any, number: int = 0) -> int:
+        """Of the place (at a stage of an array, perhaps) and the `number`-th of a kind there."""
+        key = (kind, number) if number else kind
+        held = self.at(where).get(key)
+        if held is not None:
+            return held
+        if stage is None:
+            self.bits[where][key] = made = 1 << len(self.names)
+            self.names.append((where, kind))
+            return made
+        cta, array, _ = stage
+        for n in range(self.nums[array]):
+            there = cta, array, n
+            place = there if where is stage else (there, *where[1:])
+            made = self.at(place)[key] = 1 << len(self.names)
+            self.names.append((place, kind))
+            self.of_stage[there] = self.of_stage.get(there, 0) | made
+        return self.bits[where][key]
+
+    def _put(
+        self, where: Any, stage: Stage | None, kind: Any, mask: int, copies: dict[int, int]
+    ) -> int:
         made = number = 0
         while mask:
             bit = mask & -mask
             mask ^= bit
-            if number == len(held):
-                held.append(self._new(where))
-            new = held[number]
+            new = self.bit(where, stage, kind, number)
             number += 1
             copies[bit] = copies.get(bit, 0) | new
             made |= new
@@ -65,14 +85,19 @@ class Places:
         over = settled(m, self.asks)
         self._number_barriers(m, barriers, over, copies)
         memory = m.memory
+        by_array: dict[tuple[int, int], tuple[int, int, int]] = {}
         for where, key in items:
+            cta, array, _ = where
+            open_ = by_array.get((cta, array))
+            if open_ is None:
+                reads = over.at(cta, array, CHANGES)
+                both = reads & over.at(cta, array, LOOKS)
+                open_ = by_array[cta, array] = ~(both & over.heard[cta]), ~both, ~reads
             spans = memory[key]
-            reads = ~over.at(where[0], where[1], CHANGES)
-            writes = ~(over.at(where[0], where[1], CHANGES, LOOKS) & over.heard[where[0]])
-            shown = ~over.at(where[0], where[1], CHANGES, LOOKS)
-            memory[key] = tuple(
-                self._span((where, s.start, s.end), s, writes, shown, reads, copies) for s in spans
-            )
+            if any(s.write or s.shown or s.reads for s in spans):
+                memory[key] = tuple(
+                    [self._span((where, s.start, s.end), where, s, open_, copies) for s in spans]
+                )
         self._number_global(m, names, over, copies)
         every = 0
         for made in copies.values():
@@ -89,42 +114,48 @@ class Places:
         for where, _, held in barriers:
             if where[0] == NAMED:
                 cta, number = where[1]
-                place: Any = (ROUND, number if cta >= 0 else EVERY_CTA)
+                stage, place = None, (ROUND, number if cta >= 0 else EVERY_CTA)
                 cta = max(cta, 0)
             else:
-                cta, place, _ = where
+                cta, place, _ = stage = where
             arrives, waits = over.at(cta, place, CHANGES), over.at(cta, place, LOOKS)
             both = arrives & waits
             if held.done:
-                held.done = put((where, "done"), held.done & ~both, copies)
+                held.done = put(where, stage, "done", held.done & ~both, copies)
             if held.before:
-                held.before = put((where, "before"), held.before & ~waits, copies)
+                held.before = put(where, stage, "before", held.before & ~waits, copies)
             if held.fenced:
-                held.fenced = put((where, "fenced"), held.fenced & ~both, copies)
+                held.fenced = put(where, stage, "fenced", held.fenced & ~both, copies)
             if held.passed:
-                held.passed = put((where, "passed"), held.passed & ~arrives, copies)
+                held.passed = put(where, stage, "passed", held.passed & ~arrives, copies)
             m.waits |= held.passed
             m.phases |= held.done | held.before
 
     def _span(
-        self, where: Any, s: Span, writes: int, shown: int, reads: int, copies: dict[int, int]
+        self,
+        where: Any,
+        stage: Stage | None,
+        s: Span,
+        open_: tuple[int, int, int],
+        copies: dict[int, int],
     ) -> Span:
-        write, seen = s.write & writes, s.shown & shown
-        if not write and not seen and not s.reads:
-            if not s.write and not s.shown:
-                return s
-            return Span(s.start, s.end, 0, 0, s.writer, (), s.written)
+        """`open_`: events that matter as a write, as what is shown of it, as a read. Whose reads
+        they are does not matter, only who knows of them."""
         put = self._put
-        kept = tuple(
-            [
-                (reader, put((where, reader), event & reads, copies), party)
-                for reader, event, party in s.reads
-                if event & reads
+        write, shown, unread = s.write & open_[0], s.shown & open_[1], open_[2]
+        reads = [r for r in s.reads if r[1] & unread]
+        if len(reads) > 1:
+            reads.sort(key=lambda r: r[0])
+        if reads:
+            reads = [
+                (reader, put(where, stage, n, event & unread, copies), party)
+                for n, (reader, event, party) in enumerate(reads)
             ]
-        )
-        write = put((where, "write"), write, copies) if write else 0
-        seen = put((where, "shown"), seen, copies) if seen else 0
-        return Span(s.start, s.end, write, seen, s.writer, kept, s.written)
+        if write:
+            write = put(where, stage, "write", write, copies)
+        if shown:
+            shown = put(where, stage, "shown", shown, copies)
+        return Span(s.start, s.end, write, shown, s.writer, tuple(reads), s.written)
 
     def _number_global(
         self, m: Machine, names: dict[int, int], over: Settled, copies: dict[int, int]
@@ -133,16 +164,19 @@ class Places:
         for key, spans in m.global_memory.items():
             shown = repr(shown_term(key, names))
             m.global_memory[key] = tuple(
-                self._span((shown, s.start, s.end), s, open_, open_, open_, copies) for s in spans
+                [
+                    self._span((shown, s.start, s.end), None, s, (open_, open_, open_), copies)
+                    for s in spans
+                ]
             )
         for key, event in m.remote.items():
-            m.remote[key] = put(("remote", key), event & ~over.heard[key[1]], copies)
+            m.remote[key] = put(("remote", key), None, "", event & ~over.heard[key[1]], copies)
         for key, flag in m.flags.items():
             shown = repr(shown_term(key, names))
-            flag.arrivals = put((shown, "arrivals"), flag.arrivals & open_, copies)
-            flag.lowered = put((shown, "lowered"), flag.lowered & open_, copies)
-            flag.passed = put((shown, "passed"), flag.passed & open_, copies)
-            flag.reset = put((shown, "reset"), flag.reset & open_, copies)
+            flag.arrivals = put(shown, None, "arrivals", flag.arrivals & open_, copies)
+            flag.lowered = put(shown, None, "lowered", flag.lowered & open_, copies)
+            flag.passed = put(shown, None, "passed", flag.passed & open_, copies)
+            flag.reset = put(shown, None, "reset", flag.reset & open_, copies)
 
     # Joins ------------------------------------------------------------------------------------
 
@@ -154,7 +188,7 @@ class Places:
             for n, span in enumerate(spans):
                 if span.written and not taken:
                     continue
-                bit = self.bit((where, span.start, "written"))
+                bit = self.bit((where, span.start), where, "written")
                 if span.written and bit & taken:
                     span = Span(
                         span.start, span.end, span.write, span.shown, span.writer, span.reads
@@ -199,8 +233,7 @@ class Places:
                     elif kind == "shown":
                         seen |= bit
                     else:
-                        others = tuple(r for r in reads if r[0] != kind)
-                        reads = (*others, (kind, bit, nobody))
+                        reads = (*reads, (ANYBODY, bit, nobody))
                     s = Span(s.start, s.end, write, seen, s.writer, reads, s.written)
                     added |= bit
                     spans = m.memory[key] = (*spans[:n], s, *spans[n + 1 :])

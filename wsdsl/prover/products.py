@@ -90,11 +90,15 @@ def wgmma(m: Machine, a: Agent, i: Instruction) -> int:
         )
     event = m.event()
     know = known_to_all(a, ALL)
+    # Groups retire in the order in which they were committed.
+    before = know | a.open.events
+    for group in a.groups:
+        before |= group.events
     element = DTYPES[op.dtype].bits // 8
     for value, extent in ((op.a, ROWS), (op.b, op.acc.type.columns)):
         held: Any = a.slots[i.extra[value.name]] if value.name in i.extra else None
         if isinstance(held, Descriptor):
-            _read_operand(m, a, i, held, extent, element, know, event)
+            _read_operand(m, a, i, held, extent, element, know, event, before)
         else:
             if value.name in a.loose:
                 raise m.fail(
@@ -123,6 +127,7 @@ def _read_operand(
     element: int,
     know: int,
     event: int,
+    before: int,
 ) -> None:
     op, product = held.op, i.op
     assert isinstance(product, f.Wgmma)
@@ -146,7 +151,8 @@ def _read_operand(
                 f"bytes {begin} to {end} of an item of "
                 f"`{held.array.label}`, which has {held.array.bytes}",
             )
-        read(m, a, product, held.array, held.item, begin, end, know, ("wgmma", a.index), event)
+        reader = ("wgmma", a.index)
+        read(m, a, product, held.array, held.item, begin, end, know, reader, event, before)
 
 
 def wgmma_commit(m: Machine, a: Agent, i: Instruction) -> int:

@@ -7,10 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from wsdsl.prover.machine import Machine
-from wsdsl.prover.places import Barriers, Items, Places
-
-Stage = tuple[int, int, int]
-"""(CTA, array, stage from where its ring is said to begin)."""
+from wsdsl.prover.places import Barriers, Items, Places, Stage
 
 
 class Trend:
@@ -25,100 +22,55 @@ class Trend:
         items: Items,
     ) -> None:
         """`ring_of`: the family of an array, by (CTA, array), where it turns."""
-        self.places, self.ring_of = places, ring_of
+        self.ring_of = ring_of
         self.holders = {where: n for n, (where, _, _) in enumerate(barriers)}
         self.looks: dict[tuple[int, int], list[Any]] = {}
         for where, flip, h in barriers:
-            if where[:2] in ring_of:
-                cta, array, n = where
-                look = cta, array, h.phase & 1 ^ flip, h.pending, h.tx, h.arrivals, h.initialised
-                self._look(ring_of[cta, array], n).append(look)
-        for (cta, array, n), key in items:
-            if (cta, array) in ring_of:
-                look = cta, array, tuple((s.start, s.end) for s in m.memory[key])
-                self._look(ring_of[cta, array], n).append(look)
-        self.before: dict[int, int] = {}
-        self.moved: dict[int, int] = {}
-
-    def _look(self, ring: int, n: int) -> list[Any]:
-        return self.looks.setdefault((ring, n), [])
+            ring = ring_of.get(where[:2])
+            if ring is not None:
+                look = where[:2], h.phase & 1 ^ flip, h.pending, h.tx, h.arrivals, h.initialised
+                self.looks.setdefault((ring, where[2]), []).append(look)
+        for where, key in items:
+            ring = ring_of.get(where[:2])
+            if ring is not None:
+                cuts = [s.start for s in m.memory[key]]
+                self.looks.setdefault((ring, where[2]), []).append((where[:2], cuts))
+        self.of_ring: dict[int, int] = {}
+        self.alike = 0
+        """Events of stages that look like the stage before."""
+        for stage, bits in places.of_stage.items():
+            ring = ring_of.get(stage[:2])
+            if ring is not None:
+                self.of_ring[ring] = self.of_ring.get(ring, 0) | bits
+                if self._before(stage):
+                    self.alike |= bits
 
     def follow(self, gone: list[int], new: list[int]) -> None:
         """Add to what is not known, to each who knows, what will follow from what is new."""
-        named = {n: where for where, n in self.holders.items()}
+        stages = list(self.holders)
         for holder, mask in enumerate(new):
             if not mask:
                 continue
-            stage = named.get(holder // 2)
-            if stage is None or self._ring(stage) < 0:
+            stage = stages[holder // 2] if holder < 2 * len(stages) else None
+            ring = None if stage is None else self.ring_of.get(stage[:2])
+            if ring is None:
                 while mask:
-                    mask = self._shift(mask)
+                    mask = (mask & self.alike) >> 1
                     gone[holder] |= mask
                 continue
-            fixed = mask & ~self._of_ring(mask, self._ring(stage))
+            fixed = mask & ~self.of_ring[ring]
             mask ^= fixed
             while mask | fixed:
-                stage = self._previous(stage)
+                stage = self._before(stage)
                 if stage is None:
                     break
-                mask = self._shift(mask)
+                mask = (mask & self.alike) >> 1
                 gone[2 * self.holders[stage] + holder % 2] |= mask | fixed
 
-    def _ring(self, stage: Any) -> int:
-        return self.ring_of.get(stage[:2], -1)
-
-    def _previous(self, stage: Stage) -> Stage | None:
+    def _before(self, stage: Any) -> Stage | None:
         """The stage before it, if it looks the same."""
-        ring, n = self._ring(stage), stage[2]
-        if ring < 0 or not n or self.looks[ring, n] != self.looks[ring, n - 1]:
+        cta, array, n = stage
+        ring = self.ring_of[cta, array]
+        if not n or self.looks[ring, n] != self.looks[ring, n - 1]:
             return None
-        return stage[0], stage[1], n - 1
-
-    def _of_ring(self, mask: int, ring: int) -> int:
-        kept = 0
-        while mask:
-            bit = mask & -mask
-            mask ^= bit
-            stage = _stage(self.places.names[bit.bit_length() - 1])
-            if stage is not None and self._ring(stage) == ring:
-                kept |= bit
-        return kept
-
-    def _shift(self, mask: int) -> int:
-        """The same events, of the stages before."""
-        made = self.moved.get(mask)
-        if made is None:
-            made, rest = 0, mask
-            while rest:
-                bit = rest & -rest
-                rest ^= bit
-                made |= self._shifted(bit)
-            self.moved[mask] = made
-        return made
-
-    def _shifted(self, bit: int) -> int:
-        made = self.before.get(bit)
-        if made is None:
-            name = self.places.names[bit.bit_length() - 1]
-            stage = _stage(name)
-            previous = None if stage is None else self._previous(stage)
-            if previous is None:
-                made = 0
-            elif name[0] is stage:
-                made = self.places.bit((previous, *name[1:]))
-            else:
-                made = self.places.bit(((previous, *name[0][1:]), *name[1:]))
-            self.before[bit] = made
-        return made
-
-
-def _stage(name: Any) -> Stage | None:
-    """The stage of a ring that a place may belong to: a barrier's, or that of an item's bytes."""
-    where = name[0]
-    if isinstance(where, tuple) and len(where) == 3:  # pyright: ignore[reportUnknownArgumentType]
-        held: tuple[Any, Any, Any] = where  # pyright: ignore[reportUnknownVariableType]
-        if isinstance(held[0], tuple):
-            return held[0]  # pyright: ignore[reportUnknownVariableType]
-        if isinstance(held[0], int):
-            return held
-    return None
+        return cta, array, n - 1
