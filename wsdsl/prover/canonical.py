@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from wsdsl.prover.families import families, order, turned
+from wsdsl.prover.hidden import NAMED
 from wsdsl.prover.iterations import name_iterations, shown_key, shown_term
-from wsdsl.prover.knowledge import masks_of, put_masks
+from wsdsl.prover.knowledge import Barriers, put_masks
 from wsdsl.prover.machine import ENDED, Agent, Machine, Registers, StageParity
 from wsdsl.prover.model import Array, Model
-from wsdsl.prover.places import NAMED, Barriers, Items, Places
-from wsdsl.prover.trend import Trend
+from wsdsl.prover.places import Items, Places
 from wsdsl.prover.products import Descriptor
+from wsdsl.prover.trend import Trend
 
 NO_TURN = (0, 0, 1)
 Turns = dict[tuple[int, int], tuple[int, int, int]]
@@ -46,7 +47,7 @@ class Canonical:
         self.arrays = list(model.arrays.values())
         self.union: dict[Any, list[int]] = {}
         self.orders: dict[tuple[int, tuple[int, int, int]], list[tuple[int, int]]] = {}
-        self.places = Places(model)
+        self.places = Places(model, hurry)
 
     def new(self, m: Machine) -> Seen | None:
         """The state, if it has to be followed: not if one was whose threads knew no more.
@@ -87,33 +88,33 @@ class Canonical:
             tuple(sorted(repr(shown_term(k, names)) for k in m.global_memory)),
             tuple(m.pool),
         )
-        every = self.places.number(m, barriers, items, names)
-        masks = masks_of(m, barriers, names)
-        unknown = [*(every & ~k for k in masks), self.places.unwritten(m, items, 0)]
+        every, masks, hidden = self.places.number(m, barriers, items, names)
+        unknown = _unknown(every, masks, hidden, self.places.unwritten(m, items, 0))
         followed = self.seen.setdefault(shape, [])
         if any(_covers(held.unknown, unknown) for held in followed):
             return None
-        if followed and self.widen:
-            held = self.union[shape]
-            gone = self.union[shape] = [u | h for u, h in zip(unknown, held, strict=True)]
-            if self.hurry:
-                new = [u & ~h for u, h in zip(unknown[:-1], held[:-1], strict=True)]
-                ring_of = {
-                    (cta, array.index): number
-                    for cta, number in turns
-                    for array in self.families[number].arrays
-                }
-                Trend(m, self.places, ring_of, barriers, items).follow(gone, new)
+        gone = unknown
+        if self.widen and followed:
+            gone = [u | h for u, h in zip(unknown, self.union[shape], strict=True)]
+        if self.hurry:
+            ring_of = {
+                (cta, array.index): number
+                for cta, number in turns
+                for array in self.families[number].arrays
+            }
+            gone = list(gone)
+            Trend(m, self.places, ring_of, barriers, items).follow(gone, list(gone))
+        self.union[shape] = gone
+        if gone != unknown:
             added = self.places.add(m, barriers, items, gone, every)
             every |= added
             masks = [
-                k if k < 0 else (k | added) & ~h for k, h in zip(masks, gone[:-1], strict=True)
+                k if k < 0 else (k | added) & ~(g | h)
+                for k, g, h in zip(masks, gone[:-1], hidden, strict=True)
             ]
             put_masks(m, barriers, names, masks)
             unwritten = self.places.unwritten(m, items, gone[-1])
-            unknown = [*(every & ~k for k in masks), unwritten]
-        else:
-            self.union[shape] = unknown
+            unknown = _unknown(every, masks, hidden, unwritten)
         for held in followed:
             held.superseded = _covers(unknown, held.unknown)
         followed[:] = [held for held in followed if not held.superseded]
@@ -209,9 +210,7 @@ class Canonical:
                     for n, (stage, flip) in enumerate(self._order(cta, array, turns)):
                         made.append(((cta, array.index, n), flip, m.barriers[first + stage]))
         # Whole warpgroups meet there, in rounds that have no parity.
-        made += [
-            ((NAMED, key), m.named[key].phase & 1, m.named[key]) for key in sorted(m.named)
-        ]
+        made += [((NAMED, key), m.named[key].phase & 1, m.named[key]) for key in sorted(m.named)]
         return made
 
     def _items(self, m: Machine, turns: Turns) -> Items:
@@ -225,6 +224,11 @@ class Canonical:
                         if key in m.memory:
                             made.append(((cta, array.index, n), key))
         return made
+
+
+def _unknown(every: int, masks: list[int], hidden: list[int], unwritten: int) -> list[int]:
+    """What is not known, to each who could know it, and what is not written."""
+    return [*(every & ~(k | h) for k, h in zip(masks, hidden, strict=True)), unwritten]
 
 
 def _covers(less: list[int], more: list[int]) -> bool:

@@ -9,12 +9,12 @@ from typing import Any
 from wsdsl.prover.iterations import shown_term
 from wsdsl.prover.machine import ALL, Agent, Barrier, Machine
 
+Barriers = list[tuple[Any, int, Barrier]]
+"""(place, change of parity, barrier)."""
 WORD = 64
 
 
-def masks_of(
-    m: Machine, barriers: list[tuple[Any, int, Barrier]], names: dict[int, int]
-) -> list[int]:
+def masks_of(m: Machine, barriers: Barriers, names: dict[int, int]) -> list[int]:
     """What is known, to each who knows; `put_masks` takes it back in the same order. The barriers'
     come first, two of each."""
     masks: list[int] = []
@@ -46,7 +46,7 @@ def _by_class(m: Machine, a: Agent) -> list[int]:
 
 def put_masks(
     m: Machine,
-    barriers: list[tuple[Any, int, Barrier]],
+    barriers: Barriers,
     names: dict[int, int],
     masks: list[int],
 ) -> None:

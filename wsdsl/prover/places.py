@@ -6,20 +6,31 @@ from __future__ import annotations
 
 from typing import Any
 
-from wsdsl.prover.asked import CHANGES, EVERY_CTA, LOOKS, ROUND, Settled, asks_of, settled
+from wsdsl.prover.asked import (
+    CHANGES,
+    EVERY_CTA,
+    LOOKS,
+    ROUND,
+    Settled,
+    asks_of,
+    settled,
+)
 from wsdsl.prover.errors import Party
+from wsdsl.prover.hidden import NAMED, REMOTE, Hidden
 from wsdsl.prover.iterations import shown_term
-from wsdsl.prover.knowledge import masks_of, moved, put_masks
-from wsdsl.prover.machine import Barrier, Machine, Span
+from wsdsl.prover.knowledge import (
+    Barriers,
+    masks_of,
+    moved,
+    put_masks,
+)
+from wsdsl.prover.machine import Machine, Span
 from wsdsl.prover.model import Model
 
 Items = list[tuple[Any, tuple[int, int, int]]]
 """Items of SMEM: the place, and the key in the machine's memory."""
-Barriers = list[tuple[Any, int, Barrier]]
-"""(place, change of parity, barrier)."""
 Stage = tuple[int, int, int]
 """(CTA, array, stage from where its ring is said to begin)."""
-NAMED = "named"
 ANYBODY = ("anybody",)
 """A reader of whom nothing is known."""
 
@@ -28,8 +39,9 @@ class Places:
     """A bit for each event that stands at a place, the same in all states. Those of the stages of
     an array follow each other, so that a shift by one bit leads to the stage before."""
 
-    def __init__(self, model: Model) -> None:
-        self.model = model
+    def __init__(self, model: Model, hurry: bool) -> None:
+        self.model, self.hurry = model, hurry
+        self.hidden: Hidden | None = None
         self.asks = [asks_of(model, code) for code in model.codes]
         self.nums = {array.index: array.num for array in model.arrays.values()}
         self.bits: dict[Any, dict[Any, int]] = {}
@@ -53,6 +65,8 @@ class Places:
         if stage is None:
             self.bits[where][key] = made = 1 << len(self.names)
             self.names.append((where, kind))
+            if self.hidden is not None:
+                self.hidden.place(where, None, made)
             return made
         cta, array, _ = stage
         for n in range(self.nums[array]):
@@ -60,6 +74,8 @@ class Places:
             place = there if where is stage else (there, *where[1:])
             made = self.at(place)[key] = 1 << len(self.names)
             self.names.append((place, kind))
+            if self.hidden is not None:
+                self.hidden.place(place, there, made)
             self.of_stage[there] = self.of_stage.get(there, 0) | made
         return self.bits[where][key]
 
@@ -78,9 +94,14 @@ class Places:
 
     # Numbering --------------------------------------------------------------------------------
 
-    def number(self, m: Machine, barriers: Barriers, items: Items, names: dict[int, int]) -> int:
-        """Number the events by the places where they stand, one for each place; all of them, as a
-        mask. What all know of who may ask for it is forgotten: no check can fail for it."""
+    def number(
+        self, m: Machine, barriers: Barriers, items: Items, names: dict[int, int]
+    ) -> tuple[int, list[int], list[int]]:
+        """Number the events by the places where they stand, one for each place: all of them, as a
+        mask; what is known, to each who knows; and what they are not to know. What all know of who
+        may ask for it is forgotten: no check can fail for it."""
+        if self.hurry and self.hidden is None:
+            self.hidden = Hidden(m, self.asks)
         copies: dict[int, int] = {}
         over = settled(m, self.asks)
         self._number_barriers(m, barriers, over, copies)
@@ -102,9 +123,15 @@ class Places:
         every = 0
         for made in copies.values():
             every |= made
-        put_masks(m, barriers, names, moved(masks_of(m, barriers, names), copies, every))
+        masks = moved(masks_of(m, barriers, names), copies, every)
+        if self.hidden is not None:
+            hidden = self.hidden.masks(m, barriers)
+            masks = [k & ~h if k > 0 else k for k, h in zip(masks, hidden, strict=True)]
+        else:
+            hidden = [0] * len(masks)
+        put_masks(m, barriers, names, masks)
         m.next_event = 1 << len(self.names)
-        return every
+        return every, masks, hidden
 
     def _number_barriers(
         self, m: Machine, barriers: Barriers, over: Settled, copies: dict[int, int]
@@ -170,7 +197,7 @@ class Places:
                 ]
             )
         for key, event in m.remote.items():
-            m.remote[key] = put(("remote", key), None, "", event & ~over.heard[key[1]], copies)
+            m.remote[key] = put((REMOTE, key), None, "", event & ~over.heard[key[1]], copies)
         for key, flag in m.flags.items():
             shown = repr(shown_term(key, names))
             flag.arrivals = put(shown, None, "arrivals", flag.arrivals & open_, copies)
@@ -198,9 +225,7 @@ class Places:
                     bits |= bit
         return bits
 
-    def add(
-        self, m: Machine, barriers: Barriers, items: Items, gone: list[int], every: int
-    ) -> int:
+    def add(self, m: Machine, barriers: Barriers, items: Items, gone: list[int], every: int) -> int:
         """Where a state of this shape had to know of an event, and this one has none: put one
         there. Returns those that were added."""
         missing = 0

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from wsdsl.prover.knowledge import Barriers
 from wsdsl.prover.machine import Machine
-from wsdsl.prover.places import Barriers, Items, Places, Stage
+from wsdsl.prover.places import Items, Places, Stage
 
 
 class Trend:
@@ -54,18 +55,24 @@ class Trend:
             stage = stages[holder // 2] if holder < 2 * len(stages) else None
             ring = None if stage is None else self.ring_of.get(stage[:2])
             if ring is None:
-                while mask:
-                    mask = (mask & self.alike) >> 1
-                    gone[holder] |= mask
+                rest = mask
+                while rest:
+                    rest = (rest & self.alike) >> 1
+                    gone[holder] |= rest
+                rest = mask
+                while rest:
+                    rest = rest << 1 & self.alike
+                    gone[holder] |= rest
                 continue
             fixed = mask & ~self.of_ring[ring]
-            mask ^= fixed
-            while mask | fixed:
-                stage = self._before(stage)
-                if stage is None:
-                    break
-                mask = (mask & self.alike) >> 1
-                gone[2 * self.holders[stage] + holder % 2] |= mask | fixed
+            for up in (False, True):
+                rest, at = mask ^ fixed, stage
+                while rest | fixed:
+                    at = self._next(at) if up else self._before(at)
+                    if at is None:
+                        break
+                    rest = rest << 1 & self.alike if up else (rest & self.alike) >> 1
+                    gone[2 * self.holders[at] + holder % 2] |= rest | fixed
 
     def _before(self, stage: Any) -> Stage | None:
         """The stage before it, if it looks the same."""
@@ -74,3 +81,8 @@ class Trend:
         if not n or self.looks[ring, n] != self.looks[ring, n - 1]:
             return None
         return cta, array, n - 1
+
+    def _next(self, stage: Any) -> Stage | None:
+        cta, array, n = stage
+        after = cta, array, n + 1
+        return after if after in self.holders and self._before(after) is not None else None
