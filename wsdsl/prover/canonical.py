@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from wsdsl.prover.alike import Alike
 from wsdsl.prover.families import families, order, turned
 from wsdsl.prover.hidden import NAMED
 from wsdsl.prover.iterations import name_iterations, shown_key, shown_term
@@ -17,7 +18,6 @@ from wsdsl.prover.machine import ENDED, Agent, Machine, Registers, StageParity
 from wsdsl.prover.model import Array, Model
 from wsdsl.prover.places import Items, Places
 from wsdsl.prover.products import Descriptor
-from wsdsl.prover.trend import Trend
 
 NO_TURN = (0, 0, 1)
 Turns = dict[tuple[int, int], tuple[int, int, int]]
@@ -52,13 +52,40 @@ class Canonical:
     def new(self, m: Machine) -> Seen | None:
         """The state, if it has to be followed: not if one was whose threads knew no more.
 
-        With `widen`, what was not known in an earlier state of the same shape is forgotten here.
+        With `widen`, what was not known in an earlier state of the same shape is forgotten here;
+        with `hurry`, of each stage of a ring what is not known of one that looks the same.
         """
         names = name_iterations(m)
         turns = self._turns(m)
-        accumulators: dict[int, int] = {}
-        agents = tuple(self._agent(m, a, names, turns, accumulators) for a in m.agents)
         barriers, items = self._barriers(m, turns), self._items(m, turns)
+        shape = self._shape(m, names, turns, barriers, items)
+        found = self.places.number(m, barriers, items, names)
+        unknown = found.unknown(self.places.unwritten(m, items, 0))
+        followed = self.seen.setdefault(shape, [])
+        if any(_covers(held.unknown, unknown) for held in followed):
+            return None
+        gone = unknown
+        if self.widen and followed:
+            gone = [u | h for u, h in zip(unknown, self.union[shape], strict=True)]
+        if self.hurry:
+            gone = self._alike(m, turns, barriers, items).spread(gone)
+        self.union[shape] = gone
+        if gone != unknown:
+            added = self.places.add(m, barriers, items, gone[:-1], found.every)
+            put_masks(m, barriers, names, found.without(gone[:-1], added))
+            unknown = found.unknown(self.places.unwritten(m, items, gone[-1]))
+        for held in followed:
+            held.superseded = _covers(unknown, held.unknown)
+        made = Seen(unknown)
+        followed[:] = [*(held for held in followed if not held.superseded), made]
+        return made
+
+    def _shape(
+        self, m: Machine, names: dict[int, int], turns: Turns, barriers: Barriers, items: Items
+    ) -> Any:
+        """All of a state but what is known in it."""
+        accumulators: dict[int, int] = {}
+        agents = tuple([self._agent(m, a, names, turns, accumulators) for a in m.agents])
         loops = sorted(
             (repr(shown_key(k, names)), names.get(v, ENDED), m.entered.get(k, 0))
             for k, v in m.loops.items()
@@ -73,13 +100,17 @@ class Canonical:
         ]
         facts = sorted((repr(shown_term(k, names)), v) for k, v in m.facts.items())
         flags = sorted((repr(shown_term(k, names)), f.value) for k, f in m.flags.items())
-        shape = (
+        return (
             agents,
             tuple(
-                (h.phase & 1 ^ flip, h.pending, h.tx, h.arrivals, h.initialised)
-                for _, flip, h in barriers
+                [
+                    (h.phase & 1 ^ flip, h.pending, h.tx, h.arrivals, h.initialised)
+                    for _, flip, h in barriers
+                ]
             ),
-            tuple((where, tuple((s.start, s.end) for s in m.memory[key])) for where, key in items),
+            tuple(
+                [(where, tuple([s.start for s in m.memory[key]])) for where, key in items],
+            ),
             tuple(loops),
             tuple(following),
             tuple(runs),
@@ -88,41 +119,16 @@ class Canonical:
             tuple(sorted(repr(shown_term(k, names)) for k in m.global_memory)),
             tuple(m.pool),
         )
-        every, masks, hidden = self.places.number(m, barriers, items, names)
-        unknown = _unknown(every, masks, hidden, self.places.unwritten(m, items, 0))
-        followed = self.seen.setdefault(shape, [])
-        if any(_covers(held.unknown, unknown) for held in followed):
-            return None
-        gone = unknown
-        if self.widen and followed:
-            gone = [u | h for u, h in zip(unknown, self.union[shape], strict=True)]
-        if self.hurry:
-            ring_of = {
-                (cta, array.index): number
-                for cta, number in turns
-                for array in self.families[number].arrays
-            }
-            gone = list(gone)
-            Trend(m, self.places, ring_of, barriers, items).follow(gone, list(gone))
-        self.union[shape] = gone
-        if gone != unknown:
-            added = self.places.add(m, barriers, items, gone, every)
-            every |= added
-            masks = [
-                k if k < 0 else (k | added) & ~(g | h)
-                for k, g, h in zip(masks, gone[:-1], hidden, strict=True)
-            ]
-            put_masks(m, barriers, names, masks)
-            unwritten = self.places.unwritten(m, items, gone[-1])
-            unknown = _unknown(every, masks, hidden, unwritten)
-        for held in followed:
-            held.superseded = _covers(unknown, held.unknown)
-        followed[:] = [held for held in followed if not held.superseded]
-        made = Seen(unknown)
-        followed.append(made)
-        return made
 
     # Rings ------------------------------------------------------------------------------------
+
+    def _alike(self, m: Machine, turns: Turns, barriers: Barriers, items: Items) -> Alike:
+        ring_of = {
+            (cta, array.index): number
+            for cta, number in turns
+            for array in self.families[number].arrays
+        }
+        return Alike(m, self.places, ring_of, barriers, items)
 
     def _turns(self, m: Machine) -> Turns:
         """Where each family is said to begin, by CTA: at the first state that an agent holds."""
@@ -224,11 +230,6 @@ class Canonical:
                         if key in m.memory:
                             made.append(((cta, array.index, n), key))
         return made
-
-
-def _unknown(every: int, masks: list[int], hidden: list[int], unwritten: int) -> list[int]:
-    """What is not known, to each who could know it, and what is not written."""
-    return [*(every & ~(k | h) for k, h in zip(masks, hidden, strict=True)), unwritten]
 
 
 def _covers(less: list[int], more: list[int]) -> bool:

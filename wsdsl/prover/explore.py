@@ -129,7 +129,6 @@ def _prove(model: Model) -> Explored:
             failure = follow(model, refuted.decisions)
             if failure is not None:
                 raise Refuted(failure, refuted.decisions) from None
-            print("SPURIOUS", hurry, refuted)
     return _explore(model, False, False)
 
 

@@ -31,7 +31,8 @@ class Hidden:
             self.meets.append(any(_named(place) for place, _, _, _ in asked))
             for place, _, _, remote in asked:
                 for cta in range(m.model.num_ctas) if remote else (a.cta,):
-                    if self.user.setdefault((cta, place), a.index) != a.index:
+                    only = a.index if cta == a.cta else SHARED
+                    if self.user.setdefault((cta, place), only) != only:
                         self.user[cta, place] = SHARED
         self.private = [0] * len(m.agents)
         self.named = [0] * m.model.num_ctas
@@ -47,6 +48,11 @@ class Hidden:
             self.named[where[1][0]] |= bits
         elif where[0] == REMOTE:
             self.remote[where[1][0]] |= bits
+
+    def bare(self) -> int:
+        """Events that are there although all who could know of them may know: the arrivals. It is
+        at the end only that somebody asks for them."""
+        return _all(self.remote)
 
     def masks(self, m: Machine, barriers: Barriers) -> list[int]:
         """For each who knows, as in `masks_of`: events of which it is never taken to know."""

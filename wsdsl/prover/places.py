@@ -4,6 +4,7 @@ no check can fail for them, added where another state of the same shape has one.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from wsdsl.prover.asked import (
@@ -33,6 +34,32 @@ Stage = tuple[int, int, int]
 """(CTA, array, stage from where its ring is said to begin)."""
 ANYBODY = ("anybody",)
 """A reader of whom nothing is known."""
+
+
+@dataclass
+class Known:
+    """The events of a state: all, what is known to each who knows (as in `masks_of`), and what they
+    are not to know. Of `bare` ones it counts that they are there, whoever knows."""
+
+    every: int
+    masks: list[int]
+    hidden: list[int]
+    bare: int
+
+    def unknown(self, unwritten: int) -> list[int]:
+        """What is not known, to each who could know it; at last, what is not written."""
+        every = self.every
+        made = [every & ~(k | h) for k, h in zip(self.masks, self.hidden, strict=True)]
+        return [*made, unwritten | self.bare]
+
+    def without(self, gone: list[int], added: int) -> list[int]:
+        """There are the events `added` too, known to all but who has them among what is gone."""
+        self.every |= added
+        self.masks = [
+            k if k < 0 else (k | added) & ~(g | h)
+            for k, g, h in zip(self.masks, gone, self.hidden, strict=True)
+        ]
+        return self.masks
 
 
 class Places:
@@ -94,12 +121,9 @@ class Places:
 
     # Numbering --------------------------------------------------------------------------------
 
-    def number(
-        self, m: Machine, barriers: Barriers, items: Items, names: dict[int, int]
-    ) -> tuple[int, list[int], list[int]]:
-        """Number the events by the places where they stand, one for each place: all of them, as a
-        mask; what is known, to each who knows; and what they are not to know. What all know of who
-        may ask for it is forgotten: no check can fail for it."""
+    def number(self, m: Machine, barriers: Barriers, items: Items, names: dict[int, int]) -> Known:
+        """Number the events by the places where they stand, one for each place. What all know of
+        who may ask for it is forgotten: no check can fail for it."""
         if self.hurry and self.hidden is None:
             self.hidden = Hidden(m, self.asks)
         copies: dict[int, int] = {}
@@ -124,14 +148,13 @@ class Places:
         for made in copies.values():
             every |= made
         masks = moved(masks_of(m, barriers, names), copies, every)
+        hidden, bare = [0] * len(masks), 0
         if self.hidden is not None:
-            hidden = self.hidden.masks(m, barriers)
+            hidden, bare = self.hidden.masks(m, barriers), self.hidden.bare()
             masks = [k & ~h if k > 0 else k for k, h in zip(masks, hidden, strict=True)]
-        else:
-            hidden = [0] * len(masks)
         put_masks(m, barriers, names, masks)
         m.next_event = 1 << len(self.names)
-        return every, masks, hidden
+        return Known(every, masks, hidden, every & bare)
 
     def _number_barriers(
         self, m: Machine, barriers: Barriers, over: Settled, copies: dict[int, int]
@@ -167,7 +190,7 @@ class Places:
         copies: dict[int, int],
     ) -> Span:
         """`open_`: events that matter as a write, as what is shown of it, as a read. Whose reads
-        they are does not matter, only who knows of them."""
+        they are does not matter (of SMEM), only who knows of them."""
         put = self._put
         write, shown, unread = s.write & open_[0], s.shown & open_[1], open_[2]
         reads = [r for r in s.reads if r[1] & unread]
@@ -175,8 +198,8 @@ class Places:
             reads.sort(key=lambda r: r[0])
         if reads:
             reads = [
-                (reader, put(where, stage, n, event & unread, copies), party)
-                for n, (reader, event, party) in enumerate(reads)
+                (r[0], put(where, stage, n if stage else r[0], r[1] & unread, copies), r[2])
+                for n, r in enumerate(reads)
             ]
         if write:
             write = put(where, stage, "write", write, copies)
@@ -229,7 +252,7 @@ class Places:
         """Where a state of this shape had to know of an event, and this one has none: put one
         there. Returns those that were added."""
         missing = 0
-        for unknown in gone[:-1]:
+        for unknown in gone:
             missing |= unknown
         missing &= ~every
         if not missing:

@@ -1,5 +1,5 @@
-"""What a join forgets of one stage of a ring, the next joins would forget of the stages before it,
-one at a time, as the ring goes round. It is forgotten of all of them at once.
+"""What is not known of one stage of a ring, will not be known of another when the ring has gone
+round: it is forgotten of all stages that look the same at once, rather than of one after the other.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from wsdsl.prover.machine import Machine
 from wsdsl.prover.places import Items, Places, Stage
 
 
-class Trend:
+class Alike:
     """The stages of the rings in one state, as far as they look alike."""
 
     def __init__(
@@ -46,33 +46,43 @@ class Trend:
                 if self._before(stage):
                     self.alike |= bits
 
-    def follow(self, gone: list[int], new: list[int]) -> None:
-        """Add to what is not known, to each who knows, what will follow from what is new."""
+    def spread(self, unknown: list[int]) -> list[int]:
+        """What is not known of a stage, to each who knows, is not known of those like it."""
+        made = unknown.copy()
         stages = list(self.holders)
-        for holder, mask in enumerate(new):
+        for holder, mask in enumerate(unknown):
             if not mask:
                 continue
             stage = stages[holder // 2] if holder < 2 * len(stages) else None
             ring = None if stage is None else self.ring_of.get(stage[:2])
             if ring is None:
-                rest = mask
-                while rest:
-                    rest = (rest & self.alike) >> 1
-                    gone[holder] |= rest
-                rest = mask
-                while rest:
-                    rest = rest << 1 & self.alike
-                    gone[holder] |= rest
+                made[holder] |= self._over(mask)
                 continue
-            fixed = mask & ~self.of_ring[ring]
+            # A barrier of a stage turns with the ring, and what it knows of other things stays.
+            fixed = mask & ~self.of_ring.get(ring, 0)
             for up in (False, True):
-                rest, at = mask ^ fixed, stage
-                while rest | fixed:
-                    at = self._next(at) if up else self._before(at)
-                    if at is None:
-                        break
-                    rest = rest << 1 & self.alike if up else (rest & self.alike) >> 1
-                    gone[2 * self.holders[at] + holder % 2] |= rest | fixed
+                turned, at = mask ^ fixed, self._step(stage, up)
+                while at is not None:
+                    turned = turned << 1 & self.alike if up else (turned & self.alike) >> 1
+                    made[2 * self.holders[at] + holder % 2] |= turned | fixed
+                    at = self._step(at, up)
+        return made
+
+    def _over(self, mask: int) -> int:
+        """The events, of all stages like theirs."""
+        made = down = up = mask
+        while down | up:
+            down, up = (down & self.alike) >> 1, up << 1 & self.alike
+            made |= down | up
+        return made
+
+    def _step(self, stage: Any, up: bool) -> Stage | None:
+        """The stage after or before it, if it looks the same."""
+        cta, array, n = stage
+        if up:
+            after = cta, array, n + 1
+            return after if after in self.holders and self._before(after) is not None else None
+        return self._before(stage)
 
     def _before(self, stage: Any) -> Stage | None:
         """The stage before it, if it looks the same."""
@@ -81,8 +91,3 @@ class Trend:
         if not n or self.looks[ring, n] != self.looks[ring, n - 1]:
             return None
         return cta, array, n - 1
-
-    def _next(self, stage: Any) -> Stage | None:
-        cta, array, n = stage
-        after = cta, array, n + 1
-        return after if after in self.holders and self._before(after) is not None else None
