@@ -25,17 +25,19 @@ class Alike:
         """`ring_of`: the family of an array, by (CTA, array), where it turns."""
         self.ring_of = ring_of
         self.holders = {where: n for n, (where, _, _) in enumerate(barriers)}
-        self.looks: dict[tuple[int, int], list[Any]] = {}
+        looks: dict[tuple[int, int], list[Any]] = {}
         for where, flip, h in barriers:
             ring = ring_of.get(where[:2])
             if ring is not None:
                 look = where[:2], h.phase & 1 ^ flip, h.pending, h.tx, h.arrivals, h.initialised
-                self.looks.setdefault((ring, where[2]), []).append(look)
+                looks.setdefault((ring, where[2]), []).append(look)
         for where, key in items:
             ring = ring_of.get(where[:2])
             if ring is not None:
                 cuts = [s.start for s in m.memory[key]]
-                self.looks.setdefault((ring, where[2]), []).append((where[:2], cuts))
+                looks.setdefault((ring, where[2]), []).append((where[:2], cuts))
+        self.same = {(ring, n) for (ring, n), it in looks.items() if it == looks.get((ring, n - 1))}
+        """The stages of rings that look like the one before."""
         self.of_ring: dict[int, int] = {}
         self.alike = 0
         """Events of stages that look like the stage before."""
@@ -43,7 +45,7 @@ class Alike:
             ring = ring_of.get(stage[:2])
             if ring is not None:
                 self.of_ring[ring] = self.of_ring.get(ring, 0) | bits
-                if self._before(stage):
+                if (ring, stage[2]) in self.same:
                     self.alike |= bits
 
     def spread(self, unknown: list[int]) -> list[int]:
@@ -79,15 +81,6 @@ class Alike:
     def _step(self, stage: Any, up: bool) -> Stage | None:
         """The stage after or before it, if it looks the same."""
         cta, array, n = stage
-        if up:
-            after = cta, array, n + 1
-            return after if after in self.holders and self._before(after) is not None else None
-        return self._before(stage)
-
-    def _before(self, stage: Any) -> Stage | None:
-        """The stage before it, if it looks the same."""
-        cta, array, n = stage
-        ring = self.ring_of[cta, array]
-        if not n or self.looks[ring, n] != self.looks[ring, n - 1]:
+        if (self.ring_of[cta, array], n + up) not in self.same:
             return None
-        return cta, array, n - 1
+        return cta, array, n + 1 if up else n - 1

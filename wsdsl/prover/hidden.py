@@ -4,13 +4,15 @@ where someone needed it after all, the proof is tried again without this.
 Events in arrays that one agent alone uses (it stages stores there) are kept to that agent; those of
 a CTA's named barriers to that CTA's warpgroups that use such, and to those barriers; arrivals in
 other CTAs, which must have come before the end, to who arrives and to the meetings of the cluster.
+Nothing is kept from who may ask for it: an event that is still asked for shows as one that somebody
+does not know of, and states in which there is none do not pass for states in which there is one.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from wsdsl.prover.asked import ROUND, Ask
+from wsdsl.prover.asked import EVERY_CTA, ROUND, Ask
 from wsdsl.prover.knowledge import Barriers
 from wsdsl.prover.machine import ALL, Machine
 
@@ -44,7 +46,7 @@ class Hidden:
             user = self.user.get(stage[:2], SHARED)
             if user != SHARED:
                 self.private[user] |= bits
-        elif where[0] == NAMED and where[1][0] >= 0:
+        elif where[0] == NAMED and where[1][0] >= 0 and where[1][1] > 0:
             self.named[where[1][0]] |= bits
         elif where[0] == REMOTE:
             self.remote[where[1][0]] |= bits
@@ -76,12 +78,7 @@ class Hidden:
 
 
 def _named(place: Any) -> bool:
-    return (
-        isinstance(place, tuple)
-        and place[0] == ROUND
-        and isinstance(place[1], int)
-        and place[1] > 0
-    )
+    return isinstance(place, tuple) and place not in ((ROUND, 0), (ROUND, EVERY_CTA))
 
 
 def _all(masks: list[int]) -> int:

@@ -7,24 +7,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from wsdsl.prover.asked import (
-    CHANGES,
-    EVERY_CTA,
-    LOOKS,
-    ROUND,
-    Settled,
-    asks_of,
-    settled,
-)
+from wsdsl.prover.asked import CHANGES, EVERY_CTA, LOOKS, ROUND, Settled, asks_of, settled
 from wsdsl.prover.errors import Party
 from wsdsl.prover.hidden import NAMED, REMOTE, Hidden
 from wsdsl.prover.iterations import shown_term
-from wsdsl.prover.knowledge import (
-    Barriers,
-    masks_of,
-    moved,
-    put_masks,
-)
+from wsdsl.prover.knowledge import Barriers, masks_of, moved, put_masks
 from wsdsl.prover.machine import Machine, Span
 from wsdsl.prover.model import Model
 
@@ -109,11 +96,15 @@ class Places:
     def _put(
         self, where: Any, stage: Stage | None, kind: Any, mask: int, copies: dict[int, int]
     ) -> int:
+        held = self.bits.get(where)
         made = number = 0
         while mask:
             bit = mask & -mask
             mask ^= bit
-            new = self.bit(where, stage, kind, number)
+            # Mostly there is one, and it has been there before.
+            new = held.get(kind, 0) if held is not None and not number else 0
+            if not new:
+                new = self.bit(where, stage, kind, number)
             number += 1
             copies[bit] = copies.get(bit, 0) | new
             made |= new
