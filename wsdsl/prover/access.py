@@ -169,7 +169,7 @@ def read(
                 held.writer,
                 "fence_async_proxy by the writing threads, before they arrive",
             )
-        reads = [r for r in held.reads if r[1] & ~before]
+        reads = [r for r in held.reads if r[1] & ~(before | event)]
         reads.append((reader, event, party))
         made.append(
             Span(held.start, held.end, held.write, held.shown, held.writer, tuple(reads), True)

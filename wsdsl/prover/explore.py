@@ -120,6 +120,8 @@ def explore(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Explored:
 
 
 def _prove(model: Model) -> Explored:
+    """Forgetting is safe, and quick; where it was too much, the kernel is looked at again with
+    less of it, and at last with none."""
     learn_borders(model)
     for hurry in (True, False):
         try:
@@ -180,6 +182,7 @@ def _explore(model: Model, widen: bool, hurry: bool) -> Explored:
     while heap:
         _, _, decisions, m, came_from = heapq.heappop(heap)
         if came_from.superseded:
+            # The same way is followed from a state in which no more is known.
             continue
         before = m.steps
         try:

@@ -90,15 +90,11 @@ def wgmma(m: Machine, a: Agent, i: Instruction) -> int:
         )
     event = m.event()
     know = known_to_all(a, ALL)
-    # Groups retire in the order in which they were committed.
-    before = know | a.open.events
-    for group in a.groups:
-        before |= group.events
     element = DTYPES[op.dtype].bits // 8
     for value, extent in ((op.a, ROWS), (op.b, op.acc.type.columns)):
         held: Any = a.slots[i.extra[value.name]] if value.name in i.extra else None
         if isinstance(held, Descriptor):
-            _read_operand(m, a, i, held, extent, element, know, event, before)
+            _read_operand(m, a, i, held, extent, element, know, event)
         else:
             if value.name in a.loose:
                 raise m.fail(
@@ -127,7 +123,6 @@ def _read_operand(
     element: int,
     know: int,
     event: int,
-    before: int,
 ) -> None:
     op, product = held.op, i.op
     assert isinstance(product, f.Wgmma)
@@ -141,6 +136,10 @@ def _read_operand(
     ranges = operand_ranges(
         op.rows, op.columns, element, op.swizzle, op.k_major, start, extent, product.k
     )
+    # Groups retire in the order in which they were committed.
+    before = know | a.open.events
+    for group in a.groups:
+        before |= group.events
     for begin, end in ranges:
         begin, end = begin + op.offset, end + op.offset
         if end > held.array.bytes:
