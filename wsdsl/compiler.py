@@ -131,33 +131,38 @@ class Kernel:
         Outputs that are left out (or None) are allocated like the first input. Returns the output,
         or a tuple of them. LaunchError if the arrays do not fit; nothing has been written then.
         """
-        call = self._resolve(args)
-        return self._for(call, schedule).run(call, stream)
+        call = self.resolve(args)
+        return self.compiled_for(call, schedule).run(call, stream)
 
     def prepare(self, *args: Any, schedule: Schedule | None = None, stream: Any = None) -> Prepared:
         """Everything resolved once: calling the result is only the launch."""
-        call = self._resolve(args)
-        return self._for(call, schedule).prepare(*self._all(call), stream=stream)
+        call = self.resolve(args)
+        return self.compiled_for(call, schedule).prepare(*self._all(call), stream=stream)
 
     def simulate(self, *args: Any, schedule: Schedule | None = None, seed: int = 0) -> Any:
         """Run the scheduled kernel on the CPU, barrier by barrier, on NumPy arrays."""
-        call = self._resolve(args)
-        return self._for(call, schedule).simulate(*self._all(call), seed=seed)
+        call = self.resolve(args)
+        return self.compiled_for(call, schedule).simulate(*self._all(call), seed=seed)
 
     def reference(self, *args: Any) -> Any:
         """What the kernel means: evaluated by NumPy, tile by tile, without a schedule."""
         from wsdsl.simulator.reference import evaluate
 
-        call = self._resolve(args)
+        call = self.resolve(args)
         evaluate(self.tile, {**call.arrays, **call.scalars})
         return call.result()
 
-    def _resolve(self, args: tuple[Any, ...]) -> Call:
+    def resolve(self, args: tuple[Any, ...]) -> Call:
+        """The arguments checked, with outputs for those left out. LaunchError if they do not fit.
+
+        An `ArrayView` is taken for the array that it describes.
+        """
         from wsdsl.runtime.arguments import resolve
 
         return resolve(self.name, self.tile.params, self.access, args)
 
-    def _for(self, call: Call, schedule: Schedule | None) -> Compiled:
+    def compiled_for(self, call: Call, schedule: Schedule | None = None) -> Compiled:
+        """What runs a call: compiled for its sizes, and for the alignment of its arrays."""
         return self._compile(schedule, call.dims, tuple(sorted(call.tma_blocked())))
 
     def _all(self, call: Call) -> tuple[Any, ...]:
