@@ -10,12 +10,13 @@ from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.kernels.gemm.form import ACTIVATIONS
 from wsdsl.kernels.gemm.operands import ARRAYS, Options
 from wsdsl.kernels.gemm.plan import Plan, make_plan
-from wsdsl.kernels.gemm.product import Product, slotted
+from wsdsl.kernels.gemm.product import Product
 from wsdsl.runtime.interop import allocate, describe
 from wsdsl.runtime.views import ArrayView
 from wsdsl.schedule import Schedule
 
 Activation = Literal["relu", "gelu", "silu", "sigmoid", "tanh"]
+NUMBERS = (int, float)
 MAX_PLANS = 1024
 """Geometries of calls that are remembered."""
 
@@ -104,48 +105,50 @@ class Matmul:
         """
         scale_a, scale_b = (None, None) if scales is None else _pair(scales)
         given = a, b, scale_a, scale_b, bias, residual, out
-        views: dict[str, Any] = {}
+        views: dict[str, ArrayView] = {}
+        numbers: dict[str, float] = {}
         key: list[Any] = [
             activation, out_dtype, accumulate, transpose_a, transpose_b, operand_dtype,
         ]  # fmt: skip
         for name, held in zip(ARRAYS, given):
             if held is None:
                 key.append(None)
-            elif isinstance(held, int | float):
-                views[name] = held
-                key.append("number")
+            elif isinstance(held, NUMBERS):
+                numbers[name] = held
+                key.append(name)
             else:
                 views[name] = view = _described(name, held)
-                key += view.dtype.name, view.shape, view.strides
+                key += (
+                    view.dtype.name, view.shape, view.strides, view.pointer & 15,
+                    view.device, view.readonly, view.framework,
+                )  # fmt: skip
         try:
-            plan = self._plans.get(tuple(key))
-        except TypeError:  # a list, as a dtype
-            plan, key = None, []
+            plan = self._plans.get(remembered := tuple(key))
+        except TypeError:  # an option that can not be hashed
+            plan, remembered = None, None
         if plan is None:
             options = Options(
                 activation, out_dtype, accumulate, transpose_a, transpose_b, operand_dtype,
+                tuple(numbers),
             )  # fmt: skip
-            plan = self._remember(tuple(key), _planned(views, options))
+            plan = _planned(views, options)
+            self._remember(remembered, plan)
         if out is None:
             out = allocate(views["a"], plan.shape, plan.dtype)
             # JAX's arrays are read-only, but for whoever has made them.
             views["out"] = replace(describe(out), readonly=False)
-        arguments = tuple(
-            slotted(views[s.argument], s.shape, s.strides) if s.shape else views[s.argument]
-            for s in plan.slots
-        )
-        return Product(plan, arguments, out)
+        walked = {s.param: s.view(views[s.argument]) for s in plan.slots}
+        return Product(plan, walked, numbers, out)
 
     def kernel(self, *args: Any, **options: Any) -> Any:
         """The Kernel behind a call of the same arguments: one for each form that a product has."""
         return self.plan(*args, **options).kernel
 
-    def _remember(self, key: tuple[Any, ...], plan: Plan) -> Plan:
+    def _remember(self, key: tuple[Any, ...] | None, plan: Plan) -> None:
         if len(self._plans) >= MAX_PLANS:
             self._plans.clear()
-        if key:
+        if key is not None:
             self._plans[key] = plan
-        return plan
 
 
 def _described(name: str, array: Any) -> ArrayView:
@@ -170,20 +173,17 @@ def _number(scale: Any) -> Any:
     return scale.item() if isinstance(scale, numpy.number) else scale
 
 
-def _planned(views: Mapping[str, Any], options: Options) -> Plan:
-    numbers = tuple(name for name, v in views.items() if not isinstance(v, ArrayView))
-    for name in numbers:
+def _planned(views: Mapping[str, ArrayView], options: Options) -> Plan:
+    for name in options.numbers:
         if not name.startswith("scale_"):
-            message = f"{name} is the number {views[name]}, expected an array"
-            raise LaunchError(Finding(message))
+            raise LaunchError(Finding(f"{name} is a number, expected an array"))
     for name in "ab":
         if name not in views:
             raise LaunchError(Finding(f"{name} is None, expected an array"))
     if options.activation not in (None, *ACTIVATIONS):
         hint = f"one of {', '.join(ACTIVATIONS)}, or None"
         raise LaunchError(Finding(f"there is no activation {options.activation!r}", hint=hint))
-    arrays = {name: v for name, v in views.items() if name not in numbers}
-    return make_plan(arrays, replace(options, numbers=numbers))
+    return make_plan(views, options)
 
 
 matmul = Matmul()
