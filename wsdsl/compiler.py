@@ -92,9 +92,7 @@ class Kernel:
             )
         if arch != "sm_90a":
             schedule = dataclasses.replace(schedule or Schedule(), arch=arch)  # pyright: ignore[reportArgumentType]
-        compiled = self._compile(schedule, sizes, ())
-        _ = compiled.assembled
-        return compiled
+        return self._assembled(schedule, sizes, ())
 
     def schedule(self, schedule: Schedule | None = None, **sizes: int) -> Schedule:
         """The whole schedule that would be used; its repr can be pasted back."""
@@ -122,6 +120,42 @@ class Kernel:
                 self._choices.clear()
             self._choices[asked] = self._compiled[key]
             return self._compiled[key]
+
+    def _assembled(
+        self, schedule: Schedule | None, sizes: Mapping[str, int], unaligned: tuple[str, ...]
+    ) -> Compiled:
+        """`_compile`, and ptxas; where that has too few registers for tiles that the compiler
+        chose, they are chosen narrower.
+        """
+        from wsdsl.codegen.gate import SpillError
+
+        compiled = self._compile(schedule, sizes, unaligned)
+        try:
+            _ = compiled.assembled
+        except SpillError as error:
+            compiled = self._narrower(compiled, schedule, sizes, error)
+            self._choices[schedule, tuple(sorted(sizes.items())), unaligned] = compiled
+        return compiled
+
+    def _narrower(
+        self,
+        wide: Compiled,
+        schedule: Schedule | None,
+        sizes: Mapping[str, int],
+        error: CompileError,
+    ) -> Compiled:
+        from wsdsl.codegen.gate import SpillError
+        from wsdsl.lowering.narrower import narrower
+
+        for other in narrower(wide.partitioned, schedule):
+            compiled = self._compile(other, sizes, wide.source.unaligned)
+            try:
+                _ = compiled.assembled
+            except SpillError:
+                continue
+            compiled.notes = (f"tiles of {wide.schedule.tile!r}: {error.findings[0].message}",)
+            return compiled
+        raise error
 
     # Running --------------------------------------------------------------------------------------
 
@@ -163,7 +197,12 @@ class Kernel:
 
     def compiled_for(self, call: Call, schedule: Schedule | None = None) -> Compiled:
         """What runs a call: compiled for its sizes, and for the alignment of its arrays."""
-        return self._compile(schedule, call.dims, tuple(sorted(call.tma_blocked())))
+        from wsdsl.compiled import runs_simulated
+
+        unaligned = tuple(sorted(call.tma_blocked()))
+        if call.device == "cpu" and runs_simulated():
+            return self._compile(schedule, call.dims, unaligned)
+        return self._assembled(schedule, call.dims, unaligned)
 
     def _all(self, call: Call) -> tuple[Any, ...]:
         return tuple({**call.arrays, **call.scalars}[p.name] for p in self.tile.params)
