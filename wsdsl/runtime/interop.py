@@ -50,7 +50,8 @@ def _describer(kind: type) -> Describer:
         return lambda view: view
     if all(hasattr(kind, name) for name in ("data_ptr", "stride", "element_size")):
         return _torch
-    if hasattr(kind, "unsafe_buffer_pointer"):
+    traced = kind.__name__.endswith("Tracer")  # some have every method of an array
+    if hasattr(kind, "unsafe_buffer_pointer") and not traced:
         return _jax
     if root in ("jax", "jaxlib"):
         hint = "call the kernel on concrete arrays, outside jax.jit, grad and vmap"

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 BLOCK = 128
 """Elements along a dimension that share a scale."""
 
+LINE = 100
 BATCHES = ("G", "H", "I")
 INDEX = {
     **{dim: dim.lower() for dim in ("M", "N", "K", *BATCHES)},
@@ -80,8 +81,10 @@ def source_of(form: Form) -> str:
     """The kernel's text, as one would write it."""
     params = ", ".join(p.declared for p in form.params)
     lines = ["@kernel", f"def matmul({params}):"]
-    if len(lines[-1]) > 100:
-        lines[-1:] = ["def matmul(", *(f"    {p.declared}," for p in form.params), "):"]
+    if len(lines[-1]) > LINE:
+        fits = len(params) + 4 <= LINE
+        inside = [params] if fits else [f"{p.declared}," for p in form.params]
+        lines[-1:] = ["def matmul(", *(f"    {line}" for line in inside), "):"]
     indent = "    "
     if form.batch:
         loop = ", ".join(INDEX[d] for d in form.batch)

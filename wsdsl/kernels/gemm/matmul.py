@@ -155,7 +155,7 @@ def _described(name: str, array: Any) -> ArrayView:
     try:
         return describe(array)
     except LaunchError as error:
-        found = [Finding(f"{name} is {f.message}", hint=f.hint) for f in error.findings]
+        found = [Finding(f"{name}: {f.message}", hint=f.hint) for f in error.findings]
         raise LaunchError(found) from None
 
 
