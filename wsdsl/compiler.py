@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FunctionType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from wsdsl.compiled import Compiled
+from wsdsl.compiled import Compiled, runs_simulated
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir import op as ir
 from wsdsl.schedule import Schedule
@@ -127,12 +127,10 @@ class Kernel:
         """`_compile`, and ptxas; where that has too few registers for tiles that the compiler
         chose, they are chosen narrower.
         """
-        from wsdsl.codegen.gate import SpillError
-
         compiled = self._compile(schedule, sizes, unaligned)
         try:
             _ = compiled.assembled
-        except SpillError as error:
+        except CompileError as error:
             compiled = self._narrower(compiled, schedule, sizes, error)
             self._choices[schedule, tuple(sorted(sizes.items())), unaligned] = compiled
         return compiled
@@ -147,7 +145,7 @@ class Kernel:
         from wsdsl.codegen.gate import SpillError
         from wsdsl.lowering.narrower import narrower
 
-        for other in narrower(wide.partitioned, schedule):
+        for other in narrower(wide.partitioned, schedule) if isinstance(error, SpillError) else ():
             compiled = self._compile(other, sizes, wide.source.unaligned)
             try:
                 _ = compiled.assembled
@@ -176,7 +174,8 @@ class Kernel:
     def simulate(self, *args: Any, schedule: Schedule | None = None, seed: int = 0) -> Any:
         """Run the scheduled kernel on the CPU, barrier by barrier, on NumPy arrays."""
         call = self.resolve(args)
-        return self.compiled_for(call, schedule).simulate(*self._all(call), seed=seed)
+        compiled = self._compile(schedule, call.dims, _unaligned(call))
+        return compiled.simulate(*self._all(call), seed=seed)
 
     def reference(self, *args: Any) -> Any:
         """What the kernel means: evaluated by NumPy, tile by tile, without a schedule."""
@@ -197,15 +196,16 @@ class Kernel:
 
     def compiled_for(self, call: Call, schedule: Schedule | None = None) -> Compiled:
         """What runs a call: compiled for its sizes, and for the alignment of its arrays."""
-        from wsdsl.compiled import runs_simulated
-
-        unaligned = tuple(sorted(call.tma_blocked()))
-        if call.device == "cpu" and runs_simulated():
-            return self._compile(schedule, call.dims, unaligned)
-        return self._assembled(schedule, call.dims, unaligned)
+        simulated = call.device == "cpu" and runs_simulated()
+        made = self._compile if simulated else self._assembled
+        return made(schedule, call.dims, _unaligned(call))
 
     def _all(self, call: Call) -> tuple[Any, ...]:
         return tuple({**call.arrays, **call.scalars}[p.name] for p in self.tile.params)
+
+
+def _unaligned(call: Call) -> tuple[str, ...]:
+    return tuple(sorted(call.tma_blocked()))
 
 
 def kernel(fn: FunctionType) -> Kernel:
