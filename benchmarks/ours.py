@@ -20,29 +20,26 @@ DEFAULT = "default"
 NUM_SMS = 132
 WORKERS = 8
 LIST = [
-    "tile.m=128 tile.n=256 cluster.m=2",
-    "tile.m=128 tile.n=256 cluster.m=2 stages=4",
-    "tile.m=128 tile.n=256 stages=4",
-    "tile.m=256 tile.n=128 cluster.n=2",
-    "tile.m=128 tile.n=128 mode=pingpong cluster.m=2",
-    "tile.m=128 tile.n=128 mode=pingpong",
-    "tile.m=128 tile.n=160 mode=pingpong cluster.m=2",
-    "tile.m=128 tile.n=192 mode=pingpong cluster.m=2",
-    "tile.m=128 tile.n=192 mode=pingpong",
+    "tile.m=128 tile.n=256 mode=cooperative",
+    "tile.m=128 tile.n=256 mode=cooperative stages=4",
+    "tile.m=128 tile.n=256 mode=cooperative stages=4 cluster.m=2",
+    *(f"tile.m=128 tile.n={n} mode=pingpong" for n in (128, 144, 160, 176, 192)),
+    *(f"tile.m=128 tile.n={n} mode=pingpong cluster.m=2" for n in (160, 192)),
 ]
 """Tried at every shape, beside the widths that fill the last wave."""
 FEW_ROWS = [
-    "tile.m=64 tile.n=128",
-    "tile.m=64 tile.n=256",
-    "tile.m=64 tile.n=128 scheduler=split_k splits=2",
+    *(f"tile.m=64 tile.n={n} consumers=1" for n in (64, 112, 224)),
+    "tile.m=64 tile.n=256 mode=pingpong",
+    *(f"mma=n tile.n=64 tile.m={m} consumers=1" for m in (16, 64)),
     *(f"mma=n tile.n=128 tile.m={m}" for m in (16, 64, 128)),
-    *(f"mma=n tile.n=128 tile.m={m} scheduler=split_k splits=2" for m in (16, 64)),
+    *(f"tile.m=128 tile.n={n} mode=cooperative" for n in (224, 240)),
 ]
 DEEP = [
+    *(f"tile.m=64 tile.n={n} consumers=1" for n in (16, 32, 64)),
     *(f"tile.m=128 tile.n=128 scheduler=split_k splits={s}" for s in (16, 32)),
-    "tile.m=128 tile.n=256 scheduler=split_k splits=32",
     "tile.m=128 tile.n=128 scheduler=stream_k",
 ]
+SMALL = ["tile.m=128 tile.n=64 mode=cooperative", "tile.m=64 tile.n=128 consumers=1"]
 _compiled: dict[tuple[str, str, Shape], Any] = {}
 """What `warm` made, or why not; children are forked from the process that holds it."""
 
@@ -78,11 +75,12 @@ def candidates(problem: Problem, schedules: Sequence[str]) -> list[str]:
     listed = list(schedules)
     if not listed:
         tiles = -(-m // 128) * -(-n // 128)
-        listed = [*LIST, *(f"tile.m=128 tile.n={width}" for width in widths(problem.size))]
+        fitting = (f"tile.m=128 tile.n={w} mode=cooperative" for w in widths(problem.size))
+        listed = [*LIST, *fitting]
         if m <= 128:
-            listed = FEW_ROWS + LIST[-1:]
-        elif tiles < NUM_SMS // 2:
-            listed = DEEP + (LIST if tiles > 16 else [])
+            listed = FEW_ROWS
+        elif tiles < NUM_SMS:
+            listed = DEEP if tiles <= 16 else SMALL + LIST
     return [DEFAULT, *dict.fromkeys(listed)]
 
 

@@ -98,6 +98,8 @@ SAMPLES: dict[str, tuple[str, str]] = {
     "num_clusters": ("", "%i: i32 = num_clusters()"),
     "cta_rank": ("", "%i: i32 = cta_rank()"),
     "sync_cta": ("", "sync_cta()"),
+    "wait_predecessor": ("", "wait_predecessor()"),
+    "launch_dependents": ("", "launch_dependents()"),
     "sync_cluster": ("", "sync_cluster()"),
     "named_barrier_sync": ("", "named_barrier_sync(barrier=1, num_warpgroups=2)"),
     "named_barrier_arrive": ("", "named_barrier_arrive(barrier=1, num_warpgroups=2)"),

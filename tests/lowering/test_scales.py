@@ -35,7 +35,7 @@ def test_a_promoted_sum() -> None:
 
 
 def test_a_fast_sum_stays_in_the_tensor_cores() -> None:
-    loop = inner_loop(scheduled("product_f8e4m3", Schedule(precise_every=0)))
+    loop = inner_loop(scheduled("product_f8e4m3", Schedule(precise_every=0, mode="cooperative")))
     assert 'fn="add"' not in loop
     assert "accumulate=%started" in loop
 
@@ -60,7 +60,8 @@ def test_promotion_takes_registers_for_two_sums() -> None:
     sizes = dict(M=8192, N=8192, K=8192)
     kernel = CASES["product_f8e4m3"].kernel
     assert (kernel.schedule(**sizes).tile or {})["n"] == 192
-    assert (kernel.schedule(Schedule(precise_every=0), **sizes).tile or {})["n"] == 256
+    fast = kernel.schedule(Schedule(precise_every=0, mode="cooperative"), **sizes)
+    assert (fast.tile or {})["n"] > 192
 
 
 @pytest.mark.parametrize(
@@ -70,7 +71,7 @@ def test_promotion_takes_registers_for_two_sums() -> None:
         ("product_f8e4m3", Schedule(precise_every=256), "more than a tile of the contraction, 128"),
         ("product_f8e4m3", Schedule(precise_every=64), "promoted to f32 after each of them, not"),
         ("product_f8e4m3", Schedule(tile=dict(k=256, n=64)), "choose a tile of 128, or precise_ev"),
-        ("product_f8e4m3", Schedule(tile=dict(n=256)), "the tiles take 256 of 240 registers"),
+        ("product_f8e4m3", Schedule(tile=dict(n=256)), "the tiles take 256 of 232 registers"),
         ("product_f8e4m3", Schedule(tile=dict(k=48)), "no multiple of 32 up to 256"),
         ("product_tf32", Schedule(tile=dict(k=12)), "no multiple of 8 up to 256"),
         ("block_scaled", Schedule(tile=dict(k=256), precise_every=256), "within a tile of 256"),

@@ -43,6 +43,14 @@ def convert_fence_barrier_init(c: Context, op: b.FenceBarrierInit) -> None:
     nvvm.fence_async_proxy(c.w)
 
 
+def convert_wait_predecessor(c: Context, op: b.WaitPredecessor) -> None:
+    nvvm.wait_predecessor(c.w)
+
+
+def convert_launch_dependents(c: Context, op: b.LaunchDependents) -> None:
+    nvvm.launch_dependents(c.w)
+
+
 def convert_sync_cta(c: Context, op: b.SyncCta) -> None:
     nvvm.sync_cta(c.w)
 

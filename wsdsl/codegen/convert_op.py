@@ -20,6 +20,7 @@ from wsdsl.codegen.barriers import (
     convert_fence_barrier_init,
     convert_initial_state,
     convert_initialize_barriers,
+    convert_launch_dependents,
     convert_named_barrier_arrive,
     convert_named_barrier_sync,
     convert_sync_cluster,
@@ -27,6 +28,7 @@ from wsdsl.codegen.barriers import (
     convert_sync_warp,
     convert_wait_barrier,
     convert_wait_flag,
+    convert_wait_predecessor,
     placed,
 )
 from wsdsl.codegen.casts import convert_bitcast, convert_cast
@@ -301,6 +303,8 @@ ARMS: dict[type[Op], Arm] = {
     b.FenceBarrierInit: convert_fence_barrier_init,
     b.SyncCta: convert_sync_cta,
     b.SyncCluster: convert_sync_cluster,
+    b.WaitPredecessor: convert_wait_predecessor,
+    b.LaunchDependents: convert_launch_dependents,
     b.NamedBarrierSync: convert_named_barrier_sync,
     b.NamedBarrierArrive: convert_named_barrier_arrive,
     b.ArriveFlag: convert_arrive_flag,

@@ -31,6 +31,14 @@ def elect(w: Writer) -> str:
     return w.extract("{ i32, i1 }", made, 1)
 
 
+def wait_predecessor(w: Writer) -> None:
+    w.call("llvm.nvvm.griddepcontrol.wait", "void")
+
+
+def launch_dependents(w: Writer) -> None:
+    w.call("llvm.nvvm.griddepcontrol.launch.dependents", "void")
+
+
 def sync_cta(w: Writer) -> None:
     w.call("llvm.nvvm.barrier.cta.sync.aligned.all", "void", [("i32", "0")])
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wsdsl.ir.barrier_ops import AllocateBarriers, ArriveFlag, LaunchGrid, WaitFlag
+from wsdsl.ir.barrier_ops import (
+    AllocateBarriers,
+    ArriveFlag,
+    LaunchGrid,
+    WaitFlag,
+    WaitPredecessor,
+)
 from wsdsl.ir.memory_ops import AllocateShared, LoadGlobal, MakeTensorMap, StoreGlobal, ThreadLoad
 from wsdsl.ir.op import Kernel, Value, operands
 from wsdsl.ir.pipeline_ops import Partition
@@ -68,6 +74,8 @@ class Signature:
     tiles: tuple[tuple[str, int], ...]
     scheduler: str
     cluster: int = 1
+    waits: bool = False
+    """It waits for the kernel in front of it by itself, and may start before that is over."""
 
 
 def signature(kernel: Kernel) -> Signature:
@@ -76,7 +84,7 @@ def signature(kernel: Kernel) -> Signature:
     direct: dict[str, Tensor] = {}
     sizes: dict[str, None] = {}
     used: set[Value] = set()
-    threads, smem_bytes = 0, 0
+    threads, smem_bytes, waits = 0, 0, False
     grid = LaunchGrid(tiles=())
     for op in walk(kernel.body):
         used.update(operands(op))
@@ -100,6 +108,8 @@ def signature(kernel: Kernel) -> Signature:
                 smem_bytes = max(smem_bytes, op.offset + 8 * op.result.type.num)
             case LaunchGrid():
                 grid = op
+            case WaitPredecessor():
+                waits = True
             case _:
                 pass
     pointers: list[Argument] = []
@@ -119,4 +129,5 @@ def signature(kernel: Kernel) -> Signature:
         tiles=grid.tiles,
         scheduler=grid.scheduler,
         cluster=grid.cluster,
+        waits=waits,
     )

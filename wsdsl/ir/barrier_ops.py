@@ -143,6 +143,25 @@ class SyncCta(Op):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class WaitPredecessor(Op):
+    """griddepcontrol.wait: a kernel with this op may start before the one in front of it on the
+    stream is over (programmatic dependent launch); here each thread waits until it is, and sees
+    what it wrote. Nothing before this op may access GMEM.
+    """
+
+    levels: ClassVar = SCHEDULED
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class LaunchDependents(Op):
+    """griddepcontrol.launch_dependents: once every CTA of the grid has said so, the next kernel on
+    the stream may start, if it waits for this one by itself.
+    """
+
+    levels: ClassVar = SCHEDULED
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class SyncCluster(Op):
     """barrier.cluster: all threads of all CTAs of the cluster meet, and see each other's writes."""
 

@@ -23,9 +23,18 @@ from wsdsl.ir.barrier_ops import (
     SyncCluster,
     SyncCta,
     WaitFlag,
+    WaitPredecessor,
 )
 from wsdsl.ir.fragment_ops import Join, MatrixOperand, Slice, Wgmma, WgmmaCommit, WgmmaWait
-from wsdsl.ir.memory_ops import AllocateShared, MakeTensorMap, TmaLoad, TmaStore
+from wsdsl.ir.memory_ops import (
+    AllocateShared,
+    LoadGlobal,
+    MakeTensorMap,
+    StoreGlobal,
+    ThreadLoad,
+    TmaLoad,
+    TmaStore,
+)
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, op_name, regions, results_of
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.target import ADDED_ATOMICALLY, SMEM_ALIGN, SMEM_BYTES, SWIZZLE_SPAN
@@ -34,6 +43,7 @@ from wsdsl.ir.types import DTYPES, Accumulator, Barriers, Fragment, Shared, Tens
 from wsdsl.ir.walk import definers, walk
 from wsdsl.ir.wgmma import ROWS, columns_fault, k_step, may_be_mn_major, sum_of
 
+ACCESSES = (TmaLoad, TmaStore, ThreadLoad, LoadGlobal, StoreGlobal, ArriveFlag, WaitFlag)
 Problem = tuple[Op | None, str]
 MAX_BOX = 256
 MAX_NAMED = 15
@@ -139,6 +149,20 @@ def shared_memory_is_disjoint(kernel: Kernel) -> Iterator[Problem]:
                 if op.offset < end and begin < op.offset + size:
                     yield op, f"overlaps what lies at {begin}"
             taken.append((op.offset, op.offset + size, op))
+
+
+def predecessors_are_waited_for(kernel: Kernel) -> Iterator[Problem]:
+    """Where a kernel may start early, all of its threads wait before any of them looks at GMEM."""
+    waits = [op for op in walk(kernel.body) if isinstance(op, WaitPredecessor)]
+    for op in waits:
+        if not any(op is own for own in kernel.body):
+            yield op, "all threads wait for the kernel in front: outside of any region"
+    for op in kernel.body:
+        if isinstance(op, WaitPredecessor):
+            return
+        for inner in walk((op,)):
+            if waits and isinstance(inner, ACCESSES):
+                yield inner, "this accesses GMEM before `wait_predecessor`"
 
 
 def shared_memory_is_aligned(kernel: Kernel) -> Iterator[Problem]:
@@ -370,6 +394,7 @@ RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
     reductions_have_an_addition,
     shared_memory_is_disjoint,
     shared_memory_is_aligned,
+    predecessors_are_waited_for,
     registers_are_conserved,
     products_are_of_wgmma,
     register_operands_are_kept,

@@ -3,20 +3,23 @@
 Before: `schedule=Schedule(tile=dict(n=128))`, or none
 After: `schedule=Schedule(tile=dict(m=128, n=128, k=64), stages=6, consumers=2, ...)`
 
+What is left open is tried: both modes, tiles of 64 and 128 rows, all widths. Of those that fit, the
+one that `predict` gives the fewest cycles is taken.
+
 Why here: needs the axes' roles; everything later reads sizes from the axes and depths from the ops.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from wsdsl.diagnostics import Finding, ScheduleError
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.target import SMEM_BYTES
-from wsdsl.ir.tile_ops import Contract, Whole
+from wsdsl.ir.tile_ops import Cast, Contract, ForEach, ForTiles, Store, Whole
 from wsdsl.ir.types import Axis
-from wsdsl.ir.walk import walk
+from wsdsl.ir.walk import definers, walk
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.check_schedule import faults
 from wsdsl.lowering.fixed_tiles import with_fixed_tiles
@@ -24,98 +27,51 @@ from wsdsl.lowering.footprint import (
     accumulator_registers,
     axis_sizes,
     depth_steps,
+    num_sharing,
     promoted_registers,
     slot_cycles,
     smem_bytes,
 )
 from wsdsl.lowering.precision import choose_precision
-from wsdsl.schedule import Schedule
+from wsdsl.lowering.predict import predict
+from wsdsl.lowering.workload import Work
+from wsdsl.schedule import Mode, Schedule
 
-NUM_SMS = 132
 LOOKAHEAD = 3072
 """Cycles of the tensor cores by which loads run ahead. On an H200 less starves them (128 x 192 with
 3 stages: 0.85 of 4), and more costs 1 to 2 % in sustained runs (128 x 256 with 4 stages, not 3).
 """
 MAX_STAGES = 8
-WIDTHS = (256, 192, 128, 64)
-MOST_LIVE = 208
 HEAVY = 176
 """Accumulators a thread from which on consumers need more registers than loading can spare."""
-MAX_ACCUMULATOR_REGISTERS = {1: 128, 2: 128, 3: 96}
-"""By the number of consumers. ptxas wants about 26 more at entry, where a thread has 65536 over the
-number of threads, whatever setmaxnreg gives later; the epilogue works on chunks beside them.
-"""
+MOST_PROMOTED = 192
+"""Registers a thread for sums in the tensor cores and those they are promoted to."""
+PLAIN_WIDTH = 64
+"""Of a kernel without products, which gains nothing by more."""
 
 
 def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Kernel:
-    """`sizes` (dimensions at launch), where known, let the tile's width divide the waves.
+    """`sizes` (dimensions at launch), where known, let tiles divide the waves.
 
     Raises ScheduleError for a choice that is not lowered yet or does not fit the kernel.
     """
     given, findings = with_fixed_tiles(kernel, kernel.schedule or Schedule())
-    findings += _not_lowered(given)
-    axes, depths = axes_of(kernel), depth_steps(kernel)
-    variables = {loop_variable(name) for name in axes} | set(axes)
-    whole = {
-        op.result.type.name
-        for op in walk(kernel.body)
-        if isinstance(op, Whole)
-        if isinstance(op.result.type, Axis)
-    }
-    for name in given.tile or {}:
-        if name not in variables - whole:
-            known = ", ".join(sorted(variables - whole))
-            findings.append(
-                Finding(
-                    f"Schedule.tile names `{name}`, which no loop walks",
-                    kernel.loc,
-                    f"the loop variables are {known}",
-                )
-            )
+    findings += [*_not_lowered(given), *_unknown_variables(kernel, given)]
     if findings:
         raise ScheduleError(findings)
-    products = any(isinstance(op, Contract) for op in walk(kernel.body))
-    tile = dict(given.tile or {})
-    widths: list[str] = []
-    pingpong = given.mode == "pingpong"
-    consumers = given.consumers or (2 if pingpong else _consumers(kernel, tile))
-    for name, axis in axes.items():
-        variable = loop_variable(name)
-        if name in whole or name in tile or variable in tile:
-            continue
-        match axis.role:
-            case "rows":
-                tile[variable] = 128 if pingpong else 64 * consumers
-            case "columns":
-                widths.append(variable)
-            case _:
-                tile[variable] = depths[name][1] if name in depths else 64
-    chosen = dataclasses.replace(
-        given,
-        tile=tile,
-        consumers=consumers,
-        mode=given.mode or "cooperative",
-        scheduler=given.scheduler if given.scheduler in ("grid", "persistent") else "persistent",
-        swizzle=given.swizzle or 8,
-    )
-    if widths:
-        chosen = _choose_width(kernel, chosen, widths, sizes or {}, products)
-    order = dict.fromkeys(v for name in axes for v in (name, loop_variable(name)))
-    sized = chosen.tile or {}
-    chosen = dataclasses.replace(chosen, tile={v: sized[v] for v in order if v in sized})
-    if chosen.stages is None:
-        chosen = dataclasses.replace(chosen, stages=_depth(kernel, chosen) if products else 1)
-    if chosen.registers is None and products:
-        heavy = accumulator_registers(kernel, chosen) > HEAVY
-        chosen = dataclasses.replace(chosen, registers=_registers(consumers, heavy))
-    every, findings = choose_precision(kernel, chosen)
-    chosen = dataclasses.replace(chosen, precise_every=every)
-    findings += faults(kernel, chosen)
-    if findings:
-        raise ScheduleError(
-            [f if f.loc else dataclasses.replace(f, loc=kernel.loc) for f in findings]
-        )
-    return dataclasses.replace(kernel, schedule=chosen)
+    options = list(_options(kernel, given, dict(kernel.sizes) | dict(sizes or {})))
+    if len(options) > 1:
+        options = [o for o in options if _leaves_room(kernel, o)] or options[-1:]
+        work = Work(kernel, sizes or {})
+        options.sort(key=lambda option: predict(work, option, axis_sizes(kernel, option)).cycles)
+    for option in options:
+        chosen = _completed(kernel, option)
+        every, findings = choose_precision(kernel, chosen)
+        chosen = dataclasses.replace(chosen, precise_every=every)
+        findings += faults(kernel, chosen)
+        if not findings:
+            return dataclasses.replace(kernel, schedule=chosen)
+    raise ScheduleError([f if f.loc else dataclasses.replace(f, loc=kernel.loc) for f in findings])
 
 
 def _not_lowered(given: Schedule) -> list[Finding]:
@@ -132,46 +88,117 @@ def _not_lowered(given: Schedule) -> list[Finding]:
     ]
 
 
-def _consumers(kernel: Kernel, tile: Mapping[str, int]) -> int:
-    rows = [
-        tile.get(a.name, tile.get(loop_variable(a.name), 128))
-        for a in axes_of(kernel).values()
-        if a.role == "rows"
-    ]
-    return 2 if all(size % 128 == 0 for size in rows) else 1
+def _unknown_variables(kernel: Kernel, given: Schedule) -> Iterator[Finding]:
+    axes, whole = axes_of(kernel), _whole(kernel)
+    known = {v for name in axes if name not in whole for v in (name, loop_variable(name))}
+    for name in given.tile or {}:
+        if name not in known:
+            yield Finding(
+                f"Schedule.tile names `{name}`, which no loop walks",
+                kernel.loc,
+                f"the loop variables are {', '.join(sorted(known))}",
+            )
 
 
-def _choose_width(
-    kernel: Kernel, chosen: Schedule, names: list[str], sizes: Mapping[str, int], products: bool
-) -> Schedule:
-    """The widest tile whose accumulators fit the registers, or the one that divides the waves."""
-    options: list[Schedule] = []
-    for width in WIDTHS if products else (64,):
-        tile = {**(chosen.tile or {}), **dict.fromkeys(names, width)}
-        option = dataclasses.replace(chosen, tile=tile)
-        accumulators = accumulator_registers(kernel, option)
-        fits = accumulators <= MAX_ACCUMULATOR_REGISTERS[chosen.consumers or 1]
-        fits = fits and accumulators + promoted_registers(kernel, option) <= MOST_LIVE
-        if fits and smem_bytes(kernel, option, chosen.stages or 2) <= SMEM_BYTES:
-            options.append(option)
-    if not options:
-        smallest = {**(chosen.tile or {}), **dict.fromkeys(names, WIDTHS[-1])}
-        return dataclasses.replace(chosen, tile=smallest)
-    return min(options, key=lambda option: _cost(kernel, option, sizes))
+def _whole(kernel: Kernel) -> set[str]:
+    """Axes that are no loop's: of dimensions taken whole."""
+    taken = (op.result.type for op in walk(kernel.body) if isinstance(op, Whole))
+    return {kind.name for kind in taken if isinstance(kind, Axis)}
 
 
-def _cost(kernel: Kernel, option: Schedule, sizes: Mapping[str, int]) -> float:
-    """Waves times the time of a tile, in columns; 24 stands for what a tile costs beside them."""
-    tiles, width = 1, 0
-    for axis in axes_of(kernel).values():
-        size = axis_sizes(kernel, option).get(axis.name, 1)
-        if axis.role == "columns":
-            width = max(width, size)
-        if axis.role and axis.dim in sizes:
-            tiles *= -(-sizes[axis.dim] // size)
-    if not sizes:
-        return -width
-    return -(-tiles // NUM_SMS) * (width + 24)
+def _options(kernel: Kernel, given: Schedule, sizes: Mapping[str, int]) -> Iterator[Schedule]:
+    """Every way to fill in the mode, the number of consumers, and the tiles of what they share; the
+    smallest last.
+    """
+    products = [op for op in walk(kernel.body) if isinstance(op, Contract)]
+    tile, rows, columns = _contracted(kernel, given), list[str](), list[str]()
+    for name, axis in axes_of(kernel).items():
+        variable = loop_variable(name)
+        if axis.role and name not in _whole(kernel) and not {name, variable} & {*tile}:
+            (rows if axis.role == "rows" else columns).append(variable)
+    widths = (range(256, 0, -16) if products else (PLAIN_WIDTH,)) if columns else (0,)
+    for mode, consumers in _teams(kernel, given, products, sizes):
+        sharing = num_sharing(Schedule(mode=mode, consumers=consumers))
+        heights = (128, 64) if mode == "pingpong" and products else (64 * sharing,)
+        for height in heights if rows else (0,):
+            for width in widths:
+                own = dict.fromkeys(rows, height) | dict.fromkeys(columns, width)
+                yield dataclasses.replace(given, mode=mode, consumers=consumers, tile=tile | own)
+
+
+def _leaves_room(kernel: Kernel, option: Schedule) -> bool:
+    """Whether the epilogue surely has the registers it needs; a given schedule may try more. One
+    warpgroup with a tile of its own can spare most where it only converts the sums.
+    """
+    accumulators = accumulator_registers(kernel, option)
+    if promoted := promoted_registers(kernel, option):
+        return accumulators + promoted <= MOST_PROMOTED
+    if option.mode == "pingpong" and only_converts(kernel):
+        return accumulators <= 192
+    return accumulators <= (96 if option.consumers == 3 else 128)
+
+
+def only_converts(kernel: Kernel) -> bool:
+    """Whether all that is stored are sums, perhaps as another type."""
+    made = definers(kernel.body)
+    for op in walk(kernel.body):
+        if isinstance(op, Store):
+            value = op.value
+            while isinstance(cast := made.get(value), Cast):
+                value = cast.x
+            if op.accumulate or not isinstance(made.get(value), (ForTiles, ForEach, Contract)):
+                return False
+    return True
+
+
+def _contracted(kernel: Kernel, given: Schedule) -> dict[str, int]:
+    """The given tiles, and those of axes that products sum over: a line of SMEM."""
+    tile, depths, whole = dict(given.tile or {}), depth_steps(kernel), _whole(kernel)
+    for name, axis in axes_of(kernel).items():
+        variable = loop_variable(name)
+        if not axis.role and name not in whole and not {name, variable} & {*tile}:
+            tile[variable] = depths[name][1] if name in depths else 64
+    return tile
+
+
+def _teams(
+    kernel: Kernel, given: Schedule, products: list[Contract], sizes: Mapping[str, int]
+) -> Iterator[tuple[Mode, int]]:
+    """Modes with numbers of consumers, the usual ones first. One alone is for few rows. To take
+    turns pays where consumers do nothing beside the products but at the end.
+    """
+    rows = {name: axis for name, axis in axes_of(kernel).items() if axis.role == "rows"}
+    heights = [size for name, size in axis_sizes(kernel, given).items() if size and name in rows]
+    few = bool(products) and any(0 < sizes.get(axis.dim, 0) <= 64 for axis in rows.values())
+    if given.mode != "pingpong":
+        numbers = (given.consumers,) if given.consumers else (2, 1) if few or heights else (2,)
+        fitting = [c for c in numbers if all(h % (64 * c) == 0 for h in heights)]
+        for consumers in fitting or numbers[-1:]:
+            yield "cooperative", consumers
+    in_place = bool(products) and all(op.acc is not None for op in products)
+    if given.mode == "pingpong" or (given.mode is None and in_place and given.consumers != 1):
+        yield "pingpong", given.consumers or 2
+
+
+def _completed(kernel: Kernel, option: Schedule) -> Schedule:
+    """With the order of tiles, depths and registers."""
+    products = any(isinstance(op, Contract) for op in walk(kernel.body))
+    order = dict.fromkeys(v for name in axes_of(kernel) for v in (name, loop_variable(name)))
+    sized, scheduler = option.tile or {}, option.scheduler
+    chosen = dataclasses.replace(
+        option,
+        tile={v: sized[v] for v in order if v in sized},
+        scheduler=scheduler if scheduler in ("grid", "persistent") else "persistent",
+        swizzle=option.swizzle or 8,
+        raster=None if option.raster == "auto" else option.raster,
+    )
+    if chosen.stages is None:
+        chosen = dataclasses.replace(chosen, stages=_depth(kernel, chosen) if products else 1)
+    if chosen.registers is None and products:
+        heavy = accumulator_registers(kernel, chosen) > HEAVY
+        own = _registers(chosen.consumers or 1, heavy)
+        chosen = dataclasses.replace(chosen, registers=own)
+    return chosen
 
 
 def _depth(kernel: Kernel, chosen: Schedule) -> int:

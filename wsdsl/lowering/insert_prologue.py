@@ -11,6 +11,8 @@ After:
       fence_barrier_init()
       prefetch_tensor_map(map=%a_map)
     }
+    wait_predecessor()
+    launch_dependents()
     sync_cta()
     partition(role="load", registers=40) {
       set_max_registers(count=40, increase=False)
@@ -21,6 +23,7 @@ After:
       ...
     }
 
+All this may happen while the kernel in front on the stream still runs; what follows must not.
 In a cluster the CTAs meet instead, before the first reaches for another's SMEM and after the last.
 
 Why here: all barriers and tensor maps are known.
@@ -35,10 +38,12 @@ from wsdsl.ir.barrier_ops import (
     Elect,
     FenceBarrierInit,
     InitializeBarriers,
+    LaunchDependents,
     LaunchGrid,
     SetMaxRegisters,
     SyncCluster,
     SyncCta,
+    WaitPredecessor,
 )
 from wsdsl.ir.memory_ops import MakeTensorMap, PrefetchTensorMap, ThreadLoad
 from wsdsl.ir.op import Kernel, Op
@@ -54,6 +59,7 @@ def insert_prologue(kernel: Kernel) -> Kernel:
         first.append(FenceBarrierInit())
     first += [PrefetchTensorMap(map=m) for m in maps]
     prologue: list[Op] = [Elect(body=tuple(first))] if first else []
+    prologue += [WaitPredecessor(), LaunchDependents()]
     in_cluster = any(isinstance(op, LaunchGrid) and op.cluster > 1 for op in kernel.body)
     if barriers:
         prologue.append(SyncCluster() if in_cluster else SyncCta())

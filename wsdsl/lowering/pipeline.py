@@ -12,6 +12,7 @@ from wsdsl.lowering.assign_multicast import assign_multicast
 from wsdsl.lowering.assign_roles import assign_roles
 from wsdsl.lowering.assign_states import assign_states
 from wsdsl.lowering.assign_tile_sizes import assign_tile_sizes
+from wsdsl.lowering.choose_mma import choose_mma
 from wsdsl.lowering.choose_schedule import choose_schedule
 from wsdsl.lowering.fuse_accumulators import fuse_accumulators
 from wsdsl.lowering.insert_prologue import insert_prologue
@@ -31,6 +32,7 @@ PASSES: tuple[tuple[Pass, Level], ...] = (
     (move_factors, "tile"),
     (verify_lowerable, "tile"),
     (fuse_accumulators, "tile"),
+    (choose_mma, "tile"),
     (assign_roles, "tile"),
     (choose_schedule, "tile"),
     (assign_tile_sizes, "tile"),
@@ -73,7 +75,8 @@ def lower(
         return kernel
     for step in names[names.index(first) : names.index(last) + 1]:
         before = kernel
-        kernel = choose_schedule(kernel, sizes) if step is choose_schedule else step(kernel)
+        chooses = choose_mma if step is choose_mma else choose_schedule
+        kernel = chooses(kernel, sizes) if step is chooses else step(kernel)
         verify(kernel)
         for listener in listeners:
             listener(step.__name__, before, kernel)
@@ -82,5 +85,5 @@ def lower(
 
 def scheduled_tile(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Kernel:
     """The TILE kernel with its whole schedule, to see what would be chosen for `sizes`."""
-    kernel = verify_lowerable(move_factors(kernel))
-    return choose_schedule(assign_roles(fuse_accumulators(kernel)), sizes)
+    kernel = fuse_accumulators(verify_lowerable(move_factors(kernel)))
+    return choose_schedule(assign_roles(choose_mma(kernel, sizes)), sizes)

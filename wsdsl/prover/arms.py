@@ -34,6 +34,8 @@ ARMS: dict[type[Op], Run] = {
     m.MakeTensorMap: control.nothing,
     b.InitializeBarriers: sync.initialize_barriers,
     b.FenceBarrierInit: sync.fence_barrier_init,
+    b.WaitPredecessor: control.nothing,
+    b.LaunchDependents: control.nothing,
     b.SyncCta: meetings.sync_cta,
     b.SyncCluster: meetings.sync_cluster,
     b.NamedBarrierSync: meetings.named_barrier_sync,

@@ -235,6 +235,10 @@ class _Builder:
             case b.FenceBarrierInit():
                 self.emit(op, "fence.mbarrier_init")
                 self.emit(op, "fence.proxy.async")
+            case b.WaitPredecessor():
+                self.emit(op, "griddepcontrol", "wait")
+            case b.LaunchDependents():
+                self.emit(op, "griddepcontrol", "launch_dependents")
             case b.SyncCta():
                 self.emit(op, "bar.sync", "0")
             case b.SyncCluster():

@@ -135,6 +135,8 @@ class _Reader:
         first, last = (args[0], args[-1]) if args else ("", "")
         if found := BARRIER.match(op):
             return Letter(f"bar.{found[1]}", ", ".join(args))
+        if op.startswith("griddepcontrol."):
+            return Letter("griddepcontrol", op.partition(".")[2])
         if op.startswith("barrier.cluster."):
             return Letter(re.sub(r"\.(aligned|acquire|release)\b", "", op))
         if found := TENSOR.match(op):

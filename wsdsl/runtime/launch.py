@@ -55,6 +55,15 @@ def num_ctas(
     return clusters * signature.cluster
 
 
+def _early_start() -> Any:
+    """The launch attribute of a kernel that waits for the one in front of it by itself."""
+    cuda = driver.api()
+    made = cuda.CUlaunchAttribute()
+    made.id = cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+    made.value.programmaticStreamSerializationAllowed = 1
+    return made
+
+
 class Prepared:
     """A call of which only the launch is left. Calling it is safe from several threads, and inside
     the capture of a CUDA graph.
@@ -128,7 +137,8 @@ class Prepared:
         config.blockDimX, config.blockDimY, config.blockDimZ = self._signature.threads, 1, 1
         config.sharedMemBytes = self._signature.smem_bytes
         config.hStream = stream
-        config.numAttrs = 0
+        attributes = [_early_start()] if self._signature.waits else []
+        config.attrs, config.numAttrs = attributes, len(attributes)
         if len(self._configs) >= MAX_STREAMS:
             self._configs.clear()
         self._configs[stream] = config

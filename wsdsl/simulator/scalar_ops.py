@@ -180,5 +180,7 @@ SIMPLE: dict[type[Op], Callable[[Warpgroup, Any], None]] = {
     b.InitialState: initial_state,
     b.Advance: advance,
     b.LaunchGrid: nothing,
+    b.WaitPredecessor: nothing,
+    b.LaunchDependents: nothing,
 }
 """Ops that neither wait nor touch memory."""

@@ -1,0 +1,63 @@
+"""Few rows against many columns: the columns may ride wgmma's M, which is 64 whatever is asked for;
+rows then come in steps of 16, columns of 64. The way is taken that is predicted to be quicker.
+
+Before: `schedule=Schedule()`, for A[m, k] @ B[n, k] with 16 rows of A
+After: `schedule=Schedule(mma="n")`
+
+Why here: which axes become rows follows from it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+
+from wsdsl.diagnostics import WsdslError
+from wsdsl.ir.op import Kernel, Value
+from wsdsl.ir.tile_ops import Contract
+from wsdsl.ir.types import Axis, Tile
+from wsdsl.ir.walk import definitions, walk
+from wsdsl.lowering.assign_roles import assign_roles
+from wsdsl.lowering.axes import loop_variable
+from wsdsl.lowering.choose_schedule import choose_schedule
+from wsdsl.lowering.footprint import axis_sizes
+from wsdsl.lowering.predict import predict
+from wsdsl.lowering.workload import Work
+from wsdsl.schedule import Schedule
+
+FEW = 64
+
+
+def choose_mma(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Kernel:
+    """`sizes`: dimensions at launch; where one is not known nothing is chosen."""
+    schedule = kernel.schedule or Schedule()
+    if schedule.mma is not None or not sizes:
+        return kernel
+    known = dict(kernel.sizes) | dict(sizes)
+    dims = {v.type.name: v.type.dim for v in definitions(kernel) if isinstance(v.type, Axis)}
+    for op in walk(kernel.body):
+        if isinstance(op, Contract):
+            first, second = _free(op.a, op.b), _free(op.b, op.a)
+            few, many = (known.get(dims.get(axis, ""), 0) for axis in (first, second))
+            if 0 < few <= FEW < many:
+                chosen = dataclasses.replace(schedule, mma=loop_variable(second))
+                swapped = dataclasses.replace(kernel, schedule=chosen)
+                return min((kernel, swapped), key=lambda k: _cycles(k, known))
+    return kernel
+
+
+def _cycles(kernel: Kernel, sizes: Mapping[str, int]) -> float:
+    """Of the best schedule; no end to it, if the axes can not be laid out so."""
+    try:
+        chosen = choose_schedule(assign_roles(kernel), sizes)
+    except WsdslError:
+        return math.inf
+    assert chosen.schedule is not None
+    tile = axis_sizes(chosen, chosen.schedule)
+    return predict(Work(chosen, sizes), chosen.schedule, tile).cycles
+
+
+def _free(operand: Value, other: Value) -> str:
+    assert isinstance(operand.type, Tile) and isinstance(other.type, Tile)
+    return next((x for x in operand.type.axes if x not in other.type.axes), "")

@@ -1,0 +1,104 @@
+"""What one output tile of a kernel asks of the card, for a choice of tile sizes: the figures that
+`predict` and `explain` are made from.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from wsdsl.ir.op import Kernel, Op, Region, Value, regions
+from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Load, Store
+from wsdsl.ir.types import Axis, Tensor, Tile
+from wsdsl.ir.wgmma import k_step
+from wsdsl.lowering.partition_loads import output_nest
+
+UNKNOWN_SIZE = 8192
+"""A dimension's size where it is not known."""
+Loop = ForTiles | ForEach
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Per output tile: cycles of the tensor cores, bytes of operands, elements that are stored; and
+    of the whole problem: tiles, bytes of the tensors, floating-point operations.
+    """
+
+    tiles: int
+    product_cycles: float
+    operand_bytes: float
+    stored_elements: float
+    tensor_bytes: float
+
+    @property
+    def bytes_per_cycle(self) -> float:
+        """What the loads ask of L2 while the tensor cores are busy."""
+        return self.operand_bytes / max(1.0, self.product_cycles)
+
+
+class Work:
+    """A kernel taken apart once, to look at many schedules."""
+
+    def __init__(self, kernel: Kernel, sizes: Mapping[str, int]) -> None:
+        self.sizes = dict(kernel.sizes) | dict(sizes)
+        nest, body = output_nest(kernel.body)
+        self.nest: list[Loop] = list(nest)
+        self.inside = list(_with_loops(body, ()))
+        operands = {v for op, _ in self.inside if isinstance(op, Contract) for v in (op.a, op.b)}
+        self.loads = [
+            (op, loops)
+            for op, loops in self.inside
+            if isinstance(op, Load) and op.result in operands
+        ]
+        tensors = [p.type for p in kernel.params if isinstance(p.type, Tensor)]
+        self.tensor_bytes = sum(
+            math.prod(self.size(d) for d in kind.dims) * kind.dtype.bits / 8 for kind in tensors
+        )
+
+    def size(self, dim: str | int) -> int:
+        return dim if isinstance(dim, int) else self.sizes.get(dim, UNKNOWN_SIZE)
+
+    def under(self, tile: Mapping[str, int]) -> Workload:
+        """`tile`: elements of a tile along every axis."""
+
+        def trips(loop: Loop) -> int:
+            if isinstance(loop, ForEach):
+                return self.size(loop.dim)
+            assert isinstance(loop.index.type, Axis)
+            return -(-self.size(loop.index.type.dim) // max(1, tile[loop.index.type.name]))
+
+        def times(loops: tuple[Loop, ...]) -> int:
+            return math.prod(trips(loop) for loop in loops)
+
+        cycles = operand_bytes = stored = 0.0
+        for op, loops in self.inside:
+            if isinstance(op, Contract):
+                assert isinstance(op.a.type, Tile) and isinstance(op.b.type, Tile)
+                volume = math.prod(tile[x] for x in {*op.a.type.axes, *op.b.type.axes})
+                cycles += times(loops) * volume / (128 * k_step(op.a.type.dtype))
+            elif isinstance(op, Store):
+                stored += times(loops) * _extent(op.index, tile)
+        for op, loops in self.loads:
+            assert isinstance(op.result.type, Tile)
+            width = op.result.type.dtype.bits / 8
+            operand_bytes += times(loops) * width * _extent(op.index, tile)
+        return Workload(
+            tiles=math.prod(trips(loop) for loop in self.nest),
+            product_cycles=cycles,
+            operand_bytes=operand_bytes,
+            stored_elements=stored,
+            tensor_bytes=self.tensor_bytes,
+        )
+
+
+def _extent(index: tuple[Value, ...], tile: Mapping[str, int]) -> int:
+    return math.prod(tile[v.type.name] for v in index if isinstance(v.type, Axis))
+
+
+def _with_loops(region: Region, around: tuple[Loop, ...]) -> Iterator[tuple[Op, tuple[Loop, ...]]]:
+    for op in region:
+        yield op, around
+        inner = (*around, op) if isinstance(op, (ForTiles, ForEach)) else around
+        for body in regions(op):
+            yield from _with_loops(body, inner)
