@@ -35,7 +35,7 @@ def gelu(x: Any) -> Any:
 
 
 def silu(x: Any) -> Any:
-    return x / (1 + np.exp(-x))
+    return x / (1 + np.exp(-np.maximum(x, -700)))
 
 
 CASES: dict[str, Case] = {}

@@ -1,5 +1,7 @@
 """wsdsl: a small tensor language compiled to warp-specialised Hopper kernels."""
 
+from typing import TYPE_CHECKING, Any
+
 from wsdsl import language
 from wsdsl.compiled import Compiled
 from wsdsl.compiler import Kernel, Kernels, compile_ir, kernel, load, parse
@@ -16,6 +18,9 @@ from wsdsl.diagnostics import (
 )
 from wsdsl.language import *  # noqa: F403
 from wsdsl.schedule import Schedule
+
+if TYPE_CHECKING:
+    from wsdsl import kernels
 
 __version__ = "0.1.0"
 
@@ -35,7 +40,17 @@ __all__ = [
     "WsdslError",
     "compile_ir",
     "kernel",
+    "kernels",
     "load",
     "parse",
 ]
 __all__ += language.__all__
+
+
+def __getattr__(name: str) -> Any:
+    """`wsdsl.kernels` is imported when it is first asked for."""
+    if name == "kernels":
+        import importlib
+
+        return importlib.import_module("wsdsl.kernels")
+    raise AttributeError(f"module 'wsdsl' has no attribute {name!r}")

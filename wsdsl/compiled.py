@@ -48,6 +48,8 @@ class Compiled:
             lower(self.source)  # verifies it
         self.scheduled = kernel
         self.lowering_seconds = time.perf_counter() - started
+        self.notes: tuple[str, ...] = ()
+        """What else `explain` tells of how the schedule was chosen."""
 
     def __repr__(self) -> str:
         return f"<compiled {self.name}: {self.schedule!r}>"
@@ -58,6 +60,11 @@ class Compiled:
     def schedule(self) -> Schedule:
         """The whole schedule, with what the compiler chose."""
         return self.scheduled.schedule or Schedule()
+
+    @property
+    def partitioned(self) -> ir.Kernel:
+        """The kernel at the level PARTITIONED, if it was not compiled from a later one."""
+        return self._levels.get("partitioned", self.scheduled)
 
     def ir(self, level: ir.Level = "scheduled") -> str:
         """The kernel's text at a level; `wsdsl.compile_ir` takes it back, edited or not."""
@@ -153,7 +160,7 @@ class Compiled:
         """Why the kernel is cut, buffered and sized as it is."""
         from wsdsl.report.explain import explain
 
-        return explain(self.scheduled, self.signature)
+        return "\n".join((explain(self.scheduled, self.signature), *self.notes))
 
     # Running --------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FunctionType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from wsdsl.compiled import Compiled
+from wsdsl.compiled import Compiled, runs_simulated
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir import op as ir
 from wsdsl.schedule import Schedule
@@ -92,9 +92,7 @@ class Kernel:
             )
         if arch != "sm_90a":
             schedule = dataclasses.replace(schedule or Schedule(), arch=arch)  # pyright: ignore[reportArgumentType]
-        compiled = self._compile(schedule, sizes, ())
-        _ = compiled.assembled
-        return compiled
+        return self._assembled(schedule, sizes, ())
 
     def schedule(self, schedule: Schedule | None = None, **sizes: int) -> Schedule:
         """The whole schedule that would be used; its repr can be pasted back."""
@@ -123,6 +121,40 @@ class Kernel:
             self._choices[asked] = self._compiled[key]
             return self._compiled[key]
 
+    def _assembled(
+        self, schedule: Schedule | None, sizes: Mapping[str, int], unaligned: tuple[str, ...]
+    ) -> Compiled:
+        """`_compile`, and ptxas; where that has too few registers for tiles that the compiler
+        chose, they are chosen narrower.
+        """
+        compiled = self._compile(schedule, sizes, unaligned)
+        try:
+            _ = compiled.assembled
+        except CompileError as error:
+            compiled = self._narrower(compiled, schedule, sizes, error)
+            self._choices[schedule, tuple(sorted(sizes.items())), unaligned] = compiled
+        return compiled
+
+    def _narrower(
+        self,
+        wide: Compiled,
+        schedule: Schedule | None,
+        sizes: Mapping[str, int],
+        error: CompileError,
+    ) -> Compiled:
+        from wsdsl.codegen.gate import SpillError
+        from wsdsl.lowering.narrower import narrower
+
+        for other in narrower(wide.partitioned, schedule) if isinstance(error, SpillError) else ():
+            compiled = self._compile(other, sizes, wide.source.unaligned)
+            try:
+                _ = compiled.assembled
+            except SpillError:
+                continue
+            compiled.notes = (f"tiles of {wide.schedule.tile!r}: {error.findings[0].message}",)
+            return compiled
+        raise error
+
     # Running --------------------------------------------------------------------------------------
 
     def __call__(self, *args: Any, schedule: Schedule | None = None, stream: Any = None) -> Any:
@@ -131,37 +163,49 @@ class Kernel:
         Outputs that are left out (or None) are allocated like the first input. Returns the output,
         or a tuple of them. LaunchError if the arrays do not fit; nothing has been written then.
         """
-        call = self._resolve(args)
-        return self._for(call, schedule).run(call, stream)
+        call = self.resolve(args)
+        return self.compiled_for(call, schedule).run(call, stream)
 
     def prepare(self, *args: Any, schedule: Schedule | None = None, stream: Any = None) -> Prepared:
         """Everything resolved once: calling the result is only the launch."""
-        call = self._resolve(args)
-        return self._for(call, schedule).prepare(*self._all(call), stream=stream)
+        call = self.resolve(args)
+        return self.compiled_for(call, schedule).prepare(*self._all(call), stream=stream)
 
     def simulate(self, *args: Any, schedule: Schedule | None = None, seed: int = 0) -> Any:
         """Run the scheduled kernel on the CPU, barrier by barrier, on NumPy arrays."""
-        call = self._resolve(args)
-        return self._for(call, schedule).simulate(*self._all(call), seed=seed)
+        call = self.resolve(args)
+        compiled = self._compile(schedule, call.dims, _unaligned(call))
+        return compiled.simulate(*self._all(call), seed=seed)
 
     def reference(self, *args: Any) -> Any:
         """What the kernel means: evaluated by NumPy, tile by tile, without a schedule."""
         from wsdsl.simulator.reference import evaluate
 
-        call = self._resolve(args)
+        call = self.resolve(args)
         evaluate(self.tile, {**call.arrays, **call.scalars})
         return call.result()
 
-    def _resolve(self, args: tuple[Any, ...]) -> Call:
+    def resolve(self, args: tuple[Any, ...]) -> Call:
+        """The arguments checked, with outputs for those left out. LaunchError if they do not fit.
+
+        An `ArrayView` is taken for the array that it describes.
+        """
         from wsdsl.runtime.arguments import resolve
 
         return resolve(self.name, self.tile.params, self.access, args)
 
-    def _for(self, call: Call, schedule: Schedule | None) -> Compiled:
-        return self._compile(schedule, call.dims, tuple(sorted(call.tma_blocked())))
+    def compiled_for(self, call: Call, schedule: Schedule | None = None) -> Compiled:
+        """What runs a call: compiled for its sizes, and for the alignment of its arrays."""
+        simulated = call.device == "cpu" and runs_simulated()
+        made = self._compile if simulated else self._assembled
+        return made(schedule, call.dims, _unaligned(call))
 
     def _all(self, call: Call) -> tuple[Any, ...]:
         return tuple({**call.arrays, **call.scalars}[p.name] for p in self.tile.params)
+
+
+def _unaligned(call: Call) -> tuple[str, ...]:
+    return tuple(sorted(call.tma_blocked()))
 
 
 def kernel(fn: FunctionType) -> Kernel:

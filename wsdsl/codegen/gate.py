@@ -34,13 +34,20 @@ HINTS = {
 OTHER_HINT = "change the accumulator only after the loop over its products"
 
 
+class SpillError(CompileError):
+    """The tiles do not fit the registers; smaller ones may."""
+
+
 def check(kernel: Kernel, assembled: Assembled, *, allow_spills: bool = False) -> None:
-    """Raise CompileError with a finding for everything that would make the kernel slow."""
+    """Raise CompileError with a finding for everything that would make the kernel slow, SpillError
+    if smaller tiles would help against all of it.
+    """
     findings = list(remarks(kernel, assembled.ptx, assembled.log))
     if not allow_spills:
         findings += _spills(kernel, assembled)
     if findings:
-        raise CompileError(findings)
+        smaller = all(f.hint.startswith(SMALLER) for f in findings)
+        raise SpillError(findings) if smaller else CompileError(findings)
 
 
 def remarks(kernel: Kernel, ptx: str, log: str) -> Iterator[Finding]:

@@ -174,7 +174,9 @@ def _dtype(value: Value) -> DType:
 
 
 def _widens(source: DType, target: DType) -> bool:
-    return source.is_float and target.is_float and source.bits < target.bits
+    """Whether every value stays as it is; tf32 is stored like f32."""
+    narrower = source.bits < target.bits or source.name == "tf32"
+    return source.is_float and target.is_float and narrower and source != target
 
 
 def _without_unused(body: Region) -> Region:

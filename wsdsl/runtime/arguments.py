@@ -12,7 +12,7 @@ from wsdsl.ir.op import Value
 from wsdsl.ir.types import DType, Tensor, Tile
 from wsdsl.runtime.access import Access
 from wsdsl.runtime.bind import bind, positions, tma_faults
-from wsdsl.runtime.interop import allocate, describe, is_array
+from wsdsl.runtime.interop import allocate, describe, host_array, is_array
 from wsdsl.runtime.views import ArrayView, adapt
 
 Scalar = int | float
@@ -81,7 +81,7 @@ def resolve(
     if findings:
         raise LaunchError(findings)
     dims = bind(params, views, sizes, access=access)
-    arrays = {n: v for n, v in given.items() if n in views}
+    arrays = {n: _held(v, views[n]) for n, v in given.items() if n in views}
     missing = [p for p in params if p.name not in given]
     for param in missing:
         arrays[param.name] = _allocate(param, views, dims, where)
@@ -94,6 +94,12 @@ def resolve(
         dims = bind(params, views, sizes, access=access, allocated=allocated)
     outputs = tuple(n for n in order if n in access.writes)
     return Call(arrays, views, scalars, dims, outputs, allocated)
+
+
+def _held(value: Any, view: ArrayView) -> Any:
+    """The array that runs: of a bare view on the host, a NumPy array of that memory."""
+    bare = isinstance(value, ArrayView) and value.device == "cpu"
+    return host_array(view) if bare else value
 
 
 def _match(

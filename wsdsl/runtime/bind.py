@@ -122,7 +122,7 @@ def _dims(
 
 
 def _writable(view: ArrayView) -> list[Finding]:
-    if view.framework == "jax":
+    if view.readonly and view.framework == "jax":
         hint = "leave the output out; it is allocated and returned"
         return [Finding("the kernel writes it, but JAX arrays are immutable", hint=hint)]
     if view.readonly:

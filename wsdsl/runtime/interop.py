@@ -5,6 +5,7 @@ None of them is imported here: an array that exists has brought its module along
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,7 +13,13 @@ from typing import Any
 from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.ir.types import DTYPES, DType
 from wsdsl.runtime import dlpack, driver
-from wsdsl.runtime.views import FRAMEWORK_NAMES, ArrayView, contiguous_strides, dtype_named
+from wsdsl.runtime.views import (
+    FRAMEWORK_NAMES,
+    ArrayView,
+    byte_range,
+    contiguous_strides,
+    dtype_named,
+)
 
 Describer = Callable[[Any], ArrayView]
 _torch_dtypes: dict[Any, DType] = {}
@@ -39,9 +46,12 @@ def is_array(value: Any) -> bool:
 
 def _describer(kind: type) -> Describer:
     root = kind.__module__.partition(".")[0]
+    if kind is ArrayView:
+        return lambda view: view
     if all(hasattr(kind, name) for name in ("data_ptr", "stride", "element_size")):
         return _torch
-    if hasattr(kind, "unsafe_buffer_pointer"):
+    traced = kind.__name__.endswith("Tracer")  # some have every method of an array
+    if hasattr(kind, "unsafe_buffer_pointer") and not traced:
         return _jax
     if root in ("jax", "jaxlib"):
         hint = "call the kernel on concrete arrays, outside jax.jit, grad and vmap"
@@ -212,6 +222,24 @@ def _cupy_dtype(cupy: Any, dtype: DType, like: ArrayView) -> Any:
         return cupy.dtype(numpy_dtype(dtype))
     except Exception:  # older CuPy refuses the types of ml_dtypes, in several ways
         return raw
+
+
+def host_array(view: ArrayView) -> Any:
+    """A NumPy array of the memory of `view`, which is the host's and of at least 8-bit elements.
+
+    It is valid as long as `view.keepalive` is.
+    """
+    import numpy
+
+    dtype, size = numpy_dtype(view.dtype), view.dtype.bytes
+    if view.is_empty:
+        return numpy.empty(view.shape, dtype)
+    low, high = byte_range(view)
+    memory: Any = (ctypes.c_char * (high - low)).from_address(low)
+    strides = [s * size for s in view.strides]
+    array = numpy.ndarray(view.shape, dtype, memory, view.pointer - low, strides)
+    array.flags.writeable = not view.readonly
+    return array
 
 
 def numpy_dtype(dtype: DType) -> Any:

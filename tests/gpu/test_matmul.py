@@ -1,0 +1,168 @@
+"""`wsdsl.kernels.matmul` on torch tensors, against float64."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wsdsl
+from tests.matmul_cases import Maker, Options, check, every_pair
+from wsdsl.kernels import matmul
+from wsdsl.runtime.views import FRAMEWORK_NAMES
+
+torch: Any = pytest.importorskip("torch")
+pytestmark = pytest.mark.gpu
+DEVICE = "cuda"
+BITS = {1: "int8", 2: "int16", 4: "int32"}
+NAMES = {"float8_e4m3fn", "float8_e5m2", "bfloat16"}
+
+
+def tensor(array: np.ndarray) -> Any:
+    """The array's bits on the GPU."""
+    name = array.dtype.name
+    if name not in NAMES:
+        return torch.from_numpy(array).to(DEVICE)
+    bits = array.view(BITS[array.dtype.itemsize])
+    return torch.from_numpy(bits).to(DEVICE).view(getattr(torch, name))
+
+
+def error(got: Any, want: Any) -> float:
+    assert got.shape == want.shape
+    return float(((got.double() - want).norm() / want.norm()).detach())
+
+
+def randn(*shape: int, dtype: Any = None) -> Any:
+    return torch.randn(*shape, device=DEVICE).to(dtype or torch.bfloat16)
+
+
+@pytest.mark.parametrize("scale", [1, 5])
+@pytest.mark.parametrize(
+    "options", [*every_pair()], ids=lambda o: "-".join(v or "_" for v in o.values())
+)
+def test_every_option_with_every_other(options: Options, scale: int) -> None:
+    made = Maker(scale, tensor, scale).call(options)
+    got = matmul(*made.args, **made.options)
+    assert got.dtype == getattr(torch, FRAMEWORK_NAMES[made.dtype])
+    check(made, got.double().cpu().numpy(), options)
+
+
+LAYOUTS: dict[str, Callable[[int, int], Any]] = {
+    "rows": lambda m, n: randn(m, n),
+    "columns": lambda m, n: randn(n, m).t(),
+    "padded": lambda m, n: randn(m, n + 24)[:, 8 : n + 8],
+    "odd": lambda m, n: randn(m, n + 3)[:, 1 : n + 1],
+    "padded columns": lambda m, n: randn(n, m + 24).t()[8 : m + 8],
+}
+
+
+@pytest.mark.parametrize("a", LAYOUTS)
+@pytest.mark.parametrize("b", LAYOUTS)
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (130, 201, 67), (257, 513, 1031), (640, 1, 200)])
+def test_layouts(a: str, b: str, sizes: tuple[int, int, int]) -> None:
+    m, n, k = sizes
+    left, right = LAYOUTS[a](m, k), LAYOUTS[b](k, n)
+    assert error(matmul(left, right), left.double() @ right.double()) < 2**-8
+
+
+@pytest.mark.parametrize("layout", ["rows", "columns"])
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_nothing_is_written_outside(layout: str, accumulate: bool) -> None:
+    whole = torch.full((400, 400), float("nan"), device=DEVICE).bfloat16()
+    part = whole[3:203, 5:141] if layout == "rows" else whole.t()[3:203, 5:141]
+    part.fill_(1.0)
+    a, b = randn(200, 72), randn(72, 136)
+    assert matmul(a, b, out=part, accumulate=accumulate) is part
+    want = a.double() @ b.double() + (1 if accumulate else 0)
+    assert error(part, want) < 2**-7
+    assert int(whole.isfinite().sum()) == part.numel()
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [((3, 130, 72), (72, 40)), ((2, 3, 1, 72), (72, 40)), ((130, 72), (3, 72, 40)),
+     ((2, 1, 130, 72), (3, 72, 40)), ((2, 1, 3, 40, 72), (1, 4, 3, 72, 40)), ((72,), (5, 72, 40)),
+     ((5, 130, 72), (72,)), ((72,), (72,)), ((0, 72), (72, 40)), ((130, 0), (0, 40))],
+)  # fmt: skip
+def test_shapes_are_those_of_torch(a: tuple[int, ...], b: tuple[int, ...]) -> None:
+    left, right = randn(*a), randn(*b)
+    want = torch.matmul(left.double(), right.double())
+    got = matmul(left, right)
+    assert got.shape == want.shape
+    assert float((got.double() - want).norm()) <= 2**-8 * float(want.norm())
+
+
+def test_expanded_batches() -> None:
+    a, b = randn(130, 72).expand(5, 130, 72), randn(40, 72).t().expand(5, 72, 40)
+    assert error(matmul(a, b), a.double() @ b.double()) < 2**-8
+
+
+def test_a_linear_layer() -> None:
+    layer = torch.nn.Linear(264, 136, device=DEVICE, dtype=torch.bfloat16)
+    x = randn(2, 50, 264)
+    got = matmul(
+        x, layer.weight.T, layer.bias, activation="gelu", residual=(r := randn(2, 50, 136))
+    )
+    want = torch.nn.functional.gelu(layer.double()(x.double())) + r.double()
+    assert error(got, want) < 2**-8
+
+
+def test_sums_of_fp8() -> None:
+    """Of positive data the tensor cores' own sum loses bits; promoted to f32 it does not."""
+    a, b = (torch.rand(256, 8192, device=DEVICE).to(torch.float8_e4m3fn) for _ in range(2))
+    want = a.double() @ b.double().t()
+    precise = error(matmul(a, b.t(), out_dtype="f32"), want)
+    fast = wsdsl.Schedule(precise_every=0)
+    assert precise < 1e-3
+    assert precise < error(matmul(a, b.t(), out_dtype="f32", schedule=fast), want) < 0.2
+
+
+def test_in_a_cuda_graph() -> None:
+    a, b, out = randn(200, 72), randn(40, 72), randn(200, 40)
+    want = a.double() @ b.double().t()
+    matmul(a, b.t(), out=out)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        matmul(a, b.t(), out=out)
+        inside = matmul(a, b.t())
+    out.zero_()
+    graph.replay()
+    assert error(out, want) < 2**-8
+    assert error(inside, want) < 2**-8
+
+
+def test_a_prepared_product() -> None:
+    a, b = randn(200, 72), randn(40, 72)
+    product = matmul.plan(a, b.t())
+    launch = product.prepare()
+    a.mul_(2)
+    launch()
+    assert error(product.out, a.double() @ b.double().t()) < 2**-8
+
+
+def test_an_output_that_is_an_input() -> None:
+    a, b, out = randn(64, 64), randn(64, 64), randn(64, 64)
+    matmul(a, b, out=out)
+    with pytest.raises(wsdsl.LaunchError, match="shares memory with b"):
+        matmul(a, b, out=b)
+    matmul(a, b, out=out)
+
+
+def test_a_warm_call_costs_no_more_than_the_kernel_s() -> None:
+    a, b, out = randn(64, 64), randn(64, 64), randn(64, 64)
+    kernel = matmul.kernel(a, b.t())
+
+    def seconds(call: Callable[[], Any]) -> float:
+        call()
+        best = float("inf")
+        for _ in range(10):
+            start = time.perf_counter()
+            for _ in range(100):
+                call()
+            best = min(best, time.perf_counter() - start)
+            torch.cuda.synchronize()
+        return best / 100
+
+    ours = seconds(lambda: matmul(a, b.t(), out=out))
+    assert ours < 1.2 * seconds(lambda: kernel(a, b, out)) + 2e-6

@@ -1,0 +1,328 @@
+"""`wsdsl.kernels.matmul` in the simulator, against float64."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wsdsl
+from tests.kernels import DTYPES
+from tests.matmul_cases import Maker, Options, check, every_pair
+from wsdsl import Schedule
+from wsdsl.diagnostics import LaunchError, ScheduleError
+from wsdsl.kernels import matmul
+
+PAIRS = list(every_pair())
+
+
+@pytest.mark.parametrize("options", PAIRS, ids=lambda o: "-".join(v or "_" for v in o.values()))
+def test_every_option_with_every_other(options: Options) -> None:
+    made = Maker(0, lambda x: x).call(options)
+    got: Any = matmul(*made.args, **made.options)
+    if options["out"]:
+        assert got is made.options["out"]
+    check(made, np.asarray(got).astype(np.float64), options)
+
+
+BF16, F8 = DTYPES["bf16"], DTYPES["f8e4m3"]
+
+
+def array(*shape: int, dtype: Any = BF16) -> Any:
+    return np.zeros(shape, dtype)
+
+
+def filled(*shape: int, dtype: Any = BF16) -> Any:
+    return np.random.default_rng(1).standard_normal(shape).astype(dtype)
+
+
+def close(got: Any, want: Any, allowed: float = 2.0**-8) -> bool:
+    assert got.shape == want.shape
+    return np.linalg.norm(got.astype(np.float64) - want) <= allowed * np.linalg.norm(want)
+
+
+def wide(x: Any) -> Any:
+    return x.astype(np.float64)
+
+
+# Which kernel it is -------------------------------------------------------------------------------
+
+TEXTS: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
+    "plain": (
+        (array(8, 16), array(24, 16).T),
+        {},
+        """
+@kernel
+def matmul(A: bf16[M, K], B: bf16[N, K], out: bf16[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        out[m, n] = acc
+""",
+    ),
+    "rows of several batches": (
+        (array(2, 5, 8, 16), array(24, 16).T),
+        {"bias": array(24), "activation": "silu"},
+        """
+@kernel
+def matmul(A: bf16[M, K], B: bf16[N, K], bias: bf16[N], out: bf16[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        out[m, n] = silu(acc + bias[n])
+""",
+    ),
+    "block scales": (
+        (array(200, 256, dtype=F8), array(136, 256, dtype=F8).T),
+        {"scales": (array(2, 200, dtype=np.float32).T, array(2, 2, dtype=np.float32))},
+        """
+@kernel
+def matmul(
+    A: f8e4m3[M, K], B: f8e4m3[N, K], scale_a: f32[KB, M], scale_b: f32[NB, KB], out: bf16[M, N]
+):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            a = A[m, k] * scale_a[index(k) // 128, m]
+            b = B[n, k] * scale_b[index(n) // 128, index(k) // 128]
+            acc += a @ b
+        out[m, n] = acc
+""",
+    ),
+    "broadcast batches": (
+        (array(7, 1, 8, 16), array(3, 16, 24)),
+        {"residual": array(3, 8, 24, dtype=np.float32), "scales": (0.5, None)},
+        """
+@kernel
+def matmul(
+    A: bf16[G, M, K], B: bf16[H, K, N], scale_a: f32, residual: f32[H, M, N], out: bf16[G, H, M, N]
+):
+    for g, h in each(G, H):
+        for m, n in tiles(M, N):
+            acc = zeros(f32[m, n])
+            for k in tiles(K):
+                acc += A[g, m, k] @ B[h, k, n]
+            out[g, h, m, n] = acc * scale_a + residual[h, m, n]
+""",
+    ),
+    "batches that are one": (
+        (array(2, 3, 8, 16), array(2, 3, 24, 16).swapaxes(-1, -2)),
+        {},
+        """
+@kernel
+def matmul(A: bf16[G, M, K], B: bf16[G, N, K], out: bf16[G, M, N]):
+    for g in each(G):
+        for m, n in tiles(M, N):
+            acc = zeros(f32[m, n])
+            for k in tiles(K):
+                acc += A[g, m, k] @ B[g, n, k]
+            out[g, m, n] = acc
+""",
+    ),
+    "quantised": (
+        (array(8, 16, dtype=np.int8), array(24, 16, dtype=np.int8).T),
+        {"scales": (array(8, dtype=np.float32), array(24, dtype=np.float32)), "out_dtype": "i8"},
+        """
+@kernel
+def matmul(A: i8[M, K], B: i8[N, K], scale_a: f32[M], scale_b: f32[N], out: i8[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(i32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        out[m, n] = round(cast(acc, f32) * scale_a[m] * scale_b[n])
+""",
+    ),
+    "added": (
+        (array(16, 8).T, array(16, 24)),
+        {"out": array(24, 8, dtype=np.float32).T, "accumulate": True},
+        """
+@kernel
+def matmul(A: bf16[K, M], B: bf16[K, N], out: f32[N, M]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[k, m] @ B[k, n]
+        out[n, m] += acc
+""",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_the_text_is_what_one_would_write(name: str) -> None:
+    args, options, text = TEXTS[name]
+    assert matmul.plan(*args, **options).source == text.lstrip()
+
+
+def test_the_page_shows_these_texts() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "kernels.md").read_text()
+    shown = re.findall(r"^```python\n(@kernel\n.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert len(shown) == 3
+    assert set(shown) <= {text.lstrip() for _, _, text in TEXTS.values()}
+
+
+def test_one_kernel_for_each_form() -> None:
+    first = matmul.kernel(array(8, 16), array(24, 16).T)
+    assert matmul.kernel(array(80, 32), array(40, 32), transpose_b=True) is first
+    assert matmul.kernel(array(8, 16), array(16, 24)) is not first
+
+
+def test_what_can_be_done_with_a_product() -> None:
+    a, b = filled(72, 40), filled(48, 40)
+    product = matmul.plan(a, b.T)
+    assert product.sizes == dict(M=72, N=48, K=40)
+    schedule = Schedule(tile=dict(m=64, n=32), consumers=1)
+    assert product.compile(schedule).schedule.tile == dict(m=64, n=32, k=64)
+    assert "partition compute" in product.explain()
+    assert "no reachable deadlock" in str(product.prove(schedule))
+    want = wide(a) @ wide(b).T
+    assert close(product.simulate(schedule, seed=3), want)
+    assert close(matmul(a, b.T, schedule=schedule), want)
+    assert product.kernel.compile(M=4096, N=4096, K=64).ptx
+
+
+# Shapes -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [((16,), (16,)), ((16,), (16, 24)), ((8, 16), (16,)), ((3, 8, 16), (16,)),
+     ((16,), (3, 16, 24)), ((3, 1, 16), (16, 24)), ((5, 1, 1, 8, 16), (1, 2, 16, 24)),
+     ((1, 1), (1, 1)), ((0, 16), (16, 24)), ((3, 8, 0), (0, 24)), ((0, 8, 16), (16, 24))],
+)  # fmt: skip
+def test_shapes_are_those_of_numpy(a: tuple[int, ...], b: tuple[int, ...]) -> None:
+    left, right = filled(*a), filled(*b)
+    want = np.matmul(wide(left), wide(right))
+    residual = filled(*want.shape, dtype=np.float32)
+    got = matmul(left, right, residual=residual, out_dtype="f32")
+    assert close(got, want + residual, 1e-5)
+
+
+def test_batches_of_any_strides() -> None:
+    a, b = filled(8, 3, 2, 16), filled(3, 24, 2, 16)
+    left, right = a.transpose(1, 2, 0, 3), b.transpose(0, 2, 3, 1)
+    assert close(matmul(left, right), wide(left) @ wide(right))
+
+
+def test_expanded_operands() -> None:
+    a, b = np.broadcast_to(filled(8, 16), (3, 8, 16)), np.broadcast_to(filled(1, 16), (24, 16)).T
+    assert "A: bf16[M, K]" in matmul.plan(a, filled(3, 16, 24)).source
+    assert close(matmul(a, b), wide(a) @ wide(b))
+
+
+def test_scales_of_batches() -> None:
+    a, b = filled(3, 8, 200, dtype=F8), filled(3, 24, 200, dtype=F8)
+    rows, groups = filled(3, 8, dtype=np.float32), filled(3, 24, 2, dtype=np.float32)
+    got = matmul(a, b, transpose_b=True, scales=(rows, groups))
+    scaled = wide(b) * groups[:, :, np.arange(200) // 128]
+    assert close(got, wide(a) * rows[:, :, None] @ scaled.swapaxes(1, 2))
+    assert close(matmul(a, b, transpose_b=True, scales=(None, np.float32(0.5))),
+                 0.5 * wide(a) @ wide(b).swapaxes(1, 2))  # fmt: skip
+
+
+def test_scales_of_many_blocks() -> None:
+    a, b = filled(72, 256, dtype=F8), filled(300, 256, dtype=F8)
+    scale_a, scale_b = filled(72, 2, dtype=np.float32), filled(3, 2, dtype=np.float32)
+    k, n = np.arange(256) // 128, np.arange(300) // 128
+    want = wide(a) * scale_a[:, k] @ (wide(b) * scale_b[n[:, None], k]).T
+    assert close(matmul(a, b.T, scales=(scale_a, scale_b)), want)
+
+
+def test_saturation() -> None:
+    a, b = np.full((8, 16), 20, BF16), np.full((16, 8), 20, BF16)
+    assert (wide(matmul(a, b, out_dtype="f8e4m3")) == 448).all()
+    assert (matmul(a, -b, out_dtype="i8") == -128).all()
+    assert (matmul(a, -b, out_dtype=np.uint8) == 0).all()
+    half = matmul(a[:, :1] * BF16(0.0625), b[:1] * BF16(0.125), out_dtype="i32")
+    assert (half == 3).all(), "3.125 is rounded"
+
+
+def test_names_of_types() -> None:
+    a, b = array(8, 16), array(16, 8)
+    for given in ("f32", "float32", wsdsl.f32, np.float32, np.dtype("float32")):
+        assert matmul(a, b, out_dtype=given).dtype == np.float32
+    assert matmul(a, b, out_dtype=BF16).dtype == BF16
+
+
+def test_jax() -> None:
+    jax: Any = pytest.importorskip("jax")
+    a, b = filled(3, 8, 16), filled(24, 16)
+    got = matmul(jax.numpy.asarray(a), jax.numpy.asarray(b), transpose_b=True)
+    assert isinstance(got, jax.Array)
+    assert close(np.asarray(got), wide(a) @ wide(b).T)
+
+
+# Mistakes -----------------------------------------------------------------------------------------
+
+F32 = array(8, 16, dtype=np.float32)
+EIGHT = array(8, 16, dtype=F8), array(24, 16, dtype=F8).T
+A, B = array(8, 16), array(16, 24)
+SHARED = array(24, 24)
+MISTAKES: dict[str, tuple[tuple[Any, ...], dict[str, Any], list[str]]] = {
+    "inner sizes": ((A, array(24, 16)), {}, ["K is 16 of a and 24 of b", "transpose_b=True"]),
+    "batches": ((array(2, 8, 16), array(3, 16, 8)), {}, ["a has batch dimensions (2,), b"]),
+    "f32": ((F32, F32.T), {}, ["a is f32 and b is f32", 'operand_dtype="tf32"']),
+    "mixed": ((A, array(16, 8, dtype=np.float16)), {}, ["a is bf16 and b is f16", "both bf16"]),
+    "float64": ((A.astype(float), B), {}, ["a is float64 and b is bf16"]),
+    "bits": ((A, B), {"operand_dtype": "f16"}, ["a is bf16, which can not be taken as f16"]),
+    "bytes": ((EIGHT[0].view(np.uint8), EIGHT[1]), {"operand_dtype": "f8e4m3"}, ["a is u8"]),
+    "three types": ((A, B), {"operand_dtype": ("f16",) * 3}, ["operand_dtype has 3 types"]),
+    "fp8 rows of b": ((EIGHT[0], array(16, 24, dtype=F8)), {}, ["b has shape (16, 24)", "whose K"]),
+    "fp8 columns of a": ((array(16, 8, dtype=F8).T, EIGHT[1]), {}, ["a has shape", "row-major"]),
+    "no contiguous axis": ((A[:, ::2], B[::2]), {}, ["a has shape (8, 8)", "neither"]),
+    "no array": (("a", B), {}, ["a: a str is no array"]),
+    "nothing": ((None, B), {}, ["a is None"]),
+    "a number": ((A, 2.0), {}, ["b is a number"]),
+    "scalars": ((np.zeros((), BF16), B), {}, ["a is a scalar"]),
+    "flag of a vector": ((A[0], B), {"transpose_a": True}, ["transpose_a is given"]),
+    "bias": ((A, B), {"bias": array(8)}, ["bias has shape (8,), expected [24]"]),
+    "bias dtype": ((A, B), {"bias": array(24, dtype=F8)}, ["bias is f8e4m3", "f32, f16"]),
+    "bias strides": ((A, B), {"bias": array(48)[::2]}, ["bias has stride 2, expected 1"]),
+    "residual": ((A, B), {"residual": array(24, 8)}, ["residual has shape (24, 8), exp"]),
+    "activation": ((A, B), {"activation": "elu"}, ["no activation 'elu'", "one of relu"]),
+    "out_dtype": ((A, B), {"out_dtype": "f64"}, ["out_dtype is 'f64'"]),
+    "bool": ((A, B), {"out_dtype": bool}, ["out_dtype is bool", "convert"]),
+    "out shape": ((A, B), {"out": array(8, 16)}, ["out has shape (8, 16), expected (8, 24)"]),
+    "two outputs": ((A, B), {"out": array(8, 24), "out_dtype": "f32"}, ["out is bf16", "f32"]),
+    "nothing to add to": ((A, B), {"accumulate": True}, ["adds to out", "give out"]),
+    "a broadcast": (
+        (A, B), {"out": np.lib.stride_tricks.as_strided(array(24), (8, 24), (0, 2))},
+        ["its elements share memory"],
+    ),
+    "an input": ((SHARED[:8, :16], B), {"out": SHARED[:8]}, ["out: the kernel", "with a ("]),
+    "scales": ((*EIGHT,), {"scales": 2.0}, ["no pair", "scales=(scale_a, None)"]),
+    "scale": ((*EIGHT,), {"scales": (array(9, dtype=np.float32), None)}, ["(9,)", "[8, 1]"]),
+    "scale dtype": ((*EIGHT,), {"scales": (array(8), None)}, ["scale_a is bf16, expected f32"]),
+    "blocks of integers": (
+        (array(8, 256, dtype=np.int8), array(24, 256, dtype=np.int8).T),
+        {"scales": (array(8, 2, dtype=np.float32), None)}, ["the operands are integers"],
+    ),
+    "too many batches": (
+        (np.zeros((2, 3, 2, 3, 8, 16), BF16).transpose(1, 0, 3, 2, 4, 5), array(3, 2, 3, 2, 16, 8)),
+        {}, ["4 batch dimensions", "contiguous"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes(name: str) -> None:
+    args, options, words = MISTAKES[name]
+    with pytest.raises(LaunchError) as caught:
+        matmul(*args, **options)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_a_read_only_output() -> None:
+    out = array(8, 24)
+    out.flags.writeable = False
+    with pytest.raises(LaunchError, match=r"out: .* read-only"):
+        matmul(A, B, out=out)
+
+
+def test_a_schedule_that_does_not_fit() -> None:
+    with pytest.raises(ScheduleError, match="no multiple"):
+        matmul(A, B, schedule=Schedule(tile=dict(n=17)))

@@ -1,0 +1,189 @@
+"""`wsdsl.kernels.matmul`: one function for the matrix products that people run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.kernels.gemm.form import ACTIVATIONS
+from wsdsl.kernels.gemm.operands import ARRAYS, Options
+from wsdsl.kernels.gemm.plan import Plan, make_plan
+from wsdsl.kernels.gemm.product import Product
+from wsdsl.runtime.interop import allocate, describe
+from wsdsl.runtime.views import ArrayView
+from wsdsl.schedule import Schedule
+
+Activation = Literal["relu", "gelu", "silu", "sigmoid", "tanh"]
+NUMBERS = (int, float)
+MAX_PLANS = 1024
+"""Geometries of calls that are remembered."""
+
+
+class Matmul:
+    """See `__call__`. `plan(…)` takes the same arguments, and gives the product without running."""
+
+    def __init__(self) -> None:
+        self._plans: dict[tuple[Any, ...], Plan] = {}
+
+    def __repr__(self) -> str:
+        return "<function wsdsl.kernels.matmul>"
+
+    def __call__(
+        self,
+        a: Any,
+        b: Any,
+        bias: Any = None,
+        activation: Activation | None = None,
+        residual: Any = None,
+        out_dtype: Any = None,
+        scales: tuple[Any, Any] | None = None,
+        out: Any = None,
+        accumulate: bool = False,
+        *,
+        transpose_a: bool = False,
+        transpose_b: bool = False,
+        operand_dtype: Any = None,
+        schedule: Schedule | None = None,
+        stream: Any = None,
+    ) -> Any:
+        """`activation(scale_a * scale_b * (a @ b) + bias) + residual`, in one kernel.
+
+        a [..., M, K], b [..., K, N] and the result [..., M, N] are as in `torch.matmul`: leading
+        dimensions are broadcast, and a vector is a matrix of one row or column. Strides say how a
+        matrix is stored, so b may be `w.T` of weights [N, K]. Of 16-bit types either axis may be
+        the contiguous one; of others it is K. `transpose_a` and `transpose_b` take [..., K, M] and
+        [..., N, K], for arrays without strides.
+
+        Types: both bf16 or both f16; f8e4m3 and f8e5m2 in any pairing; i8 and u8, likewise; f32
+        with operand_dtype="tf32", which says that 10 bits of the mantissa will do. A type or a pair
+        of types as `operand_dtype` says what CuPy's bytes stand for, too.
+
+        bias: [..., N], f32, f16, bf16 or i32
+        activation: "relu", "gelu" (the exact one), "silu", "sigmoid" or "tanh"
+        residual: [..., M, N], added after the activation
+        out_dtype: as "bf16", wsdsl.bf16 or torch.bfloat16. Default: the type of 16-bit operands,
+            f32 of tf32, bf16 of fp8, i32 of integers, and bf16 if they are scaled. The result is
+            computed in f32 (i32 as long as all is integer) and rounded once; fp8 and integers
+            saturate, and floats are rounded to the nearest integer.
+        scales: (scale_a, scale_b), each None, a number, or an f32 array: one element, [..., M] of a
+            and [..., N] of b, or for blocks of K of 128 elements [..., M, ceil(K / 128)], or for
+            blocks of 128 x 128 [..., ceil(M / 128), ceil(K / 128)], of b likewise with N. Either
+            axis of a block's scales may be the contiguous one.
+        out: written, and returned. With accumulate=True the result is added to what it holds.
+        schedule: as for kernels; precise_every=0 sums fp8 faster and less exactly.
+
+        Arrays are of torch, CuPy, JAX or NumPy, all on one device; it runs as kernels do, on the
+        caller's current stream. Raises LaunchError for arrays or options that do not fit (nothing
+        has been written then), ScheduleError and CompileError for a schedule that does not.
+        """
+        product = self.plan(
+            a, b, bias, activation, residual, out_dtype, scales, out, accumulate,
+            transpose_a=transpose_a, transpose_b=transpose_b, operand_dtype=operand_dtype,
+        )  # fmt: skip
+        return product.run(schedule, stream)
+
+    def plan(
+        self,
+        a: Any,
+        b: Any,
+        bias: Any = None,
+        activation: Activation | None = None,
+        residual: Any = None,
+        out_dtype: Any = None,
+        scales: tuple[Any, Any] | None = None,
+        out: Any = None,
+        accumulate: bool = False,
+        *,
+        transpose_a: bool = False,
+        transpose_b: bool = False,
+        operand_dtype: Any = None,
+    ) -> Product:
+        """The product that the same call would run: its kernel can be compiled, explained, proved
+        and simulated. The result's array is allocated, if it is not given.
+        """
+        scale_a, scale_b = (None, None) if scales is None else _pair(scales)
+        given = a, b, scale_a, scale_b, bias, residual, out
+        views: dict[str, ArrayView] = {}
+        numbers: dict[str, float] = {}
+        key: list[Any] = [
+            activation, out_dtype, accumulate, transpose_a, transpose_b, operand_dtype,
+        ]  # fmt: skip
+        for name, held in zip(ARRAYS, given):
+            if held is None:
+                key.append(None)
+            elif isinstance(held, NUMBERS):
+                numbers[name] = held
+                key.append(name)
+            else:
+                views[name] = view = _described(name, held)
+                key += (
+                    view.dtype.name, view.shape, view.strides, view.pointer & 15,
+                    view.device, view.readonly, view.framework,
+                )  # fmt: skip
+        try:
+            plan = self._plans.get(remembered := tuple(key))
+        except TypeError:  # an option that can not be hashed
+            plan, remembered = None, None
+        if plan is None:
+            options = Options(
+                activation, out_dtype, accumulate, transpose_a, transpose_b, operand_dtype,
+                tuple(numbers),
+            )  # fmt: skip
+            plan = _planned(views, options)
+            self._remember(remembered, plan)
+        if out is None:
+            out = allocate(views["a"], plan.shape, plan.dtype)
+            # JAX's arrays are read-only, but for whoever has made them.
+            views["out"] = replace(describe(out), readonly=False)
+        walked = {s.param: s.view(views[s.argument]) for s in plan.slots}
+        return Product(plan, walked, numbers, out)
+
+    def kernel(self, *args: Any, **options: Any) -> Any:
+        """The Kernel behind a call of the same arguments: one for each form that a product has."""
+        return self.plan(*args, **options).kernel
+
+    def _remember(self, key: tuple[Any, ...] | None, plan: Plan) -> None:
+        if len(self._plans) >= MAX_PLANS:
+            self._plans.clear()
+        if key is not None:
+            self._plans[key] = plan
+
+
+def _described(name: str, array: Any) -> ArrayView:
+    try:
+        return describe(array)
+    except LaunchError as error:
+        found = [Finding(f"{name}: {f.message}", hint=f.hint) for f in error.findings]
+        raise LaunchError(found) from None
+
+
+def _pair(scales: Any) -> tuple[Any, Any]:
+    if not isinstance(scales, tuple | list) or len(scales) != 2:
+        hint = "scales=(scale_a, None) scales by one alone"
+        raise LaunchError(Finding("scales is no pair (scale_a, scale_b)", hint=hint))
+    return _number(scales[0]), _number(scales[1])
+
+
+def _number(scale: Any) -> Any:
+    """NumPy's scalars as numbers of Python, which go with arrays of any device."""
+    import numpy
+
+    return scale.item() if isinstance(scale, numpy.number) else scale
+
+
+def _planned(views: Mapping[str, ArrayView], options: Options) -> Plan:
+    for name in options.numbers:
+        if not name.startswith("scale_"):
+            raise LaunchError(Finding(f"{name} is a number, expected an array"))
+    for name in "ab":
+        if name not in views:
+            raise LaunchError(Finding(f"{name} is None, expected an array"))
+    if options.activation not in (None, *ACTIVATIONS):
+        hint = f"one of {', '.join(ACTIVATIONS)}, or None"
+        raise LaunchError(Finding(f"there is no activation {options.activation!r}", hint=hint))
+    return make_plan(views, options)
+
+
+matmul = Matmul()

@@ -1,0 +1,171 @@
+"""What a call gives, checked: sizes by axis, and how each array walks them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.ir.types import DTYPES, DType
+from wsdsl.kernels.gemm.dtypes import (
+    ADDENDS,
+    OUTPUTS,
+    RESIDUALS,
+    default_output,
+    dtype_of,
+    operand_views,
+)
+from wsdsl.kernels.gemm.form import Form, Param, is_float_result
+from wsdsl.kernels.gemm.scales import blocks, broadcasts, scale_axes
+from wsdsl.kernels.gemm.shapes import as_matrix, batch_of, contiguous, inner_sizes, viewed
+from wsdsl.kernels.gemm.strided import Strides, batch_axes, strides_of
+from wsdsl.runtime.views import ArrayView, adapt, overlaps_itself
+
+ARRAYS = ("a", "b", "scale_a", "scale_b", "bias", "residual", "out")
+"""What a call may give, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a call says beside its arrays. `numbers`: scales that are numbers of Python."""
+
+    activation: str | None = None
+    out_dtype: Any = None
+    accumulate: bool = False
+    transpose_a: bool = False
+    transpose_b: bool = False
+    operand_dtype: Any = None
+    numbers: tuple[str, ...] = ()
+
+
+class Operands:
+    """`strides` and `axes` (those after the batch's) are by the names in ARRAYS; `shape` and `out`
+    are the result's. LaunchError for what does not fit.
+    """
+
+    def __init__(self, views: Mapping[str, ArrayView], options: Options) -> None:
+        self.views, self.options = dict(views), options
+        both, self.total = operand_views(views["a"], views["b"], options.operand_dtype)
+        self.views["a"], self.views["b"] = both
+        transposed = options.transpose_a, options.transpose_b
+        a = as_matrix("a", both[0], transposed[0], ("M", "K"))
+        b = as_matrix("b", both[1], transposed[1], ("K", "N"))
+        self.batch = batch_of(a.shape, b.shape)
+        m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
+        if b.shape[-2] != k:
+            raise LaunchError(inner_sizes(both, transposed, k, b.shape[-2]))
+        self.sizes = {"M": m, "K": k, "N": n, "KB": blocks(k), "MB": blocks(m), "NB": blocks(n)}
+        self.sizes |= zip(batch_axes(len(self.batch)), self.batch)
+        rows = (m,) if len(both[0].shape) > 1 else ()
+        columns = (n,) if len(both[1].shape) > 1 else ()
+        self.shape = (*self.batch, *rows, *columns)
+        self.strides: dict[str, Strides] = {}
+        self.axes: dict[str, tuple[str, ...]] = {}
+        self.add("a", a, ("M", "K"))
+        self.add("b", b, ("K", "N"))
+        self.scales()
+        self.bias()
+        self.residual()
+        self.out = self.output()
+
+    def add(self, name: str, view: ArrayView, axes: tuple[str, ...]) -> None:
+        self.axes[name] = axes
+        self.strides[name] = strides_of(view.shape, view.strides, axes, len(self.batch))
+
+    def form(self, params: Mapping[str, Param | None], batch: tuple[str, ...] = ()) -> Form:
+        a, b, out = params["a"], params["b"], params["out"]
+        assert a is not None and b is not None and out is not None
+        return Form(
+            a, b, out, batch, params["scale_a"], params["scale_b"], params["bias"],
+            self.options.activation, params["residual"], self.options.accumulate,
+        )  # fmt: skip
+
+    def scales(self) -> None:
+        for name, rows in (("scale_a", "M"), ("scale_b", "N")):
+            view = self.views.get(name)
+            if view is None:
+                continue
+            axes = scale_axes(name, view, rows, self.sizes, self.batch)
+            if "KB" in axes and self.total.is_integer:
+                message = f"{name} has scales of blocks, and the operands are integers"
+                hint = "their sum is an integer: give a scale for each row, or one for all"
+                raise LaunchError(Finding(message, hint=hint))
+            self.add(name, view if axes else viewed(view, (), ()), axes)
+
+    def bias(self) -> None:
+        view = self.views.get("bias")
+        if view is None:
+            return
+        self.check_dtype("bias", view.dtype, ADDENDS)
+        if not view.shape or view.shape[-1] != self.sizes["N"]:
+            expected = f"[{self.sizes['N']}], one for each column"
+            raise LaunchError(Finding(f"bias has shape {view.shape}, expected {expected}"))
+        self.check_batch("bias", view, 1)
+        self.add("bias", view, ("N",))
+
+    def residual(self) -> None:
+        view = self.views.get("residual")
+        if view is None:
+            return
+        self.check_dtype("residual", view.dtype, RESIDUALS)
+        self.add("residual", self.like_result("residual", view), ("M", "N"))
+
+    def output(self) -> DType:
+        """The result's type, of `out` if it is given."""
+        given, view = self.options.out_dtype, self.views.get("out")
+        if given is not None:
+            found = dtype_of(given, "out_dtype")
+        elif view is not None:
+            found = view.dtype
+        else:
+            found = default_output(self.views["a"].dtype, self.total, is_float=self.is_float())
+        self.check_dtype("out" if view is not None else "out_dtype", found, OUTPUTS)
+        if view is None:
+            if self.options.accumulate:
+                raise LaunchError(Finding("accumulate=True adds to out", hint="give out"))
+            # Contiguous, as it will be allocated.
+            self.views["out"] = view = contiguous(self.views["a"], self.shape, found)
+        elif adapt(view, found).dtype != found:
+            message = f"out is {view.dtype}, and out_dtype is {found}"
+            raise LaunchError(Finding(message, hint="give one of the two"))
+        elif view.shape != self.shape:
+            raise LaunchError(Finding(f"out has shape {view.shape}, expected {self.shape}"))
+        elif overlaps_itself(view):
+            message = f"out has strides {view.strides}: its elements share memory"
+            raise LaunchError(Finding(message, hint="give an array of its own, not a broadcast"))
+        self.add("out", self.like_result("out", view), ("M", "N"))
+        return found
+
+    def is_float(self) -> bool:
+        """Whether the epilogue makes a float of the sum."""
+        dtypes = dict.fromkeys(self.options.numbers, DTYPES["f32"])
+        dtypes |= {x: self.views[x].dtype for x in self.axes}
+        params = {x: Param(x, dtypes[x]) if x in dtypes else None for x in ARRAYS}
+        return is_float_result(self.form(params | {"out": Param("out", self.total)}))
+
+    def check_dtype(self, name: str, dtype: DType, allowed: Sequence[str]) -> None:
+        if dtype.name not in allowed:
+            hint = f"convert it to one of {', '.join(allowed)}"
+            raise LaunchError(Finding(f"{name} is {dtype}, which is not taken", hint=hint))
+
+    def check_batch(self, name: str, view: ArrayView, rank: int) -> None:
+        lead = view.shape[: len(view.shape) - rank]
+        if not broadcasts(lead, self.batch):
+            message = f"{name} has batch dimensions {lead}, the result has {self.batch}"
+            raise LaunchError(Finding(message, hint="they must be the same, or 1"))
+
+    def like_result(self, name: str, view: ArrayView) -> ArrayView:
+        """With an axis of size 1 where an operand that is a vector leaves none."""
+        vectors = [len(self.views[x].shape) == 1 for x in "ab"]
+        tail = self.shape[len(self.batch) :]
+        if len(view.shape) < len(tail) or view.shape[len(view.shape) - len(tail) :] != tail:
+            raise LaunchError(Finding(f"{name} has shape {view.shape}, expected {self.shape}"))
+        shape, strides = view.shape, view.strides
+        if vectors[1]:
+            shape, strides = (*shape, 1), (*strides, 1)
+        if vectors[0]:
+            shape, strides = (*shape[:-1], 1, shape[-1]), (*strides[:-1], 0, strides[-1])
+        made = viewed(view, shape, strides)
+        self.check_batch(name, made, 2)
+        return made

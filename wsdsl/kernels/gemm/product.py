@@ -1,0 +1,123 @@
+"""One matrix product of given arrays: the kernel behind it, and what can be done with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.kernels.gemm.form import kernel_of
+from wsdsl.kernels.gemm.plan import Plan
+from wsdsl.runtime.arguments import Call
+from wsdsl.runtime.views import ArrayView
+from wsdsl.schedule import Schedule
+
+if TYPE_CHECKING:
+    from wsdsl.compiled import Compiled
+    from wsdsl.compiler import Kernel
+    from wsdsl.prover.prove import Certificate
+    from wsdsl.runtime.launch import Prepared
+
+PLACE = re.compile(r"argument \d+ \((\w+)\)")
+NONE_MADE: frozenset[str] = frozenset()
+
+
+class Product:
+    """A call of `matmul` with everything decided but the schedule.
+
+    `out` is the result's array, allocated if the call gave none.
+    """
+
+    def __init__(
+        self, plan: Plan, views: Mapping[str, ArrayView], numbers: Mapping[str, float], out: Any
+    ) -> None:
+        """`views` and `numbers` by the name of the kernel's parameter."""
+        self.plan, self.views, self.numbers, self.out = plan, views, numbers, out
+
+    def __repr__(self) -> str:
+        return f"<product by\n{self.source}>"
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """Can be compiled for other sizes, too, dumped and proved."""
+        return kernel_of(self.plan.form)
+
+    @property
+    def source(self) -> str:
+        """The kernel's text."""
+        return self.kernel.source
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """What the kernel is called with."""
+        given = {**self.views, **self.numbers}
+        return tuple(given[p.name] for p in self.plan.form.params)
+
+    @cached_property
+    def call(self) -> Call:
+        """LaunchError where an array does not fit for more than its geometry.
+
+        Plans are of one geometry, so of a second call on the GPU only overlaps are left to check.
+        """
+        plan, views = self.plan, self.views
+        if plan.dims is not None and not self._may_overlap():
+            return Call(views, views, self.numbers, plan.dims, ("out",), NONE_MADE)
+        try:
+            call = self.kernel.resolve(self.arguments)
+        except LaunchError as error:
+            found = [Finding(_renamed(f.message), f.loc, f.hint) for f in error.findings]
+            raise LaunchError(found) from None
+        if call.device != "cpu":
+            plan.dims = call.dims
+        return call
+
+    def _may_overlap(self) -> bool:
+        """Whether the range of the result's bytes crosses another's."""
+        *inputs, out = self.plan.slots
+        start = self.views["out"].pointer
+        low, high = start + out.low, start + out.high
+        for slot in inputs:
+            pointer = self.views[slot.param].pointer
+            if pointer + slot.low < high and low < pointer + slot.high:
+                return True
+        return False
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """The kernel's dimensions; rows that several batches make are counted as one M."""
+        return self.call.dims
+
+    def compile(self, schedule: Schedule | None = None) -> Compiled:
+        """What `run` runs. CompileError or ScheduleError."""
+        call, asked = self.call, (schedule, self.views["out"].pointer & 15)
+        found = self.plan.compiled.get(asked)
+        if found is None:
+            found = self.plan.compiled[asked] = self.kernel.compiled_for(call, schedule)
+        return found
+
+    def explain(self, schedule: Schedule | None = None) -> str:
+        return self.compile(schedule).explain()
+
+    def prove(self, schedule: Schedule | None = None) -> Certificate:
+        return self.compile(schedule).prove()
+
+    def run(self, schedule: Schedule | None = None, stream: Any = None) -> Any:
+        """On the GPU, or NumPy arrays without one in the simulator. Returns `out`."""
+        self.compile(schedule).run(self.call, stream)
+        return self.out
+
+    def simulate(self, schedule: Schedule | None = None, seed: int = 0) -> Any:
+        """Barrier by barrier on the CPU, in an order that `seed` chooses. Returns `out`."""
+        self.compile(schedule).simulate(*self.arguments, seed=seed)
+        return self.out
+
+    def prepare(self, schedule: Schedule | None = None, stream: Any = None) -> Prepared:
+        """Calling what is returned is only the launch, into `out`."""
+        return self.compile(schedule).prepare(*self.arguments, stream=stream)
+
+
+def _renamed(message: str) -> str:
+    """As the caller of `matmul` knows the arguments: "argument 1 (A): …" is "a: …"."""
+    return PLACE.sub(lambda m: m[1].lower(), message)

@@ -1,0 +1,64 @@
+"""Which scales an array holds: one for all, one a row, or one a block of 128 elements of K."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.kernels.gemm.form import BLOCK
+from wsdsl.runtime.views import ArrayView
+
+
+def blocks(size: int) -> int:
+    return -(-size // BLOCK)
+
+
+def scale_axes(
+    name: str, view: ArrayView, rows: str, sizes: Mapping[str, int], batch: Sequence[int]
+) -> tuple[str, ...]:
+    """The axes after the batch's of the scales of an operand whose rows are `rows`, M or N; none
+    for a single scale.
+
+    Where a shape may be read in two ways, it is the one with more batch dimensions. LaunchError
+    for a shape that is none of them.
+    """
+    if view.dtype.name != "f32":
+        raise LaunchError(Finding(f"{name} is {view.dtype}, expected f32", hint="convert it"))
+    if all(n == 1 for n in view.shape):
+        return ()
+    for axes in _kinds(rows, sizes):
+        if _fits(view.shape, [_size(x, sizes) for x in axes], batch):
+            return axes
+    size, groups = sizes[rows], blocks(sizes["K"])
+    hint = (
+        f"one element, [{size}], [{size}, {groups}] or [{blocks(size)}, {groups}]: one for each of "
+        f"{rows}, for each and {BLOCK} of K, or for each {BLOCK} x {BLOCK}; batch dimensions may "
+        "come before"
+    )
+    operand = name.removeprefix("scale_")
+    message = f"{name} has shape {view.shape}, which scales of {operand} do not have"
+    raise LaunchError(Finding(message, hint=hint))
+
+
+def _kinds(rows: str, sizes: Mapping[str, int]) -> Iterator[tuple[str, ...]]:
+    yield (rows,)
+    yield rows, "KB"
+    if sizes[rows] > 1:  # of one row the same as the kind before
+        yield f"{rows}B", "KB"
+
+
+def _size(axis: str, sizes: Mapping[str, int]) -> int:
+    return blocks(sizes[axis[0]]) if axis.endswith("B") else sizes[axis]
+
+
+def _fits(shape: Sequence[int], matrix: Sequence[int], batch: Sequence[int]) -> bool:
+    lead = len(shape) - len(matrix)
+    return 0 <= lead <= len(batch) and list(shape[lead:]) == list(matrix) and broadcasts(
+        shape[:lead], batch
+    )  # fmt: skip
+
+
+def broadcasts(shape: Sequence[int], batch: Sequence[int]) -> bool:
+    """Whether leading dimensions broadcast to those of the result."""
+    tail = batch[len(batch) - len(shape) :]
+    return len(shape) <= len(batch) and all(n in (1, m) for n, m in zip(shape, tail))

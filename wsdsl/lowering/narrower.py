@@ -1,0 +1,30 @@
+"""Other choices of tiles, where ptxas has too few registers for the first."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from wsdsl.ir.op import Kernel
+from wsdsl.lowering.axes import axes_of, loop_variable
+from wsdsl.lowering.fixed_tiles import with_fixed_tiles
+from wsdsl.schedule import Schedule
+
+WIDTHS = (192, 128, 64)
+
+
+def narrower(kernel: Kernel, given: Schedule | None) -> Iterator[Schedule]:
+    """`given` with fewer and fewer columns in the widest tiles of a PARTITIONED kernel; none where
+    `given` or the kernel itself says how many there are.
+    """
+    given = given or Schedule()
+    known = (with_fixed_tiles(kernel, given)[0].tile or {}).keys()
+    widths = {
+        loop_variable(axis.name): axis.size
+        for axis in axes_of(kernel).values()
+        if axis.role == "columns" and not {axis.name, loop_variable(axis.name)} & known
+    }
+    widest = max(widths, key=lambda x: widths[x], default="")
+    for width in WIDTHS:
+        if width < widths.get(widest, 0):
+            yield dataclasses.replace(given, tile={**(given.tile or {}), widest: width})
