@@ -119,7 +119,7 @@ def test_orders(name: str, schedule: wsdsl.Schedule, sizes: dict[str, int]) -> N
 FP8 = [
     wsdsl.Schedule(tile=dict(m=64, n=16, k=32), consumers=1, stages=2),
     wsdsl.Schedule(tile=dict(m=128, n=48, k=64)),
-    wsdsl.Schedule(tile=dict(m=128, n=208, k=96)),
+    wsdsl.Schedule(tile=dict(m=128, n=208, k=96), registers=dict(load=40, compute=232)),
     wsdsl.Schedule(tile=dict(m=256, n=64, k=256), precise_every=256),
     wsdsl.Schedule(tile=dict(m=192, n=96), consumers=3),
     wsdsl.Schedule(tile=dict(n=256), precise_every=0),

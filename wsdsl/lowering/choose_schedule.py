@@ -64,7 +64,7 @@ def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> K
         raise ScheduleError(findings)
     options = list(_options(kernel, given, dict(kernel.sizes) | dict(sizes or {})))
     if len(options) > 1:
-        options = [o for o in options if _leaves_room(kernel, o)] or options[-1:]
+        options = [o for o in options if _leaves_room(kernel, o)] or options
         work = Work(kernel, sizes or {})
         options.sort(key=lambda option: predict(work, option, axis_sizes(kernel, option)).cycles)
     for option in options:

@@ -64,8 +64,8 @@ class _Reader:
         tokens = list(self._tokens())
         spins = set(_spins(tokens))
         waits = {i for i in spins if not tokens[i].label and not tokens[i].target}
-        starts = [t.at for i, t in enumerate(tokens) if t.label and i not in spins]
-        self.values = Values(self.text, starts)
+        blocks = [t for i, t in enumerate(tokens) if i not in spins]
+        self.values = Values(self.text, self._entries(blocks))
         self.guards = Guards(self.values, places.num_threads)
         self.labels: dict[str, int] = {}
         now: int | None = 0
@@ -81,6 +81,24 @@ class _Reader:
                 continue
             label = m["label"] or ""
             yield Token(m.start(), label, m["guard"] or "", m["op"] or "", m["args"] or "")
+
+    def _entries(self, tokens: Sequence[Token]) -> dict[int, list[int]]:
+        """Where each block begins, by its label, and the places from which it is entered."""
+        made: dict[str, list[int]] = {t.label: [] for t in tokens if t.label}
+        goes_on = True
+        for token in tokens:
+            kind = token.op.partition(".")[0]
+            targets = [token.target] if token.target else []
+            if token.label:
+                targets = [token.label] if goes_on else []
+                goes_on = True
+            elif kind == "brx":
+                targets = self.tables.get(token.args.rpartition(",")[2].strip(), [])
+            for target in targets:
+                made.setdefault(target, []).append(token.at)
+            if kind in ("bra", "brx", "ret", "exit", "trap") and not token.guard:
+                goes_on = False
+        return {t.at: made[t.label] for t in tokens if t.label}
 
     def _label(self, name: str) -> int:
         if name not in self.labels:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import operator
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -98,14 +98,14 @@ EXACT = {"b32", "u32", "s32", "b64", "u64", "s64", "lo", "wide", "to", "shared"}
 
 
 class Values:
-    """`starts`: where blocks begin in the text, in order."""
+    """`entries`: where blocks begin in the text, in order, and from where each is entered."""
 
-    def __init__(self, text: str, starts: Sequence[int]) -> None:
+    def __init__(self, text: str, entries: Mapping[int, Sequence[int]]) -> None:
         found = SMEM.search(text)
         self.smem = found[1] if found else ""
         cluster = CLUSTER.search(text)
         self.ranks = frozenset(range(int(cluster[1]) if cluster else 1))
-        self.starts = starts
+        self.starts, self.entries = list(entries), entries
         self.scopes = [m.start() for m in SCOPE.finditer(text)]
         self.defined: dict[str, list[Definition]] = {}
         self.sums: dict[Atom, Sum] = {}
@@ -154,6 +154,10 @@ class Values:
         before = [d for d in found if block <= d.at < at]
         if before:
             return self._defined_by(name, before[-1])
+        # What comes from one place only is what it was there.
+        entered = self.entries.get(block, ())
+        if len(entered) == 1 and entered[0] < block:
+            return self._read(name, entered[0])
         return Sum(0, (((name, -block - 1), 1),))
 
     def _defined_by(self, name: str, d: Definition) -> Sum:
