@@ -10,7 +10,7 @@ from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.fixed_tiles import with_fixed_tiles
 from wsdsl.schedule import Schedule
 
-WIDTHS = (192, 128, 64)
+WIDTHS = (192, 128, 64, 32)
 
 
 def narrower(kernel: Kernel, given: Schedule | None) -> Iterator[Schedule]:
