@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from wsdsl.prover.skeleton_guards import Guards
@@ -65,7 +65,7 @@ class _Reader:
         spins = set(_spins(tokens))
         waits = {i for i in spins if not tokens[i].label and not tokens[i].target}
         starts = [t.at for i, t in enumerate(tokens) if t.label and i not in spins]
-        self.values = Values(self.text, starts)
+        self.values = Values(self.text, starts, _only_entries(tokens, spins, self.tables))
         self.guards = Guards(self.values, places.num_threads)
         self.labels: dict[str, int] = {}
         now: int | None = 0
@@ -192,6 +192,25 @@ class _Reader:
         if len(names) > 1:
             return UNKNOWN
         return names.pop() if names else f"SMEM at {sorted(offsets)}"
+
+
+def _only_entries(
+    tokens: Sequence[Token], spins: Collection[int], tables: Mapping[str, Sequence[str]]
+) -> dict[int, int]:
+    """By a label's place the one from which threads come to it, if that is one."""
+    places = {t.label: t.at for i, t in enumerate(tokens) if t.label and i not in spins}
+    entries: dict[str, list[int]] = {label: [] for label in places}
+    for label in (label for targets in tables.values() for label in targets):
+        entries.get(label, []).extend((0, 0))  # as many as can be
+    for i, token in enumerate(tokens):
+        if token.target in entries:
+            entries[token.target].append(token.at)
+        if token.label in entries:
+            before = tokens[i - 1] if i else token
+            leaves = before.op.partition(".")[0] in ("bra", "brx", "ret", "exit", "trap")
+            if not leaves or before.guard:
+                entries[token.label].append(token.at - 1)
+    return {places[label]: found[0] for label, found in entries.items() if len(found) == 1}
 
 
 def _product(args: Sequence[str]) -> str:
