@@ -98,8 +98,8 @@ EXACT = {"b32", "u32", "s32", "b64", "u64", "s64", "lo", "wide", "to", "shared"}
 
 
 class Values:
-    """`starts`: where blocks begin in the text, in order. `entries`: by a block's place the only one
-    from which threads come to it, where that is so.
+    """`starts`: where blocks begin in the text, in order. `entries`: by a block's place the only
+    one from which threads come to it, where that is so.
     """
 
     def __init__(self, text: str, starts: Sequence[int], entries: Mapping[int, int]) -> None:
