@@ -33,6 +33,7 @@ HARMLESS = {
     "stricter": "it waits for more than it must",
     "data": "it changes what is computed, which the reference shows, not when",
     "same count": "with as many registers as at entry, giving and taking are the same",
+    "itself": "the rank that is named is one's own",
     "covered": "a later fence of the same threads covers it too",
     "redundant": "other waits order the same; the simulator finds nothing either, and right values",
 }
@@ -56,6 +57,10 @@ def reason(what: str, kernel: Kernel) -> str:
     if change.startswith("read"):
         # Ended by the end of the kernel, where the writes are over all the same.
         return "stricter" if "read=False" not in op else "data"
+    if change.startswith("own cta") and any(
+        isinstance(o, b.CtaRank) and f"cta=%{o.result.name}" in op for o in walk(kernel.body)
+    ):
+        return "itself"
     if change.startswith("swizzle") or name in ("tma_store", "store_shared", "thread_load"):
         return "data"
     if change.startswith("increase"):

@@ -15,6 +15,7 @@ from wsdsl.lowering.assign_tile_sizes import assign_tile_sizes
 from wsdsl.lowering.choose_mma import choose_mma
 from wsdsl.lowering.choose_schedule import choose_schedule
 from wsdsl.lowering.fuse_accumulators import fuse_accumulators
+from wsdsl.lowering.hoist_operands import hoist_operands
 from wsdsl.lowering.insert_prologue import insert_prologue
 from wsdsl.lowering.lower_loops import lower_loops
 from wsdsl.lowering.lower_rings import lower_rings
@@ -43,6 +44,7 @@ PASSES: tuple[tuple[Pass, Level], ...] = (
     (assign_states, "partitioned"),
     (lower_rings, "partitioned"),
     (lower_tiles, "partitioned"),
+    (hoist_operands, "partitioned"),
     (prefetch_loads, "partitioned"),
     (overlap_products, "partitioned"),
     (insert_prologue, "partitioned"),

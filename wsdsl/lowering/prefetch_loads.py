@@ -18,18 +18,21 @@ After:
       %next: i32 = map(fn="add", args=(%k, %c128))
       %kb: i32 = map(fn="floordiv", args=(%next, %c128))
       %s2: frag<f32[64x1]> = load_global(tensor=%a_scale, index=(%rows, %kb))
-      ...
       %sum = wgmma_wait(pending=0, accumulators=(%acc,))
       ...
       yield(values=(%acc2, %s2))
     }
 
-Nothing hides the way to GMEM after the wait for a product. What is small and computed from such a
-load is computed first, so that the next value can take the registers of the last one. The load
-behind the last iteration finds zeros outside the tensor, or what nobody asks for. What does not
-change from one iteration to the next is loaded in front of the loop. Only values of one column are
-carried: others take too many registers beside the sums. Tensors that the kernel writes are left
-alone.
+Nothing hides the way to GMEM after the wait for a product. Two consumers compute the addresses
+before a product begins, which gives the loads the longest time (block scales on an H200: 0.91 of
+cuBLAS without scales, else 0.78). Of three, two keep the tensor cores busy meanwhile, so the third
+begins its own product first (0.96, else 0.86).
+
+What is small and computed from such a load is computed first, so that the next value can take the
+registers of the last one. The load behind the last iteration finds zeros outside the tensor, or
+what nobody asks for. What does not change from one iteration to the next is loaded in front of the
+loop. Only values of one column are carried: others take too many registers beside the sums. Tensors
+that the kernel writes are left alone.
 
 Why here: on fragments, when it is known how few registers a load fills.
 """
@@ -39,9 +42,10 @@ from __future__ import annotations
 import dataclasses
 
 from wsdsl.ir.barrier_ops import ForRange
-from wsdsl.ir.fragment_ops import Iota, Wgmma
+from wsdsl.ir.fragment_ops import Iota, Wgmma, WgmmaCommit
 from wsdsl.ir.memory_ops import LoadGlobal, MakeTensorMap, StoreGlobal, TmaStore
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of
+from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tile_ops import Cast, Constant, DimSize, Map, Yield
 from wsdsl.ir.types import Fragment
 from wsdsl.ir.walk import Namer, copy_region, definers, replace_operands, walk, with_regions
@@ -52,13 +56,15 @@ REPEATABLE = (Cast, Constant, DimSize, Iota, LoadGlobal, Map)
 
 def prefetch_loads(kernel: Kernel) -> Kernel:
     namer, written = Namer.of(kernel), _written(kernel)
+    partitions = [op for op in kernel.body if isinstance(op, Partition)]
+    late = any(op.num_warpgroups > 2 for op in partitions)
 
     def region(before: Region) -> Region:
         made: list[Op] = []
         for op in before:
             op = with_regions(op, region)
             if isinstance(op, ForRange) and any(isinstance(o, Wgmma) for o in op.body):
-                made += _Loop(op, namer, written).prefetched()
+                made += _Loop(op, namer, written, late).prefetched()
             else:
                 made.append(op)
         return tuple(made)
@@ -80,8 +86,8 @@ def _written(kernel: Kernel) -> set[Value]:
 
 
 class _Loop:
-    def __init__(self, loop: ForRange, namer: Namer, written: set[Value]) -> None:
-        self.loop, self.namer, self.written = loop, namer, written
+    def __init__(self, loop: ForRange, namer: Namer, written: set[Value], late: bool) -> None:
+        self.loop, self.namer, self.written, self.late = loop, namer, written, late
         self.made = {v: op for op in loop.body for v in results_of(op)}
 
     def prefetched(self) -> list[Op]:
@@ -119,6 +125,8 @@ class _Loop:
         early = _computed_from(set(swap.values()), rest, self.made)
         *rest, ended = (op for op in rest if op not in early)
         assert isinstance(ended, Yield)
+        commits = (i + 1 for i, op in enumerate(rest) if isinstance(op, WgmmaCommit))
+        at = next(commits, 0) if self.late else 0
         ended = dataclasses.replace(
             ended, values=(*ended.values, *(last for _, _, last in carried))
         )
@@ -128,7 +136,7 @@ class _Loop:
             result=(*loop.result, *names),
             init=(*loop.init, *(first for first, _, _ in carried)),
             args=(*loop.args, *(arg for _, arg, _ in carried)),
-            body=(*early, following, *ahead, *rest, ended),
+            body=(*rest[:at], *early, following, *ahead, *rest[at:], ended),
         )
         return [*before, changed]
 

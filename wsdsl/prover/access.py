@@ -130,11 +130,14 @@ def read(
     know: int,
     reader: Any,
     event: int,
+    before: int,
 ) -> None:
-    """A read by the async proxy, which is over when `event` has happened."""
+    """A read by the async proxy, which is over when `event` has happened; whoever hears of that
+    has heard of the events `before` too. `reader` tells it from others that go on with it."""
     key = (a.cta, array.index, item)
     spans = spans_of(m, a.cta, array, item, start, end)
     what = f"item {item} of `{array.label}`"
+    party = Party(a.index, op)
     made: list[Span] = []
     for held in spans:
         if held.end <= start or held.start >= end:
@@ -166,8 +169,8 @@ def read(
                 held.writer,
                 "fence_async_proxy by the writing threads, before they arrive",
             )
-        reads = [r for r in held.reads if r[0] != reader]
-        reads.append((reader, event, Party(a.index, op)))
+        reads = [r for r in held.reads if r[1] & ~(before | event)]
+        reads.append((reader, event, party))
         made.append(
             Span(held.start, held.end, held.write, held.shown, held.writer, tuple(reads), True)
         )
@@ -327,10 +330,14 @@ def tma_store(m: Machine, a: Agent, i: Instruction) -> int:
     if size > array.bytes // 4:
         raise m.fail("misuse", a, op, f"a box of {size} bytes, a warp has {array.bytes // 4}")
     made: list[int] = []
-    for (quarter, _), c in zip(WARPS, STORING, strict=True):
-        start = quarter * array.bytes // 4
+    for place, c in enumerate(STORING):
+        start = place * array.bytes // 4
         event = m.event()
-        read(m, a, op, array, item, start, start + size, a.know[c], ("store", a.index, c), event)
+        before = a.know[c] | a.open_stores[place]
+        for stored in a.stores:
+            before |= stored[place]
+        reader = ("store", a.index, c)
+        read(m, a, op, array, item, start, start + size, a.know[c], reader, event, before)
         made.append(event)
     a.open_stores = a.open_stores[0] | made[0], a.open_stores[1] | made[1]
     a.began_stores = True

@@ -6,29 +6,39 @@ that no check can ask for again are forgotten, iterations that nobody can come t
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from wsdsl.prover.errors import Party
+from wsdsl.prover.alike import Alike
 from wsdsl.prover.families import families, order, turned
+from wsdsl.prover.hidden import NAMED
 from wsdsl.prover.iterations import name_iterations, shown_key, shown_term
-from wsdsl.prover.knowledge import masks_of, moved, put_masks
-from wsdsl.prover.machine import ENDED, Agent, Barrier, Machine, Registers, Span, StageParity
+from wsdsl.prover.knowledge import Barriers, put_masks
+from wsdsl.prover.machine import ENDED, Agent, Machine, Registers, StageParity
 from wsdsl.prover.model import Array, Model
+from wsdsl.prover.places import Items, Places
 from wsdsl.prover.products import Descriptor
 
 NO_TURN = (0, 0, 1)
-Items = list[tuple[Any, tuple[int, int, int]]]
-"""Items of SMEM: the place, and the key in the machine's memory."""
 Turns = dict[tuple[int, int], tuple[int, int, int]]
 """By CTA and family: the stage and parity from which a ring is looked at, and its length."""
+
+
+@dataclass(eq=False, slots=True)
+class Seen:
+    """A state that is followed: what is not known in it. Not any more, once one of its shape was
+    met in which no more is known: where that one leads, this one does too."""
+
+    unknown: list[int]
+    superseded: bool = False
 
 
 class Canonical:
     """Makes keys of a model's states, and drops from a state what can not matter any more."""
 
-    def __init__(self, model: Model, widen: bool) -> None:
-        self.model, self.widen = model, widen
-        self.seen: dict[Any, list[list[int]]] = {}
+    def __init__(self, model: Model, widen: bool, hurry: bool) -> None:
+        self.model, self.widen, self.hurry = model, widen, hurry
+        self.seen: dict[Any, list[Seen]] = {}
         self.families, self.of_array, of_state = families(model)
         self.slot_family = [
             {slot: of_state[name] for name, slot in code.slots.items() if name in of_state}
@@ -37,18 +47,45 @@ class Canonical:
         self.arrays = list(model.arrays.values())
         self.union: dict[Any, list[int]] = {}
         self.orders: dict[tuple[int, tuple[int, int, int]], list[tuple[int, int]]] = {}
-        self.place: dict[Any, int] = {}
+        self.places = Places(model, hurry)
 
-    def is_new(self, m: Machine) -> bool:
-        """Does this state have to be followed? Not if one was whose threads knew no more.
+    def new(self, m: Machine) -> Seen | None:
+        """The state, if it has to be followed: not if one was whose threads knew no more.
 
-        With `widen`, what was not known in an earlier state of the same shape is forgotten here.
+        With `widen`, what was not known in an earlier state of the same shape is forgotten here;
+        with `hurry`, of each stage of a ring what is not known of one that looks the same.
         """
         names = name_iterations(m)
         turns = self._turns(m)
-        accumulators: dict[int, int] = {}
-        agents = tuple(self._agent(m, a, names, turns, accumulators) for a in m.agents)
         barriers, items = self._barriers(m, turns), self._items(m, turns)
+        shape = self._shape(m, names, turns, barriers, items)
+        found = self.places.number(m, barriers, items, names)
+        unknown = found.unknown(self.places.unwritten(m, items, 0))
+        followed = self.seen.setdefault(shape, [])
+        if any(_covers(held.unknown, unknown) for held in followed):
+            return None
+        gone = unknown
+        if self.widen and followed:
+            gone = [u | h for u, h in zip(unknown, self.union[shape], strict=True)]
+        if self.hurry:
+            gone = self._alike(m, turns, barriers, items).spread(gone)
+        self.union[shape] = gone
+        if gone != unknown:
+            added = self.places.add(m, barriers, items, gone[:-1], found.every)
+            put_masks(m, barriers, names, found.without(gone[:-1], added))
+            unknown = found.unknown(self.places.unwritten(m, items, gone[-1]))
+        for held in followed:
+            held.superseded = _covers(unknown, held.unknown)
+        made = Seen(unknown)
+        followed[:] = [*(held for held in followed if not held.superseded), made]
+        return made
+
+    def _shape(
+        self, m: Machine, names: dict[int, int], turns: Turns, barriers: Barriers, items: Items
+    ) -> Any:
+        """All of a state but what is known in it."""
+        accumulators: dict[int, int] = {}
+        agents = tuple([self._agent(m, a, names, turns, accumulators) for a in m.agents])
         loops = sorted(
             (repr(shown_key(k, names)), names.get(v, ENDED), m.entered.get(k, 0))
             for k, v in m.loops.items()
@@ -63,13 +100,17 @@ class Canonical:
         ]
         facts = sorted((repr(shown_term(k, names)), v) for k, v in m.facts.items())
         flags = sorted((repr(shown_term(k, names)), f.value) for k, f in m.flags.items())
-        shape = (
+        return (
             agents,
             tuple(
-                (h.phase & 1 ^ flip, h.pending, h.tx, h.arrivals, h.initialised)
-                for _, flip, h in barriers
+                [
+                    (h.phase & 1 ^ flip, h.pending, h.tx, h.arrivals, h.initialised)
+                    for _, flip, h in barriers
+                ]
             ),
-            tuple((where, tuple((s.start, s.end) for s in m.memory[key])) for where, key in items),
+            tuple(
+                [(where, tuple([s.start for s in m.memory[key]])) for where, key in items],
+            ),
             tuple(loops),
             tuple(following),
             tuple(runs),
@@ -78,30 +119,16 @@ class Canonical:
             tuple(sorted(repr(shown_term(k, names)) for k in m.global_memory)),
             tuple(m.pool),
         )
-        every = self._place_events(m, barriers, items, names)
-        masks = masks_of(m, barriers, names)
-        unknown = [*(every & ~k for k in masks), self._unwritten(m, items, 0)]
-        followed = self.seen.setdefault(shape, [])
-        for held in followed:
-            if not any(u & ~h for u, h in zip(unknown, held, strict=True)):
-                return False
-        if followed and self.widen:
-            held = self.union[shape]
-            gone = self.union[shape] = [u | h for u, h in zip(unknown, held, strict=True)]
-            added = self._add_events(m, barriers, items, gone, every)
-            every |= added
-            masks = [
-                k if k < 0 else (k | added) & ~h for k, h in zip(masks, gone[:-1], strict=True)
-            ]
-            put_masks(m, barriers, names, masks)
-            unwritten = self._unwritten(m, items, gone[-1])
-            unknown = [*(every & ~k for k in masks), unwritten]
-        else:
-            self.union[shape] = unknown
-        followed.append(unknown)
-        return True
 
     # Rings ------------------------------------------------------------------------------------
+
+    def _alike(self, m: Machine, turns: Turns, barriers: Barriers, items: Items) -> Alike:
+        ring_of = {
+            (cta, array.index): number
+            for cta, number in turns
+            for array in self.families[number].arrays
+        }
+        return Alike(m, self.places, ring_of, barriers, items)
 
     def _turns(self, m: Machine) -> Turns:
         """Where each family is said to begin, by CTA: at the first state that an agent holds."""
@@ -179,16 +206,17 @@ class Canonical:
 
     # What is where ----------------------------------------------------------------------------
 
-    def _barriers(self, m: Machine, turns: Turns) -> list[tuple[Any, int, Barrier]]:
+    def _barriers(self, m: Machine, turns: Turns) -> Barriers:
         """(place, change of parity, barrier), rings from where they are said to begin."""
-        made: list[tuple[Any, int, Barrier]] = []
+        made: Barriers = []
         for cta in range(self.model.num_ctas):
             for array in self.arrays:
                 if array.first >= 0:
                     first = cta * self.model.num_barriers + array.first
                     for n, (stage, flip) in enumerate(self._order(cta, array, turns)):
                         made.append(((cta, array.index, n), flip, m.barriers[first + stage]))
-        made += [(("named", key), 0, m.named[key]) for key in sorted(m.named)]
+        # Whole warpgroups meet there, in rounds that have no parity.
+        made += [((NAMED, key), m.named[key].phase & 1, m.named[key]) for key in sorted(m.named)]
         return made
 
     def _items(self, m: Machine, turns: Turns) -> Items:
@@ -203,146 +231,7 @@ class Canonical:
                             made.append(((cta, array.index, n), key))
         return made
 
-    def _unwritten(self, m: Machine, items: Items, taken: int) -> int:
-        """Where nothing was written yet, as bits; where `taken` says so, nothing is from now on."""
-        bits = 0
-        for where, key in items:
-            spans = m.memory[key]
-            for n, span in enumerate(spans):
-                place = ((where, span.start), "written")
-                bit = 1 << self.place.setdefault(place, len(self.place))
-                if span.written and bit & taken:
-                    span = Span(
-                        span.start, span.end, span.write, span.shown, span.writer, span.reads
-                    )
-                    spans = m.memory[key] = (*spans[:n], span, *spans[n + 1 :])
-                if not span.written:
-                    bits |= bit
-        return bits
 
-    # Events -----------------------------------------------------------------------------------
-
-    def _place_events(
-        self,
-        m: Machine,
-        barriers: list[tuple[Any, int, Barrier]],
-        items: Items,
-        names: dict[int, int],
-    ) -> int:
-        """Number the events by the places where they stand, one for each place; all of them, as a
-        mask. What everybody knows of is forgotten: no check can fail for it."""
-        settled = -1
-        for a in m.agents:
-            if not a.ended:
-                for c in self.model.codes[a.partition].acting[a.pc]:
-                    settled &= a.know[c]
-        copies: dict[int, int] = {}
-        place = self.place
-
-        def put(where: Any, mask: int) -> int:
-            mask &= ~settled
-            made = number = 0
-            while mask:
-                bit = mask & -mask
-                mask ^= bit
-                new = 1 << place.setdefault((where, number), len(place))
-                copies[bit] = copies.get(bit, 0) | new
-                made |= new
-                number += 1
-            return made
-
-        def put_span(where: Any, s: Span) -> Span:
-            reads = tuple((r, put((where, r), e), p) for r, e, p in s.reads if e & ~settled)
-            if not reads and not (s.write | s.shown) & ~settled:
-                return Span(s.start, s.end, 0, 0, s.writer, (), s.written)
-            write, shown = put((where, "write"), s.write), put((where, "shown"), s.shown)
-            return Span(s.start, s.end, write, shown, s.writer, reads, s.written)
-
-        m.waits = m.phases = 0
-        for where, _, held in barriers:
-            held.done, held.before = (
-                put((where, "done"), held.done),
-                put((where, "before"), held.before),
-            )
-            held.fenced, held.passed = (
-                put((where, "fenced"), held.fenced),
-                put((where, "passed"), held.passed),
-            )
-            m.waits |= held.passed
-            m.phases |= held.done | held.before
-        for where, key in items:
-            m.memory[key] = tuple(put_span((where, s.start, s.end), s) for s in m.memory[key])
-        for key, spans in m.global_memory.items():
-            shown = repr(shown_term(key, names))
-            m.global_memory[key] = tuple(put_span(shown, s) for s in spans)
-        for key, event in m.remote.items():
-            m.remote[key] = put(key, event)
-        for key, flag in m.flags.items():
-            shown = repr(shown_term(key, names))
-            flag.arrivals = put((shown, "arrivals"), flag.arrivals)
-            flag.lowered = put((shown, "lowered"), flag.lowered)
-            flag.passed, flag.reset = (
-                put((shown, "passed"), flag.passed),
-                put((shown, "reset"), flag.reset),
-            )
-        live = every = 0
-        for bit, made in copies.items():
-            live |= bit
-            every |= made
-        put_masks(
-            m,
-            barriers,
-            names,
-            [moved(k & live, copies) if k >= 0 else k for k in masks_of(m, barriers, names)],
-        )
-        m.next_event = 1 << len(place)
-        return every
-
-    def _add_events(
-        self,
-        m: Machine,
-        barriers: list[tuple[Any, int, Barrier]],
-        items: Items,
-        gone: list[int],
-        every: int,
-    ) -> int:
-        """Where a state of this shape had to know of an event, and this one has none: put one
-        there. Returns those that were added."""
-        missing = 0
-        for unknown in gone[:-1]:
-            missing |= unknown
-        missing &= ~every
-        if not missing:
-            return 0
-        by_place: dict[Any, list[tuple[Any, int]]] = {}
-        places = list(self.place)
-        rest, added = missing, 0
-        while rest:
-            bit = rest & -rest
-            rest ^= bit
-            (where, kind), _ = places[bit.bit_length() - 1]
-            by_place.setdefault(where, []).append((kind, bit))
-        for where, _, held in barriers:
-            for kind, bit in by_place.get(where, ()):
-                setattr(held, kind, getattr(held, kind) | bit)
-                m.waits |= bit if kind == "passed" else 0
-                m.phases |= bit if kind in ("done", "before") else 0
-                added |= bit
-        nobody = Party(0, self.model.kernel.body[-1])
-        for where, key in items:
-            spans = list(m.memory[key])
-            for n, s in enumerate(spans):
-                for kind, bit in by_place.get((where, s.start, s.end), ()):
-                    write, seen, reads = s.write, s.shown, s.reads
-                    if kind == "write":
-                        write |= bit
-                    elif kind == "shown":
-                        seen |= bit
-                    else:
-                        others = tuple(r for r in reads if r[0] != kind)
-                        reads = (*others, (kind, bit, nobody))
-                    s = Span(s.start, s.end, write, seen, s.writer, reads, s.written)
-                    added |= bit
-                spans[n] = s
-            m.memory[key] = tuple(spans)
-        return added
+def _covers(less: list[int], more: list[int]) -> bool:
+    """Is all that is unknown in one state unknown in the other?"""
+    return not any(u & ~v for u, v in zip(more, less, strict=True))

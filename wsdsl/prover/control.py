@@ -343,10 +343,17 @@ def initial_state(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def advance(m: Machine, a: Agent, i: Instruction) -> int:
-    del m
     op = i.op
     assert isinstance(op, b.Advance)
     held: StageParity = a.slots[i.uses[0]]
+    if held.stage >= op.num:
+        raise m.fail(
+            "misuse",
+            a,
+            op,
+            f"stage {held.stage} is none of the {op.num} that `advance` goes round",
+            hint="`advance` has another `num` than the barriers",
+        )
     stage = held.stage + 1
     a.slots[i.defines[0]] = (
         StageParity(0, held.parity ^ 1) if stage == op.num else StageParity(stage, held.parity)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from wsdsl.ir.op import Kernel
 from wsdsl.prover.access import spans_of
-from wsdsl.prover.canonical import Canonical
+from wsdsl.prover.canonical import Canonical, Seen
 from wsdsl.prover.errors import Failure, Party, Undecided
 from wsdsl.prover.flatten import model_of
 from wsdsl.prover.machine import Agent, Barrier, Machine
@@ -120,15 +120,18 @@ def explore(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Explored:
 
 
 def _prove(model: Model) -> Explored:
+    """Forgetting is safe, and quick; where it was too much, the kernel is looked at again with
+    less of it, and at last with none."""
     learn_borders(model)
-    try:
-        return _explore(model, widen=True)
-    except Refuted as refuted:
-        # Less may have been known there than in any real run: go the same way without forgetting.
-        failure = follow(model, refuted.decisions)
-        if failure is not None:
-            raise Refuted(failure, refuted.decisions) from None
-    return _explore(model, widen=False)
+    for hurry in (True, False):
+        try:
+            return _explore(model, True, hurry)
+        except Refuted as refuted:
+            # Less may have been known there than in any real run: go the same way with all of it.
+            failure = follow(model, refuted.decisions)
+            if failure is not None:
+                raise Refuted(failure, refuted.decisions) from None
+    return _explore(model, False, False)
 
 
 def follow(model: Model, decisions: Decisions) -> Failure | None:
@@ -170,14 +173,17 @@ def _all_items(m: Machine) -> None:
                 m.memory[cta, array.index, item] = spans_of(m, cta, array, item)
 
 
-def _explore(model: Model, widen: bool) -> Explored:
-    canonical = Canonical(model, widen)
+def _explore(model: Model, widen: bool, hurry: bool) -> Explored:
+    canonical = Canonical(model, widen, hurry)
     first = start(model)
     _all_items(first)
-    heap: list[tuple[int, int, Decisions, Machine]] = [(0, 0, (), first)]
+    heap: list[tuple[int, int, Decisions, Machine, Seen]] = [(0, 0, (), first, Seen([]))]
     pushed = states = steps = 0
     while heap:
-        _, _, decisions, m = heapq.heappop(heap)
+        _, _, decisions, m, came_from = heapq.heappop(heap)
+        if came_from.superseded:
+            # The same way is followed from a state in which no more is known.
+            continue
         before = m.steps
         try:
             run_out(m)
@@ -186,7 +192,8 @@ def _explore(model: Model, widen: bool) -> Explored:
             raise Refuted(failure, decisions) from None
         except Undecided as open_:
             steps += m.steps - before
-            if not canonical.is_new(m):
+            seen = canonical.new(m)
+            if seen is None:
                 continue
             states += 1
             if states > MAX_STATES or (widen and len(m.following) > MAX_AHEAD):
@@ -200,5 +207,5 @@ def _explore(model: Model, widen: bool) -> Explored:
                 fork.facts[open_.atom] = outcome
                 pushed += 1
                 place = -m.steps if widen else m.steps
-                heapq.heappush(heap, (place, pushed, (*decisions, outcome), fork))
+                heapq.heappush(heap, (place, pushed, (*decisions, outcome), fork, seen))
     return Explored(states, steps, model.num_ctas)

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from struct import Struct
 from typing import Any
 
 from wsdsl.prover.iterations import shown_term
-from wsdsl.prover.machine import ALL, Barrier, Machine
+from wsdsl.prover.machine import ALL, Agent, Barrier, Machine
+
+Barriers = list[tuple[Any, int, Barrier]]
+"""(place, change of parity, barrier)."""
+WORD = 64
 
 
-def masks_of(
-    m: Machine, barriers: list[tuple[Any, int, Barrier]], names: dict[int, int]
-) -> list[int]:
-    """What is known, to each who knows; `put_masks` takes it back in the same order."""
+def masks_of(m: Machine, barriers: Barriers, names: dict[int, int]) -> list[int]:
+    """What is known, to each who knows; `put_masks` takes it back in the same order. The barriers'
+    come first, two of each."""
     masks: list[int] = []
+    for _, _, held in barriers:
+        masks += [held.gathered, held.completed]
     for a in m.agents:
-        acting = m.model.codes[a.partition].acting[a.pc]
-        masks += [k if c in acting and not a.ended else -1 for c, k in enumerate(a.know)]
+        masks += _by_class(m, a)
         masks.append(a.did)
         for c in (-1, *ALL):
             masks.append(_all(e for index, k, e in m.unshown if (index, k) == (a.index, c)))
@@ -24,26 +29,33 @@ def masks_of(
             masks += [g.events, g.passed]
         for stored in (*a.stores, a.open_stores):
             masks += stored
-    for _, _, held in barriers:
-        masks += [held.gathered, held.completed]
     for _, flag in sorted(m.flags.items(), key=lambda f: repr(shown_term(f[0], names))):
         masks.append(flag.gathered)
     return masks
 
 
+def _by_class(m: Machine, a: Agent) -> list[int]:
+    """Classes that do nothing any more count as one: only when its CTA ends is it asked what they
+    know. -1 stands for nothing, of nobody."""
+    acting = 0 if a.ended else len(m.model.codes[a.partition].acting[a.pc])
+    rest = 0
+    for known in a.know[acting:]:
+        rest |= known
+    return [*a.know[:acting], rest, -1, -1, -1][:4]
+
+
 def put_masks(
     m: Machine,
-    barriers: list[tuple[Any, int, Barrier]],
+    barriers: Barriers,
     names: dict[int, int],
     masks: list[int],
 ) -> None:
     held_by = iter(masks)
+    for _, _, held in barriers:
+        held.gathered, held.completed = next(held_by), next(held_by)
     unshown: list[tuple[int, int, int]] = []
     for a in m.agents:
-        for c in ALL:
-            known = next(held_by)
-            if known >= 0:
-                a.know[c] = known
+        a.know = [max(next(held_by), 0) for _ in ALL]
         a.did = next(held_by)
         for c in (-1, *ALL):
             still = next(held_by)
@@ -53,8 +65,6 @@ def put_masks(
         a.stores = [(next(held_by), next(held_by)) for _ in a.stores]
         a.open_stores = next(held_by), next(held_by)
     m.unshown = unshown
-    for _, _, held in barriers:
-        held.gathered, held.completed = next(held_by), next(held_by)
     for _, flag in sorted(m.flags.items(), key=lambda f: repr(shown_term(f[0], names))):
         flag.gathered = next(held_by)
 
@@ -66,10 +76,43 @@ def _all(masks: Iterable[int]) -> int:
     return made
 
 
-def moved(mask: int, copies: dict[int, int]) -> int:
-    made = 0
-    while mask:
-        bit = mask & -mask
-        mask ^= bit
-        made |= copies[bit]
-    return made
+def moved(masks: list[int], copies: dict[int, int], every: int) -> list[int]:
+    """The masks, negative ones excepted, with each event exchanged for its copies, others left out;
+    `every` are all copies. Only words are gone through by which a mask differs from the last."""
+    live = 0
+    for bit in copies:
+        live |= bit
+    size = live.bit_length() // WORD + 1
+    read = Struct(f"<{size}Q").unpack
+    tables: list[dict[int, int]] = [{} for _ in range(size)]
+    for bit, made in copies.items():
+        place, rest = divmod(bit.bit_length() - 1, WORD)
+        tables[place][1 << rest] = made
+    done: dict[int, int] = {0: 0, live: every}
+    last, last_made = 0, 0
+    result: list[int] = []
+    for mask in masks:
+        if mask < 0:
+            result.append(mask)
+            continue
+        mask &= live
+        made = done.get(mask)
+        if made is None:
+            made = last_made
+            words = (mask ^ last).to_bytes(8 * size, "little")
+            for word, table in zip(read(words), tables, strict=True):
+                if not word:
+                    continue
+                copied = table.get(word)
+                if copied is None:
+                    copied, rest = 0, word
+                    while rest:
+                        bit = rest & -rest
+                        rest ^= bit
+                        copied |= table[bit]
+                    table[word] = copied
+                made ^= copied
+            done[mask] = last_made = made
+            last = mask
+        result.append(made)
+    return result

@@ -136,6 +136,10 @@ def _read_operand(
     ranges = operand_ranges(
         op.rows, op.columns, element, op.swizzle, op.k_major, start, extent, product.k
     )
+    # Groups retire in the order in which they were committed.
+    before = know | a.open.events
+    for group in a.groups:
+        before |= group.events
     for begin, end in ranges:
         begin, end = begin + op.offset, end + op.offset
         if end > held.array.bytes:
@@ -146,7 +150,8 @@ def _read_operand(
                 f"bytes {begin} to {end} of an item of "
                 f"`{held.array.label}`, which has {held.array.bytes}",
             )
-        read(m, a, product, held.array, held.item, begin, end, know, ("wgmma", a.index), event)
+        reader = ("wgmma", a.index)
+        read(m, a, product, held.array, held.item, begin, end, know, reader, event, before)
 
 
 def wgmma_commit(m: Machine, a: Agent, i: Instruction) -> int:

@@ -1,0 +1,181 @@
+"""Break what lowering makes of ping-pong and of clusters: turns, and handshakes between CTAs."""
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+from tests.kernels import CASES
+from tests.prover.test_mutants import missed_in_case
+from tests.simulator.mutants import DELETED, rewrite
+from wsdsl import Schedule
+from wsdsl.diagnostics import VerifyError
+from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import fragment_ops as f
+from wsdsl.ir import tile_ops as t
+from wsdsl.ir.op import Kernel, Op, Region, op_name, results_of
+from wsdsl.ir.spec import verify
+from wsdsl.ir.walk import walk, with_regions
+from wsdsl.prover.explore import Refuted, explore
+
+TILE = dict(m=64, n=64)
+SCHEDULES = {
+    "pingpong": Schedule(tile=TILE, stages=2, mode="pingpong"),
+    "cluster_m": Schedule(tile=TILE, stages=2, consumers=1, cluster=dict(m=2)),
+    "cluster_m_n": Schedule(tile=TILE, stages=2, consumers=1, cluster=dict(m=2, n=2)),
+}
+THREE = Schedule(tile=TILE, stages=2, mode="pingpong", consumers=3)
+LARGE = dict(m=128, n=128)
+STATES = {
+    "cooperative": (Schedule(tile=dict(m=128, n=256)), 15),
+    "pingpong": (Schedule(tile=LARGE, mode="pingpong"), 40),
+    "pingpong_3": (Schedule(tile=dict(m=64, n=128), mode="pingpong", consumers=3), 50),
+    "cluster_m_n": (Schedule(tile=LARGE, cluster=dict(m=2, n=2)), 20),
+    "pingpong_cluster": (Schedule(tile=LARGE, mode="pingpong", cluster=dict(m=4)), 30),
+}
+
+
+def gemm(schedule: Schedule) -> Kernel:
+    return CASES["gemm"].kernel._compile(schedule, {}, ()).scheduled
+
+
+def proved(kernel: Kernel) -> bool:
+    try:
+        verify(kernel)
+        explore(kernel)
+    except Refuted as refuted:
+        assert refuted.failure.kind != "unknown", refuted.failure.message
+        return False
+    except VerifyError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_mutants(name: str) -> None:
+    assert missed_in_case("gemm", gemm(SCHEDULES[name])) == []
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_few_states_are_looked_at(name: str) -> None:
+    """Whatever the number of stages is: the proof is a large part of a compilation."""
+    schedule, states = STATES[name]
+    assert explore(gemm(schedule)).states <= states
+
+
+# Turns --------------------------------------------------------------------------------------------
+
+CONTRARY = {"eq": "ne", "sub": "add", "add": "sub"}
+
+
+def other_turns(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
+    """Whose turn it is, and whose it is next, in another way."""
+    for at, op in enumerate(walk(kernel.body)):
+        name = op.result.name.rstrip("_0123456789") if isinstance(op, t.Map) else ""
+        if not isinstance(op, t.Map) or name not in ("mine", "next", "over", "left_over"):
+            continue
+        if op.fn == "where":
+            test, first, second = op.args
+            changed = dataclasses.replace(op, args=(test, second, first))
+        else:
+            changed = dataclasses.replace(op, fn=CONTRARY[op.fn])
+        body = rewrite(kernel.body, at, lambda _, new=changed: (new,))
+        yield f"{at} {op.result.name}", dataclasses.replace(kernel, body=body)
+
+
+@pytest.mark.parametrize(("schedule", "count"), [(SCHEDULES["pingpong"], 6), (THREE, 15)])
+def test_turns(schedule: Schedule, count: int) -> None:
+    mutants = list(other_turns(gemm(schedule)))
+    assert len(mutants) == count
+    assert [what for what, mutant in mutants if proved(mutant)] == []
+
+
+# Subsets ------------------------------------------------------------------------------------------
+
+
+def subsets(kernel: Kernel, *kinds: type[Op]) -> dict[tuple[bool, ...], bool]:
+    """Which of the ops are kept, in their order: is the rest proved?"""
+    places = [at for at, op in enumerate(walk(kernel.body)) if isinstance(op, kinds)]
+    table: dict[tuple[bool, ...], bool] = {}
+    for kept in itertools.product((True, False), repeat=len(places)):
+        body = kernel.body
+        for at, keep in reversed(list(zip(places, kept, strict=True))):
+            body = body if keep else rewrite(body, at, lambda _: ())
+        table[kept] = proved(dataclasses.replace(kernel, body=body))
+    return table
+
+
+def test_subsets_of_turns() -> None:
+    """After the last tile one arrival is left over; that somebody waits for it is good manners."""
+    table = subsets(gemm(SCHEDULES["pingpong"]), b.NamedBarrierSync, b.NamedBarrierArrive)
+    assert len(table) == 2**7
+    for kept, right in table.items():
+        mine, passed_on, _, first, yours, passed_back, _ = kept
+        assert right == (mine and passed_on and first and yours and passed_back), kept
+
+
+@pytest.mark.parametrize("name", ["cluster_m", "cluster_m_n"])
+def test_subsets_between_ctas(name: str) -> None:
+    table = subsets(
+        gemm(SCHEDULES[name]), b.WaitBarrier, b.ArriveBarrier, b.ArriveExpectTx, b.SyncCluster
+    )
+    assert len(table) in (2**7, 2**8)
+    for kept, right in table.items():
+        assert right == all(kept), kept
+
+
+# Shifts -------------------------------------------------------------------------------------------
+
+LATER = {
+    ("initialize_barriers", "initialize_barriers"): "two arrays, in either order",
+    ("arrive_expect_tx", "tma_load"): "the phase awaits the arrival too, whenever bytes land",
+    ("tma_load", "tma_load"): "two copies, in either order",
+    ("set_max_registers", "elect"): "who needs more registers gets them later",
+    ("set_max_registers", "for_range"): "who needs more registers has them later",
+    ("set_max_registers", "named_barrier_arrive"): "who needs more registers has them later",
+    ("named_barrier_arrive", "wgmma_wait"): "the turn is passed on later, the products are issued",
+    ("arrive_barrier", "tma_store_wait"): "the slot is given back later",
+    ("arrive_barrier", "arrive_barrier"): "two barriers, in either order",
+    ("wait_barrier", "wgmma_fence"): "the fence is for registers, the wait for SMEM",
+}
+
+
+def after(region: Region, first: Op, second: Op, where: Region) -> Region:
+    """`first` put behind `second`, both in the region `where` (an op may stand in others too)."""
+    made: list[Op] = []
+    for op in region:
+        if region is where and op is first:
+            continue
+        made.append(with_regions(op, lambda inner: after(inner, first, second, where)))
+        if region is where and op is second:
+            made.append(first)
+    return tuple(made)
+
+
+def later(kernel: Kernel) -> Iterator[tuple[str, str, Kernel]]:
+    """Each synchronising op after the next one of its region: the two ops, the kernel."""
+    pairs: list[tuple[Op, Op, Region]] = []
+    kinds = (*DELETED, f.Wgmma, b.ForRange, b.Elect, t.If)
+
+    def find(region: Region) -> Region:
+        marked = [op for op in region if isinstance(op, kinds)]
+        for first, second in itertools.pairwise(marked):
+            if isinstance(first, DELETED) and not results_of(first):
+                pairs.append((first, second, region))
+        for op in region:
+            with_regions(op, find)
+        return region
+
+    find(kernel.body)
+    for first, second, where in pairs:
+        body = after(kernel.body, first, second, where)
+        yield op_name(type(first)), op_name(type(second)), dataclasses.replace(kernel, body=body)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_shifts(name: str) -> None:
+    kernel = gemm(SCHEDULES[name])
+    harmless = {(first, second) for first, second, mutant in later(kernel) if proved(mutant)}
+    assert harmless <= LATER.keys()
+    assert ("wait_barrier", "wgmma_fence") in harmless

@@ -1,0 +1,122 @@
+"""Who may yet ask whether something is over. An event that all of those know of is forgotten: no
+check can fail for it any more, and the fewer events there are the fewer states.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import fragment_ops as f
+from wsdsl.ir import memory_ops as mem
+from wsdsl.ir.op import Op, operands
+from wsdsl.prover.machine import ALL, ELECTED, Machine
+from wsdsl.prover.model import Model
+from wsdsl.prover.program import Code, Instruction
+
+CHANGES, LOOKS = 0, 1
+"""How an array is used: written or arrived on; read or waited for."""
+EVERYTHING = -1
+Ask = tuple[Any, int, tuple[int, ...], bool]
+"""(array or named barrier, how it is used, by which classes of threads, in other CTAs too?)."""
+EVERY_CTA, ROUND = "cluster", "named"
+
+
+@dataclass
+class Settled:
+    """Events that need not be remembered, by who asks for them. What is not listed, nobody does."""
+
+    by: dict[tuple[int, Any, int], int] = field(default_factory=dict[tuple[int, Any, int], int])
+    by_all: int = EVERYTHING
+    heard: list[int] = field(default_factory=list[int])
+    """Of each CTA: what at least one of its threads knows, as must be when it ends."""
+
+    def at(self, cta: int, place: Any, *uses: int) -> int:
+        known = EVERYTHING
+        for use in uses:
+            known &= self.by.get((cta, place, use), EVERYTHING)
+        return known
+
+
+def asks_of(model: Model, code: Code) -> list[tuple[Ask, ...]]:
+    """For each instruction, what the code may use from there on."""
+    read = {i.op.shared.name for i in code.instructions if isinstance(i.op, f.MatrixOperand)}
+    products = [(model.arrays[name].index, LOOKS, ALL, False) for name in sorted(read)]
+    made: list[tuple[Ask, ...]] = []
+    held: dict[Ask, None] = {}
+    for i in reversed(code.instructions):
+        asked = products if isinstance(i.op, f.Wgmma) else _asks(model, i)
+        if any(ask not in held for ask in asked):
+            held = held | dict.fromkeys(asked)
+        made.append(tuple(held))
+    made.reverse()
+    # What a loop may do later in its body it may do from its beginning on, again.
+    for pc, i in enumerate(code.instructions):
+        if 0 <= i.target < pc:
+            made[i.target : pc + 1] = [made[i.target]] * (pc + 1 - i.target)
+    return [*made, ()]
+
+
+def _asks(model: Model, i: Instruction) -> list[Ask]:
+    op: Any = i.op
+    remote = getattr(op, "cta", None) is not None or getattr(op, "multicast", None) is not None
+    who = ELECTED if i.elected else ALL
+
+    def ask(value: Any, use: int, by: tuple[int, ...] = who) -> Ask:
+        return model.arrays[value.name].index, use, by, remote
+
+    match op:
+        case b.ArriveBarrier():
+            return [ask(op.barriers, CHANGES, ALL if op.each_thread else ELECTED)]
+        case b.ArriveExpectTx():
+            return [ask(op.barriers, CHANGES)]
+        case b.WaitBarrier():
+            return [ask(op.barriers, LOOKS)]
+        case mem.TmaLoad():
+            return [ask(op.shared, CHANGES), ask(op.barriers, CHANGES)]
+        case mem.StoreShared() | mem.ThreadLoad():
+            return [ask(op.shared, CHANGES)]
+        case mem.TmaStore():
+            return [ask(op.shared, LOOKS)]
+        case b.NamedBarrierSync() | b.NamedBarrierArrive():
+            return [((ROUND, op.barrier), CHANGES, ALL, False)]
+        case b.SyncCta():
+            return [((ROUND, 0), CHANGES, ALL, False)]
+        case b.SyncCluster():
+            return [((ROUND, EVERY_CTA), CHANGES, ALL, True)]
+        case b.InitializeBarriers() | f.MatrixOperand():
+            return []
+        case _:
+            return _anything(model, op)
+
+
+def _anything(model: Model, op: Op) -> list[Ask]:
+    """Of an op that is not known here the most is supposed."""
+    return [
+        (model.arrays[value.name].index, use, ALL, True)
+        for value in operands(op)
+        if value.name in model.arrays
+        for use in (CHANGES, LOOKS)
+    ]
+
+
+def settled(m: Machine, asks: list[list[tuple[Ask, ...]]]) -> Settled:
+    """What everybody who may ask for it knows already; `asks` by partition and instruction."""
+    found = Settled(heard=[0] * m.model.num_ctas)
+    by = found.by
+    for a in m.agents:
+        know = a.know
+        found.heard[a.cta] |= know[0] | know[1] | know[2] | know[3]
+        if a.ended:
+            continue
+        of_first, of_all = know[0], know[0] & know[1] & know[2] & know[3]
+        if len(m.model.codes[a.partition].acting[a.pc]) == 1:
+            of_all = of_first
+        found.by_all &= of_all
+        for place, use, who, remote in asks[a.partition][a.pc]:
+            known = of_first if who == ELECTED else of_all
+            for cta in range(m.model.num_ctas) if remote else (a.cta,):
+                key = cta, place, use
+                by[key] = by.get(key, EVERYTHING) & known
+    return found
