@@ -82,6 +82,15 @@ def test_no_false_alarm_and_every_address_is_told(name: str, schedule: str, thre
         assert UNKNOWN not in (letter.barrier, letter.to), letter
 
 
+def test_an_address_of_terms_from_two_blocks() -> None:
+    """LLVM takes a slot's address for that of its barrier and a multiple of the stage, which it
+    reads in a block that only the one of the barrier's leads to."""
+    schedule = Schedule(tile=dict(m=64, n=16, k=64), stages=8, mode="pingpong")
+    kernel = CASES["column_major_b"].kernel
+    made = kernel._compile(schedule, CASES["column_major_b"].sizes, ("B",))
+    assert not objection(made.scheduled, made.ptx)
+
+
 @pytest.mark.parametrize("name", ["gemm", "epilogue", "around_a_loop"])
 def test_it_is_fast(name: str) -> None:
     made = compiled(name)

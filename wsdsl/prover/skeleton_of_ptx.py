@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from wsdsl.prover.skeleton_guards import Guards
@@ -64,8 +64,8 @@ class _Reader:
         tokens = list(self._tokens())
         spins = set(_spins(tokens))
         waits = {i for i in spins if not tokens[i].label and not tokens[i].target}
-        blocks = [t for i, t in enumerate(tokens) if i not in spins]
-        self.values = Values(self.text, self._entries(blocks))
+        starts = [t.at for i, t in enumerate(tokens) if t.label and i not in spins]
+        self.values = Values(self.text, starts, _only_entries(tokens, spins, self.tables))
         self.guards = Guards(self.values, places.num_threads)
         self.labels: dict[str, int] = {}
         now: int | None = 0
@@ -81,24 +81,6 @@ class _Reader:
                 continue
             label = m["label"] or ""
             yield Token(m.start(), label, m["guard"] or "", m["op"] or "", m["args"] or "")
-
-    def _entries(self, tokens: Sequence[Token]) -> dict[int, list[int]]:
-        """Where each block begins, by its label, and the places from which it is entered."""
-        made: dict[str, list[int]] = {t.label: [] for t in tokens if t.label}
-        goes_on = True
-        for token in tokens:
-            kind = token.op.partition(".")[0]
-            targets = [token.target] if token.target else []
-            if token.label:
-                targets = [token.label] if goes_on else []
-                goes_on = True
-            elif kind == "brx":
-                targets = self.tables.get(token.args.rpartition(",")[2].strip(), [])
-            for target in targets:
-                made.setdefault(target, []).append(token.at)
-            if kind in ("bra", "brx", "ret", "exit", "trap") and not token.guard:
-                goes_on = False
-        return {t.at: made[t.label] for t in tokens if t.label}
 
     def _label(self, name: str) -> int:
         if name not in self.labels:
@@ -210,6 +192,25 @@ class _Reader:
         if len(names) > 1:
             return UNKNOWN
         return names.pop() if names else f"SMEM at {sorted(offsets)}"
+
+
+def _only_entries(
+    tokens: Sequence[Token], spins: Collection[int], tables: Mapping[str, Sequence[str]]
+) -> dict[int, int]:
+    """By a label's place the one from which threads come to it, if that is one."""
+    places = {t.label: t.at for i, t in enumerate(tokens) if t.label and i not in spins}
+    entries: dict[str, list[int]] = {label: [] for label in places}
+    for label in (label for targets in tables.values() for label in targets):
+        entries.get(label, []).extend((0, 0))  # as many as can be
+    for i, token in enumerate(tokens):
+        if token.target in entries:
+            entries[token.target].append(token.at)
+        if token.label in entries:
+            before = tokens[i - 1] if i else token
+            leaves = before.op.partition(".")[0] in ("bra", "brx", "ret", "exit", "trap")
+            if not leaves or before.guard:
+                entries[token.label].append(token.at - 1)
+    return {places[label]: found[0] for label, found in entries.items() if len(found) == 1}
 
 
 def _product(args: Sequence[str]) -> str:

@@ -98,14 +98,16 @@ EXACT = {"b32", "u32", "s32", "b64", "u64", "s64", "lo", "wide", "to", "shared"}
 
 
 class Values:
-    """`entries`: where blocks begin in the text, in order, and from where each is entered."""
+    """`starts`: where blocks begin in the text, in order. `entries`: by a block's place the only
+    one from which threads come to it, where that is so.
+    """
 
-    def __init__(self, text: str, entries: Mapping[int, Sequence[int]]) -> None:
+    def __init__(self, text: str, starts: Sequence[int], entries: Mapping[int, int]) -> None:
         found = SMEM.search(text)
         self.smem = found[1] if found else ""
         cluster = CLUSTER.search(text)
         self.ranks = frozenset(range(int(cluster[1]) if cluster else 1))
-        self.starts, self.entries = list(entries), entries
+        self.starts, self.entries = starts, entries
         self.scopes = [m.start() for m in SCOPE.finditer(text)]
         self.defined: dict[str, list[Definition]] = {}
         self.sums: dict[Atom, Sum] = {}
@@ -150,15 +152,18 @@ class Values:
         found = self.defined.get(name, [])
         if len(found) == 1:
             return self._defined_by(name, found[0])
-        block = self.starts[bisect_right(self.starts, at) - 1] if self.starts else 0
-        before = [d for d in found if block <= d.at < at]
-        if before:
-            return self._defined_by(name, before[-1])
-        # What comes from one place only is what it was there.
-        entered = self.entries.get(block, ())
-        if len(entered) == 1 and entered[0] < block:
-            return self._read(name, entered[0])
-        return Sum(0, (((name, -block - 1), 1),))
+        seen = set[int]()
+        while True:
+            passed = bisect_right(self.starts, at)
+            block = self.starts[passed - 1] if passed else 0
+            before = [d for d in found if block <= d.at < at]
+            if before:
+                return self._defined_by(name, before[-1])
+            # What it holds here it held at the only way to here; unless that goes in circles.
+            if block not in self.entries or block in seen:
+                return Sum(0, (((name, -block - 1), 1),))
+            seen.add(block)
+            at = self.entries[block]
 
     def _defined_by(self, name: str, d: Definition) -> Sum:
         key = name, d.at
