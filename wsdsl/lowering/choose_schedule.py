@@ -32,9 +32,10 @@ from wsdsl.lowering.footprint import (
     slot_cycles,
     smem_bytes,
 )
+from wsdsl.lowering.partition_loads import output_nest
 from wsdsl.lowering.precision import choose_precision
-from wsdsl.lowering.predict import predict
-from wsdsl.lowering.workload import Work
+from wsdsl.lowering.predict import NUM_SMS, predict
+from wsdsl.lowering.workload import UNKNOWN_SIZE, Work
 from wsdsl.schedule import Mode, Schedule
 
 LOOKAHEAD = 3072
@@ -65,6 +66,8 @@ def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> K
     options = list(_options(kernel, given, dict(kernel.sizes) | dict(sizes or {})))
     if len(options) > 1:
         options = [o for o in options if _leaves_room(kernel, o)] or options
+        if scales_products(kernel):
+            options = [o for o in options if o.consumers == 3] or options
         work = Work(kernel, sizes or {})
         options.sort(key=lambda option: predict(work, option, axis_sizes(kernel, option)).cycles)
     for option in options:
@@ -178,21 +181,35 @@ def _contracted(kernel: Kernel, given: Schedule) -> dict[str, int]:
 def _teams(
     kernel: Kernel, given: Schedule, products: list[Contract], sizes: Mapping[str, int]
 ) -> Iterator[tuple[Mode, int]]:
-    """Modes with numbers of consumers, the usual ones first. One alone is for few rows. To take
-    turns pays where consumers do nothing beside the products but at the end.
+    """Modes with numbers of consumers, the usual ones first. One alone is for few rows, or tiles
+    so few that smaller ones use more SMs. To take turns pays where there are turns, and consumers
+    do nothing beside the products but at the end.
     """
     rows = {name: axis for name, axis in axes_of(kernel).items() if axis.role == "rows"}
     heights = [size for name, size in axis_sizes(kernel, given).items() if size and name in rows]
-    few = bool(products) and any(0 < sizes.get(axis.dim, 0) <= 64 for axis in rows.values())
+    less = bool(products) and _tiles_of_128(kernel, sizes) < NUM_SMS
+    few = less or (any(0 < sizes.get(axis.dim, 0) <= 64 for axis in rows.values()) and products)
     if given.mode != "pingpong":
-        usual = (2, 1) if few or heights else (3,) if scales_products(kernel) else (2,)
+        usual = (2, 1) if few or heights else (3, 2) if scales_products(kernel) else (2,)
         numbers = (given.consumers,) if given.consumers else usual
         fitting = [c for c in numbers if all(h % (64 * c) == 0 for h in heights)]
         for consumers in fitting or numbers[-1:]:
             yield "cooperative", consumers
     in_place = bool(products) and all(op.acc is not None for op in products)
-    if given.mode == "pingpong" or (given.mode is None and in_place and given.consumers != 1):
+    turns = in_place and not less and given.mode is None and given.consumers != 1
+    if given.mode == "pingpong" or turns:
         yield "pingpong", given.consumers or 2
+
+
+def _tiles_of_128(kernel: Kernel, sizes: Mapping[str, int]) -> int:
+    """Output tiles of 128 by 128, and one for each index of an outer loop."""
+    count = 1
+    for loop in output_nest(kernel.body)[0]:
+        if isinstance(loop, ForEach):
+            count *= sizes.get(loop.dim, UNKNOWN_SIZE)
+        elif isinstance(loop.index.type, Axis):
+            count *= -(-sizes.get(loop.index.type.dim, UNKNOWN_SIZE) // 128)
+    return count
 
 
 def _completed(kernel: Kernel, option: Schedule) -> Schedule:
