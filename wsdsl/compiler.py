@@ -98,6 +98,17 @@ class Kernel:
         """The whole schedule that would be used; its repr can be pasted back."""
         return self._compile(schedule, sizes, ()).schedule
 
+    def explain(self, schedule: Schedule | None = None, **sizes: int) -> str:
+        """Why this schedule is chosen for these sizes: waves, bytes, registers, and what is next.
+
+        Raises ScheduleError for a `schedule` that does not fit.
+        """
+        from wsdsl.report.choice import explain_choice
+
+        static = tuple((d, sizes[d]) for d in self.whole_dims if d in sizes)
+        kernel = dataclasses.replace(self.tile, schedule=schedule, sizes=static)
+        return explain_choice(kernel, sizes)
+
     def _compile(
         self, schedule: Schedule | None, sizes: Mapping[str, int], unaligned: tuple[str, ...]
     ) -> Compiled:

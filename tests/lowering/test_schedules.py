@@ -1,5 +1,7 @@
 """The default schedule, and what is said of schedules that do not fit."""
 
+import re
+
 import pytest
 
 import wsdsl
@@ -107,3 +109,13 @@ def test_tiles_of_a_size_that_the_kernel_says() -> None:
     text = CASES["quantised"].text.replace("by=64", "by=100")
     with pytest.raises(ScheduleError, match="no multiple of 16"):
         wsdsl.parse(text).quantised.schedule()
+
+
+def test_the_choice_is_explained() -> None:
+    kernel = CASES["gemm"].kernel
+    text = kernel.explain(M=4096, N=8192, K=1024)
+    assert repr(kernel.schedule(M=4096, N=8192, K=1024)) in text
+    assert "1824 tiles in 14 waves, 99 % of 132 SMs" in text
+    assert "144 of 232 registers a thread" in text
+    worse = [float(x) for x in re.findall(r"k=64 m=\d+ n=\d+: ([+-][\d.]+) %", text)]
+    assert len(worse) == 4 and worse == sorted(worse) and worse[0] >= 0

@@ -34,7 +34,7 @@ from wsdsl.lowering.footprint import (
 )
 from wsdsl.lowering.partition_loads import output_nest
 from wsdsl.lowering.precision import choose_precision
-from wsdsl.lowering.predict import NUM_SMS, predict
+from wsdsl.lowering.predict import NUM_SMS, Prediction, predict
 from wsdsl.lowering.workload import UNKNOWN_SIZE, Work
 from wsdsl.schedule import Mode, Schedule
 
@@ -63,14 +63,7 @@ def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> K
     findings += [*_not_lowered(given), *_unknown_variables(kernel, given)]
     if findings:
         raise ScheduleError(findings)
-    options = list(_options(kernel, given, dict(kernel.sizes) | dict(sizes or {})))
-    if len(options) > 1:
-        options = [o for o in options if _leaves_room(kernel, o)] or options
-        if scales_products(kernel):
-            options = [o for o in options if o.consumers == 3] or options
-        work = Work(kernel, sizes or {})
-        options.sort(key=lambda option: predict(work, option, axis_sizes(kernel, option)).cycles)
-    for option in options:
+    for option, _ in ranked(kernel, given, sizes or {}):
         chosen = _completed(kernel, option)
         every, findings = choose_precision(kernel, chosen)
         chosen = dataclasses.replace(chosen, precise_every=every)
@@ -78,6 +71,22 @@ def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> K
         if not findings:
             return dataclasses.replace(kernel, schedule=chosen)
     raise ScheduleError([f if f.loc else dataclasses.replace(f, loc=kernel.loc) for f in findings])
+
+
+def ranked(
+    kernel: Kernel, given: Schedule, sizes: Mapping[str, int]
+) -> list[tuple[Schedule, Prediction]]:
+    """Every way to fill in what `given` leaves open, the quickest first; order of tiles, depths and
+    registers are not filled in yet.
+    """
+    options = list(_options(kernel, given, dict(kernel.sizes) | dict(sizes)))
+    if len(options) > 1:
+        options = [o for o in options if _leaves_room(kernel, o)] or options
+        if scales_products(kernel):
+            options = [o for o in options if o.consumers == 3] or options
+    work = Work(kernel, sizes)
+    found = [(o, predict(work, o, axis_sizes(kernel, o))) for o in options]
+    return sorted(found, key=lambda pair: pair[1].cycles)
 
 
 def _not_lowered(given: Schedule) -> list[Finding]:
