@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from wsdsl.prover.machine import ENDED, Agent, Machine
-from wsdsl.prover.terms import iterations_in
 
 
 def name_iterations(m: Machine) -> dict[int, int]:
@@ -33,10 +33,10 @@ def name_iterations(m: Machine) -> dict[int, int]:
                     _follow(m, first, reach[a.index], names)
     for a in m.agents:
         for slot in m.model.codes[a.partition].live[a.pc]:
-            found: set[int] = set()
-            iterations_in(a.slots[slot], found)
-            for i in sorted(found):
-                names.setdefault(i, len(names) + 1)
+            held = a.slots[slot]
+            if isinstance(held, tuple):
+                for i in sorted(_spoken_of(held)):
+                    names.setdefault(i, len(names) + 1)
     m.loops = {k: v for k, v in m.loops.items() if k in kept}
     m.entered = {k: v for k, v in m.entered.items() if k in kept}
     m.following = {i: v for i, v in m.following.items() if i in names}
@@ -76,28 +76,24 @@ def _follow(m: Machine, iteration: int, found: set[int], names: dict[int, int]) 
         iteration = m.following.get(iteration, ENDED)
 
 
+@lru_cache(maxsize=1 << 14)
+def _spoken_of(term: Any) -> tuple[int, ...]:
+    """The iterations that a term or key, a tuple, names anywhere."""
+    if len(term) == 2 and term[0] in ("index", "next"):
+        return (term[1],)
+    return tuple(i for x in term if isinstance(x, tuple) for i in _spoken_of(x))
+
+
 def _alive(term: Any, names: dict[int, int]) -> bool:
-    found: set[int] = set()
-    _iterations_anywhere(term, found)
-    return all(i in names for i in found)
-
-
-def _iterations_anywhere(term: Any, found: set[int]) -> None:
-    if isinstance(term, tuple):
-        parts: tuple[Any, ...] = term  # pyright: ignore[reportUnknownVariableType]
-        if len(parts) == 2 and parts[0] in ("index", "next"):
-            found.add(parts[1])
-        else:
-            for x in parts:
-                _iterations_anywhere(x, found)
+    return not isinstance(term, tuple) or all(i in names for i in _spoken_of(term))
 
 
 def shown_term(term: Any, names: dict[int, int]) -> Any:
-    if isinstance(term, tuple):
+    if isinstance(term, tuple) and _spoken_of(term):
         parts: tuple[Any, ...] = term  # pyright: ignore[reportUnknownVariableType]
         if len(parts) == 2 and parts[0] in ("index", "next"):
             return (parts[0], names.get(parts[1], -1))
-        return tuple(shown_term(x, names) for x in parts)
+        return tuple([shown_term(x, names) for x in parts])
     return term
 
 
@@ -105,4 +101,4 @@ def shown_key(key: Any, names: dict[int, int], at: int = 2) -> Any:
     """A loop's key: the parent's number stands bare at `at`."""
     parts = list(key)
     parts[at] = names.get(parts[at], 0)
-    return tuple(shown_term(x, names) for x in parts)
+    return tuple([shown_term(x, names) for x in parts])

@@ -98,8 +98,10 @@ def moved(masks: list[int], copies: dict[int, int], every: int) -> list[int]:
         mask &= live
         made = done.get(mask)
         if made is None:
-            made = last_made
-            words = (mask ^ last).to_bytes(8 * size, "little")
+            near, made = mask ^ last, last_made
+            if mask.bit_count() < near.bit_count():
+                near, made = mask, 0
+            words = near.to_bytes(8 * size, "little")
             for word, table in zip(read(words), tables, strict=True):
                 if not word:
                     continue
