@@ -36,5 +36,5 @@ def test_the_compiler_chooses_again() -> None:
 def test_each_is_narrower_than_the_one_before() -> None:
     compiled = wsdsl.parse(HEAVY).heavy._compile(WIDE, SIZES, ())
     widths = [dict(s.tile or {}) for s in narrower(compiled.partitioned, None)]
-    assert widths == [dict(n=192), dict(n=128), dict(n=64)]
+    assert widths == [dict(n=192), dict(n=128), dict(n=64), dict(n=32)]
     assert list(narrower(compiled.partitioned, WIDE)) == []

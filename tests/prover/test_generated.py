@@ -28,10 +28,10 @@ SCHEDULES = {
 THREE = Schedule(tile=TILE, stages=2, mode="pingpong", consumers=3)
 LARGE = dict(m=128, n=128)
 STATES = {
-    "cooperative": (Schedule(tile=dict(m=128, n=256)), 15),
+    "cooperative": (Schedule(tile=dict(m=128, n=256), mode="cooperative"), 15),
     "pingpong": (Schedule(tile=LARGE, mode="pingpong"), 40),
     "pingpong_3": (Schedule(tile=dict(m=64, n=128), mode="pingpong", consumers=3), 50),
-    "cluster_m_n": (Schedule(tile=LARGE, cluster=dict(m=2, n=2)), 20),
+    "cluster_m_n": (Schedule(tile=LARGE, mode="cooperative", cluster=dict(m=2, n=2)), 20),
     "pingpong_cluster": (Schedule(tile=LARGE, mode="pingpong", cluster=dict(m=4)), 30),
 }
 

@@ -232,8 +232,9 @@ def test_threads_sent_elsewhere_are_reported() -> None:
     compares = [i for i, line in enumerate(lines) if re.match(r"\s*setp\.(eq|ne)\.b32", line)]
     tid = next(m[1] for line in lines if (m := re.search(r"mov\.u32\s+(%r\d+), %tid\.x", line)))
     thread = next(i for i in compares if f", {tid}, 0" in lines[i])
-    for before, after in ((", 0;", ", 1;"), ("setp.eq", "setp.ne")):
-        line = lines[thread].replace(before, after)
+    contrary = "eq" if "setp.ne" in lines[thread] else "ne"
+    other_way = re.sub(r"setp\.\w\w", f"setp.{contrary}", lines[thread])
+    for line in (lines[thread].replace(", 0;", ", 1;"), other_way):
         other = [*lines[:thread], line, *lines[thread + 1 :]]
         assert objection(made.scheduled, "\n".join(other)), line
 
