@@ -33,8 +33,7 @@ from wsdsl.ir.pipeline_ops import CircularBuffer, ForWork, LoadToSlot, Partition
 from wsdsl.ir.tile_ops import ForEach, ForTiles, If
 from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import walk, with_regions
-
-Group = tuple[tuple[int, int], ...]
+from wsdsl.lowering.shares import Group
 
 
 def assign_multicast(kernel: Kernel) -> Kernel:

@@ -51,11 +51,8 @@ def faults(kernel: Kernel, chosen: Schedule) -> list[Finding]:
 def _order(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     """Who does which tile, and with whom."""
     nest, body = output_nest(kernel.body)
-    known = {
-        loop_variable(v.type.name): v
-        for v in (loop.index for loop in nest)
-        if isinstance(v.type, Axis)
-    }
+    indices = (loop.index for loop in nest)
+    known = [loop_variable(v.type.name) for v in indices if isinstance(v.type, Axis)]
     listed = ", ".join(known) or "none"
     for name, size in (chosen.cluster or {}).items():
         if name in known or size == 1:
@@ -82,7 +79,7 @@ def _order(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
                 kernel.loc,
                 "use 2 consumers",
             )
-        if not any(True for _ in find_load_groups(body)):
+        if not find_load_groups(body):
             yield Finding(
                 'mode="pingpong" needs a product: what takes turns are the tensor cores',
                 kernel.loc,

@@ -249,30 +249,14 @@ class _Rings:
         return rows, last.size, widest_swizzle(last.size * fill.tensor.type.dtype.bytes)
 
     def copy_by_tma(self, fill: LoadToSlot, op: ProducerAcquire, ring: _Ring, state: Value) -> int:
-        """One copy a panel; returns the bytes that will arrive."""
-        assert isinstance(fill.tensor.type, Tensor)
-        rows, columns, _ = self.panels(fill)
-        width = fill.tensor.type.dtype.bytes
-        if not fill.multicast:
-            self.copy_rows(fill, op, ring, state, rows, None)
-            return rows * columns * width
-        share = self.shares[fill.multicast]
-        self.copy_rows(fill, op, ring, state, rows // share.num, share)
-        return rows * columns * width
-
-    def copy_rows(
-        self,
-        fill: LoadToSlot,
-        op: ProducerAcquire,
-        ring: _Ring,
-        state: Value,
-        num: int,
-        share: Share | None,
-    ) -> None:
-        """`num` lines of a tile: all of them, or this CTA's share."""
+        """One copy a panel, of a multicast tile of this CTA's lines; returns the bytes that will
+        arrive.
+        """
         assert isinstance(fill.tensor.type, Tensor)
         b, width = self.builder, fill.tensor.type.dtype.bytes
         rows, columns, swizzle = self.panels(fill)
+        share = self.shares.get(fill.multicast)
+        num = rows // share.num if share else rows
         span = SWIZZLE_SPAN[swizzle] // width
         row_dim = next(i for i, v in enumerate(fill.index) if isinstance(v.type, Axis))
         box = [v.type.size if isinstance(v.type, Axis) else 1 for v in fill.index]
@@ -280,7 +264,7 @@ class _Rings:
         map = self.tensor_map(fill.tensor, tuple(box), swizzle)
         at = list(self.coordinates(fill.index))
         start, shift = at[-1], None
-        if share is not None:
+        if share:
             at[row_dim] = b.plus(at[row_dim], b.times(share.part, num, "line"), "line")
             shift = b.times(share.part, num * span * width, "shift")
         offset = ring.offsets[op.layout][fill.field]
@@ -298,6 +282,7 @@ class _Rings:
                     loc=fill.loc,
                 )
             )
+        return rows * columns * width
 
     def copy_by_threads(
         self, fill: LoadToSlot, op: ProducerAcquire, ring: _Ring, state: Value
