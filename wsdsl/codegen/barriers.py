@@ -118,7 +118,8 @@ def _one_thread(c: Context, pred: str | None = None) -> str | None:
 
 def convert_arrive_flag(c: Context, op: b.ArriveFlag) -> None:
     at = Addresses(c, op.tensor, op.index, (1, 1)).at(0)
-    inline_ptx.flag_arrive(c.w, at, op.amount, _one_thread(c))
+    amount = str(op.amount) if op.by is None else c.scalar(op.by).text
+    inline_ptx.flag_arrive(c.w, at, amount, _one_thread(c))
 
 
 def convert_wait_flag(c: Context, op: b.WaitFlag) -> None:

@@ -125,6 +125,10 @@ def convert_allocate_shared(c: Context, op: m.AllocateShared) -> None:
     c.held[op.result] = SharedAt(placed(op), op.result.type.bytes, op.result.type.num, op.label)
 
 
+def convert_allocate_global(c: Context, op: m.AllocateGlobal) -> None:
+    """An argument like any other tensor."""
+
+
 def convert_make_tensor_map(c: Context, op: m.MakeTensorMap) -> None:
     c.held[op.result] = next(c.maps)
 
@@ -317,6 +321,7 @@ ARMS: dict[type[Op], Arm] = {
     b.ArriveExpectTx: convert_arrive_expect_tx,
     b.FenceAsyncProxy: convert_fence_async_proxy,
     m.AllocateShared: convert_allocate_shared,
+    m.AllocateGlobal: convert_allocate_global,
     m.MakeTensorMap: convert_make_tensor_map,
     m.PrefetchTensorMap: convert_prefetch_tensor_map,
     m.TmaLoad: convert_tma_load,

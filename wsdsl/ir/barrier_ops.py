@@ -14,13 +14,17 @@ SCHEDULED: tuple[Level, ...] = ("scheduled",)
 class LaunchGrid(Op):
     """How many work items there are: the product, over (dimension, size), of their quotients,
     rounded up. Each is done by a cluster of `cluster` CTAs with consecutive indices. "grid"
-    launches one cluster an item, "persistent" at most as many as run at the same time.
+    launches one cluster an item, "persistent" at most as many as run at the same time. "split_k"
+    and "stream_k" cut items along `contraction`, one (dimension, size), into pieces, and launch no
+    more than run at the same time (`wsdsl/ir/tile_scheduler.py`); `splits` are the pieces.
     """
 
     levels: ClassVar = SCHEDULED
     tiles: tuple[tuple[str, int], ...]
     scheduler: str = "persistent"
     cluster: int = 1
+    contraction: tuple[tuple[str, int], ...] = ()
+    splits: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -265,14 +269,15 @@ class FenceAsyncProxy(Op):
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ArriveFlag(Op):
     """red.release.gpu: one thread of the executing warpgroup (or the elected thread) adds `amount`
-    to `tensor` (of i32) at `index`. What it did before, and what other threads did before
-    they synchronised with it, is seen by whoever waits for the sum.
+    (or `by`, an i32) to `tensor` (of i32) at `index`. What it did before, and what other threads
+    did before they synchronised with it, is seen by whoever waits for the sum.
     """
 
     levels: ClassVar = SCHEDULED
     tensor: Value
     index: tuple[Value, ...]
     amount: int = 1
+    by: Value | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -26,6 +26,19 @@ class AllocateShared(Op):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class AllocateGlobal(Op):
+    """A tensor that the runtime lends to a launch, and to no other at the same time: `each` lines
+    of its first dimension for every slot of the grid's tile scheduler. With `zeroed` it holds zeros
+    at first, and the kernel leaves zeros behind; else it holds anything.
+    """
+
+    levels: ClassVar = ("partitioned", "scheduled")
+    result: Value = result()
+    each: int
+    zeroed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class MakeTensorMap(Op):
     """The tensor map with which TMA copies boxes of `tensor`; `box` gives elements per dimension in
     the tensor's own order (the contiguous one last), at most one swizzle span wide.

@@ -270,7 +270,8 @@ class _Builder:
                 name = self.places.barriers[op.barriers].name
                 self.emit(op, "mbarrier.arrive.expect_tx", str(op.tx_bytes), name)
             case b.ArriveFlag():
-                self.emit(op, "red.release.gpu.add", str(op.amount), threads=who.one())
+                amount = str(op.amount) if op.by is None else "a register"
+                self.emit(op, "red.release.gpu.add", amount, threads=who.one())
             case b.WaitFlag():
                 self.emit(op, "ld.acquire.gpu")
             case _:

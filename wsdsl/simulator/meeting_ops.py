@@ -110,7 +110,7 @@ def arrive_flag(wg: Warpgroup, op: b.ArriveFlag) -> None:
     array, at = _flag(wg, op)
     before = array[at]
     with np.errstate(over="ignore"):
-        after = array[at] = before + np.int32(op.amount)
+        after = array[at] = before + np.int32(op.amount if op.by is None else wg.get(op.by, op))
     flags = wg.cta.residents.flags
     told = flags.arrive((op.tensor.name, at), int(before), int(after), wg.one)
     if told:
