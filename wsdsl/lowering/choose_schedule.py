@@ -91,8 +91,6 @@ def ranked(
 
 def _not_lowered(given: Schedule) -> list[Finding]:
     asked = {
-        f'scheduler="{given.scheduler}"': given.scheduler in ("split_k", "stream_k"),
-        "splits": given.splits not in (None, 1),
         "decode": given.decode is not None,
         f'arch="{given.arch}"': given.arch != "sm_90a",
     }
@@ -229,7 +227,7 @@ def _completed(kernel: Kernel, option: Schedule) -> Schedule:
     chosen = dataclasses.replace(
         option,
         tile={v: sized[v] for v in order if v in sized},
-        scheduler=scheduler if scheduler in ("grid", "persistent") else "persistent",
+        scheduler="persistent" if scheduler in (None, "auto") else scheduler,
         swizzle=option.swizzle or 8,
         raster=None if option.raster == "auto" else option.raster,
     )
