@@ -61,6 +61,8 @@ class Piece(Generic[T]):
     tile: T
     begin: T
     end: T
+    part: T | None = None
+    """Its number among the tile's, where all tiles are cut alike."""
 
 
 class Walk(ABC, Generic[T]):
@@ -69,6 +71,8 @@ class Walk(ABC, Generic[T]):
     start: T
     stop: T
     step: T
+    splits: T | None = None
+    """Pieces of every tile, where all are cut alike."""
 
     def __init__(self, arithmetic: Arithmetic[T], problem: Problem[T]) -> None:
         self.arithmetic, self.problem = arithmetic, problem
@@ -105,6 +109,10 @@ class TileScheduler(ABC):
         """Tiles that are cut have numbers below this one."""
         return 0
 
+    def fault(self, tiles: int, depth: int, room: int) -> str:
+        """Why this much work can not be done so, or ""."""
+        return ""
+
 
 class DataParallelWalk(Walk[T]):
     def prepare(self) -> None:
@@ -135,23 +143,26 @@ class SplitKWalk(Walk[T]):
 
     def prepare(self) -> None:
         p = self.problem
-        self.splits = self.apply("min", self.number(self.wanted), p.depth)
-        self.base = self.apply("floordiv", p.depth, self.splits)
-        self.extra = self.apply("mod", p.depth, self.splits)
-        self.start, self.step = p.worker, p.workers
-        self.stop = self.apply("mul", p.tiles, self.splits)
+        self.parts = self.apply("min", self.number(self.wanted), p.depth)
+        self.base = self.apply("floordiv", p.depth, self.parts)
+        self.extra = self.apply("mod", p.depth, self.parts)
+        self.start, self.step, self.splits = p.worker, p.workers, self.parts
+        self.stop = self.apply("mul", p.tiles, self.parts)
 
     def piece(self, at: T) -> Piece[T]:
         part = self.apply("floordiv", at, self.problem.tiles)
         tile = self.apply("mod", at, self.problem.tiles)
         begin = _share(self, part, self.base, self.extra)
         end = _share(self, self.apply("add", part, self.number(1)), self.base, self.extra)
-        return Piece(tile, begin, end)
+        return Piece(tile, begin, end, part)
 
 
 @dataclass(frozen=True)
 class SplitK(TileScheduler):
+    """`together`: the pieces of a tile wait for each other, so all must run at the same time."""
+
     splits: int
+    together: bool = False
     splits_tiles = True
 
     def walk(self, arithmetic: Arithmetic[T], problem: Problem[T]) -> Walk[T]:
@@ -161,7 +172,13 @@ class SplitK(TileScheduler):
         return min(tiles * min(self.splits, depth), max(1, room))
 
     def num_slots(self, tiles: int, depth: int, workers: int) -> int:
-        return tiles if min(self.splits, depth) > 1 else 0
+        return tiles
+
+    def fault(self, tiles: int, depth: int, room: int) -> str:
+        pieces = tiles * min(self.splits, depth)
+        if not self.together or pieces <= room:
+            return ""
+        return f"{pieces} pieces wait for each other, and {room} can run at the same time"
 
 
 class StreamKWalk(Walk[T]):
@@ -230,10 +247,10 @@ def _share(walk: Walk[T], part: T, base: T, extra: T) -> T:
     return walk.apply("add", walk.apply("mul", part, base), more)
 
 
-def tile_scheduler(name: str, splits: int = 0) -> TileScheduler:
+def tile_scheduler(name: str, splits: int = 0, together: bool = False) -> TileScheduler:
     """By the name that `Schedule.scheduler` has."""
     if name == "split_k":
-        return SplitK(splits)
+        return SplitK(splits, together)
     return StreamK() if name == "stream_k" else DataParallel(name == "persistent")
 
 
