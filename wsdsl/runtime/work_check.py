@@ -72,17 +72,18 @@ def pieces_of(scheduler: TileScheduler, problem: Problem[Array]) -> Pieces:
     turns = np.maximum(0, -((start - stop) // step))
     at = np.repeat(np.arange(len(turns)), turns)
     turn = np.arange(len(at)) - (np.cumsum(turns) - turns)[at]
-    own = Problem(*(x[at] for x in (problem.tiles, problem.depth, problem.worker, problem.workers)))
+    sizes = problem.tiles, problem.depth, problem.worker, problem.workers
+    own = Problem(*(x[at] for x in sizes))
     piece = scheduler.walk(Arrays(), own).piece(start[at] + turn * step[at])
-    return Pieces(at, turn, *np.broadcast_arrays(piece.tile, piece.begin, piece.end))
+    tile, begin, end = np.broadcast_arrays(piece.tile, piece.begin, piece.end)
+    return Pieces(at, turn, tile, begin, end)
 
 
 def _problem(tiles: int, depth: int, workers: int) -> Problem[Array]:
     """For each of the workers."""
     each = np.arange(workers, dtype=np.int64)
-    return Problem(
-        *(np.full_like(each, n) for n in (tiles, depth)), each, np.full_like(each, workers)
-    )
+    same = [np.full_like(each, n) for n in (tiles, depth, workers)]
+    return Problem(same[0], same[1], each, same[2])
 
 
 def check_work(
