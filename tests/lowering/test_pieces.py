@@ -1,4 +1,4 @@
-"""Tiles in pieces: what the passes make of them, what can not be cut, and that all of it is right."""
+"""Tiles in pieces: what passes make of them, what can not be cut, and that all of it is right."""
 
 import dataclasses
 
