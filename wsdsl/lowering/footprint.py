@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.target import SMEM_ALIGN
@@ -160,23 +161,29 @@ def _registers(kernel: Kernel, schedule: Schedule, tiles: list[Tile]) -> int:
     return total
 
 
-def slot_cycles(kernel: Kernel, schedule: Schedule) -> int:
-    """Cycles for which the products of one slot keep the tensor cores busy, at the least: an
-    instruction (64 rows) takes half as many cycles as it has columns.
+def volume(product: Contract, sizes: Mapping[str, int]) -> int:
+    """Multiplications of a product of tiles; `sizes`: elements of a tile along every axis."""
+    assert isinstance(product.a.type, Tile) and isinstance(product.b.type, Tile)
+    return math.prod(sizes[axis] for axis in {*product.a.type.axes, *product.b.type.axes})
+
+
+def product_cycles(product: Contract, sizes: Mapping[str, int]) -> float:
+    """For which it keeps the tensor cores busy, at the least: an instruction (64 rows) takes half
+    as many cycles as it has columns.
     """
+    assert isinstance(product.a.type, Tile)
+    return volume(product, sizes) / (64 * k_step(product.a.type.dtype) * 2)
+
+
+def slot_cycles(kernel: Kernel, schedule: Schedule) -> int:
+    """Cycles of the products of one slot."""
     sizes = axis_sizes(kernel, schedule)
-    found: list[int] = []
+    found: list[float] = []
     for group in find_load_groups(kernel.body):
         if group.height:
             continue
         loaded = {load.result for load in group.loads}
-        cycles = 0
-        for op in walk(kernel.body):
-            if isinstance(op, Contract) and loaded & {op.a, op.b}:
-                assert isinstance(op.a.type, Tile) and isinstance(op.b.type, Tile)
-                volume = 1
-                for axis in {*op.a.type.axes, *op.b.type.axes}:
-                    volume *= sizes[axis]
-                cycles += volume // (64 * k_step(op.a.type.dtype) * 2)
-        found.append(cycles)
-    return min(found, default=0)
+        products = [op for op in walk(kernel.body) if isinstance(op, Contract)]
+        used = [op for op in products if loaded & {op.a, op.b}]
+        found.append(sum(product_cycles(op, sizes) for op in used))
+    return int(min(found, default=0))

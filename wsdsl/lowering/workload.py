@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Load, Store
 from wsdsl.ir.types import Axis, Tensor, Tile
-from wsdsl.ir.wgmma import k_step
+from wsdsl.lowering.footprint import product_cycles
 from wsdsl.lowering.partition_loads import output_nest
 
 UNKNOWN_SIZE = 8192
@@ -74,9 +74,7 @@ class Work:
         cycles = operand_bytes = stored = 0.0
         for op, loops in self.inside:
             if isinstance(op, Contract):
-                assert isinstance(op.a.type, Tile) and isinstance(op.b.type, Tile)
-                volume = math.prod(tile[x] for x in {*op.a.type.axes, *op.b.type.axes})
-                cycles += times(loops) * volume / (128 * k_step(op.a.type.dtype))
+                cycles += times(loops) * product_cycles(op, tile)
             elif isinstance(op, Store):
                 stored += times(loops) * _extent(op.index, tile)
         for op, loops in self.loads:
