@@ -57,10 +57,7 @@ def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> K
     if findings:
         raise ScheduleError(findings)
     for option, _ in ranked(kernel, given, sizes or {}):
-        chosen = _completed(kernel, option)
-        every, findings = choose_precision(kernel, chosen)
-        chosen = dataclasses.replace(chosen, precise_every=every)
-        findings += faults(kernel, chosen)
+        chosen, findings = completed(kernel, option)
         if not findings:
             return dataclasses.replace(kernel, schedule=chosen)
     raise ScheduleError([f if f.loc else dataclasses.replace(f, loc=kernel.loc) for f in findings])
@@ -104,7 +101,15 @@ def _unknown_variables(kernel: Kernel, given: Schedule) -> Iterator[Finding]:
             )
 
 
-def _completed(kernel: Kernel, option: Schedule) -> Schedule:
+def completed(kernel: Kernel, option: Schedule) -> tuple[Schedule, list[Finding]]:
+    """With the order of tiles, depths, registers and precision, and what is wrong with that."""
+    chosen = _sized(kernel, option)
+    every, findings = choose_precision(kernel, chosen)
+    chosen = dataclasses.replace(chosen, precise_every=every)
+    return chosen, [*findings, *faults(kernel, chosen)]
+
+
+def _sized(kernel: Kernel, option: Schedule) -> Schedule:
     """With the order of tiles, depths and registers."""
     products = any(isinstance(op, Contract) for op in walk(kernel.body))
     order = dict.fromkeys(v for name in axes_of(kernel) for v in (name, loop_variable(name)))
