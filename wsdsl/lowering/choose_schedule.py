@@ -43,7 +43,7 @@ MAX_STAGES = 8
 HEAVY = 176
 """Accumulators a thread from which on consumers need what loading can hardly spare."""
 HEAVY_PROMOTED = 160
-"""The same where sums are promoted: scaled products of 192 columns are 12 to 25 % slower with 232
+"""The same where sums are promoted: scaled products of 192 columns are 10 to 25 % slower with 232
 registers a thread than with 240, though nothing spills."""
 
 
