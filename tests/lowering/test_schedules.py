@@ -123,6 +123,14 @@ def test_the_choice_is_explained() -> None:
     assert len(worse) == 4 and worse == sorted(worse) and worse[0] >= 0
 
 
+def test_work_items_are_done_by_clusters() -> None:
+    kernel, tile = CASES["gemm"].kernel, dict(m=128, n=128)
+    alone = kernel._compile(Schedule(tile=tile), {}, ()).explain()
+    assert "work items: ceil(M/128) x ceil(N/128), a CTA each, scheduler persistent" in alone
+    pairs = kernel._compile(Schedule(tile=tile, cluster=dict(m=2)), {}, ()).explain()
+    assert "work items: ceil(M/256) x ceil(N/128), a cluster of 2 CTAs each," in pairs
+
+
 def test_one_wave_by_one_consumer_is_singular() -> None:
     text = CASES["gemm"].kernel.explain(Schedule(tile=dict(m=64), consumers=1), M=64, N=64, K=64)
     assert " in 1 wave, " in text and "cooperative, 1 consumer, " in text
