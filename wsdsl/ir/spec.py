@@ -1,7 +1,8 @@
 """What must hold of a kernel at its level: one table of small rules, checked after every pass.
 
 A rule yields findings; all of them are gathered and raised as one VerifyError, each with a caret
-under the op in the kernel's text. `ir/protocol_rules.py` has the rules of SCHEDULED.
+under the op in the kernel's text. `ir/protocol_rules.py` and `ir/product_rules.py` have the rules
+of SCHEDULED.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from wsdsl.diagnostics import Finding, Loc, VerifyError
-from wsdsl.ir import protocol_rules
+from wsdsl.ir import product_rules, protocol_rules
 from wsdsl.ir.op import (
     Kernel,
     Level,
@@ -204,7 +205,8 @@ def verify(kernel: Kernel) -> None:
     rules = RULES[kernel.level]
     problems = [problem for rule in rules for problem in rule(kernel)]
     if kernel.level == "scheduled" and not problems:
-        problems = [problem for rule in protocol_rules.RULES for problem in rule(kernel)]
+        rules = (*protocol_rules.RULES, *product_rules.RULES)
+        problems = [problem for rule in rules for problem in rule(kernel)]
     if problems:
         text = _Text.of(kernel)
         hint = "this is a fault of the compiler, unless the IR was written or edited by hand"
