@@ -9,13 +9,13 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, bound, regions, results_of
 from wsdsl.ir.protocol_rules import Problem
 from wsdsl.ir.tile_ops import If
 from wsdsl.ir.types import DTYPES, Accumulator, Fragment
-from wsdsl.ir.walk import definers, walk
+from wsdsl.ir.walk import definers
 from wsdsl.ir.wgmma import ROWS, columns_fault, k_step, may_be_mn_major, sum_of
 
 
 def products_are_of_wgmma(kernel: Kernel) -> Iterator[Problem]:
     made = definers(kernel.body)
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if not isinstance(op, Wgmma):
             continue
         a, b = (DTYPES.get(name) for name in op.dtypes)
@@ -55,7 +55,7 @@ def register_operands_are_kept(kernel: Kernel) -> Iterator[Problem]:
     prover, to which it is a name, objects where no wait has the name, not where a later one has.
     """
     made = definers(kernel.body)
-    waits = [op for op in walk(kernel.body) if isinstance(op, WgmmaWait)]
+    waits = [op for op in kernel.ops if isinstance(op, WgmmaWait)]
     depth: dict[Value, int] = {}
 
     def visit(region: Region, around: tuple[tuple[Region, int], ...]) -> Iterator[Problem]:

@@ -49,7 +49,7 @@ MAX_NAMED = 15
 
 def barriers_are_initialised(kernel: Kernel) -> Iterator[Problem]:
     """Every barrier once, then the fence, then all threads meet, before any partition starts."""
-    flat = list(walk(kernel.body))
+    flat = kernel.ops
     initialised = [op.barriers for op in flat if isinstance(op, InitializeBarriers)]
     for op in flat:
         if isinstance(op, AllocateBarriers) and initialised.count(op.result) != 1:
@@ -74,14 +74,14 @@ def expected_bytes_are_loaded(kernel: Kernel) -> Iterator[Problem]:
     stand in the same region. What comes by multicast, in another CTA's turn too, is the prover's.
     """
     boxes: dict[object, int] = {}
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if isinstance(op, MakeTensorMap) and isinstance(op.tensor.type, Tensor):
             count = op.tensor.type.dtype.bytes
             for extent in op.box:
                 count *= extent
             boxes[op.result] = count
 
-    many = {op.barriers for op in walk(kernel.body) if isinstance(op, TmaLoad) and op.multicast}
+    many = {op.barriers for op in kernel.ops if isinstance(op, TmaLoad) and op.multicast}
 
     def visit(region: Region) -> Iterator[Problem]:
         sums: dict[object, int] = {}
@@ -106,7 +106,7 @@ def expected_bytes_are_loaded(kernel: Kernel) -> Iterator[Problem]:
 
 
 def boxes_fit(kernel: Kernel) -> Iterator[Problem]:
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if not isinstance(op, MakeTensorMap) or not isinstance(op.tensor.type, Tensor):
             continue
         if len(op.box) != len(op.tensor.type.dims) or not 1 <= len(op.box) <= 5:
@@ -121,7 +121,7 @@ def boxes_fit(kernel: Kernel) -> Iterator[Problem]:
 
 def reductions_have_an_addition(kernel: Kernel) -> Iterator[Problem]:
     made = definers(kernel.body)
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if isinstance(op, TmaStore) and op.accumulate:
             mapped = made.get(op.map)
             if isinstance(mapped, MakeTensorMap) and isinstance(mapped.tensor.type, Tensor):
@@ -151,7 +151,7 @@ def shared_memory_is_disjoint(kernel: Kernel) -> Iterator[Problem]:
 
 def predecessors_are_waited_for(kernel: Kernel) -> Iterator[Problem]:
     """Where a kernel may start early, all of its threads wait before any of them looks at GMEM."""
-    waits = [op for op in walk(kernel.body) if isinstance(op, WaitPredecessor)]
+    waits = [op for op in kernel.ops if isinstance(op, WaitPredecessor)]
     for op in waits:
         if not any(op is own for own in kernel.body):
             yield op, "all threads wait for the kernel in front: outside of any region"
@@ -166,7 +166,7 @@ def predecessors_are_waited_for(kernel: Kernel) -> Iterator[Problem]:
 def shared_memory_is_aligned(kernel: Kernel) -> Iterator[Problem]:
     """TMA and wgmma exchange bits of addresses, not of offsets: 8 lines of a panel lie together."""
     made = definers(kernel.body)
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if isinstance(op, AllocateShared) and isinstance(op.result.type, Shared):
             if op.offset >= 0 and op.offset % SMEM_ALIGN:
                 yield op, f"SMEM for tiles begins at a multiple of {SMEM_ALIGN} bytes"
@@ -223,7 +223,7 @@ def cluster_of(kernel: Kernel) -> int:
 
 def clusters_are_launched(kernel: Kernel) -> Iterator[Problem]:
     """Ops that speak of other CTAs need some; hardware takes clusters of up to 8."""
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if isinstance(op, LaunchGrid) and op.cluster not in (1, 2, 4, 8):
             yield op, f"a cluster of {op.cluster} CTAs; it has 1, 2, 4 or 8"
         if cluster_of(kernel) > 1:
@@ -238,7 +238,7 @@ def named_barriers_agree(kernel: Kernel) -> Iterator[Problem]:
     partitions = [op for op in kernel.body if isinstance(op, Partition)]
     groups = sum(p.num_warpgroups for p in partitions)
     expected: dict[int, int] = {}
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if isinstance(op, (NamedBarrierSync, NamedBarrierArrive)):
             if not 1 <= op.barrier <= MAX_NAMED:
                 yield op, f"named barriers are 1 to {MAX_NAMED}"
@@ -249,7 +249,7 @@ def named_barriers_agree(kernel: Kernel) -> Iterator[Problem]:
 
 
 def flags_are_integers(kernel: Kernel) -> Iterator[Problem]:
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if isinstance(op, (ArriveFlag, WaitFlag)):
             kind = op.tensor.type
             if not isinstance(kind, Tensor) or kind.dtype.name != "i32":

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.tile_ops import Cast, Contract, ForEach, ForTiles, Map, Store, Whole
 from wsdsl.ir.types import Axis
-from wsdsl.ir.walk import definers, walk
+from wsdsl.ir.walk import definers
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.footprint import (
     accumulator_registers,
@@ -39,13 +39,13 @@ def schedule_options(kernel: Kernel, given: Schedule, work: Work) -> list[Schedu
 
 def whole_axes(kernel: Kernel) -> set[str]:
     """Axes that are no loop's: of dimensions taken whole."""
-    taken = (op.result.type for op in walk(kernel.body) if isinstance(op, Whole))
+    taken = (op.result.type for op in kernel.ops if isinstance(op, Whole))
     return {kind.name for kind in taken if isinstance(kind, Axis)}
 
 
 def _options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Schedule]:
     """The mode, the number of consumers, and the tiles of what they share; the smallest last."""
-    products = [op for op in walk(kernel.body) if isinstance(op, Contract)]
+    products = [op for op in kernel.ops if isinstance(op, Contract)]
     tile, rows, columns = _contracted(kernel, given), list[str](), list[str]()
     for name, axis in axes_of(kernel).items():
         variable = loop_variable(name)
@@ -76,7 +76,7 @@ def _leaves_room(kernel: Kernel, option: Schedule) -> bool:
 def only_converts(kernel: Kernel) -> bool:
     """Whether all that is stored are sums, perhaps as another type."""
     made = definers(kernel.body)
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if isinstance(op, Store):
             value = op.value
             while isinstance(cast := made.get(value), Cast):
@@ -90,10 +90,10 @@ def scales_products(kernel: Kernel) -> bool:
     """Whether products are multiplied before they are summed. (192 x 128 by three consumers is then
     quicker than 128 x 192 by two, on an H200 0.96 against 0.91.)
     """
-    products = {op.result for op in walk(kernel.body) if isinstance(op, Contract)}
+    products = {op.result for op in kernel.ops if isinstance(op, Contract)}
     return any(
         isinstance(op, Map) and op.fn in ("fma", "mul") and bool(products & {*op.args})
-        for op in walk(kernel.body)
+        for op in kernel.ops
     )
 
 
