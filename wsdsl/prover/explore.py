@@ -197,7 +197,7 @@ def _explore(model: Model, widen: bool, hurry: bool) -> Explored:
                 continue
             states += 1
             if states > MAX_STATES or (widen and len(m.following) > MAX_AHEAD):
-                a = m.agents[0]
+                a = next(a for a in m.agents if not a.ended)
                 op = model.codes[a.partition].instructions[a.pc].op
                 failure = m.fail("unknown", a, op, f"not proved: more than {MAX_STATES} states")
                 raise Refuted(failure, decisions) from None
