@@ -16,6 +16,7 @@ from wsdsl.ir.walk import walk
 from wsdsl.prover.errors import Failure, Party, Undecided
 from wsdsl.prover.explore import Decisions, Refuted, run_out, start
 from wsdsl.prover.flatten import model_of
+from wsdsl.prover.handing_on import HANDING_ON
 from wsdsl.prover.history import History, Step
 from wsdsl.prover.machine import Machine
 from wsdsl.prover.model import Model
@@ -87,7 +88,8 @@ class Counterexample:
 
 def counterexample(kernel: Kernel, refuted: Refuted) -> Counterexample:
     """Tell how the failure comes about, at concrete sizes if any small ones show it."""
-    for sizes in itertools.islice(candidates(kernel), MAX_TRIES):
+    tries = 0 if refuted.failure.kind == HANDING_ON else MAX_TRIES
+    for sizes in itertools.islice(candidates(kernel), tries):
         model = model_of(kernel, sizes)
         m, history, failure = trace(model, ())
         if failure is not None:
