@@ -126,6 +126,10 @@ SAMPLES: dict[str, tuple[str, str]] = {
     ),
     # memory_ops
     "allocate_shared": ("", '%x: shared<32768 x 4> = allocate_shared(label="slots", offset=0)'),
+    "allocate_global": (
+        "",
+        "%flags: tensor<i32[lines]> = allocate_global(each=2, zeroed=True)",
+    ),
     "make_tensor_map": (
         "%A: tensor<bf16[M, K]>",
         '%a: tensor_map = make_tensor_map(tensor=%A, box=(128, 64), swizzle="128B")',
