@@ -364,11 +364,11 @@ def load_global_packed(
     return w.asm("\n".join(lines), type, constraints, args, pure=constant)
 
 
-def flag_arrive(w: Writer, at: Global, amount: str, pred: str | None) -> None:
+def flag_arrive(w: Writer, at: Global, kind: str, amount: str, pred: str | None) -> None:
     """`amount`: a number, or an i32 value."""
     number = amount.lstrip("-").isdigit()
     shown, held = (amount, []) if number else ("$1", [("i32", amount)])
-    ptx = f"{_when(pred, 1 + len(held))}red.release.gpu.global.add.s32 {at.ptx(0)}, {shown};"
+    ptx = f"{_when(pred, 1 + len(held))}red.release.gpu.global.{kind} {at.ptx(0)}, {shown};"
     args = [("ptr addrspace(1)", at.pointer), *held, *_flag(pred)]
     w.asm(ptx, "void", _constraints("l", *("r" for _ in held), pred=pred), args)
 

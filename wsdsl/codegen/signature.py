@@ -95,6 +95,7 @@ class Signature:
     cluster: int = 1
     contraction: tuple[tuple[str, int], ...] = ()
     splits: int = 0
+    together: bool = False
     lent: tuple[LentTensor, ...] = ()
     waits: bool = False
     """It waits for the kernel in front of it by itself, and may start before that is over."""
@@ -157,6 +158,7 @@ def signature(kernel: Kernel) -> Signature:
         cluster=grid.cluster,
         contraction=grid.contraction,
         splits=grid.splits,
+        together=grid.together,
         lent=tuple(lent),
         waits=waits,
     )

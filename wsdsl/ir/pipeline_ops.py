@@ -61,8 +61,9 @@ class ForWork(Op):
     others in `skip`; the mainloops of those who take turns follow one another.
 
     "split_k" and "stream_k" cut tiles along `contraction`, one (dimension, tile); `splits` are the
-    pieces of "split_k". Then `piece` binds three i32: the tile's slot (a number that the pieces of
-    a tile have in common), and between which elements of the contraction to sum.
+    pieces of "split_k". Then `piece` binds i32: the tile's slot (a number that the pieces of a tile
+    have in common), between which elements of the contraction to sum; and with `together`, where
+    all pieces of a tile run at the same time, the piece's number and that of the tile's pieces.
     """
 
     levels: ClassVar = PARTITIONED
@@ -76,6 +77,7 @@ class ForWork(Op):
     turns: int = 1
     contraction: tuple[tuple[str, int], ...] = ()
     splits: int = 0
+    together: bool = False
     piece: tuple[Value, ...] = bound_arguments()
     body: Region = ()
     skip: Region = ()
@@ -87,8 +89,10 @@ class FinishTile(Op):
     Add to them what was summed in front of `begin`; if `end` is the contraction's, run `body` with
     the whole as `args`, else leave it in the tile's `slot` for the piece that follows.
 
-    `reduction`: "turns", one piece after another; or "unordered", as they come, the first and the
-    last but in their turn, so that results may differ in the last bits from run to run.
+    `reduction`: "turns", one piece after another; "unordered", as they come, the first and the last
+    but in their turn, so that results may differ in the last bits from run to run; or "slices":
+    all pieces leave their sums, and when all have, each runs `body` for a part of the tile's
+    columns. `part` is then the piece's number among `parts`.
     """
 
     levels: ClassVar = PARTITIONED
@@ -98,6 +102,8 @@ class FinishTile(Op):
     end: Value
     contraction: str
     reduction: str = "turns"
+    part: Value | None = None
+    parts: Value | None = None
     args: tuple[Value, ...] = bound_arguments()
     body: Region = ()
 

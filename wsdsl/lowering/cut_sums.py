@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wsdsl.diagnostics import Finding
-from wsdsl.ir.op import Op, Region, Value, operands, regions
-from wsdsl.ir.tile_ops import Constant, Contract, ForEach, ForTiles, Full, Map, Store
-from wsdsl.ir.types import Axis, Tile
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions
+from wsdsl.ir.tile_ops import Constant, Contract, ForEach, ForTiles, Full, Map, Reduce, Store
+from wsdsl.ir.types import Tile
 from wsdsl.ir.walk import used_inside, walk, yielded
+from wsdsl.lowering.axes import axes_of
 
 HINT = 'use scheduler="persistent"'
 
@@ -79,10 +80,17 @@ def grows(body: Region, arg: Value, last: Value) -> bool:
     return grows(body, following, last)
 
 
-def cut_axis(body: Region) -> Axis:
-    """The axis of the contraction that is cut."""
-    loop = cut_loop(body)
-    assert loop is not None and isinstance(loop.index.type, Axis)
-    return loop.index.type
-
-
+def why_no_slices(kernel: Kernel, body: Region) -> Iterator[Finding]:
+    """What keeps CTAs from finishing a tile by columns."""
+    loop, axes = cut_loop(body), axes_of(kernel)
+    assert loop is not None
+    after = body[body.index(loop) + 1 :]
+    columns = {a for a, axis in axes.items() if axis.role == "columns"}
+    for sum in loop.result:
+        if isinstance(sum.type, Tile) and not columns & {*sum.type.axes}:
+            told = f"`{sum.name}` has no columns that could be cut into slices"
+            yield Finding(told, loop.loc, 'use reduction="turns"')
+    for op in walk(after):
+        if isinstance(op, Reduce) and op.axis in columns:
+            told = f"this needs whole rows: all columns of `{op.axis}`"
+            yield Finding(told, op.loc, 'use reduction="turns"')

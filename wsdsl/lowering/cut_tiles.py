@@ -21,12 +21,12 @@ from __future__ import annotations
 
 import dataclasses
 
-from wsdsl.ir.op import Kernel, Op, Region, Value
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import FinishTile, ForWork, Partition
 from wsdsl.ir.tile_ops import ForTiles, Yield
 from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.ir.types import Axis
-from wsdsl.ir.walk import Namer, replace_operands, walk, with_regions
+from wsdsl.ir.walk import Namer, copy_region, replace_operands, uses, walk, with_regions
 from wsdsl.lowering.builder import INT
 from wsdsl.schedule import Schedule
 
@@ -36,9 +36,7 @@ def cut_tiles(kernel: Kernel) -> Kernel:
     if not tile_scheduler(schedule.scheduler or "", schedule.splits or 1).splits_tiles:
         return kernel
     namer = Namer.of(kernel)
-    compute = next(
-        op for op in kernel.body if isinstance(op, Partition) and op.role == "compute"
-    )
+    compute = next(op for op in kernel.body if isinstance(op, Partition) and op.role == "compute")
     work = next(op for op in walk(compute.body) if isinstance(op, ForWork))
     loop = next(op for op in work.body if isinstance(op, ForTiles))
     assert isinstance(loop.index.type, Axis)
@@ -55,11 +53,14 @@ class _Cut:
         return tuple(self.work(op) if isinstance(op, ForWork) else op for op in region)
 
     def work(self, op: ForWork) -> ForWork:
-        piece = tuple(Value(self.namer.new(wish), INT) for wish in ("slot", "begin", "end"))
+        together = self.schedule.reduction == "slices"
+        names = ("slot", "begin", "end", *(("part", "parts") if together else ()))
+        piece = tuple(Value(self.namer.new(wish), INT) for wish in names)
         return dataclasses.replace(
             op,
             contraction=((self.axis.dim, self.axis.size),),
             splits=self.schedule.splits or 0,
+            together=together,
             piece=piece,
             body=self.finished(self.bounded(op.body, piece), piece),
             skip=self.bounded(op.skip, piece),
@@ -67,7 +68,7 @@ class _Cut:
 
     def bounded(self, region: Region, piece: tuple[Value, ...]) -> Region:
         """The loop over the contraction, within the piece."""
-        _, begin, end = piece
+        _, begin, end, *_ = piece
 
         def change(inner: Region) -> Region:
             made: list[Op] = []
@@ -92,7 +93,10 @@ class _Cut:
         assert isinstance(loop, ForTiles)
         whole = tuple(Value(self.namer.again(v.name), v.type) for v in loop.result)
         swap = dict(zip(loop.result, whole, strict=True))
-        slot, begin, end = piece
+        slot, begin, end, *which = piece
+        rest = tuple(replace_operands(op, swap) for op in after if not isinstance(op, Yield))
+        if which:
+            rest = copy_region((*_used(body[:at], rest), *rest), self.namer)
         finish = FinishTile(
             sums=loop.result,
             slot=slot,
@@ -101,7 +105,20 @@ class _Cut:
             contraction=self.axis.dim,
             reduction=self.schedule.reduction or "turns",
             args=whole,
-            body=tuple(replace_operands(op, swap) for op in after if not isinstance(op, Yield)),
+            part=which[0] if which else None,
+            parts=which[1] if which else None,
+            body=rest,
             loc=loop.loc,
         )
         return (*body[: at + 1], finish)
+
+
+def _used(before: Region, region: Region) -> Region:
+    """What of `before` the region needs: a slice of the tile computes it for itself."""
+    needed = {*uses(region)}
+    kept: list[Op] = []
+    for op in reversed(before):
+        if needed & {*results_of(op)} and not regions(op):
+            kept.append(op)
+            needed |= {*operands(op)}
+    return tuple(reversed(kept))

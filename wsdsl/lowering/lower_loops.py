@@ -59,6 +59,7 @@ def _grid(op: ForWork) -> LaunchGrid:
         cluster=math.prod(cluster),
         contraction=op.contraction,
         splits=op.splits,
+        together=op.together,
         loc=op.loc,
     )
 
@@ -153,7 +154,9 @@ class _Loops:
         else:
             first = b.add(CtaIndex(result=b.value("cta", INT), loc=op.loc)).result
             step = b.add(NumCtas(result=b.value("num_ctas", INT), loc=op.loc)).result
-        rank = b.add(CtaRank(result=b.value("rank", INT), loc=op.loc)).result if in_cluster else None
+        rank = (
+            b.add(CtaRank(result=b.value("rank", INT), loc=op.loc)).result if in_cluster else None
+        )
         ranks = self.ranks(op, cluster, rank) if rank else {}
         depth = b.integer(1)
         for dim, extent in op.contraction:
@@ -167,7 +170,7 @@ class _Loops:
             piece = walk_of.piece(work)
             self.decode(op, piece.tile, counts, ranks)
             if op.piece:
-                self.bind_piece(op, piece, rank)
+                self.bind_piece(op, piece, walk_of.splits, rank)
             inner = [o for o in self.region(op.body) if not isinstance(o, Yield)]
             if turns is None:
                 body += [*inner, Yield()]
@@ -190,10 +193,16 @@ class _Loops:
         if turns:
             turns.finish()
 
-    def bind_piece(self, op: ForWork, piece: Piece[Value], rank: Value | None) -> None:
+    def bind_piece(
+        self, op: ForWork, piece: Piece[Value], splits: Value | None, rank: Value | None
+    ) -> None:
         """The slot of this CTA's tile, and the elements of the contraction."""
         b, ((dim, extent),) = self.builder, op.contraction
-        slot, begin, end = op.piece
+        slot, begin, end, *which = op.piece
+        if which:
+            assert piece.part is not None and splits is not None
+            for held, value in zip(which, (piece.part, splits), strict=True):
+                b.add(Map(result=held, fn="add", args=(value, b.integer(0))))
         own = piece.tile
         if rank is not None:
             num = math.prod(op.cluster)
