@@ -102,6 +102,8 @@ class FakeDriver:
         return 1, self.captures[stream], None, [], 0
 
     def cuStreamGetId(self, stream: int) -> int:
+        # The H200's driver says CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED.
+        assert stream not in self.captures
         return stream + 7
 
     def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, *_: Any) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,6 +13,8 @@ from wsdsl.runtime import driver
 from wsdsl.runtime.device import is_capturing
 from wsdsl.runtime.views import ArrayView
 
+LAST_SPECIAL = 2
+"""Handles up to this one stand for default streams."""
 StreamOf = Callable[[], int]
 
 
@@ -24,10 +27,13 @@ class Place(NamedTuple):
 
 def place_of(stream: int) -> Place:
     """By ids of the driver's, which no other stream or capture gets later. Handles come back, and
-    that of the per-thread default stream means another stream in each thread.
+    that of the per-thread default stream means another stream in each thread. But of a stream that
+    is being captured the driver does not tell the id; within one capture handles do.
     """
-    capture = _capture_id(stream) if is_capturing(stream) else None
-    return Place(int(driver.call("cuStreamGetId", stream)), capture)
+    if is_capturing(stream):
+        own = stream if stream > LAST_SPECIAL else -threading.get_ident()
+        return Place(own, _capture_id(stream))
+    return Place(int(driver.call("cuStreamGetId", stream)), None)
 
 
 def _capture_id(stream: int) -> int | None:
