@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from wsdsl.ir.barrier_ops import LaunchGrid
 from wsdsl.ir.memory_ops import AllocateGlobal
 from wsdsl.ir.op import Kernel, Op
-from wsdsl.ir.tile_ops import DimSize
 from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.ir.types import Tensor
 from wsdsl.ir.walk import walk
@@ -30,13 +29,12 @@ def cuts_tiles(op: LaunchGrid) -> bool:
 
 
 def lent_tensors_have_slots(kernel: Kernel) -> Iterator[Problem]:
-    """Their first dimension is as long as the grid has slots: nobody else may give it a size."""
+    """Their first dimension is as long as the grid has slots: nothing else may be as long."""
     grid = next((op for op in kernel.body if isinstance(op, LaunchGrid)), None)
     flat = list(walk(kernel.body))
     tensors = [v.type for v in kernel.params]
     tensors += [op.result.type for op in flat if isinstance(op, AllocateGlobal)]
     used = Counter(d for kind in tensors if isinstance(kind, Tensor) for d in kind.dims)
-    used.update(op.dim for op in flat if isinstance(op, DimSize))
     used.update(dim for dim, _ in kernel.sizes)
     if grid is not None:
         used.update(dim for dim, _ in (*grid.tiles, *grid.contraction))
