@@ -2,7 +2,8 @@
 
 Flags in a tensor that is lent are for all workers: that they are reached is argued elsewhere
 (handing_on.py). That argument needs that no turn of the work loop waits, in whatever way, for what
-comes after a flag of a later turn. So such a wait passes as late as can be.
+comes after a flag of a later turn, nor an arrival of all pieces for what comes after the wait for
+them. So such a wait passes as late as can be.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def wait_flag(m: Machine, a: Agent, i: Instruction) -> int:
     op = i.op
     assert isinstance(op, b.WaitFlag)
     if op.tensor.name in m.model.effects.lent:
-        return SEEN if all(m.turn(o) >= m.turn(a) for o in m.agents) else BLOCKED
+        return SEEN if all(m.place(o) >= (m.turn(a), True) for o in m.agents) else BLOCKED
     held, name = _flag(m, a, i)
     count = a.slots[i.extra[op.count.name]]
     if not isinstance(count, int):

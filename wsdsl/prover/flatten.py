@@ -40,7 +40,8 @@ class Flattener:
     ) -> None:
         self.partition, self.signatures = partition, signatures
         self.needed, self.effects = model.needed, model.effects
-        self.work: tuple[int, int] | None = None
+        self.work: tuple[int, int, int] | None = None
+        self.arrival = 0
         self.code = Code()
         self.shapes: dict[str, Any] = {}
         self.depth = 0
@@ -89,6 +90,8 @@ class Flattener:
                 self._branch(op, elected, inside)
             case t.Yield():
                 pass
+            case b.ArriveFlag() if op.wrap is not None and not self.effects.has(op):
+                self.arrival = self.arrival or self._here()
             case _:
                 noticed = self.effects.has(op) or self.effects.turn_in((op,)) is not None
                 if noticed or any(r.name in self.needed for r in results_of(op)):
@@ -162,7 +165,7 @@ class Flattener:
         )
         enter.target = self._here()
         if self.depth == 0 and self.effects.turn_in(op.body) is not None:
-            self.work = first - 1, self._here()
+            self.work = first - 1, self._here(), self.arrival
 
     def _branch(self, op: t.If, elected: bool, inside: bool) -> None:
         both = (*op.then, *op.orelse)

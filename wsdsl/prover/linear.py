@@ -60,6 +60,8 @@ class Sums:
         self.made = definers(kernel.body)
         self.sizes = dict(kernel.sizes)
         self.numbers: dict[Any, int] = {}
+        self.meanings: list[Any] = []
+        """Of terms: ("size", dimension), ("value", value), or a function and its arguments."""
         self.known: dict[Value, Linear] = {}
 
     def of(self, value: Value) -> Linear:
@@ -84,7 +86,7 @@ class Sums:
             case t.Map():
                 return self._map(op)
             case _:
-                return self._term(("value", value.name))
+                return self._term(("value", value))
 
     def _map(self, op: t.Map) -> Linear:
         args = tuple(map(self.of, op.args))
@@ -100,7 +102,18 @@ class Sums:
 
     def _term(self, what: Any) -> Linear:
         """Numbered, so that terms of terms stay small."""
-        return Linear(0, ((self.numbers.setdefault(what, len(self.numbers)), 1),))
+        number = self.numbers.setdefault(what, len(self.meanings))
+        if number == len(self.meanings):
+            self.meanings.append(what)
+        return Linear(0, ((number, 1),))
+
+    def meaning(self, sum: Linear) -> Any:
+        """Of a sum that is one term, and nothing but that."""
+        match sum:
+            case Linear(number=0, terms=((int(term), 1),)):
+                return self.meanings[term]
+            case _:
+                return ()
 
     def test(self, value: Value) -> Test:
         op = self.made.get(value)

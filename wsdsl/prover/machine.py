@@ -272,10 +272,15 @@ class Machine:
         """Of the work loop, in which an agent is that hands sums on: later ones have larger
         numbers.
         """
-        first, last = self.model.work.get(agent.partition, (0, 0))
+        first, last, _ = self.model.work.get(agent.partition, (0, 0, 0))
         if agent.ended or agent.pc >= last:
             return math.inf
         return agent.frames[0][1] if agent.pc > first else -math.inf
+
+    def place(self, agent: Agent) -> tuple[float, bool]:
+        """The turn, and whether the agent has arrived in it."""
+        _, _, arrived = self.model.work.get(agent.partition, (0, 0, 0))
+        return self.turn(agent), agent.pc >= arrived
 
     def named_of(self, agent: Agent) -> Barrier | None:
         """The named barrier that the agent waits at."""

@@ -24,7 +24,8 @@ Array = Any
 class Samples:
     """One entry for each worker of each sample: a CTA of a cluster, the sizes, what it has to do.
 
-    `size` is what the contraction is cut by, `length` all of it.
+    `pieces` are those of each tile, where all are cut alike; `size` is what the contraction is cut
+    by, `length` all of it.
     """
 
     sizes: dict[str, Array]
@@ -32,6 +33,8 @@ class Samples:
     workers: Array
     rank: Array
     cluster: int
+    splits: int
+    pieces: Array
     walk: Walk[Array]
     size: int
     length: Array
@@ -40,7 +43,7 @@ class Samples:
         """What the scheduler says of a turn, in elements of the contraction."""
         piece = self.walk.piece(at)
         begin, end = piece.begin * self.size, np.minimum(piece.end * self.size, self.length)
-        return Piece(piece.tile, begin, end)
+        return Piece(piece.tile, begin, end, piece.part)
 
     def told(self, at: int) -> str:
         sizes = ", ".join(f"{dim} = {values[at]}" for dim, values in self.sizes.items())
@@ -106,7 +109,11 @@ def samples(kernel: Kernel, grid: LaunchGrid) -> Samples:
     *held, tiles, depth, worker, workers, rank = np.array(rows, np.int64).T
     walk = scheduler.walk(Arrays(), Problem(tiles, depth, worker, workers))
     by_dim = dict(zip(extents, held, strict=True))
-    return Samples(by_dim, worker, workers, rank, grid.cluster, walk, size, by_dim[contraction])
+    length = by_dim[contraction]
+    pieces = 0 if walk.splits is None else walk.splits
+    return Samples(
+        by_dim, worker, workers, rank, grid.cluster, grid.splits, pieces, walk, size, length
+    )
 
 
 def _size(rng: random.Random, extent: int) -> int:

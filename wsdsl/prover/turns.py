@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, regions, results_of
@@ -19,16 +20,19 @@ from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.walk import definers, walk, yielded
 from wsdsl.prover.samples import FUNCTIONS, Array, Samples, samples
 
+LOOKED_AT = (b.WaitFlag, b.ArriveFlag, m.StoreGlobal)
 Conditions = tuple[tuple[Value, bool], ...]
 
 
-def check_turns(kernel: Kernel) -> tuple[Op, str] | None:
-    """Where the kernel differs, and how; None if it does not."""
+def check_turns(kernel: Kernel, sliced: bool) -> tuple[Op, str] | None:
+    """Where the kernel differs, and how; None if it does not. `sliced`: all pieces of a tile arrive,
+    with their sum, and when they are done.
+    """
     grid = next(op for op in kernel.body if isinstance(op, b.LaunchGrid))
     lent = {op.result: op for op in kernel.body if isinstance(op, m.AllocateGlobal)}
     given = samples(kernel, grid)
     walks = [
-        _Walk(kernel, work, given, lent)
+        _Walk(kernel, work, given, lent, sliced)
         for op in kernel.body
         if isinstance(op, Partition)
         for work in op.body
@@ -40,7 +44,8 @@ def check_turns(kernel: Kernel) -> tuple[Op, str] | None:
         for turn in range(int(_turns(given).max(initial=0))):
             handed = sum(w.turn(turn) for w in walks)
             for w in walks:
-                w.expect(w.work, (handed == w.cut) | ~w.active, "this piece is not handed on once")
+                wanted = 2 if sliced else w.cut
+                w.expect(w.work, (handed == wanted) | ~w.active, "a piece is not handed on once")
     except _Differs as told:
         return told.op, told.message
     return None
@@ -70,8 +75,9 @@ class _Walk:
         work: b.ForRange,
         given: Samples,
         lent: dict[Value, m.AllocateGlobal],
+        sliced: bool,
     ) -> None:
-        self.work, self.given, self.lent = work, given, lent
+        self.work, self.given, self.lent, self.sliced = work, given, lent, sliced
         self.made = definers(kernel.body)
         self.inside = {v for op in walk(work.body) for v in (*results_of(op), *bound(op))}
         self.inside |= {work.index, *work.args}
@@ -86,7 +92,7 @@ class _Walk:
             if isinstance(op, t.If):
                 yield from self._conditional(op.then, (*when, (op.cond, True)))
                 yield from self._conditional(op.orelse, (*when, (op.cond, False)))
-            elif isinstance(op, (b.WaitFlag, b.ArriveFlag)) and op.tensor in self.lent:
+            elif isinstance(op, LOOKED_AT) and op.tensor in self.lent:
                 yield op, when
             else:
                 for inner in regions(op):
@@ -95,7 +101,7 @@ class _Walk:
     def _carried(self) -> list[int]:
         """Which of the loop's arguments are asked for."""
         asked: set[Value] = set()
-        ahead = [v for op, when in self.ops for v in (*_asked(op), *(cond for cond, _ in when))]
+        ahead = [v for op, when in self.ops for v in (*self.asked(op), *(cond for cond, _ in when))]
         while ahead:
             value = ahead.pop()
             if value in asked or value not in self.inside:
@@ -192,27 +198,40 @@ class _Walk:
             elif isinstance(op, b.ArriveFlag):
                 self.arrive(op, ~runs)
                 handed += runs
+            elif isinstance(op, m.StoreGlobal):
+                self.slot(op, ~runs)
         return handed
 
     def slot(self, op: Any, idle: Array) -> None:
-        each = self.lent[op.tensor].each // self.given.cluster
-        slot = self.piece.tile * self.given.cluster + self.given.rank
-        self.expect(op, idle | (self.value(op.index[0]) // each == slot), "another tile's flag")
+        lent, slot = self.lent[op.tensor], self.piece.tile * self.given.cluster + self.given.rank
+        each = lent.each // self.given.cluster
+        if self.sliced and not lent.zeroed:
+            each, slot = each // self.given.splits, slot * self.given.splits + self.piece.part
+        right = self.value(self.asked(op)[0]) // each == slot
+        self.expect(op, idle | right, "this is not its tile's slot")
 
     def wait(self, op: b.WaitFlag, idle: Array) -> None:
         count = self.value(op.count)
         right = (count == self.piece.begin) | (count == 1)
+        if self.sliced:
+            right = count == self.given.pieces
         self.slot(op, idle)
         self.expect(op, idle | right, "this does not wait for the pieces in front")
 
     def arrive(self, op: b.ArriveFlag, idle: Array) -> None:
+        self.slot(op, idle)
+        if op.wrap is not None:
+            right = self.value(op.wrap) == 2 * self.given.pieces - 1
+            self.expect(op, idle | right, "this counts to another number than twice the pieces")
+            return
         by = np.int64(op.amount) if op.by is None else self.value(op.by)
         begin, end = self.piece.begin, self.piece.end
         right = by == np.where(end < self.given.length, end - begin, -begin)
-        self.slot(op, idle)
         self.expect(op, idle | right, "this adds another amount than the piece's")
 
-
-def _asked(op: Any) -> tuple[Value, ...]:
-    rest = (op.count,) if isinstance(op, b.WaitFlag) else () if op.by is None else (op.by,)
-    return (*op.index, *rest)
+    def asked(self, op: Any) -> tuple[Value, ...]:
+        """Where it works, and what it says."""
+        first = self.made.get(op.index[0])
+        at = first.start if isinstance(first, f.Iota) else op.index[0]
+        rest = (getattr(op, name, None) for name in ("count", "by", "wrap"))
+        return (at, *(v for v in rest if v is not None))
