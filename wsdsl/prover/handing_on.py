@@ -30,7 +30,7 @@ def check_handing_on(kernel: Kernel) -> None:
     arrivals = [op for op in walk(kernel.body) if isinstance(op, b.ArriveFlag)]
     sliced = any(op.wrap is not None for op in arrivals)
     sums, found, agent = Sums(kernel), Findings(), 0
-    slots = Slots(kernel, grid.cluster, grid.splits if sliced else 1, sums)
+    slots = Slots(kernel, grid.cluster, max(1, grid.splits) if sliced else 1, sums)
     for op in kernel.body:
         used = [o for o in walk((op,)) if any(v.name in lent for v in operands(o))]
         if isinstance(op, Partition):
