@@ -1,4 +1,4 @@
-"""Sums that CTAs hand on: what lowering makes of them is proved, and what is wrong with it is not."""
+"""Sums that CTAs hand on: what lowering makes of them is proved, and what is wrong is refused."""
 
 import dataclasses
 from collections.abc import Iterator

@@ -16,10 +16,10 @@ from wsdsl.ir.walk import walk
 from wsdsl.prover.errors import Failure, Party, Undecided
 from wsdsl.prover.explore import Decisions, Refuted, run_out, start
 from wsdsl.prover.flatten import model_of
-from wsdsl.prover.turn import HANDING_ON
 from wsdsl.prover.history import History, Step
 from wsdsl.prover.machine import Machine
 from wsdsl.prover.model import Model
+from wsdsl.prover.turn import HANDING_ON
 
 MAX_TRIES = 160
 SHOWN = 48

@@ -88,7 +88,9 @@ class InTurns(Turn):
     def store(self, op: m.StoreGlobal, way: Way, place: Place) -> Way:
         self.plain(op, way, place)
         if self.continued and way.has is None:
-            raise self.fail(op, "this may overwrite a sum of the pieces before", "wait for the flag")
+            raise self.fail(
+                op, "this may overwrite a sum of the pieces before", "wait for the flag"
+            )
         if self.continued and way.has != self.begin and not op.accumulate:
             raise self.fail(op, "this may overwrite what others add", "wait until it is `begin`")
         if not self.continued and op.accumulate:

@@ -146,5 +146,3 @@ def truth(test: Test, held: Mapping[Positive, bool]) -> bool | None:
             return wins if wins in both else None if None in both else not wins
         case _:
             return None
-
-

@@ -75,8 +75,8 @@ class Model:
         self.boxes = _boxes(flat)
         self.needed = needed_values(kernel, self.effects)
         self.work: dict[int, tuple[int, int, int]] = {}
-        """By partition that hands sums on: where its work loop begins and ends, and from where on it
-        waits for those who have come as far as that."""
+        """By partition that hands sums on: where its work loop begins and ends, and from where on an
+        agent has made the arrival that comes before a wait for all."""
         self.borders: dict[int, set[int]] = {}
         self.names_of_terms: dict[Any, Any] = {}
         self.codes: list[Code] = []

@@ -99,7 +99,7 @@ class Slots:
         return self.sums.of(op.start), index.type.rows * index.type.columns
 
     def piece(self, op: m.LoadGlobal, warpgroups: int, slot: Linear, pieces: Linear) -> None:
-        """Is this in one of the slot's pieces, or outside of the tensor? Raises if it may not be."""
+        """Raises unless this is in one of the slot's pieces, or outside of the tensor."""
         line, num = self.span(op.index[0])
         assert isinstance(op.tensor.type, Tensor)
         outside = self.sums.size(str(op.tensor.type.dims[0]))

@@ -101,7 +101,8 @@ class Turn(ABC):
                 raise self.fail(op, "what this does with a lent tensor is not understood")
         assert work is not None
         self.find(used)
-        for self.held in self.kinds():
+        for held in self.kinds():
+            self.held = held
             for way in self.region(work.body, {Way()}):
                 if not (way.open and way.untouched):  # else it is another partition's turn
                     self.finish(way)

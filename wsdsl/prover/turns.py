@@ -25,8 +25,8 @@ Conditions = tuple[tuple[Value, bool], ...]
 
 
 def check_turns(kernel: Kernel, sliced: bool) -> tuple[Op, str] | None:
-    """Where the kernel differs, and how; None if it does not. `sliced`: all pieces of a tile arrive,
-    with their sum, and when they are done.
+    """Where the kernel differs, and how; None if it does not. `sliced`: each piece arrives twice,
+    with its sum, and when it is done.
     """
     grid = next(op for op in kernel.body if isinstance(op, b.LaunchGrid))
     lent = {op.result: op for op in kernel.body if isinstance(op, m.AllocateGlobal)}
@@ -52,7 +52,8 @@ def check_turns(kernel: Kernel, sliced: bool) -> tuple[Op, str] | None:
 
 
 def _flags(body: Region, lent: dict[Value, Any]) -> bool:
-    return any(isinstance(op, (b.WaitFlag, b.ArriveFlag)) and op.tensor in lent for op in walk(body))
+    flags = (op for op in walk(body) if isinstance(op, (b.WaitFlag, b.ArriveFlag)))
+    return any(op.tensor in lent for op in flags)
 
 
 def _turns(given: Samples) -> Array:
@@ -170,7 +171,9 @@ class _Walk:
         wanted = self.given.walk
         for name in ("start", "stop", "step"):
             own = self.value(getattr(self.work, name))
-            self.expect(self.work, own == getattr(wanted, name), f"`{name}` of the loop over the work")
+            self.expect(
+                self.work, own == getattr(wanted, name), f"`{name}` of the loop over the work"
+            )
 
     def turn(self, number: int) -> Array:
         """Look at one turn of all workers; how often each hands a sum on."""
