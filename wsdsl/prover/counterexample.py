@@ -88,13 +88,13 @@ class Counterexample:
 
 def counterexample(kernel: Kernel, refuted: Refuted) -> Counterexample:
     """Tell how the failure comes about, at concrete sizes if any small ones show it."""
+    model = model_of(kernel)
     tries = 0 if refuted.failure.kind == HANDING_ON else MAX_TRIES
     for sizes in itertools.islice(candidates(kernel), tries):
-        model = model_of(kernel, sizes)
-        m, history, failure = trace(model, ())
+        m, history, failure = trace(model.at(sizes), ())
         if failure is not None:
             return tell(m, history, failure, sizes)
-    m, history, failure = trace(model_of(kernel), refuted.decisions)
+    m, history, failure = trace(model, refuted.decisions)
     return tell(m, history, failure or refuted.failure, None)
 
 

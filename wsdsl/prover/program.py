@@ -96,6 +96,7 @@ SYNCHRONISING: tuple[type[Op], ...] = (
     f.WgmmaCommit,
     f.WgmmaWait,
 )
+SYNCHRONISES = frozenset(SYNCHRONISING)
 
 ARRAYS = (b.AllocateBarriers, m.AllocateShared, m.MakeTensorMap, t.Constant, t.DimSize)
 """Ops whose results are the same everywhere: they are looked up rather than run."""
@@ -120,7 +121,7 @@ class Effects:
             case m.LoadGlobal() | m.StoreGlobal():
                 return op.tensor.name in self.shared
             case _:
-                return isinstance(op, SYNCHRONISING)
+                return type(op) in SYNCHRONISES
 
     def within(self, region: Region) -> bool:
         return any(map(self.has, walk(region)))

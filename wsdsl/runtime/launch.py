@@ -30,8 +30,9 @@ from wsdsl.runtime.views import ArrayView
 from wsdsl.runtime.work_check import check_work
 from wsdsl.runtime.workspace import Lending, Workspaces, lent_for
 
-MAX_TILES = 2**31 - 2**16
-"""Kernels count tiles in i32 and step past the last one."""
+MAX_CTAS = 2**31 - 2**16
+"""Of a work item each, or of a cluster each: a grid has no more, and kernels count items in i32 and
+step past the last one."""
 
 MAX_STREAMS = 64
 ZEROS_BYTES = 256
@@ -56,19 +57,21 @@ def num_ctas(
     kernel in front has made room, and an early start is there to overlap the two. Only where all
     pieces of a tile wait for each other (`together`) is it needed.
     """
-    tiles = math.prod(-(-dims[dim] // size) for dim, size in signature.tiles)
-    if tiles > MAX_TILES:
+    items = math.prod(-(-dims[dim] // size) for dim, size in signature.tiles)
+    if items * signature.cluster > MAX_CTAS:
         sizes = ", ".join(f"{dim} = {dims[dim]} by {size}" for dim, size in signature.tiles)
-        message = f"{signature.name} has {tiles} tiles ({sizes}), expected at most {MAX_TILES}"
+        ctas = "a CTA" if signature.cluster == 1 else f"a cluster of {signature.cluster} CTAs"
+        message = f"{signature.name} has {items} work items ({sizes}) for {ctas} each, expected "
+        message += f"at most {MAX_CTAS} CTAs"
         raise LaunchError(Finding(message, hint="use larger tiles, or split the call"))
     room = num_sms // signature.cluster
     room = room if max_clusters is None else min(room, max_clusters)
     scheduler = tile_scheduler(signature.scheduler, signature.splits, signature.together)
     depth = _depth(signature, dims)
-    if told := scheduler.fault(tiles, depth, room):
+    if told := scheduler.fault(items, depth, room):
         hint = 'use fewer splits, or reduction="turns"'
         raise LaunchError(Finding(f"{signature.name}: {told}", hint=hint))
-    return scheduler.num_workers(tiles, depth, room) * signature.cluster
+    return scheduler.num_workers(items, depth, room) * signature.cluster
 
 
 def num_slots(signature: Signature, dims: Mapping[str, int], grid: int) -> int:
