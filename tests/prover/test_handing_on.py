@@ -1,6 +1,7 @@
 """Sums that CTAs hand on: what lowering makes of them is proved, and what is wrong is refused."""
 
 import dataclasses
+import re
 from collections.abc import Iterator
 from functools import cache
 
@@ -133,6 +134,15 @@ def test_wrong(name: str) -> None:
     with pytest.raises(ProofError, match=told) as caught:
         prove(parse_kernel(text, "stream_k.ir"))
     assert caught.value.counterexample.kind == HANDING_ON
+
+
+def test_sums_that_several_threads_hold() -> None:
+    """Four threads of a warp have each sum of a row: all read it before one writes it."""
+    kernel = CASES["whole"].kernel._compile(Schedule(scheduler="stream_k"), {}, ()).scheduled
+    store = "store_global(tensor=%partials"
+    bare = re.sub(rf"sync_warp\(\)\s+{re.escape(store)}", store, str(kernel))
+    assert "other threads may not have read" in objection(parse_kernel(bare))
+    assert objection(parse_kernel(bare.replace(store, f"sync_warp() {store}"))) == ""
 
 
 # The scalars --------------------------------------------------------------------------------------

@@ -82,7 +82,7 @@ class InTurns(Turn):
             told = "this may read the slot before the sum is there"
             raise self.fail(op, told, "wait until the flag is `begin`")
         self.found.loaded[place] = op
-        read = way.read if place.alone else way.read | {place}
+        read = way.read if place.holder == "thread" else way.read | {place}
         return replace(way, loose=True, loads=way.loads | {place}, read=read)
 
     def store(self, op: m.StoreGlobal, way: Way, place: Place) -> Way:

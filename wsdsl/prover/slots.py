@@ -22,13 +22,14 @@ class NotUnderstood(Exception):  # noqa: N818 - nothing is wrong with the prover
 @dataclass(frozen=True)
 class Place:
     """Elements of a slot of `tensor`: (first, how many) along each dimension. Those along the first
-    one begin `stride` further in each next warpgroup. `alone`: one thread has each of them.
+    one begin `stride` further in each next warpgroup. Each is held by one `holder`: "thread", or by
+    several of a "warp" or a "warpgroup".
     """
 
     tensor: str
     stride: int
     spans: tuple[tuple[int, int], ...]
-    alone: bool
+    holder: str
 
     def meets(self, other: Place) -> bool:
         return self.tensor == other.tensor and all(
@@ -63,14 +64,14 @@ class Slots:
                 raise NotUnderstood(f"this reaches out of the slot's {size} columns")
             spans.append((start.number, count))
         held = getattr(op, "value", None) or getattr(op, "result", None)
-        alone = False
+        holder = "warpgroup"
         if isinstance(held, Value):
             kind = held.type
             shape = (kind.rows, kind.columns) if isinstance(kind, Fragment) else (1, 1)
-            alone = 1 not in shape
+            holder = "thread" if 1 not in shape else "warp" if shape[0] > 1 else "warpgroup"
             if math.prod(shape) != math.prod(count for _, count in spans):
                 raise NotUnderstood("which threads have the same element")
-        return slot, Place(op.tensor.name, stride, tuple(spans), alone)
+        return slot, Place(op.tensor.name, stride, tuple(spans), holder)
 
     def lines(
         self, op: Any, start: tuple[Linear, int], warpgroups: int

@@ -123,6 +123,8 @@ class Turn(ABC):
                     yield from self.region(body, {way})
             case b.NamedBarrierSync():
                 yield replace(way, loose=False, read=frozenset())
+            case b.SyncWarp():
+                yield replace(way, read=frozenset(p for p in way.read if p.holder != "warp"))
             case _ if self.touches(op):
                 yield self.touch(op, way)
             case b.ForRange():
@@ -170,4 +172,4 @@ class Turn(ABC):
         if op.pred is not None:
             raise self.fail(op, "a store on a condition is not understood")
         if not op.accumulate and place in way.read:
-            raise self.fail(op, "other threads may not have read this yet", MEET)
+            raise self.fail(op, "other threads may not have read this yet", "sync_warp()")
