@@ -138,7 +138,9 @@ def test_wrong(name: str) -> None:
 
 def test_sums_that_several_threads_hold() -> None:
     """Four threads of a warp have each sum of a row: all read it before one writes it."""
-    kernel = CASES["whole"].kernel._compile(Schedule(scheduler="stream_k"), dict(D=64), ()).scheduled
+    kernel = (
+        CASES["whole"].kernel._compile(Schedule(scheduler="stream_k"), dict(D=64), ()).scheduled
+    )
     store = "store_global(tensor=%partials"
     bare = re.sub(rf"sync_warp\(\)\s+{re.escape(store)}", store, str(kernel))
     assert "other threads may not have read" in objection(parse_kernel(bare))
