@@ -63,6 +63,9 @@ from wsdsl.ir.walk import yielded
 from wsdsl.ir.wgmma import k_step, sum_of
 
 
+UNDEFINED = "undef"
+
+
 def convert_region(c: Context, region: Region) -> tuple[Value, ...]:
     for op in group_partitions(region):
         if isinstance(op, list):
@@ -195,7 +198,7 @@ def convert_empty_accumulator(c: Context, op: f.EmptyAccumulator) -> None:
     kind = op.result.type
     assert isinstance(kind, Accumulator)
     # Undefined on purpose: zeros written here would be moves, and serialise wgmma.
-    texts = ("undef",) * num_registers(kind.dtype, kind.rows, kind.columns)
+    texts = (UNDEFINED,) * num_registers(kind.dtype, kind.rows, kind.columns)
     c.held[op.result] = Registers(kind.dtype, kind.rows, kind.columns, texts)
 
 
@@ -224,6 +227,8 @@ def convert_wgmma(c: Context, op: f.Wgmma) -> None:
                 Finding(f"wgmma: %{value.name} is laid out or sized differently", op.loc)
             )
     accumulate = c.scalar(op.accumulate).text
+    if accumulate == "false" and acc.texts[0] != UNDEFINED:
+        accumulate = c.never
     a = texts_of(c.w, c.registers(op.a)) if in_registers else c.descriptor(op.a)
     b, name = c.descriptor(op.b), op.result.name
     texts = inline_ptx.wgmma(c.w, name, acc.texts, a, b, steps, dtypes, accumulate)
