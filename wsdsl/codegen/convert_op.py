@@ -49,6 +49,7 @@ from wsdsl.codegen.held import Descriptor, Registers, Scalar, SharedAt
 from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.reductions import convert_reduce_columns
 from wsdsl.codegen.register_operands import pin_operands
+from wsdsl.codegen.shared_loads import convert_load_shared
 from wsdsl.codegen.shared_stores import convert_store_shared, warp_base
 from wsdsl.codegen.thread_load import convert_thread_load
 from wsdsl.diagnostics import CompileError, Finding
@@ -330,6 +331,7 @@ ARMS: dict[type[Op], Arm] = {
     m.TmaStore: convert_tma_store,
     m.TmaStoreCommit: convert_tma_store_commit,
     m.TmaStoreWait: convert_tma_store_wait,
+    m.LoadShared: convert_load_shared,
     m.LoadGlobal: convert_load_global,
     m.StoreGlobal: convert_store_global,
     f.MatrixOperand: convert_matrix_operand,

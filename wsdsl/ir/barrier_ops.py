@@ -231,7 +231,7 @@ class WaitBarrier(Op):
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ArriveBarrier(Op):
     """Arrive on the state's stage: one thread for the executing warpgroup (or the elected thread),
-    all 128 with `each_thread`. With `pred` (a bool scalar) only where it holds; with `cta` (i32, a
+    one of each warp with `each_warp`, all 128 with `each_thread`. With `pred` (a bool scalar) only where it holds; with `cta` (i32, a
     rank in the cluster) on that CTA's barrier rather than on one's own.
     """
 
@@ -240,6 +240,7 @@ class ArriveBarrier(Op):
     state: Value
     pred: Value | None = None
     cta: Value | None = None
+    each_warp: bool = False
     each_thread: bool = False
 
 

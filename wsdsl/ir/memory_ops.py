@@ -102,6 +102,22 @@ class StoreShared(Op):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class LoadShared(Op):
+    """Threads read elements of four bytes from item `state.stage` of `shared`: the one `offset`
+    bytes and `index` (an i32 scalar or fragment) times `stride` elements in. Their result, as one
+    of `load_global`, is a scalar or fragment of the index's shape.
+    """
+
+    levels: ClassVar = SCHEDULED
+    result: Value = result()
+    shared: Value
+    offset: int = 0
+    state: Value
+    index: Value
+    stride: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TmaStore(Op):
     """One thread of each warp of the warpgroup starts to copy its warp's quarter of item `item` of
     `shared` to the box at `coordinates`, where warp i adds 16 * i to the one of `row_dim`. Elements

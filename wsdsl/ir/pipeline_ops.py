@@ -100,7 +100,8 @@ class ProducerAcquire(Op):
 class LoadToSlot(Op):
     """Start to copy a tile of `tensor` to `field` of a slot; elements outside the tensor are 0.
     `multicast` are (size, stride) of the ranks in the cluster that want the same tile: each of them
-    copies its part of the tile to all.
+    copies its part of the tile to all. With a `box` (elements by dimension) that box is copied as
+    it is, for the threads to read; it begins at the axes' tiles, and at the numbers in `index`.
     """
 
     levels: ClassVar = PARTITIONED
@@ -109,6 +110,7 @@ class LoadToSlot(Op):
     tensor: Value
     index: tuple[Value, ...] = ()
     multicast: tuple[tuple[int, int], ...] = ()
+    box: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -159,6 +161,35 @@ class TileInShared(Op):
     shared: Value
     offset: int
     state: Value
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class SlotValues(Op):
+    """What threads read from a box in `field` of a slot that was waited for: a tile of one axis, of
+    which `every` elements share one of the box's, that lie `stride` apart.
+    """
+
+    levels: ClassVar = PARTITIONED
+    result: Value = result()
+    slot: Value
+    field: int
+    every: int = 1
+    stride: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ValuesInShared(Op):
+    """The same from item `state.stage` of `shared`, `offset` bytes in; what `slot_values` becomes
+    when its ring is placed.
+    """
+
+    levels: ClassVar = PARTITIONED
+    result: Value = result()
+    shared: Value
+    offset: int
+    state: Value
+    every: int = 1
+    stride: int = 1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

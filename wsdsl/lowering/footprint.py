@@ -11,7 +11,8 @@ from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import walk, yielded
 from wsdsl.ir.wgmma import k_step
 from wsdsl.lowering.axes import axes_of, loop_variable
-from wsdsl.lowering.load_groups import find_load_groups
+from wsdsl.lowering.load_groups import LoadGroup, find_load_groups
+from wsdsl.lowering.side_loads import kept_out
 from wsdsl.schedule import Schedule
 
 STAGING_BUFFERS = 2
@@ -79,16 +80,18 @@ def tile_bytes(tile: Tile, sizes: dict[str, int]) -> int:
     return -(-elements * tile.dtype.bytes // SMEM_ALIGN) * SMEM_ALIGN
 
 
-def slot_bytes(layout: tuple[Tile, ...], sizes: dict[str, int]) -> int:
-    return sum(tile_bytes(tile, sizes) for tile in layout)
+def slot_bytes(group: LoadGroup, sizes: dict[str, int]) -> int:
+    operands = sum(tile_bytes(tile, sizes) for tile in group.layout[: len(group.loads)])
+    beside = sum(side.bytes(sizes) for side in group.beside)
+    return operands + -(-beside // SMEM_ALIGN) * SMEM_ALIGN
 
 
 def smem_bytes(kernel: Kernel, schedule: Schedule, stages: int) -> int:
     """All of a CTA's SMEM: slots, staging for stores, mbarriers."""
     sizes = axis_sizes(kernel, schedule)
     slots: dict[int, int] = {}
-    for group in find_load_groups(kernel.body):
-        size = slot_bytes(group.layout, sizes)
+    for group in find_load_groups(kernel.body, kept_out(kernel)):
+        size = slot_bytes(group, sizes)
         slots[group.height] = max(slots.get(group.height, 0), size)
     total = 0
     for height, size in slots.items():

@@ -9,6 +9,7 @@ from wsdsl.ir.barrier_ops import FenceAsyncProxy, SyncWarp
 from wsdsl.ir.memory_ops import (
     AllocateShared,
     LoadGlobal,
+    LoadShared,
     MakeTensorMap,
     StoreGlobal,
     StoreShared,
@@ -17,7 +18,7 @@ from wsdsl.ir.memory_ops import (
     TmaStoreWait,
 )
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
-from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.pipeline_ops import Partition, ValuesInShared
 from wsdsl.ir.target import widest_swizzle
 from wsdsl.ir.tile_ops import Cast, Full, Load, Lookup, Map, Store
 from wsdsl.ir.types import BOOL, Axis, DType, Fragment, Shared, Tensor, TensorMap, Tile
@@ -50,6 +51,35 @@ def load_piece(op: Load | Lookup, side: Side, find: Find) -> Pieces:
         return b.add(made).result
 
     return narrow(shape, dtype, b, piece, tensor)
+
+
+def read_values(op: ValuesInShared, side: Side) -> Pieces:
+    """A tile of one axis, read from a slot at once: it is given back before an epilogue asks."""
+    b = side.builder
+    assert isinstance(op.result.type, Tile)
+    (axis,), dtype = op.result.type.axes, op.result.type.dtype
+    shape = side.shapes.of((axis,))
+    found: dict[Value | int, Value] = {}
+
+    def piece(i: int, j: int) -> Value:
+        index = side.places(axis, op.every, i, j)
+        key = b.known.get(index, index)
+        if key not in found:
+            made = LoadShared(
+                result=b.value(op.result.name, covering(dtype, (index,))),
+                shared=op.shared,
+                offset=op.offset,
+                state=op.state,
+                index=index,
+                stride=op.stride,
+                loc=op.loc,
+            )
+            found[key] = b.add(made).result
+        return found[key]
+
+    pieces = narrow(shape, dtype, b, piece)
+    pieces.least.all()
+    return pieces
 
 
 def _entry(value: Value, side: Side, find: Find) -> Pieces:

@@ -260,6 +260,8 @@ class _Builder:
             case b.ArriveBarrier():
                 kind = "mbarrier.arrive" if op.cta is None else "remote mbarrier.arrive"
                 threads = EVERYBODY if op.each_thread else who.one()
+                if op.each_warp:
+                    threads = who.one_in(32)
                 pred = True if op.pred is None else self.known.get(op.pred)
                 if pred is not None:
                     threads = threads if pred else 0
