@@ -103,9 +103,9 @@ class StoreShared(Op):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class LoadShared(Op):
-    """Threads read elements of four bytes from item `state.stage` of `shared`: the one `offset`
-    bytes and `index` (an i32 scalar or fragment) times `stride` elements in. Their result, as one
-    of `load_global`, is a scalar or fragment of the index's shape.
+    """The threads of each warp, together, read elements of four bytes from item `state.stage` of
+    `shared`, from the `bytes` bytes that begin `offset` bytes in: the element `index` (an i32
+    scalar or fragment) times `stride`. The result has the index's shape.
     """
 
     levels: ClassVar = SCHEDULED
@@ -113,6 +113,7 @@ class LoadShared(Op):
     shared: Value
     offset: int = 0
     state: Value
+    bytes: int
     index: Value
     stride: int = 1
 

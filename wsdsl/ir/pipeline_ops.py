@@ -179,14 +179,15 @@ class SlotValues(Op):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ValuesInShared(Op):
-    """The same from item `state.stage` of `shared`, `offset` bytes in; what `slot_values` becomes
-    when its ring is placed.
+    """The same from the `bytes` bytes that begin `offset` bytes into item `state.stage` of `shared`;
+    what `slot_values` becomes when its ring is placed.
     """
 
     levels: ClassVar = PARTITIONED
     result: Value = result()
     shared: Value
     offset: int
+    bytes: int
     state: Value
     every: int = 1
     stride: int = 1

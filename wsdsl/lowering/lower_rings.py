@@ -50,7 +50,7 @@ from wsdsl.ir.pipeline_ops import (
 )
 from wsdsl.ir.target import SMEM_ALIGN, SWIZZLE_SPAN, widest_swizzle
 from wsdsl.ir.tile_ops import Contract
-from wsdsl.ir.types import Axis, Barriers, Shared, SharedTile, Tensor, TensorMap
+from wsdsl.ir.types import Axis, Barriers, Shared, SharedTile, Tensor, TensorMap, Tile
 from wsdsl.ir.walk import Namer, walk, with_regions
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import Builder
@@ -372,12 +372,14 @@ class _Rings:
     def locate_values(self, op: SlotValues) -> None:
         wait = self.slots[op.slot]
         assert wait.state is not None
-        ring = self.rings[wait.ring]
+        assert isinstance(op.result.type, Tile)
+        ring, box = self.rings[wait.ring], self.boxes[wait.ring, wait.layout, op.field]
         self.builder.add(
             ValuesInShared(
                 result=op.result,
                 shared=ring.shared,
                 offset=ring.offsets[wait.layout][op.field],
+                bytes=math.prod(box) * op.result.type.dtype.bytes,
                 state=wait.state,
                 every=op.every,
                 stride=op.stride,

@@ -69,6 +69,7 @@ def read_values(op: ValuesInShared, side: Side) -> Pieces:
                 result=b.value(op.result.name, covering(dtype, (index,))),
                 shared=op.shared,
                 offset=op.offset,
+                bytes=op.bytes,
                 state=op.state,
                 index=index,
                 stride=op.stride,

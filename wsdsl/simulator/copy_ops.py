@@ -12,7 +12,7 @@ from wsdsl.ir import memory_ops as m
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.target import ADDED_ATOMICALLY, SWIZZLE_SPAN
 from wsdsl.ir.types import Shared
-from wsdsl.simulator.arithmetic import Array
+from wsdsl.simulator.arithmetic import Array, numpy_dtype
 from wsdsl.simulator.barriers import Barrier
 from wsdsl.simulator.clocks import Clock
 from wsdsl.simulator.context import (
@@ -27,7 +27,8 @@ from wsdsl.simulator.context import (
 )
 from wsdsl.simulator.cta import Cta
 from wsdsl.simulator.global_ops import add_global, read_global, write_global
-from wsdsl.simulator.races import CopyIn, CopyOut, StoredOut, ThreadAccess
+from wsdsl.simulator.races import CopyIn, CopyOut, StoredOut, ThreadAccess, WarpRead
+from wsdsl.simulator.scalar_ops import dtype_of, finish
 from wsdsl.simulator.shared_memory import alignment
 from wsdsl.simulator.tensor_map import TensorMapValue
 
@@ -256,6 +257,26 @@ def store_shared(wg: Warpgroup, op: m.StoreShared) -> None:
         wg.cta.memory.write(address, lines, op.swizzle)
 
 
+def load_shared(wg: Warpgroup, op: m.LoadShared) -> None:
+    wg.only_whole(op)
+    shared: SharedItems = wg.values[op.shared.name]
+    state: State = wg.values[op.state.name]
+    start = wg.item(op, shared, state.stage, op.offset, op.bytes)
+    what = f"it reads item {state.stage} of `{shared.label}`"
+    for i in range(4):
+        warp = wg.warp(i)
+        access = WarpRead(wg.told, op, warp, wg.cta.clocks.own[warp].copy())
+        reader = wg.index, i, "load"
+        conflict = wg.cta.accesses.read(start, start + op.bytes, access, warp, reader)
+        wg.settle(op, f"{what} (warp {i})", conflict)
+    wg.cta.clocks.tick(wg.everyone)
+    index = np.asarray(wg.get(op.index, op), np.int64) * op.stride
+    if index.min() < 0 or 4 * index.max() >= op.bytes:
+        wg.fail(op, f"elements {index.min()} to {index.max()} of {op.bytes} bytes")
+    line = wg.cta.memory.bytes[start : start + op.bytes].view(numpy_dtype(dtype_of(op.result)))
+    wg.values[op.result.name] = finish(line[index], op.result)
+
+
 def thread_load(wg: Warpgroup, op: m.ThreadLoad) -> None:
     wg.only_whole(op)
     tensor = wg.cta.arguments.tensors[op.tensor.name]
@@ -293,4 +314,5 @@ COPY: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
     m.TmaStoreWait: tma_store_wait,
     m.StoreShared: store_shared,
     m.ThreadLoad: thread_load,
+    m.LoadShared: load_shared,
 }
