@@ -16,6 +16,7 @@ from wsdsl.lowering.side_loads import kept_out
 from wsdsl.schedule import Schedule
 
 STAGING_BUFFERS = 2
+"""A warpgroup's, for stores; one where the slots leave no room for more."""
 STAGING_BYTES = 8192
 """One buffer of a warpgroup: 64 rows of at most 128 bytes."""
 
@@ -86,8 +87,10 @@ def slot_bytes(group: LoadGroup, sizes: dict[str, int]) -> int:
     return operands + -(-beside // SMEM_ALIGN) * SMEM_ALIGN
 
 
-def smem_bytes(kernel: Kernel, schedule: Schedule, stages: int) -> int:
-    """All of a CTA's SMEM: slots, staging for stores, mbarriers."""
+def smem_bytes(
+    kernel: Kernel, schedule: Schedule, stages: int, buffers: int = STAGING_BUFFERS
+) -> int:
+    """All of a CTA's SMEM: slots, `buffers` a warpgroup for stores, mbarriers."""
     sizes = axis_sizes(kernel, schedule)
     slots: dict[int, int] = {}
     for group in find_load_groups(kernel.body, kept_out(kernel)):
@@ -98,7 +101,7 @@ def smem_bytes(kernel: Kernel, schedule: Schedule, stages: int) -> int:
         depth = stages if height == 0 else OUTER_RING_DEPTH
         total += depth * (size + 16)
     if any(isinstance(op, Store) for op in walk(kernel.body)):
-        total += STAGING_BYTES * STAGING_BUFFERS * (schedule.consumers or 1)
+        total += STAGING_BYTES * buffers * (schedule.consumers or 1)
     return total
 
 
