@@ -18,6 +18,8 @@ def convert_load_shared(c: Context, op: LoadShared) -> None:
     if dtype.bits != 32:
         raise CompileError(Finding(f"load_shared reads elements of four bytes, not {dtype}", op.loc))
     item = c.item(shared, c.state(op.state).stage)
+    if op.first is not None:
+        item = w.add(item, w.multiply(c.scalar(op.first).text, 4))
     step, first = 4 * op.stride, shared.offset + op.offset
     places: list[At] = []
     if index.affine is not None:

@@ -101,7 +101,8 @@ class LoadToSlot(Op):
     """Start to copy a tile of `tensor` to `field` of a slot; elements outside the tensor are 0.
     `multicast` are (size, stride) of the ranks in the cluster that want the same tile: each of them
     copies its part of the tile to all. With a `box` (elements by dimension) that box is copied as
-    it is, for the threads to read; it begins at the axes' tiles, and at the numbers in `index`.
+    it is, for the threads to read; it begins at the axes' tiles, and at the numbers in `index`, of
+    which the last is rounded down to a multiple of 16 bytes.
     """
 
     levels: ClassVar = PARTITIONED
@@ -166,7 +167,8 @@ class TileInShared(Op):
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class SlotValues(Op):
     """What threads read from a box in `field` of a slot that was waited for: a tile of one axis, of
-    which `every` elements share one of the box's, that lie `stride` apart.
+    which `every` elements share one of the box's, that lie `stride` apart. `last` (i32) is the last
+    of the box's `index`, if that is a number: the values begin at it, the box before it.
     """
 
     levels: ClassVar = PARTITIONED
@@ -175,6 +177,7 @@ class SlotValues(Op):
     field: int
     every: int = 1
     stride: int = 1
+    last: Value | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -191,6 +194,7 @@ class ValuesInShared(Op):
     state: Value
     every: int = 1
     stride: int = 1
+    last: Value | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

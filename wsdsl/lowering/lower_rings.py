@@ -54,7 +54,7 @@ from wsdsl.ir.types import Axis, Barriers, Shared, SharedTile, Tensor, TensorMap
 from wsdsl.ir.walk import Namer, walk, with_regions
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import Builder
-from wsdsl.lowering.side_loads import SIDE_ALIGN
+from wsdsl.lowering.side_loads import LINE, SIDE_ALIGN
 from wsdsl.lowering.shares import Group, Share, num_peers, peers_of, share_of
 
 THREADS, WARPS = 128, 4
@@ -282,10 +282,13 @@ class _Rings:
         assert isinstance(fill.tensor.type, Tensor)
         b, width = self.builder, fill.tensor.type.dtype.bytes
         if fill.box:
+            *at, last = self.coordinates(fill.index)
+            if not isinstance(fill.index[-1].type, Axis):
+                last = b.times(b.quotient(last, LINE // width), LINE // width, "line")
             b.add(
                 TmaLoad(
                     map=self.tensor_map(fill.tensor, fill.box, "none"),
-                    coordinates=self.coordinates(fill.index),
+                    coordinates=(*at, last),
                     shared=ring.shared,
                     offset=ring.offsets[op.layout][fill.field],
                     state=state,
@@ -383,6 +386,7 @@ class _Rings:
                 state=wait.state,
                 every=op.every,
                 stride=op.stride,
+                last=op.last,
                 loc=op.loc,
             )
         )

@@ -25,6 +25,7 @@ from wsdsl.ir.types import BOOL, Axis, Barriers, DType, Fragment, Shared, Tensor
 from wsdsl.lowering.footprint import STAGING_BUFFERS, STAGING_BYTES
 from wsdsl.lowering.pieces import Pieces, Shape, covering, narrow
 from wsdsl.lowering.side import Side, stored_by_tma
+from wsdsl.lowering.side_loads import LINE
 
 Find = Callable[[Value], Pieces]
 WARP_ROWS = 16
@@ -60,6 +61,7 @@ def read_values(op: ValuesInShared, side: Side) -> Pieces:
     (axis,), dtype = op.result.type.axes, op.result.type.dtype
     shape = side.shapes.of((axis,))
     found: dict[Value | int, Value] = {}
+    first = None if op.last is None else b.remainder(op.last, LINE // dtype.bytes)
 
     def piece(i: int, j: int) -> Value:
         index = side.places(axis, op.every, i, j)
@@ -71,6 +73,7 @@ def read_values(op: ValuesInShared, side: Side) -> Pieces:
                 offset=op.offset,
                 bytes=op.bytes,
                 state=op.state,
+                first=first,
                 index=index,
                 stride=op.stride,
                 loc=op.loc,

@@ -298,6 +298,11 @@ class _Cut:
                 if same and isinstance(op, Load):
                     tiles[op.result] = tile
         for field, side in enumerate(group.beside, len(group.loads)):
+            last = None
+            if side.is_rounded:
+                blocks, index = self._blocks(side, definers(group.block[group.first :]))
+                made += blocks
+                last = index[-1]
             made.append(
                 SlotValues(
                     result=side.load.result,
@@ -305,6 +310,7 @@ class _Cut:
                     field=field,
                     every=side.axis[1],
                     stride=side.stride(self.sizes),
+                    last=last,
                     loc=side.load.loc,
                 )
             )

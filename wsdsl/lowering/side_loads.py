@@ -6,7 +6,8 @@
     %t: f32[n] = load(tensor=%b_scale, index=(%b, %kb))
 
 Such a load varies with the loop of its product, so that consumers would wait for GMEM in each
-iteration, and is small: TMA brings it with the operands, a box that is not swizzled.
+iteration, and is small: TMA brings it with the operands, a box that is not swizzled. A box begins at
+a multiple of 16 bytes of a row; where that is before the first value, threads read further in.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from wsdsl.ir.types import Axis, Tensor, Tile
 from wsdsl.ir.walk import walk
 
 LINE = 16
-"""Bytes of which TMA copies multiples along the contiguous dimension."""
+"""Bytes of which TMA copies multiples along the contiguous dimension, from multiples of them."""
 SIDE_ALIGN = 128
 """What TMA aligns a box to that is not swizzled."""
 
@@ -43,9 +44,20 @@ class SideLoad:
     def box(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """Elements by dimension, the last one's filled up to what TMA copies."""
         found = [1 if place is None else _extent(*place, sizes) for place in self.places]
-        unit = LINE // self.element
-        found[-1] = -(-found[-1] // unit) * unit
+        before = self.unit - 1 if self.is_rounded and found[-1] > 1 else 0
+        found[-1] = -(-(before + found[-1]) // self.unit) * self.unit
         return tuple(found)
+
+    @property
+    def unit(self) -> int:
+        """Elements in a line."""
+        return LINE // self.element
+
+    @property
+    def is_rounded(self) -> bool:
+        """Whether the box may begin before the values. Tiles begin at whole lines."""
+        last = self.places[-1]
+        return last is None or last[1] > 1
 
     def bytes(self, sizes: Mapping[str, int]) -> int:
         size = math.prod(self.box(sizes)) * self.element

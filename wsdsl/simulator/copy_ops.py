@@ -95,6 +95,7 @@ def tma_load(wg: Warpgroup, op: m.TmaLoad) -> None:
     start = wg.item(op, shared, state.stage, op.offset + shift, held.bytes)
     aligned(wg, op, start, held.swizzle)
     at = coordinates_of(wg, op, op.coordinates)
+    wg.check(op, held.misplaced(at))
     for cta in _destinations(wg, op):
         barrier = wg.barrier(op, op.barriers, state, cta)
         access = CopyIn(wg.told, op, barrier.component, str(barrier))
@@ -169,6 +170,7 @@ def tma_store(wg: Warpgroup, op: m.TmaStore) -> None:
     if op.accumulate and held.tensor.dtype.name not in ADDED_ATOMICALLY:
         wg.fail(op, f"TMA can not add {held.tensor.dtype} elements")
     at = coordinates_of(wg, op, op.coordinates)
+    wg.check(op, held.misplaced(at))
     check = add_global if op.accumulate else write_global
     boxes: list[tuple[int, ...]] = []
     addresses: list[int] = []
@@ -270,7 +272,8 @@ def load_shared(wg: Warpgroup, op: m.LoadShared) -> None:
         conflict = wg.cta.accesses.read(start, start + op.bytes, access, warp, reader)
         wg.settle(op, f"{what} (warp {i})", conflict)
     wg.cta.clocks.tick(wg.everyone)
-    index = np.asarray(wg.get(op.index, op), np.int64) * op.stride
+    first = 0 if op.first is None else int(wg.get(op.first, op))
+    index = first + np.asarray(wg.get(op.index, op), np.int64) * op.stride
     if index.min() < 0 or 4 * index.max() >= op.bytes:
         wg.fail(op, f"elements {index.min()} to {index.max()} of {op.bytes} bytes")
     line = wg.cta.memory.bytes[start : start + op.bytes].view(numpy_dtype(dtype_of(op.result)))
