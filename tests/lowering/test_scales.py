@@ -128,7 +128,9 @@ def test_scales_lie_beside_the_operands() -> None:
     assert reads == [("frag<f32[64x1]>", str(2 * 128 * 128)), ("f32", str(2 * 128 * 128 + 2048))]
     # A box begins at a multiple of 16 bytes; threads read from where the k-tile's scale is in it.
     assert re.search(r"%line: i32 = map\(fn=\"mul\", args=\(%block\w*, %c4\)\)", load)
-    assert len(re.findall(r"tma_load\(map=%\w_scale_map, coordinates=\(%\w+, %line\w*\)", load)) == 2
+    assert (
+        len(re.findall(r"tma_load\(map=%\w_scale_map, coordinates=\(%\w+, %line\w*\)", load)) == 2
+    )
     assert re.search(r"%rest: i32 = map\(fn=\"mod\", args=\(%\w+, %c4\)\)", loop)
     assert len(re.findall(r"load_shared\(.*first=%rest", loop)) == 2
     assert loop.rindex("load_shared") < loop.index("wgmma_fence()")

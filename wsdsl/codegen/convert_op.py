@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from wsdsl.codegen import inline_ptx, nvvm
+from wsdsl.codegen import inline_ptx, nvvm, wgmma_ptx
 from wsdsl.codegen.barriers import (
     barrier_at,
     convert_advance,
@@ -62,7 +62,6 @@ from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.types import DTYPES, I32, Accumulator, Fragment, Shared
 from wsdsl.ir.walk import yielded
 from wsdsl.ir.wgmma import k_step, sum_of
-
 
 UNDEFINED = "undef"
 
@@ -127,6 +126,10 @@ def convert_set_max_registers(c: Context, op: b.SetMaxRegisters) -> None:
 def convert_allocate_shared(c: Context, op: m.AllocateShared) -> None:
     assert isinstance(op.result.type, Shared)
     c.held[op.result] = SharedAt(placed(op), op.result.type.bytes, op.result.type.num, op.label)
+
+
+def convert_allocate_global(c: Context, op: m.AllocateGlobal) -> None:
+    """An argument like any other tensor."""
 
 
 def convert_make_tensor_map(c: Context, op: m.MakeTensorMap) -> None:
@@ -232,7 +235,7 @@ def convert_wgmma(c: Context, op: f.Wgmma) -> None:
         accumulate = c.never
     a = texts_of(c.w, c.registers(op.a)) if in_registers else c.descriptor(op.a)
     b, name = c.descriptor(op.b), op.result.name
-    texts = inline_ptx.wgmma(c.w, name, acc.texts, a, b, steps, dtypes, accumulate)
+    texts = wgmma_ptx.wgmma(c.w, name, acc.texts, a, b, steps, dtypes, accumulate)
     c.held[op.result] = Registers(acc.dtype, acc.rows, acc.columns, texts)
 
 
@@ -246,7 +249,7 @@ def convert_wgmma_wait(c: Context, op: f.WgmmaWait) -> None:
     accumulators = [
         (register_type(held.dtype, held.columns), x) for held in waited for x in held.texts
     ]
-    texts = inline_ptx.wgmma_wait(c.w, op.pending, accumulators, kept)
+    texts = wgmma_ptx.wgmma_wait(c.w, op.pending, accumulators, kept)
     at = 0
     for value, held in zip(op.result, waited, strict=True):
         count = len(held.texts)
@@ -260,7 +263,7 @@ def convert_zero_unless(c: Context, op: f.ZeroUnless) -> None:
     type = register_type(x.dtype, x.columns)
     if type not in ("float", "i32"):
         raise CompileError(Finding(f"zero_unless: not on {op.x.type}", op.loc))
-    texts = inline_ptx.zero_unless(c.w, cond.text, type, texts_of(c.w, x))
+    texts = wgmma_ptx.zero_unless(c.w, cond.text, type, texts_of(c.w, x))
     c.held[op.result] = Registers(x.dtype, x.rows, x.columns, texts)
 
 
@@ -323,6 +326,7 @@ ARMS: dict[type[Op], Arm] = {
     b.ArriveExpectTx: convert_arrive_expect_tx,
     b.FenceAsyncProxy: convert_fence_async_proxy,
     m.AllocateShared: convert_allocate_shared,
+    m.AllocateGlobal: convert_allocate_global,
     m.MakeTensorMap: convert_make_tensor_map,
     m.PrefetchTensorMap: convert_prefetch_tensor_map,
     m.TmaLoad: convert_tma_load,

@@ -20,7 +20,7 @@ from wsdsl.codegen.signature import (
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.barrier_ops import ArriveFlag, WaitFlag
-from wsdsl.ir.memory_ops import MakeTensorMap, StoreGlobal, TmaStore
+from wsdsl.ir.memory_ops import AllocateGlobal, MakeTensorMap, StoreGlobal, TmaStore
 from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.types import I32
 from wsdsl.ir.walk import walk
@@ -86,7 +86,8 @@ def _parameters(launch: Signature) -> str:
 
 def _context(w: Writer, kernel: Kernel, launch: Signature) -> Context:
     held: dict[Value, Held] = {}
-    names = {p.name: p for p in kernel.params}
+    lent = [op.result for op in walk(kernel.body) if isinstance(op, AllocateGlobal)]
+    names = {p.name: p for p in (*kernel.params, *lent)}
     strides: dict[tuple[str, int], str] = {}
     sizes: dict[str, Scalar] = {}
     maps: list[Pointer] = []

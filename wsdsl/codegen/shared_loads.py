@@ -16,7 +16,9 @@ def convert_load_shared(c: Context, op: LoadShared) -> None:
     w, shared, index = c.w, c.shared(op.shared), c.registers(op.index)
     dtype, shape = dtype_and_shape(op.result.type)
     if dtype.bits != 32:
-        raise CompileError(Finding(f"load_shared reads elements of four bytes, not {dtype}", op.loc))
+        raise CompileError(
+            Finding(f"load_shared reads elements of four bytes, not {dtype}", op.loc)
+        )
     item = c.item(shared, c.state(op.state).stage)
     if op.first is not None:
         item = w.add(item, w.multiply(c.scalar(op.first).text, 4))

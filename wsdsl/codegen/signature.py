@@ -11,7 +11,14 @@ from wsdsl.ir.barrier_ops import (
     WaitFlag,
     WaitPredecessor,
 )
-from wsdsl.ir.memory_ops import AllocateShared, LoadGlobal, MakeTensorMap, StoreGlobal, ThreadLoad
+from wsdsl.ir.memory_ops import (
+    AllocateGlobal,
+    AllocateShared,
+    LoadGlobal,
+    MakeTensorMap,
+    StoreGlobal,
+    ThreadLoad,
+)
 from wsdsl.ir.op import Kernel, Value, operands
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tile_ops import DimSize
@@ -62,9 +69,22 @@ Argument = MapArgument | PointerArgument | StrideArgument | SizeArgument | Scala
 
 
 @dataclass(frozen=True, slots=True)
+class LentTensor:
+    """GMEM for one launch at a time: `each` lines of its first dimension for every slot of the tile
+    scheduler. With `zeroed` it is full of zeros before a launch and after it.
+    """
+
+    name: str
+    type: Tensor
+    each: int
+    zeroed: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Signature:
-    """Arguments in order, and the launch's shape: the grid is the product over `tiles` of
-    ceil(size / tile), for the "persistent" scheduler at most the number of SMs, in whole clusters.
+    """Arguments in order, and the launch's shape: there are as many work items as the product over
+    `tiles` of ceil(size / tile), each done by a cluster of CTAs. The grid is a cluster an item, for
+    the "persistent" scheduler at most as many as run at the same time.
     """
 
     name: str
@@ -74,6 +94,10 @@ class Signature:
     tiles: tuple[tuple[str, int], ...]
     scheduler: str
     cluster: int = 1
+    contraction: tuple[tuple[str, int], ...] = ()
+    splits: int = 0
+    together: bool = False
+    lent: tuple[LentTensor, ...] = ()
     waits: bool = False
     """It waits for the kernel in front of it by itself, and may start before that is over."""
 
@@ -84,6 +108,7 @@ def signature(kernel: Kernel) -> Signature:
     direct: dict[str, Tensor] = {}
     sizes: dict[str, None] = {}
     used: set[Value] = set()
+    lent: list[LentTensor] = []
     threads, smem_bytes, waits = 0, 0, False
     grid = LaunchGrid(tiles=())
     for op in walk(kernel.body):
@@ -108,6 +133,9 @@ def signature(kernel: Kernel) -> Signature:
                 smem_bytes = max(smem_bytes, op.offset + 8 * op.result.type.num)
             case LaunchGrid():
                 grid = op
+            case AllocateGlobal():
+                assert isinstance(op.result.type, Tensor)
+                lent.append(LentTensor(op.result.name, op.result.type, op.each, op.zeroed))
             case WaitPredecessor():
                 waits = True
             case _:
@@ -129,5 +157,9 @@ def signature(kernel: Kernel) -> Signature:
         tiles=grid.tiles,
         scheduler=grid.scheduler,
         cluster=grid.cluster,
+        contraction=grid.contraction,
+        splits=grid.splits,
+        together=grid.together,
+        lent=tuple(lent),
         waits=waits,
     )

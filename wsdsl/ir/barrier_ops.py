@@ -14,13 +14,19 @@ SCHEDULED: tuple[Level, ...] = ("scheduled",)
 class LaunchGrid(Op):
     """How many work items there are: the product, over (dimension, size), of their quotients,
     rounded up. Each is done by a cluster of `cluster` CTAs with consecutive indices. "grid"
-    launches one cluster an item, "persistent" at most as many as run at the same time.
+    launches one cluster an item, "persistent" at most as many as run at the same time. "split_k"
+    and "stream_k" cut items along `contraction`, one (dimension, size), into pieces, and launch no
+    more than run at the same time (`wsdsl/ir/tile_scheduler.py`); `splits` are the pieces; with
+    `together` all of them must run at the same time.
     """
 
     levels: ClassVar = SCHEDULED
     tiles: tuple[tuple[str, int], ...]
     scheduler: str = "persistent"
     cluster: int = 1
+    contraction: tuple[tuple[str, int], ...] = ()
+    splits: int = 0
+    together: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -231,8 +237,9 @@ class WaitBarrier(Op):
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ArriveBarrier(Op):
     """Arrive on the state's stage: one thread for the executing warpgroup (or the elected thread),
-    one of each warp with `each_warp`, all 128 with `each_thread`. With `pred` (a bool scalar) only where it holds; with `cta` (i32, a
-    rank in the cluster) on that CTA's barrier rather than on one's own.
+    one of each warp with `each_warp`, all 128 with `each_thread`. With `pred` (a bool scalar) only
+    where it holds; with `cta` (i32, a rank in the cluster) on that CTA's barrier rather than on
+    one's own.
     """
 
     levels: ClassVar = SCHEDULED
@@ -266,14 +273,17 @@ class FenceAsyncProxy(Op):
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ArriveFlag(Op):
     """red.release.gpu: one thread of the executing warpgroup (or the elected thread) adds `amount`
-    to `tensor` (of i32) at `index`. What it did before, and what other threads did before
-    they synchronised with it, is seen by whoever waits for the sum.
+    (or `by`, an i32) to `tensor` (of i32) at `index`; with `wrap` (an i32) it adds 1, or where the
+    sum is `wrap` already makes it 0. What it did before, and what other threads did before they
+    synchronised with it, is seen by whoever waits for the sum.
     """
 
     levels: ClassVar = SCHEDULED
     tensor: Value
     index: tuple[Value, ...]
     amount: int = 1
+    by: Value | None = None
+    wrap: Value | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

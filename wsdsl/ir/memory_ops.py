@@ -26,6 +26,19 @@ class AllocateShared(Op):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class AllocateGlobal(Op):
+    """A tensor that the runtime lends to a launch, and to no other at the same time: `each` lines
+    of its first dimension for every slot of the grid's tile scheduler. With `zeroed` it holds zeros
+    at first, and the kernel leaves zeros behind; else it holds anything.
+    """
+
+    levels: ClassVar = ("partitioned", "scheduled")
+    result: Value = result()
+    each: int
+    zeroed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class MakeTensorMap(Op):
     """The tensor map with which TMA copies boxes of `tensor`; `box` gives elements per dimension in
     the tensor's own order (the contiguous one last), at most one swizzle span wide.
@@ -51,8 +64,9 @@ class TmaLoad(Op):
     """Start to copy the box at `coordinates` (i32, in the tensor's order) to item `state.stage` of
     `shared`, `offset` (and `shift`, an i32) bytes in. Elements outside the tensor are 0. When done,
     the box's bytes (those outside too) are counted on `barriers` at the state's stage. Run by one
-    thread. The box begins at multiples of 16 bytes of a row and of 128 of SMEM. With `multicast` (i32, a bit for each rank in the cluster) the box goes to the same
-    place in each of those CTAs, and counts on each one's own barrier.
+    thread. The box begins at multiples of 16 bytes of a row and of 128 of SMEM. With `multicast`
+    (i32, a bit for each rank in the cluster) the box goes to the same place in each of those CTAs,
+    and counts on each one's own barrier.
     """
 
     levels: ClassVar = SCHEDULED
@@ -124,8 +138,8 @@ class LoadShared(Op):
 class TmaStore(Op):
     """One thread of each warp of the warpgroup starts to copy its warp's quarter of item `item` of
     `shared` to the box at `coordinates`, where warp i adds 16 * i to the one of `row_dim`. Elements
-    outside the tensor are dropped; it begins at a multiple of 16 bytes of a row. `accumulate` adds to what is there, each element atomically;
-    the tensor is of f32, f16, bf16, i32 or u32.
+    outside the tensor are dropped; it begins at a multiple of 16 bytes of a row. `accumulate` adds
+    to what is there, each element atomically; the tensor is of f32, f16, bf16, i32 or u32.
     """
 
     levels: ClassVar = SCHEDULED

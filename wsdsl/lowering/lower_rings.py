@@ -54,8 +54,8 @@ from wsdsl.ir.types import Axis, Barriers, Shared, SharedTile, Tensor, TensorMap
 from wsdsl.ir.walk import Namer, walk, with_regions
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import Builder
-from wsdsl.lowering.side_loads import LINE, SIDE_ALIGN
 from wsdsl.lowering.shares import Group, Share, num_peers, peers_of, share_of
+from wsdsl.lowering.side_loads import LINE, SIDE_ALIGN
 
 THREADS, WARPS = 128, 4
 
@@ -161,9 +161,7 @@ class _Rings:
             AllocateBarriers(
                 result=empty,
                 label=empty.name,
-                arrivals=op.consumers
-                * num_peers(op.multicast)
-                * self.releases(op.result),
+                arrivals=op.consumers * num_peers(op.multicast) * self.releases(op.result),
                 loc=op.loc,
             ),
         ]
@@ -370,7 +368,6 @@ class _Rings:
                 loc=op.loc,
             )
         )
-
 
     def locate_values(self, op: SlotValues) -> None:
         wait = self.slots[op.slot]

@@ -60,7 +60,7 @@ def read_values(op: ValuesInShared, side: Side) -> Pieces:
     assert isinstance(op.result.type, Tile)
     (axis,), dtype = op.result.type.axes, op.result.type.dtype
     shape = side.shapes.of((axis,))
-    found: dict[Value | int, Value] = {}
+    found: dict[Value | float, Value] = {}
     first = None if op.last is None else b.remainder(op.last, LINE // dtype.bytes)
 
     def piece(i: int, j: int) -> Value:

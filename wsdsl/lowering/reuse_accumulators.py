@@ -149,9 +149,7 @@ class _Group:
                 dataclasses.replace(product, acc=acc),
                 WgmmaCommit(loc=loc),
                 *(behind if i == 0 else ()),
-                dataclasses.replace(
-                    self.wait, result=(sums[i],), accumulators=(product.result,)
-                ),
+                dataclasses.replace(self.wait, result=(sums[i],), accumulators=(product.result,)),
                 *own,
             ]
         return tuple(made)

@@ -6,8 +6,8 @@
     %t: f32[n] = load(tensor=%b_scale, index=(%b, %kb))
 
 Such a load varies with the loop of its product, so that consumers would wait for GMEM in each
-iteration, and is small: TMA brings it with the operands, a box that is not swizzled. A box begins at
-a multiple of 16 bytes of a row; where that is before the first value, threads read further in.
+iteration, and is small: TMA brings it with the operands, a box that is not swizzled. A box begins
+at a multiple of 16 bytes of a row; where that is before the first value, threads read further in.
 """
 
 from __future__ import annotations
@@ -88,7 +88,9 @@ def kept_out(kernel: Kernel) -> frozenset[str]:
     return frozenset(stored | {*kernel.unaligned})
 
 
-def side_load(op: Op, block: Region, made: Mapping[Value, Op], out: Iterable[str]) -> SideLoad | None:
+def side_load(
+    op: Op, block: Region, made: Mapping[Value, Op], out: Iterable[str]
+) -> SideLoad | None:
     """The op as a load beside the operands, in a block with products."""
     if not isinstance(op, Load) or op.tensor.name in out or len(op.index) > 5:
         return None

@@ -134,8 +134,9 @@ def read(
     before: int,
     asynchronous: bool = True,
 ) -> None:
-    """A read (by the async proxy, or by threads), which is over when `event` has happened; whoever hears of that
-    has heard of the events `before` too. `reader` tells it from others that go on with it."""
+    """A read (by the async proxy, or by threads), which is over when `event` has happened; whoever
+    hears of that has heard of the events `before` too. `reader` tells it from others that go on
+    with it."""
     key = (a.cta, array.index, item)
     spans = spans_of(m, a.cta, array, item, start, end)
     what = f"item {item} of `{array.label}`"

@@ -31,6 +31,7 @@ ARMS: dict[type[Op], Run] = {
     b.Advance: control.advance,
     b.AllocateBarriers: control.nothing,
     m.AllocateShared: control.nothing,
+    m.AllocateGlobal: control.nothing,
     m.MakeTensorMap: control.nothing,
     b.InitializeBarriers: sync.initialize_barriers,
     b.FenceBarrierInit: sync.fence_barrier_init,

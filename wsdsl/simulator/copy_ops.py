@@ -41,6 +41,10 @@ def allocate_shared(wg: Warpgroup, op: m.AllocateShared) -> None:
     wg.values[op.result.name] = SharedItems(op.label, op.offset, kind.bytes, kind.num)
 
 
+def allocate_global(wg: Warpgroup, op: m.AllocateGlobal) -> None:
+    """The launch has made it."""
+
+
 def make_tensor_map(wg: Warpgroup, op: m.MakeTensorMap) -> None:
     made = TensorMapValue(wg.cta.arguments.tensors[op.tensor.name], op.box, op.swizzle)
     wg.check(op, made.fault())
@@ -309,6 +313,7 @@ def thread_load(wg: Warpgroup, op: m.ThreadLoad) -> None:
 
 COPY: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
     m.AllocateShared: allocate_shared,
+    m.AllocateGlobal: allocate_global,
     m.MakeTensorMap: make_tensor_map,
     m.PrefetchTensorMap: prefetch_tensor_map,
     m.TmaLoad: tma_load,

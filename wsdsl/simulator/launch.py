@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.barrier_ops import (
     AllocateBarriers,
@@ -13,13 +15,15 @@ from wsdsl.ir.barrier_ops import (
     SetMaxRegisters,
     WaitFlag,
 )
-from wsdsl.ir.memory_ops import AllocateShared
+from wsdsl.ir.memory_ops import AllocateGlobal, AllocateShared
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.target import SMEM_BYTES
-from wsdsl.ir.types import Barriers, Shared
+from wsdsl.ir.tile_scheduler import tile_scheduler
+from wsdsl.ir.types import Barriers, Shared, Tensor
 from wsdsl.ir.walk import walk
-from wsdsl.simulator.arrays import Arguments
+from wsdsl.simulator.arithmetic import numpy_dtype
+from wsdsl.simulator.arrays import Arguments, GlobalTensor
 from wsdsl.simulator.context import Warpgroup, warpgroup_key
 from wsdsl.simulator.cta import Cluster, Cta, Residents
 from wsdsl.simulator.errors import SimulationError
@@ -74,12 +78,53 @@ def _grid(kernel: Kernel, arguments: Arguments, num_sms: int) -> tuple[int, int,
     if not 1 <= size <= MAX_CLUSTER:
         told = f"a cluster of {size} CTAs; it may have 1 to {MAX_CLUSTER}"
         raise SimulationError("misuse", [Finding(told, grid.loc)])
-    tiles = math.prod(-(-arguments.size(dim) // extent) for dim, extent in grid.tiles)
-    clusters = tiles
-    if grid.scheduler == "persistent":
-        clusters = min(clusters, max(1, num_sms // size))
-        return clusters * size, size, clusters
-    return clusters * size, size, min(num_sms, clusters)
+    tiles, depth = work_of(grid, arguments)
+    scheduler, room = tile_scheduler(grid.scheduler, grid.splits, grid.together), num_sms // size
+    if told := scheduler.fault(tiles, depth, max(1, room)):
+        raise SimulationError("misuse", [Finding(told, grid.loc)])
+    clusters = scheduler.num_workers(tiles, depth, max(1, room))
+    together = clusters if grid.scheduler != "grid" else min(num_sms, clusters)
+    return clusters * size, size, together
+
+
+def work_of(grid: LaunchGrid, arguments: Arguments) -> tuple[int, int]:
+    """Tiles of the output (for clusters), and of the contraction in each."""
+
+    def count(each: tuple[tuple[str, int], ...]) -> int:
+        return math.prod(-(-arguments.size(dim) // extent) for dim, extent in each)
+
+    return count(grid.tiles), max(1, count(grid.contraction))
+
+
+def lend(kernel: Kernel, arguments: Arguments, launch: Launch) -> None:
+    """Make the tensors that the runtime lends a launch; garbage in those that hold anything."""
+    grid = next((op for op in kernel.body if isinstance(op, LaunchGrid)), None)
+    for op in kernel.body:
+        if isinstance(op, AllocateGlobal):
+            assert isinstance(op.result.type, Tensor) and grid is not None
+            tiles, depth = work_of(grid, arguments)
+            scheduler = tile_scheduler(grid.scheduler, grid.splits)
+            slots = scheduler.num_slots(tiles, depth, launch.num_clusters)
+            first, *rest = op.result.type.dims
+            assert isinstance(first, str)
+            arguments.sizes[first] = op.each * max(1, slots)
+            shape = (arguments.sizes[first], *(int(n) for n in rest))
+            dtype = op.result.type.dtype
+            anything = float("nan") if dtype.is_float else 77
+            array = np.full(shape, 0 if op.zeroed else anything, numpy_dtype(dtype))
+            name = op.result.name
+            arguments.tensors[name] = GlobalTensor(name, dtype, array)
+
+
+def check_left(kernel: Kernel, arguments: Arguments) -> None:
+    """What was lent full of zeros comes back so."""
+    for op in kernel.body:
+        if isinstance(op, AllocateGlobal) and op.zeroed:
+            left = np.argwhere(arguments.tensors[op.result.name].array)
+            if len(left):
+                told = f"{op.result.name}{left[0].tolist()} is not 0 when the kernel ends"
+                hint = "the next launch begins with what this one leaves"
+                raise SimulationError("misuse", [Finding(told, op.loc, hint)])
 
 
 def read_launch(kernel: Kernel, arguments: Arguments, num_sms: int) -> Launch:

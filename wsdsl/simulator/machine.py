@@ -18,7 +18,7 @@ from wsdsl.ir.op import Kernel
 from wsdsl.simulator.arrays import bind_arguments
 from wsdsl.simulator.cta import Residents
 from wsdsl.simulator.global_races import GlobalAccesses
-from wsdsl.simulator.launch import read_launch
+from wsdsl.simulator.launch import check_left, lend, read_launch
 from wsdsl.simulator.scheduler import Run
 from wsdsl.simulator.script import Agents, Entry, check_script
 
@@ -53,6 +53,7 @@ def simulate(
         raise ValueError(f"the simulator runs the SCHEDULED level, not {kernel.level}")
     arguments = bind_arguments(kernel, arrays)
     launch = read_launch(kernel, arguments, num_sms)
+    lend(kernel, arguments, launch)
     if script is not None:
         check_script(script, launch.keys)
     mode = agents or ("random" if script is None else "eager")
@@ -72,6 +73,7 @@ def simulate(
         steps += run.steps
         for wg in run.names.values():
             counts.setdefault(wg.name, Counter()).update(wg.counts)
+    check_left(kernel, arguments)
     arguments.write_back()
     return SimulationReport(launch.num_ctas, steps, counts)
 

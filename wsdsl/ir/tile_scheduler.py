@@ -1,0 +1,303 @@
+"""Which worker (a CTA, or a cluster) does what part of the work, and in what order.
+
+The work is output tiles, each a sum over `depth` tiles of the contraction. A tile scheduler gives
+every worker a loop, and for each of its turns a `Piece`: an output tile, and which tiles of the
+contraction to sum. Pieces of a tile that is cut cover its contraction without gaps or overlap, and
+whoever does one but the first needs what the piece in front of it has summed.
+
+- `DataParallel`: whole tiles, worker by worker ("grid", "persistent").
+- `SplitK`: every tile in `splits` equal pieces (fewer where there are fewer workers); a worker does
+  the same piece of one tile after the other.
+- `StreamK`: what is left over when all have done the same number of whole tiles is shared out
+  evenly, in consecutive runs of tiles of the contraction; then come whole tiles, whose neighbours
+  run together. If less than half of the workers would be busy with what is left over, a whole tile
+  for each is shared out with it, since a tile of many pieces has to wait for each of them. A run is
+  walked backwards, so that the beginnings of tiles, for which others wait, come first.
+
+A piece only ever needs what a worker with a lower number does: in `SplitK` the same turn of the one
+that has the piece in front, in `StreamK` the first turn of the worker in front. So no order can end
+in a circle of waiting workers. More than that, the workers with the lowest numbers get done without
+any other; hence they may be started in the order of their numbers, as soon as there is room for
+each, and kernels that share the card cannot keep each other waiting for ever.
+
+The same formulas make the kernel's scalar code and numbers on the host: they are written for any
+`Arithmetic`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Arithmetic(Protocol[T]):
+    """i32 arithmetic on values of the IR, Python's numbers, or NumPy arrays."""
+
+    def number(self, x: int, /) -> T: ...
+    def apply(self, fn: str, /, *args: T) -> T:
+        """`fn` is one of the functions of `map`: "add", "sub", "mul", "floordiv", "mod", "min",
+        "max", "lt", "le", "eq", "where".
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Problem(Generic[T]):
+    """`tiles` of the output (clusters of them), each of `depth` >= 1 tiles of the contraction;
+    `worker` of `workers`.
+    """
+
+    tiles: T
+    depth: T
+    worker: T
+    workers: T
+
+
+@dataclass(frozen=True)
+class Piece(Generic[T]):
+    """Tiles [begin, end) of the contraction of output tile `tile`."""
+
+    tile: T
+    begin: T
+    end: T
+    part: T | None = None
+    """Its number among the tile's, where all tiles are cut alike."""
+
+
+class Walk(ABC, Generic[T]):
+    """One worker's way: `for at in range(start, stop, step)`, and `piece(at)`."""
+
+    start: T
+    stop: T
+    step: T
+    splits: T | None = None
+    """Pieces of every tile, where all are cut alike."""
+
+    def __init__(self, arithmetic: Arithmetic[T], problem: Problem[T]) -> None:
+        self.arithmetic, self.problem = arithmetic, problem
+        self.prepare()
+
+    def apply(self, fn: str, *args: T) -> T:
+        return self.arithmetic.apply(fn, *args)
+
+    def number(self, x: int) -> T:
+        return self.arithmetic.number(x)
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """What does not depend on the turn."""
+
+    @abstractmethod
+    def piece(self, at: T) -> Piece[T]: ...
+
+
+class TileScheduler(ABC):
+    """What the host and the kernel agree on."""
+
+    splits_tiles: bool = False
+    """Whether pieces may be less than whole tiles."""
+
+    @abstractmethod
+    def walk(self, arithmetic: Arithmetic[T], problem: Problem[T]) -> Walk[T]: ...
+
+    @abstractmethod
+    def num_workers(self, tiles: int, depth: int, room: int) -> int:
+        """How many to launch where `room` can run at the same time."""
+
+    def num_slots(self, tiles: int, depth: int, workers: int) -> int:
+        """Tiles that are cut have numbers below this one."""
+        return 0
+
+    def fault(self, tiles: int, depth: int, room: int) -> str:
+        """Why this much work can not be done so, or ""."""
+        return ""
+
+
+class DataParallelWalk(Walk[T]):
+    def prepare(self) -> None:
+        p = self.problem
+        self.start, self.stop, self.step = p.worker, p.tiles, p.workers
+
+    def piece(self, at: T) -> Piece[T]:
+        return Piece(at, self.number(0), self.problem.depth)
+
+
+@dataclass(frozen=True)
+class DataParallel(TileScheduler):
+    """Whole tiles; a worker for each unless `persistent`."""
+
+    persistent: bool = True
+
+    def walk(self, arithmetic: Arithmetic[T], problem: Problem[T]) -> Walk[T]:
+        return DataParallelWalk(arithmetic, problem)
+
+    def num_workers(self, tiles: int, depth: int, room: int) -> int:
+        return min(tiles, max(1, room)) if self.persistent else tiles
+
+
+class SplitKWalk(Walk[T]):
+    def __init__(self, arithmetic: Arithmetic[T], problem: Problem[T], splits: int) -> None:
+        self.wanted = splits
+        super().__init__(arithmetic, problem)
+
+    def prepare(self) -> None:
+        p, one = self.problem, self.number(1)
+        splits = self.apply("min", self.number(self.wanted), p.depth)
+        self.splits = splits = self.apply("min", splits, p.workers)
+        abreast = self.apply("floordiv", p.workers, splits)
+        self.part = part = self.apply("floordiv", p.worker, abreast)
+        base = self.apply("floordiv", p.depth, splits)
+        extra = self.apply("mod", p.depth, splits)
+        self.begin = _share(self, part, base, extra)
+        self.end = _share(self, self.apply("add", part, one), base, extra)
+        # What the division leaves over has nothing to do.
+        idle = self.apply("le", splits, part)
+        first = self.apply("mod", p.worker, abreast)
+        self.start = self.apply("where", idle, p.tiles, first)
+        self.stop, self.step = p.tiles, abreast
+
+    def piece(self, at: T) -> Piece[T]:
+        return Piece(at, self.begin, self.end, self.part)
+
+
+@dataclass(frozen=True)
+class SplitK(TileScheduler):
+    """`together`: the pieces of a tile wait for each other, so all must run at the same time."""
+
+    splits: int
+    together: bool = False
+    splits_tiles = True
+
+    def walk(self, arithmetic: Arithmetic[T], problem: Problem[T]) -> Walk[T]:
+        return SplitKWalk(arithmetic, problem, self.splits)
+
+    def num_workers(self, tiles: int, depth: int, room: int) -> int:
+        splits = min(self.splits, depth, max(1, room))
+        return splits * min(tiles, max(1, room) // splits)
+
+    def num_slots(self, tiles: int, depth: int, workers: int) -> int:
+        return tiles
+
+    def fault(self, tiles: int, depth: int, room: int) -> str:
+        pieces = tiles * min(self.splits, depth)
+        if not self.together or pieces <= room:
+            return ""
+        return f"{pieces} pieces wait for each other, and {room} can run at the same time"
+
+
+class StreamKWalk(Walk[T]):
+    def prepare(self) -> None:
+        p, one, zero = self.problem, self.number(1), self.number(0)
+        self.cut = cut_tiles(self.arithmetic, p.tiles, p.workers)
+        steps = self.apply("mul", self.cut, p.depth)
+        base = self.apply("floordiv", steps, p.workers)
+        extra = self.apply("mod", steps, p.workers)
+        self.first = _share(self, p.worker, base, extra)
+        self.last = _share(self, self.apply("add", p.worker, one), base, extra)
+        self.top = self.apply(
+            "floordiv", self.apply("max", self.apply("sub", self.last, one), zero), p.depth
+        )
+        bottom = self.apply("floordiv", self.first, p.depth)
+        touched = self.apply("add", self.apply("sub", self.top, bottom), one)
+        any_step = self.apply("lt", self.first, self.last)
+        self.pieces = self.apply("where", any_step, touched, zero)
+        whole = self.apply("floordiv", self.apply("sub", p.tiles, self.cut), p.workers)
+        self.start, self.step = zero, one
+        self.stop = self.apply("add", self.pieces, whole)
+
+    def piece(self, at: T) -> Piece[T]:
+        p, zero = self.problem, self.number(0)
+        is_cut = self.apply("lt", at, self.pieces)
+        tile = self.apply("sub", self.top, at)
+        before = self.apply("mul", tile, p.depth)
+        begin = self.apply("max", self.apply("sub", self.first, before), zero)
+        end = self.apply("min", self.apply("sub", self.last, before), p.depth)
+        turn = self.apply("sub", at, self.pieces)
+        whole = self.apply("add", self.apply("mul", turn, p.workers), p.worker)
+        return Piece(
+            self.apply("where", is_cut, tile, self.apply("add", self.cut, whole)),
+            self.apply("where", is_cut, begin, zero),
+            self.apply("where", is_cut, end, p.depth),
+        )
+
+
+@dataclass(frozen=True)
+class StreamK(TileScheduler):
+    splits_tiles = True
+
+    def walk(self, arithmetic: Arithmetic[T], problem: Problem[T]) -> Walk[T]:
+        return StreamKWalk(arithmetic, problem)
+
+    def num_workers(self, tiles: int, depth: int, room: int) -> int:
+        return min(tiles * depth, max(1, room))
+
+    def num_slots(self, tiles: int, depth: int, workers: int) -> int:
+        return int(cut_tiles(Numbers(), tiles, workers))
+
+
+def cut_tiles(arithmetic: Arithmetic[T], tiles: T, workers: T) -> T:
+    """How many tiles `StreamK` cuts, the first ones; the others come out even."""
+    apply, number = arithmetic.apply, arithmetic.number
+    left = apply("mod", tiles, workers)
+    with_a_wave = apply("add", left, workers)
+    few = apply("lt", apply("mul", left, number(2)), workers)
+    more = apply("where", few, apply("min", with_a_wave, tiles), left)
+    return apply("where", apply("eq", left, number(0)), number(0), more)
+
+
+def _share(walk: Walk[T], part: T, base: T, extra: T) -> T:
+    """Where `part` begins, if the first `extra` parts have one more than `base`."""
+    more = walk.apply("min", part, extra)
+    return walk.apply("add", walk.apply("mul", part, base), more)
+
+
+def tile_scheduler(name: str, splits: int = 0, together: bool = False) -> TileScheduler:
+    """By the name that `Schedule.scheduler` has."""
+    if name == "split_k":
+        return SplitK(splits, together)
+    return StreamK() if name == "stream_k" else DataParallel(name == "persistent")
+
+
+class Numbers:
+    """Python's integers."""
+
+    def number(self, x: int, /) -> int:
+        return x
+
+    def apply(self, fn: str, /, *args: int) -> int:
+        return int(FUNCTIONS[fn](*args))
+
+
+FUNCTIONS: dict[str, Any] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "floordiv": lambda a, b: a // b,
+    "mod": lambda a, b: a % b,
+    "min": min,
+    "max": max,
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "eq": lambda a, b: a == b,
+    "where": lambda c, a, b: a if c else b,
+}
+
+
+def pieces_of(
+    scheduler: TileScheduler, tiles: int, depth: int, workers: int
+) -> list[list[Piece[int]]]:
+    """What every worker does, in its order."""
+    made: list[list[Piece[int]]] = []
+    for worker in range(workers):
+        walk = scheduler.walk(Numbers(), Problem(tiles, depth, worker, workers))
+        made.append([walk.piece(at) for at in range(walk.start, walk.stop, walk.step)])
+    return made
+
+
+def num_output_tiles(extents: list[tuple[int, int]]) -> int:
+    """Of (size, tile) along each axis."""
+    return math.prod(-(-size // tile) for size, tile in extents)
