@@ -172,6 +172,11 @@ def store_shared(w: Writer, to: At, bits: int, texts: Sequence[str]) -> None:
     w.asm(ptx, "void", ",".join(["r", *[letter] * count]), args)
 
 
+def load_shared(w: Writer, at: At) -> str:
+    """Four bytes, as an i32. It keeps its place among waits and arrivals."""
+    return w.asm(f"ld.shared.b32 $0, {at.ptx(1)};", "i32", "=r,r", [("i32", at.base)])
+
+
 def pack_bytes(w: Writer, dtype: str, low: str, high: str) -> str:
     """Two i32 clamped to i8 or u8, in an i16."""
     kind = {"i8": "s8", "u8": "u8"}[dtype]

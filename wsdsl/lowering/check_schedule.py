@@ -175,7 +175,7 @@ def _resources(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
             kernel.loc,
             "make the tile smaller, or use more consumers",
         )
-    used = smem_bytes(kernel, chosen, chosen.stages or 1)
+    used = smem_bytes(kernel, chosen, chosen.stages or 1, buffers=1)
     if used > SMEM_BYTES:
         yield Finding(
             f"{chosen.stages} stages need {used} bytes of SMEM, a CTA has {SMEM_BYTES}",

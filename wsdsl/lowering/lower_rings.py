@@ -21,6 +21,7 @@ Why here: states are explicit; products next read tiles at known places.
 from __future__ import annotations
 
 import dataclasses
+import math
 
 from wsdsl.ir.barrier_ops import (
     AllocateBarriers,
@@ -43,17 +44,20 @@ from wsdsl.ir.pipeline_ops import (
     ProducerAcquire,
     ProducerCommit,
     SlotTile,
+    SlotValues,
     TileInShared,
+    ValuesInShared,
 )
 from wsdsl.ir.target import SMEM_ALIGN, SWIZZLE_SPAN, widest_swizzle
 from wsdsl.ir.tile_ops import Contract
-from wsdsl.ir.types import Axis, Barriers, Shared, SharedTile, Tensor, TensorMap
+from wsdsl.ir.types import Axis, Barriers, Shared, SharedTile, Tensor, TensorMap, Tile
 from wsdsl.ir.walk import Namer, walk, with_regions
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.shares import Group, Share, num_peers, peers_of, share_of
+from wsdsl.lowering.side_loads import LINE, SIDE_ALIGN
 
-THREADS = 128
+THREADS, WARPS = 128, 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,6 +91,8 @@ class _Rings:
         self.peers: dict[Value, tuple[Value | None, ...]] = {}
         self.whole_warpgroup = False
         """Whether the load partition runs with all of its threads, not one elected."""
+        self.boxes: dict[tuple[Value, int, int], tuple[int, ...]] = {}
+        """By ring, layout and field: of what lies beside operands."""
         self.released_by_threads: set[Value] = set()
         """Rings whose slots may be released with no product since the wait: nothing then says that
         all threads of a warpgroup have come past it, so each arrives for itself."""
@@ -97,6 +103,9 @@ class _Rings:
                 self.slots[op.result] = op
             elif isinstance(op, LoadToSlot):
                 self.fills.setdefault(op.slot, []).append(op)
+                held = self.slots[op.slot]
+                if op.box:
+                    self.boxes[held.ring, held.layout, op.field] = op.box
             elif isinstance(op, AxisAt):
                 self.starts[op.result] = op.start
 
@@ -131,12 +140,15 @@ class _Rings:
         for layout in op.layouts:
             at: list[int] = []
             used = 0
-            for tile in layout:
+            for field, tile in enumerate(layout):
                 at.append(used)
-                elements = self.sizes[tile.axes[0]] * self.sizes[tile.axes[1]]
-                used += -(-elements * tile.dtype.bytes // SMEM_ALIGN) * SMEM_ALIGN
+                box = self.boxes.get((op.result, len(offsets), field))
+                elements, align = math.prod(box or (self.sizes[x] for x in tile.axes)), SMEM_ALIGN
+                if box:
+                    align = SIDE_ALIGN
+                used += -(-elements * tile.dtype.bytes // align) * align
             offsets.append(tuple(at))
-            total = max(total, used)
+            total = max(total, -(-used // SMEM_ALIGN) * SMEM_ALIGN)
         name = op.result.name.replace("ring", "slots")
         shared = self.builder.value(name, Shared(total, op.depth))
         full = self.builder.value("full", Barriers(op.depth))
@@ -149,13 +161,23 @@ class _Rings:
             AllocateBarriers(
                 result=empty,
                 label=empty.name,
-                arrivals=op.consumers
-                * num_peers(op.multicast)
-                * (THREADS if op.result in self.released_by_threads else 1),
+                arrivals=op.consumers * num_peers(op.multicast) * self.releases(op.result),
                 loc=op.loc,
             ),
         ]
         self.rings[op.result] = _Ring(shared, full, empty, tuple(offsets), op.multicast)
+
+    def releases(self, ring: Value) -> int:
+        """Arrivals of a consumer for a slot."""
+        if ring in self.released_by_threads:
+            return THREADS
+        return WARPS if self.read_by_threads(ring) else 1
+
+    def read_by_threads(self, ring: Value) -> bool:
+        """Whether there are values in its slots that threads read: each warp then says for itself
+        that it has them. Of products all warps know when they are over.
+        """
+        return any(held == ring for held, _, _ in self.boxes)
 
     def arrivals(self, ring: Value) -> int:
         """All slots of a ring are filled the same way: one arrival with bytes, if TMA brings any of
@@ -196,6 +218,8 @@ class _Rings:
                 self.release(op)
             case SlotTile():
                 self.locate(op)
+            case SlotValues():
+                self.locate_values(op)
             case LoadToSlot() | ProducerCommit():
                 pass
             case _:
@@ -211,6 +235,7 @@ class _Rings:
                     barriers=ring.empty,
                     state=wait.state,
                     cta=cta,
+                    each_warp=self.releases(wait.ring) == WARPS,
                     each_thread=wait.ring in self.released_by_threads,
                     loc=op.loc,
                 )
@@ -254,6 +279,22 @@ class _Rings:
         """
         assert isinstance(fill.tensor.type, Tensor)
         b, width = self.builder, fill.tensor.type.dtype.bytes
+        if fill.box:
+            *at, last = self.coordinates(fill.index)
+            if not isinstance(fill.index[-1].type, Axis):
+                last = b.times(b.quotient(last, LINE // width), LINE // width, "line")
+            b.add(
+                TmaLoad(
+                    map=self.tensor_map(fill.tensor, fill.box, "none"),
+                    coordinates=(*at, last),
+                    shared=ring.shared,
+                    offset=ring.offsets[op.layout][fill.field],
+                    state=state,
+                    barriers=ring.full,
+                    loc=fill.loc,
+                )
+            )
+            return math.prod(fill.box) * width
         rows, columns, swizzle = self.panels(fill)
         share = self.shares.get(fill.multicast)
         num = rows // share.num if share else rows
@@ -324,6 +365,25 @@ class _Rings:
                 shared=ring.shared,
                 offset=ring.offsets[wait.layout][op.field],
                 state=wait.state,
+                loc=op.loc,
+            )
+        )
+
+    def locate_values(self, op: SlotValues) -> None:
+        wait = self.slots[op.slot]
+        assert wait.state is not None
+        assert isinstance(op.result.type, Tile)
+        ring, box = self.rings[wait.ring], self.boxes[wait.ring, wait.layout, op.field]
+        self.builder.add(
+            ValuesInShared(
+                result=op.result,
+                shared=ring.shared,
+                offset=ring.offsets[wait.layout][op.field],
+                bytes=math.prod(box) * op.result.type.dtype.bytes,
+                state=wait.state,
+                every=op.every,
+                stride=op.stride,
+                last=op.last,
                 loc=op.loc,
             )
         )

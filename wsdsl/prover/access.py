@@ -15,8 +15,9 @@ from wsdsl.ir import memory_ops as mem
 from wsdsl.ir.op import Op
 from wsdsl.ir.target import SWIZZLE_SPAN
 from wsdsl.ir.types import Fragment, Tensor
+from wsdsl.prover.control import fresh
 from wsdsl.prover.errors import Party
-from wsdsl.prover.machine import ALL, STORING, Agent, Machine, Span, StageParity
+from wsdsl.prover.machine import ALL, FIRST_LANES, Agent, Machine, Span, StageParity
 from wsdsl.prover.model import Array
 from wsdsl.prover.program import LOCAL, SEEN, Instruction
 from wsdsl.prover.sync import barrier_of, count_in_phase, only_elected, only_whole, settle, shown
@@ -131,9 +132,11 @@ def read(
     reader: Any,
     event: int,
     before: int,
+    asynchronous: bool = True,
 ) -> None:
-    """A read by the async proxy, which is over when `event` has happened; whoever hears of that
-    has heard of the events `before` too. `reader` tells it from others that go on with it."""
+    """A read (by the async proxy, or by threads), which is over when `event` has happened; whoever
+    hears of that has heard of the events `before` too. `reader` tells it from others that go on
+    with it."""
     key = (a.cta, array.index, item)
     spans = spans_of(m, a.cta, array, item, start, end)
     what = f"item {item} of `{array.label}`"
@@ -160,7 +163,7 @@ def read(
                 held.writer,
                 "wait for the barrier on which that write counts, or its threads arrive",
             )
-        if held.shown & ~know:
+        if asynchronous and held.shown & ~know:
             raise m.fail(
                 "proxy",
                 a,
@@ -319,6 +322,24 @@ def store_shared(m: Machine, a: Agent, i: Instruction) -> int:
     return LOCAL
 
 
+def load_shared(m: Machine, a: Agent, i: Instruction) -> int:
+    """A warp's threads read together: each of them knows when all have."""
+    only_whole(m, a, i)
+    op = i.op
+    assert isinstance(op, mem.LoadShared)
+    array = m.model.arrays[op.shared.name]
+    state: StageParity = a.slots[i.extra[op.state.name]]
+    start, end = op.offset, op.offset + op.bytes
+    item_of(m, a, op, array, state.stage, start, end)
+    for warp in ((0, 1), (2, 3)):
+        know, event = known_to_all(a, warp), m.event()
+        reader = ("load", a.index, warp)
+        read(m, a, op, array, state.stage, start, end, know, reader, event, know, False)
+        for c in warp:
+            a.know[c] |= event
+    return fresh(m, a, i) if op.result.name in m.model.needed else LOCAL
+
+
 def tma_store(m: Machine, a: Agent, i: Instruction) -> int:
     only_whole(m, a, i)
     op = i.op
@@ -330,7 +351,7 @@ def tma_store(m: Machine, a: Agent, i: Instruction) -> int:
     if size > array.bytes // 4:
         raise m.fail("misuse", a, op, f"a box of {size} bytes, a warp has {array.bytes // 4}")
     made: list[int] = []
-    for place, c in enumerate(STORING):
+    for place, c in enumerate(FIRST_LANES):
         start = place * array.bytes // 4
         event = m.event()
         before = a.know[c] | a.open_stores[place]
@@ -357,7 +378,7 @@ def tma_store_wait(m: Machine, a: Agent, i: Instruction) -> int:
     assert isinstance(op, mem.TmaStoreWait)
     over = max(0, len(a.stores) - op.pending)
     for events in a.stores[:over]:
-        for c, event in zip(STORING, events, strict=True):
+        for c, event in zip(FIRST_LANES, events, strict=True):
             a.know[c] |= event
     del a.stores[:over]
     return LOCAL

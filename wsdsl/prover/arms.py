@@ -52,6 +52,7 @@ ARMS: dict[type[Op], Run] = {
     m.TmaLoad: access.tma_load,
     m.ThreadLoad: access.thread_load,
     m.StoreShared: access.store_shared,
+    m.LoadShared: access.load_shared,
     m.TmaStore: access.tma_store,
     m.TmaStoreCommit: access.tma_store_commit,
     m.TmaStoreWait: access.tma_store_wait,
