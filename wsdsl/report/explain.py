@@ -24,7 +24,8 @@ def explain(kernel: Kernel, signature: Signature) -> str:
     lines = [f"kernel {kernel.name}: {kernel.schedule!r}"]
     made = definers(kernel.body)
     work = " x ".join(f"ceil({dim}/{size})" for dim, size in signature.tiles)
-    lines.append(f"work: {work} output tiles, scheduler {signature.scheduler}")
+    doers = "a CTA" if signature.cluster == 1 else f"a cluster of {signature.cluster} CTAs"
+    lines.append(f"work items: {work or 1}, {doers} each, scheduler {signature.scheduler}")
     for op in kernel.body:
         if isinstance(op, Partition):
             registers = f", {op.registers} registers a thread" if op.registers else ""

@@ -26,8 +26,9 @@ from wsdsl.runtime.streams import StreamOf, current_stream, given_stream, legacy
 from wsdsl.runtime.tensor_map import encode, tiled_map
 from wsdsl.runtime.views import ArrayView
 
-MAX_TILES = 2**31 - 2**16
-"""Kernels count tiles in i32 and step past the last one."""
+MAX_CTAS = 2**31 - 2**16
+"""Of a work item each, or of a cluster each: a grid has no more, and kernels count items in i32 and
+step past the last one."""
 
 MAX_STREAMS = 64
 ZEROS_BYTES = 256
@@ -38,16 +39,19 @@ RETRIED = {"CUDA_ERROR_INVALID_CONTEXT", "CUDA_ERROR_INVALID_HANDLE"}
 def num_ctas(
     signature: Signature, dims: Mapping[str, int], num_sms: int, max_clusters: int | None = None
 ) -> int:
-    """The grid: a cluster each item, "persistent" at most one CTA an SM; 0 where nothing is to do.
+    """The grid: a cluster each work item, "persistent" at most one CTA an SM; 0 where nothing is to
+    do.
 
     `max_clusters`: how many can be resident. A cluster lies in one GPC, where SMs may be left over.
     """
-    tiles = math.prod(-(-dims[dim] // size) for dim, size in signature.tiles)
-    if tiles > MAX_TILES:
+    items = math.prod(-(-dims[dim] // size) for dim, size in signature.tiles)
+    if items * signature.cluster > MAX_CTAS:
         sizes = ", ".join(f"{dim} = {dims[dim]} by {size}" for dim, size in signature.tiles)
-        message = f"{signature.name} has {tiles} tiles ({sizes}), expected at most {MAX_TILES}"
+        ctas = "a CTA" if signature.cluster == 1 else f"a cluster of {signature.cluster} CTAs"
+        message = f"{signature.name} has {items} work items ({sizes}) for {ctas} each, expected "
+        message += f"at most {MAX_CTAS} CTAs"
         raise LaunchError(Finding(message, hint="use larger tiles, or split the call"))
-    clusters = tiles
+    clusters = items
     if signature.scheduler == "persistent":
         room = num_sms // signature.cluster
         room = room if max_clusters is None else min(room, max_clusters)
