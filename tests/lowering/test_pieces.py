@@ -1,7 +1,8 @@
-"""Tiles in pieces: what the passes make of them, what can not be cut, and that all of it is right."""
+"""Tiles in pieces: what passes make of them, what can not be cut, and that all of it is right."""
 
 import dataclasses
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -62,8 +63,6 @@ def fused(A: bf16[M, K], B: bf16[N, K], bias: f32[N], scale: f32[M], C: bf16[M, 
 )
 @pytest.mark.parametrize("sizes", [(130, 72, 136), (70, 32, 8)])
 def test_an_epilogue_of_ones_own(kind: str, more: dict[str, object], sizes) -> None:
-    import ml_dtypes
-
     m, n, k = sizes
     if kind == "slices":  # All pieces run at the same time, on 4 SMs.
         m, n = min(m, 60), 32
@@ -82,9 +81,10 @@ def test_an_epilogue_of_ones_own(kind: str, more: dict[str, object], sizes) -> N
 
 @pytest.mark.parametrize("kind", SHARED)
 def test_nothing_to_sum(kind: str) -> None:
-    a, b = np.zeros((60, 0), "f2"), np.zeros((32, 0), "f2")
+    a, b = np.zeros((60, 0), ml_dtypes.bfloat16), np.zeros((32, 0), ml_dtypes.bfloat16)
     c = CASES["gemm"].kernel.simulate(a, b, schedule=shared(kind))
-    assert c.shape == (60, 32) and not c.any()
+    assert c.shape == (60, 32)
+    assert not c.any()
 
 
 def refused(text: str, schedule: Schedule) -> str:
