@@ -213,9 +213,16 @@ class Kernel:
 
     def compiled_for(self, call: Call, schedule: Schedule | None = None) -> Compiled:
         """What runs a call: compiled for its sizes, and for the alignment of its arrays."""
-        simulated = call.device == "cpu" and runs_simulated()
-        made = self._compile if simulated else self._assembled
-        return made(schedule, call.dims, _unaligned(call))
+        if call.device == "cpu" and runs_simulated():
+            return self._compile(schedule, call.dims, _unaligned(call))
+        compiled = self._assembled(schedule, call.dims, _unaligned(call))
+        scheduler = schedule and schedule.scheduler
+        if compiled.signature.together and scheduler in (None, "auto"):
+            # The choice is for a whole H200; there are smaller cards, and parts of cards.
+            if not compiled.fits(call):
+                whole = dataclasses.replace(schedule or Schedule(), scheduler="persistent")
+                return self._assembled(whole, call.dims, _unaligned(call))
+        return compiled
 
     def _all(self, call: Call) -> tuple[Any, ...]:
         return tuple({**call.arrays, **call.scalars}[p.name] for p in self.tile.params)

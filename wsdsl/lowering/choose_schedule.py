@@ -3,8 +3,9 @@
 Before: `schedule=Schedule(tile=dict(n=128))`, or none
 After: `schedule=Schedule(tile=dict(m=128, n=128, k=64), stages=6, consumers=2, ...)`
 
-What is left open is tried: both modes, tiles of 64 and 128 rows, all widths. Of those that fit, the
-one that `predict` gives the fewest cycles is taken.
+What is left open is tried: both modes, tiles of 64 and 128 rows, all widths, and to cut tiles where
+that is open too (`cut_options`). Of those that fit, the one that `predict` gives the fewest cycles
+is taken.
 
 Why here: needs the axes' roles; everything later reads sizes from the axes and depths from the ops.
 """
@@ -21,6 +22,7 @@ from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.check_schedule import faults
+from wsdsl.lowering.cut_options import MARGIN, cut_options, may_cut
 from wsdsl.lowering.fixed_tiles import with_fixed_tiles
 from wsdsl.lowering.footprint import (
     accumulator_registers,
@@ -30,7 +32,7 @@ from wsdsl.lowering.footprint import (
     smem_bytes,
 )
 from wsdsl.lowering.precision import choose_precision
-from wsdsl.lowering.predict import Prediction, predict
+from wsdsl.lowering.predict import Prediction, least_cycles, predict, predicted
 from wsdsl.lowering.schedule_options import schedule_options, whole_axes
 from wsdsl.lowering.workload import Work
 from wsdsl.schedule import Schedule
@@ -64,15 +66,27 @@ def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> K
 
 
 def ranked(
-    kernel: Kernel, given: Schedule, sizes: Mapping[str, int]
+    kernel: Kernel, given: Schedule, sizes: Mapping[str, int], *, every: bool = False
 ) -> list[tuple[Schedule, Prediction]]:
-    """Every way to fill in what `given` leaves open, the quickest first; order of tiles, depths and
-    registers are not filled in yet.
+    """The ways to fill in what `given` leaves open, the one to take first; order of tiles, depths
+    and registers are not filled in yet. With `every`, also ways to cut tiles that can not win.
     """
     work = Work(kernel, sizes)
     options = schedule_options(kernel, given, work)
-    found = [(o, predict(work, o, axis_sizes(kernel, o))) for o in options]
-    return sorted(found, key=lambda pair: pair[1].cycles)
+    whole = [(o, predict(work, o, axis_sizes(kernel, o))) for o in options]
+    found, best = list(whole), min(p.cycles for _, p in whole)
+    if may_cut(kernel, given, work):
+        for option, tile in whole:
+            if every or given.scheduler == "split_k" or least_cycles(tile) * MARGIN < best:
+                cut = cut_options(kernel, given, work, option, tile)
+                made = [(o, predicted(tile.tile, o)) for o in cut]
+                found += [(o, p) for o, p in made if p.work.cut]
+    return sorted(found, key=lambda pair: _weight(*pair))
+
+
+def _weight(option: Schedule, prediction: Prediction) -> float:
+    """Cycles, and for those that are cut what they must be quicker by."""
+    return prediction.cycles * (MARGIN if prediction.work.cut else 1.0)
 
 
 def _not_lowered(given: Schedule) -> list[Finding]:
