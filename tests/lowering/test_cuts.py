@@ -1,5 +1,9 @@
 """Whether tiles are cut: what the busiest worker has, what that costs, and when it is chosen."""
 
+import pickle
+
+import ml_dtypes
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -139,12 +143,40 @@ def test_nothing_is_tried_that_can_not_win() -> None:
 
 
 def test_a_simulated_card_has_room_for_all() -> None:
-    import ml_dtypes
-    import numpy as np
-
     random = np.random.default_rng(5)
     a, b = (random.standard_normal((n, 512)).astype(ml_dtypes.bfloat16) for n in (64, 32))
     more = Schedule(tile=dict(m=64, n=32), scheduler="split_k", splits=8, reduction="slices")
     c = CASES["gemm"].kernel.simulate(a, b, schedule=more)
     exact = a.astype("f4") @ b.astype("f4").T
     np.testing.assert_allclose(c.astype("f4"), exact, rtol=0.01, atol=0.2)
+
+
+def test_a_call_with_known_sizes_asks_nothing(monkeypatch) -> None:
+    """What was chosen is looked up."""
+    kernel = parse(f"{HEAD}{SUM}        C[m, n] = acc\n").f
+    monkeypatch.setattr("wsdsl.compiler.runs_simulated", lambda: False)
+    asked: list[Schedule | None] = []
+
+    def assembled(schedule, sizes, unaligned):
+        asked.append(schedule)
+        return kernel._compile(schedule, sizes, unaligned)
+
+    monkeypatch.setattr(kernel, "_assembled", assembled)
+    room = iter([132, 64])
+    monkeypatch.setattr("wsdsl.compiled.Compiled.fits", lambda self, call: next(room) > 100)
+    views = [np.zeros(shape, ml_dtypes.bfloat16) for shape in [(256, 65536), (256, 65536)]]
+    call = kernel.resolve((*views, None, np.zeros((256, 256), "f4")))
+    first = kernel.compiled_for(call)
+    assert first.schedule.reduction == "slices"
+    assert kernel.compiled_for(call) is first and len(asked) == 1
+    # On a card with less room: without those that wait for each other.
+    assert kernel.compiled_for(call, Schedule(scheduler="auto")).schedule.splits is None
+    assert kernel.compiled_for(call, Schedule(scheduler="auto")).schedule.splits is None
+    assert len(asked) == 3
+
+
+def test_a_schedule_of_another_process() -> None:
+    schedule = Schedule(tile=dict(m=64), scheduler="auto")
+    assert hash(schedule) == hash(Schedule(scheduler="auto", tile=dict(m=64)))
+    copied = pickle.loads(pickle.dumps(schedule))
+    assert copied == schedule and "_hash" not in vars(copied)
