@@ -34,6 +34,7 @@ from wsdsl.lowering.footprint import (
 from wsdsl.lowering.precision import choose_precision
 from wsdsl.lowering.predict import Prediction, least_cycles, predict, predicted
 from wsdsl.lowering.schedule_options import schedule_options, whole_axes
+from wsdsl.lowering.tile_order import with_tile_order
 from wsdsl.lowering.workload import Work
 from wsdsl.schedule import Schedule
 
@@ -59,7 +60,7 @@ def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> K
     if findings:
         raise ScheduleError(findings)
     for option, _ in ranked(kernel, given, sizes or {}):
-        chosen, findings = completed(kernel, option)
+        chosen, findings = completed(kernel, option, sizes or {})
         if not findings:
             return dataclasses.replace(kernel, schedule=chosen)
     raise ScheduleError([f if f.loc else dataclasses.replace(f, loc=kernel.loc) for f in findings])
@@ -113,16 +114,19 @@ def _unknown_variables(kernel: Kernel, given: Schedule) -> Iterator[Finding]:
             )
 
 
-def completed(kernel: Kernel, option: Schedule) -> tuple[Schedule, list[Finding]]:
+def completed(
+    kernel: Kernel, option: Schedule, sizes: Mapping[str, int]
+) -> tuple[Schedule, list[Finding]]:
     """With the order of tiles, depths, registers and precision, and what is wrong with that."""
     chosen = _sized(kernel, option)
+    chosen = with_tile_order(chosen, Work(kernel, sizes), axis_sizes(kernel, chosen))
     every, findings = choose_precision(kernel, chosen)
     chosen = dataclasses.replace(chosen, precise_every=every)
     return chosen, [*findings, *faults(kernel, chosen)]
 
 
 def _sized(kernel: Kernel, option: Schedule) -> Schedule:
-    """With the order of tiles, depths and registers."""
+    """With depths and registers."""
     products = any(isinstance(op, Contract) for op in walk(kernel.body))
     order = dict.fromkeys(v for name in axes_of(kernel) for v in (name, loop_variable(name)))
     sized, scheduler = option.tile or {}, option.scheduler
@@ -130,8 +134,6 @@ def _sized(kernel: Kernel, option: Schedule) -> Schedule:
         option,
         tile={v: sized[v] for v in order if v in sized},
         scheduler="persistent" if scheduler in (None, "auto") else scheduler,
-        swizzle=option.swizzle or 8,
-        raster=None if option.raster == "auto" else option.raster,
     )
     if chosen.stages is None:
         chosen = dataclasses.replace(chosen, stages=_depth(kernel, chosen) if products else 1)

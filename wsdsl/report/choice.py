@@ -54,7 +54,7 @@ def _behind(
     assert chosen.schedule is not None
     for option, prediction in ranked(chosen, with_fixed_tiles(chosen, given)[0], sizes):
         same = _choice(option) == _choice(chosen.schedule)
-        if prediction.cycles >= own.cycles and not same and not completed(chosen, option)[1]:
+        if prediction.cycles >= own.cycles and not same and not completed(chosen, option, sizes)[1]:
             yield option, prediction
 
 
