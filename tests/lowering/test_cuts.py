@@ -44,7 +44,7 @@ def test_the_busiest_worker(scheduler: TileScheduler, tiles: int, depth: int, ro
     assert found.steps == most(lambda p: p.end - p.begin)
     if slots:
         parts = [sum(p.tile == tile for pieces in work for p in pieces) for tile in range(slots)]
-        assert found.parts == max(parts)
+        assert found.parts == max(parts) and found.pieces == sum(parts)
         assert found.cut_steps == most(lambda p: (p.end - p.begin) * (p.tile < slots))
 
 
@@ -180,3 +180,13 @@ def test_a_schedule_of_another_process() -> None:
     assert hash(schedule) == hash(Schedule(scheduler="auto", tile=dict(m=64)))
     copied = pickle.loads(pickle.dumps(schedule))
     assert copied == schedule and "_hash" not in vars(copied)
+
+
+def test_ways_to_cut_are_explained() -> None:
+    kernel = CASES["gemm"].kernel
+    text = kernel.explain(**DEEP)
+    assert "cut into 128 pieces) in 1 wave" in text and "to hand on sums" in text
+    assert "µs at 1.5 GHz" in text
+    others = text.split("other ways")[1]
+    assert "in turns" in others and "stream-K" in others
+    assert "cut" not in kernel.explain(Schedule(scheduler="persistent"), **DEEP)

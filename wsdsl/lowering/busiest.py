@@ -27,6 +27,8 @@ class Busiest:
     """Those of `steps` that are of such tiles."""
     parts: int = 1
     """Pieces of a tile."""
+    pieces: int = 0
+    """Of all tiles that are cut, of all workers."""
     handed: int = 0
     """Pieces whose sums are handed on."""
     taken: int = 0
@@ -51,7 +53,7 @@ def _split(scheduler: SplitK, tiles: int, depth: int, workers: int) -> Busiest:
     turns = -(-tiles // (workers // parts))
     steps = turns * -(-depth // parts)
     moved = turns if parts > 1 else 0
-    return Busiest(workers, turns, steps, turns, tiles, steps, parts, moved, moved)
+    return Busiest(workers, turns, steps, turns, tiles, steps, parts, tiles * parts, moved, moved)
 
 
 def _streamed(tiles: int, depth: int, workers: int) -> Busiest:
@@ -71,6 +73,7 @@ def _streamed(tiles: int, depth: int, workers: int) -> Busiest:
         cut=cut,
         cut_steps=longest,
         parts=_most_parts(cut, depth, base, extra),
+        pieces=sum((b - 1) // depth - a // depth + 1 for a, b in runs),
         handed=int(any(b % depth for _, b in runs)),
         taken=int(any(a % depth for a, _ in runs)),
     )

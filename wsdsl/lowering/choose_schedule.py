@@ -82,10 +82,10 @@ def ranked(
                 cut = cut_options(kernel, given, work, option, tile)
                 made = [(o, predicted(tile.tile, o)) for o in cut]
                 found += [(o, p) for o, p in made if p.work.cut]
-    return sorted(found, key=lambda pair: _weight(*pair))
+    return sorted(found, key=lambda pair: weight(pair[1]))
 
 
-def _weight(option: Schedule, prediction: Prediction) -> float:
+def weight(prediction: Prediction) -> float:
     """Cycles, and for those that are cut what they must be quicker by."""
     return prediction.cycles * (MARGIN if prediction.work.cut else 1.0)
 
