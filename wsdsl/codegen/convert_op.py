@@ -49,6 +49,7 @@ from wsdsl.codegen.held import Descriptor, Registers, Scalar, SharedAt
 from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.reductions import convert_reduce_columns
 from wsdsl.codegen.register_operands import pin_operands
+from wsdsl.codegen.shared_loads import convert_load_shared
 from wsdsl.codegen.shared_stores import convert_store_shared, warp_base
 from wsdsl.codegen.thread_load import convert_thread_load
 from wsdsl.diagnostics import CompileError, Finding
@@ -326,6 +327,7 @@ ARMS: dict[type[Op], Arm] = {
     m.PrefetchTensorMap: convert_prefetch_tensor_map,
     m.TmaLoad: convert_tma_load,
     m.ThreadLoad: convert_thread_load,
+    m.LoadShared: convert_load_shared,
     m.StoreShared: convert_store_shared,
     m.TmaStore: convert_tma_store,
     m.TmaStoreCommit: convert_tma_store_commit,

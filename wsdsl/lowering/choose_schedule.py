@@ -32,7 +32,7 @@ from wsdsl.lowering.footprint import (
     slot_cycles,
     smem_bytes,
 )
-from wsdsl.lowering.partition_loads import output_nest
+from wsdsl.lowering.nest import output_nest
 from wsdsl.lowering.precision import choose_precision
 from wsdsl.lowering.predict import NUM_SMS, Prediction, predict
 from wsdsl.lowering.workload import UNKNOWN_SIZE, Work

@@ -5,13 +5,21 @@ from __future__ import annotations
 import math
 
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.target import SMEM_ALIGN
+from wsdsl.ir.target import SMEM_ALIGN, SMEM_BYTES
 from wsdsl.ir.tile_ops import Block, Contract, ForEach, ForTiles, Load, Map, Store, Whole
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import walk, yielded
 from wsdsl.ir.wgmma import k_step
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.load_groups import find_load_groups
+from wsdsl.lowering.nest import output_nest
+from wsdsl.lowering.parts import (
+    MAX_DEPTH,
+    MIN_DEPTH,
+    loads_in_parts,
+    part_offsets,
+    part_widths,
+)
 from wsdsl.schedule import Schedule
 
 STAGING_BUFFERS = 2
@@ -96,7 +104,24 @@ def smem_bytes(kernel: Kernel, schedule: Schedule, stages: int) -> int:
         total += depth * (size + 16)
     if any(isinstance(op, Store) for op in walk(kernel.body)):
         total += STAGING_BYTES * STAGING_BUFFERS * (schedule.consumers or 1)
-    return total
+    return total + MIN_DEPTH * part_bytes(kernel, schedule)
+
+
+def part_bytes(kernel: Kernel, schedule: Schedule) -> int:
+    """A slot of the ring for what the epilogue reads; 0 if there is none."""
+    loads = loads_in_parts(kernel, output_nest(kernel.body)[1])
+    sizes = axis_sizes(kernel, schedule)
+    if not loads:
+        return 0
+    tiles = tuple(op.result.type for op in loads if isinstance(op.result.type, Tile))
+    return part_offsets(tiles, part_widths(kernel, loads, sizes), sizes)[1] + 16
+
+
+def part_depth(kernel: Kernel, schedule: Schedule) -> int:
+    """Slots of that ring: as many as SMEM has room for beside the other one."""
+    each, used = part_bytes(kernel, schedule), smem_bytes(kernel, schedule, schedule.stages or 1)
+    more = max(0, SMEM_BYTES - used) // each
+    return min(MAX_DEPTH, MIN_DEPTH + more)
 
 
 def accumulator_registers(kernel: Kernel, schedule: Schedule) -> int:

@@ -23,6 +23,7 @@ from __future__ import annotations
 import dataclasses
 
 from wsdsl.ir.barrier_ops import (
+    Advance,
     AllocateBarriers,
     ArriveBarrier,
     ArriveExpectTx,
@@ -40,17 +41,20 @@ from wsdsl.ir.pipeline_ops import (
     ConsumerWait,
     LoadToSlot,
     Partition,
+    PartsInShared,
     ProducerAcquire,
     ProducerCommit,
     SlotTile,
+    TakeParts,
     TileInShared,
 )
 from wsdsl.ir.target import SMEM_ALIGN, SWIZZLE_SPAN, widest_swizzle
 from wsdsl.ir.tile_ops import Contract
-from wsdsl.ir.types import Axis, Barriers, Shared, SharedTile, Tensor, TensorMap
+from wsdsl.ir.types import Axis, Barriers, Shared, SharedTile, State, Tensor, TensorMap, Tile
 from wsdsl.ir.walk import Namer, walk, with_regions
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import Builder
+from wsdsl.lowering.parts import part_offsets, swizzle_of
 from wsdsl.lowering.shares import Group, Share, num_peers, peers_of, share_of
 
 THREADS = 128
@@ -80,6 +84,7 @@ class _Rings:
         self.slots: dict[Value, ProducerAcquire | ConsumerWait] = {}
         self.starts: dict[Value, Value] = {}
         self.fills: dict[Value, list[LoadToSlot]] = {}
+        self.parts: dict[Value, tuple[int, ...]] = {}
         self.maps: dict[tuple[Value, tuple[int, ...], str], Value] = {}
         self.declarations: list[Op] = []
         self.cluster = next((op.cluster for op in kernel.body if isinstance(op, LaunchGrid)), 1)
@@ -105,7 +110,9 @@ class _Rings:
             self.ways(ring)[1] for ring in {s.ring for s in self.slots.values()}
         )
         for op in self.kernel.body:
-            if isinstance(op, CircularBuffer):
+            if isinstance(op, CircularBuffer) and op.parts:
+                self.place_parts(op)
+            elif isinstance(op, CircularBuffer):
                 self.place(op)
         body: list[Op] = []
         for op in self.kernel.body:
@@ -137,25 +144,33 @@ class _Rings:
                 used += -(-elements * tile.dtype.bytes // SMEM_ALIGN) * SMEM_ALIGN
             offsets.append(tuple(at))
             total = max(total, used)
+        each = THREADS if op.result in self.released_by_threads else 1
+        released = op.consumers * num_peers(op.multicast) * each
+        self.declare(op, total, tuple(offsets), (self.arrivals(op.result), released))
+
+    def place_parts(self, op: CircularBuffer) -> None:
+        """Each thread gives a slot back: nothing else says that all have read."""
+        offsets, total = part_offsets(op.layouts[0], op.parts, self.sizes)
+        self.declare(op, total, (offsets,), (1, op.consumers * THREADS))
+        self.parts[op.result] = op.parts
+
+    def declare(
+        self,
+        op: CircularBuffer,
+        bytes: int,
+        offsets: tuple[tuple[int, ...], ...],
+        arrivals: tuple[int, int],
+    ) -> None:
         name = op.result.name.replace("ring", "slots")
-        shared = self.builder.value(name, Shared(total, op.depth))
+        shared = self.builder.value(name, Shared(bytes, op.depth))
         full = self.builder.value("full", Barriers(op.depth))
         empty = self.builder.value("empty", Barriers(op.depth))
-        self.declarations += [
-            AllocateShared(result=shared, label=shared.name, loc=op.loc),
-            AllocateBarriers(
-                result=full, label=full.name, arrivals=self.arrivals(op.result), loc=op.loc
-            ),
-            AllocateBarriers(
-                result=empty,
-                label=empty.name,
-                arrivals=op.consumers
-                * num_peers(op.multicast)
-                * (THREADS if op.result in self.released_by_threads else 1),
-                loc=op.loc,
-            ),
-        ]
-        self.rings[op.result] = _Ring(shared, full, empty, tuple(offsets), op.multicast)
+        self.declarations.append(AllocateShared(result=shared, label=shared.name, loc=op.loc))
+        for made, num in zip((full, empty), arrivals, strict=True):
+            self.declarations.append(
+                AllocateBarriers(result=made, label=made.name, arrivals=num, loc=op.loc)
+            )
+        self.rings[op.result] = _Ring(shared, full, empty, offsets, op.multicast)
 
     def arrivals(self, ring: Value) -> int:
         """All slots of a ring are filled the same way: one arrival with bytes, if TMA brings any of
@@ -187,8 +202,14 @@ class _Rings:
             case ProducerAcquire():
                 assert op.state is not None
                 ring = self.rings[op.ring]
-                b.add(WaitBarrier(barriers=ring.empty, state=op.state, loc=op.loc))
-                self.fill(op, ring, op.state)
+                if op.ring in self.parts:
+                    self.fill_parts(op, ring, op.state)
+                else:
+                    b.add(WaitBarrier(barriers=ring.empty, state=op.state, loc=op.loc))
+                    self.fill(op, ring, op.state)
+            case TakeParts():
+                assert op.state is not None
+                self.take_parts(op, self.rings[op.ring], op.state)
             case ConsumerWait():
                 assert op.state is not None
                 b.add(WaitBarrier(barriers=self.rings[op.ring].full, state=op.state, loc=op.loc))
@@ -235,6 +256,65 @@ class _Rings:
                     self.copy_by_threads(fill, op, ring, state)
             b.add(FenceAsyncProxy(loc=op.loc))
             b.add(ArriveBarrier(barriers=ring.full, state=state, each_thread=True, loc=op.loc))
+
+    def fill_parts(self, op: ProducerAcquire, ring: _Ring, state: Value) -> None:
+        b, fills, first = self.builder, self.fills[op.result], 0
+        for part, width in enumerate(self.parts[op.ring]):
+            if part:
+                before, state = state, b.value("s", State())
+                b.add(Advance(result=state, state=before, num=self.depth(ring), loc=op.loc))
+            b.add(WaitBarrier(barriers=ring.empty, state=state, loc=op.loc))
+            with b.region() as copies:
+                total = sum(self.copy_part(fill, ring, state, first, width) for fill in fills)
+            b.add(ArriveExpectTx(barriers=ring.full, state=state, tx_bytes=total, loc=op.loc))
+            b.ops += copies
+            first += width
+
+    def copy_part(
+        self, fill: LoadToSlot, ring: _Ring, state: Value, first: int, width: int
+    ) -> int:
+        """`width` columns of a tile from the `first` one on; returns the bytes that will arrive."""
+        assert isinstance(fill.tensor.type, Tensor)
+        b, dtype = self.builder, fill.tensor.type.dtype
+        axes = [v.type for v in fill.index if isinstance(v.type, Axis)]
+        swizzle = swizzle_of(Tile(dtype, tuple(a.name for a in axes)), width)
+        rows = axes[0].size if len(axes) == 2 else 1
+        span = SWIZZLE_SPAN[swizzle] // dtype.bytes if len(axes) == 2 else width
+        box = [v.type.size if isinstance(v.type, Axis) else 1 for v in fill.index]
+        map = self.tensor_map(fill.tensor, (*box[:-1], span), swizzle)
+        *others, start = self.coordinates(fill.index)
+        for panel in range(width // span):
+            b.add(
+                TmaLoad(
+                    map=map,
+                    coordinates=(*others, b.plus(start, first + panel * span)),
+                    shared=ring.shared,
+                    offset=ring.offsets[0][fill.field] + panel * rows * span * dtype.bytes,
+                    state=state,
+                    barriers=ring.full,
+                    loc=fill.loc,
+                )
+            )
+        return rows * width * dtype.bytes
+
+    def take_parts(self, op: TakeParts, ring: _Ring, state: Value) -> None:
+        made = PartsInShared(
+            result=op.result,
+            shared=ring.shared,
+            offsets=ring.offsets[0],
+            parts=self.parts[op.ring],
+            state=state,
+            full=ring.full,
+            empty=ring.empty,
+            turn=op.turn,
+            turns=op.turns,
+            loc=op.loc,
+        )
+        self.builder.add(made)
+
+    def depth(self, ring: _Ring) -> int:
+        assert isinstance(ring.shared.type, Shared)
+        return ring.shared.type.num
 
     def coordinates(self, index: tuple[Value, ...]) -> tuple[Value, ...]:
         """Where the tile begins; an axis taken whole begins at 0."""

@@ -19,6 +19,16 @@ from wsdsl.lowering.builder import Builder
 MAX_WIDTH = 64
 
 
+def chunk_widths(columns: int, narrow: bool) -> tuple[int, ...]:
+    """How so many columns are cut; `narrow` ones to at most half of the widest chunk."""
+    left, widest = columns, MAX_WIDTH // 2 if narrow else MAX_WIDTH
+    found: list[int] = []
+    while left:
+        found.append(max(w for w in (8, 16, 32, 64) if w <= min(left, widest)))
+        left -= found[-1]
+    return tuple(found)
+
+
 @dataclass(frozen=True)
 class Shape:
     """How a tile with given axes is cut; `rows` and `columns` are its axes' names, if any."""
@@ -55,12 +65,7 @@ class Shapes:
         return self.axes[axis].size // self.consumers
 
     def widths(self, axis: str) -> tuple[int, ...]:
-        left, widest = self.axes[axis].size, MAX_WIDTH // 2 if axis in self.narrow else MAX_WIDTH
-        found: list[int] = []
-        while left:
-            found.append(max(w for w in (8, 16, 32, 64) if w <= min(left, widest)))
-            left -= found[-1]
-        return tuple(found)
+        return chunk_widths(self.axes[axis].size, axis in self.narrow)
 
     def of(self, axes: tuple[str, ...]) -> Shape:
         rows = next((a for a in axes if self.axes[a].role == "rows"), None)

@@ -12,7 +12,7 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Load, Store
 from wsdsl.ir.types import Axis, Tensor, Tile
 from wsdsl.ir.wgmma import k_step
-from wsdsl.lowering.partition_loads import output_nest
+from wsdsl.lowering.nest import output_nest
 
 UNKNOWN_SIZE = 8192
 """A dimension's size where it is not known."""

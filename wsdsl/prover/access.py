@@ -115,7 +115,11 @@ def write(
 
 def _release_hint(reader: Party) -> str:
     kind = type(reader.op).__name__
-    over = {"Wgmma": "wgmma_wait", "TmaStore": "tma_store_wait, then sync_warp"}.get(kind, "it")
+    over = {
+        "Wgmma": "wgmma_wait",
+        "TmaStore": "tma_store_wait, then sync_warp",
+        "LoadShared": "fence_async_proxy",
+    }.get(kind, "it")
     return f"the reader must be over ({over}), then arrive on a barrier that the writer waits for"
 
 
@@ -131,9 +135,11 @@ def read(
     reader: Any,
     event: int,
     before: int,
+    asynchronous: bool = True,
 ) -> None:
-    """A read by the async proxy, which is over when `event` has happened; whoever hears of that
-    has heard of the events `before` too. `reader` tells it from others that go on with it."""
+    """A read, by the async proxy or threads, which is over when `event` has happened; whoever hears
+    of that has heard of the events `before` too. `reader` tells it from others that go on with it.
+    """
     key = (a.cta, array.index, item)
     spans = spans_of(m, a.cta, array, item, start, end)
     what = f"item {item} of `{array.label}`"
@@ -160,7 +166,7 @@ def read(
                 held.writer,
                 "wait for the barrier on which that write counts, or its threads arrive",
             )
-        if held.shown & ~know:
+        if asynchronous and held.shown & ~know:
             raise m.fail(
                 "proxy",
                 a,
@@ -316,6 +322,31 @@ def store_shared(m: Machine, a: Agent, i: Instruction) -> int:
             False,
             a.cta,
         )
+    return LOCAL
+
+
+def load_shared(m: Machine, a: Agent, i: Instruction) -> int:
+    """Over, for who writes there by TMA, with a fence of all who read."""
+    only_whole(m, a, i)
+    op = i.op
+    assert isinstance(op, mem.LoadShared) and isinstance(op.result.type, Fragment)
+    array = m.model.arrays[op.shared.name]
+    kind = op.result.type
+    state: StageParity = a.slots[i.extra[op.state.name]]
+    first = 0 if op.start is None else a.slots[i.extra[op.start.name]]
+    lines = (first, first + kind.rows) if isinstance(first, int) else (0, op.rows)
+    if lines[1] > op.rows:
+        raise m.fail("misuse", a, op, f"lines {lines[0]} to {lines[1]} of a tile of {op.rows}")
+    span = SWIZZLE_SPAN[op.swizzle]
+    event = m.event()
+    m.unshown.append((a.index, EVERY, event))
+    for panel in range(-(-kind.columns * kind.dtype.bits // 8 // span)):
+        begin, end = (op.offset + (panel * op.rows + line) * span for line in lines)
+        item_of(m, a, op, array, state.stage, begin, end)
+        know = known_to_all(a, ALL)
+        reader = ("threads", a.index)
+        read(m, a, op, array, state.stage, begin, end, know, reader, event, 0, asynchronous=False)
+    a.slots[i.defines[0]] = 0
     return LOCAL
 
 

@@ -51,6 +51,7 @@ ARMS: dict[type[Op], Run] = {
     b.FenceAsyncProxy: access.fence_async_proxy,
     m.TmaLoad: access.tma_load,
     m.ThreadLoad: access.thread_load,
+    m.LoadShared: access.load_shared,
     m.StoreShared: access.store_shared,
     m.TmaStore: access.tma_store,
     m.TmaStoreCommit: access.tma_store_commit,
