@@ -33,6 +33,7 @@ from wsdsl.lowering.footprint import (
     smem_bytes,
 )
 from wsdsl.lowering.nest import output_nest
+from wsdsl.lowering.parts import loads_in_parts
 from wsdsl.lowering.precision import choose_precision
 from wsdsl.lowering.predict import NUM_SMS, Prediction, predict
 from wsdsl.lowering.workload import UNKNOWN_SIZE, Work
@@ -143,12 +144,14 @@ def _options(kernel: Kernel, given: Schedule, sizes: Mapping[str, int]) -> Itera
 
 def _leaves_room(kernel: Kernel, option: Schedule) -> bool:
     """Whether the epilogue surely has the registers it needs; a given schedule may try more. One
-    warpgroup with a tile of its own can spare most where it only converts the sums.
+    warpgroup with a tile of its own can spare most where it only converts the sums, or what it
+    reads comes through SMEM.
     """
     accumulators = accumulator_registers(kernel, option)
     if promoted := promoted_registers(kernel, option):
         return accumulators + promoted <= MOST_PROMOTED[option.consumers or 1]
-    if option.mode == "pingpong" and only_converts(kernel):
+    in_parts = bool(loads_in_parts(kernel, output_nest(kernel.body)[1]))
+    if option.mode == "pingpong" and (in_parts or only_converts(kernel)):
         return accumulators <= 192
     return accumulators <= (96 if option.consumers == 3 else 128)
 

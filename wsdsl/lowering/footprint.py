@@ -114,7 +114,14 @@ def part_bytes(kernel: Kernel, schedule: Schedule) -> int:
     if not loads:
         return 0
     tiles = tuple(op.result.type for op in loads if isinstance(op.result.type, Tile))
-    return part_offsets(tiles, part_widths(kernel, loads, sizes), sizes)[1] + 16
+    widths = part_widths(kernel, loads, sizes, is_heavy(kernel, schedule))
+    return part_offsets(tiles, widths, sizes)[1] + 16
+
+
+def is_heavy(kernel: Kernel, schedule: Schedule) -> bool:
+    """Whether sums leave too few registers for an epilogue in wide chunks: ptxas 13.0 spills from
+    176 accumulators a thread on."""
+    return accumulator_registers(kernel, schedule) >= 168
 
 
 def part_depth(kernel: Kernel, schedule: Schedule) -> int:

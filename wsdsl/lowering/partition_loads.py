@@ -69,6 +69,7 @@ from wsdsl.lowering.axes import loop_variable
 from wsdsl.lowering.footprint import (
     OUTER_RING_DEPTH,
     axis_sizes,
+    is_heavy,
     num_sharing,
     num_turns,
     part_depth,
@@ -180,7 +181,7 @@ def _parts_ring(kernel: Kernel, loads: tuple[Load, ...], namer: Namer) -> Circul
         depth=part_depth(kernel, kernel.schedule),
         layouts=(tuple(op.result.type for op in loads if isinstance(op.result.type, Tile)),),
         consumers=num_sharing(kernel.schedule),
-        parts=part_widths(kernel, loads, sizes),
+        parts=part_widths(kernel, loads, sizes, is_heavy(kernel, kernel.schedule)),
         loc=loads[0].loc,
     )
 

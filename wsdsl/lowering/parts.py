@@ -85,10 +85,14 @@ def _read_elementwise(body: Region, value: Value) -> bool:
     return bool(users) and not inside and not any(isinstance(op, Contract) for op in users)
 
 
-def part_widths(kernel: Kernel, loads: tuple[Load, ...], sizes: dict[str, int]) -> tuple[int, ...]:
-    """Columns of each part: those of the chunks in which a tile is stored."""
+def part_widths(
+    kernel: Kernel, loads: tuple[Load, ...], sizes: dict[str, int], heavy: bool
+) -> tuple[int, ...]:
+    """Columns of each part, in which the tile is then computed and stored; fewer where sums leave
+    few registers for them.
+    """
     (name,) = {a.name for op in loads for a in _axes(op) if a.role == "columns"}
-    return chunk_widths(sizes[name], name in narrow_axes(kernel))
+    return chunk_widths(sizes[name], heavy or name in narrow_axes(kernel))
 
 
 def part_offsets(

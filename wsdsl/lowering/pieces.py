@@ -54,18 +54,25 @@ class Shape:
 
 class Shapes:
     """Shapes of tiles by their axes. `narrow` axes are cut to chunks of at most 32 columns, since
-    four-byte elements are stored from them through a line of 128 bytes.
+    four-byte elements are stored from them through a line of 128 bytes. `cut` are those whose
+    chunks are given.
     """
 
-    def __init__(self, axes: dict[str, Axis], consumers: int, narrow: set[str]) -> None:
-        self.axes, self.consumers, self.narrow = axes, consumers, narrow
+    def __init__(
+        self,
+        axes: dict[str, Axis],
+        consumers: int,
+        narrow: set[str],
+        cut: dict[str, tuple[int, ...]],
+    ) -> None:
+        self.axes, self.consumers, self.narrow, self.cut = axes, consumers, narrow, cut
 
     def rows_each(self, axis: str) -> int:
         """Rows of a warpgroup's share."""
         return self.axes[axis].size // self.consumers
 
     def widths(self, axis: str) -> tuple[int, ...]:
-        return chunk_widths(self.axes[axis].size, axis in self.narrow)
+        return self.cut.get(axis) or chunk_widths(self.axes[axis].size, axis in self.narrow)
 
     def of(self, axes: tuple[str, ...]) -> Shape:
         rows = next((a for a in axes if self.axes[a].role == "rows"), None)
