@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,14 @@ class Case:
 
     @property
     def kernel(self) -> wsdsl.Kernel:
-        return next(iter(vars(wsdsl.parse(self.text)).values()))
+        """A new one each time, which has compiled nothing yet; its text is parsed once."""
+        known = _parsed(self.text)
+        return wsdsl.Kernel(known.name, lambda: known.tile, self.text)
+
+
+@cache
+def _parsed(text: str) -> wsdsl.Kernel:
+    return next(iter(vars(wsdsl.parse(text)).values()))
 
 
 def erf(x: Any) -> Any:

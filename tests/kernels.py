@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from tests import store_kernels
+from tests.case_data import DTYPES, TENSOR_CORES, TOLERANCE, check, expected, inputs
 from tests.case_table import CASES, Case, case, gelu, silu
 from wsdsl import Schedule
-from wsdsl.ir.tile_ops import Contract
-from wsdsl.ir.walk import walk
 
-__all__ = ["CASES", "ORDERS", "Case", "check", "expected", "inputs", "store_kernels"]
-Arrays = Mapping[str, Any]
+__all__ = [
+    "CASES", "DTYPES", "ORDERS", "TENSOR_CORES", "TOLERANCE", "Case", "check", "expected", "inputs",
+    "store_kernels", "type_kernels",
+]  # fmt: skip
 
 
 @case(
@@ -346,174 +345,8 @@ def _(A: Any, B: Any, which: Any, table: Any) -> Any:
     return {"C": np.where(n < m, x, 0) + table[which.astype(int)]}
 
 
-PRODUCT = """
-@kernel
-def product(A: {a}[M, K], B: {b}[N, K], C: {c}[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros({acc}[m, n])
-        for k in tiles(K):
-            acc += A[m, k] @ B[n, k]
-        C[m, n] = acc
-"""
-
-
-def _product(A: Any, B: Any) -> Any:
-    return {"C": A @ B.T}
-
-
-for _a, _b, _c in (
-    ("tf32", "tf32", "f32"),
-    ("f8e4m3", "f8e4m3", "bf16"),
-    ("f8e5m2", "f8e4m3", "f32"),
-    ("i8", "i8", "i32"),
-    ("u8", "i8", "i32"),
-):
-    _acc = "i32" if _c == "i32" else "f32"
-    _name = f"product_{_a}" if _a == _b else f"product_{_a}_{_b}"
-    case(_name, PRODUCT.format(a=_a, b=_b, c=_c, acc=_acc), M=72, N=88, K=272)(_product)
-
-
-@case(
-    "second_operand_first",
-    """
-@kernel
-def second_operand_first(A: u8[M, K], B: i8[N, K], R: i32[M]):
-    for m in tiles(M):
-        s = zeros(i32[m])
-        for n in tiles(N):
-            s += sum(B[n, :] @ A[m, :], over=n)
-        R[m] = s
-""",
-    M=72, N=88, K=72,
-)  # fmt: skip
-def _(A: Any, B: Any) -> Any:
-    return {"R": (A @ B.T).sum(1)}
-
-
-@case(
-    "two_types",
-    """
-@kernel
-def two_types(A: i8[M, K], B: u8[N, K], X: bf16[M, K], Y: bf16[N, K], C: f32[M, N]):
-    for m, n in tiles(M, N):
-        i, x = zeros(i32[m, n]), zeros(f32[m, n])
-        for k in tiles(K):
-            i += A[m, k] @ B[n, k]
-            x += X[m, k] @ Y[n, k]
-        C[m, n] = cast(i, f32) / 1000.0 + x
-""",
-    M=72, N=88, K=200,
-)  # fmt: skip
-def _(A: Any, B: Any, X: Any, Y: Any) -> Any:
-    return {"C": A @ B.T / 1000 + X @ Y.T}
-
-
-@case(
-    "block_scaled",
-    """
-@kernel
-def block_scaled(
-    A: f8e4m3[M, K], B: f8e4m3[N, K], a_scale: f32[M, KB], b_scale: f32[NB, KB], C: bf16[M, N]
-):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            a = A[m, k] * a_scale[m, index(k) // 128]
-            acc += a @ (B[n, k] * b_scale[index(n) // 128, index(k) // 128])
-        C[m, n] = acc
-""",
-    M=72, N=200, K=272, NB=2, KB=3,
-)  # fmt: skip
-def _(A: Any, B: Any, a_scale: Any, b_scale: Any) -> Any:
-    m, n, k = (np.arange(size) for size in (A.shape[0], *B.shape))
-    a = A * a_scale[m[:, None], k // 128]
-    return {"C": a @ (B * b_scale[n[:, None] // 128, k // 128]).T}
-
-
-@case(
-    "two_scaled",
-    """
-@kernel
-def two_scaled(A: f8e4m3[M, K], B: f8e4m3[N, K], D: f8e4m3[N, K], s: f32[M, KB], C: bf16[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            a = A[m, k] * s[m, index(k) // 64]
-            acc += a @ cast(B[n, k], f32) + a @ cast(D[n, k], f32)
-        C[m, n] = acc
-""",
-    M=72, N=88, K=144, KB=3,
-)  # fmt: skip
-def _(A: Any, B: Any, D: Any, s: Any) -> Any:
-    return {"C": A * s[:, np.arange(A.shape[1]) // 64] @ (B + D).T}
-
-
-@case(
-    "scaled",
-    """
-@kernel
-def scaled(A: f8e4m3[M, K], B: f8e5m2[N, K], sa: f32[M], sb: f32[N], C: bf16[M, N], alpha: f32):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += A[m, k] @ B[n, k]
-        C[m, n] = acc * sa[m] * sb[n] * alpha
-""",
-    M=72, N=88, K=144,
-)  # fmt: skip
-def _(A: Any, B: Any, sa: Any, sb: Any, alpha: float) -> Any:
-    return {"C": A @ B.T * sa[:, None] * sb * alpha}
-
-
-@case(
-    "scaled_rows",
-    """
-@kernel
-def scaled_rows(A: bf16[M, K], B: bf16[N, K], s: f32[M], G: f32[KG, MG], C: f32[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            a = cast(A[m, k], f32) * s[m] * G[index(k) // 64, index(m) // 64]
-            acc += a @ (0.5 * cast(B[n, k], f32))
-        C[m, n] = acc
-""",
-    M=200, N=72, K=136, KG=3, MG=4,
-)  # fmt: skip
-def _(A: Any, B: Any, s: Any, G: Any) -> Any:
-    m, k = (np.arange(size) for size in A.shape)
-    return {"C": 0.5 * (A * s[:, None] * G[k // 64, m[:, None] // 64]) @ B.T}
-
-
-DTYPES = {
-    "bf16": ml_dtypes.bfloat16,
-    "f16": np.float16,
-    "f32": np.float32,
-    "tf32": np.float32,
-    "f8e4m3": ml_dtypes.float8_e4m3fn,
-    "f8e5m2": ml_dtypes.float8_e5m2,
-    "i32": np.int32,
-    "i8": np.int8,
-    "u8": np.uint8,
-    "bool": np.bool_,
-}
-TOLERANCE = {
-    "bf16": 2.0**-8,
-    "f16": 2.0**-10,
-    "f32": 2e-5,
-    "tf32": 2.0**-11,
-    "f8e4m3": 2.0**-4,
-    "f8e5m2": 2.0**-3,
-    # Of floats that were rounded to integers, some were close to the next one.
-    "i32": 2.0**-8,
-    "i8": 2.0**-8,
-    "u8": 2.0**-8,
-    "bool": 0.0,
-}
-TENSOR_CORES = 1e-3
-"""They keep 14 bits of a sum of fp8 products until it is promoted."""
-UNWRITTEN = 113
-"""What integers hold that are only written; floats hold NaN."""
-
+# Behind the others: tests that draw schedules at random go through the table in order.
+from tests import type_kernels  # noqa: E402
 
 ORDERS = (
     Schedule(tile=dict(m=64, n=64), mode="pingpong"),
@@ -527,63 +360,3 @@ ORDERS = (
     Schedule(tile=dict(m=16, n=64), mma="n", mode="pingpong", cluster=dict(n=2)),
 )
 """Who does which tile, with whom, and in which order."""
-
-
-def inputs(found: Case, seed: int = 0, **sizes: int) -> dict[str, Any]:
-    """Random arrays and scalars for every parameter; what is only written is poisoned with NaN."""
-    rng = np.random.default_rng(seed)
-    kernel, dims = found.kernel, {**found.sizes, **sizes}
-    if "NB" in dims:
-        dims["NB"] = -(-dims["N"] // 64)
-    only_written = kernel.access.only_written
-    made: dict[str, Any] = {}
-    for p in kernel.tile.params:
-        kind: Any = p.type
-        if not hasattr(kind, "dims"):
-            made[p.name] = 1.5
-            continue
-        shape = [dims.get(d, d) for d in kind.dims]
-        dtype = DTYPES[kind.dtype.name]
-        if kind.dtype.bits == 8 and kind.dtype.is_integer:
-            known = np.iinfo(dtype)
-            made[p.name] = rng.integers(known.min, known.max + 1, shape).astype(dtype)
-        elif kind.dtype.is_integer:
-            made[p.name] = rng.integers(0, dims.get("T", 5), shape).astype(dtype)
-        elif kind.dtype.bits == 8:
-            made[p.name] = rng.standard_normal(shape).astype(np.float32).astype(dtype)
-        else:
-            made[p.name] = rng.standard_normal(shape).astype(dtype)
-        if p.name in only_written:
-            made[p.name][...] = np.nan if kind.dtype.is_float else UNWRITTEN
-    return made
-
-
-def expected(found: Case, arrays: Arrays) -> dict[str, Any]:
-    types: dict[str, Any] = {p.name: p.type for p in found.kernel.tile.params}
-
-    def wide(name: str, held: Any) -> Any:
-        if types[name].dtype.name == "tf32":
-            # The tensor cores ignore the lower 13 bits.
-            held = (held.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
-        return np.asarray(held).astype(np.float64) if isinstance(held, np.ndarray) else held
-
-    written = found.kernel.access.only_written
-    return found.expected(**{n: wide(n, a) for n, a in arrays.items() if n not in written})
-
-
-def check(found: Case, arrays: Arrays, wanted: Mapping[str, Any]) -> None:
-    """Every output written, and close to what is meant."""
-    for name, want in wanted.items():
-        got = np.asarray(arrays[name])
-        kind: Any = next(p.type for p in found.kernel.tile.params if p.name == name)
-        wide = got.astype(np.float64)
-        assert np.isfinite(wide).all() or not np.isfinite(want).all(), f"{name}: not all written"
-        scale = max(float(np.linalg.norm(want)), 1e-30)
-        error = float(np.linalg.norm(wide - want)) / scale
-        allowed = max(TOLERANCE[kind.dtype.name], TENSOR_CORES if _sums_fp8(found) else 0.0)
-        assert error <= allowed, f"{name}: relative error {error:.2g}"
-
-
-def _sums_fp8(found: Case) -> bool:
-    products = (op for op in walk(found.kernel.tile.body) if isinstance(op, Contract))
-    return any("f8" in str(op.a.type) for op in products)

@@ -84,30 +84,36 @@ class Kernel:
 
         Raises CompileError for what is not lowered, spills, or serialised products; ScheduleError.
         """
-        unknown = [name for name in sizes if name not in self.dims]
-        if unknown:
-            message = f"{self.name} has no dimension {', '.join(unknown)}"
-            raise CompileError(
-                Finding(message, self.tile.loc, f"its dimensions are {', '.join(self.dims)}")
-            )
+        self._refuse_unknown(sizes)
         if arch != "sm_90a":
             schedule = dataclasses.replace(schedule or Schedule(), arch=arch)  # pyright: ignore[reportArgumentType]
         return self._assembled(schedule, sizes, ())
 
     def schedule(self, schedule: Schedule | None = None, **sizes: int) -> Schedule:
-        """The whole schedule that would be used; its repr can be pasted back."""
+        """The whole schedule that would be used; its repr can be pasted back. Where ptxas has too
+        few registers for it, `compile` finds out and takes a narrower one, told from then on.
+        """
+        self._refuse_unknown(sizes)
         return self._compile(schedule, sizes, ()).schedule
 
     def explain(self, schedule: Schedule | None = None, **sizes: int) -> str:
-        """Why this schedule is chosen for these sizes: waves, bytes, registers, and what is next.
+        """Why the schedule that `schedule()` gives is chosen for these sizes: waves, bytes,
+        registers, and what is next.
 
         Raises ScheduleError for a `schedule` that does not fit.
         """
         from wsdsl.report.choice import explain_choice
 
-        static = tuple((d, sizes[d]) for d in self.whole_dims if d in sizes)
-        kernel = dataclasses.replace(self.tile, schedule=schedule, sizes=static)
-        return explain_choice(kernel, sizes)
+        self._refuse_unknown(sizes)
+        compiled = self._compile(schedule, sizes, ())
+        return "\n".join((explain_choice(compiled.source, schedule, sizes), *compiled.notes))
+
+    def _refuse_unknown(self, sizes: Mapping[str, int]) -> None:
+        unknown = [name for name in sizes if name not in self.dims]
+        if unknown:
+            message = f"{self.name} has no dimension {', '.join(unknown)}"
+            hint = f"its dimensions are {', '.join(self.dims)}"
+            raise CompileError(Finding(message, self.tile.loc, hint))
 
     def _compile(
         self, schedule: Schedule | None, sizes: Mapping[str, int], unaligned: tuple[str, ...]

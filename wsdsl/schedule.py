@@ -9,6 +9,7 @@ from typing import Any, Literal
 from wsdsl.diagnostics import Finding, ScheduleError
 
 Mode = Literal["cooperative", "pingpong"]
+Reduction = Literal["turns", "slices", "unordered"]
 Scheduler = Literal["auto", "grid", "persistent", "split_k", "stream_k"]
 
 
@@ -32,7 +33,10 @@ class Schedule:
     mode: "cooperative" (consumers share an output tile) or "pingpong" (each has its own)
     cluster: CTAs per cluster along loop variables, `dict(m=2)`
     scheduler: "grid" (one tile per CTA), "persistent", "split_k", "stream_k", "auto"
-    splits: how many CTAs share the contraction of one tile
+    splits: how many pieces "split_k" cuts the contraction of each tile in
+    reduction: how the sums of a tile's pieces come together: "turns", each piece after the one in
+        front of it; "slices" ("split_k" alone), all at once, each piece a part of the tile; both
+        give the same bits in every run; or "unordered", as they come
     raster: "auto", or the loop variable along which neighbouring tiles run
     swizzle: tiles that are walked together across the raster direction: 1, 2, 4 or 8
     registers: registers a thread, per role, for setmaxnreg: `dict(load=40, compute=232)`
@@ -50,6 +54,7 @@ class Schedule:
     cluster: Mapping[str, int] | None = None
     scheduler: Scheduler | None = None
     splits: int | None = None
+    reduction: Reduction | None = None
     raster: str | None = None
     swizzle: int | None = None
     registers: Mapping[str, int] | None = None
@@ -92,6 +97,11 @@ class Schedule:
             '"grid", "persistent", "split_k", "stream_k" or "auto"',
         )
         check("splits", positive, "a positive number")
+        check(
+            "reduction",
+            lambda r: r in ("turns", "slices", "unordered"),
+            '"turns", "slices" or "unordered"',
+        )
         check("swizzle", lambda s: s in (1, 2, 4, 8), "1, 2, 4 or 8")
         check(
             "registers",

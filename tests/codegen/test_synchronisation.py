@@ -13,7 +13,7 @@ import pytest
 from tests.codegen.support import assembled, kernel_of, needs_ptxas, ptx_of
 from wsdsl.codegen.module import emit_llvm
 from wsdsl.codegen.signature import Signature, signature
-from wsdsl.diagnostics import VerifyError
+from wsdsl.diagnostics import LaunchError, VerifyError
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.spec import verify
@@ -304,6 +304,13 @@ def test_the_grid_is_whole_clusters() -> None:
     assert num_ctas(launch(2), {"M": 0}, 132) == 0
     # There are tiles to do, so there is a cluster.
     assert num_ctas(launch(8), dims, 7) == 8
+
+
+def test_a_grid_has_so_many_ctas() -> None:
+    dims = {"M": 64 * 2**28}
+    assert num_ctas(launch(4, "grid"), dims, 132) == 2**30
+    with pytest.raises(LaunchError, match=r"2\*\*28|268435456 work items .* a cluster of 8 CTAs"):
+        num_ctas(launch(8, "grid"), dims, 132)
 
 
 def test_a_persistent_grid_is_resident() -> None:

@@ -31,6 +31,8 @@ def test_the_compiler_chooses_again() -> None:
     assert compiled.schedule.tile["n"] < 256
     assert kernel.compile(Schedule(tile=dict(m=128)), **SIZES) is compiled
     assert compiled.schedule == kernel.schedule(Schedule(tile=dict(m=128)), **SIZES)
+    explained = kernel.explain(Schedule(tile=dict(m=128)), **SIZES)
+    assert repr(compiled.schedule) in explained and "spill" in explained
 
 
 def test_each_is_narrower_than_the_one_before() -> None:

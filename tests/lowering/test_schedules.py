@@ -6,7 +6,7 @@ import pytest
 
 import wsdsl
 from tests.kernels import CASES
-from wsdsl import Schedule, ScheduleError
+from wsdsl import CompileError, Schedule, ScheduleError
 
 
 def chosen(name: str, schedule: Schedule | None = None, **sizes: int) -> Schedule:
@@ -117,5 +117,33 @@ def test_the_choice_is_explained() -> None:
     assert repr(kernel.schedule(M=4096, N=8192, K=1024)) in text
     assert "1824 tiles in 14 waves, 99 % of 132 SMs" in text
     assert "144 of 232 registers a thread" in text
+    # (128 + 144) operands of 2 bytes, for 2 * 128 * 144 operations.
+    assert "14.76 bytes per 1000 operations" in text
     worse = [float(x) for x in re.findall(r"k=64 m=\d+ n=\d+: ([+-][\d.]+) %", text)]
     assert len(worse) == 4 and worse == sorted(worse) and worse[0] >= 0
+
+
+def test_work_items_are_done_by_clusters() -> None:
+    kernel, tile = CASES["gemm"].kernel, dict(m=128, n=128)
+    alone = kernel._compile(Schedule(tile=tile), {}, ()).explain()
+    assert "work items: ceil(M/128) x ceil(N/128), a CTA each, scheduler persistent" in alone
+    pairs = kernel._compile(Schedule(tile=tile, cluster=dict(m=2)), {}, ()).explain()
+    assert "work items: ceil(M/256) x ceil(N/128), a cluster of 2 CTAs each," in pairs
+
+
+def test_one_wave_by_one_consumer_is_singular() -> None:
+    text = CASES["gemm"].kernel.explain(Schedule(tile=dict(m=64), consumers=1), M=64, N=64, K=64)
+    assert " in 1 wave, " in text and "cooperative, 1 consumer, " in text
+
+
+def test_operations_are_told_by_type() -> None:
+    text = CASES["product_f8e4m3"].kernel.explain(
+        Schedule(tile=dict(m=128, n=128), consumers=2), M=4096, N=4096, K=4096
+    )
+    assert f"{1000 * 256 / (2 * 128 * 128):.2f} bytes per 1000 operations" in text
+
+
+@pytest.mark.parametrize("ask", ["compile", "schedule", "explain"])
+def test_unknown_dimensions_are_refused(ask: str) -> None:
+    with pytest.raises(CompileError, match="has no dimension Q"):
+        getattr(CASES["gemm"].kernel, ask)(M=64, Q=64)

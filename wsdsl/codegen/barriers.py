@@ -118,8 +118,11 @@ def _one_thread(c: Context, pred: str | None = None) -> str | None:
 
 def convert_arrive_flag(c: Context, op: b.ArriveFlag) -> None:
     at = Addresses(c, op.tensor, op.index, (1, 1)).at(0)
+    if op.wrap is not None:
+        inline_ptx.flag_arrive(c.w, at, "inc.u32", c.scalar(op.wrap).text, _one_thread(c))
+        return
     amount = str(op.amount) if op.by is None else c.scalar(op.by).text
-    inline_ptx.flag_arrive(c.w, at, amount, _one_thread(c))
+    inline_ptx.flag_arrive(c.w, at, "add.s32", amount, _one_thread(c))
 
 
 def convert_wait_flag(c: Context, op: b.WaitFlag) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from wsdsl.codegen import inline_ptx, nvvm
+from wsdsl.codegen import inline_ptx, nvvm, wgmma_ptx
 from wsdsl.codegen.barriers import (
     barrier_at,
     convert_advance,
@@ -231,7 +231,7 @@ def convert_wgmma(c: Context, op: f.Wgmma) -> None:
     accumulate = c.scalar(op.accumulate).text
     a = texts_of(c.w, c.registers(op.a)) if in_registers else c.descriptor(op.a)
     b, name = c.descriptor(op.b), op.result.name
-    texts = inline_ptx.wgmma(c.w, name, acc.texts, a, b, steps, dtypes, accumulate)
+    texts = wgmma_ptx.wgmma(c.w, name, acc.texts, a, b, steps, dtypes, accumulate)
     c.held[op.result] = Registers(acc.dtype, acc.rows, acc.columns, texts)
 
 
@@ -245,7 +245,7 @@ def convert_wgmma_wait(c: Context, op: f.WgmmaWait) -> None:
     accumulators = [
         (register_type(held.dtype, held.columns), x) for held in waited for x in held.texts
     ]
-    texts = inline_ptx.wgmma_wait(c.w, op.pending, accumulators, kept)
+    texts = wgmma_ptx.wgmma_wait(c.w, op.pending, accumulators, kept)
     at = 0
     for value, held in zip(op.result, waited, strict=True):
         count = len(held.texts)
@@ -259,7 +259,7 @@ def convert_zero_unless(c: Context, op: f.ZeroUnless) -> None:
     type = register_type(x.dtype, x.columns)
     if type not in ("float", "i32"):
         raise CompileError(Finding(f"zero_unless: not on {op.x.type}", op.loc))
-    texts = inline_ptx.zero_unless(c.w, cond.text, type, texts_of(c.w, x))
+    texts = wgmma_ptx.zero_unless(c.w, cond.text, type, texts_of(c.w, x))
     c.held[op.result] = Registers(x.dtype, x.rows, x.columns, texts)
 
 

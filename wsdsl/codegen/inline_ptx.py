@@ -1,6 +1,6 @@
-"""The only place with PTX text: instructions that LLVM has no intrinsic for, that take an address
-in SMEM (LLVM's shared pointers are 64 bits wide here, and each would cost a conversion), or that
-are to be predicated without a branch that LLVM can see.
+"""With `wgmma_ptx` the only place with PTX text: instructions that LLVM has no intrinsic for, that
+take an address in SMEM (LLVM's shared pointers are 64 bits wide here, and each would cost a
+conversion), or that are to be predicated without a branch that LLVM can see.
 
 Addresses in SMEM are an i32 register and a constant number of bytes.
 """
@@ -11,10 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wsdsl.codegen.held import Descriptor
 from wsdsl.codegen.writer import Operand, Writer
-from wsdsl.ir.types import DType
-from wsdsl.ir.wgmma import PTX_NAMES, k_step, may_be_mn_major
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,118 +147,6 @@ def tma_store_wait(w: Writer, pending: int, read: bool, pred: str) -> None:
     w.asm(ptx, "void", "b", [("i1", pred)])
 
 
-# wgmma -------------------------------------------------------------------------------------------
-
-
-def wgmma(
-    w: Writer,
-    name: str,
-    acc: Sequence[str],
-    a: Descriptor | Sequence[str],
-    b: Descriptor,
-    num_steps: int,
-    dtypes: tuple[DType, DType],
-    accumulate: str,
-) -> tuple[str, ...]:
-    """All steps of a k block. `accumulate` is an i1, for the first step alone.
-
-    Inputs are tied to outputs, so that the accumulators stay where they are. The descriptors' high
-    halves are constants: arithmetic on the low ones is 32 bits wide, and uniform. `a` may be
-    registers, four packed pairs a step.
-    """
-    count, columns = len(acc), len(acc) * 2
-    # With nothing to add to, the registers start here, rather than be carried to here.
-    fresh = accumulate == "false"
-    tied = 0 if fresh else count
-    low_a = count + tied
-    low_b = low_a + (1 if isinstance(a, Descriptor) else len(a))
-    flag = low_b + 1
-    registers = ", ".join(f"${i}" for i in range(count))
-    type, letter, total = ("i32", "r", "s32") if dtypes[0].is_integer else ("float", "f", "f32")
-    names = ".".join(PTX_NAMES[d.name] for d in dtypes)
-    kind = f"m64n{columns}k{k_step(dtypes[0])}.{total}.{names}"
-    # What follows scale-d: the signs of A and B, and which of them is transposed.
-    ending = "" if dtypes[0].is_integer else ", 1, 1"
-    if may_be_mn_major(dtypes[0]):
-        majors = [x.k_major for x in (a, b) if isinstance(x, Descriptor)]
-        ending += "".join(f", {int(not k_major)}" for k_major in majors)
-    # gate.py finds the op by this comment.
-    lines = [f"// {name} = wgmma", ".reg .b32 la, lb, ha, hb;", ".reg .b64 a, b;"]
-    if isinstance(a, Descriptor):
-        lines.append(f"mov.b32 ha, {a.high};")
-    lines.append(f"mov.b32 hb, {b.high};")
-    for i in range(num_steps):
-        first = {"true": "1", "false": "0"}.get(accumulate, f"${flag}")
-        if isinstance(a, Descriptor):
-            lines += [f"add.s32 la, ${low_a}, {a.steps[i]};", "mov.b64 a, {la, ha};"]
-            left = "a"
-        else:
-            left = f"{{{', '.join(f'${low_a + 4 * i + j}' for j in range(4))}}}"
-        lines += [
-            f"add.s32 lb, ${low_b}, {b.steps[i]};",
-            "mov.b64 b, {lb, hb};",
-            (
-                f"wgmma.mma_async.sync.aligned.{kind} "
-                f"{{{registers}}}, {left}, b, {first if i == 0 else 1}{ending};"
-            ),
-        ]
-    args: list[Operand] = [] if fresh else [(type, x) for x in acc]
-    left_args: list[Operand] = (
-        [("i32", a.low)] if isinstance(a, Descriptor) else [("i32", x) for x in a]
-    )
-    args += [*left_args, ("i32", b.low)]
-    constraints = [f"={letter}"] * count + [str(i) for i in range(tied)]
-    constraints += ["r"] * (len(left_args) + 1)
-    if accumulate not in ("true", "false"):
-        args.append(("i1", accumulate))
-        constraints.append("b")
-    ptx = "{\n" + "\n".join(lines) + "\n}"
-    return _struct(w, ptx, [type] * count, constraints, args)
-
-
-def pin(w: Writer, texts: Sequence[str]) -> None:
-    """No instruction. What is computed by then is not computed later: LLVM sinks what is pure."""
-    w.asm("", "void", ",".join(["r"] * len(texts)), [("i32", x) for x in texts])
-
-
-def wgmma_wait(
-    w: Writer, pending: int, accumulators: Sequence[Operand], operands: Sequence[str]
-) -> tuple[str, ...]:
-    """The accumulators pass through: LLVM knows of no other reason to read them only afterwards.
-    Nor of any to keep the `operands` (packed pairs) until here.
-    """
-    count = len(accumulators)
-    types = [type for type, _ in accumulators]
-    constraints = [f"={'f' if type == 'float' else 'r'}" for type in types]
-    constraints += [str(i) for i in range(count)] + ["r"] * len(operands)
-    args = [*accumulators, *(("i32", x) for x in operands)]
-    ptx = f"wgmma.wait_group.sync.aligned {pending};"
-    return _struct(w, ptx, types, constraints, args)
-
-
-def zero_unless(w: Writer, cond: str, type: str, texts: Sequence[str]) -> tuple[str, ...]:
-    """A branch around moves of 0. LLVM would make a `select` of each register from its own."""
-    count = len(texts)
-    letter = {"float": "f", "i32": "r", "i16": "h"}[type]
-    moves = "\n".join(f"mov.b{16 if letter == 'h' else 32} ${i}, 0;" for i in range(count))
-    ptx = f"{{\n@${2 * count} bra KEEP_${{:uid}};\n{moves}\nKEEP_${{:uid}}:\n}}"
-    constraints = [f"={letter}"] * count + [str(i) for i in range(count)] + ["b"]
-    args = [*((type, x) for x in texts), ("i1", cond)]
-    return _struct(w, ptx, [type] * count, constraints, args)
-
-
-def _struct(
-    w: Writer, ptx: str, types: Sequence[str], constraints: Sequence[str], args: Sequence[Operand]
-) -> tuple[str, ...]:
-    count = len(types)
-    if count == 0:
-        w.asm(ptx, "void", ",".join(constraints), args)
-        return ()
-    result = types[0] if count == 1 else f"{{ {', '.join(types)} }}"
-    made = w.asm(ptx, result, ",".join(constraints), args)
-    return (made,) if count == 1 else tuple(w.extract(result, made, i) for i in range(count))
-
-
 # Stores to SMEM ----------------------------------------------------------------------------------
 
 
@@ -295,7 +180,7 @@ def ldmatrix(w: Writer, at: At, count: int) -> tuple[str, ...]:
     shown = ", ".join(f"${i}" for i in range(count))
     ptx = f"ldmatrix.sync.aligned.m8n8.x{count}.shared.b16 {{{shown}}}, {at.ptx(count)};"
     args: list[Operand] = [("i32", at.base)]
-    return _struct(w, ptx, ["i32"] * count, [*["=r"] * count, "r"], args)
+    return w.asm_values(ptx, ["i32"] * count, [*["=r"] * count, "r"], args)
 
 
 def load_shared_pair(w: Writer, at: At, bits: int) -> tuple[str, ...]:
@@ -303,7 +188,7 @@ def load_shared_pair(w: Writer, at: At, bits: int) -> tuple[str, ...]:
     args: list[Operand] = [("i32", at.base)]
     if bits == 32:
         ptx = f"ld.shared.v2.b32 {{$0, $1}}, {at.ptx(2)};"
-        return _struct(w, ptx, ["i32", "i32"], ["=r", "=r", "r"], args)
+        return w.asm_values(ptx, ["i32", "i32"], ["=r", "=r", "r"], args)
     letter, type = LETTERS[2 * bits]
     return (w.asm(f"ld.shared.b{2 * bits} $0, {at.ptx(1)};", type, f"={letter},r", args),)
 
@@ -385,11 +270,11 @@ def load_global_packed(
     return w.asm("\n".join(lines), type, constraints, args, pure=constant)
 
 
-def flag_arrive(w: Writer, at: Global, amount: str, pred: str | None) -> None:
+def flag_arrive(w: Writer, at: Global, kind: str, amount: str, pred: str | None) -> None:
     """`amount`: a number, or an i32 value."""
     number = amount.lstrip("-").isdigit()
     shown, held = (amount, []) if number else ("$1", [("i32", amount)])
-    ptx = f"{_when(pred, 1 + len(held))}red.release.gpu.global.add.s32 {at.ptx(0)}, {shown};"
+    ptx = f"{_when(pred, 1 + len(held))}red.release.gpu.global.{kind} {at.ptx(0)}, {shown};"
     args = [("ptr addrspace(1)", at.pointer), *held, *_flag(pred)]
     w.asm(ptx, "void", _constraints("l", *("r" for _ in held), pred=pred), args)
 

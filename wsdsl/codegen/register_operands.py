@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from wsdsl.codegen import inline_ptx
+from wsdsl.codegen import wgmma_ptx
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.fragments import texts_of
 from wsdsl.ir.fragment_ops import Join, Slice, Wgmma, WgmmaFence
@@ -46,4 +46,4 @@ def pin_operands(c: Context, op: WgmmaFence) -> None:
     values = [v for v in c.before_fences.get(id(op), ()) if v in c.held]
     texts = [x for v in values for x in texts_of(c.w, c.registers(v))]
     if texts:
-        inline_ptx.pin(c.w, texts)
+        wgmma_ptx.pin(c.w, texts)

@@ -81,9 +81,7 @@ def _pairs(c: Context, op: LoadShared, at: At, dtype: DType, columns: int) -> li
     w, span = c.w, SWIZZLE_SPAN[op.swizzle]
     eighth = w.binary("lshr", "i32", c.threads.lane, 2)
     start = w.multiply(w.add(w.multiply(c.threads.warp, 16), eighth), span)
-    own = w.add(
-        at.base, swizzled(w, start, w.multiply(c.threads.column, dtype.bytes), op.swizzle)
-    )
+    own = w.add(at.base, swizzled(w, start, w.multiply(c.threads.column, dtype.bytes), op.swizzle))
     texts: list[str] = []
     for panel, byte in _panels(op, dtype.bytes, columns, 8):
         address = w.binary("xor", "i32", own, byte) if byte else own

@@ -82,8 +82,9 @@ class LentTensor:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Arguments in order, and the launch's shape: the grid is the product over `tiles` of
-    ceil(size / tile), for the "persistent" scheduler at most the number of SMs, in whole clusters.
+    """Arguments in order, and the launch's shape: there are as many work items as the product over
+    `tiles` of ceil(size / tile), each done by a cluster of CTAs. The grid is a cluster an item, for
+    the "persistent" scheduler at most as many as run at the same time.
     """
 
     name: str
@@ -95,6 +96,7 @@ class Signature:
     cluster: int = 1
     contraction: tuple[tuple[str, int], ...] = ()
     splits: int = 0
+    together: bool = False
     lent: tuple[LentTensor, ...] = ()
     waits: bool = False
     """It waits for the kernel in front of it by itself, and may start before that is over."""
@@ -157,6 +159,7 @@ def signature(kernel: Kernel) -> Signature:
         cluster=grid.cluster,
         contraction=grid.contraction,
         splits=grid.splits,
+        together=grid.together,
         lent=tuple(lent),
         waits=waits,
     )

@@ -16,7 +16,8 @@ class LaunchGrid(Op):
     rounded up. Each is done by a cluster of `cluster` CTAs with consecutive indices. "grid"
     launches one cluster an item, "persistent" at most as many as run at the same time. "split_k"
     and "stream_k" cut items along `contraction`, one (dimension, size), into pieces, and launch no
-    more than run at the same time (`wsdsl/ir/tile_scheduler.py`); `splits` are the pieces.
+    more than run at the same time (`wsdsl/ir/tile_scheduler.py`); `splits` are the pieces; with
+    `together` all of them must run at the same time.
     """
 
     levels: ClassVar = SCHEDULED
@@ -25,6 +26,7 @@ class LaunchGrid(Op):
     cluster: int = 1
     contraction: tuple[tuple[str, int], ...] = ()
     splits: int = 0
+    together: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -269,8 +271,9 @@ class FenceAsyncProxy(Op):
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ArriveFlag(Op):
     """red.release.gpu: one thread of the executing warpgroup (or the elected thread) adds `amount`
-    (or `by`, an i32) to `tensor` (of i32) at `index`. What it did before, and what other threads
-    did before they synchronised with it, is seen by whoever waits for the sum.
+    (or `by`, an i32) to `tensor` (of i32) at `index`; with `wrap` (an i32) it adds 1, or where the
+    sum is `wrap` already makes it 0. What it did before, and what other threads did before they
+    synchronised with it, is seen by whoever waits for the sum.
     """
 
     levels: ClassVar = SCHEDULED
@@ -278,6 +281,7 @@ class ArriveFlag(Op):
     index: tuple[Value, ...]
     amount: int = 1
     by: Value | None = None
+    wrap: Value | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, ClassVar, Literal
 
 from wsdsl.diagnostics import Loc
@@ -29,6 +28,10 @@ class Value:
 
     name: str
     type: Type
+
+    def __hash__(self) -> int:
+        # A name has one type, and the hash of a string is remembered.
+        return hash(self.name)
 
     def __str__(self) -> str:
         return f"%{self.name}"
@@ -110,30 +113,38 @@ def fields_of(cls: type[Op]) -> tuple[tuple[str, FieldKind], ...]:
     return tuple(found)
 
 
-def _values(op: Op, kind: FieldKind) -> Iterator[Value]:
-    for name, k in fields_of(type(op)):
-        if k == kind:
-            held = getattr(op, name)
-            if isinstance(held, Value):
-                yield held
-            elif held is not None:
-                yield from held
+@cache
+def _names(cls: type[Op], kind: FieldKind) -> tuple[str, ...]:
+    return tuple(name for name, k in fields_of(cls) if k == kind)
+
+
+def _values(op: Op, names: tuple[str, ...]) -> tuple[Value, ...]:
+    found: list[Value] = []
+    for name in names:
+        held = getattr(op, name)
+        if isinstance(held, Value):
+            found.append(held)
+        elif held is not None:
+            found += held
+    return tuple(found)
 
 
 def operands(op: Op) -> tuple[Value, ...]:
-    return tuple(_values(op, "operand"))
+    return _values(op, _names(type(op), "operand"))
 
 
 def results_of(op: Op) -> tuple[Value, ...]:
-    return tuple(_values(op, "result"))
+    return _values(op, _names(type(op), "result"))
 
 
 def bound(op: Op) -> tuple[Value, ...]:
-    return tuple(_values(op, "bind"))
+    names = _names(type(op), "bind")
+    return _values(op, names) if names else ()
 
 
 def regions(op: Op) -> tuple[Region, ...]:
-    return tuple(getattr(op, name) for name, k in fields_of(type(op)) if k == "region")
+    names = _names(type(op), "region")
+    return tuple([getattr(op, name) for name in names]) if names else ()
 
 
 @dataclass(frozen=True)
@@ -153,6 +164,19 @@ class Kernel:
     unaligned: tuple[str, ...] = ()
     schedule: Schedule | None = None
     loc: Loc | None = field(default=None, compare=False, repr=False)
+
+    @cached_property
+    def ops(self) -> tuple[Op, ...]:
+        """Every op, outer before inner, in textual order: `walk(kernel.body)`, but only once."""
+        from wsdsl.ir.walk import walk
+
+        return tuple(walk(self.body))
+
+    @cached_property
+    def defined(self) -> tuple[Value, ...]:
+        """Every value: parameters, results and region arguments."""
+        made = (v for op in self.ops for v in (*results_of(op), *bound(op)))
+        return (*self.params, *made)
 
     def __str__(self) -> str:
         from wsdsl.ir.printer import print_kernel

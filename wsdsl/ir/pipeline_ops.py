@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from wsdsl.ir.op import Level, Op, Region, Value, binds, result, results
+from wsdsl.ir.op import Level, Op, Region, Value, binds, bound_arguments, result, results
 from wsdsl.ir.types import Tile
 
 PARTITIONED: tuple[Level, ...] = ("partitioned",)
@@ -62,12 +62,17 @@ class ForWork(Op):
     same `index` axes and scalars sees the same tiles in the same order.
 
     `index` binds, for each output loop from the outside in, an axis (`tiles`) or an i32 (`each`);
-    `dims` names their dimensions. `scheduler` is "grid" or "persistent". The last two axes are
+    `dims` names their dimensions. `scheduler` is one of `launch_grid`. The last two axes are
     rasterised: neighbours run along `raster` (the last axis, if ""), and `swizzle` tiles of the
     other axis are walked together. `cluster` gives the CTAs of a cluster along each index, the last
     one's ranks first; together they take that many neighbouring tiles. With `turns` > 1 this
     partition does every `turns`-th tile of its CTA, `turn` first, and passes over the slots of the
     others in `skip`; the mainloops of those who take turns follow one another.
+
+    "split_k" and "stream_k" cut tiles along `contraction`, one (dimension, tile); `splits` are the
+    pieces of "split_k". Then `piece` binds i32: the tile's slot (a number that the pieces of a tile
+    have in common), between which elements of the contraction to sum; and with `together`, where
+    all pieces of a tile run at the same time, the piece's number and that of the tile's pieces.
     """
 
     levels: ClassVar = PARTITIONED
@@ -79,8 +84,46 @@ class ForWork(Op):
     cluster: tuple[int, ...] = ()
     turn: int = 0
     turns: int = 1
+    contraction: tuple[tuple[str, int], ...] = ()
+    splits: int = 0
+    together: bool = False
+    piece: tuple[Value, ...] = bound_arguments()
     body: Region = ()
     skip: Region = ()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class FinishTile(Op):
+    """`sums` are those of a piece of a tile, of the elements `begin` to `end` of `contraction`.
+    Add to them what was summed in front of `begin`; if `end` is the contraction's, run `body` with
+    the whole as `args`, else leave it in the tile's `slot` for the piece that follows.
+
+    `reduction`: "turns", one piece after another; "unordered", as they come, the first and the last
+    but in their turn, so that results may differ in the last bits from run to run; or "slices":
+    all pieces leave their sums, and when all have, each runs `body` for a part of the tile's
+    columns. `part` is then the piece's number among `parts`.
+    """
+
+    levels: ClassVar = PARTITIONED
+    sums: tuple[Value, ...]
+    slot: Value
+    begin: Value
+    end: Value
+    contraction: str
+    reduction: str = "turns"
+    part: Value | None = None
+    parts: Value | None = None
+    args: tuple[Value, ...] = bound_arguments()
+    body: Region = ()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class RenameAxes(Op):
+    """The same values, under the names of other axes of the same sizes and roles."""
+
+    levels: ClassVar = PARTITIONED
+    result: Value = result()
+    x: Value
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

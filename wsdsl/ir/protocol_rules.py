@@ -5,7 +5,7 @@ They are local: what each op needs beside it. What depends on who runs when is t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 from wsdsl.ir.barrier_ops import (
     AllocateBarriers,
@@ -25,7 +25,7 @@ from wsdsl.ir.barrier_ops import (
     WaitFlag,
     WaitPredecessor,
 )
-from wsdsl.ir.fragment_ops import Join, MatrixOperand, Slice, Wgmma, WgmmaCommit, WgmmaWait
+from wsdsl.ir.fragment_ops import MatrixOperand
 from wsdsl.ir.memory_ops import (
     AllocateShared,
     LoadGlobal,
@@ -36,13 +36,11 @@ from wsdsl.ir.memory_ops import (
     TmaLoad,
     TmaStore,
 )
-from wsdsl.ir.op import Kernel, Op, Region, Value, bound, op_name, regions, results_of
+from wsdsl.ir.op import Kernel, Op, Region, op_name, regions
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.target import ADDED_ATOMICALLY, SMEM_ALIGN, SMEM_BYTES, SWIZZLE_SPAN
-from wsdsl.ir.tile_ops import If
-from wsdsl.ir.types import DTYPES, Accumulator, Barriers, Fragment, Shared, Tensor
+from wsdsl.ir.types import Barriers, Shared, Tensor
 from wsdsl.ir.walk import definers, walk
-from wsdsl.ir.wgmma import ROWS, columns_fault, k_step, may_be_mn_major, sum_of
 
 ACCESSES = (TmaLoad, TmaStore, ThreadLoad, LoadGlobal, StoreGlobal, ArriveFlag, WaitFlag)
 Problem = tuple[Op | None, str]
@@ -52,7 +50,7 @@ MAX_NAMED = 15
 
 def barriers_are_initialised(kernel: Kernel) -> Iterator[Problem]:
     """Every barrier once, then the fence, then all threads meet, before any partition starts."""
-    flat = list(walk(kernel.body))
+    flat = kernel.ops
     initialised = [op.barriers for op in flat if isinstance(op, InitializeBarriers)]
     for op in flat:
         if isinstance(op, AllocateBarriers) and initialised.count(op.result) != 1:
@@ -77,14 +75,14 @@ def expected_bytes_are_loaded(kernel: Kernel) -> Iterator[Problem]:
     stand in the same region. What comes by multicast, in another CTA's turn too, is the prover's.
     """
     boxes: dict[object, int] = {}
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if isinstance(op, MakeTensorMap) and isinstance(op.tensor.type, Tensor):
             count = op.tensor.type.dtype.bytes
             for extent in op.box:
                 count *= extent
             boxes[op.result] = count
 
-    many = {op.barriers for op in walk(kernel.body) if isinstance(op, TmaLoad) and op.multicast}
+    many = {op.barriers for op in kernel.ops if isinstance(op, TmaLoad) and op.multicast}
 
     def visit(region: Region) -> Iterator[Problem]:
         sums: dict[object, int] = {}
@@ -109,7 +107,7 @@ def expected_bytes_are_loaded(kernel: Kernel) -> Iterator[Problem]:
 
 
 def boxes_fit(kernel: Kernel) -> Iterator[Problem]:
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if not isinstance(op, MakeTensorMap) or not isinstance(op.tensor.type, Tensor):
             continue
         if len(op.box) != len(op.tensor.type.dims) or not 1 <= len(op.box) <= 5:
@@ -124,7 +122,7 @@ def boxes_fit(kernel: Kernel) -> Iterator[Problem]:
 
 def reductions_have_an_addition(kernel: Kernel) -> Iterator[Problem]:
     made = definers(kernel.body)
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if isinstance(op, TmaStore) and op.accumulate:
             mapped = made.get(op.map)
             if isinstance(mapped, MakeTensorMap) and isinstance(mapped.tensor.type, Tensor):
@@ -154,7 +152,7 @@ def shared_memory_is_disjoint(kernel: Kernel) -> Iterator[Problem]:
 
 def predecessors_are_waited_for(kernel: Kernel) -> Iterator[Problem]:
     """Where a kernel may start early, all of its threads wait before any of them looks at GMEM."""
-    waits = [op for op in walk(kernel.body) if isinstance(op, WaitPredecessor)]
+    waits = [op for op in kernel.ops if isinstance(op, WaitPredecessor)]
     for op in waits:
         if not any(op is own for own in kernel.body):
             yield op, "all threads wait for the kernel in front: outside of any region"
@@ -169,7 +167,7 @@ def predecessors_are_waited_for(kernel: Kernel) -> Iterator[Problem]:
 def shared_memory_is_aligned(kernel: Kernel) -> Iterator[Problem]:
     """TMA and wgmma exchange bits of addresses, not of offsets: 8 lines of a panel lie together."""
     made = definers(kernel.body)
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if isinstance(op, AllocateShared) and isinstance(op.result.type, Shared):
             if op.offset >= 0 and op.offset % SMEM_ALIGN:
                 yield op, f"SMEM for tiles begins at a multiple of {SMEM_ALIGN} bytes"
@@ -226,7 +224,7 @@ def cluster_of(kernel: Kernel) -> int:
 
 def clusters_are_launched(kernel: Kernel) -> Iterator[Problem]:
     """Ops that speak of other CTAs need some; hardware takes clusters of up to 8."""
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if isinstance(op, LaunchGrid) and op.cluster not in (1, 2, 4, 8):
             yield op, f"a cluster of {op.cluster} CTAs; it has 1, 2, 4 or 8"
         if cluster_of(kernel) > 1:
@@ -241,7 +239,7 @@ def named_barriers_agree(kernel: Kernel) -> Iterator[Problem]:
     partitions = [op for op in kernel.body if isinstance(op, Partition)]
     groups = sum(p.num_warpgroups for p in partitions)
     expected: dict[int, int] = {}
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if isinstance(op, (NamedBarrierSync, NamedBarrierArrive)):
             if not 1 <= op.barrier <= MAX_NAMED:
                 yield op, f"named barriers are 1 to {MAX_NAMED}"
@@ -252,137 +250,11 @@ def named_barriers_agree(kernel: Kernel) -> Iterator[Problem]:
 
 
 def flags_are_integers(kernel: Kernel) -> Iterator[Problem]:
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if isinstance(op, (ArriveFlag, WaitFlag)):
             kind = op.tensor.type
             if not isinstance(kind, Tensor) or kind.dtype.name != "i32":
                 yield op, "flags are a tensor of i32"
-
-
-def products_are_of_wgmma(kernel: Kernel) -> Iterator[Problem]:
-    made = definers(kernel.body)
-    for op in walk(kernel.body):
-        if not isinstance(op, Wgmma):
-            continue
-        a, b = (DTYPES.get(name) for name in op.dtypes)
-        total = sum_of(a, b) if a and b else None
-        if a is None or total is None:
-            yield op, f"wgmma does not multiply {' and '.join(op.dtypes)}"
-            continue
-        kind = op.acc.type
-        if not isinstance(kind, Accumulator) or kind.rows != ROWS:
-            yield op, "wgmma works on 64 rows and a multiple of 8 columns"
-        elif fault := columns_fault(kind.columns, a):
-            yield op, fault
-        elif kind.dtype != total:
-            yield op, f"of {a} wgmma accumulates {total}, not {kind.dtype}"
-        step = k_step(a)
-        if op.k < step or op.k % step:
-            yield op, f"of {a} wgmma takes {step} of K at a time"
-        if not (op.a_k_major and op.b_k_major) and not may_be_mn_major(a):
-            yield op, f"an operand of {a} is K-major"
-        left = op.a.type
-        if isinstance(left, Fragment):
-            if a.bits != 16:
-                yield op, f"an operand in registers is f16 or bf16, not {a}"
-            if (left.rows, left.columns) != (ROWS, op.k):
-                yield op, f"an operand in registers is {ROWS} x {op.k}"
-            if left.dtype != a:
-                yield op, f"an operand is {left.dtype}, not {a}"
-        for operand, dtype in zip((op.a, op.b), op.dtypes, strict=True):
-            held = getattr(made.get(operand), "dtype", dtype)
-            if held != dtype:
-                yield op, f"an operand is {held}, not {dtype}"
-
-
-def register_operands_are_kept(kernel: Kernel) -> Iterator[Problem]:
-    """A fragment is always the same registers. So the products that read it must be over before it
-    is made again: a wait that keeps it stands in the same iteration, and covers their group. The
-    prover, to which it is a name, objects where no wait has the name, not where a later one has.
-    """
-    made = definers(kernel.body)
-    waits = [op for op in walk(kernel.body) if isinstance(op, WgmmaWait)]
-    depth: dict[Value, int] = {}
-
-    def visit(region: Region, around: tuple[tuple[Region, int], ...]) -> Iterator[Problem]:
-        for i, op in enumerate(region):
-            path = (*around, (region, i))
-            depth.update(dict.fromkeys(results_of(op), len(path)))
-            depth.update(dict.fromkeys(bound(op), len(path) + 1))
-            if isinstance(op, Wgmma) and isinstance(op.a.type, Fragment):
-                own = max(depth.get(v, 1) for v in _registers_of(op.a, made))
-                named = any(_names(wait.fragments, op.a, made) for wait in waits)
-                if named and not _kept(op.a, path[own - 1 :], made):
-                    yield (
-                        op,
-                        f"{op.a} may be made again before a wgmma_wait that keeps it covers this",
-                    )
-            for inner in regions(op):
-                yield from visit(inner, path)
-
-    yield from visit(kernel.body, ())
-
-
-def _registers_of(value: Value, made: Mapping[Value, Op]) -> tuple[Value, ...]:
-    """What wrote them: slices and joins have no registers of their own."""
-    op = made.get(value)
-    if isinstance(op, Slice):
-        return _registers_of(op.x, made)
-    if isinstance(op, Join):
-        return tuple(v for part in op.parts for v in _registers_of(part, made))
-    return (value,)
-
-
-def _kept(value: Value, path: tuple[tuple[Region, int], ...], made: Mapping[Value, Op]) -> bool:
-    """From the product at the end of `path` on, out to the region in which its operand is made."""
-    commits = 0
-    for region, at in reversed(path):
-        for op in region[at + 1 :]:
-            if _covers(op, value, commits, made):
-                return True
-            commits += _commits((op,))
-    return False
-
-
-def _covers(op: Op, value: Value, commits: int, made: Mapping[Value, Op]) -> bool:
-    """`commits`: groups closed since the product, its own among them."""
-    if isinstance(op, WgmmaWait):
-        return commits > op.pending and _names(op.fragments, value, made)
-    if not isinstance(op, If):
-        return False
-
-    def arm(region: Region) -> bool:
-        own = commits
-        for inner in region:
-            if _covers(inner, value, own, made):
-                return True
-            own += _commits((inner,))
-        return False
-
-    return arm(op.then) and arm(op.orelse)
-
-
-def _commits(region: Region) -> int:
-    """How many groups it closes at least; a loop may not run."""
-    count = 0
-    for op in region:
-        if isinstance(op, WgmmaCommit):
-            count += 1
-        elif isinstance(op, If):
-            count += min(_commits(op.then), _commits(op.orelse))
-    return count
-
-
-def _names(fragments: tuple[Value, ...], value: Value, made: Mapping[Value, Op]) -> bool:
-    """Some of `fragments` hold all of the registers of `value`."""
-    op = made.get(value)
-    parts = [made[v] for v in fragments if v in made]
-    inside = [v for part in parts if isinstance(part, Join) for v in part.parts]
-    if value in fragments or (inside and _names(tuple(inside), value, made)):
-        return True
-    if isinstance(op, Slice):
-        return _names(fragments, op.x, made)
-    return isinstance(op, Join) and all(_names(fragments, part, made) for part in op.parts)
 
 
 RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
@@ -397,6 +269,4 @@ RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
     shared_memory_is_aligned,
     predecessors_are_waited_for,
     registers_are_conserved,
-    products_are_of_wgmma,
-    register_operands_are_kept,
 )

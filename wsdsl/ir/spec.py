@@ -1,7 +1,8 @@
 """What must hold of a kernel at its level: one table of small rules, checked after every pass.
 
 A rule yields findings; all of them are gathered and raised as one VerifyError, each with a caret
-under the op in the kernel's text. `ir/protocol_rules.py` has the rules of SCHEDULED.
+under the op in the kernel's text. `ir/protocol_rules.py` and `ir/product_rules.py` have the rules
+of SCHEDULED.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from wsdsl.diagnostics import Finding, Loc, VerifyError
-from wsdsl.ir import protocol_rules
+from wsdsl.ir import product_rules, protocol_rules
 from wsdsl.ir.op import (
     Kernel,
     Level,
@@ -27,7 +28,7 @@ from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.printer import print_op
 from wsdsl.ir.tile_ops import Block, Cast, Contract, If, Map, Yield
 from wsdsl.ir.types import BOOL, Axis, Fragment, Tensor, Tile
-from wsdsl.ir.walk import definitions, walk
+from wsdsl.ir.walk import definitions
 
 Problem = tuple[Op | None, str]
 Rule = Callable[[Kernel], Iterator[Problem]]
@@ -36,7 +37,7 @@ Rule = Callable[[Kernel], Iterator[Problem]]
 def ops_stand_at_their_level(kernel: Kernel) -> Iterator[Problem]:
     """While a PARTITIONED kernel is being lowered, it may have ops of SCHEDULED already."""
     allowed = {kernel.level, "scheduled"} if kernel.level == "partitioned" else {kernel.level}
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if not allowed & set(op.levels):
             yield op, f"{op_name(type(op))} does not belong to the level {kernel.level}"
 
@@ -50,22 +51,32 @@ def names_are_unique(kernel: Kernel) -> Iterator[Problem]:
 
 
 def values_are_defined_before_use(kernel: Kernel) -> Iterator[Problem]:
-    def visit(region: Region, known: set[Value]) -> Iterator[Problem]:
-        known = set(known)
+    known = set(kernel.params)
+
+    def visit(region: Region) -> Iterator[Problem]:
+        here: list[Value] = []
         for op in region:
             for value in operands(op):
                 if value not in known:
                     yield op, f"{value} is not defined here (or has another type)"
-            inside = known | set(bound(op))
-            for inner in regions(op):
-                yield from visit(inner, inside)
-            known |= set(results_of(op))
+            if inside := regions(op):
+                inner = [v for v in bound(op) if v not in known]
+                known.update(inner)
+                for body in inside:
+                    yield from visit(body)
+                known.difference_update(inner)
+            made = [v for v in results_of(op) if v not in known]
+            known.update(made)
+            here += made
+        known.difference_update(here)
 
-    yield from visit(kernel.body, set(kernel.params))
+    yield from visit(kernel.body)
 
 
 def regions_yield_what_is_carried(kernel: Kernel) -> Iterator[Problem]:
-    for op in walk(kernel.body):
+    for op in kernel.ops:
+        if not (inside := regions(op)):
+            continue
         init, args = getattr(op, "init", None), getattr(op, "args", None)
         made = results_of(op)
         if init is not None and isinstance(args, tuple) and hasattr(op, "index"):
@@ -74,7 +85,7 @@ def regions_yield_what_is_carried(kernel: Kernel) -> Iterator[Problem]:
                 yield op, "the carried values' types differ between init, args and result"
         if not made and not (init is not None or isinstance(op, If)):
             continue
-        for inner in regions(op):
+        for inner in inside:
             last = inner[-1] if inner else None
             handed = last.values if isinstance(last, Yield) else ()
             if [v.type for v in handed] != [v.type for v in made]:
@@ -93,7 +104,7 @@ def yields_come_last(kernel: Kernel) -> Iterator[Problem]:
 
 
 def maps_have_one_dtype(kernel: Kernel) -> Iterator[Problem]:
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if not isinstance(op, Map):
             continue
         args = op.args[1:] if op.fn == "where" else op.args
@@ -106,7 +117,7 @@ def maps_have_one_dtype(kernel: Kernel) -> Iterator[Problem]:
 
 
 def tensors_are_indexed_whole(kernel: Kernel) -> Iterator[Problem]:
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         tensor, index = getattr(op, "tensor", None), getattr(op, "index", None)
         if isinstance(tensor, Value) and isinstance(index, tuple):
             assert isinstance(tensor.type, Tensor)
@@ -114,12 +125,12 @@ def tensors_are_indexed_whole(kernel: Kernel) -> Iterator[Problem]:
             if len(entries) != len(tensor.type.dims):
                 yield op, f"{tensor} has {len(tensor.type.dims)} dimensions"
             for entry, dim in zip(entries, tensor.type.dims, strict=False):
-                if isinstance(entry.type, Axis) and entry.type.dim != dim:
+                if isinstance(entry.type, Axis) and entry.type.dim != str(dim):
                     yield op, f"{entry} walks {entry.type.dim}, not {dim}"
 
 
 def products_share_an_axis(kernel: Kernel) -> Iterator[Problem]:
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if isinstance(op, Contract):
             a, b = getattr(op.a.type, "axes", ()), getattr(op.b.type, "axes", ())
             if not set(a) & set(b):
@@ -127,14 +138,14 @@ def products_share_an_axis(kernel: Kernel) -> Iterator[Problem]:
 
 
 def blocks_hold_whole_tiles(kernel: Kernel) -> Iterator[Problem]:
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         kind = op.axis.type if isinstance(op, Block) else None
         if isinstance(op, Block) and isinstance(kind, Axis) and kind.size and op.size % kind.size:
             yield op, f"a tile of {kind.size} may reach over a multiple of {op.size}"
 
 
 def casts_keep_the_shape(kernel: Kernel) -> Iterator[Problem]:
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if isinstance(op, Cast):
             before, after = op.x.type, op.result.type
             shape = ("axes", "rows", "columns")
@@ -144,7 +155,7 @@ def casts_keep_the_shape(kernel: Kernel) -> Iterator[Problem]:
 
 def partitions_stand_outside(kernel: Kernel) -> Iterator[Problem]:
     outer = {id(op) for op in kernel.body}
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if isinstance(op, Partition) and id(op) not in outer:
             yield op, "a partition stands at the top of a kernel"
 
@@ -204,7 +215,8 @@ def verify(kernel: Kernel) -> None:
     rules = RULES[kernel.level]
     problems = [problem for rule in rules for problem in rule(kernel)]
     if kernel.level == "scheduled" and not problems:
-        problems = [problem for rule in protocol_rules.RULES for problem in rule(kernel)]
+        rules = (*protocol_rules.RULES, *product_rules.RULES)
+        problems = [problem for rule in rules for problem in rule(kernel)]
     if problems:
         text = _Text.of(kernel)
         hint = "this is a fault of the compiler, unless the IR was written or edited by hand"

@@ -6,16 +6,19 @@ contraction to sum. Pieces of a tile that is cut cover its contraction without g
 whoever does one but the first needs what the piece in front of it has summed.
 
 - `DataParallel`: whole tiles, worker by worker ("grid", "persistent").
-- `SplitK`: every tile in `splits` equal pieces; first all first pieces, then all second ones, …
+- `SplitK`: every tile in `splits` equal pieces (fewer where there are fewer workers); a worker does
+  the same piece of one tile after the other.
 - `StreamK`: what is left over when all have done the same number of whole tiles is shared out
   evenly, in consecutive runs of tiles of the contraction; then come whole tiles, whose neighbours
   run together. If less than half of the workers would be busy with what is left over, a whole tile
   for each is shared out with it, since a tile of many pieces has to wait for each of them. A run is
   walked backwards, so that the beginnings of tiles, for which others wait, come first.
 
-No order can end in a circle of waiting workers. In `SplitK` a piece needs the one of its tile with
-the next lower number, and all walk their numbers upwards. In `StreamK` a piece that is not its
-tile's beginning needs the first turn of the worker in front of it.
+A piece only ever needs what a worker with a lower number does: in `SplitK` the same turn of the one
+that has the piece in front, in `StreamK` the first turn of the worker in front. So no order can end
+in a circle of waiting workers. More than that, the workers with the lowest numbers get done without
+any other; hence they may be started in the order of their numbers, as soon as there is room for
+each, and kernels that share the card cannot keep each other waiting for ever.
 
 The same formulas make the kernel's scalar code and numbers on the host: they are written for any
 `Arithmetic`.
@@ -61,6 +64,8 @@ class Piece(Generic[T]):
     tile: T
     begin: T
     end: T
+    part: T | None = None
+    """Its number among the tile's, where all tiles are cut alike."""
 
 
 class Walk(ABC, Generic[T]):
@@ -69,6 +74,8 @@ class Walk(ABC, Generic[T]):
     start: T
     stop: T
     step: T
+    splits: T | None = None
+    """Pieces of every tile, where all are cut alike."""
 
     def __init__(self, arithmetic: Arithmetic[T], problem: Problem[T]) -> None:
         self.arithmetic, self.problem = arithmetic, problem
@@ -105,6 +112,10 @@ class TileScheduler(ABC):
         """Tiles that are cut have numbers below this one."""
         return 0
 
+    def fault(self, tiles: int, depth: int, room: int) -> str:
+        """Why this much work can not be done so, or ""."""
+        return ""
+
 
 class DataParallelWalk(Walk[T]):
     def prepare(self) -> None:
@@ -134,34 +145,48 @@ class SplitKWalk(Walk[T]):
         super().__init__(arithmetic, problem)
 
     def prepare(self) -> None:
-        p = self.problem
-        self.splits = self.apply("min", self.number(self.wanted), p.depth)
-        self.base = self.apply("floordiv", p.depth, self.splits)
-        self.extra = self.apply("mod", p.depth, self.splits)
-        self.start, self.step = p.worker, p.workers
-        self.stop = self.apply("mul", p.tiles, self.splits)
+        p, one = self.problem, self.number(1)
+        splits = self.apply("min", self.number(self.wanted), p.depth)
+        self.splits = splits = self.apply("min", splits, p.workers)
+        abreast = self.apply("floordiv", p.workers, splits)
+        self.part = part = self.apply("floordiv", p.worker, abreast)
+        base = self.apply("floordiv", p.depth, splits)
+        extra = self.apply("mod", p.depth, splits)
+        self.begin = _share(self, part, base, extra)
+        self.end = _share(self, self.apply("add", part, one), base, extra)
+        # What the division leaves over has nothing to do.
+        idle = self.apply("le", splits, part)
+        first = self.apply("mod", p.worker, abreast)
+        self.start = self.apply("where", idle, p.tiles, first)
+        self.stop, self.step = p.tiles, abreast
 
     def piece(self, at: T) -> Piece[T]:
-        part = self.apply("floordiv", at, self.problem.tiles)
-        tile = self.apply("mod", at, self.problem.tiles)
-        begin = _share(self, part, self.base, self.extra)
-        end = _share(self, self.apply("add", part, self.number(1)), self.base, self.extra)
-        return Piece(tile, begin, end)
+        return Piece(at, self.begin, self.end, self.part)
 
 
 @dataclass(frozen=True)
 class SplitK(TileScheduler):
+    """`together`: the pieces of a tile wait for each other, so all must run at the same time."""
+
     splits: int
+    together: bool = False
     splits_tiles = True
 
     def walk(self, arithmetic: Arithmetic[T], problem: Problem[T]) -> Walk[T]:
         return SplitKWalk(arithmetic, problem, self.splits)
 
     def num_workers(self, tiles: int, depth: int, room: int) -> int:
-        return min(tiles * min(self.splits, depth), max(1, room))
+        splits = min(self.splits, depth, max(1, room))
+        return splits * min(tiles, max(1, room) // splits)
 
     def num_slots(self, tiles: int, depth: int, workers: int) -> int:
-        return tiles if min(self.splits, depth) > 1 else 0
+        return tiles
+
+    def fault(self, tiles: int, depth: int, room: int) -> str:
+        pieces = tiles * min(self.splits, depth)
+        if not self.together or pieces <= room:
+            return ""
+        return f"{pieces} pieces wait for each other, and {room} can run at the same time"
 
 
 class StreamKWalk(Walk[T]):
@@ -230,10 +255,10 @@ def _share(walk: Walk[T], part: T, base: T, extra: T) -> T:
     return walk.apply("add", walk.apply("mul", part, base), more)
 
 
-def tile_scheduler(name: str, splits: int = 0) -> TileScheduler:
+def tile_scheduler(name: str, splits: int = 0, together: bool = False) -> TileScheduler:
     """By the name that `Schedule.scheduler` has."""
     if name == "split_k":
-        return SplitK(splits)
+        return SplitK(splits, together)
     return StreamK() if name == "stream_k" else DataParallel(name == "persistent")
 
 

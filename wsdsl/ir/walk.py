@@ -12,18 +12,21 @@ from wsdsl.ir.tile_ops import Yield
 
 def walk(region: Region) -> Iterator[Op]:
     """Every op, outer before inner, in textual order."""
-    for op in region:
-        yield op
-        for inner in regions(op):
-            yield from walk(inner)
+    # One generator: of one a region each op would pass through as many as regions are around it.
+    rest = [iter(region)]
+    while rest:
+        for op in rest[-1]:
+            yield op
+            if inner := regions(op):
+                rest += [iter(r) for r in reversed(inner)]
+                break
+        else:
+            rest.pop()
 
 
 def definitions(kernel: Kernel) -> Iterator[Value]:
     """Every value of a kernel: parameters, results and region arguments."""
-    yield from kernel.params
-    for op in walk(kernel.body):
-        yield from results_of(op)
-        yield from bound(op)
+    return iter(kernel.defined)
 
 
 def uses(region: Region) -> Iterator[Value]:

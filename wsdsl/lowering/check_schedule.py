@@ -13,6 +13,7 @@ from wsdsl.ir.tile_ops import Block, Contract, ForEach
 from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.axes import axes_of, loop_variable
+from wsdsl.lowering.cut_sums import why_no_slices, why_not
 from wsdsl.lowering.footprint import (
     accumulator_registers,
     axis_sizes,
@@ -38,6 +39,7 @@ def faults(kernel: Kernel, chosen: Schedule) -> list[Finding]:
     products = any(isinstance(op, Contract) for op in walk(kernel.body))
     found = [
         *_order(kernel, chosen),
+        *_cut(kernel, chosen),
         *_tiles(kernel, chosen),
         *_crossed_blocks(kernel, chosen),
     ]
@@ -85,6 +87,28 @@ def _order(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
                 kernel.loc,
                 'use mode="cooperative"',
             )
+
+
+def _cut(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
+    """Tiles in pieces, or not."""
+    cuts = chosen.scheduler in ("split_k", "stream_k")
+    if cuts:
+        body = output_nest(kernel.body)[1]
+        unfit = list(why_not(body))
+        yield from unfit
+        if chosen.reduction == "slices" and not unfit:
+            yield from why_no_slices(kernel, body)
+    if chosen.reduction == "slices" and chosen.scheduler != "split_k":
+        told = f'Schedule.reduction="slices" with scheduler="{chosen.scheduler}"'
+        yield Finding(told, kernel.loc, 'use scheduler="split_k"')
+    if chosen.scheduler == "split_k" and chosen.splits is None:
+        yield Finding('scheduler="split_k" without splits', kernel.loc, "say how many: splits=4")
+    if chosen.scheduler != "split_k" and chosen.splits not in (None, 1):
+        told = f'Schedule.splits with scheduler="{chosen.scheduler}"'
+        yield Finding(told, kernel.loc, 'use scheduler="split_k"')
+    if chosen.reduction and not cuts:
+        told = f'Schedule.reduction with scheduler="{chosen.scheduler}", which cuts no tiles'
+        yield Finding(told, kernel.loc, 'use scheduler="split_k" or "stream_k"')
 
 
 def _tiles(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:

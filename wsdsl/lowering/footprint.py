@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.target import SMEM_ALIGN, SMEM_BYTES
 from wsdsl.ir.tile_ops import Block, Contract, ForEach, ForTiles, Load, Map, Store, Whole
 from wsdsl.ir.types import Axis, Tile
-from wsdsl.ir.walk import walk, yielded
+from wsdsl.ir.walk import yielded
 from wsdsl.ir.wgmma import k_step
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.load_groups import find_load_groups
@@ -47,7 +48,7 @@ def depth_steps(kernel: Kernel) -> dict[str, tuple[int, int]]:
     """By axis that products sum over: elements that an instruction takes of it, and that fill a
     line of 128 bytes in SMEM (or less, to stay within the blocks of scales)."""
     found: dict[str, tuple[int, int]] = {}
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if isinstance(op, Contract):
             assert isinstance(op.a.type, Tile) and isinstance(op.b.type, Tile)
             dtype = op.a.type.dtype
@@ -55,7 +56,7 @@ def depth_steps(kernel: Kernel) -> dict[str, tuple[int, int]]:
                 if axis in op.b.type.axes:
                     step, line = found.get(axis, (1, MAX_LINE))
                     found[axis] = max(step, k_step(dtype)), min(line, MAX_LINE // dtype.bytes)
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if isinstance(op, Block) and isinstance(op.axis.type, Axis) and op.axis.type.name in found:
             step, line = found[op.axis.type.name]
             found[op.axis.type.name] = step, math.gcd(line, op.size)
@@ -68,7 +69,7 @@ def axis_sizes(kernel: Kernel, schedule: Schedule) -> dict[str, int]:
     """
     sizes, static, tile = dict[str, int](), dict(kernel.sizes), schedule.tile or {}
     sharing = num_sharing(schedule)
-    whole = {op.result.type for op in walk(kernel.body) if isinstance(op, Whole)}
+    whole = {op.result.type for op in kernel.ops if isinstance(op, Whole)}
     depths = depth_steps(kernel)
     for name, axis in axes_of(kernel).items():
         if axis in whole:
@@ -102,14 +103,14 @@ def smem_bytes(kernel: Kernel, schedule: Schedule, stages: int) -> int:
     for height, size in slots.items():
         depth = stages if height == 0 else OUTER_RING_DEPTH
         total += depth * (size + 16)
-    if any(isinstance(op, Store) for op in walk(kernel.body)):
+    if any(isinstance(op, Store) for op in kernel.ops):
         total += STAGING_BYTES * STAGING_BUFFERS * (schedule.consumers or 1)
     return total + MIN_DEPTH * part_bytes(kernel, schedule)
 
 
 def part_bytes(kernel: Kernel, schedule: Schedule) -> int:
     """A slot of the ring for what the epilogue reads; 0 if there is none."""
-    loads = loads_in_parts(kernel, output_nest(kernel.body)[1])
+    loads = loads_in_parts(kernel, schedule, output_nest(kernel.body)[1])
     sizes = axis_sizes(kernel, schedule)
     if not loads:
         return 0
@@ -142,7 +143,7 @@ def promoted_registers(kernel: Kernel, schedule: Schedule) -> int:
     """
     sizes = axis_sizes(kernel, schedule)
     total = _registers(kernel, schedule, _tiles(kernel)[1])
-    for loop in walk(kernel.body):
+    for loop in kernel.ops:
         if isinstance(loop, ForTiles) and any(isinstance(op, Contract) for op in loop.body):
             loads = [op for op in loop.body if isinstance(op, Load)]
             axes = [[v.type for v in op.index if isinstance(v.type, Axis)] for op in loads]
@@ -152,7 +153,7 @@ def promoted_registers(kernel: Kernel, schedule: Schedule) -> int:
 
 
 def _tiles(kernel: Kernel) -> tuple[list[Tile], list[Tile]]:
-    loops = [op for op in walk(kernel.body) if isinstance(op, (ForTiles, ForEach))]
+    loops = [op for op in kernel.ops if isinstance(op, (ForTiles, ForEach))]
     carried = {v for op in loops for v in (*op.args, *op.result)}
     held: list[Tile] = []
     promoted: list[Tile] = []
@@ -162,7 +163,7 @@ def _tiles(kernel: Kernel) -> tuple[list[Tile], list[Tile]]:
             if op.init[i] in carried or not isinstance(made.type, Tile) or len(made.type.axes) < 2:
                 continue
             (promoted if _is_promoted(op, i) else held).append(made.type)
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if isinstance(op, Contract) and op.acc not in carried:
             assert isinstance(op.result.type, Tile)
             held.append(op.result.type)
@@ -192,23 +193,29 @@ def _registers(kernel: Kernel, schedule: Schedule, tiles: list[Tile]) -> int:
     return total
 
 
-def slot_cycles(kernel: Kernel, schedule: Schedule) -> int:
-    """Cycles for which the products of one slot keep the tensor cores busy, at the least: an
-    instruction (64 rows) takes half as many cycles as it has columns.
+def volume(product: Contract, sizes: Mapping[str, int]) -> int:
+    """Multiplications of a product of tiles; `sizes`: elements of a tile along every axis."""
+    assert isinstance(product.a.type, Tile) and isinstance(product.b.type, Tile)
+    return math.prod(sizes[axis] for axis in {*product.a.type.axes, *product.b.type.axes})
+
+
+def product_cycles(product: Contract, sizes: Mapping[str, int]) -> float:
+    """For which it keeps the tensor cores busy, at the least: an instruction (64 rows) takes half
+    as many cycles as it has columns.
     """
+    assert isinstance(product.a.type, Tile)
+    return volume(product, sizes) / (64 * k_step(product.a.type.dtype) * 2)
+
+
+def slot_cycles(kernel: Kernel, schedule: Schedule) -> int:
+    """Cycles of the products of one slot."""
     sizes = axis_sizes(kernel, schedule)
-    found: list[int] = []
+    found: list[float] = []
     for group in find_load_groups(kernel.body):
         if group.height:
             continue
         loaded = {load.result for load in group.loads}
-        cycles = 0
-        for op in walk(kernel.body):
-            if isinstance(op, Contract) and loaded & {op.a, op.b}:
-                assert isinstance(op.a.type, Tile) and isinstance(op.b.type, Tile)
-                volume = 1
-                for axis in {*op.a.type.axes, *op.b.type.axes}:
-                    volume *= sizes[axis]
-                cycles += volume // (64 * k_step(op.a.type.dtype) * 2)
-        found.append(cycles)
-    return min(found, default=0)
+        products = [op for op in kernel.ops if isinstance(op, Contract)]
+        used = [op for op in products if loaded & {op.a, op.b}]
+        found.append(sum(product_cycles(op, sizes) for op in used))
+    return int(min(found, default=0))

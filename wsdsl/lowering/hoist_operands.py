@@ -14,7 +14,9 @@ After:
     %acc2 = wgmma(acc=%acc1, a=%a, ...)
 
 Where the tensor cores have nothing else to do, all that stands between the wait and the first wgmma
-is time that they lose: with promoted sums some 5 %.
+is time that they lose. On an H200 promoted fp8 sums of 128 x 192 gain 2 to 3 % in sustained runs
+(of 8192 cubed 0.978 of cuBLAS after 0.946, of 4096 cubed 0.90 after 0.88), nothing in interleaved
+ones; there block-scaled products by three consumers lose 1.5 %.
 
 Why here: behind `lower_tiles`, which makes the descriptors where they are used.
 """

@@ -35,6 +35,7 @@ from wsdsl.ir.barrier_ops import (
 from wsdsl.ir.op import Kernel, Region, Value
 from wsdsl.ir.pipeline_ops import AxisAt, ForWork
 from wsdsl.ir.tile_ops import ForEach, ForTiles, Map, Yield
+from wsdsl.ir.tile_scheduler import Piece, Problem, tile_scheduler
 from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import Namer, walk, with_regions
 from wsdsl.lowering.builder import INT, Builder
@@ -52,12 +53,33 @@ def _grid(op: ForWork) -> LaunchGrid:
     tiles = tuple(
         (dim, num * step_of(v)) for dim, v, num in zip(op.dims, op.index, cluster, strict=True)
     )
-    return LaunchGrid(tiles=tiles, scheduler=op.scheduler, cluster=math.prod(cluster), loc=op.loc)
+    return LaunchGrid(
+        tiles=tiles,
+        scheduler=op.scheduler,
+        cluster=math.prod(cluster),
+        contraction=op.contraction,
+        splits=op.splits,
+        together=op.together,
+        loc=op.loc,
+    )
 
 
 def step_of(index: Value) -> int:
     """Elements of a dimension that a work item takes."""
     return index.type.size if isinstance(index.type, Axis) else 1
+
+
+class Scalars:
+    """The tile scheduler's arithmetic, as ops."""
+
+    def __init__(self, builder: Builder) -> None:
+        self.builder = builder
+
+    def number(self, x: int, /) -> Value:
+        return self.builder.integer(x)
+
+    def apply(self, fn: str, /, *args: Value) -> Value:
+        return self.builder.map(fn, *args, type=args[-1].type if fn == "where" else None)
 
 
 class _Loops:
@@ -87,19 +109,26 @@ class _Loops:
         assert isinstance(axis, Axis)
         start = self.builder.value(f"{op.index.name}_start", INT)
         at = AxisAt(result=op.index, start=start, loc=op.loc)
-        self.range(op, start, self.size(axis.dim), axis.size, (at,))
+        stop = op.stop or self.size(axis.dim)
+        self.range(op, start, (op.start, stop), axis.size, (at,))
 
     def each(self, op: ForEach) -> None:
-        self.range(op, op.index, self.size(op.dim), 1, ())
+        self.range(op, op.index, (None, self.size(op.dim)), 1, ())
 
     def range(
-        self, op: ForTiles | ForEach, index: Value, stop: Value, step: int, first: Region
+        self,
+        op: ForTiles | ForEach,
+        index: Value,
+        bounds: tuple[Value | None, Value],
+        step: int,
+        first: Region,
     ) -> None:
+        start, stop = bounds
         self.builder.add(
             ForRange(
                 result=op.result,
                 index=index,
-                start=self.builder.integer(0),
+                start=start or self.builder.integer(0),
                 stop=stop,
                 step=self.builder.integer(step),
                 init=op.init,
@@ -125,11 +154,23 @@ class _Loops:
         else:
             first = b.add(CtaIndex(result=b.value("cta", INT), loc=op.loc)).result
             step = b.add(NumCtas(result=b.value("num_ctas", INT), loc=op.loc)).result
-        ranks = self.ranks(op, cluster) if in_cluster else {}
+        rank = (
+            b.add(CtaRank(result=b.value("rank", INT), loc=op.loc)).result if in_cluster else None
+        )
+        ranks = self.ranks(op, cluster, rank) if rank else {}
+        depth = b.integer(1)
+        for dim, extent in op.contraction:
+            some = b.quotient_up(self.size(dim), extent, f"tiles_{dim}")
+            depth = b.map("max", some, b.integer(1), wish="depth")
+        scheduler = tile_scheduler(op.scheduler, op.splits)
+        walk_of = scheduler.walk(Scalars(b), Problem(total, depth, first, step))
         work = b.value("work", INT)
         turns = Turns(b, op) if op.turns > 1 else None
         with b.region() as body:
-            self.decode(op, work, counts, ranks)
+            piece = walk_of.piece(work)
+            self.decode(op, piece.tile, counts, ranks)
+            if op.piece:
+                self.bind_piece(op, piece, walk_of.splits, rank)
             inner = [o for o in self.region(op.body) if not isinstance(o, Yield)]
             if turns is None:
                 body += [*inner, Yield()]
@@ -140,9 +181,9 @@ class _Loops:
             ForRange(
                 result=results,
                 index=work,
-                start=first,
-                stop=total,
-                step=step,
+                start=walk_of.start,
+                stop=walk_of.stop,
+                step=walk_of.step,
                 init=init,
                 args=args,
                 body=tuple(body),
@@ -152,10 +193,28 @@ class _Loops:
         if turns:
             turns.finish()
 
-    def ranks(self, op: ForWork, cluster: tuple[int, ...]) -> dict[Value, Value]:
+    def bind_piece(
+        self, op: ForWork, piece: Piece[Value], splits: Value | None, rank: Value | None
+    ) -> None:
+        """The slot of this CTA's tile, and the elements of the contraction."""
+        b, ((dim, extent),) = self.builder, op.contraction
+        slot, begin, end, *which = op.piece
+        if which:
+            assert piece.part is not None and splits is not None
+            for held, value in zip(which, (piece.part, splits), strict=True):
+                b.add(Map(result=held, fn="add", args=(value, b.integer(0))))
+        own = piece.tile
+        if rank is not None:
+            num = math.prod(op.cluster)
+            own = b.plus(b.times(own, num, "slot"), rank, "slot")
+        b.add(Map(result=slot, fn="add", args=(own, b.integer(0))))
+        b.add(Map(result=begin, fn="mul", args=(piece.begin, b.integer(extent))))
+        last = b.times(piece.end, extent, "end")
+        b.add(Map(result=end, fn="min", args=(last, self.size(dim))))
+
+    def ranks(self, op: ForWork, cluster: tuple[int, ...], rest: Value) -> dict[Value, Value]:
         """How many tiles this CTA is from the cluster's first, along each index that varies."""
         b = self.builder
-        rest = b.add(CtaRank(result=b.value("rank", INT), loc=op.loc)).result
         found: dict[Value, Value] = {}
         left = math.prod(cluster)
         for index, num in reversed(tuple(zip(op.index, cluster, strict=True))):

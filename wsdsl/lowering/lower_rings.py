@@ -270,9 +270,7 @@ class _Rings:
             b.ops += copies
             first += width
 
-    def copy_part(
-        self, fill: LoadToSlot, ring: _Ring, state: Value, first: int, width: int
-    ) -> int:
+    def copy_part(self, fill: LoadToSlot, ring: _Ring, state: Value, first: int, width: int) -> int:
         """`width` columns of a tile from the `first` one on; returns the bytes that will arrive."""
         assert isinstance(fill.tensor.type, Tensor)
         b, dtype = self.builder, fill.tensor.type.dtype

@@ -35,7 +35,7 @@ import dataclasses
 
 from wsdsl.ir.barrier_ops import ArriveBarrier, ForRange
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
-from wsdsl.ir.pipeline_ops import AxisAt, Partition, PartsInShared, TileInShared
+from wsdsl.ir.pipeline_ops import AxisAt, Partition, PartsInShared, RenameAxes, TileInShared
 from wsdsl.ir.tile_ops import (
     Block,
     Constant,
@@ -197,6 +197,8 @@ class _Lowering:
                 self.side.block(op)
             case Map(fn="floordiv") if (blocks := self.blocks(*op.args)) is not None:
                 self.env[op.result] = blocks
+            case RenameAxes():
+                self.env[op.result] = self.pieces(op.x)
             case Load() | Lookup():
                 self.env[made[0]] = load_piece(op, self.side, self.pieces)
             case _ if made and (_is_tile(made[0].type) or any(v in self.env for v in operands(op))):

@@ -130,7 +130,7 @@ class Stores:
         shape = self.side.shapes.of(axes)
         for other in (value, *gathered):
             shape = _cover(shape, other.shape)
-        # All rows of a column of chunks, so that what only depends on columns is held for no longer.
+        # All rows of a column of chunks, so that what depends on columns alone is not held longer.
         for i, j in sorted(shape.places(), key=lambda place: place[1]):
             piece = self._converted(value.get(i, j), dtype, op)
             if through_smem:

@@ -118,7 +118,7 @@ def partition_loads(kernel: Kernel) -> Kernel:
             loc=kernel.loc,
         )
         partitions.append(load)
-    parted = loads_in_parts(kernel, body) if groups else ()
+    parted = loads_in_parts(kernel, schedule, body) if groups else ()
     if parted:
         own = _parts_ring(kernel, parted, namer)
         rings[-1] = own

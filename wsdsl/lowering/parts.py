@@ -23,27 +23,34 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions
 from wsdsl.ir.pipeline_ops import PartsInShared
 from wsdsl.ir.target import SMEM_ALIGN, widest_swizzle
 from wsdsl.ir.tile_ops import Contract, Load, Store
+from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.ir.types import Axis, Fragment, Shared, State, Tensor, Tile
-from wsdsl.ir.walk import definitions, used_inside, walk
+from wsdsl.ir.walk import used_inside
 from wsdsl.lowering.pieces import Pieces, chunk_widths
 from wsdsl.lowering.side import Side, narrow_axes
 from wsdsl.lowering.turns import part_turn
+from wsdsl.schedule import Schedule
 
 MIN_DEPTH, MAX_DEPTH = 2, 4
 
 
-def loads_in_parts(kernel: Kernel, body: Region) -> tuple[Load, ...]:
-    """The loads of an output tile's own block that TMA can make for the epilogue."""
+def loads_in_parts(kernel: Kernel, schedule: Schedule, body: Region) -> tuple[Load, ...]:
+    """The loads of an output tile's own block that TMA can make for the epilogue. Of the pieces of
+    a tile that is cut only one has an epilogue, or each a part of it.
+    """
+    if tile_scheduler(schedule.scheduler or "", schedule.splits or 1).splits_tiles:
+        return ()
     if any(p.name in kernel.unaligned for p in _multiplied(kernel)):
         # The loading threads are all busy with copies of their own.
         return ()
-    written = {op.tensor for op in walk(kernel.body) if isinstance(op, Store)}
+    written = {op.tensor for op in kernel.ops if isinstance(op, Store)}
     made_here = {v for op in body for v in _made(op)}
     found: dict[tuple[Value, tuple[Value, ...]], Load] = {}
     for op in body:
-        if isinstance(op, Load) and op.tensor not in written and _fits(op, kernel, made_here):
-            if _read_elementwise(body, op.result):
-                found.setdefault((op.tensor, op.index), op)
+        if not isinstance(op, Load) or op.tensor in written:
+            continue
+        if _fits(op, kernel, made_here) and _read_elementwise(body, op.result):
+            found.setdefault((op.tensor, op.index), op)
     loads = tuple(found.values())
     axes = {tuple(a.name for a in _axes(op) if a.role == "columns") for op in loads}
     # All in one ring, for which one of them must be worth it.
@@ -51,8 +58,8 @@ def loads_in_parts(kernel: Kernel, body: Region) -> tuple[Load, ...]:
 
 
 def _multiplied(kernel: Kernel) -> set[Value]:
-    used = {v for op in walk(kernel.body) if isinstance(op, Contract) for v in (op.a, op.b)}
-    return {op.tensor for op in walk(kernel.body) if isinstance(op, Load) and op.result in used}
+    used = {v for op in kernel.ops if isinstance(op, Contract) for v in (op.a, op.b)}
+    return {op.tensor for op in kernel.ops if isinstance(op, Load) and op.result in used}
 
 
 def _made(op: Op) -> tuple[Value, ...]:

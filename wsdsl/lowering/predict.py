@@ -27,6 +27,9 @@ POWER = 0.00225
 MEMORY_BYTES = 2950.0
 """Bytes a cycle that the card's memory reads or writes."""
 IMBALANCE = 0.6
+"""Of the memory's bandwidth, SMs without a tile leave some to the others: with a share of `s` busy
+these get `s` to this power (1: only their own; 0: all of it).
+"""
 STORE_CYCLES = 14.4 / 128
 """Cycles for an element of the results."""
 TURN_CYCLES = 620.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from wsdsl.ir.barrier_ops import WarpgroupIndex
 from wsdsl.ir.fragment_ops import Iota
 from wsdsl.ir.op import Kernel, Value
-from wsdsl.ir.pipeline_ops import Partition, PartsInShared
+from wsdsl.ir.pipeline_ops import Partition, PartsInShared, RenameAxes
 from wsdsl.ir.target import ADDED_ATOMICALLY
 from wsdsl.ir.tile_ops import Block, End, Map, Store
 from wsdsl.ir.types import I32, Axis, Tensor, Tile
@@ -26,6 +26,7 @@ def stored_by_tma(kernel: Kernel, op: Store) -> bool:
         and isinstance(op.index[-1].type, Axis)
         and (dtype.name in ADDED_ATOMICALLY if op.accumulate else dtype.bits >= 8)
         and len(op.index) <= 5
+        and op.tensor in kernel.params
         and op.tensor.name not in kernel.unaligned
     )
 
@@ -39,6 +40,11 @@ def narrow_axes(kernel: Kernel) -> set[str]:
             if op.tensor.type.dtype.bytes == 4:
                 axes = [v.type for v in op.index if isinstance(v.type, Axis)]
                 found |= {a.name for a in axes if a.role == "columns"}
+    for op in walk(kernel.body):
+        if isinstance(op, RenameAxes):
+            assert isinstance(op.x.type, Tile) and isinstance(op.result.type, Tile)
+            names = (*zip(op.x.type.axes, op.result.type.axes, strict=True),)
+            found |= {b for a, b in names if a in found} | {a for a, b in names if b in found}
     return found
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Load, Store
 from wsdsl.ir.types import Axis, Tensor, Tile
-from wsdsl.ir.wgmma import k_step
+from wsdsl.lowering.footprint import product_cycles, volume
 from wsdsl.lowering.nest import output_nest
 
 UNKNOWN_SIZE = 8192
@@ -21,12 +21,13 @@ Loop = ForTiles | ForEach
 
 @dataclass(frozen=True)
 class Workload:
-    """Per output tile: cycles of the tensor cores, bytes of operands, elements that are stored; and
-    of the whole problem: tiles, bytes of the tensors, floating-point operations.
+    """Per output tile: cycles of the tensor cores, their multiplications and additions, bytes of
+    operands, elements that are stored; and of the whole problem: tiles, bytes of the tensors.
     """
 
     tiles: int
     product_cycles: float
+    operations: int
     operand_bytes: float
     stored_elements: float
     tensor_bytes: float
@@ -72,11 +73,11 @@ class Work:
             return math.prod(trips(loop) for loop in loops)
 
         cycles = operand_bytes = stored = 0.0
+        operations = 0
         for op, loops in self.inside:
             if isinstance(op, Contract):
-                assert isinstance(op.a.type, Tile) and isinstance(op.b.type, Tile)
-                volume = math.prod(tile[x] for x in {*op.a.type.axes, *op.b.type.axes})
-                cycles += times(loops) * volume / (128 * k_step(op.a.type.dtype))
+                cycles += times(loops) * product_cycles(op, tile)
+                operations += times(loops) * 2 * volume(op, tile)
             elif isinstance(op, Store):
                 stored += times(loops) * _extent(op.index, tile)
         for op, loops in self.loads:
@@ -86,6 +87,7 @@ class Work:
         return Workload(
             tiles=math.prod(trips(loop) for loop in self.nest),
             product_cycles=cycles,
+            operations=operations,
             operand_bytes=operand_bytes,
             stored_elements=stored,
             tensor_bytes=self.tensor_bytes,

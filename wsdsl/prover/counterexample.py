@@ -87,12 +87,12 @@ class Counterexample:
 
 def counterexample(kernel: Kernel, refuted: Refuted) -> Counterexample:
     """Tell how the failure comes about, at concrete sizes if any small ones show it."""
+    model = model_of(kernel)
     for sizes in itertools.islice(candidates(kernel), MAX_TRIES):
-        model = model_of(kernel, sizes)
-        m, history, failure = trace(model, ())
+        m, history, failure = trace(model.at(sizes), ())
         if failure is not None:
             return tell(m, history, failure, sizes)
-    m, history, failure = trace(model_of(kernel), refuted.decisions)
+    m, history, failure = trace(model, refuted.decisions)
     return tell(m, history, failure or refuted.failure, None)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from wsdsl.ir import barrier_ops as b
@@ -14,7 +14,7 @@ from wsdsl.ir.walk import yielded
 from wsdsl.prover import control
 from wsdsl.prover.arms import ARMS
 from wsdsl.prover.model import Model
-from wsdsl.prover.program import SYNCHRONISING, Code, Instruction, has_effects
+from wsdsl.prover.program import SYNCHRONISES, Code, Instruction, has_effects
 
 
 def model_of(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Model:
@@ -92,16 +92,14 @@ class Flattener:
                 if shared or any(r.name in self.needed for r in results_of(op)):
                     self._simple(op, elected)
             case _:
-                if isinstance(op, SYNCHRONISING) or any(
-                    r.name in self.needed for r in results_of(op)
-                ):
+                if type(op) in SYNCHRONISES or any(r.name in self.needed for r in results_of(op)):
                     self._simple(op, elected)
 
     def _simple(self, op: Op, elected: bool) -> None:
         run = ARMS.get(type(op))
         if run is None:
             run = control.unknown
-        if results_of(op) and not isinstance(op, SYNCHRONISING):
+        if results_of(op) and type(op) not in SYNCHRONISES:
             self.shapes[results_of(op)[0].name] = self._shape_of(op)
         wanted = [v for v in operands(op) if v.name in self.needed or v.name in self.code.slots]
         uses = {v.name: self.code.slot(v) for v in wanted}
@@ -190,25 +188,37 @@ class Flattener:
 def liveness(code: Code) -> list[tuple[int, ...]]:
     """Which slots may be read from each instruction on."""
     instructions = code.instructions
-    live: list[set[int]] = [set() for _ in range(len(instructions) + 1)]
+    # Sets of slots are the bits of a number.
+    steps: list[tuple[int, int, int, int, int]] = []
+    for i in instructions:
+        # A loop's head moves to its arguments and falls into its body, its end goes back there.
+        falls, jumps = (i.exit_moves, i.moves) if i.backward else (i.moves, i.exit_moves)
+        falling = 0 if i.leaves else ~_bits(to for to, _ in falls)
+        jumping = ~_bits(to for to, _ in (i.moves if i.leaves else jumps))
+        read = _bits(u for u in i.uses if u is not None)
+        read |= _bits(of for _, of in (*i.moves, *i.exit_moves))
+        steps.append((falling, i.target, jumping, ~_bits(i.defines), read))
+    live = [0] * (len(instructions) + 1)
     changed = True
     while changed:
         changed = False
         for pc in range(len(instructions) - 1, -1, -1):
-            i = instructions[pc]
-            # A loop's head moves to its arguments and falls into its body, its end goes back there.
-            falls, jumps = (i.exit_moves, i.moves) if i.backward else (i.moves, i.exit_moves)
-            before = set[int]()
-            if not i.leaves:
-                before |= live[pc + 1] - {to for to, _ in falls}
-            if i.target >= 0:
-                before |= live[i.target] - {to for to, _ in (i.moves if i.leaves else jumps)}
-            before = before - set(i.defines) | {u for u in i.uses if u is not None}
-            before |= {of for _, of in i.moves} | {of for _, of in i.exit_moves}
+            falling, target, jumping, kept, read = steps[pc]
+            before = live[pc + 1] & falling
+            if target >= 0:
+                before |= live[target] & jumping
+            before = before & kept | read
             if before != live[pc]:
                 live[pc] = before
                 changed = True
-    return [tuple(sorted(held)) for held in live]
+    return [tuple(k for k in range(held.bit_length()) if held >> k & 1) for held in live]
+
+
+def _bits(slots: Iterable[int]) -> int:
+    made = 0
+    for slot in slots:
+        made |= 1 << slot
+    return made
 
 
 def acting_classes(code: Code) -> list[tuple[int, ...]]:
@@ -216,7 +226,7 @@ def acting_classes(code: Code) -> list[tuple[int, ...]]:
     made: list[tuple[int, ...]] = []
     widest: tuple[int, ...] = (0,)
     for i in reversed(code.instructions):
-        effect = isinstance(i.op, (*SYNCHRONISING, m.LoadGlobal, m.StoreGlobal))
+        effect = type(i.op) in SYNCHRONISES or isinstance(i.op, (m.LoadGlobal, m.StoreGlobal))
         if effect and not i.elected and not isinstance(i.op, b.SetMaxRegisters):
             widest = (0, 1, 2, 3)
         made.append(widest)

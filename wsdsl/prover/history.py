@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from wsdsl.ir.op import Op
 from wsdsl.prover.errors import Failure, Party
 from wsdsl.prover.machine import Agent, Machine
-from wsdsl.prover.program import BLOCKED, SYNCHRONISING, Instruction
+from wsdsl.prover.program import BLOCKED, SYNCHRONISES, Instruction
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class History:
         self.begins: list[int] = []
 
     def step(self, m: Machine, a: Agent, i: Instruction) -> int:
-        if not isinstance(i.op, SYNCHRONISING):
+        if type(i.op) not in SYNCHRONISES:
             try:
                 return i.run(m, a, i)
             except Failure as failure:

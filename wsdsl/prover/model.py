@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -82,6 +83,14 @@ class Model:
         self.num_warpgroups = sum(p.num_warpgroups for p in self.partitions) or 1
         self.num_agents = sum(p.num_agents for p in self.partitions) or 1
         self.entry_registers = self._entry_registers(flat)
+
+    def at(self, sizes: Mapping[str, int]) -> Model:
+        """The same kernel at these sizes; the code is shared, what a proof has learnt is not."""
+        made = copy(self)
+        made.sizes = sizes
+        made.counted, made.left_open = FEW, False
+        made.borders, made.names_of_terms = {}, {}
+        return made
 
     def _entry_registers(self, flat: list[Any]) -> int:
         counts = [op.count for op in flat if isinstance(op, b.SetMaxRegisters)]

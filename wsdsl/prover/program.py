@@ -97,6 +97,7 @@ SYNCHRONISING: tuple[type[Op], ...] = (
     f.WgmmaCommit,
     f.WgmmaWait,
 )
+SYNCHRONISES = frozenset(SYNCHRONISING)
 
 ARRAYS = (b.AllocateBarriers, m.AllocateShared, m.MakeTensorMap, t.Constant, t.DimSize)
 """Ops whose results are the same everywhere: they are looked up rather than run."""
@@ -115,7 +116,7 @@ def needed_values(kernel: Kernel, shared_tensors: frozenset[str]) -> set[str]:
     needed: set[str] = set()
     work: list[Value] = []
     for op in walk(kernel.body):
-        if isinstance(op, SYNCHRONISING):
+        if type(op) in SYNCHRONISES:
             work += _wanted(op)
         elif isinstance(op, (m.LoadGlobal, m.StoreGlobal)) and op.tensor.name in shared_tensors:
             work += op.index
@@ -174,7 +175,7 @@ def _scalar_like(value: Value, shared_tensors: frozenset[str]) -> bool:
 
 def has_effects(region: Region, shared_tensors: frozenset[str]) -> bool:
     return any(
-        isinstance(op, SYNCHRONISING)
+        type(op) in SYNCHRONISES
         or (isinstance(op, (m.LoadGlobal, m.StoreGlobal)) and op.tensor.name in shared_tensors)
         for op in walk(region)
     )

@@ -278,8 +278,10 @@ class _Builder:
                 name = self.places.barriers[op.barriers].name
                 self.emit(op, "mbarrier.arrive.expect_tx", str(op.tx_bytes), name)
             case b.ArriveFlag():
-                amount = str(op.amount) if op.by is None else "a register"
-                self.emit(op, "red.release.gpu.add", amount, threads=who.one())
+                kind = "red.release.gpu.add" if op.wrap is None else "red.release.gpu.inc"
+                register = op.by is not None or op.wrap is not None
+                amount = "a register" if register else str(op.amount)
+                self.emit(op, kind, amount, threads=who.one())
             case b.WaitFlag():
                 self.emit(op, "ld.acquire.gpu")
             case _:

@@ -2,32 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Iterator, Mapping
+from itertools import islice
 
 from wsdsl.ir.op import Kernel
-from wsdsl.lowering.choose_schedule import ranked
-from wsdsl.lowering.footprint import accumulator_registers, promoted_registers, smem_bytes
+from wsdsl.lowering.choose_schedule import completed, ranked
+from wsdsl.lowering.fixed_tiles import with_fixed_tiles
+from wsdsl.lowering.footprint import (
+    accumulator_registers,
+    axis_sizes,
+    promoted_registers,
+    smem_bytes,
+)
 from wsdsl.lowering.pipeline import scheduled_tile
-from wsdsl.lowering.predict import L2_BYTES, NUM_SMS, Prediction
+from wsdsl.lowering.predict import L2_BYTES, NUM_SMS, Prediction, predict
+from wsdsl.lowering.workload import Work
 from wsdsl.schedule import Schedule
 
-SHOWN = 5
+SHOWN = 4
 
 
-def explain_choice(kernel: Kernel, sizes: Mapping[str, int]) -> str:
-    """`kernel` at the level TILE, with what the user gave of the schedule; `sizes` by dimension."""
-    chosen = scheduled_tile(kernel, sizes)
+def explain_choice(kernel: Kernel, given: Schedule | None, sizes: Mapping[str, int]) -> str:
+    """`kernel` at the level TILE with the whole schedule that is taken; `given`: what the user said
+    of it; `sizes` by dimension.
+    """
+    chosen = scheduled_tile(kernel)
     schedule = chosen.schedule
     assert schedule is not None
-    order = ranked(chosen, kernel.schedule or Schedule(), sizes)
-    own = next((p for o, p in order if _same(o, schedule)), order[0][1])
+    own = predict(Work(chosen, sizes), schedule, axis_sizes(chosen, schedule))
     told = ", ".join(f"{dim} = {size}" for dim, size in sizes.items()) or "sizes unknown"
     registers = accumulator_registers(chosen, schedule) + promoted_registers(chosen, schedule)
     compute = (schedule.registers or {}).get("compute", 255)
     lines = [f"chosen for {told}: {schedule!r}", *_reasons(own)]
     lines.append(f"  sums take {registers} of {compute} registers a thread")
     lines.append(f"  SMEM {smem_bytes(chosen, schedule, schedule.stages or 1)} bytes")
-    others = [(o, p) for o, p in order if not _same(o, schedule)][: SHOWN - 1]
+    given = dataclasses.replace(given or Schedule(), mma=schedule.mma)
+    others = list(islice(_behind(chosen, given, sizes, own), SHOWN))
     if others:
         lines.append("the next best:")
     for option, prediction in others:
@@ -36,27 +47,41 @@ def explain_choice(kernel: Kernel, sizes: Mapping[str, int]) -> str:
     return "\n".join(lines)
 
 
-def _same(a: Schedule, b: Schedule) -> bool:
-    return (a.mode, a.consumers) == (b.mode, b.consumers) and dict(a.tile or {}) == dict(
-        b.tile or {}
-    )
+def _behind(
+    chosen: Kernel, given: Schedule, sizes: Mapping[str, int], own: Prediction
+) -> Iterator[tuple[Schedule, Prediction]]:
+    """Others that fit. Quicker ones were tried before, and spilled."""
+    assert chosen.schedule is not None
+    for option, prediction in ranked(chosen, with_fixed_tiles(chosen, given)[0], sizes):
+        same = _choice(option) == _choice(chosen.schedule)
+        if prediction.cycles >= own.cycles and not same and not completed(chosen, option)[1]:
+            yield option, prediction
+
+
+def _choice(schedule: Schedule) -> tuple[object, ...]:
+    return schedule.mode, schedule.consumers, dict(schedule.tile or {})
 
 
 def _shape(option: Schedule) -> str:
     tile = " ".join(f"{name}={size}" for name, size in (option.tile or {}).items())
-    return f"{option.mode}, {option.consumers} consumers, {tile}"
+    return f"{option.mode}, {_number(option.consumers or 1, 'consumer')}, {tile}"
 
 
 def _waves(p: Prediction) -> str:
-    return f"{p.tile.tiles} tiles in {p.waves} waves, {100 * p.busy:.0f} % of {NUM_SMS} SMs"
+    tiles, waves = _number(p.tile.tiles, "tile"), _number(p.waves, "wave")
+    return f"{tiles} in {waves}, {100 * p.busy:.0f} % of {NUM_SMS} SMs"
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _reasons(p: Prediction) -> list[str]:
-    flop = max(1.0, p.tile.product_cycles) * 8192
+    per_operation = p.tile.operand_bytes / max(1, p.tile.operations)
     return [
         f"  {_waves(p)}",
         f"  {p.cycles:.3g} cycles: of a tile {p.mainloop:.0f} for products, {p.epilogue:.0f} for "
         "results",
         f"  operands: {p.tile.bytes_per_cycle:.0f} bytes a cycle and SM (L2 has {L2_BYTES:.0f}), "
-        f"{1000 * p.tile.operand_bytes / flop:.2f} bytes per 1000 operations",
+        f"{1000 * per_operation:.2f} bytes per 1000 operations",
     ]

@@ -24,11 +24,13 @@ def explain(kernel: Kernel, signature: Signature) -> str:
     lines = [f"kernel {kernel.name}: {kernel.schedule!r}"]
     made = definers(kernel.body)
     work = " x ".join(f"ceil({dim}/{size})" for dim, size in signature.tiles)
-    lines.append(f"work: {work} output tiles, scheduler {signature.scheduler}")
+    doers = "a CTA" if signature.cluster == 1 else f"a cluster of {signature.cluster} CTAs"
+    lines.append(f"work items: {work or 1}, {doers} each, scheduler {signature.scheduler}")
     for op in kernel.body:
         if isinstance(op, Partition):
             registers = f", {op.registers} registers a thread" if op.registers else ""
-            lines.append(f"partition {op.role}: {op.num_warpgroups} warpgroup(s){registers}")
+            runs = f"{op.num_warpgroups} warpgroup(s)" if op.num_warpgroups else "another thread"
+            lines.append(f"partition {op.role}: {runs}{registers}")
     moves: dict[str, set[str]] = {}
     for op in walk(kernel.body):
         match op:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from wsdsl.codegen.signature import MapArgument, Signature
 from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.runtime import driver
 from wsdsl.runtime.access import Access
 from wsdsl.runtime.arguments import Scalar
@@ -21,13 +23,16 @@ from wsdsl.runtime.device import (
     require_arch,
 )
 from wsdsl.runtime.module import Function, Module
-from wsdsl.runtime.packing import PackedArguments
+from wsdsl.runtime.packing import PackedArguments, pack
 from wsdsl.runtime.streams import StreamOf, current_stream, given_stream, legacy_stream
 from wsdsl.runtime.tensor_map import encode, tiled_map
 from wsdsl.runtime.views import ArrayView
+from wsdsl.runtime.work_check import check_work
+from wsdsl.runtime.workspace import Lending, Workspaces, lent_for
 
-MAX_TILES = 2**31 - 2**16
-"""Kernels count tiles in i32 and step past the last one."""
+MAX_CTAS = 2**31 - 2**16
+"""Of a work item each, or of a cluster each: a grid has no more, and kernels count items in i32 and
+step past the last one."""
 
 MAX_STREAMS = 64
 ZEROS_BYTES = 256
@@ -38,21 +43,61 @@ RETRIED = {"CUDA_ERROR_INVALID_CONTEXT", "CUDA_ERROR_INVALID_HANDLE"}
 def num_ctas(
     signature: Signature, dims: Mapping[str, int], num_sms: int, max_clusters: int | None = None
 ) -> int:
-    """The grid: a cluster each item, "persistent" at most one CTA an SM; 0 where nothing is to do.
+    """The grid, by the tile scheduler: "grid" a cluster each item, others at most as many as can be
+    resident at one CTA an SM; 0 where nothing is to do.
 
     `max_clusters`: how many can be resident. A cluster lies in one GPC, where SMs may be left over.
+
+    Where tiles are cut, CTAs wait for others of their grid. There is room for all, but kernels that
+    run beside may hold it. If those end by themselves they only delay. Of two such grids neither
+    can keep the other waiting for ever, whatever part of each is running: the hardware starts CTAs
+    (clusters) in the order of their index, and each needs only those with lower ones
+    (`wsdsl/ir/tile_scheduler.py`; `check_work` looks), so the first that is not done gets on.
+    A cooperative launch would start all of them or none, but that not before the last CTA of the
+    kernel in front has made room, and an early start is there to overlap the two. Only where all
+    pieces of a tile wait for each other (`together`) is it needed.
     """
-    tiles = math.prod(-(-dims[dim] // size) for dim, size in signature.tiles)
-    if tiles > MAX_TILES:
+    items = math.prod(-(-dims[dim] // size) for dim, size in signature.tiles)
+    if items * signature.cluster > MAX_CTAS:
         sizes = ", ".join(f"{dim} = {dims[dim]} by {size}" for dim, size in signature.tiles)
-        message = f"{signature.name} has {tiles} tiles ({sizes}), expected at most {MAX_TILES}"
+        ctas = "a CTA" if signature.cluster == 1 else f"a cluster of {signature.cluster} CTAs"
+        message = f"{signature.name} has {items} work items ({sizes}) for {ctas} each, expected "
+        message += f"at most {MAX_CTAS} CTAs"
         raise LaunchError(Finding(message, hint="use larger tiles, or split the call"))
-    clusters = tiles
-    if signature.scheduler == "persistent":
-        room = num_sms // signature.cluster
-        room = room if max_clusters is None else min(room, max_clusters)
-        clusters = min(clusters, max(1, room))
-    return clusters * signature.cluster
+    room = num_sms // signature.cluster
+    room = room if max_clusters is None else min(room, max_clusters)
+    scheduler = tile_scheduler(signature.scheduler, signature.splits, signature.together)
+    depth = _depth(signature, dims)
+    if told := scheduler.fault(items, depth, room):
+        hint = 'use fewer splits, or reduction="turns"'
+        raise LaunchError(Finding(f"{signature.name}: {told}", hint=hint))
+    return scheduler.num_workers(items, depth, room) * signature.cluster
+
+
+def num_slots(signature: Signature, dims: Mapping[str, int], grid: int) -> int:
+    """Tiles that are cut, of a grid of so many CTAs; LaunchError if its work would not be right."""
+    scheduler = tile_scheduler(signature.scheduler, signature.splits)
+    if not scheduler.splits_tiles or not grid:
+        return 0
+    tiles = math.prod(-(-dims[dim] // size) for dim, size in signature.tiles)
+    work = tiles, _depth(signature, dims), grid // signature.cluster
+    slots = scheduler.num_slots(*work)
+    check_work(signature.name, scheduler, *work, slots)
+    return slots
+
+
+def _depth(signature: Signature, dims: Mapping[str, int]) -> int:
+    """Tiles of the contraction; a sum of none is one piece too."""
+    return max(1, math.prod(-(-dims[dim] // size) for dim, size in signature.contraction))
+
+
+def _all_or_none() -> Any:
+    """The launch attribute of a kernel whose CTAs all wait for each other."""
+    cuda = driver.api()
+    made = cuda.CUlaunchAttribute()
+    made.id = cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+    made.value.cooperative = 1
+    return made
 
 
 def _early_start() -> Any:
@@ -69,6 +114,7 @@ class Prepared:
     the capture of a CUDA graph.
 
     It runs on the stream it was prepared with, else on what is the current stream at each call.
+    With `lending` the arguments depend on that too.
     """
 
     __slots__ = (
@@ -77,6 +123,7 @@ class Prepared:
         "_handle",
         "_kernel",
         "_launch",
+        "_lending",
         "_packed",
         "_signature",
         "_stream_of",
@@ -96,11 +143,12 @@ class Prepared:
         *,
         sync: bool,
         keepalive: Any,
+        lending: Lending | None = None,
     ) -> None:
         cuda = driver.api()
         self._signature, self._kernel, self._grid = signature, kernel, grid
         self._handle, self._packed, self._table = kernel.handle, packed, packed.address
-        self._stream_of, self._sync = stream_of, sync
+        self._stream_of, self._sync, self._lending = stream_of, sync, lending
         self._launch, self._success = cuda.cuLaunchKernelEx, cuda.CUresult.CUDA_SUCCESS
         self._configs: dict[int, Any] = {}
         self.keepalive = keepalive
@@ -120,15 +168,20 @@ class Prepared:
         config = self._configs.get(stream)
         if config is None:
             config = self._config(stream)
-        status = self._launch(config, self._handle, self._table, 0)[0]
+        table = self._table
+        if self._lending is not None:
+            # Whatever other threads do, the memory is there until the launch has been called.
+            packed = self._lending.arguments(stream)
+            table = packed.address
+        status = self._launch(config, self._handle, table, 0)[0]
         if status != self._success:
-            self._retry(config, status)
+            self._retry(config, table, status)
         if self._sync and not is_capturing(stream):
             driver.call("cuStreamSynchronize", stream)
 
     def set_scalar(self, name: str, value: Scalar) -> None:
         """Exchange a scalar argument for the next calls."""
-        if not self._packed.set_scalar(name, value):
+        if not (self._lending or self._packed).set_scalar(name, value):
             raise LaunchError(f"{self._signature.name} takes no scalar {name!r}")
 
     def _config(self, stream: int) -> Any:
@@ -138,17 +191,20 @@ class Prepared:
         config.sharedMemBytes = self._signature.smem_bytes
         config.hStream = stream
         attributes = [_early_start()] if self._signature.waits else []
+        if self._signature.together:
+            # It starts when there is room for all, so not early.
+            attributes = [_all_or_none()]
         config.attrs, config.numAttrs = attributes, len(attributes)
         if len(self._configs) >= MAX_STREAMS:
             self._configs.clear()
         self._configs[stream] = config
         return config
 
-    def _retry(self, config: Any, status: Any) -> None:
+    def _retry(self, config: Any, table: int, status: Any) -> None:
         """Launch once more with the kernel's own context current; this thread may have another."""
         if driver.name_of(status) in RETRIED:
             with current(self._kernel.context):
-                status = self._launch(config, self._handle, self._table, 0)[0]
+                status = self._launch(config, self._handle, table, 0)[0]
         if status != self._success:
             name, detail = driver.name_of(status), driver.describe(status)
             if name in RETRIED:
@@ -167,7 +223,9 @@ class Launcher:
     ) -> None:
         self.signature, self.access, self.arch = signature, access, arch
         self.module = Module(image, signature.name, signature.smem_bytes)
+        self.workspaces = Workspaces(signature.name)
         self._resident: dict[int, int] = {}
+        self._fits: set[int] = set()
 
     def max_clusters(self, kernel: Function) -> int | None:
         """How many clusters the GPU holds at once; None where each is one CTA."""
@@ -185,6 +243,24 @@ class Launcher:
                 found = int(driver.call("cuOccupancyMaxActiveClusters", kernel.handle, config))
             self._resident[context.id] = found
         return found
+
+    def require_room(self, kernel: Function) -> None:
+        """LaunchError if the GPU holds not one CTA (cluster); asked where CTAs wait for others."""
+        context = kernel.context
+        if context.id in self._fits:
+            return
+        resident = self.max_clusters(kernel)
+        if resident is None:
+            limits = self.signature.threads, self.signature.smem_bytes
+            query = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
+            with current(context):
+                resident = int(driver.call(query, kernel.handle, *limits))
+        if resident < 1:
+            what = "cluster" if self.signature.cluster > 1 else "CTA"
+            uses = f"{self.signature.smem_bytes} bytes of SMEM, {self.signature.threads} threads"
+            message = f"no {what} of {self.signature.name} ({uses}) fits on {context.device}"
+            raise LaunchError(Finding(message, hint="use smaller tiles, or fewer stages"))
+        self._fits.add(context.id)
 
     def prepare(
         self,
@@ -209,8 +285,11 @@ class Launcher:
             stream_of = current_stream(first) if first else legacy_stream
         now = stream_of()
         kernel = self.module.function(context, now)
+        if tile_scheduler(self.signature.scheduler).splits_tiles:
+            self.require_room(kernel)
         room = self.max_clusters(kernel)
         grid = num_ctas(self.signature, dims, context.device.num_sms, room)
+        lent = lent_for(self.signature, num_slots(self.signature, dims, grid))
         zeros = _zeros(context, now) if grid and _needs_zeros(self.signature, views) else 0
 
         def map_bytes(argument: MapArgument, /) -> bytes:
@@ -219,11 +298,19 @@ class Launcher:
             written = argument.tensor in self.access.writes
             return encode(tiled_map(views[argument.tensor], argument, written=written, zeros=zeros))
 
-        packed = PackedArguments(self.signature.arguments, views, scalars, dims, map_bytes)
+        arguments, all_views = self.signature.arguments, {**views, **lent.views}
+        packed = pack(arguments, all_views, scalars, {**dims, **lent.dims}, map_bytes)
         # JAX knows of no stream but its own, so its outputs must be done when the call returns.
         sync = any(views[name].framework == "jax" for name in self.access.writes if name in views)
         held = tuple(v.keepalive for v in views.values()) if keepalive else ()
-        return Prepared(self.signature, kernel, grid, packed, stream_of, sync=sync, keepalive=held)
+        made = partial(Prepared, self.signature, kernel, grid, packed, stream_of, sync=sync)
+        if not lent.needs or not grid:
+            return made(keepalive=held)
+        lending = Lending(self.workspaces, context, lent.needs, packed)
+        if not is_capturing(now):
+            # So that the first call allocates no more than later ones.
+            lending.arguments(now)
+        return made(keepalive=held, lending=lending)
 
 
 _zero_buffers: dict[int, int] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from wsdsl.codegen.signature import (
@@ -80,23 +80,19 @@ def scalar_bytes(argument: ScalarArgument, value: Scalar) -> bytes:
 
 
 class PackedArguments:
-    """Arguments in memory that does not move. `address` is that of the table of pointers."""
+    """Arguments in memory that does not move. `address` is that of the table of pointers; `held` is
+    kept alive with it.
+    """
 
     def __init__(
-        self,
-        arguments: Sequence[Argument],
-        views: Mapping[str, ArrayView],
-        scalars: Mapping[str, Scalar],
-        dims: Mapping[str, int],
-        map_bytes: MapBytes,
+        self, arguments: Sequence[Argument], values: Iterable[bytes], held: object = None
     ) -> None:
-        self.arguments = tuple(arguments)
+        self.arguments, self.held = tuple(arguments), held
         self.offsets, self.size = layout(arguments)
         self._memory = ctypes.create_string_buffer(self.size + ALIGN)
         self._base = -(-ctypes.addressof(self._memory) // ALIGN) * ALIGN
-        views = {name: normalise(view) for name, view in views.items()}
-        for i, argument in enumerate(self.arguments):
-            self.write(i, argument_bytes(argument, views, scalars, dims, map_bytes))
+        for i, value in enumerate(values):
+            self.write(i, value)
         self._table = (ctypes.c_void_p * max(1, len(self.offsets)))(
             *(self._base + offset for offset in self.offsets)
         )
@@ -104,6 +100,9 @@ class PackedArguments:
 
     def write(self, index: int, value: bytes) -> None:
         ctypes.memmove(self._base + self.offsets[index], value, len(value))
+
+    def read(self, index: int) -> bytes:
+        return ctypes.string_at(self._base + self.offsets[index], size_of(self.arguments[index]))
 
     def set_scalar(self, name: str, value: Scalar) -> bool:
         """Exchange a scalar in place; False if the kernel takes none of that name."""
@@ -113,5 +112,26 @@ class PackedArguments:
                 return True
         return False
 
+    def with_pointers(self, pointers: Mapping[str, int], held: object) -> PackedArguments:
+        """A copy in which these tensors lie elsewhere."""
+        made = PackedArguments(self.arguments, map(self.read, range(len(self.arguments))), held)
+        for i, argument in enumerate(self.arguments):
+            if isinstance(argument, PointerArgument) and argument.tensor in pointers:
+                made.write(i, struct.pack("<Q", pointers[argument.tensor]))
+        return made
+
     def __bytes__(self) -> bytes:
         return ctypes.string_at(self._base, self.size)
+
+
+def pack(
+    arguments: Sequence[Argument],
+    views: Mapping[str, ArrayView],
+    scalars: Mapping[str, Scalar],
+    dims: Mapping[str, int],
+    map_bytes: MapBytes,
+) -> PackedArguments:
+    """The arguments of a call."""
+    views = {name: normalise(view) for name, view in views.items()}
+    values = (argument_bytes(a, views, scalars, dims, map_bytes) for a in arguments)
+    return PackedArguments(arguments, values)

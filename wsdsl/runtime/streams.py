@@ -3,14 +3,47 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.runtime import driver
+from wsdsl.runtime.device import is_capturing
 from wsdsl.runtime.views import ArrayView
 
+LAST_SPECIAL = 2
+"""Handles up to this one stand for default streams."""
 StreamOf = Callable[[], int]
+
+
+class Place(NamedTuple):
+    """Where launches follow each other: a stream, or what is captured of it into one graph."""
+
+    stream: int
+    capture: int | None
+
+
+def place_of(stream: int) -> Place:
+    """By ids of the driver's, which no other stream or capture gets later. Handles come back, and
+    that of the per-thread default stream means another stream in each thread. But of a stream that
+    is being captured the driver does not tell the id; within one capture handles do.
+    """
+    if is_capturing(stream):
+        own = stream if stream > LAST_SPECIAL else -threading.get_ident()
+        return Place(own, _capture_id(stream))
+    return Place(int(driver.call("cuStreamGetId", stream)), None)
+
+
+def _capture_id(stream: int) -> int | None:
+    try:
+        return int(driver.call("cuStreamGetCaptureInfo", stream)[1])
+    except driver.DriverError as error:
+        if error.code != "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT":
+            raise
+        # Another stream is captured, which forbids to launch on this one; the launch says so.
+        return None
 
 
 def legacy_stream() -> int:

@@ -79,8 +79,10 @@ def _grid(kernel: Kernel, arguments: Arguments, num_sms: int) -> tuple[int, int,
         told = f"a cluster of {size} CTAs; it may have 1 to {MAX_CLUSTER}"
         raise SimulationError("misuse", [Finding(told, grid.loc)])
     tiles, depth = work_of(grid, arguments)
-    scheduler = tile_scheduler(grid.scheduler, grid.splits)
-    clusters = scheduler.num_workers(tiles, depth, max(1, num_sms // size))
+    scheduler, room = tile_scheduler(grid.scheduler, grid.splits, grid.together), num_sms // size
+    if told := scheduler.fault(tiles, depth, max(1, room)):
+        raise SimulationError("misuse", [Finding(told, grid.loc)])
+    clusters = scheduler.num_workers(tiles, depth, max(1, room))
     together = clusters if grid.scheduler != "grid" else min(num_sms, clusters)
     return clusters * size, size, together
 

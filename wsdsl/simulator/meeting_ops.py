@@ -110,11 +110,17 @@ def arrive_flag(wg: Warpgroup, op: b.ArriveFlag) -> None:
     array, at = _flag(wg, op)
     before = array[at]
     with np.errstate(over="ignore"):
-        after = array[at] = before + np.int32(op.amount if op.by is None else wg.get(op.by, op))
+        after = array[at] = _after(wg, op, before)
     flags = wg.cta.residents.flags
     told = flags.arrive((op.tensor.name, at), int(before), int(after), wg.one)
     if told:
         wg.fail(op, f"race: it arrives on {op.tensor.name}{list(at)}; {told}", kind="race")
+
+
+def _after(wg: Warpgroup, op: b.ArriveFlag, before: np.int32) -> np.int32:
+    if op.wrap is not None:
+        return np.int32(0 if before >= int(wg.get(op.wrap, op)) else before + 1)
+    return np.int32(before + np.int32(op.amount if op.by is None else wg.get(op.by, op)))
 
 
 def wait_flag(wg: Warpgroup, op: b.WaitFlag) -> Steps:

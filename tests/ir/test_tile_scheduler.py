@@ -1,0 +1,241 @@
+"""All work is done once, by equal shares, and no order of starting workers can end in a wait."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wsdsl.diagnostics import LaunchError
+from wsdsl.ir.tile_scheduler import (
+    DataParallel,
+    Piece,
+    Problem,
+    SplitK,
+    StreamK,
+    TileScheduler,
+    pieces_of,
+    tile_scheduler,
+)
+from wsdsl.runtime import work_check
+from wsdsl.runtime.work_check import Pieces, check_work
+
+cutting = st.builds(SplitK, st.integers(1, 40)) | st.just(StreamK())
+small_cutting = st.builds(SplitK, st.integers(1, 6)) | st.just(StreamK())
+seeds = st.integers(0, 2**32 - 1)
+small = st.tuples(st.integers(1, 30), st.integers(1, 9), st.integers(1, 12))
+BATCH = 60
+LARGEST = 2**31 - 2**16
+
+
+class Batch:
+    """Problems at random, and what everybody does in each. `room`: as many workers as are launched
+    where there is room for so many, else any number.
+    """
+
+    def __init__(self, scheduler: TileScheduler, seed: int, launched: bool) -> None:
+        rng = np.random.default_rng(seed)
+        self.room = rng.integers(1, 149, BATCH)
+        self.tiles = rng.integers(1, np.minimum(4 * self.room, rng.choice([4, 40, 600], BATCH)) + 1)
+        self.depth = rng.integers(1, rng.choice([3, 20, 200], BATCH) + 1)
+        sizes = list(zip(self.tiles.tolist(), self.depth.tolist(), self.room.tolist()))
+        self.workers = self.room
+        if launched:
+            self.workers = np.array([scheduler.num_workers(*size) for size in sizes])
+        sizes = list(zip(self.tiles.tolist(), self.depth.tolist(), self.workers.tolist()))
+        self.slots = np.array([scheduler.num_slots(*size) for size in sizes])
+        self.whose = np.repeat(np.arange(BATCH), self.workers)
+        first = np.cumsum(self.workers) - self.workers
+        worker = np.arange(len(self.whose)) - first[self.whose]
+        of = self.whose
+        problem = Problem(self.tiles[of], self.depth[of], worker, self.workers[of])
+        self.pieces = work_check.pieces_of(scheduler, problem)
+        self.problem = self.whose[self.pieces.at]
+        """Of each piece."""
+
+
+def covered(batch: Batch, pieces: Pieces) -> bool:
+    """Is every step of every tile summed once? +1 where a piece begins, -1 where it ends."""
+    of, depth = batch.problem, batch.depth[batch.problem]
+    inside = (pieces.begin >= 0) & (pieces.begin < pieces.end) & (pieces.end <= depth)
+    inside &= (pieces.tile >= 0) & (pieces.tile < batch.tiles[of])
+    steps = batch.tiles * batch.depth
+    place = (np.cumsum(steps) - steps)[of] + pieces.tile * depth
+    changes = np.zeros(steps.sum() + 1, np.int64)
+    np.add.at(changes, place + pieces.begin, 1)
+    np.add.at(changes, place + pieces.end, -1)
+    return bool(inside.all() and (np.cumsum(changes)[:-1] == 1).all())
+
+
+@settings(max_examples=60, deadline=None)
+@given(cutting | st.builds(DataParallel), seeds, st.booleans())
+def test_every_step_once(scheduler: TileScheduler, seed: int, launched: bool) -> None:
+    batch = Batch(scheduler, seed, launched)
+    pieces = batch.pieces
+    assert covered(batch, pieces)
+    cut = (pieces.begin > 0) | (pieces.end < batch.depth[batch.problem])
+    assert (pieces.tile < batch.slots[batch.problem])[cut].all()
+    assert (batch.slots <= batch.tiles).all()
+
+
+@settings(max_examples=20, deadline=None)
+@given(cutting, seeds)
+def test_as_many_as_there_is_room_for_and_none_idle(scheduler: TileScheduler, seed: int) -> None:
+    batch = Batch(scheduler, seed, launched=True)
+    assert (batch.workers >= 1).all()
+    assert (batch.workers <= batch.room).all()
+    assert len(np.unique(batch.pieces.at)) == batch.workers.sum()
+
+
+def spread(values: np.ndarray, groups: np.ndarray) -> int:
+    """How far apart the values of one group are at most."""
+    high, low = np.full(BATCH, -1), np.full(BATCH, 1 << 40)
+    np.maximum.at(high, groups, values)
+    np.minimum.at(low, groups, values)
+    return int((high - low).max())
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 40), seeds)
+def test_split_k_shares_evenly(splits: int, seed: int) -> None:
+    batch = Batch(SplitK(splits), seed, launched=True)
+    pieces = batch.pieces
+    assert spread(pieces.end - pieces.begin, batch.problem) <= 1
+    assert spread(np.bincount(pieces.at, minlength=len(batch.whose)), batch.whose) <= 1
+    parts = np.minimum(np.minimum(splits, batch.depth), batch.room)
+    assert (np.bincount(batch.problem, minlength=BATCH) == batch.tiles * parts).all()
+
+
+@settings(max_examples=20, deadline=None)
+@given(seeds)
+def test_stream_k_shares_evenly(seed: int) -> None:
+    batch = Batch(StreamK(), seed, launched=True)
+    pieces, of = batch.pieces, batch.problem
+    steps = np.bincount(pieces.at, pieces.end - pieces.begin, minlength=len(batch.whose))
+    assert spread(steps.astype(int), batch.whose) <= 1
+    assert (batch.slots < 2 * batch.workers).all()
+    whole = pieces.tile >= batch.slots[of]
+    assert ((pieces.begin == 0) & (pieces.end == batch.depth[of]))[whole].all()
+
+
+def done_by_the_first(work: list[list[Piece[int]]]) -> bool:
+    """Run the workers as far as they get, with no others than these; a piece waits until what is
+    in front of it has been summed.
+    """
+    summed: dict[int, int] = {}
+    turn = [0] * len(work)
+    moving = True
+    while moving:
+        moving = False
+        for worker, pieces in enumerate(work):
+            while turn[worker] < len(pieces):
+                piece = pieces[turn[worker]]
+                if summed.get(piece.tile, 0) != piece.begin:
+                    break
+                summed[piece.tile] = piece.end
+                turn[worker] += 1
+                moving = True
+    return all(at == len(pieces) for at, pieces in zip(turn, work, strict=True))
+
+
+@settings(max_examples=150, deadline=None)
+@given(small_cutting, small)
+def test_the_first_workers_need_no_others(
+    scheduler: TileScheduler, size: tuple[int, int, int]
+) -> None:
+    """So they may start one after the other, with any number of them running."""
+    tiles, depth, workers = size
+    work = pieces_of(scheduler, tiles, depth, workers)
+    for running in range(1, workers + 1):
+        assert done_by_the_first(work[:running])
+
+
+@settings(max_examples=50, deadline=None)
+@given(small_cutting, small)
+def test_arrays_are_numbers(scheduler: TileScheduler, size: tuple[int, int, int]) -> None:
+    tiles, depth, workers = size
+    each = np.arange(workers)
+    problem = Problem(
+        np.full_like(each, tiles), np.full_like(each, depth), each, each * 0 + workers
+    )
+    made = work_check.pieces_of(scheduler, problem)
+    found = sorted(zip(made.at, made.turn, made.tile, made.begin, made.end))
+    wanted = [
+        (worker, turn, piece.tile, piece.begin, piece.end)
+        for worker, pieces in enumerate(pieces_of(scheduler, *size))
+        for turn, piece in enumerate(pieces)
+    ]
+    assert found == wanted
+
+
+@settings(max_examples=100, deadline=None)
+@given(cutting, st.integers(1, LARGEST), st.integers(1, 2**25), st.integers(1, 148))
+def test_i32_is_wide_enough(scheduler: TileScheduler, tiles: int, depth: int, room: int) -> None:
+    """Or the launch is refused, for work that would take a worker many minutes."""
+    workers = scheduler.num_workers(tiles, depth, room)
+    slots = scheduler.num_slots(tiles, depth, workers)
+    try:
+        check_work("k", scheduler, tiles, depth, workers, slots)
+    except LaunchError as error:
+        assert "i32" in str(error)
+        assert isinstance(scheduler, StreamK)
+        assert max(slots, tiles // workers) * depth >= 2**31
+
+
+@pytest.mark.parametrize("workers", [131, 132, 133])
+def test_what_is_left_over(workers: int) -> None:
+    """Few tiles left over: another for each is cut too. None: nothing is."""
+    assert StreamK().num_slots(2 * workers, 8, workers) == 0
+    assert StreamK().num_slots(2 * workers + 5, 8, workers) == workers + 5
+    assert StreamK().num_slots(2 * workers + 100, 8, workers) == 100
+    assert StreamK().num_slots(5, 8, workers) == 5
+
+
+def test_pieces_follow_each_other() -> None:
+    for pieces in pieces_of(StreamK(), 7, 10, 4):
+        for one, next_one in pairwise(p for p in pieces if p.tile < 7):
+            assert next_one.tile < one.tile or next_one.begin == 0
+
+
+class Unlent(SplitK):
+    """Wrong in that there is nowhere to put the sums."""
+
+    def num_slots(self, tiles: int, depth: int, workers: int) -> int:
+        return 0
+
+
+class Reversed(SplitK):
+    """Wrong in that workers wait for those behind them."""
+
+    def walk(self, arithmetic, problem):
+        last = arithmetic.apply("sub", problem.workers, arithmetic.number(1))
+        worker = arithmetic.apply("sub", last, problem.worker)
+        return super().walk(arithmetic, replace(problem, worker=worker))
+
+
+class Short(SplitK):
+    """Wrong in that the last step is left out."""
+
+    def walk(self, arithmetic, problem):
+        depth = arithmetic.apply("sub", problem.depth, arithmetic.number(1))
+        return super().walk(arithmetic, replace(problem, depth=depth))
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "words"),
+    [(Unlent(2), "no slot"), (Reversed(3), "later worker"), (Short(2), "not to its end")],
+)
+def test_wrong_formulas_are_found(scheduler: TileScheduler, words: str) -> None:
+    workers = scheduler.num_workers(20, 10, 12)
+    slots = scheduler.num_slots(20, 10, workers)
+    with pytest.raises(LaunchError, match=words):
+        check_work("k", scheduler, 20, 10, workers, slots)
+
+
+def test_by_name() -> None:
+    assert tile_scheduler("split_k", 3) == SplitK(3)
+    assert tile_scheduler("stream_k") == StreamK()
+    assert tile_scheduler("grid") == DataParallel(persistent=False)
+    assert tile_scheduler("persistent") == DataParallel()

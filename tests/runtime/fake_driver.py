@@ -1,0 +1,113 @@
+"""A CUDA driver without a GPU: it keeps book of memory, streams and captures, and refuses what the
+real one refuses while a graph is captured.
+"""
+
+import ctypes
+import itertools
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+from wsdsl.runtime.driver import DriverError
+
+MAIN, SIDE, PRIVATE = 0x100, 0x200, 0x900
+OK = SimpleNamespace(name="CUDA_SUCCESS")
+
+
+class FakeDriver:
+    """`captures` has the id of what is captured on a stream. `memory` is by address; `log` has the
+    calls; `launched` what each launch was given, by argument.
+    """
+
+    def __init__(self, capacity: int = 1 << 40) -> None:
+        self.capacity, self.resident, self.clusters = capacity, 1, 66
+        self.memory: dict[int, int] = {}
+        self.zeroed: set[int] = set()
+        self.captures: dict[int, int] = {}
+        self.log: list[str] = []
+        self.launched: list[tuple[int, bytes]] = []
+        self.modes = threading.local()
+        self.addresses = itertools.count(0x10_0000_0000, 1 << 33)
+        self.lock = threading.Lock()
+        self.args_bytes = 0
+
+    # What takes the place of the functions in `wsdsl.runtime.driver` ------------------------------
+
+    def call(self, function: str, *args: Any) -> Any:
+        with self.lock:
+            self.log.append(function)
+        return getattr(self, function, lambda *_: 1)(*args)
+
+    def api(self) -> Any:
+        modes = SimpleNamespace(CU_STREAM_CAPTURE_MODE_RELAXED="relaxed")
+        limit = SimpleNamespace(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8)
+        return SimpleNamespace(
+            CUlaunchConfig=SimpleNamespace,
+            CUresult=SimpleNamespace(CUDA_SUCCESS=OK),
+            CUstreamCaptureMode=modes,
+            CUfunction_attribute=limit,
+            CUstream_flags=SimpleNamespace(CU_STREAM_NON_BLOCKING=1),
+            cuLaunchKernelEx=self.launch,
+        )
+
+    # The driver -----------------------------------------------------------------------------------
+
+    def launch(self, config: Any, handle: Any, table: int, extra: int) -> tuple[Any]:
+        first = ctypes.c_void_p.from_address(table).value
+        assert first
+        with self.lock:
+            self.launched.append((config.hStream, ctypes.string_at(first, self.args_bytes)))
+        return (OK,)
+
+    def forbidden_in_capture(self, function: str) -> None:
+        if self.captures and getattr(self.modes, "mode", "global") != "relaxed":
+            raise DriverError(function, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED")
+
+    def cuThreadExchangeStreamCaptureMode(self, mode: str) -> str:
+        before = getattr(self.modes, "mode", "global")
+        self.modes.mode = mode
+        return before
+
+    def cuMemAlloc(self, size: int) -> int:
+        self.forbidden_in_capture("cuMemAlloc")
+        with self.lock:
+            if sum(self.memory.values()) + size > self.capacity:
+                raise DriverError("cuMemAlloc", "CUDA_ERROR_OUT_OF_MEMORY")
+            address = next(self.addresses)
+            self.memory[address] = size
+        return address
+
+    def cuMemFree(self, address: int) -> None:
+        self.forbidden_in_capture("cuMemFree")
+        with self.lock:
+            del self.memory[address]
+
+    def cuStreamCreate(self, flags: int) -> int:
+        assert flags == 1
+        return PRIVATE
+
+    def cuMemsetD8Async(self, address: int, value: int, size: int, stream: int) -> None:
+        assert stream not in self.captures
+        assert (value, size) == (0, self.memory[address])
+        self.zeroed.add(address)
+
+    def cuStreamSynchronize(self, stream: int) -> None:
+        self.forbidden_in_capture("cuStreamSynchronize")
+        assert stream not in self.captures
+
+    def cuStreamIsCapturing(self, stream: int) -> int:
+        return int(stream in self.captures)
+
+    def cuStreamGetCaptureInfo(self, stream: int) -> tuple[Any, ...]:
+        return 1, self.captures[stream], None, [], 0
+
+    def cuStreamGetId(self, stream: int) -> int:
+        # The H200's driver says CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED.
+        assert stream not in self.captures
+        return stream + 7
+
+    def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, *_: Any) -> int:
+        return self.resident
+
+    def cuOccupancyMaxActiveClusters(self, *_: Any) -> int:
+        return self.clusters

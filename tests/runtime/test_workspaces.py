@@ -1,0 +1,371 @@
+"""Memory that the runtime lends: who shares it, when it grows and goes, and graphs."""
+
+import gc
+import struct
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.kernels import CASES
+from tests.runtime.fake_driver import MAIN, SIDE, FakeDriver
+from wsdsl.codegen.signature import (
+    LentTensor,
+    PointerArgument,
+    ScalarArgument,
+    Signature,
+    SizeArgument,
+    StrideArgument,
+)
+from wsdsl.diagnostics import LaunchError
+from wsdsl.ir.barrier_ops import ArriveFlag, WaitFlag, WaitPredecessor
+from wsdsl.ir.memory_ops import LoadGlobal, StoreGlobal, ThreadLoad, TmaLoad, TmaStore
+from wsdsl.ir.types import DTYPES, Tensor
+from wsdsl.ir.walk import walk
+from wsdsl.runtime import driver, launch, workspace
+from wsdsl.runtime.access import Access
+from wsdsl.runtime.device import Context, Device
+from wsdsl.runtime.launch import Launcher, Prepared, num_ctas
+from wsdsl.runtime.packing import layout
+from wsdsl.runtime.views import ArrayView
+
+F32, I32 = DTYPES["f32"], DTYPES["i32"]
+PARTIALS = Tensor(F32, ("partials_lines", 256))
+TURNS = Tensor(I32, ("turns_lines",))
+GEMM = Signature(
+    name="gemm",
+    arguments=(
+        PointerArgument("C"),
+        StrideArgument("C", 0),
+        PointerArgument("partials"),
+        StrideArgument("partials", 0),
+        PointerArgument("turns"),
+        ScalarArgument("alpha", F32),
+        *(SizeArgument(d) for d in ("M", "N", "K", "partials_lines", "turns_lines")),
+    ),
+    threads=384,
+    smem_bytes=200_000,
+    tiles=(("M", 128), ("N", 256)),
+    scheduler="stream_k",
+    contraction=(("K", 64),),
+    lent=(
+        LentTensor("partials", PARTIALS, 128, zeroed=False),
+        LentTensor("turns", TURNS, 2, zeroed=True),
+    ),
+)
+SLOT = 128 * 256 * 4
+
+
+class Launched(NamedTuple):
+    stream: int
+    c: int
+    partials: int
+    stride: int
+    turns: int
+    alpha: float
+    sizes: tuple[int, ...]
+
+
+class Machine:
+    """A launcher on a card of 132 SMs; `stream` is the current one."""
+
+    def __init__(self, fake: FakeDriver) -> None:
+        self.fake, self.stream = fake, MAIN
+        offsets, fake.args_bytes = layout(GEMM.arguments)
+        self.format = offsets
+        self.launcher = Launcher(b"\x7fELF", GEMM, Access())
+
+    def prepare(self, m: int = 128, n: int = 256, k: int = 640, **options: Any) -> Prepared:
+        view = ArrayView(0xC000, F32, (m, n), (n, 1), "cuda:0")
+        dims = {"M": m, "N": n, "K": k}
+        return self.launcher.prepare({"C": view}, {"alpha": 2.0}, dims, **options)
+
+    def launched(self, index: int = -1) -> Launched:
+        stream, raw = self.fake.launched[index]
+        values = [
+            struct.unpack_from(code, raw, offset)[0]
+            for code, offset in zip("QqQqQfiiiii", self.format, strict=True)
+        ]
+        c, _, partials, stride, turns, alpha, *sizes = values
+        assert partials in self.fake.memory, "launched with memory that is free"
+        assert turns in self.fake.zeroed
+        assert self.fake.memory[partials] >= 1024 * sizes[3]
+        assert self.fake.memory[turns] >= 4 * sizes[4]
+        return Launched(stream, c, partials, stride, turns, alpha, tuple(sizes))
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    fake = FakeDriver()
+    monkeypatch.setattr(driver, "call", fake.call)
+    monkeypatch.setattr(driver, "api", fake.api)
+    monkeypatch.setattr(workspace, "_private_streams", {})
+    card = Device(0, "H200", 132, (9, 0), (12, 9))
+    monkeypatch.setattr(launch, "context_for", lambda index: Context(object(), 1, card))
+    made = Machine(fake)
+    monkeypatch.setattr(launch, "current_stream", lambda view: lambda: made.stream)
+    yield made
+    # Before the real driver comes back.
+    made.launcher = Launcher(b"\x7fELF", GEMM, Access())
+    gc.collect()
+
+
+def test_sizes_and_strides(machine: Machine) -> None:
+    machine.prepare(m=300, n=300)()
+    found = machine.launched()
+    # 3 x 2 tiles of 10 steps, cut between 60 workers.
+    assert found.sizes == (300, 300, 640, 6 * 128, 6 * 2)
+    assert (found.c, found.stride, found.alpha) == (0xC000, 256, 2.0)
+    assert sorted(machine.fake.memory.values()) == [6 * 2 * 4, 6 * SLOT]
+    assert machine.fake.zeroed == {found.turns}
+
+
+def test_a_warm_launch_allocates_nothing(machine: Machine) -> None:
+    prepared = machine.prepare()
+    before = machine.fake.log.count("cuMemAlloc")
+    for _ in range(3):
+        prepared()
+    machine.prepare()()
+    assert machine.fake.log.count("cuMemAlloc") == before == 2
+    assert (
+        "cuStreamSynchronize"
+        not in machine.fake.log[machine.fake.log.index("cuMemsetD8Async") + 2 :]
+    )
+    assert len({machine.launched(i)[2:5] for i in range(4)}) == 1
+
+
+def test_tiles_that_come_out_even_are_lent_the_least(machine: Machine) -> None:
+    machine.prepare(m=128 * 132, n=256)()
+    assert machine.launched().sizes[3:] == (128, 2)
+
+
+def test_an_empty_problem_launches_and_takes_nothing(machine: Machine) -> None:
+    prepared = machine.prepare(m=0)
+    prepared()
+    assert prepared.grid == 0
+    assert not machine.fake.launched
+    assert not machine.fake.memory
+
+
+def test_no_contraction_is_one_step(machine: Machine) -> None:
+    prepared = machine.prepare(m=300, k=0)
+    prepared()
+    assert prepared.grid == 3
+    assert machine.launched().sizes[3:] == (128, 2)
+
+
+def test_streams_do_not_share(machine: Machine) -> None:
+    prepared = machine.prepare()
+    prepared()
+    machine.stream = SIDE
+    prepared()
+    machine.stream = MAIN
+    prepared()
+    first, second, third = (machine.launched(i) for i in range(3))
+    assert (first.stream, second.stream) == (MAIN, SIDE)
+    assert first == third
+    assert not {first.partials, first.turns} & {second.partials, second.turns}
+    machine.prepare(stream=SIDE)()
+    assert machine.launched()[1:] == second[1:]
+
+
+def test_scalars_are_exchanged_everywhere(machine: Machine) -> None:
+    prepared = machine.prepare()
+    for stream in (MAIN, SIDE):
+        machine.stream = stream
+        prepared()
+    prepared.set_scalar("alpha", 5.0)
+    for stream in (MAIN, SIDE, 0x300):
+        machine.stream = stream
+        prepared()
+        assert machine.launched().alpha == 5.0
+    with pytest.raises(LaunchError, match="no scalar 'beta'"):
+        prepared.set_scalar("beta", 1.0)
+
+
+def test_it_grows_and_what_was_too_small_goes_with_its_last_user(machine: Machine) -> None:
+    small = machine.prepare()
+    small()
+    before = machine.launched()
+    large = machine.prepare(m=1280)
+    large()
+    after = machine.launched()
+    assert after.partials != before.partials
+    small()
+    assert machine.launched() == before
+    assert len(machine.fake.memory) == 4
+    del small
+    gc.collect()
+    assert set(machine.fake.memory) == {after.partials, after.turns}
+    machine.prepare()()
+    assert machine.launched()[2:5] == after[2:5]
+
+
+def test_all_goes_with_the_launcher(machine: Machine) -> None:
+    machine.prepare()()
+    machine.launcher = Launcher(b"\x7fELF", GEMM, Access())
+    gc.collect()
+    assert not machine.fake.memory
+
+
+def test_only_so_many_streams_are_kept(machine: Machine) -> None:
+    prepared = machine.prepare()
+    for stream in range(1000, 1200):
+        machine.stream = stream
+        prepared()
+        machine.launched()
+    del prepared
+    gc.collect()
+    assert len(machine.fake.memory) <= 2 * workspace.MAX_STREAMS
+
+
+def test_a_capture_has_its_own_for_ever(machine: Machine) -> None:
+    prepared = machine.prepare()
+    prepared()
+    eager = machine.launched()
+    captured: list[Launched] = []
+    for capture in (11, 11, 12):
+        machine.fake.captures = {MAIN: capture}
+        prepared()
+        captured.append(machine.launched())
+        machine.fake.captures = {}
+        prepared()
+        assert machine.launched() == eager
+    assert captured[0] == captured[1]
+    owned = [{x.partials, x.turns} for x in (eager, captured[0], captured[2])]
+    assert not owned[0] & owned[1] and not owned[0] & owned[2] and not owned[1] & owned[2]
+    del prepared
+    machine.launcher = Launcher(b"\x7fELF", GEMM, Access())
+    gc.collect()
+    assert set(machine.fake.memory) == owned[1] | owned[2]
+
+
+def test_prepared_within_a_capture(machine: Machine) -> None:
+    """The kernel is loaded, but there is no memory for this stream yet; a growing one too."""
+    machine.prepare()
+    machine.stream = SIDE
+    machine.fake.captures = {SIDE: 5}
+    machine.prepare()()
+    first = machine.launched()
+    machine.prepare(m=1280)()
+    assert machine.launched().partials != first.partials
+    assert first.partials in machine.fake.memory
+    gc.collect()
+
+
+def test_memory_may_go_while_another_thread_captures(machine: Machine) -> None:
+    prepared = machine.prepare()
+    machine.fake.captures = {SIDE: 5}
+    machine.launcher = Launcher(b"\x7fELF", GEMM, Access())
+    del prepared
+    gc.collect()
+    assert not machine.fake.memory
+
+
+@pytest.mark.parametrize("capturing", [False, True])
+def test_too_little_memory(machine: Machine, capturing: bool) -> None:
+    prepared = machine.prepare()
+    machine.fake.capacity = 4 * SLOT
+    if capturing:
+        machine.fake.captures = {MAIN: 3}
+    with pytest.raises(LaunchError, match=f"gemm needs {10 * SLOT} bytes of device") as caught:
+        machine.prepare(m=1280)()
+    assert "for partials" in str(caught.value)
+    assert "fewer splits" in str(caught.value)
+    machine.fake.captures = {}
+    prepared()
+    machine.launched()
+
+
+def test_more_lines_than_i32(machine: Machine) -> None:
+    signature = replace(GEMM, scheduler="split_k", splits=2)
+    machine.launcher = Launcher(b"\x7fELF", signature, Access())
+    with pytest.raises(LaunchError, match="lines for partials, for 33552384 tiles"):
+        machine.prepare(m=2**31 - 2**17, n=512)
+
+
+def test_threads(machine: Machine) -> None:
+    """Each on a stream of its own, through one prepared call and through calls of its own."""
+    prepared: Any = machine.prepare(stream=0x1000)
+    current = threading.local()
+    prepared._stream_of = lambda: current.stream
+    errors: list[BaseException] = []
+    start = threading.Barrier(8)
+
+    def work(number: int) -> None:
+        try:
+            current.stream = 0x1000 + number % 4
+            start.wait()
+            for turn in range(40):
+                prepared()
+                machine.prepare(m=128 * (1 + (turn + number) % 5), stream=current.stream)()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    owner: dict[int, int] = {}
+    for i, (stream, raw) in enumerate(machine.fake.launched):
+        partials = struct.unpack_from("Q", raw, machine.format[2])[0]
+        assert owner.setdefault(partials, stream) == stream, i
+    prepared = None
+    gc.collect()
+    assert len(machine.fake.memory) == 2 * 4
+
+
+def test_the_grid() -> None:
+    def ctas(scheduler: str, m: int, k: int, **fields: Any) -> int:
+        signature = replace(GEMM, scheduler=scheduler, **fields)
+        return num_ctas(signature, {"M": m, "N": 256, "K": k}, 132, fields.get("room"))
+
+    assert ctas("grid", 128 * 500, 64) == 500
+    assert ctas("persistent", 128 * 500, 64) == 132
+    assert ctas("split_k", 128 * 10, 6400, splits=5) == 50
+    assert ctas("split_k", 128 * 10, 128, splits=5) == 20
+    assert ctas("split_k", 128 * 100, 6400, splits=5) == 130
+    assert ctas("stream_k", 128 * 10, 6400) == 132
+    assert ctas("stream_k", 128, 64) == 1
+    for scheduler in ("grid", "persistent", "split_k", "stream_k"):
+        assert ctas(scheduler, 0, 64, splits=2) == 0
+
+
+def test_the_grid_of_clusters() -> None:
+    signature = replace(GEMM, cluster=2, tiles=(("M", 256), ("N", 256)))
+    dims = {"M": 256 * 10, "N": 256, "K": 6400}
+    assert num_ctas(signature, dims, 132, 60) == 120
+    assert num_ctas(signature, dims, 132, 70) == 132
+
+
+@pytest.mark.parametrize("cluster", [1, 2])
+def test_a_kernel_that_does_not_fit(machine: Machine, cluster: int) -> None:
+    machine.fake.resident = machine.fake.clusters = 0
+    machine.launcher = Launcher(b"\x7fELF", replace(GEMM, cluster=cluster), Access())
+    what = "cluster" if cluster > 1 else "CTA"
+    with pytest.raises(LaunchError, match=f"no {what} of gemm .200000 bytes of SMEM"):
+        machine.prepare()
+
+
+def test_room_is_asked_for_once(machine: Machine) -> None:
+    for _ in range(3):
+        machine.prepare()
+    query = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
+    assert machine.fake.log.count(query) == 1
+    machine.launcher = Launcher(b"\x7fELF", replace(GEMM, scheduler="persistent"), Access())
+    machine.prepare()
+    assert machine.fake.log.count(query) == 1
+
+
+def test_nothing_is_touched_before_the_kernel_in_front_is_over() -> None:
+    """Launches on one stream share memory, and the next may start before the last one has ended."""
+    case = CASES["epilogue"]
+    body = case.kernel._compile(None, case.sizes, ()).scheduled.body
+    waits = next(i for i, op in enumerate(body) if isinstance(op, WaitPredecessor))
+    touching = (LoadGlobal, StoreGlobal, ThreadLoad, TmaLoad, TmaStore, ArriveFlag, WaitFlag)
+    assert not any(isinstance(op, touching) for op in walk(body[:waits]))
+    assert any(isinstance(op, touching) for op in walk(body[waits:]))

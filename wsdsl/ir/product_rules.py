@@ -1,0 +1,145 @@
+"""Rules of SCHEDULED kernels about wgmma: what it multiplies, and operands in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from wsdsl.ir.fragment_ops import Join, Slice, Wgmma, WgmmaCommit, WgmmaWait
+from wsdsl.ir.op import Kernel, Op, Region, Value, bound, regions, results_of
+from wsdsl.ir.protocol_rules import Problem
+from wsdsl.ir.tile_ops import If
+from wsdsl.ir.types import DTYPES, Accumulator, Fragment
+from wsdsl.ir.walk import definers
+from wsdsl.ir.wgmma import ROWS, columns_fault, k_step, may_be_mn_major, sum_of
+
+
+def products_are_of_wgmma(kernel: Kernel) -> Iterator[Problem]:
+    made = definers(kernel.body)
+    for op in kernel.ops:
+        if not isinstance(op, Wgmma):
+            continue
+        a, b = (DTYPES.get(name) for name in op.dtypes)
+        total = sum_of(a, b) if a and b else None
+        if a is None or total is None:
+            yield op, f"wgmma does not multiply {' and '.join(op.dtypes)}"
+            continue
+        kind = op.acc.type
+        if not isinstance(kind, Accumulator) or kind.rows != ROWS:
+            yield op, "wgmma works on 64 rows and a multiple of 8 columns"
+        elif fault := columns_fault(kind.columns, a):
+            yield op, fault
+        elif kind.dtype != total:
+            yield op, f"of {a} wgmma accumulates {total}, not {kind.dtype}"
+        step = k_step(a)
+        if op.k < step or op.k % step:
+            yield op, f"of {a} wgmma takes {step} of K at a time"
+        if not (op.a_k_major and op.b_k_major) and not may_be_mn_major(a):
+            yield op, f"an operand of {a} is K-major"
+        left = op.a.type
+        if isinstance(left, Fragment):
+            if a.bits != 16:
+                yield op, f"an operand in registers is f16 or bf16, not {a}"
+            if (left.rows, left.columns) != (ROWS, op.k):
+                yield op, f"an operand in registers is {ROWS} x {op.k}"
+            if left.dtype != a:
+                yield op, f"an operand is {left.dtype}, not {a}"
+        for operand, dtype in zip((op.a, op.b), op.dtypes, strict=True):
+            held = getattr(made.get(operand), "dtype", dtype)
+            if held != dtype:
+                yield op, f"an operand is {held}, not {dtype}"
+
+
+def register_operands_are_kept(kernel: Kernel) -> Iterator[Problem]:
+    """A fragment is always the same registers. So the products that read it must be over before it
+    is made again: a wait that keeps it stands in the same iteration, and covers their group. The
+    prover, to which it is a name, objects where no wait has the name, not where a later one has.
+    """
+    made = definers(kernel.body)
+    waits = [op for op in kernel.ops if isinstance(op, WgmmaWait)]
+    depth: dict[Value, int] = {}
+
+    def visit(region: Region, around: tuple[tuple[Region, int], ...]) -> Iterator[Problem]:
+        for i, op in enumerate(region):
+            path = (*around, (region, i))
+            depth.update(dict.fromkeys(results_of(op), len(path)))
+            depth.update(dict.fromkeys(bound(op), len(path) + 1))
+            if isinstance(op, Wgmma) and isinstance(op.a.type, Fragment):
+                own = max(depth.get(v, 1) for v in _registers_of(op.a, made))
+                named = any(_names(wait.fragments, op.a, made) for wait in waits)
+                if named and not _kept(op.a, path[own - 1 :], made):
+                    yield (
+                        op,
+                        f"{op.a} may be made again before a wgmma_wait that keeps it covers this",
+                    )
+            for inner in regions(op):
+                yield from visit(inner, path)
+
+    yield from visit(kernel.body, ())
+
+
+def _registers_of(value: Value, made: Mapping[Value, Op]) -> tuple[Value, ...]:
+    """What wrote them: slices and joins have no registers of their own."""
+    op = made.get(value)
+    if isinstance(op, Slice):
+        return _registers_of(op.x, made)
+    if isinstance(op, Join):
+        return tuple(v for part in op.parts for v in _registers_of(part, made))
+    return (value,)
+
+
+def _kept(value: Value, path: tuple[tuple[Region, int], ...], made: Mapping[Value, Op]) -> bool:
+    """From the product at the end of `path` on, out to the region in which its operand is made."""
+    commits = 0
+    for region, at in reversed(path):
+        for op in region[at + 1 :]:
+            if _covers(op, value, commits, made):
+                return True
+            commits += _commits((op,))
+    return False
+
+
+def _covers(op: Op, value: Value, commits: int, made: Mapping[Value, Op]) -> bool:
+    """`commits`: groups closed since the product, its own among them."""
+    if isinstance(op, WgmmaWait):
+        return commits > op.pending and _names(op.fragments, value, made)
+    if not isinstance(op, If):
+        return False
+
+    def arm(region: Region) -> bool:
+        own = commits
+        for inner in region:
+            if _covers(inner, value, own, made):
+                return True
+            own += _commits((inner,))
+        return False
+
+    return arm(op.then) and arm(op.orelse)
+
+
+def _commits(region: Region) -> int:
+    """How many groups it closes at least; a loop may not run."""
+    count = 0
+    for op in region:
+        if isinstance(op, WgmmaCommit):
+            count += 1
+        elif isinstance(op, If):
+            count += min(_commits(op.then), _commits(op.orelse))
+    return count
+
+
+def _names(fragments: tuple[Value, ...], value: Value, made: Mapping[Value, Op]) -> bool:
+    """Some of `fragments` hold all of the registers of `value`."""
+    op = made.get(value)
+    parts = [made[v] for v in fragments if v in made]
+    inside = [v for part in parts if isinstance(part, Join) for v in part.parts]
+    if value in fragments or (inside and _names(tuple(inside), value, made)):
+        return True
+    if isinstance(op, Slice):
+        return _names(fragments, op.x, made)
+    return isinstance(op, Join) and all(_names(fragments, part, made) for part in op.parts)
+
+
+RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
+    products_are_of_wgmma,
+    register_operands_are_kept,
+)

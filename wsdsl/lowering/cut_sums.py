@@ -1,0 +1,96 @@
+"""Which loop of a kernel is a sum that several CTAs may share: what split-K and stream-K cut.
+
+It stands in the output loops, beside no other loop, carries nothing but sums that begin as zeros
+(`fuse_accumulators` sees to it), each of which only ever grows by what is added to it, and writes
+nothing. What comes after it then is done once, with the whole sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wsdsl.diagnostics import Finding
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions
+from wsdsl.ir.tile_ops import Constant, Contract, ForEach, ForTiles, Full, Map, Reduce, Store
+from wsdsl.ir.types import Tile
+from wsdsl.ir.walk import used_inside, walk, yielded
+from wsdsl.lowering.axes import axes_of
+
+HINT = 'use scheduler="persistent"'
+
+
+def cut_loop(body: Region) -> ForTiles | None:
+    """The loop, in the body of the output loops; None if there is none, see `why_not`."""
+    loops = [op for op in body if isinstance(op, ForTiles)]
+    return loops[0] if loops and not list(why_not(body)) else None
+
+
+def why_not(body: Region) -> Iterator[Finding]:
+    """What keeps the kernel's contraction from being cut."""
+    loops = [op for op in body if regions(op)]
+    if len(loops) != 1 or not isinstance(loops[0], ForTiles) or not loops[0].init:
+        found = next((op for op in loops if not _is_sum(op)), loops[1] if loops[1:] else None)
+        told = "only a kernel with one sequential loop over tiles, a sum, can be cut into pieces"
+        yield Finding(told, found.loc if found else None, HINT)
+        return
+    loop = loops[0]
+    if loop.start is not None or loop.stop is not None:
+        yield Finding("a loop over a part of a dimension can not be cut", loop.loc, HINT)
+    if written := next((op for op in walk(loop.body) if isinstance(op, Store)), None):
+        yield Finding("a loop that stores can not be cut into pieces", written.loc, HINT)
+    zeros = zeros_in(body)
+    for init, arg, last in zip(loop.init, loop.args, yielded(loop.body), strict=True):
+        if not (isinstance(arg.type, Tile) and arg.type.axes and arg.type.dtype.bits == 32):
+            yield Finding(f"`{arg.name}` is carried, and is no tile of 32-bit sums", loop.loc, HINT)
+        elif init not in zeros or not grows(loop.body, arg, last):
+            yield Finding(f"`{arg.name}` is no plain sum: it can not be cut", loop.loc, HINT)
+
+
+def _is_sum(op: Op) -> bool:
+    return isinstance(op, ForTiles) and bool(op.init)
+
+
+def zeros_in(body: Region) -> set[Value]:
+    """Tiles of zeros."""
+    zero = {op.result for op in walk(body) if isinstance(op, Constant) and op.value == 0}
+    return {op.result for op in walk(body) if isinstance(op, Full) and op.value in zero}
+
+
+def grows(body: Region, arg: Value, last: Value) -> bool:
+    """Whether `last` is `arg` and what is added to it, and `arg` serves nothing else."""
+    if arg == last:
+        return True
+    users = [op for op in body if arg in {*operands(op), *used_inside(op)}]
+    if len(users) != 1:
+        return False
+    match users[0]:
+        case Contract(acc=acc, result=following) if acc == arg:
+            pass
+        case Map(fn="add", args=args, result=following) if args.count(arg) == 1:
+            pass
+        case Map(fn="fma", args=(a, b, c), result=following) if c == arg and arg not in (a, b):
+            pass
+        case ForTiles() | ForEach() as loop if arg in loop.init and arg not in used_inside(loop):
+            i = loop.init.index(arg)
+            if not grows(loop.body, loop.args[i], yielded(loop.body)[i]):
+                return False
+            following = loop.result[i]
+        case _:
+            return False
+    return grows(body, following, last)
+
+
+def why_no_slices(kernel: Kernel, body: Region) -> Iterator[Finding]:
+    """What keeps CTAs from finishing a tile by columns."""
+    loop, axes = cut_loop(body), axes_of(kernel)
+    assert loop is not None
+    after = body[body.index(loop) + 1 :]
+    columns = {a for a, axis in axes.items() if axis.role == "columns"}
+    for sum in loop.result:
+        if isinstance(sum.type, Tile) and not columns & {*sum.type.axes}:
+            told = f"`{sum.name}` has no columns that could be cut into slices"
+            yield Finding(told, loop.loc, 'use reduction="turns"')
+    for op in walk(after):
+        if isinstance(op, Reduce) and op.axis in columns:
+            told = f"this needs whole rows: all columns of `{op.axis}`"
+            yield Finding(told, op.loc, 'use reduction="turns"')

@@ -1,0 +1,121 @@
+"""Where the sums of a tile's pieces lie in GMEM, and the flags by which CTAs hand them on."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from wsdsl.ir.barrier_ops import ArriveFlag, NamedBarrierSync, WarpgroupIndex
+from wsdsl.ir.memory_ops import AllocateGlobal
+from wsdsl.ir.op import Kernel, Value
+from wsdsl.ir.pipeline_ops import AxisAt, RenameAxes
+from wsdsl.ir.tile_ops import Load, Store
+from wsdsl.ir.types import I32, Axis, Tensor, Tile
+from wsdsl.ir.walk import Namer
+from wsdsl.lowering.axes import axes_of
+from wsdsl.lowering.builder import INT, Builder
+
+
+@dataclass(frozen=True)
+class Place:
+    """A tile of a lent tensor: `index` are axes, or the line."""
+
+    tensor: Value
+    index: tuple[Value, ...]
+
+
+class Partials:
+    """Of one kernel; `barrier` and `consumers` are those of the partition at hand."""
+
+    def __init__(self, kernel: Kernel, cluster: int) -> None:
+        self.builder = Builder(Namer.of(kernel))
+        self.axes, self.static, self.cluster = axes_of(kernel), dict(kernel.sizes), cluster
+        self.lent: dict[str, AllocateGlobal] = {}
+        self.barrier, self.consumers = 0, 1
+
+    def lend(self, wish: str, type: Tensor, each: int, zeroed: bool = False) -> Value:
+        """The tensor of that name, the same for all partitions."""
+        if wish not in self.lent:
+            made = self.builder.value(wish, type)
+            self.lent[wish] = AllocateGlobal(result=made, each=each, zeroed=zeroed)
+        return self.lent[wish].result
+
+    def flag(self, slot: Value) -> tuple[Value, Value]:
+        """The tensor of flags, and which one is this warpgroup's for the tile."""
+        b, each = self.builder, self.cluster * self.consumers
+        flags = self.lend("turns", Tensor(I32, ("turns_lines",)), each, zeroed=True)
+        flag = b.times(slot, self.consumers, "flag")
+        if self.consumers > 1:
+            own = b.add(WarpgroupIndex(result=b.value("consumer", INT))).result
+            flag = b.plus(flag, own, "flag")
+        return flags, flag
+
+    def arrive(
+        self, flags: Value, flag: Value, by: Value | None = None, wrap: Value | None = None
+    ) -> None:
+        """Once all warps have come so far."""
+        b = self.builder
+        b.add(NamedBarrierSync(barrier=self.barrier, num_warpgroups=self.consumers))
+        b.add(ArriveFlag(tensor=flags, index=(flag,), by=by, wrap=wrap))
+
+    def place(
+        self, sum: Value, number: int, line: Value, slots: int = 1, column: Value | None = None
+    ) -> Place:
+        """Of the kernel's `number`-th sum, from the tile's line `line` on. A tile of the scheduler
+        has `slots`; with `column` there are as many columns from there on as the sum has.
+        """
+        b, kind = self.builder, sum.type
+        assert isinstance(kind, Tile)
+        rows, columns = self.role(kind, "rows"), self.role(kind, "columns")
+        name = f"partials_{number}" if number else "partials"
+        lines, index, dims = f"{name}_lines", list[Value](), list[str | int]()
+        index.append(self.axis(rows, lines, line) if rows else line)
+        dims.append(lines)
+        if columns:
+            whole = self.whole_columns(name, columns.size)
+            index.append(self.axis(columns, str(whole), column or b.integer(0)))
+            dims.append(whole)
+        each = (rows.size if rows else 1) * slots * self.cluster
+        return Place(self.lend(name, Tensor(kind.dtype, tuple(dims)), each), tuple(index))
+
+    def whole_columns(self, name: str, wanted: int) -> int:
+        """The tensor's columns: those of the first who asked."""
+        if name not in self.lent:
+            return wanted
+        kind = self.lent[name].result.type
+        assert isinstance(kind, Tensor) and isinstance(kind.dims[-1], int)
+        return kind.dims[-1]
+
+    def line(self, sum: Value, slot: Value) -> Value:
+        """The first line of a slot."""
+        assert isinstance(sum.type, Tile)
+        rows = self.role(sum.type, "rows")
+        return self.builder.times(slot, rows.size if rows else 1, "line")
+
+    def role(self, kind: Tile, role: str) -> Axis | None:
+        return next((self.axes[a] for a in kind.axes if self.axes[a].role == role), None)
+
+    def axis(self, of: Axis, dim: str, start: Value) -> Value:
+        """A new axis like another one, somewhere else."""
+        b = self.builder
+        kind = dataclasses.replace(of, name=b.namer.new(f"{of.name}_piece"), dim=dim)
+        self.axes[kind.name] = kind
+        return b.add(AxisAt(result=b.value(kind.name, kind), start=start)).result
+
+    def load(self, like: Tile, place: Place) -> Value:
+        b = self.builder
+        found = b.value("partial", self._renamed(like, place))
+        b.add(Load(result=found, tensor=place.tensor, index=place.index))
+        return b.add(RenameAxes(result=b.value("partial", like), x=found)).result
+
+    def store(self, sum: Value, place: Place, *, accumulate: bool = False) -> None:
+        b = self.builder
+        assert isinstance(sum.type, Tile)
+        value = b.value(sum.name, self._renamed(sum.type, place))
+        b.add(RenameAxes(result=value, x=sum))
+        b.add(Store(tensor=place.tensor, index=place.index, value=value, accumulate=accumulate))
+
+    def _renamed(self, kind: Tile, place: Place) -> Tile:
+        """The type with the place's axes, in the sum's order."""
+        by_role = {v.type.role: v.type.name for v in place.index if isinstance(v.type, Axis)}
+        return dataclasses.replace(kind, axes=tuple(by_role[self.axes[a].role] for a in kind.axes))

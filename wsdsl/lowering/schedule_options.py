@@ -1,0 +1,133 @@
+"""What `choose_schedule` tries: modes, numbers of consumers, and tiles that the user left open."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.tile_ops import Cast, Contract, ForEach, ForTiles, Map, Store, Whole
+from wsdsl.ir.types import Axis
+from wsdsl.ir.walk import definers
+from wsdsl.lowering.axes import axes_of, loop_variable
+from wsdsl.lowering.footprint import (
+    accumulator_registers,
+    axis_sizes,
+    depth_steps,
+    num_sharing,
+    part_bytes,
+    promoted_registers,
+)
+from wsdsl.lowering.predict import NUM_SMS
+from wsdsl.lowering.workload import Work
+from wsdsl.schedule import Mode, Schedule
+
+MOST_PROMOTED = {1: 192, 2: 192, 3: 128}
+"""Registers a thread for sums in the tensor cores and those they are promoted to, by consumers."""
+PLAIN_WIDTH = 64
+"""Of a kernel without products, which gains nothing by more."""
+
+
+def schedule_options(kernel: Kernel, given: Schedule, work: Work) -> list[Schedule]:
+    """Every way to fill in what `given` leaves open, but what surely has too few registers."""
+    options = list(_options(kernel, given, work))
+    if len(options) > 1:
+        options = [o for o in options if _leaves_room(kernel, o)] or options
+        if scales_products(kernel):
+            options = [o for o in options if o.consumers == 3] or options
+    return options
+
+
+def whole_axes(kernel: Kernel) -> set[str]:
+    """Axes that are no loop's: of dimensions taken whole."""
+    taken = (op.result.type for op in kernel.ops if isinstance(op, Whole))
+    return {kind.name for kind in taken if isinstance(kind, Axis)}
+
+
+def _options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Schedule]:
+    """The mode, the number of consumers, and the tiles of what they share; the smallest last."""
+    products = [op for op in kernel.ops if isinstance(op, Contract)]
+    tile, rows, columns = _contracted(kernel, given), list[str](), list[str]()
+    for name, axis in axes_of(kernel).items():
+        variable = loop_variable(name)
+        if axis.role and name not in whole_axes(kernel) and not {name, variable} & {*tile}:
+            (rows if axis.role == "rows" else columns).append(variable)
+    widths = (range(256, 0, -16) if products else (PLAIN_WIDTH,)) if columns else (0,)
+    for mode, consumers in _teams(kernel, given, products, work):
+        sharing = num_sharing(Schedule(mode=mode, consumers=consumers))
+        heights = (128, 64) if mode == "pingpong" and products else (64 * sharing,)
+        for height in heights if rows else (0,):
+            for width in widths:
+                own = dict.fromkeys(rows, height) | dict.fromkeys(columns, width)
+                yield dataclasses.replace(given, mode=mode, consumers=consumers, tile=tile | own)
+
+
+def _leaves_room(kernel: Kernel, option: Schedule) -> bool:
+    """Whether the epilogue surely has the registers it needs; a given schedule may try more. One
+    warpgroup with a tile of its own can spare most where it only converts the sums, or what it
+    reads comes through SMEM.
+    """
+    accumulators = accumulator_registers(kernel, option)
+    if promoted := promoted_registers(kernel, option):
+        return accumulators + promoted <= MOST_PROMOTED[option.consumers or 1]
+    if option.mode == "pingpong" and (only_converts(kernel) or part_bytes(kernel, option)):
+        return accumulators <= 192
+    return accumulators <= (96 if option.consumers == 3 else 128)
+
+
+def only_converts(kernel: Kernel) -> bool:
+    """Whether all that is stored are sums, perhaps as another type."""
+    made = definers(kernel.body)
+    for op in kernel.ops:
+        if isinstance(op, Store):
+            value = op.value
+            while isinstance(cast := made.get(value), Cast):
+                value = cast.x
+            if op.accumulate or not isinstance(made.get(value), (ForTiles, ForEach, Contract)):
+                return False
+    return True
+
+
+def scales_products(kernel: Kernel) -> bool:
+    """Whether products are multiplied before they are summed. (192 x 128 by three consumers is then
+    quicker than 128 x 192 by two, on an H200 0.96 against 0.91.)
+    """
+    products = {op.result for op in kernel.ops if isinstance(op, Contract)}
+    return any(
+        isinstance(op, Map) and op.fn in ("fma", "mul") and bool(products & {*op.args})
+        for op in kernel.ops
+    )
+
+
+def _contracted(kernel: Kernel, given: Schedule) -> dict[str, int]:
+    """The given tiles, and those of axes that products sum over: a line of SMEM."""
+    tile, depths, whole = dict(given.tile or {}), depth_steps(kernel), whole_axes(kernel)
+    for name, axis in axes_of(kernel).items():
+        variable = loop_variable(name)
+        if not axis.role and name not in whole and not {name, variable} & {*tile}:
+            tile[variable] = depths[name][1] if name in depths else 64
+    return tile
+
+
+def _teams(
+    kernel: Kernel, given: Schedule, products: list[Contract], work: Work
+) -> Iterator[tuple[Mode, int]]:
+    """Modes with numbers of consumers, the usual ones first. One alone is for few rows, or tiles
+    so few that smaller ones use more SMs. To take turns pays where there are turns, and consumers
+    do nothing beside the products but at the end.
+    """
+    axes = axes_of(kernel)
+    rows = {name: axis for name, axis in axes.items() if axis.role == "rows"}
+    heights = [size for name, size in axis_sizes(kernel, given).items() if size and name in rows]
+    less = bool(products) and work.under(dict.fromkeys(axes, 128)).tiles < NUM_SMS
+    few = less or (any(0 < work.sizes.get(x.dim, 0) <= 64 for x in rows.values()) and products)
+    if given.mode != "pingpong":
+        usual = (2, 1) if few or heights else (3, 2) if scales_products(kernel) else (2,)
+        numbers = (given.consumers,) if given.consumers else usual
+        fitting = [c for c in numbers if all(h % (64 * c) == 0 for h in heights)]
+        for consumers in fitting or numbers[-1:]:
+            yield "cooperative", consumers
+    in_place = bool(products) and all(op.acc is not None for op in products)
+    turns = in_place and not less and given.mode is None and given.consumers != 1
+    if given.mode == "pingpong" or turns:
+        yield "pingpong", given.consumers or 2

@@ -1,0 +1,143 @@
+"""Do the pieces of cut tiles make up the work, and can nobody wait for ever?
+
+Asked of the formulas in `wsdsl/ir/tile_scheduler.py` before a kernel runs them, once for each
+problem: if they were wrong, sums would be, or the card would hang.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.ir.tile_scheduler import Problem, TileScheduler
+
+Array = npt.NDArray[np.int64]
+
+MAX_I32 = 2**31 - 1
+MAX_ROUNDS = 3
+"""Rounds of whole tiles, or of the same pieces of tiles, that are looked at: all are alike."""
+
+FUNCTIONS: dict[str, Any] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "floordiv": np.floor_divide,
+    "mod": np.mod,
+    "min": np.minimum,
+    "max": np.maximum,
+    "lt": np.less,
+    "le": np.less_equal,
+    "eq": np.equal,
+    "where": np.where,
+}
+GROWING = ("add", "sub", "mul")
+
+
+class Arrays:
+    """NumPy arrays, in i64, of numbers that i32 has room for."""
+
+    def number(self, x: int, /) -> Array:
+        return np.asarray(x, np.int64)
+
+    def apply(self, fn: str, /, *args: Array) -> Array:
+        made = np.asarray(FUNCTIONS[fn](*args))
+        if fn in GROWING and made.size and max(made.max(), -made.min()) > MAX_I32:
+            raise OverflowError
+        return made
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Pieces of one or many problems: arrays of one item for each. `at` is the index of whose it is
+    in the problems' arrays.
+    """
+
+    at: Array
+    turn: Array
+    tile: Array
+    begin: Array
+    end: Array
+
+
+def pieces_of(scheduler: TileScheduler, problem: Problem[Array]) -> Pieces:
+    """What all do, by arrays of equal length; OverflowError where the kernel's numbers would."""
+    walk = scheduler.walk(Arrays(), problem)
+    start, stop, step = np.broadcast_arrays(walk.start, walk.stop, walk.step)
+    turns = np.maximum(0, -((start - stop) // step))
+    at = np.repeat(np.arange(len(turns)), turns)
+    turn = np.arange(len(at)) - (np.cumsum(turns) - turns)[at]
+    sizes = problem.tiles, problem.depth, problem.worker, problem.workers
+    own = Problem(*(x[at] for x in sizes))
+    piece = scheduler.walk(Arrays(), own).piece(start[at] + turn * step[at])
+    tile, begin, end = np.broadcast_arrays(piece.tile, piece.begin, piece.end)
+    return Pieces(at, turn, tile, begin, end)
+
+
+def _problem(tiles: int, depth: int, workers: int) -> Problem[Array]:
+    """For each of the workers."""
+    each = np.arange(workers, dtype=np.int64)
+    same = [np.full_like(each, n) for n in (tiles, depth, workers)]
+    return Problem(same[0], same[1], each, same[2])
+
+
+def check_work(
+    name: str, scheduler: TileScheduler, tiles: int, depth: int, workers: int, slots: int
+) -> None:
+    """LaunchError unless `workers` that start in the order of their numbers do the whole work of
+    kernel `name`, with `slots` for the tiles that are cut.
+    """
+    fault = _fault(scheduler, tiles, depth, workers, slots)
+    if fault:
+        problem = f"{tiles} tiles of {depth} steps for {workers} workers"
+        hint = 'use scheduler="persistent" for this problem'
+        raise LaunchError(Finding(f"{name}: {fault} ({scheduler}, {problem})", hint=hint))
+
+
+@lru_cache(maxsize=4096)
+def _fault(scheduler: TileScheduler, tiles: int, depth: int, workers: int, slots: int) -> str:
+    try:
+        _last_turns(scheduler, tiles, depth, workers)
+        # The same problem with fewer rounds, which are a multiple of the workers' number.
+        fewer = max(0, tiles // workers - MAX_ROUNDS) * workers
+        pieces = pieces_of(scheduler, _problem(tiles - fewer, depth, workers))
+    except OverflowError:
+        return "the work has more steps than i32 has room for"
+    if slots == tiles:
+        slots -= fewer
+    return next(_faults(pieces, tiles - fewer, depth, slots), "")
+
+
+def _last_turns(scheduler: TileScheduler, tiles: int, depth: int, workers: int) -> None:
+    """OverflowError if numbers overflow; those of the last turns are the largest."""
+    walk = scheduler.walk(Arrays(), _problem(tiles, depth, workers))
+    start, stop, step = np.broadcast_arrays(walk.start, walk.stop, walk.step)
+    walk.piece(np.maximum(start, stop - 1 - (stop - 1 - start) % step))
+    Arrays().apply("add", stop, step)
+
+
+def _faults(pieces: Pieces, tiles: int, depth: int, slots: int) -> Iterator[str]:
+    """The faults of the pieces, by themselves and against those in front of them."""
+    order = np.lexsort((pieces.begin, pieces.tile))
+    worker, turn = pieces.at[order], pieces.turn[order]
+    tile, begin, end = pieces.tile[order], pieces.begin[order], pieces.end[order]
+    if np.any((tile < 0) | (tile >= tiles) | (begin < 0) | (begin >= end) | (end > depth)):
+        yield "a piece is empty, or lies outside"
+    next_tile = np.diff(tile, prepend=-1, append=tiles)
+    first, last = next_tile[:-1] > 0, next_tile[1:] > 0
+    if np.any(next_tile > 1) or np.any(begin[first] != 0) or np.any(end[last] != depth):
+        yield "a tile is not done, or not to its end"
+    behind, front = np.flatnonzero(~first), np.flatnonzero(~first) - 1
+    if np.any(begin[behind] != end[front]):
+        yield "pieces of a tile overlap, or leave something out"
+    if np.any(tile[behind] >= slots):
+        yield "a tile that is cut has no slot"
+    lower = worker[front] < worker[behind]
+    earlier = (worker[front] == worker[behind]) & (turn[front] < turn[behind])
+    if not np.all(lower | earlier):
+        yield "a piece needs what a later worker does"

@@ -1,0 +1,206 @@
+"""GMEM that the runtime lends to a launch: the kernel's tensors that no caller gives.
+
+Whatever runs one after the other shares it: the launches of one kernel on one stream. Those that
+overlap by an early start (programmatic dependent launch) touch GMEM only after
+`griddepcontrol.wait`, when the launch in front is over. A graph may be replayed at any time, also
+beside launches on the stream from which it was captured, so each capture has memory of its own.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import weakref
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from wsdsl.codegen.signature import Signature
+from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.runtime import driver
+from wsdsl.runtime.arguments import Scalar
+from wsdsl.runtime.bind import MAX_SIZE
+from wsdsl.runtime.device import Context, current, may_allocate
+from wsdsl.runtime.packing import PackedArguments
+from wsdsl.runtime.streams import Place, place_of
+from wsdsl.runtime.views import ArrayView, contiguous_strides
+
+MAX_STREAMS = 64
+"""Streams whose memory is kept; one more, and the oldest is let go."""
+
+
+class Need(NamedTuple):
+    """Memory for one lent tensor."""
+
+    name: str
+    bytes: int
+    zeroed: bool
+
+
+class Lent(NamedTuple):
+    """What a launch is lent: sizes of the named dimensions, tensors without an address yet, and how
+    much memory they take.
+    """
+
+    dims: dict[str, int]
+    views: dict[str, ArrayView]
+    needs: tuple[Need, ...]
+
+
+def lent_for(signature: Signature, slots: int) -> Lent:
+    """What a launch needs that has `slots` for tiles that are cut."""
+    lent = Lent({}, {}, ())
+    needs: list[Need] = []
+    for tensor in signature.lent:
+        first, *rest = tensor.type.dims
+        assert isinstance(first, str)
+        lines = tensor.each * max(1, slots)
+        if lines > MAX_SIZE:
+            raise _no_memory(signature.name, f"{lines} lines", tensor.name, slots)
+        shape = (lines, *(n for n in rest if isinstance(n, int)))
+        assert len(shape) == len(tensor.type.dims)
+        strides = contiguous_strides(shape)
+        lent.dims[first] = lines
+        lent.views[tensor.name] = ArrayView(0, tensor.type.dtype, shape, strides, "cuda:0")
+        bytes = math.prod(shape) * tensor.type.dtype.bytes
+        needs.append(Need(tensor.name, bytes, tensor.zeroed))
+    return lent._replace(needs=tuple(needs))
+
+
+def _no_memory(kernel: str, amount: str, tensor: str, slots: int | None = None) -> LaunchError:
+    why = "" if slots is None else f", for {slots} tiles whose contraction is cut"
+    hint = 'use fewer splits, larger tiles, scheduler="persistent", or a smaller problem'
+    return LaunchError(Finding(f"{kernel} needs {amount} for {tensor}{why}", hint=hint))
+
+
+class Buffer:
+    """GMEM that is freed when nothing refers to it; cuMemFree waits for kernels that still run."""
+
+    __slots__ = ("__weakref__", "_free", "address", "bytes")
+
+    def __init__(self, context: Context, bytes: int, *, zeroed: bool) -> None:
+        self.bytes = bytes
+        with current(context), may_allocate():
+            self.address = int(driver.call("cuMemAlloc", bytes))
+            self._free = weakref.finalize(self, _free, context, self.address)
+            # When the process ends all is freed anyway, and the driver may be gone by then.
+            self._free.atexit = False
+            if zeroed:
+                _zero(context, self.address, bytes)
+
+    def keep(self) -> None:
+        """Never free it."""
+        self._free.detach()
+
+
+def _free(context: Context, address: int) -> None:
+    # The context may have been destroyed, and its memory with it.
+    with suppress(LaunchError), current(context), may_allocate():
+        driver.call("cuMemFree", address)
+
+
+_private_streams: dict[int, Any] = {}
+_private_lock = threading.Lock()
+
+
+def _zero(context: Context, address: int, bytes: int) -> None:
+    """On a stream that has nothing to do with any other, so that it is no node of a graph that is
+    being captured; it is over when this returns.
+    """
+    with _private_lock:
+        stream = _private_streams.get(context.id)
+        if stream is None:
+            flag = driver.api().CUstream_flags.CU_STREAM_NON_BLOCKING
+            stream = _private_streams[context.id] = driver.call("cuStreamCreate", int(flag))
+    driver.call("cuMemsetD8Async", address, 0, bytes, stream)
+    driver.call("cuStreamSynchronize", stream)
+
+
+class Workspaces:
+    """The memory of one kernel: in each place one buffer a tensor, as large as was ever needed.
+    Buffers that are too small go when no prepared call has them.
+    """
+
+    def __init__(self, kernel: str) -> None:
+        self.kernel = kernel
+        self._held: dict[tuple[int, int], dict[str, Buffer]] = {}
+        self._captured: dict[tuple[int, Place], dict[str, Buffer]] = {}
+        self._lock = threading.Lock()
+
+    def lend(self, context: Context, place: Place, needs: tuple[Need, ...]) -> tuple[Buffer, ...]:
+        """A buffer for each need. LaunchError where memory does not suffice."""
+        with self._lock:
+            if place.capture is not None:
+                held = self._captured.setdefault((context.id, place), {})
+            else:
+                key = context.id, place.stream
+                held = self._held.pop(key, None) or {}
+                if len(self._held) >= MAX_STREAMS:
+                    del self._held[next(iter(self._held))]
+                self._held[key] = held
+            for need in needs:
+                found = held.pop(need.name, None)
+                if found is None or found.bytes < need.bytes:
+                    # Let go first: what is there need not have room for both.
+                    found = None
+                    found = self._allocate(context, need)
+                    if place.capture is not None:
+                        # The graph, like the kernel's code, may outlive this object.
+                        found.keep()
+                held[need.name] = found
+            return tuple(held[need.name] for need in needs)
+
+    def _allocate(self, context: Context, need: Need) -> Buffer:
+        try:
+            return Buffer(context, need.bytes, zeroed=need.zeroed)
+        except driver.DriverError as error:
+            if error.code != "CUDA_ERROR_OUT_OF_MEMORY":
+                raise
+            amount = f"{need.bytes} bytes of device memory"
+            raise _no_memory(self.kernel, amount, need.name) from None
+
+
+class Lending:
+    """A prepared call's arguments, for every place where it is launched. Threads may share it."""
+
+    __slots__ = ("_context", "_lock", "_needs", "_packed", "_ready", "_workspaces")
+
+    def __init__(
+        self,
+        workspaces: Workspaces,
+        context: Context,
+        needs: tuple[Need, ...],
+        packed: PackedArguments,
+    ) -> None:
+        self._workspaces, self._context, self._needs = workspaces, context, needs
+        self._packed = packed
+        self._ready: dict[Place, PackedArguments] = {}
+        self._lock = threading.Lock()
+
+    def arguments(self, stream: int) -> PackedArguments:
+        """To be held until the launch has been called."""
+        try:
+            place = place_of(stream)
+        except driver.DriverError:
+            # This thread may have another context, or none.
+            with current(self._context):
+                place = place_of(stream)
+        found = self._ready.get(place)
+        return found if found is not None else self._make(place)
+
+    def _make(self, place: Place) -> PackedArguments:
+        with self._lock:
+            buffers = self._workspaces.lend(self._context, place, self._needs)
+            pointers = {n.name: b.address for n, b in zip(self._needs, buffers)}
+            made = self._packed.with_pointers(pointers, buffers)
+            # What is captured is copied into the graph; it is not asked for often.
+            if place.capture is None:
+                if len(self._ready) >= MAX_STREAMS:
+                    self._ready.clear()
+                self._ready[place] = made
+            return made
+
+    def set_scalar(self, name: str, value: Scalar) -> bool:
+        with self._lock:
+            for packed in self._ready.values():
+                packed.set_scalar(name, value)
+            return self._packed.set_scalar(name, value)
