@@ -59,6 +59,14 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "for_work(index=(%b: i32, %m: axis<m of M by 128>, %n: axis<n of N by 256>), "
         'dims=("B", "M", "N"), scheduler="grid", swizzle=8) {\n}',
     ),
+    "finish_tile": (
+        "%acc: f32[m, n], %s: i32, %b: i32, %e: i32, %p: i32, %q: i32, %C: tensor<f32[M, N]>, "
+        "%m: axis<m of M>, %n: axis<n of N>",
+        'finish_tile(sums=(%acc,), slot=%s, begin=%b, end=%e, contraction="K", reduction="slices", '
+        "part=%p, parts=%q, args=(%x: f32[m, n],)) {\n"
+        "  store(tensor=%C, index=(%m, %n), value=%x)\n}",
+    ),
+    "rename_axes": ("%x: f32[m, n]", "%y: f32[i, j] = rename_axes(x=%x)"),
     "axis_at": ("%i: i32", "%m: axis<m of M by 128> = axis_at(start=%i)"),
     "producer_acquire": (
         "%r: ring, %s: state",
@@ -128,7 +136,7 @@ SAMPLES: dict[str, tuple[str, str]] = {
     "fence_async_proxy": ("", "fence_async_proxy()"),
     "arrive_flag": (
         "%f: tensor<i32[P]>, %i: i32",
-        "arrive_flag(tensor=%f, index=(%i,), amount=-3)",
+        "arrive_flag(tensor=%f, index=(%i,), amount=-3, by=%i, wrap=%i)",
     ),
     "wait_flag": (
         "%f: tensor<i32[P]>, %i: i32, %n: i32",
@@ -136,6 +144,10 @@ SAMPLES: dict[str, tuple[str, str]] = {
     ),
     # memory_ops
     "allocate_shared": ("", '%x: shared<32768 x 4> = allocate_shared(label="slots", offset=0)'),
+    "allocate_global": (
+        "",
+        "%flags: tensor<i32[lines]> = allocate_global(each=2, zeroed=True)",
+    ),
     "make_tensor_map": (
         "%A: tensor<bf16[M, K]>",
         '%a: tensor_map = make_tensor_map(tensor=%A, box=(128, 64), swizzle="128B")',

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from wsdsl.diagnostics import Finding, Loc, VerifyError
-from wsdsl.ir import product_rules, protocol_rules
+from wsdsl.ir import lent_rules, product_rules, protocol_rules
 from wsdsl.ir.op import (
     Kernel,
     Level,
@@ -173,8 +173,8 @@ COMMON: tuple[Rule, ...] = (
 )
 RULES: dict[Level, tuple[Rule, ...]] = {
     "tile": (*COMMON, products_share_an_axis, blocks_hold_whole_tiles),
-    "partitioned": (*COMMON, products_share_an_axis, blocks_hold_whole_tiles),
-    "scheduled": (*COMMON,),
+    "partitioned": (*COMMON, products_share_an_axis, blocks_hold_whole_tiles, *lent_rules.RULES),
+    "scheduled": (*COMMON, *lent_rules.RULES),
 }
 
 

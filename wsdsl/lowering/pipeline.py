@@ -71,7 +71,8 @@ def lower(
     listeners: Sequence[Listener] = (),
 ) -> Kernel:
     """Lower to a level. A kernel of the level PARTITIONED goes on from `lower_loops`; `sizes`,
-    where known, guide the choice of the schedule. The spec is checked after every pass.
+    where known, guide the choice of the schedule. The spec is checked after every pass that changes
+    anything.
     """
     verify(kernel)
     names = [step for step, _ in PASSES]
