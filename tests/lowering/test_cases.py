@@ -71,7 +71,7 @@ def test_the_load_partition_has_its_own_nest() -> None:
     load, parts, compute = partitions("epilogue")
     assert loaded(load) == ["A", "B"]
     assert "gelu" not in load + parts
-    # What the epilogue reads has a ring and a thread of its own; factors of rows stay where they are.
+    # What the epilogue reads has a ring and a thread of its own; factors of rows do not.
     assert loaded(parts) == ["R", "bias"]
     assert "num_warpgroups=0" in parts and "for_tiles" not in parts
     assert "take_parts(" in compute

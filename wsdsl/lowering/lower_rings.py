@@ -23,7 +23,6 @@ from __future__ import annotations
 import dataclasses
 
 from wsdsl.ir.barrier_ops import (
-    Advance,
     AllocateBarriers,
     ArriveBarrier,
     ArriveExpectTx,
@@ -32,7 +31,7 @@ from wsdsl.ir.barrier_ops import (
     LaunchGrid,
     WaitBarrier,
 )
-from wsdsl.ir.memory_ops import AllocateShared, MakeTensorMap, ThreadLoad, TmaLoad
+from wsdsl.ir.memory_ops import AllocateShared, ThreadLoad, TmaLoad
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.pipeline_ops import (
     AxisAt,
@@ -41,7 +40,6 @@ from wsdsl.ir.pipeline_ops import (
     ConsumerWait,
     LoadToSlot,
     Partition,
-    PartsInShared,
     ProducerAcquire,
     ProducerCommit,
     SlotTile,
@@ -50,25 +48,15 @@ from wsdsl.ir.pipeline_ops import (
 )
 from wsdsl.ir.target import SMEM_ALIGN, SWIZZLE_SPAN, widest_swizzle
 from wsdsl.ir.tile_ops import Contract
-from wsdsl.ir.types import Axis, Barriers, Shared, SharedTile, State, Tensor, TensorMap, Tile
+from wsdsl.ir.types import Axis, Barriers, Shared, SharedTile, Tensor
 from wsdsl.ir.walk import Namer, walk, with_regions
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import Builder
-from wsdsl.lowering.parts import part_offsets, swizzle_of
+from wsdsl.lowering.parts import part_offsets
+from wsdsl.lowering.placed_ring import PlacedRing, TensorMaps, fill_parts, take_parts
 from wsdsl.lowering.shares import Group, Share, num_peers, peers_of, share_of
 
 THREADS = 128
-
-
-@dataclasses.dataclass(frozen=True)
-class _Ring:
-    """Where a circular buffer lies: slots with a tile at `offsets[layout][field]`, and barriers."""
-
-    shared: Value
-    full: Value
-    empty: Value
-    offsets: tuple[tuple[int, ...], ...]
-    multicast: tuple[Group, ...]
 
 
 def lower_rings(kernel: Kernel) -> Kernel:
@@ -80,13 +68,13 @@ class _Rings:
         self.kernel = kernel
         self.builder = Builder(Namer.of(kernel))
         self.sizes = {name: axis.size for name, axis in axes_of(kernel).items()}
-        self.rings: dict[Value, _Ring] = {}
+        self.rings: dict[Value, PlacedRing] = {}
         self.slots: dict[Value, ProducerAcquire | ConsumerWait] = {}
         self.starts: dict[Value, Value] = {}
         self.fills: dict[Value, list[LoadToSlot]] = {}
         self.parts: dict[Value, tuple[int, ...]] = {}
-        self.maps: dict[tuple[Value, tuple[int, ...], str], Value] = {}
         self.declarations: list[Op] = []
+        self.maps = TensorMaps(self.builder, self.declarations)
         self.cluster = next((op.cluster for op in kernel.body if isinstance(op, LaunchGrid)), 1)
         self.shares: dict[Group, Share] = {}
         self.peers: dict[Value, tuple[Value | None, ...]] = {}
@@ -170,7 +158,7 @@ class _Rings:
             self.declarations.append(
                 AllocateBarriers(result=made, label=made.name, arrivals=num, loc=op.loc)
             )
-        self.rings[op.result] = _Ring(shared, full, empty, offsets, op.multicast)
+        self.rings[op.result] = PlacedRing(shared, full, empty, offsets, op.multicast)
 
     def arrivals(self, ring: Value) -> int:
         """All slots of a ring are filled the same way: one arrival with bytes, if TMA brings any of
@@ -203,13 +191,14 @@ class _Rings:
                 assert op.state is not None
                 ring = self.rings[op.ring]
                 if op.ring in self.parts:
-                    self.fill_parts(op, ring, op.state)
+                    filled = [(f, self.coordinates(f.index)) for f in self.fills[op.result]]
+                    fill_parts(b, self.maps, ring, self.parts[op.ring], op.state, filled)
                 else:
                     b.add(WaitBarrier(barriers=ring.empty, state=op.state, loc=op.loc))
                     self.fill(op, ring, op.state)
             case TakeParts():
                 assert op.state is not None
-                self.take_parts(op, self.rings[op.ring], op.state)
+                take_parts(b, self.rings[op.ring], self.parts[op.ring], op)
             case ConsumerWait():
                 assert op.state is not None
                 b.add(WaitBarrier(barriers=self.rings[op.ring].full, state=op.state, loc=op.loc))
@@ -237,7 +226,7 @@ class _Rings:
                 )
             )
 
-    def fill(self, op: ProducerAcquire, ring: _Ring, state: Value) -> None:
+    def fill(self, op: ProducerAcquire, ring: PlacedRing, state: Value) -> None:
         b, fills = self.builder, self.fills[op.result]
         by_tma, by_threads = self.ways(op.ring)
         with b.region() as copies:
@@ -257,63 +246,6 @@ class _Rings:
             b.add(FenceAsyncProxy(loc=op.loc))
             b.add(ArriveBarrier(barriers=ring.full, state=state, each_thread=True, loc=op.loc))
 
-    def fill_parts(self, op: ProducerAcquire, ring: _Ring, state: Value) -> None:
-        b, fills, first = self.builder, self.fills[op.result], 0
-        for part, width in enumerate(self.parts[op.ring]):
-            if part:
-                before, state = state, b.value("s", State())
-                b.add(Advance(result=state, state=before, num=self.depth(ring), loc=op.loc))
-            b.add(WaitBarrier(barriers=ring.empty, state=state, loc=op.loc))
-            with b.region() as copies:
-                total = sum(self.copy_part(fill, ring, state, first, width) for fill in fills)
-            b.add(ArriveExpectTx(barriers=ring.full, state=state, tx_bytes=total, loc=op.loc))
-            b.ops += copies
-            first += width
-
-    def copy_part(self, fill: LoadToSlot, ring: _Ring, state: Value, first: int, width: int) -> int:
-        """`width` columns of a tile from the `first` one on; returns the bytes that will arrive."""
-        assert isinstance(fill.tensor.type, Tensor)
-        b, dtype = self.builder, fill.tensor.type.dtype
-        axes = [v.type for v in fill.index if isinstance(v.type, Axis)]
-        swizzle = swizzle_of(Tile(dtype, tuple(a.name for a in axes)), width)
-        rows = axes[0].size if len(axes) == 2 else 1
-        span = SWIZZLE_SPAN[swizzle] // dtype.bytes if len(axes) == 2 else width
-        box = [v.type.size if isinstance(v.type, Axis) else 1 for v in fill.index]
-        map = self.tensor_map(fill.tensor, (*box[:-1], span), swizzle)
-        *others, start = self.coordinates(fill.index)
-        for panel in range(width // span):
-            b.add(
-                TmaLoad(
-                    map=map,
-                    coordinates=(*others, b.plus(start, first + panel * span)),
-                    shared=ring.shared,
-                    offset=ring.offsets[0][fill.field] + panel * rows * span * dtype.bytes,
-                    state=state,
-                    barriers=ring.full,
-                    loc=fill.loc,
-                )
-            )
-        return rows * width * dtype.bytes
-
-    def take_parts(self, op: TakeParts, ring: _Ring, state: Value) -> None:
-        made = PartsInShared(
-            result=op.result,
-            shared=ring.shared,
-            offsets=ring.offsets[0],
-            parts=self.parts[op.ring],
-            state=state,
-            full=ring.full,
-            empty=ring.empty,
-            turn=op.turn,
-            turns=op.turns,
-            loc=op.loc,
-        )
-        self.builder.add(made)
-
-    def depth(self, ring: _Ring) -> int:
-        assert isinstance(ring.shared.type, Shared)
-        return ring.shared.type.num
-
     def coordinates(self, index: tuple[Value, ...]) -> tuple[Value, ...]:
         """Where the tile begins; an axis taken whole begins at 0."""
         starts = (self.starts.get(v, v) for v in index)
@@ -326,7 +258,9 @@ class _Rings:
         (rows,) = (x.size for x in others if isinstance(x, Axis))
         return rows, last.size, widest_swizzle(last.size * fill.tensor.type.dtype.bytes)
 
-    def copy_by_tma(self, fill: LoadToSlot, op: ProducerAcquire, ring: _Ring, state: Value) -> int:
+    def copy_by_tma(
+        self, fill: LoadToSlot, op: ProducerAcquire, ring: PlacedRing, state: Value
+    ) -> int:
         """One copy a panel, of a multicast tile of this CTA's lines; returns the bytes that will
         arrive.
         """
@@ -339,7 +273,7 @@ class _Rings:
         row_dim = next(i for i, v in enumerate(fill.index) if isinstance(v.type, Axis))
         box = [v.type.size if isinstance(v.type, Axis) else 1 for v in fill.index]
         box[row_dim], box[-1] = num, span
-        map = self.tensor_map(fill.tensor, tuple(box), swizzle)
+        map = self.maps.of(fill.tensor, tuple(box), swizzle)
         at = list(self.coordinates(fill.index))
         start, shift = at[-1], None
         if share:
@@ -363,7 +297,7 @@ class _Rings:
         return rows * columns * width
 
     def copy_by_threads(
-        self, fill: LoadToSlot, op: ProducerAcquire, ring: _Ring, state: Value
+        self, fill: LoadToSlot, op: ProducerAcquire, ring: PlacedRing, state: Value
     ) -> None:
         rows, columns, swizzle = self.panels(fill)
         row_dim = next(i for i, v in enumerate(fill.index) if isinstance(v.type, Axis))
@@ -381,16 +315,6 @@ class _Rings:
                 loc=fill.loc,
             )
         )
-
-    def tensor_map(self, tensor: Value, box: tuple[int, ...], swizzle: str) -> Value:
-        key = (tensor, box, swizzle)
-        if key not in self.maps:
-            made = self.builder.value(f"{tensor.name.lower()}_map", TensorMap())
-            self.maps[key] = made
-            self.declarations.append(
-                MakeTensorMap(result=made, tensor=tensor, box=box, swizzle=swizzle)
-            )
-        return self.maps[key]
 
     def locate(self, op: SlotTile) -> None:
         wait = self.slots[op.slot]
