@@ -164,9 +164,9 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "thread_load(tensor=%A, coordinates=(%m, %k), row_dim=0, rows=128, columns=64, "
         'swizzle="128B", shared=%x, state=%s)',
     ),
-    "load_shared": (
+    "load_panels": (
         "%x: shared<17408 x 4>, %s: state, %row: i32",
-        "%v: frag<bf16[64x64]> = load_shared(shared=%x, offset=1024, state=%s, start=%row, "
+        "%v: frag<bf16[64x64]> = load_panels(shared=%x, offset=1024, state=%s, start=%row, "
         'rows=128, swizzle="128B")',
     ),
     "store_shared": (

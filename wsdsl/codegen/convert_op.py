@@ -47,9 +47,9 @@ from wsdsl.codegen.fragments import cut_columns, iota, texts_of
 from wsdsl.codegen.global_access import convert_load_global, convert_store_global
 from wsdsl.codegen.held import Descriptor, Registers, Scalar, SharedAt
 from wsdsl.codegen.inline_ptx import At
+from wsdsl.codegen.panel_loads import convert_load_panels
 from wsdsl.codegen.reductions import convert_reduce_columns
 from wsdsl.codegen.register_operands import pin_operands
-from wsdsl.codegen.shared_loads import convert_load_shared
 from wsdsl.codegen.shared_stores import convert_store_shared, warp_base
 from wsdsl.codegen.thread_load import convert_thread_load
 from wsdsl.diagnostics import CompileError, Finding
@@ -327,7 +327,7 @@ ARMS: dict[type[Op], Arm] = {
     m.PrefetchTensorMap: convert_prefetch_tensor_map,
     m.TmaLoad: convert_tma_load,
     m.ThreadLoad: convert_thread_load,
-    m.LoadShared: convert_load_shared,
+    m.LoadPanels: convert_load_panels,
     m.StoreShared: convert_store_shared,
     m.TmaStore: convert_tma_store,
     m.TmaStoreCommit: convert_tma_store_commit,

@@ -115,7 +115,7 @@ class StoreShared(Op):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class LoadShared(Op):
+class LoadPanels(Op):
     """Each warp of the warpgroup reads its 16 rows of a fragment (64 x w) from item `state.stage`
     of `shared`: lines `start` (i32) to `start` + 64 of the panels of a tile of `rows` lines that
     lies there, `offset` bytes in. A fragment of 1 x w is a tile of one line. The slot may be given

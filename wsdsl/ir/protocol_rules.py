@@ -29,7 +29,7 @@ from wsdsl.ir.fragment_ops import MatrixOperand
 from wsdsl.ir.memory_ops import (
     AllocateShared,
     LoadGlobal,
-    LoadShared,
+    LoadPanels,
     MakeTensorMap,
     StoreGlobal,
     ThreadLoad,
@@ -178,7 +178,7 @@ def shared_memory_is_aligned(kernel: Kernel) -> Iterator[Problem]:
                 )
         elif isinstance(op, AllocateBarriers) and op.offset >= 0 and op.offset % 8:
             yield op, "mbarriers begin at a multiple of 8 bytes"
-        elif isinstance(op, (TmaLoad, LoadShared, MatrixOperand)):
+        elif isinstance(op, (TmaLoad, LoadPanels, MatrixOperand)):
             swizzle = getattr(
                 made.get(op.map) if isinstance(op, TmaLoad) else op, "swizzle", "none"
             )

@@ -18,7 +18,7 @@ from wsdsl.ir.barrier_ops import (
     NamedBarrierSync,
     WaitBarrier,
 )
-from wsdsl.ir.memory_ops import LoadShared
+from wsdsl.ir.memory_ops import LoadPanels
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions
 from wsdsl.ir.pipeline_ops import PartsInShared
 from wsdsl.ir.target import SMEM_ALIGN, widest_swizzle
@@ -150,7 +150,7 @@ class Parts:
         assert isinstance(self.op.shared.type, Shared)
         two = len(tile.axes) == 2
         kind = Fragment(tile.dtype, 64 if two else 1, width)
-        made = LoadShared(
+        made = LoadPanels(
             result=b.value(self.op.result[field].name, kind),
             shared=self.op.shared,
             offset=self.op.offsets[field],

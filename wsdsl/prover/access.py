@@ -118,7 +118,7 @@ def _release_hint(reader: Party) -> str:
     over = {
         "Wgmma": "wgmma_wait",
         "TmaStore": "tma_store_wait, then sync_warp",
-        "LoadShared": "fence_async_proxy",
+        "LoadPanels": "fence_async_proxy",
     }.get(kind, "it")
     return f"the reader must be over ({over}), then arrive on a barrier that the writer waits for"
 

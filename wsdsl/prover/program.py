@@ -86,7 +86,7 @@ SYNCHRONISING: tuple[type[Op], ...] = (
     b.WaitFlag,
     m.TmaLoad,
     m.ThreadLoad,
-    m.LoadShared,
+    m.LoadPanels,
     m.StoreShared,
     m.TmaStore,
     m.TmaStoreCommit,

@@ -260,7 +260,7 @@ def store_shared(wg: Warpgroup, op: m.StoreShared) -> None:
         wg.cta.memory.write(address, lines, op.swizzle)
 
 
-def load_shared(wg: Warpgroup, op: m.LoadShared) -> None:
+def load_panels(wg: Warpgroup, op: m.LoadPanels) -> None:
     wg.only_whole(op)
     kind = op.result.type
     assert isinstance(kind, Fragment)
@@ -326,7 +326,7 @@ COPY: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
     m.TmaStore: tma_store,
     m.TmaStoreCommit: tma_store_commit,
     m.TmaStoreWait: tma_store_wait,
-    m.LoadShared: load_shared,
+    m.LoadPanels: load_panels,
     m.StoreShared: store_shared,
     m.ThreadLoad: thread_load,
 }

@@ -1,4 +1,4 @@
-"""`load_shared`: fragments from tiles in SMEM, in panels that TMA wrote."""
+"""`load_panels`: fragments from tiles in SMEM, in panels that TMA wrote."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from wsdsl.codegen.held import Registers
 from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.shared_stores import swizzled
 from wsdsl.diagnostics import CompileError, Finding
-from wsdsl.ir.memory_ops import LoadShared
+from wsdsl.ir.memory_ops import LoadPanels
 from wsdsl.ir.target import SWIZZLE_SPAN
 from wsdsl.ir.types import DType
 
 
-def convert_load_shared(c: Context, op: LoadShared) -> None:
+def convert_load_panels(c: Context, op: LoadPanels) -> None:
     w, shared = c.w, c.shared(op.shared)
     dtype, (rows, columns) = dtype_and_shape(op.result.type)
     if dtype.bits < 8 or columns % 8:
-        raise CompileError(Finding(f"load_shared: not {op.result.type}", op.loc))
+        raise CompileError(Finding(f"load_panels: not {op.result.type}", op.loc))
     base = c.item(shared, c.state(op.state).stage)
     if op.start is not None:
         base = w.add(base, w.multiply(c.scalar(op.start).text, SWIZZLE_SPAN[op.swizzle]))
@@ -54,14 +54,14 @@ def _line(c: Context, at: At, dtype: DType, columns: int) -> list[str]:
     return texts
 
 
-def _panels(op: LoadShared, size: int, columns: int, step: int) -> list[tuple[int, int]]:
+def _panels(op: LoadPanels, size: int, columns: int, step: int) -> list[tuple[int, int]]:
     """For every `step` columns: bytes to their panel, and bytes to them in its lines."""
     span = SWIZZLE_SPAN[op.swizzle]
     places = (first * size for first in range(0, columns, step))
     return [(byte // span * op.rows * span, byte % span) for byte in places]
 
 
-def _matrices(c: Context, op: LoadShared, at: At, columns: int) -> list[str]:
+def _matrices(c: Context, op: LoadPanels, at: At, columns: int) -> list[str]:
     """ldmatrix: each lane gives the address of one line of one 8 x 8 matrix."""
     w, lane, span = c.w, c.threads.lane, SWIZZLE_SPAN[op.swizzle]
     line = w.binary("and", "i32", lane, 15)
@@ -76,7 +76,7 @@ def _matrices(c: Context, op: LoadShared, at: At, columns: int) -> list[str]:
     return texts
 
 
-def _pairs(c: Context, op: LoadShared, at: At, dtype: DType, columns: int) -> list[str]:
+def _pairs(c: Context, op: LoadPanels, at: At, dtype: DType, columns: int) -> list[str]:
     """Lines are rows: two neighbouring columns at once."""
     w, span = c.w, SWIZZLE_SPAN[op.swizzle]
     eighth = w.binary("lshr", "i32", c.threads.lane, 2)

@@ -11,11 +11,11 @@ from wsdsl.prover.program import LOCAL, Instruction
 from wsdsl.prover.sync import only_whole
 
 
-def load_shared(m: Machine, a: Agent, i: Instruction) -> int:
+def load_panels(m: Machine, a: Agent, i: Instruction) -> int:
     """Over, for who writes there by TMA, with a fence of all who read."""
     only_whole(m, a, i)
     op = i.op
-    assert isinstance(op, mem.LoadShared) and isinstance(op.result.type, Fragment)
+    assert isinstance(op, mem.LoadPanels) and isinstance(op.result.type, Fragment)
     array = m.model.arrays[op.shared.name]
     kind = op.result.type
     state: StageParity = a.slots[i.extra[op.state.name]]
