@@ -93,6 +93,14 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "%v: bf16[m, n], %w: f32[n] = parts_in_shared(shared=%x, offsets=(0, 16384), "
         "parts=(64, 64), state=%s, full=%f, empty=%e, turn=1, turns=2)",
     ),
+    "slot_values": (
+        "%s: slot, %i: i32",
+        "%a: f32[n] = slot_values(slot=%s, field=2, every=128, stride=4, last=%i)",
+    ),
+    "values_in_shared": (
+        "%x: shared<32768 x 4>, %s: state",
+        "%a: f32[m] = values_in_shared(shared=%x, offset=16384, bytes=512, state=%s)",
+    ),
     "consumer_release": ("%s: slot", "consumer_release(slot=%s)"),
     # barrier_ops
     "launch_grid": ("", 'launch_grid(tiles=(("M", 128), ("N", 256)), scheduler="grid")'),
@@ -179,6 +187,11 @@ SAMPLES: dict[str, tuple[str, str]] = {
     ),
     "tma_store_commit": ("", "tma_store_commit()"),
     "tma_store_wait": ("", "tma_store_wait(pending=0, read=False)"),
+    "load_shared": (
+        "%x: shared<32768 x 4>, %s: state, %f: i32, %i: frag<i32[64x1]>",
+        "%a: frag<f32[64x1]> = load_shared(shared=%x, offset=1024, state=%s, bytes=512, first=%f, "
+        "index=%i)",
+    ),
     "load_global": (
         "%b: tensor<f32[N]>, %i: frag<i32[1x128]>",
         "%x: frag<f32[1x128]> = load_global(tensor=%b, index=(%i,), vector=2)",

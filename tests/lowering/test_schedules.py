@@ -95,6 +95,7 @@ def test_a_width_that_divides_the_waves_is_preferred() -> None:
         (Schedule(raster="k"), "no parallel loop walks"),
         (Schedule(mma="k"), "no product has as a free axis"),
         (Schedule(tile=dict(n=256), consumers=3), "needs 154 registers a thread at launch"),
+        (Schedule(decode="shared"), "not lowered yet"),
         (Schedule(arch="sm_100a"), "not lowered yet"),
     ],
     ids=repr,

@@ -57,6 +57,10 @@ class Context:
     sizes: Mapping[str, Scalar]
     strides: Mapping[tuple[str, int], str]
     maps: Iterator[Pointer]
+    never: str
+    """i1: false, which LLVM and ptxas do not know. A wgmma that adds nothing, by this, still takes
+    over the registers of its accumulator; by a literal it would get others, and the sums that are
+    to be read first would stay in these for longer."""
     before_fences: Mapping[int, tuple[Value, ...]] = field(
         default_factory=dict[int, tuple[Value, ...]]
     )

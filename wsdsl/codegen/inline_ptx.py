@@ -175,6 +175,11 @@ def store_shared(w: Writer, to: At, bits: int, texts: Sequence[str]) -> None:
 # Loads from SMEM ---------------------------------------------------------------------------------
 
 
+def load_shared(w: Writer, at: At) -> str:
+    """Four bytes, as an i32. It keeps its place among waits and arrivals."""
+    return w.asm(f"ld.shared.b32 $0, {at.ptx(1)};", "i32", "=r,r", [("i32", at.base)])
+
+
 def ldmatrix(w: Writer, at: At, count: int) -> tuple[str, ...]:
     """2 or 4 matrices of 8 x 8 16-bit elements, one i32 a thread each."""
     shown = ", ".join(f"${i}" for i in range(count))

@@ -152,7 +152,9 @@ class ProducerAcquire(Op):
 class LoadToSlot(Op):
     """Start to copy a tile of `tensor` to `field` of a slot; elements outside the tensor are 0.
     `multicast` are (size, stride) of the ranks in the cluster that want the same tile: each of them
-    copies its part of the tile to all.
+    copies its part of the tile to all. With a `box` (elements by dimension) that box is copied as
+    it is, for the threads to read; it begins at the axes' tiles, and at the numbers in `index`, of
+    which the last is rounded down to a multiple of 16 bytes.
     """
 
     levels: ClassVar = PARTITIONED
@@ -161,6 +163,7 @@ class LoadToSlot(Op):
     tensor: Value
     index: tuple[Value, ...] = ()
     multicast: tuple[tuple[int, int], ...] = ()
+    box: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -246,6 +249,39 @@ class PartsInShared(Op):
     empty: Value
     turn: int = 0
     turns: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class SlotValues(Op):
+    """What threads read from a box in `field` of a slot that was waited for: a tile of one axis, of
+    which `every` elements share one of the box's, that lie `stride` apart. `last` (i32) is the last
+    of the box's `index`, if that is a number: the values begin at it, the box before it.
+    """
+
+    levels: ClassVar = PARTITIONED
+    result: Value = result()
+    slot: Value
+    field: int
+    every: int = 1
+    stride: int = 1
+    last: Value | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ValuesInShared(Op):
+    """The same from the `bytes` bytes that begin `offset` bytes into item `state.stage` of
+    `shared`; what `slot_values` becomes when its ring is placed.
+    """
+
+    levels: ClassVar = PARTITIONED
+    result: Value = result()
+    shared: Value
+    offset: int
+    bytes: int
+    state: Value
+    every: int = 1
+    stride: int = 1
+    last: Value | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

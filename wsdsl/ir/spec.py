@@ -140,7 +140,9 @@ def products_share_an_axis(kernel: Kernel) -> Iterator[Problem]:
 def blocks_hold_whole_tiles(kernel: Kernel) -> Iterator[Problem]:
     for op in kernel.ops:
         kind = op.axis.type if isinstance(op, Block) else None
-        if isinstance(op, Block) and isinstance(kind, Axis) and kind.size and op.size % kind.size:
+        if not (isinstance(op, Block) and isinstance(kind, Axis)) or kind.role:
+            continue
+        if kind.size and op.size % kind.size:
             yield op, f"a tile of {kind.size} may reach over a multiple of {op.size}"
 
 

@@ -21,6 +21,7 @@ Why here: states are explicit; products next read tiles at known places.
 from __future__ import annotations
 
 import dataclasses
+import math
 
 from wsdsl.ir.barrier_ops import (
     AllocateBarriers,
@@ -43,20 +44,28 @@ from wsdsl.ir.pipeline_ops import (
     ProducerAcquire,
     ProducerCommit,
     SlotTile,
+    SlotValues,
     TakeParts,
     TileInShared,
+    ValuesInShared,
 )
 from wsdsl.ir.target import SMEM_ALIGN, SWIZZLE_SPAN, widest_swizzle
-from wsdsl.ir.tile_ops import Contract
-from wsdsl.ir.types import Axis, Barriers, Shared, SharedTile, Tensor
+from wsdsl.ir.types import Axis, Barriers, Shared, SharedTile, Tensor, Tile
 from wsdsl.ir.walk import Namer, walk, with_regions
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.parts import part_offsets
-from wsdsl.lowering.placed_ring import PlacedRing, TensorMaps, fill_parts, take_parts
+from wsdsl.lowering.placed_ring import (
+    PlacedRing,
+    TensorMaps,
+    fill_parts,
+    released_without_product,
+    take_parts,
+)
 from wsdsl.lowering.shares import Group, Share, num_peers, peers_of, share_of
+from wsdsl.lowering.side_loads import LINE, SIDE_ALIGN
 
-THREADS = 128
+THREADS, WARPS = 128, 4
 
 
 def lower_rings(kernel: Kernel) -> Kernel:
@@ -80,16 +89,21 @@ class _Rings:
         self.peers: dict[Value, tuple[Value | None, ...]] = {}
         self.whole_warpgroup = False
         """Whether the load partition runs with all of its threads, not one elected."""
+        self.boxes: dict[tuple[Value, int, int], tuple[int, ...]] = {}
+        """By ring, layout and field: of what lies beside operands."""
         self.released_by_threads: set[Value] = set()
         """Rings whose slots may be released with no product since the wait: nothing then says that
         all threads of a warpgroup have come past it, so each arrives for itself."""
         for op in walk(kernel.body):
             for inner in regions(op):
-                self.released_by_threads |= _without_product(inner)
+                self.released_by_threads |= released_without_product(inner)
             if isinstance(op, (ProducerAcquire, ConsumerWait)):
                 self.slots[op.result] = op
             elif isinstance(op, LoadToSlot):
                 self.fills.setdefault(op.slot, []).append(op)
+                held = self.slots[op.slot]
+                if op.box:
+                    self.boxes[held.ring, held.layout, op.field] = op.box
             elif isinstance(op, AxisAt):
                 self.starts[op.result] = op.start
 
@@ -126,14 +140,16 @@ class _Rings:
         for layout in op.layouts:
             at: list[int] = []
             used = 0
-            for tile in layout:
+            for field, tile in enumerate(layout):
                 at.append(used)
-                elements = self.sizes[tile.axes[0]] * self.sizes[tile.axes[1]]
-                used += -(-elements * tile.dtype.bytes // SMEM_ALIGN) * SMEM_ALIGN
+                box = self.boxes.get((op.result, len(offsets), field))
+                elements, align = math.prod(box or (self.sizes[x] for x in tile.axes)), SMEM_ALIGN
+                if box:
+                    align = SIDE_ALIGN
+                used += -(-elements * tile.dtype.bytes // align) * align
             offsets.append(tuple(at))
-            total = max(total, used)
-        each = THREADS if op.result in self.released_by_threads else 1
-        released = op.consumers * num_peers(op.multicast) * each
+            total = max(total, -(-used // SMEM_ALIGN) * SMEM_ALIGN)
+        released = op.consumers * num_peers(op.multicast) * self.releases(op.result)
         self.declare(op, total, tuple(offsets), (self.arrivals(op.result), released))
 
     def place_parts(self, op: CircularBuffer) -> None:
@@ -159,6 +175,18 @@ class _Rings:
                 AllocateBarriers(result=made, label=made.name, arrivals=num, loc=op.loc)
             )
         self.rings[op.result] = PlacedRing(shared, full, empty, offsets, op.multicast)
+
+    def releases(self, ring: Value) -> int:
+        """Arrivals of a consumer for a slot."""
+        if ring in self.released_by_threads:
+            return THREADS
+        return WARPS if self.read_by_threads(ring) else 1
+
+    def read_by_threads(self, ring: Value) -> bool:
+        """Whether there are values in its slots that threads read: each warp then says for itself
+        that it has them. Of products all warps know when they are over.
+        """
+        return any(held == ring for held, _, _ in self.boxes)
 
     def arrivals(self, ring: Value) -> int:
         """All slots of a ring are filled the same way: one arrival with bytes, if TMA brings any of
@@ -206,6 +234,8 @@ class _Rings:
                 self.release(op)
             case SlotTile():
                 self.locate(op)
+            case SlotValues():
+                self.locate_values(op)
             case LoadToSlot() | ProducerCommit():
                 pass
             case _:
@@ -221,6 +251,7 @@ class _Rings:
                     barriers=ring.empty,
                     state=wait.state,
                     cta=cta,
+                    each_warp=self.releases(wait.ring) == WARPS,
                     each_thread=wait.ring in self.released_by_threads,
                     loc=op.loc,
                 )
@@ -266,6 +297,22 @@ class _Rings:
         """
         assert isinstance(fill.tensor.type, Tensor)
         b, width = self.builder, fill.tensor.type.dtype.bytes
+        if fill.box:
+            *at, last = self.coordinates(fill.index)
+            if not isinstance(fill.index[-1].type, Axis):
+                last = b.times(b.quotient(last, LINE // width), LINE // width, "line")
+            b.add(
+                TmaLoad(
+                    map=self.maps.of(fill.tensor, fill.box, "none"),
+                    coordinates=(*at, last),
+                    shared=ring.shared,
+                    offset=ring.offsets[op.layout][fill.field],
+                    state=state,
+                    barriers=ring.full,
+                    loc=fill.loc,
+                )
+            )
+            return math.prod(fill.box) * width
         rows, columns, swizzle = self.panels(fill)
         share = self.shares.get(fill.multicast)
         num = rows // share.num if share else rows
@@ -330,19 +377,21 @@ class _Rings:
             )
         )
 
-
-def _without_product(region: Region) -> set[Value]:
-    """Rings of slots that are waited for and released here without a product in between."""
-    held: dict[Value, Value] = {}
-    found: set[Value] = set()
-    for op in region:
-        match op:
-            case ConsumerWait():
-                held[op.result] = op.ring
-            case Contract():
-                held.clear()
-            case ConsumerRelease() if op.slot in held:
-                found.add(held[op.slot])
-            case _:
-                pass
-    return found
+    def locate_values(self, op: SlotValues) -> None:
+        wait = self.slots[op.slot]
+        assert wait.state is not None
+        assert isinstance(op.result.type, Tile)
+        ring, box = self.rings[wait.ring], self.boxes[wait.ring, wait.layout, op.field]
+        self.builder.add(
+            ValuesInShared(
+                result=op.result,
+                shared=ring.shared,
+                offset=ring.offsets[wait.layout][op.field],
+                bytes=math.prod(box) * op.result.type.dtype.bytes,
+                state=wait.state,
+                every=op.every,
+                stride=op.stride,
+                last=op.last,
+                loc=op.loc,
+            )
+        )

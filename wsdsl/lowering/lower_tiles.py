@@ -35,7 +35,14 @@ import dataclasses
 
 from wsdsl.ir.barrier_ops import ArriveBarrier, ForRange
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
-from wsdsl.ir.pipeline_ops import AxisAt, Partition, PartsInShared, RenameAxes, TileInShared
+from wsdsl.ir.pipeline_ops import (
+    AxisAt,
+    Partition,
+    PartsInShared,
+    RenameAxes,
+    TileInShared,
+    ValuesInShared,
+)
 from wsdsl.ir.tile_ops import (
     Block,
     Constant,
@@ -56,7 +63,7 @@ from wsdsl.ir.walk import Namer, definers, free_values, replace_operands, walk, 
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.carried import Carried, CarriedScalar, CarriedSum, CarriedTile
 from wsdsl.lowering.elementwise import compute
-from wsdsl.lowering.memory import Stores, load_piece
+from wsdsl.lowering.memory import Stores, load_piece, read_values
 from wsdsl.lowering.parts import Parts
 from wsdsl.lowering.pieces import Accumulated, Pieces, held
 from wsdsl.lowering.products import Products
@@ -181,6 +188,8 @@ class _Lowering:
                 self.side.starts[name] = op.start
             case Whole(result=Value(type=Axis(name=name))):
                 self.side.starts[name] = self.builder.integer(0)
+            case ValuesInShared():
+                self.env[op.result] = read_values(op, self.side)
             case Contract():
                 self.sums[op.result] = self.products.multiply(op, self.tiles, self.addend(op))
             case ForRange():

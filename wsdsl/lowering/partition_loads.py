@@ -47,6 +47,7 @@ Why here: on tiles, before anything has an address; both sides are lowered by th
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import (
@@ -60,12 +61,14 @@ from wsdsl.ir.pipeline_ops import (
     ProducerCommit,
     SkipSlot,
     SlotTile,
+    SlotValues,
     TakeParts,
 )
-from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, If, Load, Yield
+from wsdsl.ir.tile_ops import Block, Constant, Contract, ForEach, ForTiles, If, Load, Yield
 from wsdsl.ir.types import Axis, Ring, SharedTile, Slot, Tile
-from wsdsl.ir.walk import Namer, copy_region, used_inside, with_regions
-from wsdsl.lowering.axes import loop_variable
+from wsdsl.ir.walk import Namer, copy_region, definers, used_inside, with_regions
+from wsdsl.lowering.axes import axes_of, loop_variable
+from wsdsl.lowering.builder import INT
 from wsdsl.lowering.footprint import (
     OUTER_RING_DEPTH,
     axis_sizes,
@@ -77,6 +80,7 @@ from wsdsl.lowering.footprint import (
 from wsdsl.lowering.load_groups import LoadGroup, find_load_groups
 from wsdsl.lowering.nest import output_nest
 from wsdsl.lowering.parts import loads_in_parts, part_widths
+from wsdsl.lowering.side_loads import SideLoad, kept_out
 from wsdsl.schedule import Schedule
 
 
@@ -84,10 +88,11 @@ def partition_loads(kernel: Kernel) -> Kernel:
     assert kernel.schedule is not None
     schedule, namer = kernel.schedule, Namer.of(kernel)
     nest, body = output_nest(kernel.body)
-    groups = find_load_groups(body)
+    groups = find_load_groups(body, kept_out(kernel))
     turns = num_turns(schedule)
     rings = _make_rings(groups, schedule, namer)
-    cut = _Cut(groups, {height: ring.result for height, ring in rings.items()}, namer)
+    sizes = {name: axis.size for name, axis in axes_of(kernel).items()}
+    cut = _Cut(groups, {height: ring.result for height, ring in rings.items()}, namer, sizes)
     cluster = schedule.cluster or {}
 
     def work(inner: Region, turn: int = 0, turns: int = 1, skip: Region = ()) -> Region:
@@ -217,9 +222,13 @@ class _Cut:
     """The two sides of one kernel body."""
 
     def __init__(
-        self, groups: tuple[LoadGroup, ...], rings: dict[int, Value], namer: Namer
+        self,
+        groups: tuple[LoadGroup, ...],
+        rings: dict[int, Value],
+        namer: Namer,
+        sizes: dict[str, int],
     ) -> None:
-        self.groups, self.rings, self.namer = groups, rings, namer
+        self.groups, self.rings, self.namer, self.sizes = groups, rings, namer, sizes
         self.layouts: dict[int, list[tuple[Tile, ...]]] = {}
         for group in groups:
             known = self.layouts.setdefault(group.height, [])
@@ -263,7 +272,29 @@ class _Cut:
                     slot=slot, field=field, tensor=load.tensor, index=load.index, loc=load.loc
                 )
             )
+        for field, side in enumerate(group.beside, len(group.loads)):
+            load = side.load
+            blocks, index = self._blocks(side, definers(group.block[group.first :]))
+            made = [*blocks, *made]
+            copy = LoadToSlot(slot=slot, field=field, tensor=load.tensor, index=index, loc=load.loc)
+            made.append(dataclasses.replace(copy, box=side.box(self.sizes)))
         return [*made, ProducerCommit(slot=slot, loc=loc)]
+
+    def _blocks(
+        self, side: SideLoad, later: Mapping[Value, Op]
+    ) -> tuple[list[Op], tuple[Value, ...]]:
+        """Where a box begins, and what computes it, without what is computed `later`."""
+        blocks: list[Op] = []
+        index: list[Value] = []
+        for value, place in zip(side.load.index, side.places, strict=True):
+            if place is not None and place[1] > 1:
+                value = Value(self.namer.new("block"), INT)
+                blocks.append(Block(result=value, axis=place[0], size=place[1], loc=side.load.loc))
+            elif isinstance(known := later.get(value), (Block, Constant)):
+                value = Value(self.namer.new("block"), INT)
+                blocks.append(dataclasses.replace(known, result=value))
+            index.append(value)
+        return blocks, tuple(index)
 
     def compute_side(self, block: Region) -> Region:
         """The block with the operands' loads replaced by slots that are waited for."""
@@ -282,7 +313,8 @@ class _Cut:
                 changed = dataclasses.replace(
                     op, then=self.compute_side(op.then), orelse=self.compute_side(op.orelse)
                 )
-            made.append(_read_from_slots(changed, tiles))
+            if not any(op is side.load for group in groups for side in group.beside):
+                made.append(_read_from_slots(changed, tiles))
             for n, group in enumerate(groups):
                 if group.last == i:
                     made.append(ConsumerRelease(slot=slots[n], loc=op.loc))
@@ -303,6 +335,23 @@ class _Cut:
                 same = isinstance(op, Load) and (op.tensor, op.index) == (load.tensor, load.index)
                 if same and isinstance(op, Load):
                     tiles[op.result] = tile
+        for field, side in enumerate(group.beside, len(group.loads)):
+            last = None
+            if side.is_rounded:
+                blocks, index = self._blocks(side, definers(group.block[group.first :]))
+                made += blocks
+                last = index[-1]
+            made.append(
+                SlotValues(
+                    result=side.load.result,
+                    slot=slot,
+                    field=field,
+                    every=side.axis[1],
+                    stride=side.stride(self.sizes),
+                    last=last,
+                    loc=side.load.loc,
+                )
+            )
         return made
 
 

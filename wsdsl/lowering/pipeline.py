@@ -26,6 +26,7 @@ from wsdsl.lowering.move_factors import move_factors
 from wsdsl.lowering.overlap_products import overlap_products
 from wsdsl.lowering.partition_loads import partition_loads
 from wsdsl.lowering.prefetch_loads import prefetch_loads
+from wsdsl.lowering.reuse_accumulators import reuse_accumulators
 from wsdsl.lowering.simplify import simplify
 from wsdsl.lowering.verify_lowerable import verify_lowerable
 
@@ -50,6 +51,7 @@ PASSES: tuple[tuple[Pass, Level], ...] = (
     (lower_tiles, "partitioned"),
     (hoist_operands, "partitioned"),
     (prefetch_loads, "partitioned"),
+    (reuse_accumulators, "partitioned"),
     (overlap_products, "partitioned"),
     (insert_prologue, "partitioned"),
     (allocate_shared, "scheduled"),

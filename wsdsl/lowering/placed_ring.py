@@ -1,4 +1,4 @@
-"""A circular buffer that has its place in SMEM; how one with parts is filled and read."""
+"""A circular buffer that has its place in SMEM: who gives slots back, how parts are copied."""
 
 from __future__ import annotations
 
@@ -7,9 +7,16 @@ from dataclasses import dataclass, field
 
 from wsdsl.ir.barrier_ops import Advance, ArriveExpectTx, WaitBarrier
 from wsdsl.ir.memory_ops import MakeTensorMap, TmaLoad
-from wsdsl.ir.op import Op, Value
-from wsdsl.ir.pipeline_ops import LoadToSlot, PartsInShared, TakeParts
+from wsdsl.ir.op import Op, Region, Value
+from wsdsl.ir.pipeline_ops import (
+    ConsumerRelease,
+    ConsumerWait,
+    LoadToSlot,
+    PartsInShared,
+    TakeParts,
+)
 from wsdsl.ir.target import SWIZZLE_SPAN
+from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import Axis, Shared, State, Tensor, TensorMap, Tile
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.parts import swizzle_of
@@ -120,3 +127,20 @@ def take_parts(b: Builder, ring: PlacedRing, parts: tuple[int, ...], op: TakePar
         loc=op.loc,
     )
     b.add(made)
+
+
+def released_without_product(region: Region) -> set[Value]:
+    """Rings of slots that are waited for and released here without a product in between."""
+    held: dict[Value, Value] = {}
+    found: set[Value] = set()
+    for op in region:
+        match op:
+            case ConsumerWait():
+                held[op.result] = op.ring
+            case Contract():
+                held.clear()
+            case ConsumerRelease() if op.slot in held:
+                found.add(held[op.slot])
+            case _:
+                pass
+    return found

@@ -132,6 +132,30 @@ class Side:
 
         return narrow(shape, I32, b, block)
 
+    def places(self, axis: str, every: int, i: int, j: int) -> Value:
+        """Which block of `every` elements, of those that the axis' tile reaches, the elements of
+        piece (i, j) are in: a number where it is one.
+        """
+        b, shape, size = self.builder, self.shapes.of((axis,)), self.axes[axis].size
+        rows, width = bool(shape.rows), 64 if shape.rows else max(shape.widths)
+        if every > 1 and every % size == 0:
+            return b.integer(0)
+        alone = every == 1 or size % every == 0
+        first = self.row_in_tile(axis, i) if rows else b.integer(shape.first_column(j))
+        if not alone:
+            first = b.plus(self.starts[axis], first)
+        if every == 1 or every % width or size % width:
+            kind = shape.piece(I32, j)
+            index = b.add(Iota(result=b.value(f"{axis}_place", kind), start=first)).result
+        else:
+            index = first
+        if every > 1:
+            index = b.quotient(index, every)
+        if not alone:
+            before = b.quotient(self.starts[axis], every)
+            index = b.map("sub", index, before, wish="block")
+        return index
+
     def end(self, op: End) -> None:
         b, axis = self.builder, op.axis.type
         assert isinstance(axis, Axis)

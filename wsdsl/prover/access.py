@@ -16,7 +16,7 @@ from wsdsl.ir.op import Op
 from wsdsl.ir.target import SWIZZLE_SPAN
 from wsdsl.ir.types import Fragment, Tensor
 from wsdsl.prover.errors import Party
-from wsdsl.prover.machine import ALL, STORING, Agent, Machine, Span, StageParity
+from wsdsl.prover.machine import ALL, FIRST_LANES, Agent, Machine, Span, StageParity
 from wsdsl.prover.model import Array
 from wsdsl.prover.program import LOCAL, SEEN, Instruction
 from wsdsl.prover.sync import barrier_of, count_in_phase, only_elected, only_whole, settle, shown
@@ -137,9 +137,9 @@ def read(
     before: int,
     asynchronous: bool = True,
 ) -> None:
-    """A read, by the async proxy or threads, which is over when `event` has happened; whoever hears
-    of that has heard of the events `before` too. `reader` tells it from others that go on with it.
-    """
+    """A read (by the async proxy, or by threads), which is over when `event` has happened; whoever
+    hears of that has heard of the events `before` too. `reader` tells it from others that go on
+    with it."""
     key = (a.cta, array.index, item)
     spans = spans_of(m, a.cta, array, item, start, end)
     what = f"item {item} of `{array.label}`"
@@ -336,7 +336,7 @@ def tma_store(m: Machine, a: Agent, i: Instruction) -> int:
     if size > array.bytes // 4:
         raise m.fail("misuse", a, op, f"a box of {size} bytes, a warp has {array.bytes // 4}")
     made: list[int] = []
-    for place, c in enumerate(STORING):
+    for place, c in enumerate(FIRST_LANES):
         start = place * array.bytes // 4
         event = m.event()
         before = a.know[c] | a.open_stores[place]
@@ -363,7 +363,7 @@ def tma_store_wait(m: Machine, a: Agent, i: Instruction) -> int:
     assert isinstance(op, mem.TmaStoreWait)
     over = max(0, len(a.stores) - op.pending)
     for events in a.stores[:over]:
-        for c, event in zip(STORING, events, strict=True):
+        for c, event in zip(FIRST_LANES, events, strict=True):
             a.know[c] |= event
     del a.stores[:over]
     return LOCAL

@@ -13,8 +13,8 @@ from wsdsl.prover import (
     flags,
     global_memory,
     meetings,
-    panel_loads,
     products,
+    shared_loads,
     sync,
 )
 from wsdsl.prover.program import Run
@@ -60,8 +60,9 @@ ARMS: dict[type[Op], Run] = {
     b.FenceAsyncProxy: access.fence_async_proxy,
     m.TmaLoad: access.tma_load,
     m.ThreadLoad: access.thread_load,
-    m.LoadPanels: panel_loads.load_panels,
+    m.LoadPanels: shared_loads.load_panels,
     m.StoreShared: access.store_shared,
+    m.LoadShared: shared_loads.load_shared,
     m.TmaStore: access.tma_store,
     m.TmaStoreCommit: access.tma_store_commit,
     m.TmaStoreWait: access.tma_store_wait,

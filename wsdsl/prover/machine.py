@@ -24,8 +24,8 @@ CLASSES = 4
 """Of threads in a warpgroup: the elected thread and the others of its first warp, then those of
 another warp, which stands for the remaining three."""
 ELECTED, ALL = (0,), (0, 1, 2, 3)
-STORING = (0, 2)
-"""The thread of each warp that starts TMA stores."""
+FIRST_LANES = (0, 2)
+"""The thread of each warp that starts TMA stores, and that arrives for the warp."""
 
 
 @dataclass(frozen=True, slots=True)

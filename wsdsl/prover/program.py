@@ -88,6 +88,7 @@ SYNCHRONISING: tuple[type[Op], ...] = (
     m.ThreadLoad,
     m.LoadPanels,
     m.StoreShared,
+    m.LoadShared,
     m.TmaStore,
     m.TmaStoreCommit,
     m.TmaStoreWait,
@@ -221,7 +222,7 @@ def _wanted(op: Op) -> list[Value]:
     match op:
         case m.TmaLoad():
             return [op.state, *(v for v in (op.multicast, op.shift) if v is not None)]
-        case m.ThreadLoad():
+        case m.ThreadLoad() | m.LoadShared():
             return [op.state]
         case m.StoreShared() | m.TmaStore():
             return [op.item]

@@ -102,6 +102,7 @@ class _Builder:
         """Numbers that depend on nothing but the CTA's rank in its cluster."""
         self.arrivals: dict[Value, int] = {}
         self.shared: dict[Value, m.AllocateShared] = {}
+        self.empty: set[Value] = set()
 
     # Shapes of control ---------------------------------------------------------------------------
 
@@ -267,6 +268,8 @@ class _Builder:
             case b.ArriveBarrier():
                 kind = "mbarrier.arrive" if op.cta is None else "remote mbarrier.arrive"
                 threads = EVERYBODY if op.each_thread else who.one()
+                if op.each_warp:
+                    threads = who.one_in(32)
                 pred = True if op.pred is None else self.known.get(op.pred)
                 if pred is not None:
                     threads = threads if pred else 0
@@ -304,6 +307,8 @@ class _Builder:
                 self.emit(op, kind, str(op.pending), threads=who.one_in(32))
             case f.WgmmaFence():
                 self.emit(op, "wgmma.fence")
+            case f.EmptyAccumulator():
+                self.empty.add(op.result)
             case f.Wgmma():
                 for step in range(op.k // k_step(DTYPES[op.dtype])):
                     self.emit(op, "wgmma.mma_async", self.product(op, step))
@@ -330,6 +335,8 @@ class _Builder:
     def product(self, op: f.Wgmma, step: int) -> str:
         assert isinstance(op.acc.type, Accumulator)
         known = self.known.get(op.accumulate)
+        if known is False and op.acc not in self.empty:
+            known = None  # It takes over registers, by a flag that nobody can fold.
         flag = "1" if step else "p" if known is None else str(int(known))
         a, b = (DTYPES[name] for name in op.dtypes)
         total = {"i32": "s32"}.get(op.acc.type.dtype.name, op.acc.type.dtype.name)

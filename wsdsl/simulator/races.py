@@ -71,6 +71,23 @@ class ThreadRead(ThreadAccess):
 
 
 @dataclass(eq=False)
+class WarpRead(Access):
+    """A read by the threads of a warp together: over for all of them when it is for one."""
+
+    by: slice
+    epochs: Clock
+
+    @property
+    def over_in_order(self) -> bool:
+        return True
+
+    def open_to(self, clocks: Clocks, actors: slice) -> str:
+        if (clocks.seen[actors, self.by] >= self.epochs).any(axis=1).all():
+            return ""
+        return "nothing makes this wait for it"
+
+
+@dataclass(eq=False)
 class CopyIn(Access):
     """A TMA load: over for whoever has seen the barrier's phase on which it counted."""
 

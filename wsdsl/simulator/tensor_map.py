@@ -14,7 +14,8 @@ from wsdsl.simulator.arrays import GlobalTensor
 
 MAX_BOX = 256
 UNIT = 16
-"""Bytes: what addresses and strides are multiples of, and what a store writes whole."""
+"""Bytes: what addresses and strides are multiples of, the place in GMEM where a box begins as well,
+and what a store writes whole."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +42,7 @@ class TensorMapValue:
             return f"box {self.box}: each extent is 1 to {MAX_BOX}"
         span = SWIZZLE_SPAN[self.swizzle]
         alone = self.swizzle == "none" and self.bytes == self.line_bytes
-        if self.line_bytes != span and not (alone and self.line_bytes % span == 0):
+        if self.line_bytes != span and not (alone and self.line_bytes % UNIT == 0):
             return (
                 f"a box line of {self.line_bytes} bytes with swizzle {self.swizzle}, whose lines "
                 f"are {span} bytes"
@@ -62,6 +63,16 @@ class TensorMapValue:
                     f"bytes, no multiple of {UNIT}"
                 )
         return ""
+
+    def misplaced(self, coordinates: tuple[int, ...]) -> str:
+        """Why TMA cannot copy the box there; a GPU says "illegal instruction"."""
+        start = coordinates[-1] * self.tensor.dtype.bits // 8
+        if start % UNIT == 0:
+            return ""
+        return (
+            f"TMA cannot copy a box of {self.tensor.name} that begins at element {coordinates[-1]} "
+            f"of a row: {start} bytes in, no multiple of {UNIT}"
+        )
 
     @cached_property
     def _to_units(self) -> tuple[Array, bool] | None:

@@ -1,4 +1,4 @@
-"""Threads that read what TMA wrote to SMEM."""
+"""Threads that read in SMEM."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from wsdsl.ir import memory_ops as mem
 from wsdsl.ir.target import SWIZZLE_SPAN
 from wsdsl.ir.types import Fragment
 from wsdsl.prover.access import EVERY, item_of, known_to_all, read
+from wsdsl.prover.control import fresh
 from wsdsl.prover.machine import ALL, Agent, Machine, StageParity
 from wsdsl.prover.program import LOCAL, Instruction
 from wsdsl.prover.sync import only_whole
@@ -34,3 +35,21 @@ def load_panels(m: Machine, a: Agent, i: Instruction) -> int:
         read(m, a, op, array, state.stage, begin, end, know, reader, event, 0, asynchronous=False)
     a.slots[i.defines[0]] = 0
     return LOCAL
+
+
+def load_shared(m: Machine, a: Agent, i: Instruction) -> int:
+    """A warp's threads read together: each of them knows when all have."""
+    only_whole(m, a, i)
+    op = i.op
+    assert isinstance(op, mem.LoadShared)
+    array = m.model.arrays[op.shared.name]
+    state: StageParity = a.slots[i.extra[op.state.name]]
+    start, end = op.offset, op.offset + op.bytes
+    item_of(m, a, op, array, state.stage, start, end)
+    for warp in ((0, 1), (2, 3)):
+        know, event = known_to_all(a, warp), m.event()
+        reader = ("load", a.index, warp)
+        read(m, a, op, array, state.stage, start, end, know, reader, event, know, False)
+        for c in warp:
+            a.know[c] |= event
+    return fresh(m, a, i) if op.result.name in m.model.needed else LOCAL
