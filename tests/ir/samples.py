@@ -47,7 +47,8 @@ SAMPLES: dict[str, tuple[str, str]] = {
     # pipeline_ops
     "circular_buffer": (
         "",
-        "%r: ring = circular_buffer(depth=4, layouts=((bf16[m, k], bf16[n, k]), (f16[n],)))",
+        "%r: ring = circular_buffer(depth=4, layouts=((bf16[m, k], bf16[n, k]), (f16[n],)), "
+        "parts=(64, 32))",
     ),
     "partition": (
         "",
@@ -77,11 +78,20 @@ SAMPLES: dict[str, tuple[str, str]] = {
     ),
     "producer_commit": ("%s: slot", "producer_commit(slot=%s)"),
     "consumer_wait": ("%r: ring", "%s: slot = consumer_wait(ring=%r)"),
+    "take_parts": (
+        "%r: ring, %s: state",
+        "%x: bf16[m, n], %y: f32[n] = take_parts(ring=%r, turn=1, turns=2, state=%s)",
+    ),
     "skip_slot": ("%r: ring", "skip_slot(ring=%r)"),
     "slot_tile": ("%s: slot", "%a: smem<bf16[m, k]> = slot_tile(slot=%s, field=1)"),
     "tile_in_shared": (
         "%x: shared<32768 x 4>, %s: state",
         "%a: smem<bf16[m, k]> = tile_in_shared(shared=%x, offset=16384, state=%s)",
+    ),
+    "parts_in_shared": (
+        "%x: shared<17408 x 2>, %s: state, %f: mbarrier<2>, %e: mbarrier<2>",
+        "%v: bf16[m, n], %w: f32[n] = parts_in_shared(shared=%x, offsets=(0, 16384), "
+        "parts=(64, 64), state=%s, full=%f, empty=%e, turn=1, turns=2)",
     ),
     "slot_values": (
         "%s: slot, %i: i32",
@@ -161,6 +171,11 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "%A: tensor<f16[M, K]>, %m: i32, %k: i32, %x: shared<32768 x 4>, %s: state",
         "thread_load(tensor=%A, coordinates=(%m, %k), row_dim=0, rows=128, columns=64, "
         'swizzle="128B", shared=%x, state=%s)',
+    ),
+    "load_panels": (
+        "%x: shared<17408 x 4>, %s: state, %row: i32",
+        "%v: frag<bf16[64x64]> = load_panels(shared=%x, offset=1024, state=%s, start=%row, "
+        'rows=128, swizzle="128B")',
     ),
     "store_shared": (
         "%v: frag<bf16[64x64]>, %x: shared<8192 x 4>, %i: i32",

@@ -35,9 +35,11 @@ class Threads:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The partition that executes: its warpgroups, and whether one elected thread runs alone."""
+    """The partition that executes: its warpgroups, which of their warps elects, and whether one
+    elected thread runs alone."""
 
     first_warpgroup: int = 0
+    warp: int = 0
     inside: bool = False
     elected: bool = False
 
@@ -68,11 +70,11 @@ class Context:
 
     @contextmanager
     def at(
-        self, *, first_warpgroup: int | None = None, elected: bool | None = None
+        self, *, first_warpgroup: int | None = None, warp: int = 0, elected: bool | None = None
     ) -> Generator[None]:
         outer = self.place
         if first_warpgroup is not None:
-            self.place = Place(first_warpgroup, inside=True)
+            self.place = Place(first_warpgroup, warp, inside=True)
         if elected is not None:
             self.place = replace(self.place, elected=elected)
         try:

@@ -47,6 +47,7 @@ from wsdsl.codegen.fragments import cut_columns, iota, texts_of
 from wsdsl.codegen.global_access import convert_load_global, convert_store_global
 from wsdsl.codegen.held import Descriptor, Registers, Scalar, SharedAt
 from wsdsl.codegen.inline_ptx import At
+from wsdsl.codegen.panel_loads import convert_load_panels
 from wsdsl.codegen.reductions import convert_reduce_columns
 from wsdsl.codegen.register_operands import pin_operands
 from wsdsl.codegen.shared_loads import convert_load_shared
@@ -331,6 +332,7 @@ ARMS: dict[type[Op], Arm] = {
     m.PrefetchTensorMap: convert_prefetch_tensor_map,
     m.TmaLoad: convert_tma_load,
     m.ThreadLoad: convert_thread_load,
+    m.LoadPanels: convert_load_panels,
     m.StoreShared: convert_store_shared,
     m.TmaStore: convert_tma_store,
     m.TmaStoreCommit: convert_tma_store_commit,

@@ -135,6 +135,24 @@ class LoadShared(Op):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class LoadPanels(Op):
+    """Each warp of the warpgroup reads its 16 rows of a fragment (64 x w) from item `state.stage`
+    of `shared`: lines `start` (i32) to `start` + 64 of the panels of a tile of `rows` lines that
+    lies there, `offset` bytes in. A fragment of 1 x w is a tile of one line. The slot may be given
+    back after a `fence_async_proxy`.
+    """
+
+    levels: ClassVar = SCHEDULED
+    result: Value = result()
+    shared: Value
+    offset: int = 0
+    state: Value
+    start: Value | None = None
+    rows: int = 1
+    swizzle: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TmaStore(Op):
     """One thread of each warp of the warpgroup starts to copy its warp's quarter of item `item` of
     `shared` to the box at `coordinates`, where warp i adds 16 * i to the one of `row_dim`. Elements

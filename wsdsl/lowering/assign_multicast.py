@@ -54,7 +54,7 @@ def assign_multicast(kernel: Kernel) -> Kernel:
         made: list[Op] = []
         for op in region:
             if isinstance(op, LoadToSlot):
-                made.append(dataclasses.replace(op, multicast=found[op]))
+                made.append(dataclasses.replace(op, multicast=found.get(op, ())))
             elif isinstance(op, CircularBuffer):
                 own = tuple(groups.get(op.result, ()))
                 made.append(dataclasses.replace(op, multicast=own))

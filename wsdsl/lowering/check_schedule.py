@@ -24,7 +24,7 @@ from wsdsl.lowering.footprint import (
     smem_bytes,
 )
 from wsdsl.lowering.load_groups import find_load_groups
-from wsdsl.lowering.partition_loads import output_nest
+from wsdsl.lowering.nest import output_nest
 from wsdsl.schedule import Schedule
 
 WGMMA_REGISTERS = 26

@@ -6,13 +6,21 @@ import math
 from collections.abc import Mapping
 
 from wsdsl.ir.op import Kernel, Value
-from wsdsl.ir.target import SMEM_ALIGN
+from wsdsl.ir.target import SMEM_ALIGN, SMEM_BYTES
 from wsdsl.ir.tile_ops import Block, Contract, ForEach, ForTiles, Load, Map, Store, Whole
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import yielded
 from wsdsl.ir.wgmma import k_step
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.load_groups import LoadGroup, find_load_groups
+from wsdsl.lowering.nest import output_nest
+from wsdsl.lowering.parts import (
+    MAX_DEPTH,
+    MIN_DEPTH,
+    loads_in_parts,
+    part_offsets,
+    part_widths,
+)
 from wsdsl.lowering.side_loads import kept_out
 from wsdsl.schedule import Schedule
 
@@ -91,7 +99,7 @@ def slot_bytes(group: LoadGroup, sizes: dict[str, int]) -> int:
 def smem_bytes(
     kernel: Kernel, schedule: Schedule, stages: int, buffers: int = STAGING_BUFFERS
 ) -> int:
-    """All of a CTA's SMEM: slots, `buffers` a warpgroup for stores, mbarriers."""
+    """All of a CTA's SMEM: slots, `buffers` a warpgroup for stores, parts, mbarriers."""
     sizes = axis_sizes(kernel, schedule)
     slots: dict[int, int] = {}
     for group in find_load_groups(kernel.body, kept_out(kernel)):
@@ -103,7 +111,31 @@ def smem_bytes(
         total += depth * (size + 16)
     if any(isinstance(op, Store) for op in kernel.ops):
         total += STAGING_BYTES * buffers * (schedule.consumers or 1)
-    return total
+    return total + MIN_DEPTH * part_bytes(kernel, schedule)
+
+
+def part_bytes(kernel: Kernel, schedule: Schedule) -> int:
+    """A slot of the ring for what the epilogue reads; 0 if there is none."""
+    loads = loads_in_parts(kernel, schedule, output_nest(kernel.body)[1])
+    sizes = axis_sizes(kernel, schedule)
+    if not loads:
+        return 0
+    tiles = tuple(op.result.type for op in loads if isinstance(op.result.type, Tile))
+    widths = part_widths(kernel, loads, sizes, is_heavy(kernel, schedule))
+    return part_offsets(tiles, widths, sizes)[1] + 16
+
+
+def is_heavy(kernel: Kernel, schedule: Schedule) -> bool:
+    """Whether sums leave too few registers for an epilogue in wide chunks: ptxas 13.0 spills from
+    176 accumulators a thread on."""
+    return accumulator_registers(kernel, schedule) >= 168
+
+
+def part_depth(kernel: Kernel, schedule: Schedule) -> int:
+    """Slots of that ring: as many as SMEM has room for beside the other one."""
+    each, used = part_bytes(kernel, schedule), smem_bytes(kernel, schedule, schedule.stages or 1)
+    more = max(0, SMEM_BYTES - used) // each
+    return min(MAX_DEPTH, MIN_DEPTH + more)
 
 
 def accumulator_registers(kernel: Kernel, schedule: Schedule) -> int:

@@ -182,7 +182,8 @@ class Stores:
         shape = self.side.shapes.of(axes)
         for other in (value, *gathered):
             shape = _cover(shape, other.shape)
-        for i, j in shape.places():
+        # All rows of a column of chunks, so that what depends on columns alone is not held longer.
+        for i, j in sorted(shape.places(), key=lambda place: place[1]):
             piece = self._converted(value.get(i, j), dtype, op)
             if through_smem:
                 self._by_tma(op, shape, i, j, piece)

@@ -62,14 +62,24 @@ from wsdsl.ir.pipeline_ops import (
     SkipSlot,
     SlotTile,
     SlotValues,
+    TakeParts,
 )
 from wsdsl.ir.tile_ops import Block, Constant, Contract, ForEach, ForTiles, If, Load, Yield
 from wsdsl.ir.types import Axis, Ring, SharedTile, Slot, Tile
 from wsdsl.ir.walk import Namer, copy_region, definers, used_inside, with_regions
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.builder import INT
-from wsdsl.lowering.footprint import OUTER_RING_DEPTH, num_sharing, num_turns
+from wsdsl.lowering.footprint import (
+    OUTER_RING_DEPTH,
+    axis_sizes,
+    is_heavy,
+    num_sharing,
+    num_turns,
+    part_depth,
+)
 from wsdsl.lowering.load_groups import LoadGroup, find_load_groups
+from wsdsl.lowering.nest import output_nest
+from wsdsl.lowering.parts import loads_in_parts, part_widths
 from wsdsl.lowering.side_loads import SideLoad, kept_out
 from wsdsl.schedule import Schedule
 
@@ -113,8 +123,19 @@ def partition_loads(kernel: Kernel) -> Kernel:
             loc=kernel.loc,
         )
         partitions.append(load)
-    compute_side = cut.compute_side(body)
+    parted = loads_in_parts(kernel, schedule, body) if groups else ()
+    if parted:
+        own = _parts_ring(kernel, parted, namer)
+        rings[-1] = own
+        filled = _fill_parts(body, parted, own.result, namer)
+        beside = Partition(
+            role="load", num_warpgroups=0, body=copy_region(work(filled), namer), loc=kernel.loc
+        )
+        partitions.append(beside)
+        load_side = (*load_side, *filled)
     for turn in range(turns):
+        mine = _read_in_parts(body, parted, rings[-1].result, turn, turns) if parted else body
+        compute_side = cut.compute_side(mine)
         inner = work(compute_side, turn, turns, _passing_over(load_side) if turns > 1 else ())
         compute = Partition(
             role="compute",
@@ -125,29 +146,6 @@ def partition_loads(kernel: Kernel) -> Kernel:
         )
         partitions.append(compute)
     return dataclasses.replace(kernel, level="partitioned", body=(*rings.values(), *partitions))
-
-
-def output_nest(body: Region) -> tuple[list[ForTiles | ForEach], Region]:
-    """The outermost parallel loops, and what they run; scalar work between them moves inside."""
-    nest: list[ForTiles | ForEach] = []
-    around: list[Op] = []
-    while True:
-        inner = [op for op in body if regions(op)]
-        if len(inner) != 1 or not isinstance(inner[0], (ForTiles, ForEach)) or inner[0].init:
-            break
-        loop = inner[0]
-        others = [op for op in body if op is not loop and not isinstance(op, Yield)]
-        if any(not results_of(op) for op in others) or any(_partial(v) for v in (loop,)):
-            break
-        around += others
-        nest.append(loop)
-        body = loop.body
-    rest = tuple(op for op in body if not (isinstance(op, Yield) and not op.values))
-    return nest, (*around, *rest)
-
-
-def _partial(loop: ForTiles | ForEach) -> bool:
-    return isinstance(loop, ForTiles) and (loop.start is not None or loop.stop is not None)
 
 
 def _dim(loop: ForTiles | ForEach) -> str:
@@ -178,6 +176,46 @@ def _make_rings(
         )
         for height, held in sorted(layouts.items())
     }
+
+
+def _parts_ring(kernel: Kernel, loads: tuple[Load, ...], namer: Namer) -> CircularBuffer:
+    assert kernel.schedule is not None
+    sizes = axis_sizes(kernel, kernel.schedule)
+    return CircularBuffer(
+        result=Value(namer.new("part_ring"), Ring()),
+        depth=part_depth(kernel, kernel.schedule),
+        layouts=(tuple(op.result.type for op in loads if isinstance(op.result.type, Tile)),),
+        consumers=num_sharing(kernel.schedule),
+        parts=part_widths(kernel, loads, sizes, is_heavy(kernel, kernel.schedule)),
+        loc=loads[0].loc,
+    )
+
+
+def _fill_parts(body: Region, loads: tuple[Load, ...], ring: Value, namer: Namer) -> Region:
+    """A load side of its own: it never waits for the products' slots, nor they for its."""
+    slot = Value(namer.new("slot"), Slot())
+    made: list[Op] = [op for op in body if results_of(op) and not regions(op)]
+    made.append(ProducerAcquire(result=slot, ring=ring, loc=loads[0].loc))
+    for field, load in enumerate(loads):
+        fill = LoadToSlot(
+            slot=slot, field=field, tensor=load.tensor, index=load.index, loc=load.loc
+        )
+        made.append(fill)
+    return _without_unused([*made, ProducerCommit(slot=slot, loc=loads[0].loc)])
+
+
+def _read_in_parts(
+    body: Region, loads: tuple[Load, ...], ring: Value, turn: int, turns: int
+) -> Region:
+    made: list[Op] = []
+    for op in body:
+        if op not in loads:
+            made.append(op)
+        elif op == loads[0]:
+            results = tuple(load.result for load in loads)
+            take = TakeParts(result=results, ring=ring, turn=turn, turns=turns, loc=op.loc)
+            made.append(take)
+    return tuple(made)
 
 
 class _Cut:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from wsdsl.ir.barrier_ops import WarpgroupIndex
 from wsdsl.ir.fragment_ops import Iota
 from wsdsl.ir.op import Kernel, Value
-from wsdsl.ir.pipeline_ops import Partition, RenameAxes
+from wsdsl.ir.pipeline_ops import Partition, PartsInShared, RenameAxes
 from wsdsl.ir.target import ADDED_ATOMICALLY
 from wsdsl.ir.tile_ops import Block, End, Map, Store
 from wsdsl.ir.types import I32, Axis, Tensor, Tile
@@ -48,6 +48,17 @@ def narrow_axes(kernel: Kernel) -> set[str]:
     return found
 
 
+def _cut_already(kernel: Kernel) -> dict[str, tuple[int, ...]]:
+    """Widths of the chunks of column axes of tiles that come in parts."""
+    axes, found = axes_of(kernel), dict[str, tuple[int, ...]]()
+    for op in walk(kernel.body):
+        if isinstance(op, PartsInShared):
+            tiles = (v.type for v in op.result if isinstance(v.type, Tile))
+            names = (name for tile in tiles for name in tile.axes)
+            found |= {name: op.parts for name in names if axes[name].role == "columns"}
+    return found
+
+
 class Side:
     """Compute warpgroups share the row axes: warpgroup g has rows [g * size / n, …) of a tile."""
 
@@ -56,7 +67,9 @@ class Side:
         self.static = dict(kernel.sizes)
         self.num_warpgroups = partition.num_warpgroups
         self.axes = axes_of(kernel)
-        self.shapes = Shapes(self.axes, partition.num_warpgroups, narrow_axes(kernel))
+        self.shapes = Shapes(
+            self.axes, partition.num_warpgroups, narrow_axes(kernel), _cut_already(kernel)
+        )
         self.warpgroup: Value | None = None
         self.shares: dict[str, Value] = {}
         self.starts: dict[str, Value] = {}

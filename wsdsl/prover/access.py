@@ -15,7 +15,6 @@ from wsdsl.ir import memory_ops as mem
 from wsdsl.ir.op import Op
 from wsdsl.ir.target import SWIZZLE_SPAN
 from wsdsl.ir.types import Fragment, Tensor
-from wsdsl.prover.control import fresh
 from wsdsl.prover.errors import Party
 from wsdsl.prover.machine import ALL, FIRST_LANES, Agent, Machine, Span, StageParity
 from wsdsl.prover.model import Array
@@ -116,7 +115,11 @@ def write(
 
 def _release_hint(reader: Party) -> str:
     kind = type(reader.op).__name__
-    over = {"Wgmma": "wgmma_wait", "TmaStore": "tma_store_wait, then sync_warp"}.get(kind, "it")
+    over = {
+        "Wgmma": "wgmma_wait",
+        "TmaStore": "tma_store_wait, then sync_warp",
+        "LoadPanels": "fence_async_proxy",
+    }.get(kind, "it")
     return f"the reader must be over ({over}), then arrive on a barrier that the writer waits for"
 
 
@@ -320,24 +323,6 @@ def store_shared(m: Machine, a: Agent, i: Instruction) -> int:
             a.cta,
         )
     return LOCAL
-
-
-def load_shared(m: Machine, a: Agent, i: Instruction) -> int:
-    """A warp's threads read together: each of them knows when all have."""
-    only_whole(m, a, i)
-    op = i.op
-    assert isinstance(op, mem.LoadShared)
-    array = m.model.arrays[op.shared.name]
-    state: StageParity = a.slots[i.extra[op.state.name]]
-    start, end = op.offset, op.offset + op.bytes
-    item_of(m, a, op, array, state.stage, start, end)
-    for warp in ((0, 1), (2, 3)):
-        know, event = known_to_all(a, warp), m.event()
-        reader = ("load", a.index, warp)
-        read(m, a, op, array, state.stage, start, end, know, reader, event, know, False)
-        for c in warp:
-            a.know[c] |= event
-    return fresh(m, a, i) if op.result.name in m.model.needed else LOCAL
 
 
 def tma_store(m: Machine, a: Agent, i: Instruction) -> int:

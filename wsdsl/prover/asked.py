@@ -77,7 +77,7 @@ def _asks(model: Model, i: Instruction) -> list[Ask]:
             return [ask(op.shared, CHANGES), ask(op.barriers, CHANGES)]
         case mem.StoreShared() | mem.ThreadLoad():
             return [ask(op.shared, CHANGES)]
-        case mem.TmaStore() | mem.LoadShared():
+        case mem.TmaStore() | mem.LoadShared() | mem.LoadPanels():
             return [ask(op.shared, LOOKS)]
         case b.NamedBarrierSync() | b.NamedBarrierArrive():
             return [((ROUND, op.barrier), CHANGES, ALL, False)]

@@ -214,7 +214,7 @@ def jump(m: Machine, a: Agent, i: Instruction) -> int:
 def elect(m: Machine, a: Agent, i: Instruction) -> int:
     """Outside of the partitions the CTA's first thread is meant."""
     inside = i.extra
-    per_cta = m.model.num_warpgroups
+    per_cta = m.model.num_agents
     if a.rank != 0 or (not inside and a.index % per_cta != 0):
         a.pc = i.target
     return LOCAL

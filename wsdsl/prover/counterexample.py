@@ -205,7 +205,7 @@ def agent_keys(model: Model) -> list[str]:
         f"cta{cta}/{number}.{p.role}.{rank}"
         for cta in range(model.num_ctas)
         for number, p in enumerate(partitions)
-        for rank in range(p.num_warpgroups)
+        for rank in range(p.num_agents)
     ]
 
 

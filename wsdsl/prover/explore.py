@@ -41,7 +41,7 @@ class Refuted(Exception):  # noqa: N818 - a verdict
 def start(model: Model) -> Machine:
     """The machine before the first op."""
     m = Machine(model)
-    sizes = [p.num_warpgroups for p in model.partitions] or [1]
+    sizes = [p.num_agents for p in model.partitions] or [1]
     for cta in range(model.num_ctas):
         for partition, num in enumerate(sizes):
             for rank in range(num):

@@ -82,6 +82,7 @@ class Model:
         self.names_of_terms: dict[Any, Any] = {}
         self.codes: list[Code] = []
         self.num_warpgroups = sum(p.num_warpgroups for p in self.partitions) or 1
+        self.num_agents = sum(p.num_agents for p in self.partitions) or 1
         self.entry_registers = self._entry_registers(flat)
 
     def at(self, sizes: Mapping[str, int]) -> Model:
@@ -122,7 +123,7 @@ class Model:
             for number, p in enumerate(partitions):
                 where = f"CTA {cta}, " if self.num_ctas > 1 else ""
                 role = p.role if roles.count(p.role) == 1 else f"{p.role} partition {number}"
-                for rank in range(p.num_warpgroups):
+                for rank in range(p.num_agents):
                     which = f" {rank}" if p.num_warpgroups > 1 else ""
                     told.append(f"{where}{role} warpgroup{which}")
         return told

@@ -86,6 +86,7 @@ SYNCHRONISING: tuple[type[Op], ...] = (
     b.WaitFlag,
     m.TmaLoad,
     m.ThreadLoad,
+    m.LoadPanels,
     m.StoreShared,
     m.LoadShared,
     m.TmaStore,

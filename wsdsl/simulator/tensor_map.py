@@ -41,8 +41,8 @@ class TensorMapValue:
         if any(not 1 <= extent <= MAX_BOX for extent in self.box):
             return f"box {self.box}: each extent is 1 to {MAX_BOX}"
         span = SWIZZLE_SPAN[self.swizzle]
-        alone = self.swizzle == "none" and math.prod(self.box[:-1]) == 1
-        if self.line_bytes != span and not alone:
+        alone = self.swizzle == "none" and self.bytes == self.line_bytes
+        if self.line_bytes != span and not (alone and self.line_bytes % UNIT == 0):
             return (
                 f"a box line of {self.line_bytes} bytes with swizzle {self.swizzle}, whose lines "
                 f"are {span} bytes"
