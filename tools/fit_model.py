@@ -33,8 +33,12 @@ CONSTANTS: list[tuple[ModuleType, str]] = [
     (predict_handing, "HAND_OVER_CYCLES"),
     (predict_handing, "LOAD_CYCLES"),
     (predict, "LOST_REUSE"),
+    (predict, "BOOST"),
+    (predict, "QUICKEST"),
+    (predict, "START_CYCLES"),
 ]
 FACTORS = (0.5, 0.8, 0.9, 0.97, 1.03, 1.1, 1.25, 2.0)
+FAR, FAR_WEIGHT, CLIPPED = 1.3, 0.2, 0.5
 FEWEST, MOST = 0.1, 10.0
 """Constants stay within these factors of what they were."""
 
@@ -70,16 +74,17 @@ def read(path: Path) -> list[Row]:
 
 
 def loss(rows: Sequence[Row]) -> float:
-    """Mean square of the errors of what is cut, beside those of what is whole."""
-    total, count = 0.0, 0
+    """Mean square of the errors within each shape; rows far from the best count less."""
+    total, weights = 0.0, 0.0
     for shape in {row.shape for row in rows}:
         same = [row for row in rows if row.shape == shape]
-        whole = [row.error() for row in same if row.whole]
-        level = sum(whole) / len(whole) if whole else 0.0
-        cut = [row.error() - level for row in same if not row.whole]
-        total += sum(e * e for e in cut)
-        count += len(cut)
-    return total / max(1, count)
+        best = min(row.measured for row in same)
+        near = [FAR_WEIGHT if row.measured > FAR * best else 1.0 for row in same]
+        errors = [max(-CLIPPED, min(CLIPPED, row.error())) for row in same]
+        level = sum(w * e for w, e in zip(near, errors)) / sum(near)
+        total += sum(w * (e - level) ** 2 for w, e in zip(near, errors))
+        weights += sum(near)
+    return total / weights
 
 
 def fit(rows: Sequence[Row]) -> None:
@@ -91,6 +96,8 @@ def fit(rows: Sequence[Row]) -> None:
         for module, name in CONSTANTS:
             kept = getattr(module, name)
             for factor in FACTORS:
+                if name == "QUICKEST" and kept * factor > 1:
+                    continue
                 if FEWEST <= kept * factor / first[name] <= MOST:
                     setattr(module, name, kept * factor)
                     now = loss(rows)
@@ -111,7 +118,7 @@ def show(rows: Sequence[Row]) -> None:
         same = [row for row in rows if row.shape == shape]
         taken = min(same, key=Row.predicted)
         chosen.append(math.log(taken.measured / min(row.measured for row in same)))
-    print(f"error of what is cut, relative: {math.sqrt(loss(rows)):.1%} (root mean square)")
+    print(f"error within the same sizes: {math.sqrt(loss(rows)):.1%} (root mean square)")
     print(
         f"what is predicted the quickest is behind the quickest by {max(chosen):.1%} at most, "
         f"{sum(chosen) / len(chosen):.1%} in the mean"
