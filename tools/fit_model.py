@@ -35,7 +35,6 @@ CONSTANTS: list[tuple[ModuleType, str]] = [
     (predict, "LOST_REUSE"),
     (predict, "BOOST"),
     (predict, "QUICKEST"),
-    (predict, "START_CYCLES"),
 ]
 FACTORS = (0.5, 0.8, 0.9, 0.97, 1.03, 1.1, 1.25, 2.0)
 FAR, FAR_WEIGHT, CLIPPED = 1.3, 0.2, 0.5
