@@ -1,12 +1,12 @@
 """How far the model of schedules is from what was measured, and constants that bring it nearer.
 
-python tools/fit_model.py measured.jsonl [--fit] [--clock GHZ]
+python -m tools.fit_model measured.jsonl [--fit] [--clock GHZ]
 
-A row is an object with the sizes (M, N, K), `schedule` as its repr, and `us`, microseconds in short
-bursts; where there is `sustained` too the mean counts. Rows whose schedule is not wsdsl's are left
-out. Errors are shown of the time itself; what is fitted, constants of `predict_handing` and what is
-lost by stream-K, are errors relative to the rows of the same sizes whose tiles are whole, since the
-choice depends on these.
+A row is an object with the sizes (M, N, K) of a bf16 product, `schedule` as its repr, and `us`,
+microseconds in short bursts; where there is `sustained` too the mean counts. Rows whose schedule is
+not wsdsl's are left out. What is fitted, constants of tiles in pieces and of idle SMs, are the
+errors relative to other rows of the same sizes, since the choice depends on these. A search of this
+kind ends where it ends: look at what it gives before you take it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from types import ModuleType
 from typing import Any
 
 from benchmarks.kernels import gemm
-from wsdsl import Schedule
+from wsdsl.cli.options import written_schedule
 from wsdsl.lowering import predict, predict_handing
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.pipeline import scheduled_tile
@@ -45,7 +45,7 @@ FEWEST, MOST = 0.1, 10.0
 class Row:
     def __init__(self, held: dict[str, Any]) -> None:
         self.sizes = {name: int(held[name]) for name in "MNK"}
-        given = eval(held["schedule"], {"__builtins__": {}, "Schedule": Schedule, "dict": dict})
+        given = written_schedule(held["schedule"])
         kernel = scheduled_tile(dataclasses.replace(gemm.tile, schedule=given), self.sizes)
         self.schedule = kernel.schedule or given
         self.asked: Workload = Work(kernel, self.sizes).under(axis_sizes(kernel, self.schedule))
@@ -55,10 +55,6 @@ class Row:
     @property
     def shape(self) -> str:
         return "x".join(str(size) for size in self.sizes.values())
-
-    @property
-    def whole(self) -> bool:
-        return self.schedule.scheduler not in ("split_k", "stream_k")
 
     def predicted(self) -> float:
         return predict.predicted(self.asked, self.schedule).microseconds
@@ -95,9 +91,8 @@ def fit(rows: Sequence[Row]) -> None:
         for module, name in CONSTANTS:
             kept = getattr(module, name)
             for factor in FACTORS:
-                if name == "QUICKEST" and kept * factor > 1:
-                    continue
-                if FEWEST <= kept * factor / first[name] <= MOST:
+                within = FEWEST <= kept * factor / first[name] <= MOST
+                if within and not (name == "QUICKEST" and kept * factor > 1):
                     setattr(module, name, kept * factor)
                     now = loss(rows)
                     if now < best * (1 - 1e-4):

@@ -11,6 +11,8 @@ are handed on come on top (`predict_handing`).
 
 The constants here are fitted to bf16 products of 18 shapes by 20 tiles on an H200, to the mean of
 short bursts and sustained runs: the error is 4 %, and what is chosen is within 1 % of the best.
+`tools/fit_model.py` tells how far they are from other measurements, and refits those of idle SMs
+and of tiles in pieces.
 """
 
 from __future__ import annotations

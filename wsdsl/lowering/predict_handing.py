@@ -5,7 +5,9 @@ In turns, a worker writes the sums that it hands on and reads those that it goes
 pieces of a tile end at the same time, all that are neither first nor last do so one after another.
 In slices, all write at the same time, meet, read a part of everything, and meet again.
 
-The constants are fitted by `tools/fit_model.py`.
+The constants are near what `tools/fit_model.py` finds for 190 schedules of 14 shapes on an H200:
+the error among schedules of the same sizes is 9 %, and what is chosen is 1 % behind the best in the
+mean. They are of this compiler's stores and loads of partial sums: if these get quicker, fit again.
 """
 
 from __future__ import annotations
