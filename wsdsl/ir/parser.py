@@ -20,7 +20,7 @@ from wsdsl.schedule import Schedule
 @cache
 def _grammar() -> Lark:
     text = Path(__file__).with_name("ir.lark").read_text()
-    return Lark(text, parser="lalr", propagate_positions=True, maybe_placeholders=True)
+    return Lark(text, parser="lalr", maybe_placeholders=True)
 
 
 def parse_kernel(text: str, file: str = "<ir>") -> Kernel:
@@ -31,28 +31,27 @@ def parse_kernel(text: str, file: str = "<ir>") -> Kernel:
         ended = isinstance(e, UnexpectedToken) and e.token.type == "$END"
         if ended or isinstance(e, UnexpectedEOF):
             raise ParseError(Finding("the IR ends too early; a `}` is missing?")) from e
-        loc = _loc(text, file, e.line, e.column, e.column + 1)
+        loc = _loc(text.splitlines(), file, e.line, e.column, e.column + 1)
         raise ParseError(Finding("not IR", loc, "see docs/ir.md for the textual form")) from e
     return _Reader(text, file).kernel(tree.children[0])
 
 
-def _loc(text: str, file: str, line: int, column: int, end: int) -> Loc:
-    lines = text.splitlines()
+def _loc(lines: list[str], file: str, line: int, column: int, end: int) -> Loc:
     return Loc(file, line, column, end, lines[line - 1] if 0 < line <= len(lines) else "")
 
 
 class _Reader:
     def __init__(self, text: str, file: str) -> None:
-        self.text, self.file = text, file
+        self.lines, self.file = text.splitlines(), file
         self.values: dict[str, Value] = {}
 
     def fail(self, at: Any, message: str, hint: str = "") -> NoReturn:
         raise ParseError(Finding(message, self.loc(at), hint))
 
     def loc(self, at: Any) -> Loc:
-        place: Any = at.meta if isinstance(at, Tree) else at
-        end = place.end_column if place.end_line == place.line else place.column + 1
-        return _loc(self.text, self.file, place.line, place.column, end)
+        """Of a token: a tree has no place of its own, which would be most of the work to keep."""
+        end = at.end_column if at.end_line == at.line else at.column + 1
+        return _loc(self.lines, self.file, at.line, at.column, end)
 
     def kernel(self, tree: Any) -> Kernel:
         name, level, *rest = tree.children

@@ -54,7 +54,7 @@ def assign_multicast(kernel: Kernel) -> Kernel:
         made: list[Op] = []
         for op in region:
             if isinstance(op, LoadToSlot):
-                made.append(dataclasses.replace(op, multicast=found[op]))
+                made.append(dataclasses.replace(op, multicast=found.get(op, ())))
             elif isinstance(op, CircularBuffer):
                 own = tuple(groups.get(op.result, ()))
                 made.append(dataclasses.replace(op, multicast=own))
@@ -78,7 +78,7 @@ def _groups(kernel: Kernel, work: ForWork) -> dict[LoadToSlot, Group]:
             if not _loops_depend(work.body, varies):
                 for load in loads:
                     group = ((num, stride), *found[load])
-                    by_tma = load.tensor.name not in kernel.unaligned
+                    by_tma = load.tensor.name not in kernel.unaligned and not load.box
                     if by_tma and not varies & {*load.index} and _comes_out_even(load, group):
                         found[load] = group
         stride *= num

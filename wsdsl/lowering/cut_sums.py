@@ -83,6 +83,16 @@ def grows(body: Region, arg: Value, last: Value) -> bool:
     return grows(body, following, last)
 
 
+def why_not_shared(kernel: Kernel, body: Region) -> Iterator[Finding]:
+    """What keeps consumers that share a tile from handing on their parts of it by themselves."""
+    loop, axes = cut_loop(body), axes_of(kernel)
+    assert loop is not None
+    for sum in loop.result:
+        if isinstance(sum.type, Tile) and not any(axes[a].role == "rows" for a in sum.type.axes):
+            told = f"`{sum.name}` has no rows, and all consumers hold the same"
+            yield Finding(told, loop.loc, "use consumers=1")
+
+
 def why_no_slices(kernel: Kernel, body: Region) -> Iterator[Finding]:
     """What keeps CTAs from finishing a tile by columns."""
     loop, axes = cut_loop(body), axes_of(kernel)

@@ -15,7 +15,7 @@ from wsdsl.ir.types import Axis, Tensor, Tile
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.cut_sums import cut_loop
 from wsdsl.lowering.footprint import product_cycles, volume
-from wsdsl.lowering.partition_loads import output_nest
+from wsdsl.lowering.nest import output_nest
 
 UNKNOWN_SIZE = 8192
 """A dimension's size where it is not known."""

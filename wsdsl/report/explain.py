@@ -29,7 +29,8 @@ def explain(kernel: Kernel, signature: Signature) -> str:
     for op in kernel.body:
         if isinstance(op, Partition):
             registers = f", {op.registers} registers a thread" if op.registers else ""
-            lines.append(f"partition {op.role}: {op.num_warpgroups} warpgroup(s){registers}")
+            runs = f"{op.num_warpgroups} warpgroup(s)" if op.num_warpgroups else "another thread"
+            lines.append(f"partition {op.role}: {runs}{registers}")
     moves: dict[str, set[str]] = {}
     for op in walk(kernel.body):
         match op:

@@ -53,7 +53,7 @@ class Launch:
 
     @property
     def num_warpgroups(self) -> int:
-        return sum(p.num_warpgroups for p in self.partitions)
+        return sum(p.num_agents for p in self.partitions)
 
     @property
     def num_clusters(self) -> int:
@@ -66,7 +66,7 @@ class Launch:
             warpgroup_key(cta, number, partition, rank)
             for cta in range(self.num_ctas)
             for number, partition in enumerate(self.partitions)
-            for rank in range(partition.num_warpgroups)
+            for rank in range(partition.num_agents)
         ]
 
 
@@ -206,7 +206,7 @@ def start_cluster(launch: Launch, index: int, residents: Residents) -> Cluster:
             launch.registers,
         )
         for number, partition in enumerate(launch.partitions):
-            for rank in range(partition.num_warpgroups):
+            for rank in range(partition.num_agents):
                 wg = Warpgroup(cta, partition, number, rank)
                 wg.operands = RegisterOperands(launch.operands)
                 cta.warpgroups.append(wg)
