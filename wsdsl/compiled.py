@@ -200,6 +200,14 @@ class Compiled:
         sizes = dict(self.scheduled.sizes)
         return resolve(self.name, self.scheduled.params, self.access, args, sizes)
 
+    def fits(self, call: Call) -> bool:
+        """Whether all CTAs that wait for each other can run at the same time on the call's GPU."""
+        from wsdsl.runtime.device import device_properties
+        from wsdsl.runtime.launch import has_room
+
+        index = int(call.device.removeprefix("cuda:")) if call.device != "cpu" else 0
+        return has_room(self.signature, call.dims, device_properties(index).num_sms)
+
     def run(self, call: Call, stream: Any = None) -> Any:
         if call.device != "cpu":
             self.launcher.prepare(call.views, call.scalars, call.dims, stream, keepalive=False)()

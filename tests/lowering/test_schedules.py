@@ -133,8 +133,11 @@ def test_the_choice_is_explained() -> None:
     assert "144 of 232 registers a thread" in text
     # (128 + 144) operands of 2 bytes, for 2 * 128 * 144 operations.
     assert "14.76 bytes per 1000 operations" in text
-    worse = [float(x) for x in re.findall(r"k=64 m=\d+ n=\d+: ([+-][\d.]+) %", text)]
+    _, following = text.split("the next best:")
+    following, others = following.split("other ways")
+    worse = [float(x) for x in re.findall(r"k=64 m=\d+ n=\d+: ([+-][\d.]+) %", following)]
     assert len(worse) == 4 and worse == sorted(worse) and worse[0] >= 0
+    assert "stream-K" in others and "cut into" in others
 
 
 def test_work_items_are_done_by_clusters() -> None:
@@ -161,3 +164,31 @@ def test_operations_are_told_by_type() -> None:
 def test_unknown_dimensions_are_refused(ask: str) -> None:
     with pytest.raises(CompileError, match="has no dimension Q"):
         getattr(CASES["gemm"].kernel, ask)(M=64, Q=64)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "raster", "order"),
+    [
+        (dict(), None, (None, 8)),
+        (dict(), "auto", (None, 8)),
+        # Along n, as many rows of tiles abreast as there are, 8 at most.
+        ((4096, 4096), None, (None, 8)),
+        ((1024, 8192), None, (None, 8)),
+        ((384, 8192), None, (None, 4)),
+        ((256, 1024), None, (None, 2)),
+        ((64, 1024), None, (None, 1)),
+        # Many rows, and far more columns.
+        ((2048, 65536), None, ("m", 8)),
+        ((2048, 8192), None, (None, 8)),
+        # By the shorter side.
+        ((4096, 8192), "auto", ("m", 8)),
+        ((8192, 4096), "auto", (None, 8)),
+        ((384, 8192), "auto", ("m", 8)),
+        ((8192, 384), "m", ("m", 4)),
+    ],
+)
+def test_order_of_tiles(sizes, raster: str | None, order: tuple[str | None, int]) -> None:
+    known = dict(zip("MN", sizes, strict=True), K=4096) if sizes else {}
+    made = chosen("gemm", Schedule(tile=dict(m=128, n=128), raster=raster), **known)
+    assert (made.raster, made.swizzle) == order
+    assert chosen("gemm", made, **known) == made
