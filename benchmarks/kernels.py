@@ -45,12 +45,12 @@ def gemm_fp8_row(A: f8e4m3[M, K], B: f8e4m3[N, K], a_scale: f32[M], b_scale: f32
 
 @kernel
 def gemm_fp8_block(
-    A: f8e4m3[M, K], B: f8e4m3[N, K], a_scale: f32[M, KB], b_scale: f32[NB, KB], C: bf16[M, N]
+    A: f8e4m3[M, K], B: f8e4m3[N, K], a_scale: f32[KB, M], b_scale: f32[NB, KB], C: bf16[M, N]
 ):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
         for k in tiles(K):
-            a = A[m, k] * a_scale[m, index(k) // 128]
+            a = A[m, k] * a_scale[index(k) // 128, m]
             b = B[n, k] * b_scale[index(n) // 128, index(k) // 128]
             acc += a @ b
         C[m, n] = acc

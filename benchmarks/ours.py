@@ -47,10 +47,22 @@ _compiled: dict[tuple[str, str, Shape], Any] = {}
 def contestants(schedules: Sequence[str]) -> list[Contestant]:
     """`schedules`: what "best" is chosen from, beside the default; a list of our own if empty."""
     return [
-        Contestant("wsdsl", lambda p: [variant(p, DEFAULT)]),
-        Contestant("wsdsl best", lambda p: [variant(p, t) for t in candidates(p, schedules)]),
+        Contestant("wsdsl", lambda p: [variant(p, DEFAULT)], lay_out=lay_out),
+        Contestant(
+            "wsdsl best",
+            lambda p: [variant(p, t) for t in candidates(p, schedules)],
+            lay_out=lay_out,
+        ),
         Contestant("wsdsl plain", plain_variants, reference=product),
     ]
+
+
+def lay_out(*operands: Any) -> tuple[Any, ...]:
+    """Scales of blocks along M, as cuBLASLt has them too."""
+    a, b, *scales = operands
+    if scales and scales[0].dim() == 2 and scales[0].dtype.itemsize == 4:
+        scales[0] = scales[0].T.contiguous()
+    return (a, b, *scales)
 
 
 def variant(problem: Problem, text: str) -> Variant:

@@ -56,7 +56,7 @@ def run(name: str, m: int, n: int, k: int, times: int = 1) -> None:
         first = got
 
 
-STORED_BY_TMA = ("gemm", "gemm_cluster")
+STORED_BY_TMA = ("gemm", "gemm_cluster", "stream_k")
 
 
 @pytest.mark.parametrize(
