@@ -39,12 +39,14 @@ from wsdsl.lowering.shares import Group
 def assign_multicast(kernel: Kernel) -> Kernel:
     work = next(op for op in walk(kernel.body) if isinstance(op, ForWork))
     size = math.prod(work.cluster)
-    load = next((op for op in kernel.body if isinstance(op, Partition) and op.role == "load"), None)
-    if size == 1 or load is None:
+    sides = [op.body for op in kernel.body if isinstance(op, Partition) and op.role == "load"]
+    if size == 1 or not sides:
         return kernel
-    (work,) = (op for op in load.body if isinstance(op, ForWork))
-    found = _groups(kernel, work)
-    slots = {op.result: op.ring for op in walk(load.body) if isinstance(op, ProducerAcquire)}
+    found: dict[LoadToSlot, Group] = {}
+    for side in sides:
+        (work,) = (op for op in side if isinstance(op, ForWork))
+        found |= _groups(kernel, work)
+    slots = {op.result: op.ring for op in kernel.ops if isinstance(op, ProducerAcquire)}
     groups: dict[Value, dict[Group, None]] = {}
     for op, group in found.items():
         if group:

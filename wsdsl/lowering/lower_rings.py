@@ -9,11 +9,11 @@ After:
     arrive_expect_tx(barriers=%full, state=%s, tx_bytes=16384)
     tma_load(map=%a_map, coordinates=(%m_start, %k_start), shared=%slots, state=%s, barriers=%full)
 
-A full barrier takes one arrival, the producer's, with the bytes that it expects; where threads copy
-(tensors that TMA cannot take) each of them arrives once its part is written. An empty barrier takes
-one arrival of each consumer warpgroup, and as many from each other CTA of the cluster that gets a
-part of its tiles from here. Of a tile that is multicast each CTA copies its part, and expects the
-whole.
+A full barrier takes one arrival of each producer, with the bytes that it expects; where threads
+copy (tensors that TMA cannot take) each of them arrives once its part is written. An empty barrier
+takes one arrival of each consumer warpgroup, and as many from each other CTA of the cluster that
+gets a part of its tiles from here. Of a tile that is multicast each CTA copies its part, and
+expects the whole.
 
 Why here: states are explicit; products next read tiles at known places.
 """
@@ -85,11 +85,16 @@ class _Rings:
         self.cluster = next((op.cluster for op in kernel.body if isinstance(op, LaunchGrid)), 1)
         self.shares: dict[Group, Share] = {}
         self.peers: dict[Value, tuple[Value | None, ...]] = {}
-        self.whole_warpgroup = False
-        """Whether the load partition runs with all of its threads, not one elected."""
+        self.producers: dict[Value, dict[int, list[str]]] = {}
+        """The tensors of a ring, by the place of the partition that copies them."""
+        self.now = 0
+        """The place of the partition that is converted."""
         self.released_by_threads: set[Value] = set()
         """Rings whose slots may be released with no product since the wait: nothing then says that
         all threads of a warpgroup have come past it, so each arrives for itself."""
+        for place, op in enumerate(kernel.body):
+            if isinstance(op, Partition):
+                self.note_copies(op, place)
         for op in walk(kernel.body):
             for inner in regions(op):
                 self.released_by_threads |= _without_product(inner)
@@ -100,17 +105,24 @@ class _Rings:
             elif isinstance(op, AxisAt):
                 self.starts[op.result] = op.start
 
+    def note_copies(self, op: Partition, place: int) -> None:
+        rings: dict[Value, Value] = {}
+        for inner in walk(op.body):
+            if isinstance(inner, ProducerAcquire):
+                rings[inner.result] = inner.ring
+            elif isinstance(inner, LoadToSlot):
+                held = self.producers.setdefault(rings[inner.slot], {})
+                held.setdefault(place, []).append(inner.tensor.name)
+
     def kernel_without_rings(self) -> Kernel:
-        self.whole_warpgroup = any(
-            self.ways(ring)[1] for ring in {s.ring for s in self.slots.values()}
-        )
         for op in self.kernel.body:
             if isinstance(op, CircularBuffer):
                 self.place(op)
         body: list[Op] = []
-        for op in self.kernel.body:
+        for place, op in enumerate(self.kernel.body):
             if isinstance(op, CircularBuffer):
                 continue
+            self.now = place
             body.append(self.partition(op) if isinstance(op, Partition) else op)
         return dataclasses.replace(self.kernel, body=(*self.declarations, *body))
 
@@ -158,21 +170,20 @@ class _Rings:
         self.rings[op.result] = _Ring(shared, full, empty, tuple(offsets), op.multicast)
 
     def arrivals(self, ring: Value) -> int:
-        """All slots of a ring are filled the same way: one arrival with bytes, if TMA brings any of
-        them, and one a thread, if threads do.
+        """A partition fills all slots of a ring the same way: one arrival with bytes, if TMA brings
+        any of them, and one a thread, if threads do.
         """
-        by_tma, by_threads = self.ways(ring)
-        return by_tma + THREADS * by_threads
+        ways = [self.ways(ring, producer) for producer in self.producers[ring]]
+        return sum(by_tma + THREADS * by_threads for by_tma, by_threads in ways)
 
-    def ways(self, ring: Value) -> tuple[bool, bool]:
-        tensors = [
-            fill.tensor.name
-            for slot, fills in self.fills.items()
-            if self.slots[slot].ring == ring
-            for fill in fills
-        ]
-        by_threads = [name in self.kernel.unaligned for name in tensors]
+    def ways(self, ring: Value, producer: int) -> tuple[bool, bool]:
+        by_threads = [name in self.kernel.unaligned for name in self.producers[ring][producer]]
         return not all(by_threads), any(by_threads)
+
+    def whole_warpgroup(self, producer: int) -> bool:
+        """Whether a load partition runs with all of its threads, not one elected."""
+        rings = [ring for ring, by in self.producers.items() if producer in by]
+        return any(self.ways(ring, producer)[1] for ring in rings)
 
     def region(self, region: Region) -> Region:
         with self.builder.region() as ops:
@@ -217,15 +228,15 @@ class _Rings:
             )
 
     def fill(self, op: ProducerAcquire, ring: _Ring, state: Value) -> None:
-        b, fills = self.builder, self.fills[op.result]
-        by_tma, by_threads = self.ways(op.ring)
+        b, fills = self.builder, self.fills.get(op.result, [])
+        by_tma, by_threads = self.ways(op.ring, self.now)
         with b.region() as copies:
             total = 0
             for fill in fills:
                 if fill.tensor.name not in self.kernel.unaligned:
                     total += self.copy_by_tma(fill, op, ring, state)
         expect = ArriveExpectTx(barriers=ring.full, state=state, tx_bytes=total, loc=op.loc)
-        if by_tma and self.whole_warpgroup:
+        if by_tma and self.whole_warpgroup(self.now):
             b.add(Elect(body=(expect, *copies), loc=op.loc))
         elif by_tma:
             b.ops += [expect, *copies]

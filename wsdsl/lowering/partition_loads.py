@@ -34,6 +34,10 @@ After:
         }
         store(tensor=%C, index=(%m, %n), value=%acc)
 
+Where some of the tensors are in `Schedule.constant` and others are not, there are two load
+partitions with the same loops, one for these and one for those: the first need not wait for the
+kernel in front. Both take every slot of a ring that has fields of both, and fill their own.
+
 With `mode="pingpong"` there are as many compute partitions as consumers, which take turns: each
 does every second tile and passes over the slots of the others.
 
@@ -65,6 +69,11 @@ from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, If, Load, Yield
 from wsdsl.ir.types import Axis, Ring, SharedTile, Slot, Tile
 from wsdsl.ir.walk import Namer, copy_region, used_inside, with_regions
 from wsdsl.lowering.axes import loop_variable
+from wsdsl.lowering.early_loads import (
+    load_shares,
+    loaded_tensors,
+    refuse_addresses_in_memory,
+)
 from wsdsl.lowering.footprint import OUTER_RING_DEPTH, num_sharing, num_turns
 from wsdsl.lowering.load_groups import LoadGroup, find_load_groups
 from wsdsl.schedule import Schedule
@@ -98,8 +107,9 @@ def partition_loads(kernel: Kernel) -> Kernel:
 
     registers = schedule.registers or {}
     partitions: list[Op] = []
-    load_side = cut.load_side(body)
-    if groups:
+    for names in load_shares(groups, schedule):
+        load_side = cut.load_side(body, names)
+        refuse_addresses_in_memory(load_side, names, schedule)
         load = Partition(
             role="load",
             num_warpgroups=1,
@@ -108,9 +118,10 @@ def partition_loads(kernel: Kernel) -> Kernel:
             loc=kernel.loc,
         )
         partitions.append(load)
+    skipped = _passing_over(cut.load_side(body, loaded_tensors(groups))) if turns > 1 else ()
     compute_side = cut.compute_side(body)
     for turn in range(turns):
-        inner = work(compute_side, turn, turns, _passing_over(load_side) if turns > 1 else ())
+        inner = work(compute_side, turn, turns, skipped)
         compute = Partition(
             role="compute",
             num_warpgroups=num_sharing(schedule),
@@ -194,37 +205,42 @@ class _Cut:
     def _layout(self, group: LoadGroup) -> int:
         return self.layouts[group.height].index(group.layout)
 
-    def load_side(self, block: Region) -> Region:
-        """The block with nothing but slots being filled, and what their addresses need."""
+    def load_side(self, block: Region, names: frozenset[str]) -> Region:
+        """The block with nothing but slots being filled with the tensors of these names, and what
+        their addresses need.
+        """
         groups, made = self._of_block(block), list[Op]()
         for i, op in enumerate(block):
             for group in (g for g in groups if g.first == i):
-                made += self._fill(group)
+                made += self._fill(group, names)
             if isinstance(op, (ForTiles, ForEach)):
-                inner = self.load_side(op.body)
+                inner = self.load_side(op.body, names)
                 if _fills(inner):
                     bare = dataclasses.replace(op, result=(), init=(), args=(), body=inner)
                     made.append(bare)
             elif isinstance(op, If):
-                then, orelse = self.load_side(op.then), self.load_side(op.orelse)
+                then, orelse = self.load_side(op.then, names), self.load_side(op.orelse, names)
                 if _fills(then) or _fills(orelse):
                     made.append(dataclasses.replace(op, result=(), then=then, orelse=orelse))
             elif results_of(op):
                 made.append(op)
         return _without_unused((*made, Yield()) if block and isinstance(block[-1], Yield) else made)
 
-    def _fill(self, group: LoadGroup) -> list[Op]:
+    def _fill(self, group: LoadGroup, names: frozenset[str]) -> list[Op]:
+        """Nothing, if no slot of the ring has anything of these tensors."""
+        if not names & loaded_tensors(g for g in self.groups if g.height == group.height):
+            return []
         slot = Value(self.namer.new("slot"), Slot())
         ring, loc = self.rings[group.height], group.loads[0].loc
         made: list[Op] = [
             ProducerAcquire(result=slot, ring=ring, layout=self._layout(group), loc=loc)
         ]
         for field, load in enumerate(group.loads):
-            made.append(
-                LoadToSlot(
+            if load.tensor.name in names:
+                fill = LoadToSlot(
                     slot=slot, field=field, tensor=load.tensor, index=load.index, loc=load.loc
                 )
-            )
+                made.append(fill)
         return [*made, ProducerCommit(slot=slot, loc=loc)]
 
     def compute_side(self, block: Region) -> Region:
@@ -295,7 +311,7 @@ def _read_from_slots(op: Op, tiles: dict[Value, Value]) -> Op:
 
 
 def _fills(region: Region) -> bool:
-    return any(isinstance(op, LoadToSlot) or any(map(_fills, regions(op))) for op in region)
+    return any(isinstance(op, ProducerAcquire) or any(map(_fills, regions(op))) for op in region)
 
 
 def _without_unused(ops: list[Op] | Region) -> Region:
