@@ -2,6 +2,7 @@
 is harmless for a reason that is written here.
 """
 
+import dataclasses
 import itertools
 import sys
 from collections.abc import Callable
@@ -112,6 +113,13 @@ def missed_in_case(name: str, kernel: Kernel) -> list[str]:
 def test_cases(name: str, threads: bool) -> None:
     schedule, sizes, *_ = SMALL[name]
     assert missed_in_case(name, scheduled(CASES[name], schedule, sizes, threads)) == []
+
+
+@pytest.mark.parametrize("threads", [(), ("B",)], ids=str)
+def test_two_that_fill_a_slot(threads: tuple[str, ...]) -> None:
+    schedule = dataclasses.replace(SMALL["gemm"][0], constant=("B",))
+    kernel = CASES["gemm"].kernel._compile(schedule, {}, threads).scheduled
+    assert missed_in_case("gemm", kernel) == []
 
 
 def simulated(mutant: Kernel) -> str:
