@@ -189,6 +189,17 @@ def test_wide_tiles_go_without() -> None:
     sizes = dict(M=8192, N=8192, K=8192)
     kernel = CASES["gemm"].kernel
     assert kernel.schedule(Schedule(constant=("B",)), **sizes) == kernel.schedule(**sizes)
+    # A width alone says nothing of who computes.
+    wide = Schedule(tile=dict(n=256))
+    with_promise = dataclasses.replace(wide, constant=("B",))
+    assert kernel.schedule(with_promise, **sizes) == kernel.schedule(wide, **sizes)
+
+
+def test_who_does_not_wait_is_explained() -> None:
+    made = CASES["gemm"].kernel._compile(SMALL, {}, ()).explain()
+    assert made.count("waits for no kernel in front") == 1
+    plain = CASES["gemm"].kernel._compile(dataclasses.replace(SMALL, constant=None), {}, ())
+    assert "waits for no" not in plain.explain()
 
 
 @pytest.mark.parametrize(

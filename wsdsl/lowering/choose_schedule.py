@@ -81,9 +81,9 @@ def ranked(
 def _promises(kernel: Kernel, given: Schedule, option: Schedule) -> Iterator[Schedule]:
     """The option with its constant tensors, and without: to load them early takes a warpgroup, and
     what wide tiles lose by its registers is more than what is won at the start. Whoever asks for
-    tiles or consumers is told where both do not fit.
+    consumers or registers is told where that does not fit.
     """
-    is_open = given.tile is None and given.consumers is None and given.registers is None
+    is_open = given.consumers is None and given.registers is None
     if not (is_open and option.constant and _is_heavy(kernel, option)):
         yield option
     if is_open and option.constant:
