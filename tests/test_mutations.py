@@ -36,7 +36,7 @@ SMALL = {
     "product_f8e4m3": (Schedule(tile=dict(n=64), stages=2), dict(M=136, N=200, K=784)),
     "block_scaled": (
         Schedule(tile=dict(m=64, n=32), consumers=1, stages=2),
-        dict(M=136, N=136, K=656, NB=2, KB=6),
+        dict(M=136, N=136, K=656, NB=2, KB=8),
     ),
 }
 

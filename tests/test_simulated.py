@@ -116,3 +116,26 @@ def test_fp8_of_positive_data(every: int | None) -> None:
     CASES["product_f8e4m3"].kernel.simulate(a, b, c, schedule=schedule)
     want = a.astype(np.float64) @ b.astype(np.float64).T
     assert np.linalg.norm(c.astype(np.float64) - want) <= 0.002 * np.linalg.norm(want)
+
+
+CUT = [
+    wsdsl.Schedule(scheduler="stream_k"),
+    wsdsl.Schedule(scheduler="split_k", splits=3, reduction="unordered"),
+    wsdsl.Schedule(scheduler="split_k", splits=2, reduction="slices"),
+]
+
+
+@pytest.mark.parametrize("schedule", CUT, ids=lambda s: s.reduction or s.scheduler)
+@pytest.mark.parametrize("name", CASES)
+def test_sums_in_pieces(name: str, schedule: wsdsl.Schedule) -> None:
+    """Right and proved, or refused."""
+    case = CASES[name]
+    together = schedule.reduction == "slices"
+    few = dict(M=64, N=16, B=1, E=1) if together else {}
+    sizes = case.sizes | {d: size for d, size in few.items() if d in case.sizes}
+    try:
+        compiled = case.kernel._compile(schedule, sizes, ())
+    except wsdsl.ScheduleError as refused:
+        pytest.skip(str(refused).splitlines()[0])
+    compiled.certificate  # noqa: B018
+    simulate(name, 5, schedule, **sizes)

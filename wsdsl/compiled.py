@@ -48,6 +48,7 @@ class Compiled:
             lower(self.source)  # verifies it
         self.scheduled = kernel
         self.lowering_seconds = time.perf_counter() - started
+        self._refused: tuple[tuple[str, bool], CompileError] | None = None
         self.notes: tuple[str, ...] = ()
         """What else `explain` tells of how the schedule was chosen."""
 
@@ -93,10 +94,12 @@ class Compiled:
         """
         from wsdsl.codegen.ptxas import assemble_checked
 
-        path, allow_spills = knobs.PTXAS.get(), knobs.ALLOW_SPILLS.get()
+        asked = path, allow_spills = knobs.PTXAS.get(), knobs.ALLOW_SPILLS.get()
         if path == "off":
             self.prove()
             return None
+        if self._refused and self._refused[0] == asked:
+            raise self._refused[1].with_traceback(None)
         ptx = self.ptx
         # ptxas is a process of its own: the proof is made meanwhile.
         assembling = Background(
@@ -106,7 +109,11 @@ class Compiled:
             self.prove()
         finally:
             assembling.join()
-        return assembling.result()
+        try:
+            return assembling.result()
+        except CompileError as error:
+            self._refused = asked, error
+            raise
 
     @property
     def cubin(self) -> bytes:
@@ -192,6 +199,14 @@ class Compiled:
 
         sizes = dict(self.scheduled.sizes)
         return resolve(self.name, self.scheduled.params, self.access, args, sizes)
+
+    def fits(self, call: Call) -> bool:
+        """Whether all CTAs that wait for each other can run at the same time on the call's GPU."""
+        from wsdsl.runtime.device import device_properties
+        from wsdsl.runtime.launch import has_room
+
+        index = int(call.device.removeprefix("cuda:")) if call.device != "cpu" else 0
+        return has_room(self.signature, call.dims, device_properties(index).num_sms)
 
     def run(self, call: Call, stream: Any = None) -> Any:
         if call.device != "cpu":

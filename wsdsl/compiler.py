@@ -36,6 +36,7 @@ class Kernel:
         self._make = make
         self._compiled: dict[tuple[Any, ...], Compiled] = {}
         self._choices: dict[tuple[Any, ...], Compiled] = {}
+        self._called: dict[tuple[Any, ...], Compiled] = {}
         self._lock = threading.RLock()
 
     def __repr__(self) -> str:
@@ -213,9 +214,27 @@ class Kernel:
 
     def compiled_for(self, call: Call, schedule: Schedule | None = None) -> Compiled:
         """What runs a call: compiled for its sizes, and for the alignment of its arrays."""
-        simulated = call.device == "cpu" and runs_simulated()
-        made = self._compile if simulated else self._assembled
-        return made(schedule, call.dims, _unaligned(call))
+        device = call.device
+        if device == "cpu" and runs_simulated():
+            return self._compile(schedule, call.dims, _unaligned(call))
+        asked = schedule, device, tuple(call.dims.items()), _unaligned(call)
+        found = self._called.get(asked)
+        if found is None:
+            found = self._fitting(call, schedule)
+            if len(self._called) >= MAX_CHOICES:
+                self._called.clear()
+            self._called[asked] = found
+        return found
+
+    def _fitting(self, call: Call, schedule: Schedule | None) -> Compiled:
+        """The choice is for a whole H200; there are smaller cards, and parts of cards."""
+        unaligned, own = _unaligned(call), schedule or Schedule()
+        compiled = self._assembled(schedule, call.dims, unaligned)
+        chosen = compiled.signature.together and own.scheduler in (None, "auto")
+        if chosen and not compiled.fits(call):
+            whole = dataclasses.replace(own, scheduler="persistent")
+            compiled = self._assembled(whole, call.dims, unaligned)
+        return compiled
 
     def _all(self, call: Call) -> tuple[Any, ...]:
         return tuple({**call.arrays, **call.scalars}[p.name] for p in self.tile.params)

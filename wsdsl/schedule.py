@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, Literal
 
 from wsdsl.diagnostics import Finding, ScheduleError
@@ -127,6 +128,18 @@ class Schedule:
         )
         check("arch", lambda a: a in ("sm_90a", "sm_100a"), '"sm_90a" or "sm_100a"')
         return faults
+
+    def __hash__(self) -> int:
+        # Kept: every call of a kernel asks for it.
+        return self._hash
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Without the hash, which is another one in another process.
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(tuple(getattr(self, f.name) for f in fields(self)))
 
     def __repr__(self) -> str:
         shown = [

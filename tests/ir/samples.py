@@ -47,7 +47,8 @@ SAMPLES: dict[str, tuple[str, str]] = {
     # pipeline_ops
     "circular_buffer": (
         "",
-        "%r: ring = circular_buffer(depth=4, layouts=((bf16[m, k], bf16[n, k]), (f16[n],)))",
+        "%r: ring = circular_buffer(depth=4, layouts=((bf16[m, k], bf16[n, k]), (f16[n],)), "
+        "parts=(64, 32))",
     ),
     "partition": (
         "",
@@ -58,6 +59,14 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "for_work(index=(%b: i32, %m: axis<m of M by 128>, %n: axis<n of N by 256>), "
         'dims=("B", "M", "N"), scheduler="grid", swizzle=8) {\n}',
     ),
+    "finish_tile": (
+        "%acc: f32[m, n], %s: i32, %b: i32, %e: i32, %p: i32, %q: i32, %C: tensor<f32[M, N]>, "
+        "%m: axis<m of M>, %n: axis<n of N>",
+        'finish_tile(sums=(%acc,), slot=%s, begin=%b, end=%e, contraction="K", reduction="slices", '
+        "part=%p, parts=%q, args=(%x: f32[m, n],)) {\n"
+        "  store(tensor=%C, index=(%m, %n), value=%x)\n}",
+    ),
+    "rename_axes": ("%x: f32[m, n]", "%y: f32[i, j] = rename_axes(x=%x)"),
     "axis_at": ("%i: i32", "%m: axis<m of M by 128> = axis_at(start=%i)"),
     "producer_acquire": (
         "%r: ring, %s: state",
@@ -69,11 +78,28 @@ SAMPLES: dict[str, tuple[str, str]] = {
     ),
     "producer_commit": ("%s: slot", "producer_commit(slot=%s)"),
     "consumer_wait": ("%r: ring", "%s: slot = consumer_wait(ring=%r)"),
+    "take_parts": (
+        "%r: ring, %s: state",
+        "%x: bf16[m, n], %y: f32[n] = take_parts(ring=%r, turn=1, turns=2, state=%s)",
+    ),
     "skip_slot": ("%r: ring", "skip_slot(ring=%r)"),
     "slot_tile": ("%s: slot", "%a: smem<bf16[m, k]> = slot_tile(slot=%s, field=1)"),
     "tile_in_shared": (
         "%x: shared<32768 x 4>, %s: state",
         "%a: smem<bf16[m, k]> = tile_in_shared(shared=%x, offset=16384, state=%s)",
+    ),
+    "parts_in_shared": (
+        "%x: shared<17408 x 2>, %s: state, %f: mbarrier<2>, %e: mbarrier<2>",
+        "%v: bf16[m, n], %w: f32[n] = parts_in_shared(shared=%x, offsets=(0, 16384), "
+        "parts=(64, 64), state=%s, full=%f, empty=%e, turn=1, turns=2)",
+    ),
+    "slot_values": (
+        "%s: slot, %i: i32",
+        "%a: f32[n] = slot_values(slot=%s, field=2, every=128, stride=4, last=%i)",
+    ),
+    "values_in_shared": (
+        "%x: shared<32768 x 4>, %s: state",
+        "%a: f32[m] = values_in_shared(shared=%x, offset=16384, bytes=512, state=%s)",
     ),
     "consumer_release": ("%s: slot", "consumer_release(slot=%s)"),
     # barrier_ops
@@ -118,7 +144,7 @@ SAMPLES: dict[str, tuple[str, str]] = {
     "fence_async_proxy": ("", "fence_async_proxy()"),
     "arrive_flag": (
         "%f: tensor<i32[P]>, %i: i32",
-        "arrive_flag(tensor=%f, index=(%i,), amount=-3)",
+        "arrive_flag(tensor=%f, index=(%i,), amount=-3, by=%i, wrap=%i)",
     ),
     "wait_flag": (
         "%f: tensor<i32[P]>, %i: i32, %n: i32",
@@ -126,6 +152,10 @@ SAMPLES: dict[str, tuple[str, str]] = {
     ),
     # memory_ops
     "allocate_shared": ("", '%x: shared<32768 x 4> = allocate_shared(label="slots", offset=0)'),
+    "allocate_global": (
+        "",
+        "%flags: tensor<i32[lines]> = allocate_global(each=2, zeroed=True)",
+    ),
     "make_tensor_map": (
         "%A: tensor<bf16[M, K]>",
         '%a: tensor_map = make_tensor_map(tensor=%A, box=(128, 64), swizzle="128B")',
@@ -142,6 +172,11 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "thread_load(tensor=%A, coordinates=(%m, %k), row_dim=0, rows=128, columns=64, "
         'swizzle="128B", shared=%x, state=%s)',
     ),
+    "load_panels": (
+        "%x: shared<17408 x 4>, %s: state, %row: i32",
+        "%v: frag<bf16[64x64]> = load_panels(shared=%x, offset=1024, state=%s, start=%row, "
+        'rows=128, swizzle="128B")',
+    ),
     "store_shared": (
         "%v: frag<bf16[64x64]>, %x: shared<8192 x 4>, %i: i32",
         'store_shared(value=%v, shared=%x, item=%i, swizzle="128B", transposed=True)',
@@ -152,6 +187,11 @@ SAMPLES: dict[str, tuple[str, str]] = {
     ),
     "tma_store_commit": ("", "tma_store_commit()"),
     "tma_store_wait": ("", "tma_store_wait(pending=0, read=False)"),
+    "load_shared": (
+        "%x: shared<32768 x 4>, %s: state, %f: i32, %i: frag<i32[64x1]>",
+        "%a: frag<f32[64x1]> = load_shared(shared=%x, offset=1024, state=%s, bytes=512, first=%f, "
+        "index=%i)",
+    ),
     "load_global": (
         "%b: tensor<f32[N]>, %i: frag<i32[1x128]>",
         "%x: frag<f32[1x128]> = load_global(tensor=%b, index=(%i,), vector=2)",

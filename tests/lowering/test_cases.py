@@ -1,5 +1,7 @@
 """Every kernel of the shape lowers, by any schedule that is allowed, to IR that reads back."""
 
+import re
+
 import pytest
 
 import wsdsl
@@ -20,6 +22,16 @@ SCHEDULES = [
 def lowered(name: str, schedule: wsdsl.Schedule | None = None) -> Compiled:
     case = CASES[name]
     return case.kernel._compile(schedule, case.sizes, ())
+
+
+def partitions(name: str, schedule: wsdsl.Schedule | None = None) -> list[str]:
+    _, *found = lowered(name, schedule).ir("partitioned").split("partition(role=")
+    return found
+
+
+def loaded(text: str) -> list[str]:
+    """The tensors that are read there."""
+    return sorted({*re.findall(r"load(?:_to_slot)?\(.*?tensor=%(\w+)", text)})
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -56,11 +68,30 @@ def test_listeners_hear_of_every_pass() -> None:
 
 
 def test_the_load_partition_has_its_own_nest() -> None:
-    text = lowered("epilogue").ir("partitioned")
-    load = text[text.index('role="load"') : text.index('role="compute"')]
-    assert "producer_acquire" in load
-    assert "gelu" not in load
-    assert "bias" not in load
+    load, parts, compute = partitions("epilogue")
+    assert loaded(load) == ["A", "B"]
+    assert "gelu" not in load + parts
+    # What the epilogue reads has a ring and a thread of its own; factors of rows do not.
+    assert loaded(parts) == ["R", "bias"]
+    assert "num_warpgroups=0" in parts and "for_tiles" not in parts
+    assert "take_parts(" in compute
+    assert loaded(compute) == ["rows"]
+
+
+def test_operands_of_an_epilogue_come_in_parts_where_tiles_are_whole() -> None:
+    for schedule in (
+        wsdsl.Schedule(scheduler="stream_k"),
+        wsdsl.Schedule(scheduler="split_k", splits=2),
+        wsdsl.Schedule(scheduler="split_k", splits=2, reduction="slices"),
+    ):
+        load, compute = partitions("epilogue", schedule)
+        assert loaded(load) == ["A", "B"]
+        assert loaded(compute) == ["R", "bias", "rows"]
+
+
+def test_a_bias_alone_is_not_worth_a_ring() -> None:
+    _, compute = partitions("bias_first")
+    assert loaded(compute) == ["bias"]
 
 
 def test_an_operand_held_around_a_loop_has_its_own_ring() -> None:

@@ -111,7 +111,25 @@ SCHEDULES = {
         tile=dict(m=64, n=32), cluster=dict(m=2, n=2), mode="pingpong", stages=2, constant=("A",)
     ),
     "pieces": dataclasses.replace(SMALL, scheduler="split_k", splits=3),
-}
+    "slices": Schedule(
+        tile=dict(m=128, n=64), stages=2, mode="cooperative", scheduler="split_k", splits=2,
+        reduction="slices", constant=("B",),
+    ),
+    "unordered": dataclasses.replace(
+        SMALL, scheduler="split_k", splits=3, reduction="unordered", constant=("A", "B")
+    ),
+    "stream": Schedule(
+        tile=dict(m=128, n=64), stages=2, mode="cooperative", scheduler="stream_k", constant=("B",)
+    ),
+    "stream_turns": Schedule(
+        tile=dict(m=64, n=64), stages=2, mode="pingpong", scheduler="stream_k", constant=("A",)
+    ),
+    "stream_cluster": Schedule(
+        tile=dict(m=64, n=64), stages=2, consumers=1, scheduler="stream_k", cluster=dict(m=2, n=2),
+        constant=("B",),
+    ),
+}  # fmt: skip
+CUT = {name for name, schedule in SCHEDULES.items() if schedule.scheduler}
 SIZES = (
     dict(M=130, N=136, K=328),
     dict(M=16, N=304, K=8),
@@ -127,12 +145,12 @@ def test_right_in_any_order(name: str, unaligned: tuple[str, ...]) -> None:
     for sizes, seed in itertools.product(SIZES, range(3)):
         arrays = inputs(case, seed, **sizes)
         wanted = expected(case, arrays)
-        simulate(kernel, arrays, seed=seed, num_sms=2 if name != "pieces" else 64)
+        simulate(kernel, arrays, seed=seed, num_sms=64 if name in CUT else 2)
         check(case, arrays, wanted)
 
 
 @pytest.mark.parametrize("unaligned", [(), ("A",), ("B",), ("A", "B", "C")], ids=str)
-@pytest.mark.parametrize("name", [name for name in SCHEDULES if name != "pieces"])
+@pytest.mark.parametrize("name", SCHEDULES)
 def test_proved(name: str, unaligned: tuple[str, ...]) -> None:
     prove(scheduled("gemm", SCHEDULES[name], unaligned))
 
@@ -157,13 +175,100 @@ def test_other_kernels(name: str, schedule: dict[str, object], threads: bool) ->
     case = CASES[name]
     names = tuple(p.name for p in case.kernel.tile.params) if threads else ()
     kernel = scheduled(name, Schedule(**schedule), names)  # type: ignore[arg-type]
-    assert len([p for p in partitions(kernel) if p.role == "load"]) == 2
+    assert len([p for p in partitions(kernel) if p.role == "load" and p.num_warpgroups]) == 2
+    right(name, kernel)
+
+
+def right(name: str, kernel: Kernel, **sizes: int) -> None:
+    case = CASES[name]
     prove(kernel)
     for seed in range(3):
-        arrays = inputs(case, seed)
+        arrays = inputs(case, seed, **sizes)
         wanted = expected(case, arrays)
         simulate(kernel, arrays, seed=seed, num_sms=2)
         check(case, arrays, wanted)
+
+
+SCALES = dict(a_scale=("A", "a_scale"), b_scale=("B", "b_scale"))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        dict(consumers=1),
+        dict(tile=dict(m=128, n=32), consumers=2),
+        dict(mode="pingpong"),
+        dict(consumers=1, cluster=dict(m=2)),
+        dict(consumers=1, stages=2, scheduler="stream_k"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    "constant",
+    [
+        ("B",),
+        ("B", "b_scale"),
+        ("A", "B"),
+        ("a_scale",),
+        ("a_scale", "b_scale"),
+        ("A", "B", "a_scale", "b_scale"),
+    ],
+    ids=str,
+)
+def test_scales_beside_operands(constant: tuple[str, ...], more: dict[str, object]) -> None:
+    """They are copied by whom the promise says, and may lie alone in what one fills of a slot."""
+    given = Schedule(**dict(tile=dict(m=64, n=32), constant=constant) | more)  # type: ignore[arg-type]
+    kernel = scheduled("block_scaled", given)
+    every = {"A", "B", "a_scale", "b_scale"}
+    loads = [p for p in partitions(kernel) if p.role == "load"]
+    shares = [(loaded(p, kernel), waits(p.body)) for p in loads]
+    late = every - {*constant}
+    assert shares == [({*constant}, False), *([(late, True)] if late else [])]
+    right("block_scaled", kernel, KB=4)
+
+
+@pytest.mark.parametrize("more", [dict(consumers=1), dict(mode="pingpong")], ids=str)
+def test_scales_that_threads_read(more: dict[str, object]) -> None:
+    """Of an unaligned tensor nothing lies beside the operands, and nothing is early."""
+    given = Schedule(tile=dict(m=64, n=32), constant=("a_scale",), **more)  # type: ignore[arg-type]
+    kernel = scheduled("block_scaled", given, ("a_scale",))
+    assert waits(kernel.body)
+    right("block_scaled", kernel, KB=4)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        dict(consumers=1),
+        dict(tile=dict(m=128, n=32), consumers=2),
+        dict(mode="pingpong"),
+        dict(consumers=1, cluster=dict(m=2)),
+        dict(consumers=1, cluster=dict(m=2, n=2)),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    "constant",
+    [("B",), ("A", "B"), ("A", "R"), ("A", "B", "R", "bias", "rows"), ("A", "B", "R")],
+    ids=str,
+)
+def test_parts_of_the_epilogue_wait(constant: tuple[str, ...], more: dict[str, object]) -> None:
+    """Who brings them shares a warpgroup with who loads the operands, and waits for itself."""
+    given = Schedule(**dict(tile=dict(m=64, n=32), stages=2, constant=constant) | more)  # type: ignore[arg-type]
+    kernel = scheduled("epilogue", given)
+    (parts,) = (p for p in partitions(kernel) if not p.num_warpgroups)
+    assert "R" in loaded(parts, kernel) and waits(parts.body)
+    early, *_ = partitions(kernel)
+    assert loaded(early, kernel) == {*constant} & {"A", "B"} and not waits(early.body)
+    right("epilogue", kernel)
+
+
+def test_parts_alone_are_not_early() -> None:
+    plain = Schedule(tile=dict(m=64, n=32), consumers=1)
+    names = dataclasses.replace(plain, constant=("R", "bias"))
+    kernel = scheduled("epilogue", names)
+    assert kernel.body == scheduled("epilogue", plain).body
+    assert waits(kernel.body)
 
 
 # The choice ---------------------------------------------------------------------------------------

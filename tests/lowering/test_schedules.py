@@ -6,7 +6,7 @@ import pytest
 
 import wsdsl
 from tests.kernels import CASES
-from wsdsl import CompileError, Schedule, ScheduleError
+from wsdsl import CompileError, Schedule, ScheduleError, parse
 
 
 def chosen(name: str, schedule: Schedule | None = None, **sizes: int) -> Schedule:
@@ -47,11 +47,25 @@ def test_few_rows_may_ride_the_columns() -> None:
     assert made.tile is not None and made.tile["m"] == 16
 
 
+BIASED = """
+@kernel
+def biased(A: bf16[M, K], B: bf16[N, K], bias: f32[N], C: bf16[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        C[m, n] = gelu(acc + bias[n])
+"""
+
+
 def test_an_epilogue_that_computes_leaves_registers() -> None:
-    """A tile of its own takes most of a warpgroup's registers: only to convert and store."""
+    """A tile of its own takes most of a warpgroup's registers: only to convert and store, or where
+    what the epilogue reads comes in parts."""
     sizes = dict(M=8192, N=8192, K=8192)
-    plain, fused = chosen("gemm", **sizes), chosen("epilogue", **sizes)
-    assert (plain.mode, (plain.tile or {})["n"]) == ("pingpong", 192)
+    for name in ("gemm", "epilogue"):
+        made = chosen(name, **sizes)
+        assert (made.mode, (made.tile or {})["n"]) == ("pingpong", 192)
+    fused = parse(BIASED).biased.schedule(**sizes)
     assert fused.mode == "cooperative" or (fused.tile or {})["n"] <= 128
 
 
@@ -81,7 +95,7 @@ def test_a_width_that_divides_the_waves_is_preferred() -> None:
         (Schedule(raster="k"), "no parallel loop walks"),
         (Schedule(mma="k"), "no product has as a free axis"),
         (Schedule(tile=dict(n=256), consumers=3), "needs 154 registers a thread at launch"),
-        (Schedule(scheduler="stream_k"), "not lowered yet"),
+        (Schedule(decode="shared"), "not lowered yet"),
         (Schedule(arch="sm_100a"), "not lowered yet"),
     ],
     ids=repr,
@@ -119,8 +133,11 @@ def test_the_choice_is_explained() -> None:
     assert "144 of 232 registers a thread" in text
     # (128 + 144) operands of 2 bytes, for 2 * 128 * 144 operations.
     assert "14.76 bytes per 1000 operations" in text
-    worse = [float(x) for x in re.findall(r"k=64 m=\d+ n=\d+: ([+-][\d.]+) %", text)]
+    _, following = text.split("the next best:")
+    following, others = following.split("other ways")
+    worse = [float(x) for x in re.findall(r"k=64 m=\d+ n=\d+: ([+-][\d.]+) %", following)]
     assert len(worse) == 4 and worse == sorted(worse) and worse[0] >= 0
+    assert "stream-K" in others and "cut into" in others
 
 
 def test_work_items_are_done_by_clusters() -> None:
@@ -147,3 +164,31 @@ def test_operations_are_told_by_type() -> None:
 def test_unknown_dimensions_are_refused(ask: str) -> None:
     with pytest.raises(CompileError, match="has no dimension Q"):
         getattr(CASES["gemm"].kernel, ask)(M=64, Q=64)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "raster", "order"),
+    [
+        (dict(), None, (None, 8)),
+        (dict(), "auto", (None, 8)),
+        # Along n, as many rows of tiles abreast as there are, 8 at most.
+        ((4096, 4096), None, (None, 8)),
+        ((1024, 8192), None, (None, 8)),
+        ((384, 8192), None, (None, 4)),
+        ((256, 1024), None, (None, 2)),
+        ((64, 1024), None, (None, 1)),
+        # Many rows, and far more columns.
+        ((2048, 65536), None, ("m", 8)),
+        ((2048, 8192), None, (None, 8)),
+        # By the shorter side.
+        ((4096, 8192), "auto", ("m", 8)),
+        ((8192, 4096), "auto", (None, 8)),
+        ((384, 8192), "auto", ("m", 8)),
+        ((8192, 384), "m", ("m", 4)),
+    ],
+)
+def test_order_of_tiles(sizes, raster: str | None, order: tuple[str | None, int]) -> None:
+    known = dict(zip("MN", sizes, strict=True), K=4096) if sizes else {}
+    made = chosen("gemm", Schedule(tile=dict(m=128, n=128), raster=raster), **known)
+    assert (made.raster, made.swizzle) == order
+    assert chosen("gemm", made, **known) == made

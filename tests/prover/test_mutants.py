@@ -15,17 +15,19 @@ from tests.prover.random_schedules import random_kernels
 from tests.simulator.kernels import SAMPLE, run
 from tests.simulator.mutants import mutants
 from tests.test_mutations import SMALL, objection, scheduled
+from wsdsl import Schedule
 from wsdsl.diagnostics import VerifyError, WsdslError
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir.op import Kernel, Op
 from wsdsl.ir.parser import parse_kernel
+from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.spec import verify
 from wsdsl.ir.walk import walk
 from wsdsl.prover.explore import Refuted, explore
 
 SAME_TWICE = (
     "fence_barrier_init", "sync_cta", "wait_barrier", "wgmma_fence", "tma_store_wait", "sync_warp",
-    "fence_async_proxy", "sync_cluster", "named_barrier_sync", "wgmma_wait",
+    "fence_async_proxy", "sync_cluster", "named_barrier_sync", "wgmma_wait", "wait_flag",
 )  # fmt: skip
 WAITS = ("tma_store_wait", "wgmma_wait", "sync_warp", "named_barrier_sync")
 HARMLESS = {
@@ -37,6 +39,7 @@ HARMLESS = {
     "apart": "no CTA reaches into another one, which might have ended",
     "itself": "the rank that is named is one's own",
     "covered": "a later fence of the same threads covers it too",
+    "elsewhere": "the same warpgroups meet at another barrier, which nobody else uses",
     "redundant": "other waits order the same; the simulator finds nothing either, and right values",
 }
 
@@ -56,6 +59,10 @@ def reason(what: str, kernel: Kernel) -> str:
             return "stricter"  # an empty group takes the place of a full one among the pending
         if name in ("tma_store", "store_shared", "thread_load"):
             return "data"
+    if change.startswith("barrier") and name == "named_barrier_sync":
+        used = [o.barrier for o in walk(kernel.body) if isinstance(o, b.NamedBarrierSync)]
+        arrive = any(isinstance(o, b.NamedBarrierArrive) for o in walk(kernel.body))
+        return "elsewhere" if not arrive and used.count(max(used)) == 1 else ""
     if change.startswith(("delete", "pending +1")) and name in WAITS:
         return "redundant"
     if change.startswith("pending 0"):
@@ -122,16 +129,31 @@ def test_two_that_fill_a_slot(threads: tuple[str, ...]) -> None:
     assert missed_in_case("gemm", kernel) == []
 
 
+@pytest.mark.parametrize(
+    ("name", "constant"),
+    [("block_scaled", ("B", "b_scale")), ("block_scaled", ("a_scale",)), ("epilogue", ("B",))],
+    ids=str,
+)
+def test_two_that_fill_a_slot_beside_others(name: str, constant: tuple[str, ...]) -> None:
+    given = Schedule(tile=dict(m=64, n=32), consumers=1, stages=2, constant=constant)
+    kernel = scheduled(CASES[name], given, SMALL[name][1] if name in SMALL else {}, False)
+    loads = [op for op in kernel.body if isinstance(op, Partition) and op.role == "load"]
+    assert len([op for op in loads if op.num_warpgroups]) == 2
+    assert missed_in_case(name, kernel) == []
+
+
 def simulated(mutant: Kernel) -> str:
     try:
         for seed in range(3):
-            run(mutant, 136, 136, 200, seed)
+            run(mutant, 136, 136, 200, seed, num_sms=2 + seed)
     except (WsdslError, AssertionError) as error:
         return str(error) or "wrong"
     return ""
 
 
-@pytest.mark.parametrize("name", ["gemm", "gemm_cluster", "gemm_pingpong", "gemm_registers"])
+@pytest.mark.parametrize(
+    "name", ["gemm", "gemm_cluster", "gemm_pingpong", "gemm_registers", "stream_k"]
+)
 def test_hand_written(name: str) -> None:
     text = (SAMPLE.parent / f"{name}.scheduled.ir").read_text()
     assert missed(parse_kernel(text, name), simulated) == []

@@ -35,7 +35,9 @@ def test_every_scheduled_op_has_a_model() -> None:
     assert scheduled - {name for name, cls in OPS.items() if cls in ARMS} == NO_MODEL_NEEDED
 
 
-@pytest.mark.parametrize("name", ["gemm", "gemm_cluster", "gemm_pingpong", "gemm_registers"])
+@pytest.mark.parametrize(
+    "name", ["gemm", "gemm_cluster", "gemm_pingpong", "gemm_registers", "stream_k"]
+)
 def test_samples_are_proved(name: str) -> None:
     kernel = parse_kernel(sample(name), name)
     certificate = prove(kernel)

@@ -81,6 +81,10 @@ def changes(op: Op) -> Iterator[tuple[str, Op]]:
             if op.cta is not None:
                 yield "own cta", dataclasses.replace(op, cta=None)
             yield "each thread", dataclasses.replace(op, each_thread=not op.each_thread)
+        case b.ArriveFlag():
+            once = dataclasses.replace(op, by=None, wrap=None)
+            yield "amount", dataclasses.replace(once, amount=-op.amount)
+            yield "once", once
         case m.TmaStoreWait() | f.WgmmaWait():
             yield "pending +1", dataclasses.replace(op, pending=op.pending + 1)
             if op.pending:

@@ -144,6 +144,8 @@ MISUSE = [
     ("k_major", ("k=64)", "k=64, b_k_major=False)")),
     ("each extent is 1 to 256", ("box=(128, 64)", "box=(512, 64)")),
     ("lines are 128 bytes", ("box=(128, 64)", "box=(128, 32)")),
+    ("box of B that begins at element 2 of a row", ("(%n, %k)", "(%n, %two)")),
+    ("box of C that begins at element 2 of a row", ("(%m_row, %n_right)", "(%m_row, %two)")),
     ("64 x 80 elements", ("k=64)", "k=80)")),
     ("registers that nothing has written", ACCUMULATES_AT_ONCE),
     ("put it in an `elect`", ALL_INITIALISE),

@@ -101,7 +101,9 @@ def convert_wait_barrier(c: Context, op: b.WaitBarrier) -> None:
 
 def convert_arrive_barrier(c: Context, op: b.ArriveBarrier) -> None:
     pred = None if op.pred is None else c.scalar(op.pred).text
-    if not op.each_thread:
+    if op.each_warp:
+        pred = _and(c, c.threads.first_lane, pred)
+    elif not op.each_thread:
         pred = _one_thread(c, pred)
     at, label = barrier_at(c, op.barriers, op.state), c.shared(op.barriers).label
     if op.cta is None:
@@ -116,6 +118,10 @@ def _one_thread(c: Context, pred: str | None = None) -> str | None:
     if c.place.elected:
         return pred
     one = c.threads.first_thread if c.place.inside else c.w.compare("eq", c.threads.tid, 0)
+    return _and(c, one, pred)
+
+
+def _and(c: Context, one: str, pred: str | None) -> str:
     return one if pred is None else c.w.binary("and", "i1", one, pred)
 
 

@@ -35,9 +35,11 @@ class Threads:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The partition that executes: its warpgroups, and whether one elected thread runs alone."""
+    """The partition that executes: its warpgroups, which of their warps elects, and whether one
+    elected thread runs alone."""
 
     first_warpgroup: int = 0
+    warp: int = 0
     inside: bool = False
     elected: bool = False
 
@@ -55,6 +57,10 @@ class Context:
     sizes: Mapping[str, Scalar]
     strides: Mapping[tuple[str, int], str]
     maps: Iterator[Pointer]
+    never: str
+    """i1: false, which LLVM and ptxas do not know. A wgmma that adds nothing, by this, still takes
+    over the registers of its accumulator; by a literal it would get others, and the sums that are
+    to be read first would stay in these for longer."""
     before_fences: Mapping[int, tuple[Value, ...]] = field(
         default_factory=dict[int, tuple[Value, ...]]
     )
@@ -64,11 +70,11 @@ class Context:
 
     @contextmanager
     def at(
-        self, *, first_warpgroup: int | None = None, elected: bool | None = None
+        self, *, first_warpgroup: int | None = None, warp: int = 0, elected: bool | None = None
     ) -> Generator[None]:
         outer = self.place
         if first_warpgroup is not None:
-            self.place = Place(first_warpgroup, inside=True)
+            self.place = Place(first_warpgroup, warp, inside=True)
         if elected is not None:
             self.place = replace(self.place, elected=elected)
         try:

@@ -102,7 +102,7 @@ def convert_elect(c: Context, op: Elect) -> None:
     if c.place.inside:
         warp = w.name("elect")
         first = w.add(w.multiply(c.threads.warpgroup, 4), c.threads.warp)
-        w.branch(w.compare("eq", first, 4 * c.place.first_warpgroup), warp, end)
+        w.branch(w.compare("eq", first, 4 * c.place.first_warpgroup + c.place.warp), warp, end)
         w.begin(warp)
         w.branch(nvvm.elect(w), body, end)
     else:
@@ -119,11 +119,13 @@ def convert_partitions(c: Context, ops: Sequence[Partition]) -> None:
     w = c.w
     join = w.name("join")
     first = 0
-    for i, op in enumerate(ops):
+    together = _by_warpgroup(ops)
+    for i, sharing in enumerate(together):
+        op = sharing[0]
         if c.place.inside:
             raise CompileError(Finding("a partition inside a partition", op.loc))
         label = w.name(f"{op.role}_partition")
-        if i + 1 < len(ops):
+        if i + 1 < len(together):
             following = w.name("other_partitions")
             own = w.compare("ult", c.threads.warpgroup, first + op.num_warpgroups)
             w.branch(own, label, following, likely=True)
@@ -131,11 +133,24 @@ def convert_partitions(c: Context, ops: Sequence[Partition]) -> None:
             following = join
             w.jump(label)
         w.begin(label)
-        with c.at(first_warpgroup=first):
-            c.convert(c, op.body)
+        # Warps other than the one elected pass over a body, so that these run side by side.
+        for warp, one in enumerate(sharing):
+            with c.at(first_warpgroup=first, warp=warp):
+                c.convert(c, one.body)
         w.jump(join)
         w.begin(following)
         first += op.num_warpgroups
+
+
+def _by_warpgroup(ops: Sequence[Partition]) -> list[list[Partition]]:
+    """Partitions, each with those that are run by further warps of its warpgroup."""
+    found: list[list[Partition]] = []
+    for op in ops:
+        if op.num_warpgroups or not found:
+            found.append([op])
+        else:
+            found[-1].append(op)
+    return found
 
 
 def group_partitions(region: Sequence[Op]) -> list[Op | list[Partition]]:

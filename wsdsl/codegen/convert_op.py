@@ -47,8 +47,10 @@ from wsdsl.codegen.fragments import cut_columns, iota, texts_of
 from wsdsl.codegen.global_access import convert_load_global, convert_store_global
 from wsdsl.codegen.held import Descriptor, Registers, Scalar, SharedAt
 from wsdsl.codegen.inline_ptx import At
+from wsdsl.codegen.panel_loads import convert_load_panels
 from wsdsl.codegen.reductions import convert_reduce_columns
 from wsdsl.codegen.register_operands import pin_operands
+from wsdsl.codegen.shared_loads import convert_load_shared
 from wsdsl.codegen.shared_stores import convert_store_shared, warp_base
 from wsdsl.codegen.thread_load import convert_thread_load
 from wsdsl.diagnostics import CompileError, Finding
@@ -61,6 +63,8 @@ from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.types import DTYPES, I32, Accumulator, Fragment, Shared
 from wsdsl.ir.walk import yielded
 from wsdsl.ir.wgmma import k_step, sum_of
+
+UNDEFINED = "undef"
 
 
 def convert_region(c: Context, region: Region) -> tuple[Value, ...]:
@@ -199,7 +203,7 @@ def convert_empty_accumulator(c: Context, op: f.EmptyAccumulator) -> None:
     kind = op.result.type
     assert isinstance(kind, Accumulator)
     # Undefined on purpose: zeros written here would be moves, and serialise wgmma.
-    texts = ("undef",) * num_registers(kind.dtype, kind.rows, kind.columns)
+    texts = (UNDEFINED,) * num_registers(kind.dtype, kind.rows, kind.columns)
     c.held[op.result] = Registers(kind.dtype, kind.rows, kind.columns, texts)
 
 
@@ -228,6 +232,8 @@ def convert_wgmma(c: Context, op: f.Wgmma) -> None:
                 Finding(f"wgmma: %{value.name} is laid out or sized differently", op.loc)
             )
     accumulate = c.scalar(op.accumulate).text
+    if accumulate == "false" and acc.texts[0] != UNDEFINED:
+        accumulate = c.never
     a = texts_of(c.w, c.registers(op.a)) if in_registers else c.descriptor(op.a)
     b, name = c.descriptor(op.b), op.result.name
     texts = wgmma_ptx.wgmma(c.w, name, acc.texts, a, b, steps, dtypes, accumulate)
@@ -326,10 +332,12 @@ ARMS: dict[type[Op], Arm] = {
     m.PrefetchTensorMap: convert_prefetch_tensor_map,
     m.TmaLoad: convert_tma_load,
     m.ThreadLoad: convert_thread_load,
+    m.LoadPanels: convert_load_panels,
     m.StoreShared: convert_store_shared,
     m.TmaStore: convert_tma_store,
     m.TmaStoreCommit: convert_tma_store_commit,
     m.TmaStoreWait: convert_tma_store_wait,
+    m.LoadShared: convert_load_shared,
     m.LoadGlobal: convert_load_global,
     m.StoreGlobal: convert_store_global,
     f.MatrixOperand: convert_matrix_operand,

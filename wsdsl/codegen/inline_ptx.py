@@ -172,6 +172,32 @@ def store_shared(w: Writer, to: At, bits: int, texts: Sequence[str]) -> None:
     w.asm(ptx, "void", ",".join(["r", *[letter] * count]), args)
 
 
+# Loads from SMEM ---------------------------------------------------------------------------------
+
+
+def load_shared(w: Writer, at: At) -> str:
+    """Four bytes, as an i32. It keeps its place among waits and arrivals."""
+    return w.asm(f"ld.shared.b32 $0, {at.ptx(1)};", "i32", "=r,r", [("i32", at.base)])
+
+
+def ldmatrix(w: Writer, at: At, count: int) -> tuple[str, ...]:
+    """2 or 4 matrices of 8 x 8 16-bit elements, one i32 a thread each."""
+    shown = ", ".join(f"${i}" for i in range(count))
+    ptx = f"ldmatrix.sync.aligned.m8n8.x{count}.shared.b16 {{{shown}}}, {at.ptx(count)};"
+    args: list[Operand] = [("i32", at.base)]
+    return w.asm_values(ptx, ["i32"] * count, [*["=r"] * count, "r"], args)
+
+
+def load_shared_pair(w: Writer, at: At, bits: int) -> tuple[str, ...]:
+    """Two aligned elements: i32 registers, or narrower ones packed in one i16 or i32."""
+    args: list[Operand] = [("i32", at.base)]
+    if bits == 32:
+        ptx = f"ld.shared.v2.b32 {{$0, $1}}, {at.ptx(2)};"
+        return w.asm_values(ptx, ["i32", "i32"], ["=r", "=r", "r"], args)
+    letter, type = LETTERS[2 * bits]
+    return (w.asm(f"ld.shared.b{2 * bits} $0, {at.ptx(1)};", type, f"={letter},r", args),)
+
+
 def pack_bytes(w: Writer, dtype: str, low: str, high: str) -> str:
     """Two i32 clamped to i8 or u8, in an i16."""
     kind = {"i8": "s8", "u8": "u8"}[dtype]

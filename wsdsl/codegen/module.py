@@ -113,6 +113,8 @@ def _context(w: Writer, kernel: Kernel, launch: Signature) -> Context:
         sizes=sizes,
         strides=strides,
         maps=iter(maps),
+        # The grid has one dimension.
+        never=w.compare("ne", nvvm.special_register(w, "ctaid.z"), 0),
         before_fences=made_before_fences(kernel),
         held=held,
     )

@@ -47,7 +47,7 @@ def convert_store_shared(c: Context, op: StoreShared) -> None:
         _store_pairs(c, value, At(base, shared.offset), op.swizzle)
 
 
-def _swizzled(w: Writer, line_start: str, byte: str, swizzle: str) -> str:
+def swizzled(w: Writer, line_start: str, byte: str, swizzle: str) -> str:
     """line_start + byte with the bits of byte exchanged; line_start is a multiple of the span."""
     bits = w.binary("and", "i32", w.binary("lshr", "i32", line_start, 3), SWIZZLE_BITS[swizzle])
     return w.add(line_start, w.binary("xor", "i32", byte, bits))
@@ -78,7 +78,7 @@ def _store_matrices(c: Context, value: Registers, to: At, swizzle: str, transpos
         line = w.binary("and", "i32", lane, 15)
         half = w.binary("lshr", "i32", lane, 4)
     start = w.multiply(line, span)
-    own = w.add(to.base, _swizzled(w, start, w.multiply(half, 16), swizzle))
+    own = w.add(to.base, swizzled(w, start, w.multiply(half, 16), swizzle))
     for first in range(0, value.columns, 16):
         count = 4 if first + 16 <= value.columns else 2
         texts = packed[first // 4 : first // 4 + count]
@@ -102,7 +102,7 @@ def _store_pairs(c: Context, value: Registers, to: At, swizzle: str) -> None:
         bits, count = 16, 1
     start = w.multiply(w.binary("lshr", "i32", c.threads.lane, 2), span)
     byte = w.multiply(c.threads.column, size)
-    own = w.add(to.base, _swizzled(w, start, byte, swizzle))
+    own = w.add(to.base, swizzled(w, start, byte, swizzle))
     for first in range(0, value.columns, 8):
         at = w.binary("xor", "i32", own, first * size) if first else own
         for half in (0, 1):
@@ -118,7 +118,7 @@ def _store_elements(c: Context, value: Registers, to: At, swizzle: str) -> None:
     row = w.multiply(w.binary("lshr", "i32", c.threads.lane, 2), size)
     for odd in (0, 1):
         start = w.multiply(w.add(c.threads.column, odd), span)
-        own = w.add(to.base, _swizzled(w, start, row, swizzle))
+        own = w.add(to.base, swizzled(w, start, row, swizzle))
         for half in (0, 1):
             at = w.binary("xor", "i32", own, 8 * size * half) if half else own
             for first in range(0, value.columns, 8):

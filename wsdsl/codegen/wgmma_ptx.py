@@ -73,7 +73,7 @@ def wgmma(
         args.append(("i1", accumulate))
         constraints.append("b")
     ptx = "{\n" + "\n".join(lines) + "\n}"
-    return _struct(w, ptx, [type] * count, constraints, args)
+    return w.asm_values(ptx, [type] * count, constraints, args)
 
 
 def pin(w: Writer, texts: Sequence[str]) -> None:
@@ -93,7 +93,7 @@ def wgmma_wait(
     constraints += [str(i) for i in range(count)] + ["r"] * len(operands)
     args = [*accumulators, *(("i32", x) for x in operands)]
     ptx = f"wgmma.wait_group.sync.aligned {pending};"
-    return _struct(w, ptx, types, constraints, args)
+    return w.asm_values(ptx, types, constraints, args)
 
 
 def zero_unless(w: Writer, cond: str, type: str, texts: Sequence[str]) -> tuple[str, ...]:
@@ -104,16 +104,4 @@ def zero_unless(w: Writer, cond: str, type: str, texts: Sequence[str]) -> tuple[
     ptx = f"{{\n@${2 * count} bra KEEP_${{:uid}};\n{moves}\nKEEP_${{:uid}}:\n}}"
     constraints = [f"={letter}"] * count + [str(i) for i in range(count)] + ["b"]
     args = [*((type, x) for x in texts), ("i1", cond)]
-    return _struct(w, ptx, [type] * count, constraints, args)
-
-
-def _struct(
-    w: Writer, ptx: str, types: Sequence[str], constraints: Sequence[str], args: Sequence[Operand]
-) -> tuple[str, ...]:
-    count = len(types)
-    if count == 0:
-        w.asm(ptx, "void", ",".join(constraints), args)
-        return ()
-    result = types[0] if count == 1 else f"{{ {', '.join(types)} }}"
-    made = w.asm(ptx, result, ",".join(constraints), args)
-    return (made,) if count == 1 else tuple(w.extract(result, made, i) for i in range(count))
+    return w.asm_values(ptx, [type] * count, constraints, args)

@@ -77,6 +77,20 @@ class Writer:
             return ""
         return self.value(text)
 
+    def asm_values(
+        self, ptx: str, types: Sequence[str], constraints: Sequence[str], args: Sequence[Operand]
+    ) -> tuple[str, ...]:
+        """An `asm` with a result of each of `types`."""
+        count, shown = len(types), ",".join(constraints)
+        if count == 0:
+            self.asm(ptx, "void", shown, args)
+            return ()
+        if count == 1:
+            return (self.asm(ptx, types[0], shown, args),)
+        result = f"{{ {', '.join(types)} }}"
+        made = self.asm(ptx, result, shown, args)
+        return tuple(self.extract(result, made, i) for i in range(count))
+
     def binary(self, op: str, type: str, a: str, b: str | int, hint: str = "v") -> str:
         return self.value(f"{op} {type} {a}, {b}", hint)
 

@@ -239,8 +239,9 @@ class WaitBarrier(Op):
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ArriveBarrier(Op):
     """Arrive on the state's stage: one thread for the executing warpgroup (or the elected thread),
-    all 128 with `each_thread`. With `pred` (a bool scalar) only where it holds; with `cta` (i32, a
-    rank in the cluster) on that CTA's barrier rather than on one's own.
+    one of each warp with `each_warp`, all 128 with `each_thread`. With `pred` (a bool scalar) only
+    where it holds; with `cta` (i32, a rank in the cluster) on that CTA's barrier rather than on
+    one's own.
     """
 
     levels: ClassVar = SCHEDULED
@@ -248,6 +249,7 @@ class ArriveBarrier(Op):
     state: Value
     pred: Value | None = None
     cta: Value | None = None
+    each_warp: bool = False
     each_thread: bool = False
 
 

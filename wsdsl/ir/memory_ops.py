@@ -64,8 +64,9 @@ class TmaLoad(Op):
     """Start to copy the box at `coordinates` (i32, in the tensor's order) to item `state.stage` of
     `shared`, `offset` (and `shift`, an i32) bytes in. Elements outside the tensor are 0. When done,
     the box's bytes (those outside too) are counted on `barriers` at the state's stage. Run by one
-    thread. With `multicast` (i32, a bit for each rank in the cluster) the box goes to the same
-    place in each of those CTAs, and counts on each one's own barrier.
+    thread. The box begins at multiples of 16 bytes of a row and of 128 of SMEM. With `multicast`
+    (i32, a bit for each rank in the cluster) the box goes to the same place in each of those CTAs,
+    and counts on each one's own barrier.
     """
 
     levels: ClassVar = SCHEDULED
@@ -115,11 +116,48 @@ class StoreShared(Op):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class LoadShared(Op):
+    """The threads of each warp, together, read elements of four bytes from item `state.stage` of
+    `shared`, from the `bytes` bytes that begin `offset` bytes in: the element `first` (an i32; 0
+    without) plus `index` (an i32 scalar or fragment) times `stride`. The result has the index's
+    shape.
+    """
+
+    levels: ClassVar = SCHEDULED
+    result: Value = result()
+    shared: Value
+    offset: int = 0
+    state: Value
+    bytes: int
+    first: Value | None = None
+    index: Value
+    stride: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class LoadPanels(Op):
+    """Each warp of the warpgroup reads its 16 rows of a fragment (64 x w) from item `state.stage`
+    of `shared`: lines `start` (i32) to `start` + 64 of the panels of a tile of `rows` lines that
+    lies there, `offset` bytes in. A fragment of 1 x w is a tile of one line. The slot may be given
+    back after a `fence_async_proxy`.
+    """
+
+    levels: ClassVar = SCHEDULED
+    result: Value = result()
+    shared: Value
+    offset: int = 0
+    state: Value
+    start: Value | None = None
+    rows: int = 1
+    swizzle: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TmaStore(Op):
     """One thread of each warp of the warpgroup starts to copy its warp's quarter of item `item` of
     `shared` to the box at `coordinates`, where warp i adds 16 * i to the one of `row_dim`. Elements
-    outside the tensor are dropped. `accumulate` adds to what is there, each element atomically;
-    the tensor is of f32, f16, bf16, i32 or u32.
+    outside the tensor are dropped; it begins at a multiple of 16 bytes of a row. `accumulate` adds
+    to what is there, each element atomically; the tensor is of f32, f16, bf16, i32 or u32.
     """
 
     levels: ClassVar = SCHEDULED

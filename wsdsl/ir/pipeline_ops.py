@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from wsdsl.ir.op import Level, Op, Region, Value, binds, bound_arguments, result
+from wsdsl.ir.op import Level, Op, Region, Value, binds, bound_arguments, result, results
 from wsdsl.ir.types import Tile
 
 PARTITIONED: tuple[Level, ...] = ("partitioned",)
@@ -23,7 +23,9 @@ class CircularBuffer(Op):
     read a slot and give it back. Where CTAs of a cluster copy to each other's slots, `multicast`
     has the groups of ranks that share a tile (see `load_to_slot`), and each consumer gives a slot
     back to all who copy to it. Where two partitions load, both take every slot, and fill the fields
-    that are theirs.
+    that are theirs. With `parts` a tile passes through in parts along its columns, of as many
+    columns as they say, each in a slot of its own: so tiles that nobody multiplies, like a
+    residual, are brought while the one before is read.
     """
 
     levels: ClassVar = PARTITIONED
@@ -32,13 +34,15 @@ class CircularBuffer(Op):
     layouts: tuple[tuple[Tile, ...], ...]
     consumers: int = 1
     multicast: tuple[tuple[tuple[int, int], ...], ...] = ()
+    parts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Partition(Op):
     """`num_warpgroups` warpgroups that run `body` in the given role ("load" or "compute") with
     `registers` registers a thread. Partitions run at the same time; warpgroups are numbered in the
-    order of the partitions.
+    order of the partitions. One of 0 warpgroups is the work of one thread, in the next warp of the
+    warpgroup before it.
     """
 
     levels: ClassVar = ("partitioned", "scheduled")
@@ -46,6 +50,11 @@ class Partition(Op):
     num_warpgroups: int = 1
     registers: int = 0
     body: Region = ()
+
+    @property
+    def num_agents(self) -> int:
+        """How many run the body, each by itself: warpgroups, or one thread."""
+        return max(1, self.num_warpgroups)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -144,7 +153,9 @@ class ProducerAcquire(Op):
 class LoadToSlot(Op):
     """Start to copy a tile of `tensor` to `field` of a slot; elements outside the tensor are 0.
     `multicast` are (size, stride) of the ranks in the cluster that want the same tile: each of them
-    copies its part of the tile to all.
+    copies its part of the tile to all. With a `box` (elements by dimension) that box is copied as
+    it is, for the threads to read; it begins at the axes' tiles, and at the numbers in `index`, of
+    which the last is rounded down to a multiple of 16 bytes.
     """
 
     levels: ClassVar = PARTITIONED
@@ -153,6 +164,7 @@ class LoadToSlot(Op):
     tensor: Value
     index: tuple[Value, ...] = ()
     multicast: tuple[tuple[int, int], ...] = ()
+    box: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -177,8 +189,25 @@ class ConsumerWait(Op):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class TakeParts(Op):
+    """The next tiles of a ring with `parts`. Each part is waited for when something first needs it,
+    and its slot is given back when all of it was read; parts are read in their order. Partitions
+    that take turns at the tiles, this one being the `turn`-th, take turns at the ring too.
+    """
+
+    levels: ClassVar = PARTITIONED
+    result: tuple[Value, ...] = results()
+    ring: Value
+    turn: int = 0
+    turns: int = 1
+    state: Value | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class SkipSlot(Op):
-    """The next slot of `ring` is another partition's; go on to the one after."""
+    """The next slot of `ring` (with parts: the next tile's slots) is another partition's; go on to
+    the one after.
+    """
 
     levels: ClassVar = PARTITIONED
     ring: Value
@@ -205,6 +234,57 @@ class TileInShared(Op):
     shared: Value
     offset: int
     state: Value
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class PartsInShared(Op):
+    """The tiles that come in `parts` through the items of `shared`, `offsets` bytes in, from
+    `state` on; what `take_parts` becomes when its ring is placed.
+    """
+
+    levels: ClassVar = PARTITIONED
+    result: tuple[Value, ...] = results()
+    shared: Value
+    offsets: tuple[int, ...]
+    parts: tuple[int, ...]
+    state: Value
+    full: Value
+    empty: Value
+    turn: int = 0
+    turns: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class SlotValues(Op):
+    """What threads read from a box in `field` of a slot that was waited for: a tile of one axis, of
+    which `every` elements share one of the box's, that lie `stride` apart. `last` (i32) is the last
+    of the box's `index`, if that is a number: the values begin at it, the box before it.
+    """
+
+    levels: ClassVar = PARTITIONED
+    result: Value = result()
+    slot: Value
+    field: int
+    every: int = 1
+    stride: int = 1
+    last: Value | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ValuesInShared(Op):
+    """The same from the `bytes` bytes that begin `offset` bytes into item `state.stage` of
+    `shared`; what `slot_values` becomes when its ring is placed.
+    """
+
+    levels: ClassVar = PARTITIONED
+    result: Value = result()
+    shared: Value
+    offset: int
+    bytes: int
+    state: Value
+    every: int = 1
+    stride: int = 1
+    last: Value | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -28,6 +28,7 @@ from wsdsl.ir.early_start import Problem, predecessors_are_waited_for
 from wsdsl.ir.fragment_ops import MatrixOperand
 from wsdsl.ir.memory_ops import (
     AllocateShared,
+    LoadPanels,
     MakeTensorMap,
     TmaLoad,
     TmaStore,
@@ -158,7 +159,7 @@ def shared_memory_is_aligned(kernel: Kernel) -> Iterator[Problem]:
                 )
         elif isinstance(op, AllocateBarriers) and op.offset >= 0 and op.offset % 8:
             yield op, "mbarriers begin at a multiple of 8 bytes"
-        elif isinstance(op, (TmaLoad, MatrixOperand)):
+        elif isinstance(op, (TmaLoad, LoadPanels, MatrixOperand)):
             swizzle = getattr(
                 made.get(op.map) if isinstance(op, TmaLoad) else op, "swizzle", "none"
             )
@@ -172,7 +173,7 @@ def shared_memory_is_aligned(kernel: Kernel) -> Iterator[Problem]:
 
 def registers_are_conserved(kernel: Kernel) -> Iterator[Problem]:
     """What some warpgroups take, others must have given back; and each partition says so, once."""
-    partitions = [op for op in kernel.body if isinstance(op, Partition)]
+    partitions = [op for op in kernel.body if isinstance(op, Partition) and op.num_warpgroups]
     groups = sum(p.num_warpgroups for p in partitions)
     sets = {p: [op for op in walk(p.body) if isinstance(op, SetMaxRegisters)] for p in partitions}
     if not any(sets.values()):

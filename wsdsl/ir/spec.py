@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from wsdsl.diagnostics import Finding, Loc, VerifyError
-from wsdsl.ir import product_rules, protocol_rules
+from wsdsl.ir import lent_rules, product_rules, protocol_rules
 from wsdsl.ir.op import (
     Kernel,
     Level,
@@ -140,7 +140,9 @@ def products_share_an_axis(kernel: Kernel) -> Iterator[Problem]:
 def blocks_hold_whole_tiles(kernel: Kernel) -> Iterator[Problem]:
     for op in kernel.ops:
         kind = op.axis.type if isinstance(op, Block) else None
-        if isinstance(op, Block) and isinstance(kind, Axis) and kind.size and op.size % kind.size:
+        if not (isinstance(op, Block) and isinstance(kind, Axis)) or kind.role:
+            continue
+        if kind.size and op.size % kind.size:
             yield op, f"a tile of {kind.size} may reach over a multiple of {op.size}"
 
 
@@ -173,8 +175,8 @@ COMMON: tuple[Rule, ...] = (
 )
 RULES: dict[Level, tuple[Rule, ...]] = {
     "tile": (*COMMON, products_share_an_axis, blocks_hold_whole_tiles),
-    "partitioned": (*COMMON, products_share_an_axis, blocks_hold_whole_tiles),
-    "scheduled": (*COMMON,),
+    "partitioned": (*COMMON, products_share_an_axis, blocks_hold_whole_tiles, *lent_rules.RULES),
+    "scheduled": (*COMMON, *lent_rules.RULES),
 }
 
 

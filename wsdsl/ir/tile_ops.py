@@ -218,8 +218,8 @@ class End(Op):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Block(Op):
-    """The index along an axis divided by `size` and rounded down; an i32 scalar, since the axis'
-    tile lies between two multiples of `size`: its own size divides `size`.
+    """The index at which an axis' tile begins, divided by `size` and rounded down; an i32 scalar.
+    That of all of the tile along a contracted axis, whose size divides `size`.
     """
 
     levels: ClassVar = TILES

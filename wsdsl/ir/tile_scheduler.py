@@ -112,9 +112,16 @@ class TileScheduler(ABC):
         """Tiles that are cut have numbers below this one."""
         return 0
 
+    def num_together(self, tiles: int, depth: int) -> int:
+        """How many workers, at the least, must run at the same time."""
+        return 1
+
     def fault(self, tiles: int, depth: int, room: int) -> str:
         """Why this much work can not be done so, or ""."""
-        return ""
+        pieces = self.num_together(tiles, depth)
+        if pieces <= max(1, room):
+            return ""
+        return f"{pieces} pieces wait for each other, and {room} can run at the same time"
 
 
 class DataParallelWalk(Walk[T]):
@@ -182,11 +189,8 @@ class SplitK(TileScheduler):
     def num_slots(self, tiles: int, depth: int, workers: int) -> int:
         return tiles
 
-    def fault(self, tiles: int, depth: int, room: int) -> str:
-        pieces = tiles * min(self.splits, depth)
-        if not self.together or pieces <= room:
-            return ""
-        return f"{pieces} pieces wait for each other, and {room} can run at the same time"
+    def num_together(self, tiles: int, depth: int) -> int:
+        return tiles * min(self.splits, depth) if self.together else 1
 
 
 class StreamKWalk(Walk[T]):

@@ -18,7 +18,8 @@ A tile is the same along an index of the work if neither its place nor any loop 
 on that index. It is cut into groups of 8 lines, within which bits of the address are exchanged; one
 that does not come out even is loaded by each CTA for itself, since everyone who is waited for must
 copy something. Where a ring's loops depend on an index, the CTAs may differ in the number of slots
-that they take, and none of its tiles is shared. Threads copy for their own CTA alone.
+that they take, and none of its tiles is shared. Threads copy for their own CTA alone,
+and so does who brings tiles in parts.
 
 Why here: the load side has its own nest, and its loops still say what they depend on.
 """
@@ -39,7 +40,8 @@ from wsdsl.lowering.shares import Group
 def assign_multicast(kernel: Kernel) -> Kernel:
     work = next(op for op in walk(kernel.body) if isinstance(op, ForWork))
     size = math.prod(work.cluster)
-    sides = [op.body for op in kernel.body if isinstance(op, Partition) and op.role == "load"]
+    loads = [op for op in kernel.body if isinstance(op, Partition) and op.role == "load"]
+    sides = [op.body for op in loads if op.num_warpgroups]
     if size == 1 or not sides:
         return kernel
     found: dict[LoadToSlot, Group] = {}
@@ -56,7 +58,7 @@ def assign_multicast(kernel: Kernel) -> Kernel:
         made: list[Op] = []
         for op in region:
             if isinstance(op, LoadToSlot):
-                made.append(dataclasses.replace(op, multicast=found[op]))
+                made.append(dataclasses.replace(op, multicast=found.get(op, ())))
             elif isinstance(op, CircularBuffer):
                 own = tuple(groups.get(op.result, ()))
                 made.append(dataclasses.replace(op, multicast=own))
@@ -80,7 +82,7 @@ def _groups(kernel: Kernel, work: ForWork) -> dict[LoadToSlot, Group]:
             if not _loops_depend(work.body, varies):
                 for load in loads:
                     group = ((num, stride), *found[load])
-                    by_tma = load.tensor.name not in kernel.unaligned
+                    by_tma = load.tensor.name not in kernel.unaligned and not load.box
                     if by_tma and not varies & {*load.index} and _comes_out_even(load, group):
                         found[load] = group
         stride *= num

@@ -32,6 +32,7 @@ from wsdsl.ir.pipeline_ops import (
     Partition,
     ProducerAcquire,
     SkipSlot,
+    TakeParts,
 )
 from wsdsl.ir.tile_ops import If, Yield
 from wsdsl.ir.types import State
@@ -42,22 +43,22 @@ States = dict[Value, Value]
 
 
 def assign_states(kernel: Kernel) -> Kernel:
-    depths = {op.result: op.depth for op in kernel.body if isinstance(op, CircularBuffer)}
-    threading = _Threading(depths, Namer.of(kernel))
+    rings = {op.result: op for op in kernel.body if isinstance(op, CircularBuffer)}
+    threading = _Threading(rings, Namer.of(kernel))
     body = tuple(threading.partition(op) if isinstance(op, Partition) else op for op in kernel.body)
     return dataclasses.replace(kernel, body=body)
 
 
 def _rings_in(region: Region) -> list[Value]:
     """Rings whose state moves on in a region, in order of first use."""
-    takes = (ProducerAcquire, ConsumerWait, SkipSlot)
+    takes = (ProducerAcquire, ConsumerWait, SkipSlot, TakeParts)
     taken = [op.ring for op in walk(region) if isinstance(op, takes)]
     return list(dict.fromkeys(taken))
 
 
 class _Threading:
-    def __init__(self, depths: dict[Value, int], namer: Namer) -> None:
-        self.depths, self.namer = depths, namer
+    def __init__(self, rings: dict[Value, CircularBuffer], namer: Namer) -> None:
+        self.rings, self.namer = rings, namer
 
     def state(self) -> Value:
         return Value(self.namer.new("s"), State())
@@ -76,13 +77,17 @@ class _Threading:
         made: list[Op] = []
         for op in region:
             match op:
-                case ProducerAcquire() | ConsumerWait() | SkipSlot():
+                case ProducerAcquire() | ConsumerWait() | SkipSlot() | TakeParts():
                     if not isinstance(op, SkipSlot):
                         made.append(dataclasses.replace(op, state=states[op.ring]))
-                    after = self.state()
-                    num = self.depths[op.ring]
-                    made.append(Advance(result=after, state=states[op.ring], num=num, loc=op.loc))
-                    states[op.ring] = after
+                    ring = self.rings[op.ring]
+                    for _ in ring.parts or (0,):
+                        before, states[op.ring] = states[op.ring], self.state()
+                        made.append(
+                            Advance(
+                                result=states[op.ring], state=before, num=ring.depth, loc=op.loc
+                            )
+                        )
                 case ForRange():
                     made.append(self.loop(op, states))
                 case If():

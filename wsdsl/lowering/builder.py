@@ -87,6 +87,16 @@ class Builder:
             return self.integer(int(self.known[a]) * b)
         return self.map("mul", a, self.integer(b), wish=wish)
 
+    def quotient(self, a: Value, b: int) -> Value:
+        if a in self.known:
+            return self.integer(int(self.known[a]) // b)
+        return self.map("floordiv", a, self.integer(b), wish="block")
+
+    def remainder(self, a: Value, b: int) -> Value:
+        if a in self.known:
+            return self.integer(int(self.known[a]) % b)
+        return self.map("mod", a, self.integer(b), wish="rest")
+
     def quotient_up(self, a: Value, b: int, wish: str = "t") -> Value:
         """ceil(a / b)."""
         if a in self.known:

@@ -13,7 +13,7 @@ from wsdsl.ir.tile_ops import Block, Contract, ForEach
 from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.axes import axes_of, loop_variable
-from wsdsl.lowering.cut_sums import why_no_slices, why_not
+from wsdsl.lowering.cut_sums import why_no_slices, why_not, why_not_shared
 from wsdsl.lowering.early_loads import num_load_partitions
 from wsdsl.lowering.footprint import (
     accumulator_registers,
@@ -25,7 +25,7 @@ from wsdsl.lowering.footprint import (
     smem_bytes,
 )
 from wsdsl.lowering.load_groups import find_load_groups
-from wsdsl.lowering.partition_loads import output_nest
+from wsdsl.lowering.nest import output_nest
 from wsdsl.schedule import Schedule
 
 WGMMA_REGISTERS = 26
@@ -97,6 +97,8 @@ def _cut(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         body = output_nest(kernel.body)[1]
         unfit = list(why_not(body))
         yield from unfit
+        if num_sharing(chosen) > 1 and not unfit:
+            yield from why_not_shared(kernel, body)
         if chosen.reduction == "slices" and not unfit:
             yield from why_no_slices(kernel, body)
     if chosen.reduction == "slices" and chosen.scheduler != "split_k":
@@ -176,7 +178,7 @@ def _resources(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
             kernel.loc,
             "make the tile smaller, or use more consumers",
         )
-    used = smem_bytes(kernel, chosen, chosen.stages or 1)
+    used = smem_bytes(kernel, chosen, chosen.stages or 1, buffers=1)
     if used > SMEM_BYTES:
         yield Finding(
             f"{chosen.stages} stages need {used} bytes of SMEM, a CTA has {SMEM_BYTES}",

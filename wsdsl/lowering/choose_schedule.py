@@ -3,8 +3,9 @@
 Before: `schedule=Schedule(tile=dict(n=128))`, or none
 After: `schedule=Schedule(tile=dict(m=128, n=128, k=64), stages=6, consumers=2, ...)`
 
-What is left open is tried: both modes, tiles of 64 and 128 rows, all widths. Of those that fit, the
-one that `predict` gives the fewest cycles is taken.
+What is left open is tried: both modes, tiles of 64 and 128 rows, all widths, and to cut tiles where
+that is open too (`cut_options`). Of those that fit, the one that `predict` gives the fewest cycles
+is taken.
 
 Why here: needs the axes' roles; everything later reads sizes from the axes and depths from the ops.
 """
@@ -21,6 +22,7 @@ from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.check_schedule import faults
+from wsdsl.lowering.cut_options import MARGIN, cut_options, may_cut
 from wsdsl.lowering.early_loads import num_load_partitions, unfit_constants
 from wsdsl.lowering.fixed_tiles import with_fixed_tiles
 from wsdsl.lowering.footprint import (
@@ -31,8 +33,9 @@ from wsdsl.lowering.footprint import (
     smem_bytes,
 )
 from wsdsl.lowering.precision import choose_precision
-from wsdsl.lowering.predict import Prediction, predict
+from wsdsl.lowering.predict import Prediction, least_cycles, predict, predicted
 from wsdsl.lowering.schedule_options import schedule_options, whole_axes
+from wsdsl.lowering.tile_order import with_tile_order
 from wsdsl.lowering.workload import Work
 from wsdsl.schedule import Schedule
 
@@ -60,22 +63,34 @@ def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> K
         raise ScheduleError(findings)
     for option, _ in ranked(kernel, given, sizes or {}):
         for promised in _promises(kernel, given, option):
-            chosen, findings = completed(kernel, promised)
+            chosen, findings = completed(kernel, promised, sizes or {})
             if not findings:
                 return dataclasses.replace(kernel, schedule=chosen)
     raise ScheduleError([f if f.loc else dataclasses.replace(f, loc=kernel.loc) for f in findings])
 
 
 def ranked(
-    kernel: Kernel, given: Schedule, sizes: Mapping[str, int]
+    kernel: Kernel, given: Schedule, sizes: Mapping[str, int], *, every: bool = False
 ) -> list[tuple[Schedule, Prediction]]:
-    """Every way to fill in what `given` leaves open, the quickest first; order of tiles, depths and
-    registers are not filled in yet.
+    """The ways to fill in what `given` leaves open, the one to take first; order of tiles, depths
+    and registers are not filled in yet. With `every`, also ways to cut tiles that can not win.
     """
     work = Work(kernel, sizes)
     options = schedule_options(kernel, given, work)
-    found = [(o, predict(work, o, axis_sizes(kernel, o))) for o in options]
-    return sorted(found, key=lambda pair: pair[1].cycles)
+    whole = [(o, predict(work, o, axis_sizes(kernel, o))) for o in options]
+    found, best = list(whole), min(p.cycles for _, p in whole)
+    if may_cut(kernel, given, work):
+        for option, tile in whole:
+            if every or given.scheduler == "split_k" or least_cycles(tile) * MARGIN < best:
+                cut = cut_options(kernel, given, work, option, tile)
+                made = [(o, predicted(tile.tile, o)) for o in cut]
+                found += [(o, p) for o, p in made if p.work.cut]
+    return sorted(found, key=lambda pair: weight(pair[1]))
+
+
+def weight(prediction: Prediction) -> float:
+    """Cycles, and for those that are cut what they must be quicker by."""
+    return prediction.cycles * (MARGIN if prediction.work.cut else 1.0)
 
 
 def _promises(kernel: Kernel, given: Schedule, option: Schedule) -> Iterator[Schedule]:
@@ -114,16 +129,19 @@ def _unknown_variables(kernel: Kernel, given: Schedule) -> Iterator[Finding]:
             )
 
 
-def completed(kernel: Kernel, option: Schedule) -> tuple[Schedule, list[Finding]]:
+def completed(
+    kernel: Kernel, option: Schedule, sizes: Mapping[str, int]
+) -> tuple[Schedule, list[Finding]]:
     """With the order of tiles, depths, registers and precision, and what is wrong with that."""
     chosen = _sized(kernel, option)
+    chosen = with_tile_order(chosen, Work(kernel, sizes), axis_sizes(kernel, chosen))
     every, findings = choose_precision(kernel, chosen)
     chosen = dataclasses.replace(chosen, precise_every=every)
     return chosen, [*findings, *faults(kernel, chosen)]
 
 
 def _sized(kernel: Kernel, option: Schedule) -> Schedule:
-    """With the order of tiles, depths and registers."""
+    """With depths and registers."""
     products = any(isinstance(op, Contract) for op in walk(kernel.body))
     order = dict.fromkeys(v for name in axes_of(kernel) for v in (name, loop_variable(name)))
     sized, scheduler = option.tile or {}, option.scheduler
@@ -131,8 +149,6 @@ def _sized(kernel: Kernel, option: Schedule) -> Schedule:
         option,
         tile={v: sized[v] for v in order if v in sized},
         scheduler="persistent" if scheduler in (None, "auto") else scheduler,
-        swizzle=option.swizzle or 8,
-        raster=None if option.raster == "auto" else option.raster,
     )
     if chosen.stages is None:
         chosen = dataclasses.replace(chosen, stages=_depth(kernel, chosen) if products else 1)

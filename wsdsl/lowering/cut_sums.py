@@ -1,8 +1,8 @@
 """Which loop of a kernel is a sum that several CTAs may share: what split-K and stream-K cut.
 
-It stands in the output loops, beside no other loop, carries nothing but sums that begin as zeros
-(`fuse_accumulators` sees to it), each of which only ever grows by what is added to it, and writes
-nothing. What comes after it then is done once, with the whole sums.
+It stands in the output loops, beside no other loop and behind no store, carries nothing but sums
+that begin as zeros (`fuse_accumulators` sees to it), each of which only ever grows by what is added
+to it, and writes nothing. What comes after it then is done once, with the whole sums.
 """
 
 from __future__ import annotations
@@ -38,6 +38,9 @@ def why_not(body: Region) -> Iterator[Finding]:
         yield Finding("a loop over a part of a dimension can not be cut", loop.loc, HINT)
     if written := next((op for op in walk(loop.body) if isinstance(op, Store)), None):
         yield Finding("a loop that stores can not be cut into pieces", written.loc, HINT)
+    if before := next((op for op in body[: body.index(loop)] if isinstance(op, Store)), None):
+        told = "what is stored in front of a sum can not be stored once for all of its pieces"
+        yield Finding(told, before.loc, f"store it behind the sum, or {HINT}")
     zeros = zeros_in(body)
     for init, arg, last in zip(loop.init, loop.args, yielded(loop.body), strict=True):
         if not (isinstance(arg.type, Tile) and arg.type.axes and arg.type.dtype.bits == 32):
@@ -78,6 +81,16 @@ def grows(body: Region, arg: Value, last: Value) -> bool:
         case _:
             return False
     return grows(body, following, last)
+
+
+def why_not_shared(kernel: Kernel, body: Region) -> Iterator[Finding]:
+    """What keeps consumers that share a tile from handing on their parts of it by themselves."""
+    loop, axes = cut_loop(body), axes_of(kernel)
+    assert loop is not None
+    for sum in loop.result:
+        if isinstance(sum.type, Tile) and not any(axes[a].role == "rows" for a in sum.type.axes):
+            told = f"`{sum.name}` has no rows, and all consumers hold the same"
+            yield Finding(told, loop.loc, "use consumers=1")
 
 
 def why_no_slices(kernel: Kernel, body: Region) -> Iterator[Finding]:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import dataclasses
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
-from wsdsl.ir.pipeline_ops import FinishTile, ForWork, Partition
+from wsdsl.ir.pipeline_ops import ConsumerRelease, FinishTile, ForWork, Partition
 from wsdsl.ir.tile_ops import ForTiles, Yield
 from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.ir.types import Axis
@@ -94,7 +94,13 @@ class _Cut:
         whole = tuple(Value(self.namer.again(v.name), v.type) for v in loop.result)
         swap = dict(zip(loop.result, whole, strict=True))
         slot, begin, end, *which = piece
-        rest = tuple(replace_operands(op, swap) for op in after if not isinstance(op, Yield))
+        # Slots that were held around the loop are given back by every piece.
+        given_back = tuple(op for op in after if isinstance(op, ConsumerRelease))
+        rest = tuple(
+            replace_operands(op, swap)
+            for op in after
+            if not isinstance(op, (ConsumerRelease, Yield))
+        )
         if which:
             rest = copy_region((*_used(body[:at], rest), *rest), self.namer)
         finish = FinishTile(
@@ -110,7 +116,7 @@ class _Cut:
             body=rest,
             loc=loop.loc,
         )
-        return (*body[: at + 1], finish)
+        return (*body[: at + 1], *given_back, finish)
 
 
 def _used(before: Region, region: Region) -> Region:

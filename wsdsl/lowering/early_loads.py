@@ -2,7 +2,7 @@
 
 Tensors of `Schedule.constant` are not written by that kernel. What loads them waits for nobody, so
 the circular buffers fill with them while the kernel in front ends; what loads the others waits for
-it, and so do those who compute.
+it, and so do those who compute and who brings the epilogue's operands in parts.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from wsdsl.ir.tile_ops import Load, Store
 from wsdsl.ir.types import Tensor
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.load_groups import LoadGroup, find_load_groups
+from wsdsl.lowering.side_loads import kept_out
 from wsdsl.schedule import Schedule
 
 
 def loaded_tensors(groups: Iterable[LoadGroup]) -> frozenset[str]:
-    """Names of the tensors that go through circular buffers."""
-    return frozenset(load.tensor.name for group in groups for load in group.loads)
+    """Names of the tensors that products' slots are filled with: operands, and what lies beside."""
+    found = (load for group in groups for load in (*group.loads, *(s.load for s in group.beside)))
+    return frozenset(load.tensor.name for load in found)
 
 
 def load_shares(groups: Iterable[LoadGroup], schedule: Schedule) -> list[frozenset[str]]:
@@ -34,7 +36,7 @@ def num_load_partitions(kernel: Kernel, schedule: Schedule) -> int:
     """Of a kernel with products; each is one warpgroup."""
     if not schedule.constant:
         return 1
-    return max(1, len(load_shares(find_load_groups(kernel.body), schedule)))
+    return max(1, len(load_shares(find_load_groups(kernel.body, kept_out(kernel)), schedule)))
 
 
 def unfit_constants(kernel: Kernel, schedule: Schedule) -> Iterator[Finding]:

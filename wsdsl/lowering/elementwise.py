@@ -37,11 +37,16 @@ def _elementwise(op: Map | Cast | Bitcast | Full, side: Side, pieces: Lookup) ->
 
     def piece(i: int, j: int) -> Value:
         swap = {v: held.least.get(i, j) for v, held in arguments.items()}
+        key = tuple(swap.values())
+        if small and key in found:
+            return found[key]
         kind = covering(dtype, swap.values()) if small else shape.piece(dtype, j)
         made = b.value(op.result.name, kind)
         b.add(dataclasses.replace(replace_operands(op, swap), result=made))
+        found[key] = made
         return made
 
+    found: dict[tuple[Value, ...], Value] = {}
     small = any(held.narrow for held in arguments.values())
     return narrow(shape, dtype, b, piece) if small else Pieces(shape, piece)
 

@@ -5,17 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from wsdsl.ir.op import Kernel
-from wsdsl.ir.target import SMEM_ALIGN
+from wsdsl.ir.op import Kernel, Value
+from wsdsl.ir.target import SMEM_ALIGN, SMEM_BYTES
 from wsdsl.ir.tile_ops import Block, Contract, ForEach, ForTiles, Load, Map, Store, Whole
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import yielded
 from wsdsl.ir.wgmma import k_step
 from wsdsl.lowering.axes import axes_of, loop_variable
-from wsdsl.lowering.load_groups import find_load_groups
+from wsdsl.lowering.load_groups import LoadGroup, find_load_groups
+from wsdsl.lowering.nest import output_nest
+from wsdsl.lowering.parts import (
+    MAX_DEPTH,
+    MIN_DEPTH,
+    loads_in_parts,
+    part_offsets,
+    part_widths,
+)
+from wsdsl.lowering.side_loads import kept_out
 from wsdsl.schedule import Schedule
 
 STAGING_BUFFERS = 2
+"""A warpgroup's, for stores; one where the slots leave no room for more."""
 STAGING_BYTES = 8192
 """One buffer of a warpgroup: 64 rows of at most 128 bytes."""
 
@@ -80,29 +90,60 @@ def tile_bytes(tile: Tile, sizes: dict[str, int]) -> int:
     return -(-elements * tile.dtype.bytes // SMEM_ALIGN) * SMEM_ALIGN
 
 
-def slot_bytes(layout: tuple[Tile, ...], sizes: dict[str, int]) -> int:
-    return sum(tile_bytes(tile, sizes) for tile in layout)
+def slot_bytes(group: LoadGroup, sizes: dict[str, int]) -> int:
+    operands = sum(tile_bytes(tile, sizes) for tile in group.layout[: len(group.loads)])
+    beside = sum(side.bytes(sizes) for side in group.beside)
+    return operands + -(-beside // SMEM_ALIGN) * SMEM_ALIGN
 
 
-def smem_bytes(kernel: Kernel, schedule: Schedule, stages: int) -> int:
-    """All of a CTA's SMEM: slots, staging for stores, mbarriers."""
+def smem_bytes(
+    kernel: Kernel, schedule: Schedule, stages: int, buffers: int = STAGING_BUFFERS
+) -> int:
+    """All of a CTA's SMEM: slots, `buffers` a warpgroup for stores, parts, mbarriers."""
     sizes = axis_sizes(kernel, schedule)
     slots: dict[int, int] = {}
-    for group in find_load_groups(kernel.body):
-        size = slot_bytes(group.layout, sizes)
+    for group in find_load_groups(kernel.body, kept_out(kernel)):
+        size = slot_bytes(group, sizes)
         slots[group.height] = max(slots.get(group.height, 0), size)
     total = 0
     for height, size in slots.items():
         depth = stages if height == 0 else OUTER_RING_DEPTH
         total += depth * (size + 16)
     if any(isinstance(op, Store) for op in kernel.ops):
-        total += STAGING_BYTES * STAGING_BUFFERS * (schedule.consumers or 1)
-    return total
+        total += STAGING_BYTES * buffers * (schedule.consumers or 1)
+    return total + MIN_DEPTH * part_bytes(kernel, schedule)
+
+
+def part_bytes(kernel: Kernel, schedule: Schedule) -> int:
+    """A slot of the ring for what the epilogue reads; 0 if there is none."""
+    loads = loads_in_parts(kernel, schedule, output_nest(kernel.body)[1])
+    sizes = axis_sizes(kernel, schedule)
+    if not loads:
+        return 0
+    tiles = tuple(op.result.type for op in loads if isinstance(op.result.type, Tile))
+    widths = part_widths(kernel, loads, sizes, is_heavy(kernel, schedule))
+    return part_offsets(tiles, widths, sizes)[1] + 16
+
+
+def is_heavy(kernel: Kernel, schedule: Schedule) -> bool:
+    """Whether sums leave too few registers for an epilogue in wide chunks: ptxas 13.0 spills from
+    176 accumulators a thread on."""
+    return accumulator_registers(kernel, schedule) >= 168
+
+
+def part_depth(kernel: Kernel, schedule: Schedule) -> int:
+    """Slots of that ring: as many as SMEM has room for beside the other one."""
+    each, used = part_bytes(kernel, schedule), smem_bytes(kernel, schedule, schedule.stages or 1)
+    more = max(0, SMEM_BYTES - used) // each
+    return min(MAX_DEPTH, MIN_DEPTH + more)
 
 
 def accumulator_registers(kernel: Kernel, schedule: Schedule) -> int:
-    """Registers a thread for the tiles that live across a loop's body or come out of a product."""
-    return _registers(kernel, schedule, _tiles(kernel)[0])
+    """Registers a thread for the tiles that live across a loop's body or come out of a product; of
+    a product that is promoted at once a row block's (`reuse_accumulators` says why).
+    """
+    held, _, passing = _tiles(kernel)
+    return _registers(kernel, schedule, held) + _registers(kernel, schedule, passing, blocks=1)
 
 
 def promoted_registers(kernel: Kernel, schedule: Schedule) -> int:
@@ -120,12 +161,20 @@ def promoted_registers(kernel: Kernel, schedule: Schedule) -> int:
     return total
 
 
-def _tiles(kernel: Kernel) -> tuple[list[Tile], list[Tile]]:
+def _tiles(kernel: Kernel) -> tuple[list[Tile], list[Tile], list[Tile]]:
+    """Of sums that products are added to by the tensor cores, of those that whole products are
+    promoted to, and of the latter's products where no other stands beside them.
+    """
     loops = [op for op in kernel.ops if isinstance(op, (ForTiles, ForEach))]
     carried = {v for op in loops for v in (*op.args, *op.result)}
     held: list[Tile] = []
     promoted: list[Tile] = []
+    passing: list[Tile] = []
+    alone: set[Value] = set()
     for op in loops:
+        products = [inner.result for inner in op.body if isinstance(inner, Contract)]
+        if len(products) == 1 and any(_is_promoted(op, i) for i in range(len(op.result))):
+            alone |= {*products}
         for i, made in enumerate(op.result):
             # What goes on from one loop to the next, or into an inner one, is the same registers.
             if op.init[i] in carried or not isinstance(made.type, Tile) or len(made.type.axes) < 2:
@@ -134,8 +183,8 @@ def _tiles(kernel: Kernel) -> tuple[list[Tile], list[Tile]]:
     for op in kernel.ops:
         if isinstance(op, Contract) and op.acc not in carried:
             assert isinstance(op.result.type, Tile)
-            held.append(op.result.type)
-    return held, promoted
+            (passing if op.result in alone else held).append(op.result.type)
+    return held, promoted, passing
 
 
 def _is_promoted(loop: ForTiles | ForEach, i: int) -> bool:
@@ -150,14 +199,17 @@ def _is_promoted(loop: ForTiles | ForEach, i: int) -> bool:
     return False
 
 
-def _registers(kernel: Kernel, schedule: Schedule, tiles: list[Tile]) -> int:
+def _registers(
+    kernel: Kernel, schedule: Schedule, tiles: list[Tile], blocks: int | None = None
+) -> int:
+    """Registers a thread for tiles, or for `blocks` blocks of 64 of their rows."""
     sizes = axis_sizes(kernel, schedule)
     roles = {name: axis.role for name, axis in axes_of(kernel).items()}
     total = 0
     for tile in tiles:
         rows = sum(sizes[x] for x in tile.axes if roles[x] == "rows")
         columns = sum(sizes[x] for x in tile.axes if roles[x] == "columns")
-        total += rows // (64 * num_sharing(schedule)) * columns // 2
+        total += (blocks or rows // (64 * num_sharing(schedule))) * columns // 2
     return total
 
 

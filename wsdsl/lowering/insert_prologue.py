@@ -44,6 +44,8 @@ partition waits for itself:
       ...
     }
 
+What is loaded in parts, by another thread of a load partition's warpgroup, waits in any case.
+
 The next kernel may start once all CTAs have waited: what is constant to it, no other kernel than
 this one may still be writing.
 
@@ -89,6 +91,7 @@ def insert_prologue(kernel: Kernel) -> Kernel:
         for op in kernel.body
         if isinstance(op, Partition)
         and op.role == "load"
+        and op.num_warpgroups
         and only_reads(op.body, maps_of, constant)
     ]
     if not early:

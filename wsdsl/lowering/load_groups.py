@@ -7,12 +7,14 @@ two come from different circular buffers, since the inner one turns round while 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from wsdsl.ir.op import Op, Region, Value, regions
 from wsdsl.ir.tile_ops import Contract, Load
 from wsdsl.ir.types import Tile
-from wsdsl.ir.walk import walk
+from wsdsl.ir.walk import definers, walk
+from wsdsl.lowering.side_loads import SideLoad, side_load
 
 
 @dataclass(frozen=True)
@@ -28,17 +30,22 @@ class LoadGroup:
     first: int
     last: int
     height: int
+    beside: tuple[SideLoad, ...] = ()
 
     @property
     def layout(self) -> tuple[Tile, ...]:
-        tiles = [load.result.type for load in self.loads]
+        """Of the operands, then of what lies beside them."""
+        loads = (*self.loads, *(side.load for side in self.beside))
+        tiles = [load.result.type for load in loads]
         return tuple(t for t in tiles if isinstance(t, Tile))
 
 
-def find_load_groups(body: Region) -> tuple[LoadGroup, ...]:
-    """The groups of a kernel's body in the order in which their slots are taken."""
+def find_load_groups(body: Region, out: frozenset[str] = frozenset()) -> tuple[LoadGroup, ...]:
+    """The groups of a kernel's body in the order in which their slots are taken. Nothing of the
+    tensors named in `out` lies beside the operands.
+    """
     consumed = {v for op in walk(body) if isinstance(op, Contract) for v in (op.a, op.b)}
-    return tuple(_groups(body, consumed))
+    return tuple(_Finder(consumed, definers(body), out).groups(body))
 
 
 def _contracted(op: Op, value: Value) -> bool:
@@ -46,34 +53,48 @@ def _contracted(op: Op, value: Value) -> bool:
     return any(isinstance(c, Contract) and value in (c.a, c.b) for c in (op, *inner))
 
 
-def _groups(block: Region, consumed: set[Value]) -> list[LoadGroup]:
-    spans: list[tuple[int, int, list[Load]]] = []
-    for load in block:
-        if isinstance(load, Load) and load.result in consumed:
-            at = [i for i, op in enumerate(block) if _contracted(op, load.result)]
-            spans.append((at[0], at[-1], [load]))
-    spans.sort(key=lambda s: s[0])
-    merged: list[tuple[int, int, list[Load]]] = []
-    for first, last, loads in spans:
-        if merged and not _apart(block, merged[-1][1], first):
-            before = merged[-1]
-            merged[-1] = (before[0], max(before[1], last), [*before[2], *loads])
-        else:
-            merged.append((first, last, loads))
-    inner = [(i, _inner_groups(op, consumed)) for i, op in enumerate(block)]
-    found: list[tuple[int, list[LoadGroup]]] = [(i, groups) for i, groups in inner if groups]
-    for first, last, loads in merged:
-        held = [g.height for i, groups in inner if first <= i <= last for g in groups]
-        height = max(held, default=-1) + 1
-        unique = tuple({(ld.tensor, ld.index): ld for ld in reversed(loads)}.values())[::-1]
-        found.append((first, [LoadGroup(block, unique, first, last, height)]))
-    # A slot held around a loop is taken before the loop's own.
-    found.sort(key=lambda f: (f[0], -f[1][0].height))
-    return [group for _, groups in found for group in groups]
+@dataclass(frozen=True)
+class _Finder:
+    """`consumed` by products; `made` by which op; `out` of slots are these tensors."""
 
+    consumed: set[Value]
+    made: Mapping[Value, Op]
+    out: frozenset[str]
 
-def _inner_groups(op: Op, consumed: set[Value]) -> list[LoadGroup]:
-    return [g for region in regions(op) for g in _groups(region, consumed)]
+    def groups(self, block: Region) -> list[LoadGroup]:
+        spans: list[tuple[int, int, list[Load]]] = []
+        for load in block:
+            if isinstance(load, Load) and load.result in self.consumed:
+                at = [i for i, op in enumerate(block) if _contracted(op, load.result)]
+                spans.append((at[0], at[-1], [load]))
+        spans.sort(key=lambda s: s[0])
+        merged: list[tuple[int, int, list[Load]]] = []
+        for first, last, loads in spans:
+            if merged and not _apart(block, merged[-1][1], first):
+                before = merged[-1]
+                merged[-1] = (before[0], max(before[1], last), [*before[2], *loads])
+            else:
+                merged.append((first, last, loads))
+        inner = [(i, self.inner(op)) for i, op in enumerate(block)]
+        found: list[tuple[int, list[LoadGroup]]] = [(i, groups) for i, groups in inner if groups]
+        for first, last, loads in merged:
+            held = [g.height for i, groups in inner if first <= i <= last for g in groups]
+            height = max(held, default=-1) + 1
+            unique = tuple({(ld.tensor, ld.index): ld for ld in reversed(loads)}.values())[::-1]
+            beside = self.beside(block) if len(merged) == 1 and not height else ()
+            first = min(first, *(block.index(side.load) for side in beside), first)
+            group = LoadGroup(block, unique, first, last, height, beside)
+            found.append((first, [group]))
+        # A slot held around a loop is taken before the loop's own.
+        found.sort(key=lambda f: (f[0], -f[1][0].height))
+        return [group for _, groups in found for group in groups]
+
+    def inner(self, op: Op) -> list[LoadGroup]:
+        return [g for region in regions(op) for g in self.groups(region)]
+
+    def beside(self, block: Region) -> tuple[SideLoad, ...]:
+        found = (side_load(op, block, self.made, self.out) for op in block)
+        return tuple(side for side in found if side is not None)
 
 
 def _apart(block: Region, last: int, first: int) -> bool:

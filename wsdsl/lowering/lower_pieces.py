@@ -132,6 +132,8 @@ class _Pieces:
         return b.add(Map(result=b.value(sum.name, sum.type), fn="add", args=args)).result
 
     def leave(self, op: FinishTile, places: list[Place], *, accumulate: bool = False) -> None:
+        if not accumulate:
+            self.partials.wait_for_readers(op.args)
         for sum, place in zip(op.args, places, strict=True):
             self.partials.store(sum, place, accumulate=accumulate)
 

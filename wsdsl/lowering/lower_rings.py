@@ -21,6 +21,7 @@ Why here: states are explicit; products next read tiles at known places.
 from __future__ import annotations
 
 import dataclasses
+import math
 
 from wsdsl.ir.barrier_ops import (
     AllocateBarriers,
@@ -31,7 +32,7 @@ from wsdsl.ir.barrier_ops import (
     LaunchGrid,
     WaitBarrier,
 )
-from wsdsl.ir.memory_ops import AllocateShared, MakeTensorMap, ThreadLoad, TmaLoad
+from wsdsl.ir.memory_ops import AllocateShared, ThreadLoad, TmaLoad
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.pipeline_ops import (
     AxisAt,
@@ -43,28 +44,29 @@ from wsdsl.ir.pipeline_ops import (
     ProducerAcquire,
     ProducerCommit,
     SlotTile,
+    SlotValues,
+    TakeParts,
     TileInShared,
+    ValuesInShared,
 )
 from wsdsl.ir.target import SMEM_ALIGN, SWIZZLE_SPAN, widest_swizzle
-from wsdsl.ir.tile_ops import Contract
-from wsdsl.ir.types import Axis, Barriers, Shared, SharedTile, Tensor, TensorMap
+from wsdsl.ir.types import Axis, Barriers, Shared, SharedTile, Tensor, Tile
 from wsdsl.ir.walk import Namer, walk, with_regions
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import Builder
+from wsdsl.lowering.parts import part_offsets
+from wsdsl.lowering.placed_ring import (
+    PlacedRing,
+    TensorMaps,
+    fill_parts,
+    released_without_product,
+    take_parts,
+)
+from wsdsl.lowering.producers import THREADS, Producers
 from wsdsl.lowering.shares import Group, Share, num_peers, peers_of, share_of
+from wsdsl.lowering.side_loads import LINE, SIDE_ALIGN
 
-THREADS = 128
-
-
-@dataclasses.dataclass(frozen=True)
-class _Ring:
-    """Where a circular buffer lies: slots with a tile at `offsets[layout][field]`, and barriers."""
-
-    shared: Value
-    full: Value
-    empty: Value
-    offsets: tuple[tuple[int, ...], ...]
-    multicast: tuple[Group, ...]
+WARPS = 4
 
 
 def lower_rings(kernel: Kernel) -> Kernel:
@@ -76,47 +78,42 @@ class _Rings:
         self.kernel = kernel
         self.builder = Builder(Namer.of(kernel))
         self.sizes = {name: axis.size for name, axis in axes_of(kernel).items()}
-        self.rings: dict[Value, _Ring] = {}
+        self.rings: dict[Value, PlacedRing] = {}
         self.slots: dict[Value, ProducerAcquire | ConsumerWait] = {}
         self.starts: dict[Value, Value] = {}
         self.fills: dict[Value, list[LoadToSlot]] = {}
-        self.maps: dict[tuple[Value, tuple[int, ...], str], Value] = {}
+        self.parts: dict[Value, tuple[int, ...]] = {}
         self.declarations: list[Op] = []
+        self.maps = TensorMaps(self.builder, self.declarations)
         self.cluster = next((op.cluster for op in kernel.body if isinstance(op, LaunchGrid)), 1)
         self.shares: dict[Group, Share] = {}
         self.peers: dict[Value, tuple[Value | None, ...]] = {}
-        self.producers: dict[Value, dict[int, list[str]]] = {}
-        """The tensors of a ring, by the place of the partition that copies them."""
+        self.producers = Producers.of(kernel)
         self.now = 0
         """The place of the partition that is converted."""
+        self.boxes: dict[tuple[Value, int, int], tuple[int, ...]] = {}
+        """By ring, layout and field: of what lies beside operands."""
         self.released_by_threads: set[Value] = set()
         """Rings whose slots may be released with no product since the wait: nothing then says that
         all threads of a warpgroup have come past it, so each arrives for itself."""
-        for place, op in enumerate(kernel.body):
-            if isinstance(op, Partition):
-                self.note_copies(op, place)
         for op in walk(kernel.body):
             for inner in regions(op):
-                self.released_by_threads |= _without_product(inner)
+                self.released_by_threads |= released_without_product(inner)
             if isinstance(op, (ProducerAcquire, ConsumerWait)):
                 self.slots[op.result] = op
             elif isinstance(op, LoadToSlot):
                 self.fills.setdefault(op.slot, []).append(op)
+                held = self.slots[op.slot]
+                if op.box:
+                    self.boxes[held.ring, held.layout, op.field] = op.box
             elif isinstance(op, AxisAt):
                 self.starts[op.result] = op.start
 
-    def note_copies(self, op: Partition, place: int) -> None:
-        rings: dict[Value, Value] = {}
-        for inner in walk(op.body):
-            if isinstance(inner, ProducerAcquire):
-                rings[inner.result] = inner.ring
-            elif isinstance(inner, LoadToSlot):
-                held = self.producers.setdefault(rings[inner.slot], {})
-                held.setdefault(place, []).append(inner.tensor.name)
-
     def kernel_without_rings(self) -> Kernel:
         for op in self.kernel.body:
-            if isinstance(op, CircularBuffer):
+            if isinstance(op, CircularBuffer) and op.parts:
+                self.place_parts(op)
+            elif isinstance(op, CircularBuffer):
                 self.place(op)
         body: list[Op] = []
         for place, op in enumerate(self.kernel.body):
@@ -143,47 +140,53 @@ class _Rings:
         for layout in op.layouts:
             at: list[int] = []
             used = 0
-            for tile in layout:
+            for field, tile in enumerate(layout):
                 at.append(used)
-                elements = self.sizes[tile.axes[0]] * self.sizes[tile.axes[1]]
-                used += -(-elements * tile.dtype.bytes // SMEM_ALIGN) * SMEM_ALIGN
+                box = self.boxes.get((op.result, len(offsets), field))
+                elements, align = math.prod(box or (self.sizes[x] for x in tile.axes)), SMEM_ALIGN
+                if box:
+                    align = SIDE_ALIGN
+                used += -(-elements * tile.dtype.bytes // align) * align
             offsets.append(tuple(at))
-            total = max(total, used)
+            total = max(total, -(-used // SMEM_ALIGN) * SMEM_ALIGN)
+        released = op.consumers * num_peers(op.multicast) * self.releases(op.result)
+        self.declare(op, total, tuple(offsets), (self.producers.arrivals(op.result), released))
+
+    def place_parts(self, op: CircularBuffer) -> None:
+        """Each thread gives a slot back: nothing else says that all have read."""
+        offsets, total = part_offsets(op.layouts[0], op.parts, self.sizes)
+        self.declare(op, total, (offsets,), (1, op.consumers * THREADS))
+        self.parts[op.result] = op.parts
+
+    def declare(
+        self,
+        op: CircularBuffer,
+        bytes: int,
+        offsets: tuple[tuple[int, ...], ...],
+        arrivals: tuple[int, int],
+    ) -> None:
         name = op.result.name.replace("ring", "slots")
-        shared = self.builder.value(name, Shared(total, op.depth))
+        shared = self.builder.value(name, Shared(bytes, op.depth))
         full = self.builder.value("full", Barriers(op.depth))
         empty = self.builder.value("empty", Barriers(op.depth))
-        self.declarations += [
-            AllocateShared(result=shared, label=shared.name, loc=op.loc),
-            AllocateBarriers(
-                result=full, label=full.name, arrivals=self.arrivals(op.result), loc=op.loc
-            ),
-            AllocateBarriers(
-                result=empty,
-                label=empty.name,
-                arrivals=op.consumers
-                * num_peers(op.multicast)
-                * (THREADS if op.result in self.released_by_threads else 1),
-                loc=op.loc,
-            ),
-        ]
-        self.rings[op.result] = _Ring(shared, full, empty, tuple(offsets), op.multicast)
+        self.declarations.append(AllocateShared(result=shared, label=shared.name, loc=op.loc))
+        for made, num in zip((full, empty), arrivals, strict=True):
+            self.declarations.append(
+                AllocateBarriers(result=made, label=made.name, arrivals=num, loc=op.loc)
+            )
+        self.rings[op.result] = PlacedRing(shared, full, empty, offsets, op.multicast)
 
-    def arrivals(self, ring: Value) -> int:
-        """A partition fills all slots of a ring the same way: one arrival with bytes, if TMA brings
-        any of them, and one a thread, if threads do.
+    def releases(self, ring: Value) -> int:
+        """Arrivals of a consumer for a slot."""
+        if ring in self.released_by_threads:
+            return THREADS
+        return WARPS if self.read_by_threads(ring) else 1
+
+    def read_by_threads(self, ring: Value) -> bool:
+        """Whether there are values in its slots that threads read: each warp then says for itself
+        that it has them. Of products all warps know when they are over.
         """
-        ways = [self.ways(ring, producer) for producer in self.producers[ring]]
-        return sum(by_tma + THREADS * by_threads for by_tma, by_threads in ways)
-
-    def ways(self, ring: Value, producer: int) -> tuple[bool, bool]:
-        by_threads = [name in self.kernel.unaligned for name in self.producers[ring][producer]]
-        return not all(by_threads), any(by_threads)
-
-    def whole_warpgroup(self, producer: int) -> bool:
-        """Whether a load partition runs with all of its threads, not one elected."""
-        rings = [ring for ring, by in self.producers.items() if producer in by]
-        return any(self.ways(ring, producer)[1] for ring in rings)
+        return any(held == ring for held, _, _ in self.boxes)
 
     def region(self, region: Region) -> Region:
         with self.builder.region() as ops:
@@ -198,8 +201,15 @@ class _Rings:
             case ProducerAcquire():
                 assert op.state is not None
                 ring = self.rings[op.ring]
-                b.add(WaitBarrier(barriers=ring.empty, state=op.state, loc=op.loc))
-                self.fill(op, ring, op.state)
+                if op.ring in self.parts:
+                    filled = [(f, self.coordinates(f.index)) for f in self.fills[op.result]]
+                    fill_parts(b, self.maps, ring, self.parts[op.ring], op.state, filled)
+                else:
+                    b.add(WaitBarrier(barriers=ring.empty, state=op.state, loc=op.loc))
+                    self.fill(op, ring, op.state)
+            case TakeParts():
+                assert op.state is not None
+                take_parts(b, self.rings[op.ring], self.parts[op.ring], op)
             case ConsumerWait():
                 assert op.state is not None
                 b.add(WaitBarrier(barriers=self.rings[op.ring].full, state=op.state, loc=op.loc))
@@ -207,6 +217,8 @@ class _Rings:
                 self.release(op)
             case SlotTile():
                 self.locate(op)
+            case SlotValues():
+                self.locate_values(op)
             case LoadToSlot() | ProducerCommit():
                 pass
             case _:
@@ -222,21 +234,22 @@ class _Rings:
                     barriers=ring.empty,
                     state=wait.state,
                     cta=cta,
+                    each_warp=self.releases(wait.ring) == WARPS,
                     each_thread=wait.ring in self.released_by_threads,
                     loc=op.loc,
                 )
             )
 
-    def fill(self, op: ProducerAcquire, ring: _Ring, state: Value) -> None:
+    def fill(self, op: ProducerAcquire, ring: PlacedRing, state: Value) -> None:
         b, fills = self.builder, self.fills.get(op.result, [])
-        by_tma, by_threads = self.ways(op.ring, self.now)
+        by_tma, by_threads = self.producers.ways(op.ring, self.now)
         with b.region() as copies:
             total = 0
             for fill in fills:
                 if fill.tensor.name not in self.kernel.unaligned:
                     total += self.copy_by_tma(fill, op, ring, state)
         expect = ArriveExpectTx(barriers=ring.full, state=state, tx_bytes=total, loc=op.loc)
-        if by_tma and self.whole_warpgroup(self.now):
+        if by_tma and self.producers.whole_warpgroup(self.now):
             b.add(Elect(body=(expect, *copies), loc=op.loc))
         elif by_tma:
             b.ops += [expect, *copies]
@@ -259,12 +272,30 @@ class _Rings:
         (rows,) = (x.size for x in others if isinstance(x, Axis))
         return rows, last.size, widest_swizzle(last.size * fill.tensor.type.dtype.bytes)
 
-    def copy_by_tma(self, fill: LoadToSlot, op: ProducerAcquire, ring: _Ring, state: Value) -> int:
+    def copy_by_tma(
+        self, fill: LoadToSlot, op: ProducerAcquire, ring: PlacedRing, state: Value
+    ) -> int:
         """One copy a panel, of a multicast tile of this CTA's lines; returns the bytes that will
         arrive.
         """
         assert isinstance(fill.tensor.type, Tensor)
         b, width = self.builder, fill.tensor.type.dtype.bytes
+        if fill.box:
+            *at, last = self.coordinates(fill.index)
+            if not isinstance(fill.index[-1].type, Axis):
+                last = b.times(b.quotient(last, LINE // width), LINE // width, "line")
+            b.add(
+                TmaLoad(
+                    map=self.maps.of(fill.tensor, fill.box, "none"),
+                    coordinates=(*at, last),
+                    shared=ring.shared,
+                    offset=ring.offsets[op.layout][fill.field],
+                    state=state,
+                    barriers=ring.full,
+                    loc=fill.loc,
+                )
+            )
+            return math.prod(fill.box) * width
         rows, columns, swizzle = self.panels(fill)
         share = self.shares.get(fill.multicast)
         num = rows // share.num if share else rows
@@ -272,7 +303,7 @@ class _Rings:
         row_dim = next(i for i, v in enumerate(fill.index) if isinstance(v.type, Axis))
         box = [v.type.size if isinstance(v.type, Axis) else 1 for v in fill.index]
         box[row_dim], box[-1] = num, span
-        map = self.tensor_map(fill.tensor, tuple(box), swizzle)
+        map = self.maps.of(fill.tensor, tuple(box), swizzle)
         at = list(self.coordinates(fill.index))
         start, shift = at[-1], None
         if share:
@@ -296,7 +327,7 @@ class _Rings:
         return rows * columns * width
 
     def copy_by_threads(
-        self, fill: LoadToSlot, op: ProducerAcquire, ring: _Ring, state: Value
+        self, fill: LoadToSlot, op: ProducerAcquire, ring: PlacedRing, state: Value
     ) -> None:
         rows, columns, swizzle = self.panels(fill)
         row_dim = next(i for i, v in enumerate(fill.index) if isinstance(v.type, Axis))
@@ -315,16 +346,6 @@ class _Rings:
             )
         )
 
-    def tensor_map(self, tensor: Value, box: tuple[int, ...], swizzle: str) -> Value:
-        key = (tensor, box, swizzle)
-        if key not in self.maps:
-            made = self.builder.value(f"{tensor.name.lower()}_map", TensorMap())
-            self.maps[key] = made
-            self.declarations.append(
-                MakeTensorMap(result=made, tensor=tensor, box=box, swizzle=swizzle)
-            )
-        return self.maps[key]
-
     def locate(self, op: SlotTile) -> None:
         wait = self.slots[op.slot]
         assert wait.state is not None and isinstance(op.result.type, SharedTile)
@@ -339,19 +360,21 @@ class _Rings:
             )
         )
 
-
-def _without_product(region: Region) -> set[Value]:
-    """Rings of slots that are waited for and released here without a product in between."""
-    held: dict[Value, Value] = {}
-    found: set[Value] = set()
-    for op in region:
-        match op:
-            case ConsumerWait():
-                held[op.result] = op.ring
-            case Contract():
-                held.clear()
-            case ConsumerRelease() if op.slot in held:
-                found.add(held[op.slot])
-            case _:
-                pass
-    return found
+    def locate_values(self, op: SlotValues) -> None:
+        wait = self.slots[op.slot]
+        assert wait.state is not None
+        assert isinstance(op.result.type, Tile)
+        ring, box = self.rings[wait.ring], self.boxes[wait.ring, wait.layout, op.field]
+        self.builder.add(
+            ValuesInShared(
+                result=op.result,
+                shared=ring.shared,
+                offset=ring.offsets[wait.layout][op.field],
+                bytes=math.prod(box) * op.result.type.dtype.bytes,
+                state=wait.state,
+                every=op.every,
+                stride=op.stride,
+                last=op.last,
+                loc=op.loc,
+            )
+        )

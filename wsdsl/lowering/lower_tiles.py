@@ -35,7 +35,14 @@ import dataclasses
 
 from wsdsl.ir.barrier_ops import ArriveBarrier, ForRange
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
-from wsdsl.ir.pipeline_ops import AxisAt, Partition, RenameAxes, TileInShared
+from wsdsl.ir.pipeline_ops import (
+    AxisAt,
+    Partition,
+    PartsInShared,
+    RenameAxes,
+    TileInShared,
+    ValuesInShared,
+)
 from wsdsl.ir.tile_ops import (
     Block,
     Constant,
@@ -56,7 +63,8 @@ from wsdsl.ir.walk import Namer, definers, free_values, replace_operands, walk, 
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.carried import Carried, CarriedScalar, CarriedSum, CarriedTile
 from wsdsl.lowering.elementwise import compute
-from wsdsl.lowering.memory import Stores, load_piece
+from wsdsl.lowering.memory import Stores, load_piece, read_values
+from wsdsl.lowering.parts import Parts
 from wsdsl.lowering.pieces import Accumulated, Pieces, held
 from wsdsl.lowering.products import Products
 from wsdsl.lowering.side import Side
@@ -121,6 +129,7 @@ class _Lowering:
         self.env: dict[Value, Pieces] = {}
         self.sums: dict[Value, Accumulated] = {}
         self.tiles: dict[Value, TileInShared] = {}
+        self.parts: list[Parts] = []
         self.made = definers(partition.body)
         self.keep = False
         """Whether the running body leaves its products in flight: nothing in it reads them."""
@@ -158,19 +167,29 @@ class _Lowering:
     # Ops ------------------------------------------------------------------------------------------
 
     def region(self, region: Region) -> None:
+        outer, self.parts = self.parts, []
         for op in region:
             self.builder.loc = op.loc
             self.op(op)
+        for parts in self.parts:
+            parts.finish()
+        self.parts = outer
 
     def op(self, op: Op) -> None:
         made = results_of(op)
         match op:
             case TileInShared():
                 self.tiles[op.result] = op
+            case PartsInShared():
+                parts = Parts(op, self.side)
+                self.env |= dict(zip(op.result, parts.pieces, strict=True))
+                self.parts.append(parts)
             case AxisAt(result=Value(type=Axis(name=name))):
                 self.side.starts[name] = op.start
             case Whole(result=Value(type=Axis(name=name))):
                 self.side.starts[name] = self.builder.integer(0)
+            case ValuesInShared():
+                self.env[op.result] = read_values(op, self.side)
             case Contract():
                 self.sums[op.result] = self.products.multiply(op, self.tiles, self.addend(op))
             case ForRange():

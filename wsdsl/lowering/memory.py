@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from wsdsl.ir.barrier_ops import FenceAsyncProxy, SyncWarp
+from wsdsl.ir.barrier_ops import AllocateBarriers, FenceAsyncProxy, SyncWarp
 from wsdsl.ir.memory_ops import (
     AllocateShared,
     LoadGlobal,
+    LoadShared,
     MakeTensorMap,
     StoreGlobal,
     StoreShared,
@@ -17,13 +18,14 @@ from wsdsl.ir.memory_ops import (
     TmaStoreWait,
 )
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
-from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.target import widest_swizzle
+from wsdsl.ir.pipeline_ops import Partition, ValuesInShared
+from wsdsl.ir.target import SMEM_BYTES, widest_swizzle
 from wsdsl.ir.tile_ops import Cast, Full, Load, Lookup, Map, Store
-from wsdsl.ir.types import BOOL, Axis, DType, Fragment, Shared, Tensor, TensorMap, Tile
+from wsdsl.ir.types import BOOL, Axis, Barriers, DType, Fragment, Shared, Tensor, TensorMap, Tile
 from wsdsl.lowering.footprint import STAGING_BUFFERS, STAGING_BYTES
 from wsdsl.lowering.pieces import Pieces, Shape, covering, narrow
 from wsdsl.lowering.side import Side, stored_by_tma
+from wsdsl.lowering.side_loads import LINE
 
 Find = Callable[[Value], Pieces]
 WARP_ROWS = 16
@@ -52,6 +54,38 @@ def load_piece(op: Load | Lookup, side: Side, find: Find) -> Pieces:
     return narrow(shape, dtype, b, piece, tensor)
 
 
+def read_values(op: ValuesInShared, side: Side) -> Pieces:
+    """A tile of one axis, read from a slot at once: it is given back before an epilogue asks."""
+    b = side.builder
+    assert isinstance(op.result.type, Tile)
+    (axis,), dtype = op.result.type.axes, op.result.type.dtype
+    shape = side.shapes.of((axis,))
+    found: dict[Value | float, Value] = {}
+    first = None if op.last is None else b.remainder(op.last, LINE // dtype.bytes)
+
+    def piece(i: int, j: int) -> Value:
+        index = side.places(axis, op.every, i, j)
+        key = b.known.get(index, index)
+        if key not in found:
+            made = LoadShared(
+                result=b.value(op.result.name, covering(dtype, (index,))),
+                shared=op.shared,
+                offset=op.offset,
+                bytes=op.bytes,
+                state=op.state,
+                first=first,
+                index=index,
+                stride=op.stride,
+                loc=op.loc,
+            )
+            found[key] = b.add(made).result
+        return found[key]
+
+    pieces = narrow(shape, dtype, b, piece)
+    pieces.least.all()
+    return pieces
+
+
 def _entry(value: Value, side: Side, find: Find) -> Pieces:
     return side.indices(value.type.name) if isinstance(value.type, Axis) else find(value)
 
@@ -61,6 +95,23 @@ def _vector(tensor: Value, index: tuple[Value, ...], side: Side) -> int:
     last = index[-1].type
     along = isinstance(last, Axis) and last.role == "columns"
     return 2 if along and tensor.name not in side.kernel.unaligned else 1
+
+
+def _buffers(kernel: Kernel) -> int:
+    """As many as the slots leave room for."""
+    consumers = sum(
+        op.num_warpgroups
+        for op in kernel.body
+        if isinstance(op, Partition) and op.role == "compute"
+    )
+    used = 0
+    for op in kernel.body:
+        if isinstance(op, AllocateShared) and isinstance(op.result.type, Shared):
+            used += op.result.type.bytes * op.result.type.num
+        elif isinstance(op, AllocateBarriers) and isinstance(op.result.type, Barriers):
+            used += 8 * op.result.type.num
+    left = SMEM_BYTES - used
+    return max(1, min(STAGING_BUFFERS, left // (STAGING_BYTES * consumers)))
 
 
 class Stores:
@@ -77,7 +128,8 @@ class Stores:
         self.maps: dict[tuple[Value, tuple[int, ...], str], Value] = {}
         self.turn = 0
         counts = self._counts(partition.body)
-        self.even = all(n % STAGING_BUFFERS == 0 for n in counts)
+        self.buffers = _buffers(kernel)
+        self.even = all(n % self.buffers == 0 for n in counts)
         self.any = any(counts)
 
     def _counts(self, region: Region) -> list[int]:
@@ -104,12 +156,12 @@ class Stores:
         if not self.any:
             return
         b, side = self.side.builder, self.side
-        num = STAGING_BUFFERS * side.num_warpgroups
+        num = self.buffers * side.num_warpgroups
         self.staging = b.value("staging", Shared(STAGING_BYTES, num))
         self.declarations.append(AllocateShared(result=self.staging, label="staging"))
         assert side.warpgroup is not None
-        first = b.times(side.warpgroup, STAGING_BUFFERS, "item")
-        self.items = tuple(b.plus(first, i, "item") for i in range(STAGING_BUFFERS))
+        first = b.times(side.warpgroup, self.buffers, "item")
+        self.items = tuple(b.plus(first, i, "item") for i in range(self.buffers))
 
     def finish(self) -> None:
         """SMEM must outlive the copies that read it."""
@@ -130,7 +182,8 @@ class Stores:
         shape = self.side.shapes.of(axes)
         for other in (value, *gathered):
             shape = _cover(shape, other.shape)
-        for i, j in shape.places():
+        # All rows of a column of chunks, so that what depends on columns alone is not held longer.
+        for i, j in sorted(shape.places(), key=lambda place: place[1]):
             piece = self._converted(value.get(i, j), dtype, op)
             if through_smem:
                 self._by_tma(op, shape, i, j, piece)
@@ -191,8 +244,8 @@ class Stores:
         coordinates = tuple(
             side.start(v.type.name, i, j) if isinstance(v.type, Axis) else v for v in op.index
         )
-        item = self.items[self.turn % STAGING_BUFFERS]
-        pending = STAGING_BUFFERS - 1 if self.turn or self.even else 0
+        item = self.items[self.turn % self.buffers]
+        pending = self.buffers - 1 if self.turn or self.even else 0
         self.turn += 1
         assert self.staging is not None
         b.add(TmaStoreWait(pending=pending, loc=op.loc))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from wsdsl.ir.barrier_ops import ArriveFlag, NamedBarrierSync, WarpgroupIndex
+from wsdsl.ir.barrier_ops import ArriveFlag, NamedBarrierSync, SyncWarp, WarpgroupIndex
 from wsdsl.ir.memory_ops import AllocateGlobal
 from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.pipeline_ops import AxisAt, RenameAxes
@@ -55,7 +55,7 @@ class Partials:
     ) -> None:
         """Once all warps have come so far."""
         b = self.builder
-        b.add(NamedBarrierSync(barrier=self.barrier, num_warpgroups=self.consumers))
+        self.meet()
         b.add(ArriveFlag(tensor=flags, index=(flag,), by=by, wrap=wrap))
 
     def place(
@@ -114,6 +114,19 @@ class Partials:
         value = b.value(sum.name, self._renamed(sum.type, place))
         b.add(RenameAxes(result=value, x=sum))
         b.add(Store(tensor=place.tensor, index=place.index, value=value, accumulate=accumulate))
+
+    def wait_for_readers(self, sums: tuple[Value, ...]) -> None:
+        """Sums of rows are held by several threads, all of which read them and one writes them; a
+        warp's by its lanes, those that have no rows by all.
+        """
+        kinds = [v.type for v in sums if isinstance(v.type, Tile)]
+        if any(self.role(kind, "rows") is None for kind in kinds):
+            self.meet()
+        elif any(self.role(kind, "columns") is None for kind in kinds):
+            self.builder.add(SyncWarp())
+
+    def meet(self) -> None:
+        self.builder.add(NamedBarrierSync(barrier=self.barrier, num_warpgroups=self.consumers))
 
     def _renamed(self, kind: Tile, place: Place) -> Tile:
         """The type with the place's axes, in the sum's order."""

@@ -36,7 +36,8 @@ After:
 
 Where some of the tensors are in `Schedule.constant` and others are not, there are two load
 partitions with the same loops, one for these and one for those: the first need not wait for the
-kernel in front. Both take every slot of a ring that has fields of both, and fill their own.
+kernel in front. Both take every slot of a ring that has fields of both, and fill their own. (What
+the epilogue reads has time: the thread that brings it in parts waits, whatever is constant.)
 
 With `mode="pingpong"` there are as many compute partitions as consumers, which take turns: each
 does every second tile and passes over the slots of the others.
@@ -51,6 +52,7 @@ Why here: on tiles, before anything has an address; both sides are lowered by th
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import (
@@ -64,11 +66,13 @@ from wsdsl.ir.pipeline_ops import (
     ProducerCommit,
     SkipSlot,
     SlotTile,
+    SlotValues,
 )
-from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, If, Load, Yield
+from wsdsl.ir.tile_ops import Block, Constant, Contract, ForEach, ForTiles, If, Load, Yield
 from wsdsl.ir.types import Axis, Ring, SharedTile, Slot, Tile
-from wsdsl.ir.walk import Namer, copy_region, used_inside, with_regions
-from wsdsl.lowering.axes import loop_variable
+from wsdsl.ir.walk import Namer, copy_region, definers, used_inside, with_regions
+from wsdsl.lowering.axes import axes_of, loop_variable
+from wsdsl.lowering.builder import INT
 from wsdsl.lowering.early_loads import (
     load_shares,
     loaded_tensors,
@@ -76,6 +80,10 @@ from wsdsl.lowering.early_loads import (
 )
 from wsdsl.lowering.footprint import OUTER_RING_DEPTH, num_sharing, num_turns
 from wsdsl.lowering.load_groups import LoadGroup, find_load_groups
+from wsdsl.lowering.nest import output_nest
+from wsdsl.lowering.part_loads import fill_parts, parts_ring, read_in_parts
+from wsdsl.lowering.parts import loads_in_parts
+from wsdsl.lowering.side_loads import SideLoad, kept_out
 from wsdsl.schedule import Schedule
 
 
@@ -83,10 +91,11 @@ def partition_loads(kernel: Kernel) -> Kernel:
     assert kernel.schedule is not None
     schedule, namer = kernel.schedule, Namer.of(kernel)
     nest, body = output_nest(kernel.body)
-    groups = find_load_groups(body)
+    groups = find_load_groups(body, kept_out(kernel))
     turns = num_turns(schedule)
     rings = _make_rings(groups, schedule, namer)
-    cut = _Cut(groups, {height: ring.result for height, ring in rings.items()}, namer)
+    sizes = {name: axis.size for name, axis in axes_of(kernel).items()}
+    cut = _Cut(groups, {height: ring.result for height, ring in rings.items()}, namer, sizes)
     cluster = schedule.cluster or {}
 
     def work(inner: Region, turn: int = 0, turns: int = 1, skip: Region = ()) -> Region:
@@ -118,10 +127,21 @@ def partition_loads(kernel: Kernel) -> Kernel:
             loc=kernel.loc,
         )
         partitions.append(load)
-    skipped = _passing_over(cut.load_side(body, loaded_tensors(groups))) if turns > 1 else ()
-    compute_side = cut.compute_side(body)
+    filled = cut.load_side(body, loaded_tensors(groups)) if turns > 1 else ()
+    parted = loads_in_parts(kernel, schedule, body) if groups else ()
+    if parted:
+        own = parts_ring(kernel, parted, namer)
+        rings[-1] = own
+        side = _without_unused(fill_parts(body, parted, own.result, namer))
+        beside = Partition(
+            role="load", num_warpgroups=0, body=copy_region(work(side), namer), loc=kernel.loc
+        )
+        partitions.append(beside)
+        filled = (*filled, *side)
     for turn in range(turns):
-        inner = work(compute_side, turn, turns, skipped)
+        mine = read_in_parts(body, parted, rings[-1].result, turn, turns) if parted else body
+        compute_side = cut.compute_side(mine)
+        inner = work(compute_side, turn, turns, _passing_over(filled) if turns > 1 else ())
         compute = Partition(
             role="compute",
             num_warpgroups=num_sharing(schedule),
@@ -131,29 +151,6 @@ def partition_loads(kernel: Kernel) -> Kernel:
         )
         partitions.append(compute)
     return dataclasses.replace(kernel, level="partitioned", body=(*rings.values(), *partitions))
-
-
-def output_nest(body: Region) -> tuple[list[ForTiles | ForEach], Region]:
-    """The outermost parallel loops, and what they run; scalar work between them moves inside."""
-    nest: list[ForTiles | ForEach] = []
-    around: list[Op] = []
-    while True:
-        inner = [op for op in body if regions(op)]
-        if len(inner) != 1 or not isinstance(inner[0], (ForTiles, ForEach)) or inner[0].init:
-            break
-        loop = inner[0]
-        others = [op for op in body if op is not loop and not isinstance(op, Yield)]
-        if any(not results_of(op) for op in others) or any(_partial(v) for v in (loop,)):
-            break
-        around += others
-        nest.append(loop)
-        body = loop.body
-    rest = tuple(op for op in body if not (isinstance(op, Yield) and not op.values))
-    return nest, (*around, *rest)
-
-
-def _partial(loop: ForTiles | ForEach) -> bool:
-    return isinstance(loop, ForTiles) and (loop.start is not None or loop.stop is not None)
 
 
 def _dim(loop: ForTiles | ForEach) -> str:
@@ -190,9 +187,13 @@ class _Cut:
     """The two sides of one kernel body."""
 
     def __init__(
-        self, groups: tuple[LoadGroup, ...], rings: dict[int, Value], namer: Namer
+        self,
+        groups: tuple[LoadGroup, ...],
+        rings: dict[int, Value],
+        namer: Namer,
+        sizes: dict[str, int],
     ) -> None:
-        self.groups, self.rings, self.namer = groups, rings, namer
+        self.groups, self.rings, self.namer, self.sizes = groups, rings, namer, sizes
         self.layouts: dict[int, list[tuple[Tile, ...]]] = {}
         for group in groups:
             known = self.layouts.setdefault(group.height, [])
@@ -241,7 +242,32 @@ class _Cut:
                     slot=slot, field=field, tensor=load.tensor, index=load.index, loc=load.loc
                 )
                 made.append(fill)
+        for field, side in enumerate(group.beside, len(group.loads)):
+            load = side.load
+            if load.tensor.name in names:
+                blocks, index = self._blocks(side, definers(group.block[group.first :]))
+                made = [*blocks, *made]
+                copy = LoadToSlot(
+                    slot=slot, field=field, tensor=load.tensor, index=index, loc=load.loc
+                )
+                made.append(dataclasses.replace(copy, box=side.box(self.sizes)))
         return [*made, ProducerCommit(slot=slot, loc=loc)]
+
+    def _blocks(
+        self, side: SideLoad, later: Mapping[Value, Op]
+    ) -> tuple[list[Op], tuple[Value, ...]]:
+        """Where a box begins, and what computes it, without what is computed `later`."""
+        blocks: list[Op] = []
+        index: list[Value] = []
+        for value, place in zip(side.load.index, side.places, strict=True):
+            if place is not None and place[1] > 1:
+                value = Value(self.namer.new("block"), INT)
+                blocks.append(Block(result=value, axis=place[0], size=place[1], loc=side.load.loc))
+            elif isinstance(known := later.get(value), (Block, Constant)):
+                value = Value(self.namer.new("block"), INT)
+                blocks.append(dataclasses.replace(known, result=value))
+            index.append(value)
+        return blocks, tuple(index)
 
     def compute_side(self, block: Region) -> Region:
         """The block with the operands' loads replaced by slots that are waited for."""
@@ -260,7 +286,8 @@ class _Cut:
                 changed = dataclasses.replace(
                     op, then=self.compute_side(op.then), orelse=self.compute_side(op.orelse)
                 )
-            made.append(_read_from_slots(changed, tiles))
+            if not any(op is side.load for group in groups for side in group.beside):
+                made.append(_read_from_slots(changed, tiles))
             for n, group in enumerate(groups):
                 if group.last == i:
                     made.append(ConsumerRelease(slot=slots[n], loc=op.loc))
@@ -281,6 +308,23 @@ class _Cut:
                 same = isinstance(op, Load) and (op.tensor, op.index) == (load.tensor, load.index)
                 if same and isinstance(op, Load):
                     tiles[op.result] = tile
+        for field, side in enumerate(group.beside, len(group.loads)):
+            last = None
+            if side.is_rounded:
+                blocks, index = self._blocks(side, definers(group.block[group.first :]))
+                made += blocks
+                last = index[-1]
+            made.append(
+                SlotValues(
+                    result=side.load.result,
+                    slot=slot,
+                    field=field,
+                    every=side.axis[1],
+                    stride=side.stride(self.sizes),
+                    last=last,
+                    loc=side.load.loc,
+                )
+            )
         return made
 
 

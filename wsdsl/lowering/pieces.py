@@ -19,6 +19,16 @@ from wsdsl.lowering.builder import Builder
 MAX_WIDTH = 64
 
 
+def chunk_widths(columns: int, narrow: bool) -> tuple[int, ...]:
+    """How so many columns are cut; `narrow` ones to at most half of the widest chunk."""
+    left, widest = columns, MAX_WIDTH // 2 if narrow else MAX_WIDTH
+    found: list[int] = []
+    while left:
+        found.append(max(w for w in (8, 16, 32, 64) if w <= min(left, widest)))
+        left -= found[-1]
+    return tuple(found)
+
+
 @dataclass(frozen=True)
 class Shape:
     """How a tile with given axes is cut; `rows` and `columns` are its axes' names, if any."""
@@ -44,23 +54,25 @@ class Shape:
 
 class Shapes:
     """Shapes of tiles by their axes. `narrow` axes are cut to chunks of at most 32 columns, since
-    four-byte elements are stored from them through a line of 128 bytes.
+    four-byte elements are stored from them through a line of 128 bytes. `cut` are those whose
+    chunks are given.
     """
 
-    def __init__(self, axes: dict[str, Axis], consumers: int, narrow: set[str]) -> None:
-        self.axes, self.consumers, self.narrow = axes, consumers, narrow
+    def __init__(
+        self,
+        axes: dict[str, Axis],
+        consumers: int,
+        narrow: set[str],
+        cut: dict[str, tuple[int, ...]],
+    ) -> None:
+        self.axes, self.consumers, self.narrow, self.cut = axes, consumers, narrow, cut
 
     def rows_each(self, axis: str) -> int:
         """Rows of a warpgroup's share."""
         return self.axes[axis].size // self.consumers
 
     def widths(self, axis: str) -> tuple[int, ...]:
-        left, widest = self.axes[axis].size, MAX_WIDTH // 2 if axis in self.narrow else MAX_WIDTH
-        found: list[int] = []
-        while left:
-            found.append(max(w for w in (8, 16, 32, 64) if w <= min(left, widest)))
-            left -= found[-1]
-        return tuple(found)
+        return self.cut.get(axis) or chunk_widths(self.axes[axis].size, axis in self.narrow)
 
     def of(self, axes: tuple[str, ...]) -> Shape:
         rows = next((a for a in axes if self.axes[a].role == "rows"), None)

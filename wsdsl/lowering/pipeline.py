@@ -26,6 +26,7 @@ from wsdsl.lowering.move_factors import move_factors
 from wsdsl.lowering.overlap_products import overlap_products
 from wsdsl.lowering.partition_loads import partition_loads
 from wsdsl.lowering.prefetch_loads import prefetch_loads
+from wsdsl.lowering.reuse_accumulators import reuse_accumulators
 from wsdsl.lowering.simplify import simplify
 from wsdsl.lowering.verify_lowerable import verify_lowerable
 
@@ -50,6 +51,7 @@ PASSES: tuple[tuple[Pass, Level], ...] = (
     (lower_tiles, "partitioned"),
     (hoist_operands, "partitioned"),
     (prefetch_loads, "partitioned"),
+    (reuse_accumulators, "partitioned"),
     (overlap_products, "partitioned"),
     (insert_prologue, "partitioned"),
     (allocate_shared, "scheduled"),
@@ -71,7 +73,8 @@ def lower(
     listeners: Sequence[Listener] = (),
 ) -> Kernel:
     """Lower to a level. A kernel of the level PARTITIONED goes on from `lower_loops`; `sizes`,
-    where known, guide the choice of the schedule. The spec is checked after every pass.
+    where known, guide the choice of the schedule. The spec is checked after every pass that changes
+    anything.
     """
     verify(kernel)
     names = [step for step, _ in PASSES]

@@ -15,6 +15,7 @@ from wsdsl.lowering.footprint import (
     axis_sizes,
     depth_steps,
     num_sharing,
+    part_bytes,
     promoted_registers,
 )
 from wsdsl.lowering.predict import NUM_SMS
@@ -63,12 +64,13 @@ def _options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Schedule]:
 
 def _leaves_room(kernel: Kernel, option: Schedule) -> bool:
     """Whether the epilogue surely has the registers it needs; a given schedule may try more. One
-    warpgroup with a tile of its own can spare most where it only converts the sums.
+    warpgroup with a tile of its own can spare most where it only converts the sums, or what it
+    reads comes through SMEM.
     """
     accumulators = accumulator_registers(kernel, option)
     if promoted := promoted_registers(kernel, option):
         return accumulators + promoted <= MOST_PROMOTED[option.consumers or 1]
-    if option.mode == "pingpong" and only_converts(kernel):
+    if option.mode == "pingpong" and (only_converts(kernel) or part_bytes(kernel, option)):
         return accumulators <= 192
     return accumulators <= (96 if option.consumers == 3 else 128)
 

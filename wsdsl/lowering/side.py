@@ -5,7 +5,7 @@ from __future__ import annotations
 from wsdsl.ir.barrier_ops import WarpgroupIndex
 from wsdsl.ir.fragment_ops import Iota
 from wsdsl.ir.op import Kernel, Value
-from wsdsl.ir.pipeline_ops import Partition, RenameAxes
+from wsdsl.ir.pipeline_ops import Partition, PartsInShared, RenameAxes
 from wsdsl.ir.target import ADDED_ATOMICALLY
 from wsdsl.ir.tile_ops import Block, End, Map, Store
 from wsdsl.ir.types import I32, Axis, Tensor, Tile
@@ -48,6 +48,17 @@ def narrow_axes(kernel: Kernel) -> set[str]:
     return found
 
 
+def _cut_already(kernel: Kernel) -> dict[str, tuple[int, ...]]:
+    """Widths of the chunks of column axes of tiles that come in parts."""
+    axes, found = axes_of(kernel), dict[str, tuple[int, ...]]()
+    for op in walk(kernel.body):
+        if isinstance(op, PartsInShared):
+            tiles = (v.type for v in op.result if isinstance(v.type, Tile))
+            names = (name for tile in tiles for name in tile.axes)
+            found |= {name: op.parts for name in names if axes[name].role == "columns"}
+    return found
+
+
 class Side:
     """Compute warpgroups share the row axes: warpgroup g has rows [g * size / n, …) of a tile."""
 
@@ -56,7 +67,9 @@ class Side:
         self.static = dict(kernel.sizes)
         self.num_warpgroups = partition.num_warpgroups
         self.axes = axes_of(kernel)
-        self.shapes = Shapes(self.axes, partition.num_warpgroups, narrow_axes(kernel))
+        self.shapes = Shapes(
+            self.axes, partition.num_warpgroups, narrow_axes(kernel), _cut_already(kernel)
+        )
         self.warpgroup: Value | None = None
         self.shares: dict[str, Value] = {}
         self.starts: dict[str, Value] = {}
@@ -118,6 +131,30 @@ class Side:
             return b.map("floordiv", self.start(axis, i, j), b.integer(size), wish="block")
 
         return narrow(shape, I32, b, block)
+
+    def places(self, axis: str, every: int, i: int, j: int) -> Value:
+        """Which block of `every` elements, of those that the axis' tile reaches, the elements of
+        piece (i, j) are in: a number where it is one.
+        """
+        b, shape, size = self.builder, self.shapes.of((axis,)), self.axes[axis].size
+        rows, width = bool(shape.rows), 64 if shape.rows else max(shape.widths)
+        if every > 1 and every % size == 0:
+            return b.integer(0)
+        alone = every == 1 or size % every == 0
+        first = self.row_in_tile(axis, i) if rows else b.integer(shape.first_column(j))
+        if not alone:
+            first = b.plus(self.starts[axis], first)
+        if every == 1 or every % width or size % width:
+            kind = shape.piece(I32, j)
+            index = b.add(Iota(result=b.value(f"{axis}_place", kind), start=first)).result
+        else:
+            index = first
+        if every > 1:
+            index = b.quotient(index, every)
+        if not alone:
+            before = b.quotient(self.starts[axis], every)
+            index = b.map("sub", index, before, wish="block")
+        return index
 
     def end(self, op: End) -> None:
         b, axis = self.builder, op.axis.type

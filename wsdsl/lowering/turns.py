@@ -16,16 +16,25 @@
 A turn is a named barrier of two: who has taken the last slot of its mainloop arrives, who is next
 waits. The first turn is given by the partition that comes last, which also is given one too many:
 whoever would be next at the end takes it, so that every arrival is met.
+
+Where the epilogue's operands come in parts, there are turns at their ring, too: the next one waits
+for its parts once the last one has seen all of its own (`lowering/parts.py` says so). Else it could
+take a slot that was filled a lap ago for its own, as the parity is the same.
 """
 
 from __future__ import annotations
 
 from wsdsl.ir.barrier_ops import NamedBarrierArrive, NamedBarrierSync
 from wsdsl.ir.op import Op, Region
-from wsdsl.ir.pipeline_ops import ConsumerWait, ForWork
+from wsdsl.ir.pipeline_ops import ConsumerWait, ForWork, TakeParts
 from wsdsl.ir.tile_ops import If, Yield
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.builder import INT, Builder
+
+
+def part_turn(turn: int, turns: int) -> int:
+    """The named barrier of a turn at the ring of parts."""
+    return 1 + turns + turn
 
 
 class Turns:
@@ -38,8 +47,11 @@ class Turns:
         first = b.integer(0)
         self.turn, self.end = b.value("turn", INT), b.value("turn_end", INT)
         self.carried = (first,), (self.turn,), (self.end,)
+        in_parts = any(isinstance(o, TakeParts) for o in walk(op.body))
+        self.firsts = (1, part_turn(0, op.turns)) if in_parts else (1,)
         if op.turn == op.turns - 1:
-            b.add(NamedBarrierArrive(barrier=1, num_warpgroups=2, loc=op.loc))
+            for barrier in self.firsts:
+                b.add(NamedBarrierArrive(barrier=barrier, num_warpgroups=2, loc=op.loc))
 
     def take(self, body: list[Op], skip: Region) -> None:
         """One iteration: the work, if it is this partition's turn, and who is next."""
@@ -65,8 +77,11 @@ class Turns:
         """Behind the loop: take the turn that is left over."""
         b, op = self.builder, self.op
         left = b.map("eq", self.end, self.own, wish="left_over")
-        sync = NamedBarrierSync(barrier=1 + op.turn, num_warpgroups=2, loc=op.loc)
-        b.add(If(cond=left, then=(sync, Yield()), orelse=(Yield(),), loc=op.loc))
+        take = (
+            NamedBarrierSync(barrier=first + op.turn, num_warpgroups=2, loc=op.loc)
+            for first in self.firsts
+        )
+        b.add(If(cond=left, then=(*take, Yield()), orelse=(Yield(),), loc=op.loc))
 
 
 def _takes_slots(op: Op) -> bool:

@@ -15,7 +15,7 @@ from wsdsl.ir.tile_ops import Contract, ForTiles, Load, Lookup, Store, Whole
 from wsdsl.ir.types import Axis, Tensor, Tile
 from wsdsl.ir.walk import definers, walk
 from wsdsl.ir.wgmma import may_be_mn_major, sum_of
-from wsdsl.lowering.partition_loads import output_nest
+from wsdsl.lowering.nest import output_nest
 
 REGISTER_DTYPES = (
     "f32", "tf32", "f16", "bf16", "f8e4m3", "f8e5m2",

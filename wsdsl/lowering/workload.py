@@ -7,12 +7,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Load, Store
 from wsdsl.ir.types import Axis, Tensor, Tile
+from wsdsl.lowering.axes import axes_of
+from wsdsl.lowering.cut_sums import cut_loop
 from wsdsl.lowering.footprint import product_cycles, volume
-from wsdsl.lowering.partition_loads import output_nest
+from wsdsl.lowering.nest import output_nest
 
 UNKNOWN_SIZE = 8192
 """A dimension's size where it is not known."""
@@ -22,7 +25,9 @@ Loop = ForTiles | ForEach
 @dataclass(frozen=True)
 class Workload:
     """Per output tile: cycles of the tensor cores, their multiplications and additions, bytes of
-    operands, elements that are stored; and of the whole problem: tiles, bytes of the tensors.
+    operands, elements that are stored, and, where the contraction can be cut, tiles of it
+    (`depth`), elements of the sums, and their columns; and of the whole problem: tiles, bytes of
+    the tensors.
     """
 
     tiles: int
@@ -31,6 +36,9 @@ class Workload:
     operand_bytes: float
     stored_elements: float
     tensor_bytes: float
+    depth: int = 1
+    sums: int = 0
+    columns: int = 0
 
     @property
     def bytes_per_cycle(self) -> float:
@@ -43,34 +51,46 @@ class Work:
 
     def __init__(self, kernel: Kernel, sizes: Mapping[str, int]) -> None:
         self.sizes = dict(kernel.sizes) | dict(sizes)
-        nest, body = output_nest(kernel.body)
+        nest, self.body = output_nest(kernel.body)
         self.nest: list[Loop] = list(nest)
-        self.inside = list(_with_loops(body, ()))
+        self.inside = list(_with_loops(self.body, ()))
         operands = {v for op, _ in self.inside if isinstance(op, Contract) for v in (op.a, op.b)}
         self.loads = [
             (op, loops)
             for op, loops in self.inside
             if isinstance(op, Load) and op.result in operands
         ]
+        self.roles = {name: axis.role for name, axis in axes_of(kernel).items()}
         tensors = [p.type for p in kernel.params if isinstance(p.type, Tensor)]
         self.tensor_bytes = sum(
             math.prod(self.size(d) for d in kind.dims) * kind.dtype.bits / 8 for kind in tensors
         )
 
+    @cached_property
+    def cut(self) -> ForTiles | None:
+        """The loop that could be cut into pieces."""
+        return cut_loop(self.body)
+
+    @property
+    def sized(self) -> bool:
+        """Whether the sizes of all dimensions of the output and the contraction are known."""
+        loops = (*self.nest, *(() if self.cut is None else (self.cut,)))
+        return all(dim in self.sizes for loop in loops for dim in _dims(loop))
+
     def size(self, dim: str | int) -> int:
         return dim if isinstance(dim, int) else self.sizes.get(dim, UNKNOWN_SIZE)
+
+    def trips(self, loop: Loop, tile: Mapping[str, int]) -> int:
+        if isinstance(loop, ForEach):
+            return self.size(loop.dim)
+        assert isinstance(loop.index.type, Axis)
+        return -(-self.size(loop.index.type.dim) // max(1, tile[loop.index.type.name]))
 
     def under(self, tile: Mapping[str, int]) -> Workload:
         """`tile`: elements of a tile along every axis."""
 
-        def trips(loop: Loop) -> int:
-            if isinstance(loop, ForEach):
-                return self.size(loop.dim)
-            assert isinstance(loop.index.type, Axis)
-            return -(-self.size(loop.index.type.dim) // max(1, tile[loop.index.type.name]))
-
         def times(loops: tuple[Loop, ...]) -> int:
-            return math.prod(trips(loop) for loop in loops)
+            return math.prod(self.trips(loop, tile) for loop in loops)
 
         cycles = operand_bytes = stored = 0.0
         operations = 0
@@ -84,14 +104,25 @@ class Work:
             assert isinstance(op.result.type, Tile)
             width = op.result.type.dtype.bits / 8
             operand_bytes += times(loops) * width * _extent(op.index, tile)
+        summed = [v.type for v in self.cut.result if isinstance(v.type, Tile)] if self.cut else []
+        columns = [a for kind in summed[:1] for a in kind.axes if self.roles[a] == "columns"]
         return Workload(
-            tiles=math.prod(trips(loop) for loop in self.nest),
+            tiles=times(tuple(self.nest)),
             product_cycles=cycles,
             operations=operations,
             operand_bytes=operand_bytes,
             stored_elements=stored,
             tensor_bytes=self.tensor_bytes,
+            depth=self.trips(self.cut, tile) if self.cut else 1,
+            sums=sum(math.prod(tile[a] for a in kind.axes) for kind in summed),
+            columns=sum(tile[a] for a in columns),
         )
+
+
+def _dims(loop: Loop) -> tuple[str, ...]:
+    if isinstance(loop, ForEach):
+        return (loop.dim,)
+    return (loop.index.type.dim,) if isinstance(loop.index.type, Axis) else ()
 
 
 def _extent(index: tuple[Value, ...], tile: Mapping[str, int]) -> int:

@@ -16,7 +16,7 @@ from wsdsl.ir.op import Op
 from wsdsl.ir.target import SWIZZLE_SPAN
 from wsdsl.ir.types import Fragment, Tensor
 from wsdsl.prover.errors import Party
-from wsdsl.prover.machine import ALL, STORING, Agent, Machine, Span, StageParity
+from wsdsl.prover.machine import ALL, FIRST_LANES, Agent, Machine, Span, StageParity
 from wsdsl.prover.model import Array
 from wsdsl.prover.program import LOCAL, SEEN, Instruction
 from wsdsl.prover.sync import barrier_of, count_in_phase, only_elected, only_whole, settle, shown
@@ -115,7 +115,11 @@ def write(
 
 def _release_hint(reader: Party) -> str:
     kind = type(reader.op).__name__
-    over = {"Wgmma": "wgmma_wait", "TmaStore": "tma_store_wait, then sync_warp"}.get(kind, "it")
+    over = {
+        "Wgmma": "wgmma_wait",
+        "TmaStore": "tma_store_wait, then sync_warp",
+        "LoadPanels": "fence_async_proxy",
+    }.get(kind, "it")
     return f"the reader must be over ({over}), then arrive on a barrier that the writer waits for"
 
 
@@ -131,9 +135,11 @@ def read(
     reader: Any,
     event: int,
     before: int,
+    asynchronous: bool = True,
 ) -> None:
-    """A read by the async proxy, which is over when `event` has happened; whoever hears of that
-    has heard of the events `before` too. `reader` tells it from others that go on with it."""
+    """A read (by the async proxy, or by threads), which is over when `event` has happened; whoever
+    hears of that has heard of the events `before` too. `reader` tells it from others that go on
+    with it."""
     key = (a.cta, array.index, item)
     spans = spans_of(m, a.cta, array, item, start, end)
     what = f"item {item} of `{array.label}`"
@@ -160,7 +166,7 @@ def read(
                 held.writer,
                 "wait for the barrier on which that write counts, or its threads arrive",
             )
-        if held.shown & ~know:
+        if asynchronous and held.shown & ~know:
             raise m.fail(
                 "proxy",
                 a,
@@ -330,7 +336,7 @@ def tma_store(m: Machine, a: Agent, i: Instruction) -> int:
     if size > array.bytes // 4:
         raise m.fail("misuse", a, op, f"a box of {size} bytes, a warp has {array.bytes // 4}")
     made: list[int] = []
-    for place, c in enumerate(STORING):
+    for place, c in enumerate(FIRST_LANES):
         start = place * array.bytes // 4
         event = m.event()
         before = a.know[c] | a.open_stores[place]
@@ -357,7 +363,7 @@ def tma_store_wait(m: Machine, a: Agent, i: Instruction) -> int:
     assert isinstance(op, mem.TmaStoreWait)
     over = max(0, len(a.stores) - op.pending)
     for events in a.stores[:over]:
-        for c, event in zip(STORING, events, strict=True):
+        for c, event in zip(FIRST_LANES, events, strict=True):
             a.know[c] |= event
     del a.stores[:over]
     return LOCAL

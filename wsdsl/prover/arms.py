@@ -7,7 +7,16 @@ from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Op
-from wsdsl.prover import access, control, flags, global_memory, meetings, products, sync
+from wsdsl.prover import (
+    access,
+    control,
+    flags,
+    global_memory,
+    meetings,
+    products,
+    shared_loads,
+    sync,
+)
 from wsdsl.prover.program import Run
 
 ARMS: dict[type[Op], Run] = {
@@ -51,7 +60,9 @@ ARMS: dict[type[Op], Run] = {
     b.FenceAsyncProxy: access.fence_async_proxy,
     m.TmaLoad: access.tma_load,
     m.ThreadLoad: access.thread_load,
+    m.LoadPanels: shared_loads.load_panels,
     m.StoreShared: access.store_shared,
+    m.LoadShared: shared_loads.load_shared,
     m.TmaStore: access.tma_store,
     m.TmaStoreCommit: access.tma_store_commit,
     m.TmaStoreWait: access.tma_store_wait,

@@ -68,7 +68,7 @@ def _asks(model: Model, i: Instruction) -> list[Ask]:
 
     match op:
         case b.ArriveBarrier():
-            return [ask(op.barriers, CHANGES, ALL if op.each_thread else ELECTED)]
+            return [ask(op.barriers, CHANGES, ALL if op.each_thread or op.each_warp else ELECTED)]
         case b.ArriveExpectTx():
             return [ask(op.barriers, CHANGES)]
         case b.WaitBarrier():
@@ -77,7 +77,7 @@ def _asks(model: Model, i: Instruction) -> list[Ask]:
             return [ask(op.shared, CHANGES), ask(op.barriers, CHANGES)]
         case mem.StoreShared() | mem.ThreadLoad():
             return [ask(op.shared, CHANGES)]
-        case mem.TmaStore():
+        case mem.TmaStore() | mem.LoadShared() | mem.LoadPanels():
             return [ask(op.shared, LOOKS)]
         case b.NamedBarrierSync() | b.NamedBarrierArrive():
             return [((ROUND, op.barrier), CHANGES, ALL, False)]

@@ -164,6 +164,7 @@ def _enter_counted(a: Agent, i: Instruction, start: int, stop: int, step: int) -
 
 def loop_back(m: Machine, a: Agent, i: Instruction) -> int:
     frame = a.frames[-1]
+    outcome = SEEN if len(a.frames) == 1 and m.model.work else LOCAL
     if frame[0] == "counted":
         _, at, stop, step = frame
         at += step
@@ -172,7 +173,7 @@ def loop_back(m: Machine, a: Agent, i: Instruction) -> int:
             _go_on(a, i, at)
         else:
             _leave(a, i)
-        return LOCAL
+        return outcome
     iteration = frame[1]
     another = _another(m, iteration)
     for bounds in [k for k in a.counts if k[0] == iteration]:
@@ -183,7 +184,7 @@ def loop_back(m: Machine, a: Agent, i: Instruction) -> int:
         _go_on(a, i, ("index", following))
     else:
         _leave(a, i)
-    return LOCAL
+    return outcome
 
 
 def _go_on(a: Agent, i: Instruction, index: Term) -> None:
@@ -213,7 +214,7 @@ def jump(m: Machine, a: Agent, i: Instruction) -> int:
 def elect(m: Machine, a: Agent, i: Instruction) -> int:
     """Outside of the partitions the CTA's first thread is meant."""
     inside = i.extra
-    per_cta = m.model.num_warpgroups
+    per_cta = m.model.num_agents
     if a.rank != 0 or (not inside and a.index % per_cta != 0):
         a.pc = i.target
     return LOCAL

@@ -19,6 +19,7 @@ from wsdsl.prover.flatten import model_of
 from wsdsl.prover.history import History, Step
 from wsdsl.prover.machine import Machine
 from wsdsl.prover.model import Model
+from wsdsl.prover.turn import HANDING_ON
 
 MAX_TRIES = 160
 SHOWN = 48
@@ -88,7 +89,8 @@ class Counterexample:
 def counterexample(kernel: Kernel, refuted: Refuted) -> Counterexample:
     """Tell how the failure comes about, at concrete sizes if any small ones show it."""
     model = model_of(kernel)
-    for sizes in itertools.islice(candidates(kernel), MAX_TRIES):
+    tries = 0 if refuted.failure.kind == HANDING_ON else MAX_TRIES
+    for sizes in itertools.islice(candidates(kernel), tries):
         m, history, failure = trace(model.at(sizes), ())
         if failure is not None:
             return tell(m, history, failure, sizes)
@@ -203,7 +205,7 @@ def agent_keys(model: Model) -> list[str]:
         f"cta{cta}/{number}.{p.role}.{rank}"
         for cta in range(model.num_ctas)
         for number, p in enumerate(partitions)
-        for rank in range(p.num_warpgroups)
+        for rank in range(p.num_agents)
     ]
 
 

@@ -11,6 +11,7 @@ from wsdsl.prover.access import spans_of
 from wsdsl.prover.canonical import Canonical, Seen
 from wsdsl.prover.errors import Failure, Party, Undecided
 from wsdsl.prover.flatten import model_of
+from wsdsl.prover.handing_on import check_handing_on
 from wsdsl.prover.machine import Agent, Barrier, Machine
 from wsdsl.prover.model import MANY, Model
 
@@ -40,7 +41,7 @@ class Refuted(Exception):  # noqa: N818 - a verdict
 def start(model: Model) -> Machine:
     """The machine before the first op."""
     m = Machine(model)
-    sizes = [p.num_warpgroups for p in model.partitions] or [1]
+    sizes = [p.num_agents for p in model.partitions] or [1]
     for cta in range(model.num_ctas):
         for partition, num in enumerate(sizes):
             for rank in range(num):
@@ -108,6 +109,11 @@ def check_end(m: Machine) -> None:
 
 def explore(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Explored:
     """Raises Refuted with the first failure, nearest first."""
+    if sizes is None:
+        try:
+            check_handing_on(kernel)
+        except Failure as failure:
+            raise Refuted(failure, ()) from None
     model = model_of(kernel, sizes)
     try:
         return _prove(model)
@@ -197,7 +203,7 @@ def _explore(model: Model, widen: bool, hurry: bool) -> Explored:
                 continue
             states += 1
             if states > MAX_STATES or (widen and len(m.following) > MAX_AHEAD):
-                a = m.agents[0]
+                a = next(a for a in m.agents if not a.ended)
                 op = model.codes[a.partition].instructions[a.pc].op
                 failure = m.fail("unknown", a, op, f"not proved: more than {MAX_STATES} states")
                 raise Refuted(failure, decisions) from None

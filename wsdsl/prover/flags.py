@@ -1,4 +1,10 @@
-"""Flags in global memory, by which the CTAs of a cluster exchange tiles."""
+"""Flags in global memory, by which the CTAs of a cluster exchange tiles.
+
+Flags in a tensor that is lent are for all workers: that they are reached is argued elsewhere
+(handing_on.py). That argument needs that no turn of the work loop waits, in whatever way, for what
+comes after a flag of a later turn, nor an arrival of all pieces for what comes after the wait for
+them. So such a wait passes as late as can be.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +26,9 @@ def arrive_flag(m: Machine, a: Agent, i: Instruction) -> int:
     op = i.op
     assert isinstance(op, b.ArriveFlag)
     held, name = _flag(m, a, i)
+    amount: Any = op.amount if op.by is None else a.slots[i.extra[op.by.name]]
+    if not isinstance(amount, int):
+        raise m.fail("unknown", a, op, f"by how much {name} changes is not known")
     know = a.know[0]
     if held.reset & ~know:
         raise m.fail(
@@ -29,7 +38,7 @@ def arrive_flag(m: Machine, a: Agent, i: Instruction) -> int:
             f"this may come before {name} is reset",
             hint="wait for whoever resets it, before the next use",
         )
-    lowers = op.amount < 0
+    lowers = amount < 0
     if ((lowers or held.passed) and held.arrivals & ~know) or (lowers and held.passed & ~know):
         raise m.fail(
             "phase",
@@ -39,7 +48,7 @@ def arrive_flag(m: Machine, a: Agent, i: Instruction) -> int:
             "not see the sum it waits for",
             hint="lower a flag once all have arrived, and all who wait have passed",
         )
-    held.value += op.amount
+    held.value += amount
     if held.value < 0:
         raise m.fail("phase", a, op, f"{name} falls below 0")
     (event,) = m.happened(a, (0,))
@@ -57,6 +66,8 @@ def arrive_flag(m: Machine, a: Agent, i: Instruction) -> int:
 def wait_flag(m: Machine, a: Agent, i: Instruction) -> int:
     op = i.op
     assert isinstance(op, b.WaitFlag)
+    if op.tensor.name in m.model.effects.lent:
+        return SEEN if all(m.place(o) >= (m.turn(a), True) for o in m.agents) else BLOCKED
     held, name = _flag(m, a, i)
     count = a.slots[i.extra[op.count.name]]
     if not isinstance(count, int):

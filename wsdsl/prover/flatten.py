@@ -14,16 +14,18 @@ from wsdsl.ir.walk import yielded
 from wsdsl.prover import control
 from wsdsl.prover.arms import ARMS
 from wsdsl.prover.model import Model
-from wsdsl.prover.program import SYNCHRONISES, Code, Instruction, has_effects
+from wsdsl.prover.program import SYNCHRONISES, Code, Instruction
 
 
 def model_of(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Model:
     """The kernel made ready, with the code of each of its partitions."""
     model = Model(kernel, sizes)
     signatures: dict[Any, int] = {}
-    for partition in model.partitions or (None,):
-        flattener = Flattener(partition, model.needed, model.shared_tensors, signatures)
+    for number, partition in enumerate(model.partitions or (None,)):
+        flattener = Flattener(partition, model, signatures)
         model.codes.append(flattener.flatten(kernel.body))
+        if flattener.work:
+            model.work[number] = flattener.work
     return model
 
 
@@ -33,12 +35,13 @@ class Flattener:
     def __init__(
         self,
         partition: Partition | None,
-        needed: set[str],
-        shared_tensors: frozenset[str],
+        model: Model,
         signatures: dict[Any, int],
     ) -> None:
-        self.partition, self.needed, self.shared_tensors = partition, needed, shared_tensors
-        self.signatures = signatures
+        self.partition, self.signatures = partition, signatures
+        self.needed, self.effects = model.needed, model.effects
+        self.work: tuple[int, int, int] | None = None
+        self.arrival = 0
         self.code = Code()
         self.shapes: dict[str, Any] = {}
         self.depth = 0
@@ -77,7 +80,7 @@ class Flattener:
                 if op is self.partition:
                     self._region(op.body, elected, True)
             case b.Elect():
-                if has_effects(op.body, self.shared_tensors):
+                if self.effects.within(op.body):
                     skip = self._add(Instruction(control.elect, op, elected, extra=inside))
                     self._region(op.body, True, inside)
                     skip.target = self._here()
@@ -87,12 +90,11 @@ class Flattener:
                 self._branch(op, elected, inside)
             case t.Yield():
                 pass
-            case _ if isinstance(op, (m.LoadGlobal, m.StoreGlobal)):
-                shared = op.tensor.name in self.shared_tensors
-                if shared or any(r.name in self.needed for r in results_of(op)):
-                    self._simple(op, elected)
+            case b.ArriveFlag() if op.wrap is not None and not self.effects.has(op):
+                self.arrival = self.arrival or self._here()
             case _:
-                if type(op) in SYNCHRONISES or any(r.name in self.needed for r in results_of(op)):
+                noticed = self.effects.has(op) or self.effects.turn_in((op,)) is not None
+                if noticed or any(r.name in self.needed for r in results_of(op)):
                     self._simple(op, elected)
 
     def _simple(self, op: Op, elected: bool) -> None:
@@ -122,7 +124,7 @@ class Flattener:
 
     def _loop(self, op: b.ForRange, elected: bool, inside: bool) -> None:
         carries = self._needed(op.result) or self._needed(op.args)
-        if not has_effects(op.body, self.shared_tensors) and not carries:
+        if not self.effects.within(op.body) and not carries:
             return
         bounds = (op.start, op.stop, op.step)
         shape = tuple(self.shapes.get(v.name, v.name) for v in bounds)
@@ -162,10 +164,16 @@ class Flattener:
             )
         )
         enter.target = self._here()
+        if self.depth == 0 and self.effects.turn_in(op.body) is not None:
+            self.work = first - 1, self._here(), self.arrival
 
     def _branch(self, op: t.If, elected: bool, inside: bool) -> None:
         both = (*op.then, *op.orelse)
-        if not has_effects(both, self.shared_tensors) and not self._needed(op.result):
+        if not self.effects.within(both) and not self._needed(op.result):
+            turn = self.effects.turn_in(both)
+            if turn is not None:
+                # Who does not wait may be slow all the same.
+                self._simple(turn, elected)
             return
         cond = self._slots((op.cond,))
         test = self._add(Instruction(control.branch, op, elected, cond))

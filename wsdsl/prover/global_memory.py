@@ -16,7 +16,7 @@ def load_global(m: Machine, a: Agent, i: Instruction) -> int:
     op = i.op
     assert isinstance(op, mem.LoadGlobal)
     name = op.tensor.name
-    if name in m.model.shared_tensors:
+    if name in m.model.effects.shared:
         _access(m, a, i, op.index, None)
         return fresh(m, a, i)
     if name in m.model.written or any(v.name not in i.extra for v in op.index):

@@ -10,6 +10,7 @@ makes it, in whatever order the run that is looked at happens to take: so one or
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -23,8 +24,8 @@ CLASSES = 4
 """Of threads in a warpgroup: the elected thread and the others of its first warp, then those of
 another warp, which stands for the remaining three."""
 ELECTED, ALL = (0,), (0, 1, 2, 3)
-STORING = (0, 2)
-"""The thread of each warp that starts TMA stores."""
+FIRST_LANES = (0, 2)
+"""The thread of each warp that starts TMA stores, and that arrives for the warp."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +268,20 @@ class Machine:
             raise Undecided(atom)
         return held
 
+    def turn(self, agent: Agent) -> float:
+        """Of the work loop, in which an agent is that hands sums on: later ones have larger
+        numbers.
+        """
+        first, last, _ = self.model.work.get(agent.partition, (0, 0, 0))
+        if agent.ended or agent.pc >= last:
+            return math.inf
+        return agent.frames[0][1] if agent.pc > first else -math.inf
+
+    def place(self, agent: Agent) -> tuple[float, bool]:
+        """The turn, and whether the agent has arrived in it."""
+        _, _, arrived = self.model.work.get(agent.partition, (0, 0, 0))
+        return self.turn(agent), agent.pc >= arrived
+
     def named_of(self, agent: Agent) -> Barrier | None:
         """The named barrier that the agent waits at."""
         return self.named.get(agent.at) if agent.named >= 0 else None
@@ -282,7 +297,7 @@ class Machine:
         codes = self.model.codes
         order = self.agents[::-1]
         while True:
-            undecided: dict[Term, int] = {}
+            undecided: dict[Term, tuple[float, int]] = {}
             for agent in order:
                 if agent.ended:
                     continue
@@ -298,7 +313,9 @@ class Machine:
                             else self.trace.step(self, agent, i)
                         )
                     except Undecided as open_:
-                        undecided[open_.atom] = undecided.get(open_.atom, 0) + 1
+                        turn, asked = undecided.get(open_.atom, (-math.inf, 0))
+                        turn = max(turn, -self.turn(agent) if self.model.work else 0)
+                        undecided[open_.atom] = turn, asked + 1
                         break
                     if outcome == BLOCKED:
                         break

@@ -48,12 +48,12 @@ def _meet(
 
 def sync_cta(m: Machine, a: Agent, i: Instruction) -> int:
     only_whole(m, a, i)
-    return _meet(m, a, i, (a.cta, 0), m.model.num_warpgroups, True)
+    return _meet(m, a, i, (a.cta, 0), m.model.num_agents, True)
 
 
 def sync_cluster(m: Machine, a: Agent, i: Instruction) -> int:
     only_whole(m, a, i)
-    parties = m.model.num_warpgroups * m.model.cluster
+    parties = m.model.num_agents * m.model.cluster
     return _meet(m, a, i, (-1 - a.cta // m.model.cluster, -1), parties, True)
 
 

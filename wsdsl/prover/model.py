@@ -15,7 +15,7 @@ from wsdsl.ir.op import Kernel
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.types import Barriers, Shared, Tensor
 from wsdsl.ir.walk import walk
-from wsdsl.prover.program import Code, needed_values
+from wsdsl.prover.program import Code, effects_of, needed_values
 from wsdsl.prover.terms import Term, apply
 
 REGISTER_FILE = 65536
@@ -66,21 +66,23 @@ class Model:
         self.partitions = tuple(op for op in kernel.body if isinstance(op, Partition))
         launch = next((op for op in flat if isinstance(op, b.LaunchGrid)), None)
         self.cluster = launch.cluster if launch else 1
-        self.has_flags = any(isinstance(op, (b.ArriveFlag, b.WaitFlag)) for op in flat)
+        self.effects = effects_of(kernel)
         self.num_ctas = self.cluster
         self.written = frozenset(
             op.tensor.name for op in flat if isinstance(op, m.StoreGlobal)
         ) | _stored(flat)
-        read = {op.tensor.name for op in flat if isinstance(op, m.LoadGlobal)}
-        self.shared_tensors = frozenset(self.written & read) if self.has_flags else frozenset[str]()
         self.fixed = dict(kernel.sizes)
         self.arrays = self._arrays(flat)
         self.boxes = _boxes(flat)
-        self.needed = needed_values(kernel, self.shared_tensors)
+        self.needed = needed_values(kernel, self.effects)
+        self.work: dict[int, tuple[int, int, int]] = {}
+        """By partition that hands sums on: where its work loop begins and ends, and from where on
+        the arrival has been made that comes before a wait for all."""
         self.borders: dict[int, set[int]] = {}
         self.names_of_terms: dict[Any, Any] = {}
         self.codes: list[Code] = []
         self.num_warpgroups = sum(p.num_warpgroups for p in self.partitions) or 1
+        self.num_agents = sum(p.num_agents for p in self.partitions) or 1
         self.entry_registers = self._entry_registers(flat)
 
     def at(self, sizes: Mapping[str, int]) -> Model:
@@ -121,7 +123,7 @@ class Model:
             for number, p in enumerate(partitions):
                 where = f"CTA {cta}, " if self.num_ctas > 1 else ""
                 role = p.role if roles.count(p.role) == 1 else f"{p.role} partition {number}"
-                for rank in range(p.num_warpgroups):
+                for rank in range(p.num_agents):
                     which = f" {rank}" if p.num_warpgroups > 1 else ""
                     told.append(f"{where}{role} warpgroup{which}")
         return told

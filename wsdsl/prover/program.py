@@ -15,7 +15,7 @@ from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
-from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
 from wsdsl.ir.types import Fragment
 from wsdsl.ir.walk import walk, yielded
 
@@ -86,7 +86,9 @@ SYNCHRONISING: tuple[type[Op], ...] = (
     b.WaitFlag,
     m.TmaLoad,
     m.ThreadLoad,
+    m.LoadPanels,
     m.StoreShared,
+    m.LoadShared,
     m.TmaStore,
     m.TmaStoreCommit,
     m.TmaStoreWait,
@@ -102,7 +104,69 @@ ARRAYS = (b.AllocateBarriers, m.AllocateShared, m.MakeTensorMap, t.Constant, t.D
 """Ops whose results are the same everywhere: they are looked up rather than run."""
 
 
-def needed_values(kernel: Kernel, shared_tensors: frozenset[str]) -> set[str]:
+@dataclass(frozen=True)
+class Effects:
+    """Which ops others can notice. Of direct accesses those to `shared` tensors are looked at. What
+    is done with `lent` ones is judged apart; nobody else comes to the barriers `alone`.
+    """
+
+    shared: frozenset[str] = frozenset()
+    lent: frozenset[str] = frozenset()
+    alone: frozenset[int] = frozenset()
+
+    def has(self, op: Op) -> bool:
+        match op:
+            case b.ArriveFlag() | b.WaitFlag():
+                return op.tensor.name not in self.lent
+            case b.NamedBarrierSync():
+                return op.barrier not in self.alone
+            case m.LoadGlobal() | m.StoreGlobal():
+                return op.tensor.name in self.shared
+            case _:
+                return type(op) in SYNCHRONISES
+
+    def within(self, region: Region) -> bool:
+        return any(map(self.has, walk(region)))
+
+    def turn_in(self, region: Region) -> Op | None:
+        """The first wait until it is a piece's turn."""
+        waits = (op for op in walk(region) if isinstance(op, b.WaitFlag))
+        return next((op for op in waits if op.tensor.name in self.lent), None)
+
+
+def effects_of(kernel: Kernel) -> Effects:
+    flat = list(walk(kernel.body))
+    lent = frozenset(op.result.name for op in flat if isinstance(op, m.AllocateGlobal))
+    flags = [op.tensor.name for op in flat if isinstance(op, (b.ArriveFlag, b.WaitFlag))]
+    maps = {op.result.name: op.tensor.name for op in flat if isinstance(op, m.MakeTensorMap)}
+    written = {op.tensor.name for op in flat if isinstance(op, m.StoreGlobal)}
+    written |= {maps[op.map.name] for op in flat if isinstance(op, m.TmaStore)}
+    read = {op.tensor.name for op in flat if isinstance(op, m.LoadGlobal)}
+    shared = (written & read) - lent if set(flags) - lent else set[str]()
+    return Effects(frozenset(shared), lent, _alone(kernel, lent))
+
+
+def _alone(kernel: Kernel, lent: frozenset[str]) -> frozenset[int]:
+    """Barriers at which one warpgroup's warps meet before they hand a sum on, and nothing else."""
+    found: dict[int, Op] = {}
+    others: set[int] = set()
+
+    def visit(region: Region, partition: Op) -> None:
+        for op, after in zip(region, (*region[1:], None), strict=True):
+            if isinstance(op, (b.NamedBarrierSync, b.NamedBarrierArrive)):
+                hands_on = isinstance(after, b.ArriveFlag) and after.tensor.name in lent
+                own = isinstance(op, b.NamedBarrierSync) and op.num_warpgroups == 1
+                if not (own and hands_on and found.setdefault(op.barrier, partition) is partition):
+                    others.add(op.barrier)
+            for inner in regions(op):
+                visit(inner, partition)
+
+    for op in kernel.body:
+        visit((op,), op)
+    return frozenset(found) - others
+
+
+def needed_values(kernel: Kernel, effects: Effects) -> set[str]:
     """Names of values on which synchronisation depends."""
     made: dict[str, Op] = {}
     for op in walk(kernel.body):
@@ -115,16 +179,16 @@ def needed_values(kernel: Kernel, shared_tensors: frozenset[str]) -> set[str]:
     needed: set[str] = set()
     work: list[Value] = []
     for op in walk(kernel.body):
-        if type(op) in SYNCHRONISES:
-            work += _wanted(op)
-        elif isinstance(op, (m.LoadGlobal, m.StoreGlobal)) and op.tensor.name in shared_tensors:
+        if isinstance(op, b.ForRange) and effects.within(op.body):
+            work += [op.start, op.stop, op.step]
+        elif isinstance(op, t.If) and effects.within((*op.then, *op.orelse)):
+            work.append(op.cond)
+        elif isinstance(op, (m.LoadGlobal, m.StoreGlobal)) and effects.has(op):
             work += op.index
             if isinstance(op, m.StoreGlobal) and op.pred is not None:
                 work.append(op.pred)
-        elif isinstance(op, b.ForRange) and has_effects(op.body, shared_tensors):
-            work += [op.start, op.stop, op.step]
-        elif isinstance(op, t.If) and has_effects((*op.then, *op.orelse), shared_tensors):
-            work.append(op.cond)
+        elif effects.has(op):
+            work += _wanted(op)
     while work:
         value = work.pop()
         if value.name in needed:
@@ -145,7 +209,7 @@ def needed_values(kernel: Kernel, shared_tensors: frozenset[str]) -> set[str]:
             case f.WgmmaWait() | f.Wgmma():
                 work += _wanted(op)
             case _:
-                work += [v for v in operands(op) if _scalar_like(v, shared_tensors)]
+                work += [v for v in operands(op) if _scalar_like(v, effects.shared)]
     return needed
 
 
@@ -158,7 +222,7 @@ def _wanted(op: Op) -> list[Value]:
     match op:
         case m.TmaLoad():
             return [op.state, *(v for v in (op.multicast, op.shift) if v is not None)]
-        case m.ThreadLoad():
+        case m.ThreadLoad() | m.LoadShared():
             return [op.state]
         case m.StoreShared() | m.TmaStore():
             return [op.item]
@@ -170,11 +234,3 @@ def _wanted(op: Op) -> list[Value]:
 
 def _scalar_like(value: Value, shared_tensors: frozenset[str]) -> bool:
     return not isinstance(value.type, Fragment) or bool(shared_tensors)
-
-
-def has_effects(region: Region, shared_tensors: frozenset[str]) -> bool:
-    return any(
-        type(op) in SYNCHRONISES
-        or (isinstance(op, (m.LoadGlobal, m.StoreGlobal)) and op.tensor.name in shared_tensors)
-        for op in walk(region)
-    )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from wsdsl.diagnostics import ProofError
 from wsdsl.ir.barrier_ops import AllocateBarriers
+from wsdsl.ir.memory_ops import AllocateGlobal
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.printer import print_kernel
@@ -23,6 +24,10 @@ PROVED = (
     "a proxy fence wherever the async proxy reads what threads wrote",
     "no copy or arrival in flight when a CTA ends",
     "setmaxnreg conserves registers",
+)
+HANDED_ON = (
+    "a slot is used by its piece alone, and handed on once, to whoever waits for that (whose turn "
+    "is when was evaluated at samples, as the tile scheduler has it)"
 )
 HOW = (
     "every order of steps is covered: what each thread knows to be over does not depend on it; "
@@ -72,10 +77,11 @@ def prove(kernel: Kernel) -> Certificate:
         raise ProofError(told.findings(), told) from None
     partitions = [op for op in kernel.body if isinstance(op, Partition)]
     barriers = [op.result.type for op in walk(kernel.body) if isinstance(op, AllocateBarriers)]
+    lends = any(isinstance(op, AllocateGlobal) for op in kernel.body)
     return Certificate(
         kernel.name,
         digest(kernel),
-        PROVED,
+        (*PROVED, HANDED_ON) if lends else PROVED,
         HOW,
         explored.ctas,
         sum(p.num_warpgroups for p in partitions) or 1,

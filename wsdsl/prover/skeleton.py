@@ -20,8 +20,11 @@ HINT = "codegen or LLVM changed the synchronisation: this is a bug in wsdsl; ple
 END = "the end of the kernel"
 
 
-def check_skeleton(kernel: Kernel, ptx: str) -> None:
-    """Raises VerifyError with the first event in which the PTX differs from a SCHEDULED kernel."""
+def check_skeleton(kernel: Kernel, ptx: str) -> set[tuple[str, str]]:
+    """Raises VerifyError with the first event in which the PTX differs from a SCHEDULED kernel.
+
+    Returns what is `undecided`, and was not compared.
+    """
     wanted, places = skeleton_of_kernel(kernel)
     launched = re.search(r"\.reqntid (\d+)", ptx)
     if launched is None or int(launched[1]) != places.num_threads:
@@ -35,6 +38,7 @@ def check_skeleton(kernel: Kernel, ptx: str) -> None:
     found = difference(wanted, got, places.num_threads)
     if found is not None:
         raise VerifyError(_finding(kernel, wanted, got, found, ptx.splitlines()))
+    return unknown
 
 
 def undecided(graph: Graph) -> set[tuple[str, str]]:

@@ -71,6 +71,7 @@ class Who:
 
     first: int = 0
     num: int = 0
+    warp: int = 0
     inside: bool = False
     elected: bool = False
 
@@ -101,6 +102,7 @@ class _Builder:
         """Numbers that depend on nothing but the CTA's rank in its cluster."""
         self.arrivals: dict[Value, int] = {}
         self.shared: dict[Value, m.AllocateShared] = {}
+        self.empty: set[Value] = set()
 
     # Shapes of control ---------------------------------------------------------------------------
 
@@ -140,21 +142,28 @@ class _Builder:
             at = last
 
     def partitions(self, ops: Sequence[Op]) -> None:
-        """Each warpgroup runs one; codegen gives the last one all that are left."""
-        bodies: list[tuple[Region, Who, int]] = []
+        """Each warpgroup runs one, and those that its further warps run; codegen gives the last one
+        all that are left."""
+        bodies: list[tuple[list[tuple[Region, Who]], int]] = []
         first = 0
         for op in ops:
             assert isinstance(op, Partition)
-            who = Who(first, op.num_warpgroups, inside=True)
-            bodies.append((op.body, who, who.one_in(1)))
-            first += op.num_warpgroups
+            if op.num_warpgroups or not bodies:
+                who = Who(first, op.num_warpgroups, inside=True)
+                bodies.append(([(op.body, who)], who.one_in(1)))
+                first += op.num_warpgroups
+            else:
+                sharing, _ = bodies[-1]
+                _, who = sharing[-1]
+                sharing.append((op.body, replace(who, warp=who.warp + 1)))
         self.either(bodies)
 
-    def either(self, bodies: Sequence[tuple[Region, Who, int]]) -> None:
+    def either(self, bodies: Sequence[tuple[Sequence[tuple[Region, Who]], int]]) -> None:
         before, ends = self.now, list[int]()
-        for body, who, threads in bodies:
+        for sharing, threads in bodies:
             self.now = self.silent(before, threads=threads)
-            self.region(body, who)
+            for body, who in sharing:
+                self.region(body, who)
             ends.append(self.now)
         self.now = self.silent(*ends)
 
@@ -173,7 +182,7 @@ class _Builder:
         before = self.now
         threads = 1
         if who.inside:
-            threads = (1 << 32) - 1 << 128 * who.first
+            threads = (1 << 32) - 1 << 128 * who.first + 32 * who.warp
             self.now = self.graph.add(Letter("elect.sync"), op, threads)
             self.graph.join(before, self.now)
         else:
@@ -207,7 +216,7 @@ class _Builder:
             case t.If():
                 cond = self.known.get(op.cond)
                 bodies = [op.then, op.orelse] if cond is None else [op.then if cond else op.orelse]
-                self.either([(body, who, EVERYBODY) for body in bodies])
+                self.either([([(body, who)], EVERYBODY) for body in bodies])
             case b.ForRange():
                 self.loop(op, who)
             case b.Elect():
@@ -259,6 +268,8 @@ class _Builder:
             case b.ArriveBarrier():
                 kind = "mbarrier.arrive" if op.cta is None else "remote mbarrier.arrive"
                 threads = EVERYBODY if op.each_thread else who.one()
+                if op.each_warp:
+                    threads = who.one_in(32)
                 pred = True if op.pred is None else self.known.get(op.pred)
                 if pred is not None:
                     threads = threads if pred else 0
@@ -296,6 +307,8 @@ class _Builder:
                 self.emit(op, kind, str(op.pending), threads=who.one_in(32))
             case f.WgmmaFence():
                 self.emit(op, "wgmma.fence")
+            case f.EmptyAccumulator():
+                self.empty.add(op.result)
             case f.Wgmma():
                 for step in range(op.k // k_step(DTYPES[op.dtype])):
                     self.emit(op, "wgmma.mma_async", self.product(op, step))
@@ -322,6 +335,8 @@ class _Builder:
     def product(self, op: f.Wgmma, step: int) -> str:
         assert isinstance(op.acc.type, Accumulator)
         known = self.known.get(op.accumulate)
+        if known is False and op.acc not in self.empty:
+            known = None  # It takes over registers, by a flag that nobody can fold.
         flag = "1" if step else "p" if known is None else str(int(known))
         a, b = (DTYPES[name] for name in op.dtypes)
         total = {"i32": "s32"}.get(op.acc.type.dtype.name, op.acc.type.dtype.name)

@@ -27,6 +27,7 @@ OPERAND = re.compile(r"\[[^\]]*(?:\{[^}]*\})?[^\]]*\]|\{[^}]*\}|[^\s,\[\]{}]+")
 NEUTRAL = re.compile(
     r"\.(?:b64|[bus]32|sync|aligned|shared::cta|shared::cluster|cta|cluster|release|acquire)(?=\.|$)"
 )
+FLAG = re.compile(r"red\.gpu\.global\.(add|inc)$")
 BARRIER = re.compile(r"bar(?:rier)?(?:\.cta)?\.(sync|arrive)(?:\.aligned)?$")
 TENSOR = re.compile(r"cp(?:\.reduce)?\.async\.bulk\.tensor\.(\dd)\.(?:tile\.)?(.*)")
 PRODUCT = "wgmma.mma_async.sync.aligned."
@@ -146,8 +147,8 @@ class _Reader:
         kind = NEUTRAL.sub("", op)
         if kind.startswith("mbarrier."):
             return self._mbarrier(token, kind, args, spins)
-        if kind.startswith("red.gpu.global.add") and ".release" in op:
-            return Letter("red.release.gpu.add", last)
+        if (found := FLAG.match(kind)) and ".release" in op:
+            return Letter(f"red.release.gpu.{found[1]}", "a register" if last[:1] == "%" else last)
         if kind.startswith("ld.gpu") and ".acquire" in op:
             return Letter("ld.acquire.gpu" if spins else "ld.acquire.gpu outside of a loop")
         if kind == "bar.warp" and first in ("-1", "0xffffffff", "4294967295"):

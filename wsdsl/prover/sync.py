@@ -16,6 +16,7 @@ from wsdsl.prover.errors import Party
 from wsdsl.prover.machine import (
     ALL,
     ELECTED,
+    FIRST_LANES,
     Agent,
     Barrier,
     Machine,
@@ -184,17 +185,20 @@ def arrive_barrier(m: Machine, a: Agent, i: Instruction) -> int:
         if not isinstance(rank, int) or not 0 <= rank < m.model.cluster:
             raise m.fail("misuse", a, op, f"no CTA of the cluster has the rank {rank}")
         cta = a.cta // m.model.cluster * m.model.cluster + rank
-    if op.each_thread:
+    if op.each_thread or op.each_warp:
         only_whole(m, a, i)
-    who = ALL if op.each_thread else ELECTED
+    who = ALL if op.each_thread else FIRST_LANES if op.each_warp else ELECTED
     held, array, stage = barrier_of(m, a, i, who, cta)
-    know = m.everything(a) if op.each_thread else a.know[0]
+    know = m.everything(a) if op.each_thread else 0
+    for c in who:
+        know |= a.know[c]
     if cta != a.cta:
         m.remote[a.index, cta] = know_event = m.event()
         for c in who:
             a.know[c] |= know_event
         know |= know_event
-    arrive(m, a, i, held, shown(array, stage, m, cta), 128 if op.each_thread else 1, know)
+    count = 128 if op.each_thread else 4 if op.each_warp else 1
+    arrive(m, a, i, held, shown(array, stage, m, cta), count, know)
     return SEEN
 
 

@@ -1,13 +1,15 @@
-"""Why a schedule is chosen for given sizes: what the model predicts of it and of the next best."""
+"""Why a schedule is chosen for given sizes: what the model predicts of it, of the next best, and of
+other ways to share out the work.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from itertools import islice
 
 from wsdsl.ir.op import Kernel
-from wsdsl.lowering.choose_schedule import completed, ranked
+from wsdsl.lowering.choose_schedule import completed, ranked, weight
+from wsdsl.lowering.cut_options import MARGIN
 from wsdsl.lowering.fixed_tiles import with_fixed_tiles
 from wsdsl.lowering.footprint import (
     accumulator_registers,
@@ -16,11 +18,12 @@ from wsdsl.lowering.footprint import (
     smem_bytes,
 )
 from wsdsl.lowering.pipeline import scheduled_tile
-from wsdsl.lowering.predict import L2_BYTES, NUM_SMS, Prediction, predict
+from wsdsl.lowering.predict import CLOCK, L2_BYTES, NUM_SMS, Prediction, predict
 from wsdsl.lowering.workload import Work
 from wsdsl.schedule import Schedule
 
 SHOWN = 4
+Candidate = tuple[Schedule, Prediction]
 
 
 def explain_choice(kernel: Kernel, given: Schedule | None, sizes: Mapping[str, int]) -> str:
@@ -38,38 +41,67 @@ def explain_choice(kernel: Kernel, given: Schedule | None, sizes: Mapping[str, i
     lines.append(f"  sums take {registers} of {compute} registers a thread")
     lines.append(f"  SMEM {smem_bytes(chosen, schedule, schedule.stages or 1)} bytes")
     given = dataclasses.replace(given or Schedule(), mma=schedule.mma)
-    others = list(islice(_behind(chosen, given, sizes, own), SHOWN))
-    if others:
-        lines.append("the next best:")
-    for option, prediction in others:
-        behind = prediction.cycles / own.cycles - 1
-        lines.append(f"  {_shape(option)}: {100 * behind:+.1f} %, {_waves(prediction)}")
-    return "\n".join(lines)
+    shown: list[Candidate] = []
+    ways = {_way(schedule)}
+    for candidate in _others(chosen, given, sizes):
+        way = _way(candidate[0])
+        # Quicker ones were tried before, and spilled.
+        if weight(candidate[1]) < weight(own) or (len(shown) >= SHOWN and way in ways):
+            continue
+        if not completed(chosen, candidate[0], sizes)[1]:
+            shown.append(candidate)
+            ways.add(way)
+    lines += _listed("the next best:", shown[:SHOWN], own)
+    heading = f"other ways (to cut tiles has to gain {100 * (MARGIN - 1):.0f} %):"
+    return "\n".join([*lines, *_listed(heading, shown[SHOWN:], own)])
 
 
-def _behind(
-    chosen: Kernel, given: Schedule, sizes: Mapping[str, int], own: Prediction
-) -> Iterator[tuple[Schedule, Prediction]]:
-    """Others that fit. Quicker ones were tried before, and spilled."""
+def _others(chosen: Kernel, given: Schedule, sizes: Mapping[str, int]) -> Iterator[Candidate]:
     assert chosen.schedule is not None
-    for option, prediction in ranked(chosen, with_fixed_tiles(chosen, given)[0], sizes):
-        same = _choice(option) == _choice(chosen.schedule)
-        if prediction.cycles >= own.cycles and not same and not completed(chosen, option)[1]:
-            yield option, prediction
+    for candidate in ranked(chosen, with_fixed_tiles(chosen, given)[0], sizes, every=True):
+        if _choice(candidate[0]) != _choice(chosen.schedule):
+            yield candidate
 
 
 def _choice(schedule: Schedule) -> tuple[object, ...]:
-    return schedule.mode, schedule.consumers, dict(schedule.tile or {})
+    shared = schedule.mode, schedule.consumers, dict(schedule.tile or {})
+    return *shared, *_way(schedule), schedule.splits
+
+
+def _way(schedule: Schedule) -> tuple[str, str]:
+    """To share out the work."""
+    if schedule.scheduler in ("split_k", "stream_k"):
+        return schedule.scheduler, schedule.reduction or "turns"
+    return "whole tiles", ""
+
+
+def _listed(heading: str, candidates: list[Candidate], own: Prediction) -> list[str]:
+    lines = [heading] if candidates else []
+    for option, p in candidates:
+        behind = 100 * (p.cycles / own.cycles - 1)
+        lines.append(f"  {_shape(option)}: {behind:+.1f} %, {_time(p)}, {_waves(p)}")
+    return lines
 
 
 def _shape(option: Schedule) -> str:
     tile = " ".join(f"{name}={size}" for name, size in (option.tile or {}).items())
-    return f"{option.mode}, {_number(option.consumers or 1, 'consumer')}, {tile}"
+    own = [f"{option.mode}", _number(option.consumers or 1, "consumer")]
+    if option.scheduler == "stream_k":
+        own.append("stream-K")
+    elif option.scheduler == "split_k":
+        own.append(f"split-K by {option.splits} in {option.reduction or 'turns'}")
+    return f"{', '.join(own)}, {tile}"
+
+
+def _time(p: Prediction) -> str:
+    digits = 1 if p.microseconds < 100 else 0
+    return f"{p.microseconds:.{digits}f} µs"
 
 
 def _waves(p: Prediction) -> str:
     tiles, waves = _number(p.tile.tiles, "tile"), _number(p.waves, "wave")
-    return f"{tiles} in {waves}, {100 * p.busy:.0f} % of {NUM_SMS} SMs"
+    cut = f" ({p.work.cut} cut into {p.work.pieces} pieces)" if p.work.cut else ""
+    return f"{tiles}{cut} in {waves}, {100 * p.busy:.0f} % of {NUM_SMS} SMs"
 
 
 def _number(count: int, noun: str) -> str:
@@ -78,10 +110,11 @@ def _number(count: int, noun: str) -> str:
 
 def _reasons(p: Prediction) -> list[str]:
     per_operation = p.tile.operand_bytes / max(1, p.tile.operations)
+    handing = f"; {p.handing:.0f} to hand on sums" if p.work.cut else ""
     return [
         f"  {_waves(p)}",
-        f"  {p.cycles:.3g} cycles: of a tile {p.mainloop:.0f} for products, {p.epilogue:.0f} for "
-        "results",
+        f"  {_time(p)} at {CLOCK} GHz, {p.cycles:.3g} cycles: of a tile {p.mainloop:.0f} for "
+        f"products, {p.epilogue:.0f} for results{handing}",
         f"  operands: {p.tile.bytes_per_cycle:.0f} bytes a cycle and SM (L2 has {L2_BYTES:.0f}), "
         f"{1000 * per_operation:.2f} bytes per 1000 operations",
     ]

@@ -29,9 +29,10 @@ def explain(kernel: Kernel, signature: Signature) -> str:
     for op in kernel.body:
         if isinstance(op, Partition):
             registers = f", {op.registers} registers a thread" if op.registers else ""
+            runs = f"{op.num_warpgroups} warpgroup(s)" if op.num_warpgroups else "another thread"
             waits = any(isinstance(own, WaitPredecessor) for own in (*kernel.body, *op.body))
             early = "" if waits or not signature.waits else ", waits for no kernel in front"
-            lines.append(f"partition {op.role}: {op.num_warpgroups} warpgroup(s){registers}{early}")
+            lines.append(f"partition {op.role}: {runs}{registers}{early}")
     moves: dict[str, set[str]] = {}
     for op in walk(kernel.body):
         match op:

@@ -74,6 +74,14 @@ def num_ctas(
     return scheduler.num_workers(items, depth, room) * signature.cluster
 
 
+def has_room(signature: Signature, dims: Mapping[str, int], num_sms: int) -> bool:
+    """Whether all that wait for each other can run at the same time."""
+    items = math.prod(-(-dims[dim] // size) for dim, size in signature.tiles)
+    scheduler = tile_scheduler(signature.scheduler, signature.splits, signature.together)
+    room = num_sms // signature.cluster
+    return scheduler.num_together(items, _depth(signature, dims)) <= room
+
+
 def num_slots(signature: Signature, dims: Mapping[str, int], grid: int) -> int:
     """Tiles that are cut, of a grid of so many CTAs; LaunchError if its work would not be right."""
     scheduler = tile_scheduler(signature.scheduler, signature.splits)

@@ -126,7 +126,8 @@ def _encode(tiled: TiledMap) -> bytes:
             rank,
             tiled.address,
             [u64(n) for n in tiled.dims],
-            [u64(n) for n in tiled.strides],
+            # Of one dimension none is read, but without a place for them the map is refused.
+            [u64(n) for n in tiled.strides or (16,)],
             [u32(n) for n in tiled.box],
             [u32(1)] * rank,
             cuda.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,

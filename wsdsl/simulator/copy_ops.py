@@ -11,8 +11,8 @@ import numpy as np
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.target import ADDED_ATOMICALLY, SWIZZLE_SPAN
-from wsdsl.ir.types import Shared
-from wsdsl.simulator.arithmetic import Array
+from wsdsl.ir.types import Fragment, Shared
+from wsdsl.simulator.arithmetic import Array, numpy_dtype
 from wsdsl.simulator.barriers import Barrier
 from wsdsl.simulator.clocks import Clock
 from wsdsl.simulator.context import (
@@ -27,7 +27,8 @@ from wsdsl.simulator.context import (
 )
 from wsdsl.simulator.cta import Cta
 from wsdsl.simulator.global_ops import add_global, read_global, write_global
-from wsdsl.simulator.races import CopyIn, CopyOut, StoredOut, ThreadAccess
+from wsdsl.simulator.races import CopyIn, CopyOut, StoredOut, ThreadAccess, ThreadRead, WarpRead
+from wsdsl.simulator.scalar_ops import dtype_of, finish
 from wsdsl.simulator.shared_memory import alignment
 from wsdsl.simulator.tensor_map import TensorMapValue
 
@@ -98,6 +99,7 @@ def tma_load(wg: Warpgroup, op: m.TmaLoad) -> None:
     start = wg.item(op, shared, state.stage, op.offset + shift, held.bytes)
     aligned(wg, op, start, held.swizzle)
     at = coordinates_of(wg, op, op.coordinates)
+    wg.check(op, held.misplaced(at))
     for cta in _destinations(wg, op):
         barrier = wg.barrier(op, op.barriers, state, cta)
         access = CopyIn(wg.told, op, barrier.component, str(barrier))
@@ -172,6 +174,7 @@ def tma_store(wg: Warpgroup, op: m.TmaStore) -> None:
     if op.accumulate and held.tensor.dtype.name not in ADDED_ATOMICALLY:
         wg.fail(op, f"TMA can not add {held.tensor.dtype} elements")
     at = coordinates_of(wg, op, op.coordinates)
+    wg.check(op, held.misplaced(at))
     check = add_global if op.accumulate else write_global
     boxes: list[tuple[int, ...]] = []
     addresses: list[int] = []
@@ -260,6 +263,57 @@ def store_shared(wg: Warpgroup, op: m.StoreShared) -> None:
         wg.cta.memory.write(address, lines, op.swizzle)
 
 
+def load_panels(wg: Warpgroup, op: m.LoadPanels) -> None:
+    wg.only_whole(op)
+    kind = op.result.type
+    assert isinstance(kind, Fragment)
+    shared: SharedItems = wg.values[op.shared.name]
+    state: State = wg.values[op.state.name]
+    first = 0 if op.start is None else int(wg.get(op.start, op))
+    if first < 0 or first + kind.rows > op.rows:
+        wg.fail(op, f"lines {first} to {first + kind.rows} of a tile of {op.rows}")
+    row_bytes = kind.columns * kind.dtype.bytes
+    tile = wg.item(op, shared, state.stage, op.offset, op.rows * row_bytes)
+    aligned(wg, op, tile, op.swizzle)
+    span = SWIZZLE_SPAN[op.swizzle]
+    what = f"it reads item {state.stage} of `{shared.label}`"
+    parts = 4 if kind.rows > 1 else 1
+    for i in range(parts):
+        readers = wg.warp(i) if parts > 1 else wg.everyone
+        lines = kind.rows // parts
+        for panel in range(-(-row_bytes // span)):
+            start = tile + (panel * op.rows + first + i * lines) * span
+            access = ThreadRead(wg.told, op, readers, wg.cta.clocks.own[readers].copy())
+            conflict = wg.cta.accesses.read(
+                start, start + lines * span, access, readers, (wg.index, "threads", i), False
+            )
+            wg.settle(op, what, conflict)
+    rows = slice(first, first + kind.rows), slice(None)
+    held = wg.cta.memory.read(tile, op.rows, row_bytes, op.swizzle, rows)
+    wg.values[op.result.name] = held.view(numpy_dtype(kind.dtype)).reshape(kind.rows, kind.columns)
+
+
+def load_shared(wg: Warpgroup, op: m.LoadShared) -> None:
+    wg.only_whole(op)
+    shared: SharedItems = wg.values[op.shared.name]
+    state: State = wg.values[op.state.name]
+    start = wg.item(op, shared, state.stage, op.offset, op.bytes)
+    what = f"it reads item {state.stage} of `{shared.label}`"
+    for i in range(4):
+        warp = wg.warp(i)
+        access = WarpRead(wg.told, op, warp, wg.cta.clocks.own[warp].copy())
+        reader = wg.index, i, "load"
+        conflict = wg.cta.accesses.read(start, start + op.bytes, access, warp, reader, False)
+        wg.settle(op, f"{what} (warp {i})", conflict)
+    wg.cta.clocks.tick(wg.everyone)
+    first = 0 if op.first is None else int(wg.get(op.first, op))
+    index = first + np.asarray(wg.get(op.index, op), np.int64) * op.stride
+    if index.min() < 0 or 4 * index.max() >= op.bytes:
+        wg.fail(op, f"elements {index.min()} to {index.max()} of {op.bytes} bytes")
+    line = wg.cta.memory.bytes[start : start + op.bytes].view(numpy_dtype(dtype_of(op.result)))
+    wg.values[op.result.name] = finish(line[index], op.result)
+
+
 def thread_load(wg: Warpgroup, op: m.ThreadLoad) -> None:
     wg.only_whole(op)
     tensor = wg.cta.arguments.tensors[op.tensor.name]
@@ -296,6 +350,8 @@ COPY: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
     m.TmaStore: tma_store,
     m.TmaStoreCommit: tma_store_commit,
     m.TmaStoreWait: tma_store_wait,
+    m.LoadPanels: load_panels,
     m.StoreShared: store_shared,
     m.ThreadLoad: thread_load,
+    m.LoadShared: load_shared,
 }

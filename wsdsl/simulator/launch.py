@@ -29,6 +29,7 @@ from wsdsl.simulator.cta import Cluster, Cta, Residents
 from wsdsl.simulator.errors import SimulationError
 from wsdsl.simulator.register_operands import RegisterOperands, register_operands
 
+NUM_SMS = 4
 REGISTER_FILE = 65536
 MAX_CLUSTER = 8
 """CTAs of a cluster, on every card and without asking for more."""
@@ -52,7 +53,7 @@ class Launch:
 
     @property
     def num_warpgroups(self) -> int:
-        return sum(p.num_warpgroups for p in self.partitions)
+        return sum(p.num_agents for p in self.partitions)
 
     @property
     def num_clusters(self) -> int:
@@ -65,11 +66,11 @@ class Launch:
             warpgroup_key(cta, number, partition, rank)
             for cta in range(self.num_ctas)
             for number, partition in enumerate(self.partitions)
-            for rank in range(partition.num_warpgroups)
+            for rank in range(partition.num_agents)
         ]
 
 
-def _grid(kernel: Kernel, arguments: Arguments, num_sms: int) -> tuple[int, int, int]:
+def _grid(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> tuple[int, int, int]:
     """The numbers of CTAs, of CTAs in a cluster, and of clusters that may run together."""
     grid = next((op for op in kernel.body if isinstance(op, LaunchGrid)), None)
     if grid is None:
@@ -79,7 +80,10 @@ def _grid(kernel: Kernel, arguments: Arguments, num_sms: int) -> tuple[int, int,
         told = f"a cluster of {size} CTAs; it may have 1 to {MAX_CLUSTER}"
         raise SimulationError("misuse", [Finding(told, grid.loc)])
     tiles, depth = work_of(grid, arguments)
-    scheduler, room = tile_scheduler(grid.scheduler, grid.splits, grid.together), num_sms // size
+    scheduler = tile_scheduler(grid.scheduler, grid.splits, grid.together)
+    if num_sms is None:
+        num_sms = max(NUM_SMS, size * scheduler.num_together(tiles, depth))
+    room = num_sms // size
     if told := scheduler.fault(tiles, depth, max(1, room)):
         raise SimulationError("misuse", [Finding(told, grid.loc)])
     clusters = scheduler.num_workers(tiles, depth, max(1, room))
@@ -127,7 +131,7 @@ def check_left(kernel: Kernel, arguments: Arguments) -> None:
                 raise SimulationError("misuse", [Finding(told, op.loc, hint)])
 
 
-def read_launch(kernel: Kernel, arguments: Arguments, num_sms: int) -> Launch:
+def read_launch(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> Launch:
     partitions: list[Partition] = []
     smem_bytes, num_barriers, largest = 0, 0, 0
     placed: list[tuple[int, int, str]] = []
@@ -202,7 +206,7 @@ def start_cluster(launch: Launch, index: int, residents: Residents) -> Cluster:
             launch.registers,
         )
         for number, partition in enumerate(launch.partitions):
-            for rank in range(partition.num_warpgroups):
+            for rank in range(partition.num_agents):
                 wg = Warpgroup(cta, partition, number, rank)
                 wg.operands = RegisterOperands(launch.operands)
                 cta.warpgroups.append(wg)

@@ -37,11 +37,13 @@ def simulate(
     arrays: Mapping[str, Any],
     *,
     seed: int = 0,
-    num_sms: int = 4,
+    num_sms: int | None = None,
     script: Sequence[Entry] | None = None,
     agents: Agents | None = None,
 ) -> SimulationReport:
     """Outputs are written in place. Raises SimulationError for deadlocks, races and misuse.
+
+    `num_sms`: 4 unless given, or as many as the pieces of work that wait for each other.
 
     `script` prescribes the order: (key of a warpgroup, number of ops that others can see), one
     entry after another; clusters that run one after another follow their own entries. Where the

@@ -63,6 +63,31 @@ class ThreadAccess(Access):
 
 
 @dataclass(eq=False)
+class ThreadRead(ThreadAccess):
+    """Generic reads: the async proxy may overwrite what was read behind a fence of the readers."""
+
+    def open_to(self, clocks: Clocks, actors: slice) -> str:
+        return super().open_to(clocks, actors) or self.hidden_from_async(clocks, actors)
+
+
+@dataclass(eq=False)
+class WarpRead(Access):
+    """A read by the threads of a warp together: over for all of them when it is for one."""
+
+    by: slice
+    epochs: Clock
+
+    @property
+    def over_in_order(self) -> bool:
+        return True
+
+    def open_to(self, clocks: Clocks, actors: slice) -> str:
+        if (clocks.seen[actors, self.by] >= self.epochs).any(axis=1).all():
+            return ""
+        return "nothing makes this wait for it"
+
+
+@dataclass(eq=False)
 class CopyIn(Access):
     """A TMA load: over for whoever has seen the barrier's phase on which it counted."""
 
@@ -167,15 +192,22 @@ class SharedAccesses:
         return self.spans[bisect_left(self.starts, start) : bisect_left(self.starts, end)]
 
     def read(
-        self, start: int, end: int, access: Access, actors: slice, reader: object
+        self,
+        start: int,
+        end: int,
+        access: Access,
+        actors: slice,
+        reader: object,
+        asynchronous: bool = True,
     ) -> Conflict | None:
-        """A read by the async proxy. `reader` names who reads: a later one stands for earlier."""
+        """A read, by the async proxy or threads. `reader` names who reads: a later one stands for
+        earlier."""
         for span in self._covering(start, end):
             if span.write is None:
                 return Conflict("nobody has written it")
-            reason = span.write.open_to(self.clocks, actors) or span.write.hidden_from_async(
-                self.clocks, actors
-            )
+            reason = span.write.open_to(self.clocks, actors)
+            if asynchronous and not reason:
+                reason = span.write.hidden_from_async(self.clocks, actors)
             if reason:
                 return Conflict(reason, span.write)
             span.reads[reader] = access

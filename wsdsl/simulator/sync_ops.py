@@ -58,12 +58,16 @@ def arrive_barrier(wg: Warpgroup, op: b.ArriveBarrier) -> None:
             wg.fail(op, f"rank {rank} in a cluster of {cta.cluster.size}")
         cta = cta.cluster.ctas[rank]
     barrier = wg.barrier(op, op.barriers, wg.values[op.state.name], cta)
-    if op.each_thread:
+    if op.each_thread or op.each_warp:
         wg.only_whole(op)
     actors = wg.everyone if op.each_thread else wg.one
     if cta is not wg.cta:
         epoch = int(wg.cta.clocks.own[actors.start])
         barrier.remote[actors.start] = RemoteArrival(wg.told, op, epoch)
+    if op.each_warp:
+        for i in range(4):
+            wg.check(op, barrier.arrive(1, wg.cta.clocks.release(wg.storing(i))))
+        return
     clock = wg.cta.clocks.release(actors)
     wg.check(op, barrier.arrive(128 if op.each_thread else 1, clock))
 

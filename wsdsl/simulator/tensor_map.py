@@ -14,7 +14,8 @@ from wsdsl.simulator.arrays import GlobalTensor
 
 MAX_BOX = 256
 UNIT = 16
-"""Bytes: what addresses and strides are multiples of, and what a store writes whole."""
+"""Bytes: what addresses and strides are multiples of, the place in GMEM where a box begins as well,
+and what a store writes whole."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +41,8 @@ class TensorMapValue:
         if any(not 1 <= extent <= MAX_BOX for extent in self.box):
             return f"box {self.box}: each extent is 1 to {MAX_BOX}"
         span = SWIZZLE_SPAN[self.swizzle]
-        if self.line_bytes != span:
+        alone = self.swizzle == "none" and self.bytes == self.line_bytes
+        if self.line_bytes != span and not (alone and self.line_bytes % UNIT == 0):
             return (
                 f"a box line of {self.line_bytes} bytes with swizzle {self.swizzle}, whose lines "
                 f"are {span} bytes"
@@ -61,6 +63,16 @@ class TensorMapValue:
                     f"bytes, no multiple of {UNIT}"
                 )
         return ""
+
+    def misplaced(self, coordinates: tuple[int, ...]) -> str:
+        """Why TMA cannot copy the box there; a GPU says "illegal instruction"."""
+        start = coordinates[-1] * self.tensor.dtype.bits // 8
+        if start % UNIT == 0:
+            return ""
+        return (
+            f"TMA cannot copy a box of {self.tensor.name} that begins at element {coordinates[-1]} "
+            f"of a row: {start} bytes in, no multiple of {UNIT}"
+        )
 
     @cached_property
     def _to_units(self) -> tuple[Array, bool] | None:

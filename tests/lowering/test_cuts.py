@@ -1,0 +1,192 @@
+"""Whether tiles are cut: what the busiest worker has, what that costs, and when it is chosen."""
+
+import pickle
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.kernels import CASES
+from wsdsl import Schedule, parse
+from wsdsl.ir.tile_scheduler import (
+    DataParallel,
+    SplitK,
+    StreamK,
+    TileScheduler,
+    pieces_of,
+)
+from wsdsl.lowering.busiest import busiest
+from wsdsl.lowering.choose_schedule import ranked
+from wsdsl.lowering.pipeline import scheduled_tile
+
+schedulers = st.builds(SplitK, st.integers(1, 9)) | st.just(StreamK()) | st.just(DataParallel())
+
+
+@settings(max_examples=400, deadline=None)
+@given(schedulers, st.integers(1, 60), st.integers(1, 20), st.integers(1, 24))
+def test_the_busiest_worker(scheduler: TileScheduler, tiles: int, depth: int, room: int) -> None:
+    found = busiest(scheduler, tiles, depth, room)
+    work = pieces_of(scheduler, tiles, depth, scheduler.num_workers(tiles, depth, room))
+
+    def most(of) -> int:
+        return max(sum(of(p) for p in pieces) for pieces in work)
+
+    assert found.workers == len(work)
+    assert found.turns == most(lambda p: 1)
+    assert found.finished == most(lambda p: p.end == depth)
+    assert found.handed == most(lambda p: p.end < depth)
+    assert found.taken == most(lambda p: p.begin > 0)
+    slots = scheduler.num_slots(tiles, depth, len(work))
+    assert found.cut == slots
+    # With split-K a worker has equal pieces; others may have more of the longer ones by one.
+    assert found.steps == most(lambda p: p.end - p.begin)
+    if slots:
+        parts = [sum(p.tile == tile for pieces in work for p in pieces) for tile in range(slots)]
+        assert found.parts == max(parts) and found.pieces == sum(parts)
+        assert found.cut_steps == most(lambda p: (p.end - p.begin) * (p.tile < slots))
+
+
+def chosen(m: int, n: int, k: int, schedule: Schedule | None = None) -> Schedule:
+    return CASES["gemm"].kernel.schedule(schedule, M=m, N=n, K=k)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "scheduler", "reduction"),
+    [
+        # A width divides the waves, or nearly.
+        ((1024, 2112, 4096), "persistent", None),
+        ((1024, 2304, 16384), "persistent", None),
+        ((1024, 7296, 4096), "persistent", None),
+        ((8192, 8192, 8192), "persistent", None),
+        # None does, and the contraction is long.
+        ((1024, 2112, 16384), "stream_k", None),
+        # Few tiles.
+        ((256, 256, 65536), "split_k", "slices"),
+        ((512, 512, 16384), "split_k", "slices"),
+        ((128, 128, 131072), "split_k", "slices"),
+        # Little to do.
+        ((256, 256, 512), "persistent", None),
+        ((128, 128, 1024), "persistent", None),
+        ((16, 28672, 8192), "persistent", None),
+    ],
+)
+def test_choice(sizes: tuple[int, int, int], scheduler: str, reduction: str | None) -> None:
+    for asked in (None, Schedule(scheduler="auto")):
+        made = chosen(*sizes, asked)
+        assert (made.scheduler, made.reduction) == (scheduler, reduction)
+        assert chosen(*sizes, made) == made
+
+
+def test_how_many_pieces_may_be_left_open() -> None:
+    made = chosen(512, 512, 16384, Schedule(scheduler="split_k", tile=dict(m=128, n=128)))
+    assert (made.scheduler, made.splits, made.reduction) == ("split_k", 8, "slices")
+    turns = chosen(512, 512, 16384, Schedule(scheduler="split_k", reduction="turns"))
+    assert turns.splits and turns.reduction == "turns"
+
+
+def test_what_the_user_says_is_kept() -> None:
+    assert chosen(256, 256, 65536, Schedule(scheduler="persistent")).scheduler == "persistent"
+    assert chosen(256, 256, 65536, Schedule(scheduler="stream_k")).scheduler == "stream_k"
+
+
+DEEP = dict(M=256, N=256, K=65536)
+HEAD = """
+@kernel
+def f(A: bf16[M, K], B: bf16[N, K], C: f32[M, N], D: f32[M, N]):
+    for m, n in tiles(M, N):
+"""
+SUM = """
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "scheduler"),
+    [
+        (f"{HEAD}{SUM}        C[m, n] = acc\n", "split_k"),
+        (f"{HEAD}{SUM}        C[m, n] += acc\n", "persistent"),
+        (f"{HEAD}        D[m, n] = D[m, n] * 2.0\n{SUM}        C[m, n] = acc\n", "persistent"),
+    ],
+    ids=["stored", "added", "stored in front"],
+)
+def test_what_is_stored(text: str, scheduler: str) -> None:
+    assert parse(text).f.schedule(**DEEP).scheduler == scheduler
+
+
+@pytest.mark.parametrize("left_out", "MNK")
+def test_sizes_that_are_not_known(left_out: str) -> None:
+    sizes = {name: size for name, size in DEEP.items() if name != left_out}
+    assert CASES["gemm"].kernel.schedule(**sizes).scheduler == "persistent"
+
+
+def test_whole_rows_are_summed_in_turns() -> None:
+    text = f"{HEAD}{SUM}        C[m, n] = acc - max(acc, over=n)\n"
+    made = parse(text).f.schedule(**DEEP)
+    assert (made.scheduler, made.reduction) == ("split_k", "turns")
+
+
+def test_clusters_are_not_cut_in_slices() -> None:
+    made = chosen(256, 256, 65536, Schedule(cluster=dict(m=2)))
+    assert made.reduction != "slices"
+
+
+def test_nothing_is_tried_that_can_not_win() -> None:
+    sizes = dict(M=64, N=8192, K=28672)
+    kernel = scheduled_tile(CASES["gemm"].kernel.tile, sizes)
+    given = Schedule(mma=(kernel.schedule or Schedule()).mma)
+    assert not any(p.work.cut for _, p in ranked(kernel, given, sizes))
+    assert any(p.work.cut for _, p in ranked(kernel, given, sizes, every=True))
+
+
+def test_a_simulated_card_has_room_for_all() -> None:
+    random = np.random.default_rng(5)
+    a, b = (random.standard_normal((n, 512)).astype(ml_dtypes.bfloat16) for n in (64, 32))
+    more = Schedule(tile=dict(m=64, n=32), scheduler="split_k", splits=8, reduction="slices")
+    c = CASES["gemm"].kernel.simulate(a, b, schedule=more)
+    exact = a.astype("f4") @ b.astype("f4").T
+    np.testing.assert_allclose(c.astype("f4"), exact, rtol=0.01, atol=0.2)
+
+
+def test_a_call_with_known_sizes_asks_nothing(monkeypatch) -> None:
+    """What was chosen is looked up."""
+    kernel = parse(f"{HEAD}{SUM}        C[m, n] = acc\n").f
+    monkeypatch.setattr("wsdsl.compiler.runs_simulated", lambda: False)
+    asked: list[Schedule | None] = []
+
+    def assembled(schedule, sizes, unaligned):
+        asked.append(schedule)
+        return kernel._compile(schedule, sizes, unaligned)
+
+    monkeypatch.setattr(kernel, "_assembled", assembled)
+    room = iter([132, 64])
+    monkeypatch.setattr("wsdsl.compiled.Compiled.fits", lambda self, call: next(room) > 100)
+    views = [np.zeros(shape, ml_dtypes.bfloat16) for shape in [(256, 65536), (256, 65536)]]
+    call = kernel.resolve((*views, None, np.zeros((256, 256), "f4")))
+    first = kernel.compiled_for(call)
+    assert first.schedule.reduction == "slices"
+    assert kernel.compiled_for(call) is first and len(asked) == 1
+    # On a card with less room: without those that wait for each other.
+    assert kernel.compiled_for(call, Schedule(scheduler="auto")).schedule.splits is None
+    assert kernel.compiled_for(call, Schedule(scheduler="auto")).schedule.splits is None
+    assert len(asked) == 3
+
+
+def test_a_schedule_of_another_process() -> None:
+    schedule = Schedule(tile=dict(m=64), scheduler="auto")
+    assert hash(schedule) == hash(Schedule(scheduler="auto", tile=dict(m=64)))
+    copied = pickle.loads(pickle.dumps(schedule))
+    assert copied == schedule and "_hash" not in vars(copied)
+
+
+def test_ways_to_cut_are_explained() -> None:
+    kernel = CASES["gemm"].kernel
+    text = kernel.explain(**DEEP)
+    assert "cut into 128 pieces) in 1 wave" in text and "to hand on sums" in text
+    assert "µs at 1.5 GHz" in text
+    others = text.split("other ways")[1]
+    assert "in turns" in others and "stream-K" in others
+    assert "cut" not in kernel.explain(Schedule(scheduler="persistent"), **DEEP)

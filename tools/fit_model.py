@@ -1,0 +1,137 @@
+"""How far the model of schedules is from what was measured, and constants that bring it nearer.
+
+python tools/fit_model.py measured.jsonl [--fit] [--clock GHZ]
+
+A row is an object with the sizes (M, N, K), `schedule` as its repr, and `us`, microseconds in short
+bursts; where there is `sustained` too the mean counts. Rows whose schedule is not wsdsl's are left
+out. Errors are shown of the time itself; what is fitted, constants of `predict_handing` and what is
+lost by stream-K, are errors relative to the rows of the same sizes whose tiles are whole, since the
+choice depends on these.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from benchmarks.kernels import gemm
+from wsdsl import Schedule
+from wsdsl.lowering import predict, predict_handing
+from wsdsl.lowering.footprint import axis_sizes
+from wsdsl.lowering.pipeline import scheduled_tile
+from wsdsl.lowering.workload import Work, Workload
+
+CONSTANTS: list[tuple[ModuleType, str]] = [
+    (predict_handing, "WRITE_BYTES"),
+    (predict_handing, "READ_BYTES"),
+    (predict_handing, "HAND_OVER_CYCLES"),
+    (predict_handing, "LOAD_CYCLES"),
+    (predict, "LOST_REUSE"),
+]
+FACTORS = (0.5, 0.8, 0.9, 0.97, 1.03, 1.1, 1.25, 2.0)
+FEWEST, MOST = 0.1, 10.0
+"""Constants stay within these factors of what they were."""
+
+
+class Row:
+    def __init__(self, held: dict[str, Any]) -> None:
+        self.sizes = {name: int(held[name]) for name in "MNK"}
+        given = eval(held["schedule"], {"__builtins__": {}, "Schedule": Schedule, "dict": dict})
+        kernel = scheduled_tile(dataclasses.replace(gemm.tile, schedule=given), self.sizes)
+        self.schedule = kernel.schedule or given
+        self.asked: Workload = Work(kernel, self.sizes).under(axis_sizes(kernel, self.schedule))
+        self.measured = math.sqrt(held["us"] * held.get("sustained", held["us"]))
+        self.name = str(held.get("name", ""))
+
+    @property
+    def shape(self) -> str:
+        return "x".join(str(size) for size in self.sizes.values())
+
+    @property
+    def whole(self) -> bool:
+        return self.schedule.scheduler not in ("split_k", "stream_k")
+
+    def predicted(self) -> float:
+        return predict.predicted(self.asked, self.schedule).microseconds
+
+    def error(self) -> float:
+        return math.log(self.predicted() / self.measured)
+
+
+def read(path: Path) -> list[Row]:
+    rows = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+    return [Row(row) for row in rows if "us" in row and "Schedule(" in row["schedule"]]
+
+
+def loss(rows: Sequence[Row]) -> float:
+    """Mean square of the errors of what is cut, beside those of what is whole."""
+    total, count = 0.0, 0
+    for shape in {row.shape for row in rows}:
+        same = [row for row in rows if row.shape == shape]
+        whole = [row.error() for row in same if row.whole]
+        level = sum(whole) / len(whole) if whole else 0.0
+        cut = [row.error() - level for row in same if not row.whole]
+        total += sum(e * e for e in cut)
+        count += len(cut)
+    return total / max(1, count)
+
+
+def fit(rows: Sequence[Row]) -> None:
+    """Change one constant after the other, for as long as that helps."""
+    first = {name: getattr(module, name) for module, name in CONSTANTS}
+    best, better = loss(rows), True
+    while better:
+        better = False
+        for module, name in CONSTANTS:
+            kept = getattr(module, name)
+            for factor in FACTORS:
+                if FEWEST <= kept * factor / first[name] <= MOST:
+                    setattr(module, name, kept * factor)
+                    now = loss(rows)
+                    if now < best * (1 - 1e-4):
+                        best, better, kept = now, True, kept * factor
+                    setattr(module, name, kept)
+
+
+def show(rows: Sequence[Row]) -> None:
+    for row in sorted(rows, key=lambda row: (row.shape, row.measured)):
+        way = row.schedule.scheduler or ""
+        way += f" {row.schedule.splits} {row.schedule.reduction}" if row.schedule.splits else ""
+        tile = " ".join(f"{k}={v}" for k, v in (row.schedule.tile or {}).items())
+        told = f"{row.measured:8.1f} µs, predicted {row.predicted():8.1f} ({row.error():+6.1%})"
+        print(f"{row.shape:>18} {told}  {row.schedule.mode}, {tile}, {way}")
+    chosen = []
+    for shape in sorted({row.shape for row in rows}):
+        same = [row for row in rows if row.shape == shape]
+        taken = min(same, key=Row.predicted)
+        chosen.append(math.log(taken.measured / min(row.measured for row in same)))
+    print(f"error of what is cut, relative: {math.sqrt(loss(rows)):.1%} (root mean square)")
+    print(
+        f"what is predicted the quickest is behind the quickest by {max(chosen):.1%} at most, "
+        f"{sum(chosen) / len(chosen):.1%} in the mean"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--fit", action="store_true", help="search for better constants")
+    parser.add_argument("--clock", type=float, default=predict.CLOCK, help="GHz")
+    options = parser.parse_args()
+    predict.CLOCK = options.clock
+    rows = read(options.file)
+    if options.fit:
+        fit(rows)
+        for module, name in CONSTANTS:
+            print(f"{module.__name__}.{name} = {getattr(module, name):.4g}")
+    show(rows)
+
+
+if __name__ == "__main__":
+    main()

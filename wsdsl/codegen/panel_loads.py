@@ -1,0 +1,91 @@
+"""`load_panels`: fragments from tiles in SMEM, in panels that TMA wrote."""
+
+from __future__ import annotations
+
+from wsdsl.codegen import inline_ptx
+from wsdsl.codegen.context import Context
+from wsdsl.codegen.convert_type import is_packed
+from wsdsl.codegen.elementwise import dtype_and_shape
+from wsdsl.codegen.fragments import from_elements
+from wsdsl.codegen.global_access import from_bits
+from wsdsl.codegen.held import Registers
+from wsdsl.codegen.inline_ptx import At
+from wsdsl.codegen.shared_stores import swizzled
+from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.ir.memory_ops import LoadPanels
+from wsdsl.ir.target import SWIZZLE_SPAN
+from wsdsl.ir.types import DType
+
+
+def convert_load_panels(c: Context, op: LoadPanels) -> None:
+    w, shared = c.w, c.shared(op.shared)
+    dtype, (rows, columns) = dtype_and_shape(op.result.type)
+    if dtype.bits < 8 or columns % 8:
+        raise CompileError(Finding(f"load_panels: not {op.result.type}", op.loc))
+    base = c.item(shared, c.state(op.state).stage)
+    if op.start is not None:
+        base = w.add(base, w.multiply(c.scalar(op.start).text, SWIZZLE_SPAN[op.swizzle]))
+    at = At(base, shared.offset + op.offset)
+    if rows == 1:
+        texts = _line(c, at, dtype, columns)
+    elif dtype.bits == 16:
+        texts = _matrices(c, op, at, columns)
+    else:
+        texts = _pairs(c, op, at, dtype, columns)
+    if dtype.bits == 32 or is_packed(dtype, columns):
+        if dtype.name in ("f32", "tf32"):
+            texts = [from_bits(w, text, dtype) for text in texts]
+        c.held[op.result] = Registers(dtype, rows, columns, tuple(texts))
+        return
+    elements: list[str] = []
+    for text in texts:
+        high = w.binary("lshr", "i32", text, 16)
+        elements += [w.value(f"trunc i32 {x} to i16") for x in (text, high)]
+    c.held[op.result] = from_elements(w, dtype, (rows, columns), elements)
+
+
+def _line(c: Context, at: At, dtype: DType, columns: int) -> list[str]:
+    """All warps read the same line, all rows of lanes the same pairs of it."""
+    own = c.w.add(at.base, c.w.multiply(c.threads.column, dtype.bytes))
+    texts: list[str] = []
+    for first in range(0, columns, 8):
+        place = At(own, at.offset + first * dtype.bytes)
+        texts += inline_ptx.load_shared_pair(c.w, place, dtype.bits)
+    return texts
+
+
+def _panels(op: LoadPanels, size: int, columns: int, step: int) -> list[tuple[int, int]]:
+    """For every `step` columns: bytes to their panel, and bytes to them in its lines."""
+    span = SWIZZLE_SPAN[op.swizzle]
+    places = (first * size for first in range(0, columns, step))
+    return [(byte // span * op.rows * span, byte % span) for byte in places]
+
+
+def _matrices(c: Context, op: LoadPanels, at: At, columns: int) -> list[str]:
+    """ldmatrix: each lane gives the address of one line of one 8 x 8 matrix."""
+    w, lane, span = c.w, c.threads.lane, SWIZZLE_SPAN[op.swizzle]
+    line = w.binary("and", "i32", lane, 15)
+    start = w.multiply(w.add(w.multiply(c.threads.warp, 16), line), span)
+    half = w.multiply(w.binary("lshr", "i32", lane, 4), 16)
+    own = w.add(at.base, swizzled(w, start, half, op.swizzle))
+    texts: list[str] = []
+    for i, (panel, byte) in enumerate(_panels(op, 2, columns, 16)):
+        count = 4 if 16 * (i + 1) <= columns else 2
+        place = At(w.binary("xor", "i32", own, byte) if byte else own, at.offset + panel)
+        texts += inline_ptx.ldmatrix(w, place, count)
+    return texts
+
+
+def _pairs(c: Context, op: LoadPanels, at: At, dtype: DType, columns: int) -> list[str]:
+    """Lines are rows: two neighbouring columns at once."""
+    w, span = c.w, SWIZZLE_SPAN[op.swizzle]
+    eighth = w.binary("lshr", "i32", c.threads.lane, 2)
+    start = w.multiply(w.add(w.multiply(c.threads.warp, 16), eighth), span)
+    own = w.add(at.base, swizzled(w, start, w.multiply(c.threads.column, dtype.bytes), op.swizzle))
+    texts: list[str] = []
+    for panel, byte in _panels(op, dtype.bytes, columns, 8):
+        address = w.binary("xor", "i32", own, byte) if byte else own
+        for half in (0, 1):
+            place = At(address, at.offset + panel + 8 * half * span)
+            texts += inline_ptx.load_shared_pair(w, place, dtype.bits)
+    return texts

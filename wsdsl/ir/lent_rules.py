@@ -1,0 +1,64 @@
+"""Rules of tensors that the runtime lends, and of the grids whose CTAs hand sums on in them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from wsdsl.ir.barrier_ops import LaunchGrid
+from wsdsl.ir.memory_ops import AllocateGlobal
+from wsdsl.ir.op import Kernel, Op
+from wsdsl.ir.tile_scheduler import tile_scheduler
+from wsdsl.ir.types import Tensor
+from wsdsl.ir.walk import walk
+
+Problem = tuple[Op | None, str]
+
+
+def grids_cut_one_contraction(kernel: Kernel) -> Iterator[Problem]:
+    for op in walk(kernel.body):
+        if isinstance(op, LaunchGrid) and cuts_tiles(op):
+            if len(op.contraction) != 1 or op.contraction[0][1] < 1:
+                yield op, f'"{op.scheduler}" cuts one dimension: contraction=(("K", 64),)'
+            if op.scheduler == "split_k" and op.splits < 1:
+                yield op, "how many pieces does a tile have? splits=..."
+
+
+def cuts_tiles(op: LaunchGrid) -> bool:
+    return tile_scheduler(op.scheduler, op.splits).splits_tiles
+
+
+def lent_tensors_have_slots(kernel: Kernel) -> Iterator[Problem]:
+    """Their first dimension is as long as the grid has slots: nothing else may be as long."""
+    grid = next((op for op in kernel.body if isinstance(op, LaunchGrid)), None)
+    flat = list(walk(kernel.body))
+    tensors = [v.type for v in kernel.params]
+    tensors += [op.result.type for op in flat if isinstance(op, AllocateGlobal)]
+    used = Counter(d for kind in tensors if isinstance(kind, Tensor) for d in kind.dims)
+    used.update(dim for dim, _ in kernel.sizes)
+    if grid is not None:
+        used.update(dim for dim, _ in (*grid.tiles, *grid.contraction))
+    for op in flat:
+        if not isinstance(op, AllocateGlobal):
+            continue
+        kind = op.result.type
+        if not any(op is own for own in kernel.body):
+            yield op, "a tensor is lent to the whole kernel: outside of any region"
+        if grid is None or not cuts_tiles(grid):
+            yield op, 'only a grid that cuts tiles has slots: scheduler="stream_k" or "split_k"'
+        elif op.each < 1 or op.each % grid.cluster:
+            yield op, f"each CTA of a cluster has lines: a multiple of {grid.cluster}"
+        if not isinstance(kind, Tensor) or not kind.dims:
+            yield op, "what is lent is a tensor"
+            continue
+        first, *rest = kind.dims
+        if not isinstance(first, str) or used[first] > 1:
+            yield op, "the first dimension has a name of its own"
+        if not all(isinstance(dim, int) and dim > 0 for dim in rest):
+            yield op, "all dimensions but the first are numbers"
+
+
+RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
+    grids_cut_one_contraction,
+    lent_tensors_have_slots,
+)

@@ -1,0 +1,89 @@
+"""What the busiest worker of a tile scheduler does, by formula: `pieces_of` counts every piece, and
+`choose_schedule` asks for hundreds of schedules.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from wsdsl.ir.tile_scheduler import Numbers, SplitK, StreamK, TileScheduler, cut_tiles
+
+
+@dataclass(frozen=True)
+class Busiest:
+    """The most that any worker has of each, though not all of it may be the same one's."""
+
+    workers: int
+    turns: int
+    """Pieces."""
+    steps: int
+    """Tiles of the contraction."""
+    finished: int
+    """Pieces that are the last of their tile, or all of it."""
+    cut: int = 0
+    """Tiles that are cut, of all workers."""
+    cut_steps: int = 0
+    """Those of `steps` that are of such tiles."""
+    parts: int = 1
+    """Pieces of a tile."""
+    pieces: int = 0
+    """Of all tiles that are cut, of all workers."""
+    handed: int = 0
+    """Pieces whose sums are handed on."""
+    taken: int = 0
+    """Pieces that need another one's sums."""
+
+
+def busiest(scheduler: TileScheduler, tiles: int, depth: int, room: int) -> Busiest:
+    """Of as many workers as there is room for."""
+    tiles, depth = max(1, tiles), max(1, depth)
+    workers = scheduler.num_workers(tiles, depth, room)
+    if isinstance(scheduler, SplitK):
+        return _split(scheduler, tiles, depth, workers)
+    if isinstance(scheduler, StreamK):
+        return _streamed(tiles, depth, workers)
+    # Without `persistent` there are more workers than room: as many run one after the other.
+    turns = -(-tiles // min(workers, max(1, room)))
+    return Busiest(workers, turns, turns * depth, turns)
+
+
+def _split(scheduler: SplitK, tiles: int, depth: int, workers: int) -> Busiest:
+    parts = min(scheduler.splits, depth, workers)
+    turns = -(-tiles // (workers // parts))
+    steps = turns * -(-depth // parts)
+    moved = turns if parts > 1 else 0
+    return Busiest(workers, turns, steps, turns, tiles, steps, parts, tiles * parts, moved, moved)
+
+
+def _streamed(tiles: int, depth: int, workers: int) -> Busiest:
+    cut = int(cut_tiles(Numbers(), tiles, workers))
+    base, extra = divmod(cut * depth, workers)
+    whole = (tiles - cut) // workers
+    if not cut:
+        return Busiest(workers, whole, whole * depth, whole)
+    bounds = [w * base + min(w, extra) for w in range(workers + 1)]
+    runs = [(a, b) for a, b in pairwise(bounds) if a < b]
+    longest = base + (extra > 0)
+    return Busiest(
+        workers,
+        turns=whole + max((b - 1) // depth - a // depth for a, b in runs) + 1,
+        steps=whole * depth + longest,
+        finished=whole + max(b // depth - a // depth for a, b in runs),
+        cut=cut,
+        cut_steps=longest,
+        parts=_most_parts(cut, depth, base, extra),
+        pieces=sum((b - 1) // depth - a // depth + 1 for a, b in runs),
+        handed=int(any(b % depth for _, b in runs)),
+        taken=int(any(a % depth for a, _ in runs)),
+    )
+
+
+def _most_parts(cut: int, depth: int, base: int, extra: int) -> int:
+    """Pieces of the tile that has most, if the first `extra` workers have one step more."""
+
+    def worker(step: int) -> int:
+        longer = extra * (base + 1)
+        return step // (base + 1) if step < longer else extra + (step - longer) // max(1, base)
+
+    return max(worker((t + 1) * depth - 1) - worker(t * depth) + 1 for t in range(cut))

@@ -1,0 +1,64 @@
+"""Schedules that cut tiles, for what `choose_schedule` tries: stream-K, and split-K where all
+pieces run at the same time.
+
+They are left to who asks for them where sizes are not known; where results are added to what is in
+memory, as those who sum in pieces of their own do; and in slices with clusters, of which there may
+be room for fewer than SMs say. Taking turns at the tensor cores is no help in handing on sums.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.tile_ops import Store
+from wsdsl.ir.walk import walk
+from wsdsl.lowering.cut_sums import why_no_slices
+from wsdsl.lowering.predict import NUM_SMS, Prediction
+from wsdsl.lowering.workload import Work
+from wsdsl.schedule import Reduction, Schedule
+
+MARGIN = 1.03
+"""By how much a schedule that cuts tiles has to be quicker than the best that does not: the model
+is not exact, and whole tiles need no memory, no flags and no room for all at once.
+"""
+SPLITS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
+"""What is tried, and as many as there is room for."""
+
+
+def may_cut(kernel: Kernel, given: Schedule, work: Work) -> bool:
+    """Whether cutting is to be tried at all."""
+    return (
+        given.scheduler in (None, "auto", "split_k")
+        and given.splits is None
+        and (given.reduction is None or given.scheduler == "split_k")
+        and work.cut is not None
+        and work.sized
+        and not any(isinstance(op, Store) and op.accumulate for op in walk(kernel.body))
+    )
+
+
+def cut_options(
+    kernel: Kernel, given: Schedule, work: Work, whole: Schedule, tile: Prediction
+) -> Iterator[Schedule]:
+    """`whole` cut in every way; `tile` is what is predicted of it."""
+    if whole.mode == "pingpong" and given.mode != "pingpong":
+        return
+    asked, cluster = tile.tile, math.prod((whole.cluster or {}).values())
+    if given.scheduler != "split_k":
+        yield dataclasses.replace(whole, scheduler="stream_k")
+    reductions: tuple[Reduction, ...] = (given.reduction,) if given.reduction else ("turns",)
+    if not given.reduction and cluster == 1 and _has_slices(kernel, work):
+        reductions = ("slices", "turns")
+    most = min(SPLITS[-1], asked.depth, NUM_SMS // max(1, asked.tiles))
+    for splits in sorted({*(s for s in SPLITS if s < most), most} - {0, 1}):
+        for reduction in reductions:
+            yield dataclasses.replace(
+                whole, scheduler="split_k", splits=splits, reduction=reduction
+            )
+
+
+def _has_slices(kernel: Kernel, work: Work) -> bool:
+    return not any(why_no_slices(kernel, work.body))

@@ -1,0 +1,29 @@
+"""The loops over the output."""
+
+from __future__ import annotations
+
+from wsdsl.ir.op import Op, Region, regions, results_of
+from wsdsl.ir.tile_ops import ForEach, ForTiles, Yield
+
+
+def output_nest(body: Region) -> tuple[list[ForTiles | ForEach], Region]:
+    """The outermost parallel loops, and what they run; scalar work between them moves inside."""
+    nest: list[ForTiles | ForEach] = []
+    around: list[Op] = []
+    while True:
+        inner = [op for op in body if regions(op)]
+        if len(inner) != 1 or not isinstance(inner[0], (ForTiles, ForEach)) or inner[0].init:
+            break
+        loop = inner[0]
+        others = [op for op in body if op is not loop and not isinstance(op, Yield)]
+        if any(not results_of(op) for op in others) or any(_partial(v) for v in (loop,)):
+            break
+        around += others
+        nest.append(loop)
+        body = loop.body
+    rest = tuple(op for op in body if not (isinstance(op, Yield) and not op.values))
+    return nest, (*around, *rest)
+
+
+def _partial(loop: ForTiles | ForEach) -> bool:
+    return isinstance(loop, ForTiles) and (loop.start is not None or loop.stop is not None)

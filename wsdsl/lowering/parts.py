@@ -1,0 +1,205 @@
+"""Tiles that come through SMEM though nobody multiplies them: an epilogue's operands, in parts.
+
+An epilogue goes chunk by chunk through a tile's columns. What it reads on the way, a residual or a
+bias, would make it wait for GMEM with each chunk, and take a register and a condition for each
+pair of elements. So another thread brings the chunks by TMA while the products run: a ring with
+slots of one part (the columns of a chunk) of all of these tiles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wsdsl.ir.barrier_ops import (
+    Advance,
+    ArriveBarrier,
+    FenceAsyncProxy,
+    NamedBarrierArrive,
+    NamedBarrierSync,
+    WaitBarrier,
+)
+from wsdsl.ir.memory_ops import LoadPanels
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions
+from wsdsl.ir.pipeline_ops import PartsInShared
+from wsdsl.ir.target import SMEM_ALIGN, widest_swizzle
+from wsdsl.ir.tile_ops import Contract, Load, Store
+from wsdsl.ir.tile_scheduler import tile_scheduler
+from wsdsl.ir.types import Axis, Fragment, Shared, State, Tensor, Tile
+from wsdsl.ir.walk import used_inside
+from wsdsl.lowering.pieces import Pieces, chunk_widths
+from wsdsl.lowering.side import Side, narrow_axes
+from wsdsl.lowering.turns import part_turn
+from wsdsl.schedule import Schedule
+
+MIN_DEPTH, MAX_DEPTH = 2, 4
+
+
+def loads_in_parts(kernel: Kernel, schedule: Schedule, body: Region) -> tuple[Load, ...]:
+    """The loads of an output tile's own block that TMA can make for the epilogue. Of the pieces of
+    a tile that is cut only one has an epilogue, or each a part of it.
+    """
+    if tile_scheduler(schedule.scheduler or "", schedule.splits or 1).splits_tiles:
+        return ()
+    if any(p.name in kernel.unaligned for p in _multiplied(kernel)):
+        # The loading threads are all busy with copies of their own.
+        return ()
+    written = {op.tensor for op in kernel.ops if isinstance(op, Store)}
+    made_here = {v for op in body for v in _made(op)}
+    found: dict[tuple[Value, tuple[Value, ...]], Load] = {}
+    for op in body:
+        if not isinstance(op, Load) or op.tensor in written:
+            continue
+        if _fits(op, kernel, made_here) and _read_elementwise(body, op.result):
+            found.setdefault((op.tensor, op.index), op)
+    loads = tuple(found.values())
+    axes = {tuple(a.name for a in _axes(op) if a.role == "columns") for op in loads}
+    # All in one ring, for which one of them must be worth it.
+    return loads if len(axes) == 1 and any(len(_axes(op)) == 2 for op in loads) else ()
+
+
+def _multiplied(kernel: Kernel) -> set[Value]:
+    used = {v for op in kernel.ops if isinstance(op, Contract) for v in (op.a, op.b)}
+    return {op.tensor for op in kernel.ops if isinstance(op, Load) and op.result in used}
+
+
+def _made(op: Op) -> tuple[Value, ...]:
+    made = getattr(op, "result", ())
+    return made if isinstance(made, tuple) else (made,)
+
+
+def _axes(op: Load) -> list[Axis]:
+    return [v.type for v in op.index if isinstance(v.type, Axis)]
+
+
+def _fits(op: Load, kernel: Kernel, made_here: set[Value]) -> bool:
+    assert isinstance(op.tensor.type, Tensor)
+    roles, last = [a.role for a in _axes(op)], op.index[-1].type
+    return (
+        roles in (["rows", "columns"], ["columns"])
+        and isinstance(last, Axis)
+        and op.tensor.type.dtype.bits >= 8
+        and op.tensor.type.dtype.name != "bool"
+        and len(op.index) <= 5
+        and op.tensor.name not in kernel.unaligned
+        and not made_here & {*op.index}
+    )
+
+
+def _read_elementwise(body: Region, value: Value) -> bool:
+    """Whether the block itself reads it, and nothing multiplies it or reads it in a loop."""
+    users = [op for op in body if value in operands(op)]
+    inside = any(value in used_inside(op) for op in body if regions(op))
+    return bool(users) and not inside and not any(isinstance(op, Contract) for op in users)
+
+
+def part_widths(
+    kernel: Kernel, loads: tuple[Load, ...], sizes: dict[str, int], heavy: bool
+) -> tuple[int, ...]:
+    """Columns of each part, in which the tile is then computed and stored; fewer where sums leave
+    few registers for them.
+    """
+    (name,) = {a.name for op in loads for a in _axes(op) if a.role == "columns"}
+    return chunk_widths(sizes[name], heavy or name in narrow_axes(kernel))
+
+
+def part_offsets(
+    tiles: tuple[Tile, ...], widths: tuple[int, ...], sizes: dict[str, int]
+) -> tuple[tuple[int, ...], int]:
+    """Where the tiles of a part begin in its slot, and how long that is."""
+    at: list[int] = []
+    used = 0
+    for tile in tiles:
+        at.append(used)
+        lines = sizes[tile.axes[0]] if len(tile.axes) == 2 else 1
+        used += -(-lines * max(widths) * tile.dtype.bytes // SMEM_ALIGN) * SMEM_ALIGN
+    return tuple(at), used
+
+
+def swizzle_of(tile: Tile, width: int) -> str:
+    """A single line stays as it is."""
+    return widest_swizzle(width * tile.dtype.bytes) if len(tile.axes) == 2 else "none"
+
+
+@dataclass
+class Parts:
+    """The tiles of one `parts_in_shared`, read in order."""
+
+    op: PartsInShared
+    side: Side
+
+    def __post_init__(self) -> None:
+        self.tiles = [v.type for v in self.op.result if isinstance(v.type, Tile)]
+        shapes = [self.side.shapes.of(tile.axes) for tile in self.tiles]
+        self.pieces = [
+            Pieces(shape, lambda i, j, field=field: self._read(field, i, j))
+            for field, shape in enumerate(shapes)
+        ]
+        self.state = self.op.state
+        self.opened = 0
+        self.unread = [
+            {(f, i) for f, shape in enumerate(shapes) for i in range(shape.blocks)}
+            for _ in self.op.parts
+        ]
+
+    def _read(self, field: int, i: int, j: int) -> Value:
+        while self.opened <= j:
+            self._finish_last()
+            self._open()
+        assert self.opened == j + 1, "a part is read when its slot has been given back"
+        b, tile, width = self.side.builder, self.tiles[field], self.op.parts[j]
+        assert isinstance(self.op.shared.type, Shared)
+        two = len(tile.axes) == 2
+        kind = Fragment(tile.dtype, 64 if two else 1, width)
+        made = LoadPanels(
+            result=b.value(self.op.result[field].name, kind),
+            shared=self.op.shared,
+            offset=self.op.offsets[field],
+            state=self.state,
+            start=self.side.row_in_tile(tile.axes[0], i) if two else None,
+            rows=self.side.axes[tile.axes[0]].size if two else 1,
+            swizzle=swizzle_of(tile, width),
+            loc=self.op.loc,
+        )
+        b.add(made)
+        self.unread[j].discard((field, i))
+        if not self.unread[j]:
+            self._close()
+        return made.result
+
+    def _open(self) -> None:
+        b, op = self.side.builder, self.op
+        if self.opened:
+            assert isinstance(self.op.shared.type, Shared)
+            following = b.value("s", State())
+            b.add(Advance(result=following, state=self.state, num=self.op.shared.type.num))
+            self.state = following
+        elif op.turns > 1:
+            own = part_turn(op.turn, op.turns)
+            b.add(NamedBarrierSync(barrier=own, num_warpgroups=2, loc=op.loc))
+        b.add(WaitBarrier(barriers=op.full, state=self.state, loc=op.loc))
+        self.opened += 1
+        if op.turns > 1 and self.opened == len(op.parts):
+            following = part_turn((op.turn + 1) % op.turns, op.turns)
+            b.add(NamedBarrierArrive(barrier=following, num_warpgroups=2, loc=op.loc))
+
+    def _close(self) -> None:
+        b = self.side.builder
+        b.add(FenceAsyncProxy(loc=self.op.loc))
+        b.add(
+            ArriveBarrier(
+                barriers=self.op.empty, state=self.state, each_thread=True, loc=self.op.loc
+            )
+        )
+
+    def _finish_last(self) -> None:
+        """What is left to be read of the last part, before the next one."""
+        if self.opened:
+            for field, i in sorted(self.unread[self.opened - 1]):
+                self.pieces[field].get(i, self.opened - 1)
+
+    def finish(self) -> None:
+        """Every slot is given back, read or not."""
+        self._finish_last()
+        while self.opened < len(self.op.parts):
+            self._open()
+            self._close()

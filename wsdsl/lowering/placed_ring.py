@@ -1,0 +1,146 @@
+"""A circular buffer that has its place in SMEM: who gives slots back, how parts are copied."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from wsdsl.ir.barrier_ops import Advance, ArriveExpectTx, WaitBarrier
+from wsdsl.ir.memory_ops import MakeTensorMap, TmaLoad
+from wsdsl.ir.op import Op, Region, Value
+from wsdsl.ir.pipeline_ops import (
+    ConsumerRelease,
+    ConsumerWait,
+    LoadToSlot,
+    PartsInShared,
+    TakeParts,
+)
+from wsdsl.ir.target import SWIZZLE_SPAN
+from wsdsl.ir.tile_ops import Contract
+from wsdsl.ir.types import Axis, Shared, State, Tensor, TensorMap, Tile
+from wsdsl.lowering.builder import Builder
+from wsdsl.lowering.parts import swizzle_of
+from wsdsl.lowering.shares import Group
+
+
+@dataclass(frozen=True)
+class PlacedRing:
+    """Slots with a tile at `offsets[layout][field]`, and barriers."""
+
+    shared: Value
+    full: Value
+    empty: Value
+    offsets: tuple[tuple[int, ...], ...]
+    multicast: tuple[Group, ...]
+
+    @property
+    def depth(self) -> int:
+        assert isinstance(self.shared.type, Shared)
+        return self.shared.type.num
+
+
+@dataclass
+class TensorMaps:
+    """One for each box that is copied of a tensor, among the kernel's `declarations`."""
+
+    builder: Builder
+    declarations: list[Op]
+    made: dict[tuple[Value, tuple[int, ...], str], Value] = field(default_factory=dict)
+
+    def of(self, tensor: Value, box: tuple[int, ...], swizzle: str) -> Value:
+        key = (tensor, box, swizzle)
+        if key not in self.made:
+            made = self.builder.value(f"{tensor.name.lower()}_map", TensorMap())
+            self.made[key] = made
+            self.declarations.append(
+                MakeTensorMap(result=made, tensor=tensor, box=box, swizzle=swizzle)
+            )
+        return self.made[key]
+
+
+def fill_parts(
+    b: Builder,
+    maps: TensorMaps,
+    ring: PlacedRing,
+    parts: tuple[int, ...],
+    state: Value,
+    fills: Sequence[tuple[LoadToSlot, tuple[Value, ...]]],
+) -> None:
+    """A slot for each of the `parts`, from `state` on; `fills` with where their tiles begin."""
+    first = 0
+    for part, width in enumerate(parts):
+        if part:
+            before, state = state, b.value("s", State())
+            b.add(Advance(result=state, state=before, num=ring.depth, loc=b.loc))
+        b.add(WaitBarrier(barriers=ring.empty, state=state, loc=b.loc))
+        with b.region() as copies:
+            total = sum(_copy(b, maps, ring, state, each, (first, width)) for each in fills)
+        b.add(ArriveExpectTx(barriers=ring.full, state=state, tx_bytes=total, loc=b.loc))
+        b.ops += copies
+        first += width
+
+
+def _copy(
+    b: Builder,
+    maps: TensorMaps,
+    ring: PlacedRing,
+    state: Value,
+    each: tuple[LoadToSlot, tuple[Value, ...]],
+    columns: tuple[int, int],
+) -> int:
+    """`columns` are the first one and how many; returns the bytes that will arrive."""
+    (fill, (*others, start)), (first, width) = each, columns
+    assert isinstance(fill.tensor.type, Tensor)
+    dtype = fill.tensor.type.dtype
+    axes = [v.type for v in fill.index if isinstance(v.type, Axis)]
+    swizzle = swizzle_of(Tile(dtype, tuple(a.name for a in axes)), width)
+    rows = axes[0].size if len(axes) == 2 else 1
+    span = SWIZZLE_SPAN[swizzle] // dtype.bytes if len(axes) == 2 else width
+    box = [v.type.size if isinstance(v.type, Axis) else 1 for v in fill.index]
+    map = maps.of(fill.tensor, (*box[:-1], span), swizzle)
+    for panel in range(width // span):
+        copy = TmaLoad(
+            map=map,
+            coordinates=(*others, b.plus(start, first + panel * span)),
+            shared=ring.shared,
+            offset=ring.offsets[0][fill.field] + panel * rows * span * dtype.bytes,
+            state=state,
+            barriers=ring.full,
+            loc=fill.loc,
+        )
+        b.add(copy)
+    return rows * width * dtype.bytes
+
+
+def take_parts(b: Builder, ring: PlacedRing, parts: tuple[int, ...], op: TakeParts) -> None:
+    assert op.state is not None
+    made = PartsInShared(
+        result=op.result,
+        shared=ring.shared,
+        offsets=ring.offsets[0],
+        parts=parts,
+        state=op.state,
+        full=ring.full,
+        empty=ring.empty,
+        turn=op.turn,
+        turns=op.turns,
+        loc=op.loc,
+    )
+    b.add(made)
+
+
+def released_without_product(region: Region) -> set[Value]:
+    """Rings of slots that are waited for and released here without a product in between."""
+    held: dict[Value, Value] = {}
+    found: set[Value] = set()
+    for op in region:
+        match op:
+            case ConsumerWait():
+                held[op.result] = op.ring
+            case Contract():
+                held.clear()
+            case ConsumerRelease() if op.slot in held:
+                found.add(held[op.slot])
+            case _:
+                pass
+    return found

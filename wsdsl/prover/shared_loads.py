@@ -1,0 +1,55 @@
+"""Threads that read in SMEM."""
+
+from __future__ import annotations
+
+from wsdsl.ir import memory_ops as mem
+from wsdsl.ir.target import SWIZZLE_SPAN
+from wsdsl.ir.types import Fragment
+from wsdsl.prover.access import EVERY, item_of, known_to_all, read
+from wsdsl.prover.control import fresh
+from wsdsl.prover.machine import ALL, Agent, Machine, StageParity
+from wsdsl.prover.program import LOCAL, Instruction
+from wsdsl.prover.sync import only_whole
+
+
+def load_panels(m: Machine, a: Agent, i: Instruction) -> int:
+    """Over, for who writes there by TMA, with a fence of all who read."""
+    only_whole(m, a, i)
+    op = i.op
+    assert isinstance(op, mem.LoadPanels) and isinstance(op.result.type, Fragment)
+    array = m.model.arrays[op.shared.name]
+    kind = op.result.type
+    state: StageParity = a.slots[i.extra[op.state.name]]
+    first = 0 if op.start is None else a.slots[i.extra[op.start.name]]
+    lines = (first, first + kind.rows) if isinstance(first, int) else (0, op.rows)
+    if lines[1] > op.rows:
+        raise m.fail("misuse", a, op, f"lines {lines[0]} to {lines[1]} of a tile of {op.rows}")
+    span = SWIZZLE_SPAN[op.swizzle]
+    event = m.event()
+    m.unshown.append((a.index, EVERY, event))
+    for panel in range(-(-kind.columns * kind.dtype.bits // 8 // span)):
+        begin, end = (op.offset + (panel * op.rows + line) * span for line in lines)
+        item_of(m, a, op, array, state.stage, begin, end)
+        know = known_to_all(a, ALL)
+        reader = ("threads", a.index)
+        read(m, a, op, array, state.stage, begin, end, know, reader, event, 0, asynchronous=False)
+    a.slots[i.defines[0]] = 0
+    return LOCAL
+
+
+def load_shared(m: Machine, a: Agent, i: Instruction) -> int:
+    """A warp's threads read together: each of them knows when all have."""
+    only_whole(m, a, i)
+    op = i.op
+    assert isinstance(op, mem.LoadShared)
+    array = m.model.arrays[op.shared.name]
+    state: StageParity = a.slots[i.extra[op.state.name]]
+    start, end = op.offset, op.offset + op.bytes
+    item_of(m, a, op, array, state.stage, start, end)
+    for warp in ((0, 1), (2, 3)):
+        know, event = known_to_all(a, warp), m.event()
+        reader = ("load", a.index, warp)
+        read(m, a, op, array, state.stage, start, end, know, reader, event, know, False)
+        for c in warp:
+            a.know[c] |= event
+    return fresh(m, a, i) if op.result.name in m.model.needed else LOCAL

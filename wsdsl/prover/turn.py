@@ -1,0 +1,175 @@
+"""All ways through one turn of a loop over the work, as far as lent tensors are touched there."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import memory_ops as m
+from wsdsl.ir import tile_ops as t
+from wsdsl.ir.op import Op, Region, regions
+from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.walk import walk
+from wsdsl.prover.errors import Failure, Party
+from wsdsl.prover.linear import Linear, Positive, Sums, truth
+from wsdsl.prover.slots import NotUnderstood, Place, Slots
+
+HANDING_ON = "handing on"
+"""The kind of failure."""
+TOUCHES = (b.WaitFlag, b.ArriveFlag, m.LoadGlobal, m.StoreGlobal)
+MEET = "let all warps meet before: named_barrier_sync"
+
+
+@dataclass(frozen=True)
+class Way:
+    """What has been done on a way through a turn.
+
+    `has`: what was waited for. `arrived`: how often. `loose`: something was touched since all warps
+    met. `read`: places whose elements several threads have read since then. `open`: a test decides
+    whether anything is done, and is not understood.
+    """
+
+    has: Linear | None = None
+    arrived: int = 0
+    loose: bool = False
+    open: bool = False
+    loads: frozenset[Place] = frozenset()
+    stores: frozenset[Place] = frozenset()
+    read: frozenset[Place] = frozenset()
+
+    @property
+    def untouched(self) -> bool:
+        return not (self.has or self.arrived or self.loads or self.stores)
+
+
+@dataclass
+class Findings:
+    """Of all partitions, to be compared."""
+
+    flags: dict[Place, Op] = field(default_factory=dict[Place, Op])
+    places: dict[Place, Op] = field(default_factory=dict[Place, Op])
+    loaded: dict[Place, Op] = field(default_factory=dict[Place, Op])
+    left: list[frozenset[Place]] = field(default_factory=list[frozenset[Place]])
+    middles: set[bool] = field(default_factory=set[bool])
+    """Do pieces in the middle wait for all in front of them?"""
+
+
+class Turn(ABC):
+    """One partition's turns."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        sums: Sums,
+        slots: Slots,
+        grid: b.LaunchGrid,
+        found: Findings,
+        agent: int,
+    ) -> None:
+        self.partition, self.sums, self.slots, self.grid = partition, sums, slots, grid
+        self.found, self.agent = found, agent
+        self.held: dict[Positive, bool] = {}
+        self.slot: Linear | None = None
+
+    @abstractmethod
+    def find(self, used: list[Op]) -> None:
+        """What the ops say of the pieces."""
+
+    @abstractmethod
+    def kinds(self) -> Iterator[dict[Positive, bool]]:
+        """What may hold in a turn, all of that in turn."""
+
+    @abstractmethod
+    def touch(self, op: Any, way: Way) -> Way: ...
+
+    @abstractmethod
+    def finish(self, way: Way) -> None: ...
+
+    def fail(self, op: Op, message: str, hint: str = "") -> Failure:
+        return Failure(HANDING_ON, message, Party(self.agent, op), hint=hint)
+
+    def check(self, used: list[Op]) -> None:
+        loops = [op for op in self.partition.body if isinstance(op, b.ForRange)]
+        work = next((op for op in loops if any(o is used[0] for o in walk((op,)))), None)
+        for op in used:
+            if work is None or not any(op is o for o in walk(work.body)):
+                raise self.fail(op, "only turns of one loop over the work are understood")
+            if not isinstance(op, TOUCHES):
+                raise self.fail(op, "what this does with a lent tensor is not understood")
+        assert work is not None
+        self.find(used)
+        for held in self.kinds():
+            self.held = held
+            for way in self.region(work.body, {Way()}):
+                if not (way.open and way.untouched):  # else it is another partition's turn
+                    self.finish(way)
+
+    def region(self, region: Region, ways: set[Way]) -> set[Way]:
+        for op in region:
+            ways = {after for way in ways for after in self.after(op, way)}
+        return ways
+
+    def after(self, op: Op, way: Way) -> Iterator[Way]:
+        match op:
+            case t.If():
+                test = truth(self.sums.test(op.cond), self.held)
+                bodies = [op.then, op.orelse] if test is None else [op.then if test else op.orelse]
+                if test is None and any(self.touches(o) for o in walk((op,))):
+                    way = replace(way, open=True)
+                for body in bodies:
+                    yield from self.region(body, {way})
+            case b.NamedBarrierSync():
+                yield replace(way, loose=False, read=frozenset())
+            case b.SyncWarp():
+                yield replace(way, read=frozenset(p for p in way.read if p.holder != "warp"))
+            case _ if self.touches(op):
+                yield self.touch(op, way)
+            case b.ForRange():
+                inner = [o for o in walk(op.body) if self.touches(o)]
+                for o in inner:
+                    if not isinstance(o, m.LoadGlobal):
+                        raise self.fail(o, "only loads are understood in a loop")
+                yield way
+                if inner:
+                    once = self.region(op.body, {way})
+                    yield from once | self.region(op.body, once)
+            case _:
+                for o in walk(tuple(o for inner in regions(op) for o in inner)):
+                    if self.touches(o):
+                        raise self.fail(o, "in here this is not understood")
+                yield way
+
+    def touches(self, op: Op) -> bool:
+        return isinstance(op, TOUCHES) and op.tensor.name in self.slots.each
+
+    # What turns have in common -------------------------------------------------------------------
+
+    def place(self, op: Any) -> tuple[Linear, Place]:
+        flag = isinstance(op, (b.WaitFlag, b.ArriveFlag))
+        if flag != (op.tensor.name in self.slots.zeroed):
+            raise self.fail(op, "flags are in zeroed tensors, sums in others")
+        try:
+            slot, place = self.slots.place(op, self.partition.num_warpgroups)
+        except NotUnderstood as told:
+            raise self.fail(op, str(told), "index = slot * each + a line in the slot") from None
+        if flag:
+            self.found.flags[place] = op
+        else:
+            self.found.places[place] = op
+        return slot, place
+
+    def same(self, op: Op, slot: Linear, pieces: int = 1) -> None:
+        """One slot in all of a turn."""
+        if self.slot is None:
+            self.slot = slot
+        if self.slot.times(pieces) != slot:
+            raise self.fail(op, "this is another slot than the one before")
+
+    def plain(self, op: m.StoreGlobal, way: Way, place: Place) -> None:
+        if op.pred is not None:
+            raise self.fail(op, "a store on a condition is not understood")
+        if not op.accumulate and place in way.read:
+            raise self.fail(op, "other threads may not have read this yet", "sync_warp()")
