@@ -1,13 +1,15 @@
 """The command line: what it prints, its exit status, and a hint for every mistake."""
 
 import json
+import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 from wsdsl import knobs
 from wsdsl.cli import main
-from wsdsl.cli.options import schedule_from
+from wsdsl.cli.options import schedule_from, written_schedule
 from wsdsl.schedule import Schedule
 
 ROOT = Path(__file__).parents[1]
@@ -144,6 +146,11 @@ MISTAKES = [
     (["run", GEMM, *SIZES, "P=3"], "no dimension `P`", "M, K, N"),
     (["run", GEMM, *SIZES, "--scalar", "alpha=1"], "no scalar `alpha`", ""),
     (["run", GEMM, *SIZES, "--scalar", "alpha=x"], "'x' is no number", "alpha=0.5"),
+    (["schedule", GEMM, "--size", "M=64"], "needs a size for K, N", "--size K=512 N=512"),
+    (["schedule", GEMM, *SIZES, "--schedule", "print(1)"], "no schedule", "tile=dict(n=128)"),
+    (["schedule", GEMM, *SIZES, "--schedule", "Schedule(tiles=1)"], "no field `tiles`", "`tile`"),
+    (["schedule", GEMM, *SIZES, "-o", "t.gif"], "no name of an SVG or PNG", "timeline.svg"),
+    (["schedule", GEMM, "--size", "M=0", "N=1", "K=1"], "there are no tiles", ""),
     (["run", "kernel.ir"], "reference", "compile_ir"),
     (["bench", "nothing"], "benchmark", ""),
 ]
@@ -203,3 +210,38 @@ def test_schedule_options_build_a_schedule():
     )
     assert schedule_from(["constant=B"]) == Schedule(constant=("B",))
     assert schedule_from(["constant=A,B"]) == Schedule(constant=("A", "B"))
+
+
+def test_schedule_says_and_draws_who_does_what(wsdsl, tmp_path):
+    path = tmp_path / "timeline.svg"
+    sizes = ["--size", "M=1024", "--size", "N=2112", "--size", "K=16384"]
+    given = 'Schedule(tile=dict(m=128, n=192), scheduler="stream_k")'
+    status, out, err = wsdsl("schedule", GEMM, *sizes, "--schedule", given, "-o", path)
+    assert status == 0, err
+    assert 'scheduler="stream_k"' in out
+    assert "132 SMs, 88 tiles, 88 of them cut: 219 pieces" in out
+    picture = ElementTree.parse(path).getroot()
+    titles = [e.text or "" for e in picture.iter() if e.tag.endswith("title")]
+    assert sum("a part of the products" in t for t in titles) == 219
+    assert any(t.startswith("SM 131: tile 87,") for t in titles)
+
+
+def test_schedule_as_json(wsdsl):
+    sizes = ["--size", "M=4096", "N=4096", "K=1024"]
+    status, out, err = wsdsl("schedule", GEMM, *sizes, "--set", "scheduler=persistent", "--json")
+    told = json.loads(out)
+    assert status == 0, err
+    assert told["workers"] == 132 and told["pieces"] == told["tiles"]
+    assert told["tiles_cut"] == 0 and 0 < told["idle"] < 1
+
+
+def test_a_schedule_as_it_is_written():
+    schedule = Schedule(tile=dict(m=128, n=192), stages=4, mode="pingpong", swizzle=2)
+    assert written_schedule(repr(schedule)) == schedule
+
+
+def test_a_png_says_what_it_needs(wsdsl, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cairosvg", None)
+    status, _, err = wsdsl("schedule", GEMM, *SIZES, "-o", tmp_path / "timeline.png")
+    assert status == 2
+    assert "cairosvg" in err and ".svg" in err

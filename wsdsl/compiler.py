@@ -20,6 +20,7 @@ from wsdsl.ir import op as ir
 from wsdsl.schedule import Schedule
 
 if TYPE_CHECKING:
+    from wsdsl.report.timeline import Timeline
     from wsdsl.runtime.access import Access
     from wsdsl.runtime.arguments import Call
     from wsdsl.runtime.launch import Prepared
@@ -108,6 +109,23 @@ class Kernel:
         self._refuse_unknown(sizes)
         compiled = self._compile(schedule, sizes, ())
         return "\n".join((explain_choice(compiled.source, schedule, sizes), *compiled.notes))
+
+    def timeline(self, schedule: Schedule | None = None, **sizes: int) -> Timeline:
+        """What every SM does when, under the schedule that `schedule()` gives, as the model has it.
+        `wsdsl schedule` draws it.
+
+        ScheduleError for a `schedule` that does not fit; CompileError where sizes are missing.
+        """
+        from wsdsl.lowering.pipeline import scheduled_tile
+        from wsdsl.report.timeline import timeline
+
+        self._refuse_unknown(sizes)
+        if missing := [name for name in self.dims if name not in sizes]:
+            message = f"a timeline of {self.name} needs a size for {', '.join(missing)}"
+            hint = f"its dimensions are {', '.join(self.dims)}"
+            raise CompileError(Finding(message, self.tile.loc, hint))
+        compiled = self._compile(schedule, sizes, ())
+        return timeline(scheduled_tile(compiled.source, sizes), sizes)
 
     def _refuse_unknown(self, sizes: Mapping[str, int]) -> None:
         unknown = [name for name in sizes if name not in self.dims]

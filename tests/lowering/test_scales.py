@@ -151,7 +151,7 @@ def test_blocks_within_a_piece_are_one_number() -> None:
 
 def test_scales_are_loaded_an_iteration_ahead() -> None:
     """Where they do not come by TMA. The loop uses what it carries; what it loads, it hands on."""
-    text = without_tma(Schedule(tile=dict(n=64)))
+    text = without_tma(Schedule(tile=dict(m=192, n=64), consumers=3))
     loop = inner_loop(text)
     loaded = re.findall(r"(%\w+): \S+ = load_global\(", loop)
     (yielded,) = re.findall(r"yield\(values=\((.*)\)\)", loop)
@@ -161,12 +161,12 @@ def test_scales_are_loaded_an_iteration_ahead() -> None:
         assert len(re.findall(rf"{value}\b", loop)) == 2
     # Three consumers: two are busy with products when the third's addresses are computed.
     assert loop.index("wgmma_commit()") < loop.index("load_global") < loop.index("wgmma_wait(")
-    two = inner_loop(without_tma(Schedule(tile=dict(n=64), consumers=2)))
+    two = inner_loop(without_tma(Schedule(tile=dict(m=128, n=64), consumers=2)))
     assert two.index("load_global") < two.index("wgmma_fence()")
 
 
 def test_what_does_not_change_is_loaded_before_the_loop() -> None:
-    text = scheduled("scaled_rows", Schedule(tile=dict(n=64)))
+    text = scheduled("scaled_rows", Schedule(tile=dict(m=128, n=64), consumers=2))
     assert "tensor=%s," not in inner_loop(text)
     assert text.count("tensor=%s,") == 1
 

@@ -1,4 +1,4 @@
-"""The command `wsdsl`: compile, prove, run, doctor, bench.
+"""The command `wsdsl`: compile, prove, run, schedule, doctor, bench.
 
 Exit status 0: fine; 1: a wrong result, or something is missing; 2: a mistake in the command, the
 kernel or the schedule.
@@ -20,6 +20,7 @@ from wsdsl.cli.commands import (
     doctor_command,
     prove_command,
     run_command,
+    schedule_command,
 )
 from wsdsl.cli.options import UsageError
 from wsdsl.diagnostics import Finding, WsdslError
@@ -98,6 +99,17 @@ def parser() -> argparse.ArgumentParser:
     running.add_argument("--seed", type=int, default=0, help="of inputs and simulated interleaving")
     running.add_argument(
         "--scalar", metavar="NAME=X", action="append", default=[], help="a scalar parameter (1)"
+    )
+
+    scheduling = command(
+        "schedule", schedule_command, "What every SM does when; -o draws it. Needs no GPU."
+    )
+    kernel_options(scheduling)
+    scheduling.add_argument(
+        "--schedule", metavar="SCHEDULE", help='as it is written: "Schedule(tile=dict(n=128))"'
+    )
+    scheduling.add_argument(
+        "-o", "--output", metavar="FILE", type=Path, help="timeline.svg, or .png"
     )
 
     command("doctor", doctor_command, "What this machine has, what is missing, how to get it.")

@@ -19,6 +19,7 @@ from wsdsl.cli.options import (
     scalars_from,
     schedule_from,
     sizes_from,
+    written_schedule,
 )
 from wsdsl.cli.target import dimensions, is_ir, load_kernel, load_kernels, outputs, read
 from wsdsl.diagnostics import Finding
@@ -107,13 +108,7 @@ def run_command(options: argparse.Namespace) -> int:
     kernel = load_kernel(options.target)
     schedule, sizes = schedule_from(options.set), sizes_from(options.size)
     scalars = scalars_from(options.scalar)
-    names = dimensions(kernel.tile)
-    check_names(sizes, names, "dimension", kernel.name)
-    missing = [n for n in names if n not in sizes]
-    if missing:
-        needed = " ".join(f"{n}=512" for n in missing)
-        message = f"kernel `{kernel.name}` needs a size for {', '.join(missing)}"
-        raise UsageError(Finding(message, hint=f"--size {needed}"))
+    require_sizes(kernel, sizes)
     if options.backend == "gpu":
         require_gpu()
     arguments = random_arguments(kernel.tile, sizes, scalars, options.seed)
@@ -139,6 +134,43 @@ def run_command(options: argparse.Namespace) -> int:
             verdict = "correct" if row["correct"] else f"WRONG (more than {row['limit']:.2g})"
             print(f"{row['output']}: relative error {row['relative_error']:.3g}, {verdict}")
     return 0 if correct else 1
+
+
+def schedule_command(options: argparse.Namespace) -> int:
+    from wsdsl.report.draw_timeline import draw, summary_line
+
+    kernel = load_kernel(options.target)
+    sizes = sizes_from(options.size)
+    schedule = schedule_from(options.set)
+    if options.schedule:
+        if schedule:
+            raise UsageError(Finding("both --schedule and --set", hint="give one of them"))
+        schedule = written_schedule(options.schedule)
+    require_sizes(kernel, sizes)
+    timeline = kernel.timeline(schedule, **sizes)
+    chosen = kernel.schedule(schedule, **sizes)
+    if options.output:
+        heading = f"{kernel.name}, {', '.join(f'{d} = {n}' for d, n in sizes.items())}"
+        draw(timeline, heading, [repr(chosen), summary_line(timeline)]).save(options.output)
+    if options.json:
+        told = {
+            "kernel": kernel.name,
+            "schedule": repr(chosen),
+            "workers": len(timeline.rows),
+            "tiles": timeline.tiles,
+            "tiles_cut": timeline.cut,
+            "pieces": timeline.pieces,
+            "idle": timeline.idle,
+            "predicted_microseconds": timeline.microseconds,
+        }
+        print(
+            json.dumps(told | ({"file": str(options.output)} if options.output else {}), indent=2)
+        )
+    else:
+        print(f"{kernel.name}: {chosen!r}\n  {summary_line(timeline)}")
+        if options.output:
+            print(options.output)
+    return 0
 
 
 def doctor_command(options: argparse.Namespace) -> int:
@@ -200,6 +232,15 @@ def in_tuple(held: Any) -> tuple[Any, ...]:
 def plain(row: Any) -> dict[str, Any]:
     """A dataclass, or what is a mapping already, as a dict."""
     return asdict(row) if is_dataclass(row) else dict(row)  # pyright: ignore[reportArgumentType]
+
+
+def require_sizes(kernel: Any, sizes: dict[str, int]) -> None:
+    names = dimensions(kernel.tile)
+    check_names(sizes, names, "dimension", kernel.name)
+    if missing := [n for n in names if n not in sizes]:
+        needed = " ".join(f"{n}=512" for n in missing)
+        message = f"kernel `{kernel.name}` needs a size for {', '.join(missing)}"
+        raise UsageError(Finding(message, hint=f"--size {needed}"))
 
 
 def require_gpu() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -66,6 +67,32 @@ def schedule_from(texts: Iterable[str]) -> Schedule | None:
         else:
             held[name] = tuple(value.split(",")) if name == "constant" else typed
     return Schedule(**held) if held else None
+
+
+def written_schedule(text: str) -> Schedule:
+    """A Schedule from its repr, which is read and not run."""
+    held: dict[str, Any] = {}
+    try:
+        for name, tree in _arguments(ast.parse(text.strip(), mode="eval").body, "Schedule"):
+            if isinstance(tree, ast.Call):
+                held[name] = {k: ast.literal_eval(v) for k, v in _arguments(tree, "dict")}
+            else:
+                held[name] = ast.literal_eval(tree)
+    except (SyntaxError, ValueError):
+        hint = "as in --schedule 'Schedule(tile=dict(n=128), stages=4)'"
+        raise UsageError(Finding(f"--schedule {text}: no schedule", hint=hint)) from None
+    check_names(held, [f.name for f in fields(Schedule)], "field", "Schedule", ScheduleError)
+    return Schedule(**held)
+
+
+def _arguments(tree: ast.expr, name: str) -> Iterator[tuple[str, ast.expr]]:
+    """Of a call of `name` by keywords. ValueError for anything else."""
+    if not (isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and not tree.args):
+        raise ValueError(name)
+    for keyword in tree.keywords:
+        if tree.func.id != name or keyword.arg is None:
+            raise ValueError(name)
+        yield keyword.arg, keyword.value
 
 
 def check_names(

@@ -20,7 +20,7 @@ from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import definitions, walk
 from wsdsl.lowering.assign_roles import assign_roles
 from wsdsl.lowering.axes import loop_variable
-from wsdsl.lowering.choose_schedule import choose_schedule
+from wsdsl.lowering.choose_schedule import choose_schedule, weight
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.predict import predict
 from wsdsl.lowering.workload import Work
@@ -55,7 +55,7 @@ def _cycles(kernel: Kernel, sizes: Mapping[str, int]) -> float:
         return math.inf
     assert chosen.schedule is not None
     tile = axis_sizes(chosen, chosen.schedule)
-    return predict(Work(chosen, sizes), chosen.schedule, tile).cycles
+    return weight(predict(Work(chosen, sizes), chosen.schedule, tile))
 
 
 def _free(operand: Value, other: Value) -> str:

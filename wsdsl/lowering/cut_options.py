@@ -9,14 +9,13 @@ be room for fewer than SMs say. Taking turns at the tensor cores is no help in h
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterator
 
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.tile_ops import Store
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.cut_sums import why_no_slices
-from wsdsl.lowering.predict import NUM_SMS, Prediction
+from wsdsl.lowering.predict import NUM_SMS, Prediction, cluster_size
 from wsdsl.lowering.workload import Work
 from wsdsl.schedule import Reduction, Schedule
 
@@ -46,7 +45,7 @@ def cut_options(
     """`whole` cut in every way; `tile` is what is predicted of it."""
     if whole.mode == "pingpong" and given.mode != "pingpong":
         return
-    asked, cluster = tile.tile, math.prod((whole.cluster or {}).values())
+    asked, cluster = tile.tile, cluster_size(whole)
     if given.scheduler != "split_k":
         yield dataclasses.replace(whole, scheduler="stream_k")
     reductions: tuple[Reduction, ...] = (given.reduction,) if given.reduction else ("turns",)

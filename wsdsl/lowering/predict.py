@@ -11,6 +11,8 @@ are handed on come on top (`predict_handing`).
 
 The constants here are fitted to bf16 products of 18 shapes by 20 tiles on an H200, to the mean of
 short bursts and sustained runs: the error is 4 %, and what is chosen is within 1 % of the best.
+`tools/fit_model.py` tells how far they are from other measurements, and refits those of idle SMs
+and of tiles in pieces.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from dataclasses import dataclass
 
 from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.lowering.busiest import Busiest, busiest
+from wsdsl.lowering.footprint import num_sharing
 from wsdsl.lowering.predict_handing import handing_cycles, least_handing, results_share
 from wsdsl.lowering.workload import Work, Workload
 from wsdsl.schedule import Schedule
@@ -36,15 +39,27 @@ IMBALANCE = 0.6
 """Of the memory's bandwidth, SMs without a tile leave some to the others: with a share of `s` busy
 these get `s` to this power (1: only their own; 0: all of it).
 """
+BOOST = 0.3
+"""The power that idle SMs leave makes the clock of the others quicker: the time of a share of `s`
+busy is `s` to this power ...
+"""
+QUICKEST = 0.8
+"""... but no less than that: the clock has a limit too."""
 STORE_CYCLES = 14.4 / 128
 """Cycles for an element of the results."""
 TURN_CYCLES = 620.0
-START_CYCLES = 7000.0
+START_CYCLES = 2500.0
+PROMOTED_CYCLES = 60.0
+"""From the end of a product that is read at once, to be added by other instructions, to the next of
+the same warpgroup: fitted to fp8 products of 4096 to 57344 columns by 13 tiles.
+"""
+MORE_PROMOTED_CYCLES = 28.0
+"""For each further block of 64 rows that a consumer has."""
 CLOCK = 1.5
 """Cycles a nanosecond under such loads, on the mean of the same measurements."""
 L2_HOLDS = 40e6
 """Bytes of tensors that stay in L2 (of 50 MB)."""
-LOST_REUSE = 0.2
+LOST_REUSE = 0.08
 """Slower by this much are steps of runs longer than a tile where L2 does not hold the tensors:
 workers stand at different places of the contraction, and share nothing.
 """
@@ -62,6 +77,10 @@ class Prediction:
     mainloop: float
     epilogue: float
     handing: float = 0.0
+    stretch: float = 1.0
+    """By how much longer steps and results take for memory, or shorter for what idle SMs leave."""
+    lost: float = 0.0
+    """By how much longer the steps of tiles that are cut take than those of others."""
 
     @property
     def waves(self) -> int:
@@ -85,28 +104,42 @@ def predict(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Predicti
 
 
 def predicted(asked: Workload, schedule: Schedule) -> Prediction:
-    cluster = math.prod((schedule.cluster or {}).values())
+    cluster = cluster_size(schedule)
     scheduler = tile_scheduler(schedule.scheduler or "", schedule.splits or 1)
     depth = max(1, asked.depth) if scheduler.splits_tiles else 1
     work = busiest(scheduler, -(-asked.tiles // cluster), depth, NUM_SMS // cluster)
     loading = asked.operand_bytes / L2_BYTES
     power = 1 + POWER * min(asked.bytes_per_cycle, L2_BYTES)
-    mainloop = _larger(asked.product_cycles, loading, 12) * power
+    promoting = asked.promoted * _promoting(asked, schedule)
+    mainloop = (_larger(asked.product_cycles, loading, 12) + promoting) * power
     epilogue = asked.stored_elements * STORE_CYCLES
+    share = min(1.0, asked.tiles * depth / (work.steps * NUM_SMS))
     cycles = work.steps * (mainloop / depth)
-    if work.cut_steps > depth and asked.tensor_bytes > L2_HOLDS:
-        cycles += LOST_REUSE * work.cut_steps * (mainloop / depth)
+    long = work.cut_steps > depth and asked.tensor_bytes > L2_HOLDS
+    lost = LOST_REUSE if long else 0.0
+    cycles += lost * work.cut_steps * (mainloop / depth)
     results = epilogue * results_share(asked, schedule)
     if schedule.mode == "pingpong" and work.turns > 1:
         cycles += work.turns * TURN_CYCLES + results
     else:
         cycles += work.finished * results
     # SMs that have nothing left to do leave the others more of the memory, but not all of it.
-    idle = work.steps * NUM_SMS / max(1, asked.tiles * depth)
-    memory = asked.tensor_bytes / MEMORY_BYTES * idle**IMBALANCE
+    memory = asked.tensor_bytes / MEMORY_BYTES / max(share, 1e-9) ** IMBALANCE
+    quicker = max(QUICKEST, share**BOOST)
+    bounded = _larger(cycles * quicker + START_CYCLES, memory, 8)
     handing = handing_cycles(asked, schedule, work)
-    cycles = _larger(cycles + START_CYCLES, memory, 8) + handing
-    return Prediction(cycles, asked, work, mainloop, epilogue, handing)
+    stretch = (bounded - START_CYCLES) / max(1.0, cycles)
+    return Prediction(bounded + handing, asked, work, mainloop, epilogue, handing, stretch, lost)
+
+
+def cluster_size(schedule: Schedule) -> int:
+    return math.prod((schedule.cluster or {}).values())
+
+
+def _promoting(asked: Workload, schedule: Schedule) -> float:
+    """Cycles for each product that is read at once."""
+    blocks = asked.rows // (64 * num_sharing(schedule))
+    return PROMOTED_CYCLES + MORE_PROMOTED_CYCLES * max(0, blocks - 1)
 
 
 def least_cycles(tile: Prediction) -> float:

@@ -22,8 +22,12 @@ from wsdsl.lowering.predict import NUM_SMS
 from wsdsl.lowering.workload import Work
 from wsdsl.schedule import Mode, Schedule
 
-MOST_PROMOTED = {1: 192, 2: 192, 3: 128}
+MOST_PROMOTED = {1: 208, 2: 208, 3: 128}
 """Registers a thread for sums in the tensor cores and those they are promoted to, by consumers."""
+SCALED_WIDTH = 64
+"""Columns of which scaled products are made up: their scales change at such places, and 96 and 112
+columns are at 0.6 of 128 on an H200.
+"""
 PLAIN_WIDTH = 64
 """Of a kernel without products, which gains nothing by more."""
 
@@ -33,8 +37,6 @@ def schedule_options(kernel: Kernel, given: Schedule, work: Work) -> list[Schedu
     options = list(_options(kernel, given, work))
     if len(options) > 1:
         options = [o for o in options if _leaves_room(kernel, o)] or options
-        if scales_products(kernel):
-            options = [o for o in options if o.consumers == 3] or options
     return options
 
 
@@ -52,10 +54,15 @@ def _options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Schedule]:
         variable = loop_variable(name)
         if axis.role and name not in whole_axes(kernel) and not {name, variable} & {*tile}:
             (rows if axis.role == "rows" else columns).append(variable)
-    widths = (range(256, 0, -16) if products else (PLAIN_WIDTH,)) if columns else (0,)
+    scaled = scales_products(kernel)
+    step = SCALED_WIDTH if scaled else 16
+    widths = (range(256, 0, -step) if products else (PLAIN_WIDTH,)) if columns else (0,)
     for mode, consumers in _teams(kernel, given, products, work):
         sharing = num_sharing(Schedule(mode=mode, consumers=consumers))
         heights = (128, 64) if mode == "pingpong" and products else (64 * sharing,)
+        if scaled and mode == "cooperative" and 128 * sharing <= 256:
+            # Two blocks of rows a consumer, which take turns with its accumulators.
+            heights = (*heights, 128 * sharing)
         for height in heights if rows else (0,):
             for width in widths:
                 own = dict.fromkeys(rows, height) | dict.fromkeys(columns, width)
@@ -89,9 +96,7 @@ def only_converts(kernel: Kernel) -> bool:
 
 
 def scales_products(kernel: Kernel) -> bool:
-    """Whether products are multiplied before they are summed. (192 x 128 by three consumers is then
-    quicker than 128 x 192 by two, on an H200 0.96 against 0.91.)
-    """
+    """Whether products are multiplied before they are summed."""
     products = {op.result for op in kernel.ops if isinstance(op, Contract)}
     return any(
         isinstance(op, Map) and op.fn in ("fma", "mul") and bool(products & {*op.args})

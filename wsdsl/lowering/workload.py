@@ -25,9 +25,9 @@ Loop = ForTiles | ForEach
 @dataclass(frozen=True)
 class Workload:
     """Per output tile: cycles of the tensor cores, their multiplications and additions, bytes of
-    operands, elements that are stored, and, where the contraction can be cut, tiles of it
-    (`depth`), elements of the sums, and their columns; and of the whole problem: tiles, bytes of
-    the tensors.
+    operands, elements that are stored, products that are read at once (`promoted`), `rows`, and,
+    where the contraction can be cut, tiles of it (`depth`), elements of the sums, and their
+    columns; and of the whole problem: tiles, bytes of the tensors.
     """
 
     tiles: int
@@ -36,6 +36,8 @@ class Workload:
     operand_bytes: float
     stored_elements: float
     tensor_bytes: float
+    promoted: int = 0
+    rows: int = 0
     depth: int = 1
     sums: int = 0
     columns: int = 0
@@ -93,11 +95,12 @@ class Work:
             return math.prod(self.trips(loop, tile) for loop in loops)
 
         cycles = operand_bytes = stored = 0.0
-        operations = 0
+        operations = promoted = 0
         for op, loops in self.inside:
             if isinstance(op, Contract):
                 cycles += times(loops) * product_cycles(op, tile)
                 operations += times(loops) * 2 * volume(op, tile)
+                promoted += times(loops) * (op.acc is None)
             elif isinstance(op, Store):
                 stored += times(loops) * _extent(op.index, tile)
         for op, loops in self.loads:
@@ -113,6 +116,8 @@ class Work:
             operand_bytes=operand_bytes,
             stored_elements=stored,
             tensor_bytes=self.tensor_bytes,
+            promoted=promoted,
+            rows=max((tile[a] for a, role in self.roles.items() if role == "rows"), default=0),
             depth=self.trips(self.cut, tile) if self.cut else 1,
             sums=sum(math.prod(tile[a] for a in kind.axes) for kind in summed),
             columns=sum(tile[a] for a in columns),

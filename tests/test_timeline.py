@@ -1,0 +1,106 @@
+"""Who does what when: every step once, nobody before what it waits for, as long as is predicted."""
+
+from collections import defaultdict
+from itertools import pairwise
+
+import pytest
+
+from tests.kernels import CASES
+from wsdsl import CompileError, Schedule, ScheduleError
+from wsdsl.report.draw_timeline import draw, fill, summary_line
+from wsdsl.report.timeline import Timeline
+
+SCHEDULES = {
+    "whole": Schedule(scheduler="persistent", tile=dict(m=128, n=192)),
+    "grid": Schedule(scheduler="grid", tile=dict(m=128, n=192)),
+    "pingpong": Schedule(scheduler="persistent", mode="pingpong", tile=dict(m=128, n=128)),
+    "stream": Schedule(scheduler="stream_k", mode="cooperative", tile=dict(m=128, n=192)),
+    "stream, pingpong": Schedule(scheduler="stream_k", mode="pingpong", tile=dict(n=160)),
+    "stream, clusters": Schedule(scheduler="stream_k", tile=dict(n=256), cluster=dict(m=2)),
+    "turns": Schedule(scheduler="split_k", splits=5, tile=dict(m=128, n=256)),
+    "slices": Schedule(scheduler="split_k", splits=4, reduction="slices", tile=dict(m=128, n=256)),
+}
+LARGE, SMALL = dict(M=1024, N=4992, K=16384), dict(M=512, N=1792, K=16384)
+
+
+def made(name: str) -> Timeline:
+    sizes = SMALL if name in ("slices", "turns") else LARGE
+    return CASES["gemm"].kernel.timeline(SCHEDULES[name], **sizes)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_times(name: str) -> None:
+    timeline = made(name)
+    step = (
+        timeline.prediction.mainloop * timeline.prediction.stretch / timeline.prediction.tile.depth
+    )
+    products: dict[int, float] = defaultdict(float)
+    finished: dict[int, int] = defaultdict(int)
+    for row in timeline.rows:
+        mine = [bar for bar in row if not bar.beside]
+        assert all(a.stop <= b.start + 1e-6 for a, b in pairwise(mine))
+        for bar in row:
+            assert bar.stop >= bar.start
+            if bar.kind == "products":
+                each = step * (1 + timeline.prediction.lost * bar.partial)
+                products[bar.tile] += (bar.stop - bar.start) / each
+            finished[bar.tile] += bar.kind == "results"
+    depth = timeline.prediction.tile.depth
+    assert sorted(products) == list(range(timeline.tiles))
+    assert all(abs(steps - depth) < 1e-3 for steps in products.values())
+    pieces = 4 if name == "slices" else 1
+    assert set(finished.values()) == {pieces}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_it_takes_what_is_predicted(name: str) -> None:
+    timeline = made(name)
+    assert timeline.cycles == pytest.approx(timeline.prediction.cycles, rel=0.06)
+    work = timeline.prediction.work
+    assert timeline.pieces == work.pieces + timeline.tiles - work.cut
+    # A run may be one whole tile.
+    assert 0.9 * work.cut <= timeline.cut <= work.cut
+
+
+def test_who_finishes_waits() -> None:
+    timeline = made("turns")
+    handed: dict[int, list[float]] = defaultdict(list)
+    last: dict[int, float] = {}
+    for bar in timeline.bars:
+        if bar.kind == "sums":
+            handed[bar.tile].append(bar.stop)
+        elif bar.kind == "results":
+            last[bar.tile] = bar.start
+    assert all(last[tile] >= max(times) for tile, times in handed.items())
+    assert any(bar.kind == "wait" for bar in timeline.bars)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_picture(name: str) -> None:
+    timeline = made(name)
+    text = draw(timeline, "gemm <1>", [summary_line(timeline)]).svg()
+    assert text.count("<title>") == len(timeline.bars)
+    assert "gemm &lt;1&gt;" in text
+    assert ("wave 1" in text) == (timeline.cycles > timeline.wave)
+    assert ("clip-path" in text) == (timeline.cut > 0)
+
+
+def test_colours_are_the_tiles() -> None:
+    by_tile = defaultdict(set)
+    for bar in made("stream").bars:
+        if bar.kind == "products":
+            by_tile[bar.tile].add(fill(bar))
+    assert all(len(colours) == 1 for colours in by_tile.values())
+    assert len({*by_tile}) - len(set.union(*by_tile.values())) < 4
+
+
+def test_what_can_not_be_shown() -> None:
+    kernel = CASES["gemm"].kernel
+    with pytest.raises(CompileError, match="needs a size for"):
+        kernel.timeline(M=128)
+    with pytest.raises(ScheduleError, match="there are no tiles"):
+        kernel.timeline(M=0, N=128, K=128)
+    with pytest.raises(ScheduleError, match="too many to show"):
+        kernel.timeline(M=10**7, N=10**7, K=64)
+    with pytest.raises(ScheduleError, match="wait for each other"):
+        kernel.timeline(SCHEDULES["slices"], M=8192, N=8192, K=4096)

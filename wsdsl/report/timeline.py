@@ -1,0 +1,201 @@
+"""What every worker does when, as the tile scheduler shares out the work and the model tells how
+long each part takes.
+
+A worker is a CTA, or a cluster. Where warpgroups take turns at the tensor cores (ping-pong), what
+one of them does with its sums is beside another's products.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from wsdsl.diagnostics import Finding, ScheduleError
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.tile_scheduler import Piece, pieces_of, tile_scheduler
+from wsdsl.lowering.footprint import axis_sizes, num_turns
+from wsdsl.lowering.predict import (
+    CLOCK,
+    NUM_SMS,
+    START_CYCLES,
+    TURN_CYCLES,
+    Prediction,
+    cluster_size,
+    predict,
+)
+from wsdsl.lowering.predict_handing import (
+    HAND_OVER_CYCLES,
+    gather_cycles,
+    results_share,
+    sum_cycles,
+)
+from wsdsl.lowering.workload import Work
+from wsdsl.schedule import Schedule
+
+Kind = Literal["products", "wait", "sums", "results"]
+MOST_TILES = 100_000
+
+
+@dataclass(frozen=True)
+class Bar:
+    """Of one worker. `partial`: the piece is not all of its tile; `beside` products of others."""
+
+    kind: Kind
+    tile: int
+    partial: bool
+    start: float
+    stop: float
+    beside: bool = False
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """`rows`: bars by worker, of `cluster` SMs each; cycles since the launch."""
+
+    rows: tuple[tuple[Bar, ...], ...]
+    prediction: Prediction
+    tiles: int
+    cluster: int
+    turns: bool
+    """Warpgroups take turns."""
+
+    @property
+    def bars(self) -> list[Bar]:
+        return [bar for row in self.rows for bar in row]
+
+    @property
+    def cycles(self) -> float:
+        return max(bar.stop for bar in self.bars)
+
+    @property
+    def microseconds(self) -> float:
+        return self.cycles / CLOCK / 1000
+
+    @property
+    def wave(self) -> float:
+        """What a whole tile takes until the next one begins."""
+        p = self.prediction
+        if self.turns:
+            return p.mainloop * p.stretch + TURN_CYCLES
+        return (p.mainloop + p.epilogue) * p.stretch
+
+    @property
+    def pieces(self) -> int:
+        return sum(bar.kind == "products" for bar in self.bars)
+
+    @property
+    def cut(self) -> int:
+        return len({bar.tile for bar in self.bars if bar.partial})
+
+    @property
+    def idle(self) -> float:
+        """The share of all SMs' time in which tensor cores have no products, and nobody is busy
+        with what came out of them.
+        """
+        busy = sum(b.stop - b.start for b in self.bars if b.kind != "wait" and not b.beside)
+        whole = NUM_SMS / self.cluster * (self.cycles - START_CYCLES)
+        return max(0.0, 1 - busy / whole)
+
+
+def timeline(kernel: Kernel, sizes: Mapping[str, int]) -> Timeline:
+    """`kernel` at the level TILE with its whole schedule. ScheduleError where there is too much to
+    tell, or no room.
+    """
+    schedule = kernel.schedule or Schedule()
+    prediction = predict(Work(kernel, sizes), schedule, axis_sizes(kernel, schedule))
+    asked, cluster = prediction.tile, cluster_size(schedule)
+    tiles, room = math.ceil(asked.tiles / cluster), NUM_SMS // cluster
+    together = schedule.reduction == "slices"
+    scheduler = tile_scheduler(schedule.scheduler or "", schedule.splits or 1, together)
+    depth = max(1, asked.depth)
+    if not tiles:
+        raise ScheduleError([Finding("nothing to do: there are no tiles", kernel.loc)])
+    if tiles > MOST_TILES:
+        hint = f"sizes of at most {MOST_TILES} tiles show the same"
+        raise ScheduleError([Finding(f"{tiles} tiles are too many to show", kernel.loc, hint)])
+    if told := scheduler.fault(tiles, depth, room):
+        raise ScheduleError([Finding(told, kernel.loc, "use fewer splits")])
+    work = pieces_of(scheduler, tiles, depth, scheduler.num_workers(tiles, depth, room))
+    # Of "grid": those for which there is no room come when others are done.
+    work = [[p for row in work[w::room] for p in row] for w in range(min(room, len(work)))]
+    rows = _Clock(prediction, schedule, depth).run(work)
+    turns = num_turns(schedule) > 1
+    return Timeline(tuple(tuple(row) for row in rows), prediction, tiles, cluster, turns)
+
+
+class _Clock:
+    """Goes through the pieces in an order in which each comes behind what it waits for."""
+
+    def __init__(self, prediction: Prediction, schedule: Schedule, depth: int) -> None:
+        asked, self.depth = prediction.tile, depth
+        self.step = prediction.mainloop * prediction.stretch / depth
+        self.lost = prediction.lost
+        self.written, self.read = sum_cycles(asked)
+        self.results = prediction.epilogue * prediction.stretch * results_share(asked, schedule)
+        self.gather = gather_cycles(asked, schedule, prediction.work.parts)
+        self.turns, self.slices = num_turns(schedule), schedule.reduction == "slices"
+        self.handed: dict[tuple[int, int], float] = {}
+        """By tile and step: when the sums up to there are in memory."""
+
+    def run(self, work: Sequence[Sequence[Piece[int]]]) -> list[list[Bar]]:
+        rows: list[list[Bar]] = [[] for _ in work]
+        if self.slices:
+            return self.met(work, rows)
+        left = [list(reversed(pieces)) for pieces in work]
+        cores = [START_CYCLES] * len(work)
+        free = [[START_CYCLES] * self.turns for _ in work]
+        while any(left):
+            before = sum(map(len, left))
+            for w, pieces in enumerate(left):
+                while pieces and self.ready(pieces[-1]):
+                    mine = len(work[w]) - len(pieces)
+                    start = max(cores[w], free[w][mine % self.turns])
+                    bars = list(self.piece(pieces.pop(), start))
+                    rows[w] += bars
+                    cores[w] = bars[0].stop + (TURN_CYCLES if self.turns > 1 else 0)
+                    free[w][mine % self.turns] = bars[-1].stop
+            assert sum(map(len, left)) < before, "workers wait in a circle"
+        return rows
+
+    def ready(self, piece: Piece[int]) -> bool:
+        return piece.begin == 0 or (piece.tile, piece.begin) in self.handed
+
+    def piece(self, piece: Piece[int], start: float) -> Iterator[Bar]:
+        partial = piece.end - piece.begin < self.depth
+        each = self.step * (1 + self.lost) if partial else self.step
+        now = start + (piece.end - piece.begin) * each
+        yield Bar("products", piece.tile, partial, start, now)
+
+        def bar(kind: Kind, until: float) -> Bar:
+            nonlocal now
+            begun, now = now, until
+            return Bar(kind, piece.tile, partial, begun, now, self.turns > 1)
+
+        if piece.begin > 0:
+            there = self.handed[piece.tile, piece.begin] + HAND_OVER_CYCLES
+            if there > now:
+                yield bar("wait", there)
+            yield bar("sums", now + self.read)
+        if piece.end < self.depth:
+            yield bar("sums", now + self.written)
+            self.handed[piece.tile, piece.end] = now
+        else:
+            yield bar("results", now + self.results)
+
+    def met(self, work: Sequence[Sequence[Piece[int]]], rows: list[list[Bar]]) -> list[list[Bar]]:
+        """In slices: the pieces of a tile are written, meet, and each worker finishes a part."""
+        there: dict[int, float] = {}
+        for row, (piece, *_) in zip(rows, work, strict=True):
+            done = START_CYCLES + (piece.end - piece.begin) * self.step
+            row.append(Bar("products", piece.tile, True, START_CYCLES, done))
+            row.append(Bar("sums", piece.tile, True, done, done + self.written))
+            last = done + self.written + HAND_OVER_CYCLES
+            there[piece.tile] = max(there.get(piece.tile, 0.0), last)
+        for row in rows:
+            tile, now = row[0].tile, there[row[0].tile]
+            row.append(Bar("wait", tile, True, row[-1].stop, now))
+            row.append(Bar("sums", tile, True, now, now + self.gather))
+            row.append(Bar("results", tile, True, row[-1].stop, row[-1].stop + self.results))
+        return rows
