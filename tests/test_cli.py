@@ -208,6 +208,8 @@ def test_schedule_options_build_a_schedule():
     assert schedule_from(given) == Schedule(
         tile={"m": 128, "n": 192}, stages=4, mode="cooperative", registers={"load": 40}
     )
+    assert schedule_from(["constant=B"]) == Schedule(constant=("B",))
+    assert schedule_from(["constant=A,B"]) == Schedule(constant=("A", "B"))
 
 
 def test_schedule_says_and_draws_who_does_what(wsdsl, tmp_path):

@@ -316,6 +316,20 @@ def test_mistakes(name: str) -> None:
         assert word in str(caught.value)
 
 
+def test_constant_operands() -> None:
+    a, b = filled(5, 72), filled(72, 40)
+    product = matmul.plan(a, b, constant=("b",))
+    assert product.compile().schedule.constant == ("B",)
+    assert close(product.run(), wide(a) @ wide(b))
+    assert matmul.plan(a, b).compile().schedule.constant is None
+    both = matmul.plan(a, b, constant=["b"]).compile(Schedule(constant=("A",), consumers=1))
+    assert both.schedule.constant == ("A", "B")
+    assert close(matmul(a, b, constant=("a", "b")), wide(a) @ wide(b))
+    for given in ("b", ("w",), ("bias",)):
+        with pytest.raises(LaunchError, match="expected names of a and b"):
+            matmul(a, b, constant=given)
+
+
 def test_a_read_only_output() -> None:
     out = array(8, 24)
     out.flags.writeable = False

@@ -45,6 +45,9 @@ class Schedule:
     decode: where a computed operand is rebuilt, "registers" or "shared"
     precise_every: for FP8, elements of the contraction that the tensor cores sum before the sum is
         promoted to f32; 0 for never, which is faster and less exact
+    constant: names of tensors which the kernel in front on the stream does not write, `("B",)` for
+        weights: their loads may begin before that kernel is over. This is a promise of the caller,
+        and nothing checks it: where it does not hold, what is read is old or half written
     arch: "sm_90a"
     """
 
@@ -62,6 +65,7 @@ class Schedule:
     mma: str | None = None
     decode: Literal["registers", "shared"] | None = None
     precise_every: int | None = None
+    constant: tuple[str, ...] | None = None
     arch: Literal["sm_90a", "sm_100a"] = "sm_90a"
 
     def __post_init__(self) -> None:
@@ -69,6 +73,8 @@ class Schedule:
             held = getattr(self, name)
             if held is not None:
                 object.__setattr__(self, name, FrozenDict(held))
+        if isinstance(self.constant, (list, tuple)):
+            object.__setattr__(self, "constant", tuple(self.constant) or None)
         findings = [Finding(m) for m in self._faults()]
         if findings:
             raise ScheduleError(findings)
@@ -115,6 +121,11 @@ class Schedule:
             lambda p: positive(p) or (type(p) is int and p == 0),
             "a number of elements, 0 for never",
         )
+        check(
+            "constant",
+            lambda c: isinstance(c, tuple) and all(isinstance(x, str) for x in c),  # pyright: ignore[reportUnknownVariableType]
+            'names of tensors, `("B",)`',
+        )
         check("arch", lambda a: a in ("sm_90a", "sm_100a"), '"sm_90a" or "sm_100a"')
         return faults
 
@@ -140,4 +151,7 @@ class Schedule:
 
 
 def _shown(held: object) -> str:
+    if isinstance(held, tuple):
+        names: tuple[object, ...] = held
+        return f"({', '.join(map(_shown, names))}{',' if len(names) == 1 else ''})"
     return f'"{held}"' if isinstance(held, str) else repr(held)

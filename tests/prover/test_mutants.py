@@ -2,6 +2,7 @@
 is harmless for a reason that is written here.
 """
 
+import dataclasses
 import itertools
 import sys
 from collections.abc import Callable
@@ -14,10 +15,12 @@ from tests.prover.random_schedules import random_kernels
 from tests.simulator.kernels import SAMPLE, run
 from tests.simulator.mutants import mutants
 from tests.test_mutations import SMALL, objection, scheduled
+from wsdsl import Schedule
 from wsdsl.diagnostics import VerifyError, WsdslError
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir.op import Kernel, Op
 from wsdsl.ir.parser import parse_kernel
+from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.spec import verify
 from wsdsl.ir.walk import walk
 from wsdsl.prover.explore import Refuted, explore
@@ -117,6 +120,26 @@ def missed_in_case(name: str, kernel: Kernel) -> list[str]:
 def test_cases(name: str, threads: bool) -> None:
     schedule, sizes, *_ = SMALL[name]
     assert missed_in_case(name, scheduled(CASES[name], schedule, sizes, threads)) == []
+
+
+@pytest.mark.parametrize("threads", [(), ("B",)], ids=str)
+def test_two_that_fill_a_slot(threads: tuple[str, ...]) -> None:
+    schedule = dataclasses.replace(SMALL["gemm"][0], constant=("B",))
+    kernel = CASES["gemm"].kernel._compile(schedule, {}, threads).scheduled
+    assert missed_in_case("gemm", kernel) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "constant"),
+    [("block_scaled", ("B", "b_scale")), ("block_scaled", ("a_scale",)), ("epilogue", ("B",))],
+    ids=str,
+)
+def test_two_that_fill_a_slot_beside_others(name: str, constant: tuple[str, ...]) -> None:
+    given = Schedule(tile=dict(m=64, n=32), consumers=1, stages=2, constant=constant)
+    kernel = scheduled(CASES[name], given, SMALL[name][1] if name in SMALL else {}, False)
+    loads = [op for op in kernel.body if isinstance(op, Partition) and op.role == "load"]
+    assert len([op for op in loads if op.num_warpgroups]) == 2
+    assert missed_in_case(name, kernel) == []
 
 
 def simulated(mutant: Kernel) -> str:

@@ -34,15 +34,17 @@ SCHEDULES = {
     "short": Schedule(tile=dict(n=128, k=32), stages=4),
     "three": Schedule(tile=dict(m=192, n=64), consumers=3),
     "deep": Schedule(tile=dict(k=128)),
+    "early": Schedule(tile=dict(m=64, n=64), consumers=1, stages=2, constant=("B",)),
 }
 MUTATED = [
-    ("gemm", False),
-    ("gemm", True),
-    ("held_operand", False),
-    ("two_loops", True),
-    ("scale", False),
+    ("gemm", "default", False),
+    ("gemm", "default", True),
+    ("gemm", "early", False),
+    ("held_operand", "default", False),
+    ("two_loops", "default", True),
+    ("scale", "default", False),
 ]
-"""Cases, and whether threads copy rather than TMA."""
+"""Cases, schedules, and whether threads copy rather than TMA."""
 
 
 @cache
@@ -205,9 +207,9 @@ KINDS = (deleted, doubled, recounted, swapped, moved_out, unpredicated, unlooped
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-@pytest.mark.parametrize(("name", "threads"), MUTATED)
-def test_every_mutant_of_the_ptx_is_reported(name: str, kind, threads: bool) -> None:
-    made = compiled(name, "default", threads)
+@pytest.mark.parametrize(("name", "schedule", "threads"), MUTATED)
+def test_every_mutant_of_the_ptx_is_reported(name: str, schedule: str, kind, threads: bool) -> None:
+    made = compiled(name, schedule, threads)
     lines = made.ptx.splitlines()
     found = list(kind(lines))
     missed = [what for what, ptx in found if not objection(made.scheduled, "\n".join(ptx))]
@@ -239,6 +241,7 @@ EVENTS = (
     b.InitializeBarriers, b.FenceBarrierInit, b.SyncCta, b.SyncWarp, b.FenceAsyncProxy,
     b.WaitBarrier, b.ArriveBarrier, b.ArriveExpectTx, b.SetMaxRegisters, m.TmaLoad, m.TmaStore,
     m.TmaStoreCommit, m.TmaStoreWait, f.WgmmaFence, f.Wgmma, f.WgmmaCommit, f.WgmmaWait,
+    b.WaitPredecessor, b.LaunchDependents,
 )  # fmt: skip
 OTHERWISE = (
     "initial_state",
@@ -258,9 +261,9 @@ def without(kernel: Kernel, victim: Op) -> Kernel:
     return dataclasses.replace(kernel, body=drop(kernel.body))
 
 
-@pytest.mark.parametrize(("name", "threads"), MUTATED)
-def test_every_op_is_asked_for(name: str, threads: bool) -> None:
-    made = compiled(name, "default", threads)
+@pytest.mark.parametrize(("name", "schedule", "threads"), MUTATED)
+def test_every_op_is_asked_for(name: str, schedule: str, threads: bool) -> None:
+    made = compiled(name, schedule, threads)
     missed = [
         op_name(type(op))
         for op in walk(made.scheduled.body)
@@ -273,9 +276,9 @@ def test_every_op_is_asked_for(name: str, threads: bool) -> None:
     assert missed == alike
 
 
-@pytest.mark.parametrize(("name", "threads"), MUTATED)
-def test_every_change_of_an_op_is_reported(name: str, threads: bool) -> None:
-    made = compiled(name, "default", threads)
+@pytest.mark.parametrize(("name", "schedule", "threads"), MUTATED)
+def test_every_change_of_an_op_is_reported(name: str, schedule: str, threads: bool) -> None:
+    made = compiled(name, schedule, threads)
     missed = [
         what
         for what, kernel in mutants(made.scheduled)

@@ -65,7 +65,7 @@ def schedule_from(texts: Iterable[str]) -> Schedule | None:
                 raise ScheduleError(Finding(message, hint=f"as in --set {key}=128"))
             held.setdefault(name, {})[part] = typed
         else:
-            held[name] = typed
+            held[name] = tuple(value.split(",")) if name == "constant" else typed
     return Schedule(**held) if held else None
 
 

@@ -44,7 +44,10 @@ def convert_fence_barrier_init(c: Context, op: b.FenceBarrierInit) -> None:
 
 
 def convert_wait_predecessor(c: Context, op: b.WaitPredecessor) -> None:
-    nvvm.wait_predecessor(c.w)
+    if c.place.inside:
+        inline_ptx.wait_predecessor(c.w)
+    else:
+        nvvm.wait_predecessor(c.w)
 
 
 def convert_launch_dependents(c: Context, op: b.LaunchDependents) -> None:

@@ -206,6 +206,16 @@ def pack_bytes(w: Writer, dtype: str, low: str, high: str) -> str:
     return w.value(f"trunc i32 {made} to i16")
 
 
+# The kernel in front -----------------------------------------------------------------------------
+
+
+def wait_predecessor(w: Writer) -> None:
+    """LLVM's intrinsic touches no memory, and loads may pass it. (In front of the partitions it may
+    be used: `sync_cta` follows.)
+    """
+    w.asm("griddepcontrol.wait;", "void", "", [])
+
+
 # Global memory -----------------------------------------------------------------------------------
 
 LETTERS = {8: ("h", "i16"), 16: ("h", "i16"), 32: ("r", "i32")}

@@ -152,7 +152,8 @@ class SyncCta(Op):
 class WaitPredecessor(Op):
     """griddepcontrol.wait: a kernel with this op may start before the one in front of it on the
     stream is over (programmatic dependent launch); here each thread waits until it is, and sees
-    what it wrote. Nothing before this op may access GMEM.
+    what it wrote. Nothing before this op may access GMEM. It stands in front of the partitions, or
+    in each of them but those that only read tensors of `Schedule.constant`.
     """
 
     levels: ClassVar = SCHEDULED
@@ -161,7 +162,8 @@ class WaitPredecessor(Op):
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class LaunchDependents(Op):
     """griddepcontrol.launch_dependents: once every CTA of the grid has said so, the next kernel on
-    the stream may start, if it waits for this one by itself.
+    the stream may start, if it waits for this one by itself. It comes after `wait_predecessor`, so
+    that at most the kernel in front still runs when a kernel starts.
     """
 
     levels: ClassVar = SCHEDULED

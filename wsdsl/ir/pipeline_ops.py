@@ -22,8 +22,9 @@ class CircularBuffer(Op):
     largest layout, so that loops with different operands share the stream. `consumers` warpgroups
     read a slot and give it back. Where CTAs of a cluster copy to each other's slots, `multicast`
     has the groups of ranks that share a tile (see `load_to_slot`), and each consumer gives a slot
-    back to all who copy to it. With `parts` a tile passes through in parts along its columns, of as
-    many columns as they say, each in a slot of its own: so tiles that nobody multiplies, like a
+    back to all who copy to it. Where two partitions load, both take every slot, and fill the fields
+    that are theirs. With `parts` a tile passes through in parts along its columns, of as many
+    columns as they say, each in a slot of its own: so tiles that nobody multiplies, like a
     residual, are brought while the one before is read.
     """
 
@@ -168,7 +169,9 @@ class LoadToSlot(Op):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ProducerCommit(Op):
-    """Hand the slot over; its consumers see it once all of its copies are complete."""
+    """Hand the slot over; its consumers see it once all of its copies are complete, and all who
+    fill it have done so.
+    """
 
     levels: ClassVar = PARTITIONED
     slot: Value

@@ -23,16 +23,13 @@ from wsdsl.ir.barrier_ops import (
     SyncCluster,
     SyncCta,
     WaitFlag,
-    WaitPredecessor,
 )
+from wsdsl.ir.early_start import Problem, predecessors_are_waited_for
 from wsdsl.ir.fragment_ops import MatrixOperand
 from wsdsl.ir.memory_ops import (
     AllocateShared,
-    LoadGlobal,
     LoadPanels,
     MakeTensorMap,
-    StoreGlobal,
-    ThreadLoad,
     TmaLoad,
     TmaStore,
 )
@@ -42,8 +39,6 @@ from wsdsl.ir.target import ADDED_ATOMICALLY, SMEM_ALIGN, SMEM_BYTES, SWIZZLE_SP
 from wsdsl.ir.types import Barriers, Shared, Tensor
 from wsdsl.ir.walk import definers, walk
 
-ACCESSES = (TmaLoad, TmaStore, ThreadLoad, LoadGlobal, StoreGlobal, ArriveFlag, WaitFlag)
-Problem = tuple[Op | None, str]
 MAX_BOX = 256
 MAX_NAMED = 15
 
@@ -148,20 +143,6 @@ def shared_memory_is_disjoint(kernel: Kernel) -> Iterator[Problem]:
                 if op.offset < end and begin < op.offset + size:
                     yield op, f"overlaps what lies at {begin}"
             taken.append((op.offset, op.offset + size, op))
-
-
-def predecessors_are_waited_for(kernel: Kernel) -> Iterator[Problem]:
-    """Where a kernel may start early, all of its threads wait before any of them looks at GMEM."""
-    waits = [op for op in kernel.ops if isinstance(op, WaitPredecessor)]
-    for op in waits:
-        if not any(op is own for own in kernel.body):
-            yield op, "all threads wait for the kernel in front: outside of any region"
-    for op in kernel.body:
-        if isinstance(op, WaitPredecessor):
-            return
-        for inner in walk((op,)):
-            if waits and isinstance(inner, ACCESSES):
-                yield inner, "this accesses GMEM before `wait_predecessor`"
 
 
 def shared_memory_is_aligned(kernel: Kernel) -> Iterator[Problem]:

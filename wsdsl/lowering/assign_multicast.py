@@ -18,7 +18,8 @@ A tile is the same along an index of the work if neither its place nor any loop 
 on that index. It is cut into groups of 8 lines, within which bits of the address are exchanged; one
 that does not come out even is loaded by each CTA for itself, since everyone who is waited for must
 copy something. Where a ring's loops depend on an index, the CTAs may differ in the number of slots
-that they take, and none of its tiles is shared. Threads copy for their own CTA alone.
+that they take, and none of its tiles is shared. Threads copy for their own CTA alone,
+and so does who brings tiles in parts.
 
 Why here: the load side has its own nest, and its loops still say what they depend on.
 """
@@ -39,12 +40,15 @@ from wsdsl.lowering.shares import Group
 def assign_multicast(kernel: Kernel) -> Kernel:
     work = next(op for op in walk(kernel.body) if isinstance(op, ForWork))
     size = math.prod(work.cluster)
-    load = next((op for op in kernel.body if isinstance(op, Partition) and op.role == "load"), None)
-    if size == 1 or load is None:
+    loads = [op for op in kernel.body if isinstance(op, Partition) and op.role == "load"]
+    sides = [op.body for op in loads if op.num_warpgroups]
+    if size == 1 or not sides:
         return kernel
-    (work,) = (op for op in load.body if isinstance(op, ForWork))
-    found = _groups(kernel, work)
-    slots = {op.result: op.ring for op in walk(load.body) if isinstance(op, ProducerAcquire)}
+    found: dict[LoadToSlot, Group] = {}
+    for side in sides:
+        (work,) = (op for op in side if isinstance(op, ForWork))
+        found |= _groups(kernel, work)
+    slots = {op.result: op.ring for op in kernel.ops if isinstance(op, ProducerAcquire)}
     groups: dict[Value, dict[Group, None]] = {}
     for op, group in found.items():
         if group:

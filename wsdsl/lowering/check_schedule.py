@@ -14,6 +14,7 @@ from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.cut_sums import why_no_slices, why_not, why_not_shared
+from wsdsl.lowering.early_loads import num_load_partitions
 from wsdsl.lowering.footprint import (
     accumulator_registers,
     axis_sizes,
@@ -44,7 +45,7 @@ def faults(kernel: Kernel, chosen: Schedule) -> list[Finding]:
         *_crossed_blocks(kernel, chosen),
     ]
     if products and chosen.registers is not None:
-        found += _registers(chosen)
+        found += _registers(kernel, chosen)
     if products and not found:
         found = [*_resources(kernel, chosen)]
     return [f if f.loc else dataclasses.replace(f, loc=kernel.loc) for f in found]
@@ -145,9 +146,9 @@ def _crossed_blocks(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
                 )
 
 
-def entry_registers(consumers: int) -> int:
-    """Registers a thread with which a kernel of one load warpgroup beside these starts."""
-    return 65536 // (128 * (consumers + 1)) // 8 * 8
+def entry_registers(warpgroups: int) -> int:
+    """Registers a thread with which a kernel of so many starts."""
+    return 65536 // (128 * warpgroups) // 8 * 8
 
 
 def _resources(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
@@ -159,11 +160,13 @@ def _resources(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     widest = max(
         (sizes[a.name] for a in axes_of(kernel).values() if a.role == "columns"), default=0
     )
-    entry = min(entry_registers(consumers), own)
+    loads = num_load_partitions(kernel, chosen)
+    entry = min(entry_registers(consumers + loads), own)
     if widest // 2 + WGMMA_REGISTERS > entry:
+        beside = " beside two load warpgroups (Schedule.constant)" if loads > 1 else ""
         yield Finding(
             f"a product of {widest} columns needs {widest // 2 + WGMMA_REGISTERS} registers a "
-            f"thread at launch, and {consumers} consumers leave {entry}",
+            f"thread at launch, and {consumers} consumers{beside} leave {entry}",
             kernel.loc,
             "make the tile narrower, or use fewer consumers",
         )
@@ -184,19 +187,21 @@ def _resources(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         )
 
 
-def _registers(chosen: Schedule) -> list[Finding]:
+def _registers(kernel: Kernel, chosen: Schedule) -> list[Finding]:
     given, consumers = chosen.registers or {}, chosen.consumers or 1
     if set(given) != {"load", "compute"}:
         told = f"Schedule.registers names {', '.join(given)}"
         return [Finding(told, None, "name the roles load and compute")]
-    pool = entry_registers(consumers) * (consumers + 1)
-    if given["load"] + consumers * given["compute"] <= pool:
+    loads = num_load_partitions(kernel, chosen)
+    pool = entry_registers(consumers + loads) * (consumers + loads)
+    if loads * given["load"] + consumers * given["compute"] <= pool:
         return []
+    beside = " and two load warpgroups (Schedule.constant)" if loads > 1 else ""
     return [
         Finding(
-            f"registers {given!r} with {consumers} consumers need more than the {pool} a thread "
-            "slot that the launch gives out",
+            f"registers {given!r} with {consumers} consumers{beside} need more than the {pool} a "
+            "thread slot that the launch gives out",
             None,
-            "for 2 consumers 40 and 232, or 24 and 240",
+            "for 2 consumers " + ("24 and 232" if loads > 1 else "40 and 232, or 24 and 240"),
         )
     ]

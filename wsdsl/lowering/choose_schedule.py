@@ -23,6 +23,7 @@ from wsdsl.ir.walk import walk
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.check_schedule import faults
 from wsdsl.lowering.cut_options import MARGIN, cut_options, may_cut
+from wsdsl.lowering.early_loads import num_load_partitions, unfit_constants
 from wsdsl.lowering.fixed_tiles import with_fixed_tiles
 from wsdsl.lowering.footprint import (
     accumulator_registers,
@@ -57,12 +58,14 @@ def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> K
     """
     given, findings = with_fixed_tiles(kernel, kernel.schedule or Schedule())
     findings += [*_not_lowered(given), *_unknown_variables(kernel, given)]
+    findings += unfit_constants(kernel, given)
     if findings:
         raise ScheduleError(findings)
     for option, _ in ranked(kernel, given, sizes or {}):
-        chosen, findings = completed(kernel, option, sizes or {})
-        if not findings:
-            return dataclasses.replace(kernel, schedule=chosen)
+        for promised in _promises(kernel, given, option):
+            chosen, findings = completed(kernel, promised, sizes or {})
+            if not findings:
+                return dataclasses.replace(kernel, schedule=chosen)
     raise ScheduleError([f if f.loc else dataclasses.replace(f, loc=kernel.loc) for f in findings])
 
 
@@ -88,6 +91,18 @@ def ranked(
 def weight(prediction: Prediction) -> float:
     """Cycles, and for those that are cut what they must be quicker by."""
     return prediction.cycles * (MARGIN if prediction.work.cut else 1.0)
+
+
+def _promises(kernel: Kernel, given: Schedule, option: Schedule) -> Iterator[Schedule]:
+    """The option with its constant tensors, and without: to load them early takes a warpgroup, and
+    what wide tiles lose by its registers is more than what is won at the start. Whoever asks for
+    consumers or registers is told where that does not fit.
+    """
+    is_open = given.consumers is None and given.registers is None
+    if not (is_open and option.constant and _is_heavy(kernel, option)):
+        yield option
+    if is_open and option.constant:
+        yield dataclasses.replace(option, constant=None)
 
 
 def _not_lowered(given: Schedule) -> list[Finding]:
@@ -138,9 +153,8 @@ def _sized(kernel: Kernel, option: Schedule) -> Schedule:
     if chosen.stages is None:
         chosen = dataclasses.replace(chosen, stages=_depth(kernel, chosen) if products else 1)
     if chosen.registers is None and products:
-        sums, promoted = accumulator_registers(kernel, chosen), promoted_registers(kernel, chosen)
-        heavy = sums > HEAVY or (bool(promoted) and sums + promoted > HEAVY_PROMOTED)
-        own = _registers(chosen.consumers or 1, heavy)
+        loads = num_load_partitions(kernel, chosen)
+        own = _registers(chosen.consumers or 1, loads, _is_heavy(kernel, chosen))
         chosen = dataclasses.replace(chosen, registers=own)
     return chosen
 
@@ -154,8 +168,18 @@ def _depth(kernel: Kernel, chosen: Schedule) -> int:
     return 1
 
 
-def _registers(consumers: int, heavy: bool) -> dict[str, int]:
-    """setmaxnreg conserves the pool: (load + consumers * compute) is what the launch gave out."""
+def _is_heavy(kernel: Kernel, chosen: Schedule) -> bool:
+    """Whether its consumers need more registers than usual."""
+    sums, promoted = accumulator_registers(kernel, chosen), promoted_registers(kernel, chosen)
+    return sums > HEAVY or (bool(promoted) and sums + promoted > HEAVY_PROMOTED)
+
+
+def _registers(consumers: int, loads: int, heavy: bool) -> dict[str, int]:
+    """setmaxnreg conserves the pool: (loads * load + consumers * compute) is what the launch gave
+    out.
+    """
+    if loads == 2 and consumers > 1:
+        return dict(load=24, compute=232 if consumers == 2 else 144)
     if consumers == 2:
         return dict(load=24, compute=240) if heavy else dict(load=40, compute=232)
     return dict(load=32, compute=160) if consumers == 3 else dict(load=56, compute=232)

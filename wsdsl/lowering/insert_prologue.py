@@ -23,7 +23,32 @@ After:
       ...
     }
 
-All this may happen while the kernel in front on the stream still runs; what follows must not.
+All this may happen while the kernel in front on the stream still runs; what follows must not. But
+where a load partition only copies tensors of `Schedule.constant`, it goes on, and every other
+partition waits for itself:
+
+    sync_cta()
+    partition(role="load", registers=56) {
+      set_max_registers(count=56, increase=False)
+      elect() { ... copies of B ... }
+    }
+    partition(role="load", registers=56) {
+      set_max_registers(count=56, increase=False)
+      wait_predecessor()
+      elect() { ... copies of A ... }
+    }
+    partition(role="compute", registers=232) {
+      set_max_registers(count=232, increase=True)
+      wait_predecessor()
+      launch_dependents()
+      ...
+    }
+
+What is loaded in parts, by another thread of a load partition's warpgroup, waits in any case.
+
+The next kernel may start once all CTAs have waited: what is constant to it, no other kernel than
+this one may still be writing.
+
 In a cluster the CTAs meet instead, before the first reaches for another's SMEM and after the last.
 
 Why here: all barriers and tensor maps are known.
@@ -45,6 +70,7 @@ from wsdsl.ir.barrier_ops import (
     SyncCta,
     WaitPredecessor,
 )
+from wsdsl.ir.early_start import constant_tensors, mapped_tensors, only_reads
 from wsdsl.ir.memory_ops import MakeTensorMap, PrefetchTensorMap, ThreadLoad
 from wsdsl.ir.op import Kernel, Op
 from wsdsl.ir.pipeline_ops import Partition
@@ -59,21 +85,38 @@ def insert_prologue(kernel: Kernel) -> Kernel:
         first.append(FenceBarrierInit())
     first += [PrefetchTensorMap(map=m) for m in maps]
     prologue: list[Op] = [Elect(body=tuple(first))] if first else []
-    prologue += [WaitPredecessor(), LaunchDependents()]
+    maps_of, constant = mapped_tensors(kernel), constant_tensors(kernel)
+    early = [
+        op
+        for op in kernel.body
+        if isinstance(op, Partition)
+        and op.role == "load"
+        and op.num_warpgroups
+        and only_reads(op.body, maps_of, constant)
+    ]
+    if not early:
+        prologue += [WaitPredecessor(), LaunchDependents()]
     in_cluster = any(isinstance(op, LaunchGrid) and op.cluster > 1 for op in kernel.body)
     if barriers:
         prologue.append(SyncCluster() if in_cluster else SyncCta())
     last = [SyncCluster()] if in_cluster else []
     declared = [op for op in kernel.body if not isinstance(op, Partition)]
-    partitions = [_begin(op) for op in kernel.body if isinstance(op, Partition)]
+    partitions: list[Partition] = []
+    for op in kernel.body:
+        if isinstance(op, Partition):
+            own: list[Op] = [WaitPredecessor()] if early and op not in early else []
+            if own and op.role != "load" and all(p.role == "load" for p in partitions):
+                own.append(LaunchDependents())
+            partitions.append(_begin(op, own))
     return dataclasses.replace(kernel, body=(*declared, *prologue, *partitions, *last))
 
 
-def _begin(op: Partition) -> Partition:
+def _begin(op: Partition, first: list[Op]) -> Partition:
     body = op.body
     by_threads = any(isinstance(inner, ThreadLoad) for inner in walk(body))
     if op.role == "load" and not by_threads:
         body = (Elect(body=body, loc=op.loc),)
+    body = (*first, *body)
     if op.registers:
         increase = op.role != "load"
         own = SetMaxRegisters(count=op.registers, increase=increase, loc=op.loc)

@@ -9,11 +9,11 @@ After:
     arrive_expect_tx(barriers=%full, state=%s, tx_bytes=16384)
     tma_load(map=%a_map, coordinates=(%m_start, %k_start), shared=%slots, state=%s, barriers=%full)
 
-A full barrier takes one arrival, the producer's, with the bytes that it expects; where threads copy
-(tensors that TMA cannot take) each of them arrives once its part is written. An empty barrier takes
-one arrival of each consumer warpgroup, and as many from each other CTA of the cluster that gets a
-part of its tiles from here. Of a tile that is multicast each CTA copies its part, and expects the
-whole.
+A full barrier takes one arrival of each producer, with the bytes that it expects; where threads
+copy (tensors that TMA cannot take) each of them arrives once its part is written. An empty barrier
+takes one arrival of each consumer warpgroup, and as many from each other CTA of the cluster that
+gets a part of its tiles from here. Of a tile that is multicast each CTA copies its part, and
+expects the whole.
 
 Why here: states are explicit; products next read tiles at known places.
 """
@@ -62,10 +62,11 @@ from wsdsl.lowering.placed_ring import (
     released_without_product,
     take_parts,
 )
+from wsdsl.lowering.producers import THREADS, Producers
 from wsdsl.lowering.shares import Group, Share, num_peers, peers_of, share_of
 from wsdsl.lowering.side_loads import LINE, SIDE_ALIGN
 
-THREADS, WARPS = 128, 4
+WARPS = 4
 
 
 def lower_rings(kernel: Kernel) -> Kernel:
@@ -87,8 +88,9 @@ class _Rings:
         self.cluster = next((op.cluster for op in kernel.body if isinstance(op, LaunchGrid)), 1)
         self.shares: dict[Group, Share] = {}
         self.peers: dict[Value, tuple[Value | None, ...]] = {}
-        self.whole_warpgroup = False
-        """Whether the load partition runs with all of its threads, not one elected."""
+        self.producers = Producers.of(kernel)
+        self.now = 0
+        """The place of the partition that is converted."""
         self.boxes: dict[tuple[Value, int, int], tuple[int, ...]] = {}
         """By ring, layout and field: of what lies beside operands."""
         self.released_by_threads: set[Value] = set()
@@ -108,18 +110,16 @@ class _Rings:
                 self.starts[op.result] = op.start
 
     def kernel_without_rings(self) -> Kernel:
-        self.whole_warpgroup = any(
-            self.ways(ring)[1] for ring in {s.ring for s in self.slots.values()}
-        )
         for op in self.kernel.body:
             if isinstance(op, CircularBuffer) and op.parts:
                 self.place_parts(op)
             elif isinstance(op, CircularBuffer):
                 self.place(op)
         body: list[Op] = []
-        for op in self.kernel.body:
+        for place, op in enumerate(self.kernel.body):
             if isinstance(op, CircularBuffer):
                 continue
+            self.now = place
             body.append(self.partition(op) if isinstance(op, Partition) else op)
         return dataclasses.replace(self.kernel, body=(*self.declarations, *body))
 
@@ -150,7 +150,7 @@ class _Rings:
             offsets.append(tuple(at))
             total = max(total, -(-used // SMEM_ALIGN) * SMEM_ALIGN)
         released = op.consumers * num_peers(op.multicast) * self.releases(op.result)
-        self.declare(op, total, tuple(offsets), (self.arrivals(op.result), released))
+        self.declare(op, total, tuple(offsets), (self.producers.arrivals(op.result), released))
 
     def place_parts(self, op: CircularBuffer) -> None:
         """Each thread gives a slot back: nothing else says that all have read."""
@@ -187,23 +187,6 @@ class _Rings:
         that it has them. Of products all warps know when they are over.
         """
         return any(held == ring for held, _, _ in self.boxes)
-
-    def arrivals(self, ring: Value) -> int:
-        """All slots of a ring are filled the same way: one arrival with bytes, if TMA brings any of
-        them, and one a thread, if threads do.
-        """
-        by_tma, by_threads = self.ways(ring)
-        return by_tma + THREADS * by_threads
-
-    def ways(self, ring: Value) -> tuple[bool, bool]:
-        tensors = [
-            fill.tensor.name
-            for slot, fills in self.fills.items()
-            if self.slots[slot].ring == ring
-            for fill in fills
-        ]
-        by_threads = [name in self.kernel.unaligned for name in tensors]
-        return not all(by_threads), any(by_threads)
 
     def region(self, region: Region) -> Region:
         with self.builder.region() as ops:
@@ -258,15 +241,15 @@ class _Rings:
             )
 
     def fill(self, op: ProducerAcquire, ring: PlacedRing, state: Value) -> None:
-        b, fills = self.builder, self.fills[op.result]
-        by_tma, by_threads = self.ways(op.ring)
+        b, fills = self.builder, self.fills.get(op.result, [])
+        by_tma, by_threads = self.producers.ways(op.ring, self.now)
         with b.region() as copies:
             total = 0
             for fill in fills:
                 if fill.tensor.name not in self.kernel.unaligned:
                     total += self.copy_by_tma(fill, op, ring, state)
         expect = ArriveExpectTx(barriers=ring.full, state=state, tx_bytes=total, loc=op.loc)
-        if by_tma and self.whole_warpgroup:
+        if by_tma and self.producers.whole_warpgroup(self.now):
             b.add(Elect(body=(expect, *copies), loc=op.loc))
         elif by_tma:
             b.ops += [expect, *copies]

@@ -34,6 +34,11 @@ After:
         }
         store(tensor=%C, index=(%m, %n), value=%acc)
 
+Where some of the tensors are in `Schedule.constant` and others are not, there are two load
+partitions with the same loops, one for these and one for those: the first need not wait for the
+kernel in front. Both take every slot of a ring that has fields of both, and fill their own. (What
+the epilogue reads has time: the thread that brings it in parts waits, whatever is constant.)
+
 With `mode="pingpong"` there are as many compute partitions as consumers, which take turns: each
 does every second tile and passes over the slots of the others.
 
@@ -62,24 +67,22 @@ from wsdsl.ir.pipeline_ops import (
     SkipSlot,
     SlotTile,
     SlotValues,
-    TakeParts,
 )
 from wsdsl.ir.tile_ops import Block, Constant, Contract, ForEach, ForTiles, If, Load, Yield
 from wsdsl.ir.types import Axis, Ring, SharedTile, Slot, Tile
 from wsdsl.ir.walk import Namer, copy_region, definers, used_inside, with_regions
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.builder import INT
-from wsdsl.lowering.footprint import (
-    OUTER_RING_DEPTH,
-    axis_sizes,
-    is_heavy,
-    num_sharing,
-    num_turns,
-    part_depth,
+from wsdsl.lowering.early_loads import (
+    load_shares,
+    loaded_tensors,
+    refuse_addresses_in_memory,
 )
+from wsdsl.lowering.footprint import OUTER_RING_DEPTH, num_sharing, num_turns
 from wsdsl.lowering.load_groups import LoadGroup, find_load_groups
 from wsdsl.lowering.nest import output_nest
-from wsdsl.lowering.parts import loads_in_parts, part_widths
+from wsdsl.lowering.part_loads import fill_parts, parts_ring, read_in_parts
+from wsdsl.lowering.parts import loads_in_parts
 from wsdsl.lowering.side_loads import SideLoad, kept_out
 from wsdsl.schedule import Schedule
 
@@ -113,8 +116,9 @@ def partition_loads(kernel: Kernel) -> Kernel:
 
     registers = schedule.registers or {}
     partitions: list[Op] = []
-    load_side = cut.load_side(body)
-    if groups:
+    for names in load_shares(groups, schedule):
+        load_side = cut.load_side(body, names)
+        refuse_addresses_in_memory(load_side, names, schedule)
         load = Partition(
             role="load",
             num_warpgroups=1,
@@ -123,20 +127,21 @@ def partition_loads(kernel: Kernel) -> Kernel:
             loc=kernel.loc,
         )
         partitions.append(load)
+    filled = cut.load_side(body, loaded_tensors(groups)) if turns > 1 else ()
     parted = loads_in_parts(kernel, schedule, body) if groups else ()
     if parted:
-        own = _parts_ring(kernel, parted, namer)
+        own = parts_ring(kernel, parted, namer)
         rings[-1] = own
-        filled = _fill_parts(body, parted, own.result, namer)
+        side = _without_unused(fill_parts(body, parted, own.result, namer))
         beside = Partition(
-            role="load", num_warpgroups=0, body=copy_region(work(filled), namer), loc=kernel.loc
+            role="load", num_warpgroups=0, body=copy_region(work(side), namer), loc=kernel.loc
         )
         partitions.append(beside)
-        load_side = (*load_side, *filled)
+        filled = (*filled, *side)
     for turn in range(turns):
-        mine = _read_in_parts(body, parted, rings[-1].result, turn, turns) if parted else body
+        mine = read_in_parts(body, parted, rings[-1].result, turn, turns) if parted else body
         compute_side = cut.compute_side(mine)
-        inner = work(compute_side, turn, turns, _passing_over(load_side) if turns > 1 else ())
+        inner = work(compute_side, turn, turns, _passing_over(filled) if turns > 1 else ())
         compute = Partition(
             role="compute",
             num_warpgroups=num_sharing(schedule),
@@ -178,46 +183,6 @@ def _make_rings(
     }
 
 
-def _parts_ring(kernel: Kernel, loads: tuple[Load, ...], namer: Namer) -> CircularBuffer:
-    assert kernel.schedule is not None
-    sizes = axis_sizes(kernel, kernel.schedule)
-    return CircularBuffer(
-        result=Value(namer.new("part_ring"), Ring()),
-        depth=part_depth(kernel, kernel.schedule),
-        layouts=(tuple(op.result.type for op in loads if isinstance(op.result.type, Tile)),),
-        consumers=num_sharing(kernel.schedule),
-        parts=part_widths(kernel, loads, sizes, is_heavy(kernel, kernel.schedule)),
-        loc=loads[0].loc,
-    )
-
-
-def _fill_parts(body: Region, loads: tuple[Load, ...], ring: Value, namer: Namer) -> Region:
-    """A load side of its own: it never waits for the products' slots, nor they for its."""
-    slot = Value(namer.new("slot"), Slot())
-    made: list[Op] = [op for op in body if results_of(op) and not regions(op)]
-    made.append(ProducerAcquire(result=slot, ring=ring, loc=loads[0].loc))
-    for field, load in enumerate(loads):
-        fill = LoadToSlot(
-            slot=slot, field=field, tensor=load.tensor, index=load.index, loc=load.loc
-        )
-        made.append(fill)
-    return _without_unused([*made, ProducerCommit(slot=slot, loc=loads[0].loc)])
-
-
-def _read_in_parts(
-    body: Region, loads: tuple[Load, ...], ring: Value, turn: int, turns: int
-) -> Region:
-    made: list[Op] = []
-    for op in body:
-        if op not in loads:
-            made.append(op)
-        elif op == loads[0]:
-            results = tuple(load.result for load in loads)
-            take = TakeParts(result=results, ring=ring, turn=turn, turns=turns, loc=op.loc)
-            made.append(take)
-    return tuple(made)
-
-
 class _Cut:
     """The two sides of one kernel body."""
 
@@ -241,43 +206,51 @@ class _Cut:
     def _layout(self, group: LoadGroup) -> int:
         return self.layouts[group.height].index(group.layout)
 
-    def load_side(self, block: Region) -> Region:
-        """The block with nothing but slots being filled, and what their addresses need."""
+    def load_side(self, block: Region, names: frozenset[str]) -> Region:
+        """The block with nothing but slots being filled with the tensors of these names, and what
+        their addresses need.
+        """
         groups, made = self._of_block(block), list[Op]()
         for i, op in enumerate(block):
             for group in (g for g in groups if g.first == i):
-                made += self._fill(group)
+                made += self._fill(group, names)
             if isinstance(op, (ForTiles, ForEach)):
-                inner = self.load_side(op.body)
+                inner = self.load_side(op.body, names)
                 if _fills(inner):
                     bare = dataclasses.replace(op, result=(), init=(), args=(), body=inner)
                     made.append(bare)
             elif isinstance(op, If):
-                then, orelse = self.load_side(op.then), self.load_side(op.orelse)
+                then, orelse = self.load_side(op.then, names), self.load_side(op.orelse, names)
                 if _fills(then) or _fills(orelse):
                     made.append(dataclasses.replace(op, result=(), then=then, orelse=orelse))
             elif results_of(op):
                 made.append(op)
         return _without_unused((*made, Yield()) if block and isinstance(block[-1], Yield) else made)
 
-    def _fill(self, group: LoadGroup) -> list[Op]:
+    def _fill(self, group: LoadGroup, names: frozenset[str]) -> list[Op]:
+        """Nothing, if no slot of the ring has anything of these tensors."""
+        if not names & loaded_tensors(g for g in self.groups if g.height == group.height):
+            return []
         slot = Value(self.namer.new("slot"), Slot())
         ring, loc = self.rings[group.height], group.loads[0].loc
         made: list[Op] = [
             ProducerAcquire(result=slot, ring=ring, layout=self._layout(group), loc=loc)
         ]
         for field, load in enumerate(group.loads):
-            made.append(
-                LoadToSlot(
+            if load.tensor.name in names:
+                fill = LoadToSlot(
                     slot=slot, field=field, tensor=load.tensor, index=load.index, loc=load.loc
                 )
-            )
+                made.append(fill)
         for field, side in enumerate(group.beside, len(group.loads)):
             load = side.load
-            blocks, index = self._blocks(side, definers(group.block[group.first :]))
-            made = [*blocks, *made]
-            copy = LoadToSlot(slot=slot, field=field, tensor=load.tensor, index=index, loc=load.loc)
-            made.append(dataclasses.replace(copy, box=side.box(self.sizes)))
+            if load.tensor.name in names:
+                blocks, index = self._blocks(side, definers(group.block[group.first :]))
+                made = [*blocks, *made]
+                copy = LoadToSlot(
+                    slot=slot, field=field, tensor=load.tensor, index=index, loc=load.loc
+                )
+                made.append(dataclasses.replace(copy, box=side.box(self.sizes)))
         return [*made, ProducerCommit(slot=slot, loc=loc)]
 
     def _blocks(
@@ -382,7 +355,7 @@ def _read_from_slots(op: Op, tiles: dict[Value, Value]) -> Op:
 
 
 def _fills(region: Region) -> bool:
-    return any(isinstance(op, LoadToSlot) or any(map(_fills, regions(op))) for op in region)
+    return any(isinstance(op, ProducerAcquire) or any(map(_fills, regions(op))) for op in region)
 
 
 def _without_unused(ops: list[Op] | Region) -> Region:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wsdsl.codegen.signature import Signature
-from wsdsl.ir.barrier_ops import AllocateBarriers
+from wsdsl.ir.barrier_ops import AllocateBarriers, WaitPredecessor
 from wsdsl.ir.memory_ops import (
     AllocateShared,
     LoadGlobal,
@@ -30,7 +30,9 @@ def explain(kernel: Kernel, signature: Signature) -> str:
         if isinstance(op, Partition):
             registers = f", {op.registers} registers a thread" if op.registers else ""
             runs = f"{op.num_warpgroups} warpgroup(s)" if op.num_warpgroups else "another thread"
-            lines.append(f"partition {op.role}: {runs}{registers}")
+            waits = any(isinstance(own, WaitPredecessor) for own in (*kernel.body, *op.body))
+            early = "" if waits or not signature.waits else ", waits for no kernel in front"
+            lines.append(f"partition {op.role}: {runs}{registers}{early}")
     moves: dict[str, set[str]] = {}
     for op in walk(kernel.body):
         match op:

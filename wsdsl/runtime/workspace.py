@@ -1,7 +1,7 @@
 """GMEM that the runtime lends to a launch: the kernel's tensors that no caller gives.
 
 Whatever runs one after the other shares it: the launches of one kernel on one stream. Those that
-overlap by an early start (programmatic dependent launch) touch GMEM only after
+overlap by an early start (programmatic dependent launch) touch it only after
 `griddepcontrol.wait`, when the launch in front is over. A graph may be replayed at any time, also
 beside launches on the stream from which it was captured, so each capture has memory of its own.
 """

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.kernels.gemm.form import ACTIVATIONS
 from wsdsl.kernels.gemm.operands import ARRAYS, Options
-from wsdsl.kernels.gemm.plan import Plan, make_plan
+from wsdsl.kernels.gemm.plan import OPERANDS, Plan, make_plan
 from wsdsl.kernels.gemm.product import Product
 from wsdsl.runtime.interop import allocate, describe
 from wsdsl.runtime.views import ArrayView
@@ -45,6 +45,7 @@ class Matmul:
         transpose_a: bool = False,
         transpose_b: bool = False,
         operand_dtype: Any = None,
+        constant: Sequence[str] = (),
         schedule: Schedule | None = None,
         stream: Any = None,
     ) -> Any:
@@ -72,6 +73,9 @@ class Matmul:
             blocks of 128 x 128 [..., ceil(M / 128), ceil(K / 128)], of b likewise with N. Either
             axis of a block's scales may be the contiguous one.
         out: written, and returned. With accumulate=True the result is added to what it holds.
+        constant: the operands, ("b",) for weights, which the kernel in front on the stream does not
+            write: they may be loaded before it is over, which shortens products of few rows.
+            Nothing checks this; where it is not so, the result is wrong now and then.
         schedule: as for kernels; precise_every=0 sums fp8 faster and less exactly.
 
         Arrays are of torch, CuPy, JAX or NumPy, all on one device; it runs as kernels do, on the
@@ -81,6 +85,7 @@ class Matmul:
         product = self.plan(
             a, b, bias, activation, residual, out_dtype, scales, out, accumulate,
             transpose_a=transpose_a, transpose_b=transpose_b, operand_dtype=operand_dtype,
+            constant=constant,
         )  # fmt: skip
         return product.run(schedule, stream)
 
@@ -99,6 +104,7 @@ class Matmul:
         transpose_a: bool = False,
         transpose_b: bool = False,
         operand_dtype: Any = None,
+        constant: Sequence[str] = (),
     ) -> Product:
         """The product that the same call would run: its kernel can be compiled, explained, proved
         and simulated. The result's array is allocated, if it is not given.
@@ -138,7 +144,7 @@ class Matmul:
             # JAX's arrays are read-only, but for whoever has made them.
             views["out"] = replace(describe(out), readonly=False)
         walked = {s.param: s.view(views[s.argument]) for s in plan.slots}
-        return Product(plan, walked, numbers, out)
+        return Product(plan, walked, numbers, out, _constant(constant) if constant else ())
 
     def kernel(self, *args: Any, **options: Any) -> Any:
         """The Kernel behind a call of the same arguments: one for each form that a product has."""
@@ -157,6 +163,14 @@ def _described(name: str, array: Any) -> ArrayView:
     except LaunchError as error:
         found = [Finding(f"{name}: {f.message}", hint=f.hint) for f in error.findings]
         raise LaunchError(found) from None
+
+
+def _constant(names: Sequence[str]) -> tuple[str, ...]:
+    """As the kernel knows them."""
+    if isinstance(names, str) or not {*names} <= {*OPERANDS}:
+        hint = 'constant=("b",) for weights'
+        raise LaunchError(Finding(f"constant is {names!r}, expected names of a and b", hint=hint))
+    return tuple(OPERANDS[name] for name in names)
 
 
 def _pair(scales: Any) -> tuple[Any, Any]:

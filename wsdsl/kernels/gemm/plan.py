@@ -17,6 +17,9 @@ from wsdsl.schedule import Schedule
 if TYPE_CHECKING:
     from wsdsl.compiled import Compiled
 
+OPERANDS = {"a": "A", "b": "B"}
+"""What the kernel calls them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Slot:
@@ -54,8 +57,10 @@ class Plan:
     dtype: DType
     dims: Mapping[str, int] | None = None
     """The kernel's, once a call of these arrays' geometry has been checked."""
-    compiled: dict[tuple[Schedule | None, int], Compiled] = field(default_factory=dict)
-    """By the schedule that was asked for, and the alignment of `out`."""
+    compiled: dict[tuple[Schedule | None, tuple[str, ...], int], Compiled] = field(
+        default_factory=dict
+    )
+    """By the schedule that was asked for, constant operands, and the alignment of `out`."""
 
 
 def make_plan(views: Mapping[str, ArrayView], options: Options) -> Plan:
@@ -100,7 +105,7 @@ def _parameter(
         raise LaunchError(Finding(message, hint="make it contiguous"))
     kept = [x for x in names if x in strides or name == "out"]
     axes = (*kept, *matrix)
-    title = {"a": "A", "b": "B"}.get(name, name)
+    title = OPERANDS.get(name, name)
     param = Param(title, dtype, tuple(names.get(x, x) for x in axes))
     shape, walked = tuple(sizes[x] for x in axes), tuple(strides.get(x, 0) for x in axes)
     return param, _slot(name, title, dtype, shape, walked)

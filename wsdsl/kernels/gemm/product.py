@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -31,10 +32,16 @@ class Product:
     """
 
     def __init__(
-        self, plan: Plan, views: Mapping[str, ArrayView], numbers: Mapping[str, float], out: Any
+        self,
+        plan: Plan,
+        views: Mapping[str, ArrayView],
+        numbers: Mapping[str, float],
+        out: Any,
+        constant: tuple[str, ...] = (),
     ) -> None:
-        """`views` and `numbers` by the name of the kernel's parameter."""
+        """`views` and `numbers` by the name of the kernel's parameter; `constant` are such, too."""
         self.plan, self.views, self.numbers, self.out = plan, views, numbers, out
+        self.constant = constant
 
     def __repr__(self) -> str:
         return f"<product by\n{self.source}>"
@@ -91,11 +98,19 @@ class Product:
 
     def compile(self, schedule: Schedule | None = None) -> Compiled:
         """What `run` runs. CompileError or ScheduleError."""
-        call, asked = self.call, (schedule, self.views["out"].pointer & 15)
+        call, asked = self.call, (schedule, self.constant, self.views["out"].pointer & 15)
         found = self.plan.compiled.get(asked)
         if found is None:
-            found = self.plan.compiled[asked] = self.kernel.compiled_for(call, schedule)
+            found = self.kernel.compiled_for(call, self._with_constants(schedule))
+            self.plan.compiled[asked] = found
         return found
+
+    def _with_constants(self, schedule: Schedule | None) -> Schedule | None:
+        if not self.constant:
+            return schedule
+        given = schedule or Schedule()
+        names = dict.fromkeys((*(given.constant or ()), *self.constant))
+        return replace(given, constant=tuple(names))
 
     def explain(self, schedule: Schedule | None = None) -> str:
         return self.compile(schedule).explain()

@@ -1,0 +1,437 @@
+"""Operands that the kernel in front does not write: who loads them, when, and what is refused."""
+
+import dataclasses
+import itertools
+
+import pytest
+
+import wsdsl
+from tests.kernels import CASES, check, expected, inputs
+from wsdsl import Schedule, ScheduleError
+from wsdsl.diagnostics import VerifyError
+from wsdsl.ir.barrier_ops import LaunchDependents, WaitPredecessor
+from wsdsl.ir.memory_ops import MakeTensorMap, ThreadLoad, TmaLoad
+from wsdsl.ir.op import Kernel, Op, Region
+from wsdsl.ir.parser import parse_kernel
+from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.spec import verify
+from wsdsl.ir.walk import walk, with_regions
+from wsdsl.lowering.pipeline import lower
+from wsdsl.prover.explore import Refuted, explore
+from wsdsl.prover.prove import prove
+from wsdsl.simulator.machine import simulate
+
+SMALL = Schedule(tile=dict(m=64, n=32, k=32), consumers=1, stages=2, constant=("B",))
+
+
+def scheduled(name: str, schedule: Schedule, unaligned: tuple[str, ...] = ()) -> Kernel:
+    case = CASES[name]
+    sizes = {d: case.sizes[d] for d in case.kernel.whole_dims}
+    return case.kernel._compile(schedule, sizes, unaligned).scheduled
+
+
+def partitions(kernel: Kernel) -> list[Partition]:
+    return [op for op in kernel.body if isinstance(op, Partition)]
+
+
+def loaded(part: Partition, kernel: Kernel) -> set[str]:
+    maps = {op.result: op.tensor.name for op in kernel.ops if isinstance(op, MakeTensorMap)}
+    ops = list(walk(part.body))
+    copied = {maps[op.map] for op in ops if isinstance(op, TmaLoad)}
+    return copied | {op.tensor.name for op in ops if isinstance(op, ThreadLoad)}
+
+
+def waits(region: Region) -> bool:
+    return any(isinstance(op, WaitPredecessor) for op in region)
+
+
+@pytest.mark.parametrize("name", ["partition_loads", "lower_rings", "insert_prologue"])
+def test_pass(name: str, golden) -> None:
+    made: dict[str, Kernel] = {}
+    kernel = dataclasses.replace(CASES["gemm"].kernel.tile, schedule=SMALL)
+    lower(kernel, listeners=[lambda step, before, after: made.update({step: after})])
+    golden(str(made[name]), suffix=".ir")
+
+
+@pytest.mark.parametrize(
+    ("constant", "sides"),
+    [
+        (("B",), [("B", False), ("A", True)]),
+        (("A",), [("A", False), ("B", True)]),
+        (("A", "B"), [("AB", False)]),
+    ],
+)
+def test_who_waits(constant: tuple[str, ...], sides: list[tuple[str, bool]]) -> None:
+    kernel = scheduled("gemm", dataclasses.replace(SMALL, constant=constant))
+    *loads, compute = partitions(kernel)
+    assert [(loaded(p, kernel), waits(p.body)) for p in loads] == [
+        (set(names), late) for names, late in sides
+    ]
+    assert waits(compute.body) and not waits(kernel.body)
+    # The next kernel is let start by who has waited.
+    kinds = [type(op) for op in compute.body]
+    assert kinds.index(LaunchDependents) == kinds.index(WaitPredecessor) + 1
+    assert sum(isinstance(op, LaunchDependents) for op in kernel.ops) == 1
+
+
+@pytest.mark.parametrize("constant", [None, (), ("bias",)])
+def test_nothing_to_load_early(constant: tuple[str, ...] | None) -> None:
+    """All wait together, and nothing else is different."""
+    given = dataclasses.replace(SMALL, constant=constant)
+    kernel, plain = (
+        scheduled("epilogue", s) for s in (given, dataclasses.replace(SMALL, constant=None))
+    )
+    assert kernel.body == plain.body
+    assert waits(kernel.body)
+
+
+def test_dumped_ir_goes_on() -> None:
+    for level in ("partitioned", "scheduled"):
+        compiled = CASES["gemm"].kernel._compile(SMALL, {}, ())
+        again = wsdsl.compile_ir(compiled.ir(level))
+        assert again.ir() == compiled.ir() and again.ptx == compiled.ptx
+
+
+# What they compute --------------------------------------------------------------------------------
+
+SCHEDULES = {
+    "one": SMALL,
+    "all": dataclasses.replace(SMALL, constant=("A", "B")),
+    "few": Schedule(tile=dict(m=64, n=224), consumers=1, constant=("B",)),
+    "columns": Schedule(tile=dict(m=16, n=128), mma="n", consumers=2, constant=("B",)),
+    "two": Schedule(tile=dict(m=128, n=48), consumers=2, stages=3, constant=("A",)),
+    "three": Schedule(
+        tile=dict(m=192, n=64), consumers=3, mode="cooperative", stages=2, constant=("B",)
+    ),
+    "turns": Schedule(tile=dict(m=64, n=64), mode="pingpong", stages=3, constant=("B",)),
+    "cluster": Schedule(
+        tile=dict(m=64, n=64), cluster=dict(m=2), consumers=1, stages=3, constant=("B",)
+    ),
+    "clusters": Schedule(
+        tile=dict(m=64, n=32), cluster=dict(m=2, n=2), mode="pingpong", stages=2, constant=("A",)
+    ),
+    "pieces": dataclasses.replace(SMALL, scheduler="split_k", splits=3),
+    "slices": Schedule(
+        tile=dict(m=128, n=64), stages=2, mode="cooperative", scheduler="split_k", splits=2,
+        reduction="slices", constant=("B",),
+    ),
+    "unordered": dataclasses.replace(
+        SMALL, scheduler="split_k", splits=3, reduction="unordered", constant=("A", "B")
+    ),
+    "stream": Schedule(
+        tile=dict(m=128, n=64), stages=2, mode="cooperative", scheduler="stream_k", constant=("B",)
+    ),
+    "stream_turns": Schedule(
+        tile=dict(m=64, n=64), stages=2, mode="pingpong", scheduler="stream_k", constant=("A",)
+    ),
+    "stream_cluster": Schedule(
+        tile=dict(m=64, n=64), stages=2, consumers=1, scheduler="stream_k", cluster=dict(m=2, n=2),
+        constant=("B",),
+    ),
+}  # fmt: skip
+CUT = {name for name, schedule in SCHEDULES.items() if schedule.scheduler}
+SIZES = (
+    dict(M=130, N=136, K=328),
+    dict(M=16, N=304, K=8),
+    dict(M=70, N=40, K=0),
+    dict(M=1, N=64, K=64),
+)
+
+
+@pytest.mark.parametrize("unaligned", [(), ("A",), ("B",), ("A", "B", "C")], ids=str)
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_right_in_any_order(name: str, unaligned: tuple[str, ...]) -> None:
+    case, kernel = CASES["gemm"], scheduled("gemm", SCHEDULES[name], unaligned)
+    for sizes, seed in itertools.product(SIZES, range(3)):
+        arrays = inputs(case, seed, **sizes)
+        wanted = expected(case, arrays)
+        simulate(kernel, arrays, seed=seed, num_sms=64 if name in CUT else 2)
+        check(case, arrays, wanted)
+
+
+@pytest.mark.parametrize("unaligned", [(), ("A",), ("B",), ("A", "B", "C")], ids=str)
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_proved(name: str, unaligned: tuple[str, ...]) -> None:
+    prove(scheduled("gemm", SCHEDULES[name], unaligned))
+
+
+OTHERS = [
+    # Slots of the second loop have nothing of B, and those of the first are all of the ring.
+    ("two_loops", dict(tile=dict(m=64, n=32), consumers=1, constant=("B",))),
+    ("two_loops", dict(tile=dict(m=64, n=32), consumers=1, constant=("A", "E"))),
+    ("two_loops", dict(tile=dict(m=64, n=32), mode="pingpong", constant=("D", "E"))),
+    # Two rings.
+    ("held_operand", dict(tile=dict(m=64, n=32), consumers=1, stages=2, constant=("A",))),
+    ("held_operand", dict(tile=dict(m=64, n=32), consumers=1, stages=2, constant=("B",))),
+    ("batched", dict(tile=dict(m=64, n=32), consumers=1, constant=("B",))),
+    ("two_products", dict(tile=dict(n=32), stages=2, constant=("G", "U"))),
+    ("epilogue", dict(tile=dict(m=64, n=32), consumers=1, constant=("B", "bias"))),
+]
+
+
+@pytest.mark.parametrize("threads", [False, True], ids=["tma", "threads"])
+@pytest.mark.parametrize(("name", "schedule"), OTHERS, ids=str)
+def test_other_kernels(name: str, schedule: dict[str, object], threads: bool) -> None:
+    case = CASES[name]
+    names = tuple(p.name for p in case.kernel.tile.params) if threads else ()
+    kernel = scheduled(name, Schedule(**schedule), names)  # type: ignore[arg-type]
+    assert len([p for p in partitions(kernel) if p.role == "load" and p.num_warpgroups]) == 2
+    right(name, kernel)
+
+
+def right(name: str, kernel: Kernel, **sizes: int) -> None:
+    case = CASES[name]
+    prove(kernel)
+    for seed in range(3):
+        arrays = inputs(case, seed, **sizes)
+        wanted = expected(case, arrays)
+        simulate(kernel, arrays, seed=seed, num_sms=2)
+        check(case, arrays, wanted)
+
+
+SCALES = dict(a_scale=("A", "a_scale"), b_scale=("B", "b_scale"))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        dict(consumers=1),
+        dict(tile=dict(m=128, n=32), consumers=2),
+        dict(mode="pingpong"),
+        dict(consumers=1, cluster=dict(m=2)),
+        dict(consumers=1, stages=2, scheduler="stream_k"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    "constant",
+    [
+        ("B",),
+        ("B", "b_scale"),
+        ("A", "B"),
+        ("a_scale",),
+        ("a_scale", "b_scale"),
+        ("A", "B", "a_scale", "b_scale"),
+    ],
+    ids=str,
+)
+def test_scales_beside_operands(constant: tuple[str, ...], more: dict[str, object]) -> None:
+    """They are copied by whom the promise says, and may lie alone in what one fills of a slot."""
+    given = Schedule(**dict(tile=dict(m=64, n=32), constant=constant) | more)  # type: ignore[arg-type]
+    kernel = scheduled("block_scaled", given)
+    every = {"A", "B", "a_scale", "b_scale"}
+    loads = [p for p in partitions(kernel) if p.role == "load"]
+    shares = [(loaded(p, kernel), waits(p.body)) for p in loads]
+    late = every - {*constant}
+    assert shares == [({*constant}, False), *([(late, True)] if late else [])]
+    right("block_scaled", kernel, KB=4)
+
+
+@pytest.mark.parametrize("more", [dict(consumers=1), dict(mode="pingpong")], ids=str)
+def test_scales_that_threads_read(more: dict[str, object]) -> None:
+    """Of an unaligned tensor nothing lies beside the operands, and nothing is early."""
+    given = Schedule(tile=dict(m=64, n=32), constant=("a_scale",), **more)  # type: ignore[arg-type]
+    kernel = scheduled("block_scaled", given, ("a_scale",))
+    assert waits(kernel.body)
+    right("block_scaled", kernel, KB=4)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        dict(consumers=1),
+        dict(tile=dict(m=128, n=32), consumers=2),
+        dict(mode="pingpong"),
+        dict(consumers=1, cluster=dict(m=2)),
+        dict(consumers=1, cluster=dict(m=2, n=2)),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    "constant",
+    [("B",), ("A", "B"), ("A", "R"), ("A", "B", "R", "bias", "rows"), ("A", "B", "R")],
+    ids=str,
+)
+def test_parts_of_the_epilogue_wait(constant: tuple[str, ...], more: dict[str, object]) -> None:
+    """Who brings them shares a warpgroup with who loads the operands, and waits for itself."""
+    given = Schedule(**dict(tile=dict(m=64, n=32), stages=2, constant=constant) | more)  # type: ignore[arg-type]
+    kernel = scheduled("epilogue", given)
+    (parts,) = (p for p in partitions(kernel) if not p.num_warpgroups)
+    assert "R" in loaded(parts, kernel) and waits(parts.body)
+    early, *_ = partitions(kernel)
+    assert loaded(early, kernel) == {*constant} & {"A", "B"} and not waits(early.body)
+    right("epilogue", kernel)
+
+
+def test_parts_alone_are_not_early() -> None:
+    plain = Schedule(tile=dict(m=64, n=32), consumers=1)
+    names = dataclasses.replace(plain, constant=("R", "bias"))
+    kernel = scheduled("epilogue", names)
+    assert kernel.body == scheduled("epilogue", plain).body
+    assert waits(kernel.body)
+
+
+# The choice ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", [1, 4, 16, 64])
+def test_few_rows_keep_the_promise(rows: int) -> None:
+    kernel = CASES["gemm"].kernel
+    for n, k in ((28672, 8192), (8192, 28672)):
+        made = kernel.schedule(Schedule(constant=("B",)), M=rows, N=n, K=k)
+        plain = kernel.schedule(M=rows, N=n, K=k)
+        assert made.constant == ("B",)
+        assert (made.tile, made.consumers, made.stages) == (
+            plain.tile,
+            plain.consumers,
+            plain.stages,
+        )
+        assert kernel.schedule(made) == made
+        assert eval(repr(made), {"Schedule": Schedule}) == made
+
+
+def test_wide_tiles_go_without() -> None:
+    sizes = dict(M=8192, N=8192, K=8192)
+    kernel = CASES["gemm"].kernel
+    assert kernel.schedule(Schedule(constant=("B",)), **sizes) == kernel.schedule(**sizes)
+    # A width alone says nothing of who computes.
+    wide = Schedule(tile=dict(n=256))
+    with_promise = dataclasses.replace(wide, constant=("B",))
+    assert kernel.schedule(with_promise, **sizes) == kernel.schedule(wide, **sizes)
+
+
+def test_who_does_not_wait_is_explained() -> None:
+    made = CASES["gemm"].kernel._compile(SMALL, {}, ()).explain()
+    assert made.count("waits for no kernel in front") == 1
+    plain = CASES["gemm"].kernel._compile(dataclasses.replace(SMALL, constant=None), {}, ())
+    assert "waits for no" not in plain.explain()
+
+
+@pytest.mark.parametrize(
+    ("schedule", "words"),
+    [
+        (Schedule(constant=("Q",)), "names `Q`, which is no tensor"),
+        (Schedule(constant=("B", "C")), "names `C`, which the kernel writes"),
+        (
+            Schedule(constant=("B",), consumers=2, registers=dict(load=40, compute=232)),
+            "2 consumers and two load warpgroups",
+        ),
+        (
+            Schedule(constant=("B",), consumers=2, tile=dict(n=256)),
+            "2 consumers beside two load warpgroups",
+        ),
+    ],
+    ids=repr,
+)
+def test_refused_with_the_reason(schedule: Schedule, words: str) -> None:
+    with pytest.raises(ScheduleError, match=words) as caught:
+        CASES["gemm"].kernel.schedule(schedule)
+    assert all(f.loc for f in caught.value.findings)
+
+
+def test_one_name_is_no_list_of_names() -> None:
+    with pytest.raises(ScheduleError, match="names of tensors"):
+        Schedule(constant="B")  # type: ignore[arg-type]
+    assert Schedule(constant=["B"]) == Schedule(constant=("B",))  # type: ignore[arg-type]
+
+
+CHOSEN = """
+@kernel
+def chosen(A: bf16[G, M, K], B: bf16[E, N, K], which: i32[G], C: bf16[G, M, N]):
+    for g in each(G):
+        e = which[g]
+        for m, n in tiles(M, N):
+            acc = zeros(f32[m, n])
+            for k in tiles(K):
+                acc += A[g, m, k] @ B[e, n, k]
+            C[g, m, n] = acc
+"""
+
+
+def test_an_address_that_may_be_written() -> None:
+    kernel = wsdsl.parse(CHOSEN).chosen
+    tile = dict(m=64, n=32)
+    with pytest.raises(ScheduleError, match="is read from `which`"):
+        kernel._compile(Schedule(tile=tile, consumers=1, constant=("B",)), {}, ())
+    both = Schedule(tile=tile, consumers=1, constant=("B", "which"))
+    early, late, _ = partitions(kernel._compile(both, {}, ()).scheduled)
+    assert not waits(early.body) and waits(late.body)
+    # A's addresses do not depend on it.
+    kernel._compile(Schedule(tile=tile, consumers=1, constant=("A",)), {}, ())
+
+
+# Mutants ------------------------------------------------------------------------------------------
+
+
+def without(kernel: Kernel, victim: Op) -> Kernel:
+    def drop(region: Region) -> Region:
+        return tuple(with_regions(op, drop) for op in region if op is not victim)
+
+    return dataclasses.replace(kernel, body=drop(kernel.body))
+
+
+def test_each_wait_is_needed() -> None:
+    kernel = scheduled("gemm", SMALL)
+    verify(kernel)
+    victims = [op for op in kernel.ops if isinstance(op, WaitPredecessor)]
+    assert len(victims) == 2
+    for op in victims:
+        with pytest.raises(VerifyError, match="before `wait_predecessor`"):
+            verify(without(kernel, op))
+
+
+def test_a_promise_is_needed() -> None:
+    text = str(scheduled("gemm", SMALL))
+    for instead in ("", ', constant=("A",)', ', constant=("B", "C")'):
+        changed = text.replace(', constant=("B",)', instead, 1)
+        assert changed != text
+        with pytest.raises(VerifyError, match=r"accesses GMEM before|is constant by the schedule"):
+            verify(parse_kernel(changed))
+
+
+def test_the_next_kernel_is_let_start_by_who_has_waited() -> None:
+    text = str(scheduled("gemm", SMALL))
+    both = "    wait_predecessor()\n    launch_dependents()\n"
+    turned = "    launch_dependents()\n    wait_predecessor()\n"
+    for changed in (
+        text.replace(both, turned),
+        text.replace("    launch_dependents()\n", "").replace(
+            "  sync_cta()\n", "  launch_dependents()\n  sync_cta()\n", 1
+        ),
+    ):
+        assert changed != text
+        with pytest.raises(VerifyError, match="the next kernel may not start"):
+            verify(parse_kernel(changed))
+    with pytest.raises(VerifyError, match="outside of any region"):
+        verify(parse_kernel(text.replace("    wait_predecessor()\n    elect() {", "    elect() {\n"
+                                         "    wait_predecessor()")))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('label="full", arrivals=2', 'label="full", arrivals=1'),
+        ('label="full", arrivals=2', 'label="full", arrivals=3'),
+        ("tx_bytes=2048", "tx_bytes=4096"),
+        ("tx_bytes=4096", "tx_bytes=2048"),
+        ("offset=4096", "offset=2048"),
+        ("wait_barrier(barriers=%empty, state=%s_2)\n", "\n"),
+        ("wait_barrier(barriers=%empty, state=%s_8)\n", "\n"),
+        ("arrive_expect_tx(barriers=%full, state=%s_2, tx_bytes=2048)\n", "\n"),
+        ("arrive_expect_tx(barriers=%full, state=%s_8, tx_bytes=4096)\n", "\n"),
+        ('partition(role="load", registers=56)', 'partition(role="load", registers=64)'),
+        ("increase=True", "increase=False"),
+    ],
+)
+def test_changed_protocols_are_refused(before: str, after: str) -> None:
+    text = str(scheduled("gemm", SMALL))
+    changed = text.replace(before, after, 1)
+    assert changed != text
+    with pytest.raises((VerifyError, Refuted)):
+        examined(changed)
+
+
+def examined(text: str) -> None:
+    mutant = parse_kernel(text)
+    verify(mutant)
+    explore(mutant)

@@ -1,0 +1,91 @@
+"""What a kernel may do while the one in front of it on the stream still runs.
+
+Whoever looks at GMEM has waited for it (`wait_predecessor`), but for the partitions that only read
+tensors of `Schedule.constant`, which the caller promises that it does not write. The rest of a CTA
+waits, so that no CTA ends before the kernel in front has; and the next kernel is let start no
+sooner, so that no other than the one in front of it still runs beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from wsdsl.ir.barrier_ops import ArriveFlag, LaunchDependents, WaitFlag, WaitPredecessor
+from wsdsl.ir.memory_ops import (
+    LoadGlobal,
+    MakeTensorMap,
+    StoreGlobal,
+    ThreadLoad,
+    TmaLoad,
+    TmaStore,
+)
+from wsdsl.ir.op import Kernel, Op, Region, Value
+from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.walk import walk
+
+Problem = tuple[Op | None, str]
+MAY_START_EARLY = (TmaLoad, ThreadLoad, LoadGlobal)
+
+
+def mapped_tensors(kernel: Kernel) -> dict[Value, str]:
+    """By a tensor map's value."""
+    return {op.result: op.tensor.name for op in kernel.ops if isinstance(op, MakeTensorMap)}
+
+
+def constant_tensors(kernel: Kernel) -> frozenset[str]:
+    return frozenset((kernel.schedule.constant if kernel.schedule else None) or ())
+
+
+def only_reads(region: Region, maps: Mapping[Value, str], names: frozenset[str]) -> bool:
+    """Whether all that a region does to GMEM is to read tensors of these names."""
+    touched = (_touched(op, maps) for op in walk(region))
+    return all(t is None or (t[0] in names and t[1]) for t in touched)
+
+
+def _touched(op: Op, maps: Mapping[Value, str]) -> tuple[str, bool] | None:
+    """The tensor in GMEM that the op accesses, and whether it only reads it."""
+    match op:
+        case TmaLoad() | TmaStore():
+            return maps[op.map], isinstance(op, TmaLoad)
+        case ThreadLoad() | LoadGlobal() | StoreGlobal() | ArriveFlag() | WaitFlag():
+            return op.tensor.name, isinstance(op, MAY_START_EARLY)
+        case _:
+            return None
+
+
+def predecessors_are_waited_for(kernel: Kernel) -> Iterator[Problem]:
+    """Where a kernel may start early, threads wait before they look at GMEM: all in front of the
+    partitions, or those of each partition that does more than read constant tensors.
+    """
+    waits = [op for op in kernel.ops if isinstance(op, WaitPredecessor)]
+    if not waits:
+        return
+    maps, constant = mapped_tensors(kernel), constant_tensors(kernel)
+    for op in kernel.ops:
+        touched = _touched(op, maps)
+        if touched is not None and touched[0] in constant and not touched[1]:
+            yield op, f"`{touched[0]}` is constant by the schedule, and written here"
+    bodies = [kernel.body, *(op.body for op in kernel.body if isinstance(op, Partition))]
+    own = [op for body in bodies for op in body]
+    for op in waits:
+        if not any(op is known for known in own):
+            yield op, "all threads of a partition, or of the kernel, wait: outside of any region"
+    for op in kernel.body:
+        if isinstance(op, WaitPredecessor):
+            return
+        region = op.body if isinstance(op, Partition) else (op,)
+        reads = isinstance(op, Partition) and only_reads(region, maps, constant)
+        yield from _before_the_wait(region, maps, allowed=reads)
+
+
+def _before_the_wait(
+    region: Region, maps: Mapping[Value, str], *, allowed: bool
+) -> Iterator[Problem]:
+    for op in region:
+        if isinstance(op, WaitPredecessor):
+            return
+        for inner in walk((op,)):
+            if isinstance(inner, LaunchDependents):
+                yield inner, "the next kernel may not start before `wait_predecessor`"
+            elif _touched(inner, maps) is not None and not allowed:
+                yield inner, "this accesses GMEM before `wait_predecessor`"

@@ -1,0 +1,67 @@
+"""Which operands are loaded before the kernel in front is over, and by whom.
+
+Tensors of `Schedule.constant` are not written by that kernel. What loads them waits for nobody, so
+the circular buffers fill with them while the kernel in front ends; what loads the others waits for
+it, and so do those who compute and who brings the epilogue's operands in parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from wsdsl.diagnostics import Finding, ScheduleError
+from wsdsl.ir.op import Kernel, Region
+from wsdsl.ir.tile_ops import Load, Store
+from wsdsl.ir.types import Tensor
+from wsdsl.ir.walk import walk
+from wsdsl.lowering.load_groups import LoadGroup, find_load_groups
+from wsdsl.lowering.side_loads import kept_out
+from wsdsl.schedule import Schedule
+
+
+def loaded_tensors(groups: Iterable[LoadGroup]) -> frozenset[str]:
+    """Names of the tensors that products' slots are filled with: operands, and what lies beside."""
+    found = (load for group in groups for load in (*group.loads, *(s.load for s in group.beside)))
+    return frozenset(load.tensor.name for load in found)
+
+
+def load_shares(groups: Iterable[LoadGroup], schedule: Schedule) -> list[frozenset[str]]:
+    """The tensors that each load partition copies, the constant ones first."""
+    names = loaded_tensors(groups)
+    early = names & frozenset(schedule.constant or ())
+    return [share for share in (early, names - early) if share]
+
+
+def num_load_partitions(kernel: Kernel, schedule: Schedule) -> int:
+    """Of a kernel with products; each is one warpgroup."""
+    if not schedule.constant:
+        return 1
+    return max(1, len(load_shares(find_load_groups(kernel.body, kept_out(kernel)), schedule)))
+
+
+def unfit_constants(kernel: Kernel, schedule: Schedule) -> Iterator[Finding]:
+    """Names of no tensor, or of one that the kernel itself writes."""
+    known = [p.name for p in kernel.params if isinstance(p.type, Tensor)]
+    stored = {op.tensor.name: op for op in kernel.ops if isinstance(op, Store)}
+    for name in schedule.constant or ():
+        if name not in known:
+            hint = f"the tensors are {', '.join(known)}"
+            yield Finding(f"Schedule.constant names `{name}`, which is no tensor", kernel.loc, hint)
+        elif name in stored:
+            message = f"Schedule.constant names `{name}`, which the kernel writes"
+            yield Finding(message, kernel.loc, "name tensors that are only read")
+
+
+def refuse_addresses_in_memory(side: Region, names: frozenset[str], schedule: Schedule) -> None:
+    """ScheduleError where a load side that shall not wait reads another tensor to know its way."""
+    constant = frozenset(schedule.constant or ())
+    if not names <= constant:
+        return
+    for op in walk(side):
+        if isinstance(op, Load) and op.tensor.name not in constant:
+            message = (
+                f"Schedule.constant names {', '.join(sorted(names))}, and where to load that from "
+                f"is read from `{op.tensor.name}`, which the kernel in front may write"
+            )
+            hint = f"name `{op.tensor.name}`, too, if it is as constant; else leave both out"
+            raise ScheduleError(Finding(message, op.loc, hint))
