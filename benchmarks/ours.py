@@ -28,6 +28,9 @@ LIST = [
 ]
 """Tried at every shape, beside the widths that fill the last wave."""
 FEW_ROWS = [
+    # Weights are not what the kernel in front writes.
+    "constant=B",
+    "constant=B mma=n tile.n=128 tile.m=16 consumers=2 scheduler=persistent",
     *(f"tile.m=64 tile.n={n} consumers=1" for n in (64, 112, 224)),
     "tile.m=64 tile.n=256 mode=pingpong",
     *(f"mma=n tile.n=64 tile.m={m} consumers=1" for m in (16, 64)),
@@ -36,7 +39,10 @@ FEW_ROWS = [
 ]
 DEEP = [
     *(f"tile.m=64 tile.n={n} consumers=1" for n in (16, 32, 64)),
-    *(f"tile.m=128 tile.n=128 scheduler=split_k splits={s}" for s in (16, 32)),
+    *(
+        f"tile.m=64 tile.n={n} tile.k={k} consumers=1 scheduler=split_k splits={s} reduction=slices"
+        for n, k, s in ((64, 128, 8), (128, 64, 16), (128, 64, 4), (32, 128, 16))
+    ),
     "tile.m=128 tile.n=128 scheduler=stream_k",
 ]
 SMALL = ["tile.m=128 tile.n=64 mode=cooperative", "tile.m=64 tile.n=128 consumers=1"]
