@@ -1,9 +1,8 @@
 """The order in which output tiles are walked: CTAs that run at the same time should load the same.
 
-Tiles run along the last loop variable, `swizzle` of the other's abreast. Where that other one has
-more tiles than that, and yet far fewer than the last, they run along it instead: what all of them
-load then comes from memory once, not for every `swizzle` tiles again. On an H200 that gains nothing
-at shapes less lopsided.
+Tiles run along the last loop variable, `swizzle` of the other's abreast, unless the schedule says
+otherwise. (Along the shorter side gains nothing on an H200: 4096 x 57344 x 8192, bf16 by 128 x 192,
+is at 1.034 · 0.987 of cuBLAS so, and at 1.028 · 1.016 along the longer one.)
 """
 
 from __future__ import annotations
@@ -17,8 +16,6 @@ from wsdsl.lowering.workload import Work
 from wsdsl.schedule import Schedule
 
 MAX_SWIZZLE = 8
-LOPSIDED = 8
-"""How many times as many tiles one side has."""
 
 
 def with_tile_order(schedule: Schedule, work: Work, tile: Mapping[str, int]) -> Schedule:
@@ -30,9 +27,7 @@ def with_tile_order(schedule: Schedule, work: Work, tile: Mapping[str, int]) -> 
     abreast = MAX_SWIZZLE
     if len(places) == 2 and all(axis.dim in work.sizes for axis in places):
         (first, rows), (_, columns) = ((a.name, _tiles(a, schedule, work, tile)) for a in places)
-        if schedule.raster is None:
-            other = rows > MAX_SWIZZLE and columns >= LOPSIDED * rows
-        elif schedule.raster == "auto":
+        if schedule.raster == "auto":
             other = rows < columns
         else:
             other = schedule.raster in (first, loop_variable(first))
