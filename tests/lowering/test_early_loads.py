@@ -1,7 +1,6 @@
 """Operands that the kernel in front does not write: who loads them, when, and what is refused."""
 
 import dataclasses
-import itertools
 
 import pytest
 
@@ -142,7 +141,7 @@ SIZES = (
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_right_in_any_order(name: str, unaligned: tuple[str, ...]) -> None:
     case, kernel = CASES["gemm"], scheduled("gemm", SCHEDULES[name], unaligned)
-    for sizes, seed in itertools.product(SIZES, range(3)):
+    for seed, sizes in enumerate(SIZES):
         arrays = inputs(case, seed, **sizes)
         wanted = expected(case, arrays)
         simulate(kernel, arrays, seed=seed, num_sms=64 if name in CUT else 2)
@@ -182,7 +181,7 @@ def test_other_kernels(name: str, schedule: dict[str, object], threads: bool) ->
 def right(name: str, kernel: Kernel, **sizes: int) -> None:
     case = CASES[name]
     prove(kernel)
-    for seed in range(3):
+    for seed in range(2):
         arrays = inputs(case, seed, **sizes)
         wanted = expected(case, arrays)
         simulate(kernel, arrays, seed=seed, num_sms=2)

@@ -57,7 +57,6 @@ def fused(A: bf16[M, K], B: bf16[N, K], bias: f32[N], scale: f32[M], C: bf16[M, 
         dict(),
         dict(tile=dict(m=128, n=48, k=64), consumers=2, mode="cooperative"),
         dict(tile=dict(m=64, n=64, k=64), consumers=2, mode="pingpong"),
-        dict(cluster=dict(m=2)),
         dict(cluster=dict(n=2), swizzle=2, raster="m"),
     ],
 )
