@@ -28,10 +28,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 T = TypeVar("T")
+Extents = tuple[tuple[str, int], ...]
+"""(dimension, tile) along each axis."""
 
 
 class Arithmetic(Protocol[T]):
@@ -302,6 +305,12 @@ def pieces_of(
     return made
 
 
-def num_output_tiles(extents: list[tuple[int, int]]) -> int:
-    """Of (size, tile) along each axis."""
-    return math.prod(-(-size // tile) for size, tile in extents)
+def count_work(tiles: Extents, contraction: Extents, size: Callable[[str], int]) -> tuple[int, int]:
+    """Tiles of the output (for clusters), and of the contraction in each; a sum of none is one
+    piece too. `size` gives a dimension's.
+    """
+
+    def count(extents: Extents) -> int:
+        return math.prod(-(-size(dim) // extent) for dim, extent in extents)
+
+    return count(tiles), max(1, count(contraction))

@@ -13,7 +13,7 @@ import numpy as np
 
 from wsdsl.ir.barrier_ops import LaunchGrid
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.tile_scheduler import Piece, Problem, Walk, num_output_tiles, tile_scheduler
+from wsdsl.ir.tile_scheduler import Piece, Problem, Walk, count_work, tile_scheduler
 
 NUM_SAMPLES = 40
 MAX_TURNS = 12
@@ -98,8 +98,7 @@ def samples(kernel: Kernel, grid: LaunchGrid) -> Samples:
         sizes = {dim: _size(rng, extent) for dim, extent in extents.items()} | fixed
         if number == 0 and contraction not in fixed:
             sizes[contraction] = 0
-        tiles = num_output_tiles([(sizes[dim], extent) for dim, extent in grid.tiles])
-        depth = max(1, -(-sizes[contraction] // size))
+        tiles, depth = count_work(grid.tiles, grid.contraction, sizes.__getitem__)
         room = rng.choice((1, 2, 3, rng.randint(1, 20), rng.randint(1, 132)))
         least = tiles * min(max(1, grid.splits), depth) // MAX_TURNS
         workers = scheduler.num_workers(tiles, depth, max(room, least))

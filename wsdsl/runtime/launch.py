@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Mapping
 from functools import partial
@@ -10,7 +9,7 @@ from typing import Any
 
 from wsdsl.codegen.signature import MapArgument, Signature
 from wsdsl.diagnostics import Finding, LaunchError
-from wsdsl.ir.tile_scheduler import tile_scheduler
+from wsdsl.ir.tile_scheduler import TileScheduler, count_work, tile_scheduler
 from wsdsl.runtime import driver
 from wsdsl.runtime.access import Access
 from wsdsl.runtime.arguments import Scalar
@@ -57,7 +56,7 @@ def num_ctas(
     kernel in front has made room, and an early start is there to overlap the two. Only where all
     pieces of a tile wait for each other (`together`) is it needed.
     """
-    items = math.prod(-(-dims[dim] // size) for dim, size in signature.tiles)
+    scheduler, items, depth = _work(signature, dims)
     if items * signature.cluster > MAX_CTAS:
         sizes = ", ".join(f"{dim} = {dims[dim]} by {size}" for dim, size in signature.tiles)
         ctas = "a CTA" if signature.cluster == 1 else f"a cluster of {signature.cluster} CTAs"
@@ -66,8 +65,6 @@ def num_ctas(
         raise LaunchError(Finding(message, hint="use larger tiles, or split the call"))
     room = num_sms // signature.cluster
     room = room if max_clusters is None else min(room, max_clusters)
-    scheduler = tile_scheduler(signature.scheduler, signature.splits, signature.together)
-    depth = _depth(signature, dims)
     if told := scheduler.fault(items, depth, room):
         hint = 'use fewer splits, or reduction="turns"'
         raise LaunchError(Finding(f"{signature.name}: {told}", hint=hint))
@@ -76,27 +73,25 @@ def num_ctas(
 
 def has_room(signature: Signature, dims: Mapping[str, int], num_sms: int) -> bool:
     """Whether all that wait for each other can run at the same time."""
-    items = math.prod(-(-dims[dim] // size) for dim, size in signature.tiles)
-    scheduler = tile_scheduler(signature.scheduler, signature.splits, signature.together)
-    room = num_sms // signature.cluster
-    return scheduler.num_together(items, _depth(signature, dims)) <= room
+    scheduler, items, depth = _work(signature, dims)
+    return scheduler.num_together(items, depth) <= num_sms // signature.cluster
 
 
 def num_slots(signature: Signature, dims: Mapping[str, int], grid: int) -> int:
     """Tiles that are cut, of a grid of so many CTAs; LaunchError if its work would not be right."""
-    scheduler = tile_scheduler(signature.scheduler, signature.splits)
+    scheduler, items, depth = _work(signature, dims)
     if not scheduler.splits_tiles or not grid:
         return 0
-    tiles = math.prod(-(-dims[dim] // size) for dim, size in signature.tiles)
-    work = tiles, _depth(signature, dims), grid // signature.cluster
+    work = items, depth, grid // signature.cluster
     slots = scheduler.num_slots(*work)
     check_work(signature.name, scheduler, *work, slots)
     return slots
 
 
-def _depth(signature: Signature, dims: Mapping[str, int]) -> int:
-    """Tiles of the contraction; a sum of none is one piece too."""
-    return max(1, math.prod(-(-dims[dim] // size) for dim, size in signature.contraction))
+def _work(signature: Signature, dims: Mapping[str, int]) -> tuple[TileScheduler, int, int]:
+    """Who shares out how many work items, and tiles of the contraction in each."""
+    scheduler = tile_scheduler(signature.scheduler, signature.splits, signature.together)
+    return scheduler, *count_work(signature.tiles, signature.contraction, lambda dim: dims[dim])
 
 
 def _all_or_none() -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +18,7 @@ from wsdsl.ir.memory_ops import AllocateGlobal, AllocateShared
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.target import SMEM_BYTES
-from wsdsl.ir.tile_scheduler import tile_scheduler
+from wsdsl.ir.tile_scheduler import TileScheduler, count_work, tile_scheduler
 from wsdsl.ir.types import Barriers, Shared, Tensor
 from wsdsl.ir.walk import walk
 from wsdsl.simulator.arithmetic import numpy_dtype
@@ -79,8 +78,7 @@ def _grid(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> tuple[in
     if not 1 <= size <= MAX_CLUSTER:
         told = f"a cluster of {size} CTAs; it may have 1 to {MAX_CLUSTER}"
         raise SimulationError("misuse", [Finding(told, grid.loc)])
-    tiles, depth = work_of(grid, arguments)
-    scheduler = tile_scheduler(grid.scheduler, grid.splits, grid.together)
+    scheduler, tiles, depth = work_of(grid, arguments)
     if num_sms is None:
         num_sms = max(NUM_SMS, size * scheduler.num_together(tiles, depth))
     room = num_sms // size
@@ -91,13 +89,10 @@ def _grid(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> tuple[in
     return clusters * size, size, together
 
 
-def work_of(grid: LaunchGrid, arguments: Arguments) -> tuple[int, int]:
-    """Tiles of the output (for clusters), and of the contraction in each."""
-
-    def count(each: tuple[tuple[str, int], ...]) -> int:
-        return math.prod(-(-arguments.size(dim) // extent) for dim, extent in each)
-
-    return count(grid.tiles), max(1, count(grid.contraction))
+def work_of(grid: LaunchGrid, arguments: Arguments) -> tuple[TileScheduler, int, int]:
+    """Who shares out how many tiles (for clusters), and tiles of the contraction in each."""
+    scheduler = tile_scheduler(grid.scheduler, grid.splits, grid.together)
+    return scheduler, *count_work(grid.tiles, grid.contraction, arguments.size)
 
 
 def lend(kernel: Kernel, arguments: Arguments, launch: Launch) -> None:
@@ -106,8 +101,7 @@ def lend(kernel: Kernel, arguments: Arguments, launch: Launch) -> None:
     for op in kernel.body:
         if isinstance(op, AllocateGlobal):
             assert isinstance(op.result.type, Tensor) and grid is not None
-            tiles, depth = work_of(grid, arguments)
-            scheduler = tile_scheduler(grid.scheduler, grid.splits)
+            scheduler, tiles, depth = work_of(grid, arguments)
             slots = scheduler.num_slots(tiles, depth, launch.num_clusters)
             first, *rest = op.result.type.dims
             assert isinstance(first, str)
