@@ -24,10 +24,9 @@ from wsdsl.ir.barrier_ops import ForRange, WaitFlag
 from wsdsl.ir.op import Region, Value, bound, results_of
 from wsdsl.ir.pipeline_ops import AxisAt, FinishTile
 from wsdsl.ir.tile_ops import Full, Map, Yield
-from wsdsl.ir.types import Axis, Tile
+from wsdsl.ir.types import Axis, Tensor, Tile
 from wsdsl.ir.walk import retype, uses, walk
-from wsdsl.lowering.builder import Builder
-from wsdsl.lowering.partials import Partials
+from wsdsl.lowering.partials import Partials, Place
 
 AT_ONCE = 8
 """Pieces that are loaded before the first is needed."""
@@ -42,44 +41,100 @@ def slice_width(columns: int, splits: int) -> int:
 def finish_in_slices(
     partials: Partials, op: FinishTile, splits: int, starts: Mapping[str, Value]
 ) -> None:
-    b = partials.builder
-    assert op.part is not None and op.parts is not None
-    flags, flag = partials.flag(op.slot)
-    first = b.times(op.slot, splits, "first_piece")
-    own = b.map("add", first, op.part, wish="piece")
-    for i, sum in enumerate(op.sums):
-        partials.store(sum, partials.place(sum, i, partials.line(sum, own), splits))
-    wrap = b.plus(b.times(op.parts, 2, "twice"), -1, "twice")
-    partials.arrive(flags, flag, wrap=wrap)
-    b.add(WaitFlag(tensor=flags, index=(flag,), count=op.parts))
-    columns = _columns(partials, op)
-    width = slice_width(columns.size, splits)
-    j = b.value("j", own.type)
-    with b.region() as body:
-        offset = b.times(j, width, "offset")
-        kind = dataclasses.replace(columns, name=b.namer.new(f"{columns.name}_slice"), size=width)
-        partials.axes[kind.name] = kind
-        axis = b.value(kind.name, kind)
-        b.add(AxisAt(result=axis, start=b.map("add", starts[columns.name], offset, wish="start")))
-        wholes = [
-            _whole(
-                partials, i, _narrower(sum, columns.name, kind.name), (first, op, offset), splits
-            )
-            for i, sum in enumerate(op.sums)
-        ]
-        for inner in _narrowed(op, columns.name, axis, wholes, b):
-            b.add(inner)
-        b.add(Yield())
-    num = b.integer(columns.size // width)
-    b.add(ForRange(index=j, start=op.part, stop=num, step=op.parts, body=tuple(body)))
-    partials.arrive(flags, flag, wrap=wrap)
+    """`starts`: where the tile begins along each axis."""
+    _Slices(partials, op, splits).finish(starts)
 
 
-def _columns(partials: Partials, op: FinishTile) -> Axis:
-    assert isinstance(op.sums[0].type, Tile)
-    found = partials.role(op.sums[0].type, "columns")
-    assert found is not None
-    return found
+class _Slices:
+    def __init__(self, partials: Partials, op: FinishTile, splits: int) -> None:
+        assert op.part is not None and op.parts is not None
+        self.partials, self.op, self.splits = partials, op, splits
+        self.builder, self.part, self.parts = partials.builder, op.part, op.parts
+        self.first = self.builder.times(op.slot, splits, "first_piece")
+
+    def finish(self, starts: Mapping[str, Value]) -> None:
+        b, partials = self.builder, self.partials
+        flags, flag = partials.flag(self.op.slot)
+        own = b.map("add", self.first, self.part, wish="piece")
+        places: list[Place] = []
+        for i, sum in enumerate(self.op.sums):
+            places.append(partials.place(sum, i, partials.line(sum, own), self.splits))
+            partials.store(sum, places[-1])
+        wrap = b.plus(b.times(self.parts, 2, "twice"), -1, "twice")
+        partials.arrive(flags, flag, wrap=wrap)
+        b.add(WaitFlag(tensor=flags, index=(flag,), count=self.parts))
+        columns = self.columns()
+        width = slice_width(columns.size, self.splits)
+        name = b.namer.new(f"{columns.name}_slice")
+        kind = dataclasses.replace(columns, name=name, size=width)
+        partials.axes[name] = kind
+        j = b.value("j", own.type)
+        with b.region() as body:
+            offset = b.times(j, width, "offset")
+            axis = b.value(name, kind)
+            start = b.map("add", starts[columns.name], offset, wish="start")
+            b.add(AxisAt(result=axis, start=start))
+            wholes = [
+                self.whole(i, _narrower(sum, columns.name, name), place, offset)
+                for i, (sum, place) in enumerate(zip(self.op.sums, places, strict=True))
+            ]
+            for inner in _narrowed(self.op, columns.name, axis, wholes):
+                b.add(inner)
+            b.add(Yield())
+        num = b.integer(columns.size // width)
+        b.add(ForRange(index=j, start=self.part, stop=num, step=self.parts, body=tuple(body)))
+        partials.arrive(flags, flag, wrap=wrap)
+
+    def columns(self) -> Axis:
+        kind = self.op.sums[0].type
+        assert isinstance(kind, Tile)
+        found = self.partials.role(kind, "columns")
+        assert found is not None
+        return found
+
+    def whole(self, number: int, like: Value, own: Place, column: Value) -> Value:
+        """The sum over all pieces, the first one first, of `like`'s columns from `column` on."""
+        b, kind = self.builder, like.type
+        assert isinstance(kind, Tile) and isinstance(own.tensor.type, Tensor)
+        zero = b.constant(0.0 if kind.dtype.is_float else 0, Tile(kind.dtype), "nothing")
+        total = b.add(Full(result=b.value("total", kind), value=zero)).result
+        outside = b.size(str(own.tensor.type.dims[0]))
+
+        def add(total: Value, base: Value, count: int) -> Value:
+            found = [
+                self.piece(number, like, b.plus(base, i, "other"), column, outside)
+                for i in range(count)
+            ]
+            for partial in found:
+                made = b.value("total", kind)
+                total = b.add(Map(result=made, fn="add", args=(total, partial))).result
+            return total
+
+        if self.splits <= AT_ONCE:
+            return add(total, b.integer(0), self.splits)
+        base, arg = b.value("base", self.parts.type), b.value("total", kind)
+        with b.region() as body:
+            b.add(Yield(values=(add(arg, base, AT_ONCE),)))
+        loop = ForRange(
+            result=(b.value("total", kind),),
+            index=base,
+            start=b.integer(0),
+            stop=self.parts,
+            step=b.integer(AT_ONCE),
+            init=(total,),
+            args=(arg,),
+            body=tuple(body),
+        )
+        return b.add(loop).result[0]
+
+    def piece(self, number: int, like: Value, piece: Value, column: Value, outside: Value) -> Value:
+        """What a piece has left. One that does not exist lies outside of the tensor, and is 0."""
+        b, partials = self.builder, self.partials
+        line = partials.line(like, b.map("add", self.first, piece, wish="other"))
+        exists = b.map("lt", piece, self.parts)
+        line = b.map("where", exists, line, outside, type=line.type, wish="line")
+        assert isinstance(like.type, Tile)
+        return partials.load(like.type, partials.place(like, number, line, self.splits, column))
 
 
 def _narrower(value: Value, name: str, other: str) -> Value:
@@ -89,56 +144,7 @@ def _narrower(value: Value, name: str, other: str) -> Value:
     return Value(value.name, dataclasses.replace(value.type, axes=axes))
 
 
-def _whole(
-    partials: Partials,
-    number: int,
-    like: Value,
-    where: tuple[Value, FinishTile, Value],
-    splits: int,
-) -> Value:
-    """The sum over all pieces, the first one first. Those that do not exist lie outside of the
-    tensor, and are 0.
-    """
-    b, (first, op, column) = partials.builder, where
-    assert isinstance(like.type, Tile) and op.parts is not None
-    kind, parts = like.type, op.parts
-    zero = b.constant(0.0 if kind.dtype.is_float else 0, Tile(kind.dtype), "nothing")
-    total = b.add(Full(result=b.value("total", kind), value=zero)).result
-    name = f"partials_{number}" if number else "partials"
-    outside = b.size(f"{name}_lines")
-
-    def add(total: Value, base: Value, count: int) -> Value:
-        found: list[Value] = []
-        for i in range(count):
-            piece = b.plus(base, i, "other")
-            line = partials.line(like, b.map("add", first, piece, wish="other"))
-            exists = b.map("lt", piece, parts)
-            line = b.map("where", exists, line, outside, type=line.type, wish="line")
-            found.append(partials.load(kind, partials.place(like, number, line, splits, column)))
-        for partial in found:
-            made = b.value("total", kind)
-            total = b.add(Map(result=made, fn="add", args=(total, partial))).result
-        return total
-
-    if splits <= AT_ONCE:
-        return add(total, b.integer(0), splits)
-    base, arg = b.value("base", parts.type), b.value("total", kind)
-    with b.region() as body:
-        b.add(Yield(values=(add(arg, base, AT_ONCE),)))
-    loop = ForRange(
-        result=(b.value("total", kind),),
-        index=base,
-        start=b.integer(0),
-        stop=parts,
-        step=b.integer(AT_ONCE),
-        init=(total,),
-        args=(arg,),
-        body=tuple(body),
-    )
-    return b.add(loop).result[0]
-
-
-def _narrowed(op: FinishTile, name: str, axis: Value, wholes: list[Value], b: Builder) -> Region:
+def _narrowed(op: FinishTile, name: str, axis: Value, wholes: list[Value]) -> Region:
     """What is done with the sums, for the columns of a slice."""
     assert isinstance(axis.type, Axis)
     swap = dict(zip(op.args, wholes, strict=True))
