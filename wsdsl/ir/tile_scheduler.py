@@ -199,7 +199,7 @@ class SplitK(TileScheduler):
 class StreamKWalk(Walk[T]):
     def prepare(self) -> None:
         p, one, zero = self.problem, self.number(1), self.number(0)
-        self.cut = cut_tiles(self.arithmetic, p.tiles, p.workers)
+        self.cut = num_cut_tiles(self.arithmetic, p.tiles, p.workers)
         steps = self.apply("mul", self.cut, p.depth)
         base = self.apply("floordiv", steps, p.workers)
         extra = self.apply("mod", steps, p.workers)
@@ -243,10 +243,10 @@ class StreamK(TileScheduler):
         return min(tiles * depth, max(1, room))
 
     def num_slots(self, tiles: int, depth: int, workers: int) -> int:
-        return int(cut_tiles(Numbers(), tiles, workers))
+        return int(num_cut_tiles(Numbers(), tiles, workers))
 
 
-def cut_tiles(arithmetic: Arithmetic[T], tiles: T, workers: T) -> T:
+def num_cut_tiles(arithmetic: Arithmetic[T], tiles: T, workers: T) -> T:
     """How many tiles `StreamK` cuts, the first ones; the others come out even."""
     apply, number = arithmetic.apply, arithmetic.number
     left = apply("mod", tiles, workers)

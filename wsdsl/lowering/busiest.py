@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from wsdsl.ir.tile_scheduler import Numbers, SplitK, StreamK, TileScheduler, cut_tiles
+from wsdsl.ir.tile_scheduler import Numbers, SplitK, StreamK, TileScheduler, num_cut_tiles
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def _split(scheduler: SplitK, tiles: int, depth: int, workers: int) -> Busiest:
 
 
 def _streamed(tiles: int, depth: int, workers: int) -> Busiest:
-    cut = int(cut_tiles(Numbers(), tiles, workers))
+    cut = int(num_cut_tiles(Numbers(), tiles, workers))
     base, extra = divmod(cut * depth, workers)
     whole = (tiles - cut) // workers
     if not cut:
