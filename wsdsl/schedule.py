@@ -12,6 +12,7 @@ from wsdsl.diagnostics import Finding, ScheduleError
 Mode = Literal["cooperative", "pingpong"]
 Reduction = Literal["turns", "slices", "unordered"]
 Scheduler = Literal["auto", "grid", "persistent", "split_k", "stream_k"]
+SWIZZLES = (1, 2, 4, 8, 16, 32)
 
 
 class FrozenDict(dict[str, int]):
@@ -39,7 +40,7 @@ class Schedule:
         front of it; "slices" ("split_k" alone), all at once, each piece a part of the tile; both
         give the same bits in every run; or "unordered", as they come
     raster: "auto", or the loop variable along which neighbouring tiles run
-    swizzle: tiles that are walked together across the raster direction: 1, 2, 4 or 8
+    swizzle: tiles that are walked together across the raster direction: 1, 2, 4, 8, 16 or 32
     registers: registers a thread, per role, for setmaxnreg: `dict(load=40, compute=232)`
     mma: the axis that rides wgmma's M
     decode: where a computed operand is rebuilt, "registers" or "shared"
@@ -109,7 +110,7 @@ class Schedule:
             lambda r: r in ("turns", "slices", "unordered"),
             '"turns", "slices" or "unordered"',
         )
-        check("swizzle", lambda s: s in (1, 2, 4, 8), "1, 2, 4 or 8")
+        check("swizzle", lambda s: s in SWIZZLES, "1, 2, 4, 8, 16 or 32")
         check(
             "registers",
             lambda d: all(positive(v) and v % 8 == 0 and 24 <= v <= 256 for v in d.values()),

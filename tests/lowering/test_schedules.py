@@ -169,19 +169,18 @@ def test_unknown_dimensions_are_refused(ask: str) -> None:
 @pytest.mark.parametrize(
     ("sizes", "raster", "order"),
     [
-        (dict(), None, (None, 8)),
-        (dict(), "auto", (None, 8)),
-        # Along n, as many rows of tiles abreast as there are, 8 at most.
-        ((4096, 4096), None, (None, 8)),
+        (dict(), None, (None, 16)),
+        (dict(), "auto", (None, 16)),
+        # Along n, as many rows of tiles abreast as make a wave of tiles square.
+        ((4096, 4096), None, (None, 16)),
         ((1024, 8192), None, (None, 8)),
         ((384, 8192), None, (None, 4)),
         ((256, 1024), None, (None, 2)),
         ((64, 1024), None, (None, 1)),
-        ((2048, 65536), None, (None, 8)),
         # By the shorter side.
-        ((4096, 8192), "auto", ("m", 8)),
-        ((8192, 4096), "auto", (None, 8)),
-        ((384, 8192), "auto", ("m", 8)),
+        ((4096, 8192), "auto", ("m", 16)),
+        ((8192, 4096), "auto", (None, 16)),
+        ((384, 8192), "auto", ("m", 16)),
         ((8192, 384), "m", ("m", 4)),
     ],
 )
