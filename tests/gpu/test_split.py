@@ -1,5 +1,6 @@
 """Tiles whose contraction is cut: right, the same every time, beside other work and in graphs."""
 
+import os
 import time
 from typing import Any
 
@@ -23,6 +24,8 @@ def linear(A: bf16[M, K], B: bf16[N, K], bias: f32[N], C: bf16[M, N]):
         C[m, n] = max(acc + bias[n], 0.0)
 """
 SPLITS = (2, 3, 7, 16)
+STREAM_SECONDS = float(os.environ.get("WSDSL_STREAM_SECONDS", "2"))
+"""How long streams run beside each other; more finds more."""
 SCHEDULES = {f"split_k {s}": Schedule(scheduler="split_k", splits=s) for s in SPLITS}
 SCHEDULES["stream_k"] = Schedule(scheduler="stream_k")
 SCHEDULES["stream_k pingpong"] = Schedule(scheduler="stream_k", mode="pingpong")
@@ -167,7 +170,7 @@ def within(seconds: float, event: Any) -> bool:
 
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_four_streams_at_once(name: str) -> None:
-    """For five seconds; each keeps SMs that the others' CTAs would need."""
+    """Each keeps SMs that the others' CTAs would need."""
     streams = [torch.cuda.Stream() for _ in range(4)]
     sizes = (TALL, SIZES[0], SIZES[2], (2305, 3080, 520))
     problems = [Problem(*size, seed=i) for i, size in enumerate(sizes)]
@@ -176,7 +179,7 @@ def test_four_streams_at_once(name: str) -> None:
         linear.prepare(*p.args, schedule=SCHEDULES[name], stream=s)
         for p, s in zip(problems, streams, strict=True)
     ]
-    end = time.monotonic() + 5
+    end = time.monotonic() + STREAM_SECONDS
     while time.monotonic() < end:
         for _ in range(20):
             for call in calls:
