@@ -16,6 +16,7 @@ from benchmarks import (
     ours,
     plot,
     plot_sweep,
+    race,
     report,
     results,
 )
@@ -238,6 +239,24 @@ def test_a_single_variant_needs_no_trial(monkeypatch):
     row, burst = entered(monkeypatch, {"a": 1e-6}, {}, same_as="wsdsl")
     assert (row["same_as"], burst.ran) == ("wsdsl", 0)
     assert "variants" not in row
+
+
+def test_the_card_is_busy_when_a_round_begins():
+    log = []
+
+    def burst(name):
+        def replay():
+            log.append(name)
+            return None, SimpleNamespace(synchronize=lambda: None)
+
+        return SimpleNamespace(said=name, replay=replay, seconds=lambda events: 1.0)
+
+    found = race.interleaved(lambda *_: None, {name: burst(name) for name in "abc"}, SMOKE)
+    rounds = [log[i : i + 4] for i in range(0, len(log), 4)]
+    assert all(first == last for first, *_, last in rounds)  # what is in front is not timed
+    assert {tuple(sorted(timed)) for _, *timed in rounds} == {("a", "b", "c")}
+    assert len({tuple(timed) for _, *timed in rounds}) > 1
+    assert found == {name: [1.0] * SMOKE.rounds for name in "abc"}
 
 
 # The field, and its failures
