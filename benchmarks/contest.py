@@ -96,7 +96,7 @@ class Length:
 SMOKE = Length(
     rounds=2, warm_up=0.01, timed=0.01, blocks=1, repeats=2, trial=0.003, longer_trial=0.003
 )
-QUICK = Length(rounds=20, warm_up=0.2, timed=0.3, blocks=4, repeats=4)
+QUICK = Length(rounds=20, warm_up=0.2, timed=0.3, blocks=4, repeats=4, longer_trial=0.1)
 SWEPT = Length(
     rounds=20, warm_up=0.05, timed=0.1, blocks=3, repeats=2, burst=2e-3, trial=0.012,
     longer_trial=0.06,
