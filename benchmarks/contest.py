@@ -3,23 +3,27 @@
 A large product is limited by power: after a pause a card runs faster than it can keep up. So there
 are two contests, and a kernel can win one and lose the other. Both are always measured.
 
-- *interleaved*: bursts of a few milliseconds of each contestant in shuffled order, at least 20
-  rounds; the figure is the median of the per-round ratios to the first contestant.
+- *interleaved*: bursts of a few milliseconds of each contestant in shuffled order, one right behind
+  the other, at least 20 rounds; the figure is the median of the per-round ratios to the first
+  contestant.
 - *sustained*: 0.2 s of warm-up, then at least 0.3 s timed, contestants in turn, median of 4.
 
-A contestant may have several variants (configurations, schedules): the one that is quickest over a
-few bursts on the warm card, and correct, goes into the contests.
+A contestant may have several variants (configurations, schedules): the first, and those that are
+quickest over a few bursts on the warm card, run for longer; the one that is quickest in the mean of
+both, and correct, goes into the contests.
 
 Every contestant runs as a CUDA graph of several calls, so that host cost stays out, over as many
 sets of operands as exceed the L2 cache; the data is random normal (zeros draw less power). Before,
-each one's output is poisoned with NaN between guard bytes and compared with float64. A problem is
+each one's output is poisoned with NaN between guard bytes and compared with float64. A problems are
 measured in a child process under a watchdog: a kernel that deadlocks is reported, costs 20 s, and
-the others run again without it.
+another child goes on at the same problem without it.
 """
 
 from __future__ import annotations
 
+import math
 import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,9 +36,13 @@ Call = Callable[..., Any]
 """`call(*operands, out)` starts one run on torch's current stream; one that can not write to `out`
 returns its output."""
 Work = Callable[[Report], Any]
+Rows = dict[str, dict[str, Any]]
 SEPARATOR = " | "
 MAX_ATTEMPTS = 8
 MAX_ENDS = 2
+PER_CHILD = 40
+"""Problems that a child measures, since it takes a second until it has a GPU; not more, since
+captured kernels leave memory behind."""
 WARM_SECONDS = 120.0
 """Without a sign of life while something compiles ahead."""
 
@@ -78,12 +86,23 @@ class Length:
     timed: float = 0.35
     blocks: int = 5
     repeats: int = 12
+    burst: float = 3e-3
     trial: float = 0.03
     """A variant's bursts before one is chosen, seconds."""
+    longer_trial: float = 0.15
+    """The quickest ones' sustained run before one is chosen, a third of it to warm up."""
 
 
-SMOKE = Length(rounds=2, warm_up=0.01, timed=0.01, blocks=1, repeats=2, trial=0.003)
-QUICK = Length(rounds=20, warm_up=0.2, timed=0.3, blocks=4, repeats=4)
+SMOKE = Length(
+    rounds=2, warm_up=0.01, timed=0.01, blocks=1, repeats=2, trial=0.003, longer_trial=0.003
+)
+QUICK = Length(rounds=20, warm_up=0.2, timed=0.3, blocks=4, repeats=4, longer_trial=0.1)
+SWEPT = Length(
+    rounds=20, warm_up=0.04, timed=0.06, blocks=5, repeats=2, burst=2e-3, trial=0.012,
+    longer_trial=0.06,
+)  # fmt: skip
+"""Of one point among many. The card has no pause between contestants, which all draw as much power
+as it has, so it takes less to warm up; and single blocks are off by 10 %, so there are more."""
 
 
 @dataclass
@@ -101,6 +120,33 @@ class Entrant:
     @property
     def fit(self) -> list[Variant]:
         return [v for v in self.variants if v.name not in self.failures]
+
+
+@dataclass
+class Bout:
+    """One problem, for how long, and who takes part; or why not."""
+
+    problem: Problem
+    contestants: Sequence[Contestant]
+    length: Length
+    entrants: list[Entrant] = field(init=False, default_factory=list)
+    unfit: dict[str, str] = field(init=False, default_factory=dict)
+    attempts: int = 0
+
+    def __post_init__(self) -> None:
+        for c in self.contestants:
+            try:
+                self.entrants.append(Entrant(c, c.variants(self.problem)))
+            except Exception as error:
+                self.unfit[c.name] = reason(error)
+
+    def rows(self, measured: dict[str, dict[str, Any]], outcome: Outcome) -> Rows:
+        """A row a contestant, with a failure for those that were not measured."""
+        failed = {c.name: str(outcome) for c in self.contestants} | self.unfit
+        return {
+            c.name: measured.get(c.name, {"correct": False, "failure": failed[c.name]})
+            for c in self.contestants
+        }
 
 
 def warm_up(
@@ -137,45 +183,53 @@ Ends = dict[tuple[str, str], list[str]]
 
 
 def hold(
-    problem: Problem,
-    contestants: Sequence[Contestant],
-    length: Length,
-    ends: Ends | None = None,
+    bouts: Sequence[Bout],
+    over: Callable[[int, Rows], Any],
+    until: float = math.inf,
     say: Callable[[str], None] = print,
-) -> dict[str, dict[str, Any]]:
-    """A row a contestant; ratios are to the first one.
+) -> None:
+    """`over` is told the rows of each as it ends; their ratios are to the first contestant. None
+    begins after `until` (`time.monotonic()`).
 
-    A variant that has ended two children (`ends`) is not tried again while there are others.
+    A variant that has ended two children is not tried again while there are others.
     """
-    from benchmarks.measure import contest
+    from benchmarks.measure import measure
 
-    ends = {} if ends is None else ends
-    rows: dict[str, dict[str, Any]] = {}
-    entrants: list[Entrant] = []
-    for c in contestants:
-        try:
-            entrants.append(Entrant(c, c.variants(problem)))
-        except Exception as error:
-            rows[c.name] = {"correct": False, "failure": reason(error)}
-            continue
-        for v in entrants[-1].fit[1:]:
-            known = ends.get((c.name, v.name), [])
-            if len(known) >= MAX_ENDS:
-                entrants[-1].failures[v.name] = f"elsewhere {known[-1]}"
-    outcome = Outcome()
-    for _ in range(MAX_ATTEMPTS):
-        outcome = watched(contest, problem, entrants, length)
+    left, ends = dict(enumerate(bouts)), Ends()
+
+    def heard(_: str, held: Any) -> None:
+        if held is not None:
+            index, rows = held
+            over(index, left.pop(index).rows(rows, Outcome("done")))
+
+    while left and time.monotonic() <= until:
+        batch = dict(list(left.items())[:PER_CHILD])
+        for bout in batch.values():
+            exclude_known(bout, ends)
+        outcome = watched(measure, batch, until, heard=heard)
         if outcome.ok:
-            rows |= outcome.value
-            break
-        say(f"{problem.name}  {outcome}")
-        at_fault = exclude(entrants, outcome)
-        if at_fault is None:
-            break
-        ends.setdefault(at_fault, []).append(f"{problem.name}: {outcome}")
-    for c in contestants:
-        rows.setdefault(c.name, {"correct": False, "failure": str(outcome)})
-    return {c.name: rows[c.name] for c in contestants}
+            continue
+        at_work = next(((i, b) for i, b in batch.items() if i in left), None)
+        if at_work is None:
+            continue  # it died of nothing that counts
+        index, bout = at_work
+        say(f"{bout.problem.name}  {outcome}")
+        bout.attempts += 1
+        at_fault = exclude(bout.entrants, outcome)
+        if at_fault is not None:
+            ends.setdefault(at_fault, []).append(f"{bout.problem.name}: {outcome}")
+        if at_fault is None or bout.attempts == MAX_ATTEMPTS:
+            over(index, left.pop(index).rows({}, outcome))
+    for bout in left.values():
+        say(f"{bout.problem.name}: no time left")
+
+
+def exclude_known(bout: Bout, ends: Ends) -> None:
+    for entrant in bout.entrants:
+        for v in entrant.fit[1:]:
+            known = ends.get((entrant.name, v.name), [])
+            if len(known) >= MAX_ENDS:
+                entrant.failures[v.name] = f"elsewhere {known[-1]}"
 
 
 def exclude(entrants: Sequence[Entrant], outcome: Outcome) -> tuple[str, str] | None:

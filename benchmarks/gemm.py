@@ -20,9 +20,11 @@ from benchmarks import ours
 from benchmarks.contest import (
     QUICK,
     SMOKE,
+    SWEPT,
+    Bout,
     Contestant,
-    Ends,
     Length,
+    Rows,
     UnfitError,
     hold,
     line,
@@ -93,27 +95,28 @@ def run(
         print(f"wsdsl: {made} of {asked_for} kernels", flush=True)
     warm_up(contestants, problems)
     print(f"ready after {time.monotonic() - began:.0f} s", flush=True)
-    result: Result = {"contests": []}
-    ends: Ends = {}
-    for contest, posed in zip(wanted, problems, strict=True):
-        if time.monotonic() - began > seconds:
-            print(f"{contest}: no time left", flush=True)
-            continue
-        result["contests"].append(held(contest, posed, contestants, length, ends))
+    result: Result = {"contests": [], "seconds": time.monotonic() - began}
+    bouts = [
+        Bout(p, [c for c in contestants if takes_part(c, p)], length_of(contest, length))
+        for contest, p in zip(wanted, problems, strict=True)
+    ]
+
+    def over(index: int, rows: Rows) -> None:
+        before = result["seconds"]
         result["seconds"] = time.monotonic() - began
+        held = told(wanted[index], problems[index], rows)
+        result["contests"].append(held | {"seconds": result["seconds"] - before})
         save(result)
+
+    hold(bouts, over, began + seconds)
     return result
 
 
-def held(
-    contest: Contest,
-    posed: Problem,
-    contestants: Sequence[Contestant],
-    length: Length,
-    ends: Ends,
-) -> dict[str, Any]:
-    began = time.monotonic()
-    rows = hold(posed, [c for c in contestants if takes_part(c, posed)], length, ends)
+def length_of(contest: Contest, length: Length) -> Length:
+    return SWEPT if contest.swept and length == QUICK else length
+
+
+def told(contest: Contest, posed: Problem, rows: Rows) -> dict[str, Any]:
     for name, row in rows.items():
         print(f"{contest!s:>32}  {name:<12} {line(row)}", flush=True)
         if name.startswith("wsdsl") and row["correct"] and name != "wsdsl plain":
@@ -123,7 +126,6 @@ def held(
         "kind": contest.kind.name,
         "shape": contest.name,
         "rows": rows,
-        "seconds": time.monotonic() - began,
     }
 
 

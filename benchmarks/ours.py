@@ -2,52 +2,31 @@
 
 from __future__ import annotations
 
-import math
+import dataclasses
+import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.contest import Call, Contestant, UnfitError, Variant, reason
+from benchmarks.candidates import DEFAULT, candidates, kernel_of, schedule_of, sizes_of
+from benchmarks.contest import WARM_SECONDS, Call, Contestant, UnfitError, Variant, reason
 from benchmarks.problems import Problem
 from benchmarks.suites import Kind, Shape
+from benchmarks.watchdog import Report, watched_all
 
 if TYPE_CHECKING:
     from wsdsl import Schedule
-    from wsdsl.compiler import Kernel
+    from wsdsl.compiled import Compiled
 
-DEFAULT = "default"
-NUM_SMS = 132
-WORKERS = 8
-LIST = [
-    "tile.m=128 tile.n=256 mode=cooperative",
-    "tile.m=128 tile.n=256 mode=cooperative stages=4",
-    "tile.m=128 tile.n=256 mode=cooperative stages=4 cluster.m=2",
-    *(f"tile.m=128 tile.n={n} mode=pingpong" for n in (128, 144, 160, 176, 192)),
-    *(f"tile.m=128 tile.n={n} mode=pingpong cluster.m=2" for n in (160, 192)),
-]
-"""Tried at every shape, beside the widths that fill the last wave."""
-FEW_ROWS = [
-    # Weights are not what the kernel in front writes.
-    "constant=B",
-    "constant=B mma=n tile.n=128 tile.m=16 consumers=2 scheduler=persistent",
-    *(f"tile.m=64 tile.n={n} consumers=1" for n in (64, 112, 224)),
-    "tile.m=64 tile.n=256 mode=pingpong",
-    *(f"mma=n tile.n=64 tile.m={m} consumers=1" for m in (16, 64)),
-    *(f"mma=n tile.n=128 tile.m={m}" for m in (16, 64, 128)),
-    *(f"tile.m=128 tile.n={n} mode=cooperative" for n in (224, 240)),
-]
-DEEP = [
-    *(f"tile.m=64 tile.n={n} consumers=1" for n in (16, 32, 64)),
-    *(
-        f"tile.m=64 tile.n={n} tile.k={k} consumers=1 scheduler=split_k splits={s} reduction=slices"
-        for n, k, s in ((64, 128, 8), (128, 64, 16), (128, 64, 4), (32, 128, 16))
-    ),
-    "tile.m=128 tile.n=128 scheduler=stream_k",
-]
-SMALL = ["tile.m=128 tile.n=64 mode=cooperative", "tile.m=64 tile.n=128 consumers=1"]
-_compiled: dict[tuple[str, str, Shape], Any] = {}
-"""What `warm` made, or why not; children are forked from the process that holds it."""
+Posed = tuple[Kind, Shape, bool]
+"""What of a problem its candidates depend on."""
+Plan = dict[str, "Schedule | RefusedError"]
+"""By candidate: the whole schedule, or why it is refused."""
+Key = tuple[Kind, str, "Schedule"]
+_plans: dict[Posed, Plan] = {}
+_compiled: dict[Key, Compiled | RefusedError] = {}
+"""What `warm` made, once for all sizes whose whole schedule is the same; children are forked from
+the process that holds it."""
 
 
 def contestants(schedules: Sequence[str]) -> list[Contestant]:
@@ -56,7 +35,7 @@ def contestants(schedules: Sequence[str]) -> list[Contestant]:
         Contestant("wsdsl", lambda p: [variant(p, DEFAULT)], lay_out=lay_out),
         Contestant(
             "wsdsl best",
-            lambda p: [variant(p, t) for t in candidates(p, schedules)],
+            lambda p: [variant(p, t) for t in _plans.get(posed_of(p)) or candidates(p, schedules)],
             lay_out=lay_out,
         ),
         Contestant("wsdsl plain", plain_variants, reference=product),
@@ -88,103 +67,109 @@ def product(a: Any, b: Any, *_: Any) -> Any:
     return a.double() @ b.double().T
 
 
-def candidates(problem: Problem, schedules: Sequence[str]) -> list[str]:
-    m, n, _ = problem.size
-    listed = list(schedules)
-    if not listed:
-        tiles = -(-m // 128) * -(-n // 128)
-        fitting = (f"tile.m=128 tile.n={w} mode=cooperative" for w in widths(problem.size))
-        listed = [*LIST, *fitting]
-        if m <= 128:
-            listed = FEW_ROWS
-        elif tiles < NUM_SMS:
-            listed = DEEP if tiles <= 16 else SMALL + LIST
-    return [DEFAULT, *dict.fromkeys(listed)]
-
-
-def widths(shape: Shape, count: int = 3) -> list[int]:
-    """Multiples of 16 that leave the fewest columns idle in the last wave, the widest first."""
-    m, n, _ = shape
-    rows = -(-m // 128)
-
-    def used(width: int) -> float:
-        tiles = rows * -(-n // width)
-        return rows * n / (math.ceil(tiles / NUM_SMS) * NUM_SMS * width)
-
-    # Narrow tiles move more bytes for each product: they have to win by more than a little.
-    return sorted(range(128, 257, 16), key=lambda w: (-used(w) * min(1.0, w / 200), -w))[:count]
-
-
-def kernel_of(kind: Kind) -> Kernel:
-    from benchmarks import kernels
-
-    if kind.epilogue:
-        return kernels.gemm_epilogue
-    if kind.dtype == "int8":
-        return kernels.gemm_int8
-    by_scaling = {
-        "none": kernels.gemm,
-        "tensor": kernels.gemm_fp8_tensor,
-        "row": kernels.gemm_fp8_row,
-        "block": kernels.gemm_fp8_block,
-    }
-    return by_scaling[kind.scaling]
-
-
-def schedule_of(problem: Problem, text: str) -> Schedule | None:
-    from wsdsl.cli.options import schedule_from
-
-    words = [] if text == DEFAULT else text.split()
-    if problem.kind.fast:  # never promoted before the last product
-        words.append("precise_every=0")
-    return schedule_from(words)
-
-
-def compile_for(problem: Problem, text: str) -> Any:
-    """The compiled kernel; CompileError, ScheduleError and their like where it is refused."""
-    m, n, k = problem.size
-    sizes = {"M": m, "N": n, "K": k}
-    if problem.kind.scaling == "block":
-        sizes |= {"NB": n // 128, "KB": k // 128}
-    return kernel_of(problem.kind).compile(schedule=schedule_of(problem, text), **sizes)
-
-
 class RefusedError(UnfitError):
     """wsdsl's own message, as it was given when the schedule was compiled ahead."""
 
 
 def warm(problems: Sequence[Problem], schedules: Sequence[str]) -> tuple[int, int]:
-    """Compile everything in this process, on a few threads; how many were asked for, and made."""
-    todo = {(p.kind.name, text, p.size): p for p in problems for text in candidates(p, schedules)}
+    """Compile everything ahead, in children; how many kernels were asked for, and made."""
+    posed = {posed_of(p): p for p in problems}
+    _plans.update(in_shares(plan_all, list(posed.values()), schedules))
+    todo: dict[Key, Problem] = {}
+    for key, problem in posed.items():
+        for text, schedule in _plans.get(key, {}).items():
+            if not isinstance(schedule, RefusedError):
+                todo.setdefault((problem.kind, text, schedule), problem)
+    _compiled.update(in_shares(compile_all, list(todo.items())))
+    refused = [s for p in _plans.values() for s in p.values() if isinstance(s, RefusedError)]
+    made = [found for found in _compiled.values() if not isinstance(found, RefusedError)]
+    return len(todo) + len(refused), len(made)
 
-    def work(item: tuple[tuple[str, str, Shape], Problem]) -> None:
-        key, problem = item
+
+def in_shares(work: Any, items: list[Any], *more: Any) -> dict[Any, Any]:
+    """What `work(share, *more, report)` finds in children; of one that fails, nothing: those look
+    again where it counts."""
+    workers = max(1, min(16, os.cpu_count() or 1, len(items)))
+    shares = [partial(work, items[i::workers], *more) for i in range(workers)]
+    found: dict[Any, Any] = {}
+    for outcome in watched_all(shares, workers, WARM_SECONDS):
+        found |= outcome.value if outcome.ok else {}
+    return found
+
+
+def plan_all(
+    problems: Sequence[Problem], schedules: Sequence[str], report: Report
+) -> dict[Posed, Plan]:
+    found: dict[Posed, Plan] = {}
+    for problem in problems:
+        report(problem.name)
+        found[posed_of(problem)] = plan(problem, schedules)
+    return found
+
+
+def plan(problem: Problem, schedules: Sequence[str]) -> Plan:
+    return {text: whole_schedule(problem, text) for text in candidates(problem, schedules)}
+
+
+def whole_schedule(problem: Problem, text: str) -> Schedule | RefusedError:
+    from wsdsl.lowering.pipeline import scheduled_tile
+
+    try:
+        given = schedule_of(problem, text)
+        kernel = dataclasses.replace(kernel_of(problem.kind).tile, schedule=given)
+        found = scheduled_tile(kernel, sizes_of(problem)).schedule
+    except Exception as error:
+        return RefusedError(reason(error))
+    assert found is not None
+    return found
+
+
+def compile_all(
+    items: Sequence[tuple[Key, Problem]], report: Report
+) -> dict[Key, Compiled | RefusedError]:
+    found: dict[Key, Compiled | RefusedError] = {}
+    for key, problem in items:
+        report(f"{problem.name} {key[1]}")
         try:
-            _compiled[key] = compile_for(problem, key[1])
+            found[key] = compile_for(problem, key[1])
         except Exception as error:
-            _compiled[key] = RefusedError(reason(error))
+            found[key] = RefusedError(reason(error))
+    return found
 
-    with ThreadPoolExecutor(WORKERS) as pool:
-        list(pool.map(work, todo.items()))
-    return len(todo), sum(not isinstance(_compiled[key], RefusedError) for key in todo)
+
+def compile_for(problem: Problem, text: str) -> Compiled:
+    """The compiled kernel; CompileError, ScheduleError and their like where it is refused."""
+    schedule = schedule_of(problem, text)
+    return kernel_of(problem.kind).compile(schedule=schedule, **sizes_of(problem))
+
+
+def compiled(problem: Problem, text: str) -> Compiled:
+    """`compile_for`, or what it gave ahead."""
+    schedule = _plans.get(posed_of(problem), {}).get(text)
+    found = schedule if isinstance(schedule, RefusedError) else None
+    if schedule is not None and not isinstance(schedule, RefusedError):
+        found = _compiled.get((problem.kind, text, schedule))
+    if isinstance(found, RefusedError):
+        raise found
+    return found or compile_for(problem, text)
+
+
+def posed_of(problem: Problem) -> Posed:
+    return problem.kind, problem.size, problem.swept
 
 
 def make(problem: Problem, text: str) -> Call:
-    key = (problem.kind.name, text, problem.size)
-    found = _compiled[key] if key in _compiled else compile_for(problem, text)
-    if isinstance(found, RefusedError):
-        raise found
+    found = compiled(problem, text)
+    if all(size % 16 == 0 for size in problem.size[1:]):
+        return found
+    # Rows that TMA does not take: the kernel looks at its arrays, and is compiled for them.
     kernel, schedule = kernel_of(problem.kind), schedule_of(problem, text)
-
-    def call(a: Any, b: Any, *more: Any) -> None:
-        kernel(a, b, *more, schedule=schedule)
-
-    return call
+    return lambda *arrays: kernel(*arrays, schedule=schedule)
 
 
 def describe(problem: Problem, text: str) -> dict[str, Any]:
     """The whole schedule that was run, and what it takes."""
     from wsdsl.cli.commands import resources_of
 
-    made = compile_for(problem, text)
+    made = compiled(problem, text)
     return {"schedule": repr(made.schedule), "resources": resources_of(made)}

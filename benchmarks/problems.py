@@ -38,6 +38,7 @@ class Problem:
     flop: float
     bytes: int
     tolerance: float
+    swept: bool = False
 
     @property
     def num_sets(self) -> int:
@@ -62,6 +63,7 @@ def problem(contest: Contest) -> Problem:
         flop=2.0 * m * n * k,
         bytes=width * (m * k + n * k) + out_width * m * n * (2 if kind.epilogue else 1),
         tolerance=tolerance(kind),
+        swept=contest.swept,
     )
 
 

@@ -2,7 +2,8 @@
 
 python -m benchmarks.report benchmarks/results/gemm.json
 
-Each cell is the ratio to cuBLAS, interleaved · sustained. ✗ marks a figure under its target.
+Each cell is the ratio to cuBLAS, interleaved · sustained. ✗ marks a figure under its target. Of the
+sweeps only what they amount to is shown; benchmarks.plot_sweep draws every point.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks import markdown, sweeps
+from benchmarks.markdown import figure
 from benchmarks.results import (
     BASE,
     METRICS,
@@ -23,8 +26,7 @@ from benchmarks.results import (
     ratio,
     ratio_between,
 )
-
-MISSED = " ✗"
+from benchmarks.suites import SWEEPS
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,13 @@ def report(result: dict[str, Any]) -> str:
     suites = by_suite(result)
     parts = [runs(result)]
     for suite, contests in suites.items():
+        if suite in SWEEPS:
+            continue
         parts.append(f"### {suite}\n\n{table(contests)}")
-    bf16 = [c for c in result["contests"] if c["kind"] == "bf16"]
+    swept = {suite: contests for suite, contests in suites.items() if suite in SWEEPS}
+    if swept:
+        parts.append(f"### sweeps\n\n{sweeps.summary(swept)}")
+    bf16 = [c for c in result["contests"] if c["kind"] == "bf16" and c["suite"] not in SWEEPS]
     if bf16:
         parts.append(f"### bf16, all {len(bf16)} shapes\n\n{summary(bf16)}")
     missing = absent(result["contests"])
@@ -83,7 +90,7 @@ def table(contests: Sequence[dict[str, Any]]) -> str:
     shapes = [f"{c['shape'].replace('x', ' × ')}{tflops(c)}" for c in contests]
     shapes.append("**geometric mean**")
     rows.append([mean_cell(contests, n, BASE, 0.0) for n in names])
-    return markdown(["M × N × K (cuBLAS, TFLOP/s)", *names], shapes, rows)
+    return markdown.table(["M × N × K (cuBLAS, TFLOP/s)", *names], shapes, rows)
 
 
 def summary(contests: Sequence[dict[str, Any]]) -> str:
@@ -101,7 +108,7 @@ def summary(contests: Sequence[dict[str, Any]]) -> str:
         for t in wanted
     ]
     against = [f"{t.name} ÷ {'cuBLAS' if t.against == BASE else t.against}" for t in wanted]
-    return markdown(["", "geometric mean", "least", "shapes", "target"], against, rows)
+    return markdown.table(["", "geometric mean", "least", "shapes", "target"], against, rows)
 
 
 def aim(t: Target) -> str:
@@ -132,12 +139,6 @@ def least_cell(contests: Sequence[dict[str, Any]], t: Target) -> str:
     return " · ".join(figure(min(values), t.least) for values in found) if found[0] else "–"
 
 
-def figure(value: float | None, target: float) -> str:
-    if value is None:
-        return "–"
-    return f"**{value:.3f}**{MISSED}" if value < target else f"{value:.3f}"
-
-
 def tflops(contest: dict[str, Any]) -> str:
     row = contest["rows"].get(BASE, {})
     if not row.get("correct") or METRICS[0] not in row:
@@ -158,12 +159,6 @@ def absent(contests: Sequence[dict[str, Any]]) -> str:
         f"- {name}: {why} ({', '.join(where[:3])}{' …' if len(where) > 3 else ''})"
         for (name, why), where in found.items()
     )
-
-
-def markdown(head: Sequence[str], first: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [list(head), ["---"] * len(head)]
-    lines += [[label, *cells] for label, cells in zip(first, rows, strict=True)]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def main() -> int:

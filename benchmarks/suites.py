@@ -47,8 +47,12 @@ BF16: dict[str, list[Shape]] = {
     "tensor-parallel": [(4096, 1280, 8192), (4096, 8192, 1024)],
     "deepseek": DEEPSEEK,
     "few-rows": [*((m, 28672, 8192) for m in (1, 16, 64, 128)), (64, 8192, 28672)],
-    "deep": [(256, 256, 65536)],
+    "deep": [(256, 256, 65536), (512, 512, 16384), (128, 128, 131072)],
 }
+SWEEPS: dict[str, list[Shape]] = {
+    f"sweep-{k}": [(1024, n, k) for n in range(384, 7873, 192)] for k in (1024, 4096, 16384)
+}
+"""From one to the next, tiles fill the last wave more, or begin another."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,9 @@ class Contest:
     suite: str
     kind: Kind
     shape: Shape
+    swept: bool = False
+    """One of many neighbours, which have little time each; "best" is chosen from what the model of
+    schedules has to offer, to see how good it is."""
 
     @property
     def name(self) -> str:
@@ -76,6 +83,10 @@ SUITES: dict[str, list[Contest]] = {
     "default": [Contest("default", KINDS["bf16"], s) for s in BIG[:2]],
     **{name: [Contest(name, KINDS["bf16"], s) for s in shapes] for name, shapes in BF16.items()},
     **{
+        name: [Contest(name, KINDS["bf16"], s, swept=True) for s in shapes]
+        for name, shapes in SWEEPS.items()
+    },
+    **{
         name: [Contest(name, kind, s) for s in BIG]
         for name, kind in KINDS.items()
         if kind.dtype == "fp8"
@@ -89,6 +100,7 @@ SUITES: dict[str, list[Contest]] = {
 GROUPS: dict[str, list[str]] = {
     "bf16": list(BF16),
     "fp8": [name for name, kind in KINDS.items() if kind.dtype == "fp8"],
+    "sweep": list(SWEEPS),
 }
 GROUPS["all"] = [*GROUPS["bf16"], *GROUPS["fp8"], "int8", "epilogue"]
 

@@ -20,6 +20,8 @@ from wsdsl.ir.tile_scheduler import (
 from wsdsl.lowering.busiest import busiest
 from wsdsl.lowering.choose_schedule import ranked
 from wsdsl.lowering.pipeline import scheduled_tile
+from wsdsl.lowering.predict_loading import loading_cycles
+from wsdsl.lowering.workload import Work
 
 schedulers = st.builds(SplitK, st.integers(1, 9)) | st.just(StreamK()) | st.just(DataParallel())
 
@@ -85,6 +87,23 @@ def test_how_many_pieces_may_be_left_open() -> None:
     assert (made.scheduler, made.splits, made.reduction) == ("split_k", 8, "slices")
     turns = chosen(512, 512, 16384, Schedule(scheduler="split_k", reduction="turns"))
     assert turns.splits and turns.reduction == "turns"
+
+
+def test_pieces_have_more_slots_than_whole_tiles() -> None:
+    made = chosen(128, 128, 131072)
+    assert made.splits and made.stages == 12
+    whole = chosen(128, 128, 131072, Schedule(tile=made.tile, scheduler="persistent"))
+    assert whole.stages == 8
+
+
+def test_loads_that_reach_over_the_end_are_slower() -> None:
+    kernel, sizes = CASES["gemm"].kernel.tile, dict(M=1024, N=576, K=4096)
+    tile = dict(m=64, n=96, k=64)
+    exact = Work(kernel, sizes).under(tile)
+    assert not exact.overhangs
+    for size in (dict(N=570), dict(M=1000), dict(K=4080)):
+        over = Work(kernel, sizes | size).under(tile)
+        assert over.overhangs and loading_cycles(over) > loading_cycles(exact)
 
 
 def test_what_the_user_says_is_kept() -> None:

@@ -31,6 +31,8 @@ def test_the_choice_can_be_pasted_back() -> None:
         ((1024, 7296, 4096), ("cooperative", 128, 224)),
         # Less than a wave: narrower tiles use more SMs.
         ((1024, 1024, 1024), ("cooperative", 128, 64)),
+        # No tile reaches over the end, though 80 columns would use more SMs.
+        ((1024, 576, 4096), ("cooperative", 64, 96)),
         # Few rows: what counts is that all SMs load the same.
         ((16, 28672, 8192), ("cooperative", 64, 224)),
     ],

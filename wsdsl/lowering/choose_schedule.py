@@ -34,16 +34,12 @@ from wsdsl.lowering.footprint import (
 )
 from wsdsl.lowering.precision import choose_precision
 from wsdsl.lowering.predict import Prediction, least_cycles, predict, predicted
+from wsdsl.lowering.predict_loading import LOOKAHEAD, most_stages
 from wsdsl.lowering.schedule_options import schedule_options, whole_axes
 from wsdsl.lowering.tile_order import with_tile_order
 from wsdsl.lowering.workload import Work
 from wsdsl.schedule import Schedule
 
-LOOKAHEAD = 3072
-"""Cycles of the tensor cores by which loads run ahead. On an H200 less starves them (128 x 192 with
-3 stages: 0.85 of 4), and more costs 1 to 2 % in sustained runs (128 x 256 with 4 stages, not 3).
-"""
-MAX_STAGES = 8
 HEAVY = 176
 """Accumulators a thread from which on consumers need what loading can hardly spare."""
 HEAVY_PROMOTED = 160
@@ -162,7 +158,7 @@ def _sized(kernel: Kernel, option: Schedule) -> Schedule:
 def _depth(kernel: Kernel, chosen: Schedule) -> int:
     """As deep as loads must run ahead, or as SMEM allows."""
     wanted = -(-LOOKAHEAD // max(1, slot_cycles(kernel, chosen)))
-    for stages in range(max(2, min(wanted, MAX_STAGES)), 1, -1):
+    for stages in range(max(2, min(wanted, most_stages(chosen))), 1, -1):
         if smem_bytes(kernel, chosen, stages) <= SMEM_BYTES:
             return stages
     return 1

@@ -1,7 +1,8 @@
 """How long a schedule takes, as far as it can be told from waves, tiles and bytes.
 
-The tensor cores are busy for as long as the products take, unless L2 can not bring the operands in
-that time; and moving them costs power, so that the clock is lower the more there is to move.
+The tensor cores are busy for as long as the products take, unless the operands do not come in that
+time (`predict_loading`); and moving them costs power, so that the clock is lower the more there is
+to move, as long as the products are what takes the time.
 Cooperating consumers write a tile's results while the tensor cores wait; those who take turns write
 beside the other's products, but for the last tile. All SMs take the same number of tiles: the last
 wave counts like a full one. And no kernel is quicker than its tensors are read and written once.
@@ -25,12 +26,11 @@ from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.lowering.busiest import Busiest, busiest
 from wsdsl.lowering.footprint import num_sharing
 from wsdsl.lowering.predict_handing import handing_cycles, least_handing, results_share
+from wsdsl.lowering.predict_loading import L2_BYTES, loading_cycles
 from wsdsl.lowering.workload import Work, Workload
 from wsdsl.schedule import Schedule
 
 NUM_SMS = 132
-L2_BYTES = 82.0
-"""Bytes a cycle and SM that operands can come at."""
 POWER = 0.00225
 """Slower by this much for each byte a cycle and SM."""
 MEMORY_BYTES = 2950.0
@@ -108,10 +108,10 @@ def predicted(asked: Workload, schedule: Schedule) -> Prediction:
     scheduler = tile_scheduler(schedule.scheduler or "", schedule.splits or 1)
     depth = max(1, asked.depth) if scheduler.splits_tiles else 1
     work = busiest(scheduler, -(-asked.tiles // cluster), depth, NUM_SMS // cluster)
-    loading = asked.operand_bytes / L2_BYTES
     power = 1 + POWER * min(asked.bytes_per_cycle, L2_BYTES)
     promoting = asked.promoted * _promoting(asked, schedule)
-    mainloop = (_larger(asked.product_cycles, loading, 12) + promoting) * power
+    loading = loading_cycles(asked)
+    mainloop = _larger(asked.product_cycles * power, loading, 12) + promoting * power
     epilogue = asked.stored_elements * STORE_CYCLES
     share = min(1.0, asked.tiles * depth / (work.steps * NUM_SMS))
     cycles = work.steps * (mainloop / depth)

@@ -41,6 +41,8 @@ class Workload:
     depth: int = 1
     sums: int = 0
     columns: int = 0
+    overhangs: bool = False
+    """Whether loads reach over the end of a tensor."""
 
     @property
     def bytes_per_cycle(self) -> float:
@@ -121,7 +123,12 @@ class Work:
             depth=self.trips(self.cut, tile) if self.cut else 1,
             sums=sum(math.prod(tile[a] for a in kind.axes) for kind in summed),
             columns=sum(tile[a] for a in columns),
+            overhangs=any(self._overhangs(op, tile) for op, _ in self.loads),
         )
+
+    def _overhangs(self, op: Load, tile: Mapping[str, int]) -> bool:
+        axes = [v.type for v in op.index if isinstance(v.type, Axis)]
+        return any(self.size(axis.dim) % max(1, tile[axis.name]) for axis in axes)
 
 
 def _dims(loop: Loop) -> tuple[str, ...]:

@@ -18,7 +18,8 @@ from wsdsl.lowering.footprint import (
     smem_bytes,
 )
 from wsdsl.lowering.pipeline import scheduled_tile
-from wsdsl.lowering.predict import CLOCK, L2_BYTES, NUM_SMS, Prediction, predict
+from wsdsl.lowering.predict import CLOCK, NUM_SMS, Prediction, predict
+from wsdsl.lowering.predict_loading import L2_BYTES
 from wsdsl.lowering.workload import Work
 from wsdsl.schedule import Schedule
 

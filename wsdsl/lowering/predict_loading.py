@@ -1,0 +1,38 @@
+"""How quickly operands come, and how far loads run ahead.
+
+Constants are of an H200, fitted with those of `predict`.
+"""
+
+from __future__ import annotations
+
+from wsdsl.lowering.workload import Workload
+from wsdsl.schedule import Schedule
+
+L2_BYTES = 79.0
+"""Bytes a cycle and SM that operands can come at."""
+OVERHANG_BYTES = 66.0
+"""The same where tiles reach over the end of a tensor: 1024 x 576 x 4096 by 64 x 80 tiles takes
+16.3 us, by 64 x 96 13.0; 1024 x 1536 x 16384 by 64 x 208 105 us, by 64 x 192, as many tiles, 79.
+"""
+LOOKAHEAD = 3072
+"""Cycles of the tensor cores by which loads run ahead. Less starves them (128 x 192 with 3 stages:
+0.85 of 4), and more costs 1 to 2 % in sustained runs (128 x 256 with 4 stages, not 3).
+"""
+MAX_STAGES = 8
+"""Slots of a ring, at the most. Products of narrow tiles are over long before the next load comes,
+but whole tiles lose by more: 1024 x 384 x 4096 by 64 x 48 tiles takes 8 % longer with 12.
+"""
+MAX_STAGES_CUT = 12
+"""The same for pieces of split-K, whose CTAs share less: 256 x 256 x 65536 in 8 slices of 64 x 64
+tiles takes 26.4 us with 8 slots, 24.2 with 12, and 24.9 with 6 that are 128 deep along k; 128 x 128
+x 131072 in 16 of 64 x 32 tiles 25.1, 23.4 and 23.4, with 16 slots 23.9.
+"""
+
+
+def loading_cycles(asked: Workload) -> float:
+    """In which a tile's operands can come."""
+    return asked.operand_bytes / (OVERHANG_BYTES if asked.overhangs else L2_BYTES)
+
+
+def most_stages(schedule: Schedule) -> int:
+    return MAX_STAGES_CUT if schedule.scheduler == "split_k" else MAX_STAGES
