@@ -209,6 +209,7 @@ def test_schedule_options_build_a_schedule():
         tile={"m": 128, "n": 192}, stages=4, mode="cooperative", registers={"load": 40}
     )
     assert schedule_from(["constant=B"]) == Schedule(constant=("B",))
+    assert schedule_from(["overlap=false"]) == Schedule(overlap=False)
     assert schedule_from(["constant=A,B"]) == Schedule(constant=("A", "B"))
 
 

@@ -49,6 +49,8 @@ class Schedule:
     constant: names of tensors which the kernel in front on the stream does not write, `("B",)` for
         weights: their loads may begin before that kernel is over. This is a promise of the caller,
         and nothing checks it: where it does not hold, what is read is old or half written
+    overlap: whether the next kernel on the stream may be started before this one is over, if it
+        waits by itself (programmatic dependent launch)
     arch: "sm_90a"
     """
 
@@ -67,6 +69,7 @@ class Schedule:
     decode: Literal["registers", "shared"] | None = None
     precise_every: int | None = None
     constant: tuple[str, ...] | None = None
+    overlap: bool | None = None
     arch: Literal["sm_90a", "sm_100a"] = "sm_90a"
 
     def __post_init__(self) -> None:
@@ -127,6 +130,7 @@ class Schedule:
             lambda c: isinstance(c, tuple) and all(isinstance(x, str) for x in c),  # pyright: ignore[reportUnknownVariableType]
             'names of tensors, `("B",)`',
         )
+        check("overlap", lambda o: isinstance(o, bool), "True or False")
         check("arch", lambda a: a in ("sm_90a", "sm_100a"), '"sm_90a" or "sm_100a"')
         return faults
 

@@ -69,6 +69,18 @@ def test_who_waits(constant: tuple[str, ...], sides: list[tuple[str, bool]]) -> 
     assert sum(isinstance(op, LaunchDependents) for op in kernel.ops) == 1
 
 
+@pytest.mark.parametrize("constant", [None, ("B",)])
+def test_the_next_kernel_is_not_let_start(constant: tuple[str, ...] | None) -> None:
+    """It waits all the same, and nothing else is different."""
+    given = dataclasses.replace(SMALL, constant=constant)
+    plain, alone = (scheduled("gemm", dataclasses.replace(given, overlap=o)) for o in (True, False))
+    without = [op for op in plain.ops if not isinstance(op, (LaunchDependents, Partition))]
+    assert len(list(plain.ops)) == len(list(alone.ops)) + 1
+    assert without == [op for op in alone.ops if not isinstance(op, Partition)]
+    assert any(isinstance(op, WaitPredecessor) for op in without)
+    prove(alone)
+
+
 @pytest.mark.parametrize("constant", [None, (), ("bias",)])
 def test_nothing_to_load_early(constant: tuple[str, ...] | None) -> None:
     """All wait together, and nothing else is different."""

@@ -49,6 +49,27 @@ def test_few_rows_may_ride_the_columns() -> None:
     assert made.tile is not None and made.tile["m"] == 16
 
 
+@pytest.mark.parametrize(
+    ("sizes", "given", "overlap"),
+    [
+        # Memory is the limit, and some SMs have no tile.
+        ((16, 28672, 8192), Schedule(), False),
+        ((64, 8192, 28672), Schedule(), False),
+        # The next one's weights may come early.
+        ((16, 28672, 8192), Schedule(constant=("B",)), None),
+        ((16, 28672, 8192), Schedule(overlap=True), True),
+        # Short, several waves, or limited by the tensor cores.
+        ((16, 8192, 8192), Schedule(), None),
+        ((16, 57344, 8192), Schedule(), None),
+        ((8192, 8192, 8192), Schedule(), None),
+    ],
+)
+def test_who_lets_the_next_kernel_start(
+    sizes: tuple[int, int, int], given: Schedule, overlap: bool | None
+) -> None:
+    assert chosen("gemm", given, **dict(zip("MNK", sizes, strict=True))).overlap is overlap
+
+
 BIASED = """
 @kernel
 def biased(A: bf16[M, K], B: bf16[N, K], bias: f32[N], C: bf16[M, N]):

@@ -11,6 +11,8 @@ from typing import Any
 from wsdsl.diagnostics import Finding, ScheduleError, WsdslError
 from wsdsl.schedule import Schedule
 
+BOOLEANS = {"true": True, "false": False}
+
 
 class UsageError(WsdslError):
     """A mistake in the command line."""
@@ -54,7 +56,7 @@ def schedule_from(texts: Iterable[str]) -> Schedule | None:
     for key, value in pairs(texts, "--set", "--set tile.n=192 --set stages=4").items():
         name, dot, part = key.partition(".")
         check_names([name], known, "field", "Schedule", ScheduleError)
-        typed = int(value) if value.lstrip("-").isdecimal() else value
+        typed = int(value) if value.lstrip("-").isdecimal() else BOOLEANS.get(value, value)
         by_name = name in ("tile", "cluster", "registers")
         if by_name != bool(dot):
             want = f"{name}.m=128" if by_name else f"{name}={value}"

@@ -32,6 +32,7 @@ from wsdsl.lowering.footprint import (
     slot_cycles,
     smem_bytes,
 )
+from wsdsl.lowering.kernel_overlap import with_overlap
 from wsdsl.lowering.precision import choose_precision
 from wsdsl.lowering.predict import Prediction, least_cycles, predict, predicted
 from wsdsl.lowering.predict_loading import LOOKAHEAD, most_stages
@@ -128,9 +129,14 @@ def _unknown_variables(kernel: Kernel, given: Schedule) -> Iterator[Finding]:
 def completed(
     kernel: Kernel, option: Schedule, sizes: Mapping[str, int]
 ) -> tuple[Schedule, list[Finding]]:
-    """With the order of tiles, depths, registers and precision, and what is wrong with that."""
+    """With depths, registers, the order of tiles, the next kernel's start and precision, and what
+    is wrong with that.
+    """
     chosen = _sized(kernel, option)
-    chosen = with_tile_order(chosen, Work(kernel, sizes), axis_sizes(kernel, chosen))
+    work, tile = Work(kernel, sizes), axis_sizes(kernel, chosen)
+    chosen = with_tile_order(chosen, work, tile)
+    if work.sized:
+        chosen = with_overlap(chosen, predict(work, chosen, tile))
     every, findings = choose_precision(kernel, chosen)
     chosen = dataclasses.replace(chosen, precise_every=every)
     return chosen, [*findings, *faults(kernel, chosen)]

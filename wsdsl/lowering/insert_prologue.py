@@ -47,7 +47,7 @@ partition waits for itself:
 What is loaded in parts, by another thread of a load partition's warpgroup, waits in any case.
 
 The next kernel may start once all CTAs have waited: what is constant to it, no other kernel than
-this one may still be writing.
+this one may still be writing. With `Schedule.overlap=False` it starts when they have ended.
 
 In a cluster the CTAs meet instead, before the first reaches for another's SMEM and after the last.
 
@@ -94,8 +94,10 @@ def insert_prologue(kernel: Kernel) -> Kernel:
         and op.num_warpgroups
         and only_reads(op.body, maps_of, constant)
     ]
+    overlap = kernel.schedule is None or kernel.schedule.overlap is not False
+    after: list[Op] = [LaunchDependents()] if overlap else []
     if not early:
-        prologue += [WaitPredecessor(), LaunchDependents()]
+        prologue += [WaitPredecessor(), *after]
     in_cluster = any(isinstance(op, LaunchGrid) and op.cluster > 1 for op in kernel.body)
     if barriers:
         prologue.append(SyncCluster() if in_cluster else SyncCta())
@@ -106,7 +108,7 @@ def insert_prologue(kernel: Kernel) -> Kernel:
         if isinstance(op, Partition):
             own: list[Op] = [WaitPredecessor()] if early and op not in early else []
             if own and op.role != "load" and all(p.role == "load" for p in partitions):
-                own.append(LaunchDependents())
+                own += after
             partitions.append(_begin(op, own))
     return dataclasses.replace(kernel, body=(*declared, *prologue, *partitions, *last))
 

@@ -81,6 +81,8 @@ class Prediction:
     """By how much longer steps and results take for memory, or shorter for what idle SMs leave."""
     lost: float = 0.0
     """By how much longer the steps of tiles that are cut take than those of others."""
+    memory_bound: bool = False
+    """Whether it is memory that takes longest."""
 
     @property
     def waves(self) -> int:
@@ -126,10 +128,12 @@ def predicted(asked: Workload, schedule: Schedule) -> Prediction:
     # SMs that have nothing left to do leave the others more of the memory, but not all of it.
     memory = asked.tensor_bytes / MEMORY_BYTES / max(share, 1e-9) ** IMBALANCE
     quicker = max(QUICKEST, share**BOOST)
-    bounded = _larger(cycles * quicker + START_CYCLES, memory, 8)
+    busy = cycles * quicker + START_CYCLES
+    bounded = _larger(busy, memory, 8)
     handing = handing_cycles(asked, schedule, work)
     stretch = (bounded - START_CYCLES) / max(1.0, cycles)
-    return Prediction(bounded + handing, asked, work, mainloop, epilogue, handing, stretch, lost)
+    own = work, mainloop, epilogue, handing, stretch, lost
+    return Prediction(bounded + handing, asked, *own, memory_bound=memory > busy)
 
 
 def cluster_size(schedule: Schedule) -> int:
