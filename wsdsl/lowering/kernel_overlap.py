@@ -1,8 +1,8 @@
 """Whether the next kernel is let start before this one is over (`Schedule.overlap`).
 
-It hides how a kernel begins. But its CTAs take the SMs in the order in which they get free, those
-without a tile first, so that SMs which share a way to memory are busy while others idle. Where
-memory is the limit and there are fewer tiles than SMs, that costs more the longer the kernel is.
+It hides how a kernel begins. But where memory is the limit and there are fewer tiles than SMs,
+loads then take longer, the more so the more SMs idle. Presumably this is since its CTAs take the
+SMs in the order in which they get free, so that some which share a way to memory are all busy.
 """
 
 from __future__ import annotations
