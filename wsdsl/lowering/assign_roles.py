@@ -24,7 +24,7 @@ from wsdsl.diagnostics import CompileError, Finding, Loc, ScheduleError
 from wsdsl.ir.op import Kernel, Op, Value, bound, operands, results_of
 from wsdsl.ir.tile_ops import Contract, Load, Reduce, Store
 from wsdsl.ir.types import Axis, Role, Tile
-from wsdsl.ir.walk import definers, walk
+from wsdsl.ir.walk import walk
 from wsdsl.lowering.axes import change_axes, loop_variable
 
 
@@ -88,7 +88,7 @@ def _free_axes(op: Contract) -> tuple[list[str], list[str]]:
 
 def operand_loads(kernel: Kernel) -> dict[Value, Load]:
     """Loads whose tiles are operands of products: the load sub-DAG's leaves."""
-    made = definers(kernel.body)
+    made = kernel.definers
     found: dict[Value, Load] = {}
     for op in walk(kernel.body):
         if isinstance(op, Contract):

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.tile_ops import Cast, Contract, ForEach, ForTiles, Map, Store, Whole
 from wsdsl.ir.types import Axis
-from wsdsl.ir.walk import definers
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.footprint import (
     accumulator_registers,
@@ -84,7 +83,7 @@ def _leaves_room(kernel: Kernel, option: Schedule) -> bool:
 
 def only_converts(kernel: Kernel) -> bool:
     """Whether all that is stored are sums, perhaps as another type."""
-    made = definers(kernel.body)
+    made = kernel.definers
     for op in kernel.ops:
         if isinstance(op, Store):
             value = op.value

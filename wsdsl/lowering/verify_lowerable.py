@@ -13,7 +13,7 @@ from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, results_of
 from wsdsl.ir.tile_ops import Contract, ForTiles, Load, Lookup, Store, Whole
 from wsdsl.ir.types import Axis, Tensor, Tile
-from wsdsl.ir.walk import definers, walk
+from wsdsl.ir.walk import walk
 from wsdsl.ir.wgmma import may_be_mn_major, sum_of
 from wsdsl.lowering.nest import output_nest
 
@@ -83,7 +83,7 @@ def _ranges(kernel: Kernel) -> Iterator[Finding]:
 
 
 def _products(kernel: Kernel) -> Iterator[Finding]:
-    made = definers(kernel.body)
+    made = kernel.definers
     for op in walk(kernel.body):
         if not isinstance(op, Contract):
             continue

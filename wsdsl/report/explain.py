@@ -16,13 +16,13 @@ from wsdsl.ir.op import Kernel
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.target import SMEM_BYTES
 from wsdsl.ir.types import Shared
-from wsdsl.ir.walk import definers, walk
+from wsdsl.ir.walk import walk
 
 
 def explain(kernel: Kernel, signature: Signature) -> str:
     """A few lines: schedule, partitions, how each tensor moves, SMEM."""
     lines = [f"kernel {kernel.name}: {kernel.schedule!r}"]
-    made = definers(kernel.body)
+    made = kernel.definers
     work = " x ".join(f"ceil({dim}/{size})" for dim, size in signature.tiles)
     doers = "a CTA" if signature.cluster == 1 else f"a cluster of {signature.cluster} CTAs"
     lines.append(f"work items: {work or 1}, {doers} each, scheduler {signature.scheduler}")
