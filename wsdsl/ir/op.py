@@ -11,9 +11,9 @@ import dataclasses
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, wraps
 from operator import attrgetter
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 from wsdsl.diagnostics import Loc
 from wsdsl.ir.types import Type
@@ -199,3 +199,21 @@ class Kernel:
         from wsdsl.ir.printer import print_kernel
 
         return print_kernel(self)
+
+
+Found = TypeVar("Found")
+
+
+def once(find: Callable[[Kernel], Found]) -> Callable[[Kernel], Found]:
+    """Keeps what is found out about a kernel with it: for functions of nothing but the kernel,
+    whose result nobody changes.
+    """
+
+    @wraps(find)
+    def found(kernel: Kernel) -> Found:
+        kept: dict[Any, Found] = kernel.__dict__.setdefault("_found", {})
+        if find not in kept:
+            kept[find] = find(kernel)
+        return kept[find]
+
+    return found
