@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Sequence
+from itertools import accumulate
+from random import Random
 
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel
@@ -92,11 +95,11 @@ class Run:
         if self.mode == "random":
             moving += agents
             weights += [agent.speed for agent in agents]
-        return self.residents.rng.choices(moving, weights)[0]
+        return moving[_drawn(self.residents.rng, weights)]
 
     def _agent(self) -> Agent:
         agents = self.residents.agents
-        return self.residents.rng.choices(agents, [agent.speed for agent in agents])[0]
+        return agents[_drawn(self.residents.rng, [agent.speed for agent in agents])]
 
     def _step(self, wg: Warpgroup) -> None:
         try:
@@ -141,6 +144,12 @@ class Run:
                 )
             )
         return SimulationError("deadlock", findings, trace([c for c in ctas if not c.done][:8]))
+
+
+def _drawn(rng: Random, weights: list[float]) -> int:
+    """Whose turn it is: `rng.choices` for one, which is asked for at every step."""
+    sums = list(accumulate(weights))
+    return bisect(sums, rng.random() * sums[-1], 0, len(sums) - 1)
 
 
 def _clusters(launch: Launch) -> str:
