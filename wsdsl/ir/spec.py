@@ -25,7 +25,7 @@ from wsdsl.ir.op import (
     results_of,
 )
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.printer import print_op
+from wsdsl.ir.printer import print_head
 from wsdsl.ir.tile_ops import Block, Cast, Contract, If, Map, Yield
 from wsdsl.ir.types import BOOL, Axis, Fragment, Tensor, Tile
 from wsdsl.ir.walk import definitions
@@ -211,7 +211,7 @@ class _Text:
         if op is None or id(op) not in self.lines:
             return None
         number, depth = self.lines[id(op)]
-        text = print_op(op, depth).split("\n", 1)[0]
+        text = "  " * depth + print_head(op) + (" {" if regions(op) else "")
         start = len(text) - len(text.lstrip()) + 1
         return Loc(self.file, number, start, len(text) + 1, text)
 

@@ -9,7 +9,8 @@ from random import Random
 
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel
-from wsdsl.simulator.context import END_TOGETHER, Steps, Warpgroup, one_line, trace
+from wsdsl.ir.printer import print_head
+from wsdsl.simulator.context import END_TOGETHER, Steps, Warpgroup, trace
 from wsdsl.simulator.cta import SPEEDS, Agent, Cluster, Cta, Residents
 from wsdsl.simulator.errors import SimulationError
 from wsdsl.simulator.execute import warpgroup_steps
@@ -130,7 +131,7 @@ class Run:
                 findings.append(Finding(f"{wg.told} has ended"))
                 continue
             op = wg.blocked.op
-            told = f"{wg.told}{wg.where()} waits for {wg.blocked.reason()}\n  in {one_line(op)}"
+            told = f"{wg.told}{wg.where()} waits for {wg.blocked.reason()}\n  in {print_head(op)}"
             findings.append(Finding(told, op.loc))
         if len(shown) > TOLD:
             findings.append(Finding(f"and {len(shown) - TOLD} warpgroups more"))
