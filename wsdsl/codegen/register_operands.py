@@ -14,7 +14,6 @@ from wsdsl.codegen.fragments import texts_of
 from wsdsl.ir.fragment_ops import Join, Slice, Wgmma, WgmmaFence
 from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.types import Fragment
-from wsdsl.ir.walk import walk
 
 
 def made_before_fences(kernel: Kernel) -> dict[int, tuple[Value, ...]]:
@@ -22,7 +21,7 @@ def made_before_fences(kernel: Kernel) -> dict[int, tuple[Value, ...]]:
     made = kernel.definers
     found: dict[int, dict[Value, None]] = {}
     fence: WgmmaFence | None = None
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if isinstance(op, WgmmaFence):
             fence = op
         elif isinstance(op, Wgmma) and isinstance(op.a.type, Fragment) and fence is not None:

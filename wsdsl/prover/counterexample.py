@@ -215,7 +215,7 @@ def candidates(kernel: Kernel) -> Iterator[dict[str, int]]:
     names: dict[str, str] = {}
     units: dict[str, int] = {}
     constants: dict[str, int] = {}
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         match op:
             case t.DimSize():
                 names[op.result.name] = op.dim

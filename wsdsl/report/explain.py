@@ -16,7 +16,6 @@ from wsdsl.ir.op import Kernel
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.target import SMEM_BYTES
 from wsdsl.ir.types import Shared
-from wsdsl.ir.walk import walk
 
 
 def explain(kernel: Kernel, signature: Signature) -> str:
@@ -34,7 +33,7 @@ def explain(kernel: Kernel, signature: Signature) -> str:
             early = "" if waits or not signature.waits else ", waits for no kernel in front"
             lines.append(f"partition {op.role}: {runs}{registers}{early}")
     moves: dict[str, set[str]] = {}
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         match op:
             case TmaLoad():
                 moves.setdefault(made[op.map].tensor.name, set()).add("TMA into slots")  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType,reportUnknownArgumentType]
