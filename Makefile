@@ -20,7 +20,7 @@ demo: $(VENV)/run
 	@$(BIN)/python tools/demo.py
 
 test: $(VENV)/dev
-	$(BIN)/python -m pytest -n 2 $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 lint: $(VENV)/dev
 	@status=0; for linter in "ruff check ." "ruff format --check ." pyright lint-imports; do \

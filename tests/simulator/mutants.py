@@ -9,7 +9,7 @@ from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir.op import Kernel, Op, Region, results_of
-from wsdsl.ir.printer import print_op
+from wsdsl.ir.printer import print_head
 from wsdsl.ir.walk import walk, with_regions
 
 DELETED = (
@@ -111,7 +111,7 @@ def changes(op: Op) -> Iterator[tuple[str, Op]]:
 def mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
     """(what was broken, the kernel)."""
     for at, op in enumerate(walk(kernel.body)):
-        name = print_op(op).split("\n")[0]
+        name = print_head(op)
         where = f"op {at}: {name}"
         if isinstance(op, DELETED) and not results_of(op):
             body = rewrite(kernel.body, at, lambda _: ())

@@ -11,7 +11,6 @@ from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel as IrKernel
 from wsdsl.ir.tile_ops import Store
 from wsdsl.ir.types import DType, Tensor, Tile
-from wsdsl.ir.walk import walk
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,7 +28,7 @@ def random_arguments(
     named = [p.name for p in kernel.params if isinstance(p.type, Tile)]
     check_names(scalars, named, "scalar", kernel.name)
     generator = np.random.default_rng(seed)
-    stores = [op for op in walk(kernel.body) if isinstance(op, Store)]
+    stores = [op for op in kernel.ops if isinstance(op, Store)]
     updated = {op.tensor.name for op in stores if op.accumulate}
     only_written = {p.name for p in outputs(kernel)} - updated
     made: list[Any] = []

@@ -13,7 +13,6 @@ from wsdsl.diagnostics import Finding, WsdslError
 from wsdsl.ir.op import Kernel as IrKernel
 from wsdsl.ir.tile_ops import Store
 from wsdsl.ir.types import Tensor
-from wsdsl.ir.walk import walk
 
 
 def is_ir(target: str) -> bool:
@@ -80,5 +79,5 @@ def dimensions(kernel: IrKernel) -> list[str]:
 
 def outputs(kernel: IrKernel) -> list[Any]:
     """The parameters that a kernel stores to, in the order of the call."""
-    stored = {op.tensor.name for op in walk(kernel.body) if isinstance(op, Store)}
+    stored = {op.tensor.name for op in kernel.ops if isinstance(op, Store)}
     return [p for p in kernel.params if p.name in stored]

@@ -15,7 +15,6 @@ from wsdsl.ir.fragment_ops import Wgmma
 from wsdsl.ir.op import Kernel, Op
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.types import Accumulator
-from wsdsl.ir.walk import walk
 
 HARMLESS = {"C7517", "C7519"}
 """A wait or fence that ptxas put where one was missing; only the place pays."""
@@ -99,7 +98,7 @@ def _spills(kernel: Kernel, assembled: Assembled) -> Iterator[Finding]:
 def _budget(kernel: Kernel) -> str:
     shares = [
         f"{op.registers} in {op.role}"
-        for op in walk(kernel.body)
+        for op in kernel.ops
         if isinstance(op, Partition) and op.registers
     ]
     return f"registers a thread: {', '.join(shares)}" if shares else "registers a thread"
@@ -111,13 +110,13 @@ def _accumulator_registers(op: Op | None) -> int:
 
 
 def _largest_product(kernel: Kernel) -> Op | None:
-    products = [op for op in walk(kernel.body) if isinstance(op, Wgmma)]
+    products = [op for op in kernel.ops if isinstance(op, Wgmma)]
     return max(products, key=_accumulator_registers, default=None)
 
 
 def _limit_loc(kernel: Kernel) -> Loc | None:
     """Where the largest limit is set."""
-    limits = [op for op in walk(kernel.body) if isinstance(op, SetMaxRegisters) and op.loc]
+    limits = [op for op in kernel.ops if isinstance(op, SetMaxRegisters) and op.loc]
     return max(limits, key=lambda op: op.count).loc if limits else kernel.loc
 
 
@@ -132,5 +131,5 @@ def _op_at(kernel: Kernel, ptx: str, text: str) -> Op | None:
         return None
     before = ptx.splitlines()[: int(found[1])]
     names = [m[1] for line in before if (m := re.match(r"\s*// (\S+) = wgmma$", line))]
-    products = {op.result.name: op for op in walk(kernel.body) if isinstance(op, Wgmma)}
+    products = {op.result.name: op for op in kernel.ops if isinstance(op, Wgmma)}
     return products.get(names[-1]) if names else None

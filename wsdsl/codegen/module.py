@@ -23,7 +23,6 @@ from wsdsl.ir.barrier_ops import ArriveFlag, WaitFlag
 from wsdsl.ir.memory_ops import AllocateGlobal, MakeTensorMap, StoreGlobal, TmaStore
 from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.types import I32
-from wsdsl.ir.walk import walk
 
 HEADER = """\
 target datalayout = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"
@@ -86,7 +85,7 @@ def _parameters(launch: Signature) -> str:
 
 def _context(w: Writer, kernel: Kernel, launch: Signature) -> Context:
     held: dict[Value, Held] = {}
-    lent = [op.result for op in walk(kernel.body) if isinstance(op, AllocateGlobal)]
+    lent = [op.result for op in kernel.ops if isinstance(op, AllocateGlobal)]
     names = {p.name: p for p in (*kernel.params, *lent)}
     strides: dict[tuple[str, int], str] = {}
     sizes: dict[str, Scalar] = {}
@@ -125,7 +124,7 @@ def _stored(kernel: Kernel) -> frozenset[str]:
     flags, which other CTAs write."""
     mapped: dict[Value, str] = {}
     found: set[str] = set()
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         match op:
             case MakeTensorMap():
                 mapped[op.result] = op.tensor.name

@@ -14,15 +14,14 @@ from wsdsl.codegen.fragments import texts_of
 from wsdsl.ir.fragment_ops import Join, Slice, Wgmma, WgmmaFence
 from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.types import Fragment
-from wsdsl.ir.walk import definers, walk
 
 
 def made_before_fences(kernel: Kernel) -> dict[int, tuple[Value, ...]]:
     """By the id of a fence (all fences are equal): what the products after it read."""
-    made = definers(kernel.body)
+    made = kernel.definers
     found: dict[int, dict[Value, None]] = {}
     fence: WgmmaFence | None = None
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if isinstance(op, WgmmaFence):
             fence = op
         elif isinstance(op, Wgmma) and isinstance(op.a.type, Fragment) and fence is not None:

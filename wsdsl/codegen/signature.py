@@ -23,7 +23,6 @@ from wsdsl.ir.op import Kernel, Value, operands
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tile_ops import DimSize
 from wsdsl.ir.types import Barriers, DType, Shared, Tensor, Tile
-from wsdsl.ir.walk import walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +110,7 @@ def signature(kernel: Kernel) -> Signature:
     lent: list[LentTensor] = []
     threads, smem_bytes, waits = 0, 0, False
     grid = LaunchGrid(tiles=())
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         used.update(operands(op))
         match op:
             case MakeTensorMap():

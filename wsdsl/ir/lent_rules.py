@@ -10,13 +10,12 @@ from wsdsl.ir.memory_ops import AllocateGlobal
 from wsdsl.ir.op import Kernel, Op
 from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.ir.types import Tensor
-from wsdsl.ir.walk import walk
 
 Problem = tuple[Op | None, str]
 
 
 def grids_cut_one_contraction(kernel: Kernel) -> Iterator[Problem]:
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if isinstance(op, LaunchGrid) and cuts_tiles(op):
             if len(op.contraction) != 1 or op.contraction[0][1] < 1:
                 yield op, f'"{op.scheduler}" cuts one dimension: contraction=(("K", 64),)'
@@ -31,14 +30,13 @@ def cuts_tiles(op: LaunchGrid) -> bool:
 def lent_tensors_have_slots(kernel: Kernel) -> Iterator[Problem]:
     """Their first dimension is as long as the grid has slots: nothing else may be as long."""
     grid = next((op for op in kernel.body if isinstance(op, LaunchGrid)), None)
-    flat = list(walk(kernel.body))
     tensors = [v.type for v in kernel.params]
-    tensors += [op.result.type for op in flat if isinstance(op, AllocateGlobal)]
+    tensors += [op.result.type for op in kernel.ops if isinstance(op, AllocateGlobal)]
     used = Counter(d for kind in tensors if isinstance(kind, Tensor) for d in kind.dims)
     used.update(dim for dim, _ in kernel.sizes)
     if grid is not None:
         used.update(dim for dim, _ in (*grid.tiles, *grid.contraction))
-    for op in flat:
+    for op in kernel.ops:
         if not isinstance(op, AllocateGlobal):
             continue
         kind = op.result.type

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache, cached_property
-from typing import Any, ClassVar, Literal
+from functools import cache, cached_property, wraps
+from operator import attrgetter
+from typing import Any, ClassVar, Literal, TypeVar
 
 from wsdsl.diagnostics import Loc
 from wsdsl.ir.types import Type
@@ -57,6 +59,22 @@ def bound_arguments() -> Any:
     return field(default=(), metadata={"kind": "bind"})
 
 
+class _Once:
+    """An attribute that is found out when it is first asked for, and kept. `cached_property` takes
+    a lock, in Python 3.11, that costs more than what an op is asked for.
+    """
+
+    def __init__(self, make: Callable[[Op], tuple[Any, ...]]) -> None:
+        self.make = make
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, op: Op, owner: type) -> tuple[Any, ...]:
+        made = op.__dict__[self.name] = self.make(op)
+        return made
+
+
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Op:
     """Base of all ops. `levels` says where the op may stand; `loc` takes no part in equality.
@@ -78,6 +96,12 @@ class Op:
 
     def __hash__(self) -> int:
         return hash((type(self), self._fields()))
+
+    # An op never changes, and is asked for these some hundred times while a kernel is compiled.
+    _operands = _Once(lambda op: _values(op, _names(type(op), "operand")))
+    _results = _Once(lambda op: _values(op, _names(type(op), "result")))
+    _bound = _Once(lambda op: _values(op, _names(type(op), "bind")))
+    _regions = _Once(lambda op: tuple([getattr(op, n) for n in _names(type(op), "region")]))
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={getattr(self, name)!r}" for name, _ in fields_of(type(self)))
@@ -129,22 +153,10 @@ def _values(op: Op, names: tuple[str, ...]) -> tuple[Value, ...]:
     return tuple(found)
 
 
-def operands(op: Op) -> tuple[Value, ...]:
-    return _values(op, _names(type(op), "operand"))
-
-
-def results_of(op: Op) -> tuple[Value, ...]:
-    return _values(op, _names(type(op), "result"))
-
-
-def bound(op: Op) -> tuple[Value, ...]:
-    names = _names(type(op), "bind")
-    return _values(op, names) if names else ()
-
-
-def regions(op: Op) -> tuple[Region, ...]:
-    names = _names(type(op), "region")
-    return tuple([getattr(op, name) for name in names]) if names else ()
+operands: Callable[[Op], tuple[Value, ...]] = attrgetter("_operands")
+results_of: Callable[[Op], tuple[Value, ...]] = attrgetter("_results")
+bound: Callable[[Op], tuple[Value, ...]] = attrgetter("_bound")
+regions: Callable[[Op], tuple[Region, ...]] = attrgetter("_regions")
 
 
 @dataclass(frozen=True)
@@ -178,7 +190,30 @@ class Kernel:
         made = (v for op in self.ops for v in (*results_of(op), *bound(op)))
         return (*self.params, *made)
 
+    @cached_property
+    def definers(self) -> Mapping[Value, Op]:
+        """Which op defines a value, as a result or as an argument of its regions."""
+        return {v: op for op in self.ops for v in (*results_of(op), *bound(op))}
+
     def __str__(self) -> str:
         from wsdsl.ir.printer import print_kernel
 
         return print_kernel(self)
+
+
+Found = TypeVar("Found")
+
+
+def once(find: Callable[[Kernel], Found]) -> Callable[[Kernel], Found]:
+    """Keeps what is found out about a kernel with it: for functions of nothing but the kernel,
+    whose result nobody changes.
+    """
+
+    @wraps(find)
+    def found(kernel: Kernel) -> Found:
+        kept: dict[Any, Found] = kernel.__dict__.setdefault("_found", {})
+        if find not in kept:
+            kept[find] = find(kernel)
+        return kept[find]
+
+    return found

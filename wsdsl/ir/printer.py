@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from wsdsl.ir.op import Kernel, Op, Region, Value, fields_of, op_name
+from wsdsl.ir.op import Kernel, Op, Region, Value, fields_of, op_name, regions
 
 
 def print_kernel(kernel: Kernel) -> str:
@@ -26,24 +26,27 @@ def print_region(region: Region, depth: int = 0) -> str:
 
 def print_op(op: Op, depth: int = 0) -> str:
     pad = "  " * depth
+    blocks = [f" {{\n{print_region(inner, depth + 1)}{pad}}}" for inner in regions(op)]
+    while len(blocks) > 1 and blocks[-1] == f" {{\n{pad}}}":
+        blocks.pop()
+    return f"{pad}{print_head(op)}{''.join(blocks)}\n"
+
+
+def print_head(op: Op) -> str:
+    """The op without its regions."""
     results: list[str] = []
     shown: list[str] = []
-    blocks: list[str] = []
     for name, kind in fields_of(type(op)):
         held = getattr(op, name)
         if kind == "result":
             results += [_definition(v) for v in _as_tuple(held)]
-        elif kind == "region":
-            blocks.append(f" {{\n{print_region(held, depth + 1)}{pad}}}")
         elif kind == "bind":
             if not _is_default(op, name, held):
                 shown.append(f"{name}={_definitions(held)}")
-        elif not _is_default(op, name, held):
+        elif kind != "region" and not _is_default(op, name, held):
             shown.append(f"{name}={_literal(held)}")
-    while len(blocks) > 1 and blocks[-1] == f" {{\n{pad}}}":
-        blocks.pop()
     left = f"{', '.join(results)} = " if results else ""
-    return f"{pad}{left}{op_name(type(op))}({', '.join(shown)}){''.join(blocks)}\n"
+    return f"{left}{op_name(type(op))}({', '.join(shown)})"
 
 
 def _is_default(op: Op, name: str, held: Any) -> bool:

@@ -9,12 +9,11 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, bound, regions, results_of
 from wsdsl.ir.protocol_rules import Problem
 from wsdsl.ir.tile_ops import If
 from wsdsl.ir.types import DTYPES, Accumulator, Fragment
-from wsdsl.ir.walk import definers
 from wsdsl.ir.wgmma import ROWS, columns_fault, k_step, may_be_mn_major, sum_of
 
 
 def products_are_of_wgmma(kernel: Kernel) -> Iterator[Problem]:
-    made = definers(kernel.body)
+    made = kernel.definers
     for op in kernel.ops:
         if not isinstance(op, Wgmma):
             continue
@@ -54,7 +53,9 @@ def register_operands_are_kept(kernel: Kernel) -> Iterator[Problem]:
     is made again: a wait that keeps it stands in the same iteration, and covers their group. The
     prover, to which it is a name, objects where no wait has the name, not where a later one has.
     """
-    made = definers(kernel.body)
+    if not any(isinstance(op, Wgmma) and isinstance(op.a.type, Fragment) for op in kernel.ops):
+        return
+    made = kernel.definers
     waits = [op for op in kernel.ops if isinstance(op, WgmmaWait)]
     depth: dict[Value, int] = {}
 

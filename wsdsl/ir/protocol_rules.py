@@ -37,7 +37,7 @@ from wsdsl.ir.op import Kernel, Op, Region, op_name, regions
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.target import ADDED_ATOMICALLY, SMEM_ALIGN, SMEM_BYTES, SWIZZLE_SPAN
 from wsdsl.ir.types import Barriers, Shared, Tensor
-from wsdsl.ir.walk import definers, walk
+from wsdsl.ir.walk import walk
 
 MAX_BOX = 256
 MAX_NAMED = 15
@@ -116,7 +116,7 @@ def boxes_fit(kernel: Kernel) -> Iterator[Problem]:
 
 
 def reductions_have_an_addition(kernel: Kernel) -> Iterator[Problem]:
-    made = definers(kernel.body)
+    made = kernel.definers
     for op in kernel.ops:
         if isinstance(op, TmaStore) and op.accumulate:
             mapped = made.get(op.map)
@@ -147,7 +147,7 @@ def shared_memory_is_disjoint(kernel: Kernel) -> Iterator[Problem]:
 
 def shared_memory_is_aligned(kernel: Kernel) -> Iterator[Problem]:
     """TMA and wgmma exchange bits of addresses, not of offsets: 8 lines of a panel lie together."""
-    made = definers(kernel.body)
+    made = kernel.definers
     for op in kernel.ops:
         if isinstance(op, AllocateShared) and isinstance(op.result.type, Shared):
             if op.offset >= 0 and op.offset % SMEM_ALIGN:
@@ -175,14 +175,14 @@ def registers_are_conserved(kernel: Kernel) -> Iterator[Problem]:
     """What some warpgroups take, others must have given back; and each partition says so, once."""
     partitions = [op for op in kernel.body if isinstance(op, Partition) and op.num_warpgroups]
     groups = sum(p.num_warpgroups for p in partitions)
-    sets = {p: [op for op in walk(p.body) if isinstance(op, SetMaxRegisters)] for p in partitions}
-    if not any(sets.values()):
+    sets = [[op for op in walk(p.body) if isinstance(op, SetMaxRegisters)] for p in partitions]
+    if not any(sets):
         for p in partitions:
             if p.registers:
                 yield p, f"never sets its {p.registers} registers"
         return
     total = 0
-    for p, found in sets.items():
+    for p, found in zip(partitions, sets, strict=True):
         if len(found) != 1 or found[0] not in p.body:
             yield p, "each partition sets its registers once, with all of its warps"
             return
@@ -190,10 +190,10 @@ def registers_are_conserved(kernel: Kernel) -> Iterator[Problem]:
             yield found[0], f"the partition has {p.registers} registers a thread"
         total += found[0].count * p.num_warpgroups
     # ptxas gives no more at entry than the largest count that is set.
-    entry = min(65536 // (128 * groups) // 8 * 8, max(found[0].count for found in sets.values()))
+    entry = min(65536 // (128 * groups) // 8 * 8, max(found[0].count for found in sets))
     if total > entry * groups:
         yield partitions[0], f"{total} registers a thread slot of {entry * groups} are taken"
-    for found in sets.values():
+    for found in sets:
         more, less = found[0].count > entry, found[0].count < entry
         if less if found[0].increase else more:
             yield found[0], f"at entry a thread has {entry} registers"
@@ -205,10 +205,11 @@ def cluster_of(kernel: Kernel) -> int:
 
 def clusters_are_launched(kernel: Kernel) -> Iterator[Problem]:
     """Ops that speak of other CTAs need some; hardware takes clusters of up to 8."""
+    alone = cluster_of(kernel) <= 1
     for op in kernel.ops:
         if isinstance(op, LaunchGrid) and op.cluster not in (1, 2, 4, 8):
             yield op, f"a cluster of {op.cluster} CTAs; it has 1, 2, 4 or 8"
-        if cluster_of(kernel) > 1:
+        if not alone:
             continue
         remote = getattr(op, "cta", None) is not None or getattr(op, "multicast", None) is not None
         if remote or isinstance(op, (ClusterIndex, NumClusters, CtaRank, SyncCluster)):

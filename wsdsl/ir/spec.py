@@ -25,7 +25,7 @@ from wsdsl.ir.op import (
     results_of,
 )
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.printer import print_op
+from wsdsl.ir.printer import print_head
 from wsdsl.ir.tile_ops import Block, Cast, Contract, If, Map, Yield
 from wsdsl.ir.types import BOOL, Axis, Fragment, Tensor, Tile
 from wsdsl.ir.walk import definitions
@@ -38,7 +38,7 @@ def ops_stand_at_their_level(kernel: Kernel) -> Iterator[Problem]:
     """While a PARTITIONED kernel is being lowered, it may have ops of SCHEDULED already."""
     allowed = {kernel.level, "scheduled"} if kernel.level == "partitioned" else {kernel.level}
     for op in kernel.ops:
-        if not allowed & set(op.levels):
+        if allowed.isdisjoint(op.levels):
             yield op, f"{op_name(type(op))} does not belong to the level {kernel.level}"
 
 
@@ -51,24 +51,32 @@ def names_are_unique(kernel: Kernel) -> Iterator[Problem]:
 
 
 def values_are_defined_before_use(kernel: Kernel) -> Iterator[Problem]:
-    known = set(kernel.params)
+    known = {value.name: value for value in kernel.params}
 
     def visit(region: Region) -> Iterator[Problem]:
         here: list[Value] = []
         for op in region:
             for value in operands(op):
-                if value not in known:
+                defined = known.get(value.name)
+                if defined is not value and defined != value:
                     yield op, f"{value} is not defined here (or has another type)"
             if inside := regions(op):
-                inner = [v for v in bound(op) if v not in known]
-                known.update(inner)
+                inner = define(bound(op))
                 for body in inside:
                     yield from visit(body)
-                known.difference_update(inner)
-            made = [v for v in results_of(op) if v not in known]
-            known.update(made)
-            here += made
-        known.difference_update(here)
+                forget(inner)
+            here += define(results_of(op))
+        forget(here)
+
+    def define(values: tuple[Value, ...]) -> list[Value]:
+        new = [value for value in values if value.name not in known]
+        for value in new:
+            known[value.name] = value
+        return new
+
+    def forget(values: list[Value]) -> None:
+        for value in values:
+            del known[value.name]
 
     yield from visit(kernel.body)
 
@@ -93,14 +101,10 @@ def regions_yield_what_is_carried(kernel: Kernel) -> Iterator[Problem]:
 
 
 def yields_come_last(kernel: Kernel) -> Iterator[Problem]:
-    def visit(region: Region) -> Iterator[Problem]:
-        for i, op in enumerate(region):
-            if isinstance(op, Yield) and i != len(region) - 1:
-                yield op, "a yield ends its region"
-            for inner in regions(op):
-                yield from visit(inner)
-
-    yield from visit(kernel.body)
+    bodies = [kernel.body, *(inner for op in kernel.ops for inner in regions(op))]
+    for op in (op for body in bodies for op in body[:-1]):
+        if isinstance(op, Yield):
+            yield op, "a yield ends its region"
 
 
 def maps_have_one_dtype(kernel: Kernel) -> Iterator[Problem]:
@@ -183,20 +187,19 @@ RULES: dict[Level, tuple[Rule, ...]] = {
 @dataclass(frozen=True)
 class _Text:
     file: str
-    lines: dict[int, tuple[int, str]]
+    lines: dict[int, tuple[int, int]]
 
     @classmethod
     def of(cls, kernel: Kernel) -> _Text:
-        """Line number and text of every op as it is printed."""
-        lines: dict[int, tuple[int, str]] = {}
+        """Line number and depth of every op as it is printed."""
+        lines: dict[int, tuple[int, int]] = {}
         number = 1
 
         def visit(region: Region, depth: int) -> None:
             nonlocal number
             for op in region:
                 number += 1
-                first = print_op(op, depth).split("\n", 1)[0]
-                lines[id(op)] = (number, first)
+                lines[id(op)] = (number, depth)
                 for inner in regions(op):
                     visit(inner, depth + 1)
                     number += 1
@@ -207,7 +210,8 @@ class _Text:
     def loc(self, op: Op | None) -> Loc | None:
         if op is None or id(op) not in self.lines:
             return None
-        number, text = self.lines[id(op)]
+        number, depth = self.lines[id(op)]
+        text = "  " * depth + print_head(op) + (" {" if regions(op) else "")
         start = len(text) - len(text.lstrip()) + 1
         return Loc(self.file, number, start, len(text) + 1, text)
 

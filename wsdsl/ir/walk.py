@@ -85,10 +85,16 @@ def replace_operands(op: Op, swap: Mapping[Value, Value]) -> Op:
 
 
 def with_regions(op: Op, change: Callable[[Region], Region]) -> Op:
-    """The op with `change` applied to each of its regions."""
-    changed = {
-        name: change(getattr(op, name)) for name, kind in fields_of(type(op)) if kind == "region"
-    }
+    """The op with `change` applied to each of its regions; the same one if that changes nothing."""
+    if not regions(op):
+        return op
+    changed: dict[str, Region] = {}
+    for name, kind in fields_of(type(op)):
+        if kind == "region":
+            old: Region = getattr(op, name)
+            new = change(old)
+            if len(new) != len(old) or any(a is not b for a, b in zip(new, old, strict=True)):
+                changed[name] = new
     return dataclasses.replace(op, **changed) if changed else op
 
 

@@ -38,7 +38,7 @@ from wsdsl.lowering.shares import Group
 
 
 def assign_multicast(kernel: Kernel) -> Kernel:
-    work = next(op for op in walk(kernel.body) if isinstance(op, ForWork))
+    work = next(op for op in kernel.ops if isinstance(op, ForWork))
     size = math.prod(work.cluster)
     loads = [op for op in kernel.body if isinstance(op, Partition) and op.role == "load"]
     sides = [op.body for op in loads if op.num_warpgroups]

@@ -24,7 +24,6 @@ from wsdsl.diagnostics import CompileError, Finding, Loc, ScheduleError
 from wsdsl.ir.op import Kernel, Op, Value, bound, operands, results_of
 from wsdsl.ir.tile_ops import Contract, Load, Reduce, Store
 from wsdsl.ir.types import Axis, Role, Tile
-from wsdsl.ir.walk import definers, walk
 from wsdsl.lowering.axes import change_axes, loop_variable
 
 
@@ -88,9 +87,9 @@ def _free_axes(op: Contract) -> tuple[list[str], list[str]]:
 
 def operand_loads(kernel: Kernel) -> dict[Value, Load]:
     """Loads whose tiles are operands of products: the load sub-DAG's leaves."""
-    made = definers(kernel.body)
+    made = kernel.definers
     found: dict[Value, Load] = {}
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if isinstance(op, Contract):
             for operand in (op.a, op.b):
                 load = made.get(operand)
@@ -103,13 +102,9 @@ def _in_registers(kernel: Kernel) -> Iterator[tuple[Op, tuple[str, ...]]]:
     """Axes of the tiles that compute warpgroups hold in fragments, with their ops."""
     loads = operand_loads(kernel)
     elsewhere = {
-        v
-        for op in walk(kernel.body)
-        if not isinstance(op, Contract)
-        for v in operands(op)
-        if v in loads
+        v for op in kernel.ops if not isinstance(op, Contract) for v in operands(op) if v in loads
     }
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         for value in (*results_of(op), *bound(op)):
             held = value not in loads or value in elsewhere
             if isinstance(value.type, Tile) and value.type.axes and held:
@@ -126,7 +121,7 @@ def _constrain(kernel: Kernel, sides: _Sides) -> Iterator[Finding]:
             "split the kernel",
         )
 
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if isinstance(op, Contract):
             a, b = _free_axes(op)
             if len(a) == len(b) == 1 and not sides.differ(a[0], b[0]):
@@ -140,7 +135,7 @@ def _constrain(kernel: Kernel, sides: _Sides) -> Iterator[Finding]:
             )
     stored = (
         (op, tuple(v.type.name for v in op.index if isinstance(v.type, Axis)))
-        for op in walk(kernel.body)
+        for op in kernel.ops
         if isinstance(op, Store)
     )
     for op, axes in (*_in_registers(kernel), *stored):
@@ -161,7 +156,7 @@ def _ride(kernel: Kernel, sides: _Sides) -> None:
     mma = kernel.schedule.mma if kernel.schedule else None
     if mma is None:
         return
-    products = [op for op in walk(kernel.body) if isinstance(op, Contract)]
+    products = [op for op in kernel.ops if isinstance(op, Contract)]
     free = {x for op in products for side in _free_axes(op) for x in side}
     named = [x for x in sorted(free) if mma in (x, loop_variable(x))]
     if not named:
@@ -186,12 +181,12 @@ def _ride(kernel: Kernel, sides: _Sides) -> None:
 
 
 def _prefer(kernel: Kernel, sides: _Sides) -> None:
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if isinstance(op, Contract):
             a, b = _free_axes(op)
             if len(a) == len(b) == 1:
                 sides.columns(b[0])
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if isinstance(op, (Store, Load)) and op.index:
             last = op.index[-1].type
             if isinstance(last, Axis) and len(op.index) > 1 and last.name in sides.parent:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from wsdsl.ir.op import Kernel, Value
+from wsdsl.ir.op import Kernel, Value, once
 from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import definitions, retype
 
 
-def axes_of(kernel: Kernel) -> dict[str, Axis]:
+@once
+def axes_of(kernel: Kernel) -> Mapping[str, Axis]:
     """Every axis that a loop walks or that takes a dimension whole; names are unique."""
     return {v.type.name: v.type for v in definitions(kernel) if isinstance(v.type, Axis)}
 

@@ -11,7 +11,6 @@ from wsdsl.ir.op import Kernel
 from wsdsl.ir.target import SMEM_BYTES
 from wsdsl.ir.tile_ops import Block, Contract, ForEach
 from wsdsl.ir.types import Axis
-from wsdsl.ir.walk import walk
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.cut_sums import why_no_slices, why_not, why_not_shared
 from wsdsl.lowering.early_loads import num_load_partitions
@@ -37,7 +36,7 @@ MAX_CLUSTER = 4
 
 def faults(kernel: Kernel, chosen: Schedule) -> list[Finding]:
     """All that is wrong with it; nothing if it can be lowered."""
-    products = any(isinstance(op, Contract) for op in walk(kernel.body))
+    products = any(isinstance(op, Contract) for op in kernel.ops)
     found = [
         *_order(kernel, chosen),
         *_cut(kernel, chosen),
@@ -134,7 +133,7 @@ def _tiles(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
 
 
 def _crossed_blocks(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if isinstance(op, Block) and isinstance(op.axis.type, Axis):
             name, size = op.axis.type.name, axis_sizes(kernel, chosen)[op.axis.type.name]
             if size and op.size % size:

@@ -17,7 +17,7 @@ from wsdsl.diagnostics import WsdslError
 from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import Axis, Tile
-from wsdsl.ir.walk import definitions, walk
+from wsdsl.ir.walk import definitions
 from wsdsl.lowering.assign_roles import assign_roles
 from wsdsl.lowering.axes import loop_variable
 from wsdsl.lowering.choose_schedule import choose_schedule, weight
@@ -36,7 +36,7 @@ def choose_mma(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Kernel
         return kernel
     known = dict(kernel.sizes) | dict(sizes)
     dims = {v.type.name: v.type.dim for v in definitions(kernel) if isinstance(v.type, Axis)}
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if isinstance(op, Contract):
             first, second = _free(op.a, op.b), _free(op.b, op.a)
             few, many = (known.get(dims.get(axis, ""), 0) for axis in (first, second))

@@ -19,7 +19,6 @@ from wsdsl.diagnostics import Finding, ScheduleError
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.target import SMEM_BYTES
 from wsdsl.ir.tile_ops import Contract
-from wsdsl.ir.walk import walk
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.check_schedule import faults
 from wsdsl.lowering.cut_options import MARGIN, cut_options, may_cut
@@ -144,7 +143,7 @@ def completed(
 
 def _sized(kernel: Kernel, option: Schedule) -> Schedule:
     """With depths and registers."""
-    products = any(isinstance(op, Contract) for op in walk(kernel.body))
+    products = any(isinstance(op, Contract) for op in kernel.ops)
     order = dict.fromkeys(v for name in axes_of(kernel) for v in (name, loop_variable(name)))
     sized, scheduler = option.tile or {}, option.scheduler
     chosen = dataclasses.replace(

@@ -8,7 +8,6 @@ from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.tile_ops import ForTiles
 from wsdsl.ir.types import Axis
-from wsdsl.ir.walk import walk
 from wsdsl.lowering.axes import loop_variable
 from wsdsl.schedule import Schedule
 
@@ -16,7 +15,7 @@ from wsdsl.schedule import Schedule
 def with_fixed_tiles(kernel: Kernel, given: Schedule) -> tuple[Schedule, list[Finding]]:
     """The schedule with the kernel's own tile sizes, and where the two contradict each other."""
     tile, findings = dict(given.tile or {}), list[Finding]()
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if not isinstance(op, ForTiles) or not isinstance(op.index.type, Axis):
             continue
         name, size = op.index.type.name, op.index.type.size

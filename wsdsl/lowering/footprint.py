@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from wsdsl.ir.op import Kernel, Value
+from wsdsl.ir.op import Kernel, Value, once
 from wsdsl.ir.target import SMEM_ALIGN, SMEM_BYTES
 from wsdsl.ir.tile_ops import Block, Contract, ForEach, ForTiles, Load, Map, Store, Whole
 from wsdsl.ir.types import Axis, Tile
@@ -46,7 +46,8 @@ def num_sharing(schedule: Schedule) -> int:
     return (schedule.consumers or 1) // num_turns(schedule)
 
 
-def depth_steps(kernel: Kernel) -> dict[str, tuple[int, int]]:
+@once
+def depth_steps(kernel: Kernel) -> Mapping[str, tuple[int, int]]:
     """By axis that products sum over: elements that an instruction takes of it, and that fill a
     line of 128 bytes in SMEM (or less, to stay within the blocks of scales)."""
     found: dict[str, tuple[int, int]] = {}
@@ -151,17 +152,26 @@ def promoted_registers(kernel: Kernel, schedule: Schedule) -> int:
     the rows of factors that are loaded meanwhile.
     """
     sizes = axis_sizes(kernel, schedule)
-    total = _registers(kernel, schedule, _tiles(kernel)[1])
+    rows = sum(sizes[name] // 4 for name in _rows_of_factors(kernel))
+    return _registers(kernel, schedule, _tiles(kernel)[1]) + rows
+
+
+@once
+def _rows_of_factors(kernel: Kernel) -> Sequence[str]:
+    """The axis along each row that is loaded beside the operands of products."""
+    found: list[str] = []
     for loop in kernel.ops:
         if isinstance(loop, ForTiles) and any(isinstance(op, Contract) for op in loop.body):
             loads = [op for op in loop.body if isinstance(op, Load)]
             axes = [[v.type for v in op.index if isinstance(v.type, Axis)] for op in loads]
-            columns = [a for (a, *rest) in filter(None, axes) if not rest and a.role == "columns"]
-            total += sum(sizes[a.name] // 4 for a in columns)
-    return total
+            found += [
+                a.name for (a, *rest) in filter(None, axes) if not rest and a.role == "columns"
+            ]
+    return found
 
 
-def _tiles(kernel: Kernel) -> tuple[list[Tile], list[Tile], list[Tile]]:
+@once
+def _tiles(kernel: Kernel) -> tuple[Sequence[Tile], Sequence[Tile], Sequence[Tile]]:
     """Of sums that products are added to by the tensor cores, of those that whole products are
     promoted to, and of the latter's products where no other stands beside them.
     """
@@ -200,15 +210,15 @@ def _is_promoted(loop: ForTiles | ForEach, i: int) -> bool:
 
 
 def _registers(
-    kernel: Kernel, schedule: Schedule, tiles: list[Tile], blocks: int | None = None
+    kernel: Kernel, schedule: Schedule, tiles: Sequence[Tile], blocks: int | None = None
 ) -> int:
     """Registers a thread for tiles, or for `blocks` blocks of 64 of their rows."""
     sizes = axis_sizes(kernel, schedule)
-    roles = {name: axis.role for name, axis in axes_of(kernel).items()}
+    axes = axes_of(kernel)
     total = 0
     for tile in tiles:
-        rows = sum(sizes[x] for x in tile.axes if roles[x] == "rows")
-        columns = sum(sizes[x] for x in tile.axes if roles[x] == "columns")
+        rows = sum(sizes[x] for x in tile.axes if axes[x].role == "rows")
+        columns = sum(sizes[x] for x in tile.axes if axes[x].role == "columns")
         total += (blocks or rows // (64 * num_sharing(schedule))) * columns // 2
     return total
 

@@ -37,13 +37,13 @@ from wsdsl.ir.pipeline_ops import AxisAt, ForWork
 from wsdsl.ir.tile_ops import ForEach, ForTiles, Map, Yield
 from wsdsl.ir.tile_scheduler import Piece, Problem, tile_scheduler
 from wsdsl.ir.types import Axis
-from wsdsl.ir.walk import Namer, walk, with_regions
+from wsdsl.ir.walk import Namer, with_regions
 from wsdsl.lowering.builder import INT, Builder
 from wsdsl.lowering.turns import Turns
 
 
 def lower_loops(kernel: Kernel) -> Kernel:
-    grid = next(_grid(op) for op in walk(kernel.body) if isinstance(op, ForWork))
+    grid = next(_grid(op) for op in kernel.ops if isinstance(op, ForWork))
     lowering = _Loops(Builder(Namer.of(kernel)), dict(kernel.sizes))
     return dataclasses.replace(kernel, body=(grid, *lowering.region(kernel.body)))
 

@@ -96,7 +96,7 @@ class _Rings:
         self.released_by_threads: set[Value] = set()
         """Rings whose slots may be released with no product since the wait: nothing then says that
         all threads of a warpgroup have come past it, so each arrives for itself."""
-        for op in walk(kernel.body):
+        for op in kernel.ops:
             for inner in regions(op):
                 self.released_by_threads |= released_without_product(inner)
             if isinstance(op, (ProducerAcquire, ConsumerWait)):

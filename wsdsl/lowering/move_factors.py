@@ -29,7 +29,7 @@ import dataclasses
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
 from wsdsl.ir.tile_ops import Bitcast, Block, Cast, Constant, Contract, Index, Load, Lookup, Map
 from wsdsl.ir.types import F32, Axis, DType, Tile
-from wsdsl.ir.walk import Namer, definers, replace_operands, uses, with_regions
+from wsdsl.ir.walk import Namer, replace_operands, uses, with_regions
 from wsdsl.ir.wgmma import sum_of
 
 
@@ -43,7 +43,7 @@ class _Mover:
     """`made`: what defines a value. `ops`: the region that is being written."""
 
     def __init__(self, kernel: Kernel) -> None:
-        self.made = definers(kernel.body)
+        self.made = kernel.definers
         self.namer = Namer.of(kernel)
         self.uses = [*uses(kernel.body)]
         self.sums: dict[Value, tuple[Value, Value]] = {}

@@ -29,7 +29,7 @@ class Partials:
 
     def __init__(self, kernel: Kernel, cluster: int) -> None:
         self.builder = Builder(Namer.of(kernel))
-        self.axes, self.static, self.cluster = axes_of(kernel), dict(kernel.sizes), cluster
+        self.axes, self.static, self.cluster = dict(axes_of(kernel)), dict(kernel.sizes), cluster
         self.lent: dict[str, AllocateGlobal] = {}
         self.barrier, self.consumers = 0, 1
 

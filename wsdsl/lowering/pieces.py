@@ -8,7 +8,7 @@ so that an epilogue comes out chunk by chunk, as its stores demand it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from wsdsl.ir.op import Value
@@ -60,7 +60,7 @@ class Shapes:
 
     def __init__(
         self,
-        axes: dict[str, Axis],
+        axes: Mapping[str, Axis],
         consumers: int,
         narrow: set[str],
         cut: dict[str, tuple[int, ...]],

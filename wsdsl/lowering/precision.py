@@ -10,7 +10,6 @@ from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import Tile
-from wsdsl.ir.walk import walk
 from wsdsl.ir.wgmma import is_fp8
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.footprint import axis_sizes
@@ -32,7 +31,7 @@ def choose_precision(kernel: Kernel, chosen: Schedule) -> tuple[int | None, list
     """`Schedule.precise_every` where the tiles are chosen, and what speaks against a given one."""
     given, sizes, axes = chosen.precise_every, axis_sizes(kernel, chosen), axes_of(kernel)
     depths: dict[str, int] = {}
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if isinstance(op, Contract) and multiplies_fp8(op):
             assert isinstance(op.a.type, Tile) and isinstance(op.b.type, Tile)
             depths |= {x: sizes[x] for x in op.a.type.axes if x in op.b.type.axes}

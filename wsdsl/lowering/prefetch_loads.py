@@ -48,7 +48,7 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tile_ops import Cast, Constant, DimSize, Map, Yield
 from wsdsl.ir.types import Fragment
-from wsdsl.ir.walk import Namer, copy_region, definers, replace_operands, walk, with_regions
+from wsdsl.ir.walk import Namer, copy_region, replace_operands, with_regions
 from wsdsl.lowering.builder import INT
 
 REPEATABLE = (Cast, Constant, DimSize, Iota, LoadGlobal, Map)
@@ -73,9 +73,9 @@ def prefetch_loads(kernel: Kernel) -> Kernel:
 
 
 def _written(kernel: Kernel) -> set[Value]:
-    made = definers(kernel.body)
+    made = kernel.definers
     found: set[Value] = set()
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if isinstance(op, StoreGlobal):
             found.add(op.tensor)
         elif isinstance(op, TmaStore):

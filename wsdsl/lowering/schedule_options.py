@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from wsdsl.ir.op import Kernel
+from wsdsl.ir.op import Kernel, once
 from wsdsl.ir.tile_ops import Cast, Contract, ForEach, ForTiles, Map, Store, Whole
 from wsdsl.ir.types import Axis
-from wsdsl.ir.walk import definers
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.footprint import (
     accumulator_registers,
@@ -40,10 +39,11 @@ def schedule_options(kernel: Kernel, given: Schedule, work: Work) -> list[Schedu
     return options
 
 
-def whole_axes(kernel: Kernel) -> set[str]:
+@once
+def whole_axes(kernel: Kernel) -> frozenset[str]:
     """Axes that are no loop's: of dimensions taken whole."""
     taken = (op.result.type for op in kernel.ops if isinstance(op, Whole))
-    return {kind.name for kind in taken if isinstance(kind, Axis)}
+    return frozenset(kind.name for kind in taken if isinstance(kind, Axis))
 
 
 def _options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Schedule]:
@@ -82,9 +82,10 @@ def _leaves_room(kernel: Kernel, option: Schedule) -> bool:
     return accumulators <= (96 if option.consumers == 3 else 128)
 
 
+@once
 def only_converts(kernel: Kernel) -> bool:
     """Whether all that is stored are sums, perhaps as another type."""
-    made = definers(kernel.body)
+    made = kernel.definers
     for op in kernel.ops:
         if isinstance(op, Store):
             value = op.value
@@ -95,6 +96,7 @@ def only_converts(kernel: Kernel) -> bool:
     return True
 
 
+@once
 def scales_products(kernel: Kernel) -> bool:
     """Whether products are multiplied before they are summed."""
     products = {op.result for op in kernel.ops if isinstance(op, Contract)}

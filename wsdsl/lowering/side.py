@@ -9,7 +9,6 @@ from wsdsl.ir.pipeline_ops import Partition, PartsInShared, RenameAxes
 from wsdsl.ir.target import ADDED_ATOMICALLY
 from wsdsl.ir.tile_ops import Block, End, Map, Store
 from wsdsl.ir.types import I32, Axis, Tensor, Tile
-from wsdsl.ir.walk import walk
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import INT, Builder
 from wsdsl.lowering.pieces import Pieces, Shapes, narrow
@@ -34,13 +33,13 @@ def stored_by_tma(kernel: Kernel, op: Store) -> bool:
 def narrow_axes(kernel: Kernel) -> set[str]:
     """Column axes of four-byte tiles that are stored by TMA."""
     found: set[str] = set()
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if isinstance(op, Store) and stored_by_tma(kernel, op):
             assert isinstance(op.tensor.type, Tensor)
             if op.tensor.type.dtype.bytes == 4:
                 axes = [v.type for v in op.index if isinstance(v.type, Axis)]
                 found |= {a.name for a in axes if a.role == "columns"}
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if isinstance(op, RenameAxes):
             assert isinstance(op.x.type, Tile) and isinstance(op.result.type, Tile)
             names = (*zip(op.x.type.axes, op.result.type.axes, strict=True),)
@@ -51,7 +50,7 @@ def narrow_axes(kernel: Kernel) -> set[str]:
 def _cut_already(kernel: Kernel) -> dict[str, tuple[int, ...]]:
     """Widths of the chunks of column axes of tiles that come in parts."""
     axes, found = axes_of(kernel), dict[str, tuple[int, ...]]()
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if isinstance(op, PartsInShared):
             tiles = (v.type for v in op.result if isinstance(v.type, Tile))
             names = (name for tile in tiles for name in tile.axes)

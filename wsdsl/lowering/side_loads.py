@@ -16,10 +16,9 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from wsdsl.ir.op import Kernel, Op, Region, Value
+from wsdsl.ir.op import Kernel, Op, Region, Value, once
 from wsdsl.ir.tile_ops import Block, Constant, Index, Load, Map, Store
 from wsdsl.ir.types import Axis, Tensor, Tile
-from wsdsl.ir.walk import walk
 
 LINE = 16
 """Bytes of which TMA copies multiples along the contiguous dimension, from multiples of them."""
@@ -82,9 +81,10 @@ def _extent(axis: Value, every: int, sizes: Mapping[str, int]) -> int:
     return (last + size - 1) // every + 1
 
 
+@once
 def kept_out(kernel: Kernel) -> frozenset[str]:
     """Tensors that TMA can not take, or that the kernel writes."""
-    stored = {op.tensor.name for op in walk(kernel.body) if isinstance(op, Store)}
+    stored = {op.tensor.name for op in kernel.ops if isinstance(op, Store)}
     return frozenset(stored | {*kernel.unaligned})
 
 

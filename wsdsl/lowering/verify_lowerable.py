@@ -13,7 +13,7 @@ from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, results_of
 from wsdsl.ir.tile_ops import Contract, ForTiles, Load, Lookup, Store, Whole
 from wsdsl.ir.types import Axis, Tensor, Tile
-from wsdsl.ir.walk import definers, walk
+from wsdsl.ir.walk import walk
 from wsdsl.ir.wgmma import may_be_mn_major, sum_of
 from wsdsl.lowering.nest import output_nest
 
@@ -60,7 +60,7 @@ def _structure(kernel: Kernel) -> Iterator[Finding]:
 
 def _whole_dimensions(kernel: Kernel) -> Iterator[Finding]:
     known = dict(kernel.sizes)
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if isinstance(op, Whole) and isinstance(op.result.type, Axis):
             dim = op.result.type.dim
             if known.get(dim, 0) < 1:
@@ -72,7 +72,7 @@ def _whole_dimensions(kernel: Kernel) -> Iterator[Finding]:
 
 
 def _ranges(kernel: Kernel) -> Iterator[Finding]:
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if isinstance(op, ForTiles) and (op.start is not None or op.stop is not None):
             yield Finding(
                 "`tiles(start, stop, of=…)`, a part of a dimension, is not lowered yet",
@@ -83,8 +83,8 @@ def _ranges(kernel: Kernel) -> Iterator[Finding]:
 
 
 def _products(kernel: Kernel) -> Iterator[Finding]:
-    made = definers(kernel.body)
-    for op in walk(kernel.body):
+    made = kernel.definers
+    for op in kernel.ops:
         if not isinstance(op, Contract):
             continue
         a, b = op.a.type, op.b.type
@@ -161,12 +161,10 @@ def _operand(
 
 def _dtypes(kernel: Kernel) -> Iterator[Finding]:
     """What goes to the tensor cores alone is in no register."""
-    products = [op for op in walk(kernel.body) if isinstance(op, Contract)]
+    products = [op for op in kernel.ops if isinstance(op, Contract)]
     multiplied = {v for op in products for v in (op.a, op.b)}
-    elsewhere = {
-        v for op in walk(kernel.body) if not isinstance(op, Contract) for v in operands(op)
-    }
-    for op in walk(kernel.body):
+    elsewhere = {v for op in kernel.ops if not isinstance(op, Contract) for v in operands(op)}
+    for op in kernel.ops:
         if isinstance(op, Load) and op.result in multiplied - elsewhere:
             continue
         tensors = [v.type for v in operands(op) if isinstance(v.type, Tensor)]
@@ -182,10 +180,8 @@ def _dtypes(kernel: Kernel) -> Iterator[Finding]:
 
 def _order_of_memory(kernel: Kernel) -> Iterator[Finding]:
     """Loads are moved to their use and stores complete later: a tensor must not be read back."""
-    stored = {op.tensor: op for op in walk(kernel.body) if isinstance(op, Store)}
-    operands_loaded = {
-        v for op in walk(kernel.body) if isinstance(op, Contract) for v in (op.a, op.b)
-    }
+    stored = {op.tensor: op for op in kernel.ops if isinstance(op, Store)}
+    operands_loaded = {v for op in kernel.ops if isinstance(op, Contract) for v in (op.a, op.b)}
     for block in _blocks(kernel.body):
         seen: set[Value] = set()
         for op in block:

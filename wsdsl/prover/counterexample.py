@@ -11,7 +11,7 @@ from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.printer import print_op
+from wsdsl.ir.printer import print_head, print_op
 from wsdsl.ir.walk import walk
 from wsdsl.prover.errors import Failure, Party, Undecided
 from wsdsl.prover.explore import Decisions, Refuted, run_out, start
@@ -73,7 +73,7 @@ class Counterexample:
     ) -> str:
         where = "".join(f" %{name}={value}" for name, value in loops)
         line = f"line {op.loc.line}: " if op.loc else ""
-        shown = print_op(op).split("\n", 1)[0].removesuffix(" {").strip()
+        shown = print_head(op)
         return f"{self.names[agent]:{width}}  {line}{shown}{where}" + (
             f"  [{after}]" if after else ""
         )
@@ -215,7 +215,7 @@ def candidates(kernel: Kernel) -> Iterator[dict[str, int]]:
     names: dict[str, str] = {}
     units: dict[str, int] = {}
     constants: dict[str, int] = {}
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         match op:
             case t.DimSize():
                 names[op.result.name] = op.dim

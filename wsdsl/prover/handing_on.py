@@ -24,10 +24,10 @@ from wsdsl.prover.turns import check_turns
 def check_handing_on(kernel: Kernel) -> None:
     """Raises Failure where sums are handed on in another way than is understood."""
     grid = next((op for op in kernel.body if isinstance(op, b.LaunchGrid)), None)
-    lent = {op.result.name for op in walk(kernel.body) if isinstance(op, m.AllocateGlobal)}
+    lent = {op.result.name for op in kernel.ops if isinstance(op, m.AllocateGlobal)}
     if not lent or grid is None:
         return
-    arrivals = [op for op in walk(kernel.body) if isinstance(op, b.ArriveFlag)]
+    arrivals = [op for op in kernel.ops if isinstance(op, b.ArriveFlag)]
     sliced = any(op.wrap is not None for op in arrivals)
     sums, found, agent = Sums(kernel), Findings(), 0
     slots = Slots(kernel, grid.cluster, max(1, grid.splits) if sliced else 1, sums)

@@ -13,7 +13,6 @@ from typing import Any
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Value
-from wsdsl.ir.walk import definers
 
 WARPGROUP = "warpgroup"
 """The term for the index of the warpgroup in its partition."""
@@ -57,7 +56,7 @@ class Sums:
     """Finds the sums of a kernel's scalars."""
 
     def __init__(self, kernel: Kernel) -> None:
-        self.made = definers(kernel.body)
+        self.made = kernel.definers
         self.sizes = dict(kernel.sizes)
         self.numbers: dict[Any, int] = {}
         self.meanings: list[Any] = []

@@ -169,7 +169,7 @@ def _alone(kernel: Kernel, lent: frozenset[str]) -> frozenset[int]:
 def needed_values(kernel: Kernel, effects: Effects) -> set[str]:
     """Names of values on which synchronisation depends."""
     made: dict[str, Op] = {}
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         for value in results_of(op):
             made[value.name] = op
         if isinstance(op, b.ForRange):
@@ -178,7 +178,7 @@ def needed_values(kernel: Kernel, effects: Effects) -> set[str]:
             made[op.index.name] = op
     needed: set[str] = set()
     work: list[Value] = []
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         if isinstance(op, b.ForRange) and effects.within(op.body):
             work += [op.start, op.stop, op.step]
         elif isinstance(op, t.If) and effects.within((*op.then, *op.orelse)):

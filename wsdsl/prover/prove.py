@@ -12,7 +12,6 @@ from wsdsl.ir.op import Kernel
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.printer import print_kernel
 from wsdsl.ir.spec import verify
-from wsdsl.ir.walk import walk
 from wsdsl.prover.counterexample import counterexample
 from wsdsl.prover.explore import Refuted, explore
 
@@ -76,7 +75,7 @@ def prove(kernel: Kernel) -> Certificate:
         told = counterexample(kernel, refuted)
         raise ProofError(told.findings(), told) from None
     partitions = [op for op in kernel.body if isinstance(op, Partition)]
-    barriers = [op.result.type for op in walk(kernel.body) if isinstance(op, AllocateBarriers)]
+    barriers = [op.result.type for op in kernel.ops if isinstance(op, AllocateBarriers)]
     lends = any(isinstance(op, AllocateGlobal) for op in kernel.body)
     return Certificate(
         kernel.name,

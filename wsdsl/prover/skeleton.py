@@ -11,7 +11,7 @@ import re
 
 from wsdsl.diagnostics import Finding, VerifyError
 from wsdsl.ir.op import Kernel, Op
-from wsdsl.ir.printer import print_op
+from wsdsl.ir.printer import print_head
 from wsdsl.prover.skeleton_language import UNKNOWN, Difference, Graph, Letter, States, difference
 from wsdsl.prover.skeleton_of_kernel import skeleton_of_kernel
 from wsdsl.prover.skeleton_of_ptx import skeleton_of_ptx
@@ -76,7 +76,7 @@ def _finding(
 
 def _op(graph: Graph, letter: Letter, moves: dict[Letter, States]) -> str:
     ops = [graph.origins[n] for n in sorted(moves[letter])]
-    shown = [print_op(op).splitlines()[0].strip() for op in ops if isinstance(op, Op)]
+    shown = [print_head(op) for op in ops if isinstance(op, Op)]
     return f"{letter} ({shown[0]})" if shown else str(letter)
 
 

@@ -11,7 +11,6 @@ from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.types import Fragment, Tensor
-from wsdsl.ir.walk import walk
 from wsdsl.prover.linear import WARPGROUP, Linear, Sums
 
 
@@ -45,7 +44,7 @@ class Slots:
 
     def __init__(self, kernel: Kernel, cluster: int, pieces: int, sums: Sums) -> None:
         self.sums, self.pieces = sums, pieces
-        lent = [op for op in walk(kernel.body) if isinstance(op, m.AllocateGlobal)]
+        lent = [op for op in kernel.ops if isinstance(op, m.AllocateGlobal)]
         self.zeroed = {op.result.name for op in lent if op.zeroed}
         self.each = {
             op.result.name: op.each // cluster // (1 if op.zeroed else pieces) for op in lent

@@ -17,7 +17,7 @@ from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, regions, results_of
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.walk import definers, walk, yielded
+from wsdsl.ir.walk import walk, yielded
 from wsdsl.prover.samples import FUNCTIONS, Array, Samples, samples
 
 LOOKED_AT = (b.WaitFlag, b.ArriveFlag, m.StoreGlobal)
@@ -79,7 +79,7 @@ class _Walk:
         sliced: bool,
     ) -> None:
         self.work, self.given, self.lent, self.sliced = work, given, lent, sliced
-        self.made = definers(kernel.body)
+        self.made = kernel.definers
         self.inside = {v for op in walk(work.body) for v in (*results_of(op), *bound(op))}
         self.inside |= {work.index, *work.args}
         self.always: dict[Value, Array] = {}

@@ -16,13 +16,12 @@ from wsdsl.ir.op import Kernel
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.target import SMEM_BYTES
 from wsdsl.ir.types import Shared
-from wsdsl.ir.walk import definers, walk
 
 
 def explain(kernel: Kernel, signature: Signature) -> str:
     """A few lines: schedule, partitions, how each tensor moves, SMEM."""
     lines = [f"kernel {kernel.name}: {kernel.schedule!r}"]
-    made = definers(kernel.body)
+    made = kernel.definers
     work = " x ".join(f"ceil({dim}/{size})" for dim, size in signature.tiles)
     doers = "a CTA" if signature.cluster == 1 else f"a cluster of {signature.cluster} CTAs"
     lines.append(f"work items: {work or 1}, {doers} each, scheduler {signature.scheduler}")
@@ -34,7 +33,7 @@ def explain(kernel: Kernel, signature: Signature) -> str:
             early = "" if waits or not signature.waits else ", waits for no kernel in front"
             lines.append(f"partition {op.role}: {runs}{registers}{early}")
     moves: dict[str, set[str]] = {}
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         match op:
             case TmaLoad():
                 moves.setdefault(made[op.map].tensor.name, set()).add("TMA into slots")  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType,reportUnknownArgumentType]

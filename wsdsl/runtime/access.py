@@ -17,7 +17,6 @@ from wsdsl.ir.memory_ops import (
 from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.tile_ops import Load, Store
 from wsdsl.ir.types import Tensor
-from wsdsl.ir.walk import walk
 
 NO_ALIGNMENT: Mapping[str, int] = {}
 
@@ -46,7 +45,7 @@ def access_of(kernel: Kernel) -> Access:
     writes: set[str] = set()
     tensor_of: dict[Value, str] = {}
     alignment: dict[str, int] = {}
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         match op:
             case MakeTensorMap():
                 tensor_of[op.result] = op.tensor.name

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.printer import print_op
+from wsdsl.ir.printer import print_head
 from wsdsl.ir.types import Fragment, Tile
 from wsdsl.simulator.barriers import Barrier
 from wsdsl.simulator.clocks import THREADS
@@ -140,10 +140,10 @@ class Warpgroup:
         self, op: Op, message: str, *, kind: str = "misuse", hint: str = "", extra: Op | None = None
     ) -> NoReturn:
         head = f"CTA {self.cta.index}, {self.name}{self.where()}: {message}"
-        findings = [Finding(f"{head}\n  in {one_line(op)}", op.loc, hint)]
+        findings = [Finding(f"{head}\n  in {print_head(op)}", op.loc, hint)]
         if extra is not None:
             what = "the earlier access" if kind == "race" else "the other op"
-            findings.append(Finding(f"{what}: {one_line(extra)}", extra.loc))
+            findings.append(Finding(f"{what}: {print_head(extra)}", extra.loc))
         raise SimulationError(kind, findings, trace(self.cta.cluster.ctas))
 
     def check(self, op: Op, told: str) -> None:
@@ -224,17 +224,13 @@ def trace(ctas: Sequence[Cta]) -> str:
     return "\n".join(lines)
 
 
-def one_line(op: Op) -> str:
-    return print_op(op).split("\n", 1)[0].removesuffix(" {")
-
-
 def op_word(op: Op) -> str:
-    return one_line(op).split(" = ")[-1].split("(", 1)[0]
+    return print_head(op).split(" = ")[-1].split("(", 1)[0]
 
 
 def _line(op: Op, loops: tuple[tuple[str, int], ...]) -> str:
     line = f"{op.loc.line}: " if op.loc else ""
-    return f"{line}{one_line(op)}" + "".join(f"  %{n}={v}" for n, v in loops)
+    return f"{line}{print_head(op)}" + "".join(f"  %{n}={v}" for n, v in loops)
 
 
 def shape_of(value: Value) -> tuple[int, int] | None:

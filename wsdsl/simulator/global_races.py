@@ -15,7 +15,6 @@ import numpy as np
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir.barrier_ops import ArriveFlag, WaitFlag
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.walk import walk
 from wsdsl.simulator.arithmetic import Array
 from wsdsl.simulator.arrays import GlobalTensor
 from wsdsl.simulator.clocks import Clocks
@@ -183,7 +182,7 @@ class _Uses:
         found: dict[str, set[str]] = {"read": set(), "written": set(), "added": set()}
         flags: set[str] = set()
         maps: dict[str, str] = {}
-        for op in walk(kernel.body):
+        for op in kernel.ops:
             match op:
                 case m.MakeTensorMap():
                     maps[op.result.name] = op.tensor.name

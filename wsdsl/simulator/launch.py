@@ -20,7 +20,6 @@ from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.target import SMEM_BYTES
 from wsdsl.ir.tile_scheduler import TileScheduler, count_work, tile_scheduler
 from wsdsl.ir.types import Barriers, Shared, Tensor
-from wsdsl.ir.walk import walk
 from wsdsl.simulator.arithmetic import numpy_dtype
 from wsdsl.simulator.arrays import Arguments, GlobalTensor
 from wsdsl.simulator.context import Warpgroup, warpgroup_key
@@ -130,7 +129,7 @@ def read_launch(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> La
     smem_bytes, num_barriers, largest = 0, 0, 0
     placed: list[tuple[int, int, str]] = []
     have_flags = False
-    for op in walk(kernel.body):
+    for op in kernel.ops:
         match op:
             case Partition():
                 partitions.append(op)
@@ -170,7 +169,7 @@ def _check_placement(kernel: Kernel, barriers: list[tuple[int, int, str]], smem_
     """Barriers lie apart from each other and from data, and all within what a CTA may have."""
     taken = [
         (op.offset, op.offset + op.result.type.bytes * op.result.type.num, op.label)
-        for op in walk(kernel.body)
+        for op in kernel.ops
         if isinstance(op, AllocateShared) and isinstance(op.result.type, Shared)
     ]
     findings: list[Finding] = []

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Sequence
+from itertools import accumulate
+from random import Random
 
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel
-from wsdsl.simulator.context import END_TOGETHER, Steps, Warpgroup, one_line, trace
+from wsdsl.ir.printer import print_head
+from wsdsl.simulator.context import END_TOGETHER, Steps, Warpgroup, trace
 from wsdsl.simulator.cta import SPEEDS, Agent, Cluster, Cta, Residents
 from wsdsl.simulator.errors import SimulationError
 from wsdsl.simulator.execute import warpgroup_steps
@@ -92,11 +96,11 @@ class Run:
         if self.mode == "random":
             moving += agents
             weights += [agent.speed for agent in agents]
-        return self.residents.rng.choices(moving, weights)[0]
+        return moving[_drawn(self.residents.rng, weights)]
 
     def _agent(self) -> Agent:
         agents = self.residents.agents
-        return self.residents.rng.choices(agents, [agent.speed for agent in agents])[0]
+        return agents[_drawn(self.residents.rng, [agent.speed for agent in agents])]
 
     def _step(self, wg: Warpgroup) -> None:
         try:
@@ -127,7 +131,7 @@ class Run:
                 findings.append(Finding(f"{wg.told} has ended"))
                 continue
             op = wg.blocked.op
-            told = f"{wg.told}{wg.where()} waits for {wg.blocked.reason()}\n  in {one_line(op)}"
+            told = f"{wg.told}{wg.where()} waits for {wg.blocked.reason()}\n  in {print_head(op)}"
             findings.append(Finding(told, op.loc))
         if len(shown) > TOLD:
             findings.append(Finding(f"and {len(shown) - TOLD} warpgroups more"))
@@ -141,6 +145,12 @@ class Run:
                 )
             )
         return SimulationError("deadlock", findings, trace([c for c in ctas if not c.done][:8]))
+
+
+def _drawn(rng: Random, weights: list[float]) -> int:
+    """Whose turn it is: `rng.choices` for one, which is asked for at every step."""
+    sums = list(accumulate(weights))
+    return bisect(sums, rng.random() * sums[-1], 0, len(sums) - 1)
 
 
 def _clusters(launch: Launch) -> str:
