@@ -12,7 +12,8 @@ whoever does one but the first needs what the piece in front of it has summed.
   evenly, in consecutive runs of tiles of the contraction; then come whole tiles, whose neighbours
   run together. If less than half of the workers would be busy with what is left over, a whole tile
   for each is shared out with it, since a tile of many pieces has to wait for each of them. A run is
-  walked backwards, so that the beginnings of tiles, for which others wait, come first.
+  walked backwards, so that the beginnings of tiles, for which others wait, come first. A run that
+  finishes no tile is a little shorter than others, since somebody waits for all of it.
 
 A piece only ever needs what a worker with a lower number does: in `SplitK` the same turn of the one
 that has the piece in front, in `StreamK` the first turn of the worker in front. So no order can end
@@ -35,6 +36,12 @@ from typing import Any, Generic, Protocol, TypeVar
 T = TypeVar("T")
 Extents = tuple[tuple[str, int], ...]
 """(dimension, tile) along each axis."""
+
+
+LEAD, LEAD_SHARE = 4, 8
+"""By how many tiles of the contraction a run that finishes no tile is shorter than one that does,
+and at most what part of it that is. Meanwhile its sums get from CTA to CTA.
+"""
 
 
 class Arithmetic(Protocol[T]):
@@ -162,8 +169,8 @@ class SplitKWalk(Walk[T]):
         self.part = part = self.apply("floordiv", p.worker, abreast)
         base = self.apply("floordiv", p.depth, splits)
         extra = self.apply("mod", p.depth, splits)
-        self.begin = _share(self, part, base, extra)
-        self.end = _share(self, self.apply("add", part, one), base, extra)
+        self.begin = _share(self, part, splits, base, extra)
+        self.end = _share(self, self.apply("add", part, one), splits, base, extra)
         # What the division leaves over has nothing to do.
         idle = self.apply("le", splits, part)
         first = self.apply("mod", p.worker, abreast)
@@ -200,15 +207,16 @@ class StreamKWalk(Walk[T]):
     def prepare(self) -> None:
         p, one, zero = self.problem, self.number(1), self.number(0)
         self.cut = num_cut_tiles(self.arithmetic, p.tiles, p.workers)
-        steps = self.apply("mul", self.cut, p.depth)
+        self.counted = num_counted(self.arithmetic, p, self.cut)
+        steps = self.apply("mul", self.cut, self.counted)
         base = self.apply("floordiv", steps, p.workers)
         extra = self.apply("mod", steps, p.workers)
-        self.first = _share(self, p.worker, base, extra)
-        self.last = _share(self, self.apply("add", p.worker, one), base, extra)
+        self.first = _share(self, p.worker, p.workers, base, extra)
+        self.last = _share(self, self.apply("add", p.worker, one), p.workers, base, extra)
         self.top = self.apply(
-            "floordiv", self.apply("max", self.apply("sub", self.last, one), zero), p.depth
+            "floordiv", self.apply("max", self.apply("sub", self.last, one), zero), self.counted
         )
-        bottom = self.apply("floordiv", self.first, p.depth)
+        bottom = self.apply("floordiv", self.first, self.counted)
         touched = self.apply("add", self.apply("sub", self.top, bottom), one)
         any_step = self.apply("lt", self.first, self.last)
         self.pieces = self.apply("where", any_step, touched, zero)
@@ -220,9 +228,10 @@ class StreamKWalk(Walk[T]):
         p, zero = self.problem, self.number(0)
         is_cut = self.apply("lt", at, self.pieces)
         tile = self.apply("sub", self.top, at)
-        before = self.apply("mul", tile, p.depth)
+        before = self.apply("mul", tile, self.counted)
         begin = self.apply("max", self.apply("sub", self.first, before), zero)
-        end = self.apply("min", self.apply("sub", self.last, before), p.depth)
+        end = self.apply("sub", self.last, before)
+        end = self.apply("where", self.apply("lt", end, self.counted), end, p.depth)
         turn = self.apply("sub", at, self.pieces)
         whole = self.apply("add", self.apply("mul", turn, p.workers), p.worker)
         return Piece(
@@ -256,9 +265,22 @@ def num_cut_tiles(arithmetic: Arithmetic[T], tiles: T, workers: T) -> T:
     return apply("where", apply("eq", left, number(0)), number(0), more)
 
 
-def _share(walk: Walk[T], part: T, base: T, extra: T) -> T:
-    """Where `part` begins, if the first `extra` parts have one more than `base`."""
-    more = walk.apply("min", part, extra)
+def num_counted(arithmetic: Arithmetic[T], problem: Problem[T], cut: T) -> T:
+    """How many steps of each tile `StreamK` counts when it shares out the `cut` ones: not the last
+    few where all runs are less than a tile, so that who finishes one has more to do.
+    """
+    apply, number = arithmetic.apply, arithmetic.number
+    run = apply("floordiv", apply("mul", cut, problem.depth), problem.workers)
+    lead = apply("min", number(LEAD), apply("floordiv", run, number(LEAD_SHARE)))
+    few = apply("lt", problem.tiles, problem.workers)
+    return apply("sub", problem.depth, apply("where", few, lead, number(0)))
+
+
+def _share(walk: Walk[T], part: T, parts: T, base: T, extra: T) -> T:
+    """Where `part` begins, if `extra` of the `parts` have one more than `base`: spread evenly, so
+    that where runs and tiles come out even now and then, they do so exactly.
+    """
+    more = walk.apply("floordiv", walk.apply("mul", part, extra), parts)
     return walk.apply("add", walk.apply("mul", part, base), more)
 
 

@@ -4,10 +4,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
 
-from wsdsl.ir.tile_scheduler import Numbers, SplitK, StreamK, TileScheduler, num_cut_tiles
+from wsdsl.ir.tile_scheduler import (
+    Numbers,
+    Problem,
+    SplitK,
+    StreamK,
+    TileScheduler,
+    num_counted,
+    num_cut_tiles,
+)
 
 
 @dataclass(frozen=True)
@@ -58,32 +67,24 @@ def _split(scheduler: SplitK, tiles: int, depth: int, workers: int) -> Busiest:
 
 def _streamed(tiles: int, depth: int, workers: int) -> Busiest:
     cut = int(num_cut_tiles(Numbers(), tiles, workers))
-    base, extra = divmod(cut * depth, workers)
     whole = (tiles - cut) // workers
     if not cut:
         return Busiest(workers, whole, whole * depth, whole)
-    bounds = [w * base + min(w, extra) for w in range(workers + 1)]
+    counted = int(num_counted(Numbers(), Problem(tiles, depth, 0, workers), cut))
+    base, extra = divmod(cut * counted, workers)
+    bounds = [w * base + w * extra // workers for w in range(workers + 1)]
     runs = [(a, b) for a, b in pairwise(bounds) if a < b]
-    longest = base + (extra > 0)
+    parts = Counter(t for a, b in runs for t in range(a // counted, (b - 1) // counted + 1))
+    longest = max(b - a + (b // counted - a // counted) * (depth - counted) for a, b in runs)
     return Busiest(
         workers,
-        turns=whole + max((b - 1) // depth - a // depth for a, b in runs) + 1,
+        turns=whole + max((b - 1) // counted - a // counted for a, b in runs) + 1,
         steps=whole * depth + longest,
-        finished=whole + max(b // depth - a // depth for a, b in runs),
+        finished=whole + max(b // counted - a // counted for a, b in runs),
         cut=cut,
         cut_steps=longest,
-        parts=_most_parts(cut, depth, base, extra),
-        pieces=sum((b - 1) // depth - a // depth + 1 for a, b in runs),
-        handed=int(any(b % depth for _, b in runs)),
-        taken=int(any(a % depth for a, _ in runs)),
+        parts=max(parts.values()),
+        pieces=parts.total(),
+        handed=int(any(b % counted for _, b in runs)),
+        taken=int(any(a % counted for a, _ in runs)),
     )
-
-
-def _most_parts(cut: int, depth: int, base: int, extra: int) -> int:
-    """Pieces of the tile that has most, if the first `extra` workers have one step more."""
-
-    def worker(step: int) -> int:
-        longer = extra * (base + 1)
-        return step // (base + 1) if step < longer else extra + (step - longer) // max(1, base)
-
-    return max(worker((t + 1) * depth - 1) - worker(t * depth) + 1 for t in range(cut))

@@ -87,6 +87,9 @@ FUNCTIONS: dict[str, Any] = {
 }
 
 
+MAX_DEPTH = 60
+
+
 def samples(kernel: Kernel, grid: LaunchGrid) -> Samples:
     rng = random.Random(7)
     scheduler = tile_scheduler(grid.scheduler, grid.splits)
@@ -96,8 +99,9 @@ def samples(kernel: Kernel, grid: LaunchGrid) -> Samples:
     fixed = {dim: num for dim, num in kernel.sizes if dim in extents}
     for number in range(NUM_SAMPLES):
         sizes = {dim: _size(rng, extent) for dim, extent in extents.items()} | fixed
-        if number == 0 and contraction not in fixed:
-            sizes[contraction] = 0
+        if contraction not in fixed:
+            deep = rng.randint(1, MAX_DEPTH) * size - rng.randrange(size)
+            sizes[contraction] = rng.choice((sizes[contraction], deep)) if number else 0
         tiles, depth = count_work(grid.tiles, grid.contraction, sizes.__getitem__)
         room = rng.choice((1, 2, 3, rng.randint(1, 20), rng.randint(1, 132)))
         least = tiles * min(max(1, grid.splits), depth) // MAX_TURNS
