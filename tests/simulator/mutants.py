@@ -85,6 +85,7 @@ def changes(op: Op) -> Iterator[tuple[str, Op]]:
             once = dataclasses.replace(op, by=None, wrap=None)
             yield "amount", dataclasses.replace(once, amount=-op.amount)
             yield "once", once
+            yield "release", dataclasses.replace(op, release=not op.release)
         case m.TmaStoreWait() | f.WgmmaWait():
             yield "pending +1", dataclasses.replace(op, pending=op.pending + 1)
             if op.pending:

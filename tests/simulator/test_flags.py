@@ -70,6 +70,9 @@ WRONG = {
         "race", r"it reads W\[.*which CTA \d kernel .* accessed by store_global", (SYNC, "")),
     "no wait": ("race", r"it (reads|writes) W\[.*nothing makes this wait for it", (WAIT, "")),
     "no arrival": ("deadlock", r"waits for flag F\[1\] to be at least 2; it is 0", (ARRIVE, "")),
+    "a relaxed arrival": (
+        "race", r"it (reads|writes) W\[.*nothing makes this wait",
+        (ARRIVE, ARRIVE.replace("2)", "2, release=False)"))),
     "too small a count": (
         "race", r"it (reads|writes) W\[", (WAIT, WAIT.replace("count=%two", "count=%zero"))),
     "too large a count": (

@@ -21,7 +21,7 @@ from wsdsl.simulator.errors import SimulationError
 from wsdsl.simulator.machine import simulate
 
 SEEDS = range(3)
-KINDS = ("delete", "own cta", "num_warpgroups", "arrivals", "tx_bytes", "pending")
+KINDS = ("delete", "own cta", "num_warpgroups", "arrivals", "tx_bytes", "pending", "release")
 HARMLESS = {
     "spread": ["tma_store_wait(pending=0, read=False)"],  # sync_cluster and the end wait enough
     "turns": [

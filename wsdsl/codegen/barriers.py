@@ -127,11 +127,11 @@ def _and(c: Context, one: str, pred: str | None) -> str:
 
 def convert_arrive_flag(c: Context, op: b.ArriveFlag) -> None:
     at = Addresses(c, op.tensor, op.index, (1, 1)).at(0)
+    kind, amount = "add.s32", str(op.amount) if op.by is None else c.scalar(op.by).text
     if op.wrap is not None:
-        inline_ptx.flag_arrive(c.w, at, "inc.u32", c.scalar(op.wrap).text, _one_thread(c))
-        return
-    amount = str(op.amount) if op.by is None else c.scalar(op.by).text
-    inline_ptx.flag_arrive(c.w, at, "add.s32", amount, _one_thread(c))
+        kind, amount = "inc.u32", c.scalar(op.wrap).text
+    order = "release" if op.release else "relaxed"
+    inline_ptx.flag_arrive(c.w, at, f"{order}.gpu.global.{kind}", amount, _one_thread(c))
 
 
 def convert_wait_flag(c: Context, op: b.WaitFlag) -> None:

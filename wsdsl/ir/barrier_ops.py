@@ -277,7 +277,8 @@ class ArriveFlag(Op):
     """red.release.gpu: one thread of the executing warpgroup (or the elected thread) adds `amount`
     (or `by`, an i32) to `tensor` (of i32) at `index`; with `wrap` (an i32) it adds 1, or where the
     sum is `wrap` already makes it 0. What it did before, and what other threads did before they
-    synchronised with it, is seen by whoever waits for the sum.
+    synchronised with it, is seen by whoever waits for the sum; not so without `release`
+    (red.relaxed.gpu), which spares the wait until all of that has reached the L2.
     """
 
     levels: ClassVar = SCHEDULED
@@ -286,6 +287,7 @@ class ArriveFlag(Op):
     amount: int = 1
     by: Value | None = None
     wrap: Value | None = None
+    release: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

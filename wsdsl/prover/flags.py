@@ -55,7 +55,8 @@ def arrive_flag(m: Machine, a: Agent, i: Instruction) -> int:
     if lowers:
         held.lowered |= event
     else:
-        held.gathered |= a.know[0]
+        if op.release:
+            held.gathered |= a.know[0]
         held.arrivals |= event
     if held.value == 0:
         held.reset, held.lowered = held.lowered, 0

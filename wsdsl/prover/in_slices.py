@@ -16,7 +16,7 @@ from wsdsl.ir import memory_ops as m
 from wsdsl.ir.op import Op
 from wsdsl.prover.linear import Linear, Positive
 from wsdsl.prover.slots import NotUnderstood
-from wsdsl.prover.turn import MEET, Turn, Way
+from wsdsl.prover.turn import MEET, RELAXED, Turn, Way
 
 
 class InSlices(Turn):
@@ -81,6 +81,8 @@ class InSlices(Turn):
             raise self.fail(op, "this counts as done before all have been waited for")
         if op.wrap is None or self.sums.of(op.wrap) != self.pieces.times(2) + Linear(-1):
             raise self.fail(op, "the flag goes round at another count: wrap = 2 * pieces - 1")
+        if not op.release and not way.arrived:
+            raise self.fail(op, RELAXED)
         return replace(way, arrived=way.arrived + 1)
 
     def finish(self, way: Way) -> None:

@@ -18,7 +18,7 @@ from wsdsl.ir import memory_ops as m
 from wsdsl.ir.op import Op
 from wsdsl.prover.linear import Linear, Positive
 from wsdsl.prover.slots import Place
-from wsdsl.prover.turn import MEET, Turn, Way
+from wsdsl.prover.turn import MEET, RELAXED, Turn, Way
 
 SOME = Linear(1)
 """What is waited for by who only adds: that the first piece is there."""
@@ -103,6 +103,8 @@ class InTurns(Turn):
         if self.continued and (way.has is None or (self.finished and way.has != self.begin)):
             raise self.fail(op, "this may come before the pieces in front have arrived")
         wanted = Linear() - self.begin if self.finished else self.end - self.begin
+        if not op.release and not self.finished:
+            raise self.fail(op, RELAXED)
         first = not self.continued and self.amount(op) == self.end
         if op.wrap is not None or (not first and self.amount(op) != wanted):
             raise self.fail(op, "this adds another amount than the length, or at last -begin")

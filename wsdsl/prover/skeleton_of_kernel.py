@@ -281,7 +281,8 @@ class _Builder:
                 name = self.places.barriers[op.barriers].name
                 self.emit(op, "mbarrier.arrive.expect_tx", str(op.tx_bytes), name)
             case b.ArriveFlag():
-                kind = "red.release.gpu.add" if op.wrap is None else "red.release.gpu.inc"
+                kind = f"red.{'release' if op.release else 'relaxed'}.gpu"
+                kind += ".add" if op.wrap is None else ".inc"
                 register = op.by is not None or op.wrap is not None
                 amount = "a register" if register else str(op.amount)
                 self.emit(op, kind, amount, threads=who.one())

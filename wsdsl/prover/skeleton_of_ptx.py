@@ -18,7 +18,7 @@ TOKEN = re.compile(
     r"(?P<label>[$a-zA-Z_][$\w]*):(?!:)"
     r"|(?:@(?P<guard>!?[%\w]+)[ \t]+)?"
     r"(?P<op>(?:mbarrier|cp\.async|cp\.reduce|wgmma|fence|membar|bar|barrier|setmaxnreg|elect|red\.release"
-    r"|red\.acq_rel|red\.async|atom|ld\.acquire|st\.release|griddepcontrol|bra|brx|ret|exit|trap)(?:\.[\w.:]+)?)"
+    r"|red\.relaxed|red\.acq_rel|red\.async|atom|ld\.acquire|st\.release|griddepcontrol|bra|brx|ret|exit|trap)(?:\.[\w.:]+)?)"
     r"(?=[\s;])(?P<args>[^;]*);"
     r"|(?P<table>\.branchtargets)(?P<targets>[^;]*);)"
 )
@@ -27,7 +27,7 @@ OPERAND = re.compile(r"\[[^\]]*(?:\{[^}]*\})?[^\]]*\]|\{[^}]*\}|[^\s,\[\]{}]+")
 NEUTRAL = re.compile(
     r"\.(?:b64|[bus]32|sync|aligned|shared::cta|shared::cluster|cta|cluster|release|acquire)(?=\.|$)"
 )
-FLAG = re.compile(r"red\.gpu\.global\.(add|inc)$")
+FLAG = re.compile(r"red(\.relaxed)?\.gpu\.global\.(add|inc)$")
 BARRIER = re.compile(r"bar(?:rier)?(?:\.cta)?\.(sync|arrive)(?:\.aligned)?$")
 TENSOR = re.compile(r"cp(?:\.reduce)?\.async\.bulk\.tensor\.(\dd)\.(?:tile\.)?(.*)")
 PRODUCT = "wgmma.mma_async.sync.aligned."
@@ -147,8 +147,9 @@ class _Reader:
         kind = NEUTRAL.sub("", op)
         if kind.startswith("mbarrier."):
             return self._mbarrier(token, kind, args, spins)
-        if (found := FLAG.match(kind)) and ".release" in op:
-            return Letter(f"red.release.gpu.{found[1]}", "a register" if last[:1] == "%" else last)
+        if (found := FLAG.match(kind)) and (found[1] or ".release" in op):
+            amount = "a register" if last[:1] == "%" else last
+            return Letter(f"red{found[1] or '.release'}.gpu.{found[2]}", amount)
         if kind.startswith("ld.gpu") and ".acquire" in op:
             return Letter("ld.acquire.gpu" if spins else "ld.acquire.gpu outside of a loop")
         if kind == "bar.warp" and first in ("-1", "0xffffffff", "4294967295"):

@@ -20,6 +20,7 @@ from wsdsl.prover.slots import NotUnderstood, Place, Slots
 HANDING_ON = "handing on"
 """The kind of failure."""
 TOUCHES = (b.WaitFlag, b.ArriveFlag, m.LoadGlobal, m.StoreGlobal)
+RELAXED = "who waits for this may not see the sum: it does not release"
 MEET = "let all warps meet before: named_barrier_sync"
 
 

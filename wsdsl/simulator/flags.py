@@ -35,8 +35,11 @@ class Flags:
         """All changes; the first is what the host has written, which everyone has seen."""
         return self._changes.setdefault(at, [_Change(value, 0, 0, self.clocks.empty())])
 
-    def arrive(self, at: Location, before: int, after: int, actor: slice) -> str:
-        """A release: whoever sees it, or an arrival after it, sees what the actor has seen.
+    def arrive(
+        self, at: Location, before: int, after: int, actor: slice, release: bool = True
+    ) -> str:
+        """A release: whoever sees it, or an arrival after it, sees what the actor has seen; or a
+        relaxed one, which hands on what has been released before.
 
         Answers with what is wrong, or "".
         """
@@ -45,7 +48,9 @@ class Flags:
         if last.plain and not self._seen(last, actor):
             return "a plain store to it may come before or after"
         epoch = int(self.clocks.own[actor.start])
-        clock = np.maximum(last.released, self.clocks.release(actor))
+        clock = last.released
+        if release:
+            clock = np.maximum(clock, self.clocks.release(actor))
         history.append(_Change(after, actor.start, epoch, clock))
         return ""
 

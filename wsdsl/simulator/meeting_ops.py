@@ -112,7 +112,7 @@ def arrive_flag(wg: Warpgroup, op: b.ArriveFlag) -> None:
     with np.errstate(over="ignore"):
         after = array[at] = _after(wg, op, before)
     flags = wg.cta.residents.flags
-    told = flags.arrive((op.tensor.name, at), int(before), int(after), wg.one)
+    told = flags.arrive((op.tensor.name, at), int(before), int(after), wg.one, op.release)
     if told:
         wg.fail(op, f"race: it arrives on {op.tensor.name}{list(at)}; {told}", kind="race")
 
