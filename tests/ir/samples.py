@@ -144,7 +144,7 @@ SAMPLES: dict[str, tuple[str, str]] = {
     "fence_async_proxy": ("", "fence_async_proxy()"),
     "arrive_flag": (
         "%f: tensor<i32[P]>, %i: i32",
-        "arrive_flag(tensor=%f, index=(%i,), amount=-3, by=%i, wrap=%i)",
+        "arrive_flag(tensor=%f, index=(%i,), amount=-3, by=%i, wrap=%i, release=False)",
     ),
     "wait_flag": (
         "%f: tensor<i32[P]>, %i: i32, %n: i32",
@@ -154,7 +154,7 @@ SAMPLES: dict[str, tuple[str, str]] = {
     "allocate_shared": ("", '%x: shared<32768 x 4> = allocate_shared(label="slots", offset=0)'),
     "allocate_global": (
         "",
-        "%flags: tensor<i32[lines]> = allocate_global(each=2, zeroed=True)",
+        "%flags: tensor<i32[lines]> = allocate_global(each=2, zeroed=True, fragments=True)",
     ),
     "make_tensor_map": (
         "%A: tensor<bf16[M, K]>",

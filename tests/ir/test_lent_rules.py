@@ -9,11 +9,11 @@ from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.spec import verify
 
 TEXT = (Path(__file__).parents[1] / "samples" / "stream_k.scheduled.ir").read_text()
-PARTIALS = "%partials: tensor<f32[partials_lines, 128]> = allocate_global(each=128)"
+PARTIALS = "%partials: tensor<f32[partials_lines, 128]> = allocate_global(each=128, fragments=True)"
 GRID = 'scheduler="stream_k", contraction=(("K", 64),)'
 
 BROKEN = {
-    "none": ("each=128)", "each=0)", "each CTA of a cluster has lines"),
+    "none": ("each=128,", "each=0,", "each CTA of a cluster has lines"),
     "a cluster": (f"{GRID})", f"{GRID}, cluster=4)", "a multiple of 4"),
     "whole tiles": ('scheduler="stream_k"', 'scheduler="persistent"', "only a grid that cuts"),
     "no contraction": (GRID, 'scheduler="stream_k"', '"stream_k" cuts one dimension'),
@@ -23,6 +23,15 @@ BROKEN = {
     "a parameter's": ("partials_lines", "M", "a name of its own"),
     "another's": ("partials_lines", "turns_lines", "a name of its own"),
     "columns": ("partials_lines, 128]", "partials_lines, N]", "are numbers"),
+    "lines of no block": ("each=128,", "each=96,", "a multiple of 64 lines"),
+    "columns of no block": ("partials_lines, 128]", "partials_lines, 130]", "a multiple of 8"),
+    "one line": ("f32[partials_lines, 128]", "f32[partials_lines]", "a multiple of 8"),
+    "flags of fragments": ("zeroed=True)", "zeroed=True, fragments=True)", "a multiple of 8"),
+    "one element": (
+        "    fence_barrier_init()\n",
+        "fence_barrier_init()\n %one: f32 = load_global(tensor=%partials, index=(%c0, %c0))\n",
+        "read and written as blocks",
+    ),
     "in a region": (
         "    fence_barrier_init()\n",
         "    fence_barrier_init()\n    %more: tensor<f32[more]> = allocate_global(each=1)\n",

@@ -9,6 +9,7 @@ from tests.simulator.kernels import SAMPLE, check, inputs
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.spec import verify
+from wsdsl.simulator.errors import SimulationError
 from wsdsl.simulator.machine import simulate
 
 NAMES = ("gemm", "gemm_cluster", "gemm_pingpong", "gemm_registers", "split", "stream_k")
@@ -44,3 +45,12 @@ def test_right(name: str, size: tuple[int, int, int], seed: int) -> None:
         simulate(kernel, arrays, seed=seed, num_sms=num_sms)
         check(arrays)
         assert not np.any(arrays.get("flags", 0)), "a flag is left up"
+
+
+def test_fragments_begin_where_blocks_begin() -> None:
+    text = str(sample("stream_k"))
+    index = "%n_piece_index: frag<i32[1x64]> = iota(start=%c0)"
+    assert index in text
+    kernel = parse_kernel(text.replace(index, index.replace("%c0", "%c2")))
+    with pytest.raises(SimulationError, match="partials is accessed in whole blocks of 64 x 8"):
+        simulate(kernel, arguments(kernel, 256, 256, 640), num_sms=3)

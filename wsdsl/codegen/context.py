@@ -54,6 +54,8 @@ class Context:
     """Converts a region and returns what it yields."""
     stored: frozenset[str]
     """Tensors that change while it runs; the others can be read through the texture path."""
+    fragments: frozenset[str]
+    """Tensors that lie in the order of registers, see `allocate_global`."""
     sizes: Mapping[str, Scalar]
     strides: Mapping[tuple[str, int], str]
     maps: Iterator[Pointer]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from wsdsl.codegen import inline_ptx
 from wsdsl.codegen.addresses import Addresses
+from wsdsl.codegen.bits import REDUCTIONS, from_bits, to_bits
+from wsdsl.codegen.block_access import load_blocks, store_blocks
 from wsdsl.codegen.context import Context
-from wsdsl.codegen.convert_type import is_packed, num_elements, scalar_type
+from wsdsl.codegen.convert_type import is_packed, num_elements
 from wsdsl.codegen.elementwise import define, dtype_and_shape
 from wsdsl.codegen.fragments import (
     Shape,
@@ -18,41 +20,9 @@ from wsdsl.codegen.fragments import (
 )
 from wsdsl.codegen.held import Registers
 from wsdsl.codegen.inline_ptx import Global
-from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.memory_ops import LoadGlobal, StoreGlobal
-from wsdsl.ir.target import ADDED_ATOMICALLY
-from wsdsl.ir.types import DType, Tensor
-
-REDUCTIONS = {name: {"i32": "s32"}.get(name, name) for name in ADDED_ATOMICALLY}
-"""What `red.global.add` calls the types that it can add."""
-
-
-def from_bits(w: Writer, text: str, dtype: DType) -> str:
-    """An element from the register that an access of its width fills."""
-    match dtype.name:
-        case "f32" | "tf32":
-            return w.value(f"bitcast i32 {text} to float")
-        case "f16" | "bf16":
-            return w.value(f"bitcast i16 {text} to {scalar_type(dtype)}")
-        case "bool":
-            return w.compare("ne", text, 0, "i16")
-        case "i8" | "u8" | "f8e4m3" | "f8e5m2":
-            return w.value(f"trunc i16 {text} to i8")
-        case _:
-            return text
-
-
-def to_bits(w: Writer, text: str, dtype: DType) -> str:
-    match dtype.name:
-        case "f32" | "tf32":
-            return w.value(f"bitcast float {text} to i32")
-        case "f16" | "bf16":
-            return w.value(f"bitcast {scalar_type(dtype)} {text} to i16")
-        case "bool" | "i8" | "u8" | "f8e4m3" | "f8e5m2":
-            return w.value(f"zext {scalar_type(dtype)} {text} to i16")
-        case _:
-            return text
+from wsdsl.ir.types import Tensor
 
 
 def _paired(op: LoadGlobal | StoreGlobal, c: Context, shape: Shape) -> bool:
@@ -75,6 +45,9 @@ def convert_load_global(c: Context, op: LoadGlobal) -> None:
     w, kind = c.w, op.tensor.type
     assert isinstance(kind, Tensor)
     dtype, shape = dtype_and_shape(op.result.type)
+    if op.tensor.name in c.fragments:
+        define(c, op.result, load_blocks(c, op, dtype, shape))
+        return
     addresses = Addresses(c, op.tensor, op.index, shape)
     constant = op.tensor.name not in c.stored
     bits = dtype.bits
@@ -119,6 +92,9 @@ def convert_store_global(c: Context, op: StoreGlobal) -> None:
                 f"accumulate in a tensor of {', '.join(REDUCTIONS)}",
             )
         )
+    if op.tensor.name in c.fragments:
+        store_blocks(c, op, value)
+        return
     shape = broadcast_shape([shape_of(c.registers(v)) for v in (op.value, *op.index)])
     store = _Store(c, op, value, kind, shape)
     if _paired(op, c, shape) and not (op.accumulate and kind.dtype.is_integer):

@@ -266,6 +266,19 @@ def load_global_pair(
     return w.extract(result, made, 0), w.extract(result, made, 1)
 
 
+def load_global_quad(w: Writer, at: Global, pred: str | None) -> tuple[str, ...]:
+    """Four aligned elements of 32 bits at once, 0 where `pred` does not hold."""
+    ptx = f"{_when(pred, 5)}ld.global.v4.b32 {{$0, $1, $2, $3}}, {at.ptx(4)};"
+    constraints = "=&r,=&r,=&r,=&r,l"
+    if pred is not None:
+        zeros = "".join(f"mov.b32 ${i}, 0;\n" for i in range(4))
+        ptx, constraints = f"{zeros}{ptx}", f"{constraints},b"
+    result = "{ i32, i32, i32, i32 }"
+    args: list[Operand] = [("ptr addrspace(1)", at.pointer), *_flag(pred)]
+    made = w.asm(ptx, result, constraints, args)
+    return tuple(w.extract(result, made, i) for i in range(4))
+
+
 def load_global_packed(
     w: Writer, at: Global, bits: int, both: str | None, first: str | None, constant: bool
 ) -> str:
@@ -289,7 +302,7 @@ def flag_arrive(w: Writer, at: Global, kind: str, amount: str, pred: str | None)
     """`amount`: a number, or an i32 value."""
     number = amount.lstrip("-").isdigit()
     shown, held = (amount, []) if number else ("$1", [("i32", amount)])
-    ptx = f"{_when(pred, 1 + len(held))}red.release.gpu.global.{kind} {at.ptx(0)}, {shown};"
+    ptx = f"{_when(pred, 1 + len(held))}red.{kind} {at.ptx(0)}, {shown};"
     args = [("ptr addrspace(1)", at.pointer), *held, *_flag(pred)]
     w.asm(ptx, "void", _constraints("l", *("r" for _ in held), pred=pred), args)
 
@@ -306,7 +319,7 @@ def flag_wait(w: Writer, at: Global, count: str) -> None:
 
 
 def store_global(w: Writer, at: Global, bits: int, texts: Sequence[str], pred: str | None) -> None:
-    """One element, or two aligned ones."""
+    """One element, or two or four aligned ones."""
     letter, type = LETTERS[bits]
     count = len(texts)
     shown = ", ".join(f"${i + 1}" for i in range(count))
@@ -319,7 +332,9 @@ def store_global(w: Writer, at: Global, bits: int, texts: Sequence[str], pred: s
 def add_global(
     w: Writer, at: Global, kind: str, bits: int, texts: Sequence[str], pred: str | None
 ) -> None:
-    """Atomic addition of one element (or packed pair), or of two; `kind` is PTX's, as in f32."""
+    """Atomic addition of one element (or packed pair), of two or of four; `kind` is
+    PTX's, as in f32.
+    """
     letter, type = LETTERS[bits]
     count = len(texts)
     shown = ", ".join(f"${i + 1}" for i in range(count))

@@ -85,8 +85,8 @@ def _parameters(launch: Signature) -> str:
 
 def _context(w: Writer, kernel: Kernel, launch: Signature) -> Context:
     held: dict[Value, Held] = {}
-    lent = [op.result for op in kernel.ops if isinstance(op, AllocateGlobal)]
-    names = {p.name: p for p in (*kernel.params, *lent)}
+    lent = [op for op in kernel.ops if isinstance(op, AllocateGlobal)]
+    names = {p.name: p for p in (*kernel.params, *(op.result for op in lent))}
     strides: dict[tuple[str, int], str] = {}
     sizes: dict[str, Scalar] = {}
     maps: list[Pointer] = []
@@ -109,6 +109,7 @@ def _context(w: Writer, kernel: Kernel, launch: Signature) -> Context:
         smem=w.value("ptrtoint ptr addrspace(3) @smem to i32", "smem"),
         convert=convert_region,
         stored=_stored(kernel),
+        fragments=frozenset(op.result.name for op in lent if op.fragments),
         sizes=sizes,
         strides=strides,
         maps=iter(maps),

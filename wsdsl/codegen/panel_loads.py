@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from wsdsl.codegen import inline_ptx
+from wsdsl.codegen.bits import from_bits
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.convert_type import is_packed
 from wsdsl.codegen.elementwise import dtype_and_shape
 from wsdsl.codegen.fragments import from_elements
-from wsdsl.codegen.global_access import from_bits
 from wsdsl.codegen.held import Registers
 from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.shared_stores import swizzled

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from wsdsl.codegen import inline_ptx
+from wsdsl.codegen.bits import from_bits
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.elementwise import define, dtype_and_shape
 from wsdsl.codegen.fragments import from_elements, texts_of
-from wsdsl.codegen.global_access import from_bits
 from wsdsl.codegen.inline_ptx import At
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.memory_ops import LoadShared

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from wsdsl.ir.barrier_ops import LaunchGrid
-from wsdsl.ir.memory_ops import AllocateGlobal
-from wsdsl.ir.op import Kernel, Op
+from wsdsl.ir.memory_ops import AllocateGlobal, LoadGlobal, StoreGlobal
+from wsdsl.ir.op import Kernel, Op, Value, operands
+from wsdsl.ir.tile_ops import Load, Store
 from wsdsl.ir.tile_scheduler import tile_scheduler
-from wsdsl.ir.types import Tensor
+from wsdsl.ir.types import Fragment, Tensor
 
 Problem = tuple[Op | None, str]
 
@@ -56,7 +57,42 @@ def lent_tensors_have_slots(kernel: Kernel) -> Iterator[Problem]:
             yield op, "all dimensions but the first are numbers"
 
 
+def fragments_are_whole_blocks(kernel: Kernel) -> Iterator[Problem]:
+    """That they begin at a block's first line and column, the prover shows."""
+    lent = {op.result: op for op in kernel.ops if isinstance(op, AllocateGlobal) and op.fragments}
+    for tensor, op in lent.items():
+        kind = tensor.type
+        assert isinstance(kind, Tensor)
+        columns = kind.dims[-1] if len(kind.dims) == 2 else 0
+        if kind.dtype.bits != 32 or not isinstance(columns, int) or not columns or columns % 8:
+            yield op, "fragments have lines of elements of 32 bits, a multiple of 8"
+        if op.each % 64:
+            yield op, "a slot has whole blocks: a multiple of 64 lines"
+    for op in kernel.ops:
+        if not any(v in lent for v in operands(op)):
+            continue
+        match op:
+            case Load() | Store():
+                pass  # Of tiles: what they are cut into is seen later.
+            case LoadGlobal() if _in_blocks(op.index, op.result):
+                pass
+            case StoreGlobal() if _in_blocks(op.index, op.value):
+                pass
+            case _:
+                yield op, "a tensor of fragments is read and written as blocks of 64 x 8"
+
+
+def _in_blocks(index: tuple[Value, ...], held: Value) -> bool:
+    kinds = [v.type for v in (*index, held)]
+    match kinds:
+        case [Fragment(_, 64, 1), Fragment(_, 1, wide), Fragment(_, 64, columns)]:
+            return wide == columns and columns % 8 == 0
+        case _:
+            return False
+
+
 RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
     grids_cut_one_contraction,
     lent_tensors_have_slots,
+    fragments_are_whole_blocks,
 )

@@ -29,13 +29,17 @@ class AllocateShared(Op):
 class AllocateGlobal(Op):
     """A tensor that the runtime lends to a launch, and to no other at the same time: `each` lines
     of its first dimension for every slot of the grid's tile scheduler. With `zeroed` it holds zeros
-    at first, and the kernel leaves zeros behind; else it holds anything.
+    at first, and the kernel leaves zeros behind; else it holds anything. With `fragments` its
+    elements lie in the order of registers: blocks of 64 lines by 8 columns, in each of them the 4
+    elements that thread after thread of a warpgroup holds. It is then read and written as fragments
+    of whole blocks only.
     """
 
     levels: ClassVar = ("partitioned", "scheduled")
     result: Value = result()
     each: int
     zeroed: bool = False
+    fragments: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -5,7 +5,7 @@ Before:
       store(tensor=%C, index=(%m, %n), value=%sum)
     }
 After:
-    %partials: tensor<f32[partials_lines, 256]> = allocate_global(each=128)
+    %partials: tensor<f32[partials_lines, 256]> = allocate_global(each=128, fragments=True)
     %turns: tensor<i32[turns_lines]> = allocate_global(each=2, zeroed=True)
       ...
       %continued: bool = map(fn="gt", args=(%begin, %zero))
@@ -19,7 +19,7 @@ After:
         store(tensor=%C, index=(%m, %n), value=%sum)
         if(cond=%continued) {
           named_barrier_sync(barrier=8, num_warpgroups=2)
-          arrive_flag(tensor=%turns, index=(%flag,), by=%minus_begin)
+          arrive_flag(tensor=%turns, index=(%flag,), by=%minus_begin, release=False)
         } {}
       } {
         store(tensor=%partials, index=(%m_piece, %n_piece), value=%sum)
@@ -111,7 +111,7 @@ class _Pieces:
                 b.add(inner)
             with b.region() as reset:
                 back = b.map("sub", b.integer(0), op.begin, wish="back")
-                partials.arrive(flags, flag, by=back)
+                partials.arrive(flags, flag, by=back, release=False)
                 b.add(Yield())
             b.add(If(cond=continued, then=tuple(reset), orelse=(Yield(),)))
             b.add(Yield())

@@ -33,11 +33,20 @@ class Partials:
         self.lent: dict[str, AllocateGlobal] = {}
         self.barrier, self.consumers = 0, 1
 
-    def lend(self, wish: str, type: Tensor, each: int, zeroed: bool = False) -> Value:
+    def lend(
+        self,
+        wish: str,
+        type: Tensor,
+        each: int,
+        zeroed: bool = False,
+        fragments: bool = False,
+    ) -> Value:
         """The tensor of that name, the same for all partitions."""
         if wish not in self.lent:
             made = self.builder.value(wish, type)
-            self.lent[wish] = AllocateGlobal(result=made, each=each, zeroed=zeroed)
+            self.lent[wish] = AllocateGlobal(
+                result=made, each=each, zeroed=zeroed, fragments=fragments
+            )
         return self.lent[wish].result
 
     def flag(self, slot: Value) -> tuple[Value, Value]:
@@ -51,12 +60,17 @@ class Partials:
         return flags, flag
 
     def arrive(
-        self, flags: Value, flag: Value, by: Value | None = None, wrap: Value | None = None
+        self,
+        flags: Value,
+        flag: Value,
+        by: Value | None = None,
+        wrap: Value | None = None,
+        release: bool = True,
     ) -> None:
-        """Once all warps have come so far."""
+        """Once all warps have come so far; `release` what others are to see."""
         b = self.builder
         self.meet()
-        b.add(ArriveFlag(tensor=flags, index=(flag,), by=by, wrap=wrap))
+        b.add(ArriveFlag(tensor=flags, index=(flag,), by=by, wrap=wrap, release=release))
 
     def place(
         self, sum: Value, number: int, line: Value, slots: int = 1, column: Value | None = None
@@ -76,7 +90,9 @@ class Partials:
             index.append(self.axis(columns, str(whole), column or b.integer(0)))
             dims.append(whole)
         each = (rows.size if rows else 1) * slots * self.cluster
-        return Place(self.lend(name, Tensor(kind.dtype, tuple(dims)), each), tuple(index))
+        fragments = rows is not None and columns is not None
+        lent = self.lend(name, Tensor(kind.dtype, tuple(dims)), each, fragments=fragments)
+        return Place(lent, tuple(index))
 
     def whole_columns(self, name: str, wanted: int) -> int:
         """The tensor's columns: those of the first who asked."""

@@ -9,7 +9,7 @@
       ... what is done with the whole sums, for as many columns ...
     }
     named_barrier_sync(barrier=8, num_warpgroups=2)
-    arrive_flag(tensor=%turns, index=(%flag,), wrap=%twice)
+    arrive_flag(tensor=%turns, index=(%flag,), wrap=%twice, release=False)
 
 A flag counts the pieces that have left their sums, then those that are done with them; the last one
 makes it 0 again. Nobody who waits misses that it was high enough: it has not been counted as done.
@@ -83,7 +83,7 @@ class _Slices:
             b.add(Yield())
         num = b.integer(columns.size // width)
         b.add(ForRange(index=j, start=self.part, stop=num, step=self.parts, body=tuple(body)))
-        partials.arrive(flags, flag, wrap=wrap)
+        partials.arrive(flags, flag, wrap=wrap, release=False)
 
     def columns(self) -> Axis:
         kind = self.op.sums[0].type

@@ -13,6 +13,9 @@ from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.types import Fragment, Tensor
 from wsdsl.prover.linear import WARPGROUP, Linear, Sums
 
+LINES, COLUMNS = 64, 8
+BLOCKS = "fragments lie in blocks of 64 lines by 8 columns"
+
 
 class NotUnderstood(Exception):  # noqa: N818 - nothing is wrong with the prover
     """What is told instead of a proof."""
@@ -46,6 +49,7 @@ class Slots:
         self.sums, self.pieces = sums, pieces
         lent = [op for op in kernel.ops if isinstance(op, m.AllocateGlobal)]
         self.zeroed = {op.result.name for op in lent if op.zeroed}
+        self.fragments = {op.result.name for op in lent if op.fragments}
         self.each = {
             op.result.name: op.each // cluster // (1 if op.zeroed else pieces) for op in lent
         }
@@ -54,6 +58,7 @@ class Slots:
         """(the slot's number, where in it)."""
         assert isinstance(op.tensor.type, Tensor)
         starts = [self.span(v) for v in op.index]
+        self.blocks(op, *starts[1:])
         slot, stride, lines = self.lines(op, starts[0], warpgroups)
         spans = [lines]
         for (start, count), size in zip(starts[1:], op.tensor.type.dims[1:], strict=True):
@@ -82,12 +87,21 @@ class Slots:
         if stride < 0 or not each or any(times % each for _, times in others):
             raise NotUnderstood(f"which slot of {each} lines this is in")
         first = line.number % each
+        if op.tensor.name in self.fragments and (stride % LINES or first % LINES or each % LINES):
+            raise NotUnderstood(f"{BLOCKS}: these lines are none")
         if warpgroups > 1 and first + num > stride:
             raise NotUnderstood("warpgroups do not have lines of their own in the slot")
         if stride * (warpgroups - 1) + first + num > each:
             raise NotUnderstood(f"this reaches out of the slot's {each} lines")
         terms = tuple((term, times // each) for term, times in others)
         return Linear(line.number // each, terms), stride, (first, num)
+
+    def blocks(self, op: Any, *columns: tuple[Linear, int]) -> None:
+        """Raises unless a tensor of fragments is accessed from a block's first column on."""
+        if op.tensor.name in self.fragments:
+            for start, _ in columns:
+                if any(n % COLUMNS for n in (start.number, *(times for _, times in start.terms))):
+                    raise NotUnderstood(f"{BLOCKS}: these columns are none")
 
     def span(self, index: Value) -> tuple[Linear, int]:
         """Where it begins, and how many there are."""
@@ -101,6 +115,7 @@ class Slots:
     def piece(self, op: m.LoadGlobal, warpgroups: int, slot: Linear, pieces: Linear) -> None:
         """Raises unless this is in one of the slot's pieces, or outside of the tensor."""
         line, num = self.span(op.index[0])
+        self.blocks(op, *map(self.span, op.index[1:]))
         assert isinstance(op.tensor.type, Tensor)
         outside = self.sums.size(str(op.tensor.type.dims[0]))
         below = None

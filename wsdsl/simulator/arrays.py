@@ -21,11 +21,14 @@ from wsdsl.simulator.arithmetic import Array, convert, numpy_dtype
 
 @dataclass(frozen=True)
 class GlobalTensor:
-    """A tensor in global memory; `array` has one element per element."""
+    """A tensor in global memory; `array` has one element per element. `fragments`: it is accessed
+    in whole blocks of 64 x 8, and where they lie is of no concern here.
+    """
 
     name: str
     dtype: DType
     array: Array
+    fragments: bool = False
 
 
 @dataclass(frozen=True)

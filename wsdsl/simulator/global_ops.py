@@ -32,6 +32,17 @@ def check_pairs(wg: Warpgroup, op: Op, last: Array, vector: int) -> None:
         wg.fail(op, f"a vector of {vector} elements is not aligned, or not contiguous")
 
 
+def check_blocks(wg: Warpgroup, op: Op, tensor: GlobalTensor, index: list[Array]) -> None:
+    """Fragments begin at a block's first line and column, and go on from there."""
+    for i, size in zip(index, (64, 8), strict=False):
+        if tensor.fragments and (i.flat[0] % size or (i != i.flat[0] + _along(i)).any()):
+            wg.fail(op, f"{tensor.name} is accessed in whole blocks of 64 x 8")
+
+
+def _along(index: Array) -> Array:
+    return np.arange(index.size).reshape(index.shape)
+
+
 def _actor(wg: Warpgroup, threads: slice) -> Actor:
     return Actor(wg.cta.index, wg.cta.clocks, threads)
 
@@ -94,6 +105,7 @@ def load_global(wg: Warpgroup, op: m.LoadGlobal) -> None:
     tensor = wg.cta.arguments.tensors[op.tensor.name]
     index = places(wg, op, op.index)
     check_pairs(wg, op, index[-1], op.vector)
+    check_blocks(wg, op, tensor, index)
     shape = shape_of(op.result)
     # What is the same in every row or column may be indexed with less than the result's shape.
     small = np.broadcast_shapes(*(i.shape for i in index))
@@ -115,6 +127,7 @@ def store_global(wg: Warpgroup, op: m.StoreGlobal) -> None:
     value = as_array(wg.get(op.value, op), op.value)
     index = places(wg, op, op.index)
     check_pairs(wg, op, index[-1], op.vector)
+    check_blocks(wg, op, tensor, index)
     shape = np.broadcast_shapes(value.shape, *(i.shape for i in index))
     spread = [np.broadcast_to(i, shape) for i in index]
     inside = np.ones(shape, np.bool_)

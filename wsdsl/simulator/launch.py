@@ -110,7 +110,7 @@ def lend(kernel: Kernel, arguments: Arguments, launch: Launch) -> None:
             anything = float("nan") if dtype.is_float else 77
             array = np.full(shape, 0 if op.zeroed else anything, numpy_dtype(dtype))
             name = op.result.name
-            arguments.tensors[name] = GlobalTensor(name, dtype, array)
+            arguments.tensors[name] = GlobalTensor(name, dtype, array, op.fragments)
 
 
 def check_left(kernel: Kernel, arguments: Arguments) -> None:
