@@ -220,10 +220,10 @@ def test_schedule_says_and_draws_who_does_what(wsdsl, tmp_path):
     status, out, err = wsdsl("schedule", GEMM, *sizes, "--schedule", given, "-o", path)
     assert status == 0, err
     assert 'scheduler="stream_k"' in out
-    assert "132 SMs, 88 tiles, 88 of them cut: 219 pieces" in out
+    assert "132 SMs, 88 tiles, 88 of them cut: 176 pieces" in out
     picture = ElementTree.parse(path).getroot()
     titles = [e.text or "" for e in picture.iter() if e.tag.endswith("title")]
-    assert sum("a part of the products" in t for t in titles) == 219
+    assert sum("a part of the products" in t for t in titles) == 176
     assert any(t.startswith("SM 131: tile 87,") for t in titles)
 
 
