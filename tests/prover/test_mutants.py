@@ -65,7 +65,7 @@ def reason(what: str, kernel: Kernel) -> str:
         return "elsewhere" if not arrive and used.count(max(used)) == 1 else ""
     if change.startswith(("delete", "pending +1")) and name in WAITS:
         return "redundant"
-    if change.startswith("pending 0"):
+    if change.startswith("pending 0") or (change == "release" and "release=False" in op):
         return "stricter"
     if change.startswith("read"):
         # Ended by the end of the kernel, where the writes are over all the same.
