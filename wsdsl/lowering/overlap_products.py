@@ -31,6 +31,18 @@ back an iteration later, when nothing reads it any more. A ring that is too shor
 of two iterations keeps its waits. Where partitions take turns, the next one's products queue up
 behind this one's last.
 
+Of several products in a group, rows in blocks of 64, the second half is started behind the wait:
+
+    %acc3 = wgmma(acc=%acc1, a=%a0, b=%b, ...)
+    wgmma_commit()
+    wgmma_wait(pending=1)
+    arrive_barrier(barriers=%empty, state=%before, pred=%more)
+    %acc4 = wgmma(acc=%acc2, a=%a1, b=%b, ...)
+    wgmma_commit()
+
+A warpgroup can not run far ahead of the tensor cores: it would come to the wait when most of what
+it has started is done, and the slot would be given back late.
+
 Why here: needs the waits that `lower_tiles` places; a wait that returns no fragments says that
 nothing in the body reads the sums.
 """
@@ -42,7 +54,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from wsdsl.ir.barrier_ops import ArriveBarrier, ForRange, NamedBarrierArrive
-from wsdsl.ir.fragment_ops import WgmmaWait
+from wsdsl.ir.fragment_ops import Wgmma, WgmmaCommit, WgmmaWait
 from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.tile_ops import Constant, Map, Yield
 from wsdsl.ir.types import Barriers, State
@@ -93,6 +105,17 @@ def _at(body: Region) -> int | None:
     return None
 
 
+def _early(body: Region, at: int) -> int | None:
+    """Where the second half of the products begins for which `at` waits; None if it is but one."""
+    products: list[int] = []
+    for i, op in enumerate(body[: at - 1]):
+        if isinstance(op, (WgmmaCommit, WgmmaWait)):
+            products.clear()
+        elif isinstance(op, Wgmma):
+            products.append(i)
+    return products[len(products) // 2] if len(products) > 1 else None
+
+
 def _deep_enough(releases: Sequence[Op]) -> bool:
     """A body waits for its own slots while it holds the last one's: both must fit the ring."""
     held = Counter(o.barriers for o in releases if isinstance(o, ArriveBarrier))
@@ -107,17 +130,22 @@ def _overlap(op: ForRange, b: Builder) -> tuple[ForRange, list[Op]]:
     at = _at(op.body)
     assert at is not None
     b.loc = op.loc
-    late: list[tuple[ArriveBarrier, Value, Value]] = []
+    late = [
+        (arrive, b.value("before", State()), b.value("last", State()))
+        for arrive in op.body[at + 1 :]
+        if isinstance(arrive, ArriveBarrier)
+    ]
+    early = _early(op.body, at)
     with b.region() as body:
         for i, inner in enumerate(op.body[:-1]):
-            if i == at:
-                b.add(WgmmaWait(pending=1, loc=inner.loc))
+            if i == (at if early is None else early):
+                if early is not None:
+                    b.add(WgmmaCommit(loc=inner.loc))
+                b.add(WgmmaWait(pending=1, loc=op.body[at].loc))
                 more = b.map("gt", op.index, op.start, wish="more")
-            elif isinstance(inner, ArriveBarrier) and i > at:
-                before, last = b.value("before", State()), b.value("last", State())
-                late.append((inner, before, last))
-                b.add(dataclasses.replace(inner, state=before, pred=more))  # pyright: ignore[reportPossiblyUnboundVariable]
-            else:
+                for arrive, before, _ in late:
+                    b.add(dataclasses.replace(arrive, state=before, pred=more))
+            if i != at and not (i > at and isinstance(inner, ArriveBarrier)):
                 b.add(inner)
         ended = op.body[-1]
         assert isinstance(ended, Yield)
