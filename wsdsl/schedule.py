@@ -33,6 +33,8 @@ class Schedule:
     stages: depth of the circular buffers, in slots
     consumers: number of compute warpgroups
     mode: "cooperative" (consumers share an output tile) or "pingpong" (each has its own)
+    share: the loop variable whose tile cooperating consumers divide, each with the whole of the
+        others; if left out, that which rides wgmma's M
     cluster: CTAs per cluster along loop variables, `dict(m=2)`
     scheduler: "grid" (one tile per CTA), "persistent", "split_k", "stream_k", "auto"
     splits: how many pieces "split_k" cuts the contraction of each tile in
@@ -58,6 +60,7 @@ class Schedule:
     stages: int | None = None
     consumers: int | None = None
     mode: Mode | None = None
+    share: str | None = None
     cluster: Mapping[str, int] | None = None
     scheduler: Scheduler | None = None
     splits: int | None = None

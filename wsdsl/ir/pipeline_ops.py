@@ -42,12 +42,14 @@ class Partition(Op):
     """`num_warpgroups` warpgroups that run `body` in the given role ("load" or "compute") with
     `registers` registers a thread. Partitions run at the same time; warpgroups are numbered in the
     order of the partitions. One of 0 warpgroups is the work of one thread, in the next warp of the
-    warpgroup before it.
+    warpgroup before it. Of a tile each warpgroup computes its share, the g-th part of the rows or
+    (`share`) of the columns.
     """
 
     levels: ClassVar = ("partitioned", "scheduled")
     role: str
     num_warpgroups: int = 1
+    share: str = "rows"
     registers: int = 0
     body: Region = ()
 

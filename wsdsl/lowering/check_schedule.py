@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.target import SMEM_BYTES
-from wsdsl.ir.tile_ops import Block, Contract, ForEach
-from wsdsl.ir.types import Axis
+from wsdsl.ir.target import SMEM_BYTES, SWIZZLE_SPAN, widest_swizzle
+from wsdsl.ir.tile_ops import Block, Contract, ForEach, Reduce
+from wsdsl.ir.types import Axis, Tile
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.cut_sums import why_no_slices, why_not, why_not_shared
 from wsdsl.lowering.early_loads import num_load_partitions
@@ -18,13 +18,12 @@ from wsdsl.lowering.footprint import (
     accumulator_registers,
     axis_sizes,
     depth_steps,
-    num_sharing,
-    num_turns,
     promoted_registers,
     smem_bytes,
 )
 from wsdsl.lowering.load_groups import find_load_groups
 from wsdsl.lowering.nest import output_nest
+from wsdsl.lowering.sharing import is_shared, num_shares, num_sharing, num_turns, shared_role
 from wsdsl.schedule import Schedule
 
 WGMMA_REGISTERS = 26
@@ -40,6 +39,7 @@ def faults(kernel: Kernel, chosen: Schedule) -> list[Finding]:
     found = [
         *_order(kernel, chosen),
         *_cut(kernel, chosen),
+        *_share(kernel, chosen),
         *_tiles(kernel, chosen),
         *_crossed_blocks(kernel, chosen),
     ]
@@ -113,20 +113,61 @@ def _cut(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         yield Finding(told, kernel.loc, 'use scheduler="split_k" or "stream_k"')
 
 
+def _share(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
+    """Which axis consumers divide among themselves."""
+    if chosen.share is None:
+        return
+    told = f'Schedule.share is "{chosen.share}"'
+    shared = [axis for name, axis in axes_of(kernel).items() if is_shared(name, chosen)]
+    if not any(axis.role for axis in shared):
+        free = [loop_variable(name) for name, axis in axes_of(kernel).items() if axis.role]
+        known = f"the free axes are {', '.join(dict.fromkeys(free)) or 'none'}"
+        yield Finding(f"{told}, which is no free axis of the output", kernel.loc, known)
+    if num_turns(chosen) > 1:
+        yield Finding(f'{told}, and mode="pingpong": nobody shares a tile', kernel.loc)
+    if num_sharing(chosen) == 1 or shared_role(kernel, chosen) == "rows":
+        return
+    columns = {name for name, axis in axes_of(kernel).items() if axis.role == "columns"}
+    if chosen.scheduler in ("split_k", "stream_k"):
+        mixed = f'{told}, and scheduler="{chosen.scheduler}" hands on whole rows'
+        yield Finding(mixed, kernel.loc, 'leave it out, or use scheduler="persistent"')
+    for op in kernel.ops:
+        if isinstance(op, Reduce) and op.axis in columns:
+            yield Finding(f"{told}, and this needs whole rows", op.loc, "leave it out")
+        if isinstance(op, Contract):
+            yield from _shared_lines(kernel, chosen, op)
+
+
+def _shared_lines(kernel: Kernel, chosen: Schedule, op: Contract) -> Iterator[Finding]:
+    """An operand whose lines run along the shared columns must not be divided within one."""
+    sizes, shares = axis_sizes(kernel, chosen), num_shares(kernel, chosen)
+    for operand in (op.a, op.b):
+        assert isinstance(operand.type, Tile)
+        name, each = operand.type.axes[-1], operand.type.dtype.bytes
+        if axes_of(kernel)[name].role != "columns":
+            continue
+        line = SWIZZLE_SPAN[widest_swizzle(sizes[name] * each)] // each
+        if sizes[name] % (shares["columns"] * line):
+            who = f"{shares['columns']} consumers"
+            told = f"tile {loop_variable(name)}={sizes[name]} (shared columns)"
+            yield Finding(f"{told} is no multiple of {line} x {who}", op.loc)
+
+
 def _tiles(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
-    sharing, depths = num_sharing(chosen), depth_steps(kernel)
+    shares, depths = num_shares(kernel, chosen), depth_steps(kernel)
     for name, size in axis_sizes(kernel, chosen).items():
         axis = axes_of(kernel)[name]
         what = f"tile {loop_variable(name)}={size}"
         if axis.role == "rows":
             rows = f"{what} (rows of the tensor cores' tile)"
-            if size % (64 * sharing):
-                who = f"{sharing} consumer{'s' if sharing > 1 else ''}"
+            if size % (64 * shares["rows"]):
+                who = f"{shares['rows']} consumer{'s' if shares['rows'] > 1 else ''}"
                 yield Finding(f"{rows} is no multiple of 64 x {who}")
             if size > 256:
                 yield Finding(f"{rows} is more than 256")
-        elif axis.role == "columns" and (size % 16 or size > 256):
-            yield Finding(f"{what} is no multiple of 16 up to 256 (columns)")
+        elif axis.role == "columns" and (size % (16 * shares["columns"]) or size > 256):
+            among = f" x {shares['columns']} consumers" if shares["columns"] > 1 else ""
+            yield Finding(f"{what} is no multiple of 16{among} up to 256 (columns)")
         step = depths[name][0] if name in depths else 16
         if (name in depths or not axis.role) and (size % step or size > 256):
             yield Finding(f"{what} is no multiple of {step} up to 256 (contracted)")
@@ -159,6 +200,7 @@ def _resources(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     widest = max(
         (sizes[a.name] for a in axes_of(kernel).values() if a.role == "columns"), default=0
     )
+    widest //= num_shares(kernel, chosen)["columns"]
     loads = num_load_partitions(kernel, chosen)
     entry = min(entry_registers(consumers + loads), own)
     if widest // 2 + WGMMA_REGISTERS > entry:

@@ -21,6 +21,7 @@ from wsdsl.lowering.parts import (
     part_offsets,
     part_widths,
 )
+from wsdsl.lowering.sharing import num_shares
 from wsdsl.lowering.side_loads import kept_out
 from wsdsl.schedule import Schedule
 
@@ -34,16 +35,6 @@ MAX_LINE = 128
 
 OUTER_RING_DEPTH = 2
 """Slots of a circular buffer whose slots are held around an inner loop."""
-
-
-def num_turns(schedule: Schedule) -> int:
-    """Compute partitions that take turns at the tiles."""
-    return (schedule.consumers or 1) if schedule.mode == "pingpong" else 1
-
-
-def num_sharing(schedule: Schedule) -> int:
-    """Warpgroups that share a tile."""
-    return (schedule.consumers or 1) // num_turns(schedule)
 
 
 @once
@@ -71,12 +62,13 @@ def axis_sizes(kernel: Kernel, schedule: Schedule) -> dict[str, int]:
     take; 0 where the size of a whole dimension is not known.
     """
     sizes, static, tile = dict[str, int](), dict(kernel.sizes), schedule.tile or {}
-    sharing = num_sharing(schedule)
+    shares = num_shares(kernel, schedule)
     whole = {op.result.type for op in kernel.ops if isinstance(op, Whole)}
     depths = depth_steps(kernel)
     for name, axis in axes_of(kernel).items():
         if axis in whole:
-            unit = 64 * sharing if axis.role == "rows" else max(16, depths.get(name, (1, 1))[0])
+            unit = 64 if axis.role == "rows" else max(16, depths.get(name, (1, 1))[0])
+            unit *= shares[axis.role]
             sizes[name] = -(-static.get(axis.dim, 0) // unit) * unit
         else:
             sizes[name] = tile.get(name, tile.get(loop_variable(name), 0))
@@ -214,12 +206,12 @@ def _registers(
 ) -> int:
     """Registers a thread for tiles, or for `blocks` blocks of 64 of their rows."""
     sizes = axis_sizes(kernel, schedule)
-    axes = axes_of(kernel)
+    axes, shares = axes_of(kernel), num_shares(kernel, schedule)
     total = 0
     for tile in tiles:
         rows = sum(sizes[x] for x in tile.axes if axes[x].role == "rows")
         columns = sum(sizes[x] for x in tile.axes if axes[x].role == "columns")
-        total += (blocks or rows // (64 * num_sharing(schedule))) * columns // 2
+        total += (blocks or rows // (64 * shares["rows"])) * columns // (2 * shares["columns"])
     return total
 
 

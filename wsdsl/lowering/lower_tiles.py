@@ -22,9 +22,9 @@ After:
     %sum: frag<f32[64x256]> = wgmma_wait(pending=0, accumulators=(%acc3,))
     ... 64 columns at a time: convert, write to SMEM, start a TMA store ...
 
-Each compute warpgroup takes its share of the row axes. Elementwise work is emitted piece by piece
-as stores (or loops) ask for it. A tile that products add to is never filled with zeros: its first
-product overwrites what the registers held.
+Each compute warpgroup takes its share of the row axes, or of the column axes (`Partition.share`).
+Elementwise work is emitted piece by piece as stores (or loops) ask for it. A tile that products add
+to is never filled with zeros: its first product overwrites what the registers held.
 
 Why here: slots have become waits and known places, loops run over numbers.
 """
@@ -124,7 +124,8 @@ class _Lowering:
     ) -> None:
         self.builder = builder
         self.side = Side(kernel, partition, builder)
-        self.products = Products(builder, self.side.shapes, self.side.row_in_tile)
+        side = self.side
+        self.products = Products(builder, side.shapes, side.row_in_tile, side.column_in_tile)
         self.stores = Stores(kernel, partition, self.side, declarations)
         self.env: dict[Value, Pieces] = {}
         self.sums: dict[Value, Accumulated] = {}

@@ -206,7 +206,9 @@ class Stores:
     def _direct(self, op: Store, find: Find, i: int, j: int, value: Value) -> None:
         side, b = self.side, self.side.builder
         index = tuple(_entry(v, side, find).get(i, j) for v in op.index)
-        split = any(isinstance(v.type, Fragment) and v.type.rows > 1 for v in (*index, value))
+        kinds = [v.type for v in (*index, value) if isinstance(v.type, Fragment)]
+        by_rows = side.shapes.share == "rows"
+        split = any((kind.rows if by_rows else kind.columns) > 1 for kind in kinds)
         pred = None
         if not split and side.num_warpgroups > 1:
             assert side.warpgroup is not None

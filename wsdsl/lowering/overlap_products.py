@@ -55,7 +55,7 @@ from collections.abc import Sequence
 
 from wsdsl.ir.barrier_ops import ArriveBarrier, ForRange, NamedBarrierArrive
 from wsdsl.ir.fragment_ops import Wgmma, WgmmaCommit, WgmmaWait
-from wsdsl.ir.op import Kernel, Op, Region, Value
+from wsdsl.ir.op import Kernel, Op, Region
 from wsdsl.ir.tile_ops import Constant, Map, Yield
 from wsdsl.ir.types import Barriers, State
 from wsdsl.ir.walk import Namer, with_regions

@@ -13,8 +13,9 @@ from wsdsl.ir.pipeline_ops import (
 from wsdsl.ir.tile_ops import Load
 from wsdsl.ir.types import Ring, Slot, Tile
 from wsdsl.ir.walk import Namer
-from wsdsl.lowering.footprint import axis_sizes, is_heavy, num_sharing, part_depth
+from wsdsl.lowering.footprint import axis_sizes, is_heavy, part_depth
 from wsdsl.lowering.parts import part_widths
+from wsdsl.lowering.sharing import num_sharing
 
 
 def parts_ring(kernel: Kernel, loads: tuple[Load, ...], namer: Namer) -> CircularBuffer:

@@ -78,11 +78,12 @@ from wsdsl.lowering.early_loads import (
     loaded_tensors,
     refuse_addresses_in_memory,
 )
-from wsdsl.lowering.footprint import OUTER_RING_DEPTH, num_sharing, num_turns
+from wsdsl.lowering.footprint import OUTER_RING_DEPTH
 from wsdsl.lowering.load_groups import LoadGroup, find_load_groups
 from wsdsl.lowering.nest import output_nest
 from wsdsl.lowering.part_loads import fill_parts, parts_ring, read_in_parts
 from wsdsl.lowering.parts import loads_in_parts
+from wsdsl.lowering.sharing import num_sharing, num_turns, shared_role
 from wsdsl.lowering.side_loads import SideLoad, kept_out
 from wsdsl.schedule import Schedule
 
@@ -145,6 +146,7 @@ def partition_loads(kernel: Kernel) -> Kernel:
         compute = Partition(
             role="compute",
             num_warpgroups=num_sharing(schedule),
+            share=shared_role(kernel, schedule),
             registers=registers.get("compute", 0),
             body=copy_region(inner, namer) if turns > 1 else inner,
             loc=kernel.loc,

@@ -27,6 +27,7 @@ from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.ir.types import Axis, Fragment, Shared, State, Tensor, Tile
 from wsdsl.ir.walk import used_inside
 from wsdsl.lowering.pieces import Pieces, chunk_widths
+from wsdsl.lowering.sharing import shared_role
 from wsdsl.lowering.side import Side, narrow_axes
 from wsdsl.lowering.turns import part_turn
 from wsdsl.schedule import Schedule
@@ -39,6 +40,9 @@ def loads_in_parts(kernel: Kernel, schedule: Schedule, body: Region) -> tuple[Lo
     a tile that is cut only one has an epilogue, or each a part of it.
     """
     if tile_scheduler(schedule.scheduler or "", schedule.splits or 1).splits_tiles:
+        return ()
+    if shared_role(kernel, schedule) == "columns":
+        # Each part is one consumer's, and all would wait for it.
         return ()
     if any(p.name in kernel.unaligned for p in _multiplied(kernel)):
         # The loading threads are all busy with copies of their own.

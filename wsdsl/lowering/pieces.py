@@ -62,22 +62,25 @@ class Shapes:
         self,
         axes: Mapping[str, Axis],
         consumers: int,
+        share: str,
         narrow: set[str],
         cut: dict[str, tuple[int, ...]],
     ) -> None:
-        self.axes, self.consumers, self.narrow, self.cut = axes, consumers, narrow, cut
+        self.axes, self.consumers, self.share = axes, consumers, share
+        self.narrow, self.cut = narrow, cut
 
-    def rows_each(self, axis: str) -> int:
-        """Rows of a warpgroup's share."""
-        return self.axes[axis].size // self.consumers
+    def own(self, axis: str) -> int:
+        """Elements of a warpgroup's share along an axis."""
+        kind = self.axes[axis]
+        return kind.size // self.consumers if kind.role == self.share else kind.size
 
     def widths(self, axis: str) -> tuple[int, ...]:
-        return self.cut.get(axis) or chunk_widths(self.axes[axis].size, axis in self.narrow)
+        return self.cut.get(axis) or chunk_widths(self.own(axis), axis in self.narrow)
 
     def of(self, axes: tuple[str, ...]) -> Shape:
         rows = next((a for a in axes if self.axes[a].role == "rows"), None)
         columns = next((a for a in axes if self.axes[a].role == "columns"), None)
-        blocks = self.rows_each(rows) // 64 if rows else 1
+        blocks = self.own(rows) // 64 if rows else 1
         return Shape(rows, columns, blocks, self.widths(columns) if columns else (1,))
 
 

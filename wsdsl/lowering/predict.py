@@ -24,9 +24,9 @@ from dataclasses import dataclass
 
 from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.lowering.busiest import Busiest, busiest
-from wsdsl.lowering.footprint import num_sharing
 from wsdsl.lowering.predict_handing import handing_cycles, least_handing, results_share
 from wsdsl.lowering.predict_loading import L2_BYTES, loading_cycles
+from wsdsl.lowering.sharing import num_sharing
 from wsdsl.lowering.workload import Work, Workload
 from wsdsl.schedule import Schedule
 

@@ -31,9 +31,14 @@ class Products:
     """Emits products; between `multiply` and `settle` a group of wgmmas is open."""
 
     def __init__(
-        self, builder: Builder, shapes: Shapes, row_start: Callable[[str, int], Value]
+        self,
+        builder: Builder,
+        shapes: Shapes,
+        row_start: Callable[[str, int], Value],
+        column_start: Callable[[str, int], Value],
     ) -> None:
-        self.builder, self.shapes, self.row_start = builder, shapes, row_start
+        self.builder, self.shapes = builder, shapes
+        self.row_start, self.column_start = row_start, column_start
         self.open: list[Accumulated] = []
         self.unfenced = False
         """Whether accumulators were made since the last fence."""
@@ -42,7 +47,7 @@ class Products:
         """A tile of zeros, as an accumulator that nothing was added to."""
         shape = self.shapes.of(tile.axes)
         assert shape.columns is not None
-        kind = Accumulator(tile.dtype, 64, self.shapes.axes[shape.columns].size)
+        kind = Accumulator(tile.dtype, 64, self.shapes.own(shape.columns))
         accumulators: list[Value] = []
         for _ in range(shape.blocks):
             made = EmptyAccumulator(result=self.builder.value("acc", kind), loc=loc)
@@ -54,7 +59,7 @@ class Products:
         """A tile with values of its own, handed to the tensor cores."""
         shape, b = pieces.shape, self.builder
         assert shape.columns is not None
-        columns = self.shapes.axes[shape.columns].size
+        columns = self.shapes.own(shape.columns)
         accumulators: list[Value] = []
         for i in range(shape.blocks):
             parts = tuple(pieces.get(i, j) for j in range(len(shape.widths)))
@@ -93,7 +98,10 @@ class Products:
         self.unfenced = False
         started = acc.started
         accumulate = started if isinstance(started, Value) else b.flag(started)
-        right, right_k = self.operand(second, k, None, op.loc)
+        assert acc.shape.columns is not None
+        shared = self.shapes.share == "columns"
+        column = self.column_start(acc.shape.columns, 0) if shared else None
+        right, right_k = self.operand(second, k, column, op.loc)
         made: list[Value] = []
         for i, accumulator in enumerate(accumulators):
             assert acc.shape.rows is not None

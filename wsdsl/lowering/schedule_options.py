@@ -13,11 +13,11 @@ from wsdsl.lowering.footprint import (
     accumulator_registers,
     axis_sizes,
     depth_steps,
-    num_sharing,
     part_bytes,
     promoted_registers,
 )
 from wsdsl.lowering.predict import NUM_SMS
+from wsdsl.lowering.sharing import num_shares, shared_role
 from wsdsl.lowering.workload import Work
 from wsdsl.schedule import Mode, Schedule
 
@@ -56,13 +56,17 @@ def _options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Schedule]:
             (rows if axis.role == "rows" else columns).append(variable)
     scaled = scales_products(kernel)
     step = SCALED_WIDTH if scaled else 16
-    widths = (range(256, 0, -step) if products else (PLAIN_WIDTH,)) if columns else (0,)
     for mode, consumers in _teams(kernel, given, products, work):
-        sharing = num_sharing(Schedule(mode=mode, consumers=consumers))
-        heights = (128, 64) if mode == "pingpong" and products else (64 * sharing,)
-        if scaled and mode == "cooperative" and 128 * sharing <= 256:
-            # Two blocks of rows a consumer, which take turns with its accumulators.
-            heights = (*heights, 128 * sharing)
+        shares = num_shares(kernel, dataclasses.replace(given, mode=mode, consumers=consumers))
+        sharing, across = shares["rows"], step * shares["columns"]
+        narrower = range(256 // across * across, 0, -across)
+        widths = (narrower if products else (PLAIN_WIDTH,)) if columns else (0,)
+        alone = mode == "pingpong" or shares["columns"] > 1
+        heights = (128, 64) if alone and products else (64 * sharing,)
+        if products and mode == "cooperative" and 128 * sharing <= 256:
+            # Two blocks of rows a consumer; where products are scaled, they take turns with its
+            # accumulators.
+            heights = (*dict.fromkeys((*heights, 128 * sharing)),)
         for height in heights if rows else (0,):
             for width in widths:
                 own = dict.fromkeys(rows, height) | dict.fromkeys(columns, width)
@@ -131,10 +135,12 @@ def _teams(
     if given.mode != "pingpong":
         usual = (2, 1) if few or heights else (3, 2) if scales_products(kernel) else (2,)
         numbers = (given.consumers,) if given.consumers else usual
-        fitting = [c for c in numbers if all(h % (64 * c) == 0 for h in heights)]
+        by_rows = shared_role(kernel, given) == "rows"
+        fitting = [c for c in numbers if all(h % (64 * c if by_rows else 64) == 0 for h in heights)]
         for consumers in fitting or numbers[-1:]:
             yield "cooperative", consumers
     in_place = bool(products) and all(op.acc is not None for op in products)
-    turns = in_place and not less and given.mode is None and given.consumers != 1
+    undecided = given.mode is None and given.share is None and given.consumers != 1
+    turns = in_place and not less and undecided
     if given.mode == "pingpong" or turns:
         yield "pingpong", given.consumers or 2

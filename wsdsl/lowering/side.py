@@ -59,7 +59,9 @@ def _cut_already(kernel: Kernel) -> dict[str, tuple[int, ...]]:
 
 
 class Side:
-    """Compute warpgroups share the row axes: warpgroup g has rows [g * size / n, …) of a tile."""
+    """Compute warpgroups share the row axes, or the column axes: warpgroup g has [g * size / n, …)
+    of a tile's.
+    """
 
     def __init__(self, kernel: Kernel, partition: Partition, builder: Builder) -> None:
         self.kernel, self.builder = kernel, builder
@@ -67,14 +69,18 @@ class Side:
         self.num_warpgroups = partition.num_warpgroups
         self.axes = axes_of(kernel)
         self.shapes = Shapes(
-            self.axes, partition.num_warpgroups, narrow_axes(kernel), _cut_already(kernel)
+            self.axes,
+            partition.num_warpgroups,
+            partition.share,
+            narrow_axes(kernel),
+            _cut_already(kernel),
         )
         self.warpgroup: Value | None = None
         self.shares: dict[str, Value] = {}
         self.starts: dict[str, Value] = {}
 
     def find_shares(self) -> None:
-        """At the start of the partition: which rows are this warpgroup's."""
+        """At the start of the partition: which rows or columns are this warpgroup's."""
         b = self.builder
         if self.num_warpgroups == 1:
             self.warpgroup = b.integer(0)
@@ -82,8 +88,8 @@ class Side:
             self.warpgroup = b.add(WarpgroupIndex(result=b.value("wg", INT))).result
         known: dict[int, Value] = {}
         for name, axis in self.axes.items():
-            if axis.role == "rows":
-                each = self.shapes.rows_each(name)
+            if axis.role == self.shapes.share:
+                each = self.shapes.own(name)
                 if each not in known:
                     known[each] = b.times(self.warpgroup, each, "share")
                 self.shares[name] = known[each]
@@ -93,15 +99,24 @@ class Side:
 
     def row_in_tile(self, axis: str, block: int) -> Value:
         """The row of the CTA's tile at which a row block of this warpgroup begins."""
-        return self.builder.plus(self.shares[axis], 64 * block, "row")
+        return self._in_tile(axis, 64 * block, "row")
+
+    def column_in_tile(self, axis: str, chunk: int) -> Value:
+        """The column of the CTA's tile at which a chunk of this warpgroup begins."""
+        return self._in_tile(axis, self.shapes.of((axis,)).first_column(chunk), "column")
+
+    def _in_tile(self, axis: str, at: int, wish: str) -> Value:
+        if axis not in self.shares:
+            return self.builder.integer(at)
+        return self.builder.plus(self.shares[axis], at, wish)
 
     def start(self, axis: str, i: int, j: int) -> Value:
         """The index, in its dimension, at which piece (i, j) begins along an axis."""
         b, shape = self.builder, self.shapes.of((axis,))
-        base = self.starts[axis]
-        if shape.rows:
-            return b.plus(b.plus(base, self.shares[axis], "row"), 64 * i, "row")
-        return b.plus(base, shape.first_column(j), "column")
+        base, wish = self.starts[axis], "row" if shape.rows else "column"
+        if axis in self.shares:
+            base = b.plus(base, self.shares[axis], wish)
+        return b.plus(base, 64 * i if shape.rows else shape.first_column(j), wish)
 
     def indices(self, axis: str) -> Pieces:
         """The index of each element along an axis."""
@@ -123,7 +138,7 @@ class Side:
         over its multiples."""
         b, shape = self.builder, self.shapes.of((axis,))
         width = 64 if shape.rows else max(shape.widths)
-        if size % width or self.axes[axis].size % width:
+        if size % width or self.shapes.own(axis) % width:
             return None
 
         def block(i: int, j: int) -> Value:
@@ -140,10 +155,10 @@ class Side:
         if every > 1 and every % size == 0:
             return b.integer(0)
         alone = every == 1 or size % every == 0
-        first = self.row_in_tile(axis, i) if rows else b.integer(shape.first_column(j))
+        first = self.row_in_tile(axis, i) if rows else self.column_in_tile(axis, j)
         if not alone:
             first = b.plus(self.starts[axis], first)
-        if every == 1 or every % width or size % width:
+        if every == 1 or every % width or self.shapes.own(axis) % width:
             kind = shape.piece(I32, j)
             index = b.add(Iota(result=b.value(f"{axis}_place", kind), start=first)).result
         else:

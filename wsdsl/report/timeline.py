@@ -15,7 +15,7 @@ from typing import Literal
 from wsdsl.diagnostics import Finding, ScheduleError
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.tile_scheduler import Piece, pieces_of, tile_scheduler
-from wsdsl.lowering.footprint import axis_sizes, num_turns
+from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.predict import (
     CLOCK,
     NUM_SMS,
@@ -31,6 +31,7 @@ from wsdsl.lowering.predict_handing import (
     results_share,
     sum_cycles,
 )
+from wsdsl.lowering.sharing import num_turns
 from wsdsl.lowering.workload import Work
 from wsdsl.schedule import Schedule
 

@@ -1,0 +1,36 @@
+"""How consumers divide the work on output tiles among themselves."""
+
+from __future__ import annotations
+
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.types import Role
+from wsdsl.lowering.axes import axes_of, loop_variable
+from wsdsl.schedule import Schedule
+
+
+def num_turns(schedule: Schedule) -> int:
+    """Compute partitions that take turns at the tiles."""
+    return (schedule.consumers or 1) if schedule.mode == "pingpong" else 1
+
+
+def num_sharing(schedule: Schedule) -> int:
+    """Warpgroups that share a tile."""
+    return (schedule.consumers or 1) // num_turns(schedule)
+
+
+def shared_role(kernel: Kernel, schedule: Schedule) -> Role:
+    """Whether each of them has rows of a tile or columns."""
+    named = (a for name, a in axes_of(kernel).items() if is_shared(name, schedule))
+    return "columns" if any(axis.role == "columns" for axis in named) else "rows"
+
+
+def is_shared(axis: str, schedule: Schedule) -> bool:
+    """Whether the schedule names the axis as the one that is shared."""
+    return schedule.share is not None and schedule.share in (axis, loop_variable(axis))
+
+
+def num_shares(kernel: Kernel, schedule: Schedule) -> dict[Role, int]:
+    """By role, how many warpgroups a tile's axis is divided among."""
+    own = shared_role(kernel, schedule)
+    roles: tuple[Role, ...] = ("", "rows", "columns")
+    return {role: num_sharing(schedule) if role == own else 1 for role in roles}
