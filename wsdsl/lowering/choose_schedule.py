@@ -25,6 +25,8 @@ from wsdsl.lowering.cut_options import MARGIN, cut_options, may_cut
 from wsdsl.lowering.early_loads import num_load_partitions, unfit_constants
 from wsdsl.lowering.fixed_tiles import with_fixed_tiles
 from wsdsl.lowering.footprint import (
+    LEAST_LOOKAHEAD,
+    STAGING_BUFFERS,
     accumulator_registers,
     axis_sizes,
     promoted_registers,
@@ -161,11 +163,15 @@ def _sized(kernel: Kernel, option: Schedule) -> Schedule:
 
 
 def _depth(kernel: Kernel, chosen: Schedule) -> int:
-    """As deep as loads must run ahead, or as SMEM allows."""
-    wanted = -(-LOOKAHEAD // max(1, slot_cycles(kernel, chosen)))
-    for stages in range(max(2, min(wanted, most_stages(chosen))), 1, -1):
-        if smem_bytes(kernel, chosen, stages) <= SMEM_BYTES:
-            return stages
+    """As deep as loads must run ahead, or as SMEM allows; where that is too little, results are
+    stored through one buffer.
+    """
+    cycles = max(1, slot_cycles(kernel, chosen))
+    wanted = max(2, min(-(-LOOKAHEAD // cycles), most_stages(chosen)))
+    for buffers, least in ((STAGING_BUFFERS, min(-(-LEAST_LOOKAHEAD // cycles), wanted)), (1, 2)):
+        for stages in range(wanted, least - 1, -1):
+            if smem_bytes(kernel, chosen, stages, buffers) <= SMEM_BYTES:
+                return stages
     return 1
 
 

@@ -15,6 +15,7 @@ from wsdsl.lowering.footprint import (
     depth_steps,
     part_bytes,
     promoted_registers,
+    runs_ahead,
 )
 from wsdsl.lowering.predict import NUM_SMS
 from wsdsl.lowering.sharing import num_shares, shared_role
@@ -54,7 +55,7 @@ def _options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Schedule]:
         variable = loop_variable(name)
         if axis.role and name not in whole_axes(kernel) and not {name, variable} & {*tile}:
             (rows if axis.role == "rows" else columns).append(variable)
-    scaled = scales_products(kernel)
+    scaled, in_place = scales_products(kernel), all(op.acc is not None for op in products)
     step = SCALED_WIDTH if scaled else 16
     for mode, consumers in _teams(kernel, given, products, work):
         shares = num_shares(kernel, dataclasses.replace(given, mode=mode, consumers=consumers))
@@ -63,14 +64,17 @@ def _options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Schedule]:
         widths = (narrower if products else (PLAIN_WIDTH,)) if columns else (0,)
         alone = mode == "pingpong" or shares["columns"] > 1
         heights = (128, 64) if alone and products else (64 * sharing,)
-        if products and mode == "cooperative" and 128 * sharing <= 256:
+        tall = 128 * sharing
+        if products and (scaled or in_place) and mode == "cooperative" and tall <= 256:
             # Two blocks of rows a consumer; where products are scaled, they take turns with its
             # accumulators.
-            heights = (*dict.fromkeys((*heights, 128 * sharing)),)
+            heights = (*dict.fromkeys((*heights, tall)),)
         for height in heights if rows else (0,):
             for width in widths:
-                own = dict.fromkeys(rows, height) | dict.fromkeys(columns, width)
-                yield dataclasses.replace(given, mode=mode, consumers=consumers, tile=tile | own)
+                own = tile | dict.fromkeys(rows, height) | dict.fromkeys(columns, width)
+                option = dataclasses.replace(given, mode=mode, consumers=consumers, tile=own)
+                if scaled or height != tall or runs_ahead(kernel, option):
+                    yield option
 
 
 def _leaves_room(kernel: Kernel, option: Schedule) -> bool:
