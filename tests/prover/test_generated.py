@@ -1,4 +1,6 @@
-"""Break what lowering makes of ping-pong and of clusters: turns, and handshakes between CTAs."""
+"""Break what lowering makes of ping-pong, of clusters and of consumers with several blocks of rows:
+turns, handshakes between CTAs, slots that are given back in the middle of a group.
+"""
 
 import dataclasses
 import itertools
@@ -24,6 +26,8 @@ SCHEDULES = {
     "pingpong": Schedule(tile=TILE, stages=2, mode="pingpong"),
     "cluster_m": Schedule(tile=TILE, stages=2, consumers=1, cluster=dict(m=2)),
     "cluster_m_n": Schedule(tile=TILE, stages=2, consumers=1, cluster=dict(m=2, n=2)),
+    "tall": Schedule(tile=dict(m=128, n=64), stages=2, consumers=1, mode="cooperative"),
+    "columns": Schedule(tile=dict(m=64, n=128), stages=2, consumers=2, share="n"),
 }
 THREE = Schedule(tile=TILE, stages=2, mode="pingpong", consumers=3)
 LARGE = dict(m=128, n=128)
@@ -136,6 +140,7 @@ LATER = {
     ("set_max_registers", "named_barrier_arrive"): "who needs more registers has them later",
     ("named_barrier_arrive", "wgmma_wait"): "the turn is passed on later, the products are issued",
     ("arrive_barrier", "tma_store_wait"): "the slot is given back later",
+    ("arrive_barrier", "wgmma"): "the slot is given back later",
     ("arrive_barrier", "arrive_barrier"): "two barriers, in either order",
     ("wait_barrier", "wgmma_fence"): "the fence is for registers, the wait for SMEM",
 }

@@ -30,6 +30,7 @@ from wsdsl.lowering.footprint import (
     accumulator_registers,
     axis_sizes,
     promoted_registers,
+    row_blocks,
     slot_cycles,
     smem_bytes,
 )
@@ -167,12 +168,22 @@ def _depth(kernel: Kernel, chosen: Schedule) -> int:
     stored through one buffer.
     """
     cycles = max(1, slot_cycles(kernel, chosen))
-    wanted = max(2, min(-(-LOOKAHEAD // cycles), most_stages(chosen)))
+    wanted = -(-LOOKAHEAD // cycles)
+    if row_blocks(kernel, chosen) > 1 and not _takes_turns(kernel, chosen):
+        wanted += 1
+    wanted = max(2, min(wanted, most_stages(chosen)))
     for buffers, least in ((STAGING_BUFFERS, min(-(-LEAST_LOOKAHEAD // cycles), wanted)), (1, 2)):
         for stages in range(wanted, least - 1, -1):
             if smem_bytes(kernel, chosen, stages, buffers) <= SMEM_BYTES:
                 return stages
     return 1
+
+
+def _takes_turns(kernel: Kernel, chosen: Schedule) -> bool:
+    """Whether something else has the tensor cores while a consumer waits: another one's tile, or
+    what it does with each of its blocks.
+    """
+    return chosen.mode == "pingpong" or bool(promoted_registers(kernel, chosen))
 
 
 def _is_heavy(kernel: Kernel, chosen: Schedule) -> bool:

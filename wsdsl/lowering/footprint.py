@@ -30,9 +30,10 @@ STAGING_BUFFERS = 2
 STAGING_BYTES = 8192
 """One buffer of a warpgroup: 64 rows of at most 128 bytes."""
 
-LEAST_LOOKAHEAD = 2560
-"""Cycles of the tensor cores by which loads run ahead at the least. On an H200 256 x 64 with 4
-stages, not 5, is at 0.91, and 128 x 192 with 3, not 4, at 0.85.
+LEAST_LOOKAHEAD = 2304
+"""Cycles of the tensor cores by which loads run ahead at the least, at the cost of a buffer for
+stores. On an H200 256 x 64 with 4 stages, not 5, is at 0.91, block-scaled 128 x 64 with 7, not 8,
+at 0.91; beyond this a buffer is worth as much as a stage (128 x 144 with an epilogue).
 """
 
 MAX_LINE = 128
@@ -232,6 +233,13 @@ def product_cycles(product: Contract, sizes: Mapping[str, int]) -> float:
     """
     assert isinstance(product.a.type, Tile)
     return volume(product, sizes) / (64 * k_step(product.a.type.dtype) * 2)
+
+
+def row_blocks(kernel: Kernel, schedule: Schedule) -> int:
+    """Blocks of 64 rows that a consumer has."""
+    sizes, sharing = axis_sizes(kernel, schedule), num_shares(kernel, schedule)["rows"]
+    rows = [sizes[name] for name, axis in axes_of(kernel).items() if axis.role == "rows"]
+    return max(rows, default=0) // (64 * sharing)
 
 
 def runs_ahead(kernel: Kernel, schedule: Schedule) -> bool:

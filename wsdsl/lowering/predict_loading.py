@@ -17,6 +17,8 @@ OVERHANG_BYTES = 66.0
 LOOKAHEAD = 3072
 """Cycles of the tensor cores by which loads run ahead. Less starves them (128 x 192 with 3 stages:
 0.85 of 4), and more costs 1 to 2 % in sustained runs (128 x 256 with 4 stages, not 3).
+Consumers with several blocks of rows come to the end of a slot later, and have one more (256 x 128
+with 4 stages, not 3: 1.005 to 1.01).
 """
 MAX_STAGES = 8
 """Slots of a ring, at the most. Products of narrow tiles are over long before the next load comes,
