@@ -29,6 +29,8 @@ def test_the_choice_can_be_pasted_back() -> None:
         # 8 x 16 wide tiles are one wave.
         ((1024, 3840, 4096), ("cooperative", 128, 240)),
         ((1024, 7296, 4096), ("cooperative", 128, 224)),
+        # 4 x 33 tall tiles, too.
+        ((1024, 4224, 4096), ("cooperative", 256, 128)),
         # Less than a wave: narrower tiles use more SMs.
         ((1024, 1024, 1024), ("cooperative", 128, 64)),
         # No tile reaches over the end, though 80 columns would use more SMs.
@@ -41,6 +43,14 @@ def test_choice(sizes: tuple[int, int, int], schedule: tuple[str, int, int]) -> 
     made = chosen("gemm", **dict(zip("MNK", sizes, strict=True)))
     assert made.tile is not None
     assert (made.mode, made.tile["m"], made.tile["n"]) == schedule
+
+
+def test_slots_are_as_many_as_loads_must_run_ahead() -> None:
+    """Consumers with two blocks of rows want one more; too few cost a buffer for stores."""
+    plain = dict(mode="cooperative", consumers=2)
+    assert chosen("gemm", Schedule(tile=dict(m=128, n=256), **plain)).stages == 3
+    assert chosen("gemm", Schedule(tile=dict(m=256, n=128), **plain)).stages == 4
+    assert chosen("gemm", Schedule(tile=dict(m=256, n=64), **plain)).stages == 5
 
 
 def test_few_rows_may_ride_the_columns() -> None:
