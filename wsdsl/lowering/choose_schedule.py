@@ -164,15 +164,17 @@ def _sized(kernel: Kernel, option: Schedule) -> Schedule:
 
 
 def _depth(kernel: Kernel, chosen: Schedule) -> int:
-    """As deep as loads must run ahead, or as SMEM allows; where that is too little, results are
-    stored through one buffer.
+    """As deep as loads must run ahead, or as SMEM allows; where that is too little, the results of
+    whole tiles are stored through one buffer.
     """
     cycles = max(1, slot_cycles(kernel, chosen))
     wanted = -(-LOOKAHEAD // cycles)
     if row_blocks(kernel, chosen) > 1 and not _takes_turns(kernel, chosen):
         wanted += 1
     wanted = max(2, min(wanted, most_stages(chosen)))
-    for buffers, least in ((STAGING_BUFFERS, min(-(-LEAST_LOOKAHEAD // cycles), wanted)), (1, 2)):
+    cuts = chosen.scheduler in ("split_k", "stream_k")
+    enough = 2 if cuts else min(-(-LEAST_LOOKAHEAD // cycles), wanted)
+    for buffers, least in ((STAGING_BUFFERS, enough), (1, 2)):
         for stages in range(wanted, least - 1, -1):
             if smem_bytes(kernel, chosen, stages, buffers) <= SMEM_BYTES:
                 return stages
