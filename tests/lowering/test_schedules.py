@@ -1,5 +1,6 @@
 """The default schedule, and what is said of schedules that do not fit."""
 
+import dataclasses
 import re
 
 import pytest
@@ -7,6 +8,13 @@ import pytest
 import wsdsl
 from tests.kernels import CASES
 from wsdsl import CompileError, Schedule, ScheduleError, parse
+from wsdsl.ir.op import Kernel
+from wsdsl.lowering.footprint import axis_sizes
+from wsdsl.lowering.instructions import COUNTED
+from wsdsl.lowering.pipeline import scheduled_tile
+from wsdsl.lowering.predict import ISSUED, Prediction, predict
+from wsdsl.lowering.workload import Work
+from wsdsl.schedule import Mode
 
 
 def chosen(name: str, schedule: Schedule | None = None, **sizes: int) -> Schedule:
@@ -226,3 +234,30 @@ def test_order_of_tiles(sizes, raster: str | None, order: tuple[str | None, int]
     made = chosen("gemm", Schedule(tile=dict(m=128, n=128), raster=raster), **known)
     assert (made.raster, made.swizzle) == order
     assert chosen("gemm", made, **known) == made
+
+
+def of_sums(what: str) -> Kernel:
+    return parse(
+        BIASED.replace("gelu(acc + bias[n])", what).replace("bias: f32[N], ", "")
+    ).biased.tile
+
+
+def test_functions_of_sums_leave_room_for_wide_tiles() -> None:
+    for sizes, n in ((dict(M=4096, N=24576, K=1536), 176), (dict(M=8192, N=8192, K=8192), 192)):
+        made = scheduled_tile(of_sums("gelu(acc)"), sizes).schedule
+        assert made and made.mode == "pingpong" and (made.tile or {})["n"] == n
+
+
+@pytest.mark.parametrize("mode", ["cooperative", "pingpong"])
+def test_what_results_take_to_compute_counts(mode: Mode) -> None:
+    sizes = dict(M=8192, N=8192, K=1024)
+    schedule = Schedule(tile=dict(m=128, n=128, k=64), mode=mode)
+    made: list[Prediction] = []
+    for what in ("acc", "gelu(acc)"):
+        kernel = scheduled_tile(dataclasses.replace(of_sums(what), schedule=schedule), sizes)
+        assert kernel.schedule is not None
+        made.append(predict(Work(kernel, sizes), kernel.schedule, axis_sizes(kernel, schedule)))
+    plain, computed = made
+    own = COUNTED["gelu"] * 128 * 128 / ISSUED
+    assert computed.epilogue - plain.epilogue == pytest.approx(own)
+    assert computed.cycles > plain.cycles + computed.waves * 1000

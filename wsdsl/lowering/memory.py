@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import TypeGuard
 
-from wsdsl.ir.barrier_ops import AllocateBarriers, FenceAsyncProxy, SyncWarp
+from wsdsl.ir.barrier_ops import AllocateBarriers, SyncWarp
 from wsdsl.ir.memory_ops import (
     AllocateShared,
     LoadGlobal,
@@ -19,9 +20,10 @@ from wsdsl.ir.memory_ops import (
 )
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.pipeline_ops import Partition, ValuesInShared
-from wsdsl.ir.target import SMEM_BYTES, widest_swizzle
+from wsdsl.ir.target import SMEM_BYTES, SWIZZLE_SPAN, widest_swizzle
 from wsdsl.ir.tile_ops import Cast, Full, Load, Lookup, Map, Store
 from wsdsl.ir.types import BOOL, Axis, Barriers, DType, Fragment, Shared, Tensor, TensorMap, Tile
+from wsdsl.ir.walk import walk
 from wsdsl.lowering.footprint import STAGING_BUFFERS, STAGING_BYTES
 from wsdsl.lowering.pieces import Pieces, Shape, covering, narrow
 from wsdsl.lowering.side import Side, stored_by_tma
@@ -29,6 +31,8 @@ from wsdsl.lowering.side_loads import LINE
 
 Find = Callable[[Value], Pieces]
 WARP_ROWS = 16
+LEAST_BYTES = 4096
+"""A warp's quarter of an item begins at a multiple of 1024 bytes."""
 
 
 def load_piece(op: Load | Lookup, side: Side, find: Find) -> Pieces:
@@ -115,8 +119,9 @@ def _buffers(kernel: Kernel) -> int:
 
 
 class Stores:
-    """A partition's stores. Those through SMEM take turns on two buffers a warpgroup: a buffer is
-    written again once the store before the last has been read.
+    """A partition's stores. Those through SMEM take turns on a warpgroup's buffers, or on groups of
+    them: the row blocks of narrow chunks are given to TMA together, behind one fence. A group is
+    written again once the store that read it last is over.
     """
 
     def __init__(
@@ -127,21 +132,37 @@ class Stores:
         self.items: tuple[Value, ...] = ()
         self.maps: dict[tuple[Value, tuple[int, ...], str], Value] = {}
         self.turn = 0
+        stores = [op for op in walk(partition.body) if self._through_smem(op)]
+        self.bytes, self.buffers, self.together = STAGING_BYTES, _buffers(kernel), 1
+        blocks = {self._shape(op).blocks for op in stores}
+        narrow = max([LEAST_BYTES, *(self._item_bytes(op) for op in stores)])
+        smaller = self.buffers * STAGING_BYTES // narrow
+        if len(blocks) == 1 and smaller >= 2 * max(blocks) > 2:
+            self.bytes, self.buffers, self.together = narrow, smaller, max(blocks)
+        self.groups = self.buffers // self.together
         counts = self._counts(partition.body)
-        self.buffers = _buffers(kernel)
-        self.even = all(n % self.buffers == 0 for n in counts)
+        self.even = all(n % self.groups == 0 for n in counts)
         self.any = any(counts)
 
+    def _through_smem(self, op: Op) -> TypeGuard[Store]:
+        return isinstance(op, Store) and stored_by_tma(self.kernel, op)
+
+    def _item_bytes(self, op: Store) -> int:
+        """Of the widest piece."""
+        _, _, swizzle, lines = self._panel(op, max(self._shape(op).widths))
+        return 4 * lines * SWIZZLE_SPAN[swizzle]
+
     def _counts(self, region: Region) -> list[int]:
-        """Stores through SMEM, by run: where one has an odd number, the next run begins with the
-        buffer that was used last, and every run must begin by waiting for both.
+        """Groups of stores through SMEM, by run: where one has a number that the groups of buffers
+        do not divide, the next run begins with one that was used lately, and every run must begin
+        by waiting for all.
         """
         own = 0
         found: list[int] = []
         for op in region:
-            if isinstance(op, Store) and stored_by_tma(self.kernel, op):
+            if self._through_smem(op):
                 shape = self._shape(op)
-                own += shape.blocks * len(shape.widths)
+                own += shape.blocks // self.together * len(shape.widths)
             inner = [n for body in regions(op) for n in self._counts(body)]
             if any(inner):
                 found += [*inner, own]
@@ -157,7 +178,7 @@ class Stores:
             return
         b, side = self.side.builder, self.side
         num = self.buffers * side.num_warpgroups
-        self.staging = b.value("staging", Shared(STAGING_BYTES, num))
+        self.staging = b.value("staging", Shared(self.bytes, num))
         self.declarations.append(AllocateShared(result=self.staging, label="staging"))
         assert side.warpgroup is not None
         first = b.times(side.warpgroup, self.buffers, "item")
@@ -169,9 +190,12 @@ class Stores:
             self.side.builder.add(TmaStoreWait(pending=0, read=False))
 
     def boundary(self, op: Op) -> None:
-        """Before, in and after an op whose regions store: a run ends here."""
+        """Around an op with regions: a run ends here where they store, and no slot is given back in
+        them that was read outside.
+        """
         if any(n for body in regions(op) for n in self._counts(body)):
             self.turn = 0
+        self.side.give_back(op.loc)
 
     def store(self, op: Store, find: Find) -> None:
         assert isinstance(op.tensor.type, Tensor)
@@ -183,12 +207,16 @@ class Stores:
         for other in (value, *gathered):
             shape = _cover(shape, other.shape)
         # All rows of a column of chunks, so that what depends on columns alone is not held longer.
+        waiting: list[TmaStore] = []
         for i, j in sorted(shape.places(), key=lambda place: place[1]):
             piece = self._converted(value.get(i, j), dtype, op)
-            if through_smem:
-                self._by_tma(op, shape, i, j, piece)
-            else:
+            if not through_smem:
                 self._direct(op, find, i, j, piece)
+                continue
+            waiting.append(self._to_smem(op, shape, i, j, piece, len(waiting)))
+            if len(waiting) == self.together:
+                self._by_tma(waiting)
+                waiting = []
 
     def _converted(self, value: Value, dtype: DType, op: Store) -> Value:
         assert isinstance(value.type, (Fragment, Tile))
@@ -225,33 +253,39 @@ class Stores:
             )
         )
 
-    def _by_tma(self, op: Store, shape: Shape, i: int, j: int, value: Value) -> None:
-        side, b = self.side, self.side.builder
-        assert isinstance(op.tensor.type, Tensor) and isinstance(value.type, (Fragment, Tile))
-        value = self._full_size(value, shape.widths[j])
-        dtype, last = op.tensor.type.dtype, op.index[-1].type
+    def _panel(self, op: Store, width: int) -> tuple[tuple[int, ...], bool, str, int]:
+        """Of a warp's quarter of a piece: the box, whether its lines are columns, the swizzle, and
+        how many lines.
+        """
+        assert isinstance(op.tensor.type, Tensor)
+        last = op.index[-1].type
         transposed = isinstance(last, Axis) and last.role == "rows"
         box = tuple(
-            1
-            if not isinstance(v.type, Axis)
-            else WARP_ROWS
-            if v.type.role == "rows"
-            else shape.widths[j]
+            1 if not isinstance(v.type, Axis) else WARP_ROWS if v.type.role == "rows" else width
             for v in op.index
         )
-        swizzle = widest_swizzle(box[-1] * dtype.bytes)
+        swizzle = widest_swizzle(box[-1] * op.tensor.type.dtype.bytes)
+        return box, transposed, swizzle, width if transposed else WARP_ROWS
+
+    def _to_smem(
+        self, op: Store, shape: Shape, i: int, j: int, value: Value, place: int
+    ) -> TmaStore:
+        """Write a piece to its `place` in the next group; returns the copy that is to follow."""
+        side, b = self.side, self.side.builder
+        value = self._full_size(value, shape.widths[j])
+        box, transposed, swizzle, _ = self._panel(op, shape.widths[j])
         row_dim = next(
             d for d, v in enumerate(op.index) if isinstance(v.type, Axis) and v.type.role == "rows"
         )
         coordinates = tuple(
             side.start(v.type.name, i, j) if isinstance(v.type, Axis) else v for v in op.index
         )
-        item = self.items[self.turn % self.buffers]
-        pending = self.buffers - 1 if self.turn or self.even else 0
-        self.turn += 1
+        item = self.items[self.turn % self.groups * self.together + place]
         assert self.staging is not None
-        b.add(TmaStoreWait(pending=pending, loc=op.loc))
-        b.add(SyncWarp(loc=op.loc))
+        if place == 0:
+            pending = self.groups - 1 if self.turn or self.even else 0
+            b.add(TmaStoreWait(pending=pending, loc=op.loc))
+            b.add(SyncWarp(loc=op.loc))
         b.add(
             StoreShared(
                 value=value,
@@ -262,20 +296,22 @@ class Stores:
                 loc=op.loc,
             )
         )
-        b.add(FenceAsyncProxy(loc=op.loc))
-        b.add(SyncWarp(loc=op.loc))
-        b.add(
-            TmaStore(
-                map=self._map(op.tensor, box, swizzle),
-                coordinates=coordinates,
-                row_dim=row_dim,
-                shared=self.staging,
-                item=item,
-                accumulate=op.accumulate,
-                loc=op.loc,
-            )
+        return TmaStore(
+            map=self._map(op.tensor, box, swizzle),
+            coordinates=coordinates,
+            row_dim=row_dim,
+            shared=self.staging,
+            item=item,
+            accumulate=op.accumulate,
+            loc=op.loc,
         )
-        b.add(TmaStoreCommit(loc=op.loc))
+
+    def _by_tma(self, copies: list[TmaStore]) -> None:
+        self.side.publish(copies[0].loc)
+        for copy in copies:
+            self.side.builder.add(copy)
+        self.side.builder.add(TmaStoreCommit(loc=copies[0].loc))
+        self.turn += 1
 
     def _full_size(self, value: Value, width: int) -> Value:
         """A value that is the same in all rows or columns, spread out."""

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from wsdsl.ir.barrier_ops import (
     Advance,
     ArriveBarrier,
-    FenceAsyncProxy,
     NamedBarrierArrive,
     NamedBarrierSync,
     WaitBarrier,
@@ -166,12 +165,17 @@ class Parts:
         )
         b.add(made)
         self.unread[j].discard((field, i))
-        if not self.unread[j]:
+        # All of these rows now, so that nothing waits for SMEM in the middle of computing.
+        others = sorted(f for f, rows in self.unread[j] if rows == i)
+        for other in others:
+            self.pieces[other].get(i, j)
+        if not self.unread[j] and not others:
             self._close()
         return made.result
 
     def _open(self) -> None:
         b, op = self.side.builder, self.op
+        self.side.give_back(self.op.loc)
         if self.opened:
             assert isinstance(self.op.shared.type, Shared)
             following = b.value("s", State())
@@ -187,12 +191,10 @@ class Parts:
             b.add(NamedBarrierArrive(barrier=following, num_warpgroups=2, loc=op.loc))
 
     def _close(self) -> None:
-        b = self.side.builder
-        b.add(FenceAsyncProxy(loc=self.op.loc))
-        b.add(
-            ArriveBarrier(
-                barriers=self.op.empty, state=self.state, each_thread=True, loc=self.op.loc
-            )
+        """The slot is given back with the next fence; a store of what was made of it has one."""
+        op = self.op
+        self.side.read.append(
+            ArriveBarrier(barriers=op.empty, state=self.state, each_thread=True, loc=op.loc)
         )
 
     def _finish_last(self) -> None:
@@ -207,3 +209,4 @@ class Parts:
         while self.opened < len(self.op.parts):
             self._open()
             self._close()
+        self.side.give_back(self.op.loc)

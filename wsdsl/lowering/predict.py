@@ -3,8 +3,9 @@
 The tensor cores are busy for as long as the products take, unless the operands do not come in that
 time (`predict_loading`); and moving them costs power, so that the clock is lower the more there is
 to move, as long as the products are what takes the time.
-Cooperating consumers write a tile's results while the tensor cores wait; those who take turns write
-beside the other's products, but for the last tile. All SMs take the same number of tiles: the last
+Cooperating consumers compute and write a tile's results while the tensor cores wait; those who take
+turns do so beside the other's products, but for the last tile: these are slower for it, and wait
+where it takes longer than they. All SMs take the same number of tiles: the last
 wave counts like a full one. And no kernel is quicker than its tensors are read and written once.
 
 Where tiles are cut, what counts is the worker that has most steps of the contraction; the sums that
@@ -47,6 +48,15 @@ QUICKEST = 0.8
 """... but no less than that: the clock has a limit too."""
 STORE_CYCLES = 14.4 / 128
 """Cycles for an element of the results."""
+ISSUED = 128.0
+"""Instructions a cycle and SM, of single threads."""
+BESIDE = 2.0
+"""By how much longer results take, computed and written, beside another's products ..."""
+DELAY = 0.9
+"""... and the share of their computing by which the products take longer. Short bursts lose half of
+it, sustained runs all: power is the limit, and computing takes its part at any time. Measured with
+gelu, bias and residual, K = 1024 to 4096.
+"""
 TURN_CYCLES = 620.0
 START_CYCLES = 2500.0
 PROMOTED_CYCLES = 60.0
@@ -114,7 +124,8 @@ def predicted(asked: Workload, schedule: Schedule) -> Prediction:
     promoting = asked.promoted * _promoting(asked, schedule)
     loading = loading_cycles(asked)
     mainloop = _larger(asked.product_cycles * power, loading, 12) + promoting * power
-    epilogue = asked.stored_elements * STORE_CYCLES
+    computing = asked.computed / ISSUED
+    epilogue = asked.stored_elements * STORE_CYCLES + computing
     share = min(1.0, asked.tiles * depth / (work.steps * NUM_SMS))
     cycles = work.steps * (mainloop / depth)
     long = work.cut_steps > depth and asked.tensor_bytes > L2_HOLDS
@@ -122,7 +133,8 @@ def predicted(asked: Workload, schedule: Schedule) -> Prediction:
     cycles += lost * work.cut_steps * (mainloop / depth)
     results = epilogue * results_share(asked, schedule)
     if schedule.mode == "pingpong" and work.turns > 1:
-        cycles += work.turns * TURN_CYCLES + results
+        waiting = max(0.0, BESIDE * epilogue - mainloop) / 2
+        cycles += work.turns * (TURN_CYCLES + DELAY * computing + waiting) + results
     else:
         cycles += work.finished * results
     # SMs that have nothing left to do leave the others more of the memory, but not all of it.

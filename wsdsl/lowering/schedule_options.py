@@ -5,8 +5,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from wsdsl.ir.op import Kernel, once
-from wsdsl.ir.tile_ops import Cast, Contract, ForEach, ForTiles, Map, Store, Whole
+from wsdsl.ir.op import Kernel, Value, once
+from wsdsl.ir.tile_ops import (
+    Cast,
+    Constant,
+    Contract,
+    ForEach,
+    ForTiles,
+    Full,
+    Map,
+    Store,
+    Whole,
+)
 from wsdsl.ir.types import Axis
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.footprint import (
@@ -79,29 +89,33 @@ def _options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Schedule]:
 
 def _leaves_room(kernel: Kernel, option: Schedule) -> bool:
     """Whether the epilogue surely has the registers it needs; a given schedule may try more. One
-    warpgroup with a tile of its own can spare most where it only converts the sums, or what it
-    reads comes through SMEM.
+    warpgroup with a tile of its own can spare most where it reads nothing beside the sums, or what
+    it reads comes through SMEM.
     """
     accumulators = accumulator_registers(kernel, option)
     if promoted := promoted_registers(kernel, option):
         return accumulators + promoted <= MOST_PROMOTED[option.consumers or 1]
-    if option.mode == "pingpong" and (only_converts(kernel) or part_bytes(kernel, option)):
+    if option.mode == "pingpong" and (made_of_sums(kernel) or part_bytes(kernel, option)):
         return accumulators <= 192
     return accumulators <= (96 if option.consumers == 3 else 128)
 
 
 @once
-def only_converts(kernel: Kernel) -> bool:
-    """Whether all that is stored are sums, perhaps as another type."""
+def made_of_sums(kernel: Kernel) -> bool:
+    """Whether all that is stored is computed of sums and constants alone, element by element."""
     made = kernel.definers
-    for op in kernel.ops:
-        if isinstance(op, Store):
-            value = op.value
-            while isinstance(cast := made.get(value), Cast):
-                value = cast.x
-            if op.accumulate or not isinstance(made.get(value), (ForTiles, ForEach, Contract)):
-                return False
-    return True
+
+    def computed(value: Value) -> bool:
+        match made.get(value):
+            case Cast(x=x) | Full(value=x):
+                return computed(x)
+            case Map(args=args):
+                return all(computed(x) for x in args)
+            case op:
+                return isinstance(op, (Constant, ForTiles, ForEach, Contract))
+
+    stores = [op for op in kernel.ops if isinstance(op, Store)]
+    return all(not op.accumulate and computed(op.value) for op in stores)
 
 
 @once

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from wsdsl.ir.barrier_ops import WarpgroupIndex
+from wsdsl.diagnostics import Loc
+from wsdsl.ir.barrier_ops import ArriveBarrier, FenceAsyncProxy, SyncWarp, WarpgroupIndex
 from wsdsl.ir.fragment_ops import Iota
 from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.pipeline_ops import Partition, PartsInShared, RenameAxes
@@ -78,6 +79,8 @@ class Side:
         self.warpgroup: Value | None = None
         self.shares: dict[str, Value] = {}
         self.starts: dict[str, Value] = {}
+        self.read: list[ArriveBarrier] = []
+        """Arrivals for slots that have been read: they follow the next fence."""
 
     def find_shares(self) -> None:
         """At the start of the partition: which rows or columns are this warpgroup's."""
@@ -93,6 +96,19 @@ class Side:
                 if each not in known:
                     known[each] = b.times(self.warpgroup, each, "share")
                 self.shares[name] = known[each]
+
+    def publish(self, loc: Loc | None) -> None:
+        """Tell TMA what the threads of a warp wrote to SMEM, and which slots they have read."""
+        self.builder.add(FenceAsyncProxy(loc=loc))
+        self.builder.add(SyncWarp(loc=loc))
+        for op in self.read:
+            self.builder.add(op)
+        self.read = []
+
+    def give_back(self, loc: Loc | None) -> None:
+        """What has been read, where no store is to follow."""
+        if self.read:
+            self.publish(loc)
 
     def size(self, axis: Axis) -> Value:
         return self.builder.size(axis.dim, self.static.get(axis.dim))

@@ -15,6 +15,7 @@ from wsdsl.ir.types import Axis, Tensor, Tile
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.cut_sums import cut_loop
 from wsdsl.lowering.footprint import product_cycles, volume
+from wsdsl.lowering.instructions import instructions
 from wsdsl.lowering.nest import output_nest
 
 UNKNOWN_SIZE = 8192
@@ -25,9 +26,10 @@ Loop = ForTiles | ForEach
 @dataclass(frozen=True)
 class Workload:
     """Per output tile: cycles of the tensor cores, their multiplications and additions, bytes of
-    operands, elements that are stored, products that are read at once (`promoted`), `rows`, and,
-    where the contraction can be cut, tiles of it (`depth`), elements of the sums, and their
-    columns; and of the whole problem: tiles, bytes of the tensors.
+    operands, elements that are stored, instructions that compute them of the sums (`computed`, of
+    all threads), products that are read at once (`promoted`), `rows`, and, where the contraction
+    can be cut, tiles of it (`depth`), elements of the sums, and their columns; and of the whole
+    problem: tiles, bytes of the tensors.
     """
 
     tiles: int
@@ -36,6 +38,7 @@ class Workload:
     operand_bytes: float
     stored_elements: float
     tensor_bytes: float
+    computed: float = 0.0
     promoted: int = 0
     rows: int = 0
     depth: int = 1
@@ -96,7 +99,7 @@ class Work:
         def times(loops: tuple[Loop, ...]) -> int:
             return math.prod(self.trips(loop, tile) for loop in loops)
 
-        cycles = operand_bytes = stored = 0.0
+        cycles = operand_bytes = stored = computed = 0.0
         operations = promoted = 0
         for op, loops in self.inside:
             if isinstance(op, Contract):
@@ -105,6 +108,8 @@ class Work:
                 promoted += times(loops) * (op.acc is None)
             elif isinstance(op, Store):
                 stored += times(loops) * _extent(op.index, tile)
+            elif not loops:
+                computed += instructions(op, tile)
         for op, loops in self.loads:
             assert isinstance(op.result.type, Tile)
             width = op.result.type.dtype.bits / 8
@@ -118,6 +123,7 @@ class Work:
             operand_bytes=operand_bytes,
             stored_elements=stored,
             tensor_bytes=self.tensor_bytes,
+            computed=computed,
             promoted=promoted,
             rows=max((tile[a] for a, role in self.roles.items() if role == "rows"), default=0),
             depth=self.trips(self.cut, tile) if self.cut else 1,
