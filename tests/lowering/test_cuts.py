@@ -102,9 +102,17 @@ def test_loads_that_reach_over_the_end_are_slower() -> None:
     tile = dict(m=64, n=96, k=64)
     exact = Work(kernel, sizes).under(tile)
     assert not exact.overhangs
-    for size in (dict(N=570), dict(M=1000), dict(K=4080)):
+    for size in (dict(N=570), dict(M=40), dict(K=4080)):
         over = Work(kernel, sizes | size).under(tile)
         assert over.overhangs and loading_cycles(over) > loading_cycles(exact)
+
+
+def test_last_tiles_that_overlap_reach_over_no_end_unless_they_are_cut() -> None:
+    kernel, tile = CASES["gemm"].kernel.tile, dict(m=64, n=96, k=64)
+    for size in (dict(N=568), dict(M=1001)):
+        made = Work(kernel, dict(M=1024, N=576, K=4096) | size).under(tile)
+        assert not made.overhangs and made.overhangs_cut
+        assert loading_cycles(made, cut=True) > loading_cycles(made)
 
 
 def test_what_the_user_says_is_kept() -> None:

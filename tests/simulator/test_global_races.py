@@ -130,3 +130,31 @@ kernel meet @ scheduled (%X: tensor<f32[P]>, %Y: tensor<f32[P]>) {
     assert held["Y"].tolist() == [1, 0, 3, 2]
     with pytest.raises(SimulationError, match="nothing makes this wait for it"):
         simulate(parse_kernel(text.replace("  sync_cluster()\n", "")), held, seed=seed)
+
+
+OVERLAPPING = HEAD.replace('scheduler="grid"', 'scheduler="grid", overlapping=True')
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_items_that_overlap_write_the_same_bits(seed: int) -> None:
+    held = {"X": np.zeros(5, np.float32), "Y": np.zeros(5, np.float32)}
+    same = "store_global(tensor=%X, index=(%zero,), value=%f)"
+    simulate(parse_kernel(f"{OVERLAPPING}{same}\n}}"), held, seed=seed)
+    assert held["X"].tolist() == [1, 0, 0, 0, 0]
+    other = f"%g: f32 = cast(x=%i)\n{same.replace('%f', '%g')}"
+    with pytest.raises(SimulationError, match=r"X\[0\] was written before, with other") as caught:
+        simulate(parse_kernel(f"{OVERLAPPING}{other}\n}}"), held, seed=seed)
+    assert caught.value.kind == "race"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_boxes_that_overlap_have_the_same_bits(seed: int) -> None:
+    stores = BY_TMA.replace("accumulate=True", "accumulate=False")
+    stores = stores.replace('scheduler="grid"', 'scheduler="grid", overlapping=True')
+    x = np.zeros((60, 40), np.float32)
+    simulate(parse_kernel(stores), {"X": x}, seed=seed)
+    assert (x[:, :32] == 1.5).all() and not x[:, 32:].any()
+    own = "%i: i32 = cta_index()\n  %f: f32 = cast(x=%i)"
+    other = stores.replace("%f: f32 = constant(value=1.5)", own)
+    with pytest.raises(SimulationError, match=r"X\[0, 0\] was written before, with other bits"):
+        simulate(parse_kernel(other), {"X": x}, seed=seed)

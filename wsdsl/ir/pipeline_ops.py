@@ -70,7 +70,8 @@ class ForWork(Op):
     other axis are walked together. `cluster` gives the CTAs of a cluster along each index, the last
     one's ranks first; together they take that many neighbouring tiles. With `turns` > 1 this
     partition does every `turns`-th tile of its CTA, `turn` first, and passes over the slots of the
-    others in `skip`; the mainloops of those who take turns follow one another.
+    others in `skip`; the mainloops of those who take turns follow one another. `within` is that of
+    `for_tiles`, for each index.
 
     "split_k" and "stream_k" cut tiles along `contraction`, one (dimension, tile); `splits` are the
     pieces of "split_k". Then `piece` binds i32: the tile's slot (a number that the pieces of a tile
@@ -85,6 +86,7 @@ class ForWork(Op):
     swizzle: int = 1
     raster: str = ""
     cluster: tuple[int, ...] = ()
+    within: tuple[int, ...] = ()
     turn: int = 0
     turns: int = 1
     contraction: tuple[tuple[str, int], ...] = ()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from wsdsl.diagnostics import Finding, Loc, VerifyError
-from wsdsl.ir import lent_rules, product_rules, protocol_rules
+from wsdsl.ir import lent_rules, overlap_rules, product_rules, protocol_rules
 from wsdsl.ir.op import (
     Kernel,
     Level,
@@ -177,10 +177,11 @@ COMMON: tuple[Rule, ...] = (
     casts_keep_the_shape,
     partitions_stand_outside,
 )
+_PRODUCTS: tuple[Rule, ...] = (products_share_an_axis, blocks_hold_whole_tiles)
 RULES: dict[Level, tuple[Rule, ...]] = {
-    "tile": (*COMMON, products_share_an_axis, blocks_hold_whole_tiles),
-    "partitioned": (*COMMON, products_share_an_axis, blocks_hold_whole_tiles, *lent_rules.RULES),
-    "scheduled": (*COMMON, *lent_rules.RULES),
+    "tile": (*COMMON, *_PRODUCTS, *overlap_rules.TILE),
+    "partitioned": (*COMMON, *_PRODUCTS, *lent_rules.RULES, *overlap_rules.PARTITIONED),
+    "scheduled": (*COMMON, *lent_rules.RULES, *overlap_rules.SCHEDULED),
 }
 
 

@@ -12,6 +12,8 @@ After:
       ...
     }
 
+With `within`, a tile begins no later than the one that ends with its dimension.
+
 A cluster's CTAs take neighbouring tiles: the loop is over clusters, and each adds its rank. A
 partition that takes turns tests in every iteration whose turn it is (`lowering/turns.py`).
 
@@ -43,12 +45,14 @@ from wsdsl.lowering.turns import Turns
 
 
 def lower_loops(kernel: Kernel) -> Kernel:
-    grid = next(_grid(op) for op in kernel.ops if isinstance(op, ForWork))
+    work = next(op for op in kernel.ops if isinstance(op, ForWork))
+    inner = any(isinstance(op, ForTiles) and op.within for op in kernel.ops)
+    grid = _grid(work, inner or any(work.within))
     lowering = _Loops(Builder(Namer.of(kernel)), dict(kernel.sizes))
     return dataclasses.replace(kernel, body=(grid, *lowering.region(kernel.body)))
 
 
-def _grid(op: ForWork) -> LaunchGrid:
+def _grid(op: ForWork, overlapping: bool) -> LaunchGrid:
     cluster = op.cluster or (1,) * len(op.index)
     tiles = tuple(
         (dim, num * step_of(v)) for dim, v, num in zip(op.dims, op.index, cluster, strict=True)
@@ -60,6 +64,7 @@ def _grid(op: ForWork) -> LaunchGrid:
         contraction=op.contraction,
         splits=op.splits,
         together=op.together,
+        overlapping=overlapping,
         loc=op.loc,
     )
 
@@ -107,10 +112,24 @@ class _Loops:
     def tiles(self, op: ForTiles) -> None:
         axis = op.index.type
         assert isinstance(axis, Axis)
-        start = self.builder.value(f"{op.index.name}_start", INT)
-        at = AxisAt(result=op.index, start=start, loc=op.loc)
+        b, name = self.builder, f"{op.index.name}_start"
+        last = self.last_start(axis, op.within)
+        index = b.value(name, INT)
+        with b.region() as first:
+            start = index if last is None else b.map("min", index, last, wish=name)
+            b.add(AxisAt(result=op.index, start=start, loc=op.loc))
         stop = op.stop or self.size(axis.dim)
-        self.range(op, start, (op.start, stop), axis.size, (at,))
+        self.range(op, index, (op.start, stop), axis.size, tuple(first))
+
+    def last_start(self, axis: Axis, within: int) -> Value | None:
+        """Where the last tile begins if it ends with the dimension; None if it may reach over."""
+        if not within:
+            return None
+        b, end = self.builder, self.size(axis.dim)
+        if within > 1:
+            end = b.times(b.quotient_up(end, within), within, "end")
+        first = b.plus(end, -axis.size, "fitted")
+        return b.map("max", first, b.integer(0), wish=f"{axis.name}_last")
 
     def each(self, op: ForEach) -> None:
         self.range(op, op.index, (None, self.size(op.dim)), 1, ())
@@ -158,6 +177,10 @@ class _Loops:
             b.add(CtaRank(result=b.value("rank", INT), loc=op.loc)).result if in_cluster else None
         )
         ranks = self.ranks(op, cluster, rank) if rank else {}
+        lasts: dict[Value, Value] = {}
+        for index, within in zip(op.index, op.within, strict=False):
+            if isinstance(index.type, Axis) and (last := self.last_start(index.type, within)):
+                lasts[index] = last
         depth = b.integer(1)
         for dim, extent in op.contraction:
             some = b.quotient_up(self.size(dim), extent, f"tiles_{dim}")
@@ -168,7 +191,7 @@ class _Loops:
         turns = Turns(b, op) if op.turns > 1 else None
         with b.region() as body:
             piece = walk_of.piece(work)
-            self.decode(op, piece.tile, counts, ranks)
+            self.decode(op, piece.tile, counts, ranks, lasts)
             if op.piece:
                 self.bind_piece(op, piece, walk_of.splits, rank)
             inner = [o for o in self.region(op.body) if not isinstance(o, Yield)]
@@ -227,9 +250,16 @@ class _Loops:
         return found
 
     def decode(
-        self, op: ForWork, work: Value, counts: list[Value], ranks: dict[Value, Value]
+        self,
+        op: ForWork,
+        work: Value,
+        counts: list[Value],
+        ranks: dict[Value, Value],
+        lasts: dict[Value, Value],
     ) -> None:
-        """Bind the indices of the work item, the last one fastest but for the raster."""
+        """Bind the indices of the work item, the last one fastest but for the raster. No tile
+        begins behind one of `lasts`: those of a cluster that there are not are the last once more.
+        """
         b, rest = self.builder, work
         places: list[Value] = []
         if len(counts) >= 2 and all(isinstance(v.type, Axis) for v in op.index[-2:]):
@@ -252,6 +282,8 @@ class _Loops:
                 place = b.plus(b.times(place, num, "first"), ranks[index], "place")
             if isinstance(index.type, Axis):
                 start = b.times(place, index.type.size, f"{index.name}_start")
+                if index in lasts:
+                    start = b.map("min", start, lasts[index], wish=f"{index.name}_start")
                 b.add(AxisAt(result=index, start=start, loc=op.loc))
             else:
                 b.add(Map(result=index, fn="add", args=(place, b.integer(0))))

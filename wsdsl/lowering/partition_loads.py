@@ -98,6 +98,7 @@ def partition_loads(kernel: Kernel) -> Kernel:
     sizes = {name: axis.size for name, axis in axes_of(kernel).items()}
     cut = _Cut(groups, {height: ring.result for height, ring in rings.items()}, namer, sizes)
     cluster = schedule.cluster or {}
+    within = tuple(loop.within if isinstance(loop, ForTiles) else 0 for loop in nest)
 
     def work(inner: Region, turn: int = 0, turns: int = 1, skip: Region = ()) -> Region:
         walked = ForWork(
@@ -107,6 +108,7 @@ def partition_loads(kernel: Kernel) -> Kernel:
             swizzle=schedule.swizzle or 1,
             raster=schedule.raster or "",
             cluster=tuple(cluster.get(loop_variable(_name(loop)), 1) for loop in nest),
+            within=within if any(within) else (),
             turn=turn,
             turns=turns,
             body=inner,

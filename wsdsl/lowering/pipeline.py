@@ -15,6 +15,7 @@ from wsdsl.lowering.assign_tile_sizes import assign_tile_sizes
 from wsdsl.lowering.choose_mma import choose_mma
 from wsdsl.lowering.choose_schedule import choose_schedule
 from wsdsl.lowering.cut_tiles import cut_tiles
+from wsdsl.lowering.fit_last_tiles import fit_last_tiles
 from wsdsl.lowering.fuse_accumulators import fuse_accumulators
 from wsdsl.lowering.hoist_operands import hoist_operands
 from wsdsl.lowering.insert_prologue import insert_prologue
@@ -40,6 +41,7 @@ PASSES: tuple[tuple[Pass, Level], ...] = (
     (assign_roles, "tile"),
     (choose_schedule, "tile"),
     (assign_tile_sizes, "tile"),
+    (fit_last_tiles, "tile"),
     (partition_loads, "partitioned"),
     (cut_tiles, "partitioned"),
     (assign_multicast, "partitioned"),

@@ -122,7 +122,7 @@ def predicted(asked: Workload, schedule: Schedule) -> Prediction:
     work = busiest(scheduler, -(-asked.tiles // cluster), depth, NUM_SMS // cluster)
     power = 1 + POWER * min(asked.bytes_per_cycle, L2_BYTES)
     promoting = asked.promoted * _promoting(asked, schedule)
-    loading = loading_cycles(asked)
+    loading = loading_cycles(asked, scheduler.splits_tiles)
     mainloop = _larger(asked.product_cycles * power, loading, 12) + promoting * power
     computing = asked.computed / ISSUED
     epilogue = asked.stored_elements * STORE_CYCLES + computing

@@ -11,8 +11,9 @@ from wsdsl.schedule import Schedule
 L2_BYTES = 79.0
 """Bytes a cycle and SM that operands can come at."""
 OVERHANG_BYTES = 66.0
-"""The same where tiles reach over the end of a tensor: 1024 x 576 x 4096 by 64 x 80 tiles takes
-16.3 us, by 64 x 96 13.0; 1024 x 1536 x 16384 by 64 x 208 105 us, by 64 x 192, as many tiles, 79.
+"""The same where tiles reach over the end of a tensor. While the last tiles of the output did, 1024
+x 576 x 4096 by 64 x 80 tiles took 16.3 us, by 64 x 96 13.0; 1024 x 1536 x 16384 by 64 x 208 105 us,
+by 64 x 192, as many tiles, 79.
 """
 LOOKAHEAD = 3072
 """Cycles of the tensor cores by which loads run ahead. Less starves them (128 x 192 with 3 stages:
@@ -31,9 +32,10 @@ x 131072 in 16 of 64 x 32 tiles 25.1, 23.4 and 23.4, with 16 slots 23.9.
 """
 
 
-def loading_cycles(asked: Workload) -> float:
+def loading_cycles(asked: Workload, cut: bool = False) -> float:
     """In which a tile's operands can come."""
-    return asked.operand_bytes / (OVERHANG_BYTES if asked.overhangs else L2_BYTES)
+    overhangs = asked.overhangs_cut if cut else asked.overhangs
+    return asked.operand_bytes / (OVERHANG_BYTES if overhangs else L2_BYTES)
 
 
 def most_stages(schedule: Schedule) -> int:

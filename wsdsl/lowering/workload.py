@@ -14,6 +14,7 @@ from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Load, Store
 from wsdsl.ir.types import Axis, Tensor, Tile
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.cut_sums import cut_loop
+from wsdsl.lowering.fit_last_tiles import reaches_over, units_within
 from wsdsl.lowering.footprint import product_cycles, volume
 from wsdsl.lowering.instructions import instructions
 from wsdsl.lowering.nest import output_nest
@@ -46,6 +47,8 @@ class Workload:
     columns: int = 0
     overhangs: bool = False
     """Whether loads reach over the end of a tensor."""
+    overhangs_cut: bool = False
+    """The same of tiles that are cut: their last ones always do."""
 
     @property
     def bytes_per_cycle(self) -> float:
@@ -67,6 +70,7 @@ class Work:
             for op, loops in self.inside
             if isinstance(op, Load) and op.result in operands
         ]
+        self.within = units_within(kernel)
         self.roles = {name: axis.role for name, axis in axes_of(kernel).items()}
         tensors = [p.type for p in kernel.params if isinstance(p.type, Tensor)]
         self.tensor_bytes = sum(
@@ -129,12 +133,16 @@ class Work:
             depth=self.trips(self.cut, tile) if self.cut else 1,
             sums=sum(math.prod(tile[a] for a in kind.axes) for kind in summed),
             columns=sum(tile[a] for a in columns),
-            overhangs=any(self._overhangs(op, tile) for op, _ in self.loads),
+            overhangs=any(self._overhangs(op, tile, self.within) for op, _ in self.loads),
+            overhangs_cut=any(self._overhangs(op, tile, {}) for op, _ in self.loads),
         )
 
-    def _overhangs(self, op: Load, tile: Mapping[str, int]) -> bool:
+    def _overhangs(self, op: Load, tile: Mapping[str, int], within: Mapping[str, int]) -> bool:
         axes = [v.type for v in op.index if isinstance(v.type, Axis)]
-        return any(self.size(axis.dim) % max(1, tile[axis.name]) for axis in axes)
+        return any(
+            reaches_over(self.size(a.dim), max(1, tile[a.name]), within.get(a.name, 0))
+            for a in axes
+        )
 
 
 def _dims(loop: Loop) -> tuple[str, ...]:

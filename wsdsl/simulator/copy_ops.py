@@ -26,7 +26,7 @@ from wsdsl.simulator.context import (
     ended,
 )
 from wsdsl.simulator.cta import Cta
-from wsdsl.simulator.global_ops import add_global, read_global, write_global
+from wsdsl.simulator.global_ops import add_global, check_repeated, read_global, write_global
 from wsdsl.simulator.races import CopyIn, CopyOut, StoredOut, ThreadAccess, ThreadRead, WarpRead
 from wsdsl.simulator.scalar_ops import dtype_of, finish
 from wsdsl.simulator.shared_memory import alignment
@@ -155,8 +155,12 @@ class StoreInFlight:
             ]
             self.read_done = True
             return True
-        for box, lines in zip(self.boxes, self.lines, strict=True):
+        tensor = self.map.tensor
+        for box, lines, own in zip(self.boxes, self.lines, self.writes, strict=True):
+            at = self.map.inside(box)
+            before = tensor.array[at].copy()
             self.map.write(box, lines, self.add)
+            check_repeated(self.wg, own.op, tensor, at, before)
         self.lines = []
         self.write_done = True
         return False

@@ -68,6 +68,14 @@ def write_global(
             wg.settle(op, f"it writes {conflict.element}", conflict)
 
 
+def check_repeated(wg: Warpgroup, op: Op, tensor: GlobalTensor, at: At, before: Array) -> None:
+    """Once elements are written: where items overlap, they must be what another one wrote."""
+    told = wg.cta.residents.accesses.repeats(tensor.name, at, before, tensor.array[at])
+    if told:
+        hint = "who computes an element twice must get the same bits"
+        wg.fail(op, told, kind="race", hint=hint)
+
+
 def add_global(
     wg: Warpgroup, op: Op, tensor: GlobalTensor, at: At, access: Access, threads: slice
 ) -> None:
@@ -142,7 +150,9 @@ def store_global(wg: Warpgroup, op: m.StoreGlobal) -> None:
     at = tuple(i[inside] for i in spread)
     value = np.broadcast_to(value, shape)[inside]
     if not op.accumulate:
+        before = tensor.array[at]
         tensor.array[at] = value
+        check_repeated(wg, op, tensor, at, before)
         return
     wide = np.float64 if tensor.dtype.is_float else np.int64
     flat = np.ravel_multi_index(at, tensor.array.shape)

@@ -1,7 +1,8 @@
 """Accesses to global memory and their order, element by element.
 
 Only tensors that the kernel writes are followed, and where a kernel never reads what it writes,
-only CTAs that write the same. CTAs that do not run together are never ordered.
+only CTAs that write the same. CTAs that do not run together are never ordered. Of a grid whose
+items overlap, what is written again must have the same bits.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from wsdsl.ir import memory_ops as m
-from wsdsl.ir.barrier_ops import ArriveFlag, WaitFlag
+from wsdsl.ir.barrier_ops import ArriveFlag, LaunchGrid, WaitFlag
 from wsdsl.ir.op import Kernel
 from wsdsl.simulator.arithmetic import Array
 from wsdsl.simulator.arrays import GlobalTensor
@@ -75,11 +76,15 @@ class GlobalAccesses:
         self.flags = uses.flags
         self._recorded: list[_Recorded] = []
         self._records: dict[str, _Record] = {}
+        self._written: dict[str, Array] = {}
+        """By tensor that items write which overlap: of each element, whether it was written."""
         for name in (uses.written | uses.added) - uses.flags:
             is_read = name in uses.read
-            if is_read or (name in uses.written and num_ctas > 1):
+            if is_read or (name in uses.written and (num_ctas > 1 or uses.overlapping)):
                 shape = tensors[name].array.shape
                 self._records[name] = _Record(shape, is_read, name in uses.added)
+                if uses.overlapping and self._records[name].only_written:
+                    self._written[name] = np.zeros(shape, np.bool_)
 
     def follows(self, name: str) -> bool:
         return name in self._records
@@ -106,12 +111,25 @@ class GlobalAccesses:
 
     def write(self, name: str, at: At, access: Access, actor: Actor) -> Conflict | None:
         record = self._records[name]
+        if name in self._written:
+            return None
         everything = record.writes, *record.reads, *record.adds
         found = self._clash(name, at, actor, everything, record.only_written)
         record.writes[at] = self._number(access, actor)
         for held in (*record.reads, *record.adds):
             held[at] = 0
         return found
+
+    def repeats(self, name: str, at: At, before: Array, after: Array) -> str:
+        """What is wrong with a write that has changed the elements from `before` to `after`."""
+        if name not in self._written:
+            return ""
+        written = self._written[name]
+        wrong = written[at] & (_bits(before) != _bits(after))
+        written[at] = True
+        if not wrong.any():
+            return ""
+        return f"race: {_element(name, _first(at, wrong))} was written before, with other bits"
 
     def _number(self, access: Access, actor: Actor) -> int:
         self._recorded.append(_Recorded(access, actor))
@@ -148,6 +166,10 @@ class GlobalAccesses:
         return None
 
 
+def _bits(values: Array) -> Array:
+    return np.ascontiguousarray(values).view(f"u{values.itemsize}")
+
+
 def _keep(first_and_last: list[Array], at: At, number: int) -> None:
     first, last = first_and_last
     part = first[at]
@@ -176,12 +198,15 @@ class _Uses:
     written: frozenset[str]
     added: frozenset[str]
     flags: frozenset[str]
+    overlapping: bool
+    """Whether items of the grid store the same elements."""
 
     @classmethod
     def of(cls, kernel: Kernel) -> _Uses:
         found: dict[str, set[str]] = {"read": set(), "written": set(), "added": set()}
         flags: set[str] = set()
         maps: dict[str, str] = {}
+        overlapping = False
         for op in kernel.ops:
             match op:
                 case m.MakeTensorMap():
@@ -194,6 +219,8 @@ class _Uses:
                     found["added" if op.accumulate else "written"].add(maps[op.map.name])
                 case m.StoreGlobal():
                     found["added" if op.accumulate else "written"].add(op.tensor.name)
+                case LaunchGrid():
+                    overlapping = op.overlapping
                 case ArriveFlag() | WaitFlag():
                     flags.add(op.tensor.name)
                 case _:
@@ -203,4 +230,5 @@ class _Uses:
             frozenset(found["written"]),
             frozenset(found["added"]),
             frozenset(flags),
+            overlapping,
         )

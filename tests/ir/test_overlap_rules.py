@@ -1,0 +1,69 @@
+"""Rules of tiles that overlap: each objects, with a caret."""
+
+import dataclasses
+
+import pytest
+
+import wsdsl
+from wsdsl import Schedule
+from wsdsl.diagnostics import VerifyError
+from wsdsl.ir.parser import parse_kernel
+from wsdsl.ir.spec import verify
+from wsdsl.lowering.pipeline import lower
+
+SOURCE = """
+@kernel
+def f(A: bf16[M, K], B: bf16[N, K], C: bf16[M, N], D: bf16[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        C[m, n] = acc + cast(D[m, n], f32)
+"""
+SCHEDULE = Schedule(tile=dict(m=64, n=32), consumers=1, scheduler="persistent")
+
+
+def texts() -> dict[str, str]:
+    """What becomes of the kernel: its text after each pass that the rules below are about."""
+    made: dict[str, str] = {}
+    kernel = dataclasses.replace(wsdsl.parse(SOURCE).f.tile, schedule=SCHEDULE)
+    lower(kernel, listeners=[lambda name, before, after: made.update({name: str(after)})])
+    return {
+        "tile": made["fit_last_tiles"],
+        "partitioned": made["assign_multicast"],
+        "scheduled": made["simplify"],
+    }
+
+
+TEXTS = texts()
+BROKEN = {
+    "carried": ("tile", "args=(%acc_1", "within=1, args=(%acc_1", "it carries variables"),
+    "unit": ("tile", "within=8", "within=4", "tiles begin at multiples of 8: within=4 by 32"),
+    "size": ("tile", "within=8", "within=24", "tiles begin at multiples of 8: within=24 by 32"),
+    "adds": ("tile", "value=%t_5)", "value=%t_5, accumulate=True)", "a store adds"),
+    "in place": ("tile", "load(tensor=%D", "load(tensor=%C", "what is stored is read"),
+    "unlike": ("partitioned", "within=(1, 8)", "within=(0, 8)", "walk different tiles"),
+    "cut": (
+        "partitioned", "within=(1, 8)", 'within=(1, 8), contraction=(("K", 64),)',
+        "the order of their sums differs"),
+    "a grid that cuts": (
+        "scheduled", "overlapping=True",
+        'scheduler="stream_k", contraction=(("K", 64),), overlapping=True',
+        "the order of their sums differs"),
+    "a grid that reads": (
+        "scheduled", "make_tensor_map(tensor=%A", "make_tensor_map(tensor=%C", "is read as well"),
+    "a grid that adds": (
+        "scheduled", "row_dim=0, shared=%staging", "row_dim=0, accumulate=True, shared=%staging",
+        "this adds twice"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken(name: str) -> None:
+    level, before, after, words = BROKEN[name]
+    text = TEXTS[level]
+    verify(parse_kernel(text))
+    assert before in text
+    with pytest.raises(VerifyError, match=words) as caught:
+        verify(parse_kernel(text.replace(before, after, 1)))
+    assert "^" in str(caught.value)

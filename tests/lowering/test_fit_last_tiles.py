@@ -1,0 +1,186 @@
+"""Last tiles that overlap the ones before: where they may, and that nobody can tell."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import numpy as np
+import pytest
+
+import wsdsl
+from tests.kernels import CASES, check, expected, inputs
+from wsdsl import Schedule
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.overlap_rules import why_apart
+from wsdsl.ir.tile_ops import ForTiles
+from wsdsl.lowering.fit_last_tiles import fit_last_tiles, reaches_over
+from wsdsl.lowering.pipeline import lower
+from wsdsl.simulator.machine import simulate
+from wsdsl.simulator.tensor_map import TensorMapValue
+
+SMALL = Schedule(tile=dict(m=64, n=48), consumers=1, scheduler="persistent")
+COOPERATIVE = Schedule(tile=dict(m=128, n=80), consumers=2, mode="cooperative", scheduler="grid")
+PINGPONG = Schedule(tile=dict(m=64, n=32), consumers=2, mode="pingpong", scheduler="persistent")
+RAGGED = dict(M=200, N=264, K=72)
+FITTED = {
+    "gemm": ("gemm", SMALL, RAGGED),
+    "cooperative": ("gemm", COOPERATIVE, RAGGED),
+    "pingpong": ("gemm", PINGPONG, RAGGED),
+    "a cluster of rows": (
+        "gemm", Schedule(tile=dict(m=64, n=80), consumers=1, cluster=dict(m=2)), RAGGED | dict(M=150),
+    ),
+    "a cluster of columns": (
+        "gemm", Schedule(tile=dict(m=64, n=48), consumers=1, cluster=dict(n=2)), RAGGED | dict(N=200),
+    ),
+    "smaller than a tile": ("gemm", SMALL, dict(M=40, N=24, K=72)),
+    "begins at 16 bytes": ("epilogue", SMALL, dict(M=75, N=88, K=40)),
+    "odd sizes": ("epilogue", SMALL, dict(M=75, N=83, K=40)),
+    "transposed": ("mn_major", SMALL, dict(M=136, N=72, K=40)),
+    "bytes": ("product_f8e4m3", Schedule(tile=dict(m=64, n=48), consumers=1), RAGGED | dict(K=80)),
+    "four bytes": ("column_major_b", SMALL, dict(M=100, N=88, K=40)),
+    "batched": ("batched", SMALL, dict(M=70, N=56)),
+    "without products": ("scale", Schedule(tile=dict(m=64, n=16), consumers=1), dict(N=40)),
+}  # fmt: skip
+
+
+def without_overlap(text: str) -> str:
+    changed = re.sub(r", within=\(?[\d, ]+\)?", "", text)
+    assert changed != text
+    return changed
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_the_same_bits(name: str) -> None:
+    case_name, schedule, sizes = FITTED[name]
+    case = CASES[case_name]
+    arrays = inputs(case, 3, **sizes)
+    wanted = expected(case, arrays)
+    threads = () if name != "odd sizes" else tuple(p.name for p in case.kernel.tile.params)
+    compiled = case.kernel._compile(schedule, case.sizes | sizes, threads)
+    apart = wsdsl.compile_ir(without_overlap(compiled.ir("partitioned")))
+    assert "overlapping=True" in compiled.ir() and "overlapping" not in apart.ir()
+    others = {n: a.copy() if isinstance(a, np.ndarray) else a for n, a in arrays.items()}
+    simulate(compiled.scheduled, arrays, seed=1)
+    simulate(apart.scheduled, others, seed=1)
+    check(case, arrays, wanted)
+    for tensor in wanted:
+        assert arrays[tensor].tobytes() == others[tensor].tobytes()
+
+
+@pytest.mark.parametrize("name", ["cooperative", "pingpong", "a cluster of rows", "batched"])
+def test_proved_and_emitted(name: str) -> None:
+    case_name, schedule, _ = FITTED[name]
+    compiled = CASES[case_name].kernel._compile(schedule, {}, ())
+    assert compiled.certificate and "overlapping=True" in compiled.ir()
+    assert compiled.ptx
+
+
+@pytest.mark.parametrize("name", ["cooperative", "pingpong", "a cluster of columns", "transposed"])
+def test_no_load_reaches_over_the_end(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    case_name, schedule, sizes = FITTED[name]
+    case, read = CASES[case_name], TensorMapValue.read
+    over: list[tuple[int, ...]] = []
+
+    def watched(self: TensorMapValue, at: tuple[int, ...]) -> np.ndarray:
+        dims = next(p.type for p in case.kernel.tile.params if p.name == self.tensor.name).dims
+        for dim, begin, extent, size in zip(dims, at, self.box, self.tensor.array.shape):
+            if dim != "K" and begin + extent > size:
+                over.append(at)
+        return read(self, at)
+
+    monkeypatch.setattr(TensorMapValue, "read", watched)
+    compiled = case.kernel._compile(schedule, case.sizes | sizes, ())
+    simulate(compiled.scheduled, inputs(case, **sizes))
+    assert not over
+    apart = wsdsl.compile_ir(without_overlap(compiled.ir("partitioned")))
+    simulate(apart.scheduled, inputs(case, **sizes))
+    assert over
+
+
+HEAD = "@kernel\ndef f({}):\n    for m, n in tiles(M, N):\n"
+SUM = """        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+"""
+AB = "A: bf16[M, K], B: bf16[N, K], "
+APART = {
+    "adds": (AB + "C: f32[M, N]", SUM + "        C[m, n] += acc", "adds to what is there"),
+    "in place": (
+        AB + "C: f32[M, N]", SUM + "        C[m, n] = acc + C[m, n]", "is read as well"),
+    "a table": (
+        AB + "C: f32[M, N], T: i32[P], I: i32[N]",
+        SUM + "        C[m, n] = acc\n        T[0] = 1\n"
+        "        C[m, n] = acc + cast(lookup(T, I[n]), f32)", "is read as well"),
+    "a sum of a row": (
+        AB + "C: f32[M]", SUM + "        C[m] = sum(acc, over=n)", "summed or reduced"),
+    "the largest": (
+        AB + "C: f32[M]", SUM + "        C[m] = max(acc, over=n)", "summed or reduced"),
+    "a block": (
+        AB + "s: f32[P], C: f32[M, N]", SUM + "        C[m, n] = acc * s[index(n) // 128]",
+        "index depends on where"),
+    "an end": (
+        AB + "C: i32[M, N]", "        C[m, n] = cast(zeros(f32[m, n]), i32) + end(n)",
+        "end depends on where"),
+    "twice": (
+        AB + "C: f32[M, N]", SUM + "        C[m, n] = acc\n        C[m, n] = acc * 2.0",
+        "stored in two places"),
+    "several times": (
+        AB + "C: f32[M, N], s: f32[E]",
+        SUM + "        for e in each(E):\n            C[m, n] = acc * s[e]", "several iterations"),
+    "not by its place": (
+        AB + "C: f32[M]", "        C[m] = cast(A[m, 0], f32)", "several iterations"),
+}  # fmt: skip
+
+
+def loops_of(kernel: Kernel) -> list[ForTiles]:
+    return [op for op in kernel.ops if isinstance(op, ForTiles)]
+
+
+@pytest.mark.parametrize("name", APART)
+def test_tiles_that_may_not_overlap(name: str) -> None:
+    params, body, reason = APART[name]
+    kernel = wsdsl.parse(HEAD.format(params) + body + "\n").f.tile
+    told = {op.index.name: why_apart(kernel, op) for op in loops_of(kernel)}
+    assert reason in told["n"]
+    within = {op.index.name: op.within for op in loops_of(fit_last_tiles(kernel))}
+    assert not within["n"]
+    assert bool(within["m"]) == (not told["m"])
+
+
+def test_what_is_contracted_stays_apart() -> None:
+    kernel = CASES["gemm"].kernel.tile
+    told = {op.index.name: why_apart(kernel, op) for op in loops_of(kernel)}
+    assert [bool(t) for t in told.values()] == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        Schedule(scheduler="stream_k"),
+        Schedule(scheduler="split_k", splits=2),
+        Schedule(scheduler="split_k", splits=2, reduction="slices"),
+    ],
+    ids=repr,
+)
+def test_tiles_that_are_cut_stay_apart(schedule: Schedule) -> None:
+    text = CASES["gemm"].kernel._compile(schedule, {}, ()).ir()
+    assert "launch_grid(" in text and "overlapping" not in text
+
+
+def test_what_comes_out_even_stays_as_it_is() -> None:
+    kernel = dataclasses.replace(CASES["gemm"].kernel.tile, sizes=(("N", 256),))
+    for columns, within in ((128, 0), (96, 8), (256, 0)):
+        schedule = Schedule(tile=dict(m=64, n=columns), consumers=1)
+        made = lower(dataclasses.replace(kernel, schedule=schedule), "partitioned")
+        assert f"within=(1, {within})" in str(made)
+
+
+@pytest.mark.parametrize(
+    ("size", "tile", "unit", "over"),
+    [(576, 80, 8, False), (576, 80, 0, True), (570, 80, 8, True), (60, 80, 8, True),
+     (80, 80, 8, False), (160, 80, 0, False), (570, 80, 1, False), (576, 72, 16, False),
+     (580, 72, 16, True)],
+)  # fmt: skip
+def test_what_reaches_over(size: int, tile: int, unit: int, over: bool) -> None:
+    assert reaches_over(size, tile, unit) is over

@@ -1,0 +1,141 @@
+"""Where tiles of a dimension may overlap: who computes an element twice must get the same bits.
+
+Both tiles then store the element, in any order, and nobody can tell. That holds if it is the same
+sum of the same products in each, whatever its place in the tile; and if nothing reads what is
+stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from math import ceil
+
+from wsdsl.ir.barrier_ops import LaunchGrid
+from wsdsl.ir.memory_ops import (
+    LoadGlobal,
+    MakeTensorMap,
+    StoreGlobal,
+    ThreadLoad,
+    TmaLoad,
+    TmaStore,
+)
+from wsdsl.ir.op import Kernel, Op, Region, Value, op_name, operands, regions
+from wsdsl.ir.pipeline_ops import ForWork
+from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Load, Lookup, Reduce, Store
+from wsdsl.ir.tile_scheduler import tile_scheduler
+from wsdsl.ir.types import Axis, Tensor, Tile
+from wsdsl.ir.walk import walk
+
+Problem = tuple[Op | None, str]
+UNIT_BYTES = 16
+"""Where TMA's boxes begin along a contiguous dimension, and more than threads ask for."""
+
+
+def why_apart(kernel: Kernel, loop: ForTiles) -> str:
+    """Why the tiles of a loop of a TILE kernel may not overlap; "" if they may."""
+    axis = loop.index.type
+    assert isinstance(axis, Axis)
+    if loop.init or loop.start is not None or loop.stop is not None:
+        return "it carries variables, or walks a part of its dimension"
+    if used := next((op for op in kernel.ops if _takes_place(op, loop.index)), None):
+        return f"{op_name(type(used))} depends on where a tile begins"
+    if any(_sums_along(op, axis.name) for op in walk(loop.body)):
+        return "elements along it are summed or reduced"
+    stores = [op for op in kernel.ops if isinstance(op, Store)]
+    read = {op.tensor for op in kernel.ops if isinstance(op, Load)}
+    read |= {op.table for op in kernel.ops if isinstance(op, Lookup)}
+    if any(op.accumulate for op in stores):
+        return "a store adds to what is there"
+    if any(op.tensor in read for op in stores):
+        return "what is stored is read as well"
+    if len({op.tensor for op in stores}) < len(stores):
+        return "a tensor is stored in two places"
+    own = {id(op) for op in walk(loop.body) if isinstance(op, Store)}
+    for store, around in _stores(kernel.body, ()):
+        if id(store) in own and not {*around} <= {*store.index}:
+            return "an element is stored in several iterations"
+    return ""
+
+
+def unit_of(kernel: Kernel, index: Value) -> int:
+    """Of how many elements the start of a tile must be a multiple."""
+    units = [1]
+    for op in kernel.ops:
+        if isinstance(op, (Load, Store)) and op.index and op.index[-1] == index:
+            assert isinstance(op.tensor.type, Tensor)
+            units.append(ceil(Fraction(8 * UNIT_BYTES, op.tensor.type.dtype.bits)))
+    return max(units)
+
+
+def _takes_place(op: Op, index: Value) -> bool:
+    """Whether it does anything with the place of a tile but read and write there."""
+    return index in operands(op) and not isinstance(op, (Load, Store))
+
+
+def _sums_along(op: Op, axis: str) -> bool:
+    match op:
+        case Reduce():
+            return op.axis == axis
+        case Contract(a=Value(type=Tile(axes=a)), b=Value(type=Tile(axes=b))):
+            return axis in a and axis in b
+        case _:
+            return False
+
+
+def _stores(region: Region, around: tuple[Value, ...]) -> Iterator[tuple[Store, tuple[Value, ...]]]:
+    """Stores, and the indices of the loops around them."""
+    for op in region:
+        if isinstance(op, Store):
+            yield op, around
+        inner = (*around, op.index) if isinstance(op, (ForTiles, ForEach)) else around
+        for body in regions(op):
+            yield from _stores(body, inner)
+
+
+def tiles_overlap_where_they_may(kernel: Kernel) -> Iterator[Problem]:
+    for op in kernel.ops:
+        if not (isinstance(op, ForTiles) and op.within):
+            continue
+        if told := why_apart(kernel, op):
+            yield op, f"the last tile may not overlap the one before: {told}"
+        unit, axis = unit_of(kernel, op.index), op.index.type
+        assert isinstance(axis, Axis)
+        if op.within % unit or axis.size % op.within:
+            yield op, f"tiles begin at multiples of {unit}: within={op.within} by {axis.size}"
+
+
+def partitions_overlap_alike(kernel: Kernel) -> Iterator[Problem]:
+    walked = [op for op in kernel.ops if isinstance(op, ForWork)]
+    for op in walked:
+        if op.within != walked[0].within:
+            yield op, "partitions walk different tiles"
+        if op.contraction and any(op.within):
+            yield op, "tiles that are cut may not overlap: the order of their sums differs"
+
+
+def overlapping_grids_only_write(kernel: Kernel) -> Iterator[Problem]:
+    grid = next((op for op in kernel.body if isinstance(op, LaunchGrid)), None)
+    if grid is None or not grid.overlapping:
+        return
+    if tile_scheduler(grid.scheduler, grid.splits).splits_tiles:
+        yield grid, "tiles that are cut may not overlap: the order of their sums differs"
+    maps = {op.result: op.tensor for op in kernel.ops if isinstance(op, MakeTensorMap)}
+    read: set[Value] = set()
+    for op in kernel.ops:
+        if isinstance(op, (LoadGlobal, ThreadLoad)):
+            read.add(op.tensor)
+        elif isinstance(op, TmaLoad):
+            read.add(maps[op.map])
+    for op in kernel.ops:
+        if isinstance(op, (StoreGlobal, TmaStore)):
+            tensor = op.tensor if isinstance(op, StoreGlobal) else maps[op.map]
+            if op.accumulate:
+                yield op, "tiles overlap, and this adds twice"
+            elif tensor in read:
+                yield op, f"tiles overlap, and {tensor} is read as well"
+
+
+TILE: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (tiles_overlap_where_they_may,)
+PARTITIONED = (partitions_overlap_alike,)
+SCHEDULED = (overlapping_grids_only_write,)
