@@ -40,7 +40,7 @@ def test_the_choice_can_be_pasted_back() -> None:
         # 4 x 33 tall tiles, too.
         ((1024, 4224, 4096), ("cooperative", 256, 128)),
         # Less than a wave: narrower tiles use more SMs.
-        ((1024, 1024, 1024), ("cooperative", 128, 64)),
+        ((1024, 1024, 1024), ("cooperative", 64, 128)),
         # The last of 8 columns of tiles overlaps the one before.
         ((1024, 576, 4096), ("cooperative", 64, 80)),
         # Few rows: what counts is that all SMs load the same.

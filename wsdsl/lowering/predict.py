@@ -69,7 +69,7 @@ CLOCK = 1.5
 """Cycles a nanosecond under such loads, on the mean of the same measurements."""
 L2_HOLDS = 40e6
 """Bytes of tensors that stay in L2 (of 50 MB)."""
-LOST_REUSE = 0.08
+LOST_REUSE = 0.12
 """Slower by this much are steps of runs longer than a tile where L2 does not hold the tensors:
 workers stand at different places of the contraction, and share nothing.
 """

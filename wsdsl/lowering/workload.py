@@ -27,16 +27,17 @@ Loop = ForTiles | ForEach
 @dataclass(frozen=True)
 class Workload:
     """Per output tile: cycles of the tensor cores, their multiplications and additions, bytes of
-    operands, elements that are stored, instructions that compute them of the sums (`computed`, of
-    all threads), products that are read at once (`promoted`), `rows`, and, where the contraction
-    can be cut, tiles of it (`depth`), elements of the sums, and their columns; and of the whole
-    problem: tiles, bytes of the tensors.
+    operands that are loaded and that products read of SMEM, elements that are stored, instructions
+    that compute them of the sums (`computed`, of all threads), products that are read at once
+    (`promoted`), `rows`, and, where the contraction can be cut, tiles of it (`depth`), elements of
+    the sums, and their columns; and of the whole problem: tiles, bytes of the tensors.
     """
 
     tiles: int
     product_cycles: float
     operations: int
     operand_bytes: float
+    read_bytes: float
     stored_elements: float
     tensor_bytes: float
     computed: float = 0.0
@@ -103,12 +104,13 @@ class Work:
         def times(loops: tuple[Loop, ...]) -> int:
             return math.prod(self.trips(loop, tile) for loop in loops)
 
-        cycles = operand_bytes = stored = computed = 0.0
+        cycles = operand_bytes = read_bytes = stored = computed = 0.0
         operations = promoted = 0
         for op, loops in self.inside:
             if isinstance(op, Contract):
                 cycles += times(loops) * product_cycles(op, tile)
                 operations += times(loops) * 2 * volume(op, tile)
+                read_bytes += times(loops) * self._read(op, tile)
                 promoted += times(loops) * (op.acc is None)
             elif isinstance(op, Store):
                 stored += times(loops) * _extent(op.index, tile)
@@ -125,6 +127,7 @@ class Work:
             product_cycles=cycles,
             operations=operations,
             operand_bytes=operand_bytes,
+            read_bytes=read_bytes,
             stored_elements=stored,
             tensor_bytes=self.tensor_bytes,
             computed=computed,
@@ -136,6 +139,13 @@ class Work:
             overhangs=any(self._overhangs(op, tile, self.within) for op, _ in self.loads),
             overhangs_cut=any(self._overhangs(op, tile, {}) for op, _ in self.loads),
         )
+
+    def _read(self, op: Contract, tile: Mapping[str, int]) -> float:
+        """Bytes that instructions read of SMEM, each 64 rows and all columns."""
+        assert isinstance(op.a.type, Tile) and isinstance(op.b.type, Tile)
+        axes = {*op.a.type.axes, *op.b.type.axes}
+        columns = math.prod(tile[a] for a in axes if self.roles[a] == "columns")
+        return volume(op, tile) * (1 / 64 + 1 / columns) * op.a.type.dtype.bits / 8
 
     def _overhangs(self, op: Load, tile: Mapping[str, int], within: Mapping[str, int]) -> bool:
         axes = [v.type for v in op.index if isinstance(v.type, Axis)]
