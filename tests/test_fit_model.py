@@ -36,3 +36,26 @@ def test_a_fit_finds_back(rows, monkeypatch, capsys) -> None:
     assert fit_model.loss(rows) < before / 4
     fit_model.show(rows)
     assert "512x512x16384" in capsys.readouterr().out
+
+
+def test_result_files_are_read(tmp_path) -> None:
+    tried = {
+        "default": {"microseconds": 20.0, "sustained_microseconds": 20.0},
+        "tile.m=128 tile.n=128 mode=cooperative": {"microseconds": 30.0},
+        "tile.n=256": {"failure": "no"},
+    }
+    ours = {"schedule": repr(Schedule(tile=dict(m=64, n=64), consumers=1))}
+    rows = {"wsdsl": ours, "wsdsl best": {"variants": tried}}
+    contests = [
+        {"kind": "bf16", "shape": "512x512x1024", "rows": rows},
+        {"kind": "int8", "shape": "512x512x1024", "rows": rows},
+        {"kind": "bf16", "shape": "512x512x2048", "rows": {"wsdsl": {"failure": "no"}}},
+    ]
+    path = tmp_path / "measured.json"
+    path.write_text(json.dumps({"runs": [], "contests": contests}))
+    found = fit_model.read(path)
+    assert [(row.shape, row.measured) for row in found] == [
+        ("512x512x1024", 20.0),
+        ("512x512x1024", 30.0),
+    ]
+    assert [(row.schedule.tile or {})["n"] for row in found] == [64, 128]

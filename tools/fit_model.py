@@ -1,12 +1,13 @@
 """How far the model of schedules is from what was measured, and constants that bring it nearer.
 
-python -m tools.fit_model measured.jsonl [--fit] [--clock GHZ]
+python -m tools.fit_model measured [--fit] [--clock GHZ]
 
-A row is an object with the sizes (M, N, K) of a bf16 product, `schedule` as its repr, and `us`,
-microseconds in short bursts; where there is `sustained` too the mean counts. Rows whose schedule is
-not wsdsl's are left out. What is fitted, constants of tiles in pieces and of idle SMs, are the
-errors relative to other rows of the same sizes, since the choice depends on these. A search of this
-kind ends where it ends: look at what it gives before you take it.
+`measured` is a result file of benchmarks.gemm, of which every variant of "wsdsl best" counts, or
+has a row a line: an object with the sizes (M, N, K) of a bf16 product, `schedule` as its repr, and
+`us`, microseconds in short bursts; where there is `sustained` too the mean counts. Rows whose
+schedule is not wsdsl's are left out. What is fitted, constants of tiles in pieces and of idle SMs,
+are the errors relative to other rows of the same sizes, since the choice depends on these. A search
+of this kind ends where it ends: look at what it gives before you take it.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ import argparse
 import dataclasses
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from benchmarks.candidates import DEFAULT
 from benchmarks.kernels import gemm
-from wsdsl.cli.options import written_schedule
+from benchmarks.results import load
+from wsdsl.cli.options import schedule_from, written_schedule
 from wsdsl.lowering import predict, predict_handing
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.pipeline import scheduled_tile
@@ -64,8 +67,25 @@ class Row:
 
 
 def read(path: Path) -> list[Row]:
+    if path.suffix == ".json":
+        return [Row(row) for contest in load(path)["contests"] for row in variants(contest)]
     rows = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
     return [Row(row) for row in rows if "us" in row and "Schedule(" in row["schedule"]]
+
+
+def variants(contest: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Rows of what was tried in a contest of bf16 products."""
+    rows = contest["rows"]
+    if contest["kind"] != "bf16" or "schedule" not in rows.get("wsdsl", {}):
+        return
+    sizes = dict(zip("MNK", map(int, contest["shape"].split("x")), strict=True))
+    for name, tried in rows.get("wsdsl best", {}).get("variants", {}).items():
+        if "microseconds" in tried:
+            given = None if name == DEFAULT else repr(schedule_from(name.split()))
+            figures = {"us": tried["microseconds"]}
+            if "sustained_microseconds" in tried:
+                figures["sustained"] = tried["sustained_microseconds"]
+            yield sizes | figures | {"schedule": given or rows["wsdsl"]["schedule"]}
 
 
 def loss(rows: Sequence[Row]) -> float:
