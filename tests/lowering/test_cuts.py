@@ -101,17 +101,20 @@ def test_loads_that_reach_over_the_end_are_slower() -> None:
     kernel, sizes = CASES["gemm"].kernel.tile, dict(M=1024, N=576, K=4096)
     tile = dict(m=64, n=96, k=64)
     exact = Work(kernel, sizes).under(tile)
-    assert not exact.overhangs
-    for size in (dict(N=570), dict(M=40), dict(K=4080)):
-        over = Work(kernel, sizes | size).under(tile)
-        assert over.overhangs and loading_cycles(over) > loading_cycles(exact)
+    assert not exact.overhang_bytes
+    # 6 columns beyond 570, that TMA can not start at; 24 rows beyond 40; 16 of K in one tile of 64.
+    beyond = {"N": (570, 6 * 128 * 64), "M": (40, 24 * 128 * 64), "K": (4080, 16 * 2 * (64 + 96))}
+    for dim, (size, more) in beyond.items():
+        over = Work(kernel, sizes | {dim: size}).under(tile)
+        assert over.overhang_bytes == pytest.approx(more)
+        assert loading_cycles(over) > loading_cycles(exact)
 
 
 def test_last_tiles_that_overlap_reach_over_no_end_unless_they_are_cut() -> None:
     kernel, tile = CASES["gemm"].kernel.tile, dict(m=64, n=96, k=64)
     for size in (dict(N=568), dict(M=1001)):
         made = Work(kernel, dict(M=1024, N=576, K=4096) | size).under(tile)
-        assert not made.overhangs and made.overhangs_cut
+        assert not made.overhang_bytes and made.overhang_bytes_cut
         assert loading_cycles(made, cut=True) > loading_cycles(made)
 
 

@@ -14,7 +14,7 @@ from wsdsl import Schedule
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.overlap_rules import why_apart
 from wsdsl.ir.tile_ops import ForTiles
-from wsdsl.lowering.fit_last_tiles import fit_last_tiles, reaches_over
+from wsdsl.lowering.fit_last_tiles import fit_last_tiles, reach_over
 from wsdsl.lowering.pipeline import lower
 from wsdsl.simulator.machine import simulate
 from wsdsl.simulator.tensor_map import TensorMapValue
@@ -82,7 +82,7 @@ def test_proved_and_emitted(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["cooperative", "pingpong", "a cluster of columns", "transposed"])
-def test_no_load_reaches_over_the_end(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_load_reach_over_the_end(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     case_name, schedule, sizes = FITTED[name]
     case, read = CASES[case_name], TensorMapValue.read
     over: list[tuple[int, ...]] = []
@@ -183,9 +183,8 @@ def test_what_comes_out_even_stays_as_it_is() -> None:
 
 @pytest.mark.parametrize(
     ("size", "tile", "unit", "over"),
-    [(576, 80, 8, False), (576, 80, 0, True), (570, 80, 8, True), (60, 80, 8, True),
-     (80, 80, 8, False), (160, 80, 0, False), (570, 80, 1, False), (576, 72, 16, False),
-     (580, 72, 16, True)],
+    [(576, 80, 8, 0), (576, 80, 0, 64), (570, 80, 8, 6), (60, 80, 8, 20), (80, 80, 8, 0),
+     (160, 80, 0, 0), (570, 80, 1, 0), (576, 72, 16, 0), (580, 72, 16, 68)],
 )  # fmt: skip
-def test_what_reaches_over(size: int, tile: int, unit: int, over: bool) -> None:
-    assert reaches_over(size, tile, unit) is over
+def test_what_reach_over(size: int, tile: int, unit: int, over: int) -> None:
+    assert reach_over(size, tile, unit) == over

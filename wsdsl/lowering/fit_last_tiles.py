@@ -62,10 +62,8 @@ def units_within(kernel: Kernel) -> dict[str, int]:
     return {a.name: unit_of(kernel, loop.index) for loop, a in axes if isinstance(a, Axis)}
 
 
-def reaches_over(size: int, tile: int, unit: int) -> bool:
-    """Whether a dimension's last tile reaches over its end; `unit`: that of its start, or 0 where
-    tiles may not overlap.
+def reach_over(size: int, tile: int, unit: int) -> int:
+    """Elements by which a dimension's last tile reaches over its end; `unit`: that of its start, or
+    0 where tiles may not overlap.
     """
-    if unit and tile % unit == 0 and size > tile:
-        return size % tile != 0 and size % unit != 0
-    return size % tile != 0
+    return -size % (unit if unit and tile % unit == 0 and size > tile else tile)

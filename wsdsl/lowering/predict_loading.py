@@ -15,10 +15,10 @@ READ_SHARE = 0.2
 two consumers of 128 x 64 read the columns twice, and take 1.1 to 1.2 times as long at 1024 x 960 x
 16384 as one of 64 x 128.
 """
-OVERHANG_BYTES = 66.0
-"""The same where tiles reach over the end of a tensor. While the last tiles of the output did, 1024
-x 576 x 4096 by 64 x 80 tiles took 16.3 us, by 64 x 96 13.0; 1024 x 1536 x 16384 by 64 x 208 105 us,
-by 64 x 192, as many tiles, 79.
+OVERHANG = 0.5
+"""Bytes of a load beyond the end of a tensor cost so much more than others. While all last tiles
+had some, 1024 x 1536 x 16384 by 64 x 208 took 116 us, and 79 with 1664 columns; 1024 x 576 x 4096
+by 64 x 80 17.1 us, and 11.9 with 640 (which is 1; over all tiles of the sweeps 0.5 tells most).
 """
 LOOKAHEAD = 3072
 """Cycles of the tensor cores by which loads run ahead. Less starves them (128 x 192 with 3 stages:
@@ -39,9 +39,9 @@ x 131072 in 16 of 64 x 32 tiles 25.1, 23.4 and 23.4, with 16 slots 23.9.
 
 def loading_cycles(asked: Workload, cut: bool = False) -> float:
     """In which a tile's operands can come."""
-    overhangs = asked.overhangs_cut if cut else asked.overhangs
     moved = asked.operand_bytes + READ_SHARE * (asked.read_bytes - asked.operand_bytes)
-    return moved / (OVERHANG_BYTES if overhangs else L2_BYTES)
+    beyond = asked.overhang_bytes_cut if cut else asked.overhang_bytes
+    return (moved + OVERHANG * beyond) / L2_BYTES
 
 
 def most_stages(schedule: Schedule) -> int:

@@ -14,7 +14,7 @@ from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Load, Store
 from wsdsl.ir.types import Axis, Tensor, Tile
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.cut_sums import cut_loop
-from wsdsl.lowering.fit_last_tiles import reaches_over, units_within
+from wsdsl.lowering.fit_last_tiles import reach_over, units_within
 from wsdsl.lowering.footprint import product_cycles, volume
 from wsdsl.lowering.instructions import instructions
 from wsdsl.lowering.nest import output_nest
@@ -46,10 +46,10 @@ class Workload:
     depth: int = 1
     sums: int = 0
     columns: int = 0
-    overhangs: bool = False
-    """Whether loads reach over the end of a tensor."""
-    overhangs_cut: bool = False
-    """The same of tiles that are cut: their last ones always do."""
+    overhang_bytes: float = 0.0
+    """Of those that are loaded, beyond the end of a tensor, in the tile that reaches farthest."""
+    overhang_bytes_cut: float = 0.0
+    """The same of tiles that are cut: their last ones may not overlap those before."""
 
     @property
     def bytes_per_cycle(self) -> float:
@@ -104,7 +104,7 @@ class Work:
         def times(loops: tuple[Loop, ...]) -> int:
             return math.prod(self.trips(loop, tile) for loop in loops)
 
-        cycles = operand_bytes = read_bytes = stored = computed = 0.0
+        cycles = operand_bytes = read_bytes = stored = computed = beyond = beyond_cut = 0.0
         operations = promoted = 0
         for op, loops in self.inside:
             if isinstance(op, Contract):
@@ -120,6 +120,8 @@ class Work:
             assert isinstance(op.result.type, Tile)
             width = op.result.type.dtype.bits / 8
             operand_bytes += times(loops) * width * _extent(op.index, tile)
+            beyond += times(loops) * width * self._beyond(op, tile, self.within)
+            beyond_cut += times(loops) * width * self._beyond(op, tile, {})
         summed = [v.type for v in self.cut.result if isinstance(v.type, Tile)] if self.cut else []
         columns = [a for kind in summed[:1] for a in kind.axes if self.roles[a] == "columns"]
         return Workload(
@@ -136,8 +138,8 @@ class Work:
             depth=self.trips(self.cut, tile) if self.cut else 1,
             sums=sum(math.prod(tile[a] for a in kind.axes) for kind in summed),
             columns=sum(tile[a] for a in columns),
-            overhangs=any(self._overhangs(op, tile, self.within) for op, _ in self.loads),
-            overhangs_cut=any(self._overhangs(op, tile, {}) for op, _ in self.loads),
+            overhang_bytes=beyond,
+            overhang_bytes_cut=beyond_cut,
         )
 
     def _read(self, op: Contract, tile: Mapping[str, int]) -> float:
@@ -147,12 +149,16 @@ class Work:
         columns = math.prod(tile[a] for a in axes if self.roles[a] == "columns")
         return volume(op, tile) * (1 / 64 + 1 / columns) * op.a.type.dtype.bits / 8
 
-    def _overhangs(self, op: Load, tile: Mapping[str, int], within: Mapping[str, int]) -> bool:
-        axes = [v.type for v in op.index if isinstance(v.type, Axis)]
-        return any(
-            reaches_over(self.size(a.dim), max(1, tile[a.name]), within.get(a.name, 0))
-            for a in axes
-        )
+    def _beyond(self, op: Load, tile: Mapping[str, int], within: Mapping[str, int]) -> float:
+        """Elements of a load beyond the end of the tensor: of the last tile of the output, and of
+        all tiles that are summed in the mean.
+        """
+        inside, outer = 1.0, [loop.index.type for loop in self.nest]
+        for axis in (v.type for v in op.index if isinstance(v.type, Axis)):
+            each, size = max(1, tile[axis.name]), self.size(axis.dim)
+            over = reach_over(size, each, within.get(axis.name, 0))
+            inside *= each - (over if axis in outer else over / -(-size // each))
+        return _extent(op.index, tile) - inside
 
 
 def _dims(loop: Loop) -> tuple[str, ...]:
