@@ -6,7 +6,7 @@ import pytest
 
 from tools import fit_model
 from wsdsl import Schedule
-from wsdsl.lowering import predict_handing
+from wsdsl.lowering.model import handing
 
 
 @pytest.fixture
@@ -20,8 +20,8 @@ def rows(tmp_path):
     path.write_text("\n".join(map(json.dumps, held)))
     found = fit_model.read(path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(predict_handing, "WRITE_BYTES", predict_handing.WRITE_BYTES / 2)
-        patch.setattr(predict_handing, "READ_BYTES", predict_handing.READ_BYTES / 2)
+        patch.setattr(handing, "WRITE_BYTES", handing.WRITE_BYTES / 2)
+        patch.setattr(handing, "READ_BYTES", handing.READ_BYTES / 2)
         for row in found:
             row.measured = row.predicted()
     return found

@@ -25,16 +25,16 @@ from benchmarks.candidates import DEFAULT
 from benchmarks.kernels import gemm
 from benchmarks.results import load
 from wsdsl.cli.options import schedule_from, written_schedule
-from wsdsl.lowering import predict, predict_handing
 from wsdsl.lowering.footprint import axis_sizes
+from wsdsl.lowering.model import handing, predict
+from wsdsl.lowering.model.workload import Work, Workload
 from wsdsl.lowering.pipeline import scheduled_tile
-from wsdsl.lowering.workload import Work, Workload
 
 CONSTANTS: list[tuple[ModuleType, str]] = [
-    (predict_handing, "WRITE_BYTES"),
-    (predict_handing, "READ_BYTES"),
-    (predict_handing, "HAND_OVER_CYCLES"),
-    (predict_handing, "LOAD_CYCLES"),
+    (handing, "WRITE_BYTES"),
+    (handing, "READ_BYTES"),
+    (handing, "HAND_OVER_CYCLES"),
+    (handing, "LOAD_CYCLES"),
     (predict, "LOST_REUSE"),
     (predict, "BOOST"),
     (predict, "QUICKEST"),

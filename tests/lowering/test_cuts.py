@@ -17,11 +17,11 @@ from wsdsl.ir.tile_scheduler import (
     TileScheduler,
     pieces_of,
 )
-from wsdsl.lowering.busiest import busiest
 from wsdsl.lowering.choose_schedule import ranked
+from wsdsl.lowering.model.busiest import busiest
+from wsdsl.lowering.model.loading import loading_cycles
+from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.pipeline import scheduled_tile
-from wsdsl.lowering.predict_loading import loading_cycles
-from wsdsl.lowering.workload import Work
 
 schedulers = st.builds(SplitK, st.integers(1, 9)) | st.just(StreamK()) | st.just(DataParallel())
 

@@ -10,10 +10,10 @@ from tests.kernels import CASES
 from wsdsl import CompileError, Schedule, ScheduleError, parse
 from wsdsl.ir.op import Kernel
 from wsdsl.lowering.footprint import axis_sizes
-from wsdsl.lowering.instructions import COUNTED
+from wsdsl.lowering.model.instructions import COUNTED
+from wsdsl.lowering.model.predict import ISSUED, Prediction, predict
+from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.pipeline import scheduled_tile
-from wsdsl.lowering.predict import ISSUED, Prediction, predict
-from wsdsl.lowering.workload import Work
 from wsdsl.schedule import Mode
 
 

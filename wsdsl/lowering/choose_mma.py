@@ -22,8 +22,8 @@ from wsdsl.lowering.assign_roles import assign_roles
 from wsdsl.lowering.axes import loop_variable
 from wsdsl.lowering.choose_schedule import choose_schedule, weight
 from wsdsl.lowering.footprint import axis_sizes
-from wsdsl.lowering.predict import predict
-from wsdsl.lowering.workload import Work
+from wsdsl.lowering.model.predict import predict
+from wsdsl.lowering.model.workload import Work
 from wsdsl.schedule import Schedule
 
 FEW = 64

@@ -35,12 +35,12 @@ from wsdsl.lowering.footprint import (
     smem_bytes,
 )
 from wsdsl.lowering.kernel_overlap import with_overlap
+from wsdsl.lowering.model.loading import LOOKAHEAD, most_stages
+from wsdsl.lowering.model.predict import Prediction, least_cycles, predict, predicted
+from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.precision import choose_precision
-from wsdsl.lowering.predict import Prediction, least_cycles, predict, predicted
-from wsdsl.lowering.predict_loading import LOOKAHEAD, most_stages
 from wsdsl.lowering.schedule_options import schedule_options, whole_axes
 from wsdsl.lowering.tile_order import with_tile_order
-from wsdsl.lowering.workload import Work
 from wsdsl.schedule import Schedule
 
 HEAVY = 176

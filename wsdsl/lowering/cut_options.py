@@ -15,8 +15,8 @@ from wsdsl.ir.op import Kernel
 from wsdsl.ir.tile_ops import Store
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.cut_sums import why_no_slices
-from wsdsl.lowering.predict import NUM_SMS, Prediction, cluster_size
-from wsdsl.lowering.workload import Work
+from wsdsl.lowering.model.predict import NUM_SMS, Prediction, cluster_size
+from wsdsl.lowering.model.workload import Work
 from wsdsl.schedule import Reduction, Schedule
 
 MARGIN = 1.03

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from wsdsl.lowering.predict import Prediction
+from wsdsl.lowering.model.predict import Prediction
 from wsdsl.schedule import Schedule
 
 HIDDEN_MICROSECONDS = 0.7

@@ -27,9 +27,9 @@ from wsdsl.lowering.footprint import (
     promoted_registers,
     runs_ahead,
 )
-from wsdsl.lowering.predict import NUM_SMS
+from wsdsl.lowering.model.predict import NUM_SMS
+from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.sharing import num_shares, shared_role
-from wsdsl.lowering.workload import Work
 from wsdsl.schedule import Mode, Schedule
 
 MOST_PROMOTED = {1: 208, 2: 208, 3: 128}

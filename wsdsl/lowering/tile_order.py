@@ -18,8 +18,8 @@ from itertools import islice
 
 from wsdsl.ir.types import Axis
 from wsdsl.lowering.axes import loop_variable
-from wsdsl.lowering.predict import NUM_SMS, cluster_size
-from wsdsl.lowering.workload import Work
+from wsdsl.lowering.model.predict import NUM_SMS, cluster_size
+from wsdsl.lowering.model.workload import Work
 from wsdsl.schedule import SWIZZLES, Schedule
 
 MOST_WAVES = 64

@@ -17,10 +17,10 @@ from wsdsl.lowering.footprint import (
     promoted_registers,
     smem_bytes,
 )
+from wsdsl.lowering.model.loading import L2_BYTES
+from wsdsl.lowering.model.predict import CLOCK, NUM_SMS, Prediction, predict
+from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.pipeline import scheduled_tile
-from wsdsl.lowering.predict import CLOCK, NUM_SMS, Prediction, predict
-from wsdsl.lowering.predict_loading import L2_BYTES
-from wsdsl.lowering.workload import Work
 from wsdsl.schedule import Schedule
 
 SHOWN = 4

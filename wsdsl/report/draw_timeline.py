@@ -6,7 +6,7 @@ import colorsys
 import math
 from collections.abc import Sequence
 
-from wsdsl.lowering.predict import CLOCK, START_CYCLES
+from wsdsl.lowering.model.predict import CLOCK, START_CYCLES
 from wsdsl.report.picture import Picture
 from wsdsl.report.timeline import Bar, Timeline
 

@@ -16,7 +16,13 @@ from wsdsl.diagnostics import Finding, ScheduleError
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.tile_scheduler import Piece, pieces_of, tile_scheduler
 from wsdsl.lowering.footprint import axis_sizes
-from wsdsl.lowering.predict import (
+from wsdsl.lowering.model.handing import (
+    HAND_OVER_CYCLES,
+    gather_cycles,
+    results_share,
+    sum_cycles,
+)
+from wsdsl.lowering.model.predict import (
     CLOCK,
     NUM_SMS,
     START_CYCLES,
@@ -25,14 +31,8 @@ from wsdsl.lowering.predict import (
     cluster_size,
     predict,
 )
-from wsdsl.lowering.predict_handing import (
-    HAND_OVER_CYCLES,
-    gather_cycles,
-    results_share,
-    sum_cycles,
-)
+from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.sharing import num_turns
-from wsdsl.lowering.workload import Work
 from wsdsl.schedule import Schedule
 
 Kind = Literal["products", "wait", "sums", "results"]

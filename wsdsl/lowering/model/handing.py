@@ -13,9 +13,9 @@ these get quicker, fit again.
 
 from __future__ import annotations
 
-from wsdsl.lowering.busiest import Busiest
+from wsdsl.lowering.model.busiest import Busiest
+from wsdsl.lowering.model.workload import Workload
 from wsdsl.lowering.slices import AT_ONCE, slice_width
-from wsdsl.lowering.workload import Workload
 from wsdsl.schedule import Schedule
 
 SUM_BYTES = 4

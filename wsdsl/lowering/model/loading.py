@@ -5,7 +5,7 @@ Constants are of an H200, fitted with those of `predict`.
 
 from __future__ import annotations
 
-from wsdsl.lowering.workload import Workload
+from wsdsl.lowering.model.workload import Workload
 from wsdsl.schedule import Schedule
 
 L2_BYTES = 79.0

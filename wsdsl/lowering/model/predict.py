@@ -1,7 +1,7 @@
 """How long a schedule takes, as far as it can be told from waves, tiles and bytes.
 
 The tensor cores are busy for as long as the products take, unless the operands do not come in that
-time (`predict_loading`); and moving them costs power, so that the clock is lower the more there is
+time (`loading`); and moving them costs power, so that the clock is lower the more there is
 to move, as long as the products are what takes the time.
 Cooperating consumers compute and write a tile's results while the tensor cores wait; those who take
 turns do so beside the other's products, but for the last tile: these are slower for it, and wait
@@ -9,7 +9,7 @@ where it takes longer than they. All SMs take the same number of tiles: the last
 wave counts like a full one. And no kernel is quicker than its tensors are read and written once.
 
 Where tiles are cut, what counts is the worker that has most steps of the contraction; the sums that
-are handed on come on top (`predict_handing`).
+are handed on come on top (`handing`).
 
 The constants here are fitted to bf16 products of 18 shapes by 20 tiles on an H200, to the mean of
 short bursts and sustained runs: the error is 4 %, and what is chosen is within 1 % of the best.
@@ -24,11 +24,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from wsdsl.ir.tile_scheduler import tile_scheduler
-from wsdsl.lowering.busiest import Busiest, busiest
-from wsdsl.lowering.predict_handing import handing_cycles, least_handing, results_share
-from wsdsl.lowering.predict_loading import L2_BYTES, loading_cycles
+from wsdsl.lowering.model.busiest import Busiest, busiest
+from wsdsl.lowering.model.handing import handing_cycles, least_handing, results_share
+from wsdsl.lowering.model.loading import L2_BYTES, loading_cycles
+from wsdsl.lowering.model.workload import Work, Workload
 from wsdsl.lowering.sharing import num_sharing
-from wsdsl.lowering.workload import Work, Workload
 from wsdsl.schedule import Schedule
 
 NUM_SMS = 132

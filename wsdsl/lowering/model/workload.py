@@ -16,7 +16,7 @@ from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.cut_sums import cut_loop
 from wsdsl.lowering.fit_last_tiles import reach_over, units_within
 from wsdsl.lowering.footprint import product_cycles, volume
-from wsdsl.lowering.instructions import instructions
+from wsdsl.lowering.model.instructions import instructions
 from wsdsl.lowering.nest import output_nest
 
 UNKNOWN_SIZE = 8192
