@@ -9,6 +9,7 @@ import wsdsl
 from tests.kernels import CASES
 from wsdsl import CompileError, Schedule, ScheduleError, parse
 from wsdsl.ir.op import Kernel
+from wsdsl.lowering.check_schedule import faults
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.model.instructions import COUNTED
 from wsdsl.lowering.model.predict import ISSUED, Prediction, predict
@@ -148,6 +149,18 @@ def test_a_width_that_divides_the_waves_is_preferred() -> None:
 def test_refused_with_the_reason(schedule: Schedule, words: str) -> None:
     with pytest.raises(ScheduleError, match=words):
         chosen("gemm", schedule)
+
+
+def test_a_cluster_stores_nothing_for_tiles_beyond_the_tensor() -> None:
+    """The last of three blocks of 64 columns is alone in its pair; `end` of what is not there is
+    `end` of what is."""
+    pairs = Schedule(tile=dict(m=64), consumers=1, cluster=dict(n=2))
+    with pytest.raises(ScheduleError, match=r"not stored at `n`.*beyond N") as caught:
+        chosen("quantised", pairs)
+    assert "S[m, (end(n) - 1) // 64] = s" in str(caught.value)
+    assert chosen("quantised", dataclasses.replace(pairs, cluster=dict(m=2))).cluster
+    even = dataclasses.replace(CASES["quantised"].kernel.tile, sizes=(("N", 256),))
+    assert not faults(even, dataclasses.replace(chosen("quantised"), cluster=dict(n=2)))
 
 
 def test_a_malformed_schedule_tells_every_field() -> None:

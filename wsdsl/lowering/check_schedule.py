@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.target import SMEM_BYTES, SWIZZLE_SPAN, widest_swizzle
-from wsdsl.ir.tile_ops import Block, Contract, ForEach, Reduce
+from wsdsl.ir.tile_ops import Block, Contract, ForEach, Reduce, Store
 from wsdsl.ir.types import Axis, Tile
+from wsdsl.ir.walk import walk
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.cut_sums import why_no_slices, why_not, why_not_shared
 from wsdsl.lowering.early_loads import num_load_partitions
@@ -38,6 +39,7 @@ def faults(kernel: Kernel, chosen: Schedule) -> list[Finding]:
     products = any(isinstance(op, Contract) for op in kernel.ops)
     found = [
         *_order(kernel, chosen),
+        *_beyond(kernel, chosen),
         *_cut(kernel, chosen),
         *_share(kernel, chosen),
         *_tiles(kernel, chosen),
@@ -87,6 +89,27 @@ def _order(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
                 kernel.loc,
                 'use mode="cooperative"',
             )
+
+
+def _beyond(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
+    """A cluster's last tiles may begin beyond a dimension; what they store must lie there, too."""
+    static, sizes = dict(kernel.sizes), axis_sizes(kernel, chosen)
+    for loop in output_nest(kernel.body)[0]:
+        axis = loop.index.type
+        if not isinstance(axis, Axis):
+            continue
+        name = loop_variable(axis.name)
+        num = (chosen.cluster or {}).get(name, 1)
+        if num == 1 or (axis.dim in static and -(-static[axis.dim] // sizes[axis.name]) % num == 0):
+            continue
+        for op in walk(loop.body):
+            if isinstance(op, Store) and loop.index not in op.index:
+                yield Finding(
+                    f"Schedule.cluster names `{name}`, and this is not stored at `{name}`: tiles "
+                    f"that fill the last cluster, beyond {axis.dim}, would store it as well",
+                    op.loc,
+                    f"leave `{name}` out of the cluster",
+                )
 
 
 def _cut(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
