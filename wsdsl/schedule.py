@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Literal
@@ -78,7 +78,7 @@ class Schedule:
     def __post_init__(self) -> None:
         for name in ("tile", "cluster", "registers"):
             held = getattr(self, name)
-            if held is not None:
+            if isinstance(held, Mapping):
                 object.__setattr__(self, name, FrozenDict(held))
         if isinstance(self.constant, (list, tuple)):
             object.__setattr__(self, "constant", tuple(self.constant) or None)
@@ -97,14 +97,20 @@ class Schedule:
         def positive(x: Any) -> bool:
             return isinstance(x, int) and not isinstance(x, bool) and x > 0
 
-        def positive_values(d: Mapping[str, Any]) -> bool:
-            return all(positive(v) for v in d.values())
+        def among(*numbers: int) -> Callable[[Any], bool]:
+            return lambda x: positive(x) and x in numbers
 
-        check("tile", positive_values, "positive sizes in elements, by loop variable")
+        def by_name(ok: Callable[[Any], bool]) -> Callable[[Any], bool]:
+            # What is a mapping is one of these by now.
+            return lambda d: isinstance(d, FrozenDict) and all(ok(v) for v in d.values())
+
+        check("tile", by_name(positive), "positive sizes in elements, by loop variable")
         check("stages", lambda s: positive(s) and s <= 32, "1 to 32 slots")
-        check("consumers", lambda c: c in (1, 2, 3), "1, 2 or 3 compute warpgroups")
+        check("consumers", among(1, 2, 3), "1, 2 or 3 compute warpgroups")
         check("mode", lambda m: m in ("cooperative", "pingpong"), '"cooperative" or "pingpong"')
-        check("cluster", lambda d: all(v in (1, 2, 4) for v in d.values()), "sizes of 1, 2 or 4")
+        for name in ("share", "raster", "mma"):
+            check(name, lambda x: isinstance(x, str), "the name of a loop variable")
+        check("cluster", by_name(among(1, 2, 4)), "sizes of 1, 2 or 4")
         check(
             "scheduler",
             lambda s: s in ("auto", "grid", "persistent", "split_k", "stream_k"),
@@ -116,10 +122,10 @@ class Schedule:
             lambda r: r in ("turns", "slices", "unordered"),
             '"turns", "slices" or "unordered"',
         )
-        check("swizzle", lambda s: s in SWIZZLES, "1, 2, 4, 8, 16 or 32")
+        check("swizzle", among(*SWIZZLES), "1, 2, 4, 8, 16 or 32")
         check(
             "registers",
-            lambda d: all(positive(v) and v % 8 == 0 and 24 <= v <= 256 for v in d.values()),
+            by_name(lambda v: positive(v) and v % 8 == 0 and 24 <= v <= 256),
             "multiples of 8 from 24 to 256, by role",
         )
         check("decode", lambda d: d in ("registers", "shared"), '"registers" or "shared"')

@@ -169,6 +169,27 @@ def test_a_malformed_schedule_tells_every_field() -> None:
     assert len(caught.value.findings) == 3
 
 
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (dict(tile="n"), "tile is 'n'; expected positive sizes"),
+        (dict(tile=[64]), "positive sizes"),
+        (dict(cluster=2), "sizes of 1, 2 or 4"),
+        (dict(cluster=dict(m=2.0)), "sizes of 1, 2 or 4"),
+        (dict(registers=40), "by role"),
+        (dict(share=["n"]), "the name of a loop variable"),
+        (dict(raster=1), "the name of a loop variable"),
+        (dict(mma=("n",)), "the name of a loop variable"),
+        (dict(consumers=2.0), "1, 2 or 3 compute warpgroups"),
+        (dict(swizzle=[8]), "1, 2, 4, 8, 16 or 32"),
+    ],
+    ids=repr,
+)
+def test_a_field_of_another_type_is_told(wrong: dict[str, object], words: str) -> None:
+    with pytest.raises(ScheduleError, match=words):
+        Schedule(**wrong)  # type: ignore[arg-type]
+
+
 def test_registers_too_many() -> None:
     with pytest.raises(ScheduleError, match="the tiles take 256 of"):
         chosen("two_products", wsdsl.Schedule(tile=dict(n=256)))
