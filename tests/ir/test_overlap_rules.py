@@ -20,6 +20,19 @@ def f(A: bf16[M, K], B: bf16[N, K], C: bf16[M, N], D: bf16[M, N]):
             acc += A[m, k] @ B[n, k]
         C[m, n] = acc + cast(D[m, n], f32)
 """
+INSIDE = """
+@kernel
+def f(A: bf16[M, K], B: bf16[N, K], C: bf16[M, N], D: f32[M, N]):
+    for m in tiles(M):
+        top = zeros(f32[m])
+        for n in tiles(N):
+            top = max(top, max(D[m, n], over=n))
+        for n in tiles(N):
+            acc = zeros(f32[m, n])
+            for k in tiles(K):
+                acc += A[m, k] @ B[n, k]
+            C[m, n] = acc - top
+"""
 SCHEDULE = Schedule(tile=dict(m=64, n=32), consumers=1, scheduler="persistent")
 
 
@@ -67,3 +80,12 @@ def test_broken(name: str) -> None:
     with pytest.raises(VerifyError, match=words) as caught:
         verify(parse_kernel(text.replace(before, after, 1)))
     assert "^" in str(caught.value)
+
+
+def test_partitions_walk_the_tiles_of_loops_inside_alike() -> None:
+    kernel = dataclasses.replace(wsdsl.parse(INSIDE).f.tile, schedule=SCHEDULE)
+    text = str(lower(kernel, "partitioned"))
+    loading = "axis<n_1 of N by 32 columns>, within=8) {"
+    assert text.count(loading) == 2
+    with pytest.raises(VerifyError, match="walk different tiles"):
+        verify(parse_kernel(text.replace(", within=8) {", ") {", 1)))

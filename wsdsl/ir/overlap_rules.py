@@ -106,12 +106,23 @@ def tiles_overlap_where_they_may(kernel: Kernel) -> Iterator[Problem]:
 
 
 def partitions_overlap_alike(kernel: Kernel) -> Iterator[Problem]:
-    walked = [op for op in kernel.ops if isinstance(op, ForWork)]
-    for op in walked:
-        if op.within != walked[0].within:
+    first: dict[str, int] = {}
+    for op in kernel.ops:
+        walked = _walked(op)
+        if any(first.setdefault(axis, within) != within for axis, within in walked):
             yield op, "partitions walk different tiles"
-        if op.contraction and any(op.within):
+        if isinstance(op, ForWork) and op.contraction and any(op.within):
             yield op, "tiles that are cut may not overlap: the order of their sums differs"
+
+
+def _walked(op: Op) -> list[tuple[str, int]]:
+    """The axes along which a loop walks tiles, each with its `within`."""
+    found: list[tuple[Value, int]] = []
+    if isinstance(op, ForWork):
+        found += zip(op.index, op.within or (0,) * len(op.index), strict=False)
+    elif isinstance(op, ForTiles):
+        found.append((op.index, op.within))
+    return [(v.type.name, within) for v, within in found if isinstance(v.type, Axis)]
 
 
 def overlapping_grids_only_write(kernel: Kernel) -> Iterator[Problem]:
