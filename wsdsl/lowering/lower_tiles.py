@@ -240,7 +240,7 @@ class _Lowering:
         for pieces in list(self.env.values()):
             if pieces.tensor == op.tensor:
                 pieces.all()
-        index = tuple(self.scalar(v) for v in op.index)
+        index = tuple(v if _is_tile(v.type) else self.scalar(v) for v in op.index)
         self.stores.store(dataclasses.replace(op, index=index), self.pieces)
 
     # Regions --------------------------------------------------------------------------------------

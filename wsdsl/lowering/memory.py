@@ -22,7 +22,18 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.pipeline_ops import Partition, ValuesInShared
 from wsdsl.ir.target import SMEM_BYTES, SWIZZLE_SPAN, widest_swizzle
 from wsdsl.ir.tile_ops import Cast, Full, Load, Lookup, Map, Store
-from wsdsl.ir.types import BOOL, Axis, Barriers, DType, Fragment, Shared, Tensor, TensorMap, Tile
+from wsdsl.ir.types import (
+    BOOL,
+    I32,
+    Axis,
+    Barriers,
+    DType,
+    Fragment,
+    Shared,
+    Tensor,
+    TensorMap,
+    Tile,
+)
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.footprint import STAGING_BUFFERS, STAGING_BYTES
 from wsdsl.lowering.pieces import Pieces, Shape, covering, narrow
@@ -233,7 +244,7 @@ class Stores:
 
     def _direct(self, op: Store, find: Find, i: int, j: int, value: Value) -> None:
         side, b = self.side, self.side.builder
-        index = tuple(_entry(v, side, find).get(i, j) for v in op.index)
+        index = tuple(self._place(v, op, find, i, j) for v in op.index)
         kinds = [v.type for v in (*index, value) if isinstance(v.type, Fragment)]
         by_rows = side.shapes.share == "rows"
         split = any((kind.rows if by_rows else kind.columns) > 1 for kind in kinds)
@@ -252,6 +263,33 @@ class Stores:
                 loc=op.loc,
             )
         )
+
+    def _place(self, entry: Value, op: Store, find: Find, i: int, j: int) -> Value:
+        """Where elements go along a dimension. Along an axis that only gives their places they end
+        with it: what lies beyond goes to -1, which is in no tensor.
+        """
+        side, b = self.side, self.side.builder
+        place = _entry(entry, side, find).get(i, j)
+        if not isinstance(entry.type, Tile):
+            return place
+        for name in entry.type.axes:
+            axis = side.axes[name]
+            known = side.static.get(axis.dim)
+            checked = any(isinstance(v.type, Axis) and v.type.name == name for v in op.index)
+            if checked or (known is not None and known % axis.size == 0):
+                continue
+            assert isinstance(place.type, Fragment)
+            if place.type.dtype != I32:
+                kind = dataclasses.replace(place.type, dtype=I32)
+                place = b.add(Cast(result=b.value("place", kind), x=place, loc=op.loc)).result
+            assert isinstance(place.type, Fragment)
+            indices = side.indices(name).get(i, j)
+            assert isinstance(indices.type, Fragment)
+            kind = dataclasses.replace(indices.type, dtype=BOOL)
+            inside = b.map("lt", indices, side.size(axis), type=kind, wish="inside")
+            args = inside, place, b.integer(-1)
+            place = b.map("where", *args, type=place.type, wish="place")
+        return place
 
     def _panel(self, op: Store, width: int) -> tuple[tuple[int, ...], bool, str, int]:
         """Of a warp's quarter of a piece: the box, whether its lines are columns, the swizzle, and

@@ -1,0 +1,54 @@
+"""Stores at places that a tile holds: each piece has its own, and none beyond the tensors."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import wsdsl
+from wsdsl import Schedule
+from wsdsl.simulator.machine import simulate
+
+SCATTERED = wsdsl.parse("""
+@kernel
+def scattered(A: bf16[M, K], B: bf16[N, K], C: f32[P, N], D: f32[M, Q],
+              rows: i32[M], columns: u8[N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        C[rows[m], n] = acc + 1.0
+        D[m, columns[n]] += acc + 1.0
+""").scattered
+SCHEDULES = {
+    "a block of rows": Schedule(tile=dict(m=64, n=48), consumers=1),
+    "two blocks of rows": Schedule(tile=dict(m=128, n=48), consumers=1),
+    "shared rows": Schedule(tile=dict(m=128, n=80), consumers=2),
+    "shared columns": Schedule(tile=dict(m=64, n=64), consumers=2, share="n"),
+    "a cluster": Schedule(tile=dict(m=64, n=16), consumers=1, cluster=dict(m=2, n=2)),
+    "columns ride M": Schedule(tile=dict(m=32, n=64), consumers=1, mma="n"),
+    "slices": Schedule(
+        tile=dict(m=64, n=64), consumers=1, scheduler="split_k", splits=2, reduction="slices"
+    ),
+}
+
+
+@pytest.mark.parametrize("rows", [40, 128, 150])
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_every_element_has_its_place(name: str, rows: int) -> None:
+    rng = np.random.default_rng(rows)
+    arrays = {
+        "A": rng.integers(-3, 4, (rows, 96)).astype(ml_dtypes.bfloat16),
+        "B": rng.integers(-3, 4, (88, 96)).astype(ml_dtypes.bfloat16),
+        "C": np.full((200, 88), -7, np.float32),
+        "D": np.full((rows, 100), -7, np.float32),
+        "rows": (rng.permutation(199)[:rows] + 1).astype(np.int32),
+        "columns": (rng.permutation(99)[:88] + 1).astype(np.uint8),
+    }
+    wanted = {name: array.copy() for name, array in arrays.items()}
+    SCATTERED.reference(*wanted.values())
+    compiled = SCATTERED._compile(SCHEDULES[name], {}, ())
+    simulate(compiled.scheduled, arrays, seed=1)
+    assert (arrays["C"] == wanted["C"]).all() and (arrays["D"] == wanted["D"]).all()
+    assert compiled.certificate and compiled.ptx
