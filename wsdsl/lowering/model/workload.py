@@ -157,7 +157,7 @@ class Work:
         for axis in (v.type for v in op.index if isinstance(v.type, Axis)):
             each, size = max(1, tile[axis.name]), self.size(axis.dim)
             over = reach_over(size, each, within.get(axis.name, 0))
-            inside *= each - (over if axis in outer else over / -(-size // each))
+            inside *= each - (over if axis in outer else over / max(1, -(-size // each)))
         return _extent(op.index, tile) - inside
 
 
