@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
+ROOT = f"{RESULTS.parents[1]}/"
 PACKAGES = (
     *("wsdsl", "llvmlite", "lark", "numpy", "cuda-bindings", "torch", "triton", "jax", "cupy"),
     *("nvidia-cublas", "quack-kernels", "nvidia-cutlass-dsl", "apache-tvm-ffi"),
@@ -69,7 +70,7 @@ def description() -> dict[str, Any]:
         "cpu": platform.processor() or platform.machine(),
         "versions": versions() | {"ptxas": ptxas_version()},
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": " ".join(["python", "-m", _module(), *sys.argv[1:]]),
+        "command": " ".join(["python", "-m", _module(), *_arguments(sys.argv[1:])]),
     }
 
 
@@ -77,9 +78,20 @@ def _module() -> str:
     return f"benchmarks.{Path(sys.argv[0]).stem}"
 
 
+def _arguments(given: list[str]) -> list[str]:
+    """Without where the results go, which says nothing of them."""
+    return [
+        word
+        for before, word in zip(["", *given], given, strict=False)
+        if "--out" not in (before, word.partition("=")[0])
+    ]
+
+
 def write(name: str, result: dict[str, Any], folder: Path | None = None) -> Path:
     folder = folder or RESULTS
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.json"
-    path.write_text(json.dumps(description() | {"result": result}, indent=1) + "\n")
+    text = json.dumps(description() | {"result": result}, indent=1)
+    # Messages name files; whoever reads them has the repository elsewhere.
+    path.write_text(text.replace(ROOT, "") + "\n")
     return path

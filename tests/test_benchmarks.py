@@ -78,3 +78,11 @@ def test_a_result_file_says_how_it_came_about(tmp_path):
     assert told["result"] == {"seconds": 1.5}
     assert {"gpu", "cpu", "versions", "date", "command"} <= set(told)
     assert {"python", "ptxas", "llvmlite"} <= set(told["versions"])
+
+
+def test_a_result_file_does_not_say_where_things_lie(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["gemm.py", "--quick", "--out", "/somewhere", "--out=/there"])
+    said = f"CompileError: {machine.ROOT}benchmarks/kernels.py:33:20: no"
+    text = machine.write("something", {"failure": said}, tmp_path).read_text()
+    assert json.loads(text)["command"] == "python -m benchmarks.gemm --quick"
+    assert json.loads(text)["result"]["failure"] == "CompileError: benchmarks/kernels.py:33:20: no"
