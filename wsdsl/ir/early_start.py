@@ -38,11 +38,11 @@ def constant_tensors(kernel: Kernel) -> frozenset[str]:
 
 def only_reads(region: Region, maps: Mapping[Value, str], names: frozenset[str]) -> bool:
     """Whether all that a region does to GMEM is to read tensors of these names."""
-    touched = (_touched(op, maps) for op in walk(region))
-    return all(t is None or (t[0] in names and t[1]) for t in touched)
+    found = (touched(op, maps) for op in walk(region))
+    return all(t is None or (t[0] in names and t[1]) for t in found)
 
 
-def _touched(op: Op, maps: Mapping[Value, str]) -> tuple[str, bool] | None:
+def touched(op: Op, maps: Mapping[Value, str]) -> tuple[str, bool] | None:
     """The tensor in GMEM that the op accesses, and whether it only reads it."""
     match op:
         case TmaLoad() | TmaStore():
@@ -62,9 +62,9 @@ def predecessors_are_waited_for(kernel: Kernel) -> Iterator[Problem]:
         return
     maps, constant = mapped_tensors(kernel), constant_tensors(kernel)
     for op in kernel.ops:
-        touched = _touched(op, maps)
-        if touched is not None and touched[0] in constant and not touched[1]:
-            yield op, f"`{touched[0]}` is constant by the schedule, and written here"
+        found = touched(op, maps)
+        if found is not None and found[0] in constant and not found[1]:
+            yield op, f"`{found[0]}` is constant by the schedule, and written here"
     bodies = [kernel.body, *(op.body for op in kernel.body if isinstance(op, Partition))]
     own = [op for body in bodies for op in body]
     for op in waits:
@@ -87,5 +87,5 @@ def _before_the_wait(
         for inner in walk((op,)):
             if isinstance(inner, LaunchDependents):
                 yield inner, "the next kernel may not start before `wait_predecessor`"
-            elif _touched(inner, maps) is not None and not allowed:
+            elif touched(inner, maps) is not None and not allowed:
                 yield inner, "this accesses GMEM before `wait_predecessor`"

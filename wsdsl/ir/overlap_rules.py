@@ -12,14 +12,8 @@ from fractions import Fraction
 from math import ceil
 
 from wsdsl.ir.barrier_ops import LaunchGrid
-from wsdsl.ir.memory_ops import (
-    LoadGlobal,
-    MakeTensorMap,
-    StoreGlobal,
-    ThreadLoad,
-    TmaLoad,
-    TmaStore,
-)
+from wsdsl.ir.early_start import mapped_tensors, touched
+from wsdsl.ir.memory_ops import StoreGlobal, TmaStore
 from wsdsl.ir.op import Kernel, Op, Region, Value, op_name, operands, regions
 from wsdsl.ir.pipeline_ops import ForWork
 from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Load, Lookup, Reduce, Store
@@ -131,20 +125,14 @@ def overlapping_grids_only_write(kernel: Kernel) -> Iterator[Problem]:
         return
     if tile_scheduler(grid.scheduler, grid.splits).splits_tiles:
         yield grid, "tiles that are cut may not overlap: the order of their sums differs"
-    maps = {op.result: op.tensor for op in kernel.ops if isinstance(op, MakeTensorMap)}
-    read: set[Value] = set()
-    for op in kernel.ops:
-        if isinstance(op, (LoadGlobal, ThreadLoad)):
-            read.add(op.tensor)
-        elif isinstance(op, TmaLoad):
-            read.add(maps[op.map])
-    for op in kernel.ops:
-        if isinstance(op, (StoreGlobal, TmaStore)):
-            tensor = op.tensor if isinstance(op, StoreGlobal) else maps[op.map]
-            if op.accumulate:
-                yield op, "tiles overlap, and this adds twice"
-            elif tensor in read:
-                yield op, f"tiles overlap, and {tensor} is read as well"
+    maps = mapped_tensors(kernel)
+    found = [(op, *at) for op in kernel.ops if (at := touched(op, maps)) is not None]
+    read = {name for _, name, only_read in found if only_read}
+    for op, name, only_read in found:
+        if isinstance(op, (StoreGlobal, TmaStore)) and op.accumulate:
+            yield op, "tiles overlap, and this adds twice"
+        elif name in read and not only_read:
+            yield op, f"tiles overlap, and `{name}` is read as well"
 
 
 TILE: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (tiles_overlap_where_they_may,)
