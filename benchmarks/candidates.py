@@ -23,6 +23,7 @@ LIST = [
     "tile.m=128 tile.n=256 mode=cooperative stages=4 cluster.m=2",
     *(f"tile.m=128 tile.n={n} mode=pingpong" for n in (128, 144, 160, 176, 192)),
     *(f"tile.m=128 tile.n={n} mode=pingpong cluster.m=2" for n in (160, 192)),
+    *(f"tile.m=256 tile.n={n} scheduler=persistent" for n in (144, 160, 176, 192)),
 ]
 """Tried at every shape, beside the widths that fill the last wave."""
 FEW_ROWS = [

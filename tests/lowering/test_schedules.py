@@ -32,7 +32,8 @@ def test_the_choice_can_be_pasted_back() -> None:
     ("sizes", "schedule"),
     [
         # As many waves as tiles allow are full, and L2 has little to bring.
-        ((8192, 8192, 8192), ("pingpong", 128, 192)),
+        ((8192, 8192, 8192), ("cooperative", 256, 144)),
+        ((1024, 6144, 16384), ("cooperative", 256, 192)),
         # The epilogue of a short sum counts: it runs beside the other's products.
         ((4096, 8192, 1024), ("pingpong", 128, 144)),
         # 8 x 16 wide tiles are one wave.
@@ -101,12 +102,15 @@ def biased(A: bf16[M, K], B: bf16[N, K], bias: f32[N], C: bf16[M, N]):
 
 
 def test_an_epilogue_that_computes_leaves_registers() -> None:
-    """A tile of its own takes most of a warpgroup's registers: only to convert and store, or where
-    what the epilogue reads comes in parts."""
+    """Large tiles take most of a warpgroup's registers: only to convert and store, or, of its own,
+    where what the epilogue reads comes in parts."""
     sizes = dict(M=8192, N=8192, K=8192)
-    for name in ("gemm", "epilogue"):
+    for name, expected in (
+        ("gemm", ("cooperative", 256, 144)),
+        ("epilogue", ("pingpong", 128, 192)),
+    ):
         made = chosen(name, **sizes)
-        assert (made.mode, (made.tile or {})["n"]) == ("pingpong", 192)
+        assert made.tile and (made.mode, made.tile["m"], made.tile["n"]) == expected
     fused = parse(BIASED).biased.schedule(**sizes)
     assert fused.mode == "cooperative" or (fused.tile or {})["n"] <= 128
 
@@ -277,7 +281,7 @@ def of_sums(what: str) -> Kernel:
 
 
 def test_functions_of_sums_leave_room_for_wide_tiles() -> None:
-    for sizes, n in ((dict(M=4096, N=24576, K=1536), 176), (dict(M=8192, N=8192, K=8192), 192)):
+    for sizes, n in ((dict(M=4096, N=24576, K=1536), 176), (dict(M=8192, N=8192, K=4096), 192)):
         made = scheduled_tile(of_sums("gelu(acc)"), sizes).schedule
         assert made and made.mode == "pingpong" and (made.tile or {})["n"] == n
 

@@ -15,6 +15,7 @@ from wsdsl.ir.op import Kernel
 from wsdsl.ir.tile_ops import Store
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.cut_sums import why_no_slices
+from wsdsl.lowering.footprint import accumulator_registers
 from wsdsl.lowering.model.predict import NUM_SMS, Prediction, cluster_size
 from wsdsl.lowering.model.workload import Work
 from wsdsl.schedule import Reduction, Schedule
@@ -22,6 +23,10 @@ from wsdsl.schedule import Reduction, Schedule
 MARGIN = 1.03
 """By how much a schedule that cuts tiles has to be quicker than the best that does not: the model
 is not exact, and whole tiles need no memory, no flags and no room for all at once.
+"""
+MOST_SUMS = 128
+"""A thread's sums, at the most, so that registers are left to hand them on: split-K of 256 x 192 in
+slices spills.
 """
 SPLITS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
 """What is tried, and as many as there is room for."""
@@ -44,6 +49,8 @@ def cut_options(
 ) -> Iterator[Schedule]:
     """`whole` cut in every way; `tile` is what is predicted of it."""
     if whole.mode == "pingpong" and given.mode != "pingpong":
+        return
+    if accumulator_registers(kernel, whole) > MOST_SUMS and given.scheduler != "split_k":
         return
     asked, cluster = tile.tile, cluster_size(whole)
     if given.scheduler != "split_k":
