@@ -73,7 +73,9 @@ def chosen(m: int, n: int, k: int, schedule: Schedule | None = None) -> Schedule
         # Little to do.
         ((256, 256, 512), "persistent", None),
         ((128, 128, 1024), "persistent", None),
-        ((16, 28672, 8192), "persistent", None),
+        ((64, 28672, 8192), "persistent", None),
+        # Memory is the limit: whoever is free takes the next.
+        ((16, 28672, 8192), "grid", None),
     ],
 )
 def test_choice(sizes: tuple[int, int, int], scheduler: str, reduction: str | None) -> None:

@@ -45,8 +45,11 @@ def test_the_choice_can_be_pasted_back() -> None:
         ((1024, 1024, 1024), ("cooperative", 64, 128)),
         # The last of 8 columns of tiles overlaps the one before.
         ((1024, 576, 4096), ("cooperative", 64, 80)),
-        # Few rows: what counts is that all SMs load the same.
-        ((16, 28672, 8192), ("cooperative", 64, 224)),
+        # Few rows: what counts is that all SMs load the same ...
+        ((64, 28672, 8192), ("cooperative", 64, 224)),
+        # ... and that nothing is loaded beyond the rows.
+        ((16, 28672, 8192), ("cooperative", 16, 128)),
+        ((32, 5120, 5120), ("cooperative", 32, 64)),
     ],
 )
 def test_choice(sizes: tuple[int, int, int], schedule: tuple[str, int, int]) -> None:
@@ -73,8 +76,10 @@ def test_few_rows_may_ride_the_columns() -> None:
     ("sizes", "given", "overlap"),
     [
         # Memory is the limit, and some SMs have no tile.
-        ((16, 28672, 8192), Schedule(), False),
+        ((64, 28672, 8192), Schedule(), False),
         ((64, 8192, 28672), Schedule(), False),
+        # All of the next one's CTAs find an SM.
+        ((4, 4096, 4096), Schedule(), None),
         # The next one's weights may come early.
         ((16, 28672, 8192), Schedule(constant=("B",)), None),
         ((16, 28672, 8192), Schedule(overlap=True), True),

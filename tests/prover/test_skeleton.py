@@ -95,6 +95,13 @@ def test_an_address_of_terms_from_two_blocks() -> None:
     assert not objection(made.scheduled, made.ptx)
 
 
+def test_a_single_slice_is_no_loop() -> None:
+    """LLVM sees how often it would run."""
+    cut = Schedule(tile=dict(m=64, n=16), scheduler="split_k", splits=4, reduction="slices")
+    made = CASES["gemm"].kernel._compile(cut, CASES["gemm"].sizes, ())
+    assert not objection(made.scheduled, made.ptx)
+
+
 @pytest.mark.parametrize("name", ["gemm", "epilogue", "around_a_loop"])
 def test_it_is_fast(name: str) -> None:
     made = compiled(name)

@@ -22,6 +22,7 @@ from wsdsl.ir.tile_ops import Contract
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.check_schedule import faults
 from wsdsl.lowering.cut_options import MARGIN, cut_options, may_cut
+from wsdsl.lowering.deal_tiles import with_dealt_tiles
 from wsdsl.lowering.early_loads import num_load_partitions, unfit_constants
 from wsdsl.lowering.fixed_tiles import with_fixed_tiles
 from wsdsl.lowering.footprint import (
@@ -138,7 +139,10 @@ def completed(
     work, tile = Work(kernel, sizes), axis_sizes(kernel, chosen)
     chosen = with_tile_order(chosen, work, tile)
     if work.sized:
-        chosen = with_overlap(chosen, predict(work, chosen, tile))
+        own = predict(work, chosen, tile)
+        if option.scheduler is None:
+            chosen = with_dealt_tiles(chosen, own)
+        chosen = with_overlap(chosen, own)
     every, findings = choose_precision(kernel, chosen)
     chosen = dataclasses.replace(chosen, precise_every=every)
     return chosen, [*findings, *faults(kernel, chosen)]

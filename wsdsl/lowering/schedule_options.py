@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from wsdsl.ir.op import Kernel, Value, once
 from wsdsl.ir.tile_ops import (
@@ -79,12 +79,21 @@ def _options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Schedule]:
             # Two blocks of rows a consumer; where products are scaled, they take turns with its
             # accumulators.
             heights = (*dict.fromkeys((*heights, tall)),)
+        if given.mma is not None:
+            across_all = (x for x in axes_of(kernel).values() if x.role == "columns")
+            widths = _around(widths, max((work.sizes.get(x.dim, 0) for x in across_all), default=0))
         for height in heights if rows else (0,):
             for width in widths:
                 own = tile | dict.fromkeys(rows, height) | dict.fromkeys(columns, width)
                 option = dataclasses.replace(given, mode=mode, consumers=consumers, tile=own)
                 if scaled or height != tall or runs_ahead(kernel, option):
                     yield option
+
+
+def _around(widths: Sequence[int], size: int) -> Sequence[int]:
+    """One tile holds all of the few rows, where they fit: several would load the many twice."""
+    fitting = [width for width in widths if width >= size > 0]
+    return (min(fitting),) if fitting else widths
 
 
 def _leaves_room(kernel: Kernel, option: Schedule) -> bool:
@@ -160,6 +169,7 @@ def _teams(
             yield "cooperative", consumers
     in_place = bool(products) and all(op.acc is not None for op in products)
     undecided = given.mode is None and given.share is None and given.consumers != 1
+    undecided = undecided and given.mma is None  # few rows: their epilogue is over at once
     turns = in_place and not less and undecided
     if given.mode == "pingpong" or turns:
         yield "pingpong", given.consumers or 2

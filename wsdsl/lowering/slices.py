@@ -4,7 +4,7 @@
     named_barrier_sync(barrier=8, num_warpgroups=2)
     arrive_flag(tensor=%turns, index=(%flag,), wrap=%twice)
     wait_flag(tensor=%turns, index=(%flag,), count=%parts)
-    for_range(index=%j, start=%part, stop=%num, step=%parts) {
+    for_range(index=%j, start=%part, stop=%num, step=%parts) {  # an `if` where one part is all
       ... the columns 32 j and on of all pieces, summed in their order ...
       ... what is done with the whole sums, for as many columns ...
     }
@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from wsdsl.ir.barrier_ops import ForRange, WaitFlag
 from wsdsl.ir.op import Region, Value, bound, results_of
 from wsdsl.ir.pipeline_ops import AxisAt, FinishTile
-from wsdsl.ir.tile_ops import Full, Map, Yield
+from wsdsl.ir.tile_ops import Full, If, Map, Yield
 from wsdsl.ir.types import Axis, Tensor, Tile
 from wsdsl.ir.walk import retype, uses, walk
 from wsdsl.lowering.partials import Partials, Place
@@ -68,7 +68,8 @@ class _Slices:
         name = b.namer.new(f"{columns.name}_slice")
         kind = dataclasses.replace(columns, name=name, size=width)
         partials.axes[name] = kind
-        j = b.value("j", own.type)
+        num = columns.size // width
+        j = b.value("j", own.type) if num > 1 else b.integer(0)
         with b.region() as body:
             offset = b.times(j, width, "offset")
             axis = b.value(name, kind)
@@ -81,8 +82,13 @@ class _Slices:
             for inner in _narrowed(self.op, columns.name, axis, wholes):
                 b.add(inner)
             b.add(Yield())
-        num = b.integer(columns.size // width)
-        b.add(ForRange(index=j, start=self.part, stop=num, step=self.parts, body=tuple(body)))
+        stop = b.integer(num)
+        if num > 1:
+            b.add(ForRange(index=j, start=self.part, stop=stop, step=self.parts, body=tuple(body)))
+        else:
+            # Not a loop: LLVM would see that it ends, and the skeleton would not be the kernel's.
+            first = b.map("lt", self.part, stop, wish="first")
+            b.add(If(cond=first, then=tuple(body), orelse=(Yield(),)))
         partials.arrive(flags, flag, wrap=wrap, release=False)
 
     def columns(self) -> Axis:

@@ -76,8 +76,8 @@ def tiled_map(
         tuple(reversed(strides[:-1])),
         tuple(reversed(argument.box)),
         SWIZZLES[argument.swizzle],
-        # What a load brings to L2 beside the box: no more than a line of it. 256 bytes cost 1 to 7 %
-        # where memory is the limit (16 x 28672 x 8192, H200).
+        # What a load brings to L2 beside the box: no more than a line of it. 256 bytes cost 1 to
+        # 7 % where memory is the limit (16 x 28672 x 8192, H200).
         "NONE" if written else "L2_128B",
     )
 

@@ -37,6 +37,12 @@ x 131072 in 16 of 64 x 32 tiles 25.1, 23.4 and 23.4, with 16 slots 23.9.
 """
 
 
+MAX_STAGES_FEW = 20
+"""The same where columns ride M: a slot has few bytes, and memory is the limit (16 x 10240 x 8192
+by 64 x 16 tiles: 45.8 us with 10 slots, 44.9 with 20; 64 x 4096 x 4096: 12.4 with 8, 11.2 with 12).
+"""
+
+
 def loading_cycles(asked: Workload, cut: bool = False) -> float:
     """In which a tile's operands can come."""
     moved = asked.operand_bytes + READ_SHARE * (asked.read_bytes - asked.operand_bytes)
@@ -45,4 +51,6 @@ def loading_cycles(asked: Workload, cut: bool = False) -> float:
 
 
 def most_stages(schedule: Schedule) -> int:
+    if schedule.mma is not None:
+        return MAX_STAGES_FEW
     return MAX_STAGES_CUT if schedule.scheduler == "split_k" else MAX_STAGES

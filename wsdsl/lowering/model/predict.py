@@ -40,6 +40,10 @@ IMBALANCE = 0.6
 """Of the memory's bandwidth, SMs without a tile leave some to the others: with a share of `s` busy
 these get `s` to this power (1: only their own; 0: all of it).
 """
+IMBALANCE_FEW = 0.2
+"""The same for few rows that ride the columns, whose rings are deep: 16 x 10240 x 8192 by 80 tiles
+takes 42.7 us, 32 x 5120 x 5120 by 80 15.7, 4 x 4096 x 4096 by 64 10.2 (by 128 halves 11.2).
+"""
 BOOST = 0.3
 """The power that idle SMs leave makes the clock of the others quicker: the time of a share of `s`
 busy is `s` to this power ...
@@ -138,7 +142,8 @@ def predicted(asked: Workload, schedule: Schedule) -> Prediction:
     else:
         cycles += work.finished * results
     # SMs that have nothing left to do leave the others more of the memory, but not all of it.
-    memory = asked.tensor_bytes / MEMORY_BYTES / max(share, 1e-9) ** IMBALANCE
+    imbalance = IMBALANCE if schedule.mma is None else IMBALANCE_FEW
+    memory = asked.tensor_bytes / MEMORY_BYTES / max(share, 1e-9) ** imbalance
     quicker = max(QUICKEST, share**BOOST)
     busy = cycles * quicker + START_CYCLES
     bounded = _larger(busy, memory, 8)
