@@ -28,9 +28,9 @@ from wsdsl.schedule import Schedule
 
 FEW = 64
 FEWEST = 32
-"""For so few rows the columns always ride: of a tile of 64 the other rows are loaded as zeros, which
-takes TMA longer than to copy (16 x 10240 x 8192: 55.2 us, 42.7 swapped; 32 x 5120 x 5120: 22.4 and
-15.7; 1 x 28672 x 8192: 114.8 and 107.5), and the model does not know.
+"""For so few rows the columns always ride: of a tile of 64 the other rows are loaded as zeros,
+which takes TMA longer than to copy (16 x 10240 x 8192: 55.2 us, 42.7 swapped; 32 x 5120 x 5120:
+22.4 and 15.7; 1 x 28672 x 8192: 114.8 and 107.5), and the model does not know.
 """
 
 
