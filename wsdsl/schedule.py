@@ -35,7 +35,7 @@ class Schedule:
     mode: "cooperative" (consumers share an output tile) or "pingpong" (each has its own)
     share: the loop variable whose tile cooperating consumers divide, each with the whole of the
         others; if left out, that which rides wgmma's M
-    cluster: CTAs per cluster along loop variables, `dict(m=2)`
+    cluster: CTAs per cluster along loop variables, `dict(m=2)`, at most 8 in all
     scheduler: "grid" (one tile per CTA), "persistent", "split_k", "stream_k", "auto"
     splits: how many pieces "split_k" cuts the contraction of each tile in
     reduction: how the sums of a tile's pieces come together: "turns", each piece after the one in
@@ -110,7 +110,7 @@ class Schedule:
         check("mode", lambda m: m in ("cooperative", "pingpong"), '"cooperative" or "pingpong"')
         for name in ("share", "raster", "mma"):
             check(name, lambda x: isinstance(x, str), "the name of a loop variable")
-        check("cluster", by_name(among(1, 2, 4)), "sizes of 1, 2 or 4")
+        check("cluster", by_name(among(1, 2, 4, 8)), "sizes of 1, 2, 4 or 8")
         check(
             "scheduler",
             lambda s: s in ("auto", "grid", "persistent", "split_k", "stream_k"),

@@ -77,6 +77,7 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "load_to_slot(slot=%s, field=0, tensor=%A, index=(%m, %k))",
     ),
     "producer_commit": ("%s: slot", "producer_commit(slot=%s)"),
+    "producer_tail": ("%r: ring, %s: state", "producer_tail(ring=%r, state=%s)"),
     "consumer_wait": ("%r: ring", "%s: slot = consumer_wait(ring=%r)"),
     "take_parts": (
         "%r: ring, %s: state",
@@ -126,7 +127,7 @@ SAMPLES: dict[str, tuple[str, str]] = {
     "sync_cta": ("", "sync_cta()"),
     "wait_predecessor": ("", "wait_predecessor()"),
     "launch_dependents": ("", "launch_dependents()"),
-    "sync_cluster": ("", "sync_cluster()"),
+    "sync_cluster": ("", "sync_cluster(relaxed=True)"),
     "named_barrier_sync": ("", "named_barrier_sync(barrier=1, num_warpgroups=2)"),
     "named_barrier_arrive": ("", "named_barrier_arrive(barrier=1, num_warpgroups=2)"),
     "sync_warp": ("", "sync_warp()"),

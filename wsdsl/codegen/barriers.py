@@ -59,7 +59,7 @@ def convert_sync_cta(c: Context, op: b.SyncCta) -> None:
 
 
 def convert_sync_cluster(c: Context, op: b.SyncCluster) -> None:
-    nvvm.sync_cluster(c.w)
+    nvvm.sync_cluster(c.w, op.relaxed)
 
 
 def convert_named_barrier_sync(c: Context, op: b.NamedBarrierSync) -> None:

@@ -43,8 +43,9 @@ def sync_cta(w: Writer) -> None:
     w.call("llvm.nvvm.barrier.cta.sync.aligned.all", "void", [("i32", "0")])
 
 
-def sync_cluster(w: Writer) -> None:
-    w.call("llvm.nvvm.barrier.cluster.arrive.aligned", "void")
+def sync_cluster(w: Writer, relaxed: bool) -> None:
+    order = ".relaxed" if relaxed else ""
+    w.call(f"llvm.nvvm.barrier.cluster.arrive{order}.aligned", "void")
     w.call("llvm.nvvm.barrier.cluster.wait.aligned", "void")
 
 

@@ -173,9 +173,12 @@ class LaunchDependents(Op):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class SyncCluster(Op):
-    """barrier.cluster: all threads of all CTAs of the cluster meet, and see each other's writes."""
+    """barrier.cluster: all threads of all CTAs of the cluster meet, and see each other's writes;
+    with `relaxed` only the barriers that a `fence_barrier_init` followed, which costs no fence.
+    """
 
     levels: ClassVar = SCHEDULED
+    relaxed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -182,6 +182,18 @@ class ProducerCommit(Op):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ProducerTail(Op):
+    """Wait until all slots of `ring` have been given back: behind the last one that is filled, so
+    that a CTA does not end while others of its cluster still arrive at its barriers. `state` as
+    above.
+    """
+
+    levels: ClassVar = PARTITIONED
+    ring: Value
+    state: Value | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ConsumerWait(Op):
     """Wait until the next slot of `ring` is full; it holds tiles of `layout`. `state` as above."""
 

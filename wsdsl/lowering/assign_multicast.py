@@ -13,13 +13,15 @@ After:
           ...
           load_to_slot(slot=%slot, field=0, tensor=%A, index=(%m, %k))
           load_to_slot(slot=%slot, field=1, tensor=%B, index=(%n, %k), multicast=((2, 1),))
+          ...
+      producer_tail(ring=%ring)
 
 A tile is the same along an index of the work if neither its place nor any loop around it depends
 on that index. It is cut into groups of 8 lines, within which bits of the address are exchanged; one
 that does not come out even is loaded by each CTA for itself, since everyone who is waited for must
 copy something. Where a ring's loops depend on an index, the CTAs may differ in the number of slots
 that they take, and none of its tiles is shared. Threads copy for their own CTA alone,
-and so does who brings tiles in parts.
+and so does who brings tiles in parts. A CTA ends when all have given back what it copied.
 
 Why here: the load side has its own nest, and its loops still say what they depend on.
 """
@@ -30,7 +32,14 @@ import dataclasses
 import math
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, results_of
-from wsdsl.ir.pipeline_ops import CircularBuffer, ForWork, LoadToSlot, Partition, ProducerAcquire
+from wsdsl.ir.pipeline_ops import (
+    CircularBuffer,
+    ForWork,
+    LoadToSlot,
+    Partition,
+    ProducerAcquire,
+    ProducerTail,
+)
 from wsdsl.ir.tile_ops import ForEach, ForTiles, If
 from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import walk, with_regions
@@ -62,6 +71,11 @@ def assign_multicast(kernel: Kernel) -> Kernel:
             elif isinstance(op, CircularBuffer):
                 own = tuple(groups.get(op.result, ()))
                 made.append(dataclasses.replace(op, multicast=own))
+            elif isinstance(op, Partition):
+                filled = [a.ring for a in walk(op.body) if isinstance(a, ProducerAcquire)]
+                rings = [ring for ring in dict.fromkeys(filled) if ring in groups]
+                tails = tuple(ProducerTail(ring=ring, loc=op.loc) for ring in rings)
+                made.append(dataclasses.replace(op, body=(*change(op.body), *tails)))
             else:
                 made.append(with_regions(op, change))
         return tuple(made)

@@ -31,6 +31,7 @@ from wsdsl.ir.pipeline_ops import (
     ConsumerWait,
     Partition,
     ProducerAcquire,
+    ProducerTail,
     SkipSlot,
     TakeParts,
 )
@@ -88,6 +89,8 @@ class _Threading:
                                 result=states[op.ring], state=before, num=ring.depth, loc=op.loc
                             )
                         )
+                case ProducerTail():
+                    made.append(dataclasses.replace(op, state=states[op.ring]))
                 case ForRange():
                     made.append(self.loop(op, states))
                 case If():

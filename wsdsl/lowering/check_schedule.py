@@ -31,7 +31,8 @@ WGMMA_REGISTERS = 26
 """What ptxas wants at entry beside those of one wgmma."""
 OTHER_REGISTERS = 24
 """What a consumer needs beside its tiles. (Promoted sums of 208 columns fit 232; 256 spill.)"""
-MAX_CLUSTER = 4
+MAX_CLUSTER = 8
+"""What every card of the kind has room for."""
 
 
 def faults(kernel: Kernel, chosen: Schedule) -> list[Finding]:

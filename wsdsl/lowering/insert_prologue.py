@@ -49,7 +49,8 @@ What is loaded in parts, by another thread of a load partition's warpgroup, wait
 The next kernel may start once all CTAs have waited: what is constant to it, no other kernel than
 this one may still be writing. With `Schedule.overlap=False` it starts when they have ended.
 
-In a cluster the CTAs meet instead, before the first reaches for another's SMEM and after the last.
+In a cluster its CTAs meet instead, before the first reaches for another's SMEM, and while the kernel
+in front still runs: it takes longer.
 
 Why here: all barriers and tensor maps are known.
 """
@@ -96,12 +97,13 @@ def insert_prologue(kernel: Kernel) -> Kernel:
     ]
     overlap = kernel.schedule is None or kernel.schedule.overlap is not False
     after: list[Op] = [LaunchDependents()] if overlap else []
+    in_cluster = any(isinstance(op, LaunchGrid) and op.cluster > 1 for op in kernel.body)
+    if barriers and in_cluster:
+        prologue.append(SyncCluster(relaxed=True))
     if not early:
         prologue += [WaitPredecessor(), *after]
-    in_cluster = any(isinstance(op, LaunchGrid) and op.cluster > 1 for op in kernel.body)
-    if barriers:
-        prologue.append(SyncCluster() if in_cluster else SyncCta())
-    last = [SyncCluster()] if in_cluster else []
+    if barriers and not in_cluster:
+        prologue.append(SyncCta())
     declared = [op for op in kernel.body if not isinstance(op, Partition)]
     partitions: list[Partition] = []
     for op in kernel.body:
@@ -110,7 +112,7 @@ def insert_prologue(kernel: Kernel) -> Kernel:
             if own and op.role != "load" and all(p.role == "load" for p in partitions):
                 own += after
             partitions.append(_begin(op, own))
-    return dataclasses.replace(kernel, body=(*declared, *prologue, *partitions, *last))
+    return dataclasses.replace(kernel, body=(*declared, *prologue, *partitions))
 
 
 def _begin(op: Partition, first: list[Op]) -> Partition:

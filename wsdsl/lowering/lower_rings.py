@@ -13,7 +13,7 @@ A full barrier takes one arrival of each producer, with the bytes that it expect
 copy (tensors that TMA cannot take) each of them arrives once its part is written. An empty barrier
 takes one arrival of each consumer warpgroup, and as many from each other CTA of the cluster that
 gets a part of its tiles from here. Of a tile that is multicast each CTA copies its part, and
-expects the whole.
+expects the whole; at its end it waits until all slots have been given back.
 
 Why here: states are explicit; products next read tiles at known places.
 """
@@ -24,6 +24,7 @@ import dataclasses
 import math
 
 from wsdsl.ir.barrier_ops import (
+    Advance,
     AllocateBarriers,
     ArriveBarrier,
     ArriveExpectTx,
@@ -43,6 +44,7 @@ from wsdsl.ir.pipeline_ops import (
     Partition,
     ProducerAcquire,
     ProducerCommit,
+    ProducerTail,
     SlotTile,
     SlotValues,
     TakeParts,
@@ -50,7 +52,7 @@ from wsdsl.ir.pipeline_ops import (
     ValuesInShared,
 )
 from wsdsl.ir.target import SMEM_ALIGN, SWIZZLE_SPAN, widest_swizzle
-from wsdsl.ir.types import Axis, Barriers, Shared, SharedTile, Tensor, Tile
+from wsdsl.ir.types import Axis, Barriers, Shared, SharedTile, State, Tensor, Tile
 from wsdsl.ir.walk import Namer, walk, with_regions
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import Builder
@@ -207,6 +209,8 @@ class _Rings:
                 else:
                     b.add(WaitBarrier(barriers=ring.empty, state=op.state, loc=op.loc))
                     self.fill(op, ring, op.state)
+            case ProducerTail():
+                self.drain(op)
             case TakeParts():
                 assert op.state is not None
                 take_parts(b, self.rings[op.ring], self.parts[op.ring], op)
@@ -223,6 +227,18 @@ class _Rings:
                 pass
             case _:
                 b.add(with_regions(op, self.region))
+
+    def drain(self, op: ProducerTail) -> None:
+        """One lap of waits; those of slots that were never filled pass."""
+        assert op.state is not None
+        b, state, empty = self.builder, op.state, self.rings[op.ring].empty
+        assert isinstance(empty.type, Barriers)
+        for left in reversed(range(empty.type.num)):
+            b.add(WaitBarrier(barriers=empty, state=state, loc=op.loc))
+            if left:
+                after = b.value("s", State())
+                b.add(Advance(result=after, state=state, num=empty.type.num, loc=op.loc))
+                state = after
 
     def release(self, op: ConsumerRelease) -> None:
         b, wait = self.builder, self.slots[op.slot]

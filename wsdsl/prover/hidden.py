@@ -2,8 +2,7 @@
 where someone needed it after all, the proof is tried again without this.
 
 Events in arrays that one agent alone uses (it stages stores there) are kept to that agent; those of
-a CTA's named barriers to that CTA's warpgroups that use such, and to those barriers; arrivals in
-other CTAs, which must have come before the end, to who arrives and to the meetings of the cluster.
+a CTA's named barriers to that CTA's warpgroups that use such, and to those barriers.
 Nothing is kept from who may ask for it: an event that is still asked for shows as one that somebody
 does not know of, and states in which there is none do not pass for states in which there is one.
 """
@@ -17,7 +16,7 @@ from wsdsl.prover.knowledge import Barriers
 from wsdsl.prover.machine import ALL, Machine
 
 SHARED = -1
-NAMED, REMOTE = "named", "remote"
+NAMED = "named"
 
 
 class Hidden:
@@ -38,7 +37,6 @@ class Hidden:
                         self.user[cta, place] = SHARED
         self.private = [0] * len(m.agents)
         self.named = [0] * m.model.num_ctas
-        self.remote = [0] * len(m.agents)
 
     def place(self, where: Any, stage: tuple[int, int, int] | None, bits: int) -> None:
         """There are new bits, for events at a place."""
@@ -48,32 +46,25 @@ class Hidden:
                 self.private[user] |= bits
         elif where[0] == NAMED and where[1][0] >= 0 and where[1][1] > 0:
             self.named[where[1][0]] |= bits
-        elif where[0] == REMOTE:
-            self.remote[where[1][0]] |= bits
-
-    def bare(self) -> int:
-        """Events that are there although all who could know of them may know: the arrivals. It is
-        at the end only that somebody asks for them."""
-        return _all(self.remote)
 
     def masks(self, m: Machine, barriers: Barriers) -> list[int]:
         """For each who knows, as in `masks_of`: events of which it is never taken to know."""
-        private, named, remote = _all(self.private), _all(self.named), _all(self.remote)
+        private, named = _all(self.private), _all(self.named)
         made: list[int] = []
         for where, _, _ in barriers:
             if where[0] != NAMED:
-                hidden = private | named | remote
+                hidden = private | named
             elif where[1][0] >= 0:
-                hidden = private | named & ~self.named[where[1][0]] | remote
+                hidden = private | named & ~self.named[where[1][0]]
             else:
                 hidden = private
             made += (hidden, hidden)
         for a in m.agents:
             count = 2 * (len(a.groups) + len(a.stores) + 2) + 2 + 2 * len(ALL)
-            own = self.private[a.index] | self.remote[a.index]
+            own = self.private[a.index]
             if self.meets[a.index]:
                 own |= self.named[a.cta]
-            made += [(private | named | remote) & ~own] * count
+            made += [(private | named) & ~own] * count
         return [*made, *([private] * len(m.flags))]
 
 

@@ -106,7 +106,8 @@ class Barrier:
 
     `gathered` is what the arrivals of this phase knew, `completed` what those of earlier ones did.
     `done` and `before` are the events of the last completion and the one before it. `passed` are
-    the waits since the last completion: the next one must come after them.
+    the waits since the last completion: the next one must come after them. `remote` are arrivals of
+    other CTAs, which must be over before its own one ends.
     """
 
     arrivals: int
@@ -121,6 +122,7 @@ class Barrier:
     waiters: tuple[Party, ...] = ()
     initialised: int = 0
     fenced: int = 0
+    remote: int = 0
 
     def copy(self) -> Barrier:
         return Barrier(
@@ -136,6 +138,7 @@ class Barrier:
             self.waiters,
             self.initialised,
             self.fenced,
+            self.remote,
         )
 
 
@@ -211,7 +214,6 @@ class Machine:
         self.loops: dict[Any, int] = {}
         self.entered: dict[Any, int] = {}
         self.facts: dict[Term, bool] = {}
-        self.remote: dict[tuple[int, int], int] = {}
         self.next_event = 1
         self.next_iteration = 1
         self.next_registers = 0
@@ -231,7 +233,7 @@ class Machine:
         made.pool = self.pool.copy()
         made.iterations, made.following = self.iterations.copy(), self.following.copy()
         made.loops, made.entered = self.loops.copy(), self.entered.copy()
-        made.facts, made.remote = self.facts.copy(), self.remote.copy()
+        made.facts = self.facts.copy()
         made.next_event, made.next_iteration = self.next_event, self.next_iteration
         made.next_registers = self.next_registers
         made.waits, made.phases = self.waits, self.phases

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
+
 from wsdsl.ir import barrier_ops as b
 from wsdsl.prover.machine import ALL, Agent, Barrier, Machine
 from wsdsl.prover.program import BLOCKED, SEEN, Instruction
@@ -9,9 +12,17 @@ from wsdsl.prover.sync import count_in_phase, only_whole, settle
 
 
 def _meet(
-    m: Machine, a: Agent, i: Instruction, key: tuple[int, int], parties: int, wait: bool
+    m: Machine,
+    a: Agent,
+    i: Instruction,
+    key: tuple[int, int],
+    parties: int,
+    wait: bool,
+    shown: int = -1,
 ) -> int:
-    """A barrier of whole warpgroups, that is there from the start. Who waits arrives first."""
+    """A barrier of whole warpgroups, that is there from the start. Who waits arrives first. `shown`
+    are the events that it may hand on.
+    """
     held = m.named.get(key)
     if held is None:
         held = m.named[key] = Barrier(parties, pending=parties)
@@ -34,13 +45,13 @@ def _meet(
     phase = held.phase
     know = m.everything(a)
     count_in_phase(m, a, i, held, f"named barrier {key[1]}", know, "its arrival on")
-    held.gathered |= know
+    held.gathered |= know & shown
     held.pending -= 1
     settle(m, a, i.op, held, f"named barrier {key[1]}")
     if wait:
         a.named, a.at = phase, key
         if held.phase != phase:
-            return _meet(m, a, i, key, parties, wait)
+            return _meet(m, a, i, key, parties, wait, shown)
         # It has arrived, which others may notice; it stands here until all have.
         return BLOCKED
     return SEEN
@@ -53,8 +64,12 @@ def sync_cta(m: Machine, a: Agent, i: Instruction) -> int:
 
 def sync_cluster(m: Machine, a: Agent, i: Instruction) -> int:
     only_whole(m, a, i)
-    parties = m.model.num_agents * m.model.cluster
-    return _meet(m, a, i, (-1 - a.cta // m.model.cluster, -1), parties, True)
+    assert isinstance(i.op, b.SyncCluster)
+    parties, shown = m.model.num_agents * m.model.cluster, -1
+    if i.op.relaxed:
+        # Each of them is the fence behind a barrier's initialisation.
+        shown = reduce(or_, (held.fenced for held in m.barriers), 0)
+    return _meet(m, a, i, (-1 - a.cta // m.model.cluster, -1), parties, True, shown)
 
 
 def named_barrier_sync(m: Machine, a: Agent, i: Instruction) -> int:

@@ -68,6 +68,8 @@ class Model:
         self.cluster = launch.cluster if launch else 1
         self.effects = effects_of(kernel)
         self.num_ctas = self.cluster
+        self.meets = any(isinstance(op, b.SyncCluster) and not op.relaxed for op in flat)
+        """Do the CTAs of a cluster see all of each other at some time?"""
         self.written = frozenset(
             op.tensor.name for op in flat if isinstance(op, m.StoreGlobal)
         ) | _stored(flat)

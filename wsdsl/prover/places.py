@@ -9,7 +9,7 @@ from typing import Any
 
 from wsdsl.prover.asked import CHANGES, EVERY_CTA, LOOKS, ROUND, Settled, asks_of, settled
 from wsdsl.prover.errors import Party
-from wsdsl.prover.hidden import NAMED, REMOTE, Hidden
+from wsdsl.prover.hidden import NAMED, Hidden
 from wsdsl.prover.iterations import shown_term
 from wsdsl.prover.knowledge import Barriers, masks_of, moved, put_masks
 from wsdsl.prover.machine import Machine, Span
@@ -26,18 +26,17 @@ ANYBODY = ("anybody",)
 @dataclass
 class Known:
     """The events of a state: all, what is known to each who knows (as in `masks_of`), and what they
-    are not to know. Of `bare` ones it counts that they are there, whoever knows."""
+    are not to know."""
 
     every: int
     masks: list[int]
     hidden: list[int]
-    bare: int
 
     def unknown(self, unwritten: int) -> list[int]:
         """What is not known, to each who could know it; at last, what is not written."""
         every = self.every
         made = [every & ~(k | h) for k, h in zip(self.masks, self.hidden, strict=True)]
-        return [*made, unwritten | self.bare]
+        return [*made, unwritten]
 
     def without(self, gone: list[int], added: int) -> list[int]:
         """There are the events `added` too, known to all but who has them among what is gone."""
@@ -139,13 +138,13 @@ class Places:
         for made in copies.values():
             every |= made
         masks = moved(masks_of(m, barriers, names), copies, every)
-        hidden, bare = [0] * len(masks), 0
+        hidden = [0] * len(masks)
         if self.hidden is not None:
-            hidden, bare = self.hidden.masks(m, barriers), self.hidden.bare()
+            hidden = self.hidden.masks(m, barriers)
             masks = [k & ~h if k > 0 else k for k, h in zip(masks, hidden, strict=True)]
         put_masks(m, barriers, names, masks)
         m.next_event = 1 << len(self.names)
-        return Known(every, masks, hidden, every & bare)
+        return Known(every, masks, hidden)
 
     def _number_barriers(
         self, m: Machine, barriers: Barriers, over: Settled, copies: dict[int, int]
@@ -167,6 +166,8 @@ class Places:
                 held.before = put(where, stage, "before", held.before & ~waits, copies)
             if held.fenced:
                 held.fenced = put(where, stage, "fenced", held.fenced & ~both, copies)
+            if held.remote:
+                held.remote = put(where, stage, "remote", held.remote & ~over.heard[cta], copies)
             if held.passed:
                 held.passed = put(where, stage, "passed", held.passed & ~arrives, copies)
             m.waits |= held.passed
@@ -210,8 +211,6 @@ class Places:
                     for s in spans
                 ]
             )
-        for key, event in m.remote.items():
-            m.remote[key] = put((REMOTE, key), None, "", event & ~over.heard[key[1]], copies)
         for key, flag in m.flags.items():
             shown = repr(shown_term(key, names))
             flag.arrivals = put(shown, None, "arrivals", flag.arrivals & open_, copies)

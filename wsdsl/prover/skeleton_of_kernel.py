@@ -251,7 +251,7 @@ class _Builder:
             case b.SyncCta():
                 self.emit(op, "bar.sync", "0")
             case b.SyncCluster():
-                self.emit(op, "barrier.cluster.arrive")
+                self.emit(op, "barrier.cluster.arrive" + ".relaxed" * op.relaxed)
                 self.emit(op, "barrier.cluster.wait")
             case b.NamedBarrierSync():
                 self.emit(op, "bar.sync", f"{op.barrier}, {128 * op.num_warpgroups}")

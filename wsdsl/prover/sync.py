@@ -193,10 +193,13 @@ def arrive_barrier(m: Machine, a: Agent, i: Instruction) -> int:
     for c in who:
         know |= a.know[c]
     if cta != a.cta:
-        m.remote[a.index, cta] = know_event = m.event()
-        for c in who:
-            a.know[c] |= know_event
-        know |= know_event
+        # It is over for whoever has seen that phase complete, or met this one later on.
+        landed = m.event()
+        held.remote |= landed
+        know |= landed
+        if m.model.meets:
+            for c in who:
+                a.know[c] |= landed
     count = 128 if op.each_thread else 4 if op.each_warp else 1
     arrive(m, a, i, held, shown(array, stage, m, cta), count, know)
     return SEEN

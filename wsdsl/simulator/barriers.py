@@ -38,6 +38,8 @@ class Barrier:
         self.remote: dict[int, RemoteArrival] = {}
         self.component, self.clocks = component, clocks
         self.initialised: tuple[int, int] | None = None
+        self.shown = False
+        """Whether all of the cluster have met behind the fence that followed its initialisation."""
         self.phase, self.pending, self.tx_count = 0, arrivals, 0
         self.completed: Clock = clocks.empty()
         self.gathering: Clock = clocks.empty()
@@ -64,6 +66,8 @@ class Barrier:
         """
         if self.initialised is None:
             return f"{self} is used before it is initialised"
+        if self.shown:
+            return ""
         component, epoch = self.initialised
         fence = self.clocks.fenced(self.clocks.init_fences, component, epoch)
         if fence is None:
@@ -71,6 +75,12 @@ class Barrier:
         if int(self.clocks.seen[actors, component].min()) < fence:
             return f"{self} is used without a {meeting} after its initialisation"
         return ""
+
+    def show_initialised(self) -> None:
+        """All of the cluster meet; the fence is surely over if it stands in front of that."""
+        if self.initialised is not None:
+            component, epoch = self.initialised
+            self.shown |= self.clocks.fenced(self.clocks.init_fences, component, epoch) is not None
 
     def passes(self, parity: int) -> bool:
         """try_wait.parity: has the phase of that parity completed?"""

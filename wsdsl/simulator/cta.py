@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
@@ -81,6 +82,10 @@ class Cluster:
     def everyone(self) -> slice:
         """All threads, as components of the clocks: those of neighbours are neighbours."""
         return slice(self.ctas[0].everyone.start, self.ctas[-1].everyone.stop)
+
+    @property
+    def barriers(self) -> Iterator[Barrier]:
+        return (b for cta in self.ctas for held in cta.barriers.values() for b in held)
 
     @property
     def done(self) -> bool:
