@@ -44,7 +44,7 @@ def test_the_choice_can_be_pasted_back() -> None:
         # Less than a wave: narrower tiles use more SMs.
         ((1024, 1024, 1024), ("cooperative", 64, 128)),
         # The last of 8 columns of tiles overlaps the one before.
-        ((1024, 576, 4096), ("cooperative", 64, 80)),
+        ((1024, 576, 1024), ("cooperative", 64, 80)),
         # Few rows: what counts is that all SMs load the same ...
         ((64, 28672, 8192), ("cooperative", 64, 224)),
         # ... and that nothing is loaded beyond the rows.

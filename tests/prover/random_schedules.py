@@ -13,6 +13,8 @@ from wsdsl.diagnostics import WsdslError
 from wsdsl.ir.op import Kernel
 from wsdsl.prover.prove import prove
 
+CLUSTERS = ({"m": 2}, {"n": 2}, {"m": 2, "n": 2}, {"m": 2, "n": 4}, {"n": 8})
+
 
 def random_schedule(rng: Random) -> Schedule:
     tile: dict[str, int] = {}
@@ -27,7 +29,7 @@ def random_schedule(rng: Random) -> Schedule:
         stages=rng.choice((None, 1, 2, 3, 4, 5, 6, 7, 8, 12)),
         consumers=rng.choice((None, None, 1, 2, 3)),
         mode=rng.choice((None, "cooperative", "pingpong")),
-        cluster=rng.choice((None, None, {"m": 2}, {"n": 2}, {"m": 2, "n": 2}, {"m": 2, "n": 4}, {"n": 8})),
+        cluster=rng.choice((None, None, *CLUSTERS)),
         raster=rng.choice((None, None, "m", "n")),
         mma=rng.choice((None, None, None, "m", "n")),
         scheduler=rng.choice((None, "persistent", "grid")),

@@ -21,6 +21,7 @@ from wsdsl.ir.target import SMEM_BYTES
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.check_schedule import faults
+from wsdsl.lowering.cluster_options import cluster_options
 from wsdsl.lowering.cut_options import MARGIN, cut_options, may_cut
 from wsdsl.lowering.deal_tiles import with_dealt_tiles
 from wsdsl.lowering.early_loads import num_load_partitions, unfit_constants
@@ -37,7 +38,13 @@ from wsdsl.lowering.footprint import (
 )
 from wsdsl.lowering.kernel_overlap import with_overlap
 from wsdsl.lowering.model.loading import LOOKAHEAD, most_stages
-from wsdsl.lowering.model.predict import Prediction, least_cycles, predict, predicted
+from wsdsl.lowering.model.predict import (
+    Prediction,
+    is_narrow_wave,
+    least_cycles,
+    predict,
+    predicted,
+)
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.precision import choose_precision
 from wsdsl.lowering.schedule_options import schedule_options, whole_axes
@@ -77,11 +84,18 @@ def ranked(
     """
     work = Work(kernel, sizes)
     options = schedule_options(kernel, given, work)
-    whole = [(o, predict(work, o, axis_sizes(kernel, o))) for o in options]
+    whole: list[tuple[Schedule, Prediction]] = []
+    for o in options:
+        tile = axis_sizes(kernel, o)
+        whole.append((o, predict(work, o, tile)))
+        clusters = cluster_options(kernel, given, work, whole[-1], tile)
+        whole += [(c, predict(work, c, tile)) for c in clusters]
     found, best = list(whole), min(p.cycles for _, p in whole)
     if may_cut(kernel, given, work):
         for option, tile in whole:
-            if every or given.scheduler == "split_k" or least_cycles(tile) * MARGIN < best:
+            if tile.gain == 1 and (
+                every or given.scheduler == "split_k" or least_cycles(tile) * MARGIN < best
+            ):
                 cut = cut_options(kernel, given, work, option, tile)
                 made = [(o, predicted(tile.tile, o)) for o in cut]
                 found += [(o, p) for o, p in made if p.work.cut]
@@ -135,8 +149,8 @@ def completed(
     """With depths, registers, the order of tiles, the next kernel's start and precision, and what
     is wrong with that.
     """
-    chosen = _sized(kernel, option)
-    work, tile = Work(kernel, sizes), axis_sizes(kernel, chosen)
+    work, tile = Work(kernel, sizes), axis_sizes(kernel, option)
+    chosen = _sized(kernel, option, work, tile)
     chosen = with_tile_order(chosen, work, tile)
     if work.sized:
         own = predict(work, chosen, tile)
@@ -148,7 +162,7 @@ def completed(
     return chosen, [*findings, *faults(kernel, chosen)]
 
 
-def _sized(kernel: Kernel, option: Schedule) -> Schedule:
+def _sized(kernel: Kernel, option: Schedule, work: Work, tile: Mapping[str, int]) -> Schedule:
     """With depths and registers."""
     products = any(isinstance(op, Contract) for op in kernel.ops)
     order = dict.fromkeys(v for name in axes_of(kernel) for v in (name, loop_variable(name)))
@@ -159,7 +173,11 @@ def _sized(kernel: Kernel, option: Schedule) -> Schedule:
         scheduler="persistent" if scheduler in (None, "auto") else scheduler,
     )
     if chosen.stages is None:
-        chosen = dataclasses.replace(chosen, stages=_depth(kernel, chosen) if products else 1)
+        asked = work.under(tile)
+        narrow = products and work.sized and is_narrow_wave(asked)
+        narrow = narrow and not predicted(asked, chosen).memory_bound
+        depth = _depth(kernel, chosen, narrow) if products else 1
+        chosen = dataclasses.replace(chosen, stages=depth)
     if chosen.registers is None and products:
         loads = num_load_partitions(kernel, chosen)
         own = _registers(chosen.consumers or 1, loads, _is_heavy(kernel, chosen))
@@ -167,7 +185,7 @@ def _sized(kernel: Kernel, option: Schedule) -> Schedule:
     return chosen
 
 
-def _depth(kernel: Kernel, chosen: Schedule) -> int:
+def _depth(kernel: Kernel, chosen: Schedule, narrow: bool) -> int:
     """As deep as loads must run ahead, or as SMEM allows; where that is too little, the results of
     whole tiles are stored through one buffer.
     """
@@ -175,7 +193,8 @@ def _depth(kernel: Kernel, chosen: Schedule) -> int:
     wanted = -(-LOOKAHEAD // cycles)
     if row_blocks(kernel, chosen) > 1 and not _takes_turns(kernel, chosen):
         wanted += 1
-    wanted = max(2, min(wanted, most_stages(chosen)))
+    slot_bytes = smem_bytes(kernel, chosen, 2) - smem_bytes(kernel, chosen, 1)
+    wanted = max(2, min(wanted, most_stages(chosen, narrow, slot_bytes)))
     cuts = chosen.scheduler in ("split_k", "stream_k")
     enough = 2 if cuts else min(-(-LEAST_LOOKAHEAD // cycles), wanted)
     for buffers, least in ((STAGING_BUFFERS, enough), (1, 2)):

@@ -16,6 +16,7 @@ from wsdsl.ir.tile_ops import Store
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.cut_sums import why_no_slices
 from wsdsl.lowering.footprint import accumulator_registers
+from wsdsl.lowering.model.clusters import cluster_room
 from wsdsl.lowering.model.predict import NUM_SMS, Prediction, cluster_size
 from wsdsl.lowering.model.workload import Work
 from wsdsl.schedule import Reduction, Schedule
@@ -53,12 +54,13 @@ def cut_options(
     if accumulator_registers(kernel, whole) > MOST_SUMS and given.scheduler != "split_k":
         return
     asked, cluster = tile.tile, cluster_size(whole)
+    room = cluster_room(cluster, NUM_SMS)
     if given.scheduler != "split_k":
         yield dataclasses.replace(whole, scheduler="stream_k")
     reductions: tuple[Reduction, ...] = (given.reduction,) if given.reduction else ("turns",)
     if not given.reduction and cluster == 1 and _has_slices(kernel, work):
         reductions = ("slices", "turns")
-    most = min(SPLITS[-1], asked.depth, NUM_SMS // max(1, asked.tiles))
+    most = min(SPLITS[-1], asked.depth, room * cluster // max(1, asked.tiles))
     for splits in sorted({*(s for s in SPLITS if s < most), most} - {0, 1}):
         for reduction in reductions:
             yield dataclasses.replace(

@@ -49,8 +49,8 @@ What is loaded in parts, by another thread of a load partition's warpgroup, wait
 The next kernel may start once all CTAs have waited: what is constant to it, no other kernel than
 this one may still be writing. With `Schedule.overlap=False` it starts when they have ended.
 
-In a cluster its CTAs meet instead, before the first reaches for another's SMEM, and while the kernel
-in front still runs: it takes longer.
+In a cluster the CTAs meet instead, before the first reaches for another's SMEM. That takes longer,
+so it is done while the kernel in front still runs.
 
 Why here: all barriers and tensor maps are known.
 """

@@ -7,6 +7,15 @@ a few per cent (8192³, bf16 by 128 x 256: 1.49 GB with a swizzle of 8, 1.22 GB 
 costs is power that the tensor cores could use: sustained runs are 1 to 2.5 % quicker. Tiles that
 run along the first variable cause no more traffic of DRAM, but up to a quarter more of L2, since
 then neighbours do not have the wide operand in common.
+
+Where there is one wave of narrow tiles, what counts is what crosses from L2 to the GPCs, whose SMs
+share it. CTAs are dealt out GPC by GPC, so a run of 16 has one: it runs along the shorter side, so
+that it needs little of the longer one's operand. On an H200 (bf16, us, along n and along m): 1024 x
+384 x 4096 by 64 x 64 9.6 and 12.3, 1024 x 576 by 64 x 96 11.6 and 13.8, 2048 x 512 x 8192 by 64 x
+128 28.0 and 32.2, but 512 x 2048 x 4096 21.3 and 16.0, 256 x 4096 x 4096 22.2 and 18.5. Squares of
+4 x 4 are between the two. Clusters are dealt out to all GPCs in turn: those of one GPC follow at a
+distance, so they run across the side along which a cluster lies (1024 x 768 x 4096, pairs along n:
+13.9 along n, 13.2 along m; 1024 x 1152 by 128 x 80, pairs along m: 18.5 and 19.1).
 """
 
 from __future__ import annotations
@@ -14,10 +23,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import islice
 
 from wsdsl.ir.types import Axis
 from wsdsl.lowering.axes import loop_variable
+from wsdsl.lowering.model.clusters import cluster_room
+from wsdsl.lowering.model.loading import is_narrow
 from wsdsl.lowering.model.predict import NUM_SMS, cluster_size
 from wsdsl.lowering.model.workload import Work
 from wsdsl.schedule import SWIZZLES, Schedule
@@ -39,20 +51,56 @@ def with_tile_order(schedule: Schedule, work: Work, tile: Mapping[str, int]) -> 
         raster = loop_variable(first.name) if known and tiles[0] < tiles[1] else None
     swizzle = schedule.swizzle
     if swizzle is None:
-        sides = [(n, _extent(a, schedule, tile)) for n, a in zip(tiles, places, strict=True)]
+        sides = [
+            _Side(n, tile[a.name], _of_cluster(a, schedule))
+            for n, a in zip(tiles, places, strict=True)
+        ]
         across, along = sides
         if raster in (first.name, loop_variable(first.name)):
             across, along = along, across
-        workers = NUM_SMS // cluster_size(schedule)
-        swizzle = min(SWIZZLES, key=lambda s: covered(across, along, workers, s))
+        asked, cuts = work.under(tile), schedule.scheduler in ("split_k", "stream_k")
+        if work.sized and asked.tiles <= NUM_SMS and is_narrow(asked) and not cuts:
+            swizzle = _in_one_wave(across, along)
+        else:
+            workers = cluster_room(cluster_size(schedule), NUM_SMS)
+            pair = across.shape, along.shape
+            swizzle = min(SWIZZLES, key=lambda s: covered(*pair, workers, s))
     return dataclasses.replace(schedule, raster=raster, swizzle=swizzle)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """Of the output: how many clusters it is long, the size of a tile, and of a cluster."""
+
+    num: int
+    size: int
+    cluster: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.num, self.size * self.cluster
+
+    @property
+    def length(self) -> int:
+        return math.prod(self.shape)
 
 
 def _extent(axis: Axis, schedule: Schedule, tile: Mapping[str, int]) -> int:
     """Of a cluster's tiles."""
+    return max(1, tile[axis.name] * _of_cluster(axis, schedule))
+
+
+def _of_cluster(axis: Axis, schedule: Schedule) -> int:
     cluster = schedule.cluster or {}
-    each = cluster.get(loop_variable(axis.name), cluster.get(axis.name, 1))
-    return max(1, tile[axis.name] * each)
+    return cluster.get(loop_variable(axis.name), cluster.get(axis.name, 1))
+
+
+def _in_one_wave(across: _Side, along: _Side) -> int:
+    """1 to go along, or as many as lie abreast, to go across first."""
+    goes_along = along.length <= across.length
+    if across.cluster != along.cluster:
+        goes_along = along.cluster < across.cluster
+    return 1 if goes_along else next((s for s in SWIZZLES if s >= across.num), SWIZZLES[-1])
 
 
 def covered(across: tuple[int, int], along: tuple[int, int], workers: int, swizzle: int) -> int:

@@ -17,8 +17,9 @@ from wsdsl.lowering.footprint import (
     promoted_registers,
     smem_bytes,
 )
+from wsdsl.lowering.model.clusters import cluster_room
 from wsdsl.lowering.model.loading import L2_BYTES
-from wsdsl.lowering.model.predict import CLOCK, NUM_SMS, Prediction, predict
+from wsdsl.lowering.model.predict import CLOCK, NUM_SMS, Prediction, cluster_size, predict
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.pipeline import scheduled_tile
 from wsdsl.schedule import Schedule
@@ -38,7 +39,7 @@ def explain_choice(kernel: Kernel, given: Schedule | None, sizes: Mapping[str, i
     told = ", ".join(f"{dim} = {size}" for dim, size in sizes.items()) or "sizes unknown"
     registers = accumulator_registers(chosen, schedule) + promoted_registers(chosen, schedule)
     compute = (schedule.registers or {}).get("compute", 255)
-    lines = [f"chosen for {told}: {schedule!r}", *_reasons(own)]
+    lines = [f"chosen for {told}: {schedule!r}", *_reasons(own, schedule)]
     lines.append(f"  sums take {registers} of {compute} registers a thread")
     lines.append(f"  SMEM {smem_bytes(chosen, schedule, schedule.stages or 1)} bytes")
     given = dataclasses.replace(given or Schedule(), mma=schedule.mma)
@@ -66,7 +67,7 @@ def _others(chosen: Kernel, given: Schedule, sizes: Mapping[str, int]) -> Iterat
 
 def _choice(schedule: Schedule) -> tuple[object, ...]:
     shared = schedule.mode, schedule.consumers, dict(schedule.tile or {})
-    return *shared, *_way(schedule), schedule.splits
+    return *shared, *_way(schedule), schedule.splits, schedule.cluster
 
 
 def _way(schedule: Schedule) -> tuple[str, str]:
@@ -87,11 +88,18 @@ def _listed(heading: str, candidates: list[Candidate], own: Prediction) -> list[
 def _shape(option: Schedule) -> str:
     tile = " ".join(f"{name}={size}" for name, size in (option.tile or {}).items())
     own = [f"{option.mode}", _number(option.consumers or 1, "consumer")]
+    if cluster_size(option) > 1:
+        own.append(_cluster(option))
     if option.scheduler == "stream_k":
         own.append("stream-K")
     elif option.scheduler == "split_k":
         own.append(f"split-K by {option.splits} in {option.reduction or 'turns'}")
     return f"{', '.join(own)}, {tile}"
+
+
+def _cluster(option: Schedule) -> str:
+    sides = ", ".join(f"{num} along {name}" for name, num in (option.cluster or {}).items())
+    return f"clusters of {sides}"
 
 
 def _time(p: Prediction) -> str:
@@ -109,7 +117,7 @@ def _number(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def _reasons(p: Prediction) -> list[str]:
+def _reasons(p: Prediction, schedule: Schedule) -> list[str]:
     per_operation = p.tile.operand_bytes / max(1, p.tile.operations)
     handing = f"; {p.handing:.0f} to hand on sums" if p.work.cut else ""
     return [
@@ -118,4 +126,14 @@ def _reasons(p: Prediction) -> list[str]:
         f"products, {p.epilogue:.0f} for results{handing}",
         f"  operands: {p.tile.bytes_per_cycle:.0f} bytes a cycle and SM (L2 has {L2_BYTES:.0f}), "
         f"{1000 * per_operation:.2f} bytes per 1000 operations",
+        *_loading(p, schedule),
     ]
+
+
+def _loading(p: Prediction, schedule: Schedule) -> Iterator[str]:
+    size = cluster_size(schedule)
+    if p.gain > 1:
+        yield (
+            f"  {_cluster(schedule)} load tiles for each other, {p.gain:.2f} times as quickly; "
+            f"{cluster_room(size, NUM_SMS)} run at the same time"
+        )

@@ -5,6 +5,8 @@ Constants are of an H200, fitted with those of `predict`.
 
 from __future__ import annotations
 
+import math
+
 from wsdsl.lowering.model.workload import Workload
 from wsdsl.schedule import Schedule
 
@@ -27,9 +29,20 @@ Consumers with several blocks of rows come to the end of a slot later, and have 
 with 4 stages, not 3: 1.005 to 1.01).
 """
 MAX_STAGES = 8
-"""Slots of a ring, at the most. Products of narrow tiles are over long before the next load comes,
-but whole tiles lose by more: 1024 x 384 x 4096 by 64 x 48 tiles takes 8 % longer with 12.
+"""Slots of a ring, at the most."""
+NARROW = 1.15
+"""Where loading takes longer than products by so much, and all tiles run at the same time, on most
+SMs, what counts is how much is under way: ...
 """
+RING_BYTES = 170 << 10
+"""... with less the ring runs dry, and with more CTAs that load the same do so at different times.
+1024 x 384 x 4096 by 64 x 64 takes 10.2, 9.6, 9.5 and 9.9 us with 8, 10, 12 and 13 slots, 1024 x
+960 x 4096 by 64 x 128 15.8, 15.5 and 16.5 with 6, 7 and 8, and 1024 x 1152 x 4096 by 64 x 144 18.4,
+17.0, 17.9 and 19.9 with 5, 6, 7 and 8.
+"""
+PAIR_RING_BYTES = 194 << 10
+"""The same for pairs of CTAs (64 x 144: 17.2 with 6, 16.7 with 7); eight take all they get."""
+MAX_STAGES_NARROW = 12
 MAX_STAGES_CUT = 12
 """The same for pieces of split-K, whose CTAs share less: 256 x 256 x 65536 in 8 slices of 64 x 64
 tiles takes 26.4 us with 8 slots, 24.2 with 12, and 24.9 with 6 that are 128 deep along k; 128 x 128
@@ -50,7 +63,21 @@ def loading_cycles(asked: Workload, cut: bool = False) -> float:
     return (moved + OVERHANG * beyond) / L2_BYTES
 
 
-def most_stages(schedule: Schedule) -> int:
+def is_narrow(asked: Workload) -> bool:
+    """Whether to bring operands takes longer than products, all else apart."""
+    return asked.operand_bytes / L2_BYTES > NARROW * asked.product_cycles
+
+
+def most_stages(schedule: Schedule, narrow: bool, slot_bytes: int) -> int:
+    """`narrow`: loading is the limit, and all tiles run at the same time."""
     if schedule.mma is not None:
         return MAX_STAGES_FEW
-    return MAX_STAGES_CUT if schedule.scheduler == "split_k" else MAX_STAGES
+    if schedule.scheduler == "split_k":
+        return MAX_STAGES_CUT
+    if schedule.scheduler == "stream_k" or not narrow:
+        return MAX_STAGES
+    cluster = math.prod((schedule.cluster or {}).values())
+    if cluster > 2:
+        return MAX_STAGES_NARROW
+    ring_bytes = RING_BYTES if cluster == 1 else PAIR_RING_BYTES
+    return min(MAX_STAGES_NARROW, ring_bytes // max(1, slot_bytes))

@@ -25,8 +25,9 @@ from dataclasses import dataclass
 
 from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.lowering.model.busiest import Busiest, busiest
+from wsdsl.lowering.model.clusters import CYCLES, GAIN, cluster_room, shape_of
 from wsdsl.lowering.model.handing import handing_cycles, least_handing, results_share
-from wsdsl.lowering.model.loading import L2_BYTES, loading_cycles
+from wsdsl.lowering.model.loading import L2_BYTES, is_narrow, loading_cycles
 from wsdsl.lowering.model.workload import Work, Workload
 from wsdsl.lowering.sharing import num_sharing
 from wsdsl.schedule import Schedule
@@ -97,6 +98,8 @@ class Prediction:
     """By how much longer the steps of tiles that are cut take than those of others."""
     memory_bound: bool = False
     """Whether it is memory that takes longest."""
+    gain: float = 1.0
+    """By how much quicker operands come since CTAs of a cluster load for each other."""
 
     @property
     def waves(self) -> int:
@@ -116,18 +119,29 @@ class Prediction:
 
 def predict(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Prediction:
     """`tile`: elements of a tile along every axis under the schedule."""
-    return predicted(work.under(tile), schedule)
+    asked, shape = work.under(tile), shape_of(work, schedule)
+    if shape in GAIN and work.sized and is_narrow_wave(asked):
+        return predicted(asked, schedule, GAIN[shape], CYCLES[shape])
+    return predicted(asked, schedule)
 
 
-def predicted(asked: Workload, schedule: Schedule) -> Prediction:
+def is_narrow_wave(asked: Workload) -> bool:
+    """Whether most SMs have one tile, and no SM two, and to load its operands is the limit."""
+    return NUM_SMS / 2 < asked.tiles <= NUM_SMS and is_narrow(asked)
+
+
+def predicted(
+    asked: Workload, schedule: Schedule, gain: float = 1.0, meeting: float = 0.0
+) -> Prediction:
+    """Of a cluster: by how much quicker operands come, and what it costs."""
     cluster = cluster_size(schedule)
     scheduler = tile_scheduler(schedule.scheduler or "", schedule.splits or 1)
     depth = max(1, asked.depth) if scheduler.splits_tiles else 1
-    work = busiest(scheduler, -(-asked.tiles // cluster), depth, NUM_SMS // cluster)
+    work = busiest(scheduler, -(-asked.tiles // cluster), depth, cluster_room(cluster, NUM_SMS))
     power = 1 + POWER * min(asked.bytes_per_cycle, L2_BYTES)
     promoting = asked.promoted * _promoting(asked, schedule)
     loading = loading_cycles(asked, scheduler.splits_tiles)
-    mainloop = _larger(asked.product_cycles * power, loading, 12) + promoting * power
+    mainloop = _larger(asked.product_cycles * power, loading, 12) / gain + promoting * power
     computing = asked.computed / ISSUED
     epilogue = asked.stored_elements * STORE_CYCLES + computing
     share = min(1.0, asked.tiles * depth / (work.steps * NUM_SMS))
@@ -145,12 +159,12 @@ def predicted(asked: Workload, schedule: Schedule) -> Prediction:
     imbalance = IMBALANCE if schedule.mma is None else IMBALANCE_FEW
     memory = asked.tensor_bytes / MEMORY_BYTES / max(share, 1e-9) ** imbalance
     quicker = max(QUICKEST, share**BOOST)
-    busy = cycles * quicker + START_CYCLES
+    busy = cycles * quicker + START_CYCLES + meeting
     bounded = _larger(busy, memory, 8)
     handing = handing_cycles(asked, schedule, work)
     stretch = (bounded - START_CYCLES) / max(1.0, cycles)
     own = work, mainloop, epilogue, handing, stretch, lost
-    return Prediction(bounded + handing, asked, *own, memory_bound=memory > busy)
+    return Prediction(bounded + handing, asked, *own, memory_bound=memory > busy, gain=gain)
 
 
 def cluster_size(schedule: Schedule) -> int:

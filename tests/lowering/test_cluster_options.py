@@ -1,0 +1,96 @@
+"""Clusters, deep rings and the order of tiles, where loading operands is the limit."""
+
+import pytest
+
+from tests.kernels import CASES
+from wsdsl import Schedule
+from wsdsl.ir.op import Kernel
+from wsdsl.lowering.cluster_options import cluster_options
+from wsdsl.lowering.footprint import axis_sizes
+from wsdsl.lowering.model.clusters import ROOM, cluster_room
+from wsdsl.lowering.model.predict import NUM_SMS, predict
+from wsdsl.lowering.model.workload import Work
+from wsdsl.lowering.pipeline import scheduled_tile
+
+EIGHT = dict(m=4, n=2)
+
+
+def chosen(m: int, n: int, k: int, schedule: Schedule | None = None) -> Schedule:
+    return CASES["gemm"].kernel.schedule(schedule, M=m, N=n, K=k)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tile", "cluster", "stages", "swizzle"),
+    [
+        # Few and narrow tiles: 12 clusters of 8, with rings as deep as SMEM allows.
+        ((1024, 384, 4096), (64, 64), EIGHT, 12, 1),
+        ((1024, 576, 4096), (64, 96), EIGHT, 10, 1),
+        ((768, 768, 8192), (64, 96), EIGHT, 10, 1),
+        # 128 tiles: no room for 16 such clusters. Pairs lie along the shorter side, and are walked
+        # along the longer one.
+        ((1024, 768, 4096), (64, 96), dict(n=2), 9, 16),
+        ((1024, 960, 4096), (64, 128), dict(n=2), 8, 16),
+        ((512, 2048, 4096), (64, 128), dict(m=2), 8, 1),
+        # Short sums do not pay for a cluster's start. Tiles are walked along the shorter side.
+        ((1024, 384, 1024), (64, 48), None, 12, 1),
+        ((1024, 960, 1024), (64, 128), None, 7, 1),
+        ((1024, 1152, 1024), (64, 144), None, 6, 16),
+        # Products take as long as loading: as ever.
+        ((1024, 1344, 4096), (64, 176), None, 7, 16),
+        ((1024, 3840, 4096), (128, 240), None, 4, 8),
+    ],
+)
+def test_choice(
+    sizes: tuple[int, int, int],
+    tile: tuple[int, int],
+    cluster: dict[str, int] | None,
+    stages: int,
+    swizzle: int,
+) -> None:
+    made = chosen(*sizes)
+    assert made.tile is not None
+    assert ((made.tile["m"], made.tile["n"]), made.cluster) == (tile, cluster)
+    assert (made.stages, made.swizzle) == (stages, swizzle)
+
+
+def test_who_asks_for_something_gets_it() -> None:
+    assert chosen(1024, 576, 4096, Schedule(cluster=dict(m=1))).cluster == dict(m=1)
+    assert chosen(1024, 576, 4096, Schedule(scheduler="grid")).cluster is None
+    # Eight CTAs with 8 slots would wait for each other.
+    assert chosen(1024, 576, 4096, Schedule(tile=dict(n=96), stages=8)).cluster == dict(n=2)
+
+
+def options(kernel: Kernel, **sizes: int) -> list[dict[str, int]]:
+    schedule = Schedule(tile=dict(m=64, n=96, k=64), consumers=1, mode="cooperative")
+    work = Work(kernel, sizes)
+    tile = axis_sizes(kernel, schedule)
+    made = cluster_options(
+        kernel, Schedule(), work, (schedule, predict(work, schedule, tile)), tile
+    )
+    return [dict(option.cluster or {}) for option in made]
+
+
+def test_options() -> None:
+    kernel = scheduled_tile(CASES["gemm"].kernel.tile)
+    assert options(kernel, M=1024, N=576, K=4096) == [dict(n=2), EIGHT]
+    # 16 clusters of 8 may not run at the same time; an odd number of tiles is in no pair.
+    assert options(kernel, M=1024, N=768, K=4096) == [dict(n=2)]
+    assert options(kernel, M=1024, N=672, K=4096) == []
+    # Two waves, idle SMs, sizes that are not known.
+    assert options(kernel, M=2048, N=768, K=4096) == []
+    assert options(kernel, M=512, N=384, K=4096) == []
+    assert options(kernel, M=1024, N=576) == []
+
+
+def test_room() -> None:
+    """What is said to run at the same time has to fit: SMs that a GPC has left over are idle."""
+    assert all(size * room <= NUM_SMS for size, room in ROOM.items())
+    assert [cluster_room(size, NUM_SMS) for size in (1, 2, 4, 8)] == [132, 66, 28, 14]
+    assert cluster_room(8, 64) == 8
+    assert CASES["gemm"].kernel.schedule(M=1024, N=576, K=4096).cluster == EIGHT
+
+
+def test_a_cluster_is_explained() -> None:
+    text = CASES["gemm"].kernel.explain(M=1024, N=576, K=4096)
+    assert "clusters of 4 along m, 2 along n load tiles for each other" in text
+    assert "14 run at the same time" in text

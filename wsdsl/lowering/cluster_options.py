@@ -1,0 +1,55 @@
+"""Schedules with clusters, for what `choose_schedule` tries: where tiles are so few that all run at
+the same time, but on most SMs, and loading their operands takes longer than their products.
+
+They are left to who asks for them where sizes are not known, threads copy operands, columns ride
+wgmma's M, or consumers take turns.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.target import SMEM_BYTES
+from wsdsl.lowering.axes import loop_variable
+from wsdsl.lowering.footprint import STAGING_BUFFERS, smem_bytes
+from wsdsl.lowering.model.clusters import EIGHT, GAIN, axis_of, cluster_room, shares, sides_of
+from wsdsl.lowering.model.predict import NUM_SMS, Prediction, is_narrow_wave
+from wsdsl.lowering.model.workload import Work
+from wsdsl.schedule import Schedule
+
+DEEP = 10
+"""Slots without which eight CTAs wait for each other more than they gain."""
+
+
+def cluster_options(
+    kernel: Kernel,
+    given: Schedule,
+    work: Work,
+    option: tuple[Schedule, Prediction],
+    tile: Mapping[str, int],
+) -> Iterator[Schedule]:
+    """The option in every cluster; `tile`: elements of a tile along every axis under it."""
+    whole, predicted = option
+    asked, sides = predicted.tile, sides_of(work)
+    is_open = given.cluster is None and given.scheduler in (None, "auto", "persistent")
+    if not is_open or sides is None or not work.sized or kernel.unaligned or given.mma:
+        return
+    if whole.mode == "pingpong" or not is_narrow_wave(asked) or predicted.memory_bound:
+        return
+    for shape in GAIN:
+        size = shape[0] * shape[1]
+        if asked.tiles > size * cluster_room(size, NUM_SMS) or not shares(work, sides, shape, tile):
+            continue
+        if shape == EIGHT and not _has_deep_ring(kernel, whole):
+            continue
+        named = dict(zip((sides.short, sides.long), shape, strict=True))
+        ordered = [(loop_variable(axis_of(x).name), named[x]) for x in work.nest if x in named]
+        cluster = {name: num for name, num in ordered if num > 1}
+        yield dataclasses.replace(whole, cluster=cluster)
+
+
+def _has_deep_ring(kernel: Kernel, whole: Schedule) -> bool:
+    stages = whole.stages or DEEP
+    return stages >= DEEP and smem_bytes(kernel, whole, stages, STAGING_BUFFERS) <= SMEM_BYTES
