@@ -35,7 +35,8 @@ def test_a_promoted_sum() -> None:
 
 
 def test_a_fast_sum_stays_in_the_tensor_cores() -> None:
-    loop = inner_loop(scheduled("product_f8e4m3", Schedule(precise_every=0, mode="cooperative")))
+    given = Schedule(precise_every=0, mode="cooperative", tile=dict(m=128, n=256))
+    loop = inner_loop(scheduled("product_f8e4m3", given))
     assert 'fn="add"' not in loop
     assert "accumulate=%started" in loop
 
@@ -59,9 +60,10 @@ def test_the_choice(given: Schedule, every: int) -> None:
 def test_promotion_takes_registers_for_two_sums() -> None:
     sizes = dict(M=8192, N=8192, K=8192)
     kernel = CASES["product_f8e4m3"].kernel
-    assert (kernel.schedule(**sizes).tile or {})["n"] == 192
-    fast = kernel.schedule(Schedule(precise_every=0, mode="cooperative"), **sizes)
-    assert (fast.tile or {})["n"] > 192
+    promoted = kernel.schedule(**sizes).tile or {}
+    assert (promoted["m"], promoted["n"]) == (128, 192)
+    fast = kernel.schedule(Schedule(precise_every=0, mode="cooperative"), **sizes).tile or {}
+    assert fast["m"] * fast["n"] > promoted["m"] * promoted["n"]
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,7 @@ def completed(
     chosen = with_tile_order(chosen, work, tile)
     if work.sized:
         own = predict(work, chosen, tile)
-        if option.scheduler is None:
+        if option.scheduler in (None, "auto"):
             chosen = with_dealt_tiles(chosen, own)
         chosen = with_overlap(chosen, own)
     every, findings = choose_precision(kernel, chosen)
