@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -361,3 +362,31 @@ ORDERS = (
     Schedule(tile=dict(m=16, n=64), mma="n", mode="pingpong", cluster=dict(n=2)),
 )
 """Who does which tile, with whom, and in which order."""
+
+_SLICES = Schedule(scheduler="split_k", splits=3, reduction="slices", mode="cooperative")
+_TURNS = Schedule(scheduler="split_k", splits=2, mode="cooperative")
+WIDTHS: tuple[tuple[str, Schedule], ...] = (
+    ("gemm", Schedule(tile=dict(m=64, n=8), consumers=1)),
+    ("gemm", Schedule(tile=dict(m=128, n=168), mode="cooperative")),
+    ("gemm", Schedule(tile=dict(m=64, n=120), mode="pingpong")),
+    ("gemm", Schedule(tile=dict(m=256, n=72), scheduler="stream_k")),
+    ("gemm", Schedule(tile=dict(n=56), scheduler="stream_k", reduction="unordered")),
+    ("gemm", replace(_TURNS, tile=dict(n=72))),
+    ("gemm", replace(_SLICES, tile=dict(n=168))),
+    ("gemm", replace(_SLICES, tile=dict(n=104), splits=5)),
+    ("gemm", Schedule(tile=dict(n=168), cluster=dict(m=2))),
+    ("gemm", Schedule(tile=dict(n=72), cluster=dict(n=2))),
+    ("gemm", Schedule(tile=dict(m=64, n=176), share="n")),
+    ("gemm", Schedule(tile=dict(m=24, n=64), consumers=1, mma="n")),
+    ("column_major_a", Schedule(tile=dict(n=72))),
+    ("epilogue", Schedule(tile=dict(n=72), mode="cooperative")),
+    ("epilogue", Schedule(tile=dict(n=120), mode="pingpong")),
+    ("nested", Schedule(tile=dict(n=40))),
+    ("product_tf32", Schedule(tile=dict(n=72))),
+    ("product_f8e4m3", Schedule(tile=dict(n=88))),
+    ("product_f8e4m3", replace(_SLICES, tile=dict(n=72))),
+    ("product_i8", Schedule(tile=dict(n=24))),
+    ("block_scaled", Schedule(tile=dict(n=72))),
+    ("scaled_rows", Schedule(tile=dict(n=40))),
+)
+"""Tiles whose width is a multiple of 8 alone."""

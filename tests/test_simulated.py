@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import wsdsl
-from tests.kernels import CASES, ORDERS, check, expected, inputs
+from tests.kernels import CASES, ORDERS, WIDTHS, check, expected, inputs
 
 ONES = {d: 1 for case in CASES.values() for d in case.sizes} | {"D": 16}
 
@@ -106,6 +106,12 @@ def test_schedules(name: str, schedule: wsdsl.Schedule) -> None:
 )
 def test_schedules_of_types(name: str, schedule: wsdsl.Schedule) -> None:
     simulate(name, 2, schedule)
+
+
+@pytest.mark.parametrize(("name", "schedule"), WIDTHS, ids=repr)
+def test_widths(name: str, schedule: wsdsl.Schedule) -> None:
+    scaled = name in ("block_scaled", "scaled_rows")
+    simulate(name, 3, schedule, **({} if scaled else dict(M=136, N=264, K=200)))
 
 
 @pytest.mark.parametrize("every", [None, 0])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import wsdsl
-from tests.kernels import CASES, ORDERS, Case, check, expected, inputs
+from tests.kernels import CASES, ORDERS, WIDTHS, Case, check, expected, inputs
 from wsdsl.runtime.views import FRAMEWORK_NAMES
 
 torch: Any = pytest.importorskip("torch")
@@ -161,6 +161,18 @@ def test_fp8_is_promoted() -> None:
 @pytest.mark.parametrize("name", ["gemm", "mn_major", "column_major_a", "column_major_b"])
 def test_every_width(name: str, n: int) -> None:
     run(CASES[name], 6, wsdsl.Schedule(tile=dict(n=n)), M=264, N=424, K=200)
+
+
+@pytest.mark.parametrize("n", range(8, 257, 16))
+@pytest.mark.parametrize("name", ["gemm", "column_major_a"])
+def test_every_width_between(name: str, n: int) -> None:
+    run(CASES[name], 6, wsdsl.Schedule(tile=dict(n=n)), M=264, N=424, K=200)
+
+
+@pytest.mark.parametrize(("name", "schedule"), WIDTHS, ids=repr)
+def test_widths(name: str, schedule: wsdsl.Schedule) -> None:
+    scaled = name in ("block_scaled", "scaled_rows")
+    run(CASES[name], 6, schedule, **({} if scaled else dict(M=520, N=424, K=720)))
 
 
 @pytest.mark.parametrize("n", [16, 32, 48, 96])

@@ -21,7 +21,7 @@ def random_schedule(rng: Random) -> Schedule:
     if rng.random() < 0.7:
         tile["m"] = rng.choice((64, 64, 128, 192, 256))
     if rng.random() < 0.7:
-        tile["n"] = rng.choice((16, 32, 48, 64, 96, 128, 192, 256))
+        tile["n"] = rng.choice((16, 24, 32, 48, 64, 72, 96, 128, 168, 192, 256))
     if rng.random() < 0.4:
         tile["k"] = rng.choice((16, 32, 64, 128))
     return Schedule(

@@ -29,7 +29,7 @@ SCHEDULES = {
     "small": Schedule(tile=dict(m=64, n=64), consumers=1, stages=2),
     "one_stage": Schedule(stages=1),
     "narrow": Schedule(tile=dict(n=32), stages=2),
-    "odd": Schedule(tile=dict(m=64), consumers=1, stages=3),
+    "odd": Schedule(tile=dict(m=64, n=40), consumers=1, stages=3),
     "grid": Schedule(scheduler="grid"),
     "short": Schedule(tile=dict(n=128, k=32), stages=4),
     "three": Schedule(tile=dict(m=192, n=64), consumers=3),

@@ -6,6 +6,7 @@ from wsdsl.ir.types import F32, I32, DType
 
 ROWS = 64
 MAX_COLUMNS = 256
+COLUMN_STEP = 8
 K_BYTES = 32
 """Of a line of each operand, that one instruction takes."""
 
@@ -45,10 +46,10 @@ def is_fp8(dtype: DType) -> bool:
 
 def columns_fault(columns: int, dtype: DType) -> str:
     """Why an instruction of operands of `dtype` has no such width; empty if it has."""
-    if not 8 <= columns <= MAX_COLUMNS:
-        return f"wgmma works on 8 to {MAX_COLUMNS} columns"
-    if columns % 8:
-        return "wgmma works on 64 rows and a multiple of 8 columns"
+    if not COLUMN_STEP <= columns <= MAX_COLUMNS:
+        return f"wgmma works on {COLUMN_STEP} to {MAX_COLUMNS} columns"
+    if columns % COLUMN_STEP:
+        return f"wgmma works on {ROWS} rows and a multiple of {COLUMN_STEP} columns"
     if dtype.is_integer and columns > 32 and columns % 16:
         return f"of {dtype} wgmma works on 8, 16, 24, 32 columns, or on a multiple of 16"
     return ""

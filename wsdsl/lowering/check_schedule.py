@@ -13,6 +13,7 @@ from wsdsl.ir.tile_ops import Block, Contract, ForEach, Reduce, Store
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.axes import axes_of, loop_variable
+from wsdsl.lowering.check_columns import column_faults
 from wsdsl.lowering.cut_sums import why_no_slices, why_not, why_not_shared
 from wsdsl.lowering.early_loads import num_load_partitions
 from wsdsl.lowering.footprint import (
@@ -44,6 +45,7 @@ def faults(kernel: Kernel, chosen: Schedule) -> list[Finding]:
         *_cut(kernel, chosen),
         *_share(kernel, chosen),
         *_tiles(kernel, chosen),
+        *column_faults(kernel, chosen),
         *_crossed_blocks(kernel, chosen),
     ]
     if products and chosen.registers is not None:
@@ -194,9 +196,6 @@ def _tiles(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
                 yield Finding(f"{rows} is no multiple of 64 x {who}")
             if size > 256:
                 yield Finding(f"{rows} is more than 256")
-        elif axis.role == "columns" and (size % (16 * shares["columns"]) or size > 256):
-            among = f" x {shares['columns']} consumers" if shares["columns"] > 1 else ""
-            yield Finding(f"{what} is no multiple of 16{among} up to 256 (columns)")
         step = depths[name][0] if name in depths else 16
         if (name in depths or not axis.role) and (size % step or size > 256):
             yield Finding(f"{what} is no multiple of {step} up to 256 (contracted)")

@@ -1,5 +1,5 @@
 """Few rows against many columns: the columns may ride wgmma's M, which is 64 whatever is asked for;
-rows then come in steps of 16, columns of 64. The way is taken that is predicted to be quicker.
+rows then come in steps of 8, columns of 64. The way is taken that is predicted to be quicker.
 
 Before: `schedule=Schedule()`, for A[m, k] @ B[n, k] with 16 rows of A
 After: `schedule=Schedule(mma="n")`

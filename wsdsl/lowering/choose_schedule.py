@@ -31,6 +31,8 @@ from wsdsl.lowering.footprint import (
     STAGING_BUFFERS,
     accumulator_registers,
     axis_sizes,
+    is_heavy,
+    part_bytes,
     promoted_registers,
     row_blocks,
     slot_cycles,
@@ -214,7 +216,8 @@ def _takes_turns(kernel: Kernel, chosen: Schedule) -> bool:
 def _is_heavy(kernel: Kernel, chosen: Schedule) -> bool:
     """Whether its consumers need more registers than usual."""
     sums, promoted = accumulator_registers(kernel, chosen), promoted_registers(kernel, chosen)
-    return sums > HEAVY or (bool(promoted) and sums + promoted > HEAVY_PROMOTED)
+    reads = is_heavy(kernel, chosen) and bool(part_bytes(kernel, chosen))
+    return sums > HEAVY or reads or (bool(promoted) and sums + promoted > HEAVY_PROMOTED)
 
 
 def _registers(consumers: int, loads: int, heavy: bool) -> dict[str, int]:

@@ -33,8 +33,11 @@ AT_ONCE = 8
 
 
 def slice_width(columns: int, splits: int) -> int:
-    """Columns of a part: as many as a line of SMEM has, unless some pieces had none then."""
-    fitting = [w for w in (64, 32, 16) if columns % w == 0]
+    """Columns of a part: as many as a line of SMEM has, unless some pieces had none then; a
+    part of a line where 16 does not divide the columns.
+    """
+    lines = (64, 32, 16) if columns % 16 == 0 else (56, 40, 24, 8)
+    fitting = [w for w in lines if columns % w == 0]
     return next((w for w in fitting if columns // w >= splits), fitting[-1])
 
 

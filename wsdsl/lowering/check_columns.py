@@ -1,0 +1,87 @@
+"""Which columns a tile may have: wgmma takes multiples of 8, TMA lines of 16 bytes, and of 32 where
+they run along an operand's columns: by 16 it would take as many boxes as there are 8 columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wsdsl.diagnostics import Finding
+from wsdsl.ir.op import Kernel, Value
+from wsdsl.ir.tile_ops import Contract, Load, Store
+from wsdsl.ir.types import Axis, DType, Tensor, Tile
+from wsdsl.ir.wgmma import COLUMN_STEP, MAX_COLUMNS, columns_fault
+from wsdsl.lowering.axes import axes_of, loop_variable
+from wsdsl.lowering.footprint import axis_sizes
+from wsdsl.lowering.nest import output_nest
+from wsdsl.lowering.parts import loads_in_parts
+from wsdsl.lowering.sharing import num_shares
+from wsdsl.lowering.side import stored_by_tma
+from wsdsl.lowering.side_loads import LINE
+from wsdsl.schedule import Schedule
+
+OPERAND_LINE = 32
+
+
+def column_step(kernel: Kernel, given: Schedule) -> int:
+    """The multiple that any number of a consumer's columns may be."""
+    products = [dtype for name in axes_of(kernel) for _, dtype in _products(kernel, name)]
+    found = [2 * COLUMN_STEP if dtype.is_integer else COLUMN_STEP for dtype in products]
+    found += [line // _bytes(tensor) for tensor, _, line in _lines(kernel, given)]
+    return max(found, default=COLUMN_STEP)
+
+
+def column_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
+    consumers = num_shares(kernel, chosen)["columns"]
+    among = f" x {consumers} consumers" if consumers > 1 else ""
+    for name, size in axis_sizes(kernel, chosen).items():
+        if axes_of(kernel)[name].role != "columns":
+            continue
+        what, own = f"tile {loop_variable(name)}={size}", size // consumers
+        if size % (COLUMN_STEP * consumers) or size > MAX_COLUMNS:
+            told = f"no multiple of {COLUMN_STEP}{among} up to {MAX_COLUMNS}"
+            yield Finding(f"{what} is {told} (columns)")
+            continue
+        for op, dtype in _products(kernel, name):
+            if size and (fault := columns_fault(own, dtype)):
+                yield Finding(f"{what}{among}: {fault}", op.loc)
+        for tensor, axis, line in dict.fromkeys(_lines(kernel, chosen)):
+            if axis.name == name and own * _bytes(tensor) % line:
+                step, dtype = line // _bytes(tensor), getattr(tensor.type, "dtype", None)
+                told = f"columns lie along rows of `{tensor.name}` ({dtype}), which TMA moves"
+                yield Finding(
+                    f"{what}{among}: {told} by {line} bytes",
+                    kernel.loc,
+                    f"make it a multiple of {step}{among}",
+                )
+
+
+def _products(kernel: Kernel, axis: str) -> Iterator[tuple[Contract, DType]]:
+    """Those of which the axis is free, and the type of their operands."""
+    for op in kernel.ops:
+        if isinstance(op, Contract):
+            assert isinstance(op.a.type, Tile) and isinstance(op.b.type, Tile)
+            if (axis in op.a.type.axes) != (axis in op.b.type.axes):
+                yield op, op.a.type.dtype
+
+
+def _lines(kernel: Kernel, schedule: Schedule) -> Iterator[tuple[Value, Axis, int]]:
+    """The tensors that TMA moves along columns, and of how many bytes their lines are multiples."""
+    found: list[tuple[Value, Value, int]] = []
+    multiplied = {v for op in kernel.ops if isinstance(op, Contract) for v in (op.a, op.b)}
+    for op in kernel.ops:
+        if isinstance(op, Store) and stored_by_tma(kernel, op):
+            found.append((op.tensor, op.index[-1], LINE))
+        elif isinstance(op, Load) and op.result in multiplied:
+            found.append((op.tensor, op.index[-1], OPERAND_LINE))
+    if multiplied:
+        parts = loads_in_parts(kernel, schedule, output_nest(kernel.body)[1])
+        found += [(op.tensor, op.index[-1], LINE) for op in parts]
+    for tensor, last, line in found:
+        if isinstance(last.type, Axis) and last.type.role == "columns":
+            yield tensor, last.type, line
+
+
+def _bytes(tensor: Value) -> int:
+    assert isinstance(tensor.type, Tensor)
+    return tensor.type.dtype.bytes
