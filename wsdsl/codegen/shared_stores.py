@@ -7,6 +7,8 @@ an exclusive-or with a constant (along a line) or a constant offset (across 8 li
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from wsdsl.codegen import inline_ptx
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.convert_type import is_packed, scalar_type
@@ -28,8 +30,9 @@ def warp_base(c: Context, shared: SharedAt, item: str) -> str:
 
 def convert_store_shared(c: Context, op: StoreShared) -> None:
     value, shared = c.registers(op.value), c.shared(op.shared)
-    span, size = SWIZZLE_SPAN[op.swizzle], value.dtype.bytes
+    size = value.dtype.bytes
     lines, line = (value.columns, 16) if op.transposed else (16, value.columns)
+    span = max(line * size if op.swizzle == "none" else 0, SWIZZLE_SPAN[op.swizzle])
     if line * size > span or lines * span > shared.bytes // 4 or value.columns % 8:
         raise CompileError(
             Finding(
@@ -39,12 +42,33 @@ def convert_store_shared(c: Context, op: StoreShared) -> None:
             )
         )
     base = warp_base(c, shared, c.scalar(op.item).text)
+    to = _Panel(At(base, shared.offset), op.swizzle, span)
     if value.dtype.bits == 16:
-        _store_matrices(c, value, At(base, shared.offset), op.swizzle, op.transposed)
+        _store_matrices(c, value, to, op.transposed)
     elif op.transposed:
-        _store_elements(c, value, At(base, shared.offset), op.swizzle)
+        _store_elements(c, value, to)
     else:
-        _store_pairs(c, value, At(base, shared.offset), op.swizzle)
+        _store_pairs(c, value, to)
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """Lines of `span` bytes each."""
+
+    to: At
+    swizzle: str
+    span: int
+
+    def own(self, w: Writer, line: str, byte: str) -> str:
+        """The address of a byte of a line."""
+        return w.add(self.to.base, swizzled(w, w.multiply(line, self.span), byte, self.swizzle))
+
+    def at(self, w: Writer, own: str, lines: int, byte: int) -> At:
+        """So many lines, a multiple of 8, and bytes of a line from there."""
+        offset = self.to.offset + lines * self.span
+        if self.swizzle == "none":
+            return At(own, offset + byte)
+        return At(w.binary("xor", "i32", own, byte) if byte else own, offset)
 
 
 def swizzled(w: Writer, line_start: str, byte: str, swizzle: str) -> str:
@@ -65,9 +89,9 @@ def _packed(w: Writer, value: Registers) -> tuple[str, ...]:
     return tuple(packed)
 
 
-def _store_matrices(c: Context, value: Registers, to: At, swizzle: str, transposed: bool) -> None:
+def _store_matrices(c: Context, value: Registers, to: _Panel, transposed: bool) -> None:
     """stmatrix: each lane gives the address of one line of one 8 x 8 matrix."""
-    w, lane, span = c.w, c.threads.lane, SWIZZLE_SPAN[swizzle]
+    w, lane = c.w, c.threads.lane
     packed = _packed(w, value)
     if transposed:
         # Lanes 0-7 address columns 0-7 of rows 0-7, 8-15 the same of rows 8-15, then columns 8-15.
@@ -77,54 +101,46 @@ def _store_matrices(c: Context, value: Registers, to: At, swizzle: str, transpos
     else:
         line = w.binary("and", "i32", lane, 15)
         half = w.binary("lshr", "i32", lane, 4)
-    start = w.multiply(line, span)
-    own = w.add(to.base, swizzled(w, start, w.multiply(half, 16), swizzle))
+    own = to.own(w, line, w.multiply(half, 16))
     for first in range(0, value.columns, 16):
         count = 4 if first + 16 <= value.columns else 2
         texts = packed[first // 4 : first // 4 + count]
-        if transposed:
-            at = At(own, to.offset + first * span)
-        else:
-            at = At(w.binary("xor", "i32", own, 2 * first) if first else own, to.offset)
+        at = to.at(w, own, first, 0) if transposed else to.at(w, own, 0, 2 * first)
         inline_ptx.stmatrix(w, at, texts, transposed)
 
 
-def _store_pairs(c: Context, value: Registers, to: At, swizzle: str) -> None:
+def _store_pairs(c: Context, value: Registers, to: _Panel) -> None:
     """Lines are rows: two neighbouring columns at once. For bytes, exchanges between lanes and
     stmatrix would take more instructions, and use the banks no better.
     """
-    w, size, span = c.w, value.dtype.bytes, SWIZZLE_SPAN[swizzle]
+    w, size = c.w, value.dtype.bytes
     texts, bits, count = _as_bits(w, value), value.dtype.bits, 2
     if bits == 8:
         packed = is_packed(value.dtype, value.columns)
         pairs = zip(texts[::2], texts[1::2], strict=True)
         texts = list(value.texts) if packed else [join_bytes(w, *pair) for pair in pairs]
         bits, count = 16, 1
-    start = w.multiply(w.binary("lshr", "i32", c.threads.lane, 2), span)
-    byte = w.multiply(c.threads.column, size)
-    own = w.add(to.base, swizzled(w, start, byte, swizzle))
+    line = w.binary("lshr", "i32", c.threads.lane, 2)
+    own = to.own(w, line, w.multiply(c.threads.column, size))
     for first in range(0, value.columns, 8):
-        at = w.binary("xor", "i32", own, first * size) if first else own
         for half in (0, 1):
             e = (first // 4 + half) * count
-            line = At(at, to.offset + 8 * half * span)
-            inline_ptx.store_shared(w, line, bits, texts[e : e + count])
+            at = to.at(w, own, 8 * half, first * size)
+            inline_ptx.store_shared(w, at, bits, texts[e : e + count])
 
 
-def _store_elements(c: Context, value: Registers, to: At, swizzle: str) -> None:
+def _store_elements(c: Context, value: Registers, to: _Panel) -> None:
     """Lines are columns: each element goes to a line of its own."""
-    w, size, span = c.w, value.dtype.bytes, SWIZZLE_SPAN[swizzle]
+    w, size = c.w, value.dtype.bytes
     texts = _as_bits(w, value)
     row = w.multiply(w.binary("lshr", "i32", c.threads.lane, 2), size)
     for odd in (0, 1):
-        start = w.multiply(w.add(c.threads.column, odd), span)
-        own = w.add(to.base, swizzled(w, start, row, swizzle))
+        own = to.own(w, w.add(c.threads.column, odd), row)
         for half in (0, 1):
-            at = w.binary("xor", "i32", own, 8 * size * half) if half else own
             for first in range(0, value.columns, 8):
                 e = first // 8 * 4 + 2 * half + odd
-                line = At(at, to.offset + first * span)
-                inline_ptx.store_shared(w, line, value.dtype.bits, texts[e : e + 1])
+                at = to.at(w, own, first, 8 * size * half)
+                inline_ptx.store_shared(w, at, value.dtype.bits, texts[e : e + 1])
 
 
 def _as_bits(w: Writer, value: Registers) -> list[str]:

@@ -108,7 +108,8 @@ class ThreadLoad(Op):
 class StoreShared(Op):
     """Each warp of the warpgroup writes its 16 rows of the fragment `value` (64 x w) to its quarter
     of item `item` (i32) of `shared`: warp i at i * bytes / 4, as one panel of the swizzle mode:
-    16 lines of w elements, or `transposed` w lines of 16 elements. A line is at most one span.
+    16 lines of w elements, or `transposed` w lines of 16 elements. A line is one span; without
+    swizzle it is any multiple of 16 bytes, and the next one follows it, as TMA has it.
     """
 
     levels: ClassVar = SCHEDULED

@@ -32,6 +32,11 @@ def panel_address(row: int, byte: int, rows: int, swizzle: str) -> int:
     return swizzle_address(byte // span * rows * span + row * span + byte % span, swizzle)
 
 
+def line_swizzle(row_bytes: int) -> str:
+    """The swizzle mode whose span is a line; "none" if there is none."""
+    return next((mode for mode, span in SWIZZLE_SPAN.items() if span == row_bytes), "none")
+
+
 def widest_swizzle(row_bytes: int) -> str:
     """The widest swizzle mode whose span divides a line of `row_bytes` bytes."""
     for mode, span in SWIZZLE_SPAN.items():

@@ -20,7 +20,7 @@ from wsdsl.ir.memory_ops import (
 )
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.pipeline_ops import Partition, ValuesInShared
-from wsdsl.ir.target import SMEM_BYTES, SWIZZLE_SPAN, widest_swizzle
+from wsdsl.ir.target import SMEM_BYTES, line_swizzle
 from wsdsl.ir.tile_ops import Cast, Full, Load, Lookup, Map, Store
 from wsdsl.ir.types import (
     BOOL,
@@ -160,8 +160,10 @@ class Stores:
 
     def _item_bytes(self, op: Store) -> int:
         """Of the widest piece."""
-        _, _, swizzle, lines = self._panel(op, max(self._shape(op).widths))
-        return 4 * lines * SWIZZLE_SPAN[swizzle]
+        assert isinstance(op.tensor.type, Tensor)
+        box, _, _, lines = self._panel(op, max(self._shape(op).widths))
+        size = 4 * lines * box[-1] * op.tensor.type.dtype.bytes
+        return -(-size // LEAST_BYTES) * LEAST_BYTES
 
     def _counts(self, region: Region) -> list[int]:
         """Groups of stores through SMEM, by run: where one has a number that the groups of buffers
@@ -302,7 +304,7 @@ class Stores:
             1 if not isinstance(v.type, Axis) else WARP_ROWS if v.type.role == "rows" else width
             for v in op.index
         )
-        swizzle = widest_swizzle(box[-1] * op.tensor.type.dtype.bytes)
+        swizzle = line_swizzle(box[-1] * op.tensor.type.dtype.bytes)
         return box, transposed, swizzle, width if transposed else WARP_ROWS
 
     def _to_smem(

@@ -25,7 +25,7 @@ from wsdsl.ir.tile_ops import Contract, Load, Store
 from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.ir.types import Axis, Fragment, Shared, State, Tensor, Tile
 from wsdsl.ir.walk import used_inside
-from wsdsl.lowering.pieces import Pieces, chunk_widths
+from wsdsl.lowering.pieces import Pieces, panel_widths
 from wsdsl.lowering.sharing import shared_role
 from wsdsl.lowering.side import Side, narrow_axes
 from wsdsl.lowering.turns import part_turn
@@ -102,7 +102,7 @@ def part_widths(
     few registers for them.
     """
     (name,) = {a.name for op in loads for a in _axes(op) if a.role == "columns"}
-    return chunk_widths(sizes[name], heavy or name in narrow_axes(kernel))
+    return panel_widths(sizes[name], heavy or name in narrow_axes(kernel))
 
 
 def part_offsets(

@@ -2,7 +2,7 @@
 
 Piece (i, j) of a tile holds the rows 64 i … 64 i + 63 of the warpgroup's share and the columns of
 chunk j; an axis that the tile lacks has one piece. Chunks are as wide as a store's line, the last
-ones narrower where the tile's width asks for it. Pieces are computed when they are first asked for,
+one narrower where the tile's width asks for it. Pieces are computed when they are first asked for,
 so that an epilogue comes out chunk by chunk, as its stores demand it.
 """
 
@@ -20,7 +20,16 @@ MAX_WIDTH = 64
 
 
 def chunk_widths(columns: int, narrow: bool) -> tuple[int, ...]:
-    """How so many columns are cut; `narrow` ones to at most half of the widest chunk."""
+    """How so many columns are cut; `narrow` ones to at most half of the widest chunk. The rest is a
+    chunk like the others: one that is stored twice costs more than lines without a swizzle.
+    """
+    widest = MAX_WIDTH // 2 if narrow else MAX_WIDTH
+    whole, rest = divmod(columns, widest)
+    return (widest,) * whole + (rest,) * bool(rest)
+
+
+def panel_widths(columns: int, narrow: bool) -> tuple[int, ...]:
+    """The same where each chunk comes as one panel, or a few of the same swizzle mode."""
     left, widest = columns, MAX_WIDTH // 2 if narrow else MAX_WIDTH
     found: list[int] = []
     while left:

@@ -83,7 +83,7 @@ class LoadInFlight:
     speed: float = 1.0
 
     def step(self) -> bool:
-        lines = self.map.read(self.coordinates)
+        lines = self.map.read(self.coordinates).view(np.uint8).reshape(self.map.in_shared)
         self.cta.memory.write(self.address, lines, self.map.swizzle)
         self.access.phase = self.barrier.phase
         self.wg.check(self.op, self.barrier.complete_tx(self.map.bytes, self.phases))
@@ -147,10 +147,9 @@ class StoreInFlight:
     def step(self) -> bool:
         memory = self.wg.cta.memory
         if self.lines is None:
-            rows = self.map.bytes // self.map.line_bytes
             everything = slice(None), slice(None)
             self.lines = [
-                memory.read(a, rows, self.map.line_bytes, self.map.swizzle, everything)
+                memory.read(a, *self.map.in_shared, self.map.swizzle, everything)
                 for a in self.addresses
             ]
             self.read_done = True
@@ -255,8 +254,8 @@ def store_shared(wg: Warpgroup, op: m.StoreShared) -> None:
     for i in range(4):
         rows = value[16 * i : 16 * i + 16]
         lines = np.ascontiguousarray(rows.T if op.transposed else rows)
-        line_bytes = lines.shape[1] * lines.itemsize
-        if line_bytes != SWIZZLE_SPAN[op.swizzle]:
+        line_bytes, span = lines.shape[1] * lines.itemsize, SWIZZLE_SPAN[op.swizzle]
+        if line_bytes != span and (op.swizzle != "none" or line_bytes % span):
             wg.fail(op, f"lines of {line_bytes} bytes with swizzle {op.swizzle}")
         if lines.nbytes > quarter:
             wg.fail(op, f"{lines.nbytes} bytes, a warp has {quarter}")
@@ -264,7 +263,7 @@ def store_shared(wg: Warpgroup, op: m.StoreShared) -> None:
         aligned(wg, op, address, op.swizzle)
         what = f"it overwrites item {item} of `{shared.label}` (warp {i})"
         write_shared(wg, op, address, lines.nbytes, wg.warp(i), what)
-        wg.cta.memory.write(address, lines, op.swizzle)
+        wg.cta.memory.write(address, lines.view(np.uint8).reshape(-1, span), op.swizzle)
 
 
 def load_panels(wg: Warpgroup, op: m.LoadPanels) -> None:

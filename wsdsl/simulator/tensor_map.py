@@ -34,6 +34,14 @@ class TensorMapValue:
     def bytes(self) -> int:
         return math.prod(self.box) * self.tensor.dtype.bytes
 
+    @property
+    def in_shared(self) -> tuple[int, int]:
+        """Lines of a span that it takes in SMEM, and their bytes: without swizzle all of it lies
+        one after another.
+        """
+        span = SWIZZLE_SPAN[self.swizzle]
+        return self.bytes // span, span
+
     def fault(self) -> str:
         """What TMA would refuse, "" if nothing."""
         if len(self.box) != self.tensor.array.ndim or not 1 <= len(self.box) <= 5:
@@ -41,8 +49,8 @@ class TensorMapValue:
         if any(not 1 <= extent <= MAX_BOX for extent in self.box):
             return f"box {self.box}: each extent is 1 to {MAX_BOX}"
         span = SWIZZLE_SPAN[self.swizzle]
-        alone = self.swizzle == "none" and self.bytes == self.line_bytes
-        if self.line_bytes != span and not (alone and self.line_bytes % UNIT == 0):
+        plain = self.swizzle == "none" and self.line_bytes % UNIT == 0
+        if self.line_bytes != span and not plain:
             return (
                 f"a box line of {self.line_bytes} bytes with swizzle {self.swizzle}, whose lines "
                 f"are {span} bytes"
