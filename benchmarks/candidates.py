@@ -47,18 +47,19 @@ def candidates(problem: Problem, schedules: Sequence[str]) -> list[str]:
     """The default and `schedules`, or a list of our own if there are none."""
     listed = list(schedules)
     if not listed:
-        listed = by_model(problem) if problem.swept else usual(problem.size)
+        listed = by_model(problem) if problem.swept else usual(problem)
     return [DEFAULT, *dict.fromkeys(listed)]
 
 
-def usual(shape: Shape) -> list[str]:
-    m, n, _ = shape
+def usual(problem: Problem) -> list[str]:
+    shape = m, n, _ = problem.size
     tiles = -(-m // 128) * -(-n // 128)
     if m <= 128 and n > 128:
         return FEW_ROWS
     if tiles < NUM_SMS:
         return list(deep(shape)) if tiles <= 16 else SMALL + LIST
-    fitting = (f"tile.m=128 tile.n={w} mode=cooperative" for w in widths(shape))
+    step = 16 if problem.kind.dtype == "int8" else 8
+    fitting = (f"tile.m=128 tile.n={w} mode=cooperative" for w in widths(shape, step))
     return [*LIST, *fitting]
 
 
@@ -77,8 +78,8 @@ def deep(shape: Shape) -> Iterator[str]:
                     yield f"{tile} scheduler=split_k splits={splits} reduction=slices"
 
 
-def widths(shape: Shape, count: int = 3) -> list[int]:
-    """Multiples of 16 that leave the fewest columns idle in the last wave, the widest first."""
+def widths(shape: Shape, step: int, count: int = 3) -> list[int]:
+    """Multiples of `step` that leave the fewest columns idle in the last wave, the widest first."""
     m, n, _ = shape
     rows = -(-m // 128)
 
@@ -87,7 +88,7 @@ def widths(shape: Shape, count: int = 3) -> list[int]:
         return rows * n / (math.ceil(tiles / NUM_SMS) * NUM_SMS * width)
 
     # Narrow tiles move more bytes for each product: they have to win by more than a little.
-    return sorted(range(128, 257, 16), key=lambda w: (-used(w) * min(1.0, w / 200), -w))[:count]
+    return sorted(range(128, 257, step), key=lambda w: (-used(w) * min(1.0, w / 200), -w))[:count]
 
 
 def by_model(problem: Problem) -> list[str]:

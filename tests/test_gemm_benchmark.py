@@ -85,7 +85,9 @@ def test_options_pass_through():
 
 
 def test_the_widths_that_fill_the_last_wave_are_tried():
-    assert candidates.widths((1024, 7296, 4096), 1) == [224]  # 33 x 8 tiles: two waves
+    assert candidates.widths((1024, 7296, 4096), 8, 1) == [224]  # 33 x 8 tiles: two waves
+    assert candidates.widths((1024, 3648, 4096), 8, 1) == [232]  # 16 x 8 tiles: one wave
+    assert candidates.widths((1024, 3648, 4096), 16, 1) == [240]
     assert ours.DEFAULT in candidates.candidates(posed(), [])
     assert candidates.candidates(posed(), ["tile.n=64"]) == [ours.DEFAULT, "tile.n=64"]
 

@@ -45,6 +45,12 @@ def test_the_choice_can_be_pasted_back() -> None:
         ((1024, 1024, 1024), ("cooperative", 64, 128)),
         # The last of 8 columns of tiles overlaps the one before.
         ((1024, 576, 1024), ("cooperative", 64, 80)),
+        # 16 x 8, 8 x 16 and 4 x 32 tiles are one wave by columns that 16 does not divide ...
+        ((1024, 960, 4096), ("cooperative", 64, 120)),
+        ((1024, 2688, 16384), ("cooperative", 128, 168)),
+        ((1024, 5376, 4096), ("cooperative", 256, 168)),
+        # ... but whose rows cost more to store.
+        ((1024, 1728, 4096), ("cooperative", 128, 112)),
         # Few rows: what counts is that all SMs load the same ...
         ((64, 28672, 8192), ("cooperative", 64, 224)),
         # ... and that nothing is loaded beyond the rows.
@@ -133,8 +139,8 @@ def test_a_width_that_divides_the_waves_is_preferred() -> None:
     ("schedule", "words"),
     [
         (Schedule(tile=dict(q=64)), "no loop walks"),
-        (Schedule(tile=dict(n=320)), "no multiple of 16 up to 256"),
-        (Schedule(tile=dict(n=100)), "no multiple of 16"),
+        (Schedule(tile=dict(n=320)), "no multiple of 8 up to 256"),
+        (Schedule(tile=dict(n=100)), "no multiple of 8"),
         (Schedule(tile=dict(m=96)), "no multiple of 64"),
         (Schedule(tile=dict(k=24)), "no multiple of 16"),
         (Schedule(tile=dict(n=256), stages=9), "bytes of SMEM"),
@@ -148,7 +154,7 @@ def test_a_width_that_divides_the_waves_is_preferred() -> None:
         (Schedule(tile=dict(n=256), consumers=3), "needs 154 registers a thread at launch"),
         (Schedule(share="k"), "which is no free axis of the output"),
         (Schedule(share="n", mode="pingpong"), "nobody shares a tile"),
-        (Schedule(share="n", tile=dict(n=48), consumers=2), "no multiple of 16 x 2 consumers"),
+        (Schedule(share="n", tile=dict(n=40), consumers=2), "no multiple of 8 x 2 consumers"),
         (Schedule(share="n", scheduler="stream_k"), "hands on whole rows"),
         (Schedule(decode="shared"), "not lowered yet"),
         (Schedule(arch="sm_100a"), "not lowered yet"),
@@ -199,6 +205,22 @@ def test_a_field_of_another_type_is_told(wrong: dict[str, object], words: str) -
         Schedule(**wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("name", "schedule", "words"),
+    [
+        ("product_i8", Schedule(tile=dict(n=72)), "8, 16, 24, 32 columns"),
+        ("product_i8", Schedule(tile=dict(n=80), share="n"), "8, 16, 24, 32 columns"),
+        ("bytes_out", Schedule(tile=dict(n=72)), "rows of `C` .* by 16 bytes.* multiple of 16"),
+        ("bytes_out", Schedule(tile=dict(n=80), share="n"), "multiple of 16 x 2 consumers"),
+        ("mn_major", Schedule(tile=dict(n=72)), "rows of `B` .* by 32 bytes.* multiple of 16"),
+    ],
+    ids=repr,
+)
+def test_widths_that_the_hardware_does_not_take(name: str, schedule: Schedule, words: str) -> None:
+    with pytest.raises(ScheduleError, match="(?s)" + words):
+        chosen(name, schedule)
+
+
 def test_registers_too_many() -> None:
     with pytest.raises(ScheduleError, match="the tiles take 256 of"):
         chosen("two_products", wsdsl.Schedule(tile=dict(n=256)))
@@ -209,7 +231,7 @@ def test_tiles_of_a_size_that_the_kernel_says() -> None:
     with pytest.raises(ScheduleError, match="gives `n` 128, the kernel walks it by 64"):
         chosen("quantised", Schedule(tile=dict(n=128)))
     text = CASES["quantised"].text.replace("by=64", "by=100")
-    with pytest.raises(ScheduleError, match="no multiple of 16"):
+    with pytest.raises(ScheduleError, match="no multiple of 8"):
         wsdsl.parse(text).quantised.schedule()
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 
 from wsdsl.ir.op import Kernel, Value, once
 from wsdsl.ir.tile_ops import (
@@ -19,6 +20,7 @@ from wsdsl.ir.tile_ops import (
 )
 from wsdsl.ir.types import Axis
 from wsdsl.lowering.axes import axes_of, loop_variable
+from wsdsl.lowering.check_columns import column_step
 from wsdsl.lowering.footprint import (
     accumulator_registers,
     axis_sizes,
@@ -38,6 +40,10 @@ SCALED_WIDTH = 64
 """Columns of which scaled products are made up: their scales change at such places, and 96 and 112
 columns are at 0.6 of 128 on an H200.
 """
+WIDTH = 16
+"""Of other products; half of it more is tried as well where it saves something ..."""
+FEW_WAVES = 4
+"""... of a wave, or of so many at the most: of more, some number suits multiples of 16."""
 PLAIN_WIDTH = 64
 """Of a kernel without products, which gains nothing by more."""
 
@@ -66,12 +72,15 @@ def _options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Schedule]:
         if axis.role and name not in whole_axes(kernel) and not {name, variable} & {*tile}:
             (rows if axis.role == "rows" else columns).append(variable)
     scaled, in_place = scales_products(kernel), all(op.acc is not None for op in products)
-    step = SCALED_WIDTH if scaled else 16
+    step = SCALED_WIDTH if scaled else WIDTH
+    between = not scaled and work.sized and column_step(kernel, given) < WIDTH
     for mode, consumers in _teams(kernel, given, products, work):
         shares = num_shares(kernel, dataclasses.replace(given, mode=mode, consumers=consumers))
         sharing, across = shares["rows"], step * shares["columns"]
         narrower = range(256 // across * across, 0, -across)
-        widths = (narrower if products else (PLAIN_WIDTH,)) if columns else (0,)
+        half = across // 2
+        halves = range(256 // across * across - half, 0, -across) if between else range(0)
+        widths = (*narrower, *halves) if products else (PLAIN_WIDTH,)
         alone = mode == "pingpong" or shares["columns"] > 1
         heights = (128, 64) if alone and products else (64 * sharing,)
         tall = 128 * sharing
@@ -81,11 +90,14 @@ def _options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Schedule]:
             heights = (*dict.fromkeys((*heights, tall)),)
         if given.mma is not None:
             across_all = (x for x in axes_of(kernel).values() if x.role == "columns")
-            widths = _around(widths, max((work.sizes.get(x.dim, 0) for x in across_all), default=0))
+            most = max((work.sizes.get(x.dim, 0) for x in across_all), default=0)
+            widths = _around(narrower, most)
         for height in heights if rows else (0,):
-            for width in widths:
+            for width in widths if columns else (0,):
                 own = tile | dict.fromkeys(rows, height) | dict.fromkeys(columns, width)
                 option = dataclasses.replace(given, mode=mode, consumers=consumers, tile=own)
+                if width in halves and not _comes_out(axis_sizes(kernel, option), work, half):
+                    continue
                 if scaled or height != tall or runs_ahead(kernel, option):
                     yield option
 
@@ -94,6 +106,22 @@ def _around(widths: Sequence[int], size: int) -> Sequence[int]:
     """One tile holds all of the few rows, where they fit: several would load the many twice."""
     fitting = [width for width in widths if width >= size > 0]
     return (min(fitting),) if fitting else widths
+
+
+def _comes_out(tile: Mapping[str, int], work: Work, step: int) -> bool:
+    """Whether tiles that are a `step` narrower would leave columns over, or take another wave, of
+    few.
+    """
+    axes = [loop.index.type for loop in work.nest if isinstance(loop, ForTiles)]
+    columns = [a for a in axes if isinstance(a, Axis) and a.role == "columns"]
+    if any(-work.size(a.dim) % tile[a.name] < step for a in columns):
+        return True
+
+    def waves(tile: Mapping[str, int]) -> int:
+        return math.ceil(math.prod(work.trips(loop, tile) for loop in work.nest) / NUM_SMS)
+
+    less = {a.name: tile[a.name] - step for a in columns}
+    return waves(tile) <= FEW_WAVES and waves(tile) < waves({**tile, **less})
 
 
 def _leaves_room(kernel: Kernel, option: Schedule) -> bool:

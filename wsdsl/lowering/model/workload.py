@@ -21,6 +21,8 @@ from wsdsl.lowering.nest import output_nest
 
 UNKNOWN_SIZE = 8192
 """A dimension's size where it is not known."""
+SECTOR_BYTES = 32
+"""What GMEM is written in."""
 Loop = ForTiles | ForEach
 
 
@@ -46,6 +48,8 @@ class Workload:
     depth: int = 1
     sums: int = 0
     columns: int = 0
+    split_rows: float = 0.0
+    """Rows of results, of which every other tile's begin amid a sector of GMEM."""
     overhang_bytes: float = 0.0
     """Of those that are loaded, beyond the end of a tensor, in the tile that reaches farthest."""
     overhang_bytes_cut: float = 0.0
@@ -104,7 +108,8 @@ class Work:
         def times(loops: tuple[Loop, ...]) -> int:
             return math.prod(self.trips(loop, tile) for loop in loops)
 
-        cycles = operand_bytes = read_bytes = stored = computed = beyond = beyond_cut = 0.0
+        cycles = operand_bytes = read_bytes = stored = split = 0.0
+        computed = beyond = beyond_cut = 0.0
         operations = promoted = 0
         for op, loops in self.inside:
             if isinstance(op, Contract):
@@ -114,6 +119,7 @@ class Work:
                 promoted += times(loops) * (op.acc is None)
             elif isinstance(op, Store):
                 stored += times(loops) * _extent(op.index, tile)
+                split += times(loops) * self._split_rows(op, tile)
             elif not loops:
                 computed += instructions(op, tile)
         for op, loops in self.loads:
@@ -138,9 +144,19 @@ class Work:
             depth=self.trips(self.cut, tile) if self.cut else 1,
             sums=sum(math.prod(tile[a] for a in kind.axes) for kind in summed),
             columns=sum(tile[a] for a in columns),
+            split_rows=split,
             overhang_bytes=beyond,
             overhang_bytes_cut=beyond_cut,
         )
+
+    def _split_rows(self, op: Store, tile: Mapping[str, int]) -> float:
+        """0 if tiles begin where sectors do along the contiguous dimension, or there is but one."""
+        axis = op.index[-1].type if op.index else None
+        if not isinstance(axis, Axis) or self.size(axis.dim) <= tile[axis.name]:
+            return 0.0
+        assert isinstance(op.tensor.type, Tensor)
+        whole = tile[axis.name] * op.tensor.type.dtype.bits % (8 * SECTOR_BYTES) == 0
+        return 0.0 if whole else _extent(op.index[:-1], tile)
 
     def _read(self, op: Contract, tile: Mapping[str, int]) -> float:
         """Bytes that instructions read of SMEM, each 64 rows and all columns."""
