@@ -30,6 +30,8 @@ FEW_ROWS = [
     # Weights are not what the kernel in front writes.
     "constant=B",
     "constant=B mma=n tile.n=128 tile.m=16 consumers=2 scheduler=persistent",
+    "mma=n tile.n=64 consumers=1 scheduler=grid",
+    "mma=n tile.n=128 consumers=2 scheduler=persistent cluster.n=2 overlap=false",
     *(f"tile.m=64 tile.n={n} consumers=1" for n in (64, 112, 224)),
     "tile.m=64 tile.n=256 mode=pingpong",
     *(f"mma=n tile.n=64 tile.m={m} consumers=1" for m in (16, 64)),

@@ -259,7 +259,7 @@ def test_work_items_are_done_by_clusters() -> None:
 
 
 def test_one_wave_by_one_consumer_is_singular() -> None:
-    text = CASES["gemm"].kernel.explain(Schedule(tile=dict(m=64), consumers=1), M=64, N=64, K=64)
+    text = CASES["gemm"].kernel.explain(Schedule(tile=dict(m=64), consumers=1), M=64, N=128, K=64)
     assert " in 1 wave, " in text and "cooperative, 1 consumer, " in text
 
 

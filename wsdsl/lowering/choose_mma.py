@@ -48,7 +48,7 @@ def choose_mma(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Kernel
             if 0 < few <= FEW < many:
                 chosen = dataclasses.replace(schedule, mma=loop_variable(second))
                 swapped = dataclasses.replace(kernel, schedule=chosen)
-                if few <= FEWEST and _cycles(swapped, known) < math.inf:
+                if few <= FEWEST and not schedule.tile and _cycles(swapped, known) < math.inf:
                     return swapped
                 return min((kernel, swapped), key=lambda k: _cycles(k, known))
     return kernel

@@ -175,10 +175,7 @@ def _sized(kernel: Kernel, option: Schedule, work: Work, tile: Mapping[str, int]
         scheduler="persistent" if scheduler in (None, "auto") else scheduler,
     )
     if chosen.stages is None:
-        asked = work.under(tile)
-        narrow = products and work.sized and is_narrow_wave(asked)
-        narrow = narrow and not predicted(asked, chosen).memory_bound
-        depth = _depth(kernel, chosen, narrow) if products else 1
+        depth = _depth(kernel, chosen, work, tile) if products else 1
         chosen = dataclasses.replace(chosen, stages=depth)
     if chosen.registers is None and products:
         loads = num_load_partitions(kernel, chosen)
@@ -187,7 +184,7 @@ def _sized(kernel: Kernel, option: Schedule, work: Work, tile: Mapping[str, int]
     return chosen
 
 
-def _depth(kernel: Kernel, chosen: Schedule, narrow: bool) -> int:
+def _depth(kernel: Kernel, chosen: Schedule, work: Work, tile: Mapping[str, int]) -> int:
     """As deep as loads must run ahead, or as SMEM allows; where that is too little, the results of
     whole tiles are stored through one buffer.
     """
@@ -196,7 +193,9 @@ def _depth(kernel: Kernel, chosen: Schedule, narrow: bool) -> int:
     if row_blocks(kernel, chosen) > 1 and not _takes_turns(kernel, chosen):
         wanted += 1
     slot_bytes = smem_bytes(kernel, chosen, 2) - smem_bytes(kernel, chosen, 1)
-    wanted = max(2, min(wanted, most_stages(chosen, narrow, slot_bytes)))
+    asked = work.under(tile)
+    narrow = work.sized and is_narrow_wave(asked) and not predicted(asked, chosen).memory_bound
+    wanted = max(2, min(wanted, most_stages(asked, chosen, narrow, slot_bytes)))
     cuts = chosen.scheduler in ("split_k", "stream_k")
     enough = 2 if cuts else min(-(-LEAST_LOOKAHEAD // cycles), wanted)
     for buffers, least in ((STAGING_BUFFERS, enough), (1, 2)):

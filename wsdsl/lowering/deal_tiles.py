@@ -15,7 +15,7 @@ from wsdsl.schedule import Schedule
 
 def with_dealt_tiles(schedule: Schedule, own: Prediction) -> Schedule:
     """`schedule`: one whose scheduler was left open, and is persistent."""
-    few_rows = schedule.mma is not None and schedule.mode == "cooperative"
-    if few_rows and own.memory_bound and own.work.turns > 1:
+    few = own.tile.few_columns and schedule.mode == "cooperative"
+    if few and own.memory_bound and own.work.turns > 1:
         return dataclasses.replace(schedule, scheduler="grid")
     return schedule

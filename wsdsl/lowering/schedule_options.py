@@ -88,10 +88,8 @@ def _options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Schedule]:
             # Two blocks of rows a consumer; where products are scaled, they take turns with its
             # accumulators.
             heights = (*dict.fromkeys((*heights, tall)),)
-        if given.mma is not None:
-            across_all = (x for x in axes_of(kernel).values() if x.role == "columns")
-            most = max((work.sizes.get(x.dim, 0) for x in across_all), default=0)
-            widths = _around(narrower, most)
+        if work.few_columns:
+            widths = _around(narrower, max(work.columns.values()))
         for height in heights if rows else (0,):
             for width in widths if columns else (0,):
                 own = tile | dict.fromkeys(rows, height) | dict.fromkeys(columns, width)
@@ -103,8 +101,8 @@ def _options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Schedule]:
 
 
 def _around(widths: Sequence[int], size: int) -> Sequence[int]:
-    """One tile holds all of the few rows, where they fit: several would load the many twice."""
-    fitting = [width for width in widths if width >= size > 0]
+    """One tile holds all of few columns: several would load the rows twice."""
+    fitting = [width for width in widths if width >= size]
     return (min(fitting),) if fitting else widths
 
 
@@ -197,7 +195,7 @@ def _teams(
             yield "cooperative", consumers
     in_place = bool(products) and all(op.acc is not None for op in products)
     undecided = given.mode is None and given.share is None and given.consumers != 1
-    undecided = undecided and given.mma is None  # few rows: their epilogue is over at once
+    undecided = undecided and not work.few_columns  # whose epilogue is over at once
     turns = in_place and not less and undecided
     if given.mode == "pingpong" or turns:
         yield "pingpong", given.consumers or 2

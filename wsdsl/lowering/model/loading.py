@@ -51,8 +51,9 @@ x 131072 in 16 of 64 x 32 tiles 25.1, 23.4 and 23.4, with 16 slots 23.9.
 
 
 MAX_STAGES_FEW = 20
-"""The same where columns ride M: a slot has few bytes, and memory is the limit (16 x 10240 x 8192
-by 64 x 16 tiles: 45.8 us with 10 slots, 44.9 with 20; 64 x 4096 x 4096: 12.4 with 8, 11.2 with 12).
+"""The same of few columns: a slot has few bytes, and memory is the limit (16 x 10240 x 8192 by 64 x
+16 tiles, swapped: 45.8 us with 10 slots, 44.9 with 20; 64 x 4096 x 4096: 12.4 with 8, 11.2 with
+12).
 """
 
 
@@ -68,9 +69,9 @@ def is_narrow(asked: Workload) -> bool:
     return asked.operand_bytes / L2_BYTES > NARROW * asked.product_cycles
 
 
-def most_stages(schedule: Schedule, narrow: bool, slot_bytes: int) -> int:
+def most_stages(asked: Workload, schedule: Schedule, narrow: bool, slot_bytes: int) -> int:
     """`narrow`: loading is the limit, and all tiles run at the same time."""
-    if schedule.mma is not None:
+    if asked.few_columns:
         return MAX_STAGES_FEW
     if schedule.scheduler == "split_k":
         return MAX_STAGES_CUT

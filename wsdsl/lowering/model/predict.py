@@ -42,8 +42,8 @@ IMBALANCE = 0.6
 these get `s` to this power (1: only their own; 0: all of it).
 """
 IMBALANCE_FEW = 0.2
-"""The same for few rows that ride the columns, whose rings are deep: 16 x 10240 x 8192 by 80 tiles
-takes 42.7 us, 32 x 5120 x 5120 by 80 15.7, 4 x 4096 x 4096 by 64 10.2 (by 128 halves 11.2).
+"""The same of few columns, whose rings are deep: 16 x 10240 x 8192 by 80 tiles (swapped) takes 42.7
+us, 32 x 5120 x 5120 by 80 15.7, 4 x 4096 x 4096 by 64 10.2 (by 128 halves 11.2).
 """
 BOOST = 0.3
 """The power that idle SMs leave makes the clock of the others quicker: the time of a share of `s`
@@ -162,7 +162,7 @@ def predicted(
     else:
         cycles += work.finished * results
     # SMs that have nothing left to do leave the others more of the memory, but not all of it.
-    imbalance = IMBALANCE if schedule.mma is None else IMBALANCE_FEW
+    imbalance = IMBALANCE_FEW if asked.few_columns else IMBALANCE
     memory = asked.tensor_bytes / MEMORY_BYTES / max(share, 1e-9) ** imbalance
     quicker = max(QUICKEST, share**BOOST)
     busy = cycles * quicker + START_CYCLES + meeting

@@ -19,6 +19,7 @@ from wsdsl.lowering.footprint import product_cycles, volume
 from wsdsl.lowering.model.instructions import instructions
 from wsdsl.lowering.nest import output_nest
 
+FEW_COLUMNS = 64
 UNKNOWN_SIZE = 8192
 """A dimension's size where it is not known."""
 SECTOR_BYTES = 32
@@ -54,6 +55,8 @@ class Workload:
     """Of those that are loaded, beyond the end of a tensor, in the tile that reaches farthest."""
     overhang_bytes_cut: float = 0.0
     """The same of tiles that are cut: their last ones may not overlap those before."""
+    few_columns: bool = False
+    """Whether a tile has all columns of the output, and these are few."""
 
     @property
     def bytes_per_cycle(self) -> float:
@@ -86,6 +89,18 @@ class Work:
     def cut(self) -> ForTiles | None:
         """The loop that could be cut into pieces."""
         return cut_loop(self.body)
+
+    @cached_property
+    def columns(self) -> dict[str, int]:
+        """How many columns the output has, by axis."""
+        axes = (loop.index.type for loop in self.nest if isinstance(loop, ForTiles))
+        own = (a for a in axes if isinstance(a, Axis) and self.roles[a.name] == "columns")
+        return {a.name: self.size(a.dim) for a in own}
+
+    @property
+    def few_columns(self) -> bool:
+        """Whether tiles share nothing but a small operand, if they are as wide as the output is."""
+        return 0 < max(self.columns.values(), default=0) <= FEW_COLUMNS
 
     @property
     def sized(self) -> bool:
@@ -147,6 +162,7 @@ class Work:
             split_rows=split,
             overhang_bytes=beyond,
             overhang_bytes_cut=beyond_cut,
+            few_columns=self.few_columns and all(tile[a] >= n for a, n in self.columns.items()),
         )
 
     def _split_rows(self, op: Store, tile: Mapping[str, int]) -> float:
