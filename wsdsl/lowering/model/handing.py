@@ -24,7 +24,7 @@ WRITE_BYTES = 26.0
 """Bytes a cycle and SM at which partial sums are written, to L2."""
 READ_BYTES = 39.0
 """The same for reading them."""
-HAND_OVER_CYCLES = 2000.0
+HAND_OVER_CYCLES = 1600.0
 """From the last store of one CTA to the first load of another that waited for its flag: a barrier,
 a release, an acquire, and the load's latency.
 """

@@ -12,7 +12,7 @@ from wsdsl.schedule import Schedule
 
 L2_BYTES = 79.0
 """Bytes a cycle and SM that operands can come at."""
-READ_SHARE = 0.2
+READ_SHARE = 0.15
 """Of the bytes that products read of SMEM beyond those that are loaded, so many slow loads down:
 two consumers of 128 x 64 read the columns twice, and take 1.1 to 1.2 times as long at 1024 x 960 x
 16384 as one of 64 x 128.

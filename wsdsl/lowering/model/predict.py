@@ -33,7 +33,7 @@ from wsdsl.lowering.sharing import num_sharing
 from wsdsl.schedule import Schedule
 
 NUM_SMS = 132
-POWER = 0.00225
+POWER = 0.002
 """Slower by this much for each byte a cycle and SM."""
 MEMORY_BYTES = 2950.0
 """Bytes a cycle that the card's memory reads or writes."""
