@@ -20,8 +20,10 @@ A tile is the same along an index of the work if neither its place nor any loop 
 on that index. It is cut into groups of 8 lines, within which bits of the address are exchanged; one
 that does not come out even is loaded by each CTA for itself, since everyone who is waited for must
 copy something. Where a ring's loops depend on an index, the CTAs may differ in the number of slots
-that they take, and none of its tiles is shared. Threads copy for their own CTA alone,
-and so does who brings tiles in parts. A CTA ends when all have given back what it copied.
+that they take, and none of its tiles is shared. What is shared in some slots of a ring, and in
+others with nobody, is not shared: that a CTA has got something from another is how it knows that it
+may give back that one's slot. Threads copy for their own CTA alone, and so does who brings tiles in
+parts. A CTA ends when all have given back what it copied.
 
 Why here: the load side has its own nest, and its loops still say what they depend on.
 """
@@ -56,7 +58,7 @@ def assign_multicast(kernel: Kernel) -> Kernel:
     found: dict[LoadToSlot, Group] = {}
     for side in sides:
         (work,) = (op for op in side if isinstance(op, ForWork))
-        found |= _groups(kernel, work)
+        found |= _in_every_slot(work, _groups(kernel, work))
     slots = {op.result: op.ring for op in kernel.ops if isinstance(op, ProducerAcquire)}
     groups: dict[Value, dict[Group, None]] = {}
     for op, group in found.items():
@@ -101,6 +103,18 @@ def _groups(kernel: Kernel, work: ForWork) -> dict[LoadToSlot, Group]:
                         found[load] = group
         stride *= num
     return found
+
+
+def _in_every_slot(work: ForWork, found: dict[LoadToSlot, Group]) -> dict[LoadToSlot, Group]:
+    """What is left of them where every slot of a ring is shared by the same ones."""
+    slots = [op for op in walk(work.body) if isinstance(op, ProducerAcquire)]
+    each = {op.result: {g for load, g in found.items() if load.slot == op.result} for op in slots}
+    rings = {op.result: op.ring for op in slots}
+    common = {
+        ring: set.intersection(*(each[slot] for slot in each if rings[slot] == ring))
+        for ring in rings.values()
+    }
+    return {load: g if g in common[rings[load.slot]] else () for load, g in found.items()}
 
 
 def _comes_out_even(load: LoadToSlot, group: Group) -> bool:
