@@ -16,8 +16,9 @@ from wsdsl.diagnostics import VerifyError
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import tile_ops as t
-from wsdsl.ir.op import Kernel, Op, Region, op_name, results_of
+from wsdsl.ir.op import Kernel, Op, Region, Value, op_name, results_of
 from wsdsl.ir.spec import verify
+from wsdsl.ir.types import State
 from wsdsl.ir.walk import walk, with_regions
 from wsdsl.prover.explore import Refuted, explore
 
@@ -186,3 +187,28 @@ def test_shifts(name: str) -> None:
     harmless = {(first, second) for first, second, mutant in later(kernel) if proved(mutant)}
     assert harmless <= LATER.keys()
     assert ("wait_barrier", "wgmma_fence") in harmless
+
+
+@pytest.mark.parametrize("stages", [1, 2])
+def test_a_ring_begins_at_a_certain_stage(stages: int) -> None:
+    """Waits at the end that begin again where the ring began are right for some sizes alone."""
+    schedule = dataclasses.replace(SCHEDULES["cluster_m"], stages=stages)
+    kernel = gemm(schedule)
+    again = Value("again", State())
+
+    def change(region: Region) -> Region:
+        made: list[Op] = []
+        for op in region:
+            inner = with_regions(op, change)
+            behind = bool(made) and isinstance(made[-1], b.ForRange)
+            if behind and isinstance(inner, b.WaitBarrier):
+                made.append(b.InitialState(result=again, parity=1))
+                inner = dataclasses.replace(inner, state=again)
+            made.append(inner)
+        return tuple(made)
+
+    wrong = dataclasses.replace(kernel, body=change(kernel.body))
+    assert wrong != kernel
+    verify(wrong)
+    with pytest.raises(Refuted):
+        explore(wrong)

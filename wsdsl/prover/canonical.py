@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from wsdsl.ir import barrier_ops as b
 from wsdsl.prover.alike import Alike
 from wsdsl.prover.families import families, order, turned
 from wsdsl.prover.hidden import NAMED
@@ -18,6 +19,7 @@ from wsdsl.prover.machine import ENDED, Agent, Machine, Registers, StageParity
 from wsdsl.prover.model import Array, Model
 from wsdsl.prover.places import Items, Places
 from wsdsl.prover.products import Descriptor
+from wsdsl.prover.program import Code
 
 NO_TURN = (0, 0, 1)
 Turns = dict[tuple[int, int], tuple[int, int, int]]
@@ -43,6 +45,10 @@ class Canonical:
         self.slot_family = [
             {slot: of_state[name] for name, slot in code.slots.items() if name in of_state}
             for code in model.codes
+        ]
+        self.begun_later = [
+            _begun_later(code, held)
+            for code, held in zip(model.codes, self.slot_family, strict=True)
         ]
         self.arrays = list(model.arrays.values())
         self.union: dict[Any, list[int]] = {}
@@ -131,13 +137,18 @@ class Canonical:
         return Alike(m, self.places, ring_of, barriers, items)
 
     def _turns(self, m: Machine) -> Turns:
-        """Where each family is said to begin, by CTA: at the first state that an agent holds."""
+        """Where each family is said to begin, by CTA: at the first state that an agent holds. Not
+        where somebody may yet take an initial state: that is a certain stage, not any."""
         made: Turns = {}
+        fixed: set[int] = set()
+        for a in m.agents:
+            if not a.ended:
+                fixed |= self.begun_later[a.partition][a.pc]
         for a in m.agents:
             families = self.slot_family[a.partition]
             for slot in self.model.codes[a.partition].live[a.pc]:
                 number = families.get(slot, -1)
-                if number >= 0 and self.families[number].turns:
+                if number >= 0 and number not in fixed and self.families[number].turns:
                     held, family = a.slots[slot], self.families[number]
                     if isinstance(held, StageParity):
                         ctas = range(self.model.num_ctas) if family.remote else (a.cta,)
@@ -230,6 +241,22 @@ class Canonical:
                         if key in m.memory:
                             made.append(((cta, array.index, n), key))
         return made
+
+
+def _begun_later(code: Code, families: dict[int, int]) -> list[frozenset[int]]:
+    """For each instruction, the families of which an initial state may be taken from there on."""
+    made: list[frozenset[int]] = []
+    held: frozenset[int] = frozenset()
+    for i in reversed(code.instructions):
+        if isinstance(i.op, b.InitialState):
+            held |= {families.get(i.defines[0], -1)}
+        made.append(held)
+    made.reverse()
+    # What a loop may do later in its body it may do from its beginning on, again.
+    for pc, i in enumerate(code.instructions):
+        if 0 <= i.target < pc:
+            made[i.target : pc + 1] = [made[i.target]] * (pc + 1 - i.target)
+    return [*made, frozenset()]
 
 
 def _covers(less: list[int], more: list[int]) -> bool:
