@@ -15,7 +15,7 @@ from types import FunctionType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from wsdsl.compiled import Compiled, runs_simulated
-from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.diagnostics import CompileError, Finding, ScheduleError
 from wsdsl.ir import op as ir
 from wsdsl.schedule import Schedule
 
@@ -181,11 +181,12 @@ class Kernel:
         from wsdsl.codegen.gate import SpillError
         from wsdsl.lowering.narrower import narrower
 
-        for other in narrower(wide.partitioned, schedule) if isinstance(error, SpillError) else ():
-            compiled = self._compile(other, sizes, wide.source.unaligned)
+        spills = isinstance(error, SpillError)
+        for other in narrower(wide.source, wide.partitioned, schedule) if spills else ():
             try:
+                compiled = self._compile(other, sizes, wide.source.unaligned)
                 _ = compiled.assembled
-            except SpillError:
+            except (ScheduleError, SpillError):
                 continue
             compiled.notes = (f"tiles of {wide.schedule.tile!r}: {error.findings[0].message}",)
             return compiled

@@ -6,6 +6,7 @@ import wsdsl
 from wsdsl import Schedule
 from wsdsl.codegen.gate import SpillError
 from wsdsl.codegen.ptxas import find_ptxas
+from wsdsl.diagnostics import Finding
 from wsdsl.lowering.narrower import narrower
 
 pytestmark = pytest.mark.skipif(find_ptxas() is None, reason="there is no ptxas")
@@ -18,6 +19,23 @@ def heavy(A: bf16[M, K], B: bf16[N, K], x: f32[N], y: f32[M], R: f32[N, M], C: f
             acc += A[m, k] @ B[n, k]
         c = cast(C[m, n], f32)
         C[m, n] = acc * c + x[n] + R[n, m] * y[m] * c
+"""
+NESTED = """
+@kernel
+def nested(
+    A: bf16[M, K], B: bf16[N, K], x: f32[N], R: f32[M, N], C: f32[N, M], D: bf16[M, N], top: f32[M]
+):
+    for m in tiles(M):
+        t = full(f32[m], -inf)
+        for n in tiles(N):
+            acc = zeros(f32[m, n])
+            for k in tiles(K):
+                acc += A[m, k] @ B[n, k]
+            y = acc + x[n] + R[m, n]
+            C[n, m] = y
+            D[m, n] = y
+            t = max(t, max(y, over=n))
+        top[m] = t
 """
 SIZES = dict(M=4096, N=4096, K=4096)
 WIDE = Schedule(tile=dict(m=128, n=256))
@@ -35,8 +53,26 @@ def test_the_compiler_chooses_again() -> None:
     assert repr(compiled.schedule) in explained and "spill" in explained
 
 
+def test_columns_that_a_loop_walks() -> None:
+    kernel, sizes = wsdsl.parse(NESTED).nested, dict(M=64, N=4480, K=64)
+    with pytest.raises(SpillError, match="spill"):
+        kernel.compile(Schedule(tile=dict(n=224)), **sizes)
+    assert kernel.compile(**sizes).schedule.tile["n"] < 224
+
+
+def test_widths_that_do_not_fit_are_left_out() -> None:
+    """32 columns are not divided among three consumers: the error is that of the first choice."""
+    kernel, given = wsdsl.parse(HEAVY).heavy, Schedule(consumers=3, share="n", tile=dict(m=256))
+    first = kernel._compile(given, SIZES, ())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("wsdsl.lowering.narrower.WIDTHS", (32,))
+        with pytest.raises(SpillError, match="the first"):
+            kernel._narrower(first, given, SIZES, SpillError(Finding("the first")))
+
+
 def test_each_is_narrower_than_the_one_before() -> None:
     compiled = wsdsl.parse(HEAVY).heavy._compile(WIDE, SIZES, ())
-    widths = [dict(s.tile or {}) for s in narrower(compiled.partitioned, None)]
+    source = compiled.source
+    widths = [dict(s.tile or {}) for s in narrower(source, compiled.partitioned, None)]
     assert widths == [dict(n=192), dict(n=128), dict(n=64), dict(n=32)]
-    assert list(narrower(compiled.partitioned, WIDE)) == []
+    assert list(narrower(source, compiled.partitioned, WIDE)) == []

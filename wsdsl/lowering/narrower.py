@@ -13,12 +13,12 @@ from wsdsl.schedule import Schedule
 WIDTHS = (192, 128, 64, 32)
 
 
-def narrower(kernel: Kernel, given: Schedule | None) -> Iterator[Schedule]:
+def narrower(source: Kernel, kernel: Kernel, given: Schedule | None) -> Iterator[Schedule]:
     """`given` with fewer and fewer columns in the widest tiles of a PARTITIONED kernel; none where
-    `given` or the kernel itself says how many there are.
+    `given` or the `source` says how many there are: by now all loops over tiles have a size.
     """
     given = given or Schedule()
-    known = (with_fixed_tiles(kernel, given)[0].tile or {}).keys()
+    known = (with_fixed_tiles(source, given)[0].tile or {}).keys()
     widths = {
         loop_variable(axis.name): axis.size
         for axis in axes_of(kernel).values()
