@@ -235,6 +235,14 @@ def test_tiles_of_a_size_that_the_kernel_says() -> None:
         wsdsl.parse(text).quantised.schedule()
 
 
+def test_pieces_that_nobody_asked_for_are_no_reason() -> None:
+    """Tiles of these sizes would be cut, but those who share columns can not."""
+    asked = Schedule(tile=dict(n=64), consumers=3, share="n")
+    with pytest.raises(ScheduleError, match="no multiple of 8 x 3 consumers") as refused:
+        chosen("gemm", asked, M=4096, N=4096, K=4096)
+    assert "stream_k" not in str(refused.value)
+
+
 def test_the_choice_is_explained() -> None:
     kernel = CASES["gemm"].kernel
     text = kernel.explain(M=4096, N=8192, K=1024)

@@ -72,9 +72,12 @@ def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> K
         raise ScheduleError(findings)
     for option, _ in ranked(kernel, given, sizes or {}):
         for promised in _promises(kernel, given, option):
-            chosen, findings = completed(kernel, promised, sizes or {})
-            if not findings:
+            chosen, faulty = completed(kernel, promised, sizes or {})
+            if not faulty:
                 return dataclasses.replace(kernel, schedule=chosen)
+            if not findings or option.scheduler == given.scheduler:
+                # Whoever did not ask for pieces is not told what is wrong with them.
+                findings = faulty
     raise ScheduleError([f if f.loc else dataclasses.replace(f, loc=kernel.loc) for f in findings])
 
 
