@@ -9,7 +9,7 @@ import pytest
 
 import wsdsl
 from tests.kernels import CASES
-from wsdsl import knobs
+from wsdsl import Schedule, knobs
 from wsdsl.cli import main
 from wsdsl.diagnostics import ProofError, VerifyError
 from wsdsl.ir.parser import parse_kernel
@@ -47,6 +47,22 @@ def test_samples_are_proved(name: str) -> None:
 
 def test_flags_between_the_ctas_of_a_cluster() -> None:
     assert prove(parse_kernel(sample("split"))).ctas == 2
+
+
+@pytest.mark.parametrize(
+    ("schedule", "unaligned"),
+    [
+        # What threads copy of one loop they copy for their own CTA, and so are 16 rows of four.
+        (Schedule(tile=dict(m=64, n=64), consumers=1, cluster=dict(m=2)), ("A", "B")),
+        (Schedule(tile=dict(m=64, n=64), consumers=1, cluster=dict(n=2)), ("D", "E")),
+        (Schedule(tile=dict(m=16, n=64), mma="n", cluster=dict(n=4)), ()),
+    ],
+    ids=repr,
+)
+def test_slots_of_a_ring_that_differ_in_who_could_share_them(
+    schedule: Schedule, unaligned: tuple[str, ...]
+) -> None:
+    prove(CASES["two_loops"].kernel._compile(schedule, {}, unaligned).scheduled)
 
 
 @pytest.mark.parametrize("name", CASES)
