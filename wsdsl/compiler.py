@@ -179,7 +179,7 @@ class Kernel:
         error: CompileError,
     ) -> Compiled:
         from wsdsl.codegen.gate import SpillError
-        from wsdsl.lowering.narrower import narrower
+        from wsdsl.lowering.choice.narrower import narrower
 
         spills = isinstance(error, SpillError)
         for other in narrower(wide.source, wide.partitioned, schedule) if spills else ():

@@ -5,7 +5,7 @@ import pytest
 from tests.kernels import CASES
 from wsdsl import Schedule
 from wsdsl.ir.op import Kernel
-from wsdsl.lowering.cluster_options import cluster_options
+from wsdsl.lowering.choice.cluster_options import cluster_options
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.model.clusters import ROOM, cluster_room
 from wsdsl.lowering.model.predict import NUM_SMS, predict

@@ -7,7 +7,7 @@ from wsdsl import Schedule
 from wsdsl.codegen.gate import SpillError
 from wsdsl.codegen.ptxas import find_ptxas
 from wsdsl.diagnostics import Finding
-from wsdsl.lowering.narrower import narrower
+from wsdsl.lowering.choice.narrower import narrower
 
 pytestmark = pytest.mark.skipif(find_ptxas() is None, reason="there is no ptxas")
 HEAVY = """
@@ -65,7 +65,7 @@ def test_widths_that_do_not_fit_are_left_out() -> None:
     kernel, given = wsdsl.parse(HEAVY).heavy, Schedule(consumers=3, share="n", tile=dict(m=256))
     first = kernel._compile(given, SIZES, ())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("wsdsl.lowering.narrower.WIDTHS", (32,))
+        patch.setattr("wsdsl.lowering.choice.narrower.WIDTHS", (32,))
         with pytest.raises(SpillError, match="the first"):
             kernel._narrower(first, given, SIZES, SpillError(Finding("the first")))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wsdsl.lowering.tile_order import covered
+from wsdsl.lowering.choice.tile_order import covered
 from wsdsl.schedule import SWIZZLES
 
 

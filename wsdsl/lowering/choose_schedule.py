@@ -21,11 +21,14 @@ from wsdsl.ir.target import SMEM_BYTES
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.check_schedule import faults
-from wsdsl.lowering.cluster_options import cluster_options
-from wsdsl.lowering.cut_options import MARGIN, cut_options, may_cut
-from wsdsl.lowering.deal_tiles import with_dealt_tiles
+from wsdsl.lowering.choice.cluster_options import cluster_options
+from wsdsl.lowering.choice.cut_options import MARGIN, cut_options, may_cut
+from wsdsl.lowering.choice.deal_tiles import with_dealt_tiles
+from wsdsl.lowering.choice.fixed_tiles import with_fixed_tiles
+from wsdsl.lowering.choice.kernel_overlap import with_overlap
+from wsdsl.lowering.choice.schedule_options import schedule_options, whole_axes
+from wsdsl.lowering.choice.tile_order import with_tile_order
 from wsdsl.lowering.early_loads import num_load_partitions, unfit_constants
-from wsdsl.lowering.fixed_tiles import with_fixed_tiles
 from wsdsl.lowering.footprint import (
     LEAST_LOOKAHEAD,
     STAGING_BUFFERS,
@@ -38,7 +41,6 @@ from wsdsl.lowering.footprint import (
     slot_cycles,
     smem_bytes,
 )
-from wsdsl.lowering.kernel_overlap import with_overlap
 from wsdsl.lowering.model.loading import LOOKAHEAD, most_stages
 from wsdsl.lowering.model.predict import (
     Prediction,
@@ -49,8 +51,6 @@ from wsdsl.lowering.model.predict import (
 )
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.precision import choose_precision
-from wsdsl.lowering.schedule_options import schedule_options, whole_axes
-from wsdsl.lowering.tile_order import with_tile_order
 from wsdsl.schedule import Schedule
 
 HEAVY = 176

@@ -8,9 +8,9 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 
 from wsdsl.ir.op import Kernel
+from wsdsl.lowering.choice.cut_options import MARGIN
+from wsdsl.lowering.choice.fixed_tiles import with_fixed_tiles
 from wsdsl.lowering.choose_schedule import completed, ranked, weight
-from wsdsl.lowering.cut_options import MARGIN
-from wsdsl.lowering.fixed_tiles import with_fixed_tiles
 from wsdsl.lowering.footprint import (
     accumulator_registers,
     axis_sizes,

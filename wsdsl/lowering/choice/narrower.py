@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from wsdsl.ir.op import Kernel
 from wsdsl.lowering.axes import axes_of, loop_variable
-from wsdsl.lowering.fixed_tiles import with_fixed_tiles
+from wsdsl.lowering.choice.fixed_tiles import with_fixed_tiles
 from wsdsl.schedule import Schedule
 
 WIDTHS = (192, 128, 64, 32)
