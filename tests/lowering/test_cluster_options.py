@@ -6,6 +6,7 @@ from tests.kernels import CASES
 from wsdsl import Schedule
 from wsdsl.ir.op import Kernel
 from wsdsl.lowering.choice.cluster_options import cluster_options
+from wsdsl.lowering.choose_schedule import ranked
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.model.clusters import ROOM, cluster_room
 from wsdsl.lowering.model.predict import NUM_SMS, predict
@@ -58,6 +59,13 @@ def test_who_asks_for_something_gets_it() -> None:
     assert chosen(1024, 576, 4096, Schedule(scheduler="grid")).cluster is None
     # Eight CTAs with 8 slots would wait for each other.
     assert chosen(1024, 576, 4096, Schedule(tile=dict(n=96), stages=8)).cluster is None
+
+
+def test_tiles_of_a_given_cluster_may_be_cut() -> None:
+    given = Schedule(tile=dict(m=64, n=96), consumers=1, cluster=dict(n=2))
+    sizes = dict(M=1024, N=768, K=16384)
+    kernel = scheduled_tile(CASES["gemm"].kernel.tile, sizes)
+    assert any(p.work.cut for _, p in ranked(kernel, given, sizes, every=True))
 
 
 def options(kernel: Kernel, **sizes: int) -> list[dict[str, int]]:

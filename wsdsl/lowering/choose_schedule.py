@@ -98,7 +98,7 @@ def ranked(
     found, best = list(whole), min(p.cycles for _, p in whole)
     if may_cut(kernel, given, work):
         for option, tile in whole:
-            if tile.gain == 1 and (
+            if option.cluster == given.cluster and (
                 every or given.scheduler == "split_k" or least_cycles(tile) * MARGIN < best
             ):
                 cut = cut_options(kernel, given, work, option, tile)
