@@ -5,6 +5,9 @@ from __future__ import annotations
 SMEM_BYTES = 232448
 """Dynamic SMEM a CTA may have on sm_90 (227 KB)."""
 
+MAX_CLUSTER = 8
+"""CTAs of a cluster, on every card and without asking for more."""
+
 SMEM_ALIGN = 1024
 """What a 128B-swizzled tile must be aligned to."""
 

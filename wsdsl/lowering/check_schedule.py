@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel, Value
-from wsdsl.ir.target import SMEM_BYTES, SWIZZLE_SPAN, widest_swizzle
+from wsdsl.ir.target import MAX_CLUSTER, SMEM_BYTES, SWIZZLE_SPAN, widest_swizzle
 from wsdsl.ir.tile_ops import Block, Contract, ForEach, Reduce, Store
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import walk
@@ -32,8 +32,6 @@ WGMMA_REGISTERS = 26
 """What ptxas wants at entry beside those of one wgmma."""
 OTHER_REGISTERS = 24
 """What a consumer needs beside its tiles. (Promoted sums of 208 columns fit 232; 256 spill.)"""
-MAX_CLUSTER = 8
-"""What every card of the kind has room for."""
 
 
 def faults(kernel: Kernel, chosen: Schedule) -> list[Finding]:

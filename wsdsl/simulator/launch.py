@@ -17,7 +17,7 @@ from wsdsl.ir.barrier_ops import (
 from wsdsl.ir.memory_ops import AllocateGlobal, AllocateShared
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.target import SMEM_BYTES
+from wsdsl.ir.target import MAX_CLUSTER, SMEM_BYTES
 from wsdsl.ir.tile_scheduler import TileScheduler, count_work, tile_scheduler
 from wsdsl.ir.types import Barriers, Shared, Tensor
 from wsdsl.simulator.arithmetic import numpy_dtype
@@ -29,8 +29,6 @@ from wsdsl.simulator.register_operands import RegisterOperands, register_operand
 
 NUM_SMS = 4
 REGISTER_FILE = 65536
-MAX_CLUSTER = 8
-"""CTAs of a cluster, on every card and without asking for more."""
 
 
 @dataclass(frozen=True)
