@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterator
 
 from wsdsl.diagnostics import Finding
@@ -25,7 +24,15 @@ from wsdsl.lowering.footprint import (
 )
 from wsdsl.lowering.load_groups import find_load_groups
 from wsdsl.lowering.nest import output_nest
-from wsdsl.lowering.sharing import is_shared, num_shares, num_sharing, num_turns, shared_role
+from wsdsl.lowering.sharing import (
+    cluster_along,
+    cluster_size,
+    is_shared,
+    num_shares,
+    num_sharing,
+    num_turns,
+    shared_role,
+)
 from wsdsl.schedule import Schedule
 
 WGMMA_REGISTERS = 26
@@ -69,7 +76,7 @@ def _order(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
             kernel.loc,
             f"the parallel loops over tiles are {listed}",
         )
-    if math.prod((chosen.cluster or {}).values()) > MAX_CLUSTER:
+    if cluster_size(chosen) > MAX_CLUSTER:
         yield Finding(f"Schedule.cluster has more than {MAX_CLUSTER} CTAs in all", kernel.loc)
     if chosen.raster not in (None, "auto", *known):
         yield Finding(
@@ -100,7 +107,7 @@ def _beyond(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         if not isinstance(axis, Axis):
             continue
         name = loop_variable(axis.name)
-        num = (chosen.cluster or {}).get(name, 1)
+        num = cluster_along(chosen, axis.name)
         if num == 1 or (axis.dim in static and -(-static[axis.dim] // sizes[axis.name]) % num == 0):
             continue
         for op in walk(loop.body):

@@ -71,7 +71,7 @@ from wsdsl.ir.pipeline_ops import (
 from wsdsl.ir.tile_ops import Block, Constant, Contract, ForEach, ForTiles, If, Load, Yield
 from wsdsl.ir.types import Axis, Ring, SharedTile, Slot, Tile
 from wsdsl.ir.walk import Namer, copy_region, definers, used_inside, with_regions
-from wsdsl.lowering.axes import axes_of, loop_variable
+from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import INT
 from wsdsl.lowering.early_loads import (
     load_shares,
@@ -83,7 +83,7 @@ from wsdsl.lowering.load_groups import LoadGroup, find_load_groups
 from wsdsl.lowering.nest import output_nest
 from wsdsl.lowering.part_loads import fill_parts, parts_ring, read_in_parts
 from wsdsl.lowering.parts import loads_in_parts
-from wsdsl.lowering.sharing import num_sharing, num_turns, shared_role
+from wsdsl.lowering.sharing import cluster_along, num_sharing, num_turns, shared_role
 from wsdsl.lowering.side_loads import SideLoad, kept_out
 from wsdsl.schedule import Schedule
 
@@ -97,7 +97,6 @@ def partition_loads(kernel: Kernel) -> Kernel:
     rings = _make_rings(groups, schedule, namer)
     sizes = {name: axis.size for name, axis in axes_of(kernel).items()}
     cut = _Cut(groups, {height: ring.result for height, ring in rings.items()}, namer, sizes)
-    cluster = schedule.cluster or {}
     within = tuple(loop.within if isinstance(loop, ForTiles) else 0 for loop in nest)
 
     def work(inner: Region, turn: int = 0, turns: int = 1, skip: Region = ()) -> Region:
@@ -107,7 +106,7 @@ def partition_loads(kernel: Kernel) -> Kernel:
             scheduler=schedule.scheduler or "persistent",
             swizzle=schedule.swizzle or 1,
             raster=schedule.raster or "",
-            cluster=tuple(cluster.get(loop_variable(_name(loop)), 1) for loop in nest),
+            cluster=tuple(cluster_along(schedule, _name(loop)) for loop in nest),
             within=within if any(within) else (),
             turn=turn,
             turns=turns,

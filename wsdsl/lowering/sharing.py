@@ -1,6 +1,8 @@
-"""How consumers divide the work on output tiles among themselves."""
+"""How consumers, and the CTAs of a cluster, divide the work on output tiles among themselves."""
 
 from __future__ import annotations
+
+import math
 
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.types import Role
@@ -34,3 +36,13 @@ def num_shares(kernel: Kernel, schedule: Schedule) -> dict[Role, int]:
     own = shared_role(kernel, schedule)
     roles: tuple[Role, ...] = ("", "rows", "columns")
     return {role: num_sharing(schedule) if role == own else 1 for role in roles}
+
+
+def cluster_size(schedule: Schedule) -> int:
+    """CTAs of a cluster."""
+    return math.prod((schedule.cluster or {}).values())
+
+
+def cluster_along(schedule: Schedule, axis: str) -> int:
+    """CTAs that a cluster has along the axis."""
+    return (schedule.cluster or {}).get(loop_variable(axis), 1)

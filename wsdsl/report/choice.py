@@ -19,9 +19,10 @@ from wsdsl.lowering.footprint import (
 )
 from wsdsl.lowering.model.clusters import cluster_room
 from wsdsl.lowering.model.loading import L2_BYTES
-from wsdsl.lowering.model.predict import CLOCK, NUM_SMS, Prediction, cluster_size, predict
+from wsdsl.lowering.model.predict import CLOCK, NUM_SMS, Prediction, predict
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.pipeline import scheduled_tile
+from wsdsl.lowering.sharing import cluster_size
 from wsdsl.schedule import Schedule
 
 SHOWN = 4

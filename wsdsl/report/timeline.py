@@ -28,11 +28,10 @@ from wsdsl.lowering.model.predict import (
     START_CYCLES,
     TURN_CYCLES,
     Prediction,
-    cluster_size,
     predict,
 )
 from wsdsl.lowering.model.workload import Work
-from wsdsl.lowering.sharing import num_turns
+from wsdsl.lowering.sharing import cluster_size, num_turns
 from wsdsl.schedule import Schedule
 
 Kind = Literal["products", "wait", "sums", "results"]

@@ -17,8 +17,9 @@ from wsdsl.ir.walk import walk
 from wsdsl.lowering.cut_sums import why_no_slices
 from wsdsl.lowering.footprint import accumulator_registers
 from wsdsl.lowering.model.clusters import cluster_room
-from wsdsl.lowering.model.predict import NUM_SMS, Prediction, cluster_size
+from wsdsl.lowering.model.predict import NUM_SMS, Prediction
 from wsdsl.lowering.model.workload import Work
+from wsdsl.lowering.sharing import cluster_size
 from wsdsl.schedule import Reduction, Schedule
 
 MARGIN = 1.02

@@ -30,8 +30,9 @@ from wsdsl.ir.types import Axis
 from wsdsl.lowering.axes import loop_variable
 from wsdsl.lowering.model.clusters import cluster_room
 from wsdsl.lowering.model.loading import is_narrow
-from wsdsl.lowering.model.predict import NUM_SMS, cluster_size
+from wsdsl.lowering.model.predict import NUM_SMS
 from wsdsl.lowering.model.workload import Work
+from wsdsl.lowering.sharing import cluster_along, cluster_size
 from wsdsl.schedule import SWIZZLES, Schedule
 
 MOST_WAVES = 64
@@ -52,7 +53,7 @@ def with_tile_order(schedule: Schedule, work: Work, tile: Mapping[str, int]) -> 
     swizzle = schedule.swizzle
     if swizzle is None:
         sides = [
-            _Side(n, tile[a.name], _of_cluster(a, schedule))
+            _Side(n, tile[a.name], cluster_along(schedule, a.name))
             for n, a in zip(tiles, places, strict=True)
         ]
         across, along = sides
@@ -87,12 +88,7 @@ class _Side:
 
 def _extent(axis: Axis, schedule: Schedule, tile: Mapping[str, int]) -> int:
     """Of a cluster's tiles."""
-    return max(1, tile[axis.name] * _of_cluster(axis, schedule))
-
-
-def _of_cluster(axis: Axis, schedule: Schedule) -> int:
-    cluster = schedule.cluster or {}
-    return cluster.get(loop_variable(axis.name), cluster.get(axis.name, 1))
+    return max(1, tile[axis.name] * cluster_along(schedule, axis.name))
 
 
 def _in_one_wave(across: _Side, along: _Side) -> int:

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from wsdsl.ir.op import Value
 from wsdsl.ir.tile_ops import ForTiles
 from wsdsl.ir.types import Axis
-from wsdsl.lowering.axes import loop_variable
 from wsdsl.lowering.model.workload import Loop, Work
+from wsdsl.lowering.sharing import cluster_along, cluster_size
 from wsdsl.schedule import Schedule
 
 ROOM = {2: 66, 4: 28, 8: 14}
@@ -69,13 +69,11 @@ def cluster_room(size: int, num_sms: int) -> int:
 def shape_of(work: Work, schedule: Schedule) -> tuple[int, int] | None:
     """Of a cluster: CTAs along the shorter and the longer side; None if there are none, or
     others."""
-    sides, cluster = sides_of(work), schedule.cluster or {}
-    if sides is None or not cluster:
+    sides, size = sides_of(work), cluster_size(schedule)
+    if sides is None or size == 1:
         return None
-    found = tuple(cluster.get(loop_variable(name), cluster.get(name, 1)) for name in sides.names)
-    short, long = found
-    known = {v for name in sides.names for v in (name, loop_variable(name))}
-    return (short, long) if {v for v, num in cluster.items() if num > 1} <= known else None
+    short, long = (cluster_along(schedule, name) for name in sides.names)
+    return (short, long) if short * long == size else None
 
 
 def shares(work: Work, sides: Sides, shape: tuple[int, int], tile: Mapping[str, int]) -> bool:

@@ -5,9 +5,8 @@ Constants are of an H200, fitted with those of `predict`.
 
 from __future__ import annotations
 
-import math
-
 from wsdsl.lowering.model.workload import Workload
+from wsdsl.lowering.sharing import cluster_size
 from wsdsl.schedule import Schedule
 
 L2_BYTES = 79.0
@@ -77,7 +76,7 @@ def most_stages(asked: Workload, schedule: Schedule, narrow: bool, slot_bytes: i
         return MAX_STAGES_CUT
     if schedule.scheduler == "stream_k" or not narrow:
         return MAX_STAGES
-    cluster = math.prod((schedule.cluster or {}).values())
+    cluster = cluster_size(schedule)
     if cluster > 2:
         return MAX_STAGES_NARROW
     ring_bytes = RING_BYTES if cluster == 1 else PAIR_RING_BYTES

@@ -19,7 +19,6 @@ and of tiles in pieces.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -29,7 +28,7 @@ from wsdsl.lowering.model.clusters import CYCLES, GAIN, cluster_room, shape_of
 from wsdsl.lowering.model.handing import handing_cycles, least_handing, results_share
 from wsdsl.lowering.model.loading import L2_BYTES, is_narrow, loading_cycles
 from wsdsl.lowering.model.workload import Work, Workload
-from wsdsl.lowering.sharing import num_sharing
+from wsdsl.lowering.sharing import cluster_size, num_sharing
 from wsdsl.schedule import Schedule
 
 NUM_SMS = 132
@@ -171,10 +170,6 @@ def predicted(
     stretch = (bounded - START_CYCLES) / max(1.0, cycles)
     own = work, mainloop, epilogue, handing, stretch, lost
     return Prediction(bounded + handing, asked, *own, memory_bound=memory > busy, gain=gain)
-
-
-def cluster_size(schedule: Schedule) -> int:
-    return math.prod((schedule.cluster or {}).values())
 
 
 def _promoting(asked: Workload, schedule: Schedule) -> float:
