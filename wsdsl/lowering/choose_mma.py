@@ -23,10 +23,9 @@ from wsdsl.lowering.axes import loop_variable
 from wsdsl.lowering.choose_schedule import choose_schedule, weight
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.model.predict import predict
-from wsdsl.lowering.model.workload import Work
+from wsdsl.lowering.model.workload import FEW_COLUMNS, Work
 from wsdsl.schedule import Schedule
 
-FEW = 64
 FEWEST = 32
 """For so few rows the columns always ride: of a tile of 64 the other rows are loaded as zeros,
 which takes TMA longer than to copy (16 x 10240 x 8192: 55.2 us, 42.7 swapped; 32 x 5120 x 5120:
@@ -45,7 +44,7 @@ def choose_mma(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Kernel
         if isinstance(op, Contract):
             first, second = _free(op.a, op.b), _free(op.b, op.a)
             few, many = (known.get(dims.get(axis, ""), 0) for axis in (first, second))
-            if 0 < few <= FEW < many:
+            if 0 < few <= FEW_COLUMNS < many:
                 chosen = dataclasses.replace(schedule, mma=loop_variable(second))
                 swapped = dataclasses.replace(kernel, schedule=chosen)
                 if few <= FEWEST and not schedule.tile and _cycles(swapped, known) < math.inf:

@@ -118,7 +118,7 @@ def _promises(kernel: Kernel, given: Schedule, option: Schedule) -> Iterator[Sch
     consumers or registers is told where that does not fit.
     """
     is_open = given.consumers is None and given.registers is None
-    if not (is_open and option.constant and _is_heavy(kernel, option)):
+    if not (is_open and option.constant and _wants_registers(kernel, option)):
         yield option
     if is_open and option.constant:
         yield dataclasses.replace(option, constant=None)
@@ -182,7 +182,7 @@ def _sized(kernel: Kernel, option: Schedule, work: Work, tile: Mapping[str, int]
         chosen = dataclasses.replace(chosen, stages=depth)
     if chosen.registers is None and products:
         loads = num_load_partitions(kernel, chosen)
-        own = _registers(chosen.consumers or 1, loads, _is_heavy(kernel, chosen))
+        own = _registers(chosen.consumers or 1, loads, _wants_registers(kernel, chosen))
         chosen = dataclasses.replace(chosen, registers=own)
     return chosen
 
@@ -215,8 +215,8 @@ def _takes_turns(kernel: Kernel, chosen: Schedule) -> bool:
     return chosen.mode == "pingpong" or bool(promoted_registers(kernel, chosen))
 
 
-def _is_heavy(kernel: Kernel, chosen: Schedule) -> bool:
-    """Whether its consumers need more registers than usual."""
+def _wants_registers(kernel: Kernel, chosen: Schedule) -> bool:
+    """Whether its consumers need more registers than usual, and loading has to spare them."""
     sums, promoted = accumulator_registers(kernel, chosen), promoted_registers(kernel, chosen)
     reads = is_heavy(kernel, chosen) and bool(part_bytes(kernel, chosen))
     return sums > HEAVY or reads or (bool(promoted) and sums + promoted > HEAVY_PROMOTED)
