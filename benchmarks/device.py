@@ -29,6 +29,7 @@ def main() -> int:
     parser.add_argument("--gemm", action="store_true", help="the matrix products")
     parser.add_argument("--out", type=Path, help="folder of the result files (benchmarks/results)")
     parser.add_argument("--name", default="gemm", help="name of the products' file (gemm)")
+    parser.add_argument("--part", default="0/1", metavar="I/N", help="each Nth test from the Ith")
     parser.add_argument("-k", metavar="EXPRESSION", help="choose tests, as pytest does")
     gemm.add_options(parser)
     options = parser.parse_args()
@@ -39,7 +40,9 @@ def main() -> int:
     steps: list[tuple[str, Callable[[Save], Any], Callable[[Any], bool]]] = []
     if every or options.tests:
         chosen = [str(gpu_tests.FOLDER), *(["-k", options.k] if options.k else [])]
-        steps.append(("gpu_tests", lambda _: gpu_tests.run(chosen), gpu_tests.passed))
+        part, parts = (int(number) for number in options.part.split("/"))
+        tests = lambda _: gpu_tests.run(chosen, part=part, parts=parts)  # noqa: E731
+        steps.append(("gpu_tests", tests, gpu_tests.passed))
     if every or options.bench or options.gemm:
         race = lambda save: gemm.run_options(options, save)  # noqa: E731
         steps.append((options.name, race, gemm.passed))

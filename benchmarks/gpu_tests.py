@@ -6,16 +6,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from benchmarks.watchdog import Report, watched
 
 FOLDER = Path(__file__).parents[1] / "tests" / "gpu"
 
 
 class Progress:
-    """A pytest plugin that reports each test as it begins and ends."""
+    """A pytest plugin that reports each test as it begins and ends, and keeps every nth of them."""
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: Report, part: int = 0, parts: int = 1) -> None:
         self.report = report
+        self.part, self.parts = part, parts
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        items[:] = items[self.part :: self.parts]
 
     def pytest_collection_finish(self, session: Any) -> None:
         self.report("collected")
@@ -31,23 +38,27 @@ class Progress:
             self.report(report.nodeid, row)
 
 
-def session(report: Report, arguments: list[str]) -> int:
-    import pytest
-
-    return int(
-        pytest.main(["-q", "--no-header", "-p", "no:cacheprovider", *arguments], [Progress(report)])
-    )
+def session(report: Report, arguments: list[str], part: int = 0, parts: int = 1) -> int:
+    options = ["-q", "--no-header", "-p", "no:cacheprovider", *arguments]
+    return int(pytest.main(options, [Progress(report, part, parts)]))
 
 
 def run(
-    arguments: list[str] | None = None, say: Callable[[str], None] = print, limit: float = 20.0
+    arguments: list[str] | None = None,
+    say: Callable[[str], None] = print,
+    limit: float = 20.0,
+    part: int = 0,
+    parts: int = 1,
 ) -> dict[str, Any]:
-    """Every test's outcome; "hung" for those that the watchdog ended."""
+    """Every test's outcome; "hung" for those that the watchdog ended.
+
+    `part` of `parts` takes each test whose place in the list is `part` modulo `parts`.
+    """
     chosen = arguments or [str(FOLDER)]
     rows: dict[str, dict[str, Any]] = {}
     while True:
         skip = [f"--deselect={name}" for name in rows]
-        outcome = watched(session, [*chosen, *skip], limit=limit)
+        outcome = watched(session, [*chosen, *skip], part, parts, limit=limit)
         rows |= {row["test"]: row for row in outcome.results}
         if outcome.ok:
             break

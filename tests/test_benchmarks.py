@@ -72,6 +72,19 @@ def test_gpu_tests_go_on_after_one_that_hangs(tmp_path):
     assert not gpu_tests.passed(result)
 
 
+def test_parts_of_the_gpu_tests_are_all_of_them_once(tmp_path):
+    path = tmp_path / "test_some.py"
+    path.write_text("".join(f"def test_{name}(): pass\n" for name in "abcde"))
+    ran = [
+        row["test"].rpartition("::")[2]
+        for part in range(2)
+        for row in gpu_tests.run(
+            [str(path), f"--rootdir={tmp_path}"], say=lambda _: None, part=part, parts=2
+        )["tests"]
+    ]
+    assert ran == ["test_a", "test_c", "test_e", "test_b", "test_d"]
+
+
 def test_a_result_file_says_how_it_came_about(tmp_path):
     path = machine.write("something", {"seconds": 1.5}, tmp_path)
     told = json.loads(path.read_text())
