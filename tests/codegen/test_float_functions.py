@@ -17,6 +17,11 @@ STANDS_IN = {
     "llvm.nvvm.sqrt.approx.f": "llvm.sqrt.f32",
 }
 DIVIDE = "define float @divide(float %a, float %b) {\n  %q = fdiv float %a, %b\n  ret float %q\n}\n"
+RECIPROCAL = (
+    "define float @rcp(float %a) {\n  %q = fdiv float 1.0, %a\n"
+    "  %n = call float @llvm.fabs.f32(float %q)\n  %t = fcmp olt float %n, 0x3810000000000000\n"
+    "  %r = select i1 %t, float 0.0, float %q\n  ret float %r\n}\n"
+)
 RSQRT = (
     "define float @rsqrt(float %a) {\n  %s = call float @llvm.sqrt.f32(float %a)\n"
     "  %q = fdiv float 1.0, %s\n  ret float %q\n}\ndeclare float @llvm.sqrt.f32(float)\n"
@@ -37,11 +42,14 @@ def run(make, *arrays: np.ndarray) -> np.ndarray:
     extra = ""
     for name, own, text in (
         ("llvm.nvvm.div.full", "divide", DIVIDE),
+        ("llvm.nvvm.rcp.approx.ftz.f", "rcp", RECIPROCAL),
         ("llvm.nvvm.rsqrt.approx.f", "rsqrt", RSQRT),
     ):
         if declarations.pop(name, None):
             lines = lines.replace(f"@{name}(", f"@{own}(")
             extra += text
+    if "@rcp(" in extra:
+        declarations["llvm.fabs.f32"] = "declare float @llvm.fabs.f32(float)"
     made = "\n".join(declarations.values())
     for name, own in STANDS_IN.items():
         lines, made = lines.replace(f"@{name}(", f"@{own}("), made.replace(f"@{name}(", f"@{own}(")

@@ -135,6 +135,11 @@ def exp2_approx(w: Writer, x: str) -> str:
     return float_unary(w, "llvm.nvvm.ex2.approx.ftz.f32", x)
 
 
+def reciprocal_approx(w: Writer, x: str) -> str:
+    """1 / x, relative error 2^-23; results below 2^-126 are 0."""
+    return float_unary(w, "llvm.nvvm.rcp.approx.ftz.f", x)
+
+
 def float_to_int(w: Writer, x: str, signed: bool) -> str:
     """Towards zero; what does not fit is clamped, NaN is 0."""
     return w.call(f"llvm.nvvm.f2{'i' if signed else 'ui'}.rz", "i32", [("float", x)])

@@ -26,7 +26,11 @@ from wsdsl.lowering.choice.cut_options import MARGIN, cut_options, may_cut
 from wsdsl.lowering.choice.deal_tiles import with_dealt_tiles
 from wsdsl.lowering.choice.fixed_tiles import with_fixed_tiles
 from wsdsl.lowering.choice.kernel_overlap import with_overlap
-from wsdsl.lowering.choice.schedule_options import schedule_options, whole_axes
+from wsdsl.lowering.choice.schedule_options import (
+    rank_beside_sums,
+    schedule_options,
+    whole_axes,
+)
 from wsdsl.lowering.choice.tile_order import with_tile_order
 from wsdsl.lowering.early_loads import num_load_partitions, unfit_constants
 from wsdsl.lowering.footprint import (
@@ -55,6 +59,8 @@ from wsdsl.schedule import Schedule
 
 HEAVY = 176
 """Accumulators a thread from which on consumers need what loading can hardly spare."""
+HEAVY_VECTORS = 144
+"""The same where the epilogue reads vectors beside the sums."""
 HEAVY_PROMOTED = 160
 """The same where sums are promoted: scaled products of 192 columns are 10 to 25 % slower with 232
 registers a thread than with 240, though nothing spills."""
@@ -218,8 +224,11 @@ def _takes_turns(kernel: Kernel, chosen: Schedule) -> bool:
 def _wants_registers(kernel: Kernel, chosen: Schedule) -> bool:
     """Whether its consumers need more registers than usual, and loading has to spare them."""
     sums, promoted = accumulator_registers(kernel, chosen), promoted_registers(kernel, chosen)
-    reads = is_heavy(kernel, chosen) and bool(part_bytes(kernel, chosen))
-    return sums > HEAVY or reads or (bool(promoted) and sums + promoted > HEAVY_PROMOTED)
+    if promoted:
+        return sums > HEAVY or sums + promoted > HEAVY_PROMOTED
+    if rank_beside_sums(kernel) == 1:
+        return sums > HEAVY_VECTORS
+    return sums > HEAVY or (is_heavy(kernel, chosen) and bool(part_bytes(kernel, chosen)))
 
 
 def _registers(consumers: int, loads: int, heavy: bool) -> dict[str, int]:

@@ -14,11 +14,12 @@ from wsdsl.ir.tile_ops import (
     ForEach,
     ForTiles,
     Full,
+    Load,
     Map,
     Store,
     Whole,
 )
-from wsdsl.ir.types import Axis
+from wsdsl.ir.types import Axis, Tile
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.check_columns import column_step
 from wsdsl.lowering.footprint import (
@@ -36,6 +37,8 @@ from wsdsl.schedule import Mode, Schedule
 
 MOST_PROMOTED = {1: 208, 2: 208, 3: 128}
 """Registers a thread for sums in the tensor cores and those they are promoted to, by consumers."""
+MOST_SUMS = (192, 160, 128)
+"""The same of sums that are not promoted, by the rank of what the epilogue reads beside them."""
 SCALED_WIDTH = 64
 """Columns of which scaled products are made up: their scales change at such places, and 96 and 112
 columns are at 0.6 of 128 on an H200.
@@ -123,35 +126,42 @@ def _comes_out(tile: Mapping[str, int], work: Work, step: int) -> bool:
 
 
 def _leaves_room(kernel: Kernel, option: Schedule) -> bool:
-    """Whether the epilogue surely has the registers it needs; a given schedule may try more. Most
-    can be spared where it reads nothing beside the sums, or, by a warpgroup with a tile of its own,
-    what comes through SMEM: 256 x 160 with bias and residual take 10 % longer than 128 x 256.
+    """Whether the epilogue surely has the registers it needs; a given schedule may try more. Least
+    can be spared where it reads tiles beside the sums, but by a warpgroup with a tile of its own,
+    for which they come through SMEM: 256 x 160 with bias and residual take 10 % longer than 128 x
+    256.
     """
     accumulators = accumulator_registers(kernel, option)
     if promoted := promoted_registers(kernel, option):
         return accumulators + promoted <= MOST_PROMOTED[option.consumers or 1]
     if option.consumers == 3:
         return accumulators <= 96
-    in_parts = option.mode == "pingpong" and part_bytes(kernel, option)
-    return accumulators <= (192 if made_of_sums(kernel) or in_parts else 128)
+    if option.mode == "pingpong" and part_bytes(kernel, option):
+        return accumulators <= MOST_SUMS[0]
+    return accumulators <= MOST_SUMS[rank_beside_sums(kernel)]
 
 
 @once
-def made_of_sums(kernel: Kernel) -> bool:
-    """Whether all that is stored is computed of sums and constants alone, element by element."""
+def rank_beside_sums(kernel: Kernel) -> int:
+    """The axes, two at the most, of what stored values are made of beside sums: 0 of scalars and
+    constants, 1 of vectors, such as a bias; 2 where they are made otherwise than element by
+    element.
+    """
     made = kernel.definers
 
-    def computed(value: Value) -> bool:
+    def rank(value: Value) -> int:
         match made.get(value):
             case Cast(x=x) | Full(value=x):
-                return computed(x)
+                return rank(x)
             case Map(args=args):
-                return all(computed(x) for x in args)
+                return max(map(rank, args))
+            case Load(result=loaded):
+                return min(2, len(loaded.type.axes) if isinstance(loaded.type, Tile) else 0)
             case op:
-                return isinstance(op, (Constant, ForTiles, ForEach, Contract))
+                return 0 if isinstance(op, (Constant, ForTiles, ForEach, Contract)) else 2
 
     stores = [op for op in kernel.ops if isinstance(op, Store)]
-    return all(not op.accumulate and computed(op.value) for op in stores)
+    return max((2 if op.accumulate else rank(op.value) for op in stores), default=2)
 
 
 @once
