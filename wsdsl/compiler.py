@@ -10,6 +10,7 @@ import dataclasses
 import threading
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from types import FunctionType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -180,9 +181,13 @@ class Kernel:
     ) -> Compiled:
         from wsdsl.codegen.gate import SpillError
         from wsdsl.lowering.choice.narrower import narrower
+        from wsdsl.lowering.pipeline import schedules_with_fewer_sums
 
-        spills = isinstance(error, SpillError)
-        for other in narrower(wide.source, wide.partitioned, schedule) if spills else ():
+        if not isinstance(error, SpillError):
+            raise error
+        given = dataclasses.replace(wide.source, schedule=schedule)
+        others = schedules_with_fewer_sums(given, wide.schedule, sizes)
+        for other in chain(others, narrower(wide.source, wide.partitioned, schedule)):
             try:
                 compiled = self._compile(other, sizes, wide.source.unaligned)
                 _ = compiled.assembled

@@ -86,6 +86,11 @@ class Schedule:
         if findings:
             raise ScheduleError(findings)
 
+    @property
+    def cuts_tiles(self) -> bool:
+        """Whether it is split-K or stream-K."""
+        return self.scheduler in ("split_k", "stream_k")
+
     def _faults(self) -> list[str]:
         faults: list[str] = []
 

@@ -1,5 +1,9 @@
 """Tiles that ptxas has too few registers for are chosen narrower, but not against the user."""
 
+import dataclasses
+import math
+from itertools import pairwise
+
 import pytest
 
 import wsdsl
@@ -8,6 +12,7 @@ from wsdsl.codegen.gate import SpillError
 from wsdsl.codegen.ptxas import find_ptxas
 from wsdsl.diagnostics import Finding
 from wsdsl.lowering.choice.narrower import narrower
+from wsdsl.lowering.pipeline import schedules_with_fewer_sums
 
 pytestmark = pytest.mark.skipif(find_ptxas() is None, reason="there is no ptxas")
 HEAVY = """
@@ -66,6 +71,7 @@ def test_widths_that_do_not_fit_are_left_out() -> None:
     first = kernel._compile(given, SIZES, ())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("wsdsl.lowering.choice.narrower.WIDTHS", (32,))
+        patch.setattr("wsdsl.lowering.choice.narrower.FEWER", 0)
         with pytest.raises(SpillError, match="the first"):
             kernel._narrower(first, given, SIZES, SpillError(Finding("the first")))
 
@@ -76,3 +82,13 @@ def test_each_is_narrower_than_the_one_before() -> None:
     widths = [dict(s.tile or {}) for s in narrower(source, compiled.partitioned, None)]
     assert widths == [dict(n=192), dict(n=128), dict(n=64), dict(n=32)]
     assert list(narrower(source, compiled.partitioned, WIDE)) == []
+
+
+def test_the_next_best_with_fewer_sums_comes_first() -> None:
+    kernel = wsdsl.parse(HEAVY).heavy
+    chosen = kernel.schedule(Schedule(tile=dict(n=128)), **SIZES)
+    source = dataclasses.replace(kernel.tile, schedule=Schedule(tile=dict(n=128)))
+    others = list(schedules_with_fewer_sums(source, chosen, SIZES))
+    sums = [math.prod(s.tile[v] for v in "mn") // (s.consumers or 1) for s in (chosen, *others)]
+    assert all(s.tile["n"] == 128 for s in others)
+    assert len(sums) > 1 and all(b < 0.91 * a for a, b in pairwise(sums))

@@ -127,7 +127,7 @@ def _is_placed(entry: Value, axis: Axis) -> bool:
 
 def _cut(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     """Tiles in pieces, or not."""
-    cuts = chosen.scheduler in ("split_k", "stream_k")
+    cuts = chosen.cuts_tiles
     if cuts:
         body = output_nest(kernel.body)[1]
         unfit = list(why_not(body))
@@ -164,7 +164,7 @@ def _share(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     if num_sharing(chosen) == 1 or shared_role(kernel, chosen) == "rows":
         return
     columns = {name for name, axis in axes_of(kernel).items() if axis.role == "columns"}
-    if chosen.scheduler in ("split_k", "stream_k"):
+    if chosen.cuts_tiles:
         mixed = f'{told}, and scheduler="{chosen.scheduler}" hands on whole rows'
         yield Finding(mixed, kernel.loc, 'leave it out, or use scheduler="persistent"')
     for op in kernel.ops:

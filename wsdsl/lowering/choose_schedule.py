@@ -205,8 +205,7 @@ def _depth(kernel: Kernel, chosen: Schedule, work: Work, tile: Mapping[str, int]
     asked = work.under(tile)
     narrow = work.sized and is_narrow_wave(asked) and not predicted(asked, chosen).memory_bound
     wanted = max(2, min(wanted, most_stages(asked, chosen, narrow, slot_bytes)))
-    cuts = chosen.scheduler in ("split_k", "stream_k")
-    enough = 2 if cuts else min(-(-LEAST_LOOKAHEAD // cycles), wanted)
+    enough = 2 if chosen.cuts_tiles else min(-(-LEAST_LOOKAHEAD // cycles), wanted)
     for buffers, least in ((STAGING_BUFFERS, enough), (1, 2)):
         for stages in range(wanted, least - 1, -1):
             if smem_bytes(kernel, chosen, stages, buffers) <= SMEM_BYTES:

@@ -24,7 +24,6 @@ import dataclasses
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import ConsumerRelease, FinishTile, ForWork, Partition
 from wsdsl.ir.tile_ops import ForTiles, Yield
-from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import Namer, copy_region, replace_operands, uses, walk, with_regions
 from wsdsl.lowering.builder import INT
@@ -33,7 +32,7 @@ from wsdsl.schedule import Schedule
 
 def cut_tiles(kernel: Kernel) -> Kernel:
     schedule = kernel.schedule or Schedule()
-    if not tile_scheduler(schedule.scheduler or "", schedule.splits or 1).splits_tiles:
+    if not schedule.cuts_tiles:
         return kernel
     namer = Namer.of(kernel)
     compute = next(op for op in kernel.body if isinstance(op, Partition) and op.role == "compute")

@@ -27,7 +27,6 @@ import dataclasses
 from wsdsl.ir.op import Kernel, Region
 from wsdsl.ir.overlap_rules import unit_of, why_apart
 from wsdsl.ir.tile_ops import ForTiles
-from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import with_regions
 from wsdsl.schedule import Schedule
@@ -35,7 +34,7 @@ from wsdsl.schedule import Schedule
 
 def fit_last_tiles(kernel: Kernel) -> Kernel:
     schedule, static = kernel.schedule or Schedule(), dict(kernel.sizes)
-    if tile_scheduler(schedule.scheduler or "", schedule.splits or 1).splits_tiles:
+    if schedule.cuts_tiles:
         return kernel
     units = units_within(kernel)
 

@@ -22,7 +22,6 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions
 from wsdsl.ir.pipeline_ops import PartsInShared
 from wsdsl.ir.target import SMEM_ALIGN, widest_swizzle
 from wsdsl.ir.tile_ops import Contract, Load, Store
-from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.ir.types import Axis, Fragment, Shared, State, Tensor, Tile
 from wsdsl.ir.walk import used_inside
 from wsdsl.lowering.pieces import Pieces, panel_widths
@@ -38,7 +37,7 @@ def loads_in_parts(kernel: Kernel, schedule: Schedule, body: Region) -> tuple[Lo
     """The loads of an output tile's own block that TMA can make for the epilogue. Of the pieces of
     a tile that is cut only one has an epilogue, or each a part of it.
     """
-    if tile_scheduler(schedule.scheduler or "", schedule.splits or 1).splits_tiles:
+    if schedule.cuts_tiles:
         return ()
     if shared_role(kernel, schedule) == "columns":
         # Each part is one consumer's, and all would wait for it.

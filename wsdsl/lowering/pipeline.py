@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from wsdsl.ir.op import Kernel, Level
@@ -12,8 +12,10 @@ from wsdsl.lowering.assign_multicast import assign_multicast
 from wsdsl.lowering.assign_roles import assign_roles
 from wsdsl.lowering.assign_states import assign_states
 from wsdsl.lowering.assign_tile_sizes import assign_tile_sizes
+from wsdsl.lowering.choice.fixed_tiles import with_fixed_tiles
+from wsdsl.lowering.choice.narrower import fewer_sums
 from wsdsl.lowering.choose_mma import choose_mma
-from wsdsl.lowering.choose_schedule import choose_schedule
+from wsdsl.lowering.choose_schedule import choose_schedule, ranked
 from wsdsl.lowering.cut_tiles import cut_tiles
 from wsdsl.lowering.fit_last_tiles import fit_last_tiles
 from wsdsl.lowering.fuse_accumulators import fuse_accumulators
@@ -30,6 +32,7 @@ from wsdsl.lowering.prefetch_loads import prefetch_loads
 from wsdsl.lowering.reuse_accumulators import reuse_accumulators
 from wsdsl.lowering.simplify import simplify
 from wsdsl.lowering.verify_lowerable import verify_lowerable
+from wsdsl.schedule import Schedule
 
 Pass = Callable[[Kernel], Kernel]
 
@@ -97,5 +100,20 @@ def lower(
 
 def scheduled_tile(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Kernel:
     """The TILE kernel with its whole schedule, to see what would be chosen for `sizes`."""
+    return choose_schedule(_with_roles(kernel, sizes), sizes)
+
+
+def schedules_with_fewer_sums(
+    kernel: Kernel, chosen: Schedule, sizes: Mapping[str, int]
+) -> Iterator[Schedule]:
+    """What may be tried instead of the schedule that was chosen for the TILE kernel, the best
+    first, where that takes too many registers.
+    """
+    kernel = _with_roles(kernel, sizes)
+    given, _ = with_fixed_tiles(kernel, kernel.schedule or Schedule())
+    return fewer_sums(kernel, (option for option, _ in ranked(kernel, given, sizes)), chosen)
+
+
+def _with_roles(kernel: Kernel, sizes: Mapping[str, int] | None) -> Kernel:
     kernel = fuse_accumulators(verify_lowerable(move_factors(kernel)))
-    return choose_schedule(assign_roles(choose_mma(kernel, sizes)), sizes)
+    return assign_roles(choose_mma(kernel, sizes))

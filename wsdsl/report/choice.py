@@ -73,8 +73,8 @@ def _choice(schedule: Schedule) -> tuple[object, ...]:
 
 def _way(schedule: Schedule) -> tuple[str, str]:
     """To share out the work."""
-    if schedule.scheduler in ("split_k", "stream_k"):
-        return schedule.scheduler, schedule.reduction or "turns"
+    if schedule.cuts_tiles:
+        return schedule.scheduler or "", schedule.reduction or "turns"
     return "whole tiles", ""
 
 

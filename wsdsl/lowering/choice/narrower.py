@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from wsdsl.ir.op import Kernel
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.choice.fixed_tiles import with_fixed_tiles
+from wsdsl.lowering.footprint import accumulator_registers, promoted_registers
 from wsdsl.schedule import Schedule
 
+FEWER = 0.9
+"""Of the registers a thread that did not suffice for sums; each try takes ptxas half a second."""
 WIDTHS = (192, 128, 64, 32)
+
+
+def fewer_sums(kernel: Kernel, options: Iterable[Schedule], chosen: Schedule) -> Iterator[Schedule]:
+    """Of the ways that are left open, best first, those whose threads hold fewer and fewer sums
+    than under `chosen`.
+    """
+    least = FEWER * _sums(kernel, chosen)
+    for option in options:
+        own = _sums(kernel, option)
+        if own <= least:
+            least = FEWER * own
+            yield option
+
+
+def _sums(kernel: Kernel, schedule: Schedule) -> int:
+    return accumulator_registers(kernel, schedule) + promoted_registers(kernel, schedule)
 
 
 def narrower(source: Kernel, kernel: Kernel, given: Schedule | None) -> Iterator[Schedule]:

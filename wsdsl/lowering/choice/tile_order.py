@@ -16,6 +16,10 @@ that it needs little of the longer one's operand. On an H200 (bf16, us, along n 
 4 x 4 are between the two. Clusters are dealt out to all GPCs in turn: those of one GPC follow at a
 distance, so they run across the side along which a cluster lies (1024 x 768 x 4096, pairs along n:
 13.9 along n, 13.2 along m; 1024 x 1152 by 128 x 80, pairs along m: 18.5 and 19.1).
+
+Pieces of tiles are dealt out by parts of the contraction, and within one in the order of few tiles
+(256 x 2048 x 8192 by 64 x 128 in two: 25.5 along n, 23.3 along m; 1024 x 384 x 16384 by 128 x 96 in
+four 25.5 and 25.9).
 """
 
 from __future__ import annotations
@@ -59,8 +63,9 @@ def with_tile_order(schedule: Schedule, work: Work, tile: Mapping[str, int]) -> 
         across, along = sides
         if raster in (first.name, loop_variable(first.name)):
             across, along = along, across
-        asked, cuts = work.under(tile), schedule.scheduler in ("split_k", "stream_k")
-        if work.sized and asked.tiles <= NUM_SMS and is_narrow(asked) and not cuts:
+        asked = work.under(tile)
+        shared = is_narrow(asked) or schedule.cuts_tiles
+        if work.sized and asked.tiles <= NUM_SMS and shared:
             swizzle = _in_one_wave(across, along)
         else:
             workers = cluster_room(cluster_size(schedule), NUM_SMS)

@@ -21,6 +21,11 @@ OVERHANG = 0.5
 had some, 1024 x 1536 x 16384 by 64 x 208 took 116 us, and 79 with 1664 columns; 1024 x 576 x 4096
 by 64 x 80 17.1 us, and 11.9 with 640 (which is 1; over all tiles of the sweeps 0.5 tells most).
 """
+COLD = 0.2
+"""Bytes of a tensor that all others are small beside cost so much more, since they come from memory
+while several wait for them: 128 x 8192 x 2048 takes 11.3 us by 128 x 64, 12.8 by 64 x 128; 256 x
+6400 x 1600 11.2 by 128 x 104, 12.2 by 64 x 200.
+"""
 LOOKAHEAD = 3072
 """Cycles of the tensor cores by which loads run ahead. Less starves them (128 x 192 with 3 stages:
 0.85 of 4), and more costs 1 to 2 % in sustained runs (128 x 256 with 4 stages, not 3).
@@ -37,13 +42,14 @@ RING_BYTES = 170 << 10
 """... with less the ring runs dry, and with more CTAs that load the same do so at different times.
 1024 x 384 x 4096 by 64 x 64 takes 10.2, 9.6, 9.5 and 9.9 us with 8, 10, 12 and 13 slots, 1024 x
 960 x 4096 by 64 x 128 15.8, 15.5 and 16.5 with 6, 7 and 8, and 1024 x 1152 x 4096 by 64 x 144 18.4,
-17.0, 17.9 and 19.9 with 5, 6, 7 and 8.
+17.0, 17.9 and 19.9 with 5, 6, 7 and 8; in pieces that take turns, 1024 x 576 x 16384 by 64 x 144
+39.2 and 35.3 with 8 and 6, 512 x 576 x 7168 by 64 x 72 14.5 and 13.0 with 12 and 9.
 """
 PAIR_RING_BYTES = 194 << 10
 """The same for pairs of CTAs (64 x 144: 17.2 with 6, 16.7 with 7); eight take all they get."""
 MAX_STAGES_NARROW = 12
-MAX_STAGES_CUT = 12
-"""The same for pieces of split-K, whose CTAs share less: 256 x 256 x 65536 in 8 slices of 64 x 64
+MAX_STAGES_SLICES = 12
+"""The same for slices, whose CTAs begin together: 256 x 256 x 65536 in 8 slices of 64 x 64
 tiles takes 26.4 us with 8 slots, 24.2 with 12, and 24.9 with 6 that are 128 deep along k; 128 x 128
 x 131072 in 16 of 64 x 32 tiles 25.1, 23.4 and 23.4, with 16 slots 23.9.
 """
@@ -59,6 +65,7 @@ MAX_STAGES_FEW = 20
 def loading_cycles(asked: Workload, cut: bool = False) -> float:
     """In which a tile's operands can come."""
     moved = asked.operand_bytes + READ_SHARE * (asked.read_bytes - asked.operand_bytes)
+    moved += COLD * asked.cold_bytes
     beyond = asked.overhang_bytes_cut if cut else asked.overhang_bytes
     return (moved + OVERHANG * beyond) / L2_BYTES
 
@@ -72,9 +79,11 @@ def most_stages(asked: Workload, schedule: Schedule, narrow: bool, slot_bytes: i
     """`narrow`: loading is the limit, and all tiles run at the same time."""
     if asked.few_columns:
         return MAX_STAGES_FEW
-    if schedule.scheduler == "split_k":
-        return MAX_STAGES_CUT
-    if schedule.scheduler == "stream_k" or not narrow:
+    if schedule.reduction == "slices":
+        return MAX_STAGES_SLICES
+    if schedule.cuts_tiles:
+        narrow = loading_cycles(asked, cut=True) > asked.product_cycles
+    if not narrow:
         return MAX_STAGES
     cluster = cluster_size(schedule)
     if cluster > 2:

@@ -66,6 +66,10 @@ DELAY = 0.9
 it, sustained runs all: power is the limit, and computing takes its part at any time. Measured with
 gelu, bias and residual, K = 1024 to 4096.
 """
+ASTRAY = {"split_k": 1.07, "stream_k": 1.2}
+"""By how much longer operands take to come to pieces that hand on their sums: CTAs that want the
+same do so at different times. 256 x 1024 to 4608 x 3584 to 14336 and 1024 x 576 x 16384, 64 rows.
+"""
 TURN_CYCLES = 620.0
 START_CYCLES = 2500.0
 PROMOTED_CYCLES = 60.0
@@ -145,6 +149,8 @@ def predicted(
     power = 1 + POWER * min(asked.bytes_per_cycle, L2_BYTES)
     promoting = asked.promoted * _promoting(asked, schedule)
     loading = loading_cycles(asked, scheduler.splits_tiles)
+    if schedule.cuts_tiles and schedule.reduction != "slices":
+        loading *= ASTRAY[schedule.scheduler or ""]
     mainloop = _larger(asked.product_cycles * power, loading, 12) / gain + promoting * power
     computing = asked.computed / ISSUED
     splitting = asked.split_rows * SPLIT_CYCLES

@@ -11,7 +11,7 @@ from functools import cached_property
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Load, Store
-from wsdsl.ir.types import Axis, Tensor, Tile
+from wsdsl.ir.types import Axis, Tensor, Tile, Type
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.cut_sums import cut_loop
 from wsdsl.lowering.fit_last_tiles import reach_over, units_within
@@ -22,6 +22,7 @@ from wsdsl.lowering.nest import output_nest
 FEW_COLUMNS = 64
 UNKNOWN_SIZE = 8192
 """A dimension's size where it is not known."""
+WARM = 0.8
 SECTOR_BYTES = 32
 """What GMEM is written in."""
 Loop = ForTiles | ForEach
@@ -55,6 +56,8 @@ class Workload:
     """Of those that are loaded, beyond the end of a tensor, in the tile that reaches farthest."""
     overhang_bytes_cut: float = 0.0
     """The same of tiles that are cut: their last ones may not overlap those before."""
+    cold_bytes: float = 0.0
+    """Of those that are loaded, of the tensor that nearly all comes from, as far as it does."""
     few_columns: bool = False
     """Whether a tile has all columns of the output, and these are few."""
 
@@ -81,9 +84,7 @@ class Work:
         self.within = units_within(kernel)
         self.roles = {name: axis.role for name, axis in axes_of(kernel).items()}
         tensors = [p.type for p in kernel.params if isinstance(p.type, Tensor)]
-        self.tensor_bytes = sum(
-            math.prod(self.size(d) for d in kind.dims) * kind.dtype.bits / 8 for kind in tensors
-        )
+        self.tensor_bytes = sum(map(self._num_bytes, tensors))
 
     @cached_property
     def cut(self) -> ForTiles | None:
@@ -123,7 +124,7 @@ class Work:
         def times(loops: tuple[Loop, ...]) -> int:
             return math.prod(self.trips(loop, tile) for loop in loops)
 
-        cycles = operand_bytes = read_bytes = stored = split = 0.0
+        cycles = operand_bytes = cold_bytes = read_bytes = stored = split = 0.0
         computed = beyond = beyond_cut = 0.0
         operations = promoted = 0
         for op, loops in self.inside:
@@ -140,7 +141,9 @@ class Work:
         for op, loops in self.loads:
             assert isinstance(op.result.type, Tile)
             width = op.result.type.dtype.bits / 8
-            operand_bytes += times(loops) * width * _extent(op.index, tile)
+            own = times(loops) * width * _extent(op.index, tile)
+            operand_bytes += own
+            cold_bytes += own * self.coldness[op.result]
             beyond += times(loops) * width * self._beyond(op, tile, self.within)
             beyond_cut += times(loops) * width * self._beyond(op, tile, {})
         summed = [v.type for v in self.cut.result if isinstance(v.type, Tile)] if self.cut else []
@@ -150,6 +153,7 @@ class Work:
             product_cycles=cycles,
             operations=operations,
             operand_bytes=operand_bytes,
+            cold_bytes=cold_bytes,
             read_bytes=read_bytes,
             stored_elements=stored,
             tensor_bytes=self.tensor_bytes,
@@ -164,6 +168,19 @@ class Work:
             overhang_bytes_cut=beyond_cut,
             few_columns=self.few_columns and all(tile[a] >= n for a, n in self.columns.items()),
         )
+
+    @cached_property
+    def coldness(self) -> dict[Value, float]:
+        """Of each load: 0 where its tensor has up to `WARM` of the bytes of all that are loaded
+        from, 1 where it has all of them.
+        """
+        held = {op.result: self._num_bytes(op.tensor.type) for op, _ in self.loads}
+        total = max(1.0, sum(held.values()))
+        return {v: max(0.0, own / total - WARM) / (1 - WARM) for v, own in held.items()}
+
+    def _num_bytes(self, kind: Type) -> float:
+        assert isinstance(kind, Tensor)
+        return math.prod(self.size(d) for d in kind.dims) * kind.dtype.bits / 8
 
     def _split_rows(self, op: Store, tile: Mapping[str, int]) -> float:
         """0 if tiles begin where sectors do along the contiguous dimension, or there is but one."""
