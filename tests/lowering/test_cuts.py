@@ -92,6 +92,21 @@ def test_how_many_pieces_may_be_left_open() -> None:
     assert turns.splits and turns.reduction == "turns"
 
 
+def test_pieces_that_take_turns_have_less_under_way_than_slices() -> None:
+    turns, slices = (
+        Schedule(tile=dict(m=64, n=144), scheduler="split_k", splits=2, reduction=r)
+        for r in ("turns", "slices")
+    )
+    assert chosen(1024, 576, 16384, turns).stages == 6
+    assert chosen(1024, 576, 16384, slices).stages == 8
+
+
+def test_pieces_run_along_the_shorter_side() -> None:
+    schedule = Schedule(tile=dict(m=128, n=96), scheduler="split_k", splits=4)
+    assert chosen(1024, 384, 16384, schedule).swizzle == 1
+    assert chosen(384, 1024, 16384, schedule).swizzle == 4
+
+
 def test_pieces_have_more_slots_than_whole_tiles() -> None:
     made = chosen(128, 128, 131072)
     assert made.splits and made.stages == 12

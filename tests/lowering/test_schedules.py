@@ -321,6 +321,23 @@ def test_functions_of_sums_leave_room_for_wide_tiles() -> None:
         assert made and made.mode == "pingpong" and (made.tile or {})["n"] == n
 
 
+def test_vectors_leave_room_for_some_wide_tiles() -> None:
+    """One of them beside the sums: more than 128 a thread, but not 176 or 192, which spill."""
+    sizes = dict(M=4096, N=24576, K=1536)
+    made = scheduled_tile(parse(BIASED).biased.tile, sizes).schedule
+    assert made and made.mode == "pingpong" and 128 < (made.tile or {})["n"] <= 160
+    assert (made.registers or {})["compute"] == (240 if (made.tile or {})["n"] > 144 else 232)
+
+
+def test_what_comes_from_memory_is_wanted_by_few() -> None:
+    """128 rows of tiles of 64 want the same columns twice: 64 x 128 is quicker where both operands
+    are as large."""
+    few = chosen("gemm", M=128, N=8192, K=2048)
+    assert few.tile and (few.tile["m"], few.tile["n"]) == (128, 64)
+    even = chosen("gemm", M=1024, N=1024, K=16384)
+    assert even.tile and (even.tile["m"], even.tile["n"]) == (64, 128)
+
+
 @pytest.mark.parametrize("mode", ["cooperative", "pingpong"])
 def test_what_results_take_to_compute_counts(mode: Mode) -> None:
     sizes = dict(M=8192, N=8192, K=1024)
