@@ -31,12 +31,14 @@ from wsdsl.lowering.partition_loads import partition_loads
 from wsdsl.lowering.prefetch_loads import prefetch_loads
 from wsdsl.lowering.reuse_accumulators import reuse_accumulators
 from wsdsl.lowering.simplify import simplify
+from wsdsl.lowering.use_sigmoid import use_sigmoid
 from wsdsl.lowering.verify_lowerable import verify_lowerable
 from wsdsl.schedule import Schedule
 
 Pass = Callable[[Kernel], Kernel]
 
 PASSES: tuple[tuple[Pass, Level], ...] = (
+    (use_sigmoid, "tile"),
     (move_factors, "tile"),
     (verify_lowerable, "tile"),
     (fuse_accumulators, "tile"),
@@ -83,7 +85,7 @@ def lower(
     """
     verify(kernel)
     names = [step for step, _ in PASSES]
-    first = {"tile": move_factors, "partitioned": lower_loops, "scheduled": None}[kernel.level]
+    first = {"tile": use_sigmoid, "partitioned": lower_loops, "scheduled": None}[kernel.level]
     last = {"tile": verify_lowerable, "partitioned": assign_multicast, "scheduled": simplify}[until]
     if first is None or names.index(first) > names.index(last):
         return kernel
@@ -115,5 +117,5 @@ def schedules_with_fewer_sums(
 
 
 def _with_roles(kernel: Kernel, sizes: Mapping[str, int] | None) -> Kernel:
-    kernel = fuse_accumulators(verify_lowerable(move_factors(kernel)))
+    kernel = fuse_accumulators(verify_lowerable(move_factors(use_sigmoid(kernel))))
     return assign_roles(choose_mma(kernel, sizes))
