@@ -26,6 +26,12 @@ LIST = [
     *(f"tile.m=256 tile.n={n} scheduler=persistent" for n in (144, 160, 176, 192)),
 ]
 """Tried at every shape, beside the widths that fill the last wave."""
+BLOCK_SCALED = [
+    *(f"tile.m=256 tile.n=128 cluster.{axis}=2" for axis in "mn"),
+    "tile.m=256 tile.n=128",
+    *(f"tile.m=192 tile.n=128 consumers=3 swizzle={s}" for s in (8, 16)),
+    "tile.m=192 tile.n=128 consumers=3 cluster.n=2",
+]
 FEW_ROWS = [
     # Weights are not what the kernel in front writes.
     "constant=B",
@@ -55,6 +61,8 @@ def candidates(problem: Problem, schedules: Sequence[str]) -> list[str]:
 
 def usual(problem: Problem) -> list[str]:
     shape = m, n, _ = problem.size
+    if problem.kind.scaling == "block":
+        return BLOCK_SCALED
     tiles = -(-m // 128) * -(-n // 128)
     if m <= 128 and n > 128:
         return FEW_ROWS

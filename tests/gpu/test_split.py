@@ -255,6 +255,8 @@ def test_too_little_memory() -> None:
     torch.cuda.empty_cache()
     free = torch.cuda.mem_get_info()[0]
     held = torch.empty(free - (64 << 20), dtype=torch.uint8, device="cuda")
+    if torch.cuda.mem_get_info()[0] > 128 << 20:
+        pytest.skip("another process gives memory back meanwhile")
     with pytest.raises(LaunchError, match="bytes of device memory for"):
         linear(*problem.args, schedule=SCHEDULES["split_k 2"])
     del held

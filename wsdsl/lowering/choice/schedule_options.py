@@ -31,7 +31,7 @@ from wsdsl.lowering.footprint import (
     runs_ahead,
 )
 from wsdsl.lowering.model.predict import NUM_SMS
-from wsdsl.lowering.model.workload import Work
+from wsdsl.lowering.model.workload import Work, scales_products
 from wsdsl.lowering.sharing import num_shares, shared_role
 from wsdsl.schedule import Mode, Schedule
 
@@ -162,16 +162,6 @@ def rank_beside_sums(kernel: Kernel) -> int:
 
     stores = [op for op in kernel.ops if isinstance(op, Store)]
     return max((2 if op.accumulate else rank(op.value) for op in stores), default=2)
-
-
-@once
-def scales_products(kernel: Kernel) -> bool:
-    """Whether products are multiplied before they are summed."""
-    products = {op.result for op in kernel.ops if isinstance(op, Contract)}
-    return any(
-        isinstance(op, Map) and op.fn in ("fma", "mul") and bool(products & {*op.args})
-        for op in kernel.ops
-    )
 
 
 def _contracted(kernel: Kernel, given: Schedule) -> dict[str, int]:

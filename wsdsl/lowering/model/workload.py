@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from wsdsl.ir.op import Kernel, Op, Region, Value, regions
-from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Load, Store
+from wsdsl.ir.op import Kernel, Op, Region, Value, once, regions
+from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Load, Map, Store
 from wsdsl.ir.types import Axis, Tensor, Tile, Type
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.cut_sums import cut_loop
@@ -46,6 +46,8 @@ class Workload:
     tensor_bytes: float
     computed: float = 0.0
     promoted: int = 0
+    scaled: bool = False
+    """Whether products are multiplied before they are summed."""
     rows: int = 0
     depth: int = 1
     sums: int = 0
@@ -81,6 +83,7 @@ class Work:
             for op, loops in self.inside
             if isinstance(op, Load) and op.result in operands
         ]
+        self.scaled = scales_products(kernel)
         self.within = units_within(kernel)
         self.roles = {name: axis.role for name, axis in axes_of(kernel).items()}
         tensors = [p.type for p in kernel.params if isinstance(p.type, Tensor)]
@@ -159,6 +162,7 @@ class Work:
             tensor_bytes=self.tensor_bytes,
             computed=computed,
             promoted=promoted,
+            scaled=self.scaled,
             rows=max((tile[a] for a, role in self.roles.items() if role == "rows"), default=0),
             depth=self.trips(self.cut, tile) if self.cut else 1,
             sums=sum(math.prod(tile[a] for a in kind.axes) for kind in summed),
@@ -226,3 +230,13 @@ def _with_loops(region: Region, around: tuple[Loop, ...]) -> Iterator[tuple[Op, 
         inner = (*around, op) if isinstance(op, (ForTiles, ForEach)) else around
         for body in regions(op):
             yield from _with_loops(body, inner)
+
+
+@once
+def scales_products(kernel: Kernel) -> bool:
+    """Whether products are multiplied before they are summed."""
+    products = {op.result for op in kernel.ops if isinstance(op, Contract)}
+    return any(
+        isinstance(op, Map) and op.fn in ("fma", "mul") and bool(products & {*op.args})
+        for op in kernel.ops
+    )
