@@ -49,7 +49,8 @@ def convert_load_global(c: Context, op: LoadGlobal) -> None:
         define(c, op.result, load_blocks(c, op, dtype, shape))
         return
     addresses = Addresses(c, op.tensor, op.index, shape)
-    constant = op.tensor.name not in c.stored
+    # Loads of what nobody writes pass barriers, and ptxas makes all of an epilogue's at its start.
+    constant = op.tensor.name not in c.stored and not op.in_order
     bits = dtype.bits
     results: list[str] = []
     if _paired(op, c, shape):

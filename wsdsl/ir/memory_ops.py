@@ -197,6 +197,7 @@ class LoadGlobal(Op):
     """Read `tensor` directly; the result is a scalar or fragment. `index` has one i32 scalar or
     fragment per dimension; they broadcast to the result's shape. Elements outside the tensor are 0.
     With `vector` 2, pairs of neighbouring columns are aligned and contiguous in the last dimension.
+    `in_order`: not before what stands in front of it, so that it takes no registers till then.
     """
 
     levels: ClassVar = SCHEDULED
@@ -204,6 +205,7 @@ class LoadGlobal(Op):
     tensor: Value
     index: tuple[Value, ...] = ()
     vector: int = 1
+    in_order: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -34,7 +34,9 @@ from wsdsl.lowering.choice.schedule_options import (
 from wsdsl.lowering.choice.tile_order import with_tile_order
 from wsdsl.lowering.early_loads import num_load_partitions, unfit_constants
 from wsdsl.lowering.footprint import (
+    HEAVY_VECTORS,
     LEAST_LOOKAHEAD,
+    MOST_REGISTERS,
     STAGING_BUFFERS,
     accumulator_registers,
     axis_sizes,
@@ -59,8 +61,6 @@ from wsdsl.schedule import Schedule
 
 HEAVY = 176
 """Accumulators a thread from which on consumers need what loading can hardly spare."""
-HEAVY_VECTORS = 144
-"""The same where the epilogue reads vectors beside the sums."""
 HEAVY_PROMOTED = 160
 """The same where sums are promoted: scaled products of 192 columns are 10 to 25 % slower with 232
 registers a thread than with 240, though nothing spills."""
@@ -237,5 +237,5 @@ def _registers(consumers: int, loads: int, heavy: bool) -> dict[str, int]:
     if loads == 2 and consumers > 1:
         return dict(load=24, compute=232 if consumers == 2 else 144)
     if consumers == 2:
-        return dict(load=24, compute=240) if heavy else dict(load=40, compute=232)
+        return dict(load=24, compute=MOST_REGISTERS) if heavy else dict(load=40, compute=232)
     return dict(load=32, compute=160) if consumers == 3 else dict(load=56, compute=232)

@@ -39,6 +39,11 @@ at 0.91; beyond this a buffer is worth as much as a stage (128 x 144 with an epi
 MAX_LINE = 128
 """Bytes: the widest line of a panel."""
 
+MOST_REGISTERS = 240
+"""A thread's of two consumers; loading is left 24."""
+HEAVY_VECTORS = 144
+"""Accumulators a thread from which on an epilogue that reads vectors has few registers left: ptxas
+has all of them loaded at its start, and spills."""
 OUTER_RING_DEPTH = 2
 """Slots of a circular buffer whose slots are held around an inner loop."""
 
@@ -128,6 +133,16 @@ def is_heavy(kernel: Kernel, schedule: Schedule) -> bool:
     """Whether sums leave too few registers for an epilogue in wide chunks: ptxas 13.0 spills from
     176 accumulators a thread on."""
     return accumulator_registers(kernel, schedule) >= 168
+
+
+def loads_in_order(schedule: Schedule | None) -> bool:
+    """Whether sums leave no registers for what an epilogue reads to come before it is needed: that
+    is why consumers were given as many as there are. Those who take turns do not wait for it in
+    vain, since another has the tensor cores meanwhile.
+    """
+    if schedule is None or schedule.mode != "pingpong":
+        return False
+    return (schedule.registers or {}).get("compute", 0) >= MOST_REGISTERS
 
 
 def part_depth(kernel: Kernel, schedule: Schedule) -> int:

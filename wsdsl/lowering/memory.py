@@ -35,7 +35,7 @@ from wsdsl.ir.types import (
     Tile,
 )
 from wsdsl.ir.walk import walk
-from wsdsl.lowering.footprint import STAGING_BUFFERS, STAGING_BYTES
+from wsdsl.lowering.footprint import STAGING_BUFFERS, STAGING_BYTES, loads_in_order
 from wsdsl.lowering.pieces import Pieces, Shape, covering, narrow
 from wsdsl.lowering.side import Side, stored_by_tma
 from wsdsl.lowering.side_loads import LINE
@@ -62,6 +62,7 @@ def load_piece(op: Load | Lookup, side: Side, find: Find) -> Pieces:
             tensor=tensor,
             index=places,
             vector=_vector(tensor, index, side),
+            in_order=loads_in_order(side.kernel.schedule),
             loc=op.loc,
         )
         return b.add(made).result

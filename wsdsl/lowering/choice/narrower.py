@@ -11,7 +11,7 @@ from wsdsl.lowering.choice.fixed_tiles import with_fixed_tiles
 from wsdsl.lowering.footprint import accumulator_registers, promoted_registers
 from wsdsl.schedule import Schedule
 
-FEWER = 0.9
+FEWER = 0.92
 """Of the registers a thread that did not suffice for sums; each try takes ptxas half a second."""
 WIDTHS = (192, 128, 64, 32)
 

@@ -37,7 +37,7 @@ from wsdsl.schedule import Mode, Schedule
 
 MOST_PROMOTED = {1: 208, 2: 208, 3: 128}
 """Registers a thread for sums in the tensor cores and those they are promoted to, by consumers."""
-MOST_SUMS = (192, 160, 128)
+MOST_SUMS = {"cooperative": (192, 160, 128), "pingpong": (192, 192, 128)}
 """The same of sums that are not promoted, by the rank of what the epilogue reads beside them."""
 SCALED_WIDTH = 64
 """Columns of which scaled products are made up: their scales change at such places, and 96 and 112
@@ -136,9 +136,10 @@ def _leaves_room(kernel: Kernel, option: Schedule) -> bool:
         return accumulators + promoted <= MOST_PROMOTED[option.consumers or 1]
     if option.consumers == 3:
         return accumulators <= 96
+    most = MOST_SUMS[option.mode or "cooperative"]
     if option.mode == "pingpong" and part_bytes(kernel, option):
-        return accumulators <= MOST_SUMS[0]
-    return accumulators <= MOST_SUMS[rank_beside_sums(kernel)]
+        return accumulators <= most[0]
+    return accumulators <= most[rank_beside_sums(kernel)]
 
 
 @once
