@@ -30,6 +30,7 @@ from wsdsl.lowering.footprint import (
     promoted_registers,
     runs_ahead,
 )
+from wsdsl.lowering.model.instructions import COUNTED
 from wsdsl.lowering.model.predict import NUM_SMS
 from wsdsl.lowering.model.workload import Work, scales_products
 from wsdsl.lowering.sharing import num_shares, shared_role
@@ -37,7 +38,7 @@ from wsdsl.schedule import Mode, Schedule
 
 MOST_PROMOTED = {1: 208, 2: 208, 3: 128}
 """Registers a thread for sums in the tensor cores and those they are promoted to, by consumers."""
-MOST_SUMS = {"cooperative": (192, 160, 128), "pingpong": (192, 192, 128)}
+MOST_SUMS = {"cooperative": (192, 160, 128), "pingpong": (192, 176, 128)}
 """The same of sums that are not promoted, by the rank of what the epilogue reads beside them."""
 SCALED_WIDTH = 64
 """Columns of which scaled products are made up: their scales change at such places, and 96 and 112
@@ -137,9 +138,21 @@ def _leaves_room(kernel: Kernel, option: Schedule) -> bool:
     if option.consumers == 3:
         return accumulators <= 96
     most = MOST_SUMS[option.mode or "cooperative"]
-    if option.mode == "pingpong" and part_bytes(kernel, option):
+    if option.mode == "pingpong" and (part_bytes(kernel, option) or _reads_little(kernel)):
         return accumulators <= most[0]
     return accumulators <= most[rank_beside_sums(kernel)]
+
+
+@once
+def _reads_little(kernel: Kernel) -> bool:
+    """Whether the epilogue, beside sums and scalars, reads a row of numbers at the most, and does
+    nothing that takes many instructions.
+    """
+    loaded = (op.result.type for op in kernel.ops if isinstance(op, Load))
+    axes = [kind.axes for kind in loaded if isinstance(kind, Tile) and len(kind.axes) == 1]
+    roles = [axes_of(kernel)[name].role for (name,) in axes]
+    computes = any(isinstance(op, Map) and op.fn in COUNTED for op in kernel.ops)
+    return rank_beside_sums(kernel) <= 1 and roles.count("columns") <= 1 and not computes
 
 
 @once
