@@ -6,40 +6,26 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from wsdsl.ir.op import Kernel, Value, once
+from wsdsl.ir.op import Kernel, once
 from wsdsl.ir.tile_ops import (
-    Cast,
-    Constant,
     Contract,
-    ForEach,
     ForTiles,
-    Full,
-    Load,
-    Map,
-    Store,
     Whole,
 )
-from wsdsl.ir.types import Axis, Tile
+from wsdsl.ir.types import Axis
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.check_columns import column_step
+from wsdsl.lowering.choice.register_room import leaves_room
 from wsdsl.lowering.footprint import (
-    accumulator_registers,
     axis_sizes,
     depth_steps,
-    part_bytes,
-    promoted_registers,
     runs_ahead,
 )
-from wsdsl.lowering.model.instructions import COUNTED
 from wsdsl.lowering.model.predict import NUM_SMS
 from wsdsl.lowering.model.workload import Work, scales_products
 from wsdsl.lowering.sharing import num_shares, shared_role
 from wsdsl.schedule import Mode, Schedule
 
-MOST_PROMOTED = {1: 208, 2: 208, 3: 128}
-"""Registers a thread for sums in the tensor cores and those they are promoted to, by consumers."""
-MOST_SUMS = {"cooperative": (192, 160, 128), "pingpong": (192, 176, 128)}
-"""The same of sums that are not promoted, by the rank of what the epilogue reads beside them."""
 SCALED_WIDTH = 64
 """Columns of which scaled products are made up: their scales change at such places, and 96 and 112
 columns are at 0.6 of 128 on an H200.
@@ -56,7 +42,7 @@ def schedule_options(kernel: Kernel, given: Schedule, work: Work) -> list[Schedu
     """Every way to fill in what `given` leaves open, but what surely has too few registers."""
     options = list(_options(kernel, given, work))
     if len(options) > 1:
-        options = [o for o in options if _leaves_room(kernel, o)] or options
+        options = [o for o in options if leaves_room(kernel, o)] or options
     return options
 
 
@@ -124,58 +110,6 @@ def _comes_out(tile: Mapping[str, int], work: Work, step: int) -> bool:
 
     less = {a.name: tile[a.name] - step for a in columns}
     return waves(tile) <= FEW_WAVES and waves(tile) < waves({**tile, **less})
-
-
-def _leaves_room(kernel: Kernel, option: Schedule) -> bool:
-    """Whether the epilogue surely has the registers it needs; a given schedule may try more. Least
-    can be spared where it reads tiles beside the sums, but by a warpgroup with a tile of its own,
-    for which they come through SMEM: 256 x 160 with bias and residual take 10 % longer than 128 x
-    256.
-    """
-    accumulators = accumulator_registers(kernel, option)
-    if promoted := promoted_registers(kernel, option):
-        return accumulators + promoted <= MOST_PROMOTED[option.consumers or 1]
-    if option.consumers == 3:
-        return accumulators <= 96
-    most = MOST_SUMS[option.mode or "cooperative"]
-    if option.mode == "pingpong" and (part_bytes(kernel, option) or _reads_little(kernel)):
-        return accumulators <= most[0]
-    return accumulators <= most[rank_beside_sums(kernel)]
-
-
-@once
-def _reads_little(kernel: Kernel) -> bool:
-    """Whether the epilogue, beside sums and scalars, reads a row of numbers at the most, and does
-    nothing that takes many instructions.
-    """
-    loaded = (op.result.type for op in kernel.ops if isinstance(op, Load))
-    axes = [kind.axes for kind in loaded if isinstance(kind, Tile) and len(kind.axes) == 1]
-    roles = [axes_of(kernel)[name].role for (name,) in axes]
-    computes = any(isinstance(op, Map) and op.fn in COUNTED for op in kernel.ops)
-    return rank_beside_sums(kernel) <= 1 and roles.count("columns") <= 1 and not computes
-
-
-@once
-def rank_beside_sums(kernel: Kernel) -> int:
-    """The axes, two at the most, of what stored values are made of beside sums: 0 of scalars and
-    constants, 1 of vectors, such as a bias; 2 where they are made otherwise than element by
-    element.
-    """
-    made = kernel.definers
-
-    def rank(value: Value) -> int:
-        match made.get(value):
-            case Cast(x=x) | Full(value=x):
-                return rank(x)
-            case Map(args=args):
-                return max(map(rank, args))
-            case Load(result=loaded):
-                return min(2, len(loaded.type.axes) if isinstance(loaded.type, Tile) else 0)
-            case op:
-                return 0 if isinstance(op, (Constant, ForTiles, ForEach, Contract)) else 2
-
-    stores = [op for op in kernel.ops if isinstance(op, Store)]
-    return max((2 if op.accumulate else rank(op.value) for op in stores), default=2)
 
 
 def _contracted(kernel: Kernel, given: Schedule) -> dict[str, int]:

@@ -1,0 +1,63 @@
+"""What an epilogue reads and computes is taken into account: ptxas finds the registers it needs."""
+
+from __future__ import annotations
+
+import pytest
+
+import wsdsl
+from wsdsl.codegen.ptxas import find_ptxas
+
+TEXT = """
+@kernel
+def f(A: bf16[M, K], B: bf16[N, K], u: f32[N], v: f32[N], w: f32[N], r: f32[M], C: bf16[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        C[m, n] = WHAT
+"""
+SHORT, SQUARE = dict(M=4096, N=7168, K=2048), dict(M=8192, N=8192, K=8192)
+
+
+def chosen(what: str, **sizes: int) -> int:
+    """Columns of the tile, where consumers take turns."""
+    made = wsdsl.parse(TEXT.replace("WHAT", what)).f.schedule(**sizes)
+    assert made.tile and made.mode == "pingpong"
+    return made.tile["n"]
+
+
+@pytest.mark.parametrize(
+    ("what", "most"),
+    [
+        ("acc", 176),
+        ("acc + u[n]", 176),
+        ("acc * r[m]", 176),
+        ("gelu(acc + u[n])", 176),
+        ("gelu(acc + u[n]) * v[n]", 160),
+        ("(acc + u[n]) * v[n] + w[n]", 160),
+        ("tanh((acc + u[n]) * r[m]) + v[n]", 144),
+        ("gelu(acc + u[n]) * v[n] + w[n]", 144),
+    ],
+)
+def test_tiles_are_as_wide_as_registers_allow(what: str, most: int) -> None:
+    """176 columns fill the waves of this product best."""
+    assert most - 16 <= chosen(what, **SHORT) <= most
+
+
+def test_a_row_of_numbers_is_no_more_than_is_left() -> None:
+    assert chosen("acc + u[n]", **SQUARE) == 192
+
+
+@pytest.mark.skipif(find_ptxas() is None, reason="there is no ptxas")
+@pytest.mark.parametrize(
+    "what",
+    [
+        "acc + u[n]",
+        "gelu(acc * r[m] + u[n])",
+        "(acc + u[n]) * v[n] + w[n]",
+        "silu(acc + u[n]) * v[n]",
+    ],
+)
+def test_the_first_choice_does_not_spill(what: str) -> None:
+    kernel = wsdsl.parse(TEXT.replace("WHAT", what)).f
+    assert kernel.compile(**SHORT).notes == ()

@@ -1,0 +1,82 @@
+"""Whether a choice of tiles surely leaves an epilogue the registers that it needs."""
+
+from __future__ import annotations
+
+from wsdsl.ir.op import Kernel, Value, once
+from wsdsl.ir.tile_ops import Cast, Constant, Contract, ForEach, ForTiles, Full, Load, Map, Store
+from wsdsl.ir.types import Tile
+from wsdsl.lowering.axes import axes_of
+from wsdsl.lowering.footprint import accumulator_registers, part_bytes, promoted_registers
+from wsdsl.lowering.model.instructions import COUNTED
+from wsdsl.schedule import Schedule
+
+MOST_PROMOTED = {1: 208, 2: 208, 3: 128}
+"""Registers a thread for sums in the tensor cores and those they are promoted to, by consumers."""
+MOST_SUMS, MOST_SUMS_TOGETHER, MOST_SUMS_OF_TILES = 192, 160, 128
+"""The same of sums that are not promoted: where the epilogue reads nothing beside them; vectors, by
+consumers who share a tile; and tiles.
+"""
+VECTOR_REGISTERS = 16
+"""Of a row of 64 numbers, a thread's share."""
+MANY = 20
+"""Instructions of a function that holds more than others meanwhile."""
+
+
+def leaves_room(kernel: Kernel, option: Schedule) -> bool:
+    """Whether the epilogue surely has the registers it needs; a given schedule may try more. Least
+    can be spared where it reads tiles beside the sums, but by a warpgroup with a tile of its own,
+    for which they come through SMEM: 256 x 160 with bias and residual take 10 % longer than 128 x
+    256.
+    """
+    accumulators = accumulator_registers(kernel, option)
+    if promoted := promoted_registers(kernel, option):
+        return accumulators + promoted <= MOST_PROMOTED[option.consumers or 1]
+    if option.consumers == 3:
+        return accumulators <= 96
+    return accumulators <= _most_sums(kernel, option)
+
+
+def _most_sums(kernel: Kernel, option: Schedule) -> int:
+    takes_turns, rank = option.mode == "pingpong", rank_beside_sums(kernel)
+    if rank == 0 or (takes_turns and part_bytes(kernel, option)):
+        return MOST_SUMS
+    if rank == 2:
+        return MOST_SUMS_OF_TILES
+    held = VECTOR_REGISTERS * _num_held(kernel)
+    return MOST_SUMS - held if takes_turns else min(MOST_SUMS_TOGETHER, MOST_SUMS - 16 - held)
+
+
+@once
+def _num_held(kernel: Kernel) -> int:
+    """Rows of numbers that the epilogue reads, but for the first, and as many for what it computes:
+    ptxas 13.0 spills if that is more than 192 sums leave room for.
+    """
+    loaded = (op.result.type for op in kernel.ops if isinstance(op, Load))
+    axes = [kind.axes for kind in loaded if isinstance(kind, Tile) and len(kind.axes) == 1]
+    roles = [axes_of(kernel)[name].role for (name,) in axes]
+    counts = [COUNTED.get(op.fn, 0) for op in kernel.ops if isinstance(op, Map)]
+    computing = 0 if not any(counts) else 1 if max(counts) < MANY else 2
+    return max(0, roles.count("columns") - 1) + computing
+
+
+@once
+def rank_beside_sums(kernel: Kernel) -> int:
+    """The axes, two at the most, of what stored values are made of beside sums: 0 of scalars and
+    constants, 1 of vectors, such as a bias; 2 where they are made otherwise than element by
+    element.
+    """
+    made = kernel.definers
+
+    def rank(value: Value) -> int:
+        match made.get(value):
+            case Cast(x=x) | Full(value=x):
+                return rank(x)
+            case Map(args=args):
+                return max(map(rank, args))
+            case Load(result=loaded):
+                return min(2, len(loaded.type.axes) if isinstance(loaded.type, Tile) else 0)
+            case op:
+                return 0 if isinstance(op, (Constant, ForTiles, ForEach, Contract)) else 2
+
+    stores = [op for op in kernel.ops if isinstance(op, Store)]
+    return max((2 if op.accumulate else rank(op.value) for op in stores), default=2)
