@@ -124,6 +124,13 @@ def test_everywhere(name: str) -> None:
     assert error(run(UNARY[name], x), exact(x.astype(np.float64))) <= ulps
 
 
+def test_a_sigmoid_may_be_denormal() -> None:
+    x = np.linspace(-88.5, -80, 20_001).astype(np.float32)
+    exact = EXACT["sigmoid"][0](x.astype(np.float64))
+    assert np.max(np.abs(run(UNARY["sigmoid"], x) - exact) / np.maximum(exact, 2.0**-126)) < 4e-7
+    assert run(UNARY["silu"], np.float32([-87.4]))[0] == pytest.approx(-9.6e-37, rel=0.01)
+
+
 @pytest.mark.parametrize("name", POSITIVE)
 def test_positive(name: str) -> None:
     rng = np.random.default_rng(2)

@@ -92,3 +92,15 @@ def test_the_next_best_with_fewer_sums_comes_first() -> None:
     sums = [math.prod(s.tile[v] for v in "mn") // (s.consumers or 1) for s in (chosen, *others)]
     assert all(s.tile["n"] == 128 for s in others)
     assert len(sums) > 1 and all(b < 0.93 * a for a, b in pairwise(sums))
+
+
+def test_without_sums_there_are_none_with_fewer() -> None:
+    text = """
+@kernel
+def squares(A: f32[M, N], B: f32[M, N]):
+    for m, n in tiles(M, N):
+        B[m, n] = A[m, n] * A[m, n]
+"""
+    kernel = wsdsl.parse(text).squares
+    chosen = kernel.schedule(M=4096, N=4096)
+    assert list(schedules_with_fewer_sums(kernel.tile, chosen, dict(M=4096, N=4096))) == []

@@ -6,6 +6,7 @@ import pytest
 
 import wsdsl
 from wsdsl.codegen.ptxas import find_ptxas
+from wsdsl.lowering.choice.register_room import rank_beside_sums
 
 TEXT = """
 @kernel
@@ -61,3 +62,14 @@ def test_a_row_of_numbers_is_no_more_than_is_left() -> None:
 def test_the_first_choice_does_not_spill(what: str) -> None:
     kernel = wsdsl.parse(TEXT.replace("WHAT", what)).f
     assert kernel.compile(**SHORT).notes == ()
+
+
+def test_values_that_are_used_twice_are_looked_at_once() -> None:
+    lines = "\n        ".join(["y = acc + u[n]", *["y = y * y + y"] * 40, "C[m, n] = y"])
+    kernel = wsdsl.parse(TEXT.replace("C[m, n] = WHAT", lines)).f
+    assert rank_beside_sums(kernel.tile) == 1
+
+
+def test_scalars_are_nothing_beside_sums() -> None:
+    text = TEXT.replace("C: bf16", "a: f32, C: bf16").replace("WHAT", "acc * a")
+    assert rank_beside_sums(wsdsl.parse(text).f.tile) == 0

@@ -99,27 +99,25 @@ def exp(f: F, x: str) -> str:
 
 
 def _exp_between(f: F, x: str) -> str:
-    # The product is right for 0 and infinity, where a sum would not be.
-    return f.mul(*_exp_in_parts(f, x))
+    high, low = _exponent_in_parts(f, x)
+    # 2^low is 1 + low ln 2. The product is right for 0 and infinity, where a sum would not be.
+    return f.mul(exp2(f, high), f.fma(low, math.log(2), 1.0))
 
 
-def _exp_in_parts(f: F, x: str) -> tuple[str, str]:
-    """Two factors of 2^(x log2 e); the exponent, too, is in two parts: rounded alone it would cost
-    7 bits at x = 88.
-    """
+def _exponent_in_parts(f: F, x: str) -> tuple[str, str]:
+    """x log2 e; rounded alone it would cost 7 bits at x = 88."""
     high = f.mul(x, LOG2_E)
     low = f.fma(x, LOG2_E, f.neg(high))
-    low = f.fma(x, LOG2_E_LOW, low)
-    # 2^low is 1 + low ln 2.
-    return exp2(f, high), f.fma(low, math.log(2), 1.0)
+    return high, f.fma(x, LOG2_E_LOW, low)
 
 
 def _logistic(f: F, x: str) -> str:
-    """1 / (1 + e^x), 0 where that is below 2^-126. Both sides of a reciprocal are in range, so it
-    needs none of what a division does.
+    """1 / (1 + e^x), 2^24 times: so both sides of the reciprocal are in range, or 0 and infinity,
+    and it needs none of what a division does.
     """
-    e, rest = _exp_in_parts(f, f.max(f.min(x, 88.0), -88.0))
-    return nvvm.reciprocal_approx(f.w, f.fma(e, rest, 1.0))
+    high, low = _exponent_in_parts(f, f.max(f.min(x, 128.0), -128.0))
+    rest = f.fma(low, math.log(2) * 2.0**-24, 2.0**-24)
+    return nvvm.reciprocal_approx(f.w, f.fma(exp2(f, high), rest, 2.0**-24))
 
 
 LOG1P = (
@@ -220,18 +218,18 @@ TANH = (-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1
 
 def tanh(f: F, x: str) -> str:
     size = f.abs(x)
-    large = f.fma(-2.0, _logistic(f, f.add(size, size)), 1.0)
+    large = f.fma(-(2.0**-23), _logistic(f, f.add(size, size)), 1.0)
     square = f.mul(x, x)
     small = f.fma(f.mul(f.polynomial(square, TANH), square), x, x)
     return f.select(f.test("olt", size, 0.625), small, f.copysign(large, x))
 
 
 def sigmoid(f: F, x: str) -> str:
-    return _logistic(f, f.neg(x))
+    return f.mul(_logistic(f, f.neg(x)), 2.0**-24)
 
 
 def silu(f: F, x: str) -> str:
-    return f.mul(x, _logistic(f, f.neg(x)))
+    return f.mul(x, sigmoid(f, x))
 
 
 def relu(f: F, x: str) -> str:

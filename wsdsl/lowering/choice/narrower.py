@@ -12,7 +12,9 @@ from wsdsl.lowering.footprint import accumulator_registers, promoted_registers
 from wsdsl.schedule import Schedule
 
 FEWER = 0.92
-"""Of the registers a thread that did not suffice for sums; each try takes ptxas half a second."""
+"""Of the registers a thread that did not suffice for sums."""
+MOST_TRIES = 3
+"""Each takes ptxas half a second, or five where it spills much."""
 WIDTHS = (192, 128, 64, 32)
 
 
@@ -20,11 +22,11 @@ def fewer_sums(kernel: Kernel, options: Iterable[Schedule], chosen: Schedule) ->
     """Of the ways that are left open, best first, those whose threads hold fewer and fewer sums
     than under `chosen`.
     """
-    least = FEWER * _sums(kernel, chosen)
+    least, tries = FEWER * _sums(kernel, chosen), MOST_TRIES
     for option in options:
         own = _sums(kernel, option)
-        if own <= least:
-            least = FEWER * own
+        if tries and 0 < own <= least:
+            least, tries = FEWER * own, tries - 1
             yield option
 
 

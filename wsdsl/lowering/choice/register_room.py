@@ -18,8 +18,8 @@ consumers who share a tile; and tiles.
 """
 VECTOR_REGISTERS = 16
 """Of a row of 64 numbers, a thread's share."""
-MANY = 20
-"""Instructions of a function that holds more than others meanwhile."""
+LONG = (1, 20, 60, 60, 60)
+"""Instructions from which on a function holds as much, and as much again: `exp`; `tanh`; `**`."""
 
 
 def leaves_room(kernel: Kernel, option: Schedule) -> bool:
@@ -48,15 +48,17 @@ def _most_sums(kernel: Kernel, option: Schedule) -> int:
 
 @once
 def _num_held(kernel: Kernel) -> int:
-    """Rows of numbers that the epilogue reads, but for the first, and as many for what it computes:
-    ptxas 13.0 spills if that is more than 192 sums leave room for.
+    """Vectors that the epilogue reads, but for one along the rows and one along the columns, and as
+    many for what it computes: ptxas 13.0 spills if that is more than 192 sums leave room for.
     """
     loaded = (op.result.type for op in kernel.ops if isinstance(op, Load))
     axes = [kind.axes for kind in loaded if isinstance(kind, Tile) and len(kind.axes) == 1]
     roles = [axes_of(kernel)[name].role for (name,) in axes]
-    counts = [COUNTED.get(op.fn, 0) for op in kernel.ops if isinstance(op, Map)]
-    computing = 0 if not any(counts) else 1 if max(counts) < MANY else 2
-    return max(0, roles.count("columns") - 1) + computing
+    rows, columns = roles.count("rows"), roles.count("columns")
+    both = rows > 0 and columns > 1
+    longest = max((COUNTED.get(op.fn, 0) for op in kernel.ops if isinstance(op, Map)), default=0)
+    computing = sum(longest >= least for least in LONG)
+    return max(0, columns - 1) + max(0, rows - 1) + both + computing
 
 
 @once
@@ -65,18 +67,25 @@ def rank_beside_sums(kernel: Kernel) -> int:
     constants, 1 of vectors, such as a bias; 2 where they are made otherwise than element by
     element.
     """
-    made = kernel.definers
+    made, found = kernel.definers, dict[Value, int]()
 
     def rank(value: Value) -> int:
+        if value not in found:
+            found[value] = look(value)
+        return found[value]
+
+    def look(value: Value) -> int:
         match made.get(value):
             case Cast(x=x) | Full(value=x):
                 return rank(x)
             case Map(args=args):
                 return max(map(rank, args))
-            case Load(result=loaded):
-                return min(2, len(loaded.type.axes) if isinstance(loaded.type, Tile) else 0)
-            case op:
-                return 0 if isinstance(op, (Constant, ForTiles, ForEach, Contract)) else 2
+            case Constant() | ForTiles() | ForEach() | Contract():
+                return 0
+            case Load() | None if isinstance(value.type, Tile):
+                return min(2, len(value.type.axes))
+            case _:
+                return 2
 
     stores = [op for op in kernel.ops if isinstance(op, Store)]
     return max((2 if op.accumulate else rank(op.value) for op in stores), default=2)

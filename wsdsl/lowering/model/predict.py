@@ -117,13 +117,16 @@ class Prediction:
     @property
     def waves(self) -> int:
         """How many tiles' time the busiest SM has work for."""
-        return -(-self.work.steps // (self.tile.depth if self.work.cut else 1))
+        return -(-self.work.steps // self._depth)
 
     @property
     def busy(self) -> float:
         """The share of the SMs' steps that are not idle."""
-        depth = self.tile.depth if self.work.cut else 1
-        return self.tile.tiles * depth / (self.work.steps * NUM_SMS)
+        return self.tile.tiles * self._depth / (self.work.steps * NUM_SMS)
+
+    @property
+    def _depth(self) -> int:
+        return max(1, self.tile.depth) if self.work.cut else 1
 
     @property
     def microseconds(self) -> float:
