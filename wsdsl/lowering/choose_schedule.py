@@ -223,7 +223,7 @@ def _wants_registers(kernel: Kernel, chosen: Schedule) -> bool:
     if promoted:
         return sums > HEAVY or sums + promoted > HEAVY_PROMOTED
     if rank_beside_sums(kernel) == 1:
-        return sums > HEAVY_VECTORS
+        return sums > HEAVY_VECTORS[chosen.mode or "cooperative"]
     return sums > HEAVY or (is_heavy(kernel, chosen) and bool(part_bytes(kernel, chosen)))
 
 

@@ -41,7 +41,7 @@ MAX_LINE = 128
 
 MOST_REGISTERS = 240
 """A thread's of two consumers; loading is left 24."""
-HEAVY_VECTORS = 144
+HEAVY_VECTORS = {"pingpong": 128, "cooperative": 144}
 """Accumulators a thread from which on an epilogue that reads vectors has few registers left: ptxas
 has all of them loaded at its start, and spills."""
 OUTER_RING_DEPTH = 2
