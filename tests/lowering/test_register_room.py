@@ -50,15 +50,7 @@ def test_a_row_of_numbers_is_no_more_than_is_left() -> None:
 
 
 @pytest.mark.skipif(find_ptxas() is None, reason="there is no ptxas")
-@pytest.mark.parametrize(
-    "what",
-    [
-        "acc + u[n]",
-        "gelu(acc * r[m] + u[n])",
-        "(acc + u[n]) * v[n] + w[n]",
-        "silu(acc + u[n]) * v[n]",
-    ],
-)
+@pytest.mark.parametrize("what", ["gelu(acc * r[m] + u[n])", "silu(acc + u[n]) * v[n]"])
 def test_the_first_choice_does_not_spill(what: str) -> None:
     kernel = wsdsl.parse(TEXT.replace("WHAT", what)).f
     assert kernel.compile(**SHORT).notes == ()
