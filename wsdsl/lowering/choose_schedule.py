@@ -31,7 +31,6 @@ from wsdsl.lowering.choice.schedule_options import schedule_options, whole_axes
 from wsdsl.lowering.choice.tile_order import with_tile_order
 from wsdsl.lowering.early_loads import num_load_partitions, unfit_constants
 from wsdsl.lowering.footprint import (
-    HEAVY_VECTORS,
     LEAST_LOOKAHEAD,
     MOST_REGISTERS,
     STAGING_BUFFERS,
@@ -58,6 +57,9 @@ from wsdsl.schedule import Schedule
 
 HEAVY = 176
 """Accumulators a thread from which on consumers need what loading can hardly spare."""
+HEAVY_VECTORS = {"pingpong": 128, "cooperative": 144}
+"""The same where the epilogue reads vectors: ptxas has all of them loaded at its start, if it may,
+and spills."""
 HEAVY_PROMOTED = 160
 """The same where sums are promoted: scaled products of 192 columns are 10 to 25 % slower with 232
 registers a thread than with 240, though nothing spills."""

@@ -38,12 +38,8 @@ at 0.91; beyond this a buffer is worth as much as a stage (128 x 144 with an epi
 
 MAX_LINE = 128
 """Bytes: the widest line of a panel."""
-
 MOST_REGISTERS = 240
 """A thread's of two consumers; loading is left 24."""
-HEAVY_VECTORS = {"pingpong": 128, "cooperative": 144}
-"""Accumulators a thread from which on an epilogue that reads vectors has few registers left: ptxas
-has all of them loaded at its start, and spills."""
 OUTER_RING_DEPTH = 2
 """Slots of a circular buffer whose slots are held around an inner loop."""
 

@@ -42,8 +42,9 @@ def _most_sums(kernel: Kernel, option: Schedule) -> int:
         return MOST_SUMS
     if rank == 2:
         return MOST_SUMS_OF_TILES
-    held = VECTOR_REGISTERS * _num_held(kernel)
-    return MOST_SUMS - held if takes_turns else min(MOST_SUMS_TOGETHER, MOST_SUMS - 16 - held)
+    if takes_turns:
+        return MOST_SUMS - VECTOR_REGISTERS * _num_held(kernel)
+    return min(MOST_SUMS_TOGETHER, MOST_SUMS - VECTOR_REGISTERS * (1 + _num_held(kernel)))
 
 
 @once

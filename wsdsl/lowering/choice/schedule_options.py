@@ -7,20 +7,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from wsdsl.ir.op import Kernel, once
-from wsdsl.ir.tile_ops import (
-    Contract,
-    ForTiles,
-    Whole,
-)
+from wsdsl.ir.tile_ops import Contract, ForTiles, Whole
 from wsdsl.ir.types import Axis
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.check_columns import column_step
 from wsdsl.lowering.choice.register_room import leaves_room
-from wsdsl.lowering.footprint import (
-    axis_sizes,
-    depth_steps,
-    runs_ahead,
-)
+from wsdsl.lowering.footprint import axis_sizes, depth_steps, runs_ahead
 from wsdsl.lowering.model.predict import NUM_SMS
 from wsdsl.lowering.model.workload import Work, scales_products
 from wsdsl.lowering.sharing import num_shares, shared_role

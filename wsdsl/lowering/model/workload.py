@@ -20,9 +20,11 @@ from wsdsl.lowering.model.instructions import instructions
 from wsdsl.lowering.nest import output_nest
 
 FEW_COLUMNS = 64
+"""So many may ride wgmma's N: then a tile has all of them."""
 UNKNOWN_SIZE = 8192
 """A dimension's size where it is not known."""
 WARM = 0.8
+"""The share of all bytes up to which a tensor is taken to come to L2 as quickly as others do."""
 SECTOR_BYTES = 32
 """What GMEM is written in."""
 Loop = ForTiles | ForEach
