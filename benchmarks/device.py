@@ -29,7 +29,9 @@ def main() -> int:
     parser.add_argument("--gemm", action="store_true", help="the matrix products")
     parser.add_argument("--out", type=Path, help="folder of the result files (benchmarks/results)")
     parser.add_argument("--name", default="gemm", help="name of the products' file (gemm)")
-    parser.add_argument("--part", default="0/1", metavar="I/N", help="each Nth test from the Ith")
+    parser.add_argument(
+        "--part", type=part_from, default=(0, 1), metavar="I/N", help="each Nth test from the Ith"
+    )
     parser.add_argument("-k", metavar="EXPRESSION", help="choose tests, as pytest does")
     gemm.add_options(parser)
     options = parser.parse_args()
@@ -40,7 +42,7 @@ def main() -> int:
     steps: list[tuple[str, Callable[[Save], Any], Callable[[Any], bool]]] = []
     if every or options.tests:
         chosen = [str(gpu_tests.FOLDER), *(["-k", options.k] if options.k else [])]
-        part, parts = (int(number) for number in options.part.split("/"))
+        part, parts = options.part
         tests = lambda _: gpu_tests.run(chosen, part=part, parts=parts)  # noqa: E731
         steps.append(("gpu_tests", tests, gpu_tests.passed))
     if every or options.bench or options.gemm:
@@ -53,6 +55,13 @@ def main() -> int:
     verdicts = {name: step(name, work, good, options.out) for name, work, good in steps}
     print("\n".join(f"{name:<14} {'passed' if ok else 'FAILED'}" for name, ok in verdicts.items()))
     return 0 if all(verdicts.values()) else 1
+
+
+def part_from(text: str) -> tuple[int, int]:
+    part, _, parts = text.partition("/")
+    if not (part.isdecimal() and parts.isdecimal() and int(part) < int(parts)):
+        raise argparse.ArgumentTypeError(f"{text!r} is no part; expected I/N, 0/4 to 3/4")
+    return int(part), int(parts)
 
 
 def step(

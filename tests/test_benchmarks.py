@@ -1,12 +1,13 @@
 """What the benchmarks rest on and needs no GPU: the watchdog, the options, the result files."""
 
+import argparse
 import json
 import os
 import time
 
 import pytest
 
-from benchmarks import gpu_tests, machine
+from benchmarks import device, gpu_tests, machine
 from benchmarks.watchdog import watched
 
 
@@ -83,6 +84,13 @@ def test_parts_of_the_gpu_tests_are_all_of_them_once(tmp_path):
         )["tests"]
     ]
     assert ran == ["test_a", "test_c", "test_e", "test_b", "test_d"]
+
+
+@pytest.mark.parametrize("text", ["4", "4/4", "-1/2", "a/b", "1/"])
+def test_a_part_that_is_none(text):
+    assert device.part_from("3/4") == (3, 4)
+    with pytest.raises(argparse.ArgumentTypeError, match="expected I/N"):
+        device.part_from(text)
 
 
 def test_a_result_file_says_how_it_came_about(tmp_path):
