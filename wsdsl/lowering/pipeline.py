@@ -85,14 +85,13 @@ def lower(
     """
     verify(kernel)
     names = [step for step, _ in PASSES]
-    first = {"tile": use_sigmoid, "partitioned": lower_loops, "scheduled": None}[kernel.level]
+    first = {"tile": PASSES[0][0], "partitioned": lower_loops, "scheduled": None}[kernel.level]
     last = {"tile": verify_lowerable, "partitioned": assign_multicast, "scheduled": simplify}[until]
     if first is None or names.index(first) > names.index(last):
         return kernel
     for step in names[names.index(first) : names.index(last) + 1]:
         before = kernel
-        chooses = choose_mma if step is choose_mma else choose_schedule
-        kernel = chooses(kernel, sizes) if step is chooses else step(kernel)
+        kernel = _after(step, kernel, sizes)
         if kernel != before:
             verify(kernel)
         for listener in listeners:
@@ -117,5 +116,17 @@ def schedules_with_fewer_sums(
 
 
 def _with_roles(kernel: Kernel, sizes: Mapping[str, int] | None) -> Kernel:
-    kernel = fuse_accumulators(verify_lowerable(move_factors(use_sigmoid(kernel))))
-    return assign_roles(choose_mma(kernel, sizes))
+    """What `choose_schedule` is given."""
+    for step, _ in PASSES:
+        if step is choose_schedule:
+            break
+        kernel = _after(step, kernel, sizes)
+    return kernel
+
+
+def _after(step: Pass, kernel: Kernel, sizes: Mapping[str, int] | None) -> Kernel:
+    """Two passes look at the sizes."""
+    for chooses in (choose_mma, choose_schedule):
+        if step is chooses:
+            return chooses(kernel, sizes)
+    return step(kernel)
