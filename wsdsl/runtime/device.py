@@ -51,7 +51,7 @@ class Context:
 @cache
 def num_devices() -> int:
     """How many GPUs there are; 0 without a driver. Never raises."""
-    if not driver.library_present():
+    if not driver.is_installed():
         return 0
     try:
         return int(driver.call("cuDeviceGetCount"))

@@ -72,7 +72,7 @@ def _nvdisasm() -> Row:
 
 def _gpu() -> list[Row]:
     simulated = "kernels run in the simulator until then"
-    if not driver.library_present():
+    if not driver.is_installed():
         hint = f"install NVIDIA's driver; {simulated}"
         return [Row("driver", False, "libcuda is not here", hint)]
     if not num_devices():

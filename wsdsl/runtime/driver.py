@@ -46,7 +46,7 @@ class DriverError(LaunchError):
 
 
 @cache
-def library_present() -> bool:
+def is_installed() -> bool:
     """Is there a libcuda? Asked before cuda-python is imported, which takes half a second."""
     try:
         ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
@@ -63,7 +63,7 @@ def api() -> Any:
     except ImportError as error:
         hint = 'install it: pip install "cuda-bindings>=12.9"'
         raise LaunchError(Finding(f"cuda-python cannot be imported: {error}", hint=hint)) from None
-    if not library_present():
+    if not is_installed():
         hint = "install an NVIDIA driver, or run in the simulator (WSDSL_BACKEND=simulator)"
         raise LaunchError(Finding("there is no CUDA driver (libcuda.so.1) here", hint=hint))
     status = driver.cuInit(0)[0]
