@@ -33,7 +33,7 @@ def chosen(m: int, n: int, k: int, schedule: Schedule | None = None) -> Schedule
         ((1024, 960, 4096), (64, 120), dict(n=2), 8, 16),
         ((512, 2048, 4096), (64, 128), dict(m=2), 8, 1),
         # Short sums do not pay for a cluster's start. Tiles are walked along the shorter side.
-        ((1024, 384, 1024), (64, 48), None, 12, 1),
+        ((1024, 384, 1024), (64, 48), None, 6, 1),
         ((1024, 960, 1024), (64, 128), None, 7, 1),
         ((1024, 1152, 1024), (64, 144), None, 6, 16),
         # Products take as long as loading: as ever.

@@ -108,7 +108,7 @@ def test_pieces_run_along_the_shorter_side() -> None:
 
 
 def test_pieces_have_more_slots_than_whole_tiles() -> None:
-    made = chosen(128, 128, 131072)
+    made = chosen(128, 128, 131072, Schedule(tile=dict(k=64)))
     assert made.splits and made.stages == 12
     whole = chosen(128, 128, 131072, Schedule(tile=made.tile, scheduler="persistent"))
     assert whole.stages == 8

@@ -54,8 +54,10 @@ def test_the_choice_can_be_pasted_back() -> None:
         # Few rows: what counts is that all SMs load the same ...
         ((64, 28672, 8192), ("cooperative", 64, 224)),
         # ... and that nothing is loaded beyond the rows.
-        ((16, 28672, 8192), ("cooperative", 16, 128)),
+        ((16, 28672, 8192), ("cooperative", 16, 64)),
         ((32, 5120, 5120), ("cooperative", 32, 64)),
+        # One wave by wider tiles, without a few more at the end.
+        ((16, 10240, 8192), ("cooperative", 16, 128)),
     ],
 )
 def test_choice(sizes: tuple[int, int, int], schedule: tuple[str, int, int]) -> None:
@@ -70,6 +72,27 @@ def test_slots_are_as_many_as_loads_must_run_ahead() -> None:
     assert chosen("gemm", Schedule(tile=dict(m=128, n=256), **plain)).stages == 3
     assert chosen("gemm", Schedule(tile=dict(m=256, n=128), **plain)).stages == 4
     assert chosen("gemm", Schedule(tile=dict(m=256, n=64), **plain)).stages == 5
+
+
+@pytest.mark.parametrize(
+    ("sizes", "given", "depth"),
+    [
+        # Memory is the limit: two lines of the weights come at once, but for short sums ...
+        ((16, 8192, 8192), Schedule(), 128),
+        ((64, 28672, 8192), Schedule(), 128),
+        ((16, 8192, 448), Schedule(), 64),
+        # ... or those that a tile of 64 was asked for.
+        ((16, 8192, 8192), Schedule(tile=dict(k=64)), 64),
+        # Narrow tiles wait for fewer slots; others do not mind.
+        ((1024, 384, 1024), Schedule(), 128),
+        ((1024, 1024, 1024), Schedule(tile=dict(m=64, n=48)), 128),
+        ((1024, 1024, 1024), Schedule(tile=dict(m=128, n=128)), 64),
+        ((8192, 8192, 8192), Schedule(), 64),
+    ],
+)
+def test_depth(sizes: tuple[int, int, int], given: Schedule, depth: int) -> None:
+    made = chosen("gemm", given, **dict(zip("MNK", sizes, strict=True)))
+    assert (made.tile or {})["k"] == depth
 
 
 def test_few_rows_may_ride_the_columns() -> None:

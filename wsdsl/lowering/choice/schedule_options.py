@@ -28,6 +28,18 @@ FEW_WAVES = 4
 """... of a wave, or of so many at the most: of more, some number suits multiples of 16."""
 PLAIN_WIDTH = 64
 """Of a kernel without products, which gains nothing by more."""
+LINES = 2
+"""Lines of SMEM that a tile takes of what is summed over where one is too little: of thin products
+memory is the limit, and gives more where more of a row is asked for at once (16 x 8192 x 28672
+takes 107.0 us by 64 x 128 of the weights, 108.3 by 64 x 64, 16 x 4096 x 14336 28.7 and 29.5, 64 x
+28672 x 8192 111.8 and 116.1; three lines and four are no better); and narrow tiles are over ...
+"""
+NARROW_SIDES = 64 + 48
+"""... before the next slot is waited for: 128 x 128 x 131072 in slices of 64 x 32 tiles takes 21.7
+us and 22.6 by one line, 1024 x 384 x 1024 by 64 x 48 3.6 and 3.8; 64 x 64 and more gain nothing.
+"""
+LONG = 4
+"""Tiles of several lines that there must be. Where sums are promoted, each of one line's are."""
 
 
 def schedule_options(kernel: Kernel, given: Schedule, work: Work) -> list[Schedule]:
@@ -48,9 +60,12 @@ def whole_axes(kernel: Kernel) -> frozenset[str]:
 def _options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Schedule]:
     """The mode, the number of consumers, and the tiles of what they share; the smallest last."""
     products = [op for op in kernel.ops if isinstance(op, Contract)]
-    tile, rows, columns = _contracted(kernel, given), list[str](), list[str]()
+    tile, deeper = (_contracted(kernel, given, work, deep) for deep in (work.thin, True))
+    rows, columns, sides = list[str](), list[str](), list[str]()
     for name, axis in axes_of(kernel).items():
         variable = loop_variable(name)
+        if axis.role:
+            sides.append(name)
         if axis.role and name not in whole_axes(kernel) and not {name, variable} & {*tile}:
             (rows if axis.role == "rows" else columns).append(variable)
     scaled, in_place = scales_products(kernel), all(op.acc is not None for op in products)
@@ -74,10 +89,14 @@ def _options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Schedule]:
             widths = _around(narrower, max(work.columns.values()))
         for height in heights if rows else (0,):
             for width in widths if columns else (0,):
-                own = tile | dict.fromkeys(rows, height) | dict.fromkeys(columns, width)
-                option = dataclasses.replace(given, mode=mode, consumers=consumers, tile=own)
-                if width in halves and not _comes_out(axis_sizes(kernel, option), work, half):
+                own = dict.fromkeys(rows, height) | dict.fromkeys(columns, width)
+                team = dataclasses.replace(given, mode=mode, consumers=consumers)
+                option = dataclasses.replace(team, tile=tile | own)
+                sizes = axis_sizes(kernel, option)
+                if width in halves and not _comes_out(sizes, work, half):
                     continue
+                if sum(sizes[side] for side in sides) <= NARROW_SIDES:
+                    option = dataclasses.replace(team, tile=deeper | own)
                 if scaled or height != tall or runs_ahead(kernel, option):
                     yield option
 
@@ -104,28 +123,32 @@ def _comes_out(tile: Mapping[str, int], work: Work, step: int) -> bool:
     return waves(tile) <= FEW_WAVES and waves(tile) < waves({**tile, **less})
 
 
-def _contracted(kernel: Kernel, given: Schedule) -> dict[str, int]:
-    """The given tiles, and those of axes that products sum over: a line of SMEM."""
+def _contracted(kernel: Kernel, given: Schedule, work: Work, deep: bool) -> dict[str, int]:
+    """The given tiles, and those of axes that products sum over: a line of SMEM, or several."""
     tile, depths, whole = dict(given.tile or {}), depth_steps(kernel), whole_axes(kernel)
+    products = [op for op in kernel.ops if isinstance(op, Contract)]
+    deep = deep and work.cut is not None and all(op.acc is not None for op in products)
     for name, axis in axes_of(kernel).items():
         variable = loop_variable(name)
         if not axis.role and name not in whole and not {name, variable} & {*tile}:
-            tile[variable] = depths[name][1] if name in depths else 64
+            line = depths[name][1] if name in depths else 64
+            several = deep and name in depths and work.size(axis.dim) >= LONG * LINES * line
+            tile[variable] = line * LINES if several else line
     return tile
 
 
 def _teams(
     kernel: Kernel, given: Schedule, products: list[Contract], work: Work
 ) -> Iterator[tuple[Mode, int]]:
-    """Modes with numbers of consumers, the usual ones first. One alone is for few rows, or tiles
-    so few that smaller ones use more SMs. To take turns pays where there are turns, and consumers
-    do nothing beside the products but at the end.
+    """Modes with numbers of consumers, the usual ones first. One alone is for few rows or columns,
+    or tiles so few that smaller ones use more SMs. To take turns pays where there are turns, and
+    consumers do nothing beside the products but at the end.
     """
     axes = axes_of(kernel)
     rows = {name: axis for name, axis in axes.items() if axis.role == "rows"}
     heights = [size for name, size in axis_sizes(kernel, given).items() if size and name in rows]
-    less = bool(products) and work.under(dict.fromkeys(axes, 128)).tiles < NUM_SMS
-    few = less or (any(0 < work.sizes.get(x.dim, 0) <= 64 for x in rows.values()) and products)
+    few = work.thin or work.under(dict.fromkeys(axes, 128)).tiles < NUM_SMS
+    few = few and bool(products)
     if given.mode != "pingpong":
         usual = (2, 1) if few or heights else (3, 2) if scales_products(kernel) else (2,)
         numbers = (given.consumers,) if given.consumers else usual
@@ -135,7 +158,6 @@ def _teams(
             yield "cooperative", consumers
     in_place = bool(products) and all(op.acc is not None for op in products)
     undecided = given.mode is None and given.share is None and given.consumers != 1
-    undecided = undecided and not work.few_columns  # whose epilogue is over at once
-    turns = in_place and not less and undecided
+    turns = in_place and not few and undecided
     if given.mode == "pingpong" or turns:
         yield "pingpong", given.consumers or 2

@@ -26,6 +26,26 @@ COLD = 0.2
 while several wait for them: 128 x 8192 x 2048 takes 11.3 us by 128 x 64, 12.8 by 64 x 128; 256 x
 6400 x 1600 11.2 by 128 x 104, 12.2 by 64 x 200.
 """
+MEMORY_BYTES = 2950.0
+"""Bytes a cycle that the card's memory reads or writes."""
+IMBALANCE = 0.6
+"""Of the memory's bandwidth, SMs without a tile leave some to the others: with a share of `s` busy
+these get `s` to this power (1: only their own; 0: all of it).
+"""
+THIN_BYTES = 3010.0
+THIN_START = 4350.0
+"""The same of thin products, and how long these take apart from their bytes: 16 rows of 4096 x 4096
+10.2 us, 4096 x 14336 28.7, 8192 x 8192 32.7, 8192 x 28672 107.0, by 64 to 128 CTAs each.
+"""
+UNEVEN = 0.12
+"""Slower by this much of a tile's time for the share of SMs that have nothing in the last of
+several rounds of tiles: 16 x 28672 x 8192 takes 108.2 us by 224 tiles, 107.3 by 448; 10240 x 8192
+42.4 by 160, 40.9 by 80.
+"""
+ALONE_BYTES = 134.0
+"""Bytes a cycle that a CTA's operands can come at while few have any: 16 rows of 1280 x 8192 take
+9.4 us by 20 CTAs, 2560 x 10240 15.0 by 40, but 18432 x 7168 68.9 by 144, and 62.9 by 288.
+"""
 LOOKAHEAD = 3072
 """Cycles of the tensor cores by which loads run ahead. Less starves them (128 x 192 with 3 stages:
 0.85 of 4), and more costs 1 to 2 % in sustained runs (128 x 256 with 4 stages, not 3).
@@ -68,6 +88,22 @@ def loading_cycles(asked: Workload, cut: bool = False) -> float:
     moved += COLD * asked.cold_bytes
     beyond = asked.overhang_bytes_cut if cut else asked.overhang_bytes
     return (moved + OVERHANG * beyond) / L2_BYTES
+
+
+def memory_cycles(asked: Workload, share: float, turns: int = 0) -> float:
+    """In which the tensors are read and written once, by SMs that have `share` of the steps of the
+    busiest one in the mean. It has `turns` tiles, if none is cut.
+    """
+    if not asked.thin:
+        # SMs that have nothing left to do leave the others more of the memory, but not all of it.
+        return asked.tensor_bytes / MEMORY_BYTES / share**IMBALANCE
+    least = asked.tensor_bytes / THIN_BYTES
+    if not turns:
+        return THIN_START + least
+    each = least / (share * turns)
+    alone = asked.operand_bytes / ALONE_BYTES - (least - (turns - 1) * each)
+    uneven = UNEVEN * (1 - share) * each if turns > 1 else 0.0
+    return THIN_START + least + max(0.0, alone) + uneven
 
 
 def is_narrow(asked: Workload) -> bool:

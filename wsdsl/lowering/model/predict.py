@@ -26,7 +26,7 @@ from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.lowering.model.busiest import Busiest, busiest
 from wsdsl.lowering.model.clusters import CYCLES, GAIN, cluster_room, shape_of
 from wsdsl.lowering.model.handing import handing_cycles, least_handing, results_share
-from wsdsl.lowering.model.loading import L2_BYTES, is_narrow, loading_cycles
+from wsdsl.lowering.model.loading import L2_BYTES, is_narrow, loading_cycles, memory_cycles
 from wsdsl.lowering.model.workload import Work, Workload
 from wsdsl.lowering.sharing import cluster_size, num_sharing
 from wsdsl.schedule import Schedule
@@ -34,16 +34,6 @@ from wsdsl.schedule import Schedule
 NUM_SMS = 132
 POWER = 0.002
 """Slower by this much for each byte a cycle and SM."""
-MEMORY_BYTES = 2950.0
-"""Bytes a cycle that the card's memory reads or writes."""
-IMBALANCE = 0.6
-"""Of the memory's bandwidth, SMs without a tile leave some to the others: with a share of `s` busy
-these get `s` to this power (1: only their own; 0: all of it).
-"""
-IMBALANCE_FEW = 0.2
-"""The same of few columns, whose rings are deep: 16 x 10240 x 8192 by 80 tiles (swapped) takes 42.7
-us, 32 x 5120 x 5120 by 80 15.7, 4 x 4096 x 4096 by 64 10.2 (by 128 halves 11.2).
-"""
 BOOST = 0.3
 """The power that idle SMs leave makes the clock of the others quicker: the time of a share of `s`
 busy is `s` to this power ...
@@ -174,9 +164,8 @@ def predicted(
         cycles += work.turns * (TURN_CYCLES + splitting + DELAY * computing + waiting) + results
     else:
         cycles += work.finished * results
-    # SMs that have nothing left to do leave the others more of the memory, but not all of it.
-    imbalance = IMBALANCE_FEW if asked.few_columns else IMBALANCE
-    memory = asked.tensor_bytes / MEMORY_BYTES / max(share, 1e-9) ** imbalance
+    whole_turns = 0 if scheduler.splits_tiles else work.turns
+    memory = memory_cycles(asked, max(share, 1e-9), whole_turns)
     quicker = max(QUICKEST, share**BOOST)
     busy = cycles * quicker + START_CYCLES + meeting
     bounded = _larger(busy, memory, 8)
@@ -199,7 +188,7 @@ def least_cycles(tile: Prediction) -> float:
     """
     asked = tile.tile
     steps = tile.mainloop * asked.tiles / NUM_SMS + START_CYCLES
-    return max(steps, asked.tensor_bytes / MEMORY_BYTES) + least_handing(asked)
+    return max(steps, memory_cycles(asked, 1.0)) + least_handing(asked)
 
 
 def _larger(a: float, b: float, softness: float) -> float:

@@ -64,6 +64,8 @@ class Workload:
     """Of those that are loaded, of the tensor that nearly all comes from, as far as it does."""
     few_columns: bool = False
     """Whether a tile has all columns of the output, and these are few."""
+    thin: bool = False
+    """Whether the output has few rows or columns, so that memory is the limit."""
 
     @property
     def bytes_per_cycle(self) -> float:
@@ -107,6 +109,15 @@ class Work:
     def few_columns(self) -> bool:
         """Whether tiles share nothing but a small operand, if they are as wide as the output is."""
         return 0 < max(self.columns.values(), default=0) <= FEW_COLUMNS
+
+    @property
+    def thin(self) -> bool:
+        """Whether the output has so few rows or columns that each operand along the other side is
+        loaded once, and is all there is to load: memory is the limit.
+        """
+        axes = (loop.index.type for loop in self.nest if isinstance(loop, ForTiles))
+        known = (self.sizes.get(a.dim, 0) for a in axes if isinstance(a, Axis))
+        return any(0 < size <= FEW_COLUMNS for size in known)
 
     @property
     def sized(self) -> bool:
@@ -173,6 +184,7 @@ class Work:
             overhang_bytes=beyond,
             overhang_bytes_cut=beyond_cut,
             few_columns=self.few_columns and all(tile[a] >= n for a, n in self.columns.items()),
+            thin=self.thin,
         )
 
     @cached_property
