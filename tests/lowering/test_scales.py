@@ -25,7 +25,7 @@ def inner_loop(text: str) -> str:
 
 def test_a_promoted_sum() -> None:
     """No fill in the loop; the slot goes back before the sum is touched."""
-    loop = inner_loop(scheduled("product_f8e4m3", Schedule(tile=dict(n=64))))
+    loop = inner_loop(scheduled("product_f8e4m3", Schedule(tile=dict(n=64, k=128))))
     kinds = re.findall(r"= (\w+)\(|^ *(\w+)\(", loop, re.M)
     ops = [a or b for a, b in kinds]
     assert "full" not in ops
@@ -41,12 +41,35 @@ def test_a_fast_sum_stays_in_the_tensor_cores() -> None:
     assert "accumulate=%started" in loop
 
 
+def test_a_deep_product_is_promoted_in_parts() -> None:
+    """One part is added while the tensor cores have the next, and the slot given back after all."""
+    given = Schedule(tile=dict(m=64, n=64, k=256), consumers=1)
+    loop = inner_loop(scheduled("product_f8e4m3", given))
+    tail = loop[loop.index("wgmma_fence") :]
+    kinds = re.findall(r"(wgmma_\w+|wgmma|arrive_barrier|map|yield)\((?:pending=(\d))?", tail)
+    assert kinds == [
+        ("wgmma_fence", ""),
+        *[("wgmma", ""), ("wgmma_commit", "")] * 2,
+        ("wgmma_wait", "1"),
+        ("map", ""),
+        ("wgmma_wait", "0"),
+        ("arrive_barrier", ""),
+        ("map", ""),
+        ("yield", ""),
+    ]
+    assert loop.count("k=128)") == 2 and loop.count("columns=128") == 4
+    offsets = [int(x) for x in re.findall(r"offset=(\d+)", loop)]
+    assert sorted(offsets) == [64 * 128, 64 * 256, 64 * 256 + 64 * 128]
+
+
 @pytest.mark.parametrize(
     ("given", "every"),
     [
         (Schedule(), 128),
         (Schedule(tile=dict(k=64)), 64),
         (Schedule(tile=dict(k=256, n=64), precise_every=256), 256),
+        (Schedule(tile=dict(k=256, n=64)), 128),
+        (Schedule(precise_every=256), 256),
         (Schedule(precise_every=0), 0),
     ],
     ids=repr,
@@ -70,9 +93,10 @@ def test_promotion_takes_registers_for_two_sums() -> None:
     ("name", "schedule", "words"),
     [
         ("gemm", Schedule(precise_every=128), "for products of fp8, and this kernel has none"),
-        ("product_f8e4m3", Schedule(precise_every=256), "more than a tile of the contraction, 128"),
+        ("product_f8e4m3", Schedule(precise_every=512), "more than a tile of the contraction, 256"),
         ("product_f8e4m3", Schedule(precise_every=64), "promoted to f32 after each of them, not"),
-        ("product_f8e4m3", Schedule(tile=dict(k=256, n=64)), "choose a tile of 128, or precise_ev"),
+        ("product_f8e4m3", Schedule(tile=dict(k=192, n=64)), "choose a tile of 128, or precise_ev"),
+        ("product_f8e4m3", Schedule(tile=dict(k=256, m=256, n=64)), "blocks of 64 rows, and promot"),
         ("product_f8e4m3", Schedule(tile=dict(n=256)), "the tiles take 256 of 240 registers"),
         ("product_f8e4m3", Schedule(tile=dict(k=48)), "no multiple of 32 up to 256"),
         ("product_tf32", Schedule(tile=dict(k=12)), "no multiple of 8 up to 256"),

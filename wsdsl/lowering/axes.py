@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 
 from wsdsl.ir.op import Kernel, Value, once
+from wsdsl.ir.tile_ops import Whole
 from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import definitions, retype
 
@@ -28,3 +29,10 @@ def loop_variable(axis: str) -> str:
     """The name that a schedule uses: a second loop over `k` has the axis `k_1`."""
     head, _, tail = axis.rpartition("_")
     return head if head and tail.isdigit() else axis
+
+
+@once
+def whole_axes(kernel: Kernel) -> frozenset[str]:
+    """Axes that are no loop's: of dimensions taken whole."""
+    taken = (op.result.type for op in kernel.ops if isinstance(op, Whole))
+    return frozenset(kind.name for kind in taken if isinstance(kind, Axis))

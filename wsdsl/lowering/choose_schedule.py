@@ -19,7 +19,7 @@ from wsdsl.diagnostics import Finding, ScheduleError
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.target import SMEM_BYTES
 from wsdsl.ir.tile_ops import Contract
-from wsdsl.lowering.axes import axes_of, loop_variable
+from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.check_schedule import faults
 from wsdsl.lowering.choice.cluster_options import cluster_options
 from wsdsl.lowering.choice.cut_options import MARGIN, cut_options, may_cut
@@ -27,7 +27,7 @@ from wsdsl.lowering.choice.deal_tiles import with_dealt_tiles
 from wsdsl.lowering.choice.fixed_tiles import with_fixed_tiles
 from wsdsl.lowering.choice.kernel_overlap import with_overlap
 from wsdsl.lowering.choice.register_room import rank_beside_sums
-from wsdsl.lowering.choice.schedule_options import schedule_options, whole_axes
+from wsdsl.lowering.choice.schedule_options import schedule_options
 from wsdsl.lowering.choice.tile_order import with_tile_order
 from wsdsl.lowering.early_loads import num_load_partitions, unfit_constants
 from wsdsl.lowering.footprint import (

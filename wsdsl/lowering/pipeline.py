@@ -29,6 +29,7 @@ from wsdsl.lowering.move_factors import move_factors
 from wsdsl.lowering.overlap_products import overlap_products
 from wsdsl.lowering.partition_loads import partition_loads
 from wsdsl.lowering.prefetch_loads import prefetch_loads
+from wsdsl.lowering.promote_parts import promote_parts
 from wsdsl.lowering.reuse_accumulators import reuse_accumulators
 from wsdsl.lowering.simplify import simplify
 from wsdsl.lowering.use_sigmoid import use_sigmoid
@@ -56,6 +57,7 @@ PASSES: tuple[tuple[Pass, Level], ...] = (
     (assign_states, "partitioned"),
     (lower_rings, "partitioned"),
     (lower_tiles, "partitioned"),
+    (promote_parts, "partitioned"),
     (hoist_operands, "partitioned"),
     (prefetch_loads, "partitioned"),
     (reuse_accumulators, "partitioned"),

@@ -1,10 +1,13 @@
 """How many elements of fp8 the tensor cores sum before ordinary instructions go on.
 
 They keep about 14 bits of a sum, and drop the rest: over thousands of positive elements a tenth of
-it gets lost. So a product of one tile of the contraction is added to f32 registers.
+it gets lost. So a product of one tile of the contraction is added to f32 registers, or each line of
+it (`promote_parts`).
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel
@@ -12,15 +15,26 @@ from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import Tile
 from wsdsl.ir.wgmma import is_fp8
 from wsdsl.lowering.axes import axes_of, loop_variable
-from wsdsl.lowering.footprint import axis_sizes
+from wsdsl.lowering.footprint import axis_sizes, row_blocks
 from wsdsl.schedule import Schedule
 
 PRECISE_EVERY = 128
+LINE = 128
+"""Elements of fp8 in a line of SMEM."""
 FAST = "0 leaves the sum to the tensor cores: faster, and wrong by up to 20 % for positive data"
 
 
 def multiplies_fp8(op: Contract) -> bool:
     return isinstance(op.a.type, Tile) and is_fp8(op.a.type.dtype)
+
+
+def num_parts(op: Contract, tile: Mapping[str, int]) -> int:
+    """Of a product that is read at once: how often its sum is promoted, if that is left open.
+    `tile`: elements along every axis.
+    """
+    assert isinstance(op.a.type, Tile) and isinstance(op.b.type, Tile)
+    depth = max(tile[x] for x in op.a.type.axes if x in op.b.type.axes)
+    return max(1, depth // PRECISE_EVERY) if multiplies_fp8(op) else 1
 
 
 def promotes(schedule: Schedule | None) -> bool:
@@ -43,8 +57,13 @@ def choose_precision(kernel: Kernel, chosen: Schedule) -> tuple[int | None, list
     findings: list[Finding] = []
     for name, depth in depths.items():
         what = f"`{loop_variable(axes[name].name)}` is summed in tiles of {depth}"
-        if every and depth > every:
+        if every and depth > every and (every % LINE or depth % every):
             hint = f"choose a tile of {every}, or precise_every={depth}; {FAST}"
+            what += f", and promoted to f32 after each of them, not every {every}"
+            findings.append(Finding(what, kernel.loc, hint))
+        elif every and depth > every and row_blocks(kernel, chosen) > 1:
+            hint = f"choose a tile of {every}, or more consumers; {FAST}"
+            what += f" by consumers of {row_blocks(kernel, chosen)} blocks of 64 rows"
             what += f", and promoted to f32 after each of them, not every {every}"
             findings.append(Finding(what, kernel.loc, hint))
     if every > deepest:

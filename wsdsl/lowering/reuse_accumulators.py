@@ -123,11 +123,12 @@ class _Group:
                 wanted += [made[v] for v in operands(op) if v in made]
             found[i] = [op for op in rest if op in needed]
             placed |= needed
-        kept = [op for op in rest if op not in placed]
-        sums = {*self.wait.result[:last]}
-        if any(sums & {*operands(op), *used_inside(op)} for op in kept):
-            return None
-        found[last] = kept
+        found[last] = [op for op in rest if op not in placed]
+        for i, own in enumerate(found):
+            # Their registers are the next product's by now.
+            over = {*self.wait.result[:i]}
+            if any(over & {*operands(op), *used_inside(op)} for op in own):
+                return None
         return found
 
     def in_turns(self, namer: Namer) -> Region:

@@ -6,13 +6,14 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from wsdsl.ir.op import Kernel, once
-from wsdsl.ir.tile_ops import Contract, ForTiles, Whole
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.tile_ops import Contract, ForTiles
 from wsdsl.ir.types import Axis
-from wsdsl.lowering.axes import axes_of, loop_variable
+from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.check_columns import column_step
+from wsdsl.lowering.choice.contracted_tiles import LINES, contracted, gains_by_lines
 from wsdsl.lowering.choice.register_room import leaves_room
-from wsdsl.lowering.footprint import axis_sizes, depth_steps, runs_ahead
+from wsdsl.lowering.footprint import axis_sizes, runs_ahead
 from wsdsl.lowering.model.predict import NUM_SMS
 from wsdsl.lowering.model.workload import Work, scales_products
 from wsdsl.lowering.sharing import num_shares, shared_role
@@ -28,18 +29,6 @@ FEW_WAVES = 4
 """... of a wave, or of so many at the most: of more, some number suits multiples of 16."""
 PLAIN_WIDTH = 64
 """Of a kernel without products, which gains nothing by more."""
-LINES = 2
-"""Lines of SMEM that a tile takes of what is summed over where one is too little: of thin products
-memory is the limit, and gives more where more of a row is asked for at once (16 x 8192 x 28672
-takes 107.0 us by 64 x 128 of the weights, 108.3 by 64 x 64, 16 x 4096 x 14336 28.7 and 29.5, 64 x
-28672 x 8192 111.8 and 116.1; three lines and four are no better); and narrow tiles are over ...
-"""
-NARROW_SIDES = 64 + 48
-"""... before the next slot is waited for: 128 x 128 x 131072 in slices of 64 x 32 tiles takes 21.7
-us and 22.6 by one line, 1024 x 384 x 1024 by 64 x 48 3.6 and 3.8; 64 x 64 and more gain nothing.
-"""
-LONG = 4
-"""Tiles of several lines that there must be. Where sums are promoted, each of one line's are."""
 
 
 def schedule_options(kernel: Kernel, given: Schedule, work: Work) -> list[Schedule]:
@@ -50,22 +39,14 @@ def schedule_options(kernel: Kernel, given: Schedule, work: Work) -> list[Schedu
     return options
 
 
-@once
-def whole_axes(kernel: Kernel) -> frozenset[str]:
-    """Axes that are no loop's: of dimensions taken whole."""
-    taken = (op.result.type for op in kernel.ops if isinstance(op, Whole))
-    return frozenset(kind.name for kind in taken if isinstance(kind, Axis))
-
-
 def _options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Schedule]:
     """The mode, the number of consumers, and the tiles of what they share; the smallest last."""
     products = [op for op in kernel.ops if isinstance(op, Contract)]
-    tile, deeper = (_contracted(kernel, given, work, deep) for deep in (work.thin, True))
-    rows, columns, sides = list[str](), list[str](), list[str]()
+    tile = dict(given.tile or {}) | contracted(kernel, given, work)
+    lines = contracted(kernel, given, work, LINES)
+    rows, columns = list[str](), list[str]()
     for name, axis in axes_of(kernel).items():
         variable = loop_variable(name)
-        if axis.role:
-            sides.append(name)
         if axis.role and name not in whole_axes(kernel) and not {name, variable} & {*tile}:
             (rows if axis.role == "rows" else columns).append(variable)
     scaled, in_place = scales_products(kernel), all(op.acc is not None for op in products)
@@ -95,8 +76,9 @@ def _options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Schedule]:
                 sizes = axis_sizes(kernel, option)
                 if width in halves and not _comes_out(sizes, work, half):
                     continue
-                if sum(sizes[side] for side in sides) <= NARROW_SIDES:
-                    option = dataclasses.replace(team, tile=deeper | own)
+                deep = dataclasses.replace(team, tile=tile | own | lines)
+                if gains_by_lines(kernel, work, option, deep):
+                    option = deep
                 if scaled or height != tall or runs_ahead(kernel, option):
                     yield option
 
@@ -121,20 +103,6 @@ def _comes_out(tile: Mapping[str, int], work: Work, step: int) -> bool:
 
     less = {a.name: tile[a.name] - step for a in columns}
     return waves(tile) <= FEW_WAVES and waves(tile) < waves({**tile, **less})
-
-
-def _contracted(kernel: Kernel, given: Schedule, work: Work, deep: bool) -> dict[str, int]:
-    """The given tiles, and those of axes that products sum over: a line of SMEM, or several."""
-    tile, depths, whole = dict(given.tile or {}), depth_steps(kernel), whole_axes(kernel)
-    products = [op for op in kernel.ops if isinstance(op, Contract)]
-    deep = deep and work.cut is not None and all(op.acc is not None for op in products)
-    for name, axis in axes_of(kernel).items():
-        variable = loop_variable(name)
-        if not axis.role and name not in whole and not {name, variable} & {*tile}:
-            line = depths[name][1] if name in depths else 64
-            several = deep and name in depths and work.size(axis.dim) >= LONG * LINES * line
-            tile[variable] = line * LINES if several else line
-    return tile
 
 
 def _teams(

@@ -67,6 +67,7 @@ RING_BYTES = 170 << 10
 """
 PAIR_RING_BYTES = 194 << 10
 """The same for pairs of CTAs (64 x 144: 17.2 with 6, 16.7 with 7); eight take all they get."""
+LEAST_STAGES = 3
 MAX_STAGES_NARROW = 12
 MAX_STAGES_SLICES = 12
 """The same for slices, whose CTAs begin together: 256 x 256 x 65536 in 8 slices of 64 x 64
@@ -125,4 +126,4 @@ def most_stages(asked: Workload, schedule: Schedule, narrow: bool, slot_bytes: i
     if cluster > 2:
         return MAX_STAGES_NARROW
     ring_bytes = RING_BYTES if cluster == 1 else PAIR_RING_BYTES
-    return min(MAX_STAGES_NARROW, ring_bytes // max(1, slot_bytes))
+    return min(MAX_STAGES_NARROW, max(LEAST_STAGES, ring_bytes // max(1, slot_bytes)))

@@ -68,6 +68,12 @@ the same warpgroup: fitted to fp8 products of 4096 to 57344 columns by 13 tiles.
 """
 MORE_PROMOTED_CYCLES = 28.0
 """For each further block of 64 rows that a consumer has."""
+PART_CYCLES = 28.0
+"""For each further part of a product (`promote_parts`)."""
+WIDE_ALONE = 64
+"""One consumer, whom nobody covers meanwhile, takes a cycle more for each column beyond these: fp8
+products of 64 x 64 to 64 x 128, by 256 of the contraction, of 128 and 256 rows.
+"""
 SCALED_BY_FEW = 45.0
 """More, where products are scaled and but one other consumer has the tensor cores in that
 time: 8192 x 8192 x 8192 takes 875 us by 192 x 128 of three, 931 by 128 x 192 and 980 by 256 x
@@ -145,7 +151,7 @@ def predicted(
     depth = max(1, asked.depth) if scheduler.splits_tiles else 1
     work = busiest(scheduler, -(-asked.tiles // cluster), depth, cluster_room(cluster, NUM_SMS))
     power = 1 + POWER * min(asked.bytes_per_cycle, L2_BYTES)
-    promoting = asked.promoted * _promoting(asked, schedule)
+    promoting = asked.promoted * _promoting(asked, schedule) + asked.further_parts * PART_CYCLES
     loading = loading_cycles(asked, scheduler.splits_tiles)
     if schedule.cuts_tiles and schedule.reduction != "slices":
         loading *= ASTRAY[schedule.scheduler or ""]
@@ -179,7 +185,8 @@ def _promoting(asked: Workload, schedule: Schedule) -> float:
     """Cycles for each product that is read at once."""
     blocks = asked.rows // (64 * num_sharing(schedule))
     scaled = SCALED_BY_FEW if asked.scaled and (schedule.consumers or 1) < 3 else 0.0
-    return PROMOTED_CYCLES + MORE_PROMOTED_CYCLES * max(0, blocks - 1) + scaled
+    alone = max(0, asked.columns - WIDE_ALONE) if schedule.consumers == 1 else 0
+    return PROMOTED_CYCLES + MORE_PROMOTED_CYCLES * max(0, blocks - 1) + scaled + alone
 
 
 def least_cycles(tile: Prediction) -> float:

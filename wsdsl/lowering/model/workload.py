@@ -18,6 +18,7 @@ from wsdsl.lowering.fit_last_tiles import reach_over, units_within
 from wsdsl.lowering.footprint import product_cycles, volume
 from wsdsl.lowering.model.instructions import instructions
 from wsdsl.lowering.nest import output_nest
+from wsdsl.lowering.precision import num_parts
 
 FEW_COLUMNS = 64
 """So many may ride wgmma's N: then a tile has all of them."""
@@ -48,6 +49,8 @@ class Workload:
     tensor_bytes: float
     computed: float = 0.0
     promoted: int = 0
+    further_parts: int = 0
+    """Of products that are promoted in parts, but the first of each."""
     scaled: bool = False
     """Whether products are multiplied before they are summed."""
     rows: int = 0
@@ -142,13 +145,15 @@ class Work:
 
         cycles = operand_bytes = cold_bytes = read_bytes = stored = split = 0.0
         computed = beyond = beyond_cut = 0.0
-        operations = promoted = 0
+        operations = promoted = further = 0
         for op, loops in self.inside:
             if isinstance(op, Contract):
                 cycles += times(loops) * product_cycles(op, tile)
                 operations += times(loops) * 2 * volume(op, tile)
                 read_bytes += times(loops) * self._read(op, tile)
-                promoted += times(loops) * (op.acc is None)
+                if op.acc is None:
+                    promoted += times(loops)
+                    further += times(loops) * (num_parts(op, tile) - 1)
             elif isinstance(op, Store):
                 stored += times(loops) * _extent(op.index, tile)
                 split += times(loops) * self._split_rows(op, tile)
@@ -175,6 +180,7 @@ class Work:
             tensor_bytes=self.tensor_bytes,
             computed=computed,
             promoted=promoted,
+            further_parts=further,
             scaled=self.scaled,
             rows=max((tile[a] for a, role in self.roles.items() if role == "rows"), default=0),
             depth=self.trips(self.cut, tile) if self.cut else 1,

@@ -1,0 +1,69 @@
+"""How much of what is summed over a tile takes: lines of SMEM, of 128 bytes each.
+
+One line is what loads and products come in. Two are better where they wait too often:
+
+- memory is the limit of thin products, and gives more where more of a row is asked for at once: 16
+  x 8192 x 28672 takes 107.0 us by 64 x 128 of the weights, 108.3 by 64 x 64, 16 x 4096 x 14336 28.7
+  and 29.5, 64 x 28672 x 8192 111.8 and 116.1; three lines and four are no better;
+- narrow tiles are over before the next slot has come: 128 x 128 x 131072 in slices of 64 x 32 tiles
+  takes 21.7 us, 22.6 by one line, 1024 x 384 x 1024 by 64 x 48 3.6 and 3.8; 64 x 64 and more gain
+  nothing;
+- where sums of fp8 are promoted, the tensor cores have the second line while the first one's sum is
+  added (`promote_parts`): one consumer gains 19 % by tiles of 64 x 64 and 6 by 64 x 128, two 5 % by
+  128 x 80. With three slots, 128 x 112 and 128 x 128 gain 0 to 4 % where sums are long, and lose up
+  to 10 where they are not (H200).
+"""
+
+from __future__ import annotations
+
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.target import SMEM_BYTES
+from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
+from wsdsl.lowering.footprint import (
+    axis_sizes,
+    depth_steps,
+    promoted_registers,
+    row_blocks,
+    smem_bytes,
+)
+from wsdsl.lowering.model.workload import Work, scales_products
+from wsdsl.schedule import Schedule
+
+LINES = 2
+MOST = 256
+"""Elements; of a tile that holds the sums that are asked for (`precise_every`), too."""
+FEWEST_TILES = 4
+"""Of a sum: of shorter ones, a tile is a line."""
+NARROW_SIDES = 64 + 48
+"""Rows and columns of a narrow tile, together."""
+MOST_IN_PARTS = 64
+"""Registers of a thread's sums, at the most, where those of each line stand beside them."""
+SLOTS, LONG_SUM, SLOTS_OF_LONG = 4, 32, 3
+"""That there must be room for where sums are promoted; fewer do for sums of so many tiles."""
+
+
+def contracted(kernel: Kernel, given: Schedule, work: Work, lines: int = 1) -> dict[str, int]:
+    """Tiles of the axes that are summed over, where they are left open."""
+    tile, depths, known = dict[str, int](), depth_steps(kernel), {*(given.tile or ())}
+    several = work.cut is not None and not scales_products(kernel)
+    for name, axis in axes_of(kernel).items():
+        variable = loop_variable(name)
+        if not axis.role and name not in whole_axes(kernel) and not {name, variable} & known:
+            line = depths[name][1] if name in depths else 64
+            long = work.size(axis.dim) >= FEWEST_TILES * lines * line
+            size = line * lines if several and long and name in depths else line
+            tile[variable] = max(size, min(MOST, given.precise_every or 0))
+    return tile
+
+
+def gains_by_lines(kernel: Kernel, work: Work, option: Schedule, deep: Schedule) -> bool:
+    """Whether `deep`, whose tiles take several lines, is better than `option`, the same by one."""
+    sizes, promoted = axis_sizes(kernel, option), promoted_registers(kernel, option)
+    sides = sum(sizes[name] for name, axis in axes_of(kernel).items() if axis.role)
+    if promoted > MOST_IN_PARTS or (promoted and row_blocks(kernel, option) > 1):
+        return False
+    if work.thin or sides <= NARROW_SIDES:
+        return True
+    steps = work.trips(work.cut, axis_sizes(kernel, deep)) if work.cut else 0
+    slots = SLOTS_OF_LONG if steps >= LONG_SUM else SLOTS
+    return promoted > 0 and smem_bytes(kernel, deep, slots, buffers=1) <= SMEM_BYTES
