@@ -96,7 +96,11 @@ def test_promotion_takes_registers_for_two_sums() -> None:
         ("product_f8e4m3", Schedule(precise_every=512), "more than a tile of the contraction, 256"),
         ("product_f8e4m3", Schedule(precise_every=64), "promoted to f32 after each of them, not"),
         ("product_f8e4m3", Schedule(tile=dict(k=192, n=64)), "choose a tile of 128, or precise_ev"),
-        ("product_f8e4m3", Schedule(tile=dict(k=256, m=256, n=64)), "blocks of 64 rows, and promot"),
+        (
+            "product_f8e4m3",
+            Schedule(tile=dict(k=256, m=256, n=64)),
+            "blocks of 64 rows, and pro",
+        ),
         ("product_f8e4m3", Schedule(tile=dict(n=256)), "the tiles take 256 of 240 registers"),
         ("product_f8e4m3", Schedule(tile=dict(k=48)), "no multiple of 32 up to 256"),
         ("product_tf32", Schedule(tile=dict(k=12)), "no multiple of 8 up to 256"),

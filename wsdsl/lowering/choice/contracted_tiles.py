@@ -38,7 +38,7 @@ NARROW_SIDES = 64 + 48
 """Rows and columns of a narrow tile, together."""
 MOST_IN_PARTS = 64
 """Registers of a thread's sums, at the most, where those of each line stand beside them."""
-SLOTS, LONG_SUM, SLOTS_OF_LONG = 4, 32, 3
+SLOTS, LONG_SUM, SLOTS_OF_LONG = 4, 48, 3
 """That there must be room for where sums are promoted; fewer do for sums of so many tiles."""
 
 
@@ -65,5 +65,10 @@ def gains_by_lines(kernel: Kernel, work: Work, option: Schedule, deep: Schedule)
     if work.thin or sides <= NARROW_SIDES:
         return True
     steps = work.trips(work.cut, axis_sizes(kernel, deep)) if work.cut else 0
+    return promoted > 0 and has_slots(kernel, deep, steps)
+
+
+def has_slots(kernel: Kernel, deep: Schedule, steps: int) -> bool:
+    """For a sum of so many tiles, each promoted in parts."""
     slots = SLOTS_OF_LONG if steps >= LONG_SUM else SLOTS
-    return promoted > 0 and smem_bytes(kernel, deep, slots, buffers=1) <= SMEM_BYTES
+    return smem_bytes(kernel, deep, slots, buffers=1) <= SMEM_BYTES

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.tile_ops import Store
 from wsdsl.ir.walk import walk
+from wsdsl.lowering.choice.contracted_tiles import has_slots
 from wsdsl.lowering.cut_sums import why_no_slices
 from wsdsl.lowering.footprint import accumulator_registers
 from wsdsl.lowering.model.clusters import cluster_room
@@ -63,6 +64,8 @@ def cut_options(
         reductions = ("slices", "turns")
     most = min(SPLITS[-1], asked.depth, room * cluster // max(1, asked.tiles))
     for splits in sorted({*(s for s in SPLITS if s < most), most} - {0, 1}):
+        if asked.further_parts and not has_slots(kernel, whole, asked.depth // splits):
+            break
         for reduction in reductions:
             yield dataclasses.replace(
                 whole, scheduler="split_k", splits=splits, reduction=reduction

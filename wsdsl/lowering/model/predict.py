@@ -19,6 +19,7 @@ and of tiles in pieces.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -26,7 +27,13 @@ from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.lowering.model.busiest import Busiest, busiest
 from wsdsl.lowering.model.clusters import CYCLES, GAIN, cluster_room, shape_of
 from wsdsl.lowering.model.handing import handing_cycles, least_handing, results_share
-from wsdsl.lowering.model.loading import L2_BYTES, is_narrow, loading_cycles, memory_cycles
+from wsdsl.lowering.model.loading import (
+    CLOCK,
+    L2_BYTES,
+    is_narrow,
+    loading_cycles,
+    memory_cycles,
+)
 from wsdsl.lowering.model.workload import Work, Workload
 from wsdsl.lowering.sharing import cluster_size, num_sharing
 from wsdsl.schedule import Schedule
@@ -79,8 +86,6 @@ SCALED_BY_FEW = 45.0
 time: 8192 x 8192 x 8192 takes 875 us by 192 x 128 of three, 931 by 128 x 192 and 980 by 256 x
 128 of two.
 """
-CLOCK = 1.5
-"""Cycles a nanosecond under such loads, on the mean of the same measurements."""
 L2_HOLDS = 40e6
 """Bytes of tensors that stay in L2 (of 50 MB)."""
 LOST_REUSE = 0.12
@@ -133,7 +138,9 @@ def predict(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Predicti
     """`tile`: elements of a tile along every axis under the schedule."""
     asked, shape = work.under(tile), shape_of(work, schedule)
     if shape in GAIN and work.sized and is_narrow_wave(asked):
-        return predicted(asked, schedule, GAIN[shape], CYCLES[shape])
+        # What most comes from is what they load for each other.
+        shared = dataclasses.replace(asked, cold_bytes=0.0)
+        return predicted(shared, schedule, GAIN[shape], CYCLES[shape])
     return predicted(asked, schedule)
 
 
@@ -155,7 +162,7 @@ def predicted(
     loading = loading_cycles(asked, scheduler.splits_tiles)
     if schedule.cuts_tiles and schedule.reduction != "slices":
         loading *= ASTRAY[schedule.scheduler or ""]
-    mainloop = _larger(asked.product_cycles * power, loading, 12) / gain + promoting * power
+    mainloop = _larger((asked.product_cycles + promoting) * power, loading, 12) / gain
     computing = asked.computed / ISSUED
     splitting = asked.split_rows * SPLIT_CYCLES
     epilogue = asked.stored_elements * STORE_CYCLES + splitting + computing

@@ -65,6 +65,8 @@ class Workload:
     """The same of tiles that are cut: their last ones may not overlap those before."""
     cold_bytes: float = 0.0
     """Of those that are loaded, of the tensor that nearly all comes from, as far as it does."""
+    row_bytes: float = 0.0
+    """Contiguous ones that a load takes at once, at the least."""
     few_columns: bool = False
     """Whether a tile has all columns of the output, and these are few."""
     thin: bool = False
@@ -189,6 +191,7 @@ class Work:
             split_rows=split,
             overhang_bytes=beyond,
             overhang_bytes_cut=beyond_cut,
+            row_bytes=min((_row_bytes(op, tile) for op, _ in self.loads), default=0.0),
             few_columns=self.few_columns and all(tile[a] >= n for a, n in self.columns.items()),
             thin=self.thin,
         )
@@ -242,6 +245,11 @@ def _dims(loop: Loop) -> tuple[str, ...]:
 
 def _extent(index: tuple[Value, ...], tile: Mapping[str, int]) -> int:
     return math.prod(tile[v.type.name] for v in index if isinstance(v.type, Axis))
+
+
+def _row_bytes(op: Load, tile: Mapping[str, int]) -> float:
+    assert isinstance(op.result.type, Tile)
+    return _extent(op.index[-1:], tile) * op.result.type.dtype.bits / 8
 
 
 def _with_loops(region: Region, around: tuple[Loop, ...]) -> Iterator[tuple[Op, tuple[Loop, ...]]]:
