@@ -10,7 +10,7 @@ from wsdsl.ir.target import SMEM_ALIGN, SMEM_BYTES
 from wsdsl.ir.tile_ops import Block, Contract, ForEach, ForTiles, Load, Map, Store, Whole
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import yielded
-from wsdsl.ir.wgmma import k_step
+from wsdsl.ir.wgmma import is_fp8, k_step
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.load_groups import LoadGroup, find_load_groups
 from wsdsl.lowering.nest import output_nest
@@ -25,6 +25,8 @@ from wsdsl.lowering.sharing import num_shares
 from wsdsl.lowering.side_loads import kept_out
 from wsdsl.schedule import Schedule
 
+PRECISE_EVERY = 128
+"""Elements of fp8 that the tensor cores sum, unless asked otherwise."""
 STAGING_BUFFERS = 2
 """A warpgroup's, for stores; one where the slots leave no room for more."""
 STAGING_BYTES = 8192
@@ -153,7 +155,30 @@ def accumulator_registers(kernel: Kernel, schedule: Schedule) -> int:
     a product that is promoted at once a row block's (`reuse_accumulators` says why).
     """
     held, _, passing = _tiles(kernel)
-    return _registers(kernel, schedule, held) + _registers(kernel, schedule, passing, blocks=1)
+    block = _registers(kernel, schedule, passing, blocks=1)
+    return _registers(kernel, schedule, held) + block * _parts(kernel, schedule)
+
+
+def _parts(kernel: Kernel, schedule: Schedule) -> int:
+    """In how many parts products are promoted whose sums are held while they last."""
+    sizes = axis_sizes(kernel, schedule)
+    products = [op for op in kernel.ops if isinstance(op, Contract) and op.acc is None]
+    return max((num_parts(op, sizes, schedule.precise_every) for op in products), default=1)
+
+
+def num_parts(op: Contract, tile: Mapping[str, int], every: int | None = None) -> int:
+    """Of a product that is read at once: how often its sum is promoted. `tile`: elements along
+    every axis; `every`: `Schedule.precise_every`.
+    """
+    assert isinstance(op.a.type, Tile)
+    depth = depth_of(op, tile)
+    return max(1, depth // (every or PRECISE_EVERY)) if is_fp8(op.a.type.dtype) else 1
+
+
+def depth_of(op: Contract, tile: Mapping[str, int]) -> int:
+    """Elements of a tile that a product sums over."""
+    assert isinstance(op.a.type, Tile) and isinstance(op.b.type, Tile)
+    return max(tile[x] for x in op.a.type.axes if x in op.b.type.axes)
 
 
 def promoted_registers(kernel: Kernel, schedule: Schedule) -> int:

@@ -7,18 +7,15 @@ it (`promote_parts`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from wsdsl.diagnostics import Finding
-from wsdsl.ir.op import Kernel
+from wsdsl.ir.op import Kernel, regions
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import Tile
 from wsdsl.ir.wgmma import is_fp8
 from wsdsl.lowering.axes import axes_of, loop_variable
-from wsdsl.lowering.footprint import axis_sizes, row_blocks
+from wsdsl.lowering.footprint import PRECISE_EVERY, axis_sizes, depth_of, row_blocks
 from wsdsl.schedule import Schedule
 
-PRECISE_EVERY = 128
 LINE = 128
 """Elements of fp8 in a line of SMEM."""
 FAST = "0 leaves the sum to the tensor cores: faster, and wrong by up to 20 % for positive data"
@@ -26,15 +23,6 @@ FAST = "0 leaves the sum to the tensor cores: faster, and wrong by up to 20 % fo
 
 def multiplies_fp8(op: Contract) -> bool:
     return isinstance(op.a.type, Tile) and is_fp8(op.a.type.dtype)
-
-
-def num_parts(op: Contract, tile: Mapping[str, int]) -> int:
-    """Of a product that is read at once: how often its sum is promoted, if that is left open.
-    `tile`: elements along every axis.
-    """
-    assert isinstance(op.a.type, Tile) and isinstance(op.b.type, Tile)
-    depth = max(tile[x] for x in op.a.type.axes if x in op.b.type.axes)
-    return max(1, depth // PRECISE_EVERY) if multiplies_fp8(op) else 1
 
 
 def promotes(schedule: Schedule | None) -> bool:
@@ -56,15 +44,11 @@ def choose_precision(kernel: Kernel, chosen: Schedule) -> tuple[int | None, list
     every = min(PRECISE_EVERY, deepest) if given is None else given
     findings: list[Finding] = []
     for name, depth in depths.items():
-        what = f"`{loop_variable(axes[name].name)}` is summed in tiles of {depth}"
-        if every and depth > every and (every % LINE or depth % every):
+        why = why_not_in_parts(kernel, chosen, every) if every and depth > every else None
+        if why is not None:
+            what = f"`{loop_variable(axes[name].name)}` is summed in tiles of {depth}{why}, and"
+            what += f" promoted to f32 after each of them, not every {every}"
             hint = f"choose a tile of {every}, or precise_every={depth}; {FAST}"
-            what += f", and promoted to f32 after each of them, not every {every}"
-            findings.append(Finding(what, kernel.loc, hint))
-        elif every and depth > every and row_blocks(kernel, chosen) > 1:
-            hint = f"choose a tile of {every}, or more consumers; {FAST}"
-            what += f" by consumers of {row_blocks(kernel, chosen)} blocks of 64 rows"
-            what += f", and promoted to f32 after each of them, not every {every}"
             findings.append(Finding(what, kernel.loc, hint))
     if every > deepest:
         findings.append(
@@ -76,3 +60,22 @@ def choose_precision(kernel: Kernel, chosen: Schedule) -> tuple[int | None, list
             )
         )
     return every, findings
+
+
+def why_not_in_parts(kernel: Kernel, chosen: Schedule, every: int) -> str | None:
+    """Why sums of tiles that are deeper than `every` can not be promoted in parts; None if they
+    can.
+    """
+    sizes, blocks = axis_sizes(kernel, chosen), row_blocks(kernel, chosen)
+    for region in (kernel.body, *(inner for op in kernel.ops for inner in regions(op))):
+        products = [op for op in region if isinstance(op, Contract)]
+        deep = [op for op in products if multiplies_fp8(op) and depth_of(op, sizes) > every]
+        if any(every % LINE or depth_of(op, sizes) % every for op in deep):
+            return ""
+        if deep and blocks > 1:
+            return f" by consumers of {blocks} blocks of 64 rows"
+        if deep and len({(op.acc is None, depth_of(op, sizes)) for op in products}) > 1:
+            return " beside products that are summed otherwise"
+        if deep and not all(multiplies_fp8(op) for op in products):
+            return " beside products of other types"
+    return None

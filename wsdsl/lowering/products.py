@@ -122,7 +122,8 @@ class Products:
             )
             made.append(b.add(wgmma).result)
         tile = Accumulated(acc.shape, tuple(made), True)
-        self.open.append(tile)
+        # What goes on from a product in flight is waited for in its place.
+        self.open = [*(x for x in self.open if x is not acc), tile]
         return tile
 
     def operand(

@@ -138,7 +138,8 @@ class _Group:
         match users:
             case [Map(fn="add", args=(a, b))] if a != b:
                 before = a if b == whole else b
-                return None if before in definers(rest) else before
+                known = before not in definers(rest) and before not in self.wait.result
+                return before if known and before.type == whole.type else None
             case _:
                 return None
 

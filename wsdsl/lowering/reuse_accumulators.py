@@ -137,8 +137,8 @@ class _Group:
         unused = {op.acc for op in self.products[1:]}
         ops = [op for op in self.ops[: self.end] if not unused & {*results_of(op)}]
         last = ops.index(self.products[-1])
-        group = (*self.products, self.ops[self.start])
-        made = [op for op in ops[:last] if op not in group]
+        fence = self.ops[self.start]
+        made = [op for op in ops[:last] if op is not fence and op not in self.products]
         behind = [op for op in ops[last + 1 :] if not isinstance(op, WgmmaCommit)]
         for i, (product, own) in enumerate(zip(self.products, turns, strict=True)):
             loc, acc, sums = product.loc, product.acc, self.wait.result

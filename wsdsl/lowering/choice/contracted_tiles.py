@@ -16,17 +16,20 @@ One line is what loads and products come in. Two are better where they wait too 
 
 from __future__ import annotations
 
-from wsdsl.ir.op import Kernel
+from wsdsl.ir.op import Kernel, once
 from wsdsl.ir.target import SMEM_BYTES
+from wsdsl.ir.tile_ops import Contract
+from wsdsl.ir.types import Tile
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.footprint import (
+    PRECISE_EVERY,
     axis_sizes,
     depth_steps,
     promoted_registers,
-    row_blocks,
     smem_bytes,
 )
 from wsdsl.lowering.model.workload import Work, scales_products
+from wsdsl.lowering.precision import multiplies_fp8, promotes, why_not_in_parts
 from wsdsl.schedule import Schedule
 
 LINES = 2
@@ -39,7 +42,8 @@ NARROW_SIDES = 64 + 48
 MOST_IN_PARTS = 64
 """Registers of a thread's sums, at the most, where those of each line stand beside them."""
 SLOTS, LONG_SUM, SLOTS_OF_LONG = 4, 48, 3
-"""That there must be room for where sums are promoted; fewer do for sums of so many tiles."""
+"""That there must be room for where sums are promoted. Fewer do for sums of so many tiles, and
+where they are not."""
 
 
 def contracted(kernel: Kernel, given: Schedule, work: Work, lines: int = 1) -> dict[str, int]:
@@ -52,23 +56,45 @@ def contracted(kernel: Kernel, given: Schedule, work: Work, lines: int = 1) -> d
             line = depths[name][1] if name in depths else 64
             long = work.size(axis.dim) >= FEWEST_TILES * lines * line
             size = line * lines if several and long and name in depths else line
-            tile[variable] = max(size, min(MOST, given.precise_every or 0))
+            if name in _of_fp8(kernel):
+                size = max(size, min(MOST, given.precise_every or 0))
+            tile[variable] = min(tile.get(variable, size), size)
     return tile
+
+
+@once
+def _of_fp8(kernel: Kernel) -> frozenset[str]:
+    """Axes that products of fp8 sum over."""
+    products = [op for op in kernel.ops if isinstance(op, Contract) and multiplies_fp8(op)]
+    pairs = [(op.a.type, op.b.type) for op in products]
+    return frozenset(
+        axis
+        for a, b in pairs
+        if isinstance(a, Tile) and isinstance(b, Tile)
+        for axis in a.axes
+        if axis in b.axes
+    )
 
 
 def gains_by_lines(kernel: Kernel, work: Work, option: Schedule, deep: Schedule) -> bool:
     """Whether `deep`, whose tiles take several lines, is better than `option`, the same by one."""
     sizes, promoted = axis_sizes(kernel, option), promoted_registers(kernel, option)
     sides = sum(sizes[name] for name, axis in axes_of(kernel).items() if axis.role)
-    if promoted > MOST_IN_PARTS or (promoted and row_blocks(kernel, option) > 1):
+    if promoted > MOST_IN_PARTS:
+        return False
+    every = (option.precise_every or PRECISE_EVERY) if promotes(option) else 0
+    if every and why_not_in_parts(kernel, deep, every) is not None:
         return False
     if work.thin or sides <= NARROW_SIDES:
-        return True
+        return _has_room(kernel, deep, SLOTS_OF_LONG)
     steps = work.trips(work.cut, axis_sizes(kernel, deep)) if work.cut else 0
     return promoted > 0 and has_slots(kernel, deep, steps)
 
 
 def has_slots(kernel: Kernel, deep: Schedule, steps: int) -> bool:
     """For a sum of so many tiles, each promoted in parts."""
-    slots = SLOTS_OF_LONG if steps >= LONG_SUM else SLOTS
+    return _has_room(kernel, deep, SLOTS_OF_LONG if steps >= LONG_SUM else SLOTS)
+
+
+def _has_room(kernel: Kernel, deep: Schedule, slots: int) -> bool:
     return smem_bytes(kernel, deep, slots, buffers=1) <= SMEM_BYTES

@@ -64,7 +64,8 @@ def cut_options(
         reductions = ("slices", "turns")
     most = min(SPLITS[-1], asked.depth, room * cluster // max(1, asked.tiles))
     for splits in sorted({*(s for s in SPLITS if s < most), most} - {0, 1}):
-        if asked.further_parts and not has_slots(kernel, whole, asked.depth // splits):
+        enough = not asked.further_parts or has_slots(kernel, whole, asked.depth // splits)
+        if not enough and given.scheduler != "split_k":
             break
         for reduction in reductions:
             yield dataclasses.replace(

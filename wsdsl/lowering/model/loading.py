@@ -115,7 +115,7 @@ def memory_cycles(asked: Workload, share: float, turns: int = 0) -> float:
     busiest one in the mean. It has `turns` tiles, if none is cut.
     """
     least = asked.tensor_bytes / MEMORY_BYTES
-    if not asked.thin:
+    if not asked.thin or not least:
         # SMs that have nothing left to do leave the others more of the memory, but not all of it.
         return least / share**IMBALANCE
     least *= 1 + REREAD * (asked.tiles * asked.operand_bytes / asked.tensor_bytes - 1)

@@ -15,10 +15,9 @@ from wsdsl.ir.types import Axis, Tensor, Tile, Type
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.cut_sums import cut_loop
 from wsdsl.lowering.fit_last_tiles import reach_over, units_within
-from wsdsl.lowering.footprint import product_cycles, volume
+from wsdsl.lowering.footprint import num_parts, product_cycles, volume
 from wsdsl.lowering.model.instructions import instructions
 from wsdsl.lowering.nest import output_nest
-from wsdsl.lowering.precision import num_parts
 
 FEW_COLUMNS = 64
 """So many may ride wgmma's N: then a tile has all of them."""

@@ -1,0 +1,136 @@
+"""fp8 sums that are promoted in parts of a tile: right, or refused."""
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from wsdsl import Schedule, ScheduleError, parse
+
+FP8 = ml_dtypes.float8_e4m3fn
+HEAD = "@kernel\ndef f(A: f8e4m3[M, K], B: f8e4m3[N, K], X: {x}[M, K], Y: {x}[N, K], C: f32[M, N]"
+LOOP = """):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            {body}
+        C[m, n] = acc
+"""
+DEEP = Schedule(tile=dict(m=64, n=64, k=256), consumers=1)
+OPEN = None
+
+
+def made(body: str, x: str = "f8e4m3", more: str = "") -> Any:
+    return parse(HEAD.format(x=x) + more + LOOP.format(body=body)).f
+
+
+def operands(m: int, n: int, k: int, x: Any = FP8) -> list[Any]:
+    rng = np.random.default_rng(0)
+    own = [rng.integers(-2, 3, size).astype(FP8) for size in ((m, k), (n, k))]
+    return own + [rng.integers(-2, 3, size).astype(x) for size in ((m, k), (n, k))]
+
+
+def check(kernel: Any, want: Any, args: list[Any], schedule: Schedule | None, *more: Any) -> None:
+    c = np.zeros((len(args[0]), len(args[1])), np.float32)
+    kernel.simulate(*args, c, *more, schedule=schedule)
+    a, b, x, y = (v.astype(np.float64) for v in args)
+    assert np.array_equal(c, want(a @ b.T, x @ y.T))
+
+
+@pytest.mark.parametrize("schedule", [OPEN, DEEP], ids=repr)
+@pytest.mark.parametrize("size", [(16, 64, 1040), (130, 136, 272)])
+def test_two_products_added_to_each_other(
+    size: tuple[int, int, int], schedule: Schedule | None
+) -> None:
+    kernel = made("acc += A[m, k] @ B[n, k] + X[m, k] @ Y[n, k]")
+    check(kernel, lambda p, q: p + q, operands(*size), schedule)
+
+
+@pytest.mark.parametrize("schedule", [OPEN, DEEP], ids=repr)
+def test_a_sum_beside_a_scalar(schedule: Schedule | None) -> None:
+    """The scalar is no running total."""
+    kernel = made("acc += A[m, k] @ B[n, k] + alpha", more=", alpha: f32")
+    args, c = operands(16, 72, 1024), np.zeros((16, 72), np.float32)
+    kernel.simulate(*args, c, 0.0, schedule=schedule)
+    assert np.array_equal(c, args[0].astype(np.float64) @ args[1].astype(np.float64).T)
+
+
+def test_two_in_a_row() -> None:
+    kernel = made("acc += A[m, k] @ B[n, k]\n            acc += X[m, k] @ Y[n, k]")
+    for schedule in (OPEN, DEEP, Schedule(tile=dict(m=256, n=64))):
+        check(kernel, lambda p, q: p + q, operands(200, 136, 272), schedule)
+
+
+def test_beside_products_of_other_types() -> None:
+    """They are summed in place, and nothing is promoted in parts beside them."""
+    kernel = made("acc += A[m, k] @ B[n, k] + X[m, k] @ Y[n, k]", "bf16")
+    check(kernel, lambda p, q: p + q, operands(130, 72, 272, ml_dtypes.bfloat16), OPEN)
+    with pytest.raises(ScheduleError, match="beside products"):
+        kernel.schedule(DEEP)
+
+
+def test_products_in_place_that_are_added_to_each_other() -> None:
+    kernel = parse(
+        HEAD.format(x="bf16").replace("f8e4m3", "bf16")
+        + LOOP.format(body="acc += A[m, k] @ B[n, k] + X[m, k] @ Y[n, k]")
+    ).f
+    args = [v.astype(ml_dtypes.bfloat16) for v in operands(130, 72, 100)]
+    check(kernel, lambda p, q: p + q, args, OPEN)
+
+
+def test_parts_take_registers() -> None:
+    kernel = made("acc += A[m, k] @ B[n, k]")
+    with pytest.raises(ScheduleError, match="registers"):
+        kernel.schedule(Schedule(tile=dict(m=128, n=192, k=256), mode="cooperative"))
+    assert (kernel.schedule(Schedule(tile=dict(k=256)), M=8192, N=8192, K=8192).tile or {})[
+        "n"
+    ] <= 160
+
+
+def test_splits_may_be_left_open() -> None:
+    given = Schedule(scheduler="split_k", consumers=2, tile=dict(m=128, n=128, k=256))
+    kernel = made("acc += A[m, k] @ B[n, k]")
+    assert kernel.schedule(given, M=256, N=256, K=4096).splits
+
+
+def test_other_axes_keep_their_tiles() -> None:
+    source = """
+@kernel
+def f(A: f8e4m3[M, K], B: f8e4m3[N, K], X: tf32[M, L], Y: tf32[N, L], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        for l in tiles(L):
+            acc += X[m, l] @ Y[n, l]
+        C[m, n] = acc
+"""
+    tile = (
+        parse(source).f.schedule(Schedule(precise_every=256), M=4096, N=4096, K=4096, L=4096).tile
+    )
+    assert tile and (tile["k"], tile["l"]) == (256, 32)
+
+
+def test_loops_over_one_dimension_have_one_tile() -> None:
+    source = """
+@kernel
+def f(A: bf16[M, K], B: bf16[N, K], X: tf32[M, K], Y: tf32[N, K], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += {}
+        for k in tiles(K):
+            acc += {}
+        C[m, n] = acc
+"""
+    products = ("A[m, k] @ B[n, k]", "X[m, k] @ Y[n, k]")
+    for order in (products, products[::-1]):
+        tile = parse(source.format(*order)).f.schedule(M=4096, N=4096, K=4096).tile
+        assert tile and tile["k"] == 32
+
+
+@pytest.mark.parametrize("size", [(16, 0, 0), (0, 16, 0), (1, 0, 0), (0, 0, 0)])
+def test_nothing_at_all(size: tuple[int, int, int]) -> None:
+    kernel = made("acc += A[m, k] @ B[n, k]")
+    assert kernel.explain(**dict(zip("MNK", size, strict=True)))
