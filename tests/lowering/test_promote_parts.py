@@ -130,6 +130,23 @@ def f(A: bf16[M, K], B: bf16[N, K], X: tf32[M, K], Y: tf32[N, K], C: f32[M, N]):
         assert tile and tile["k"] == 32
 
 
+@pytest.mark.parametrize("dtype", ["bf16", "f8e4m3"])
+def test_two_dimensions_taken_whole(dtype: str) -> None:
+    source = """
+@kernel
+def f(A: T[M, D], B: T[N, D], X: T[M, E], Y: T[N, E], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        C[m, n] = A[m, :] @ B[n, :] + X[m, :] @ Y[n, :]
+"""
+    of = ml_dtypes.bfloat16 if dtype == "bf16" else FP8
+    a, b, _, _ = operands(72, 88, 64, of)
+    _, _, x, y = operands(72, 88, 128, of)
+    a, b, c = a.astype(of), b.astype(of), np.zeros((72, 88), np.float32)
+    parse(source.replace("T[", f"{dtype}[")).f.simulate(a, b, x, y, c)
+    a, b, x, y = (v.astype(np.float64) for v in (a, b, x, y))
+    assert np.array_equal(c, a @ b.T + x @ y.T)
+
+
 @pytest.mark.parametrize("size", [(16, 0, 0), (0, 16, 0), (1, 0, 0), (0, 0, 0)])
 def test_nothing_at_all(size: tuple[int, int, int]) -> None:
     kernel = made("acc += A[m, k] @ B[n, k]")
