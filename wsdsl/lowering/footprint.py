@@ -166,13 +166,14 @@ def _parts(kernel: Kernel, schedule: Schedule) -> int:
     return max((num_parts(op, sizes, schedule.precise_every) for op in products), default=1)
 
 
-def num_parts(op: Contract, tile: Mapping[str, int], every: int | None = None) -> int:
+def num_parts(op: Contract, tile: Mapping[str, int], every: int | None) -> int:
     """Of a product that is read at once: how often its sum is promoted. `tile`: elements along
     every axis; `every`: `Schedule.precise_every`.
     """
     assert isinstance(op.a.type, Tile)
-    depth = depth_of(op, tile)
-    return max(1, depth // (every or PRECISE_EVERY)) if is_fp8(op.a.type.dtype) else 1
+    if every == 0 or not is_fp8(op.a.type.dtype):
+        return 1
+    return max(1, depth_of(op, tile) // (every or PRECISE_EVERY))
 
 
 def depth_of(op: Contract, tile: Mapping[str, int]) -> int:

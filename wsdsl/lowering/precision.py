@@ -8,21 +8,30 @@ it (`promote_parts`).
 from __future__ import annotations
 
 from wsdsl.diagnostics import Finding
-from wsdsl.ir.op import Kernel, regions
+from wsdsl.ir.op import Kernel, once, regions
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import Tile
 from wsdsl.ir.wgmma import is_fp8
 from wsdsl.lowering.axes import axes_of, loop_variable
-from wsdsl.lowering.footprint import PRECISE_EVERY, axis_sizes, depth_of, row_blocks
+from wsdsl.lowering.footprint import MAX_LINE, PRECISE_EVERY, axis_sizes, depth_of, row_blocks
 from wsdsl.schedule import Schedule
 
-LINE = 128
-"""Elements of fp8 in a line of SMEM."""
 FAST = "0 leaves the sum to the tensor cores: faster, and wrong by up to 20 % for positive data"
 
 
 def multiplies_fp8(op: Contract) -> bool:
     return isinstance(op.a.type, Tile) and is_fp8(op.a.type.dtype)
+
+
+@once
+def fp8_axes(kernel: Kernel) -> tuple[str, ...]:
+    """What products of fp8 sum over."""
+    found: dict[str, None] = {}
+    for op in kernel.ops:
+        if isinstance(op, Contract) and multiplies_fp8(op):
+            assert isinstance(op.a.type, Tile) and isinstance(op.b.type, Tile)
+            found |= dict.fromkeys(x for x in op.a.type.axes if x in op.b.type.axes)
+    return tuple(found)
 
 
 def promotes(schedule: Schedule | None) -> bool:
@@ -32,11 +41,7 @@ def promotes(schedule: Schedule | None) -> bool:
 def choose_precision(kernel: Kernel, chosen: Schedule) -> tuple[int | None, list[Finding]]:
     """`Schedule.precise_every` where the tiles are chosen, and what speaks against a given one."""
     given, sizes, axes = chosen.precise_every, axis_sizes(kernel, chosen), axes_of(kernel)
-    depths: dict[str, int] = {}
-    for op in kernel.ops:
-        if isinstance(op, Contract) and multiplies_fp8(op):
-            assert isinstance(op.a.type, Tile) and isinstance(op.b.type, Tile)
-            depths |= {x: sizes[x] for x in op.a.type.axes if x in op.b.type.axes}
+    depths = {name: sizes[name] for name in fp8_axes(kernel)}
     if not depths:
         what = "Schedule.precise_every is for products of fp8, and this kernel has none"
         return given, [Finding(what, kernel.loc, "leave it out")] if given is not None else []
@@ -70,7 +75,7 @@ def why_not_in_parts(kernel: Kernel, chosen: Schedule, every: int) -> str | None
     for region in (kernel.body, *(inner for op in kernel.ops for inner in regions(op))):
         products = [op for op in region if isinstance(op, Contract)]
         deep = [op for op in products if multiplies_fp8(op) and depth_of(op, sizes) > every]
-        if any(every % LINE or depth_of(op, sizes) % every for op in deep):
+        if any(every % MAX_LINE or depth_of(op, sizes) % every for op in deep):
             return ""
         if deep and blocks > 1:
             return f" by consumers of {blocks} blocks of 64 rows"

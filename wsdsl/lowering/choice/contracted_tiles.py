@@ -16,10 +16,8 @@ One line is what loads and products come in. Two are better where they wait too 
 
 from __future__ import annotations
 
-from wsdsl.ir.op import Kernel, once
+from wsdsl.ir.op import Kernel
 from wsdsl.ir.target import SMEM_BYTES
-from wsdsl.ir.tile_ops import Contract
-from wsdsl.ir.types import Tile
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.footprint import (
     PRECISE_EVERY,
@@ -29,7 +27,7 @@ from wsdsl.lowering.footprint import (
     smem_bytes,
 )
 from wsdsl.lowering.model.workload import Work, scales_products
-from wsdsl.lowering.precision import multiplies_fp8, promotes, why_not_in_parts
+from wsdsl.lowering.precision import fp8_axes, promotes, why_not_in_parts
 from wsdsl.schedule import Schedule
 
 LINES = 2
@@ -56,24 +54,10 @@ def contracted(kernel: Kernel, given: Schedule, work: Work, lines: int = 1) -> d
             line = depths[name][1] if name in depths else 64
             long = work.size(axis.dim) >= FEWEST_TILES * lines * line
             size = line * lines if several and long and name in depths else line
-            if name in _of_fp8(kernel):
+            if name in fp8_axes(kernel):
                 size = max(size, min(MOST, given.precise_every or 0))
             tile[variable] = min(tile.get(variable, size), size)
     return tile
-
-
-@once
-def _of_fp8(kernel: Kernel) -> frozenset[str]:
-    """Axes that products of fp8 sum over."""
-    products = [op for op in kernel.ops if isinstance(op, Contract) and multiplies_fp8(op)]
-    pairs = [(op.a.type, op.b.type) for op in products]
-    return frozenset(
-        axis
-        for a, b in pairs
-        if isinstance(a, Tile) and isinstance(b, Tile)
-        for axis in a.axes
-        if axis in b.axes
-    )
 
 
 def gains_by_lines(kernel: Kernel, work: Work, option: Schedule, deep: Schedule) -> bool:

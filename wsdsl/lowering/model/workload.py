@@ -92,6 +92,7 @@ class Work:
             if isinstance(op, Load) and op.result in operands
         ]
         self.scaled = scales_products(kernel)
+        self.every = kernel.schedule.precise_every if kernel.schedule else None
         self.within = units_within(kernel)
         self.roles = {name: axis.role for name, axis in axes_of(kernel).items()}
         tensors = [p.type for p in kernel.params if isinstance(p.type, Tensor)]
@@ -154,7 +155,7 @@ class Work:
                 read_bytes += times(loops) * self._read(op, tile)
                 if op.acc is None:
                     promoted += times(loops)
-                    further += times(loops) * (num_parts(op, tile) - 1)
+                    further += times(loops) * (num_parts(op, tile, self.every) - 1)
             elif isinstance(op, Store):
                 stored += times(loops) * _extent(op.index, tile)
                 split += times(loops) * self._split_rows(op, tile)
