@@ -87,6 +87,7 @@ RING_BYTES = 170 << 10
 PAIR_RING_BYTES = 194 << 10
 """The same for pairs of CTAs (64 x 144: 17.2 with 6, 16.7 with 7); eight take all they get."""
 LEAST_STAGES = 3
+"""Where loading is the limit, whatever bytes a slot has."""
 MAX_STAGES_NARROW = 12
 MAX_STAGES_SLICES = 12
 """The same for slices, whose CTAs begin together: 256 x 256 x 65536 in 8 slices of 64 x 64

@@ -75,7 +75,7 @@ the same warpgroup: fitted to fp8 products of 4096 to 57344 columns by 13 tiles.
 """
 MORE_PROMOTED_CYCLES = 28.0
 """For each further block of 64 rows that a consumer has."""
-PART_CYCLES = 28.0
+FURTHER_PART_CYCLES = 28.0
 """For each further part of a product (`promote_parts`)."""
 WIDE_ALONE = 64
 """One consumer, whom nobody covers meanwhile, takes a cycle more for each column beyond these: fp8
@@ -158,7 +158,9 @@ def predicted(
     depth = max(1, asked.depth) if scheduler.splits_tiles else 1
     work = busiest(scheduler, -(-asked.tiles // cluster), depth, cluster_room(cluster, NUM_SMS))
     power = 1 + POWER * min(asked.bytes_per_cycle, L2_BYTES)
-    promoting = asked.promoted * _promoting(asked, schedule) + asked.further_parts * PART_CYCLES
+    promoting = (
+        asked.promoted * _promoting(asked, schedule) + asked.further_parts * FURTHER_PART_CYCLES
+    )
     loading = loading_cycles(asked, scheduler.splits_tiles)
     if schedule.cuts_tiles and schedule.reduction != "slices":
         loading *= ASTRAY[schedule.scheduler or ""]
