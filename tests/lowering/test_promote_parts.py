@@ -83,9 +83,8 @@ def test_parts_take_registers() -> None:
     kernel = made("acc += A[m, k] @ B[n, k]")
     with pytest.raises(ScheduleError, match="registers"):
         kernel.schedule(Schedule(tile=dict(m=128, n=192, k=256), mode="cooperative"))
-    assert (kernel.schedule(Schedule(tile=dict(k=256)), M=8192, N=8192, K=8192).tile or {})[
-        "n"
-    ] <= 160
+    tile = kernel.schedule(Schedule(tile=dict(k=256)), M=8192, N=8192, K=8192).tile
+    assert tile and tile["n"] <= 160
 
 
 def test_splits_may_be_left_open() -> None:
@@ -94,40 +93,33 @@ def test_splits_may_be_left_open() -> None:
     assert kernel.schedule(given, M=256, N=256, K=4096).splits
 
 
-def test_other_axes_keep_their_tiles() -> None:
-    source = """
+TWO_LOOPS = """
 @kernel
-def f(A: f8e4m3[M, K], B: f8e4m3[N, K], X: tf32[M, L], Y: tf32[N, L], C: f32[M, N]):
+def f(A: {a}[M, K], B: {a}[N, K], X: {x}[M, {dim}], Y: {x}[N, {dim}], C: f32[M, N]):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
         for k in tiles(K):
             acc += A[m, k] @ B[n, k]
-        for l in tiles(L):
-            acc += X[m, l] @ Y[n, l]
+        for {i} in tiles({dim}):
+            acc += X[m, {i}] @ Y[n, {i}]
         C[m, n] = acc
 """
-    tile = (
-        parse(source).f.schedule(Schedule(precise_every=256), M=4096, N=4096, K=4096, L=4096).tile
-    )
-    assert tile and (tile["k"], tile["l"]) == (256, 32)
+
+
+def depths(a: str, x: str, dim: str, given: Schedule | None = None) -> list[int]:
+    """Tiles of what two loops sum over, the second along `dim`."""
+    kernel = parse(TWO_LOOPS.format(a=a, x=x, dim=dim, i=dim.lower())).f
+    tile = kernel.schedule(given, **dict.fromkeys(("M", "N", "K", dim), 4096)).tile
+    return [tile["k"], tile[dim.lower()]]
+
+
+def test_other_axes_keep_their_tiles() -> None:
+    assert depths("f8e4m3", "tf32", "L", Schedule(precise_every=256)) == [256, 32]
 
 
 def test_loops_over_one_dimension_have_one_tile() -> None:
-    source = """
-@kernel
-def f(A: bf16[M, K], B: bf16[N, K], X: tf32[M, K], Y: tf32[N, K], C: f32[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += {}
-        for k in tiles(K):
-            acc += {}
-        C[m, n] = acc
-"""
-    products = ("A[m, k] @ B[n, k]", "X[m, k] @ Y[n, k]")
-    for order in (products, products[::-1]):
-        tile = parse(source.format(*order)).f.schedule(M=4096, N=4096, K=4096).tile
-        assert tile and tile["k"] == 32
+    for types in (("bf16", "tf32"), ("tf32", "bf16")):
+        assert depths(*types, "K") == [32, 32]
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "f8e4m3"])
