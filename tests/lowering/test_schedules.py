@@ -11,7 +11,7 @@ from wsdsl import CompileError, Schedule, ScheduleError, parse
 from wsdsl.ir.op import Kernel
 from wsdsl.lowering.check_schedule import faults
 from wsdsl.lowering.footprint import axis_sizes
-from wsdsl.lowering.model.instructions import COUNTED
+from wsdsl.lowering.model.instructions import RELAXED
 from wsdsl.lowering.model.predict import ISSUED, Prediction, predict
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.pipeline import scheduled_tile
@@ -377,6 +377,6 @@ def test_what_results_take_to_compute_counts(mode: Mode) -> None:
         assert kernel.schedule is not None
         made.append(predict(Work(kernel, sizes), kernel.schedule, axis_sizes(kernel, schedule)))
     plain, computed = made
-    own = COUNTED["gelu"] * 128 * 128 / ISSUED
+    own = RELAXED["gelu"][8] * 128 * 128 / ISSUED
     assert computed.epilogue - plain.epilogue == pytest.approx(own)
-    assert computed.cycles > plain.cycles + computed.waves * 1000
+    assert computed.cycles > plain.cycles + computed.waves * 900

@@ -19,6 +19,7 @@ from wsdsl.codegen.fragments import (
 from wsdsl.codegen.held import Affine, Held, Registers, Scalar
 from wsdsl.codegen.integer_functions import integer_binary, integer_unary
 from wsdsl.codegen.literals import literal
+from wsdsl.codegen.relaxed_functions import relaxed
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.op import Value
@@ -197,7 +198,8 @@ def _function(w: Writer, op: Map, dtype: DType, args: list[Held]) -> Callable[..
     if op.fn in FLOAT_COMPARISONS:
         return lambda a, b: f.test(FLOAT_COMPARISONS[op.fn], a, b)
     if op.fn in UNARY:
-        return lambda a: UNARY[op.fn](f, a)
+        function = relaxed(op.fn, op.bits)
+        return lambda a: function(f, a)
     binary: dict[str, Callable[..., str]] = {
         "add": f.add, "sub": f.sub, "mul": f.mul, "div": f.div, "min": f.min, "max": f.max,
         "fma": f.fma,

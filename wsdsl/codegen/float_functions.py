@@ -267,12 +267,17 @@ GELU = (
 def gelu(f: F, x: str) -> str:
     """x (1 + erf(x / sqrt 2)) / 2. The error is below 2^-22 of x, below -1 of 1; for small x below
     2^-21 of the result.
+    """
+    return gelu_by(f, x, GELU)
 
-    It is max(x, 0) - t 2^p with t = |x| and 2^p = erfc(t / sqrt 2) / 2; p is nearly a polynomial.
+
+def gelu_by(f: F, x: str, coefficients: Sequence[float]) -> str:
+    """max(x, 0) - t 2^p with t = |x| and 2^p = erfc(t / sqrt 2) / 2; p is nearly a polynomial.
+
     From 5.5 on t 2^p is less than an error, and the polynomial would not do.
     """
     t = f.min(f.abs(x), 5.5)
-    return f.fma(f.neg(t), exp2(f, f.polynomial(t, GELU)), f.max(x, 0.0))
+    return f.fma(f.neg(t), exp2(f, f.polynomial(t, coefficients)), f.max(x, 0.0))
 
 
 def neg(f: F, x: str) -> str:

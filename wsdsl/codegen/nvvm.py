@@ -135,6 +135,11 @@ def exp2_approx(w: Writer, x: str) -> str:
     return float_unary(w, "llvm.nvvm.ex2.approx.ftz.f32", x)
 
 
+def tanh_approx(w: Writer, x: str) -> str:
+    """Relative error 2^-11."""
+    return float_unary(w, "llvm.nvvm.tanh.approx.f32", x)
+
+
 def reciprocal_approx(w: Writer, x: str) -> str:
     """1 / x, relative error 2^-23; results below 2^-126 are 0."""
     return float_unary(w, "llvm.nvvm.rcp.approx.ftz.f", x)

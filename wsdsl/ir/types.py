@@ -29,6 +29,11 @@ class DType:
         return self.kind == "float"
 
     @property
+    def significant_bits(self) -> int:
+        """Of a float: how many its significand has, with the one that is not stored."""
+        return SIGNIFICANT_BITS[self.name]
+
+    @property
     def is_integer(self) -> bool:
         return self.kind in ("int", "uint")
 
@@ -53,6 +58,7 @@ DTYPES: dict[str, DType] = {
         DType("bool", "bool", 8),
     )
 }
+SIGNIFICANT_BITS = {"f32": 24, "tf32": 11, "f16": 11, "bf16": 8, "f8e4m3": 4, "f8e5m2": 3}
 F32, F16, BF16 = DTYPES["f32"], DTYPES["f16"], DTYPES["bf16"]
 I32, BOOL = DTYPES["i32"], DTYPES["bool"]
 

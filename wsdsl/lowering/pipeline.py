@@ -30,6 +30,7 @@ from wsdsl.lowering.overlap_products import overlap_products
 from wsdsl.lowering.partition_loads import partition_loads
 from wsdsl.lowering.prefetch_loads import prefetch_loads
 from wsdsl.lowering.promote_parts import promote_parts
+from wsdsl.lowering.relax_functions import relax_functions
 from wsdsl.lowering.reuse_accumulators import reuse_accumulators
 from wsdsl.lowering.simplify import simplify
 from wsdsl.lowering.use_sigmoid import use_sigmoid
@@ -40,6 +41,7 @@ Pass = Callable[[Kernel], Kernel]
 
 PASSES: tuple[tuple[Pass, Level], ...] = (
     (use_sigmoid, "tile"),
+    (relax_functions, "tile"),
     (move_factors, "tile"),
     (verify_lowerable, "tile"),
     (fuse_accumulators, "tile"),

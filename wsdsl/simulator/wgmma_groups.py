@@ -50,15 +50,24 @@ class Product:
     done: bool = False
 
     def run(self) -> None:
-        """One instruction (`step` of K) at a time, which is also too little for BLAS to thread."""
-        a, b = (fetch() for fetch in self.operands)
+        """One instruction (`step` of K) at a time, which is also too little for BLAS to thread.
+
+        Floats are summed in f64, where as few products are exact: which way BLAS takes depends on
+        where in a matrix an element lies, and its bits must not.
+        """
+        a, b = (_wide(fetch()) for fetch in self.operands)
         total = self.registers.value if self.accumulate else None
         with np.errstate(all="ignore"):
             for k in range(0, a.shape[1], self.step):
                 product = a[:, k : k + self.step] @ b[:, k : k + self.step].T
+                product = product.astype(np.float32) if product.dtype == np.float64 else product
                 total = product if total is None else total + product
         self.registers.value = total
         self.done = True
+
+
+def _wide(x: Array) -> Array:
+    return x.astype(np.float64) if x.dtype == np.float32 else x
 
 
 @dataclass(eq=False)

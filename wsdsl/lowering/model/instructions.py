@@ -16,13 +16,16 @@ COUNTED = {
 """In the machine code of f32 functions, or 8 for each that is special, of which an SM has 16 a
 cycle; of others, that are one, nothing is said here.
 """
+RELAXED = {"gelu": {8: 8, 11: 9}, "tanh": {8: 8}}
+"""By the bits that count, where that makes a difference."""
 
 
 def instructions(op: Op, tile: Mapping[str, int]) -> float:
     """Of all threads together. A conversion to 16 bits makes two elements."""
     match op:
-        case Map(fn=fn, result=result):
-            each = float(COUNTED.get(fn, 1))
+        case Map(fn=fn, result=result, bits=bits):
+            fewer = (n for most, n in RELAXED.get(fn, {}).items() if bits <= most)
+            each = float(next(fewer, COUNTED.get(fn, 1)))
         case Cast(result=result):
             each = 0.5 if isinstance(result.type, Tile) and result.type.dtype.bits <= 16 else 1.0
         case _:

@@ -1,0 +1,72 @@
+"""How exact functions have to be: by what becomes of their results."""
+
+from __future__ import annotations
+
+import pytest
+
+import wsdsl
+from wsdsl.ir.tile_ops import Map
+from wsdsl.lowering.relax_functions import relax_functions
+
+TEXT = """
+@kernel
+def f(X: f32[M, N], R: bf16[M, N], S: f16[M, N], w: f32[N], Y: OUT[M, N], Z: f32[M, N]):
+    for m, n in tiles(M, N):
+        x = X[m, n]
+        BODY
+"""
+
+
+def bits(out: str, *lines: str) -> list[int]:
+    text = TEXT.replace("OUT", out).replace("BODY", "\n        ".join(lines))
+    kernel = relax_functions(wsdsl.parse(text).f.tile)
+    return [op.bits for op in kernel.ops if isinstance(op, Map) and op.fn in ("gelu", "exp")]
+
+
+@pytest.mark.parametrize(
+    ("out", "what", "expected"),
+    [
+        ("bf16", "gelu(x)", 8),
+        ("f16", "gelu(x)", 11),
+        ("f8e4m3", "gelu(x)", 4),
+        ("f32", "gelu(x)", 24),
+        ("bf16", "gelu(x + w[n]) * w[n]", 8),
+        ("bf16", "max(-gelu(x) / w[n], 0.0)", 8),
+        ("bf16", "where(x > 0.0, gelu(x), x)", 8),
+        # What is known to as few bits may be added, nothing else: they could cancel.
+        ("bf16", "gelu(x) + cast(R[m, n], f32)", 8),
+        ("bf16", "cast(R[m, n], f32) - gelu(x) * w[n]", 8),
+        ("f16", "gelu(x) + cast(S[m, n], f32)", 11),
+        ("bf16", "gelu(x) + cast(S[m, n], f32)", 24),
+        ("bf16", "gelu(x) - x", 24),
+        ("bf16", "gelu(x) + w[n]", 24),
+        # Rounded on the way.
+        ("f32", "cast(cast(gelu(x), bf16), f32) - x", 8),
+        ("f32", "cast(gelu(x) > 0.5, f32)", 24),
+        ("i8", "cast(gelu(x), i8)", 24),
+    ],
+)
+def test_what_is_kept_of_it(out: str, what: str, expected: int) -> None:
+    assert bits(out, f"Y[m, n] = {what}") == [expected]
+
+
+def test_whoever_needs_most_counts() -> None:
+    assert bits("bf16", "g = gelu(x)", "Y[m, n] = g", "Z[m, n] = g * 2.0") == [24]
+
+
+def test_a_sum_is_not_rounded() -> None:
+    lines = ("e = exp(x)", "s = sum(e, over=n)", "Y[m, n] = e / s")
+    assert bits("bf16", *lines) == [24]
+
+
+def test_another_iteration_needs_all_bits() -> None:
+    kernel = wsdsl.parse("""
+@kernel
+def f(X: f32[M, N], Y: bf16[M]):
+    for m in tiles(M):
+        total = zeros(f32[m])
+        for n in tiles(N):
+            total = exp(total) + sum(X[m, n], over=n)
+        Y[m] = total
+""").f.tile
+    assert relax_functions(kernel) == kernel
