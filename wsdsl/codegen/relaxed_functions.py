@@ -1,7 +1,7 @@
 """Functions of f32 values whose results are rounded to fewer bits (`relax_functions`).
 
-The relative error is at most 2^-(bits + 2), a quarter of what rounding to so many may cost; NaN gives
-NaN, and results below 2^-126 may be 0.
+The relative error is at most 2^-(bits + 2), a quarter of what rounding to so many may cost; NaN
+gives NaN, and results below 2^-126 may be 0.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ GELU_8 = (2.55143154e-3, -3.65516761e-2, -4.81104292e-1, -1.14051169, -1.0008676
 GELU_11 = (
     -3.364087e-4, 5.98312862e-3, -4.87595534e-2, -4.63429594e-1, -1.14947668, -1.00010629
 )  # fmt: skip
-"""Relative errors of 2^-10.7 and 2^-13.7, or 2^-23 where that is more: fitted to the logarithm with the
-weight that an error has in the result."""
+"""Relative errors of 2^-10.7 and 2^-13.7, or 2^-23 where that is more: fitted to the logarithm with
+the weight that an error has in the result."""
 
 
 def _gelu_8(f: F, x: str) -> str:

@@ -138,8 +138,8 @@ class Map(Op):
     binary function, "fma" (a*b + c) or "where" (cond, a, b).
 
     Integer `floordiv` and `mod` round towards minus infinity; "round" to the nearest whole number,
-    halves to the even one. `gelu` is the exact (erf) one. `bits` of the result count, and a function
-    need be no more exact: whatever comes of it is rounded to so many.
+    halves to the even one. `gelu` is the exact (erf) one. `bits` of the result count, and a
+    function need be no more exact: whatever comes of it is rounded to so many.
     """
 
     levels: ClassVar = ALL

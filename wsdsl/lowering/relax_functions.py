@@ -9,8 +9,8 @@ After:
     %g: f32[m, n] = map(fn="gelu", args=(%x,), bits=8)
 
 A relative error passes products, quotients and choices as it is, and is lost where they are rounded
-to fewer bits, as those of a tensor. It passes a sum with what is itself known to so few bits; other sums could cancel.
-What f32 keeps, or a reduction or another iteration takes, stays exact.
+to fewer bits, as those of a tensor. It passes a sum with what is itself known to so few bits; other
+sums could cancel. What f32 keeps, or a reduction or another iteration takes, stays exact.
 
 Why here: before anything counts instructions.
 """
