@@ -90,8 +90,8 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "%a: smem<bf16[m, k]> = tile_in_shared(shared=%x, offset=16384, state=%s)",
     ),
     "parts_in_shared": (
-        "%x: shared<17408 x 2>, %s: state, %f: mbarrier<2>, %e: mbarrier<2>",
-        "%v: bf16[m, n], %w: f32[n] = parts_in_shared(shared=%x, offsets=(0, 16384), "
+        "%x: shared<16384 x 2>, %l: shared<256 x 2>, %s: state, %f: mbarrier<2>, %e: mbarrier<2>",
+        "%v: bf16[m, n], %w: f32[n] = parts_in_shared(shared=(%x, %l), offsets=(0, 0), "
         "parts=(64, 64), state=%s, full=%f, empty=%e, turn=1, turns=2)",
     ),
     "slot_values": (

@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 from wsdsl import Schedule, parse
+from wsdsl.diagnostics import VerifyError
 from wsdsl.ir.barrier_ops import ArriveBarrier, FenceAsyncProxy, SyncWarp
 from wsdsl.ir.memory_ops import LoadPanels, StoreShared, TmaStore
 from wsdsl.ir.op import Op
+from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.spec import verify
 from wsdsl.ir.walk import walk
 
 KERNEL = parse("""
@@ -58,6 +61,17 @@ def test_a_chunk_is_read_at_once_and_given_back_with_its_store(
 ) -> None:
     made = epilogue(mode, m, n)
     assert shown(made) == chunk * (len(made) // len(chunk))
+
+
+def test_single_lines_lie_by_themselves() -> None:
+    """Behind the panels of each slot they would take up 1024 bytes."""
+    made = KERNEL.compile(schedule=Schedule(tile=dict(m=128, n=256, k=64), stages=3)).scheduled
+    assert 'shared<16384 x 3> = allocate_shared(label="part_slots"' in str(made)
+    assert 'shared<256 x 3> = allocate_shared(label="part_lines"' in str(made)
+    with pytest.raises(VerifyError, match="an item is a multiple of 128 bytes"):
+        verify(parse_kernel(str(made).replace("shared<256 x 3>", "shared<192 x 3>")))
+    with pytest.raises(VerifyError, match="an item is a multiple of 1024 bytes"):
+        verify(parse_kernel(str(made).replace("shared<16384 x 3>", "shared<16256 x 3>")))
 
 
 @pytest.mark.parametrize("n", [144, 192])

@@ -254,13 +254,13 @@ class TileInShared(Op):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PartsInShared(Op):
-    """The tiles that come in `parts` through the items of `shared`, `offsets` bytes in, from
-    `state` on; what `take_parts` becomes when its ring is placed.
+    """The tiles that come in `parts`, each through the items of its `shared`, `offsets` bytes in,
+    from `state` on; what `take_parts` becomes when its ring is placed.
     """
 
     levels: ClassVar = PARTITIONED
     result: tuple[Value, ...] = results()
-    shared: Value
+    shared: tuple[Value, ...]
     offsets: tuple[int, ...]
     parts: tuple[int, ...]
     state: Value

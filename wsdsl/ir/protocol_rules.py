@@ -35,7 +35,7 @@ from wsdsl.ir.memory_ops import (
 )
 from wsdsl.ir.op import Kernel, Op, Region, op_name, regions
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.target import ADDED_ATOMICALLY, SMEM_ALIGN, SMEM_BYTES, SWIZZLE_SPAN
+from wsdsl.ir.target import ADDED_ATOMICALLY, LINE_ALIGN, SMEM_ALIGN, SMEM_BYTES, SWIZZLE_SPAN
 from wsdsl.ir.types import Barriers, Shared, Tensor
 from wsdsl.ir.walk import walk
 
@@ -148,15 +148,16 @@ def shared_memory_is_disjoint(kernel: Kernel) -> Iterator[Problem]:
 def shared_memory_is_aligned(kernel: Kernel) -> Iterator[Problem]:
     """TMA and wgmma exchange bits of addresses, not of offsets: 8 lines of a panel lie together."""
     made = kernel.definers
+    read_by_line = {
+        op.shared for op in kernel.ops if isinstance(op, LoadPanels) and op.swizzle == "none"
+    }
     for op in kernel.ops:
         if isinstance(op, AllocateShared) and isinstance(op.result.type, Shared):
             if op.offset >= 0 and op.offset % SMEM_ALIGN:
                 yield op, f"SMEM for tiles begins at a multiple of {SMEM_ALIGN} bytes"
-            if op.result.type.num > 1 and op.result.type.bytes % SMEM_ALIGN:
-                yield (
-                    op,
-                    f"an item is a multiple of {SMEM_ALIGN} bytes, as the next one begins there",
-                )
+            unit = LINE_ALIGN if op.result in read_by_line else SMEM_ALIGN
+            if op.result.type.num > 1 and op.result.type.bytes % unit:
+                yield op, f"an item is a multiple of {unit} bytes, as the next one begins there"
         elif isinstance(op, AllocateBarriers) and op.offset >= 0 and op.offset % 8:
             yield op, "mbarriers begin at a multiple of 8 bytes"
         elif isinstance(op, (TmaLoad, LoadPanels, MatrixOperand)):

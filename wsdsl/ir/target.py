@@ -11,6 +11,9 @@ MAX_CLUSTER = 8
 SMEM_ALIGN = 1024
 """What a 128B-swizzled tile must be aligned to."""
 
+LINE_ALIGN = 128
+"""What a tile without a swizzle must be aligned to, for TMA."""
+
 ADDED_ATOMICALLY = ("f32", "f16", "bf16", "i32", "u32")
 """Element types that global memory adds atomically, directly and by TMA."""
 

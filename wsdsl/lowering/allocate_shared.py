@@ -31,9 +31,8 @@ def allocate_shared(kernel: Kernel) -> Kernel:
     for op in kernel.body:
         if isinstance(op, AllocateShared):
             assert isinstance(op.result.type, Shared)
-            offsets[op] = used
-            used += op.result.type.bytes * op.result.type.num
-            used = -(-used // SMEM_ALIGN) * SMEM_ALIGN
+            offsets[op] = -(-used // SMEM_ALIGN) * SMEM_ALIGN
+            used = offsets[op] + op.result.type.bytes * op.result.type.num
     for op in kernel.body:
         if isinstance(op, AllocateBarriers):
             assert isinstance(op.result.type, Barriers)

@@ -113,18 +113,19 @@ def smem_bytes(
         total += depth * (size + 16)
     if any(isinstance(op, Store) for op in kernel.ops):
         total += STAGING_BYTES * buffers * (schedule.consumers or 1)
-    return total + MIN_DEPTH * part_bytes(kernel, schedule)
+    return total + part_bytes(kernel, schedule, MIN_DEPTH)
 
 
-def part_bytes(kernel: Kernel, schedule: Schedule) -> int:
-    """A slot of the ring for what the epilogue reads; 0 if there is none."""
+def part_bytes(kernel: Kernel, schedule: Schedule, depth: int = 1) -> int:
+    """Of a ring with `depth` slots for what the epilogue reads; 0 if there is none."""
     loads = loads_in_parts(kernel, schedule, output_nest(kernel.body)[1])
     sizes = axis_sizes(kernel, schedule)
     if not loads:
         return 0
     tiles = tuple(op.result.type for op in loads if isinstance(op.result.type, Tile))
     widths = part_widths(kernel, loads, sizes, is_heavy(kernel, schedule))
-    return part_offsets(tiles, widths, sizes)[1] + 16
+    panels, lines = part_offsets(tiles, widths, sizes)[1]
+    return depth * (panels + 16) + -(-depth * lines // SMEM_ALIGN) * SMEM_ALIGN
 
 
 def is_heavy(kernel: Kernel, schedule: Schedule) -> bool:
@@ -145,9 +146,10 @@ def loads_in_order(schedule: Schedule | None) -> bool:
 
 def part_depth(kernel: Kernel, schedule: Schedule) -> int:
     """Slots of that ring: as many as SMEM has room for beside the other one."""
-    each, used = part_bytes(kernel, schedule), smem_bytes(kernel, schedule, schedule.stages or 1)
-    more = max(0, SMEM_BYTES - used) // each
-    return min(MAX_DEPTH, MIN_DEPTH + more)
+    used = smem_bytes(kernel, schedule, schedule.stages or 1)
+    room = SMEM_BYTES - used + part_bytes(kernel, schedule, MIN_DEPTH)
+    depths = range(MAX_DEPTH, MIN_DEPTH, -1)
+    return next((d for d in depths if part_bytes(kernel, schedule, d) <= room), MIN_DEPTH)
 
 
 def accumulator_registers(kernel: Kernel, schedule: Schedule) -> int:

@@ -51,7 +51,7 @@ from wsdsl.ir.pipeline_ops import (
     TileInShared,
     ValuesInShared,
 )
-from wsdsl.ir.target import SMEM_ALIGN, SWIZZLE_SPAN, widest_swizzle
+from wsdsl.ir.target import LINE_ALIGN, SMEM_ALIGN, SWIZZLE_SPAN, widest_swizzle
 from wsdsl.ir.types import Axis, Barriers, Shared, SharedTile, State, Tensor, Tile
 from wsdsl.ir.walk import Namer, walk, with_regions
 from wsdsl.lowering.axes import axes_of
@@ -66,7 +66,7 @@ from wsdsl.lowering.placed_ring import (
 )
 from wsdsl.lowering.producers import THREADS, Producers
 from wsdsl.lowering.shares import Group, Share, num_peers, peers_of, share_of
-from wsdsl.lowering.side_loads import LINE, SIDE_ALIGN
+from wsdsl.lowering.side_loads import LINE
 
 WARPS = 4
 
@@ -147,7 +147,7 @@ class _Rings:
                 box = self.boxes.get((op.result, len(offsets), field))
                 elements, align = math.prod(box or (self.sizes[x] for x in tile.axes)), SMEM_ALIGN
                 if box:
-                    align = SIDE_ALIGN
+                    align = LINE_ALIGN
                 used += -(-elements * tile.dtype.bytes // align) * align
             offsets.append(tuple(at))
             total = max(total, -(-used // SMEM_ALIGN) * SMEM_ALIGN)
@@ -156,8 +156,8 @@ class _Rings:
 
     def place_parts(self, op: CircularBuffer) -> None:
         """Each thread gives a slot back: nothing else says that all have read."""
-        offsets, total = part_offsets(op.layouts[0], op.parts, self.sizes)
-        self.declare(op, total, (offsets,), (1, op.consumers * THREADS))
+        offsets, (total, lines) = part_offsets(op.layouts[0], op.parts, self.sizes)
+        self.declare(op, total, (offsets,), (1, op.consumers * THREADS), lines)
         self.parts[op.result] = op.parts
 
     def declare(
@@ -166,17 +166,23 @@ class _Rings:
         bytes: int,
         offsets: tuple[tuple[int, ...], ...],
         arrivals: tuple[int, int],
+        line_bytes: int = 0,
     ) -> None:
-        name = op.result.name.replace("ring", "slots")
-        shared = self.builder.value(name, Shared(bytes, op.depth))
+        shared = self.shared(op, "slots", bytes)
+        lines = self.shared(op, "lines", line_bytes) if line_bytes else None
         full = self.builder.value("full", Barriers(op.depth))
         empty = self.builder.value("empty", Barriers(op.depth))
-        self.declarations.append(AllocateShared(result=shared, label=shared.name, loc=op.loc))
         for made, num in zip((full, empty), arrivals, strict=True):
             self.declarations.append(
                 AllocateBarriers(result=made, label=made.name, arrivals=num, loc=op.loc)
             )
-        self.rings[op.result] = PlacedRing(shared, full, empty, offsets, op.multicast)
+        self.rings[op.result] = PlacedRing(shared, lines, full, empty, offsets, op.multicast)
+
+    def shared(self, op: CircularBuffer, what: str, bytes: int) -> Value:
+        name = op.result.name.replace("ring", what)
+        made = self.builder.value(name, Shared(bytes, op.depth))
+        self.declarations.append(AllocateShared(result=made, label=made.name, loc=op.loc))
+        return made
 
     def releases(self, ring: Value) -> int:
         """Arrivals of a consumer for a slot."""

@@ -20,9 +20,9 @@ from wsdsl.ir.barrier_ops import (
 from wsdsl.ir.memory_ops import LoadPanels
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions
 from wsdsl.ir.pipeline_ops import PartsInShared
-from wsdsl.ir.target import SMEM_ALIGN, widest_swizzle
+from wsdsl.ir.target import LINE_ALIGN, SMEM_ALIGN, widest_swizzle
 from wsdsl.ir.tile_ops import Contract, Load, Store
-from wsdsl.ir.types import Axis, Fragment, Shared, State, Tensor, Tile
+from wsdsl.ir.types import Axis, Barriers, Fragment, State, Tensor, Tile
 from wsdsl.ir.walk import used_inside
 from wsdsl.lowering.pieces import Pieces, panel_widths
 from wsdsl.lowering.sharing import shared_role
@@ -106,20 +106,28 @@ def part_widths(
 
 def part_offsets(
     tiles: tuple[Tile, ...], widths: tuple[int, ...], sizes: dict[str, int]
-) -> tuple[tuple[int, ...], int]:
-    """Where the tiles of a part begin in its slot, and how long that is."""
+) -> tuple[tuple[int, ...], tuple[int, int]]:
+    """Where the tiles of a part begin in its slot, and how long that is: of panels, and of single
+    lines, which have slots of their own, since those of panels are multiples of 1024 bytes.
+    """
     at: list[int] = []
-    used = 0
+    used = [0, 0]
     for tile in tiles:
-        at.append(used)
-        lines = sizes[tile.axes[0]] if len(tile.axes) == 2 else 1
-        used += -(-lines * max(widths) * tile.dtype.bytes // SMEM_ALIGN) * SMEM_ALIGN
-    return tuple(at), used
+        single = is_line(tile)
+        at.append(used[single])
+        lines = 1 if single else sizes[tile.axes[0]]
+        align = LINE_ALIGN if single else SMEM_ALIGN
+        used[single] += -(-lines * max(widths) * tile.dtype.bytes // align) * align
+    return tuple(at), (used[0], used[1])
+
+
+def is_line(tile: Tile) -> bool:
+    return len(tile.axes) == 1
 
 
 def swizzle_of(tile: Tile, width: int) -> str:
     """A single line stays as it is."""
-    return widest_swizzle(width * tile.dtype.bytes) if len(tile.axes) == 2 else "none"
+    return "none" if is_line(tile) else widest_swizzle(width * tile.dtype.bytes)
 
 
 @dataclass
@@ -149,12 +157,11 @@ class Parts:
             self._open()
         assert self.opened == j + 1, "a part is read when its slot has been given back"
         b, tile, width = self.side.builder, self.tiles[field], self.op.parts[j]
-        assert isinstance(self.op.shared.type, Shared)
-        two = len(tile.axes) == 2
+        two = not is_line(tile)
         kind = Fragment(tile.dtype, 64 if two else 1, width)
         made = LoadPanels(
             result=b.value(self.op.result[field].name, kind),
-            shared=self.op.shared,
+            shared=self.op.shared[field],
             offset=self.op.offsets[field],
             state=self.state,
             start=self.side.row_in_tile(tile.axes[0], i) if two else None,
@@ -176,9 +183,9 @@ class Parts:
         b, op = self.side.builder, self.op
         self.side.give_back(self.op.loc)
         if self.opened:
-            assert isinstance(self.op.shared.type, Shared)
+            assert isinstance(op.full.type, Barriers)
             following = b.value("s", State())
-            b.add(Advance(result=following, state=self.state, num=self.op.shared.type.num))
+            b.add(Advance(result=following, state=self.state, num=op.full.type.num))
             self.state = following
         elif op.turns > 1:
             own = part_turn(op.turn, op.turns)

@@ -19,15 +19,18 @@ from wsdsl.ir.target import SWIZZLE_SPAN
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import Axis, Shared, State, Tensor, TensorMap, Tile
 from wsdsl.lowering.builder import Builder
-from wsdsl.lowering.parts import swizzle_of
+from wsdsl.lowering.parts import is_line, swizzle_of
 from wsdsl.lowering.shares import Group
 
 
 @dataclass(frozen=True)
 class PlacedRing:
-    """Slots with a tile at `offsets[layout][field]`, and barriers."""
+    """Slots with a tile at `offsets[layout][field]`, and barriers; `lines`, if not None, for tiles
+    of one line.
+    """
 
     shared: Value
+    lines: Value | None
     full: Value
     empty: Value
     offsets: tuple[tuple[int, ...], ...]
@@ -37,6 +40,9 @@ class PlacedRing:
     def depth(self) -> int:
         assert isinstance(self.shared.type, Shared)
         return self.shared.type.num
+
+    def shared_of(self, tile: Tile) -> Value:
+        return self.lines if self.lines is not None and is_line(tile) else self.shared
 
 
 @dataclass
@@ -93,7 +99,8 @@ def _copy(
     assert isinstance(fill.tensor.type, Tensor)
     dtype = fill.tensor.type.dtype
     axes = [v.type for v in fill.index if isinstance(v.type, Axis)]
-    swizzle = swizzle_of(Tile(dtype, tuple(a.name for a in axes)), width)
+    tile = Tile(dtype, tuple(a.name for a in axes))
+    swizzle = swizzle_of(tile, width)
     rows = axes[0].size if len(axes) == 2 else 1
     span = SWIZZLE_SPAN[swizzle] // dtype.bytes if len(axes) == 2 else width
     box = [v.type.size if isinstance(v.type, Axis) else 1 for v in fill.index]
@@ -102,7 +109,7 @@ def _copy(
         copy = TmaLoad(
             map=map,
             coordinates=(*others, b.plus(start, first + panel * span)),
-            shared=ring.shared,
+            shared=ring.shared_of(tile),
             offset=ring.offsets[0][fill.field] + panel * rows * span * dtype.bytes,
             state=state,
             barriers=ring.full,
@@ -116,7 +123,7 @@ def take_parts(b: Builder, ring: PlacedRing, parts: tuple[int, ...], op: TakePar
     assert op.state is not None
     made = PartsInShared(
         result=op.result,
-        shared=ring.shared,
+        shared=tuple(ring.shared_of(v.type) for v in op.result if isinstance(v.type, Tile)),
         offsets=ring.offsets[0],
         parts=parts,
         state=op.state,

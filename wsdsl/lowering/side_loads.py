@@ -17,13 +17,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, once
+from wsdsl.ir.target import LINE_ALIGN
 from wsdsl.ir.tile_ops import Block, Constant, Index, Load, Map, Store
 from wsdsl.ir.types import Axis, Tensor, Tile
 
 LINE = 16
 """Bytes of which TMA copies multiples along the contiguous dimension, from multiples of them."""
-SIDE_ALIGN = 128
-"""What TMA aligns a box to that is not swizzled."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class SideLoad:
 
     def bytes(self, sizes: Mapping[str, int]) -> int:
         size = math.prod(self.box(sizes)) * self.element
-        return -(-size // SIDE_ALIGN) * SIDE_ALIGN
+        return -(-size // LINE_ALIGN) * LINE_ALIGN
 
     def stride(self, sizes: Mapping[str, int]) -> int:
         """Elements of the box from one index along the axis to the next."""
