@@ -51,24 +51,41 @@ class Alike:
     def spread(self, unknown: list[int]) -> list[int]:
         """What is not known of a stage, to each who knows, is not known of those like it."""
         made = unknown.copy()
-        stages = list(self.holders)
+        over: dict[int, int] = {0: 0}
+        stages = [*self.holders]
+        turning = [where[:2] in self.ring_of for where in stages]
         for holder, mask in enumerate(unknown):
-            if not mask:
-                continue
-            stage = stages[holder // 2] if holder < 2 * len(stages) else None
-            ring = None if stage is None else self.ring_of.get(stage[:2])
-            if ring is None:
-                made[holder] |= self._over(mask)
-                continue
-            # A barrier of a stage turns with the ring, and what it knows of other things stays.
-            fixed = mask & ~self.of_ring.get(ring, 0)
-            for up in (False, True):
-                turned, at = mask ^ fixed, self._step(stage, up)
-                while at is not None:
-                    turned = turned << 1 & self.alike if up else (turned & self.alike) >> 1
-                    made[2 * self.holders[at] + holder % 2] |= turned | fixed
-                    at = self._step(at, up)
+            if holder >= 2 * len(stages) or not turning[holder // 2]:
+                found = over.get(mask)
+                if found is None:
+                    found = over[mask] = self._over(mask)
+                made[holder] |= found
+        for up in (False, True):
+            self._turn(made, unknown, [w for w, turns in zip(stages, turning) if turns], up)
         return made
+
+    def _turn(self, made: list[int], unknown: list[int], stages: list[Stage], up: bool) -> None:
+        """A barrier of a stage turns with the ring, and what it knows of other things stays."""
+        alike = self.alike
+        come: dict[Stage, tuple[int, int, int, int]] = {}
+        """What comes to a stage from those before: what turns and what stays, of each mask."""
+        for where in stages if up else reversed(stages):
+            cta, array, n = where
+            own = self.of_ring.get(self.ring_of[cta, array], 0)
+            first = 2 * self.holders[where]
+            turned, fixed, turned_1, fixed_1 = come.get(where, (0, 0, 0, 0))
+            made[first] |= turned | fixed
+            made[first + 1] |= turned_1 | fixed_1
+            if (self.ring_of[cta, array], n + up) not in self.same:
+                continue
+            mask, mask_1 = unknown[first], unknown[first + 1]
+            turned, turned_1 = turned | mask & own, turned_1 | mask_1 & own
+            if up:
+                turned, turned_1 = turned << 1 & alike, turned_1 << 1 & alike
+            else:
+                turned, turned_1 = (turned & alike) >> 1, (turned_1 & alike) >> 1
+            fixed, fixed_1 = fixed | mask & ~own, fixed_1 | mask_1 & ~own
+            come[cta, array, n + 1 if up else n - 1] = turned, fixed, turned_1, fixed_1
 
     def _over(self, mask: int) -> int:
         """The events, of all stages like theirs."""
@@ -77,10 +94,3 @@ class Alike:
             down, up = (down & self.alike) >> 1, up << 1 & self.alike
             made |= down | up
         return made
-
-    def _step(self, stage: Any, up: bool) -> Stage | None:
-        """The stage after or before it, if it looks the same."""
-        cta, array, n = stage
-        if (self.ring_of[cta, array], n + up) not in self.same:
-            return None
-        return cta, array, n + 1 if up else n - 1

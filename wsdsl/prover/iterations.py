@@ -89,12 +89,24 @@ def _alive(term: Any, names: dict[int, int]) -> bool:
 
 
 def shown_term(term: Any, names: dict[int, int]) -> Any:
-    if isinstance(term, tuple) and _spoken_of(term):
-        parts: tuple[Any, ...] = term  # pyright: ignore[reportUnknownVariableType]
-        if len(parts) == 2 and parts[0] in ("index", "next"):
-            return (parts[0], names.get(parts[1], -1))
-        return tuple([shown_term(x, names) for x in parts])
-    return term
+    if type(term) is tuple and (spoken := _spoken_of(term)):
+        return _renamed(term, tuple([names.get(i, -1) for i in spoken]))
+    return term  # pyright: ignore[reportUnknownVariableType]
+
+
+@lru_cache(maxsize=1 << 14)
+def _renamed(term: tuple[Any, ...], numbers: tuple[int, ...]) -> tuple[Any, ...]:
+    """With the iterations exchanged that it speaks of, in that order."""
+    new = iter(numbers)
+
+    def renamed(x: Any) -> Any:
+        if type(x) is not tuple:
+            return x
+        if len(x) == 2 and x[0] in ("index", "next"):
+            return (x[0], next(new))
+        return tuple([renamed(y) for y in x])
+
+    return renamed(term)
 
 
 def shown_key(key: Any, names: dict[int, int], at: int = 2) -> Any:

@@ -76,12 +76,14 @@ def _all(masks: Iterable[int]) -> int:
     return made
 
 
-def moved(masks: list[int], copies: dict[int, int], every: int) -> list[int]:
+def moved(masks: list[int], copies: dict[int, int], kept: int) -> list[int]:
     """The masks, negative ones excepted, with each event exchanged for its copies, others left out;
-    `every` are all copies. Only words are gone through by which a mask differs from the last."""
-    live = 0
-    for bit in copies:
+    those that are `kept` stay as well. Only words are gone through by which a mask differs from the
+    last."""
+    live = every = 0
+    for bit, made in copies.items():
         live |= bit
+        every |= made
     size = live.bit_length() // WORD + 1
     read = Struct(f"<{size}Q").unpack
     tables: list[dict[int, int]] = [{} for _ in range(size)]
@@ -95,6 +97,7 @@ def moved(masks: list[int], copies: dict[int, int], every: int) -> list[int]:
         if mask < 0:
             result.append(mask)
             continue
+        stays = mask & kept
         mask &= live
         made = done.get(mask)
         if made is None:
@@ -116,5 +119,5 @@ def moved(masks: list[int], copies: dict[int, int], every: int) -> list[int]:
                 made ^= copied
             done[mask] = last_made = made
             last = mask
-        result.append(made)
+        result.append(made | stays)
     return result

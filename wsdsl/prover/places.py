@@ -61,6 +61,9 @@ class Places:
         self.names: list[tuple[Any, Any]] = []
         """By the bits' numbers: the place, and what stands there."""
         self.of_stage: dict[Stage, int] = {}
+        self.numbered: dict[tuple[Stage, int], tuple[tuple[Span, ...], int, int, int]] = {}
+        """Items as `number` left them, by place and identity: their spans, and the events in them
+        as writes, as what is shown of these, as reads."""
 
     def at(self, where: Any) -> dict[Any, int]:
         """The bits of a place, by what stands there, as far as there are any."""
@@ -119,7 +122,7 @@ class Places:
         copies: dict[int, int] = {}
         over = settled(m, self.asks)
         self._number_barriers(m, barriers, over, copies)
-        memory = m.memory
+        memory, kept = m.memory, 0
         by_array: dict[tuple[int, int], tuple[int, int, int]] = {}
         for where, key in items:
             cta, array, _ = where
@@ -129,15 +132,22 @@ class Places:
                 both = reads & over.at(cta, array, LOOKS)
                 open_ = by_array[cta, array] = ~(both & over.heard[cta]), ~both, ~reads
             spans = memory[key]
-            if any(s.write or s.shown or s.reads for s in spans):
-                memory[key] = tuple(
-                    [self._span((where, s.start, s.end), where, s, open_, copies) for s in spans]
-                )
+            same = self.numbered.get((where, id(spans)))
+            if same is None:
+                if any(s.write or s.shown or s.reads for s in spans):
+                    memory[key] = self._item(where, spans, open_, copies)
+                continue
+            # Nobody was there since: its events have their bits, if all of them still matter.
+            _, writes, shown, reads = same
+            if writes & ~open_[0] or shown & ~open_[1] or reads & ~open_[2]:
+                memory[key] = self._item(where, spans, open_, copies)
+            else:
+                kept |= writes | shown | reads
         self._number_global(m, names, over, copies)
-        every = 0
+        every = kept
         for made in copies.values():
             every |= made
-        masks = moved(masks_of(m, barriers, names), copies, every)
+        masks = moved(masks_of(m, barriers, names), copies, kept)
         hidden = [0] * len(masks)
         if self.hidden is not None:
             hidden = self.hidden.masks(m, barriers)
@@ -172,6 +182,23 @@ class Places:
                 held.passed = put(where, stage, "passed", held.passed & ~arrives, copies)
             m.waits |= held.passed
             m.phases |= held.done | held.before
+
+    def _item(
+        self,
+        where: Stage,
+        spans: tuple[Span, ...],
+        open_: tuple[int, int, int],
+        copies: dict[int, int],
+    ) -> tuple[Span, ...]:
+        made = tuple([self._span((where, s.start, s.end), where, s, open_, copies) for s in spans])
+        writes = shown = reads = 0
+        for s in made:
+            writes |= s.write
+            shown |= s.shown
+            for _, events, _ in s.reads:
+                reads |= events
+        self.numbered[where, id(made)] = made, writes, shown, reads
+        return made
 
     def _span(
         self,
