@@ -17,7 +17,7 @@ CASES = [(name, bits) for name, held in RELAXED.items() for bits, _ in held if n
 @pytest.mark.parametrize(("name", "bits"), CASES)
 def test_a_quarter_of_the_rounding(name: str, bits: int) -> None:
     exact, low, high, *_ = EXACT.get(name, GELU)
-    x = samples(low, min(high, 88))
+    x = np.concatenate([samples(low, min(high, 88)), np.float32([-87.3, -80.5, 87.9])])
     want = exact(x.astype(np.float64))
     off = np.abs(run(relaxed(name, bits), x) - want)
     # That of f32 is no better where gelu is next to nothing.
@@ -34,6 +34,13 @@ def test_special_values(name: str, bits: int) -> None:
         want[np.isneginf(SPECIAL)] = 0  # its limit
     got = run(relaxed(name, bits), SPECIAL.astype(np.float32))
     np.testing.assert_allclose(got, want.astype(np.float32), rtol=2.0 ** -(bits + 2), atol=2e-7)
+
+
+def test_what_is_normal_is_not_lost() -> None:
+    """Though 1 + e^88 has no normal reciprocal."""
+    x = np.linspace(-88.5, -80, 20_001).astype(np.float32)
+    exact = x.astype(np.float64) / (1 + np.exp(-x.astype(np.float64)))
+    assert np.max(np.abs(run(relaxed("silu", 8), x) / exact - 1)) < 2.0**-16
 
 
 def test_more_bits_are_those_of_f32() -> None:

@@ -72,6 +72,10 @@ def test_single_lines_lie_by_themselves() -> None:
         verify(parse_kernel(str(made).replace("shared<256 x 3>", "shared<192 x 3>")))
     with pytest.raises(VerifyError, match="an item is a multiple of 1024 bytes"):
         verify(parse_kernel(str(made).replace("shared<16384 x 3>", "shared<16256 x 3>")))
+    # Its last chunk has 8 columns, and no swizzle.
+    narrow = KERNEL.compile(schedule=Schedule(tile=dict(m=128, n=136, k=64), stages=2)).scheduled
+    with pytest.raises(VerifyError, match="an item is a multiple of 1024 bytes"):
+        verify(parse_kernel(str(narrow).replace("shared<16384 x 4>", "shared<16256 x 4>")))
 
 
 @pytest.mark.parametrize("n", [144, 192])

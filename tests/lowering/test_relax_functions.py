@@ -35,7 +35,9 @@ def bits(out: str, *lines: str) -> list[int]:
         ("bf16", "where(x > 0.0, gelu(x), x)", 8),
         # What is known to as few bits may be added, nothing else: they could cancel.
         ("bf16", "gelu(x) + cast(R[m, n], f32)", 8),
-        ("bf16", "cast(R[m, n], f32) - gelu(x) * w[n]", 8),
+        ("bf16", "cast(R[m, n], f32) + gelu(x) * w[n]", 8),
+        ("bf16", "cast(R[m, n], f32) - gelu(x)", 24),
+        ("bf16", "gelu(x) + cast(cast(x, bf16), f32)", 24),
         ("f16", "gelu(x) + cast(S[m, n], f32)", 11),
         ("bf16", "gelu(x) + cast(S[m, n], f32)", 24),
         ("bf16", "gelu(x) - x", 24),
@@ -48,6 +50,18 @@ def bits(out: str, *lines: str) -> list[int]:
 )
 def test_what_is_kept_of_it(out: str, what: str, expected: int) -> None:
     assert bits(out, f"Y[m, n] = {what}") == [expected]
+
+
+def test_what_rounding_leaves_is_exact() -> None:
+    lines = ("g = gelu(x)", "h = cast(g, bf16)", "Y[m, n] = h", "Z[m, n] = g - cast(h, f32)")
+    assert bits("bf16", *lines) == [24]
+
+
+@pytest.mark.parametrize(("squares", "expected"), [(1, 9), (2, 10), (4, 12)])
+def test_errors_of_factors_come_together(squares: int, expected: int) -> None:
+    lines = ("g = gelu(x)", *["g = g * g"] * squares, "Y[m, n] = g")
+    assert bits("bf16", *lines) == [expected]
+    assert bits("bf16", "Y[m, n] = gelu(x) * exp(x)") == [9, 9]
 
 
 def test_whoever_needs_most_counts() -> None:

@@ -33,7 +33,7 @@ from wsdsl.ir.memory_ops import (
     TmaLoad,
     TmaStore,
 )
-from wsdsl.ir.op import Kernel, Op, Region, op_name, regions
+from wsdsl.ir.op import Kernel, Op, Region, Value, op_name, operands, regions
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.target import ADDED_ATOMICALLY, LINE_ALIGN, SMEM_ALIGN, SMEM_BYTES, SWIZZLE_SPAN
 from wsdsl.ir.types import Barriers, Shared, Tensor
@@ -148,14 +148,12 @@ def shared_memory_is_disjoint(kernel: Kernel) -> Iterator[Problem]:
 def shared_memory_is_aligned(kernel: Kernel) -> Iterator[Problem]:
     """TMA and wgmma exchange bits of addresses, not of offsets: 8 lines of a panel lie together."""
     made = kernel.definers
-    read_by_line = {
-        op.shared for op in kernel.ops if isinstance(op, LoadPanels) and op.swizzle == "none"
-    }
+    units = _alignments(kernel)
     for op in kernel.ops:
         if isinstance(op, AllocateShared) and isinstance(op.result.type, Shared):
             if op.offset >= 0 and op.offset % SMEM_ALIGN:
                 yield op, f"SMEM for tiles begins at a multiple of {SMEM_ALIGN} bytes"
-            unit = LINE_ALIGN if op.result in read_by_line else SMEM_ALIGN
+            unit = units.get(op.result, SMEM_ALIGN)
             if op.result.type.num > 1 and op.result.type.bytes % unit:
                 yield op, f"an item is a multiple of {unit} bytes, as the next one begins there"
         elif isinstance(op, AllocateBarriers) and op.offset >= 0 and op.offset % 8:
@@ -170,6 +168,21 @@ def shared_memory_is_aligned(kernel: Kernel) -> Iterator[Problem]:
                     op,
                     f"with the swizzle mode {swizzle} a tile begins at a multiple of {unit} bytes",
                 )
+
+
+def _alignments(kernel: Kernel) -> dict[Value, int]:
+    """What items are aligned to that hold no more than tiles without a swizzle, which TMA brings
+    and threads read; others are to SMEM_ALIGN."""
+    made, found = kernel.definers, dict[Value, int]()
+    for op in kernel.ops:
+        plain = isinstance(op, LoadPanels) and op.swizzle == "none"
+        if isinstance(op, TmaLoad):
+            plain = getattr(made.get(op.map), "swizzle", "") == "none"
+        for value in operands(op):
+            if isinstance(value.type, Shared):
+                own = LINE_ALIGN if plain else SMEM_ALIGN
+                found[value] = max(found.get(value, 0), own)
+    return found
 
 
 def registers_are_conserved(kernel: Kernel) -> Iterator[Problem]:

@@ -26,17 +26,18 @@ from __future__ import annotations
 
 import dataclasses
 
-from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands
 from wsdsl.ir.tile_ops import Bitcast, Block, Cast, Constant, Contract, Index, Load, Lookup, Map
 from wsdsl.ir.types import F32, Axis, DType, Tile
 from wsdsl.ir.walk import Namer, replace_operands, uses, with_regions
 from wsdsl.ir.wgmma import sum_of
+from wsdsl.lowering.drop_unused import without_unused
 
 
 def move_factors(kernel: Kernel) -> Kernel:
     mover = _Mover(kernel)
     body = mover.region(kernel.body)
-    return dataclasses.replace(kernel, body=_without_unused(body)) if mover.any else kernel
+    return dataclasses.replace(kernel, body=without_unused(body)) if mover.any else kernel
 
 
 class _Mover:
@@ -177,19 +178,3 @@ def _widens(source: DType, target: DType) -> bool:
     """Whether every value stays as it is; tf32 is stored like f32."""
     narrower = source.bits < target.bits or source.name == "tf32"
     return source.is_float and target.is_float and narrower and source != target
-
-
-def _without_unused(body: Region) -> Region:
-    def drop(region: Region) -> Region:
-        return tuple(
-            with_regions(op, drop)
-            for op in region
-            if regions(op) or not results_of(op) or used & set(results_of(op))
-        )
-
-    while True:
-        used = set(uses(body))
-        shorter = drop(body)
-        if shorter == body:
-            return body
-        body = shorter

@@ -17,6 +17,7 @@ from wsdsl.lowering.choice.narrower import fewer_sums
 from wsdsl.lowering.choose_mma import choose_mma
 from wsdsl.lowering.choose_schedule import choose_schedule, ranked
 from wsdsl.lowering.cut_tiles import cut_tiles
+from wsdsl.lowering.drop_unused import drop_unused
 from wsdsl.lowering.fit_last_tiles import fit_last_tiles
 from wsdsl.lowering.fuse_accumulators import fuse_accumulators
 from wsdsl.lowering.hoist_operands import hoist_operands
@@ -40,6 +41,7 @@ from wsdsl.schedule import Schedule
 Pass = Callable[[Kernel], Kernel]
 
 PASSES: tuple[tuple[Pass, Level], ...] = (
+    (drop_unused, "tile"),
     (use_sigmoid, "tile"),
     (relax_functions, "tile"),
     (move_factors, "tile"),

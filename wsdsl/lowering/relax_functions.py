@@ -9,8 +9,10 @@ After:
     %g: f32[m, n] = map(fn="gelu", args=(%x,), bits=8)
 
 A relative error passes products, quotients and choices as it is, and is lost where they are rounded
-to fewer bits, as those of a tensor. It passes a sum with what is itself known to so few bits; other
-sums could cancel. What f32 keeps, or a reduction or another iteration takes, stays exact.
+to fewer bits, as those of a tensor. Where two such functions are multiplied their errors come
+together, for which a bit more is asked of each. It passes a sum with what was loaded of few bits too,
+a residual. Other sums could cancel, a difference of what is rounded and what is not above all. What
+f32 keeps, or a reduction or another iteration takes, stays exact.
 
 Why here: before anything counts instructions.
 """
@@ -20,13 +22,13 @@ from __future__ import annotations
 import dataclasses
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands
-from wsdsl.ir.tile_ops import Cast, Map, Store
+from wsdsl.ir.tile_ops import Cast, Load, Map, Store
 from wsdsl.ir.types import F32, Tensor, Tile
 from wsdsl.ir.walk import walk, with_regions
 
 RELAXED = ("exp", "gelu", "sigmoid", "silu", "tanh")
 """The functions of which there are quicker ones."""
-PASSING = ("mul", "div", "neg", "abs", "relu", "min", "max", "where")
+PASSING = ("neg", "abs", "relu", "min", "max", "where")
 EXACT = F32.significant_bits
 
 
@@ -48,15 +50,17 @@ def relax_functions(kernel: Kernel) -> Kernel:
 def _needed_bits(kernel: Kernel) -> dict[Value, int]:
     """Of a value's significand, by what becomes of it."""
     made, needed = kernel.definers, dict[Value, int]()
+    relaxable = _relaxable(kernel)
 
-    def held(value: Value) -> int:
-        """The bits that a value has to begin with."""
-        known = _bits(value)
+    def loaded_bits(value: Value) -> int:
+        """The bits that a tensor's elements have; all, if this is anything else."""
         match made.get(value):
-            case Cast(x=x):
-                return min(known, _bits(x))
+            case Load():
+                return _bits(value)
+            case Cast(x=x) if isinstance(made.get(x), Load):
+                return _bits(x)
             case _:
-                return known
+                return EXACT
 
     def passed(op: Op, value: Value) -> int:
         """What the op needs of the operand."""
@@ -64,13 +68,15 @@ def _needed_bits(kernel: Kernel) -> dict[Value, int]:
             case Store(tensor=tensor, value=stored) if value == stored:
                 return _bits(tensor)
             case Cast(result=result) if _bits(result) < EXACT:
-                return needed.get(result, 0)
+                return needed.get(result, EXACT)
             case Map(fn=fn, result=result) if fn in PASSING:
-                return needed.get(result, 0)
-            case Map(fn="add" | "sub", result=result, args=args):
-                bits = needed.get(result, 0)
+                return needed.get(result, EXACT)
+            case Map(fn="mul" | "div", result=result, args=args):
+                return needed.get(result, EXACT) + (sum(a in relaxable for a in args) > 1)
+            case Map(fn="add", result=result, args=args):
+                bits = needed.get(result, EXACT)
                 others = [a for a in args if a != value]
-                return bits if others and all(held(a) <= bits for a in others) else EXACT
+                return bits if others and loaded_bits(others[0]) <= bits else EXACT
             case _:
                 return EXACT
 
@@ -79,6 +85,15 @@ def _needed_bits(kernel: Kernel) -> dict[Value, int]:
         for value in operands(op):
             needed[value] = max(needed.get(value, 0), min(_bits(value), passed(op, value)))
     return needed
+
+
+def _relaxable(kernel: Kernel) -> set[Value]:
+    """What is made of a function that may be relaxed."""
+    found: set[Value] = set()
+    for op in walk(kernel.body):
+        if isinstance(op, Map) and (op.fn in RELAXED or found & {*op.args}):
+            found.add(op.result)
+    return found
 
 
 def _bits(value: Value) -> int:
