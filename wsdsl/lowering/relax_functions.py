@@ -10,7 +10,7 @@ After:
 
 A relative error passes products, quotients and choices as it is, and is lost where they are rounded
 to fewer bits, as those of a tensor. Where two such functions are multiplied their errors come
-together, for which a bit more is asked of each. It passes a sum with what was loaded of few bits too,
+together, for which a bit more is asked of each. It passes a sum with what was loaded of no more,
 a residual. Other sums could cancel, a difference of what is rounded and what is not above all. What
 f32 keeps, or a reduction or another iteration takes, stays exact.
 
