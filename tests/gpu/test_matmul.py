@@ -154,15 +154,14 @@ def test_a_warm_call_costs_no_more_than_the_kernel_s() -> None:
     kernel = matmul.kernel(a, b.t())
 
     def seconds(call: Callable[[], Any]) -> float:
-        call()
-        best = float("inf")
-        for _ in range(10):
-            start = time.perf_counter()
-            for _ in range(100):
-                call()
-            best = min(best, time.perf_counter() - start)
-            torch.cuda.synchronize()
-        return best / 100
+        start = time.perf_counter()
+        for _ in range(50):
+            call()
+        spent = time.perf_counter() - start
+        torch.cuda.synchronize()
+        return spent / 50
 
-    ours = seconds(lambda: matmul(a, b.t(), out=out))
-    assert ours < 1.2 * seconds(lambda: kernel(a, b, out)) + 2e-6
+    # In turn, and the quickest of each: others may be at work on the card and its host.
+    calls = [lambda: matmul(a, b.t(), out=out), lambda: kernel(a, b, out)]
+    ours, kernels = map(min, zip(*([seconds(call) for call in calls] for _ in range(40))))
+    assert ours < 1.2 * kernels + 2e-6
