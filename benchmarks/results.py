@@ -44,7 +44,17 @@ def merge(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
             held = contests.setdefault(key, {**contest, "rows": {}})
             for name, row in contest["rows"].items():
                 held["rows"][name] = row | {"run": row["run"] + first}
-    return {"runs": runs, "contests": list(contests.values())}
+    return with_runs_of_rows(runs, list(contests.values()))
+
+
+def with_runs_of_rows(runs: list[dict[str, Any]], contests: list[dict[str, Any]]) -> dict[str, Any]:
+    """Without the runs of which nothing is left."""
+    left = sorted({row["run"] for contest in contests for row in contest["rows"].values()})
+    number = {run: n for n, run in enumerate(left)}
+    for contest in contests:
+        rows = contest["rows"].items()
+        contest["rows"] = {name: row | {"run": number[row["run"]]} for name, row in rows}
+    return {"runs": [runs[run] for run in left], "contests": contests}
 
 
 def ratio(row: dict[str, Any], metric: str) -> float | None:
