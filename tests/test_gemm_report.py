@@ -48,6 +48,20 @@ def test_a_run_is_read_and_two_are_merged(tmp_path):
     assert results.ratio_between(rows, "pallas", "torch", "sustained") == pytest.approx(0.9)
 
 
+def test_a_run_of_which_nothing_is_left_is_left_out():
+    def one(date, *shapes):
+        contests = [held("square", shape, wsdsl=row(1.0, 1.0)) for shape in shapes]
+        for contest in contests:
+            for held_row in contest["rows"].values():
+                held_row["run"] = 0
+        return {"runs": [{"date": date}], "contests": contests}
+
+    merged = results.merge([one("0", "1x1x1"), one("1", "2x2x2"), one("2", "1x1x1")])
+    assert [run["date"] for run in merged["runs"]] == ["1", "2"]
+    found = {c["shape"]: {r["run"] for r in c["rows"].values()} for c in merged["contests"]}
+    assert found == {"1x1x1": {1}, "2x2x2": {0}}
+
+
 def test_the_report_marks_what_misses_its_target():
     text = report.report(result())
     assert "1.040 · **0.960** ✗" in text
