@@ -173,14 +173,12 @@ class _Rings:
         full = self.builder.value("full", Barriers(op.depth))
         empty = self.builder.value("empty", Barriers(op.depth))
         for made, num in zip((full, empty), arrivals, strict=True):
-            self.declarations.append(
-                AllocateBarriers(result=made, label=made.name, arrivals=num, loc=op.loc)
-            )
+            barriers = AllocateBarriers(result=made, label=made.name, arrivals=num, loc=op.loc)
+            self.declarations.append(barriers)
         self.rings[op.result] = PlacedRing(shared, lines, full, empty, offsets, op.multicast)
 
     def shared(self, op: CircularBuffer, what: str, bytes: int) -> Value:
-        name = op.result.name.replace("ring", what)
-        made = self.builder.value(name, Shared(bytes, op.depth))
+        made = self.builder.value(op.result.name.replace("ring", what), Shared(bytes, op.depth))
         self.declarations.append(AllocateShared(result=made, label=made.name, loc=op.loc))
         return made
 

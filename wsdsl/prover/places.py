@@ -19,6 +19,8 @@ Items = list[tuple[Any, tuple[int, int, int]]]
 """Items of SMEM: the place, and the key in the machine's memory."""
 Stage = tuple[int, int, int]
 """(CTA, array, stage from where its ring is said to begin)."""
+MOST_NUMBERED = 1 << 15
+"""Items that are remembered: those of some states."""
 ANYBODY = ("anybody",)
 """A reader of whom nothing is known."""
 
@@ -197,6 +199,8 @@ class Places:
             shown |= s.shown
             for _, events, _ in s.reads:
                 reads |= events
+        if len(self.numbered) == MOST_NUMBERED:
+            self.numbered.clear()
         self.numbered[where, id(made)] = made, writes, shown, reads
         return made
 
