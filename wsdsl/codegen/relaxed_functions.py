@@ -36,7 +36,7 @@ def _sigmoid(f: F, x: str) -> str:
 
 
 def _silu(f: F, x: str) -> str:
-    return f.mul(f.mul(x, 2.0**-24), _logistic(f, x))
+    return f.mul(x, _sigmoid(f, x))
 
 
 def _tanh(f: F, x: str) -> str:
