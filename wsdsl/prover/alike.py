@@ -60,32 +60,30 @@ class Alike:
                 if found is None:
                     found = over[mask] = self._over(mask)
                 made[holder] |= found
-        for up in (False, True):
-            self._turn(made, unknown, [w for w, turns in zip(stages, turning) if turns], up)
+        stages = [where for where, turns in zip(stages, turning) if turns]
+        for second in (0, 1):
+            self._turn(made, unknown, stages, second, up=True)
+            self._turn(made, unknown, stages[::-1], second, up=False)
         return made
 
-    def _turn(self, made: list[int], unknown: list[int], stages: list[Stage], up: bool) -> None:
-        """A barrier of a stage turns with the ring, and what it knows of other things stays."""
-        alike = self.alike
-        come: dict[Stage, tuple[int, int, int, int]] = {}
-        """What comes to a stage from those before: what turns and what stays, of each mask."""
-        for where in stages if up else reversed(stages):
+    def _turn(
+        self, made: list[int], unknown: list[int], stages: list[Stage], second: int, up: bool
+    ) -> None:
+        """A barrier of a stage turns with the ring, and what it knows of other things stays. Of the
+        first or second of each barrier's masks; `stages` in the order in which they are gone to.
+        """
+        come: dict[Stage, tuple[int, int]] = {}
+        """What comes to a stage from those before: what turns, and what stays."""
+        for where in stages:
             cta, array, n = where
-            own = self.of_ring.get(self.ring_of[cta, array], 0)
-            first = 2 * self.holders[where]
-            turned, fixed, turned_1, fixed_1 = come.get(where, (0, 0, 0, 0))
-            made[first] |= turned | fixed
-            made[first + 1] |= turned_1 | fixed_1
-            if (self.ring_of[cta, array], n + up) not in self.same:
-                continue
-            mask, mask_1 = unknown[first], unknown[first + 1]
-            turned, turned_1 = turned | mask & own, turned_1 | mask_1 & own
-            if up:
-                turned, turned_1 = turned << 1 & alike, turned_1 << 1 & alike
-            else:
-                turned, turned_1 = (turned & alike) >> 1, (turned_1 & alike) >> 1
-            fixed, fixed_1 = fixed | mask & ~own, fixed_1 | mask_1 & ~own
-            come[cta, array, n + 1 if up else n - 1] = turned, fixed, turned_1, fixed_1
+            ring = self.ring_of[cta, array]
+            own, holder = self.of_ring.get(ring, 0), 2 * self.holders[where] + second
+            turned, fixed = come.get(where, (0, 0))
+            made[holder] |= turned | fixed
+            if (ring, n + up) in self.same:
+                turned, fixed = turned | unknown[holder] & own, fixed | unknown[holder] & ~own
+                turned = turned << 1 & self.alike if up else (turned & self.alike) >> 1
+                come[cta, array, n + 1 if up else n - 1] = turned, fixed
 
     def _over(self, mask: int) -> int:
         """The events, of all stages like theirs."""
