@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 import wsdsl
+from wsdsl.codegen import relaxed_functions
 from wsdsl.ir.tile_ops import Map
-from wsdsl.lowering.relax_functions import relax_functions
+from wsdsl.lowering.model.instructions import RELAXED as COUNTED_RELAXED
+from wsdsl.lowering.relax_functions import RELAXED, relax_functions
 
 TEXT = """
 @kernel
@@ -62,6 +64,12 @@ def test_errors_of_factors_come_together(squares: int, expected: int) -> None:
     lines = ("g = gelu(x)", *["g = g * g"] * squares, "Y[m, n] = g")
     assert bits("bf16", *lines) == [expected]
     assert bits("bf16", "Y[m, n] = gelu(x) * exp(x)") == [9, 9]
+
+
+def test_every_function_that_is_relaxed_has_a_quicker_one() -> None:
+    assert {*RELAXED} == {*relaxed_functions.RELAXED}
+    for name, by_bits in COUNTED_RELAXED.items():
+        assert [*by_bits] == [most for most, _ in relaxed_functions.RELAXED[name]]
 
 
 def test_whoever_needs_most_counts() -> None:
