@@ -34,6 +34,8 @@ def test_the_choice_can_be_pasted_back() -> None:
         # As many waves as tiles allow are full, and L2 has little to bring.
         ((8192, 8192, 8192), ("pingpong", 128, 192)),
         ((1024, 6144, 16384), ("cooperative", 256, 192)),
+        # Tiles of 64 rows, where nothing else fits the waves.
+        ((1024, 7872, 1024), ("pingpong", 64, 240)),
         # The epilogue of a short sum counts: it runs beside the other's products.
         ((4096, 8192, 1024), ("pingpong", 128, 144)),
         # 8 x 16 wide tiles are one wave.
@@ -50,7 +52,7 @@ def test_the_choice_can_be_pasted_back() -> None:
         ((1024, 2688, 16384), ("cooperative", 128, 168)),
         ((1024, 5376, 4096), ("cooperative", 256, 168)),
         # ... but whose rows cost more to store.
-        ((1024, 1728, 4096), ("cooperative", 128, 112)),
+        ((1024, 1728, 1024), ("cooperative", 128, 112)),
         # Few rows: what counts is that all SMs load the same ...
         ((64, 28672, 8192), ("cooperative", 64, 224)),
         # ... and that nothing is loaded beyond the rows.

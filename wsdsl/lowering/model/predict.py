@@ -29,7 +29,6 @@ from wsdsl.lowering.model.clusters import CYCLES, GAIN, cluster_room, shape_of
 from wsdsl.lowering.model.handing import handing_cycles, least_handing, results_share
 from wsdsl.lowering.model.loading import (
     CLOCK,
-    L2_BYTES,
     is_narrow,
     loading_cycles,
     memory_cycles,
@@ -40,7 +39,10 @@ from wsdsl.schedule import Schedule
 
 NUM_SMS = 132
 POWER = 0.002
-"""Slower by this much for each byte a cycle and SM."""
+"""Slower by this much for each byte a cycle and SM ..."""
+MOST_BYTES = 72.0
+"""... up to so many: 64 x 240 (81 of them) would else be taken for 4 % slower than it is, at 1024 x
+7872 and 5760, K = 1024 to 16384."""
 BOOST = 0.3
 """The power that idle SMs leave makes the clock of the others quicker: the time of a share of `s`
 busy is `s` to this power ...
@@ -157,14 +159,14 @@ def predicted(
     scheduler = tile_scheduler(schedule.scheduler or "", schedule.splits or 1)
     depth = max(1, asked.depth) if scheduler.splits_tiles else 1
     work = busiest(scheduler, -(-asked.tiles // cluster), depth, cluster_room(cluster, NUM_SMS))
-    power = 1 + POWER * min(asked.bytes_per_cycle, L2_BYTES)
+    power = 1 + POWER * min(asked.bytes_per_cycle, MOST_BYTES)
     promoting = (
         asked.promoted * _promoting(asked, schedule) + asked.further_parts * FURTHER_PART_CYCLES
     )
     loading = loading_cycles(asked, scheduler.splits_tiles)
     if schedule.cuts_tiles and schedule.reduction != "slices":
         loading *= ASTRAY[schedule.scheduler or ""]
-    mainloop = _larger((asked.product_cycles + promoting) * power, loading, 12) / gain
+    mainloop = _larger((asked.product_cycles + promoting) * power, loading, 24) / gain
     computing = asked.computed / ISSUED
     splitting = asked.split_rows * SPLIT_CYCLES
     epilogue = asked.stored_elements * STORE_CYCLES + splitting + computing
