@@ -30,9 +30,9 @@ HAND_OVER_CYCLES = 1600.0
 a release, an acquire, and the load's latency. In slices once for each consumer: 1024 x 384 x
 16384 by 128 x 96 in four takes 25.5 us with one, 27.0 with two.
 """
-PART_CYCLES = 300.0
+PART_CYCLES = 150.0
 """For each slice that all wait for, beyond two: 512 x 512 x 4096 takes 8.4 us in two of 64 x 64,
-8.8 in four of 64 x 128; 256 x 256 x 65536 22.8 in eight of 64 x 64, 23.7 in sixteen of 64 x 128.
+8.8 in four of 64 x 128.
 """
 LOAD_CYCLES = 600.0
 """Until what was asked for at once has come from L2."""

@@ -11,7 +11,7 @@ from wsdsl.schedule import Schedule
 
 L2_BYTES = 80.5
 """Bytes a cycle and SM that operands can come at."""
-READ_SHARE = 0.2
+READ_SHARE = 0.23
 """Of the bytes that products read of SMEM beyond those that are loaded, so many slow loads down:
 two consumers of 128 x 64 read the columns twice, and take 1.1 to 1.2 times as long at 1024 x 960 x
 16384 as one of 64 x 128.
@@ -21,7 +21,7 @@ OVERHANG = 0.5
 had some, 1024 x 1536 x 16384 by 64 x 208 took 116 us, and 79 with 1664 columns; 1024 x 576 x 4096
 by 64 x 80 17.1 us, and 11.9 with 640 (which is 1; over all tiles of the sweeps 0.5 tells most).
 """
-COLD = 0.22
+COLD = 0.25
 """Bytes of a tensor that all others are small beside cost so much more, since they come from memory
 while several wait for them: 128 x 8192 x 2048 takes 11.3 us by 128 x 64, 12.8 by 64 x 128; 256 x
 6400 x 1600 11.2 by 128 x 104, 12.2 by 64 x 200.

@@ -40,7 +40,7 @@ from wsdsl.schedule import Schedule
 NUM_SMS = 132
 POWER = 0.002
 """Slower by this much for each byte a cycle and SM ..."""
-MOST_BYTES = 72.0
+MOST_BYTES = 70.0
 """... up to so many: 64 x 240 (81 of them) would else be taken for 4 % slower than it is, at 1024 x
 7872 and 5760, K = 1024 to 16384."""
 BOOST = 0.3
@@ -49,7 +49,7 @@ busy is `s` to this power ...
 """
 QUICKEST = 0.8
 """... but no less than that: the clock has a limit too."""
-STORE_CYCLES = 14.4 / 128
+STORE_CYCLES = 14.2 / 128
 """Cycles for an element of the results."""
 SPLIT_CYCLES = 5.0
 """For a row of the results that begins amid a sector. At 1024 x (2688 to 5760) x 4096, 4096 x 8192
@@ -70,7 +70,7 @@ ASTRAY = {"split_k": 1.07, "stream_k": 1.2}
 same do so at different times. 256 x 1024 to 4608 x 3584 to 14336 and 1024 x 576 x 16384, 64 rows.
 """
 TURN_CYCLES = 620.0
-START_CYCLES = 2500.0
+START_CYCLES = 2400.0
 PROMOTED_CYCLES = 60.0
 """From the end of a product that is read at once, to be added by other instructions, to the next of
 the same warpgroup: fitted to fp8 products of 4096 to 57344 columns by 13 tiles.
