@@ -207,7 +207,7 @@ def _explore(model: Model, widen: bool, hurry: bool) -> Explored:
                 raise Refuted(failure, decisions) from None
             # Around a loop until nothing new comes, then out of it.
             for outcome in (True, False):
-                fork = m.copy()
+                fork = m.copy() if outcome else m
                 fork.facts[open_.atom] = outcome
                 pushed += 1
                 place = -m.steps if widen else m.steps
