@@ -10,7 +10,7 @@ from tests.kernels import CASES
 from wsdsl import ScheduleError, parse
 from wsdsl.ir.op import Kernel
 from wsdsl.lowering.pipeline import lower
-from wsdsl.schedule import Schedule
+from wsdsl.schedule import Schedule, Scheduler
 
 SMALL = Schedule(tile=dict(m=64, n=32, k=32), consumers=1, stages=2)
 SHARED = {
@@ -121,6 +121,14 @@ def f(A: f32[M, K], B: f32[M, K], C: f32[M]):
     assert "one sequential loop" in told and 'scheduler="persistent"' in told
 
 
+@pytest.mark.parametrize("scheduler", ["grid", "persistent", "stream_k"])
+def test_nothing_to_do(scheduler: Scheduler) -> None:
+    kernel = CASES["gemm"].kernel
+    a, b = np.zeros((0, 64), ml_dtypes.bfloat16), np.zeros((96, 64), ml_dtypes.bfloat16)
+    c = np.zeros((0, 96), ml_dtypes.bfloat16)
+    kernel.simulate(a, b, c, schedule=Schedule(scheduler=scheduler))
+
+
 def test_whole_rows_in_slices() -> None:
     text = """
 @kernel
@@ -130,7 +138,7 @@ def f(A: bf16[M, K], B: bf16[N, K], C: bf16[M, N], top: f32[M]):
         for k in tiles(K):
             acc += A[m, k] @ B[n, k]
         C[m, n] = acc
-        top[m] = max(acc, over=n)
+        top[m] += sum(acc, over=n)
 """
     schedule = Schedule(scheduler="split_k", splits=2, reduction="slices")
     assert "needs whole rows" in refused(text, schedule)

@@ -23,7 +23,6 @@ HARMLESS = {
     "twice tma_store_wait": "nothing is left to wait for",
     "twice sync_warp": "the warp meets twice",
     "twice fence_async_proxy": "a fence more",
-    "twice tma_store": "the same bytes are written twice",
     "twice tma_store_commit": "an empty group: the waits that follow cover one real group more",
     "pending 0 wgmma_wait": "waits for more",
     "pending 0 tma_store_wait": "waits for more",

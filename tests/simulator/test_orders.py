@@ -9,6 +9,7 @@ from tests.simulator.kernels import check, gemm, inputs
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.simulator import copy_ops, wgmma_groups
 from wsdsl.simulator.errors import SimulationError
+from wsdsl.simulator.global_races import GlobalAccesses
 from wsdsl.simulator.machine import simulate
 
 LAST_WINS = """
@@ -49,6 +50,17 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
     return seen
 
 
+@pytest.fixture
+def races_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GlobalAccesses, "follows", lambda *_: False)
+
+
+def test_two_stores_to_one_element_are_a_race() -> None:
+    with pytest.raises(SimulationError, match=r"it writes Y\[0\]"):
+        simulate(parse_kernel(LAST_WINS), {"Y": np.zeros(1, np.int32)})
+
+
+@pytest.mark.usefixtures("races_allowed")
 @pytest.mark.parametrize("seed", range(5))
 def test_a_script_prescribes_the_order(seed: int) -> None:
     for script, wanted in [([(FIRST, 1), (SECOND, 1)], 2), ([(SECOND, 1), (FIRST, 1)], 1)]:
@@ -57,6 +69,7 @@ def test_a_script_prescribes_the_order(seed: int) -> None:
         assert y[0] == wanted
 
 
+@pytest.mark.usefixtures("races_allowed")
 def test_seeds_reach_both_orders() -> None:
     found: set[int] = set()
     for seed in range(20):

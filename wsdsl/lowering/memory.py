@@ -39,6 +39,7 @@ from wsdsl.lowering.footprint import STAGING_BUFFERS, STAGING_BYTES, loads_in_or
 from wsdsl.lowering.pieces import Pieces, Shape, covering, narrow
 from wsdsl.lowering.side import Side, stored_by_tma
 from wsdsl.lowering.side_loads import LINE
+from wsdsl.lowering.stored_again import stored_again
 
 Find = Callable[[Value], Pieces]
 WARP_ROWS = 16
@@ -133,7 +134,7 @@ def _buffers(kernel: Kernel) -> int:
 class Stores:
     """A partition's stores. Those through SMEM take turns on a warpgroup's buffers, or on groups of
     them: the row blocks of narrow chunks are given to TMA together, behind one fence. A group is
-    written again once the store that read it last is over.
+    written again once the store that read it last is over; elements of a tensor, once all are.
     """
 
     def __init__(
@@ -145,6 +146,7 @@ class Stores:
         self.maps: dict[tuple[Value, tuple[int, ...], str], Value] = {}
         self.turn = 0
         stores = [op for op in walk(partition.body) if self._through_smem(op)]
+        self.again = stored_again(partition.body)
         self.bytes, self.buffers, self.together = STAGING_BYTES, _buffers(kernel), 1
         blocks = {self._shape(op).blocks for op in stores}
         narrow = max([LEAST_BYTES, *(self._item_bytes(op) for op in stores)])
@@ -220,6 +222,9 @@ class Stores:
         shape = self.side.shapes.of(axes)
         for other in (value, *gathered):
             shape = _cover(shape, other.shape)
+        if through_smem and op.tensor in self.again:
+            self.side.builder.add(TmaStoreWait(pending=0, read=False, loc=op.loc))
+            self.side.builder.add(SyncWarp(loc=op.loc))
         # All rows of a column of chunks, so that what depends on columns alone is not held longer.
         waiting: list[TmaStore] = []
         for i, j in sorted(shape.places(), key=lambda place: place[1]):

@@ -16,7 +16,14 @@ from wsdsl.lowering.pieces import Pieces, Shapes, narrow
 
 
 def stored_by_tma(kernel: Kernel, op: Store) -> bool:
-    """Whether a store goes through SMEM: a tile of rows and columns, one of them contiguous."""
+    """Whether a store goes through SMEM: a tile of rows and columns, one of them contiguous. All
+    stores of a tensor do, or none: threads and TMA do not wait for each other.
+    """
+    own = (o for o in kernel.ops if isinstance(o, Store) and o.tensor == op.tensor)
+    return all(_fits_tma(kernel, o) for o in own)
+
+
+def _fits_tma(kernel: Kernel, op: Store) -> bool:
     assert isinstance(op.tensor.type, Tensor)
     dtype = op.tensor.type.dtype
     axes = [v.type for v in op.index if isinstance(v.type, Axis)]

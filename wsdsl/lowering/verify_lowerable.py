@@ -7,14 +7,15 @@ Why here: before anything is built on the kernel.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, results_of
-from wsdsl.ir.tile_ops import Contract, ForTiles, Load, Lookup, Store, Whole
+from wsdsl.ir.tile_ops import Contract, ForTiles, If, Load, Lookup, Store, Whole
 from wsdsl.ir.types import Axis, Tensor, Tile
-from wsdsl.ir.walk import walk
+from wsdsl.ir.walk import used_inside, walk
 from wsdsl.ir.wgmma import may_be_mn_major, sum_of
+from wsdsl.lowering.axes import loop_variable
 from wsdsl.lowering.nest import output_nest
 
 REGISTER_DTYPES = (
@@ -28,6 +29,7 @@ def verify_lowerable(kernel: Kernel) -> Kernel:
     findings = [
         *_structure(kernel),
         *_whole_dimensions(kernel),
+        *_stored_once(kernel),
         *_ranges(kernel),
         *_products(kernel),
         *_dtypes(kernel),
@@ -56,6 +58,41 @@ def _structure(kernel: Kernel) -> Iterator[Finding]:
             loops[0].loc if loops else kernel.loc,
             "walk the output's tiles with `for … in tiles(…)` around this",
         )
+
+
+def _stored_once(kernel: Kernel) -> Iterator[Finding]:
+    made = kernel.definers
+    for loop in output_nest(kernel.body)[0]:
+        for op in _unconditional(loop.body):
+            if isinstance(op, Store) and not op.accumulate and not _depends(op, loop.index, made):
+                name = loop_variable(loop.index.name)
+                yield Finding(
+                    f"all iterations of `{name}` store this, to the same elements and in no order",
+                    op.loc,
+                    f"store it at `{name}`, add to it (`+=`), or walk `{name}` inside and store "
+                    "behind that loop",
+                )
+
+
+def _unconditional(region: Region) -> Iterator[Op]:
+    for op in region:
+        yield op
+        for body in () if isinstance(op, If) else regions(op):
+            yield from _unconditional(body)
+
+
+def _depends(store: Store, index: Value, made: Mapping[Value, Op]) -> bool:
+    """Whether where a store goes has anything to do with a loop's index."""
+    ahead, seen = [*store.index], set[Value]()
+    while ahead:
+        value = ahead.pop()
+        if value == index:
+            return True
+        op = made.get(value)
+        if op is not None and value not in seen and value != getattr(op, "index", None):
+            seen.add(value)
+            ahead += [*operands(op), *used_inside(op)]
+    return False
 
 
 def _whole_dimensions(kernel: Kernel) -> Iterator[Finding]:

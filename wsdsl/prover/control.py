@@ -13,11 +13,9 @@ from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Op
 from wsdsl.prover.errors import Undecided
-from wsdsl.prover.machine import ENDED, Agent, Iterations, Machine, StageParity
+from wsdsl.prover.machine import ENDED, NOBODY, Agent, Iterations, Machine, StageParity
 from wsdsl.prover.program import LOCAL, SEEN, Instruction
 from wsdsl.prover.terms import TESTS, Term, apply, varies
-
-NOBODY = 0
 
 
 def truth(m: Machine, term: Term) -> bool:

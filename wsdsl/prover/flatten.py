@@ -144,8 +144,9 @@ class Flattener:
                 signature=signature,
             )
         )
-        self.code.bounds.setdefault(signature, []).append(slots)
         first = self._here()
+        if carries or self.effects.concerns_others(op.body):
+            self.code.bounds.setdefault(signature, []).append((first - 1, slots))
         self.depth += 1
         self._region(op.body, elected, inside)
         self.depth -= 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from wsdsl.prover.machine import ENDED, Agent, Machine
+from wsdsl.prover.machine import ENDED, NOBODY, Agent, Machine
 
 
 def name_iterations(m: Machine) -> dict[int, int]:
@@ -59,14 +59,26 @@ def _may_enter(m: Machine, a: Agent, key: Any, reach: set[int]) -> bool:
     signature, _, parent, *bounds = key
     if a.ended or m.entered.get(key, 0) >> a.index & 1 or parent not in reach:
         return False
-    code = m.model.codes[a.partition]
-    for slots in code.bounds.get(signature, ()):
-        if all(
+    code, passed = m.model.codes[a.partition], _passed(a, parent)
+    for at, slots in code.bounds.get(signature, ()):
+        if at >= passed and all(
             slot not in code.constant or a.slots[slot] in (None, bound)
             for slot, bound in zip(slots, bounds, strict=True)
         ):
             return True
     return False
+
+
+def _passed(a: Agent, parent: int) -> int:
+    """Up to where the agent's code is behind it in an iteration, for as long as that lasts."""
+    within = a.frames
+    if parent != NOBODY:
+        outer = [f[0] == "open" and f[1] == parent for f in a.frames]
+        if True not in outer:
+            return 0  # it is still to come there
+        within = a.frames[outer.index(True) + 1 :]
+    # A counted loop goes back within its parent's iteration.
+    return 0 if any(f[0] == "counted" for f in within) else a.pc
 
 
 def _follow(m: Machine, iteration: int, found: set[int], names: dict[int, int]) -> None:

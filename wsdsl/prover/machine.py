@@ -189,6 +189,8 @@ class Iterations:
 
 ENDED = 0
 """What follows the last iteration of a loop."""
+NOBODY = 0
+"""The iteration that loops are in which are in no other."""
 
 
 class Tracer(Protocol):
@@ -279,6 +281,16 @@ class Machine:
             return math.inf
         return agent.frames[0][1] if agent.pc > first else -math.inf
 
+    def behind(self, agent: Agent) -> int:
+        """By how many iterations of its outermost loop others are known to be ahead of it, or may
+        be.
+        """
+        outer = next((frame[1] for frame in agent.frames if frame[0] == "open"), ENDED)
+        ahead = 0
+        while (outer := self.following.get(outer, ENDED)) != ENDED:
+            ahead += 1
+        return ahead
+
     def place(self, agent: Agent) -> tuple[float, bool]:
         """The turn, and whether the agent has arrived in it."""
         _, _, arrived = self.model.work.get(agent.partition, (0, 0, 0))
@@ -299,7 +311,7 @@ class Machine:
         codes = self.model.codes
         order = self.agents[::-1]
         while True:
-            undecided: dict[Term, tuple[float, int]] = {}
+            undecided: dict[Term, tuple[float, int, int]] = {}
             for agent in order:
                 if agent.ended:
                     continue
@@ -315,9 +327,9 @@ class Machine:
                             else self.trace.step(self, agent, i)
                         )
                     except Undecided as open_:
-                        turn, asked = undecided.get(open_.atom, (-math.inf, 0))
+                        turn, behind, asked = undecided.get(open_.atom, (-math.inf, 0, 0))
                         turn = max(turn, -self.turn(agent) if self.model.work else 0)
-                        undecided[open_.atom] = turn, asked + 1
+                        undecided[open_.atom] = turn, max(behind, self.behind(agent)), asked + 1
                         break
                     if outcome == BLOCKED:
                         break
@@ -329,7 +341,8 @@ class Machine:
                     break
             else:
                 if undecided:
-                    # What most ask for: who is ahead of the others, alone, is not driven further.
+                    # What the last ask for, and most: who is ahead of the others is not driven
+                    # further.
                     raise Undecided(max(undecided, key=lambda atom: undecided[atom]))
                 return all(a.ended for a in self.agents)
 

@@ -56,10 +56,11 @@ class Code:
     slots: dict[str, int] = field(default_factory=dict[str, int])
     families: list[int] = field(default_factory=list[int])
     live: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
-    bounds: dict[int, list[tuple[int, ...]]] = field(
-        default_factory=dict[int, list[tuple[int, ...]]]
+    bounds: dict[int, list[tuple[int, tuple[int, ...]]]] = field(
+        default_factory=dict[int, list[tuple[int, tuple[int, ...]]]]
     )
-    """Slots of the bounds of the loops of each signature."""
+    """Where the loops of each signature are entered, and the slots of their bounds; but for those
+    of which nobody else, and nothing behind them, can tell how often they run."""
     constant: set[int] = field(default_factory=set[int])
     """Slots that are written once, before any loop."""
     acting: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
@@ -99,6 +100,10 @@ SYNCHRONISING: tuple[type[Op], ...] = (
     f.WgmmaWait,
 )
 SYNCHRONISES = frozenset(SYNCHRONISING)
+ALONE = frozenset(
+    (b.SyncWarp, b.FenceAsyncProxy, m.StoreShared, m.TmaStore, m.TmaStoreCommit, m.TmaStoreWait)
+)
+"""Those that a warpgroup does for itself: nobody waits for them, and they wait for nobody."""
 
 ARRAYS = (b.AllocateBarriers, m.AllocateShared, m.MakeTensorMap, t.Constant, t.DimSize)
 """Ops whose results are the same everywhere: they are looked up rather than run."""
@@ -127,6 +132,9 @@ class Effects:
 
     def within(self, region: Region) -> bool:
         return any(map(self.has, walk(region)))
+
+    def concerns_others(self, region: Region) -> bool:
+        return any(self.has(op) and type(op) not in ALONE for op in walk(region))
 
     def turn_in(self, region: Region) -> Op | None:
         """The first wait until it is a piece's turn."""

@@ -1,8 +1,7 @@
 """Accesses to global memory and their order, element by element.
 
-Only tensors that the kernel writes are followed, and where a kernel never reads what it writes,
-only CTAs that write the same. CTAs that do not run together are never ordered. Of a grid whose
-items overlap, what is written again must have the same bits.
+Only tensors that the kernel writes are followed. CTAs that do not run together are never ordered.
+Of a grid whose items overlap, what is written again must have the same bits.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ class _Record:
 class GlobalAccesses:
     """All tensors that need it. An access is recorded when it starts, and over later."""
 
-    def __init__(self, kernel: Kernel, tensors: dict[str, GlobalTensor], num_ctas: int) -> None:
+    def __init__(self, kernel: Kernel, tensors: dict[str, GlobalTensor]) -> None:
         uses = _Uses.of(kernel)
         self.flags = uses.flags
         self._recorded: list[_Recorded] = []
@@ -80,7 +79,7 @@ class GlobalAccesses:
         """By tensor that items write which overlap: of each element, whether it was written."""
         for name in (uses.written | uses.added) - uses.flags:
             is_read = name in uses.read
-            if is_read or (name in uses.written and (num_ctas > 1 or uses.overlapping)):
+            if is_read or name in uses.written:
                 shape = tensors[name].array.shape
                 self._records[name] = _Record(shape, is_read, name in uses.added)
                 if uses.overlapping and self._records[name].only_written:
@@ -114,7 +113,7 @@ class GlobalAccesses:
         if name in self._written:
             return None
         everything = record.writes, *record.reads, *record.adds
-        found = self._clash(name, at, actor, everything, record.only_written)
+        found = self._clash(name, at, actor, everything)
         record.writes[at] = self._number(access, actor)
         for held in (*record.reads, *record.adds):
             held[at] = 0
@@ -153,13 +152,9 @@ class GlobalAccesses:
                 for number in np.unique(part[part > 0]).tolist():
                     yield self._recorded[number - 1], _first(at, part == number)
 
-    def _clash(
-        self, name: str, at: At, actor: Actor, held: Iterable[Array], others_only: bool = False
-    ) -> Conflict | None:
+    def _clash(self, name: str, at: At, actor: Actor, held: Iterable[Array]) -> Conflict | None:
         for earlier, where in self._earlier(at, held):
             if earlier.actor.same_warp(actor) and earlier.access.over_in_order:
-                continue
-            if others_only and earlier.actor.cta == actor.cta:
                 continue
             if reason := earlier.open_to(actor):
                 return Conflict(reason, earlier.access, _element(name, where))

@@ -59,7 +59,7 @@ def simulate(
     if script is not None:
         check_script(script, launch.keys)
     mode = agents or ("random" if script is None else "eager")
-    accesses = GlobalAccesses(kernel, arguments.tensors, launch.num_ctas)
+    accesses = GlobalAccesses(kernel, arguments.tensors)
     rng = Random(seed)
     steps = 0
     counts: dict[str, Counter[str]] = {}

@@ -1,0 +1,86 @@
+"""Elements that a kernel stores more than once, and stores that all tiles would make."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from wsdsl import CompileError, Schedule, compile_ir, parse
+from wsdsl.compiler import Kernel
+from wsdsl.simulator.errors import SimulationError
+
+SOURCE = """
+@kernel
+def again(A: bf16[M, K], B: bf16[N, K], w: f32[E], C: {dtype}[M, N], R: f32[M]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+{stores}
+"""
+STORES = {
+    "twice": "        C[m, n] = acc\n        C[m, n] = acc * 2.0",
+    "scattered": "        C[m, n] = acc\n        C[index(m), n] = acc * 2.0",
+    "added to": "        C[m, n] = acc\n        C[m, n] += acc * 2.0",
+    "read between": "        C[m, n] = acc + C[m, n]\n        C[m, n] = acc * 2.0",
+    "in a loop": "        for e in each(E):\n            C[m, n] = acc * w[e]",
+}
+SCHEDULES = {
+    "default": None,
+    "one": Schedule(tile=dict(m=64, n=24), consumers=1),
+    "in turns": Schedule(tile=dict(m=64, n=24), mode="pingpong"),
+}
+
+
+def kernel(stores: str, dtype: str = "f32") -> Kernel:
+    return parse(SOURCE.format(dtype=dtype, stores=stores)).again
+
+
+def arguments(dtype: str = "f32") -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    bf16 = ml_dtypes.bfloat16
+    a, b = (rng.standard_normal((rows, 40)).astype(bf16) for rows in (70, 96))
+    c = np.zeros((70, 96), bf16 if dtype == "bf16" else np.float32)
+    return [a, b, np.array([1.0, 3.0, 2.0], np.float32), c, np.zeros(70, np.float32)]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.parametrize("stores", STORES)
+def test_the_last_store_is_what_stays(stores: str, dtype: str, schedule: str) -> None:
+    made = kernel(STORES[stores], dtype)
+    wanted = arguments(dtype)
+    made.reference(*wanted)
+    for seed in range(3):
+        given = arguments(dtype)
+        made.simulate(*given, schedule=SCHEDULES[schedule], seed=seed)
+        found, right = given[3].astype(np.float32), wanted[3].astype(np.float32)
+        np.testing.assert_allclose(found, right, rtol=2**-7, atol=1e-4)
+
+
+def test_without_the_wait_it_is_a_race() -> None:
+    compiled = kernel(STORES["twice"]).compile(M=70, N=96, K=40, E=3)
+    head, wait, last = compiled.ir().rpartition("tma_store_wait(pending=0, read=False)")
+    edited = head.replace(wait, "tma_store_wait(pending=0)") + wait + last
+    with pytest.raises(SimulationError, match="covers that store"):
+        compile_ir(edited).simulate(*arguments())
+
+
+def test_stores_apart_do_not_wait() -> None:
+    text = """
+@kernel
+def f(A: bf16[M, K], B: bf16[N, K], C: bf16[E, M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        C[0, m, n] = acc
+        C[1, m, n] = acc * 2.0
+"""
+    assert parse(text).f.compile(M=70, N=96, K=40, E=2).ir().count("read=False") == 1
+
+
+@pytest.mark.parametrize("store", ["R[m] = sum(acc, over=n)", "R[m] = w[0]"])
+def test_what_all_tiles_would_store_is_refused(store: str) -> None:
+    with pytest.raises(CompileError, match="all iterations of `n` store this"):
+        kernel(f"        {store}\n        C[m, n] = acc").compile(M=70, N=96, K=40, E=1)
+    kernel("        R[m] += sum(acc, over=n)").compile(M=70, N=96, K=40, E=1)
