@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.lowering.test_stored_again import SCHEDULES, SOURCE, STORES
+from tests.lowering.test_stored_again import IN_A_LOOP, PLACES, SCHEDULES, SOURCE, STORES
 from wsdsl import parse
 
 torch: Any = pytest.importorskip("torch")
@@ -32,3 +32,17 @@ def test_the_last_store_is_what_stays(stores: str, dtype: str, schedule: str) ->
         again(a, b, WEIGHTS, c, np.zeros(M, np.float32), schedule=SCHEDULES[schedule])
         found = c.astype(np.float64)
         np.testing.assert_allclose(found, OF_THE_SUM.get(stores, 2.0) * sums, rtol=2**-6, atol=1e-3)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_iterations_that_meet_keep_their_order(place: str) -> None:
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-2, 3, (rows, K)).astype(ml_dtypes.bfloat16) for rows in (M, N))
+    table = np.array([1, 0, 1], np.int32)
+    kernel = parse(IN_A_LOOP.format(place=place)).f
+    wanted = np.zeros((5, M, N), np.float32)
+    kernel.reference(a, b, WEIGHTS, table, wanted)
+    for _ in range(5):
+        found = np.zeros_like(wanted)
+        kernel(a, b, WEIGHTS, table, found)
+        np.testing.assert_array_equal(found, wanted)

@@ -79,6 +79,32 @@ def f(A: bf16[M, K], B: bf16[N, K], C: bf16[E, M, N]):
     assert parse(text).f.compile(M=70, N=96, K=40, E=2).ir().count("read=False") == 1
 
 
+PLACES = {"0": 2, "t[e]": 2, "e // 2": 2, "min(e, 1)": 2, "e": 1, "e + 1": 1, "e * 2": 1}
+"""In a loop over `e`, and how often one waits for all that was stored; once it is at the end."""
+IN_A_LOOP = """
+@kernel
+def f(A: bf16[M, K], B: bf16[N, K], w: f32[E], t: i32[E], C: f32[L, M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        for e in each(E):
+            C[{place}, m, n] = acc * w[e]
+"""
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_iterations_that_may_meet_wait(place: str) -> None:
+    made = parse(IN_A_LOOP.format(place=place)).f
+    a, b, w, *_ = arguments()
+    t = np.array([1, 0, 1], np.int32)
+    found, wanted = (np.zeros((5, 70, 96), np.float32) for _ in range(2))
+    made.reference(a, b, w, t, wanted)
+    made.simulate(a, b, w, t, found)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-4)
+    assert made.compile(M=70, N=96, K=40, E=3, L=5).ir().count("read=False") == PLACES[place]
+
+
 @pytest.mark.parametrize("store", ["R[m] = sum(acc, over=n)", "R[m] = w[0]"])
 def test_what_all_tiles_would_store_is_refused(store: str) -> None:
     with pytest.raises(CompileError, match="all iterations of `n` store this"):

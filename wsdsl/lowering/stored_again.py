@@ -1,45 +1,83 @@
 """Stores to elements that a warpgroup may have stored before: they must not overtake each other.
 
 TMA stores are not ordered among themselves. Two stores of a tensor may meet, unless a dimension has
-different numbers in them; and a store meets itself in a loop that does not say where it goes.
+different numbers in them; and a store meets itself in a loop whose iterations do not each go
+elsewhere. Those of the loop over the work do: they have tiles of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import combinations
 
 from wsdsl.ir.barrier_ops import ForRange
-from wsdsl.ir.op import Region, Value, regions, results_of
-from wsdsl.ir.tile_ops import Constant, Store
+from wsdsl.ir.op import Op, Region, Value, bound, regions, results_of
+from wsdsl.ir.pipeline_ops import AxisAt
+from wsdsl.ir.tile_ops import Constant, Map, Store
 from wsdsl.ir.walk import definers, walk
 
 
 def stored_again(body: Region) -> set[Value]:
     """The tensors of which a partition may store an element twice."""
     made = definers(body)
-    numbers = {v: op.value for v, op in made.items() if isinstance(op, Constant)}
     stores = [op for op in walk(body) if isinstance(op, Store)]
-    found = {op.tensor for op, placed in _placed(body, ()) if not placed}
+    found = {
+        op.tensor
+        for op, loops in _stores(body, ())
+        if not all(_Iterations(loop).differ(op) for loop in loops[1:])
+    }
     for a, b in combinations(stores, 2):
-        if a.tensor == b.tensor and not _apart(a, b, numbers):
+        if a.tensor == b.tensor and not _apart(a, b, made):
             found.add(a.tensor)
     return found
 
 
-def _apart(a: Store, b: Store, numbers: dict[Value, int | float | bool]) -> bool:
-    pairs = ((numbers.get(x), numbers.get(y)) for x, y in zip(a.index, b.index, strict=True))
-    return any(x is not None and y is not None and x != y for x, y in pairs)
-
-
-def _placed(region: Region, around: tuple[set[Value], ...]) -> Iterator[tuple[Store, bool]]:
-    """Stores, and whether every loop around them has a say in where they go."""
-    for op in region:
+def _stores(
+    body: Region, loops: tuple[ForRange, ...]
+) -> Iterator[tuple[Store, tuple[ForRange, ...]]]:
+    """Stores, and the loops around them, from the one over the work on."""
+    for op in body:
         if isinstance(op, Store):
-            yield op, all(inside & {*op.index} for inside in around)
-        inner = around
-        if isinstance(op, ForRange):
-            inside = {v for o in walk(op.body) for v in results_of(o)}
-            inner = (*around, inside | {op.index, *op.args})
-        for body in regions(op):
-            yield from _placed(body, inner)
+            yield op, loops
+        inner = (*loops, op) if isinstance(op, ForRange) else loops
+        for region in regions(op):
+            yield from _stores(region, inner)
+
+
+def _apart(a: Store, b: Store, made: Mapping[Value, Op]) -> bool:
+    pairs = ((made.get(x), made.get(y)) for x, y in zip(a.index, b.index, strict=True))
+    return any(
+        isinstance(x, Constant) and isinstance(y, Constant) and x.value != y.value for x, y in pairs
+    )
+
+
+class _Iterations:
+    """What is different in each iteration of a loop."""
+
+    def __init__(self, loop: ForRange) -> None:
+        self.index, self.made = loop.index, definers(loop.body)
+        inside = {v for op in walk(loop.body) for v in (*results_of(op), *bound(op))}
+        self.vary = inside | {loop.index, *loop.args}
+
+    def differ(self, store: Store) -> bool:
+        """Whether a store goes elsewhere in each."""
+        return any(self._differs(v) for v in store.index)
+
+    def _differs(self, value: Value, fns: tuple[str, ...] = ("add", "sub")) -> bool:
+        if value == self.index:
+            return True
+        match self.made.get(value):
+            case AxisAt(start=start):
+                # The last tile of a dimension may end with it.
+                return self._differs(start, ("add", "sub", "min"))
+            case Map(fn="mul", args=args):
+                numbers = [op for v in args if isinstance(op := self.made.get(v), Constant)]
+                return any(op.value for op in numbers) and any(map(self._differs, args))
+            case Map(fn=fn, args=args) if fn in fns:
+                varying = [v for v in args if v in self.vary and not self._is_number(v)]
+                return len(varying) == 1 and self._differs(varying[0])
+            case _:
+                return False
+
+    def _is_number(self, value: Value) -> bool:
+        return isinstance(self.made.get(value), Constant)
