@@ -252,7 +252,7 @@ class StreamK(TileScheduler):
         return min(tiles * depth, max(1, room))
 
     def num_slots(self, tiles: int, depth: int, workers: int) -> int:
-        return int(num_cut_tiles(Numbers(), tiles, workers))
+        return int(num_cut_tiles(Numbers(), tiles, workers)) if workers else 0
 
 
 def num_cut_tiles(arithmetic: Arithmetic[T], tiles: T, workers: T) -> T:

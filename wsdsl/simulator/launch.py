@@ -99,8 +99,7 @@ def lend(kernel: Kernel, arguments: Arguments, launch: Launch) -> None:
         if isinstance(op, AllocateGlobal):
             assert isinstance(op.result.type, Tensor) and grid is not None
             scheduler, tiles, depth = work_of(grid, arguments)
-            clusters = launch.num_clusters
-            slots = scheduler.num_slots(tiles, depth, clusters) if clusters else 0
+            slots = scheduler.num_slots(tiles, depth, launch.num_clusters)
             first, *rest = op.result.type.dims
             assert isinstance(first, str)
             arguments.sizes[first] = op.each * max(1, slots)
