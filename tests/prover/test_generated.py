@@ -39,6 +39,8 @@ STATES = {
     "pingpong_3": (Schedule(tile=dict(m=64, n=128), mode="pingpong", consumers=3), 50),
     "cluster_m_n": (Schedule(tile=LARGE, mode="cooperative", cluster=dict(m=2, n=2)), 20),
     "pingpong_cluster": (Schedule(tile=LARGE, mode="pingpong", cluster=dict(m=4)), 30),
+    "stream_k": (dataclasses.replace(THREE, scheduler="stream_k", reduction="turns"), 80),
+    "slices": (dataclasses.replace(THREE, scheduler="split_k", splits=3, reduction="slices"), 130),
 }
 
 

@@ -54,8 +54,8 @@ def item_of(m: Machine, a: Agent, op: Op, array: Array, item: Any, start: int, e
 
 
 def spans_of(m: Machine, cta: int, array: Array, item: int, *borders: int) -> tuple[Span, ...]:
-    """An item's spans, cut where any access to the array begins or ends."""
-    known = m.model.borders.setdefault(array.index, set())
+    """An item's spans, cut where any access to arrays of its kind begins or ends."""
+    known = m.model.borders.setdefault((array.label, array.bytes), set())
     held = m.memory.get((cta, array.index, item))
     if held is None:
         held = split((Span(0, array.bytes),), known)

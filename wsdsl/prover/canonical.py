@@ -11,6 +11,7 @@ from typing import Any
 
 from wsdsl.ir import barrier_ops as b
 from wsdsl.prover.alike import Alike
+from wsdsl.prover.evened import even_stores, forget_first, most_stores
 from wsdsl.prover.families import families, order, turned
 from wsdsl.prover.hidden import NAMED
 from wsdsl.prover.iterations import name_iterations, shown_key, shown_term
@@ -50,6 +51,7 @@ class Canonical:
             _begun_later(code, held)
             for code, held in zip(model.codes, self.slot_family, strict=True)
         ]
+        self.most_stores = [most_stores(code) for code in model.codes]
         self.arrays = list(model.arrays.values())
         self.union: dict[Any, list[int]] = {}
         self.orders: dict[tuple[int, tuple[int, int, int]], list[tuple[int, int]]] = {}
@@ -61,6 +63,9 @@ class Canonical:
         With `widen`, what was not known in an earlier state of the same shape is forgotten here;
         with `hurry`, of each stage of a ring what is not known of one that looks the same.
         """
+        if self.hurry:
+            even_stores(m, self.most_stores)
+            forget_first(m)
         names = name_iterations(m)
         turns = self._turns(m)
         barriers, items = self._barriers(m, turns), self._items(m, turns)

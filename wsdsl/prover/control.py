@@ -7,6 +7,7 @@ enclosing loop with equal bounds; how often they run is then left open, but it i
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from wsdsl.ir import barrier_ops as b
@@ -51,7 +52,7 @@ def _equal(m: Machine, x: Term, y: Term) -> bool:
     for index, other in ((x, y), (y, x)):
         match index:
             case ("index", int(i)) if i in m.iterations and m.iterations[i].start == other:
-                return m.iterations[i].first
+                return _first(m, i)
             case _:
                 pass
     return m.decide(("eq", *sorted((x, y), key=repr)))
@@ -76,9 +77,16 @@ def less(m: Machine, x: Term, y: Term) -> bool:
             pass
     match y:
         case ("index", int(i)) if i in m.iterations and m.iterations[i].start == x:
-            return not m.iterations[i].first
+            return not _first(m, i)
         case _:
             return m.decide(("lt", x, y))
+
+
+def _first(m: Machine, iteration: int) -> bool:
+    """Is it the first one of its loop?"""
+    run = m.iterations[iteration]
+    m.model.ask_for_first.add(run.signature)
+    return m.decide(("first", ("index", iteration))) if run.first is None else run.first
 
 
 def _another(m: Machine, iteration: int) -> bool:
@@ -95,7 +103,7 @@ def _another(m: Machine, iteration: int) -> bool:
         m.following[iteration] = ENDED
         return False
     run = m.iterations[iteration]
-    m.following[iteration] = _iteration(m, Iterations(run.start, run.stop, run.step, False))
+    m.following[iteration] = _iteration(m, replace(run, first=False))
     return True
 
 
@@ -134,7 +142,7 @@ def loop_enter(m: Machine, a: Agent, i: Instruction) -> int:
     key = (i.signature, a.counts.get(bounds, 0), *bounds)
     if key not in m.loops:
         if less(m, start, stop):
-            m.loops[key] = _iteration(m, Iterations(start, stop, step, True))
+            m.loops[key] = _iteration(m, Iterations(i.signature, start, stop, step, True))
         else:
             m.loops[key] = ENDED
     a.counts[bounds] = a.counts.get(bounds, 0) + 1

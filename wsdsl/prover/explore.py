@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from wsdsl.ir import barrier_ops as b
 from wsdsl.ir.op import Kernel
 from wsdsl.prover.access import spans_of
 from wsdsl.prover.canonical import Canonical, Seen
@@ -14,6 +15,7 @@ from wsdsl.prover.flatten import model_of
 from wsdsl.prover.handing_on import check_handing_on
 from wsdsl.prover.machine import Agent, Barrier, Machine
 from wsdsl.prover.model import MANY, Model
+from wsdsl.prover.terms import Term
 
 MAX_STATES = 2_000
 MAX_AHEAD = 48
@@ -156,21 +158,37 @@ def follow(model: Model, decisions: Decisions) -> Failure | None:
 
 
 def learn_borders(model: Model) -> None:
-    """Run each loop once, only to see which parts of SMEM are accessed apart."""
-    m = start(model)
+    """Run each loop once, and once more for each condition that is not followed then, only to see
+    which parts of SMEM are accessed apart."""
+    for denied in [None, *_asked(model, None)]:
+        _asked(model, denied)
+
+
+def _asked(model: Model, denied: Term | None) -> list[Term]:
+    """The conditions on the way on which all of them hold, but for the one that is denied."""
+    m, asked = start(model), list[Term]()
     for _ in range(64):
         try:
             run_out(m)
         except Undecided as open_:
-            m.facts[open_.atom] = open_.atom[0] != "next"
+            m.facts[open_.atom] = open_.atom[0] != "next" and open_.atom != denied
+            asked += [open_.atom] if m.facts[open_.atom] else []
         except Failure:
-            return
+            break
         else:
-            return
+            break
+    return asked
 
 
-def _all_items(m: Machine) -> None:
-    """Begin with every item cut as it will be: an unused one then looks like the others."""
+def _all_there(m: Machine) -> None:
+    """Begin with every named barrier, and with every item cut as it will be: unused ones then look
+    like the others."""
+    for code in m.model.codes:
+        for i in code.instructions:
+            if isinstance(i.op, b.NamedBarrierSync | b.NamedBarrierArrive):
+                for cta in range(m.model.num_ctas):
+                    num = i.op.num_warpgroups
+                    m.named.setdefault((cta, i.op.barrier), Barrier(num, pending=num))
     for cta in range(m.model.num_ctas):
         for array in m.model.arrays.values():
             for item in range(array.num if array.first < 0 else 0):
@@ -180,8 +198,9 @@ def _all_items(m: Machine) -> None:
 def _explore(model: Model, widen: bool, hurry: bool) -> Explored:
     canonical = Canonical(model, widen, hurry)
     first = start(model)
-    _all_items(first)
-    heap: list[tuple[int, int, Decisions, Machine, Seen]] = [(0, 0, (), first, Seen([]))]
+    _all_there(first)
+    heap: list[tuple[tuple[int, int], int, Decisions, Machine, Seen]] = []
+    heap.append(((0, 0), 0, (), first, Seen([])))
     pushed = states = steps = 0
     while heap:
         _, _, decisions, m, came_from = heapq.heappop(heap)
@@ -205,11 +224,12 @@ def _explore(model: Model, widen: bool, hurry: bool) -> Explored:
                 op = model.codes[a.partition].instructions[a.pc].op
                 failure = m.fail("unknown", a, op, f"not proved: more than {MAX_STATES} states")
                 raise Refuted(failure, decisions) from None
-            # Around a loop until nothing new comes, then out of it.
+            # Around the loops until nothing new comes, then out of them; who is behind goes first,
+            # so that ways are joined before they are followed.
+            place = (-m.next_iteration, m.steps) if widen else (m.steps, 0)
             for outcome in (True, False):
                 fork = m.copy() if outcome else m
                 fork.facts[open_.atom] = outcome
                 pushed += 1
-                place = -m.steps if widen else m.steps
                 heapq.heappush(heap, (place, pushed, (*decisions, outcome), fork, seen))
     return Explored(states, steps, model.num_ctas)

@@ -179,12 +179,14 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Iterations:
-    """One run of a loop: its bounds, and whether this is its first iteration."""
+    """One run of a loop: which, its bounds, and whether this is its first iteration (None:
+    forgotten)."""
 
+    signature: Any
     start: Term
     stop: Term
     step: Term
-    first: bool
+    first: bool | None
 
 
 ENDED = 0

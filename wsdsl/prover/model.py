@@ -80,7 +80,10 @@ class Model:
         self.work: dict[int, tuple[int, int, int]] = {}
         """By partition that hands sums on: where its work loop begins and ends, and from where on
         the arrival has been made that comes before a wait for all."""
-        self.borders: dict[int, set[int]] = {}
+        self.borders: dict[tuple[str, int], set[int]] = {}
+        """Where accesses to items of arrays begin or end, by the arrays' label and bytes."""
+        self.ask_for_first: set[Any] = set()
+        """The loops (signatures) of which somebody was seen to ask for their first iteration."""
         self.names_of_terms: dict[Any, Any] = {}
         self.codes: list[Code] = []
         self.num_warpgroups = sum(p.num_warpgroups for p in self.partitions) or 1
@@ -92,7 +95,7 @@ class Model:
         made = copy(self)
         made.sizes = sizes
         made.counted, made.left_open = FEW, False
-        made.borders, made.names_of_terms = {}, {}
+        made.borders, made.ask_for_first, made.names_of_terms = {}, set(), {}
         return made
 
     def _entry_registers(self, flat: list[Any]) -> int:
