@@ -45,6 +45,16 @@ BROKEN = {
         item=%item0, accumulate=True)""",
         "TMA adds no u8 elements",
     ),
+    "beside_others": (
+        '  partition(role="compute"',
+        '  partition(role="load", num_warpgroups=0) { sync_warp() }\n  partition(role="compute"',
+        "put it in elect()",
+    ),
+    "warps": (
+        '  partition(role="compute"',
+        4 * '  partition(role="load", num_warpgroups=0) { }\n' + '  partition(role="compute"',
+        "a warpgroup has four",
+    ),
     "yield": ("yield(values=(%acc2, %s2, %s1))", "yield(values=(%acc2, %s2))", "yields"),
     "in_flight": ("%sum: frag<f32[64x128]> = wgmma_wait(pending=0, accumulators=(%acc3,))",
                   "wgmma_wait(pending=0)", None),

@@ -101,6 +101,9 @@ WRONG = {
     "one more": (LENGTH, LENGTH.replace("by=%length", "amount=1"), "."),
     "back by its length": (BACK, BACK.replace("%back", "%length_"), "another amount"),
     "not released": (LENGTH, LENGTH.replace("%length", "%length, release=False"), "not release"),
+    "a meeting of half of the warps": (
+        "sync(barrier=8, num_warpgroups=2)", "sync(barrier=8, num_warpgroups=1)",
+        "while threads may still use it"),
     "lines of no block": (
         '%line: i32 = map(fn="mul", args=(%slot_3, %c128))',
         '%line_: i32 = map(fn="mul", args=(%slot_3, %c128))\n'
@@ -142,6 +145,15 @@ def test_wrong(name: str) -> None:
     with pytest.raises(ProofError, match=told) as caught:
         prove(parse_kernel(text, "stream_k.ir"))
     assert caught.value.counterexample.kind == HANDING_ON
+
+
+def test_sums_that_other_threads_hold() -> None:
+    """Read with lines along a fragment's columns, a sum is another thread's."""
+    text = (SAMPLE.parent / "stream_k.scheduled.ir").read_text()
+    lines, columns = "m_piece_index: frag<i32[64x1]>", "n_piece_index: frag<i32[1x64]>"
+    text = text.replace(lines, lines.replace("64x1", "1x64"))
+    text = text.replace(columns, columns.replace("1x64", "64x1"))
+    assert "lines run along a fragment's rows" in objection(parse_kernel(text))
 
 
 def test_sums_that_several_threads_hold() -> None:

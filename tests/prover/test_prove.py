@@ -115,6 +115,19 @@ def test_wrong_in_one_place(what: str) -> None:
     assert caught.value.counterexample.kind == kind, str(caught.value)
 
 
+def test_a_copy_of_what_flags_guard() -> None:
+    """Beside them TMA would read what others may not have written yet."""
+    text = changed(
+        "split",
+        ("  %slots:", '  %w_map: tensor_map = make_tensor_map(tensor=%W, box=(16, 32), swizzle="128B")\n  %slots:'),
+        ("arrive_expect_tx(barriers=%full, state=%f1, tx_bytes=32768)", """arrive_expect_tx(barriers=%full, state=%f1, tx_bytes=34816)
+          tma_load(map=%w_map, coordinates=(%m, %n), shared=%extra, state=%f1, barriers=%full)"""),
+        ('label="slots", offset=0)', 'label="slots", offset=0)\n  %extra: shared<2048 x 4> = allocate_shared(label="extra", offset=139264)'),
+    )  # fmt: skip
+    with pytest.raises(ProofError, match="exchange by flags"):
+        prove(parse_kernel(text))
+
+
 def test_a_fragment_that_may_be_overwritten() -> None:
     text = sample("gemm_registers")
     start = text.index(", fragments=(")

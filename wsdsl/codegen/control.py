@@ -12,7 +12,7 @@ from wsdsl.codegen.held import Held, Registers, Scalar, StateAt
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.barrier_ops import Elect, ForRange
 from wsdsl.ir.op import Op, Value
-from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.pipeline_ops import Partition, by_warpgroup
 from wsdsl.ir.tile_ops import If
 
 
@@ -119,7 +119,7 @@ def convert_partitions(c: Context, ops: Sequence[Partition]) -> None:
     w = c.w
     join = w.name("join")
     first = 0
-    together = _by_warpgroup(ops)
+    together = by_warpgroup(ops)
     for i, sharing in enumerate(together):
         op = sharing[0]
         if c.place.inside:
@@ -140,17 +140,6 @@ def convert_partitions(c: Context, ops: Sequence[Partition]) -> None:
         w.jump(join)
         w.begin(following)
         first += op.num_warpgroups
-
-
-def _by_warpgroup(ops: Sequence[Partition]) -> list[list[Partition]]:
-    """Partitions, each with those that are run by further warps of its warpgroup."""
-    found: list[list[Partition]] = []
-    for op in ops:
-        if op.num_warpgroups or not found:
-            found.append([op])
-        else:
-            found[-1].append(op)
-    return found
 
 
 def group_partitions(region: Sequence[Op]) -> list[Op | list[Partition]]:

@@ -7,6 +7,7 @@ the n-th wait (or `skip_slot`), whatever loops they stand in.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -309,3 +310,14 @@ class ConsumerRelease(Op):
 
     levels: ClassVar = PARTITIONED
     slot: Value
+
+
+def by_warpgroup(ops: Sequence[Partition]) -> list[list[Partition]]:
+    """Partitions, each with those that are run by further warps of its warpgroup."""
+    found: list[list[Partition]] = []
+    for op in ops:
+        if op.num_warpgroups or not found:
+            found.append([op])
+        else:
+            found[-1].append(op)
+    return found

@@ -13,6 +13,7 @@ from wsdsl.ir.barrier_ops import (
     ArriveFlag,
     ClusterIndex,
     CtaRank,
+    Elect,
     FenceBarrierInit,
     InitializeBarriers,
     LaunchGrid,
@@ -23,6 +24,7 @@ from wsdsl.ir.barrier_ops import (
     SyncCluster,
     SyncCta,
     WaitFlag,
+    WaitPredecessor,
 )
 from wsdsl.ir.early_start import Problem, predecessors_are_waited_for
 from wsdsl.ir.fragment_ops import MatrixOperand
@@ -33,8 +35,8 @@ from wsdsl.ir.memory_ops import (
     TmaLoad,
     TmaStore,
 )
-from wsdsl.ir.op import Kernel, Op, Region, Value, op_name, operands, regions
-from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.op import Kernel, Op, Region, Value, op_name, operands, regions, results_of
+from wsdsl.ir.pipeline_ops import Partition, by_warpgroup
 from wsdsl.ir.target import ADDED_ATOMICALLY, LINE_ALIGN, SMEM_ALIGN, SMEM_BYTES, SWIZZLE_SPAN
 from wsdsl.ir.types import Barriers, Shared, Tensor
 from wsdsl.ir.walk import walk
@@ -230,6 +232,19 @@ def clusters_are_launched(kernel: Kernel) -> Iterator[Problem]:
             yield op, "there is no cluster: launch_grid(cluster=...) makes one"
 
 
+def threads_run_side_by_side(kernel: Kernel) -> Iterator[Problem]:
+    """Partitions of one thread follow in the warps of one warpgroup: those pass over each other's
+    `elect`, and would stop at anything that is outside of it."""
+    for together in by_warpgroup([op for op in kernel.body if isinstance(op, Partition)]):
+        host, *others = together
+        if not host.num_warpgroups or len(together) > 4:
+            yield together[-1], "no warp is left for this thread: a warpgroup has four"
+        for op in (op for p in together for op in p.body if others):
+            scalar = results_of(op) and not regions(op)
+            if not (scalar or isinstance(op, (Elect, SetMaxRegisters, WaitPredecessor))):
+                yield op, "other warps, which run other partitions, stop here: put it in elect()"
+
+
 def named_barriers_agree(kernel: Kernel) -> Iterator[Problem]:
     """Barrier 0 is sync_cta's; whoever meets on another must expect as many."""
     partitions = [op for op in kernel.body if isinstance(op, Partition)]
@@ -256,6 +271,7 @@ def flags_are_integers(kernel: Kernel) -> Iterator[Problem]:
 RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
     clusters_are_launched,
     named_barriers_agree,
+    threads_run_side_by_side,
     flags_are_integers,
     barriers_are_initialised,
     expected_bytes_are_loaded,

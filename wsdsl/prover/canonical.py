@@ -191,7 +191,9 @@ class Canonical:
                 case Registers():
                     slots.append(accumulators.setdefault(held.number, len(accumulators)))
                 case Descriptor():
-                    slots.append(repr((held.array.name, held.item, held.start)))
+                    turn = turns.get((a.cta, self.of_array[held.array.name]), NO_TURN)
+                    item = (held.item - turn[0]) % held.array.num
+                    slots.append((held.array.index, item, held.start, held.layout))
                 case _:
                     slots.append(shown_term(held, names))
         frames = tuple(("open", names[f[1]]) if f[0] == "open" else f for f in a.frames)

@@ -12,7 +12,8 @@ from typing import Any
 
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import tile_ops as t
-from wsdsl.ir.op import Op
+from wsdsl.ir.op import Op, Value, fields_of
+from wsdsl.ir.types import Fragment, Tile
 from wsdsl.prover.errors import Undecided
 from wsdsl.prover.machine import ENDED, NOBODY, Agent, Iterations, Machine, StageParity
 from wsdsl.prover.program import LOCAL, SEEN, Instruction
@@ -137,6 +138,14 @@ def loop_enter(m: Machine, a: Agent, i: Instruction) -> int:
             _enter_counted(a, i, start, stop, step)
             return LOCAL
         m.model.left_open = True
+    if not _positive(m, step):
+        raise m.fail(
+            "misuse",
+            a,
+            op,
+            "a step that may be 0 or negative",
+            hint="constants, numbers of CTAs, and sums and products of these are known not to be",
+        )
     parent = _parent(a)
     bounds = (parent, start, stop, step)
     key = (i.signature, a.counts.get(bounds, 0), *bounds)
@@ -156,6 +165,37 @@ def loop_enter(m: Machine, a: Agent, i: Instruction) -> int:
         a.frames.append(("open", first))
         a.slots[i.defines[0]] = ("index", first)
     return LOCAL
+
+
+def _meant(m: Machine, term: Term) -> Term:
+    """What a name stands for."""
+    match term:
+        case ("fixed", int(n)):
+            return list(m.model.names_of_terms)[n]
+        case _:
+            return term
+
+
+def _positive(m: Machine, step: Term) -> bool:
+    match _meant(m, step):
+        case int(number):
+            return number > 0
+        case ("add" | "mul" | "min", x, y):
+            return _positive(m, x) and _positive(m, y)
+        case ("max", x, y):
+            return _positive(m, x) or _positive(m, y)
+        case ("floordiv", x, y) if _at_most(_meant(m, y), x):
+            return _positive(m, y)
+        case _:
+            return step in (m.model.count("ctas"), m.model.count("clusters"))
+
+
+def _at_most(term: Term, other: Term) -> bool:
+    match term:
+        case ("min", x, y):
+            return other in (x, y)
+        case _:
+            return False
 
 
 def _enter_counted(a: Agent, i: Instruction, start: int, stop: int, step: int) -> None:
@@ -283,18 +323,39 @@ def map_scalars(m: Machine, a: Agent, i: Instruction) -> int:
     assert isinstance(op, t.Map)
     held = i.extra
     args = tuple(a.slots[held[v.name]] if v.name in held else ("value", v.name) for v in op.args)
-    made = apply(op.fn, args)
-    if isinstance(made, tuple) and op.fn not in TESTS and not varies(made):
+    kind = op.args[-1].type
+    if isinstance(kind, Tile | Fragment) and kind.dtype.is_float:
+        # NaN: of `lt` and `ge` neither may hold, and x - x need not be 0.
+        made: Term = (f"float {op.fn}", *args)
+    else:
+        made = apply(op.fn, args)
+        if type(made) is int:
+            made = _wrapped(made, op.result)
+    named = isinstance(made, tuple) and made[0] == "fixed"
+    if isinstance(made, tuple) and not named and op.fn not in TESTS and not varies(made):
         # The same everywhere and always: a name will do, and is quicker to look at.
         made = m.model.names_of_terms.setdefault(made, ("fixed", len(m.model.names_of_terms)))
     a.slots[i.defines[0]] = made
     return LOCAL
 
 
+def _wrapped(number: int, result: Value) -> int:
+    """As the result's dtype has it."""
+    kind = result.type
+    if not isinstance(kind, Tile | Fragment):
+        return number
+    size = 1 << kind.dtype.bits
+    number %= size
+    return number - size if kind.dtype.kind == "int" and 2 * number >= size else number
+
+
 def opaque(m: Machine, a: Agent, i: Instruction) -> int:
     """A value about which only is known that the same operands give the same."""
     del m
-    a.slots[i.defines[0]] = (type(i.op).__name__, *(a.slots[s] for s in i.uses))
+    op: Any = i.op
+    told = [getattr(op, name) for name, kind in fields_of(type(op)) if kind == "attribute"]
+    used = (a.slots[s] for s in i.uses)
+    a.slots[i.defines[0]] = (type(op).__name__, str(op.result.type), *told, *used)
     return LOCAL
 
 

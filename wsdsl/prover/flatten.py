@@ -11,7 +11,7 @@ from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.walk import yielded
-from wsdsl.prover import control
+from wsdsl.prover import control, global_memory
 from wsdsl.prover.arms import ARMS
 from wsdsl.prover.model import Model
 from wsdsl.prover.program import SYNCHRONISES, Code, Instruction
@@ -101,6 +101,8 @@ class Flattener:
         run = ARMS.get(type(op))
         if run is None:
             run = control.unknown
+        elif self.effects.copies_shared(op):
+            run = global_memory.copied
         if results_of(op) and type(op) not in SYNCHRONISES:
             self.shapes[results_of(op)[0].name] = self._shape_of(op)
         wanted = [v for v in operands(op) if v.name in self.needed or v.name in self.code.slots]

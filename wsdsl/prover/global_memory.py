@@ -35,6 +35,16 @@ def store_global(m: Machine, a: Agent, i: Instruction) -> int:
     return LOCAL
 
 
+def copied(m: Machine, a: Agent, i: Instruction) -> int:
+    raise m.fail(
+        "unknown",
+        a,
+        i.op,
+        "copies of a tensor that CTAs exchange by flags are not understood",
+        hint="load_global and store_global are",
+    )
+
+
 def _access(
     m: Machine, a: Agent, i: Instruction, index: tuple[Value, ...], store: mem.StoreGlobal | None
 ) -> None:

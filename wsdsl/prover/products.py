@@ -26,6 +26,11 @@ class Descriptor:
     start: int | None
     op: f.MatrixOperand
 
+    @property
+    def layout(self) -> tuple[Any, ...]:
+        op = self.op
+        return op.dtype, op.rows, op.columns, op.offset, op.swizzle, op.k_major
+
 
 def matrix_operand(m: Machine, a: Agent, i: Instruction) -> int:
     op = i.op

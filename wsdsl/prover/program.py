@@ -16,6 +16,7 @@ from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
+from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.types import Fragment
 from wsdsl.ir.walk import walk, yielded
 
@@ -116,6 +117,8 @@ class Effects:
     """
 
     shared: frozenset[str] = frozenset()
+    maps: frozenset[str] = frozenset()
+    """Of shared tensors."""
     lent: frozenset[str] = frozenset()
     alone: frozenset[int] = frozenset()
 
@@ -129,6 +132,15 @@ class Effects:
                 return op.tensor.name in self.shared
             case _:
                 return type(op) in SYNCHRONISES
+
+    def copies_shared(self, op: Op) -> bool:
+        match op:
+            case m.TmaLoad() | m.TmaStore():
+                return op.map.name in self.maps
+            case m.ThreadLoad():
+                return op.tensor.name in self.shared
+            case _:
+                return False
 
     def within(self, region: Region) -> bool:
         return any(map(self.has, walk(region)))
@@ -149,9 +161,11 @@ def effects_of(kernel: Kernel) -> Effects:
     maps = {op.result.name: op.tensor.name for op in flat if isinstance(op, m.MakeTensorMap)}
     written = {op.tensor.name for op in flat if isinstance(op, m.StoreGlobal)}
     written |= {maps[op.map.name] for op in flat if isinstance(op, m.TmaStore)}
-    read = {op.tensor.name for op in flat if isinstance(op, m.LoadGlobal)}
+    read = {op.tensor.name for op in flat if isinstance(op, (m.LoadGlobal, m.ThreadLoad))}
+    read |= {maps[op.map.name] for op in flat if isinstance(op, m.TmaLoad)}
     shared = (written & read) - lent if set(flags) - lent else set[str]()
-    return Effects(frozenset(shared), lent, _alone(kernel, lent))
+    of_shared = frozenset(name for name, tensor in maps.items() if tensor in shared)
+    return Effects(frozenset(shared), of_shared, lent, _alone(kernel, lent))
 
 
 def _alone(kernel: Kernel, lent: frozenset[str]) -> frozenset[int]:
@@ -160,10 +174,11 @@ def _alone(kernel: Kernel, lent: frozenset[str]) -> frozenset[int]:
     others: set[int] = set()
 
     def visit(region: Region, partition: Op) -> None:
+        one = isinstance(partition, Partition) and partition.num_warpgroups == 1
         for op, after in zip(region, (*region[1:], None), strict=True):
             if isinstance(op, (b.NamedBarrierSync, b.NamedBarrierArrive)):
                 hands_on = isinstance(after, b.ArriveFlag) and after.tensor.name in lent
-                own = isinstance(op, b.NamedBarrierSync) and op.num_warpgroups == 1
+                own = one and isinstance(op, b.NamedBarrierSync) and op.num_warpgroups == 1
                 if not (own and hands_on and found.setdefault(op.barrier, partition) is partition):
                     others.add(op.barrier)
             for inner in regions(op):

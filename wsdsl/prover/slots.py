@@ -58,6 +58,9 @@ class Slots:
         """(the slot's number, where in it)."""
         assert isinstance(op.tensor.type, Tensor)
         starts = [self.span(v) for v in op.index]
+        for v, along in zip(op.index, ("columns", "rows")):
+            if isinstance(v.type, Fragment) and getattr(v.type, along) != 1:
+                raise NotUnderstood("lines run along a fragment's rows, columns along its columns")
         self.blocks(op, *starts[1:])
         slot, stride, lines = self.lines(op, starts[0], warpgroups)
         spans = [lines]

@@ -122,7 +122,7 @@ class Turn(ABC):
                     way = replace(way, open=True)
                 for body in bodies:
                     yield from self.region(body, {way})
-            case b.NamedBarrierSync():
+            case b.NamedBarrierSync() if op.num_warpgroups >= self.partition.num_warpgroups:
                 yield replace(way, loose=False, read=frozenset())
             case b.SyncWarp():
                 yield replace(way, read=frozenset(p for p in way.read if p.holder != "warp"))

@@ -1,0 +1,113 @@
+"""What must not be taken for equal: two sides of a ring that run, or load, by what looks alike."""
+
+import pytest
+
+from tests.prover.handshake import PRODUCE, ring, verdict
+from wsdsl.ir.parser import parse_kernel
+
+
+def changed(*changes: tuple[str, str]) -> str:
+    text = str(ring())
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new, 1)
+    return verdict(parse_kernel(text))
+
+
+def two_bounds(more: str, load: str, compute: str) -> str:
+    """Each side of the ring has its own number of iterations."""
+    head, tail = str(ring()).split('  partition(role="compute"')
+    text = head.replace("stop=%size", f"stop={load}") + '  partition(role="compute"'
+    text += tail.replace("stop=%size", f"stop={compute}")
+    before = '  partition(role="load"'
+    return verdict(parse_kernel(text.replace(before, more + before, 1)))
+
+
+CASTS = """  %h1: {0} = {2}(x=%size{4})
+  %b1: i32 = cast(x=%h1)
+  %h2: {1} = {2}(x=%size{3})
+  %b2: i32 = cast(x=%h2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "op", "option", "found"),
+    [
+        ("i16", "i16", "cast", "", ""),
+        ("i8", "i16", "cast", "", "deadlock"),
+        ("bf16", "f32", "cast", "", "deadlock"),
+        ("i8", "i8", "cast", ", saturate=True", "deadlock"),
+        ("f32", "u32", "bitcast", "", "deadlock"),
+    ],
+)
+def test_casts(one: str, other: str, op: str, option: str, found: str) -> None:
+    assert two_bounds(CASTS.format(one, other, op, option, ""), "%b1", "%b2") == found
+
+
+def loaded_if(*conditions: str) -> str:
+    """Loads of the producer under each of the conditions."""
+    wait, *load = PRODUCE.strip().splitlines()
+    made = [wait]
+    for n, condition in enumerate(conditions):
+        made += [
+            f"%l{n}: bool = map({condition})",
+            f"if(cond=%l{n}) {{",
+            *load,
+            "yield() } { yield() }",
+        ]
+    return "\n".join(made)
+
+
+FLOATS = """  %one: i32 = constant(value=1)
+  %fx: f32 = load_global(tensor=%F, index=(%zero,))
+  %fy: f32 = load_global(tensor=%F, index=(%one,))
+"""
+
+
+@pytest.mark.parametrize(
+    ("conditions", "found"),
+    [
+        (('fn="lt", args=(%size, %limit)', 'fn="ge", args=(%size, %limit)'), ""),
+        (('fn="lt", args=(%fx, %fy)', 'fn="ge", args=(%fx, %fy)'), "deadlock"),
+        (('fn="eq", args=(%fx, %fx)',), "deadlock"),
+    ],
+)
+def test_nan_is_neither_less_nor_more(conditions: tuple[str, ...], found: str) -> None:
+    before = '  partition(role="load"'
+    text = str(ring()).replace("%n: tensor<i32[1]>", "%n: tensor<i32[1]>, %F: tensor<f32[2]>")
+    start, end = text.index("wait_barrier(barriers=%empty"), text.index("%p1: state")
+    text = text[:start] + loaded_if(*conditions) + "\n" + text[end:]
+    assert verdict(parse_kernel(text.replace(before, FLOATS + before, 1))) == found
+
+
+def test_constants_wrap_as_their_dtype_does() -> None:
+    more = """  %big: i32 = constant(value=1073741824)
+  %four: i32 = constant(value=4)
+  %product: i32 = map(fn="mul", args=(%big, %four))
+  %some: bool = map(fn="gt", args=(%product, %zero))
+  %other: i32 = map(fn="where", args=(%some, %size, %zero))
+"""
+    assert two_bounds(more, "%other", "%size") == "deadlock"
+    assert two_bounds(more, "%other", "%zero") == ""
+
+
+def test_a_flag_may_change_between_two_loads() -> None:
+    limit = "  %limit: i32 = load_global(tensor=%n, index=(%zero,))\n"
+    own = limit.replace("%limit", "%own") + "  arrive_flag(tensor=%n, index=(%zero,), amount=64)\n"
+    head, tail = str(ring()).replace(limit, "").split('  partition(role="compute") {\n')
+    head = head.replace('partition(role="load") {\n', 'partition(role="load") {\n' + own)
+    tail = limit + tail.replace("stop=%size", "stop=%limit")
+    text = head.replace("stop=%size", "stop=%own") + '  partition(role="compute") {\n' + tail
+    assert verdict(parse_kernel(text)) == "deadlock"
+
+
+@pytest.mark.parametrize(
+    ("step", "found"),
+    [
+        ("load_global(tensor=%n, index=(%zero,))", "misuse"),
+        ("num_ctas()", ""),
+        ("constant(value=0)", "misuse"),
+    ],
+)
+def test_steps_are_positive(step: str, found: str) -> None:
+    assert changed(("%step: i32 = constant(value=64)", f"%step: i32 = {step}")) == found
