@@ -111,3 +111,31 @@ def test_a_flag_may_change_between_two_loads() -> None:
 )
 def test_steps_are_positive(step: str, found: str) -> None:
     assert changed(("%step: i32 = constant(value=64)", f"%step: i32 = {step}")) == found
+
+
+def summed(name: str, step: str, fn: str = "add", start: str = "%zero") -> str:
+    """A number that a loop makes, and which never comes again."""
+    return f"""
+    %{name}: i32 = for_range(index=%{name}_i: i32, start=%zero, stop=%limit, step=%step, init=({start},), args=(%{name}_1: i32,)) {{
+      %{name}_v: i32 = load_global(tensor=%n, index=({step},))
+      %{name}_2: i32 = map(fn="{fn}", args=(%{name}_1, %{name}_v))
+      yield(values=(%{name}_2,))
+    }}
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize(
+    ("compute", "found"),
+    [
+        (summed("t", "%t_i"), ""),
+        (summed("t", "%t_i", "max"), "deadlock"),
+        (summed("t", "%t_1"), "deadlock"),
+        (summed("t", "%t_i", start="%step"), "deadlock"),
+    ],
+)
+def test_what_loops_carry(compute: str, found: str) -> None:
+    head, tail = str(ring()).split('  partition(role="compute") {\n')
+    head = head.replace('(role="load") {\n', '(role="load") {\n' + summed("s", "%s_i"))
+    head = head.replace("stop=%size", "stop=%s")
+    tail = compute + tail.replace("stop=%size", "stop=%t")
+    assert verdict(parse_kernel(head + '  partition(role="compute") {\n' + tail)) == found

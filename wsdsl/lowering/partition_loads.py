@@ -43,7 +43,7 @@ With `mode="pingpong"` there are as many compute partitions as consumers, which 
 does every second tile and passes over the slots of the others.
 
 The load sub-DAG is the backward slice from the operands of products to global memory. It gets a
-loop nest of its own, made of the loops around its loads without what they carry. Loads that feed
+loop nest of its own, made of the loops around its loads (`load_side.py`). Loads that feed
 nothing but elementwise work stay on the compute side.
 
 Why here: on tiles, before anything has an address; both sides are lowered by the same passes.
@@ -52,7 +52,6 @@ Why here: on tiles, before anything has an address; both sides are lowered by th
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import (
@@ -68,11 +67,10 @@ from wsdsl.ir.pipeline_ops import (
     SlotTile,
     SlotValues,
 )
-from wsdsl.ir.tile_ops import Block, Constant, Contract, ForEach, ForTiles, If, Load, Whole, Yield
+from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, If, Load, Whole
 from wsdsl.ir.types import Axis, Ring, SharedTile, Slot, Tile
 from wsdsl.ir.walk import Namer, copy_region, definers, used_inside, with_regions
 from wsdsl.lowering.axes import axes_of
-from wsdsl.lowering.builder import INT
 from wsdsl.lowering.early_loads import (
     load_shares,
     loaded_tensors,
@@ -80,11 +78,12 @@ from wsdsl.lowering.early_loads import (
 )
 from wsdsl.lowering.footprint import OUTER_RING_DEPTH
 from wsdsl.lowering.load_groups import LoadGroup, find_load_groups
+from wsdsl.lowering.load_side import LoadSide
 from wsdsl.lowering.nest import output_nest
 from wsdsl.lowering.part_loads import fill_parts, parts_ring, read_in_parts
 from wsdsl.lowering.parts import loads_in_parts
 from wsdsl.lowering.sharing import cluster_along, num_sharing, num_turns, shared_role
-from wsdsl.lowering.side_loads import SideLoad, kept_out
+from wsdsl.lowering.side_loads import kept_out
 from wsdsl.schedule import Schedule
 
 
@@ -97,7 +96,8 @@ def partition_loads(kernel: Kernel) -> Kernel:
     turns = num_turns(schedule)
     rings = _make_rings(groups, schedule, namer)
     sizes = {name: axis.size for name, axis in axes_of(kernel).items()}
-    cut = _Cut(groups, {height: ring.result for height, ring in rings.items()}, namer, sizes)
+    filled_by = LoadSide(groups, {h: ring.result for h, ring in rings.items()}, namer, sizes)
+    read_by = _ComputeSide(filled_by)
     within = tuple(loop.within if isinstance(loop, ForTiles) else 0 for loop in nest)
 
     def work(inner: Region, turn: int = 0, turns: int = 1, skip: Region = ()) -> Region:
@@ -120,7 +120,7 @@ def partition_loads(kernel: Kernel) -> Kernel:
     registers = schedule.registers or {}
     partitions: list[Op] = []
     for names in load_shares(groups, schedule):
-        load_side = cut.load_side(body, names)
+        load_side = filled_by.of(body, names)
         refuse_addresses_in_memory(load_side, names, schedule)
         load = Partition(
             role="load",
@@ -130,7 +130,7 @@ def partition_loads(kernel: Kernel) -> Kernel:
             loc=kernel.loc,
         )
         partitions.append(load)
-    filled = cut.load_side(body, loaded_tensors(groups)) if turns > 1 else ()
+    filled = filled_by.of(body, loaded_tensors(groups)) if turns > 1 else ()
     parted = loads_in_parts(kernel, schedule, body) if groups else ()
     if parted:
         own = parts_ring(kernel, parted, namer)
@@ -143,7 +143,7 @@ def partition_loads(kernel: Kernel) -> Kernel:
         filled = (*filled, *side)
     for turn in range(turns):
         mine = read_in_parts(body, parted, rings[-1].result, turn, turns) if parted else body
-        compute_side = cut.compute_side(mine)
+        compute_side = read_by.of(mine)
         inner = work(compute_side, turn, turns, _passing_over(filled) if turns > 1 else ())
         compute = Partition(
             role="compute",
@@ -194,109 +194,27 @@ def _make_rings(
     }
 
 
-class _Cut:
-    """The two sides of one kernel body."""
+class _ComputeSide:
+    """Of one kernel body, whose loads are cut out of it."""
 
-    def __init__(
-        self,
-        groups: tuple[LoadGroup, ...],
-        rings: dict[int, Value],
-        namer: Namer,
-        sizes: dict[str, int],
-    ) -> None:
-        self.groups, self.rings, self.namer, self.sizes = groups, rings, namer, sizes
-        self.layouts: dict[int, list[tuple[Tile, ...]]] = {}
-        for group in groups:
-            known = self.layouts.setdefault(group.height, [])
-            if group.layout not in known:
-                known.append(group.layout)
+    def __init__(self, loads: LoadSide) -> None:
+        self.loads = loads
 
-    def _of_block(self, block: Region) -> list[LoadGroup]:
-        return [g for g in self.groups if g.block is block or g.block == block]
-
-    def _layout(self, group: LoadGroup) -> int:
-        return self.layouts[group.height].index(group.layout)
-
-    def load_side(self, block: Region, names: frozenset[str]) -> Region:
-        """The block with nothing but slots being filled with the tensors of these names, and what
-        their addresses need.
-        """
-        groups, made = self._of_block(block), list[Op]()
-        for i, op in enumerate(block):
-            for group in (g for g in groups if g.first == i):
-                made += self._fill(group, names)
-            if isinstance(op, (ForTiles, ForEach)):
-                inner = self.load_side(op.body, names)
-                if _fills(inner):
-                    bare = dataclasses.replace(op, result=(), init=(), args=(), body=inner)
-                    made.append(bare)
-            elif isinstance(op, If):
-                then, orelse = self.load_side(op.then, names), self.load_side(op.orelse, names)
-                if _fills(then) or _fills(orelse):
-                    made.append(dataclasses.replace(op, result=(), then=then, orelse=orelse))
-            elif results_of(op):
-                made.append(op)
-        return _without_unused((*made, Yield()) if block and isinstance(block[-1], Yield) else made)
-
-    def _fill(self, group: LoadGroup, names: frozenset[str]) -> list[Op]:
-        """Nothing, if no slot of the ring has anything of these tensors."""
-        if not names & loaded_tensors(g for g in self.groups if g.height == group.height):
-            return []
-        slot = Value(self.namer.new("slot"), Slot())
-        ring, loc = self.rings[group.height], group.loads[0].loc
-        made: list[Op] = [
-            ProducerAcquire(result=slot, ring=ring, layout=self._layout(group), loc=loc)
-        ]
-        for field, load in enumerate(group.loads):
-            if load.tensor.name in names:
-                fill = LoadToSlot(
-                    slot=slot, field=field, tensor=load.tensor, index=load.index, loc=load.loc
-                )
-                made.append(fill)
-        for field, side in enumerate(group.beside, len(group.loads)):
-            load = side.load
-            if load.tensor.name in names:
-                blocks, index = self._blocks(side, definers(group.block[group.first :]))
-                made = [*blocks, *made]
-                copy = LoadToSlot(
-                    slot=slot, field=field, tensor=load.tensor, index=index, loc=load.loc
-                )
-                made.append(dataclasses.replace(copy, box=side.box(self.sizes)))
-        return [*made, ProducerCommit(slot=slot, loc=loc)]
-
-    def _blocks(
-        self, side: SideLoad, later: Mapping[Value, Op]
-    ) -> tuple[list[Op], tuple[Value, ...]]:
-        """Where a box begins, and what computes it, without what is computed `later`."""
-        blocks: list[Op] = []
-        index: list[Value] = []
-        for value, place in zip(side.load.index, side.places, strict=True):
-            if place is not None and place[1] > 1:
-                value = Value(self.namer.new("block"), INT)
-                blocks.append(Block(result=value, axis=place[0], size=place[1], loc=side.load.loc))
-            elif isinstance(known := later.get(value), (Block, Constant)):
-                value = Value(self.namer.new("block"), INT)
-                blocks.append(dataclasses.replace(known, result=value))
-            index.append(value)
-        return blocks, tuple(index)
-
-    def compute_side(self, block: Region) -> Region:
+    def of(self, block: Region) -> Region:
         """The block with the operands' loads replaced by slots that are waited for."""
-        groups, made = self._of_block(block), list[Op]()
+        groups, made = self.loads.of_block(block), list[Op]()
         tiles: dict[Value, Value] = {}
         slots: dict[int, Value] = {}
         for i, op in enumerate(block):
             for n, group in enumerate(groups):
                 if group.first == i:
-                    slots[n] = Value(self.namer.new("slot"), Slot())
+                    slots[n] = Value(self.loads.namer.new("slot"), Slot())
                     made += self._take(group, slots[n], block, tiles)
             changed = op
             if isinstance(op, (ForTiles, ForEach)):
-                changed = dataclasses.replace(op, body=self.compute_side(op.body))
+                changed = dataclasses.replace(op, body=self.of(op.body))
             elif isinstance(op, If):
-                changed = dataclasses.replace(
-                    op, then=self.compute_side(op.then), orelse=self.compute_side(op.orelse)
-                )
+                changed = dataclasses.replace(op, then=self.of(op.then), orelse=self.of(op.orelse))
             if not any(op is side.load for group in groups for side in group.beside):
                 made.append(_read_from_slots(changed, tiles))
             for n, group in enumerate(groups):
@@ -307,13 +225,15 @@ class _Cut:
     def _take(
         self, group: LoadGroup, slot: Value, block: Region, tiles: dict[Value, Value]
     ) -> list[Op]:
-        ring = self.rings[group.height]
+        ring = self.loads.rings[group.height]
         loc = group.loads[0].loc
-        made: list[Op] = [ConsumerWait(result=slot, ring=ring, layout=self._layout(group), loc=loc)]
+        made: list[Op] = [
+            ConsumerWait(result=slot, ring=ring, layout=self.loads.layout(group), loc=loc)
+        ]
         for field, load in enumerate(group.loads):
             assert isinstance(load.result.type, Tile)
             kind = SharedTile(load.result.type.dtype, load.result.type.axes)
-            tile = Value(self.namer.new(load.tensor.name.lower()), kind)
+            tile = Value(self.loads.namer.new(load.tensor.name.lower()), kind)
             made.append(SlotTile(result=tile, slot=slot, field=field, loc=load.loc))
             for op in block:
                 same = isinstance(op, Load) and (op.tensor, op.index) == (load.tensor, load.index)
@@ -322,7 +242,7 @@ class _Cut:
         for field, side in enumerate(group.beside, len(group.loads)):
             last = None
             if side.is_rounded:
-                blocks, index = self._blocks(side, definers(group.block[group.first :]))
+                blocks, index = self.loads.blocks(side, definers(group.block[group.first :]))
                 made += blocks
                 last = index[-1]
             made.append(
@@ -331,7 +251,7 @@ class _Cut:
                     slot=slot,
                     field=field,
                     every=side.axis[1],
-                    stride=side.stride(self.sizes),
+                    stride=side.stride(self.loads.sizes),
                     last=last,
                     loc=side.load.loc,
                 )
@@ -363,10 +283,6 @@ def _read_from_slots(op: Op, tiles: dict[Value, Value]) -> Op:
             orelse=tuple(_read_from_slots(i, tiles) for i in op.orelse),
         )
     return op
-
-
-def _fills(region: Region) -> bool:
-    return any(isinstance(op, ProducerAcquire) or any(map(_fills, regions(op))) for op in region)
 
 
 def _without_unused(ops: list[Op] | Region) -> Region:

@@ -14,6 +14,7 @@ from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Op, Value, fields_of
 from wsdsl.ir.types import Fragment, Tile
+from wsdsl.prover.carried import name_carried
 from wsdsl.prover.errors import Undecided
 from wsdsl.prover.machine import ENDED, NOBODY, Agent, Iterations, Machine, StageParity
 from wsdsl.prover.program import LOCAL, SEEN, Instruction
@@ -228,8 +229,10 @@ def loop_back(m: Machine, a: Agent, i: Instruction) -> int:
         following = m.following[iteration]
         a.frames[-1] = ("open", following)
         _go_on(a, i, ("index", following))
+        name_carried(a, i.extra[0], "in", following)
     else:
         _leave(a, i)
+        name_carried(a, i.extra[1], "behind", iteration)
     return outcome
 
 

@@ -40,6 +40,10 @@ class Refuted(Exception):  # noqa: N818 - a verdict
         self.failure, self.decisions = failure, decisions
 
 
+class TooManyError(Refuted):
+    """No end was seen; with less of it forgotten there would be more states still."""
+
+
 def start(model: Model) -> Machine:
     """The machine before the first op."""
     m = Machine(model)
@@ -132,6 +136,8 @@ def _prove(model: Model) -> Explored:
     for hurry in (True, False):
         try:
             return _explore(model, True, hurry)
+        except TooManyError:
+            raise
         except Refuted as refuted:
             # Less may have been known there than in any real run: go the same way with all of it.
             failure = follow(model, refuted.decisions)
@@ -223,7 +229,8 @@ def _explore(model: Model, widen: bool, hurry: bool) -> Explored:
                 a = next(a for a in m.agents if not a.ended)
                 op = model.codes[a.partition].instructions[a.pc].op
                 failure = m.fail("unknown", a, op, f"not proved: more than {MAX_STATES} states")
-                raise Refuted(failure, decisions) from None
+                kind = TooManyError if states > MAX_STATES else Refuted
+                raise kind(failure, decisions) from None
             # Around the loops until nothing new comes, then out of them; who is behind goes first,
             # so that ways are joined before they are followed.
             place = (-m.next_iteration, m.steps) if widen else (m.steps, 0)

@@ -13,6 +13,7 @@ from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.walk import yielded
 from wsdsl.prover import control, global_memory
 from wsdsl.prover.arms import ARMS
+from wsdsl.prover.carried import Formulas
 from wsdsl.prover.model import Model
 from wsdsl.prover.program import SYNCHRONISES, Code, Instruction
 
@@ -20,9 +21,9 @@ from wsdsl.prover.program import SYNCHRONISES, Code, Instruction
 def model_of(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Model:
     """The kernel made ready, with the code of each of its partitions."""
     model = Model(kernel, sizes)
-    signatures: dict[Any, int] = {}
+    signatures, formulas = dict[Any, int](), Formulas(model)
     for number, partition in enumerate(model.partitions or (None,)):
-        flattener = Flattener(partition, model, signatures)
+        flattener = Flattener(partition, model, signatures, formulas)
         model.codes.append(flattener.flatten(kernel.body))
         if flattener.work:
             model.work[number] = flattener.work
@@ -37,14 +38,15 @@ class Flattener:
         partition: Partition | None,
         model: Model,
         signatures: dict[Any, int],
+        formulas: Formulas,
     ) -> None:
-        self.partition, self.signatures = partition, signatures
+        self.partition, self.signatures, self.formulas = partition, signatures, formulas
+        self.around: list[b.ForRange] = []
         self.needed, self.effects = model.needed, model.effects
         self.work: tuple[int, int, int] | None = None
         self.arrival = 0
         self.code = Code()
         self.shapes: dict[str, Any] = {}
-        self.depth = 0
 
     def flatten(self, body: Region) -> Code:
         self._region(body, elected=False, inside=False)
@@ -108,7 +110,7 @@ class Flattener:
         wanted = [v for v in operands(op) if v.name in self.needed or v.name in self.code.slots]
         uses = {v.name: self.code.slot(v) for v in wanted}
         defines = self._slots(results_of(op))
-        if self.depth == 0:
+        if not self.around:
             self.code.constant.update(defines)
         self._add(Instruction(run, op, elected, tuple(uses.values()), defines, extra=uses))
 
@@ -132,6 +134,7 @@ class Flattener:
         shape = tuple(self.shapes.get(v.name, v.name) for v in bounds)
         signature = self.signatures.setdefault(shape, len(self.signatures))
         self.shapes[op.index.name] = ("index", signature)
+        self.shapes |= {v.name: "ForRange" for v in (*op.args, *op.result)}
         slots = self._slots(bounds)
         index = (self.code.slot(op.index),)
         enter = self._add(
@@ -149,10 +152,19 @@ class Flattener:
         first = self._here()
         if carries or self.effects.concerns_others(op.body):
             self.code.bounds.setdefault(signature, []).append((first - 1, slots))
-        self.depth += 1
+        self.around.append(op)
         self._region(op.body, elected, inside)
-        self.depth -= 1
+        self.around.pop()
         handed = yielded(op.body)
+        numbers = self.formulas.carried(op, self.around)
+        carried = tuple(
+            tuple(
+                (self.code.slot(held[n]), number)
+                for n, number in numbers
+                if held[n].name in self.needed
+            )
+            for held in (op.args, op.result)
+        )
         self._add(
             Instruction(
                 control.loop_back,
@@ -164,10 +176,11 @@ class Flattener:
                 backward=True,
                 moves=self._moves(op.args, handed),
                 exit_moves=self._moves(op.result, handed),
+                extra=carried,
             )
         )
         enter.target = self._here()
-        if self.depth == 0 and self.effects.turn_in(op.body) is not None:
+        if not self.around and self.effects.turn_in(op.body) is not None:
             self.work = first - 1, self._here(), self.arrival
 
     def _branch(self, op: t.If, elected: bool, inside: bool) -> None:
@@ -179,6 +192,7 @@ class Flattener:
                 self._simple(turn, elected)
             return
         cond = self._slots((op.cond,))
+        self.shapes |= {v.name: "If" for v in op.result}
         test = self._add(Instruction(control.branch, op, elected, cond))
         self._region(op.then, elected, inside)
         leave = self._add(

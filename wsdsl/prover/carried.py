@@ -1,0 +1,94 @@
+"""Scalars that loops carry: a number that each iteration makes of the last one's may never come
+again, and so no state would. It is then called by how it is made and the iteration it is made for:
+the same in all partitions that make it alike.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import memory_ops as m
+from wsdsl.ir import tile_ops as t
+from wsdsl.ir.op import Op, Value, fields_of, operands
+from wsdsl.ir.types import Tile
+from wsdsl.ir.walk import yielded
+from wsdsl.prover.machine import Agent
+from wsdsl.prover.model import Model
+
+SMALL = 3
+"""Numbers up to this are followed as they are: whose turn it is, for instance."""
+MADE_OF_OPERANDS = (t.Map, t.Cast, t.Bitcast, t.DimSize, t.Constant, b.NumCtas, b.NumClusters)
+"""Ops whose results are the same wherever their operands are."""
+Stack = tuple[Value, ...]
+
+
+class Formulas:
+    """How values are made of what is the same in all partitions and CTAs, as numbers: equal ones
+    are made alike. None where they depend on anything else."""
+
+    def __init__(self, model: Model) -> None:
+        self.made = model.kernel.definers
+        self.changes = model.written | model.effects.shared | model.effects.lent
+        self.numbers: dict[Any, int] = {}
+        self.around: list[b.ForRange] = []
+        """The loops around, with the one whose values are looked at."""
+        self.known: dict[tuple[Value, Stack], int | None] = {}
+
+    def carried(self, loop: b.ForRange, around: list[b.ForRange]) -> list[tuple[int, int]]:
+        """Which of the scalars that the loop carries (their places) are made how."""
+        self.around, self.known = [*around, loop], {}
+        found = [(n, self._of(v, ())) for n, v in enumerate(loop.args) if isinstance(v.type, Tile)]
+        return [(n, number) for n, number in found if number is not None]
+
+    def _of(self, value: Value, stack: Stack) -> int | None:
+        """`stack`: arguments of the loop in whose formulas this one stands."""
+        key = value, stack
+        if key not in self.known:
+            self.known[key] = None
+            told = self._told(value, stack)
+            if told is not None:
+                self.known[key] = self.numbers.setdefault(told, len(self.numbers))
+        return self.known[key]
+
+    def _told(self, value: Value, stack: Stack) -> Any:
+        op = self.made.get(value)
+        match op:
+            case b.ForRange() if value == op.index:
+                return "index", self.around.index(op)
+            case b.ForRange() if value in stack:
+                return "argument", stack.index(value)
+            case b.ForRange() if value in op.args and op is self.around[-1]:
+                n = op.args.index(value)
+                made_of = [self._of(op.init[n], ()), self._of(yielded(op.body)[n], (*stack, value))]
+            case t.If():
+                n = op.result.index(value)
+                held = op.cond, yielded(op.then)[n], yielded(op.orelse)[n]
+                made_of = [self._of(v, stack) for v in held]
+            case m.LoadGlobal() if op.tensor.name not in self.changes:
+                made_of = [self._of(v, stack) for v in op.index]
+            case _ if isinstance(op, MADE_OF_OPERANDS):
+                made_of = [self._of(v, stack) for v in operands(op)]
+            case _:
+                return None
+        return None if None in made_of else (*_attributes(value, op), *made_of)
+
+
+def _attributes(value: Value, op: Op) -> tuple[Any, ...]:
+    tensor = op.tensor.name if isinstance(op, m.LoadGlobal) else ""
+    if isinstance(op, b.ForRange | t.If):
+        return type(op).__name__, str(value.type)
+    told = (getattr(op, name) for name, kind in fields_of(type(op)) if kind == "attribute")
+    return type(op).__name__, str(value.type), tensor, *map(repr, told)
+
+
+def name_carried(a: Agent, carried: tuple[tuple[int, int], ...], when: str, iteration: int) -> None:
+    """Call what is in these slots, made by these formulas, by the iteration that it is made `in` or
+    `behind`. Not in counted loops: an iteration may be another partition's in another one of these.
+    """
+    if any(frame[0] == "counted" for frame in a.frames):
+        return
+    for slot, number in carried:
+        held = a.slots[slot]
+        if isinstance(held, tuple) or (isinstance(held, int) and abs(held) > SMALL):
+            a.slots[slot] = ("carried", number, when, ("index", iteration))
