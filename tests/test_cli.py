@@ -151,6 +151,10 @@ MISTAKES = [
     (["schedule", GEMM, *SIZES, "--schedule", "Schedule(tiles=1)"], "no field `tiles`", "`tile`"),
     (["schedule", GEMM, *SIZES, "-o", "t.gif"], "no name of an SVG or PNG", "timeline.svg"),
     (["schedule", GEMM, "--size", "M=0", "N=1", "K=1"], "there are no tiles", ""),
+    (["schedule", GEMM, *SIZES, "-o", "nowhere/t.svg"], "nowhere/t.svg", ""),
+    (["compile", GEMM, "--emit", "tile", "-o", "README.md"], "README.md", ""),
+    (["run", GEMM, *SIZES, "--seed", "-1"], "'-1' is no number from 0 on", "--help"),
+    (["run", GEMM, "--size", "M=1", "N=1", "K=99999999999999"], "Unable to allocate", ""),
     (["run", "kernel.ir"], "reference", "compile_ir"),
     (["bench", "nothing"], "benchmark", ""),
 ]

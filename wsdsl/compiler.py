@@ -7,6 +7,7 @@ so that `import wsdsl` is quick.
 from __future__ import annotations
 
 import dataclasses
+import operator
 import threading
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -16,7 +17,7 @@ from types import FunctionType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from wsdsl.compiled import Compiled, runs_simulated
-from wsdsl.diagnostics import CompileError, Finding, ScheduleError
+from wsdsl.diagnostics import CompileError, Finding, ParseError, ScheduleError
 from wsdsl.ir import op as ir
 from wsdsl.schedule import Schedule
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from wsdsl.runtime.launch import Prepared
 
 MAX_CHOICES = 1024
+MAX_SIZE = 2**31 - 1
 """Calls of different sizes whose compiled kernel is remembered."""
 
 
@@ -87,7 +89,7 @@ class Kernel:
 
         Raises CompileError for what is not lowered, spills, or serialised products; ScheduleError.
         """
-        self._refuse_unknown(sizes)
+        schedule, sizes = self._checked(schedule, sizes)
         if arch != "sm_90a":
             schedule = dataclasses.replace(schedule or Schedule(), arch=arch)  # pyright: ignore[reportArgumentType]
         return self._assembled(schedule, sizes, ())
@@ -96,7 +98,7 @@ class Kernel:
         """The whole schedule that would be used; its repr can be pasted back. Where ptxas has too
         few registers for it, `compile` finds out and takes a narrower one, told from then on.
         """
-        self._refuse_unknown(sizes)
+        schedule, sizes = self._checked(schedule, sizes)
         return self._compile(schedule, sizes, ()).schedule
 
     def explain(self, schedule: Schedule | None = None, **sizes: int) -> str:
@@ -107,7 +109,7 @@ class Kernel:
         """
         from wsdsl.report.choice import explain_choice
 
-        self._refuse_unknown(sizes)
+        schedule, sizes = self._checked(schedule, sizes)
         compiled = self._compile(schedule, sizes, ())
         return "\n".join((explain_choice(compiled.source, schedule, sizes), *compiled.notes))
 
@@ -120,7 +122,7 @@ class Kernel:
         from wsdsl.lowering.pipeline import scheduled_tile
         from wsdsl.report.timeline import timeline
 
-        self._refuse_unknown(sizes)
+        schedule, sizes = self._checked(schedule, sizes)
         if missing := [name for name in self.dims if name not in sizes]:
             message = f"a timeline of {self.name} needs a size for {', '.join(missing)}"
             hint = f"its dimensions are {', '.join(self.dims)}"
@@ -128,12 +130,20 @@ class Kernel:
         compiled = self._compile(schedule, sizes, ())
         return timeline(scheduled_tile(compiled.source, sizes), sizes)
 
-    def _refuse_unknown(self, sizes: Mapping[str, int]) -> None:
+    def _checked(
+        self, schedule: Schedule | None, sizes: Mapping[str, int]
+    ) -> tuple[Schedule | None, dict[str, int]]:
+        """What a user gave. CompileError for what are no dimensions, or no sizes of them."""
         unknown = [name for name in sizes if name not in self.dims]
         if unknown:
             message = f"{self.name} has no dimension {', '.join(unknown)}"
             hint = f"its dimensions are {', '.join(self.dims)}"
             raise CompileError(Finding(message, self.tile.loc, hint))
+        wrong = [f"{name} = {size!r}" for name, size in sizes.items() if not _is_size(size)]
+        if wrong:
+            message = f"{', '.join(wrong)}: a size is a number from 0 to {MAX_SIZE}"
+            raise CompileError(Finding(message, self.tile.loc))
+        return as_schedule(schedule), {name: operator.index(n) for name, n in sizes.items()}
 
     def _compile(
         self, schedule: Schedule | None, sizes: Mapping[str, int], unaligned: tuple[str, ...]
@@ -216,7 +226,7 @@ class Kernel:
     def simulate(self, *args: Any, schedule: Schedule | None = None, seed: int = 0) -> Any:
         """Run the scheduled kernel on the CPU, barrier by barrier, on NumPy arrays."""
         call = self.resolve(args)
-        compiled = self._compile(schedule, call.dims, _unaligned(call))
+        compiled = self._compile(as_schedule(schedule), call.dims, _unaligned(call))
         return compiled.simulate(*self._all(call), seed=seed)
 
     def reference(self, *args: Any) -> Any:
@@ -238,6 +248,8 @@ class Kernel:
 
     def compiled_for(self, call: Call, schedule: Schedule | None = None) -> Compiled:
         """What runs a call: compiled for its sizes, and for the alignment of its arrays."""
+        if schedule is not None:
+            schedule = as_schedule(schedule)
         device = call.device
         if device == "cpu" and runs_simulated():
             return self._compile(schedule, call.dims, _unaligned(call))
@@ -272,6 +284,8 @@ def kernel(fn: FunctionType) -> Kernel:
     """Make a Python function a kernel. It is parsed, not run, when it is first needed."""
     import inspect
 
+    fn = inspect.unwrap(fn)
+
     def make() -> ir.Kernel:
         from wsdsl.frontend import from_function
 
@@ -284,6 +298,27 @@ def kernel(fn: FunctionType) -> Kernel:
     return Kernel(fn.__name__, make, source)
 
 
+def _as_text(given: Any) -> str:
+    if isinstance(given, str):
+        return given
+    raise ParseError(Finding(f"{type(given).__name__} is no text", hint="give a str"))
+
+
+def as_schedule(given: Any) -> Schedule | None:
+    """ScheduleError where something else is given for a schedule."""
+    if given is None or isinstance(given, Schedule):
+        return given
+    message = f"{given!r} is no schedule"
+    raise ScheduleError(Finding(message, hint='give wsdsl.Schedule(stages=4, mode="pingpong")'))
+
+
+def _is_size(given: Any) -> bool:
+    try:
+        return 0 <= operator.index(given) <= MAX_SIZE
+    except TypeError:
+        return False
+
+
 class Kernels(SimpleNamespace):
     """The kernels of a text, by name."""
 
@@ -292,6 +327,7 @@ def parse(text: str, file: str = "<string>") -> Kernels:
     """The kernels of a text. ParseError or TypeCheckError with all that is wrong."""
     from wsdsl.frontend import from_text
 
+    text = _as_text(text)
     return Kernels(
         **{name: _made(name, made, text) for name, made in from_text(text, file).items()}
     )
@@ -314,4 +350,4 @@ def compile_ir(text: str, file: str = "<ir>") -> Compiled:
     """Compile a dumped (perhaps edited) kernel of any level. ParseError or VerifyError."""
     from wsdsl.ir.parser import parse_kernel
 
-    return Compiled(parse_kernel(text, file))
+    return Compiled(parse_kernel(_as_text(text), file))

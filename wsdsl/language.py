@@ -88,7 +88,7 @@ class Dim:
 
 def dims(names: str) -> Any:
     """`M, N, K = dims("M N K")`: one `Dim` a name; a single name gives the `Dim` itself."""
-    found = names.replace(",", " ").split()
+    found = str(names).replace(",", " ").split()
     bad = [n for n in found if not (n.isidentifier() and n.isascii())]
     if bad or not found:
         raise WsdslError(f"dims({names!r}): expected names, as in dims('M N K')")

@@ -81,6 +81,16 @@ def f(A: bf16[M, D], B: bf16[N, D], C: f32[M, N]):
         5,
         "`D` is taken whole",
     ),
+    "sum_of_all": (
+        """
+@kernel
+def f(A: f32[M, N], S: f32[1]):
+    for m, n in tiles(M, N):
+        S[0] += sum(sum(A[m, n], over=n), over=m)
+""",
+        5,
+        "on different sides",
+    ),
     "both_axes_reduced": (
         """
 @kernel
@@ -151,3 +161,10 @@ def test_an_unknown_size_is_named() -> None:
     text = REFUSED["two_nests"][0]
     with pytest.raises(CompileError, match="no dimension Q"):
         wsdsl.parse(text).f.compile(Q=3)
+
+
+@pytest.mark.parametrize("size", [0, 257])
+def test_a_whole_dimension_is_one_tile(size: int) -> None:
+    text = REFUSED["unknown_whole_size"][0]
+    with pytest.raises(CompileError, match=rf"of 1 to 256 elements, and there are {size}"):
+        wsdsl.parse(text).f.compile(D=size)

@@ -33,24 +33,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = parser().parse_args(given)
         return int(options.command(options))
-    except WsdslError as error:
+    except BrokenPipeError:  # `wsdsl compile … | head`
+        sys.stderr.close()
+        return 0
+    except (WsdslError, OSError, MemoryError) as error:
+        findings = error.findings if isinstance(error, WsdslError) else [Finding(str(error))]
         if "--json" in given:
             found = [
                 {"message": f.message, "location": f.loc and str(f.loc), "hint": f.hint}
-                for f in error.findings
+                for f in findings
             ]
             print(json.dumps({"error": type(error).__name__, "findings": found}, indent=2))
         else:
             print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # `wsdsl compile … | head`
-        sys.stderr.close()
-        return 0
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(Finding(message, hint=f"`{self.prog} --help` lists what there is"))
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 on")
+    return int(text)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -96,7 +103,9 @@ def parser() -> argparse.ArgumentParser:
     running = command("run", run_command, "Run a kernel on random inputs against its reference.")
     kernel_options(running)
     running.add_argument("--backend", choices=["auto", "gpu", "simulator"], default="auto")
-    running.add_argument("--seed", type=int, default=0, help="of inputs and simulated interleaving")
+    running.add_argument(
+        "--seed", type=_seed, default=0, help="of inputs and simulated interleaving"
+    )
     running.add_argument(
         "--scalar", metavar="NAME=X", action="append", default=[], help="a scalar parameter (1)"
     )

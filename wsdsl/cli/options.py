@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from typing import Any
@@ -67,7 +68,7 @@ def schedule_from(texts: Iterable[str]) -> Schedule | None:
                 raise ScheduleError(Finding(message, hint=f"as in --set {key}=128"))
             held.setdefault(name, {})[part] = typed
         else:
-            held[name] = tuple(value.split(",")) if name == "constant" else typed
+            held[name] = tuple(re.findall(r"\w+", value)) if name == "constant" else typed
     return Schedule(**held) if held else None
 
 

@@ -65,7 +65,8 @@ def integer_binary(
                 return lambda a, b: w.binary("and", type, a, known - 1)
             return lambda a, b: w.binary("ashr", type, a, known.bit_length() - 1)
         return lambda a, b: _floor_division(w, op.fn, type, a, b)
-    raise CompileError(Finding(f"`{op.fn}` has no meaning on {dtype} elements", op.loc))
+    hint = "multiply, as in x * x, or cast to f32" if op.fn == "pow" else ""
+    raise CompileError(Finding(f"`{op.fn}` has no meaning on {dtype} elements", op.loc, hint))
 
 
 def _floor_division(w: Writer, fn: str, type: str, a: str, b: str) -> str:

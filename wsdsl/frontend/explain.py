@@ -13,7 +13,7 @@ RESERVED = {
     "is": "compare with ==",
     "None": "tiles broadcast by axis name, without [:, None]",
     "while": "a loop walks a dimension: `for k in tiles(K):` or `for b in each(B):`",
-    "break": "a loop walks all of its dimension; bound it: tiles(start, stop, of=K)",
+    "break": "a loop walks all of its dimension; mask the rest: where(index(k) < stop, x, 0)",
     "continue": "use an `if`, or where(…) for elements",
     "lambda": "write a function with `def` under @function outside the kernel",
     "class": "only kernels and functions can be defined",
@@ -30,7 +30,10 @@ RESERVED = {
     "async": "the compiler overlaps loads and arithmetic by itself",
     "await": "the compiler overlaps loads and arithmetic by itself",
 }
-_TRANSPOSE = "axes have names, not positions: index the tensor in the order that you want, A[k, m]"
+_TRANSPOSE = (
+    "functions and types are written bare, exp(x) and f32[M]; axes have names, not positions: a "
+    "transpose is A[k, m]"
+)
 _CLOSES = {"(": ")", "[": "]"}
 _WORDS = {
     "NAME": "a name",
@@ -82,7 +85,7 @@ def unexpected(token: Token, expected: Iterable[str], seen: list[Token]) -> tupl
     if bracket == "[" and (kind == "COLON" or (last and last.type == "COLON")):
         return (
             "a slice is not part of the language",
-            "`:` alone takes a whole dimension; `for k in tiles(start, stop, of=K):` walks a part",
+            "`:` alone takes a whole dimension; mask the rest: where(index(k) < 4, x, 0)",
         )
     if kind == "COLON" and bracket == "(" and not wants_expression:
         if _statement_start(before) in ("FOR", "IF", "ELIF", "DEF"):

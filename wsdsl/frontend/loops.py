@@ -134,7 +134,7 @@ class Loops(Expressions):
         if isinstance(found, Poison):
             return found
         if isinstance(found, Literal):
-            known = f"name it in the declaration, as in `A: bf16[M, K]`; {known}"
+            known = f"a number is no dimension: declare one, as K in `A: bf16[M, K]`; {known}"
         return self.report.error("a dimension is expected here", node.loc, known)
 
     def part_of_a_dimension(

@@ -63,6 +63,8 @@ def _in_annotations(fn: FunctionType, definition: s.Definition) -> dict[str, Any
             for entry, dim in zip(written.entries, held.dims):
                 if isinstance(entry, s.Name):
                     found[entry.name] = dim
+            if isinstance(written.base, s.Name):
+                found[written.base.name] = held.element
     return found
 
 
@@ -116,7 +118,7 @@ def _entity(name: str, held: Any) -> Entity | None:
         return Builtin(word)
     if held is builtins.bool:
         return TypeName(DTYPES["bool"])
-    if getattr(builtins, name, None) is held:
+    if getattr(builtins, name, NOTHING) is held:
         return None
     what = "a module" if isinstance(held, ModuleType) else f"of type {type(held).__name__}"
     hint = "numbers, dims and @functions can be used from outside"

@@ -118,8 +118,12 @@ def _constrain(kernel: Kernel, sides: _Sides) -> Iterator[Finding]:
             "and other uses need them on the same side",
             loc,
             "compute one of the two results from its transpose (swap the operands of `@`), or "
-            "split the kernel",
+            "split the kernel"
+            if multiplies
+            else f"walk one of them with `each`, as in `for {loop_variable(a)} in each(…)`",
         )
+
+    multiplies = any(isinstance(op, Contract) for op in kernel.ops)
 
     for op in kernel.ops:
         if isinstance(op, Contract):

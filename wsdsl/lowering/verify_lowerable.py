@@ -23,6 +23,8 @@ REGISTER_DTYPES = (
     "i32", "u32", "i16", "u16", "i8", "u8", "bool",
 )  # fmt: skip
 MAX_RANK = 5
+MAX_WHOLE = 256
+"""Columns of a tile."""
 
 
 def verify_lowerable(kernel: Kernel) -> Kernel:
@@ -51,7 +53,8 @@ def _structure(kernel: Kernel) -> Iterator[Finding]:
             "make it a kernel of its own",
         )
     nest, _ = output_nest(kernel.body)
-    if not nest:
+    partial = any(isinstance(op, ForTiles) and (op.start or op.stop) for op in loops)
+    if not nest and len(loops) < 2 and not partial:
         yield Finding(
             "a kernel's outermost loop must be parallel: one that carries nothing from one tile "
             "to the next",
@@ -100,11 +103,18 @@ def _whole_dimensions(kernel: Kernel) -> Iterator[Finding]:
     for op in kernel.ops:
         if isinstance(op, Whole) and isinstance(op.result.type, Axis):
             dim = op.result.type.dim
-            if known.get(dim, 0) < 1:
+            if dim not in known:
                 yield Finding(
                     f"`{dim}` is taken whole (`:`), so its size must be known when compiling",
                     op.loc,
                     f"compile({dim}=128), or call the kernel with arrays",
+                )
+            elif not 0 < known[dim] <= MAX_WHOLE:
+                yield Finding(
+                    f"`{dim}` is taken whole (`:`), as one tile of 1 to {MAX_WHOLE} elements, and "
+                    f"there are {known[dim]}",
+                    op.loc,
+                    f"walk it: `for … in tiles({dim})`",
                 )
 
 

@@ -112,7 +112,9 @@ def _match(
         chosen = params
     elif len(args) == len(shorter):
         chosen = shorter
-    elif len(args) > len(shorter) and all(p.name in optional for p in params[len(args) :]):
+    elif len(shorter) < len(args) < len(params) and all(
+        p.name in optional for p in params[len(args) :]
+    ):
         chosen = params[: len(args)]
     else:
         names = ", ".join(p.name for p in params)
@@ -169,6 +171,8 @@ def as_scalar(value: Any, dtype: DType) -> Scalar:
         hint = "give a number: x.item()"
         raise LaunchError(Finding(f"an array, expected a number ({dtype})", hint=hint))
     try:
+        if isinstance(value, (str, bytes, bytearray)):
+            raise TypeError  # float() would read it
         number = float(value) if dtype.is_float else operator.index(value)
     except (TypeError, ValueError, OverflowError):
         message = f"{value!r} of type {type(value).__name__}, expected a number ({dtype})"

@@ -150,7 +150,10 @@ def _aligned(view: ArrayView, alignment: int) -> list[Finding]:
     return found
 
 
-_REALIGN = "copy it to an array whose rows start at multiples of 16 bytes"
+_REALIGN = (
+    "call the kernel itself, which is compiled for what it is given; or copy it to one whose rows "
+    "start at multiples of 16 bytes, and are as long"
+)
 
 
 def _row_strides(view: ArrayView) -> list[tuple[int, int]]:
