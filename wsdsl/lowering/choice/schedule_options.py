@@ -13,7 +13,7 @@ from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.check_columns import column_step
 from wsdsl.lowering.choice.contracted_tiles import LINES, contracted, gains_by_lines
 from wsdsl.lowering.choice.register_room import leaves_room
-from wsdsl.lowering.footprint import axis_sizes, runs_ahead
+from wsdsl.lowering.footprint import axis_sizes, depth_steps, runs_ahead
 from wsdsl.lowering.model.predict import NUM_SMS
 from wsdsl.lowering.model.workload import Work, scales_products
 from wsdsl.lowering.sharing import num_shares, shared_role
@@ -44,10 +44,15 @@ def _options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Schedule]:
     products = [op for op in kernel.ops if isinstance(op, Contract)]
     tile = dict(given.tile or {}) | contracted(kernel, given, work)
     lines = contracted(kernel, given, work, LINES)
-    rows, columns = list[str](), list[str]()
+    rows, columns, depths = list[str](), list[str](), depth_steps(kernel)
     for name, axis in axes_of(kernel).items():
         variable = loop_variable(name)
-        if axis.role and name not in whole_axes(kernel) and not {name, variable} & {*tile}:
+        if not axis.role or name in whole_axes(kernel) or {name, variable} & {*tile}:
+            continue
+        if axis.role == "columns" and name in depths:
+            # What a product sums over lies in registers as well: one line, as if it did not.
+            tile[variable] = depths[name][1]
+        else:
             (rows if axis.role == "rows" else columns).append(variable)
     scaled, in_place = scales_products(kernel), all(op.acc is not None for op in products)
     step = SCALED_WIDTH if scaled else WIDTH
