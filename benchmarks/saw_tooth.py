@@ -82,14 +82,15 @@ def measure(
     import torch
 
     bursts: dict[str, Burst] = {}
+    kept: list[tuple[Any, ...]] = []  # graphs hold no memory
     for posed in problems:
         report(f"operands of {posed.name}")
         out = torch.empty(posed.shape, dtype=posed.dtype, device="cuda")
-        sets = [(*posed.operands(0), out)]
+        kept.append((*posed.operands(0), out))
         for c in contestants:
             said = name_of(c, posed) + SEPARATOR
             call = c.variants(posed)[0].make()
-            bursts[name_of(c, posed)] = Burst(said, call, sets, report, SWEPT.burst)
+            bursts[name_of(c, posed)] = Burst(said, call, kept[-1:], report, SWEPT.burst)
     return {
         "interleaved": interleaved(report, bursts, SWEPT),
         "sustained": sustained(report, bursts, SWEPT),

@@ -94,6 +94,16 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "%v: bf16[m, n], %w: f32[n] = parts_in_shared(shared=(%x, %l), offsets=(0, 0), "
         "parts=(64, 64), state=%s, full=%f, empty=%e, turn=1, turns=2)",
     ),
+    "slot_elements": (
+        "%s: slot, %A: tensor<bf16[M, K]>, %m: axis<m of M>, %k: axis<k of K>",
+        "%a: bf16[m, k] = slot_elements(slot=%s, field=0, tensor=%A, index=(%m, %k))",
+    ),
+    "elements_in_shared": (
+        "%x: shared<32768 x 4>, %s: state, %A: tensor<bf16[M, K]>, %m: axis<m of M>, "
+        "%k: axis<k of K>",
+        "%a: bf16[m, k] = elements_in_shared(shared=%x, offset=16384, state=%s, tensor=%A, "
+        "index=(%m, %k))",
+    ),
     "slot_values": (
         "%s: slot, %i: i32",
         "%a: f32[n] = slot_values(slot=%s, field=2, every=128, stride=4, last=%i)",

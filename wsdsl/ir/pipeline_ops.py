@@ -254,6 +254,36 @@ class TileInShared(Op):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class SlotElements(Op):
+    """What threads read of an operand: the tile in `field` of a slot that was waited for, which is
+    loaded from `tensor` at `index`.
+    """
+
+    levels: ClassVar = PARTITIONED
+    result: Value = result()
+    slot: Value
+    field: int
+    tensor: Value
+    index: tuple[Value, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ElementsInShared(Op):
+    """An operand that threads read, in item `state.stage` of `shared`, `offset` bytes in; what
+    `slot_elements` becomes when its ring is placed. Where its panels are cut otherwise than
+    fragments are, threads load it from `tensor`.
+    """
+
+    levels: ClassVar = PARTITIONED
+    result: Value = result()
+    shared: Value
+    offset: int
+    state: Value
+    tensor: Value
+    index: tuple[Value, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PartsInShared(Op):
     """The tiles that come in `parts`, each through the items of its `shared`, `offsets` bytes in,
     from `state` on; what `take_parts` becomes when its ring is placed.

@@ -4,30 +4,53 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from wsdsl.ir.fragment_ops import ReduceColumns
 from wsdsl.ir.op import Op, Value, operands
-from wsdsl.ir.tile_ops import Bitcast, Cast, Full, Index, Map, Reduce
-from wsdsl.ir.types import BOOL, F32, Axis, DType, Fragment, Tile
+from wsdsl.ir.pipeline_ops import ElementsInShared
+from wsdsl.ir.tile_ops import Bitcast, Cast, Full, Index, Load, Map, Reduce
+from wsdsl.ir.types import BOOL, F32, Axis, DType, Fragment, Tensor, Tile
 from wsdsl.ir.walk import replace_operands
 from wsdsl.lowering.pieces import Pieces, covering, narrow
 from wsdsl.lowering.side import Side
 
 Lookup = Callable[[Value], Pieces]
+FROM_ZEROS_ZERO = ("add", "sub", "mul", "neg", "abs", "max", "min", "relu")
 
 
-def compute(op: Op, side: Side, pieces: Lookup) -> Pieces:
-    """The pieces of the op's result, made when they are asked for."""
+def compute(op: Op, side: Side, pieces: Lookup, made: Mapping[Value, Op]) -> Pieces:
+    """The pieces of the op's result, made when they are asked for. `made`: which op makes what."""
     match op:
         case Index(axis=Value(type=Axis(name=name))):
             return side.indices(name)
         case Reduce():
-            return _reduce(op, side, pieces(op.x))
+            masked = op.fn != "add" or not _zero_outside(op.x, op.axis, made)
+            return _reduce(op, side, pieces(op.x), masked)
         case Map() | Cast() | Bitcast() | Full():
             return _elementwise(op, side, pieces)
         case _:
             raise NotImplementedError(f"no tile lowering for {type(op).__name__}")
+
+
+def _zero_outside(value: Value, axis: str, made: Mapping[Value, Op]) -> bool:
+    """Whether what lies outside of the dimension is 0 by itself: made of loads along the axis in
+    such a way that zeros give zeros."""
+    op = made.get(value)
+    match op:
+        case Load() | ElementsInShared():
+            assert isinstance(op.tensor.type, Tensor)
+            places = zip(op.index, op.tensor.type.dims, strict=True)
+            return any(
+                isinstance(v.type, Axis) and (v.type.name, v.type.dim) == (axis, dim)
+                for v, dim in places
+            )
+        case Cast():
+            return _zero_outside(op.x, axis, made)
+        case Map() if op.fn in FROM_ZEROS_ZERO:
+            return all(_zero_outside(v, axis, made) for v in op.args)
+        case _:
+            return False
 
 
 def _elementwise(op: Map | Cast | Bitcast | Full, side: Side, pieces: Lookup) -> Pieces:
@@ -51,14 +74,14 @@ def _elementwise(op: Map | Cast | Bitcast | Full, side: Side, pieces: Lookup) ->
     return narrow(shape, dtype, b, piece) if small else Pieces(shape, piece)
 
 
-def _reduce(op: Reduce, side: Side, x: Pieces) -> Pieces:
+def _reduce(op: Reduce, side: Side, x: Pieces, masked: bool) -> Pieces:
     """Chunks of one width are combined elementwise, then the columns of one are reduced."""
     b, axis = side.builder, side.axes[op.axis]
     assert isinstance(op.result.type, Tile) and x.shape.columns == op.axis
     shape, dtype = side.shapes.of(op.result.type.axes), op.result.type.dtype
     work = F32 if op.fn == "add" and dtype.is_float else dtype
     static = side.static.get(axis.dim)
-    exact = static is not None and static % axis.size == 0
+    exact = not masked or (static is not None and static % axis.size == 0)
     indices = side.indices(op.axis)
 
     def inside(i: int, j: int) -> Value:

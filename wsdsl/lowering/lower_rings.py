@@ -40,11 +40,13 @@ from wsdsl.ir.pipeline_ops import (
     CircularBuffer,
     ConsumerRelease,
     ConsumerWait,
+    ElementsInShared,
     LoadToSlot,
     Partition,
     ProducerAcquire,
     ProducerCommit,
     ProducerTail,
+    SlotElements,
     SlotTile,
     SlotValues,
     TakeParts,
@@ -95,6 +97,8 @@ class _Rings:
         """The place of the partition that is converted."""
         self.boxes: dict[tuple[Value, int, int], tuple[int, ...]] = {}
         """By ring, layout and field: of what lies beside operands."""
+        self.elements: set[Value] = set()
+        """Rings with operands that threads read, too."""
         self.released_by_threads: set[Value] = set()
         """Rings whose slots may be released with no product since the wait: nothing then says that
         all threads of a warpgroup have come past it, so each arrives for itself."""
@@ -108,6 +112,8 @@ class _Rings:
                 held = self.slots[op.slot]
                 if op.box:
                     self.boxes[held.ring, held.layout, op.field] = op.box
+            elif isinstance(op, SlotElements):
+                self.elements.add(self.slots[op.slot].ring)
             elif isinstance(op, AxisAt):
                 self.starts[op.result] = op.start
 
@@ -192,7 +198,7 @@ class _Rings:
         """Whether there are values in its slots that threads read: each warp then says for itself
         that it has them. Of products all warps know when they are over.
         """
-        return any(held == ring for held, _, _ in self.boxes)
+        return ring in self.elements or any(held == ring for held, _, _ in self.boxes)
 
     def region(self, region: Region) -> Region:
         with self.builder.region() as ops:
@@ -225,6 +231,8 @@ class _Rings:
                 self.release(op)
             case SlotTile():
                 self.locate(op)
+            case SlotElements():
+                self.locate_elements(op)
             case SlotValues():
                 self.locate_values(op)
             case LoadToSlot() | ProducerCommit():
@@ -376,6 +384,22 @@ class _Rings:
                 shared=ring.shared,
                 offset=ring.offsets[wait.layout][op.field],
                 state=wait.state,
+                loc=op.loc,
+            )
+        )
+
+    def locate_elements(self, op: SlotElements) -> None:
+        wait = self.slots[op.slot]
+        assert wait.state is not None
+        ring = self.rings[wait.ring]
+        self.builder.add(
+            ElementsInShared(
+                result=op.result,
+                shared=ring.shared,
+                offset=ring.offsets[wait.layout][op.field],
+                state=wait.state,
+                tensor=op.tensor,
+                index=op.index,
                 loc=op.loc,
             )
         )

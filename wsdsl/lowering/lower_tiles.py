@@ -37,6 +37,7 @@ from wsdsl.ir.barrier_ops import ArriveBarrier, ForRange
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import (
     AxisAt,
+    ElementsInShared,
     Partition,
     PartsInShared,
     RenameAxes,
@@ -63,7 +64,7 @@ from wsdsl.ir.walk import Namer, definers, free_values, replace_operands, walk, 
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.carried import Carried, CarriedScalar, CarriedSum, CarriedTile
 from wsdsl.lowering.elementwise import compute
-from wsdsl.lowering.memory import Stores, load_piece, read_values
+from wsdsl.lowering.memory import Stores, load_piece, read_elements, read_values
 from wsdsl.lowering.parts import Parts
 from wsdsl.lowering.pieces import Accumulated, Pieces, held
 from wsdsl.lowering.products import Products
@@ -131,6 +132,8 @@ class _Lowering:
         self.sums: dict[Value, Accumulated] = {}
         self.tiles: dict[Value, TileInShared] = {}
         self.parts: list[Parts] = []
+        self.in_place: list[Pieces] = []
+        """Operands that threads read in slots which are not given back yet."""
         self.made = definers(partition.body)
         self.keep = False
         """Whether the running body leaves its products in flight: nothing in it reads them."""
@@ -189,6 +192,9 @@ class _Lowering:
                 self.side.starts[name] = op.start
             case Whole(result=Value(type=Axis(name=name))):
                 self.side.starts[name] = self.builder.integer(0)
+            case ElementsInShared():
+                self.env[op.result] = read_elements(op, self.side, self.pieces)
+                self.in_place.append(self.env[op.result])
             case ValuesInShared():
                 self.env[op.result] = read_values(op, self.side)
             case Contract():
@@ -212,12 +218,22 @@ class _Lowering:
             case Load() | Lookup():
                 self.env[made[0]] = load_piece(op, self.side, self.pieces)
             case _ if made and (_is_tile(made[0].type) or any(v in self.env for v in operands(op))):
-                self.env[made[0]] = compute(op, self.side, self.pieces)
+                self.env[made[0]] = compute(op, self.side, self.pieces, self.made)
             case _:
                 if isinstance(op, ArriveBarrier):
+                    self.finish_reading()
                     self.products.settle(op.loc, self.keep)
                 swap = {v: self.scalar(v) for v in operands(op) if v in self.env}
                 self.builder.add(replace_operands(op, swap))
+
+    def finish_reading(self) -> None:
+        """All that is read in slots is read before one is given back: each warp says so for itself,
+        and to TMA."""
+        for pieces in self.in_place:
+            pieces.all()
+        if self.in_place:
+            self.side.publish(self.builder.loc)
+        self.in_place = []
 
     def blocks(self, x: Value, size: Value) -> Pieces | None:
         index, by = self.made.get(x), self.made.get(size)

@@ -10,6 +10,7 @@ from wsdsl.ir.barrier_ops import AllocateBarriers, SyncWarp
 from wsdsl.ir.memory_ops import (
     AllocateShared,
     LoadGlobal,
+    LoadPanels,
     LoadShared,
     MakeTensorMap,
     StoreGlobal,
@@ -19,8 +20,8 @@ from wsdsl.ir.memory_ops import (
     TmaStoreWait,
 )
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
-from wsdsl.ir.pipeline_ops import Partition, ValuesInShared
-from wsdsl.ir.target import SMEM_BYTES, line_swizzle
+from wsdsl.ir.pipeline_ops import ElementsInShared, Partition, ValuesInShared
+from wsdsl.ir.target import SMEM_BYTES, SWIZZLE_SPAN, line_swizzle, widest_swizzle
 from wsdsl.ir.tile_ops import Cast, Full, Load, Lookup, Map, Store
 from wsdsl.ir.types import (
     BOOL,
@@ -69,6 +70,35 @@ def load_piece(op: Load | Lookup, side: Side, find: Find) -> Pieces:
         return b.add(made).result
 
     return narrow(shape, dtype, b, piece, tensor)
+
+
+def read_elements(op: ElementsInShared, side: Side, find: Find) -> Pieces:
+    """An operand, read when it is asked for; the slot may not have been given back."""
+    b = side.builder
+    assert isinstance(op.result.type, Tile)
+    dtype, (rows, columns) = op.result.type.dtype, op.result.type.axes
+    shape, lines = side.shapes.of((rows, columns)), side.axes[rows].size
+    swizzle = widest_swizzle(side.axes[columns].size * dtype.bytes)
+    span = SWIZZLE_SPAN[swizzle]
+    if any(width * dtype.bytes % span for width in shape.widths):
+        load = Load(result=op.result, tensor=op.tensor, index=op.index, loc=op.loc)
+        return load_piece(load, side, find)
+
+    def piece(i: int, j: int) -> Value:
+        panels = shape.first_column(j) * dtype.bytes // span
+        made = LoadPanels(
+            result=b.value(op.result.name, shape.piece(dtype, j)),
+            shared=op.shared,
+            offset=op.offset + panels * lines * span,
+            state=op.state,
+            start=side.row_in_tile(rows, i),
+            rows=lines,
+            swizzle=swizzle,
+            loc=op.loc,
+        )
+        return b.add(made).result
+
+    return Pieces(shape, piece)
 
 
 def read_values(op: ValuesInShared, side: Side) -> Pieces:

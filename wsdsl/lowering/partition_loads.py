@@ -52,6 +52,7 @@ Why here: on tiles, before anything has an address; both sides are lowered by th
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import (
@@ -64,12 +65,20 @@ from wsdsl.ir.pipeline_ops import (
     ProducerAcquire,
     ProducerCommit,
     SkipSlot,
+    SlotElements,
     SlotTile,
     SlotValues,
 )
 from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, If, Load, Whole
 from wsdsl.ir.types import Axis, Ring, SharedTile, Slot, Tile
-from wsdsl.ir.walk import Namer, copy_region, definers, used_inside, with_regions
+from wsdsl.ir.walk import (
+    Namer,
+    copy_region,
+    definers,
+    replace_operands,
+    used_inside,
+    with_regions,
+)
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.early_loads import (
     load_shares,
@@ -97,7 +106,7 @@ def partition_loads(kernel: Kernel) -> Kernel:
     rings = _make_rings(groups, schedule, namer)
     sizes = {name: axis.size for name, axis in axes_of(kernel).items()}
     filled_by = LoadSide(groups, {h: ring.result for h, ring in rings.items()}, namer, sizes)
-    read_by = _ComputeSide(filled_by)
+    read_by = _ComputeSide(filled_by, kernel)
     within = tuple(loop.within if isinstance(loop, ForTiles) else 0 for loop in nest)
 
     def work(inner: Region, turn: int = 0, turns: int = 1, skip: Region = ()) -> Region:
@@ -197,30 +206,72 @@ def _make_rings(
 class _ComputeSide:
     """Of one kernel body, whose loads are cut out of it."""
 
-    def __init__(self, loads: LoadSide) -> None:
-        self.loads = loads
+    def __init__(self, loads: LoadSide, kernel: Kernel) -> None:
+        self.loads, self.axes = loads, axes_of(kernel)
+        assert kernel.schedule is not None
+        self.by_rows = shared_role(kernel, kernel.schedule) == "rows"
 
     def of(self, block: Region) -> Region:
         """The block with the operands' loads replaced by slots that are waited for."""
         groups, made = self.loads.of_block(block), list[Op]()
         tiles: dict[Value, Value] = {}
         slots: dict[int, Value] = {}
+        elements = self._read_in_place(groups[0], block) if len(groups) == 1 else {}
+        held = [range(group.first, group.last + 1) for group in groups]
+        if elements:
+            held = [_around(held[0], block, elements)]
         for i, op in enumerate(block):
             for n, group in enumerate(groups):
-                if group.first == i:
+                if held[n].start == i:
                     slots[n] = Value(self.loads.namer.new("slot"), Slot())
                     made += self._take(group, slots[n], block, tiles)
+                    made += self._elements(group, slots[n], elements)
             changed = op
             if isinstance(op, (ForTiles, ForEach)):
                 changed = dataclasses.replace(op, body=self.of(op.body))
             elif isinstance(op, If):
                 changed = dataclasses.replace(op, then=self.of(op.then), orelse=self.of(op.orelse))
             if not any(op is side.load for group in groups for side in group.beside):
-                made.append(_read_from_slots(changed, tiles))
-            for n, group in enumerate(groups):
-                if group.last == i:
+                made.append(replace_operands(_read_from_slots(changed, tiles), elements))
+            for n in range(len(groups)):
+                if held[n][-1] == i:
                     made.append(ConsumerRelease(slot=slots[n], loc=op.loc))
         return _without_unused(made)
+
+    def _read_in_place(self, group: LoadGroup, block: Region) -> dict[Value, Value]:
+        """Operands that threads read too, where the slot has them: what stands for the loads."""
+        found: dict[Value, Value] = {}
+        for load in group.loads:
+            kind, last = load.result.type, load.index[-1].type
+            assert isinstance(kind, Tile)
+            roles = [self.axes[x].role for x in kind.axes]
+            lines = isinstance(last, Axis) and last.name == kind.axes[-1]
+            if not (self.by_rows and lines and roles == ["rows", "columns"]):
+                continue
+            same = {op.result for op in block if isinstance(op, Load)
+                    and (op.tensor, op.index) == (load.tensor, load.index)}  # fmt: skip
+            users = [i for i, op in enumerate(block) if same & {*operands(op)}]
+            users = [i for i in users if not isinstance(block[i], Contract)]
+            inside = any(same & used_inside(op) for op in block)
+            between = block[min(users, default=0) : max(users, default=0) + 1]
+            if users and not inside and not any(regions(op) for op in between):
+                made = Value(self.loads.namer.new(load.tensor.name.lower()), load.result.type)
+                found |= dict.fromkeys(same, made)
+        return found
+
+    def _elements(
+        self, group: LoadGroup, slot: Value, elements: dict[Value, Value]
+    ) -> Iterator[SlotElements]:
+        for field, load in enumerate(group.loads):
+            if load.result in elements:
+                yield SlotElements(
+                    result=elements[load.result],
+                    slot=slot,
+                    field=field,
+                    tensor=load.tensor,
+                    index=load.index,
+                    loc=load.loc,
+                )
 
     def _take(
         self, group: LoadGroup, slot: Value, block: Region, tiles: dict[Value, Value]
@@ -259,6 +310,12 @@ class _ComputeSide:
         return made
 
 
+def _around(held: range, block: Region, elements: dict[Value, Value]) -> range:
+    """The places in the block at which a slot is held, if that is read in place."""
+    users = [i for i, op in enumerate(block) if any(v in elements for v in operands(op))]
+    return range(min(held.start, *users), max(held[-1], *users) + 1)
+
+
 def _passing_over(region: Region) -> Region:
     """A load side that takes its slots and leaves them to another."""
     made: list[Op] = []
@@ -271,7 +328,7 @@ def _passing_over(region: Region) -> Region:
 
 
 def _read_from_slots(op: Op, tiles: dict[Value, Value]) -> Op:
-    """Products read their operands from slots; elementwise users keep their own load."""
+    """Products read their operands from slots."""
     if isinstance(op, Contract):
         return dataclasses.replace(op, a=tiles.get(op.a, op.a), b=tiles.get(op.b, op.b))
     if isinstance(op, (ForTiles, ForEach)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from wsdsl.ir import memory_ops as mem
 from wsdsl.ir.target import SWIZZLE_SPAN
 from wsdsl.ir.types import Fragment
-from wsdsl.prover.access import EVERY, item_of, known_to_all, read
+from wsdsl.prover.access import item_of, known_to_all, read
 from wsdsl.prover.control import fresh
 from wsdsl.prover.machine import ALL, Agent, Machine, StageParity
 from wsdsl.prover.program import LOCAL, Instruction
@@ -13,7 +13,7 @@ from wsdsl.prover.sync import only_whole
 
 
 def load_panels(m: Machine, a: Agent, i: Instruction) -> int:
-    """Over, for who writes there by TMA, with a fence of all who read."""
+    """Over, for who writes there by TMA, with a fence of each who reads."""
     only_whole(m, a, i)
     op = i.op
     assert isinstance(op, mem.LoadPanels) and isinstance(op.result.type, Fragment)
@@ -25,14 +25,14 @@ def load_panels(m: Machine, a: Agent, i: Instruction) -> int:
     if lines[1] > op.rows:
         raise m.fail("misuse", a, op, f"lines {lines[0]} to {lines[1]} of a tile of {op.rows}")
     span = SWIZZLE_SPAN[op.swizzle]
-    event = m.event()
-    m.unshown.append((a.index, EVERY, event))
-    for panel in range(-(-kind.columns * kind.dtype.bits // 8 // span)):
-        begin, end = (op.offset + (panel * op.rows + line) * span for line in lines)
-        item_of(m, a, op, array, state.stage, begin, end)
-        know = known_to_all(a, ALL)
-        reader = ("threads", a.index)
-        read(m, a, op, array, state.stage, begin, end, know, reader, event, 0, asynchronous=False)
+    panels = range(-(-kind.columns * kind.dtype.bits // 8 // span))
+    for c in ALL:
+        event, reader = m.event(), ("threads", a.index, c)
+        m.unshown.append((a.index, c, event))
+        for panel in panels:
+            begin, end = (op.offset + (panel * op.rows + line) * span for line in lines)
+            item_of(m, a, op, array, state.stage, begin, end)
+            read(m, a, op, array, state.stage, begin, end, a.know[c], reader, event, 0, False)
     a.slots[i.defines[0]] = 0
     return LOCAL
 

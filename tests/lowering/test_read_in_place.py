@@ -1,0 +1,100 @@
+"""Operands of products that threads read as well: where the slot has them, and not once more."""
+
+import dataclasses
+from collections import Counter
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tests.simulator.mutants import rewrite
+from wsdsl import Schedule, parse
+from wsdsl.compiler import Kernel
+from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import memory_ops as m
+from wsdsl.ir.op import Op, op_name
+from wsdsl.ir.walk import walk
+from wsdsl.prover.explore import Refuted, explore
+
+SOURCE = """
+@kernel
+def normalised(A: {dtype}[M, K], B: {dtype}[N, K], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros({sum}[m, n])
+        squares = zeros(f32[m])
+        for k in tiles(K):
+{body}
+        C[m, n] = cast(acc, f32) * rsqrt(squares / cast(K, f32) + 0.01)
+"""
+BEHIND = """
+            acc += A[m, k] @ B[n, k]
+            x = cast(A[m, k], f32)
+            squares += sum(x * x, over=k)
+"""
+IN_FRONT = """
+            x = cast(A[m, k], f32)
+            squares += sum(x * x, over=k)
+            acc += A[m, k] @ B[n, k]
+"""
+TWICE = """
+            x = cast(A[m, k], f32)
+            y = cast(A[m, k], f32)
+            acc += A[m, k] @ B[n, k]
+            squares += sum(x * y, over=k)
+"""
+SCHEDULES = {
+    "default": Schedule(),
+    "in turns": Schedule(tile=dict(m=64, n=24), mode="pingpong"),
+    "tall": Schedule(tile=dict(m=128, n=32), consumers=1),
+    "cluster": Schedule(tile=dict(m=64, n=32), consumers=1, cluster=dict(m=2, n=2)),
+    "stream_k": Schedule(tile=dict(m=64, n=32), consumers=1, scheduler="stream_k"),
+}
+
+
+def kernel(body: str = BEHIND, dtype: str = "bf16") -> Kernel:
+    total = "i32" if dtype == "i8" else "f32"
+    return parse(SOURCE.format(body=body.strip("\n"), dtype=dtype, sum=total)).normalised
+
+
+def loads(made: Kernel, schedule: Schedule | None = None) -> Counter[str]:
+    """How often what threads load A by is in the code, but for what copies it to slots."""
+    ops = made._compile(schedule, {}, ()).scheduled.ops
+    found = (op for op in ops if isinstance(op, (m.LoadPanels, m.LoadGlobal)))
+    return Counter(op_name(type(op)) for op in found)
+
+
+@pytest.mark.parametrize("body", [BEHIND, IN_FRONT, TWICE])
+def test_where_it_lies(body: str) -> None:
+    assert loads(kernel(body)) == {"load_panels": 1}
+
+
+def test_panels_that_are_no_fragments_are_loaded() -> None:
+    """A line of 128 bytes of fp8 is two chunks."""
+    assert loads(kernel(dtype="f8e4m3")) == {"load_global": 2}
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("body", [BEHIND, IN_FRONT])
+def test_right_and_proved(body: str, schedule: str) -> None:
+    rng = np.random.default_rng(0)
+    made, chosen = kernel(body), SCHEDULES[schedule]
+    a = rng.standard_normal((130, 200)).astype(ml_dtypes.bfloat16)
+    c = rng.standard_normal((40, 200)).astype(ml_dtypes.bfloat16)
+    right = np.zeros((130, 40), np.float32)
+    made.reference(a, c, right)
+    for seed in range(2):
+        found = np.zeros((130, 40), np.float32)
+        made.simulate(a, c, found, schedule=chosen, seed=seed)
+        np.testing.assert_allclose(found, right, rtol=1e-4, atol=1e-3)
+    explore(made._compile(chosen, {}, ()).scheduled)
+
+
+@pytest.mark.parametrize("without", [b.FenceAsyncProxy, b.SyncWarp])
+def test_a_slot_is_given_back_when_it_is_read(without: type[Op]) -> None:
+    scheduled = kernel()._compile(SCHEDULES["tall"], {}, ()).scheduled
+    ops = list(walk(scheduled.body))
+    read = max(i for i, op in enumerate(ops) if isinstance(op, m.LoadPanels))
+    at = next(i for i in range(read, len(ops)) if isinstance(ops[i], without))
+    mutant = dataclasses.replace(scheduled, body=rewrite(scheduled.body, at, lambda _: ()))
+    with pytest.raises(Refuted, match=r"may overwrite item . of `slots` while it is still read"):
+        explore(mutant)
