@@ -314,7 +314,7 @@ def as_schedule(given: Any) -> Schedule | None:
 
 def _is_size(given: Any) -> bool:
     try:
-        return 0 <= operator.index(given) <= MAX_SIZE
+        return 0 <= operator.index(given) <= MAX_SIZE and not isinstance(given, bool)
     except TypeError:
         return False
 

@@ -98,3 +98,64 @@ def test_a_slot_is_given_back_when_it_is_read(without: type[Op]) -> None:
     mutant = dataclasses.replace(scheduled, body=rewrite(scheduled.body, at, lambda _: ()))
     with pytest.raises(Refuted, match=r"may overwrite item . of `slots` while it is still read"):
         explore(mutant)
+
+
+NESTED = """
+@kernel
+def f(A: bf16[M, K], B: bf16[N, K], D: bf16[M, K], H: bf16[E, M, K], L: i32[E], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        s = zeros(f32[m])
+        c = 0
+        for k in tiles(K, by=64):
+{body}
+        C[m, n] = acc + s + cast(c, f32)
+"""
+BODIES = {
+    "other slots between": """
+            s += sum(cast(A[m, k], f32), over=k)
+            if end(k) > 64:
+                acc += D[m, k] @ B[n, k]
+            acc += A[m, k] @ B[n, k]""",
+    "other slots before it is read": """
+            acc += A[m, k] @ B[n, k]
+            for e in each(E):
+                acc += H[e, m, k] @ B[n, k]
+            s += sum(cast(A[m, k], f32), over=k)""",
+    "handed on": """
+            if end(k) > 64:
+                x = A[m, k]
+                acc += x @ B[n, k]
+            else:
+                x = D[m, k]
+            s += sum(cast(x, f32), over=k)""",
+    "a place that is found out later": """
+            s += sum(cast(A[m, k], f32), over=k)
+            e = L[c]
+            acc += A[m, k] @ B[n, k]
+            acc += H[e, m, k] @ B[n, k]
+            s += sum(cast(H[e, m, k], f32), over=k)""",
+    "two slots an iteration": """
+            acc += A[m, k] @ B[n, k]
+            if L[0] > 0:
+                c = c + 1
+            acc += D[m, k] @ B[n, k]""",
+}
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_slots_in_their_order(body: str) -> None:
+    made = parse(NESTED.format(body=BODIES[body].strip("\n"))).f
+    rng = np.random.default_rng(0)
+
+    def whole(*shape: int) -> np.ndarray:
+        return rng.integers(-3, 4, shape).astype(ml_dtypes.bfloat16)
+
+    given = whole(64, 200), whole(40, 200), whole(64, 200), whole(3, 64, 200)
+    table = np.array([1, 0, 2], np.int32)
+    found, right = (np.zeros((64, 40), np.float32) for _ in range(2))
+    made.reference(*given, table, right)
+    for seed in range(2):
+        made.simulate(*given, table, found, seed=seed)
+        np.testing.assert_array_equal(found, right)
+    explore(made._compile(None, {}, ()).scheduled)

@@ -139,3 +139,12 @@ def test_what_loops_carry(compute: str, found: str) -> None:
     head = head.replace("stop=%size", "stop=%s")
     tail = compute + tail.replace("stop=%size", "stop=%t")
     assert verdict(parse_kernel(head + '  partition(role="compute") {\n' + tail)) == found
+
+
+@pytest.mark.parametrize("by", [-1, 40])
+def test_shifts_that_have_no_meaning_are_left_open(by: int) -> None:
+    more = f"""  %by: i32 = constant(value={by})
+  %stop: i32 = map(fn="shl", args=(%step, %by))
+"""
+    assert two_bounds(more, "%stop", "%stop") == ""
+    assert two_bounds(more, "%stop", "%size") == "deadlock"

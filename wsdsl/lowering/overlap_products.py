@@ -55,10 +55,10 @@ from collections.abc import Sequence
 
 from wsdsl.ir.barrier_ops import ArriveBarrier, ForRange, NamedBarrierArrive
 from wsdsl.ir.fragment_ops import Wgmma, WgmmaCommit, WgmmaWait
-from wsdsl.ir.op import Kernel, Op, Region
+from wsdsl.ir.op import Kernel, Op, Region, results_of
 from wsdsl.ir.tile_ops import Constant, Map, Yield
 from wsdsl.ir.types import Barriers, State
-from wsdsl.ir.walk import Namer, with_regions
+from wsdsl.ir.walk import Namer, walk, with_regions
 from wsdsl.lowering.builder import Builder
 
 
@@ -72,7 +72,7 @@ def _region(region: Region, builder: Builder) -> Region:
         releases: list[Op] = []
         for op in region:
             op = with_regions(op, lambda inner: _region(inner, builder))
-            if isinstance(op, ForRange) and _at(op.body) is not None:
+            if isinstance(op, ForRange) and _at(op.body) is not None and _one_slot(op):
                 op, releases = _overlap(op, builder)
                 builder.add(op)
                 continue
@@ -103,6 +103,14 @@ def _at(body: Region) -> int | None:
             if rest and all(isinstance(o, ArriveBarrier) and o.pred is None for o in rest):
                 return i if _deep_enough(rest) else None
     return None
+
+
+def _one_slot(op: ForRange) -> bool:
+    """Whether an iteration gives back the slot that it began with: where it takes a second one, the
+    state of that before the loop is not at hand."""
+    inside = {v for inner in walk(op.body) for v in results_of(inner)}
+    arrives = (o for o in op.body if isinstance(o, ArriveBarrier))
+    return not any(o.state in inside for o in arrives)
 
 
 def _early(body: Region, at: int) -> int | None:

@@ -69,7 +69,7 @@ from wsdsl.ir.pipeline_ops import (
     SlotTile,
     SlotValues,
 )
-from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, If, Load, Whole
+from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, If, Load, Whole, Yield
 from wsdsl.ir.types import Axis, Ring, SharedTile, Slot, Tile
 from wsdsl.ir.walk import (
     Namer,
@@ -219,7 +219,7 @@ class _ComputeSide:
         elements = self._read_in_place(groups[0], block) if len(groups) == 1 else {}
         held = [range(group.first, group.last + 1) for group in groups]
         if elements:
-            held = [_around(held[0], block, elements)]
+            held = [_around(groups[0], block, elements)]
         for i, op in enumerate(block):
             for n, group in enumerate(groups):
                 if held[n].start == i:
@@ -239,25 +239,34 @@ class _ComputeSide:
         return _without_unused(made)
 
     def _read_in_place(self, group: LoadGroup, block: Region) -> dict[Value, Value]:
-        """Operands that threads read too, where the slot has them: what stands for the loads."""
+        """Operands that threads read too, where the slot has them: what stands for the loads. Not
+        where it would be held around other slots, or taken before it is known what is in it.
+        """
         found: dict[Value, Value] = {}
         for load in group.loads:
-            kind, last = load.result.type, load.index[-1].type
-            assert isinstance(kind, Tile)
-            roles = [self.axes[x].role for x in kind.axes]
-            lines = isinstance(last, Axis) and last.name == kind.axes[-1]
-            if not (self.by_rows and lines and roles == ["rows", "columns"]):
-                continue
             same = {op.result for op in block if isinstance(op, Load)
                     and (op.tensor, op.index) == (load.tensor, load.index)}  # fmt: skip
             users = [i for i, op in enumerate(block) if same & {*operands(op)}]
             users = [i for i in users if not isinstance(block[i], Contract)]
             inside = any(same & used_inside(op) for op in block)
-            between = block[min(users, default=0) : max(users, default=0) + 1]
-            if users and not inside and not any(regions(op) for op in between):
+            handed_on = any(isinstance(block[i], Yield) for i in users)
+            if users and not inside and not handed_on and self._fits(load):
                 made = Value(self.loads.namer.new(load.tensor.name.lower()), load.result.type)
                 found |= dict.fromkeys(same, made)
-        return found
+        held = block[_around(group, block, found).start : _around(group, block, found).stop]
+        later = {v for op in held for v in results_of(op)}
+        places = {v for load in group.loads for v in load.index}
+        early = _around(group, block, found).start < group.first
+        unfit = any(map(regions, held)) or places & later or (early and group.beside)
+        return {} if unfit else found
+
+    def _fits(self, load: Load) -> bool:
+        """Whether a fragment has rows and columns as the slot's lines are."""
+        kind, last = load.result.type, load.index[-1].type
+        assert isinstance(kind, Tile)
+        roles = [self.axes[x].role for x in kind.axes]
+        lines = isinstance(last, Axis) and last.name == kind.axes[-1]
+        return self.by_rows and lines and roles == ["rows", "columns"]
 
     def _elements(
         self, group: LoadGroup, slot: Value, elements: dict[Value, Value]
@@ -310,10 +319,10 @@ class _ComputeSide:
         return made
 
 
-def _around(held: range, block: Region, elements: dict[Value, Value]) -> range:
-    """The places in the block at which a slot is held, if that is read in place."""
+def _around(group: LoadGroup, block: Region, elements: dict[Value, Value]) -> range:
+    """The places in the block at which a slot is held, if these are read in place."""
     users = [i for i, op in enumerate(block) if any(v in elements for v in operands(op))]
-    return range(min(held.start, *users), max(held[-1], *users) + 1)
+    return range(min(group.first, *users, group.first), max(group.last, *users, group.last) + 1)
 
 
 def _passing_over(region: Region) -> Region:

@@ -32,6 +32,7 @@ FOLD: dict[str, Callable[[Any, Any], Any]] = {
     "shl": lambda a, b: a << b,
     "shr": lambda a, b: a >> b,
 }
+SHIFTS = 32
 TESTS = frozenset(("lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not"))
 COMMUTATIVE = frozenset(("add", "mul", "min", "max", "and", "or", "xor", "eq", "ne"))
 
@@ -52,7 +53,8 @@ def apply(fn: str, args: tuple[Term, ...]) -> Term:
     if len(args) != 2:
         return (fn, *args)
     a, b = args
-    if isinstance(a, int) and isinstance(b, int) and fn in FOLD:
+    numbers = isinstance(a, int) and isinstance(b, int) and fn in FOLD
+    if numbers and (fn not in ("shl", "shr") or 0 <= b < SHIFTS):
         return FOLD[fn](a, b)
     simple = _simplify(fn, a, b)
     if simple is not None:
