@@ -159,3 +159,10 @@ def test_slots_in_their_order(body: str) -> None:
         made.simulate(*given, table, found, seed=seed)
         np.testing.assert_array_equal(found, right)
     explore(made._compile(None, {}, ()).scheduled)
+
+
+def test_what_is_summed_over_and_read_is_one_line() -> None:
+    """As wide as the other columns, slots of it would leave room for one of them."""
+    chosen = kernel().schedule(M=4096, N=4096, K=4096)
+    assert chosen.tile is not None and chosen.stages is not None
+    assert chosen.tile["k"] == 64 and chosen.stages >= 3

@@ -382,24 +382,3 @@ def test_what_results_take_to_compute_counts(mode: Mode) -> None:
     own = RELAXED["gelu"][8] * 128 * 128 / ISSUED
     assert computed.epilogue - plain.epilogue == pytest.approx(own)
     assert computed.cycles > plain.cycles + computed.waves * 900
-
-
-def test_what_is_summed_over_and_read_is_one_line() -> None:
-    """As wide as the other columns, slots of it would leave room for one of them."""
-    kernel = parse(
-        """
-@kernel
-def normalised(A: bf16[M, K], B: bf16[N, K], C: bf16[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        squares = zeros(f32[m])
-        for k in tiles(K):
-            x = cast(A[m, k], f32)
-            squares += sum(x * x, over=k)
-            acc += A[m, k] @ B[n, k]
-        C[m, n] = acc * rsqrt(squares / cast(K, f32))
-"""
-    ).normalised
-    chosen = kernel.schedule(M=4096, N=4096, K=4096)
-    assert chosen.tile is not None and chosen.stages is not None
-    assert chosen.tile["k"] == 64 and chosen.stages >= 3

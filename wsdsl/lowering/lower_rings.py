@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 from wsdsl.ir.barrier_ops import (
     Advance,
@@ -54,7 +55,7 @@ from wsdsl.ir.pipeline_ops import (
     ValuesInShared,
 )
 from wsdsl.ir.target import LINE_ALIGN, SMEM_ALIGN, SWIZZLE_SPAN, widest_swizzle
-from wsdsl.ir.types import Axis, Barriers, Shared, SharedTile, State, Tensor, Tile
+from wsdsl.ir.types import Axis, Barriers, Shared, State, Tensor, Tile
 from wsdsl.ir.walk import Namer, walk, with_regions
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import Builder
@@ -229,12 +230,8 @@ class _Rings:
                 b.add(WaitBarrier(barriers=self.rings[op.ring].full, state=op.state, loc=op.loc))
             case ConsumerRelease():
                 self.release(op)
-            case SlotTile():
-                self.locate(op)
-            case SlotElements():
-                self.locate_elements(op)
-            case SlotValues():
-                self.locate_values(op)
+            case SlotTile() | SlotElements() | SlotValues():
+                b.add(self.locate(op))
             case LoadToSlot() | ProducerCommit():
                 pass
             case _:
@@ -374,51 +371,29 @@ class _Rings:
             )
         )
 
-    def locate(self, op: SlotTile) -> None:
-        wait = self.slots[op.slot]
-        assert wait.state is not None and isinstance(op.result.type, SharedTile)
-        ring = self.rings[wait.ring]
-        self.builder.add(
-            TileInShared(
-                result=op.result,
-                shared=ring.shared,
-                offset=ring.offsets[wait.layout][op.field],
-                state=wait.state,
-                loc=op.loc,
-            )
-        )
-
-    def locate_elements(self, op: SlotElements) -> None:
+    def placed(self, op: SlotTile | SlotElements | SlotValues) -> dict[str, Any]:
+        """Where the field of a slot is, as ops say it."""
         wait = self.slots[op.slot]
         assert wait.state is not None
         ring = self.rings[wait.ring]
-        self.builder.add(
-            ElementsInShared(
-                result=op.result,
-                shared=ring.shared,
-                offset=ring.offsets[wait.layout][op.field],
-                state=wait.state,
-                tensor=op.tensor,
-                index=op.index,
-                loc=op.loc,
-            )
-        )
+        offset = ring.offsets[wait.layout][op.field]
+        where = dict(shared=ring.shared, offset=offset, state=wait.state)
+        return dict(result=op.result, **where, loc=op.loc)
 
-    def locate_values(self, op: SlotValues) -> None:
-        wait = self.slots[op.slot]
-        assert wait.state is not None
-        assert isinstance(op.result.type, Tile)
-        ring, box = self.rings[wait.ring], self.boxes[wait.ring, wait.layout, op.field]
-        self.builder.add(
-            ValuesInShared(
-                result=op.result,
-                shared=ring.shared,
-                offset=ring.offsets[wait.layout][op.field],
-                bytes=math.prod(box) * op.result.type.dtype.bytes,
-                state=wait.state,
-                every=op.every,
-                stride=op.stride,
-                last=op.last,
-                loc=op.loc,
-            )
-        )
+    def locate(self, op: SlotTile | SlotElements | SlotValues) -> Op:
+        match op:
+            case SlotTile():
+                return TileInShared(**self.placed(op))
+            case SlotElements():
+                return ElementsInShared(tensor=op.tensor, index=op.index, **self.placed(op))
+            case SlotValues():
+                wait, kind = self.slots[op.slot], op.result.type
+                assert isinstance(kind, Tile)
+                box = self.boxes[wait.ring, wait.layout, op.field]
+                return ValuesInShared(
+                    bytes=math.prod(box) * kind.dtype.bytes,
+                    every=op.every,
+                    stride=op.stride,
+                    last=op.last,
+                    **self.placed(op),
+                )

@@ -64,11 +64,12 @@ from wsdsl.ir.walk import Namer, definers, free_values, replace_operands, walk, 
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.carried import Carried, CarriedScalar, CarriedSum, CarriedTile
 from wsdsl.lowering.elementwise import compute
-from wsdsl.lowering.memory import Stores, load_piece, read_elements, read_values
 from wsdsl.lowering.parts import Parts
 from wsdsl.lowering.pieces import Accumulated, Pieces, held
 from wsdsl.lowering.products import Products
+from wsdsl.lowering.reads import load_piece, read_elements, read_values
 from wsdsl.lowering.side import Side
+from wsdsl.lowering.stores import Stores
 
 
 def lower_tiles(kernel: Kernel) -> Kernel:

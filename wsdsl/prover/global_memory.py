@@ -6,10 +6,11 @@ from typing import Any
 
 from wsdsl.ir import memory_ops as mem
 from wsdsl.ir.op import Value
-from wsdsl.prover.control import fresh, truth
+from wsdsl.prover.control import truth
 from wsdsl.prover.errors import Party
 from wsdsl.prover.machine import ALL, Agent, Machine, Span
 from wsdsl.prover.program import LOCAL, Instruction
+from wsdsl.prover.scalars import fresh
 
 
 def load_global(m: Machine, a: Agent, i: Instruction) -> int:

@@ -6,9 +6,9 @@ from wsdsl.ir import memory_ops as mem
 from wsdsl.ir.target import SWIZZLE_SPAN
 from wsdsl.ir.types import Fragment
 from wsdsl.prover.access import item_of, known_to_all, read
-from wsdsl.prover.control import fresh
 from wsdsl.prover.machine import ALL, Agent, Machine, StageParity
 from wsdsl.prover.program import LOCAL, Instruction
+from wsdsl.prover.scalars import fresh
 from wsdsl.prover.sync import only_whole
 
 

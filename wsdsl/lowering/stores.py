@@ -1,17 +1,13 @@
-"""Global memory from the compute side: direct loads, and stores through SMEM and TMA or direct."""
+"""Stores of the compute side to global memory: through SMEM and TMA, or direct."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import TypeGuard
 
 from wsdsl.ir.barrier_ops import AllocateBarriers, SyncWarp
 from wsdsl.ir.memory_ops import (
     AllocateShared,
-    LoadGlobal,
-    LoadPanels,
-    LoadShared,
     MakeTensorMap,
     StoreGlobal,
     StoreShared,
@@ -20,9 +16,9 @@ from wsdsl.ir.memory_ops import (
     TmaStoreWait,
 )
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
-from wsdsl.ir.pipeline_ops import ElementsInShared, Partition, ValuesInShared
-from wsdsl.ir.target import SMEM_BYTES, SWIZZLE_SPAN, line_swizzle, widest_swizzle
-from wsdsl.ir.tile_ops import Cast, Full, Load, Lookup, Map, Store
+from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.target import SMEM_BYTES, line_swizzle
+from wsdsl.ir.tile_ops import Cast, Full, Map, Store
 from wsdsl.ir.types import (
     BOOL,
     I32,
@@ -36,112 +32,15 @@ from wsdsl.ir.types import (
     Tile,
 )
 from wsdsl.ir.walk import walk
-from wsdsl.lowering.footprint import STAGING_BUFFERS, STAGING_BYTES, loads_in_order
-from wsdsl.lowering.pieces import Pieces, Shape, covering, narrow
+from wsdsl.lowering.footprint import STAGING_BUFFERS, STAGING_BYTES
+from wsdsl.lowering.pieces import Shape
+from wsdsl.lowering.reads import Find, entry_of, vector_of
 from wsdsl.lowering.side import Side, stored_by_tma
-from wsdsl.lowering.side_loads import LINE
 from wsdsl.lowering.stored_again import stored_again
 
-Find = Callable[[Value], Pieces]
 WARP_ROWS = 16
 LEAST_BYTES = 4096
 """A warp's quarter of an item begins at a multiple of 1024 bytes."""
-
-
-def load_piece(op: Load | Lookup, side: Side, find: Find) -> Pieces:
-    """A tile (or scalar) read directly, in the accumulator's layout, when it is asked for."""
-    b = side.builder
-    assert isinstance(op.result.type, Tile)
-    shape, dtype = side.shapes.of(op.result.type.axes), op.result.type.dtype
-    tensor = op.tensor if isinstance(op, Load) else op.table
-    index = op.index if isinstance(op, Load) else (op.i,)
-    entries = [_entry(v, side, find) for v in index]
-
-    def piece(i: int, j: int) -> Value:
-        places = tuple(e.least.get(i, j) for e in entries)
-        made = LoadGlobal(
-            result=b.value(op.result.name, covering(dtype, places)),
-            tensor=tensor,
-            index=places,
-            vector=_vector(tensor, index, side),
-            in_order=loads_in_order(side.kernel.schedule),
-            loc=op.loc,
-        )
-        return b.add(made).result
-
-    return narrow(shape, dtype, b, piece, tensor)
-
-
-def read_elements(op: ElementsInShared, side: Side, find: Find) -> Pieces:
-    """An operand, read when it is asked for; the slot may not have been given back."""
-    b = side.builder
-    assert isinstance(op.result.type, Tile)
-    dtype, (rows, columns) = op.result.type.dtype, op.result.type.axes
-    shape, lines = side.shapes.of((rows, columns)), side.axes[rows].size
-    swizzle = widest_swizzle(side.axes[columns].size * dtype.bytes)
-    span = SWIZZLE_SPAN[swizzle]
-    if any(width * dtype.bytes % span for width in shape.widths):
-        load = Load(result=op.result, tensor=op.tensor, index=op.index, loc=op.loc)
-        return load_piece(load, side, find)
-
-    def piece(i: int, j: int) -> Value:
-        panels = shape.first_column(j) * dtype.bytes // span
-        made = LoadPanels(
-            result=b.value(op.result.name, shape.piece(dtype, j)),
-            shared=op.shared,
-            offset=op.offset + panels * lines * span,
-            state=op.state,
-            start=side.row_in_tile(rows, i),
-            rows=lines,
-            swizzle=swizzle,
-            loc=op.loc,
-        )
-        return b.add(made).result
-
-    return Pieces(shape, piece)
-
-
-def read_values(op: ValuesInShared, side: Side) -> Pieces:
-    """A tile of one axis, read from a slot at once: it is given back before an epilogue asks."""
-    b = side.builder
-    assert isinstance(op.result.type, Tile)
-    (axis,), dtype = op.result.type.axes, op.result.type.dtype
-    shape = side.shapes.of((axis,))
-    found: dict[Value | float, Value] = {}
-    first = None if op.last is None else b.remainder(op.last, LINE // dtype.bytes)
-
-    def piece(i: int, j: int) -> Value:
-        index = side.places(axis, op.every, i, j)
-        key = b.known.get(index, index)
-        if key not in found:
-            made = LoadShared(
-                result=b.value(op.result.name, covering(dtype, (index,))),
-                shared=op.shared,
-                offset=op.offset,
-                bytes=op.bytes,
-                state=op.state,
-                first=first,
-                index=index,
-                stride=op.stride,
-                loc=op.loc,
-            )
-            found[key] = b.add(made).result
-        return found[key]
-
-    pieces = narrow(shape, dtype, b, piece)
-    pieces.least.all()
-    return pieces
-
-
-def _entry(value: Value, side: Side, find: Find) -> Pieces:
-    return side.indices(value.type.name) if isinstance(value.type, Axis) else find(value)
-
-
-def _vector(tensor: Value, index: tuple[Value, ...], side: Side) -> int:
-    """2 where neighbouring columns lie side by side at an even place of an aligned row."""
-    last = index[-1].type
-    along = isinstance(last, Axis) and last.role == "columns"
-    return 2 if along and tensor.name not in side.kernel.unaligned else 1
 
 
 def _buffers(kernel: Kernel) -> int:
@@ -295,7 +194,7 @@ class Stores:
                 tensor=op.tensor,
                 index=index,
                 value=value,
-                vector=1 if op.accumulate else _vector(op.tensor, op.index, side),
+                vector=1 if op.accumulate else vector_of(op.tensor, op.index, side),
                 accumulate=op.accumulate,
                 pred=pred,
                 loc=op.loc,
@@ -307,7 +206,7 @@ class Stores:
         with it: what lies beyond goes to -1, which is in no tensor.
         """
         side, b = self.side, self.side.builder
-        place = _entry(entry, side, find).get(i, j)
+        place = entry_of(entry, side, find).get(i, j)
         if not isinstance(entry.type, Tile):
             return place
         for name in entry.type.axes:

@@ -1,0 +1,114 @@
+"""What the compute side reads: from global memory, and from slots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from wsdsl.ir.memory_ops import LoadGlobal, LoadPanels, LoadShared
+from wsdsl.ir.op import Value
+from wsdsl.ir.pipeline_ops import ElementsInShared, ValuesInShared
+from wsdsl.ir.target import SWIZZLE_SPAN, widest_swizzle
+from wsdsl.ir.tile_ops import Load, Lookup
+from wsdsl.ir.types import Axis, Tile
+from wsdsl.lowering.footprint import loads_in_order
+from wsdsl.lowering.pieces import Pieces, covering, narrow
+from wsdsl.lowering.side import Side
+from wsdsl.lowering.side_loads import LINE
+
+Find = Callable[[Value], Pieces]
+
+
+def load_piece(op: Load | Lookup, side: Side, find: Find) -> Pieces:
+    """A tile (or scalar) read directly, in the accumulator's layout, when it is asked for."""
+    b = side.builder
+    assert isinstance(op.result.type, Tile)
+    shape, dtype = side.shapes.of(op.result.type.axes), op.result.type.dtype
+    tensor = op.tensor if isinstance(op, Load) else op.table
+    index = op.index if isinstance(op, Load) else (op.i,)
+    entries = [entry_of(v, side, find) for v in index]
+
+    def piece(i: int, j: int) -> Value:
+        places = tuple(e.least.get(i, j) for e in entries)
+        made = LoadGlobal(
+            result=b.value(op.result.name, covering(dtype, places)),
+            tensor=tensor,
+            index=places,
+            vector=vector_of(tensor, index, side),
+            in_order=loads_in_order(side.kernel.schedule),
+            loc=op.loc,
+        )
+        return b.add(made).result
+
+    return narrow(shape, dtype, b, piece, tensor)
+
+
+def read_elements(op: ElementsInShared, side: Side, find: Find) -> Pieces:
+    """An operand, read when it is asked for; the slot may not have been given back."""
+    b = side.builder
+    assert isinstance(op.result.type, Tile)
+    dtype, (rows, columns) = op.result.type.dtype, op.result.type.axes
+    shape, lines = side.shapes.of((rows, columns)), side.axes[rows].size
+    swizzle = widest_swizzle(side.axes[columns].size * dtype.bytes)
+    span = SWIZZLE_SPAN[swizzle]
+    if any(width * dtype.bytes % span for width in shape.widths):
+        load = Load(result=op.result, tensor=op.tensor, index=op.index, loc=op.loc)
+        return load_piece(load, side, find)
+
+    def piece(i: int, j: int) -> Value:
+        panels = shape.first_column(j) * dtype.bytes // span
+        made = LoadPanels(
+            result=b.value(op.result.name, shape.piece(dtype, j)),
+            shared=op.shared,
+            offset=op.offset + panels * lines * span,
+            state=op.state,
+            start=side.row_in_tile(rows, i),
+            rows=lines,
+            swizzle=swizzle,
+            loc=op.loc,
+        )
+        return b.add(made).result
+
+    return Pieces(shape, piece)
+
+
+def read_values(op: ValuesInShared, side: Side) -> Pieces:
+    """A tile of one axis, read from a slot at once: it is given back before an epilogue asks."""
+    b = side.builder
+    assert isinstance(op.result.type, Tile)
+    (axis,), dtype = op.result.type.axes, op.result.type.dtype
+    shape = side.shapes.of((axis,))
+    found: dict[Value | float, Value] = {}
+    first = None if op.last is None else b.remainder(op.last, LINE // dtype.bytes)
+
+    def piece(i: int, j: int) -> Value:
+        index = side.places(axis, op.every, i, j)
+        key = b.known.get(index, index)
+        if key not in found:
+            made = LoadShared(
+                result=b.value(op.result.name, covering(dtype, (index,))),
+                shared=op.shared,
+                offset=op.offset,
+                bytes=op.bytes,
+                state=op.state,
+                first=first,
+                index=index,
+                stride=op.stride,
+                loc=op.loc,
+            )
+            found[key] = b.add(made).result
+        return found[key]
+
+    pieces = narrow(shape, dtype, b, piece)
+    pieces.least.all()
+    return pieces
+
+
+def entry_of(value: Value, side: Side, find: Find) -> Pieces:
+    return side.indices(value.type.name) if isinstance(value.type, Axis) else find(value)
+
+
+def vector_of(tensor: Value, index: tuple[Value, ...], side: Side) -> int:
+    """2 where neighbouring columns lie side by side at an even place of an aligned row."""
+    last = index[-1].type
+    along = isinstance(last, Axis) and last.role == "columns"
+    return 2 if along and tensor.name not in side.kernel.unaligned else 1

@@ -1,0 +1,138 @@
+"""Scalars and pipeline states: what an agent computes by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import tile_ops as t
+from wsdsl.ir.op import Value, fields_of
+from wsdsl.ir.types import Fragment, Tile
+from wsdsl.prover.machine import Agent, Machine, StageParity
+from wsdsl.prover.program import LOCAL, Instruction
+from wsdsl.prover.terms import TESTS, Term, apply, varies
+
+
+def constant(m: Machine, a: Agent, i: Instruction) -> int:
+    del m
+    op = i.op
+    assert isinstance(op, t.Constant)
+    a.slots[i.defines[0]] = op.value
+    return LOCAL
+
+
+def dim_size(m: Machine, a: Agent, i: Instruction) -> int:
+    assert isinstance(i.op, t.DimSize)
+    a.slots[i.defines[0]] = m.model.dim(i.op.dim)
+    return LOCAL
+
+
+def map_scalars(m: Machine, a: Agent, i: Instruction) -> int:
+    op = i.op
+    assert isinstance(op, t.Map)
+    held = i.extra
+    args = tuple(a.slots[held[v.name]] if v.name in held else ("value", v.name) for v in op.args)
+    kind = op.args[-1].type
+    if isinstance(kind, Tile | Fragment) and kind.dtype.is_float:
+        # NaN: of `lt` and `ge` neither may hold, and x - x need not be 0.
+        made: Term = (f"float {op.fn}", *args)
+    else:
+        made = apply(op.fn, args)
+        if type(made) is int:
+            made = _wrapped(made, op.result)
+    named = isinstance(made, tuple) and made[0] == "fixed"
+    if isinstance(made, tuple) and not named and op.fn not in TESTS and not varies(made):
+        # The same everywhere and always: a name will do, and is quicker to look at.
+        made = m.model.names_of_terms.setdefault(made, ("fixed", len(m.model.names_of_terms)))
+    a.slots[i.defines[0]] = made
+    return LOCAL
+
+
+def _wrapped(number: int, result: Value) -> int:
+    """As the result's dtype has it."""
+    kind = result.type
+    if not isinstance(kind, Tile | Fragment):
+        return number
+    size = 1 << kind.dtype.bits
+    number %= size
+    return number - size if kind.dtype.kind == "int" and 2 * number >= size else number
+
+
+def opaque(m: Machine, a: Agent, i: Instruction) -> int:
+    """A value about which only is known that the same operands give the same."""
+    del m
+    op: Any = i.op
+    told = [getattr(op, name) for name, kind in fields_of(type(op)) if kind == "attribute"]
+    used = (a.slots[s] for s in i.uses)
+    a.slots[i.defines[0]] = (type(op).__name__, str(op.result.type), *told, *used)
+    return LOCAL
+
+
+def fresh(m: Machine, a: Agent, i: Instruction) -> int:
+    """A value about which nothing is known."""
+    a.slots[i.defines[0]] = ("index", m.next_iteration)
+    m.next_iteration += 1
+    return LOCAL
+
+
+def nothing(m: Machine, a: Agent, i: Instruction) -> int:
+    """Its result is looked up by name."""
+    del m, a, i
+    return LOCAL
+
+
+def cta_index(m: Machine, a: Agent, i: Instruction) -> int:
+    a.slots[i.defines[0]] = m.model.cta_index(a.cta)
+    return LOCAL
+
+
+def num_ctas(m: Machine, a: Agent, i: Instruction) -> int:
+    a.slots[i.defines[0]] = m.model.count("ctas")
+    return LOCAL
+
+
+def cluster_index(m: Machine, a: Agent, i: Instruction) -> int:
+    a.slots[i.defines[0]] = m.model.cluster_index(a.cta)
+    return LOCAL
+
+
+def num_clusters(m: Machine, a: Agent, i: Instruction) -> int:
+    a.slots[i.defines[0]] = m.model.count("clusters")
+    return LOCAL
+
+
+def cta_rank(m: Machine, a: Agent, i: Instruction) -> int:
+    a.slots[i.defines[0]] = a.cta % m.model.cluster
+    return LOCAL
+
+
+def warpgroup_index(m: Machine, a: Agent, i: Instruction) -> int:
+    del m
+    a.slots[i.defines[0]] = a.rank
+    return LOCAL
+
+
+def initial_state(m: Machine, a: Agent, i: Instruction) -> int:
+    del m
+    assert isinstance(i.op, b.InitialState)
+    a.slots[i.defines[0]] = StageParity(0, i.op.parity)
+    return LOCAL
+
+
+def advance(m: Machine, a: Agent, i: Instruction) -> int:
+    op = i.op
+    assert isinstance(op, b.Advance)
+    held: StageParity = a.slots[i.uses[0]]
+    if held.stage >= op.num:
+        raise m.fail(
+            "misuse",
+            a,
+            op,
+            f"stage {held.stage} is none of the {op.num} that `advance` goes round",
+            hint="`advance` has another `num` than the barriers",
+        )
+    stage = held.stage + 1
+    a.slots[i.defines[0]] = (
+        StageParity(0, held.parity ^ 1) if stage == op.num else StageParity(stage, held.parity)
+    )
+    return LOCAL
