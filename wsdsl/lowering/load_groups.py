@@ -7,7 +7,7 @@ two come from different circular buffers, since the inner one turns round while 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from wsdsl.ir.op import Op, Region, Value, regions
@@ -46,6 +46,16 @@ def find_load_groups(body: Region, out: frozenset[str] = frozenset()) -> tuple[L
     """
     consumed = {v for op in walk(body) if isinstance(op, Contract) for v in (op.a, op.b)}
     return tuple(_Finder(consumed, definers(body), out).groups(body))
+
+
+def layouts_of(groups: Iterable[LoadGroup]) -> dict[int, list[tuple[Tile, ...]]]:
+    """What slots hold, by the height of their ring."""
+    found: dict[int, list[tuple[Tile, ...]]] = {}
+    for group in groups:
+        known = found.setdefault(group.height, [])
+        if group.layout not in known:
+            known.append(group.layout)
+    return found
 
 
 def _contracted(op: Op, value: Value) -> bool:

@@ -13,11 +13,11 @@ from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.op import Op, Region, Value, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import LoadToSlot, ProducerAcquire, ProducerCommit
 from wsdsl.ir.tile_ops import Block, Constant, Contract, ForEach, ForTiles, If, Reduce, Yield
-from wsdsl.ir.types import Slot, Tile
+from wsdsl.ir.types import Slot
 from wsdsl.ir.walk import Namer, definers, used_inside, uses, yielded
 from wsdsl.lowering.builder import INT
 from wsdsl.lowering.early_loads import loaded_tensors
-from wsdsl.lowering.load_groups import LoadGroup
+from wsdsl.lowering.load_groups import LoadGroup, layouts_of
 from wsdsl.lowering.side_loads import SideLoad
 
 
@@ -32,11 +32,7 @@ class LoadSide:
         sizes: dict[str, int],
     ) -> None:
         self.groups, self.rings, self.namer, self.sizes = groups, rings, namer, sizes
-        self.layouts: dict[int, list[tuple[Tile, ...]]] = {}
-        for group in groups:
-            known = self.layouts.setdefault(group.height, [])
-            if group.layout not in known:
-                known.append(group.layout)
+        self.layouts = layouts_of(groups)
 
     def of_block(self, block: Region) -> list[LoadGroup]:
         return [g for g in self.groups if g.block is block or g.block == block]

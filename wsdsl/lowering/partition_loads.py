@@ -44,7 +44,8 @@ does every second tile and passes over the slots of the others.
 
 The load sub-DAG is the backward slice from the operands of products to global memory. It gets a
 loop nest of its own, made of the loops around its loads (`load_side.py`). Loads that feed
-nothing but elementwise work stay on the compute side.
+nothing but elementwise work stay on the compute side; of operands that threads read too they are
+given the slot (`slot_elements`).
 
 Why here: on tiles, before anything has an address; both sides are lowered by the same passes.
 """
@@ -86,7 +87,7 @@ from wsdsl.lowering.early_loads import (
     refuse_addresses_in_memory,
 )
 from wsdsl.lowering.footprint import OUTER_RING_DEPTH
-from wsdsl.lowering.load_groups import LoadGroup, find_load_groups
+from wsdsl.lowering.load_groups import LoadGroup, find_load_groups, layouts_of
 from wsdsl.lowering.load_side import LoadSide
 from wsdsl.lowering.nest import output_nest
 from wsdsl.lowering.part_loads import fill_parts, parts_ring, read_in_parts
@@ -187,11 +188,6 @@ def _name(loop: ForTiles | ForEach) -> str:
 def _make_rings(
     groups: tuple[LoadGroup, ...], schedule: Schedule, namer: Namer
 ) -> dict[int, CircularBuffer]:
-    layouts: dict[int, list[tuple[Tile, ...]]] = {}
-    for group in groups:
-        known = layouts.setdefault(group.height, [])
-        if group.layout not in known:
-            known.append(group.layout)
     return {
         height: CircularBuffer(
             result=Value(namer.new("ring"), Ring()),
@@ -199,7 +195,7 @@ def _make_rings(
             layouts=tuple(held),
             consumers=num_sharing(schedule),
         )
-        for height, held in sorted(layouts.items())
+        for height, held in sorted(layouts_of(groups).items())
     }
 
 
@@ -217,9 +213,7 @@ class _ComputeSide:
         tiles: dict[Value, Value] = {}
         slots: dict[int, Value] = {}
         elements = self._read_in_place(groups[0], block) if len(groups) == 1 else {}
-        held = [range(group.first, group.last + 1) for group in groups]
-        if elements:
-            held = [_around(groups[0], block, elements)]
+        held = [_held(group, block, elements) for group in groups]
         for i, op in enumerate(block):
             for n, group in enumerate(groups):
                 if held[n].start == i:
@@ -244,8 +238,7 @@ class _ComputeSide:
         """
         found: dict[Value, Value] = {}
         for load in group.loads:
-            same = {op.result for op in block if isinstance(op, Load)
-                    and (op.tensor, op.index) == (load.tensor, load.index)}  # fmt: skip
+            same = _alike(load, block)
             users = [i for i, op in enumerate(block) if same & {*operands(op)}]
             users = [i for i in users if not isinstance(block[i], Contract)]
             inside = any(same & used_inside(op) for op in block)
@@ -253,12 +246,12 @@ class _ComputeSide:
             if users and not inside and not handed_on and self._fits(load):
                 made = Value(self.loads.namer.new(load.tensor.name.lower()), load.result.type)
                 found |= dict.fromkeys(same, made)
-        held = block[_around(group, block, found).start : _around(group, block, found).stop]
-        later = {v for op in held for v in results_of(op)}
-        places = {v for load in group.loads for v in load.index}
-        early = _around(group, block, found).start < group.first
-        unfit = any(map(regions, held)) or places & later or (early and group.beside)
-        return {} if unfit else found
+        held = _held(group, block, found)
+        within = block[held.start : held.stop]
+        later = {v for op in within for v in results_of(op)}
+        if any(map(regions, within)) or any(later & {*load.index} for load in group.loads):
+            return {}
+        return {} if group.beside and held.start < group.first else found
 
     def _fits(self, load: Load) -> bool:
         """Whether a fragment has rows and columns as the slot's lines are."""
@@ -295,10 +288,7 @@ class _ComputeSide:
             kind = SharedTile(load.result.type.dtype, load.result.type.axes)
             tile = Value(self.loads.namer.new(load.tensor.name.lower()), kind)
             made.append(SlotTile(result=tile, slot=slot, field=field, loc=load.loc))
-            for op in block:
-                same = isinstance(op, Load) and (op.tensor, op.index) == (load.tensor, load.index)
-                if same and isinstance(op, Load):
-                    tiles[op.result] = tile
+            tiles |= dict.fromkeys(_alike(load, block), tile)
         for field, side in enumerate(group.beside, len(group.loads)):
             last = None
             if side.is_rounded:
@@ -319,10 +309,16 @@ class _ComputeSide:
         return made
 
 
-def _around(group: LoadGroup, block: Region, elements: dict[Value, Value]) -> range:
-    """The places in the block at which a slot is held, if these are read in place."""
+def _alike(load: Load, block: Region) -> set[Value]:
+    """What the block's loads of the same tile give."""
+    loads = (op for op in block if isinstance(op, Load))
+    return {op.result for op in loads if (op.tensor, op.index) == (load.tensor, load.index)}
+
+
+def _held(group: LoadGroup, block: Region, elements: dict[Value, Value]) -> range:
+    """The places in the block at which a slot is held, if `elements` are read in it."""
     users = [i for i, op in enumerate(block) if any(v in elements for v in operands(op))]
-    return range(min(group.first, *users, group.first), max(group.last, *users, group.last) + 1)
+    return range(min([group.first, *users]), max([group.last, *users]) + 1)
 
 
 def _passing_over(region: Region) -> Region:
