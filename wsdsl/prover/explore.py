@@ -164,10 +164,10 @@ def follow(model: Model, decisions: Decisions) -> Failure | None:
 
 
 def learn_borders(model: Model) -> None:
-    """Run each loop once, and once more for each condition that is not followed then, only to see
+    """Run each loop once, and once more for each condition, where that does not hold: only to see
     which parts of SMEM are accessed apart."""
-    for denied in [None, *_asked(model, None)]:
-        _asked(model, denied)
+    for condition in _asked(model, None):
+        _asked(model, condition)
 
 
 def _asked(model: Model, denied: Term | None) -> list[Term]:

@@ -10,7 +10,7 @@ from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, Value
-from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.pipeline_ops import Partition, by_warpgroup
 from wsdsl.ir.types import DTYPES, Accumulator, Barriers, Fragment, Shared
 from wsdsl.ir.wgmma import PTX_NAMES, k_step, may_be_mn_major
 from wsdsl.prover.skeleton_language import EVERYBODY, Graph, Letter
@@ -146,16 +146,11 @@ class _Builder:
         all that are left."""
         bodies: list[tuple[list[tuple[Region, Who]], int]] = []
         first = 0
-        for op in ops:
-            assert isinstance(op, Partition)
-            if op.num_warpgroups or not bodies:
-                who = Who(first, op.num_warpgroups, inside=True)
-                bodies.append(([(op.body, who)], who.one_in(1)))
-                first += op.num_warpgroups
-            else:
-                sharing, _ = bodies[-1]
-                _, who = sharing[-1]
-                sharing.append((op.body, replace(who, warp=who.warp + 1)))
+        for together in by_warpgroup([op for op in ops if isinstance(op, Partition)]):
+            who = Who(first, together[0].num_warpgroups, inside=True)
+            sharing = [(op.body, replace(who, warp=warp)) for warp, op in enumerate(together)]
+            bodies.append((sharing, who.one_in(1)))
+            first += together[0].num_warpgroups
         self.either(bodies)
 
     def either(self, bodies: Sequence[tuple[Sequence[tuple[Region, Who]], int]]) -> None:
