@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from wsdsl.runtime.launch import Prepared
 
 MAX_CHOICES = 1024
-MAX_SIZE = 2**31 - 1
 """Calls of different sizes whose compiled kernel is remembered."""
+MAX_SIZE = 2**31 - 1
 
 
 class Kernel:
@@ -248,9 +248,7 @@ class Kernel:
 
     def compiled_for(self, call: Call, schedule: Schedule | None = None) -> Compiled:
         """What runs a call: compiled for its sizes, and for the alignment of its arrays."""
-        if schedule is not None:
-            schedule = as_schedule(schedule)
-        device = call.device
+        schedule, device = as_schedule(schedule), call.device
         if device == "cpu" and runs_simulated():
             return self._compile(schedule, call.dims, _unaligned(call))
         asked = schedule, device, tuple(call.dims.items()), _unaligned(call)

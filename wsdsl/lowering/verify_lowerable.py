@@ -14,7 +14,7 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, res
 from wsdsl.ir.tile_ops import Contract, ForTiles, If, Load, Lookup, Store, Whole
 from wsdsl.ir.types import Axis, Tensor, Tile
 from wsdsl.ir.walk import used_inside, walk
-from wsdsl.ir.wgmma import may_be_mn_major, sum_of
+from wsdsl.ir.wgmma import MAX_COLUMNS, may_be_mn_major, sum_of
 from wsdsl.lowering.axes import loop_variable
 from wsdsl.lowering.nest import output_nest
 
@@ -23,8 +23,6 @@ REGISTER_DTYPES = (
     "i32", "u32", "i16", "u16", "i8", "u8", "bool",
 )  # fmt: skip
 MAX_RANK = 5
-MAX_WHOLE = 256
-"""Columns of a tile."""
 
 
 def verify_lowerable(kernel: Kernel) -> Kernel:
@@ -109,10 +107,10 @@ def _whole_dimensions(kernel: Kernel) -> Iterator[Finding]:
                     op.loc,
                     f"compile({dim}=128), or call the kernel with arrays",
                 )
-            elif not 0 < known[dim] <= MAX_WHOLE:
+            elif not 0 < known[dim] <= MAX_COLUMNS:
                 yield Finding(
-                    f"`{dim}` is taken whole (`:`), as one tile of 1 to {MAX_WHOLE} elements, and "
-                    f"there are {known[dim]}",
+                    f"`{dim}` is taken whole (`:`), as one tile of 1 to {MAX_COLUMNS} elements, "
+                    f"and there are {known[dim]}",
                     op.loc,
                     f"walk it: `for … in tiles({dim})`",
                 )
