@@ -116,12 +116,13 @@ def test_steps_are_positive(step: str, found: str) -> None:
 def summed(name: str, step: str, fn: str = "add", start: str = "%zero") -> str:
     """A number that a loop makes, and which never comes again."""
     return f"""
-    %{name}: i32 = for_range(index=%{name}_i: i32, start=%zero, stop=%limit, step=%step, init=({start},), args=(%{name}_1: i32,)) {{
+    %{name}: i32 = for_range(index=%{name}_i: i32, start=%zero, stop=%limit, step=%step,
+        init=({start},), args=(%{name}_1: i32,)) {{
       %{name}_v: i32 = load_global(tensor=%n, index=({step},))
       %{name}_2: i32 = map(fn="{fn}", args=(%{name}_1, %{name}_v))
       yield(values=(%{name}_2,))
     }}
-"""  # noqa: E501
+"""
 
 
 @pytest.mark.parametrize(
