@@ -32,6 +32,7 @@ from wsdsl.codegen.barriers import (
     placed,
 )
 from wsdsl.codegen.casts import convert_bitcast, convert_cast
+from wsdsl.codegen.cluster_access import convert_receive_fragment, convert_send_fragment
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.control import (
     convert_elect,
@@ -333,6 +334,8 @@ ARMS: dict[type[Op], Arm] = {
     m.TmaLoad: convert_tma_load,
     m.ThreadLoad: convert_thread_load,
     m.LoadPanels: convert_load_panels,
+    m.SendFragment: convert_send_fragment,
+    m.ReceiveFragment: convert_receive_fragment,
     m.StoreShared: convert_store_shared,
     m.TmaStore: convert_tma_store,
     m.TmaStoreCommit: convert_tma_store_commit,

@@ -89,6 +89,23 @@ def barrier_arrive_expect_tx(w: Writer, at: At, tx_bytes: int, label: str) -> No
     w.asm(ptx, "void", "r", [("i32", at.base)])
 
 
+def store_remote(
+    w: Writer, at: At, barrier: At, cta: str, texts: Sequence[str], label: str
+) -> None:
+    """Four elements of 32 bits to the same place in another CTA of the cluster, counted on its
+    barrier.
+    """
+    ptx = (
+        "{\n.reg .b32 to, on;\n"
+        "mapa.shared::cluster.u32 to, $0, $2;\n"
+        "mapa.shared::cluster.u32 on, $1, $2;\n"
+        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 "
+        f"[to+{at.offset}], {{$3, $4, $5, $6}}, [on+{barrier.offset}]; // {_comment(label)}\n}}"
+    )
+    args = [("i32", at.base), ("i32", barrier.base), ("i32", cta), *(("i32", x) for x in texts)]
+    w.asm(ptx, "void", ",".join(["r"] * 7), args)
+
+
 # TMA ---------------------------------------------------------------------------------------------
 
 
@@ -178,6 +195,13 @@ def store_shared(w: Writer, to: At, bits: int, texts: Sequence[str]) -> None:
 def load_shared(w: Writer, at: At) -> str:
     """Four bytes, as an i32. It keeps its place among waits and arrivals."""
     return w.asm(f"ld.shared.b32 $0, {at.ptx(1)};", "i32", "=r,r", [("i32", at.base)])
+
+
+def load_shared_quad(w: Writer, at: At) -> tuple[str, ...]:
+    """Four aligned elements of 32 bits."""
+    args: list[Operand] = [("i32", at.base)]
+    ptx = f"ld.shared.v4.b32 {{$0, $1, $2, $3}}, {at.ptx(4)};"
+    return w.asm_values(ptx, ["i32"] * 4, [*["=r"] * 4, "r"], args)
 
 
 def ldmatrix(w: Writer, at: At, count: int) -> tuple[str, ...]:

@@ -158,6 +158,39 @@ class LoadPanels(Op):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class SendFragment(Op):
+    """Each thread of the warpgroup starts to write what it holds of the fragment `value` (64 x w,
+    elements of four bytes) to item `state.stage` of `shared` of CTA `cta` (i32, a rank in the
+    cluster), `offset` (and `shift`, an i32) bytes in: blocks of 64 x 8, in each of them the 4
+    elements that thread after thread holds. When they are there, its bytes are counted on that
+    CTA's `barriers` at the state's stage (st.async).
+    """
+
+    levels: ClassVar = SCHEDULED
+    value: Value
+    shared: Value
+    offset: int = 0
+    shift: Value | None = None
+    state: Value
+    barriers: Value
+    cta: Value
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ReceiveFragment(Op):
+    """Read a fragment (64 x w) that `send_fragment` wrote to item `state.stage` of `shared`,
+    `offset` (and `shift`, an i32) bytes in: each thread what that of its number has sent.
+    """
+
+    levels: ClassVar = SCHEDULED
+    result: Value = result()
+    shared: Value
+    offset: int = 0
+    shift: Value | None = None
+    state: Value
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TmaStore(Op):
     """One thread of each warp of the warpgroup starts to copy its warp's quarter of item `item` of
     `shared` to the box at `coordinates`, where warp i adds 16 * i to the one of `row_dim`. Elements

@@ -26,7 +26,8 @@ class CircularBuffer(Op):
     back to all who copy to it. Where two partitions load, both take every slot, and fill the fields
     that are theirs. With `parts` a tile passes through in parts along its columns, of as many
     columns as they say, each in a slot of its own: so tiles that nobody multiplies, like a
-    residual, are brought while the one before is read.
+    residual, are brought while the one before is read. With `senders` its slots are filled by so
+    many other CTAs of the cluster, which send their sums (see `add_in_cluster`).
     """
 
     levels: ClassVar = PARTITIONED
@@ -36,6 +37,7 @@ class CircularBuffer(Op):
     consumers: int = 1
     multicast: tuple[tuple[tuple[int, int], ...], ...] = ()
     parts: tuple[int, ...] = ()
+    senders: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -78,6 +80,9 @@ class ForWork(Op):
     pieces of "split_k". Then `piece` binds i32: the tile's slot (a number that the pieces of a tile
     have in common), between which elements of the contraction to sum; and with `together`, where
     all pieces of a tile run at the same time, the piece's number and that of the tile's pieces.
+    With `sharing` > 1 so many CTAs of a cluster, whose ranks follow each other, share a tile's
+    contraction instead; `piece` binds the slot, the first element and the number of elements (the
+    same for all, so that the last may reach over the end), and this CTA's number among so many.
     """
 
     levels: ClassVar = PARTITIONED
@@ -93,6 +98,7 @@ class ForWork(Op):
     contraction: tuple[tuple[str, int], ...] = ()
     splits: int = 0
     together: bool = False
+    sharing: int = 1
     piece: tuple[Value, ...] = bound_arguments()
     body: Region = ()
     skip: Region = ()
@@ -107,7 +113,8 @@ class FinishTile(Op):
     `reduction`: "turns", one piece after another; "unordered", as they come, the first and the last
     but in their turn, so that results may differ in the last bits from run to run; or "slices":
     all pieces leave their sums, and when all have, each runs `body` for a part of the tile's
-    columns. `part` is then the piece's number among `parts`.
+    columns. `part` is then the piece's number among `parts`. "cluster" is the same for the CTAs of
+    a cluster that share the contraction, `sharing` of them: they send each other their sums.
     """
 
     levels: ClassVar = PARTITIONED
@@ -119,8 +126,33 @@ class FinishTile(Op):
     reduction: str = "turns"
     part: Value | None = None
     parts: Value | None = None
+    sharing: int = 1
     args: tuple[Value, ...] = bound_arguments()
     body: Region = ()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class AddInCluster(Op):
+    """`sums` are what this CTA, the `part`-th (i32) of `sharing` with consecutive ranks, has summed
+    of a tile's contraction. The tile's columns are cut into as many slices; each CTA sends the
+    others theirs, through the next slot of `ring`, and gets the whole sums of its own: its own part
+    first, then those of the CTAs in front of it, one after another. It goes on to the next slot once the
+    others have read what it sent; its warpgroups say so when they have met at the named barrier
+    `barrier`. `state` is the slot's pipeline state, from `assign_states` on;
+    `shared`, `full` and `empty` are the ring's, once it has its place.
+    """
+
+    levels: ClassVar = PARTITIONED
+    result: tuple[Value, ...] = results()
+    sums: tuple[Value, ...]
+    part: Value
+    sharing: int
+    barrier: int
+    ring: Value | None = None
+    state: Value | None = None
+    shared: Value | None = None
+    full: Value | None = None
+    empty: Value | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -32,6 +32,7 @@ from wsdsl.ir.memory_ops import (
     AllocateShared,
     LoadPanels,
     MakeTensorMap,
+    SendFragment,
     TmaLoad,
     TmaStore,
 )
@@ -69,7 +70,7 @@ def barriers_are_initialised(kernel: Kernel) -> Iterator[Problem]:
 
 def expected_bytes_are_loaded(kernel: Kernel) -> Iterator[Problem]:
     """An arrive_expect_tx announces the bytes of the copies on the same barrier and state, which
-    stand in the same region. What comes by multicast, in another CTA's turn too, is the prover's.
+    stand in the same region. What other CTAs copy or send, in their own turn, is the prover's.
     """
     boxes: dict[object, int] = {}
     for op in kernel.ops:
@@ -80,6 +81,7 @@ def expected_bytes_are_loaded(kernel: Kernel) -> Iterator[Problem]:
             boxes[op.result] = count
 
     many = {op.barriers for op in kernel.ops if isinstance(op, TmaLoad) and op.multicast}
+    many |= {op.barriers for op in kernel.ops if isinstance(op, SendFragment)}
 
     def visit(region: Region) -> Iterator[Problem]:
         sums: dict[object, int] = {}

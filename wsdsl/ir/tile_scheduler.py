@@ -5,7 +5,9 @@ every worker a loop, and for each of its turns a `Piece`: an output tile, and wh
 contraction to sum. Pieces of a tile that is cut cover its contraction without gaps or overlap, and
 whoever does one but the first needs what the piece in front of it has summed.
 
-- `DataParallel`: whole tiles, worker by worker ("grid", "persistent").
+- `DataParallel`: whole tiles, worker by worker ("grid", "persistent"). The CTAs of a worker that is
+  a cluster may share the contraction of each tile: each has the same number of steps, the last of
+  which may reach over its end, so that they stay together.
 - `SplitK`: every tile in `splits` equal pieces (fewer where there are fewer workers); a worker does
   the same piece of one tile after the other.
 - `StreamK`: what is left over when all have done the same number of whole tiles is shared out
@@ -58,13 +60,14 @@ class Arithmetic(Protocol[T]):
 @dataclass(frozen=True)
 class Problem(Generic[T]):
     """`tiles` of the output (clusters of them), each of `depth` >= 1 tiles of the contraction;
-    `worker` of `workers`.
+    `worker` of `workers`. Where the CTAs of a cluster share the contraction, this is the `part`-th.
     """
 
     tiles: T
     depth: T
     worker: T
     workers: T
+    part: T | None = None
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,8 @@ class Piece(Generic[T]):
     end: T
     part: T | None = None
     """Its number among the tile's, where all tiles are cut alike."""
+    length: T | None = None
+    """Tiles of the contraction, where all pieces have as many; the last may then reach over it."""
 
 
 class Walk(ABC, Generic[T]):
@@ -135,22 +140,38 @@ class TileScheduler(ABC):
 
 
 class DataParallelWalk(Walk[T]):
+    def __init__(self, arithmetic: Arithmetic[T], problem: Problem[T], sharing: int) -> None:
+        self.sharing = sharing
+        super().__init__(arithmetic, problem)
+
     def prepare(self) -> None:
         p = self.problem
         self.start, self.stop, self.step = p.worker, p.tiles, p.workers
+        self.begin, self.each = self.number(0), p.depth
+        if p.part is not None:
+            self.splits = sharing = self.number(self.sharing)
+            more = self.apply("add", p.depth, self.number(self.sharing - 1))
+            self.each = self.apply("floordiv", more, sharing)
+            self.begin = self.apply("mul", p.part, self.each)
 
     def piece(self, at: T) -> Piece[T]:
-        return Piece(at, self.number(0), self.problem.depth)
+        if self.problem.part is None:
+            return Piece(at, self.begin, self.each)
+        end = self.apply("add", self.begin, self.each)
+        return Piece(at, self.begin, end, self.problem.part, self.each)
 
 
 @dataclass(frozen=True)
 class DataParallel(TileScheduler):
-    """Whole tiles; a worker for each unless `persistent`."""
+    """Whole tiles; a worker for each unless `persistent`. `sharing` CTAs of a worker share the
+    contraction of each.
+    """
 
     persistent: bool = True
+    sharing: int = 1
 
     def walk(self, arithmetic: Arithmetic[T], problem: Problem[T]) -> Walk[T]:
-        return DataParallelWalk(arithmetic, problem)
+        return DataParallelWalk(arithmetic, problem, self.sharing)
 
     def num_workers(self, tiles: int, depth: int, room: int) -> int:
         return min(tiles, max(1, room)) if self.persistent else tiles
@@ -284,11 +305,13 @@ def _share(walk: Walk[T], part: T, parts: T, base: T, extra: T) -> T:
     return walk.apply("add", walk.apply("mul", part, base), more)
 
 
-def tile_scheduler(name: str, splits: int = 0, together: bool = False) -> TileScheduler:
+def tile_scheduler(
+    name: str, splits: int = 0, together: bool = False, sharing: int = 1
+) -> TileScheduler:
     """By the name that `Schedule.scheduler` has."""
     if name == "split_k":
         return SplitK(splits, together)
-    return StreamK() if name == "stream_k" else DataParallel(name == "persistent")
+    return StreamK() if name == "stream_k" else DataParallel(name == "persistent", sharing)
 
 
 class Numbers:

@@ -91,7 +91,7 @@ def _groups(kernel: Kernel, work: ForWork) -> dict[LoadToSlot, Group]:
     loads = [op for op in walk(work.body) if isinstance(op, LoadToSlot)]
     for load in loads:
         found[load] = ()
-    stride = 1
+    stride = work.sharing
     for index, num in reversed(tuple(zip(work.index, work.cluster, strict=True))):
         if num > 1:
             varies = _depending(work.body, index)

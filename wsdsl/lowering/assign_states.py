@@ -27,6 +27,7 @@ import dataclasses
 from wsdsl.ir.barrier_ops import Advance, ForRange, InitialState
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.pipeline_ops import (
+    AddInCluster,
     CircularBuffer,
     ConsumerWait,
     Partition,
@@ -52,9 +53,9 @@ def assign_states(kernel: Kernel) -> Kernel:
 
 def _rings_in(region: Region) -> list[Value]:
     """Rings whose state moves on in a region, in order of first use."""
-    takes = (ProducerAcquire, ConsumerWait, SkipSlot, TakeParts)
+    takes = (ProducerAcquire, ConsumerWait, SkipSlot, TakeParts, AddInCluster)
     taken = [op.ring for op in walk(region) if isinstance(op, takes)]
-    return list(dict.fromkeys(taken))
+    return list(dict.fromkeys(ring for ring in taken if ring is not None))
 
 
 class _Threading:
@@ -78,7 +79,10 @@ class _Threading:
         made: list[Op] = []
         for op in region:
             match op:
-                case ProducerAcquire() | ConsumerWait() | SkipSlot() | TakeParts():
+                case (
+                    ProducerAcquire() | ConsumerWait() | SkipSlot() | TakeParts() | AddInCluster()
+                ):
+                    assert op.ring is not None
                     if not isinstance(op, SkipSlot):
                         made.append(dataclasses.replace(op, state=states[op.ring]))
                     ring = self.rings[op.ring]

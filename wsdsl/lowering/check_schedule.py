@@ -11,9 +11,16 @@ from wsdsl.ir.target import MAX_CLUSTER, SMEM_BYTES, SWIZZLE_SPAN, widest_swizzl
 from wsdsl.ir.tile_ops import Block, Contract, ForEach, Reduce, Store
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import walk
+from wsdsl.ir.wgmma import COLUMN_STEP
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.check_columns import column_faults
-from wsdsl.lowering.cut_sums import why_no_slices, why_not, why_not_shared
+from wsdsl.lowering.cut_sums import (
+    contracted_variable,
+    why_no_rows,
+    why_no_slices,
+    why_not,
+    why_not_shared,
+)
 from wsdsl.lowering.early_loads import num_load_partitions
 from wsdsl.lowering.footprint import (
     accumulator_registers,
@@ -27,6 +34,7 @@ from wsdsl.lowering.nest import output_nest
 from wsdsl.lowering.sharing import (
     cluster_along,
     cluster_size,
+    contraction_sharing,
     is_shared,
     num_shares,
     num_sharing,
@@ -48,6 +56,7 @@ def faults(kernel: Kernel, chosen: Schedule) -> list[Finding]:
         *_order(kernel, chosen),
         *_beyond(kernel, chosen),
         *_cut(kernel, chosen),
+        *_shared_contraction(kernel, chosen),
         *_share(kernel, chosen),
         *_tiles(kernel, chosen),
         *column_faults(kernel, chosen),
@@ -67,7 +76,7 @@ def _order(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     known = [loop_variable(v.type.name) for v in indices if isinstance(v.type, Axis)]
     listed = ", ".join(known) or "none"
     for name, size in (chosen.cluster or {}).items():
-        if name in known or size == 1:
+        if name in (*known, contracted_variable(body)) or size == 1:
             continue
         scalar = any(isinstance(loop, ForEach) and loop.index.name == name for loop in nest)
         yield Finding(
@@ -147,6 +156,33 @@ def _cut(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     if chosen.reduction and not cuts:
         told = f'Schedule.reduction with scheduler="{chosen.scheduler}", which cuts no tiles'
         yield Finding(told, kernel.loc, 'use scheduler="split_k" or "stream_k"')
+
+
+def _shared_contraction(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
+    """Whether the CTAs of a cluster can share the contraction of each tile."""
+    sharing, body = contraction_sharing(kernel, chosen), output_nest(kernel.body)[1]
+    name = contracted_variable(body)
+    if sharing == 1 or name not in (chosen.cluster or {}):
+        return
+    told = f"Schedule.cluster names `{name}`, along which the CTAs share a sum"
+    if chosen.cuts_tiles:
+        mixed = f'{told}, and scheduler="{chosen.scheduler}" cuts it, too'
+        yield Finding(mixed, kernel.loc, 'use scheduler="persistent" or "grid"')
+    if num_turns(chosen) > 1:
+        yield Finding(f'{told}, and mode="pingpong"', kernel.loc, 'use mode="cooperative"')
+    if num_sharing(chosen) > 1 and shared_role(kernel, chosen) == "columns":
+        by_columns = f'{told}, and share="{chosen.share}": CTAs and consumers would both divide it'
+        yield Finding(by_columns, kernel.loc, "leave share out")
+    unfit = list(why_not(body)) or [*why_no_slices(kernel, body), *why_no_rows(kernel, body)]
+    for finding in unfit:
+        yield dataclasses.replace(finding, hint=f"leave `{name}` out of the cluster")
+    sizes = axis_sizes(kernel, chosen)
+    for axis in axes_of(kernel).values():
+        if axis.role == "columns" and sizes[axis.name] % (COLUMN_STEP * sharing):
+            size = f"tile {loop_variable(axis.name)}={sizes[axis.name]}"
+            slices = f"{size} can not be cut into {sharing} slices of a multiple of {COLUMN_STEP}"
+            wanted = f"use a multiple of {COLUMN_STEP * sharing} columns"
+            yield Finding(f"{told}: {slices} columns", kernel.loc, wanted)
 
 
 def _share(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions
 from wsdsl.ir.tile_ops import Constant, Contract, ForEach, ForTiles, Full, Map, Reduce, Store
-from wsdsl.ir.types import Tile
+from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import used_inside, walk, yielded
-from wsdsl.lowering.axes import axes_of
+from wsdsl.lowering.axes import axes_of, loop_variable
 
 HINT = 'use scheduler="persistent"'
 
@@ -23,6 +23,14 @@ def cut_loop(body: Region) -> ForTiles | None:
     """The loop, in the body of the output loops; None if there is none, see `why_not`."""
     loops = [op for op in body if isinstance(op, ForTiles)]
     return loops[0] if loops and not list(why_not(body)) else None
+
+
+def contracted_variable(body: Region) -> str | None:
+    """The variable of the loop that CTAs may share, if it is one that they can."""
+    loop = next((op for op in body if isinstance(op, ForTiles) and op.init), None)
+    if loop is None or not isinstance(loop.index.type, Axis):
+        return None
+    return loop_variable(loop.index.type.name)
 
 
 def why_not(body: Region) -> Iterator[Finding]:
@@ -107,3 +115,12 @@ def why_no_slices(kernel: Kernel, body: Region) -> Iterator[Finding]:
         if isinstance(op, Reduce) and op.axis in columns:
             told = f"this needs whole rows: all columns of `{op.axis}`"
             yield Finding(told, op.loc, 'use reduction="turns"')
+
+
+def why_no_rows(kernel: Kernel, body: Region) -> Iterator[Finding]:
+    """What keeps CTAs from sending each other their sums: those go as fragments of 64 rows."""
+    loop, axes = cut_loop(body), axes_of(kernel)
+    assert loop is not None
+    for sum in loop.result:
+        if isinstance(sum.type, Tile) and not any(axes[a].role == "rows" for a in sum.type.axes):
+            yield Finding(f"`{sum.name}` has no rows", loop.loc)

@@ -1,4 +1,5 @@
-"""Let CTAs share the contraction of a tile (split-K, stream-K): each sums a piece, one finishes.
+"""Let CTAs share the contraction of a tile (split-K, stream-K, clusters along it): each sums a piece,
+one finishes, or each a part of the columns.
 
 Before:
     for_work(index=(%m, %n), dims=("M", "N"), scheduler="stream_k") {
@@ -27,39 +28,43 @@ from wsdsl.ir.tile_ops import ForTiles, Yield
 from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import Namer, copy_region, replace_operands, uses, walk, with_regions
 from wsdsl.lowering.builder import INT
+from wsdsl.lowering.sharing import sharing_beside
 from wsdsl.schedule import Schedule
 
 
 def cut_tiles(kernel: Kernel) -> Kernel:
     schedule = kernel.schedule or Schedule()
-    if not schedule.cuts_tiles:
-        return kernel
-    namer = Namer.of(kernel)
     compute = next(op for op in kernel.body if isinstance(op, Partition) and op.role == "compute")
     work = next(op for op in walk(compute.body) if isinstance(op, ForWork))
+    sharing = sharing_beside(schedule, work.index)
+    if not schedule.cuts_tiles and sharing == 1:
+        return kernel
     loop = next(op for op in work.body if isinstance(op, ForTiles))
     assert isinstance(loop.index.type, Axis)
-    cut = _Cut(loop.index.type, schedule, namer)
+    cut = _Cut(loop.index.type, schedule, sharing, Namer.of(kernel))
     body = tuple(with_regions(op, cut.region) for op in kernel.body)
     return dataclasses.replace(kernel, body=body)
 
 
 class _Cut:
-    def __init__(self, axis: Axis, schedule: Schedule, namer: Namer) -> None:
-        self.axis, self.schedule, self.namer = axis, schedule, namer
+    def __init__(self, axis: Axis, schedule: Schedule, sharing: int, namer: Namer) -> None:
+        self.axis, self.schedule, self.sharing, self.namer = axis, schedule, sharing, namer
+        self.reduction = "cluster" if sharing > 1 else schedule.reduction or "turns"
 
     def region(self, region: Region) -> Region:
         return tuple(self.work(op) if isinstance(op, ForWork) else op for op in region)
 
     def work(self, op: ForWork) -> ForWork:
-        together = self.schedule.reduction == "slices"
-        names = ("slot", "begin", "end", *(("part", "parts") if together else ()))
+        together = self.reduction == "slices"
+        in_parts = together or self.sharing > 1
+        names = ("slot", "begin", "end", *(("part", "parts") if in_parts else ()))
         piece = tuple(Value(self.namer.new(wish), INT) for wish in names)
         return dataclasses.replace(
             op,
             contraction=((self.axis.dim, self.axis.size),),
             splits=self.schedule.splits or 0,
             together=together,
+            sharing=self.sharing,
             piece=piece,
             body=self.finished(self.bounded(op.body, piece), piece),
             skip=self.bounded(op.skip, piece),
@@ -73,7 +78,8 @@ class _Cut:
             made: list[Op] = []
             for op in inner:
                 if isinstance(op, ForTiles) and self.is_cut(op):
-                    made.append(dataclasses.replace(op, start=begin, stop=end))
+                    apart = dict(offset=begin) if self.sharing > 1 else dict(start=begin)
+                    made.append(dataclasses.replace(op, stop=end, **apart))
                 else:
                     made.append(with_regions(op, change))
             return tuple(made)
@@ -108,10 +114,11 @@ class _Cut:
             begin=begin,
             end=end,
             contraction=self.axis.dim,
-            reduction=self.schedule.reduction or "turns",
+            reduction=self.reduction,
             args=whole,
             part=which[0] if which else None,
             parts=which[1] if which else None,
+            sharing=self.sharing,
             body=rest,
             loc=loop.loc,
         )

@@ -29,12 +29,13 @@ from wsdsl.ir.overlap_rules import unit_of, why_apart
 from wsdsl.ir.tile_ops import ForTiles
 from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import with_regions
+from wsdsl.lowering.sharing import contraction_sharing
 from wsdsl.schedule import Schedule
 
 
 def fit_last_tiles(kernel: Kernel) -> Kernel:
     schedule, static = kernel.schedule or Schedule(), dict(kernel.sizes)
-    if schedule.cuts_tiles:
+    if schedule.cuts_tiles or contraction_sharing(kernel, schedule) > 1:
         return kernel
     units = units_within(kernel)
 

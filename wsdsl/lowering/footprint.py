@@ -12,6 +12,7 @@ from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import yielded
 from wsdsl.ir.wgmma import is_fp8, k_step
 from wsdsl.lowering.axes import axes_of, loop_variable
+from wsdsl.lowering.cut_sums import cut_loop
 from wsdsl.lowering.load_groups import LoadGroup, find_load_groups
 from wsdsl.lowering.nest import output_nest
 from wsdsl.lowering.parts import (
@@ -21,7 +22,7 @@ from wsdsl.lowering.parts import (
     part_offsets,
     part_widths,
 )
-from wsdsl.lowering.sharing import num_shares
+from wsdsl.lowering.sharing import contraction_sharing, num_shares
 from wsdsl.lowering.side_loads import kept_out
 from wsdsl.schedule import Schedule
 
@@ -113,7 +114,19 @@ def smem_bytes(
         total += depth * (size + 16)
     if any(isinstance(op, Store) for op in kernel.ops):
         total += STAGING_BYTES * buffers * (schedule.consumers or 1)
-    return total + part_bytes(kernel, schedule, MIN_DEPTH)
+    return total + part_bytes(kernel, schedule, MIN_DEPTH) + exchanged_bytes(kernel, schedule)
+
+
+def exchanged_bytes(kernel: Kernel, schedule: Schedule) -> int:
+    """Of the sums that the others of a cluster send, where they share the contraction."""
+    sharing = contraction_sharing(kernel, schedule)
+    loop = cut_loop(output_nest(kernel.body)[1]) if sharing > 1 else None
+    if loop is None:
+        return 0
+    sizes = axis_sizes(kernel, schedule)
+    sums = [v.type for v in loop.result if isinstance(v.type, Tile)]
+    whole = sum(tile_bytes(tile, sizes) for tile in sums)
+    return whole // sharing * (sharing - 1) + SMEM_ALIGN
 
 
 def part_bytes(kernel: Kernel, schedule: Schedule, depth: int = 1) -> int:

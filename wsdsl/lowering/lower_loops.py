@@ -60,8 +60,8 @@ def _grid(op: ForWork, overlapping: bool) -> LaunchGrid:
     return LaunchGrid(
         tiles=tiles,
         scheduler=op.scheduler,
-        cluster=math.prod(cluster),
-        contraction=op.contraction,
+        cluster=math.prod(cluster) * op.sharing,
+        contraction=op.contraction if op.sharing == 1 else (),
         splits=op.splits,
         together=op.together,
         overlapping=overlapping,
@@ -116,7 +116,8 @@ class _Loops:
         last = self.last_start(axis, op.within)
         index = b.value(name, INT)
         with b.region() as first:
-            start = index if last is None else b.map("min", index, last, wish=name)
+            start = index if op.offset is None else b.plus(op.offset, index, name)
+            start = start if last is None else b.map("min", start, last, wish=name)
             b.add(AxisAt(result=op.index, start=start, loc=op.loc))
         stop = op.stop or self.size(axis.dim)
         self.range(op, index, (op.start, stop), axis.size, tuple(first))
@@ -160,7 +161,7 @@ class _Loops:
     def work(self, op: ForWork) -> None:
         b = self.builder
         cluster = op.cluster or (1,) * len(op.index)
-        in_cluster = math.prod(cluster) > 1
+        in_cluster = math.prod(cluster) * op.sharing > 1
         counts: list[Value] = []
         for dim, index, num in zip(op.dims, op.index, cluster, strict=True):
             counts.append(b.quotient_up(self.size(dim), num * step_of(index), f"tiles_{dim}"))
@@ -176,6 +177,11 @@ class _Loops:
         rank = (
             b.add(CtaRank(result=b.value("rank", INT), loc=op.loc)).result if in_cluster else None
         )
+        part: Value | None = None
+        if rank and op.sharing > 1:
+            sharing = b.integer(op.sharing)
+            part = b.map("mod", rank, sharing, wish="part")
+            rank = b.map("floordiv", rank, sharing, wish="rank")
         ranks = self.ranks(op, cluster, rank) if rank else {}
         lasts: dict[Value, Value] = {}
         for index, within in zip(op.index, op.within, strict=False):
@@ -185,8 +191,8 @@ class _Loops:
         for dim, extent in op.contraction:
             some = b.quotient_up(self.size(dim), extent, f"tiles_{dim}")
             depth = b.map("max", some, b.integer(1), wish="depth")
-        scheduler = tile_scheduler(op.scheduler, op.splits)
-        walk_of = scheduler.walk(Scalars(b), Problem(total, depth, first, step))
+        scheduler = tile_scheduler(op.scheduler, op.splits, sharing=op.sharing)
+        walk_of = scheduler.walk(Scalars(b), Problem(total, depth, first, step, part))
         work = b.value("work", INT)
         turns = Turns(b, op) if op.turns > 1 else None
         with b.region() as body:
@@ -232,6 +238,9 @@ class _Loops:
             own = b.plus(b.times(own, num, "slot"), rank, "slot")
         b.add(Map(result=slot, fn="add", args=(own, b.integer(0))))
         b.add(Map(result=begin, fn="mul", args=(piece.begin, b.integer(extent))))
+        if piece.length is not None:
+            b.add(Map(result=end, fn="mul", args=(piece.length, b.integer(extent))))
+            return
         last = b.times(piece.end, extent, "end")
         b.add(Map(result=end, fn="min", args=(last, self.size(dim))))
 

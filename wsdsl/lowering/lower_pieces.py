@@ -30,7 +30,7 @@ After:
 A flag counts the elements of the contraction that lie summed in its slot, so a piece's turn has
 come when it is `begin`; the last piece sets it back to 0. Each consumer has flags and rows of its
 own. In the unordered reduction, the pieces in the middle only wait for the first, and add to the
-slot atomically. (By "slices": `lowering/slices.py`.)
+slot atomically. (By "slices": `lowering/slices.py`; in a cluster: `lowering/in_cluster.py`.)
 
 Why here: pieces are numbers; states and tiles are lowered next, for whatever is here.
 """
@@ -41,10 +41,11 @@ import dataclasses
 
 from wsdsl.ir.barrier_ops import LaunchGrid, WaitFlag
 from wsdsl.ir.op import Kernel, Op, Region, Value
-from wsdsl.ir.pipeline_ops import AxisAt, FinishTile, Partition
+from wsdsl.ir.pipeline_ops import AxisAt, CircularBuffer, FinishTile, Partition
 from wsdsl.ir.tile_ops import If, Map, Yield
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import walk, with_regions
+from wsdsl.lowering.in_cluster import finish_in_cluster
 from wsdsl.lowering.partials import Partials, Place
 from wsdsl.lowering.slices import finish_in_slices
 
@@ -59,14 +60,18 @@ def lower_pieces(kernel: Kernel) -> Kernel:
     partials = Partials(kernel, grid.cluster)
     compute = [op for op in kernel.body if isinstance(op, Partition) and op.role == "compute"]
     body: list[Op] = []
+    rings: list[Op] = []
     for op in kernel.body:
         if isinstance(op, Partition) and op.role == "compute":
             partials.barrier = FIRST_BARRIER + compute.index(op)
             partials.consumers = op.num_warpgroups
-            op = with_regions(op, _Pieces(partials, grid.splits).region)
+            pieces = _Pieces(partials, grid.splits)
+            op = with_regions(op, pieces.region)
+            rings += pieces.rings
         body.append(op)
     at = body.index(grid) + 1
-    return dataclasses.replace(kernel, body=(*body[:at], *partials.lent.values(), *body[at:]))
+    made = (*partials.lent.values(), *rings)
+    return dataclasses.replace(kernel, body=(*body[:at], *made, *body[at:]))
 
 
 class _Pieces:
@@ -75,6 +80,7 @@ class _Pieces:
     def __init__(self, partials: Partials, splits: int) -> None:
         self.partials, self.splits, self.builder = partials, splits, partials.builder
         self.starts: dict[str, Value] = {}
+        self.rings: list[CircularBuffer] = []
 
     def region(self, region: Region) -> Region:
         with self.builder.region() as ops:
@@ -85,6 +91,8 @@ class _Pieces:
                     self.starts[op.result.type.name] = op.start
                 if not isinstance(op, FinishTile):
                     self.builder.add(with_regions(op, self.region))
+                elif op.reduction == "cluster":
+                    self.rings.append(finish_in_cluster(self.partials, op, self.starts))
                 elif op.reduction == "slices":
                     finish_in_slices(self.partials, op, self.splits, self.starts)
                 else:

@@ -37,6 +37,7 @@ from wsdsl.ir.barrier_ops import (
 from wsdsl.ir.memory_ops import AllocateShared, ThreadLoad, TmaLoad
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.pipeline_ops import (
+    AddInCluster,
     AxisAt,
     CircularBuffer,
     ConsumerRelease,
@@ -122,6 +123,8 @@ class _Rings:
         for op in self.kernel.body:
             if isinstance(op, CircularBuffer) and op.parts:
                 self.place_parts(op)
+            elif isinstance(op, CircularBuffer) and op.senders:
+                self.place_sums(op)
             elif isinstance(op, CircularBuffer):
                 self.place(op)
         body: list[Op] = []
@@ -152,7 +155,8 @@ class _Rings:
             for field, tile in enumerate(layout):
                 at.append(used)
                 box = self.boxes.get((op.result, len(offsets), field))
-                elements, align = math.prod(box or (self.sizes[x] for x in tile.axes)), SMEM_ALIGN
+                elements = math.prod(box) if box else self.elements_of(tile)
+                align = SMEM_ALIGN
                 if box:
                     align = LINE_ALIGN
                 used += -(-elements * tile.dtype.bytes // align) * align
@@ -166,6 +170,16 @@ class _Rings:
         offsets, (total, lines) = part_offsets(op.layouts[0], op.parts, self.sizes)
         self.declare(op, total, (offsets,), (1, op.consumers * THREADS), lines)
         self.parts[op.result] = op.parts
+
+    def place_sums(self, op: CircularBuffer) -> None:
+        """What each of the others sends lies behind what the one before it does. All of it is
+        expected at once, and each warpgroup gives it back to each of them.
+        """
+        bytes = sum(tile.dtype.bytes * self.elements_of(tile) for tile in op.layouts[0])
+        self.declare(op, op.senders * bytes, ((),), (1, op.senders * op.consumers))
+
+    def elements_of(self, tile: Tile) -> int:
+        return math.prod(self.sizes[axis] for axis in tile.axes)
 
     def declare(
         self,
@@ -222,6 +236,11 @@ class _Rings:
                     self.fill(op, ring, op.state)
             case ProducerTail():
                 self.drain(op)
+            case AddInCluster():
+                assert op.ring is not None
+                ring = self.rings[op.ring]
+                where = dict(shared=ring.shared, full=ring.full, empty=ring.empty)
+                b.add(dataclasses.replace(op, ring=None, **where))
             case TakeParts():
                 assert op.state is not None
                 take_parts(b, self.rings[op.ring], self.parts[op.ring], op)

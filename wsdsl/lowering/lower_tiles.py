@@ -36,6 +36,7 @@ import dataclasses
 from wsdsl.ir.barrier_ops import ArriveBarrier, ForRange
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import (
+    AddInCluster,
     AxisAt,
     ElementsInShared,
     Partition,
@@ -64,6 +65,7 @@ from wsdsl.ir.walk import Namer, definers, free_values, replace_operands, walk, 
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.carried import Carried, CarriedScalar, CarriedSum, CarriedTile
 from wsdsl.lowering.elementwise import compute
+from wsdsl.lowering.exchange import Exchange
 from wsdsl.lowering.parts import Parts
 from wsdsl.lowering.pieces import Accumulated, Pieces, held
 from wsdsl.lowering.products import Products
@@ -132,7 +134,7 @@ class _Lowering:
         self.env: dict[Value, Pieces] = {}
         self.sums: dict[Value, Accumulated] = {}
         self.tiles: dict[Value, TileInShared] = {}
-        self.parts: list[Parts] = []
+        self.parts: list[Parts | Exchange] = []
         self.in_place: list[Pieces] = []
         """Operands that threads read in slots which are not given back yet."""
         self.made = definers(partition.body)
@@ -189,6 +191,11 @@ class _Lowering:
                 parts = Parts(op, self.side)
                 self.env |= dict(zip(op.result, parts.pieces, strict=True))
                 self.parts.append(parts)
+            case AddInCluster():
+                exchange = Exchange(op, self.side)
+                whole = exchange.add([self.pieces(v) for v in op.sums])
+                self.env |= dict(zip(op.result, whole, strict=True))
+                self.parts.append(exchange)
             case AxisAt(result=Value(type=Axis(name=name))):
                 self.side.starts[name] = op.start
             case Whole(result=Value(type=Axis(name=name))):

@@ -25,7 +25,7 @@ from wsdsl.ir.tile_ops import Contract, Load, Store
 from wsdsl.ir.types import Axis, Barriers, Fragment, State, Tensor, Tile
 from wsdsl.ir.walk import used_inside
 from wsdsl.lowering.pieces import Pieces, panel_widths
-from wsdsl.lowering.sharing import shared_role
+from wsdsl.lowering.sharing import contraction_sharing, shared_role
 from wsdsl.lowering.side import Side, narrow_axes
 from wsdsl.lowering.turns import part_turn
 from wsdsl.schedule import Schedule
@@ -37,7 +37,7 @@ def loads_in_parts(kernel: Kernel, schedule: Schedule, body: Region) -> tuple[Lo
     """The loads of an output tile's own block that TMA can make for the epilogue. Of the pieces of
     a tile that is cut only one has an epilogue, or each a part of it.
     """
-    if schedule.cuts_tiles:
+    if schedule.cuts_tiles or contraction_sharing(kernel, schedule) > 1:
         return ()
     if shared_role(kernel, schedule) == "columns":
         # Each part is one consumer's, and all would wait for it.

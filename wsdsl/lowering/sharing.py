@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
-from wsdsl.ir.op import Kernel
-from wsdsl.ir.types import Role
+from wsdsl.ir.op import Kernel, Value
+from wsdsl.ir.types import Axis, Role
 from wsdsl.lowering.axes import axes_of, loop_variable
+from wsdsl.lowering.nest import output_nest
 from wsdsl.schedule import Schedule
 
 
@@ -41,6 +43,17 @@ def num_shares(kernel: Kernel, schedule: Schedule) -> dict[Role, int]:
 def cluster_size(schedule: Schedule) -> int:
     """CTAs of a cluster."""
     return math.prod((schedule.cluster or {}).values())
+
+
+def contraction_sharing(kernel: Kernel, schedule: Schedule) -> int:
+    """CTAs of a cluster that share the contraction of a tile."""
+    return sharing_beside(schedule, (loop.index for loop in output_nest(kernel.body)[0]))
+
+
+def sharing_beside(schedule: Schedule, output: Iterable[Value]) -> int:
+    """The same: those along variables that no output loop has, whose indices are `output`."""
+    names = {loop_variable(v.type.name) for v in output if isinstance(v.type, Axis)}
+    return math.prod(num for name, num in (schedule.cluster or {}).items() if name not in names)
 
 
 def cluster_along(schedule: Schedule, axis: str) -> int:

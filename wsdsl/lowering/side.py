@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from wsdsl.diagnostics import Loc
 from wsdsl.ir.barrier_ops import ArriveBarrier, FenceAsyncProxy, SyncWarp, WarpgroupIndex
 from wsdsl.ir.fragment_ops import Iota
 from wsdsl.ir.op import Kernel, Value
-from wsdsl.ir.pipeline_ops import Partition, PartsInShared, RenameAxes
+from wsdsl.ir.pipeline_ops import AddInCluster, Partition, PartsInShared, RenameAxes
 from wsdsl.ir.target import ADDED_ATOMICALLY
 from wsdsl.ir.tile_ops import Block, End, Map, Store
 from wsdsl.ir.types import I32, Axis, Tensor, Tile
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import INT, Builder
-from wsdsl.lowering.pieces import Pieces, Shapes, narrow
+from wsdsl.lowering.pieces import Pieces, Shapes, chunk_widths, narrow
 
 
 def stored_by_tma(kernel: Kernel, op: Store) -> bool:
@@ -55,14 +57,30 @@ def narrow_axes(kernel: Kernel) -> set[str]:
     return found
 
 
-def _cut_already(kernel: Kernel) -> dict[str, tuple[int, ...]]:
-    """Widths of the chunks of column axes of tiles that come in parts."""
+def _cut_already(kernel: Kernel, narrow: set[str]) -> dict[str, tuple[int, ...]]:
+    """Widths of the chunks of column axes of tiles that come in parts, or go to other CTAs."""
     axes, found = axes_of(kernel), dict[str, tuple[int, ...]]()
     for op in kernel.ops:
         if isinstance(op, PartsInShared):
             tiles = (v.type for v in op.result if isinstance(v.type, Tile))
             names = (name for tile in tiles for name in tile.axes)
             found |= {name: op.parts for name in names if axes[name].role == "columns"}
+        elif isinstance(op, AddInCluster):
+            found |= _cut_to_slices(op, axes, narrow)
+    return found
+
+
+def _cut_to_slices(
+    op: AddInCluster, axes: Mapping[str, Axis], narrow: set[str]
+) -> dict[str, tuple[int, ...]]:
+    """Sums are cut where the slices are that go to different CTAs."""
+    found: dict[str, tuple[int, ...]] = {}
+    for sum, own in zip(op.sums, op.result, strict=True):
+        assert isinstance(sum.type, Tile) and isinstance(own.type, Tile)
+        for whole, slice in zip(sum.type.axes, own.type.axes, strict=True):
+            if whole != slice:
+                widths = chunk_widths(axes[slice].size, slice in narrow)
+                found[whole] = widths * op.sharing
     return found
 
 
@@ -75,14 +93,10 @@ class Side:
         self.kernel, self.builder = kernel, builder
         self.static = dict(kernel.sizes)
         self.num_warpgroups = partition.num_warpgroups
-        self.axes = axes_of(kernel)
-        self.shapes = Shapes(
-            self.axes,
-            partition.num_warpgroups,
-            partition.share,
-            narrow_axes(kernel),
-            _cut_already(kernel),
-        )
+        self.axes, narrow = axes_of(kernel), narrow_axes(kernel)
+        cut = _cut_already(kernel, narrow)
+        share = partition.share
+        self.shapes = Shapes(self.axes, partition.num_warpgroups, share, narrow, cut)
         self.warpgroup: Value | None = None
         self.shares: dict[str, Value] = {}
         self.starts: dict[str, Value] = {}

@@ -79,10 +79,10 @@ class _Slices:
             start = b.map("add", starts[columns.name], offset, wish="start")
             b.add(AxisAt(result=axis, start=start))
             wholes = [
-                self.whole(i, _narrower(sum, columns.name, name), place, offset)
+                self.whole(i, narrower(sum, columns.name, name), place, offset)
                 for i, (sum, place) in enumerate(zip(self.op.sums, places, strict=True))
             ]
-            for inner in _narrowed(self.op, columns.name, axis, wholes):
+            for inner in narrowed(self.op, columns.name, axis, wholes):
                 b.add(inner)
             b.add(Yield())
         stop = b.integer(num)
@@ -146,21 +146,21 @@ class _Slices:
         return partials.load(like.type, partials.place(like, number, line, self.splits, column))
 
 
-def _narrower(value: Value, name: str, other: str) -> Value:
+def narrower(value: Value, name: str, other: str) -> Value:
     """The value with another column axis."""
     assert isinstance(value.type, Tile)
     axes = tuple(other if a == name else a for a in value.type.axes)
     return Value(value.name, dataclasses.replace(value.type, axes=axes))
 
 
-def _narrowed(op: FinishTile, name: str, axis: Value, wholes: list[Value]) -> Region:
+def narrowed(op: FinishTile, name: str, axis: Value, wholes: list[Value]) -> Region:
     """What is done with the sums, for the columns of a slice."""
     assert isinstance(axis.type, Axis)
     swap = dict(zip(op.args, wholes, strict=True))
     made = [v for inner in walk(op.body) for v in (*results_of(inner), *bound(inner))]
     for value in made:
         if isinstance(value.type, Tile) and name in value.type.axes:
-            swap[value] = _narrower(value, name, axis.type.name)
+            swap[value] = narrower(value, name, axis.type.name)
     for value in uses(op.body):
         if isinstance(value.type, Axis) and value.type.name == name:
             swap[value] = axis

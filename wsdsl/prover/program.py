@@ -89,6 +89,8 @@ SYNCHRONISING: tuple[type[Op], ...] = (
     m.TmaLoad,
     m.ThreadLoad,
     m.LoadPanels,
+    m.SendFragment,
+    m.ReceiveFragment,
     m.StoreShared,
     m.LoadShared,
     m.TmaStore,
@@ -245,6 +247,10 @@ def _wanted(op: Op) -> list[Value]:
     match op:
         case m.TmaLoad():
             return [op.state, *(v for v in (op.multicast, op.shift) if v is not None)]
+        case m.SendFragment():
+            return [op.state, op.cta, *([] if op.shift is None else [op.shift])]
+        case m.ReceiveFragment():
+            return [op.state, *([] if op.shift is None else [op.shift])]
         case m.ThreadLoad() | m.LoadShared():
             return [op.state]
         case m.StoreShared() | m.TmaStore():

@@ -293,6 +293,11 @@ class _Builder:
                 rank = f"{len(op.coordinates)}d"
                 name = self.places.barriers[op.barriers].name
                 self.emit(op, kind, rank, name, self.destination(op).name)
+            case m.SendFragment():
+                assert isinstance(op.value.type, Fragment)
+                name = self.places.barriers[op.barriers].name
+                for _ in range(op.value.type.columns // 8):
+                    self.emit(op, "st.async", "16 bytes", name)
             case m.TmaStore():
                 kind = "TMA reduction" if op.accumulate else "TMA store"
                 self.emit(op, kind, f"{len(op.coordinates)}d", threads=who.one_in(32))

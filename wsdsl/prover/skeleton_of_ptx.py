@@ -18,7 +18,7 @@ TOKEN = re.compile(
     r"(?P<label>[$a-zA-Z_][$\w]*):(?!:)"
     r"|(?:@(?P<guard>!?[%\w]+)[ \t]+)?"
     r"(?P<op>(?:mbarrier|cp\.async|cp\.reduce|wgmma|fence|membar|bar|barrier|setmaxnreg|elect|red\.release"
-    r"|red\.relaxed|red\.acq_rel|red\.async|atom|ld\.acquire|st\.release|griddepcontrol|bra|brx|ret|exit|trap)(?:\.[\w.:]+)?)"
+    r"|red\.relaxed|red\.acq_rel|red\.async|atom|ld\.acquire|st\.release|st\.async|griddepcontrol|bra|brx|ret|exit|trap)(?:\.[\w.:]+)?)"
     r"(?=[\s;])(?P<args>[^;]*);"
     r"|(?P<table>\.branchtargets)(?P<targets>[^;]*);)"
 )
@@ -31,6 +31,7 @@ FLAG = re.compile(r"red(\.relaxed)?\.gpu\.global\.(add|inc)$")
 BARRIER = re.compile(r"bar(?:rier)?(?:\.cta)?\.(sync|arrive)(?:\.aligned)?$")
 TENSOR = re.compile(r"cp(?:\.reduce)?\.async\.bulk\.tensor\.(\dd)\.(?:tile\.)?(.*)")
 PRODUCT = "wgmma.mma_async.sync.aligned."
+SEND = "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32"
 LOAD = "shared::cluster.global.mbarrier::complete_tx::bytes"
 STORE = "global.shared::cta.bulk_group"
 REDUCE = "global.shared::cta.add.bulk_group"
@@ -145,6 +146,9 @@ class _Reader:
         if op.startswith(PRODUCT):
             return Letter("wgmma.mma_async", f"{op.removeprefix(PRODUCT)} {_product(args)}")
         kind = NEUTRAL.sub("", op)
+        if op == SEND and len(args) == 3:
+            barrier = self._place(args[2], token.at, self.places.barriers.values())
+            return Letter("st.async", "16 bytes", barrier)
         if kind.startswith("mbarrier."):
             return self._mbarrier(token, kind, args, spins)
         if (found := FLAG.match(kind)) and (found[1] or ".release" in op):

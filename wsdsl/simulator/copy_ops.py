@@ -15,6 +15,7 @@ from wsdsl.ir.types import Fragment, Shared
 from wsdsl.simulator.arithmetic import Array, numpy_dtype
 from wsdsl.simulator.barriers import Barrier
 from wsdsl.simulator.clocks import Clock
+from wsdsl.simulator.cluster_ops import receive_fragment, send_fragment
 from wsdsl.simulator.context import (
     END_TOGETHER,
     Blocked,
@@ -354,6 +355,8 @@ COPY: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
     m.TmaStoreCommit: tma_store_commit,
     m.TmaStoreWait: tma_store_wait,
     m.LoadPanels: load_panels,
+    m.SendFragment: send_fragment,
+    m.ReceiveFragment: receive_fragment,
     m.StoreShared: store_shared,
     m.ThreadLoad: thread_load,
     m.LoadShared: load_shared,

@@ -1,0 +1,68 @@
+"""Fragments that CTAs of a cluster send each other."""
+
+from __future__ import annotations
+
+from wsdsl.ir import memory_ops as mem
+from wsdsl.ir.op import Op, Value
+from wsdsl.ir.types import Fragment
+from wsdsl.prover.access import item_of, known_to_all, read, write
+from wsdsl.prover.machine import ALL, Agent, Machine, StageParity
+from wsdsl.prover.model import Array
+from wsdsl.prover.program import LOCAL, SEEN, Instruction
+from wsdsl.prover.sync import barrier_of, count_in_phase, only_whole, settle, shown
+
+
+def send_fragment(m: Machine, a: Agent, i: Instruction) -> int:
+    """Over when the phase completes on which its bytes count; in the generic proxy."""
+    only_whole(m, a, i)
+    op = i.op
+    assert isinstance(op, mem.SendFragment) and isinstance(op.value.type, Fragment)
+    rank = a.slots[i.extra[op.cta.name]]
+    if not isinstance(rank, int) or not 0 <= rank < m.model.cluster:
+        raise m.fail("misuse", a, op, f"no CTA of the cluster has the rank {rank}")
+    cta = a.cta // m.model.cluster * m.model.cluster + rank
+    array, item, start, end = _place(m, a, i, op, op.value.type)
+    held, barriers, stage = barrier_of(m, a, i, ALL, cta)
+    know, event = known_to_all(a, ALL), m.event()
+    write(m, a, op, array, item, start, end, know, (event, 0), False, cta)
+    name = shown(barriers, stage, m, cta)
+    count_in_phase(m, a, i, held, name, know, "the bytes of this fragment on")
+    # All threads' bytes land after they were sent: what phases and waits were over then are over.
+    held.gathered |= event | m.everything(a) & (m.waits | m.phases)
+    held.tx -= end - start
+    settle(m, a, op, held, name)
+    return SEEN
+
+
+def receive_fragment(m: Machine, a: Agent, i: Instruction) -> int:
+    """Each thread reads for itself, and knows when it has."""
+    only_whole(m, a, i)
+    op = i.op
+    assert isinstance(op, mem.ReceiveFragment) and isinstance(op.result.type, Fragment)
+    array, item, start, end = _place(m, a, i, op, op.result.type)
+    for c, event in zip(ALL, m.happened(a, ALL), strict=True):
+        reader = ("threads", a.index, c)
+        read(m, a, op, array, item, start, end, a.know[c], reader, event, 0, False)
+    a.slots[i.defines[0]] = 0
+    return LOCAL
+
+
+def _place(
+    m: Machine, a: Agent, i: Instruction, op: Op, kind: Fragment
+) -> tuple[Array, int, int, int]:
+    assert isinstance(op, (mem.SendFragment, mem.ReceiveFragment))
+    array = m.model.arrays[op.shared.name]
+    state: StageParity = a.slots[i.extra[op.state.name]]
+    start = op.offset + _number(m, a, i, op.shift, array)
+    end = start + 64 * kind.columns * kind.dtype.bits // 8
+    item_of(m, a, op, array, state.stage, start, end)
+    return array, state.stage, start, end
+
+
+def _number(m: Machine, a: Agent, i: Instruction, value: Value | None, array: Array) -> int:
+    if value is None:
+        return 0
+    held = a.slots[i.extra[value.name]]
+    if not isinstance(held, int):
+        raise m.fail("unknown", a, i.op, f"where in `{array.label}` this is")
+    return held

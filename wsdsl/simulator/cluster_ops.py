@@ -1,0 +1,96 @@
+"""Fragments that CTAs of a cluster send each other: they land, and are counted, some time later."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from wsdsl.ir import memory_ops as m
+from wsdsl.ir.op import Value
+from wsdsl.ir.types import Fragment
+from wsdsl.simulator.arithmetic import Array, numpy_dtype
+from wsdsl.simulator.barriers import Barrier
+from wsdsl.simulator.clocks import Clock
+from wsdsl.simulator.context import END_TOGETHER, SharedItems, State, Warpgroup, ended
+from wsdsl.simulator.cta import Cta
+from wsdsl.simulator.races import CopyIn, ThreadAccess
+
+BLOCK = 8
+"""Columns of a block, which the threads' elements of it follow each other in."""
+
+
+@dataclass(eq=False)
+class SendInFlight:
+    wg: Warpgroup
+    op: m.SendFragment
+    cta: Cta
+    bytes: Array
+    address: int
+    barrier: Barrier
+    access: CopyIn
+    phases: Clock
+    speed: float = 1.0
+
+    def step(self) -> bool:
+        self.cta.memory.bytes[self.address : self.address + self.bytes.size] = self.bytes
+        self.access.phase = self.barrier.phase
+        self.wg.check(self.op, self.barrier.complete_tx(self.bytes.size, self.phases))
+        return False
+
+
+def send_fragment(wg: Warpgroup, op: m.SendFragment) -> None:
+    wg.only_whole(op)
+    value: Array = wg.get(op.value, op)
+    held = np.ascontiguousarray(_in_order_of_threads(value)).view(np.uint8).reshape(-1)
+    shared: SharedItems = wg.values[op.shared.name]
+    state: State = wg.values[op.state.name]
+    start = wg.item(op, shared, state.stage, op.offset + _shift(wg, op, op.shift), held.size)
+    rank, cluster = int(wg.get(op.cta, op)), wg.cta.cluster
+    if not 0 <= rank < cluster.size:
+        wg.fail(op, f"rank {rank} in a cluster of {cluster.size}")
+    cta = cluster.ctas[rank]
+    if cta.done:
+        wg.fail(op, ended(cta), hint=END_TOGETHER)
+    barrier = wg.barrier(op, op.barriers, state, cta)
+    access = CopyIn(wg.told, op, barrier.component, str(barrier))
+    conflict = cta.accesses.write(start, start + held.size, access, wg.everyone, False)
+    place = f"item {state.stage} of `{shared.label}`{cta.suffix}"
+    wg.settle(op, f"it overwrites {place}", conflict)
+    # Nobody may look now, so that whoever does all the same finds no old values.
+    cta.memory.poison(start, start + held.size)
+    phases = wg.cta.clocks.phases_seen(wg.everyone)
+    sent = SendInFlight(wg, op, cta, held, start, barrier, access, phases)
+    wg.cta.residents.start(sent, op, cta)
+
+
+def receive_fragment(wg: Warpgroup, op: m.ReceiveFragment) -> None:
+    wg.only_whole(op)
+    kind = op.result.type
+    assert isinstance(kind, Fragment)
+    size = kind.rows * kind.columns * kind.dtype.bytes
+    shared: SharedItems = wg.values[op.shared.name]
+    state: State = wg.values[op.state.name]
+    start = wg.item(op, shared, state.stage, op.offset + _shift(wg, op, op.shift), size)
+    access = ThreadAccess(wg.told, op, wg.everyone, wg.cta.clocks.own[wg.everyone].copy())
+    conflict = wg.cta.accesses.read(
+        start, start + size, access, wg.everyone, (wg.index, "received"), False
+    )
+    wg.settle(op, f"it reads item {state.stage} of `{shared.label}`", conflict)
+    held = wg.cta.memory.bytes[start : start + size].view(numpy_dtype(kind.dtype))
+    blocks = held.reshape(kind.columns // BLOCK, 4, 8, 4, 2, 2)
+    rows = blocks.transpose(1, 4, 2, 0, 3, 5)
+    wg.values[op.result.name] = rows.reshape(kind.rows, kind.columns).copy()
+
+
+def _in_order_of_threads(value: Array) -> Array:
+    """Block by block, thread by thread: lane l of warp w holds rows 16 w + l / 4 and 8 more, in
+    each the columns 2 (l % 4) and the one after.
+    """
+    rows, columns = value.shape
+    warps = value.reshape(rows // 16, 2, 8, columns // BLOCK, 4, 2)
+    return warps.transpose(3, 0, 2, 4, 1, 5)
+
+
+def _shift(wg: Warpgroup, op: m.SendFragment | m.ReceiveFragment, value: Value | None) -> int:
+    return 0 if value is None else int(wg.get(value, op))
