@@ -66,6 +66,11 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "part=%p, parts=%q, args=(%x: f32[m, n],)) {\n"
         "  store(tensor=%C, index=(%m, %n), value=%x)\n}",
     ),
+    "add_in_cluster": (
+        "%acc: f32[m, n], %p: i32, %r: ring, %s: state",
+        "%x: f32[m, n_slice] = add_in_cluster(sums=(%acc,), part=%p, sharing=2, barrier=8, "
+        "ring=%r, state=%s)",
+    ),
     "rename_axes": ("%x: f32[m, n]", "%y: f32[i, j] = rename_axes(x=%x)"),
     "axis_at": ("%i: i32", "%m: axis<m of M by 128> = axis_at(start=%i)"),
     "producer_acquire": (
@@ -187,6 +192,14 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "%x: shared<17408 x 4>, %s: state, %row: i32",
         "%v: frag<bf16[64x64]> = load_panels(shared=%x, offset=1024, state=%s, start=%row, "
         'rows=128, swizzle="128B")',
+    ),
+    "send_fragment": (
+        "%v: frag<f32[64x32]>, %x: shared<16384 x 1>, %w: i32, %s: state, %b: mbarrier<1>, %c: i32",
+        "send_fragment(value=%v, shared=%x, offset=8192, shift=%w, state=%s, barriers=%b, cta=%c)",
+    ),
+    "receive_fragment": (
+        "%x: shared<16384 x 1>, %w: i32, %s: state",
+        "%v: frag<f32[64x32]> = receive_fragment(shared=%x, offset=8192, shift=%w, state=%s)",
     ),
     "store_shared": (
         "%v: frag<bf16[64x64]>, %x: shared<8192 x 4>, %i: i32",

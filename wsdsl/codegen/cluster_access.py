@@ -1,5 +1,4 @@
-"""`send_fragment` and `receive_fragment`: what a thread holds of a block of 64 x 8 lies side by side.
-"""
+"""Fragments that CTAs of a cluster send each other: what a thread has of a block lies together."""
 
 from __future__ import annotations
 

@@ -136,10 +136,10 @@ class AddInCluster(Op):
     """`sums` are what this CTA, the `part`-th (i32) of `sharing` with consecutive ranks, has summed
     of a tile's contraction. The tile's columns are cut into as many slices; each CTA sends the
     others theirs, through the next slot of `ring`, and gets the whole sums of its own: its own part
-    first, then those of the CTAs in front of it, one after another. It goes on to the next slot once the
-    others have read what it sent; its warpgroups say so when they have met at the named barrier
-    `barrier`. `state` is the slot's pipeline state, from `assign_states` on;
-    `shared`, `full` and `empty` are the ring's, once it has its place.
+    first, then those of the CTAs in front of it, one after another. What others sent it gives back
+    when its warpgroups have met at the named barrier `barrier`; behind what is done with the sums
+    it waits until they have given back what it sent. `state` is the slot's pipeline state, from
+    `assign_states` on; `shared`, `full` and `empty` are the ring's, once it has its place.
     """
 
     levels: ClassVar = PARTITIONED

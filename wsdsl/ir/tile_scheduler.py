@@ -147,7 +147,6 @@ class DataParallelWalk(Walk[T]):
     def prepare(self) -> None:
         p = self.problem
         self.start, self.stop, self.step = p.worker, p.tiles, p.workers
-        self.begin, self.each = self.number(0), p.depth
         if p.part is not None:
             self.splits = sharing = self.number(self.sharing)
             more = self.apply("add", p.depth, self.number(self.sharing - 1))
@@ -155,10 +154,11 @@ class DataParallelWalk(Walk[T]):
             self.begin = self.apply("mul", p.part, self.each)
 
     def piece(self, at: T) -> Piece[T]:
-        if self.problem.part is None:
-            return Piece(at, self.begin, self.each)
+        p = self.problem
+        if p.part is None:
+            return Piece(at, self.number(0), p.depth)
         end = self.apply("add", self.begin, self.each)
-        return Piece(at, self.begin, end, self.problem.part, self.each)
+        return Piece(at, self.begin, end, p.part, self.each)
 
 
 @dataclass(frozen=True)

@@ -79,9 +79,7 @@ class _Threading:
         made: list[Op] = []
         for op in region:
             match op:
-                case (
-                    ProducerAcquire() | ConsumerWait() | SkipSlot() | TakeParts() | AddInCluster()
-                ):
+                case ProducerAcquire() | ConsumerWait() | SkipSlot() | TakeParts() | AddInCluster():
                     assert op.ring is not None
                     if not isinstance(op, SkipSlot):
                         made.append(dataclasses.replace(op, state=states[op.ring]))

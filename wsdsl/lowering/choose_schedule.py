@@ -50,9 +50,11 @@ from wsdsl.lowering.model.predict import (
     least_cycles,
     predict,
     predicted,
+    shared_out,
 )
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.precision import choose_precision
+from wsdsl.lowering.sharing import contraction_sharing
 from wsdsl.schedule import Schedule
 
 HEAVY = 176
@@ -202,6 +204,8 @@ def _depth(kernel: Kernel, chosen: Schedule, work: Work, tile: Mapping[str, int]
         wanted += 1
     slot_bytes = smem_bytes(kernel, chosen, 2) - smem_bytes(kernel, chosen, 1)
     asked = work.under(tile)
+    sharing = contraction_sharing(kernel, chosen)
+    asked = shared_out(asked, sharing) if sharing > 1 else asked
     narrow = work.sized and is_narrow_wave(asked) and not predicted(asked, chosen).memory_bound
     wanted = max(2, min(wanted, most_stages(asked, chosen, narrow, slot_bytes)))
     enough = 2 if chosen.cuts_tiles else min(-(-LEAST_LOOKAHEAD // cycles), wanted)

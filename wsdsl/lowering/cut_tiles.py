@@ -1,5 +1,5 @@
-"""Let CTAs share the contraction of a tile (split-K, stream-K, clusters along it): each sums a piece,
-one finishes, or each a part of the columns.
+"""Let CTAs share the contraction of a tile (split-K, stream-K, clusters along it): each sums a
+piece, one finishes, or each a part of the columns.
 
 Before:
     for_work(index=(%m, %n), dims=("M", "N"), scheduler="stream_k") {

@@ -14,7 +14,8 @@ After:
 TMA takes about 2 cycles longer for each line of a box that lies beyond the tensor, and the CTA with
 the last tile is the one that all wait for. What is computed twice has the same bits both times
 (`ir/overlap_rules.py`); so tiles that are cut stay as they are, where pieces, and with them the
-order of the sums, differ from tile to tile. Tiles begin where TMA can: `within` is 16 bytes along a
+order of the sums, differ from tile to tile, and so do those that more than two CTAs of a cluster
+share, whose own sums come first. Tiles begin where TMA can: `within` is 16 bytes along a
 contiguous dimension.
 
 Why here: tile sizes are known, and one nest stands for all partitions.
@@ -32,10 +33,13 @@ from wsdsl.ir.walk import with_regions
 from wsdsl.lowering.sharing import contraction_sharing
 from wsdsl.schedule import Schedule
 
+TWO = 2
+"""CTAs that share a contraction: the sum of two is the same either way."""
+
 
 def fit_last_tiles(kernel: Kernel) -> Kernel:
     schedule, static = kernel.schedule or Schedule(), dict(kernel.sizes)
-    if schedule.cuts_tiles or contraction_sharing(kernel, schedule) > 1:
+    if schedule.cuts_tiles or contraction_sharing(kernel, schedule) > TWO:
         return kernel
     units = units_within(kernel)
 

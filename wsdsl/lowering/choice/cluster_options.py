@@ -12,13 +12,24 @@ from collections.abc import Iterator, Mapping
 
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.target import SMEM_BYTES
+from wsdsl.ir.types import Axis
+from wsdsl.ir.wgmma import COLUMN_STEP
 from wsdsl.lowering.axes import loop_variable
+from wsdsl.lowering.cut_sums import why_no_rows, why_no_slices
 from wsdsl.lowering.footprint import STAGING_BUFFERS, smem_bytes
 from wsdsl.lowering.model.clusters import EIGHT, GAIN, axis_of, cluster_room, shares, sides_of
 from wsdsl.lowering.model.predict import NUM_SMS, Prediction, is_narrow_wave
 from wsdsl.lowering.model.workload import Work
 from wsdsl.schedule import Schedule
 
+SHARING = (2, 4, 8)
+"""CTAs that share a contraction."""
+LEAST_STEPS = 2
+"""Of it, for each of them."""
+LEAST_SLOTS = 4
+"""That what the others send has to leave room for: 1024 x 1536 x 4096 by 128 x 192 with 3 takes 22.5
+us, where whole tiles of half the width take 19.7.
+"""
 DEEP = 10
 """Slots without which eight CTAs wait for each other more than they gain."""
 
@@ -31,6 +42,7 @@ def cluster_options(
     tile: Mapping[str, int],
 ) -> Iterator[Schedule]:
     """The option in every cluster; `tile`: elements of a tile along every axis under it."""
+    yield from _sharing_options(kernel, given, work, *option)
     whole, predicted = option
     asked, sides = predicted.tile, sides_of(work)
     is_open = given.cluster is None and given.scheduler in (None, "auto", "persistent")
@@ -53,3 +65,26 @@ def cluster_options(
 def _has_deep_ring(kernel: Kernel, whole: Schedule) -> bool:
     stages = whole.stages or DEEP
     return stages >= DEEP and smem_bytes(kernel, whole, stages, STAGING_BUFFERS) <= SMEM_BYTES
+
+
+def _sharing_options(
+    kernel: Kernel, given: Schedule, work: Work, whole: Schedule, predicted: Prediction
+) -> Iterator[Schedule]:
+    """The option by clusters whose CTAs share the contraction, where tiles are fewer than SMs."""
+    is_open = given.cluster is None and given.scheduler in (None, "auto", "persistent")
+    if not is_open or not work.sized or kernel.unaligned or given.mma or whole.mode == "pingpong":
+        return
+    if work.cut is None or not _can_share(kernel, work):
+        return
+    assert isinstance(work.cut.index.type, Axis)
+    variable, asked = loop_variable(work.cut.index.type.name), predicted.tile
+    for size in SHARING:
+        fits = asked.tiles <= cluster_room(size, NUM_SMS) and asked.depth >= LEAST_STEPS * size
+        if fits and asked.columns % (COLUMN_STEP * size) == 0:
+            option = dataclasses.replace(whole, cluster={variable: size})
+            if smem_bytes(kernel, option, LEAST_SLOTS, STAGING_BUFFERS) <= SMEM_BYTES:
+                yield option
+
+
+def _can_share(kernel: Kernel, work: Work) -> bool:
+    return not [*why_no_slices(kernel, work.body), *why_no_rows(kernel, work.body)]

@@ -30,10 +30,22 @@ HAND_OVER_CYCLES = 1600.0
 a release, an acquire, and the load's latency. In slices once for each consumer: 1024 x 384 x
 16384 by 128 x 96 in four takes 25.5 us with one, 27.0 with two.
 """
+TOGETHER_CYCLES = 1000.0
+"""In slices, whose CTAs are launched together: they do not start before the kernel in front ends
+(128 x 1024 x 8192, 256 x 512 x 4096 and 1024 x 192 x 4096 take 1.1 to 1.5 us longer than by the
+rest of this).
+"""
 PART_CYCLES = 150.0
 """For each slice that all wait for, beyond two: 512 x 512 x 4096 takes 8.4 us in two of 64 x 64,
 8.8 in four of 64 x 128.
 """
+EXCHANGE_CYCLES = 400.0
+"""From the last product of one CTA of a cluster to the whole sums of a slice in another, beside
+what is sent ..."""
+MORE_CYCLES = 200.0
+"""... for each further CTA."""
+SEND_BYTES = 20.0
+"""Bytes a cycle and SM at which sums are sent to other SMs of the cluster."""
 LOAD_CYCLES = 600.0
 """Until what was asked for at once has come from L2."""
 
@@ -46,12 +58,21 @@ def handing_cycles(asked: Workload, schedule: Schedule, work: Busiest) -> float:
     if schedule.reduction == "slices":
         gathered = gather_cycles(asked, schedule, work.parts)
         meeting = num_sharing(schedule) * HAND_OVER_CYCLES + (work.parts - 2) * PART_CYCLES
-        return work.turns * (written + meeting + gathered)
+        return work.turns * (written + meeting + gathered) + TOGETHER_CYCLES
     between = max(0, work.parts - 2)
     if schedule.reduction == "unordered":
         between = min(1, between)
     own = work.handed * written + work.taken * read + HAND_OVER_CYCLES
     return own + between * (written + HAND_OVER_CYCLES + read)
+
+
+def exchange_cycles(asked: Workload, work: Busiest, sharing: int) -> float:
+    """Where the CTAs of a cluster share the contraction, and send each other their sums."""
+    if sharing == 1:
+        return 0.0
+    sent = asked.sums * SUM_BYTES * (sharing - 1) / sharing
+    meeting = EXCHANGE_CYCLES + (sharing - 2) * MORE_CYCLES
+    return work.turns * (meeting + sent / SEND_BYTES)
 
 
 def sum_cycles(asked: Workload) -> tuple[float, float]:

@@ -26,15 +26,21 @@ from dataclasses import dataclass
 from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.lowering.model.busiest import Busiest, busiest
 from wsdsl.lowering.model.clusters import CYCLES, GAIN, cluster_room, shape_of
-from wsdsl.lowering.model.handing import handing_cycles, least_handing, results_share
+from wsdsl.lowering.model.handing import (
+    exchange_cycles,
+    handing_cycles,
+    least_handing,
+    results_share,
+)
 from wsdsl.lowering.model.loading import (
     CLOCK,
+    apart_cycles,
     is_narrow,
     loading_cycles,
     memory_cycles,
 )
 from wsdsl.lowering.model.workload import Work, Workload
-from wsdsl.lowering.sharing import cluster_size, num_sharing
+from wsdsl.lowering.sharing import cluster_size, num_sharing, sharing_beside
 from wsdsl.schedule import Schedule
 
 NUM_SMS = 132
@@ -140,11 +146,34 @@ class Prediction:
 def predict(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Prediction:
     """`tile`: elements of a tile along every axis under the schedule."""
     asked, shape = work.under(tile), shape_of(work, schedule)
+    sharing = sharing_beside(schedule, (loop.index for loop in work.nest))
+    if sharing > 1:
+        return predicted(shared_out(asked, sharing), schedule, sharing=sharing)
     if shape in GAIN and work.sized and is_narrow_wave(asked):
         # What most comes from is what they load for each other.
         shared = dataclasses.replace(asked, cold_bytes=0.0)
         return predicted(shared, schedule, GAIN[shape], CYCLES[shape])
     return predicted(asked, schedule)
+
+
+def shared_out(asked: Workload, sharing: int) -> Workload:
+    """Of each CTA, where so many share the contraction of a tile: as if tiles were more."""
+    part = -(-asked.depth // sharing) / max(1, asked.depth)
+    return dataclasses.replace(
+        asked,
+        tiles=asked.tiles * sharing,
+        product_cycles=asked.product_cycles * part,
+        operations=int(asked.operations * part),
+        operand_bytes=asked.operand_bytes * part,
+        read_bytes=asked.read_bytes * part,
+        promoted=int(asked.promoted * part),
+        further_parts=int(asked.further_parts * part),
+        overhang_bytes=asked.overhang_bytes * part,
+        cold_bytes=asked.cold_bytes * part,
+        own_bytes=asked.own_bytes * part,
+        stored_elements=asked.stored_elements / sharing,
+        computed=asked.computed / sharing,
+    )
 
 
 def is_narrow_wave(asked: Workload) -> bool:
@@ -153,9 +182,15 @@ def is_narrow_wave(asked: Workload) -> bool:
 
 
 def predicted(
-    asked: Workload, schedule: Schedule, gain: float = 1.0, meeting: float = 0.0
+    asked: Workload,
+    schedule: Schedule,
+    gain: float = 1.0,
+    meeting: float = 0.0,
+    sharing: int = 1,
 ) -> Prediction:
-    """Of a cluster: by how much quicker operands come, and what it costs."""
+    """Of a cluster: by how much quicker operands come, and what it costs; and how many CTAs of it
+    share the contraction of a tile.
+    """
     cluster = cluster_size(schedule)
     scheduler = tile_scheduler(schedule.scheduler or "", schedule.splits or 1)
     depth = max(1, asked.depth) if scheduler.splits_tiles else 1
@@ -165,6 +200,8 @@ def predicted(
         asked.promoted * _promoting(asked, schedule) + asked.further_parts * FURTHER_PART_CYCLES
     )
     loading = loading_cycles(asked, scheduler.splits_tiles)
+    if sharing > 1:
+        loading = _larger(*apart_cycles(asked), 4)
     if schedule.cuts_tiles and schedule.reduction != "slices":
         loading *= ASTRAY[schedule.scheduler or ""]
     mainloop = _larger((asked.product_cycles + promoting) * power, loading, 24) / gain
@@ -187,7 +224,7 @@ def predicted(
     quicker = max(QUICKEST, share**BOOST)
     busy = cycles * quicker + START_CYCLES + meeting
     bounded = _larger(busy, memory, 8)
-    handing = handing_cycles(asked, schedule, work)
+    handing = handing_cycles(asked, schedule, work) + exchange_cycles(asked, work, sharing)
     stretch = (bounded - START_CYCLES) / max(1.0, cycles)
     own = work, mainloop, epilogue, handing, stretch, lost
     return Prediction(bounded + handing, asked, *own, memory_bound=memory > busy, gain=gain)

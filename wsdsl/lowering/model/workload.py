@@ -25,6 +25,8 @@ UNKNOWN_SIZE = 8192
 """A dimension's size where it is not known."""
 WARM = 0.8
 """The share of all bytes up to which a tensor is taken to come to L2 as quickly as others do."""
+ASKED_TOGETHER = 3
+"""Of CTAs that want the same and are far apart, so many ask for it by themselves."""
 SECTOR_BYTES = 32
 """What GMEM is written in."""
 Loop = ForTiles | ForEach
@@ -64,6 +66,8 @@ class Workload:
     """The same of tiles that are cut: their last ones may not overlap those before."""
     cold_bytes: float = 0.0
     """Of those that are loaded, of the tensor that nearly all comes from, as far as it does."""
+    own_bytes: float = 0.0
+    """Of those that are loaded, what comes for this tile alone where CTAs are far apart."""
     row_bytes: float = 0.0
     """Contiguous ones that a load takes at once, at the least."""
     few_columns: bool = False
@@ -145,7 +149,7 @@ class Work:
         def times(loops: tuple[Loop, ...]) -> int:
             return math.prod(self.trips(loop, tile) for loop in loops)
 
-        cycles = operand_bytes = cold_bytes = read_bytes = stored = split = 0.0
+        cycles = operand_bytes = cold_bytes = own_bytes = read_bytes = stored = split = 0.0
         computed = beyond = beyond_cut = 0.0
         operations = promoted = further = 0
         for op, loops in self.inside:
@@ -167,6 +171,7 @@ class Work:
             own = times(loops) * width * _extent(op.index, tile)
             operand_bytes += own
             cold_bytes += own * self.coldness[op.result]
+            own_bytes += own * min(1.0, ASKED_TOGETHER / self._wanted(op, tile))
             beyond += times(loops) * width * self._beyond(op, tile, self.within)
             beyond_cut += times(loops) * width * self._beyond(op, tile, {})
         summed = [v.type for v in self.cut.result if isinstance(v.type, Tile)] if self.cut else []
@@ -177,6 +182,7 @@ class Work:
             operations=operations,
             operand_bytes=operand_bytes,
             cold_bytes=cold_bytes,
+            own_bytes=own_bytes,
             read_bytes=read_bytes,
             stored_elements=stored,
             tensor_bytes=self.tensor_bytes,
@@ -204,6 +210,11 @@ class Work:
         held = {op.result: self._num_bytes(op.tensor.type) for op, _ in self.loads}
         total = max(1.0, sum(held.values()))
         return {v: max(0.0, own / total - WARM) / (1 - WARM) for v, own in held.items()}
+
+    def _wanted(self, op: Load, tile: Mapping[str, int]) -> int:
+        """By how many tiles."""
+        same = (loop for loop in self.nest if loop.index not in op.index)
+        return max(1, math.prod(self.trips(loop, tile) for loop in same))
 
     def _num_bytes(self, kind: Type) -> float:
         assert isinstance(kind, Tensor)
