@@ -115,8 +115,9 @@ def ranked(
 
 
 def weight(prediction: Prediction) -> float:
-    """Cycles, and for those that are cut what they must be quicker by."""
-    return prediction.cycles * (MARGIN if prediction.work.cut else 1.0)
+    """Cycles, and for those that are cut, or shared by a cluster, what they must be quicker by."""
+    whole = not prediction.work.cut and prediction.sharing == 1
+    return prediction.cycles * (1.0 if whole else MARGIN)
 
 
 def _promises(kernel: Kernel, given: Schedule, option: Schedule) -> Iterator[Schedule]:

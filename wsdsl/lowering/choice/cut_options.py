@@ -24,8 +24,9 @@ from wsdsl.lowering.sharing import cluster_size
 from wsdsl.schedule import Reduction, Schedule
 
 MARGIN = 1.02
-"""By how much a schedule that cuts tiles has to be quicker than the best that does not: the model
-is not exact, and whole tiles need no memory, no flags and no room for all at once.
+"""By how much a schedule that cuts tiles, or whose CTAs share their contractions, has to be quicker
+than the best that does not: the model is not exact, and whole tiles need no memory, no flags and no
+room for all at once.
 """
 MOST_SUMS = 128
 """A thread's sums, at the most, so that registers are left to hand them on: split-K of 256 x 192 in

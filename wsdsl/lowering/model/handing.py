@@ -39,10 +39,10 @@ PART_CYCLES = 150.0
 """For each slice that all wait for, beyond two: 512 x 512 x 4096 takes 8.4 us in two of 64 x 64,
 8.8 in four of 64 x 128.
 """
-EXCHANGE_CYCLES = 400.0
+EXCHANGE_CYCLES = 300.0
 """From the last product of one CTA of a cluster to the whole sums of a slice in another, beside
 what is sent ..."""
-MORE_CYCLES = 200.0
+MORE_CYCLES = 150.0
 """... for each further CTA."""
 SEND_BYTES = 20.0
 """Bytes a cycle and SM at which sums are sent to other SMs of the cluster."""

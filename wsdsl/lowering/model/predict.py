@@ -123,6 +123,8 @@ class Prediction:
     """Whether it is memory that takes longest."""
     gain: float = 1.0
     """By how much quicker operands come since CTAs of a cluster load for each other."""
+    sharing: int = 1
+    """CTAs of a cluster that share the contraction of a tile; `tile` is what each has of it."""
 
     @property
     def waves(self) -> int:
@@ -162,6 +164,7 @@ def shared_out(asked: Workload, sharing: int) -> Workload:
     return dataclasses.replace(
         asked,
         tiles=asked.tiles * sharing,
+        depth=-(-asked.depth // sharing),
         product_cycles=asked.product_cycles * part,
         operations=int(asked.operations * part),
         operand_bytes=asked.operand_bytes * part,
@@ -227,7 +230,8 @@ def predicted(
     handing = handing_cycles(asked, schedule, work) + exchange_cycles(asked, work, sharing)
     stretch = (bounded - START_CYCLES) / max(1.0, cycles)
     own = work, mainloop, epilogue, handing, stretch, lost
-    return Prediction(bounded + handing, asked, *own, memory_bound=memory > busy, gain=gain)
+    bound = memory > busy
+    return Prediction(bounded + handing, asked, *own, bound, gain, sharing)
 
 
 def _promoting(asked: Workload, schedule: Schedule) -> float:
