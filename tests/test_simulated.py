@@ -136,10 +136,12 @@ CUT = [
     wsdsl.Schedule(scheduler="stream_k"),
     wsdsl.Schedule(scheduler="split_k", splits=3, reduction="unordered"),
     wsdsl.Schedule(scheduler="split_k", splits=2, reduction="slices"),
+    wsdsl.Schedule(cluster=dict(k=2)),
+    wsdsl.Schedule(cluster=dict(k=4), scheduler="grid"),
 ]
 
 
-@pytest.mark.parametrize("schedule", CUT, ids=lambda s: s.reduction or s.scheduler)
+@pytest.mark.parametrize("schedule", CUT, ids=repr)
 @pytest.mark.parametrize("name", CASES)
 def test_sums_in_pieces(name: str, schedule: wsdsl.Schedule) -> None:
     """Right and proved, or refused."""

@@ -32,7 +32,10 @@ SCHEDULES["stream_k"] = Schedule(scheduler="stream_k")
 SCHEDULES["stream_k pingpong"] = Schedule(scheduler="stream_k", mode="pingpong")
 SCHEDULES["split_k cluster"] = Schedule(scheduler="split_k", splits=3, cluster=dict(m=2))
 SCHEDULES["stream_k cluster"] = Schedule(scheduler="stream_k", cluster=dict(m=2))
-FEW = ("split_k 3", "stream_k")
+SCHEDULES["sums in pairs"] = Schedule(cluster=dict(k=2))
+SCHEDULES["sums in eights"] = Schedule(tile=dict(m=64, n=64), consumers=1, cluster=dict(k=8))
+SCHEDULES["sums by four"] = Schedule(tile=dict(m=64, n=128), consumers=1, cluster=dict(m=2, k=2))
+FEW = ("split_k 3", "stream_k", "sums in pairs")
 SIZES = (
     (131, 257, 4099 * 8),
     (333, 259, 1031),

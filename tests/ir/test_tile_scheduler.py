@@ -13,6 +13,7 @@ from wsdsl.ir.tile_scheduler import (
     LEAD,
     LEAD_SHARE,
     DataParallel,
+    Numbers,
     Piece,
     Problem,
     SplitK,
@@ -179,6 +180,29 @@ def test_the_first_workers_need_no_others(
     work = pieces_of(scheduler, tiles, depth, workers)
     for running in range(1, workers + 1):
         assert done_by_the_first(work[:running])
+
+
+@settings(max_examples=150, deadline=None)
+@given(small, st.sampled_from([2, 4, 8]), st.booleans())
+def test_ctas_of_a_cluster_share_every_step(
+    size: tuple[int, int, int], sharing: int, persistent: bool
+) -> None:
+    """Each has as many, the last ones some that are beyond the end."""
+    tiles, depth, workers = size
+    scheduler = DataParallel(persistent, sharing)
+    summed = np.zeros((tiles, depth), int)
+    lengths: set[int] = set()
+    for worker in range(workers):
+        for part in range(sharing):
+            walk = scheduler.walk(Numbers(), Problem(tiles, depth, worker, workers, part))
+            for at in range(walk.start, walk.stop, walk.step):
+                piece = walk.piece(at)
+                assert piece.part == part
+                assert piece.end - piece.begin == piece.length
+                summed[piece.tile, piece.begin : piece.end] += 1
+                lengths.add(piece.end - piece.begin)
+    assert (summed == 1).all()
+    assert lengths == {-(-depth // sharing)}
 
 
 @settings(max_examples=50, deadline=None)

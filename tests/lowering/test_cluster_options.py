@@ -4,6 +4,7 @@ import pytest
 
 from tests.kernels import CASES
 from wsdsl import Schedule
+from wsdsl.diagnostics import ScheduleError
 from wsdsl.ir.op import Kernel
 from wsdsl.lowering.choice.cluster_options import cluster_options
 from wsdsl.lowering.choose_schedule import ranked
@@ -36,6 +37,13 @@ def chosen(m: int, n: int, k: int, schedule: Schedule | None = None) -> Schedule
         ((1024, 384, 1024), (64, 48), None, 6, 1),
         ((1024, 960, 1024), (64, 128), None, 7, 1),
         ((1024, 1152, 1024), (64, 144), None, 6, 16),
+        # Tiles for a part of the SMs alone: CTAs of a cluster share the sum of each.
+        ((128, 1536, 4096), (128, 64), dict(k=4), 7, 1),
+        ((256, 1024, 4096), (64, 64), dict(k=2), 12, 4),
+        ((64, 896, 7168), (64, 32), dict(k=4), 8, 1),
+        # Not so where they would drift apart for long, or tiles have no need of it.
+        ((1024, 768, 16384), (128, 96), None, 6, 1),
+        ((512, 512, 1024), (64, 32), None, 7, 1),
         # Products take as long as loading: as ever.
         ((1024, 1344, 4096), (64, 168), None, 7, 16),
         ((1024, 3840, 4096), (128, 240), None, 4, 8),
@@ -84,10 +92,13 @@ def test_options() -> None:
     # 16 clusters of 8 may not run at the same time; an odd number of tiles is in no pair.
     assert options(kernel, M=1024, N=768, K=4096) == [dict(n=2)]
     assert options(kernel, M=1024, N=672, K=4096) == []
-    # Two waves, idle SMs, sizes that are not known.
+    # Two waves, sizes that are not known.
     assert options(kernel, M=2048, N=768, K=4096) == []
-    assert options(kernel, M=512, N=384, K=4096) == []
     assert options(kernel, M=1024, N=576) == []
+    # Idle SMs: as many share a sum as there are SMs for, and steps.
+    assert options(kernel, M=512, N=384, K=4096) == [dict(k=2)]
+    assert options(kernel, M=256, N=192, K=4096) == [dict(k=2), dict(k=4)]
+    assert options(kernel, M=256, N=192, K=256) == [dict(k=2)]
 
 
 def test_room() -> None:
@@ -96,6 +107,31 @@ def test_room() -> None:
     assert [cluster_room(size, NUM_SMS) for size in (1, 2, 4, 8)] == [132, 66, 28, 14]
     assert cluster_room(8, 64) == 8
     assert CASES["gemm"].kernel.schedule(M=1024, N=576, K=4096).cluster == EIGHT
+
+
+def test_sums_of_columns_that_do_not_come_out_even_are_not_shared() -> None:
+    """Slices are of a multiple of 8 columns."""
+    for given, words in [
+        (Schedule(tile=dict(n=72), cluster=dict(k=2)), "can not be cut into 2 slices"),
+        (Schedule(tile=dict(n=96), cluster=dict(k=8)), "use a multiple of 64 columns"),
+        (Schedule(cluster=dict(k=2), mode="pingpong"), 'use mode="cooperative"'),
+        (Schedule(cluster=dict(k=2), scheduler="stream_k"), "cuts it, too"),
+        (Schedule(cluster=dict(k=2), share="n", consumers=2, tile=dict(n=128)), "leave share out"),
+    ]:
+        with pytest.raises(ScheduleError, match=words):
+            chosen(512, 512, 4096, given)
+
+
+@pytest.mark.parametrize("name", ["quantised", "two_loops"])
+def test_who_can_not_share_a_sum_is_told_why(name: str) -> None:
+    with pytest.raises(ScheduleError, match="leave `k` out of the cluster"):
+        CASES[name].kernel.schedule(Schedule(cluster=dict(k=2)))
+
+
+def test_sums_by_a_cluster_are_explained() -> None:
+    text = CASES["gemm"].kernel.explain(M=128, N=1536, K=4096)
+    assert "24 tiles, 4 CTAs for the sums of each" in text
+    assert "to hand on sums" in text
 
 
 def test_a_cluster_is_explained() -> None:

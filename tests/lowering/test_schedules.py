@@ -174,7 +174,7 @@ def test_a_width_that_divides_the_waves_is_preferred() -> None:
         (Schedule(registers=dict(load=232, compute=232), consumers=2), "more than the"),
         (Schedule(registers=dict(loader=40)), "name the roles"),
         (Schedule(mode="pingpong", consumers=1), "nobody to take turns with"),
-        (Schedule(cluster=dict(k=2)), "no parallel loop walks"),
+        (Schedule(cluster=dict(q=2)), "no parallel loop walks"),
         (Schedule(cluster=dict(m=4, n=4)), "more than 8 CTAs"),
         (Schedule(raster="k"), "no parallel loop walks"),
         (Schedule(mma="k"), "no product has as a free axis"),

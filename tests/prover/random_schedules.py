@@ -13,7 +13,10 @@ from wsdsl.diagnostics import WsdslError
 from wsdsl.ir.op import Kernel
 from wsdsl.prover.prove import prove
 
-CLUSTERS = ({"m": 2}, {"n": 2}, {"m": 2, "n": 2}, {"m": 2, "n": 4}, {"n": 8})
+CLUSTERS = (
+    {"m": 2}, {"n": 2}, {"m": 2, "n": 2}, {"m": 2, "n": 4}, {"n": 8}, {"k": 2}, {"k": 4},
+    {"m": 2, "k": 2},
+)  # fmt: skip
 
 
 def random_schedule(rng: Random) -> Schedule:

@@ -22,22 +22,25 @@ from wsdsl.ir.types import State
 from wsdsl.ir.walk import walk, with_regions
 from wsdsl.prover.explore import Refuted, explore
 
-TILE = dict(m=64, n=64)
+TILE, LARGE = dict(m=64, n=64), dict(m=128, n=128)
 SCHEDULES = {
     "pingpong": Schedule(tile=TILE, stages=2, mode="pingpong"),
     "cluster_m": Schedule(tile=TILE, stages=2, consumers=1, cluster=dict(m=2)),
     "cluster_m_n": Schedule(tile=TILE, stages=2, consumers=1, cluster=dict(m=2, n=2)),
     "cluster_8": Schedule(tile=TILE, stages=2, consumers=1, cluster=dict(m=4, n=2)),
+    "sums": Schedule(tile=TILE, stages=2, consumers=1, cluster=dict(k=2)),
+    "sums_of_two": Schedule(tile=LARGE, stages=2, consumers=2, cluster=dict(k=2)),
     "tall": Schedule(tile=dict(m=128, n=64), stages=2, consumers=1, mode="cooperative"),
     "columns": Schedule(tile=dict(m=64, n=128), stages=2, consumers=2, share="n"),
 }
 THREE = Schedule(tile=TILE, stages=2, mode="pingpong", consumers=3)
-LARGE = dict(m=128, n=128)
 STATES = {
     "cooperative": (Schedule(tile=dict(m=128, n=256), mode="cooperative"), 15),
     "pingpong": (Schedule(tile=LARGE, mode="pingpong"), 40),
     "pingpong_3": (Schedule(tile=dict(m=64, n=128), mode="pingpong", consumers=3), 50),
     "cluster_m_n": (Schedule(tile=LARGE, mode="cooperative", cluster=dict(m=2, n=2)), 20),
+    "cluster_k": (Schedule(tile=LARGE, cluster=dict(k=4)), 15),
+    "cluster_m_k": (Schedule(tile=LARGE, cluster=dict(m=2, k=2)), 15),
     "pingpong_cluster": (Schedule(tile=LARGE, mode="pingpong", cluster=dict(m=4)), 30),
     "stream_k": (dataclasses.replace(THREE, scheduler="stream_k", reduction="turns"), 80),
     "slices": (dataclasses.replace(THREE, scheduler="split_k", splits=3, reduction="slices"), 130),
@@ -145,6 +148,10 @@ LATER = {
     ("named_barrier_arrive", "wgmma_wait"): "the turn is passed on later, the products are issued",
     ("arrive_barrier", "tma_store_wait"): "the slot is given back later",
     ("arrive_barrier", "wgmma"): "the slot is given back later",
+    ("arrive_barrier", "elect"): "the slot is given back later",
+    ("arrive_barrier", "send_fragment"): "the slot is given back later",
+    ("send_fragment", "elect"): "bytes are sent, and one's own expected, in either order",
+    ("tma_store_commit", "wait_barrier"): "the stores' group is closed later",
     ("arrive_barrier", "arrive_barrier"): "two barriers, in either order",
     ("wait_barrier", "wait_barrier"): "all slots come back, in either order",
     ("wait_barrier", "wgmma_fence"): "the fence is for registers, the wait for SMEM",

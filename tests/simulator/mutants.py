@@ -33,6 +33,7 @@ DELETED = (
     m.TmaStoreWait,
     m.StoreShared,
     m.ThreadLoad,
+    m.SendFragment,
     f.WgmmaFence,
     f.WgmmaCommit,
     f.WgmmaWait,
@@ -94,6 +95,11 @@ def changes(op: Op) -> Iterator[tuple[str, Op]]:
                 yield "read", dataclasses.replace(op, read=not op.read)
         case m.TmaLoad() if op.multicast is not None:
             yield "own cta", dataclasses.replace(op, multicast=None)
+        case m.SendFragment():
+            if op.shift is not None:
+                yield "no shift", dataclasses.replace(op, shift=None)
+            for by in (-4096, 4096):
+                yield f"offset {by:+d}", dataclasses.replace(op, offset=op.offset + by)
         case b.NamedBarrierSync() | b.NamedBarrierArrive():
             for by in (-1, 1):
                 count = op.num_warpgroups + by

@@ -11,9 +11,8 @@ from wsdsl.ir.target import MAX_CLUSTER, SMEM_BYTES, SWIZZLE_SPAN, widest_swizzl
 from wsdsl.ir.tile_ops import Block, Contract, ForEach, Reduce, Store
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import walk
-from wsdsl.ir.wgmma import COLUMN_STEP
 from wsdsl.lowering.axes import axes_of, loop_variable
-from wsdsl.lowering.check_columns import column_faults
+from wsdsl.lowering.check_columns import column_faults, column_step
 from wsdsl.lowering.cut_sums import (
     contracted_variable,
     why_no_rows,
@@ -176,12 +175,12 @@ def _shared_contraction(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     unfit = list(why_not(body)) or [*why_no_slices(kernel, body), *why_no_rows(kernel, body)]
     for finding in unfit:
         yield dataclasses.replace(finding, hint=f"leave `{name}` out of the cluster")
-    sizes = axis_sizes(kernel, chosen)
+    sizes, step = axis_sizes(kernel, chosen), column_step(kernel, chosen)
     for axis in axes_of(kernel).values():
-        if axis.role == "columns" and sizes[axis.name] % (COLUMN_STEP * sharing):
+        if axis.role == "columns" and sizes[axis.name] % (step * sharing):
             size = f"tile {loop_variable(axis.name)}={sizes[axis.name]}"
-            slices = f"{size} can not be cut into {sharing} slices of a multiple of {COLUMN_STEP}"
-            wanted = f"use a multiple of {COLUMN_STEP * sharing} columns"
+            slices = f"{size} can not be cut into {sharing} slices of a multiple of {step}"
+            wanted = f"use a multiple of {step * sharing} columns"
             yield Finding(f"{told}: {slices} columns", kernel.loc, wanted)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 from wsdsl.ir import barrier_ops as b
@@ -177,7 +178,7 @@ def _alone(kernel: Kernel, lent: frozenset[str]) -> frozenset[int]:
 
     def visit(region: Region, partition: Op) -> None:
         one = isinstance(partition, Partition) and partition.num_warpgroups == 1
-        for op, after in zip(region, (*region[1:], None), strict=True):
+        for op, after in zip_longest(region, region[1:]):
             if isinstance(op, (b.NamedBarrierSync, b.NamedBarrierArrive)):
                 hands_on = isinstance(after, b.ArriveFlag) and after.tensor.name in lent
                 own = one and isinstance(op, b.NamedBarrierSync) and op.num_warpgroups == 1

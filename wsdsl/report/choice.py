@@ -109,8 +109,10 @@ def _time(p: Prediction) -> str:
 
 
 def _waves(p: Prediction) -> str:
-    tiles, waves = _number(p.tile.tiles, "tile"), _number(p.waves, "wave")
+    tiles, waves = _number(p.tile.tiles // p.sharing, "tile"), _number(p.waves, "wave")
     cut = f" ({p.work.cut} cut into {p.work.pieces} pieces)" if p.work.cut else ""
+    if p.sharing > 1:
+        cut = f", {p.sharing} CTAs for the sums of each,"
     return f"{tiles}{cut} in {waves}, {100 * p.busy:.0f} % of {NUM_SMS} SMs"
 
 
@@ -120,7 +122,7 @@ def _number(count: int, noun: str) -> str:
 
 def _reasons(p: Prediction, schedule: Schedule) -> list[str]:
     per_operation = p.tile.operand_bytes / max(1, p.tile.operations)
-    handing = f"; {p.handing:.0f} to hand on sums" if p.work.cut else ""
+    handing = f"; {p.handing:.0f} to hand on sums" if p.handing else ""
     return [
         f"  {_waves(p)}",
         f"  {_time(p)} at {CLOCK} GHz, {p.cycles:.3g} cycles: of a tile {p.mainloop:.0f} for "

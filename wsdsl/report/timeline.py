@@ -136,6 +136,7 @@ class _Clock:
         self.results = prediction.epilogue * prediction.stretch * results_share(asked, schedule)
         self.gather = gather_cycles(asked, schedule, prediction.work.parts)
         self.turns, self.slices = num_turns(schedule), schedule.reduction == "slices"
+        self.sent = prediction.handing / prediction.work.turns if prediction.sharing > 1 else 0.0
         self.handed: dict[tuple[int, int], float] = {}
         """By tile and step: when the sums up to there are in memory."""
 
@@ -178,6 +179,8 @@ class _Clock:
             if there > now:
                 yield bar("wait", there)
             yield bar("sums", now + self.read)
+        if self.sent:
+            yield bar("sums", now + self.sent)
         if piece.end < self.depth:
             yield bar("sums", now + self.written)
             self.handed[piece.tile, piece.end] = now

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.target import SMEM_BYTES
 from wsdsl.ir.types import Axis
-from wsdsl.ir.wgmma import COLUMN_STEP
 from wsdsl.lowering.axes import loop_variable
+from wsdsl.lowering.check_columns import column_step
 from wsdsl.lowering.cut_sums import why_no_rows, why_no_slices
 from wsdsl.lowering.footprint import STAGING_BUFFERS, smem_bytes
 from wsdsl.lowering.model.clusters import EIGHT, GAIN, axis_of, cluster_room, shares, sides_of
@@ -27,8 +27,8 @@ SHARING = (2, 4, 8)
 LEAST_STEPS = 2
 """Of it, for each of them."""
 LEAST_SLOTS = 4
-"""That what the others send has to leave room for: 1024 x 1536 x 4096 by 128 x 192 with 3 takes 22.5
-us, where whole tiles of half the width take 19.7.
+"""That what the others send has to leave room for: 1024 x 1536 x 4096 by 128 x 192 with 3 takes
+22.5 us, where whole tiles of half the width take 19.7.
 """
 DEEP = 10
 """Slots without which eight CTAs wait for each other more than they gain."""
@@ -78,9 +78,10 @@ def _sharing_options(
         return
     assert isinstance(work.cut.index.type, Axis)
     variable, asked = loop_variable(work.cut.index.type.name), predicted.tile
+    step = column_step(kernel, given)
     for size in SHARING:
         fits = asked.tiles <= cluster_room(size, NUM_SMS) and asked.depth >= LEAST_STEPS * size
-        if fits and asked.columns % (COLUMN_STEP * size) == 0:
+        if fits and asked.columns % (step * size) == 0:
             option = dataclasses.replace(whole, cluster={variable: size})
             if smem_bytes(kernel, option, LEAST_SLOTS, STAGING_BUFFERS) <= SMEM_BYTES:
                 yield option
