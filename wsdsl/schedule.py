@@ -35,7 +35,8 @@ class Schedule:
     mode: "cooperative" (consumers share an output tile) or "pingpong" (each has its own)
     share: the loop variable whose tile cooperating consumers divide, each with the whole of the
         others; if left out, that which rides wgmma's M
-    cluster: CTAs per cluster along loop variables, `dict(m=2)`, at most 8 in all
+    cluster: CTAs per cluster along loop variables, `dict(m=2)`, at most 8 in all; along the one
+        that is summed over, `dict(k=2)`, they share the sum of each tile
     scheduler: "grid" (one tile per CTA), "persistent", "split_k", "stream_k", "auto"
     splits: how many pieces "split_k" cuts the contraction of each tile in
     reduction: how the sums of a tile's pieces come together: "turns", each piece after the one in

@@ -15,9 +15,10 @@ from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.check_columns import column_faults, column_step
 from wsdsl.lowering.cut_sums import (
     contracted_variable,
-    why_no_rows,
+    cut_loop,
     why_no_slices,
     why_not,
+    why_not_by_cluster,
     why_not_shared,
 )
 from wsdsl.lowering.early_loads import num_load_partitions
@@ -74,15 +75,17 @@ def _order(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     indices = (loop.index for loop in nest)
     known = [loop_variable(v.type.name) for v in indices if isinstance(v.type, Axis)]
     listed = ", ".join(known) or "none"
+    summed = contracted_variable(body)
+    walked = f"{listed}; {summed} is summed over" if summed else listed
     for name, size in (chosen.cluster or {}).items():
-        if name in (*known, contracted_variable(body)) or size == 1:
+        if name in (*known, summed) or size == 1:
             continue
         scalar = any(isinstance(loop, ForEach) and loop.index.name == name for loop in nest)
         yield Finding(
             f"Schedule.cluster names `{name}`, "
             + ("whose indices are not tiles" if scalar else "which no parallel loop walks"),
             kernel.loc,
-            f"the parallel loops over tiles are {listed}",
+            f"the parallel loops over tiles are {walked}",
         )
     if cluster_size(chosen) > MAX_CLUSTER:
         yield Finding(f"Schedule.cluster has more than {MAX_CLUSTER} CTAs in all", kernel.loc)
@@ -169,14 +172,15 @@ def _shared_contraction(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         yield Finding(mixed, kernel.loc, 'use scheduler="persistent" or "grid"')
     if num_turns(chosen) > 1:
         yield Finding(f'{told}, and mode="pingpong"', kernel.loc, 'use mode="cooperative"')
-    if num_sharing(chosen) > 1 and shared_role(kernel, chosen) == "columns":
+    if shared_role(kernel, chosen) == "columns":
         by_columns = f'{told}, and share="{chosen.share}": CTAs and consumers would both divide it'
         yield Finding(by_columns, kernel.loc, "leave share out")
-    unfit = list(why_not(body)) or [*why_no_slices(kernel, body), *why_no_rows(kernel, body)]
+    unfit = list(why_not(body)) or list(why_not_by_cluster(kernel, body))
     for finding in unfit:
         yield dataclasses.replace(finding, hint=f"leave `{name}` out of the cluster")
-    sizes, step = axis_sizes(kernel, chosen), column_step(kernel, chosen)
-    for axis in axes_of(kernel).values():
+    sizes, step, loop = axis_sizes(kernel, chosen), column_step(kernel, chosen), cut_loop(body)
+    summed = [v.type for v in loop.result if isinstance(v.type, Tile)] if loop else []
+    for axis in (axes_of(kernel)[name] for name in {a for kind in summed for a in kind.axes}):
         if axis.role == "columns" and sizes[axis.name] % (step * sharing):
             size = f"tile {loop_variable(axis.name)}={sizes[axis.name]}"
             slices = f"{size} can not be cut into {sharing} slices of a multiple of {step}"

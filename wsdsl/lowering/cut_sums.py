@@ -15,6 +15,7 @@ from wsdsl.ir.tile_ops import Constant, Contract, ForEach, ForTiles, Full, Map, 
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import used_inside, walk, yielded
 from wsdsl.lowering.axes import axes_of, loop_variable
+from wsdsl.lowering.zeros import adds_outside
 
 HINT = 'use scheduler="persistent"'
 
@@ -107,20 +108,43 @@ def why_no_slices(kernel: Kernel, body: Region) -> Iterator[Finding]:
     assert loop is not None
     after = body[body.index(loop) + 1 :]
     columns = {a for a, axis in axes.items() if axis.role == "columns"}
+    hint = 'use reduction="turns"'
+    own: set[str] = set()
     for sum in loop.result:
-        if isinstance(sum.type, Tile) and not columns & {*sum.type.axes}:
+        assert isinstance(sum.type, Tile)
+        if not columns & {*sum.type.axes}:
             told = f"`{sum.name}` has no columns that could be cut into slices"
-            yield Finding(told, loop.loc, 'use reduction="turns"')
+            yield Finding(told, loop.loc, hint)
+        own |= columns & {*sum.type.axes}
+    if len(own) > 1:
+        told = f"the sums have different columns: {', '.join(sorted(map(loop_variable, own)))}"
+        yield Finding(told, loop.loc, hint)
     for op in walk(after):
         if isinstance(op, Reduce) and op.axis in columns:
             told = f"this needs whole rows: all columns of `{op.axis}`"
-            yield Finding(told, op.loc, 'use reduction="turns"')
+            yield Finding(told, op.loc, hint)
+        if isinstance(op, Store) and op.accumulate and not own & _axes(op):
+            told = "each slice of the columns would add this once more"
+            yield Finding(told, op.loc, hint)
 
 
-def why_no_rows(kernel: Kernel, body: Region) -> Iterator[Finding]:
-    """What keeps CTAs from sending each other their sums: those go as fragments of 64 rows."""
+def _axes(op: Store) -> set[str]:
+    """All that the place of what is stored depends on."""
+    kinds = [v.type for v in op.index]
+    named = {kind.name for kind in kinds if isinstance(kind, Axis)}
+    return named | {a for kind in kinds if isinstance(kind, Tile) for a in kind.axes}
+
+
+def why_not_by_cluster(kernel: Kernel, body: Region) -> Iterator[Finding]:
+    """What keeps the CTAs of a cluster from sharing a sum: they send fragments of 64 rows, and all
+    of them take the same number of steps, so that the last may be beyond the end.
+    """
+    yield from why_no_slices(kernel, body)
     loop, axes = cut_loop(body), axes_of(kernel)
-    assert loop is not None
+    assert loop is not None and isinstance(loop.index.type, Axis)
     for sum in loop.result:
         if isinstance(sum.type, Tile) and not any(axes[a].role == "rows" for a in sum.type.axes):
             yield Finding(f"`{sum.name}` has no rows", loop.loc)
+    for arg in adds_outside(loop):
+        told = f"what a step beyond the end of {loop.index.type.dim} adds to `{arg.name}` may not "
+        yield Finding(told + "be 0", loop.loc)

@@ -8,15 +8,14 @@ from collections.abc import Callable, Mapping
 
 from wsdsl.ir.fragment_ops import ReduceColumns
 from wsdsl.ir.op import Op, Value, operands
-from wsdsl.ir.pipeline_ops import ElementsInShared
-from wsdsl.ir.tile_ops import Bitcast, Cast, Full, Index, Load, Map, Reduce
-from wsdsl.ir.types import BOOL, F32, Axis, DType, Fragment, Tensor, Tile
+from wsdsl.ir.tile_ops import Bitcast, Cast, Full, Index, Map, Reduce
+from wsdsl.ir.types import BOOL, F32, Axis, DType, Fragment, Tile
 from wsdsl.ir.walk import replace_operands
 from wsdsl.lowering.pieces import Pieces, covering, narrow
 from wsdsl.lowering.side import Side
+from wsdsl.lowering.zeros import zero_outside
 
 Lookup = Callable[[Value], Pieces]
-FROM_ZEROS_ZERO = ("add", "sub", "mul", "neg", "abs", "max", "min", "relu")
 
 
 def compute(op: Op, side: Side, pieces: Lookup, made: Mapping[Value, Op]) -> Pieces:
@@ -25,32 +24,12 @@ def compute(op: Op, side: Side, pieces: Lookup, made: Mapping[Value, Op]) -> Pie
         case Index(axis=Value(type=Axis(name=name))):
             return side.indices(name)
         case Reduce():
-            masked = op.fn != "add" or not _zero_outside(op.x, op.axis, made)
+            masked = op.fn != "add" or not zero_outside(op.x, op.axis, made)
             return _reduce(op, side, pieces(op.x), masked)
         case Map() | Cast() | Bitcast() | Full():
             return _elementwise(op, side, pieces)
         case _:
             raise NotImplementedError(f"no tile lowering for {type(op).__name__}")
-
-
-def _zero_outside(value: Value, axis: str, made: Mapping[Value, Op]) -> bool:
-    """Whether what lies outside of the dimension is 0 by itself: made of loads along the axis in
-    such a way that zeros give zeros."""
-    op = made.get(value)
-    match op:
-        case Load() | ElementsInShared():
-            assert isinstance(op.tensor.type, Tensor)
-            places = zip(op.index, op.tensor.type.dims, strict=True)
-            return any(
-                isinstance(v.type, Axis) and (v.type.name, v.type.dim) == (axis, dim)
-                for v, dim in places
-            )
-        case Cast():
-            return _zero_outside(op.x, axis, made)
-        case Map() if op.fn in FROM_ZEROS_ZERO:
-            return all(_zero_outside(v, axis, made) for v in op.args)
-        case _:
-            return False
 
 
 def _elementwise(op: Map | Cast | Bitcast | Full, side: Side, pieces: Lookup) -> Pieces:

@@ -23,9 +23,9 @@ from collections.abc import Mapping
 from wsdsl.ir.barrier_ops import ForRange, WaitFlag
 from wsdsl.ir.op import Region, Value, bound, results_of
 from wsdsl.ir.pipeline_ops import AxisAt, FinishTile
-from wsdsl.ir.tile_ops import Full, If, Map, Yield
+from wsdsl.ir.tile_ops import End, Full, If, Map, Yield
 from wsdsl.ir.types import Axis, Tensor, Tile
-from wsdsl.ir.walk import retype, uses, walk
+from wsdsl.ir.walk import retype, uses, walk, with_regions
 from wsdsl.lowering.partials import Partials, Place
 
 AT_ONCE = 8
@@ -161,7 +161,21 @@ def narrowed(op: FinishTile, name: str, axis: Value, wholes: list[Value]) -> Reg
     for value in made:
         if isinstance(value.type, Tile) and name in value.type.axes:
             swap[value] = narrower(value, name, axis.type.name)
-    for value in uses(op.body):
-        if isinstance(value.type, Axis) and value.type.name == name:
-            swap[value] = axis
-    return retype(op.body, swap)
+    whole = {v.type.name: v for v in uses(op.body) if isinstance(v.type, Axis)}.get(name)
+    if whole is None:
+        return retype(op.body, swap)
+    return _ending(retype(op.body, swap | {whole: axis}), axis, whole)
+
+
+def _ending(region: Region, axis: Value, whole: Value) -> Region:
+    """Where a tile ends is asked of the whole tile."""
+
+    def change(region: Region) -> Region:
+        return tuple(
+            dataclasses.replace(op, axis=whole)
+            if isinstance(op, End) and op.axis == axis
+            else with_regions(op, change)
+            for op in region
+        )
+
+    return change(region)

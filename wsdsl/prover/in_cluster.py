@@ -11,9 +11,14 @@ from wsdsl.prover.model import Array
 from wsdsl.prover.program import LOCAL, SEEN, Instruction
 from wsdsl.prover.sync import barrier_of, count_in_phase, only_whole, settle, shown
 
+EACH = 16
+"""Bytes that a thread sends or reads at once."""
+
 
 def send_fragment(m: Machine, a: Agent, i: Instruction) -> int:
-    """Over when the phase completes on which its bytes count; in the generic proxy."""
+    """Over when the phase completes on which its bytes count. Nothing shows them to the async
+    proxy: they are for `receive_fragment` alone.
+    """
     only_whole(m, a, i)
     op = i.op
     assert isinstance(op, mem.SendFragment) and isinstance(op.value.type, Fragment)
@@ -24,7 +29,7 @@ def send_fragment(m: Machine, a: Agent, i: Instruction) -> int:
     array, item, start, end = _place(m, a, i, op, op.value.type)
     held, barriers, stage = barrier_of(m, a, i, ALL, cta)
     know, event = known_to_all(a, ALL), m.event()
-    write(m, a, op, array, item, start, end, know, (event, 0), False, cta)
+    write(m, a, op, array, item, start, end, know, (event, m.event()), False, cta)
     name = shown(barriers, stage, m, cta)
     count_in_phase(m, a, i, held, name, know, "the bytes of this fragment on")
     # All threads' bytes land after they were sent: what phases and waits were over then are over.
@@ -56,6 +61,9 @@ def _place(
     start = op.offset + _number(m, a, i, op.shift, array)
     end = start + 64 * kind.columns * kind.dtype.bits // 8
     item_of(m, a, op, array, state.stage, start, end)
+    if start % EACH:
+        told = f"it begins {start} bytes into `{array.label}`, no multiple of {EACH}"
+        raise m.fail("misuse", a, op, told)
     return array, state.stage, start, end
 
 

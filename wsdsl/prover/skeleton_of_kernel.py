@@ -13,7 +13,7 @@ from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.pipeline_ops import Partition, by_warpgroup
 from wsdsl.ir.types import DTYPES, Accumulator, Barriers, Fragment, Shared
 from wsdsl.ir.wgmma import PTX_NAMES, k_step, may_be_mn_major
-from wsdsl.prover.skeleton_language import EVERYBODY, Graph, Letter
+from wsdsl.prover.skeleton_language import EVERYBODY, UNKNOWN, Graph, Letter
 
 FOLDED = {
     "add": lambda x, y: x + y,
@@ -34,6 +34,8 @@ CONDITIONAL = "conditional "
 """An event that depends on more than which thread it is."""
 LINE = 8
 """Bytes of an mbarrier."""
+COLUMNS, BLOCK_BYTES = 8, 2048
+"""Of what is sent at once."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,19 @@ class Who:
         return EVERYBODY if self.elected else self.one_in(128) if self.inside else 1
 
 
+def ctas(ranks: Sequence[int | None]) -> str:
+    """The CTA that is meant, for each one of the cluster."""
+    known = [rank for rank in ranks if rank is not None]
+    return UNKNOWN if len(known) < len(ranks) else f"CTA {' '.join(map(str, known))}"
+
+
+def sent(to: str, offsets: Sequence[int | None]) -> str:
+    """`offsets`: in SMEM, for each warpgroup."""
+    if to == UNKNOWN or None in offsets:
+        return UNKNOWN
+    return f"{to} at {' '.join(map(str, offsets))}"
+
+
 def skeleton_of_kernel(kernel: Kernel) -> tuple[Graph, Places]:
     made = _Builder()
     num = sum(op.num_warpgroups for op in kernel.body if isinstance(op, Partition)) or 1
@@ -100,6 +115,8 @@ class _Builder:
         self.cluster = 1
         self.by_rank: dict[Value, tuple[int, ...]] = {}
         """Numbers that depend on nothing but the CTA's rank in its cluster."""
+        self.by_warpgroup: dict[Value, int] = {}
+        """Multiples of the warpgroup's index in its partition: of how much."""
         self.arrivals: dict[Value, int] = {}
         self.shared: dict[Value, m.AllocateShared] = {}
         self.empty: set[Value] = set()
@@ -202,6 +219,10 @@ class _Builder:
                 self.known[op.result] = op.value
             case b.CtaRank():
                 self.by_rank[op.result] = tuple(range(self.cluster))
+            case b.WarpgroupIndex():
+                self.by_warpgroup[op.result] = 1
+            case t.Map(fn="mul", args=(x, y)) if x in self.by_warpgroup and y in self.known:
+                self.by_warpgroup[op.result] = self.by_warpgroup[x] * int(self.known[y])
             case t.Map() if op.fn in FOLDED and any(x in self.by_rank for x in op.args):
                 self.fold_by_rank(op)
             case t.Map() if op.fn in FOLDED and all(x in self.known for x in op.args):
@@ -271,7 +292,8 @@ class _Builder:
                 else:
                     kind = CONDITIONAL + kind
                 name = self.places.barriers[op.barriers].name
-                self.emit(op, kind, barrier=name, threads=threads)
+                to = "" if op.cta is None else self.targets(op.cta)
+                self.emit(op, kind, barrier=name, to=to, threads=threads)
             case b.ArriveExpectTx():
                 name = self.places.barriers[op.barriers].name
                 self.emit(op, "mbarrier.arrive.expect_tx", str(op.tx_bytes), name)
@@ -296,8 +318,9 @@ class _Builder:
             case m.SendFragment():
                 assert isinstance(op.value.type, Fragment)
                 name = self.places.barriers[op.barriers].name
-                for _ in range(op.value.type.columns // 8):
-                    self.emit(op, "st.async", "16 bytes", name)
+                for block in range(op.value.type.columns // COLUMNS):
+                    to = self.sent(op, block * BLOCK_BYTES, who)
+                    self.emit(op, "st.async", "16 bytes", name, to)
             case m.TmaStore():
                 kind = "TMA reduction" if op.accumulate else "TMA store"
                 self.emit(op, kind, f"{len(op.coordinates)}d", threads=who.one_in(32))
@@ -319,6 +342,18 @@ class _Builder:
                 self.emit(op, "wgmma.wait_group", str(op.pending))
             case _:
                 pass
+
+    def targets(self, cta: Value) -> str:
+        known = self.known.get(cta)
+        ranks = None if known is None else (int(known),) * self.cluster
+        return ctas(ranks or self.by_rank.get(cta) or (None,))
+
+    def sent(self, op: m.SendFragment, further: int, who: Who) -> str:
+        start = self.shared[op.shared].offset + op.offset + further
+        each = 0 if op.shift is None else self.by_warpgroup.get(op.shift)
+        groups = range(self.places.num_threads // 128)
+        places = [None if each is None else start + each * (g - who.first) for g in groups]
+        return sent(self.targets(op.cta), places)
 
     def destination(self, op: m.TmaLoad) -> Items:
         key = op.shared, op.offset, op.shift

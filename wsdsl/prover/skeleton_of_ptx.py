@@ -7,9 +7,10 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from wsdsl.prover.skeleton_exact import Exact
 from wsdsl.prover.skeleton_guards import Guards
 from wsdsl.prover.skeleton_language import EVERYBODY, UNKNOWN, Graph, Letter
-from wsdsl.prover.skeleton_of_kernel import CONDITIONAL, Items, Places
+from wsdsl.prover.skeleton_of_kernel import CONDITIONAL, Items, Places, ctas, sent
 from wsdsl.prover.skeleton_values import Values
 
 COMMENT = re.compile(r"//[^\n]*")
@@ -148,7 +149,7 @@ class _Reader:
         kind = NEUTRAL.sub("", op)
         if op == SEND and len(args) == 3:
             barrier = self._place(args[2], token.at, self.places.barriers.values())
-            return Letter("st.async", "16 bytes", barrier)
+            return Letter("st.async", "16 bytes", barrier, self._sent(args, token.at))
         if kind.startswith("mbarrier."):
             return self._mbarrier(token, kind, args, spins)
         if (found := FLAG.match(kind)) and (found[1] or ".release" in op):
@@ -174,9 +175,24 @@ class _Reader:
         if kind == "mbarrier.try_wait.parity":
             kind = "mbarrier.try_wait" if spins else "mbarrier.try_wait outside of a loop"
             return Letter(kind, "", place)
-        far = "remote " if "shared::cluster" in token.op else ""
         rest = [arg for arg in args[1:] if arg[0] != "["]
-        return Letter(far + kind, ", ".join(rest), place)
+        if "shared::cluster" in token.op:
+            to = self._targets(address, token.at)
+            return Letter(f"remote {kind}", ", ".join(rest), place, to)
+        return Letter(kind, ", ".join(rest), place)
+
+    def _targets(self, address: str, at: int) -> str:
+        """The CTA that an address lies in, for each one of the cluster."""
+        exact = (Exact(self.values, rank) for rank in sorted(self.values.ranks))
+        return ctas([each.target(address, at) for each in exact])
+
+    def _sent(self, args: Sequence[str], at: int) -> str:
+        """To which CTA, and where there each warpgroup's first thread sends its part."""
+        to, counted = self._targets(args[0], at), self._targets(args[2], at)
+        if to != counted:
+            return f"{to}, counted on {counted}"
+        threads = range(0, self.places.num_threads, 128)
+        return sent(to, [Exact(self.values, 0, t).offset(args[0], at) for t in threads])
 
     def _copy(self, token: Token, rank: str, form: str, args: list[str]) -> Letter:
         reduces = token.op.startswith("cp.reduce.")

@@ -149,19 +149,32 @@ class Values:
             return self._read(self._name(text, at), at)
 
     def _read(self, name: str, at: int) -> Sum:
+        found = self._reached(name, at)
+        if isinstance(found, Definition):
+            return self._defined_by(name, found)
+        return Sum(0, (((name, -found - 1), 1),))
+
+    def definitions(self, text: str, at: int) -> list[Definition]:
+        """What may have made the register that is read at a place."""
+        name = self._name(text, at)
+        found = self._reached(name, at)
+        return [found] if isinstance(found, Definition) else self.defined.get(name, [])
+
+    def _reached(self, name: str, at: int) -> Definition | int:
+        """The definition that comes to a place, or the block where several meet."""
         found = self.defined.get(name, [])
         if len(found) == 1:
-            return self._defined_by(name, found[0])
+            return found[0]
         seen = set[int]()
         while True:
             passed = bisect_right(self.starts, at)
             block = self.starts[passed - 1] if passed else 0
             before = [d for d in found if block <= d.at < at]
             if before:
-                return self._defined_by(name, before[-1])
+                return before[-1]
             # What it holds here it held at the only way to here; unless that goes in circles.
             if block not in self.entries or block in seen:
-                return Sum(0, (((name, -block - 1), 1),))
+                return block
             seen.add(block)
             at = self.entries[block]
 

@@ -11,13 +11,24 @@ from wsdsl.ir.op import Value
 from wsdsl.ir.types import Fragment
 from wsdsl.simulator.arithmetic import Array, numpy_dtype
 from wsdsl.simulator.barriers import Barrier
-from wsdsl.simulator.clocks import Clock
+from wsdsl.simulator.clocks import Clock, Clocks
 from wsdsl.simulator.context import END_TOGETHER, SharedItems, State, Warpgroup, ended
 from wsdsl.simulator.cta import Cta
 from wsdsl.simulator.races import CopyIn, ThreadAccess
 
+EACH = 16
+"""Bytes that a thread sends or reads at once."""
 BLOCK = 8
 """Columns of a block, which the threads' elements of it follow each other in."""
+
+
+@dataclass(eq=False)
+class SentIn(CopyIn):
+    """It is for `receive_fragment`, in the generic proxy."""
+
+    def hidden_from_async(self, clocks: Clocks, actors: slice) -> str:
+        del clocks, actors
+        return "nothing shows to the async proxy what another CTA has sent"
 
 
 @dataclass(eq=False)
@@ -28,7 +39,7 @@ class SendInFlight:
     bytes: Array
     address: int
     barrier: Barrier
-    access: CopyIn
+    access: SentIn
     phases: Clock
     speed: float = 1.0
 
@@ -46,6 +57,7 @@ def send_fragment(wg: Warpgroup, op: m.SendFragment) -> None:
     shared: SharedItems = wg.values[op.shared.name]
     state: State = wg.values[op.state.name]
     start = wg.item(op, shared, state.stage, op.offset + _shift(wg, op, op.shift), held.size)
+    _aligned(wg, op, start)
     rank, cluster = int(wg.get(op.cta, op)), wg.cta.cluster
     if not 0 <= rank < cluster.size:
         wg.fail(op, f"rank {rank} in a cluster of {cluster.size}")
@@ -53,7 +65,7 @@ def send_fragment(wg: Warpgroup, op: m.SendFragment) -> None:
     if cta.done:
         wg.fail(op, ended(cta), hint=END_TOGETHER)
     barrier = wg.barrier(op, op.barriers, state, cta)
-    access = CopyIn(wg.told, op, barrier.component, str(barrier))
+    access = SentIn(wg.told, op, barrier.component, str(barrier))
     conflict = cta.accesses.write(start, start + held.size, access, wg.everyone, False)
     place = f"item {state.stage} of `{shared.label}`{cta.suffix}"
     wg.settle(op, f"it overwrites {place}", conflict)
@@ -72,6 +84,7 @@ def receive_fragment(wg: Warpgroup, op: m.ReceiveFragment) -> None:
     shared: SharedItems = wg.values[op.shared.name]
     state: State = wg.values[op.state.name]
     start = wg.item(op, shared, state.stage, op.offset + _shift(wg, op, op.shift), size)
+    _aligned(wg, op, start)
     access = ThreadAccess(wg.told, op, wg.everyone, wg.cta.clocks.own[wg.everyone].copy())
     conflict = wg.cta.accesses.read(
         start, start + size, access, wg.everyone, (wg.index, "received"), False
@@ -94,3 +107,8 @@ def _in_order_of_threads(value: Array) -> Array:
 
 def _shift(wg: Warpgroup, op: m.SendFragment | m.ReceiveFragment, value: Value | None) -> int:
     return 0 if value is None else int(wg.get(value, op))
+
+
+def _aligned(wg: Warpgroup, op: m.SendFragment | m.ReceiveFragment, address: int) -> None:
+    if address % EACH:
+        wg.fail(op, f"SMEM address {address} is no multiple of {EACH}, a thread's part")

@@ -15,7 +15,7 @@ from wsdsl.ir.target import SMEM_BYTES
 from wsdsl.ir.types import Axis
 from wsdsl.lowering.axes import loop_variable
 from wsdsl.lowering.check_columns import column_step
-from wsdsl.lowering.cut_sums import why_no_rows, why_no_slices
+from wsdsl.lowering.cut_sums import why_not_by_cluster
 from wsdsl.lowering.footprint import STAGING_BUFFERS, smem_bytes
 from wsdsl.lowering.model.clusters import EIGHT, GAIN, axis_of, cluster_room, shares, sides_of
 from wsdsl.lowering.model.predict import NUM_SMS, Prediction, is_narrow_wave
@@ -70,9 +70,11 @@ def _has_deep_ring(kernel: Kernel, whole: Schedule) -> bool:
 def _sharing_options(
     kernel: Kernel, given: Schedule, work: Work, whole: Schedule, predicted: Prediction
 ) -> Iterator[Schedule]:
-    """The option by clusters whose CTAs share the contraction, where tiles are fewer than SMs."""
-    is_open = given.cluster is None and given.scheduler in (None, "auto", "persistent")
-    if not is_open or not work.sized or kernel.unaligned or given.mma or whole.mode == "pingpong":
+    """The option by clusters whose CTAs share the contraction, where tiles are fewer than SMs. Who
+    asks for "persistent" asks for sums that are rounded alike at all sizes.
+    """
+    is_open = given.cluster is None and given.scheduler in (None, "auto")
+    if not is_open or not work.sized or kernel.unaligned or whole.mode == "pingpong":
         return
     if work.cut is None or not _can_share(kernel, work):
         return
@@ -88,4 +90,4 @@ def _sharing_options(
 
 
 def _can_share(kernel: Kernel, work: Work) -> bool:
-    return not [*why_no_slices(kernel, work.body), *why_no_rows(kernel, work.body)]
+    return not any(why_not_by_cluster(kernel, work.body))

@@ -16,7 +16,7 @@ from wsdsl.lowering.choice.register_room import leaves_room
 from wsdsl.lowering.footprint import axis_sizes, depth_steps, runs_ahead
 from wsdsl.lowering.model.predict import NUM_SMS
 from wsdsl.lowering.model.workload import Work, scales_products
-from wsdsl.lowering.sharing import num_shares, shared_role
+from wsdsl.lowering.sharing import contraction_sharing, num_shares, shared_role
 from wsdsl.schedule import Mode, Schedule
 
 SCALED_WIDTH = 64
@@ -131,6 +131,7 @@ def _teams(
             yield "cooperative", consumers
     in_place = bool(products) and all(op.acc is not None for op in products)
     undecided = given.mode is None and given.share is None and given.consumers != 1
+    undecided = undecided and contraction_sharing(kernel, given) == 1
     turns = in_place and not few and undecided
     if given.mode == "pingpong" or turns:
         yield "pingpong", given.consumers or 2

@@ -44,7 +44,7 @@ EXCHANGE_CYCLES = 300.0
 what is sent ..."""
 MORE_CYCLES = 150.0
 """... for each further CTA."""
-SEND_BYTES = 20.0
+SEND_BYTES = 14.0
 """Bytes a cycle and SM at which sums are sent to other SMs of the cluster."""
 LOAD_CYCLES = 600.0
 """Until what was asked for at once has come from L2."""

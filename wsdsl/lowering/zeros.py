@@ -1,0 +1,109 @@
+"""What is 0 beyond the end of a dimension: of a tile, and of what a step there adds to a sum."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from wsdsl.ir.op import Op, Region, Value, operands
+from wsdsl.ir.pipeline_ops import ElementsInShared
+from wsdsl.ir.tile_ops import Cast, Contract, ForEach, ForTiles, Load, Map, Reduce
+from wsdsl.ir.types import Axis, Tensor
+from wsdsl.ir.walk import definers, yielded
+
+FROM_ZEROS_ZERO = ("add", "sub", "mul", "neg", "abs", "max", "min", "relu")
+Made = Mapping[Value, Op]
+"""Which op makes what."""
+
+
+def zero_outside(value: Value, axis: str, made: Made) -> bool:
+    """Whether what lies outside of the dimension is 0 by itself: made of loads along the axis in
+    such a way that zeros give zeros."""
+    op = made.get(value)
+    match op:
+        case Load() | ElementsInShared():
+            assert isinstance(op.tensor.type, Tensor)
+            places = zip(op.index, op.tensor.type.dims, strict=True)
+            return any(
+                isinstance(v.type, Axis) and (v.type.name, v.type.dim) == (axis, dim)
+                for v, dim in places
+            )
+        case Cast():
+            return zero_outside(op.x, axis, made)
+        case Map() if op.fn in FROM_ZEROS_ZERO:
+            return all(zero_outside(v, axis, made) for v in op.args)
+        case _:
+            return False
+
+
+def adds_outside(loop: ForTiles) -> list[Value]:
+    """The sums that a loop carries, and to which a step beyond the end of its dimension may add
+    something. Each only ever grows (`cut_sums.grows`).
+    """
+    assert isinstance(loop.index.type, Axis)
+    made, axis = definers(loop.body), loop.index.type.name
+    carried = zip(loop.args, yielded(loop.body), strict=True)
+    return [arg for arg, last in carried if not _adds_nothing(loop.body, arg, last, axis, made)]
+
+
+def _adds_nothing(body: Region, arg: Value, last: Value, axis: str, made: Made) -> bool:
+    while arg != last:
+        user = next(op for op in body if arg in operands(op))
+        match user:
+            case Contract(a=a, b=b, result=following):
+                added = zero_outside(a, axis, made) and zero_outside(b, axis, made)
+            case Map(fn="add", args=args, result=following):
+                added = all(_is_nothing(v, axis, made) for v in args if v != arg)
+            case Map(fn="fma", args=(a, b, _), result=following):
+                added = _is_nothing_times(a, b, axis, made)
+            case ForTiles() | ForEach():
+                i = user.init.index(arg)
+                inner = user.args[i], yielded(user.body)[i]
+                added = _adds_nothing(user.body, *inner, axis, made)
+                following = user.result[i]
+            case _:
+                return False
+        if not added:
+            return False
+        arg = following
+    return True
+
+
+def _is_nothing(value: Value, axis: str, made: Made) -> bool:
+    """Whether all of a tile that does not run along the axis is 0 where the axis' tile is empty."""
+    op = made.get(value)
+    match op:
+        case Contract(acc=None):
+            return zero_outside(op.a, axis, made) and zero_outside(op.b, axis, made)
+        case Reduce(fn="add"):
+            return op.axis == axis
+        case Cast():
+            return _is_nothing(op.x, axis, made)
+        case Map(fn="mul", args=(a, b)):
+            return _is_nothing_times(a, b, axis, made)
+        case Map() if op.fn in FROM_ZEROS_ZERO:
+            return all(_is_nothing(v, axis, made) for v in op.args)
+        case _:
+            return False
+
+
+def _is_nothing_times(a: Value, b: Value, axis: str, made: Made) -> bool:
+    for nothing, factor in ((a, b), (b, a)):
+        if _is_nothing(nothing, axis, made) and _is_factor(factor, made):
+            return True
+    return False
+
+
+def _is_factor(value: Value, made: Made) -> bool:
+    """Whether it is read, or a product of what is: 0 where there is nothing, and no infinity that
+    the tensors do not have. What was made before the loop is the same in all steps.
+    """
+    op = made.get(value)
+    match op:
+        case None | Load():
+            return True
+        case Cast():
+            return _is_factor(op.x, made)
+        case Map(fn="mul"):
+            return all(_is_factor(v, made) for v in op.args)
+        case _:
+            return False
