@@ -89,9 +89,11 @@ def _options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Schedule]:
 
 
 def _around(widths: Sequence[int], size: int) -> Sequence[int]:
-    """One tile holds all of few columns: several would load the rows twice."""
-    fitting = [width for width in widths if width >= size]
-    return (min(fitting),) if fitting else widths
+    """One tile holds all of few columns: several would load the rows twice. The next width can be
+    cut into slices for twice as many CTAs.
+    """
+    fitting = sorted(width for width in widths if width >= size)
+    return fitting[:2] or widths
 
 
 def _comes_out(tile: Mapping[str, int], work: Work, step: int) -> bool:
