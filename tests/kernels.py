@@ -359,9 +359,9 @@ ORDERS = (
     Schedule(tile=dict(m=64, n=48), mode="pingpong", cluster=dict(m=4), raster="m", swizzle=2),
     Schedule(tile=dict(m=64, n=64), consumers=1, cluster=dict(m=4, n=2), stages=2),
     Schedule(tile=dict(m=128, n=80), cluster=dict(k=2)),
-    Schedule(tile=dict(m=64, n=64, k=16), consumers=1, cluster=dict(k=4), raster="m"),
+    Schedule(tile=dict(m=64, n=64, k=32), consumers=1, cluster=dict(k=4), raster="m"),
     Schedule(tile=dict(m=64, n=96), consumers=1, cluster=dict(n=2, k=2), scheduler="grid"),
-    Schedule(tile=dict(m=64, n=64, k=16), consumers=1, cluster=dict(k=8), stages=2),
+    Schedule(tile=dict(m=64, n=64, k=32), consumers=1, cluster=dict(k=8), stages=2),
     Schedule(tile=dict(m=48, n=128), mma="n"),
     Schedule(tile=dict(m=16, n=64), mma="n", mode="pingpong", cluster=dict(n=2)),
 )

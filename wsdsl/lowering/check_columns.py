@@ -31,6 +31,12 @@ def column_step(kernel: Kernel, given: Schedule) -> int:
     return max(found, default=COLUMN_STEP)
 
 
+def slice_step(kernel: Kernel, given: Schedule) -> int:
+    """The multiple that columns of a slice must be, which is stored, but in no product."""
+    stored = (_bytes(tensor) for tensor, _, line in _lines(kernel, given) if line == LINE)
+    return max((COLUMN_STEP, *(LINE // each for each in stored)))
+
+
 def column_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     consumers = num_shares(kernel, chosen)["columns"]
     among = f" x {consumers} consumers" if consumers > 1 else ""

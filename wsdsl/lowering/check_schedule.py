@@ -12,7 +12,7 @@ from wsdsl.ir.tile_ops import Block, Contract, ForEach, Reduce, Store
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.axes import axes_of, loop_variable
-from wsdsl.lowering.check_columns import column_faults, column_step
+from wsdsl.lowering.check_columns import column_faults, slice_step
 from wsdsl.lowering.cut_sums import (
     contracted_variable,
     cut_loop,
@@ -178,7 +178,7 @@ def _shared_contraction(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     unfit = list(why_not(body)) or list(why_not_by_cluster(kernel, body))
     for finding in unfit:
         yield dataclasses.replace(finding, hint=f"leave `{name}` out of the cluster")
-    sizes, step, loop = axis_sizes(kernel, chosen), column_step(kernel, chosen), cut_loop(body)
+    sizes, step, loop = axis_sizes(kernel, chosen), slice_step(kernel, chosen), cut_loop(body)
     summed = [v.type for v in loop.result if isinstance(v.type, Tile)] if loop else []
     for axis in (axes_of(kernel)[name] for name in {a for kind in summed for a in kind.axes}):
         if axis.role == "columns" and sizes[axis.name] % (step * sharing):

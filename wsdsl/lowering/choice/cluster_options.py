@@ -14,7 +14,7 @@ from wsdsl.ir.op import Kernel
 from wsdsl.ir.target import SMEM_BYTES
 from wsdsl.ir.types import Axis
 from wsdsl.lowering.axes import loop_variable
-from wsdsl.lowering.check_columns import column_step
+from wsdsl.lowering.check_columns import slice_step
 from wsdsl.lowering.cut_sums import why_not_by_cluster
 from wsdsl.lowering.footprint import STAGING_BUFFERS, smem_bytes
 from wsdsl.lowering.model.clusters import EIGHT, GAIN, axis_of, cluster_room, shares, sides_of
@@ -80,7 +80,7 @@ def _sharing_options(
         return
     assert isinstance(work.cut.index.type, Axis)
     variable, asked = loop_variable(work.cut.index.type.name), predicted.tile
-    step = column_step(kernel, given)
+    step = slice_step(kernel, given)
     for size in SHARING:
         fits = asked.tiles <= cluster_room(size, NUM_SMS) and asked.depth >= LEAST_STEPS * size
         if fits and asked.columns % (step * size) == 0:
