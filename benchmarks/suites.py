@@ -53,6 +53,12 @@ SWEEPS: dict[str, list[Shape]] = {
     f"sweep-{k}": [(1024, n, k) for n in range(384, 7873, 192)] for k in (1024, 4096, 16384)
 }
 """From one to the next, tiles fill the last wave more, or begin another."""
+SMALL: list[Shape] = [
+    (m, n, k)
+    for m in (1, 16, 64, 128, 256, 512)
+    for n, k in ((512, 2048), (640, 5120), (1024, 4096), (1536, 7168))
+]
+"""Fewer tiles than SMs: what is left of a layer on one of several cards."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +97,7 @@ SUITES: dict[str, list[Contest]] = {
         for name, kind in KINDS.items()
         if kind.dtype == "fp8"
     },
+    "small": [Contest("small", KINDS["bf16"], s, swept=True) for s in SMALL],
     "int8": [Contest("int8", KINDS["int8"], s) for s in BIG[:4]],
     "epilogue": [
         Contest("epilogue", KINDS["epilogue"], s)
