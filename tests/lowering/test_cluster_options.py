@@ -1,12 +1,9 @@
 """Clusters, deep rings and the order of tiles, where loading operands is the limit."""
 
-import ml_dtypes
-import numpy as np
 import pytest
 
 from tests.kernels import CASES
-from wsdsl import Schedule, parse
-from wsdsl.diagnostics import ScheduleError
+from wsdsl import Schedule
 from wsdsl.ir.op import Kernel
 from wsdsl.lowering.choice.cluster_options import cluster_options
 from wsdsl.lowering.choose_schedule import ranked
@@ -109,112 +106,6 @@ def test_room() -> None:
     assert [cluster_room(size, NUM_SMS) for size in (1, 2, 4, 8)] == [132, 66, 28, 14]
     assert cluster_room(8, 64) == 8
     assert CASES["gemm"].kernel.schedule(M=1024, N=576, K=4096).cluster == EIGHT
-
-
-def test_sums_of_columns_that_do_not_come_out_even_are_not_shared() -> None:
-    """Slices are of a multiple of 8 columns."""
-    for given, words in [
-        (Schedule(tile=dict(n=72), cluster=dict(k=2)), "can not be cut into 2 slices"),
-        (Schedule(tile=dict(n=96), cluster=dict(k=8)), "use a multiple of 64 columns"),
-        (Schedule(cluster=dict(k=2), mode="pingpong"), 'use mode="cooperative"'),
-        (Schedule(cluster=dict(k=2), scheduler="stream_k"), "cuts it, too"),
-        (Schedule(cluster=dict(k=2), share="n", consumers=2, tile=dict(n=128)), "leave share out"),
-    ]:
-        with pytest.raises(ScheduleError, match=words):
-            chosen(512, 512, 4096, given)
-
-
-@pytest.mark.parametrize("name", ["quantised", "two_loops"])
-def test_who_can_not_share_a_sum_is_told_why(name: str) -> None:
-    with pytest.raises(ScheduleError, match="leave `k` out of the cluster"):
-        CASES[name].kernel.schedule(Schedule(cluster=dict(k=2)))
-
-
-BEYOND = """
-@kernel
-def k(A: bf16[M, K], B: bf16[N, K], X: f32[M, N], s: f32[M], C: f32[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += {added}
-        C[m, n] = acc
-"""
-
-
-@pytest.mark.parametrize(
-    ("added", "shared"),
-    [
-        ("A[m, k] @ B[n, k]", True),
-        ("(A[m, k] @ B[n, k]) * s[m]", True),
-        ("sum(exp(cast(A[m, k], f32)), over=k) * s[m] + A[m, k] @ B[n, k]", True),
-        ("A[m, k] @ B[n, k] + 1.0", False),
-        ("A[m, k] @ B[n, k] + X[m, n]", False),
-        ("exp(A[m, k] @ B[n, k])", False),
-        ("(A[m, k] @ B[n, k]) / s[m]", False),
-        ("A[m, k] @ B[n, k] + max(cast(A[m, k], f32), over=k)", False),
-    ],
-)
-def test_only_zeros_are_added_beyond_the_end(added: str, shared: bool) -> None:
-    """All CTAs of a cluster take as many steps, so that the last ones may be beyond it."""
-    kernel = parse(BEYOND.format(added=added)).k
-    given = Schedule(cluster=dict(k=4), tile=dict(m=64, n=64))
-    if shared:
-        assert kernel.schedule(given).cluster == dict(k=4)
-    else:
-        with pytest.raises(ScheduleError, match="beyond the end of K adds to `acc") as refused:
-            kernel.schedule(given)
-        assert "leave `k` out of the cluster" in str(refused.value)
-    assert (kernel.schedule(M=64, N=640, K=5120).cluster == dict(k=4)) == shared
-
-
-ONCE = """
-@kernel
-def k(A: bf16[M, K], B: bf16[N, K], C: f32[M, N], R: f32[M]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += A[m, k] @ B[n, k]
-        C[m, n] = acc + cast(end(n), f32)
-        {more}
-"""
-
-
-def test_what_is_added_once_a_tile_is_not_added_by_each_slice() -> None:
-    kernel = parse(ONCE.format(more="R[m] += cast(index(m), f32)")).k
-    for given in (
-        Schedule(cluster=dict(k=2)),
-        Schedule(scheduler="split_k", splits=2, reduction="slices"),
-    ):
-        with pytest.raises(ScheduleError, match="each slice of the columns would add this"):
-            kernel.schedule(given)
-    assert not kernel.schedule(M=128, N=640, K=5120).cluster
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        Schedule(cluster=dict(k=2), tile=dict(m=64, n=64), consumers=1),
-        Schedule(
-            scheduler="split_k", splits=2, reduction="slices", tile=dict(m=64, n=64), consumers=1
-        ),
-    ],
-    ids=["cluster", "slices"],
-)
-def test_a_tile_ends_where_all_of_it_does(given: Schedule) -> None:
-    kernel = parse(ONCE.format(more="").replace(", R: f32[M]", "")).k
-    rng = np.random.default_rng(0)
-    a = rng.integers(-2, 3, (64, 200)).astype(ml_dtypes.bfloat16)
-    b = rng.integers(-2, 3, (96, 200)).astype(ml_dtypes.bfloat16)
-    c = np.zeros((64, 96), np.float32)
-    kernel.simulate(a, b, c, schedule=given)
-    exact = a.astype(np.float32) @ b.astype(np.float32).T
-    assert np.array_equal(c, exact + np.minimum(np.arange(96) // 64 * 64 + 64, 96))
-
-
-def test_sums_by_a_cluster_are_explained() -> None:
-    text = CASES["gemm"].kernel.explain(M=128, N=1536, K=4096)
-    assert "24 tiles, 4 CTAs for the sums of each" in text
-    assert "to hand on sums" in text
 
 
 def test_a_cluster_is_explained() -> None:

@@ -116,35 +116,6 @@ def test_it_is_fast(name: str) -> None:
     assert min(taken) < 0.06
 
 
-@pytest.mark.parametrize(
-    "schedule",
-    [
-        Schedule(tile=dict(m=128, n=64), consumers=2, stages=2, cluster=dict(k=2)),
-        Schedule(tile=dict(m=64, n=64), consumers=1, stages=2, cluster=dict(k=4)),
-        Schedule(tile=dict(m=64, n=64), consumers=1, stages=2, cluster=dict(m=2, k=2)),
-    ],
-    ids=repr,
-)
-def test_what_reaches_another_cta_reaches_the_right_one(schedule: Schedule) -> None:
-    made = CASES["gemm"].kernel._compile(schedule, {}, ())
-    lines = made.ptx.splitlines()
-    changed: list[tuple[int, str]] = []
-    for i, line in enumerate(lines):
-        if found := re.match(r"mapa\S+ (\w+), (%r\d+), (%r\d+);", line):
-            to, own, _ = found.groups()
-            changed += [(i, f"mov.u32 {to}, {own};"), (i, line.replace(found[3], "0"))]
-        elif line.startswith("st.async"):
-            changed += [(i, line.replace("[to+", "[to+2048+")), (i, line.replace("[to+", "[to+1"))]
-    assert len(changed) > 10
-    missed = [
-        lines[i]
-        for i, line in changed
-        if not objection(made.scheduled, "\n".join([*lines[:i], line, *lines[i + 1 :]]))
-    ]
-    # Of those who give a slot back to all who copy to it one is the CTA itself.
-    assert len(missed) <= 2 * ("m" in (schedule.cluster or {}))
-
-
 # Mutants of the PTX ------------------------------------------------------------------------------
 
 EVENT = re.compile(

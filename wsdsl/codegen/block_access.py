@@ -13,14 +13,10 @@ from wsdsl.codegen.context import Context
 from wsdsl.codegen.fragments import Shape, elements, from_elements, shape_of, texts_of
 from wsdsl.codegen.held import Registers
 from wsdsl.codegen.inline_ptx import Global
+from wsdsl.ir.blocks import BLOCK_BYTES, COLUMNS, HELD, LINES
 from wsdsl.ir.memory_ops import LoadGlobal, StoreGlobal
 from wsdsl.ir.op import Value
 from wsdsl.ir.types import DType, Tensor
-
-LINES, COLUMNS = 64, 8
-HELD = 4
-"""Elements of a block that a thread holds, of 4 bytes each."""
-BLOCK_BYTES = 4 * LINES * COLUMNS
 
 
 def load_blocks(c: Context, op: LoadGlobal, dtype: DType, shape: Shape) -> Registers:

@@ -7,18 +7,16 @@ from collections.abc import Iterator
 from wsdsl.codegen import inline_ptx
 from wsdsl.codegen.barriers import barrier_at
 from wsdsl.codegen.bits import from_bits, to_bits
-from wsdsl.codegen.block_access import BLOCK_BYTES, COLUMNS, HELD
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.elementwise import define, dtype_and_shape
 from wsdsl.codegen.fragments import elements, from_elements
 from wsdsl.codegen.inline_ptx import At
-from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.ir.blocks import BLOCK_BYTES, COLUMNS, HELD, HELD_BYTES
 from wsdsl.ir.memory_ops import ReceiveFragment, SendFragment
 
 
 def convert_send_fragment(c: Context, op: SendFragment) -> None:
     w, value = c.w, c.registers(op.value)
-    _only_blocks(op, value.dtype.bits, value.columns)
     texts = [to_bits(w, x, value.dtype) for x in elements(w, value)]
     barrier, cta = barrier_at(c, op.barriers, op.state), c.scalar(op.cta).text
     label = c.shared(op.barriers).label
@@ -30,7 +28,6 @@ def convert_send_fragment(c: Context, op: SendFragment) -> None:
 def convert_receive_fragment(c: Context, op: ReceiveFragment) -> None:
     w = c.w
     dtype, shape = dtype_and_shape(op.result.type)
-    _only_blocks(op, dtype.bits, shape[1])
     found: list[str] = []
     for at in _blocks(c, op, shape[1]):
         found += [from_bits(w, x, dtype) for x in inline_ptx.load_shared_quad(w, at)]
@@ -44,12 +41,6 @@ def _blocks(c: Context, op: SendFragment | ReceiveFragment, columns: int) -> Ite
     if op.shift is not None:
         base = w.add(base, c.scalar(op.shift).text)
     thread = w.binary("and", "i32", c.threads.tid, 127)
-    base = w.add(base, w.multiply(thread, 4 * HELD))
+    base = w.add(base, w.multiply(thread, HELD_BYTES))
     for block in range(columns // COLUMNS):
         yield At(base, shared.offset + op.offset + BLOCK_BYTES * block)
-
-
-def _only_blocks(op: SendFragment | ReceiveFragment, bits: int, columns: int) -> None:
-    if bits != 32 or columns % COLUMNS:
-        told = f"CTAs send blocks of 64 x {COLUMNS} elements of four bytes, not {columns} columns"
-        raise CompileError(Finding(told, op.loc))

@@ -71,9 +71,9 @@ def barrier_arrive_remote(w: Writer, at: str, cta: str, pred: str | None, label:
 
     Without `.release.cluster`, which is a fence of the whole GPU (half of a gemm's speed). What is
     ordered is the reading of a slot before another CTA's copy to it: wgmma has read when it is
-    waited for, and the async proxy copies once the phase is seen to be complete. Sums that another
-    CTA sent have been read when the warpgroups have met (bar.sync), and what it sends next takes
-    its way through the cluster after that.
+    waited for, and the async proxy copies once the phase is seen to be complete. That sums which
+    another CTA sent have been read when the warpgroups have met (bar.sync) is taken for granted
+    (docs/prover.md).
     """
     ptx = (
         "{\n.reg .b32 remote;\n"

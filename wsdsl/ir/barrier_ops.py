@@ -17,7 +17,8 @@ class LaunchGrid(Op):
     launches one cluster an item, "persistent" at most as many as run at the same time. "split_k"
     and "stream_k" cut items along `contraction`, one (dimension, size), into pieces, and launch no
     more than run at the same time (`wsdsl/ir/tile_scheduler.py`); `splits` are the pieces; with
-    `together` all of them must run at the same time. If items are `overlapping`, several store the
+    `together` all of them must run at the same time. `sharing` CTAs of a cluster share the sums of
+    an item. If items are `overlapping`, several store the
     same elements, each with the same bits; nothing else writes or reads what is stored.
     """
 
@@ -28,6 +29,7 @@ class LaunchGrid(Op):
     contraction: tuple[tuple[str, int], ...] = ()
     splits: int = 0
     together: bool = False
+    sharing: int = 1
     overlapping: bool = False
 
 

@@ -13,7 +13,7 @@ from math import ceil
 
 from wsdsl.ir.barrier_ops import LaunchGrid
 from wsdsl.ir.early_start import mapped_tensors, touched
-from wsdsl.ir.memory_ops import SendFragment, StoreGlobal, TmaStore
+from wsdsl.ir.memory_ops import StoreGlobal, TmaStore
 from wsdsl.ir.op import Kernel, Op, Region, Value, op_name, operands, regions
 from wsdsl.ir.pipeline_ops import ForWork
 from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Load, Lookup, Reduce, Store
@@ -22,6 +22,10 @@ from wsdsl.ir.types import Axis, Tensor, Tile
 from wsdsl.ir.walk import walk
 
 Problem = tuple[Op | None, str]
+MOST_ALIKE = 2
+"""CTAs of a cluster that may share a contraction where tiles overlap: each adds its own sums first,
+and of two that is the same either way."""
+ORDER = "tiles of several sums may not overlap: the order of their sums differs"
 UNIT_BYTES = 16
 """Where TMA's boxes begin along a contiguous dimension, and more than threads ask for."""
 
@@ -105,8 +109,9 @@ def partitions_overlap_alike(kernel: Kernel) -> Iterator[Problem]:
         walked = _walked(op)
         if any(first.setdefault(axis, within) != within for axis, within in walked):
             yield op, "partitions walk different tiles"
-        if isinstance(op, ForWork) and op.contraction and any(op.within) and op.sharing != 2:
-            yield op, "tiles that are cut may not overlap: the order of their sums differs"
+        alike = isinstance(op, ForWork) and 1 < op.sharing <= MOST_ALIKE
+        if isinstance(op, ForWork) and op.contraction and any(op.within) and not alike:
+            yield op, ORDER
 
 
 def _walked(op: Op) -> list[tuple[str, int]]:
@@ -123,10 +128,9 @@ def overlapping_grids_only_write(kernel: Kernel) -> Iterator[Problem]:
     grid = next((op for op in kernel.body if isinstance(op, LaunchGrid)), None)
     if grid is None or not grid.overlapping:
         return
-    if tile_scheduler(grid.scheduler, grid.splits).splits_tiles:
-        yield grid, "tiles that are cut may not overlap: the order of their sums differs"
-    if len({op.cta for op in kernel.ops if isinstance(op, SendFragment)}) > 1:
-        yield grid, "tiles may not overlap where three CTAs add sums: in each its own come first"
+    cut = tile_scheduler(grid.scheduler, grid.splits).splits_tiles
+    if cut or grid.sharing > MOST_ALIKE:
+        yield grid, ORDER
     maps = mapped_tensors(kernel)
     found = [(op, *at) for op in kernel.ops if (at := touched(op, maps)) is not None]
     read = {name for _, name, only_read in found if only_read}

@@ -26,12 +26,14 @@ from wsdsl.ir.barrier_ops import (
     WaitFlag,
     WaitPredecessor,
 )
+from wsdsl.ir.blocks import COLUMNS, HELD_BYTES, LINES
 from wsdsl.ir.early_start import Problem, predecessors_are_waited_for
 from wsdsl.ir.fragment_ops import MatrixOperand
 from wsdsl.ir.memory_ops import (
     AllocateShared,
     LoadPanels,
     MakeTensorMap,
+    ReceiveFragment,
     SendFragment,
     TmaLoad,
     TmaStore,
@@ -39,7 +41,7 @@ from wsdsl.ir.memory_ops import (
 from wsdsl.ir.op import Kernel, Op, Region, Value, op_name, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import Partition, by_warpgroup
 from wsdsl.ir.target import ADDED_ATOMICALLY, LINE_ALIGN, SMEM_ALIGN, SMEM_BYTES, SWIZZLE_SPAN
-from wsdsl.ir.types import Barriers, Shared, Tensor
+from wsdsl.ir.types import Barriers, Fragment, Shared, Tensor
 from wsdsl.ir.walk import walk
 
 MAX_BOX = 256
@@ -262,6 +264,20 @@ def named_barriers_agree(kernel: Kernel) -> Iterator[Problem]:
                 yield op, f"elsewhere barrier {op.barrier} is for {expected[op.barrier]} warpgroups"
 
 
+def whole_blocks_are_sent(kernel: Kernel) -> Iterator[Problem]:
+    """Each thread sends, and reads, what it holds of a block at once."""
+    for op in kernel.ops:
+        match op:
+            case SendFragment(value=Value(type=kind)) | ReceiveFragment(result=Value(type=kind)):
+                fits = isinstance(kind, Fragment) and kind.rows == LINES and kind.dtype.bits == 32
+                if not fits or getattr(kind, "columns", 1) % COLUMNS:
+                    yield op, f"CTAs send blocks of {LINES} x {COLUMNS} elements of 32 bits"
+                if op.offset % HELD_BYTES:
+                    yield op, f"an offset of {op.offset}, no multiple of {HELD_BYTES}"
+            case _:
+                pass
+
+
 def flags_are_integers(kernel: Kernel) -> Iterator[Problem]:
     for op in kernel.ops:
         if isinstance(op, (ArriveFlag, WaitFlag)):
@@ -274,6 +290,7 @@ RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
     clusters_are_launched,
     named_barriers_agree,
     threads_run_side_by_side,
+    whole_blocks_are_sent,
     flags_are_integers,
     barriers_are_initialised,
     expected_bytes_are_loaded,

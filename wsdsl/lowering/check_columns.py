@@ -32,7 +32,7 @@ def column_step(kernel: Kernel, given: Schedule) -> int:
 
 
 def slice_step(kernel: Kernel, given: Schedule) -> int:
-    """The multiple that columns of a slice must be, which is stored, but in no product."""
+    """What the columns of a slice, stored but in no product, must be a multiple of."""
     stored = (_bytes(tensor) for tensor, _, line in _lines(kernel, given) if line == LINE)
     return max((COLUMN_STEP, *(LINE // each for each in stored)))
 

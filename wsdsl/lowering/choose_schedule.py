@@ -50,11 +50,9 @@ from wsdsl.lowering.model.predict import (
     least_cycles,
     predict,
     predicted,
-    shared_out,
 )
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.precision import choose_precision
-from wsdsl.lowering.sharing import contraction_sharing
 from wsdsl.schedule import Schedule
 
 HEAVY = 176
@@ -105,8 +103,10 @@ def ranked(
     found, best = list(whole), min(p.cycles for _, p in whole)
     if may_cut(kernel, given, work):
         for option, tile in whole:
-            if option.cluster == given.cluster and (
-                every or given.scheduler == "split_k" or least_cycles(tile) * MARGIN < best
+            if (
+                tile.sharing == 1
+                and option.cluster == given.cluster
+                and (every or given.scheduler == "split_k" or least_cycles(tile) * MARGIN < best)
             ):
                 cut = cut_options(kernel, given, work, option, tile)
                 made = [(o, predicted(tile.tile, o)) for o in cut]
@@ -204,11 +204,9 @@ def _depth(kernel: Kernel, chosen: Schedule, work: Work, tile: Mapping[str, int]
     if row_blocks(kernel, chosen) > 1 and not _takes_turns(kernel, chosen):
         wanted += 1
     slot_bytes = smem_bytes(kernel, chosen, 2) - smem_bytes(kernel, chosen, 1)
-    asked = work.under(tile)
-    sharing = contraction_sharing(kernel, chosen)
-    asked = shared_out(asked, sharing) if sharing > 1 else asked
-    narrow = work.sized and is_narrow_wave(asked) and not predicted(asked, chosen).memory_bound
-    wanted = max(2, min(wanted, most_stages(asked, chosen, narrow, slot_bytes)))
+    own = predict(work, chosen, tile)
+    narrow = work.sized and is_narrow_wave(own.tile) and not own.memory_bound
+    wanted = max(2, min(wanted, most_stages(own.tile, chosen, narrow, slot_bytes)))
     enough = 2 if chosen.cuts_tiles else min(-(-LEAST_LOOKAHEAD // cycles), wanted)
     for buffers, least in ((STAGING_BUFFERS, enough), (1, 2)):
         for stages in range(wanted, least - 1, -1):

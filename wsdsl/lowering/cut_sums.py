@@ -27,7 +27,9 @@ def cut_loop(body: Region) -> ForTiles | None:
 
 
 def contracted_variable(body: Region) -> str | None:
-    """The variable of the loop that CTAs may share, if it is one that they can."""
+    """The variable of the first loop that carries anything. Whether CTAs can share it, others
+    say.
+    """
     loop = next((op for op in body if isinstance(op, ForTiles) and op.init), None)
     if loop is None or not isinstance(loop.index.type, Axis):
         return None
@@ -145,6 +147,6 @@ def why_not_by_cluster(kernel: Kernel, body: Region) -> Iterator[Finding]:
     for sum in loop.result:
         if isinstance(sum.type, Tile) and not any(axes[a].role == "rows" for a in sum.type.axes):
             yield Finding(f"`{sum.name}` has no rows", loop.loc)
-    for arg in adds_outside(loop):
+    for arg in adds_outside(loop, body):
         told = f"what a step beyond the end of {loop.index.type.dim} adds to `{arg.name}` may not "
         yield Finding(told + "be 0", loop.loc)

@@ -1,11 +1,11 @@
 """CTAs of a cluster that have each summed a part of a contraction send each other their sums.
 
-    %far = map(fn="where", args=(%first, %acc_1, %acc_0))      # the other's slice
+    %far = map(fn="where", args=(%is_part_1, %acc_0, %acc_1))     # the other's slice
     send_fragment(value=%far, shared=%sums, state=%s, barriers=%full, cta=%other)
     elect() { arrive_expect_tx(barriers=%full, state=%s, tx_bytes=16384) }
     wait_barrier(barriers=%full, state=%s)
     %got = receive_fragment(shared=%sums, state=%s)
-    %own = map(fn="where", args=(%first, %acc_0, %acc_1))
+    %own = map(fn="where", args=(%is_part_1, %acc_1, %acc_0))
     %sum = map(fn="add", args=(%own, %got))
     named_barrier_sync(barrier=8, num_warpgroups=2)
     arrive_barrier(barriers=%empty, state=%s, cta=%other)
@@ -18,7 +18,6 @@ tile's, and none of their arrivals is under way any more when the CTA ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from wsdsl.ir.barrier_ops import (
@@ -37,13 +36,10 @@ from wsdsl.lowering.builder import INT
 from wsdsl.lowering.pieces import Pieces, Shape, held
 from wsdsl.lowering.side import Side
 
-Place = tuple[int, int, int]
-"""(sum, row block, chunk of a slice)."""
-
 
 @dataclass(frozen=True)
 class Field:
-    """A sum's place in what a CTA sends: `start` bytes in, of `blocks` row blocks a warpgroup."""
+    """A sum's place in what a CTA sends: `start` bytes in, warpgroup by warpgroup."""
 
     start: int
     sum: Pieces
@@ -86,11 +82,13 @@ class Exchange:
         for away in others:
             there = b.map("mod", b.plus(op.part, away), b.integer(op.sharing), wish="there")
             ctas.append(b.map("add", first, there, wish="other"))
-            self._each(fields, lambda f, i, j, n=away: self._send(f, i, j, n, is_part, ctas[n - 1]))
+            for field in fields:
+                for i, j in field.slice.places():
+                    self._send(field, i, j, away, is_part, ctas[-1])
         expect = ArriveExpectTx(barriers=self.full, state=self.state, tx_bytes=self.bytes)
         b.add(Elect(body=(expect,)))
         b.add(WaitBarrier(barriers=self.full, state=self.state))
-        made = self._each(fields, lambda f, i, j: self._whole(f, i, j, is_part))
+        made = [[self._whole(f, i, j, is_part) for i, j in f.slice.places()] for f in fields]
         b.add(NamedBarrierSync(barrier=op.barrier, num_warpgroups=self.side.num_warpgroups))
         for cta in ctas:
             b.add(ArriveBarrier(barriers=self.empty, state=self.state, cta=cta))
@@ -112,11 +110,6 @@ class Exchange:
         assert start == self.each
         return found
 
-    def _each(
-        self, fields: list[Field], do: Callable[[Field, int, int], Value]
-    ) -> list[list[Value]]:
-        return [[do(f, i, j) for i, j in f.slice.places()] for f in fields]
-
     def _slice(self, field: Field, i: int, j: int, away: int, is_part: list[Value]) -> Value:
         """A piece of the slice of the CTA that is `away` from this one, which of them that be."""
         b, sharing = self.builder, self.op.sharing
@@ -135,17 +128,18 @@ class Exchange:
 
     def _send(
         self, field: Field, i: int, j: int, away: int, is_part: list[Value], cta: Value
-    ) -> Value:
-        send = SendFragment(
-            value=self._slice(field, i, j, away, is_part),
-            shared=self.shared,
-            offset=(away - 1) * self.each + field.offset(i, j),
-            shift=self._shift(field),
-            state=self.state,
-            barriers=self.full,
-            cta=cta,
+    ) -> None:
+        self.builder.add(
+            SendFragment(
+                value=self._slice(field, i, j, away, is_part),
+                shared=self.shared,
+                offset=(away - 1) * self.each + field.offset(i, j),
+                shift=self._shift(field),
+                state=self.state,
+                barriers=self.full,
+                cta=cta,
+            )
         )
-        return self.builder.add(send).value
 
     def _whole(self, field: Field, i: int, j: int, is_part: list[Value]) -> Value:
         b = self.builder

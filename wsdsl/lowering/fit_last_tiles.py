@@ -26,20 +26,17 @@ from __future__ import annotations
 import dataclasses
 
 from wsdsl.ir.op import Kernel, Region
-from wsdsl.ir.overlap_rules import unit_of, why_apart
+from wsdsl.ir.overlap_rules import MOST_ALIKE, unit_of, why_apart
 from wsdsl.ir.tile_ops import ForTiles
 from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import with_regions
 from wsdsl.lowering.sharing import contraction_sharing
 from wsdsl.schedule import Schedule
 
-TWO = 2
-"""CTAs that share a contraction: the sum of two is the same either way."""
-
 
 def fit_last_tiles(kernel: Kernel) -> Kernel:
     schedule, static = kernel.schedule or Schedule(), dict(kernel.sizes)
-    if schedule.cuts_tiles or contraction_sharing(kernel, schedule) > TWO:
+    if schedule.cuts_tiles or contraction_sharing(kernel, schedule) > MOST_ALIKE:
         return kernel
     units = units_within(kernel)
 

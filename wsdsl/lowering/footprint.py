@@ -118,7 +118,9 @@ def smem_bytes(
 
 
 def exchanged_bytes(kernel: Kernel, schedule: Schedule) -> int:
-    """Of the sums that the others of a cluster send, where they share the contraction."""
+    """Of the sums that the others of a cluster send, where they share the contraction, and of their
+    mbarriers, rounded up.
+    """
     sharing = contraction_sharing(kernel, schedule)
     loop = cut_loop(output_nest(kernel.body)[1]) if sharing > 1 else None
     if loop is None:

@@ -21,27 +21,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from wsdsl.ir.op import Value
-from wsdsl.ir.pipeline_ops import AddInCluster, AxisAt, CircularBuffer, FinishTile
-from wsdsl.ir.types import Axis, Ring, Tile
+from wsdsl.ir.pipeline_ops import AddInCluster, CircularBuffer, FinishTile
+from wsdsl.ir.types import Ring, Tile
 from wsdsl.lowering.partials import Partials
-from wsdsl.lowering.slices import narrowed, narrower
+from wsdsl.lowering.slices import columns_of, narrowed, slice_at
 
 
 def finish_in_cluster(
     partials: Partials, op: FinishTile, starts: Mapping[str, Value]
 ) -> CircularBuffer:
     """Returns the ring; `starts`: where the tile begins along each axis."""
-    b, kind = partials.builder, op.sums[0].type
-    assert isinstance(kind, Tile) and op.part is not None
-    columns = partials.role(kind, "columns")
-    assert columns is not None
+    assert op.part is not None
+    b, columns = partials.builder, columns_of(partials, op)
     width = columns.size // op.sharing
-    slice = Axis(b.namer.new(f"{columns.name}_slice"), columns.dim, width, columns.role)
-    partials.axes[slice.name] = slice
-    axis = Value(slice.name, slice)
-    start = b.map("add", starts[columns.name], b.times(op.part, width, "slice"), wish="slice")
-    b.add(AxisAt(result=axis, start=start))
-    wholes = [narrower(sum, columns.name, slice.name) for sum in op.args]
+    offset = b.times(op.part, width, "offset")
+    axis, wholes = slice_at(partials, op, width, offset, starts)
     layout = tuple(v.type for v in wholes if isinstance(v.type, Tile))
     ring = CircularBuffer(
         result=b.value("sums_ring", Ring()),

@@ -64,6 +64,7 @@ def _grid(op: ForWork, overlapping: bool) -> LaunchGrid:
         contraction=op.contraction if op.sharing == 1 else (),
         splits=op.splits,
         together=op.together,
+        sharing=op.sharing,
         overlapping=overlapping,
         loc=op.loc,
     )

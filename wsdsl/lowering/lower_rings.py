@@ -25,7 +25,6 @@ import math
 from typing import Any
 
 from wsdsl.ir.barrier_ops import (
-    Advance,
     AllocateBarriers,
     ArriveBarrier,
     ArriveExpectTx,
@@ -56,14 +55,16 @@ from wsdsl.ir.pipeline_ops import (
     ValuesInShared,
 )
 from wsdsl.ir.target import LINE_ALIGN, SMEM_ALIGN, SWIZZLE_SPAN, widest_swizzle
-from wsdsl.ir.types import Axis, Barriers, Shared, State, Tensor, Tile
+from wsdsl.ir.types import Axis, Barriers, Shared, Tensor, Tile
 from wsdsl.ir.walk import Namer, walk, with_regions
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import Builder
+from wsdsl.lowering.footprint import tile_bytes
 from wsdsl.lowering.parts import part_offsets
 from wsdsl.lowering.placed_ring import (
     PlacedRing,
     TensorMaps,
+    drain,
     fill_parts,
     released_without_product,
     take_parts,
@@ -155,8 +156,7 @@ class _Rings:
             for field, tile in enumerate(layout):
                 at.append(used)
                 box = self.boxes.get((op.result, len(offsets), field))
-                elements = math.prod(box) if box else self.elements_of(tile)
-                align = SMEM_ALIGN
+                elements, align = math.prod(box or (self.sizes[x] for x in tile.axes)), SMEM_ALIGN
                 if box:
                     align = LINE_ALIGN
                 used += -(-elements * tile.dtype.bytes // align) * align
@@ -172,14 +172,9 @@ class _Rings:
         self.parts[op.result] = op.parts
 
     def place_sums(self, op: CircularBuffer) -> None:
-        """What each of the others sends lies behind what the one before it does. All of it is
-        expected at once, and each warpgroup gives it back to each of them.
-        """
-        bytes = sum(tile.dtype.bytes * self.elements_of(tile) for tile in op.layouts[0])
+        """All that is sent is expected at once; each warpgroup gives it back to each sender."""
+        bytes = sum(tile_bytes(tile, self.sizes) for tile in op.layouts[0])
         self.declare(op, op.senders * bytes, ((),), (1, op.senders * op.consumers))
-
-    def elements_of(self, tile: Tile) -> int:
-        return math.prod(self.sizes[axis] for axis in tile.axes)
 
     def declare(
         self,
@@ -235,12 +230,11 @@ class _Rings:
                     b.add(WaitBarrier(barriers=ring.empty, state=op.state, loc=op.loc))
                     self.fill(op, ring, op.state)
             case ProducerTail():
-                self.drain(op)
+                assert op.state is not None
+                drain(b, self.rings[op.ring].empty, op.state)
             case AddInCluster():
                 assert op.ring is not None
-                ring = self.rings[op.ring]
-                where = dict(shared=ring.shared, full=ring.full, empty=ring.empty)
-                b.add(dataclasses.replace(op, ring=None, **where))
+                b.add(self.rings[op.ring].of_sums(op))
             case TakeParts():
                 assert op.state is not None
                 take_parts(b, self.rings[op.ring], self.parts[op.ring], op)
@@ -255,18 +249,6 @@ class _Rings:
                 pass
             case _:
                 b.add(with_regions(op, self.region))
-
-    def drain(self, op: ProducerTail) -> None:
-        """One lap of waits; those of slots that were never filled pass."""
-        assert op.state is not None
-        b, state, empty = self.builder, op.state, self.rings[op.ring].empty
-        assert isinstance(empty.type, Barriers)
-        for left in reversed(range(empty.type.num)):
-            b.add(WaitBarrier(barriers=empty, state=state, loc=op.loc))
-            if left:
-                after = b.value("s", State())
-                b.add(Advance(result=after, state=state, num=empty.type.num, loc=op.loc))
-                state = after
 
     def release(self, op: ConsumerRelease) -> None:
         b, wait = self.builder, self.slots[op.slot]

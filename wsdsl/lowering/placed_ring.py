@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -9,6 +10,7 @@ from wsdsl.ir.barrier_ops import Advance, ArriveExpectTx, WaitBarrier
 from wsdsl.ir.memory_ops import MakeTensorMap, TmaLoad
 from wsdsl.ir.op import Op, Region, Value
 from wsdsl.ir.pipeline_ops import (
+    AddInCluster,
     ConsumerRelease,
     ConsumerWait,
     LoadToSlot,
@@ -17,7 +19,7 @@ from wsdsl.ir.pipeline_ops import (
 )
 from wsdsl.ir.target import SWIZZLE_SPAN
 from wsdsl.ir.tile_ops import Contract
-from wsdsl.ir.types import Axis, Shared, State, Tensor, TensorMap, Tile
+from wsdsl.ir.types import Axis, Barriers, Shared, State, Tensor, TensorMap, Tile
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.parts import is_line, swizzle_of
 from wsdsl.lowering.shares import Group
@@ -40,6 +42,11 @@ class PlacedRing:
     def depth(self) -> int:
         assert isinstance(self.shared.type, Shared)
         return self.shared.type.num
+
+    def of_sums(self, op: AddInCluster) -> AddInCluster:
+        """With the places of what the others send, one behind the other."""
+        where = dict(shared=self.shared, full=self.full, empty=self.empty)
+        return dataclasses.replace(op, ring=None, **where)
 
     def shared_of(self, tile: Tile) -> Value:
         return self.lines if self.lines is not None and is_line(tile) else self.shared
@@ -117,6 +124,16 @@ def _copy(
         )
         b.add(copy)
     return rows * width * dtype.bytes
+
+
+def drain(b: Builder, empty: Value, state: Value) -> None:
+    """One lap of waits; those of slots that were never filled pass."""
+    assert isinstance(empty.type, Barriers)
+    for left in reversed(range(empty.type.num)):
+        b.add(WaitBarrier(barriers=empty, state=state, loc=b.loc))
+        if left:
+            before, state = state, b.value("s", State())
+            b.add(Advance(result=state, state=before, num=empty.type.num, loc=b.loc))
 
 
 def take_parts(b: Builder, ring: PlacedRing, parts: tuple[int, ...], op: TakeParts) -> None:

@@ -66,21 +66,16 @@ class _Slices:
         wrap = b.plus(b.times(self.parts, 2, "twice"), -1, "twice")
         partials.arrive(flags, flag, wrap=wrap)
         b.add(WaitFlag(tensor=flags, index=(flag,), count=self.parts))
-        columns = self.columns()
+        columns = columns_of(partials, self.op)
         width = slice_width(columns.size, self.splits)
-        name = b.namer.new(f"{columns.name}_slice")
-        kind = dataclasses.replace(columns, name=name, size=width)
-        partials.axes[name] = kind
         num = columns.size // width
         j = b.value("j", own.type) if num > 1 else b.integer(0)
         with b.region() as body:
             offset = b.times(j, width, "offset")
-            axis = b.value(name, kind)
-            start = b.map("add", starts[columns.name], offset, wish="start")
-            b.add(AxisAt(result=axis, start=start))
+            axis, alike = slice_at(partials, self.op, width, offset, starts)
             wholes = [
-                self.whole(i, narrower(sum, columns.name, name), place, offset)
-                for i, (sum, place) in enumerate(zip(self.op.sums, places, strict=True))
+                self.whole(i, like, place, offset)
+                for i, (like, place) in enumerate(zip(alike, places, strict=True))
             ]
             for inner in narrowed(self.op, columns.name, axis, wholes):
                 b.add(inner)
@@ -93,13 +88,6 @@ class _Slices:
             first = b.map("lt", self.part, stop, wish="first")
             b.add(If(cond=first, then=tuple(body), orelse=(Yield(),)))
         partials.arrive(flags, flag, wrap=wrap, release=False)
-
-    def columns(self) -> Axis:
-        kind = self.op.sums[0].type
-        assert isinstance(kind, Tile)
-        found = self.partials.role(kind, "columns")
-        assert found is not None
-        return found
 
     def whole(self, number: int, like: Value, own: Place, column: Value) -> Value:
         """The sum over all pieces, the first one first, of `like`'s columns from `column` on."""
@@ -144,6 +132,29 @@ class _Slices:
         line = b.map("where", exists, line, outside, type=line.type, wish="line")
         assert isinstance(like.type, Tile)
         return partials.load(like.type, partials.place(like, number, line, self.splits, column))
+
+
+def columns_of(partials: Partials, op: FinishTile) -> Axis:
+    """Those that are cut into slices, the same of all sums."""
+    kind = op.sums[0].type
+    assert isinstance(kind, Tile)
+    found = partials.role(kind, "columns")
+    assert found is not None
+    return found
+
+
+def slice_at(
+    partials: Partials, op: FinishTile, width: int, offset: Value, starts: Mapping[str, Value]
+) -> tuple[Value, list[Value]]:
+    """An axis of `width` columns, `offset` behind the tile's first, and the whole sums along it."""
+    b, columns = partials.builder, columns_of(partials, op)
+    name = b.namer.new(f"{columns.name}_slice")
+    axis = Value(name, dataclasses.replace(columns, name=name, size=width))
+    assert isinstance(axis.type, Axis)
+    partials.axes[name] = axis.type
+    start = b.map("add", starts[columns.name], offset, wish="start")
+    b.add(AxisAt(result=axis, start=start))
+    return axis, [narrower(sum, columns.name, name) for sum in op.args]
 
 
 def narrower(value: Value, name: str, other: str) -> Value:

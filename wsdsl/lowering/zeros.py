@@ -35,12 +35,12 @@ def zero_outside(value: Value, axis: str, made: Made) -> bool:
             return False
 
 
-def adds_outside(loop: ForTiles) -> list[Value]:
-    """The sums that a loop carries, and to which a step beyond the end of its dimension may add
-    something. Each only ever grows (`cut_sums.grows`).
+def adds_outside(loop: ForTiles, body: Region) -> list[Value]:
+    """The sums that a loop in `body` carries, and to which a step beyond the end of its dimension
+    may add something. Each only ever grows (`cut_sums.grows`).
     """
     assert isinstance(loop.index.type, Axis)
-    made, axis = definers(loop.body), loop.index.type.name
+    made, axis = definers(body), loop.index.type.name
     carried = zip(loop.args, yielded(loop.body), strict=True)
     return [arg for arg, last in carried if not _adds_nothing(loop.body, arg, last, axis, made)]
 
@@ -94,12 +94,12 @@ def _is_nothing_times(a: Value, b: Value, axis: str, made: Made) -> bool:
 
 
 def _is_factor(value: Value, made: Made) -> bool:
-    """Whether it is read, or a product of what is: 0 where there is nothing, and no infinity that
-    the tensors do not have. What was made before the loop is the same in all steps.
+    """Whether it is a number of the tensors, or a product of such: 0 times it is 0, unless a
+    tensor has infinities.
     """
     op = made.get(value)
     match op:
-        case None | Load():
+        case Load():
             return True
         case Cast():
             return _is_factor(op.x, made)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wsdsl.ir import memory_ops as mem
+from wsdsl.ir.blocks import HELD_BYTES
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.types import Fragment
 from wsdsl.prover.access import item_of, known_to_all, read, write
@@ -10,9 +11,6 @@ from wsdsl.prover.machine import ALL, Agent, Machine, StageParity
 from wsdsl.prover.model import Array
 from wsdsl.prover.program import LOCAL, SEEN, Instruction
 from wsdsl.prover.sync import barrier_of, count_in_phase, only_whole, settle, shown
-
-EACH = 16
-"""Bytes that a thread sends or reads at once."""
 
 
 def send_fragment(m: Machine, a: Agent, i: Instruction) -> int:
@@ -61,8 +59,8 @@ def _place(
     start = op.offset + _number(m, a, i, op.shift, array)
     end = start + 64 * kind.columns * kind.dtype.bits // 8
     item_of(m, a, op, array, state.stage, start, end)
-    if start % EACH:
-        told = f"it begins {start} bytes into `{array.label}`, no multiple of {EACH}"
+    if start % HELD_BYTES:
+        told = f"it begins {start} bytes into `{array.label}`, no multiple of {HELD_BYTES}"
         raise m.fail("misuse", a, op, told)
     return array, state.stage, start, end
 

@@ -9,6 +9,7 @@ from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
+from wsdsl.ir.blocks import BLOCK_BYTES, COLUMNS
 from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.pipeline_ops import Partition, by_warpgroup
 from wsdsl.ir.types import DTYPES, Accumulator, Barriers, Fragment, Shared
@@ -34,8 +35,6 @@ CONDITIONAL = "conditional "
 """An event that depends on more than which thread it is."""
 LINE = 8
 """Bytes of an mbarrier."""
-COLUMNS, BLOCK_BYTES = 8, 2048
-"""Of what is sent at once."""
 
 
 @dataclass(frozen=True)

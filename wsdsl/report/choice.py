@@ -121,11 +121,12 @@ def _number(count: int, noun: str) -> str:
 
 
 def _reasons(p: Prediction, schedule: Schedule) -> list[str]:
+    what = "a CTA's part" if p.sharing > 1 else "a tile"
     per_operation = p.tile.operand_bytes / max(1, p.tile.operations)
     handing = f"; {p.handing:.0f} to hand on sums" if p.handing else ""
     return [
         f"  {_waves(p)}",
-        f"  {_time(p)} at {CLOCK} GHz, {p.cycles:.3g} cycles: of a tile {p.mainloop:.0f} for "
+        f"  {_time(p)} at {CLOCK} GHz, {p.cycles:.3g} cycles: of {what} {p.mainloop:.0f} for "
         f"products, {p.epilogue:.0f} for results{handing}",
         f"  operands: {p.tile.bytes_per_cycle:.0f} bytes a cycle and SM (L2 has {L2_BYTES:.0f}), "
         f"{1000 * per_operation:.2f} bytes per 1000 operations",

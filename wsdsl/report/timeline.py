@@ -18,6 +18,7 @@ from wsdsl.ir.tile_scheduler import Piece, pieces_of, tile_scheduler
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.model.handing import (
     HAND_OVER_CYCLES,
+    TOGETHER_CYCLES,
     gather_cycles,
     results_share,
     sum_cycles,
@@ -191,8 +192,9 @@ class _Clock:
         """In slices: the pieces of a tile are written, meet, and each worker finishes a part."""
         there: dict[int, float] = {}
         for row, (piece, *_) in zip(rows, work, strict=True):
-            done = START_CYCLES + (piece.end - piece.begin) * self.step
-            row.append(Bar("products", piece.tile, True, START_CYCLES, done))
+            begun = START_CYCLES + TOGETHER_CYCLES
+            done = begun + (piece.end - piece.begin) * self.step
+            row.append(Bar("products", piece.tile, True, begun, done))
             row.append(Bar("sums", piece.tile, True, done, done + self.written))
             last = done + self.written + HAND_OVER_CYCLES
             there[piece.tile] = max(there.get(piece.tile, 0.0), last)

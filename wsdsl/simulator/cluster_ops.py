@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wsdsl.ir import memory_ops as m
+from wsdsl.ir.blocks import COLUMNS, HELD_BYTES
 from wsdsl.ir.op import Value
 from wsdsl.ir.types import Fragment
 from wsdsl.simulator.arithmetic import Array, numpy_dtype
@@ -15,11 +16,6 @@ from wsdsl.simulator.clocks import Clock, Clocks
 from wsdsl.simulator.context import END_TOGETHER, SharedItems, State, Warpgroup, ended
 from wsdsl.simulator.cta import Cta
 from wsdsl.simulator.races import CopyIn, ThreadAccess
-
-EACH = 16
-"""Bytes that a thread sends or reads at once."""
-BLOCK = 8
-"""Columns of a block, which the threads' elements of it follow each other in."""
 
 
 @dataclass(eq=False)
@@ -91,7 +87,7 @@ def receive_fragment(wg: Warpgroup, op: m.ReceiveFragment) -> None:
     )
     wg.settle(op, f"it reads item {state.stage} of `{shared.label}`", conflict)
     held = wg.cta.memory.bytes[start : start + size].view(numpy_dtype(kind.dtype))
-    blocks = held.reshape(kind.columns // BLOCK, 4, 8, 4, 2, 2)
+    blocks = held.reshape(kind.columns // COLUMNS, 4, 8, 4, 2, 2)
     rows = blocks.transpose(1, 4, 2, 0, 3, 5)
     wg.values[op.result.name] = rows.reshape(kind.rows, kind.columns).copy()
 
@@ -101,7 +97,7 @@ def _in_order_of_threads(value: Array) -> Array:
     each the columns 2 (l % 4) and the one after.
     """
     rows, columns = value.shape
-    warps = value.reshape(rows // 16, 2, 8, columns // BLOCK, 4, 2)
+    warps = value.reshape(rows // 16, 2, 8, columns // COLUMNS, 4, 2)
     return warps.transpose(3, 0, 2, 4, 1, 5)
 
 
@@ -110,5 +106,5 @@ def _shift(wg: Warpgroup, op: m.SendFragment | m.ReceiveFragment, value: Value |
 
 
 def _aligned(wg: Warpgroup, op: m.SendFragment | m.ReceiveFragment, address: int) -> None:
-    if address % EACH:
-        wg.fail(op, f"SMEM address {address} is no multiple of {EACH}, a thread's part")
+    if address % HELD_BYTES:
+        wg.fail(op, f"SMEM address {address} is no multiple of {HELD_BYTES}, a thread's part")

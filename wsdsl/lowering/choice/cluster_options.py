@@ -15,8 +15,9 @@ from wsdsl.ir.target import SMEM_BYTES
 from wsdsl.ir.types import Axis
 from wsdsl.lowering.axes import loop_variable
 from wsdsl.lowering.check_columns import slice_step
+from wsdsl.lowering.choice.cut_options import MOST_SUMS
 from wsdsl.lowering.cut_sums import why_not_by_cluster
-from wsdsl.lowering.footprint import STAGING_BUFFERS, smem_bytes
+from wsdsl.lowering.footprint import STAGING_BUFFERS, accumulator_registers, smem_bytes
 from wsdsl.lowering.model.clusters import EIGHT, GAIN, axis_of, cluster_room, shares, sides_of
 from wsdsl.lowering.model.predict import NUM_SMS, Prediction, is_narrow_wave
 from wsdsl.lowering.model.workload import Work
@@ -78,15 +79,19 @@ def _sharing_options(
         return
     if work.cut is None or not _can_share(kernel, work):
         return
+    if accumulator_registers(kernel, whole) > MOST_SUMS:
+        return
     assert isinstance(work.cut.index.type, Axis)
     variable, asked = loop_variable(work.cut.index.type.name), predicted.tile
-    step = slice_step(kernel, given)
     for size in SHARING:
-        fits = asked.tiles <= cluster_room(size, NUM_SMS) and asked.depth >= LEAST_STEPS * size
-        if fits and asked.columns % (step * size) == 0:
-            option = dataclasses.replace(whole, cluster={variable: size})
-            if smem_bytes(kernel, option, LEAST_SLOTS, STAGING_BUFFERS) <= SMEM_BYTES:
-                yield option
+        option = dataclasses.replace(whole, cluster={variable: size})
+        if (
+            asked.tiles <= cluster_room(size, NUM_SMS)
+            and asked.depth >= LEAST_STEPS * size
+            and asked.columns % (slice_step(kernel, option) * size) == 0
+            and smem_bytes(kernel, option, LEAST_SLOTS, STAGING_BUFFERS) <= SMEM_BYTES
+        ):
+            yield option
 
 
 def _can_share(kernel: Kernel, work: Work) -> bool:

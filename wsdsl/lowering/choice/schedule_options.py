@@ -72,7 +72,8 @@ def _options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Schedule]:
             # accumulators.
             heights = (*dict.fromkeys((*heights, tall)),)
         if work.few_columns:
-            widths = _around(narrower, max(work.columns.values()))
+            is_open = given.cluster is None and given.scheduler in (None, "auto")
+            widths = _around(narrower, max(work.columns.values()), 2 if is_open else 1)
         for height in heights if rows else (0,):
             for width in widths if columns else (0,):
                 own = dict.fromkeys(rows, height) | dict.fromkeys(columns, width)
@@ -88,12 +89,11 @@ def _options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Schedule]:
                     yield option
 
 
-def _around(widths: Sequence[int], size: int) -> Sequence[int]:
-    """One tile holds all of few columns: several would load the rows twice. The next width can be
-    cut into slices for twice as many CTAs.
+def _around(widths: Sequence[int], size: int, most: int) -> Sequence[int]:
+    """One tile holds all of few columns: several would load the rows twice. The narrowest first;
+    the next one can be cut into more slices, for more CTAs.
     """
-    fitting = sorted(width for width in widths if width >= size)
-    return fitting[:2] or widths
+    return sorted(width for width in widths if width >= size)[:most] or widths
 
 
 def _comes_out(tile: Mapping[str, int], work: Work, step: int) -> bool:

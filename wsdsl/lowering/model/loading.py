@@ -59,9 +59,11 @@ CROWDED = 0.4
 56.9 instead of 42.1, 32 x 7168 x 18432 by 112 67.6 instead of 63.7. But 64 x 4096 x 4096 by 64
 tiles takes 11.2 us, and 11.8 without.
 """
-TAKEN_BYTES, OWN_BYTES = 68.0, 5280.0
-"""Bytes a cycle that come to a CTA which shares a contraction; and to all SMs, of those that nobody
-else has asked for at the same time. Fitted to 300 schedules of 100 shapes on an H200, M of 1 to
+TAKEN_BYTES = 68.0
+"""Bytes a cycle that come to a CTA which shares a contraction."""
+OWN_BYTES = 5280.0
+"""Bytes a cycle that come to all such, of those that nobody else has asked for at the same time.
+Both are fitted to 300 schedules of 100 shapes on an H200, M of 1 to
 2048, N of 192 to 8192, K of 1024 to 16384: 8 % beside what was measured; what is chosen is 0.9 %
 behind the best in the mean.
 """
@@ -95,7 +97,8 @@ RING_BYTES = 170 << 10
 39.2 and 35.3 with 8 and 6, 512 x 576 x 7168 by 64 x 72 14.5 and 13.0 with 12 and 9.
 """
 PAIR_RING_BYTES = 194 << 10
-"""The same for pairs of CTAs (64 x 144: 17.2 with 6, 16.7 with 7); eight take all they get."""
+"""The same for pairs of CTAs (64 x 144: 17.2 with 6, 16.7 with 7); eight take all they get. Of
+those that share a contraction nothing else is known."""
 LEAST_STAGES = 3
 """Where loading is the limit, whatever bytes a slot has."""
 MAX_STAGES_NARROW = 12
@@ -122,8 +125,8 @@ def loading_cycles(asked: Workload, cut: bool = False) -> float:
 
 
 def apart_cycles(asked: Workload) -> tuple[float, float]:
-    """The same for CTAs of a cluster that share a contraction: they lie in one GPC and want
-    different tiles, so that fewer there want the same. What an SM can take, and what it gets.
+    """The same for CTAs of a cluster that share a contraction, which lie in one GPC and have no
+    tile in common: by what an SM can take, and by what comes from L2 to all.
     """
     beyond, drift = OVERHANG * asked.overhang_bytes, 1 + asked.depth / DRIFT_STEPS
     taken = (asked.operand_bytes + beyond) / TAKEN_BYTES

@@ -23,6 +23,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from wsdsl.ir.overlap_rules import MOST_ALIKE
 from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.lowering.model.busiest import Busiest, busiest
 from wsdsl.lowering.model.clusters import CYCLES, GAIN, cluster_room, shape_of
@@ -105,8 +106,8 @@ workers stand at different places of the contraction, and share nothing.
 
 @dataclass(frozen=True)
 class Prediction:
-    """`cycles` in all, and what they are made of: those of a whole tile's products and results, and
-    of handing on sums.
+    """`cycles` in all, and what they are made of: those of a whole tile's products and results (of
+    a CTA's part, where several share it), and of handing on sums.
     """
 
     cycles: float
@@ -161,6 +162,8 @@ def predict(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Predicti
 def shared_out(asked: Workload, sharing: int) -> Workload:
     """Of each CTA, where so many share the contraction of a tile: as if tiles were more."""
     part = -(-asked.depth // sharing) / max(1, asked.depth)
+    overlapping = sharing <= MOST_ALIKE
+    beyond = asked.overhang_bytes if overlapping else asked.overhang_bytes_cut
     return dataclasses.replace(
         asked,
         tiles=asked.tiles * sharing,
@@ -168,11 +171,9 @@ def shared_out(asked: Workload, sharing: int) -> Workload:
         product_cycles=asked.product_cycles * part,
         operations=int(asked.operations * part),
         operand_bytes=asked.operand_bytes * part,
-        read_bytes=asked.read_bytes * part,
         promoted=int(asked.promoted * part),
         further_parts=int(asked.further_parts * part),
-        overhang_bytes=asked.overhang_bytes * part,
-        cold_bytes=asked.cold_bytes * part,
+        overhang_bytes=beyond * part,
         own_bytes=asked.own_bytes * part,
         stored_elements=asked.stored_elements / sharing,
         computed=asked.computed / sharing,
@@ -202,9 +203,10 @@ def predicted(
     promoting = (
         asked.promoted * _promoting(asked, schedule) + asked.further_parts * FURTHER_PART_CYCLES
     )
-    loading = loading_cycles(asked, scheduler.splits_tiles)
     if sharing > 1:
         loading = _larger(*apart_cycles(asked), 4)
+    else:
+        loading = loading_cycles(asked, scheduler.splits_tiles)
     if schedule.cuts_tiles and schedule.reduction != "slices":
         loading *= ASTRAY[schedule.scheduler or ""]
     mainloop = _larger((asked.product_cycles + promoting) * power, loading, 24) / gain

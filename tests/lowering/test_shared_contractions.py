@@ -1,0 +1,181 @@
+"""Clusters whose CTAs share the contraction of each tile: who may, and what comes out."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tests.kernels import CASES
+from wsdsl import Schedule, parse
+from wsdsl.diagnostics import ScheduleError, VerifyError
+from wsdsl.ir.memory_ops import AllocateShared
+from wsdsl.ir.parser import parse_kernel
+from wsdsl.ir.spec import verify
+from wsdsl.lowering.footprint import smem_bytes
+from wsdsl.lowering.pipeline import scheduled_tile
+
+PAIRS = Schedule(cluster=dict(k=2))
+
+
+def test_who_shares() -> None:
+    """The others are refused in words (test_simulated.py runs all of them)."""
+    shared: set[str] = set()
+    for name, case in CASES.items():
+        try:
+            case.kernel.schedule(PAIRS, **case.sizes)
+        except ScheduleError:
+            continue
+        shared.add(name)
+    assert shared >= {
+        "gemm", "mn_major", "batched", "epilogue", "two_products", "product_f8e4m3", "product_i8",
+        "product_tf32", "block_scaled",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("sharing", [2, 4, 8])
+def test_what_is_reckoned_is_what_is_taken(sharing: int) -> None:
+    given = Schedule(tile=dict(m=128, n=128), stages=2, consumers=2, cluster=dict(k=sharing))
+    made = CASES["epilogue"].kernel._compile(given, {}, ())
+    shared = [op for op in made.scheduled.body if isinstance(op, AllocateShared)]
+    taken = sum(op.result.type.bytes * op.result.type.num for op in shared)
+    reckoned = smem_bytes(scheduled_tile(CASES["epilogue"].kernel.tile), made.schedule, 2)
+    assert taken <= reckoned <= taken + 4096
+
+
+@pytest.mark.parametrize("sharing", [2, 4, 8])
+@pytest.mark.parametrize("k", [0, 8, 64, 72, 200])
+def test_fewer_steps_than_ctas(k: int, sharing: int) -> None:
+    rng = np.random.default_rng(0)
+    a = rng.integers(-2, 3, (72, k)).astype(ml_dtypes.bfloat16)
+    b = rng.integers(-2, 3, (136, k)).astype(ml_dtypes.bfloat16)
+    c = np.full((72, 136), np.nan, ml_dtypes.bfloat16)
+    given = Schedule(tile=dict(m=64, n=64), consumers=1, cluster=dict(k=sharing))
+    CASES["gemm"].kernel.simulate(a, b, c, schedule=given, seed=1)
+    exact = a.astype(np.float32) @ b.astype(np.float32).T
+    assert np.array_equal(c.astype(np.float32), exact)
+
+
+def test_only_whole_blocks_are_sent() -> None:
+    text = str(CASES["gemm"].kernel._compile(PAIRS, {}, ()).scheduled)
+    assert "send_fragment(" in text
+    for wrong in ("send_fragment(offset=8, ", "send_fragment("):
+        made = text.replace("send_fragment(", wrong, 1)
+        if wrong == "send_fragment(":
+            verify(parse_kernel(made))
+        else:
+            with pytest.raises(VerifyError, match="no multiple of 16"):
+                verify(parse_kernel(made))
+
+
+def test_tiles_of_four_sums_do_not_overlap() -> None:
+    """In each slice its own CTA's come first."""
+    given = Schedule(tile=dict(m=64, n=64), consumers=1, cluster=dict(k=4))
+    text = str(CASES["gemm"].kernel._compile(given, {}, ()).scheduled)
+    assert "sharing=4" in text
+    with pytest.raises(VerifyError, match="may not overlap"):
+        verify(parse_kernel(text.replace("sharing=4", "sharing=4, overlapping=True")))
+
+
+def test_sums_of_columns_that_do_not_come_out_even_are_not_shared() -> None:
+    """Slices are of a multiple of 8 columns."""
+    for given, words in [
+        (Schedule(tile=dict(n=72), cluster=dict(k=2)), "can not be cut into 2 slices"),
+        (Schedule(tile=dict(n=96), cluster=dict(k=8)), "use a multiple of 64 columns"),
+        (Schedule(cluster=dict(k=2), mode="pingpong"), 'use mode="cooperative"'),
+        (Schedule(cluster=dict(k=2), scheduler="stream_k"), "cuts it, too"),
+        (Schedule(cluster=dict(k=2), share="n", consumers=2, tile=dict(n=128)), "leave share out"),
+    ]:
+        with pytest.raises(ScheduleError, match=words):
+            CASES["gemm"].kernel.schedule(given, M=512, N=512, K=4096)
+
+
+@pytest.mark.parametrize("name", ["quantised", "two_loops"])
+def test_who_can_not_share_a_sum_is_told_why(name: str) -> None:
+    with pytest.raises(ScheduleError, match="leave `k` out of the cluster"):
+        CASES[name].kernel.schedule(Schedule(cluster=dict(k=2)))
+
+
+BEYOND = """
+@kernel
+def k(A: bf16[M, K], B: bf16[N, K], X: f32[M, N], s: f32[M], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += {added}
+        C[m, n] = acc
+"""
+
+
+@pytest.mark.parametrize(
+    ("added", "shared"),
+    [
+        ("A[m, k] @ B[n, k]", True),
+        ("(A[m, k] @ B[n, k]) * s[m]", True),
+        ("sum(exp(cast(A[m, k], f32)), over=k) * s[m] + A[m, k] @ B[n, k]", True),
+        ("A[m, k] @ B[n, k] + 1.0", False),
+        ("A[m, k] @ B[n, k] + X[m, n]", False),
+        ("exp(A[m, k] @ B[n, k])", False),
+        ("(A[m, k] @ B[n, k]) / s[m]", False),
+        ("A[m, k] @ B[n, k] + max(cast(A[m, k], f32), over=k)", False),
+    ],
+)
+def test_only_zeros_are_added_beyond_the_end(added: str, shared: bool) -> None:
+    """All CTAs of a cluster take as many steps, so that the last ones may be beyond it."""
+    kernel = parse(BEYOND.format(added=added)).k
+    given = Schedule(cluster=dict(k=4), tile=dict(m=64, n=64))
+    if shared:
+        assert kernel.schedule(given).cluster == dict(k=4)
+    else:
+        with pytest.raises(ScheduleError, match="beyond the end of K adds to `acc") as refused:
+            kernel.schedule(given)
+        assert "leave `k` out of the cluster" in str(refused.value)
+    assert (kernel.schedule(M=64, N=640, K=5120).cluster == dict(k=4)) == shared
+
+
+ONCE = """
+@kernel
+def k(A: bf16[M, K], B: bf16[N, K], C: f32[M, N], R: f32[M]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        C[m, n] = acc + cast(end(n), f32)
+        {more}
+"""
+
+
+def test_what_is_added_once_a_tile_is_not_added_by_each_slice() -> None:
+    kernel = parse(ONCE.format(more="R[m] += cast(index(m), f32)")).k
+    for given in (
+        Schedule(cluster=dict(k=2)),
+        Schedule(scheduler="split_k", splits=2, reduction="slices"),
+    ):
+        with pytest.raises(ScheduleError, match="each slice of the columns would add this"):
+            kernel.schedule(given)
+    assert not kernel.schedule(M=128, N=640, K=5120).cluster
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        Schedule(cluster=dict(k=2), tile=dict(m=64, n=64), consumers=1),
+        Schedule(
+            scheduler="split_k", splits=2, reduction="slices", tile=dict(m=64, n=64), consumers=1
+        ),
+    ],
+    ids=["cluster", "slices"],
+)
+def test_a_tile_ends_where_all_of_it_does(given: Schedule) -> None:
+    kernel = parse(ONCE.format(more="").replace(", R: f32[M]", "")).k
+    rng = np.random.default_rng(0)
+    a = rng.integers(-2, 3, (64, 200)).astype(ml_dtypes.bfloat16)
+    b = rng.integers(-2, 3, (96, 200)).astype(ml_dtypes.bfloat16)
+    c = np.zeros((64, 96), np.float32)
+    kernel.simulate(a, b, c, schedule=given)
+    exact = a.astype(np.float32) @ b.astype(np.float32).T
+    assert np.array_equal(c, exact + np.minimum(np.arange(96) // 64 * 64 + 64, 96))
+
+
+def test_sums_by_a_cluster_are_explained() -> None:
+    text = CASES["gemm"].kernel.explain(M=128, N=1536, K=4096)
+    assert "24 tiles, 4 CTAs for the sums of each" in text
+    assert "to hand on sums" in text
