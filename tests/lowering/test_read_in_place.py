@@ -166,3 +166,24 @@ def test_what_is_summed_over_and_read_is_one_line() -> None:
     chosen = kernel().schedule(M=4096, N=4096, K=4096)
     assert chosen.tile is not None and chosen.stages is not None
     assert chosen.tile["k"] == 64 and chosen.stages >= 3
+
+
+def test_threads_and_products_add_to_one_sum() -> None:
+    """The wait for the products is in the loop, as the threads add there."""
+    text = """
+@kernel
+def k(A: f16[M, K], B: f16[N, K], r: f16[M, N], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+            acc += sum(cast(A[m, k], f32), over=k)
+        C[m, n] = acc + cast(r[m, n], f32)
+"""
+    rng = np.random.default_rng(0)
+    a, b, r = (rng.integers(-2, 3, (64, n)).astype(np.float16) for n in (136, 136, 64))
+    c = np.zeros((64, 64), np.float32)
+    given = Schedule(tile=dict(m=64, n=16, k=64), consumers=1)
+    parse(text).k.simulate(a, b, r, c, schedule=given)
+    exact = a.astype(np.float32) @ b.astype(np.float32).T + r
+    assert np.array_equal(c, exact + a.astype(np.float32).sum(1, keepdims=True))

@@ -57,6 +57,25 @@ def test_the_last_store_is_what_stays(stores: str, dtype: str, schedule: str) ->
         np.testing.assert_allclose(found, right, rtol=2**-7, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("place", "given"),
+    [
+        ("m, index(n) ^ 32", Schedule(tile=dict(m=32, n=64), consumers=1, mma="n")),
+        ("index(m) ^ 64, n", Schedule(tile=dict(m=128, n=64), consumers=2)),
+    ],
+    ids=["another warp", "another warpgroup"],
+)
+def test_another_thread_stores_last(place: str, given: Schedule) -> None:
+    made = kernel(f"        C[m, n] = acc\n        C[{place}] = acc * 2.0")
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-2, 3, (128, 40)).astype(ml_dtypes.bfloat16) for _ in range(2))
+    w, r = np.zeros(3, np.float32), np.zeros(128, np.float32)
+    found, wanted = (np.zeros((128, 128), np.float32) for _ in range(2))
+    made.reference(a, b, w, wanted, r)
+    made.simulate(a, b, w, found, r, schedule=given)
+    assert np.array_equal(found, wanted)
+
+
 def test_without_the_wait_it_is_a_race() -> None:
     compiled = kernel(STORES["twice"]).compile(M=70, N=96, K=40, E=3)
     head, wait, last = compiled.ir().rpartition("tma_store_wait(pending=0, read=False)")

@@ -8,6 +8,7 @@ to it, and writes nothing. What comes after it then is done once, with the whole
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import combinations
 
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions
@@ -52,6 +53,9 @@ def why_not(body: Region) -> Iterator[Finding]:
     if before := next((op for op in body[: body.index(loop)] if isinstance(op, Store)), None):
         told = "what is stored in front of a sum can not be stored once for all of its pieces"
         yield Finding(told, before.loc, f"store it behind the sum, or {HINT}")
+    behind = body[body.index(loop) + 1 :]
+    if product := next((op for op in walk(behind) if isinstance(op, Contract)), None):
+        yield Finding("a product behind a sum can not be made of its pieces", product.loc, HINT)
     zeros = zeros_in(body)
     for init, arg, last in zip(loop.init, loop.args, yielded(loop.body), strict=True):
         if not (isinstance(arg.type, Tile) and arg.type.axes and arg.type.dtype.bits == 32):
@@ -108,7 +112,6 @@ def why_no_slices(kernel: Kernel, body: Region) -> Iterator[Finding]:
     """What keeps CTAs from finishing a tile by columns."""
     loop, axes = cut_loop(body), axes_of(kernel)
     assert loop is not None
-    after = body[body.index(loop) + 1 :]
     columns = {a for a, axis in axes.items() if axis.role == "columns"}
     hint = 'use reduction="turns"'
     own: set[str] = set()
@@ -121,12 +124,22 @@ def why_no_slices(kernel: Kernel, body: Region) -> Iterator[Finding]:
     if len(own) > 1:
         told = f"the sums have different columns: {', '.join(sorted(map(loop_variable, own)))}"
         yield Finding(told, loop.loc, hint)
-    for op in walk(after):
+    outside = list(walk(tuple(op for op in body if op != loop)))
+    for op in outside:
         if isinstance(op, Reduce) and op.axis in columns:
             told = f"this needs whole rows: all columns of `{op.axis}`"
             yield Finding(told, op.loc, hint)
-        if isinstance(op, Store) and op.accumulate and not own & _axes(op):
-            told = "each slice of the columns would add this once more"
+        if isinstance(op, Contract):
+            yield Finding("this product is of whole tiles", op.loc, hint)
+    stores = [op for op in outside if isinstance(op, Store)]
+    for op in stores:
+        does = "add" if op.accumulate else "store"
+        if not own & _axes(op):
+            told = f"each slice of the columns would {does} this once more"
+            yield Finding(told, op.loc, hint)
+    for first, op in combinations(stores, 2):
+        if first.tensor == op.tensor and first.index != op.index:
+            told = f"slices of the columns may store the same elements of `{op.tensor.name}`"
             yield Finding(told, op.loc, hint)
 
 

@@ -48,9 +48,7 @@ from wsdsl.ir.walk import walk, with_regions
 from wsdsl.lowering.in_cluster import finish_in_cluster
 from wsdsl.lowering.partials import Partials, Place
 from wsdsl.lowering.slices import finish_in_slices
-
-FIRST_BARRIER = 8
-"""The named barrier of the first compute partition's consumers; those before are turns'."""
+from wsdsl.lowering.turns import meeting
 
 
 def lower_pieces(kernel: Kernel) -> Kernel:
@@ -58,12 +56,11 @@ def lower_pieces(kernel: Kernel) -> Kernel:
         return kernel
     grid = next(op for op in kernel.body if isinstance(op, LaunchGrid))
     partials = Partials(kernel, grid.cluster)
-    compute = [op for op in kernel.body if isinstance(op, Partition) and op.role == "compute"]
     body: list[Op] = []
     rings: list[Op] = []
     for op in kernel.body:
         if isinstance(op, Partition) and op.role == "compute":
-            partials.barrier = FIRST_BARRIER + compute.index(op)
+            partials.barrier = meeting(kernel, op)
             partials.consumers = op.num_warpgroups
             pieces = _Pieces(partials, grid.splits)
             op = with_regions(op, pieces.region)

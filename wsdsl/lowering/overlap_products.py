@@ -70,9 +70,9 @@ def overlap_products(kernel: Kernel) -> Kernel:
 def _region(region: Region, builder: Builder) -> Region:
     with builder.region() as made:
         releases: list[Op] = []
-        for op in region:
+        for i, op in enumerate(region):
             op = with_regions(op, lambda inner: _region(inner, builder))
-            if isinstance(op, ForRange) and _at(op.body) is not None and _one_slot(op):
+            if isinstance(op, ForRange) and _waits(region[i + 1 :]) and _overlaps(op):
                 op, releases = _overlap(op, builder)
                 builder.add(op)
                 continue
@@ -103,6 +103,14 @@ def _at(body: Region) -> int | None:
             if rest and all(isinstance(o, ArriveBarrier) and o.pred is None for o in rest):
                 return i if _deep_enough(rest) else None
     return None
+
+
+def _waits(behind: Region) -> bool:
+    return any(isinstance(op, WgmmaWait) and op.pending == 0 for op in behind)
+
+
+def _overlaps(op: ForRange) -> bool:
+    return _at(op.body) is not None and _one_slot(op)
 
 
 def _one_slot(op: ForRange) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TypeGuard
 
-from wsdsl.ir.barrier_ops import AllocateBarriers, SyncWarp
+from wsdsl.ir.barrier_ops import AllocateBarriers, NamedBarrierSync, SyncWarp
 from wsdsl.ir.memory_ops import (
     AllocateShared,
     MakeTensorMap,
@@ -37,6 +37,7 @@ from wsdsl.lowering.pieces import Shape
 from wsdsl.lowering.reads import Find, entry_of, vector_of
 from wsdsl.lowering.side import Side, stored_by_tma
 from wsdsl.lowering.stored_again import stored_again
+from wsdsl.lowering.turns import meeting
 
 WARP_ROWS = 16
 LEAST_BYTES = 4096
@@ -76,6 +77,7 @@ class Stores:
         self.turn = 0
         stores = [op for op in walk(partition.body) if self._through_smem(op)]
         self.again = stored_again(partition.body)
+        self.partition = partition
         self.bytes, self.buffers, self.together = STAGING_BYTES, _buffers(kernel), 1
         blocks = {self._shape(op).blocks for op in stores}
         narrow = max([LEAST_BYTES, *(self._item_bytes(op) for op in stores)])
@@ -151,9 +153,8 @@ class Stores:
         shape = self.side.shapes.of(axes)
         for other in (value, *gathered):
             shape = _cover(shape, other.shape)
-        if through_smem and op.tensor in self.again:
-            self.side.builder.add(TmaStoreWait(pending=0, read=False, loc=op.loc))
-            self.side.builder.add(SyncWarp(loc=op.loc))
+        if op.tensor in self.again:
+            self._behind(op, through_smem)
         # All rows of a column of chunks, so that what depends on columns alone is not held longer.
         waiting: list[TmaStore] = []
         for i, j in sorted(shape.places(), key=lambda place: place[1]):
@@ -165,6 +166,17 @@ class Stores:
             if len(waiting) == self.together:
                 self._by_tma(waiting)
                 waiting = []
+
+    def _behind(self, op: Store, through_smem: bool) -> None:
+        """Those before are over. Elements that threads place may be another warp's before."""
+        b = self.side.builder
+        if self.any:
+            b.add(TmaStoreWait(pending=0, read=False, loc=op.loc))
+        if through_smem:
+            b.add(SyncWarp(loc=op.loc))
+        else:
+            barrier, num = meeting(self.kernel, self.partition), self.side.num_warpgroups
+            b.add(NamedBarrierSync(barrier=barrier, num_warpgroups=num, loc=op.loc))
 
     def _converted(self, value: Value, dtype: DType, op: Store) -> Value:
         assert isinstance(value.type, (Fragment, Tile))

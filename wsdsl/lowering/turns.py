@@ -25,16 +25,24 @@ take a slot that was filled a lap ago for its own, as the parity is the same.
 from __future__ import annotations
 
 from wsdsl.ir.barrier_ops import NamedBarrierArrive, NamedBarrierSync
-from wsdsl.ir.op import Op, Region
-from wsdsl.ir.pipeline_ops import ConsumerWait, ForWork, TakeParts
+from wsdsl.ir.op import Kernel, Op, Region
+from wsdsl.ir.pipeline_ops import ConsumerWait, ForWork, Partition, TakeParts
 from wsdsl.ir.tile_ops import If, Yield
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.builder import INT, Builder
+
+FIRST_MEETING = 8
 
 
 def part_turn(turn: int, turns: int) -> int:
     """The named barrier of a turn at the ring of parts."""
     return 1 + turns + turn
+
+
+def meeting(kernel: Kernel, partition: Partition) -> int:
+    """The named barrier of a compute partition's consumers, behind those of turns."""
+    compute = [op for op in kernel.body if isinstance(op, Partition) and op.role == "compute"]
+    return FIRST_MEETING + compute.index(partition)
 
 
 class Turns:

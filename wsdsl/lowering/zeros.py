@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from wsdsl.ir.op import Op, Region, Value, operands
 from wsdsl.ir.pipeline_ops import ElementsInShared
-from wsdsl.ir.tile_ops import Cast, Contract, ForEach, ForTiles, Load, Map, Reduce
+from wsdsl.ir.tile_ops import Cast, Constant, Contract, ForEach, ForTiles, Load, Map, Reduce
 from wsdsl.ir.types import Axis, Tensor
 from wsdsl.ir.walk import definers, yielded
 
@@ -29,10 +30,25 @@ def zero_outside(value: Value, axis: str, made: Made) -> bool:
             )
         case Cast():
             return zero_outside(op.x, axis, made)
+        case Map() if (scaled := _scaled(op, made)) is not None:
+            return zero_outside(scaled, axis, made)
         case Map() if op.fn in FROM_ZEROS_ZERO:
             return all(zero_outside(v, axis, made) for v in op.args)
         case _:
             return False
+
+
+def _scaled(op: Map, made: Made) -> Value | None:
+    """What a number multiplies or divides."""
+    if op.fn not in ("mul", "div"):
+        return None
+    for value, by in (op.args, op.args[::-1] if op.fn == "mul" else op.args):
+        number = made.get(by)
+        while isinstance(number, Cast):
+            number = made.get(number.x)
+        if isinstance(number, Constant) and number.value and math.isfinite(number.value):
+            return value
+    return None
 
 
 def adds_outside(loop: ForTiles, body: Region) -> list[Value]:
@@ -78,8 +94,12 @@ def _is_nothing(value: Value, axis: str, made: Made) -> bool:
             return op.axis == axis
         case Cast():
             return _is_nothing(op.x, axis, made)
+        case Map() if (scaled := _scaled(op, made)) is not None:
+            return _is_nothing(scaled, axis, made)
         case Map(fn="mul", args=(a, b)):
             return _is_nothing_times(a, b, axis, made)
+        case Map(fn="fma", args=(a, b, c)):
+            return _is_nothing_times(a, b, axis, made) and _is_nothing(c, axis, made)
         case Map() if op.fn in FROM_ZEROS_ZERO:
             return all(_is_nothing(v, axis, made) for v in op.args)
         case _:
@@ -94,11 +114,13 @@ def _is_nothing_times(a: Value, b: Value, axis: str, made: Made) -> bool:
 
 
 def _is_factor(value: Value, made: Made) -> bool:
-    """Whether it is a number of the tensors, or a product of such: 0 times it is 0, unless a
-    tensor has infinities.
+    """Whether it is a number of the tensors, or a product of such: 0 times it is 0, unless it is
+    infinite, when what is added in the steps before it is infinite or NaN, too.
     """
     op = made.get(value)
     match op:
+        case Constant():
+            return math.isfinite(op.value)
         case Load():
             return True
         case Cast():
