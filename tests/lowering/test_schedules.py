@@ -111,6 +111,10 @@ def test_few_rows_may_ride_the_columns() -> None:
         ((64, 8192, 28672), Schedule(), False),
         # All of the next one's CTAs find an SM.
         ((4, 4096, 4096), Schedule(), None),
+        ((16, 2048, 16384), Schedule(), None),
+        # Clusters of both fit only if they come in order; where that costs less than it hides.
+        ((16, 1024, 16384), Schedule(), False),
+        ((64, 768, 8192), Schedule(), None),
         # The next one's weights may come early.
         ((16, 28672, 8192), Schedule(constant=("B",)), None),
         ((16, 28672, 8192), Schedule(overlap=True), True),
