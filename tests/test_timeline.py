@@ -81,6 +81,7 @@ def test_picture(name: str) -> None:
     text = draw(timeline, "gemm <1>", [summary_line(timeline)]).svg()
     assert text.count("<title>") == len(timeline.bars)
     assert "gemm &lt;1&gt;" in text
+    assert ("cluster 0 (of 2 SMs): tile" if timeline.cluster == 2 else "SM 0: tile") in text
     assert ("wave 1" in text) == (timeline.cycles > timeline.wave)
     assert ("clip-path" in text) == (timeline.cut > 0)
 

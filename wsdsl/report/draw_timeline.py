@@ -41,7 +41,7 @@ def draw(timeline: Timeline, heading: str, details: Sequence[str]) -> Picture:
             x, width = LEFT + bar.start * per_cycle, (bar.stop - bar.start) * per_cycle
             # What is beside products lies on top of them.
             at = (x, y + high * 0.6, width, high * 0.4) if bar.beside else (x, y, width, high)
-            told = f"{worker_name(timeline)} {number}: {told_of(bar)}"
+            told = f"{numbered(timeline, number)}: {told_of(bar)}"
             (products if bar.kind == "products" else others).append((at, fill(bar), told))
             if bar.partial and bar.kind == "products":
                 partial.append(at)
@@ -85,6 +85,11 @@ def microseconds(cycles: float) -> str:
 
 def worker_name(timeline: Timeline) -> str:
     return "SM" if timeline.cluster == 1 else f"cluster of {timeline.cluster}"
+
+
+def numbered(timeline: Timeline, number: int) -> str:
+    size = timeline.cluster
+    return f"SM {number}" if size == 1 else f"cluster {number} (of {size} SMs)"
 
 
 def summary_line(t: Timeline) -> str:
