@@ -7,17 +7,11 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 
+from wsdsl.prover.skeleton_guards import BINARY
 from wsdsl.prover.skeleton_values import ADDRESS, BASE, COMPARED, Definition, Values
 
 FUNCTIONS: dict[str, Callable[[int, int], int]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "and": operator.and_,
-    "or": operator.or_,
-    "xor": operator.xor,
-    "shl": operator.lshift,
-    "shr": operator.rshift,
+    **BINARY,
     "rem": operator.mod,
     "div": operator.floordiv,
     "min": min,
