@@ -83,10 +83,6 @@ def microseconds(cycles: float) -> str:
     return f"{cycles / CLOCK / 1000:.1f} µs"
 
 
-def worker_name(timeline: Timeline) -> str:
-    return "SM" if timeline.cluster == 1 else f"cluster of {timeline.cluster}"
-
-
 def numbered(timeline: Timeline, number: int) -> str:
     size = timeline.cluster
     return f"SM {number}" if size == 1 else f"cluster {number} (of {size} SMs)"
@@ -124,7 +120,8 @@ def _axes(picture: Picture, timeline: Timeline, per_cycle: float, row: float) ->
     every = max(1, int(_round_step(rows / 12)))
     for number in range(0, rows, every):
         y = TOP + row * (number + 0.5) + 3
-        picture.text(LEFT - 6, y, f"{worker_name(timeline)[:2]} {number}", 9, anchor="end")
+        doer = "SM" if timeline.cluster == 1 else "cl"
+        picture.text(LEFT - 6, y, f"{doer} {number}", 9, anchor="end")
 
 
 def _round_step(wanted: float) -> float:
