@@ -18,8 +18,8 @@ class LaunchGrid(Op):
     and "stream_k" cut items along `contraction`, one (dimension, size), into pieces, and launch no
     more than run at the same time (`wsdsl/ir/tile_scheduler.py`); `splits` are the pieces; with
     `together` all of them must run at the same time. `sharing` CTAs of a cluster share the sums of
-    an item. If items are `overlapping`, several store the
-    same elements, each with the same bits; nothing else writes or reads what is stored.
+    an item. If items are `overlapping`, several store the same elements, each with the same bits;
+    nothing else writes or reads what is stored.
     """
 
     levels: ClassVar = SCHEDULED

@@ -111,7 +111,7 @@ class Exchange:
         return found
 
     def _slice(self, field: Field, i: int, j: int, away: int, is_part: list[Value]) -> Value:
-        """A piece of the slice of the CTA that is `away` from this one, which of them that be."""
+        """A piece of the slice of the CTA that is `away` from this one, whichever this one is."""
         b, sharing = self.builder, self.op.sharing
         chunks = len(field.slice.widths)
         found = field.sum.get(i, away * chunks + j)

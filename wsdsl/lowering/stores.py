@@ -168,7 +168,8 @@ class Stores:
                 waiting = []
 
     def _behind(self, op: Store, through_smem: bool) -> None:
-        """Those before are over. Elements that threads place may be another warp's before."""
+        """Until stores before are over: a warp waits for its own copies; where threads place
+        elements, which another warp may have stored, all of them meet."""
         b = self.side.builder
         if self.any:
             b.add(TmaStoreWait(pending=0, read=False, loc=op.loc))

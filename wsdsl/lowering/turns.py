@@ -32,6 +32,7 @@ from wsdsl.ir.walk import walk
 from wsdsl.lowering.builder import INT, Builder
 
 FIRST_MEETING = 8
+"""The named barriers before it are turns'."""
 
 
 def part_turn(turn: int, turns: int) -> int:
@@ -40,7 +41,7 @@ def part_turn(turn: int, turns: int) -> int:
 
 
 def meeting(kernel: Kernel, partition: Partition) -> int:
-    """The named barrier of a compute partition's consumers, behind those of turns."""
+    """The named barrier of a compute partition's consumers."""
     compute = [op for op in kernel.body if isinstance(op, Partition) and op.role == "compute"]
     return FIRST_MEETING + compute.index(partition)
 

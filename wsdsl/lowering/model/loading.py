@@ -63,9 +63,8 @@ TAKEN_BYTES = 68.0
 """Bytes a cycle that come to a CTA which shares a contraction."""
 OWN_BYTES = 5280.0
 """Bytes a cycle that come to all such, of those that nobody else has asked for at the same time.
-Both are fitted to 300 schedules of 100 shapes on an H200, M of 1 to
-2048, N of 192 to 8192, K of 1024 to 16384: 8 % beside what was measured; what is chosen is 0.9 %
-behind the best in the mean.
+Both are fitted to 300 schedules of 100 shapes on an H200, M of 1 to 2048, N of 192 to 8192, K of
+1024 to 16384: 8 % beside what was measured; what is chosen is 0.9 % behind the best in the mean.
 """
 DRIFT_STEPS = 900.0
 """After so many steps they have drifted apart so far that loading takes twice as long: 1024 x 768 x
