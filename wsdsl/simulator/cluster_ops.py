@@ -13,7 +13,7 @@ from wsdsl.ir.types import Fragment
 from wsdsl.simulator.arithmetic import Array, numpy_dtype
 from wsdsl.simulator.barriers import Barrier
 from wsdsl.simulator.clocks import Clock, Clocks
-from wsdsl.simulator.context import END_TOGETHER, SharedItems, State, Warpgroup, ended
+from wsdsl.simulator.context import SharedItems, State, Warpgroup
 from wsdsl.simulator.cta import Cta
 from wsdsl.simulator.races import CopyIn, ThreadAccess
 
@@ -54,19 +54,11 @@ def send_fragment(wg: Warpgroup, op: m.SendFragment) -> None:
     state: State = wg.values[op.state.name]
     start = wg.item(op, shared, state.stage, op.offset + _shift(wg, op, op.shift), held.size)
     _aligned(wg, op, start)
-    rank, cluster = int(wg.get(op.cta, op)), wg.cta.cluster
-    if not 0 <= rank < cluster.size:
-        wg.fail(op, f"rank {rank} in a cluster of {cluster.size}")
-    cta = cluster.ctas[rank]
-    if cta.done:
-        wg.fail(op, ended(cta), hint=END_TOGETHER)
+    cta = wg.of_rank(op, op.cta)
     barrier = wg.barrier(op, op.barriers, state, cta)
     access = SentIn(wg.told, op, barrier.component, str(barrier))
-    conflict = cta.accesses.write(start, start + held.size, access, wg.everyone, False)
-    place = f"item {state.stage} of `{shared.label}`{cta.suffix}"
-    wg.settle(op, f"it overwrites {place}", conflict)
-    # Nobody may look now, so that whoever does all the same finds no old values.
-    cta.memory.poison(start, start + held.size)
+    place = f"item {state.stage} of `{shared.label}`"
+    wg.begin_write(op, cta, place, start, held.size, access, wg.everyone, False)
     phases = wg.cta.clocks.phases_seen(wg.everyone)
     sent = SendInFlight(wg, op, cta, held, start, barrier, access, phases)
     wg.cta.residents.start(sent, op, cta)

@@ -16,7 +16,7 @@ from wsdsl.simulator.barriers import Barrier
 from wsdsl.simulator.clocks import THREADS
 from wsdsl.simulator.cta import Cta
 from wsdsl.simulator.errors import SimulationError
-from wsdsl.simulator.races import Access, Conflict
+from wsdsl.simulator.races import Access, Conflict, CopyIn
 from wsdsl.simulator.register_operands import RegisterOperands
 from wsdsl.simulator.wgmma_groups import WgmmaPipe
 
@@ -162,6 +162,30 @@ class Warpgroup:
             f"{conflict.reason}"
         )
         self.fail(op, message, kind="race", extra=earlier.op)
+
+    def begin_write(
+        self,
+        op: Op,
+        cta: Cta,
+        place: str,
+        start: int,
+        size: int,
+        access: CopyIn,
+        writers: slice,
+        by_async: bool,
+    ) -> None:
+        """Of bytes of a CTA's SMEM that land some time later."""
+        conflict = cta.accesses.write(start, start + size, access, writers, by_async)
+        self.settle(op, f"it overwrites {place}{cta.suffix}", conflict)
+        # Nobody may look now, so that whoever does all the same finds no old values.
+        cta.memory.poison(start, start + size)
+
+    def of_rank(self, op: Op, rank: Value) -> Cta:
+        """A CTA of the cluster."""
+        number, cluster = int(self.get(rank, op)), self.cta.cluster
+        if not 0 <= number < cluster.size:
+            self.fail(op, f"rank {number} in a cluster of {cluster.size}")
+        return cluster.ctas[number]
 
     def only_elected(self, op: Op) -> None:
         if not self.elected:

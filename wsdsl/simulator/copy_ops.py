@@ -104,11 +104,8 @@ def tma_load(wg: Warpgroup, op: m.TmaLoad) -> None:
     for cta in _destinations(wg, op):
         barrier = wg.barrier(op, op.barriers, state, cta)
         access = CopyIn(wg.told, op, barrier.component, str(barrier))
-        conflict = cta.accesses.write(start, start + held.bytes, access, wg.one, True)
-        place = f"item {state.stage} of `{shared.label}`{cta.suffix}"
-        wg.settle(op, f"it overwrites {place}", conflict)
-        # Nobody may look now, so that whoever does all the same finds no old values.
-        cta.memory.poison(start, start + held.bytes)
+        place = f"item {state.stage} of `{shared.label}`"
+        wg.begin_write(op, cta, place, start, held.bytes, access, wg.one, True)
         phases = wg.cta.clocks.phases_seen(wg.one)
         load = LoadInFlight(wg, op, cta, held, at, start, barrier, access, phases)
         read_global(wg, op, held.tensor, held.inside(at), access, wg.one)

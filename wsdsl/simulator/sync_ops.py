@@ -51,12 +51,7 @@ def sync_warp(wg: Warpgroup, op: b.SyncWarp) -> None:
 def arrive_barrier(wg: Warpgroup, op: b.ArriveBarrier) -> None:
     if op.pred is not None and not wg.get(op.pred, op):
         return
-    cta = wg.cta
-    if op.cta is not None:
-        rank = int(wg.get(op.cta, op))
-        if not 0 <= rank < cta.cluster.size:
-            wg.fail(op, f"rank {rank} in a cluster of {cta.cluster.size}")
-        cta = cta.cluster.ctas[rank]
+    cta = wg.cta if op.cta is None else wg.of_rank(op, op.cta)
     barrier = wg.barrier(op, op.barriers, wg.values[op.state.name], cta)
     if op.each_thread or op.each_warp:
         wg.only_whole(op)
