@@ -214,6 +214,9 @@ def test_schedule_options_build_a_schedule():
     )
     assert schedule_from(["constant=B"]) == Schedule(constant=("B",))
     assert schedule_from(["overlap=false"]) == Schedule(overlap=False)
+    assert schedule_from(["cluster.m=2", "multicast=false"]) == Schedule(
+        cluster={"m": 2}, multicast=False
+    )
     assert schedule_from(["constant=A,B"]) == Schedule(constant=("A", "B"))
 
 

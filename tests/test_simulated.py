@@ -138,6 +138,7 @@ CUT = [
     wsdsl.Schedule(scheduler="split_k", splits=2, reduction="slices"),
     wsdsl.Schedule(cluster=dict(k=2)),
     wsdsl.Schedule(cluster=dict(k=4), scheduler="grid"),
+    wsdsl.Schedule(cluster=dict(k=2, m=2), multicast=False),
 ]
 
 

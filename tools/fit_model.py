@@ -27,7 +27,7 @@ from benchmarks.results import load
 from wsdsl.cli.options import schedule_from, written_schedule
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.model import handing, predict
-from wsdsl.lowering.model.workload import Work, Workload
+from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.pipeline import scheduled_tile
 
 CONSTANTS: list[tuple[ModuleType, str]] = [
@@ -51,7 +51,7 @@ class Row:
         given = written_schedule(held["schedule"])
         kernel = scheduled_tile(dataclasses.replace(gemm.tile, schedule=given), self.sizes)
         self.schedule = kernel.schedule or given
-        self.asked: Workload = Work(kernel, self.sizes).under(axis_sizes(kernel, self.schedule))
+        self.work, self.tile = Work(kernel, self.sizes), axis_sizes(kernel, self.schedule)
         self.measured = math.sqrt(held["us"] * held.get("sustained", held["us"]))
         self.name = str(held.get("name", ""))
 
@@ -60,7 +60,7 @@ class Row:
         return "x".join(str(size) for size in self.sizes.values())
 
     def predicted(self) -> float:
-        return predict.predicted(self.asked, self.schedule).microseconds
+        return predict.predict(self.work, self.schedule, self.tile).microseconds
 
     def error(self) -> float:
         return math.log(self.predicted() / self.measured)

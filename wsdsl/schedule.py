@@ -37,6 +37,9 @@ class Schedule:
         others; if left out, that which rides wgmma's M
     cluster: CTAs per cluster along loop variables, `dict(m=2)`, at most 8 in all; along the one
         that is summed over, `dict(k=2)`, they share the sum of each tile
+    multicast: whether the CTAs of a cluster load for each other what several of them want, as they
+        do if this is left out beside a given cluster; else all that a cluster does is to keep
+        neighbours in one GPC, whose SMs have in common what comes to it from L2
     scheduler: "grid" (one tile per CTA), "persistent", "split_k", "stream_k", "auto"
     splits: how many pieces "split_k" cuts the contraction of each tile in
     reduction: how the sums of a tile's pieces come together: "turns", each piece after the one in
@@ -63,6 +66,7 @@ class Schedule:
     mode: Mode | None = None
     share: str | None = None
     cluster: Mapping[str, int] | None = None
+    multicast: bool | None = None
     scheduler: Scheduler | None = None
     splits: int | None = None
     reduction: Reduction | None = None
@@ -145,7 +149,8 @@ class Schedule:
             lambda c: isinstance(c, tuple) and all(isinstance(x, str) for x in c),  # pyright: ignore[reportUnknownVariableType]
             'names of tensors, `("B",)`',
         )
-        check("overlap", lambda o: isinstance(o, bool), "True or False")
+        for name in ("multicast", "overlap"):
+            check(name, lambda held: isinstance(held, bool), "True or False")
         check("arch", lambda a: a in ("sm_90a", "sm_100a"), '"sm_90a" or "sm_100a"')
         return faults
 

@@ -334,7 +334,8 @@ BROKEN = {
     "far": (kernel_of("arrive_barrier(barriers=%bars, state=%st, cta=%one)", "", meets(1)),
             NO_CLUSTER),
     "only_the_cta_meets": (
-        kernel_of(WAIT, "", grid(2) + BARRIERS.format(arrivals=1, meeting="sync_cta")),
+        kernel_of("arrive_barrier(barriers=%bars, state=%st, cta=%one)", "",
+                  grid(2) + BARRIERS.format(arrivals=1, meeting="sync_cta")),
         "all threads must meet (sync_cluster)"),
     "barrier_0": (kernel_of("named_barrier_sync(barrier=0, num_warpgroups=1)"), "are 1 to 15"),
     "barrier_16": (kernel_of("named_barrier_arrive(barrier=16, num_warpgroups=1)"), "are 1 to 15"),

@@ -19,6 +19,9 @@ SCHEDULES = {
     "columns": Schedule(tile=dict(m=64, n=160), consumers=2, share="n"),
     "pingpong": Schedule(tile=dict(m=128, n=176), mode="pingpong"),
     "cluster": Schedule(tile=dict(m=128, n=112), mode="cooperative", cluster=dict(n=2)),
+    "neighbours": Schedule(
+        tile=dict(m=64, n=96), consumers=1, cluster=dict(m=4, n=2), multicast=False
+    ),
 }
 
 

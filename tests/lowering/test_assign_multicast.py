@@ -4,6 +4,8 @@ import pytest
 
 from tests.kernels import CASES, check, expected, inputs
 from wsdsl import Schedule
+from wsdsl.diagnostics import ScheduleError
+from wsdsl.ir.barrier_ops import SyncCluster, SyncCta
 from wsdsl.ir.memory_ops import TmaLoad
 from wsdsl.prover.prove import prove
 
@@ -30,3 +32,26 @@ def test_every_slot_is_shared_by_the_same(cluster: dict[str, int], depth: int, s
     wanted = expected(case, arrays)
     compiled.simulate(*arrays.values(), seed=0)
     check(case, arrays, wanted)
+
+
+def test_neighbours_may_load_for_themselves() -> None:
+    """Then nobody reaches for another's SMEM, and they need not meet."""
+    case = CASES["gemm"]
+    given = Schedule(tile=dict(m=64, n=64), consumers=1, cluster=dict(m=2, n=2), multicast=False)
+    compiled = case.kernel.compile(given, "sm_90a", **case.sizes)
+    prove(compiled.scheduled)
+    assert not any(isinstance(op, TmaLoad) and op.multicast for op in compiled.scheduled.ops)
+    met = [type(op) for op in compiled.scheduled.body if isinstance(op, (SyncCluster, SyncCta))]
+    assert met == [SyncCta]
+    assert "reqnctapercluster 4" in compiled.ptx and "barrier.cluster" not in compiled.ptx
+    arrays = inputs(case)
+    wanted = expected(case, arrays)
+    compiled.simulate(*arrays.values(), seed=0)
+    check(case, arrays, wanted)
+
+
+def test_multicast_without_a_cluster_is_refused() -> None:
+    with pytest.raises(ScheduleError) as refused:
+        CASES["gemm"].kernel.schedule(Schedule(multicast=True))
+    assert "Schedule.multicast is True, and there is no cluster" in str(refused.value)
+    assert "such as cluster=dict(n=2)" in str(refused.value)

@@ -23,28 +23,30 @@ def chosen(m: int, n: int, k: int, schedule: Schedule | None = None) -> Schedule
 @pytest.mark.parametrize(
     ("sizes", "tile", "cluster", "stages", "swizzle"),
     [
-        # Few and narrow tiles: 12 clusters of 8, with rings as deep as SMEM allows.
+        # Few and narrow tiles: 12 to 15 clusters of 8, with rings as deep as SMEM allows.
         ((1024, 384, 4096), (64, 64), EIGHT, 12, 1),
         ((1024, 576, 4096), (64, 96), EIGHT, 10, 1),
-        ((768, 768, 8192), (64, 96), EIGHT, 10, 1),
+        ((768, 768, 8192), (64, 80), EIGHT, 12, 1),
+        ((256, 2048, 4096), (64, 80), EIGHT, 12, 1),
+        ((512, 1024, 4096), (64, 80), dict(m=4), 12, 1),
         # 128 tiles: no room for 16 such clusters. Pairs lie along the shorter side, and are walked
         # along the longer one.
         ((1024, 768, 4096), (64, 96), dict(n=2), 9, 16),
         ((1024, 960, 4096), (64, 120), dict(n=2), 8, 16),
+        ((1024, 1152, 4096), (64, 144), dict(m=2), 7, 1),
         ((512, 2048, 4096), (64, 128), dict(m=2), 8, 1),
-        # Short sums do not pay for a cluster's start. Tiles are walked along the shorter side.
-        ((1024, 384, 1024), (64, 48), None, 6, 1),
-        ((1024, 960, 1024), (64, 128), None, 7, 1),
-        ((1024, 1152, 1024), (64, 144), None, 6, 16),
+        # Short sums do not pay for the start of large clusters.
+        ((1024, 384, 1024), (64, 48), dict(n=2), 6, 16),
+        ((1024, 960, 1024), (64, 128), dict(n=2), 8, 16),
+        ((512, 512, 1024), (64, 32), dict(n=2), 8, 8),
         # Tiles for a part of the SMs alone: CTAs of a cluster share the sum of each.
         ((128, 1536, 4096), (128, 64), dict(k=4), 7, 1),
         ((256, 1024, 4096), (64, 64), dict(k=2), 12, 4),
         ((64, 896, 7168), (64, 32), dict(k=4), 8, 1),
-        # Not so where they would drift apart for long, or tiles have no need of it.
+        # Not so where they would drift apart for long.
         ((1024, 768, 16384), (128, 96), None, 6, 1),
-        ((512, 512, 1024), (64, 32), None, 7, 1),
         # Products take as long as loading: as ever.
-        ((1024, 1344, 4096), (64, 168), None, 7, 16),
+        ((1024, 1536, 4096), (128, 96), None, 6, 8),
         ((1024, 3840, 4096), (128, 240), None, 4, 8),
     ],
 )
@@ -59,13 +61,16 @@ def test_choice(
     assert made.tile is not None
     assert ((made.tile["m"], made.tile["n"]), made.cluster) == (tile, cluster)
     assert (made.stages, made.swizzle) == (stages, swizzle)
+    # Multicast would make them wait for each other, and bring nothing on top.
+    neighbours = cluster and "k" not in cluster
+    assert made.multicast is (False if neighbours else None)
 
 
 def test_who_asks_for_something_gets_it() -> None:
     assert chosen(1024, 576, 4096, Schedule(cluster=dict(m=1))).cluster == dict(m=1)
     assert chosen(1024, 576, 4096, Schedule(scheduler="grid")).cluster is None
-    # Eight CTAs with 8 slots would wait for each other.
-    assert chosen(1024, 576, 4096, Schedule(tile=dict(n=96), stages=8)).cluster is None
+    given = chosen(1024, 576, 4096, Schedule(cluster=dict(m=4, n=2)))
+    assert (given.cluster, given.multicast) == (EIGHT, None)
 
 
 def test_tiles_of_a_given_cluster_may_be_cut() -> None:
@@ -88,7 +93,11 @@ def options(kernel: Kernel, **sizes: int) -> list[dict[str, int]]:
 def test_options() -> None:
     kernel = scheduled_tile(CASES["gemm"].kernel.tile)
     assert options(kernel, M=1024, N=576, K=4096) == [dict(n=2), EIGHT]
-    # 16 clusters of 8 may not run at the same time; an odd number of tiles is in no pair.
+    assert options(kernel, M=512, N=1152, K=4096) == [
+        *(dict(m=2), dict(m=4)),
+        *(dict(m=4, n=2), dict(m=2, n=4)),
+    ]
+    # 32 clusters of 4 do not run at the same time; an odd number of tiles is in no pair.
     assert options(kernel, M=1024, N=768, K=4096) == [dict(n=2)]
     assert options(kernel, M=1024, N=672, K=4096) == []
     # Two waves, sizes that are not known.
@@ -103,12 +112,14 @@ def test_options() -> None:
 def test_room() -> None:
     """What is said to run at the same time has to fit: SMs that a GPC has left over are idle."""
     assert all(size * room <= NUM_SMS for size, room in ROOM.items())
-    assert [cluster_room(size, NUM_SMS) for size in (1, 2, 4, 8)] == [132, 66, 28, 14]
+    assert [cluster_room(size, NUM_SMS) for size in (1, 2, 4, 8)] == [132, 66, 30, 15]
     assert cluster_room(8, 64) == 8
     assert CASES["gemm"].kernel.schedule(M=1024, N=576, K=4096).cluster == EIGHT
 
 
 def test_a_cluster_is_explained() -> None:
     text = CASES["gemm"].kernel.explain(M=1024, N=576, K=4096)
-    assert "clusters of 4 along m, 2 along n load tiles for each other" in text
-    assert "14 run at the same time" in text
+    assert "clusters of 4 along m, 2 along n lie in one GPC, to which comes once" in text
+    assert "15 run at the same time" in text
+    text = CASES["gemm"].kernel.explain(Schedule(cluster=dict(n=2)), M=1024, N=576, K=4096)
+    assert "clusters of 2 along n load what several of them want" in text

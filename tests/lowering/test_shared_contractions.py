@@ -156,7 +156,7 @@ def test_what_is_added_once_a_tile_is_not_added_by_each_slice() -> None:
     ):
         with pytest.raises(ScheduleError, match="each slice of the columns would add this"):
             kernel.schedule(given)
-    assert not kernel.schedule(M=128, N=640, K=5120).cluster
+    assert "k" not in (kernel.schedule(M=128, N=640, K=5120).cluster or {})
 
 
 BY_SLICES = [

@@ -61,8 +61,8 @@ def barriers_are_initialised(kernel: Kernel) -> Iterator[Problem]:
     last = max(i for i, kind in enumerate(kinds) if kind is InitializeBarriers)
     first_partition = next((i for i, kind in enumerate(kinds) if kind is Partition), len(kinds))
     fences = [i for i, kind in enumerate(kinds) if kind is FenceBarrierInit]
-    meeting = SyncCluster if cluster_of(kernel) > 1 else SyncCta
-    meets = [i for i, kind in enumerate(kinds) if kind is meeting]
+    meeting = SyncCluster if any(map(reaches_others, flat)) else SyncCta
+    meets = [i for i, kind in enumerate(kinds) if kind in (meeting, SyncCluster)]
     if not any(last < i < first_partition for i in fences):
         yield flat[last], "fence_barrier_init must follow the initialisation"
     elif not any(max(fences) < i < first_partition for i in meets):
@@ -223,6 +223,11 @@ def cluster_of(kernel: Kernel) -> int:
     return next((op.cluster for op in kernel.body if isinstance(op, LaunchGrid)), 1)
 
 
+def reaches_others(op: Op) -> bool:
+    """Whether it is about SMEM of other CTAs of the cluster."""
+    return getattr(op, "cta", None) is not None or getattr(op, "multicast", None) is not None
+
+
 def clusters_are_launched(kernel: Kernel) -> Iterator[Problem]:
     """Ops that speak of other CTAs need some; hardware takes clusters of up to 8."""
     alone = cluster_of(kernel) <= 1
@@ -231,8 +236,8 @@ def clusters_are_launched(kernel: Kernel) -> Iterator[Problem]:
             yield op, f"a cluster of {op.cluster} CTAs; it has 1, 2, 4 or 8"
         if not alone:
             continue
-        remote = getattr(op, "cta", None) is not None or getattr(op, "multicast", None) is not None
-        if remote or isinstance(op, (ClusterIndex, NumClusters, CtaRank, SyncCluster)):
+        named = isinstance(op, (ClusterIndex, NumClusters, CtaRank, SyncCluster))
+        if named or reaches_others(op):
             yield op, "there is no cluster: launch_grid(cluster=...) makes one"
 
 

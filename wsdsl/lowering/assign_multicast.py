@@ -23,7 +23,8 @@ copy something. Where a ring's loops depend on an index, the CTAs may differ in 
 that they take, and none of its tiles is shared. What is shared in some slots of a ring, and in
 others with nobody, is not shared: that a CTA has got something from another is how it knows that it
 may give back that one's slot. Threads copy for their own CTA alone, and so does who brings tiles in
-parts. A CTA ends when all have given back what it copied.
+parts. A CTA ends when all have given back what it copied. `Schedule.multicast=False` leaves each
+CTA to itself.
 
 Why here: the load side has its own nest, and its loops still say what they depend on.
 """
@@ -53,7 +54,8 @@ def assign_multicast(kernel: Kernel) -> Kernel:
     size = math.prod(work.cluster)
     loads = [op for op in kernel.body if isinstance(op, Partition) and op.role == "load"]
     sides = [op.body for op in loads if op.num_warpgroups]
-    if size == 1 or not sides:
+    unwanted = kernel.schedule is not None and kernel.schedule.multicast is False
+    if size == 1 or unwanted or not sides:
         return kernel
     found: dict[LoadToSlot, Group] = {}
     for side in sides:

@@ -89,6 +89,12 @@ def _order(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         )
     if cluster_size(chosen) > MAX_CLUSTER:
         yield Finding(f"Schedule.cluster has more than {MAX_CLUSTER} CTAs in all", kernel.loc)
+    if chosen.multicast and cluster_size(chosen) == 1:
+        yield Finding(
+            "Schedule.multicast is True, and there is no cluster whose CTAs could load for others",
+            kernel.loc,
+            f"name one along {listed}, such as cluster=dict({known[-1] if known else 'm'}=2)",
+        )
     if chosen.raster not in (None, "auto", *known):
         yield Finding(
             f"Schedule.raster names `{chosen.raster}`, which no parallel loop walks",

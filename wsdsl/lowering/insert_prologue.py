@@ -49,8 +49,8 @@ What is loaded in parts, by another thread of a load partition's warpgroup, wait
 The next kernel may start once all CTAs have waited: what is constant to it, no other kernel than
 this one may still be writing. With `Schedule.overlap=False` it starts when they have ended.
 
-In a cluster the CTAs meet instead, before the first reaches for another's SMEM. That takes longer,
-so it is done while the kernel in front still runs.
+Where CTAs of a cluster reach for each other's SMEM all of them meet instead, before the first does.
+That takes longer, so it is done while the kernel in front still runs.
 
 Why here: all barriers and tensor maps are known.
 """
@@ -65,7 +65,6 @@ from wsdsl.ir.barrier_ops import (
     FenceBarrierInit,
     InitializeBarriers,
     LaunchDependents,
-    LaunchGrid,
     SetMaxRegisters,
     SyncCluster,
     SyncCta,
@@ -75,6 +74,7 @@ from wsdsl.ir.early_start import constant_tensors, mapped_tensors, only_reads
 from wsdsl.ir.memory_ops import MakeTensorMap, PrefetchTensorMap, ThreadLoad
 from wsdsl.ir.op import Kernel, Op
 from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.protocol_rules import reaches_others
 from wsdsl.ir.walk import walk
 
 
@@ -97,12 +97,12 @@ def insert_prologue(kernel: Kernel) -> Kernel:
     ]
     overlap = kernel.schedule is None or kernel.schedule.overlap is not False
     after: list[Op] = [LaunchDependents()] if overlap else []
-    in_cluster = any(isinstance(op, LaunchGrid) and op.cluster > 1 for op in kernel.body)
-    if barriers and in_cluster:
+    together = any(map(reaches_others, kernel.ops))
+    if barriers and together:
         prologue.append(SyncCluster(relaxed=True))
     if not early:
         prologue += [WaitPredecessor(), *after]
-    if barriers and not in_cluster:
+    if barriers and not together:
         prologue.append(SyncCta())
     declared = [op for op in kernel.body if not isinstance(op, Partition)]
     partitions: list[Partition] = []

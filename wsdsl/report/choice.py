@@ -136,8 +136,9 @@ def _reasons(p: Prediction, schedule: Schedule) -> list[str]:
 
 def _loading(p: Prediction, schedule: Schedule) -> Iterator[str]:
     size = cluster_size(schedule)
-    if p.gain > 1:
+    if size > 1 and p.sharing == 1:
+        reason = "lie in one GPC, to which comes once" if schedule.multicast is False else "load"
         yield (
-            f"  {_cluster(schedule)} load tiles for each other, {p.gain:.2f} times as quickly; "
+            f"  {_cluster(schedule)} {reason} what several of them want; "
             f"{cluster_room(size, NUM_SMS)} run at the same time"
         )

@@ -18,7 +18,7 @@ from wsdsl.lowering.check_columns import slice_step
 from wsdsl.lowering.choice.cut_options import MOST_SUMS
 from wsdsl.lowering.cut_sums import why_not_by_cluster
 from wsdsl.lowering.footprint import STAGING_BUFFERS, accumulator_registers, smem_bytes
-from wsdsl.lowering.model.clusters import EIGHT, GAIN, axis_of, cluster_room, shares, sides_of
+from wsdsl.lowering.model.clusters import GAIN, axis_of, cluster_room, fits, sides_of
 from wsdsl.lowering.model.predict import NUM_SMS, Prediction, is_narrow_wave
 from wsdsl.lowering.model.workload import Work
 from wsdsl.schedule import Schedule
@@ -31,8 +31,6 @@ LEAST_SLOTS = 4
 """That what the others send has to leave room for: 1024 x 1536 x 4096 by 128 x 192 with 3 takes
 22.5 us, where whole tiles of half the width take 19.7.
 """
-DEEP = 10
-"""Slots without which eight CTAs wait for each other more than they gain."""
 
 
 def cluster_options(
@@ -46,26 +44,21 @@ def cluster_options(
     yield from _sharing_options(kernel, given, work, *option)
     whole, predicted = option
     asked, sides = predicted.tile, sides_of(work)
-    is_open = given.cluster is None and given.scheduler in (None, "auto", "persistent")
+    is_open = not (given.cluster or given.multicast)
+    is_open = is_open and given.scheduler in (None, "auto", "persistent")
     if not is_open or sides is None or not work.sized or kernel.unaligned or given.mma:
         return
     if whole.mode == "pingpong" or not is_narrow_wave(asked) or predicted.memory_bound:
         return
     for shape in GAIN:
         size = shape[0] * shape[1]
-        if asked.tiles > size * cluster_room(size, NUM_SMS) or not shares(work, sides, shape, tile):
+        if size == 1 or asked.tiles > size * cluster_room(size, NUM_SMS):
             continue
-        if shape == EIGHT and not _has_deep_ring(kernel, whole):
-            continue
-        named = dict(zip((sides.short, sides.long), shape, strict=True))
-        ordered = [(loop_variable(axis_of(x).name), named[x]) for x in work.nest if x in named]
-        cluster = {name: num for name, num in ordered if num > 1}
-        yield dataclasses.replace(whole, cluster=cluster)
-
-
-def _has_deep_ring(kernel: Kernel, whole: Schedule) -> bool:
-    stages = whole.stages or DEEP
-    return stages >= DEEP and smem_bytes(kernel, whole, stages, STAGING_BUFFERS) <= SMEM_BYTES
+        if fits(work, sides, shape, tile):
+            named = dict(zip((sides.short, sides.long), shape, strict=True))
+            ordered = [(loop_variable(axis_of(x).name), named[x]) for x in work.nest if x in named]
+            cluster = {name: num for name, num in ordered if num > 1}
+            yield dataclasses.replace(whole, cluster=cluster, multicast=False)
 
 
 def _sharing_options(

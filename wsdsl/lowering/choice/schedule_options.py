@@ -14,6 +14,7 @@ from wsdsl.lowering.check_columns import column_step
 from wsdsl.lowering.choice.contracted_tiles import LINES, contracted, gains_by_lines
 from wsdsl.lowering.choice.register_room import leaves_room
 from wsdsl.lowering.footprint import axis_sizes, depth_steps, runs_ahead
+from wsdsl.lowering.model.clusters import ROOM, cluster_room
 from wsdsl.lowering.model.predict import NUM_SMS
 from wsdsl.lowering.model.workload import Work, scales_products
 from wsdsl.lowering.sharing import contraction_sharing, num_shares, shared_role
@@ -97,19 +98,21 @@ def _around(widths: Sequence[int], size: int, most: int) -> Sequence[int]:
 
 
 def _comes_out(tile: Mapping[str, int], work: Work, step: int) -> bool:
-    """Whether tiles that are a `step` narrower would leave columns over, or take another wave, of
-    few.
+    """Whether tiles that are a `step` narrower would leave columns over, take another wave, of few,
+    or be more than clusters have room for.
     """
     axes = [loop.index.type for loop in work.nest if isinstance(loop, ForTiles)]
     columns = [a for a in axes if isinstance(a, Axis) and a.role == "columns"]
     if any(-work.size(a.dim) % tile[a.name] < step for a in columns):
         return True
 
-    def waves(tile: Mapping[str, int]) -> int:
-        return math.ceil(math.prod(work.trips(loop, tile) for loop in work.nest) / NUM_SMS)
+    def tiles(tile: Mapping[str, int]) -> int:
+        return math.prod(work.trips(loop, tile) for loop in work.nest)
 
-    less = {a.name: tile[a.name] - step for a in columns}
-    return waves(tile) <= FEW_WAVES and waves(tile) < waves({**tile, **less})
+    num, more = tiles(tile), tiles({**tile, **{a.name: tile[a.name] - step for a in columns}})
+    waves = math.ceil(num / NUM_SMS)
+    fewer = waves <= FEW_WAVES and waves < math.ceil(more / NUM_SMS)
+    return fewer or any(num <= size * cluster_room(size, NUM_SMS) < more for size in ROOM)
 
 
 def _teams(

@@ -84,10 +84,11 @@ with 4 stages, not 3: 1.005 to 1.01).
 """
 MAX_STAGES = 8
 """Slots of a ring, at the most."""
-NARROW = 1.12
+NARROW = 1.095
 """Where loading takes longer than products by so much, and all tiles run at the same time, on most
 SMs, what counts is how much is under way: ...
 """
+NARROW_ROWS = 128
 RING_BYTES = 170 << 10
 """... with less the ring runs dry, and with more CTAs that load the same do so at different times.
 1024 x 384 x 4096 by 64 x 64 takes 10.2, 9.6, 9.5 and 9.9 us with 8, 10, 12 and 13 slots, 1024 x
@@ -96,8 +97,8 @@ RING_BYTES = 170 << 10
 39.2 and 35.3 with 8 and 6, 512 x 576 x 7168 by 64 x 72 14.5 and 13.0 with 12 and 9.
 """
 PAIR_RING_BYTES = 194 << 10
-"""The same for pairs of CTAs (64 x 144: 17.2 with 6, 16.7 with 7); eight take all they get. Of
-those that share a contraction nothing else is known."""
+"""The same for pairs of CTAs (64 x 144: 17.2 with 6, 16.7 with 7); more take all they get. Of those
+that share a contraction nothing else is known."""
 LEAST_STAGES = 3
 """Where loading is the limit, whatever bytes a slot has."""
 MAX_STAGES_NARROW = 12
@@ -117,10 +118,13 @@ MAX_STAGES_FEW = 20
 
 def loading_cycles(asked: Workload, cut: bool = False) -> float:
     """In which a tile's operands can come."""
-    moved = asked.operand_bytes + READ_SHARE * (asked.read_bytes - asked.operand_bytes)
-    moved += COLD * asked.cold_bytes
+    moved = _moved_bytes(asked) + COLD * asked.cold_bytes
     beyond = asked.overhang_bytes_cut if cut else asked.overhang_bytes
     return (moved + OVERHANG * beyond) / L2_BYTES
+
+
+def _moved_bytes(asked: Workload) -> float:
+    return asked.operand_bytes + READ_SHARE * (asked.read_bytes - asked.operand_bytes)
 
 
 def apart_cycles(asked: Workload) -> tuple[float, float]:
@@ -157,8 +161,10 @@ def memory_cycles(asked: Workload, share: float, turns: int = 0) -> float:
 
 
 def is_narrow(asked: Workload) -> bool:
-    """Whether to bring operands takes longer than products, all else apart."""
-    return asked.operand_bytes / L2_BYTES > NARROW * asked.product_cycles
+    """Whether to bring operands takes longer than products, all else apart; not so where consumers
+    have several blocks of rows, which want deep rings."""
+    slow = _moved_bytes(asked) / L2_BYTES > NARROW * asked.product_cycles
+    return slow and asked.rows <= NARROW_ROWS
 
 
 def most_stages(asked: Workload, schedule: Schedule, narrow: bool, slot_bytes: int) -> int:

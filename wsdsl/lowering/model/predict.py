@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from wsdsl.ir.overlap_rules import MOST_ALIKE
 from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.lowering.model.busiest import Busiest, busiest
-from wsdsl.lowering.model.clusters import CYCLES, GAIN, cluster_room, shape_of
+from wsdsl.lowering.model.clusters import cluster_room, gain_of, starting_cycles
 from wsdsl.lowering.model.handing import (
     exchange_cycles,
     handing_cycles,
@@ -35,6 +35,7 @@ from wsdsl.lowering.model.handing import (
 )
 from wsdsl.lowering.model.loading import (
     CLOCK,
+    NARROW_ROWS,
     apart_cycles,
     is_narrow,
     loading_cycles,
@@ -123,7 +124,7 @@ class Prediction:
     memory_bound: bool = False
     """Whether it is memory that takes longest."""
     gain: float = 1.0
-    """By how much quicker operands come since CTAs of a cluster load for each other."""
+    """By how much quicker operands come, as CTAs of a cluster lie in one GPC."""
     sharing: int = 1
     """CTAs of a cluster that share the contraction of a tile; `tile` is what each has of it."""
 
@@ -148,15 +149,17 @@ class Prediction:
 
 def predict(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Prediction:
     """`tile`: elements of a tile along every axis under the schedule."""
-    asked, shape = work.under(tile), shape_of(work, schedule)
+    asked = work.under(tile)
     sharing = sharing_beside(schedule, (loop.index for loop in work.nest))
     if sharing > 1:
         return predicted(shared_out(asked, sharing), schedule, sharing=sharing)
-    if shape in GAIN and work.sized and is_narrow_wave(asked):
-        # What most comes from is what they load for each other.
-        shared = dataclasses.replace(asked, cold_bytes=0.0)
-        return predicted(shared, schedule, GAIN[shape], CYCLES[shape])
-    return predicted(asked, schedule)
+    if not work.sized or asked.thin or asked.rows > NARROW_ROWS or not is_one_wave(asked):
+        return predicted(asked, schedule)
+    if cluster_size(schedule) > 1:
+        # What most comes from is what CTAs of a cluster have in common.
+        asked = dataclasses.replace(asked, cold_bytes=0.0)
+    gain = gain_of(work, schedule, asked.depth)
+    return predicted(asked, schedule, gain, starting_cycles(schedule))
 
 
 def shared_out(asked: Workload, sharing: int) -> Workload:
@@ -180,20 +183,25 @@ def shared_out(asked: Workload, sharing: int) -> Workload:
     )
 
 
+def is_one_wave(asked: Workload) -> bool:
+    """Whether most SMs have one tile, and no SM two."""
+    return NUM_SMS / 2 < asked.tiles <= NUM_SMS
+
+
 def is_narrow_wave(asked: Workload) -> bool:
-    """Whether most SMs have one tile, and no SM two, and to load its operands is the limit."""
-    return NUM_SMS / 2 < asked.tiles <= NUM_SMS and is_narrow(asked)
+    """The same, where to load operands is the limit."""
+    return is_one_wave(asked) and is_narrow(asked)
 
 
 def predicted(
     asked: Workload,
     schedule: Schedule,
     gain: float = 1.0,
-    meeting: float = 0.0,
+    more: float = 0.0,
     sharing: int = 1,
 ) -> Prediction:
-    """Of a cluster: by how much quicker operands come, and what it costs; and how many CTAs of it
-    share the contraction of a tile.
+    """`gain`: by how much quicker operands come; `more`: cycles that the start takes longer;
+    `sharing`: CTAs of a cluster that share the contraction of a tile.
     """
     cluster = cluster_size(schedule)
     scheduler = tile_scheduler(schedule.scheduler or "", schedule.splits or 1)
@@ -209,7 +217,7 @@ def predicted(
         loading = loading_cycles(asked, scheduler.splits_tiles)
     if schedule.cuts_tiles and schedule.reduction != "slices":
         loading *= ASTRAY[schedule.scheduler or ""]
-    mainloop = _larger((asked.product_cycles + promoting) * power, loading, 24) / gain
+    mainloop = _larger((asked.product_cycles + promoting) * power, loading / gain, 24)
     computing = asked.computed / ISSUED
     splitting = asked.split_rows * SPLIT_CYCLES
     epilogue = asked.stored_elements * STORE_CYCLES + splitting + computing
@@ -227,7 +235,7 @@ def predicted(
     whole_turns = 0 if scheduler.splits_tiles else work.turns
     memory = memory_cycles(asked, max(share, 1e-9), whole_turns)
     quicker = max(QUICKEST, share**BOOST)
-    busy = cycles * quicker + START_CYCLES + meeting
+    busy = cycles * quicker + START_CYCLES + more
     bounded = _larger(busy, memory, 8)
     handing = handing_cycles(asked, schedule, work) + exchange_cycles(asked, work, sharing)
     stretch = (bounded - START_CYCLES) / max(1.0, cycles)
