@@ -153,7 +153,8 @@ def predict(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Predicti
     sharing = sharing_beside(schedule, (loop.index for loop in work.nest))
     if sharing > 1:
         return predicted(shared_out(asked, sharing), schedule, sharing=sharing)
-    if not work.sized or asked.thin or asked.rows > NARROW_ROWS or not is_one_wave(asked):
+    whole = work.sized and not schedule.cuts_tiles and is_one_wave(asked)
+    if not whole or asked.thin or asked.rows > NARROW_ROWS:
         return predicted(asked, schedule)
     if cluster_size(schedule) > 1:
         # What most comes from is what CTAs of a cluster have in common.
