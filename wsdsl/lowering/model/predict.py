@@ -26,7 +26,12 @@ from dataclasses import dataclass
 from wsdsl.ir.overlap_rules import MOST_ALIKE
 from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.lowering.model.busiest import Busiest, busiest
-from wsdsl.lowering.model.clusters import cluster_room, gain_of, starting_cycles
+from wsdsl.lowering.model.clusters import (
+    cluster_room,
+    coldness_in,
+    gain_of,
+    starting_cycles,
+)
 from wsdsl.lowering.model.handing import (
     exchange_cycles,
     handing_cycles,
@@ -156,10 +161,9 @@ def predict(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Predicti
     whole = work.sized and not schedule.cuts_tiles and is_one_wave(asked)
     if not whole or asked.thin or asked.rows > NARROW_ROWS:
         return predicted(asked, schedule)
-    if cluster_size(schedule) > 1:
-        # What most comes from is what CTAs of a cluster have in common.
-        asked = dataclasses.replace(asked, cold_bytes=0.0)
+    cold = asked.cold_bytes * coldness_in(work, schedule, tile)
     gain = gain_of(work, schedule, asked.depth)
+    asked = dataclasses.replace(asked, cold_bytes=cold)
     return predicted(asked, schedule, gain, starting_cycles(schedule))
 
 
