@@ -31,8 +31,7 @@ Shape = tuple[int, int]
 """Of a cluster: CTAs along the shorter side of the output, and along the longer one."""
 ALONE: Shape = (1, 1)
 GAIN: dict[Shape, float] = {ALONE: 0.92, (2, 1): 0.96, (4, 1): 1.05, (4, 2): 1.08, (2, 4): 1.04}
-"""By how much quicker operands come than `L2_BYTES` a cycle, where all tiles run at the same time,
-of up to 128 rows.
+"""By how much quicker operands come than `L2_BYTES` a cycle, where all tiles run at the same time.
 Pairs and fours along the longer side are no better than none, 2 x 2 and 8 along one side than 4.
 These and what follows are fitted to 1000 schedules of 280 races: 3 to 5 % beside what was measured;
 what is chosen is 0.8 % behind the best in the mean."""

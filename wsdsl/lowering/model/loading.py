@@ -84,6 +84,8 @@ with 4 stages, not 3: 1.005 to 1.01).
 """
 MAX_STAGES = 8
 """Slots of a ring, at the most."""
+NEARLY_NARROW = 0.85
+"""Where it takes so much of their time, it may be what takes longest, if all SMs load at once."""
 NARROW = 1.095
 """Where loading takes longer than products by so much, and all tiles run at the same time, on most
 SMs, what counts is how much is under way: ...
@@ -163,10 +165,11 @@ def memory_cycles(asked: Workload, share: float, turns: int = 0) -> float:
     return THIN_START + least + max(0.0, alone) + more
 
 
-def is_narrow(asked: Workload) -> bool:
-    """Whether to bring operands takes longer than products, all else apart; not so where consumers
-    have several blocks of rows, which want deep rings."""
-    slow = _moved_bytes(asked) / L2_BYTES > NARROW * asked.product_cycles
+def is_narrow(asked: Workload, least: float = NARROW) -> bool:
+    """Whether to bring operands takes longer than products by so much, all else apart; not so where
+    consumers have several blocks of rows, which want deep rings.
+    """
+    slow = _moved_bytes(asked) / L2_BYTES > least * asked.product_cycles
     return slow and asked.rows <= NARROW_ROWS
 
 

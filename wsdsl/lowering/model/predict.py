@@ -40,7 +40,7 @@ from wsdsl.lowering.model.handing import (
 )
 from wsdsl.lowering.model.loading import (
     CLOCK,
-    NARROW_ROWS,
+    NEARLY_NARROW,
     apart_cycles,
     is_narrow,
     loading_cycles,
@@ -159,7 +159,7 @@ def predict(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Predicti
     if sharing > 1:
         return predicted(shared_out(asked, sharing), schedule, sharing=sharing)
     whole = work.sized and not schedule.cuts_tiles and is_one_wave(asked)
-    if not whole or asked.thin or asked.rows > NARROW_ROWS:
+    if not whole or asked.thin or not is_narrow(asked, NEARLY_NARROW):
         return predicted(asked, schedule)
     cold = asked.cold_bytes * coldness_in(work, schedule, tile)
     gain = gain_of(work, schedule, asked.depth)
