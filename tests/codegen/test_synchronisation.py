@@ -370,3 +370,7 @@ def test_multicast_needs_a_cluster() -> None:
     )
     with pytest.raises(VerifyError, match=NO_CLUSTER):
         verify(kernel_of(f"{body}multicast=%one)", "%A: tensor<bf16[N]>", setup))
+    clustered = setup.replace(grid(1), grid(2))
+    with pytest.raises(VerifyError, match="all threads must meet \\(sync_cluster\\)"):
+        verify(kernel_of(f"{body}multicast=%one)", "%A: tensor<bf16[N]>", clustered))
+    verify(kernel_of(WAIT, "%A: tensor<bf16[N]>", clustered))

@@ -50,8 +50,10 @@ def test_neighbours_may_load_for_themselves() -> None:
     check(case, arrays, wanted)
 
 
-def test_multicast_without_a_cluster_is_refused() -> None:
+@pytest.mark.parametrize("cluster", [None, dict(k=2), dict(m=1)], ids=repr)
+def test_multicast_without_a_cluster_is_refused(cluster: dict[str, int] | None) -> None:
+    given = Schedule(multicast=True, cluster=cluster)
     with pytest.raises(ScheduleError) as refused:
-        CASES["gemm"].kernel.schedule(Schedule(multicast=True))
+        CASES["gemm"].kernel.schedule(given, M=1024, N=576, K=4096)
     assert "Schedule.multicast is True, and there is no cluster" in str(refused.value)
     assert "such as cluster=dict(n=2)" in str(refused.value)

@@ -21,49 +21,56 @@ def chosen(m: int, n: int, k: int, schedule: Schedule | None = None) -> Schedule
 
 
 @pytest.mark.parametrize(
-    ("sizes", "tile", "cluster", "stages", "swizzle"),
+    ("sizes", "tile", "cluster", "multicast", "stages", "swizzle"),
     [
         # Few and narrow tiles: 12 to 15 clusters of 8, with rings as deep as SMEM allows.
-        ((1024, 384, 4096), (64, 64), EIGHT, 12, 1),
-        ((1024, 576, 4096), (64, 96), EIGHT, 10, 1),
-        ((768, 768, 8192), (64, 80), EIGHT, 12, 1),
-        ((256, 2048, 4096), (64, 80), EIGHT, 12, 1),
-        ((512, 1024, 4096), (64, 80), dict(m=4), 12, 1),
+        ((1024, 384, 4096), (64, 64), EIGHT, False, 12, 1),
+        ((1024, 576, 4096), (64, 96), EIGHT, False, 10, 1),
+        ((768, 768, 8192), (64, 80), EIGHT, False, 12, 1),
+        ((256, 2048, 4096), (64, 80), EIGHT, False, 12, 1),
+        ((512, 1024, 4096), (64, 80), dict(m=4), False, 12, 1),
         # 128 tiles: no room for 16 such clusters. Pairs lie along the shorter side, and are walked
         # along the longer one.
-        ((1024, 768, 4096), (64, 96), dict(n=2), 9, 16),
-        ((1024, 960, 4096), (64, 120), dict(n=2), 8, 16),
-        ((1024, 1152, 4096), (64, 144), dict(m=2), 7, 1),
-        ((512, 2048, 4096), (64, 128), dict(m=2), 8, 1),
+        ((1024, 768, 4096), (64, 96), dict(n=2), False, 9, 16),
+        ((1024, 960, 4096), (64, 120), dict(n=2), False, 8, 16),
+        ((1024, 1152, 4096), (64, 144), dict(m=2), False, 7, 1),
+        ((512, 2048, 4096), (64, 128), dict(m=2), False, 8, 1),
+        # 4 or 2 have all rows: nobody else wants what they load.
+        ((256, 3072, 4096), (64, 104), EIGHT, False, 10, 1),
+        ((256, 5120, 4096), (128, 80), dict(m=2), False, 7, 1),
+        # Over long sums multicast keeps CTAs together: where it is of all that they have in common,
+        # in pairs along n, or eights with deep rings.
+        ((2048, 384, 8192), (64, 96), dict(n=2), None, 9, 32),
+        ((384, 1536, 8192), (64, 80), dict(m=2, n=4), None, 12, 4),
+        ((640, 1536, 16384), (64, 128), dict(m=2, n=4), False, 9, 8),
+        ((768, 1536, 8192), (64, 144), dict(m=2), False, 7, 1),
         # Short sums do not pay for the start of large clusters.
-        ((1024, 384, 1024), (64, 48), dict(n=2), 6, 16),
-        ((1024, 960, 1024), (64, 128), dict(n=2), 8, 16),
-        ((512, 512, 1024), (64, 32), dict(n=2), 8, 8),
+        ((1024, 384, 1024), (64, 48), dict(n=2), False, 6, 16),
+        ((1024, 960, 1024), (64, 128), dict(n=2), False, 8, 16),
+        ((512, 512, 1024), (64, 32), dict(n=2), False, 8, 8),
         # Tiles for a part of the SMs alone: CTAs of a cluster share the sum of each.
-        ((128, 1536, 4096), (128, 64), dict(k=4), 7, 1),
-        ((256, 1024, 4096), (64, 64), dict(k=2), 12, 4),
-        ((64, 896, 7168), (64, 32), dict(k=4), 8, 1),
+        ((128, 1536, 4096), (128, 64), dict(k=4), None, 7, 1),
+        ((256, 1024, 4096), (64, 64), dict(k=2), None, 12, 4),
+        ((64, 896, 7168), (64, 32), dict(k=4), None, 8, 1),
         # Not so where they would drift apart for long.
-        ((1024, 768, 16384), (128, 96), None, 6, 1),
+        ((1024, 768, 16384), (128, 96), None, None, 6, 1),
         # Products take as long as loading: as ever.
-        ((1024, 1536, 4096), (128, 96), None, 6, 8),
-        ((1024, 3840, 4096), (128, 240), None, 4, 8),
+        ((1024, 1536, 4096), (128, 96), None, None, 6, 8),
+        ((1024, 3840, 4096), (128, 240), None, None, 4, 8),
     ],
 )
 def test_choice(
     sizes: tuple[int, int, int],
     tile: tuple[int, int],
     cluster: dict[str, int] | None,
+    multicast: bool | None,
     stages: int,
     swizzle: int,
 ) -> None:
     made = chosen(*sizes)
     assert made.tile is not None
     assert ((made.tile["m"], made.tile["n"]), made.cluster) == (tile, cluster)
-    assert (made.stages, made.swizzle) == (stages, swizzle)
-    # Multicast makes them wait for each other, which brings nothing but over long sums.
-    neighbours = cluster and "k" not in cluster
-    assert made.multicast is (False if neighbours and sizes[2] < 8192 else None)
+    assert (made.multicast, made.stages, made.swizzle) == (multicast, stages, swizzle)
 
 
 def test_who_asks_for_something_gets_it() -> None:
@@ -119,7 +126,7 @@ def test_room() -> None:
 
 def test_a_cluster_is_explained() -> None:
     text = CASES["gemm"].kernel.explain(M=1024, N=576, K=4096)
-    assert "clusters of 4 along m, 2 along n lie in one GPC, to which comes once" in text
+    assert "4 along m, 2 along n without multicast: what several of them want comes once" in text
     assert "15 run at the same time" in text
     text = CASES["gemm"].kernel.explain(Schedule(cluster=dict(n=2)), M=1024, N=576, K=4096)
-    assert "clusters of 2 along n load what several of them want" in text
+    assert "clusters of 2 along n: what several of them want each loads a part of" in text

@@ -89,7 +89,7 @@ def _order(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         )
     if cluster_size(chosen) > MAX_CLUSTER:
         yield Finding(f"Schedule.cluster has more than {MAX_CLUSTER} CTAs in all", kernel.loc)
-    if chosen.multicast and cluster_size(chosen) == 1:
+    if chosen.multicast and all((chosen.cluster or {}).get(name, 1) == 1 for name in known):
         yield Finding(
             "Schedule.multicast is True, and there is no cluster whose CTAs could load for others",
             kernel.loc,

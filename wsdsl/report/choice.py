@@ -100,7 +100,7 @@ def _shape(option: Schedule) -> str:
 
 def _cluster(option: Schedule) -> str:
     sides = ", ".join(f"{num} along {name}" for name, num in (option.cluster or {}).items())
-    return f"clusters of {sides}"
+    return f"clusters of {sides}" + (" without multicast" if option.multicast is False else "")
 
 
 def _time(p: Prediction) -> str:
@@ -122,13 +122,13 @@ def _number(count: int, noun: str) -> str:
 
 def _reasons(p: Prediction, schedule: Schedule) -> list[str]:
     what = "a CTA's part" if p.sharing > 1 else "a tile"
-    per_operation = p.tile.operand_bytes / max(1, p.tile.operations)
+    per_operation, come = p.tile.operand_bytes / max(1, p.tile.operations), L2_BYTES * p.gain
     handing = f"; {p.handing:.0f} to hand on sums" if p.handing else ""
     return [
         f"  {_waves(p)}",
         f"  {_time(p)} at {CLOCK} GHz, {p.cycles:.3g} cycles: of {what} {p.mainloop:.0f} for "
         f"products, {p.epilogue:.0f} for results{handing}",
-        f"  operands: {p.tile.bytes_per_cycle:.0f} bytes a cycle and SM (L2 has {L2_BYTES:.0f}), "
+        f"  operands: {p.tile.bytes_per_cycle:.0f} bytes a cycle and SM (L2 has {come:.0f}), "
         f"{1000 * per_operation:.2f} bytes per 1000 operations",
         *_loading(p, schedule),
     ]
@@ -137,8 +137,9 @@ def _reasons(p: Prediction, schedule: Schedule) -> list[str]:
 def _loading(p: Prediction, schedule: Schedule) -> Iterator[str]:
     size = cluster_size(schedule)
     if size > 1 and p.sharing == 1:
-        reason = "lie in one GPC, to which comes once" if schedule.multicast is False else "load"
+        alone = schedule.multicast is False
+        what = "comes once to the GPC that they lie in" if alone else "each loads a part of"
         yield (
-            f"  {_cluster(schedule)} {reason} what several of them want; "
+            f"  {_cluster(schedule)}: what several of them want {what}; "
             f"{cluster_room(size, NUM_SMS)} run at the same time"
         )

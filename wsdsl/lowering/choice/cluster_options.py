@@ -1,8 +1,8 @@
 """Schedules with clusters, for what `choose_schedule` tries: where tiles are so few that all run at
 the same time, but on most SMs, and loading their operands takes longer than their products.
 
-They are left to who asks for them where sizes are not known, threads copy operands, columns ride
-wgmma's M, or consumers take turns.
+They are left to who asks for them where sizes are not known, and where they were not measured:
+threads copy operands, columns ride wgmma's M, or consumers take turns.
 """
 
 from __future__ import annotations
@@ -13,15 +13,22 @@ from collections.abc import Iterator, Mapping
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.target import SMEM_BYTES
 from wsdsl.ir.types import Axis
-from wsdsl.lowering.axes import axes_of, loop_variable
+from wsdsl.lowering.axes import loop_variable
 from wsdsl.lowering.check_columns import slice_step
 from wsdsl.lowering.choice.cut_options import MOST_SUMS
 from wsdsl.lowering.cut_sums import why_not_by_cluster
 from wsdsl.lowering.footprint import STAGING_BUFFERS, accumulator_registers, smem_bytes
-from wsdsl.lowering.model.clusters import GAIN, Shape, axis_of, cluster_room, fits, sides_of
+from wsdsl.lowering.model.clusters import (
+    GAIN,
+    Shape,
+    Sides,
+    axis_of,
+    cluster_room,
+    fits,
+    sides_of,
+)
 from wsdsl.lowering.model.predict import NUM_SMS, Prediction, is_narrow_wave
 from wsdsl.lowering.model.workload import Work
-from wsdsl.lowering.sharing import cluster_along
 from wsdsl.schedule import Schedule
 
 SHARING = (2, 4, 8)
@@ -33,10 +40,10 @@ LEAST_SLOTS = 4
 22.5 us, where whole tiles of half the width take 19.7.
 """
 LONG = 30_000
-"""Cycles of a tile's products from which on CTAs drift apart that load for themselves. With
-multicast 384 x 1536 x 8192 by 64 x 96 in 2 x 4 takes 20.1 us, without 21.8; 2048 x 384 x 16384 in
-pairs along n 45.6 and 47.7. Not so 4 x 2 (768 x 768 x 16384 37.8 and 37.4), pairs along m (1024 x
-1152 x 16384 64.0 and 60.2), or shorter sums (384 x 1280 x 4096 10.4 and 10.6).
+"""Cycles of a tile's steps from which on CTAs drift apart that load for themselves. With multicast
+384 x 1536 x 8192 by 64 x 96 takes 20.1 us with two of a cluster along m and four along n, without
+21.8; 2048 x 384 x 16384 in pairs along n 45.6 and 47.7. Not so pairs along m (1024 x 1152 x 16384
+64.0 and 60.2), or shorter sums (384 x 1280 x 4096 10.4 and 10.6).
 """
 PAIR, FLAT = (2, 1), (2, 4)
 DEEP = 10
@@ -54,7 +61,7 @@ def cluster_options(
     yield from _sharing_options(kernel, given, work, *option)
     whole, predicted = option
     asked, sides = predicted.tile, sides_of(work)
-    is_open = not (given.cluster or given.multicast)
+    is_open = given.cluster is None and not given.multicast
     is_open = is_open and given.scheduler in (None, "auto", "persistent")
     if not is_open or sides is None or not work.sized or kernel.unaligned or given.mma:
         return
@@ -69,15 +76,21 @@ def cluster_options(
             ordered = [(loop_variable(axis_of(x).name), named[x]) for x in work.nest if x in named]
             cluster = {name: num for name, num in ordered if num > 1}
             made = dataclasses.replace(whole, cluster=cluster)
-            held = predicted.mainloop >= LONG and _stays_together(kernel, made, shape)
+            held = predicted.mainloop >= LONG and _all_shared(sides, shape, tile)
+            held = held and _stays_together(kernel, made, sides, shape)
             yield made if held else dataclasses.replace(made, multicast=False)
 
 
-def _stays_together(kernel: Kernel, option: Schedule, shape: Shape) -> bool:
+def _all_shared(sides: Sides, shape: Shape, tile: Mapping[str, int]) -> bool:
+    """Whether multicast is of all that CTAs of a cluster have in common: of groups of 8 lines."""
+    others = zip(shape, (sides.long, sides.short), strict=True)
+    return not any(tile[axis_of(other).name] % (8 * num) for num, other in others)
+
+
+def _stays_together(kernel: Kernel, option: Schedule, sides: Sides, shape: Shape) -> bool:
     """Whether the CTAs of a cluster gain by multicast, since they wait for each other."""
     if shape == PAIR:
-        axes = axes_of(kernel).items()
-        return any(cluster_along(option, n) > 1 for n, axis in axes if axis.role == "columns")
+        return axis_of(sides.short).role == "columns"
     stages = option.stages or DEEP
     deep = stages >= DEEP and smem_bytes(kernel, option, stages, STAGING_BUFFERS) <= SMEM_BYTES
     return shape == FLAT and deep

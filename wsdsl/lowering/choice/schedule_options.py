@@ -14,7 +14,7 @@ from wsdsl.lowering.check_columns import column_step
 from wsdsl.lowering.choice.contracted_tiles import LINES, contracted, gains_by_lines
 from wsdsl.lowering.choice.register_room import leaves_room
 from wsdsl.lowering.footprint import axis_sizes, depth_steps, runs_ahead
-from wsdsl.lowering.model.clusters import ROOM, cluster_room
+from wsdsl.lowering.model.clusters import CLUSTERED
 from wsdsl.lowering.model.predict import NUM_SMS
 from wsdsl.lowering.model.workload import Work, scales_products
 from wsdsl.lowering.sharing import contraction_sharing, num_shares, shared_role
@@ -112,7 +112,7 @@ def _comes_out(tile: Mapping[str, int], work: Work, step: int) -> bool:
     num, more = tiles(tile), tiles({**tile, **{a.name: tile[a.name] - step for a in columns}})
     waves = math.ceil(num / NUM_SMS)
     fewer = waves <= FEW_WAVES and waves < math.ceil(more / NUM_SMS)
-    return fewer or any(num <= size * cluster_room(size, NUM_SMS) < more for size in ROOM)
+    return fewer or num <= CLUSTERED < more
 
 
 def _teams(

@@ -1,6 +1,6 @@
 """How many clusters a card holds, and by how much quicker operands come to their CTAs.
 
-Where tiles are few and narrow, what comes from L2 to an SM is the limit: some 74 bytes a cycle.
+Where tiles are few and narrow, what comes from L2 to an SM is the limit: some 73 bytes a cycle.
 CTAs that want the same tile at the same time and lie in one GPC share what crosses to it. Which CTA
 goes to which GPC is up to the card, but those of a cluster lie in one; so clusters of neighbours
 make products up to 1.2 times as quick, without a byte that one CTA loads for another. Multicast
@@ -9,9 +9,11 @@ up to 40 % in eights with rings of fewer than ten slots. Measured on an H200, bf
 to 2048 rows by 10 clusters, us, by tiles of 64 rows: none, the best cluster, the same with
 multicast.
 
-    256 x 2048 x 4096 12.0   4 along m 10.3          768 x 1024 x 4096 14.5   4 x 2 13.3, 13.3
-    512 x 1024 x 4096 11.4   4 along m 10.3         1024 x 576 x 4096  12.3   4 x 2 11.1, 11.4
-    768 x 768 x 4096  12.9   4 x 2 10.9, 11.2       1024 x 1152 x 4096 17.2   2 along m 17.1, 18.1
+    256 x 2048 x 4096 12.0   m=4      10.3         768 x 1024 x 4096 14.5   m=4, n=2 13.3, 13.3
+    512 x 1024 x 4096 11.4   m=4      10.3        1024 x 576 x 4096  12.3   m=4, n=2 11.1, 11.4
+    768 x 768 x 4096  12.9   m=4, n=2 10.9, 11.2  1024 x 1152 x 4096 17.2   m=2      17.1, 18.1
+
+What multicast costs is not in the model: who asks for a cluster gets it.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ from wsdsl.schedule import Schedule
 ROOM = {2: 66, 4: 30, 8: 15}
 """Clusters that run at the same time, one CTA an SM, as `cuOccupancyMaxActiveClusters` has it on
 every H200 that was asked. A cluster lies in one GPC, and their SMs are not multiples of eight."""
+CLUSTERED = 8 * ROOM[8]
+"""CTAs that run at the same time in clusters of four and eight."""
 Shape = tuple[int, int]
 """Of a cluster: CTAs along the shorter side of the output, and along the longer one."""
 ALONE: Shape = (1, 1)
@@ -35,8 +39,6 @@ GAIN: dict[Shape, float] = {ALONE: 0.92, (2, 1): 0.96, (4, 1): 1.05, (4, 2): 1.0
 Pairs and fours along the longer side are no better than none, 2 x 2 and 8 along one side than 4.
 These and what follows are fitted to 1000 schedules of 280 races: 3 to 5 % beside what was measured;
 what is chosen is 0.8 % behind the best in the mean."""
-
-
 DRIFT = 0.0001
 """Less by so much for each tile of the contraction: those who want the same drift apart."""
 MEMBER_CYCLES = 35.0
@@ -86,11 +88,11 @@ def shape_of(work: Work, schedule: Schedule) -> Shape | None:
 def gain_of(work: Work, schedule: Schedule, depth: int) -> float:
     """Over a contraction of so many tiles."""
     gain = GAIN.get(shape_of(work, schedule) or ALONE, GAIN[ALONE])
-    return gain * max(0.5, 1 - DRIFT * depth)
+    return gain / (1 + DRIFT * depth)
 
 
-def coldness_in(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> float:
-    """How much of what comes from memory is still wanted by several: by no other cluster where one
+def cold_share(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> float:
+    """Of what comes from memory, how much several clusters want: nothing where one
     has the whole shorter side (256 x 5120 x 4096: 20.3 us by 64 x 160 in pairs, 18.5 by 128 x 80).
     """
     sides, shape = sides_of(work), shape_of(work, schedule)

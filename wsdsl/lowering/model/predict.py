@@ -28,7 +28,7 @@ from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.lowering.model.busiest import Busiest, busiest
 from wsdsl.lowering.model.clusters import (
     cluster_room,
-    coldness_in,
+    cold_share,
     gain_of,
     starting_cycles,
 )
@@ -158,10 +158,12 @@ def predict(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Predicti
     sharing = sharing_beside(schedule, (loop.index for loop in work.nest))
     if sharing > 1:
         return predicted(shared_out(asked, sharing), schedule, sharing=sharing)
+    size = cluster_size(schedule)
     whole = work.sized and not schedule.cuts_tiles and is_one_wave(asked)
+    whole = whole and asked.tiles <= size * cluster_room(size, NUM_SMS)
     if not whole or asked.thin or not is_narrow(asked, NEARLY_NARROW):
         return predicted(asked, schedule)
-    cold = asked.cold_bytes * coldness_in(work, schedule, tile)
+    cold = asked.cold_bytes * cold_share(work, schedule, tile)
     gain = gain_of(work, schedule, asked.depth)
     asked = dataclasses.replace(asked, cold_bytes=cold)
     return predicted(asked, schedule, gain, starting_cycles(schedule))
@@ -202,10 +204,10 @@ def predicted(
     asked: Workload,
     schedule: Schedule,
     gain: float = 1.0,
-    more: float = 0.0,
+    starting: float = 0.0,
     sharing: int = 1,
 ) -> Prediction:
-    """`gain`: by how much quicker operands come; `more`: cycles that the start takes longer;
+    """`gain`: by how much quicker operands come; `starting`: cycles that the start takes longer;
     `sharing`: CTAs of a cluster that share the contraction of a tile.
     """
     cluster = cluster_size(schedule)
@@ -240,7 +242,7 @@ def predicted(
     whole_turns = 0 if scheduler.splits_tiles else work.turns
     memory = memory_cycles(asked, max(share, 1e-9), whole_turns)
     quicker = max(QUICKEST, share**BOOST)
-    busy = cycles * quicker + START_CYCLES + more
+    busy = cycles * quicker + START_CYCLES + starting
     bounded = _larger(busy, memory, 8)
     handing = handing_cycles(asked, schedule, work) + exchange_cycles(asked, work, sharing)
     stretch = (bounded - START_CYCLES) / max(1.0, cycles)
