@@ -54,6 +54,7 @@ def chosen(m: int, n: int, k: int, schedule: Schedule | None = None) -> Schedule
         ((64, 896, 7168), (64, 32), dict(k=4), None, 8, 1),
         # Not so where they would drift apart for long.
         ((1024, 768, 16384), (128, 96), None, None, 6, 1),
+        ((896, 768, 16384), (128, 128), None, None, 6, 1),
         # Products take as long as loading: as ever.
         ((1024, 1536, 4096), (128, 96), None, None, 6, 8),
         ((1024, 3840, 4096), (128, 240), None, None, 4, 8),
