@@ -122,13 +122,14 @@ def _number(count: int, noun: str) -> str:
 
 def _reasons(p: Prediction, schedule: Schedule) -> list[str]:
     what = "a CTA's part" if p.sharing > 1 else "a tile"
-    per_operation, come = p.tile.operand_bytes / max(1, p.tile.operations), L2_BYTES * p.gain
+    per_operation = p.tile.operand_bytes / max(1, p.tile.operations)
+    from_l2 = L2_BYTES * p.gain
     handing = f"; {p.handing:.0f} to hand on sums" if p.handing else ""
     return [
         f"  {_waves(p)}",
         f"  {_time(p)} at {CLOCK} GHz, {p.cycles:.3g} cycles: of {what} {p.mainloop:.0f} for "
         f"products, {p.epilogue:.0f} for results{handing}",
-        f"  operands: {p.tile.bytes_per_cycle:.0f} bytes a cycle and SM (L2 has {come:.0f}), "
+        f"  operands: {p.tile.bytes_per_cycle:.0f} bytes a cycle and SM (L2 has {from_l2:.0f}), "
         f"{1000 * per_operation:.2f} bytes per 1000 operations",
         *_loading(p, schedule),
     ]

@@ -25,6 +25,7 @@ from wsdsl.lowering.model.clusters import (
     axis_of,
     cluster_room,
     fits,
+    run_at_once,
     sides_of,
 )
 from wsdsl.lowering.model.predict import NUM_SMS, Prediction, is_narrow_wave
@@ -46,6 +47,7 @@ LONG = 30_000
 64.0 and 60.2), or shorter sums (384 x 1280 x 4096 10.4 and 10.6).
 """
 PAIR, FLAT = (2, 1), (2, 4)
+"""The clusters for which that was seen, as `Shape`: CTAs along the shorter side, and the longer."""
 DEEP = 10
 """Slots without which eight CTAs wait for each other more than they gain."""
 
@@ -69,22 +71,15 @@ def cluster_options(
         return
     for shape in GAIN:
         size = shape[0] * shape[1]
-        if size == 1 or asked.tiles > size * cluster_room(size, NUM_SMS):
-            continue
-        if fits(work, sides, shape, tile):
+        at_once = size > 1 and run_at_once(asked.tiles, size, NUM_SMS)
+        if at_once and fits(work, sides, shape, tile):
             named = dict(zip((sides.short, sides.long), shape, strict=True))
             ordered = [(loop_variable(axis_of(x).name), named[x]) for x in work.nest if x in named]
             cluster = {name: num for name, num in ordered if num > 1}
             made = dataclasses.replace(whole, cluster=cluster)
-            held = predicted.mainloop >= LONG and _all_shared(sides, shape, tile)
-            held = held and _stays_together(kernel, made, sides, shape)
-            yield made if held else dataclasses.replace(made, multicast=False)
-
-
-def _all_shared(sides: Sides, shape: Shape, tile: Mapping[str, int]) -> bool:
-    """Whether multicast is of all that CTAs of a cluster have in common: of groups of 8 lines."""
-    others = zip(shape, (sides.long, sides.short), strict=True)
-    return not any(tile[axis_of(other).name] % (8 * num) for num, other in others)
+            together = predicted.mainloop >= LONG and _stays_together(kernel, made, sides, shape)
+            gained = together and _all_shared(sides, shape, tile)
+            yield made if gained else dataclasses.replace(made, multicast=False)
 
 
 def _stays_together(kernel: Kernel, option: Schedule, sides: Sides, shape: Shape) -> bool:
@@ -94,6 +89,12 @@ def _stays_together(kernel: Kernel, option: Schedule, sides: Sides, shape: Shape
     stages = option.stages or DEEP
     deep = stages >= DEEP and smem_bytes(kernel, option, stages, STAGING_BUFFERS) <= SMEM_BYTES
     return shape == FLAT and deep
+
+
+def _all_shared(sides: Sides, shape: Shape, tile: Mapping[str, int]) -> bool:
+    """Whether all that CTAs of a cluster have in common is cut evenly, into groups of 8 lines."""
+    others = zip(shape, (sides.long, sides.short), strict=True)
+    return not any(tile[axis_of(other).name] % (8 * num) for num, other in others)
 
 
 def _sharing_options(

@@ -76,6 +76,11 @@ def cluster_room(size: int, num_sms: int) -> int:
     return min(ROOM.get(size, num_sms), num_sms // size)
 
 
+def run_at_once(tiles: int, size: int, num_sms: int) -> bool:
+    """Whether so many tiles, one a CTA, all run at the same time in clusters of the size."""
+    return tiles <= size * cluster_room(size, num_sms)
+
+
 def shape_of(work: Work, schedule: Schedule) -> Shape | None:
     """None if clusters lie along something else."""
     sides, size = sides_of(work), cluster_size(schedule)
@@ -92,8 +97,8 @@ def gain_of(work: Work, schedule: Schedule, depth: int) -> float:
 
 
 def cold_share(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> float:
-    """Of what comes from memory, how much several clusters want: nothing where one
-    has the whole shorter side (256 x 5120 x 4096: 20.3 us by 64 x 160 in pairs, 18.5 by 128 x 80).
+    """Of what comes from memory, how much several clusters want: nothing where one has the whole
+    shorter side (256 x 5120 x 4096 in pairs: 20.3 us by 64 x 160, 18.5 by 128 x 80).
     """
     sides, shape = sides_of(work), shape_of(work, schedule)
     if sides is None or shape is None or shape[0] == 1:

@@ -84,13 +84,15 @@ with 4 stages, not 3: 1.005 to 1.01).
 """
 MAX_STAGES = 8
 """Slots of a ring, at the most."""
+NARROW_ROWS = 128
+"""Of a tile, at the most, for what follows: taller ones want the rings of `LOOKAHEAD`."""
 NEARLY_NARROW = 0.85
-"""Where it takes so much of their time, it may be what takes longest, if all SMs load at once."""
+"""Where loading takes so much of the products' time, it may take longer than they when all SMs load
+at once."""
 NARROW = 1.095
 """Where loading takes longer than products by so much, and all tiles run at the same time, on most
 SMs, what counts is how much is under way: ...
 """
-NARROW_ROWS = 128
 RING_BYTES = 170 << 10
 """... with less the ring runs dry, and with more CTAs that load the same do so at different times.
 1024 x 384 x 4096 by 64 x 64 takes 10.2, 9.6, 9.5 and 9.9 us with 8, 10, 12 and 13 slots, 1024 x
@@ -104,8 +106,8 @@ that share a contraction nothing else is known."""
 LEAST_STAGES = 3
 """Where loading is the limit, whatever bytes a slot has."""
 FEW_SLOTS = 4
-"""Of no more, one counts for much: fp8 of 768 x 1536 x 4096 by 128 x 72, 256 deep, takes 10.9 us
-with 4 slots, 11.7 with 3."""
+"""Of no more, one counts for much, so that the number is rounded: fp8 of 768 x 1536 x 4096 by 128 x
+72, 256 deep, takes 10.9 us with 4 slots, in pairs with 3 11.7."""
 MAX_STAGES_NARROW = 12
 MAX_STAGES_SLICES = 12
 """The same for slices, whose CTAs begin together: 256 x 256 x 65536 in 8 slices of 64 x 64

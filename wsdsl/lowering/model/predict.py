@@ -30,6 +30,7 @@ from wsdsl.lowering.model.clusters import (
     cluster_room,
     cold_share,
     gain_of,
+    run_at_once,
     starting_cycles,
 )
 from wsdsl.lowering.model.handing import (
@@ -158,10 +159,9 @@ def predict(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Predicti
     sharing = sharing_beside(schedule, (loop.index for loop in work.nest))
     if sharing > 1:
         return predicted(shared_out(asked, sharing), schedule, sharing=sharing)
-    size = cluster_size(schedule)
-    whole = work.sized and not schedule.cuts_tiles and is_one_wave(asked)
-    whole = whole and asked.tiles <= size * cluster_room(size, NUM_SMS)
-    if not whole or asked.thin or not is_narrow(asked, NEARLY_NARROW):
+    at_once = is_one_wave(asked) and run_at_once(asked.tiles, cluster_size(schedule), NUM_SMS)
+    whole = work.sized and not schedule.cuts_tiles and not asked.thin
+    if not (whole and at_once and is_narrow(asked, NEARLY_NARROW)):
         return predicted(asked, schedule)
     cold = asked.cold_bytes * cold_share(work, schedule, tile)
     gain = gain_of(work, schedule, asked.depth)
