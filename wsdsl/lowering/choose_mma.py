@@ -1,5 +1,6 @@
-"""Few rows against many columns: the columns may ride wgmma's M, which is 64 whatever is asked for;
-rows then come in steps of 8, columns of 64. The way is taken that is predicted to be quicker.
+"""The columns of a product may ride wgmma's M: rows then come in steps of 8, columns of 64. That is
+for few rows, since M is 64 whatever is asked for, and for others where tiles come out evener
+(`choice/swapped.py`). The way is taken that is predicted to be quicker.
 
 Before: `schedule=Schedule()`, for A[m, k] @ B[n, k] with 16 rows of A
 After: `schedule=Schedule(mma="n")`
@@ -20,6 +21,7 @@ from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import definitions
 from wsdsl.lowering.assign_roles import assign_roles
 from wsdsl.lowering.axes import loop_variable
+from wsdsl.lowering.choice.swapped import GAIN, may_be_swapped, may_gain
 from wsdsl.lowering.choose_schedule import choose_schedule, weight
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.model.predict import predict
@@ -44,12 +46,16 @@ def choose_mma(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Kernel
         if isinstance(op, Contract):
             first, second = _free(op.a, op.b), _free(op.b, op.a)
             few, many = (known.get(dims.get(axis, ""), 0) for axis in (first, second))
+            chosen = dataclasses.replace(schedule, mma=loop_variable(second))
+            swapped = dataclasses.replace(kernel, schedule=chosen)
             if 0 < few <= FEW_COLUMNS < many:
-                chosen = dataclasses.replace(schedule, mma=loop_variable(second))
-                swapped = dataclasses.replace(kernel, schedule=chosen)
                 if few <= FEWEST and not schedule.tile and _cycles(swapped, known) < math.inf:
                     return swapped
                 return min((kernel, swapped), key=lambda k: _cycles(k, known))
+            if min(few, many) > FEW_COLUMNS and may_be_swapped(kernel, first, second):
+                gains = may_gain(kernel, known, first, second)
+                gains = gains and _cycles(swapped, known) * GAIN < _cycles(kernel, known)
+                return swapped if gains else kernel
     return kernel
 
 

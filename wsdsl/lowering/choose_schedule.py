@@ -49,7 +49,6 @@ from wsdsl.lowering.model.predict import (
     is_narrow_wave,
     least_cycles,
     predict,
-    predicted,
 )
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.precision import choose_precision
@@ -102,14 +101,15 @@ def ranked(
         whole += [(c, predict(work, c, tile)) for c in clusters]
     found, best = list(whole), min(p.cycles for _, p in whole)
     if may_cut(kernel, given, work):
-        for option, tile in whole:
+        for option, own in whole:
             if (
-                tile.sharing == 1
+                own.sharing == 1
                 and option.cluster == given.cluster
-                and (every or given.scheduler == "split_k" or least_cycles(tile) * MARGIN < best)
+                and (every or given.scheduler == "split_k" or least_cycles(own) * MARGIN < best)
             ):
-                cut = cut_options(kernel, given, work, option, tile)
-                made = [(o, predicted(tile.tile, o)) for o in cut]
+                tile = axis_sizes(kernel, option)
+                cut = cut_options(kernel, given, work, option, own)
+                made = [(o, predict(work, o, tile)) for o in cut]
                 found += [(o, p) for o, p in made if p.work.cut]
     return sorted(found, key=lambda pair: weight(pair[1]))
 

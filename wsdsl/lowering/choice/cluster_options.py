@@ -65,7 +65,7 @@ def cluster_options(
     asked, sides = predicted.tile, sides_of(work)
     is_open = given.cluster is None and not given.multicast
     is_open = is_open and given.scheduler in (None, "auto", "persistent")
-    if not is_open or sides is None or not work.sized or kernel.unaligned or given.mma:
+    if not is_open or sides is None or not work.sized or kernel.unaligned or work.thin:
         return
     if whole.mode == "pingpong" or not is_narrow_wave(asked) or predicted.memory_bound:
         return

@@ -159,13 +159,16 @@ def predict(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Predicti
     sharing = sharing_beside(schedule, (loop.index for loop in work.nest))
     if sharing > 1:
         return predicted(shared_out(asked, sharing), schedule, sharing=sharing)
-    at_once = is_one_wave(asked) and run_at_once(asked.tiles, cluster_size(schedule), NUM_SMS)
-    whole = work.sized and not schedule.cuts_tiles and not asked.thin
-    if not (whole and at_once and is_narrow(asked, NEARLY_NARROW)):
+    pieces = num_pieces(asked, schedule)
+    at_once = is_one_wave(pieces) and run_at_once(pieces, cluster_size(schedule), NUM_SMS)
+    apart = schedule.scheduler == "stream_k" or schedule.reduction == "slices"
+    known = work.sized and not asked.thin and not apart
+    if not (known and at_once and is_narrow(asked, NEARLY_NARROW)):
         return predicted(asked, schedule)
-    cold = asked.cold_bytes * cold_share(work, schedule, tile)
-    gain = gain_of(work, schedule, asked.depth)
-    asked = dataclasses.replace(asked, cold_bytes=cold)
+    if not schedule.cuts_tiles:
+        cold = asked.cold_bytes * cold_share(work, schedule, tile)
+        asked = dataclasses.replace(asked, cold_bytes=cold)
+    gain = gain_of(work, schedule, asked.depth * asked.tiles // pieces)
     return predicted(asked, schedule, gain, starting_cycles(schedule))
 
 
@@ -190,14 +193,20 @@ def shared_out(asked: Workload, sharing: int) -> Workload:
     )
 
 
-def is_one_wave(asked: Workload) -> bool:
-    """Whether most SMs have one tile, and no SM two."""
-    return NUM_SMS / 2 < asked.tiles <= NUM_SMS
+def num_pieces(asked: Workload, schedule: Schedule) -> int:
+    """Tiles, or what split-K makes of them."""
+    splits = (schedule.splits or 1) if schedule.scheduler == "split_k" else 1
+    return asked.tiles * min(splits, max(1, asked.depth))
+
+
+def is_one_wave(pieces: int) -> bool:
+    """Whether most SMs have one, and no SM two."""
+    return NUM_SMS / 2 < pieces <= NUM_SMS
 
 
 def is_narrow_wave(asked: Workload) -> bool:
-    """The same, where to load operands is the limit."""
-    return is_one_wave(asked) and is_narrow(asked)
+    """The same of whole tiles, where to load operands is the limit."""
+    return is_one_wave(asked.tiles) and is_narrow(asked)
 
 
 def predicted(
