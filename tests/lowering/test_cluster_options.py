@@ -53,7 +53,7 @@ def chosen(m: int, n: int, k: int, schedule: Schedule | None = None) -> Schedule
         ((256, 1024, 4096), (64, 64), dict(k=2), None, 12, 4),
         ((64, 896, 7168), (64, 32), dict(k=4), None, 8, 1),
         # Not so where they would drift apart for long.
-        ((1024, 768, 16384), (128, 96), None, None, 6, 1),
+        ((1024, 768, 16384), (128, 96), None, None, 7, 1),
         ((896, 768, 16384), (128, 128), None, None, 6, 1),
         # Products take as long as loading: as ever.
         ((1024, 1536, 4096), (128, 96), None, None, 6, 8),

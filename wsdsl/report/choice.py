@@ -43,6 +43,9 @@ def explain_choice(kernel: Kernel, given: Schedule | None, sizes: Mapping[str, i
     lines = [f"chosen for {told}: {schedule!r}", *_reasons(own, schedule)]
     lines.append(f"  sums take {registers} of {compute} registers a thread")
     lines.append(f"  SMEM {smem_bytes(chosen, schedule, schedule.stages or 1)} bytes")
+    if schedule.mma:
+        steps = "its tiles come in steps of 64, the other side's in steps of 8"
+        lines.append(f"  `{schedule.mma}` rides wgmma's M: {steps}")
     given = dataclasses.replace(given or Schedule(), mma=schedule.mma)
     shown: list[Candidate] = []
     ways = {_way(schedule)}

@@ -23,7 +23,7 @@ from wsdsl.schedule import Schedule
 
 GAIN = 1.02
 """What it must bring by the model, which is not exact."""
-HEIGHTS, WIDTHS = (64, 128, 192, 256), range(16, 257, 8)
+HEIGHTS, WIDTHS = (64, 128, 256), range(16, 257, 8)
 MOST_AREA = 128 * 256
 """Of a tile, which lies in registers."""
 LINE = 4096 / L2_BYTES

@@ -65,6 +65,12 @@ QUICKEST = 0.8
 """... but no less than that: the clock has a limit too."""
 STORE_CYCLES = 14.2 / 128
 """Cycles for an element of the results."""
+TRANSPOSE_CYCLES = 0.033
+"""More for one that is transposed on its way, in lines of 32 bytes ..."""
+TRANSPOSE_ALONE = 0.09
+"""... and where one consumer does it: fitted to 46 shapes (`choice/swapped.py`). 2560 x 640 x 1536
+by 64 columns on wgmma's M and 200 rows on N takes 1.08 times as long as by 128 x 112, of which the
+busiest SM has 1.12 times as many elements."""
 SPLIT_CYCLES = 5.0
 """For a row of the results that begins amid a sector. At 1024 x (2688 to 5760) x 4096, 4096 x 8192
 x 1024 and 8192 x 8192 x 512, bf16 tiles of 128 rows and 152 to 248 columns that 16 does not divide
@@ -189,6 +195,7 @@ def shared_out(asked: Workload, sharing: int) -> Workload:
         overhang_bytes=beyond * part,
         own_bytes=asked.own_bytes * part,
         stored_elements=asked.stored_elements / sharing,
+        transposed_elements=asked.transposed_elements / sharing,
         computed=asked.computed / sharing,
     )
 
@@ -236,7 +243,9 @@ def predicted(
     mainloop = _larger((asked.product_cycles + promoting) * power, loading / gain, 24)
     computing = asked.computed / ISSUED
     splitting = asked.split_rows * SPLIT_CYCLES
+    transposing = TRANSPOSE_ALONE if schedule.consumers == 1 else TRANSPOSE_CYCLES
     epilogue = asked.stored_elements * STORE_CYCLES + splitting + computing
+    epilogue += asked.transposed_elements * transposing
     share = min(1.0, asked.tiles * depth / (work.steps * NUM_SMS))
     cycles = work.steps * (mainloop / depth)
     long = work.cut_steps > depth and asked.tensor_bytes > L2_HOLDS

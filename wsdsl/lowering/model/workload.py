@@ -27,11 +27,6 @@ WARM = 0.8
 """The share of all bytes up to which a tensor is taken to come to L2 as quickly as others do."""
 ASKED_TOGETHER = 3
 """Of CTAs that want the same and are far apart, so many ask for it by themselves."""
-TRANSPOSED = 1.3
-"""Longer by this much takes an element of the results that is transposed: 2560 x 640 x 1536 by 64
-columns on wgmma's M and 200 rows on N takes 1.09 times as long as by 128 x 112, which has 1.13 of
-the area; 46 shapes in which K is 1024 to 16384 have it between 1.2 and 1.5.
-"""
 SECTOR_BYTES = 32
 """What GMEM is written in."""
 Loop = ForTiles | ForEach
@@ -63,6 +58,8 @@ class Workload:
     depth: int = 1
     sums: int = 0
     columns: int = 0
+    transposed_elements: float = 0.0
+    """Of those that are stored."""
     split_rows: float = 0.0
     """Rows of results, of which every other tile's begin amid a sector of GMEM."""
     overhang_bytes: float = 0.0
@@ -155,7 +152,7 @@ class Work:
             return math.prod(self.trips(loop, tile) for loop in loops)
 
         cycles = operand_bytes = cold_bytes = own_bytes = read_bytes = stored = split = 0.0
-        computed = beyond = beyond_cut = 0.0
+        computed = beyond = beyond_cut = transposed = 0.0
         operations = promoted = further = 0
         for op, loops in self.inside:
             if isinstance(op, Contract):
@@ -166,7 +163,9 @@ class Work:
                     promoted += times(loops)
                     further += times(loops) * (num_parts(op, tile, self.every) - 1)
             elif isinstance(op, Store):
-                stored += times(loops) * _extent(op.index, tile) * self._effort(op)
+                own = times(loops) * _extent(op.index, tile)
+                stored += own
+                transposed += own * self._transposes(op)
                 split += times(loops) * self._split_rows(op, tile)
             elif not loops:
                 computed += instructions(op, tile)
@@ -199,6 +198,7 @@ class Work:
             depth=self.trips(self.cut, tile) if self.cut else 1,
             sums=sum(math.prod(tile[a] for a in kind.axes) for kind in summed),
             columns=sum(tile[a] for a in columns),
+            transposed_elements=transposed,
             split_rows=split,
             overhang_bytes=beyond,
             overhang_bytes_cut=beyond_cut,
@@ -225,10 +225,10 @@ class Work:
         assert isinstance(kind, Tensor)
         return math.prod(self.size(d) for d in kind.dims) * kind.dtype.bits / 8
 
-    def _effort(self, op: Store) -> float:
-        """1 but where rows of the fragments are contiguous, and so are transposed on their way."""
+    def _transposes(self, op: Store) -> bool:
+        """Whether rows of fragments are contiguous in memory."""
         axis = op.index[-1].type if op.index else None
-        return TRANSPOSED if isinstance(axis, Axis) and self.roles[axis.name] == "rows" else 1.0
+        return isinstance(axis, Axis) and self.roles[axis.name] == "rows"
 
     def _split_rows(self, op: Store, tile: Mapping[str, int]) -> float:
         """0 if tiles begin where sectors do along the contiguous dimension, or there is but one."""

@@ -1,0 +1,105 @@
+"""Columns on wgmma's M, where tiles come out evener that way."""
+
+import pytest
+
+from wsdsl import Schedule, parse
+
+BATCHED = """
+@kernel
+def k(A: bf16[G, M, K], B: bf16[G, N, K], C: bf16[G, M, N]):
+    for g in each(G):
+        for m, n in tiles(M, N):
+            acc = zeros(f32[m, n])
+            for k in tiles(K):
+                acc += A[g, m, k] @ B[g, n, k]
+            C[g, m, n] = acc
+"""
+
+
+def product(body: str = "acc", output: str = "bf16[M, N]", more: str = "") -> str:
+    return f"""
+@kernel
+def k(A: bf16[M, K], B: bf16[N, K], C: {output}{more}):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        C[m, n] = {body}
+"""
+
+
+PLAIN = product()
+
+
+def chosen(text: str, m: int, n: int, k: int, given: Schedule | None = None, **more: int) -> str:
+    made = parse(text).k.schedule(given, M=m, N=n, K=k, **more)
+    assert made.tile is not None
+    return f"{made.mma}: {made.tile['m']} x {made.tile['n']}"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        # 128 tiles without a rest, where 64 by any multiple of 8 leaves one.
+        ((5120, 512, 16384), "n: 160 x 128"),
+        ((3072, 512, 5120), "n: 96 x 128"),
+        ((2304, 1024, 2560), "n: 144 x 128"),
+        # Two waves of 152 rows, not three of 64.
+        ((448, 11008, 5120), "n: 152 x 256"),
+        # No evener.
+        ((4096, 4096, 4096), "None: 128 x 256"),
+        ((1024, 3840, 4096), "None: 128 x 240"),
+        # What is gained is lost again by results that are transposed.
+        ((896, 5632, 1536), "None: 128 x 160"),
+    ],
+)
+def test_choice(sizes: tuple[int, int, int], expected: str) -> None:
+    assert chosen(PLAIN, *sizes) == expected
+
+
+SIZES = 3072, 512, 5120
+
+
+@pytest.mark.parametrize(
+    ("body", "more"),
+    [
+        ("acc * rows[m] + bias[n]", ", rows: f32[M], bias: f32[N]"),
+        ("relu(acc) * alpha", ", alpha: f32"),
+    ],
+)
+def test_epilogues_of_vectors_and_scalars(body: str, more: str) -> None:
+    assert chosen(product(body, more=more), *SIZES).startswith("n:")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(product("acc + cast(R[m, n], f32)", more=", R: bf16[M, N]"), id="residual"),
+        pytest.param(product("acc / max(acc, over=n)"), id="sum over columns"),
+        pytest.param(product(output="f32[M, N]"), id="wide results"),
+        pytest.param(product(output="f8e4m3[M, N]"), id="narrow results"),
+    ],
+)
+def test_what_was_not_measured_is_left_alone(text: str) -> None:
+    assert chosen(text, *SIZES).startswith("None:")
+
+
+def test_who_asks_for_something_gets_it() -> None:
+    assert chosen(PLAIN, *SIZES, Schedule(tile=dict(m=128))).startswith("None: 128")
+    assert chosen(PLAIN, *SIZES, Schedule(mma="m")).startswith("m:")
+    assert chosen(PLAIN, *SIZES, Schedule(consumers=2)) == "n: 96 x 128"
+
+
+def test_batches_are_tiles_too() -> None:
+    """Of four 1280 x 512, as of one 5120 x 512; of 1280 x 512 alone nothing is gained."""
+    assert chosen(PLAIN, 1280, 512, 4096).startswith("None:")
+    assert chosen(BATCHED, 1280, 512, 4096, G=4) == "n: 160 x 128"
+    assert chosen(BATCHED, 1024, 512, 4096, G=4).startswith("None:")
+
+
+def test_it_is_explained() -> None:
+    text = parse(PLAIN).k.explain(M=5120, N=512, K=16384)
+    assert (
+        "`n` rides wgmma's M: its tiles come in steps of 64, the other side's in steps of 8" in text
+    )
+    assert "rides" not in parse(PLAIN).k.explain(M=4096, N=4096, K=4096)
