@@ -55,8 +55,9 @@ def chosen(m: int, n: int, k: int, schedule: Schedule | None = None) -> Schedule
         # Not so where they would drift apart for long.
         ((1024, 768, 16384), (128, 96), None, None, 7, 1),
         ((896, 768, 16384), (128, 128), None, None, 6, 1),
-        # Products take as long as loading: as ever.
-        ((1024, 1536, 4096), (128, 96), None, None, 6, 8),
+        # Products take as long as loading: pairs at the most; or longer: none.
+        ((1024, 1536, 4096), (128, 96), dict(m=2), False, 6, 4),
+        ((2048, 768, 8192), (128, 96), dict(n=2), None, 6, 16),
         ((1024, 3840, 4096), (128, 240), None, None, 4, 8),
     ],
 )
@@ -88,13 +89,13 @@ def test_tiles_of_a_given_cluster_may_be_cut() -> None:
     assert any(p.work.cut for _, p in ranked(kernel, given, sizes, every=True))
 
 
-def options(kernel: Kernel, **sizes: int) -> list[dict[str, int]]:
-    schedule = Schedule(tile=dict(m=64, n=96, k=64), consumers=1, mode="cooperative")
+def options(kernel: Kernel, rows: int = 64, **sizes: int) -> list[dict[str, int]]:
+    tile, consumers = dict(m=rows, n=96, k=64), rows // 64
+    schedule = Schedule(tile=tile, consumers=consumers, mode="cooperative")
     work = Work(kernel, sizes)
-    tile = axis_sizes(kernel, schedule)
-    made = cluster_options(
-        kernel, Schedule(), work, (schedule, predict(work, schedule, tile)), tile
-    )
+    sizes_of = axis_sizes(kernel, schedule)
+    option = schedule, predict(work, schedule, sizes_of)
+    made = cluster_options(kernel, Schedule(), work, option, sizes_of)
     return [dict(option.cluster or {}) for option in made]
 
 
@@ -105,6 +106,8 @@ def test_options() -> None:
         *(dict(m=2), dict(m=4)),
         *(dict(m=4, n=2), dict(m=2, n=4)),
     ]
+    assert options(kernel, 128, M=1024, N=1536, K=4096) == [dict(m=2)]
+    assert options(kernel, 128, M=1024, N=1440, K=4096) == [dict(m=2)]
     # 32 clusters of 4 do not run at the same time; an odd number of tiles is in no pair.
     assert options(kernel, M=1024, N=768, K=4096) == [dict(n=2)]
     assert options(kernel, M=1024, N=672, K=4096) == []

@@ -20,6 +20,7 @@ from wsdsl.lowering.cut_sums import why_not_by_cluster
 from wsdsl.lowering.footprint import STAGING_BUFFERS, accumulator_registers, smem_bytes
 from wsdsl.lowering.model.clusters import (
     GAIN,
+    PAIR,
     Shape,
     Sides,
     axis_of,
@@ -28,6 +29,7 @@ from wsdsl.lowering.model.clusters import (
     run_at_once,
     sides_of,
 )
+from wsdsl.lowering.model.loading import NEARLY_NARROW
 from wsdsl.lowering.model.predict import NUM_SMS, Prediction, is_narrow_wave
 from wsdsl.lowering.model.workload import Work
 from wsdsl.schedule import Schedule
@@ -46,8 +48,8 @@ LONG = 30_000
 21.8; 2048 x 384 x 16384 in pairs along n 45.6 and 47.7. Not so pairs along m (1024 x 1152 x 16384
 64.0 and 60.2), or shorter sums (384 x 1280 x 4096 10.4 and 10.6).
 """
-PAIR, FLAT = (2, 1), (2, 4)
-"""The clusters for which that was seen, as `Shape`: CTAs along the shorter side, and the longer."""
+FLAT: Shape = (2, 4)
+"""Of clusters, that was seen for pairs along the shorter side and these."""
 DEEP = 10
 """Slots without which eight CTAs wait for each other more than they gain."""
 
@@ -65,11 +67,12 @@ def cluster_options(
     asked, sides = predicted.tile, sides_of(work)
     is_open = given.cluster is None and not given.multicast
     is_open = is_open and given.scheduler in (None, "auto", "persistent")
+    is_open = is_open and is_narrow_wave(asked, NEARLY_NARROW)
     if not is_open or sides is None or not work.sized or kernel.unaligned or work.thin:
         return
-    if whole.mode == "pingpong" or not is_narrow_wave(asked) or predicted.memory_bound:
+    if whole.mode == "pingpong" or predicted.memory_bound:
         return
-    for shape in GAIN:
+    for shape in GAIN if is_narrow_wave(asked) else [PAIR]:
         size = shape[0] * shape[1]
         at_once = size > 1 and run_at_once(asked.tiles, size, NUM_SMS)
         if at_once and fits(work, sides, shape, tile):

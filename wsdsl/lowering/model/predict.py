@@ -41,6 +41,7 @@ from wsdsl.lowering.model.handing import (
 )
 from wsdsl.lowering.model.loading import (
     CLOCK,
+    NARROW,
     NEARLY_NARROW,
     apart_cycles,
     is_narrow,
@@ -174,7 +175,8 @@ def predict(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Predicti
     if not schedule.cuts_tiles:
         cold = asked.cold_bytes * cold_share(work, schedule, tile)
         asked = dataclasses.replace(asked, cold_bytes=cold)
-    gain = gain_of(work, schedule, asked.depth * asked.tiles // pieces)
+    narrow = schedule.cuts_tiles or is_narrow(asked)
+    gain = gain_of(work, schedule, asked.depth * asked.tiles // pieces, narrow)
     return predicted(asked, schedule, gain, starting_cycles(schedule))
 
 
@@ -211,9 +213,9 @@ def is_one_wave(pieces: int) -> bool:
     return NUM_SMS / 2 < pieces <= NUM_SMS
 
 
-def is_narrow_wave(asked: Workload) -> bool:
+def is_narrow_wave(asked: Workload, least: float = NARROW) -> bool:
     """The same of whole tiles, where to load operands is the limit."""
-    return is_one_wave(asked.tiles) and is_narrow(asked)
+    return is_one_wave(asked.tiles) and is_narrow(asked, least)
 
 
 def predicted(
