@@ -66,6 +66,28 @@ def test_layouts(a: str, b: str, sizes: tuple[int, int, int]) -> None:
     assert error(matmul(left, right), left.double() @ right.double()) < 2**-8
 
 
+@pytest.mark.parametrize("more", ["", "bias", "accumulate", "columns"])
+@pytest.mark.parametrize(
+    "sizes", [(1517, 512, 3584), (4451, 1024, 1024), (318, 8192, 1024), (2393, 512, 14336)]
+)
+def test_columns_ride_wgmmas_m(sizes: tuple[int, int, int], more: str) -> None:
+    """One consumer in fours, ping-pong, tiles in one wave, eights that multicast."""
+    m, n, k = sizes
+    a, b = randn(m, k), (randn(k, n) if more == "columns" else randn(n, k).t())
+    want, options, given = a.double() @ b.double(), dict[str, Any](), None
+    if more == "bias":
+        bias = randn(n)
+        options = dict(bias=bias, activation="gelu")
+        want = torch.nn.functional.gelu(want + bias.double())
+    if more == "accumulate":
+        out = randn(m, n)
+        options, want = dict(out=out, accumulate=True), want + out.double()
+        given = wsdsl.Schedule(mma="n")
+    schedule = matmul.plan(a, b, **options).compile(given).schedule
+    assert schedule is not None and schedule.mma == "n"
+    assert error(matmul(a, b, schedule=given, **options), want) < 2**-7
+
+
 @pytest.mark.parametrize("layout", ["rows", "columns"])
 @pytest.mark.parametrize("accumulate", [False, True])
 def test_nothing_is_written_outside(layout: str, accumulate: bool) -> None:
