@@ -90,6 +90,8 @@ by 128 x 256, 1.01 and 0.94 by 128 x 160 in turns).
 ASTRAY = {"split_k": 1.07, "stream_k": 1.2}
 """By how much longer operands take to come to pieces that hand on their sums: CTAs that want the
 same do so at different times. 256 x 1024 to 4608 x 3584 to 14336 and 1024 x 576 x 16384, 64 rows.
+Turns of narrow tiles take as much longer, on top, as one wave of whole ones does (`gain_of`): 87
+schedules of 45 shapes are off by 4.1 % so, and by 5.4 % without.
 """
 TURN_CYCLES = 620.0
 START_CYCLES = 2400.0
@@ -168,6 +170,7 @@ def predict(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Predicti
         return predicted(shared_out(asked, sharing), schedule, sharing=sharing)
     pieces = num_pieces(asked, schedule)
     at_once = is_one_wave(pieces) and run_at_once(pieces, cluster_size(schedule), NUM_SMS)
+    # Slices begin together, and share what they load; stream-K is fitted by `ASTRAY` alone.
     apart = schedule.scheduler == "stream_k" or schedule.reduction == "slices"
     known = work.sized and not asked.thin and not apart
     if not (known and at_once and is_narrow(asked, NEARLY_NARROW)):
