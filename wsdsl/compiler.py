@@ -197,7 +197,9 @@ class Kernel:
             raise error
         given = dataclasses.replace(wide.source, schedule=schedule)
         others = schedules_with_fewer_sums(given, wide.schedule, sizes)
-        for other in chain(others, narrower(wide.source, wide.partitioned, schedule)):
+        # Which side columns are of is settled: who gives a tile would be asked for it again.
+        settled = dataclasses.replace(schedule or Schedule(), mma=wide.schedule.mma)
+        for other in chain(others, narrower(wide.source, wide.partitioned, settled)):
             try:
                 compiled = self._compile(other, sizes, wide.source.unaligned)
                 _ = compiled.assembled

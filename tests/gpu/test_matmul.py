@@ -71,7 +71,7 @@ def test_layouts(a: str, b: str, sizes: tuple[int, int, int]) -> None:
     "sizes", [(1517, 512, 3584), (4451, 1024, 1024), (318, 8192, 1024), (2393, 512, 14336)]
 )
 def test_columns_ride_wgmmas_m(sizes: tuple[int, int, int], more: str) -> None:
-    """One consumer in fours, ping-pong, tiles in one wave, eights that multicast."""
+    """By one consumer in fours, in turns, by two in one wave, and in eights."""
     m, n, k = sizes
     a, b = randn(m, k), (randn(k, n) if more == "columns" else randn(n, k).t())
     want, options, given = a.double() @ b.double(), dict[str, Any](), None

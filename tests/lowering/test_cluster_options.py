@@ -1,5 +1,7 @@
 """Clusters, deep rings and the order of tiles, where loading operands is the limit."""
 
+import dataclasses
+
 import pytest
 
 from tests.kernels import CASES
@@ -8,7 +10,7 @@ from wsdsl.ir.op import Kernel
 from wsdsl.lowering.choice.cluster_options import cluster_options
 from wsdsl.lowering.choose_schedule import ranked
 from wsdsl.lowering.footprint import axis_sizes
-from wsdsl.lowering.model.clusters import ROOM, cluster_room
+from wsdsl.lowering.model.clusters import ALONE, GAIN, LITTLE, PAIR, ROOM, cluster_room
 from wsdsl.lowering.model.predict import NUM_SMS, predict
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.pipeline import scheduled_tile
@@ -52,7 +54,7 @@ def chosen(m: int, n: int, k: int, schedule: Schedule | None = None) -> Schedule
         ((128, 1536, 4096), (128, 64), dict(k=4), None, 7, 1),
         ((256, 1024, 4096), (64, 64), dict(k=2), None, 12, 4),
         ((64, 896, 7168), (64, 32), dict(k=4), None, 8, 1),
-        # Not so where they would drift apart for long.
+        # Not so where they would drift apart for long: slices.
         ((1024, 768, 16384), (128, 96), None, None, 7, 1),
         ((896, 768, 16384), (128, 128), None, None, 6, 1),
         # Products take as long as loading: pairs at the most; or longer: none.
@@ -118,6 +120,32 @@ def test_options() -> None:
     assert options(kernel, M=512, N=384, K=4096) == [dict(k=2)]
     assert options(kernel, M=256, N=192, K=4096) == [dict(k=2), dict(k=4)]
     assert options(kernel, M=256, N=192, K=256) == [dict(k=2)]
+
+
+def gain(schedule: Schedule, m: int, n: int, k: int) -> float:
+    """By how much quicker operands come than L2 has them."""
+    sizes = dict(M=m, N=n, K=k)
+    kernel = scheduled_tile(dataclasses.replace(CASES["gemm"].kernel.tile, schedule=schedule))
+    assert kernel.schedule is not None
+    return predict(Work(kernel, sizes), kernel.schedule, axis_sizes(kernel, kernel.schedule)).gain
+
+
+def test_gains() -> None:
+    narrow = Schedule(tile=dict(m=64, n=96, k=64), consumers=1)
+    pair = dataclasses.replace(narrow, cluster=dict(n=2), multicast=False)
+    assert gain(narrow, 1024, 768, 4096) == pytest.approx(GAIN[ALONE] / 1.0064)
+    assert gain(pair, 1024, 768, 4096) == pytest.approx(GAIN[PAIR] / 1.0064)
+    # Close to the limit pairs bring little; beyond it they bring nothing, and in two waves.
+    wide = Schedule(tile=dict(m=128, n=96, k=64), consumers=2)
+    near = dataclasses.replace(wide, cluster=dict(m=2), multicast=False)
+    assert gain(wide, 1024, 1536, 4096) == pytest.approx(GAIN[ALONE] / 1.0064)
+    assert gain(near, 1024, 1536, 4096) == pytest.approx(GAIN[ALONE] * LITTLE / 1.0064)
+    assert gain(wide, 2048, 1536, 4096) == 1.0
+    # Pieces that take turns drift apart over their own part of the sum; slices begin together.
+    turns = dataclasses.replace(narrow, scheduler="split_k", splits=2)
+    assert gain(turns, 512, 768, 8192) == pytest.approx(GAIN[ALONE] / 1.0064)
+    assert gain(dataclasses.replace(turns, reduction="slices"), 512, 768, 8192) == 1.0
+    assert gain(dataclasses.replace(narrow, scheduler="stream_k"), 1024, 768, 8192) == 1.0
 
 
 def test_room() -> None:

@@ -7,9 +7,11 @@ from itertools import pairwise
 import pytest
 
 import wsdsl
+from tests.kernels import CASES
 from wsdsl import Schedule
 from wsdsl.codegen.gate import SpillError
 from wsdsl.codegen.ptxas import find_ptxas
+from wsdsl.compiled import Compiled
 from wsdsl.diagnostics import Finding
 from wsdsl.lowering.choice.narrower import narrower
 from wsdsl.lowering.pipeline import schedules_with_fewer_sums
@@ -63,6 +65,21 @@ def test_columns_that_a_loop_walks() -> None:
     with pytest.raises(SpillError, match="spill"):
         kernel.compile(Schedule(tile=dict(n=224)), **sizes)
     assert kernel.compile(**sizes).schedule.tile["n"] < 224
+
+
+def test_columns_that_ride_wgmmas_m_stay_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So what is made narrower is the rows' side, which is what lies along the registers."""
+    tried: list[tuple[str | None, int]] = []
+
+    def assembled(self: Compiled) -> None:
+        tried.append((self.schedule.mma, (self.schedule.tile or {})["m"]))
+        if tried[-1][1] > 32:
+            raise SpillError([Finding("spills", None)])
+
+    monkeypatch.setattr(Compiled, "assembled", property(assembled))
+    wsdsl.parse(CASES["gemm"].text).gemm.compile(M=3072, N=512, K=5120)
+    assert tried[0] == ("n", 96) and tried[-1] == ("n", 32)
+    assert all(mma == "n" for mma, _ in tried)
 
 
 def test_widths_that_do_not_fit_are_left_out() -> None:

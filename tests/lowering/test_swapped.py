@@ -1,8 +1,13 @@
 """Columns on wgmma's M, where tiles come out evener that way."""
 
+import dataclasses
+
 import pytest
 
+from tests.kernels import CASES
 from wsdsl import Schedule, parse
+from wsdsl.ir.op import Kernel
+from wsdsl.lowering.choice.swapped import may_be_swapped, may_gain
 
 BATCHED = """
 @kernel
@@ -88,6 +93,41 @@ def test_who_asks_for_something_gets_it() -> None:
     assert chosen(PLAIN, *SIZES, Schedule(tile=dict(m=128))).startswith("None: 128")
     assert chosen(PLAIN, *SIZES, Schedule(mma="m")).startswith("m:")
     assert chosen(PLAIN, *SIZES, Schedule(consumers=2)) == "n: 96 x 128"
+
+
+def test_nothing_is_chosen_without_all_sizes() -> None:
+    assert parse(PLAIN).k.schedule(M=2304, N=1024).mma is None
+    assert parse(PLAIN).k.schedule(M=2304, N=1024, K=2560).mma == "n"
+
+
+def tile(name: str) -> Kernel:
+    return CASES[name].kernel.tile
+
+
+@pytest.mark.parametrize(
+    ("kernel", "expected"),
+    [
+        (tile("gemm"), True),
+        (tile("batched"), True),
+        (tile("two_products"), True),
+        (tile("mn_major"), True),
+        # The second product has another axis; threads copy A; the schedule says who shares what.
+        (tile("two_loops"), False),
+        (dataclasses.replace(tile("gemm"), unaligned=("A",)), False),
+        (dataclasses.replace(tile("gemm"), schedule=Schedule(share="n")), False),
+        # Scales of blocks; results of one axis.
+        (tile("two_scaled"), False),
+        (parse(product().replace("C[m, n] = acc", "C[0, n] = sum(acc, over=m)")).k.tile, False),
+    ],
+)
+def test_forms(kernel: Kernel, expected: bool) -> None:
+    assert may_be_swapped(kernel, "m", "n") == expected
+
+
+def test_columns_that_a_loop_inside_walks_are_no_tiles() -> None:
+    sizes = dict(M=3072, N=512, K=5120)
+    assert may_gain(tile("gemm"), sizes, "m", "n")
+    assert not may_gain(tile("nested"), sizes, "m", "n")
 
 
 def test_batches_are_tiles_too() -> None:

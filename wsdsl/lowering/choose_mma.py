@@ -52,7 +52,9 @@ def choose_mma(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Kernel
                 if few <= FEWEST and not schedule.tile and _cycles(swapped, known) < math.inf:
                     return swapped
                 return min((kernel, swapped), key=lambda k: _cycles(k, known))
-            if min(few, many) > FEW_COLUMNS and may_be_swapped(kernel, first, second):
+            sized = all(known.get(dim, 0) for dim in dims.values())
+            large = sized and min(few, many) > FEW_COLUMNS
+            if large and may_be_swapped(kernel, first, second):
                 gains = may_gain(kernel, known, first, second)
                 gains = gains and _cycles(swapped, known) * GAIN < _cycles(kernel, known)
                 return swapped if gains else kernel

@@ -1,8 +1,9 @@
 """Schedules with clusters, for what `choose_schedule` tries: where tiles are so few that all run at
-the same time, but on most SMs, and loading their operands takes longer than their products.
+the same time, but on most SMs, and loading their operands takes longer than their products; pairs
+also where it takes nearly as long.
 
 They are left to who asks for them where sizes are not known, and where they were not measured:
-threads copy operands, columns ride wgmma's M, or consumers take turns.
+threads copy operands, or consumers take turns.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def cluster_options(
     is_open = given.cluster is None and not given.multicast
     is_open = is_open and given.scheduler in (None, "auto", "persistent")
     is_open = is_open and is_narrow_wave(asked, NEARLY_NARROW)
-    if not is_open or sides is None or not work.sized or kernel.unaligned or work.thin:
+    if not is_open or sides is None or not work.sized or kernel.unaligned:
         return
     if whole.mode == "pingpong" or predicted.memory_bound:
         return

@@ -26,15 +26,17 @@ HEIGHTS, WIDTHS = (64, 128, 256), range(16, 257, 8)
 MOST_AREA = 128 * 256
 """Of a tile, which lies in registers."""
 LINE = 4096 / L2_BYTES
-"""Elements whose products take as long as to load a line of 16-bit operands ..."""
+"""Elements whose products take as long as to load a line of the operands: of half the bits twice as
+many are multiplied in a cycle ..."""
 POWER_LINE = 4096 * POWER
 """... and as what it costs by the clock."""
 
 
 def may_be_swapped(kernel: Kernel, first: str, second: str) -> bool:
     """Whether the default may look at it: products of these two axes and nothing else that minds
-    where rows and columns lie, or that was not measured so (sums over columns, scales of blocks,
-    residuals, outputs of other than 16 bits, which threads place).
+    where rows and columns lie. Left alone are scales of blocks, residuals, which come in parts that
+    are rows by columns, and outputs of other than 16 bits, which threads place one by one.
+    Operands were measured of bf16 and fp8; others are taken to be like them.
     """
     schedule = kernel.schedule or Schedule()
     if schedule.tile or schedule.share or kernel.unaligned or scales_products(kernel):

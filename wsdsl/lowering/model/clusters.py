@@ -95,7 +95,9 @@ def shape_of(work: Work, schedule: Schedule) -> Shape | None:
 
 
 def gain_of(work: Work, schedule: Schedule, depth: int, narrow: bool) -> float:
-    """Over a contraction of so many tiles; `narrow`: loading is the limit, and not just close."""
+    """Over a contraction of so many tiles; `narrow`: loading is the limit, and not just close to
+    it, or pieces take turns.
+    """
     shape = shape_of(work, schedule) or ALONE
     gain = GAIN.get(shape, GAIN[ALONE])
     if shape == PAIR and not narrow:

@@ -69,9 +69,10 @@ STORE_CYCLES = 14.2 / 128
 TRANSPOSE_CYCLES = 0.033
 """More for one that is transposed on its way, in lines of 32 bytes ..."""
 TRANSPOSE_ALONE = 0.09
-"""... and where one consumer does it: fitted to 46 shapes (`choice/swapped.py`). 2560 x 640 x 1536
-by 64 columns on wgmma's M and 200 rows on N takes 1.08 times as long as by 128 x 112, of which the
-busiest SM has 1.12 times as many elements."""
+"""... and where there is but one consumer: fitted to 46 shapes (`choice/swapped.py`). 2560 x 640 x
+1536 by 64 columns on wgmma's M and 200 rows on N takes 1.08 times as long as by 128 x 112, of which
+the busiest SM has 1.12 times as many elements. In turns the other's products hide it in part: it
+counts as the rest of the results."""
 SPLIT_CYCLES = 5.0
 """For a row of the results that begins amid a sector. At 1024 x (2688 to 5760) x 4096, 4096 x 8192
 x 1024 and 8192 x 8192 x 512, bf16 tiles of 128 rows and 152 to 248 columns that 16 does not divide

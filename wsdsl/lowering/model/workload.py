@@ -226,9 +226,10 @@ class Work:
         return math.prod(self.size(d) for d in kind.dims) * kind.dtype.bits / 8
 
     def _transposes(self, op: Store) -> bool:
-        """Whether rows of fragments are contiguous in memory."""
-        axis = op.index[-1].type if op.index else None
-        return isinstance(axis, Axis) and self.roles[axis.name] == "rows"
+        """Whether rows of a tile's fragments are contiguous in memory."""
+        axes = [v.type for v in op.index if isinstance(v.type, Axis)]
+        last = op.index[-1].type if len(axes) > 1 else None
+        return isinstance(last, Axis) and self.roles[last.name] == "rows"
 
     def _split_rows(self, op: Store, tile: Mapping[str, int]) -> float:
         """0 if tiles begin where sectors do along the contiguous dimension, or there is but one."""
