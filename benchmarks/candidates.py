@@ -129,9 +129,13 @@ def _by_model(problem: Problem) -> Iterator[str]:
 def text_of(schedule: Schedule) -> str:
     """As `--schedule` takes it."""
     tile = (f"tile.{name}={size}" for name, size in (schedule.tile or {}).items())
+    cluster = [f"cluster.{name}={num}" for name, num in (schedule.cluster or {}).items()]
+    if schedule.multicast is False:
+        cluster.append("multicast=false")
     named = ("mma", "mode", "consumers", "scheduler", "splits", "reduction")
     held = ((name, getattr(schedule, name)) for name in named)
-    return " ".join([*tile, *(f"{name}={value}" for name, value in held if value is not None)])
+    others = (f"{name}={value}" for name, value in held if value is not None)
+    return " ".join([*tile, *cluster, *others])
 
 
 def kernel_of(kind: Kind) -> Kernel:
