@@ -1,43 +1,30 @@
 """Columns on wgmma's M, where tiles come out evener that way."""
 
 import dataclasses
+import re
 
 import pytest
 
+import wsdsl
 from tests.kernels import CASES
-from wsdsl import Schedule, parse
+from wsdsl import Schedule
 from wsdsl.ir.op import Kernel
 from wsdsl.lowering.choice.swapped import may_be_swapped, may_gain
 
-BATCHED = """
-@kernel
-def k(A: bf16[G, M, K], B: bf16[G, N, K], C: bf16[G, M, N]):
-    for g in each(G):
-        for m, n in tiles(M, N):
-            acc = zeros(f32[m, n])
-            for k in tiles(K):
-                acc += A[g, m, k] @ B[g, n, k]
-            C[g, m, n] = acc
-"""
+GEMM, BATCHED = CASES["gemm"].kernel, CASES["batched"].kernel
 
 
-def product(body: str = "acc", output: str = "bf16[M, N]", more: str = "") -> str:
-    return f"""
-@kernel
-def k(A: bf16[M, K], B: bf16[N, K], C: {output}{more}):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += A[m, k] @ B[n, k]
-        C[m, n] = {body}
-"""
+def product(body: str = "acc", output: str = "bf16[M, N]", more: str = "") -> wsdsl.Kernel:
+    """`gemm` with another end."""
+    head = f"def gemm(A: bf16[M, K], B: bf16[N, K], C: {output}{more}):"
+    text = re.sub(r"def gemm.*", head, CASES["gemm"].text)
+    return wsdsl.parse(text.replace("C[m, n] = acc", f"C[m, n] = {body}")).gemm
 
 
-PLAIN = product()
-
-
-def chosen(text: str, m: int, n: int, k: int, given: Schedule | None = None, **more: int) -> str:
-    made = parse(text).k.schedule(given, M=m, N=n, K=k, **more)
+def chosen(
+    kernel: wsdsl.Kernel, m: int, n: int, k: int, given: Schedule | None = None, **more: int
+) -> str:
+    made = kernel.schedule(given, M=m, N=n, K=k, **more)
     assert made.tile is not None
     return f"{made.mma}: {made.tile['m']} x {made.tile['n']}"
 
@@ -59,7 +46,7 @@ def chosen(text: str, m: int, n: int, k: int, given: Schedule | None = None, **m
     ],
 )
 def test_choice(sizes: tuple[int, int, int], expected: str) -> None:
-    assert chosen(PLAIN, *sizes) == expected
+    assert chosen(GEMM, *sizes) == expected
 
 
 SIZES = 3072, 512, 5120
@@ -77,27 +64,51 @@ def test_epilogues_of_vectors_and_scalars(body: str, more: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    "kernel",
     [
         pytest.param(product("acc + cast(R[m, n], f32)", more=", R: bf16[M, N]"), id="residual"),
-        pytest.param(product("acc / max(acc, over=n)"), id="sum over columns"),
+        pytest.param(product("acc / max(acc, over=n)"), id="largest of a row"),
         pytest.param(product(output="f32[M, N]"), id="wide results"),
         pytest.param(product(output="f8e4m3[M, N]"), id="narrow results"),
     ],
 )
-def test_what_was_not_measured_is_left_alone(text: str) -> None:
-    assert chosen(text, *SIZES).startswith("None:")
+def test_what_is_left_alone(kernel: wsdsl.Kernel) -> None:
+    assert chosen(kernel, *SIZES).startswith("None:")
 
 
 def test_who_asks_for_something_gets_it() -> None:
-    assert chosen(PLAIN, *SIZES, Schedule(tile=dict(m=128))).startswith("None: 128")
-    assert chosen(PLAIN, *SIZES, Schedule(mma="m")).startswith("m:")
-    assert chosen(PLAIN, *SIZES, Schedule(consumers=2)) == "n: 96 x 128"
+    assert chosen(GEMM, *SIZES, Schedule(tile=dict(m=128))).startswith("None: 128")
+    assert chosen(GEMM, *SIZES, Schedule(mma="m")).startswith("m:")
+    assert chosen(GEMM, *SIZES, Schedule(consumers=2)) == "n: 96 x 128"
 
 
 def test_nothing_is_chosen_without_all_sizes() -> None:
-    assert parse(PLAIN).k.schedule(M=2304, N=1024).mma is None
-    assert parse(PLAIN).k.schedule(M=2304, N=1024, K=2560).mma == "n"
+    assert GEMM.schedule(M=2304, N=1024).mma is None
+    assert GEMM.schedule(M=2304, N=1024, K=2560).mma == "n"
+
+
+SCALED = wsdsl.parse(
+    CASES["gemm"]
+    .text.replace("A[m, k] @ B[n, k]", "(A[m, k] @ B[n, k]) * rows[m]")
+    .replace("C: ", "rows: f32[M], C: ")
+).gemm
+
+
+TWO_SIDES = wsdsl.parse("""
+@kernel
+def two_sides(A: bf16[M, K], B: bf16[N, K], D: bf16[L, K], C: bf16[M, N], E: bf16[M, L]):
+    for m in tiles(M):
+        for n in tiles(N):
+            acc = zeros(f32[m, n])
+            for k in tiles(K):
+                acc += A[m, k] @ B[n, k]
+            C[m, n] = acc
+        for l in tiles(L):
+            acc = zeros(f32[m, l])
+            for k in tiles(K):
+                acc += A[m, k] @ D[l, k]
+            E[m, l] = acc
+""").two_sides
 
 
 def tile(name: str) -> Kernel:
@@ -111,13 +122,19 @@ def tile(name: str) -> Kernel:
         (tile("batched"), True),
         (tile("two_products"), True),
         (tile("mn_major"), True),
-        # The second product has another axis; threads copy A; the schedule says who shares what.
-        (tile("two_loops"), False),
+        (wsdsl.parse(CASES["two_loops"].text.replace("C: f32", "C: bf16")).two_loops.tile, True),
+        # Results of other axes; threads copy A; the schedule says who shares what.
+        (TWO_SIDES.tile, False),
         (dataclasses.replace(tile("gemm"), unaligned=("A",)), False),
         (dataclasses.replace(tile("gemm"), schedule=Schedule(share="n")), False),
-        # Scales of blocks; results of one axis.
-        (tile("two_scaled"), False),
-        (parse(product().replace("C[m, n] = acc", "C[0, n] = sum(acc, over=m)")).k.tile, False),
+        # Products that are scaled one by one; results of one axis.
+        (SCALED.tile, False),
+        (
+            product(
+                "acc\n        R[n] = cast(bias[n], bf16)", more=", bias: f32[N], R: bf16[N]"
+            ).tile,
+            False,
+        ),
     ],
 )
 def test_forms(kernel: Kernel, expected: bool) -> None:
@@ -132,14 +149,14 @@ def test_columns_that_a_loop_inside_walks_are_no_tiles() -> None:
 
 def test_batches_are_tiles_too() -> None:
     """Of four 1280 x 512, as of one 5120 x 512; of 1280 x 512 alone nothing is gained."""
-    assert chosen(PLAIN, 1280, 512, 4096).startswith("None:")
+    assert chosen(GEMM, 1280, 512, 4096).startswith("None:")
     assert chosen(BATCHED, 1280, 512, 4096, G=4) == "n: 160 x 128"
     assert chosen(BATCHED, 1024, 512, 4096, G=4).startswith("None:")
 
 
 def test_it_is_explained() -> None:
-    text = parse(PLAIN).k.explain(M=5120, N=512, K=16384)
+    text = GEMM.explain(M=5120, N=512, K=16384)
     assert (
         "`n` rides wgmma's M: its tiles come in steps of 64, the other side's in steps of 8" in text
     )
-    assert "rides" not in parse(PLAIN).k.explain(M=4096, N=4096, K=4096)
+    assert "rides" not in GEMM.explain(M=4096, N=4096, K=4096)

@@ -24,7 +24,7 @@ from wsdsl.diagnostics import CompileError, Finding, Loc, ScheduleError
 from wsdsl.ir.op import Kernel, Op, Value, bound, operands, results_of
 from wsdsl.ir.tile_ops import Contract, Load, Reduce, Store
 from wsdsl.ir.types import Axis, Role, Tile
-from wsdsl.lowering.axes import change_axes, loop_variable
+from wsdsl.lowering.axes import change_axes, free_axes, loop_variable
 
 
 def assign_roles(kernel: Kernel) -> Kernel:
@@ -79,12 +79,6 @@ class _Sides:
         return "columns" if self.flipped.get(root, False) != odd else "rows"
 
 
-def _free_axes(op: Contract) -> tuple[list[str], list[str]]:
-    assert isinstance(op.a.type, Tile) and isinstance(op.b.type, Tile)
-    a, b = op.a.type.axes, op.b.type.axes
-    return [x for x in a if x not in b], [x for x in b if x not in a]
-
-
 def operand_loads(kernel: Kernel) -> dict[Value, Load]:
     """Loads whose tiles are operands of products: the load sub-DAG's leaves."""
     made = kernel.definers
@@ -127,7 +121,7 @@ def _constrain(kernel: Kernel, sides: _Sides) -> Iterator[Finding]:
 
     for op in kernel.ops:
         if isinstance(op, Contract):
-            a, b = _free_axes(op)
+            a, b = free_axes(op)
             if len(a) == len(b) == 1 and not sides.differ(a[0], b[0]):
                 yield clash("this product", a[0], b[0], op.loc)
         if isinstance(op, Reduce) and not sides.columns(op.axis):
@@ -161,7 +155,7 @@ def _ride(kernel: Kernel, sides: _Sides) -> None:
     if mma is None:
         return
     products = [op for op in kernel.ops if isinstance(op, Contract)]
-    free = {x for op in products for side in _free_axes(op) for x in side}
+    free = {x for op in products for side in free_axes(op) for x in side}
     named = [x for x in sorted(free) if mma in (x, loop_variable(x))]
     if not named:
         known = ", ".join(dict.fromkeys(loop_variable(x) for x in sorted(free))) or "none"
@@ -187,7 +181,7 @@ def _ride(kernel: Kernel, sides: _Sides) -> None:
 def _prefer(kernel: Kernel, sides: _Sides) -> None:
     for op in kernel.ops:
         if isinstance(op, Contract):
-            a, b = _free_axes(op)
+            a, b = free_axes(op)
             if len(a) == len(b) == 1:
                 sides.columns(b[0])
     for op in kernel.ops:

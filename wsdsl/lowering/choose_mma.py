@@ -15,13 +15,11 @@ import math
 from collections.abc import Mapping
 
 from wsdsl.diagnostics import WsdslError
-from wsdsl.ir.op import Kernel, Value
+from wsdsl.ir.op import Kernel
 from wsdsl.ir.tile_ops import Contract
-from wsdsl.ir.types import Axis, Tile
-from wsdsl.ir.walk import definitions
 from wsdsl.lowering.assign_roles import assign_roles
-from wsdsl.lowering.axes import loop_variable
-from wsdsl.lowering.choice.swapped import GAIN, may_be_swapped, may_gain
+from wsdsl.lowering.axes import axes_of, free_axes, loop_variable
+from wsdsl.lowering.choice.swapped import LEAST_GAIN, may_be_swapped, may_gain
 from wsdsl.lowering.choose_schedule import choose_schedule, weight
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.model.predict import predict
@@ -41,22 +39,21 @@ def choose_mma(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Kernel
     if schedule.mma is not None or not sizes:
         return kernel
     known = dict(kernel.sizes) | dict(sizes)
-    dims = {v.type.name: v.type.dim for v in definitions(kernel) if isinstance(v.type, Axis)}
+    extents = {name: known.get(axis.dim, 0) for name, axis in axes_of(kernel).items()}
     for op in kernel.ops:
         if isinstance(op, Contract):
-            first, second = _free(op.a, op.b), _free(op.b, op.a)
-            few, many = (known.get(dims.get(axis, ""), 0) for axis in (first, second))
+            first, second = (next(iter(side), "") for side in free_axes(op))
+            few, many = extents.get(first, 0), extents.get(second, 0)
             chosen = dataclasses.replace(schedule, mma=loop_variable(second))
             swapped = dataclasses.replace(kernel, schedule=chosen)
             if 0 < few <= FEW_COLUMNS < many:
                 if few <= FEWEST and not schedule.tile and _cycles(swapped, known) < math.inf:
                     return swapped
                 return min((kernel, swapped), key=lambda k: _cycles(k, known))
-            sized = all(known.get(dim, 0) for dim in dims.values())
-            large = sized and min(few, many) > FEW_COLUMNS
+            large = min(few, many) > FEW_COLUMNS and all(extents.values())
             if large and may_be_swapped(kernel, first, second):
-                gains = may_gain(kernel, known, first, second)
-                gains = gains and _cycles(swapped, known) * GAIN < _cycles(kernel, known)
+                asked = may_gain(kernel, known, first, second)
+                gains = asked and _cycles(swapped, known) * LEAST_GAIN < _cycles(kernel, known)
                 return swapped if gains else kernel
     return kernel
 
@@ -70,8 +67,3 @@ def _cycles(kernel: Kernel, sizes: Mapping[str, int]) -> float:
     assert chosen.schedule is not None
     tile = axis_sizes(chosen, chosen.schedule)
     return weight(predict(Work(chosen, sizes), chosen.schedule, tile))
-
-
-def _free(operand: Value, other: Value) -> str:
-    assert isinstance(operand.type, Tile) and isinstance(other.type, Tile)
-    return next((x for x in operand.type.axes if x not in other.type.axes), "")
