@@ -197,7 +197,7 @@ class Kernel:
             raise error
         given = dataclasses.replace(wide.source, schedule=schedule)
         others = schedules_with_fewer_sums(given, wide.schedule, sizes)
-        # Which side columns are of is settled: who gives a tile would be asked for it again.
+        # What rides wgmma's M is settled: beside a given tile it would be chosen anew.
         settled = dataclasses.replace(schedule or Schedule(), mma=wide.schedule.mma)
         for other in chain(others, narrower(wide.source, wide.partitioned, settled)):
             try:

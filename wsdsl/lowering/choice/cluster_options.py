@@ -20,6 +20,7 @@ from wsdsl.lowering.choice.cut_options import MOST_SUMS
 from wsdsl.lowering.cut_sums import why_not_by_cluster
 from wsdsl.lowering.footprint import STAGING_BUFFERS, accumulator_registers, smem_bytes
 from wsdsl.lowering.model.clusters import (
+    FLAT,
     GAIN,
     PAIR,
     Shape,
@@ -47,10 +48,9 @@ LONG = 30_000
 """Cycles of a tile's steps from which on CTAs drift apart that load for themselves. With multicast
 384 x 1536 x 8192 by 64 x 96 takes 20.1 us with two of a cluster along m and four along n, without
 21.8; 2048 x 384 x 16384 in pairs along n 45.6 and 47.7. Not so pairs along m (1024 x 1152 x 16384
-64.0 and 60.2), or shorter sums (384 x 1280 x 4096 10.4 and 10.6).
+64.0 and 60.2), or shorter sums (384 x 1280 x 4096 10.4 and 10.6). Of other shapes than `PAIR` and
+`FLAT` it was not seen.
 """
-FLAT: Shape = (2, 4)
-"""Of clusters, that was seen for pairs along the shorter side and these."""
 DEEP = 10
 """Slots without which eight CTAs wait for each other more than they gain."""
 

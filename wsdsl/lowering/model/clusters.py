@@ -34,12 +34,13 @@ CLUSTERED = 8 * ROOM[8]
 Shape = tuple[int, int]
 """Of a cluster: CTAs along the shorter side of the output, and along the longer one."""
 ALONE: Shape = (1, 1)
-GAIN: dict[Shape, float] = {ALONE: 0.92, (2, 1): 0.96, (4, 1): 1.05, (4, 2): 1.08, (2, 4): 1.04}
+PAIR: Shape = (2, 1)
+FLAT: Shape = (2, 4)
+GAIN: dict[Shape, float] = {ALONE: 0.92, PAIR: 0.96, (4, 1): 1.05, (4, 2): 1.08, FLAT: 1.04}
 """By how much quicker operands come than `L2_BYTES` a cycle, where all tiles run at the same time.
 Pairs and fours along the longer side are no better than none, 2 x 2 and 8 along one side than 4.
 These and what follows are fitted to 1000 schedules of 280 races: 3 to 5 % beside what was measured;
 what is chosen is 0.8 % behind the best in the mean."""
-PAIR: Shape = (2, 1)
 LITTLE = 1.01
 """What pairs bring where products take as long as loading: in the mean of 20 races 0.3 % in bursts
 and 0.5 % sustained, but 8 % at 2816 x 576 x 8192 and 15 % at 2048 x 768 x 8192 (128 x 96)."""
