@@ -158,9 +158,10 @@ def convert_tma_load(c: Context, op: m.TmaLoad) -> None:
 
 def convert_tma_store(c: Context, op: m.TmaStore) -> None:
     shared = c.shared(op.shared)
-    source = At(warp_base(c, shared, c.scalar(op.item).text), shared.offset)
+    item = c.scalar(op.item).text
+    source = At(warp_base(c, shared, item, op.apart), shared.offset)
     coordinates = [c.scalar(x).text for x in op.coordinates]
-    rows = c.w.multiply(c.threads.warp, 16)
+    rows = c.w.multiply(c.threads.warp, op.lines)
     coordinates[op.row_dim] = c.w.add(coordinates[op.row_dim], rows)
     map = c.pointer(op.map).text
     inline_ptx.tma_store(c.w, map, coordinates[::-1], source, c.threads.first_lane, op.accumulate)

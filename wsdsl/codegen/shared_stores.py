@@ -23,28 +23,35 @@ from wsdsl.ir.target import SWIZZLE_SPAN
 SWIZZLE_BITS = {"128B": 0x70, "64B": 0x30, "32B": 0x10, "none": 0}
 
 
-def warp_base(c: Context, shared: SharedAt, item: str) -> str:
-    """The address of the executing warp's quarter of an item, short of the array's offset."""
-    return c.w.add(c.item(shared, item), c.w.multiply(c.threads.warp, shared.bytes // 4))
+def warp_base(c: Context, shared: SharedAt, item: str, apart: int = 0) -> str:
+    """The address of the executing warp's part of an item, short of the array's offset: they are
+    so many bytes apart, or a quarter of the item.
+    """
+    own = c.w.multiply(c.threads.warp, apart or shared.bytes // 4)
+    return c.w.add(c.item(shared, item), own)
 
 
 def convert_store_shared(c: Context, op: StoreShared) -> None:
     value, shared = c.registers(op.value), c.shared(op.shared)
     size = value.dtype.bytes
-    lines, line = (value.columns, 16) if op.transposed else (16, value.columns)
+    own = 64 if op.joined else 16
+    lines, line = (value.columns, own) if op.transposed else (16, value.columns)
     span = max(line * size if op.swizzle == "none" else 0, SWIZZLE_SPAN[op.swizzle])
-    if line * size > span or lines * span > shared.bytes // 4 or value.columns % 8:
+    room = shared.bytes // (1 if op.joined else 4)
+    if line * size > span or lines * span > room or value.columns % 8:
         raise CompileError(
             Finding(
                 f"store_shared: {lines} lines of {line * size} bytes do not fit a panel of lines "
-                f"of {span} bytes in a quarter of {shared.bytes} bytes",
+                f"of {span} bytes in {room} bytes",
                 op.loc,
             )
         )
-    base = warp_base(c, shared, c.scalar(op.item).text)
+    item = c.scalar(op.item).text
+    base = c.item(shared, item) if op.joined else warp_base(c, shared, item)
     to = _Panel(At(base, shared.offset), op.swizzle, span)
     if value.dtype.bits == 16:
-        _store_matrices(c, value, to, op.transposed)
+        byte = c.w.multiply(c.threads.warp, 32) if op.joined else "0"
+        _store_matrices(c, value, to, op.transposed, byte)
     elif op.transposed:
         _store_elements(c, value, to)
     else:
@@ -89,8 +96,8 @@ def _packed(w: Writer, value: Registers) -> tuple[str, ...]:
     return tuple(packed)
 
 
-def _store_matrices(c: Context, value: Registers, to: _Panel, transposed: bool) -> None:
-    """stmatrix: each lane gives the address of one line of one 8 x 8 matrix."""
+def _store_matrices(c: Context, value: Registers, to: _Panel, transposed: bool, byte: str) -> None:
+    """stmatrix: each lane gives the address of one line of one 8 x 8 matrix, `byte` bytes in."""
     w, lane = c.w, c.threads.lane
     packed = _packed(w, value)
     if transposed:
@@ -101,7 +108,7 @@ def _store_matrices(c: Context, value: Registers, to: _Panel, transposed: bool) 
     else:
         line = w.binary("and", "i32", lane, 15)
         half = w.binary("lshr", "i32", lane, 4)
-    own = to.own(w, line, w.multiply(half, 16))
+    own = to.own(w, line, w.add(byte, w.multiply(half, 16)))
     for first in range(0, value.columns, 16):
         count = 4 if first + 16 <= value.columns else 2
         texts = packed[first // 4 : first // 4 + count]

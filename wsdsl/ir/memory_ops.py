@@ -109,7 +109,8 @@ class StoreShared(Op):
     """Each warp of the warpgroup writes its 16 rows of the fragment `value` (64 x w) to its quarter
     of item `item` (i32) of `shared`: warp i at i * bytes / 4, as one panel of the swizzle mode:
     16 lines of w elements, or `transposed` w lines of 16 elements. A line is one span; without
-    swizzle it is any multiple of 16 bytes, and the next one follows it, as TMA has it.
+    swizzle it is any multiple of 16 bytes, and the next one follows it, as TMA has it. `joined`:
+    the warps' transposed panels are one, of w lines of 64 elements, so that they must meet.
     """
 
     levels: ClassVar = SCHEDULED
@@ -118,6 +119,7 @@ class StoreShared(Op):
     item: Value
     swizzle: str
     transposed: bool = False
+    joined: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -193,7 +195,8 @@ class ReceiveFragment(Op):
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TmaStore(Op):
     """One thread of each warp of the warpgroup starts to copy its warp's quarter of item `item` of
-    `shared` to the box at `coordinates`, where warp i adds 16 * i to the one of `row_dim`. Elements
+    `shared` to the box at `coordinates`, where warp i adds `lines` * i to the one of `row_dim`. It
+    begins `apart` * i bytes in, or with 0 as far as quarters of the item are apart. Elements
     outside the tensor are dropped; it begins at a multiple of 16 bytes of a row. `accumulate` adds
     to what is there, each element atomically; the tensor is of f32, f16, bf16, i32 or u32.
     """
@@ -204,6 +207,8 @@ class TmaStore(Op):
     row_dim: int
     shared: Value
     item: Value
+    lines: int = 16
+    apart: int = 0
     accumulate: bool = False
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from wsdsl.diagnostics import Loc
 from wsdsl.ir.barrier_ops import ArriveBarrier, FenceAsyncProxy, SyncWarp, WarpgroupIndex
 from wsdsl.ir.fragment_ops import Iota
-from wsdsl.ir.op import Kernel, Value
+from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.pipeline_ops import AddInCluster, Partition, PartsInShared, RenameAxes
 from wsdsl.ir.target import ADDED_ATOMICALLY
 from wsdsl.ir.tile_ops import Block, End, Map, Store
@@ -118,10 +118,12 @@ class Side:
                     known[each] = b.times(self.warpgroup, each, "share")
                 self.shares[name] = known[each]
 
-    def publish(self, loc: Loc | None) -> None:
-        """Tell TMA what the threads of a warp wrote to SMEM, and which slots they have read."""
+    def publish(self, loc: Loc | None, meet: Op | None = None) -> None:
+        """Tell TMA what the threads of a warp wrote to SMEM, and which slots they have read;
+        `meet`: of more than a warp.
+        """
         self.builder.add(FenceAsyncProxy(loc=loc))
-        self.builder.add(SyncWarp(loc=loc))
+        self.builder.add(meet or SyncWarp(loc=loc))
         for op in self.read:
             self.builder.add(op)
         self.read = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TypeGuard
 
+from wsdsl.diagnostics import Loc
 from wsdsl.ir.barrier_ops import AllocateBarriers, NamedBarrierSync, SyncWarp
 from wsdsl.ir.memory_ops import (
     AllocateShared,
@@ -40,6 +41,8 @@ from wsdsl.lowering.stored_again import stored_again
 from wsdsl.lowering.turns import meeting
 
 WARP_ROWS = 16
+LINE_BYTES = 128
+"""Of a panel that four warps write."""
 LEAST_BYTES = 4096
 """A warp's quarter of an item begins at a multiple of 1024 bytes."""
 
@@ -79,6 +82,8 @@ class Stores:
         self.again = stored_again(partition.body)
         self.partition = partition
         self.bytes, self.buffers, self.together = STAGING_BYTES, _buffers(kernel), 1
+        self.joins = any(self._is_joined(op, w) for op in stores for w in self._shape(op).widths)
+        """Then no part of an item is one warp's own: another store is written where it was read."""
         blocks = {self._shape(op).blocks for op in stores}
         narrow = max([LEAST_BYTES, *(self._item_bytes(op) for op in stores)])
         smaller = self.buffers * STAGING_BYTES // narrow
@@ -176,8 +181,7 @@ class Stores:
         if through_smem:
             b.add(SyncWarp(loc=op.loc))
         else:
-            barrier, num = meeting(self.kernel, self.partition), self.side.num_warpgroups
-            b.add(NamedBarrierSync(barrier=barrier, num_warpgroups=num, loc=op.loc))
+            b.add(self._meet(op.loc))
 
     def _converted(self, value: Value, dtype: DType, op: Store) -> Value:
         assert isinstance(value.type, (Fragment, Tile))
@@ -248,6 +252,13 @@ class Stores:
         assert isinstance(op.tensor.type, Tensor)
         last = op.index[-1].type
         transposed = isinstance(last, Axis) and last.role == "rows"
+        if self._is_joined(op, width):
+            # Lines of 64 columns, of which each warp copies a quarter.
+            box = tuple(
+                1 if not isinstance(v.type, Axis) else 64 if v.type.role == "rows" else width // 4
+                for v in op.index
+            )
+            return box, transposed, line_swizzle(LINE_BYTES), width // 4
         box = tuple(
             1 if not isinstance(v.type, Axis) else WARP_ROWS if v.type.role == "rows" else width
             for v in op.index
@@ -255,15 +266,24 @@ class Stores:
         swizzle = line_swizzle(box[-1] * op.tensor.type.dtype.bytes)
         return box, transposed, swizzle, width if transposed else WARP_ROWS
 
+    def _is_joined(self, op: Store, width: int) -> bool:
+        """Whether four warps' columns are stored as lines of 128 bytes, not each warp's as 32."""
+        assert isinstance(op.tensor.type, Tensor)
+        last = op.index[-1].type
+        transposed = isinstance(last, Axis) and last.role == "rows"
+        return transposed and op.tensor.type.dtype.bits == 16 and width % 32 == 0
+
     def _to_smem(
         self, op: Store, shape: Shape, i: int, j: int, value: Value, place: int
     ) -> TmaStore:
         """Write a piece to its `place` in the next group; returns the copy that is to follow."""
         side, b = self.side, self.side.builder
         value = self._full_size(value, shape.widths[j])
-        box, transposed, swizzle, _ = self._panel(op, shape.widths[j])
+        joined = self._is_joined(op, shape.widths[j])
+        box, transposed, swizzle, lines = self._panel(op, shape.widths[j])
+        along = "columns" if joined else "rows"
         row_dim = next(
-            d for d, v in enumerate(op.index) if isinstance(v.type, Axis) and v.type.role == "rows"
+            d for d, v in enumerate(op.index) if isinstance(v.type, Axis) and v.type.role == along
         )
         coordinates = tuple(
             side.start(v.type.name, i, j) if isinstance(v.type, Axis) else v for v in op.index
@@ -273,7 +293,7 @@ class Stores:
         if place == 0:
             pending = self.groups - 1 if self.turn or self.even else 0
             b.add(TmaStoreWait(pending=pending, loc=op.loc))
-            b.add(SyncWarp(loc=op.loc))
+            b.add(self._meet(op.loc) if self.joins else SyncWarp(loc=op.loc))
         b.add(
             StoreShared(
                 value=value,
@@ -281,6 +301,7 @@ class Stores:
                 item=item,
                 swizzle=swizzle,
                 transposed=transposed,
+                joined=joined,
                 loc=op.loc,
             )
         )
@@ -290,12 +311,20 @@ class Stores:
             row_dim=row_dim,
             shared=self.staging,
             item=item,
+            lines=lines if joined else WARP_ROWS,
+            apart=lines * LINE_BYTES if joined else 0,
             accumulate=op.accumulate,
             loc=op.loc,
         )
 
+    def _meet(self, loc: Loc | None) -> NamedBarrierSync:
+        """Of the partition's warps: what they share is one panel."""
+        barrier, num = meeting(self.kernel, self.partition), self.side.num_warpgroups
+        return NamedBarrierSync(barrier=barrier, num_warpgroups=num, loc=loc)
+
     def _by_tma(self, copies: list[TmaStore]) -> None:
-        self.side.publish(copies[0].loc)
+        joined = any(copy.apart for copy in copies)
+        self.side.publish(copies[0].loc, self._meet(copies[0].loc) if joined else None)
         for copy in copies:
             self.side.builder.add(copy)
         self.side.builder.add(TmaStoreCommit(loc=copies[0].loc))

@@ -307,7 +307,8 @@ def store_shared(m: Machine, a: Agent, i: Instruction) -> int:
     size = 16 * op.value.type.columns * op.value.type.dtype.bits // 8
     if size > array.bytes // 4:
         raise m.fail("misuse", a, op, f"{size} bytes, a warp has {array.bytes // 4}")
-    for quarter, warp in WARPS:
+    size *= 4 if op.joined else 1
+    for quarter, warp in ((0, ALL),) if op.joined else WARPS:
         start = quarter * array.bytes // 4
         write(
             m,
@@ -337,7 +338,7 @@ def tma_store(m: Machine, a: Agent, i: Instruction) -> int:
         raise m.fail("misuse", a, op, f"a box of {size} bytes, a warp has {array.bytes // 4}")
     made: list[int] = []
     for place, c in enumerate(FIRST_LANES):
-        start = place * array.bytes // 4
+        start = place * (op.apart or array.bytes // 4)
         event = m.event()
         before = a.know[c] | a.open_stores[place]
         for stored in a.stores:

@@ -182,14 +182,14 @@ def tma_store(wg: Warpgroup, op: m.TmaStore) -> None:
     accesses: list[CopyOut] = []
     writes: list[StoredOut] = []
     for i in range(4):
-        address = start + i * quarter
+        address = start + i * (op.apart or quarter)
         aligned(wg, op, address, held.swizzle)
         access = CopyOut(wg.told, op, wg.storing(i).start)
         conflict = wg.cta.accesses.read(
             address, address + held.bytes, access, wg.storing(i), (wg.index, i)
         )
         wg.settle(op, f"it reads item {item} of `{shared.label}` (warp {i})", conflict)
-        box = tuple(c + 16 * i * (d == op.row_dim) for d, c in enumerate(at))
+        box = tuple(c + op.lines * i * (d == op.row_dim) for d, c in enumerate(at))
         written = StoredOut(wg.full_name, op, wg.storing(i).start)
         check(wg, op, held.tensor, held.inside(box), written, wg.storing(i))
         wg.check(op, held.spills(box))
@@ -248,9 +248,10 @@ def store_shared(wg: Warpgroup, op: m.StoreShared) -> None:
     shared: SharedItems = wg.values[op.shared.name]
     item = int(wg.get(op.item, op))
     start = wg.item(op, shared, item, 0, shared.bytes)
-    quarter = shared.bytes // 4
-    for i in range(4):
-        rows = value[16 * i : 16 * i + 16]
+    parts = 1 if op.joined else 4
+    quarter = shared.bytes // parts
+    for i in range(parts):
+        rows = value if op.joined else value[16 * i : 16 * i + 16]
         lines = np.ascontiguousarray(rows.T if op.transposed else rows)
         line_bytes, span = lines.shape[1] * lines.itemsize, SWIZZLE_SPAN[op.swizzle]
         if line_bytes != span and (op.swizzle != "none" or line_bytes % span):
@@ -260,7 +261,7 @@ def store_shared(wg: Warpgroup, op: m.StoreShared) -> None:
         address = start + i * quarter
         aligned(wg, op, address, op.swizzle)
         what = f"it overwrites item {item} of `{shared.label}` (warp {i})"
-        write_shared(wg, op, address, lines.nbytes, wg.warp(i), what)
+        write_shared(wg, op, address, lines.nbytes, wg.everyone if op.joined else wg.warp(i), what)
         wg.cta.memory.write(address, lines.view(np.uint8).reshape(-1, span), op.swizzle)
 
 

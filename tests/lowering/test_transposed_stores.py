@@ -1,0 +1,62 @@
+"""Results that are transposed on their way: four warps write one panel, and meet around it."""
+
+import re
+
+import pytest
+
+from tests.kernels import CASES, check, expected, inputs
+from wsdsl import Schedule
+from wsdsl.diagnostics import ProofError
+from wsdsl.ir.barrier_ops import SyncWarp
+from wsdsl.lowering.stores import Stores
+from wsdsl.schedule import Mode
+
+
+def stores(width: int) -> list[str]:
+    """Of a tile that is so wide: what is written, and copied."""
+    given = Schedule(tile=dict(m=width, n=64), consumers=1, mma="n")
+    text = str(CASES["gemm"].kernel.compile(given, M=2 * width, N=64, K=64).scheduled)
+    return re.findall(r"(?<= )(?:store_shared|tma_store|named_barrier_sync)\(.*", text)
+
+
+def test_lines_of_128_bytes() -> None:
+    write, copy = (op for op in stores(64) if not op.startswith("named"))
+    assert "transposed=True, joined=True" in write and 'swizzle="128B"' in write
+    assert "row_dim=0" in copy and "apart=2048" in copy
+    assert [op.split("(")[0] for op in stores(64)] == [
+        *("named_barrier_sync", "store_shared"),
+        *("named_barrier_sync", "tma_store"),
+    ]
+
+
+def test_what_four_warps_can_not_share_is_stored_by_each() -> None:
+    """Of 88 columns 64 are; 24 are no multiple of four times the 8 lines of a swizzle."""
+    assert ["joined" in op for op in stores(88) if op.startswith("store")] == [True, False]
+
+
+@pytest.mark.parametrize("tile", [dict(m=88, n=64), dict(m=96, n=128), dict(m=32, n=256)])
+@pytest.mark.parametrize("mode", ["cooperative", "pingpong"])
+def test_results(tile: dict[str, int], mode: Mode) -> None:
+    case = CASES["gemm"]
+    alone = mode == "cooperative" and tile["n"] == 64
+    given = Schedule(tile=tile, mode=mode, consumers=1 if alone else 2, mma="n")
+    case.kernel.compile(given, M=150, N=264, K=136).prove()
+    for seed in range(3):
+        arrays = inputs(case, seed)
+        wanted = expected(case, arrays)
+        case.kernel.simulate(*arrays.values(), schedule=given, seed=seed)
+        check(case, arrays, wanted)
+
+
+@pytest.mark.parametrize("dropped", [0, 1])
+def test_both_meetings_are_needed(dropped: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, calls = Stores._meet, list[int]()  # pyright: ignore[reportPrivateUsage]
+
+    def meet(self: Stores, loc: object) -> object:
+        calls.append(1)
+        return SyncWarp() if len(calls) % 2 == 1 - dropped else real(self, None)
+
+    monkeypatch.setattr(Stores, "_meet", meet)
+    given = Schedule(tile=dict(m=160, n=64), consumers=1, mma="n")
+    with pytest.raises(ProofError):
+        CASES["gemm"].kernel.compile(given, M=640, N=64, K=128).prove()
