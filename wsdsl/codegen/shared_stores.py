@@ -27,8 +27,8 @@ def warp_base(c: Context, shared: SharedAt, item: str, apart: int = 0) -> str:
     """The address of the executing warp's part of an item, short of the array's offset: they are
     so many bytes apart, or a quarter of the item.
     """
-    own = c.w.multiply(c.threads.warp, apart or shared.bytes // 4)
-    return c.w.add(c.item(shared, item), own)
+    start = c.item(shared, item)
+    return c.w.add(start, c.w.multiply(c.threads.warp, apart or shared.bytes // 4))
 
 
 def convert_store_shared(c: Context, op: StoreShared) -> None:
