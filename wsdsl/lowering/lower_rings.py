@@ -66,6 +66,7 @@ from wsdsl.lowering.placed_ring import (
     TensorMaps,
     drain,
     fill_parts,
+    in_order,
     released_without_product,
     take_parts,
 )
@@ -267,7 +268,7 @@ class _Rings:
             )
 
     def fill(self, op: ProducerAcquire, ring: PlacedRing, state: Value) -> None:
-        b, fills = self.builder, self.fills.get(op.result, [])
+        b, fills = self.builder, in_order(self.fills.get(op.result, []))
         by_tma, by_threads = self.producers.ways(op.ring, self.now)
         with b.region() as copies:
             total = 0
@@ -377,9 +378,8 @@ class _Rings:
         wait = self.slots[op.slot]
         assert wait.state is not None
         ring = self.rings[wait.ring]
-        offset = ring.offsets[wait.layout][op.field]
-        where = dict(shared=ring.shared, offset=offset, state=wait.state)
-        return dict(result=op.result, **where, loc=op.loc)
+        where = dict(offset=ring.offsets[wait.layout][op.field], state=wait.state)
+        return dict(result=op.result, shared=ring.shared, **where, loc=op.loc)
 
     def locate(self, op: SlotTile | SlotElements | SlotValues) -> Op:
         match op:
