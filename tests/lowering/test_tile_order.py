@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.kernels import CASES
+from wsdsl import Schedule
 from wsdsl.lowering.choice.tile_order import covered
 from wsdsl.schedule import SWIZZLES
 
@@ -28,6 +32,23 @@ def test_covered(rows: int, columns: int, workers: int, swizzle: int) -> None:
         2 * heights(wave) for wave in waves
     )
     assert covered((rows, 2), (columns, 3), workers, swizzle) == expected
+
+
+def order(given: Schedule, **sizes: int) -> tuple[str | None, int | None]:
+    made = CASES["gemm"].kernel.schedule(given, **sizes)
+    return made.raster, made.swizzle
+
+
+def test_neighbours_share_the_large_operand() -> None:
+    """Of narrow tiles of several waves: 160 rows by 64 columns run along m, nine of n abreast."""
+    tall = Schedule(tile=dict(m=160, n=64), mma="n", mode="pingpong")
+    assert order(tall, M=4608, N=576, K=12288) == ("m", 16)
+    assert order(Schedule(tile=dict(m=64, n=160)), M=2560, N=2560, K=1536) == (None, 16)
+    # Left to who asks, to one wave, and to what is not loading.
+    asked = dataclasses.replace(tall, swizzle=8)
+    assert order(asked, M=4608, N=576, K=12288) == (None, 8)
+    assert order(tall, M=1280, N=576, K=12288)[0] is None
+    assert order(Schedule(tile=dict(m=256, n=128)), M=4608, N=4608, K=4096)[0] is None
 
 
 def heights(wave: list[tuple[int, int, int]]) -> int:

@@ -18,6 +18,10 @@ distance, so they run across the side along which a cluster lies (1024 x 768 x 4
 13.9 along n, 13.2 along m; 1024 x 1152 by 128 x 80, pairs along m: 18.5 and 19.1). Of clusters
 along the contraction no order is better: 1024 x 768 x 4096 by 128 x 96 12.7 to 12.9 in five.
 
+Narrow tiles of several waves run along the side of which a tile has more, so that those next to
+each other share the large operand: 4608 x 576 x 12288 by 160 x 64 101.9 us so and 147.7 across it,
+2560 x 2560 x 1536 by 64 x 160 32.3 and 35.7.
+
 Pieces of tiles are dealt out by parts of the contraction, and within one in the order of few tiles
 (256 x 2048 x 8192 by 64 x 128 in two: 25.5 along n, 23.3 along m; 1024 x 384 x 16384 by 128 x 96 in
 four 25.5 and 25.9).
@@ -49,13 +53,17 @@ def with_tile_order(schedule: Schedule, work: Work, tile: Mapping[str, int]) -> 
     places = [v.type for v in (loop.index for loop in work.nest[-2:]) if isinstance(v.type, Axis)]
     if len(places) < 2:
         return dataclasses.replace(schedule, swizzle=schedule.swizzle or 1)
-    first = places[0]
+    first, last = places
     tiles = [-(-work.size(a.dim) // _extent(a, schedule, tile)) for a in places]
-    raster = schedule.raster
+    asked = work.under(tile)
+    at_once = work.sized and asked.tiles <= NUM_SMS
+    raster, swizzle = schedule.raster, schedule.swizzle
     if raster == "auto":
         known = all(a.dim in work.sizes for a in places)
         raster = loop_variable(first.name) if known and tiles[0] < tiles[1] else None
-    swizzle = schedule.swizzle
+    elif raster is None and swizzle is None and work.sized and not at_once:
+        wide = tile[first.name] > tile[last.name] and not schedule.cuts_tiles
+        raster = loop_variable(first.name) if wide and is_narrow(asked) else None
     if swizzle is None:
         sides = [
             _Side(n, tile[a.name], cluster_along(schedule, a.name))
@@ -64,9 +72,7 @@ def with_tile_order(schedule: Schedule, work: Work, tile: Mapping[str, int]) -> 
         across, along = sides
         if raster in (first.name, loop_variable(first.name)):
             across, along = along, across
-        asked = work.under(tile)
-        shared = is_narrow(asked) or schedule.cuts_tiles
-        if work.sized and asked.tiles <= NUM_SMS and shared:
+        if at_once and (is_narrow(asked) or schedule.cuts_tiles):
             swizzle = _in_one_wave(across, along)
         else:
             workers = cluster_room(cluster_size(schedule), NUM_SMS)
