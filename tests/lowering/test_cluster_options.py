@@ -1,6 +1,7 @@
 """Clusters, deep rings and the order of tiles, where loading operands is the limit."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,17 @@ from wsdsl.ir.op import Kernel
 from wsdsl.lowering.choice.cluster_options import cluster_options
 from wsdsl.lowering.choose_schedule import ranked
 from wsdsl.lowering.footprint import axis_sizes
-from wsdsl.lowering.model.clusters import ALONE, GAIN, LITTLE, PAIR, ROOM, cluster_room
+from wsdsl.lowering.model.clusters import (
+    ALONE,
+    FLAT,
+    FLAT_WIDE,
+    GAIN,
+    LITTLE,
+    PAIR,
+    ROOM,
+    TOGETHER,
+    cluster_room,
+)
 from wsdsl.lowering.model.predict import NUM_SMS, predict
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.pipeline import scheduled_tile
@@ -33,8 +44,8 @@ def chosen(m: int, n: int, k: int, schedule: Schedule | None = None) -> Schedule
         ((512, 1024, 4096), (64, 80), dict(m=4), False, 12, 1),
         # 128 tiles: no room for 16 such clusters. Pairs lie along the shorter side, and are walked
         # along the longer one.
-        ((1024, 768, 4096), (64, 96), dict(n=2), False, 9, 16),
-        ((1024, 960, 4096), (64, 120), dict(n=2), False, 8, 16),
+        ((1024, 704, 4096), (64, 88), dict(n=2), False, 10, 16),
+        ((1024, 1024, 4096), (64, 128), dict(n=2), False, 8, 16),
         ((1024, 1152, 4096), (64, 144), dict(m=2), False, 7, 1),
         ((512, 2048, 4096), (64, 128), dict(m=2), False, 8, 1),
         # 4 or 2 have all rows: nobody else wants what they load.
@@ -42,10 +53,16 @@ def chosen(m: int, n: int, k: int, schedule: Schedule | None = None) -> Schedule
         ((256, 5120, 4096), (128, 80), dict(m=2), False, 7, 1),
         # Over long sums multicast keeps CTAs together: where it is of all that they have in common,
         # in pairs along n, or eights with deep rings.
-        ((2048, 384, 8192), (64, 96), dict(n=2), None, 9, 32),
         ((384, 1536, 8192), (64, 80), dict(m=2, n=4), None, 12, 4),
-        ((640, 1536, 16384), (64, 128), dict(m=2, n=4), False, 9, 8),
+        ((640, 1280, 16384), (64, 112), dict(m=2, n=4), False, 9, 8),
         ((768, 1536, 8192), (64, 144), dict(m=2), False, 7, 1),
+        # Fours load for each other, in deep rings, along either side, if little comes from memory.
+        ((640, 1536, 8192), (64, 128), dict(n=4), None, 9, 16),
+        ((1536, 640, 8192), (64, 128), dict(m=4), None, 9, 1),
+        ((192, 4096, 4096), (96, 64), dict(m=2), False, 9, 1),
+        # With columns on wgmma's M there may be so few tiles that larger clusters fit.
+        ((1024, 768, 4096), (104, 64), dict(m=2, n=4), False, 10, 8),
+        ((1024, 960, 4096), (128, 64), dict(m=4), None, 9, 1),
         # Short sums do not pay for the start of large clusters.
         ((1024, 384, 1024), (64, 48), dict(n=2), False, 6, 16),
         ((1024, 960, 1024), (64, 128), dict(n=2), False, 8, 16),
@@ -91,28 +108,39 @@ def test_tiles_of_a_given_cluster_may_be_cut() -> None:
     assert any(p.work.cut for _, p in ranked(kernel, given, sizes, every=True))
 
 
-def options(kernel: Kernel, rows: int = 64, **sizes: int) -> list[dict[str, int]]:
-    tile, consumers = dict(m=rows, n=96, k=64), rows // 64
+def options(kernel: Kernel, rows: int = 64, n: int = 96, **sizes: int) -> list[dict[str, Any]]:
+    """Clusters, and `multicast` where CTAs load for each other."""
+    tile, consumers = dict(m=rows, n=n, k=64), rows // 64
     schedule = Schedule(tile=tile, consumers=consumers, mode="cooperative")
     work = Work(kernel, sizes)
     sizes_of = axis_sizes(kernel, schedule)
     option = schedule, predict(work, schedule, sizes_of)
     made = cluster_options(kernel, Schedule(), work, option, sizes_of)
-    return [dict(option.cluster or {}) for option in made]
+    found: list[dict[str, Any]] = []
+    for each in made:
+        cluster = dict(each.cluster or {})
+        together = each.multicast is None and "k" not in cluster
+        found.append(cluster | (dict(multicast=True) if together else {}))
+    return found
+
+
+def four(**cluster: int) -> dict[str, Any]:
+    return dict(cluster, multicast=True)
 
 
 def test_options() -> None:
     kernel = scheduled_tile(CASES["gemm"].kernel.tile)
-    assert options(kernel, M=1024, N=576, K=4096) == [dict(n=2), EIGHT]
+    assert options(kernel, M=1024, N=576, K=4096) == [dict(n=2), EIGHT, four(m=4)]
     assert options(kernel, M=512, N=1152, K=4096) == [
         *(dict(m=2), dict(m=4)),
         *(dict(m=4, n=2), dict(m=2, n=4)),
+        *(four(m=4), four(n=4)),
     ]
     assert options(kernel, 128, M=1024, N=1536, K=4096) == [dict(m=2)]
     assert options(kernel, 128, M=1024, N=1440, K=4096) == [dict(m=2)]
     # 32 clusters of 4 do not run at the same time; an odd number of tiles is in no pair.
     assert options(kernel, M=1024, N=768, K=4096) == [dict(n=2)]
-    assert options(kernel, M=1024, N=672, K=4096) == []
+    assert options(kernel, M=960, N=672, K=4096) == []
     # Two waves, sizes that are not known.
     assert options(kernel, M=2048, N=768, K=4096) == []
     assert options(kernel, M=1024, N=576) == []
@@ -120,6 +148,16 @@ def test_options() -> None:
     assert options(kernel, M=512, N=384, K=4096) == [dict(k=2)]
     assert options(kernel, M=256, N=192, K=4096) == [dict(k=2), dict(k=4)]
     assert options(kernel, M=256, N=192, K=256) == [dict(k=2)]
+
+
+def test_fours_that_load_for_each_other() -> None:
+    kernel = scheduled_tile(CASES["gemm"].kernel.tile)
+    assert four(n=4) in options(kernel, n=128, M=960, N=1024, K=4096)
+    # Slots of more bytes are too few; 88 columns are no four parts of a multiple of 8.
+    assert options(kernel, n=144, M=960, N=1152, K=4096) == []
+    assert four(m=4) not in options(kernel, n=88, M=1024, N=616, K=4096)
+    # What comes from memory is no sooner there.
+    assert four(n=4) not in options(kernel, n=128, M=256, N=3584, K=4096)
 
 
 def gain(schedule: Schedule, m: int, n: int, k: int) -> float:
@@ -135,6 +173,23 @@ def test_gains() -> None:
     pair = dataclasses.replace(narrow, cluster=dict(n=2), multicast=False)
     assert gain(narrow, 1024, 768, 4096) == pytest.approx(GAIN[ALONE] / 1.0064)
     assert gain(pair, 1024, 768, 4096) == pytest.approx(GAIN[PAIR] / 1.0064)
+    # Either side of a square is the shorter one.
+    eights = [dataclasses.replace(narrow, cluster=c) for c in (dict(m=4, n=2), dict(m=2, n=4))]
+    for eight in eights:
+        eight = dataclasses.replace(eight, multicast=False)
+        assert gain(eight, 768, 768, 4096) == pytest.approx(GAIN[4, 2] / 1.0064)
+    # Fours along the longer side bring nothing, unless they load for each other.
+    wide_four = Schedule(tile=dict(m=64, n=128, k=64), consumers=1, cluster=dict(n=4))
+    assert gain(wide_four, 960, 1024, 4096) == pytest.approx(TOGETHER / 1.0064)
+    alone = dataclasses.replace(wide_four, multicast=False)
+    assert gain(alone, 960, 1024, 4096) == pytest.approx(GAIN[ALONE] / 1.0064)
+    shallow = Schedule(tile=dict(m=64, n=144, k=64), consumers=1, cluster=dict(n=4))
+    assert gain(shallow, 960, 1152, 4096) == pytest.approx(GAIN[ALONE] / 1.0064)
+    # Eights whose four lie along wide tiles are no better than fours.
+    flat = Schedule(tile=dict(m=64, n=128), consumers=1, cluster=dict(m=2, n=4), multicast=False)
+    assert gain(flat, 640, 1536, 4096) == pytest.approx(FLAT_WIDE / 1.0064)
+    less = dataclasses.replace(flat, tile=dict(m=64, n=112))
+    assert gain(less, 640, 1280, 4096) == pytest.approx(GAIN[FLAT] / 1.0064)
     # Close to the limit pairs bring little; beyond it they bring nothing, and in two waves.
     wide = Schedule(tile=dict(m=128, n=96, k=64), consumers=2)
     near = dataclasses.replace(wide, cluster=dict(m=2), multicast=False)

@@ -41,8 +41,9 @@ def chosen(
         # No evener.
         ((4096, 4096, 4096), "None: 128 x 256"),
         ((1024, 3840, 4096), "None: 128 x 240"),
-        # What is gained is lost again by results that are transposed.
-        ((896, 5632, 1536), "None: 128 x 160"),
+        # As even, but where loading is the limit other clusters fit.
+        ((192, 4096, 6144), "n: 96 x 64"),
+        ((768, 768, 4096), "None: 64 x 80"),
     ],
 )
 def test_choice(sizes: tuple[int, int, int], expected: str) -> None:
@@ -148,8 +149,9 @@ def test_columns_that_a_loop_inside_walks_are_no_tiles() -> None:
 
 
 def test_batches_are_tiles_too() -> None:
-    """Of four 1280 x 512, as of one 5120 x 512; of 1280 x 512 alone nothing is gained."""
-    assert chosen(GEMM, 1280, 512, 4096).startswith("None:")
+    """Of four 1280 x 1024, and of 1280 x 512 as of one 5120 x 512; of one nothing is gained."""
+    assert chosen(GEMM, 1280, 1024, 4096).startswith("None:")
+    assert chosen(BATCHED, 1280, 1024, 4096, G=4) == "n: 160 x 256"
     assert chosen(BATCHED, 1280, 512, 4096, G=4) == "n: 160 x 128"
     assert chosen(BATCHED, 1024, 512, 4096, G=4).startswith("None:")
 

@@ -20,7 +20,9 @@ from wsdsl.lowering.choice.cut_options import MOST_SUMS
 from wsdsl.lowering.cut_sums import why_not_by_cluster
 from wsdsl.lowering.footprint import STAGING_BUFFERS, accumulator_registers, smem_bytes
 from wsdsl.lowering.model.clusters import (
+    FEW_BYTES,
     FLAT,
+    FOURS,
     GAIN,
     PAIR,
     Shape,
@@ -53,6 +55,10 @@ LONG = 30_000
 """
 DEEP = 10
 """Slots without which eight CTAs wait for each other more than they gain."""
+MOST_COLD = 0.15
+"""The share of memory in what comes to fours that load for each other: 192 x 4096 x 4096 by 64 x
+104, n=4, takes as long as without, and 320 x 3200 x 7168 by 80 x 128, m=4, 1.02 to 1.15 times as
+long."""
 
 
 def cluster_options(
@@ -73,17 +79,36 @@ def cluster_options(
         return
     if whole.mode == "pingpong" or predicted.memory_bound:
         return
-    for shape in GAIN if is_narrow_wave(asked) else [PAIR]:
-        size = shape[0] * shape[1]
-        at_once = size > 1 and run_at_once(asked.tiles, size, NUM_SMS)
-        if at_once and fits(work, sides, shape, tile):
-            named = dict(zip((sides.short, sides.long), shape, strict=True))
-            ordered = [(loop_variable(axis_of(x).name), named[x]) for x in work.nest if x in named]
-            cluster = {name: num for name, num in ordered if num > 1}
-            made = dataclasses.replace(whole, cluster=cluster)
+    narrow = is_narrow_wave(asked)
+    for shape in GAIN if narrow else [PAIR]:
+        made = _in_cluster(work, whole, asked.tiles, sides, shape, tile)
+        if made is not None:
             together = predicted.mainloop >= LONG and _stays_together(kernel, made, sides, shape)
             gained = together and _all_shared(sides, shape, tile)
             yield made if gained else dataclasses.replace(made, multicast=False)
+    deep = asked.operand_bytes <= FEW_BYTES * asked.depth
+    cold = asked.cold_bytes > MOST_COLD * asked.operand_bytes
+    for shape in FOURS if narrow and deep and not cold else ():
+        made = _in_cluster(work, whole, asked.tiles, sides, shape, tile)
+        if made is not None and _all_shared(sides, shape, tile):
+            yield made
+
+
+def _in_cluster(
+    work: Work,
+    whole: Schedule,
+    tiles: int,
+    sides: Sides,
+    shape: Shape,
+    tile: Mapping[str, int],
+) -> Schedule | None:
+    """If there are so many of them, and they all run at the same time."""
+    size = shape[0] * shape[1]
+    if size == 1 or not run_at_once(tiles, size, NUM_SMS) or not fits(work, sides, shape, tile):
+        return None
+    named = dict(zip((sides.short, sides.long), shape, strict=True))
+    ordered = [(loop_variable(axis_of(x).name), named[x]) for x in work.nest if x in named]
+    return dataclasses.replace(whole, cluster={name: num for name, num in ordered if num > 1})
 
 
 def _stays_together(kernel: Kernel, option: Schedule, sides: Sides, shape: Shape) -> bool:

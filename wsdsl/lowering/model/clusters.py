@@ -13,7 +13,14 @@ multicast.
     512 x 1024 x 4096 11.4   m=4      10.3        1024 x 576 x 4096  12.3   m=4, n=2 11.1, 11.4
     768 x 768 x 4096  12.9   m=4, n=2 10.9, 11.2  1024 x 1152 x 4096 17.2   m=2      17.1, 18.1
 
-What multicast costs is not in the model: who asks for a cluster gets it.
+But four in a row gain by loading one of their tiles for each other, whichever side they lie along,
+if their rings are deep and sums long; they take longer to start. In bursts, us, what was chosen
+without them, and fours (168 shapes were raced so):
+
+    384 x 2560 x 8192  30.5  n=4, of 128 x 64  27.0     960 x 1024 x 4096  15.5  n=4  13.4
+    1536 x 640 x 8192  26.3  m=4, of 64 x 128  24.4     384 x 1024 x 2048   5.5  n=4   6.1
+
+What other multicast costs is not in the model: who asks for a cluster gets it.
 """
 
 from __future__ import annotations
@@ -36,11 +43,19 @@ Shape = tuple[int, int]
 ALONE: Shape = (1, 1)
 PAIR: Shape = (2, 1)
 FLAT: Shape = (2, 4)
+FOURS: tuple[Shape, ...] = ((4, 1), (1, 4))
 GAIN: dict[Shape, float] = {ALONE: 0.92, PAIR: 0.96, (4, 1): 1.05, (4, 2): 1.08, FLAT: 1.04}
 """By how much quicker operands come than `L2_BYTES` a cycle, where all tiles run at the same time.
 Pairs and fours along the longer side are no better than none, 2 x 2 and 8 along one side than 4.
 These and what follows are fitted to 1000 schedules of 280 races: 3 to 5 % beside what was measured;
 what is chosen is 0.8 % behind the best in the mean."""
+FLAT_WIDE, WIDE = 1.0, 128
+"""Of `FLAT`, where the four have tiles of so many lines."""
+TOGETHER, TOGETHER_CYCLES = 1.04, 400.0
+"""Of four in a row that load for each other, and by how much longer they take to start."""
+FEW_BYTES = 24 << 10
+"""Of a slot, so that there are eight or more: else they wait for each other (64 x 160 by seven
+slots takes 1.3 times as long as if each loads for itself)."""
 LITTLE = 1.01
 """What pairs bring where products take as long as loading: in the mean of 20 races 0.3 % in bursts
 and 0.5 % sustained, but 8 % at 2816 x 576 x 8192 and 15 % at 2048 x 768 x 8192 (128 x 96)."""
@@ -87,23 +102,39 @@ def run_at_once(tiles: int, size: int, num_sms: int) -> bool:
 
 
 def shape_of(work: Work, schedule: Schedule) -> Shape | None:
-    """None if clusters lie along something else."""
+    """None if clusters lie along something else; of a square output either side is the shorter."""
     sides, size = sides_of(work), cluster_size(schedule)
     if sides is None:
         return None
     short, long = (cluster_along(schedule, name) for name in sides.names)
+    if work.size(axis_of(sides.short).dim) == work.size(axis_of(sides.long).dim):
+        short, long = max(short, long), min(short, long)
     return (short, long) if short * long == size else None
 
 
-def gain_of(work: Work, schedule: Schedule, depth: int, narrow: bool) -> float:
-    """Over a contraction of so many tiles; `narrow`: loading is the limit, and not just close to
-    it, or pieces take turns.
+def gain_of(
+    work: Work, schedule: Schedule, tile: Mapping[str, int], slot_bytes: float, narrow: bool
+) -> float:
+    """While CTAs have not drifted apart; `narrow`: loading is the limit, and not just close to it,
+    or pieces take turns.
     """
-    shape = shape_of(work, schedule) or ALONE
-    gain = GAIN.get(shape, GAIN[ALONE])
+    shape, sides = shape_of(work, schedule) or ALONE, sides_of(work)
     if shape == PAIR and not narrow:
-        gain = GAIN[ALONE] * LITTLE
-    return gain / (1 + DRIFT * depth)
+        return GAIN[ALONE] * LITTLE
+    if shape == FLAT and sides and tile[sides.names[1]] >= WIDE:
+        return FLAT_WIDE
+    if narrow and slot_bytes <= FEW_BYTES and loads_together(shape, schedule):
+        return TOGETHER
+    return GAIN.get(shape, GAIN[ALONE])
+
+
+def loads_together(shape: Shape, schedule: Schedule) -> bool:
+    return shape in FOURS and schedule.multicast is not False
+
+
+def drift(depth: float) -> float:
+    """By how much slower operands come over a contraction of so many tiles."""
+    return 1 + DRIFT * depth
 
 
 def cold_share(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> float:
@@ -116,8 +147,10 @@ def cold_share(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> float
     return 0.0 if work.trips(sides.short, tile) <= shape[0] else 0.5
 
 
-def starting_cycles(schedule: Schedule) -> float:
-    return MEMBER_CYCLES * (cluster_size(schedule) - 1)
+def starting_cycles(work: Work, schedule: Schedule) -> float:
+    shape = shape_of(work, schedule) or ALONE
+    more = TOGETHER_CYCLES if loads_together(shape, schedule) else 0.0
+    return MEMBER_CYCLES * (cluster_size(schedule) - 1) + more
 
 
 def fits(work: Work, sides: Sides, shape: Shape, tile: Mapping[str, int]) -> bool:

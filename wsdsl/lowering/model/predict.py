@@ -29,6 +29,7 @@ from wsdsl.lowering.model.busiest import Busiest, busiest
 from wsdsl.lowering.model.clusters import (
     cluster_room,
     cold_share,
+    drift,
     gain_of,
     run_at_once,
     starting_cycles,
@@ -66,13 +67,11 @@ QUICKEST = 0.8
 """... but no less than that: the clock has a limit too."""
 STORE_CYCLES = 14.2 / 128
 """Cycles for an element of the results."""
-TRANSPOSE_CYCLES = 0.033
-"""More for one that is transposed on its way, in lines of 32 bytes ..."""
-TRANSPOSE_ALONE = 0.09
-"""... and where there is but one consumer: fitted to 46 shapes (`choice/swapped.py`). 2560 x 640 x
-1536 by 64 columns on wgmma's M and 200 rows on N takes 1.08 times as long as by 128 x 112, of which
-the busiest SM has 1.12 times as many elements. In turns the other's products hide it in part: it
-counts as the rest of the results."""
+TRANSPOSE_CYCLES = 0.012
+"""More for one that is transposed on its way. 4096 x 4096 x 512 takes 26.8 us by 128 x 128 in turns
+either way, by 128 x 256 31.2, by 256 x 128 with columns on wgmma's M 31.8; 1024 x 1024 x 1024 by 64
+x 128 of one consumer 5.4 and 5.5. In turns the other's products hide it in part: it counts as the
+rest of the results."""
 SPLIT_CYCLES = 5.0
 """For a row of the results that begins amid a sector. At 1024 x (2688 to 5760) x 4096, 4096 x 8192
 x 1024 and 8192 x 8192 x 512, bf16 tiles of 128 rows and 152 to 248 columns that 16 does not divide
@@ -180,8 +179,10 @@ def predict(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Predicti
         cold = asked.cold_bytes * cold_share(work, schedule, tile)
         asked = dataclasses.replace(asked, cold_bytes=cold)
     narrow = schedule.cuts_tiles or is_narrow(asked)
-    gain = gain_of(work, schedule, asked.depth * asked.tiles // pieces, narrow)
-    return predicted(asked, schedule, gain, starting_cycles(schedule))
+    slot_bytes = asked.operand_bytes / max(1, asked.depth)
+    gain = gain_of(work, schedule, tile, slot_bytes, narrow)
+    gain /= drift(asked.depth * asked.tiles // pieces)
+    return predicted(asked, schedule, gain, starting_cycles(work, schedule))
 
 
 def shared_out(asked: Workload, sharing: int) -> Workload:
@@ -249,9 +250,8 @@ def predicted(
     mainloop = _larger((asked.product_cycles + promoting) * power, loading / gain, 24)
     computing = asked.computed / ISSUED
     splitting = asked.split_rows * SPLIT_CYCLES
-    transposing = TRANSPOSE_ALONE if schedule.consumers == 1 else TRANSPOSE_CYCLES
     epilogue = asked.stored_elements * STORE_CYCLES + splitting + computing
-    epilogue += asked.transposed_elements * transposing
+    epilogue += asked.transposed_elements * TRANSPOSE_CYCLES
     share = min(1.0, asked.tiles * depth / (work.steps * NUM_SMS))
     cycles = work.steps * (mainloop / depth)
     long = work.cut_steps > depth and asked.tensor_bytes > L2_HOLDS
