@@ -31,3 +31,16 @@ def test_the_smallest_first(
 ) -> None:
     given = Schedule(tile=tile, consumers=consumers, mma=mma)
     assert copied("gemm", given, M=512, N=512, K=512) == expected
+
+
+@pytest.mark.parametrize(("n", "expected"), [(64, ["b", "a"]), (128, ["a", "b"])])
+def test_what_is_summed_over_is_no_line(n: int, expected: list[str]) -> None:
+    """Of B[k, n], of which TMA takes 64 rows along k."""
+    given = Schedule(tile=dict(m=128, n=n), consumers=2)
+    assert copied("column_major_b", given, M=512, N=512, K=512) == expected
+
+
+def test_what_lies_beside_operands_is_last() -> None:
+    given = Schedule(tile=dict(m=128, n=64))
+    expected = ["b", "a", "a_scale", "b_scale"]
+    assert copied("block_scaled", given, M=512, N=512, K=512) == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -82,13 +83,19 @@ def in_order(fills: Sequence[LoadToSlot]) -> list[LoadToSlot]:
     it is the same (95 shapes whose tiles have more rows than columns: 1.002).
     """
     operands = [fill for fill in fills if not fill.box]
-    if operands and min(map(_num_lines, operands)) <= FEW_LINES:
-        operands.sort(key=_num_lines)
+    names = [{axis.name for axis in _axes(fill)} for fill in operands]
+    summed = set.intersection(*names) if names else set[str]()
+
+    def lines(fill: LoadToSlot) -> int:
+        return math.prod(axis.size for axis in _axes(fill) if axis.name not in summed)
+
+    if operands and min(map(lines, operands)) <= FEW_LINES:
+        operands.sort(key=lines)
     return [*operands, *(fill for fill in fills if fill.box)]
 
 
-def _num_lines(fill: LoadToSlot) -> int:
-    return next((v.type.size for v in fill.index if isinstance(v.type, Axis)), 1)
+def _axes(fill: LoadToSlot) -> list[Axis]:
+    return [value.type for value in fill.index if isinstance(value.type, Axis)]
 
 
 def fill_parts(
