@@ -135,12 +135,13 @@ def _sharing_options(
     is_open = given.cluster is None and given.scheduler in (None, "auto")
     if not is_open or not work.sized or kernel.unaligned or whole.mode == "pingpong":
         return
-    if work.cut is None or not _can_share(kernel, work):
+    asked = predicted.tile
+    if work.cut is None or asked.tiles > cluster_room(SHARING[0], NUM_SMS):
         return
-    if accumulator_registers(kernel, whole) > MOST_SUMS:
+    if accumulator_registers(kernel, whole) > MOST_SUMS or not _can_share(kernel, work):
         return
     assert isinstance(work.cut.index.type, Axis)
-    variable, asked = loop_variable(work.cut.index.type.name), predicted.tile
+    variable = loop_variable(work.cut.index.type.name)
     for size in SHARING:
         option = dataclasses.replace(whole, cluster={variable: size})
         if (
