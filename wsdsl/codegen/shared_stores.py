@@ -1,4 +1,4 @@
-"""A warp's 16 rows of a fragment, to its panel in SMEM.
+"""A warp's 16 rows of a fragment, to its panel in SMEM, or to its part of all four's.
 
 The swizzle exchanges bits 4-6 of an address by bits 7-9, and a panel's lines are as long as the
 swizzle's span: so a thread's own address is computed once, and what differs between its elements is

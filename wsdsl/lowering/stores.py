@@ -318,7 +318,7 @@ class Stores:
         )
 
     def _meet(self, loc: Loc | None) -> NamedBarrierSync:
-        """Of the partition's warps: what they share is one panel."""
+        """Of all warps of the partition, which has one barrier; a panel is of one warpgroup."""
         barrier, num = meeting(self.kernel, self.partition), self.side.num_warpgroups
         return NamedBarrierSync(barrier=barrier, num_warpgroups=num, loc=loc)
 

@@ -117,7 +117,7 @@ def _release_hint(reader: Party) -> str:
     kind = type(reader.op).__name__
     over = {
         "Wgmma": "wgmma_wait",
-        "TmaStore": "tma_store_wait, then sync_warp",
+        "TmaStore": "tma_store_wait, then sync_warp, or a named barrier if four warps wrote it",
         "LoadPanels": "fence_async_proxy",
     }.get(kind, "it")
     return f"the reader must be over ({over}), then arrive on a barrier that the writer waits for"
@@ -334,11 +334,12 @@ def tma_store(m: Machine, a: Agent, i: Instruction) -> int:
     size = m.model.boxes[op.map.name]
     item = a.slots[i.extra[op.item.name]]
     item_of(m, a, op, array, item, 0, array.bytes)
-    if size > array.bytes // 4:
-        raise m.fail("misuse", a, op, f"a box of {size} bytes, a warp has {array.bytes // 4}")
+    apart = op.apart or array.bytes // 4
+    if not 0 < size <= apart or 3 * apart + size > array.bytes:
+        raise m.fail("misuse", a, op, f"boxes of {size} bytes, {apart} apart, of {array.bytes}")
     made: list[int] = []
     for place, c in enumerate(FIRST_LANES):
-        start = place * (op.apart or array.bytes // 4)
+        start = place * apart
         event = m.event()
         before = a.know[c] | a.open_stores[place]
         for stored in a.stores:

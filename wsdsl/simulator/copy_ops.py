@@ -260,8 +260,9 @@ def store_shared(wg: Warpgroup, op: m.StoreShared) -> None:
             wg.fail(op, f"{lines.nbytes} bytes, a warp has {quarter}")
         address = start + i * quarter
         aligned(wg, op, address, op.swizzle)
-        what = f"it overwrites item {item} of `{shared.label}` (warp {i})"
-        write_shared(wg, op, address, lines.nbytes, wg.everyone if op.joined else wg.warp(i), what)
+        who, actors = ("all warps", wg.everyone) if op.joined else (f"warp {i}", wg.warp(i))
+        what = f"it overwrites item {item} of `{shared.label}` ({who})"
+        write_shared(wg, op, address, lines.nbytes, actors, what)
         wg.cta.memory.write(address, lines.view(np.uint8).reshape(-1, span), op.swizzle)
 
 
