@@ -21,6 +21,7 @@ from wsdsl.lowering.model.clusters import (
     ROOM,
     TOGETHER,
     cluster_room,
+    cold_share,
 )
 from wsdsl.lowering.model.predict import NUM_SMS, predict
 from wsdsl.lowering.model.workload import Work
@@ -158,6 +159,24 @@ def test_fours_that_load_for_each_other() -> None:
     assert four(m=4) not in options(kernel, n=88, M=1024, N=616, K=4096)
     # What comes from memory is no sooner there.
     assert four(n=4) not in options(kernel, n=128, M=256, N=3584, K=4096)
+
+
+@pytest.mark.parametrize(("stages", "together"), [(6, False), (7, False), (8, True)])
+def test_fours_want_deep_rings(stages: int, together: bool) -> None:
+    made = chosen(960, 1024, 8192, Schedule(stages=stages, mma="m", tile=dict(m=64, n=128)))
+    assert (made.cluster == dict(n=4) and made.multicast is None) == together
+
+
+def test_what_a_cluster_of_a_square_covers() -> None:
+    """Four of the eight tiles along m, or all four along n."""
+    sizes, tile = dict(M=512, N=512, K=4096), dict(m=64, n=128, k=64)
+    kernel = scheduled_tile(CASES["gemm"].kernel.tile, sizes)
+    sizes_of = axis_sizes(kernel, Schedule(tile=tile))
+    shares = [
+        cold_share(Work(kernel, sizes), Schedule(cluster=cluster), sizes_of)
+        for cluster in (dict(m=4), dict(n=4))
+    ]
+    assert shares == [0.5, 0.0]
 
 
 def gain(schedule: Schedule, m: int, n: int, k: int) -> float:

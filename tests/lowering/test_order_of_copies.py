@@ -20,7 +20,6 @@ def copied(name: str, schedule: Schedule, **sizes: int) -> list[str]:
         (dict(m=64, n=128), 1, "m", ["a", "b"]),
         (dict(m=128, n=64), 1, "n", ["b", "a"]),
         (dict(m=64, n=48), 1, "m", ["b", "a"]),
-        (dict(m=64, n=64), 1, "n", ["a", "b"]),
         # None has few lines: as they are written.
         (dict(m=128, n=96), 2, "m", ["a", "b"]),
         (dict(m=256, n=128), 2, "m", ["a", "b"]),

@@ -47,7 +47,7 @@ def test_the_choice_can_be_pasted_back() -> None:
         ((1024, 1024, 1024), ("cooperative", 64, 128)),
         # The last of 8 columns of tiles overlaps the one before.
         ((1024, 576, 1024), ("cooperative", 64, 80)),
-        # 16 x 8, 8 x 16 and 4 x 32 tiles are one wave by columns that 16 does not divide ...
+        # 8 x 15 tiles, swapped; 8 x 16 and 4 x 32 by columns that 16 does not divide ...
         ((1024, 960, 4096), ("cooperative", 128, 64)),
         ((1024, 2688, 16384), ("cooperative", 128, 168)),
         ((1024, 5376, 4096), ("cooperative", 256, 168)),

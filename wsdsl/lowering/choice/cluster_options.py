@@ -55,6 +55,8 @@ LONG = 30_000
 """
 DEEP = 10
 """Slots without which eight CTAs wait for each other more than they gain."""
+TOGETHER_SLOTS = 8
+"""The same of four, where they load for each other."""
 MOST_COLD = 0.15
 """The share of memory in what comes to fours that load for each other: 192 x 4096 x 4096 by 64 x
 104, n=4, takes as long as without, and 320 x 3200 x 7168 by 80 x 128, m=4, 1.02 to 1.15 times as
@@ -86,7 +88,9 @@ def cluster_options(
             together = predicted.mainloop >= LONG and _stays_together(kernel, made, sides, shape)
             gained = together and _all_shared(sides, shape, tile)
             yield made if gained else dataclasses.replace(made, multicast=False)
-    deep = asked.operand_bytes <= FEW_BYTES * asked.depth
+    deep = asked.operand_bytes <= FEW_BYTES * asked.depth and _has_slots(
+        kernel, whole, TOGETHER_SLOTS
+    )
     cold = asked.cold_bytes > MOST_COLD * asked.operand_bytes
     for shape in FOURS if narrow and deep and not cold else ():
         made = _in_cluster(work, whole, asked.tiles, sides, shape, tile)
@@ -115,9 +119,12 @@ def _stays_together(kernel: Kernel, option: Schedule, sides: Sides, shape: Shape
     """Whether the CTAs of a cluster gain by multicast, since they wait for each other."""
     if shape == PAIR:
         return axis_of(sides.short).role == "columns"
-    stages = option.stages or DEEP
-    deep = stages >= DEEP and smem_bytes(kernel, option, stages, STAGING_BUFFERS) <= SMEM_BYTES
-    return shape == FLAT and deep
+    return shape == FLAT and _has_slots(kernel, option, DEEP)
+
+
+def _has_slots(kernel: Kernel, option: Schedule, num: int) -> bool:
+    stages = option.stages or num
+    return stages >= num and smem_bytes(kernel, option, stages, STAGING_BUFFERS) <= SMEM_BYTES
 
 
 def _all_shared(sides: Sides, shape: Shape, tile: Mapping[str, int]) -> bool:

@@ -91,6 +91,10 @@ def sides_of(work: Work) -> Sides | None:
     return Sides(short, next(loop for loop in last if loop is not short))
 
 
+def is_square(work: Work, sides: Sides) -> bool:
+    return work.size(axis_of(sides.short).dim) == work.size(axis_of(sides.long).dim)
+
+
 def cluster_room(size: int, num_sms: int) -> int:
     """Clusters that run at the same time."""
     return min(ROOM.get(size, num_sms), num_sms // size)
@@ -107,7 +111,7 @@ def shape_of(work: Work, schedule: Schedule) -> Shape | None:
     if sides is None:
         return None
     short, long = (cluster_along(schedule, name) for name in sides.names)
-    if work.size(axis_of(sides.short).dim) == work.size(axis_of(sides.long).dim):
+    if is_square(work, sides):
         short, long = max(short, long), min(short, long)
     return (short, long) if short * long == size else None
 
@@ -144,7 +148,9 @@ def cold_share(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> float
     sides, shape = sides_of(work), shape_of(work, schedule)
     if sides is None or shape is None or shape[0] == 1:
         return 1.0
-    return 0.0 if work.trips(sides.short, tile) <= shape[0] else 0.5
+    covered = (sides.short, sides.long) if is_square(work, sides) else (sides.short,)
+    along = ((loop, cluster_along(schedule, axis_of(loop).name)) for loop in covered)
+    return 0.0 if any(work.trips(loop, tile) <= num for loop, num in along) else 0.5
 
 
 def starting_cycles(work: Work, schedule: Schedule) -> float:
