@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 from typing import TypeGuard
 
 from wsdsl.diagnostics import Loc
@@ -41,8 +42,6 @@ from wsdsl.lowering.stored_again import stored_again
 from wsdsl.lowering.turns import meeting
 
 WARP_ROWS = 16
-LINE_BYTES = 128
-"""Of a panel that four warps write."""
 LEAST_BYTES = 4096
 """A warp's quarter of an item begins at a multiple of 1024 bytes."""
 
@@ -64,6 +63,29 @@ def _buffers(kernel: Kernel) -> int:
     return max(1, min(STAGING_BUFFERS, left // (STAGING_BYTES * consumers)))
 
 
+@dataclass(frozen=True)
+class _Panel:
+    """What a warp copies of a piece: the `box`, of which warps follow each other along `row_dim`,
+    and `lines` of `line` bytes in SMEM. They are columns if it is `transposed`; `joined`: those of
+    the four warps are lines of 128 bytes that all of them write, not each its own of 32.
+    """
+
+    box: tuple[int, ...]
+    row_dim: int
+    lines: int
+    line: int
+    transposed: bool
+    joined: bool
+
+    @property
+    def bytes(self) -> int:
+        return self.lines * self.line
+
+    @property
+    def swizzle(self) -> str:
+        return line_swizzle(self.line)
+
+
 class Stores:
     """A partition's stores. Those through SMEM take turns on a warpgroup's buffers, or on groups of
     them: the row blocks of narrow chunks are given to TMA together, behind one fence. A group is
@@ -82,7 +104,7 @@ class Stores:
         self.again = stored_again(partition.body)
         self.partition = partition
         self.bytes, self.buffers, self.together = STAGING_BYTES, _buffers(kernel), 1
-        self.joins = any(self._is_joined(op, w) for op in stores for w in self._shape(op).widths)
+        self.joins = any(self._panel(op, w).joined for op in stores for w in self._shape(op).widths)
         """Then no part of an item is one warp's own: another store is written where it was read."""
         blocks = {self._shape(op).blocks for op in stores}
         narrow = max([LEAST_BYTES, *(self._item_bytes(op) for op in stores)])
@@ -99,9 +121,7 @@ class Stores:
 
     def _item_bytes(self, op: Store) -> int:
         """Of the widest piece."""
-        assert isinstance(op.tensor.type, Tensor)
-        box, _, _, lines = self._panel(op, max(self._shape(op).widths))
-        size = 4 * lines * box[-1] * op.tensor.type.dtype.bytes
+        size = 4 * self._panel(op, max(self._shape(op).widths)).bytes
         return -(-size // LEAST_BYTES) * LEAST_BYTES
 
     def _counts(self, region: Region) -> list[int]:
@@ -245,33 +265,20 @@ class Stores:
             place = b.map("where", *args, type=place.type, wish="place")
         return place
 
-    def _panel(self, op: Store, width: int) -> tuple[tuple[int, ...], bool, str, int]:
-        """Of a warp's quarter of a piece: the box, whether its lines are columns, the swizzle, and
-        how many lines.
-        """
+    def _panel(self, op: Store, width: int) -> _Panel:
         assert isinstance(op.tensor.type, Tensor)
-        last = op.index[-1].type
+        last, dtype = op.index[-1].type, op.tensor.type.dtype
         transposed = isinstance(last, Axis) and last.role == "rows"
-        if self._is_joined(op, width):
-            # Lines of 64 columns, of which each warp copies a quarter.
-            box = tuple(
-                1 if not isinstance(v.type, Axis) else 64 if v.type.role == "rows" else width // 4
-                for v in op.index
-            )
-            return box, transposed, line_swizzle(LINE_BYTES), width // 4
-        box = tuple(
-            1 if not isinstance(v.type, Axis) else WARP_ROWS if v.type.role == "rows" else width
-            for v in op.index
+        joined = transposed and dtype.bits == 16 and width % 32 == 0
+        # Of joined panels' lines, which have all 64 rows, each warp copies a quarter.
+        rows, columns = (4 * WARP_ROWS, width // 4) if joined else (WARP_ROWS, width)
+        roles = [v.type.role if isinstance(v.type, Axis) else None for v in op.index]
+        box = tuple({"rows": rows, "columns": columns}.get(role or "", 1) for role in roles)
+        lines, row_dim = (
+            columns if transposed else rows,
+            roles.index("columns" if joined else "rows"),
         )
-        swizzle = line_swizzle(box[-1] * op.tensor.type.dtype.bytes)
-        return box, transposed, swizzle, width if transposed else WARP_ROWS
-
-    def _is_joined(self, op: Store, width: int) -> bool:
-        """Whether four warps' columns are stored as lines of 128 bytes, not each warp's as 32."""
-        assert isinstance(op.tensor.type, Tensor)
-        last = op.index[-1].type
-        transposed = isinstance(last, Axis) and last.role == "rows"
-        return transposed and op.tensor.type.dtype.bits == 16 and width % 32 == 0
+        return _Panel(box, row_dim, lines, box[-1] * dtype.bytes, transposed, joined)
 
     def _to_smem(
         self, op: Store, shape: Shape, i: int, j: int, value: Value, place: int
@@ -279,12 +286,7 @@ class Stores:
         """Write a piece to its `place` in the next group; returns the copy that is to follow."""
         side, b = self.side, self.side.builder
         value = self._full_size(value, shape.widths[j])
-        joined = self._is_joined(op, shape.widths[j])
-        box, transposed, swizzle, lines = self._panel(op, shape.widths[j])
-        along = "columns" if joined else "rows"
-        row_dim = next(
-            d for d, v in enumerate(op.index) if isinstance(v.type, Axis) and v.type.role == along
-        )
+        panel = self._panel(op, shape.widths[j])
         coordinates = tuple(
             side.start(v.type.name, i, j) if isinstance(v.type, Axis) else v for v in op.index
         )
@@ -299,20 +301,20 @@ class Stores:
                 value=value,
                 shared=self.staging,
                 item=item,
-                swizzle=swizzle,
-                transposed=transposed,
-                joined=joined,
+                swizzle=panel.swizzle,
+                transposed=panel.transposed,
+                joined=panel.joined,
                 loc=op.loc,
             )
         )
         return TmaStore(
-            map=self._map(op.tensor, box, swizzle),
+            map=self._map(op.tensor, panel.box, panel.swizzle),
             coordinates=coordinates,
-            row_dim=row_dim,
+            row_dim=panel.row_dim,
             shared=self.staging,
             item=item,
-            lines=lines if joined else WARP_ROWS,
-            apart=lines * LINE_BYTES if joined else 0,
+            lines=panel.box[panel.row_dim],
+            apart=panel.bytes if panel.joined else 0,
             accumulate=op.accumulate,
             loc=op.loc,
         )
