@@ -60,8 +60,8 @@ def chosen(m: int, n: int, k: int, schedule: Schedule | None = None) -> Schedule
         # Fours load for each other, in deep rings, along either side, if little comes from memory.
         ((640, 1536, 8192), (64, 128), dict(n=4), None, 9, 16),
         ((1536, 640, 8192), (64, 128), dict(m=4), None, 9, 1),
+        # With columns on wgmma's M other clusters fit, or have all rows.
         ((192, 4096, 4096), (96, 64), dict(m=2), False, 9, 1),
-        # With columns on wgmma's M there may be so few tiles that larger clusters fit.
         ((1024, 768, 4096), (104, 64), dict(m=2, n=4), False, 10, 8),
         ((1024, 960, 4096), (128, 64), dict(m=4), None, 9, 1),
         # Short sums do not pay for the start of large clusters.

@@ -88,11 +88,9 @@ def cluster_options(
             together = predicted.mainloop >= LONG and _stays_together(kernel, made, sides, shape)
             gained = together and _all_shared(sides, shape, tile)
             yield made if gained else dataclasses.replace(made, multicast=False)
-    deep = asked.operand_bytes <= FEW_BYTES * asked.depth and _has_slots(
-        kernel, whole, TOGETHER_SLOTS
-    )
-    cold = asked.cold_bytes > MOST_COLD * asked.operand_bytes
-    for shape in FOURS if narrow and deep and not cold else ():
+    gaining = narrow and asked.cold_bytes <= MOST_COLD * asked.operand_bytes
+    gaining = gaining and asked.slot_bytes <= FEW_BYTES
+    for shape in FOURS if gaining and _has_slots(kernel, whole, TOGETHER_SLOTS) else ():
         made = _in_cluster(work, whole, asked.tiles, sides, shape, tile)
         if made is not None and _all_shared(sides, shape, tile):
             yield made

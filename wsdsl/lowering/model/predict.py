@@ -179,8 +179,7 @@ def predict(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Predicti
         cold = asked.cold_bytes * cold_share(work, schedule, tile)
         asked = dataclasses.replace(asked, cold_bytes=cold)
     narrow = schedule.cuts_tiles or is_narrow(asked)
-    slot_bytes = asked.operand_bytes / max(1, asked.depth)
-    gain = gain_of(work, schedule, tile, slot_bytes, narrow)
+    gain = gain_of(work, schedule, tile, asked.slot_bytes, narrow)
     gain /= drift(asked.depth * asked.tiles // pieces)
     return predicted(asked, schedule, gain, starting_cycles(work, schedule))
 

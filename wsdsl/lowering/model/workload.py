@@ -78,6 +78,11 @@ class Workload:
     """Whether the output has few rows or columns, so that memory is the limit."""
 
     @property
+    def slot_bytes(self) -> float:
+        """That a step of the contraction loads."""
+        return self.operand_bytes / max(1, self.depth)
+
+    @property
     def bytes_per_cycle(self) -> float:
         """What the loads ask of L2 while the tensor cores are busy."""
         return self.operand_bytes / max(1.0, self.product_cycles)
