@@ -81,7 +81,7 @@ def _lines(kernel: Kernel, schedule: Schedule) -> Iterator[tuple[Value, Axis, in
         elif isinstance(op, Load) and op.result in multiplied:
             found.append((op.tensor, op.index[-1], OPERAND_LINE))
     if multiplied:
-        parts = loads_in_parts(kernel, schedule, output_nest(kernel.body)[1])
+        parts = loads_in_parts(kernel, schedule, output_nest(kernel)[1])
         found += [(op.tensor, op.index[-1], LINE) for op in parts]
     for tensor, last, line in found:
         if isinstance(last.type, Axis) and last.type.role == "columns":

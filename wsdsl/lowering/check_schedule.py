@@ -71,7 +71,7 @@ def faults(kernel: Kernel, chosen: Schedule) -> list[Finding]:
 
 def _order(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     """Who does which tile, and with whom."""
-    nest, body = output_nest(kernel.body)
+    nest, body = output_nest(kernel)
     indices = (loop.index for loop in nest)
     known = [loop_variable(v.type.name) for v in indices if isinstance(v.type, Axis)]
     listed = ", ".join(known) or "none"
@@ -119,7 +119,7 @@ def _order(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
 def _beyond(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     """A cluster's last tiles may begin beyond a dimension; what they store must lie there, too."""
     static, sizes = dict(kernel.sizes), axis_sizes(kernel, chosen)
-    for loop in output_nest(kernel.body)[0]:
+    for loop in output_nest(kernel)[0]:
         axis = loop.index.type
         if not isinstance(axis, Axis):
             continue
@@ -146,7 +146,7 @@ def _cut(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     """Tiles in pieces, or not."""
     cuts = chosen.cuts_tiles
     if cuts:
-        body = output_nest(kernel.body)[1]
+        body = output_nest(kernel)[1]
         unfit = list(why_not(body))
         yield from unfit
         if num_sharing(chosen) > 1 and not unfit:
@@ -168,7 +168,7 @@ def _cut(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
 
 def _shared_contraction(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     """Whether the CTAs of a cluster can share the contraction of each tile."""
-    sharing, body = contraction_sharing(kernel, chosen), output_nest(kernel.body)[1]
+    sharing, body = contraction_sharing(kernel, chosen), output_nest(kernel)[1]
     name = contracted_variable(body)
     if sharing == 1 or name not in (chosen.cluster or {}):
         return

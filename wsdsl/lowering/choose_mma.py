@@ -19,7 +19,7 @@ from wsdsl.ir.op import Kernel
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.lowering.assign_roles import assign_roles
 from wsdsl.lowering.axes import axes_of, free_axes, loop_variable
-from wsdsl.lowering.choice.swapped import LEAST_GAIN, may_be_swapped, may_gain
+from wsdsl.lowering.choice.swapped import LEAST_GAIN, may_be_swapped
 from wsdsl.lowering.choose_schedule import choose_schedule, weight
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.model.predict import predict
@@ -52,8 +52,7 @@ def choose_mma(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Kernel
                 return min((kernel, swapped), key=lambda k: _cycles(k, known))
             large = min(few, many) > FEW_COLUMNS and all(extents.values())
             if large and may_be_swapped(kernel, first, second):
-                asked = may_gain(kernel, known, first, second)
-                gains = asked and _cycles(swapped, known) * LEAST_GAIN < _cycles(kernel, known)
+                gains = _cycles(swapped, known) * LEAST_GAIN < _cycles(kernel, known)
                 return swapped if gains else kernel
     return kernel
 

@@ -14,8 +14,7 @@ from wsdsl.ir.op import Kernel, Region
 from wsdsl.ir.tile_ops import Load, Store
 from wsdsl.ir.types import Tensor
 from wsdsl.ir.walk import walk
-from wsdsl.lowering.load_groups import LoadGroup, find_load_groups
-from wsdsl.lowering.side_loads import kept_out
+from wsdsl.lowering.load_groups import LoadGroup, load_groups
 from wsdsl.schedule import Schedule
 
 
@@ -36,7 +35,7 @@ def num_load_partitions(kernel: Kernel, schedule: Schedule) -> int:
     """Of a kernel with products; each is one warpgroup."""
     if not schedule.constant:
         return 1
-    return max(1, len(load_shares(find_load_groups(kernel.body, kept_out(kernel)), schedule)))
+    return max(1, len(load_shares(load_groups(kernel), schedule)))
 
 
 def unfit_constants(kernel: Kernel, schedule: Schedule) -> Iterator[Finding]:

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 
 from wsdsl.ir.op import Kernel, Value, once
 from wsdsl.ir.target import SMEM_ALIGN, SMEM_BYTES
-from wsdsl.ir.tile_ops import Block, Contract, ForEach, ForTiles, Load, Map, Store, Whole
+from wsdsl.ir.tile_ops import Block, Contract, ForEach, ForTiles, Load, Map, Store
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import yielded
 from wsdsl.ir.wgmma import is_fp8, k_step
-from wsdsl.lowering.axes import axes_of, loop_variable
+from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.cut_sums import cut_loop
-from wsdsl.lowering.load_groups import LoadGroup, find_load_groups
+from wsdsl.lowering.load_groups import LoadGroup, load_groups
 from wsdsl.lowering.nest import output_nest
 from wsdsl.lowering.parts import (
     MAX_DEPTH,
@@ -23,7 +23,6 @@ from wsdsl.lowering.parts import (
     part_widths,
 )
 from wsdsl.lowering.sharing import contraction_sharing, num_shares
-from wsdsl.lowering.side_loads import kept_out
 from wsdsl.schedule import Schedule
 
 PRECISE_EVERY = 128
@@ -71,15 +70,13 @@ def axis_sizes(kernel: Kernel, schedule: Schedule) -> dict[str, int]:
     """Elements a tile along every axis. Axes taken whole are rounded up to what the tensor cores
     take; 0 where the size of a whole dimension is not known.
     """
-    sizes, static, tile = dict[str, int](), dict(kernel.sizes), schedule.tile or {}
-    shares = num_shares(kernel, schedule)
-    whole = {op.result.type for op in kernel.ops if isinstance(op, Whole)}
-    depths = depth_steps(kernel)
+    sizes, tile, whole = dict[str, int](), schedule.tile or {}, whole_axes(kernel)
     for name, axis in axes_of(kernel).items():
-        if axis in whole:
-            unit = 64 if axis.role == "rows" else max(16, depths.get(name, (1, 1))[0])
-            unit *= shares[axis.role]
-            sizes[name] = -(-static.get(axis.dim, 0) // unit) * unit
+        if name in whole:
+            step = depth_steps(kernel).get(name, (1, 1))[0]
+            unit = 64 if axis.role == "rows" else max(16, step)
+            unit *= num_shares(kernel, schedule)[axis.role]
+            sizes[name] = -(-dict(kernel.sizes).get(axis.dim, 0) // unit) * unit
         else:
             sizes[name] = tile.get(name, tile.get(loop_variable(name), 0))
     return sizes
@@ -105,7 +102,7 @@ def smem_bytes(
     """All of a CTA's SMEM: slots, `buffers` a warpgroup for stores, parts, mbarriers."""
     sizes = axis_sizes(kernel, schedule)
     slots: dict[int, int] = {}
-    for group in find_load_groups(kernel.body, kept_out(kernel)):
+    for group in load_groups(kernel):
         size = slot_bytes(group, sizes)
         slots[group.height] = max(slots.get(group.height, 0), size)
     total = 0
@@ -122,7 +119,7 @@ def exchanged_bytes(kernel: Kernel, schedule: Schedule) -> int:
     mbarriers, rounded up.
     """
     sharing = contraction_sharing(kernel, schedule)
-    loop = cut_loop(output_nest(kernel.body)[1]) if sharing > 1 else None
+    loop = cut_loop(output_nest(kernel)[1]) if sharing > 1 else None
     if loop is None:
         return 0
     sizes = axis_sizes(kernel, schedule)
@@ -133,7 +130,7 @@ def exchanged_bytes(kernel: Kernel, schedule: Schedule) -> int:
 
 def part_bytes(kernel: Kernel, schedule: Schedule, depth: int = 1) -> int:
     """Of a ring with `depth` slots for what the epilogue reads; 0 if there is none."""
-    loads = loads_in_parts(kernel, schedule, output_nest(kernel.body)[1])
+    loads = loads_in_parts(kernel, schedule, output_nest(kernel)[1])
     sizes = axis_sizes(kernel, schedule)
     if not loads:
         return 0
@@ -306,7 +303,7 @@ def slot_cycles(kernel: Kernel, schedule: Schedule) -> int:
     """Cycles of the products of one slot."""
     sizes = axis_sizes(kernel, schedule)
     found: list[float] = []
-    for group in find_load_groups(kernel.body):
+    for group in load_groups(kernel):
         if group.height:
             continue
         loaded = {load.result for load in group.loads}

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from wsdsl.ir.op import Op, Region, Value, regions
+from wsdsl.ir.op import Kernel, Op, Region, Value, once, regions
 from wsdsl.ir.tile_ops import Contract, Load
 from wsdsl.ir.types import Tile
 from wsdsl.ir.walk import definers, walk
-from wsdsl.lowering.side_loads import SideLoad, side_load
+from wsdsl.lowering.side_loads import SideLoad, kept_out, side_load
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,12 @@ class LoadGroup:
         loads = (*self.loads, *(side.load for side in self.beside))
         tiles = [load.result.type for load in loads]
         return tuple(t for t in tiles if isinstance(t, Tile))
+
+
+@once
+def load_groups(kernel: Kernel) -> tuple[LoadGroup, ...]:
+    """The kernel's groups in the order in which their slots are taken."""
+    return find_load_groups(kernel.body, kept_out(kernel))
 
 
 def find_load_groups(body: Region, out: frozenset[str] = frozenset()) -> tuple[LoadGroup, ...]:

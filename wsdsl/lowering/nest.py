@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from wsdsl.ir.op import Op, Region, regions, results_of
+from collections.abc import Sequence
+
+from wsdsl.ir.op import Kernel, Op, Region, once, regions, results_of
 from wsdsl.ir.tile_ops import ForEach, ForTiles, Yield
 
 
-def output_nest(body: Region) -> tuple[list[ForTiles | ForEach], Region]:
+@once
+def output_nest(kernel: Kernel) -> tuple[Sequence[ForTiles | ForEach], Region]:
     """The outermost parallel loops, and what they run; scalar work between them moves inside."""
+    body = kernel.body
     nest: list[ForTiles | ForEach] = []
     around: list[Op] = []
     while True:

@@ -100,7 +100,7 @@ from wsdsl.schedule import Schedule
 def partition_loads(kernel: Kernel) -> Kernel:
     assert kernel.schedule is not None
     schedule, namer = kernel.schedule, Namer.of(kernel)
-    nest, body = output_nest(kernel.body)
+    nest, body = output_nest(kernel)
     body = _known_first(body)
     groups = find_load_groups(body, kept_out(kernel))
     turns = num_turns(schedule)

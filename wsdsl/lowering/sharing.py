@@ -47,7 +47,7 @@ def cluster_size(schedule: Schedule) -> int:
 
 def contraction_sharing(kernel: Kernel, schedule: Schedule) -> int:
     """CTAs of a cluster that share the contraction of a tile."""
-    return sharing_beside(schedule, (loop.index for loop in output_nest(kernel.body)[0]))
+    return sharing_beside(schedule, (loop.index for loop in output_nest(kernel)[0]))
 
 
 def sharing_beside(schedule: Schedule, output: Iterable[Value]) -> int:

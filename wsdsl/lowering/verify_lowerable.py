@@ -50,7 +50,7 @@ def _structure(kernel: Kernel) -> Iterator[Finding]:
             extra.loc,
             "make it a kernel of its own",
         )
-    nest, _ = output_nest(kernel.body)
+    nest, _ = output_nest(kernel)
     partial = any(isinstance(op, ForTiles) and (op.start or op.stop) for op in loops)
     if not nest and len(loops) < 2 and not partial:
         yield Finding(
@@ -63,7 +63,7 @@ def _structure(kernel: Kernel) -> Iterator[Finding]:
 
 def _stored_once(kernel: Kernel) -> Iterator[Finding]:
     made = kernel.definers
-    for loop in output_nest(kernel.body)[0]:
+    for loop in output_nest(kernel)[0]:
         for op in _unconditional(loop.body):
             if isinstance(op, Store) and not op.accumulate and not _depends(op, loop.index, made):
                 name = loop_variable(loop.index.name)

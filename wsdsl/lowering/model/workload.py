@@ -93,7 +93,7 @@ class Work:
 
     def __init__(self, kernel: Kernel, sizes: Mapping[str, int]) -> None:
         self.sizes = dict(kernel.sizes) | dict(sizes)
-        nest, self.body = output_nest(kernel.body)
+        nest, self.body = output_nest(kernel)
         self.nest: list[Loop] = list(nest)
         self.inside = list(_with_loops(self.body, ()))
         operands = {v for op, _ in self.inside if isinstance(op, Contract) for v in (op.a, op.b)}
