@@ -40,7 +40,11 @@ FITTED = {
     "smaller than a tile": ("gemm", SMALL, dict(M=40, N=24, K=72)),
     "begins at 16 bytes": ("epilogue", SMALL, dict(M=75, N=88, K=40)),
     "odd sizes": ("epilogue", SMALL, dict(M=75, N=83, K=40)),
-    "transposed": ("mn_major", SMALL, dict(M=136, N=72, K=40)),
+    "transposed": (
+        "mn_major",
+        Schedule(tile=dict(m=64, n=64), consumers=1),
+        dict(M=136, N=72, K=40),
+    ),
     "bytes": ("product_f8e4m3", Schedule(tile=dict(m=64, n=48), consumers=1), RAGGED | dict(K=80)),
     "four bytes": ("column_major_b", SMALL, dict(M=100, N=88, K=40)),
     "batched": ("batched", SMALL, dict(M=70, N=56)),

@@ -243,7 +243,11 @@ def test_a_field_of_another_type_is_told(wrong: dict[str, object], words: str) -
         ("product_i8", Schedule(tile=dict(n=80), share="n"), "8, 16, 24, 32 columns"),
         ("bytes_out", Schedule(tile=dict(n=72)), "rows of `C` .* by 16 bytes.* multiple of 16"),
         ("bytes_out", Schedule(tile=dict(n=80), share="n"), "multiple of 16 x 2 consumers"),
-        ("mn_major", Schedule(tile=dict(n=72)), "rows of `B` .* by 32 bytes.* multiple of 16"),
+        (
+            "mn_major",
+            Schedule(tile=dict(n=80), share="n"),
+            "rows of `B` .* by 32 bytes.* multiple of 16 x 2 consumers",
+        ),
     ],
     ids=repr,
 )

@@ -1,5 +1,5 @@
 """Which columns a tile may have: wgmma takes multiples of 8, TMA lines of 16 bytes, and of 32 where
-they run along an operand's columns: by 16 it would take as many boxes as there are 8 columns.
+they run along the columns of an operand that consumers share: each begins with a panel.
 """
 
 from __future__ import annotations
@@ -74,11 +74,12 @@ def _products(kernel: Kernel, axis: str) -> Iterator[tuple[Contract, DType]]:
 def _lines(kernel: Kernel, schedule: Schedule) -> Iterator[tuple[Value, Axis, int]]:
     """The tensors that TMA moves along columns, and of how many bytes their lines are multiples."""
     found: list[tuple[Value, Value, int]] = []
+    shared = num_shares(kernel, schedule)["columns"] > 1
     multiplied = {v for op in kernel.ops if isinstance(op, Contract) for v in (op.a, op.b)}
     for op in kernel.ops:
         if isinstance(op, Store) and stored_by_tma(kernel, op):
             found.append((op.tensor, op.index[-1], LINE))
-        elif isinstance(op, Load) and op.result in multiplied:
+        elif shared and isinstance(op, Load) and op.result in multiplied:
             found.append((op.tensor, op.index[-1], OPERAND_LINE))
     if multiplied:
         parts = loads_in_parts(kernel, schedule, output_nest(kernel)[1])

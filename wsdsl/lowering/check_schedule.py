@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel, Value
-from wsdsl.ir.target import MAX_CLUSTER, SMEM_BYTES, SWIZZLE_SPAN, widest_swizzle
+from wsdsl.ir.target import MAX_CLUSTER, SMEM_BYTES
 from wsdsl.ir.tile_ops import Block, Contract, ForEach, Reduce, Store
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import walk
@@ -215,23 +215,6 @@ def _share(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     for op in kernel.ops:
         if isinstance(op, Reduce) and op.axis in columns:
             yield Finding(f"{told}, and this needs whole rows", op.loc, "leave it out")
-        if isinstance(op, Contract):
-            yield from _shared_lines(kernel, chosen, op)
-
-
-def _shared_lines(kernel: Kernel, chosen: Schedule, op: Contract) -> Iterator[Finding]:
-    """An operand whose lines run along the shared columns must not be divided within one."""
-    sizes, shares = axis_sizes(kernel, chosen), num_shares(kernel, chosen)
-    for operand in (op.a, op.b):
-        assert isinstance(operand.type, Tile)
-        name, each = operand.type.axes[-1], operand.type.dtype.bytes
-        if axes_of(kernel)[name].role != "columns":
-            continue
-        line = SWIZZLE_SPAN[widest_swizzle(sizes[name] * each)] // each
-        if sizes[name] % (shares["columns"] * line):
-            who = f"{shares['columns']} consumers"
-            told = f"tile {loop_variable(name)}={sizes[name]} (shared columns)"
-            yield Finding(f"{told} is no multiple of {line} x {who}", op.loc)
 
 
 def _tiles(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:

@@ -15,6 +15,7 @@ from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.cut_sums import cut_loop
 from wsdsl.lowering.load_groups import LoadGroup, load_groups
 from wsdsl.lowering.nest import output_nest
+from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.parts import (
     MAX_DEPTH,
     MIN_DEPTH,
@@ -90,8 +91,13 @@ def tile_bytes(tile: Tile, sizes: dict[str, int]) -> int:
     return -(-elements * tile.dtype.bytes // SMEM_ALIGN) * SMEM_ALIGN
 
 
-def slot_bytes(group: LoadGroup, sizes: dict[str, int]) -> int:
-    operands = sum(tile_bytes(tile, sizes) for tile in group.layout[: len(group.loads)])
+def slot_bytes(kernel: Kernel, schedule: Schedule, group: LoadGroup, sizes: dict[str, int]) -> int:
+    shares, operands = num_shares(kernel, schedule), 0
+    for tile in group.layout[: len(group.loads)]:
+        *_, last = tile.axes
+        role = axes_of(kernel)[last].role
+        _, elements = operand_lines(sizes[last], tile.dtype, role, shares[role])
+        operands += tile_bytes(tile, {**sizes, last: elements})
     beside = sum(side.bytes(sizes) for side in group.beside)
     return operands + -(-beside // SMEM_ALIGN) * SMEM_ALIGN
 
@@ -103,7 +109,7 @@ def smem_bytes(
     sizes = axis_sizes(kernel, schedule)
     slots: dict[int, int] = {}
     for group in load_groups(kernel):
-        size = slot_bytes(group, sizes)
+        size = slot_bytes(kernel, schedule, group, sizes)
         slots[group.height] = max(slots.get(group.height, 0), size)
     total = 0
     for height, size in slots.items():

@@ -54,12 +54,13 @@ from wsdsl.ir.pipeline_ops import (
     TileInShared,
     ValuesInShared,
 )
-from wsdsl.ir.target import LINE_ALIGN, SMEM_ALIGN, SWIZZLE_SPAN, widest_swizzle
-from wsdsl.ir.types import Axis, Barriers, Shared, Tensor, Tile
+from wsdsl.ir.target import LINE_ALIGN, SMEM_ALIGN, SWIZZLE_SPAN
+from wsdsl.ir.types import Axis, Barriers, DType, Shared, Tensor, Tile
 from wsdsl.ir.walk import Namer, walk, with_regions
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.footprint import tile_bytes
+from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.parts import part_offsets
 from wsdsl.lowering.placed_ring import (
     PlacedRing,
@@ -85,7 +86,8 @@ class _Rings:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.builder = Builder(Namer.of(kernel))
-        self.sizes = {name: axis.size for name, axis in axes_of(kernel).items()}
+        self.axes = axes_of(kernel)
+        self.sizes = {name: axis.size for name, axis in self.axes.items()}
         self.rings: dict[Value, PlacedRing] = {}
         self.slots: dict[Value, ProducerAcquire | ConsumerWait] = {}
         self.starts: dict[Value, Value] = {}
@@ -101,6 +103,8 @@ class _Rings:
         """The place of the partition that is converted."""
         self.boxes: dict[tuple[Value, int, int], tuple[int, ...]] = {}
         """By ring, layout and field: of what lies beside operands."""
+        cut = (op for op in kernel.body if isinstance(op, Partition) and op.share == "columns")
+        self.column_shares = max((op.num_warpgroups for op in cut), default=1)
         self.elements: set[Value] = set()
         """Rings with operands that threads read, too."""
         self.released_by_threads: set[Value] = set()
@@ -157,9 +161,11 @@ class _Rings:
             for field, tile in enumerate(layout):
                 at.append(used)
                 box = self.boxes.get((op.result, len(offsets), field))
-                elements, align = math.prod(box or (self.sizes[x] for x in tile.axes)), SMEM_ALIGN
                 if box:
-                    align = LINE_ALIGN
+                    elements, align = math.prod(box), LINE_ALIGN
+                else:
+                    rows, last = (self.axes[x] for x in tile.axes)
+                    elements, align = rows.size * self.lines(last, tile.dtype)[1], SMEM_ALIGN
                 used += -(-elements * tile.dtype.bytes // align) * align
             offsets.append(tuple(at))
             total = max(total, -(-used // SMEM_ALIGN) * SMEM_ALIGN)
@@ -292,12 +298,18 @@ class _Rings:
         starts = (self.starts.get(v, v) for v in index)
         return tuple(self.builder.integer(0) if isinstance(v.type, Axis) else v for v in starts)
 
+    def lines(self, last: Axis, dtype: DType) -> tuple[str, int]:
+        """Of an operand's tile; `last`: its contiguous axis."""
+        shares = self.column_shares if last.role == "columns" else 1
+        return operand_lines(last.size, dtype, last.role, shares)
+
     def panels(self, fill: LoadToSlot) -> tuple[int, int, str]:
         """(rows, columns, swizzle) of a tile in its slot: columns along the contiguous axis."""
         *others, last = (v.type for v in fill.index)
         assert isinstance(last, Axis) and isinstance(fill.tensor.type, Tensor)
         (rows,) = (x.size for x in others if isinstance(x, Axis))
-        return rows, last.size, widest_swizzle(last.size * fill.tensor.type.dtype.bytes)
+        swizzle, columns = self.lines(last, fill.tensor.type.dtype)
+        return rows, columns, swizzle
 
     def copy_by_tma(
         self, fill: LoadToSlot, op: ProducerAcquire, ring: PlacedRing, state: Value

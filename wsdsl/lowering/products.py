@@ -20,10 +20,10 @@ from wsdsl.ir.fragment_ops import (
 )
 from wsdsl.ir.op import Value
 from wsdsl.ir.pipeline_ops import TileInShared
-from wsdsl.ir.target import widest_swizzle
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import Accumulator, Fragment, SharedTile, SmemDescriptor, Tile
 from wsdsl.lowering.builder import Builder
+from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.pieces import Accumulated, Pieces, Shapes
 
 
@@ -131,8 +131,11 @@ class Products:
     ) -> tuple[Value, bool]:
         kind = tile.result.type
         assert isinstance(kind, SharedTile)
-        rows, columns = (self.shapes.axes[x].size for x in kind.axes)
-        k_major = kind.axes[1] == k
+        rows, last = (self.shapes.axes[x] for x in kind.axes)
+        swizzle, columns = operand_lines(
+            last.size, kind.dtype, last.role, last.size // self.shapes.own(last.name)
+        )
+        k_major = last.name == k
         made = MatrixOperand(
             result=self.builder.value(tile.result.name, SmemDescriptor()),
             shared=tile.shared,
@@ -140,9 +143,9 @@ class Products:
             state=tile.state,
             start=start,
             dtype=kind.dtype.name,
-            rows=rows,
+            rows=rows.size,
             columns=columns,
-            swizzle=widest_swizzle(columns * kind.dtype.bytes),
+            swizzle=swizzle,
             k_major=k_major,
             loc=loc,
         )

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from wsdsl.ir.memory_ops import LoadGlobal, LoadPanels, LoadShared
 from wsdsl.ir.op import Value
 from wsdsl.ir.pipeline_ops import ElementsInShared, ValuesInShared
-from wsdsl.ir.target import SWIZZLE_SPAN, widest_swizzle
+from wsdsl.ir.target import SWIZZLE_SPAN
 from wsdsl.ir.tile_ops import Load, Lookup
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.lowering.footprint import loads_in_order
+from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.pieces import Pieces, covering, narrow
 from wsdsl.lowering.side import Side
 from wsdsl.lowering.side_loads import LINE
@@ -48,7 +49,9 @@ def read_elements(op: ElementsInShared, side: Side, find: Find) -> Pieces:
     assert isinstance(op.result.type, Tile)
     dtype, (rows, columns) = op.result.type.dtype, op.result.type.axes
     shape, lines = side.shapes.of((rows, columns)), side.axes[rows].size
-    swizzle = widest_swizzle(side.axes[columns].size * dtype.bytes)
+    last = side.axes[columns]
+    shares = last.size // side.shapes.own(columns)
+    swizzle, _ = operand_lines(last.size, dtype, last.role, shares)
     span = SWIZZLE_SPAN[swizzle]
     if any(width * dtype.bytes % span for width in shape.widths):
         load = Load(result=op.result, tensor=op.tensor, index=op.index, loc=op.loc)

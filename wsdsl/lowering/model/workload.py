@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, regions
+from wsdsl.ir.target import SWIZZLE_SPAN
 from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Load, Map, Store
-from wsdsl.ir.types import Axis, Tensor, Tile, Type
+from wsdsl.ir.types import Axis, Role, Tensor, Tile, Type
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.cut_sums import cut_loop
 from wsdsl.lowering.fit_last_tiles import reach_over, units_within
-from wsdsl.lowering.footprint import num_parts, product_cycles, volume
+from wsdsl.lowering.footprint import MAX_LINE, num_parts, product_cycles, volume
 from wsdsl.lowering.model.instructions import instructions
 from wsdsl.lowering.nest import output_nest
+from wsdsl.lowering.operand_lines import operand_lines
 
 FEW_COLUMNS = 64
 """So many may ride wgmma's N: then a tile has all of them."""
@@ -105,7 +107,7 @@ class Work:
         self.scaled = scales_products(kernel)
         self.every = kernel.schedule.precise_every if kernel.schedule else None
         self.within = units_within(kernel)
-        self.roles = {name: axis.role for name, axis in axes_of(kernel).items()}
+        self.roles: dict[str, Role] = {name: axis.role for name, axis in axes_of(kernel).items()}
         tensors = [p.type for p in kernel.params if isinstance(p.type, Tensor)]
         self.tensor_bytes = sum(map(self._num_bytes, tensors))
 
@@ -177,7 +179,7 @@ class Work:
         for op, loops in self.loads:
             assert isinstance(op.result.type, Tile)
             width = op.result.type.dtype.bits / 8
-            own = times(loops) * width * _extent(op.index, tile)
+            own = times(loops) * self._moved(op, tile)
             operand_bytes += own
             cold_bytes += own * self.coldness[op.result]
             own_bytes += own * min(1.0, ASKED_TOGETHER / self._wanted(op, tile))
@@ -220,6 +222,22 @@ class Work:
         held = {op.result: self._num_bytes(op.tensor.type) for op, _ in self.loads}
         total = max(1.0, sum(held.values()))
         return {v: max(0.0, own / total - WARM) / (1 - WARM) for v, own in held.items()}
+
+    def _moved(self, op: Load, tile: Mapping[str, int]) -> float:
+        """Bytes of a tile, and of lines along rows or columns (MN-major) what TMA could move in the
+        time: a short one takes as long, the last ones reach over the tile, and one that crosses
+        from a line of L2 to the next is two.
+        """
+        assert isinstance(op.result.type, Tile)
+        dtype, axis = op.result.type.dtype, op.index[-1].type
+        if not isinstance(axis, Axis) or not self.roles[axis.name]:
+            return _extent(op.index, tile) * dtype.bits / 8
+        swizzle, elements = operand_lines(tile[axis.name], dtype, self.roles[axis.name])
+        each, apart = SWIZZLE_SPAN[swizzle], tile[axis.name] * dtype.bytes
+        lines = _extent(op.index[:-1], tile) * elements * dtype.bytes // each
+        alone = self.size(axis.dim) <= tile[axis.name]
+        crossing = 1 if alone or apart % each == 0 else 2 if apart % SECTOR_BYTES == 0 else 3
+        return lines * MAX_LINE * crossing
 
     def _wanted(self, op: Load, tile: Mapping[str, int]) -> int:
         """By how many tiles."""
