@@ -33,7 +33,7 @@ from wsdsl.lowering.model.clusters import (
     run_at_once,
     sides_of,
 )
-from wsdsl.lowering.model.loading import NEARLY_NARROW
+from wsdsl.lowering.model.loading import NEARLY_NARROW, loading_cycles
 from wsdsl.lowering.model.predict import NUM_SMS, Prediction, is_narrow_wave
 from wsdsl.lowering.model.workload import Work
 from wsdsl.schedule import Schedule
@@ -55,6 +55,10 @@ LONG = 30_000
 """
 DEEP = 10
 """Slots without which eight CTAs wait for each other more than they gain."""
+CROSSED, MANY = 1.2, 32
+"""Where lines take so much longer since they cross those of L2, pairs load for each other: 5000 x
+5000 x 5000 by 128 x 256 takes 396 instead of 497 us, 1000 x 1000 x 1000 by 64 x 128 7.3 instead of
+9.5. Of so many tiles in a row, one more is no matter."""
 TOGETHER_SLOTS = 8
 """The same of four, where they load for each other."""
 MOST_COLD = 0.15
@@ -72,6 +76,7 @@ def cluster_options(
 ) -> Iterator[Schedule]:
     """The option in every cluster; `tile`: elements of a tile along every axis under it."""
     yield from _sharing_options(kernel, given, work, *option)
+    yield from _crossing_options(kernel, given, work, *option, tile)
     whole, predicted = option
     asked, sides = predicted.tile, sides_of(work)
     is_open = given.cluster is None and not given.multicast
@@ -129,6 +134,29 @@ def _all_shared(sides: Sides, shape: Shape, tile: Mapping[str, int]) -> bool:
     """Whether all that CTAs of a cluster have in common is cut evenly, into groups of 8 lines."""
     others = zip(shape, (sides.long, sides.short), strict=True)
     return not any(tile[axis_of(other).name] % (8 * num) for num, other in others)
+
+
+def _crossing_options(
+    kernel: Kernel,
+    given: Schedule,
+    work: Work,
+    whole: Schedule,
+    predicted: Prediction,
+    tile: Mapping[str, int],
+) -> Iterator[Schedule]:
+    """The option by pairs that load for each other, where lines cross those of L2 and loading is
+    the limit; others gain little or nothing by it.
+    """
+    is_open = given.cluster is None and given.multicast is not False
+    is_open = is_open and given.scheduler in (None, "auto", "persistent")
+    asked = predicted.tile
+    slow = loading_cycles(asked) > NEARLY_NARROW * asked.product_cycles
+    if not (is_open and slow and asked.crossing >= CROSSED and work.sized) or kernel.unaligned:
+        return
+    for loop in work.nest[-2:]:
+        axis, num = loop.index.type, work.trips(loop, tile)
+        if isinstance(axis, Axis) and (num % 2 == 0 or num >= MANY):
+            yield dataclasses.replace(whole, cluster={loop_variable(axis.name): 2})
 
 
 def _sharing_options(

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 
 from wsdsl.ir.overlap_rules import MOST_ALIKE
 from wsdsl.ir.tile_scheduler import tile_scheduler
+from wsdsl.ir.types import Axis
 from wsdsl.lowering.model.busiest import Busiest, busiest
 from wsdsl.lowering.model.clusters import (
     cluster_room,
@@ -50,7 +51,7 @@ from wsdsl.lowering.model.loading import (
     memory_cycles,
 )
 from wsdsl.lowering.model.workload import Work, Workload
-from wsdsl.lowering.sharing import cluster_size, num_sharing, sharing_beside
+from wsdsl.lowering.sharing import cluster_along, cluster_size, num_sharing, sharing_beside
 from wsdsl.schedule import Schedule
 
 NUM_SMS = 132
@@ -164,7 +165,7 @@ class Prediction:
 
 def predict(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Prediction:
     """`tile`: elements of a tile along every axis under the schedule."""
-    asked = work.under(tile)
+    asked = work.under(tile, loaded_together(work, schedule))
     sharing = sharing_beside(schedule, (loop.index for loop in work.nest))
     if sharing > 1:
         return predicted(shared_out(asked, sharing), schedule, sharing=sharing)
@@ -182,6 +183,14 @@ def predict(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Predicti
     gain = gain_of(work, schedule, tile, asked.slot_bytes, narrow)
     gain /= drift(asked.depth * asked.tiles // pieces)
     return predicted(asked, schedule, gain, starting_cycles(work, schedule))
+
+
+def loaded_together(work: Work, schedule: Schedule) -> dict[str, int]:
+    """CTAs of a cluster that load for each other, by axis of the output."""
+    if schedule.multicast is False or not schedule.cluster:
+        return {}
+    axes = (loop.index.type for loop in work.nest)
+    return {a.name: cluster_along(schedule, a.name) for a in axes if isinstance(a, Axis)}
 
 
 def shared_out(asked: Workload, sharing: int) -> Workload:

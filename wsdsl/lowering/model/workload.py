@@ -18,6 +18,7 @@ from wsdsl.lowering.cut_sums import cut_loop
 from wsdsl.lowering.fit_last_tiles import reach_over, units_within
 from wsdsl.lowering.footprint import MAX_LINE, num_parts, product_cycles, volume
 from wsdsl.lowering.model.instructions import instructions
+from wsdsl.lowering.model.lines import LINE, TOGETHER, crossing
 from wsdsl.lowering.nest import output_nest
 from wsdsl.lowering.operand_lines import operand_lines
 
@@ -72,6 +73,8 @@ class Workload:
     """Of those that are loaded, of the tensor that nearly all comes from, as far as it does."""
     own_bytes: float = 0.0
     """Of those that are loaded, what comes for this tile alone where CTAs are far apart."""
+    crossing: float = 1.0
+    """How much longer operands take to load, since their lines cross those of L2."""
     row_bytes: float = 0.0
     """Contiguous ones that a load takes at once, at the least."""
     few_columns: bool = False
@@ -152,14 +155,16 @@ class Work:
         assert isinstance(loop.index.type, Axis)
         return -(-self.size(loop.index.type.dim) // max(1, tile[loop.index.type.name]))
 
-    def under(self, tile: Mapping[str, int]) -> Workload:
-        """`tile`: elements of a tile along every axis."""
+    def under(self, tile: Mapping[str, int], together: Mapping[str, int] | None = None) -> Workload:
+        """`tile`: elements of a tile along every axis; `together`: CTAs along some axes of the
+        output that load for each other what they all want.
+        """
 
         def times(loops: tuple[Loop, ...]) -> int:
             return math.prod(self.trips(loop, tile) for loop in loops)
 
         cycles = operand_bytes = cold_bytes = own_bytes = read_bytes = stored = split = 0.0
-        computed = beyond = beyond_cut = transposed = 0.0
+        computed = beyond = beyond_cut = transposed = plain_bytes = 0.0
         operations = promoted = further = 0
         for op, loops in self.inside:
             if isinstance(op, Contract):
@@ -180,6 +185,8 @@ class Work:
             assert isinstance(op.result.type, Tile)
             width = op.result.type.dtype.bits / 8
             own = times(loops) * self._moved(op, tile)
+            plain_bytes += own
+            own *= self._crossing(op, tile, together or {})
             operand_bytes += own
             cold_bytes += own * self.coldness[op.result]
             own_bytes += own * min(1.0, ASKED_TOGETHER / self._wanted(op, tile))
@@ -192,6 +199,7 @@ class Work:
             product_cycles=cycles,
             operations=operations,
             operand_bytes=operand_bytes,
+            crossing=operand_bytes / max(1.0, plain_bytes),
             cold_bytes=cold_bytes,
             own_bytes=own_bytes,
             read_bytes=read_bytes,
@@ -224,20 +232,31 @@ class Work:
         return {v: max(0.0, own / total - WARM) / (1 - WARM) for v, own in held.items()}
 
     def _moved(self, op: Load, tile: Mapping[str, int]) -> float:
-        """Bytes of a tile, and of lines along rows or columns (MN-major) what TMA could move in the
-        time: a short one takes as long, the last ones reach over the tile, and one that crosses
-        from a line of L2 to the next is two.
+        """Bytes of a tile: of lines along rows or columns, which may be short, or reach over the
+        tile, what TMA could move in the time.
         """
         assert isinstance(op.result.type, Tile)
-        dtype, axis = op.result.type.dtype, op.index[-1].type
-        if not isinstance(axis, Axis) or not self.roles[axis.name]:
-            return _extent(op.index, tile) * dtype.bits / 8
-        swizzle, elements = operand_lines(tile[axis.name], dtype, self.roles[axis.name])
-        each, apart = SWIZZLE_SPAN[swizzle], tile[axis.name] * dtype.bytes
-        lines = _extent(op.index[:-1], tile) * elements * dtype.bytes // each
-        alone = self.size(axis.dim) <= tile[axis.name]
-        crossing = 1 if alone or apart % each == 0 else 2 if apart % SECTOR_BYTES == 0 else 3
-        return lines * MAX_LINE * crossing
+        width, last = op.result.type.dtype.bytes, op.index[-1].type
+        if not isinstance(last, Axis) or not self.roles[last.name]:
+            return _extent(op.index, tile) * width
+        swizzle, elements = operand_lines(
+            tile[last.name], op.result.type.dtype, self.roles[last.name]
+        )
+        return _extent(op.index[:-1], tile) * elements * width * MAX_LINE / SWIZZLE_SPAN[swizzle]
+
+    def _crossing(self, op: Load, tile: Mapping[str, int], together: Mapping[str, int]) -> float:
+        """How much longer that takes, if sizes are known, since lines cross those of L2."""
+        assert isinstance(op.result.type, Tile)
+        width, last = op.result.type.dtype.bytes, op.index[-1].type
+        if not isinstance(last, Axis) or not (isinstance(last.dim, int) or last.dim in self.sizes):
+            return 1.0
+        role, row, apart = self.roles[last.name], self.size(last.dim), tile[last.name]
+        line = SWIZZLE_SPAN[operand_lines(apart, op.result.type.dtype, role)[0]]
+        apart = apart if apart < row else 0
+        longer = crossing(row * width % LINE, apart * width % LINE, line, not role)
+        own = {v.type.name for v in op.index if isinstance(v.type, Axis)}
+        copied = math.prod(num for axis, num in together.items() if axis not in own)
+        return max(1.0, longer / copied) * (TOGETHER if together and longer > 1 else 1.0)
 
     def _wanted(self, op: Load, tile: Mapping[str, int]) -> int:
         """By how many tiles."""
