@@ -145,6 +145,8 @@ def kernel_of(kind: Kind) -> Kernel:
         return kernels.gemm_epilogue
     if kind.dtype == "int8":
         return kernels.gemm_int8
+    if kind.columns:
+        return kernels.gemm_nn if kind.columns == "b" else kernels.gemm_nt
     by_scaling = {
         "none": kernels.gemm,
         "tensor": kernels.gemm_fp8_tensor,

@@ -15,6 +15,24 @@ def gemm(A: bf16[M, K], B: bf16[N, K], C: bf16[M, N]):
 
 
 @kernel
+def gemm_nn(A: bf16[M, K], B: bf16[K, N], C: bf16[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[k, n]
+        C[m, n] = acc
+
+
+@kernel
+def gemm_nt(A: bf16[K, M], B: bf16[K, N], C: bf16[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[k, m] @ B[k, n]
+        C[m, n] = acc
+
+
+@kernel
 def gemm_epilogue(A: bf16[M, K], B: bf16[N, K], bias: f32[N], residual: bf16[M, N], C: bf16[M, N]):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])

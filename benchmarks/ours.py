@@ -159,12 +159,15 @@ def posed_of(problem: Problem) -> Posed:
 
 
 def make(problem: Problem, text: str) -> Call:
-    found = compiled(problem, text)
-    if all(size % 16 == 0 for size in problem.size[1:]):
-        return found
-    # Rows that TMA does not take: the kernel looks at its arrays, and is compiled for them.
-    kernel, schedule = kernel_of(problem.kind), schedule_of(problem, text)
-    return lambda *arrays: kernel(*arrays, schedule=schedule)
+    call: Call = compiled(problem, text)
+    m, *others = problem.size
+    if any(size % 16 for size in (*others, *([m] if problem.kind.columns else ()))):
+        # Rows that TMA does not take: the kernel looks at its arrays, and is compiled for them.
+        call = partial(kernel_of(problem.kind), schedule=schedule_of(problem, text))
+    if not problem.kind.columns:
+        return call
+    a_by_columns = "a" in problem.kind.columns
+    return lambda a, b, out: call(a.T if a_by_columns else a, b.T, out)
 
 
 def describe(problem: Problem, text: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Operands and exact results of every kind of product.
 
-Operands are those that every contestant is given, in this order: A [M, K], B [N, K], then by kind
+Operands are those that every contestant is given, in this order: A [M, K], B [N, K] (by kind with
+the strides of [K, M] and [K, N]), then by kind
 their scales (per tensor [1], per row [M] and [N], per block [M, K/128] and [N/128, K/128]), or
 bias [N] and residual [M, N].
 """
@@ -95,7 +96,11 @@ def operands(kind: Kind, shape: Shape, seed: int) -> tuple[torch.Tensor, ...]:
             )
         return normal(rows, k).to(torch.float8_e4m3fn if kind.dtype == "fp8" else torch.bfloat16)
 
-    a, b = matrix(m), matrix(n)
+    def stored(name: str, rows: int) -> torch.Tensor:
+        made = matrix(rows)
+        return made.T.contiguous().T if name in kind.columns else made
+
+    a, b = stored("a", m), stored("b", n)
     if kind.epilogue:
         # The bias weighs as much as the product, so that half of gelu is bent.
         return a, b, normal(n) * math.sqrt(k), normal(m, n).bfloat16() * math.sqrt(k)

@@ -21,6 +21,8 @@ class Kind:
     """fp8: partial sums stay in the tensor cores' narrow accumulators (else promoted to f32)."""
     epilogue: bool = False
     """gelu(C + bias) + residual"""
+    columns: str = ""
+    """The operands ("a", "b") that are stored by columns: K is not their contiguous axis."""
 
 
 KINDS: dict[str, Kind] = {
@@ -34,6 +36,8 @@ KINDS: dict[str, Kind] = {
         Kind("fp8-block", "fp8", "block"),
         Kind("int8", "int8"),
         Kind("epilogue", epilogue=True),
+        Kind("bf16-nn", columns="b"),
+        Kind("bf16-nt", columns="ab"),
     )
 }
 
@@ -59,6 +63,18 @@ SMALL: list[Shape] = [
     for n, k in ((512, 2048), (640, 5120), (1024, 4096), (1536, 7168))
 ]
 """Fewer tiles than SMs: what is left of a layer on one of several cards."""
+
+
+LAYOUTS: list[Shape] = [
+    (512, 1024, 4096), (128, 6144, 4096), (640, 1280, 4096), (768, 3072, 768), (1024, 3840, 4096),
+    (2048, 14336, 2048), (4096, 4096, 4096), (4096, 8192, 1024), (4096, 4096, 11008),
+]  # fmt: skip
+ODD: list[Shape] = [
+    (1000, 1000, 1000), (3000, 3000, 3000), (5000, 5000, 5000), (10000, 10000, 1000),
+    (4096, 1152, 4304), (1500, 1500, 1500), (900, 2500, 2500), (4095, 4095, 4095),
+    (1024, 50257, 768),
+]  # fmt: skip
+"""Rows that begin amid lines of 128 bytes, and rows that TMA can not take."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +114,9 @@ SUITES: dict[str, list[Contest]] = {
         if kind.dtype == "fp8"
     },
     "small": [Contest("small", KINDS["bf16"], s, swept=True) for s in SMALL],
+    "bf16-nn": [Contest("bf16-nn", KINDS["bf16-nn"], s) for s in (*LAYOUTS, ODD[0], ODD[-1])],
+    "bf16-nt": [Contest("bf16-nt", KINDS["bf16-nt"], s) for s in LAYOUTS],
+    "odd": [Contest("odd", KINDS["bf16"], s) for s in ODD],
     "int8": [Contest("int8", KINDS["int8"], s) for s in BIG[:4]],
     "epilogue": [
         Contest("epilogue", KINDS["epilogue"], s)
@@ -108,6 +127,7 @@ GROUPS: dict[str, list[str]] = {
     "bf16": list(BF16),
     "fp8": [name for name, kind in KINDS.items() if kind.dtype == "fp8"],
     "sweep": list(SWEEPS),
+    "layouts": ["bf16-nn", "bf16-nt", "odd"],
 }
 GROUPS["all"] = [*GROUPS["bf16"], *GROUPS["fp8"], "int8", "epilogue"]
 

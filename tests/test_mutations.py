@@ -33,7 +33,10 @@ SMALL = {
         dict(M=1000, N=20, D=64),
     ),
     "nested": (Schedule(tile=dict(n=64), stages=2), dict(M=136, N=200, K=328)),
-    "product_f8e4m3": (Schedule(tile=dict(n=64), stages=2), dict(M=136, N=200, K=784)),
+    "product_f8e4m3": (
+        Schedule(tile=dict(n=64), stages=2, scheduler="persistent"),
+        dict(M=136, N=200, K=784),
+    ),
     "block_scaled": (
         Schedule(tile=dict(m=64, n=32), consumers=1, stages=2),
         dict(M=136, N=136, K=656, NB=2, KB=8),

@@ -47,6 +47,8 @@ def contestants() -> list[Contestant]:
 
 
 def variants(problem: Problem) -> list[Variant]:
+    if problem.kind.columns:
+        raise UnfitError("its operands are stored by rows here")
     if problem.kind.dtype != "bf16" or problem.kind.epilogue:
         raise UnfitError("its product is of 16-bit types, without an epilogue")
     fitting = [c for c in CONFIGS if c.fits(*problem.size)]

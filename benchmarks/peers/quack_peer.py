@@ -89,6 +89,8 @@ def splits_of(c: Config, m: int, n: int, k: int) -> list[Config]:
 
 
 def variants(problem: Problem) -> list[Variant]:
+    if problem.kind.columns:
+        raise UnfitError("its operands are stored by rows here")
     if problem.kind.dtype == "int8":
         raise UnfitError("QuACK has no int8 product on Hopper")
     if problem.kind.scaling == "block":

@@ -64,6 +64,8 @@ def configs(problem: Problem) -> list[Config]:
 
 
 def variants(problem: Problem) -> list[Variant]:
+    if problem.kind.columns:
+        raise UnfitError("its operands are stored by rows here")
     if problem.size[0] == 256 and problem.size[2] > 32768:
         raise UnfitError("no split-K here")
     import triton  # noqa: F401 - a contestant that is not there says so once

@@ -5,6 +5,7 @@ Kernels with all functions of a dtype in a row hold so much that they may spill;
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import pytest
@@ -324,6 +325,26 @@ fence_async_proxy()
 """
     params = f"%X: tensor<{dtype}[B, M, N]>, %V: tensor<{dtype}[N]>, %i: i32"
     assert assembled(kernel_of(body, params, SMEM)).resources.registers <= 64
+
+
+@pytest.mark.parametrize(("registers", "at_once"), [(40, 4), (56, 8)])
+def test_threads_ask_for_many_pieces_before_they_store_any(registers: int, at_once: int) -> None:
+    """Of 128 lines of 128 bytes, by words of eight and of four bytes and by elements."""
+    body = f"""
+set_max_registers(count={registers}, increase=False)
+%st: state = initial_state(parity=0)
+thread_load(tensor=%X, coordinates=(%i, %i), row_dim=0, rows=128, columns=64, swizzle="128B",
+  shared=%smem, state=%st)
+fence_async_proxy()
+"""
+    ptx = ptx_of(kernel_of(body, "%X: tensor<bf16[M, N]>, %i: i32", SMEM))
+    runs = re.findall(r"(?:ld\.global\S* |st\.shared\.v4)", ptx)
+    found = [(name, len([*group])) for name, group in itertools.groupby(runs)]
+    assert sorted(zip(found[::2], found[1::2])) == [
+        (("ld.global.nc.b16 ", 8 * at_once // 2), ("st.shared.v4", at_once // 2)),
+        (("ld.global.nc.b32 ", 4 * at_once), ("st.shared.v4", at_once)),
+        (("ld.global.nc.v2.b32 ", 2 * at_once), ("st.shared.v4", at_once)),
+    ]
 
 
 @needs_ptxas

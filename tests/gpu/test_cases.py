@@ -164,7 +164,7 @@ def test_every_width(name: str, n: int) -> None:
 
 
 @pytest.mark.parametrize("n", range(8, 257, 16))
-@pytest.mark.parametrize("name", ["gemm", "column_major_a"])
+@pytest.mark.parametrize("name", ["gemm", "mn_major", "column_major_a"])
 def test_every_width_between(name: str, n: int) -> None:
     run(CASES[name], 6, wsdsl.Schedule(tile=dict(n=n)), M=264, N=424, K=200)
 

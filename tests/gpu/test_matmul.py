@@ -66,6 +66,33 @@ def test_layouts(a: str, b: str, sizes: tuple[int, int, int]) -> None:
     assert error(matmul(left, right), left.double() @ right.double()) < 2**-8
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float32"])
+@pytest.mark.parametrize("k", [500, 502, 501, 36, 3])
+@pytest.mark.parametrize("sizes", [(300, 200), (24, 1000), (1000, 40)])
+def test_rows_that_threads_copy(sizes: tuple[int, int], k: int, dtype: str) -> None:
+    """In words of eight and four bytes, and by elements."""
+    (m, n), kind = sizes, getattr(torch, dtype)
+    a, b = randn(m, k, dtype=kind), randn(n, k, dtype=kind).t()
+    options = dict(operand_dtype="tf32") if dtype == "float32" else {}
+    assert error(matmul(a, b, **options), a.double() @ b.double()) < 2**-8
+
+
+@pytest.mark.parametrize("n", [500, 502, 501, 36, 3])
+def test_columns_that_threads_copy(n: int) -> None:
+    a, b = randn(201, 300).t(), randn(201, n)
+    assert error(matmul(a, b), a.double() @ b.double()) < 2**-8
+
+
+@pytest.mark.parametrize("sizes", [(1000, 1000, 1000), (1500, 2504, 520), (2400, 5000, 1000)])
+@pytest.mark.parametrize("layout", ["rows", "columns"])
+def test_lines_that_cross_those_of_l2(layout: str, sizes: tuple[int, int, int]) -> None:
+    """By pairs that load for each other."""
+    m, n, k = sizes
+    a, b = randn(m, k), (randn(k, n) if layout == "columns" else randn(n, k).t())
+    assert sum((matmul.plan(a, b).compile().schedule.cluster or {}).values()) == 2
+    assert error(matmul(a, b), a.double() @ b.double()) < 2**-8
+
+
 @pytest.mark.parametrize("more", ["", "bias", "accumulate", "columns"])
 @pytest.mark.parametrize(
     "sizes", [(1517, 512, 3584), (4451, 1024, 1024), (318, 8192, 1024), (2393, 512, 14336)]

@@ -35,13 +35,14 @@ class Threads:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The partition that executes: its warpgroups, which of their warps elects, and whether one
-    elected thread runs alone."""
+    """The partition that executes: its warpgroups, which of their warps elects, whether one elected
+    thread runs alone, and the registers that a thread has, where it was given them."""
 
     first_warpgroup: int = 0
     warp: int = 0
     inside: bool = False
     elected: bool = False
+    registers: int = 0
 
 
 @dataclass

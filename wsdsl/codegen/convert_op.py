@@ -6,6 +6,7 @@ Elementwise maths, direct accesses to GMEM, stores to SMEM and control flow have
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from wsdsl.codegen import inline_ptx, nvvm, wgmma_ptx
@@ -120,6 +121,7 @@ def convert_warpgroup_index(c: Context, op: b.WarpgroupIndex) -> None:
 
 def convert_set_max_registers(c: Context, op: b.SetMaxRegisters) -> None:
     nvvm.set_max_registers(c.w, op.count, op.increase)
+    c.place = replace(c.place, registers=op.count)
 
 
 # SMEM and TMA ------------------------------------------------------------------------------------

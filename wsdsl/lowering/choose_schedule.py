@@ -54,6 +54,10 @@ from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.precision import choose_precision
 from wsdsl.schedule import Schedule
 
+USUAL = dict(load=40, compute=232)
+FOR_COPIES = dict(load=56, compute=224)
+"""Of two consumers; the same where threads copy operands, who ask for as much at once as they have
+registers for."""
 HEAVY = 176
 """Accumulators a thread from which on consumers need what loading can hardly spare."""
 HEAVY_VECTORS = {"pingpong": 128, "cooperative": 144}
@@ -191,6 +195,8 @@ def _sized(kernel: Kernel, option: Schedule, work: Work, tile: Mapping[str, int]
     if chosen.registers is None and products:
         loads = num_load_partitions(kernel, chosen)
         own = _registers(chosen.consumers or 1, loads, _wants_registers(kernel, chosen))
+        if kernel.unaligned and own == USUAL:
+            own = FOR_COPIES
         chosen = dataclasses.replace(chosen, registers=own)
     return chosen
 
@@ -239,5 +245,5 @@ def _registers(consumers: int, loads: int, heavy: bool) -> dict[str, int]:
     if loads == 2 and consumers > 1:
         return dict(load=24, compute=232 if consumers == 2 else 144)
     if consumers == 2:
-        return dict(load=24, compute=MOST_REGISTERS) if heavy else dict(load=40, compute=232)
+        return dict(load=24, compute=MOST_REGISTERS) if heavy else USUAL
     return dict(load=32, compute=160) if consumers == 3 else dict(load=56, compute=232)

@@ -151,6 +151,7 @@ def _crossing_options(
     is_open = is_open and given.scheduler in (None, "auto", "persistent")
     asked = predicted.tile
     slow = loading_cycles(asked) > NEARLY_NARROW * asked.product_cycles
+    slow = slow and 2 * asked.tiles > NUM_SMS
     if not (is_open and slow and asked.crossing >= CROSSED and work.sized) or kernel.unaligned:
         return
     for loop in work.nest[-2:]:

@@ -18,7 +18,7 @@ from wsdsl.lowering.cut_sums import cut_loop
 from wsdsl.lowering.fit_last_tiles import reach_over, units_within
 from wsdsl.lowering.footprint import MAX_LINE, num_parts, product_cycles, volume
 from wsdsl.lowering.model.instructions import instructions
-from wsdsl.lowering.model.lines import LINE, TOGETHER, crossing
+from wsdsl.lowering.model.lines import COPIED, LINE, TOGETHER, crossing
 from wsdsl.lowering.nest import output_nest
 from wsdsl.lowering.operand_lines import operand_lines
 
@@ -107,7 +107,7 @@ class Work:
             for op, loops in self.inside
             if isinstance(op, Load) and op.result in operands
         ]
-        self.scaled = scales_products(kernel)
+        self.scaled, self.copied = scales_products(kernel), kernel.unaligned
         self.every = kernel.schedule.precise_every if kernel.schedule else None
         self.within = units_within(kernel)
         self.roles: dict[str, Role] = {name: axis.role for name, axis in axes_of(kernel).items()}
@@ -245,7 +245,11 @@ class Work:
         return _extent(op.index[:-1], tile) * elements * width * MAX_LINE / SWIZZLE_SPAN[swizzle]
 
     def _crossing(self, op: Load, tile: Mapping[str, int], together: Mapping[str, int]) -> float:
-        """How much longer that takes, if sizes are known, since lines cross those of L2."""
+        """How much longer that takes, if sizes are known, since lines cross those of L2; or since
+        threads copy them.
+        """
+        if op.tensor.name in self.copied:
+            return COPIED
         assert isinstance(op.result.type, Tile)
         width, last = op.result.type.dtype.bytes, op.index[-1].type
         if not isinstance(last, Axis) or not (isinstance(last.dim, int) or last.dim in self.sizes):
