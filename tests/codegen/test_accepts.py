@@ -327,7 +327,7 @@ fence_async_proxy()
     assert assembled(kernel_of(body, params, SMEM)).resources.registers <= 64
 
 
-@pytest.mark.parametrize(("registers", "at_once"), [(40, 4), (56, 8)])
+@pytest.mark.parametrize(("registers", "at_once"), [(24, 1), (32, 2), (40, 4), (56, 8)])
 def test_threads_ask_for_many_pieces_before_they_store_any(registers: int, at_once: int) -> None:
     """Of 128 lines of 128 bytes, by words of eight and of four bytes and by elements."""
     body = f"""
@@ -341,7 +341,7 @@ fence_async_proxy()
     runs = re.findall(r"(?:ld\.global\S* |st\.shared\.v4)", ptx)
     found = [(name, len([*group])) for name, group in itertools.groupby(runs)]
     assert sorted(zip(found[::2], found[1::2])) == [
-        (("ld.global.nc.b16 ", 8 * at_once // 2), ("st.shared.v4", at_once // 2)),
+        (("ld.global.nc.b16 ", 8 * max(1, at_once // 2)), ("st.shared.v4", max(1, at_once // 2))),
         (("ld.global.nc.b32 ", 4 * at_once), ("st.shared.v4", at_once)),
         (("ld.global.nc.v2.b32 ", 2 * at_once), ("st.shared.v4", at_once)),
     ]

@@ -24,8 +24,9 @@ PIECE, WORD = 16, 4
 THREADS = 128
 AT_ONCE = {8: 4, 4: 4, 2: 2, 1: 1}
 """Pieces whose loads are under way, by the bytes of a load: as many as there are registers for."""
-ROOMY = 56
-"""Registers of a thread that has room for twice as many."""
+ROOM = ((24, 4), (32, 2), (48, 1))
+"""A thread with so many registers at the most has room for this part of that; with more, for twice
+as many."""
 
 
 def convert_thread_load(c: Context, op: ThreadLoad) -> None:
@@ -76,7 +77,9 @@ class _Copy:
 
     def by(self, bytes: int) -> None:
         """All of it, by loads of so many bytes."""
-        at_once = AT_ONCE[bytes] * (2 if self.c.place.registers >= ROOMY else 1)
+        registers = self.c.place.registers or ROOM[-1][0]
+        part = next((part for most, part in ROOM if registers <= most), 0)
+        at_once = max(1, AT_ONCE[bytes] // part) if part else 2 * AT_ONCE[bytes]
         lines = self.lines * at_once
         whole = self.op.rows // lines * lines
         if whole:
