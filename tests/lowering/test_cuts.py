@@ -76,6 +76,9 @@ def chosen(m: int, n: int, k: int, schedule: Schedule | None = None) -> Schedule
         ((64, 28672, 8192), "persistent", None),
         # Memory is the limit: whoever is free takes the next.
         ((16, 28672, 8192), "grid", None),
+        # ... but whole runs of tiles are no better, and tiles that are over soon not dealt out.
+        ((16, 18432, 7168), "grid", None),
+        ((100000, 64, 64), "persistent", None),
     ],
 )
 def test_choice(sizes: tuple[int, int, int], scheduler: str, reduction: str | None) -> None:
