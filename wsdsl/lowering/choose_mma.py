@@ -65,4 +65,4 @@ def _cycles(kernel: Kernel, sizes: Mapping[str, int]) -> float:
         return math.inf
     assert chosen.schedule is not None
     tile = axis_sizes(chosen, chosen.schedule)
-    return weight(predict(Work(chosen, sizes), chosen.schedule, tile))
+    return weight(chosen.schedule, predict(Work(chosen, sizes), chosen.schedule, tile))

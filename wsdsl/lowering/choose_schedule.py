@@ -22,7 +22,13 @@ from wsdsl.ir.tile_ops import Contract
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.check_schedule import faults
 from wsdsl.lowering.choice.cluster_options import cluster_options
-from wsdsl.lowering.choice.cut_options import MARGIN, THIN_MARGIN, cut_options, may_cut
+from wsdsl.lowering.choice.cut_options import (
+    MARGIN,
+    STREAM_MARGIN,
+    THIN_MARGIN,
+    cut_options,
+    may_cut,
+)
 from wsdsl.lowering.choice.deal_tiles import with_dealt_tiles
 from wsdsl.lowering.choice.fixed_tiles import with_fixed_tiles
 from wsdsl.lowering.choice.kernel_overlap import with_overlap
@@ -45,7 +51,6 @@ from wsdsl.lowering.footprint import (
 )
 from wsdsl.lowering.model.loading import LOOKAHEAD, most_stages
 from wsdsl.lowering.model.predict import (
-    NUM_SMS,
     Prediction,
     is_narrow_wave,
     least_cycles,
@@ -116,15 +121,16 @@ def ranked(
                 cut = cut_options(kernel, given, work, option, own)
                 made = [(o, predict(work, o, tile)) for o in cut]
                 found += [(o, p) for o, p in made if p.work.cut]
-    return sorted(found, key=lambda pair: weight(pair[1]))
+    return sorted(found, key=lambda pair: weight(*pair))
 
 
-def weight(prediction: Prediction) -> float:
+def weight(schedule: Schedule, prediction: Prediction) -> float:
     """Cycles, and for those that are cut, or shared by a cluster, what they must be quicker by."""
     if not prediction.work.cut and prediction.sharing == 1:
         return prediction.cycles
-    several = prediction.tile.thin and prediction.tile.tiles > NUM_SMS
-    return prediction.cycles * (THIN_MARGIN if several else MARGIN)
+    if schedule.scheduler != "stream_k":
+        return prediction.cycles * MARGIN
+    return prediction.cycles * (THIN_MARGIN if prediction.tile.thin else STREAM_MARGIN)
 
 
 def _promises(kernel: Kernel, given: Schedule, option: Schedule) -> Iterator[Schedule]:

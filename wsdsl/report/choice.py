@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 
 from wsdsl.ir.op import Kernel
-from wsdsl.lowering.choice.cut_options import MARGIN
+from wsdsl.lowering.choice.cut_options import MARGIN, THIN_MARGIN
 from wsdsl.lowering.choice.fixed_tiles import with_fixed_tiles
 from wsdsl.lowering.choose_schedule import completed, ranked, weight
 from wsdsl.lowering.footprint import (
@@ -52,13 +52,15 @@ def explain_choice(kernel: Kernel, given: Schedule | None, sizes: Mapping[str, i
     for candidate in _others(chosen, given, sizes):
         way = _way(candidate[0])
         # Quicker ones were tried before, and spilled.
-        if weight(candidate[1]) < weight(own) or (len(shown) >= SHOWN and way in ways):
+        quicker = weight(*candidate) < weight(schedule, own)
+        if quicker or (len(shown) >= SHOWN and way in ways):
             continue
         if not completed(chosen, candidate[0], sizes)[1]:
             shown.append(candidate)
             ways.add(way)
     lines += _listed("the next best:", shown[:SHOWN], own)
-    heading = f"other ways (to cut tiles has to gain {100 * (MARGIN - 1):.0f} %):"
+    least, most = (round(100 * (margin - 1)) for margin in (MARGIN, THIN_MARGIN))
+    heading = f"other ways (to cut tiles has to gain {least} to {most} %):"
     return "\n".join([*lines, *_listed(heading, shown[SHOWN:], own)])
 
 
