@@ -40,6 +40,7 @@ FITTED = {
     "smaller than a tile": ("gemm", SMALL, dict(M=40, N=24, K=72)),
     "begins at 16 bytes": ("epilogue", SMALL, dict(M=75, N=88, K=40)),
     "odd sizes": ("epilogue", SMALL, dict(M=75, N=83, K=40)),
+    "lines over the end": ("mn_major", SMALL, dict(M=136, N=72, K=40)),
     "transposed": (
         "mn_major",
         Schedule(tile=dict(m=64, n=64), consumers=1),

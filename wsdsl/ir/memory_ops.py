@@ -88,8 +88,9 @@ class TmaLoad(Op):
 class ThreadLoad(Op):
     """All 128 threads of the warpgroup copy a tile of `tensor` at `coordinates` to item
     `state.stage` of `shared`, `offset` bytes in, as panels: `rows` elements along `row_dim` (-1:
-    one) and `columns` along the contiguous dimension. Elements outside the tensor are 0. Complete
-    when it returns, in the generic proxy. Takes any stride and alignment.
+    one) and `columns` along the contiguous dimension. Elements beyond the tensor's end are 0; no
+    coordinate is negative. Complete when it returns, in the generic proxy. Takes any stride and
+    alignment.
     """
 
     levels: ClassVar = SCHEDULED

@@ -58,8 +58,7 @@ def faults(kernel: Kernel, chosen: Schedule) -> list[Finding]:
         *_cut(kernel, chosen),
         *_shared_contraction(kernel, chosen),
         *_share(kernel, chosen),
-        *_tiles(kernel, chosen),
-        *column_faults(kernel, chosen),
+        *tile_faults(kernel, chosen),
         *_crossed_blocks(kernel, chosen),
     ]
     if products and chosen.registers is not None:
@@ -215,6 +214,12 @@ def _share(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     for op in kernel.ops:
         if isinstance(op, Reduce) and op.axis in columns:
             yield Finding(f"{told}, and this needs whole rows", op.loc, "leave it out")
+
+
+def tile_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
+    """What is wrong with the tiles alone, as far as they are given."""
+    yield from _tiles(kernel, chosen)
+    yield from column_faults(kernel, chosen)
 
 
 def _tiles(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:

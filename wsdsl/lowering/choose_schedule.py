@@ -20,7 +20,7 @@ from wsdsl.ir.op import Kernel
 from wsdsl.ir.target import SMEM_BYTES
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
-from wsdsl.lowering.check_schedule import faults
+from wsdsl.lowering.check_schedule import faults, tile_faults
 from wsdsl.lowering.choice.cluster_options import cluster_options
 from wsdsl.lowering.choice.cut_options import (
     MARGIN,
@@ -60,10 +60,6 @@ from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.precision import choose_precision
 from wsdsl.schedule import Schedule
 
-USUAL = dict(load=40, compute=232)
-FOR_COPIES = dict(load=56, compute=224)
-"""Of two consumers; the same where threads copy operands, who ask for as much at once as they have
-registers for."""
 HEAVY = 176
 """Accumulators a thread from which on consumers need what loading can hardly spare."""
 HEAVY_VECTORS = {"pingpong": 128, "cooperative": 144}
@@ -82,8 +78,10 @@ def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> K
     given, findings = with_fixed_tiles(kernel, kernel.schedule or Schedule())
     findings += [*_not_lowered(given), *_unknown_variables(kernel, given)]
     findings += unfit_constants(kernel, given)
+    # Nothing is reckoned with tiles that are none.
+    findings = findings or [*tile_faults(kernel, given)]
     if findings:
-        raise ScheduleError(findings)
+        raise ScheduleError([_located(f, kernel) for f in findings])
     for option, _ in ranked(kernel, given, sizes or {}):
         for promised in _promises(kernel, given, option):
             chosen, faulty = completed(kernel, promised, sizes or {})
@@ -92,7 +90,11 @@ def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> K
             if not findings or option.scheduler == given.scheduler:
                 # Whoever did not ask for pieces is not told what is wrong with them.
                 findings = faulty
-    raise ScheduleError([f if f.loc else dataclasses.replace(f, loc=kernel.loc) for f in findings])
+    raise ScheduleError([_located(f, kernel) for f in findings])
+
+
+def _located(finding: Finding, kernel: Kernel) -> Finding:
+    return finding if finding.loc else dataclasses.replace(finding, loc=kernel.loc)
 
 
 def ranked(
@@ -203,9 +205,8 @@ def _sized(kernel: Kernel, option: Schedule, work: Work, tile: Mapping[str, int]
         chosen = dataclasses.replace(chosen, stages=depth)
     if chosen.registers is None and products:
         loads = num_load_partitions(kernel, chosen)
-        own = _registers(chosen.consumers or 1, loads, _wants_registers(kernel, chosen))
-        if kernel.unaligned and own == USUAL:
-            own = FOR_COPIES
+        heavy, copies = _wants_registers(kernel, chosen), bool(kernel.unaligned)
+        own = _registers(chosen.consumers or 1, loads, heavy, copies)
         chosen = dataclasses.replace(chosen, registers=own)
     return chosen
 
@@ -247,12 +248,16 @@ def _wants_registers(kernel: Kernel, chosen: Schedule) -> bool:
     return sums > HEAVY or (is_heavy(kernel, chosen) and bool(part_bytes(kernel, chosen)))
 
 
-def _registers(consumers: int, loads: int, heavy: bool) -> dict[str, int]:
+def _registers(consumers: int, loads: int, heavy: bool, copies: bool) -> dict[str, int]:
     """setmaxnreg conserves the pool: (loads * load + consumers * compute) is what the launch gave
-    out.
+    out. Threads that copy operands ask for as much at once as they have registers for.
     """
     if loads == 2 and consumers > 1:
         return dict(load=24, compute=232 if consumers == 2 else 144)
+    if consumers == 2 and heavy:
+        return dict(load=24, compute=MOST_REGISTERS)
     if consumers == 2:
-        return dict(load=24, compute=MOST_REGISTERS) if heavy else USUAL
-    return dict(load=32, compute=160) if consumers == 3 else dict(load=56, compute=232)
+        return dict(load=56, compute=224) if copies else dict(load=40, compute=232)
+    if consumers == 3:
+        return dict(load=32, compute=160)
+    return dict(load=88 if copies else 56, compute=232)

@@ -103,8 +103,11 @@ class _Rings:
         """The place of the partition that is converted."""
         self.boxes: dict[tuple[Value, int, int], tuple[int, ...]] = {}
         """By ring, layout and field: of what lies beside operands."""
-        cut = (op for op in kernel.body if isinstance(op, Partition) and op.share == "columns")
-        self.column_shares = max((op.num_warpgroups for op in cut), default=1)
+        self.divided: dict[str, int] = {}
+        """By role, how many warpgroups a tile's axis is divided among."""
+        for op in kernel.body:
+            if isinstance(op, Partition):
+                self.divided[op.share] = max(self.divided.get(op.share, 1), op.num_warpgroups)
         self.elements: set[Value] = set()
         """Rings with operands that threads read, too."""
         self.released_by_threads: set[Value] = set()
@@ -300,8 +303,7 @@ class _Rings:
 
     def lines(self, last: Axis, dtype: DType) -> tuple[str, int]:
         """Of an operand's tile; `last`: its contiguous axis."""
-        shares = self.column_shares if last.role == "columns" else 1
-        return operand_lines(last.size, dtype, last.role, shares)
+        return operand_lines(last.size, dtype, last.role, self.divided.get(last.role, 1))
 
     def panels(self, fill: LoadToSlot) -> tuple[int, int, str]:
         """(rows, columns, swizzle) of a tile in its slot: columns along the contiguous axis."""

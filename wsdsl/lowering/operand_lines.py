@@ -13,13 +13,17 @@ from __future__ import annotations
 from wsdsl.ir.target import SWIZZLE_SPAN, widest_swizzle
 from wsdsl.ir.types import DType, Role
 
+MIN_LINE = 16
+"""Bytes of which lines are multiples; what is none is refused elsewhere."""
+
 
 def operand_lines(size: int, dtype: DType, role: Role, shares: int = 1) -> tuple[str, int]:
     """(swizzle mode, elements of all panels' lines) of a tile with `size` elements along its
     contiguous axis. Each of `shares` consumers begins with a panel.
     """
     if not role:
-        return widest_swizzle(size * dtype.bytes), size
+        over = size * dtype.bytes % MIN_LINE
+        return ("none", size) if over else (widest_swizzle(size * dtype.bytes), size)
     own = size // shares * dtype.bytes
     fitting = ("32B", "64B", "128B")
     if shares > 1:

@@ -41,9 +41,9 @@ def explain(kernel: Kernel, signature: Signature) -> str:
                 way = f"SMEM, then a TMA {'reduction' if op.accumulate else 'store'}"
                 moves.setdefault(made[op.map].tensor.name, set()).add(way)  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType,reportUnknownArgumentType]
             case ThreadLoad():
-                moves.setdefault(op.tensor.name, set()).add(
-                    "copied to slots by the load warpgroup's threads (TMA can not take its stride)"
-                )
+                why = "TMA takes strides and addresses of 16 bytes only"
+                way = f"copied to slots by the load warpgroup's threads ({why})"
+                moves.setdefault(op.tensor.name, set()).add(way)
             case LoadGlobal():
                 moves.setdefault(op.tensor.name, set()).add("read directly by compute warpgroups")
             case StoreGlobal():
