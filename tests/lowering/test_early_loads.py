@@ -186,6 +186,24 @@ def test_other_kernels(name: str, schedule: dict[str, object], threads: bool) ->
     right(name, kernel)
 
 
+@pytest.mark.parametrize("unaligned", [("A",), ("B",), ("A", "C"), ("A", "B")], ids=str)
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        dict[str, object](),
+        dict(tile=dict(m=64, n=32), consumers=1, stages=2),
+        dict(tile=dict(m=64, n=32), consumers=1, cluster=dict(m=2)),
+    ],
+    ids=str,
+)
+def test_a_ring_that_one_thread_fills_beside_one_that_all_fill(
+    schedule: dict[str, object], unaligned: tuple[str, ...]
+) -> None:
+    """Others wait for nothing there: they might miss a phase."""
+    kernel = scheduled("held_operand", Schedule(**schedule), unaligned)  # type: ignore[arg-type]
+    right("held_operand", kernel, M=140, N=136)
+
+
 def right(name: str, kernel: Kernel, **sizes: int) -> None:
     case = CASES[name]
     prove(kernel)

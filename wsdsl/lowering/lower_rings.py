@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from wsdsl.ir.barrier_ops import (
@@ -33,7 +34,7 @@ from wsdsl.ir.barrier_ops import (
     LaunchGrid,
     WaitBarrier,
 )
-from wsdsl.ir.memory_ops import AllocateShared, ThreadLoad, TmaLoad
+from wsdsl.ir.memory_ops import AllocateShared
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.pipeline_ops import (
     AddInCluster,
@@ -54,13 +55,12 @@ from wsdsl.ir.pipeline_ops import (
     TileInShared,
     ValuesInShared,
 )
-from wsdsl.ir.target import LINE_ALIGN, SMEM_ALIGN, SWIZZLE_SPAN
-from wsdsl.ir.types import Axis, Barriers, DType, Shared, Tensor, Tile
+from wsdsl.ir.target import LINE_ALIGN, SMEM_ALIGN
+from wsdsl.ir.types import Barriers, Shared, Tile
 from wsdsl.ir.walk import Namer, walk, with_regions
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.footprint import tile_bytes
-from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.parts import part_offsets
 from wsdsl.lowering.placed_ring import (
     PlacedRing,
@@ -73,7 +73,7 @@ from wsdsl.lowering.placed_ring import (
 )
 from wsdsl.lowering.producers import THREADS, Producers
 from wsdsl.lowering.shares import Group, Share, num_peers, peers_of, share_of
-from wsdsl.lowering.side_loads import LINE
+from wsdsl.lowering.slot_copies import SlotCopies, coordinates, lines_of
 
 WARPS = 4
 
@@ -168,7 +168,8 @@ class _Rings:
                     elements, align = math.prod(box), LINE_ALIGN
                 else:
                     rows, last = (self.axes[x] for x in tile.axes)
-                    elements, align = rows.size * self.lines(last, tile.dtype)[1], SMEM_ALIGN
+                    _, columns = lines_of(last, tile.dtype, self.divided)
+                    elements, align = rows.size * columns, SMEM_ALIGN
                 used += -(-elements * tile.dtype.bytes // align) * align
             offsets.append(tuple(at))
             total = max(total, -(-used // SMEM_ALIGN) * SMEM_ALIGN)
@@ -234,14 +235,17 @@ class _Rings:
                 assert op.state is not None
                 ring = self.rings[op.ring]
                 if op.ring in self.parts:
-                    filled = [(f, self.coordinates(f.index)) for f in self.fills[op.result]]
+                    filled = [
+                        (f, coordinates(b, f.index, self.starts)) for f in self.fills[op.result]
+                    ]
                     fill_parts(b, self.maps, ring, self.parts[op.ring], op.state, filled)
                 else:
-                    b.add(WaitBarrier(barriers=ring.empty, state=op.state, loc=op.loc))
                     self.fill(op, ring, op.state)
             case ProducerTail():
                 assert op.state is not None
-                drain(b, self.rings[op.ring].empty, op.state)
+                with b.region() as waits:
+                    drain(b, self.rings[op.ring].empty, op.state)
+                b.ops += self.by_who_fills(op.ring, waits)
             case AddInCluster():
                 assert op.ring is not None
                 b.add(self.rings[op.ring].of_sums(op))
@@ -279,113 +283,35 @@ class _Rings:
     def fill(self, op: ProducerAcquire, ring: PlacedRing, state: Value) -> None:
         b, fills = self.builder, in_order(self.fills.get(op.result, []))
         by_tma, by_threads = self.producers.ways(op.ring, self.now)
+        copies_to = SlotCopies(b, self.maps, ring, state, self.shares, self.divided, self.starts)
         with b.region() as copies:
             total = 0
             for fill in fills:
                 if fill.tensor.name not in self.kernel.unaligned:
-                    total += self.copy_by_tma(fill, op, ring, state)
+                    total += copies_to.by_tma(fill, op.layout)
+        wait = WaitBarrier(barriers=ring.empty, state=state, loc=op.loc)
         expect = ArriveExpectTx(barriers=ring.full, state=state, tx_bytes=total, loc=op.loc)
-        if by_tma and self.producers.whole_warpgroup(self.now):
-            b.add(Elect(body=(expect, *copies), loc=op.loc))
-        elif by_tma:
-            b.ops += [expect, *copies]
+        if not by_threads:
+            b.ops += self.by_who_fills(op.ring, [wait, expect, *copies])
+        else:
+            b.add(wait)
+            if by_tma:
+                b.add(Elect(body=(expect, *copies), loc=op.loc))
         if by_threads:
             for fill in fills:
                 if fill.tensor.name in self.kernel.unaligned:
-                    self.copy_by_threads(fill, op, ring, state)
+                    copies_to.by_threads(fill, op.layout)
             b.add(FenceAsyncProxy(loc=op.loc))
             b.add(ArriveBarrier(barriers=ring.full, state=state, each_thread=True, loc=op.loc))
 
-    def coordinates(self, index: tuple[Value, ...]) -> tuple[Value, ...]:
-        """Where the tile begins; an axis taken whole begins at 0."""
-        starts = (self.starts.get(v, v) for v in index)
-        return tuple(self.builder.integer(0) if isinstance(v.type, Axis) else v for v in starts)
-
-    def lines(self, last: Axis, dtype: DType) -> tuple[str, int]:
-        """Of an operand's tile; `last`: its contiguous axis."""
-        return operand_lines(last.size, dtype, last.role, self.divided.get(last.role, 1))
-
-    def panels(self, fill: LoadToSlot) -> tuple[int, int, str]:
-        """(rows, columns, swizzle) of a tile in its slot: columns along the contiguous axis."""
-        *others, last = (v.type for v in fill.index)
-        assert isinstance(last, Axis) and isinstance(fill.tensor.type, Tensor)
-        (rows,) = (x.size for x in others if isinstance(x, Axis))
-        swizzle, columns = self.lines(last, fill.tensor.type.dtype)
-        return rows, columns, swizzle
-
-    def copy_by_tma(
-        self, fill: LoadToSlot, op: ProducerAcquire, ring: PlacedRing, state: Value
-    ) -> int:
-        """One copy a panel, of a multicast tile of this CTA's lines; returns the bytes that will
-        arrive.
+    def by_who_fills(self, ring: Value, ops: Sequence[Op]) -> list[Op]:
+        """By one thread of a warpgroup, where it alone fills the ring: nothing holds the others to
+        it, and they would miss a phase.
         """
-        assert isinstance(fill.tensor.type, Tensor)
-        b, width = self.builder, fill.tensor.type.dtype.bytes
-        if fill.box:
-            *at, last = self.coordinates(fill.index)
-            if not isinstance(fill.index[-1].type, Axis):
-                last = b.times(b.quotient(last, LINE // width), LINE // width, "line")
-            b.add(
-                TmaLoad(
-                    map=self.maps.of(fill.tensor, fill.box, "none"),
-                    coordinates=(*at, last),
-                    shared=ring.shared,
-                    offset=ring.offsets[op.layout][fill.field],
-                    state=state,
-                    barriers=ring.full,
-                    loc=fill.loc,
-                )
-            )
-            return math.prod(fill.box) * width
-        rows, columns, swizzle = self.panels(fill)
-        share = self.shares.get(fill.multicast)
-        num = rows // share.num if share else rows
-        span = SWIZZLE_SPAN[swizzle] // width
-        row_dim = next(i for i, v in enumerate(fill.index) if isinstance(v.type, Axis))
-        box = [v.type.size if isinstance(v.type, Axis) else 1 for v in fill.index]
-        box[row_dim], box[-1] = num, span
-        map = self.maps.of(fill.tensor, tuple(box), swizzle)
-        at = list(self.coordinates(fill.index))
-        start, shift = at[-1], None
-        if share:
-            at[row_dim] = b.plus(at[row_dim], b.times(share.part, num, "line"), "line")
-            shift = b.times(share.part, num * span * width, "shift")
-        offset = ring.offsets[op.layout][fill.field]
-        for panel in range(columns // span):
-            b.add(
-                TmaLoad(
-                    map=map,
-                    coordinates=(*at[:-1], b.plus(start, panel * span)),
-                    shared=ring.shared,
-                    offset=offset + panel * rows * span * width,
-                    shift=shift,
-                    state=state,
-                    barriers=ring.full,
-                    multicast=share.mask if share else None,
-                    loc=fill.loc,
-                )
-            )
-        return rows * columns * width
-
-    def copy_by_threads(
-        self, fill: LoadToSlot, op: ProducerAcquire, ring: PlacedRing, state: Value
-    ) -> None:
-        rows, columns, swizzle = self.panels(fill)
-        row_dim = next(i for i, v in enumerate(fill.index) if isinstance(v.type, Axis))
-        self.builder.add(
-            ThreadLoad(
-                tensor=fill.tensor,
-                coordinates=self.coordinates(fill.index),
-                row_dim=row_dim,
-                rows=rows,
-                columns=columns,
-                swizzle=swizzle,
-                shared=ring.shared,
-                offset=ring.offsets[op.layout][fill.field],
-                state=state,
-                loc=fill.loc,
-            )
-        )
+        _, by_threads = self.producers.ways(ring, self.now)
+        if by_threads or not self.producers.whole_warpgroup(self.now):
+            return [*ops]
+        return [Elect(body=tuple(ops), loc=self.builder.loc)]
 
     def placed(self, op: SlotTile | SlotElements | SlotValues) -> dict[str, Any]:
         """Where the field of a slot is, as ops say it."""

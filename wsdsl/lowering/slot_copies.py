@@ -1,0 +1,131 @@
+"""What is copied to a slot: by TMA a box a panel, or by a warpgroup's threads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from wsdsl.ir.memory_ops import ThreadLoad, TmaLoad
+from wsdsl.ir.op import Value
+from wsdsl.ir.pipeline_ops import LoadToSlot
+from wsdsl.ir.target import SWIZZLE_SPAN
+from wsdsl.ir.types import Axis, DType, Tensor
+from wsdsl.lowering.builder import Builder
+from wsdsl.lowering.operand_lines import operand_lines
+from wsdsl.lowering.placed_ring import PlacedRing, TensorMaps
+from wsdsl.lowering.shares import Group, Share
+from wsdsl.lowering.side_loads import LINE
+
+
+def coordinates(
+    b: Builder, index: tuple[Value, ...], starts: Mapping[Value, Value]
+) -> tuple[Value, ...]:
+    """Where a tile begins; an axis taken whole begins at 0."""
+    found = (starts.get(v, v) for v in index)
+    return tuple(b.integer(0) if isinstance(v.type, Axis) else v for v in found)
+
+
+def lines_of(last: Axis, dtype: DType, divided: Mapping[str, int]) -> tuple[str, int]:
+    """`operand_lines`, of the contiguous axis; `divided`: by role, among how many warpgroups."""
+    return operand_lines(last.size, dtype, last.role, divided.get(last.role, 1))
+
+
+@dataclass(frozen=True)
+class SlotCopies:
+    """To item `state` of a ring; `shares` of what is multicast, `starts` of axes."""
+
+    builder: Builder
+    maps: TensorMaps
+    ring: PlacedRing
+    state: Value
+    shares: Mapping[Group, Share]
+    divided: Mapping[str, int]
+    starts: Mapping[Value, Value]
+
+    def panels(self, fill: LoadToSlot) -> tuple[int, int, str]:
+        """(rows, columns, swizzle) of a tile in its slot: columns along the contiguous axis."""
+        *others, last = (v.type for v in fill.index)
+        assert isinstance(last, Axis) and isinstance(fill.tensor.type, Tensor)
+        (rows,) = (x.size for x in others if isinstance(x, Axis))
+        swizzle, columns = lines_of(last, fill.tensor.type.dtype, self.divided)
+        return rows, columns, swizzle
+
+    def by_tma(self, fill: LoadToSlot, layout: int) -> int:
+        """One copy a panel, of a multicast tile of this CTA's lines; returns the bytes that will
+        arrive.
+        """
+        assert isinstance(fill.tensor.type, Tensor)
+        b, ring, width = self.builder, self.ring, fill.tensor.type.dtype.bytes
+        if fill.box:
+            return self.beside(fill, layout)
+        rows, columns, swizzle = self.panels(fill)
+        share = self.shares.get(fill.multicast)
+        num = rows // share.num if share else rows
+        span = SWIZZLE_SPAN[swizzle] // width
+        row_dim = _row_dim(fill)
+        box = [v.type.size if isinstance(v.type, Axis) else 1 for v in fill.index]
+        box[row_dim], box[-1] = num, span
+        map = self.maps.of(fill.tensor, tuple(box), swizzle)
+        at = list(coordinates(b, fill.index, self.starts))
+        start, shift = at[-1], None
+        if share:
+            at[row_dim] = b.plus(at[row_dim], b.times(share.part, num, "line"), "line")
+            shift = b.times(share.part, num * span * width, "shift")
+        offset = ring.offsets[layout][fill.field]
+        for panel in range(columns // span):
+            b.add(
+                TmaLoad(
+                    map=map,
+                    coordinates=(*at[:-1], b.plus(start, panel * span)),
+                    shared=ring.shared,
+                    offset=offset + panel * rows * span * width,
+                    shift=shift,
+                    state=self.state,
+                    barriers=ring.full,
+                    multicast=share.mask if share else None,
+                    loc=fill.loc,
+                )
+            )
+        return rows * columns * width
+
+    def beside(self, fill: LoadToSlot, layout: int) -> int:
+        """What lies beside operands, in one box."""
+        assert isinstance(fill.tensor.type, Tensor)
+        b, width = self.builder, fill.tensor.type.dtype.bytes
+        *at, last = coordinates(b, fill.index, self.starts)
+        if not isinstance(fill.index[-1].type, Axis):
+            last = b.times(b.quotient(last, LINE // width), LINE // width, "line")
+        b.add(
+            TmaLoad(
+                map=self.maps.of(fill.tensor, fill.box, "none"),
+                coordinates=(*at, last),
+                shared=self.ring.shared,
+                offset=self.ring.offsets[layout][fill.field],
+                state=self.state,
+                barriers=self.ring.full,
+                loc=fill.loc,
+            )
+        )
+        return math.prod(fill.box) * width
+
+    def by_threads(self, fill: LoadToSlot, layout: int) -> None:
+        rows, columns, swizzle = self.panels(fill)
+        self.builder.add(
+            ThreadLoad(
+                tensor=fill.tensor,
+                coordinates=coordinates(self.builder, fill.index, self.starts),
+                row_dim=_row_dim(fill),
+                rows=rows,
+                columns=columns,
+                swizzle=swizzle,
+                shared=self.ring.shared,
+                offset=self.ring.offsets[layout][fill.field],
+                state=self.state,
+                loc=fill.loc,
+            )
+        )
+
+
+def _row_dim(fill: LoadToSlot) -> int:
+    return next(i for i, v in enumerate(fill.index) if isinstance(v.type, Axis))
