@@ -260,8 +260,9 @@ class Work:
         longer = crossing(row * width % LINE, apart * width % LINE, line, not role)
         own = {v.type.name for v in op.index if isinstance(v.type, Axis)}
         copied = math.prod(num for axis, num in together.items() if axis not in own)
-        # Of tiles by rows or columns nothing is gained by it.
-        longer = longer if role else max(1.0, longer / copied)
+        # Where it is tiles by columns alone that begin amid lines, nothing is gained by it.
+        if not role or row * width % LINE:
+            longer = max(1.0, longer / copied)
         return longer * (TOGETHER if together and longer > 1 else 1.0)
 
     def _wanted(self, op: Load, tile: Mapping[str, int]) -> int:
