@@ -41,3 +41,10 @@ def test_defaults_do_not_spill(name: str, sizes: tuple[int, int, int]) -> None:
 def test_given_tiles_do_not_spill(name: str, schedule: Schedule) -> None:
     made = CASES[name].kernel._compile(schedule, {}, ALL)
     assert made.resources.spill_store_bytes == 0
+
+
+@pytest.mark.parametrize("name", ["gemm", "epilogue", "mn_major", "column_major_b"])
+@pytest.mark.parametrize("sizes", [(1024, 50257, 768), (4095, 4095, 4095)])
+def test_who_copies_keeps_registers(name: str, sizes: tuple[int, int, int]) -> None:
+    made = CASES[name].kernel._compile(None, dict(zip("MNK", sizes)), ALL)
+    assert (made.schedule.registers or {})["load"] >= 56

@@ -16,6 +16,11 @@ MOST_SUMS, MOST_SUMS_TOGETHER, MOST_SUMS_OF_TILES = 192, 160, 128
 """The same of sums that are not promoted: where the epilogue reads nothing beside them; vectors, by
 consumers who share a tile; and tiles.
 """
+MOST_BESIDE_COPIES = (176, 128, 128)
+"""The same by what the epilogue reads (`rank_beside_sums`), where threads copy operands: for more
+sums they would have to spare registers, and ask for less at once. 1024 x 50257 x 768 with B by
+columns takes 419 us by 256 x 128, and 780 by 256 x 192.
+"""
 VECTOR_REGISTERS = 16
 """Of a row of 64 numbers, a thread's share."""
 LONG = (1, 20, 60, 60, 60)
@@ -29,6 +34,8 @@ def leaves_room(kernel: Kernel, option: Schedule) -> bool:
     256.
     """
     accumulators = accumulator_registers(kernel, option)
+    if kernel.unaligned and accumulators > MOST_BESIDE_COPIES[rank_beside_sums(kernel)]:
+        return False
     if promoted := promoted_registers(kernel, option):
         return accumulators + promoted <= MOST_PROMOTED[option.consumers or 1]
     if option.consumers == 3:
