@@ -32,12 +32,8 @@ def may_be_swapped(kernel: Kernel, first: str, second: str) -> bool:
     schedule = kernel.schedule or Schedule()
     if schedule.tile or schedule.share or kernel.unaligned or scales_products(kernel):
         return False
-    walked = {
-        v.type.name
-        for v in (loop.index for loop in output_nest(kernel)[0])
-        if isinstance(v.type, Axis)
-    }
-    if walked != {first, second}:
+    walked = (loop.index.type for loop in output_nest(kernel)[0])
+    if {axis.name for axis in walked if isinstance(axis, Axis)} != {first, second}:
         return False
     products = [op for op in kernel.ops if isinstance(op, Contract)]
     operands = {v for op in products for v in (op.a, op.b)}

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-LINE = 128
-SECTOR = 32
+from wsdsl.lowering.footprint import MAX_LINE
+
+SECTOR_BYTES = 32
+"""What GMEM is written in, and L2 holds."""
 CROSSING = 1.7
 """Of a line that crosses, ..."""
 SPLIT = 2.8
@@ -21,8 +23,8 @@ TOGETHER = 1.2
 """Longer by this much where CTAs load such lines for each other, and wait for each other: by pairs
 of 128 x 192, ping-pong, 5000 x 5000 x 5000 takes 433 us, where 363 would do."""
 COPIED = 7.0
-"""Longer by this much where threads copy, eight bytes at a time (five more by elements of two): 900
-x 2500 x 2500 by 128 x 160 75 us, 1500 x 1500 x 1500 by 128 x 144 49."""
+"""Longer by this much where threads copy by words: 900 x 2500 x 2500 by 128 x 160 75 us, 1500 x
+1500 x 1500 by 128 x 144 49. By elements of two bytes it is some 11."""
 SEEN = 8
 """Rows and tiles: then offsets begin again, all being multiples of 16 bytes."""
 
@@ -35,9 +37,9 @@ def crossing(row: int, tile: int, line: int, along_contraction: bool) -> float:
     """
 
     def taken(offset: int) -> float:
-        if offset % SECTOR:
+        if offset % SECTOR_BYTES:
             return SPLIT
-        return CROSSING if offset % LINE + line > LINE else 1.0
+        return CROSSING if offset % MAX_LINE + line > MAX_LINE else 1.0
 
     of_tiles = [
         sum(taken(i * tile + j * row) for j in range(SEEN)) / SEEN

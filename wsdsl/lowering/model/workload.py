@@ -18,7 +18,7 @@ from wsdsl.lowering.cut_sums import cut_loop
 from wsdsl.lowering.fit_last_tiles import reach_over, units_within
 from wsdsl.lowering.footprint import MAX_LINE, num_parts, product_cycles, volume
 from wsdsl.lowering.model.instructions import instructions
-from wsdsl.lowering.model.lines import COPIED, LINE, TOGETHER, crossing
+from wsdsl.lowering.model.lines import COPIED, SECTOR_BYTES, TOGETHER, crossing
 from wsdsl.lowering.nest import output_nest
 from wsdsl.lowering.operand_lines import operand_lines
 
@@ -30,8 +30,6 @@ WARM = 0.8
 """The share of all bytes up to which a tensor is taken to come to L2 as quickly as others do."""
 ASKED_TOGETHER = 3
 """Of CTAs that want the same and are far apart, so many ask for it by themselves."""
-SECTOR_BYTES = 32
-"""What GMEM is written in."""
 Loop = ForTiles | ForEach
 
 
@@ -257,11 +255,11 @@ class Work:
         role, row, apart = self.roles[last.name], self.size(last.dim), tile[last.name]
         line = SWIZZLE_SPAN[operand_lines(apart, op.result.type.dtype, role)[0]]
         apart = apart if apart < row else 0
-        longer = crossing(row * width % LINE, apart * width % LINE, line, not role)
+        longer = crossing(row * width % MAX_LINE, apart * width % MAX_LINE, line, not role)
         own = {v.type.name for v in op.index if isinstance(v.type, Axis)}
         copied = math.prod(num for axis, num in together.items() if axis not in own)
         # Where it is tiles by columns alone that begin amid lines, nothing is gained by it.
-        if not role or row * width % LINE:
+        if not role or row * width % MAX_LINE:
             longer = max(1.0, longer / copied)
         return longer * (TOGETHER if together and longer > 1 else 1.0)
 
