@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 import wsdsl
-from tests.kernels import CASES, ORDERS, WIDTHS, check, expected, inputs
+from tests.kernels import CASES, check, expected, inputs
+from tests.schedules import ORDERS, WIDTHS
 
 ONES = {d: 1 for case in CASES.values() for d in case.sizes} | {"D": 16}
 

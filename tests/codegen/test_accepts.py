@@ -5,7 +5,6 @@ Kernels with all functions of a dtype in a row hold so much that they may spill;
 
 from __future__ import annotations
 
-import itertools
 import re
 
 import pytest
@@ -309,42 +308,6 @@ def test_operand_that_begins_inside_an_atom() -> None:
     body = f"%four: i32 = constant(value=4)\n{body}"
     with pytest.raises(CompileError, match="can not begin 4 elements into its tile"):
         ptx_of(kernel_of(body, "%Y: tensor<f32[M, N]>", SMEM))
-
-
-@needs_ptxas
-@pytest.mark.parametrize("dtype", ["f16", "f32", "u8"])
-@pytest.mark.parametrize("swizzle", ["128B", "64B", "32B", "none"])
-def test_thread_load(dtype: str, swizzle: str) -> None:
-    body = f"""
-%st: state = initial_state(parity=0)
-thread_load(tensor=%X, coordinates=(%i, %i, %i), row_dim=1, rows=40, columns=128,
-  swizzle="{swizzle}", shared=%smem, offset=1024, state=%st)
-thread_load(tensor=%V, coordinates=(%i,), row_dim=-1, rows=1, columns=128,
-  swizzle="{swizzle}", shared=%smem, state=%st)
-fence_async_proxy()
-"""
-    params = f"%X: tensor<{dtype}[B, M, N]>, %V: tensor<{dtype}[N]>, %i: i32"
-    assert assembled(kernel_of(body, params, SMEM)).resources.registers <= 64
-
-
-@pytest.mark.parametrize(("registers", "at_once"), [(24, 1), (32, 2), (40, 4), (56, 8)])
-def test_threads_ask_for_many_pieces_before_they_store_any(registers: int, at_once: int) -> None:
-    """Of 128 lines of 128 bytes, by words of eight and of four bytes and by elements."""
-    body = f"""
-set_max_registers(count={registers}, increase=False)
-%st: state = initial_state(parity=0)
-thread_load(tensor=%X, coordinates=(%i, %i), row_dim=0, rows=128, columns=64, swizzle="128B",
-  shared=%smem, state=%st)
-fence_async_proxy()
-"""
-    ptx = ptx_of(kernel_of(body, "%X: tensor<bf16[M, N]>, %i: i32", SMEM))
-    runs = re.findall(r"(?:ld\.global\S* |st\.shared\.v4)", ptx)
-    found = [(name, len([*group])) for name, group in itertools.groupby(runs)]
-    assert sorted(zip(found[::2], found[1::2])) == [
-        (("ld.global.nc.b16 ", 8 * max(1, at_once // 2)), ("st.shared.v4", max(1, at_once // 2))),
-        (("ld.global.nc.b32 ", 4 * at_once), ("st.shared.v4", at_once)),
-        (("ld.global.nc.v2.b32 ", 2 * at_once), ("st.shared.v4", at_once)),
-    ]
 
 
 @needs_ptxas

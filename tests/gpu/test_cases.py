@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import wsdsl
-from tests.kernels import CASES, ORDERS, WIDTHS, Case, check, expected, inputs
+from tests.kernels import CASES, Case, check, expected, inputs
+from tests.schedules import ORDERS, WIDTHS
 from wsdsl.runtime.views import FRAMEWORK_NAMES
 
 torch: Any = pytest.importorskip("torch")

@@ -190,17 +190,17 @@ def test_other_kernels(name: str, schedule: dict[str, object], threads: bool) ->
 @pytest.mark.parametrize(
     "schedule",
     [
-        dict[str, object](),
-        dict(tile=dict(m=64, n=32), consumers=1, stages=2),
-        dict(tile=dict(m=64, n=32), consumers=1, cluster=dict(m=2)),
+        Schedule(),
+        Schedule(tile=dict(m=64, n=32), consumers=1, stages=2),
+        Schedule(tile=dict(m=64, n=32), consumers=1, cluster=dict(m=2)),
     ],
-    ids=str,
+    ids=repr,
 )
 def test_a_ring_that_one_thread_fills_beside_one_that_all_fill(
-    schedule: dict[str, object], unaligned: tuple[str, ...]
+    schedule: Schedule, unaligned: tuple[str, ...]
 ) -> None:
     """Others wait for nothing there: they might miss a phase."""
-    kernel = scheduled("held_operand", Schedule(**schedule), unaligned)  # type: ignore[arg-type]
+    kernel = scheduled("held_operand", schedule, unaligned)
     right("held_operand", kernel, M=140, N=136)
 
 

@@ -1,8 +1,12 @@
 """What lowering cannot do yet is refused at its line, by name, all at once."""
 
+from typing import Any
+
 import pytest
 
 import wsdsl
+from tests.kernels import CASES
+from wsdsl import Schedule, ScheduleError
 from wsdsl.diagnostics import CompileError
 
 REFUSED = {
@@ -168,3 +172,23 @@ def test_a_whole_dimension_is_one_tile(size: int) -> None:
     text = REFUSED["unknown_whole_size"][0]
     with pytest.raises(CompileError, match=rf"of 1 to 256 elements, and there are {size}"):
         wsdsl.parse(text).f.compile(D=size)
+
+
+@pytest.mark.parametrize("more", [{}, dict(scheduler="split_k", splits=3, reduction="slices")])
+@pytest.mark.parametrize(
+    ("name", "tile", "words"),
+    [
+        ("gemm", dict(k=100), "tile k=100 is no multiple of 16 up to 256"),
+        ("product_f8e4m3", dict(k=40), "tile k=40 is no multiple of 32 up to 256"),
+        ("product_tf32", dict(k=10), "tile k=10 is no multiple of 8 up to 256"),
+        ("gemm", dict(m=64, n=100), "tile n=100 is no multiple of 8 up to 256"),
+        ("mn_major", dict(m=72, n=12), "tile n=12 is no multiple of 8 up to 256"),
+        ("epilogue", dict(n=100), "tile n=100 is no multiple of 8 up to 256"),
+    ],
+)
+@pytest.mark.parametrize("sizes", [{}, dict(M=208, N=264, K=200)])
+def test_tiles_that_are_none(
+    name: str, tile: dict[str, int], words: str, more: dict[str, Any], sizes: dict[str, int]
+) -> None:
+    with pytest.raises(ScheduleError, match=words):
+        CASES[name].kernel.schedule(Schedule(tile=tile, **more), **sizes)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import re
-from typing import Any
 
 import pytest
 
@@ -255,26 +254,6 @@ def test_a_field_of_another_type_is_told(wrong: dict[str, object], words: str) -
 def test_widths_that_the_hardware_does_not_take(name: str, schedule: Schedule, words: str) -> None:
     with pytest.raises(ScheduleError, match="(?s)" + words):
         chosen(name, schedule)
-
-
-@pytest.mark.parametrize("more", [{}, dict(scheduler="split_k", splits=3, reduction="slices")])
-@pytest.mark.parametrize(
-    ("name", "tile", "words"),
-    [
-        ("gemm", dict(k=100), "tile k=100 is no multiple of 16 up to 256"),
-        ("product_f8e4m3", dict(k=40), "tile k=40 is no multiple of 32 up to 256"),
-        ("product_tf32", dict(k=10), "tile k=10 is no multiple of 8 up to 256"),
-        ("gemm", dict(m=64, n=100), "tile n=100 is no multiple of 8 up to 256"),
-        ("mn_major", dict(m=72, n=12), "tile n=12 is no multiple of 8 up to 256"),
-        ("epilogue", dict(n=100), "tile n=100 is no multiple of 8 up to 256"),
-    ],
-)
-@pytest.mark.parametrize("sizes", [{}, dict(M=208, N=264, K=200)])
-def test_tiles_that_are_none(
-    name: str, tile: dict[str, int], words: str, more: dict[str, Any], sizes: dict[str, int]
-) -> None:
-    with pytest.raises(ScheduleError, match=words):
-        chosen(name, Schedule(tile=tile, **more), **sizes)
 
 
 def test_registers_too_many() -> None:
