@@ -17,6 +17,15 @@ LOOP = """):
             {body}
         C[m, n] = acc
 """
+PLAIN = parse("""
+@kernel
+def plain(A: f8e4m3[M, K], B: f8e4m3[N, K], C: bf16[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        C[m, n] = acc
+""").plain
 DEEP = Schedule(tile=dict(m=64, n=64, k=256), consumers=1)
 OPEN = None
 
@@ -85,6 +94,22 @@ def test_parts_take_registers() -> None:
         kernel.schedule(Schedule(tile=dict(m=128, n=192, k=256), mode="cooperative"))
     tile = kernel.schedule(Schedule(tile=dict(k=256)), M=8192, N=8192, K=8192).tile
     assert tile and tile["n"] <= 160
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tile"),
+    [
+        # One wave of two blocks of rows a consumer, not two of one each.
+        ((777, 3584, 14336), dict(m=88, n=256)),
+        ((777, 3072, 2048), dict(m=72, n=256)),
+        # Wide ones take longer than their products tell; in thin products each byte counts.
+        ((4096, 4096, 4096), dict(m=128, n=208)),
+        ((64, 28672, 1536), dict(m=64, n=112)),
+    ],
+)
+def test_two_blocks_of_rows(sizes: tuple[int, int, int], tile: dict[str, int]) -> None:
+    found = PLAIN.schedule(**dict(zip("MNK", sizes, strict=True))).tile
+    assert found and {**found, **tile} == found
 
 
 def test_splits_may_be_left_open() -> None:

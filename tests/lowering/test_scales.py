@@ -25,7 +25,8 @@ def inner_loop(text: str) -> str:
 
 def test_a_promoted_sum() -> None:
     """No fill in the loop; the slot goes back before the sum is touched."""
-    loop = inner_loop(scheduled("product_f8e4m3", Schedule(tile=dict(n=64, k=128))))
+    given = Schedule(tile=dict(m=128, n=64, k=128))
+    loop = inner_loop(scheduled("product_f8e4m3", given))
     kinds = re.findall(r"= (\w+)\(|^ *(\w+)\(", loop, re.M)
     ops = [a or b for a, b in kinds]
     assert "full" not in ops

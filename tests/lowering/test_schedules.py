@@ -76,6 +76,12 @@ def test_slots_are_as_many_as_loads_must_run_ahead() -> None:
     assert chosen("gemm", Schedule(tile=dict(m=256, n=64), **plain)).stages == 5
 
 
+def test_what_comes_from_memory_wants_a_slot_more() -> None:
+    wide = Schedule(tile=dict(m=128, n=256), mode="cooperative", consumers=2)
+    assert chosen("gemm", wide, M=256, N=16384, K=4096).stages == 4
+    assert chosen("gemm", wide, M=4096, N=4096, K=4096).stages == 3
+
+
 @pytest.mark.parametrize(
     ("sizes", "given", "depth"),
     [

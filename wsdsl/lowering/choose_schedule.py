@@ -217,7 +217,8 @@ def _depth(kernel: Kernel, chosen: Schedule, work: Work, tile: Mapping[str, int]
     """
     cycles = max(1, slot_cycles(kernel, chosen))
     wanted = -(-LOOKAHEAD // cycles)
-    if row_blocks(kernel, chosen) > 1 and not _takes_turns(kernel, chosen):
+    late = row_blocks(kernel, chosen) > 1 or work.is_cold
+    if late and not _takes_turns(kernel, chosen):
         wanted += 1
     slot_bytes = smem_bytes(kernel, chosen, 2) - smem_bytes(kernel, chosen, 1)
     own = predict(work, chosen, tile)

@@ -68,7 +68,7 @@ def _options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Schedule]:
         alone = mode == "pingpong" or shares["columns"] > 1
         heights = (128, 64) if alone and products else (64 * sharing,)
         tall = 128 * sharing
-        if products and (scaled or in_place) and mode == "cooperative" and tall <= 256:
+        if (in_place or not work.thin) and products and mode == "cooperative" and tall <= 256:
             # Two blocks of rows a consumer; where products are scaled, they take turns with its
             # accumulators.
             heights = (*dict.fromkeys((*heights, tall)),)

@@ -25,9 +25,9 @@ LEAST_GAIN = 1.01
 def may_be_swapped(kernel: Kernel, first: str, second: str) -> bool:
     """Whether the default may look at it: the output's loops walk a product's two axes, all results
     are tiles of these, and nothing else minds where rows and columns lie. Left alone are scales of
-    blocks, residuals, which come in parts that are rows by columns, and outputs of other than 16
-    bits, which threads place one by one. Operands were measured of bf16 and fp8; others are taken
-    to be like them.
+    blocks, residuals, which come in parts that are rows by columns, and outputs of 8 bits, which
+    threads place one by one. Measured are operands of bf16, fp8, tf32 (18 shapes: 1.068 times as
+    quick in bursts, 1.041 sustained) and i8, and results of f32 (21 of bf16: 1.040 and 1.027).
     """
     schedule = kernel.schedule or Schedule()
     if schedule.tile or schedule.share or kernel.unaligned or scales_products(kernel):
@@ -48,4 +48,4 @@ def _is_plain(op: Store, axes: set[str]) -> bool:
     assert isinstance(op.tensor.type, Tensor)
     stored = [v.type.name for v in op.index if isinstance(v.type, Axis)]
     whole = {*stored} == axes and isinstance(op.index[-1].type, Axis)
-    return whole and op.tensor.type.dtype.bits == 16
+    return whole and op.tensor.type.dtype.bits in (16, 32)

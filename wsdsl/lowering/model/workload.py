@@ -28,6 +28,8 @@ UNKNOWN_SIZE = 8192
 """A dimension's size where it is not known."""
 WARM = 0.8
 """The share of all bytes up to which a tensor is taken to come to L2 as quickly as others do."""
+COLD_FROM = 0.4
+"""The `coldness` from which on loads run ahead by a slot more."""
 ASKED_TOGETHER = 3
 """Of CTAs that want the same and are far apart, so many ask for it by themselves."""
 Loop = ForTiles | ForEach
@@ -228,6 +230,11 @@ class Work:
         held = {op.result: self._num_bytes(op.tensor.type) for op, _ in self.loads}
         total = max(1.0, sum(held.values()))
         return {v: max(0.0, own / total - WARM) / (1 - WARM) for v, own in held.items()}
+
+    @property
+    def is_cold(self) -> bool:
+        """Whether nearly all that is loaded comes from memory, and from one tensor."""
+        return self.sized and max(self.coldness.values(), default=0.0) > COLD_FROM
 
     def _moved(self, op: Load, tile: Mapping[str, int]) -> float:
         """Bytes of a tile: of lines along rows or columns, which may be short, or reach over the
