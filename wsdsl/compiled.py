@@ -221,7 +221,9 @@ class Compiled:
 
     def prepare(self, *args: Any, stream: Any = None) -> Prepared:
         """Everything resolved once; calling the result is only the launch."""
-        call = self.resolve(args)
+        return self.prepare_call(self.resolve(args), stream)
+
+    def prepare_call(self, call: Call, stream: Any = None) -> Prepared:
         if call.device == "cpu":
             hint = "give arrays of torch, CuPy or JAX that are on a GPU"
             raise LaunchError(Finding("prepare() needs arrays on a GPU", hint=hint))
@@ -232,16 +234,20 @@ class Compiled:
 
         SimulationError for a race, a deadlock, a slot read too early or overwritten too soon.
         """
-        call = self.resolve(args)
+        return self.simulate_call(self.resolve(args), seed)
+
+    def simulate_call(self, call: Call, seed: int = 0) -> Any:
         self._simulate(call, seed)
         return call.result()
 
     def _simulate(self, call: Call, seed: int) -> None:
+        from wsdsl.runtime.padding import padded_array, to_pad
         from wsdsl.simulator.machine import simulate
 
         if call.device != "cpu":
             raise LaunchError(Finding("the simulator takes NumPy arrays", hint="copy to the CPU"))
-        simulate(self.scheduled, {**call.arrays, **call.scalars}, seed=seed)
+        copies = {n: padded_array(call.arrays[n]) for n in to_pad(self.access, call.views)}
+        simulate(self.scheduled, {**call.arrays, **copies, **call.scalars}, seed=seed)
 
     # Dumps ----------------------------------------------------------------------------------------
 

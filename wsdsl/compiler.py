@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 MAX_CHOICES = 1024
 """Calls of different sizes whose compiled kernel is remembered."""
 MAX_SIZE = 2**31 - 1
+Alignment = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 class Kernel:
@@ -41,6 +42,7 @@ class Kernel:
         self._compiled: dict[tuple[Any, ...], Compiled] = {}
         self._choices: dict[tuple[Any, ...], Compiled] = {}
         self._called: dict[tuple[Any, ...], Compiled] = {}
+        self._alignments: dict[tuple[Any, ...], Alignment] = {}
         self._lock = threading.RLock()
 
     def __repr__(self) -> str:
@@ -146,21 +148,22 @@ class Kernel:
         return as_schedule(schedule), {name: operator.index(n) for name, n in sizes.items()}
 
     def _compile(
-        self, schedule: Schedule | None, sizes: Mapping[str, int], unaligned: tuple[str, ...]
+        self,
+        schedule: Schedule | None,
+        sizes: Mapping[str, int],
+        unaligned: tuple[str, ...],
+        padded: tuple[str, ...] = (),
     ) -> Compiled:
-        static = tuple((d, sizes[d]) for d in self.whole_dims if d in sizes)
-        asked = (schedule, tuple(sorted(sizes.items())), unaligned)
+        asked = (schedule, tuple(sorted(sizes.items())), unaligned, padded)
         found = self._choices.get(asked)
         if found is not None:
             return found
         with self._lock:
             from wsdsl.lowering.pipeline import scheduled_tile
 
-            kernel = dataclasses.replace(
-                self.tile, schedule=schedule, sizes=static, unaligned=unaligned
-            )
+            kernel = self._posed(schedule, sizes, unaligned, padded)
             chosen = scheduled_tile(kernel, sizes).schedule
-            key = (chosen, static, unaligned)
+            key = (chosen, kernel.sizes, unaligned)
             if key not in self._compiled:
                 self._compiled[key] = Compiled(dataclasses.replace(kernel, schedule=chosen))
             if len(self._choices) >= MAX_CHOICES:
@@ -168,18 +171,34 @@ class Kernel:
             self._choices[asked] = self._compiled[key]
             return self._compiled[key]
 
+    def _posed(
+        self,
+        schedule: Schedule | None,
+        sizes: Mapping[str, int],
+        unaligned: tuple[str, ...],
+        padded: tuple[str, ...] = (),
+    ) -> ir.Kernel:
+        static = tuple((d, sizes[d]) for d in self.whole_dims if d in sizes)
+        return dataclasses.replace(
+            self.tile, schedule=schedule, sizes=static, unaligned=unaligned, padded=padded
+        )
+
     def _assembled(
-        self, schedule: Schedule | None, sizes: Mapping[str, int], unaligned: tuple[str, ...]
+        self,
+        schedule: Schedule | None,
+        sizes: Mapping[str, int],
+        unaligned: tuple[str, ...],
+        padded: tuple[str, ...] = (),
     ) -> Compiled:
         """`_compile`, and ptxas; where that has too few registers for tiles that the compiler
         chose, they are chosen narrower.
         """
-        compiled = self._compile(schedule, sizes, unaligned)
+        compiled = self._compile(schedule, sizes, unaligned, padded)
         try:
             _ = compiled.assembled
         except CompileError as error:
             compiled = self._narrower(compiled, schedule, sizes, error)
-            self._choices[schedule, tuple(sorted(sizes.items())), unaligned] = compiled
+            self._choices[schedule, tuple(sorted(sizes.items())), unaligned, padded] = compiled
         return compiled
 
     def _narrower(
@@ -223,13 +242,13 @@ class Kernel:
     def prepare(self, *args: Any, schedule: Schedule | None = None, stream: Any = None) -> Prepared:
         """Everything resolved once: calling the result is only the launch."""
         call = self.resolve(args)
-        return self.compiled_for(call, schedule).prepare(*self._all(call), stream=stream)
+        return self.compiled_for(call, schedule).prepare_call(call, stream)
 
     def simulate(self, *args: Any, schedule: Schedule | None = None, seed: int = 0) -> Any:
         """Run the scheduled kernel on the CPU, barrier by barrier, on NumPy arrays."""
-        call = self.resolve(args)
-        compiled = self._compile(as_schedule(schedule), call.dims, _unaligned(call))
-        return compiled.simulate(*self._all(call), seed=seed)
+        call, schedule = self.resolve(args), as_schedule(schedule)
+        unaligned, padded = self._alignment(call, schedule)
+        return self._compile(schedule, call.dims, unaligned, padded).simulate_call(call, seed)
 
     def reference(self, *args: Any) -> Any:
         """What the kernel means: evaluated by NumPy, tile by tile, without a schedule."""
@@ -251,33 +270,50 @@ class Kernel:
     def compiled_for(self, call: Call, schedule: Schedule | None = None) -> Compiled:
         """What runs a call: compiled for its sizes, and for the alignment of its arrays."""
         schedule, device = as_schedule(schedule), call.device
+        alignment = self._alignment(call, schedule)
         if device == "cpu" and runs_simulated():
-            return self._compile(schedule, call.dims, _unaligned(call))
-        asked = schedule, device, tuple(call.dims.items()), _unaligned(call)
+            return self._compile(schedule, call.dims, *alignment)
+        asked = schedule, device, tuple(call.dims.items()), *alignment
         found = self._called.get(asked)
         if found is None:
-            found = self._fitting(call, schedule)
+            found = self._fitting(call, schedule, alignment)
             if len(self._called) >= MAX_CHOICES:
                 self._called.clear()
             self._called[asked] = found
         return found
 
-    def _fitting(self, call: Call, schedule: Schedule | None) -> Compiled:
+    def _fitting(self, call: Call, schedule: Schedule | None, alignment: Alignment) -> Compiled:
         """The choice is for a whole H200; there are smaller cards, and parts of cards."""
-        unaligned, own = _unaligned(call), schedule or Schedule()
-        compiled = self._assembled(schedule, call.dims, unaligned)
+        own = schedule or Schedule()
+        compiled = self._assembled(schedule, call.dims, *alignment)
         chosen = compiled.signature.together and own.scheduler in (None, "auto")
         if chosen and not compiled.fits(call):
             whole = dataclasses.replace(own, scheduler="persistent")
-            compiled = self._assembled(whole, call.dims, unaligned)
+            compiled = self._assembled(whole, call.dims, *alignment)
         return compiled
 
-    def _all(self, call: Call) -> tuple[Any, ...]:
-        return tuple({**call.arrays, **call.scalars}[p.name] for p in self.tile.params)
+    def _alignment(self, call: Call, schedule: Schedule | None) -> Alignment:
+        """Tensors of the call that TMA can not take: those that threads access, and operands that
+        are copied to longer rows in front of the launch.
+        """
+        blocked = tuple(sorted(call.tma_blocked()))
+        if not blocked:
+            return (), ()
+        from wsdsl.runtime.padding import padded
 
+        able = tuple(n for n in blocked if n not in call.outputs and padded(call.views[n]))
+        asked = schedule, tuple(call.dims.items()), blocked, able
+        found = self._alignments.get(asked)
+        if found is None:
+            from wsdsl.lowering.choice.padding import padded_operands
 
-def _unaligned(call: Call) -> tuple[str, ...]:
-    return tuple(sorted(call.tma_blocked()))
+            kernel = self._posed(schedule, call.dims, blocked)
+            copied = padded_operands(kernel, call.dims, able)
+            if len(self._alignments) >= MAX_CHOICES:
+                self._alignments.clear()
+            found = tuple(n for n in blocked if n not in copied), copied
+            self._alignments[asked] = found
+        return found
 
 
 def kernel(fn: FunctionType) -> Kernel:

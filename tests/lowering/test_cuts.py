@@ -209,9 +209,9 @@ def test_a_call_with_known_sizes_asks_nothing(monkeypatch) -> None:
     monkeypatch.setattr("wsdsl.compiler.runs_simulated", lambda: False)
     asked: list[Schedule | None] = []
 
-    def assembled(schedule, sizes, unaligned):
+    def assembled(schedule, sizes, unaligned, padded):
         asked.append(schedule)
-        return kernel._compile(schedule, sizes, unaligned)
+        return kernel._compile(schedule, sizes, unaligned, padded)
 
     monkeypatch.setattr(kernel, "_assembled", assembled)
     room = iter([132, 64])

@@ -16,7 +16,8 @@ OK = SimpleNamespace(name="CUDA_SUCCESS")
 
 class FakeDriver:
     """`captures` has the id of what is captured on a stream. `memory` is by address; `log` has the
-    calls; `launched` what each launch was given, by argument.
+    calls; `launched` what each launch was given, by argument; `copied` the stream of each copy of
+    rows, what it was given, and the number of launches before it.
     """
 
     def __init__(self, capacity: int = 1 << 40) -> None:
@@ -26,6 +27,7 @@ class FakeDriver:
         self.captures: dict[int, int] = {}
         self.log: list[str] = []
         self.launched: list[tuple[int, bytes]] = []
+        self.copied: list[tuple[int, Any, int]] = []
         self.modes = threading.local()
         self.addresses = itertools.count(0x10_0000_0000, 1 << 33)
         self.lock = threading.Lock()
@@ -43,6 +45,8 @@ class FakeDriver:
         limit = SimpleNamespace(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8)
         return SimpleNamespace(
             CUlaunchConfig=SimpleNamespace,
+            CUDA_MEMCPY2D=SimpleNamespace,
+            CUmemorytype=SimpleNamespace(CU_MEMORYTYPE_DEVICE=2),
             CUresult=SimpleNamespace(CUDA_SUCCESS=OK),
             CUstreamCaptureMode=modes,
             CUfunction_attribute=limit,
@@ -90,6 +94,10 @@ class FakeDriver:
         assert stream not in self.captures
         assert (value, size) == (0, self.memory[address])
         self.zeroed.add(address)
+
+    def cuMemcpy2DAsync(self, given: Any, stream: int) -> None:
+        with self.lock:
+            self.copied.append((stream, given, len(self.launched)))
 
     def cuStreamSynchronize(self, stream: int) -> None:
         self.forbidden_in_capture("cuStreamSynchronize")

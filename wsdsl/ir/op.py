@@ -164,8 +164,9 @@ class Kernel:
     """A kernel at one level. `params` are tensors and scalars; their order is the call's.
 
     `sizes` fixes dimensions at compile time (those that are taken whole); `unaligned` names tensors
-    whose address or row stride is no multiple of 16 bytes, which TMA cannot take; `schedule` is
-    what the user chose, and the whole choice from `choose_schedule` on.
+    whose address or row stride is no multiple of 16 bytes, which TMA cannot take; `padded` those
+    that the runtime copies to longer rows first, which guides a choice and is no part of the text;
+    `schedule` is what the user chose, and the whole choice from `choose_schedule` on.
     """
 
     name: str
@@ -174,6 +175,7 @@ class Kernel:
     body: Region
     sizes: tuple[tuple[str, int], ...] = ()
     unaligned: tuple[str, ...] = ()
+    padded: tuple[str, ...] = field(default=(), compare=False)
     schedule: Schedule | None = None
     loc: Loc | None = field(default=None, compare=False, repr=False)
 

@@ -49,6 +49,7 @@ from wsdsl.lowering.footprint import (
     slot_cycles,
     smem_bytes,
 )
+from wsdsl.lowering.load_groups import copied_operands
 from wsdsl.lowering.model.loading import LOOKAHEAD, most_stages
 from wsdsl.lowering.model.predict import (
     Prediction,
@@ -205,7 +206,7 @@ def _sized(kernel: Kernel, option: Schedule, work: Work, tile: Mapping[str, int]
         chosen = dataclasses.replace(chosen, stages=depth)
     if chosen.registers is None and products:
         loads = num_load_partitions(kernel, chosen)
-        heavy, copies = _wants_registers(kernel, chosen), bool(kernel.unaligned)
+        heavy, copies = _wants_registers(kernel, chosen), bool(copied_operands(kernel))
         own = _registers(chosen.consumers or 1, loads, heavy, copies)
         chosen = dataclasses.replace(chosen, registers=own)
     return chosen

@@ -116,3 +116,16 @@ class _Finder:
 def _apart(block: Region, last: int, first: int) -> bool:
     """Whether a loop (or if) stands between, or is one of, the two places."""
     return first > last and any(regions(op) for op in block[last : first + 1])
+
+
+@once
+def multiplied(kernel: Kernel) -> frozenset[Value]:
+    """The tensors that products read."""
+    used = {v for op in kernel.ops if isinstance(op, Contract) for v in (op.a, op.b)}
+    return frozenset(op.tensor for op in kernel.ops if isinstance(op, Load) and op.result in used)
+
+
+@once
+def copied_operands(kernel: Kernel) -> frozenset[str]:
+    """Those that threads copy, since TMA can not take them."""
+    return frozenset(tensor.name for tensor in multiplied(kernel)) & {*kernel.unaligned}

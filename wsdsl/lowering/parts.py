@@ -24,6 +24,7 @@ from wsdsl.ir.target import LINE_ALIGN, SMEM_ALIGN, widest_swizzle
 from wsdsl.ir.tile_ops import Contract, Load, Store
 from wsdsl.ir.types import Axis, Barriers, Fragment, State, Tensor, Tile
 from wsdsl.ir.walk import used_inside
+from wsdsl.lowering.load_groups import copied_operands
 from wsdsl.lowering.pieces import Pieces, panel_widths
 from wsdsl.lowering.sharing import contraction_sharing, shared_role
 from wsdsl.lowering.side import Side, narrow_axes
@@ -42,7 +43,7 @@ def loads_in_parts(kernel: Kernel, schedule: Schedule, body: Region) -> tuple[Lo
     if shared_role(kernel, schedule) == "columns":
         # Each part is one consumer's, and all would wait for it.
         return ()
-    if any(p.name in kernel.unaligned for p in _multiplied(kernel)):
+    if copied_operands(kernel):
         # The loading threads are all busy with copies of their own.
         return ()
     written = {op.tensor for op in kernel.ops if isinstance(op, Store)}
@@ -57,11 +58,6 @@ def loads_in_parts(kernel: Kernel, schedule: Schedule, body: Region) -> tuple[Lo
     axes = {tuple(a.name for a in _axes(op) if a.role == "columns") for op in loads}
     # All in one ring, for which one of them must be worth it.
     return loads if len(axes) == 1 and any(len(_axes(op)) == 2 for op in loads) else ()
-
-
-def _multiplied(kernel: Kernel) -> set[Value]:
-    used = {v for op in kernel.ops if isinstance(op, Contract) for v in (op.a, op.b)}
-    return {op.tensor for op in kernel.ops if isinstance(op, Load) and op.result in used}
 
 
 def _made(op: Op) -> tuple[Value, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,8 +24,9 @@ from wsdsl.runtime.device import (
 )
 from wsdsl.runtime.module import Function, Module
 from wsdsl.runtime.packing import PackedArguments, pack
+from wsdsl.runtime.padding import Padded, padded, to_pad
 from wsdsl.runtime.streams import StreamOf, current_stream, given_stream, legacy_stream
-from wsdsl.runtime.tensor_map import encode, tiled_map
+from wsdsl.runtime.tensor_map import MAP_BYTES, encode, tiled_map
 from wsdsl.runtime.views import ArrayView
 from wsdsl.runtime.work_check import check_work
 from wsdsl.runtime.workspace import Lending, Workspaces, lent_for
@@ -122,6 +124,7 @@ class Prepared:
 
     __slots__ = (
         "_configs",
+        "_early",
         "_grid",
         "_handle",
         "_kernel",
@@ -147,13 +150,16 @@ class Prepared:
         sync: bool,
         keepalive: Any,
         lending: Lending | None = None,
+        early: bool = True,
     ) -> None:
+        """With `early` it may start before what is in front of it is over, if it waits itself."""
         cuda = driver.api()
         self._signature, self._kernel, self._grid = signature, kernel, grid
         self._handle, self._packed, self._table = kernel.handle, packed, packed.address
         self._stream_of, self._sync, self._lending = stream_of, sync, lending
         self._launch, self._success = cuda.cuLaunchKernelEx, cuda.CUresult.CUDA_SUCCESS
         self._configs: dict[int, Any] = {}
+        self._early = early and signature.waits
         self.keepalive = keepalive
 
     @property
@@ -171,16 +177,20 @@ class Prepared:
         config = self._configs.get(stream)
         if config is None:
             config = self._config(stream)
-        table = self._table
-        if self._lending is not None:
+        if self._lending is None:
+            self._start(config, self._table)
+        else:
             # Whatever other threads do, the memory is there until the launch has been called.
-            packed = self._lending.arguments(stream)
-            table = packed.address
+            ready = self._lending.ready(stream)
+            with self._lending.copied(ready, stream):
+                self._start(config, ready.packed.address)
+        if self._sync and not is_capturing(stream):
+            driver.call("cuStreamSynchronize", stream)
+
+    def _start(self, config: Any, table: int) -> None:
         status = self._launch(config, self._handle, table, 0)[0]
         if status != self._success:
             self._retry(config, table, status)
-        if self._sync and not is_capturing(stream):
-            driver.call("cuStreamSynchronize", stream)
 
     def set_scalar(self, name: str, value: Scalar) -> None:
         """Exchange a scalar argument for the next calls."""
@@ -193,7 +203,7 @@ class Prepared:
         config.blockDimX, config.blockDimY, config.blockDimZ = self._signature.threads, 1, 1
         config.sharedMemBytes = self._signature.smem_bytes
         config.hStream = stream
-        attributes = [_early_start()] if self._signature.waits else []
+        attributes = [_early_start()] if self._early else []
         if self._signature.together:
             # It starts when there is room for all, so not early.
             attributes = [_all_or_none()]
@@ -276,6 +286,7 @@ class Launcher:
     ) -> Prepared:
         """Load, encode and pack for arrays that `resolve` has checked and that are on a GPU.
 
+        What the kernel only reads and TMA can not take is copied in front of each launch.
         With `keepalive` the result holds the arrays; without, whoever keeps it sees to that.
         """
         first = next(iter(views.values()), None)
@@ -294,26 +305,38 @@ class Launcher:
         grid = num_ctas(self.signature, dims, context.device.num_sms, room)
         lent = lent_for(self.signature, num_slots(self.signature, dims, grid))
         zeros = _zeros(context, now) if grid and _needs_zeros(self.signature, views) else 0
+        copies = self._padded(views) if grid else {}
+        seen = {**views, **{name: copy.view for name, copy in copies.items()}}
+
+        def map_at(argument: MapArgument, address: int, /) -> bytes:
+            written, view = argument.tensor in self.access.writes, seen[argument.tensor]
+            view = replace(view, pointer=address)
+            return encode(tiled_map(view, argument, written=written, zeros=zeros))
 
         def map_bytes(argument: MapArgument, /) -> bytes:
-            if not grid:
-                return bytes(128)
-            written = argument.tensor in self.access.writes
-            return encode(tiled_map(views[argument.tensor], argument, written=written, zeros=zeros))
+            if not grid or argument.tensor in copies:
+                return bytes(MAP_BYTES)
+            return map_at(argument, views[argument.tensor].pointer)
 
-        arguments, all_views = self.signature.arguments, {**views, **lent.views}
+        arguments, all_views = self.signature.arguments, {**seen, **lent.views}
         packed = pack(arguments, all_views, scalars, {**dims, **lent.dims}, map_bytes)
         # JAX knows of no stream but its own, so its outputs must be done when the call returns.
         sync = any(views[name].framework == "jax" for name in self.access.writes if name in views)
         held = tuple(v.keepalive for v in views.values()) if keepalive else ()
         made = partial(Prepared, self.signature, kernel, grid, packed, stream_of, sync=sync)
-        if not lent.needs or not grid:
+        if not (lent.needs or copies) or not grid:
             return made(keepalive=held)
-        lending = Lending(self.workspaces, context, lent.needs, packed)
+        lending = Lending(self.workspaces, context, lent.needs, packed, copies, map_at)
         if not is_capturing(now):
             # So that the first call allocates no more than later ones.
-            lending.arguments(now)
-        return made(keepalive=held, lending=lending)
+            lending.ready(now)
+        # Constant operands are loaded without a wait, and nobody tells when copies are over.
+        return made(keepalive=held, lending=lending, early=not copies)
+
+    def _padded(self, views: Mapping[str, ArrayView]) -> dict[str, Padded]:
+        """Copies of what tensor maps can not describe; `tiled_map` says so where there is none."""
+        found = {name: padded(views[name]) for name in to_pad(self.access, views)}
+        return {name: copy for name, copy in found.items() if copy is not None}
 
 
 _zero_buffers: dict[int, int] = {}

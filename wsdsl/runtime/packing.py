@@ -29,6 +29,12 @@ class MapBytes(Protocol):
     def __call__(self, argument: MapArgument, /) -> bytes: ...
 
 
+class MapAt(Protocol):
+    """The same for a tensor that lies at an address."""
+
+    def __call__(self, argument: MapArgument, address: int, /) -> bytes: ...
+
+
 def size_of(argument: Argument) -> int:
     match argument:
         case MapArgument():
@@ -112,12 +118,16 @@ class PackedArguments:
                 return True
         return False
 
-    def with_pointers(self, pointers: Mapping[str, int], held: object) -> PackedArguments:
+    def with_pointers(
+        self, pointers: Mapping[str, int], held: object, map_at: MapAt
+    ) -> PackedArguments:
         """A copy in which these tensors lie elsewhere."""
         made = PackedArguments(self.arguments, map(self.read, range(len(self.arguments))), held)
         for i, argument in enumerate(self.arguments):
             if isinstance(argument, PointerArgument) and argument.tensor in pointers:
                 made.write(i, struct.pack("<Q", pointers[argument.tensor]))
+            elif isinstance(argument, MapArgument) and argument.tensor in pointers:
+                made.write(i, map_at(argument, pointers[argument.tensor]))
         return made
 
     def __bytes__(self) -> bytes:

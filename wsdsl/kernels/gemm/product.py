@@ -125,12 +125,12 @@ class Product:
 
     def simulate(self, schedule: Schedule | None = None, seed: int = 0) -> Any:
         """Barrier by barrier on the CPU, in an order that `seed` chooses. Returns `out`."""
-        self.compile(schedule).simulate(*self.arguments, seed=seed)
+        self.compile(schedule).simulate_call(self.call, seed)
         return self.out
 
     def prepare(self, schedule: Schedule | None = None, stream: Any = None) -> Prepared:
         """Calling what is returned is only the launch, into `out`."""
-        return self.compile(schedule).prepare(*self.arguments, stream=stream)
+        return self.compile(schedule).prepare_call(self.call, stream)
 
 
 def _renamed(message: str) -> str:

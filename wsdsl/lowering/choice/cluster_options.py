@@ -19,6 +19,7 @@ from wsdsl.lowering.check_columns import slice_step
 from wsdsl.lowering.choice.cut_options import MOST_SUMS
 from wsdsl.lowering.cut_sums import why_not_by_cluster
 from wsdsl.lowering.footprint import STAGING_BUFFERS, accumulator_registers, smem_bytes
+from wsdsl.lowering.load_groups import copied_operands
 from wsdsl.lowering.model.clusters import (
     FEW_BYTES,
     FLAT,
@@ -82,7 +83,7 @@ def cluster_options(
     is_open = given.cluster is None and not given.multicast
     is_open = is_open and given.scheduler in (None, "auto", "persistent")
     is_open = is_open and is_narrow_wave(asked, NEARLY_NARROW)
-    if not is_open or sides is None or not work.sized or kernel.unaligned:
+    if not is_open or sides is None or not work.sized or copied_operands(kernel):
         return
     if whole.mode == "pingpong" or predicted.memory_bound:
         return
@@ -149,10 +150,11 @@ def _crossing_options(
     """
     is_open = given.cluster is None and given.multicast is not False
     is_open = is_open and given.scheduler in (None, "auto", "persistent")
+    is_open = is_open and work.sized and not copied_operands(kernel)
     asked = predicted.tile
     slow = loading_cycles(asked) > NEARLY_NARROW * asked.product_cycles
     slow = slow and 2 * asked.tiles > NUM_SMS
-    if not (is_open and slow and asked.crossing >= CROSSED and work.sized) or kernel.unaligned:
+    if not (is_open and slow and asked.crossing >= CROSSED):
         return
     for loop in work.nest[-2:]:
         axis, num = loop.index.type, work.trips(loop, tile)

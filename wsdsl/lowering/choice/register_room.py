@@ -7,6 +7,7 @@ from wsdsl.ir.tile_ops import Cast, Constant, Contract, ForEach, ForTiles, Full,
 from wsdsl.ir.types import Tile
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.footprint import accumulator_registers, part_bytes, promoted_registers
+from wsdsl.lowering.load_groups import copied_operands
 from wsdsl.lowering.model.instructions import COUNTED
 from wsdsl.schedule import Schedule
 
@@ -34,7 +35,7 @@ def leaves_room(kernel: Kernel, option: Schedule) -> bool:
     256.
     """
     accumulators = accumulator_registers(kernel, option)
-    if kernel.unaligned and accumulators > MOST_BESIDE_COPIES[rank_beside_sums(kernel)]:
+    if copied_operands(kernel) and accumulators > MOST_BESIDE_COPIES[rank_beside_sums(kernel)]:
         return False
     if promoted := promoted_registers(kernel, option):
         return accumulators + promoted <= MOST_PROMOTED[option.consumers or 1]

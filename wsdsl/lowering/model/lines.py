@@ -24,7 +24,12 @@ TOGETHER = 1.2
 of 128 x 192, ping-pong, 5000 x 5000 x 5000 takes 433 us, where 363 would do."""
 COPIED = 7.0
 """Longer by this much where threads copy by words: 900 x 2500 x 2500 by 128 x 160 75 us, 1500 x
-1500 x 1500 by 128 x 144 49. By elements of two bytes it is some 11."""
+1500 x 1500 by 128 x 144 49; ..."""
+COPIED_SINGLY = 11.0
+"""... and where they copy by elements of a byte or two, since rows are no multiple of `WORD`: 4095
+x 4095 x 4095 960 us."""
+WORD = 4
+"""Bytes."""
 SEEN = 8
 """Rows and tiles: then offsets begin again, all being multiples of 16 bytes."""
 

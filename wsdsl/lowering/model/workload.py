@@ -18,7 +18,14 @@ from wsdsl.lowering.cut_sums import cut_loop
 from wsdsl.lowering.fit_last_tiles import reach_over, units_within
 from wsdsl.lowering.footprint import MAX_LINE, num_parts, product_cycles, volume
 from wsdsl.lowering.model.instructions import instructions
-from wsdsl.lowering.model.lines import COPIED, SECTOR_BYTES, TOGETHER, crossing
+from wsdsl.lowering.model.lines import (
+    COPIED,
+    COPIED_SINGLY,
+    SECTOR_BYTES,
+    TOGETHER,
+    WORD,
+    crossing,
+)
 from wsdsl.lowering.nest import output_nest
 from wsdsl.lowering.operand_lines import operand_lines
 
@@ -108,6 +115,7 @@ class Work:
             if isinstance(op, Load) and op.result in operands
         ]
         self.scaled, self.copied = scales_products(kernel), kernel.unaligned
+        self.padded = kernel.padded
         self.every = kernel.schedule.precise_every if kernel.schedule else None
         self.within = units_within(kernel)
         self.roles: dict[str, Role] = {name: axis.role for name, axis in axes_of(kernel).items()}
@@ -253,11 +261,13 @@ class Work:
         """How much longer that takes, if sizes are known, since lines cross those of L2; or since
         threads copy them.
         """
-        if op.tensor.name in self.copied:
-            return COPIED
         assert isinstance(op.result.type, Tile)
         width, last = op.result.type.dtype.bytes, op.index[-1].type
-        if not isinstance(last, Axis) or not (isinstance(last.dim, int) or last.dim in self.sizes):
+        if op.tensor.name in self.copied:
+            assert isinstance(op.tensor.type, Tensor)
+            return COPIED_SINGLY if self.size(op.tensor.type.dims[-1]) * width % WORD else COPIED
+        known = isinstance(last, Axis) and (isinstance(last.dim, int) or last.dim in self.sizes)
+        if not isinstance(last, Axis) or not known or op.tensor.name in self.padded:
             return 1.0
         role, row, apart = self.roles[last.name], self.size(last.dim), tile[last.name]
         line = SWIZZLE_SPAN[operand_lines(apart, op.result.type.dtype, role)[0]]

@@ -1,0 +1,61 @@
+"""Which operands that TMA can not take are copied to longer rows in front of a launch.
+
+Threads copy a tile each time that a CTA wants it, and a slot at a time; a copy of the whole operand
+reads and writes it once. So the copy wins where tiles are wanted several times (4095 x 4095 x 4095
+takes 324 us instead of 936 on an H200), and loses where few rows meet large weights (64 x 4096 x
+4100: 56 instead of 28). Of 24 shapes the choice is the better one in each.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Collection, Mapping
+
+from wsdsl.diagnostics import ScheduleError
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.types import Tensor
+from wsdsl.lowering.footprint import axis_sizes
+from wsdsl.lowering.load_groups import multiplied
+from wsdsl.lowering.model.predict import predict
+from wsdsl.lowering.model.workload import Work
+from wsdsl.lowering.pipeline import scheduled_tile
+
+COPY_BYTES = 1400.0
+"""A nanosecond, read and written: 1300 to 1550 of rows of 1023 to 5001 elements, up to 2300 of
+others."""
+COPY_MICROSECONDS = 2.5
+"""Of a copy, apart from its bytes."""
+
+
+def padded_operands(
+    kernel: Kernel, sizes: Mapping[str, int], names: Collection[str]
+) -> tuple[str, ...]:
+    """`names` as far as products read them, or none if that does not pay. Of a TILE kernel for
+    whose `unaligned` tensors nothing is done yet.
+    """
+    found = {tensor.name: tensor.type for tensor in multiplied(kernel)}
+    chosen = tuple(name for name in kernel.unaligned if name in found and name in names)
+    if not chosen:
+        return ()
+    rest = tuple(name for name in kernel.unaligned if name not in chosen)
+    by_tma = _microseconds(dataclasses.replace(kernel, unaligned=rest, padded=chosen), sizes)
+    copying = sum(_copy_microseconds(found[name], sizes) for name in chosen)
+    return chosen if by_tma + copying < _microseconds(kernel, sizes) else ()
+
+
+def _microseconds(kernel: Kernel, sizes: Mapping[str, int]) -> float:
+    """By the schedule that would be chosen; infinite where the one that is given does not fit."""
+    try:
+        made = scheduled_tile(kernel, sizes)
+    except ScheduleError:
+        return math.inf
+    assert made.schedule is not None
+    tile = axis_sizes(made, made.schedule)
+    return predict(Work(made, sizes), made.schedule, tile).microseconds
+
+
+def _copy_microseconds(kind: object, sizes: Mapping[str, int]) -> float:
+    assert isinstance(kind, Tensor)
+    elements = math.prod(d if isinstance(d, int) else sizes[d] for d in kind.dims)
+    return COPY_MICROSECONDS + 2 * elements * kind.dtype.bits / 8 / COPY_BYTES / 1000
