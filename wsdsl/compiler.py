@@ -197,7 +197,7 @@ class Kernel:
         try:
             _ = compiled.assembled
         except CompileError as error:
-            compiled = self._narrower(compiled, schedule, sizes, error)
+            compiled = self._narrower(compiled, schedule, sizes, padded, error)
             self._choices[schedule, tuple(sorted(sizes.items())), unaligned, padded] = compiled
         return compiled
 
@@ -206,6 +206,7 @@ class Kernel:
         wide: Compiled,
         schedule: Schedule | None,
         sizes: Mapping[str, int],
+        padded: tuple[str, ...],
         error: CompileError,
     ) -> Compiled:
         from wsdsl.codegen.gate import SpillError
@@ -214,13 +215,13 @@ class Kernel:
 
         if not isinstance(error, SpillError):
             raise error
-        given = dataclasses.replace(wide.source, schedule=schedule)
+        given = dataclasses.replace(wide.source, schedule=schedule, padded=padded)
         others = schedules_with_fewer_sums(given, wide.schedule, sizes)
         # What rides wgmma's M is settled: beside a given tile it would be chosen anew.
         settled = dataclasses.replace(schedule or Schedule(), mma=wide.schedule.mma)
         for other in chain(others, narrower(wide.source, wide.partitioned, settled)):
             try:
-                compiled = self._compile(other, sizes, wide.source.unaligned)
+                compiled = self._compile(other, sizes, wide.source.unaligned, padded)
                 _ = compiled.assembled
             except (ScheduleError, SpillError):
                 continue
@@ -299,16 +300,21 @@ class Kernel:
         blocked = tuple(sorted(call.tma_blocked()))
         if not blocked:
             return (), ()
-        from wsdsl.runtime.padding import padded
+        from wsdsl.runtime.padding import copied_singly, fits_in_memory, padded
 
-        able = tuple(n for n in blocked if n not in call.outputs and padded(call.views[n]))
-        asked = schedule, tuple(call.dims.items()), blocked, able
+        copies = {n: padded(call.views[n]) for n in blocked if n not in call.outputs}
+        able = tuple(n for n, copy in copies.items() if copy is not None)
+        singly = tuple(n for n in blocked if copied_singly(call.views[n]))
+        asked = schedule, tuple(call.dims.items()), blocked, able, singly
         found = self._alignments.get(asked)
         if found is None:
             from wsdsl.lowering.choice.padding import padded_operands
 
             kernel = self._posed(schedule, call.dims, blocked)
-            copied = padded_operands(kernel, call.dims, able)
+            copied = padded_operands(kernel, call.dims, able, singly)
+            made = [copy for n in copied if (copy := copies[n]) is not None]
+            if made and call.device != "cpu" and not fits_in_memory(made, call.device):
+                copied = ()
             if len(self._alignments) >= MAX_CHOICES:
                 self._alignments.clear()
             found = tuple(n for n in blocked if n not in copied), copied

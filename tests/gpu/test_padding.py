@@ -19,7 +19,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever it is possible, so that small operands will do."""
     from wsdsl.lowering.load_groups import multiplied
 
-    def all_of(kernel: Any, sizes: Any, names: Any) -> tuple[str, ...]:
+    def all_of(kernel: Any, sizes: Any, names: Any, singly: Any) -> tuple[str, ...]:
         able = {tensor.name for tensor in multiplied(kernel)} & {*names}
         return tuple(name for name in kernel.unaligned if name in able)
 
@@ -112,3 +112,21 @@ def test_threads_and_streams() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_graphs_that_come_and_go() -> None:
+    """The card's memory for graphs serves one after the other."""
+    a, b, out = numbers(8, 1001), numbers(40_000, 1001), torch.zeros(8, 40_000, device="cuda")
+    out = out.bfloat16()
+    matmul(a, b.T, out=out)
+    torch.cuda.synchronize()
+    before = torch.cuda.mem_get_info()[0]
+    for _ in range(20):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            matmul(a, b.T, out=out)
+        graph.replay()
+        torch.cuda.synchronize()
+        del graph
+    assert torch.equal(out, product(a, b.T))
+    assert before - torch.cuda.mem_get_info()[0] < 5 * b.nbytes

@@ -90,7 +90,7 @@ def test_widths_that_do_not_fit_are_left_out() -> None:
         patch.setattr("wsdsl.lowering.choice.narrower.WIDTHS", (32,))
         patch.setattr("wsdsl.lowering.choice.narrower.FEWER", 0)
         with pytest.raises(SpillError, match="the first"):
-            kernel._narrower(first, given, SIZES, SpillError(Finding("the first")))
+            kernel._narrower(first, given, SIZES, (), SpillError(Finding("the first")))
 
 
 def test_each_is_narrower_than_the_one_before() -> None:

@@ -47,6 +47,11 @@ class FakeDriver:
             CUlaunchConfig=SimpleNamespace,
             CUDA_MEMCPY2D=SimpleNamespace,
             CUmemorytype=SimpleNamespace(CU_MEMORYTYPE_DEVICE=2),
+            CUmemPoolProps=lambda: SimpleNamespace(location=SimpleNamespace()),
+            CUmemAllocationType=SimpleNamespace(CU_MEM_ALLOCATION_TYPE_PINNED=1),
+            CUmemLocationType=SimpleNamespace(CU_MEM_LOCATION_TYPE_DEVICE=1),
+            CUmemPool_attribute=SimpleNamespace(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD=4),
+            cuuint64_t=int,
             CUresult=SimpleNamespace(CUDA_SUCCESS=OK),
             CUstreamCaptureMode=modes,
             CUfunction_attribute=limit,
@@ -95,8 +100,22 @@ class FakeDriver:
         assert (value, size) == (0, self.memory[address])
         self.zeroed.add(address)
 
+    def cuMemAllocFromPoolAsync(self, size: int, pool: Any, stream: int) -> int:
+        """What is captured belongs to the graph."""
+        with self.lock:
+            if sum(self.memory.values()) + size > self.capacity:
+                raise DriverError("cuMemAllocFromPoolAsync", "CUDA_ERROR_OUT_OF_MEMORY")
+            address = next(self.addresses)
+            self.memory[address] = size
+        return address
+
+    def cuMemFreeAsync(self, address: int, stream: int) -> None:
+        with self.lock:
+            del self.memory[address]
+
     def cuMemcpy2DAsync(self, given: Any, stream: int) -> None:
         with self.lock:
+            assert given.dstPitch * given.Height == self.memory[given.dstDevice]
             self.copied.append((stream, given, len(self.launched)))
 
     def cuStreamSynchronize(self, stream: int) -> None:

@@ -46,8 +46,7 @@ def bind(
             if not found:
                 found += _aligned(view, access.alignment.get(param.name, 1))
                 if param.name in access.mapped:
-                    written = param.name in access.writes
-                    faults = tma_faults(view, written=written)
+                    faults = _map_faults(view, written=param.name in access.writes)
                     found += [Finding(m, hint=_REALIGN) for m in faults]
             findings += [_at(where[param.name], f) for f in found]
     findings += _devices(arguments, where)
@@ -191,6 +190,14 @@ def tma_faults(view: ArrayView, *, written: bool = False) -> list[str]:
         elif not 0 <= stride < TMA_MAX_STRIDE:
             faults.append(f"the stride of axis {axis} is {stride} bytes; TMA needs 0 to 2^40 - 16")
     return faults
+
+
+def _map_faults(view: ArrayView, *, written: bool) -> list[str]:
+    """Why neither the array nor a copy of it does."""
+    from wsdsl.runtime.padding import padded
+
+    faults = tma_faults(view, written=written)
+    return faults if written or not faults or padded(view) is None else []
 
 
 def tma_capable(view: ArrayView) -> bool:

@@ -24,7 +24,7 @@ from wsdsl.runtime.device import (
 )
 from wsdsl.runtime.module import Function, Module
 from wsdsl.runtime.packing import PackedArguments, pack
-from wsdsl.runtime.padding import Padded, padded, to_pad
+from wsdsl.runtime.padding import Copies, Padded, padded, to_pad
 from wsdsl.runtime.streams import StreamOf, current_stream, given_stream, legacy_stream
 from wsdsl.runtime.tensor_map import MAP_BYTES, encode, tiled_map
 from wsdsl.runtime.views import ArrayView
@@ -124,6 +124,7 @@ class Prepared:
 
     __slots__ = (
         "_configs",
+        "_copies",
         "_early",
         "_grid",
         "_handle",
@@ -135,7 +136,6 @@ class Prepared:
         "_stream_of",
         "_success",
         "_sync",
-        "_table",
         "keepalive",
     )
 
@@ -150,16 +150,17 @@ class Prepared:
         sync: bool,
         keepalive: Any,
         lending: Lending | None = None,
-        early: bool = True,
+        copies: Copies | None = None,
     ) -> None:
-        """With `early` it may start before what is in front of it is over, if it waits itself."""
         cuda = driver.api()
         self._signature, self._kernel, self._grid = signature, kernel, grid
-        self._handle, self._packed, self._table = kernel.handle, packed, packed.address
+        self._handle, self._packed = kernel.handle, packed
         self._stream_of, self._sync, self._lending = stream_of, sync, lending
         self._launch, self._success = cuda.cuLaunchKernelEx, cuda.CUresult.CUDA_SUCCESS
         self._configs: dict[int, Any] = {}
-        self._early = early and signature.waits
+        self._copies = copies
+        # Constant operands are loaded without a wait, and nobody tells when copies are over.
+        self._early = signature.waits and copies is None
         self.keepalive = keepalive
 
     @property
@@ -177,13 +178,13 @@ class Prepared:
         config = self._configs.get(stream)
         if config is None:
             config = self._config(stream)
-        if self._lending is None:
-            self._start(config, self._table)
+        # Whatever other threads do, the memory is there until the launch has been called.
+        packed = self._packed if self._lending is None else self._lending.arguments(stream)
+        if self._copies is None:
+            self._start(config, packed.address)
         else:
-            # Whatever other threads do, the memory is there until the launch has been called.
-            ready = self._lending.ready(stream)
-            with self._lending.copied(ready, stream):
-                self._start(config, ready.packed.address)
+            with self._copies.made(packed, stream) as packed:
+                self._start(config, packed.address)
         if self._sync and not is_capturing(stream):
             driver.call("cuStreamSynchronize", stream)
 
@@ -194,6 +195,8 @@ class Prepared:
 
     def set_scalar(self, name: str, value: Scalar) -> None:
         """Exchange a scalar argument for the next calls."""
+        if self._copies is not None:
+            self._copies.forget()
         if not (self._lending or self._packed).set_scalar(name, value):
             raise LaunchError(f"{self._signature.name} takes no scalar {name!r}")
 
@@ -324,14 +327,14 @@ class Launcher:
         sync = any(views[name].framework == "jax" for name in self.access.writes if name in views)
         held = tuple(v.keepalive for v in views.values()) if keepalive else ()
         made = partial(Prepared, self.signature, kernel, grid, packed, stream_of, sync=sync)
-        if not (lent.needs or copies) or not grid:
-            return made(keepalive=held)
-        lending = Lending(self.workspaces, context, lent.needs, packed, copies, map_at)
+        copied = Copies(context, copies, map_at) if copies else None
+        if not lent.needs or not grid:
+            return made(keepalive=held, copies=copied)
+        lending = Lending(self.workspaces, context, lent.needs, packed)
         if not is_capturing(now):
             # So that the first call allocates no more than later ones.
-            lending.ready(now)
-        # Constant operands are loaded without a wait, and nobody tells when copies are over.
-        return made(keepalive=held, lending=lending, early=not copies)
+            lending.arguments(now)
+        return made(keepalive=held, lending=lending, copies=copied)
 
     def _padded(self, views: Mapping[str, ArrayView]) -> dict[str, Padded]:
         """Copies of what tensor maps can not describe; `tiled_map` says so where there is none."""

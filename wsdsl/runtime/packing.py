@@ -119,14 +119,14 @@ class PackedArguments:
         return False
 
     def with_pointers(
-        self, pointers: Mapping[str, int], held: object, map_at: MapAt
+        self, pointers: Mapping[str, int], held: object, map_at: MapAt | None = None
     ) -> PackedArguments:
         """A copy in which these tensors lie elsewhere."""
         made = PackedArguments(self.arguments, map(self.read, range(len(self.arguments))), held)
         for i, argument in enumerate(self.arguments):
             if isinstance(argument, PointerArgument) and argument.tensor in pointers:
                 made.write(i, struct.pack("<Q", pointers[argument.tensor]))
-            elif isinstance(argument, MapArgument) and argument.tensor in pointers:
+            elif map_at and isinstance(argument, MapArgument) and argument.tensor in pointers:
                 made.write(i, map_at(argument, pointers[argument.tensor]))
         return made
 

@@ -1,4 +1,4 @@
-"""GMEM that the runtime lends to a launch: the kernel's tensors that no caller gives, and copies.
+"""GMEM that the runtime lends to a launch: the kernel's tensors that no caller gives.
 
 Whatever runs one after the other shares it: the launches of one kernel on one stream. Those that
 overlap by an early start (programmatic dependent launch) touch it only after
@@ -11,8 +11,7 @@ from __future__ import annotations
 import math
 import threading
 import weakref
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from wsdsl.codegen.signature import Signature
@@ -21,8 +20,7 @@ from wsdsl.runtime import driver
 from wsdsl.runtime.arguments import Scalar
 from wsdsl.runtime.bind import MAX_SIZE
 from wsdsl.runtime.device import Context, current, may_allocate
-from wsdsl.runtime.packing import MapAt, PackedArguments
-from wsdsl.runtime.padding import Padded
+from wsdsl.runtime.packing import PackedArguments
 from wsdsl.runtime.streams import Place, place_of
 from wsdsl.runtime.views import ArrayView, contiguous_strides
 
@@ -127,7 +125,6 @@ class Workspaces:
         self._held: dict[tuple[int, int], dict[str, Buffer]] = {}
         self._captured: dict[tuple[int, Place], dict[str, Buffer]] = {}
         self._lock = threading.Lock()
-        self.copying = threading.Lock()
 
     def lend(self, context: Context, place: Place, needs: tuple[Need, ...]) -> tuple[Buffer, ...]:
         """A buffer for each need. LaunchError where memory does not suffice."""
@@ -162,22 +159,10 @@ class Workspaces:
             raise _no_memory(self.kernel, amount, need.name) from None
 
 
-class Ready(NamedTuple):
-    """What a launch in one place takes, and the copies in front of it."""
-
-    packed: PackedArguments
-    copies: tuple[Any, ...] = ()
-
-
 class Lending:
-    """A prepared call's arguments, for every place where it is launched. Threads may share it.
+    """A prepared call's arguments, for every place where it is launched. Threads may share it."""
 
-    Tensors that are `padded` are read from memory that is lent too.
-    """
-
-    __slots__ = (
-        "_context", "_lock", "_map_at", "_needs", "_packed", "_padded", "_ready", "_workspaces",
-    )  # fmt: skip
+    __slots__ = ("_context", "_lock", "_needs", "_packed", "_ready", "_workspaces")
 
     def __init__(
         self,
@@ -185,17 +170,13 @@ class Lending:
         context: Context,
         needs: tuple[Need, ...],
         packed: PackedArguments,
-        padded: Mapping[str, Padded],
-        map_at: MapAt,
     ) -> None:
-        self._workspaces, self._context, self._packed = workspaces, context, packed
-        self._padded, self._map_at = padded, map_at
-        own = (Need(name, copy.bytes, zeroed=False) for name, copy in padded.items())
-        self._needs = (*needs, *own)
-        self._ready: dict[Place, Ready] = {}
+        self._workspaces, self._context, self._needs = workspaces, context, needs
+        self._packed = packed
+        self._ready: dict[Place, PackedArguments] = {}
         self._lock = threading.Lock()
 
-    def ready(self, stream: int) -> Ready:
+    def arguments(self, stream: int) -> PackedArguments:
         """To be held until the launch has been called."""
         try:
             place = place_of(stream)
@@ -206,25 +187,11 @@ class Lending:
         found = self._ready.get(place)
         return found if found is not None else self._make(place)
 
-    @contextmanager
-    def copied(self, ready: Ready, stream: int) -> Generator[None]:
-        """Start the copies, for a launch behind them and in front of the next copies there."""
-        if not ready.copies:
-            yield
-            return
-        with self._workspaces.copying:
-            with current(self._context):
-                for copy in ready.copies:
-                    driver.call("cuMemcpy2DAsync", copy, stream)
-            yield
-
-    def _make(self, place: Place) -> Ready:
+    def _make(self, place: Place) -> PackedArguments:
         with self._lock:
             buffers = self._workspaces.lend(self._context, place, self._needs)
             pointers = {n.name: b.address for n, b in zip(self._needs, buffers)}
-            packed = self._packed.with_pointers(pointers, buffers, self._map_at)
-            copies = (copy.copy_to(pointers[name]) for name, copy in self._padded.items())
-            made = Ready(packed, tuple(copies))
+            made = self._packed.with_pointers(pointers, buffers)
             # What is captured is copied into the graph; it is not asked for often.
             if place.capture is None:
                 if len(self._ready) >= MAX_STREAMS:
@@ -234,6 +201,6 @@ class Lending:
 
     def set_scalar(self, name: str, value: Scalar) -> bool:
         with self._lock:
-            for ready in self._ready.values():
-                ready.packed.set_scalar(name, value)
+            for packed in self._ready.values():
+                packed.set_scalar(name, value)
             return self._packed.set_scalar(name, value)

@@ -26,36 +26,46 @@ COPY_BYTES = 1400.0
 others."""
 COPY_MICROSECONDS = 2.5
 """Of a copy, apart from its bytes."""
+LINE = 128
+"""Bytes of which a row of a copy has multiples."""
 
 
 def padded_operands(
-    kernel: Kernel, sizes: Mapping[str, int], names: Collection[str]
+    kernel: Kernel, sizes: Mapping[str, int], names: Collection[str], singly: Collection[str] = ()
 ) -> tuple[str, ...]:
     """`names` as far as products read them, or none if that does not pay. Of a TILE kernel for
-    whose `unaligned` tensors nothing is done yet.
+    whose `unaligned` tensors nothing is done yet; `singly`: those that threads would copy element
+    by element.
     """
-    found = {tensor.name: tensor.type for tensor in multiplied(kernel)}
+    made, by_threads = _chosen(kernel, sizes, singly)
+    found = {tensor.name: tensor.type for tensor in multiplied(made)}
     chosen = tuple(name for name in kernel.unaligned if name in found and name in names)
     if not chosen:
         return ()
     rest = tuple(name for name in kernel.unaligned if name not in chosen)
-    by_tma = _microseconds(dataclasses.replace(kernel, unaligned=rest, padded=chosen), sizes)
+    _, by_tma = _chosen(dataclasses.replace(kernel, unaligned=rest, padded=chosen), sizes, singly)
     copying = sum(_copy_microseconds(found[name], sizes) for name in chosen)
-    return chosen if by_tma + copying < _microseconds(kernel, sizes) else ()
+    return chosen if by_tma + copying < by_threads else ()
 
 
-def _microseconds(kernel: Kernel, sizes: Mapping[str, int]) -> float:
-    """By the schedule that would be chosen; infinite where the one that is given does not fit."""
+def _chosen(
+    kernel: Kernel, sizes: Mapping[str, int], singly: Collection[str]
+) -> tuple[Kernel, float]:
+    """With the schedule that would be chosen, and microseconds by that; infinite where the one that
+    is given does not fit.
+    """
     try:
         made = scheduled_tile(kernel, sizes)
     except ScheduleError:
-        return math.inf
+        return kernel, math.inf
     assert made.schedule is not None
     tile = axis_sizes(made, made.schedule)
-    return predict(Work(made, sizes), made.schedule, tile).microseconds
+    return made, predict(Work(made, sizes, singly), made.schedule, tile).microseconds
 
 
 def _copy_microseconds(kind: object, sizes: Mapping[str, int]) -> float:
     assert isinstance(kind, Tensor)
-    elements = math.prod(d if isinstance(d, int) else sizes[d] for d in kind.dims)
-    return COPY_MICROSECONDS + 2 * elements * kind.dtype.bits / 8 / COPY_BYTES / 1000
+    *outer, row = (d if isinstance(d, int) else sizes[d] for d in kind.dims)
+    width = row * kind.dtype.bits / 8
+    moved = math.prod(outer) * (width + math.ceil(width / LINE) * LINE)
+    return COPY_MICROSECONDS + moved / COPY_BYTES / 1000

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -103,7 +103,10 @@ class Workload:
 class Work:
     """A kernel taken apart once, to look at many schedules."""
 
-    def __init__(self, kernel: Kernel, sizes: Mapping[str, int]) -> None:
+    def __init__(
+        self, kernel: Kernel, sizes: Mapping[str, int], singly: Collection[str] = ()
+    ) -> None:
+        """`singly`: tensors that threads copy element by element, beside those whose rows tell."""
         self.sizes = dict(kernel.sizes) | dict(sizes)
         nest, self.body = output_nest(kernel)
         self.nest: list[Loop] = list(nest)
@@ -115,7 +118,7 @@ class Work:
             if isinstance(op, Load) and op.result in operands
         ]
         self.scaled, self.copied = scales_products(kernel), kernel.unaligned
-        self.padded = kernel.padded
+        self.padded, self.singly = kernel.padded, singly
         self.every = kernel.schedule.precise_every if kernel.schedule else None
         self.within = units_within(kernel)
         self.roles: dict[str, Role] = {name: axis.role for name, axis in axes_of(kernel).items()}
@@ -265,7 +268,8 @@ class Work:
         width, last = op.result.type.dtype.bytes, op.index[-1].type
         if op.tensor.name in self.copied:
             assert isinstance(op.tensor.type, Tensor)
-            return COPIED_SINGLY if self.size(op.tensor.type.dims[-1]) * width % WORD else COPIED
+            odd = self.size(op.tensor.type.dims[-1]) * width % WORD
+            return COPIED_SINGLY if odd or op.tensor.name in self.singly else COPIED
         known = isinstance(last, Axis) and (isinstance(last.dim, int) or last.dim in self.sizes)
         if not isinstance(last, Axis) or not known or op.tensor.name in self.padded:
             return 1.0
