@@ -300,7 +300,8 @@ class Kernel:
         blocked = tuple(sorted(call.tma_blocked()))
         if not blocked:
             return (), ()
-        from wsdsl.runtime.padding import copied_singly, fits_in_memory, padded
+        from wsdsl.runtime.copies import fits_in_memory
+        from wsdsl.runtime.padding import copied_singly, padded
 
         copies = {n: padded(call.views[n]) for n in blocked if n not in call.outputs}
         able = tuple(n for n, copy in copies.items() if copy is not None)

@@ -18,13 +18,13 @@ from wsdsl.codegen.signature import MapArgument, PointerArgument, Signature
 from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.types import DTYPES
 from wsdsl.lowering.choice import padding as choice
-from wsdsl.runtime import driver, launch, padding
+from wsdsl.runtime import copies, driver, launch
 from wsdsl.runtime.access import Access
-from wsdsl.runtime.bind import tma_faults
 from wsdsl.runtime.device import Context, Device
 from wsdsl.runtime.launch import Launcher, Prepared
 from wsdsl.runtime.packing import layout
 from wsdsl.runtime.padding import LINE, Padded, padded
+from wsdsl.runtime.tma_limits import tma_faults
 from wsdsl.runtime.views import ArrayView
 
 BF16 = ml_dtypes.bfloat16
@@ -137,7 +137,7 @@ def card(monkeypatch: pytest.MonkeyPatch, capacity: int = 1 << 40) -> FakeDriver
     fake = FakeDriver(capacity)
     monkeypatch.setattr(driver, "call", fake.call)
     monkeypatch.setattr(driver, "api", fake.api)
-    monkeypatch.setattr(padding, "_pools", {})
+    monkeypatch.setattr(copies, "_pools", {})
     found = Device(0, "H200", 132, (9, 0), (12, 9))
     monkeypatch.setattr(launch, "context_for", lambda index: Context(object(), 1, found))
     monkeypatch.setattr(launch, "encode", lambda made: struct.pack("<Q", made.address) + bytes(120))

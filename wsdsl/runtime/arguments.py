@@ -11,8 +11,9 @@ from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.ir.op import Value
 from wsdsl.ir.types import DType, Tensor, Tile
 from wsdsl.runtime.access import Access
-from wsdsl.runtime.bind import bind, positions, tma_faults
+from wsdsl.runtime.bind import bind, positions
 from wsdsl.runtime.interop import allocate, describe, host_array, is_array
+from wsdsl.runtime.tma_limits import tma_faults
 from wsdsl.runtime.views import ArrayView, adapt
 
 Scalar = int | float

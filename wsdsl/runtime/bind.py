@@ -8,14 +8,12 @@ from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.ir.op import Value
 from wsdsl.ir.types import DType, Tensor
 from wsdsl.runtime.access import Access
-from wsdsl.runtime.views import FRAMEWORK_NAMES, ArrayView, normalise, overlap, overlaps_itself
+from wsdsl.runtime.padding import padded
+from wsdsl.runtime.tma_limits import row_strides, tma_faults
+from wsdsl.runtime.views import FRAMEWORK_NAMES, ArrayView, overlap, overlaps_itself
 
 MAX_SIZE = 2**31 - 2**16
 """Kernels count in i32, and round sizes up to tiles."""
-
-TMA_ALIGN = 16
-TMA_MAX_STRIDE = 2**40
-TMA_MAX_RANK = 5
 
 
 def bind(
@@ -142,7 +140,7 @@ def _aligned(view: ArrayView, alignment: int) -> list[Finding]:
     if view.pointer % needed:
         message = f"the address is {view.pointer:#x}, expected a multiple of {needed} bytes"
         found.append(Finding(message, hint=_REALIGN))
-    for axis, stride in _row_strides(view):
+    for axis, stride in row_strides(view):
         if stride % needed:
             message = f"the stride of axis {axis} is {stride} bytes, expected a multiple of "
             found.append(Finding(f"{message}{needed}", hint=_REALIGN))
@@ -155,53 +153,10 @@ _REALIGN = (
 )
 
 
-def _row_strides(view: ArrayView) -> list[tuple[int, int]]:
-    """(axis, stride in bytes) of the axes but the last that have more than one element."""
-    strides = normalise(view).strides
-    return [
-        (axis, strides[axis] * view.dtype.bits // 8)
-        for axis in range(len(view.shape) - 1)
-        if view.shape[axis] > 1
-    ]
-
-
-def tma_faults(view: ArrayView, *, written: bool = False) -> list[str]:
-    """Why no tensor map can describe the array; empty where one can.
-
-    A TMA store writes whole 16 bytes: what lies between the end of a row and the next multiple
-    would be overwritten (seen on an H200, in no documentation). A stride of 0, as a broadcast has,
-    is one like others; nobody writes there.
-    """
-    faults: list[str] = []
-    if not 1 <= len(view.shape) <= TMA_MAX_RANK:
-        faults.append(f"rank is {len(view.shape)}; TMA takes 1 to {TMA_MAX_RANK}")
-    if view.dtype.bits < 8:
-        faults.append(f"dtype is {view.dtype}; TMA takes no packed elements")
-    if view.is_empty:
-        return faults
-    row = view.shape[-1] * view.dtype.bits // 8 if view.shape else 0
-    if written and row % TMA_ALIGN:
-        faults.append(f"rows are {row} bytes long; a TMA store writes multiples of 16")
-    if view.pointer % TMA_ALIGN:
-        faults.append(f"the address is {view.pointer:#x}; TMA needs a multiple of 16 bytes")
-    for axis, stride in _row_strides(view):
-        if stride % TMA_ALIGN:
-            faults.append(f"the stride of axis {axis} is {stride} bytes; TMA needs multiples of 16")
-        elif not 0 <= stride < TMA_MAX_STRIDE:
-            faults.append(f"the stride of axis {axis} is {stride} bytes; TMA needs 0 to 2^40 - 16")
-    return faults
-
-
 def _map_faults(view: ArrayView, *, written: bool) -> list[str]:
     """Why neither the array nor a copy of it does."""
-    from wsdsl.runtime.padding import padded
-
     faults = tma_faults(view, written=written)
     return faults if written or not faults or padded(view) is None else []
-
-
-def tma_capable(view: ArrayView) -> bool:
-    return not tma_faults(view)
 
 
 def _devices(arguments: Mapping[str, ArrayView], where: Mapping[str, str]) -> list[Finding]:

@@ -14,6 +14,7 @@ from wsdsl.ir.tile_scheduler import TileScheduler, count_work, tile_scheduler
 from wsdsl.runtime import driver
 from wsdsl.runtime.access import Access
 from wsdsl.runtime.arguments import Scalar
+from wsdsl.runtime.copies import Copies
 from wsdsl.runtime.device import (
     Context,
     context_for,
@@ -24,7 +25,7 @@ from wsdsl.runtime.device import (
 )
 from wsdsl.runtime.module import Function, Module
 from wsdsl.runtime.packing import PackedArguments, pack
-from wsdsl.runtime.padding import Copies, Padded, padded, to_pad
+from wsdsl.runtime.padding import Padded, padded, to_pad
 from wsdsl.runtime.streams import StreamOf, current_stream, given_stream, legacy_stream
 from wsdsl.runtime.tensor_map import MAP_BYTES, encode, tiled_map
 from wsdsl.runtime.views import ArrayView

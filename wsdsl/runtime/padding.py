@@ -6,28 +6,19 @@ kernel would copy each tile for each CTA that wants it (`lowering/choice/padding
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.runtime import driver
 from wsdsl.runtime.access import Access
-from wsdsl.runtime.bind import tma_faults
-from wsdsl.runtime.device import Context, context_for, current, may_allocate
-from wsdsl.runtime.packing import MapAt, PackedArguments
+from wsdsl.runtime.tma_limits import tma_faults
 from wsdsl.runtime.views import ArrayView, normalise
 
 LINE = 128
 WORD = 4
 MAX_PITCH = 2**31 - 1
 """Bytes from a row to the next that the driver takes."""
-KEPT_BYTES = 1 << 30
-"""Of the memory for copies, what is not given back to the card while nothing uses it."""
-MAX_KEPT = 16
-"""Launches of a prepared call, by where their copies lie, whose arguments are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,90 +104,3 @@ def copied_singly(view: ArrayView) -> bool:
     """Whether threads could not copy it by words."""
     strides = (s * view.dtype.bytes for s in normalise(view).strides[:-1])
     return any(at % WORD for at in (view.pointer, *strides))
-
-
-def fits_in_memory(copies: list[Padded], device: str) -> bool:
-    """Whether the card has twice as much to spare."""
-    with current(context_for(int(device.removeprefix("cuda:")))):
-        free, _ = driver.call("cuMemGetInfo")
-    return 2 * sum(copy.bytes for copy in copies) <= free
-
-
-class Copies:
-    """The copies of a prepared call, made in front of each launch, in memory that is given back
-    behind it, in the order of the stream. So launches on other streams, or by other threads, have
-    memory of their own, and in a graph it belongs to the graph.
-    """
-
-    def __init__(self, context: Context, padded: Mapping[str, Padded], map_at: MapAt) -> None:
-        self._context, self._padded, self._map_at = context, padded, map_at
-        self._pool = _pool(context)
-        self._kept: dict[tuple[int, ...], tuple[PackedArguments, tuple[Any, ...]]] = {}
-
-    @contextmanager
-    def made(self, packed: PackedArguments, stream: int) -> Generator[PackedArguments]:
-        """Arguments that lead to the copies, for a launch inside."""
-        held: list[int] = []
-        with current(self._context):
-            try:
-                for copy in self._padded.values():
-                    # One by one: what there is when memory runs out is given back.
-                    held.append(self._allocate(copy.bytes, stream))  # noqa: PERF401
-                arguments, copies = self._arguments(packed, held)
-                for copy in copies:
-                    driver.call("cuMemcpy2DAsync", copy, stream)
-                yield arguments
-            finally:
-                for address in held:
-                    driver.call("cuMemFreeAsync", address, stream)
-
-    def forget(self) -> None:
-        """The arguments have changed."""
-        self._kept.clear()
-
-    def _allocate(self, bytes: int, stream: int) -> int:
-        try:
-            return int(driver.call("cuMemAllocFromPoolAsync", bytes, self._pool, stream))
-        except driver.DriverError as error:
-            if error.code != "CUDA_ERROR_OUT_OF_MEMORY":
-                raise
-            message = f"there are no {bytes} bytes for a copy of an operand that TMA can not take"
-            hint = "free memory, or give operands whose rows begin at multiples of 16 bytes"
-            raise LaunchError(Finding(message, hint=hint)) from None
-
-    def _arguments(
-        self, packed: PackedArguments, held: list[int]
-    ) -> tuple[PackedArguments, tuple[Any, ...]]:
-        key = (packed.address, *held)
-        found = self._kept.get(key)
-        if found is None:
-            pointers = dict(zip(self._padded, held, strict=True))
-            arguments = packed.with_pointers(pointers, packed, self._map_at)
-            copies = (copy.copy_to(pointers[name]) for name, copy in self._padded.items())
-            found = arguments, tuple(copies)
-            if len(self._kept) >= MAX_KEPT:
-                self._kept.clear()
-            self._kept[key] = found
-        return found
-
-
-_pools: dict[int, Any] = {}
-_pool_lock = threading.Lock()
-
-
-def _pool(context: Context) -> Any:
-    """The memory of all copies on a card."""
-    with _pool_lock:
-        found = _pools.get(context.id)
-        if found is None:
-            cuda = driver.api()
-            wanted = cuda.CUmemPoolProps()
-            wanted.allocType = cuda.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
-            wanted.location.type = cuda.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
-            wanted.location.id = context.device.index
-            threshold = cuda.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
-            with current(context), may_allocate():
-                found = driver.call("cuMemPoolCreate", wanted)
-                driver.call("cuMemPoolSetAttribute", found, threshold, cuda.cuuint64_t(KEPT_BYTES))
-            _pools[context.id] = found
-        return found

@@ -10,7 +10,7 @@ from wsdsl.codegen.signature import MapArgument
 from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.ir.target import SWIZZLE_SPAN
 from wsdsl.runtime import driver
-from wsdsl.runtime.bind import TMA_ALIGN, tma_faults
+from wsdsl.runtime.tma_limits import TMA_ALIGN, tma_faults
 from wsdsl.runtime.views import ArrayView, normalise
 
 MAP_BYTES = 128
