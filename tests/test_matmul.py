@@ -340,3 +340,9 @@ def test_a_read_only_output() -> None:
 def test_a_schedule_that_does_not_fit() -> None:
     with pytest.raises(ScheduleError, match="no multiple"):
         matmul(A, B, schedule=Schedule(tile=dict(n=17)))
+
+
+@pytest.mark.parametrize(("k", "copied"), [(2001, True), (2000, False)])
+def test_copies_are_explained(k: int, copied: bool) -> None:
+    a, b = (np.zeros((2000, k), BF16) for _ in range(2))
+    assert ("copies of A, B, to rows" in matmul.plan(a, b.T).explain()) == copied

@@ -10,7 +10,7 @@ import dataclasses
 import operator
 import threading
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from types import FunctionType, SimpleNamespace
@@ -24,13 +24,13 @@ from wsdsl.schedule import Schedule
 if TYPE_CHECKING:
     from wsdsl.report.timeline import Timeline
     from wsdsl.runtime.access import Access
+    from wsdsl.runtime.alignment import Alignment, Alignments
     from wsdsl.runtime.arguments import Call
     from wsdsl.runtime.launch import Prepared
 
 MAX_CHOICES = 1024
 """Calls of different sizes whose compiled kernel is remembered."""
 MAX_SIZE = 2**31 - 1
-Alignment = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 class Kernel:
@@ -42,7 +42,6 @@ class Kernel:
         self._compiled: dict[tuple[Any, ...], Compiled] = {}
         self._choices: dict[tuple[Any, ...], Compiled] = {}
         self._called: dict[tuple[Any, ...], Compiled] = {}
-        self._alignments: dict[tuple[Any, ...], Alignment] = {}
         self._lock = threading.RLock()
 
     def __repr__(self) -> str:
@@ -283,6 +282,10 @@ class Kernel:
             self._called[asked] = found
         return found
 
+    def padded_for(self, call: Call, schedule: Schedule | None = None) -> tuple[str, ...]:
+        """Operands that are copied in front of a launch, since TMA can not take them."""
+        return self._alignment(call, as_schedule(schedule))[1]
+
     def _fitting(self, call: Call, schedule: Schedule | None, alignment: Alignment) -> Compiled:
         """The choice is for a whole H200; there are smaller cards, and parts of cards."""
         own = schedule or Schedule()
@@ -294,33 +297,17 @@ class Kernel:
         return compiled
 
     def _alignment(self, call: Call, schedule: Schedule | None) -> Alignment:
-        """Tensors of the call that TMA can not take: those that threads access, and operands that
-        are copied to longer rows in front of the launch.
-        """
         blocked = tuple(sorted(call.tma_blocked()))
         if not blocked:
             return (), ()
-        from wsdsl.runtime.copies import fits_in_memory
-        from wsdsl.runtime.padding import copied_singly, padded
+        posed = partial(self._posed, schedule, call.dims)
+        return self._alignments.of(call, blocked, schedule, posed)
 
-        copies = {n: padded(call.views[n]) for n in blocked if n not in call.outputs}
-        able = tuple(n for n, copy in copies.items() if copy is not None)
-        singly = tuple(n for n in blocked if copied_singly(call.views[n]))
-        asked = schedule, tuple(call.dims.items()), blocked, able, singly
-        found = self._alignments.get(asked)
-        if found is None:
-            from wsdsl.lowering.choice.padding import padded_operands
+    @cached_property
+    def _alignments(self) -> Alignments:
+        from wsdsl.runtime.alignment import Alignments
 
-            kernel = self._posed(schedule, call.dims, blocked)
-            copied = padded_operands(kernel, call.dims, able, singly)
-            made = [copy for n in copied if (copy := copies[n]) is not None]
-            if made and call.device != "cpu" and not fits_in_memory(made, call.device):
-                copied = ()
-            if len(self._alignments) >= MAX_CHOICES:
-                self._alignments.clear()
-            found = tuple(n for n in blocked if n not in copied), copied
-            self._alignments[asked] = found
-        return found
+        return Alignments()
 
 
 def kernel(fn: FunctionType) -> Kernel:

@@ -17,8 +17,7 @@ from tests.runtime.fake_driver import MAIN, FakeDriver
 from wsdsl.codegen.signature import MapArgument, PointerArgument, Signature
 from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.types import DTYPES
-from wsdsl.lowering.choice import padding as choice
-from wsdsl.runtime import copies, driver, launch
+from wsdsl.runtime import alignment, copies, driver, launch
 from wsdsl.runtime.access import Access
 from wsdsl.runtime.device import Context, Device
 from wsdsl.runtime.launch import Launcher, Prepared
@@ -197,7 +196,7 @@ def test_what_tma_can_take_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "padded_operands", lambda kernel, sizes, names, singly: names)
+    monkeypatch.setattr(alignment, "padded_operands", lambda kernel, sizes, names, singly: names)
     rng = np.random.default_rng(0)
     a, b = (rng.integers(-3, 4, (rows, 1001)).astype(BF16) for rows in (136, 128))
     kernel = wsdsl.parse(CASES["gemm"].text).gemm

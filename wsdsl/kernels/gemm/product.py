@@ -113,7 +113,9 @@ class Product:
         return replace(given, constant=tuple(names))
 
     def explain(self, schedule: Schedule | None = None) -> str:
-        return self.compile(schedule).explain()
+        copied = self.kernel.padded_for(self.call, self._with_constants(schedule))
+        said = f"in front of each launch: copies of {', '.join(copied)}, to rows that TMA can take"
+        return "\n".join((self.compile(schedule).explain(), *([said] if copied else [])))
 
     def prove(self, schedule: Schedule | None = None) -> Certificate:
         return self.compile(schedule).prove()
