@@ -21,7 +21,7 @@ MAX_KEPT = 16
 
 def fits_in_memory(copies: Sequence[Padded], device: str) -> bool:
     """Whether the card has twice as much to spare."""
-    with current(context_for(int(device.removeprefix("cuda:")))):
+    with current(context_for(int(device.removeprefix("cuda:")))), may_allocate():
         free, _ = driver.call("cuMemGetInfo")
     return 2 * sum(copy.bytes for copy in copies) <= free
 
