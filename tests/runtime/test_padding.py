@@ -16,13 +16,14 @@ from tests.kernels import CASES
 from tests.runtime.fake_driver import MAIN, FakeDriver
 from wsdsl.codegen.signature import MapArgument, PointerArgument, Signature
 from wsdsl.diagnostics import LaunchError
+from wsdsl.ir.target import L2_LINE
 from wsdsl.ir.types import DTYPES
 from wsdsl.runtime import alignment, copies, driver, launch
 from wsdsl.runtime.access import Access
 from wsdsl.runtime.device import Context, Device
 from wsdsl.runtime.launch import Launcher, Prepared
 from wsdsl.runtime.packing import layout
-from wsdsl.runtime.padding import LINE, Padded, padded
+from wsdsl.runtime.padding import Padded, padded
 from wsdsl.runtime.tma_limits import tma_faults
 from wsdsl.runtime.views import ArrayView
 
@@ -70,7 +71,7 @@ def test_the_copy_holds_the_same(
     given = view(tuple(shape), tuple(strides), 2 * start)
     made = padded(given)
     assert made is not None and not tma_faults(made.view)
-    assert all(s * 2 % LINE == 0 for s in made.view.strides[:-1])
+    assert all(s * 2 % L2_LINE == 0 for s in made.view.strides[:-1])
     held = copied(made, memory.view(np.uint8))
     assert np.array_equal(elements(made.view, held), elements(given, memory))
 

@@ -17,10 +17,10 @@ from wsdsl.codegen.inline_ptx import At, Global
 from wsdsl.codegen.shared_stores import SWIZZLE_BITS
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.memory_ops import ThreadLoad
-from wsdsl.ir.target import SWIZZLE_SPAN
+from wsdsl.ir.target import COPY_WORD, SWIZZLE_SPAN
 from wsdsl.ir.types import DType, Tensor
 
-PIECE, WORD = 16, 4
+PIECE = 16
 THREADS = 128
 AT_ONCE = {8: 4, 4: 4, 2: 2, 1: 1}
 """Pieces whose loads are under way, by the bytes of a load: as many as there are registers for."""
@@ -39,7 +39,7 @@ def convert_thread_load(c: Context, op: ThreadLoad) -> None:
         )
     copy, end = _Copy(c, op, op.tensor.type.dtype), w.name("copied")
     alike = copy.places()
-    for bytes in (2 * WORD, WORD):
+    for bytes in (2 * COPY_WORD, COPY_WORD):
         if bytes > size:
             fast, slower = w.name("copy"), w.name("copy_narrower")
             masked = w.binary("and", "i64", alike, bytes - 1)
@@ -195,11 +195,11 @@ class _Copy:
         held: list[str] = []
         for i, pred in enumerate(inside):
             at = Global(pointer, i * bytes)
-            if bytes > WORD:
+            if bytes > COPY_WORD:
                 held += inline_ptx.load_global_pair(w, at, 32, pred, None, constant)
             else:
                 held.append(inline_ptx.load_global(w, at, 8 * bytes, pred, constant))
-        each = max(1, WORD // bytes)
+        each = max(1, COPY_WORD // bytes)
         return [self.word(held[i : i + each], 8 * bytes) for i in range(0, len(held), each)]
 
     def word(self, elements: list[str], bits: int) -> str:

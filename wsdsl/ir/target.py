@@ -14,11 +14,23 @@ SMEM_ALIGN = 1024
 LINE_ALIGN = 128
 """What a tile without a swizzle must be aligned to, for TMA."""
 
+L2_LINE = 128
+"""Bytes of a line of L2."""
+
+COPY_WORD = 4
+"""Bytes: where rows begin at multiples, threads copy what TMA can not take by words, else by
+elements."""
+
 ADDED_ATOMICALLY = ("f32", "f16", "bf16", "i32", "u32")
 """Element types that global memory adds atomically, directly and by TMA."""
 
 SWIZZLE_SPAN = {"128B": 128, "64B": 64, "32B": 32, "none": 16}
 """Bytes of one line of a panel, by swizzle mode."""
+
+
+def whole_lines(row_bytes: int) -> int:
+    """Bytes of a row that is filled up to whole lines of L2."""
+    return -(-row_bytes // L2_LINE) * L2_LINE
 
 
 def swizzle_address(address: int, swizzle: str) -> int:

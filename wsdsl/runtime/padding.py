@@ -10,13 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from wsdsl.ir.target import COPY_WORD, L2_LINE, whole_lines
 from wsdsl.runtime import driver
 from wsdsl.runtime.access import Access
 from wsdsl.runtime.tma_limits import tma_faults
 from wsdsl.runtime.views import ArrayView, normalise
 
-LINE = 128
-WORD = 4
 MAX_PITCH = 2**31 - 1
 """Bytes from a row to the next that the driver takes."""
 
@@ -36,7 +35,7 @@ class Padded:
     @property
     def line(self) -> int:
         """Bytes from a row of the copy to the next."""
-        return -(-self.width // LINE) * LINE
+        return whole_lines(self.width)
 
     @property
     def bytes(self) -> int:
@@ -62,7 +61,7 @@ def padded(view: ArrayView) -> Padded | None:
         return None
     size = view.dtype.bytes
     width = view.shape[-1] * size
-    line = -(-width // LINE) * LINE // size
+    line = whole_lines(width) // size
     rows, pitch, strides = 1, width, [1] * len(view.shape)
     outer = range(len(view.shape) - 1)
     for axis in sorted(outer, key=lambda i: (view.strides[i], view.shape[i])):
@@ -78,7 +77,7 @@ def padded(view: ArrayView) -> Padded | None:
         elif stride * size != pitch * rows:
             return None
         rows *= num
-    if pitch < width or width < LINE or max(pitch, line * size) > MAX_PITCH:
+    if pitch < width or width < L2_LINE or max(pitch, line * size) > MAX_PITCH:
         return None
     copy = replace(view, pointer=0, strides=tuple(strides))
     return None if tma_faults(copy) else Padded(copy, view.pointer, rows, width, pitch)
@@ -90,7 +89,7 @@ def padded_array(array: Any) -> Any:
 
     *outer, width = array.shape
     size = array.dtype.itemsize
-    made = np.zeros((*outer, -(-width * size // LINE) * LINE // size), array.dtype)
+    made = np.zeros((*outer, whole_lines(width * size) // size), array.dtype)
     made[..., :width] = array
     return made[..., :width]
 
@@ -103,4 +102,4 @@ def to_pad(access: Access, views: Mapping[str, ArrayView]) -> list[str]:
 def copied_singly(view: ArrayView) -> bool:
     """Whether threads could not copy it by words."""
     strides = (s * view.dtype.bytes for s in normalise(view).strides[:-1])
-    return any(at % WORD for at in (view.pointer, *strides))
+    return any(at % COPY_WORD for at in (view.pointer, *strides))

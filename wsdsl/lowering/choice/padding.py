@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping
 
 from wsdsl.diagnostics import ScheduleError
 from wsdsl.ir.op import Kernel
+from wsdsl.ir.target import whole_lines
 from wsdsl.ir.types import Tensor
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.load_groups import multiplied
@@ -26,8 +27,6 @@ COPY_BYTES = 1400.0
 others."""
 COPY_MICROSECONDS = 2.5
 """Of a copy, apart from its bytes."""
-LINE = 128
-"""Bytes of which a row of a copy has multiples."""
 
 
 def padded_operands(
@@ -66,6 +65,6 @@ def _chosen(
 def _copy_microseconds(kind: object, sizes: Mapping[str, int]) -> float:
     assert isinstance(kind, Tensor)
     *outer, row = (d if isinstance(d, int) else sizes[d] for d in kind.dims)
-    width = row * kind.dtype.bits / 8
-    moved = math.prod(outer) * (width + math.ceil(width / LINE) * LINE)
+    width = row * kind.dtype.bits // 8
+    moved = math.prod(outer) * (width + whole_lines(width))
     return COPY_MICROSECONDS + moved / COPY_BYTES / 1000

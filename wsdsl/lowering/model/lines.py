@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from wsdsl.lowering.footprint import MAX_LINE
+from wsdsl.ir.target import L2_LINE
 
 SECTOR_BYTES = 32
 """What GMEM is written in, and L2 holds."""
@@ -26,10 +26,8 @@ COPIED = 7.0
 """Longer by this much where threads copy by words: 900 x 2500 x 2500 by 128 x 160 75 us, 1500 x
 1500 x 1500 by 128 x 144 49; ..."""
 COPIED_SINGLY = 11.0
-"""... and where they copy by elements of a byte or two, since rows are no multiple of `WORD`: 4095
-x 4095 x 4095 960 us."""
-WORD = 4
-"""Bytes."""
+"""... and where they copy by elements of a byte or two, since rows are no whole words: 4095 x 4095
+x 4095 960 us."""
 SEEN = 8
 """Rows and tiles: then offsets begin again, all being multiples of 16 bytes."""
 
@@ -44,7 +42,7 @@ def crossing(row: int, tile: int, line: int, along_contraction: bool) -> float:
     def taken(offset: int) -> float:
         if offset % SECTOR_BYTES:
             return SPLIT
-        return CROSSING if offset % MAX_LINE + line > MAX_LINE else 1.0
+        return CROSSING if offset % L2_LINE + line > L2_LINE else 1.0
 
     of_tiles = [
         sum(taken(i * tile + j * row) for j in range(SEEN)) / SEEN

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, regions
-from wsdsl.ir.target import SWIZZLE_SPAN
+from wsdsl.ir.target import COPY_WORD, L2_LINE, SWIZZLE_SPAN
 from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Load, Map, Store
 from wsdsl.ir.types import Axis, Role, Tensor, Tile, Type
 from wsdsl.lowering.axes import axes_of
@@ -23,7 +23,6 @@ from wsdsl.lowering.model.lines import (
     COPIED_SINGLY,
     SECTOR_BYTES,
     TOGETHER,
-    WORD,
     crossing,
 )
 from wsdsl.lowering.nest import output_nest
@@ -268,7 +267,7 @@ class Work:
         width, last = op.result.type.dtype.bytes, op.index[-1].type
         if op.tensor.name in self.copied:
             assert isinstance(op.tensor.type, Tensor)
-            odd = self.size(op.tensor.type.dims[-1]) * width % WORD
+            odd = self.size(op.tensor.type.dims[-1]) * width % COPY_WORD
             return COPIED_SINGLY if odd or op.tensor.name in self.singly else COPIED
         known = isinstance(last, Axis) and (isinstance(last.dim, int) or last.dim in self.sizes)
         if not isinstance(last, Axis) or not known or op.tensor.name in self.padded:
@@ -276,11 +275,11 @@ class Work:
         role, row, apart = self.roles[last.name], self.size(last.dim), tile[last.name]
         line = SWIZZLE_SPAN[operand_lines(apart, op.result.type.dtype, role)[0]]
         apart = apart if apart < row else 0
-        longer = crossing(row * width % MAX_LINE, apart * width % MAX_LINE, line, not role)
+        longer = crossing(row * width % L2_LINE, apart * width % L2_LINE, line, not role)
         own = {v.type.name for v in op.index if isinstance(v.type, Axis)}
         copied = math.prod(num for axis, num in together.items() if axis not in own)
         # Where it is tiles by columns alone that begin amid lines, nothing is gained by it.
-        if not role or row * width % MAX_LINE:
+        if not role or row * width % L2_LINE:
             longer = max(1.0, longer / copied)
         return longer * (TOGETHER if together and longer > 1 else 1.0)
 
