@@ -5,6 +5,7 @@ real one refuses while a graph is captured.
 import ctypes
 import itertools
 import threading
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,7 +30,7 @@ class FakeDriver:
         self.launched: list[tuple[int, bytes]] = []
         self.copied: list[tuple[int, Any, int]] = []
         self.modes = threading.local()
-        self.addresses = itertools.count(0x10_0000_0000, 1 << 33)
+        self.addresses: Iterator[int] = itertools.count(0x10_0000_0000, 1 << 33)
         self.lock = threading.Lock()
         self.args_bytes = 0
 

@@ -1,5 +1,6 @@
 """Operands that TMA can not take, copied to longer rows in front of a launch."""
 
+import itertools
 import struct
 import threading
 from dataclasses import replace
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 import wsdsl
 from tests.kernels import CASES
 from tests.runtime.fake_driver import MAIN, FakeDriver
-from wsdsl.codegen.signature import MapArgument, PointerArgument, Signature
+from wsdsl.codegen.signature import MapArgument, PointerArgument, ScalarArgument, Signature
 from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.target import L2_LINE
 from wsdsl.ir.types import DTYPES
@@ -122,7 +123,11 @@ def test_by_threads_where_rows_are_not_even() -> None:
 
 PLAIN = Signature(
     name="gemm",
-    arguments=(MapArgument("A", (64, 64), "128B"), PointerArgument("C")),
+    arguments=(
+        MapArgument("A", (64, 64), "128B"),
+        PointerArgument("C"),
+        ScalarArgument("alpha", DTYPES["f32"]),
+    ),
     threads=384,
     smem_bytes=200_000,
     tiles=(("M", 128), ("N", 256)),
@@ -147,7 +152,7 @@ def card(monkeypatch: pytest.MonkeyPatch, capacity: int = 1 << 40) -> FakeDriver
 
 def prepared(launcher: Launcher, at: int = 0xA002) -> Prepared:
     views = {"A": view((200, 77), (77, 1), at), "C": view((200, 64), (64, 1), 0xC000)}
-    return launcher.prepare(views, {}, dict(M=200, N=64), MAIN)
+    return launcher.prepare(views, {"alpha": 2.0}, dict(M=200, N=64), MAIN)
 
 
 def test_a_launch_has_its_copy_in_front(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,6 +185,20 @@ def test_each_launch_has_memory_of_its_own(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(sources) == 100 and sorted(read) == [0xA002] * 50 + [0xB002] * 50
 
 
+def test_a_scalar_is_exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the copies lie where they lay before."""
+    fake = card(monkeypatch)
+    fake.addresses = itertools.repeat(0x10_0000_0000)
+    call = prepared(Launcher(b"\x7fELF", PLAIN, ACCESS))
+    at, found = layout(PLAIN.arguments)[0][-1], []
+    for alpha in (None, 3.0, 4.0):
+        if alpha:
+            call.set_scalar("alpha", alpha)
+        call()
+        found += struct.unpack_from("<f", fake.launched[-1][1], at)
+    assert found == [2.0, 3.0, 4.0]
+
+
 def test_a_card_that_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = card(monkeypatch, capacity=1000)
     call = prepared(Launcher(b"\x7fELF", PLAIN, ACCESS))
@@ -192,7 +211,7 @@ def test_what_tma_can_take_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> Non
     fake = card(monkeypatch)
     views = {"A": view((200, 72), (72, 1), 0xA000), "C": view((200, 64), (64, 1), 0xC000)}
     plain = replace(PLAIN, waits=False)
-    Launcher(b"\x7fELF", plain, ACCESS).prepare(views, {}, dict(M=200, N=64), MAIN)()
+    Launcher(b"\x7fELF", plain, ACCESS).prepare(views, {"alpha": 2.0}, dict(M=200, N=64), MAIN)()
     assert not fake.copied and struct.unpack_from("<Q", fake.launched[0][1])[0] == 0xA000
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.runtime import driver
+from wsdsl.runtime.arguments import Scalar
 from wsdsl.runtime.device import Context, context_for, current, may_allocate
 from wsdsl.runtime.packing import MapAt, PackedArguments
 from wsdsl.runtime.padding import Padded
@@ -36,6 +37,7 @@ class Copies:
         self._context, self._padded, self._map_at = context, padded, map_at
         self._pool = _pool(context)
         self._kept: dict[tuple[int, ...], tuple[PackedArguments, tuple[Any, ...]]] = {}
+        self._lock = threading.Lock()
 
     @contextmanager
     def made(self, packed: PackedArguments, stream: int) -> Generator[PackedArguments]:
@@ -54,9 +56,11 @@ class Copies:
                 for address in held:
                     driver.call("cuMemFreeAsync", address, stream)
 
-    def forget(self) -> None:
-        """The arguments have changed."""
-        self._kept.clear()
+    def set_scalar(self, name: str, value: Scalar) -> None:
+        """In what was made of arguments that have changed so already."""
+        with self._lock:
+            for arguments, _ in self._kept.values():
+                arguments.set_scalar(name, value)
 
     def _allocate(self, bytes: int, stream: int) -> int:
         try:
@@ -72,16 +76,17 @@ class Copies:
         self, packed: PackedArguments, held: list[int]
     ) -> tuple[PackedArguments, tuple[Any, ...]]:
         key = (packed.address, *held)
-        found = self._kept.get(key)
-        if found is None:
-            pointers = dict(zip(self._padded, held, strict=True))
-            arguments = packed.with_pointers(pointers, packed, self._map_at)
-            copies = (copy.copy_to(pointers[name]) for name, copy in self._padded.items())
-            found = arguments, tuple(copies)
-            if len(self._kept) >= MAX_KEPT:
-                self._kept.clear()
-            self._kept[key] = found
-        return found
+        with self._lock:
+            found = self._kept.get(key)
+            if found is None:
+                pointers = dict(zip(self._padded, held, strict=True))
+                arguments = packed.with_pointers(pointers, packed, self._map_at)
+                copies = (copy.copy_to(pointers[name]) for name, copy in self._padded.items())
+                found = arguments, tuple(copies)
+                if len(self._kept) >= MAX_KEPT:
+                    self._kept.clear()
+                self._kept[key] = found
+            return found
 
 
 _pools: dict[int, Any] = {}

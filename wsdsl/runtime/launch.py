@@ -196,10 +196,10 @@ class Prepared:
 
     def set_scalar(self, name: str, value: Scalar) -> None:
         """Exchange a scalar argument for the next calls."""
-        if self._copies is not None:
-            self._copies.forget()
         if not (self._lending or self._packed).set_scalar(name, value):
             raise LaunchError(f"{self._signature.name} takes no scalar {name!r}")
+        if self._copies is not None:
+            self._copies.set_scalar(name, value)
 
     def _config(self, stream: int) -> Any:
         config = driver.api().CUlaunchConfig()
