@@ -212,7 +212,7 @@ class Compiled:
         if call.device != "cpu":
             self.launcher.prepare(call.views, call.scalars, call.dims, stream, keepalive=False)()
         elif runs_simulated():
-            self._simulate(call, 0)
+            self.simulate_call(call)
         else:
             from wsdsl.runtime.staging import run_staged
 
@@ -224,6 +224,7 @@ class Compiled:
         return self.prepare_call(self.resolve(args), stream)
 
     def prepare_call(self, call: Call, stream: Any = None) -> Prepared:
+        """`prepare`, of arguments that are resolved already."""
         if call.device == "cpu":
             hint = "give arrays of torch, CuPy or JAX that are on a GPU"
             raise LaunchError(Finding("prepare() needs arrays on a GPU", hint=hint))
@@ -237,10 +238,7 @@ class Compiled:
         return self.simulate_call(self.resolve(args), seed)
 
     def simulate_call(self, call: Call, seed: int = 0) -> Any:
-        self._simulate(call, seed)
-        return call.result()
-
-    def _simulate(self, call: Call, seed: int) -> None:
+        """`simulate`, of arguments that are resolved already."""
         from wsdsl.runtime.padding import padded_array, to_pad
         from wsdsl.simulator.machine import simulate
 
@@ -248,6 +246,7 @@ class Compiled:
             raise LaunchError(Finding("the simulator takes NumPy arrays", hint="copy to the CPU"))
         copies = {n: padded_array(call.arrays[n]) for n in to_pad(self.access, call.views)}
         simulate(self.scheduled, {**call.arrays, **copies, **call.scalars}, seed=seed)
+        return call.result()
 
     # Dumps ----------------------------------------------------------------------------------------
 
