@@ -1,4 +1,5 @@
-"""`thread_load`, and kernels whose operands threads copy: the registers for it are there."""
+"""`thread_load` and `thread_store`, and kernels whose operands threads copy: the registers for it
+are there."""
 
 import itertools
 import re
@@ -47,6 +48,47 @@ fence_async_proxy()
         (("ld.global.nc.b32 ", 4 * at_once), ("st.shared.v4", at_once)),
         (("ld.global.nc.v2.b32 ", 2 * at_once), ("st.shared.v4", at_once)),
     ]
+
+
+def stored(dtype: str, box: tuple[int, int], swizzle: str, more: str = "") -> str:
+    body = f"""
+%zero: i32 = constant(value=0)
+thread_store(tensor=%X, coordinates=(%i, %i), box={box}, swizzle="{swizzle}",
+  row_dim=0, shared=%smem, item=%zero, lines={box[0]}{more})
+"""
+    return ptx_of(kernel_of(body, f"%X: tensor<{dtype}[M, N]>, %i: i32", SMEM))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "box", "swizzle", "words"),
+    [
+        ("bf16", (16, 64), "128B", {"b16": 16, "b32": 8, "v2.b32": 4}),
+        ("bf16", (16, 16), "32B", {"b16": 8, "b32": 4, "v2.b32": 2}),
+        ("bf16", (16, 40), "none", {"b16": 16, "b32": 8, "v2.b32": 3}),
+        ("f8e4m3", (16, 64), "64B", {"b8": 16, "b32": 8, "v2.b32": 4}),
+        ("f32", (16, 24), "none", {"b32": 8, "v2.b32": 4}),
+    ],
+)
+def test_lanes_store_neighbouring_words(
+    dtype: str, box: tuple[int, int], swizzle: str, words: dict[str, int]
+) -> None:
+    """Stores of a warp, each of 32 words, in one turn (of 8 lines or more), by what is aligned; a
+    word has been read once it is stored.
+    """
+    ptx = stored(dtype, box, swizzle)
+    widths = re.findall(r"st\.global\.((?:v2\.)?b\d+)", ptx)
+    assert {width: widths.count(width) for width in widths} == words
+    held = 0
+    for access in re.findall(r"(ld\.shared|st\.global)", ptx):
+        held += 1 if access == "ld.shared" else -1
+        assert 0 <= held <= 8
+    assert held == 0
+
+
+def test_lanes_add_elements() -> None:
+    ptx = stored("bf16", (16, 64), "128B", ", accumulate=True")
+    assert len(re.findall(r"red\.global\.add\.noftz\.bf16 ", ptx)) == 16
+    assert "st.global" not in ptx
 
 
 @needs_ptxas

@@ -209,6 +209,11 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "%c: tensor_map, %m: i32, %n: i32, %x: shared<8192 x 4>, %i: i32",
         "tma_store(map=%c, coordinates=(%m, %n), row_dim=0, shared=%x, item=%i, accumulate=True)",
     ),
+    "thread_store": (
+        "%C: tensor<bf16[M, N]>, %m: i32, %n: i32, %x: shared<8192 x 4>, %i: i32",
+        "thread_store(tensor=%C, coordinates=(%m, %n), box=(16, 64), swizzle="
+        '"128B", row_dim=0, shared=%x, item=%i, accumulate=True)',
+    ),
     "tma_store_commit": ("", "tma_store_commit()"),
     "tma_store_wait": ("", "tma_store_wait(pending=0, read=False)"),
     "load_shared": (

@@ -57,7 +57,7 @@ def reason(what: str, kernel: Kernel) -> str:
             return "twice"
         if name in ("wgmma_commit", "tma_store_commit"):
             return "stricter"  # an empty group takes the place of a full one among the pending
-        if name in ("tma_store", "store_shared", "thread_load"):
+        if name in ("tma_store", "thread_store", "store_shared", "thread_load"):
             return "data"
     if change.startswith("barrier") and name == "named_barrier_sync":
         used = [o.barrier for o in walk(kernel.body) if isinstance(o, b.NamedBarrierSync)]
@@ -77,7 +77,9 @@ def reason(what: str, kernel: Kernel) -> str:
         isinstance(o, b.CtaRank) and f"cta=%{o.result.name}" in op for o in walk(kernel.body)
     ):
         return "itself"
-    if change.startswith("swizzle") or name in ("tma_store", "store_shared", "thread_load"):
+    if change.startswith("swizzle") or name in (
+        *("tma_store", "thread_store", "store_shared", "thread_load"),
+    ):
         return "data"
     if change.startswith("increase"):
         return "same count"

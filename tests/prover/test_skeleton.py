@@ -269,6 +269,7 @@ OTHERWISE = (
     "make_tensor_map",
     "store_shared",
     "thread_load",
+    "thread_store",
 )
 """Ops without an instruction of their own that synchronises: their values are another check's."""
 

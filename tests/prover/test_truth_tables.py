@@ -34,12 +34,27 @@ sync_warp(
 tma_store(map=%out, coordinates=(%zero, %j), row_dim=0, shared=%y, item=%zero)
 tma_store_commit()
 """
+STAGING = (
+    '%y: shared<8192 x 1> = allocate_shared(label="y", offset=100000)\n'
+    '%out: tensor_map = make_tensor_map(tensor=%A, box=(16, 64), swizzle="128B")\n'
+    "%one: f32 = constant(value=1.0)\n"
+)
+VALUE = "%f: frag<f32[64x64]> = full(value=%one)\n%v: frag<bf16[64x64]> = cast(x=%f)\n"
 STORE = (
     "tma_store_wait(pending=0)\nsync_warp()",
     "fence_async_proxy()",
     "sync_warp(\n)",
     "tma_store_commit()",
 )
+
+BY_THREADS = """
+sync_warp()
+store_shared(value=%v, shared=%y, item=%zero, swizzle="128B")
+sync_warp(
+)
+thread_store(tensor=%A, coordinates=(%zero, %j), box=(16, 64), swizzle="128B", row_dim=0,
+  shared=%y, item=%zero)
+"""
 
 
 def subsets(count: int) -> list[tuple[bool, ...]]:
@@ -79,12 +94,16 @@ def test_staged_stores(kept: tuple[bool, ...]) -> None:
     for text, keep in zip(STORE, kept, strict=True):
         if not keep:
             staged = staged.replace(text, "")
-    more = (
-        '%y: shared<8192 x 1> = allocate_shared(label="y", offset=100000)\n'
-        '%out: tensor_map = make_tensor_map(tensor=%A, box=(16, 64), swizzle="128B")\n'
-        "%one: f32 = constant(value=1.0)\n"
-    )
-    value = "%f: frag<f32[64x64]> = full(value=%one)\n%v: frag<bf16[64x64]> = cast(x=%f)\n"
-    kernel = ring(consume=CONSUME + value + staged + "tma_store_wait(pending=0)\n", more=more)
+    kernel = ring(consume=CONSUME + VALUE + staged + "tma_store_wait(pending=0)\n", more=STAGING)
     # The wait at the iteration's end makes the one at its beginning superfluous, but not its sync.
+    assert (verdict(kernel) == "") == all(kept)
+
+
+@pytest.mark.parametrize("kept", subsets(2))
+def test_stores_by_threads(kept: tuple[bool, ...]) -> None:
+    staged = BY_THREADS
+    for text, keep in zip(("sync_warp()", "sync_warp(\n)"), kept, strict=True):
+        if not keep:
+            staged = staged.replace(text, "")
+    kernel = ring(consume=CONSUME + VALUE + staged, more=STAGING)
     assert (verdict(kernel) == "") == all(kept)

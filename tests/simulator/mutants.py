@@ -29,6 +29,7 @@ DELETED = (
     b.FenceAsyncProxy,
     m.TmaLoad,
     m.TmaStore,
+    m.ThreadStore,
     m.TmaStoreCommit,
     m.TmaStoreWait,
     m.StoreShared,

@@ -55,6 +55,7 @@ from wsdsl.codegen.register_operands import pin_operands
 from wsdsl.codegen.shared_loads import convert_load_shared
 from wsdsl.codegen.shared_stores import convert_store_shared, warp_base
 from wsdsl.codegen.thread_load import convert_thread_load
+from wsdsl.codegen.thread_store import convert_thread_store
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
@@ -336,6 +337,7 @@ ARMS: dict[type[Op], Arm] = {
     m.PrefetchTensorMap: convert_prefetch_tensor_map,
     m.TmaLoad: convert_tma_load,
     m.ThreadLoad: convert_thread_load,
+    m.ThreadStore: convert_thread_store,
     m.LoadPanels: convert_load_panels,
     m.SendFragment: convert_send_fragment,
     m.ReceiveFragment: convert_receive_fragment,

@@ -194,9 +194,10 @@ def store_shared(w: Writer, to: At, bits: int, texts: Sequence[str]) -> None:
 # Loads from SMEM ---------------------------------------------------------------------------------
 
 
-def load_shared(w: Writer, at: At) -> str:
-    """Four bytes, as an i32. It keeps its place among waits and arrivals."""
-    return w.asm(f"ld.shared.b32 $0, {at.ptx(1)};", "i32", "=r,r", [("i32", at.base)])
+def load_shared(w: Writer, at: At, bits: int = 32) -> str:
+    """As an i32, or an i16 if it is narrower. It keeps its place among waits and arrivals."""
+    letter, type = LETTERS[bits]
+    return w.asm(f"ld.shared.b{bits} $0, {at.ptx(1)};", type, f"={letter},r", [("i32", at.base)])
 
 
 def load_shared_quad(w: Writer, at: At) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from wsdsl.codegen.signature import (
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.barrier_ops import ArriveFlag, WaitFlag
-from wsdsl.ir.memory_ops import AllocateGlobal, MakeTensorMap, StoreGlobal, TmaStore
+from wsdsl.ir.memory_ops import AllocateGlobal, MakeTensorMap, StoreGlobal, ThreadStore, TmaStore
 from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.types import I32
 
@@ -129,7 +129,7 @@ def _stored(kernel: Kernel) -> frozenset[str]:
         match op:
             case MakeTensorMap():
                 mapped[op.result] = op.tensor.name
-            case StoreGlobal() | ArriveFlag() | WaitFlag():
+            case StoreGlobal() | ThreadStore() | ArriveFlag() | WaitFlag():
                 found.add(op.tensor.name)
             case TmaStore():
                 found.add(mapped[op.map])

@@ -18,6 +18,7 @@ from wsdsl.ir.memory_ops import (
     MakeTensorMap,
     StoreGlobal,
     ThreadLoad,
+    ThreadStore,
 )
 from wsdsl.ir.op import Kernel, Value, operands
 from wsdsl.ir.pipeline_ops import Partition
@@ -115,7 +116,14 @@ def signature(kernel: Kernel) -> Signature:
         match op:
             case MakeTensorMap():
                 maps.append(MapArgument(op.tensor.name, op.box, op.swizzle))
-            case LoadGlobal() | StoreGlobal() | ThreadLoad() | ArriveFlag() | WaitFlag():
+            case (
+                LoadGlobal()
+                | StoreGlobal()
+                | ThreadLoad()
+                | ThreadStore()
+                | ArriveFlag()
+                | WaitFlag()
+            ):
                 assert isinstance(op.tensor.type, Tensor)
                 direct[op.tensor.name] = op.tensor.type
                 sizes |= {d: None for d in op.tensor.type.dims if isinstance(d, str)}

@@ -2,8 +2,7 @@
 
 A thread fills 16 bytes of SMEM at a time, a multiple of 16 bytes being what a line is: neighbouring
 threads read neighbouring pieces, and one piece is one store. All threads together fill some lines
-of a panel, then as many below. Where address, strides and size are multiples of 8 or 4 bytes, which
-is seen when the kernel runs, a piece comes in words of as many, else by elements. Memory takes
+of a panel, then as many below. A piece comes in words or by elements (`tensor_box`). Memory takes
 long, so a thread asks for several pieces before it stores any.
 """
 
@@ -15,6 +14,7 @@ from wsdsl.codegen import inline_ptx
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.inline_ptx import At, Global
 from wsdsl.codegen.shared_stores import SWIZZLE_BITS
+from wsdsl.codegen.tensor_box import TensorBox
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.memory_ops import ThreadLoad
 from wsdsl.ir.target import COPY_WORD, SWIZZLE_SPAN
@@ -30,50 +30,26 @@ as many."""
 
 
 def convert_thread_load(c: Context, op: ThreadLoad) -> None:
-    w = c.w
     assert isinstance(op.tensor.type, Tensor)
     size = op.tensor.type.dtype.bytes
     if op.columns * size % PIECE or op.columns * size % SWIZZLE_SPAN[op.swizzle]:
         raise CompileError(
             Finding(f"thread_load: {op.columns} columns do not fill lines of {op.swizzle}", op.loc)
         )
-    copy, end = _Copy(c, op, op.tensor.type.dtype), w.name("copied")
-    alike = copy.places()
-    for bytes in (2 * COPY_WORD, COPY_WORD):
-        if bytes > size:
-            fast, slower = w.name("copy"), w.name("copy_narrower")
-            masked = w.binary("and", "i64", alike, bytes - 1)
-            w.branch(w.compare("eq", masked, 0, "i64"), fast, slower)
-            w.begin(fast)
-            copy.by(bytes)
-            w.jump(end)
-            w.begin(slower)
-    copy.by(size)
-    w.jump(end)
-    w.begin(end)
+    coordinates = tuple(c.scalar(v).text for v in op.coordinates)
+    copy = _Copy(c, op, TensorBox(c, op.tensor, coordinates, op.row_dim))
+    copy.box.by_widest(copy.by)
 
 
 @dataclass(frozen=True)
 class _Copy:
     c: Context
     op: ThreadLoad
-    dtype: DType
+    box: TensorBox
 
-    def size(self, dim: int) -> str:
-        assert isinstance(self.op.tensor.type, Tensor)
-        size = self.op.tensor.type.dims[dim]
-        return str(size) if isinstance(size, int) else self.c.sizes[size].text
-
-    def places(self) -> str:
-        """Of everything, in bytes; its lowest bits are 0 where all are aligned."""
-        c, w, last = self.c, self.c.w, len(self.op.coordinates) - 1
-        found = w.value(f"ptrtoint ptr addrspace(1) {c.pointer(self.op.tensor).text} to i64")
-        counts = [c.strides[self.op.tensor.name, dim] for dim in range(last)]
-        ends = c.scalar(self.op.coordinates[-1]).text, self.size(last)
-        counts += [w.value(f"sext i32 {text} to i64") for text in ends]
-        for text in counts:
-            found = w.binary("or", "i64", found, w.binary("mul", "i64", text, self.dtype.bytes))
-        return found
+    @property
+    def dtype(self) -> DType:
+        return self.box.dtype
 
     def by(self, bytes: int) -> None:
         """All of it, by loads of so many bytes."""
@@ -123,7 +99,7 @@ class _Copy:
         c, w, op = self.c, self.c.w, self.op
         span, lines, (line, panel, along) = SWIZZLE_SPAN[op.swizzle], self.lines, place
         column = w.add(w.multiply(panel, span), w.multiply(along, PIECE))
-        pointer, left, rows = self.at(line, w.binary("udiv", "i32", column, self.dtype.bytes))
+        pointer, left, rows = self.box.at(line, w.binary("udiv", "i32", column, self.dtype.bytes))
         bounds = [
             w.compare("slt", str(offset // self.dtype.bytes), left)
             for offset in range(0, PIECE, bytes)
@@ -139,7 +115,7 @@ class _Copy:
             if rows is not None:
                 row = w.compare("slt", str(i * lines), rows)
                 inside = [w.binary("and", "i1", bound, row) for bound in bounds]
-            pieces.append(self.load(self.below(pointer, i * lines), bytes, inside))
+            pieces.append(self.load(self.box.below(pointer, i * lines), bytes, inside))
         for i, words in enumerate(pieces):
             to = At(base, shared.offset + op.offset + i * lines * span)
             if i == at_once - 1 and op.rows % lines and end == op.rows:
@@ -151,43 +127,6 @@ class _Copy:
                 w.begin(stored)
             else:
                 inline_ptx.store_shared(w, to, 32, words)
-
-    def at(self, line: str, column: str) -> tuple[str, str, str | None]:
-        """The piece's address, how many elements there are from there to the end of the row, and
-        lines to the end of the tensor (none where lines are no dimension).
-        """
-        c, w, op = self.c, self.c.w, self.op
-        coordinates, last = [c.scalar(v).text for v in op.coordinates], len(op.coordinates) - 1
-        coordinates[-1] = w.add(coordinates[-1], column)
-        if op.row_dim >= 0:
-            coordinates[op.row_dim] = w.add(coordinates[op.row_dim], line)
-        pointer, left, rows = c.pointer(op.tensor).text, self.left(last, coordinates[-1]), None
-        for dim, text in enumerate(coordinates):
-            wide = w.value(f"sext i32 {text} to i64")
-            if dim < last:
-                wide = w.binary("mul", "i64", wide, c.strides[op.tensor.name, dim])
-            if dim == op.row_dim:
-                rows = self.left(dim, text)
-            elif dim < last:
-                left = w.select(w.compare("ult", text, self.size(dim)), "i32", left, "0")
-            pointer = self.moved(pointer, wide)
-        return pointer, left, rows
-
-    def left(self, dim: int, text: str) -> str:
-        """From there to the end of the dimension; 0 beyond it."""
-        w, size = self.c.w, self.size(dim)
-        there = w.compare("ult", text, size)
-        return w.select(there, "i32", w.binary("sub", "i32", size, text), "0")
-
-    def below(self, pointer: str, lines: int) -> str:
-        if not lines or self.op.row_dim < 0:
-            return pointer
-        stride = self.c.strides[self.op.tensor.name, self.op.row_dim]
-        return self.moved(pointer, self.c.w.binary("mul", "i64", stride, lines))
-
-    def moved(self, pointer: str, elements: str) -> str:
-        kind = f"i{self.dtype.bits}, ptr addrspace(1)"
-        return self.c.w.value(f"getelementptr {kind} {pointer}, i64 {elements}", "p")
 
     def load(self, pointer: str, bytes: int, inside: list[str]) -> list[str]:
         """The words of a piece; elements beyond the end are 0."""

@@ -16,6 +16,7 @@ from wsdsl.ir.memory_ops import (
     MakeTensorMap,
     StoreGlobal,
     ThreadLoad,
+    ThreadStore,
     TmaLoad,
     TmaStore,
 )
@@ -47,7 +48,9 @@ def touched(op: Op, maps: Mapping[Value, str]) -> tuple[str, bool] | None:
     match op:
         case TmaLoad() | TmaStore():
             return maps[op.map], isinstance(op, TmaLoad)
-        case ThreadLoad() | LoadGlobal() | StoreGlobal() | ArriveFlag() | WaitFlag():
+        case ThreadLoad() | ThreadStore() | LoadGlobal() | StoreGlobal():
+            return op.tensor.name, isinstance(op, MAY_START_EARLY)
+        case ArriveFlag() | WaitFlag():
             return op.tensor.name, isinstance(op, MAY_START_EARLY)
         case _:
             return None

@@ -214,6 +214,29 @@ class TmaStore(Op):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ThreadStore(Op):
+    """The threads of each warp of the warpgroup copy their warp's quarter of item `item` of
+    `shared`, a panel of the swizzle mode, to the `box` of `tensor` at `coordinates`, where warp i
+    adds `lines` * i to the one of `row_dim`. It begins `apart` * i bytes in, or with 0 as far as
+    quarters of the item are apart. Elements outside the tensor are dropped. Complete when it
+    returns, in the generic proxy. Takes any stride and alignment. `accumulate` adds to what is
+    there, each element atomically; the tensor is of f32, f16, bf16, i32 or u32.
+    """
+
+    levels: ClassVar = SCHEDULED
+    tensor: Value
+    coordinates: tuple[Value, ...]
+    box: tuple[int, ...]
+    swizzle: str
+    row_dim: int
+    shared: Value
+    item: Value
+    lines: int = 16
+    apart: int = 0
+    accumulate: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TmaStoreCommit(Op):
     """Close the group of TMA stores that each warp's storing thread has started."""
 

@@ -13,7 +13,7 @@ from math import ceil
 
 from wsdsl.ir.barrier_ops import LaunchGrid
 from wsdsl.ir.early_start import mapped_tensors, touched
-from wsdsl.ir.memory_ops import StoreGlobal, TmaStore
+from wsdsl.ir.memory_ops import StoreGlobal, ThreadStore, TmaStore
 from wsdsl.ir.op import Kernel, Op, Region, Value, op_name, operands, regions
 from wsdsl.ir.pipeline_ops import ForWork
 from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Load, Lookup, Reduce, Store
@@ -135,7 +135,7 @@ def overlapping_grids_only_write(kernel: Kernel) -> Iterator[Problem]:
     found = [(op, *at) for op in kernel.ops if (at := touched(op, maps)) is not None]
     read = {name for _, name, only_read in found if only_read}
     for op, name, only_read in found:
-        if isinstance(op, (StoreGlobal, TmaStore)) and op.accumulate:
+        if isinstance(op, (StoreGlobal, ThreadStore, TmaStore)) and op.accumulate:
             yield op, "tiles overlap, and this adds twice"
         elif name in read and not only_read:
             yield op, f"tiles overlap, and `{name}` is read as well"

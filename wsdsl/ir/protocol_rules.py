@@ -111,14 +111,20 @@ def boxes_fit(kernel: Kernel) -> Iterator[Problem]:
     for op in kernel.ops:
         if not isinstance(op, MakeTensorMap) or not isinstance(op.tensor.type, Tensor):
             continue
-        if len(op.box) != len(op.tensor.type.dims) or not 1 <= len(op.box) <= 5:
-            yield op, "a box has one extent a dimension, for 1 to 5 dimensions"
-        elif any(not 1 <= extent <= MAX_BOX for extent in op.box):
-            yield op, f"a box is 1 to {MAX_BOX} elements in each dimension"
-        else:
-            line = op.box[-1] * op.tensor.type.dtype.bytes
-            if line % 16 or (op.swizzle != "none" and line > SWIZZLE_SPAN[op.swizzle]):
-                yield op, f"a line of {line} bytes does not fit the swizzle mode {op.swizzle}"
+        if fault := box_fault(op.box, op.tensor.type, op.swizzle):
+            yield op, fault
+
+
+def box_fault(box: tuple[int, ...], tensor: Tensor, swizzle: str) -> str:
+    """What is wrong with a box of the tensor; "" if nothing."""
+    if len(box) != len(tensor.dims) or not 1 <= len(box) <= 5:
+        return "a box has one extent a dimension, for 1 to 5 dimensions"
+    if any(not 1 <= extent <= MAX_BOX for extent in box):
+        return f"a box is 1 to {MAX_BOX} elements in each dimension"
+    line = box[-1] * tensor.dtype.bytes
+    if line % 16 or (swizzle != "none" and line > SWIZZLE_SPAN[swizzle]):
+        return f"a line of {line} bytes does not fit the swizzle mode {swizzle}"
+    return ""
 
 
 def reductions_have_an_addition(kernel: Kernel) -> Iterator[Problem]:

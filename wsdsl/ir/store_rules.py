@@ -1,14 +1,14 @@
-"""Rules of SCHEDULED kernels about stores by TMA: what four warps write is what they copy."""
+"""Rules of SCHEDULED kernels about stores through SMEM: what four warps write is copied."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
 
-from wsdsl.ir.memory_ops import MakeTensorMap, StoreShared, TmaStore
+from wsdsl.ir.memory_ops import MakeTensorMap, StoreShared, ThreadStore, TmaStore
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.protocol_rules import Problem
-from wsdsl.ir.target import SWIZZLE_SPAN
+from wsdsl.ir.protocol_rules import Problem, box_fault
+from wsdsl.ir.target import ADDED_ATOMICALLY, SWIZZLE_SPAN
 from wsdsl.ir.types import Fragment, Shared, Tensor
 
 
@@ -25,25 +25,42 @@ def boxes_lie_in_their_item(kernel: Kernel) -> Iterator[Problem]:
     """Of each warp, one behind the other in SMEM as in the tensor."""
     made = kernel.definers
     for op in kernel.ops:
-        mapped = made.get(op.map) if isinstance(op, TmaStore) else None
-        if not isinstance(op, TmaStore) or not isinstance(mapped, MakeTensorMap):
+        copied = op
+        if isinstance(op, TmaStore):
+            copied = made.get(op.map)
+        if not isinstance(op, (TmaStore, ThreadStore)):
             continue
-        assert isinstance(mapped.tensor.type, Tensor) and isinstance(op.shared.type, Shared)
-        if not 0 <= op.row_dim < len(mapped.box):
-            yield op, f"row_dim={op.row_dim} of a tensor of {len(mapped.box)} dimensions"
+        if not isinstance(copied, (MakeTensorMap, ThreadStore)):
             continue
-        rows, item = mapped.box[op.row_dim], op.shared.type.bytes
+        assert isinstance(copied.tensor.type, Tensor) and isinstance(op.shared.type, Shared)
+        if not 0 <= op.row_dim < len(copied.box):
+            yield op, f"row_dim={op.row_dim} of a tensor of {len(copied.box)} dimensions"
+            continue
+        rows, item = copied.box[op.row_dim], op.shared.type.bytes
         if op.lines != rows:
             yield op, f"a warp's box has {rows} lines along row_dim, not {op.lines}"
-        size = math.prod(mapped.box) * mapped.tensor.type.dtype.bytes
+        size = math.prod(copied.box) * copied.tensor.type.dtype.bytes
         apart = op.apart or item // 4
         if apart < size or 3 * apart + size > item:
             yield op, f"four boxes of {size} bytes, {apart} apart, are not in {item} bytes"
-        if op.apart % (8 * SWIZZLE_SPAN[mapped.swizzle]):
-            yield op, f"a panel begins at a multiple of {8 * SWIZZLE_SPAN[mapped.swizzle]} bytes"
+        if op.apart % (8 * SWIZZLE_SPAN[copied.swizzle]):
+            yield op, f"a panel begins at a multiple of {8 * SWIZZLE_SPAN[copied.swizzle]} bytes"
+
+
+def threads_store_panels(kernel: Kernel) -> Iterator[Problem]:
+    for op in kernel.ops:
+        if not isinstance(op, ThreadStore) or not isinstance(op.tensor.type, Tensor):
+            continue
+        if fault := box_fault(op.box, op.tensor.type, op.swizzle):
+            yield op, fault
+        elif sum(extent > 1 for extent in op.box[:-1]) > 1:
+            yield op, "the lines of a panel follow each other along one dimension"
+        if op.accumulate and op.tensor.type.dtype.name not in ADDED_ATOMICALLY:
+            yield op, f"memory adds no {op.tensor.type.dtype} elements"
 
 
 RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
     joined_panels_are_transposed,
     boxes_lie_in_their_item,
+    threads_store_panels,
 )

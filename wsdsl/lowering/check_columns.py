@@ -16,7 +16,7 @@ from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.nest import output_nest
 from wsdsl.lowering.parts import loads_in_parts
 from wsdsl.lowering.sharing import num_shares
-from wsdsl.lowering.side import stored_by_tma
+from wsdsl.lowering.side import through_shared
 from wsdsl.lowering.side_loads import LINE
 from wsdsl.schedule import Schedule
 
@@ -77,7 +77,7 @@ def _lines(kernel: Kernel, schedule: Schedule) -> Iterator[tuple[Value, Axis, in
     shared = num_shares(kernel, schedule)["columns"] > 1
     multiplied = {v for op in kernel.ops if isinstance(op, Contract) for v in (op.a, op.b)}
     for op in kernel.ops:
-        if isinstance(op, Store) and stored_by_tma(kernel, op):
+        if isinstance(op, Store) and through_shared(kernel, op):
             found.append((op.tensor, op.index[-1], LINE))
         elif shared and isinstance(op, Load) and op.result in multiplied:
             found.append((op.tensor, op.index[-1], OPERAND_LINE))

@@ -43,7 +43,7 @@ import dataclasses
 
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.fragment_ops import Iota, Wgmma, WgmmaCommit
-from wsdsl.ir.memory_ops import LoadGlobal, MakeTensorMap, StoreGlobal, TmaStore
+from wsdsl.ir.memory_ops import LoadGlobal, MakeTensorMap, StoreGlobal, ThreadStore, TmaStore
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tile_ops import Cast, Constant, DimSize, Map, Yield
@@ -76,7 +76,7 @@ def _written(kernel: Kernel) -> set[Value]:
     made = kernel.definers
     found: set[Value] = set()
     for op in kernel.ops:
-        if isinstance(op, StoreGlobal):
+        if isinstance(op, (StoreGlobal, ThreadStore)):
             found.add(op.tensor)
         elif isinstance(op, TmaStore):
             map = made[op.map]

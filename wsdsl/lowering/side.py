@@ -17,15 +17,15 @@ from wsdsl.lowering.builder import INT, Builder
 from wsdsl.lowering.pieces import Pieces, Shapes, chunk_widths, narrow
 
 
-def stored_by_tma(kernel: Kernel, op: Store) -> bool:
+def through_shared(kernel: Kernel, op: Store) -> bool:
     """Whether a store goes through SMEM: a tile of rows and columns, one of them contiguous. All
     stores of a tensor do, or none: threads and TMA do not wait for each other.
     """
     own = (o for o in kernel.ops if isinstance(o, Store) and o.tensor == op.tensor)
-    return all(_fits_tma(kernel, o) for o in own)
+    return all(_is_panel(kernel, o) for o in own)
 
 
-def _fits_tma(kernel: Kernel, op: Store) -> bool:
+def _is_panel(kernel: Kernel, op: Store) -> bool:
     assert isinstance(op.tensor.type, Tensor)
     dtype = op.tensor.type.dtype
     axes = [v.type for v in op.index if isinstance(v.type, Axis)]
@@ -36,15 +36,14 @@ def _fits_tma(kernel: Kernel, op: Store) -> bool:
         and (dtype.name in ADDED_ATOMICALLY if op.accumulate else dtype.bits >= 8)
         and len(op.index) <= 5
         and op.tensor in kernel.params
-        and op.tensor.name not in kernel.unaligned
     )
 
 
 def narrow_axes(kernel: Kernel) -> set[str]:
-    """Column axes of four-byte tiles that are stored by TMA."""
+    """Column axes of four-byte tiles that are stored through SMEM."""
     found: set[str] = set()
     for op in kernel.ops:
-        if isinstance(op, Store) and stored_by_tma(kernel, op):
+        if isinstance(op, Store) and through_shared(kernel, op):
             assert isinstance(op.tensor.type, Tensor)
             if op.tensor.type.dtype.bytes == 4:
                 axes = [v.type for v in op.index if isinstance(v.type, Axis)]

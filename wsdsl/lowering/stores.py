@@ -1,4 +1,5 @@
-"""Stores of the compute side to global memory: through SMEM and TMA, or direct."""
+"""Stores of the compute side to global memory: through SMEM, from where TMA copies, or threads
+where TMA does not take the tensor; or direct."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from wsdsl.ir.memory_ops import (
     MakeTensorMap,
     StoreGlobal,
     StoreShared,
+    ThreadStore,
     TmaStore,
     TmaStoreCommit,
     TmaStoreWait,
@@ -37,7 +39,7 @@ from wsdsl.ir.walk import walk
 from wsdsl.lowering.footprint import STAGING_BUFFERS, STAGING_BYTES
 from wsdsl.lowering.pieces import Shape
 from wsdsl.lowering.reads import Find, entry_of, vector_of
-from wsdsl.lowering.side import Side, stored_by_tma
+from wsdsl.lowering.side import Side, through_shared
 from wsdsl.lowering.stored_again import stored_again
 from wsdsl.lowering.turns import meeting
 
@@ -115,9 +117,13 @@ class Stores:
         counts = self._counts(partition.body)
         self.even = all(n % self.groups == 0 for n in counts)
         self.any = any(counts)
+        self.any_by_tma = any(self._by_tma(op) for op in stores)
 
     def _through_smem(self, op: Op) -> TypeGuard[Store]:
-        return isinstance(op, Store) and stored_by_tma(self.kernel, op)
+        return isinstance(op, Store) and through_shared(self.kernel, op)
+
+    def _by_tma(self, op: Store) -> bool:
+        return op.tensor.name not in self.kernel.unaligned
 
     def _item_bytes(self, op: Store) -> int:
         """Of the widest piece."""
@@ -158,7 +164,7 @@ class Stores:
 
     def finish(self) -> None:
         """SMEM must outlive the copies that read it."""
-        if self.any:
+        if self.any_by_tma:
             self.side.builder.add(TmaStoreWait(pending=0, read=False))
 
     def boundary(self, op: Op) -> None:
@@ -172,7 +178,7 @@ class Stores:
     def store(self, op: Store, find: Find) -> None:
         assert isinstance(op.tensor.type, Tensor)
         value, dtype = find(op.value), op.tensor.type.dtype
-        through_smem = stored_by_tma(self.kernel, op)
+        through_smem = through_shared(self.kernel, op)
         axes = tuple(v.type.name for v in op.index if isinstance(v.type, Axis))
         gathered = [find(v) for v in op.index if not isinstance(v.type, Axis)]
         shape = self.side.shapes.of(axes)
@@ -181,7 +187,7 @@ class Stores:
         if op.tensor in self.again:
             self._behind(op, through_smem)
         # All rows of a column of chunks, so that what depends on columns alone is not held longer.
-        waiting: list[TmaStore] = []
+        waiting: list[TmaStore | ThreadStore] = []
         for i, j in sorted(shape.places(), key=lambda place: place[1]):
             piece = self._converted(value.get(i, j), dtype, op)
             if not through_smem:
@@ -189,14 +195,14 @@ class Stores:
                 continue
             waiting.append(self._to_smem(op, shape, i, j, piece, len(waiting)))
             if len(waiting) == self.together:
-                self._by_tma(waiting)
+                self._copy(waiting)
                 waiting = []
 
     def _behind(self, op: Store, through_smem: bool) -> None:
         """Until stores before are over: a warp waits for its own copies; where threads place
         elements, which another warp may have stored, all of them meet."""
         b = self.side.builder
-        if self.any:
+        if self.any_by_tma:
             b.add(TmaStoreWait(pending=0, read=False, loc=op.loc))
         if through_smem:
             b.add(SyncWarp(loc=op.loc))
@@ -282,7 +288,7 @@ class Stores:
 
     def _to_smem(
         self, op: Store, shape: Shape, i: int, j: int, value: Value, place: int
-    ) -> TmaStore:
+    ) -> TmaStore | ThreadStore:
         """Write a piece to its `place` in the next group; returns the copy that is to follow."""
         side, b = self.side, self.side.builder
         value = self._full_size(value, shape.widths[j])
@@ -293,8 +299,9 @@ class Stores:
         item = self.items[self.turn % self.groups * self.together + place]
         assert self.staging is not None
         if place == 0:
-            pending = self.groups - 1 if self.turn or self.even else 0
-            b.add(TmaStoreWait(pending=pending, loc=op.loc))
+            if self.any_by_tma:
+                pending = self.groups - 1 if self.turn or self.even else 0
+                b.add(TmaStoreWait(pending=pending, loc=op.loc))
             b.add(self._meet(op.loc) if self.joins else SyncWarp(loc=op.loc))
         b.add(
             StoreShared(
@@ -307,6 +314,20 @@ class Stores:
                 loc=op.loc,
             )
         )
+        if not self._by_tma(op):
+            return ThreadStore(
+                tensor=op.tensor,
+                coordinates=coordinates,
+                box=panel.box,
+                swizzle=panel.swizzle,
+                row_dim=panel.row_dim,
+                shared=self.staging,
+                item=item,
+                lines=panel.box[panel.row_dim],
+                apart=panel.bytes if panel.joined else 0,
+                accumulate=op.accumulate,
+                loc=op.loc,
+            )
         return TmaStore(
             map=self._map(op.tensor, panel.box, panel.swizzle),
             coordinates=coordinates,
@@ -324,12 +345,18 @@ class Stores:
         barrier, num = meeting(self.kernel, self.partition), self.side.num_warpgroups
         return NamedBarrierSync(barrier=barrier, num_warpgroups=num, loc=loc)
 
-    def _by_tma(self, copies: list[TmaStore]) -> None:
-        joined = any(copy.apart for copy in copies)
-        self.side.publish(copies[0].loc, self._meet(copies[0].loc) if joined else None)
+    def _copy(self, copies: list[TmaStore | ThreadStore]) -> None:
+        """A group is committed even if threads copy it: which is over is counted by groups."""
+        b, loc = self.side.builder, copies[0].loc
+        meet = self._meet(loc) if any(copy.apart for copy in copies) else SyncWarp(loc=loc)
+        if self.side.read or any(isinstance(copy, TmaStore) for copy in copies):
+            self.side.publish(loc, meet)
+        else:
+            b.add(meet)
         for copy in copies:
-            self.side.builder.add(copy)
-        self.side.builder.add(TmaStoreCommit(loc=copies[0].loc))
+            b.add(copy)
+        if self.any_by_tma:
+            b.add(TmaStoreCommit(loc=loc))
         self.turn += 1
 
     def _full_size(self, value: Value, width: int) -> Value:

@@ -66,6 +66,7 @@ ARMS: dict[type[Op], Run] = {
     m.ReceiveFragment: in_cluster.receive_fragment,
     m.StoreShared: access.store_shared,
     m.LoadShared: shared_loads.load_shared,
+    m.ThreadStore: shared_loads.thread_store,
     m.TmaStore: access.tma_store,
     m.TmaStoreCommit: access.tma_store_commit,
     m.TmaStoreWait: access.tma_store_wait,

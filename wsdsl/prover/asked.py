@@ -79,7 +79,13 @@ def _asks(model: Model, i: Instruction) -> list[Ask]:
             return [ask(op.shared, CHANGES, ALL), ask(op.barriers, CHANGES, ALL)]
         case mem.StoreShared() | mem.ThreadLoad():
             return [ask(op.shared, CHANGES)]
-        case mem.TmaStore() | mem.LoadShared() | mem.LoadPanels() | mem.ReceiveFragment():
+        case (
+            mem.TmaStore()
+            | mem.ThreadStore()
+            | mem.LoadShared()
+            | mem.LoadPanels()
+            | mem.ReceiveFragment()
+        ):
             return [ask(op.shared, LOOKS)]
         case b.NamedBarrierSync() | b.NamedBarrierArrive():
             return [((ROUND, op.barrier), CHANGES, ALL, False)]

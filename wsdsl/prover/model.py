@@ -71,7 +71,9 @@ class Model:
         self.meets = any(isinstance(op, b.SyncCluster) and not op.relaxed for op in flat)
         """Do the CTAs of a cluster see all of each other at some time?"""
         self.written = frozenset(
-            op.tensor.name for op in flat if isinstance(op, (m.StoreGlobal, b.ArriveFlag))
+            op.tensor.name
+            for op in flat
+            if isinstance(op, (m.StoreGlobal, m.ThreadStore, b.ArriveFlag))
         ) | _stored(flat)
         self.fixed = dict(kernel.sizes)
         self.arrays = self._arrays(flat)

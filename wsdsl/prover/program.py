@@ -95,6 +95,7 @@ SYNCHRONISING: tuple[type[Op], ...] = (
     m.StoreShared,
     m.LoadShared,
     m.TmaStore,
+    m.ThreadStore,
     m.TmaStoreCommit,
     m.TmaStoreWait,
     f.AsAccumulator,
@@ -105,7 +106,15 @@ SYNCHRONISING: tuple[type[Op], ...] = (
 )
 SYNCHRONISES = frozenset(SYNCHRONISING)
 ALONE = frozenset(
-    (b.SyncWarp, b.FenceAsyncProxy, m.StoreShared, m.TmaStore, m.TmaStoreCommit, m.TmaStoreWait)
+    (
+        b.SyncWarp,
+        b.FenceAsyncProxy,
+        m.StoreShared,
+        m.ThreadStore,
+        m.TmaStore,
+        m.TmaStoreCommit,
+        m.TmaStoreWait,
+    )
 )
 """Those that a warpgroup does for itself: nobody waits for them, and they wait for nobody."""
 
@@ -140,7 +149,7 @@ class Effects:
         match op:
             case m.TmaLoad() | m.TmaStore():
                 return op.map.name in self.maps
-            case m.ThreadLoad():
+            case m.ThreadLoad() | m.ThreadStore():
                 return op.tensor.name in self.shared
             case _:
                 return False
@@ -162,7 +171,7 @@ def effects_of(kernel: Kernel) -> Effects:
     lent = frozenset(op.result.name for op in flat if isinstance(op, m.AllocateGlobal))
     flags = [op.tensor.name for op in flat if isinstance(op, (b.ArriveFlag, b.WaitFlag))]
     maps = {op.result.name: op.tensor.name for op in flat if isinstance(op, m.MakeTensorMap)}
-    written = {op.tensor.name for op in flat if isinstance(op, m.StoreGlobal)}
+    written = {op.tensor.name for op in flat if isinstance(op, (m.StoreGlobal, m.ThreadStore))}
     written |= {maps[op.map.name] for op in flat if isinstance(op, m.TmaStore)}
     read = {op.tensor.name for op in flat if isinstance(op, (m.LoadGlobal, m.ThreadLoad))}
     read |= {maps[op.map.name] for op in flat if isinstance(op, m.TmaLoad)}
@@ -254,7 +263,7 @@ def _wanted(op: Op) -> list[Value]:
             return [op.state, *([] if op.shift is None else [op.shift])]
         case m.ThreadLoad() | m.LoadShared():
             return [op.state]
-        case m.StoreShared() | m.TmaStore():
+        case m.StoreShared() | m.TmaStore() | m.ThreadStore():
             return [op.item]
         case f.AsAccumulator():
             return []

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 from wsdsl.ir import memory_ops as mem
 from wsdsl.ir.target import SWIZZLE_SPAN
-from wsdsl.ir.types import Fragment
-from wsdsl.prover.access import item_of, known_to_all, read
+from wsdsl.ir.types import Fragment, Tensor
+from wsdsl.prover.access import WARPS, item_of, known_to_all, read
 from wsdsl.prover.machine import ALL, Agent, Machine, StageParity
 from wsdsl.prover.program import LOCAL, Instruction
 from wsdsl.prover.scalars import fresh
@@ -53,3 +55,24 @@ def load_shared(m: Machine, a: Agent, i: Instruction) -> int:
         for c in warp:
             a.know[c] |= event
     return fresh(m, a, i) if op.result.name in m.model.needed else LOCAL
+
+
+def thread_store(m: Machine, a: Agent, i: Instruction) -> int:
+    """Each thread has read once it goes on, and knows of no other."""
+    only_whole(m, a, i)
+    op = i.op
+    assert isinstance(op, mem.ThreadStore) and isinstance(op.tensor.type, Tensor)
+    array = m.model.arrays[op.shared.name]
+    size = math.prod(op.box) * op.tensor.type.dtype.bits // 8
+    item = a.slots[i.extra[op.item.name]]
+    item_of(m, a, op, array, item, 0, array.bytes)
+    apart = op.apart or array.bytes // 4
+    if not 0 < size <= apart or 3 * apart + size > array.bytes:
+        raise m.fail("misuse", a, op, f"boxes of {size} bytes, {apart} apart, of {array.bytes}")
+    for place, warp in WARPS:
+        start = place * apart
+        for c in warp:
+            event, reader = m.event(), ("threads", a.index, c)
+            read(m, a, op, array, item, start, start + size, a.know[c], reader, event, 0, False)
+            a.know[c] |= event
+    return LOCAL

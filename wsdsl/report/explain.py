@@ -9,6 +9,7 @@ from wsdsl.ir.memory_ops import (
     LoadGlobal,
     StoreGlobal,
     ThreadLoad,
+    ThreadStore,
     TmaLoad,
     TmaStore,
 )
@@ -16,6 +17,8 @@ from wsdsl.ir.op import Kernel
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.target import SMEM_BYTES
 from wsdsl.ir.types import Shared
+
+BY_THREADS = "TMA takes strides and addresses of 16 bytes only"
 
 
 def explain(kernel: Kernel, signature: Signature) -> str:
@@ -41,9 +44,11 @@ def explain(kernel: Kernel, signature: Signature) -> str:
                 way = f"SMEM, then a TMA {'reduction' if op.accumulate else 'store'}"
                 moves.setdefault(made[op.map].tensor.name, set()).add(way)  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType,reportUnknownArgumentType]
             case ThreadLoad():
-                why = "TMA takes strides and addresses of 16 bytes only"
-                way = f"copied to slots by the load warpgroup's threads ({why})"
+                way = f"copied to slots by the load warpgroup's threads ({BY_THREADS})"
                 moves.setdefault(op.tensor.name, set()).add(way)
+            case ThreadStore():
+                way = f"SMEM, then {'added' if op.accumulate else 'copied'} by threads"
+                moves.setdefault(op.tensor.name, set()).add(f"{way} ({BY_THREADS})")
             case LoadGlobal():
                 moves.setdefault(op.tensor.name, set()).add("read directly by compute warpgroups")
             case StoreGlobal():

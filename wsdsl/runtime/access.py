@@ -11,6 +11,7 @@ from wsdsl.ir.memory_ops import (
     MakeTensorMap,
     StoreGlobal,
     ThreadLoad,
+    ThreadStore,
     TmaLoad,
     TmaStore,
 )
@@ -60,7 +61,7 @@ def access_of(kernel: Kernel) -> Access:
                 writes.add(op.tensor.name)
             case Load() | ThreadLoad() | LoadGlobal():
                 reads.add(op.tensor.name)
-            case Store() | StoreGlobal():
+            case Store() | StoreGlobal() | ThreadStore():
                 writes.add(op.tensor.name)
                 if op.accumulate:
                     reads.add(op.tensor.name)

@@ -204,6 +204,37 @@ def tma_store(wg: Warpgroup, op: m.TmaStore) -> None:
     wg.cta.residents.start(store, op, wg.cta)
 
 
+def thread_store(wg: Warpgroup, op: m.ThreadStore) -> None:
+    wg.only_whole(op)
+    tensor = wg.cta.arguments.tensors[op.tensor.name]
+    panel = TensorMapValue(tensor, op.box, op.swizzle)
+    shared: SharedItems = wg.values[op.shared.name]
+    item = int(wg.get(op.item, op))
+    quarter = shared.bytes // 4
+    if panel.bytes > quarter:
+        wg.fail(op, f"a box of {panel.bytes} bytes, a warp has {quarter}")
+    start = wg.item(op, shared, item, 0, shared.bytes)
+    at = coordinates_of(wg, op, op.coordinates)
+    check = add_global if op.accumulate else write_global
+    everything = slice(None), slice(None)
+    for i in range(4):
+        address, warp = start + i * (op.apart or quarter), wg.warp(i)
+        aligned(wg, op, address, op.swizzle)
+        epochs = wg.cta.clocks.own[warp].copy()
+        access = ThreadAccess(wg.told, op, warp, epochs)
+        reader = wg.index, "threads", i
+        conflict = wg.cta.accesses.read(address, address + panel.bytes, access, warp, reader, False)
+        wg.settle(op, f"it reads item {item} of `{shared.label}` (warp {i})", conflict)
+        box = tuple(c + op.lines * i * (d == op.row_dim) for d, c in enumerate(at))
+        inside = panel.inside(box)
+        check(wg, op, tensor, inside, ThreadAccess(wg.full_name, op, warp, epochs), warp)
+        before = tensor.array[inside].copy()
+        lines = wg.cta.memory.read(address, *panel.in_shared, op.swizzle, everything)
+        panel.write(box, lines, op.accumulate, whole_units=False)
+        if not op.accumulate:
+            check_repeated(wg, op, tensor, inside, before)
+
+
 def tma_store_commit(wg: Warpgroup, op: m.TmaStoreCommit) -> None:
     wg.only_whole(op)
     wg.store_groups.append(wg.open_stores)
@@ -351,6 +382,7 @@ COPY: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
     m.PrefetchTensorMap: prefetch_tensor_map,
     m.TmaLoad: tma_load,
     m.TmaStore: tma_store,
+    m.ThreadStore: thread_store,
     m.TmaStoreCommit: tma_store_commit,
     m.TmaStoreWait: tma_store_wait,
     m.LoadPanels: load_panels,

@@ -212,7 +212,7 @@ class _Uses:
                     found["read"].add(maps[op.map.name])
                 case m.TmaStore():
                     found["added" if op.accumulate else "written"].add(maps[op.map.name])
-                case m.StoreGlobal():
+                case m.StoreGlobal() | m.ThreadStore():
                     found["added" if op.accumulate else "written"].add(op.tensor.name)
                 case LaunchGrid():
                     overlapping = op.overlapping

@@ -140,9 +140,18 @@ class TensorMapValue:
             box[part] = self.tensor.array[inside]
         return box.reshape(-1, self.box[-1])
 
-    def write(self, coordinates: tuple[int, ...], lines: Array, add: bool = False) -> None:
-        """Elements outside the tensor are dropped, but for the last unit of each row."""
-        target = self.tensor.array if self._to_units is None else self._to_units[0]
+    def write(
+        self,
+        coordinates: tuple[int, ...],
+        lines: Array,
+        add: bool = False,
+        whole_units: bool = True,
+    ) -> None:
+        """Elements outside the tensor are dropped; by TMA, `whole_units`: but for the last unit of
+        each row."""
+        target = self.tensor.array
+        if whole_units and self._to_units is not None:
+            target = self._to_units[0]
         overlap = self._overlap(coordinates, target.shape)
         if overlap is not None:
             inside, part = overlap

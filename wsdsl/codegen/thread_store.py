@@ -1,0 +1,140 @@
+"""`thread_store`: what TMA can not take, copied from SMEM by the threads of each warp.
+
+Neighbouring lanes write neighbouring words of a line (`tensor_box`), so that a warp's store reaches
+one or two lines of memory, where fragments are spread over eight. A thread asks for several words
+before it stores any.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import reduce
+
+from wsdsl.codegen import inline_ptx
+from wsdsl.codegen.bits import REDUCTIONS
+from wsdsl.codegen.context import Context
+from wsdsl.codegen.inline_ptx import At, Global
+from wsdsl.codegen.shared_stores import SWIZZLE_BITS, warp_base
+from wsdsl.codegen.tensor_box import TensorBox
+from wsdsl.ir.memory_ops import ThreadStore
+from wsdsl.ir.target import COPY_WORD, SWIZZLE_SPAN
+
+LANES = 32
+PATTERN = 8
+"""Lines after which a swizzle repeats."""
+HELD = 8
+"""Registers a thread for words that are under way."""
+
+
+def convert_thread_store(c: Context, op: ThreadStore) -> None:
+    coordinates = [c.scalar(v).text for v in op.coordinates]
+    first = c.w.multiply(c.threads.warp, op.lines)
+    coordinates[op.row_dim] = c.w.add(coordinates[op.row_dim], first)
+    line_dim = next((dim for dim, extent in enumerate(op.box[:-1]) if extent > 1), -1)
+    shared = c.shared(op.shared)
+    start = At(warp_base(c, shared, c.scalar(op.item).text, op.apart), shared.offset)
+    store = _Store(c, op, TensorBox(c, op.tensor, tuple(coordinates), line_dim), start)
+    if op.accumulate:
+        store.by(store.box.dtype.bytes)
+    else:
+        store.box.by_widest(store.by)
+
+
+def at_once(bytes: int) -> int:
+    """Words that are read before any is stored."""
+    return HELD // max(1, bytes // COPY_WORD)
+
+
+@dataclass(frozen=True)
+class _Store:
+    c: Context
+    op: ThreadStore
+    box: TensorBox
+    start: At
+
+    @property
+    def lines(self) -> int:
+        return math.prod(self.op.box[:-1])
+
+    @property
+    def line_bytes(self) -> int:
+        return self.op.box[-1] * self.box.dtype.bytes
+
+    def by(self, bytes: int) -> None:
+        """All of it, by stores of so many bytes, in turns of some patterns' lines."""
+        w, words = self.c.w, self.line_bytes // bytes
+        abreast = max(1, LANES // words)
+        least = PATTERN * -(-abreast // PATTERN)
+        stores = -(-least // abreast) * -(-words // LANES)
+        each = least * min(max(1, at_once(bytes) // stores), -(-self.lines // least))
+        turns = -(-self.lines // each)
+        if turns == 1:
+            self.turn(bytes, abreast, each, "0")
+            return
+        body, over = w.name("store_turn"), w.name("store_end")
+        before = w.block
+        w.jump(body)
+        w.begin(body)
+        phi = w.phis(["i32"])[0]
+        w.asm(".pragma \\22nounroll\\22;", "void", "", [])
+        self.turn(bytes, abreast, each, w.multiply(phi[1], each))
+        following = w.value(f"add nuw nsw i32 {phi[1]}, 1", "next")
+        w.fill(phi, "i32", [("0", before), (following, w.block)])
+        w.branch(w.compare("slt", following, turns), body, over)
+        w.begin(over)
+
+    def turn(self, bytes: int, abreast: int, lines: int, begin: str) -> None:
+        """So many lines from `begin` on, `abreast` of them at once."""
+        w, lane, words = self.c.w, self.c.threads.lane, self.line_bytes // bytes
+        line, along = "0", lane
+        if abreast > 1:
+            line, along = (w.binary(op, "i32", lane, words) for op in ("udiv", "urem"))
+        own, per_word = w.add(begin, line), bytes // self.box.dtype.bytes
+        pointer, left, there = self.box.at(own, w.multiply(along, per_word))
+        span = max(self.line_bytes, SWIZZLE_SPAN[self.op.swizzle])
+        base = w.add(self.start.base, w.multiply(own, span))
+        moves = [(i, j) for i in range(0, lines, abreast) for j in range(0, words, LANES)]
+        count, reached = at_once(bytes), 0
+        for k in range(0, len(moves), count):
+            part, held = moves[k : k + count], list[list[str]]()
+            for below, first in part:
+                byte = w.multiply(w.add(along, first), bytes)
+                at = w.add(base, self.swizzled(w.add(line, below), span, byte))
+                held.append(self.load(At(at, self.start.offset + below * span), bytes))
+            for (below, first), texts in zip(part, held, strict=True):
+                pointer, reached = self.box.below(pointer, below - reached), below
+                inside = [w.compare("slt", str(first * per_word), left)]
+                if there is not None:
+                    inside.append(w.compare("slt", str(below), there))
+                if (taking := min(words - first, LANES) * abreast) < LANES:
+                    inside.append(w.compare("ult", lane, taking))
+                if self.lines % lines or lines % abreast:
+                    inside.append(w.compare("slt", w.add(own, below), self.lines))
+                    inside.append(w.compare("slt", w.add(line, below), lines))
+                pred = reduce(lambda a, b: w.binary("and", "i1", a, b), inside)
+                self.store(Global(pointer, first * bytes), bytes, texts, pred)
+
+    def swizzled(self, line: str, span: int, byte: str) -> str:
+        """The place of a byte among those of its line."""
+        w, mask = self.c.w, SWIZZLE_BITS[self.op.swizzle]
+        if line.isdigit():
+            bits = int(line) * span >> 3 & mask
+            return w.binary("xor", "i32", byte, bits) if bits else byte
+        if not mask:
+            return byte
+        shifted = w.binary("lshr", "i32", w.multiply(line, span), 3)
+        return w.binary("xor", "i32", byte, w.binary("and", "i32", shifted, mask))
+
+    def load(self, source: At, bytes: int) -> list[str]:
+        w = self.c.w
+        if bytes > COPY_WORD:
+            return list(inline_ptx.load_shared_pair(w, source, 8 * COPY_WORD))
+        return [inline_ptx.load_shared(w, source, 8 * bytes)]
+
+    def store(self, to: Global, bytes: int, texts: list[str], pred: str) -> None:
+        w, dtype = self.c.w, self.box.dtype
+        if self.op.accumulate:
+            inline_ptx.add_global(w, to, REDUCTIONS[dtype.name], dtype.bits, texts, pred)
+        else:
+            inline_ptx.store_global(w, to, 8 * min(bytes, COPY_WORD), texts, pred)
