@@ -50,6 +50,30 @@ fence_async_proxy()
     ]
 
 
+@pytest.mark.parametrize(
+    ("rows", "columns", "at_once"), [(64, 128, 8), (16, 256, 4), (64, 64, 4), (128, 128, 8)]
+)
+def test_pieces_of_several_panels(rows: int, columns: int, at_once: int) -> None:
+    """Where a panel's lines are fewer than pieces that can be under way."""
+    body = f"""
+set_max_registers(count=56, increase=False)
+%st: state = initial_state(parity=0)
+thread_load(tensor=%X, coordinates=(%i, %i), row_dim=0, rows={rows}, columns={columns},
+  swizzle="128B", shared=%smem, state=%st)
+fence_async_proxy()
+"""
+    ptx = ptx_of(kernel_of(body, "%X: tensor<bf16[M, N]>, %i: i32", SMEM))
+    assert ptx.count("ld.global.nc.v2.b32") == 2 * at_once
+
+
+def test_a_tile_is_prefetched_by_lines() -> None:
+    body = """
+prefetch_tile(tensor=%X, coordinates=(%i, %i), row_dim=0, rows=96, columns=128)
+"""
+    ptx = ptx_of(kernel_of(body, "%X: tensor<bf16[M, N]>, %i: i32", SMEM))
+    assert len(re.findall(r"@%p\d+ prefetch.global.L2", ptx)) == 2
+
+
 def stored(dtype: str, box: tuple[int, int], swizzle: str, more: str = "") -> str:
     body = f"""
 %zero: i32 = constant(value=0)

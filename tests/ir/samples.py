@@ -188,6 +188,10 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "thread_load(tensor=%A, coordinates=(%m, %k), row_dim=0, rows=128, columns=64, "
         'swizzle="128B", shared=%x, state=%s)',
     ),
+    "prefetch_tile": (
+        "%A: tensor<f16[M, K]>, %m: i32, %k: i32",
+        "prefetch_tile(tensor=%A, coordinates=(%m, %k), row_dim=0, rows=128, columns=64)",
+    ),
     "load_panels": (
         "%x: shared<17408 x 4>, %s: state, %row: i32",
         "%v: frag<bf16[64x64]> = load_panels(shared=%x, offset=1024, state=%s, start=%row, "

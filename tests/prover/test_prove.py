@@ -22,7 +22,8 @@ ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "tests" / "samples"
 NO_MODEL_NEEDED = {
     "launch_grid", "elect", "for_range", "partition", "if", "yield",  # control, in program.py
-    "prefetch_tensor_map", "zero_unless", "slice", "join",  # nothing that others notice
+    "prefetch_tensor_map", "prefetch_tile", "zero_unless",  # nothing that others notice
+    "slice", "join",
 }  # fmt: skip
 
 

@@ -50,6 +50,7 @@ from wsdsl.codegen.global_access import convert_load_global, convert_store_globa
 from wsdsl.codegen.held import Descriptor, Registers, Scalar, SharedAt
 from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.panel_loads import convert_load_panels
+from wsdsl.codegen.prefetch_tile import convert_prefetch_tile
 from wsdsl.codegen.reductions import convert_reduce_columns
 from wsdsl.codegen.register_operands import pin_operands
 from wsdsl.codegen.shared_loads import convert_load_shared
@@ -337,6 +338,7 @@ ARMS: dict[type[Op], Arm] = {
     m.PrefetchTensorMap: convert_prefetch_tensor_map,
     m.TmaLoad: convert_tma_load,
     m.ThreadLoad: convert_thread_load,
+    m.PrefetchTile: convert_prefetch_tile,
     m.ThreadStore: convert_thread_store,
     m.LoadPanels: convert_load_panels,
     m.SendFragment: convert_send_fragment,

@@ -306,6 +306,13 @@ def load_global_quad(w: Writer, at: Global, pred: str | None) -> tuple[str, ...]
     return tuple(w.extract(result, made, i) for i in range(4))
 
 
+def prefetch_global(w: Writer, pointer: str, pred: str) -> None:
+    """Bring the line of an address to L2."""
+    ptx = f"{_when(pred, 1)}prefetch.global.L2 [$0];"
+    args: list[Operand] = [("ptr addrspace(1)", pointer), *_flag(pred)]
+    w.asm(ptx, "void", _constraints("l", pred=pred), args)
+
+
 def load_global_packed(
     w: Writer, at: Global, bits: int, both: str | None, first: str | None, constant: bool
 ) -> str:

@@ -16,6 +16,7 @@ from wsdsl.ir.memory_ops import (
     AllocateShared,
     LoadGlobal,
     MakeTensorMap,
+    PrefetchTile,
     StoreGlobal,
     ThreadLoad,
     ThreadStore,
@@ -121,6 +122,7 @@ def signature(kernel: Kernel) -> Signature:
                 | StoreGlobal()
                 | ThreadLoad()
                 | ThreadStore()
+                | PrefetchTile()
                 | ArriveFlag()
                 | WaitFlag()
             ):

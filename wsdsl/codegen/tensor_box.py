@@ -1,8 +1,4 @@
-"""A box of a tensor in GMEM that threads copy since TMA can not: in which words, and what exists.
-
-Where address, strides and size are multiples of 8 or 4 bytes, which is seen when the kernel runs,
-threads copy words of as many, else elements.
-"""
+"""A box of a tensor in GMEM that threads copy since TMA can not: its words, what exists of it."""
 
 from __future__ import annotations
 
@@ -11,7 +7,6 @@ from dataclasses import dataclass
 
 from wsdsl.codegen.context import Context
 from wsdsl.ir.op import Value
-from wsdsl.ir.target import COPY_WORD
 from wsdsl.ir.types import DType, Tensor
 
 
@@ -39,20 +34,21 @@ class TensorBox:
         size = self.type.dims[dim]
         return str(size) if isinstance(size, int) else self.c.sizes[size].text
 
-    def by_widest(self, copy: Callable[[int], None]) -> None:
-        """The code of `copy` for each number of bytes, of which the widest is run that can be."""
-        w, size = self.c.w, self.dtype.bytes
+    def by_widest(self, copy: Callable[[int], None], *widths: int) -> None:
+        """The code of `copy` for each number of bytes. The first of which address, strides and size
+        are multiples is run, which is seen when the kernel runs; else the last.
+        """
+        w, (*wide, last) = self.c.w, widths
         end, alike = w.name("copied"), self._alike()
-        for bytes in (2 * COPY_WORD, COPY_WORD):
-            if bytes > size:
-                fast, slower = w.name("copy"), w.name("copy_narrower")
-                masked = w.binary("and", "i64", alike, bytes - 1)
-                w.branch(w.compare("eq", masked, 0, "i64"), fast, slower)
-                w.begin(fast)
-                copy(bytes)
-                w.jump(end)
-                w.begin(slower)
-        copy(size)
+        for bytes in wide:
+            fast, slower = w.name("copy"), w.name("copy_narrower")
+            masked = w.binary("and", "i64", alike, bytes - 1)
+            w.branch(w.compare("eq", masked, 0, "i64"), fast, slower)
+            w.begin(fast)
+            copy(bytes)
+            w.jump(end)
+            w.begin(slower)
+        copy(last)
         w.jump(end)
         w.begin(end)
 

@@ -1,7 +1,8 @@
 """`thread_store`: what TMA can not take, copied from SMEM by the threads of each warp.
 
-Neighbouring lanes write neighbouring words of a line (`tensor_box`), so that a warp's store reaches
-one or two lines of memory, where fragments are spread over eight. A thread asks for several words
+Neighbouring lanes write neighbouring words of a line, so that a warp's store reaches
+one or two lines of memory, where fragments are spread over eight. A word is of 8 or 4 bytes where
+address, strides and size are multiples of that, else an element. A thread asks for several words
 before it stores any.
 """
 
@@ -38,7 +39,9 @@ def convert_thread_store(c: Context, op: ThreadStore) -> None:
     if op.accumulate:
         store.by(store.box.dtype.bytes)
     else:
-        store.box.by_widest(store.by)
+        size = store.box.dtype.bytes
+        widths = (bytes for bytes in (2 * COPY_WORD, COPY_WORD) if bytes > size)
+        store.box.by_widest(store.by, *widths, size)
 
 
 def at_once(bytes: int) -> int:

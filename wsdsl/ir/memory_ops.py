@@ -106,6 +106,20 @@ class ThreadLoad(Op):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class PrefetchTile(Op):
+    """All 128 threads of the warpgroup ask for the tile that `thread_load` would copy to come to
+    L2. Nobody waits for it, and what is beyond the tensor's end is left out.
+    """
+
+    levels: ClassVar = SCHEDULED
+    tensor: Value
+    coordinates: tuple[Value, ...]
+    row_dim: int
+    rows: int
+    columns: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class StoreShared(Op):
     """Each warp of the warpgroup writes its 16 rows of the fragment `value` (64 x w) to its quarter
     of item `item` (i32) of `shared`: warp i at i * bytes / 4, as one panel of the swizzle mode:

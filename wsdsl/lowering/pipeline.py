@@ -29,6 +29,7 @@ from wsdsl.lowering.lower_tiles import lower_tiles
 from wsdsl.lowering.move_factors import move_factors
 from wsdsl.lowering.overlap_products import overlap_products
 from wsdsl.lowering.partition_loads import partition_loads
+from wsdsl.lowering.prefetch_copies import prefetch_copies
 from wsdsl.lowering.prefetch_loads import prefetch_loads
 from wsdsl.lowering.promote_parts import promote_parts
 from wsdsl.lowering.relax_functions import relax_functions
@@ -64,6 +65,7 @@ PASSES: tuple[tuple[Pass, Level], ...] = (
     (promote_parts, "partitioned"),
     (hoist_operands, "partitioned"),
     (prefetch_loads, "partitioned"),
+    (prefetch_copies, "partitioned"),
     (reuse_accumulators, "partitioned"),
     (overlap_products, "partitioned"),
     (insert_prologue, "partitioned"),

@@ -56,6 +56,11 @@ def prefetch_tensor_map(wg: Warpgroup, op: m.PrefetchTensorMap) -> None:
     wg.only_elected(op)
 
 
+def prefetch_tile(wg: Warpgroup, op: m.PrefetchTile) -> None:
+    """Nobody sees what it does."""
+    wg.only_whole(op)
+
+
 def coordinates_of(wg: Warpgroup, op: Op, values: tuple[Value, ...]) -> tuple[int, ...]:
     return tuple(int(wg.get(v, op)) for v in values)
 
@@ -380,6 +385,7 @@ COPY: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
     m.AllocateGlobal: allocate_global,
     m.MakeTensorMap: make_tensor_map,
     m.PrefetchTensorMap: prefetch_tensor_map,
+    m.PrefetchTile: prefetch_tile,
     m.TmaLoad: tma_load,
     m.TmaStore: tma_store,
     m.ThreadStore: thread_store,

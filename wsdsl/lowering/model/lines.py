@@ -22,12 +22,14 @@ SPLIT = 2.8
 TOGETHER = 1.2
 """Longer by this much where CTAs load such lines for each other, and wait for each other: by pairs
 of 128 x 192, ping-pong, 5000 x 5000 x 5000 takes 433 us, where 363 would do."""
-COPIED = 7.0
-"""Longer by this much where threads copy by words: 900 x 2500 x 2500 by 128 x 160 75 us, 1500 x
-1500 x 1500 by 128 x 144 49; ..."""
-COPIED_SINGLY = 11.0
-"""... and where they copy by elements of a byte or two, since rows are no whole words: 4095 x 4095
-x 4095 960 us."""
+COPIED = 5.5
+"""Longer by this much where threads copy by words: 64 x 4096 x 4100 by 64 x 256 in 8 slices takes
+23.8 us, 2048 x 2048 x 1028 by 128 x 256 33.3; ..."""
+COPIED_SINGLY = 10.0
+"""... and where they copy by elements of a byte or two, since rows are no whole words: 1023 x 1023
+x 1023 24.0 us. Both are fitted to 250 schedules of 22 shapes, of which the quickest takes 2 % less
+than what is chosen in the mean; what is predicted is 5 to 10 % too long, as are copies in front
+(`choice/padding.py`)."""
 SEEN = 8
 """Rows and tiles: then offsets begin again, all being multiples of 16 bytes."""
 

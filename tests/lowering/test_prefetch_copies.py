@@ -1,0 +1,64 @@
+"""What threads copy is asked for some slots ahead: each tile but the first of a sum, once."""
+
+import dataclasses
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests.kernels import CASES, check, expected, inputs
+from wsdsl import Schedule
+from wsdsl.ir.memory_ops import PrefetchTile, ThreadLoad
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.walk import walk
+from wsdsl.lowering import prefetch_copies
+from wsdsl.lowering.pipeline import lower
+from wsdsl.simulator.execute import SEEN
+from wsdsl.simulator.machine import simulate
+
+SMALL = Schedule(tile=dict(m=64, n=32, k=32), consumers=1, stages=2)
+SIZES = {"M": 130, "N": 33, "K": 203}
+
+
+def scheduled(schedule: Schedule, unaligned: tuple[str, ...]) -> Kernel:
+    kernel = CASES["gemm"].kernel.tile
+    return lower(dataclasses.replace(kernel, schedule=schedule, unaligned=unaligned))
+
+
+@pytest.mark.parametrize("slots", [1, 3, 16])
+@pytest.mark.parametrize("cut", [{}, dict(scheduler="split_k", splits=2)], ids=str)
+def test_each_tile_once(cut: Any, slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prefetch_copies, "MOST_SLOTS", slots)
+    case, asked, copied = CASES["gemm"], Counter[Any](), Counter[Any]()
+
+    def told(seen: Counter[Any], run: Any) -> Any:
+        def recorded(wg: Any, op: Any) -> Any:
+            row, k = (int(wg.get(v, op)) for v in op.coordinates)
+            seen[wg.cta.index, op.tensor.name, row, k] += 1
+            return run(wg, op)
+
+        return recorded
+
+    for op, seen in ((PrefetchTile, asked), (ThreadLoad, copied)):
+        monkeypatch.setitem(SEEN, op, told(seen, SEEN[op]))
+    arrays = inputs(case, **SIZES)
+    wanted = expected(case, arrays)
+    kernel = scheduled(dataclasses.replace(SMALL, **cut), ("A", "B", "C"))
+    simulate(kernel, arrays, num_sms=4)
+    check(case, arrays, wanted)
+    first = {place: min(k for *own, k in copied if tuple(own) == place) for *at, _ in copied
+             if (place := tuple(at))}  # fmt: skip
+    assert asked == Counter({(*at, k): n for (*at, k), n in copied.items() if k > first[*at]})
+
+
+def test_only_what_threads_copy() -> None:
+    found = [op for op in walk(scheduled(SMALL, ("B",)).body) if isinstance(op, PrefetchTile)]
+    assert [op.tensor.name for op in found] == ["B", "B"]
+    assert not any(isinstance(op, PrefetchTile) for op in walk(scheduled(SMALL, ()).body))
+
+
+def test_few_registers() -> None:
+    few = Schedule(tile=dict(m=128, n=192), mode="pingpong", registers=dict(load=24, compute=240))
+    ops = list(walk(scheduled(few, ("A", "B")).body))
+    assert any(isinstance(op, ThreadLoad) for op in ops)
+    assert not any(isinstance(op, PrefetchTile) for op in ops)
