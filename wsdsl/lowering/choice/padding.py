@@ -25,7 +25,7 @@ from wsdsl.lowering.pipeline import scheduled_tile
 COPY_BYTES = 1400.0
 """A nanosecond, read and written: 1300 to 1550 of rows of 1023 to 5001 elements, up to 2300 of
 others."""
-COPY_MICROSECONDS = 2.5
+COPY_MICROSECONDS = 2.0
 """Of a copy, apart from its bytes."""
 
 
