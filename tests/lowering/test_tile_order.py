@@ -51,6 +51,17 @@ def test_neighbours_share_the_large_operand() -> None:
     assert order(Schedule(tile=dict(m=256, n=128)), M=4608, N=4608, K=4096)[0] is None
 
 
+def test_results_are_written_along_their_rows() -> None:
+    """Where they are most of what is moved, and the operand along them stays in L2."""
+    assert order(Schedule(), M=8192, N=8192, K=512) == (None, 1)
+    assert order(Schedule(), M=8192, N=8192, K=1024)[1] != 1  # a quarter is read
+    assert order(Schedule(), M=2048, N=1 << 17, K=128)[1] != 1  # 33 MB along the rows
+    assert order(Schedule(swizzle=8), M=8192, N=8192, K=512) == (None, 8)
+    # Columns that are contiguous.
+    made = CASES["mn_major"].kernel.schedule(Schedule(), M=8192, N=8192, K=512)
+    assert (made.raster, made.swizzle) == ("m", 1)
+
+
 def heights(wave: list[tuple[int, int, int]]) -> int:
     return len({row for _, row, _ in wave})
 

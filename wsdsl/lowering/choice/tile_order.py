@@ -22,6 +22,12 @@ Narrow tiles of several waves run along the side of which a tile has more, so th
 each other share the large operand: 4608 x 576 x 12288 by 160 x 64 101.9 us so and 147.7 across it,
 2560 x 2560 x 1536 by 64 x 160 32.3 and 35.7.
 
+Where the results are most of what memory moves, and the operand along their rows stays in L2, what
+counts is that neighbours write neighbouring memory: tiles run along the rows, none abreast. bf16,
+us, by the order that covers least and so: 8192 x 8192 x 128 47.6 and 42.0, with K = 512 104.5 and
+98.2, 4096 x 16384 x 128 50.7 and 43.6, 32 x 4096 x 4096 x 128 381 and 366; but with K = 1024 4096 x
+4096 (twice as much written as read) 48.6 and 50.1, 4096 x 16384 (33 MB along the rows) 177 and 201.
+
 Pieces of tiles are dealt out by parts of the contraction, and within one in the order of few tiles
 (256 x 2048 x 8192 by 64 x 128 in two: 25.5 along n, 23.3 along m; 1024 x 384 x 16384 by 128 x 96 in
 four 25.5 and 25.9).
@@ -35,7 +41,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from wsdsl.ir.types import Axis
+from wsdsl.ir.tile_ops import Store
+from wsdsl.ir.types import Axis, Tensor
 from wsdsl.lowering.axes import loop_variable
 from wsdsl.lowering.model.clusters import cluster_room
 from wsdsl.lowering.model.loading import is_narrow
@@ -46,6 +53,11 @@ from wsdsl.schedule import SWIZZLES, Schedule
 
 MOST_WAVES = 64
 """So many tell enough."""
+WRITTEN = 5
+"""Times as many bytes as are read: then the results are most of it."""
+STAYS_BYTES = 13 << 20
+"""An operand of no more stays in L2 while results pass: 12.6 MB of 8192 x 8192 x 768 do, and bring
+nothing, 16.8 of 1024 x 32768 x 256 do not (5 % slower)."""
 
 
 def with_tile_order(schedule: Schedule, work: Work, tile: Mapping[str, int]) -> Schedule:
@@ -58,6 +70,11 @@ def with_tile_order(schedule: Schedule, work: Work, tile: Mapping[str, int]) -> 
     asked = work.under(tile)
     at_once = work.sized and asked.tiles <= NUM_SMS
     raster, swizzle = schedule.raster, schedule.swizzle
+    if raster is None and swizzle is None and not at_once and not schedule.cuts_tiles:
+        rows = _rows_written(work, places) if cluster_size(schedule) == 1 else None
+        if rows is not None:
+            raster = loop_variable(first.name) if rows == first else None
+            return dataclasses.replace(schedule, raster=raster, swizzle=1)
     if raster == "auto":
         known = all(a.dim in work.sizes for a in places)
         raster = loop_variable(first.name) if known and tiles[0] < tiles[1] else None
@@ -79,6 +96,26 @@ def with_tile_order(schedule: Schedule, work: Work, tile: Mapping[str, int]) -> 
             pair = across.shape, along.shape
             swizzle = min(SWIZZLES, key=lambda s: covered(*pair, workers, s))
     return dataclasses.replace(schedule, raster=raster, swizzle=swizzle)
+
+
+def _rows_written(work: Work, places: list[Axis]) -> Axis | None:
+    """The one of two axes that runs along the results' rows, if these are most of what is moved."""
+    stores = [op for op, _ in work.inside if isinstance(op, Store)]
+    along = {op.index[-1].type for op in stores}
+    rows = next((axis for axis in places if {axis} == along), None)
+    if rows is None or not work.sized:
+        return None
+    written = sum(work.num_bytes(v.type) for v in {op.tensor for op in stores})
+    (other,) = (axis for axis in places if axis != rows)
+    stays = 0
+    for op, _ in work.loads:
+        axes = [v.type for v in op.index if isinstance(v.type, Axis)]
+        if rows in axes and other not in axes:
+            assert isinstance(op.tensor.type, Tensor)
+            elements = math.prod(work.size(axis.dim) for axis in axes)
+            stays += elements * op.tensor.type.dtype.bytes
+    read = work.tensor_bytes - written
+    return rows if written >= WRITTEN * read and stays <= STAYS_BYTES else None
 
 
 @dataclass(frozen=True)

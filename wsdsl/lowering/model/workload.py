@@ -122,7 +122,7 @@ class Work:
         self.within = units_within(kernel)
         self.roles: dict[str, Role] = {name: axis.role for name, axis in axes_of(kernel).items()}
         tensors = [p.type for p in kernel.params if isinstance(p.type, Tensor)]
-        self.tensor_bytes = sum(map(self._num_bytes, tensors))
+        self.tensor_bytes = sum(map(self.num_bytes, tensors))
 
     @cached_property
     def cut(self) -> ForTiles | None:
@@ -237,7 +237,7 @@ class Work:
         """Of each load: 0 where its tensor has up to `WARM` of the bytes of all that are loaded
         from, 1 where it has all of them.
         """
-        held = {op.result: self._num_bytes(op.tensor.type) for op, _ in self.loads}
+        held = {op.result: self.num_bytes(op.tensor.type) for op, _ in self.loads}
         total = max(1.0, sum(held.values()))
         return {v: max(0.0, own / total - WARM) / (1 - WARM) for v, own in held.items()}
 
@@ -288,7 +288,7 @@ class Work:
         same = (loop for loop in self.nest if loop.index not in op.index)
         return max(1, math.prod(self.trips(loop, tile) for loop in same))
 
-    def _num_bytes(self, kind: Type) -> float:
+    def num_bytes(self, kind: Type) -> float:
         assert isinstance(kind, Tensor)
         return math.prod(self.size(d) for d in kind.dims) * kind.dtype.bits / 8
 
