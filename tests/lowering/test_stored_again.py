@@ -129,3 +129,38 @@ def test_what_all_tiles_would_store_is_refused(store: str) -> None:
     with pytest.raises(CompileError, match="all iterations of `n` store this"):
         kernel(f"        {store}\n        C[m, n] = acc").compile(M=70, N=96, K=40, E=1)
     kernel("        R[m] += sum(acc, over=n)").compile(M=70, N=96, K=40, E=1)
+
+
+SHAPES = """
+@kernel
+def shapes(A: bf16[M, K], B: bf16[N, K], D: bf16[N, K], C: {dtype}[{places}]):
+    for n in tiles(N):
+        for m in tiles(M, by=128):
+            acc = zeros(f32[m, n])
+            for k in tiles(K):
+                acc += A[m, k] @ B[n, k]
+            C[{first}] = acc
+        for l in tiles(M, by=256):
+            sec = zeros(f32[l, n])
+            for k in tiles(K):
+                sec += A[l, k] @ D[n, k]
+            C[{second}] = sec
+"""
+BY_ROWS = dict(places="M, N", first="m, n", second="l, n")
+BY_COLUMNS = dict(places="N, M", first="n, m", second="n, l")
+
+
+@pytest.mark.parametrize("size", [(256, 32), (256, 33), (250, 40)])
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.parametrize("order", [BY_ROWS, BY_COLUMNS], ids=["rows", "columns"])
+def test_tiles_of_another_shape(order: dict[str, str], dtype: str, size: tuple[int, int]) -> None:
+    """Whose elements another warpgroup has stored: it is waited for, and by TMA for its copies."""
+    (m, n), rng, bf16 = size, np.random.default_rng(0), ml_dtypes.bfloat16
+    made = parse(SHAPES.format(dtype=dtype, **order)).shapes
+    a, b, d = (rng.standard_normal((rows, 64)).astype(bf16) for rows in (m, n, n))
+    wanted = a.astype(np.float32) @ d.astype(np.float32).T
+    for seed in range(2):
+        c = np.zeros((m, n) if order is BY_ROWS else (n, m), bf16 if dtype == "bf16" else "f4")
+        made.simulate(a, b, d, c, seed=seed)
+        found = c if order is BY_ROWS else c.T
+        np.testing.assert_allclose(found.astype(np.float32), wanted, rtol=2**-7, atol=1e-2)

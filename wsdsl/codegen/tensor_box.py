@@ -39,6 +39,9 @@ class TensorBox:
         are multiples is run, which is seen when the kernel runs; else the last.
         """
         w, (*wide, last) = self.c.w, widths
+        if not wide:
+            copy(last)
+            return
         end, alike = w.name("copied"), self._alike()
         for bytes in wide:
             fast, slower = w.name("copy"), w.name("copy_narrower")

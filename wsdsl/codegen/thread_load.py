@@ -96,7 +96,9 @@ class _Copy:
     def turns(self, bytes: int, below: int, lines: tuple[int, int], at_once: int) -> None:
         """These lines of all panels; where they are no multiple, of less than a turn."""
         w, (begin, end) = self.c.w, lines
-        beside = math.gcd(self.panels, max(1, at_once // below))
+        # Panels are swizzled alike if the swizzle begins anew with each.
+        alike = self.op.rows % 8 == 0 or self.op.swizzle == "none"
+        beside = math.gcd(self.panels, max(1, at_once // below)) if alike else 1
         turns = -(-(end - begin) // (self.lines * below))
         per_line = self.span // PIECE
         own = w.binary("and", "i32", self.c.threads.tid, THREADS - 1)

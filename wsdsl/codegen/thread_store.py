@@ -1,7 +1,7 @@
 """`thread_store`: what TMA can not take, copied from SMEM by the threads of each warp.
 
 Neighbouring lanes write neighbouring words of a line, so that a warp's store reaches
-one or two lines of memory, where fragments are spread over eight. A word is of 8 or 4 bytes where
+one or two lines of memory, where fragments are spread over eight. A word is of four bytes where
 address, strides and size are multiples of that, else an element. A thread asks for several words
 before it stores any.
 """
@@ -24,8 +24,8 @@ from wsdsl.ir.target import COPY_WORD, SWIZZLE_SPAN
 LANES = 32
 PATTERN = 8
 """Lines after which a swizzle repeats."""
-HELD = 8
-"""Registers a thread for words that are under way."""
+AT_ONCE = 6
+"""Words that a thread reads before it stores any."""
 
 
 def convert_thread_store(c: Context, op: ThreadStore) -> None:
@@ -40,13 +40,7 @@ def convert_thread_store(c: Context, op: ThreadStore) -> None:
         store.by(store.box.dtype.bytes)
     else:
         size = store.box.dtype.bytes
-        widths = (bytes for bytes in (2 * COPY_WORD, COPY_WORD) if bytes > size)
-        store.box.by_widest(store.by, *widths, size)
-
-
-def at_once(bytes: int) -> int:
-    """Words that are read before any is stored."""
-    return HELD // max(1, bytes // COPY_WORD)
+        store.box.by_widest(store.by, *((COPY_WORD,) if size < COPY_WORD else ()), size)
 
 
 @dataclass(frozen=True)
@@ -70,7 +64,7 @@ class _Store:
         abreast = max(1, LANES // words)
         least = PATTERN * -(-abreast // PATTERN)
         stores = -(-least // abreast) * -(-words // LANES)
-        each = least * min(max(1, at_once(bytes) // stores), -(-self.lines // least))
+        each = least * min(max(1, AT_ONCE // stores), -(-self.lines // least))
         turns = -(-self.lines // each)
         if turns == 1:
             self.turn(bytes, abreast, each, "0")
@@ -98,14 +92,15 @@ class _Store:
         span = max(self.line_bytes, SWIZZLE_SPAN[self.op.swizzle])
         base = w.add(self.start.base, w.multiply(own, span))
         moves = [(i, j) for i in range(0, lines, abreast) for j in range(0, words, LANES)]
-        count, reached = at_once(bytes), 0
-        for k in range(0, len(moves), count):
-            part, held = moves[k : k + count], list[list[str]]()
+        reached = 0
+        for k in range(0, len(moves), AT_ONCE):
+            part, held = moves[k : k + AT_ONCE], list[str]()
             for below, first in part:
                 byte = w.multiply(w.add(along, first), bytes)
                 at = w.add(base, self.swizzled(w.add(line, below), span, byte))
-                held.append(self.load(At(at, self.start.offset + below * span), bytes))
-            for (below, first), texts in zip(part, held, strict=True):
+                source = At(at, self.start.offset + below * span)
+                held.append(inline_ptx.load_shared(w, source, 8 * bytes))
+            for (below, first), text in zip(part, held, strict=True):
                 pointer, reached = self.box.below(pointer, below - reached), below
                 inside = [w.compare("slt", str(first * per_word), left)]
                 if there is not None:
@@ -116,7 +111,7 @@ class _Store:
                     inside.append(w.compare("slt", w.add(own, below), self.lines))
                     inside.append(w.compare("slt", w.add(line, below), lines))
                 pred = reduce(lambda a, b: w.binary("and", "i1", a, b), inside)
-                self.store(Global(pointer, first * bytes), bytes, texts, pred)
+                self.store(Global(pointer, first * bytes), bytes, text, pred)
 
     def swizzled(self, line: str, span: int, byte: str) -> str:
         """The place of a byte among those of its line."""
@@ -129,15 +124,9 @@ class _Store:
         shifted = w.binary("lshr", "i32", w.multiply(line, span), 3)
         return w.binary("xor", "i32", byte, w.binary("and", "i32", shifted, mask))
 
-    def load(self, source: At, bytes: int) -> list[str]:
-        w = self.c.w
-        if bytes > COPY_WORD:
-            return list(inline_ptx.load_shared_pair(w, source, 8 * COPY_WORD))
-        return [inline_ptx.load_shared(w, source, 8 * bytes)]
-
-    def store(self, to: Global, bytes: int, texts: list[str], pred: str) -> None:
+    def store(self, to: Global, bytes: int, text: str, pred: str) -> None:
         w, dtype = self.c.w, self.box.dtype
         if self.op.accumulate:
-            inline_ptx.add_global(w, to, REDUCTIONS[dtype.name], dtype.bits, texts, pred)
+            inline_ptx.add_global(w, to, REDUCTIONS[dtype.name], dtype.bits, [text], pred)
         else:
-            inline_ptx.store_global(w, to, 8 * min(bytes, COPY_WORD), texts, pred)
+            inline_ptx.store_global(w, to, 8 * bytes, [text], pred)

@@ -107,8 +107,9 @@ class ThreadLoad(Op):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PrefetchTile(Op):
-    """All 128 threads of the warpgroup ask for the tile that `thread_load` would copy to come to
-    L2. Nobody waits for it, and what is beyond the tensor's end is left out.
+    """All 128 threads of the warpgroup ask for what `thread_load` would copy to come to L2: for the
+    lines of L2 that hold every 128th byte of a row of the tile, from its first on. Nobody waits for
+    it, and what is beyond the tensor's end is left out.
     """
 
     levels: ClassVar = SCHEDULED
@@ -232,9 +233,10 @@ class ThreadStore(Op):
     """The threads of each warp of the warpgroup copy their warp's quarter of item `item` of
     `shared`, a panel of the swizzle mode, to the `box` of `tensor` at `coordinates`, where warp i
     adds `lines` * i to the one of `row_dim`. It begins `apart` * i bytes in, or with 0 as far as
-    quarters of the item are apart. Elements outside the tensor are dropped. Complete when it
-    returns, in the generic proxy. Takes any stride and alignment. `accumulate` adds to what is
-    there, each element atomically; the tensor is of f32, f16, bf16, i32 or u32.
+    quarters of the item are apart. Elements beyond the tensor's end are dropped; no coordinate is
+    negative. Complete when it returns, in the generic proxy. Takes any stride and alignment.
+    `accumulate` adds to what is there, each element atomically; the tensor is of f32, f16, bf16,
+    i32 or u32.
     """
 
     levels: ClassVar = SCHEDULED

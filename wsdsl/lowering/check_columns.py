@@ -77,7 +77,8 @@ def _lines(kernel: Kernel, schedule: Schedule) -> Iterator[tuple[Value, Axis, in
     shared = num_shares(kernel, schedule)["columns"] > 1
     multiplied = {v for op in kernel.ops if isinstance(op, Contract) for v in (op.a, op.b)}
     for op in kernel.ops:
-        if isinstance(op, Store) and through_shared(kernel, op):
+        by_tma = isinstance(op, Store) and op.tensor.name not in kernel.unaligned
+        if isinstance(op, Store) and by_tma and through_shared(kernel, op):
             found.append((op.tensor, op.index[-1], LINE))
         elif shared and isinstance(op, Load) and op.result in multiplied:
             found.append((op.tensor, op.index[-1], OPERAND_LINE))

@@ -44,6 +44,8 @@ from wsdsl.lowering.stored_again import stored_again
 from wsdsl.lowering.turns import meeting
 
 WARP_ROWS = 16
+UNIT = 16
+"""Bytes: what a panel's lines are multiples of."""
 LEAST_BYTES = 4096
 """A warp's quarter of an item begins at a multiple of 1024 bytes."""
 
@@ -102,9 +104,9 @@ class Stores:
         self.items: tuple[Value, ...] = ()
         self.maps: dict[tuple[Value, tuple[int, ...], str], Value] = {}
         self.turn = 0
+        self.partition = partition
         stores = [op for op in walk(partition.body) if self._through_smem(op)]
         self.again = stored_again(partition.body)
-        self.partition = partition
         self.bytes, self.buffers, self.together = STAGING_BYTES, _buffers(kernel), 1
         self.joins = any(self._panel(op, w).joined for op in stores for w in self._shape(op).widths)
         """Then no part of an item is one warp's own: another store is written where it was read."""
@@ -120,7 +122,15 @@ class Stores:
         self.any_by_tma = any(self._by_tma(op) for op in stores)
 
     def _through_smem(self, op: Op) -> TypeGuard[Store]:
-        return isinstance(op, Store) and through_shared(self.kernel, op)
+        """What threads copy consists of lines of whole units; else they place it."""
+        if not isinstance(op, Store) or not through_shared(self.kernel, op):
+            return False
+        pairs = ((o, width) for o in self._stores_of(op.tensor) for width in self._shape(o).widths)
+        return self._by_tma(op) or all(self._panel(*pair).line % UNIT == 0 for pair in pairs)
+
+    def _stores_of(self, tensor: Value) -> list[Store]:
+        body = walk(self.partition.body)
+        return [op for op in body if isinstance(op, Store) and op.tensor == tensor]
 
     def _by_tma(self, op: Store) -> bool:
         return op.tensor.name not in self.kernel.unaligned
@@ -178,7 +188,7 @@ class Stores:
     def store(self, op: Store, find: Find) -> None:
         assert isinstance(op.tensor.type, Tensor)
         value, dtype = find(op.value), op.tensor.type.dtype
-        through_smem = through_shared(self.kernel, op)
+        through_smem = self._through_smem(op)
         axes = tuple(v.type.name for v in op.index if isinstance(v.type, Axis))
         gathered = [find(v) for v in op.index if not isinstance(v.type, Axis)]
         shape = self.side.shapes.of(axes)
@@ -199,12 +209,15 @@ class Stores:
                 waiting = []
 
     def _behind(self, op: Store, through_smem: bool) -> None:
-        """Until stores before are over: a warp waits for its own copies; where threads place
-        elements, which another warp may have stored, all of them meet."""
+        """Until stores before are over: a warp waits for its own copies. All meet where another
+        warp may have stored the elements: in a tile of another shape, or where threads place them.
+        """
         b = self.side.builder
         if self.any_by_tma:
             b.add(TmaStoreWait(pending=0, read=False, loc=op.loc))
-        if through_smem:
+        shapes = ((self._shape(o), _roles(o)) for o in self._stores_of(op.tensor))
+        alike = {(shape.blocks, shape.widths, roles) for shape, roles in shapes}
+        if through_smem and len(alike) == 1:
             b.add(SyncWarp(loc=op.loc))
         else:
             b.add(self._meet(op.loc))
@@ -278,7 +291,7 @@ class Stores:
         joined = transposed and dtype.bits == 16 and width % 32 == 0
         # Of joined panels' lines, which have all 64 rows, each warp copies a quarter.
         rows, columns = (4 * WARP_ROWS, width // 4) if joined else (WARP_ROWS, width)
-        roles = [v.type.role if isinstance(v.type, Axis) else None for v in op.index]
+        roles = _roles(op)
         box = tuple({"rows": rows, "columns": columns}.get(role or "", 1) for role in roles)
         lines, row_dim = (
             columns if transposed else rows,
@@ -382,6 +395,10 @@ class Stores:
                 MakeTensorMap(result=self.maps[key], tensor=tensor, box=box, swizzle=swizzle)
             )
         return self.maps[key]
+
+
+def _roles(op: Store) -> tuple[str | None, ...]:
+    return tuple(v.type.role if isinstance(v.type, Axis) else None for v in op.index)
 
 
 def _cover(a: Shape, b: Shape) -> Shape:

@@ -65,6 +65,14 @@ def coordinates_of(wg: Warpgroup, op: Op, values: tuple[Value, ...]) -> tuple[in
     return tuple(int(wg.get(v, op)) for v in values)
 
 
+def forward(wg: Warpgroup, op: Op, values: tuple[Value, ...]) -> tuple[int, ...]:
+    """Coordinates that threads reckon with."""
+    at = coordinates_of(wg, op, values)
+    if min(at) < 0:
+        wg.fail(op, f"coordinates {at}: none may be negative")
+    return at
+
+
 def aligned(wg: Warpgroup, op: Op, address: int, swizzle: str) -> None:
     if address % alignment(swizzle):
         wg.fail(
@@ -219,7 +227,7 @@ def thread_store(wg: Warpgroup, op: m.ThreadStore) -> None:
     if panel.bytes > quarter:
         wg.fail(op, f"a box of {panel.bytes} bytes, a warp has {quarter}")
     start = wg.item(op, shared, item, 0, shared.bytes)
-    at = coordinates_of(wg, op, op.coordinates)
+    at = forward(wg, op, op.coordinates)
     check = add_global if op.accumulate else write_global
     everything = slice(None), slice(None)
     for i in range(4):
@@ -372,7 +380,7 @@ def thread_load(wg: Warpgroup, op: m.ThreadLoad) -> None:
     if op.row_dim >= 0:
         box[op.row_dim] = op.rows
     tile = TensorMapValue(tensor, tuple(box), op.swizzle)
-    at = coordinates_of(wg, op, op.coordinates)
+    at = forward(wg, op, op.coordinates)
     epochs = wg.cta.clocks.own[wg.everyone].copy()
     access = ThreadAccess(wg.full_name, op, wg.everyone, epochs)
     read_global(wg, op, tensor, tile.inside(at), access, wg.everyone)
