@@ -1,0 +1,197 @@
+"""Runs PTX of copies thread by thread: addresses, predicates and integer arithmetic.
+
+What threads say to each other (barriers, fences) is passed over: nothing here depends on it.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+SHARED_BASE = 0x400
+PASSED_OVER = ("bar", "barrier", "fence", "griddepcontrol", "setmaxnreg")
+RELATIONS: Mapping[str, Callable[[int, int], bool]] = {
+    "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le,
+    "gt": operator.gt, "ge": operator.ge,
+}  # fmt: skip
+ARITHMETIC: Mapping[str, Callable[[int, int], int]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "and": operator.and_,
+    "or": operator.or_, "xor": operator.xor, "min": min, "max": max,
+    "div": operator.floordiv, "rem": operator.mod,
+}  # fmt: skip
+
+
+def signed(value: int, bits: int) -> int:
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if value >> (bits - 1) else value
+
+
+@dataclass
+class Memory:
+    """GMEM from `base` on, and SMEM; an access outside of them, or amid its width, is an error."""
+
+    base: int
+    held: bytearray
+    shared: bytearray
+    written: dict[int, int] = field(default_factory=dict[int, int])
+    """Bytes by their place in `held`; a second write of one is an error, too."""
+    filled: set[int] = field(default_factory=set[int])
+    prefetched: list[int] = field(default_factory=list[int])
+
+    def place(self, space: str, address: int, size: int) -> int:
+        assert address % size == 0, f"{address:#x} is no multiple of {size}"
+        array = self.held if space == "global" else self.shared
+        at = address - (self.base if space == "global" else SHARED_BASE)
+        assert 0 <= at <= len(array) - size, f"{space}: {size} bytes at {at} of {len(array)}"
+        return at
+
+    def load(self, space: str, address: int, size: int) -> bytes:
+        at = self.place(space, address, size)
+        return bytes((self.held if space == "global" else self.shared)[at : at + size])
+
+    def store(self, space: str, address: int, bytes: bytes) -> None:
+        at = self.place(space, address, len(bytes))
+        for i, byte in enumerate(bytes, at):
+            if space == "global":
+                assert i not in self.written, f"byte {i} is written twice"
+                self.written[i] = byte
+            else:
+                self.shared[i] = byte
+                self.filled.add(i)
+
+
+class Program:
+    def __init__(self, ptx: str) -> None:
+        self.params = re.findall(r"\.param \.\w+(?: \.ptr[^,\n]*)? (\w+)", ptx)
+        self.labels: dict[str, int] = {}
+        self.lines: list[tuple[str, str, list[str]]] = []
+        for line in ptx[ptx.index("{\n") + 1 : ptx.rindex("}")].splitlines():
+            text = line.split("//")[0].strip()
+            if text.endswith(":"):
+                self.labels[text[:-1]] = len(self.lines)
+                continue
+            for statement in text.split(";"):
+                found = re.match(r"(?:@(!?%\w+)\s+)?(\w[\w.:]*)\s*(.*)$", statement.strip())
+                if found:
+                    operands = re.findall(r"\{[^}]*\}|\[[^\]]*\]|[^,\s][^,]*", found[3])
+                    self.lines.append((found[1] or "", found[2], [x.strip() for x in operands]))
+
+    def run(self, thread: int, arguments: Sequence[int], memory: Memory) -> None:
+        given = dict(zip(self.params, arguments, strict=True))
+        _Thread(self, {"%tid.x": thread, "smem": SHARED_BASE}, given, memory).run()
+
+
+@dataclass
+class _Thread:
+    program: Program
+    registers: dict[str, int]
+    given: Mapping[str, int]
+    memory: Memory
+
+    def run(self) -> None:
+        at = 0
+        while True:
+            guard, name, operands = self.program.lines[at]
+            at += 1
+            if guard and bool(self.registers[guard.lstrip("!")]) == guard.startswith("!"):
+                continue
+            kind, *modifiers = name.split(".")
+            if kind == "ret":
+                return
+            if kind == "bra":
+                at = self.program.labels[operands[0]]
+            elif kind not in PASSED_OVER:
+                self.step(kind, modifiers, operands)
+
+    def value(self, text: str) -> int:
+        return self.registers[text] if text in self.registers else int(text, 0)
+
+    def address(self, text: str) -> int:
+        base, offset = re.fullmatch(r"\[(.*?)([+-]\d+)?\]", text).groups()  # pyright: ignore[reportOptionalMemberAccess]
+        return (self.value(base) + int(offset or 0)) & ((1 << 64) - 1)
+
+    def step(self, kind: str, modifiers: list[str], operands: list[str]) -> None:
+        to, *rest = operands
+        match kind:
+            case "ld" if modifiers[0] == "param":
+                self.registers[to] = self.given[rest[0][1:-1]]
+            case "ld" | "st" | "red":
+                self.access(kind, modifiers, operands)
+            case "prefetch":
+                self.memory.prefetched.append(self.address(to) - self.memory.base)
+            case "shfl":
+                self.registers[to] = self.value(rest[0])  # of a value that is the same in a warp
+            case "mov" if to.startswith("{") or rest[0].startswith("{"):
+                self.pack(to, rest[0], int(modifiers[-1][1:]))
+            case "cvt":
+                bits, source = int(modifiers[-2][1:]), modifiers[-1]
+                value = self.value(rest[0]) & ((1 << int(source[1:])) - 1)
+                value = signed(value, int(source[1:])) if source[0] == "s" else value
+                self.registers[to] = value & ((1 << bits) - 1)
+            case _:
+                self.registers[to] = self.computed(kind, modifiers, rest)
+
+    def access(self, kind: str, modifiers: list[str], operands: list[str]) -> None:
+        width = int(re.sub(r"\D", "", modifiers[-1])) // 8
+        space = "shared" if modifiers[0].startswith("shared") else "global"
+        where, held = operands if kind != "ld" else operands[::-1]
+        names, address = [x.strip() for x in held.strip("{}").split(",")], self.address(where)
+        if space == "shared":
+            address &= (1 << 32) - 1
+        if kind == "ld":
+            bytes = self.memory.load(space, address, width * len(names))
+            for i, name in enumerate(names):
+                part = bytes[i * width : (i + 1) * width]
+                self.registers[name] = int.from_bytes(part, "little")
+            return
+        values = (self.value(name) & ((1 << 8 * width) - 1) for name in names)
+        self.memory.store(space, address, b"".join(v.to_bytes(width, "little") for v in values))
+
+    def pack(self, to: str, source: str, bits: int) -> None:
+        parts = [x.strip() for x in (to if to.startswith("{") else source).strip("{}").split(",")]
+        each = bits // len(parts)
+        if to.startswith("{"):
+            for i, name in enumerate(parts):
+                self.registers[name] = self.value(source) >> i * each & ((1 << each) - 1)
+        else:
+            held = (self.value(x) & ((1 << each) - 1) for x in parts)
+            self.registers[to] = sum(v << i * each for i, v in enumerate(held))
+
+    def computed(self, kind: str, modifiers: list[str], texts: list[str]) -> int:
+        type, values = modifiers[-1], [self.value(x) for x in texts]
+        if type == "pred":
+            return ARITHMETIC[kind](*values) & 1 if kind != "not" else 1 - values[0]
+        bits = int(type[1:])
+        if kind == "selp":
+            return values[0] if values[2] else values[1]
+        whole = (1 << bits) - 1
+        read = [signed(v, bits) if type[0] == "s" else v & whole for v in values]
+        match kind:
+            case "setp":
+                return int(RELATIONS[modifiers[0]](*read))
+            case "mov":
+                return read[0] & whole
+            case "not" | "neg":
+                return (~read[0] if kind == "not" else -read[0]) & whole
+            case "mad":
+                wide = 2 * bits if "wide" in modifiers else bits
+                return (read[0] * read[1] + values[2]) & ((1 << wide) - 1)
+            case "mul" if "wide" in modifiers:
+                return read[0] * read[1] & ((1 << 2 * bits) - 1)
+            case "mul" if "hi" in modifiers:
+                return read[0] * read[1] >> bits & whole
+            case "bfe":
+                return read[0] >> values[1] & ((1 << values[2]) - 1)
+            case "prmt":
+                source, picked = values[0] & whole | (values[1] & whole) << bits, 0
+                for i in range(4):
+                    picked |= (source >> 8 * (values[2] >> 4 * i & 7) & 0xFF) << 8 * i
+                return picked
+            case "shl":
+                return read[0] << min(values[1], bits) & whole
+            case "shr":
+                return read[0] >> min(values[1], bits) & whole
+            case _:
+                return ARITHMETIC[kind](read[0], read[1]) & whole
