@@ -54,7 +54,7 @@ from wsdsl.codegen.prefetch_tile import convert_prefetch_tile
 from wsdsl.codegen.reductions import convert_reduce_columns
 from wsdsl.codegen.register_operands import pin_operands
 from wsdsl.codegen.shared_loads import convert_load_shared
-from wsdsl.codegen.shared_stores import convert_store_shared, warp_base
+from wsdsl.codegen.shared_stores import convert_store_shared, warp_place
 from wsdsl.codegen.thread_load import convert_thread_load
 from wsdsl.codegen.thread_store import convert_thread_store
 from wsdsl.diagnostics import CompileError, Finding
@@ -161,9 +161,7 @@ def convert_tma_load(c: Context, op: m.TmaLoad) -> None:
 
 
 def convert_tma_store(c: Context, op: m.TmaStore) -> None:
-    shared = c.shared(op.shared)
-    item = c.scalar(op.item).text
-    source = At(warp_base(c, shared, item, op.apart), shared.offset)
+    source = warp_place(c, c.shared(op.shared), c.scalar(op.item), op.apart)
     coordinates = [c.scalar(x).text for x in op.coordinates]
     rows = c.w.multiply(c.threads.warp, op.lines)
     coordinates[op.row_dim] = c.w.add(coordinates[op.row_dim], rows)

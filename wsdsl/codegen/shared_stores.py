@@ -13,7 +13,7 @@ from wsdsl.codegen import inline_ptx
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.convert_type import is_packed, scalar_type
 from wsdsl.codegen.fragments import elements, join_bytes, texts_of
-from wsdsl.codegen.held import Registers, SharedAt
+from wsdsl.codegen.held import Registers, Scalar, SharedAt
 from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError, Finding
@@ -23,12 +23,22 @@ from wsdsl.ir.target import SWIZZLE_SPAN
 SWIZZLE_BITS = {"128B": 0x70, "64B": 0x30, "32B": 0x10, "none": 0}
 
 
-def warp_base(c: Context, shared: SharedAt, item: str, apart: int = 0) -> str:
-    """The address of the executing warp's part of an item, short of the array's offset: they are
-    so many bytes apart, or a quarter of the item.
-    """
-    start = c.item(shared, item)
-    return c.w.add(start, c.w.multiply(c.threads.warp, apart or shared.bytes // 4))
+def item_place(c: Context, shared: SharedAt, item: Scalar) -> At:
+    """Items whose numbers differ by constants have one register for their addresses."""
+    if isinstance(item.known, int):
+        origin, number = "0", item.known
+    elif item.origin is not None:
+        origin, number = item.origin.text, item.offset
+    else:
+        origin, number = item.text, 0
+    return At(c.item(shared, origin), shared.offset + number * shared.bytes)
+
+
+def warp_place(c: Context, shared: SharedAt, item: Scalar, apart: int = 0) -> At:
+    """The executing warp's part of an item: they are so many bytes apart, or a quarter of it."""
+    place = item_place(c, shared, item)
+    own = c.w.multiply(c.threads.warp, apart or shared.bytes // 4)
+    return At(c.w.add(place.base, own), place.offset)
 
 
 def convert_store_shared(c: Context, op: StoreShared) -> None:
@@ -46,9 +56,8 @@ def convert_store_shared(c: Context, op: StoreShared) -> None:
                 op.loc,
             )
         )
-    item = c.scalar(op.item).text
-    base = c.item(shared, item) if op.joined else warp_base(c, shared, item)
-    to = _Panel(At(base, shared.offset), op.swizzle, span)
+    place = (item_place if op.joined else warp_place)(c, shared, c.scalar(op.item))
+    to = _Panel(place, op.swizzle, span)
     if value.dtype.bits == 16:
         byte = c.w.multiply(c.threads.warp, 32) if op.joined else "0"
         _store_matrices(c, value, to, op.transposed, byte)

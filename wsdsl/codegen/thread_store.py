@@ -16,7 +16,7 @@ from wsdsl.codegen import inline_ptx
 from wsdsl.codegen.bits import REDUCTIONS
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.inline_ptx import At, Global
-from wsdsl.codegen.shared_stores import SWIZZLE_BITS, warp_base
+from wsdsl.codegen.shared_stores import SWIZZLE_BITS, warp_place
 from wsdsl.codegen.tensor_box import TensorBox
 from wsdsl.ir.memory_ops import ThreadStore
 from wsdsl.ir.target import COPY_WORD, SWIZZLE_SPAN
@@ -33,8 +33,7 @@ def convert_thread_store(c: Context, op: ThreadStore) -> None:
     first = c.w.multiply(c.threads.warp, op.lines)
     coordinates[op.row_dim] = c.w.add(coordinates[op.row_dim], first)
     line_dim = next((dim for dim, extent in enumerate(op.box[:-1]) if extent > 1), -1)
-    shared = c.shared(op.shared)
-    start = At(warp_base(c, shared, c.scalar(op.item).text, op.apart), shared.offset)
+    start = warp_place(c, c.shared(op.shared), c.scalar(op.item), op.apart)
     store = _Store(c, op, TensorBox(c, op.tensor, tuple(coordinates), line_dim), start)
     if op.accumulate:
         store.by(store.box.dtype.bytes)
