@@ -16,8 +16,8 @@ from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.nest import output_nest
 from wsdsl.lowering.parts import loads_in_parts
 from wsdsl.lowering.sharing import num_shares
-from wsdsl.lowering.side import through_shared
 from wsdsl.lowering.side_loads import LINE
+from wsdsl.lowering.store_panels import may_be_staged
 from wsdsl.schedule import Schedule
 
 OPERAND_LINE = 32
@@ -78,7 +78,7 @@ def _lines(kernel: Kernel, schedule: Schedule) -> Iterator[tuple[Value, Axis, in
     multiplied = {v for op in kernel.ops if isinstance(op, Contract) for v in (op.a, op.b)}
     for op in kernel.ops:
         by_tma = isinstance(op, Store) and op.tensor.name not in kernel.unaligned
-        if isinstance(op, Store) and by_tma and through_shared(kernel, op):
+        if isinstance(op, Store) and by_tma and may_be_staged(kernel, op):
             found.append((op.tensor, op.index[-1], LINE))
         elif shared and isinstance(op, Load) and op.result in multiplied:
             found.append((op.tensor, op.index[-1], OPERAND_LINE))

@@ -9,41 +9,19 @@ from wsdsl.ir.barrier_ops import ArriveBarrier, FenceAsyncProxy, SyncWarp, Warpg
 from wsdsl.ir.fragment_ops import Iota
 from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.pipeline_ops import AddInCluster, Partition, PartsInShared, RenameAxes
-from wsdsl.ir.target import ADDED_ATOMICALLY
 from wsdsl.ir.tile_ops import Block, End, Map, Store
 from wsdsl.ir.types import I32, Axis, Tensor, Tile
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import INT, Builder
 from wsdsl.lowering.pieces import Pieces, Shapes, chunk_widths, narrow
-
-
-def through_shared(kernel: Kernel, op: Store) -> bool:
-    """Whether a store goes through SMEM: a tile of rows and columns, one of them contiguous. All
-    stores of a tensor do, or none: threads and TMA do not wait for each other.
-    """
-    own = (o for o in kernel.ops if isinstance(o, Store) and o.tensor == op.tensor)
-    return all(_is_panel(kernel, o) for o in own)
-
-
-def _is_panel(kernel: Kernel, op: Store) -> bool:
-    assert isinstance(op.tensor.type, Tensor)
-    dtype = op.tensor.type.dtype
-    axes = [v.type for v in op.index if isinstance(v.type, Axis)]
-    return (
-        {a.role for a in axes} == {"rows", "columns"}
-        and all(isinstance(v.type, Axis) or v.type == INT for v in op.index)
-        and isinstance(op.index[-1].type, Axis)
-        and (dtype.name in ADDED_ATOMICALLY if op.accumulate else dtype.bits >= 8)
-        and len(op.index) <= 5
-        and op.tensor in kernel.params
-    )
+from wsdsl.lowering.store_panels import may_be_staged
 
 
 def narrow_axes(kernel: Kernel) -> set[str]:
     """Column axes of four-byte tiles that are stored through SMEM."""
     found: set[str] = set()
     for op in kernel.ops:
-        if isinstance(op, Store) and through_shared(kernel, op):
+        if isinstance(op, Store) and may_be_staged(kernel, op):
             assert isinstance(op.tensor.type, Tensor)
             if op.tensor.type.dtype.bytes == 4:
                 axes = [v.type for v in op.index if isinstance(v.type, Axis)]

@@ -4,7 +4,6 @@ where TMA does not take the tensor; or direct."""
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import TypeGuard
 
 from wsdsl.diagnostics import Loc
@@ -12,7 +11,6 @@ from wsdsl.ir.barrier_ops import AllocateBarriers, NamedBarrierSync, SyncWarp
 from wsdsl.ir.memory_ops import (
     AllocateShared,
     MakeTensorMap,
-    StoreGlobal,
     StoreShared,
     ThreadStore,
     TmaStore,
@@ -21,11 +19,10 @@ from wsdsl.ir.memory_ops import (
 )
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.target import SMEM_BYTES, line_swizzle
+from wsdsl.ir.target import SMEM_BYTES
 from wsdsl.ir.tile_ops import Cast, Full, Map, Store
 from wsdsl.ir.types import (
     BOOL,
-    I32,
     Axis,
     Barriers,
     DType,
@@ -36,18 +33,21 @@ from wsdsl.ir.types import (
     Tile,
 )
 from wsdsl.ir.walk import walk
+from wsdsl.lowering.direct_stores import store_directly
 from wsdsl.lowering.footprint import STAGING_BUFFERS, STAGING_BYTES
 from wsdsl.lowering.pieces import Shape
-from wsdsl.lowering.reads import Find, entry_of, vector_of
-from wsdsl.lowering.side import Side, through_shared
+from wsdsl.lowering.reads import Find
+from wsdsl.lowering.side import Side
+from wsdsl.lowering.store_panels import (
+    LEAST_BYTES,
+    item_bytes,
+    panel_of,
+    roles_of,
+    shape_of,
+    staged_tensors,
+)
 from wsdsl.lowering.stored_again import stored_again
 from wsdsl.lowering.turns import meeting
-
-WARP_ROWS = 16
-UNIT = 16
-"""Bytes: what a panel's lines are multiples of."""
-LEAST_BYTES = 4096
-"""A warp's quarter of an item begins at a multiple of 1024 bytes."""
 
 
 def _buffers(kernel: Kernel) -> int:
@@ -67,29 +67,6 @@ def _buffers(kernel: Kernel) -> int:
     return max(1, min(STAGING_BUFFERS, left // (STAGING_BYTES * consumers)))
 
 
-@dataclass(frozen=True)
-class _Panel:
-    """What a warp copies of a piece: the `box`, of which warps follow each other along `row_dim`,
-    and `lines` of `line` bytes in SMEM. They are columns if it is `transposed`; `joined`: those of
-    the four warps are lines of 128 bytes that all of them write, not each its own of 32.
-    """
-
-    box: tuple[int, ...]
-    row_dim: int
-    lines: int
-    line: int
-    transposed: bool
-    joined: bool
-
-    @property
-    def bytes(self) -> int:
-        return self.lines * self.line
-
-    @property
-    def swizzle(self) -> str:
-        return line_swizzle(self.line)
-
-
 class Stores:
     """A partition's stores. Those through SMEM take turns on a warpgroup's buffers, or on groups of
     them: the row blocks of narrow chunks are given to TMA together, behind one fence. A group is
@@ -105,13 +82,14 @@ class Stores:
         self.maps: dict[tuple[Value, tuple[int, ...], str], Value] = {}
         self.turn = 0
         self.partition = partition
-        stores = [op for op in walk(partition.body) if self._through_smem(op)]
+        self.staged = staged_tensors(kernel, partition.body, side.shapes)
+        stores = [op for op in walk(partition.body) if self._is_staged(op)]
         self.again = stored_again(partition.body)
         self.bytes, self.buffers, self.together = STAGING_BYTES, _buffers(kernel), 1
-        self.joins = any(self._panel(op, w).joined for op in stores for w in self._shape(op).widths)
+        self.joins = any(panel_of(op, w).joined for op in stores for w in self._shape(op).widths)
         """Then no part of an item is one warp's own: another store is written where it was read."""
         blocks = {self._shape(op).blocks for op in stores}
-        narrow = max([LEAST_BYTES, *(self._item_bytes(op) for op in stores)])
+        narrow = max([LEAST_BYTES, *(item_bytes(op, self._shape(op)) for op in stores)])
         smaller = self.buffers * STAGING_BYTES // narrow
         if len(blocks) == 1 and smaller >= 2 * max(blocks) > 2:
             self.bytes, self.buffers, self.together = narrow, smaller, max(blocks)
@@ -121,12 +99,8 @@ class Stores:
         self.any = any(counts)
         self.any_by_tma = any(self._by_tma(op) for op in stores)
 
-    def _through_smem(self, op: Op) -> TypeGuard[Store]:
-        """What threads copy consists of lines of whole units; else they place it."""
-        if not isinstance(op, Store) or not through_shared(self.kernel, op):
-            return False
-        pairs = ((o, width) for o in self._stores_of(op.tensor) for width in self._shape(o).widths)
-        return self._by_tma(op) or all(self._panel(*pair).line % UNIT == 0 for pair in pairs)
+    def _is_staged(self, op: Op) -> TypeGuard[Store]:
+        return isinstance(op, Store) and op.tensor in self.staged
 
     def _stores_of(self, tensor: Value) -> list[Store]:
         body = walk(self.partition.body)
@@ -134,11 +108,6 @@ class Stores:
 
     def _by_tma(self, op: Store) -> bool:
         return op.tensor.name not in self.kernel.unaligned
-
-    def _item_bytes(self, op: Store) -> int:
-        """Of the widest piece."""
-        size = 4 * self._panel(op, max(self._shape(op).widths)).bytes
-        return -(-size // LEAST_BYTES) * LEAST_BYTES
 
     def _counts(self, region: Region) -> list[int]:
         """Groups of stores through SMEM, by run: where one has a number that the groups of buffers
@@ -148,7 +117,7 @@ class Stores:
         own = 0
         found: list[int] = []
         for op in region:
-            if self._through_smem(op):
+            if self._is_staged(op):
                 shape = self._shape(op)
                 own += shape.blocks // self.together * len(shape.widths)
             inner = [n for body in regions(op) for n in self._counts(body)]
@@ -158,7 +127,7 @@ class Stores:
         return [*found, own]
 
     def _shape(self, op: Store) -> Shape:
-        return self.side.shapes.of(tuple(v.type.name for v in op.index if isinstance(v.type, Axis)))
+        return shape_of(op, self.side.shapes)
 
     def begin(self) -> None:
         """At the start of the partition: which buffers are this warpgroup's."""
@@ -188,36 +157,36 @@ class Stores:
     def store(self, op: Store, find: Find) -> None:
         assert isinstance(op.tensor.type, Tensor)
         value, dtype = find(op.value), op.tensor.type.dtype
-        through_smem = self._through_smem(op)
+        staged = self._is_staged(op)
         axes = tuple(v.type.name for v in op.index if isinstance(v.type, Axis))
         gathered = [find(v) for v in op.index if not isinstance(v.type, Axis)]
         shape = self.side.shapes.of(axes)
         for other in (value, *gathered):
             shape = _cover(shape, other.shape)
         if op.tensor in self.again:
-            self._behind(op, through_smem)
+            self._behind(op, staged)
         # All rows of a column of chunks, so that what depends on columns alone is not held longer.
         waiting: list[TmaStore | ThreadStore] = []
         for i, j in sorted(shape.places(), key=lambda place: place[1]):
             piece = self._converted(value.get(i, j), dtype, op)
-            if not through_smem:
-                self._direct(op, find, i, j, piece)
+            if not staged:
+                store_directly(self.side, op, find, (i, j), piece)
                 continue
             waiting.append(self._to_smem(op, shape, i, j, piece, len(waiting)))
             if len(waiting) == self.together:
                 self._copy(waiting)
                 waiting = []
 
-    def _behind(self, op: Store, through_smem: bool) -> None:
+    def _behind(self, op: Store, staged: bool) -> None:
         """Until stores before are over: a warp waits for its own copies. All meet where another
         warp may have stored the elements: in a tile of another shape, or where threads place them.
         """
         b = self.side.builder
         if self.any_by_tma:
             b.add(TmaStoreWait(pending=0, read=False, loc=op.loc))
-        shapes = ((self._shape(o), _roles(o)) for o in self._stores_of(op.tensor))
+        shapes = ((self._shape(o), roles_of(o)) for o in self._stores_of(op.tensor))
         alike = {(shape.blocks, shape.widths, roles) for shape, roles in shapes}
-        if through_smem and len(alike) == 1:
+        if staged and len(alike) == 1:
             b.add(SyncWarp(loc=op.loc))
         else:
             b.add(self._meet(op.loc))
@@ -235,77 +204,13 @@ class Stores:
         )
         return self.side.builder.add(made).result
 
-    def _direct(self, op: Store, find: Find, i: int, j: int, value: Value) -> None:
-        side, b = self.side, self.side.builder
-        index = tuple(self._place(v, op, find, i, j) for v in op.index)
-        kinds = [v.type for v in (*index, value) if isinstance(v.type, Fragment)]
-        by_rows = side.shapes.share == "rows"
-        split = any((kind.rows if by_rows else kind.columns) > 1 for kind in kinds)
-        pred = None
-        if not split and side.num_warpgroups > 1:
-            assert side.warpgroup is not None
-            pred = b.map("eq", side.warpgroup, b.integer(0), wish="first")
-        b.add(
-            StoreGlobal(
-                tensor=op.tensor,
-                index=index,
-                value=value,
-                vector=1 if op.accumulate else vector_of(op.tensor, op.index, side),
-                accumulate=op.accumulate,
-                pred=pred,
-                loc=op.loc,
-            )
-        )
-
-    def _place(self, entry: Value, op: Store, find: Find, i: int, j: int) -> Value:
-        """Where elements go along a dimension. Along an axis that only gives their places they end
-        with it: what lies beyond goes to -1, which is in no tensor.
-        """
-        side, b = self.side, self.side.builder
-        place = entry_of(entry, side, find).get(i, j)
-        if not isinstance(entry.type, Tile):
-            return place
-        for name in entry.type.axes:
-            axis = side.axes[name]
-            known = side.static.get(axis.dim)
-            checked = any(isinstance(v.type, Axis) and v.type.name == name for v in op.index)
-            if checked or (known is not None and known % axis.size == 0):
-                continue
-            assert isinstance(place.type, Fragment)
-            if place.type.dtype != I32:
-                kind = dataclasses.replace(place.type, dtype=I32)
-                place = b.add(Cast(result=b.value("place", kind), x=place, loc=op.loc)).result
-            assert isinstance(place.type, Fragment)
-            indices = side.indices(name).get(i, j)
-            assert isinstance(indices.type, Fragment)
-            kind = dataclasses.replace(indices.type, dtype=BOOL)
-            inside = b.map("lt", indices, side.size(axis), type=kind, wish="inside")
-            args = inside, place, b.integer(-1)
-            place = b.map("where", *args, type=place.type, wish="place")
-        return place
-
-    def _panel(self, op: Store, width: int) -> _Panel:
-        assert isinstance(op.tensor.type, Tensor)
-        last, dtype = op.index[-1].type, op.tensor.type.dtype
-        transposed = isinstance(last, Axis) and last.role == "rows"
-        joined = transposed and dtype.bits == 16 and width % 32 == 0
-        # Of joined panels' lines, which have all 64 rows, each warp copies a quarter.
-        rows, columns = (4 * WARP_ROWS, width // 4) if joined else (WARP_ROWS, width)
-        roles = _roles(op)
-        box = tuple({"rows": rows, "columns": columns}.get(role or "", 1) for role in roles)
-        lines, row_dim = (
-            columns if transposed else rows,
-            roles.index("columns" if joined else "rows"),
-        )
-        return _Panel(box, row_dim, lines, box[-1] * dtype.bytes, transposed, joined)
-
     def _to_smem(
         self, op: Store, shape: Shape, i: int, j: int, value: Value, place: int
     ) -> TmaStore | ThreadStore:
         """Write a piece to its `place` in the next group; returns the copy that is to follow."""
         side, b = self.side, self.side.builder
         value = self._full_size(value, shape.widths[j])
-        panel = self._panel(op, shape.widths[j])
+        panel = panel_of(op, shape.widths[j])
         coordinates = tuple(
             side.start(v.type.name, i, j) if isinstance(v.type, Axis) else v for v in op.index
         )
@@ -327,6 +232,7 @@ class Stores:
                 loc=op.loc,
             )
         )
+        lines, apart = panel.box[panel.row_dim], panel.bytes if panel.joined else 0
         if not self._by_tma(op):
             return ThreadStore(
                 tensor=op.tensor,
@@ -336,8 +242,8 @@ class Stores:
                 row_dim=panel.row_dim,
                 shared=self.staging,
                 item=item,
-                lines=panel.box[panel.row_dim],
-                apart=panel.bytes if panel.joined else 0,
+                lines=lines,
+                apart=apart,
                 accumulate=op.accumulate,
                 loc=op.loc,
             )
@@ -347,8 +253,8 @@ class Stores:
             row_dim=panel.row_dim,
             shared=self.staging,
             item=item,
-            lines=panel.box[panel.row_dim],
-            apart=panel.bytes if panel.joined else 0,
+            lines=lines,
+            apart=apart,
             accumulate=op.accumulate,
             loc=op.loc,
         )
@@ -395,10 +301,6 @@ class Stores:
                 MakeTensorMap(result=self.maps[key], tensor=tensor, box=box, swizzle=swizzle)
             )
         return self.maps[key]
-
-
-def _roles(op: Store) -> tuple[str | None, ...]:
-    return tuple(v.type.role if isinstance(v.type, Axis) else None for v in op.index)
 
 
 def _cover(a: Shape, b: Shape) -> Shape:

@@ -1,0 +1,107 @@
+"""Which tensors are stored through SMEM, and what each warp copies of a piece from there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wsdsl.ir.op import Kernel, Region, Value
+from wsdsl.ir.target import ADDED_ATOMICALLY, line_swizzle
+from wsdsl.ir.tile_ops import Store
+from wsdsl.ir.types import Axis, Tensor
+from wsdsl.ir.walk import walk
+from wsdsl.lowering.builder import INT
+from wsdsl.lowering.pieces import Shape, Shapes
+
+WARP_ROWS = 16
+UNIT = 16
+"""Bytes: what a panel's lines are multiples of."""
+LEAST_BYTES = 4096
+"""A warp's quarter of an item begins at a multiple of 1024 bytes."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """What a warp copies of a piece: the `box`, of which warps follow each other along `row_dim`,
+    and `lines` of `line` bytes in SMEM. They are columns if it is `transposed`; `joined`: those of
+    the four warps are lines of 128 bytes that all of them write, not each its own of 32.
+    """
+
+    box: tuple[int, ...]
+    row_dim: int
+    lines: int
+    line: int
+    transposed: bool
+    joined: bool
+
+    @property
+    def bytes(self) -> int:
+        return self.lines * self.line
+
+    @property
+    def swizzle(self) -> str:
+        return line_swizzle(self.line)
+
+
+def panel_of(op: Store, width: int) -> Panel:
+    """Of a piece of so many columns."""
+    assert isinstance(op.tensor.type, Tensor)
+    last, dtype = op.index[-1].type, op.tensor.type.dtype
+    transposed = isinstance(last, Axis) and last.role == "rows"
+    joined = transposed and dtype.bits == 16 and width % 32 == 0
+    # Of joined panels' lines, which have all 64 rows, each warp copies a quarter.
+    rows, columns = (4 * WARP_ROWS, width // 4) if joined else (WARP_ROWS, width)
+    roles = roles_of(op)
+    box = tuple({"rows": rows, "columns": columns}.get(role or "", 1) for role in roles)
+    lines = columns if transposed else rows
+    row_dim = roles.index("columns" if joined else "rows")
+    return Panel(box, row_dim, lines, box[-1] * dtype.bytes, transposed, joined)
+
+
+def item_bytes(op: Store, shape: Shape) -> int:
+    """Of four warps' panels of the widest piece."""
+    size = 4 * panel_of(op, max(shape.widths)).bytes
+    return -(-size // LEAST_BYTES) * LEAST_BYTES
+
+
+def roles_of(op: Store) -> tuple[str | None, ...]:
+    return tuple(v.type.role if isinstance(v.type, Axis) else None for v in op.index)
+
+
+def shape_of(op: Store, shapes: Shapes) -> Shape:
+    return shapes.of(tuple(v.type.name for v in op.index if isinstance(v.type, Axis)))
+
+
+def staged_tensors(kernel: Kernel, region: Region, shapes: Shapes) -> set[Value]:
+    """All stores of a tensor go through SMEM, or none. Those that TMA does not take only if they
+    consist of lines of whole units: else threads place them.
+    """
+    stores = [op for op in walk(region) if isinstance(op, Store)]
+    found = {op.tensor for op in stores if may_be_staged(kernel, op)}
+    for op in stores:
+        if op.tensor.name in kernel.unaligned and op.tensor in found:
+            widths = shape_of(op, shapes).widths
+            if any(panel_of(op, width).line % UNIT for width in widths):
+                found.remove(op.tensor)
+    return found
+
+
+def may_be_staged(kernel: Kernel, op: Store) -> bool:
+    """Whether all stores of the tensor are of tiles of rows and columns, one of them contiguous:
+    threads and TMA do not wait for each other.
+    """
+    own = (o for o in kernel.ops if isinstance(o, Store) and o.tensor == op.tensor)
+    return all(_is_panel(kernel, o) for o in own)
+
+
+def _is_panel(kernel: Kernel, op: Store) -> bool:
+    assert isinstance(op.tensor.type, Tensor)
+    dtype = op.tensor.type.dtype
+    axes = [v.type for v in op.index if isinstance(v.type, Axis)]
+    return (
+        {a.role for a in axes} == {"rows", "columns"}
+        and all(isinstance(v.type, Axis) or v.type == INT for v in op.index)
+        and isinstance(op.index[-1].type, Axis)
+        and (dtype.name in ADDED_ATOMICALLY if op.accumulate else dtype.bits >= 8)
+        and len(op.index) <= 5
+        and op.tensor in kernel.params
+    )
