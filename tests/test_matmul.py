@@ -223,6 +223,15 @@ def test_scales_of_batches() -> None:
                  0.5 * wide(a) @ wide(b).swapaxes(1, 2))  # fmt: skip
 
 
+def test_scales_of_weights_mean_the_same_beside_a_batch() -> None:
+    """[1, 3] may be one block of three columns by three of K, or a batch of one scale a column."""
+    a, b = filled(1, 8, 264, dtype=F8), filled(3, 264, dtype=F8)
+    scales = None, filled(1, 3, dtype=np.float32)
+    want = matmul(a[0], b.T, scales=scales)
+    assert np.array_equal(wide(matmul(a, b.T, scales=scales)[0]), wide(want))
+    assert close(want, wide(a[0]) @ (wide(b) * scales[1][:, np.arange(264) // 128]).T)
+
+
 def test_scales_of_many_blocks() -> None:
     a, b = filled(72, 256, dtype=F8), filled(300, 256, dtype=F8)
     scale_a, scale_b = filled(72, 2, dtype=np.float32), filled(3, 2, dtype=np.float32)

@@ -82,11 +82,12 @@ class Operands:
         )  # fmt: skip
 
     def scales(self) -> None:
-        for name, rows in (("scale_a", "M"), ("scale_b", "N")):
+        for name, of, rows in (("scale_a", "a", "M"), ("scale_b", "b", "N")):
             view = self.views.get(name)
             if view is None:
                 continue
-            axes = scale_axes(name, view, rows, self.sizes, self.batch)
+            own = max(0, len(self.views[of].shape) - 2)
+            axes = scale_axes(name, view, rows, self.sizes, self.batch, own)
             if "KB" in axes and self.total.is_integer:
                 message = f"{name} has scales of blocks, and the operands are integers"
                 hint = "their sum is an integer: give a scale for each row, or one for all"

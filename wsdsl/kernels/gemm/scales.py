@@ -14,21 +14,23 @@ def blocks(size: int) -> int:
 
 
 def scale_axes(
-    name: str, view: ArrayView, rows: str, sizes: Mapping[str, int], batch: Sequence[int]
+    name: str, view: ArrayView, rows: str, sizes: Mapping[str, int], batch: Sequence[int], own: int
 ) -> tuple[str, ...]:
-    """The axes after the batch's of the scales of an operand whose rows are `rows`, M or N; none
-    for a single scale.
+    """The axes after the batch's of the scales of an operand whose rows are `rows`, M or N, and
+    which has `own` batch dimensions itself; none for a single scale.
 
-    Where a shape may be read in two ways, it is the one with more batch dimensions. LaunchError
-    for a shape that is none of them.
+    Where a shape may be read in several ways, it is the one that has as many batch dimensions as the
+    operand, or nearly: weights without a batch have scales without one, whatever they multiply.
+    LaunchError for a shape that is none of them.
     """
     if view.dtype.name != "f32":
         raise LaunchError(Finding(f"{name} is {view.dtype}, expected f32", hint="convert it"))
     if all(n == 1 for n in view.shape):
         return ()
-    for axes in _kinds(rows, sizes):
-        if _fits(view.shape, [_size(x, sizes) for x in axes], batch):
-            return axes
+    kinds = _kinds(rows, sizes)
+    found = [x for x in kinds if _fits(view.shape, [_size(y, sizes) for y in x], batch)]
+    if found:
+        return min(found, key=lambda axes: abs(len(view.shape) - len(axes) - own))
     size, groups = sizes[rows], blocks(sizes["K"])
     hint = (
         f"one element, [{size}], [{size}, {groups}] or [{blocks(size)}, {groups}]: one for each of "
