@@ -11,6 +11,7 @@ import wsdsl
 from tests.kernels import DTYPES
 from tests.matmul_cases import Maker, Options, check, every_pair
 from wsdsl import Schedule
+from wsdsl.codegen.ptxas import find_ptxas
 from wsdsl.diagnostics import LaunchError, ScheduleError
 from wsdsl.kernels import matmul
 
@@ -232,6 +233,15 @@ def test_scales_of_weights_mean_the_same_beside_a_batch() -> None:
     assert close(want, wide(a[0]) @ (wide(b) * scales[1][:, np.arange(264) // 128]).T)
 
 
+@pytest.mark.skipif(find_ptxas() is None, reason="there is no ptxas")
+def test_what_is_compiled_does_not_spill() -> None:
+    """128 x 192, which the simulator runs, does, with results by columns beside a bias."""
+    a, bias = np.zeros((2048, 1024), BF16), np.zeros(2048, np.float32)
+    residual = np.zeros((2048, 2048), np.float32).T
+    product = matmul.plan(a, a.T, bias, "relu", residual, "f32")
+    assert product.compile().resources.spill_store_bytes == 0
+
+
 def test_scales_of_many_blocks() -> None:
     a, b = filled(72, 256, dtype=F8), filled(300, 256, dtype=F8)
     scale_a, scale_b = filled(72, 2, dtype=np.float32), filled(3, 2, dtype=np.float32)
@@ -334,9 +344,16 @@ def test_constant_operands() -> None:
     both = matmul.plan(a, b, constant=["b"]).compile(Schedule(constant=("A",), consumers=1))
     assert both.schedule.constant == ("A", "B")
     assert close(matmul(a, b, constant=("a", "b")), wide(a) @ wide(b))
-    for given in ("b", ("w",), ("bias",)):
+    wrong: tuple[Any, ...] = ("b", ("w",), ("bias",), 3, (3,))
+    for given in wrong:
         with pytest.raises(LaunchError, match="expected names of a and b"):
             matmul(a, b, constant=given)
+
+
+def test_what_is_no_schedule() -> None:
+    given: Any = dict(stages=2)
+    with pytest.raises(ScheduleError, match="is no schedule"):
+        matmul(*EIGHT, schedule=given)
 
 
 def test_a_read_only_output() -> None:

@@ -11,7 +11,6 @@ import operator
 import threading
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
-from itertools import chain
 from pathlib import Path
 from types import FunctionType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from wsdsl.compiled import Compiled, runs_simulated
 from wsdsl.diagnostics import CompileError, Finding, ParseError, ScheduleError
 from wsdsl.ir import op as ir
-from wsdsl.schedule import Schedule
+from wsdsl.schedule import Schedule, as_schedule
 
 if TYPE_CHECKING:
     from wsdsl.report.timeline import Timeline
@@ -209,24 +208,29 @@ class Kernel:
         error: CompileError,
     ) -> Compiled:
         from wsdsl.codegen.gate import SpillError
-        from wsdsl.lowering.choice.narrower import narrower
-        from wsdsl.lowering.pipeline import schedules_with_fewer_sums
+        from wsdsl.lowering.choice.narrower import MOST_TRIES, narrower
+        from wsdsl.lowering.pipeline import schedule_with_fewer_sums
 
         if not isinstance(error, SpillError):
             raise error
         given = dataclasses.replace(wide.source, schedule=schedule, padded=padded)
-        others = schedules_with_fewer_sums(given, wide.schedule, sizes)
         # What rides wgmma's M is settled: beside a given tile it would be chosen anew.
         settled = dataclasses.replace(schedule or Schedule(), mma=wide.schedule.mma)
-        for other in chain(others, narrower(wide.source, wide.partitioned, settled)):
+        others = narrower(wide.source, wide.partitioned, settled)
+        failed, spilled, left = wide.schedule, error.spilled, MOST_TRIES
+        while True:
+            other = schedule_with_fewer_sums(given, failed, spilled, sizes) if left else None
+            other, left = other or next(others, None), max(0, left - 1)
+            if other is None:
+                raise error
             try:
                 compiled = self._compile(other, sizes, wide.source.unaligned, padded)
                 _ = compiled.assembled
-            except (ScheduleError, SpillError):
+            except (ScheduleError, SpillError) as again:
+                failed, spilled = other, again.spilled if isinstance(again, SpillError) else 0
                 continue
             compiled.notes = (f"tiles of {wide.schedule.tile!r}: {error.findings[0].message}",)
             return compiled
-        raise error
 
     # Running --------------------------------------------------------------------------------------
 
@@ -267,12 +271,17 @@ class Kernel:
 
         return resolve(self.name, self.tile.params, self.access, args)
 
-    def compiled_for(self, call: Call, schedule: Schedule | None = None) -> Compiled:
-        """What runs a call: compiled for its sizes, and for the alignment of its arrays."""
+    def compiled_for(
+        self, call: Call, schedule: Schedule | None = None, *, assembled: bool = False
+    ) -> Compiled:
+        """What runs a call: compiled for its sizes, and for the alignment of its arrays. What the
+        simulator runs ptxas has not seen, unless it is asked to be `assembled`.
+        """
         schedule, device = as_schedule(schedule), call.device
         alignment = self._alignment(call, schedule)
         if device == "cpu" and runs_simulated():
-            return self._compile(schedule, call.dims, *alignment)
+            made = self._assembled if assembled else self._compile
+            return made(schedule, call.dims, *alignment)
         asked = schedule, device, tuple(call.dims.items()), *alignment
         found = self._called.get(asked)
         if found is None:
@@ -332,14 +341,6 @@ def _as_text(given: Any) -> str:
     if isinstance(given, str):
         return given
     raise ParseError(Finding(f"{type(given).__name__} is no text", hint="give a str"))
-
-
-def as_schedule(given: Any) -> Schedule | None:
-    """ScheduleError where something else is given for a schedule."""
-    if given is None or isinstance(given, Schedule):
-        return given
-    message = f"{given!r} is no schedule"
-    raise ScheduleError(Finding(message, hint='give wsdsl.Schedule(stages=4, mode="pingpong")'))
 
 
 def _is_size(given: Any) -> bool:

@@ -180,3 +180,11 @@ def _shown(held: object) -> str:
         names: tuple[object, ...] = held
         return f"({', '.join(map(_shown, names))}{',' if len(names) == 1 else ''})"
     return f'"{held}"' if isinstance(held, str) else repr(held)
+
+
+def as_schedule(given: Any) -> Schedule | None:
+    """ScheduleError where something else is given for a schedule."""
+    if given is None or isinstance(given, Schedule):
+        return given
+    message = f"{given!r} is no schedule"
+    raise ScheduleError(Finding(message, hint='give wsdsl.Schedule(stages=4, mode="pingpong")'))

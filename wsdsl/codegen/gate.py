@@ -19,7 +19,10 @@ from wsdsl.ir.types import Accumulator
 HARMLESS = {"C7517", "C7519"}
 """A wait or fence that ptxas put where one was missing; only the place pays."""
 IGNORED_LIMIT = {"C7504", "C7505", "C7507", "C7508"}
-SMALLER = "choose a smaller tile (Schedule.tile), or keep fewer accumulators at a time"
+SMALLER = (
+    "choose a smaller tile (Schedule.tile), more consumers for it, or keep fewer accumulators at a "
+    "time"
+)
 HINTS = {
     "C7509": "this is a bug in wsdsl; please report it",
     "C7510": "this is a bug in wsdsl; please report it",
@@ -36,6 +39,9 @@ OTHER_HINT = "change the accumulator only after the loop over its products"
 class SpillError(CompileError):
     """The tiles do not fit the registers; smaller ones may."""
 
+    spilled = 0
+    """Bytes, of which ptxas says how many there are."""
+
 
 def check(kernel: Kernel, assembled: Assembled, *, allow_spills: bool = False) -> None:
     """Raise CompileError with a finding for everything that would make the kernel slow, SpillError
@@ -45,8 +51,11 @@ def check(kernel: Kernel, assembled: Assembled, *, allow_spills: bool = False) -
     if not allow_spills:
         findings += _spills(kernel, assembled)
     if findings:
-        smaller = all(f.hint.startswith(SMALLER) for f in findings)
-        raise SpillError(findings) if smaller else CompileError(findings)
+        if not all(f.hint.startswith(SMALLER) for f in findings):
+            raise CompileError(findings)
+        error = SpillError(findings)
+        error.spilled = assembled.resources.spill_store_bytes
+        raise error
 
 
 def remarks(kernel: Kernel, ptx: str, log: str) -> Iterator[Finding]:
@@ -91,7 +100,8 @@ def _spills(kernel: Kernel, assembled: Assembled) -> Iterator[Finding]:
     yield Finding(
         f"{what} to local memory ({_budget(kernel)}{accumulator})",
         _loc(op, kernel),
-        f"{SMALLER}; allow_spills=True compiles it nevertheless",
+        f"{SMALLER}; WSDSL_ALLOW_SPILLS=1, or wsdsl.knobs.override(allow_spills=True), compiles it "
+        "nevertheless",
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from wsdsl.ir.op import Kernel, Level
@@ -13,7 +13,7 @@ from wsdsl.lowering.assign_roles import assign_roles
 from wsdsl.lowering.assign_states import assign_states
 from wsdsl.lowering.assign_tile_sizes import assign_tile_sizes
 from wsdsl.lowering.choice.fixed_tiles import with_fixed_tiles
-from wsdsl.lowering.choice.narrower import fewer_sums
+from wsdsl.lowering.choice.narrower import with_fewer_sums
 from wsdsl.lowering.choose_mma import choose_mma
 from wsdsl.lowering.choose_schedule import choose_schedule, ranked
 from wsdsl.lowering.cut_tiles import cut_tiles
@@ -112,15 +112,14 @@ def scheduled_tile(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Ke
     return choose_schedule(_with_roles(kernel, sizes), sizes)
 
 
-def schedules_with_fewer_sums(
-    kernel: Kernel, chosen: Schedule, sizes: Mapping[str, int]
-) -> Iterator[Schedule]:
-    """What may be tried instead of the schedule that was chosen for the TILE kernel, the best
-    first, where that takes too many registers.
-    """
+def schedule_with_fewer_sums(
+    kernel: Kernel, failed: Schedule, spilled: int, sizes: Mapping[str, int]
+) -> Schedule | None:
+    """What may be tried for the TILE kernel, where what was chosen takes too many registers."""
     kernel = _with_roles(kernel, sizes)
     given, _ = with_fixed_tiles(kernel, kernel.schedule or Schedule())
-    return fewer_sums(kernel, (option for option, _ in ranked(kernel, given, sizes)), chosen)
+    options = (option for option, _ in ranked(kernel, given, sizes))
+    return with_fewer_sums(kernel, options, failed, spilled)
 
 
 def _with_roles(kernel: Kernel, sizes: Mapping[str, int] | None) -> Kernel:

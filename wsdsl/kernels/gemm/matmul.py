@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -165,9 +165,10 @@ def _described(name: str, array: Any) -> ArrayView:
         raise LaunchError(found) from None
 
 
-def _constant(names: Sequence[str]) -> tuple[str, ...]:
+def _constant(names: Any) -> tuple[str, ...]:
     """As the kernel knows them."""
-    if isinstance(names, str) or not {*names} <= {*OPERANDS}:
+    known = isinstance(names, Iterable) and not isinstance(names, str)
+    if not known or not all(isinstance(x, str) and x in OPERANDS for x in names):
         hint = 'constant=("b",) for weights'
         raise LaunchError(Finding(f"constant is {names!r}, expected names of a and b", hint=hint))
     return tuple(OPERANDS[name] for name in names)

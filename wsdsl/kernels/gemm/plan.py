@@ -57,10 +57,12 @@ class Plan:
     dtype: DType
     dims: Mapping[str, int] | None = None
     """The kernel's, once a call of these arrays' geometry has been checked."""
-    compiled: dict[tuple[Schedule | None, tuple[str, ...], int], Compiled] = field(
+    compiled: dict[tuple[Schedule | None, tuple[str, ...], int, bool], Compiled] = field(
         default_factory=dict
     )
-    """By the schedule that was asked for, constant operands, and the alignment of `out`."""
+    """By the schedule that was asked for, constant operands, the alignment of `out`, and whether
+    ptxas has seen it in any case.
+    """
 
 
 def make_plan(views: Mapping[str, ArrayView], options: Options) -> Plan:

@@ -13,7 +13,7 @@ from wsdsl.kernels.gemm.form import kernel_of
 from wsdsl.kernels.gemm.plan import Plan
 from wsdsl.runtime.arguments import Call
 from wsdsl.runtime.views import ArrayView
-from wsdsl.schedule import Schedule
+from wsdsl.schedule import Schedule, as_schedule
 
 if TYPE_CHECKING:
     from wsdsl.compiled import Compiled
@@ -97,11 +97,18 @@ class Product:
         return self.call.dims
 
     def compile(self, schedule: Schedule | None = None) -> Compiled:
-        """What `run` runs. CompileError or ScheduleError."""
-        call, asked = self.call, (schedule, self.constant, self.views["out"].pointer & 15)
+        """What `run` runs on a GPU: where ptxas has too few registers, tiles are chosen narrower.
+        CompileError or ScheduleError.
+        """
+        return self._compiled(schedule, assembled=True)
+
+    def _compiled(self, schedule: Schedule | None, *, assembled: bool = False) -> Compiled:
+        call, aligned = self.call, self.views["out"].pointer & 15
+        asked = as_schedule(schedule), self.constant, aligned, assembled
         found = self.plan.compiled.get(asked)
         if found is None:
-            found = self.kernel.compiled_for(call, self._with_constants(schedule))
+            given = self._with_constants(schedule)
+            found = self.kernel.compiled_for(call, given, assembled=assembled)
             self.plan.compiled[asked] = found
         return found
 
@@ -115,24 +122,24 @@ class Product:
     def explain(self, schedule: Schedule | None = None) -> str:
         copied = self.kernel.padded_for(self.call, self._with_constants(schedule))
         said = f"in front of each launch: copies of {', '.join(copied)}, to rows that TMA can take"
-        return "\n".join((self.compile(schedule).explain(), *([said] if copied else [])))
+        return "\n".join((self._compiled(schedule).explain(), *([said] if copied else [])))
 
     def prove(self, schedule: Schedule | None = None) -> Certificate:
-        return self.compile(schedule).prove()
+        return self._compiled(schedule).prove()
 
     def run(self, schedule: Schedule | None = None, stream: Any = None) -> Any:
         """On the GPU, or NumPy arrays without one in the simulator. Returns `out`."""
-        self.compile(schedule).run(self.call, stream)
+        self._compiled(schedule).run(self.call, stream)
         return self.out
 
     def simulate(self, schedule: Schedule | None = None, seed: int = 0) -> Any:
         """Barrier by barrier on the CPU, in an order that `seed` chooses. Returns `out`."""
-        self.compile(schedule).simulate_call(self.call, seed)
+        self._compiled(schedule).simulate_call(self.call, seed)
         return self.out
 
     def prepare(self, schedule: Schedule | None = None, stream: Any = None) -> Prepared:
         """Calling what is returned is only the launch, into `out`."""
-        return self.compile(schedule).prepare_call(self.call, stream)
+        return self._compiled(schedule).prepare_call(self.call, stream)
 
 
 def _renamed(message: str) -> str:

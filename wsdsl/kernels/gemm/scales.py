@@ -19,8 +19,8 @@ def scale_axes(
     """The axes after the batch's of the scales of an operand whose rows are `rows`, M or N, and
     which has `own` batch dimensions itself; none for a single scale.
 
-    Where a shape may be read in several ways, it is the one that has as many batch dimensions as the
-    operand, or nearly: weights without a batch have scales without one, whatever they multiply.
+    Where a shape may be read in several ways, it is the one that has as many batch dimensions as
+    the operand, or nearly: weights without a batch have scales without one, whatever they multiply.
     LaunchError for a shape that is none of them.
     """
     if view.dtype.name != "f32":
