@@ -7,8 +7,11 @@ import pytest
 
 from tests.kernels import CASES
 from wsdsl import CompileError, Schedule, ScheduleError
+from wsdsl.lowering.model.clusters import cluster_room
+from wsdsl.lowering.model.predict import NUM_SMS
 from wsdsl.report.draw_timeline import draw, fill, summary_line
 from wsdsl.report.timeline import Timeline
+from wsdsl.runtime.launch import num_ctas
 
 SCHEDULES = {
     "whole": Schedule(scheduler="persistent", tile=dict(m=128, n=192)),
@@ -60,6 +63,26 @@ def test_it_takes_what_is_predicted(name: str) -> None:
     assert timeline.pieces == work.pieces + timeline.tiles - work.cut
     # Runs of more than a tile have whole ones in them: a tile is cut where two runs meet.
     assert 0.9 * min(work.cut, work.workers - 1) <= timeline.cut <= work.cut
+
+
+@pytest.mark.parametrize(
+    ("given", "sizes"),
+    [
+        (Schedule(scheduler="split_k", reduction="slices", cluster=dict(m=8)), (50, 465, 4096)),
+        (Schedule(scheduler="split_k", reduction="slices", cluster=dict(n=2)), (270, 169, 4096)),
+        (Schedule(tile=dict(m=64, n=64), consumers=1, cluster=dict(m=8)), (64, 8448, 1000)),
+        (Schedule(tile=dict(m=128, n=128), scheduler="grid", cluster=dict(m=2)), (300, 300, 512)),
+        (Schedule(cluster=dict(n=2, k=2)), (128, 64, 4096)),
+    ],
+)
+def test_clusters_reach_over_the_end(given: Schedule, sizes: tuple[int, int, int]) -> None:
+    """Where an axis has no tiles for all CTAs of its clusters they are launched nevertheless; what
+    is chosen has room."""
+    kernel, named = CASES["gemm"].kernel, dict(zip("MNK", sizes))
+    launched = kernel._compile(given, named, ()).signature
+    size = launched.cluster
+    ctas = num_ctas(launched, named, NUM_SMS, cluster_room(size, NUM_SMS))
+    assert len(kernel.timeline(given, **named).rows) * size == ctas
 
 
 def test_who_finishes_waits() -> None:

@@ -299,11 +299,15 @@ class Kernel:
         """The choice is for a whole H200; there are smaller cards, and parts of cards."""
         own = schedule or Schedule()
         compiled = self._assembled(schedule, call.dims, *alignment)
-        chosen = compiled.signature.together and own.scheduler in (None, "auto")
-        if chosen and not compiled.fits(call):
-            whole = dataclasses.replace(own, scheduler="persistent")
-            compiled = self._assembled(whole, call.dims, *alignment)
-        return compiled
+        if not compiled.signature.together or compiled.fits(call):
+            return compiled
+        if own.scheduler in (None, "auto"):
+            own = dataclasses.replace(own, scheduler="persistent")
+        elif own.reduction is None:
+            own = dataclasses.replace(own, reduction="turns")
+        else:
+            return compiled
+        return self._assembled(own, call.dims, *alignment)
 
     def _alignment(self, call: Call, schedule: Schedule | None) -> Alignment:
         blocked = tuple(sorted(call.tma_blocked()))

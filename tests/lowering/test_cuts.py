@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.kernels import CASES
-from wsdsl import Schedule, parse
+from wsdsl import Schedule, ScheduleError, parse
 from wsdsl.ir.tile_scheduler import (
     DataParallel,
     SplitK,
@@ -242,3 +242,16 @@ def test_ways_to_cut_are_explained() -> None:
     others = text.split("other ways")[1]
     assert "in turns" in others and "stream-K" in others
     assert "cut" not in kernel.explain(Schedule(scheduler="persistent"), **DEEP)
+
+
+@pytest.mark.parametrize("sizes", [(2048, 2048, 2048), (64, 64, 64), (64, 64, 0), (0, 64, 64)])
+def test_who_asks_for_pieces_gets_some(sizes: tuple[int, int, int]) -> None:
+    named = dict(zip("MNK", sizes))
+    chosen = CASES["gemm"].kernel.schedule(Schedule(scheduler="split_k"), **named)
+    assert chosen.splits and chosen.splits >= 2
+
+
+def test_slices_that_there_is_no_room_for() -> None:
+    slices = Schedule(scheduler="split_k", reduction="slices")
+    with pytest.raises(ScheduleError, match="all slices can run at the same time"):
+        CASES["gemm"].kernel.schedule(slices, M=2048, N=2048, K=2048)

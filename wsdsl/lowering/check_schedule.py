@@ -156,7 +156,10 @@ def _cut(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         told = f'Schedule.reduction="slices" with scheduler="{chosen.scheduler}"'
         yield Finding(told, kernel.loc, 'use scheduler="split_k"')
     if chosen.scheduler == "split_k" and chosen.splits is None:
-        yield Finding('scheduler="split_k" without splits', kernel.loc, "say how many: splits=4")
+        hint = "say how many: splits=4; they are chosen only where all sizes are known"
+        if chosen.reduction == "slices":
+            hint += ", and all slices can run at the same time"
+        yield Finding('scheduler="split_k" without splits', kernel.loc, hint)
     if chosen.scheduler != "split_k" and chosen.splits not in (None, 1):
         told = f'Schedule.splits with scheduler="{chosen.scheduler}"'
         yield Finding(told, kernel.loc, 'use scheduler="split_k"')

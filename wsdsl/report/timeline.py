@@ -7,7 +7,6 @@ one of them does with its sums is beside another's products.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -16,6 +15,7 @@ from wsdsl.diagnostics import Finding, ScheduleError
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.tile_scheduler import Piece, pieces_of, tile_scheduler
 from wsdsl.lowering.footprint import axis_sizes
+from wsdsl.lowering.model.clusters import cluster_room
 from wsdsl.lowering.model.handing import (
     HAND_OVER_CYCLES,
     TOGETHER_CYCLES,
@@ -107,7 +107,7 @@ def timeline(kernel: Kernel, sizes: Mapping[str, int]) -> Timeline:
     schedule = kernel.schedule or Schedule()
     prediction = predict(Work(kernel, sizes), schedule, axis_sizes(kernel, schedule))
     asked, cluster = prediction.tile, cluster_size(schedule)
-    tiles, room = math.ceil(asked.tiles / cluster), NUM_SMS // cluster
+    tiles, room = asked.tiles // cluster, cluster_room(cluster, NUM_SMS)
     together = schedule.reduction == "slices"
     scheduler = tile_scheduler(schedule.scheduler or "", schedule.splits or 1, together)
     depth = max(1, asked.depth)

@@ -71,15 +71,20 @@ def cut_options(
     reductions: tuple[Reduction, ...] = (given.reduction,) if given.reduction else ("turns",)
     if not given.reduction and cluster == 1 and _has_slices(kernel, work):
         reductions = ("slices", "turns")
-    most = min(SPLITS[-1], asked.depth, room * cluster // max(1, asked.tiles))
+    # Who asks for pieces gets some: only slices have to run at the same time.
+    anyhow = given.scheduler == "split_k"
+    depth = max(asked.depth, 2) if anyhow else asked.depth
+    at_once = min(SPLITS[-1], depth, room * cluster // max(1, asked.tiles))
+    most = max(at_once, 2) if anyhow else at_once
     for splits in sorted({*(s for s in SPLITS if s < most), most} - {0, 1}):
         enough = not asked.further_parts or has_slots(kernel, whole, asked.depth // splits)
-        if not enough and given.scheduler != "split_k":
+        if not enough and not anyhow:
             break
         for reduction in reductions:
-            yield dataclasses.replace(
-                whole, scheduler="split_k", splits=splits, reduction=reduction
-            )
+            if reduction != "slices" or splits <= at_once:
+                yield dataclasses.replace(
+                    whole, scheduler="split_k", splits=splits, reduction=reduction
+                )
 
 
 def _has_slices(kernel: Kernel, work: Work) -> bool:

@@ -173,7 +173,8 @@ class Prediction:
 
 def predict(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Prediction:
     """`tile`: elements of a tile along every axis under the schedule."""
-    asked = work.under(tile, loaded_together(work, schedule))
+    cluster = clustered(work, schedule)
+    asked = work.under(tile, cluster, {} if schedule.multicast is False else cluster)
     sharing = sharing_beside(schedule, (loop.index for loop in work.nest))
     if sharing > 1:
         return predicted(shared_out(asked, sharing), schedule, sharing=sharing)
@@ -193,12 +194,11 @@ def predict(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Predicti
     return predicted(asked, schedule, gain, starting_cycles(work, schedule))
 
 
-def loaded_together(work: Work, schedule: Schedule) -> dict[str, int]:
-    """CTAs of a cluster that load for each other, by axis of the output."""
-    if schedule.multicast is False or not schedule.cluster:
-        return {}
+def clustered(work: Work, schedule: Schedule) -> dict[str, int]:
+    """CTAs of a cluster, by axis of the output."""
     axes = (loop.index.type for loop in work.nest)
-    return {a.name: cluster_along(schedule, a.name) for a in axes if isinstance(a, Axis)}
+    found = {a.name: cluster_along(schedule, a.name) for a in axes if isinstance(a, Axis)}
+    return {name: num for name, num in found.items() if num > 1}
 
 
 def shared_out(asked: Workload, sharing: int) -> Workload:

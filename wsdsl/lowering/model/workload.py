@@ -165,9 +165,15 @@ class Work:
         assert isinstance(loop.index.type, Axis)
         return -(-self.size(loop.index.type.dim) // max(1, tile[loop.index.type.name]))
 
-    def under(self, tile: Mapping[str, int], together: Mapping[str, int] | None = None) -> Workload:
-        """`tile`: elements of a tile along every axis; `together`: CTAs along some axes of the
-        output that load for each other what they all want.
+    def under(
+        self,
+        tile: Mapping[str, int],
+        cluster: Mapping[str, int] | None = None,
+        together: Mapping[str, int] | None = None,
+    ) -> Workload:
+        """`tile`: elements of a tile along every axis; `cluster`: CTAs of a cluster along some axes
+        of the output, which are launched even where there is no tile left for them; `together`:
+        the same where they load for each other what they all want.
         """
 
         def times(loops: tuple[Loop, ...]) -> int:
@@ -205,7 +211,7 @@ class Work:
         summed = [v.type for v in self.cut.result if isinstance(v.type, Tile)] if self.cut else []
         columns = [a for kind in summed[:1] for a in kind.axes if self.roles[a] == "columns"]
         return Workload(
-            tiles=times(tuple(self.nest)),
+            tiles=math.prod(self._launched(loop, tile, cluster or {}) for loop in self.nest),
             product_cycles=cycles,
             operations=operations,
             operand_bytes=operand_bytes,
@@ -231,6 +237,11 @@ class Work:
             few_columns=self.few_columns and all(tile[a] >= n for a, n in self.columns.items()),
             thin=self.thin,
         )
+
+    def _launched(self, loop: Loop, tile: Mapping[str, int], cluster: Mapping[str, int]) -> int:
+        axis = loop.index.type
+        along = cluster.get(axis.name, 1) if isinstance(axis, Axis) else 1
+        return -(-self.trips(loop, tile) // along) * along
 
     @cached_property
     def coldness(self) -> dict[Value, float]:
