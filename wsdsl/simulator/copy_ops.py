@@ -202,7 +202,7 @@ def tma_store(wg: Warpgroup, op: m.TmaStore) -> None:
             address, address + held.bytes, access, wg.storing(i), (wg.index, i)
         )
         wg.settle(op, f"it reads item {item} of `{shared.label}` (warp {i})", conflict)
-        box = tuple(c + op.lines * i * (d == op.row_dim) for d, c in enumerate(at))
+        box = tuple(c + held.box[op.row_dim] * i * (d == op.row_dim) for d, c in enumerate(at))
         written = StoredOut(wg.full_name, op, wg.storing(i).start)
         check(wg, op, held.tensor, held.inside(box), written, wg.storing(i))
         wg.check(op, held.spills(box))
@@ -238,7 +238,7 @@ def thread_store(wg: Warpgroup, op: m.ThreadStore) -> None:
         reader = wg.index, "threads", i
         conflict = wg.cta.accesses.read(address, address + panel.bytes, access, warp, reader, False)
         wg.settle(op, f"it reads item {item} of `{shared.label}` (warp {i})", conflict)
-        box = tuple(c + op.lines * i * (d == op.row_dim) for d, c in enumerate(at))
+        box = tuple(c + op.box[op.row_dim] * i * (d == op.row_dim) for d, c in enumerate(at))
         inside = panel.inside(box)
         check(wg, op, tensor, inside, ThreadAccess(wg.full_name, op, warp, epochs), warp)
         before = tensor.array[inside].copy()
