@@ -21,6 +21,13 @@ def joined_panels_are_transposed(kernel: Kernel) -> Iterator[Problem]:
                 yield op, 'joined panels are transposed, of 16-bit elements and swizzle="128B"'
 
 
+def boxes_of_warps(op: TmaStore | ThreadStore, size: int) -> list[range]:
+    """The bytes of the item that each of the four warps copies, `size` of them."""
+    assert isinstance(op.shared.type, Shared)
+    apart = op.apart or op.shared.type.bytes // 4
+    return [range(start, start + size) for start in (0, apart, 2 * apart, 3 * apart)]
+
+
 def boxes_lie_in_their_item(kernel: Kernel) -> Iterator[Problem]:
     """Of each warp, one behind the other in SMEM as in the tensor."""
     made = kernel.definers
@@ -36,10 +43,10 @@ def boxes_lie_in_their_item(kernel: Kernel) -> Iterator[Problem]:
         if not 0 <= op.row_dim < len(copied.box):
             yield op, f"row_dim={op.row_dim} of a tensor of {len(copied.box)} dimensions"
             continue
-        item = op.shared.type.bytes
         size = math.prod(copied.box) * copied.tensor.type.dtype.bytes
-        apart = op.apart or item // 4
-        if apart < size or 3 * apart + size > item:
+        item, boxes = op.shared.type.bytes, boxes_of_warps(op, size)
+        apart = boxes[1].start
+        if apart < size or boxes[-1].stop > item:
             yield op, f"four boxes of {size} bytes, {apart} apart, are not in {item} bytes"
         if op.apart % (8 * SWIZZLE_SPAN[copied.swizzle]):
             yield op, f"a panel begins at a multiple of {8 * SWIZZLE_SPAN[copied.swizzle]} bytes"
