@@ -43,7 +43,7 @@ BROKEN = {
       %bytes_map: tensor_map = make_tensor_map(tensor=%U, box=(16, 16), swizzle="none")
       tma_store(map=%bytes_map, coordinates=(%item0, %item0), row_dim=0, shared=%staging,
         item=%item0, accumulate=True)""",
-        "TMA adds no u8 elements",
+        "memory adds no u8 elements",
     ),
     "beside_others": (
         '  partition(role="compute"',

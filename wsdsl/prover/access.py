@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from wsdsl.ir import memory_ops as mem
+from wsdsl.ir.copy_rules import boxes_of_warps
 from wsdsl.ir.op import Op
-from wsdsl.ir.store_rules import boxes_of_warps
 from wsdsl.ir.target import SWIZZLE_SPAN
 from wsdsl.ir.types import Fragment, Tensor
 from wsdsl.prover.errors import Party

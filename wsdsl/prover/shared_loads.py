@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from wsdsl.ir import memory_ops as mem
-from wsdsl.ir.store_rules import boxes_of_warps
+from wsdsl.ir.copy_rules import boxes_of_warps
 from wsdsl.ir.target import SWIZZLE_SPAN
 from wsdsl.ir.types import Fragment, Tensor
 from wsdsl.prover.access import WARPS, item_of, known_to_all, read

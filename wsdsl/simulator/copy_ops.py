@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from wsdsl.ir import memory_ops as m
+from wsdsl.ir.copy_rules import boxes_of_warps
 from wsdsl.ir.op import Op, Value
-from wsdsl.ir.store_rules import boxes_of_warps
-from wsdsl.ir.target import ADDED_ATOMICALLY, SWIZZLE_SPAN
+from wsdsl.ir.target import SWIZZLE_SPAN
 from wsdsl.ir.types import Fragment, Shared
 from wsdsl.simulator.arithmetic import Array, numpy_dtype
 from wsdsl.simulator.barriers import Barrier
@@ -195,8 +195,6 @@ def boxes_of(
 def tma_store(wg: Warpgroup, op: m.TmaStore) -> None:
     wg.only_whole(op)
     held: TensorMapValue = wg.values[op.map.name]
-    if op.accumulate and held.tensor.dtype.name not in ADDED_ATOMICALLY:
-        wg.fail(op, f"TMA can not add {held.tensor.dtype} elements")
     at = coordinates_of(wg, op, op.coordinates)
     wg.check(op, held.misplaced(at))
     check = add_global if op.accumulate else write_global
@@ -357,10 +355,7 @@ def thread_load(wg: Warpgroup, op: m.ThreadLoad) -> None:
     tensor = wg.cta.arguments.tensors[op.tensor.name]
     shared: SharedItems = wg.values[op.shared.name]
     state: State = wg.values[op.state.name]
-    line_bytes = op.columns * tensor.dtype.bytes
-    if line_bytes % SWIZZLE_SPAN[op.swizzle]:
-        wg.fail(op, f"lines of {line_bytes} bytes with swizzle {op.swizzle}")
-    size = op.rows * line_bytes
+    size = op.rows * op.columns * tensor.dtype.bytes
     start = wg.item(op, shared, state.stage, op.offset, size)
     aligned(wg, op, start, op.swizzle)
     write_shared(
