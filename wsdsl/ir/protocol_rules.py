@@ -39,7 +39,7 @@ from wsdsl.ir.memory_ops import (
 )
 from wsdsl.ir.op import Kernel, Op, Region, Value, op_name, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import Partition, by_warpgroup
-from wsdsl.ir.target import LINE_ALIGN, SMEM_ALIGN, SMEM_BYTES, SWIZZLE_SPAN
+from wsdsl.ir.target import LINE_ALIGN, SMEM_ALIGN, SMEM_BYTES, SWIZZLE_SPAN, entry_registers
 from wsdsl.ir.types import Barriers, Fragment, Shared, Tensor
 from wsdsl.ir.walk import walk
 
@@ -183,7 +183,7 @@ def registers_are_conserved(kernel: Kernel) -> Iterator[Problem]:
             yield found[0], f"the partition has {p.registers} registers a thread"
         total += found[0].count * p.num_warpgroups
     # ptxas gives no more at entry than the largest count that is set.
-    entry = min(65536 // (128 * groups) // 8 * 8, max(found[0].count for found in sets))
+    entry = min(entry_registers(groups), max(found[0].count for found in sets))
     if total > entry * groups:
         yield partitions[0], f"{total} registers a thread slot of {entry * groups} are taken"
     for found in sets:

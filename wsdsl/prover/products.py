@@ -7,14 +7,13 @@ from typing import Any
 
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir.types import DTYPES, Accumulator
+from wsdsl.ir.wgmma import ROWS
 from wsdsl.prover.access import known_to_all, operand_ranges, read
 from wsdsl.prover.control import truth
 from wsdsl.prover.machine import ALL, Agent, Group, Machine, Registers, StageParity
 from wsdsl.prover.model import Array
 from wsdsl.prover.program import LOCAL, Instruction
 from wsdsl.prover.sync import only_whole
-
-ROWS = 64
 
 
 @dataclass(frozen=True, slots=True)
