@@ -37,6 +37,7 @@ BROKEN = {
     "overlap": ("offset=131072", "offset=130048", "overlaps"),
     "smem": ("offset=163872", "offset=232440", "a CTA has 232448"),
     "box": ("box=(16, 64)", "box=(16, 128)", "a line of 256 bytes"),
+    "short_lines": ("box=(16, 64)", "box=(16, 32)", "a line of 64 bytes with swizzle 128B"),
     "addition": (
         "accumulators=(%acc3,))",
         """accumulators=(%acc3,))

@@ -45,7 +45,8 @@ class AllocateGlobal(Op):
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class MakeTensorMap(Op):
     """The tensor map with which TMA copies boxes of `tensor`; `box` gives elements per dimension in
-    the tensor's own order (the contiguous one last), at most one swizzle span wide.
+    the tensor's own order (the contiguous one last). A line of it is one swizzle span; without
+    swizzle, any multiple of 16 bytes.
     """
 
     levels: ClassVar = SCHEDULED
