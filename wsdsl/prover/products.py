@@ -66,7 +66,6 @@ def as_accumulator(m: Machine, a: Agent, i: Instruction) -> int:
 def wgmma_fence(m: Machine, a: Agent, i: Instruction) -> int:
     only_whole(m, a, i)
     a.unfenced = frozenset()
-    a.loose = frozenset()
     return LOCAL
 
 
@@ -100,14 +99,6 @@ def wgmma(m: Machine, a: Agent, i: Instruction) -> int:
         if isinstance(held, Descriptor):
             _read_operand(m, a, i, held, extent, element, know, event)
         else:
-            if value.name in a.loose:
-                raise m.fail(
-                    "wgmma",
-                    a,
-                    op,
-                    f"no wgmma_fence since %{value.name} was written",
-                    hint="wgmma_fence after the fragment is made",
-                )
             a.open.fragments = (*a.open.fragments, (value.name, op))
     a.unwritten -= {registers.number}
     a.open.passed |= m.everything(a) & m.waits
