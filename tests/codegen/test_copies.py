@@ -78,7 +78,7 @@ def stored(dtype: str, box: tuple[int, int], swizzle: str, more: str = "") -> st
     body = f"""
 %zero: i32 = constant(value=0)
 thread_store(tensor=%X, coordinates=(%i, %i), box={box}, swizzle="{swizzle}",
-  row_dim=0, shared=%smem, item=%zero, lines={box[0]}{more})
+  row_dim=0, shared=%smem, item=%zero{more})
 """
     return ptx_of(kernel_of(body, f"%X: tensor<{dtype}[M, N]>, %i: i32", SMEM))
 

@@ -116,6 +116,33 @@ def test_kept(name: str) -> None:
     verify(parse_kernel(text))
 
 
+NOT_FENCED = "no wgmma_fence since the registers of %a were written"
+FENCES = {
+    "none": ("", "", NOT_FENCED),
+    "before the loop": ("wgmma_fence()\n", "", NOT_FENCED),
+    "in one arm": ("", "if(cond=%more) { wgmma_fence() yield() } { yield() }", NOT_FENCED),
+    "in both arms": ("", "if(cond=%more) { wgmma_fence() yield() } { wgmma_fence() yield() }", ""),
+    "in a loop that may not run": (
+        "", "for_range(index=%j: i32, start=%zero, stop=%k_1, step=%c64, init=(), args=()) "
+        "{ wgmma_fence() yield() }", NOT_FENCED),
+    "between a slice and a join": ("", f"{SLICED}%a9: frag<bf16[64x64]> = join(parts=(%q,))", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FENCES)
+def test_fenced(name: str) -> None:
+    before, inside, words = FENCES[name]
+    text = sample("gemm_registers").replace("wgmma_fence()", inside)
+    text = text.replace("      %acc3: acc", f"{before}      %acc3: acc")
+    if "%a9" in inside:
+        text = text.replace("wgmma(acc=%acc1, a=%a,", "wgmma(acc=%acc1, a=%a9,")
+    if not words:
+        verify(parse_kernel(text))
+        return
+    with pytest.raises(VerifyError, match=words):
+        verify(parse_kernel(text))
+
+
 def test_made_once_and_kept_after_the_loop() -> None:
     """As a tile of Q is, of which each turn of the loop takes a slice."""
     load = "%a: frag<bf16[64x64]> = load_global(tensor=%A, index=(%rows, %depth))\n"

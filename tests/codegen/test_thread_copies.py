@@ -82,7 +82,7 @@ def test_stores(panel: str, dtype: str, seed: int) -> None:
     body = f"""
 %one: i32 = constant(value=1)
 thread_store(tensor=%X, coordinates=({at}), box={tuple(box)}, swizzle="{swizzle}",
-  row_dim={row_dim}, shared=%smem, item=%one, lines={box[row_dim]}, apart={apart})
+  row_dim={row_dim}, shared=%smem, item=%one, apart={apart})
 """
     smem = f'%smem: shared<{ITEM} x 2> = allocate_shared(label="smem", offset=1024)\n'
     held = Tensor(rng, size, rank, (150, 200))

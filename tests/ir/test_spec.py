@@ -37,13 +37,14 @@ BROKEN = {
     "overlap": ("offset=131072", "offset=130048", "overlaps"),
     "smem": ("offset=163872", "offset=232440", "a CTA has 232448"),
     "box": ("box=(16, 64)", "box=(16, 128)", "a line of 256 bytes"),
+    "short_lines": ("box=(16, 64)", "box=(16, 32)", "a line of 64 bytes with swizzle 128B"),
     "addition": (
         "accumulators=(%acc3,))",
         """accumulators=(%acc3,))
       %bytes_map: tensor_map = make_tensor_map(tensor=%U, box=(16, 16), swizzle="none")
       tma_store(map=%bytes_map, coordinates=(%item0, %item0), row_dim=0, shared=%staging,
         item=%item0, accumulate=True)""",
-        "TMA adds no u8 elements",
+        "memory adds no u8 elements",
     ),
     "beside_others": (
         '  partition(role="compute"',

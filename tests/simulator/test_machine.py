@@ -142,7 +142,7 @@ MISUSE = [
     ("bytes of SMEM; a CTA has", ("offset=163872)", "offset=232448)")),
     ("no multiple of 1024", ('label="slots", offset=0', 'label="slots", offset=512')),
     ("k_major", ("k=64)", "k=64, b_k_major=False)")),
-    ("each extent is 1 to 256", ("box=(128, 64)", "box=(512, 64)")),
+    ("1 to 256 elements in each dimension", ("box=(128, 64)", "box=(512, 64)")),
     ("lines are 128 bytes", ("box=(128, 64)", "box=(128, 32)")),
     ("box of B that begins at element 2 of a row", ("(%n, %k)", "(%n, %two)")),
     ("box of C that begins at element 2 of a row", ("(%m_row, %n_right)", "(%m_row, %two)")),

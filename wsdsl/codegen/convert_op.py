@@ -162,11 +162,11 @@ def convert_tma_load(c: Context, op: m.TmaLoad) -> None:
 
 def convert_tma_store(c: Context, op: m.TmaStore) -> None:
     source = warp_place(c, c.shared(op.shared), c.scalar(op.item), op.apart)
-    coordinates = [c.scalar(x).text for x in op.coordinates]
-    rows = c.w.multiply(c.threads.warp, op.lines)
-    coordinates[op.row_dim] = c.w.add(coordinates[op.row_dim], rows)
-    map = c.pointer(op.map).text
-    inline_ptx.tma_store(c.w, map, coordinates[::-1], source, c.threads.first_lane, op.accumulate)
+    coordinates, map = [c.scalar(x).text for x in op.coordinates], c.pointer(op.map)
+    lines = c.w.multiply(c.threads.warp, map.box[op.row_dim])
+    coordinates[op.row_dim] = c.w.add(coordinates[op.row_dim], lines)
+    elected = c.threads.first_lane
+    inline_ptx.tma_store(c.w, map.text, coordinates[::-1], source, elected, op.accumulate)
 
 
 def convert_tma_store_commit(c: Context, op: m.TmaStoreCommit) -> None:

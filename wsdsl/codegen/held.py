@@ -81,9 +81,10 @@ class Descriptor:
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """A tensor in GMEM, or a tensor map: the name of the kernel's parameter."""
+    """A tensor in GMEM, or a tensor map (of a `box`): the name of the kernel's parameter."""
 
     text: str
+    box: tuple[int, ...] = ()
 
 
 Held = Scalar | Registers | StateAt | SharedAt | Descriptor | Pointer

@@ -93,8 +93,8 @@ def _context(w: Writer, kernel: Kernel, launch: Signature) -> Context:
     threads = _threads(w)
     for argument in launch.arguments:
         match argument:
-            case MapArgument():
-                maps.append(Pointer(f"%map.{len(maps)}"))
+            case MapArgument(box=box):
+                maps.append(Pointer(f"%map.{len(maps)}", box))
             case PointerArgument(tensor):
                 held[names[tensor]] = Pointer(f"%tensor.{tensor}")
             case StrideArgument(tensor, dim):

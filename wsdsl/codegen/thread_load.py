@@ -21,7 +21,6 @@ from wsdsl.codegen.context import Context
 from wsdsl.codegen.inline_ptx import At, Global
 from wsdsl.codegen.shared_stores import SWIZZLE_BITS
 from wsdsl.codegen.tensor_box import TensorBox
-from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.memory_ops import ThreadLoad
 from wsdsl.ir.target import COPY_WORD, SWIZZLE_SPAN
 from wsdsl.ir.types import DType, Tensor
@@ -38,10 +37,6 @@ as many."""
 def convert_thread_load(c: Context, op: ThreadLoad) -> None:
     assert isinstance(op.tensor.type, Tensor)
     size = op.tensor.type.dtype.bytes
-    if op.columns * size % PIECE or op.columns * size % SWIZZLE_SPAN[op.swizzle]:
-        raise CompileError(
-            Finding(f"thread_load: {op.columns} columns do not fill lines of {op.swizzle}", op.loc)
-        )
     coordinates = tuple(c.scalar(v).text for v in op.coordinates)
     copy = _Copy(c, op, TensorBox(c, op.tensor, coordinates, op.row_dim))
     widths = (bytes for bytes in (2 * COPY_WORD, COPY_WORD) if bytes > size)

@@ -30,7 +30,7 @@ AT_ONCE = 6
 
 def convert_thread_store(c: Context, op: ThreadStore) -> None:
     coordinates = [c.scalar(v).text for v in op.coordinates]
-    first = c.w.multiply(c.threads.warp, op.lines)
+    first = c.w.multiply(c.threads.warp, op.box[op.row_dim])
     coordinates[op.row_dim] = c.w.add(coordinates[op.row_dim], first)
     line_dim = next((dim for dim, extent in enumerate(op.box[:-1]) if extent > 1), -1)
     start = warp_place(c, c.shared(op.shared), c.scalar(op.item), op.apart)

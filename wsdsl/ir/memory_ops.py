@@ -45,7 +45,8 @@ class AllocateGlobal(Op):
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class MakeTensorMap(Op):
     """The tensor map with which TMA copies boxes of `tensor`; `box` gives elements per dimension in
-    the tensor's own order (the contiguous one last), at most one swizzle span wide.
+    the tensor's own order (the contiguous one last). A line of it is one swizzle span; without
+    swizzle, any multiple of 16 bytes.
     """
 
     levels: ClassVar = SCHEDULED
@@ -211,10 +212,10 @@ class ReceiveFragment(Op):
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TmaStore(Op):
     """One thread of each warp of the warpgroup starts to copy its warp's quarter of item `item` of
-    `shared` to the box at `coordinates`, where warp i adds `lines` * i to the one of `row_dim`. It
-    begins `apart` * i bytes in, or with 0 as far as quarters of the item are apart. Elements
-    outside the tensor are dropped; it begins at a multiple of 16 bytes of a row. `accumulate` adds
-    to what is there, each element atomically; the tensor is of f32, f16, bf16, i32 or u32.
+    `shared` to the box at `coordinates`; warp i's lies i boxes further along `row_dim`. It begins
+    `apart` * i bytes in, or with 0 as far as quarters of the item are apart. Elements outside the
+    tensor are dropped; it begins at a multiple of 16 bytes of a row. `accumulate` adds to what is
+    there, each element atomically; the tensor is of f32, f16, bf16, i32 or u32.
     """
 
     levels: ClassVar = SCHEDULED
@@ -223,7 +224,6 @@ class TmaStore(Op):
     row_dim: int
     shared: Value
     item: Value
-    lines: int = 16
     apart: int = 0
     accumulate: bool = False
 
@@ -231,12 +231,11 @@ class TmaStore(Op):
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ThreadStore(Op):
     """The threads of each warp of the warpgroup copy their warp's quarter of item `item` of
-    `shared`, a panel of the swizzle mode, to the `box` of `tensor` at `coordinates`, where warp i
-    adds `lines` * i to the one of `row_dim`. It begins `apart` * i bytes in, or with 0 as far as
-    quarters of the item are apart. Elements beyond the tensor's end are dropped; no coordinate is
-    negative. Complete when it returns, in the generic proxy. Takes any stride and alignment.
-    `accumulate` adds to what is there, each element atomically; the tensor is of f32, f16, bf16,
-    i32 or u32.
+    `shared`, a panel of the swizzle mode, to the `box` of `tensor` at `coordinates`; warp i's lies
+    i boxes further along `row_dim`. It begins `apart` * i bytes in, or with 0 as far as quarters of
+    the item are apart. Elements beyond the tensor's end are dropped; no coordinate is negative.
+    Complete when it returns, in the generic proxy. Takes any stride and alignment. `accumulate`
+    adds to what is there, each element atomically; the tensor is of f32, f16, bf16, i32 or u32.
     """
 
     levels: ClassVar = SCHEDULED
@@ -247,7 +246,6 @@ class ThreadStore(Op):
     row_dim: int
     shared: Value
     item: Value
-    lines: int = 16
     apart: int = 0
     accumulate: bool = False
 

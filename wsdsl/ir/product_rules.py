@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 
-from wsdsl.ir.fragment_ops import Join, Slice, Wgmma, WgmmaCommit, WgmmaWait
+from wsdsl.ir.fragment_ops import Join, Slice, Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, regions, results_of
 from wsdsl.ir.protocol_rules import Problem
 from wsdsl.ir.tile_ops import If
@@ -46,6 +46,36 @@ def products_are_of_wgmma(kernel: Kernel) -> Iterator[Problem]:
             held = getattr(made.get(operand), "dtype", dtype)
             if held != dtype:
                 yield op, f"an operand is {held}, not {dtype}"
+
+
+def register_operands_are_fenced(kernel: Kernel) -> Iterator[Problem]:
+    """Registers that were written after the last fence are read by no product. What a loop or a
+    branch hands on may be moved to others there.
+    """
+    made = kernel.definers
+
+    def visit(
+        region: Region, loose: frozenset[Value]
+    ) -> Generator[Problem, None, frozenset[Value]]:
+        """Returns what may have been written since the last fence, as `loose` was in front."""
+        for op in region:
+            if isinstance(op, WgmmaFence):
+                loose = frozenset()
+            elif (
+                isinstance(op, Wgmma)
+                and isinstance(op.a.type, Fragment)
+                and not loose.isdisjoint(_registers_of(op.a, made))
+            ):
+                yield op, f"no wgmma_fence since the registers of {op.a} were written"
+            if inside := regions(op):
+                before = loose.union(bound(op))
+                loose = frozenset() if isinstance(op, If) else loose
+                for inner in inside:
+                    loose |= yield from visit(inner, before)
+            loose = loose.union(results_of(op))
+        return loose
+
+    yield from visit(kernel.body, frozenset())
 
 
 def register_operands_are_kept(kernel: Kernel) -> Iterator[Problem]:
@@ -142,5 +172,6 @@ def _names(fragments: tuple[Value, ...], value: Value, made: Mapping[Value, Op])
 
 RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
     products_are_of_wgmma,
+    register_operands_are_fenced,
     register_operands_are_kept,
 )

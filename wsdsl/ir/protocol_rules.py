@@ -36,15 +36,13 @@ from wsdsl.ir.memory_ops import (
     ReceiveFragment,
     SendFragment,
     TmaLoad,
-    TmaStore,
 )
 from wsdsl.ir.op import Kernel, Op, Region, Value, op_name, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import Partition, by_warpgroup
-from wsdsl.ir.target import ADDED_ATOMICALLY, LINE_ALIGN, SMEM_ALIGN, SMEM_BYTES, SWIZZLE_SPAN
+from wsdsl.ir.target import LINE_ALIGN, SMEM_ALIGN, SMEM_BYTES, SWIZZLE_SPAN, entry_registers
 from wsdsl.ir.types import Barriers, Fragment, Shared, Tensor
 from wsdsl.ir.walk import walk
 
-MAX_BOX = 256
 MAX_NAMED = 15
 
 
@@ -105,37 +103,6 @@ def expected_bytes_are_loaded(kernel: Kernel) -> Iterator[Problem]:
                 yield from visit(inner)
 
     yield from visit(kernel.body)
-
-
-def boxes_fit(kernel: Kernel) -> Iterator[Problem]:
-    for op in kernel.ops:
-        if not isinstance(op, MakeTensorMap) or not isinstance(op.tensor.type, Tensor):
-            continue
-        if fault := box_fault(op.box, op.tensor.type, op.swizzle):
-            yield op, fault
-
-
-def box_fault(box: tuple[int, ...], tensor: Tensor, swizzle: str) -> str:
-    """What is wrong with a box of the tensor; "" if nothing."""
-    if len(box) != len(tensor.dims) or not 1 <= len(box) <= 5:
-        return "a box has one extent a dimension, for 1 to 5 dimensions"
-    if any(not 1 <= extent <= MAX_BOX for extent in box):
-        return f"a box is 1 to {MAX_BOX} elements in each dimension"
-    line = box[-1] * tensor.dtype.bytes
-    if line % 16 or (swizzle != "none" and line > SWIZZLE_SPAN[swizzle]):
-        return f"a line of {line} bytes does not fit the swizzle mode {swizzle}"
-    return ""
-
-
-def reductions_have_an_addition(kernel: Kernel) -> Iterator[Problem]:
-    made = kernel.definers
-    for op in kernel.ops:
-        if isinstance(op, TmaStore) and op.accumulate:
-            mapped = made.get(op.map)
-            if isinstance(mapped, MakeTensorMap) and isinstance(mapped.tensor.type, Tensor):
-                dtype = mapped.tensor.type.dtype
-                if dtype.name not in ADDED_ATOMICALLY:
-                    yield op, f"TMA adds no {dtype} elements"
 
 
 def shared_memory_is_disjoint(kernel: Kernel) -> Iterator[Problem]:
@@ -216,7 +183,7 @@ def registers_are_conserved(kernel: Kernel) -> Iterator[Problem]:
             yield found[0], f"the partition has {p.registers} registers a thread"
         total += found[0].count * p.num_warpgroups
     # ptxas gives no more at entry than the largest count that is set.
-    entry = min(65536 // (128 * groups) // 8 * 8, max(found[0].count for found in sets))
+    entry = min(entry_registers(groups), max(found[0].count for found in sets))
     if total > entry * groups:
         yield partitions[0], f"{total} registers a thread slot of {entry * groups} are taken"
     for found in sets:
@@ -305,8 +272,6 @@ RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
     flags_are_integers,
     barriers_are_initialised,
     expected_bytes_are_loaded,
-    boxes_fit,
-    reductions_have_an_addition,
     shared_memory_is_disjoint,
     shared_memory_is_aligned,
     predecessors_are_waited_for,

@@ -1,8 +1,8 @@
 """What must hold of a kernel at its level: one table of small rules, checked after every pass.
 
 A rule yields findings; all of them are gathered and raised as one VerifyError, each with a caret
-under the op in the kernel's text. `ir/protocol_rules.py` and `ir/product_rules.py` have the rules
-of SCHEDULED.
+under the op in the kernel's text. `ir/protocol_rules.py`, `ir/product_rules.py` and
+`ir/copy_rules.py` have the rules of SCHEDULED.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from wsdsl.diagnostics import Finding, Loc, VerifyError
-from wsdsl.ir import lent_rules, overlap_rules, product_rules, protocol_rules, store_rules
+from wsdsl.ir import copy_rules, lent_rules, overlap_rules, product_rules, protocol_rules
 from wsdsl.ir.op import (
     Kernel,
     Level,
@@ -222,7 +222,7 @@ def verify(kernel: Kernel) -> None:
     rules = RULES[kernel.level]
     problems = [problem for rule in rules for problem in rule(kernel)]
     if kernel.level == "scheduled" and not problems:
-        rules = (*protocol_rules.RULES, *product_rules.RULES, *store_rules.RULES)
+        rules = (*protocol_rules.RULES, *product_rules.RULES, *copy_rules.RULES)
         problems = [problem for rule in rules for problem in rule(kernel)]
     if problems:
         text = _Text.of(kernel)

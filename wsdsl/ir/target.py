@@ -21,11 +21,19 @@ COPY_WORD = 4
 """Bytes: where rows begin at multiples, threads copy what TMA can not take by words, else by
 elements."""
 
+REGISTER_FILE = 65536
+"""Registers of an SM."""
+
 ADDED_ATOMICALLY = ("f32", "f16", "bf16", "i32", "u32")
 """Element types that global memory adds atomically, directly and by TMA."""
 
 SWIZZLE_SPAN = {"128B": 128, "64B": 64, "32B": 32, "none": 16}
 """Bytes of one line of a panel, by swizzle mode."""
+
+
+def entry_registers(warpgroups: int) -> int:
+    """Registers a thread with which a kernel of so many starts."""
+    return REGISTER_FILE // (128 * warpgroups) // 8 * 8
 
 
 def whole_lines(row_bytes: int) -> int:

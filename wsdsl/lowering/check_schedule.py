@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel, Value
-from wsdsl.ir.target import MAX_CLUSTER, SMEM_BYTES
+from wsdsl.ir.target import MAX_CLUSTER, SMEM_BYTES, entry_registers
 from wsdsl.ir.tile_ops import Block, Contract, ForEach, Reduce, Store
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import walk
@@ -253,11 +253,6 @@ def _crossed_blocks(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
                     op.loc,
                     f"choose a tile of {variable} that divides {op.size}",
                 )
-
-
-def entry_registers(warpgroups: int) -> int:
-    """Registers a thread with which a kernel of so many starts."""
-    return 65536 // (128 * warpgroups) // 8 * 8
 
 
 def _resources(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:

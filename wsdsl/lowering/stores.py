@@ -232,7 +232,7 @@ class Stores:
                 loc=op.loc,
             )
         )
-        lines, apart = panel.box[panel.row_dim], panel.bytes if panel.joined else 0
+        apart = panel.bytes if panel.joined else 0
         if not self._by_tma(op):
             return ThreadStore(
                 tensor=op.tensor,
@@ -242,7 +242,6 @@ class Stores:
                 row_dim=panel.row_dim,
                 shared=self.staging,
                 item=item,
-                lines=lines,
                 apart=apart,
                 accumulate=op.accumulate,
                 loc=op.loc,
@@ -253,7 +252,6 @@ class Stores:
             row_dim=panel.row_dim,
             shared=self.staging,
             item=item,
-            lines=lines,
             apart=apart,
             accumulate=op.accumulate,
             loc=op.loc,

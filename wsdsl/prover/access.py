@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from wsdsl.ir import memory_ops as mem
+from wsdsl.ir.copy_rules import boxes_of_warps
 from wsdsl.ir.op import Op
 from wsdsl.ir.target import SWIZZLE_SPAN
 from wsdsl.ir.types import Fragment, Tensor
@@ -334,18 +335,14 @@ def tma_store(m: Machine, a: Agent, i: Instruction) -> int:
     size = m.model.boxes[op.map.name]
     item = a.slots[i.extra[op.item.name]]
     item_of(m, a, op, array, item, 0, array.bytes)
-    apart = op.apart or array.bytes // 4
-    if not 0 < size <= apart or 3 * apart + size > array.bytes:
-        raise m.fail("misuse", a, op, f"boxes of {size} bytes, {apart} apart, of {array.bytes}")
     made: list[int] = []
-    for place, c in enumerate(FIRST_LANES):
-        start = place * apart
+    for place, (c, box) in enumerate(zip(FIRST_LANES, boxes_of_warps(op, size), strict=False)):
         event = m.event()
         before = a.know[c] | a.open_stores[place]
         for stored in a.stores:
             before |= stored[place]
         reader = ("store", a.index, c)
-        read(m, a, op, array, item, start, start + size, a.know[c], reader, event, before)
+        read(m, a, op, array, item, box.start, box.stop, a.know[c], reader, event, before)
         made.append(event)
     a.open_stores = a.open_stores[0] | made[0], a.open_stores[1] | made[1]
     a.began_stores = True

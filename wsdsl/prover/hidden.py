@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from wsdsl.prover.asked import EVERY_CTA, ROUND, Ask
-from wsdsl.prover.knowledge import Barriers
+from wsdsl.prover.knowledge import Barriers, union
 from wsdsl.prover.machine import ALL, Machine
 
 SHARED = -1
@@ -49,7 +49,7 @@ class Hidden:
 
     def masks(self, m: Machine, barriers: Barriers) -> list[int]:
         """For each who knows, as in `masks_of`: events of which it is never taken to know."""
-        private, named = _all(self.private), _all(self.named)
+        private, named = union(self.private), union(self.named)
         made: list[int] = []
         for where, _, _ in barriers:
             if where[0] != NAMED:
@@ -70,10 +70,3 @@ class Hidden:
 
 def _named(place: Any) -> bool:
     return isinstance(place, tuple) and place not in ((ROUND, 0), (ROUND, EVERY_CTA))
-
-
-def _all(masks: list[int]) -> int:
-    made = 0
-    for mask in masks:
-        made |= mask
-    return made

@@ -10,7 +10,7 @@ from wsdsl.prover.access import item_of, known_to_all, read, write
 from wsdsl.prover.machine import ALL, Agent, Machine, StageParity
 from wsdsl.prover.model import Array
 from wsdsl.prover.program import LOCAL, SEEN, Instruction
-from wsdsl.prover.sync import barrier_of, count_in_phase, only_whole, settle, shown
+from wsdsl.prover.sync import barrier_of, count_in_phase, cta_of_rank, only_whole, settle, shown
 
 
 def send_fragment(m: Machine, a: Agent, i: Instruction) -> int:
@@ -20,10 +20,7 @@ def send_fragment(m: Machine, a: Agent, i: Instruction) -> int:
     only_whole(m, a, i)
     op = i.op
     assert isinstance(op, mem.SendFragment) and isinstance(op.value.type, Fragment)
-    rank = a.slots[i.extra[op.cta.name]]
-    if not isinstance(rank, int) or not 0 <= rank < m.model.cluster:
-        raise m.fail("misuse", a, op, f"no CTA of the cluster has the rank {rank}")
-    cta = a.cta // m.model.cluster * m.model.cluster + rank
+    cta = cta_of_rank(m, a, i, op.cta)
     array, item, start, end = _place(m, a, i, op, op.value.type)
     held, barriers, stage = barrier_of(m, a, i, ALL, cta)
     know, event = known_to_all(a, ALL), m.event()

@@ -24,7 +24,7 @@ def masks_of(m: Machine, barriers: Barriers, names: dict[int, int]) -> list[int]
         masks += _by_class(m, a)
         masks.append(a.did)
         for c in (-1, *ALL):
-            masks.append(_all(e for index, k, e in m.unshown if (index, k) == (a.index, c)))
+            masks.append(union(e for index, k, e in m.unshown if (index, k) == (a.index, c)))
         for g in (*a.groups, a.open):
             masks += [g.events, g.passed]
         for stored in (*a.stores, a.open_stores):
@@ -69,7 +69,7 @@ def put_masks(
         flag.gathered = next(held_by)
 
 
-def _all(masks: Iterable[int]) -> int:
+def union(masks: Iterable[int]) -> int:
     made = 0
     for mask in masks:
         made |= mask

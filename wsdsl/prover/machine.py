@@ -80,7 +80,6 @@ class Agent:
     groups: list[Group] = field(default_factory=list[Group])
     unfenced: frozenset[int] = frozenset()
     unwritten: frozenset[int] = frozenset()
-    loose: frozenset[str] = frozenset()
     stores: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     open_stores: tuple[int, int] = (0, 0)
     began_stores: bool = False
@@ -93,7 +92,7 @@ class Agent:
         made.slots, made.frames = self.slots.copy(), self.frames.copy()
         made.counts, made.know, made.did = self.counts.copy(), self.know.copy(), self.did
         made.open, made.groups = self.open.copy(), [g.copy() for g in self.groups]
-        made.unfenced, made.unwritten, made.loose = self.unfenced, self.unwritten, self.loose
+        made.unfenced, made.unwritten = self.unfenced, self.unwritten
         made.stores, made.open_stores = self.stores.copy(), self.open_stores
         made.began_stores, made.ended = self.began_stores, self.ended
         made.named, made.at = self.named, self.at

@@ -13,12 +13,12 @@ from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.target import entry_registers
 from wsdsl.ir.types import Barriers, Shared, Tensor
 from wsdsl.ir.walk import walk
 from wsdsl.prover.program import Code, effects_of, needed_values
 from wsdsl.prover.terms import Term, apply
 
-REGISTER_FILE = 65536
 FEW, MANY = 4, 512
 """Iterations that are counted at first, and where not counting them has led to a failure."""
 
@@ -102,7 +102,7 @@ class Model:
 
     def _entry_registers(self, flat: list[Any]) -> int:
         counts = [op.count for op in flat if isinstance(op, b.SetMaxRegisters)]
-        entry = REGISTER_FILE // (128 * self.num_warpgroups) // 8 * 8
+        entry = entry_registers(self.num_warpgroups)
         # ptxas gives a kernel no more at entry than its largest setmaxnreg asks for.
         return min(entry, max(counts, default=entry))
 

@@ -7,14 +7,13 @@ from typing import Any
 
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir.types import DTYPES, Accumulator
+from wsdsl.ir.wgmma import ROWS
 from wsdsl.prover.access import known_to_all, operand_ranges, read
 from wsdsl.prover.control import truth
 from wsdsl.prover.machine import ALL, Agent, Group, Machine, Registers, StageParity
 from wsdsl.prover.model import Array
 from wsdsl.prover.program import LOCAL, Instruction
 from wsdsl.prover.sync import only_whole
-
-ROWS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,6 @@ def as_accumulator(m: Machine, a: Agent, i: Instruction) -> int:
 def wgmma_fence(m: Machine, a: Agent, i: Instruction) -> int:
     only_whole(m, a, i)
     a.unfenced = frozenset()
-    a.loose = frozenset()
     return LOCAL
 
 
@@ -101,14 +99,6 @@ def wgmma(m: Machine, a: Agent, i: Instruction) -> int:
         if isinstance(held, Descriptor):
             _read_operand(m, a, i, held, extent, element, know, event)
         else:
-            if value.name in a.loose:
-                raise m.fail(
-                    "wgmma",
-                    a,
-                    op,
-                    f"no wgmma_fence since %{value.name} was written",
-                    hint="wgmma_fence after the fragment is made",
-                )
             a.open.fragments = (*a.open.fragments, (value.name, op))
     a.unwritten -= {registers.number}
     a.open.passed |= m.everything(a) & m.waits

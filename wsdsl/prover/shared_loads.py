@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from wsdsl.ir import memory_ops as mem
+from wsdsl.ir.copy_rules import boxes_of_warps
 from wsdsl.ir.target import SWIZZLE_SPAN
 from wsdsl.ir.types import Fragment, Tensor
 from wsdsl.prover.access import WARPS, item_of, known_to_all, read
@@ -66,13 +67,11 @@ def thread_store(m: Machine, a: Agent, i: Instruction) -> int:
     size = math.prod(op.box) * op.tensor.type.dtype.bits // 8
     item = a.slots[i.extra[op.item.name]]
     item_of(m, a, op, array, item, 0, array.bytes)
-    apart = op.apart or array.bytes // 4
-    if not 0 < size <= apart or 3 * apart + size > array.bytes:
-        raise m.fail("misuse", a, op, f"boxes of {size} bytes, {apart} apart, of {array.bytes}")
+    boxes = boxes_of_warps(op, size)
     for place, warp in WARPS:
-        start = place * apart
+        start, end = boxes[place].start, boxes[place].stop
         for c in warp:
             event, reader = m.event(), ("threads", a.index, c)
-            read(m, a, op, array, item, start, start + size, a.know[c], reader, event, 0, False)
+            read(m, a, op, array, item, start, end, a.know[c], reader, event, 0, False)
             a.know[c] |= event
     return LOCAL

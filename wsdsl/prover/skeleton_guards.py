@@ -35,10 +35,10 @@ class Guards:
         self.vectors: dict[str, Vector | None] = {}
         self.found: dict[str, tuple[int, int]] = {"": (EVERYBODY, EVERYBODY)}
 
-    def threads(self, guard: str, at: int) -> tuple[int, int]:
+    def threads(self, guard: str) -> tuple[int, int]:
         """For which threads `%p` or `!%p` may hold, and for which it does."""
         if guard not in self.found:
-            vector = self._register(guard.removeprefix("!"), at)
+            vector = self._register(guard.removeprefix("!"))
             holds = guard[0] != "!"
             may, must = EVERYBODY, 0
             if vector is not None:
@@ -52,7 +52,7 @@ class Guards:
             self.found[guard] = may, must
         return self.found[guard]
 
-    def _register(self, name: str, at: int) -> Vector | None:
+    def _register(self, name: str) -> Vector | None:
         if name[0] != "%":
             return None
         if name == "%tid.x":
@@ -64,15 +64,15 @@ class Guards:
                 self.vectors[name] = self._result(found[0])
         return self.vectors[name]
 
-    def _operand(self, text: str, at: int) -> Vector | None:
+    def _operand(self, text: str) -> Vector | None:
         try:
             return [int(text, 0)] * self.num
         except ValueError:
-            return self._register(text, at)
+            return self._register(text)
 
     def _result(self, d: Definition) -> Vector | None:
         kind, *form = d.op.split(".")
-        held = [self._operand(arg, d.at) for arg in d.args]
+        held = [self._operand(arg) for arg in d.args]
         if "pred" in form and kind in ("and", "or") and len(held) == 2:
             # One side may decide, whatever the other depends on.
             decides = int(kind == "or")

@@ -108,13 +108,13 @@ class _Reader:
                 # A branch to a place of its own, so that a guard is treated like any other.
                 targets = [f"the end by {kind}"]
                 self.graph.ends.add(self._label(targets[0]))
-            may, must = self.guards.threads(token.guard, token.at)
+            may, must = self.guards.threads(token.guard)
             taken = self._silent(now, may) if token.guard else now
             for target in targets:
                 self.graph.join(taken, self._label(target))
             return self._silent(now, ~must) if token.guard else None
         letter = self._letter(token, spins)
-        may, must = self.guards.threads(token.guard, token.at)
+        may, must = self.guards.threads(token.guard)
         if may != must:
             letter = letter._replace(kind=CONDITIONAL + letter.kind)
         line = bisect_right(self.ends_of_lines, token.at) + 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from wsdsl.ir import barrier_ops as b
-from wsdsl.ir.op import Op
+from wsdsl.ir.op import Op, Value
 from wsdsl.prover.control import truth
 from wsdsl.prover.errors import Party
 from wsdsl.prover.machine import (
@@ -174,6 +174,14 @@ def arrive(
     settle(m, a, i.op, held, name)
 
 
+def cta_of_rank(m: Machine, a: Agent, i: Instruction, rank: Value) -> int:
+    """The CTA that has this rank in the agent's cluster."""
+    held = a.slots[i.extra[rank.name]]
+    if not isinstance(held, int) or not 0 <= held < m.model.cluster:
+        raise m.fail("misuse", a, i.op, f"no CTA of the cluster has the rank {held}")
+    return a.cta // m.model.cluster * m.model.cluster + held
+
+
 def arrive_barrier(m: Machine, a: Agent, i: Instruction) -> int:
     op = i.op
     assert isinstance(op, b.ArriveBarrier)
@@ -181,10 +189,7 @@ def arrive_barrier(m: Machine, a: Agent, i: Instruction) -> int:
         return LOCAL
     cta = a.cta
     if op.cta is not None:
-        rank = a.slots[i.extra[op.cta.name]]
-        if not isinstance(rank, int) or not 0 <= rank < m.model.cluster:
-            raise m.fail("misuse", a, op, f"no CTA of the cluster has the rank {rank}")
-        cta = a.cta // m.model.cluster * m.model.cluster + rank
+        cta = cta_of_rank(m, a, i, op.cta)
     if op.each_thread or op.each_warp:
         only_whole(m, a, i)
     who = ALL if op.each_thread else FIRST_LANES if op.each_warp else ELECTED

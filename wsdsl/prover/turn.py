@@ -162,11 +162,11 @@ class Turn(ABC):
             self.found.places[place] = op
         return slot, place
 
-    def same(self, op: Op, slot: Linear, pieces: int = 1) -> None:
+    def same(self, op: Op, slot: Linear) -> None:
         """One slot in all of a turn."""
         if self.slot is None:
             self.slot = slot
-        if self.slot.times(pieces) != slot:
+        if self.slot != slot:
             raise self.fail(op, "this is another slot than the one before")
 
     def plain(self, op: m.StoreGlobal, way: Way, place: Place) -> None:

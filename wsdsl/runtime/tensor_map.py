@@ -8,13 +8,12 @@ from typing import NamedTuple
 
 from wsdsl.codegen.signature import MapArgument
 from wsdsl.diagnostics import Finding, LaunchError
-from wsdsl.ir.target import SWIZZLE_SPAN
+from wsdsl.ir.copy_rules import box_fault
 from wsdsl.runtime import driver
 from wsdsl.runtime.tma_limits import TMA_ALIGN, tma_faults
 from wsdsl.runtime.views import ArrayView, normalise
 
 MAP_BYTES = 128
-MAX_BOX = 256
 MAX_CACHED = 1024
 
 DATA_TYPES = {
@@ -56,7 +55,11 @@ def tiled_map(
     A map cannot have an axis of size 0. An empty tensor is mapped as one zero element at the
     address `zeros`, which every load of the kernel then reads or is outside of.
     """
-    faults = tma_faults(view) + _box_faults(view, argument)
+    faults = tma_faults(view)
+    if view.dtype.name not in DATA_TYPES:
+        faults.append(f"TMA has no {view.dtype}")
+    if fault := box_fault(argument.box, len(view.shape), view.dtype, argument.swizzle):
+        faults.append(fault)
     if faults:
         message = f"no tensor map for {argument.tensor}: {'; '.join(faults)}"
         raise LaunchError(Finding(message))
@@ -80,22 +83,6 @@ def tiled_map(
         # 7 % where memory is the limit (16 x 28672 x 8192, H200).
         "NONE" if written else "L2_128B",
     )
-
-
-def _box_faults(view: ArrayView, argument: MapArgument) -> list[str]:
-    box, item = argument.box, view.dtype.bytes
-    if len(box) != len(view.shape):
-        return [f"box {box} has rank {len(box)}, the array {len(view.shape)}"]
-    faults: list[str] = []
-    if any(not 1 <= b <= MAX_BOX for b in box):
-        faults.append(f"box {box} is not within 1 to {MAX_BOX}")
-    if view.dtype.name not in DATA_TYPES:
-        faults.append(f"TMA has no {view.dtype}")
-    elif box[-1] * item % TMA_ALIGN:
-        faults.append(f"a box row of {box[-1] * item} bytes is no multiple of {TMA_ALIGN}")
-    elif argument.swizzle != "none" and box[-1] * item > SWIZZLE_SPAN[argument.swizzle]:
-        faults.append(f"a box row of {box[-1] * item} bytes exceeds swizzle {argument.swizzle}")
-    return faults
 
 
 _encoded: dict[TiledMap, bytes] = {}

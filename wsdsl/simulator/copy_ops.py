@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from wsdsl.ir import memory_ops as m
+from wsdsl.ir.copy_rules import boxes_of_warps
 from wsdsl.ir.op import Op, Value
-from wsdsl.ir.target import ADDED_ATOMICALLY, SWIZZLE_SPAN
+from wsdsl.ir.target import SWIZZLE_SPAN
 from wsdsl.ir.types import Fragment, Shared
 from wsdsl.simulator.arithmetic import Array, numpy_dtype
 from wsdsl.simulator.barriers import Barrier
@@ -145,11 +146,11 @@ class StoreInFlight:
 
     wg: Warpgroup
     map: TensorMapValue
-    boxes: tuple[tuple[int, ...], ...]
-    addresses: tuple[int, ...]
-    accesses: tuple[CopyOut, ...]
-    writes: tuple[StoredOut, ...]
     add: bool
+    boxes: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
+    addresses: list[int] = field(default_factory=list[int])
+    accesses: list[CopyOut] = field(default_factory=list[CopyOut])
+    writes: list[StoredOut] = field(default_factory=list[StoredOut])
     lines: list[Array] | None = None
     read_done: bool = False
     write_done: bool = False
@@ -176,43 +177,40 @@ class StoreInFlight:
         return False
 
 
+def boxes_of(
+    wg: Warpgroup, op: m.TmaStore | m.ThreadStore, held: TensorMapValue, at: tuple[int, ...]
+) -> Iterator[tuple[int, int, tuple[int, ...], str]]:
+    """Of each warp: its number, the address of its box, the box's place in the tensor, and what it
+    is that the warp does."""
+    shared: SharedItems = wg.values[op.shared.name]
+    item = int(wg.get(op.item, op))
+    for i, part in enumerate(boxes_of_warps(op, held.bytes)):
+        address = wg.item(op, shared, item, part.start, held.bytes)
+        aligned(wg, op, address, held.swizzle)
+        box = list(at)
+        box[op.row_dim] += i * held.box[op.row_dim]
+        yield i, address, tuple(box), f"it reads item {item} of `{shared.label}` (warp {i})"
+
+
 def tma_store(wg: Warpgroup, op: m.TmaStore) -> None:
     wg.only_whole(op)
     held: TensorMapValue = wg.values[op.map.name]
-    shared: SharedItems = wg.values[op.shared.name]
-    item = int(wg.get(op.item, op))
-    quarter = shared.bytes // 4
-    if held.bytes > quarter:
-        wg.fail(op, f"a box of {held.bytes} bytes, a warp has {quarter}")
-    start = wg.item(op, shared, item, 0, shared.bytes)
-    if op.accumulate and held.tensor.dtype.name not in ADDED_ATOMICALLY:
-        wg.fail(op, f"TMA can not add {held.tensor.dtype} elements")
     at = coordinates_of(wg, op, op.coordinates)
     wg.check(op, held.misplaced(at))
     check = add_global if op.accumulate else write_global
-    boxes: list[tuple[int, ...]] = []
-    addresses: list[int] = []
-    accesses: list[CopyOut] = []
-    writes: list[StoredOut] = []
-    for i in range(4):
-        address = start + i * (op.apart or quarter)
-        aligned(wg, op, address, held.swizzle)
-        access = CopyOut(wg.told, op, wg.storing(i).start)
-        conflict = wg.cta.accesses.read(
-            address, address + held.bytes, access, wg.storing(i), (wg.index, i)
-        )
-        wg.settle(op, f"it reads item {item} of `{shared.label}` (warp {i})", conflict)
-        box = tuple(c + op.lines * i * (d == op.row_dim) for d, c in enumerate(at))
-        written = StoredOut(wg.full_name, op, wg.storing(i).start)
-        check(wg, op, held.tensor, held.inside(box), written, wg.storing(i))
+    store = StoreInFlight(wg, held, op.accumulate)
+    for i, address, box, what in boxes_of(wg, op, held, at):
+        warp = wg.storing(i)
+        access = CopyOut(wg.told, op, warp.start)
+        end, reader = address + held.bytes, (wg.index, i)
+        wg.settle(op, what, wg.cta.accesses.read(address, end, access, warp, reader))
+        written = StoredOut(wg.full_name, op, warp.start)
+        check(wg, op, held.tensor, held.inside(box), written, warp)
         wg.check(op, held.spills(box))
-        boxes.append(box)
-        addresses.append(address)
-        accesses.append(access)
-        writes.append(written)
-    store = StoreInFlight(
-        wg, held, tuple(boxes), tuple(addresses), tuple(accesses), tuple(writes), op.accumulate
-    )
+        store.boxes.append(box)
+        store.addresses.append(address)
+        store.accesses.append(access)
+        store.writes.append(written)
     wg.open_stores.stores.append(store)
     wg.cta.residents.start(store, op, wg.cta)
 
@@ -221,24 +219,15 @@ def thread_store(wg: Warpgroup, op: m.ThreadStore) -> None:
     wg.only_whole(op)
     tensor = wg.cta.arguments.tensors[op.tensor.name]
     panel = TensorMapValue(tensor, op.box, op.swizzle)
-    shared: SharedItems = wg.values[op.shared.name]
-    item = int(wg.get(op.item, op))
-    quarter = shared.bytes // 4
-    if panel.bytes > quarter:
-        wg.fail(op, f"a box of {panel.bytes} bytes, a warp has {quarter}")
-    start = wg.item(op, shared, item, 0, shared.bytes)
     at = forward(wg, op, op.coordinates)
     check = add_global if op.accumulate else write_global
     everything = slice(None), slice(None)
-    for i in range(4):
-        address, warp = start + i * (op.apart or quarter), wg.warp(i)
-        aligned(wg, op, address, op.swizzle)
+    for i, address, box, what in boxes_of(wg, op, panel, at):
+        warp = wg.warp(i)
         epochs = wg.cta.clocks.own[warp].copy()
         access = ThreadAccess(wg.told, op, warp, epochs)
-        reader = wg.index, "threads", i
-        conflict = wg.cta.accesses.read(address, address + panel.bytes, access, warp, reader, False)
-        wg.settle(op, f"it reads item {item} of `{shared.label}` (warp {i})", conflict)
-        box = tuple(c + op.lines * i * (d == op.row_dim) for d, c in enumerate(at))
+        end, reader = address + panel.bytes, (wg.index, "threads", i)
+        wg.settle(op, what, wg.cta.accesses.read(address, end, access, warp, reader, False))
         inside = panel.inside(box)
         check(wg, op, tensor, inside, ThreadAccess(wg.full_name, op, warp, epochs), warp)
         before = tensor.array[inside].copy()
@@ -366,10 +355,7 @@ def thread_load(wg: Warpgroup, op: m.ThreadLoad) -> None:
     tensor = wg.cta.arguments.tensors[op.tensor.name]
     shared: SharedItems = wg.values[op.shared.name]
     state: State = wg.values[op.state.name]
-    line_bytes = op.columns * tensor.dtype.bytes
-    if line_bytes % SWIZZLE_SPAN[op.swizzle]:
-        wg.fail(op, f"lines of {line_bytes} bytes with swizzle {op.swizzle}")
-    size = op.rows * line_bytes
+    size = op.rows * op.columns * tensor.dtype.bytes
     start = wg.item(op, shared, state.stage, op.offset, size)
     aligned(wg, op, start, op.swizzle)
     write_shared(

@@ -17,7 +17,7 @@ from wsdsl.ir.barrier_ops import (
 from wsdsl.ir.memory_ops import AllocateGlobal, AllocateShared
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.target import MAX_CLUSTER, SMEM_BYTES
+from wsdsl.ir.target import MAX_CLUSTER, SMEM_BYTES, entry_registers
 from wsdsl.ir.tile_scheduler import TileScheduler, count_work, tile_scheduler
 from wsdsl.ir.types import Barriers, Shared, Tensor
 from wsdsl.simulator.arithmetic import numpy_dtype
@@ -28,7 +28,6 @@ from wsdsl.simulator.errors import SimulationError
 from wsdsl.simulator.register_operands import RegisterOperands, register_operands
 
 NUM_SMS = 4
-REGISTER_FILE = 65536
 
 
 @dataclass(frozen=True)
@@ -146,8 +145,7 @@ def read_launch(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> La
             case _:
                 pass
     _check_placement(kernel, placed, smem_bytes)
-    threads = 128 * max(1, sum(p.num_warpgroups for p in partitions))
-    entry = REGISTER_FILE // threads // 8 * 8
+    entry = entry_registers(max(1, sum(p.num_warpgroups for p in partitions)))
     num_ctas, cluster, together = _grid(kernel, arguments, num_sms)
     return Launch(
         tuple(partitions) or (Partition(role="kernel"),),

@@ -8,11 +8,11 @@ from functools import cached_property
 
 import numpy as np
 
+from wsdsl.ir.copy_rules import box_fault
 from wsdsl.ir.target import SWIZZLE_SPAN
 from wsdsl.simulator.arithmetic import Array, added
 from wsdsl.simulator.arrays import GlobalTensor
 
-MAX_BOX = 256
 UNIT = 16
 """Bytes: what addresses and strides are multiples of, the place in GMEM where a box begins as well,
 and what a store writes whole."""
@@ -25,10 +25,6 @@ class TensorMapValue:
     tensor: GlobalTensor
     box: tuple[int, ...]
     swizzle: str
-
-    @property
-    def line_bytes(self) -> int:
-        return self.box[-1] * self.tensor.dtype.bytes
 
     @property
     def bytes(self) -> int:
@@ -44,18 +40,8 @@ class TensorMapValue:
 
     def fault(self) -> str:
         """What TMA would refuse, "" if nothing."""
-        if len(self.box) != self.tensor.array.ndim or not 1 <= len(self.box) <= 5:
-            return f"a box of {len(self.box)} dimensions for one of {self.tensor.array.ndim}"
-        if any(not 1 <= extent <= MAX_BOX for extent in self.box):
-            return f"box {self.box}: each extent is 1 to {MAX_BOX}"
-        span = SWIZZLE_SPAN[self.swizzle]
-        plain = self.swizzle == "none" and self.line_bytes % UNIT == 0
-        if self.line_bytes != span and not plain:
-            return (
-                f"a box line of {self.line_bytes} bytes with swizzle {self.swizzle}, whose lines "
-                f"are {span} bytes"
-            )
-        return self._address_fault()
+        array, dtype = self.tensor.array, self.tensor.dtype
+        return box_fault(self.box, array.ndim, dtype, self.swizzle) or self._address_fault()
 
     def _address_fault(self) -> str:
         array = self.tensor.array

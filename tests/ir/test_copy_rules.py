@@ -1,0 +1,71 @@
+"""Copies that no hardware makes, and stores whose boxes are not what the warps have written."""
+
+import pytest
+
+import wsdsl
+from tests.kernels import CASES
+from wsdsl import Schedule
+from wsdsl.diagnostics import VerifyError
+from wsdsl.ir.parser import parse_kernel
+from wsdsl.ir.spec import verify
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    given = Schedule(tile=dict(m=64, n=64), consumers=1, mma="n")
+    return str(CASES["gemm"].kernel.compile(given, M=128, N=64, K=64).scheduled)
+
+
+def test_right(text: str) -> None:
+    wsdsl.compile_ir(text).prove()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("apart=2048", "apart=8192", "four boxes of 2048 bytes, 8192 apart, are not in 8192 bytes"),
+        ("apart=2048", "apart=1024", "four boxes of 2048 bytes, 1024 apart"),
+        ("apart=2048", "apart=-2048", "four boxes of 2048 bytes"),
+        ("apart=2048", "apart=2050", "multiple of 1024 bytes"),
+        ("row_dim=0", "row_dim=7", "row_dim=7 of a tensor of 2 dimensions"),
+        ("transposed=True, ", "", "joined panels are transposed"),
+        ('swizzle="128B", transposed', 'swizzle="64B", transposed', "joined panels"),
+    ],
+)
+def test_wrong(text: str, old: str, new: str, words: str) -> None:
+    assert old in text
+    with pytest.raises(VerifyError, match=words):
+        wsdsl.compile_ir(text.replace(old, new))
+
+
+BY_THREADS = """
+kernel sample @ scheduled (%X: tensor<u8[M, N]>, %i: i32) {
+  %smem: shared<16384 x 1> = allocate_shared(label="smem", offset=0)
+  partition(role="compute") {
+    %st: state = initial_state(parity=0)
+    thread_load(tensor=%X, coordinates=(%i, %i), row_dim=0, rows=64, columns=256, swizzle="128B",
+      shared=%smem, state=%st)
+    thread_store(tensor=%X, coordinates=(%i, %i), box=(16, 128), swizzle="128B", row_dim=0,
+      shared=%smem, item=%i, accumulate=False)
+  }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("", "", ""),
+        ("columns=256", "columns=192", "rows of 192 bytes do not fill lines of 128"),
+        ("box=(16, 128)", "box=(16, 256)", "a line of 256 bytes"),
+        ("box=(16, 128)", "box=(16,)", "one extent a dimension"),
+        ("accumulate=False", "accumulate=True", "memory adds no u8 elements"),
+    ],
+)
+def test_copies_by_threads(old: str, new: str, words: str) -> None:
+    kernel = parse_kernel(BY_THREADS.replace(old, new))
+    if not words:
+        verify(kernel)
+        return
+    with pytest.raises(VerifyError, match=words):
+        verify(kernel)
