@@ -139,7 +139,9 @@ def tell(
             else:
                 waiting.append((a.index, m.model.kernel.body[-1], "has ended"))
     else:
-        waiting.append((failure.party.agent, failure.party.op, "here it goes wrong"))
+        known = failure.kind != "unknown"
+        why = "here it goes wrong" if known else "so far it was followed"
+        waiting.append((failure.party.agent, failure.party.op, why))
     keys = agent_keys(m.model)
     script = tuple((keys[s.agent], s.op) for s in steps)
     if failure.kind != "deadlock":
@@ -178,6 +180,9 @@ def _why(m: Machine, agent: int) -> str:
 
 def _hint(m: Machine, failure: Failure) -> str:
     """Who could let those go on who wait: ops on their barriers."""
+    if failure.kind == "unknown":
+        left = "Schedule.cluster" if m.model.num_ctas > 1 else "what is not needed of the schedule"
+        return f"nothing was found to be wrong, it is too much to follow; leave out {left}"
     if failure.kind != "deadlock":
         return ""
     wanted: list[str] = []
