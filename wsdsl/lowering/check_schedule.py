@@ -234,7 +234,8 @@ def _tiles(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
             rows = f"{what} (rows of the tensor cores' tile)"
             if size % (64 * shares["rows"]):
                 who = f"{shares['rows']} consumer{'s' if shares['rows'] > 1 else ''}"
-                yield Finding(f"{rows} is no multiple of 64 x {who}")
+                hint = "make it one, or have another axis lie there: Schedule.mma"
+                yield Finding(f"{rows} is no multiple of 64 x {who}", hint=hint)
             if size > 256:
                 yield Finding(f"{rows} is more than 256")
         step = depths[name][0] if name in depths else 16
@@ -277,11 +278,12 @@ def _resources(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         )
     elif registers + beside + OTHER_REGISTERS > own:
         added = f" ({beside} for what products are added to)" if beside else ""
+        more = consumers < 3 and chosen.mode != "pingpong"
         yield Finding(
             f"the tiles take {registers + beside} of {own} registers a thread{added}, and the rest "
             f"needs {OTHER_REGISTERS}",
             kernel.loc,
-            "make the tile smaller, or use more consumers",
+            "make the tile smaller" + (", or use more consumers" if more else ""),
         )
     used = smem_bytes(kernel, chosen, chosen.stages or 1, buffers=1)
     if used > SMEM_BYTES:
@@ -290,6 +292,15 @@ def _resources(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
             kernel.loc,
             "use fewer stages or smaller tiles",
         )
+
+
+REGISTERS = {
+    (2, 1): "for 2 consumers 40 and 232, or 24 and 240",
+    (2, 2): "for 2 consumers 24 and 232",
+    (3, 1): "for 3 consumers 32 and 160",
+    (3, 2): "for 3 consumers 24 and 144",
+}
+"""What fits, by consumers and load warpgroups."""
 
 
 def _registers(kernel: Kernel, chosen: Schedule) -> list[Finding]:
@@ -307,6 +318,6 @@ def _registers(kernel: Kernel, chosen: Schedule) -> list[Finding]:
             f"registers {given!r} with {consumers} consumers{beside} need more than the {pool} a "
             "thread slot that the launch gives out",
             None,
-            "for 2 consumers " + ("24 and 232" if loads > 1 else "40 and 232, or 24 and 240"),
+            REGISTERS.get((consumers, loads), REGISTERS[2, 1]),
         )
     ]

@@ -129,6 +129,8 @@ def _teams(
     few = few and bool(products)
     if given.mode != "pingpong":
         usual = (2, 1) if few or heights else (3, 2) if scales_products(kernel) else (2,)
+        if heights and all(h % 192 == 0 for h in heights):
+            usual = (2, 3, 1)
         numbers = (given.consumers,) if given.consumers else usual
         by_rows = shared_role(kernel, given) == "rows"
         fitting = [c for c in numbers if all(h % (64 * c if by_rows else 64) == 0 for h in heights)]
