@@ -11,6 +11,7 @@ import pytest
 
 import wsdsl
 from wsdsl.cli import main
+from wsdsl.knobs import KNOBS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*.md")]
@@ -57,6 +58,12 @@ def test_readme_draws_the_picture_that_it_shows(tmp_path, monkeypatch, capsys):
     assert told["tiles_cut"] > 0
     shown = unescape((ROOT / "docs" / "timeline.svg").read_text())
     assert f">{told['schedule']}<" in shown, f"draw it: {command}"
+
+
+def test_language_page_lists_the_knobs():
+    text = (ROOT / "docs" / "language.md").read_text()
+    rows = [f"| `{knob.variable}` | {knob.expected} | {knob.doc} |" for knob in KNOBS]
+    assert re.findall(r"^\| `WSDSL_.*$", text, re.MULTILINE) == rows
 
 
 def test_contributing_names_the_make_targets():
