@@ -1,11 +1,17 @@
-"""Golden files, and GPU tests that are skipped where there is no GPU.
+"""Golden files, lists of what is refused, and GPU tests that are skipped where there is no GPU.
 
 `golden(text)` compares with tests/golden/<test module>/<test name>.txt. A missing or different file
 fails; `pytest --update-golden` writes it, to be looked at and committed.
+
+`with refusals():` skips a parametrised test whose schedule is refused, if the golden file <test
+name>.refused.txt lists it, and fails one that it lists wrongly or not. `--update-golden` sets the
+lines of the tests that run; to be rid of those of tests that are no more, delete the file first.
 """
 
 import difflib
+import fcntl
 import re
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -45,3 +51,38 @@ def golden(request):
             pytest.fail("\n".join([*lines, "if this is meant: pytest --update-golden"]))
 
     return compare
+
+
+@pytest.fixture
+def refusals(request):
+    node = request.node
+    path = GOLDEN / node.path.stem / f"{node.originalname}.refused.txt"
+    own = node.callspec.id
+
+    def update(refused: bool) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # of the processes of pytest-xdist
+            file.seek(0)
+            listed = {*file.read().splitlines()} - {own} | ({own} if refused else set())
+            file.truncate(0)
+            file.write("".join(f"{line}\n" for line in sorted(listed)))
+
+    @contextmanager
+    def trying():
+        from wsdsl import ScheduleError
+
+        error = None
+        try:
+            yield
+        except ScheduleError as raised:
+            error = raised
+        if request.config.getoption("--update-golden"):
+            update(error is not None)
+        elif (error is not None) != (path.exists() and own in path.read_text().splitlines()):
+            hint = f"if this is meant, `pytest --update-golden` changes {path}"
+            pytest.fail(f"refused: {error}\n{hint}" if error else f"not refused; {hint}")
+        if error is not None:
+            pytest.skip(str(error).splitlines()[0])
+
+    return trying

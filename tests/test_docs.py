@@ -1,12 +1,17 @@
 """What the documents claim is so: docs/ir.md is up to date, and links lead somewhere."""
 
+import json
 import re
 import runpy
+import shlex
+from html import unescape
 from pathlib import Path
 
 import pytest
 
 import wsdsl
+from wsdsl.cli import main
+from wsdsl.knobs import KNOBS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*.md")]
@@ -41,6 +46,24 @@ def test_readme_shows_the_errors_that_there_are():
     with pytest.raises(wsdsl.TypeCheckError) as caught:
         wsdsl.parse(text, "linear.ws")
     assert f"TypeCheckError: {caught.value}\n" in (ROOT / "README.md").read_text()
+
+
+def test_readme_draws_the_picture_that_it_shows(tmp_path, monkeypatch, capsys):
+    """Schedules are compared: times change with the model."""
+    text = (ROOT / "README.md").read_text().replace("\\\n", " ")
+    (command,) = re.findall(r"^wsdsl schedule .* -o t.svg$", text, re.MULTILINE)
+    monkeypatch.chdir(ROOT)
+    assert main([*shlex.split(command)[1:-1], str(tmp_path / "t.svg"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["tiles_cut"] > 0
+    shown = unescape((ROOT / "docs" / "timeline.svg").read_text())
+    assert f">{told['schedule']}<" in shown, f"draw it: {command}"
+
+
+def test_language_page_lists_the_knobs():
+    text = (ROOT / "docs" / "language.md").read_text()
+    rows = [f"| `{knob.variable}` | {knob.expected} | {knob.doc} |" for knob in KNOBS]
+    assert re.findall(r"^\| `WSDSL_.*$", text, re.MULTILINE) == rows
 
 
 def test_contributing_names_the_make_targets():

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from wsdsl.compiled import Compiled, runs_simulated
 from wsdsl.diagnostics import CompileError, Finding, ParseError, ScheduleError
 from wsdsl.ir import op as ir
+from wsdsl.ir.target import MAX_SIZE
 from wsdsl.schedule import Schedule, as_schedule
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 MAX_CHOICES = 1024
 """Calls of different sizes whose compiled kernel is remembered."""
-MAX_SIZE = 2**31 - 1
 
 
 class Kernel:

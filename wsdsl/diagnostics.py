@@ -87,3 +87,7 @@ class CompileError(WsdslError):
 
 class LaunchError(WsdslError):
     """The arrays of a call do not fit the kernel; nothing has been written."""
+
+
+def counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

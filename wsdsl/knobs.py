@@ -1,4 +1,5 @@
-"""Every WSDSL_* environment variable: typed, documented, and scoped with `override`.
+"""Every WSDSL_* environment variable: typed, documented, and scoped with `override`. `wsdsl doctor`
+and docs/language.md list them.
 
     knobs.BACKEND.get()                          # the override in force, else the environment
     with knobs.override(backend="simulator"):    # this thread and this task only
@@ -32,7 +33,7 @@ class Knob(Generic[T]):
 
     variable: str
     parse: Callable[[str], T]
-    default: Callable[[], T]
+    default: T
     expected: str
     doc: str
 
@@ -47,7 +48,7 @@ class Knob(Generic[T]):
             return overrides[self.name]
         text = os.environ.get(self.variable, "")
         if not text:
-            return self.default()
+            return self.default
         try:
             return self.parse(text)
         except ValueError:
@@ -91,7 +92,7 @@ def _directory(text: str) -> Path | None:
 PTXAS = Knob[str](
     "WSDSL_PTXAS",
     str,
-    lambda: "",
+    "",
     'the path of a ptxas, or "off"',
     'The ptxas to use; "off" leaves assembling to the driver. '
     "Unset: the one of the wheel nvidia-cuda-nvcc, else of PATH, else of CUDA_HOME.",
@@ -99,21 +100,21 @@ PTXAS = Knob[str](
 DUMP = Knob[Path | None](
     "WSDSL_DUMP",
     _directory,
-    lambda: None,
-    "a directory",
+    None,
+    'a directory, or "off"',
     "Write each kernel's IR after each pass, LLVM IR, PTX and SASS to this directory.",
 )
 BACKEND = Knob[Backend](
     "WSDSL_BACKEND",
     _backend,
-    lambda: "auto",
+    "auto",
     '"auto", "gpu" or "simulator"',
     "Where NumPy arrays run: on a GPU if there is one (auto), always there, or never.",
 )
 ALLOW_SPILLS = Knob[bool](
     "WSDSL_ALLOW_SPILLS",
     _flag,
-    lambda: False,
+    False,
     "0 or 1",
     "Accept kernels whose registers ptxas spills to local memory; else a CompileError.",
 )

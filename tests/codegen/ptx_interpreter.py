@@ -18,8 +18,7 @@ RELATIONS: Mapping[str, Callable[[int, int], bool]] = {
 }  # fmt: skip
 ARITHMETIC: Mapping[str, Callable[[int, int], int]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "and": operator.and_,
-    "or": operator.or_, "xor": operator.xor, "min": min, "max": max,
-    "div": operator.floordiv, "rem": operator.mod,
+    "or": operator.or_, "xor": operator.xor, "max": max,
 }  # fmt: skip
 
 
@@ -37,6 +36,8 @@ class Memory:
     shared: bytearray
     written: dict[int, int] = field(default_factory=dict[int, int])
     """Bytes by their place in `held`; a second write of one is an error, too."""
+    added: dict[int, int] = field(default_factory=dict[int, int])
+    """The same of what is added to memory."""
     filled: set[int] = field(default_factory=set[int])
     prefetched: list[int] = field(default_factory=list[int])
 
@@ -51,12 +52,12 @@ class Memory:
         at = self.place(space, address, size)
         return bytes((self.held if space == "global" else self.shared)[at : at + size])
 
-    def store(self, space: str, address: int, bytes: bytes) -> None:
+    def store(self, space: str, address: int, bytes: bytes, *, adds: bool = False) -> None:
         at = self.place(space, address, len(bytes))
         for i, byte in enumerate(bytes, at):
             if space == "global":
-                assert i not in self.written, f"byte {i} is written twice"
-                self.written[i] = byte
+                assert i not in self.written and i not in self.added, f"byte {i} is written twice"
+                (self.added if adds else self.written)[i] = byte
             else:
                 self.shared[i] = byte
                 self.filled.add(i)
@@ -123,8 +124,6 @@ class _Thread:
                 self.memory.prefetched.append(self.address(to) - self.memory.base)
             case "shfl":
                 self.registers[to] = self.value(rest[0])  # of a value that is the same in a warp
-            case "mov" if to.startswith("{") or rest[0].startswith("{"):
-                self.pack(to, rest[0], int(modifiers[-1][1:]))
             case "cvt":
                 bits, source = int(modifiers[-2][1:]), modifiers[-1]
                 value = self.value(rest[0]) & ((1 << int(source[1:])) - 1)
@@ -147,22 +146,13 @@ class _Thread:
                 self.registers[name] = int.from_bytes(part, "little")
             return
         values = (self.value(name) & ((1 << 8 * width) - 1) for name in names)
-        self.memory.store(space, address, b"".join(v.to_bytes(width, "little") for v in values))
-
-    def pack(self, to: str, source: str, bits: int) -> None:
-        parts = [x.strip() for x in (to if to.startswith("{") else source).strip("{}").split(",")]
-        each = bits // len(parts)
-        if to.startswith("{"):
-            for i, name in enumerate(parts):
-                self.registers[name] = self.value(source) >> i * each & ((1 << each) - 1)
-        else:
-            held = (self.value(x) & ((1 << each) - 1) for x in parts)
-            self.registers[to] = sum(v << i * each for i, v in enumerate(held))
+        stored = b"".join(v.to_bytes(width, "little") for v in values)
+        self.memory.store(space, address, stored, adds=kind == "red")
 
     def computed(self, kind: str, modifiers: list[str], texts: list[str]) -> int:
         type, values = modifiers[-1], [self.value(x) for x in texts]
         if type == "pred":
-            return ARITHMETIC[kind](*values) & 1 if kind != "not" else 1 - values[0]
+            return ARITHMETIC[kind](*values) & 1
         bits = int(type[1:])
         if kind == "selp":
             return values[0] if values[2] else values[1]
@@ -173,22 +163,14 @@ class _Thread:
                 return int(RELATIONS[modifiers[0]](*read))
             case "mov":
                 return read[0] & whole
-            case "not" | "neg":
-                return (~read[0] if kind == "not" else -read[0]) & whole
             case "mad":
-                wide = 2 * bits if "wide" in modifiers else bits
-                return (read[0] * read[1] + values[2]) & ((1 << wide) - 1)
+                return (read[0] * read[1] + values[2]) & whole
             case "mul" if "wide" in modifiers:
                 return read[0] * read[1] & ((1 << 2 * bits) - 1)
             case "mul" if "hi" in modifiers:
                 return read[0] * read[1] >> bits & whole
             case "bfe":
                 return read[0] >> values[1] & ((1 << values[2]) - 1)
-            case "prmt":
-                source, picked = values[0] & whole | (values[1] & whole) << bits, 0
-                for i in range(4):
-                    picked |= (source >> 8 * (values[2] >> 4 * i & 7) & 0xFF) << 8 * i
-                return picked
             case "shl":
                 return read[0] << min(values[1], bits) & whole
             case "shr":

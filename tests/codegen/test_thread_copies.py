@@ -1,7 +1,6 @@
 """What the PTX of `thread_load`, `thread_store` and `prefetch_tile` reads and writes, run here."""
 
 import itertools
-import math
 import random
 
 import pytest
@@ -18,6 +17,13 @@ START = 128
 ITEM = 8192
 ALIGNED = (1, 2, 4, 8)
 SEEDS = range(6)
+STORES = [
+    *itertools.product(("rows", "transposed"), ("bf16", "f32", "u8"), (False,)),
+    *itertools.product(("rows", "transposed"), ("f16", "f32", "i32"), (True,)),
+    ("joined", "bf16", False),
+    ("joined", "bf16", True),
+]
+"""Panels, types, and whether they are added. Warps join panels of 16 bits alone."""
 
 
 class Tensor:
@@ -67,22 +73,21 @@ def parameters(dtype: str, rank: int) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("dtype", ["bf16", "f32", "u8"])
-@pytest.mark.parametrize("panel", ["rows", "transposed", "joined"])
-def test_stores(panel: str, dtype: str, seed: int) -> None:
+@pytest.mark.parametrize(("panel", "dtype", "accumulate"), STORES)
+def test_stores(panel: str, dtype: str, accumulate: bool, seed: int) -> None:
     rng, size = random.Random(f"{seed}{dtype}{panel}"), DTYPES[dtype].bytes
-    rank, joined = rng.choice((2, 3)), panel == "joined" and size == 2
+    rank, joined = rng.choice((2, 3)), panel == "joined"
     lines, line = 16, rng.choice([n for n in range(8, 129, 8) if n * size in range(16, 129, 16)])
     if panel != "rows":
         lines, line = (rng.choice((8, 16)), 64) if joined else (rng.choice((8, 24, 32)), 16)
     box = [*[1] * (rank - 2), lines, line]
-    row_dim = rank - 1 if panel == "transposed" or (panel == "joined" and not joined) else rank - 2
+    row_dim = rank - 1 if panel == "transposed" else rank - 2
     swizzle, apart = line_swizzle(line * size), lines * line * size if joined else 0
     params, at = parameters(dtype, rank)
     body = f"""
 %one: i32 = constant(value=1)
 thread_store(tensor=%X, coordinates=({at}), box={tuple(box)}, swizzle="{swizzle}",
-  row_dim={row_dim}, shared=%smem, item=%one, apart={apart})
+  row_dim={row_dim}, shared=%smem, item=%one, apart={apart}, accumulate={accumulate})
 """
     smem = f'%smem: shared<{ITEM} x 2> = allocate_shared(label="smem", offset=1024)\n'
     held = Tensor(rng, size, rank, (150, 200))
@@ -98,7 +103,8 @@ thread_store(tensor=%X, coordinates=({at}), box={tuple(box)}, swizzle="{swizzle}
         source += swizzle_address(i * span + j * size, swizzle)
         if (place := held.place(index)) is not None:
             expected |= {place + b: memory.shared[source + b] for b in range(size)}
-    assert memory.written == expected
+    assert (memory.added if accumulate else memory.written) == expected
+    assert not (memory.written if accumulate else memory.added)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -135,4 +141,4 @@ fence_async_proxy()
                 assert (BASE + place) // L2_LINE in asked
     assert memory.shared == expected and memory.filled == filled
     last = held.place([n - 1 for n in held.dims])
-    assert all(START <= at <= (last or math.inf) for at in memory.prefetched)
+    assert last is not None and all(START <= at <= last for at in memory.prefetched)

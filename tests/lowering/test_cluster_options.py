@@ -17,9 +17,9 @@ from wsdsl.lowering.model.clusters import (
     FLAT_WIDE,
     GAIN,
     LITTLE,
+    MULTICAST_GAIN,
     PAIR,
     ROOM,
-    TOGETHER,
     cluster_room,
     cold_share,
 )
@@ -199,7 +199,7 @@ def test_gains() -> None:
         assert gain(eight, 768, 768, 4096) == pytest.approx(GAIN[4, 2] / 1.0064)
     # Fours along the longer side bring nothing, unless they load for each other.
     wide_four = Schedule(tile=dict(m=64, n=128, k=64), consumers=1, cluster=dict(n=4))
-    assert gain(wide_four, 960, 1024, 4096) == pytest.approx(TOGETHER / 1.0064)
+    assert gain(wide_four, 960, 1024, 4096) == pytest.approx(MULTICAST_GAIN / 1.0064)
     alone = dataclasses.replace(wide_four, multicast=False)
     assert gain(alone, 960, 1024, 4096) == pytest.approx(GAIN[ALONE] / 1.0064)
     shallow = Schedule(tile=dict(m=64, n=144, k=64), consumers=1, cluster=dict(n=4))

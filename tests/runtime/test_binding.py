@@ -6,6 +6,7 @@ import pytest
 
 from tests.kernels import CASES
 from wsdsl.diagnostics import LaunchError
+from wsdsl.ir.target import MAX_SIZE
 from wsdsl.runtime.access import access_of
 
 BF16 = ml_dtypes.bfloat16
@@ -32,6 +33,10 @@ WRONG = {
     "sizes": (
         (array(8, 16), array(8, 24), array(8, 8)),
         ["argument 2 (B): axis 1 (K) has size 24", "K = 16"],
+    ),
+    "size": (
+        (array(MAX_SIZE + 1, 0), array(8, 0), array(8, 8)),
+        ["argument 1 (A): axis 0 has size 2147418113, expected at most 2147418112"],
     ),
     "output_shape": ((array(8, 16), array(8, 16), array(8, 9)), ["argument 3 (C)", "N = 8"]),
     "stride": ((array(16, 8).T, array(8, 16), array(8, 8)), ["argument 1 (A)", "expected 1"]),

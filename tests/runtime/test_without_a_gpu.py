@@ -25,6 +25,15 @@ def test_the_doctor_tells_what_to_do() -> None:
     assert all(row.hint for row in rows if not row.ok)
 
 
+def test_the_doctor_tells_of_knobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WSDSL_BACKEND", "cpu")
+    monkeypatch.setenv("WSDSL_DUMP", "here")
+    rows = {row.name: row for row in doctor()}
+    assert all(knob.doc in rows[knob.variable].found for knob in knobs.KNOBS)
+    assert rows["WSDSL_DUMP"].ok and "'here'" in rows["WSDSL_DUMP"].found
+    assert not rows["WSDSL_BACKEND"].ok and "expected" in rows["WSDSL_BACKEND"].hint
+
+
 def test_a_gpu_that_is_asked_for_and_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     from wsdsl import compiled
     from wsdsl.runtime import device

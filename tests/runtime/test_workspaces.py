@@ -24,7 +24,7 @@ from wsdsl.ir.barrier_ops import ArriveFlag, WaitFlag, WaitPredecessor
 from wsdsl.ir.memory_ops import LoadGlobal, StoreGlobal, ThreadLoad, TmaLoad, TmaStore
 from wsdsl.ir.types import DTYPES, Tensor
 from wsdsl.ir.walk import walk
-from wsdsl.runtime import driver, launch, workspace
+from wsdsl.runtime import driver, launch, streams, workspace
 from wsdsl.runtime.access import Access
 from wsdsl.runtime.device import Context, Device
 from wsdsl.runtime.launch import Launcher, Prepared, num_ctas
@@ -218,7 +218,7 @@ def test_only_so_many_streams_are_kept(machine: Machine) -> None:
         machine.launched()
     del prepared
     gc.collect()
-    assert len(machine.fake.memory) <= 2 * workspace.MAX_STREAMS
+    assert len(machine.fake.memory) <= 2 * streams.MAX_STREAMS
 
 
 def test_a_capture_has_its_own_for_ever(machine: Machine) -> None:

@@ -21,8 +21,9 @@ from wsdsl.cli.options import (
     sizes_from,
     written_schedule,
 )
-from wsdsl.cli.target import dimensions, is_ir, load_kernel, load_kernels, outputs, read
+from wsdsl.cli.target import is_ir, load_kernel, load_kernels, outputs, read
 from wsdsl.diagnostics import Finding
+from wsdsl.schedule import Schedule
 
 SUFFIXES = {
     "tile": ".tile.ir",
@@ -37,13 +38,11 @@ SUFFIXES = {
 def compile_command(options: argparse.Namespace) -> int:
     schedule, sizes = schedule_from(options.set), sizes_from(options.size)
     if is_ir(options.target):
-        if schedule or sizes:
-            raise UsageError(Finding("dumped IR carries its schedule and sizes", hint="edit them"))
-        compiled = wsdsl.compile_ir(read(Path(options.target)), options.target)
+        compiled = dumped(options.target, schedule, sizes)
         name = Path(options.target).stem.split(".")[0]
     else:
         kernel = load_kernel(options.target)
-        check_names(sizes, dimensions(kernel.tile), "dimension", kernel.name)
+        check_names(sizes, kernel.dims, "dimension", kernel.name)
         arch = schedule.arch if schedule else "sm_90a"
         compiled = kernel.compile(schedule=schedule, arch=arch, **sizes)
         name = kernel.name
@@ -76,13 +75,11 @@ def compile_command(options: argparse.Namespace) -> int:
 def prove_command(options: argparse.Namespace) -> int:
     schedule, sizes = schedule_from(options.set), sizes_from(options.size)
     if is_ir(options.target):
-        if schedule or sizes:
-            raise UsageError(Finding("dumped IR carries its schedule and sizes", hint="edit them"))
-        found = [wsdsl.compile_ir(read(Path(options.target)), options.target)]
+        found = [dumped(options.target, schedule, sizes)]
     else:
         kernels = load_kernels(options.target)
         for kernel in kernels:
-            check_names(sizes, dimensions(kernel.tile), "dimension", kernel.name)
+            check_names(sizes, kernel.dims, "dimension", kernel.name)
         with knobs.override(ptxas="off"):
             found = [k.compile(schedule=schedule, **sizes) for k in kernels]
     certificates = [compiled.prove() for compiled in found]
@@ -212,6 +209,13 @@ def bench_command(options: argparse.Namespace) -> int:
     return subprocess.run(command, check=False).returncode
 
 
+def dumped(target: str, schedule: Schedule | None, sizes: dict[str, int]) -> wsdsl.Compiled:
+    """A file of IR, which has its schedule and sizes."""
+    if schedule or sizes:
+        raise UsageError(Finding("dumped IR carries its schedule and sizes", hint="edit them"))
+    return wsdsl.compile_ir(read(Path(target)), target)
+
+
 def resources_of(compiled: wsdsl.Compiled) -> dict[str, Any]:
     smem = {"smem_bytes": compiled.signature.smem_bytes}
     if compiled.assembled is None:
@@ -235,7 +239,7 @@ def plain(row: Any) -> dict[str, Any]:
 
 
 def require_sizes(kernel: Any, sizes: dict[str, int]) -> None:
-    names = dimensions(kernel.tile)
+    names = kernel.dims
     check_names(sizes, names, "dimension", kernel.name)
     if missing := [n for n in names if n not in sizes]:
         needed = " ".join(f"{n}=512" for n in missing)

@@ -12,7 +12,6 @@ from wsdsl.cli.options import UsageError, check_names
 from wsdsl.diagnostics import Finding, WsdslError
 from wsdsl.ir.op import Kernel as IrKernel
 from wsdsl.ir.tile_ops import Store
-from wsdsl.ir.types import Tensor
 
 
 def is_ir(target: str) -> bool:
@@ -69,12 +68,6 @@ def import_file(path: Path) -> Any:
     finally:
         sys.path.pop(0)
     return module
-
-
-def dimensions(kernel: IrKernel) -> list[str]:
-    """Names of the dimensions of a kernel's tensors, in order of first appearance."""
-    tensors = [p.type for p in kernel.params if isinstance(p.type, Tensor)]
-    return list(dict.fromkeys(d for t in tensors for d in t.dims if isinstance(d, str)))
 
 
 def outputs(kernel: IrKernel) -> list[Any]:

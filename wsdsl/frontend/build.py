@@ -8,10 +8,9 @@ from typing import Literal, TypeGuard
 from lark.lexer import Token
 from lark.tree import Meta, Tree
 
-from wsdsl.diagnostics import Finding, Loc
+from wsdsl.diagnostics import Finding, Loc, counted
 from wsdsl.frontend import syntax as s
 from wsdsl.frontend.literals import constant, number
-from wsdsl.frontend.report import counted
 from wsdsl.frontend.source import Source
 
 Item = Tree[Token] | Token | None

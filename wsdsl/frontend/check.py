@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wsdsl.diagnostics import Loc, TypeCheckError
+from wsdsl.diagnostics import Loc, TypeCheckError, counted
 from wsdsl.frontend import syntax as s
 from wsdsl.frontend import typed
 from wsdsl.frontend.entities import (
@@ -21,7 +21,7 @@ from wsdsl.frontend.entities import (
 )
 from wsdsl.frontend.liveness import Liveness, assigned, used
 from wsdsl.frontend.loops import Body, Loops, read
-from wsdsl.frontend.report import Report, counted
+from wsdsl.frontend.report import Report
 from wsdsl.frontend.scope import Scope
 from wsdsl.frontend.typed import AxisRef, TensorRef, Var
 from wsdsl.ir.types import BOOL, Tensor, Tile

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wsdsl.diagnostics import Loc
+from wsdsl.diagnostics import Loc, counted
 from wsdsl.frontend import syntax as s
 from wsdsl.frontend import typed
 from wsdsl.frontend.entities import (
@@ -21,7 +21,7 @@ from wsdsl.frontend.entities import (
     Value,
 )
 from wsdsl.frontend.operators import BINARY, Operators
-from wsdsl.frontend.report import Report, counted
+from wsdsl.frontend.report import Report
 from wsdsl.frontend.scope import Scope, suggestion
 from wsdsl.frontend.typed import AxisRef, TensorRef
 from wsdsl.frontend.words import call_word

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wsdsl.diagnostics import Loc
+from wsdsl.diagnostics import Loc, counted
 from wsdsl.frontend import syntax as s
 from wsdsl.frontend import typed
 from wsdsl.frontend.entities import POISON, Builtin, DimName, Literal, Poison
 from wsdsl.frontend.expressions import Expressions
 from wsdsl.frontend.liveness import Liveness, assigned
-from wsdsl.frontend.report import Report, counted
+from wsdsl.frontend.report import Report
 from wsdsl.frontend.scope import Scope
 from wsdsl.frontend.typed import AxisRef, TensorRef, Var
 from wsdsl.ir.types import I32, Tile

@@ -40,7 +40,3 @@ class Report:
     def in_order(self) -> list[Finding]:
         ordered = sorted(self._found, key=lambda f: (f[0].line, f[0].column))
         return [finding for _, finding in ordered]
-
-
-def counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from wsdsl.diagnostics import counted
 from wsdsl.frontend import syntax as s
 from wsdsl.frontend import typed
 from wsdsl.frontend.entities import (
@@ -17,7 +18,6 @@ from wsdsl.frontend.entities import (
     TypeName,
     Value,
 )
-from wsdsl.frontend.report import counted
 from wsdsl.frontend.typed import AxisRef, TensorRef
 from wsdsl.ir.tile_ops import UNARY_FUNCTIONS
 from wsdsl.ir.types import BOOL, I32, DType, Tile

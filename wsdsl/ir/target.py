@@ -14,6 +14,9 @@ SMEM_ALIGN = 1024
 LINE_ALIGN = 128
 """What a tile without a swizzle must be aligned to, for TMA."""
 
+MAX_SIZE = 2**31 - 2**16
+"""Of a dimension: kernels count in i32, and round sizes up to tiles."""
+
 L2_LINE = 128
 """Bytes of a line of L2."""
 

@@ -59,7 +59,10 @@ from wsdsl.lowering.builder import INT, Builder
 AHEAD_BYTES = 24 << 10
 """Of an SM: what memory brings in 0.7 us. By 64 KB, 26 shapes take 4 % longer in the mean."""
 MOST_SLOTS = 16
+"""It holds where slots are of less than 1.5 KB: then less than `AHEAD_BYTES` is asked for ahead."""
 LEAST_REGISTERS = 56
+"""Of a thread: what copying ones have beside two consumers (`choose_schedule`). Beside three, or
+heavy ones, they have 24 or 32, and do not ask ahead."""
 
 
 def prefetch_copies(kernel: Kernel) -> Kernel:

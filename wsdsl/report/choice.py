@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
+from wsdsl.diagnostics import counted
 from wsdsl.ir.op import Kernel
 from wsdsl.lowering.choice.cut_options import MARGIN, THIN_MARGIN
 from wsdsl.lowering.choice.fixed_tiles import with_fixed_tiles
@@ -93,7 +94,7 @@ def _listed(heading: str, candidates: list[Candidate], own: Prediction) -> list[
 
 def _shape(option: Schedule) -> str:
     tile = " ".join(f"{name}={size}" for name, size in (option.tile or {}).items())
-    own = [f"{option.mode}", _number(option.consumers or 1, "consumer")]
+    own = [f"{option.mode}", counted(option.consumers or 1, "consumer")]
     if cluster_size(option) > 1:
         own.append(_cluster(option))
     if option.scheduler == "stream_k":
@@ -114,15 +115,11 @@ def _time(p: Prediction) -> str:
 
 
 def _waves(p: Prediction) -> str:
-    tiles, waves = _number(p.tile.tiles // p.sharing, "tile"), _number(p.waves, "wave")
+    tiles, waves = counted(p.tile.tiles // p.sharing, "tile"), counted(p.waves, "wave")
     cut = f" ({p.work.cut} cut into {p.work.pieces} pieces)" if p.work.cut else ""
     if p.sharing > 1:
         cut = f", {p.sharing} CTAs for the sums of each,"
     return f"{tiles}{cut} in {waves}, {100 * p.busy:.0f} % of {NUM_SMS} SMs"
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _reasons(p: Prediction, schedule: Schedule) -> list[str]:

@@ -48,7 +48,7 @@ def draw(timeline: Timeline, heading: str, details: Sequence[str]) -> Picture:
     for at, colour, told in products:
         picture.rectangle(at, colour, title=told)
     if partial:
-        picture.hatch(partial, "white", 5)
+        picture.hatch(partial)
     for at, colour, told in others:
         picture.rectangle(at, colour, title=told)
     _waves(picture, timeline, per_cycle, row * rows)
@@ -143,7 +143,7 @@ def _legend(picture: Picture, y: float, *, cut: bool) -> None:
         place = (x, y - 9, 18, 11)
         picture.rectangle(place, colour)
         if cut and number == 0:
-            picture.hatch([(x + 9, y - 9, 9, 11)], "white", 5)
+            picture.hatch([(x + 9, y - 9, 9, 11)])
         picture.text(x + 23, y, text, 10)
         x += 40 + 5.2 * len(text)
     picture.line((x + 6, y - 10, x + 6, y + 3), "#222", "5 3")

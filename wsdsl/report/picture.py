@@ -11,6 +11,7 @@ from wsdsl.diagnostics import Finding, WsdslError
 
 FONT = "font-family='Helvetica, Arial, sans-serif'"
 PNG_SCALE = 2
+HATCH_SPACING = 5
 
 
 class PictureError(WsdslError):
@@ -25,20 +26,14 @@ class Picture:
     clips: list[str] = field(default_factory=list[str])
 
     def rectangle(
-        self,
-        at: tuple[float, float, float, float],
-        fill: str,
-        *,
-        title: str = "",
-        opacity: float = 1.0,
+        self, at: tuple[float, float, float, float], fill: str, *, title: str = ""
     ) -> None:
         """`at`: x, y, width, height."""
         x, y, width, height = at
         told = f"<title>{escape(title)}</title>" if title else ""
-        seen = f" fill-opacity='{opacity:g}'" if opacity < 1 else ""
         self.shapes.append(
             f"<rect x='{x:.2f}' y='{y:.2f}' width='{width:.2f}' height='{height:.2f}' "
-            f"fill='{fill}'{seen}" + (f">{told}</rect>" if told else "/>")
+            f"fill='{fill}'" + (f">{told}</rect>" if told else "/>")
         )
 
     def line(self, at: tuple[float, float, float, float], colour: str, dashes: str = "") -> None:
@@ -58,11 +53,9 @@ class Picture:
             f"text-anchor='{anchor}'>{escape(text)}</text>"
         )
 
-    def hatch(
-        self, places: list[tuple[float, float, float, float]], colour: str, spacing: float
-    ) -> None:
-        """Oblique lines over these rectangles. (Not a pattern: what draws them for a PNG is often
-        wrong.)
+    def hatch(self, places: list[tuple[float, float, float, float]]) -> None:
+        """White oblique lines over these rectangles. (Not a pattern: what draws them for a PNG is
+        often wrong.)
         """
         name = f"places{len(self.clips)}"
         inside = "".join(
@@ -73,12 +66,12 @@ class Picture:
         left, right = min(p[0] for p in places), max(p[0] + p[2] for p in places)
         top, bottom = min(p[1] for p in places), max(p[1] + p[3] for p in places)
         high, ways = bottom - top, list[str]()
-        for i in range(int((right - left + high) / spacing) + 1):
-            x = left + i * spacing
+        for i in range(int((right - left + high) / HATCH_SPACING) + 1):
+            x = left + i * HATCH_SPACING
             ways.append(f"M{x:.1f} {top:.1f}L{x - high:.1f} {bottom:.1f}")
         self.shapes.append(
-            f"<path clip-path='url(#{name})' d='{''.join(ways)}' stroke='{colour}' "
-            f"stroke-width='{spacing * 0.28:.2f}'/>"
+            f"<path clip-path='url(#{name})' d='{''.join(ways)}' stroke='white' "
+            f"stroke-width='{HATCH_SPACING * 0.28:.2f}'/>"
         )
 
     def svg(self) -> str:

@@ -17,8 +17,8 @@ from wsdsl.ir.tile_scheduler import Piece, pieces_of, tile_scheduler
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.model.clusters import cluster_room
 from wsdsl.lowering.model.handing import (
+    ALL_OR_NONE_CYCLES,
     HAND_OVER_CYCLES,
-    TOGETHER_CYCLES,
     gather_cycles,
     results_share,
     sum_cycles,
@@ -192,7 +192,7 @@ class _Clock:
         """In slices: the pieces of a tile are written, meet, and each worker finishes a part."""
         there: dict[int, float] = {}
         for row, (piece, *_) in zip(rows, work, strict=True):
-            begun = START_CYCLES + TOGETHER_CYCLES
+            begun = START_CYCLES + ALL_OR_NONE_CYCLES
             done = begun + (piece.end - piece.begin) * self.step
             row.append(Bar("products", piece.tile, True, begun, done))
             row.append(Bar("sums", piece.tile, True, done, done + self.written))

@@ -28,7 +28,6 @@ class Call:
     scalars: Mapping[str, Scalar]
     dims: Mapping[str, int]
     outputs: tuple[str, ...]
-    allocated: frozenset[str]
 
     @property
     def device(self) -> str:
@@ -88,13 +87,13 @@ def resolve(
         arrays[param.name] = _allocate(param, views, dims, where)
         assert isinstance(param.type, Tensor)
         views[param.name] = adapt(describe(arrays[param.name]), param.type.dtype)
-    allocated = frozenset(p.name for p in missing)
     order = [p.name for p in params if p.name in views]
     views = {n: views[n] for n in order}
     if missing:
+        allocated = frozenset(p.name for p in missing)
         dims = bind(params, views, sizes, access=access, allocated=allocated)
     outputs = tuple(n for n in order if n in access.writes)
-    return Call(arrays, views, scalars, dims, outputs, allocated)
+    return Call(arrays, views, scalars, dims, outputs)
 
 
 def _held(value: Any, view: ArrayView) -> Any:

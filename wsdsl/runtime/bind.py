@@ -6,14 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.ir.op import Value
+from wsdsl.ir.target import MAX_SIZE
 from wsdsl.ir.types import DType, Tensor
 from wsdsl.runtime.access import Access
 from wsdsl.runtime.padding import padded
 from wsdsl.runtime.tma_limits import row_strides, tma_faults
 from wsdsl.runtime.views import FRAMEWORK_NAMES, ArrayView, overlap, overlaps_itself
-
-MAX_SIZE = 2**31 - 2**16
-"""Kernels count in i32, and round sizes up to tiles."""
 
 
 def bind(

@@ -59,9 +59,9 @@ def num_devices() -> int:
         return 0
 
 
-def gpu_available(arch: str = "sm_90a") -> bool:
-    """Is there a GPU that runs `arch`? Never raises; cached."""
-    return any(device_properties(i).arch == arch for i in range(num_devices()))
+def gpu_available() -> bool:
+    """Is there a GPU that runs sm_90a? Never raises; cached."""
+    return any(device_properties(i).arch == "sm_90a" for i in range(num_devices()))
 
 
 @cache

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass
 from importlib import metadata, util
+from typing import Any
 
 from wsdsl import knobs
 from wsdsl.diagnostics import WsdslError
@@ -31,6 +33,7 @@ def doctor() -> list[Row]:
         _nvdisasm(),
         *_gpu(),
         *(_optional(name) for name in ("torch", "cupy", "jax")),
+        *(_knob(knob) for knob in knobs.KNOBS),
     ]
 
 
@@ -44,6 +47,16 @@ def _package(name: str) -> Row:
 def _optional(name: str) -> Row:
     held = util.find_spec(name) is not None
     return Row(name, True, "installed" if held else "not installed; its arrays would be taken")
+
+
+def _knob(knob: knobs.Knob[Any]) -> Row:
+    text = os.environ.get(knob.variable, "")
+    found = f"{f'is {text!r}' if text else 'not set'}. {knob.doc}"
+    try:
+        knob.get()
+    except WsdslError as error:
+        return Row(knob.variable, False, found, error.findings[0].message)
+    return Row(knob.variable, True, found)
 
 
 def _ptxas() -> Row:

@@ -26,7 +26,7 @@ from wsdsl.runtime.device import (
 from wsdsl.runtime.module import Function, Module
 from wsdsl.runtime.packing import PackedArguments, pack
 from wsdsl.runtime.padding import Padded, padded, to_pad
-from wsdsl.runtime.streams import StreamOf, current_stream, given_stream, legacy_stream
+from wsdsl.runtime.streams import MAX_STREAMS, StreamOf, current_stream, given_stream, legacy_stream
 from wsdsl.runtime.tensor_map import MAP_BYTES, encode, tiled_map
 from wsdsl.runtime.views import ArrayView
 from wsdsl.runtime.work_check import check_work
@@ -36,7 +36,6 @@ MAX_CTAS = 2**31 - 2**16
 """Of a work item each, or of a cluster each: a grid has no more, and kernels count items in i32 and
 step past the last one."""
 
-MAX_STREAMS = 64
 ZEROS_BYTES = 256
 RETRIED = {"CUDA_ERROR_INVALID_CONTEXT", "CUDA_ERROR_INVALID_HANDLE"}
 """What a launch says when the kernel's context is not the current one."""

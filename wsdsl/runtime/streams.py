@@ -13,6 +13,8 @@ from wsdsl.runtime import driver
 from wsdsl.runtime.device import is_capturing
 from wsdsl.runtime.views import ArrayView
 
+MAX_STREAMS = 64
+"""Streams for which memory and launches are kept; another one takes the place of one, or of all."""
 LAST_SPECIAL = 2
 """Handles up to this one stand for default streams."""
 StreamOf = Callable[[], int]

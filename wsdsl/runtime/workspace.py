@@ -16,16 +16,13 @@ from typing import Any, NamedTuple
 
 from wsdsl.codegen.signature import Signature
 from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.ir.target import MAX_SIZE
 from wsdsl.runtime import driver
 from wsdsl.runtime.arguments import Scalar
-from wsdsl.runtime.bind import MAX_SIZE
 from wsdsl.runtime.device import Context, current, may_allocate
 from wsdsl.runtime.packing import PackedArguments
-from wsdsl.runtime.streams import Place, place_of
+from wsdsl.runtime.streams import MAX_STREAMS, Place, place_of
 from wsdsl.runtime.views import ArrayView, contiguous_strides
-
-MAX_STREAMS = 64
-"""Streams whose memory is kept; one more, and the oldest is let go."""
 
 
 class Need(NamedTuple):

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from wsdsl.runtime.launch import Prepared
 
 PLACE = re.compile(r"argument \d+ \((\w+)\)")
-NONE_MADE: frozenset[str] = frozenset()
 
 
 class Product:
@@ -70,7 +69,7 @@ class Product:
         """
         plan, views = self.plan, self.views
         if plan.dims is not None and not self._may_overlap():
-            return Call(views, views, self.numbers, plan.dims, ("out",), NONE_MADE)
+            return Call(views, views, self.numbers, plan.dims, ("out",))
         try:
             call = self.kernel.resolve(self.arguments)
         except LaunchError as error:

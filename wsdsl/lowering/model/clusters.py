@@ -51,7 +51,7 @@ These and what follows are fitted to 1000 schedules of 280 races: 3 to 5 % besid
 what is chosen is 0.8 % behind the best in the mean."""
 FLAT_WIDE, WIDE = 1.0, 128
 """Of `FLAT`, where the four have tiles of so many lines."""
-TOGETHER, TOGETHER_CYCLES = 1.04, 400.0
+MULTICAST_GAIN, MULTICAST_START_CYCLES = 1.04, 400.0
 """Of four in a row that load for each other, and by how much longer they take to start."""
 FEW_BYTES = 24 << 10
 """Of a slot, so that there are eight or more: else they wait for each other (64 x 160 by seven
@@ -128,7 +128,7 @@ def gain_of(
     if shape == FLAT and sides and tile[sides.names[1]] >= WIDE:
         return FLAT_WIDE
     if narrow and slot_bytes <= FEW_BYTES and loads_together(shape, schedule):
-        return TOGETHER
+        return MULTICAST_GAIN
     return GAIN.get(shape, GAIN[ALONE])
 
 
@@ -155,7 +155,7 @@ def cold_share(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> float
 
 def starting_cycles(work: Work, schedule: Schedule) -> float:
     shape = shape_of(work, schedule) or ALONE
-    more = TOGETHER_CYCLES if loads_together(shape, schedule) else 0.0
+    more = MULTICAST_START_CYCLES if loads_together(shape, schedule) else 0.0
     return MEMBER_CYCLES * (cluster_size(schedule) - 1) + more
 
 

@@ -30,7 +30,7 @@ HAND_OVER_CYCLES = 1600.0
 a release, an acquire, and the load's latency. In slices once for each consumer: 1024 x 384 x
 16384 by 128 x 96 in four takes 25.5 us with one, 27.0 with two.
 """
-TOGETHER_CYCLES = 1000.0
+ALL_OR_NONE_CYCLES = 1000.0
 """In slices, whose CTAs are launched together: they do not start before the kernel in front ends
 (128 x 1024 x 8192, 256 x 512 x 4096 and 1024 x 192 x 4096 take 1.1 to 1.5 us longer than by the
 rest of this).
@@ -58,7 +58,7 @@ def handing_cycles(asked: Workload, schedule: Schedule, work: Busiest) -> float:
     if schedule.reduction == "slices":
         gathered = gather_cycles(asked, schedule, work.parts)
         meeting = num_sharing(schedule) * HAND_OVER_CYCLES + (work.parts - 2) * PART_CYCLES
-        return work.turns * (written + meeting + gathered) + TOGETHER_CYCLES
+        return work.turns * (written + meeting + gathered) + ALL_OR_NONE_CYCLES
     between = max(0, work.parts - 2)
     if schedule.reduction == "unordered":
         between = min(1, between)

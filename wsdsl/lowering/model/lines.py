@@ -19,7 +19,7 @@ CROSSING = 1.7
 """Of a line that crosses, ..."""
 SPLIT = 2.8
 """... and of one that does not begin where a sector does."""
-TOGETHER = 1.2
+MULTICAST_CROSSING = 1.2
 """Longer by this much where CTAs load such lines for each other, and wait for each other: by pairs
 of 128 x 192, ping-pong, 5000 x 5000 x 5000 takes 433 us, where 363 would do."""
 COPIED = 5.5

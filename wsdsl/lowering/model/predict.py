@@ -95,7 +95,12 @@ Turns of narrow tiles take as much longer, on top, as one wave of whole ones doe
 schedules of 45 shapes are off by 4.1 % so, and by 5.4 % without.
 """
 TURN_CYCLES = 620.0
+"""For each tile of consumers that take turns, until the tensor cores, handed on, are busy with the
+next one."""
 START_CYCLES = 2400.0
+"""From the launch to the first step of a tile, whatever the kernel: setting up, and waiting for the
+first operands. Both are fitted with the rest, this one again to contests of narrow tiles.
+"""
 PROMOTED_CYCLES = 60.0
 """From the end of a product that is read at once, to be added by other instructions, to the next of
 the same warpgroup: fitted to fp8 products of 4096 to 57344 columns by 13 tiles.

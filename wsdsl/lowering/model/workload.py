@@ -21,8 +21,8 @@ from wsdsl.lowering.model.instructions import instructions
 from wsdsl.lowering.model.lines import (
     COPIED,
     COPIED_SINGLY,
+    MULTICAST_CROSSING,
     SECTOR_BYTES,
-    TOGETHER,
     crossing,
 )
 from wsdsl.lowering.nest import output_nest
@@ -292,7 +292,7 @@ class Work:
         # Where it is tiles by columns alone that begin amid lines, nothing is gained by it.
         if not role or row * width % L2_LINE:
             longer = max(1.0, longer / copied)
-        return longer * (TOGETHER if together and longer > 1 else 1.0)
+        return longer * (MULTICAST_CROSSING if together and longer > 1 else 1.0)
 
     def _wanted(self, op: Load, tile: Mapping[str, int]) -> int:
         """By how many tiles."""
