@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 import warnings
@@ -122,8 +123,9 @@ class Compiled:
 
     @property
     def resources(self) -> Resources:
-        """Registers, SMEM, spills and the version of ptxas."""
-        return self._need_assembled().resources
+        """Registers, all of a CTA's SMEM, spills and the version of ptxas."""
+        held = self._need_assembled().resources
+        return dataclasses.replace(held, smem_bytes=held.smem_bytes + self.signature.smem_bytes)
 
     def _need_assembled(self) -> Assembled:
         if self.assembled is None:

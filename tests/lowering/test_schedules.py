@@ -302,9 +302,9 @@ def test_the_choice_is_explained() -> None:
 def test_work_items_are_done_by_clusters() -> None:
     kernel, tile = CASES["gemm"].kernel, dict(m=128, n=128)
     alone = kernel._compile(Schedule(tile=tile), {}, ()).explain()
-    assert "work items: ceil(M/128) x ceil(N/128), a CTA each, scheduler persistent" in alone
+    assert "work items: ceil(M/128) x ceil(N/128), each for one CTA, by persistent" in alone
     pairs = kernel._compile(Schedule(tile=tile, cluster=dict(m=2)), {}, ()).explain()
-    assert "work items: ceil(M/256) x ceil(N/128), a cluster of 2 CTAs each," in pairs
+    assert "work items: ceil(M/256) x ceil(N/128), each for a cluster of 2 CTAs," in pairs
 
 
 def test_one_wave_by_one_consumer_is_singular() -> None:

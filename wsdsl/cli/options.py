@@ -25,7 +25,8 @@ def pairs(texts: Iterable[str], option: str, example: str) -> dict[str, str]:
         key, equals, value = text.partition("=")
         if not (key.strip() and equals and value.strip()):
             raise UsageError(Finding(f"{option} {text}: expected NAME=VALUE", hint=example))
-        found[key.strip()] = value.strip()
+        if found.setdefault(key.strip(), value.strip()) != value.strip():
+            raise UsageError(Finding(f"{option} {key.strip()} is given twice", hint=example))
     return found
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What the machine code takes: a thread's registers, stack and spills, a CTA's static SMEM
-    (the dynamic part stands in the signature)."""
+    """What the machine code takes: a thread's registers, stack and spills, a CTA's SMEM. ptxas
+    knows of its static part alone; the dynamic one stands in the signature."""
 
     registers: int
     smem_bytes: int

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from wsdsl.diagnostics import counted
 from wsdsl.ir.op import Kernel
+from wsdsl.ir.target import SMEM_BYTES
 from wsdsl.lowering.choice.cut_options import MARGIN, THIN_MARGIN
 from wsdsl.lowering.choice.fixed_tiles import with_fixed_tiles
 from wsdsl.lowering.choose_schedule import completed, ranked, weight
@@ -21,7 +22,7 @@ from wsdsl.lowering.footprint import (
 from wsdsl.lowering.model.clusters import cluster_room
 from wsdsl.lowering.model.loading import L2_BYTES
 from wsdsl.lowering.model.predict import CLOCK, NUM_SMS, Prediction, predict
-from wsdsl.lowering.model.workload import Work
+from wsdsl.lowering.model.workload import UNKNOWN_SIZE, Work
 from wsdsl.lowering.pipeline import scheduled_tile
 from wsdsl.lowering.sharing import cluster_size
 from wsdsl.schedule import Schedule
@@ -37,13 +38,15 @@ def explain_choice(kernel: Kernel, given: Schedule | None, sizes: Mapping[str, i
     chosen = scheduled_tile(kernel)
     schedule = chosen.schedule
     assert schedule is not None
-    own = predict(Work(chosen, sizes), schedule, axis_sizes(chosen, schedule))
+    work = Work(chosen, sizes)
     told = ", ".join(f"{dim} = {size}" for dim, size in sizes.items()) or "sizes unknown"
+    told += "" if work.sized else f" ({UNKNOWN_SIZE} is assumed)"
+    own = predict(work, schedule, axis_sizes(chosen, schedule))
     registers = accumulator_registers(chosen, schedule) + promoted_registers(chosen, schedule)
     compute = (schedule.registers or {}).get("compute", 255)
     lines = [f"chosen for {told}: {schedule!r}", *_reasons(own, schedule)]
     lines.append(f"  sums take {registers} of {compute} registers a thread")
-    lines.append(f"  SMEM {smem_bytes(chosen, schedule, schedule.stages or 1)} bytes")
+    lines.append(f"  SMEM {_smem(chosen, schedule)} bytes")
     if schedule.mma:
         steps = "its tiles come in steps of 64, the other side's in steps of 8"
         lines.append(f"  `{schedule.mma}` rides wgmma's M: {steps}")
@@ -59,10 +62,18 @@ def explain_choice(kernel: Kernel, given: Schedule | None, sizes: Mapping[str, i
         if not completed(chosen, candidate[0], sizes)[1]:
             shown.append(candidate)
             ways.add(way)
+    shown[:SHOWN] = sorted(shown[:SHOWN], key=lambda candidate: candidate[1].cycles)
     lines += _listed("the next best:", shown[:SHOWN], own)
     least, most = (round(100 * (margin - 1)) for margin in (MARGIN, THIN_MARGIN))
     heading = f"other ways (to cut tiles has to gain {least} to {most} %):"
     return "\n".join([*lines, *_listed(heading, shown[SHOWN:], own)])
+
+
+def _smem(chosen: Kernel, schedule: Schedule) -> int:
+    """With as many buffers for stores as there is room for."""
+    stages = schedule.stages or 1
+    used = smem_bytes(chosen, schedule, stages)
+    return used if used <= SMEM_BYTES else smem_bytes(chosen, schedule, stages, buffers=1)
 
 
 def _others(chosen: Kernel, given: Schedule, sizes: Mapping[str, int]) -> Iterator[Candidate]:

@@ -26,8 +26,9 @@ def explain(kernel: Kernel, signature: Signature) -> str:
     lines = [f"kernel {kernel.name}: {kernel.schedule!r}"]
     made = kernel.definers
     work = " x ".join(f"ceil({dim}/{size})" for dim, size in signature.tiles)
-    doers = "a CTA" if signature.cluster == 1 else f"a cluster of {signature.cluster} CTAs"
-    lines.append(f"work items: {work or 1}, {doers} each, scheduler {signature.scheduler}")
+    doer = "one CTA" if signature.cluster == 1 else f"a cluster of {signature.cluster} CTAs"
+    pieces = f" in {signature.splits} pieces" if signature.splits > 1 else ""
+    lines.append(f"work items: {work or 1}{pieces}, each for {doer}, by {signature.scheduler}")
     for op in kernel.body:
         if isinstance(op, Partition):
             registers = f", {op.registers} registers a thread" if op.registers else ""

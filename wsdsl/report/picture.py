@@ -89,10 +89,12 @@ class Picture:
 
     def save(self, path: Path) -> None:
         """By the name's ending; a PNG needs cairosvg. PictureError where it can not be."""
-        if path.suffix not in (".svg", ".png"):
+        kind = path.suffix.lower()
+        if kind not in (".svg", ".png"):
             hint = "timeline.svg, or timeline.png"
             raise PictureError(Finding(f"`{path}` is no name of an SVG or PNG file", hint=hint))
-        if path.suffix == ".png":
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if kind == ".png":
             try:
                 cairosvg = importlib.import_module("cairosvg")
             except (ImportError, OSError) as error:
