@@ -7,6 +7,7 @@ one of them does with its sums is beside another's products.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -61,6 +62,9 @@ class Timeline:
     cluster: int
     turns: bool
     """Warpgroups take turns."""
+    scale: float = 1.0
+    """By how much longer all is than the sum of its parts, as it is predicted: what is waited for
+    beside them, memory or another's results, is spread over all."""
 
     @property
     def bars(self) -> list[Bar]:
@@ -79,8 +83,8 @@ class Timeline:
         """What a whole tile takes until the next one begins."""
         p = self.prediction
         if self.turns:
-            return p.mainloop * p.stretch + TURN_CYCLES
-        return (p.mainloop + p.epilogue) * p.stretch
+            return self.scale * (p.mainloop * p.stretch + TURN_CYCLES)
+        return self.scale * (p.mainloop + p.epilogue) * p.stretch
 
     @property
     def pieces(self) -> int:
@@ -121,9 +125,16 @@ def timeline(kernel: Kernel, sizes: Mapping[str, int]) -> Timeline:
     work = pieces_of(scheduler, tiles, depth, scheduler.num_workers(tiles, depth, room))
     # Of "grid": those for which there is no room come when others are done.
     work = [[p for row in work[w::room] for p in row] for w in range(min(room, len(work)))]
-    rows = _Clock(prediction, schedule, depth).run(work)
-    turns = num_turns(schedule) > 1
-    return Timeline(tuple(tuple(row) for row in rows), prediction, tiles, cluster, turns)
+    rows, turns = _Clock(prediction, schedule, depth).run(work), num_turns(schedule) > 1
+    last = max(bar.stop for row in rows for bar in row)
+    scale = (prediction.cycles - START_CYCLES) / max(1.0, last - START_CYCLES)
+    scaled = tuple(tuple(_scaled(bar, scale) for bar in row) for row in rows)
+    return Timeline(scaled, prediction, tiles, cluster, turns, scale)
+
+
+def _scaled(bar: Bar, scale: float) -> Bar:
+    start, stop = (START_CYCLES + scale * (at - START_CYCLES) for at in (bar.start, bar.stop))
+    return dataclasses.replace(bar, start=start, stop=stop)
 
 
 class _Clock:
