@@ -180,9 +180,6 @@ def _why(m: Machine, agent: int) -> str:
 
 def _hint(m: Machine, failure: Failure) -> str:
     """Who could let those go on who wait: ops on their barriers."""
-    if failure.kind == "unknown":
-        left = "Schedule.cluster" if m.model.num_ctas > 1 else "what is not needed of the schedule"
-        return f"nothing was found to be wrong, it is too much to follow; leave out {left}"
     if failure.kind != "deadlock":
         return ""
     wanted: list[str] = []

@@ -228,7 +228,8 @@ def _explore(model: Model, widen: bool, hurry: bool) -> Explored:
             if states > MAX_STATES or (widen and len(m.following) > MAX_AHEAD):
                 a = next(a for a in m.agents if not a.ended)
                 op = model.codes[a.partition].instructions[a.pc].op
-                failure = m.fail("unknown", a, op, f"not proved: more than {MAX_STATES} states")
+                told = f"not proved: more than {MAX_STATES} states"
+                failure = m.fail("unknown", a, op, told, hint=_simpler(model))
                 kind = TooManyError if states > MAX_STATES else Refuted
                 raise kind(failure, decisions) from None
             # Around the loops until nothing new comes, then out of them; who is behind goes first,
@@ -240,3 +241,8 @@ def _explore(model: Model, widen: bool, hurry: bool) -> Explored:
                 pushed += 1
                 heapq.heappush(heap, (place, pushed, (*decisions, outcome), fork, seen))
     return Explored(states, steps, model.num_ctas)
+
+
+def _simpler(model: Model) -> str:
+    left = "Schedule.cluster" if model.num_ctas > 1 else "what is not needed of the schedule"
+    return f"nothing was found to be wrong, it is too much to follow; leave out {left}"
