@@ -217,10 +217,9 @@ def dumped(target: str, schedule: Schedule | None, sizes: dict[str, int]) -> wsd
 
 
 def resources_of(compiled: wsdsl.Compiled) -> dict[str, Any]:
-    smem = {"smem_bytes": compiled.signature.smem_bytes}
     if compiled.assembled is None:
-        return {"ptxas_version": None, **smem}
-    return plain(compiled.resources) | smem
+        return {"ptxas_version": None, "smem_bytes": compiled.signature.smem_bytes}
+    return plain(compiled.resources)
 
 
 def emit(compiled: Any, level: str) -> str:
