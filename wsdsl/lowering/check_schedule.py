@@ -47,6 +47,13 @@ WGMMA_REGISTERS = 26
 """What ptxas wants at entry beside those of one wgmma."""
 OTHER_REGISTERS = 24
 """What a consumer needs beside its tiles. (Promoted sums of 208 columns fit 232; 256 spill.)"""
+REGISTERS = {
+    (2, 1): "for 2 consumers 40 and 232, or 24 and 240",
+    (2, 2): "for 2 consumers 24 and 232",
+    (3, 1): "for 3 consumers 32 and 160",
+    (3, 2): "for 3 consumers 24 and 144",
+}
+"""What fits, by consumers and load warpgroups."""
 
 
 def faults(kernel: Kernel, chosen: Schedule) -> list[Finding]:
@@ -292,15 +299,6 @@ def _resources(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
             kernel.loc,
             "use fewer stages or smaller tiles",
         )
-
-
-REGISTERS = {
-    (2, 1): "for 2 consumers 40 and 232, or 24 and 240",
-    (2, 2): "for 2 consumers 24 and 232",
-    (3, 1): "for 3 consumers 32 and 160",
-    (3, 2): "for 3 consumers 24 and 144",
-}
-"""What fits, by consumers and load warpgroups."""
 
 
 def _registers(kernel: Kernel, chosen: Schedule) -> list[Finding]:
