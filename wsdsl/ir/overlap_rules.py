@@ -16,6 +16,7 @@ from wsdsl.ir.early_start import mapped_tensors, touched
 from wsdsl.ir.memory_ops import StoreGlobal, ThreadStore, TmaStore
 from wsdsl.ir.op import Kernel, Op, Region, Value, op_name, operands, regions
 from wsdsl.ir.pipeline_ops import ForWork
+from wsdsl.ir.target import TMA_ALIGN
 from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Load, Lookup, Reduce, Store
 from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.ir.types import Axis, Tensor, Tile
@@ -26,8 +27,6 @@ MOST_ALIKE = 2
 """CTAs of a cluster that may share a contraction where tiles overlap: each adds its own sums first,
 and of two that is the same either way."""
 ORDER = "tiles of several sums may not overlap: the order of their sums differs"
-UNIT_BYTES = 16
-"""Where TMA's boxes begin along a contiguous dimension, and more than threads ask for."""
 
 
 def why_apart(kernel: Kernel, loop: ForTiles) -> str:
@@ -62,7 +61,7 @@ def unit_of(kernel: Kernel, index: Value) -> int:
     for op in kernel.ops:
         if isinstance(op, (Load, Store)) and op.index and op.index[-1] == index:
             assert isinstance(op.tensor.type, Tensor)
-            units.append(ceil(Fraction(8 * UNIT_BYTES, op.tensor.type.dtype.bits)))
+            units.append(ceil(Fraction(8 * TMA_ALIGN, op.tensor.type.dtype.bits)))
     return max(units)
 
 

@@ -14,6 +14,10 @@ SMEM_ALIGN = 1024
 LINE_ALIGN = 128
 """What a tile without a swizzle must be aligned to, for TMA."""
 
+TMA_ALIGN = 16
+"""Bytes of which TMA takes multiples: addresses and strides, along the contiguous dimension where a
+box begins, and what is copied."""
+
 MAX_SIZE = 2**31 - 2**16
 """Of a dimension: kernels count in i32, and round sizes up to tiles."""
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel, Value
+from wsdsl.ir.target import TMA_ALIGN
 from wsdsl.ir.tile_ops import Contract, Load, Store
 from wsdsl.ir.types import Axis, DType, Tensor, Tile
 from wsdsl.ir.wgmma import COLUMN_STEP, MAX_COLUMNS, columns_fault
@@ -16,7 +17,6 @@ from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.nest import output_nest
 from wsdsl.lowering.parts import loads_in_parts
 from wsdsl.lowering.sharing import num_shares
-from wsdsl.lowering.side_loads import LINE
 from wsdsl.lowering.store_panels import may_be_staged
 from wsdsl.schedule import Schedule
 
@@ -33,8 +33,8 @@ def column_step(kernel: Kernel, given: Schedule) -> int:
 
 def slice_step(kernel: Kernel, given: Schedule) -> int:
     """What the columns of a slice, stored but in no product, must be a multiple of."""
-    stored = (_bytes(tensor) for tensor, _, line in _lines(kernel, given) if line == LINE)
-    return max((COLUMN_STEP, *(LINE // each for each in stored)))
+    stored = (_bytes(tensor) for tensor, _, line in _lines(kernel, given) if line == TMA_ALIGN)
+    return max((COLUMN_STEP, *(TMA_ALIGN // each for each in stored)))
 
 
 def column_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
@@ -79,12 +79,12 @@ def _lines(kernel: Kernel, schedule: Schedule) -> Iterator[tuple[Value, Axis, in
     for op in kernel.ops:
         by_tma = isinstance(op, Store) and op.tensor.name not in kernel.unaligned
         if isinstance(op, Store) and by_tma and may_be_staged(kernel, op):
-            found.append((op.tensor, op.index[-1], LINE))
+            found.append((op.tensor, op.index[-1], TMA_ALIGN))
         elif shared and isinstance(op, Load) and op.result in multiplied:
             found.append((op.tensor, op.index[-1], OPERAND_LINE))
     if multiplied:
         parts = loads_in_parts(kernel, schedule, output_nest(kernel)[1])
-        found += [(op.tensor, op.index[-1], LINE) for op in parts]
+        found += [(op.tensor, op.index[-1], TMA_ALIGN) for op in parts]
     for tensor, last, line in found:
         if isinstance(last.type, Axis) and last.type.role == "columns":
             yield tensor, last.type, line

@@ -10,11 +10,8 @@ Lines along the contraction are what the schedule makes them, and never reach ov
 
 from __future__ import annotations
 
-from wsdsl.ir.target import SWIZZLE_SPAN, widest_swizzle
+from wsdsl.ir.target import SWIZZLE_SPAN, TMA_ALIGN, widest_swizzle
 from wsdsl.ir.types import DType, Role
-
-MIN_LINE = 16
-"""Bytes of which lines are multiples; what is none is refused elsewhere."""
 
 
 def operand_lines(size: int, dtype: DType, role: Role, shares: int = 1) -> tuple[str, int]:
@@ -22,7 +19,7 @@ def operand_lines(size: int, dtype: DType, role: Role, shares: int = 1) -> tuple
     contiguous axis. Each of `shares` consumers begins with a panel.
     """
     if not role:
-        over = size * dtype.bytes % MIN_LINE
+        over = size * dtype.bytes % TMA_ALIGN
         return ("none", size) if over else (widest_swizzle(size * dtype.bytes), size)
     own = size // shares * dtype.bytes
     fitting = ("32B", "64B", "128B")

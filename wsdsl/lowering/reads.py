@@ -7,14 +7,13 @@ from collections.abc import Callable
 from wsdsl.ir.memory_ops import LoadGlobal, LoadPanels, LoadShared
 from wsdsl.ir.op import Value
 from wsdsl.ir.pipeline_ops import ElementsInShared, ValuesInShared
-from wsdsl.ir.target import SWIZZLE_SPAN
+from wsdsl.ir.target import SWIZZLE_SPAN, TMA_ALIGN
 from wsdsl.ir.tile_ops import Load, Lookup
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.lowering.footprint import loads_in_order
 from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.pieces import Pieces, covering, narrow
 from wsdsl.lowering.side import Side
-from wsdsl.lowering.side_loads import LINE
 
 Find = Callable[[Value], Pieces]
 
@@ -81,7 +80,7 @@ def read_values(op: ValuesInShared, side: Side) -> Pieces:
     (axis,), dtype = op.result.type.axes, op.result.type.dtype
     shape = side.shapes.of((axis,))
     found: dict[Value | float, Value] = {}
-    first = None if op.last is None else b.remainder(op.last, LINE // dtype.bytes)
+    first = None if op.last is None else b.remainder(op.last, TMA_ALIGN // dtype.bytes)
 
     def piece(i: int, j: int) -> Value:
         index = side.places(axis, op.every, i, j)

@@ -17,12 +17,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, once
-from wsdsl.ir.target import LINE_ALIGN
+from wsdsl.ir.target import LINE_ALIGN, TMA_ALIGN
 from wsdsl.ir.tile_ops import Block, Constant, Index, Load, Map, Store
 from wsdsl.ir.types import Axis, Tensor, Tile
-
-LINE = 16
-"""Bytes of which TMA copies multiples along the contiguous dimension, from multiples of them."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +46,7 @@ class SideLoad:
     @property
     def unit(self) -> int:
         """Elements in a line."""
-        return LINE // self.element
+        return TMA_ALIGN // self.element
 
     @property
     def is_rounded(self) -> bool:

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from wsdsl.ir.memory_ops import ThreadLoad, TmaLoad
 from wsdsl.ir.op import Value
 from wsdsl.ir.pipeline_ops import LoadToSlot
-from wsdsl.ir.target import SWIZZLE_SPAN
+from wsdsl.ir.target import SWIZZLE_SPAN, TMA_ALIGN
 from wsdsl.ir.types import Axis, DType, Tensor
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.placed_ring import PlacedRing, TensorMaps
 from wsdsl.lowering.shares import Group, Share
-from wsdsl.lowering.side_loads import LINE
 
 
 def coordinates(
@@ -95,7 +94,7 @@ class SlotCopies:
         b, width = self.builder, fill.tensor.type.dtype.bytes
         *at, last = coordinates(b, fill.index, self.starts)
         if not isinstance(fill.index[-1].type, Axis):
-            last = b.times(b.quotient(last, LINE // width), LINE // width, "line")
+            last = b.times(b.quotient(last, TMA_ALIGN // width), TMA_ALIGN // width, "line")
         b.add(
             TmaLoad(
                 map=self.maps.of(fill.tensor, fill.box, "none"),

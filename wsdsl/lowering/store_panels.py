@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wsdsl.ir.op import Kernel, Region, Value
-from wsdsl.ir.target import ADDED_ATOMICALLY, line_swizzle
+from wsdsl.ir.target import ADDED_ATOMICALLY, TMA_ALIGN, line_swizzle
 from wsdsl.ir.tile_ops import Store
 from wsdsl.ir.types import Axis, Tensor
 from wsdsl.ir.walk import walk
@@ -13,8 +13,6 @@ from wsdsl.lowering.builder import INT
 from wsdsl.lowering.pieces import Shape, Shapes
 
 WARP_ROWS = 16
-UNIT = 16
-"""Bytes: what a panel's lines are multiples of."""
 LEAST_BYTES = 4096
 """A warp's quarter of an item begins at a multiple of 1024 bytes."""
 
@@ -80,7 +78,7 @@ def staged_tensors(kernel: Kernel, region: Region, shapes: Shapes) -> set[Value]
     for op in stores:
         if op.tensor.name in kernel.unaligned and op.tensor in found:
             widths = shape_of(op, shapes).widths
-            if any(panel_of(op, width).line % UNIT for width in widths):
+            if any(panel_of(op, width).line % TMA_ALIGN for width in widths):
                 found.remove(op.tensor)
     return found
 

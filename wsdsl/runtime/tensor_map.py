@@ -9,8 +9,9 @@ from typing import NamedTuple
 from wsdsl.codegen.signature import MapArgument
 from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.ir.copy_rules import box_fault
+from wsdsl.ir.target import TMA_ALIGN
 from wsdsl.runtime import driver
-from wsdsl.runtime.tma_limits import TMA_ALIGN, tma_faults
+from wsdsl.runtime.tma_limits import tma_faults
 from wsdsl.runtime.views import ArrayView, normalise
 
 MAP_BYTES = 128

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from wsdsl.ir.target import TMA_ALIGN
 from wsdsl.runtime.views import ArrayView, normalise
 
-TMA_ALIGN = 16
 TMA_MAX_STRIDE = 2**40
 TMA_MAX_RANK = 5
 

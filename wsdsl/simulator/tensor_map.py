@@ -9,13 +9,9 @@ from functools import cached_property
 import numpy as np
 
 from wsdsl.ir.copy_rules import box_fault
-from wsdsl.ir.target import SWIZZLE_SPAN
+from wsdsl.ir.target import SWIZZLE_SPAN, TMA_ALIGN
 from wsdsl.simulator.arithmetic import Array, added
 from wsdsl.simulator.arrays import GlobalTensor
-
-UNIT = 16
-"""Bytes: what addresses and strides are multiples of, the place in GMEM where a box begins as well,
-and what a store writes whole."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,24 +44,25 @@ class TensorMapValue:
         # The elements of 4-bit tensors are unpacked here: their addresses are not the caller's.
         if not array.size or self.tensor.dtype.bits < 8:
             return ""
-        if array.ctypes.data % UNIT:
-            return f"TMA cannot take {self.tensor.name}: its address is no multiple of {UNIT} bytes"
+        if array.ctypes.data % TMA_ALIGN:
+            told = f"its address is no multiple of {TMA_ALIGN} bytes"
+            return f"TMA cannot take {self.tensor.name}: {told}"
         for axis, stride in enumerate(array.strides[:-1]):
-            if array.shape[axis] > 1 and stride % UNIT:
+            if array.shape[axis] > 1 and stride % TMA_ALIGN:
                 return (
                     f"TMA cannot take {self.tensor.name}: the stride of axis {axis} is {stride} "
-                    f"bytes, no multiple of {UNIT}"
+                    f"bytes, no multiple of {TMA_ALIGN}"
                 )
         return ""
 
     def misplaced(self, coordinates: tuple[int, ...]) -> str:
         """Why TMA cannot copy the box there; a GPU says "illegal instruction"."""
         start = coordinates[-1] * self.tensor.dtype.bits // 8
-        if start % UNIT == 0:
+        if start % TMA_ALIGN == 0:
             return ""
         return (
             f"TMA cannot copy a box of {self.tensor.name} that begins at element {coordinates[-1]} "
-            f"of a row: {start} bytes in, no multiple of {UNIT}"
+            f"of a row: {start} bytes in, no multiple of {TMA_ALIGN}"
         )
 
     @cached_property
@@ -74,10 +71,10 @@ class TensorMapValue:
         what lies there as well. And whether the array that it is a part of holds all of that.
         """
         array = self.tensor.array
-        over = array.shape[-1] * array.itemsize % UNIT
+        over = array.shape[-1] * array.itemsize % TMA_ALIGN
         if not over or not array.size:
             return None
-        longer = *array.shape[:-1], array.shape[-1] + (UNIT - over) // array.itemsize
+        longer = *array.shape[:-1], array.shape[-1] + (TMA_ALIGN - over) // array.itemsize
         owner = array
         while isinstance(owner.base, np.ndarray):
             owner = owner.base
@@ -94,7 +91,7 @@ class TensorMapValue:
             return ""
         row = self.tensor.array.shape[-1] * self.tensor.array.itemsize
         return (
-            f"a TMA store writes whole {UNIT} bytes, and the rows of {self.tensor.name} have "
+            f"a TMA store writes whole {TMA_ALIGN} bytes, and the rows of {self.tensor.name} have "
             f"{row}: it writes past the end of its memory"
         )
 
