@@ -224,6 +224,24 @@ def test_scales_of_batches() -> None:
                  0.5 * wide(a) @ wide(b).swapaxes(1, 2))  # fmt: skip
 
 
+def test_scales_of_vectors_may_have_an_axis_of_one_beside_them() -> None:
+    a, b = filled(2, 8, 264, dtype=F8), filled(24, 264, dtype=F8)
+    rows, columns = filled(2, 8, dtype=np.float32), filled(24, dtype=np.float32)
+    want = matmul(a, b.T, scales=(rows, columns))
+    assert close(want, wide(a) @ wide(b).T * rows[..., None] * columns)
+    for beside in (columns[None], columns[:, None]):
+        got = matmul(a, b.T, scales=(rows[..., None], beside))
+        assert np.array_equal(wide(got), wide(want))
+
+
+def test_numbers_are_one_factor_with_what_scales_the_other() -> None:
+    a, b = filled(8, 16, dtype=F8), filled(24, 16, dtype=F8)
+    one, columns = filled(1, dtype=np.float32), filled(24, dtype=np.float32)
+    plan = matmul.plan(a, b.T, scales=(one, columns))
+    assert "acc * (scale_a[0] * scale_b[n])" in plan.source
+    assert close(plan.run(), wide(a) @ wide(b).T * one * columns)
+
+
 def test_scales_of_weights_mean_the_same_beside_a_batch() -> None:
     """[1, 3] may be one block of three columns by three of K, or a batch of one scale a column."""
     a, b = filled(1, 8, 264, dtype=F8), filled(3, 264, dtype=F8)

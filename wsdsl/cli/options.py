@@ -58,7 +58,7 @@ def schedule_from(texts: Iterable[str]) -> Schedule | None:
     for key, value in pairs(texts, "--set", "--set tile.n=192 --set stages=4").items():
         name, dot, part = key.partition(".")
         check_names([name], known, "field", "Schedule", ScheduleError)
-        typed = int(value) if value.lstrip("-").isdecimal() else BOOLEANS.get(value, value)
+        typed = int(value) if value.lstrip("-").isdecimal() else BOOLEANS.get(value.lower(), value)
         by_name = name in ("tile", "cluster", "registers")
         if by_name != bool(dot):
             want = f"{name}.m=128" if by_name else f"{name}={value}"

@@ -51,6 +51,10 @@ class Param:
         return f"{self.name}[{', '.join(INDEX[d] for d in self.dims)}]" if self.dims else self.name
 
     @property
+    def is_one_number(self) -> bool:
+        return set(self.dims) <= {"1"}
+
+    @property
     def varies_along_k(self) -> bool:
         return "KB" in self.dims
 
@@ -144,7 +148,10 @@ def _value(form: Form) -> tuple[str, bool]:
         return value if is_float else f"cast({value}, f32)"
 
     if scales:
-        value, is_float = " * ".join((as_float(), *(s.read for s in scales))), True
+        factor = " * ".join(s.read for s in scales)
+        # Two numbers, or a number and a vector, are one factor: less for each element to do.
+        one = len(scales) == 2 and any(s.is_one_number for s in scales)
+        value, is_float = f"{as_float()} * {f'({factor})' if one else factor}", True
     if form.bias is not None:
         if form.bias.dtype.is_float:
             value, is_float = as_float(), True

@@ -69,9 +69,9 @@ class Matmul:
             computed in f32 (i32 as long as all is integer) and rounded once; fp8 and integers
             saturate, and floats are rounded to the nearest integer.
         scales: (scale_a, scale_b), each None, a number, or an f32 array: one element, [..., M] of a
-            and [..., N] of b, or for blocks of K of 128 elements [..., M, ceil(K / 128)], or for
-            blocks of 128 x 128 [..., ceil(M / 128), ceil(K / 128)], of b likewise with N. Either
-            axis of a block's scales may be the contiguous one.
+            and [..., N] of b (or [..., M, 1] and [..., 1, N]), or for blocks of K of 128 elements
+            [..., M, ceil(K / 128)], or for blocks of 128 x 128 [..., ceil(M / 128), ceil(K / 128)],
+            of b likewise with N. Either axis of a block's scales may be the contiguous one.
         out: written, and returned. With accumulate=True the result is added to what it holds.
         constant: the operands, ("b",) for weights, which the kernel in front on the stream does not
             write: they may be loaded before it is over, which shortens products of few rows.

@@ -17,7 +17,7 @@ from wsdsl.kernels.gemm.dtypes import (
     operand_views,
 )
 from wsdsl.kernels.gemm.form import Form, Param, is_float_result
-from wsdsl.kernels.gemm.scales import blocks, broadcasts, scale_axes
+from wsdsl.kernels.gemm.scales import blocks, broadcasts, scales_of
 from wsdsl.kernels.gemm.shapes import as_matrix, batch_of, contiguous, inner_sizes, viewed
 from wsdsl.kernels.gemm.strided import Strides, batch_axes, strides_of
 from wsdsl.runtime.views import ArrayView, adapt, overlaps_itself
@@ -87,12 +87,12 @@ class Operands:
             if view is None:
                 continue
             own = max(0, len(self.views[of].shape) - 2)
-            axes = scale_axes(name, view, rows, self.sizes, self.batch, own)
+            view, axes = scales_of(name, view, rows, self.sizes, self.batch, own)
             if "KB" in axes and self.total.is_integer:
                 message = f"{name} has scales of blocks, and the operands are integers"
                 hint = "their sum is an integer: give a scale for each row, or one for all"
                 raise LaunchError(Finding(message, hint=hint))
-            self.add(name, view if axes else viewed(view, (), ()), axes)
+            self.add(name, view, axes)
 
     def bias(self) -> None:
         view = self.views.get("bias")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.kernels.gemm.form import BLOCK
+from wsdsl.kernels.gemm.shapes import viewed
 from wsdsl.runtime.views import ArrayView
 
 
@@ -13,24 +14,28 @@ def blocks(size: int) -> int:
     return -(-size // BLOCK)
 
 
-def scale_axes(
+def scales_of(
     name: str, view: ArrayView, rows: str, sizes: Mapping[str, int], batch: Sequence[int], own: int
-) -> tuple[str, ...]:
-    """The axes after the batch's of the scales of an operand whose rows are `rows`, M or N, and
-    which has `own` batch dimensions itself; none for a single scale.
+) -> tuple[ArrayView, tuple[str, ...]]:
+    """The scales of an operand whose rows are `rows`, M or N, and which has `own` batch dimensions
+    itself, and their axes after the batch's; none for a single scale.
 
     Where a shape may be read in several ways, it is the one that has as many batch dimensions as
     the operand, or nearly: weights without a batch have scales without one, whatever they multiply.
+    What is no other shape may have an axis of 1 beside `rows`, as torch's [M, 1] and [1, N] do.
     LaunchError for a shape that is none of them.
     """
     if view.dtype.name != "f32":
         raise LaunchError(Finding(f"{name} is {view.dtype}, expected f32", hint="convert it"))
     if all(n == 1 for n in view.shape):
-        return ()
+        return viewed(view, (), ()), ()
     kinds = _kinds(rows, sizes)
     found = [x for x in kinds if _fits(view.shape, [_size(y, sizes) for y in x], batch)]
     if found:
-        return min(found, key=lambda axes: abs(len(view.shape) - len(axes) - own))
+        return view, min(found, key=lambda axes: abs(len(view.shape) - len(axes) - own))
+    for vector in _vectors(view):
+        if _fits(vector.shape, [sizes[rows]], batch):
+            return vector, (rows,)
     size, groups = sizes[rows], blocks(sizes["K"])
     hint = (
         f"one element, [{size}], [{size}, {groups}] or [{blocks(size)}, {groups}]: one for each of "
@@ -40,6 +45,14 @@ def scale_axes(
     operand = name.removeprefix("scale_")
     message = f"{name} has shape {view.shape}, which scales of {operand} do not have"
     raise LaunchError(Finding(message, hint=hint))
+
+
+def _vectors(view: ArrayView) -> Iterator[ArrayView]:
+    """The array without one of its last two axes, where that is 1."""
+    for at in range(max(0, len(view.shape) - 2), len(view.shape)):
+        if view.shape[at] == 1:
+            shape, strides = (x[:at] + x[at + 1 :] for x in (view.shape, view.strides))
+            yield viewed(view, shape, strides)
 
 
 def _kinds(rows: str, sizes: Mapping[str, int]) -> Iterator[tuple[str, ...]]:
