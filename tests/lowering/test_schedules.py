@@ -38,6 +38,12 @@ def test_the_choice_can_be_pasted_back() -> None:
         ((1024, 7872, 1024), ("pingpong", 64, 240)),
         # The epilogue of a short sum counts: it runs beside the other's products.
         ((4096, 8192, 1024), ("pingpong", 128, 144)),
+        # ... but where it takes longer than they, nothing does, and whole lines are stored.
+        ((4096, 4096, 128), ("cooperative", 128, 128)),
+        ((8192, 8192, 128), ("cooperative", 128, 192)),
+        ((8192, 8192, 256), ("pingpong", 128, 192)),
+        # Two tiles for each SM, of which the second one hands nothing on.
+        ((1024, 3648, 1024), ("pingpong", 128, 112)),
         # 8 x 16 wide tiles are one wave.
         ((1024, 3840, 4096), ("cooperative", 128, 240)),
         ((1024, 7296, 4096), ("cooperative", 128, 224)),

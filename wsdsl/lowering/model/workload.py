@@ -71,6 +71,8 @@ class Workload:
     """Of those that are stored."""
     split_rows: float = 0.0
     """Rows of results, of which every other tile's begin amid a sector of GMEM."""
+    unfilled_elements: float = 0.0
+    """That would fill the lines of the results that are stored, which end where the tile does."""
     overhang_bytes: float = 0.0
     """Of those that are loaded, beyond the end of a tensor, in the tile that reaches farthest."""
     overhang_bytes_cut: float = 0.0
@@ -180,7 +182,7 @@ class Work:
             return math.prod(self.trips(loop, tile) for loop in loops)
 
         cycles = operand_bytes = cold_bytes = own_bytes = read_bytes = stored = split = 0.0
-        computed = beyond = beyond_cut = transposed = plain_bytes = 0.0
+        unfilled = computed = beyond = beyond_cut = transposed = plain_bytes = 0.0
         operations = promoted = further = 0
         for op, loops in self.inside:
             if isinstance(op, Contract):
@@ -195,6 +197,7 @@ class Work:
                 stored += own
                 transposed += own * self._transposes(op)
                 split += times(loops) * self._split_rows(op, tile)
+                unfilled += times(loops) * _unfilled(op, tile)
             elif not loops:
                 computed += instructions(op, tile)
         for op, loops in self.loads:
@@ -231,6 +234,7 @@ class Work:
             columns=sum(tile[a] for a in columns),
             transposed_elements=transposed,
             split_rows=split,
+            unfilled_elements=unfilled,
             overhang_bytes=beyond,
             overhang_bytes_cut=beyond_cut,
             row_bytes=min((_row_bytes(op, tile) for op, _ in self.loads), default=0.0),
@@ -345,6 +349,16 @@ def _dims(loop: Loop) -> tuple[str, ...]:
 
 def _extent(index: tuple[Value, ...], tile: Mapping[str, int]) -> int:
     return math.prod(tile[v.type.name] for v in index if isinstance(v.type, Axis))
+
+
+def _unfilled(op: Store, tile: Mapping[str, int]) -> int:
+    """Elements of the lines of 128 bytes that a tile's rows end in, beyond it."""
+    axis = op.index[-1].type if op.index else None
+    if not isinstance(axis, Axis):
+        return 0
+    assert isinstance(op.tensor.type, Tensor)
+    beyond = -tile[axis.name] % (8 * MAX_LINE // op.tensor.type.dtype.bits)
+    return _extent(op.index[:-1], tile) * beyond
 
 
 def _row_bytes(op: Load, tile: Mapping[str, int]) -> float:
