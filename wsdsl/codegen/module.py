@@ -19,9 +19,9 @@ from wsdsl.codegen.signature import (
 )
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError, Finding
-from wsdsl.ir.barrier_ops import ArriveFlag, WaitFlag
-from wsdsl.ir.memory_ops import AllocateGlobal, MakeTensorMap, StoreGlobal, ThreadStore, TmaStore
+from wsdsl.ir.memory_ops import AllocateGlobal
 from wsdsl.ir.op import Kernel, Value
+from wsdsl.ir.touches import written_tensors
 from wsdsl.ir.types import I32
 
 HEADER = """\
@@ -108,7 +108,7 @@ def _context(w: Writer, kernel: Kernel, launch: Signature) -> Context:
         threads=threads,
         smem=w.value("ptrtoint ptr addrspace(3) @smem to i32", "smem"),
         convert=convert_region,
-        stored=_stored(kernel),
+        stored=written_tensors(kernel.ops),
         fragments=frozenset(op.result.name for op in lent if op.fragments),
         sizes=sizes,
         strides=strides,
@@ -118,24 +118,6 @@ def _context(w: Writer, kernel: Kernel, launch: Signature) -> Context:
         before_fences=made_before_fences(kernel),
         held=held,
     )
-
-
-def _stored(kernel: Kernel) -> frozenset[str]:
-    """Tensors that change while the kernel runs: it writes them, directly or by TMA, or they are
-    flags, which other CTAs write."""
-    mapped: dict[Value, str] = {}
-    found: set[str] = set()
-    for op in kernel.ops:
-        match op:
-            case MakeTensorMap():
-                mapped[op.result] = op.tensor.name
-            case StoreGlobal() | ThreadStore() | ArriveFlag() | WaitFlag():
-                found.add(op.tensor.name)
-            case TmaStore():
-                found.add(mapped[op.map])
-            case _:
-                pass
-    return frozenset(found)
 
 
 def _scalar(w: Writer, argument: ScalarArgument) -> Scalar:

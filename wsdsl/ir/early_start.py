@@ -10,27 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from wsdsl.ir.barrier_ops import ArriveFlag, LaunchDependents, WaitFlag, WaitPredecessor
-from wsdsl.ir.memory_ops import (
-    LoadGlobal,
-    MakeTensorMap,
-    StoreGlobal,
-    ThreadLoad,
-    ThreadStore,
-    TmaLoad,
-    TmaStore,
-)
+from wsdsl.ir.barrier_ops import LaunchDependents, WaitPredecessor
 from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.touches import mapped_tensors, touch_of
 from wsdsl.ir.walk import walk
 
 Problem = tuple[Op | None, str]
-MAY_START_EARLY = (TmaLoad, ThreadLoad, LoadGlobal)
-
-
-def mapped_tensors(kernel: Kernel) -> dict[Value, str]:
-    """By a tensor map's value."""
-    return {op.result: op.tensor.name for op in kernel.ops if isinstance(op, MakeTensorMap)}
 
 
 def constant_tensors(kernel: Kernel) -> frozenset[str]:
@@ -39,21 +25,8 @@ def constant_tensors(kernel: Kernel) -> frozenset[str]:
 
 def only_reads(region: Region, maps: Mapping[Value, str], names: frozenset[str]) -> bool:
     """Whether all that a region does to GMEM is to read tensors of these names."""
-    found = (touched(op, maps) for op in walk(region))
-    return all(t is None or (t[0] in names and t[1]) for t in found)
-
-
-def touched(op: Op, maps: Mapping[Value, str]) -> tuple[str, bool] | None:
-    """The tensor in GMEM that the op accesses, and whether it only reads it."""
-    match op:
-        case TmaLoad() | TmaStore():
-            return maps[op.map], isinstance(op, TmaLoad)
-        case ThreadLoad() | ThreadStore() | LoadGlobal() | StoreGlobal():
-            return op.tensor.name, isinstance(op, MAY_START_EARLY)
-        case ArriveFlag() | WaitFlag():
-            return op.tensor.name, isinstance(op, MAY_START_EARLY)
-        case _:
-            return None
+    found = (touch_of(op, maps) for op in walk(region))
+    return all(t is None or (t.tensor in names and not t.writes) for t in found)
 
 
 def predecessors_are_waited_for(kernel: Kernel) -> Iterator[Problem]:
@@ -63,11 +36,11 @@ def predecessors_are_waited_for(kernel: Kernel) -> Iterator[Problem]:
     waits = [op for op in kernel.ops if isinstance(op, WaitPredecessor)]
     if not waits:
         return
-    maps, constant = mapped_tensors(kernel), constant_tensors(kernel)
+    maps, constant = mapped_tensors(kernel.ops), constant_tensors(kernel)
     for op in kernel.ops:
-        found = touched(op, maps)
-        if found is not None and found[0] in constant and not found[1]:
-            yield op, f"`{found[0]}` is constant by the schedule, and written here"
+        found = touch_of(op, maps)
+        if found is not None and found.tensor in constant and found.writes:
+            yield op, f"`{found.tensor}` is constant by the schedule, and written here"
     bodies = [kernel.body, *(op.body for op in kernel.body if isinstance(op, Partition))]
     own = [op for body in bodies for op in body]
     for op in waits:
@@ -90,5 +63,5 @@ def _before_the_wait(
         for inner in walk((op,)):
             if isinstance(inner, LaunchDependents):
                 yield inner, "the next kernel may not start before `wait_predecessor`"
-            elif touched(inner, maps) is not None and not allowed:
+            elif touch_of(inner, maps) is not None and not allowed:
                 yield inner, "this accesses GMEM before `wait_predecessor`"

@@ -12,13 +12,12 @@ from fractions import Fraction
 from math import ceil
 
 from wsdsl.ir.barrier_ops import LaunchGrid
-from wsdsl.ir.early_start import mapped_tensors, touched
-from wsdsl.ir.memory_ops import StoreGlobal, ThreadStore, TmaStore
 from wsdsl.ir.op import Kernel, Op, Region, Value, op_name, operands, regions
 from wsdsl.ir.pipeline_ops import ForWork
 from wsdsl.ir.target import TMA_ALIGN
 from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Load, Lookup, Reduce, Store
 from wsdsl.ir.tile_scheduler import tile_scheduler
+from wsdsl.ir.touches import touches
 from wsdsl.ir.types import Axis, Tensor, Tile
 from wsdsl.ir.walk import walk
 
@@ -130,14 +129,13 @@ def overlapping_grids_only_write(kernel: Kernel) -> Iterator[Problem]:
     cut = tile_scheduler(grid.scheduler, grid.splits).splits_tiles
     if cut or grid.sharing > MOST_ALIKE:
         yield grid, ORDER
-    maps = mapped_tensors(kernel)
-    found = [(op, *at) for op in kernel.ops if (at := touched(op, maps)) is not None]
-    read = {name for _, name, only_read in found if only_read}
-    for op, name, only_read in found:
-        if isinstance(op, (StoreGlobal, ThreadStore, TmaStore)) and op.accumulate:
+    found = list(touches(kernel.ops))
+    read = {touch.tensor for _, touch in found if not touch.writes}
+    for op, touch in found:
+        if touch.adds:
             yield op, "tiles overlap, and this adds twice"
-        elif name in read and not only_read:
-            yield op, f"tiles overlap, and `{name}` is read as well"
+        elif touch.tensor in read and touch.writes:
+            yield op, f"tiles overlap, and `{touch.tensor}` is read as well"
 
 
 TILE: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (tiles_overlap_where_they_may,)

@@ -70,11 +70,12 @@ from wsdsl.ir.barrier_ops import (
     SyncCta,
     WaitPredecessor,
 )
-from wsdsl.ir.early_start import constant_tensors, mapped_tensors, only_reads
+from wsdsl.ir.early_start import constant_tensors, only_reads
 from wsdsl.ir.memory_ops import MakeTensorMap, PrefetchTensorMap, ThreadLoad
 from wsdsl.ir.op import Kernel, Op
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.protocol_rules import reaches_others
+from wsdsl.ir.touches import mapped_tensors
 from wsdsl.ir.walk import walk
 
 
@@ -86,7 +87,7 @@ def insert_prologue(kernel: Kernel) -> Kernel:
         first.append(FenceBarrierInit())
     first += [PrefetchTensorMap(map=m) for m in maps]
     prologue: list[Op] = [Elect(body=tuple(first))] if first else []
-    maps_of, constant = mapped_tensors(kernel), constant_tensors(kernel)
+    maps_of, constant = mapped_tensors(kernel.ops), constant_tensors(kernel)
     early = [
         op
         for op in kernel.body

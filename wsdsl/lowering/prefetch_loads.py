@@ -43,10 +43,11 @@ import dataclasses
 
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.fragment_ops import Iota, Wgmma, WgmmaCommit
-from wsdsl.ir.memory_ops import LoadGlobal, MakeTensorMap, StoreGlobal, ThreadStore, TmaStore
+from wsdsl.ir.memory_ops import LoadGlobal
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tile_ops import Cast, Constant, DimSize, Map, Yield
+from wsdsl.ir.touches import written_tensors
 from wsdsl.ir.types import Fragment
 from wsdsl.ir.walk import Namer, copy_region, replace_operands, with_regions
 from wsdsl.lowering.builder import INT
@@ -55,7 +56,7 @@ REPEATABLE = (Cast, Constant, DimSize, Iota, LoadGlobal, Map)
 
 
 def prefetch_loads(kernel: Kernel) -> Kernel:
-    namer, written = Namer.of(kernel), _written(kernel)
+    namer, written = Namer.of(kernel), written_tensors(kernel.ops)
     partitions = [op for op in kernel.body if isinstance(op, Partition)]
     late = any(op.num_warpgroups > 2 for op in partitions)
 
@@ -72,21 +73,8 @@ def prefetch_loads(kernel: Kernel) -> Kernel:
     return dataclasses.replace(kernel, body=region(kernel.body))
 
 
-def _written(kernel: Kernel) -> set[Value]:
-    made = kernel.definers
-    found: set[Value] = set()
-    for op in kernel.ops:
-        if isinstance(op, (StoreGlobal, ThreadStore)):
-            found.add(op.tensor)
-        elif isinstance(op, TmaStore):
-            map = made[op.map]
-            assert isinstance(map, MakeTensorMap)
-            found.add(map.tensor)
-    return found
-
-
 class _Loop:
-    def __init__(self, loop: ForRange, namer: Namer, written: set[Value], late: bool) -> None:
+    def __init__(self, loop: ForRange, namer: Namer, written: frozenset[str], late: bool) -> None:
         self.loop, self.namer, self.written, self.late = loop, namer, written, late
         self.made = {v: op for op in loop.body for v in results_of(op)}
 
@@ -154,7 +142,7 @@ class _Loop:
                 continue
             if not isinstance(op, REPEATABLE):
                 return None
-            if isinstance(op, LoadGlobal) and op.tensor in self.written:
+            if isinstance(op, LoadGlobal) and op.tensor.name in self.written:
                 return None
             found.add(op)
             open_values += operands(op)

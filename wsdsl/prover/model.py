@@ -14,6 +14,7 @@ from wsdsl.ir import memory_ops as m
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.target import entry_registers
+from wsdsl.ir.touches import written_tensors
 from wsdsl.ir.types import Barriers, Shared, Tensor
 from wsdsl.ir.walk import walk
 from wsdsl.prover.program import Code, effects_of, needed_values
@@ -70,11 +71,7 @@ class Model:
         self.num_ctas = self.cluster
         self.meets = any(isinstance(op, b.SyncCluster) and not op.relaxed for op in flat)
         """Do the CTAs of a cluster see all of each other at some time?"""
-        self.written = frozenset(
-            op.tensor.name
-            for op in flat
-            if isinstance(op, (m.StoreGlobal, m.ThreadStore, b.ArriveFlag))
-        ) | _stored(flat)
+        self.written = written_tensors(flat)
         self.fixed = dict(kernel.sizes)
         self.arrays = self._arrays(flat)
         self.boxes = _boxes(flat)
@@ -157,11 +154,6 @@ class Model:
         if self.sizes is not None:
             return self.num_ctas // (self.cluster if what == "clusters" else 1)
         return (what,)
-
-
-def _stored(flat: list[Any]) -> frozenset[str]:
-    tensors = {op.result.name: op.tensor.name for op in flat if isinstance(op, m.MakeTensorMap)}
-    return frozenset(tensors[op.map.name] for op in flat if isinstance(op, m.TmaStore))
 
 
 def _boxes(flat: list[Any]) -> dict[str, int]:

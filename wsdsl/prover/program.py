@@ -18,6 +18,7 @@ from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.touches import mapped_tensors, touches
 from wsdsl.ir.types import Fragment
 from wsdsl.ir.walk import walk, yielded
 
@@ -170,13 +171,12 @@ def effects_of(kernel: Kernel) -> Effects:
     flat = list(walk(kernel.body))
     lent = frozenset(op.result.name for op in flat if isinstance(op, m.AllocateGlobal))
     flags = [op.tensor.name for op in flat if isinstance(op, (b.ArriveFlag, b.WaitFlag))]
-    maps = {op.result.name: op.tensor.name for op in flat if isinstance(op, m.MakeTensorMap)}
-    written = {op.tensor.name for op in flat if isinstance(op, (m.StoreGlobal, m.ThreadStore))}
-    written |= {maps[op.map.name] for op in flat if isinstance(op, m.TmaStore)}
-    read = {op.tensor.name for op in flat if isinstance(op, (m.LoadGlobal, m.ThreadLoad))}
-    read |= {maps[op.map.name] for op in flat if isinstance(op, m.TmaLoad)}
+    found = [touch for _, touch in touches(flat) if not touch.flag]
+    written = {touch.tensor for touch in found if touch.writes}
+    read = {touch.tensor for touch in found if touch.reads}
     shared = (written & read) - lent if set(flags) - lent else set[str]()
-    of_shared = frozenset(name for name, tensor in maps.items() if tensor in shared)
+    maps = mapped_tensors(flat)
+    of_shared = frozenset(map.name for map, tensor in maps.items() if tensor in shared)
     return Effects(frozenset(shared), of_shared, lent, _alone(kernel, lent))
 
 

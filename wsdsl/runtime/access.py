@@ -5,18 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from wsdsl.ir.barrier_ops import ArriveFlag, WaitFlag
-from wsdsl.ir.memory_ops import (
-    LoadGlobal,
-    MakeTensorMap,
-    StoreGlobal,
-    ThreadLoad,
-    ThreadStore,
-    TmaLoad,
-    TmaStore,
-)
-from wsdsl.ir.op import Kernel, Value
-from wsdsl.ir.tile_ops import Load, Store
+from wsdsl.ir.memory_ops import LoadGlobal, StoreGlobal
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.touches import mapped_tensors, touches
 from wsdsl.ir.types import Tensor
 
 NO_ALIGNMENT: Mapping[str, int] = {}
@@ -42,33 +33,16 @@ class Access:
 
 def access_of(kernel: Kernel) -> Access:
     """Read the accesses off a kernel, TILE or SCHEDULED."""
-    reads: set[str] = set()
-    writes: set[str] = set()
-    tensor_of: dict[Value, str] = {}
+    found = list(touches(kernel.ops))
     alignment: dict[str, int] = {}
-    for op in kernel.ops:
-        match op:
-            case MakeTensorMap():
-                tensor_of[op.result] = op.tensor.name
-            case TmaLoad():
-                reads.add(tensor_of[op.map])
-            case TmaStore():
-                writes.add(tensor_of[op.map])
-                if op.accumulate:
-                    reads.add(tensor_of[op.map])
-            case ArriveFlag() | WaitFlag():
-                reads.add(op.tensor.name)
-                writes.add(op.tensor.name)
-            case Load() | ThreadLoad() | LoadGlobal():
-                reads.add(op.tensor.name)
-            case Store() | StoreGlobal() | ThreadStore():
-                writes.add(op.tensor.name)
-                if op.accumulate:
-                    reads.add(op.tensor.name)
-            case _:
-                pass
+    for op, touch in found:
         if isinstance(op, LoadGlobal | StoreGlobal):
             assert isinstance(op.tensor.type, Tensor)
             needed = op.vector * op.tensor.type.dtype.bytes
-            alignment[op.tensor.name] = max(needed, alignment.get(op.tensor.name, 1))
-    return Access(frozenset(reads), frozenset(writes), frozenset(tensor_of.values()), alignment)
+            alignment[touch.tensor] = max(needed, alignment.get(touch.tensor, 1))
+    return Access(
+        reads=frozenset(touch.tensor for _, touch in found if touch.reads or touch.adds),
+        writes=frozenset(touch.tensor for _, touch in found if touch.writes),
+        mapped=frozenset(mapped_tensors(kernel.ops).values()),
+        alignment=alignment,
+    )
