@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.kernels import CASES
+from tests.kernels import CASES, check, expected, inputs
 from wsdsl import Schedule, parse
 from wsdsl.diagnostics import ScheduleError, VerifyError
 from wsdsl.ir.memory_ops import AllocateShared
@@ -54,6 +54,15 @@ def test_fewer_steps_than_ctas(k: int, sharing: int) -> None:
     CASES["gemm"].kernel.simulate(a, b, c, schedule=given, seed=1)
     exact = a.astype(np.float32) @ b.astype(np.float32).T
     assert np.array_equal(c.astype(np.float32), exact)
+
+
+def test_scales_of_blocks_that_a_chunk_reaches_over() -> None:
+    """Slices of 96 columns are chunks of 64 and 32: the third begins at 96, and ends behind 128."""
+    case = CASES["block_scaled"]
+    arrays = inputs(case, 0, M=64, N=192, K=256, KB=2)
+    schedule = Schedule(tile=dict(m=128, n=192, k=128), cluster=dict(k=2))
+    case.kernel.simulate(*arrays.values(), schedule=schedule)
+    check(case, arrays, expected(case, arrays))
 
 
 def test_only_whole_blocks_are_sent() -> None:

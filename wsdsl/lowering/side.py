@@ -144,6 +144,15 @@ class Side:
 
         return Pieces(shape, iota)
 
+    def within(self, axis: str, size: int) -> bool:
+        """Whether no piece reaches over a multiple of `size`: all begin at multiples of the widest,
+        which divides it. Those of slices need not.
+        """
+        shape = self.shapes.of((axis,))
+        widest = 64 if shape.rows else max(shape.widths)
+        begins = (shape.first_column(j) for j in range(len(shape.widths)))
+        return not any(at % widest for at in (size, self.shapes.own(axis), *begins))
+
     def block(self, op: Block) -> None:
         assert isinstance(op.axis.type, Axis)
         args = self.starts[op.axis.type.name], self.builder.integer(op.size)
@@ -153,8 +162,7 @@ class Side:
         """The index of each element divided by `size`: one number a piece, if pieces do not reach
         over its multiples."""
         b, shape = self.builder, self.shapes.of((axis,))
-        width = 64 if shape.rows else max(shape.widths)
-        if size % width or self.shapes.own(axis) % width:
+        if not self.within(axis, size):
             return None
 
         def block(i: int, j: int) -> Value:
@@ -167,14 +175,14 @@ class Side:
         piece (i, j) are in: a number where it is one.
         """
         b, shape, size = self.builder, self.shapes.of((axis,)), self.axes[axis].size
-        rows, width = bool(shape.rows), 64 if shape.rows else max(shape.widths)
+        rows = bool(shape.rows)
         if every > 1 and every % size == 0:
             return b.integer(0)
         alone = every == 1 or size % every == 0
         first = self.row_in_tile(axis, i) if rows else self.column_in_tile(axis, j)
         if not alone:
             first = b.plus(self.starts[axis], first)
-        if every == 1 or every % width or self.shapes.own(axis) % width:
+        if every == 1 or not self.within(axis, every):
             kind = shape.piece(I32, j)
             index = b.add(Iota(result=b.value(f"{axis}_place", kind), start=first)).result
         else:
