@@ -234,6 +234,59 @@ def test_scales_of_vectors_may_have_an_axis_of_one_beside_them() -> None:
         assert np.array_equal(wide(got), wide(want))
 
 
+def test_integers_have_vectors_where_floats_have_blocks() -> None:
+    a, b = np.ones((8, 64), np.int8), np.ones((24, 64), np.int8)
+    rows, columns = filled(8, dtype=np.float32), filled(24, dtype=np.float32)
+    got = matmul(a, b.T, scales=(rows[:, None], columns[:, None]), out_dtype="f32")
+    assert close(got, 64 * np.outer(rows, columns))
+    three = filled(3, dtype=np.float32)
+    a, b = np.ones((8, 264), np.int8), np.ones((3, 264), np.int8)
+    assert close(
+        matmul(a, b.T, scales=(None, three[None]), out_dtype="f32"), np.full((8, 1), 264) * three
+    )
+
+
+def test_what_may_be_two_kinds_is_the_kind_of_the_other() -> None:
+    """[1, 8] of 8 columns and 1024 of K: one each, or one for each 128 of K."""
+    a, b, s = filled(8, 1024, dtype=F8), filled(8, 1024, dtype=F8), filled(8, dtype=np.float32)
+    plain = wide(a) @ wide(b).T
+    assert close(matmul(a, b.T, scales=(s, s[None])), plain * np.outer(s, s))
+    groups = filled(8, 8, dtype=np.float32)
+    k = np.arange(1024) // 128
+    want = wide(a) * groups[:, k] @ (wide(b) * s[k]).T
+    assert close(matmul(a, b.T, scales=(groups, s[None])), want)
+
+
+def test_scales_of_a_batch_outside_of_one_that_rows_take_up() -> None:
+    a, b = filled(7, 5, 1, 64, dtype=F8), filled(24, 64, dtype=F8)
+    scale = filled(7, 1, 1, dtype=np.float32)
+    assert close(matmul(a, b.T, scales=(scale, None)), wide(a) @ wide(b).T * scale[:, None])
+
+
+@pytest.mark.parametrize("dtype", [BF16, F8])
+def test_empty_batches(dtype: Any) -> None:
+    """NumPy gives them strides of 0."""
+    a, b = np.zeros((0, 8, 16), dtype), np.zeros((0, 24, 16), dtype)
+    assert matmul(a, b, transpose_b=True).shape == (0, 8, 24)
+    assert matmul(a, b.swapaxes(1, 2)).shape == (0, 8, 24)
+
+
+def test_what_is_beside_a_result_may_have_more_dimensions_of_one() -> None:
+    a, b = filled(8, 16), filled(16, 24)
+    bias, residual = filled(1, 24), filled(1, 8, 24)
+    got = matmul(a, b, bias=bias, residual=residual)
+    assert close(got, wide(a) @ wide(b) + wide(bias) + wide(residual)[0])
+
+
+@pytest.mark.parametrize("kind", [np.int8, BF16])
+def test_unsigned_results_are_added_exactly(kind: Any) -> None:
+    a, b = np.ones((8, 64), kind), np.ones((64, 24), np.int8).astype(kind)
+    a, b = (a, np.ascontiguousarray(b.T).T) if kind is np.int8 else (a, b)
+    out = np.full((8, 24), 3_000_000_001, np.uint32)
+    assert (matmul(a, b, out=out, accumulate=True) == 3_000_000_065).all()
+    assert (matmul(-a, b, out=out, accumulate=True) == 3_000_000_001).all()
+
+
 def test_numbers_are_one_factor_with_what_scales_the_other() -> None:
     a, b = filled(8, 16, dtype=F8), filled(24, 16, dtype=F8)
     one, columns = filled(1, dtype=np.float32), filled(24, dtype=np.float32)

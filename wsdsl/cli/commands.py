@@ -93,7 +93,7 @@ def prove_command(options: argparse.Namespace) -> int:
 def run_command(options: argparse.Namespace) -> int:
     import numpy as np
 
-    from wsdsl.knobs import override
+    from wsdsl.knobs import BACKEND, override
 
     if is_ir(options.target):
         raise UsageError(
@@ -106,15 +106,16 @@ def run_command(options: argparse.Namespace) -> int:
     schedule, sizes = schedule_from(options.set), sizes_from(options.size)
     scalars = scalars_from(options.scalar)
     require_sizes(kernel, sizes)
-    if options.backend == "gpu":
+    backend = options.backend or BACKEND.get()
+    if backend == "gpu":
         require_gpu()
     arguments = random_arguments(kernel.tile, sizes, scalars, options.seed)
     expected = in_tuple(kernel.reference(*copies(arguments)))
-    if options.backend == "simulator":
+    if backend == "simulator":
         given = copies(arguments)
         held = in_tuple(kernel.simulate(*given, schedule=schedule, seed=options.seed))
     else:
-        with override(backend=options.backend):
+        with override(backend=backend):
             held = in_tuple(kernel(*copies(arguments), schedule=schedule))
     rows: list[dict[str, Any]] = []
     for parameter, out, reference in zip(outputs(kernel.tile), held, expected, strict=True):
@@ -139,7 +140,7 @@ def schedule_command(options: argparse.Namespace) -> int:
     kernel = load_kernel(options.target)
     sizes = sizes_from(options.size)
     schedule = schedule_from(options.set)
-    if options.schedule:
+    if options.schedule is not None:
         if schedule:
             raise UsageError(Finding("both --schedule and --set", hint="give one of them"))
         schedule = written_schedule(options.schedule)

@@ -82,7 +82,7 @@ def written_schedule(text: str) -> Schedule:
                 held[name] = {k: ast.literal_eval(v) for k, v in _arguments(tree, "dict")}
             else:
                 held[name] = ast.literal_eval(tree)
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         hint = "as in --schedule 'Schedule(tile=dict(n=128), stages=4)'"
         raise UsageError(Finding(f"--schedule {text}: no schedule", hint=hint)) from None
     check_names(held, [f.name for f in fields(Schedule)], "field", "Schedule", ScheduleError)
@@ -93,9 +93,11 @@ def _arguments(tree: ast.expr, name: str) -> Iterator[tuple[str, ast.expr]]:
     """Of a call of `name` by keywords. ValueError for anything else."""
     if not (isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and not tree.args):
         raise ValueError(name)
+    given: set[str] = set()
     for keyword in tree.keywords:
-        if tree.func.id != name or keyword.arg is None:
+        if tree.func.id != name or keyword.arg is None or keyword.arg in given:
             raise ValueError(name)
+        given.add(keyword.arg)
         yield keyword.arg, keyword.value
 
 

@@ -39,7 +39,9 @@ def load_kernels(target: str) -> list[Any]:
     file, _, name = target.partition(":")
     path = Path(file)
     if path.suffix not in (".py", ".ws"):
-        raise UsageError(Finding(f"`{file}` is no kernel's file", hint="a .py, .ws or .ir file"))
+        what = "dumped IR" if path.suffix == ".ir" else "no kernel's file"
+        message = f"`{file}` is {what}"
+        raise UsageError(Finding(message, hint="give a .py or .ws file with the kernel"))
     read(path)
     held = vars(wsdsl.load(file) if path.suffix == ".ws" else import_file(path))
     kernels = {k: v for k, v in held.items() if isinstance(v, wsdsl.Kernel)}

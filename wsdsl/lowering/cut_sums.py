@@ -12,7 +12,7 @@ from itertools import combinations
 
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions
-from wsdsl.ir.tile_ops import Constant, Contract, ForEach, ForTiles, Full, Map, Reduce, Store
+from wsdsl.ir.tile_ops import Constant, Contract, ForEach, ForTiles, Full, If, Map, Reduce, Store
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import used_inside, walk, yielded
 from wsdsl.lowering.axes import axes_of, loop_variable
@@ -43,7 +43,10 @@ def why_not(body: Region) -> Iterator[Finding]:
     if len(loops) != 1 or not isinstance(loops[0], ForTiles) or not loops[0].init:
         found = next((op for op in loops if not _is_sum(op)), loops[1] if loops[1:] else None)
         told = "only a kernel with one sequential loop over tiles, a sum, can be cut into pieces"
-        yield Finding(told, found.loc if found else None, HINT)
+        if isinstance(found, If):
+            told = "a kernel with an `if` beside its sum can not be cut into pieces"
+        hint = f"choose by where(…), or {HINT}" if isinstance(found, If) else HINT
+        yield Finding(told, found.loc if found else None, hint)
         return
     loop = loops[0]
     if loop.start is not None or loop.stop is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.op import Kernel, Level
 from wsdsl.ir.spec import verify
 from wsdsl.lowering.allocate_shared import allocate_shared
@@ -99,7 +100,11 @@ def lower(
         return kernel
     for step in names[names.index(first) : names.index(last) + 1]:
         before = kernel
-        kernel = _after(step, kernel, sizes)
+        try:
+            kernel = _after(step, kernel, sizes)
+        except RecursionError:
+            message = "too many operations, each of which needs the one before"
+            raise CompileError(Finding(message, kernel.loc, "make it two kernels")) from None
         if kernel != before:
             verify(kernel)
         for listener in listeners:
@@ -109,7 +114,7 @@ def lower(
 
 def scheduled_tile(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Kernel:
     """The TILE kernel with its whole schedule, to see what would be chosen for `sizes`."""
-    return choose_schedule(_with_roles(kernel, sizes), sizes)
+    return _after(choose_schedule, _with_roles(kernel, sizes), sizes)
 
 
 def schedule_with_fewer_sums(
@@ -118,7 +123,7 @@ def schedule_with_fewer_sums(
     """What may be tried for the TILE kernel, where what was chosen takes too many registers."""
     kernel = _with_roles(kernel, sizes)
     given, _ = with_fixed_tiles(kernel, kernel.schedule or Schedule())
-    options = (option for option, _ in ranked(kernel, given, sizes))
+    options = (option for option, _ in ranked(kernel, given, _at_least_one(sizes)))
     return with_fewer_sums(kernel, options, failed, spilled)
 
 
@@ -132,8 +137,12 @@ def _with_roles(kernel: Kernel, sizes: Mapping[str, int] | None) -> Kernel:
 
 
 def _after(step: Pass, kernel: Kernel, sizes: Mapping[str, int] | None) -> Kernel:
-    """Two passes look at the sizes."""
+    """Two passes look at the sizes; where there is nothing to do, at those of least work."""
     for chooses in (choose_mma, choose_schedule):
         if step is chooses:
-            return chooses(kernel, sizes)
+            return chooses(kernel, sizes and _at_least_one(sizes))
     return step(kernel)
+
+
+def _at_least_one(sizes: Mapping[str, int]) -> dict[str, int]:
+    return {dim: max(1, size) for dim, size in sizes.items()}

@@ -137,7 +137,8 @@ def _aligned(view: ArrayView, alignment: int) -> list[Finding]:
         return found
     if view.pointer % needed:
         message = f"the address is {view.pointer:#x}, expected a multiple of {needed} bytes"
-        found.append(Finding(message, hint=_REALIGN))
+        within = needed <= view.dtype.bytes
+        found.append(Finding(message, hint="copy it" if within else _REALIGN))
     for axis, stride in row_strides(view):
         if stride % needed:
             message = f"the stride of axis {axis} is {stride} bytes, expected a multiple of "

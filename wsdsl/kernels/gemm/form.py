@@ -30,7 +30,7 @@ INDEX = {
 """How a dimension is indexed, by its name; the number 1 is that of a tensor of one element."""
 
 ACTIVATIONS = ("relu", "gelu", "silu", "sigmoid", "tanh")
-ADDED_IN_PLACE = ("f32", "f16", "bf16", "i32")
+ADDED_IN_PLACE = ("f32", "f16", "bf16", "i32", "u32")
 """Types that memory adds; others are read, added and stored."""
 
 
@@ -125,7 +125,9 @@ def _store(form: Form) -> str:
     out = form.out
     if form.accumulate and out.dtype.name in ADDED_IN_PLACE:
         if is_float and out.dtype.is_integer:
-            value = f"cast(round({value}), {out.dtype})"
+            value = f"cast(round({value}), i32)"
+        if out.dtype.name == "u32":
+            value = f"cast({value}, u32)"
         return f"{out.read} += {value}"
     if form.accumulate:
         held = out.read

@@ -168,10 +168,11 @@ def _described(name: str, array: Any) -> ArrayView:
 def _constant(names: Any) -> tuple[str, ...]:
     """As the kernel knows them."""
     known = isinstance(names, Iterable) and not isinstance(names, str)
-    if not known or not all(isinstance(x, str) and x in OPERANDS for x in names):
+    held: tuple[Any, ...] = tuple(names) if known else ()
+    if not known or not all(isinstance(x, str) and x in OPERANDS for x in held):
         hint = 'constant=("b",) for weights'
         raise LaunchError(Finding(f"constant is {names!r}, expected names of a and b", hint=hint))
-    return tuple(OPERANDS[name] for name in names)
+    return tuple(OPERANDS[name] for name in held)
 
 
 def _pair(scales: Any) -> tuple[Any, Any]:
@@ -185,7 +186,7 @@ def _number(scale: Any) -> Any:
     """NumPy's scalars as numbers of Python, which go with arrays of any device."""
     import numpy
 
-    return scale.item() if isinstance(scale, numpy.number) else scale
+    return scale.item() if isinstance(scale, numpy.generic) else scale
 
 
 def _planned(views: Mapping[str, ArrayView], options: Options) -> Plan:
@@ -195,9 +196,14 @@ def _planned(views: Mapping[str, ArrayView], options: Options) -> Plan:
     for name in "ab":
         if name not in views:
             raise LaunchError(Finding(f"{name} is None, expected an array"))
-    if options.activation not in (None, *ACTIVATIONS):
+    accumulate: Any = options.accumulate
+    if not isinstance(accumulate, bool):
+        raise LaunchError(Finding(f"accumulate is {accumulate!r}, expected True or False"))
+    activation: Any = options.activation
+    named = activation is None or isinstance(activation, str)
+    if not named or activation not in (None, *ACTIVATIONS):
         hint = f"one of {', '.join(ACTIVATIONS)}, or None"
-        raise LaunchError(Finding(f"there is no activation {options.activation!r}", hint=hint))
+        raise LaunchError(Finding(f"there is no activation {activation!r}", hint=hint))
     return make_plan(views, options)
 
 

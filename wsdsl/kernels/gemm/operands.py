@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from wsdsl.diagnostics import Finding, LaunchError
@@ -17,10 +18,17 @@ from wsdsl.kernels.gemm.dtypes import (
     operand_views,
 )
 from wsdsl.kernels.gemm.form import Form, Param, is_float_result
-from wsdsl.kernels.gemm.scales import blocks, broadcasts, scales_of
+from wsdsl.kernels.gemm.scales import (
+    Reading,
+    blocks,
+    broadcasts,
+    likely,
+    no_scales,
+    readings,
+)
 from wsdsl.kernels.gemm.shapes import as_matrix, batch_of, contiguous, inner_sizes, viewed
 from wsdsl.kernels.gemm.strided import Strides, batch_axes, strides_of
-from wsdsl.runtime.views import ArrayView, adapt, overlaps_itself
+from wsdsl.runtime.views import ArrayView, adapt, normalise, overlaps_itself
 
 ARRAYS = ("a", "b", "scale_a", "scale_b", "bias", "residual", "out")
 """What a call may give, by name."""
@@ -45,8 +53,9 @@ class Operands:
     """
 
     def __init__(self, views: Mapping[str, ArrayView], options: Options) -> None:
-        self.views, self.options = dict(views), options
-        both, self.total = operand_views(views["a"], views["b"], options.operand_dtype)
+        self.views = {x: normalise(v) if v.is_empty else v for x, v in views.items()}
+        self.options = options
+        both, self.total = operand_views(self.views["a"], self.views["b"], options.operand_dtype)
         self.views["a"], self.views["b"] = both
         transposed = options.transpose_a, options.transpose_b
         a = as_matrix("a", both[0], transposed[0], ("M", "K"))
@@ -82,17 +91,23 @@ class Operands:
         )  # fmt: skip
 
     def scales(self) -> None:
+        found: dict[str, list[Reading]] = {"scale_a": [], "scale_b": []}
         for name, of, rows in (("scale_a", "a", "M"), ("scale_b", "b", "N")):
             view = self.views.get(name)
             if view is None:
                 continue
             own = max(0, len(self.views[of].shape) - 2)
-            view, axes = scales_of(name, view, rows, self.sizes, self.batch, own)
-            if "KB" in axes and self.total.is_integer:
+            readings_of = partial(readings, view, rows, self.sizes, self.batch, own)
+            found[name] = readings_of(along_k=not self.total.is_integer)
+            if not found[name] and readings_of(along_k=True):
                 message = f"{name} has scales of blocks, and the operands are integers"
                 hint = "their sum is an integer: give a scale for each row, or one for all"
                 raise LaunchError(Finding(message, hint=hint))
-            self.add(name, view, axes)
+            if not found[name] or view.dtype.name != "f32":
+                raise LaunchError(no_scales(name, view, rows, self.sizes))
+        for name, other in (("scale_a", "scale_b"), ("scale_b", "scale_a")):
+            if found[name]:
+                self.add(name, *likely(found[name], found[other]))
 
     def bias(self) -> None:
         view = self.views.get("bias")
@@ -102,8 +117,7 @@ class Operands:
         if not view.shape or view.shape[-1] != self.sizes["N"]:
             expected = f"[{self.sizes['N']}], one for each column"
             raise LaunchError(Finding(f"bias has shape {view.shape}, expected {expected}"))
-        self.check_batch("bias", view, 1)
-        self.add("bias", view, ("N",))
+        self.add("bias", self.check_batch("bias", view, 1), ("N",))
 
     def residual(self) -> None:
         view = self.views.get("residual")
@@ -150,11 +164,15 @@ class Operands:
             hint = f"convert it to one of {', '.join(allowed)}"
             raise LaunchError(Finding(f"{name} is {dtype}, which is not taken", hint=hint))
 
-    def check_batch(self, name: str, view: ArrayView, rank: int) -> None:
+    def check_batch(self, name: str, view: ArrayView, rank: int) -> ArrayView:
+        """The array with no more batch dimensions than the result, of which those may be 1."""
+        while len(view.shape) - rank > len(self.batch) and view.shape[0] == 1:
+            view = viewed(view, view.shape[1:], view.strides[1:])
         lead = view.shape[: len(view.shape) - rank]
         if not broadcasts(lead, self.batch):
             message = f"{name} has batch dimensions {lead}, the result has {self.batch}"
             raise LaunchError(Finding(message, hint="they must be the same, or 1"))
+        return view
 
     def like_result(self, name: str, view: ArrayView) -> ArrayView:
         """With an axis of size 1 where an operand that is a vector leaves none."""
@@ -168,5 +186,4 @@ class Operands:
         if vectors[0]:
             shape, strides = (*shape[:-1], 1, shape[-1]), (*strides[:-1], 0, strides[-1])
         made = viewed(view, shape, strides)
-        self.check_batch(name, made, 2)
-        return made
+        return self.check_batch(name, made, 2)

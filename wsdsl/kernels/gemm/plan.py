@@ -99,6 +99,8 @@ def _parameter(
         either = name not in ("a", "b") or dtype.bits == 16
         order = matrix if name != "b" else (matrix[1], matrix[0])
         found = contiguous_last(strides, sizes, (order[0], order[1]), either=either)
+        if found is None and o.views[name].is_empty:
+            found, strides = order, strides | {order[0]: 1, order[1]: 1}
         if found is None:
             raise LaunchError(_not_contiguous(name, o.views[name], dtype, either))
         matrix = found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.diagnostics import Finding
 from wsdsl.kernels.gemm.form import BLOCK
 from wsdsl.kernels.gemm.shapes import viewed
 from wsdsl.runtime.views import ArrayView
@@ -14,28 +14,50 @@ def blocks(size: int) -> int:
     return -(-size // BLOCK)
 
 
-def scales_of(
-    name: str, view: ArrayView, rows: str, sizes: Mapping[str, int], batch: Sequence[int], own: int
-) -> tuple[ArrayView, tuple[str, ...]]:
-    """The scales of an operand whose rows are `rows`, M or N, and which has `own` batch dimensions
-    itself, and their axes after the batch's; none for a single scale.
+Reading = tuple[ArrayView, tuple[str, ...]]
+"""Scales, and their axes after the batch's; none for a single scale."""
 
-    Where a shape may be read in several ways, it is the one that has as many batch dimensions as
-    the operand, or nearly: weights without a batch have scales without one, whatever they multiply.
-    What is no other shape may have an axis of 1 beside `rows`, as torch's [M, 1] and [1, N] do.
-    LaunchError for a shape that is none of them.
+
+def readings(
+    view: ArrayView,
+    rows: str,
+    sizes: Mapping[str, int],
+    batch: Sequence[int],
+    own: int,
+    *,
+    along_k: bool,
+) -> list[Reading]:
+    """What an array may mean as the scales of an operand whose rows are `rows`, M or N, and which
+    has `own` batch dimensions itself; `along_k`: whether they may vary along K.
+
+    Of several it is the first: that which has as many batch dimensions as the operand, or nearly,
+    so that weights without a batch have scales without one, whatever they multiply. What varies
+    along K comes before vectors with an axis of 1 beside them, as torch's [M, 1] and [1, N], but
+    where there is one block of K alone, which means the same.
     """
-    if view.dtype.name != "f32":
-        raise LaunchError(Finding(f"{name} is {view.dtype}, expected f32", hint="convert it"))
     if all(n == 1 for n in view.shape):
-        return viewed(view, (), ()), ()
-    kinds = _kinds(rows, sizes)
+        return [(viewed(view, (), ()), ())]
+    kinds = [x for x in _kinds(rows, sizes) if along_k or "KB" not in x]
     found = [x for x in kinds if _fits(view.shape, [_size(y, sizes) for y in x], batch)]
-    if found:
-        return view, min(found, key=lambda axes: abs(len(view.shape) - len(axes) - own))
-    for vector in _vectors(view):
-        if _fits(vector.shape, [sizes[rows]], batch):
-            return vector, (rows,)
+    found.sort(key=lambda axes: abs(len(view.shape) - len(axes) - own))
+    vectors: list[Reading] = [
+        (x, (rows,)) for x in _vectors(view, rows) if _fits(x.shape, [sizes[rows]], batch)
+    ]
+    whole: list[Reading] = [(view, axes) for axes in found]
+    return vectors + whole if blocks(sizes["K"]) == 1 and (rows,) not in found else whole + vectors
+
+
+def likely(own: list[Reading], other: list[Reading]) -> Reading:
+    """What an operand's scales mean beside the other's: a vector, if they may be one, where those
+    are one, too."""
+    vectors = (x for x in own if "KB" not in x[1])
+    beside_vector = any(len(axes) == 1 for _, axes in other[:1])
+    return next(vectors, own[0]) if beside_vector else own[0]
+
+
+def no_scales(name: str, view: ArrayView, rows: str, sizes: Mapping[str, int]) -> Finding:
+    if view.dtype.name != "f32":
+        return Finding(f"{name} is {view.dtype}, expected f32", hint="convert it")
     size, groups = sizes[rows], blocks(sizes["K"])
     hint = (
         f"one element, [{size}], [{size}, {groups}] or [{blocks(size)}, {groups}]: one for each of "
@@ -44,13 +66,15 @@ def scales_of(
     )
     operand = name.removeprefix("scale_")
     message = f"{name} has shape {view.shape}, which scales of {operand} do not have"
-    raise LaunchError(Finding(message, hint=hint))
+    return Finding(message, hint=hint)
 
 
-def _vectors(view: ArrayView) -> Iterator[ArrayView]:
-    """The array without one of its last two axes, where that is 1."""
-    for at in range(max(0, len(view.shape) - 2), len(view.shape)):
-        if view.shape[at] == 1:
+def _vectors(view: ArrayView, rows: str) -> Iterator[ArrayView]:
+    """The array without the last of its axes, of columns' also without the last but one, where
+    that is 1."""
+    last = len(view.shape) - 1
+    for at in (last,) if rows == "M" else (last - 1, last):
+        if at >= 0 and view.shape[at] == 1:
             shape, strides = (x[:at] + x[at + 1 :] for x in (view.shape, view.strides))
             yield viewed(view, shape, strides)
 

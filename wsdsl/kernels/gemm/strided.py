@@ -68,8 +68,11 @@ def _continues(t: Strides, outer: str, inner: str, size: int) -> bool:
 
 
 def _folds(t: Strides, axis: str, rows: int) -> bool:
+    if "M" in t and rows == 1:
+        # A vector stays contiguous; what has another axis is read row by row.
+        return t.get(axis, 0) == 1 or any(x in t for x in ("N", "K", "KB"))
     if "M" in t:
-        return rows == 1 or t.get(axis, 0) == t["M"] * rows
+        return t.get(axis, 0) == t["M"] * rows
     return axis not in t and "MB" not in t
 
 
