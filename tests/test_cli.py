@@ -149,6 +149,10 @@ MISTAKES = [
     (["schedule", GEMM, "--size", "M=64"], "needs a size for K, N", "--size K=512 N=512"),
     (["schedule", GEMM, *SIZES, "--schedule", "print(1)"], "no schedule", "tile=dict(n=128)"),
     (["schedule", GEMM, *SIZES, "--schedule", "Schedule(tiles=1)"], "no field `tiles`", "`tile`"),
+    (["schedule", GEMM, *SIZES, "--schedule", "Schedule(tile={[]: 3})"], "no schedule", "tile="),
+    (["schedule", GEMM, *SIZES, "--schedule", "Schedule(stages=4, stages=5)"], "no schedule", ""),
+    (["schedule", GEMM, *SIZES, "--schedule", ""], "no schedule", "tile="),
+    (["schedule", "kernel.ir", *SIZES], "is dumped IR", ".ws file"),
     (["schedule", GEMM, *SIZES, "-o", "t.gif"], "no name of an SVG or PNG", "timeline.svg"),
     (["schedule", GEMM, "--size", "M=0", "N=1", "K=1"], "there are no tiles", ""),
     (["schedule", GEMM, *SIZES, "-o", "nowhere/t.svg"], "nowhere/t.svg", ""),
@@ -171,6 +175,15 @@ def test_mistakes_have_a_hint_and_no_traceback(wsdsl, monkeypatch, arguments, me
     assert message in err
     assert hint in err
     assert "Traceback" not in err
+
+
+def test_where_it_runs_is_the_environments_unless_told(wsdsl, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("WSDSL_BACKEND", "nowhere")
+    status, _, err = wsdsl("run", GEMM, *SIZES)
+    assert status == 2
+    assert "WSDSL_BACKEND is 'nowhere'" in err
+    assert wsdsl("run", GEMM, *SIZES, "--backend", "simulator")[0] == 0
 
 
 def test_a_file_of_two_kernels_must_say_which(wsdsl, two):

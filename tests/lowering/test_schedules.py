@@ -74,6 +74,19 @@ def test_choice(sizes: tuple[int, int, int], schedule: tuple[str, int, int]) -> 
     assert (made.mode, made.tile["m"], made.tile["n"]) == schedule
 
 
+def test_nothing_to_do_is_done_by_small_tiles() -> None:
+    """Wide ones may spill, and an empty problem would be refused for it."""
+    tile = chosen("gemm", M=0, N=4096, K=4096).tile or {}
+    assert tile["m"] * tile["n"] <= 64 * 64
+
+
+def test_an_epilogue_that_is_too_long_is_no_traceback() -> None:
+    lines = ["@kernel", "def long(A: f32[M], B: f32[M]):", "    for m in tiles(M):"]
+    lines += ["        x = A[m]", *["        x = x * 1.5 + 0.25"] * 400, "        B[m] = x"]
+    with pytest.raises(CompileError, match="too many operations"):
+        parse("\n".join(lines)).long.compile()
+
+
 def test_slots_are_as_many_as_loads_must_run_ahead() -> None:
     """Consumers with two blocks of rows want one more; too few cost a buffer for stores."""
     plain = dict(mode="cooperative", consumers=2)
