@@ -179,7 +179,8 @@ class _Rings:
     def place_parts(self, op: CircularBuffer) -> None:
         """Each thread gives a slot back: nothing else says that all have read."""
         offsets, (total, lines) = part_offsets(op.layouts[0], op.parts, self.sizes)
-        self.declare(op, total, (offsets,), (1, op.consumers * THREADS), lines)
+        slot, beside = (total, lines) if total else (lines, 0)
+        self.declare(op, slot, (offsets,), (1, op.consumers * THREADS), beside)
         self.parts[op.result] = op.parts
 
     def place_sums(self, op: CircularBuffer) -> None:

@@ -3,11 +3,13 @@
 An epilogue goes chunk by chunk through a tile's columns. What it reads on the way, a residual or a
 bias, would make it wait for GMEM with each chunk, and take a register and a condition for each
 pair of elements. So another thread brings the chunks by TMA while the products run: a ring with
-slots of one part (the columns of a chunk) of all of these tiles.
+slots of one part (the columns of a chunk) of all of these tiles; of vectors alone, which are short,
+a part is a tile's.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from wsdsl.ir.barrier_ops import (
@@ -56,13 +58,24 @@ def loads_in_parts(kernel: Kernel, schedule: Schedule, body: Region) -> tuple[Lo
             found.setdefault((op.tensor, op.index), op)
     loads = tuple(found.values())
     axes = {tuple(a.name for a in _axes(op) if a.role == "columns") for op in loads}
-    # All in one ring, for which one of them must be worth it.
-    return loads if len(axes) == 1 and any(len(_axes(op)) == 2 for op in loads) else ()
+    # All in one ring; lines of bytes alone would ask for wider steps of columns.
+    fits = not all_lines(loads) or all(_bits(op) >= 16 for op in loads)
+    return loads if len(axes) == 1 and fits else ()
+
+
+def all_lines(loads: Iterable[Load]) -> bool:
+    """Whether nothing but vectors along the columns comes so: then a whole tile's at once."""
+    return all(len(_axes(op)) == 1 for op in loads)
 
 
 def _made(op: Op) -> tuple[Value, ...]:
     made = getattr(op, "result", ())
     return made if isinstance(made, tuple) else (made,)
+
+
+def _bits(op: Load) -> int:
+    assert isinstance(op.tensor.type, Tensor)
+    return op.tensor.type.dtype.bits
 
 
 def _axes(op: Load) -> list[Axis]:
@@ -97,6 +110,8 @@ def part_widths(
     few registers for them.
     """
     (name,) = {a.name for op in loads for a in _axes(op) if a.role == "columns"}
+    if all_lines(loads):
+        return (sizes[name],)
     return panel_widths(sizes[name], heavy or name in narrow_axes(kernel))
 
 
@@ -142,23 +157,32 @@ class Parts:
         ]
         self.state = self.op.state
         self.opened = 0
-        self.unread = [
-            {(f, i) for f, shape in enumerate(shapes) for i in range(shape.blocks)}
-            for _ in self.op.parts
-        ]
+        self.unread: list[set[tuple[int, int, int]]] = [set() for _ in self.op.parts]
+        for field, shape in enumerate(shapes):
+            for i, j in shape.places():
+                self.unread[self._place(field, j)[0]].add((field, i, j))
+
+    def _place(self, field: int, j: int) -> tuple[int, int]:
+        """The part that has chunk j, and the columns of it in front of the chunk's."""
+        part, column = 0, self.pieces[field].shape.first_column(j)
+        while column >= self.op.parts[part]:
+            column -= self.op.parts[part]
+            part += 1
+        return part, column
 
     def _read(self, field: int, i: int, j: int) -> Value:
-        while self.opened <= j:
+        part, column = self._place(field, j)
+        while self.opened <= part:
             self._finish_last()
             self._open()
-        assert self.opened == j + 1, "a part is read when its slot has been given back"
-        b, tile, width = self.side.builder, self.tiles[field], self.op.parts[j]
+        assert self.opened == part + 1, "a part is read when its slot has been given back"
+        b, tile, width = self.side.builder, self.tiles[field], self.pieces[field].shape.widths[j]
         two = not is_line(tile)
         kind = Fragment(tile.dtype, 64 if two else 1, width)
         made = LoadPanels(
             result=b.value(self.op.result[field].name, kind),
             shared=self.op.shared[field],
-            offset=self.op.offsets[field],
+            offset=self.op.offsets[field] + column * tile.dtype.bytes,
             state=self.state,
             start=self.side.row_in_tile(tile.axes[0], i) if two else None,
             rows=self.side.axes[tile.axes[0]].size if two else 1,
@@ -166,12 +190,12 @@ class Parts:
             loc=self.op.loc,
         )
         b.add(made)
-        self.unread[j].discard((field, i))
+        self.unread[part].discard((field, i, j))
         # All of these rows now, so that nothing waits for SMEM in the middle of computing.
-        others = sorted(f for f, rows in self.unread[j] if rows == i)
+        others = sorted(f for f, rows, chunk in self.unread[part] if (rows, chunk) == (i, j))
         for other in others:
             self.pieces[other].get(i, j)
-        if not self.unread[j] and not others:
+        if not self.unread[part] and not others:
             self._close()
         return made.result
 
@@ -202,8 +226,8 @@ class Parts:
     def _finish_last(self) -> None:
         """What is left to be read of the last part, before the next one."""
         if self.opened:
-            for field, i in sorted(self.unread[self.opened - 1]):
-                self.pieces[field].get(i, self.opened - 1)
+            for field, i, j in sorted(self.unread[self.opened - 1]):
+                self.pieces[field].get(i, j)
 
     def finish(self) -> None:
         """Every slot is given back, read or not."""

@@ -39,8 +39,8 @@ def _cut_already(kernel: Kernel, narrow: set[str]) -> dict[str, tuple[int, ...]]
     axes, found = axes_of(kernel), dict[str, tuple[int, ...]]()
     for op in kernel.ops:
         if isinstance(op, PartsInShared):
-            tiles = (v.type for v in op.result if isinstance(v.type, Tile))
-            names = (name for tile in tiles for name in tile.axes)
+            tiles = [v.type for v in op.result if isinstance(v.type, Tile)]
+            names = (name for tile in tiles for name in tile.axes if len(tile.axes) == 2)
             found |= {name: op.parts for name in names if axes[name].role == "columns"}
         elif isinstance(op, AddInCluster):
             found |= _cut_to_slices(op, axes, narrow)
