@@ -1,4 +1,4 @@
-"""`load_shared`: elements of four bytes, a thread's own or the same for several."""
+"""`load_shared`: elements of two or four bytes, a thread's own or the same for several."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from wsdsl.ir.memory_ops import LoadShared
 def convert_load_shared(c: Context, op: LoadShared) -> None:
     w, shared, index = c.w, c.shared(op.shared), c.registers(op.index)
     dtype, shape = dtype_and_shape(op.result.type)
-    if dtype.bits != 32:
+    if dtype.bits not in (16, 32):
         raise CompileError(
-            Finding(f"load_shared reads elements of four bytes, not {dtype}", op.loc)
+            Finding(f"load_shared reads elements of two or four bytes, not {dtype}", op.loc)
         )
     item = c.item(shared, c.state(op.state).stage)
     if op.first is not None:
-        item = w.add(item, w.multiply(c.scalar(op.first).text, 4))
-    step, first = 4 * op.stride, shared.offset + op.offset
+        item = w.add(item, w.multiply(c.scalar(op.first).text, dtype.bytes))
+    step, first = dtype.bytes * op.stride, shared.offset + op.offset
     places: list[At] = []
     if index.affine is not None:
         base = w.add(item, w.multiply(index.affine.base, step))
         places = [At(base, first + step * offset) for offset in index.affine.offsets]
     else:
         places = [At(w.add(item, w.multiply(x, step)), first) for x in texts_of(w, index)]
-    texts = [from_bits(w, inline_ptx.load_shared(w, at), dtype) for at in places]
+    texts = [from_bits(w, inline_ptx.load_shared(w, at, dtype.bits), dtype) for at in places]
     define(c, op.result, from_elements(w, dtype, shape, texts))

@@ -141,10 +141,10 @@ class StoreShared(Op):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class LoadShared(Op):
-    """The threads of each warp, together, read elements of four bytes from item `state.stage` of
-    `shared`, from the `bytes` bytes that begin `offset` bytes in: the element `first` (an i32; 0
-    without) plus `index` (an i32 scalar or fragment) times `stride`. The result has the index's
-    shape.
+    """The threads of each warp, together, read elements of two or four bytes from item
+    `state.stage` of `shared`, from the `bytes` bytes that begin `offset` bytes in: the element
+    `first` (an i32; 0 without) plus `index` (an i32 scalar or fragment) times `stride`. The result
+    has the index's shape.
     """
 
     levels: ClassVar = SCHEDULED

@@ -32,6 +32,7 @@ from wsdsl.ir.fragment_ops import MatrixOperand
 from wsdsl.ir.memory_ops import (
     AllocateShared,
     LoadPanels,
+    LoadShared,
     MakeTensorMap,
     ReceiveFragment,
     SendFragment,
@@ -39,7 +40,14 @@ from wsdsl.ir.memory_ops import (
 )
 from wsdsl.ir.op import Kernel, Op, Region, Value, op_name, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import Partition, by_warpgroup
-from wsdsl.ir.target import LINE_ALIGN, SMEM_ALIGN, SMEM_BYTES, SWIZZLE_SPAN, entry_registers
+from wsdsl.ir.target import (
+    LINE_ALIGN,
+    SMEM_ALIGN,
+    SMEM_BYTES,
+    SWIZZLE_SPAN,
+    TMA_ALIGN,
+    entry_registers,
+)
 from wsdsl.ir.types import Barriers, Fragment, Shared, Tensor
 from wsdsl.ir.walk import walk
 
@@ -141,7 +149,9 @@ def shared_memory_is_aligned(kernel: Kernel) -> Iterator[Problem]:
             swizzle = getattr(
                 made.get(op.map) if isinstance(op, TmaLoad) else op, "swizzle", "none"
             )
-            unit = 8 * SWIZZLE_SPAN[swizzle]
+            # Threads may begin anywhere in a single line.
+            single = isinstance(op, LoadPanels) and op.start is None
+            unit = TMA_ALIGN if single else 8 * SWIZZLE_SPAN[swizzle]
             if op.offset % unit:
                 yield (
                     op,
@@ -154,7 +164,7 @@ def _alignments(kernel: Kernel) -> dict[Value, int]:
     and threads read; others are to SMEM_ALIGN."""
     made, found = kernel.definers, dict[Value, int]()
     for op in kernel.ops:
-        plain = isinstance(op, LoadPanels) and op.swizzle == "none"
+        plain = isinstance(op, LoadShared) or (isinstance(op, LoadPanels) and op.swizzle == "none")
         if isinstance(op, TmaLoad):
             plain = getattr(made.get(op.map), "swizzle", "") == "none"
         for value in operands(op):

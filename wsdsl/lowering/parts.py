@@ -19,8 +19,8 @@ from wsdsl.ir.barrier_ops import (
     NamedBarrierSync,
     WaitBarrier,
 )
-from wsdsl.ir.memory_ops import LoadPanels
-from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions
+from wsdsl.ir.memory_ops import LoadPanels, LoadShared
+from wsdsl.ir.op import Kernel, Region, Value, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import PartsInShared
 from wsdsl.ir.target import LINE_ALIGN, SMEM_ALIGN, widest_swizzle
 from wsdsl.ir.tile_ops import Contract, Load, Store
@@ -49,28 +49,29 @@ def loads_in_parts(kernel: Kernel, schedule: Schedule, body: Region) -> tuple[Lo
         # The loading threads are all busy with copies of their own.
         return ()
     written = {op.tensor for op in kernel.ops if isinstance(op, Store)}
-    made_here = {v for op in body for v in _made(op)}
+    made_here = {v for op in body for v in results_of(op)}
     found: dict[tuple[Value, tuple[Value, ...]], Load] = {}
     for op in body:
         if not isinstance(op, Load) or op.tensor in written:
             continue
         if _fits(op, kernel, made_here) and _read_elementwise(body, op.result):
             found.setdefault((op.tensor, op.index), op)
-    loads = tuple(found.values())
-    axes = {tuple(a.name for a in _axes(op) if a.role == "columns") for op in loads}
-    # All in one ring; lines of bytes alone would ask for wider steps of columns.
-    fits = not all_lines(loads) or all(_bits(op) >= 16 for op in loads)
-    return loads if len(axes) == 1 and fits else ()
+    if all_lines(found.values()):
+        # Lines of bytes would ask for wider steps.
+        loads = tuple(op for op in found.values() if _bits(op) >= 16)
+    else:
+        loads = tuple(op for op in found.values() if not _along_rows(op))
+    axes = {a.name for op in loads for a in _axes(op) if a.role == "columns"}
+    return loads if len(axes) <= 1 else ()
 
 
 def all_lines(loads: Iterable[Load]) -> bool:
-    """Whether nothing but vectors along the columns comes so: then a whole tile's at once."""
+    """Whether nothing but vectors comes so: then a whole tile's at once."""
     return all(len(_axes(op)) == 1 for op in loads)
 
 
-def _made(op: Op) -> tuple[Value, ...]:
-    made = getattr(op, "result", ())
-    return made if isinstance(made, tuple) else (made,)
+def _along_rows(op: Load) -> bool:
+    return [a.role for a in _axes(op)] == ["rows"]
 
 
 def _bits(op: Load) -> int:
@@ -86,7 +87,7 @@ def _fits(op: Load, kernel: Kernel, made_here: set[Value]) -> bool:
     assert isinstance(op.tensor.type, Tensor)
     roles, last = [a.role for a in _axes(op)], op.index[-1].type
     return (
-        roles in (["rows", "columns"], ["columns"])
+        roles in (["rows", "columns"], ["columns"], ["rows"])
         and isinstance(last, Axis)
         and op.tensor.type.dtype.bits >= 8
         and op.tensor.type.dtype.name != "bool"
@@ -109,9 +110,9 @@ def part_widths(
     """Columns of each part, in which the tile is then computed and stored; fewer where sums leave
     few registers for them.
     """
-    (name,) = {a.name for op in loads for a in _axes(op) if a.role == "columns"}
     if all_lines(loads):
-        return (sizes[name],)
+        return (max(sizes[a.name] for op in loads for a in _axes(op)),)
+    (name,) = {a.name for op in loads for a in _axes(op) if a.role == "columns"}
     return panel_widths(sizes[name], heavy or name in narrow_axes(kernel))
 
 
@@ -176,20 +177,8 @@ class Parts:
             self._finish_last()
             self._open()
         assert self.opened == part + 1, "a part is read when its slot has been given back"
-        b, tile, width = self.side.builder, self.tiles[field], self.pieces[field].shape.widths[j]
-        two = not is_line(tile)
-        kind = Fragment(tile.dtype, 64 if two else 1, width)
-        made = LoadPanels(
-            result=b.value(self.op.result[field].name, kind),
-            shared=self.op.shared[field],
-            offset=self.op.offsets[field] + column * tile.dtype.bytes,
-            state=self.state,
-            start=self.side.row_in_tile(tile.axes[0], i) if two else None,
-            rows=self.side.axes[tile.axes[0]].size if two else 1,
-            swizzle=swizzle_of(tile, width),
-            loc=self.op.loc,
-        )
-        b.add(made)
+        made = self._load(field, i, j, column)
+        self.side.builder.add(made)
         self.unread[part].discard((field, i, j))
         # All of these rows now, so that nothing waits for SMEM in the middle of computing.
         others = sorted(f for f, rows, chunk in self.unread[part] if (rows, chunk) == (i, j))
@@ -198,6 +187,31 @@ class Parts:
         if not self.unread[part] and not others:
             self._close()
         return made.result
+
+    def _load(self, field: int, i: int, j: int, column: int) -> LoadPanels | LoadShared:
+        b, op, tile, shape = self.side.builder, self.op, self.tiles[field], self.pieces[field].shape
+        name, shared, at = op.result[field].name, op.shared[field], op.offsets[field]
+        if shape.columns is None:
+            return LoadShared(
+                result=b.value(name, Fragment(tile.dtype, 64, 1)),
+                shared=shared,
+                offset=at,
+                bytes=self.side.axes[tile.axes[0]].size * tile.dtype.bytes,
+                state=self.state,
+                index=self.side.places(tile.axes[0], 1, i, j),
+                loc=op.loc,
+            )
+        width, two = shape.widths[j], not is_line(tile)
+        return LoadPanels(
+            result=b.value(name, Fragment(tile.dtype, 64 if two else 1, width)),
+            shared=shared,
+            offset=at + column * tile.dtype.bytes,
+            state=self.state,
+            start=self.side.row_in_tile(tile.axes[0], i) if two else None,
+            rows=self.side.axes[tile.axes[0]].size if two else 1,
+            swizzle=swizzle_of(tile, width),
+            loc=op.loc,
+        )
 
     def _open(self) -> None:
         b, op = self.side.builder, self.op

@@ -136,6 +136,7 @@ def _copy(
     tile = Tile(dtype, tuple(a.name for a in axes))
     swizzle = swizzle_of(tile, width)
     rows = axes[0].size if len(axes) == 2 else 1
+    width = width if len(axes) == 2 else min(width, axes[0].size)
     span = SWIZZLE_SPAN[swizzle] // dtype.bytes if len(axes) == 2 else width
     box = [v.type.size if isinstance(v.type, Axis) else 1 for v in fill.index]
     map = maps.of(fill.tensor, (*box[:-1], span), swizzle)

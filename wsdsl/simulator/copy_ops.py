@@ -310,7 +310,8 @@ def load_panels(wg: Warpgroup, op: m.LoadPanels) -> None:
         wg.fail(op, f"lines {first} to {first + kind.rows} of a tile of {op.rows}")
     row_bytes = kind.columns * kind.dtype.bytes
     tile = wg.item(op, shared, state.stage, op.offset, op.rows * row_bytes)
-    aligned(wg, op, tile, op.swizzle)
+    if op.start is not None:
+        aligned(wg, op, tile, op.swizzle)
     span = SWIZZLE_SPAN[op.swizzle]
     what = f"it reads item {state.stage} of `{shared.label}`"
     parts = 4 if kind.rows > 1 else 1
@@ -344,7 +345,8 @@ def load_shared(wg: Warpgroup, op: m.LoadShared) -> None:
     wg.cta.clocks.tick(wg.everyone)
     first = 0 if op.first is None else int(wg.get(op.first, op))
     index = first + np.asarray(wg.get(op.index, op), np.int64) * op.stride
-    if index.min() < 0 or 4 * index.max() >= op.bytes:
+    width = dtype_of(op.result).bytes
+    if index.min() < 0 or width * index.max() >= op.bytes:
         wg.fail(op, f"elements {index.min()} to {index.max()} of {op.bytes} bytes")
     line = wg.cta.memory.bytes[start : start + op.bytes].view(numpy_dtype(dtype_of(op.result)))
     wg.values[op.result.name] = finish(line[index], op.result)
