@@ -89,9 +89,9 @@ def test_operands_of_an_epilogue_come_in_parts_where_tiles_are_whole() -> None:
         assert loaded(compute) == ["R", "bias", "rows"]
 
 
-def test_a_bias_alone_is_not_worth_a_ring() -> None:
-    _, compute = partitions("bias_first")
-    assert loaded(compute) == ["bias"]
+def test_vectors_alone_come_in_a_ring_too() -> None:
+    _, parts, compute = partitions("bias_first")
+    assert loaded(parts) and not loaded(compute)
 
 
 def test_an_operand_held_around_a_loop_has_its_own_ring() -> None:

@@ -22,6 +22,7 @@ from wsdsl.lowering.drop_unused import drop_unused
 from wsdsl.lowering.fit_last_tiles import fit_last_tiles
 from wsdsl.lowering.fuse_accumulators import fuse_accumulators
 from wsdsl.lowering.hoist_operands import hoist_operands
+from wsdsl.lowering.hoist_scalars import hoist_scalars
 from wsdsl.lowering.insert_prologue import insert_prologue
 from wsdsl.lowering.lower_loops import lower_loops
 from wsdsl.lowering.lower_pieces import lower_pieces
@@ -65,6 +66,7 @@ PASSES: tuple[tuple[Pass, Level], ...] = (
     (lower_tiles, "partitioned"),
     (promote_parts, "partitioned"),
     (hoist_operands, "partitioned"),
+    (hoist_scalars, "partitioned"),
     (prefetch_loads, "partitioned"),
     (prefetch_copies, "partitioned"),
     (reuse_accumulators, "partitioned"),

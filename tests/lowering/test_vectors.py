@@ -1,0 +1,87 @@
+"""Vectors that an epilogue reads come by TMA, a whole tile's at once."""
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from wsdsl import Schedule, parse
+from wsdsl.ir.memory_ops import LoadGlobal, LoadPanels, LoadShared
+from wsdsl.ir.walk import walk
+
+TYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
+TEXT = """
+@kernel
+def scaled(A: f16[M, K], B: f16[N, K], rows: {vector}[M], columns: {vector}[N], C: {out}[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        C[m, n] = acc * cast(rows[m], f32) + cast(columns[n], f32)
+"""
+
+
+def kernel(vector: str = "f32", out: str = "f16") -> Any:
+    return parse(TEXT.format(vector=vector, out=out)).scaled
+
+
+def reads(made: Any) -> list[str]:
+    kinds = (LoadGlobal, LoadPanels, LoadShared)
+    return [type(op).__name__ for op in walk(made.scheduled.body) if isinstance(op, kinds)]
+
+
+def test_one_slot_has_what_a_tile_reads() -> None:
+    schedule = Schedule(tile=dict(m=128, n=144, k=64), mode="cooperative", stages=4)
+    made = kernel().compile(schedule=schedule)
+    # A line of 144 elements and one of 128, each from a multiple of 128 bytes on.
+    assert 'shared<1280 x 4> = allocate_shared(label="part_slots"' in str(made.scheduled)
+    assert "part_lines" not in str(made.scheduled)
+    # The rows once, the columns in three chunks, and nothing of GMEM.
+    assert sorted(reads(made)) == ["LoadPanels"] * 3 + ["LoadShared"]
+    assert made.prove().proved
+
+
+@pytest.mark.parametrize("vector", TYPES)
+@pytest.mark.parametrize("out", ["f32", "f16"])
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        Schedule(tile=dict(m=128, n=72, k=64), mode="pingpong"),
+        Schedule(tile=dict(m=192, n=104, k=64), mode="cooperative", consumers=3),
+        Schedule(tile=dict(m=40, n=128, k=64), mma="n"),
+    ],
+    ids=["pingpong", "three", "swapped"],
+)
+def test_values(vector: str, out: str, schedule: Schedule) -> None:
+    random = np.random.default_rng(1)
+    M, N, K = 201, 200, 72
+    a, b = (random.standard_normal((rows, K)).astype(np.float16) for rows in (M, N))
+    rows, columns = (random.standard_normal(n).astype(TYPES[vector]) for n in (M, N))
+    made = kernel(vector, out)
+    got = made.simulate(a, b, rows, columns, np.zeros((M, N), TYPES[out]), schedule=schedule)
+    wanted = a.astype(float) @ b.astype(float).T * rows.astype(float)[:, None]
+    assert np.allclose(got, wanted + columns.astype(float), rtol=2e-3, atol=4e-3)
+    assert made.compile(schedule=schedule).prove().proved
+    made.compile(schedule=schedule).ptx  # noqa: B018
+
+
+def test_what_tma_does_not_take_is_read_directly() -> None:
+    random = np.random.default_rng(1)
+    a, b = (random.standard_normal((rows, 64)).astype(np.float16) for rows in (64, 40))
+    rows, columns = np.ones(65, np.float32), np.ones(41, np.float32)
+    got = kernel().simulate(a, b, rows[1:], columns[1:], np.zeros((64, 40), np.float16))
+    assert np.allclose(got, a.astype(float) @ b.astype(float).T + 1, rtol=2e-3, atol=4e-3)
+
+
+def test_bytes_are_read_directly() -> None:
+    """Lines of them would ask for tiles of 16 columns more or less."""
+    made = kernel("f8e4m3").compile(schedule=Schedule(tile=dict(m=128, n=72, k=64)))
+    assert {*reads(made)} == {"LoadGlobal"}
+
+
+def test_pieces_of_a_tile_read_directly() -> None:
+    """Only who finishes a tile wants them."""
+    schedule = Schedule(tile=dict(m=128, n=64, k=64), scheduler="split_k", splits=2)
+    made = kernel().compile(schedule=schedule)
+    assert not {*reads(made)} & {"LoadPanels", "LoadShared"}
