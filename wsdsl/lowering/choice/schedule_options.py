@@ -28,6 +28,10 @@ WIDTH = 16
 """Of other products; half of it more is tried as well where it saves something ..."""
 FEW_WAVES = 4
 """... of a wave, or of so many at the most: of more, some number suits multiples of 16."""
+SHORT = 16
+"""So many promoted products are a short sum, whose results three consumers share to advantage; of
+one alone results are all there is, and memory is the limit.
+"""
 PLAIN_WIDTH = 64
 """Of a kernel without products, which gains nothing by more."""
 
@@ -127,8 +131,11 @@ def _teams(
     heights = [size for name, size in axis_sizes(kernel, given).items() if size and name in rows]
     few = work.thin or work.under(dict.fromkeys(axes, 128)).tiles < NUM_SMS
     few = few and bool(products)
+    in_place = bool(products) and all(op.acc is not None for op in products)
     if given.mode != "pingpong":
-        usual = (2, 1) if few or heights else (3, 2) if scales_products(kernel) else (2,)
+        short = not in_place and 1 < work.under(dict.fromkeys(axes, 128)).promoted <= SHORT
+        several = (3, 2) if scales_products(kernel) else (2, 3) if short else (2,)
+        usual = (2, 1) if few or heights else several
         if heights and all(h % 192 == 0 for h in heights):
             usual = (2, 3, 1)
         numbers = (given.consumers,) if given.consumers else usual
@@ -136,7 +143,6 @@ def _teams(
         fitting = [c for c in numbers if all(h % (64 * c if by_rows else 64) == 0 for h in heights)]
         for consumers in fitting or numbers[-1:]:
             yield "cooperative", consumers
-    in_place = bool(products) and all(op.acc is not None for op in products)
     undecided = given.mode is None and given.share is None and given.consumers != 1
     undecided = undecided and contraction_sharing(kernel, given) == 1
     turns = in_place and not few and undecided

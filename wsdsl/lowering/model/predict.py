@@ -101,6 +101,12 @@ it, sustained runs all: power is the limit, and computing takes its part at any 
 gelu, bias and residual, K = 1024 to 8192 (4096 x 10240 x 8192, to the plain product: 0.98 in both
 by 128 x 256, 1.01 and 0.94 by 128 x 160 in turns).
 """
+SMEM_BYTES = 156.0
+"""A cycle, that come to SMEM and that products read there, in tiles of several waves; one wave's
+constants are fitted without it. 5832 x 4544 x 18176 takes 1570 us by ten waves of 256 x 80, which
+move 182, and 1440 by seven of 128 x 232, 132; 4096 x 4304 x 4096 219 by 128 x 96 and 198 by 128 x
+184. Up to 165 of them nothing is slower.
+"""
 ASTRAY = {"split_k": 1.07, "stream_k": 1.2}
 """By how much longer operands take to come to pieces that hand on their sums: CTAs that want the
 same do so at different times. 256 x 1024 to 4608 x 3584 to 14336 and 1024 x 576 x 16384, 64 rows.
@@ -140,6 +146,12 @@ FURTHER_PART_CYCLES = 28.0
 WIDE_ALONE = 64
 """One consumer, whom nobody covers meanwhile, takes a cycle more for each column beyond these: fp8
 products of 64 x 64 to 64 x 128, by 256 of the contraction, of 128 and 256 rows.
+"""
+SHARED_BY_THREE = 0.85
+"""The results of promoted sums, which are not in the tensor cores, take that much less by three
+consumers, each of whom has 64 columns of 128 and not 96 of 192: 28 contests of fp8 products, with
+and without scales, K = 256 to 4096, want 0.69 to 0.95. 8192 x 8192 x 512 takes 67.4 us by 192 x
+128, 74.3 by 128 x 192; 4096 x 8192 x 384 26.1 and 29.5 (128 x 144). Transposed ones gain nothing.
 """
 SCALED_BY_FEW = 45.0
 """More, where products are scaled and but one other consumer has the tensor cores in that
@@ -286,6 +298,8 @@ def predicted(
         loading = loading_cycles(asked, scheduler.splits_tiles)
     if schedule.cuts_tiles and schedule.reduction != "slices":
         loading *= ASTRAY[schedule.scheduler or ""]
+    elif work.turns > 1:
+        loading = max(loading, (asked.operand_bytes + asked.read_bytes) / SMEM_BYTES)
     mainloop = _larger((asked.product_cycles + promoting) * power, loading / gain, 24)
     computing = asked.computed / ISSUED
     splitting = asked.split_rows * SPLIT_CYCLES
@@ -294,6 +308,8 @@ def predicted(
     unfilled = asked.unfilled_elements * STORE_CYCLES * min(1.0, UNFILLED * longer)
     epilogue = storing + unfilled + splitting + computing
     epilogue += asked.transposed_elements * TRANSPOSE_CYCLES
+    if schedule.consumers == 3 and asked.promoted and not asked.scaled:
+        epilogue *= 1.0 if asked.transposed_elements else SHARED_BY_THREE
     share = min(1.0, asked.tiles * depth / (work.steps * NUM_SMS))
     cycles = work.steps * (mainloop / depth)
     long = work.cut_steps > depth and asked.tensor_bytes > L2_HOLDS
