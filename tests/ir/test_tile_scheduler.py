@@ -25,7 +25,7 @@ from wsdsl.ir.tile_scheduler import (
 from wsdsl.runtime import work_check
 from wsdsl.runtime.work_check import Pieces, check_work
 
-cutting = st.builds(SplitK, st.integers(1, 40)) | st.just(StreamK())
+cutting = st.builds(SplitK, st.integers(1, 40), st.booleans()) | st.just(StreamK())
 small_cutting = st.builds(SplitK, st.integers(1, 6)) | st.just(StreamK())
 seeds = st.integers(0, 2**32 - 1)
 small = st.tuples(st.integers(1, 30), st.integers(1, 9), st.integers(1, 12))
@@ -67,9 +67,15 @@ def covered(batch: Batch, pieces: Pieces) -> bool:
     steps = batch.tiles * batch.depth
     place = (np.cumsum(steps) - steps)[of] + pieces.tile * depth
     changes = np.zeros(steps.sum() + 1, np.int64)
-    np.add.at(changes, place + pieces.begin, 1)
-    np.add.at(changes, place + pieces.end, -1)
-    return bool(inside.all() and (np.cumsum(changes)[:-1] == 1).all())
+    once = pieces.stride == 1
+    np.add.at(changes, (place + pieces.begin)[once], 1)
+    np.add.at(changes, (place + pieces.end)[once], -1)
+    summed = np.cumsum(changes)[:-1]
+    for first, end, stride in zip(
+        *(x[~once] for x in (place + pieces.begin, place + pieces.end, pieces.stride))
+    ):
+        summed[first:end:stride] += 1
+    return bool(inside.all() and (summed == 1).all())
 
 
 @settings(max_examples=60, deadline=None)
@@ -101,11 +107,12 @@ def spread(values: np.ndarray, groups: np.ndarray) -> int:
 
 
 @settings(max_examples=20, deadline=None)
-@given(st.integers(1, 40), seeds)
-def test_split_k_shares_evenly(splits: int, seed: int) -> None:
-    batch = Batch(SplitK(splits), seed, launched=True)
+@given(st.integers(1, 40), st.booleans(), seeds)
+def test_split_k_shares_evenly(splits: int, together: bool, seed: int) -> None:
+    batch = Batch(SplitK(splits, together), seed, launched=True)
     pieces = batch.pieces
-    assert spread(pieces.end - pieces.begin, batch.problem) <= 1
+    steps = -((pieces.begin - pieces.end) // pieces.stride)
+    assert spread(steps, batch.problem) <= 1
     assert spread(np.bincount(pieces.at, minlength=len(batch.whose)), batch.whose) <= 1
     parts = np.minimum(np.minimum(splits, batch.depth), batch.room)
     assert (np.bincount(batch.problem, minlength=BATCH) == batch.tiles * parts).all()
@@ -214,9 +221,9 @@ def test_arrays_are_numbers(scheduler: TileScheduler, size: tuple[int, int, int]
         np.full_like(each, tiles), np.full_like(each, depth), each, each * 0 + workers
     )
     made = work_check.pieces_of(scheduler, problem)
-    found = sorted(zip(made.at, made.turn, made.tile, made.begin, made.end))
+    found = sorted(zip(made.at, made.turn, made.tile, made.begin, made.end, made.stride))
     wanted = [
-        (worker, turn, piece.tile, piece.begin, piece.end)
+        (worker, turn, piece.tile, piece.begin, piece.end, piece.stride or 1)
         for worker, pieces in enumerate(pieces_of(scheduler, *size))
         for turn, piece in enumerate(pieces)
     ]
@@ -268,6 +275,24 @@ class Reversed(SplitK):
         return super().walk(arithmetic, replace(problem, worker=worker))
 
 
+class Beside(SplitK):
+    """Wrong in that pieces that run together are a step too far on."""
+
+    def walk(self, arithmetic, problem):
+        walk = super().walk(arithmetic, problem)
+        walk.begin = arithmetic.apply("add", walk.begin, arithmetic.number(1))
+        return walk
+
+
+class Twice(SplitK):
+    """Wrong in that pieces that run together do every step."""
+
+    def walk(self, arithmetic, problem):
+        walk = super().walk(arithmetic, problem)
+        walk.stride = arithmetic.number(1)
+        return walk
+
+
 class Short(SplitK):
     """Wrong in that the last step is left out."""
 
@@ -278,7 +303,13 @@ class Short(SplitK):
 
 @pytest.mark.parametrize(
     ("scheduler", "words"),
-    [(Unlent(2), "no slot"), (Reversed(3), "later worker"), (Short(2), "not to its end")],
+    [
+        (Unlent(2), "no slot"),
+        (Reversed(3), "later worker"),
+        (Short(2), "not to its end"),
+        (Beside(2, together=True), "not to its end"),
+        (Twice(2, together=True), "overlap"),
+    ],
 )
 def test_wrong_formulas_are_found(scheduler: TileScheduler, words: str) -> None:
     workers = scheduler.num_workers(20, 10, 12)

@@ -26,9 +26,17 @@ def test_chunks_are_few(narrow: bool) -> None:
 def test_slices_are_equal() -> None:
     for columns in COLUMNS:
         for splits in range(2, 33):
-            width = slice_width(columns, splits)
-            assert columns % width == 0 and width <= 64
-            assert width % 16 == columns % 16
+            for least in (8, 16):
+                width = slice_width(columns, splits, least)
+                assert columns % width == 0 and width <= 64
+                assert width % least == columns % least
+
+
+def test_slices_are_over_soon() -> None:
+    assert slice_width(128, 2) == 64 and slice_width(128, 4) == 32
+    assert slice_width(128, 16) == 8 and slice_width(128, 16, least=16) == 16
+    # Two turns of 8 columns take longer than one of 16.
+    assert slice_width(128, 14) == 16
 
 
 def test_what_is_left_is_one_line_without_a_swizzle() -> None:

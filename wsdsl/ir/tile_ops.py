@@ -32,8 +32,9 @@ class ForTiles(Op):
 
     `init` are the carried variables' first values, `args` their names in the body, which ends in a
     `yield` of the next ones; `result` are the last. Without carried variables the tiles are
-    independent of each other. With `start`, `stop` (i32 scalars) only that part of the dimension;
-    with `offset` (i32) each tile begins so many elements further on.
+    independent of each other. With `start`, `stop` (i32 scalars) only that part of the dimension,
+    with `every` (i32) only each so many-th tile of it; with `offset` (i32) each tile begins so many
+    elements further on.
 
     With `within` > 0 the last tile of a dimension that is larger than a tile ends with it, rounded
     up to a multiple of `within` elements. What it has in common with the tile before is computed
@@ -45,6 +46,7 @@ class ForTiles(Op):
     index: Value = binds()
     start: Value | None = None
     stop: Value | None = None
+    every: Value | None = None
     offset: Value | None = None
     within: int = 0
     init: tuple[Value, ...] = ()

@@ -9,7 +9,9 @@ whoever does one but the first needs what the piece in front of it has summed.
   a cluster may share the contraction of each tile: each has the same number of steps, the last of
   which may reach over its end, so that they stay together.
 - `SplitK`: every tile in `splits` equal pieces (fewer where there are fewer workers); a worker does
-  the same piece of one tile after the other.
+  the same piece of one tile after the other. Pieces that run together go through the contraction
+  together too, each every `splits`-th step, so that what they read of a row at one time lies
+  together in memory.
 - `StreamK`: what is left over when all have done the same number of whole tiles is shared out
   evenly, in consecutive runs of tiles of the contraction; then come whole tiles, whose neighbours
   run together. If less than half of the workers would be busy with what is left over, a whole tile
@@ -72,7 +74,9 @@ class Problem(Generic[T]):
 
 @dataclass(frozen=True)
 class Piece(Generic[T]):
-    """Tiles [begin, end) of the contraction of output tile `tile`."""
+    """Tiles begin, begin + stride, ... (to `end`, exclusive) of the contraction of output tile
+    `tile`.
+    """
 
     tile: T
     begin: T
@@ -81,6 +85,8 @@ class Piece(Generic[T]):
     """Its number among the tile's, where all tiles are cut alike."""
     length: T | None = None
     """Tiles of the contraction, where all pieces have as many; the last may then reach over it."""
+    stride: T | None = None
+    """None: 1."""
 
 
 class Walk(ABC, Generic[T]):
@@ -178,8 +184,10 @@ class DataParallel(TileScheduler):
 
 
 class SplitKWalk(Walk[T]):
-    def __init__(self, arithmetic: Arithmetic[T], problem: Problem[T], splits: int) -> None:
-        self.wanted = splits
+    def __init__(
+        self, arithmetic: Arithmetic[T], problem: Problem[T], splits: int, together: bool
+    ) -> None:
+        self.wanted, self.together = splits, together
         super().__init__(arithmetic, problem)
 
     def prepare(self) -> None:
@@ -188,10 +196,12 @@ class SplitKWalk(Walk[T]):
         self.splits = splits = self.apply("min", splits, p.workers)
         abreast = self.apply("floordiv", p.workers, splits)
         self.part = part = self.apply("floordiv", p.worker, abreast)
-        base = self.apply("floordiv", p.depth, splits)
-        extra = self.apply("mod", p.depth, splits)
-        self.begin = _share(self, part, splits, base, extra)
-        self.end = _share(self, self.apply("add", part, one), splits, base, extra)
+        self.begin, self.end, self.stride = part, p.depth, splits if self.together else None
+        if not self.together:
+            base = self.apply("floordiv", p.depth, splits)
+            extra = self.apply("mod", p.depth, splits)
+            self.begin = _share(self, part, splits, base, extra)
+            self.end = _share(self, self.apply("add", part, one), splits, base, extra)
         # What the division leaves over has nothing to do.
         idle = self.apply("le", splits, part)
         first = self.apply("mod", p.worker, abreast)
@@ -199,7 +209,7 @@ class SplitKWalk(Walk[T]):
         self.stop, self.step = p.tiles, abreast
 
     def piece(self, at: T) -> Piece[T]:
-        return Piece(at, self.begin, self.end, self.part)
+        return Piece(at, self.begin, self.end, self.part, stride=self.stride)
 
 
 @dataclass(frozen=True)
@@ -211,7 +221,7 @@ class SplitK(TileScheduler):
     splits_tiles = True
 
     def walk(self, arithmetic: Arithmetic[T], problem: Problem[T]) -> Walk[T]:
-        return SplitKWalk(arithmetic, problem, self.splits)
+        return SplitKWalk(arithmetic, problem, self.splits, self.together)
 
     def num_workers(self, tiles: int, depth: int, room: int) -> int:
         splits = min(self.splits, depth, max(1, room))
@@ -337,6 +347,10 @@ FUNCTIONS: dict[str, Any] = {
     "eq": lambda a, b: a == b,
     "where": lambda c, a, b: a if c else b,
 }
+
+
+def num_steps(piece: Piece[int]) -> int:
+    return -((piece.begin - piece.end) // (piece.stride or 1))
 
 
 def pieces_of(

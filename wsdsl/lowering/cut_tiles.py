@@ -72,13 +72,15 @@ class _Cut:
 
     def bounded(self, region: Region, piece: tuple[Value, ...]) -> Region:
         """The loop over the contraction, within the piece."""
-        _, begin, end, *_ = piece
+        _, begin, end, *which = piece
+        apart = dict(offset=begin) if self.sharing > 1 else dict(start=begin)
+        if self.reduction == "slices":
+            apart["every"] = which[1]
 
         def change(inner: Region) -> Region:
             made: list[Op] = []
             for op in inner:
                 if isinstance(op, ForTiles) and self.is_cut(op):
-                    apart = dict(offset=begin) if self.sharing > 1 else dict(start=begin)
                     made.append(dataclasses.replace(op, stop=end, **apart))
                 else:
                     made.append(with_regions(op, change))

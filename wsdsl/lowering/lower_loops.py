@@ -121,7 +121,8 @@ class _Loops:
             start = start if last is None else b.map("min", start, last, wish=name)
             b.add(AxisAt(result=op.index, start=start, loc=op.loc))
         stop = op.stop or self.size(axis.dim)
-        self.range(op, index, (op.start, stop), axis.size, tuple(first))
+        step = op.every and b.times(op.every, axis.size, "step")
+        self.range(op, index, (op.start, stop), step or axis.size, tuple(first))
 
     def last_start(self, axis: Axis, within: int) -> Value | None:
         """Where the last tile begins if it ends with the dimension; None if it may reach over."""
@@ -141,7 +142,7 @@ class _Loops:
         op: ForTiles | ForEach,
         index: Value,
         bounds: tuple[Value | None, Value],
-        step: int,
+        step: int | Value,
         first: Region,
     ) -> None:
         start, stop = bounds
@@ -151,7 +152,7 @@ class _Loops:
                 index=index,
                 start=start or self.builder.integer(0),
                 stop=stop,
-                step=self.builder.integer(step),
+                step=self.builder.integer(step) if isinstance(step, int) else step,
                 init=op.init,
                 args=op.args,
                 body=(*first, *self.region(op.body)),
@@ -192,7 +193,7 @@ class _Loops:
         for dim, extent in op.contraction:
             some = b.quotient_up(self.size(dim), extent, f"tiles_{dim}")
             depth = b.map("max", some, b.integer(1), wish="depth")
-        scheduler = tile_scheduler(op.scheduler, op.splits, sharing=op.sharing)
+        scheduler = tile_scheduler(op.scheduler, op.splits, op.together, op.sharing)
         walk_of = scheduler.walk(Scalars(b), Problem(total, depth, first, step, part))
         work = b.value("work", INT)
         turns = Turns(b, op) if op.turns > 1 else None

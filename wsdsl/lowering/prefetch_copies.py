@@ -77,9 +77,10 @@ def prefetch_copies(kernel: Kernel) -> Kernel:
             around = op if isinstance(op, ForRange) else None
             op = with_regions(op, lambda inner, around=around: region(inner, around))
             copies = _copies(op) if isinstance(op, ForRange) else []
-            step = made.get(op.step) if isinstance(op, ForRange) else None
-            if isinstance(op, ForRange) and copies and isinstance(step, Constant):
-                after += _Ahead(Builder(namer), op, copies, int(step.value)).of(items)
+            if isinstance(op, ForRange) and copies:
+                step = made.get(op.step)
+                known = int(step.value) if isinstance(step, Constant) else None
+                after += _Ahead(Builder(namer), op, copies, known).of(items)
             else:
                 after.append(op)
         return tuple(after)
@@ -100,7 +101,9 @@ def _copies(loop: ForRange) -> list[ThreadLoad]:
 
 
 class _Ahead:
-    def __init__(self, b: Builder, loop: ForRange, copies: list[ThreadLoad], step: int) -> None:
+    def __init__(
+        self, b: Builder, loop: ForRange, copies: list[ThreadLoad], step: int | None
+    ) -> None:
         self.b, self.loop, self.copies, self.step = b, loop, copies, step
         self.slots = min(MOST_SLOTS, -(-AHEAD_BYTES // sum(map(_bytes, copies))))
         b.loc = loop.loc
@@ -119,7 +122,7 @@ class _Ahead:
             if moved := self.moved(items, chain):
                 self.next_item(items, chain, moved)
         with b.region() as inside:
-            there = b.plus(loop.index, self.slots * self.step, "ahead")
+            there = b.plus(loop.index, self.further(loop.step, self.slots), "ahead")
             then = tuple(_prefetch(copy, {loop.index: there}) for copy in self.copies)
             b.add(If(result=(), cond=b.map("lt", there, loop.stop, wish="goes_on"), then=then))
         return [*b.ops, dataclasses.replace(loop, body=(*inside, *loop.body))]
@@ -130,7 +133,7 @@ class _Ahead:
         for op in chain:
             if vary & {*operands(op)}:
                 vary |= {*results_of(op)}
-        if vary & {self.loop.start, self.loop.stop}:
+        if vary & {self.loop.start, self.loop.stop, self.loop.step}:
             return self.copies
         return [copy for copy in self.copies if vary & {*copy.coordinates}]
 
@@ -151,20 +154,26 @@ class _Ahead:
     ) -> None:
         """Of the item whose values `swap` gives for this one's."""
         b, loop = self.b, self.loop
-        start, stop = swap.get(loop.start, loop.start), swap.get(loop.stop, loop.stop)
-        later = b.plus(start, self.slots * self.step, "later")
+        start, stop, step = (swap.get(v, v) for v in (loop.start, loop.stop, loop.step))
+        later = b.plus(start, self.further(step, self.slots), "later")
         index = b.value(f"{loop.index.name}_early", INT)
         b.add(
             ForRange(
                 result=(),
                 index=index,
-                start=b.plus(start, skipped * self.step, "second"),
+                start=b.plus(start, self.further(step, skipped), "second"),
                 stop=b.map("min", later, stop, wish="until"),
-                step=loop.step,
+                step=step,
                 body=tuple(_prefetch(copy, {**swap, loop.index: index}) for copy in copies),
                 loc=loop.loc,
             )
         )
+
+    def further(self, step: Value, turns: int) -> int | Value:
+        """Elements of so many turns of the loop."""
+        if self.step is not None or not turns:
+            return turns * (self.step or 0)
+        return self.b.times(step, turns, "further")
 
     def chain(self, items: ForRange) -> Region | None:
         """What an item computes for where its tiles are; None if that can not be done for
@@ -172,7 +181,7 @@ class _Ahead:
         """
         made = {v: op for op in items.body for v in results_of(op)}
         found: set[Op] = set()
-        open_values = [self.loop.start, self.loop.stop]
+        open_values = [self.loop.start, self.loop.stop, self.loop.step]
         open_values += [v for copy in self.copies for v in copy.coordinates if v != self.loop.index]
         while open_values:
             value = open_values.pop()

@@ -23,22 +23,37 @@ from collections.abc import Mapping
 from wsdsl.ir.barrier_ops import ForRange, WaitFlag
 from wsdsl.ir.op import Region, Value, bound, results_of
 from wsdsl.ir.pipeline_ops import AxisAt, FinishTile
-from wsdsl.ir.tile_ops import End, Full, If, Map, Yield
+from wsdsl.ir.target import TMA_ALIGN
+from wsdsl.ir.tile_ops import End, Full, If, Map, Store, Yield
 from wsdsl.ir.types import Axis, Tensor, Tile
 from wsdsl.ir.walk import retype, uses, walk, with_regions
 from wsdsl.lowering.partials import Partials, Place
 
-AT_ONCE = 8
-"""Pieces that are loaded before the first is needed."""
+AT_ONCE = 8, 16
+"""Pieces that are loaded before the first is needed; where these are of `NARROW` columns."""
+NARROW = 8
+TURN_COLUMNS = 32
+"""As long as it takes to read so many columns, loads are under way."""
 
 
-def slice_width(columns: int, splits: int) -> int:
-    """Columns of a part: as many as a line of SMEM has, unless some pieces had none then; a
-    part of a line where 16 does not divide the columns.
+def pieces_at_once(width: int) -> int:
+    return AT_ONCE[width == NARROW]
+
+
+def least_slice(body: Region) -> int:
+    """Columns of a part, at the least: TMA stores lines of 16 bytes."""
+    stored = (op.tensor.type for op in walk(body) if isinstance(op, Store))
+    lines = (TMA_ALIGN // kind.dtype.bytes for kind in stored if isinstance(kind, Tensor))
+    return max((NARROW, *lines))
+
+
+def slice_width(columns: int, splits: int, least: int = NARROW) -> int:
+    """Columns of a part: at most as many as a line of SMEM has, so that who does most of them is
+    done soonest; a part of a line where 16 does not divide the columns.
     """
-    lines = (64, 32, 16) if columns % 16 == 0 else (56, 40, 24, 8)
-    fitting = [w for w in lines if columns % w == 0]
-    return next((w for w in fitting if columns // w >= splits), fitting[-1])
+    lines = (64, 32, 16, NARROW) if columns % 16 == 0 else (56, 40, 24, NARROW)
+    fitting = [w for w in lines if columns % w == 0 and (w >= least or columns % least)]
+    return min(fitting, key=lambda w: -(-columns // w // splits) * (w + TURN_COLUMNS))
 
 
 def finish_in_slices(
@@ -67,7 +82,7 @@ class _Slices:
         partials.arrive(flags, flag, wrap=wrap)
         b.add(WaitFlag(tensor=flags, index=(flag,), count=self.parts))
         columns = columns_of(partials, self.op)
-        width = slice_width(columns.size, self.splits)
+        width = slice_width(columns.size, self.splits, least_slice(self.op.body))
         num = columns.size // width
         j = b.value("j", own.type) if num > 1 else b.integer(0)
         with b.region() as body:
@@ -107,17 +122,19 @@ class _Slices:
                 total = b.add(Map(result=made, fn="add", args=(total, partial))).result
             return total
 
-        if self.splits <= AT_ONCE:
+        columns = self.partials.role(kind, "columns")
+        at_once = pieces_at_once(columns.size if columns else 1)
+        if self.splits <= at_once:
             return add(total, b.integer(0), self.splits)
         base, arg = b.value("base", self.parts.type), b.value("total", kind)
         with b.region() as body:
-            b.add(Yield(values=(add(arg, base, AT_ONCE),)))
+            b.add(Yield(values=(add(arg, base, at_once),)))
         loop = ForRange(
             result=(b.value("total", kind),),
             index=base,
             start=b.integer(0),
             stop=self.parts,
-            step=b.integer(AT_ONCE),
+            step=b.integer(at_once),
             init=(total,),
             args=(arg,),
             body=tuple(body),

@@ -92,7 +92,7 @@ MAX_DEPTH = 60
 
 def samples(kernel: Kernel, grid: LaunchGrid) -> Samples:
     rng = random.Random(7)
-    scheduler = tile_scheduler(grid.scheduler, grid.splits)
+    scheduler = tile_scheduler(grid.scheduler, grid.splits, grid.together)
     ((contraction, size),) = grid.contraction
     rows: list[tuple[int, ...]] = []
     extents = dict((*grid.tiles, *grid.contraction))

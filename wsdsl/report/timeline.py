@@ -14,7 +14,7 @@ from typing import Literal
 
 from wsdsl.diagnostics import Finding, ScheduleError
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.tile_scheduler import Piece, pieces_of, tile_scheduler
+from wsdsl.ir.tile_scheduler import Piece, num_steps, pieces_of, tile_scheduler
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.model.clusters import cluster_room
 from wsdsl.lowering.model.handing import (
@@ -204,7 +204,7 @@ class _Clock:
         there: dict[int, float] = {}
         for row, (piece, *_) in zip(rows, work, strict=True):
             begun = START_CYCLES + ALL_OR_NONE_CYCLES
-            done = begun + (piece.end - piece.begin) * self.step
+            done = begun + num_steps(piece) * self.step
             row.append(Bar("products", piece.tile, True, begun, done))
             row.append(Bar("sums", piece.tile, True, done, done + self.written))
             last = done + self.written + HAND_OVER_CYCLES

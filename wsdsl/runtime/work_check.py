@@ -63,6 +63,7 @@ class Pieces:
     tile: Array
     begin: Array
     end: Array
+    stride: Array
 
 
 def pieces_of(scheduler: TileScheduler, problem: Problem[Array]) -> Pieces:
@@ -75,8 +76,8 @@ def pieces_of(scheduler: TileScheduler, problem: Problem[Array]) -> Pieces:
     sizes = problem.tiles, problem.depth, problem.worker, problem.workers
     own = Problem(*(x[at] for x in sizes))
     piece = scheduler.walk(Arrays(), own).piece(start[at] + turn * step[at])
-    tile, begin, end = np.broadcast_arrays(piece.tile, piece.begin, piece.end)
-    return Pieces(at, turn, tile, begin, end)
+    stride = np.int64(1) if piece.stride is None else piece.stride
+    return Pieces(at, turn, *np.broadcast_arrays(piece.tile, piece.begin, piece.end, stride))
 
 
 def _problem(tiles: int, depth: int, workers: int) -> Problem[Array]:
@@ -126,6 +127,7 @@ def _faults(pieces: Pieces, tiles: int, depth: int, slots: int) -> Iterator[str]
     order = np.lexsort((pieces.begin, pieces.tile))
     worker, turn = pieces.at[order], pieces.turn[order]
     tile, begin, end = pieces.tile[order], pieces.begin[order], pieces.end[order]
+    stride = pieces.stride[order]
     if np.any((tile < 0) | (tile >= tiles) | (begin < 0) | (begin >= end) | (end > depth)):
         yield "a piece is empty, or lies outside"
     next_tile = np.diff(tile, prepend=-1, append=tiles)
@@ -133,7 +135,11 @@ def _faults(pieces: Pieces, tiles: int, depth: int, slots: int) -> Iterator[str]
     if np.any(next_tile > 1) or np.any(begin[first] != 0) or np.any(end[last] != depth):
         yield "a tile is not done, or not to its end"
     behind, front = np.flatnonzero(~first), np.flatnonzero(~first) - 1
-    if np.any(begin[behind] != end[front]):
+    # Those that go through it together are as many as the stride, one a step behind the other.
+    apart = stride > 1
+    follows = np.where(apart[front], begin[front] + 1, end[front])
+    odd = apart & ((end != depth) | (last & (begin != stride - 1)))
+    if np.any(begin[behind] != follows) or np.any(stride[behind] != stride[front]) or np.any(odd):
         yield "pieces of a tile overlap, or leave something out"
     if np.any(tile[behind] >= slots):
         yield "a tile that is cut has no slot"

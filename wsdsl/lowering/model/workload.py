@@ -27,6 +27,7 @@ from wsdsl.lowering.model.lines import (
 )
 from wsdsl.lowering.nest import output_nest
 from wsdsl.lowering.operand_lines import operand_lines
+from wsdsl.lowering.slices import least_slice
 
 FEW_COLUMNS = 64
 """So many may ride wgmma's N: then a tile has all of them."""
@@ -67,6 +68,8 @@ class Workload:
     depth: int = 1
     sums: int = 0
     columns: int = 0
+    least_slice: int = 8
+    """Of the columns, where pieces finish slices of a tile."""
     transposed_elements: float = 0.0
     """Of those that are stored."""
     split_rows: float = 0.0
@@ -125,6 +128,10 @@ class Work:
         self.roles: dict[str, Role] = {name: axis.role for name, axis in axes_of(kernel).items()}
         tensors = [p.type for p in kernel.params if isinstance(p.type, Tensor)]
         self.tensor_bytes = sum(map(self.num_bytes, tensors))
+
+    @cached_property
+    def least_slice(self) -> int:
+        return least_slice(self.body)
 
     @cached_property
     def cut(self) -> ForTiles | None:
@@ -232,6 +239,7 @@ class Work:
             depth=self.trips(self.cut, tile) if self.cut else 1,
             sums=sum(math.prod(tile[a] for a in kind.axes) for kind in summed),
             columns=sum(tile[a] for a in columns),
+            least_slice=self.least_slice,
             transposed_elements=transposed,
             split_rows=split,
             unfilled_elements=unfilled,
