@@ -1,12 +1,14 @@
 """How columns are cut into chunks, panels and slices, whatever multiple of 8 they are."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.kernels import CASES
 from wsdsl import Schedule
 from wsdsl.ir.memory_ops import MakeTensorMap, StoreShared
 from wsdsl.lowering.pieces import chunk_widths, panel_widths
-from wsdsl.lowering.slices import slice_width
+from wsdsl.lowering.slices import Slicing
 
 COLUMNS = range(8, 257, 8)
 
@@ -27,16 +29,22 @@ def test_slices_are_equal() -> None:
     for columns in COLUMNS:
         for splits in range(2, 33):
             for least in (8, 16):
-                width = slice_width(columns, splits, least)
+                width = Slicing(64, columns, 64 * columns, 1, splits, least).width
                 assert columns % width == 0 and width <= 64
                 assert width % least == columns % least
 
 
 def test_slices_are_over_soon() -> None:
-    assert slice_width(128, 2) == 64 and slice_width(128, 4) == 32
-    assert slice_width(128, 16) == 8 and slice_width(128, 16, least=16) == 16
+    one = Slicing(rows=64, columns=128, sums=64 * 128, consumers=1, splits=16)
+    assert (one.width, one.at_once(8)) == (8, 16)
+    assert replace(one, least=16).width == 16
     # Two turns of 8 columns take longer than one of 16.
-    assert slice_width(128, 14) == 16
+    assert replace(one, splits=14).width == 16
+    assert replace(one, splits=4).width == 32
+    assert replace(one, splits=3).width == 64
+    # Beside sums that take most of the registers: wide slices would be loaded one by one.
+    wide = Slicing(rows=128, columns=256, sums=128 * 256, consumers=2, splits=4)
+    assert (wide.at_once(64), wide.at_once(32), wide.width) == (1, 4, 32)
 
 
 def test_what_is_left_is_one_line_without_a_swizzle() -> None:

@@ -77,10 +77,13 @@ def prefetch_copies(kernel: Kernel) -> Kernel:
             around = op if isinstance(op, ForRange) else None
             op = with_regions(op, lambda inner, around=around: region(inner, around))
             copies = _copies(op) if isinstance(op, ForRange) else []
-            if isinstance(op, ForRange) and copies:
-                step = made.get(op.step)
-                known = int(step.value) if isinstance(step, Constant) else None
-                after += _Ahead(Builder(namer), op, copies, known).of(items)
+            if not (isinstance(op, ForRange) and copies):
+                after.append(op)
+            elif isinstance(step := made.get(op.step), Constant):
+                after += _Ahead(Builder(namer), op, copies, int(step.value)).of(items)
+            elif items is not None:
+                # Of pieces that run together there is one for each CTA.
+                after += _Ahead(Builder(namer), op, copies, None).of(None)
             else:
                 after.append(op)
         return tuple(after)
@@ -122,7 +125,7 @@ class _Ahead:
             if moved := self.moved(items, chain):
                 self.next_item(items, chain, moved)
         with b.region() as inside:
-            there = b.plus(loop.index, self.further(loop.step, self.slots), "ahead")
+            there = b.plus(loop.index, self.further(self.slots), "ahead")
             then = tuple(_prefetch(copy, {loop.index: there}) for copy in self.copies)
             b.add(If(result=(), cond=b.map("lt", there, loop.stop, wish="goes_on"), then=then))
         return [*b.ops, dataclasses.replace(loop, body=(*inside, *loop.body))]
@@ -133,7 +136,7 @@ class _Ahead:
         for op in chain:
             if vary & {*operands(op)}:
                 vary |= {*results_of(op)}
-        if vary & {self.loop.start, self.loop.stop, self.loop.step}:
+        if vary & {self.loop.start, self.loop.stop}:
             return self.copies
         return [copy for copy in self.copies if vary & {*copy.coordinates}]
 
@@ -154,26 +157,26 @@ class _Ahead:
     ) -> None:
         """Of the item whose values `swap` gives for this one's."""
         b, loop = self.b, self.loop
-        start, stop, step = (swap.get(v, v) for v in (loop.start, loop.stop, loop.step))
-        later = b.plus(start, self.further(step, self.slots), "later")
+        start, stop = swap.get(loop.start, loop.start), swap.get(loop.stop, loop.stop)
+        later = b.plus(start, self.further(self.slots), "later")
         index = b.value(f"{loop.index.name}_early", INT)
         b.add(
             ForRange(
                 result=(),
                 index=index,
-                start=b.plus(start, self.further(step, skipped), "second"),
+                start=b.plus(start, self.further(skipped), "second"),
                 stop=b.map("min", later, stop, wish="until"),
-                step=step,
+                step=loop.step,
                 body=tuple(_prefetch(copy, {**swap, loop.index: index}) for copy in copies),
                 loc=loop.loc,
             )
         )
 
-    def further(self, step: Value, turns: int) -> int | Value:
+    def further(self, turns: int) -> int | Value:
         """Elements of so many turns of the loop."""
         if self.step is not None or not turns:
             return turns * (self.step or 0)
-        return self.b.times(step, turns, "further")
+        return self.b.times(self.loop.step, turns, "further")
 
     def chain(self, items: ForRange) -> Region | None:
         """What an item computes for where its tiles are; None if that can not be done for
@@ -181,7 +184,7 @@ class _Ahead:
         """
         made = {v: op for op in items.body for v in results_of(op)}
         found: set[Op] = set()
-        open_values = [self.loop.start, self.loop.stop, self.loop.step]
+        open_values = [self.loop.start, self.loop.stop]
         open_values += [v for copy in self.copies for v in copy.coordinates if v != self.loop.index]
         while open_values:
             value = open_values.pop()

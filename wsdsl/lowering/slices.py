@@ -18,7 +18,10 @@ makes it 0 again. Nobody who waits misses that it was high enough: it has not be
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 
 from wsdsl.ir.barrier_ops import ForRange, WaitFlag
 from wsdsl.ir.op import Region, Value, bound, results_of
@@ -29,31 +32,57 @@ from wsdsl.ir.types import Axis, Tensor, Tile
 from wsdsl.ir.walk import retype, uses, walk, with_regions
 from wsdsl.lowering.partials import Partials, Place
 
-AT_ONCE = 8, 16
-"""Pieces that are loaded before the first is needed; where these are of `NARROW` columns."""
 NARROW = 8
 TURN_COLUMNS = 32
 """As long as it takes to read so many columns, loads are under way."""
+MOST_AT_ONCE = 16
+"""Pieces that are loaded before the first is needed, ..."""
+ROOM = {1: 208, 2: 208, 3: 136}
+"""... in registers of one of so many consumers. What it holds of the tile's sums is not free: ptxas
+keeps it for the next tile's.
+"""
 
 
-def pieces_at_once(width: int) -> int:
-    return AT_ONCE[width == NARROW]
+@dataclass(frozen=True)
+class Slicing:
+    """How so many pieces share out a tile's columns. `sums`: elements of all its sums; `least`:
+    columns of a slice, at the least.
+    """
+
+    rows: int
+    columns: int
+    sums: int
+    consumers: int
+    splits: int
+    least: int = NARROW
+
+    @cached_property
+    def width(self) -> int:
+        """Columns of a slice: at most as many as a line of SMEM has, so that who does most of them
+        is done soonest; a part of a line where 16 does not divide the columns.
+        """
+        columns, least = self.columns, self.least
+        lines = (64, 32, 16, NARROW) if columns % 16 == 0 else (56, 40, 24, NARROW)
+        fitting = [w for w in lines if columns % w == 0 and (w >= least or columns % least)]
+        return min(fitting, key=self._columns_of_time)
+
+    def _columns_of_time(self, width: int) -> int:
+        turns = -(-self.columns // width // self.splits)
+        return turns * (width + -(-self.splits // self.at_once(width)) * TURN_COLUMNS)
+
+    def at_once(self, width: int) -> int:
+        """Pieces of which a slice is loaded at the same time, beside the whole."""
+        threads = 128 * self.consumers
+        room = ROOM[self.consumers] - self.sums // threads
+        fitting = room // max(1, self.rows * width // threads)
+        return max(1, min(MOST_AT_ONCE, fitting - 1))
 
 
 def least_slice(body: Region) -> int:
-    """Columns of a part, at the least: TMA stores lines of 16 bytes."""
+    """Columns of a slice, at the least: TMA stores lines of 16 bytes."""
     stored = (op.tensor.type for op in walk(body) if isinstance(op, Store))
     lines = (TMA_ALIGN // kind.dtype.bytes for kind in stored if isinstance(kind, Tensor))
     return max((NARROW, *lines))
-
-
-def slice_width(columns: int, splits: int, least: int = NARROW) -> int:
-    """Columns of a part: at most as many as a line of SMEM has, so that who does most of them is
-    done soonest; a part of a line where 16 does not divide the columns.
-    """
-    lines = (64, 32, 16, NARROW) if columns % 16 == 0 else (56, 40, 24, NARROW)
-    fitting = [w for w in lines if columns % w == 0 and (w >= least or columns % least)]
-    return min(fitting, key=lambda w: -(-columns // w // splits) * (w + TURN_COLUMNS))
 
 
 def finish_in_slices(
@@ -82,7 +111,8 @@ class _Slices:
         partials.arrive(flags, flag, wrap=wrap)
         b.add(WaitFlag(tensor=flags, index=(flag,), count=self.parts))
         columns = columns_of(partials, self.op)
-        width = slice_width(columns.size, self.splits, least_slice(self.op.body))
+        self.slicing = self._slicing(columns.size)
+        width = self.slicing.width
         num = columns.size // width
         j = b.value("j", own.type) if num > 1 else b.integer(0)
         with b.region() as body:
@@ -104,6 +134,18 @@ class _Slices:
             b.add(If(cond=first, then=tuple(body), orelse=(Yield(),)))
         partials.arrive(flags, flag, wrap=wrap, release=False)
 
+    def _slicing(self, columns: int) -> Slicing:
+        kinds = [v.type for v in self.op.sums if isinstance(v.type, Tile)]
+        axes = [[self.partials.axes[a] for a in kind.axes] for kind in kinds]
+        return Slicing(
+            rows=max((a.size for held in axes for a in held if a.role == "rows"), default=1),
+            columns=columns,
+            sums=sum(math.prod(a.size for a in held) for held in axes),
+            consumers=self.partials.consumers,
+            splits=self.splits,
+            least=least_slice(self.op.body),
+        )
+
     def whole(self, number: int, like: Value, own: Place, column: Value) -> Value:
         """The sum over all pieces, the first one first, of `like`'s columns from `column` on."""
         b, kind = self.builder, like.type
@@ -122,8 +164,7 @@ class _Slices:
                 total = b.add(Map(result=made, fn="add", args=(total, partial))).result
             return total
 
-        columns = self.partials.role(kind, "columns")
-        at_once = pieces_at_once(columns.size if columns else 1)
+        at_once = self.slicing.at_once(self.slicing.width)
         if self.splits <= at_once:
             return add(total, b.integer(0), self.splits)
         base, arg = b.value("base", self.parts.type), b.value("total", kind)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from wsdsl.lowering.model.busiest import Busiest
 from wsdsl.lowering.model.workload import Workload
 from wsdsl.lowering.sharing import num_sharing
-from wsdsl.lowering.slices import pieces_at_once, slice_width
+from wsdsl.lowering.slices import Slicing
 from wsdsl.schedule import Schedule
 
 SUM_BYTES = 4
@@ -84,8 +84,8 @@ def sum_cycles(asked: Workload) -> tuple[float, float]:
 def gather_cycles(asked: Workload, schedule: Schedule, parts: int) -> float:
     """To read what one CTA finishes of a tile, from all of its pieces."""
     read = results_share(asked, schedule) * parts * sum_cycles(asked)[1]
-    at_once = pieces_at_once(_slice_width(asked, schedule))
-    return read + -(-parts // at_once) * LOAD_CYCLES
+    slicing = _slicing(asked, schedule)
+    return read + -(-parts // slicing.at_once(slicing.width)) * LOAD_CYCLES
 
 
 def least_handing(asked: Workload) -> float:
@@ -98,9 +98,10 @@ def results_share(asked: Workload, schedule: Schedule) -> float:
     if schedule.reduction != "slices" or not asked.columns:
         return 1.0
     splits = min(schedule.splits or 1, max(1, asked.depth))
-    width = _slice_width(asked, schedule)
+    width = _slicing(asked, schedule).width
     return -(-asked.columns // width // splits) * width / asked.columns
 
 
-def _slice_width(asked: Workload, schedule: Schedule) -> int:
-    return slice_width(asked.columns, schedule.splits or 1, asked.least_slice)
+def _slicing(asked: Workload, schedule: Schedule) -> Slicing:
+    consumers, splits = schedule.consumers or 1, schedule.splits or 1
+    return Slicing(asked.rows, asked.columns, asked.sums, consumers, splits, asked.least_slice)
