@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import compile_time, gemm, gpu_tests, machine
+from benchmarks import compile_time, gemm, gpu_tests, host_time, machine
 
 Save = Callable[[Any], Any]
 
@@ -51,6 +51,7 @@ def main() -> int:
     if every or options.bench:
         times = 3 if options.quick else 7
         steps.append(("compile_time", lambda _: compile_time.run(times), lambda _: True))
+        steps.append(("host_time", lambda _: host_time.run(), lambda _: True))
 
     verdicts = {name: step(name, work, good, options.out) for name, work, good in steps}
     print("\n".join(f"{name:<14} {'passed' if ok else 'FAILED'}" for name, ok in verdicts.items()))

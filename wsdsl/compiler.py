@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from wsdsl.runtime.access import Access
     from wsdsl.runtime.alignment import Alignment, Alignments
     from wsdsl.runtime.arguments import Call
-    from wsdsl.runtime.launch import Prepared
+    from wsdsl.runtime.prepared import Prepared
+    from wsdsl.runtime.recent import Recent
 
 MAX_CHOICES = 1024
 """Calls of different sizes whose compiled kernel is remembered."""
@@ -240,8 +241,13 @@ class Kernel:
         Outputs that are left out (or None) are allocated like the first input. Returns the output,
         or a tuple of them. LaunchError if the arrays do not fit; nothing has been written then.
         """
+        recent = self._recent
+        look = recent.look(args, None, schedule, stream)
+        if (done := recent.again(look)) is not None:
+            return done[0]
         call = self.resolve(args)
-        return self.compiled_for(call, schedule).run(call, stream)
+        start = look and partial(recent.first, look)
+        return self.compiled_for(call, schedule).run(call, stream, start)
 
     def prepare(self, *args: Any, schedule: Schedule | None = None, stream: Any = None) -> Prepared:
         """Everything resolved once: calling the result is only the launch."""
@@ -308,6 +314,12 @@ class Kernel:
         else:
             return compiled
         return self._assembled(own, call.dims, *alignment)
+
+    @cached_property
+    def _recent(self) -> Recent:
+        from wsdsl.runtime.recent import Recent
+
+        return Recent()
 
     def _alignment(self, call: Call, schedule: Schedule | None) -> Alignment:
         blocked = tuple(sorted(call.tma_blocked()))

@@ -4,6 +4,7 @@ real one refuses while a graph is captured.
 
 import ctypes
 import itertools
+import struct
 import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -33,6 +34,7 @@ class FakeDriver:
         self.addresses: Iterator[int] = itertools.count(0x10_0000_0000, 1 << 33)
         self.lock = threading.Lock()
         self.args_bytes = 0
+        self.context = 1
 
     # What takes the place of the functions in `wsdsl.runtime.driver` ------------------------------
 
@@ -44,8 +46,12 @@ class FakeDriver:
     def api(self) -> Any:
         modes = SimpleNamespace(CU_STREAM_CAPTURE_MODE_RELAXED="relaxed")
         limit = SimpleNamespace(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8)
+        early = "CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION"
         return SimpleNamespace(
             CUlaunchConfig=SimpleNamespace,
+            CUlaunchAttribute=lambda: SimpleNamespace(value=SimpleNamespace()),
+            CUlaunchAttributeID=SimpleNamespace(**{early: 6}),
+            CUtensorMap=lambda _ptr: _ptr,
             CUDA_MEMCPY2D=SimpleNamespace,
             CUmemorytype=SimpleNamespace(CU_MEMORYTYPE_DEVICE=2),
             CUmemPoolProps=lambda: SimpleNamespace(location=SimpleNamespace()),
@@ -72,6 +78,17 @@ class FakeDriver:
     def forbidden_in_capture(self, function: str) -> None:
         if self.captures and getattr(self.modes, "mode", "global") != "relaxed":
             raise DriverError(function, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED")
+
+    def cuTensorMapReplaceAddress(self, encoded: int, address: int) -> None:
+        """Maps begin with the address of what they describe."""
+        assert encoded % 64 == 0
+        ctypes.memmove(encoded, struct.pack("<Q", address), 8)
+
+    def cuCtxGetCurrent(self) -> int:
+        return self.context
+
+    def cuCtxGetId(self, context: int) -> int:
+        return context
 
     def cuThreadExchangeStreamCaptureMode(self, mode: str) -> str:
         before = getattr(self.modes, "mode", "global")

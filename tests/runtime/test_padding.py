@@ -22,9 +22,10 @@ from wsdsl.ir.types import DTYPES
 from wsdsl.runtime import alignment, copies, driver, launch
 from wsdsl.runtime.access import Access
 from wsdsl.runtime.device import Context, Device
-from wsdsl.runtime.launch import Launcher, Prepared
+from wsdsl.runtime.launch import Launcher
 from wsdsl.runtime.packing import layout
 from wsdsl.runtime.padding import Padded, padded
+from wsdsl.runtime.prepared import Prepared
 from wsdsl.runtime.tma_limits import tma_faults
 from wsdsl.runtime.views import ArrayView
 

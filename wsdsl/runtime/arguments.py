@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from wsdsl.diagnostics import Finding, LaunchError
@@ -28,6 +28,8 @@ class Call:
     scalars: Mapping[str, Scalar]
     dims: Mapping[str, int]
     outputs: tuple[str, ...]
+    sources: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Which argument each parameter was given; none that has been allocated."""
 
     @property
     def device(self) -> str:
@@ -60,7 +62,8 @@ def resolve(
     `name` is the kernel's. LaunchError with all that is wrong. `access` of the TILE level asks
     nothing of alignment; give that of a SCHEDULED kernel to check it for that one too.
     """
-    given = _match(name, params, access, args)
+    sources = _match(name, params, access, args)
+    given = {name: args[i] for name, i in sources.items()}
     views: dict[str, ArrayView] = {}
     scalars: dict[str, Scalar] = {}
     findings: list[Finding] = []
@@ -93,7 +96,7 @@ def resolve(
         allocated = frozenset(p.name for p in missing)
         dims = bind(params, views, sizes, access=access, allocated=allocated)
     outputs = tuple(n for n in order if n in access.writes)
-    return Call(arrays, views, scalars, dims, outputs)
+    return Call(arrays, views, scalars, dims, outputs, sources)
 
 
 def _held(value: Any, view: ArrayView) -> Any:
@@ -104,8 +107,10 @@ def _held(value: Any, view: ArrayView) -> Any:
 
 def _match(
     name: str, params: Sequence[Value], access: Access, args: Sequence[Any]
-) -> dict[str, Any]:
-    """Arguments by parameter name. With fewer than all, the outputs are those left out."""
+) -> dict[str, int]:
+    """Which argument each parameter is given; not those that are left out, or None. With fewer than
+    all, the outputs are those left out. LaunchError where it does not come out.
+    """
     optional = access.only_written
     shorter = [p for p in params if p.name not in optional]
     if len(args) == len(params):
@@ -121,7 +126,7 @@ def _match(
         without = f", or {len(shorter)} without its outputs" if shorter != list(params) else ""
         message = f"{name} takes {len(params)} arguments ({names}){without}; {len(args)} given"
         raise LaunchError(Finding(message))
-    given = {p.name: a for p, a in zip(chosen, args) if a is not None}
+    given = {p.name: i for i, (p, arg) in enumerate(zip(chosen, args)) if arg is not None}
     where = positions(params)
     findings: list[Finding] = []
     for param in params:

@@ -128,6 +128,12 @@ def context_for(index: int) -> Context:
     return Context(handle, int(driver.call("cuCtxGetId", handle)), device_properties(index))
 
 
+def current_context_id() -> int:
+    """Of the thread's context; 0 if it has none."""
+    handle = driver.call("cuCtxGetCurrent")
+    return int(driver.call("cuCtxGetId", handle)) if int(handle) else 0
+
+
 @contextmanager
 def current(context: Context) -> Generator[None]:
     """Run the block with `context` current."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from wsdsl.diagnostics import Finding, LaunchError
@@ -22,6 +23,7 @@ from wsdsl.runtime.views import (
 )
 
 Describer = Callable[[Any], ArrayView]
+Looker = Callable[[Any], tuple[Any, int]]
 _torch_dtypes: dict[Any, DType] = {}
 _describers: dict[type, Describer] = {}
 
@@ -33,6 +35,20 @@ def describe(array: Any) -> ArrayView:
     if describer is None:
         describer = _describers[kind] = _describer(kind)
     return describer(array)
+
+
+def look_of(array: Any) -> tuple[Any, int]:
+    """What decides, with its address, how an array on a GPU is used; and the address. The first is
+    equal for arrays of the same kind and geometry, and can be hashed.
+
+    LaunchError for arrays that are on no GPU, and those of JAX and DLPack, which are asked for more
+    at each call. Others are as whoever made them raises.
+    """
+    kind: type = type(array)
+    looker = _lookers.get(kind)
+    if looker is None:
+        looker = _lookers[kind] = _LOOKERS.get(_describer(kind), _no_look)
+    return looker(array)
 
 
 def is_array(value: Any) -> bool:
@@ -88,6 +104,18 @@ def _torch(array: Any) -> ArrayView:
     )
 
 
+def _torch_look(array: Any) -> tuple[Any, int]:
+    if not array.is_cuda:
+        raise LaunchError(Finding("on no GPU"))
+    address = array.data_ptr()
+    look = array.shape, array.stride(), array.dtype, array.device, array.layout, address & 15
+    return look, address
+
+
+def _no_look(array: Any) -> tuple[Any, int]:
+    raise LaunchError(Finding(f"a {type(array).__name__} is described at each call"))
+
+
 def _jax(array: Any) -> ArrayView:
     if array.is_deleted():
         hint = "it was donated to a jitted function; use that function's result"
@@ -132,6 +160,11 @@ def _cupy(array: Any) -> ArrayView:
         framework="cupy",
         keepalive=array,
     )
+
+
+def _cupy_look(array: Any) -> tuple[Any, int]:
+    address = int(array.data.ptr)
+    return (array.shape, array.strides, array.dtype, int(array.device.id), address & 15), address
 
 
 def _numpy(array: Any) -> ArrayView:
@@ -190,8 +223,17 @@ def _device_of(pointer: int) -> int:
     return int(driver.call("cuPointerGetAttribute", attribute, pointer))
 
 
+_lookers: dict[type, Looker] = {}
+_LOOKERS: dict[Describer, Looker] = {_torch: _torch_look, _cupy: _cupy_look}
+
+
 def allocate(like: ArrayView, shape: Sequence[int], dtype: DType) -> Any:
     """An uninitialised array of the framework and on the device of `like`."""
+    return allocator(like, shape, dtype)()
+
+
+def allocator(like: ArrayView, shape: Sequence[int], dtype: DType) -> Callable[[], Any]:
+    """Makes such arrays, and does not hold the one of `like`."""
     shape = tuple(shape)
     if dtype.bits == 4:
         shape = (*shape[:-1], shape[-1] // 2)
@@ -201,15 +243,21 @@ def allocate(like: ArrayView, shape: Sequence[int], dtype: DType) -> Any:
         hint = "give it"
         raise LaunchError(Finding(f"outputs cannot be allocated by {like.framework}", hint=hint))
     if like.framework == "torch":
-        return module.empty(shape, dtype=getattr(module, name), device=like.keepalive.device)
+        device = like.keepalive.device
+        return partial(module.empty, shape, dtype=getattr(module, name), device=device)
     if like.framework == "jax":
-        device = next(iter(like.keepalive.devices()))
+        on = next(iter(like.keepalive.devices()))
         numpy: Any = sys.modules["jax.numpy"]
-        return numpy.empty(shape, dtype=name, device=device).block_until_ready()
+        return lambda: numpy.empty(shape, dtype=name, device=on).block_until_ready()
     if like.framework == "cupy":
-        with module.cuda.Device(like.device_index):
-            return module.empty(shape, dtype=_cupy_dtype(module, dtype, like))
-    return module.empty(shape, dtype=numpy_dtype(dtype))
+        index, kind = like.device_index, _cupy_dtype(module, dtype, like)
+
+        def on_device() -> Any:
+            with module.cuda.Device(index):
+                return module.empty(shape, dtype=kind)
+
+        return on_device
+    return partial(module.empty, shape, dtype=numpy_dtype(dtype))
 
 
 def _cupy_dtype(cupy: Any, dtype: DType, like: ArrayView) -> Any:

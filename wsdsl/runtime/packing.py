@@ -16,7 +16,7 @@ from wsdsl.codegen.signature import (
     StrideArgument,
 )
 from wsdsl.runtime.arguments import Scalar
-from wsdsl.runtime.tensor_map import MAP_BYTES
+from wsdsl.runtime.tensor_map import MAP_BYTES, replace_address
 from wsdsl.runtime.views import ArrayView, normalise
 
 ALIGN = 64
@@ -93,22 +93,30 @@ class PackedArguments:
     def __init__(
         self, arguments: Sequence[Argument], values: Iterable[bytes], held: object = None
     ) -> None:
-        self.arguments, self.held = tuple(arguments), held
+        self.arguments = tuple(arguments)
         self.offsets, self.size = layout(arguments)
-        self._memory = ctypes.create_string_buffer(self.size + ALIGN)
-        self._base = -(-ctypes.addressof(self._memory) // ALIGN) * ALIGN
+        self._allocate(held)
         for i, value in enumerate(values):
             self.write(i, value)
+
+    def _allocate(self, held: object) -> None:
+        self.held = held
+        self._memory = ctypes.create_string_buffer(self.size + ALIGN)
+        self._base = -(-ctypes.addressof(self._memory) // ALIGN) * ALIGN
         self._table = (ctypes.c_void_p * max(1, len(self.offsets)))(
             *(self._base + offset for offset in self.offsets)
         )
         self.address = ctypes.addressof(self._table)
 
+    def _copy(self, held: object) -> PackedArguments:
+        made = object.__new__(PackedArguments)
+        made.arguments, made.offsets, made.size = self.arguments, self.offsets, self.size
+        made._allocate(held)
+        ctypes.memmove(made._base, self._base, self.size)
+        return made
+
     def write(self, index: int, value: bytes) -> None:
         ctypes.memmove(self._base + self.offsets[index], value, len(value))
-
-    def read(self, index: int) -> bytes:
-        return ctypes.string_at(self._base + self.offsets[index], size_of(self.arguments[index]))
 
     def set_scalar(self, name: str, value: Scalar) -> bool:
         """Exchange a scalar in place; False if the kernel takes none of that name."""
@@ -118,11 +126,28 @@ class PackedArguments:
                 return True
         return False
 
+    def moved(self, pointers: Mapping[str, int], scalars: Mapping[str, Scalar]) -> PackedArguments:
+        """A copy for tensors of the same geometry at other addresses, and for other scalars. Those
+        that are not named stay as they are.
+        """
+        made = self._copy(self.held)
+        for i, argument in enumerate(self.arguments):
+            match argument:
+                case MapArgument(tensor=name) if name in pointers:
+                    replace_address(made._base + self.offsets[i], pointers[name])
+                case PointerArgument(tensor=name) if name in pointers:
+                    made.write(i, struct.pack("<Q", pointers[name]))
+                case ScalarArgument(name=name) if name in scalars:
+                    made.write(i, scalar_bytes(argument, scalars[name]))
+                case _:
+                    pass
+        return made
+
     def with_pointers(
         self, pointers: Mapping[str, int], held: object, map_at: MapAt | None = None
     ) -> PackedArguments:
-        """A copy in which these tensors lie elsewhere."""
-        made = PackedArguments(self.arguments, map(self.read, range(len(self.arguments))), held)
+        """A copy in which these tensors lie elsewhere, in rows that `map_at` knows."""
+        made = self._copy(held)
         for i, argument in enumerate(self.arguments):
             if isinstance(argument, PointerArgument) and argument.tensor in pointers:
                 made.write(i, struct.pack("<Q", pointers[argument.tensor]))

@@ -127,3 +127,10 @@ def _encode(tiled: TiledMap) -> bytes:
     except driver.DriverError as error:
         raise LaunchError(Finding(f"the driver refuses {tiled}: {error.code}")) from None
     return ctypes.string_at(int(encoded.getPtr()), MAP_BYTES)
+
+
+def replace_address(encoded_at: int, address: int) -> None:
+    """Let the map that lies at `encoded_at`, a multiple of 64 bytes in the host's memory, be of a
+    tensor at `address`.
+    """
+    driver.call("cuTensorMapReplaceAddress", driver.api().CUtensorMap(_ptr=encoded_at), address)

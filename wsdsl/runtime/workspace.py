@@ -114,7 +114,7 @@ def _zero(context: Context, address: int, bytes: int) -> None:
 
 class Workspaces:
     """The memory of one kernel: in each place one buffer a tensor, as large as was ever needed.
-    Buffers that are too small go when no prepared call has them.
+    Buffers that are too small go: prepared calls ask again.
     """
 
     def __init__(self, kernel: str) -> None:
@@ -122,6 +122,12 @@ class Workspaces:
         self._held: dict[tuple[int, int], dict[str, Buffer]] = {}
         self._captured: dict[tuple[int, Place], dict[str, Buffer]] = {}
         self._lock = threading.Lock()
+        self._lendings: weakref.WeakSet[Lending] = weakref.WeakSet()
+
+    def know(self, lending: Lending) -> None:
+        """It will be told to let go of buffers that are replaced."""
+        with self._lock:
+            self._lendings.add(lending)
 
     def lend(self, context: Context, place: Place, needs: tuple[Need, ...]) -> tuple[Buffer, ...]:
         """A buffer for each need. LaunchError where memory does not suffice."""
@@ -139,6 +145,8 @@ class Workspaces:
                 if found is None or found.bytes < need.bytes:
                     # Let go first: what is there need not have room for both.
                     found = None
+                    for lending in self._lendings:
+                        lending.forget(place)
                     found = self._allocate(context, need)
                     if place.capture is not None:
                         # The graph, like the kernel's code, may outlive this object.
@@ -159,7 +167,7 @@ class Workspaces:
 class Lending:
     """A prepared call's arguments, for every place where it is launched. Threads may share it."""
 
-    __slots__ = ("_context", "_lock", "_needs", "_packed", "_ready", "_workspaces")
+    __slots__ = ("__weakref__", "_context", "_lock", "_needs", "_packed", "_ready", "_workspaces")
 
     def __init__(
         self,
@@ -172,6 +180,11 @@ class Lending:
         self._packed = packed
         self._ready: dict[Place, PackedArguments] = {}
         self._lock = threading.Lock()
+        workspaces.know(self)
+
+    def forget(self, place: Place) -> None:
+        """Without the lock: who holds it may wait for that of the workspaces."""
+        self._ready.pop(place, None)
 
     def arguments(self, stream: int) -> PackedArguments:
         """To be held until the launch has been called."""
@@ -195,6 +208,10 @@ class Lending:
                     self._ready.clear()
                 self._ready[place] = made
             return made
+
+    def moved(self, packed: PackedArguments) -> Lending:
+        """The same memory for other arguments."""
+        return Lending(self._workspaces, self._context, self._needs, packed)
 
     def set_scalar(self, name: str, value: Scalar) -> bool:
         with self._lock:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from wsdsl.compiled import Compiled
     from wsdsl.compiler import Kernel
     from wsdsl.prover.prove import Certificate
-    from wsdsl.runtime.launch import Prepared
+    from wsdsl.runtime.prepared import Prepared
+    from wsdsl.runtime.recent import Start
 
 PLACE = re.compile(r"argument \d+ \((\w+)\)")
 
@@ -126,9 +127,13 @@ class Product:
     def prove(self, schedule: Schedule | None = None) -> Certificate:
         return self._compiled(schedule).prove()
 
-    def run(self, schedule: Schedule | None = None, stream: Any = None) -> Any:
-        """On the GPU, or NumPy arrays without one in the simulator. Returns `out`."""
-        self._compiled(schedule).run(self.call, stream)
+    def run(
+        self, schedule: Schedule | None = None, stream: Any = None, start: Start | None = None
+    ) -> Any:
+        """On the GPU, there by `start` if given, or NumPy arrays without one in the simulator.
+        Returns `out`.
+        """
+        self._compiled(schedule).run(self.call, stream, start)
         return self.out
 
     def simulate(self, schedule: Schedule | None = None, seed: int = 0) -> Any:

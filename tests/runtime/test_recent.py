@@ -1,0 +1,282 @@
+"""Calls like one before are launched as they would be if all were resolved again."""
+
+import gc
+import itertools
+import struct
+import sys
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import wsdsl
+from tests.runtime.fake_driver import MAIN, SIDE, FakeDriver
+from wsdsl import Schedule
+from wsdsl.diagnostics import LaunchError
+from wsdsl.kernels import Matmul
+from wsdsl.runtime import driver, launch, recent, workspace
+from wsdsl.runtime.device import Context, Device
+from wsdsl.runtime.packing import layout
+
+TEXT = """
+@kernel
+def scaled(A: bf16[M, K], B: bf16[N, K], C: bf16[M, N], alpha: f32, extra: i32):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        C[m, n] = acc * alpha + cast(extra, f32)
+
+@kernel
+def plain(A: bf16[M, K], B: bf16[N, K], C: bf16[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        C[m, n] = acc
+"""
+SMALL = Schedule(tile=dict(m=64, n=64, k=64), consumers=1)
+
+
+@dataclass(frozen=True)
+class Gpu:
+    index: int = 0
+    type: str = "cuda"
+
+
+@dataclass(eq=False)
+class Tensor:
+    """As torch's."""
+
+    shape: tuple[int, ...]
+    at: int
+    dtype: str = "torch.bfloat16"
+    strides: tuple[int, ...] = ()
+    device: Gpu = field(default_factory=Gpu)
+    layout: str = "torch.strided"
+    is_cuda: bool = True
+
+    def __post_init__(self) -> None:
+        steps = [1, *itertools.accumulate(self.shape[:0:-1], lambda x, y: x * y)]
+        self.strides = self.strides or tuple(reversed(steps[: len(self.shape)]))
+
+    def data_ptr(self) -> int:
+        return self.at
+
+    def stride(self) -> tuple[int, ...]:
+        return self.strides
+
+    def element_size(self) -> int:
+        return 4 if "32" in self.dtype else 2
+
+
+class Card:
+    """`stream` is torch's current one."""
+
+    def __init__(self) -> None:
+        self.fake, self.stream = FakeDriver(), MAIN
+        self.made: list[Tensor] = []
+        self.addresses = itertools.count(0x5000_0000, 1 << 20)
+
+    def empty(self, shape: tuple[int, ...], dtype: str, device: Gpu) -> Tensor:
+        self.made.append(Tensor(shape, next(self.addresses), dtype, device=device))
+        return self.made[-1]
+
+    def new(self, compiled: Any) -> Any:
+        """The same code, to which nothing has been called yet; its arguments will be read."""
+        made = wsdsl.compile_ir(compiled.ir())
+        made.__dict__.update({"assembled": compiled.assembled, "_skeleton_checked": True})
+        self.offsets, self.fake.args_bytes = layout(made.signature.arguments)
+        return made
+
+    def argument(self, compiled: Any, name: str, form: str) -> Any:
+        """Of the last launch."""
+        found = [getattr(a, "tensor", getattr(a, "name", "")) for a in compiled.signature.arguments]
+        raw = self.fake.launched[-1][1]
+        return struct.unpack_from(form, raw, self.offsets[found.index(name)])[0]
+
+
+@pytest.fixture
+def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[Card]:
+    made = Card()
+    monkeypatch.setattr(driver, "call", made.fake.call)
+    monkeypatch.setattr(driver, "api", made.fake.api)
+    monkeypatch.setattr(workspace, "_private_streams", {})
+    monkeypatch.setattr(launch, "encode", lambda m: struct.pack("<Q", m.address) + bytes(120))
+    gpu = Device(0, "H200", 132, (9, 0), (12, 9))
+    here = lambda index: Context(object(), made.fake.context, gpu)  # noqa: E731
+    monkeypatch.setattr(launch, "context_for", here)
+    torch = SimpleNamespace(
+        empty=made.empty,
+        bfloat16="torch.bfloat16",
+        float32="torch.float32",
+        _C=SimpleNamespace(_cuda_getCurrentRawStream=lambda index: made.stream),
+    )
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    yield made
+    gc.collect()
+
+
+@pytest.fixture(scope="module")
+def compiled() -> dict[str, Any]:
+    kernels = wsdsl.parse(TEXT)
+    return {n: getattr(kernels, n).compile(SMALL) for n in ("scaled", "plain")}
+
+
+def tensors(*places: int) -> tuple[Tensor, ...]:
+    shapes = (128, 64), (64, 64), (128, 64)
+    return tuple(Tensor(s, at) for s, at in zip(shapes, places, strict=False))
+
+
+A, B, C, D = 0x1000_0000, 0x2000_0000, 0x3000_0000, 0x4000_0000
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        ((A, B, C), (A, B, C)),
+        ((A, B, C), (B, A, D)),
+        ((A, A, C), (A, B, C)),  # one array twice, then two
+        ((A, B, C), (A, A, C)),
+        ((A, B, C), (C, B, A), (A, B, C)),
+    ],
+)
+def test_launched_as_if_resolved(card: Card, compiled: Any, places: Any) -> None:
+    known = card.new(compiled["scaled"])
+    for i, at in enumerate(places):
+        for kernel in (known, card.new(compiled["scaled"])):
+            kernel(*tensors(*at), 0.5 + i, 7 - i)
+        again, resolved = card.fake.launched[-2:]
+        assert again == resolved
+
+
+def test_nothing_is_resolved_again(
+    card: Card, compiled: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = card.new(compiled["plain"])
+    known(*tensors(A, B, C))
+    monkeypatch.setattr(type(known), "resolve", lambda *_: pytest.fail("resolved"))
+    for at in ((A, B, C), (B, A, D)):
+        given = tensors(*at)
+        assert known(*given) is given[2]
+        assert known(*given, stream=None) is given[2]
+    assert len(card.fake.launched) == 5
+
+
+def test_outputs_left_out_are_new_each_time(card: Card, compiled: Any) -> None:
+    known = card.new(compiled["plain"])
+    found = [known(*tensors(A, B)) for _ in range(3)] + [known(*tensors(A, B), None)]
+    assert found == card.made and len({x.at for x in found}) == 4
+    assert card.argument(known, "C", "<Q") == card.made[-1].at
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda a, b, c: (a, b, a), r"argument 3 \(C\).*shares memory with argument 1"),
+        (lambda a, b, c: (a, b, Tensor((128, 64), A + 4096)), "shares memory with argument 1"),
+        (lambda a, b, c: (a, b, Tensor((128, 64), C, "torch.float32")), "dtype is f32"),
+        (lambda a, b, c: (a, Tensor((64, 72), B), c), "K = 64"),
+        (lambda a, b, c: (a, b, Tensor((128, 64), C, strides=(0, 1))), "share memory"),
+        (lambda a, b, c: (a, b, Tensor((128, 64), C, layout="torch.sparse_coo")), "layout"),
+        (lambda a, b, c: (a, b, Tensor((128, 64), C + 8)), "multiple of 16 bytes"),
+        (lambda a, b, c: (None, b, c), "it is an input"),
+    ],
+)
+def test_what_is_wrong_is_still_said(card: Card, compiled: Any, change: Any, words: str) -> None:
+    known = card.new(compiled["plain"])
+    known(*tensors(A, B, C))
+    known(*tensors(A, B, C))
+    with pytest.raises(LaunchError, match=words):
+        known(*change(*tensors(A, B, C)))
+    assert len(card.fake.launched) == 2
+
+
+def test_numbers(card: Card, compiled: Any) -> None:
+    known, at = card.new(compiled["scaled"]), tensors(A, B, C)
+    for alpha, extra in ((1.0, 2), (0.0, 2), (-0.0, 2), (2, 0), (float("nan"), 3), (0.0, -1)):
+        known(*at, alpha, extra)
+        read = card.argument(known, "alpha", "<f")
+        assert struct.pack("<f", read) == struct.pack("<f", alpha)
+        assert card.argument(known, "extra", "<i") == extra
+    with pytest.raises(LaunchError, match=r"argument 5 \(extra\).*does not fit i32"):
+        known(*at, 1.0, 1 << 40)
+    with pytest.raises(LaunchError, match=r"argument 4 \(alpha\)"):
+        known(*at, "1", 1)
+
+
+def test_streams(card: Card, compiled: Any) -> None:
+    known, at = card.new(compiled["plain"]), tensors(A, B, C)
+    for current, given in ((MAIN, None), (SIDE, None), (MAIN, SIDE), (MAIN, None), (SIDE, MAIN)):
+        card.stream = current
+        for _ in range(2):
+            known(*at, stream=given)
+            assert card.fake.launched[-1][0] == (current if given is None else given)
+
+
+def test_another_context(card: Card, compiled: Any) -> None:
+    known, at = card.new(compiled["plain"]), tensors(A, B, C)
+    for context, loads in ((1, 1), (1, 1), (2, 2), (1, 2)):
+        card.fake.context = context
+        known(*at)
+        assert card.fake.log.count("cuModuleLoadData") == loads
+
+
+def test_schedules_are_told_apart(card: Card) -> None:
+    kernel = wsdsl.parse(TEXT).plain
+    at = tensors(A, B, C)
+    for _ in range(2):
+        kernel(*at, schedule=SMALL)
+        kernel(*at, schedule=Schedule(tile=dict(m=64, n=32, k=64), consumers=1))
+    assert card.fake.log.count("cuModuleLoadData") == 2
+
+
+def test_no_array_is_held(card: Card, compiled: Any) -> None:
+    known = card.new(compiled["plain"])
+    given = tensors(A, B)
+    watched = [weakref.ref(x) for x in (*given, known(*given), known(*given))]
+    card.made.clear()
+    del given
+    gc.collect()
+    assert [x() for x in watched] == [None] * 4
+
+
+def test_not_all_is_remembered(card: Card, compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recent, "MAX_PLACES", 3)
+    monkeypatch.setattr(recent, "MAX_KNOWN", 2)
+    known = card.new(compiled["plain"])
+    for i in range(10):
+        known(*tensors(A + 4096 * i * 8, B, C))
+        known(Tensor((128 + i, 64), A), Tensor((64, 64), B), Tensor((128 + i, 64), C))
+    held = known._recent._known
+    assert len(held) == 2 and all(len(k.calls) <= 3 for k in held.values())
+
+
+def test_memory_that_is_lent(card: Card) -> None:
+    """What has become too small goes, though calls are remembered that were lent it."""
+    cut = dict(tile=dict(m=64, n=64, k=64), consumers=1, scheduler="split_k", splits=2)
+    known = wsdsl.parse(TEXT).plain.compile(Schedule(**cut, reduction="turns"))
+    sizes = (128, 64), (512, 64), (128, 64)
+    for rows, columns in (*sizes, *sizes):
+        given = Tensor((rows, 256), A), Tensor((columns, 256), B), Tensor((rows, columns), C)
+        known(*given)
+        known(*given)
+    gc.collect()
+    assert len(card.fake.memory) == len(known.signature.lent)
+    del known
+    gc.collect()
+
+
+def test_matmul(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
+    matmul = Matmul()
+    weights = Tensor((64, 64), B, strides=(1, 64))
+    for _ in range(2):
+        assert matmul(Tensor((128, 64), A), weights, schedule=SMALL).shape == (128, 64)
+        assert matmul(Tensor((64,), A), weights, schedule=SMALL).shape == (64,)
+        out = Tensor((128, 64), C)
+        assert matmul(Tensor((128, 64), A), weights, out=out, schedule=SMALL) is out
+        monkeypatch.setattr(Matmul, "plan", lambda *_, **__: pytest.fail("planned"))
+    assert len(card.fake.launched) == 6

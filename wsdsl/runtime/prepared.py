@@ -1,0 +1,174 @@
+"""A call of which only the launch is left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from wsdsl.codegen.signature import Signature
+from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.runtime import driver
+from wsdsl.runtime.arguments import Scalar
+from wsdsl.runtime.copies import Copies
+from wsdsl.runtime.device import current, is_capturing
+from wsdsl.runtime.module import Function
+from wsdsl.runtime.packing import PackedArguments
+from wsdsl.runtime.streams import MAX_STREAMS, StreamOf
+from wsdsl.runtime.workspace import Lending
+
+RETRIED = {"CUDA_ERROR_INVALID_CONTEXT", "CUDA_ERROR_INVALID_HANDLE"}
+"""What a launch says when the kernel's context is not the current one."""
+
+
+def _all_or_none() -> Any:
+    """The launch attribute of a kernel whose CTAs all wait for each other."""
+    cuda = driver.api()
+    made = cuda.CUlaunchAttribute()
+    made.id = cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+    made.value.cooperative = 1
+    return made
+
+
+def _early_start() -> Any:
+    """The launch attribute of a kernel that waits for the one in front of it by itself."""
+    cuda = driver.api()
+    made = cuda.CUlaunchAttribute()
+    made.id = cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+    made.value.programmaticStreamSerializationAllowed = 1
+    return made
+
+
+class Prepared:
+    """A call of which only the launch is left. Calling it is safe from several threads, and inside
+    the capture of a CUDA graph.
+
+    It runs on the stream it was prepared with, else on what is the current stream at each call.
+    With `lending` the arguments depend on that too. `movable` says that arguments depend on where
+    the arrays lie by their addresses alone.
+    """
+
+    __slots__ = (
+        "_configs",
+        "_copies",
+        "_early",
+        "_grid",
+        "_handle",
+        "_kernel",
+        "_launch",
+        "_lending",
+        "_movable",
+        "_packed",
+        "_signature",
+        "_stream_of",
+        "_success",
+        "_sync",
+        "keepalive",
+    )
+
+    def __init__(
+        self,
+        signature: Signature,
+        kernel: Function,
+        grid: int,
+        packed: PackedArguments,
+        stream_of: StreamOf,
+        *,
+        sync: bool,
+        keepalive: Any,
+        lending: Lending | None = None,
+        copies: Copies | None = None,
+        movable: bool = True,
+    ) -> None:
+        cuda = driver.api()
+        self._signature, self._kernel, self._grid = signature, kernel, grid
+        self._handle, self._packed = kernel.handle, packed
+        self._stream_of, self._sync, self._lending = stream_of, sync, lending
+        self._launch, self._success = cuda.cuLaunchKernelEx, cuda.CUresult.CUDA_SUCCESS
+        self._configs: dict[int, Any] = {}
+        self._copies, self._movable = copies, movable and copies is None
+        # Constant operands are loaded without a wait, and nobody tells when copies are over.
+        self._early = signature.waits and copies is None
+        self.keepalive = keepalive
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self._kernel.notes
+
+    @property
+    def grid(self) -> int:
+        return self._grid
+
+    def __call__(self) -> None:
+        if not self._grid:
+            return
+        stream = self._stream_of()
+        config = self._configs.get(stream)
+        if config is None:
+            config = self._config(stream)
+        # Whatever other threads do, the memory is there until the launch has been called.
+        packed = self._packed if self._lending is None else self._lending.arguments(stream)
+        if self._copies is None:
+            self._start(config, packed.address)
+        else:
+            with self._copies.made(packed, stream) as packed:
+                self._start(config, packed.address)
+        if self._sync and not is_capturing(stream):
+            driver.call("cuStreamSynchronize", stream)
+
+    def _start(self, config: Any, table: int) -> None:
+        status = self._launch(config, self._handle, table, 0)[0]
+        if status != self._success:
+            self._retry(config, table, status)
+
+    def moved(self, pointers: Mapping[str, int], scalars: Mapping[str, Scalar]) -> Prepared | None:
+        """The same call of arrays that look the same and lie elsewhere, and of other numbers. None
+        where other addresses are not all.
+        """
+        if not self._grid:
+            return self
+        if not self._movable:
+            return None
+        made = object.__new__(Prepared)
+        for name in Prepared.__slots__:
+            setattr(made, name, getattr(self, name))
+        made.keepalive = ()
+        made._packed = self._packed.moved(pointers, scalars)
+        made._lending = self._lending and self._lending.moved(made._packed)
+        return made
+
+    def set_scalar(self, name: str, value: Scalar) -> None:
+        """Exchange a scalar argument for the next calls."""
+        if not (self._lending or self._packed).set_scalar(name, value):
+            raise LaunchError(f"{self._signature.name} takes no scalar {name!r}")
+        if self._copies is not None:
+            self._copies.set_scalar(name, value)
+
+    def _config(self, stream: int) -> Any:
+        config = driver.api().CUlaunchConfig()
+        config.gridDimX, config.gridDimY, config.gridDimZ = self._grid, 1, 1
+        config.blockDimX, config.blockDimY, config.blockDimZ = self._signature.threads, 1, 1
+        config.sharedMemBytes = self._signature.smem_bytes
+        config.hStream = stream
+        attributes = [_early_start()] if self._early else []
+        if self._signature.together:
+            # It starts when there is room for all, so not early.
+            attributes = [_all_or_none()]
+        config.attrs, config.numAttrs = attributes, len(attributes)
+        if len(self._configs) >= MAX_STREAMS:
+            self._configs.clear()
+        self._configs[stream] = config
+        return config
+
+    def _retry(self, config: Any, table: int, status: Any) -> None:
+        """Launch once more with the kernel's own context current; this thread may have another."""
+        if driver.name_of(status) in RETRIED:
+            with current(self._kernel.context):
+                status = self._launch(config, self._handle, table, 0)[0]
+        if status != self._success:
+            name, detail = driver.name_of(status), driver.describe(status)
+            if name in RETRIED:
+                where = self._kernel.context.device
+                hint = f"the stream must belong to the arrays' device, {where}"
+                message = f"the launch of {self._signature.name} failed: {name} ({detail})"
+                raise LaunchError(Finding(message, hint=hint))
+            raise driver.DriverError(f"the launch of {self._signature.name}", name, detail)

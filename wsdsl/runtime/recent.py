@@ -1,0 +1,183 @@
+"""Calls like one before. What arrays look like decides all but whether they overlap, so it is
+resolved and checked once; a later call of arrays that look the same is a launch at their addresses.
+
+To look at three arrays of torch takes 2 µs, to resolve a call 200 (on an H200's host).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from wsdsl.codegen.signature import ScalarArgument
+from wsdsl.diagnostics import LaunchError
+from wsdsl.ir.target import TMA_ALIGN
+from wsdsl.ir.types import DType
+from wsdsl.runtime.arguments import Call, as_scalar
+from wsdsl.runtime.device import current_context_id
+from wsdsl.runtime.interop import allocator, look_of
+from wsdsl.runtime.launch import Launcher
+from wsdsl.runtime.prepared import Prepared
+from wsdsl.runtime.streams import given_stream
+from wsdsl.runtime.views import byte_range
+
+MAX_KNOWN = 256
+MAX_PLACES = 64
+"""Of each, calls by where their arrays lie."""
+NUMBERS = (int, float)
+Maker = Callable[[], Any]
+Places = tuple[Any, ...]
+Start = Callable[[Launcher, Call], None]
+"""Runs a call that has been resolved."""
+
+
+class Used(NamedTuple):
+    """A tensor of the kernel: which argument it is, and the bytes from its address that it is."""
+
+    param: str
+    argument: int
+    low: int
+    high: int
+    written: bool
+
+
+@dataclass(slots=True)
+class Known:
+    """What is known of arguments that look the same. Indices are those of the arguments; behind
+    these are the outputs that the call leaves out, which `makers` allocate.
+    """
+
+    schedule: object
+    """Held, so that its id does not become another's."""
+    first: Prepared
+    tensors: tuple[Used, ...]
+    scalars: tuple[tuple[str, int, DType], ...]
+    makers: tuple[Maker, ...]
+    results: tuple[int, ...]
+    calls: dict[Places, Prepared] = field(default_factory=dict)
+
+
+class Look(NamedTuple):
+    """A call's arguments: `key` is what they look like, `places` where each lies (a number's place
+    is its value).
+    """
+
+    key: tuple[Any, ...]
+    places: Places
+    given: tuple[Any, ...]
+    schedule: object
+    stream: int | None
+    known: Known | None
+
+
+class Recent:
+    """The calls of one kernel. Threads may share it. No array is held."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Any, ...], Known] = {}
+        self._lock = threading.Lock()
+
+    def look(
+        self, given: tuple[Any, ...], options: object, schedule: object, stream: Any
+    ) -> Look | None:
+        """None for what is resolved each time: NumPy's and JAX's arrays, and all that is wrong."""
+        looks: list[Any] = []
+        places: list[Any] = []
+        try:
+            for x in given:
+                if x is None:
+                    look, place = None, None
+                elif type(x) in NUMBERS:
+                    # Zeros of both signs are equal, and are not the same number.
+                    look, place = type(x), x or repr(x)
+                else:
+                    look, place = look_of(x)
+                looks.append(look)
+                places.append(place)
+            handle = None if stream is None else given_stream(stream)
+            key = (current_context_id(), handle, id(schedule), options, *looks)
+            known = self._known.get(key)
+        except Exception:  # whatever is wrong, who resolves the call says so
+            return None
+        return Look(key, tuple(places), given, schedule, handle, known)
+
+    def again(self, look: Look | None) -> tuple[Any] | None:
+        """Run it, and give what it returns; None if nothing is known of such a call."""
+        if look is None or look.known is None:
+            return None
+        known, given, places = look.known, look.given, look.places
+        if known.makers:
+            made = tuple([make() for make in known.makers])
+            given, places = given + made, places + tuple([look_of(x)[1] for x in made])
+        prepared = known.calls.get(places) or self._moved(known, places, given)
+        if prepared is None:
+            return None
+        prepared()
+        results = known.results
+        return (given[results[0]] if len(results) == 1 else tuple([given[i] for i in results]),)
+
+    def first(
+        self,
+        look: Look,
+        launcher: Launcher,
+        call: Call,
+        sources: Mapping[str, int] | None = None,
+        makers: Mapping[str, Maker] | None = None,
+    ) -> None:
+        """Run a call that `resolve` has checked, and know it from now on. `sources`: which argument
+        each parameter is given, if not as `resolve` had it. Outputs without one have been
+        allocated, by `makers` or as the kernel has them.
+        """
+        sources = call.sources if sources is None else sources
+        views = call.views
+        prepared = launcher.prepare(views, call.scalars, call.dims, look.stream, keepalive=False)
+        prepared()
+        like = next(iter(views.values()))
+        missing = [name for name in views if name not in sources]
+        if makers is None:
+            makers = {n: allocator(like, views[n].shape, views[n].dtype) for n in missing}
+        index = {**sources, **{name: len(look.given) + i for i, name in enumerate(missing)}}
+        tensors: list[Used] = []
+        for name, view in views.items():
+            low, high = (at - view.pointer for at in byte_range(view))
+            tensors.append(Used(name, index[name], low, high, name in call.outputs))
+        scalars = (a for a in launcher.signature.arguments if isinstance(a, ScalarArgument))
+        known = Known(
+            look.schedule,
+            prepared,
+            tuple(tensors),
+            tuple((a.name, index[a.name], a.dtype) for a in scalars),
+            tuple(makers[name] for name in missing),
+            tuple(index[name] for name in call.outputs),
+        )
+        known.calls[look.places + tuple(views[name].pointer for name in missing)] = prepared
+        with self._lock:
+            _put(self._known, look.key, known, MAX_KNOWN)
+
+    def _moved(self, known: Known, places: Places, given: Sequence[Any]) -> Prepared | None:
+        """The call at other places; None where that is not all, or outputs may share memory."""
+        if any(at % TMA_ALIGN for at in places[len(places) - len(known.makers) :]):
+            return None
+        spans = [(places[t.argument] + t.low, places[t.argument] + t.high) for t in known.tensors]
+        for used, (low, high) in zip(known.tensors, spans, strict=True):
+            # Its own is one of them.
+            if used.written and sum(start < high and low < end for start, end in spans) > 1:
+                return None
+        try:
+            numbers = {name: as_scalar(given[i], dtype) for name, i, dtype in known.scalars}
+        except LaunchError:
+            return None
+        prepared = known.first.moved({t.param: places[t.argument] for t in known.tensors}, numbers)
+        if prepared is not None:
+            with self._lock:
+                _put(known.calls, places, prepared, MAX_PLACES)
+        return prepared
+
+
+def _put(held: dict[Any, Any], key: Any, value: Any, most: int) -> None:
+    """The oldest makes room."""
+    if key not in held and len(held) >= most:
+        del held[next(iter(held))]
+    held[key] = value
