@@ -6,7 +6,13 @@ that it covers, which are fewest where it is nearly square. That is an H200's tr
 a few per cent (8192³, bf16 by 128 x 256: 1.49 GB with a swizzle of 8, 1.22 GB with 16), and what it
 costs is power that the tensor cores could use: sustained runs are 1 to 2.5 % quicker. Tiles that
 run along the first variable cause no more traffic of DRAM, but up to a quarter more of L2, since
-then neighbours do not have the wide operand in common.
+then neighbours do not have the wide operand in common. So tiles of up to 128 columns that are not
+wide run along it, where waves cover less so: 10000 x 768 x 16384 by 152 x 128, six abreast, 0.65 of
+what they do by 16 abreast along n, which is as quick in bursts and 6 % slower sustained; 5000 x
+1536 x 16384 the same and 5 %, 6000 x 2304 x 16384 by 208 x 128 0.77 and 4 %, 6000 x 576 x 7168 by
+208 x 64 0.76 and 27 % (43 in bursts, since all that neighbours have in common is 64 columns). Of 25
+such shapes none is slower by more than 0.6 %; two that would cover 1.36 times as much are, by 2 and
+4 %. Of 45 shapes by larger tiles it made no difference.
 
 Where there is one wave of narrow tiles, what counts is what crosses from L2 to the GPCs, whose SMs
 share it. CTAs are dealt out GPC by GPC, so a run of 16 has one: it runs along the shorter side, so
@@ -53,6 +59,10 @@ from wsdsl.schedule import SWIZZLES, Schedule
 
 MOST_WAVES = 64
 """So many tell enough."""
+COVERED_LESS = 0.95
+"""As much as along the last variable, at the most, for tiles to run along the first one, ..."""
+COVERED_COLUMNS = 128
+"""... which are of no more columns."""
 WRITTEN = 5
 """Times as many bytes as are read: then the results are most of it."""
 STAYS_BYTES = 13 << 20
@@ -65,7 +75,7 @@ def with_tile_order(schedule: Schedule, work: Work, tile: Mapping[str, int]) -> 
     places = [v.type for v in (loop.index for loop in work.nest[-2:]) if isinstance(v.type, Axis)]
     if len(places) < 2:
         return dataclasses.replace(schedule, swizzle=schedule.swizzle or 1)
-    first, last = places
+    first = places[0]
     tiles = [-(-work.size(a.dim) // _extent(a, schedule, tile)) for a in places]
     asked = work.under(tile)
     at_once = work.sized and asked.tiles <= NUM_SMS
@@ -75,26 +85,23 @@ def with_tile_order(schedule: Schedule, work: Work, tile: Mapping[str, int]) -> 
         if rows is not None:
             raster = loop_variable(first.name) if rows == first else None
             return dataclasses.replace(schedule, raster=raster, swizzle=1)
+    across, along = (
+        _Side(n, tile[a.name], cluster_along(schedule, a.name))
+        for n, a in zip(tiles, places, strict=True)
+    )
     if raster == "auto":
         known = all(a.dim in work.sizes for a in places)
         raster = loop_variable(first.name) if known and tiles[0] < tiles[1] else None
     elif raster is None and swizzle is None and work.sized and not at_once:
-        wide = tile[first.name] > tile[last.name] and not schedule.cuts_tiles
-        raster = loop_variable(first.name) if wide and is_narrow(asked) else None
+        crosses = not schedule.cuts_tiles and _across(across, along, narrow=is_narrow(asked))
+        raster = loop_variable(first.name) if crosses else None
     if swizzle is None:
-        sides = [
-            _Side(n, tile[a.name], cluster_along(schedule, a.name))
-            for n, a in zip(tiles, places, strict=True)
-        ]
-        across, along = sides
         if raster in (first.name, loop_variable(first.name)):
             across, along = along, across
         if at_once and (is_narrow(asked) or schedule.cuts_tiles):
             swizzle = _in_one_wave(across, along)
         else:
-            workers = cluster_room(cluster_size(schedule), NUM_SMS)
-            pair = across.shape, along.shape
-            swizzle = min(SWIZZLES, key=lambda s: covered(*pair, workers, s))
+            _, swizzle = _least(across, along)
     return dataclasses.replace(schedule, raster=raster, swizzle=swizzle)
 
 
@@ -138,6 +145,21 @@ class _Side:
 def _extent(axis: Axis, schedule: Schedule, tile: Mapping[str, int]) -> int:
     """Of a cluster's tiles."""
     return max(1, tile[axis.name] * cluster_along(schedule, axis.name))
+
+
+def _across(first: _Side, last: _Side, *, narrow: bool) -> bool:
+    """Whether several waves of tiles run along the first variable."""
+    if narrow:
+        return first.size > last.size
+    if not last.size <= min(first.size, COVERED_COLUMNS) or first.cluster * last.cluster > 1:
+        return False
+    return _least(last, first)[0] < COVERED_LESS * _least(first, last)[0]
+
+
+def _least(across: _Side, along: _Side) -> tuple[int, int]:
+    """The fewest rows and columns that waves cover, and by how many tiles abreast."""
+    workers = cluster_room(across.cluster * along.cluster, NUM_SMS)
+    return min((covered(across.shape, along.shape, workers, s), s) for s in SWIZZLES)
 
 
 def _in_one_wave(across: _Side, along: _Side) -> int:
