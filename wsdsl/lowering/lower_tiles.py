@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from wsdsl.ir.barrier_ops import ArriveBarrier, ForRange
+from wsdsl.ir.barrier_ops import ArriveBarrier, Elect, ForRange
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import (
     AddInCluster,
@@ -205,6 +205,10 @@ class _Lowering:
                 self.in_place.append(self.env[op.result])
             case ValuesInShared():
                 self.env[op.result] = read_values(op, self.side)
+            case Elect():
+                with self.builder.region() as inner:
+                    self.region(op.body)
+                self.builder.add(dataclasses.replace(op, body=tuple(inner)))
             case Contract():
                 self.sums[op.result] = self.products.multiply(op, self.tiles, self.addend(op))
             case ForRange():

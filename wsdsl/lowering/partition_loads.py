@@ -152,8 +152,10 @@ def partition_loads(kernel: Kernel) -> Kernel:
         partitions.append(beside)
         filled = (*filled, *side)
     for turn in range(turns):
-        mine = read_in_parts(body, parted, rings[-1].result, turn, turns) if parted else body
-        compute_side = read_by.of(mine)
+        # Operands first: the loads of a block are known by the block that they stand in.
+        compute_side = read_by.of(body)
+        if parted:
+            compute_side = read_in_parts(compute_side, parted, rings[-1].result, turn, turns)
         inner = work(compute_side, turn, turns, _passing_over(filled) if turns > 1 else ())
         compute = Partition(
             role="compute",

@@ -29,11 +29,15 @@ def load_panels(m: Machine, a: Agent, i: Instruction) -> int:
         raise m.fail("misuse", a, op, f"lines {lines[0]} to {lines[1]} of a tile of {op.rows}")
     span = SWIZZLE_SPAN[op.swizzle]
     panels = range(-(-kind.columns * kind.dtype.bits // 8 // span))
+    # Whole panels lie one behind the other: one range, of many if lines are 16 bytes of a vector.
+    size = op.rows * span
+    ranges = [(panel * size + lines[0] * span, panel * size + lines[1] * span) for panel in panels]
+    if lines == (0, op.rows):
+        ranges = [(0, len(panels) * size)]
     for c in ALL:
         event, reader = m.event(), ("threads", a.index, c)
         m.unshown.append((a.index, c, event))
-        for panel in panels:
-            begin, end = (op.offset + (panel * op.rows + line) * span for line in lines)
+        for begin, end in ((op.offset + low, op.offset + high) for low, high in ranges):
             item_of(m, a, op, array, state.stage, begin, end)
             read(m, a, op, array, state.stage, begin, end, a.know[c], reader, event, 0, False)
     a.slots[i.defines[0]] = 0
