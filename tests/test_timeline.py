@@ -117,6 +117,12 @@ def test_picture(name: str) -> None:
     assert ("clip-path" in text) == (timeline.cut > 0)
 
 
+def test_a_tile_of_one_piece_is_not_cut() -> None:
+    cut = Schedule(scheduler="split_k", splits=2, reduction="slices", tile=dict(m=64, n=64))
+    timeline = CASES["gemm"].kernel.timeline(cut, M=64, N=64, K=8)
+    assert timeline.cut == 0
+
+
 def test_colours_are_the_tiles() -> None:
     by_tile = defaultdict(set)
     for bar in made("stream").bars:

@@ -7,7 +7,10 @@ import pytest
 from tests.kernels import CASES
 from wsdsl import Schedule
 from wsdsl.ir.memory_ops import MakeTensorMap, StoreShared
+from wsdsl.lowering.model.handing import _slicing
+from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.pieces import chunk_widths, panel_widths
+from wsdsl.lowering.pipeline import scheduled_tile
 from wsdsl.lowering.slices import Slicing
 
 COLUMNS = range(8, 257, 8)
@@ -45,6 +48,24 @@ def test_slices_are_over_soon() -> None:
     # Beside sums that take most of the registers: wide slices would be loaded one by one.
     wide = Slicing(rows=128, columns=256, sums=128 * 256, consumers=2, splits=4)
     assert (wide.at_once(64), wide.at_once(32), wide.width) == (1, 4, 32)
+
+
+def test_slices_fit_in_registers() -> None:
+    """The whole and one piece; 256 x 192 in slices of 32 columns spilled 416 bytes."""
+    tall = Slicing(rows=256, columns=192, sums=256 * 192, consumers=2, splits=3)
+    assert tall.width == 8
+    assert replace(tall, rows=128, sums=128 * 192).width == 64
+
+
+def test_slices_of_those_in_turns_are_of_one_consumer() -> None:
+    """To the model as in the kernel."""
+    cut = Schedule(scheduler="split_k", splits=3, reduction="slices", mode="pingpong")
+    cut = replace(cut, tile=dict(m=128, n=128), consumers=2)
+    kernel = scheduled_tile(replace(CASES["gemm"].kernel.tile, schedule=cut))
+    assert kernel.schedule is not None
+    asked = Work(kernel, {}).under(dict(m=128, n=128, k=64))
+    width = _slicing(asked, kernel.schedule).width
+    assert f"frag<bf16[64x{width}]>" in CASES["gemm"].fresh().compile(cut).ir("scheduled")
 
 
 def test_what_is_left_is_one_line_without_a_swizzle() -> None:

@@ -112,7 +112,7 @@ def ranked(
         whole.append((o, predict(work, o, tile)))
         clusters = cluster_options(kernel, given, work, whole[-1], tile)
         whole += [(c, predict(work, c, tile)) for c in clusters]
-    found, best = list(whole), min(p.cycles for _, p in whole)
+    found, best = list(whole), min(weight(*pair) for pair in whole)
     if may_cut(kernel, given, work):
         for option, own in whole:
             if (

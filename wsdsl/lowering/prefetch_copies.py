@@ -125,9 +125,14 @@ class _Ahead:
             if moved := self.moved(items, chain):
                 self.next_item(items, chain, moved)
         with b.region() as inside:
-            there = b.plus(loop.index, self.further(self.slots), "ahead")
+            further = self.further(self.slots)
+            there = b.plus(loop.index, further, "ahead")
             then = tuple(_prefetch(copy, {loop.index: there}) for copy in self.copies)
-            b.add(If(result=(), cond=b.map("lt", there, loop.stop, wish="goes_on"), then=then))
+            near, far = there, loop.stop
+            if isinstance(further, Value):
+                # Many pieces are more elements than there is room for behind the largest size.
+                near, far = further, b.map("sub", loop.stop, loop.index, wish="left")
+            b.add(If(result=(), cond=b.map("lt", near, far, wish="goes_on"), then=then))
         return [*b.ops, dataclasses.replace(loop, body=(*inside, *loop.body))]
 
     def moved(self, items: ForRange, chain: Region) -> list[ThreadLoad]:
@@ -158,19 +163,27 @@ class _Ahead:
         """Of the item whose values `swap` gives for this one's."""
         b, loop = self.b, self.loop
         start, stop = swap.get(loop.start, loop.start), swap.get(loop.stop, loop.stop)
-        later = b.plus(start, self.further(self.slots), "later")
+        until = self.until(start, stop)
         index = b.value(f"{loop.index.name}_early", INT)
         b.add(
             ForRange(
                 result=(),
                 index=index,
                 start=b.plus(start, self.further(skipped), "second"),
-                stop=b.map("min", later, stop, wish="until"),
+                stop=until,
                 step=loop.step,
                 body=tuple(_prefetch(copy, {**swap, loop.index: index}) for copy in copies),
                 loc=loop.loc,
             )
         )
+
+    def until(self, start: Value, stop: Value) -> Value:
+        """As far as the slots reach, but not beyond the end."""
+        b, further = self.b, self.further(self.slots)
+        if not isinstance(further, Value):
+            return b.map("min", b.plus(start, further, "later"), stop, wish="until")
+        left = b.map("sub", stop, start, wish="left")
+        return b.plus(start, b.map("min", further, left, wish="within"), "until")
 
     def further(self, turns: int) -> int | Value:
         """Elements of so many turns of the loop."""

@@ -64,7 +64,9 @@ class Slicing:
         columns, least = self.columns, self.least
         lines = (64, 32, 16, NARROW) if columns % 16 == 0 else (56, 40, 24, NARROW)
         fitting = [w for w in lines if columns % w == 0 and (w >= least or columns % least)]
-        return min(fitting, key=self._columns_of_time)
+        # Registers hold the whole and one piece, at the least.
+        held = [w for w in fitting if 2 * max(1, self._each(w)) <= self._room]
+        return min(held or fitting[-1:], key=self._columns_of_time)
 
     def _columns_of_time(self, width: int) -> int:
         turns = -(-self.columns // width // self.splits)
@@ -72,10 +74,17 @@ class Slicing:
 
     def at_once(self, width: int) -> int:
         """Pieces of which a slice is loaded at the same time, beside the whole."""
-        threads = 128 * self.consumers
-        room = ROOM[self.consumers] - self.sums // threads
-        fitting = room // max(1, self.rows * width // threads)
+        fitting = self._room // max(1, self._each(width))
         return max(1, min(MOST_AT_ONCE, fitting - 1))
+
+    @property
+    def _room(self) -> int:
+        """Registers of a thread beside the tile's sums."""
+        return ROOM[self.consumers] - self.sums // (128 * self.consumers)
+
+    def _each(self, width: int) -> int:
+        """Registers of a thread for a piece of a slice."""
+        return self.rows * width // (128 * self.consumers)
 
 
 def least_slice(body: Region) -> int:

@@ -205,13 +205,14 @@ class _Clock:
         for row, (piece, *_) in zip(rows, work, strict=True):
             begun = START_CYCLES + ALL_OR_NONE_CYCLES
             done = begun + num_steps(piece) * self.step
-            row.append(Bar("products", piece.tile, True, begun, done))
-            row.append(Bar("sums", piece.tile, True, done, done + self.written))
+            partial = num_steps(piece) < self.depth
+            row.append(Bar("products", piece.tile, partial, begun, done))
+            row.append(Bar("sums", piece.tile, partial, done, done + self.written))
             last = done + self.written + HAND_OVER_CYCLES
             there[piece.tile] = max(there.get(piece.tile, 0.0), last)
         for row in rows:
-            tile, now = row[0].tile, there[row[0].tile]
-            row.append(Bar("wait", tile, True, row[-1].stop, now))
-            row.append(Bar("sums", tile, True, now, now + self.gather))
-            row.append(Bar("results", tile, True, row[-1].stop, row[-1].stop + self.results))
+            tile, partial, now = row[0].tile, row[0].partial, there[row[0].tile]
+            row.append(Bar("wait", tile, partial, row[-1].stop, now))
+            row.append(Bar("sums", tile, partial, now, now + self.gather))
+            row.append(Bar("results", tile, partial, row[-1].stop, row[-1].stop + self.results))
         return rows

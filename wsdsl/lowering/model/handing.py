@@ -103,5 +103,5 @@ def results_share(asked: Workload, schedule: Schedule) -> float:
 
 
 def _slicing(asked: Workload, schedule: Schedule) -> Slicing:
-    consumers, splits = schedule.consumers or 1, schedule.splits or 1
+    consumers, splits = num_sharing(schedule), schedule.splits or 1
     return Slicing(asked.rows, asked.columns, asked.sums, consumers, splits, asked.least_slice)

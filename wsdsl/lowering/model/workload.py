@@ -122,12 +122,12 @@ class Work:
             if isinstance(op, Load) and op.result in operands
         ]
         self.scaled, self.copied = scales_products(kernel), kernel.unaligned
-        self.padded, self.singly = kernel.padded, singly
+        self.padded, self.singly, self.within = kernel.padded, singly, units_within(kernel)
         self.every = kernel.schedule.precise_every if kernel.schedule else None
-        self.within = units_within(kernel)
         self.roles: dict[str, Role] = {name: axis.role for name, axis in axes_of(kernel).items()}
         tensors = [p.type for p in kernel.params if isinstance(p.type, Tensor)]
         self.tensor_bytes = sum(map(self.num_bytes, tensors))
+        self._known: dict[object, Workload] = {}
 
     @cached_property
     def least_slice(self) -> int:
@@ -184,7 +184,15 @@ class Work:
         of the output, which are launched even where there is no tile left for them; `together`:
         the same where they load for each other what they all want.
         """
+        given = tile, cluster or {}, together or {}
+        asked = tuple(tuple(sorted(sizes.items())) for sizes in given)
+        if asked not in self._known:
+            self._known[asked] = self._under(*given)
+        return self._known[asked]
 
+    def _under(
+        self, tile: Mapping[str, int], cluster: Mapping[str, int], together: Mapping[str, int]
+    ) -> Workload:
         def times(loops: tuple[Loop, ...]) -> int:
             return math.prod(self.trips(loop, tile) for loop in loops)
 
@@ -212,7 +220,7 @@ class Work:
             width = op.result.type.dtype.bits / 8
             own = times(loops) * self._moved(op, tile)
             plain_bytes += own
-            own *= self._crossing(op, tile, together or {})
+            own *= self._crossing(op, tile, together)
             operand_bytes += own
             cold_bytes += own * self.coldness[op.result]
             own_bytes += own * min(1.0, ASKED_TOGETHER / self._wanted(op, tile))
@@ -221,7 +229,7 @@ class Work:
         summed = [v.type for v in self.cut.result if isinstance(v.type, Tile)] if self.cut else []
         columns = [a for kind in summed[:1] for a in kind.axes if self.roles[a] == "columns"]
         return Workload(
-            tiles=math.prod(self._launched(loop, tile, cluster or {}) for loop in self.nest),
+            tiles=math.prod(self._launched(loop, tile, cluster) for loop in self.nest),
             product_cycles=cycles,
             operations=operations,
             operand_bytes=operand_bytes,
