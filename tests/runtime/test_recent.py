@@ -1,12 +1,14 @@
 """Calls like one before are launched as they would be if all were resolved again."""
 
+import copy
 import gc
 import itertools
+import pickle
 import struct
 import sys
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +19,7 @@ from tests.runtime.fake_driver import MAIN, SIDE, FakeDriver
 from wsdsl import Schedule
 from wsdsl.diagnostics import LaunchError
 from wsdsl.kernels import Matmul
-from wsdsl.runtime import driver, launch, recent, workspace
+from wsdsl.runtime import alignment, copies, driver, launch, recent, workspace
 from wsdsl.runtime.device import Context, Device
 from wsdsl.runtime.packing import layout
 
@@ -70,7 +72,7 @@ class Tensor:
         return self.strides
 
     def element_size(self) -> int:
-        return 4 if "32" in self.dtype else 2
+        return {"torch.float32": 4, "torch.bfloat16": 2}.get(self.dtype, 1)
 
 
 class Card:
@@ -113,6 +115,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[Card]:
         empty=made.empty,
         bfloat16="torch.bfloat16",
         float32="torch.float32",
+        float8_e4m3fn="torch.float8_e4m3fn",
         _C=SimpleNamespace(_cuda_getCurrentRawStream=lambda index: made.stream),
     )
     monkeypatch.setitem(sys.modules, "torch", torch)
@@ -280,3 +283,66 @@ def test_matmul(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
         assert matmul(Tensor((128, 64), A), weights, out=out, schedule=SMALL) is out
         monkeypatch.setattr(Matmul, "plan", lambda *_, **__: pytest.fail("planned"))
     assert len(card.fake.launched) == 6
+
+
+def test_unused_numbers_are_still_checked(card: Card) -> None:
+    text = TEXT.replace("acc * alpha + cast(extra, f32)", "acc * alpha")
+    known, at = wsdsl.parse(text).scaled.compile(SMALL), tensors(A, B, C)
+    known(*at, 1.0, 3)
+    for numbers in ((1.0, 1 << 40), (1e300, 3)):
+        with pytest.raises(LaunchError, match=r"argument [45]"):
+            known(*at, *numbers)
+
+
+def test_no_array_is_held_that_is_copied(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copies, "_pools", {})
+    monkeypatch.setattr(alignment, "fits_in_memory", lambda *_: True)
+    monkeypatch.setattr(alignment, "padded_operands", lambda kernel, sizes, names, singly: names)
+    kernel = wsdsl.parse(TEXT).plain
+    given = Tensor((128, 64), A, strides=(65, 1)), Tensor((64, 64), B)
+    for number in (1, 2):
+        kernel(*given, schedule=SMALL)
+        assert len(card.made) == len(card.fake.copied) == number  # nothing is made in vain
+    watched = [weakref.ref(x) for x in (*given, *card.made)]
+    card.made.clear()
+    del given
+    gc.collect()
+    assert [x() for x in watched] == [None] * 4
+
+
+def test_equal_schedules_are_the_same(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel, at = wsdsl.parse(TEXT).plain, tensors(A, B, C)
+    kernel(*at, schedule=replace(SMALL))
+    monkeypatch.setattr(type(kernel), "resolve", lambda *_: pytest.fail("resolved"))
+    kernel(*at, schedule=replace(SMALL))
+
+
+def test_a_copy_knows_of_no_call(card: Card) -> None:
+    matmul = Matmul()
+    matmul(Tensor((128, 64), A), Tensor((64, 64), B), schedule=SMALL)
+    for made in (copy.deepcopy(matmul._recent), pickle.loads(pickle.dumps(matmul._recent))):
+        assert not made._known and made is not matmul._recent
+    assert matmul._recent._known
+
+
+def test_a_thread_without_a_context_gets_one(
+    card: Card, compiled: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, at, here = card.new(compiled["plain"]), tensors(A, B, C), launch.context_for
+    asked: list[int] = []
+    monkeypatch.setattr(launch, "context_for", lambda index: (asked.append(index), here(index))[1])
+    card.fake.context = 0
+    known(*at)
+    known(*at)
+    assert asked == [0, 0]
+
+
+def test_a_number_that_does_not_fit(card: Card) -> None:
+    matmul, scale = Matmul(), (1.0, None)
+    a, b = Tensor((128, 64), A, "torch.float8_e4m3fn"), Tensor((64, 64), B, "torch.float8_e4m3fn")
+    b = replace(b, strides=(1, 64))
+    for _ in range(2):
+        matmul(a, b, scales=scale, schedule=SMALL)
+    for number in (1e300, 10**400):
+        with pytest.raises(LaunchError, match="scale_a"):
+            matmul(a, b, scales=(number, None), schedule=SMALL)

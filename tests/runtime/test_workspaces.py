@@ -28,8 +28,9 @@ from wsdsl.runtime import driver, launch, streams, workspace
 from wsdsl.runtime.access import Access
 from wsdsl.runtime.device import Context, Device
 from wsdsl.runtime.launch import Launcher, num_ctas
-from wsdsl.runtime.packing import layout
+from wsdsl.runtime.packing import PackedArguments, layout
 from wsdsl.runtime.prepared import Prepared
+from wsdsl.runtime.streams import Place
 from wsdsl.runtime.views import ArrayView
 
 F32, I32 = DTYPES["f32"], DTYPES["i32"]
@@ -199,6 +200,37 @@ def test_it_grows_and_what_was_too_small_goes(machine: Machine) -> None:
     shared = dict(partials=after.partials, turns=after.turns)
     assert machine.launched() == before._replace(**shared)
     assert set(machine.fake.memory) == {after.partials, after.turns}
+
+
+def test_streams_that_are_not_kept_leave_nothing(machine: Machine) -> None:
+    """Not to calls that were lent their memory, either."""
+    calls = [machine.prepare() for _ in range(3)]
+    for stream in range(1000, 1200):
+        machine.stream = stream
+        calls[stream % 3]()
+        machine.launched()
+    gc.collect()
+    assert len(machine.fake.memory) <= 2 * streams.MAX_STREAMS
+
+
+def test_a_scalar_is_exchanged_while_memory_is_replaced(machine: Machine) -> None:
+    prepared, places = machine.prepare(), (MAIN, SIDE)
+    for machine.stream in places:
+        prepared()
+    exchange, lending = PackedArguments.set_scalar, prepared._lending
+    assert lending is not None
+
+    def meanwhile(self: PackedArguments, name: str, value: float) -> bool:
+        for stream in places:
+            lending.forget(Place(stream + 7, None))
+        return exchange(self, name, value)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PackedArguments, "set_scalar", meanwhile)
+        prepared.set_scalar("alpha", 5.0)
+    for machine.stream in places:
+        prepared()
+        assert machine.launched().alpha == 5.0
 
 
 def test_all_goes_with_the_launcher(machine: Machine) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,6 +31,8 @@ class Call:
     outputs: tuple[str, ...]
     sources: Mapping[str, int] = field(default_factory=dict[str, int])
     """Which argument each parameter was given; none that has been allocated."""
+    dtypes: Mapping[str, DType] = field(default_factory=dict[str, DType])
+    """Of the scalars."""
 
     @property
     def device(self) -> str:
@@ -96,7 +99,8 @@ def resolve(
         allocated = frozenset(p.name for p in missing)
         dims = bind(params, views, sizes, access=access, allocated=allocated)
     outputs = tuple(n for n in order if n in access.writes)
-    return Call(arrays, views, scalars, dims, outputs, sources)
+    dtypes = {p.name: p.type.dtype for p in params if isinstance(p.type, Tile)}
+    return Call(arrays, views, scalars, dims, outputs, sources, dtypes)
 
 
 def _held(value: Any, view: ArrayView) -> Any:
@@ -179,6 +183,8 @@ def as_scalar(value: Any, dtype: DType) -> Scalar:
         if isinstance(value, (str, bytes, bytearray)):
             raise TypeError  # float() would read it
         number = float(value) if dtype.is_float else operator.index(value)
+        if dtype.is_float:
+            struct.pack("<f", number)
     except (TypeError, ValueError, OverflowError):
         message = f"{value!r} of type {type(value).__name__}, expected a number ({dtype})"
         raise LaunchError(Finding(message)) from None

@@ -172,8 +172,10 @@ class Launcher:
         grid = num_ctas(self.signature, dims, context.device.num_sms, room)
         lent = lent_for(self.signature, num_slots(self.signature, dims, grid))
         zeros = _zeros(context, now) if grid and _needs_zeros(self.signature, views) else 0
-        copies = self._padded(views) if grid else {}
-        seen = {**views, **{name: copy.view for name, copy in copies.items()}}
+        # What stays with the copies is where arrays lie, not the arrays.
+        own = {name: replace(view, keepalive=None) for name, view in views.items()}
+        copies = self._padded(own) if grid else {}
+        seen = {**own, **{name: copy.view for name, copy in copies.items()}}
 
         def map_at(argument: MapArgument, address: int, /) -> bytes:
             written, view = argument.tensor in self.access.writes, seen[argument.tensor]
@@ -183,7 +185,7 @@ class Launcher:
         def map_bytes(argument: MapArgument, /) -> bytes:
             if not grid or argument.tensor in copies:
                 return bytes(MAP_BYTES)
-            return map_at(argument, views[argument.tensor].pointer)
+            return map_at(argument, own[argument.tensor].pointer)
 
         arguments, all_views = self.signature.arguments, {**seen, **lent.views}
         packed = pack(arguments, all_views, scalars, {**dims, **lent.dims}, map_bytes)

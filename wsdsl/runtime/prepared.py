@@ -95,6 +95,11 @@ class Prepared:
         return self._kernel.notes
 
     @property
+    def movable(self) -> bool:
+        """Whether `moved` gives one."""
+        return self._movable or not self._grid
+
+    @property
     def grid(self) -> int:
         return self._grid
 

@@ -49,8 +49,6 @@ class Known:
     these are the outputs that the call leaves out, which `makers` allocate.
     """
 
-    schedule: object
-    """Held, so that its id does not become another's."""
     first: Prepared
     tensors: tuple[Used, ...]
     scalars: tuple[tuple[str, int, DType], ...]
@@ -67,7 +65,6 @@ class Look(NamedTuple):
     key: tuple[Any, ...]
     places: Places
     given: tuple[Any, ...]
-    schedule: object
     stream: int | None
     known: Known | None
 
@@ -78,6 +75,10 @@ class Recent:
     def __init__(self) -> None:
         self._known: dict[tuple[Any, ...], Known] = {}
         self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[type[Recent], tuple[()]]:
+        """A copy, in another process, too, knows of no call."""
+        return Recent, ()
 
     def look(
         self, given: tuple[Any, ...], options: object, schedule: object, stream: Any
@@ -97,17 +98,20 @@ class Recent:
                 looks.append(look)
                 places.append(place)
             handle = None if stream is None else given_stream(stream)
-            key = (current_context_id(), handle, id(schedule), options, *looks)
+            context = current_context_id()
+            key = (context, handle, schedule, options, *looks)
             known = self._known.get(key)
         except Exception:  # whatever is wrong, who resolves the call says so
             return None
-        return Look(key, tuple(places), given, schedule, handle, known)
+        return Look(key, tuple(places), given, handle, known) if context else None
 
     def again(self, look: Look | None) -> tuple[Any] | None:
         """Run it, and give what it returns; None if nothing is known of such a call."""
         if look is None or look.known is None:
             return None
         known, given, places = look.known, look.given, look.places
+        if known.makers and not known.first.movable:
+            return None
         if known.makers:
             made = tuple([make() for make in known.makers])
             given, places = given + made, places + tuple([look_of(x)[1] for x in made])
@@ -134,7 +138,7 @@ class Recent:
         views = call.views
         prepared = launcher.prepare(views, call.scalars, call.dims, look.stream, keepalive=False)
         prepared()
-        like = next(iter(views.values()))
+        like = next(view for name, view in views.items() if name in sources)
         missing = [name for name in views if name not in sources]
         if makers is None:
             makers = {n: allocator(like, views[n].shape, views[n].dtype) for n in missing}
@@ -143,17 +147,18 @@ class Recent:
         for name, view in views.items():
             low, high = (at - view.pointer for at in byte_range(view))
             tensors.append(Used(name, index[name], low, high, name in call.outputs))
-        scalars = (a for a in launcher.signature.arguments if isinstance(a, ScalarArgument))
-        known = Known(
-            look.schedule,
+        used = [a for a in launcher.signature.arguments if isinstance(a, ScalarArgument)]
+        dtypes = {**call.dtypes, **{a.name: a.dtype for a in used}}
+        known = look.known or Known(
             prepared,
             tuple(tensors),
-            tuple((a.name, index[a.name], a.dtype) for a in scalars),
+            tuple((name, index[name], dtype) for name, dtype in dtypes.items()),
             tuple(makers[name] for name in missing),
             tuple(index[name] for name in call.outputs),
         )
-        known.calls[look.places + tuple(views[name].pointer for name in missing)] = prepared
+        places = look.places + tuple(views[name].pointer for name in missing)
         with self._lock:
+            _put(known.calls, places, prepared, MAX_PLACES)
             _put(self._known, look.key, known, MAX_KNOWN)
 
     def _moved(self, known: Known, places: Places, given: Sequence[Any]) -> Prepared | None:
@@ -167,9 +172,10 @@ class Recent:
                 return None
         try:
             numbers = {name: as_scalar(given[i], dtype) for name, i, dtype in known.scalars}
-        except LaunchError:
+            pointers = {t.param: places[t.argument] for t in known.tensors}
+            prepared = known.first.moved(pointers, numbers)
+        except LaunchError:  # who resolves the call says more
             return None
-        prepared = known.first.moved({t.param: places[t.argument] for t in known.tensors}, numbers)
         if prepared is not None:
             with self._lock:
                 _put(known.calls, places, prepared, MAX_PLACES)

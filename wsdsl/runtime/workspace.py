@@ -138,21 +138,32 @@ class Workspaces:
                 key = context.id, place.stream
                 held = self._held.pop(key, None) or {}
                 if len(self._held) >= MAX_STREAMS:
-                    del self._held[next(iter(self._held))]
+                    oldest = next(iter(self._held))
+                    del self._held[oldest]
+                    self._forget(Place(oldest[1], None))
                 self._held[key] = held
             for need in needs:
                 found = held.pop(need.name, None)
                 if found is None or found.bytes < need.bytes:
                     # Let go first: what is there need not have room for both.
                     found = None
-                    for lending in self._lendings:
-                        lending.forget(place)
+                    self._forget(place)
                     found = self._allocate(context, need)
                     if place.capture is not None:
                         # The graph, like the kernel's code, may outlive this object.
                         found.keep()
                 held[need.name] = found
             return tuple(held[need.name] for need in needs)
+
+    def holds(self, context: Context, place: Place, buffers: tuple[Buffer, ...]) -> bool:
+        """Whether these have not been replaced meanwhile."""
+        with self._lock:
+            held = self._held.get((context.id, place.stream), {})
+            return all(any(b is own for own in held.values()) for b in buffers)
+
+    def _forget(self, place: Place) -> None:
+        for lending in self._lendings:
+            lending.forget(place)
 
     def _allocate(self, context: Context, need: Need) -> Buffer:
         try:
@@ -207,6 +218,8 @@ class Lending:
                 if len(self._ready) >= MAX_STREAMS:
                     self._ready.clear()
                 self._ready[place] = made
+                if not self._workspaces.holds(self._context, place, buffers):
+                    self.forget(place)
             return made
 
     def moved(self, packed: PackedArguments) -> Lending:
@@ -215,6 +228,7 @@ class Lending:
 
     def set_scalar(self, name: str, value: Scalar) -> bool:
         with self._lock:
-            for packed in self._ready.values():
+            known = self._packed.set_scalar(name, value)
+            for packed in list(self._ready.values()):
                 packed.set_scalar(name, value)
-            return self._packed.set_scalar(name, value)
+            return known

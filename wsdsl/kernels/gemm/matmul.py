@@ -88,10 +88,11 @@ class Matmul:
         scale_a, scale_b = (None, None) if scales is None else _pair(scales)
         given = a, b, scale_a, scale_b, bias, residual, out
         options = (
-            activation, out_dtype, accumulate, transpose_a, transpose_b, operand_dtype,
-            tuple(constant) if isinstance(constant, list) else constant,
+            activation, out_dtype, type(accumulate), accumulate, transpose_a, transpose_b,
+            operand_dtype, tuple(constant) if isinstance(constant, list) else constant,
         )  # fmt: skip
-        look = self._recent.look(given, options, schedule, stream)
+        once = not isinstance(constant, tuple | list)  # it may be an iterator
+        look = None if once else self._recent.look(given, options, schedule, stream)
         if (done := self._recent.again(look)) is not None:
             return done[0]
         product = self.plan(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -69,7 +70,8 @@ class Product:
         Plans are of one geometry, so of a second call on the GPU only overlaps are left to check.
         """
         plan, views = self.plan, self.views
-        if plan.dims is not None and not self._may_overlap():
+        fit = plan.dims is not None and all(map(_is_f32, self.numbers.values()))
+        if fit and plan.dims is not None and not self._may_overlap():
             return Call(views, views, self.numbers, plan.dims, ("out",))
         try:
             call = self.kernel.resolve(self.arguments)
@@ -144,6 +146,14 @@ class Product:
     def prepare(self, schedule: Schedule | None = None, stream: Any = None) -> Prepared:
         """Calling what is returned is only the launch, into `out`."""
         return self._compiled(schedule).prepare_call(self.call, stream)
+
+
+def _is_f32(number: float) -> bool:
+    try:
+        struct.pack("<f", number)
+    except (OverflowError, struct.error):
+        return False
+    return True
 
 
 def _renamed(message: str) -> str:
