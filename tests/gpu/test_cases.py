@@ -140,6 +140,8 @@ def test_no_contraction_gives_zeros(name: str) -> None:
         wsdsl.Schedule(tile=dict(m=64, n=48, k=32), consumers=1, stages=3),
         wsdsl.Schedule(tile=dict(m=256, n=80, k=128), stages=2),
         wsdsl.Schedule(tile=dict(m=192, n=32), consumers=3),
+        wsdsl.Schedule(tile=dict(m=192, n=72), consumers=1),
+        wsdsl.Schedule(tile=dict(m=112, n=192), mma="n", consumers=1),
         wsdsl.Schedule(tile=dict(m=64, n=128), share="n"),
         wsdsl.Schedule(tile=dict(m=128, n=192), consumers=3, share="n", stages=2),
         wsdsl.Schedule(tile=dict(m=256, n=128), mma="n", share="m"),

@@ -95,12 +95,6 @@ def test_slots_are_as_many_as_loads_must_run_ahead() -> None:
     assert chosen("gemm", Schedule(tile=dict(m=256, n=64), **plain)).stages == 5
 
 
-def test_what_comes_from_memory_wants_a_slot_more() -> None:
-    wide = Schedule(tile=dict(m=128, n=256), mode="cooperative", consumers=2)
-    assert chosen("gemm", wide, M=256, N=16384, K=4096).stages == 4
-    assert chosen("gemm", wide, M=4096, N=4096, K=4096).stages == 3
-
-
 @pytest.mark.parametrize(
     ("sizes", "given", "depth"),
     [
@@ -389,17 +383,6 @@ def test_vectors_leave_room_for_some_wide_tiles() -> None:
     assert "in_order=True" in str(kernel._compile(wide, {}, ("bias",)).scheduled)
     less = dataclasses.replace(wide, tile=dict(m=128, n=128), registers=None)
     assert "in_order" not in str(kernel._compile(less, {}, ("bias",)).scheduled)
-
-
-def test_what_comes_from_memory_is_wanted_by_few() -> None:
-    """128 rows of tiles of 64 want the same columns twice: 64 x 128 is quicker where both operands
-    are as large, or they come to a GPC once for a pair of CTAs."""
-    few = chosen("gemm", Schedule(scheduler="grid"), M=128, N=8192, K=2048)
-    assert few.tile and (few.tile["m"], few.tile["n"]) == (128, 64)
-    pair = chosen("gemm", M=128, N=8192, K=2048)
-    assert pair.tile and (pair.tile["m"], pair.tile["n"], pair.cluster) == (64, 128, dict(m=2))
-    even = chosen("gemm", Schedule(scheduler="persistent"), M=1024, N=1024, K=8192)
-    assert even.tile and (even.tile["m"], even.tile["n"]) == (64, 128)
 
 
 @pytest.mark.parametrize("mode", ["cooperative", "pingpong"])

@@ -55,6 +55,7 @@ from wsdsl.lowering.model.predict import (
     Prediction,
     is_narrow_wave,
     least_cycles,
+    memory_share,
     predict,
 )
 from wsdsl.lowering.model.workload import Work
@@ -69,6 +70,12 @@ and spills."""
 HEAVY_PROMOTED = 160
 """The same where sums are promoted: scaled products of 192 columns are 10 to 25 % slower with 232
 registers a thread than with 240, though nothing spills."""
+
+MOSTLY_MEMORY = 0.55
+"""The share of memory in the time from which on another slot counts for more than a second buffer
+for results: 136 x 27648 x 5120 by 136 x 256 is 5 % quicker with 4 slots than with 3, 200 x 8192 x
+1536 by 104 x 128 2 % with 7; but 304 x 7168 x 1536 by 152 x 128, where it is 0.45, 3 % slower.
+"""
 
 
 def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Kernel:
@@ -226,11 +233,18 @@ def _depth(kernel: Kernel, chosen: Schedule, work: Work, tile: Mapping[str, int]
     narrow = work.sized and is_narrow_wave(own.tile) and not own.memory_bound
     wanted = max(2, min(wanted, most_stages(own.tile, chosen, narrow, slot_bytes)))
     enough = 2 if chosen.cuts_tiles else min(-(-LEAST_LOOKAHEAD // cycles), wanted)
+    if _waits_for_memory(own, chosen) and not _takes_turns(kernel, chosen):
+        enough = wanted
     for buffers, least in ((STAGING_BUFFERS, enough), (1, 2)):
         for stages in range(wanted, least - 1, -1):
             if smem_bytes(kernel, chosen, stages, buffers) <= SMEM_BYTES:
                 return stages
     return 1
+
+
+def _waits_for_memory(own: Prediction, chosen: Schedule) -> bool:
+    """Whether what is under way counts for more than a second buffer for results."""
+    return not chosen.cuts_tiles and memory_share(own) > MOSTLY_MEMORY
 
 
 def _takes_turns(kernel: Kernel, chosen: Schedule) -> bool:

@@ -15,7 +15,7 @@ from wsdsl.lowering.choice.contracted_tiles import LINES, contracted, gains_by_l
 from wsdsl.lowering.choice.register_room import leaves_room
 from wsdsl.lowering.footprint import axis_sizes, depth_steps, runs_ahead
 from wsdsl.lowering.model.clusters import CLUSTERED
-from wsdsl.lowering.model.predict import NUM_SMS
+from wsdsl.lowering.model.predict import NUM_SMS, is_one_wave
 from wsdsl.lowering.model.workload import Work, scales_products
 from wsdsl.lowering.sharing import contraction_sharing, num_shares, shared_role
 from wsdsl.schedule import Mode, Schedule
@@ -31,6 +31,11 @@ FEW_WAVES = 4
 SHORT = 16
 """So many promoted products are a short sum, whose results three consumers share to advantage; of
 one alone results are all there is, and memory is the limit.
+"""
+ALONE_ROWS, ALONE_COLUMNS = 192, 128
+"""Of a tile that one consumer has registers for, where every CTA has one tile: of several the
+results of one would leave the tensor cores idle. 192 x 9216 x 3072 takes 21.1 us by 192 x 72, by 64
+x 216 in turns 25.8; 192 x 12288 x 4096 33.7 by 192 x 96, by 64 x 144 in turns 43.6.
 """
 PLAIN_WIDTH = 64
 """Of a kernel without products, which gains nothing by more."""
@@ -69,13 +74,16 @@ def _options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Schedule]:
         half = across // 2
         halves = range(256 // across * across - half, 0, -across) if between else range(0)
         widths = (*narrower, *halves) if products else (PLAIN_WIDTH,)
-        alone = mode == "pingpong" or shares["columns"] > 1
-        heights = (128, 64) if alone and products else (64 * sharing,)
+        apart = mode == "pingpong" or shares["columns"] > 1
+        heights = (128, 64) if apart and products else (64 * sharing,)
         tall = 128 * sharing
         if (in_place or not work.thin) and products and mode == "cooperative" and tall <= 256:
             # Two blocks of rows a consumer; where products are scaled, they take turns with its
             # accumulators.
             heights = (*dict.fromkeys((*heights, tall)),)
+        if consumers == 1 and in_place and work.sized and not work.thin:
+            few = given.consumers == 1 or _are_few(kernel, work)
+            heights = (*(heights if few else ()), ALONE_ROWS)
         if work.few_columns:
             is_open = given.cluster is None and given.scheduler in (None, "auto")
             widths = _around(narrower, max(work.columns.values()), 2 if is_open else 1)
@@ -86,6 +94,9 @@ def _options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Schedule]:
                 option = dataclasses.replace(team, tile=tile | own)
                 sizes = axis_sizes(kernel, option)
                 if width in halves and not _comes_out(sizes, work, half):
+                    continue
+                alone = consumers == 1 and height == ALONE_ROWS
+                if alone and not is_one_wave(work.under(sizes).tiles):
                     continue
                 deep = dataclasses.replace(team, tile=tile | own | lines)
                 if gains_by_lines(kernel, work, option, deep):
@@ -119,6 +130,10 @@ def _comes_out(tile: Mapping[str, int], work: Work, step: int) -> bool:
     return fewer or num <= CLUSTERED < more
 
 
+def _are_few(kernel: Kernel, work: Work) -> bool:
+    return work.thin or work.under(dict.fromkeys(axes_of(kernel), 128)).tiles < NUM_SMS
+
+
 def _teams(
     kernel: Kernel, given: Schedule, products: list[Contract], work: Work
 ) -> Iterator[tuple[Mode, int]]:
@@ -129,13 +144,15 @@ def _teams(
     axes = axes_of(kernel)
     rows = {name: axis for name, axis in axes.items() if axis.role == "rows"}
     heights = [size for name, size in axis_sizes(kernel, given).items() if size and name in rows]
-    few = work.thin or work.under(dict.fromkeys(axes, 128)).tiles < NUM_SMS
-    few = few and bool(products)
+    few = bool(products) and _are_few(kernel, work)
     in_place = bool(products) and all(op.acc is not None for op in products)
+    largest = {name: ALONE_ROWS if name in rows else ALONE_COLUMNS for name in axes}
+    alone = in_place and work.sized and not work.thin
+    alone = alone and work.under(largest).tiles <= NUM_SMS
     if given.mode != "pingpong":
         short = not in_place and 1 < work.under(dict.fromkeys(axes, 128)).promoted <= SHORT
         several = (3, 2) if scales_products(kernel) else (2, 3) if short else (2,)
-        usual = (2, 1) if few or heights else several
+        usual = (2, 1) if few or heights or alone else several
         if heights and all(h % 192 == 0 for h in heights):
             usual = (2, 3, 1)
         numbers = (given.consumers,) if given.consumers else usual

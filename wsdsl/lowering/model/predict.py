@@ -161,13 +161,11 @@ time: 8192 x 8192 x 8192 takes 875 us by 192 x 128 of three, 931 by 128 x 192 an
 PIECES_MEMORY, TURNS_MEMORY = 1.08, 1.1
 """By how much longer what comes from memory takes to come to pieces of tiles, and to whole tiles
 that follow each other: 96 x 5120 x 25600 takes 83 us by two slices of 128 x 80, 71 by pairs of 64 x
-80, 192 x 12288 x 12288 121 by 64 x 144 in turns, 105 by 192 x 128 and stream-K.
+80, 192 x 12288 x 12288 121 by 64 x 144 in turns, 105 by 192 x 128 and stream-K. Fitted to 310
+schedules of 43 bf16 products of 65 to 300 rows.
 """
-SOFTNESS, THIN_SOFTNESS = 6, 8
-"""How sharply the longer of loading and memory is all that counts: fitted, with the above, to 310
-schedules of 43 bf16 products of 65 to 300 rows of big weights. What is chosen is 1.7 % behind the
-best in the mean; of 24 of them it was 3.8 %.
-"""
+SOFTNESS, THIN_SOFTNESS = 4, 8
+"""How sharply the longer of loading and memory is all that counts (`ASKED_AGAIN`)."""
 L2_HOLDS = 40e6
 """Bytes of tensors that stay in L2 (of 50 MB)."""
 LOST_REUSE = 0.12
@@ -371,6 +369,11 @@ def _promoting(asked: Workload, schedule: Schedule, goes_on: bool) -> float:
         promoting = max(promoting, UNCOVERED_CYCLES - (consumers - 1) * own)
     each = promoting + scaled + alone
     return asked.promoted * each + asked.further_parts * FURTHER_PART_CYCLES
+
+
+def memory_share(own: Prediction) -> float:
+    """Of the time, what it takes to read and write the tensors once."""
+    return memory_cycles(own.tile, 1.0) / own.cycles
 
 
 def least_cycles(tile: Prediction) -> float:
