@@ -255,3 +255,12 @@ def test_slices_that_there_is_no_room_for() -> None:
     slices = Schedule(scheduler="split_k", reduction="slices")
     with pytest.raises(ScheduleError, match="all slices can run at the same time"):
         CASES["gemm"].kernel.schedule(slices, M=2048, N=2048, K=2048)
+
+
+def test_how_many_pieces_of_sums_that_are_added_to_a_tensor() -> None:
+    text = (
+        CASES["gemm"].text.replace("C[m, n] = acc", "C[m, n] += acc").replace("C: bf16", "C: f32")
+    )
+    kernel, sizes = parse(text).gemm, dict(M=256, N=256, K=8192)
+    assert kernel.schedule(**sizes).scheduler == "persistent"
+    assert (kernel.schedule(Schedule(scheduler="split_k"), **sizes).splits or 0) > 1

@@ -223,3 +223,10 @@ def test_sums_by_a_cluster_are_explained() -> None:
     text = CASES["gemm"].kernel.explain(M=128, N=1536, K=4096)
     assert "24 tiles, 4 CTAs for the sums of each" in text
     assert "to hand on sums" in text
+
+
+@pytest.mark.parametrize("sharing", [2, 4, 8])
+def test_few_columns_are_enough_for_all_who_share(sharing: int) -> None:
+    given = Schedule(tile=dict(m=128), cluster=dict(k=sharing))
+    made = CASES["gemm"].kernel.schedule(given, M=256, N=8, K=4096)
+    assert made.tile and made.tile["n"] == 8 * max(sharing, 2)

@@ -74,3 +74,13 @@ def test_what_is_left_is_one_line_without_a_swizzle() -> None:
     assert {op.swizzle for op in stores} == {"128B", "none"}
     boxes = {op.box for op in made.ops if isinstance(op, MakeTensorMap) and op.tensor.name == "C"}
     assert boxes == {(16, 64), (16, 40)}
+
+
+def test_slots_that_are_asked_for_fit_by_one_line() -> None:
+    made = CASES["gemm"].kernel.schedule(Schedule(stages=20), M=4096, N=4096, K=4096)
+    assert made.tile == dict(m=64, n=16, k=64)
+
+
+def test_columns_that_three_consumers_share() -> None:
+    made = CASES["broadcast"].kernel.schedule(Schedule(consumers=3, share="n"))
+    assert made.tile and made.tile["n"] == 96

@@ -81,4 +81,5 @@ def has_slots(kernel: Kernel, deep: Schedule, steps: int) -> bool:
 
 
 def _has_room(kernel: Kernel, deep: Schedule, slots: int) -> bool:
-    return smem_bytes(kernel, deep, slots, buffers=1) <= SMEM_BYTES
+    """For so many, or as many as are asked for."""
+    return smem_bytes(kernel, deep, max(slots, deep.stages or 0), buffers=1) <= SMEM_BYTES

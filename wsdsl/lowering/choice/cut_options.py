@@ -45,14 +45,17 @@ SPLITS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
 
 
 def may_cut(kernel: Kernel, given: Schedule, work: Work) -> bool:
-    """Whether cutting is to be tried at all."""
+    """Whether cutting is to be tried at all; of sums that are added to a tensor, if it is asked
+    for.
+    """
+    adds = any(isinstance(op, Store) and op.accumulate for op in walk(kernel.body))
     return (
         given.scheduler in (None, "auto", "split_k")
         and given.splits is None
         and (given.reduction is None or given.scheduler == "split_k")
         and work.cut is not None
         and work.sized
-        and not any(isinstance(op, Store) and op.accumulate for op in walk(kernel.body))
+        and not (adds and given.scheduler != "split_k")
     )
 
 

@@ -10,7 +10,7 @@ from wsdsl.ir.op import Kernel
 from wsdsl.ir.tile_ops import Contract, ForTiles
 from wsdsl.ir.types import Axis
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
-from wsdsl.lowering.check_columns import column_step
+from wsdsl.lowering.check_columns import column_step, slice_step
 from wsdsl.lowering.choice.contracted_tiles import LINES, contracted, gains_by_lines
 from wsdsl.lowering.choice.register_room import leaves_room
 from wsdsl.lowering.footprint import axis_sizes, depth_steps, runs_ahead
@@ -67,13 +67,15 @@ def _options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Schedule]:
     scaled, in_place = scales_products(kernel), all(op.acc is not None for op in products)
     step = SCALED_WIDTH if scaled else WIDTH
     between = not scaled and work.sized and column_step(kernel, given) < WIDTH
+    sharing_sums = contraction_sharing(kernel, given)
+    slices = slice_step(kernel, given) * sharing_sums if sharing_sums > 1 else 1
     for mode, consumers in _teams(kernel, given, products, work):
         shares = num_shares(kernel, dataclasses.replace(given, mode=mode, consumers=consumers))
         sharing, across = shares["rows"], step * shares["columns"]
-        narrower = range(256 // across * across, 0, -across)
-        half = across // 2
-        halves = range(256 // across * across - half, 0, -across) if between else range(0)
-        widths = (*narrower, *halves) if products else (PLAIN_WIDTH,)
+        widest, half = 256 // across * across, across // 2
+        narrower = [w for w in range(widest, 0, -across) if w % slices == 0] or [widest]
+        halves = [w for w in range(widest - half, 0, -across) if between and w % slices == 0]
+        widths = (*narrower, *halves) if products else (-(-PLAIN_WIDTH // across) * across,)
         apart = mode == "pingpong" or shares["columns"] > 1
         heights = (128, 64) if apart and products else (64 * sharing,)
         tall = 128 * sharing
