@@ -13,6 +13,7 @@ import numpy as np
 from tests.case_table import gelu, silu
 from tests.kernels import DTYPES, TENSOR_CORES, TOLERANCE
 
+BF16, F8 = DTYPES["bf16"], DTYPES["f8e4m3"]
 M, N, K = 72, 88, 272
 NB, MB, KB = 1, 1, 3
 
@@ -239,3 +240,7 @@ def check(made: Made, got: Any, o: Options) -> None:
         # Where a float is next to a half, one may round it the other way.
         allowed = max(allowed, np.sqrt(0.01 * made.want.size) / max(np.linalg.norm(made.want), 1))
     assert error <= allowed, f"relative error {error:.2g}"
+
+
+def array(*shape: int, dtype: Any = BF16) -> Any:
+    return np.zeros(shape, dtype)

@@ -2,8 +2,6 @@
 
 import dataclasses
 
-import ml_dtypes
-import numpy as np
 import pytest
 
 import wsdsl
@@ -385,17 +383,3 @@ def test_an_address_that_may_be_written() -> None:
     assert not waits(early.body) and waits(late.body)
     # A's addresses do not depend on it.
     kernel._compile(Schedule(tile=tile, consumers=1, constant=("A",)), {}, ())
-
-
-def test_an_index_from_memory_beside_copies_by_threads() -> None:
-    """TMA's loads stand in a block of one thread there, which knows the index, too."""
-    random = np.random.default_rng(3)
-    a, b = (
-        random.integers(-2, 3, s).astype(ml_dtypes.bfloat16) for s in ((3, 72, 64), (2, 40, 64))
-    )
-    which = np.array([1, 0, 1], np.int32)
-    read, inner = "        e = which[g]\n", "            acc = z"
-    kernel = wsdsl.parse(CHOSEN.replace(read, "").replace(inner, f"    {read}{inner}")).chosen
-    made = kernel._compile(dataclasses.replace(SMALL, constant=None), {}, ("A",))
-    assert made.prove().proved
-    np.testing.assert_array_equal(made.simulate(a, b, which), kernel.reference(a, b, which))

@@ -93,3 +93,29 @@ def test_that_thread_has_no_tiles(test: str) -> None:
                 acc += A[0, m, k] @ B[n, k]"""
     with pytest.raises(CompileError, match="has scalars only"):
         kernel(body).compile()
+
+
+GATHERED = """
+@kernel
+def gathered(A: bf16[G, M, K], B: bf16[E, N, K], which: i32[G], C: bf16[G, M, N]):
+    for g in each(G):
+        for m, n in tiles(M, N):
+            e = which[g]
+            acc = zeros(f32[m, n])
+            for k in tiles(K):
+                acc += A[g, m, k] @ B[e, n, k]
+            C[g, m, n] = acc
+"""
+
+
+def test_an_index_from_memory_beside_copies_by_threads() -> None:
+    """TMA's loads stand in a block of one thread there, which knows the index, too."""
+    random, gathered = np.random.default_rng(3), parse(GATHERED).gathered
+    a, b = (
+        random.integers(-2, 3, s).astype(ml_dtypes.bfloat16) for s in ((3, 72, 64), (2, 40, 64))
+    )
+    which = np.array([1, 0, 1], np.int32)
+    schedule = Schedule(tile=dict(m=64, n=32, k=32), consumers=1, stages=2)
+    made = gathered._compile(schedule, {}, ("A",))
+    assert made.prove().proved
+    np.testing.assert_array_equal(made.simulate(a, b, which), gathered.reference(a, b, which))

@@ -27,7 +27,7 @@ from wsdsl.ir.walk import walk
 from wsdsl.runtime import driver, launch, streams, workspace
 from wsdsl.runtime.access import Access
 from wsdsl.runtime.device import Context, Device
-from wsdsl.runtime.launch import Launcher, num_ctas
+from wsdsl.runtime.launch import Launcher
 from wsdsl.runtime.packing import PackedArguments, layout
 from wsdsl.runtime.prepared import Prepared
 from wsdsl.runtime.streams import Place
@@ -347,29 +347,6 @@ def test_threads(machine: Machine) -> None:
     prepared = None
     gc.collect()
     assert len(machine.fake.memory) == 2 * 4
-
-
-def test_the_grid() -> None:
-    def ctas(scheduler: str, m: int, k: int, **fields: Any) -> int:
-        signature = replace(GEMM, scheduler=scheduler, **fields)
-        return num_ctas(signature, {"M": m, "N": 256, "K": k}, 132, fields.get("room"))
-
-    assert ctas("grid", 128 * 500, 64) == 500
-    assert ctas("persistent", 128 * 500, 64) == 132
-    assert ctas("split_k", 128 * 10, 6400, splits=5) == 50
-    assert ctas("split_k", 128 * 10, 128, splits=5) == 20
-    assert ctas("split_k", 128 * 100, 6400, splits=5) == 130
-    assert ctas("stream_k", 128 * 10, 6400) == 132
-    assert ctas("stream_k", 128, 64) == 1
-    for scheduler in ("grid", "persistent", "split_k", "stream_k"):
-        assert ctas(scheduler, 0, 64, splits=2) == 0
-
-
-def test_the_grid_of_clusters() -> None:
-    signature = replace(GEMM, cluster=2, tiles=(("M", 256), ("N", 256)))
-    dims = {"M": 256 * 10, "N": 256, "K": 6400}
-    assert num_ctas(signature, dims, 132, 60) == 120
-    assert num_ctas(signature, dims, 132, 70) == 132
 
 
 @pytest.mark.parametrize("cluster", [1, 2])
