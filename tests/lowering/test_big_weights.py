@@ -52,6 +52,11 @@ def test_where_192_rows_are_offered(name: str, sizes: tuple[int, int, int], offe
     assert bool(alone) == offered
 
 
+def test_without_products_nothing_is_gained_by_192_rows() -> None:
+    made = chosen("scale", Schedule(consumers=1), M=192, N=8192)
+    assert made.tile == dict(m=64, n=64)
+
+
 def test_tiles_larger_than_the_tensor_take_longer_to_load() -> None:
     """Of others the last one alone has rows beyond it, or none, if it overlaps the one before."""
     beyond = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -51,7 +52,6 @@ def schedule_options(kernel: Kernel, given: Schedule, work: Work) -> list[Schedu
 
 def _options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Schedule]:
     """The mode, the number of consumers, and the tiles of what they share; the smallest last."""
-    products = [op for op in kernel.ops if isinstance(op, Contract)]
     tile = dict(given.tile or {}) | contracted(kernel, given, work)
     lines = contracted(kernel, given, work, LINES)
     rows, columns, depths = list[str](), list[str](), depth_steps(kernel)
@@ -64,47 +64,66 @@ def _options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Schedule]:
             tile[variable] = depths[name][1]
         else:
             (rows if axis.role == "rows" else columns).append(variable)
-    scaled, in_place = scales_products(kernel), all(op.acc is not None for op in products)
-    step = SCALED_WIDTH if scaled else WIDTH
-    between = not scaled and work.sized and column_step(kernel, given) < WIDTH
-    sharing_sums = contraction_sharing(kernel, given)
-    slices = slice_step(kernel, given) * sharing_sums if sharing_sums > 1 else 1
-    for mode, consumers in _teams(kernel, given, products, work):
-        shares = num_shares(kernel, dataclasses.replace(given, mode=mode, consumers=consumers))
-        sharing, across = shares["rows"], step * shares["columns"]
-        widest, half = 256 // across * across, across // 2
-        narrower = [w for w in range(widest, 0, -across) if w % slices == 0] or [widest]
-        halves = [w for w in range(widest - half, 0, -across) if between and w % slices == 0]
-        widths = (*narrower, *halves) if products else (-(-PLAIN_WIDTH // across) * across,)
-        apart = mode == "pingpong" or shares["columns"] > 1
-        heights = (128, 64) if apart and products else (64 * sharing,)
-        tall = 128 * sharing
-        if (in_place or not work.thin) and products and mode == "cooperative" and tall <= 256:
-            # Two blocks of rows a consumer; where products are scaled, they take turns with its
-            # accumulators.
-            heights = (*dict.fromkeys((*heights, tall)),)
-        if consumers == 1 and in_place and work.sized and not work.thin:
-            few = given.consumers == 1 or _are_few(kernel, work)
-            heights = (*(heights if few else ()), ALONE_ROWS)
-        if work.few_columns:
-            is_open = given.cluster is None and given.scheduler in (None, "auto")
-            widths = _around(narrower, max(work.columns.values()), 2 if is_open else 1)
-        for height in heights if rows else (0,):
-            for width in widths if columns else (0,):
-                own = dict.fromkeys(rows, height) | dict.fromkeys(columns, width)
-                team = dataclasses.replace(given, mode=mode, consumers=consumers)
-                option = dataclasses.replace(team, tile=tile | own)
-                sizes = axis_sizes(kernel, option)
-                if width in halves and not _comes_out(sizes, work, half):
-                    continue
-                alone = consumers == 1 and height == ALONE_ROWS
-                if alone and not is_one_wave(work.under(sizes).tiles):
-                    continue
-                deep = dataclasses.replace(team, tile=tile | own | lines)
-                if gains_by_lines(kernel, work, option, deep):
-                    option = deep
-                if scaled or height != tall or runs_ahead(kernel, option):
-                    yield option
+    scaled = scales_products(kernel)
+    for mode, consumers in _teams(kernel, given, work):
+        team = dataclasses.replace(given, mode=mode, consumers=consumers)
+        step, tall = _width_step(kernel, team), 128 * num_shares(kernel, team)["rows"]
+        heights = _heights(kernel, given, team, work) if rows else (0,)
+        widths = _widths(kernel, given, team, work) if columns else (0,)
+        for height, width in itertools.product(heights, widths):
+            own = dict.fromkeys(rows, height) | dict.fromkeys(columns, width)
+            option = dataclasses.replace(team, tile=tile | own)
+            sizes = axis_sizes(kernel, option)
+            if width % step and not _comes_out(sizes, work, step // 2):
+                continue
+            alone = consumers == 1 and height == ALONE_ROWS
+            if alone and not is_one_wave(work.under(sizes).tiles):
+                continue
+            deep = dataclasses.replace(team, tile=tile | own | lines)
+            if gains_by_lines(kernel, work, option, deep):
+                option = deep
+            if scaled or height != tall or runs_ahead(kernel, option):
+                yield option
+
+
+def _heights(kernel: Kernel, given: Schedule, team: Schedule, work: Work) -> Sequence[int]:
+    """Rows of a tile: one block for each consumer who shares them, and two, ..."""
+    shares, products = num_shares(kernel, team), _products(kernel)
+    apart = team.mode == "pingpong" or shares["columns"] > 1
+    heights = [128, 64] if apart and products else [64 * shares["rows"]]
+    tall = 128 * shares["rows"]
+    both = products and team.mode == "cooperative" and tall <= 256
+    if both and (_in_place(kernel) or not work.thin) and tall not in heights:
+        # Where products are scaled, blocks take turns with a consumer's accumulators.
+        heights.append(tall)
+    if team.consumers == 1 and _may_be_alone(kernel, work):
+        # ... and three.
+        few = given.consumers == 1 or _are_few(kernel, work)
+        heights = [*(heights if few else ()), ALONE_ROWS]
+    return heights
+
+
+def _widths(kernel: Kernel, given: Schedule, team: Schedule, work: Work) -> Sequence[int]:
+    """Columns of a tile, in steps and then in between, that all who share sums can have slices of;
+    the smallest last.
+    """
+    step, sharing = _width_step(kernel, team), contraction_sharing(kernel, given)
+    each = slice_step(kernel, given) * sharing if sharing > 1 else 1
+    widest = 256 // step * step
+    widths = [w for w in range(widest, 0, -step) if w % each == 0] or [widest]
+    if work.few_columns:
+        is_open = given.cluster is None and given.scheduler in (None, "auto")
+        return _around(widths, max(work.columns.values()), 2 if is_open else 1)
+    if not _products(kernel):
+        return [-(-PLAIN_WIDTH // step) * step]
+    between = not scales_products(kernel) and work.sized and column_step(kernel, given) < WIDTH
+    halves = range(widest - step // 2, 0, -step) if between else ()
+    return [*widths, *(w for w in halves if w % each == 0)]
+
+
+def _width_step(kernel: Kernel, team: Schedule) -> int:
+    each = SCALED_WIDTH if scales_products(kernel) else WIDTH
+    return each * num_shares(kernel, team)["columns"]
 
 
 def _around(widths: Sequence[int], size: int, most: int) -> Sequence[int]:
@@ -132,13 +151,31 @@ def _comes_out(tile: Mapping[str, int], work: Work, step: int) -> bool:
     return fewer or num <= CLUSTERED < more
 
 
+def _products(kernel: Kernel) -> list[Contract]:
+    return [op for op in kernel.ops if isinstance(op, Contract)]
+
+
+def _in_place(kernel: Kernel) -> bool:
+    """Whether there are products, and all are added to a sum where they are made."""
+    products = _products(kernel)
+    return bool(products) and all(op.acc is not None for op in products)
+
+
 def _are_few(kernel: Kernel, work: Work) -> bool:
+    """Whether smaller tiles than the usual ones use more SMs, or memory is the limit anyhow."""
     return work.thin or work.under(dict.fromkeys(axes_of(kernel), 128)).tiles < NUM_SMS
 
 
-def _teams(
-    kernel: Kernel, given: Schedule, products: list[Contract], work: Work
-) -> Iterator[tuple[Mode, int]]:
+def _may_be_alone(kernel: Kernel, work: Work) -> bool:
+    """Whether tiles of `ALONE_ROWS` may make one wave."""
+    if not _in_place(kernel) or not work.sized or work.thin:
+        return False
+    axes = axes_of(kernel).items()
+    largest = {n: ALONE_ROWS if a.role == "rows" else ALONE_COLUMNS for n, a in axes}
+    return work.under(largest).tiles <= NUM_SMS
+
+
+def _teams(kernel: Kernel, given: Schedule, work: Work) -> Iterator[tuple[Mode, int]]:
     """Modes with numbers of consumers, the usual ones first. One alone is for few rows or columns,
     or tiles so few that smaller ones use more SMs. To take turns pays where there are turns, and
     consumers do nothing beside the products but at the end.
@@ -146,11 +183,8 @@ def _teams(
     axes = axes_of(kernel)
     rows = {name: axis for name, axis in axes.items() if axis.role == "rows"}
     heights = [size for name, size in axis_sizes(kernel, given).items() if size and name in rows]
-    few = bool(products) and _are_few(kernel, work)
-    in_place = bool(products) and all(op.acc is not None for op in products)
-    largest = {name: ALONE_ROWS if name in rows else ALONE_COLUMNS for name in axes}
-    alone = in_place and work.sized and not work.thin
-    alone = alone and work.under(largest).tiles <= NUM_SMS
+    few = bool(_products(kernel)) and _are_few(kernel, work)
+    in_place, alone = _in_place(kernel), _may_be_alone(kernel, work)
     if given.mode != "pingpong":
         short = not in_place and 1 < work.under(dict.fromkeys(axes, 128)).promoted <= SHORT
         several = (3, 2) if scales_products(kernel) else (2, 3) if short else (2,)

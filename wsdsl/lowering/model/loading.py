@@ -36,8 +36,8 @@ these get `s` to this power (1: only their own; 0: all of it). 144 x 12288 x 409
 ASKED_AGAIN = 0.1
 """Longer by this much for each time more than once that tiles ask for what comes from memory: 144 x
 12288 x 4096 takes 34.5 us by 128 tiles of 72 x 192. This, `IMBALANCE`, `ALL_BEYOND` and `SOFTNESS`
-are fitted to 490 schedules of 130 bf16 products of 72 to 960 rows of big weights: the error is 2.9
-%, and what is chosen 1.2 % behind the best in the mean.
+are fitted to 590 schedules of 180 bf16 products of 72 to 960 rows of big weights: the error is 2.7
+%, and what is chosen 1.0 % behind the best in the mean.
 """
 THIN_START = 3600.0
 """Of thin products, apart from their bytes; this and what follows is fitted to 550 schedules of 50
