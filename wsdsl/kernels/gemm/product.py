@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.ir.types import F32
 from wsdsl.kernels.gemm.form import kernel_of
 from wsdsl.kernels.gemm.plan import Plan
-from wsdsl.runtime.arguments import Call
+from wsdsl.runtime.arguments import Call, as_scalar
 from wsdsl.runtime.views import ArrayView
 from wsdsl.schedule import Schedule, as_schedule
 
@@ -150,8 +150,8 @@ class Product:
 
 def _is_f32(number: float) -> bool:
     try:
-        struct.pack("<f", number)
-    except (OverflowError, struct.error):
+        as_scalar(number, F32)
+    except LaunchError:
         return False
     return True
 
