@@ -16,7 +16,7 @@ from types import FunctionType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from wsdsl.compiled import Compiled, runs_simulated
-from wsdsl.diagnostics import CompileError, Finding, ParseError, ScheduleError
+from wsdsl.diagnostics import CompileError, Finding, ParseError, ScheduleError, TypeCheckError
 from wsdsl.ir import op as ir
 from wsdsl.ir.target import MAX_SIZE
 from wsdsl.schedule import Schedule, as_schedule
@@ -54,7 +54,22 @@ class Kernel:
 
         made = self._make()
         verify(made)
+        self._try_tile_sizes(made)
         return made
+
+    def _try_tile_sizes(self, made: ir.Kernel, arrays: Mapping[str, Any] | None = None) -> None:
+        """TypeCheckError where the size of a tile shows in a result: on given arrays, or on some
+        that are made up. Most kernels are known not to show it without a try.
+        """
+        from wsdsl.frontend.tile_sizes import doubts
+        from wsdsl.simulator.tile_sizes import find_shown, find_shown_on
+
+        found = {doubt.axis: doubt for doubt in doubts(made)}
+        if not found:
+            return
+        shown = find_shown_on(made, arrays, [*found]) if arrays else find_shown(made, [*found])
+        if shown:
+            raise TypeCheckError(found[shown.axis].told(shown.nan))
 
     @cached_property
     def access(self) -> Access:
@@ -64,12 +79,16 @@ class Kernel:
 
     @cached_property
     def whole_dims(self) -> tuple[str, ...]:
-        """Dimensions that are taken whole (`:`): compiled kernels are for one size of each."""
-        from wsdsl.ir.tile_ops import Whole
+        """Dimensions that are taken whole (`:`, or by a loop that reduces all of it): compiled
+        kernels are for one size of each.
+        """
+        from wsdsl.ir.tile_ops import ForTiles, Whole
         from wsdsl.ir.types import Axis
         from wsdsl.ir.walk import walk
 
-        found = (op.result.type for op in walk(self.tile.body) if isinstance(op, Whole))
+        ops = [*walk(self.tile.body)]
+        found = [op.result.type for op in ops if isinstance(op, Whole)]
+        found += [op.index.type for op in ops if isinstance(op, ForTiles) and op.whole]
         return tuple(sorted({kind.dim for kind in found if isinstance(kind, Axis)}))
 
     @cached_property
@@ -261,11 +280,16 @@ class Kernel:
         return self._compile(schedule, call.dims, unaligned, padded).simulate_call(call, seed)
 
     def reference(self, *args: Any) -> Any:
-        """What the kernel means: evaluated by NumPy, tile by tile, without a schedule."""
+        """What the kernel means: evaluated by NumPy, tile by tile, without a schedule.
+
+        TypeCheckError where, on these arrays, other sizes of tiles would give another result.
+        """
         from wsdsl.simulator.reference import evaluate
 
         call = self.resolve(args)
-        evaluate(self.tile, {**call.arrays, **call.scalars})
+        arrays = {**call.arrays, **call.scalars}
+        self._try_tile_sizes(self.tile, arrays)
+        evaluate(self.tile, arrays)
         return call.result()
 
     def resolve(self, args: tuple[Any, ...]) -> Call:

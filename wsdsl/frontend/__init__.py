@@ -1,4 +1,4 @@
-"""Source text -> TILE: parse, check (all errors at once), convert."""
+"""Source text -> TILE: parse, check (all errors at once), convert, settle tile sizes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from wsdsl.frontend.python import definition_of
 from wsdsl.frontend.scope import Scope
 from wsdsl.frontend.source import Source
 from wsdsl.frontend.syntax import Definition
+from wsdsl.frontend.tile_sizes import settle_tile_sizes
 from wsdsl.frontend.to_ir import to_ir
 from wsdsl.ir.op import Kernel
 
@@ -44,6 +45,6 @@ def from_function(fn: FunctionType) -> Kernel:
 
 def _convert(definition: Definition, scope: Scope) -> Kernel:
     try:
-        return to_ir(check(definition, scope))
+        return settle_tile_sizes(to_ir(check(definition, scope)))
     except RecursionError:
         raise TypeCheckError(too_deep(definition.loc.file, definition.loc)) from None

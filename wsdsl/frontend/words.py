@@ -20,7 +20,7 @@ from wsdsl.frontend.entities import (
 )
 from wsdsl.frontend.typed import AxisRef, TensorRef
 from wsdsl.ir.tile_ops import UNARY_FUNCTIONS
-from wsdsl.ir.types import BOOL, I32, DType, Tile
+from wsdsl.ir.types import BOOL, F32, I32, DType, Tile
 
 if TYPE_CHECKING:
     from wsdsl.frontend.expressions import Expressions
@@ -229,6 +229,10 @@ def _reduce(e: Expressions, name: str, node: s.Call, over: s.Keyword) -> Value:
         )
     if x.type.dtype == BOOL:
         return e.report.error(f"`{name}` of bool", node.loc, "cast to i32 first")
+    if name == "sum":
+        # As products do: what a tile adds up to must not be rounded, or overflow, tile by tile.
+        narrow = x.type.dtype.is_float or x.type.dtype.bits < 32
+        x = e.ops.cast(x, F32 if x.type.dtype.is_float else I32) if narrow else x
     rest = tuple(a for a in x.type.axes if a != axis.name)
     fn = "add" if name == "sum" else name
     return typed.Reduce(fn, x, axis, type=Tile(x.type.dtype, rest), loc=node.loc)

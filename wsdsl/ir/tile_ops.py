@@ -39,6 +39,8 @@ class ForTiles(Op):
     With `within` > 0 the last tile of a dimension that is larger than a tile ends with it, rounded
     up to a multiple of `within` elements. What it has in common with the tile before is computed
     and stored twice, with the same bits.
+
+    `whole`: one tile has all of the dimension, since its body reduces that.
     """
 
     levels: ClassVar = TILES
@@ -49,6 +51,7 @@ class ForTiles(Op):
     every: Value | None = None
     offset: Value | None = None
     within: int = 0
+    whole: bool = False
     init: tuple[Value, ...] = ()
     args: tuple[Value, ...] = bound_arguments()
     body: Region = ()

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, results_of
-from wsdsl.ir.tile_ops import Contract, ForTiles, If, Load, Lookup, Store, Whole
+from wsdsl.ir.tile_ops import Contract, ForTiles, If, Load, Lookup, Reduce, Store, Whole
 from wsdsl.ir.types import Axis, Tensor, Tile
 from wsdsl.ir.walk import used_inside, walk
 from wsdsl.ir.wgmma import MAX_COLUMNS, may_be_mn_major, sum_of
@@ -65,7 +65,9 @@ def _stored_once(kernel: Kernel) -> Iterator[Finding]:
     made = kernel.definers
     for loop in output_nest(kernel)[0]:
         for op in _unconditional(loop.body):
-            if isinstance(op, Store) and not op.accumulate and not _depends(op, loop.index, made):
+            one_tile = isinstance(loop, ForTiles) and loop.whole
+            stores = isinstance(op, Store) and not op.accumulate and not one_tile
+            if stores and not _depends(op, loop.index, made):
                 name = loop_variable(loop.index.name)
                 yield Finding(
                     f"all iterations of `{name}` store this, to the same elements and in no order",
@@ -114,6 +116,40 @@ def _whole_dimensions(kernel: Kernel) -> Iterator[Finding]:
                     op.loc,
                     f"walk it: `for … in tiles({dim})`",
                 )
+        if isinstance(op, ForTiles) and op.whole and isinstance(op.index.type, Axis):
+            yield from _reduced_whole(op, op.index.type, known)
+
+
+def _reduced_whole(loop: ForTiles, axis: Axis, known: Mapping[str, int]) -> Iterator[Finding]:
+    reduced = next(
+        (
+            op
+            for op in walk(loop.body)
+            if (isinstance(op, Reduce) and op.axis == axis.name)
+            or (isinstance(op, Contract) and axis.name not in _axes(op.result))
+            and axis.name in _axes(op.a)
+        ),
+        loop,
+    )
+    what = f"all of `{axis.dim}` is reduced here, in one tile"
+    if axis.dim not in known:
+        yield Finding(
+            f"{what}, so its size must be known when compiling",
+            reduced.loc,
+            f"compile({axis.dim}=128), or call the kernel with arrays",
+        )
+    elif known[axis.dim] > MAX_COLUMNS:
+        yield Finding(
+            f"{what} of up to {MAX_COLUMNS} elements, and there are {known[axis.dim]}",
+            reduced.loc,
+            f"walk it inside, `for {axis.name} in tiles({axis.dim})`, and carry the result; or add "
+            f"it to a tensor, `S[…] += sum(x, over={axis.name})`; what is meant for each tile is "
+            f"said by `tiles({axis.dim}, by=128)`",
+        )
+
+
+def _axes(value: Value) -> tuple[str, ...]:
+    return value.type.axes if isinstance(value.type, Tile) else ()
 
 
 def _ranges(kernel: Kernel) -> Iterator[Finding]:

@@ -38,6 +38,9 @@ NUMPY_DTYPES: dict[str, np.dtype[Any]] = {
         "bool": np.bool_,
     }.items()
 }
+F64 = DType("f64", "float", 64)
+"""No type of the language: what `tile_sizes.py` computes in, so that rounding hides nothing."""
+NUMPY_DTYPES[F64.name] = np.dtype(np.float64)
 F8_NAN = np.uint8(0x7F)
 LARGEST_FP8 = {"f8e4m3": 448.0, "f8e5m2": 57344.0}
 
@@ -47,7 +50,9 @@ def numpy_dtype(dtype: DType) -> np.dtype[Any]:
 
 
 def widen(x: Array) -> Array:
-    """A float array of any dtype as float32, exactly."""
+    """A float array of any dtype as float32, exactly; one of `f64` stays as it is."""
+    if x.dtype == np.float64:
+        return x
     if x.dtype == NUMPY_DTYPES["bf16"]:
         # Shifting bits is several times faster than ml_dtypes' conversion.
         return (x.view(np.uint16).astype(np.uint32) << 16).view(np.float32)

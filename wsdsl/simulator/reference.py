@@ -90,7 +90,7 @@ class _Evaluator:
         start = max(0, int(self.values[op.start.name])) if op.start else 0
         stop = min(size, int(self.values[op.stop.name])) if op.stop else size
         step = CARRIED_TILE if op.init else max(1, stop - start)
-        step = axis.size or self.tile.get(axis.name, step)
+        step = axis.size or (step if op.whole else self.tile.get(axis.name, step))
         carried = tuple(self.values[v.name] for v in op.init)
         outer = self.ranges.get(axis.name)
         for first in range(start, stop, step):

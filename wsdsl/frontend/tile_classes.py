@@ -1,0 +1,307 @@
+"""How the values inside a loop over tiles depend on where its tiles begin and end.
+
+An abstract interpretation of one loop's body. `element`: along the loop's axis each element depends
+on its index alone. `same`: all tiles have it. `add`, `max`, `min`: a result of one tile, which
+makes that of the axis when those of all tiles are combined so. `so_far`: a carried variable as the
+tile finds it; `so_far_add`, ...: that, with this tile's result. `seen`: it tells the tiles apart in
+another way; `cause` is the op by which it came to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from wsdsl.ir import tile_ops as t
+from wsdsl.ir.op import Op, Region, Value, regions
+from wsdsl.ir.types import Axis, DType, Tile
+from wsdsl.ir.walk import walk, yielded
+
+REDUCTIONS = ("add", "max", "min")
+
+
+@dataclass(frozen=True)
+class Class:
+    """What is known of a value. `of`: which carried variable a `so_far` is."""
+
+    kind: str
+    of: int = -1
+    cause: Op | None = field(default=None, compare=False)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its elements are the same for every size of the tiles."""
+        return self.kind in ("zero", "same", "element")
+
+
+ZERO, SAME, ELEMENT = Class("zero"), Class("same"), Class("element")
+
+
+@dataclass(frozen=True)
+class Escape:
+    """A place at which the size of the loop's tiles shows: the op that lets it out, and the op by
+    which the value there came to depend on it (None: the store itself, once for each tile).
+    """
+
+    sink: Op
+    cause: Op | None
+
+
+class Tiling:
+    """One loop over tiles, and the classes of the values in its body."""
+
+    def __init__(self, loop: t.ForTiles) -> None:
+        assert isinstance(loop.index.type, Axis)
+        self.loop, self.axis = loop, loop.index.type.name
+        self.held: dict[Value, Class] = {}
+        stores = [op for op in walk(loop.body) if isinstance(op, t.Store)]
+        self.stored = {op.tensor for op in stores}
+        self.along = {op.tensor for op in stores if loop.index in op.index}
+        self.found: dict[tuple[int, int], Escape] = {}
+
+    def escapes(self) -> Iterator[Escape]:
+        for i, arg in enumerate(self.loop.args):
+            self.held[arg] = Class("so_far", i)
+        last = self.run(self.loop.body)
+        for i, given in enumerate(last):
+            own = given.kind.startswith("so_far") and given.of == i
+            if not own and given.kind not in ("zero", "same"):
+                self.escape(self.loop, given)
+        yield from self.found.values()
+
+    def escape(self, sink: Op, given: Class | None = None) -> None:
+        cause = given.cause if given else None
+        self.found.setdefault((id(sink), id(cause)), Escape(sink, cause))
+
+    def of(self, value: Value) -> Class:
+        """What is made outside of the loop is the same for all of its tiles."""
+        return self.held.get(value, SAME)
+
+    def run(self, region: Region) -> tuple[Class, ...]:
+        for op in region:
+            match op:
+                case t.Yield():
+                    pass
+                case t.Store():
+                    self.store(op)
+                case t.If():
+                    self.branch(op)
+                case t.ForTiles() | t.ForEach():
+                    self.inner(op)
+                case t.Whole():
+                    pass
+                case _:
+                    made: Value = op.result  # type: ignore[attr-defined]
+                    self.held[made] = self.placed(made, self.compute(op), op)
+        return tuple(self.of(v) for v in yielded(region))
+
+    def placed(self, made: Value, found: Class, op: Op) -> Class:
+        """A value that has the loop's axis has an element for each index, or shows the tile."""
+        has_axis = isinstance(made.type, Tile) and self.axis in made.type.axes
+        if has_axis and not found.is_known and found.kind != "seen":
+            return Class("seen", cause=found.cause or op)
+        return ELEMENT if has_axis and found.kind == "same" else found
+
+    # Regions
+
+    def branch(self, op: t.If) -> None:
+        cond = self.of(op.cond)
+        if not cond.is_known:
+            if op.result or any(isinstance(x, t.Store) for x in walk((op,))):
+                self.escape(op, cond)
+            for region in regions(op):
+                self.run(region)
+            self.held.update((v, Class("seen", cause=op)) for v in op.result)
+            return
+        both = zip(op.result, self.run(op.then), self.run(op.orelse))
+        self.held.update((v, join(a, b, op)) for v, a, b in both)
+
+    def inner(self, op: t.ForTiles | t.ForEach) -> None:
+        bounds = [self.of(v) for v in (getattr(op, n, None) for n in ("start", "stop")) if v]
+        classes = [self.of(v) for v in op.init]
+        while True:
+            self.held.update(zip(op.args, classes))
+            after = self.run(op.body)
+            merged = [join(a, b, op) for a, b in zip(classes, after)]
+            if merged == classes:
+                break
+            classes = merged
+        if not all(b.is_known for b in bounds):
+            # How often it runs depends on the tile.
+            classes = [Class("seen", cause=op) for _ in classes]
+            for inside in walk(op.body):
+                if isinstance(inside, t.Store):
+                    self.escape(inside, Class("seen", cause=op))
+        self.held.update(zip(op.result, classes))
+
+    def store(self, op: t.Store) -> None:
+        index = [ELEMENT if v == self.loop.index else self.of(v) for v in op.index]
+        if unknown := [i for i in index if not i.is_known]:
+            return self.escape(op, unknown[0])
+        value, along = self.of(op.value), ELEMENT in index
+        if value.kind == "zero" or (along and value.is_known):
+            return None
+        if along:
+            return self.escape(op, value)
+        # Each tile stores to the same elements.
+        if op.accumulate:
+            return None if value.kind == "add" else self.escape(op, value)
+        finished = value.kind.startswith("so_far_")
+        return None if value.kind == "same" or finished else self.escape(op, value)
+
+    # Values
+
+    def compute(self, op: Op) -> Class:
+        match op:
+            case t.Constant():
+                return ZERO if not op.value else SAME
+            case t.Full():
+                return self.of(op.value)
+            case t.Map():
+                return self.map(op)
+            case t.Cast():
+                return self.cast(op)
+            case t.Bitcast():
+                given = self.of(op.x)
+                return given if given.is_known else seen(given, op)
+            case t.Reduce():
+                return self.reduce(op)
+            case t.Contract():
+                return self.contract(op)
+            case t.Index():
+                return ELEMENT if op.axis == self.loop.index else SAME
+            case t.End() | t.Block():
+                return Class("seen", cause=op) if op.axis == self.loop.index else SAME
+            case t.Lookup():
+                return self.read(op, op.table, (op.i,))
+            case t.Load():
+                return self.read(op, op.tensor, op.index)
+            case _:
+                return SAME
+
+    def read(self, op: Op, tensor: Value, index: Sequence[Value]) -> Class:
+        classes = [ELEMENT if v == self.loop.index else self.of(v) for v in index]
+        if unknown := [c for c in classes if not c.is_known]:
+            return seen(unknown[0], op)
+        if tensor in self.stored and not (self.loop.index in index and tensor in self.along):
+            return Class("seen", cause=op)
+        return ELEMENT if ELEMENT in classes else SAME
+
+    def map(self, op: t.Map) -> Class:
+        given = [self.of(v) for v in op.args]
+        if op.fn == "where" and given[0].is_known:
+            return join(given[1], given[2], op) if given[0] != ELEMENT else known(given, op)
+        if all(g.is_known for g in given):
+            return known(given, op)
+        if any(g.kind == "seen" for g in given):
+            return known(given, op)
+        divides = op.fn == "div" and not _dtype(op.result).is_float
+        return (None if divides else _combined(op.fn, given)) or known(given, op)
+
+    def cast(self, op: t.Cast) -> Class:
+        given = self.of(op.x)
+        if given.is_known or given.kind == "seen":
+            return given
+        source, target = _dtype(op.x), _dtype(op.result)
+        if source.is_float and target.is_float:
+            return given
+        # The low bits of a sum are the sum of the low bits; a wider integer is another number.
+        narrower = source.is_integer and target.is_integer and target.bits <= source.bits
+        kept = narrower and not op.saturate and given.kind in ("add", "so_far", "so_far_add")
+        return given if kept else seen(given, op)
+
+    def reduce(self, op: t.Reduce) -> Class:
+        given = self.of(op.x)
+        if op.axis == self.axis:
+            if given.kind == "zero" and op.fn == "add":
+                return ZERO
+            return Class(op.fn, cause=op) if given.is_known else seen(given, op)
+        if given.is_known or given.kind == op.fn:
+            return given
+        return seen(given, op)
+
+    def contract(self, op: t.Contract) -> Class:
+        a, b = self.of(op.a), self.of(op.b)
+        kinds = {a.kind, b.kind}
+        both = [v.type.axes for v in (op.a, op.b) if isinstance(v.type, Tile)]
+        if all(self.axis in axes for axes in both):
+            total = Class("add", cause=op) if a.is_known and b.is_known else known((a, b), op)
+        elif kinds <= {"zero", "same", "element"}:
+            total = known((a, b), op)
+        elif kinds <= {"add", "same"} and kinds != {"add"}:
+            total = a if a.kind == "add" else b
+        else:
+            total = seen(a if not a.is_known else b, op)
+        if op.acc is None:
+            return total
+        added = (total, self.of(op.acc))
+        return _combined("add", added) or known(added, op)
+
+
+def known(given: Sequence[Class], op: Op) -> Class:
+    """The class of a function of values elementwise."""
+    if unknown := [g for g in given if not g.is_known]:
+        return seen(next((g for g in unknown if g.kind == "seen"), unknown[0]), op)
+    return ELEMENT if ELEMENT in given else SAME
+
+
+def seen(given: Class, op: Op) -> Class:
+    return Class("seen", cause=given.cause or op)
+
+
+def join(a: Class, b: Class, op: Op) -> Class:
+    """What is one or the other, whichever holds for all tiles alike."""
+    if a == b:
+        return a
+    kinds = {a.kind, b.kind}
+    if kinds <= {"zero", "same", "element"}:
+        return ELEMENT if "element" in kinds else SAME
+    if kinds == {"zero", "add"}:
+        return a if a.kind == "add" else b
+    if a.of == b.of and "so_far" in kinds and all(k.startswith("so_far") for k in kinds):
+        return a if b.kind == "so_far" else b
+    return seen(a if a.cause else b, op)
+
+
+def _combined(fn: str, given: Sequence[Class]) -> Class | None:
+    """Of a function of results of tiles, and of variables with such results: that of all."""
+    kinds = [g.kind for g in given]
+    if fn == "fma":
+        product = _combined("mul", given[:2]) if not all(g.is_known for g in given[:2]) else None
+        return _combined("add", (product, given[2])) if product else None
+    if fn in ("add", "sub") and set(kinds) <= {"add", "zero"}:
+        return next(g for g in given if g.kind == "add")
+    if fn == "neg" and kinds[0] in REDUCTIONS:
+        turned = {"add": "add", "max": "min", "min": "max"}[kinds[0]]
+        return Class(turned, cause=given[0].cause)
+    if fn in ("mul", "div", "shl") and kinds[0] == "add" and kinds[1] == "same":
+        return given[0]
+    if fn == "mul" and kinds == ["same", "add"]:
+        return given[1]
+    if fn in ("max", "min") and set(kinds) <= {fn, "same", "zero"}:
+        return next(g for g in given if g.kind == fn)
+    if fn in ("add", "sub") and kinds[0] in ("max", "min") and kinds[1] in ("same", "zero"):
+        return given[0]
+    return _carried(fn, given)
+
+
+def _carried(fn: str, given: Sequence[Class]) -> Class | None:
+    """A carried variable combined with a tile's result."""
+    if fn not in ("add", "sub", "max", "min"):
+        return None
+    own, *others = sorted(given, key=lambda g: not g.kind.startswith("so_far"))
+    fn, swapped = ("add", own is not given[0]) if fn == "sub" else (fn, False)
+    allowed = {"add": ("add", "zero")}.get(fn, (fn, "same", "zero"))
+    if swapped or own.kind not in ("so_far", f"so_far_{fn}"):
+        return None
+    if any(g.kind not in allowed for g in others):
+        return None
+    if fn == "add" and all(g.kind == "zero" for g in others):
+        return own
+    cause = next((g.cause for g in others if g.cause), None)
+    return Class(f"so_far_{fn}", own.of, cause)
+
+
+def _dtype(value: Value) -> DType:
+    assert isinstance(value.type, Tile)
+    return value.type.dtype
