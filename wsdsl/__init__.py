@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from wsdsl import language
 from wsdsl.compiled import Compiled
-from wsdsl.compiler import Kernel, Kernels, compile_ir, kernel, load, parse
+from wsdsl.compiler import Kernel
 from wsdsl.diagnostics import (
     CompileError,
     Finding,
@@ -18,6 +18,7 @@ from wsdsl.diagnostics import (
 )
 from wsdsl.language import *  # noqa: F403
 from wsdsl.schedule import Schedule
+from wsdsl.sources import Kernels, compile_ir, kernel, load, parse
 
 if TYPE_CHECKING:
     from wsdsl import kernels

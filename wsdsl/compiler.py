@@ -1,4 +1,4 @@
-"""From source to something that runs: `@kernel`, `load`, `parse`, `compile_ir`.
+"""A kernel: from its text to something that runs.
 
 With the CLI the only place that sees every layer. Layers are imported when they are first needed,
 so that `import wsdsl` is quick.
@@ -11,12 +11,10 @@ import operator
 import threading
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
-from pathlib import Path
-from types import FunctionType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from wsdsl.compiled import Compiled, runs_simulated
-from wsdsl.diagnostics import CompileError, Finding, ParseError, ScheduleError, TypeCheckError
+from wsdsl.diagnostics import CompileError, Finding, ScheduleError, TypeCheckError
 from wsdsl.ir import op as ir
 from wsdsl.ir.target import MAX_SIZE
 from wsdsl.schedule import Schedule, as_schedule
@@ -359,66 +357,8 @@ class Kernel:
         return Alignments()
 
 
-def kernel(fn: FunctionType) -> Kernel:
-    """Make a Python function a kernel. It is parsed, not run, when it is first needed."""
-    import inspect
-
-    fn = inspect.unwrap(fn)
-
-    def make() -> ir.Kernel:
-        from wsdsl.frontend import from_function
-
-        return from_function(fn)
-
-    try:
-        source = inspect.getsource(fn)
-    except (OSError, TypeError):
-        source = ""
-    return Kernel(fn.__name__, make, source)
-
-
-def _as_text(given: Any) -> str:
-    if isinstance(given, str):
-        return given
-    raise ParseError(Finding(f"{type(given).__name__} is no text", hint="give a str"))
-
-
 def _is_size(given: Any) -> bool:
     try:
         return 0 <= operator.index(given) <= MAX_SIZE and not isinstance(given, bool)
     except TypeError:
         return False
-
-
-class Kernels(SimpleNamespace):
-    """The kernels of a text, by name."""
-
-
-def parse(text: str, file: str = "<string>") -> Kernels:
-    """The kernels of a text. ParseError or TypeCheckError with all that is wrong."""
-    from wsdsl.frontend import from_text
-
-    text = _as_text(text)
-    return Kernels(
-        **{name: _made(name, made, text) for name, made in from_text(text, file).items()}
-    )
-
-
-def load(path: str | Path) -> Kernels:
-    """The kernels of a `.ws` file."""
-    try:
-        text = Path(path).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise CompileError(Finding(f"can not read {path}: {error}")) from None
-    return parse(text, str(path))
-
-
-def _made(name: str, made: ir.Kernel, source: str) -> Kernel:
-    return Kernel(name, lambda: made, source)
-
-
-def compile_ir(text: str, file: str = "<ir>") -> Compiled:
-    """Compile a dumped (perhaps edited) kernel of any level. ParseError or VerifyError."""
-    from wsdsl.ir.parser import parse_kernel
-
-    return Compiled(parse_kernel(_as_text(text), file))

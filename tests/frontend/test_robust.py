@@ -30,13 +30,15 @@ def f(A: f32[M, N], R: i32[M], C: f32[M, N], P: u8[16], flag: i32, al: f32):
             if flag > 2:
                 s = s + sum(a, over=n)
             elif flag == 1:
-                s = max(s, sum(b, over=n))
+                t = max(t, max(b, over=n))
             else:
-                t += 1.0
-            C[m, n] = a + s + t
+                s -= sum(b, over=n)
+            C[m, n] = a
         for b in each(N):
             s += A[R[m], b] * al
-        for n in tiles(0, end(m), of=N):
+            if flag == 1:
+                s = max(s, t)
+        for n in tiles(0, flag, of=N):
             C[m, n] += s - cast(bitcast(P[3], i8), f32) + fma(s, t, al)
 """
 VALID = [EVERYTHING, *LANGUAGE.values(), *(case.text for case in CASES.values())]
@@ -55,13 +57,14 @@ READ = settings(
 def read(text: str) -> None:
     try:
         kernels = vars(wsdsl.parse(text))
+        tiles = [made.tile for made in kernels.values()]
     except (wsdsl.ParseError, wsdsl.TypeCheckError) as error:
         assert all(f.hint for f in error.findings), error
         assert all(f.loc or "there is no kernel" in f.message for f in error.findings), error
         return
-    for made in kernels.values():
-        verify(made.tile)
-        assert parse_kernel(str(made.tile)) == made.tile
+    for tile in tiles:
+        verify(tile)
+        assert parse_kernel(str(tile)) == tile
 
 
 @READ

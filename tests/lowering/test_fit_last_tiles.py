@@ -118,10 +118,6 @@ APART = {
     "adds": (AB + "C: f32[M, N]", SUM + "        C[m, n] += acc", "adds to what is there"),
     "in place": (
         AB + "C: f32[M, N]", SUM + "        C[m, n] = acc + C[m, n]", "is read as well"),
-    "a table": (
-        AB + "C: f32[M, N], T: i32[P], I: i32[N]",
-        SUM + "        C[m, n] = acc\n        T[0] = 1\n"
-        "        C[m, n] = acc + cast(lookup(T, I[n]), f32)", "is read as well"),
     "a sum of a row": (
         AB + "C: f32[M]", SUM + "        C[m] = sum(acc, over=n)", "summed or reduced"),
     "the largest": (
@@ -129,9 +125,6 @@ APART = {
     "a block": (
         AB + "s: f32[P], C: f32[M, N]", SUM + "        C[m, n] = acc * s[index(n) // 128]",
         "index depends on where"),
-    "an end": (
-        AB + "C: i32[M, N]", "        C[m, n] = cast(zeros(f32[m, n]), i32) + end(n)",
-        "end depends on where"),
     "twice": (
         AB + "C: f32[M, N]", SUM + "        C[m, n] = acc\n        C[m, n] = acc * 2.0",
         "stored in two places"),
@@ -156,6 +149,13 @@ def test_tiles_that_may_not_overlap(name: str) -> None:
     within = {op.index.name: op.within for op in loops_of(fit_last_tiles(kernel))}
     assert not within["n"]
     assert bool(within["m"]) == (not told["m"])
+
+
+def test_a_tile_whose_end_is_stored_does_not_overlap() -> None:
+    text = "for m in tiles(M):\n        for n in tiles(N, by=64):\n            C[m, n] = end(n)"
+    kernel = wsdsl.parse(f"@kernel\ndef f(C: i32[M, N]):\n    {text}\n").f.tile
+    m, n = (why_apart(kernel, op) for op in loops_of(kernel))
+    assert not m and "end depends on where" in n
 
 
 def test_what_is_contracted_stays_apart() -> None:

@@ -92,7 +92,7 @@ def test_that_thread_has_no_tiles(test: str) -> None:
             for k in tiles(K):
                 acc += A[0, m, k] @ B[n, k]"""
     with pytest.raises(CompileError, match="has scalars only"):
-        kernel(body).compile()
+        kernel(body).compile(M=64, N=64)
 
 
 GATHERED = """

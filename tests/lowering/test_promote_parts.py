@@ -59,7 +59,8 @@ def test_two_products_added_to_each_other(
 @pytest.mark.parametrize("schedule", [OPEN, DEEP], ids=repr)
 def test_a_sum_beside_a_scalar(schedule: Schedule | None) -> None:
     """The scalar is no running total."""
-    kernel = made("acc += A[m, k] @ B[n, k] + alpha", more=", alpha: f32")
+    text = HEAD.format(x="f8e4m3") + ", alpha: f32" + LOOP.replace("tiles(K)", "tiles(K, by=256)")
+    kernel = parse(text.format(body="acc += A[m, k] @ B[n, k] + alpha")).f
     args, c = operands(16, 72, 1024), np.zeros((16, 72), np.float32)
     kernel.simulate(*args, c, 0.0, schedule=schedule)
     assert np.array_equal(c, args[0].astype(np.float64) @ args[1].astype(np.float64).T)

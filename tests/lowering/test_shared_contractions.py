@@ -110,7 +110,7 @@ BEYOND = """
 def k(A: bf16[M, K], B: bf16[N, K], X: f32[M, N], s: f32[M], C: f32[M, N]):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
-        for k in tiles(K):
+        for k in tiles(K, by=64):
             acc += {added}
         C[m, n] = acc
 """
@@ -148,12 +148,13 @@ def test_only_zeros_are_added_beyond_the_end(added: str, shared: bool) -> None:
 ONCE = """
 @kernel
 def k(A: bf16[M, K], B: bf16[N, K], C: f32[M, N], R: f32[M]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += A[m, k] @ B[n, k]
-        C[m, n] = acc + cast(end(n), f32)
-        {more}
+    for m in tiles(M):
+        for n in tiles(N, by=64):
+            acc = zeros(f32[m, n])
+            for k in tiles(K):
+                acc += A[m, k] @ B[n, k]
+            C[m, n] = acc + cast(end(n), f32)
+            {more}
 """
 
 
@@ -204,7 +205,7 @@ def test_what_is_made_of_whole_tiles_before(given: Schedule, made: str, words: s
         "X: f32[M, N]", "X: f32[M, N], Y: bf16[M, J], Z: bf16[N, J]"
     )
     with pytest.raises(ScheduleError, match=words):
-        parse(text).k.schedule(dataclasses.replace(given, mma="m"), J=32)
+        parse(text).k.schedule(dataclasses.replace(given, mma="m"), J=32, N=64)
 
 
 @pytest.mark.parametrize("given", BY_SLICES, ids=["cluster", "slices"])

@@ -111,7 +111,7 @@ class Tiling:
                 self.escape(op, cond)
             for region in regions(op):
                 self.run(region)
-            self.held.update((v, Class("seen", cause=op)) for v in op.result)
+            self.held.update((v, seen(cond, op)) for v in op.result)
             return
         both = zip(op.result, self.run(op.then), self.run(op.orelse))
         self.held.update((v, join(a, b, op)) for v, a, b in both)

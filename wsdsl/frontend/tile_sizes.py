@@ -34,10 +34,10 @@ class Doubt:
         if not nan:
             return self.finding
         hint = (
-            "a tile may hold nothing but -inf, and -inf - -inf is NaN: subtract "
-            "where(top == -inf, 0.0, top) instead of `top`"
+            "some sizes give NaN: if a tile holds nothing but -inf, subtract "
+            "where(top == -inf, 0.0, top) instead of the maximum `top`, since -inf - -inf is NaN"
         )
-        return dataclasses.replace(self.finding, hint=hint)
+        return dataclasses.replace(self.finding, hint=f"{hint}. Else {self.finding.hint}")
 
 
 def settle_tile_sizes(kernel: Kernel) -> Kernel:
@@ -126,9 +126,10 @@ def _finding(loop: t.ForTiles, escape: Escape) -> Finding:
             escape.sink.loc,
             f"add it outside of the loop over `{name}`, or add a sum over `{name}`",
         )
-    if isinstance(cause, t.Load):
+    if isinstance(cause, (t.Load, t.Lookup)):
+        read = cause.tensor if isinstance(cause, t.Load) else cause.table
         return Finding(
-            f"`{cause.tensor.name}` is read and stored by each tile of `{name}`, so the result "
+            f"`{read.name}` is read and stored by each tile of `{name}`, so the result "
             "would depend on how large the tiles are, which the schedule chooses",
             place,
             f"carry a variable through the loop over `{name}`, and store it behind it",

@@ -63,11 +63,10 @@ def _structure(kernel: Kernel) -> Iterator[Finding]:
 
 def _stored_once(kernel: Kernel) -> Iterator[Finding]:
     made = kernel.definers
-    for loop in output_nest(kernel)[0]:
+    nest = output_nest(kernel)[0]
+    for loop in (x for x in nest if not (isinstance(x, ForTiles) and x.whole)):
         for op in _unconditional(loop.body):
-            one_tile = isinstance(loop, ForTiles) and loop.whole
-            stores = isinstance(op, Store) and not op.accumulate and not one_tile
-            if stores and not _depends(op, loop.index, made):
+            if isinstance(op, Store) and not op.accumulate and not _depends(op, loop.index, made):
                 name = loop_variable(loop.index.name)
                 yield Finding(
                     f"all iterations of `{name}` store this, to the same elements and in no order",
@@ -121,31 +120,29 @@ def _whole_dimensions(kernel: Kernel) -> Iterator[Finding]:
 
 
 def _reduced_whole(loop: ForTiles, axis: Axis, known: Mapping[str, int]) -> Iterator[Finding]:
-    reduced = next(
-        (
-            op
-            for op in walk(loop.body)
-            if (isinstance(op, Reduce) and op.axis == axis.name)
-            or (isinstance(op, Contract) and axis.name not in _axes(op.result))
-            and axis.name in _axes(op.a)
-        ),
-        loop,
-    )
+    reductions = (op for op in walk(loop.body) if _reduces(op, axis.name))
+    at = next(reductions, loop).loc
     what = f"all of `{axis.dim}` is reduced here, in one tile"
     if axis.dim not in known:
         yield Finding(
             f"{what}, so its size must be known when compiling",
-            reduced.loc,
+            at,
             f"compile({axis.dim}=128), or call the kernel with arrays",
         )
     elif known[axis.dim] > MAX_COLUMNS:
         yield Finding(
             f"{what} of up to {MAX_COLUMNS} elements, and there are {known[axis.dim]}",
-            reduced.loc,
+            at,
             f"walk it inside, `for {axis.name} in tiles({axis.dim})`, and carry the result; or add "
             f"it to a tensor, `S[…] += sum(x, over={axis.name})`; what is meant for each tile is "
             f"said by `tiles({axis.dim}, by=128)`",
         )
+
+
+def _reduces(op: Op, axis: str) -> bool:
+    if isinstance(op, Contract):
+        return all(axis in _axes(v) for v in (op.a, op.b))
+    return isinstance(op, Reduce) and op.axis == axis
 
 
 def _axes(value: Value) -> tuple[str, ...]:

@@ -95,7 +95,7 @@ def in_double(kernel: Kernel) -> Kernel:
     body = _with_own_bits(kernel.body, namer)
     swap = {v: Value(v.name, _doubled(v.type)) for v in definitions(kernel)}
     params = tuple(Value(p.name, _doubled(p.type)) for p in kernel.params)
-    swap |= {p: new for p, new in zip(kernel.params, params)}
+    swap |= dict(zip(kernel.params, params))
     return dataclasses.replace(kernel, params=params, body=retype(body, swap))
 
 

@@ -188,7 +188,7 @@ def is_float_result(form: Form) -> bool:
 @lru_cache(maxsize=1024)
 def kernel_of(form: Form) -> Kernel:
     """The one kernel of a form."""
-    from wsdsl.compiler import parse
+    from wsdsl.sources import parse
 
     found: Kernel = parse(source_of(form), "<wsdsl.kernels.matmul>").matmul
     return found

@@ -1,0 +1,186 @@
+"""The size of a tile never shows in a result."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import wsdsl
+from wsdsl import CompileError, Kernel, Schedule, ScheduleError, TypeCheckError
+
+HEAD = """
+@kernel
+def f(A: bf16[M, K], B: bf16[N, K], R: f32[M, N], I: i8[M, N], Y: f32[M, N], S: f32[M], C: i32[M]):
+"""
+
+
+def made(text: str) -> Kernel:
+    lines = text.strip("\n").split("\n")
+    kernel: Kernel = wsdsl.parse(HEAD + "\n".join(f"    {line}" for line in lines) + "\n").f
+    _ = kernel.tile
+    return kernel
+
+
+def rows(*inside: str, start: str = "s = zeros(f32[m])", behind: str = "S[m] = s") -> str:
+    """A loop over n inside one over m, which carries s."""
+    body = "\n".join(f"        {line}" for line in inside)
+    return f"for m in tiles(M):\n    {start}\n    for n in tiles(N):\n{body}\n    {behind}"
+
+
+SAME = {
+    "a sum": rows("s += sum(R[m, n], over=n)"),
+    "a difference, scaled": rows("s -= sum(R[m, n] * R[m, n], over=n) * 0.5"),
+    "a maximum": rows("s = max(s, max(R[m, n], over=n))"),
+    "where a scalar says so": rows("if N > 3:", "    s += sum(R[m, n], over=n)"),
+    "bytes, summed as i32": rows(
+        "s += sum(I[m, n], over=n)", start="s = zeros(i32[m])", behind="C[m] = s"
+    ),
+    "an inner loop": """
+for m, n in tiles(M, N):
+    acc = zeros(f32[m, n])
+    for k in tiles(K):
+        acc += A[m, k] @ B[n, k]
+    Y[m, n] = acc
+""",
+    "added to a tensor": "for m, n in tiles(M, N):\n    S[m] += 2.0 * sum(R[m, n], over=n)",
+    "rescaled": rows(
+        "new = max(top, max(R[m, n], over=n))",
+        "s = s * exp(top - new) + sum(exp(R[m, n] - new), over=n)",
+        "top = new",
+        start="s, top = zeros(f32[m]), full(f32[m], -inf)",
+    ),
+    "all that the text says": """
+for m in tiles(M):
+    for n in tiles(N, by=64):
+        S[m] += cast(end(n), f32) * max(R[m, n], over=n)
+""",
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_what_is_the_same_for_all_sizes(name: str) -> None:
+    assert made(SAME[name]).whole_dims == ()
+
+
+SHOWN = {
+    "a count of tiles": (rows("s += 1.0"), "depends on how large the tiles are"),
+    "a count in memory": ("for m, n in tiles(M, N):\n    S[m] += 1.0", "added once for each tile"),
+    "a bias once a tile": (
+        rows("s += sum(R[m, n], over=n) + 1.0"), "depends on how large the tiles are"),
+    "the last tile": (rows("s = sum(R[m, n], over=n)"), "depends on how large the tiles are"),
+    "a decay": (rows("s = s * 0.5 + sum(R[m, n], over=n)"), "depends on how large the tiles are"),
+    "a function of each tile's sum": (
+        rows("s += exp(sum(R[m, n], over=n))"), "depends on how large the tiles are"),
+    "a prefix": (
+        rows("s += sum(R[m, n], over=n)", "Y[m, n] = R[m, n] * s"),
+        "depends on how large the tiles are"),
+    "the tile before": (
+        rows("t = s", "s = sum(R[m, n], over=n)", start="s, t = zeros(f32[m]), zeros(f32[m])",
+             behind="S[m] = t"),
+        "depends on how large the tiles are"),
+    "an end in a value": (
+        "for m, n in tiles(M, N):\n    Y[m, n] = R[m, n] + cast(end(n), f32)",
+        r"depend on `end\(n\)`"),
+    "an end in an if": (
+        rows("if end(n) > 1000:", "    s += sum(R[m, n], over=n)"), r"depend on `end\(n\)`"),
+    "an end in an index": (
+        "for m, n in tiles(M, N):\n    Y[m, end(n) - 1] = R[m, 0]", r"depend on `end\(n\)`"),
+    "an if by a tile's sum": (
+        "for m in tiles(M):\n    s = zeros(f32[m])\n    for n in tiles(N):\n"
+        "        if max(sum(R[m, n], over=n), over=m) > 1e30:\n"
+        "            s += sum(R[m, n], over=n)\n"
+        "    S[m] = s", "an `if` by what one tile of `n` gives"),
+    "a bound that is not masked": (
+        "for m in tiles(M):\n    s = zeros(f32[m])\n    for n in tiles(0, end(m), of=N):\n"
+        "        s += sum(R[m, n], over=n)\n    S[m] = s", "how far this loop runs depends"),
+    "a tensor that carries": (
+        "for m, n in tiles(M, N):\n    S[m] = S[m] + R[m, 0]",
+        "`S` is read and stored by each tile"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_what_would_show_it_is_refused(name: str) -> None:
+    text, words = SHOWN[name]
+    with pytest.raises(TypeCheckError, match=words) as refused:
+        made(text)
+    assert all(f.loc and f.hint for f in refused.value.findings)
+
+
+WHOLE = {
+    "a norm": "Y[m, n] = R[m, n] * rsqrt(sum(R[m, n] * R[m, n], over=n) / cast(N, f32))",
+    "a row's sum": "S[m] = sum(R[m, n], over=n)",
+    "not only added": "S[m] += exp(sum(R[m, n], over=n))",
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("size", [1, 100, 256])
+def test_a_reduction_over_a_parallel_loop_is_of_all_of_it(name: str, size: int) -> None:
+    kernel = made(f"for m, n in tiles(M, N):\n    {WHOLE[name]}")
+    rng = np.random.default_rng(size)
+    r, like = rng.standard_normal((70, size)).astype(np.float32), np.zeros((70, size), np.float32)
+    outputs = {"Y": like.copy(), "S": np.zeros(70, np.float32), "C": np.zeros(70, np.int32)}
+    operands = [np.zeros((n, 8), ml_dtypes.bfloat16) for n in (70, size)]
+    kernel.simulate(*operands, r, like.astype(np.int8), *outputs.values())
+    exact = r.astype(np.float64)
+    if "Y[" in WHOLE[name]:
+        wanted = exact / np.sqrt((exact * exact).mean(axis=1, keepdims=True))
+        np.testing.assert_allclose(outputs["Y"], wanted, rtol=1e-5)
+    else:
+        total = exact.sum(axis=1)
+        wanted = np.exp(total) if "exp" in WHOLE[name] else total
+        np.testing.assert_allclose(outputs["S"], wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_what_does_not_fit_one_tile_is_refused_with_what_would() -> None:
+    kernel = made(f"for m, n in tiles(M, N):\n    {WHOLE['a norm']}")
+    with pytest.raises(CompileError, match="and there are 300") as refused:
+        kernel.compile(M=70, N=300, K=8)
+    assert all(x in str(refused.value) for x in ("for n in tiles(N)", "+= sum(", "by=128"))
+    with pytest.raises(CompileError, match="must be known when compiling"):
+        kernel.compile()
+    with pytest.raises(ScheduleError, match="reduces all 100 of `N` in one tile"):
+        kernel.schedule(Schedule(tile=dict(n=64)), M=70, N=100, K=8)
+    wider = kernel.schedule(Schedule(tile=dict(n=128)), M=70, N=100, K=8)
+    assert wider.tile and wider.tile["n"] == 128
+
+
+WINDOW = """
+@kernel
+def window(X: f32[Q, T], Y: f32[Q]):
+    for q in tiles(Q):
+        top, total = full(f32[q], -inf), zeros(f32[q])
+        for t in tiles(T):
+            s = where((index(t) <= index(q)) & (index(t) > index(q) - 3), X[q, t], -inf)
+            new = max(top, max(s, over=t))
+            base = {base}
+            total = total * exp(top - base) + sum(exp(s - base), over=t)
+            top = new
+        Y[q] = total
+"""
+
+
+def test_tiles_that_are_masked_whole() -> None:
+    """Of a small tile the maximum may be -inf, of a large one a number."""
+    with pytest.raises(TypeCheckError, match="some sizes give NaN"):
+        _ = wsdsl.parse(WINDOW.format(base="new")).window.tile
+    _ = wsdsl.parse(WINDOW.format(base="where(new == -inf, 0.0, new)")).window.tile
+
+
+def test_reference_tries_its_own_arguments() -> None:
+    """Small arrays do not get to the bound by which this forgets."""
+    kernel = wsdsl.parse("""
+@kernel
+def f(X: f32[M, N], S: f32[M]):
+    for m in tiles(M):
+        s = zeros(f32[m])
+        for n in tiles(N):
+            s = where(s > 1e6, 0.0, s) + sum(X[m, n], over=n)
+        S[m] = s
+""").f
+    x = np.ones((4, 1000), np.float32)
+    kernel.reference(x, np.zeros(4, np.float32))
+    with pytest.raises(TypeCheckError, match="depends on how large the tiles are"):
+        kernel.reference(x * 1e5, np.zeros(4, np.float32))
