@@ -1,8 +1,9 @@
 """Which loads go through circular buffers, and how they share slots.
 
 The tiles that products consume come through slots. Loads of one block (one region) whose uses lie
-together share a slot; where a slot is held around an inner loop that takes slots of its own, the
-two come from different circular buffers, since the inner one turns round while the outer is held.
+together share a slot, if where each of them lies can be known when the first is needed; where a slot
+is held while others are taken, as around an inner loop, they come from different circular buffers,
+since the inner one turns round while the outer is held.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from wsdsl.ir.op import Kernel, Op, Region, Value, once, regions
-from wsdsl.ir.tile_ops import Contract, Load
+from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, regions, results_of
+from wsdsl.ir.tile_ops import Contract, Load, Store
 from wsdsl.ir.types import Tile
-from wsdsl.ir.walk import definers, walk
+from wsdsl.ir.walk import definers, used_inside, walk
 from wsdsl.lowering.side_loads import SideLoad, kept_out, side_load
 
 
@@ -86,15 +87,16 @@ class _Finder:
         spans.sort(key=lambda s: s[0])
         merged: list[tuple[int, int, list[Load]]] = []
         for first, last, loads in spans:
-            if merged and not _apart(block, merged[-1][1], first):
-                before = merged[-1]
+            before = merged[-1] if merged else (0, 0, [])
+            known = merged and needed_before(block, before[0], loads[0].index) is not None
+            if known and not _apart(block, before[1], first):
                 merged[-1] = (before[0], max(before[1], last), [*before[2], *loads])
             else:
                 merged.append((first, last, loads))
         inner = [(i, self.inner(op)) for i, op in enumerate(block)]
         found: list[tuple[int, list[LoadGroup]]] = [(i, groups) for i, groups in inner if groups]
-        for first, last, loads in merged:
-            held = [g.height for i, groups in inner if first <= i <= last for g in groups]
+        for first, last, loads in reversed(merged):
+            held = [g.height for i, groups in found if first <= i <= last for g in groups]
             height = max(held, default=-1) + 1
             unique = tuple({(ld.tensor, ld.index): ld for ld in reversed(loads)}.values())[::-1]
             beside = self.beside(block) if len(merged) == 1 and not height else ()
@@ -111,6 +113,22 @@ class _Finder:
     def beside(self, block: Region) -> tuple[SideLoad, ...]:
         found = (side_load(op, block, self.made, self.out) for op in block)
         return tuple(side for side in found if side is not None)
+
+
+def needed_before(block: Region, first: int, values: Iterable[Value]) -> list[int] | None:
+    """Places, from `first` on, of the ops that make `values` and would have to stand in front of
+    it; None where one of them can not, since it stores or takes slots.
+    """
+    made = {v: i for i, op in enumerate(block) for v in results_of(op) if i >= first}
+    ahead, found = [*values], set[int]()
+    while ahead:
+        i = made.get(ahead.pop())
+        if i is not None and i not in found:
+            if any(isinstance(op, (Contract, Store)) for op in walk((block[i],))):
+                return None
+            found.add(i)
+            ahead += [*operands(block[i]), *used_inside(block[i])]
+    return sorted(found)
 
 
 def _apart(block: Region, last: int, first: int) -> bool:

@@ -70,7 +70,7 @@ from wsdsl.ir.pipeline_ops import (
     SlotTile,
     SlotValues,
 )
-from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, If, Load, Whole, Yield
+from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, If, Load, Yield
 from wsdsl.ir.types import Axis, Ring, SharedTile, Slot, Tile
 from wsdsl.ir.walk import (
     Namer,
@@ -101,7 +101,6 @@ def partition_loads(kernel: Kernel) -> Kernel:
     assert kernel.schedule is not None
     schedule, namer = kernel.schedule, Namer.of(kernel)
     nest, body = output_nest(kernel)
-    body = _known_first(body)
     groups = find_load_groups(body, kept_out(kernel))
     turns = num_turns(schedule)
     rings = _make_rings(groups, schedule, namer)
@@ -167,13 +166,6 @@ def partition_loads(kernel: Kernel) -> Kernel:
         )
         partitions.append(compute)
     return dataclasses.replace(kernel, level="partitioned", body=(*rings.values(), *partitions))
-
-
-def _known_first(region: Region) -> Region:
-    """With dimensions that are taken whole before all else: loads of one slot stand together."""
-    ops = [with_regions(op, _known_first) for op in region]
-    known = [op for op in ops if isinstance(op, Whole)]
-    return (*known, *(op for op in ops if not isinstance(op, Whole)))
 
 
 def _dim(loop: ForTiles | ForEach) -> str:

@@ -1,0 +1,57 @@
+"""Compute where operands lie before the slot that they share is taken.
+
+Before:
+    %a1 = load(tensor=%A, index=(%m, %k))
+    %c0: i32 = constant(value=0)
+    %b1 = load(tensor=%W, index=(%c0, %n, %k))
+    %y1 = contract(a=%a1, b=%b1, acc=%x1)
+    %r: i32 = load(tensor=%rows, index=(%e,))
+    %b2 = load(tensor=%W, index=(%r, %n, %k))
+    %y2 = contract(a=%a1, b=%b2, acc=%x2)
+After:
+    %a1 = load(tensor=%A, index=(%m, %k))
+    %c0: i32 = constant(value=0)
+    %b1 = load(tensor=%W, index=(%c0, %n, %k))
+    %r: i32 = load(tensor=%rows, index=(%e,))
+    %y1 = contract(a=%a1, b=%b1, acc=%x1)
+    %b2 = load(tensor=%W, index=(%r, %n, %k))
+    %y2 = contract(a=%a1, b=%b2, acc=%x2)
+
+A slot is filled with all of its tiles where the first product reads one of them. Dimensions that
+are taken whole are known from the start.
+
+Why here: behind the passes that change products, and before anything asks which loads share a slot.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from wsdsl.ir.op import Kernel, Region
+from wsdsl.ir.tile_ops import Whole
+from wsdsl.ir.walk import with_regions
+from wsdsl.lowering.load_groups import LoadGroup, load_groups, needed_before
+
+
+def hoist_indices(kernel: Kernel) -> Kernel:
+    groups = load_groups(kernel)
+
+    def change(block: Region) -> Region:
+        order = _order(block, [group for group in groups if group.block is block])
+        ops = [with_regions(block[i], change) for i in order]
+        return tuple(ops)
+
+    body = change(kernel.body)
+    return kernel if body == kernel.body else dataclasses.replace(kernel, body=body)
+
+
+def _order(block: Region, groups: list[LoadGroup]) -> list[int]:
+    """Places in the block as they shall follow each other."""
+    known = [i for i, op in enumerate(block) if isinstance(op, Whole)]
+    moved: dict[int, int] = {i: -1 for i in known}
+    for group in sorted(groups, key=lambda group: group.first):
+        loads = (*group.loads, *(side.load for side in group.beside))
+        index = [v for load in loads for v in load.index]
+        for i in needed_before(block, group.first, index) or ():
+            moved.setdefault(i, group.first)
+    return sorted(range(len(block)), key=lambda i: (moved.get(i, i), i not in moved, i))
