@@ -45,7 +45,7 @@ from wsdsl.ir.pipeline_ops import (
 )
 from wsdsl.ir.tile_ops import ForEach, ForTiles, If
 from wsdsl.ir.types import Axis
-from wsdsl.ir.walk import walk, with_regions
+from wsdsl.ir.walk import walk, with_regions, yielded
 from wsdsl.lowering.shares import Group
 
 
@@ -125,11 +125,18 @@ def _comes_out_even(load: LoadToSlot, group: Group) -> bool:
 
 
 def _depending(body: Region, index: Value) -> set[Value]:
-    """The index, and what is computed from it."""
-    known = {index}
-    for op in walk(body):
-        if known & {*operands(op)}:
-            known |= {*results_of(op), *bound(op)}
+    """The index, and what is computed from it, handed on by loops and conditions as well."""
+    known, before = {index}, 0
+    while len(known) > before:
+        before = len(known)
+        for op in walk(body):
+            if known & {*operands(op)}:
+                known |= {*results_of(op), *bound(op)}
+            args = op.args if isinstance(op, (ForTiles, ForEach)) else ()
+            for region in regions(op):
+                for n, value in enumerate(yielded(region)):
+                    if value in known:
+                        known |= {*results_of(op)[n : n + 1], *args[n : n + 1]}
     return known
 
 

@@ -50,7 +50,8 @@ def column_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
             continue
         for op, dtype in _products(kernel, name):
             if size and (fault := columns_fault(own, dtype)):
-                yield Finding(f"{what}{among}: {fault}", op.loc)
+                hint = f"make it a multiple of {2 * COLUMN_STEP * consumers}"
+                yield Finding(f"{what}{among}: {fault}", op.loc, hint)
         for tensor, axis, line in dict.fromkeys(_lines(kernel, chosen)):
             if axis.name == name and own * _bytes(tensor) % line:
                 step, dtype = line // _bytes(tensor), getattr(tensor.type, "dtype", None)

@@ -107,7 +107,7 @@ def why_not_shared(kernel: Kernel, body: Region) -> Iterator[Finding]:
     assert loop is not None
     for sum in loop.result:
         if isinstance(sum.type, Tile) and not any(axes[a].role == "rows" for a in sum.type.axes):
-            told = f"`{sum.name}` has no rows, and all consumers hold the same"
+            told = f"`{loop_variable(sum.name)}` has no rows, and all consumers hold the same"
             yield Finding(told, loop.loc, "use consumers=1")
 
 
@@ -121,7 +121,7 @@ def why_no_slices(kernel: Kernel, body: Region) -> Iterator[Finding]:
     for sum in loop.result:
         assert isinstance(sum.type, Tile)
         if not columns & {*sum.type.axes}:
-            told = f"`{sum.name}` has no columns that could be cut into slices"
+            told = f"`{loop_variable(sum.name)}` has no columns that could be cut into slices"
             yield Finding(told, loop.loc, hint)
         own |= columns & {*sum.type.axes}
     if len(own) > 1:
@@ -162,7 +162,7 @@ def why_not_by_cluster(kernel: Kernel, body: Region) -> Iterator[Finding]:
     assert loop is not None and isinstance(loop.index.type, Axis)
     for sum in loop.result:
         if isinstance(sum.type, Tile) and not any(axes[a].role == "rows" for a in sum.type.axes):
-            yield Finding(f"`{sum.name}` has no rows", loop.loc)
+            yield Finding(f"`{loop_variable(sum.name)}` has no rows", loop.loc)
     for arg in adds_outside(loop, body):
-        told = f"what a step beyond the end of {loop.index.type.dim} adds to `{arg.name}` may not "
+        told = f"what a step beyond the end of {loop.index.type.dim} adds to `{loop_variable(arg.name)}` may not "
         yield Finding(told + "be 0", loop.loc)
