@@ -1,6 +1,6 @@
 """Products whose operands are indexed by all that may be an index, wherever it is computed.
 
-`python -m tests.lowering.indexed_operands 2000 SEED` draws so many kernels and lowers each by several
+`python -m tests.lowering.indexed_operands 2000 SEED` draws so many kernels and lowers each by three
 schedules. Every one must agree with `reference`, or be refused at its line with a hint.
 """
 

@@ -89,9 +89,9 @@ class TmaLoad(Op):
 class ThreadLoad(Op):
     """All 128 threads of the warpgroup copy a tile of `tensor` at `coordinates` to item
     `state.stage` of `shared`, `offset` bytes in, as panels: `rows` elements along `row_dim` (-1:
-    one) and `columns` along the contiguous dimension. Elements beyond the tensor's end are 0; no
-    coordinate is negative. Complete when it returns, in the generic proxy. Takes any stride and
-    alignment.
+    one) and `columns` along the contiguous dimension. Elements outside the tensor are 0; the
+    coordinates of rows and columns are not negative. Complete when it returns, in the generic
+    proxy. Takes any stride and alignment.
     """
 
     levels: ClassVar = SCHEDULED
@@ -233,9 +233,10 @@ class ThreadStore(Op):
     """The threads of each warp of the warpgroup copy their warp's quarter of item `item` of
     `shared`, a panel of the swizzle mode, to the `box` of `tensor` at `coordinates`; warp i's lies
     i boxes further along `row_dim`. It begins `apart` * i bytes in, or with 0 as far as quarters of
-    the item are apart. Elements beyond the tensor's end are dropped; no coordinate is negative.
-    Complete when it returns, in the generic proxy. Takes any stride and alignment. `accumulate`
-    adds to what is there, each element atomically; the tensor is of f32, f16, bf16, i32 or u32.
+    the item are apart. Elements outside the tensor are dropped; the coordinates of rows and
+    columns are not negative. Complete when it returns, in the generic proxy. Takes any stride and
+    alignment. `accumulate` adds to what is there, each element atomically; the tensor is of f32,
+    f16, bf16, i32 or u32.
     """
 
     levels: ClassVar = SCHEDULED

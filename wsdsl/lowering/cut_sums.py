@@ -164,5 +164,6 @@ def why_not_by_cluster(kernel: Kernel, body: Region) -> Iterator[Finding]:
         if isinstance(sum.type, Tile) and not any(axes[a].role == "rows" for a in sum.type.axes):
             yield Finding(f"`{loop_variable(sum.name)}` has no rows", loop.loc)
     for arg in adds_outside(loop, body):
-        told = f"what a step beyond the end of {loop.index.type.dim} adds to `{loop_variable(arg.name)}` may not "
-        yield Finding(told + "be 0", loop.loc)
+        name, dim = loop_variable(arg.name), loop.index.type.dim
+        told = f"what a step beyond the end of {dim} adds to `{name}` may not be 0"
+        yield Finding(told, loop.loc)

@@ -38,8 +38,7 @@ def hoist_indices(kernel: Kernel) -> Kernel:
 
     def change(block: Region) -> Region:
         order = _order(block, [group for group in groups if group.block is block])
-        ops = [with_regions(block[i], change) for i in order]
-        return tuple(ops)
+        return tuple(with_regions(block[i], change) for i in order)
 
     body = change(kernel.body)
     return kernel if body == kernel.body else dataclasses.replace(kernel, body=body)
@@ -47,8 +46,8 @@ def hoist_indices(kernel: Kernel) -> Kernel:
 
 def _order(block: Region, groups: list[LoadGroup]) -> list[int]:
     """Places in the block as they shall follow each other."""
-    known = [i for i, op in enumerate(block) if isinstance(op, Whole)]
-    moved: dict[int, int] = {i: -1 for i in known}
+    known = (i for i, op in enumerate(block) if isinstance(op, Whole))
+    moved = dict.fromkeys(known, -1)
     for group in sorted(groups, key=lambda group: group.first):
         loads = (*group.loads, *(side.load for side in group.beside))
         index = [v for load in loads for v in load.index]

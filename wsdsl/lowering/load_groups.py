@@ -1,9 +1,9 @@
 """Which loads go through circular buffers, and how they share slots.
 
 The tiles that products consume come through slots. Loads of one block (one region) whose uses lie
-together share a slot, if where each of them lies can be known when the first is needed; where a slot
-is held while others are taken, as around an inner loop, they come from different circular buffers,
-since the inner one turns round while the outer is held.
+together share a slot, if when the first is needed it can be known where the others lie. Where a
+slot is held while others are taken, as around an inner loop, they come from different circular
+buffers, since the inner one turns round while the outer is held.
 """
 
 from __future__ import annotations

@@ -66,11 +66,11 @@ def coordinates_of(wg: Warpgroup, op: Op, values: tuple[Value, ...]) -> tuple[in
     return tuple(int(wg.get(v, op)) for v in values)
 
 
-def forward(wg: Warpgroup, op: Op, values: tuple[Value, ...]) -> tuple[int, ...]:
-    """Coordinates that threads reckon with."""
-    at = coordinates_of(wg, op, values)
-    if min(at) < 0:
-        wg.fail(op, f"coordinates {at}: none may be negative")
+def forward(wg: Warpgroup, op: m.ThreadLoad | m.ThreadStore) -> tuple[int, ...]:
+    """Coordinates that threads reckon with: what they walk begins within the tensor."""
+    at = coordinates_of(wg, op, op.coordinates)
+    if at[-1] < 0 or (op.row_dim >= 0 and at[op.row_dim] < 0):
+        wg.fail(op, f"coordinates {at}: that of rows or columns is negative")
     return at
 
 
@@ -219,7 +219,7 @@ def thread_store(wg: Warpgroup, op: m.ThreadStore) -> None:
     wg.only_whole(op)
     tensor = wg.cta.arguments.tensors[op.tensor.name]
     panel = TensorMapValue(tensor, op.box, op.swizzle)
-    at = forward(wg, op, op.coordinates)
+    at = forward(wg, op)
     check = add_global if op.accumulate else write_global
     everything = slice(None), slice(None)
     for i, address, box, what in boxes_of(wg, op, panel, at):
@@ -368,7 +368,7 @@ def thread_load(wg: Warpgroup, op: m.ThreadLoad) -> None:
     if op.row_dim >= 0:
         box[op.row_dim] = op.rows
     tile = TensorMapValue(tensor, tuple(box), op.swizzle)
-    at = forward(wg, op, op.coordinates)
+    at = forward(wg, op)
     epochs = wg.cta.clocks.own[wg.everyone].copy()
     access = ThreadAccess(wg.full_name, op, wg.everyone, epochs)
     read_global(wg, op, tensor, tile.inside(at), access, wg.everyone)
