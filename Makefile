@@ -10,14 +10,14 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
 	&& { echo "$$p"; break; }; done)
 
 help:
-	@echo "make demo   compile examples/02_gemm.py, show what becomes of it, run it, compare with NumPy"
+	@echo "make demo   compile examples/02_gemm.py, run it, compare with NumPy (ARGS=-v: every dump)"
 	@echo "make test   run every test (those that need a GPU are skipped without one)"
 	@echo "make lint   ruff, pyright, import-linter"
 	@echo "make docs   write docs/ir.md again from the docstrings of the ops"
 	@echo "make bench  run the benchmarks (needs a GPU and torch)"
 
 demo: $(VENV)/run
-	@$(BIN)/python tools/demo.py
+	@$(BIN)/python tools/demo.py $(ARGS)
 
 test: $(VENV)/dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)

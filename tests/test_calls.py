@@ -1,5 +1,9 @@
 """What is given to a kernel beside arrays that fit: told by name, before anything runs."""
 
+import pickle
+import sys
+import types
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -86,3 +90,85 @@ def test_none_is_nothing_that_a_kernel_knows() -> None:
 
     with pytest.raises(wsdsl.TypeCheckError, match="`none` is of type NoneType"):
         scaled_by_none.compile()
+
+
+@pytest.mark.parametrize("way", [SCALED, SCALED.simulate, SCALED.reference])
+def test_arguments_by_name(way) -> None:
+    for named in (dict(B=A, s=2.0), dict(s=2.0, C=C.copy(), B=A)):
+        np.testing.assert_array_equal(way(A, **named), np.full((8, 8), 32.0))
+    np.testing.assert_array_equal(way(s=2.0, B=A, A=A), np.full((8, 8), 32.0))
+
+
+@pytest.mark.parametrize(
+    ("args", "named", "words"),
+    [
+        ((A,), dict(b=A, s=1.0), "has no `b`\n  hint: did you mean `B`"),
+        ((A, A), dict(A=A, s=1.0), "`A` is given by position and by name"),
+        ((A,), dict(s=1.0), "`B` missing"),
+        ((A, A, 1.0, C, C), dict(s=1.0), "takes 4 arguments"),
+    ],
+)
+def test_names_that_do_not_fit(args, named, words) -> None:
+    with pytest.raises(LaunchError) as refused:
+        SCALED(*args, **named)
+    assert words in str(refused.value)
+
+
+@pytest.mark.parametrize("field", ["tiles", "Stages", "num_stages", "zzz"])
+def test_a_schedule_has_no_such_field(field: str) -> None:
+    with pytest.raises(ScheduleError, match=f"has no `{field}`\n  hint: "):
+        wsdsl.Schedule(**{field: 4})
+    with pytest.raises(ScheduleError, match="did you mean `stages`"):
+        wsdsl.Schedule(stage=4)
+
+
+def test_matmul_has_no_such_argument() -> None:
+    with pytest.raises(LaunchError, match="has no `activaton`\n  hint: did you mean `activation`"):
+        wsdsl.kernels.matmul(A, A.T, activaton="relu")
+
+
+def documented() -> wsdsl.Kernel:
+    M = dims("M")
+
+    @kernel
+    def doubled(X: f32[M], Y: f32[M]):
+        """Twice X."""
+        for m in tiles(M):
+            Y[m] = X[m] + X[m]
+
+    return doubled
+
+
+DOUBLED = documented()
+
+
+P = dims("P")
+
+
+@kernel
+def at_the_top(X: f32[P], Y: f32[P]):
+    for p in tiles(P):
+        Y[p] = X[p] + X[p]
+
+
+def test_a_kernel_is_named_as_its_function_is() -> None:
+    assert DOUBLED.__name__ == "doubled" and DOUBLED.__doc__ == "Twice X."
+    assert DOUBLED.__module__ == __name__
+
+
+@pytest.mark.parametrize("made", [DOUBLED, SCALED])
+def test_kernels_are_pickled(made: wsdsl.Kernel) -> None:
+    again = pickle.loads(pickle.dumps(made))
+    assert again.name == made.name and str(again.tile) == str(made.tile)
+    assert again.source == made.source and again.__doc__ == made.__doc__
+
+
+def test_a_kernel_that_a_module_has_is_pickled_by_its_name(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, __name__, sys.modules.get(__name__) or module_of_this())
+    assert pickle.loads(pickle.dumps(at_the_top)) is at_the_top
+
+
+def module_of_this() -> types.ModuleType:
+    made = types.ModuleType(__name__)
+    made.__dict__.update(globals())
+    return made

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
+import os
 import re
+import sys
 import time
 from itertools import groupby
 from pathlib import Path
@@ -22,6 +25,11 @@ SYNCHRONISATION = re.compile(
 
 
 def main() -> None:
+    options = argparse.ArgumentParser(description=(__doc__ or "").strip())
+    options.add_argument(
+        "-v", "--verbose", action="store_true", help="show the IR and the PTX, too"
+    )
+    verbose = options.parse_args().verbose
     gemm = import_file(EXAMPLE).gemm
     on_gpu = gpu_available()
     size = 4096 if on_gpu else 512
@@ -32,16 +40,12 @@ def main() -> None:
     began = time.perf_counter()
     compiled = gemm.compile(M=size, N=size, K=size)
     seconds = time.perf_counter() - began
-    title("The three levels (`print(compiled.ir(level))` shows them whole)")
-    for level in ("tile", "partitioned", "scheduled"):
-        print(shortened(compiled.ir(level)), end="\n\n")
-
-    title("What waits for what in the PTX")
-    print(skeleton(compiled.ptx))
-
-    title(f"Compiled in {seconds:.2f} s")
-    print(compiled.schedule)
-    print(resources(compiled))
+    if verbose:
+        title("The three levels (`print(compiled.ir(level))` shows them whole)")
+        for level in ("tile", "partitioned", "scheduled"):
+            print(shortened(compiled.ir(level)), end="\n\n")
+        title("What waits for what in the PTX")
+        print(skeleton(compiled.ptx))
 
     title(f"{size} x {size} x {size} on the {'GPU' if on_gpu else 'simulator (no GPU here)'}")
     generator = np.random.default_rng(0)
@@ -51,17 +55,33 @@ def main() -> None:
     )
     began = time.perf_counter()
     c = gemm(a, b)
-    seconds = time.perf_counter() - began
+    ran = time.perf_counter() - began
     exact = a.astype("float32") @ b.astype("float32").T
     error = np.linalg.norm(c.astype("float32") - exact) / np.linalg.norm(exact)
     verdict = "correct" if error <= 2**-8 else "WRONG"
-    print(f"relative error {error:.2g} against NumPy: {verdict} ({seconds:.2f} s)")
+    print(f"relative error {error:.2g} against NumPy: {verdict} ({ran:.2f} s)")
+
+    title(f"What was chosen, and why (compiled and proved in {seconds:.2f} s)")
+    print(compiled.schedule)
+    why = gemm.explain(M=size, N=size, K=size).splitlines()
+    print("\n".join(line.strip() for line in why[1:3]))
+    print(resources(compiled))
+
+    title("Where to look further")
+    print("the dumps of every level: make demo ARGS=-v, or `wsdsl compile FILE -o DIR`")
+    print("a course of six examples: examples/README.md; the language: docs/language.md")
     if error > 2**-8:
         raise SystemExit(1)
 
 
 def title(text: str) -> None:
-    print(f"\n\033[1m==== {text}\033[0m\n", flush=True)
+    bold, plain = ("\033[1m", "\033[0m") if in_colour() else ("", "")
+    print(f"\n{bold}==== {text}{plain}", flush=True)
+
+
+def in_colour() -> bool:
+    """As no-color.org has it: on a terminal, unless NO_COLOR is set."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def shortened(text: str, limit: int = 80) -> str:

@@ -191,11 +191,12 @@ class Compiled:
         image = self.assembled.cubin if self.assembled is not None else self.ptx
         return Launcher(image, self.signature, self.access, self.schedule.arch)
 
-    def __call__(self, *args: Any, stream: Any = None) -> Any:
+    def __call__(self, *args: Any, stream: Any = None, **named: Any) -> Any:
         """Run on the arrays' device (NumPy arrays: on a GPU if there is one, else simulated).
 
         Returns the output, or a tuple of them. LaunchError if the arrays do not fit.
         """
+        args = self._in_order(args, named)
         recent = self._recent
         look = recent.look(args, None, None, stream)
         if (done := recent.again(look)) is not None:
@@ -238,9 +239,9 @@ class Compiled:
             run_staged(self.launcher, call, stream)
         return call.result()
 
-    def prepare(self, *args: Any, stream: Any = None) -> Prepared:
+    def prepare(self, *args: Any, stream: Any = None, **named: Any) -> Prepared:
         """Everything resolved once; calling the result is only the launch."""
-        return self.prepare_call(self.resolve(args), stream)
+        return self.prepare_call(self.resolve(self._in_order(args, named)), stream)
 
     def prepare_call(self, call: Call, stream: Any = None) -> Prepared:
         """`prepare`, of arguments that are resolved already."""
@@ -249,12 +250,19 @@ class Compiled:
             raise LaunchError(Finding("prepare() needs arrays on a GPU", hint=hint))
         return self.launcher.prepare(call.views, call.scalars, call.dims, stream)
 
-    def simulate(self, *args: Any, seed: int = 0) -> Any:
+    def simulate(self, *args: Any, seed: int = 0, **named: Any) -> Any:
         """Run barrier by barrier on the CPU, on NumPy arrays, in an order that `seed` chooses.
 
         SimulationError for a race, a deadlock, a slot read too early or overwritten too soon.
         """
-        return self.simulate_call(self.resolve(args), seed)
+        return self.simulate_call(self.resolve(self._in_order(args, named)), seed)
+
+    def _in_order(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        if not named:
+            return args
+        from wsdsl.runtime.arguments import in_order
+
+        return in_order(self.name, self.source.params, self.access, args, named)
 
     def simulate_call(self, call: Call, seed: int = 0) -> Any:
         """`simulate`, of arguments that are resolved already."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from wsdsl.compiled import Compiled, runs_simulated
 from wsdsl.diagnostics import CompileError, Finding, ScheduleError, TypeCheckError
 from wsdsl.ir import op as ir
-from wsdsl.ir.target import MAX_SIZE
+from wsdsl.ir.target import MAX_SIZE, is_size
 from wsdsl.schedule import Schedule, as_schedule
 
 if TYPE_CHECKING:
@@ -34,8 +35,12 @@ MAX_CHOICES = 1024
 class Kernel:
     """A kernel in the language, ready to be called, compiled, simulated or inspected."""
 
-    def __init__(self, name: str, make: Callable[[], ir.Kernel], source: str = "") -> None:
+    def __init__(
+        self, name: str, make: Callable[[], ir.Kernel], source: str = "", doc: str | None = None
+    ) -> None:
         self.name, self.source = name, source
+        self.__name__ = self.__qualname__ = name
+        self.__doc__ = doc
         self._make = make
         self._compiled: dict[tuple[Any, ...], Compiled] = {}
         self._choices: dict[tuple[Any, ...], Compiled] = {}
@@ -44,6 +49,12 @@ class Kernel:
 
     def __repr__(self) -> str:
         return f"<kernel {self.name}>"
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """By its name where a module has it, as functions are; else by its text, level TILE."""
+        if _importable(self):
+            return self.__qualname__
+        return _from_tile, (self.name, str(self.tile), self.source, self.__doc__)
 
     @cached_property
     def tile(self) -> ir.Kernel:
@@ -157,7 +168,7 @@ class Kernel:
             message = f"{self.name} has no dimension {', '.join(unknown)}"
             hint = f"its dimensions are {', '.join(self.dims)}"
             raise CompileError(Finding(message, self.tile.loc, hint))
-        wrong = [f"{name} = {size!r}" for name, size in sizes.items() if not _is_size(size)]
+        wrong = [f"{name} = {size!r}" for name, size in sizes.items() if not is_size(size)]
         if wrong:
             message = f"{', '.join(wrong)}: a size is a number from 0 to {MAX_SIZE}"
             raise CompileError(Finding(message, self.tile.loc))
@@ -252,12 +263,16 @@ class Kernel:
 
     # Running --------------------------------------------------------------------------------------
 
-    def __call__(self, *args: Any, schedule: Schedule | None = None, stream: Any = None) -> Any:
+    def __call__(
+        self, *args: Any, schedule: Schedule | None = None, stream: Any = None, **named: Any
+    ) -> Any:
         """Run on torch, CuPy, JAX or NumPy arrays, on the caller's current stream.
 
-        Outputs that are left out (or None) are allocated like the first input. Returns the output,
-        or a tuple of them. LaunchError if the arrays do not fit; nothing has been written then.
+        Arguments are given by position or by name. Outputs that are left out (or None) are
+        allocated like the first input. Returns the output, or a tuple of them. LaunchError if the
+        arrays do not fit; nothing has been written then.
         """
+        args = self._in_order(args, named)
         recent = self._recent
         look = recent.look(args, None, schedule, stream)
         if (done := recent.again(look)) is not None:
@@ -266,29 +281,40 @@ class Kernel:
         start = look and partial(recent.first, look)
         return self.compiled_for(call, schedule).run(call, stream, start)
 
-    def prepare(self, *args: Any, schedule: Schedule | None = None, stream: Any = None) -> Prepared:
+    def prepare(
+        self, *args: Any, schedule: Schedule | None = None, stream: Any = None, **named: Any
+    ) -> Prepared:
         """Everything resolved once: calling the result is only the launch."""
-        call = self.resolve(args)
+        call = self.resolve(self._in_order(args, named))
         return self.compiled_for(call, schedule).prepare_call(call, stream)
 
-    def simulate(self, *args: Any, schedule: Schedule | None = None, seed: int = 0) -> Any:
+    def simulate(
+        self, *args: Any, schedule: Schedule | None = None, seed: int = 0, **named: Any
+    ) -> Any:
         """Run the scheduled kernel on the CPU, barrier by barrier, on NumPy arrays."""
-        call, schedule = self.resolve(args), as_schedule(schedule)
+        call, schedule = self.resolve(self._in_order(args, named)), as_schedule(schedule)
         unaligned, padded = self._alignment(call, schedule)
         return self._compile(schedule, call.dims, unaligned, padded).simulate_call(call, seed)
 
-    def reference(self, *args: Any) -> Any:
+    def reference(self, *args: Any, **named: Any) -> Any:
         """What the kernel means: evaluated by NumPy, tile by tile, without a schedule.
 
         TypeCheckError where, on these arrays, other sizes of tiles would give another result.
         """
         from wsdsl.simulator.reference import evaluate
 
-        call = self.resolve(args)
+        call = self.resolve(self._in_order(args, named))
         arrays = {**call.arrays, **call.scalars}
         self._try_tile_sizes(self.tile, arrays)
         evaluate(self.tile, arrays)
         return call.result()
+
+    def _in_order(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        if not named:
+            return args
+        from wsdsl.runtime.arguments import in_order
+
+        return in_order(self.name, self.tile.params, self.access, args, named)
 
     def resolve(self, args: tuple[Any, ...]) -> Call:
         """The arguments checked, with outputs for those left out. LaunchError if they do not fit.
@@ -357,8 +383,15 @@ class Kernel:
         return Alignments()
 
 
-def _is_size(given: Any) -> bool:
-    try:
-        return 0 <= operator.index(given) <= MAX_SIZE and not isinstance(given, bool)
-    except TypeError:
-        return False
+def _importable(kernel: Kernel) -> bool:
+    held: Any = sys.modules.get(kernel.__module__)
+    for part in kernel.__qualname__.split("."):
+        held = getattr(held, part, None)
+    return held is kernel
+
+
+def _from_tile(name: str, text: str, source: str, doc: str | None) -> Kernel:
+    """What `pickle` makes of a kernel that no module has."""
+    from wsdsl.ir.parser import parse_kernel
+
+    return Kernel(name, lambda: parse_kernel(text), source, doc)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,6 +88,22 @@ class CompileError(WsdslError):
 
 class LaunchError(WsdslError):
     """The arrays of a call do not fit the kernel; nothing has been written."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A hint for a name that is not among those that are known."""
+    names = [*known]
+    lower = {known.lower(): known for known in reversed(names)}
+    near = difflib.get_close_matches(name.lower(), lower, n=1)
+    near = [lower[match] for match in near]
+    return f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(names) or 'none'}"
+
+
+def unknown_names(given: Iterable[str], known: Iterable[str], what: str) -> list[Finding]:
+    """One for each given name that is not known: "`what` has no `name`"."""
+    names = [*known]
+    wrong = [name for name in given if name not in names]
+    return [Finding(f"{what} has no `{name}`", None, did_you_mean(name, names)) for name in wrong]
 
 
 def counted(number: int, what: str) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from wsdsl.diagnostics import Finding, ScheduleError
+from wsdsl.diagnostics import Finding, ScheduleError, unknown_names
 
 Mode = Literal["cooperative", "pingpong"]
 Reduction = Literal["turns", "slices", "unordered"]
@@ -79,6 +79,13 @@ class Schedule:
     constant: tuple[str, ...] | None = None
     overlap: bool | None = None
     arch: Literal["sm_90a", "sm_100a"] = "sm_90a"
+
+    if not TYPE_CHECKING:  # a checker of types knows the fields
+
+        def __new__(cls, *args: Any, **named: Any) -> Schedule:
+            if wrong := unknown_names(named, (f.name for f in fields(cls)), "Schedule"):
+                raise ScheduleError(wrong)
+            return super().__new__(cls)
 
     def __post_init__(self) -> None:
         for name in ("tile", "cluster", "registers"):

@@ -27,7 +27,9 @@ def kernel(fn: FunctionType) -> Kernel:
         source = inspect.getsource(fn)
     except (OSError, TypeError):
         source = ""
-    return Kernel(fn.__name__, make, source)
+    made = Kernel(fn.__name__, make, source, fn.__doc__)
+    made.__module__, made.__qualname__ = fn.__module__, fn.__qualname__
+    return made
 
 
 def _as_text(given: Any) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+import wsdsl
 from wsdsl.cli.commands import (
     SUFFIXES,
     bench_command,
@@ -62,6 +63,7 @@ def _seed(text: str) -> int:
 
 def parser() -> argparse.ArgumentParser:
     top = _Parser(prog="wsdsl", description=DESCRIPTION)
+    top.add_argument("--version", action="version", version=f"wsdsl {wsdsl.__version__}")
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     def command(name: str, run: Callable[[argparse.Namespace], int], text: str) -> _Parser:
@@ -89,13 +91,19 @@ def parser() -> argparse.ArgumentParser:
             action="extend",
             nargs="+",
             default=[],
-            help="sizes of dimensions: --size M=512 N=512 K=512",
+            help="sizes of dimensions: --size M=512 N=512 K=512, or M=512,N=512,K=512",
         )
 
     compiling = command("compile", compile_command, "Compile a kernel, and show any level of it.")
     kernel_options(compiling)
     compiling.add_argument("--emit", choices=[*SUFFIXES, "all"], action="append", default=[])
-    compiling.add_argument("-o", "--output", metavar="DIR", type=Path, help="write files there")
+    compiling.add_argument(
+        "-o",
+        "--output",
+        metavar="DIR",
+        type=Path,
+        help="write files there: all levels, unless --emit says which",
+    )
 
     proving = command("prove", prove_command, "Prove that a kernel neither hangs nor races.")
     kernel_options(proving)

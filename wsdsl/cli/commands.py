@@ -46,7 +46,8 @@ def compile_command(options: argparse.Namespace) -> int:
         arch = schedule.arch if schedule else "sm_90a"
         compiled = kernel.compile(schedule=schedule, arch=arch, **sizes)
         name = kernel.name
-    wanted = list(SUFFIXES) if "all" in options.emit else list(dict.fromkeys(options.emit))
+    every = "all" in options.emit or (options.output and not options.emit)
+    wanted = list(SUFFIXES) if every else list(dict.fromkeys(options.emit))
     shown = {level: emit(compiled, level) for level in wanted}
     resources = resources_of(compiled)
     files: list[str] = []

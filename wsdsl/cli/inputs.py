@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+import os
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from wsdsl.cli.options import UsageError, check_names
@@ -22,8 +24,14 @@ TOLERANCE = {"f32": 2.0**-12, "f16": 2.0**-10, "bf16": 2.0**-8}
 def random_arguments(
     kernel: IrKernel, sizes: dict[str, int], scalars: dict[str, float], seed: int
 ) -> list[Any]:
-    """Random inputs by dtype in the order of the call; None for what the kernel only writes."""
+    """Random inputs by dtype in the order of the call; zeros for what the kernel only writes.
+
+    MemoryError where they are more than this machine has, three times: for each result and the
+    reference's.
+    """
     import numpy as np
+
+    from wsdsl.runtime.interop import numpy_dtype
 
     named = [p.name for p in kernel.params if isinstance(p.type, Tile)]
     check_names(scalars, named, "scalar", kernel.name)
@@ -31,17 +39,35 @@ def random_arguments(
     stores = [op for op in kernel.ops if isinstance(op, Store)]
     updated = {op.tensor.name for op in stores if op.accumulate}
     only_written = {p.name for p in outputs(kernel)} - updated
+    tensors = [(p.name, p.type) for p in kernel.params if isinstance(p.type, Tensor)]
+    shapes = {n: tuple(sizes[d] if isinstance(d, str) else d for d in t.dims) for n, t in tensors}
+    require_memory({n: math.prod(shapes[n]) * t.dtype.bytes for n, t in tensors})
     made: list[Any] = []
     for p in kernel.params:
         if isinstance(p.type, Tensor):
-            shape = tuple(sizes[d] if isinstance(d, str) else d for d in p.type.dims)
-            made.append(
-                None if p.name in only_written else random_array(generator, p.type.dtype, shape)
-            )
+            shape = shapes[p.name]
+            if p.name in only_written and p.type.dtype.bits >= 8:
+                made.append(np.zeros(shape, numpy_dtype(p.type.dtype)))
+            else:
+                made.append(random_array(generator, p.type.dtype, shape))
         elif isinstance(p.type, Tile):
             value = scalars.get(p.name, 1.0)
             made.append(value if p.type.dtype.is_float else int(value))
     return made
+
+
+def require_memory(bytes_of: Mapping[str, int]) -> None:
+    """MemoryError if the arrays, with a copy for each of two results, are more than there is."""
+    needed = 3 * sum(bytes_of.values())
+    if not hasattr(os, "sysconf"):
+        return
+    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed > there:
+        largest = max(bytes_of, key=lambda name: bytes_of[name])
+        raise MemoryError(
+            f"`{largest}` alone has {bytes_of[largest] / 2**30:,.1f} GiB, and all arrays with "
+            f"their copies {needed / 2**30:,.1f}; this machine has {there / 2**30:,.1f}"
+        )
 
 
 def random_array(

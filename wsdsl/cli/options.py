@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
-from wsdsl.diagnostics import Finding, ScheduleError, WsdslError
+from wsdsl.diagnostics import Finding, ScheduleError, WsdslError, did_you_mean
 from wsdsl.schedule import Schedule
 
 BOOLEANS = {"true": True, "false": False}
@@ -32,7 +31,8 @@ def pairs(texts: Iterable[str], option: str, example: str) -> dict[str, str]:
 
 def sizes_from(texts: Iterable[str]) -> dict[str, int]:
     found: dict[str, int] = {}
-    for name, value in pairs(texts, "--size", "--size M=512 N=512").items():
+    each = (part for text in texts for part in text.split(",") if part.strip())
+    for name, value in pairs(each, "--size", "--size M=512 N=512").items():
         if not value.isdecimal():
             message = f"--size {name}={value}: {value!r} is no size"
             raise UsageError(Finding(message, hint=f"a whole number, as in --size {name}=512"))
@@ -110,6 +110,5 @@ def check_names(
 ) -> None:
     for name in given:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(known)}"
+            hint = did_you_mean(name, known)
             raise kind(Finding(f"{where} has no {what} `{name}`", hint=hint))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import operator
+from typing import Any
+
 SMEM_BYTES = 232448
 """Dynamic SMEM a CTA may have on sm_90 (227 KB)."""
 
@@ -76,3 +79,11 @@ def widest_swizzle(row_bytes: int) -> str:
         if row_bytes % span == 0:
             return mode
     raise ValueError(f"a line of {row_bytes} bytes is no multiple of 16")
+
+
+def is_size(given: Any) -> bool:
+    """Whether a dimension may have this size."""
+    try:
+        return 0 <= operator.index(given) <= MAX_SIZE and not isinstance(given, bool)
+    except TypeError:
+        return False

@@ -93,6 +93,7 @@ class Picture:
         if kind not in (".svg", ".png"):
             hint = "timeline.svg, or timeline.png"
             raise PictureError(Finding(f"`{path}` is no name of an SVG or PNG file", hint=hint))
+        path.parent.mkdir(parents=True, exist_ok=True)
         if kind == ".png":
             try:
                 cairosvg = importlib.import_module("cairosvg")

@@ -1,4 +1,4 @@
-"""From a call's positional arguments to checked arrays, scalars and sizes."""
+"""From a call's arguments to checked arrays, scalars and sizes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.diagnostics import Finding, LaunchError, unknown_names
 from wsdsl.ir.op import Value
 from wsdsl.ir.types import DType, Tensor, Tile
 from wsdsl.runtime.access import Access
@@ -51,6 +51,34 @@ class Call:
             for name, view in self.views.items()
         }
         return {name: f for name, f in faults.items() if f}
+
+
+def in_order(
+    name: str,
+    params: Sequence[Value],
+    access: Access,
+    args: Sequence[Any],
+    named: Mapping[str, Any],
+) -> tuple[Any, ...]:
+    """The arguments of a call by position, None for outputs that are left out; `args` are those of
+    the first parameters. LaunchError for a name that the kernel does not have, that is given twice,
+    or of an input that is missing.
+    """
+    names = [p.name for p in params]
+    findings = unknown_names(named, names, f"{name}()")
+    if len(args) > len(names):
+        findings.append(Finding(f"{name} takes {len(names)} arguments; {len(args)} given"))
+    given = dict(zip(names, args))
+    twice = [n for n in named if n in given]
+    findings += [Finding(f"{name}(): `{n}` is given by position and by name") for n in twice]
+    given |= named
+    missing = [n for n in names if n not in given and n not in access.only_written]
+    if missing and not findings:
+        what = f"{name}(): {', '.join(f'`{n}`' for n in missing)} missing"
+        findings.append(Finding(what, None, f"it takes {', '.join(names)}"))
+    if findings:
+        raise LaunchError(findings)
+    return tuple(given.get(n) for n in names)
 
 
 def resolve(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any, Literal
+from functools import partial, wraps
+from typing import Any, Literal, TypeVar, cast
 
-from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.diagnostics import Finding, LaunchError, unknown_names
 from wsdsl.kernels.gemm.form import ACTIVATIONS
 from wsdsl.kernels.gemm.operands import ARRAYS, Options
 from wsdsl.kernels.gemm.plan import OPERANDS, Plan, make_plan
@@ -16,6 +17,22 @@ from wsdsl.runtime.interop import allocate, allocator, describe
 from wsdsl.runtime.recent import Look, Recent, Start
 from wsdsl.runtime.views import ArrayView
 from wsdsl.schedule import Schedule
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _told_names(call: F) -> F:
+    """LaunchError for an argument by a name that `call` does not have."""
+    known = frozenset(inspect.signature(call).parameters) - {"self"}
+
+    @wraps(call)
+    def told(self: Any, *args: Any, **named: Any) -> Any:
+        if not named.keys() <= known:
+            raise LaunchError(unknown_names(named, sorted(known), "matmul()"))
+        return call(self, *args, **named)
+
+    return cast(F, told)
+
 
 Activation = Literal["relu", "gelu", "silu", "sigmoid", "tanh"]
 NUMBERS = (int, float)
@@ -33,6 +50,7 @@ class Matmul:
     def __repr__(self) -> str:
         return "<function wsdsl.kernels.matmul>"
 
+    @_told_names
     def __call__(
         self,
         a: Any,
@@ -111,6 +129,7 @@ class Matmul:
         make = allocator(describe(given[0]), plan.shape, plan.dtype)
         return partial(self._recent.first, look, sources=sources, makers={"out": make})
 
+    @_told_names
     def plan(
         self,
         a: Any,
