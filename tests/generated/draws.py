@@ -1,0 +1,120 @@
+"""What a kernel is tried with: sizes, arrays, schedules."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+
+import wsdsl
+from wsdsl import Schedule
+from wsdsl.ir.op import bound
+from wsdsl.ir.tile_ops import ForEach, ForTiles
+from wsdsl.ir.types import Axis, Tensor
+from wsdsl.ir.walk import walk
+from wsdsl.simulator.arithmetic import numpy_dtype
+
+SIZES: dict[str, tuple[int, ...]] = {
+    "M": (1, 3, 17, 64, 70, 130), "N": (1, 2, 8, 24, 40, 72, 136), "K": (1, 5, 16, 40, 64, 70, 150),
+    "L": (1, 7, 16, 33, 72), "B": (1, 2, 3), "H": (1, 2), "E": (1, 2, 3), "D": (1, 8, 16, 33, 64),
+    "T": (1, 4, 5),
+}  # fmt: skip
+"""Small ones, odd ones, and some beyond the smallest tiles."""
+BLOCKS = (1, 2, 3)
+
+
+def sizes(kernel: wsdsl.Kernel, rng: Random) -> dict[str, int]:
+    return {d: rng.choice(SIZES.get(d, BLOCKS)) for d in kernel.dims}
+
+
+def arrays(kernel: wsdsl.Kernel, dims: dict[str, int], seed: int) -> dict[str, Any]:
+    """Quarters of small numbers, whose sums are exact in f32; now and then NaN and infinities.
+
+    `perm…` has each index once; what is written has the same data for everybody beforehand.
+    """
+    rng = np.random.default_rng(seed)
+    special = rng.random() < 0.2
+    made: dict[str, Any] = {}
+    for p in kernel.tile.params:
+        dtype = p.type.dtype  # type: ignore[union-attr]
+        held = numpy_dtype(dtype)
+        if not isinstance(p.type, Tensor):
+            made[p.name] = int(rng.integers(0, 4)) if dtype.is_integer else float(
+                rng.choice((0.25, 1.0, 1.5, -2.0)))  # fmt: skip
+            continue
+        shape = [dims[d] if isinstance(d, str) else d for d in p.type.dims]
+        if p.name.startswith("perm"):
+            made[p.name] = rng.permutation(shape[0]).astype(held)
+        elif p.name.startswith("rows"):
+            made[p.name] = rng.integers(-1, 6, shape).astype(held)
+        elif dtype.kind == "bool":
+            made[p.name] = rng.random(shape) < 0.5
+        elif dtype.is_integer:
+            low = -9 if dtype.kind == "int" else 0
+            made[p.name] = rng.integers(low, 10, shape).astype(held)
+        else:
+            values = rng.integers(-8, 9, shape).astype(np.float32) / 4
+            if special:
+                where = rng.random(shape) < 0.02
+                values = np.where(where, rng.choice((np.nan, np.inf, -np.inf, -0.0), shape), values)
+            made[p.name] = values.astype(np.float32).astype(held)
+    return made
+
+
+def loop_variables(kernel: wsdsl.Kernel) -> tuple[list[str], list[str]]:
+    """Of `tiles` without `by`, and of `each`."""
+    tiles: dict[str, None] = {}
+    each: dict[str, None] = {}
+    for op in walk(kernel.tile.body):
+        if isinstance(op, ForTiles):
+            kind = op.index.type
+            if isinstance(kind, Axis) and not kind.size:
+                tiles[kind.name] = None
+        elif isinstance(op, ForEach):
+            each |= {v.name: None for v in bound(op)[:1]}
+    return list(tiles), list(each)
+
+
+def schedule(kernel: wsdsl.Kernel, rng: Random) -> Schedule | None:
+    """Some fields at random; many are refused."""
+    tiles, _ = loop_variables(kernel)
+    if not tiles or rng.random() < 0.25:
+        return None
+
+    def maybe(probability: float, *values: Any) -> Any:
+        return rng.choice(values) if rng.random() < probability else None
+
+    tile: dict[str, int] = {}
+    for name in tiles:
+        if rng.random() < 0.6:
+            tall = name == "m"
+            tile[name] = rng.choice((64, 64, 128, 192) if tall else (16, 32, 48, 64, 72, 128))
+    cluster = {rng.choice(tiles): rng.choice((2, 2, 4))} if rng.random() < 0.2 else None
+    if cluster and rng.random() < 0.3:
+        cluster |= {rng.choice(tiles): 2}
+    scheduler = maybe(0.4, "grid", "persistent", "persistent", "stream_k", "split_k")
+    split = scheduler == "split_k"
+    tensors = [p.name for p in kernel.tile.params if isinstance(p.type, Tensor)]
+    return Schedule(
+        tile=tile,
+        stages=maybe(0.4, 1, 2, 3, 4),
+        consumers=maybe(0.4, 1, 2, 3),
+        mode=maybe(0.3, "cooperative", "pingpong"),
+        share=maybe(0.1, *tiles),
+        cluster=cluster,
+        multicast=maybe(0.2, True, False) if cluster else None,
+        raster=maybe(0.1, *tiles),
+        mma=maybe(0.2, *tiles),
+        scheduler=scheduler,
+        splits=maybe(0.7, 2, 3) if split else None,
+        reduction=maybe(0.5, "turns", "slices", "unordered") if split else None,
+        swizzle=maybe(0.2, 1, 2, 4),
+        constant=(rng.choice(tensors),) if tensors and rng.random() < 0.1 else None,
+        overlap=maybe(0.1, True, False),
+    )
+
+
+def tile_sizes(kernel: wsdsl.Kernel, rng: Random) -> dict[str, int]:
+    """By which the reference walks; a kernel means the same by all."""
+    return {name: rng.choice((1, 3, 16, 50, 64, 300)) for name in loop_variables(kernel)[0]}

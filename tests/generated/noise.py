@@ -1,0 +1,177 @@
+"""How far a result may be from what the reference computes: as far as rounding moves it.
+
+The reference sums in float64 and rounds each operation once. A scheduled kernel adds in another
+order, and a factor of an operand is applied behind the product. So the reference is evaluated again
+with every sum that is not exact moved, at random, by as much as another order could move it (some
+ulps of the sum of the terms' sizes), under other tile sizes. What is moved nowhere has to come out
+exactly. Elsewhere a float may be off by `SLACK` times the spread of these evaluations, or of the
+tensor's mean spread, and two of its own ulps; an integer where they differ, by their spread and one;
+where all agree that there is NaN or infinity, there has to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from wsdsl.ir import tile_ops as t
+from wsdsl.ir.op import Kernel, Op
+from wsdsl.simulator import arithmetic, reference
+from wsdsl.simulator.arithmetic import Array
+from wsdsl.simulator.arrays import bind_arguments
+
+SLACK = 16.0
+EVALUATIONS = 4
+ULPS = {"f32": 2.0**-23, "tf32": 2.0**-10, "bf16": 2.0**-7, "f16": 2.0**-10, "f8e4m3": 2.0**-3,
+        "f8e5m2": 2.0**-2}  # fmt: skip
+
+
+class _Moved(reference._Evaluator):
+    """The reference with sums moved by what another order of summation could do to them."""
+
+    def __init__(self, kernel: Kernel, arguments: Any, tile: dict[str, int], seed: int) -> None:
+        super().__init__(arguments, tile)
+        self.rng = np.random.default_rng(seed)
+        self.made = kernel.definers
+        self.carried = {
+            v for op in kernel.ops if isinstance(op, t.ForTiles) and op.init
+            for inner in op.body if isinstance(inner, t.Map) for v in [inner.result]
+        }  # fmt: skip
+
+    def compute(self, op: Op) -> Array:
+        held = super().compute(op)
+        match op:
+            case t.Contract() if held.dtype == np.float32:
+                terms, exact = self.terms(op)
+                return self.moved(held, terms, exact, self.rounding(op))
+            case t.Reduce(fn="add") if held.dtype.kind not in "iub":
+                x = arithmetic.widen(self.values[op.x.name]).astype(np.float64)
+                axis = reference._tile(op.x).axes.index(op.axis)
+                total = np.abs(x).sum(axis=axis)
+                name = reference._dtype(op.x).name
+                return self.moved(held, total, _exact(x, total, axis), ULPS[name])
+            case t.Map(fn="add" | "sub" | "mul" | "fma") if op.result in self.carried:
+                if held.dtype != np.float32:
+                    return held
+                a, b, *rest = (self.place(v, reference._tile(op.result).axes) for v in op.args)
+                wide = a.astype(np.float64)
+                full = wide + b if op.fn == "add" else wide - b if op.fn == "sub" else wide * b
+                full = full + rest[0] if rest else full
+                size = np.maximum(np.abs(a), np.abs(b)) if op.fn in ("add", "sub") else np.abs(held)
+                return self.moved(held, size, bool(np.all(_same(held, full))), ULPS["f32"])
+            case _:
+                return held
+
+    def terms(self, op: t.Contract) -> tuple[Array, bool]:
+        """The sum of the terms' sizes, and whether every order of adding them is exact."""
+        parts = [self.values[v.name] for v in (op.a, op.b)]
+        dtypes = [reference._dtype(v) for v in (op.a, op.b)]
+        wide = [arithmetic.multiplicand(x, d).astype(np.float64) for x, d in zip(parts, dtypes)]
+        a, b = reference._tile(op.a).axes, reference._tile(op.b).axes
+        shared = [x for x in a if x in b]
+        where = [a.index(x) for x in shared], [b.index(x) for x in shared]
+        with np.errstate(all="ignore"):
+            total = np.tensordot(np.abs(wide[0]), np.abs(wide[1]), where)
+        free = [x for x in (*a, *b) if x not in shared]
+        axes = reference._tile(op.result).axes
+        total = total.transpose([free.index(x) for x in axes])
+        step = _step(wide[0]) * _step(wide[1])
+        if op.acc is not None:
+            acc = self.place(op.acc, axes).astype(np.float64)
+            total, step = total + np.abs(acc), min(step, _step(acc))
+        most = float(np.max(np.where(np.isfinite(total), total, 0), initial=0))
+        exact = self.rounding(op) == ULPS["f32"] and most <= step * 2.0**24
+        return total, exact
+
+    def rounding(self, op: t.Contract) -> float:
+        """Of an operand that is computed: its factor may be applied to the sum."""
+        computed = [v for v in (op.a, op.b) if not isinstance(self.made.get(v), t.Load)]
+        return max((ULPS[reference._dtype(v).name] for v in computed), default=ULPS["f32"])
+
+    def moved(self, held: Array, size: Array, exact: Any, ulp: float) -> Array:
+        if np.all(exact):
+            return held
+        with np.errstate(all="ignore"):
+            shift = self.rng.choice((-2.0, -1.0, 0.0, 1.0, 2.0), np.shape(held)) * size * ulp
+            shift = np.where(np.isfinite(shift) & ~np.asarray(exact), shift, 0)
+            return (held.astype(np.float64) + shift).astype(held.dtype)
+
+
+def _step(x: Array) -> float:
+    """A power of two of which all (finite) values are multiples; 0 if there is no good one."""
+    finite = np.where(np.isfinite(x), x, 0)
+    for bits in (0, 2, 4, 8, 12):
+        scaled = finite * 2.0**bits
+        if np.array_equal(scaled, np.rint(scaled)):
+            return 2.0**-bits
+    return 0.0
+
+
+def _exact(x: Array, total: Array, axis: int) -> Any:
+    """Whether every order of adding up is exact in f32."""
+    most = float(np.max(np.where(np.isfinite(total), total, 0), initial=0))
+    return most <= _step(x) * 2.0**24
+
+
+def _same(held: Array, full: Array) -> Any:
+    return (held == full) | ~np.isfinite(full)
+
+
+def evaluations(
+    kernel: Kernel, arrays: Mapping[str, Any], tiles: list[dict[str, int]], seed: int
+) -> list[dict[str, Any]]:
+    """What the arrays hold afterwards, by tile sizes."""
+    found: list[dict[str, Any]] = []
+    for i, tile in enumerate(tiles):
+        copy = {n: np.array(a) if isinstance(a, np.ndarray) else a for n, a in arrays.items()}
+        arguments = bind_arguments(kernel, copy)
+        with np.errstate(all="ignore"):
+            _Moved(kernel, arguments, tile, seed + i).start(kernel)
+        arguments.write_back()
+        found.append(copy)
+    return found
+
+
+def difference(got: Any, samples: list[Any], dtype: str) -> str:
+    """What is wrong about an array, given what it might be; "" if nothing is."""
+    wide = [_wide(s) for s in samples]
+    held = _wide(got)
+    stack = np.stack(wide)
+    if dtype not in ULPS:
+        low, high = stack.min(0), stack.max(0)
+        loose = (low != high).astype(np.int64)
+        loose = loose * np.maximum(1, high - low) if dtype != "bool" else loose
+        wrong = (held < low - loose) | (held > high + loose)
+        return _told(wrong, held, wide[0])
+    with np.errstate(all="ignore"):
+        finite = np.isfinite(stack).all(0)
+        kinds = np.stack([_kind(s) for s in wide])
+        agreed = (kinds == kinds[0]).all(0)
+        wrong = agreed & (_kind(held) != kinds[0])
+        spread = np.where(finite, stack.max(0) - stack.min(0), 0)
+        typical = float(np.mean(spread[finite])) if finite.any() else 0.0
+        size = np.where(finite, np.abs(stack).max(0), 0)
+        moved = typical > 0
+        tolerance = SLACK * np.maximum(spread, typical) + moved * 2 * ULPS[dtype] * size
+        outside = np.abs(held - stack).min(0) > tolerance
+        wrong |= finite & np.isfinite(held) & outside
+    return _told(wrong, held, wide[0])
+
+
+def _wide(x: Any) -> Array:
+    x = np.asarray(x)
+    return x.astype(np.int64) if x.dtype.kind in "iub" else x.astype(np.float64)
+
+
+def _kind(x: Array) -> Array:
+    """0 of a number, 1 of NaN, 2 and 3 of the infinities."""
+    return np.isnan(x) + 2 * np.isposinf(x) + 3 * np.isneginf(x)
+
+
+def _told(wrong: Array, held: Array, want: Array) -> str:
+    if not wrong.any():
+        return ""
+    at = tuple(int(i) for i in np.argwhere(wrong)[0])
+    return f"{int(wrong.sum())} of {wrong.size} differ; at {at} {held[at]} instead of {want[at]}"

@@ -1,0 +1,292 @@
+"""Kernels at random: nests of loops, products, reductions and stores around expressions."""
+
+from __future__ import annotations
+
+import re
+from random import Random
+
+from tests.generated.expressions import FLOATS, VALUES, Axis, Expressions, Local, Scope
+
+PRODUCTS = (
+    ("bf16", "bf16"), ("bf16", "bf16"), ("f16", "f16"), ("tf32", "tf32"), ("f8e4m3", "f8e4m3"),
+    ("f8e5m2", "f8e4m3"), ("i8", "i8"), ("u8", "i8"),
+)  # fmt: skip
+OUTPUTS = ("f32",) * 6 + ("bf16",) * 4 + ("f16", "f8e4m3", "i32", "i8", "u8", "u16", "bool")
+ADDED = ("f32", "f32", "f16", "bf16", "i32", "u32")
+
+
+def program(seed: int) -> str:
+    """The text of a kernel, and of the functions that it calls."""
+    return _Program(Random(seed)).text()
+
+
+class _Program(Expressions):
+    def __init__(self, rng: Random) -> None:
+        super().__init__(rng)
+        self.lines: list[str] = []
+        self.indent = 1
+        self.stored: list[str] = []
+        self.walked: set[str] = set()
+
+    def text(self) -> str:
+        self.nest()
+        for dim in sorted(self.walked - set(re.findall(r"\w+", " ".join(self.params.values())))):
+            # Its size has to come from somewhere.
+            self.params[self.fresh("Z")] = f"f32[{dim}]"
+        kinds = ", ".join(f"{n}: {k}" for n, k in self.params.items())
+        body = "\n".join(self.lines)
+        return "\n\n".join((*self.functions, f"@kernel\ndef made({kinds}):\n{body}\n"))
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.indent + text)
+
+    # Loops ----------------------------------------------------------------------------------------
+
+    def nest(self) -> None:
+        scope = Scope()
+        if self.chance(0.3):
+            scope = self.enter(
+                "each", (("b", "B"), ("h", "H"))[: self.rng.choice((1, 1, 2))], scope
+            )
+        shape = self.rng.random()
+        if shape < 0.55:
+            scope = self.enter("tiles", (("m", "M"), ("n", "N")), scope)
+        elif shape < 0.8:
+            scope = self.enter("tiles", (("m", "M"),), scope)
+        elif shape < 0.9:
+            scope = self.enter("tiles", (("m", "M"),), scope)
+            scope = self.enter("tiles", (("n", "N"),), scope, self.rng.choice((None, 64, 128)))
+        elif not scope.scalars:
+            scope = self.enter("each", (("b", "B"),), scope)
+        self.block(scope, scope, self.rng.randint(1, 4))
+        before = len(self.stored)
+        if not self.stored or self.chance(0.7):
+            self.store(scope, scope)
+        assert len(self.stored) > before or self.stored
+
+    def enter(
+        self, word: str, loops: tuple[tuple[str, str], ...], scope: Scope, by: int | None = None
+    ) -> Scope:
+        """One loop over all of them, or one in the other."""
+        groups = [loops] if by is None and self.chance(0.8) else [(one,) for one in loops]
+        for group in groups:
+            names, dims = (", ".join(held) for held in zip(*group, strict=True))
+            self.walked |= {dim for _, dim in group}
+            given = f"{dims}, by={by}" if by else dims
+            self.line(f"for {names} in {word}({given}):")
+            self.indent += 1
+        if word == "each":
+            return scope.inside(scalars=loops)
+        return scope.inside(axes=tuple(Axis(*one) for one in loops))
+
+    def leave(self, indent: int) -> None:
+        self.indent = indent
+
+    # Statements -----------------------------------------------------------------------------------
+
+    def block(self, scope: Scope, outer: Scope, count: int, depth: int = 2) -> None:
+        """`outer` is the scope of the output space, by which every store has to be placed."""
+        for _ in range(count):
+            kind = self.rng.random()
+            if kind < 0.2:
+                self.local(scope)
+            elif kind < 0.7 and depth:
+                self.sums(scope, depth)
+            elif kind < 0.8:
+                self.store(scope, outer)
+            elif kind < 0.9:
+                self.choice(scope)
+            elif depth == 2 and scope is outer:
+                self.inner_loop(scope, outer, depth)
+            else:
+                self.local(scope)
+
+    def local(self, scope: Scope) -> None:
+        dtype, name = self.rng.choice(VALUES), self.fresh("x")
+        axes = tuple(a for a in scope.axes if self.chance(0.8))
+        # With a new tile added, the axes are all of these.
+        inner = ", ".join(a.name for a in axes)
+        zero = {"bool": "False"}.get(dtype, "0.0" if dtype in FLOATS else "0")
+        op = "|" if dtype == "bool" else "+"
+        start = f"full({dtype}[{inner}], {zero})" if inner else f"full({dtype}, {zero})"
+        value = self.value(dtype, axes, scope, self.rng.randint(1, 4))
+        self.line(f"{name} = {start} {op} {value}")
+        scope.locals.append(Local(name, dtype, axes))
+
+    def sums(self, scope: Scope, depth: int) -> None:
+        """Accumulators, and a loop that adds to them."""
+        indent, word = self.indent, "tiles"
+        found: list[Local] = []
+        pairs = [a for a in scope.axes if a.name != a.dim]
+        used = {a.name for a in scope.axes} | {n for n, _ in scope.scalars}
+        free = [v for v in (("k", "K"), ("l", "L"), ("k", "K"), ("n", "N")) if v[0] not in used]
+        name, dim = self.rng.choice(free)
+        if self.chance(0.15) and "e" not in used:
+            word, name, dim = "each", "e", "E"
+        plans = self.rng.choices(
+            ("product", "sum", "max", "softmax"), (6 if len(pairs) > 1 else 0, 2, 1, 0.5),
+            k=self.rng.choice((1, 1, 1, 2, 2, 3)),
+        )  # fmt: skip
+        types: list[tuple[str, str]] = []
+        for plan in plans:
+            types.append(self.rng.choice(PRODUCTS))
+            whole = plan == "product" and types[-1][0] in ("i8", "u8")
+            dtype = "i32" if whole else "f32"
+            axes = tuple(self.rng.sample(pairs, 2)) if plan == "product" else tuple(pairs[:1])
+            start = "-inf" if plan in ("max", "softmax") else "0" if whole else "0.0"
+            inner = ", ".join(a.name for a in axes)
+            acc = Local(self.fresh("acc"), dtype, axes)
+            kind = f"{dtype}[{inner}]" if inner else dtype
+            self.line(f"{acc.name} = full({kind}, {start})")
+            found.append(acc)
+            if plan == "softmax":
+                found.append(Local(self.fresh("acc"), "f32", axes))
+                self.line(f"{found[-1].name} = full({kind}, 0.0)")
+        inside = self.enter(word, ((name, dim),), scope)
+        walked = Axis(name, dim) if word == "tiles" else None
+        if walked and len(pairs) > 1 and depth > 1 and self.chance(0.1):
+            # A loop in the loop: products with all that is walked outside of it.
+            inside = self.enter("each", (("e", "E"),), inside) if "e" not in used else inside
+        if self.chance(0.2):
+            self.local(inside)
+        if self.chance(0.1):
+            self.line(f"if {self.scalar_condition(inside)}:")
+            self.indent += 1
+        held = iter(found)
+        for plan, types_ in zip(plans, types, strict=True):
+            acc = next(held)
+            if plan == "product":
+                self.product(acc, types_, walked, inside)
+                continue
+            axes = (*acc.axes, walked) if walked else acc.axes
+            x = self.value("f32", axes, inside, self.rng.randint(0, 3))
+            inner = ", ".join(a.name for a in axes)
+            x = f"zeros(f32[{inner}]) + {x}" if inner else x
+            if plan == "softmax":
+                self.softmax(acc, next(held), x, walked)
+            elif plan == "max":
+                part = f"max({x}, over={walked.name})" if walked else x
+                self.line(f"{acc.name} = max({acc.name}, {part})")
+            else:
+                self.line(f"{acc.name} += " + (f"sum({x}, over={walked.name})" if walked else x))
+        self.leave(indent)
+        scope.locals.extend(found)
+
+    def softmax(self, top: Local, total: Local, x: str, walked: Axis | None) -> None:
+        over = f", over={walked.name}" if walked else ""
+        v, new = self.fresh("x"), self.fresh("top")
+        self.line(f"{v} = {x}")
+        self.line(f"{new} = max({top.name}, {f'max({v}{over})' if walked else v})")
+        part = f"exp({v} - {new})"
+        part = f"sum({part}{over})" if walked else part
+        self.line(f"{total.name} = {total.name} * exp({top.name} - {new}) + {part}")
+        self.line(f"{top.name} = {new}")
+
+    def product(
+        self, acc: Local, types: tuple[str, str], walked: Axis | None, scope: Scope
+    ) -> None:
+        shared = walked or Axis("D", "D")
+        if self.chance(0.05):
+            shared = Axis("D", "D")
+        sides: list[str] = []
+        for dtype, free in zip(types, acc.axes, strict=True):
+            order = [free, shared]
+            if dtype in ("bf16", "f16") and self.chance(0.3):
+                order.reverse()
+            entries = [(a.entry, a.dim) for a in order]
+            if self.chance(0.3):
+                entries.insert(self.rng.choice((0, 0, 0, 1)), self.scalar_entry(scope))
+            name = self.param(f"{dtype}[{', '.join(d for _, d in entries)}]")
+            side = f"{name}[{', '.join(e for e, _ in entries)}]"
+            if self.chance(0.1) and dtype in FLOATS:
+                by = f"index({shared.name}) // 128"
+                factor = self.rng.choice(
+                    (f"{self.param(f'{dtype}[{free.dim}]')}[{free.name}]", "2.0", f"{self.param(f'{dtype}[{shared.dim}B]')}[{by}]")
+                )  # fmt: skip
+                side = f"({side} * {factor})"
+            if self.chance(0.2):
+                held = self.fresh("a")
+                self.line(f"{held} = {side}")
+                side = held
+            sides.append(side)
+        made = " @ ".join(sides if self.chance(0.8) else reversed(sides))
+        if self.chance(0.15):
+            made = f"({made}) * {self.value(acc.dtype, acc.axes, scope, 1)}"
+        self.line(
+            f"{acc.name} += {made}" if self.chance(0.9) else f"{acc.name} = {acc.name} + {made}"
+        )
+
+    def inner_loop(self, scope: Scope, outer: Scope, depth: int) -> None:
+        """A parallel loop in the output space, which stores by itself."""
+        indent = self.indent
+        used = {a.name for a in scope.axes}
+        free = [v for v in (("n", "N"), ("k", "K"), ("l", "L")) if v[0] not in used]
+        inside = self.enter("tiles", (self.rng.choice(free),), scope)
+        self.block(inside, inside, self.rng.randint(0, 2), depth - 1)
+        self.store(inside, inside)
+        self.leave(indent)
+
+    def choice(self, scope: Scope) -> None:
+        """`if` of a scalar, around what is assigned."""
+        known = [v for v in scope.locals if v.dtype in ("f32", "i32")]
+        if not known:
+            self.local(scope)
+            return
+        changed = self.rng.choice(known)
+        self.line(f"if {self.scalar_condition(scope)}:")
+        for last in (False, True):
+            self.indent += 1
+            value = self.value(changed.dtype, changed.axes, scope, 2)
+            self.line(f"{changed.name} = {changed.name} + {value}")
+            self.indent -= 1
+            if last or self.chance(0.5):
+                return
+            self.line("else:")
+
+    def scalar_condition(self, scope: Scope) -> str:
+        kind = self.rng.random()
+        if kind < 0.3:
+            dim = self.rng.choice("MNK")
+            self.walked.add(dim)
+            return f"{dim} > {self.rng.choice((1, 16, 64))}"
+        if kind < 0.5:
+            return f"{self.scalar('i32')} {self.rng.choice(('>', '<', '=='))} 2"
+        if kind < 0.8 and scope.scalars:
+            name, dim = self.rng.choice(scope.scalars)
+            flags = self.param(f"i32[{dim}]", "rows")
+            return self.rng.choice((f"{name} > 0", f"{flags}[{name}] > 1", f"{name} % 2 == 0"))
+        return f"{self.scalar('f32')} > 0.5"
+
+    # Stores ---------------------------------------------------------------------------------------
+
+    def store(self, scope: Scope, outer: Scope) -> None:
+        entries = [(a.entry, a.dim) for a in outer.axes] + list(outer.scalars)
+        axes = outer.axes
+        if self.chance(0.4):
+            self.rng.shuffle(entries)
+        adds = self.chance(0.15)
+        if adds and len(entries) > 1 and self.chance(0.5):
+            left_out = self.rng.choice(entries)
+            entries.remove(left_out)
+            axes = tuple(a for a in axes if a.name != left_out[0])
+        if self.chance(0.08) and axes:
+            at = next(i for i, (e, _) in enumerate(entries) if e == axes[0].name)
+            rows = self.param(f"i32[{axes[0].dim}]", "perm")
+            entries[at] = f"{rows}[{axes[0].name}]", "T"
+        if self.chance(0.05):
+            entries.insert(0, ("1", "3"))
+        dtype = self.rng.choice(ADDED if adds else OUTPUTS)
+        name = self.fresh("Y")
+        self.params[name] = f"{dtype}[{', '.join(d for _, d in entries)}]"
+        held = [v for v in scope.locals if all(a in axes for a in v.axes)]
+        if held and self.chance(0.5):
+            value = self.rng.choice(held)
+            text, kind = value.name, value.dtype
+        else:
+            kind = dtype if self.chance(0.4) else "f32" if dtype in FLOATS else "i32"
+            text = self.value(kind, axes, scope, self.rng.randint(1, 4))
+        if (kind in FLOATS) != (dtype in FLOATS) or (kind == "bool") != (dtype == "bool"):
+            text = f"cast({text}, {dtype})"
+        place = f"{name}[{', '.join(e for e, _ in entries)}]"
+        self.line(f"{place} {'+=' if adds else '='} {text}")
+        self.stored.append(place)

@@ -1,0 +1,136 @@
+"""What is asked of a program, whatever it is.
+
+It is refused by an error of an allowed class that shows a place in the text (a schedule that does
+not fit shows none), or: the reference agrees with itself under any tile sizes, the scheduled kernel
+is proved, and the simulator's result agrees with the reference within the bound of noise.py.
+Nothing else is an answer.
+"""
+
+from __future__ import annotations
+
+import re
+import traceback
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import numpy as np
+
+import wsdsl
+from tests.generated import draws, noise
+from wsdsl.diagnostics import CompileError, ParseError, ScheduleError, TypeCheckError, WsdslError
+from wsdsl.ir.types import Tensor
+
+REFUSALS = (ParseError, TypeCheckError, CompileError, ScheduleError)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    kind: str
+    """`ok`, `refused`, `schedule`; `wrong` and `crash` are failures."""
+    reason: str = ""
+    """The message, with what is particular to the program left out."""
+    detail: str = ""
+
+    @property
+    def failed(self) -> bool:
+        return self.kind in ("wrong", "crash")
+
+
+OK = Outcome("ok")
+
+
+def attempts(text: str, seed: int, schedules: int = 3, ptx: bool = False) -> list[Outcome]:
+    """One outcome for the text if it is refused or fails, else one for each of the schedules."""
+    rng = Random(seed)
+    try:
+        kernel = vars(wsdsl.parse(text))["made"]
+        _ = kernel.tile
+    except Exception as error:
+        return [_of_error(error, "parsing")]
+    found: list[Outcome] = []
+    dims = draws.sizes(kernel, rng)
+    given = draws.arrays(kernel, dims, seed)
+    tiles = [draws.tile_sizes(kernel, rng) for _ in range(noise.EVALUATIONS)]
+    samples: list[dict[str, Any]] | None = None
+    for i in range(schedules):
+        schedule = draws.schedule(kernel, rng) if i else None
+        what = f"sizes {dims}, schedule={schedule!r}, seed {seed}"
+        call_arrays = {n: np.array(a) if isinstance(a, np.ndarray) else a for n, a in given.items()}
+        try:
+            call = kernel.resolve(tuple(call_arrays.values()))
+            alignment = kernel._alignment(call, schedule)
+            compiled = kernel._compile(schedule, call.dims, *alignment)
+        except Exception as error:
+            outcome = _of_error(error, f"compiling, {what}")
+            found.append(outcome)
+            if outcome.kind == "schedule":
+                continue
+            return found
+        try:
+            if samples is None:
+                samples = noise.evaluations(kernel.tile, given, tiles, seed)
+                if told := _unstable(kernel, samples):
+                    return [Outcome("wrong", "tiles", f"under tiles {tiles}: {told}; {what}")]
+            _ = compiled.certificate
+            if ptx:
+                _ = compiled.ptx
+            with np.errstate(all="ignore"):
+                compiled.simulate_call(call, seed)
+        except Exception as error:
+            return [*found, _of_failure(error, what)]
+        told = _differs(kernel, call_arrays, samples)
+        if told:
+            return [*found, Outcome("wrong", "simulator", f"{told}; {what}")]
+        found.append(OK)
+    return found
+
+
+def _tensors(kernel: wsdsl.Kernel) -> list[tuple[str, str]]:
+    return [
+        (p.name, p.type.dtype.name)
+        for p in kernel.tile.params
+        if isinstance(p.type, Tensor) and p.name in kernel.access.writes
+    ]
+
+
+def _unstable(kernel: wsdsl.Kernel, samples: list[dict[str, Any]]) -> str:
+    """Where the reference shows its tiles' sizes: each evaluation against the others."""
+    for i, own in enumerate(samples):
+        others = samples[:i] + samples[i + 1 :]
+        for name, dtype in _tensors(kernel):
+            if told := noise.difference(own[name], [o[name] for o in others], dtype):
+                return f"{name}: {told}"
+    return ""
+
+
+def _differs(kernel: wsdsl.Kernel, got: dict[str, Any], samples: list[dict[str, Any]]) -> str:
+    for name, dtype in _tensors(kernel):
+        if told := noise.difference(got[name], [s[name] for s in samples], dtype):
+            return f"{name}: {told}"
+    return ""
+
+
+def _of_error(error: Exception, what: str) -> Outcome:
+    if type(error) in REFUSALS or (isinstance(error, CompileError) and error.findings):
+        assert isinstance(error, WsdslError)
+        reason = grouped(error.findings[0].message)
+        if isinstance(error, ScheduleError):
+            return Outcome("schedule", reason, f"{error}\n{what}")
+        if all(f.loc for f in error.findings):
+            return Outcome("refused", reason, f"{error}\n{what}")
+        return Outcome("crash", f"no place: {reason}", f"{error}\n{what}")
+    return _of_failure(error, what)
+
+
+def _of_failure(error: Exception, what: str) -> Outcome:
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{where.filename.rsplit('/', 2)[-1]}:{where.name}"
+    first = grouped(str(error).splitlines()[0] if str(error) else "")
+    last = "\n".join(str(error).splitlines()[:12])
+    return Outcome("crash", f"{type(error).__name__} in {place}: {first}", f"{last}\n{what}")
+
+
+def grouped(message: str) -> str:
+    """Without names and numbers, so that equal reasons are counted together."""
+    return re.sub(r"\d+", "#", re.sub(r"`[^`]*`", "`…`", message))
