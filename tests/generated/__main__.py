@@ -53,9 +53,8 @@ def main(count: int, seed: int) -> int:
     total = sum(seen.values())
     print(f"{count} programs, {total} outcomes, {took:.0f} s")
     for (kind, reason), times in seen.most_common():
-        print(
-            f"{times:6} {100 * times / total:5.1f} %  {kind} {reason} (first: {first[kind, reason]})"
-        )
+        share = f"{times:6} {100 * times / total:5.1f} %"
+        print(f"{share}  {kind} {reason} (first: {first[kind, reason]})")
     failures = sum(n for (kind, _), n in seen.items() if kind in ("wrong", "crash"))
     print(f"{failures} wrong or crashed")
     return 1 if failures else 0

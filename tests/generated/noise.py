@@ -4,9 +4,9 @@ The reference sums in float64 and rounds each operation once. A scheduled kernel
 order, and a factor of an operand is applied behind the product. So the reference is evaluated again
 with every sum that is not exact moved, at random, by as much as another order could move it (some
 ulps of the sum of the terms' sizes), under other tile sizes. What is moved nowhere has to come out
-exactly. Elsewhere a float may be off by `SLACK` times the spread of these evaluations, or of the
-tensor's mean spread, and two of its own ulps; an integer where they differ, by their spread and one;
-where all agree that there is NaN or infinity, there has to be.
+exactly. Elsewhere a float may be off by `SLACK` times the spread of these evaluations (of the
+tensor's mean spread, if that is more) and two of its own ulps; an integer where they differ, by
+their spread and one; where all agree that there is NaN or infinity, there has to be.
 """
 
 from __future__ import annotations

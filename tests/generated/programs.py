@@ -200,9 +200,9 @@ class _Program(Expressions):
             side = f"{name}[{', '.join(e for e, _ in entries)}]"
             if self.chance(0.1) and dtype in FLOATS:
                 by = f"index({shared.name}) // 128"
-                factor = self.rng.choice(
-                    (f"{self.param(f'{dtype}[{free.dim}]')}[{free.name}]", "2.0", f"{self.param(f'{dtype}[{shared.dim}B]')}[{by}]")
-                )  # fmt: skip
+                rows = f"{self.param(f'{dtype}[{free.dim}]')}[{free.name}]"
+                blocks = f"{self.param(f'{dtype}[{shared.dim}B]')}[{by}]"
+                factor = self.rng.choice((rows, "2.0", blocks))
                 side = f"({side} * {factor})"
             if self.chance(0.2):
                 held = self.fresh("a")
@@ -262,12 +262,16 @@ class _Program(Expressions):
     def store(self, scope: Scope, outer: Scope) -> None:
         entries = [(a.entry, a.dim) for a in outer.axes] + list(outer.scalars)
         axes = outer.axes
+        over = ""
         if self.chance(0.4):
             self.rng.shuffle(entries)
         adds = self.chance(0.15)
         if adds and len(entries) > 1 and self.chance(0.5):
             left_out = self.rng.choice(entries)
             entries.remove(left_out)
+            # What tiles add to one place is summed up over each of them: how many they are, a
+            # result must not show.
+            over = left_out[0] if left_out[0] in [a.name for a in axes] else ""
             axes = tuple(a for a in axes if a.name != left_out[0])
         if self.chance(0.08) and axes:
             at = next(i for i, (e, _) in enumerate(entries) if e == axes[0].name)
@@ -279,7 +283,12 @@ class _Program(Expressions):
         name = self.fresh("Y")
         self.params[name] = f"{dtype}[{', '.join(d for _, d in entries)}]"
         held = [v for v in scope.locals if all(a in axes for a in v.axes)]
-        if held and self.chance(0.5):
+        if over:
+            kind = "f32" if dtype in FLOATS else "i32"
+            inner = ", ".join((*(a.name for a in axes), over))
+            added = self.value(kind, outer.axes, scope, self.rng.randint(1, 3))
+            text = f"sum(zeros({kind}[{inner}]) + {added}, over={over})"
+        elif held and self.chance(0.5):
             value = self.rng.choice(held)
             text, kind = value.name, value.dtype
         else:

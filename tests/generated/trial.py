@@ -9,6 +9,7 @@ Nothing else is an answer.
 from __future__ import annotations
 
 import re
+import signal
 import traceback
 from dataclasses import dataclass
 from random import Random
@@ -38,10 +39,32 @@ class Outcome:
 
 
 OK = Outcome("ok")
+LIMIT = 60
+"""Seconds for a program under all of its schedules."""
+
+
+class TooSlow(BaseException):
+    """Raised wherever it is, and taken for a failure there."""
+
+
+def _too_slow(*_: object) -> None:
+    raise TooSlow(f"takes more than {LIMIT} s")
 
 
 def attempts(text: str, seed: int, schedules: int = 3, ptx: bool = False) -> list[Outcome]:
     """One outcome for the text if it is refused or fails, else one for each of the schedules."""
+    before = signal.signal(signal.SIGALRM, _too_slow)
+    signal.alarm(LIMIT)
+    try:
+        return _attempts(text, seed, schedules, ptx)
+    except TooSlow as error:
+        return [_of_failure(error, f"seed {seed}")]
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _attempts(text: str, seed: int, schedules: int, ptx: bool) -> list[Outcome]:
     rng = Random(seed)
     try:
         kernel = vars(wsdsl.parse(text))["made"]
@@ -51,7 +74,7 @@ def attempts(text: str, seed: int, schedules: int = 3, ptx: bool = False) -> lis
     found: list[Outcome] = []
     dims = draws.sizes(kernel, rng)
     given = draws.arrays(kernel, dims, seed)
-    tiles = [draws.tile_sizes(kernel, rng) for _ in range(noise.EVALUATIONS)]
+    tiles = [draws.tile_sizes(kernel, dims, rng) for _ in range(noise.EVALUATIONS)]
     samples: list[dict[str, Any]] | None = None
     for i in range(schedules):
         schedule = draws.schedule(kernel, rng) if i else None
@@ -123,7 +146,7 @@ def _of_error(error: Exception, what: str) -> Outcome:
     return _of_failure(error, what)
 
 
-def _of_failure(error: Exception, what: str) -> Outcome:
+def _of_failure(error: BaseException, what: str) -> Outcome:
     where = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{where.filename.rsplit('/', 2)[-1]}:{where.name}"
     first = grouped(str(error).splitlines()[0] if str(error) else "")

@@ -131,11 +131,7 @@ def _constrain(kernel: Kernel, sides: _Sides) -> Iterator[Finding]:
                 "only one of a product's two axes can be reduced in a kernel; compute the other "
                 "reduction in a kernel of its own",
             )
-    stored = (
-        (op, tuple(v.type.name for v in op.index if isinstance(v.type, Axis)))
-        for op in kernel.ops
-        if isinstance(op, Store)
-    )
+    stored = ((op, _stored_axes(op)) for op in kernel.ops if isinstance(op, Store))
     for op, axes in (*_in_registers(kernel), *stored):
         if len(axes) > 2:
             yield Finding(
@@ -147,6 +143,15 @@ def _constrain(kernel: Kernel, sides: _Sides) -> Iterator[Finding]:
             yield clash("this tile", *axes, op.loc)
         elif axes:
             sides.root(axes[0])
+
+
+def _stored_axes(op: Store) -> tuple[str, ...]:
+    """Axes of the elements that a store writes: a scatter has those of its indices, too."""
+    kinds = (v.type for v in op.index)
+    named = (
+        (k.name,) if isinstance(k, Axis) else k.axes if isinstance(k, Tile) else () for k in kinds
+    )
+    return tuple(dict.fromkeys(axis for axes in named for axis in axes))
 
 
 def _ride(kernel: Kernel, sides: _Sides) -> None:

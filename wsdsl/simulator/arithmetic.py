@@ -64,7 +64,7 @@ def multiplicand(x: Array, dtype: DType) -> Array:
     if dtype.is_integer:
         return x.astype(np.int32)
     if dtype.name == "tf32":
-        bits = np.ascontiguousarray(x).view(np.uint32)
+        bits = np.asarray(x, order="C").view(np.uint32)
         return (bits & np.uint32(0xFFFFE000)).view(np.float32)
     return widen(x)
 
@@ -74,7 +74,8 @@ def round_float(x: Array, target: DType) -> Array:
     has one NaN.
     """
     if target.name == "tf32":
-        bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+        # Not ascontiguousarray, which gives a scalar an axis.
+        bits = np.asarray(x, np.float32, order="C").view(np.uint32)
         rounded = ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
         return np.where(np.isfinite(x), rounded, x).astype(np.float32)
     if target.name in LARGEST_FP8:

@@ -1,0 +1,47 @@
+"""Programs that nobody wrote: each is refused at a place in its text, or right and proved."""
+
+import pytest
+
+from tests.generated.__main__ import report
+from tests.generated.programs import program
+from tests.generated.shrink import shrunk
+from tests.generated.trial import Outcome, attempts
+
+CHUNK = 20
+NOT_YET = "is not defined here"
+"""Products whose operands are indexed by what is defined behind the first of them."""
+
+
+@pytest.mark.parametrize("chunk", range(12))
+def test_programs(chunk: int) -> None:
+    """PTX is made of one in twenty: it takes longer than the rest together."""
+    for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
+        text = program(seed)
+        last = attempts(text, seed, schedules=2, ptx=seed % CHUNK == 0)[-1]
+        if last.failed and NOT_YET not in last.detail:
+            pytest.fail(report(seed, text, last))
+
+
+def test_most_are_compiled() -> None:
+    """A generator whose programs are all refused shows nothing."""
+    kinds = [attempts(program(seed), seed, schedules=1)[-1].kind for seed in range(1000, 1020)]
+    assert kinds.count("ok") >= 10, kinds
+
+
+def test_shrinking_keeps_the_failure_alone() -> None:
+    text = program(3)
+    assert "exp" in text
+    small = shrunk(text, lambda smaller: "exp(" in smaller)
+    assert "exp(" in small and len(small.splitlines()) <= 8, small
+
+
+def test_what_depends_on_tiles_is_found() -> None:
+    """Each tile of m adds once: the sum tells how many they are."""
+    text = (
+        "@kernel\n"
+        "def made(X: f32[N], Z: f32[M], Y: f32[N]):\n"
+        "    for m, n in tiles(M, N):\n"
+        "        Y[n] += X[n]\n"
+    )
+    outcomes = [attempts(text, seed, schedules=1)[-1] for seed in range(4)]
+    assert Outcome("ok") not in outcomes
