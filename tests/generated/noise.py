@@ -5,8 +5,9 @@ order, and a factor of an operand is applied behind the product. So the referenc
 with every sum that is not exact moved, at random, by as much as another order could move it (some
 ulps of the sum of the terms' sizes), under other tile sizes. What is moved nowhere has to come out
 exactly. Elsewhere a float may be off by `SLACK` times the spread of these evaluations (of the
-tensor's mean spread, if that is more) and two of its own ulps; an integer where they differ, by
-their spread and one; where all agree that there is NaN or infinity, there has to be.
+tensor's mean spread, if that is more) and two of its own ulps; so may integers, rounded up;
+of `bool` so many times as many may differ. Where all agree that there is NaN or infinity, there has
+to be.
 """
 
 from __future__ import annotations
@@ -140,10 +141,12 @@ def difference(got: Any, samples: list[Any], dtype: str) -> str:
     held = _wide(got)
     stack = np.stack(wide)
     if dtype not in ULPS:
-        low, high = stack.min(0), stack.max(0)
-        loose = (low != high).astype(np.int64)
-        loose = loose * np.maximum(1, high - low) if dtype != "bool" else loose
-        wrong = (held < low - loose) | (held > high + loose)
+        spread = stack.max(0) - stack.min(0)
+        if dtype == "bool":
+            wrong = (held != stack).all(0)
+            few = int(wrong.sum()) <= SLACK * int((spread != 0).sum())
+            return "" if few else _told(wrong, held, wide[0])
+        wrong = np.abs(held - stack).min(0) > np.ceil(SLACK * np.maximum(spread, spread.mean()))
         return _told(wrong, held, wide[0])
     with np.errstate(all="ignore"):
         finite = np.isfinite(stack).all(0)

@@ -108,6 +108,13 @@ class _Program(Expressions):
         inner = ", ".join(a.name for a in axes)
         zero = {"bool": "False"}.get(dtype, "0.0" if dtype in FLOATS else "0")
         op = "|" if dtype == "bool" else "+"
+        if len(axes) > 1 and dtype in ("f32", "i32") and self.chance(0.1):
+            # A reduction over an axis of a parallel loop is one over all of it.
+            fn, over = self.rng.choice(("sum", "max", "min")), self.rng.choice(axes)
+            value = self.value(dtype, axes, scope, self.rng.randint(1, 3))
+            self.line(f"{name} = {fn}(full({dtype}[{inner}], {zero}) + {value}, over={over.name})")
+            scope.locals.append(Local(name, dtype, tuple(a for a in axes if a != over)))
+            return
         start = f"full({dtype}[{inner}], {zero})" if inner else f"full({dtype}, {zero})"
         value = self.value(dtype, axes, scope, self.rng.randint(1, 4))
         self.line(f"{name} = {start} {op} {value}")
@@ -284,10 +291,12 @@ class _Program(Expressions):
         self.params[name] = f"{dtype}[{', '.join(d for _, d in entries)}]"
         held = [v for v in scope.locals if all(a in axes for a in v.axes)]
         if over:
-            kind = "f32" if dtype in FLOATS else "i32"
+            # Of integers there is no other: sums of tiles would saturate.
+            kind = "f32" if dtype in FLOATS else dtype
+            zero = "0.0" if dtype in FLOATS else "0"
             inner = ", ".join((*(a.name for a in axes), over))
             added = self.value(kind, outer.axes, scope, self.rng.randint(1, 3))
-            text = f"sum(zeros({kind}[{inner}]) + {added}, over={over})"
+            text = f"sum(full({kind}[{inner}], {zero}) + {added}, over={over})"
         elif held and self.chance(0.5):
             value = self.rng.choice(held)
             text, kind = value.name, value.dtype
