@@ -209,4 +209,7 @@ def k(C: f32[M]):
     for m in tiles(M):
         C[m] = f(1.0)
 """,
+    "attribute_of_a_word": body("C[m, n] = A[m, :].mean()"),
+    "word_of_a_module": body("C[m, n] = math.exp(alpha)"),
+    "more_than_any_type": body("C[m, n] = alpha * 1e400"),
 }

@@ -361,4 +361,22 @@ def k(C: f32[M]):
         SIZE = 4
 """,
     "array_by_itself": body("C = A\nC[m, n] = 1.0"),
+    "word_of_numpy": body("C[m, n] = isnan(alpha) + clamp(alpha, 0.0, 1.0)"),
+    "no_word_at_all": body("C[m, n] = frobnicate(alpha)"),
+    "more_than_a_float": body("""
+C[m, n] = alpha * 1e300
+C[m, n] = 1e200 * 1e200
+"""),
+    "index_outside": body("""
+C[m, -1] = 0.0
+P[16] = 0
+C[m, n] = cast(P[index(n) + 1000] + P[16 + N % 4] + lookup(P, 16), f32)
+C[m, n] = cast(P[max(r[m], 16)] + P[-1 - index(m)] + P[10 + 6], f32)
+"""),
+    "types_of_a_product": body("""
+x = H[n, :]
+C[m, n] = A[m, :] @ x
+C[m, n] = cast(alpha, bf16) * A[m, :] @ H[n, :]
+C[m, n] = exp(cast(A[m, :], f32)) @ B[n, :]
+"""),
 }

@@ -10,7 +10,7 @@ from lark.tree import Meta, Tree
 
 from wsdsl.diagnostics import Finding, Loc, counted
 from wsdsl.frontend import syntax as s
-from wsdsl.frontend.literals import constant, number
+from wsdsl.frontend.literals import NUMBERS_HINT, constant, number
 from wsdsl.frontend.source import Source
 
 Item = Tree[Token] | Token | None
@@ -295,7 +295,7 @@ class Builder:
             case "number":
                 value = number(str(tree.children[0]))
                 if value is None:
-                    self.refuse("no element type holds this number", loc, "as in 10, 0x1F, 1e-3")
+                    self.refuse("no element type holds this number", loc, NUMBERS_HINT)
                 return s.Number(0 if value is None else value, loc=loc)
             case "constant":
                 return s.Number(str(tree.children[0]) == "True", loc=loc)

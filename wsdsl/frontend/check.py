@@ -192,7 +192,7 @@ class Checker(Loops):
         return read(self.let(name, entity), loc)
 
     def let(self, name: str, value: typed.Expr) -> Var:
-        var = Var(name, value.type)
+        var = Var(name, value.type, value)
         self.out.append(typed.Let(var, value))
         return var
 
@@ -252,16 +252,22 @@ class Checker(Loops):
     # Branches
 
     def branch(self, node: s.If) -> None:
-        cond = self.typed(node.cond)
+        given = self.value(node.cond)
+        cond = self.ops.value(given)
+        known = given.value if isinstance(given, Literal) else None
+        was_dead = self.dead
         if not isinstance(cond, Poison) and (cond.type.axes or cond.type.dtype != BOOL):
             choose = "where(cond, a, b) chooses by element"
             hint = choose if cond.type.axes else "compare it, as in x != 0"
             self.report.error(f"a condition of type {cond.type}", node.cond.loc, hint)
             cond = POISON
         outer = dict(self.env)
+        self.dead = was_dead or known is False
         then = self.block(node.then)
+        self.dead = was_dead or known is True
         after_then, self.env = self.env, dict(outer)
         orelse = self.block(node.orelse)
+        self.dead = was_dead
         after_else, self.env = self.env, dict(outer)
         merged: list[typed.Merged] = []
         for name in {**assigned(node.then), **assigned(node.orelse)}:
@@ -330,6 +336,7 @@ class Checker(Loops):
             )
         inner = Checker(self.report, ref.scope, definition)
         inner.axes, inner.dims, inner.out = self.axes, self.dims, self.out
+        inner.dead = self.dead
         inner.calling = (*self.calling, definition.loc)
         with self.report.inside(definition.name, loc):
             for param, arg in zip(definition.params, args, strict=True):

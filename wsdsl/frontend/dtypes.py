@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from wsdsl.frontend.entities import Number
-from wsdsl.ir.types import DType
+from wsdsl.ir.types import DTYPES, DType
 
 # The largest finite value of each float type.
 _LARGEST = {
@@ -16,6 +16,7 @@ _LARGEST = {
     "f8e5m2": 61440.0,
     "f8e4m3": 464.0,
 }
+_MOST_F32 = "3.4e38"
 # Mantissa bits count as width here: tf32 is stored like an f32, but holds less.
 _WIDTH = {"f32": 32, "tf32": 19, "bf16": 16, "f16": 16, "f8e5m2": 8, "f8e4m3": 8}
 
@@ -51,6 +52,19 @@ def misfit(value: Number, dtype: DType) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return f"{dtype} has no infinity" if dtype.name == "f8e4m3" and math.isinf(value) else ""
     return "" if abs(value) < _LARGEST[dtype.name] else f"{shown} is too large for {dtype}"
+
+
+def wider(value: Number, dtype: DType) -> str:
+    """What to do about a literal that cannot be a `dtype`."""
+    if dtype.is_integer and isinstance(value, float):
+        return f"a number takes the type of what it stands with; cast that {dtype} to f32"
+    others = [DTYPES[n] for n in (("i32", "u32") if dtype.is_integer else ("f32",))]
+    fitting = [other for other in others if not misfit(value, other)]
+    if fitting:
+        return f"a number takes the type of what it stands with: {fitting[0]} would hold it"
+    if dtype.is_integer:
+        return f"no integer type is wider than 32 bits; of floats, f32 holds up to {_MOST_F32}"
+    return f"no type is wider than f32, which holds up to {_MOST_F32}; `inf` is infinity"
 
 
 def as_dtype(value: Number, dtype: DType) -> Number:

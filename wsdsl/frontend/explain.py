@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from lark.lexer import Token
+
+from wsdsl.frontend.foreign import meant
+from wsdsl.frontend.scope import WORDS
+from wsdsl.ir.types import DTYPES
+
+BARE = {*WORDS, *DTYPES, "kernel", "function"}
 
 RESERVED = {
     "and": "`&` combines conditions, each in parentheses: (a > 0) & (b > 0)",
@@ -58,8 +65,12 @@ _WORDS = {
 }
 
 
-def unexpected(token: Token, expected: Iterable[str], seen: list[Token]) -> tuple[str, str]:
-    """Message and hint for a token that fits no rule; `seen` are all tokens up to it."""
+def unexpected(
+    token: Token, expected: Iterable[str], seen: list[Token], behind: str = ""
+) -> tuple[str, str]:
+    """Message and hint for a token that fits no rule; `seen` are all tokens up to it, `behind` is
+    the text that follows.
+    """
     before = seen[:-1] if seen and seen[-1] is token else seen
     kind, text = token.type, str(token)
     allowed = set(expected)
@@ -81,7 +92,7 @@ def unexpected(token: Token, expected: Iterable[str], seen: list[Token]) -> tupl
     if kind in ("RPAR", "RSQB") and _CLOSES[bracket] != text and not wants_expression:
         return f"`{text}` where `{bracket}` is open", _closing(bracket)
     if kind == "DOT" and not wants_expression:
-        return "values have no attributes", _TRANSPOSE
+        return "values have no attributes", _attribute(behind)
     if bracket == "[" and (kind == "COLON" or (last and last.type == "COLON")):
         return (
             "a slice is not part of the language",
@@ -142,6 +153,15 @@ def unexpected(token: Token, expected: Iterable[str], seen: list[Token]) -> tupl
     if _statement_start(before) == "DEF":
         return f"expected {listed}, found {found}", "as in `def name(A: bf16[M, K], alpha: f32):`"
     return f"expected {listed}, found {found}", "look left of the caret"
+
+
+def _attribute(behind: str) -> str:
+    """What to write for `np.dot(…)`, `x.sum()`, `A.T`."""
+    found = re.match(r"\w+", behind)
+    name = found[0] if found else ""
+    if name in ("T", "mT"):
+        return _TRANSPOSE
+    return meant(name) or (f"`{name}` is written bare" if name in BARE else _TRANSPOSE)
 
 
 def _closing(bracket: str) -> str:

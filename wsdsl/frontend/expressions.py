@@ -21,11 +21,13 @@ from wsdsl.frontend.entities import (
     Value,
 )
 from wsdsl.frontend.operators import BINARY, Operators
+from wsdsl.frontend.ranges import outside
 from wsdsl.frontend.report import Report
 from wsdsl.frontend.scope import Scope, suggestion
 from wsdsl.frontend.typed import AxisRef, TensorRef
 from wsdsl.frontend.words import call_word
 from wsdsl.ir.types import F32, I32, Tile
+from wsdsl.ir.wgmma import OPERANDS, sum_of
 
 WHAT: dict[type, str] = {
     AxisRef: "a loop's axis",
@@ -37,6 +39,30 @@ WHAT: dict[type, str] = {
     FunctionRef: "a function",
     Several: "several values",
 }
+
+
+def _instead(tensor: TensorRef, dim: str | int) -> str:
+    """What to write for an index that is outside."""
+    if isinstance(dim, str):
+        return f"count from the end with the size: {dim} - 1 is the last one"
+    last = f"indices go from 0 to {dim - 1}" if dim > 1 else "its only index is 0"
+    return f"{last}; it is declared as {tensor}"
+
+
+def _one_type(a: typed.Expr, b: typed.Expr) -> str:
+    """What to do about operands of `@` of two types. A `cast` in the kernel would not do: operands
+    are loaded, and not computed.
+    """
+    kept, other = (a, b) if sum_of(a.type.dtype, a.type.dtype) else (b, a)
+    dtype = kept.type.dtype
+    if sum_of(dtype, dtype) is None:
+        return OPERANDS
+    while isinstance(other, typed.Ref) and other.var.value is not None:
+        other = other.var.value
+    if not isinstance(other, typed.Load):
+        return f"store this {other.type.dtype} as {dtype} in a kernel before, and load it"
+    name, dims = other.tensor.name, ", ".join(map(str, other.tensor.type.dims))
+    return f"convert `{name}` before the call, and declare it as {name}: {dtype}[{dims}]"
 
 
 class Expressions:
@@ -51,6 +77,8 @@ class Expressions:
         self.lost: dict[str, str] = {}
         """Names that are not visible any more, and why."""
         self.said: set[str] = set()
+        self.dead = False
+        """In a branch that constants say is never taken."""
         self.local: frozenset[str] = frozenset()
         """Names that the definition assigns; as in Python they never mean one from outside."""
         self.dims: set[str] = set()
@@ -81,7 +109,7 @@ class Expressions:
                     "several values where one is expected", node.loc, "name them one by one"
                 )
 
-    def name(self, node: s.Name) -> Entity:
+    def name(self, node: s.Name, *, called: bool = False) -> Entity:
         if node.name in self.env:
             return self.env[node.name]
         if node.name in self.local:
@@ -98,7 +126,7 @@ class Expressions:
         if found is not None:
             return found
         why = self.lost.get(node.name)
-        hint = why or suggestion(node.name, self.env, self.scope)
+        hint = why or suggestion(node.name, self.env, self.scope, called=called)
         return self.unknown(node, f"`{node.name}` is not defined", hint)
 
     def unknown(self, node: s.Name, message: str, hint: str) -> Poison:
@@ -161,9 +189,8 @@ class Expressions:
         eights = {x.dtype.name, y.dtype.name} <= {"f8e4m3", "f8e5m2"}
         integers = x.dtype.is_integer and y.dtype.is_integer
         if x.dtype != y.dtype and not eights and not integers:
-            return self.report.error(
-                f"`@` of {x.dtype} and {y.dtype}", node.loc, f"cast one, as in cast(x, {x.dtype})"
-            )
+            hint = _one_type(a, b)
+            return self.report.error(f"`@` of {x.dtype} and {y.dtype}", node.loc, hint)
         if not (x.dtype.is_float or x.dtype.is_integer):
             return self.report.error(f"`@` of {x.dtype}", node.loc, "cast to a number first")
         free = [t for t in x.axes if t not in shared] + [t for t in y.axes if t not in shared]
@@ -265,13 +292,30 @@ class Expressions:
             return self.report.error(
                 f"an index of {value.type.dtype}", node.loc, "indices are integers: cast(x, i32)"
             )
+        if wrong := self.outside(tensor, dim, value, node.loc):
+            return wrong
         wide = value.type.dtype.bits < 32
         return self.ops.cast(value, I32) if wide else value
+
+    def outside(
+        self, tensor: TensorRef, dim: str | int, index: typed.Expr, loc: Loc
+    ) -> Poison | None:
+        """An error for an index that is outside whatever the sizes."""
+        beyond = outside(index, dim if isinstance(dim, int) else None)
+        if not beyond or self.dead:
+            return None
+        has = f"the size {dim}" if isinstance(dim, int) else "no negative indices"
+        return self.report.error(
+            f"{beyond} outside of this dimension of `{tensor.name}`, which has {has}",
+            loc,
+            _instead(tensor, dim),
+        )
 
     # Calls
 
     def call(self, node: s.Call) -> Entity:
-        function = self.entity(node.function)
+        name = node.function
+        function = self.name(name, called=True) if isinstance(name, s.Name) else self.entity(name)
         match function:
             case Builtin():
                 return call_word(self, function.name, node)

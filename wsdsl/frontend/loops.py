@@ -189,7 +189,7 @@ class Loops(Expressions):
                 )
                 self.env[target.name] = index
             else:
-                index = Var(target.name, Tile(I32))
+                index = Var(target.name, Tile(I32), counts=True)
                 self.env[target.name] = read(index, target.loc)
             levels.append((index, args, inits))
         body = self.block(node.body)

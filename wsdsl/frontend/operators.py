@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 
 from wsdsl.diagnostics import Loc
 from wsdsl.frontend import typed
-from wsdsl.frontend.dtypes import as_dtype, misfit, promote, show_number
+from wsdsl.frontend.dtypes import as_dtype, misfit, promote, show_number, wider
 from wsdsl.frontend.entities import POISON, Literal, Number, Poison, Value
+from wsdsl.frontend.literals import NUMBERS_HINT
 from wsdsl.frontend.report import Report
 from wsdsl.ir.types import BOOL, F32, I32, DType, Tile
 
@@ -46,10 +47,7 @@ class Operators:
     def constant(self, literal: Literal, dtype: DType, loc: Loc) -> typed.Expr | Poison:
         wrong = misfit(literal.value, dtype)
         if wrong:
-            hint = f"a number takes the type of what it stands with, here {dtype}; use a wider one"
-            if isinstance(literal.value, float) and not dtype.is_float:
-                hint = f"a number takes the type of what it stands with; cast that {dtype} to f32"
-            return self.report.error(wrong, loc, hint)
+            return self.report.error(wrong, loc, wider(literal.value, dtype))
         return typed.Const(as_dtype(literal.value, dtype), type=Tile(dtype), loc=loc)
 
     def value(self, value: Value) -> typed.Expr | Poison:
@@ -138,6 +136,9 @@ class Operators:
             return self.report.error(f"{shown}: {error}", loc, hint)
         if isinstance(value, complex):
             return self.report.error(f"{shown} is no real number", loc, hint)
+        grown = isinstance(value, float) and not math.isfinite(value)
+        if grown and math.isfinite(a.value) and math.isfinite(b.value):
+            return self.report.error(f"{shown} is too large", loc, NUMBERS_HINT)
         if isinstance(value, int) and value.bit_length() > MAX_BITS:
             return self.report.error(f"{shown} is too large", loc, hint)
         return Literal(value, loc=loc)
@@ -183,7 +184,7 @@ class Operators:
             number = int(number)
         wrong = misfit(number, dtype)
         if wrong:
-            return self.report.error(wrong, literal.loc, "cast to a type that holds it")
+            return self.report.error(wrong, literal.loc, wider(number, dtype))
         return typed.Const(number, type=Tile(dtype), loc=literal.loc)
 
     def in_order(self, x: typed.Expr, axes: tuple[str, ...]) -> typed.Expr:

@@ -49,7 +49,8 @@ def _tree(source: Source) -> Tree[Token]:
             return cast("Tree[Token]", untyped.parse(text))
         except UnexpectedToken as e:
             token = cast(Token, e.token)
-            message, hint = explain.unexpected(token, e.accepts or e.expected, layout.seen)
+            behind = text[token.end_pos or len(text) :]
+            message, hint = explain.unexpected(token, e.accepts or e.expected, layout.seen, behind)
             raise ParseError(_at(source, token, message, hint)) from None
         except UnexpectedCharacters as e:
             message, hint = explain.strange(text[e.pos_in_stream or 0])

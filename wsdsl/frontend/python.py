@@ -21,6 +21,7 @@ from wsdsl.frontend.entities import (
     Literal,
     TypeName,
 )
+from wsdsl.frontend.foreign import meant
 from wsdsl.frontend.parse import parse
 from wsdsl.frontend.scope import WORDS, Capture, Scope
 from wsdsl.frontend.source import Source
@@ -124,6 +125,10 @@ def _entity(name: str, held: Any) -> Entity | None:
     hint = "numbers, dims and @functions can be used from outside"
     if isinstance(held, FunctionType):
         hint = f"put @function above `def {held.__name__}`"
+    elif word in WORDS or name in WORDS:
+        hint = f"import it from wsdsl: from wsdsl import {word if word in WORDS else name}"
+    elif told := meant(word) or meant(name):
+        hint = told
     elif hasattr(held, "__array__") or hasattr(held, "__dlpack__"):
         hint = "an array is passed as a parameter"
     return Foreign(f"`{name}` is {what}, which means nothing in a kernel", hint)

@@ -17,6 +17,7 @@ from wsdsl.frontend.entities import (
     Literal,
     TypeName,
 )
+from wsdsl.frontend.foreign import meant
 from wsdsl.ir.tile_ops import UNARY_FUNCTIONS
 from wsdsl.ir.types import DTYPES
 
@@ -24,17 +25,6 @@ WORDS = (
     "tiles", "each", "end", "zeros", "full", "index", "cast", "bitcast", "where", "lookup", "sum",
     "max", "min", "fma", "dims", *(f for f in UNARY_FUNCTIONS if f not in ("neg", "not")),
 )  # fmt: skip
-
-OF_PYTHON = {
-    "print": "look at values with k.reference(…) or k.simulate(…) on NumPy arrays",
-    "range": "`for m in tiles(M):`, or `for i in each(N):`",
-    "len": "a dimension's name is its size",
-    "pow": "write x ** y",
-    "enumerate": "index(m) gives the positions along an axis",
-    "zip": "`for m, n in tiles(M, N):` walks several dimensions",
-    "float": "element types have a width: f32",
-    "int": "element types have a width: i32",
-}
 
 Capture = Callable[[str], Entity | None]
 
@@ -69,10 +59,16 @@ class Scope:
         return Builtin(name) if name in WORDS else None
 
 
-def suggestion(name: str, known: Mapping[str, object], scope: Scope) -> str:
+def suggestion(
+    name: str, known: Mapping[str, object], scope: Scope, *, called: bool = False
+) -> str:
     """A hint for an unknown name: what may have been meant."""
-    if name in OF_PYTHON:
-        return OF_PYTHON[name]
+    if hint := meant(name):
+        return hint
     words = [*known, *WORDS, *DTYPES, *scope.module.definitions, *scope.module.dims]
     close = difflib.get_close_matches(name, words, n=1)
-    return f"did you mean `{close[0]}`?" if close else "assign it before this line"
+    if close:
+        return f"did you mean `{close[0]}`?"
+    if called:
+        return "functions of the language are those of docs/language.md; others are under @function"
+    return "assign it before this line"

@@ -183,8 +183,11 @@ def lookup(e: Expressions, node: s.Call) -> Entity:
         return e.report.error(
             "lookup takes a 1-D tensor first", node.args[0].loc, "lookup(table, i) is table[i]"
         )
+    (size,) = table.type.dims
     if not i.type.dtype.is_integer:
         return e.report.error(f"an index of {i.type.dtype}", node.args[1].loc, "cast(x, i32)")
+    if wrong := e.outside(table, size, i, node.args[1].loc):
+        return wrong
     return typed.Lookup(table, i, type=Tile(table.type.dtype, i.type.axes), loc=node.loc)
 
 

@@ -21,6 +21,10 @@ PTX_NAMES = {
 }
 FAMILIES = (("f16",), ("bf16",), ("tf32",), ("f8e4m3", "f8e5m2"), ("i8", "u8"))
 """Types that one instruction may mix."""
+OPERANDS = (
+    "the tensor cores take both f16, both bf16, both tf32 (which takes f32 arrays), f8e4m3 and "
+    "f8e5m2, or i8 and u8: convert the tensors before the call"
+)
 
 
 def sum_of(a: DType, b: DType) -> DType | None:

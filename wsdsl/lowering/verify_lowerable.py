@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, results_of
 from wsdsl.ir.tile_ops import Contract, ForTiles, If, Load, Lookup, Reduce, Store, Whole
-from wsdsl.ir.types import Axis, Tensor, Tile
+from wsdsl.ir.types import F32, Axis, Tensor, Tile
 from wsdsl.ir.walk import used_inside, walk
-from wsdsl.ir.wgmma import MAX_COLUMNS, may_be_mn_major, sum_of
+from wsdsl.ir.wgmma import MAX_COLUMNS, OPERANDS, may_be_mn_major, sum_of
 from wsdsl.lowering.axes import loop_variable
 from wsdsl.lowering.nest import output_nest
 
@@ -187,8 +187,9 @@ def _products(kernel: Kernel) -> Iterator[Finding]:
             yield Finding(
                 f"`@` of {a.dtype} and {b.dtype} is not lowered: the tensor cores do not take them",
                 op.loc,
-                "both f16, both bf16, both tf32 (stored as f32 is), of f8e4m3 and f8e5m2, or of "
-                "i8 and u8",
+                "declare them as tf32, which takes f32 arrays and ignores their lower 13 bits"
+                if a.dtype == b.dtype == F32
+                else OPERANDS,
             )
         for operand in (op.a, op.b):
             yield from _operand(operand, made.get(operand), op, shared)
@@ -252,7 +253,8 @@ def _dtypes(kernel: Kernel) -> Iterator[Finding]:
                 yield Finding(
                     f"{kind.dtype} is not lowered yet",
                     op.loc,
-                    f"lowered are {', '.join(REGISTER_DTYPES)}; `reference` runs this kernel",
+                    f"unpack it before the call to {kind.dtype.kind[0]}8, or declare it as u8 with "
+                    "two elements to a byte: x & 15 is the low nibble, x >> 4 the high one",
                 )
 
 
