@@ -32,6 +32,8 @@ Why here: slots have become waits and known places, loops run over numbers.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Generator
+from contextlib import contextmanager
 
 from wsdsl.ir.barrier_ops import ArriveBarrier, Elect, ForRange
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
@@ -273,6 +275,16 @@ class _Lowering:
 
     # Regions --------------------------------------------------------------------------------------
 
+    @contextmanager
+    def inner(self) -> Generator[list[Op]]:
+        """The ops of a body. Where axes begin in it, is known in it alone: a dimension may be taken
+        whole there, and again behind it.
+        """
+        starts = dict(self.side.starts)
+        with self.builder.region() as ops:
+            yield ops
+        self.side.starts = starts
+
     def loop(self, op: ForRange) -> None:
         b, lasts = self.builder, yielded(op.body)
         summed = [_is_tile(v.type) and accumulated_in(op.body, v) for v in lasts]
@@ -287,7 +299,7 @@ class _Lowering:
         ]
         outer_keep, self.keep = self.keep, keep
         self.stores.boundary(op)
-        with b.region() as body:
+        with self.inner() as body:
             for var in carried:
                 var.enter(self)
             self.region(op.body[:-1])
@@ -355,7 +367,7 @@ class _Lowering:
         branches: list[Region] = []
         for region in (op.then, op.orelse):
             self.stores.boundary(op)
-            with b.region() as ops:
+            with self.inner() as ops:
                 self.region(region[:-1])
                 self.products.settle(op.loc)
                 handed: list[Value] = []
