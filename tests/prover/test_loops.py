@@ -2,7 +2,11 @@
 
 import pytest
 
+from tests.simulator.kernels import SAMPLE
 from wsdsl import Schedule, parse
+from wsdsl.diagnostics import ProofError
+from wsdsl.ir.parser import parse_kernel
+from wsdsl.prover.prove import prove
 
 TWO_LOOPS = """
 @kernel
@@ -39,3 +43,43 @@ def test_a_second_loop_over_the_same_dimension(schedule: Schedule | None) -> Non
 def test_stores_in_a_loop_beside_another_s_products(consumers: int, sign: str) -> None:
     schedule = Schedule(tile=dict(m=64, n=40), mode="pingpong", consumers=consumers)
     parse(STORES_IN_A_LOOP.format(sign=sign)).f.compile(schedule, M=70, N=88, K=40, E=2).prove()
+
+
+# Of these loops nothing is left but what they carry: they go from their end straight to it.
+EMPTY = """\
+{pad}%c_one{x}: i32 = constant(value=1)
+{pad}%trips{x}: i32 = constant(value={trips})
+{pad}%lo{x}: i32, %hi{x}: i32 = for_range(index=%i{x}: i32, start=%zero, stop=%trips{x}, \
+step=%c_one{x}, init=({init}), args=(%a{x}: i32, %b{x}: i32)) {{
+{pad}  yield(values=(%b{x}, %a{x}))
+{pad}}}
+"""
+
+
+def with_empty_loops(trips: int) -> str:
+    """The sample, whose bounds of the loop over K are exchanged so often before they are used."""
+    made: list[str] = []
+    for line in SAMPLE.read_text().splitlines(keepends=True):
+        if "stop=%k_size" in line:
+            x = f"_{len(made)}"
+            pad = line[: len(line) - len(line.lstrip())]
+            init = "%k_size, %zero" if trips % 2 else "%zero, %k_size"
+            made.append(EMPTY.format(pad=pad, x=x, trips=trips, init=init))
+            line = line.replace("start=%zero", f"start=%lo{x}").replace("%k_size", f"%hi{x}")
+        made.append(line)
+    return "".join(made)
+
+
+@pytest.mark.parametrize("trips", [0, 3, 4, 7])
+def test_empty_loops_are_run_to_their_end(trips: int) -> None:
+    text = with_empty_loops(trips)
+    assert prove(parse_kernel(text)).states == prove(parse_kernel(SAMPLE.read_text())).states
+    release = "arrive_barrier(barriers=%empty, state=%before, pred=%more)"
+    assert release in text
+    for wrong in (
+        text.replace(release, "sync_warp()"),
+        text.replace("state=%f1, num=4", "state=%f1, num=3"),
+        text.replace("        wait_barrier(barriers=%full, state=%s1)\n", ""),
+    ):
+        with pytest.raises(ProofError):
+            prove(parse_kernel(wrong))

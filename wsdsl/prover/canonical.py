@@ -196,7 +196,7 @@ class Canonical:
                     slots.append((held.array.index, item, held.start, held.layout))
                 case _:
                     slots.append(shown_term(held, names))
-        frames = tuple(("open", names[f[1]]) if f[0] == "open" else f for f in a.frames)
+        frames = tuple(("open", names[f[1]], f[2]) if f[0] == "open" else f for f in a.frames)
         counts = tuple(sorted((repr(shown_key(k, names, 0)), v) for k, v in a.counts.items()))
         number = accumulators.get
         a.unfenced = frozenset(r for r in a.unfenced if r in accumulators)

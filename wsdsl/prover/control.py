@@ -157,10 +157,10 @@ def loop_enter(m: Machine, a: Agent, i: Instruction) -> int:
     first = m.loops[key]
     if first == ENDED:
         _move(a, i.exit_moves)
-        a.pc = i.target
+        a.next = i.target
     else:
         _move(a, i.moves)
-        a.frames.append(("open", first))
+        a.frames.append(("open", first, i.defines[0]))
         a.slots[i.defines[0]] = ("index", first)
     return LOCAL
 
@@ -199,21 +199,29 @@ def _at_most(term: Term, other: Term) -> bool:
 def _enter_counted(a: Agent, i: Instruction, start: int, stop: int, step: int) -> None:
     if start < stop:
         _move(a, i.moves)
-        a.frames.append(("counted", start, stop, step))
+        a.frames.append(("counted", start, stop, step, i.defines[0]))
         a.slots[i.defines[0]] = start
     else:
         _move(a, i.exit_moves)
-        a.pc = i.target
+        a.next = i.target
+
+
+def _own_frame(m: Machine, a: Agent, i: Instruction) -> tuple[Any, ...]:
+    """Of the loop that ends here. There is no other way here than through its head; were there one,
+    the prover would follow another kernel than the one that it is to prove."""
+    if not a.frames or a.frames[-1][-1] != i.defines[0]:
+        raise m.fail("unknown", a, i.op, "this loop ends where another one goes on")
+    return a.frames[-1]
 
 
 def loop_back(m: Machine, a: Agent, i: Instruction) -> int:
-    frame = a.frames[-1]
+    frame = _own_frame(m, a, i)
     outcome = SEEN if len(a.frames) == 1 and m.model.work else LOCAL
     if frame[0] == "counted":
-        _, at, stop, step = frame
+        _, at, stop, step, index = frame
         at += step
         if at < stop:
-            a.frames[-1] = ("counted", at, stop, step)
+            a.frames[-1] = ("counted", at, stop, step, index)
             _go_on(a, i, at)
         else:
             _leave(a, i)
@@ -224,7 +232,7 @@ def loop_back(m: Machine, a: Agent, i: Instruction) -> int:
         del a.counts[bounds]
     if another:
         following = m.following[iteration]
-        a.frames[-1] = ("open", following)
+        a.frames[-1] = ("open", following, frame[2])
         _go_on(a, i, ("index", following))
         name_carried(a, i.extra[0], "in", following)
     else:
@@ -236,7 +244,7 @@ def loop_back(m: Machine, a: Agent, i: Instruction) -> int:
 def _go_on(a: Agent, i: Instruction, index: Term) -> None:
     _move(a, i.moves)
     a.slots[i.defines[0]] = index
-    a.pc = i.target
+    a.next = i.target
 
 
 def _leave(a: Agent, i: Instruction) -> None:
@@ -246,14 +254,14 @@ def _leave(a: Agent, i: Instruction) -> None:
 
 def branch(m: Machine, a: Agent, i: Instruction) -> int:
     if not truth(m, a.slots[i.uses[0]]):
-        a.pc = i.target
+        a.next = i.target
     return LOCAL
 
 
 def jump(m: Machine, a: Agent, i: Instruction) -> int:
     del m
     _move(a, i.moves)
-    a.pc = i.target
+    a.next = i.target
     return LOCAL
 
 
@@ -262,12 +270,14 @@ def elect(m: Machine, a: Agent, i: Instruction) -> int:
     inside = i.extra
     per_cta = m.model.num_agents
     if a.rank != 0 or (not inside and a.index % per_cta != 0):
-        a.pc = i.target
+        a.next = i.target
     return LOCAL
 
 
 def end(m: Machine, a: Agent, i: Instruction) -> int:
     op: Op = i.op
+    if a.frames:
+        raise m.fail("unknown", a, op, "the kernel ends, and a loop of it does not")
     if a.open.op is not None or a.groups:
         last = a.open.op or a.groups[-1].op or op
         raise m.fail(

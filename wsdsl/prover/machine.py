@@ -62,7 +62,8 @@ class Agent:
     """A warpgroup: where it is, what it holds and what its classes of threads know.
 
     `did` are events that are over when all of its threads have come this far: no class knows of
-    them by itself, but whoever hears from all threads does.
+    them by itself, but whoever hears from all threads does. `next` is where it goes once the
+    instruction at `pc` has run: what jumps says so there, whether or not it jumps to itself.
     """
 
     index: int
@@ -71,6 +72,7 @@ class Agent:
     partition: int
     registers: int
     pc: int = 0
+    next: int = 0
     slots: list[Any] = field(default_factory=list[Any])
     frames: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
     counts: dict[Any, int] = field(default_factory=dict[Any, int])
@@ -319,8 +321,8 @@ class Machine:
                 instructions = codes[agent.partition].instructions
                 seen = False
                 while not agent.ended:
-                    pc = agent.pc
-                    i = instructions[pc]
+                    i = instructions[agent.pc]
+                    agent.next = agent.pc + 1
                     try:
                         outcome = (
                             i.run(self, agent, i)
@@ -335,8 +337,7 @@ class Machine:
                     if outcome == BLOCKED:
                         break
                     self.steps += 1
-                    if agent.pc == pc:
-                        agent.pc = pc + 1
+                    agent.pc = agent.next
                     seen |= outcome == SEEN
                 if seen or agent.ended:
                     break
