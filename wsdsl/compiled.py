@@ -179,7 +179,8 @@ class Compiled:
     def access(self) -> Access:
         from wsdsl.runtime.access import access_of
 
-        return access_of(self.scheduled)
+        whole = access_of(self.source).whole
+        return dataclasses.replace(access_of(self.scheduled), whole=whole)
 
     @cached_property
     def launcher(self) -> Launcher:
@@ -230,7 +231,7 @@ class Compiled:
         if call.device != "cpu" and start is not None:
             start(self.launcher, call)
         elif call.device != "cpu":
-            self.launcher.prepare(call.views, call.scalars, call.dims, stream, keepalive=False)()
+            self.prepare_call(call, stream, keepalive=False)()
         elif runs_simulated():
             self.simulate_call(call)
         else:
@@ -243,12 +244,14 @@ class Compiled:
         """Everything resolved once; calling the result is only the launch."""
         return self.prepare_call(self.resolve(self._in_order(args, named)), stream)
 
-    def prepare_call(self, call: Call, stream: Any = None) -> Prepared:
+    def prepare_call(self, call: Call, stream: Any = None, *, keepalive: bool = True) -> Prepared:
         """`prepare`, of arguments that are resolved already."""
         if call.device == "cpu":
             hint = "give arrays of torch, CuPy or JAX that are on a GPU"
             raise LaunchError(Finding("prepare() needs arrays on a GPU", hint=hint))
-        return self.launcher.prepare(call.views, call.scalars, call.dims, stream)
+        return self.launcher.prepare(
+            call.views, call.scalars, call.dims, stream, call.zeroed, keepalive=keepalive
+        )
 
     def simulate(self, *args: Any, seed: int = 0, **named: Any) -> Any:
         """Run barrier by barrier on the CPU, on NumPy arrays, in an order that `seed` chooses.

@@ -19,13 +19,15 @@ OK = SimpleNamespace(name="CUDA_SUCCESS")
 class FakeDriver:
     """`captures` has the id of what is captured on a stream. `memory` is by address; `log` has the
     calls; `launched` what each launch was given, by argument; `copied` the stream of each copy of
-    rows, what it was given, and the number of launches before it.
+    rows, what it was given, and the number of launches before it; `filled` the stream, address and
+    bytes of each fill of a caller's memory, and that number.
     """
 
     def __init__(self, capacity: int = 1 << 40) -> None:
         self.capacity, self.resident, self.clusters = capacity, 1, 66
         self.memory: dict[int, int] = {}
         self.zeroed: set[int] = set()
+        self.filled: list[tuple[int, int, int, int]] = []
         self.captures: dict[int, int] = {}
         self.log: list[str] = []
         self.launched: list[tuple[int, bytes]] = []
@@ -114,8 +116,12 @@ class FakeDriver:
         return PRIVATE
 
     def cuMemsetD8Async(self, address: int, value: int, size: int, stream: int) -> None:
+        assert value == 0
+        if address not in self.memory:  # a caller's array
+            self.filled.append((stream, address, size, len(self.launched)))
+            return
         assert stream not in self.captures
-        assert (value, size) == (0, self.memory[address])
+        assert size == self.memory[address]
         self.zeroed.add(address)
 
     def cuMemAllocFromPoolAsync(self, size: int, pool: Any, stream: int) -> int:

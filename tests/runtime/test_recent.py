@@ -33,6 +33,11 @@ def scaled(A: bf16[M, K], B: bf16[N, K], C: bf16[M, N], alpha: f32, extra: i32):
         C[m, n] = acc * alpha + cast(extra, f32)
 
 @kernel
+def scattered(A: bf16[M, K], rows: i32[M], C: bf16[M, K]):
+    for m, k in tiles(M, K):
+        C[rows[m], k] = A[m, k]
+
+@kernel
 def plain(A: bf16[M, K], B: bf16[N, K], C: bf16[M, N]):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
@@ -174,6 +179,26 @@ def test_outputs_left_out_are_new_each_time(card: Card, compiled: Any) -> None:
     found = [known(*tensors(A, B)) for _ in range(3)] + [known(*tensors(A, B), None)]
     assert found == card.made and len({x.at for x in found}) == 4
     assert card.argument(known, "C", "<Q") == card.made[-1].at
+
+
+def test_an_output_that_is_written_in_part_is_filled_first(card: Card) -> None:
+    given = Tensor((128, 64), A), Tensor((128,), B, "torch.int32")
+    kernel = wsdsl.parse(TEXT).scattered
+    _ = kernel.compile().launcher
+    card.stream = MAIN
+    for i, stream in enumerate((None, None, SIDE, SIDE)):
+        made = kernel(*given, stream=stream)
+        launched = len(card.fake.launched) - 1
+        assert card.fake.filled[i:] == [(stream or MAIN, made.at, 128 * 64 * 2, launched)]
+    kernel(*given, Tensor((128, 64), C))
+    assert len(card.fake.filled) == 4
+
+
+def test_an_output_that_is_written_whole_is_not(card: Card) -> None:
+    kernel = wsdsl.parse(TEXT).plain
+    for _ in range(2):
+        kernel(*tensors(A, B), schedule=SMALL)
+    assert len(card.made) == 2 and not card.fake.filled
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from wsdsl.ir.memory_ops import LoadGlobal, StoreGlobal
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.touches import mapped_tensors, touches
 from wsdsl.ir.types import Tensor
+from wsdsl.ir.written_whole import written_whole
 
 NO_ALIGNMENT: Mapping[str, int] = {}
 
@@ -24,11 +25,19 @@ class Access:
     mapped: frozenset[str] = frozenset()
     """Accessed by TMA, through a tensor map."""
     alignment: Mapping[str, int] = field(default_factory=lambda: dict(NO_ALIGNMENT))
+    whole: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    """What is written whole, unless one of these dimensions is empty. A SCHEDULED kernel does not
+    tell: of it nothing is known to be.
+    """
 
     @property
     def only_written(self) -> frozenset[str]:
         """What a call may leave out, since nothing of it is read."""
         return self.writes - self.reads
+
+    def writes_whole(self, name: str, dims: Mapping[str, int]) -> bool:
+        """Whether, at these sizes, no element of a tensor stays as it was."""
+        return name in self.whole and all(dims[d] for d in self.whole[name])
 
 
 def access_of(kernel: Kernel) -> Access:
@@ -45,4 +54,5 @@ def access_of(kernel: Kernel) -> Access:
         writes=frozenset(touch.tensor for _, touch in found if touch.writes),
         mapped=frozenset(mapped_tensors(kernel.ops).values()),
         alignment=alignment,
+        whole=written_whole(kernel) if kernel.level == "tile" else {},
     )

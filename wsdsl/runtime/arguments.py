@@ -33,6 +33,9 @@ class Call:
     """Which argument each parameter was given; none that has been allocated."""
     dtypes: Mapping[str, DType] = field(default_factory=dict[str, DType])
     """Of the scalars."""
+    zeroed: frozenset[str] = frozenset()
+    """Outputs that were allocated for the call and are written in part: on the host they hold
+    zeros, on a GPU the launch fills them, in the order of its stream."""
 
     @property
     def device(self) -> str:
@@ -117,8 +120,9 @@ def resolve(
     dims = bind(params, views, sizes, access=access)
     arrays = {n: _held(v, views[n]) for n, v in given.items() if n in views}
     missing = [p for p in params if p.name not in given]
+    zeroed = frozenset(p.name for p in missing if not access.writes_whole(p.name, dims))
     for param in missing:
-        arrays[param.name] = _allocate(param, views, dims, where)
+        arrays[param.name] = _allocate(param, views, dims, where, zeros=param.name in zeroed)
         assert isinstance(param.type, Tensor)
         views[param.name] = adapt(describe(arrays[param.name]), param.type.dtype)
     order = [p.name for p in params if p.name in views]
@@ -128,7 +132,7 @@ def resolve(
         dims = bind(params, views, sizes, access=access, allocated=allocated)
     outputs = tuple(n for n in order if n in access.writes)
     dtypes = {p.name: p.type.dtype for p in params if isinstance(p.type, Tile)}
-    return Call(arrays, views, scalars, dims, outputs, sources, dtypes)
+    return Call(arrays, views, scalars, dims, outputs, sources, dtypes, zeroed)
 
 
 def _held(value: Any, view: ArrayView) -> Any:
@@ -179,6 +183,8 @@ def _allocate(
     views: Mapping[str, ArrayView],
     dims: Mapping[str, int],
     where: Mapping[str, str],
+    *,
+    zeros: bool,
 ) -> Any:
     assert isinstance(param.type, Tensor)
     place = where[param.name]
@@ -191,7 +197,8 @@ def _allocate(
         raise LaunchError(Finding(message, hint=f"give {param.name}"))
     shape = [d if isinstance(d, int) else dims[d] for d in param.type.dims]
     try:
-        return allocate(next(iter(views.values())), shape, param.type.dtype)
+        like = next(iter(views.values()))
+        return allocate(like, shape, param.type.dtype, zeros=zeros and not like.on_gpu)
     except LaunchError as error:
         raise LaunchError([Finding(f"{place}: {f.message}", hint=f.hint)
                            for f in error.findings]) from None  # fmt: skip

@@ -227,13 +227,16 @@ _lookers: dict[type, Looker] = {}
 _LOOKERS: dict[Describer, Looker] = {_torch: _torch_look, _cupy: _cupy_look}
 
 
-def allocate(like: ArrayView, shape: Sequence[int], dtype: DType) -> Any:
-    """An uninitialised array of the framework and on the device of `like`."""
-    return allocator(like, shape, dtype)()
+def allocate(like: ArrayView, shape: Sequence[int], dtype: DType, *, zeros: bool = False) -> Any:
+    """An array of the framework and on the device of `like`, uninitialised or of zeros."""
+    return allocator(like, shape, dtype, zeros=zeros)()
 
 
-def allocator(like: ArrayView, shape: Sequence[int], dtype: DType) -> Callable[[], Any]:
+def allocator(
+    like: ArrayView, shape: Sequence[int], dtype: DType, *, zeros: bool = False
+) -> Callable[[], Any]:
     """Makes such arrays, and does not hold the one of `like`."""
+    make = "zeros" if zeros else "empty"
     shape = tuple(shape)
     if dtype.bits == 4:
         shape = (*shape[:-1], shape[-1] // 2)
@@ -244,20 +247,20 @@ def allocator(like: ArrayView, shape: Sequence[int], dtype: DType) -> Callable[[
         raise LaunchError(Finding(f"outputs cannot be allocated by {like.framework}", hint=hint))
     if like.framework == "torch":
         device = like.keepalive.device
-        return partial(module.empty, shape, dtype=getattr(module, name), device=device)
+        return partial(getattr(module, make), shape, dtype=getattr(module, name), device=device)
     if like.framework == "jax":
         on = next(iter(like.keepalive.devices()))
         numpy: Any = sys.modules["jax.numpy"]
-        return lambda: numpy.empty(shape, dtype=name, device=on).block_until_ready()
+        return lambda: getattr(numpy, make)(shape, dtype=name, device=on).block_until_ready()
     if like.framework == "cupy":
         index, kind = like.device_index, _cupy_dtype(module, dtype, like)
 
         def on_device() -> Any:
             with module.cuda.Device(index):
-                return module.empty(shape, dtype=kind)
+                return getattr(module, make)(shape, dtype=kind)
 
         return on_device
-    return partial(module.empty, shape, dtype=numpy_dtype(dtype))
+    return partial(getattr(module, make), shape, dtype=numpy_dtype(dtype))
 
 
 def _cupy_dtype(cupy: Any, dtype: DType, like: ArrayView) -> Any:

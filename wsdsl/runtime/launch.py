@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -26,7 +26,7 @@ from wsdsl.runtime.device import (
 from wsdsl.runtime.module import Function, Module
 from wsdsl.runtime.packing import pack
 from wsdsl.runtime.padding import Padded, padded, to_pad
-from wsdsl.runtime.prepared import Prepared
+from wsdsl.runtime.prepared import Prepared, fills_of
 from wsdsl.runtime.streams import StreamOf, current_stream, given_stream, legacy_stream
 from wsdsl.runtime.tensor_map import MAP_BYTES, encode, tiled_map
 from wsdsl.runtime.views import ArrayView
@@ -148,12 +148,14 @@ class Launcher:
         scalars: Mapping[str, Scalar],
         dims: Mapping[str, int],
         stream: Any = None,
+        zeroed: Collection[str] = (),
         *,
         keepalive: bool = True,
     ) -> Prepared:
         """Load, encode and pack for arrays that `resolve` has checked and that are on a GPU.
 
-        What the kernel only reads and TMA can not take is copied in front of each launch.
+        What the kernel only reads and TMA can not take is copied in front of each launch, and what
+        is to be `zeroed` filled.
         With `keepalive` the result holds the arrays; without, whoever keeps it sees to that.
         """
         first = next(iter(views.values()), None)
@@ -193,8 +195,9 @@ class Launcher:
         sync = any(views[name].framework == "jax" for name in self.access.writes if name in views)
         held = tuple(v.keepalive for v in views.values()) if keepalive else ()
         made = partial(
-            Prepared, self.signature, kernel, grid, packed, stream_of, sync=sync, movable=not zeros
-        )
+            Prepared, self.signature, kernel, grid, packed, stream_of, sync=sync,
+            fills=fills_of({name: own[name] for name in zeroed}), movable=not zeros,
+        )  # fmt: skip
         copied = Copies(context, copies, map_at) if copies else None
         if not lent.needs or not grid:
             return made(keepalive=held, copies=copied)

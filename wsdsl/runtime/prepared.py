@@ -14,10 +14,20 @@ from wsdsl.runtime.device import current, is_capturing
 from wsdsl.runtime.module import Function
 from wsdsl.runtime.packing import PackedArguments
 from wsdsl.runtime.streams import MAX_STREAMS, StreamOf
+from wsdsl.runtime.views import ArrayView, byte_range
 from wsdsl.runtime.workspace import Lending
 
 RETRIED = {"CUDA_ERROR_INVALID_CONTEXT", "CUDA_ERROR_INVALID_HANDLE"}
 """What a launch says when the kernel's context is not the current one."""
+
+
+Fills = Mapping[str, tuple[int, int]]
+"""What is filled with zeros in front of each launch: address and bytes."""
+
+
+def fills_of(views: Mapping[str, ArrayView]) -> Fills:
+    found = {name: byte_range(view) for name, view in views.items() if not view.is_empty}
+    return {name: (low, high - low) for name, (low, high) in found.items()}
 
 
 def _all_or_none() -> Any:
@@ -51,6 +61,7 @@ class Prepared:
         "_configs",
         "_copies",
         "_early",
+        "_fills",
         "_grid",
         "_handle",
         "_kernel",
@@ -77,6 +88,7 @@ class Prepared:
         keepalive: Any,
         lending: Lending | None = None,
         copies: Copies | None = None,
+        fills: Fills | None = None,
         movable: bool = True,
     ) -> None:
         cuda = driver.api()
@@ -86,8 +98,10 @@ class Prepared:
         self._launch, self._success = cuda.cuLaunchKernelEx, cuda.CUresult.CUDA_SUCCESS
         self._configs: dict[int, Any] = {}
         self._copies, self._movable = copies, movable and copies is None
-        # Constant operands are loaded without a wait, and nobody tells when copies are over.
-        self._early = signature.waits and copies is None
+        self._fills: Fills = fills or {}
+        # Constant operands are loaded without a wait, and nobody tells when copies are over; nor is
+        # it said what an early start behind a fill means.
+        self._early = signature.waits and copies is None and not fills
         self.keepalive = keepalive
 
     @property
@@ -97,16 +111,25 @@ class Prepared:
     @property
     def movable(self) -> bool:
         """Whether `moved` gives one."""
-        return self._movable or not self._grid
+        return self._movable or self._idle
 
     @property
     def grid(self) -> int:
         return self._grid
 
+    @property
+    def _idle(self) -> bool:
+        return not self._grid and not self._fills
+
     def __call__(self) -> None:
-        if not self._grid:
+        if self._idle:
             return
         stream = self._stream_of()
+        for address, size in self._fills.values():
+            with current(self._kernel.context):
+                driver.call("cuMemsetD8Async", address, 0, size, stream)
+        if not self._grid:
+            return
         config = self._configs.get(stream)
         if config is None:
             config = self._config(stream)
@@ -129,7 +152,7 @@ class Prepared:
         """The same call of arrays that look the same and lie elsewhere, and of other numbers. None
         where other addresses are not all.
         """
-        if not self._grid:
+        if self._idle:
             return self
         if not self._movable:
             return None
@@ -138,6 +161,7 @@ class Prepared:
             setattr(made, name, getattr(self, name))
         made.keepalive = ()
         made._packed = self._packed.moved(pointers, scalars)
+        made._fills = {n: (pointers.get(n, at), size) for n, (at, size) in self._fills.items()}
         made._lending = self._lending and self._lending.moved(made._packed)
         return made
 

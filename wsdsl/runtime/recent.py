@@ -136,7 +136,9 @@ class Recent:
         """
         sources = call.sources if sources is None else sources
         views = call.views
-        prepared = launcher.prepare(views, call.scalars, call.dims, look.stream, keepalive=False)
+        prepared = launcher.prepare(
+            views, call.scalars, call.dims, look.stream, call.zeroed, keepalive=False
+        )
         prepared()
         like = next(view for name, view in views.items() if name in sources)
         missing = [name for name in views if name not in sources]
