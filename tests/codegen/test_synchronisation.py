@@ -325,8 +325,8 @@ def test_a_persistent_grid_is_resident() -> None:
 
 NO_CLUSTER = "there is no cluster"
 BROKEN = {
-    "cluster_3": (kernel_of("", "", grid(3)), "a cluster of 3 CTAs"),
-    "cluster_16": (kernel_of("", "", grid(16)), "a cluster of 16 CTAs"),
+    "cluster_3": (kernel_of("", "", grid(3)), "cluster=3: it is one of"),
+    "cluster_16": (kernel_of("", "", grid(16)), "cluster=16: it is one of"),
     "sync_cluster": (kernel_of("sync_cluster()"), NO_CLUSTER),
     "cta_rank": (kernel_of("%r: i32 = cta_rank()", "", grid(1)), NO_CLUSTER),
     "cluster_index": (kernel_of("%r: i32 = cluster_index()"), NO_CLUSTER),
@@ -337,8 +337,8 @@ BROKEN = {
         kernel_of("arrive_barrier(barriers=%bars, state=%st, cta=%one)", "",
                   grid(2) + BARRIERS.format(arrivals=1, meeting="sync_cta")),
         "all threads must meet (sync_cluster)"),
-    "barrier_0": (kernel_of("named_barrier_sync(barrier=0, num_warpgroups=1)"), "are 1 to 15"),
-    "barrier_16": (kernel_of("named_barrier_arrive(barrier=16, num_warpgroups=1)"), "are 1 to 15"),
+    "barrier_0": (kernel_of("named_barrier_sync(barrier=0, num_warpgroups=1)"), "is 1 to 15"),
+    "barrier_16": (kernel_of("named_barrier_arrive(barrier=16, num_warpgroups=1)"), "is 1 to 15"),
     "too_many": (kernel_of("named_barrier_sync(barrier=1, num_warpgroups=3)", warpgroups=2),
                  "the kernel has 2 warpgroups"),
     "disagree": (kernel_of("named_barrier_sync(barrier=1, num_warpgroups=2)\n"
@@ -363,14 +363,15 @@ def test_the_spec_refuses(name: str) -> None:
 
 
 def test_multicast_needs_a_cluster() -> None:
-    body = "tma_load(map=%map, coordinates=(%zero,), shared=%slots, state=%st, barriers=%bars, "
+    body = "elect() { tma_load(map=%map, coordinates=(%zero,), shared=%slots, state=%st, "
+    body += "barriers=%bars, "
     setup = meets(1) + (
         '%map: tensor_map = make_tensor_map(tensor=%A, box=(64,), swizzle="128B")\n'
         '%slots: shared<1024 x 2> = allocate_shared(label="slots", offset=1024)\n'
     )
     with pytest.raises(VerifyError, match=NO_CLUSTER):
-        verify(kernel_of(f"{body}multicast=%one)", "%A: tensor<bf16[N]>", setup))
+        verify(kernel_of(f"{body}multicast=%one) }}", "%A: tensor<bf16[N]>", setup))
     clustered = setup.replace(grid(1), grid(2))
     with pytest.raises(VerifyError, match="all threads must meet \\(sync_cluster\\)"):
-        verify(kernel_of(f"{body}multicast=%one)", "%A: tensor<bf16[N]>", clustered))
+        verify(kernel_of(f"{body}multicast=%one) }}", "%A: tensor<bf16[N]>", clustered))
     verify(kernel_of(WAIT, "%A: tensor<bf16[N]>", clustered))

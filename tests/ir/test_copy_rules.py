@@ -25,7 +25,7 @@ def test_right(text: str) -> None:
     [
         ("apart=2048", "apart=8192", "four boxes of 2048 bytes, 8192 apart, are not in 8192 bytes"),
         ("apart=2048", "apart=1024", "four boxes of 2048 bytes, 1024 apart"),
-        ("apart=2048", "apart=-2048", "four boxes of 2048 bytes"),
+        ("apart=2048", "apart=-2048", "apart=-2048: it is 0 to"),
         ("apart=2048", "apart=2050", "multiple of 1024 bytes"),
         ("row_dim=0", "row_dim=7", "row_dim=7 of a tensor of 2 dimensions"),
         ("transposed=True, ", "", "joined panels are transposed"),

@@ -13,7 +13,7 @@ PARTIALS = "%partials: tensor<f32[partials_lines, 128]> = allocate_global(each=1
 GRID = 'scheduler="stream_k", contraction=(("K", 64),)'
 
 BROKEN = {
-    "none": ("each=128,", "each=0,", "each CTA of a cluster has lines"),
+    "none": ("each=128,", "each=0,", "each=0: it is 1 or more"),
     "a cluster": (f"{GRID})", f"{GRID}, cluster=4)", "a multiple of 4"),
     "whole tiles": ('scheduler="stream_k"', 'scheduler="persistent"', "only a grid that cuts"),
     "no contraction": (GRID, 'scheduler="stream_k"', '"stream_k" cuts one dimension'),
@@ -25,7 +25,7 @@ BROKEN = {
     "columns": ("partials_lines, 128]", "partials_lines, N]", "are numbers"),
     "lines of no block": ("each=128,", "each=96,", "a multiple of 64 lines"),
     "columns of no block": ("partials_lines, 128]", "partials_lines, 130]", "a multiple of 8"),
-    "one line": ("f32[partials_lines, 128]", "f32[partials_lines]", "a multiple of 8"),
+    "one line": ("f32[partials_lines, 128]", "f32[partials_lines]", "has 1 dimensions"),
     "flags of fragments": ("zeroed=True)", "zeroed=True, fragments=True)", "a multiple of 8"),
     "one element": (
         "    fence_barrier_init()\n",

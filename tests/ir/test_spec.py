@@ -41,9 +41,8 @@ BROKEN = {
     "addition": (
         "accumulators=(%acc3,))",
         """accumulators=(%acc3,))
-      %bytes_map: tensor_map = make_tensor_map(tensor=%U, box=(16, 16), swizzle="none")
-      tma_store(map=%bytes_map, coordinates=(%item0, %item0), row_dim=0, shared=%staging,
-        item=%item0, accumulate=True)""",
+      thread_store(tensor=%U, coordinates=(%item0, %item0), box=(16, 16), swizzle="none",
+        row_dim=0, shared=%staging, item=%item0, accumulate=True)""",
         "memory adds no u8 elements",
     ),
     "beside_others": (

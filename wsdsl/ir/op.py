@@ -137,6 +137,13 @@ def fields_of(cls: type[Op]) -> tuple[tuple[str, FieldKind], ...]:
     return tuple(found)
 
 
+def attributes_of(op: Op) -> tuple[Any, ...]:
+    """The values of all its attributes: two ops of a class that agree in them, and in the types of
+    results, make the same of the same operands.
+    """
+    return tuple([getattr(op, name) for name in _names(type(op), "attribute")])
+
+
 @cache
 def _names(cls: type[Op], kind: FieldKind) -> tuple[str, ...]:
     return tuple(name for name, k in fields_of(cls) if k == kind)

@@ -1,8 +1,8 @@
 """What must hold of a kernel at its level: one table of small rules, checked after every pass.
 
 A rule yields findings; all of them are gathered and raised as one VerifyError, each with a caret
-under the op in the kernel's text. `ir/protocol_rules.py`, `ir/product_rules.py` and
-`ir/copy_rules.py` have the rules of SCHEDULED.
+under the op in the kernel's text. `STEPS` are the rules of SCHEDULED: first who runs an op
+(`ir/threads.py`) and what its attributes may be (`ir/attribute_rules.py`), then the rest.
 """
 
 from __future__ import annotations
@@ -11,7 +11,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from wsdsl.diagnostics import Finding, Loc, VerifyError
-from wsdsl.ir import copy_rules, lent_rules, overlap_rules, product_rules, protocol_rules
+from wsdsl.ir import (
+    agreement_rules,
+    attribute_rules,
+    copy_rules,
+    lent_rules,
+    overlap_rules,
+    product_rules,
+    protocol_rules,
+    threads,
+)
 from wsdsl.ir.op import (
     Kernel,
     Level,
@@ -181,8 +190,20 @@ _PRODUCTS: tuple[Rule, ...] = (products_share_an_axis, blocks_hold_whole_tiles)
 RULES: dict[Level, tuple[Rule, ...]] = {
     "tile": (*COMMON, *_PRODUCTS, *overlap_rules.TILE),
     "partitioned": (*COMMON, *_PRODUCTS, *lent_rules.RULES, *overlap_rules.PARTITIONED),
-    "scheduled": (*COMMON, *lent_rules.RULES, *overlap_rules.SCHEDULED),
+    "scheduled": COMMON,
 }
+STEPS: tuple[tuple[Rule, ...], ...] = (
+    (threads.ops_have_their_threads, attribute_rules.attributes_are_in_range),
+    (
+        *lent_rules.RULES,
+        *overlap_rules.SCHEDULED,
+        *agreement_rules.RULES,
+        *protocol_rules.RULES,
+        *product_rules.RULES,
+        *copy_rules.RULES,
+    ),
+)
+"""Of SCHEDULED kernels, in this order."""
 
 
 @dataclass(frozen=True)
@@ -219,11 +240,10 @@ class _Text:
 
 def verify(kernel: Kernel) -> None:
     """Raises VerifyError with every broken rule."""
-    rules = RULES[kernel.level]
-    problems = [problem for rule in rules for problem in rule(kernel)]
-    if kernel.level == "scheduled" and not problems:
-        rules = (*protocol_rules.RULES, *product_rules.RULES, *copy_rules.RULES)
-        problems = [problem for rule in rules for problem in rule(kernel)]
+    problems: list[Problem] = []
+    for rules in (RULES[kernel.level], *(STEPS if kernel.level == "scheduled" else ())):
+        # Rules of a later step take it that those of the ones before hold.
+        problems = problems or [problem for rule in rules for problem in rule(kernel)]
     if problems:
         text = _Text.of(kernel)
         hint = "this is a fault of the compiler, unless the IR was written or edited by hand"

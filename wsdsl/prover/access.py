@@ -20,7 +20,7 @@ from wsdsl.prover.errors import Party
 from wsdsl.prover.machine import ALL, FIRST_LANES, Agent, Machine, Span, StageParity
 from wsdsl.prover.model import Array
 from wsdsl.prover.program import LOCAL, SEEN, Instruction
-from wsdsl.prover.sync import barrier_of, count_in_phase, only_elected, only_whole, settle, shown
+from wsdsl.prover.sync import barrier_of, count_in_phase, settle, shown
 
 EVERY = -1
 """Stands for a class where all threads of a warpgroup are meant."""
@@ -195,7 +195,6 @@ def known_to_all(a: Agent, who: tuple[int, ...]) -> int:
 
 
 def tma_load(m: Machine, a: Agent, i: Instruction) -> int:
-    only_elected(m, a, i)
     op = i.op
     assert isinstance(op, mem.TmaLoad)
     array = m.model.arrays[op.shared.name]
@@ -246,7 +245,6 @@ def _destinations(m: Machine, a: Agent, i: Instruction, op: mem.TmaLoad) -> list
 
 
 def thread_load(m: Machine, a: Agent, i: Instruction) -> int:
-    only_whole(m, a, i)
     op = i.op
     assert isinstance(op, mem.ThreadLoad) and isinstance(op.tensor.type, Tensor)
     array = m.model.arrays[op.shared.name]
@@ -299,7 +297,6 @@ def fence_async_proxy(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def store_shared(m: Machine, a: Agent, i: Instruction) -> int:
-    only_whole(m, a, i)
     op = i.op
     assert isinstance(op, mem.StoreShared) and isinstance(op.value.type, Fragment)
     array = m.model.arrays[op.shared.name]
@@ -328,7 +325,6 @@ def store_shared(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def tma_store(m: Machine, a: Agent, i: Instruction) -> int:
-    only_whole(m, a, i)
     op = i.op
     assert isinstance(op, mem.TmaStore)
     array = m.model.arrays[op.shared.name]
@@ -350,14 +346,12 @@ def tma_store(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def tma_store_commit(m: Machine, a: Agent, i: Instruction) -> int:
-    only_whole(m, a, i)
     a.stores.append(a.open_stores)
     a.open_stores, a.began_stores = (0, 0), False
     return LOCAL
 
 
 def tma_store_wait(m: Machine, a: Agent, i: Instruction) -> int:
-    only_whole(m, a, i)
     op = i.op
     assert isinstance(op, mem.TmaStoreWait)
     over = max(0, len(a.stores) - op.pending)

@@ -10,7 +10,7 @@ from typing import Any
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
-from wsdsl.ir.op import Op, Value, fields_of, operands
+from wsdsl.ir.op import Op, Value, attributes_of, operands
 from wsdsl.ir.types import Tile
 from wsdsl.ir.walk import yielded
 from wsdsl.prover.machine import Agent
@@ -78,8 +78,8 @@ def _attributes(value: Value, op: Op) -> tuple[Any, ...]:
     tensor = op.tensor.name if isinstance(op, m.LoadGlobal) else ""
     if isinstance(op, b.ForRange | t.If):
         return type(op).__name__, str(value.type)
-    told = (getattr(op, name) for name, kind in fields_of(type(op)) if kind == "attribute")
-    return type(op).__name__, str(value.type), tensor, *map(repr, told)
+    types = (str(v.type) for v in operands(op))
+    return type(op).__name__, str(value.type), *types, tensor, *map(repr, attributes_of(op))
 
 
 def name_carried(a: Agent, carried: tuple[tuple[int, int], ...], when: str, iteration: int) -> None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from wsdsl.ir.op import Op
+from wsdsl.ir.threads import misplaced
 from wsdsl.prover.carried import name_carried
 from wsdsl.prover.errors import Undecided
 from wsdsl.prover.machine import ENDED, NOBODY, Agent, Iterations, Machine
@@ -305,6 +306,12 @@ def end(m: Machine, a: Agent, i: Instruction) -> int:
         )
     a.ended = True
     return SEEN
+
+
+def misuse(m: Machine, a: Agent, i: Instruction) -> int:
+    """An op that one thread can not run, or only one can."""
+    told, hint = misplaced(i.op, i.elected)
+    raise m.fail("misuse", a, i.op, told, hint=hint)
 
 
 def unknown(m: Machine, a: Agent, i: Instruction) -> int:

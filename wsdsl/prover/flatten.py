@@ -8,8 +8,9 @@ from typing import Any
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
-from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of
+from wsdsl.ir.op import Kernel, Op, Region, Value, attributes_of, operands, results_of
 from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.threads import misplaced
 from wsdsl.ir.walk import yielded
 from wsdsl.prover import control, global_memory
 from wsdsl.prover.arms import ARMS
@@ -77,6 +78,9 @@ class Flattener:
             self._op(op, elected, inside)
 
     def _op(self, op: Op, elected: bool, inside: bool) -> None:
+        if self.effects.within((op,)) and misplaced(op, elected)[0]:
+            self._add(Instruction(control.misuse, op, elected))
+            return
         match op:
             case Partition():
                 if op is self.partition:
@@ -117,12 +121,9 @@ class Flattener:
     def _shape_of(self, op: Op) -> Any:
         """A scalar's formula, whatever iteration it is in: what loops are compared by."""
         match op:
-            case t.Constant():
-                return op.value
-            case t.Map():
-                return (op.fn, *(self.shapes.get(a.name, a.name) for a in op.args))
-            case t.DimSize():
-                return op.dim
+            case t.Constant() | t.Map() | t.DimSize():
+                of = (self.shapes.get(v.name, v.name) for v in operands(op))
+                return (type(op).__name__, *map(repr, attributes_of(op)), *of)
             case _:
                 return type(op).__name__
 

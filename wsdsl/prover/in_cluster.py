@@ -10,14 +10,13 @@ from wsdsl.prover.access import item_of, known_to_all, read, write
 from wsdsl.prover.machine import ALL, Agent, Machine, StageParity
 from wsdsl.prover.model import Array
 from wsdsl.prover.program import LOCAL, SEEN, Instruction
-from wsdsl.prover.sync import barrier_of, count_in_phase, cta_of_rank, only_whole, settle, shown
+from wsdsl.prover.sync import barrier_of, count_in_phase, cta_of_rank, settle, shown
 
 
 def send_fragment(m: Machine, a: Agent, i: Instruction) -> int:
     """Over when the phase completes on which its bytes count. Nothing shows them to the async
     proxy: they are for `receive_fragment` alone.
     """
-    only_whole(m, a, i)
     op = i.op
     assert isinstance(op, mem.SendFragment) and isinstance(op.value.type, Fragment)
     cta = cta_of_rank(m, a, i, op.cta)
@@ -36,7 +35,6 @@ def send_fragment(m: Machine, a: Agent, i: Instruction) -> int:
 
 def receive_fragment(m: Machine, a: Agent, i: Instruction) -> int:
     """Each thread reads for itself, and knows when it has."""
-    only_whole(m, a, i)
     op = i.op
     assert isinstance(op, mem.ReceiveFragment) and isinstance(op.result.type, Fragment)
     array, item, start, end = _place(m, a, i, op, op.result.type)

@@ -12,7 +12,8 @@ from typing import Any
 
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import tile_ops as t
-from wsdsl.ir.op import Kernel, Value
+from wsdsl.ir.op import Kernel, Value, attributes_of, operands
+from wsdsl.ir.types import Fragment, Tile
 
 WARPGROUP = "warpgroup"
 """The term for the index of the warpgroup in its partition."""
@@ -82,8 +83,12 @@ class Sums:
                 return Linear(0, ((WARPGROUP, 1),))
             case b.CtaIndex() | b.NumCtas() | b.ClusterIndex() | b.NumClusters() | b.CtaRank():
                 return self._term((type(op).__name__,))
-            case t.Map():
+            case t.Map() if _of_integers(op):
                 return self._map(op)
+            case t.Map() | t.Cast() | t.Bitcast():
+                types = (str(v.type) for v in (op.result, *operands(op)))
+                of = map(self.of, operands(op))
+                return self._term((type(op).__name__, *types, *attributes_of(op), *of))
             case _:
                 return self._term(("value", value))
 
@@ -121,12 +126,18 @@ class Sums:
                 return bool(op.value)
             case t.Map(fn="not" | "and" | "or", args=args):
                 return (op.fn, *map(self.test, args))
-            case t.Map(fn="gt" | "le" | "lt" | "ge", args=(x, y)):
+            case t.Map(fn="gt" | "le" | "lt" | "ge", args=(x, y)) if _of_integers(op):
                 more = self.of(x) - self.of(y)
                 test = Positive(more if op.fn in ("gt", "le") else more.times(-1))
                 return test if op.fn in ("gt", "lt") else ("not", test)
             case _:
                 return ("other", value.name)
+
+
+def _of_integers(op: t.Map) -> bool:
+    """Floats are no sums: they round, and NaN is neither less nor not less."""
+    kind = op.args[-1].type
+    return isinstance(kind, Tile | Fragment) and not kind.dtype.is_float
 
 
 def truth(test: Test, held: Mapping[Positive, bool]) -> bool | None:

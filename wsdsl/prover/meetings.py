@@ -8,7 +8,7 @@ from operator import or_
 from wsdsl.ir import barrier_ops as b
 from wsdsl.prover.machine import ALL, Agent, Barrier, Machine
 from wsdsl.prover.program import BLOCKED, SEEN, Instruction
-from wsdsl.prover.sync import count_in_phase, only_whole, settle
+from wsdsl.prover.sync import count_in_phase, settle
 
 
 def _meet(
@@ -58,12 +58,10 @@ def _meet(
 
 
 def sync_cta(m: Machine, a: Agent, i: Instruction) -> int:
-    only_whole(m, a, i)
     return _meet(m, a, i, (a.cta, 0), m.model.num_agents, True)
 
 
 def sync_cluster(m: Machine, a: Agent, i: Instruction) -> int:
-    only_whole(m, a, i)
     assert isinstance(i.op, b.SyncCluster)
     parties, shown = m.model.num_agents * m.model.cluster, -1
     if i.op.relaxed:
@@ -73,14 +71,12 @@ def sync_cluster(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def named_barrier_sync(m: Machine, a: Agent, i: Instruction) -> int:
-    only_whole(m, a, i)
     op = i.op
     assert isinstance(op, b.NamedBarrierSync)
     return _meet(m, a, i, (a.cta, op.barrier), op.num_warpgroups, True)
 
 
 def named_barrier_arrive(m: Machine, a: Agent, i: Instruction) -> int:
-    only_whole(m, a, i)
     op = i.op
     assert isinstance(op, b.NamedBarrierArrive)
     return _meet(m, a, i, (a.cta, op.barrier), op.num_warpgroups, False)

@@ -13,7 +13,6 @@ from wsdsl.prover.control import truth
 from wsdsl.prover.machine import ALL, Agent, Group, Machine, Registers, StageParity
 from wsdsl.prover.model import Array
 from wsdsl.prover.program import LOCAL, Instruction
-from wsdsl.prover.sync import only_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +63,11 @@ def as_accumulator(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def wgmma_fence(m: Machine, a: Agent, i: Instruction) -> int:
-    only_whole(m, a, i)
     a.unfenced = frozenset()
     return LOCAL
 
 
 def wgmma(m: Machine, a: Agent, i: Instruction) -> int:
-    only_whole(m, a, i)
     op = i.op
     assert isinstance(op, f.Wgmma) and isinstance(op.acc.type, Accumulator)
     registers: Registers = a.slots[i.extra[op.acc.name]]
@@ -150,14 +147,12 @@ def _read_operand(
 
 
 def wgmma_commit(m: Machine, a: Agent, i: Instruction) -> int:
-    only_whole(m, a, i)
     a.groups.append(a.open)
     a.open = Group()
     return LOCAL
 
 
 def wgmma_wait(m: Machine, a: Agent, i: Instruction) -> int:
-    only_whole(m, a, i)
     op = i.op
     assert isinstance(op, f.WgmmaWait)
     if a.open.op is not None:

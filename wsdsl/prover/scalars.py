@@ -6,7 +6,7 @@ from typing import Any
 
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import tile_ops as t
-from wsdsl.ir.op import Value, fields_of
+from wsdsl.ir.op import Op, Value, attributes_of, operands, results_of
 from wsdsl.ir.types import Fragment, Tile
 from wsdsl.prover.machine import Agent, Machine, StageParity
 from wsdsl.prover.program import LOCAL, Instruction
@@ -17,7 +17,9 @@ def constant(m: Machine, a: Agent, i: Instruction) -> int:
     del m
     op = i.op
     assert isinstance(op, t.Constant)
-    a.slots[i.defines[0]] = op.value
+    # A float is another number in another type.
+    number = op.value
+    a.slots[i.defines[0]] = _named(op) if isinstance(number, float) else number
     return LOCAL
 
 
@@ -32,10 +34,8 @@ def map_scalars(m: Machine, a: Agent, i: Instruction) -> int:
     assert isinstance(op, t.Map)
     held = i.extra
     args = tuple(a.slots[held[v.name]] if v.name in held else ("value", v.name) for v in op.args)
-    kind = op.args[-1].type
-    if isinstance(kind, Tile | Fragment) and kind.dtype.is_float:
-        # NaN: of `lt` and `ge` neither may hold, and x - x need not be 0.
-        made: Term = (f"float {op.fn}", *args)
+    if not _plain(op):
+        made: Term = (*_named(op), *args)
     else:
         made = apply(op.fn, args)
         if type(made) is int:
@@ -61,11 +61,26 @@ def _wrapped(number: int, result: Value) -> int:
 def opaque(m: Machine, a: Agent, i: Instruction) -> int:
     """A value about which only is known that the same operands give the same."""
     del m
-    op: Any = i.op
-    told = [getattr(op, name) for name, kind in fields_of(type(op)) if kind == "attribute"]
-    used = (a.slots[s] for s in i.uses)
-    a.slots[i.defines[0]] = (type(op).__name__, str(op.result.type), *told, *used)
+    held = i.extra
+    used = (a.slots[held[v.name]] if v.name in held else ("value", v.name) for v in operands(i.op))
+    a.slots[i.defines[0]] = (*_named(i.op), *used)
     return LOCAL
+
+
+def _named(op: Op) -> tuple[Any, ...]:
+    """All that says what an op makes of its operands: what it is, the types, every attribute."""
+    types = (str(v.type) for v in (*results_of(op), *operands(op)))
+    return (type(op).__name__, *types, *map(repr, attributes_of(op)))
+
+
+def _plain(op: t.Map) -> bool:
+    """Is it arithmetic of integers, about which more is known? All but `fn` is as ever then. Not
+    that of floats: of `lt` and `ge` neither may hold (NaN), and x - x need not be 0.
+    """
+    kind = op.args[-1].type
+    integers = not (isinstance(kind, Tile | Fragment) and kind.dtype.is_float)
+    usual = t.Map(result=op.result, fn=op.fn, args=op.args)
+    return integers and attributes_of(op) == attributes_of(usual)
 
 
 def fresh(m: Machine, a: Agent, i: Instruction) -> int:

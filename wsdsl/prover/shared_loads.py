@@ -12,12 +12,10 @@ from wsdsl.prover.access import WARPS, item_of, known_to_all, read
 from wsdsl.prover.machine import ALL, Agent, Machine, StageParity
 from wsdsl.prover.program import LOCAL, Instruction
 from wsdsl.prover.scalars import fresh
-from wsdsl.prover.sync import only_whole
 
 
 def load_panels(m: Machine, a: Agent, i: Instruction) -> int:
     """Over, for who writes there by TMA, with a fence of each who reads."""
-    only_whole(m, a, i)
     op = i.op
     assert isinstance(op, mem.LoadPanels) and isinstance(op.result.type, Fragment)
     array = m.model.arrays[op.shared.name]
@@ -46,7 +44,6 @@ def load_panels(m: Machine, a: Agent, i: Instruction) -> int:
 
 def load_shared(m: Machine, a: Agent, i: Instruction) -> int:
     """A warp's threads read together: each of them knows when all have."""
-    only_whole(m, a, i)
     op = i.op
     assert isinstance(op, mem.LoadShared)
     array = m.model.arrays[op.shared.name]
@@ -64,7 +61,6 @@ def load_shared(m: Machine, a: Agent, i: Instruction) -> int:
 
 def thread_store(m: Machine, a: Agent, i: Instruction) -> int:
     """Each thread has read once it goes on, and knows of no other."""
-    only_whole(m, a, i)
     op = i.op
     assert isinstance(op, mem.ThreadStore) and isinstance(op.tensor.type, Tensor)
     array = m.model.arrays[op.shared.name]

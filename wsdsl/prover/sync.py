@@ -33,18 +33,6 @@ def classes(i: Instruction) -> tuple[int, ...]:
     return ELECTED if i.elected else ALL
 
 
-def only_whole(m: Machine, a: Agent, i: Instruction) -> None:
-    if i.elected:
-        raise m.fail(
-            "misuse", a, i.op, "needs all threads of its warps", hint="take it out of the `elect`"
-        )
-
-
-def only_elected(m: Machine, a: Agent, i: Instruction) -> None:
-    if not i.elected:
-        raise m.fail("misuse", a, i.op, "must be run by one thread", hint="put it in an `elect`")
-
-
 def barrier_of(
     m: Machine, a: Agent, i: Instruction, who: tuple[int, ...], cta: int = -1
 ) -> tuple[Barrier, Array, int]:
@@ -83,7 +71,6 @@ def shown(array: Array, stage: int, m: Machine, cta: int) -> str:
 
 
 def initialize_barriers(m: Machine, a: Agent, i: Instruction) -> int:
-    only_elected(m, a, i)
     op = i.op
     assert isinstance(op, b.InitializeBarriers)
     array = m.model.arrays[op.barriers.name]
@@ -190,8 +177,6 @@ def arrive_barrier(m: Machine, a: Agent, i: Instruction) -> int:
     cta = a.cta
     if op.cta is not None:
         cta = cta_of_rank(m, a, i, op.cta)
-    if op.each_thread or op.each_warp:
-        only_whole(m, a, i)
     who = ALL if op.each_thread else FIRST_LANES if op.each_warp else ELECTED
     held, array, stage = barrier_of(m, a, i, who, cta)
     know = m.everything(a) if op.each_thread else 0
@@ -211,7 +196,6 @@ def arrive_barrier(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def arrive_expect_tx(m: Machine, a: Agent, i: Instruction) -> int:
-    only_elected(m, a, i)
     op = i.op
     assert isinstance(op, b.ArriveExpectTx)
     held, array, stage = barrier_of(m, a, i, ELECTED)
@@ -256,14 +240,12 @@ def wait_barrier(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def sync_warp(m: Machine, a: Agent, i: Instruction) -> int:
-    only_whole(m, a, i)
     a.know[0] = a.know[1] = a.know[0] | a.know[1]
     a.know[2] = a.know[3] = a.know[2] | a.know[3]
     return LOCAL
 
 
 def set_max_registers(m: Machine, a: Agent, i: Instruction) -> int:
-    only_whole(m, a, i)
     op = i.op
     assert isinstance(op, b.SetMaxRegisters)
     if op.count % 8 or not 24 <= op.count <= 256:

@@ -47,7 +47,6 @@ class SendInFlight:
 
 
 def send_fragment(wg: Warpgroup, op: m.SendFragment) -> None:
-    wg.only_whole(op)
     value: Array = wg.get(op.value, op)
     held = np.ascontiguousarray(_in_order_of_threads(value)).view(np.uint8).reshape(-1)
     shared: SharedItems = wg.values[op.shared.name]
@@ -65,7 +64,6 @@ def send_fragment(wg: Warpgroup, op: m.SendFragment) -> None:
 
 
 def receive_fragment(wg: Warpgroup, op: m.ReceiveFragment) -> None:
-    wg.only_whole(op)
     kind = op.result.type
     assert isinstance(kind, Fragment)
     size = kind.rows * kind.columns * kind.dtype.bytes

@@ -11,6 +11,7 @@ from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.printer import print_head
+from wsdsl.ir.threads import misplaced
 from wsdsl.ir.types import Fragment, Tile
 from wsdsl.simulator.barriers import Barrier
 from wsdsl.simulator.clocks import THREADS
@@ -187,13 +188,10 @@ class Warpgroup:
             self.fail(op, f"rank {number} in a cluster of {cluster.size}")
         return cluster.ctas[number]
 
-    def only_elected(self, op: Op) -> None:
-        if not self.elected:
-            self.fail(op, "must be run by one thread", hint="put it in an `elect`")
-
-    def only_whole(self, op: Op) -> None:
-        if self.elected:
-            self.fail(op, "needs all threads of its warps", hint="take it out of the `elect`")
+    def check_threads(self, op: Op) -> None:
+        told, hint = misplaced(op, self.elected)
+        if told:
+            self.fail(op, told, hint=hint)
 
     def item(self, op: Op, shared: SharedItems, index: int, offset: int, size: int) -> int:
         """The address of `size` bytes in an item."""

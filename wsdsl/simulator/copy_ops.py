@@ -53,13 +53,8 @@ def make_tensor_map(wg: Warpgroup, op: m.MakeTensorMap) -> None:
     wg.values[op.result.name] = made
 
 
-def prefetch_tensor_map(wg: Warpgroup, op: m.PrefetchTensorMap) -> None:
-    wg.only_elected(op)
-
-
-def prefetch_tile(wg: Warpgroup, op: m.PrefetchTile) -> None:
+def prefetch(wg: Warpgroup, op: m.PrefetchTensorMap | m.PrefetchTile) -> None:
     """Nobody sees what it does."""
-    wg.only_whole(op)
 
 
 def coordinates_of(wg: Warpgroup, op: Op, values: tuple[Value, ...]) -> tuple[int, ...]:
@@ -106,7 +101,6 @@ class LoadInFlight:
 
 
 def tma_load(wg: Warpgroup, op: m.TmaLoad) -> None:
-    wg.only_elected(op)
     held: TensorMapValue = wg.values[op.map.name]
     shared: SharedItems = wg.values[op.shared.name]
     state: State = wg.values[op.state.name]
@@ -193,7 +187,6 @@ def boxes_of(
 
 
 def tma_store(wg: Warpgroup, op: m.TmaStore) -> None:
-    wg.only_whole(op)
     held: TensorMapValue = wg.values[op.map.name]
     at = coordinates_of(wg, op, op.coordinates)
     wg.check(op, held.misplaced(at))
@@ -216,7 +209,6 @@ def tma_store(wg: Warpgroup, op: m.TmaStore) -> None:
 
 
 def thread_store(wg: Warpgroup, op: m.ThreadStore) -> None:
-    wg.only_whole(op)
     tensor = wg.cta.arguments.tensors[op.tensor.name]
     panel = TensorMapValue(tensor, op.box, op.swizzle)
     at = forward(wg, op)
@@ -238,13 +230,11 @@ def thread_store(wg: Warpgroup, op: m.ThreadStore) -> None:
 
 
 def tma_store_commit(wg: Warpgroup, op: m.TmaStoreCommit) -> None:
-    wg.only_whole(op)
     wg.store_groups.append(wg.open_stores)
     wg.open_stores = StoreGroup()
 
 
 def tma_store_wait(wg: Warpgroup, op: m.TmaStoreWait) -> Steps:
-    wg.only_whole(op)
     last = max(0, len(wg.store_groups) - op.pending)
     first = wg.read_groups if op.read else wg.written_groups
     stores: list[StoreInFlight] = [s for g in wg.store_groups[first:last] for s in g.stores]
@@ -276,7 +266,6 @@ def write_shared(wg: Warpgroup, op: Op, start: int, size: int, writers: slice, w
 
 
 def store_shared(wg: Warpgroup, op: m.StoreShared) -> None:
-    wg.only_whole(op)
     value: Array = wg.get(op.value, op)
     shared: SharedItems = wg.values[op.shared.name]
     item = int(wg.get(op.item, op))
@@ -300,7 +289,6 @@ def store_shared(wg: Warpgroup, op: m.StoreShared) -> None:
 
 
 def load_panels(wg: Warpgroup, op: m.LoadPanels) -> None:
-    wg.only_whole(op)
     kind = op.result.type
     assert isinstance(kind, Fragment)
     shared: SharedItems = wg.values[op.shared.name]
@@ -331,7 +319,6 @@ def load_panels(wg: Warpgroup, op: m.LoadPanels) -> None:
 
 
 def load_shared(wg: Warpgroup, op: m.LoadShared) -> None:
-    wg.only_whole(op)
     shared: SharedItems = wg.values[op.shared.name]
     state: State = wg.values[op.state.name]
     start = wg.item(op, shared, state.stage, op.offset, op.bytes)
@@ -353,7 +340,6 @@ def load_shared(wg: Warpgroup, op: m.LoadShared) -> None:
 
 
 def thread_load(wg: Warpgroup, op: m.ThreadLoad) -> None:
-    wg.only_whole(op)
     tensor = wg.cta.arguments.tensors[op.tensor.name]
     shared: SharedItems = wg.values[op.shared.name]
     state: State = wg.values[op.state.name]
@@ -380,8 +366,8 @@ COPY: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
     m.AllocateShared: allocate_shared,
     m.AllocateGlobal: allocate_global,
     m.MakeTensorMap: make_tensor_map,
-    m.PrefetchTensorMap: prefetch_tensor_map,
-    m.PrefetchTile: prefetch_tile,
+    m.PrefetchTensorMap: prefetch,
+    m.PrefetchTile: prefetch,
     m.TmaLoad: tma_load,
     m.TmaStore: tma_store,
     m.ThreadStore: thread_store,

@@ -9,6 +9,7 @@ from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.threads import THREADS
 from wsdsl.ir.types import Tile
 from wsdsl.simulator.context import Steps, Warpgroup, op_word
 from wsdsl.simulator.copy_ops import COPY
@@ -41,6 +42,8 @@ def _run(wg: Warpgroup, region: Region) -> Steps:
     has_operands = bool(wg.operands.names)
     for op in region:
         kind = type(op)
+        if wg.elected or THREADS[kind] == "one":
+            wg.check_threads(op)
         simple = SIMPLE.get(kind)
         if simple is not None:
             simple(wg, op)
@@ -66,7 +69,7 @@ def _run(wg: Warpgroup, region: Region) -> Steps:
                 chosen = op.then if wg.get(op.cond, op) else op.orelse
                 _define(wg, op.result, (yield from _run(wg, chosen)))
             case b.Elect():
-                if wg.rank == 0 and not wg.elected and _elects(wg):
+                if wg.rank == 0 and _elects(wg):
                     wg.elected = True
                     yield from _run(wg, op.body)
                     wg.elected = False

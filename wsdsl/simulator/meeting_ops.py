@@ -17,7 +17,6 @@ from wsdsl.simulator.named_barriers import NUM_NAMED, Meeting
 
 
 def sync_cta(wg: Warpgroup, op: b.SyncCta) -> Steps:
-    wg.only_whole(op)
     cta = wg.cta
     this_round = cta.sync_round
     cta.at_sync += 1
@@ -33,7 +32,6 @@ def sync_cta(wg: Warpgroup, op: b.SyncCta) -> Steps:
 
 
 def sync_cluster(wg: Warpgroup, op: b.SyncCluster) -> Steps:
-    wg.only_whole(op)
     cluster, clocks = wg.cta.cluster, wg.cta.clocks
     this_round = cluster.sync_round
     cluster.at_sync += 1
@@ -54,7 +52,6 @@ def sync_cluster(wg: Warpgroup, op: b.SyncCluster) -> Steps:
 
 
 def _come(wg: Warpgroup, op: b.NamedBarrierSync | b.NamedBarrierArrive) -> Meeting:
-    wg.only_whole(op)
     cta, number = wg.cta, op.barrier
     if not 1 <= number <= NUM_NAMED:
         wg.fail(op, f"named barrier {number}; there are 1 to {NUM_NAMED}")

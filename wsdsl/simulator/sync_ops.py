@@ -27,7 +27,6 @@ def allocate_barriers(wg: Warpgroup, op: b.AllocateBarriers) -> None:
 
 
 def initialize_barriers(wg: Warpgroup, op: b.InitializeBarriers) -> None:
-    wg.only_elected(op)
     held: list[Barrier] = wg.values[op.barriers.name]
     for barrier in held:
         wg.check(op, barrier.initialise(wg.first))
@@ -44,7 +43,6 @@ def fence_async_proxy(wg: Warpgroup, op: b.FenceAsyncProxy) -> None:
 
 
 def sync_warp(wg: Warpgroup, op: b.SyncWarp) -> None:
-    wg.only_whole(op)
     wg.cta.clocks.sync_warps(wg.everyone)
 
 
@@ -53,8 +51,6 @@ def arrive_barrier(wg: Warpgroup, op: b.ArriveBarrier) -> None:
         return
     cta = wg.cta if op.cta is None else wg.of_rank(op, op.cta)
     barrier = wg.barrier(op, op.barriers, wg.values[op.state.name], cta)
-    if op.each_thread or op.each_warp:
-        wg.only_whole(op)
     actors = wg.everyone if op.each_thread else wg.one
     if cta is not wg.cta:
         epoch = int(wg.cta.clocks.own[actors.start])
@@ -68,7 +64,6 @@ def arrive_barrier(wg: Warpgroup, op: b.ArriveBarrier) -> None:
 
 
 def arrive_expect_tx(wg: Warpgroup, op: b.ArriveExpectTx) -> None:
-    wg.only_elected(op)
     barrier = wg.barrier(op, op.barriers, wg.values[op.state.name])
     wg.check(op, barrier.expect(op.tx_bytes))
     wg.check(op, barrier.arrive(1, wg.cta.clocks.release(wg.one)))
@@ -88,7 +83,6 @@ def wait_barrier(wg: Warpgroup, op: b.WaitBarrier) -> Steps:
 
 
 def set_max_registers(wg: Warpgroup, op: b.SetMaxRegisters) -> Steps:
-    wg.only_whole(op)
     cta = wg.cta
     if op.count % 8 or not 24 <= op.count <= 256:
         wg.fail(op, f"{op.count} registers; setmaxnreg takes multiples of 8 from 24 to 256")

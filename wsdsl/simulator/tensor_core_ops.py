@@ -110,7 +110,6 @@ def as_accumulator(wg: Warpgroup, op: f.AsAccumulator) -> None:
 
 
 def wgmma_fence(wg: Warpgroup, op: f.WgmmaFence) -> None:
-    wg.only_whole(op)
     wg.wgmma.fences += 1
 
 
@@ -122,7 +121,6 @@ def accumulator(wg: Warpgroup, op: Op, value: Value) -> AccumulatorRegisters:
 
 
 def wgmma(wg: Warpgroup, op: f.Wgmma) -> None:
-    wg.only_whole(op)
     registers = accumulator(wg, op, op.acc)
     if registers.touched >= wg.wgmma.fences:
         wg.fail(op, "no wgmma_fence since other instructions used the accumulator's registers")
@@ -192,13 +190,11 @@ def _operand(
 
 
 def wgmma_commit(wg: Warpgroup, op: f.WgmmaCommit) -> None:
-    wg.only_whole(op)
     wg.wgmma.groups.append(wg.wgmma.open)
     wg.wgmma.open = []
 
 
 def wgmma_wait(wg: Warpgroup, op: f.WgmmaWait) -> Steps:
-    wg.only_whole(op)
     pipe = wg.wgmma
     if pipe.open:
         wg.fail(op, "a wgmma was not committed, so that this wait does not cover it")

@@ -1,0 +1,242 @@
+"""Rules of SCHEDULED kernels about attributes that must agree: with each other, with the types of
+operands, and with the item of SMEM that an op reaches into.
+
+How many bytes an op reads or writes follows from types. An offset that is computed (`shift`,
+`start`, an index) is bounded by the prover.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+
+from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import fragment_ops as f
+from wsdsl.ir import memory_ops as m
+from wsdsl.ir import tile_ops as t
+from wsdsl.ir.op import Kernel, Op, Value
+from wsdsl.ir.target import SWIZZLE_SPAN
+from wsdsl.ir.types import DTYPES, Accumulator, DType, Fragment, Shared, Tensor, Tile
+
+Problem = tuple[Op | None, str]
+ARITY: dict[str, int] = {
+    **dict.fromkeys(t.UNARY_FUNCTIONS, 1),
+    **dict.fromkeys(t.BINARY_FUNCTIONS, 2),
+    "fma": 3,
+    "where": 3,
+}
+Copy = m.TmaLoad | m.TmaStore | m.ThreadLoad | m.ThreadStore | m.PrefetchTile
+
+
+def barrier_ops_are_of_one_mind(kernel: Kernel) -> Iterator[Problem]:
+    for op in kernel.ops:
+        match op:
+            case b.ArriveBarrier() if op.each_warp and op.each_thread:
+                yield op, "who arrives, one of each warp (each_warp) or all (each_thread)?"
+            case b.ArriveFlag() if (op.by is not None) + (op.wrap is not None) > 1:
+                yield op, "a flag that goes round (wrap) is raised by 1: without `by`"
+            case b.ArriveFlag() if op.amount != 1 and (op.by or op.wrap):
+                yield op, f"amount={op.amount} beside `by` or `wrap`, which say how much"
+            case b.LaunchGrid() if op.cluster % op.sharing:
+                yield op, f"{op.sharing} of {op.cluster} CTAs of a cluster share an item"
+            case b.LaunchGrid() if op.scheduler != "split_k" and (op.splits or op.together):
+                yield op, 'splits and together are of scheduler="split_k"'
+            case _:
+                pass
+
+
+def dimensions_exist(kernel: Kernel) -> Iterator[Problem]:
+    made = [op.result.type for op in kernel.ops if isinstance(op, m.AllocateGlobal)]
+    tensors = [*(p.type for p in kernel.params), *made]
+    known = {dim for kind in tensors if isinstance(kind, Tensor) for dim in kind.dims}
+    known |= {dim for dim, _ in kernel.sizes}
+    for op in kernel.ops:
+        if isinstance(op, t.DimSize) and op.dim not in known:
+            yield op, f"no tensor has the dimension {op.dim!r}"
+
+
+def scalars_are_of_their_type(kernel: Kernel) -> Iterator[Problem]:
+    for op in kernel.ops:
+        match op:
+            case t.Map() if len(op.args) != ARITY[op.fn]:
+                yield op, f"{op.fn} takes {ARITY[op.fn]} operands, not {len(op.args)}"
+            case t.Map(args=args) if op.bits != 24:
+                kind = args[-1].type
+                if not (isinstance(kind, Tile | Fragment) and kind.dtype.is_float):
+                    yield op, "bits count in results of floats"
+            case t.Constant(result=Value(type=Tile(dtype=dtype, axes=()))):
+                if not _holds(dtype, op.value):
+                    yield op, f"{dtype} does not hold {op.value!r}"
+            case t.Constant():
+                yield op, "a constant is a scalar"
+            case _:
+                pass
+
+
+def _holds(dtype: DType, number: float | bool) -> bool:
+    if dtype.kind == "bool":
+        return isinstance(number, bool)
+    if isinstance(number, bool) or (dtype.is_integer and not isinstance(number, int)):
+        return False
+    signed = dtype.kind == "int"
+    low = -(1 << dtype.bits - 1) if signed else 0
+    return dtype.is_float or low <= number < low + (1 << dtype.bits)
+
+
+def fragments_have_their_columns(kernel: Kernel) -> Iterator[Problem]:
+    for op in kernel.ops:
+        match op:
+            case f.Slice(x=Value(type=Fragment() as whole), result=Value(type=Fragment() as part)):
+                same = (whole.dtype, whole.rows) == (part.dtype, part.rows)
+                if not same or op.start + part.columns > whole.columns or op.start % 8:
+                    yield op, f"columns {op.start} to {op.start + part.columns} of {whole}"
+            case f.Join(result=Value(type=Fragment() as whole)):
+                kinds = [v.type for v in op.parts]
+                parts = [k for k in kinds if isinstance(k, Fragment)]
+                alike = {(k.dtype, k.rows) for k in parts} == {(whole.dtype, whole.rows)}
+                fits = alike and sum(k.columns for k in parts) == whole.columns
+                if len(parts) < len(kinds) or not fits:
+                    yield op, f"{', '.join(map(str, kinds))} make no {whole}"
+            case f.Slice() | f.Join():
+                yield op, "it is made of fragments"
+            case f.ReduceColumns(x=Value(type=Fragment() as x), result=Value(type=kind)):
+                one = kind == (Tile(x.dtype) if x.rows == 1 else Fragment(x.dtype, x.rows, 1))
+                if not one:
+                    yield op, f"over the columns of {x}: {kind}"
+            case f.Iota(result=Value(type=kind)):
+                if not isinstance(kind, Fragment) or 1 not in (kind.rows, kind.columns):
+                    yield op, "rows or columns are counted: 64 x 1, or 1 x w"
+            case _:
+                pass
+
+
+def coordinates_are_whole(kernel: Kernel) -> Iterator[Problem]:
+    made = kernel.definers
+    for op in kernel.ops:
+        if not isinstance(op, Copy):
+            continue
+        tensor = _tensor_of(op, made)
+        if tensor is None:
+            yield op, "no make_tensor_map says what this copies"
+            continue
+        rank = len(tensor.dims)
+        if len(op.coordinates) != rank:
+            yield op, f"{len(op.coordinates)} coordinates of a tensor of {rank} dimensions"
+        if isinstance(op, m.ThreadLoad | m.PrefetchTile):
+            if not -1 <= op.row_dim < rank - 1:
+                yield op, f"row_dim={op.row_dim}: rows run along another than the last dimension"
+            elif op.row_dim < 0 and op.rows != 1:
+                yield op, f"{op.rows} rows, along no dimension"
+
+
+def _tensor_of(op: Copy, made: Mapping[Value, Op]) -> Tensor | None:
+    held = made.get(op.map) if isinstance(op, m.TmaLoad | m.TmaStore) else op
+    kind = getattr(getattr(held, "tensor", None), "type", None)
+    return kind if isinstance(kind, Tensor) else None
+
+
+def items_hold_what_is_accessed(kernel: Kernel) -> Iterator[Problem]:
+    made = kernel.definers
+    for op in kernel.ops:
+        shared: object = getattr(getattr(op, "shared", None), "type", None)
+        if not isinstance(shared, Shared):
+            continue
+        size, told = _reach(op, made)
+        start = getattr(op, "offset", 0)
+        if told:
+            yield op, told
+        elif start + size > shared.bytes:
+            yield op, f"bytes {start} to {start + size} of an item, which has {shared.bytes}"
+
+
+def _reach(op: Op, made: Mapping[Value, Op]) -> tuple[int, str]:
+    """The bytes from its offset on that an op accesses; and why it can not."""
+    match op:
+        case m.TmaLoad():
+            tensor, map = _tensor_of(op, made), made.get(op.map)
+            if tensor is None or not isinstance(map, m.MakeTensorMap):
+                return 0, ""
+            return math.prod(map.box) * tensor.dtype.bytes, ""
+        case m.ThreadLoad(tensor=Value(type=Tensor() as tensor)):
+            return op.rows * op.columns * tensor.dtype.bytes, ""
+        case m.LoadPanels():
+            return _of_panels(op)
+        case m.LoadShared(result=Value(type=Tile() | Fragment() as kind)):
+            size = kind.dtype.bytes
+            if size not in (2, 4) or kind.dtype.bits < 16:
+                return 0, f"load_shared reads elements of two or four bytes, not {kind.dtype}"
+            if op.offset % size or op.bytes % size:
+                return 0, f"bytes {op.offset} to {op.offset + op.bytes}: no multiples of {size}"
+            return op.bytes, _shapes_agree(op.index, kind)
+        case m.SendFragment(value=Value(type=Fragment() as kind)):
+            return kind.rows * kind.columns * kind.dtype.bytes, ""
+        case m.ReceiveFragment(result=Value(type=Fragment() as kind)):
+            return kind.rows * kind.columns * kind.dtype.bytes, ""
+        case m.StoreShared(value=Value(type=Fragment() as kind)):
+            return _of_store(op, kind)
+        case f.MatrixOperand():
+            size = DTYPES[op.dtype].bytes
+            line, span = op.columns * size, SWIZZLE_SPAN[op.swizzle]
+            return -(-line // span) * span * op.rows, ""
+        case _:
+            return 0, ""
+
+
+def _shapes_agree(index: Value, kind: Tile | Fragment) -> str:
+    own = index.type
+    if isinstance(own, Fragment) and isinstance(kind, Fragment):
+        alike = (own.rows, own.columns) == (kind.rows, kind.columns)
+    else:
+        alike = isinstance(own, Tile) and isinstance(kind, Tile)
+    integers = isinstance(own, Tile | Fragment) and own.dtype.is_integer
+    return "" if alike and integers else f"an index of {own} gives no {kind}"
+
+
+def _of_panels(op: m.LoadPanels) -> tuple[int, str]:
+    kind, span = op.result.type, SWIZZLE_SPAN[op.swizzle]
+    if not isinstance(kind, Fragment) or kind.dtype.bits < 8 or kind.columns % 8:
+        return 0, f"load_panels: not {kind}"
+    line = kind.columns * kind.dtype.bytes
+    if kind.rows == 1 and (op.rows != 1 or op.start is not None):
+        return 0, "a fragment of one row is a tile of one line"
+    if kind.rows > op.rows or (op.rows > 1 and line % span):
+        return 0, f"{kind} of a tile of {op.rows} lines of {span} bytes"
+    return (line if op.rows == 1 else line * op.rows), ""
+
+
+def _of_store(op: m.StoreShared, kind: Fragment) -> tuple[int, str]:
+    own, size = 64 if op.joined else 16, kind.dtype.bytes
+    lines, line = (kind.columns, own) if op.transposed else (16, kind.columns)
+    wide, span = line * size, SWIZZLE_SPAN[op.swizzle]
+    whole = not wide % span if op.swizzle == "none" else wide == span
+    if kind.rows != 64 or kind.columns % 8 or not whole:
+        return 0, f"lines of {wide} bytes of {kind} with swizzle {op.swizzle}"
+    return lines * wide * (1 if op.joined else 4), ""
+
+
+def operands_are_laid_out_alike(kernel: Kernel) -> Iterator[Problem]:
+    """What a descriptor says, and what the product takes it for."""
+    made = kernel.definers
+    for op in kernel.ops:
+        if not isinstance(op, f.Wgmma) or not isinstance(op.acc.type, Accumulator):
+            continue
+        for value, k_major in ((op.a, op.a_k_major), (op.b, op.b_k_major)):
+            held = made.get(value)
+            if not isinstance(held, f.MatrixOperand):
+                continue
+            depth = held.columns if held.k_major else held.rows
+            if held.k_major != k_major:
+                yield op, f"{value} is {'K' if held.k_major else 'MN'}-major"
+            elif op.k > depth:
+                yield op, f"{op.k} of K of an operand with {depth}"
+
+
+RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
+    barrier_ops_are_of_one_mind,
+    dimensions_exist,
+    scalars_are_of_their_type,
+    fragments_have_their_columns,
+    coordinates_are_whole,
+    items_hold_what_is_accessed,
+    operands_are_laid_out_alike,
+)

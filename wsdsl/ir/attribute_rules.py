@@ -1,0 +1,151 @@
+"""What values the attributes of SCHEDULED ops may have: of which type, and in which range.
+
+A value outside would be cut off by the instruction's field, or taken by each reader of the op to
+mean something else. `RANGES` has every attribute but flags, of which both values mean something.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import fragment_ops as f
+from wsdsl.ir import memory_ops as m
+from wsdsl.ir import tile_ops as t
+from wsdsl.ir.op import Kernel, Op, fields_of, op_name
+from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.target import SMEM_BYTES, SWIZZLE_SPAN
+from wsdsl.ir.types import DTYPES
+
+Check = Callable[[Any], str]
+"""What the values are, if this is none of them; else ""."""
+I32_MAX = 2**31 - 1
+MAX_COUNT = 2**20 - 1
+"""Arrivals, and bytes, that a phase of an mbarrier can await."""
+MAX_GROUPS = 7
+"""Groups of wgmmas that `wgmma.wait_group` can leave in flight."""
+
+
+def between(least: int, most: int = I32_MAX, step: int = 1) -> Check:
+    steps = f" in steps of {step}" if step > 1 else ""
+    upward = f"{least} or more" if most == I32_MAX else f"{least} to {most}"
+    return lambda x: "" if least <= x <= most and not x % step else upward + steps
+
+
+def one_of(*known: Any) -> Check:
+    return lambda x: "" if x in known else f"one of {', '.join(map(repr, known))}"
+
+
+def each(check: Check) -> Check:
+    return lambda held: next((f"{told} each" for x in held if (told := check(x))), "")
+
+
+def extents(held: Any) -> str:
+    """(dimension, elements) of tiles."""
+    return each(between(1))([size for _, size in held])
+
+
+def anything(held: Any) -> str:
+    del held
+    return ""
+
+
+SIZE, BYTES = between(1), between(0, SMEM_BYTES)
+SWIZZLE, DTYPE = one_of(*SWIZZLE_SPAN), one_of(*DTYPES)
+PLACE = between(-1, SMEM_BYTES)
+MEETING = dict[str, Check](barrier=between(1, 15), num_warpgroups=between(1, 8))
+RANGES: dict[type[Op], dict[str, Check]] = {
+    Partition: dict(
+        role=anything,
+        num_warpgroups=between(0, 8),
+        share=one_of("rows", "columns"),
+        registers=between(0, 256, 8),
+    ),
+    b.LaunchGrid: dict(
+        tiles=extents,
+        scheduler=one_of("grid", "persistent", "split_k", "stream_k"),
+        cluster=one_of(1, 2, 4, 8),
+        contraction=extents,
+        splits=between(0),
+        sharing=one_of(1, 2, 4, 8),
+    ),
+    b.AllocateBarriers: dict(label=anything, arrivals=between(1, MAX_COUNT), offset=PLACE),
+    b.SetMaxRegisters: dict(count=between(24, 256, 8)),
+    b.NamedBarrierSync: MEETING,
+    b.NamedBarrierArrive: MEETING,
+    b.InitialState: dict(parity=between(0, 1)),
+    b.Advance: dict(num=SIZE),
+    b.ArriveExpectTx: dict(tx_bytes=between(0, MAX_COUNT)),
+    b.ArriveFlag: dict(amount=between(-I32_MAX - 1)),
+    m.AllocateShared: dict(label=anything, offset=PLACE),
+    m.AllocateGlobal: dict(each=SIZE),
+    m.MakeTensorMap: dict(box=each(between(1, 256)), swizzle=SWIZZLE),
+    m.TmaLoad: dict(offset=BYTES),
+    m.ThreadLoad: dict(
+        row_dim=between(-1, 4), rows=SIZE, columns=SIZE, swizzle=SWIZZLE, offset=BYTES
+    ),
+    m.PrefetchTile: dict(row_dim=between(-1, 4), rows=SIZE, columns=SIZE),
+    m.StoreShared: dict(swizzle=SWIZZLE),
+    m.LoadShared: dict(offset=BYTES, bytes=between(1, SMEM_BYTES), stride=SIZE),
+    m.LoadPanels: dict(offset=BYTES, rows=SIZE, swizzle=SWIZZLE),
+    m.SendFragment: dict(offset=BYTES),
+    m.ReceiveFragment: dict(offset=BYTES),
+    m.TmaStore: dict(row_dim=between(0), apart=BYTES),
+    m.ThreadStore: dict(
+        box=each(between(1, 256)), swizzle=SWIZZLE, row_dim=between(0), apart=BYTES
+    ),
+    m.TmaStoreWait: dict(pending=between(0)),
+    m.LoadGlobal: dict(vector=one_of(1, 2)),
+    m.StoreGlobal: dict(vector=one_of(1, 2)),
+    f.MatrixOperand: dict(offset=BYTES, dtype=DTYPE, rows=SIZE, columns=SIZE, swizzle=SWIZZLE),
+    f.Wgmma: dict(dtype=DTYPE, b_dtype=one_of("", *DTYPES), k=SIZE),
+    f.WgmmaWait: dict(pending=between(0, MAX_GROUPS)),
+    f.Slice: dict(start=between(0)),
+    f.ReduceColumns: dict(fn=one_of("add", "max", "min")),
+    t.Map: dict(
+        fn=one_of(*t.UNARY_FUNCTIONS, *t.BINARY_FUNCTIONS, "fma", "where"), bits=between(1, 24)
+    ),
+    t.Constant: dict(value=anything),
+    t.DimSize: dict(dim=anything),
+}
+
+
+@cache
+def typed_attributes(cls: type[Op]) -> tuple[tuple[str, Any], ...]:
+    """(name, type) of each attribute."""
+    hints = typing.get_type_hints(cls)
+    return tuple((name, hints[name]) for name, kind in fields_of(cls) if kind == "attribute")
+
+
+def fits(held: Any, hint: Any) -> bool:
+    """Is the value of the type? A bool is no int."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (types.UnionType, typing.Union):
+        return any(fits(held, one) for one in arguments)
+    if origin is not tuple:
+        return type(held) is hint
+    if not isinstance(held, tuple):
+        return False
+    parts: tuple[Any, ...] = held  # pyright: ignore[reportUnknownVariableType]
+    if arguments[1:] == (...,):
+        return all(fits(x, arguments[0]) for x in parts)
+    return len(parts) == len(arguments) and all(map(fits, parts, arguments))
+
+
+def attributes_are_in_range(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
+    for op in kernel.ops:
+        ranges = RANGES.get(type(op), {})
+        for name, hint in typed_attributes(type(op)):
+            held = getattr(op, name)
+            if not fits(held, hint):
+                yield op, f"{op_name(type(op))}: {name}={held!r} is no {_shown(hint)}"
+            elif (check := ranges.get(name)) is not None and (told := check(held)):
+                yield op, f"{op_name(type(op))}: {name}={held!r}: it is {told}"
+
+
+def _shown(hint: Any) -> str:
+    return hint.__name__ if isinstance(hint, type) and not typing.get_args(hint) else str(hint)
