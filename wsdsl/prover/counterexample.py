@@ -44,12 +44,18 @@ class Counterexample:
     sizes: Mapping[str, int] | None
     script: tuple[tuple[str, Op], ...]
 
+    @property
+    def headline(self) -> str:
+        shown = ", ".join(f"{k} = {v}" for k, v in (self.sizes or {}).items())
+        return f"{self.message} (at {shown})" if shown else self.message
+
     def render(self) -> str:
-        lines = [self.message]
-        if self.sizes is not None:
-            shown = ", ".join(f"{k} = {v}" for k, v in self.sizes.items())
-            lines[0] += f" (at {shown})" if shown else ""
-        lines.append("  how it comes to that:")
+        """What is wrong, what would prevent it, and then the way there."""
+        prevented = [f"  to prevent it: {self.hint}"] if self.hint else []
+        return "\n".join((self.headline, *prevented, self.way()))
+
+    def way(self) -> str:
+        lines = ["  how it comes to that:"]
         steps = self.steps
         if len(steps) > SHOWN:
             lines.append(f"    ... {len(steps) - SHOWN} steps before")
@@ -64,8 +70,6 @@ class Counterexample:
         if self.earlier is not None:
             lines.append("  it clashes with:")
             lines.append("    " + self._line(self.earlier.agent, width, self.earlier.op, (), ""))
-        if self.hint:
-            lines.append(f"  to prevent it: {self.hint}")
         return "\n".join(lines)
 
     def _line(
@@ -78,11 +82,22 @@ class Counterexample:
             f"  [{after}]" if after else ""
         )
 
+    def _named(self, party: Party) -> str:
+        """One line of the source may be several ops."""
+        return f"{print_head(party.op)} of the {self.names[party.agent]}"
+
     def findings(self) -> list[Finding]:
-        """The failing op, and what it clashes with, each at its place in the source."""
-        made = [Finding(self.render(), self.party.op.loc)]
+        """The failing op, and what it clashes with, each at its place in the source; then the way
+        there, which may be long.
+        """
+        hint = self.hint
+        if hint and self.kind != "deadlock":
+            hint += f"; it goes wrong at {self._named(self.party)}"
+        made = [Finding(self.headline, self.party.op.loc, hint)]
         if self.earlier is not None:
-            made.append(Finding("what it clashes with", self.earlier.op.loc))
+            clash = f"what it clashes with: {self._named(self.earlier)}"
+            made.append(Finding(clash, self.earlier.op.loc))
+        made.append(Finding(self.way()))
         return made
 
 
