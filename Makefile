@@ -30,7 +30,7 @@ soak: $(VENV)/dev
 		echo "tests.$$run $(SEED)"; $(BIN)/python -m tests.$$run $(SEED) || status=1; done; exit $$status
 
 lint: $(VENV)/dev
-	@status=0; for linter in "ruff check ." "ruff format --check ." pyright lint-imports; do \
+	@status=0; for linter in "ruff check ." "ruff format --check ." pyright "pyright -p tests/typing" lint-imports; do \
 		echo "$$linter"; $(BIN)/$$linter || status=1; done; exit $$status
 
 docs: $(VENV)/run

@@ -17,6 +17,11 @@ from wsdsl.diagnostics import (
     WsdslError,
 )
 from wsdsl.language import *  # noqa: F403
+from wsdsl.language import abs as abs  # no part of `from wsdsl import *`
+from wsdsl.language import max as max
+from wsdsl.language import min as min
+from wsdsl.language import round as round
+from wsdsl.language import sum as sum
 from wsdsl.schedule import Schedule
 from wsdsl.sources import Kernels, compile_ir, kernel, load, parse
 

@@ -4,8 +4,9 @@ None of it runs: `frontend` reads a kernel's source, and these names only let th
 Python function that editors and type checkers understand. Hence element types are classes (so that
 `A: bf16[M, K]` is a legal annotation), and every function raises when Python calls it.
 
-`sum`, `max`, `min`, `abs` and `bool` hide Python's own; they are no part of `from wsdsl.language
-import *`, for inside a kernel the builtins of that name mean the same.
+`sum`, `max`, `min`, `abs` and `round` are no part of `from wsdsl import *`, for inside a kernel the
+builtins of that name mean the same. Type checkers do not know that: for them one imports these,
+which outside of kernels are Python's. `bool` hides Python's too; `boolean` does not.
 """
 
 # ruff: noqa: N801 - element types are spelled as in a kernel.
@@ -15,10 +16,10 @@ from __future__ import annotations
 import builtins
 import math
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import FunctionType
-from typing import Any, ClassVar, Final, Generic, ParamSpec, TypeVar
+from typing import Any, ClassVar, Final, Generic, ParamSpec, SupportsAbs, TypeVar, overload
 
 from wsdsl.diagnostics import WsdslError
 
@@ -73,6 +74,7 @@ __all__ = [
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 Scalar = builtins.bool | int | float
 
 
@@ -162,6 +164,8 @@ class Tile:
     def __neg__(self) -> Tile: ...
     def __pos__(self) -> Tile: ...
     def __invert__(self) -> Tile: ...
+    def __abs__(self) -> Tile: ...
+    def __round__(self) -> Tile: ...
 
     # Only the type of `==` differs from object's; an override at run time would cost the hash.
     __hash__: ClassVar[Any] = object.__hash__
@@ -225,6 +229,15 @@ def _not_python(name: str) -> WsdslError:
     )
 
 
+def _pythons(
+    name: str, builtin: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
+) -> Any:
+    """A file that imports one of these from here uses Python's of that name outside of kernels."""
+    if "over" in options:
+        raise _not_python(f"{name}(…, over=…)")
+    return builtin(*args, **options)
+
+
 def tiles(*bounds: Any, of: Any = None, by: int = 0) -> Iterator[Any]:
     """`for m, n in tiles(M, N):` walks dimensions in tiles whose size the schedule chooses; `m`
     names an axis. `tiles(start, stop, of=M)` walks part of one dimension; `tiles(N, by=128)` walks
@@ -277,19 +290,43 @@ def lookup(table: Tile, i: Tile) -> Tile:
     raise _not_python("lookup")
 
 
-def sum(x: Tile, *, over: Any) -> Tile:
-    """Sum over one axis."""
-    raise _not_python("sum")
+@overload
+def sum(x: Tile, /, *, over: Any) -> Tile: ...
+@overload
+def sum(x: Iterable[Any], /, start: Any = 0) -> Any: ...
+def sum(*args: Any, **options: Any) -> Any:
+    """Sum over one axis. Outside of kernels it is Python's."""
+    return _pythons("sum", builtins.sum, args, options)
 
 
-def max(x: Tile | Scalar, *others: Tile | Scalar, over: Any = None) -> Tile:
-    """`max(s, over=t)`: the largest along one axis; `max(a, b)`: elementwise."""
-    raise _not_python("max")
+@overload
+def max(x: Tile, /, *, over: Any) -> Tile: ...
+@overload
+def max(x: Tile, y: Tile | Scalar, /, *others: Tile | Scalar) -> Tile: ...
+@overload
+def max(x: Scalar, y: Tile, /, *others: Tile | Scalar) -> Tile: ...
+@overload
+def max(*args: Any, key: Any = None, default: Any = None) -> Any: ...
+def max(*args: Any, **options: Any) -> Any:
+    """`max(s, over=t)`: the largest along one axis; `max(a, b)`: elementwise. Outside of kernels it
+    is Python's.
+    """
+    return _pythons("max", builtins.max, args, options)
 
 
-def min(x: Tile | Scalar, *others: Tile | Scalar, over: Any = None) -> Tile:
-    """`min(s, over=t)`: the smallest along one axis; `min(a, b)`: elementwise."""
-    raise _not_python("min")
+@overload
+def min(x: Tile, /, *, over: Any) -> Tile: ...
+@overload
+def min(x: Tile, y: Tile | Scalar, /, *others: Tile | Scalar) -> Tile: ...
+@overload
+def min(x: Scalar, y: Tile, /, *others: Tile | Scalar) -> Tile: ...
+@overload
+def min(*args: Any, key: Any = None, default: Any = None) -> Any: ...
+def min(*args: Any, **options: Any) -> Any:
+    """`min(s, over=t)`: the smallest along one axis; `min(a, b)`: elementwise. Outside of kernels
+    it is Python's.
+    """
+    return _pythons("min", builtins.min, args, options)
 
 
 def fma(a: Tile | Scalar, b: Tile | Scalar, c: Tile | Scalar) -> Tile:
@@ -351,17 +388,28 @@ def silu(x: Tile | Scalar) -> Tile:
     raise _not_python("silu")
 
 
-def abs(x: Tile | Scalar) -> Tile:
-    raise _not_python("abs")
+@overload
+def abs(x: Tile, /) -> Tile: ...
+@overload
+def abs(x: SupportsAbs[T], /) -> T: ...
+def abs(x: Any, /) -> Any:
+    """Outside of kernels it is Python's."""
+    return builtins.abs(x)
 
 
 def floor(x: Tile | Scalar) -> Tile:
     raise _not_python("floor")
 
 
-def round(x: Tile | Scalar) -> Tile:
-    """To the nearest whole number, halves to the even one; still of x's type."""
-    raise _not_python("round")
+@overload
+def round(x: Tile, /) -> Tile: ...
+@overload
+def round(x: Any, /, ndigits: int | None = None) -> Any: ...
+def round(*args: Any, **options: Any) -> Any:
+    """To the nearest whole number, halves to the even one; still of x's type. Outside of kernels it
+    is Python's.
+    """
+    return _pythons("round", builtins.round, args, options)
 
 
 def erf(x: Tile | Scalar) -> Tile:

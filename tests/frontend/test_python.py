@@ -12,7 +12,7 @@ import pytest
 import wsdsl
 from wsdsl import dims, exp, f32, function, kernel, tiles, zeros
 from wsdsl.ir.op import Op
-from wsdsl.ir.tile_ops import Constant, Contract, Load, Store
+from wsdsl.ir.tile_ops import Constant, Contract, Load, Reduce, Store
 from wsdsl.ir.types import Tensor
 from wsdsl.ir.walk import walk
 
@@ -229,3 +229,23 @@ def test_a_name_that_is_assigned_later() -> None:
     assert messages(made) == ["`later` is not defined"]
     later = 1.0
     assert functools.reduce(max, [later]) == 1.0
+
+
+def test_words_that_hide_builtins_are_those_outside_of_kernels() -> None:
+    from wsdsl import abs, max, min, round, sum
+
+    assert (max(3, 4), max([1, 2], key=lambda x: -x), min(2, 3), min([], default=5)) == (4, 1, 2, 5)
+    assert (sum([1, 2], start=3), abs(-2), round(2.567, 1), round(2.5)) == (6, 2, 2.6, 2)
+    with pytest.raises(wsdsl.WsdslError, match="has a meaning only inside a @kernel"):
+        max([1, 2], over=1)
+
+
+def test_they_are_words_inside_of_kernels_whoever_they_are() -> None:
+    from wsdsl import max, sum
+
+    @wsdsl.kernel
+    def k(X: f32[M, N], Y: f32[M]):
+        for m in tiles(M):
+            Y[m] = max(sum(X[m, :], over=N), min(X[m, :], over=N))
+
+    assert [op.fn for op in k.tile.ops if isinstance(op, Reduce)] == ["add", "min"]

@@ -4,6 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import wsdsl
 from tests.kernels import CASES
 from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.target import MAX_SIZE
@@ -51,6 +52,7 @@ WRONG = {
     ),
     "too_few": ((array(8, 16),), ["takes 3 arguments (A, B, C)", "1 given"]),
     "no_array": (("A", array(8, 16), array(8, 8)), ["argument 1 (A)"]),
+    "masked": ((np.ma.array(array(8, 16)), array(8, 16)), ["argument 1 (A): a masked", "filled"]),
     "input_left_out": ((None, array(8, 16), array(8, 8)), ["argument 1 (A)", "it is an input"]),
 }
 
@@ -91,5 +93,21 @@ def test_what_is_added_to_is_read_too() -> None:
     compiled = case.kernel._compile(None, case.sizes, ())
     assert "accumulate=True" in compiled.ir("scheduled")
     assert access_of(compiled.scheduled).only_written == frozenset()
-    with pytest.raises(LaunchError, match="the kernel adds to what it holds"):
+    with pytest.raises(LaunchError, match="the kernel reads what it holds"):
         case.kernel.simulate(array(1, 8, 8), array(1, 8, 8), None)
+
+
+@pytest.mark.parametrize("value", ["beta * C[m, n]", "A[m, n]"])
+def test_an_output_that_is_read_must_be_given(value: str) -> None:
+    op = "=" if "C" in value else "+="
+    kernel = wsdsl.parse(f"""
+@kernel
+def k(A: f32[M, N], beta: f32, C: f32[M, N]):
+    for m, n in tiles(M, N):
+        C[m, n] {op} A[m, n] + {value}
+""").k
+    x = array(8, 8, dtype=np.float32)
+    with pytest.raises(LaunchError, match="C can not be left out: the kernel reads it"):
+        kernel(x, 1.0)
+    with pytest.raises(LaunchError, match="None given, but the kernel reads what it holds"):
+        kernel(x, 1.0, None)

@@ -161,14 +161,16 @@ def _match(
         names = ", ".join(p.name for p in params)
         without = f", or {len(shorter)} without its outputs" if shorter != list(params) else ""
         message = f"{name} takes {len(params)} arguments ({names}){without}; {len(args)} given"
-        raise LaunchError(Finding(message))
+        read = [p.name for p in params if p.name in access.writes - optional]
+        hint = f"{', '.join(read)} can not be left out: the kernel reads it (and so does `+=`)"
+        raise LaunchError(Finding(message, hint=hint if read else ""))
     given = {p.name: i for i, (p, arg) in enumerate(zip(chosen, args)) if arg is not None}
     where = positions(params)
     findings: list[Finding] = []
     for param in params:
         if param.name not in given and param.name not in optional:
             reason = (
-                "the kernel adds to what it holds"
+                "the kernel reads what it holds"
                 if param.name in access.writes
                 else "it is an input"
             )

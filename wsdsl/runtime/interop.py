@@ -24,6 +24,7 @@ from wsdsl.runtime.views import (
 
 Describer = Callable[[Any], ArrayView]
 Looker = Callable[[Any], tuple[Any, int]]
+MASKED_HINT = "a kernel reads all elements: give x.filled(0), or the mask as a tensor of its own"
 _torch_dtypes: dict[Any, DType] = {}
 _describers: dict[type, Describer] = {}
 
@@ -76,6 +77,8 @@ def _describer(kind: type) -> Describer:
         return _cupy
     if hasattr(kind, "__cuda_array_interface__"):
         return _cuda_array_interface
+    if hasattr(kind, "filled") and hasattr(kind, "mask"):
+        raise LaunchError(Finding("a masked array", hint=MASKED_HINT))
     if hasattr(kind, "__array_interface__"):
         return _numpy
     if hasattr(kind, "__dlpack__"):
@@ -173,7 +176,8 @@ def _numpy(array: Any) -> ArrayView:
     if not dtype.isnative:
         raise LaunchError(Finding(f"{name} in foreign byte order", hint="use .astype(native)"))
     if "int4" in name:
-        hint = "pack two to a byte, low nibble first, in a uint8 array of half the width"
+        hint = "give .astype('int8') for a parameter of i8; 4-bit types run in `reference` alone, "
+        hint += "two to a byte, low nibble first, in a uint8 array of half the width"
         raise LaunchError(Finding(f"{name} of ml_dtypes takes a byte an element", hint=hint))
     interface = array.__array_interface__
     pointer, readonly = interface["data"]
@@ -192,7 +196,7 @@ def _numpy(array: Any) -> ArrayView:
 def _cuda_array_interface(array: Any) -> ArrayView:
     interface: dict[str, Any] = array.__cuda_array_interface__
     if interface.get("mask") is not None:
-        raise LaunchError(Finding("a masked array", hint="fill it first"))
+        raise LaunchError(Finding("a masked array", hint=MASKED_HINT))
     typestr = str(interface["typestr"])
     order, kind, itemsize = typestr[0], typestr[1], int(typestr[2:])
     words = {"f": "float", "i": "int", "u": "uint", "V": "V"}
