@@ -26,7 +26,7 @@ INDICES = (
     "0", "1", "2", "s", "s + 1", "E - 1", "E // 2", "rows[0]", "rows[s]", "rows[rows[1]]",
     "rows[s] - 1", "(rows[2] + s) % 3", "min(rows[0], s)", "max(rows[0] - 1, 0)",
     "where(s > 0, 1, rows[2])", "where(rows[0] > rows[1], rows[0], 0)", "s - 7", "s + 9",
-    "(end(m) - 1) // 1000", "cast(f, i32)", "cast(scales[1], i32)", "table[s, 1]",
+    "cast(f, i32)", "cast(scales[1], i32)", "table[s, 1]",
     "abs(rows[1] - rows[2])", "e", "rows[e]", "(e + 1) % 3", "E - 1 - e", "rows[E - 1 - e]",
     "min(e, s)", "rows[e] * e // 2", "where(e > 0, rows[e], s)", "r", "rows[r]", "(r + e) % 3",
 )  # fmt: skip

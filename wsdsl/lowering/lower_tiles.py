@@ -32,6 +32,7 @@ Why here: slots have become waits and known places, loops run over numbers.
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -63,7 +64,7 @@ from wsdsl.ir.tile_ops import (
     Yield,
 )
 from wsdsl.ir.types import Axis, Tile, Type
-from wsdsl.ir.walk import Namer, definers, free_values, replace_operands, walk, yielded
+from wsdsl.ir.walk import Namer, definers, free_values, replace_operands, uses, walk, yielded
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.carried import Carried, CarriedScalar, CarriedSum, CarriedTile
 from wsdsl.lowering.elementwise import compute
@@ -140,6 +141,9 @@ class _Lowering:
         self.in_place: list[Pieces] = []
         """Operands that threads read in slots which are not given back yet."""
         self.made = definers(partition.body)
+        counts = Counter(uses(partition.body))
+        self.wanted = {value for value, times in counts.items() if times > 1}
+        """What is used more than once."""
         self.keep = False
         """Whether the running body leaves its products in flight: nothing in it reads them."""
         zero = {
@@ -212,7 +216,9 @@ class _Lowering:
                     self.region(op.body)
                 self.builder.add(dataclasses.replace(op, body=tuple(inner)))
             case Contract():
-                self.sums[op.result] = self.products.multiply(op, self.tiles, self.addend(op))
+                self.sums[op.result] = self.products.multiply(
+                    op, self.tiles, self.addend(op.acc, op.result.type)
+                )
             case ForRange():
                 self.products.settle(op.loc)
                 self.loop(op)
@@ -256,14 +262,16 @@ class _Lowering:
         assert isinstance(index.axis.type, Axis)
         return self.side.blocks(index.axis.type.name, int(by.value))
 
-    def addend(self, op: Contract) -> Accumulated:
-        """What a product adds to: a tile that products add to already, zeros, or other values."""
-        assert isinstance(op.result.type, Tile)
-        if op.acc in self.sums:
-            return self.sums[op.acc]
-        if op.acc is None or op.acc in self.zeros:
-            return self.products.empty(op.result.type, op.loc)
-        return self.products.join(self.pieces(op.acc), op.loc)
+    def addend(self, value: Value | None, kind: Type) -> Accumulated:
+        """What products add to: a tile that others have added to, zeros, or other values."""
+        if value in self.sums:
+            if value in self.wanted:
+                self.pieces(value)  # Its registers are taken over.
+            return self.sums[value]
+        assert isinstance(kind, Tile)
+        if value is None or value in self.zeros:
+            return self.products.empty(kind, self.builder.loc)
+        return self.products.join(self.pieces(value), self.builder.loc)
 
     def store(self, op: Store) -> None:
         # What is still to be read from the tensor is read before it is overwritten.
@@ -331,20 +339,12 @@ class _Lowering:
     ) -> Carried:
         """How a carried variable goes round, by what it is."""
         if is_sum:
-            tile = self.initial_sum(first, arg)
+            tile = self.addend(first, arg.type)
             known = added_in_place(op.body, arg, last) and tile.started is False
             return CarriedSum.of(self, op, tile, (arg, last, made), known)
         if _is_tile(arg.type):
             return CarriedTile(self.pieces(first).all(), arg, last, made)
         return CarriedScalar((self.scalar(first),), arg, last, made)
-
-    def initial_sum(self, first: Value, arg: Value) -> Accumulated:
-        if first in self.sums:
-            return self.sums[first]
-        assert isinstance(arg.type, Tile)
-        if first in self.zeros:
-            return self.products.empty(arg.type, self.builder.loc)
-        return self.products.join(self.pieces(first), self.builder.loc)
 
     def leaves_in_flight(self, op: ForRange, summed: list[bool]) -> bool:
         """Whether a body's products may be waited for after the next iteration's have begun."""
