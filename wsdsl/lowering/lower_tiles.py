@@ -216,9 +216,8 @@ class _Lowering:
                     self.region(op.body)
                 self.builder.add(dataclasses.replace(op, body=tuple(inner)))
             case Contract():
-                self.sums[op.result] = self.products.multiply(
-                    op, self.tiles, self.addend(op.acc, op.result.type)
-                )
+                sum = self.addend(op.acc, op.result.type)
+                self.sums[op.result] = self.products.multiply(op, self.tiles, sum)
             case ForRange():
                 self.products.settle(op.loc)
                 self.loop(op)

@@ -1,4 +1,5 @@
-"""Say everything once: equal scalar computations are shared, unused ones dropped.
+"""Say everything once: equal scalar computations are shared, unused ones dropped. What LLVM would
+fold is folded, so that the PTX still is the kernel's: loops of one turn, comparisons of numbers.
 
 Before:
     %c64: i32 = constant(value=64)
@@ -17,12 +18,14 @@ Why here: last, so that the kernel that is read, proved and emitted is the short
 from __future__ import annotations
 
 import dataclasses
+import operator
 
 from wsdsl.ir.barrier_ops import (
     Advance,
     ClusterIndex,
     CtaIndex,
     CtaRank,
+    ForRange,
     InitialState,
     NumClusters,
     NumCtas,
@@ -41,10 +44,11 @@ from wsdsl.ir.fragment_ops import (
 from wsdsl.ir.memory_ops import LoadGlobal
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import AxisAt
-from wsdsl.ir.tile_ops import Bitcast, Cast, Constant, DimSize, Full, Map, Whole
+from wsdsl.ir.tile_ops import COMPARISONS, Bitcast, Cast, Constant, DimSize, Full, Map, Whole
 from wsdsl.ir.types import Tile
-from wsdsl.ir.walk import replace_operands, used_inside, with_regions
+from wsdsl.ir.walk import replace_operands, used_inside, with_regions, yielded
 
+Numbers = dict[Value, int | float | bool]
 SHARED = (
     Constant, DimSize, Map, Cast, CtaIndex, NumCtas, ClusterIndex, NumClusters, CtaRank,
     WarpgroupIndex,
@@ -56,7 +60,9 @@ PURE = (
 
 
 def simplify(kernel: Kernel) -> Kernel:
-    body = _share(_hoist_constants(kernel.body), {}, {})
+    body = _hoist_constants(kernel.body)
+    numbers: Numbers = {op.result: op.value for op in body if isinstance(op, Constant)}
+    body = _share(_fold(body, numbers, {}), {}, {})
     while True:
         shorter = _drop_unused(body)
         if shorter == body:
@@ -79,6 +85,31 @@ def _hoist_constants(body: Region) -> Region:
 
     rest = without(body)
     return (*found, *rest)
+
+
+def _fold(region: Region, numbers: Numbers, swap: dict[Value, Value]) -> Region:
+    kept: list[Op] = []
+    for op in region:
+        op = _swap_own(op, swap)
+        match op:
+            case ForRange() if _turns_once(op, numbers):
+                swap.update({op.index: op.start, **dict(zip(op.args, op.init, strict=True))})
+                kept += _fold(op.body[:-1], numbers, swap)
+                last = (swap.get(v, v) for v in yielded(op.body))
+                swap.update(zip(op.result, last, strict=True))
+            case Map(args=(x, y)) if op.fn in COMPARISONS and x in numbers and y in numbers:
+                numbers[op.result] = getattr(operator, op.fn)(numbers[x], numbers[y])
+                kept.append(Constant(result=op.result, value=numbers[op.result], loc=op.loc))
+            case _:
+                kept.append(with_regions(op, lambda inner: _fold(inner, numbers, swap)))
+    return tuple(kept)
+
+
+def _turns_once(loop: ForRange, numbers: Numbers) -> bool:
+    if not {loop.start, loop.stop, loop.step} <= {*numbers}:
+        return False
+    start, stop, step = (numbers[v] for v in (loop.start, loop.stop, loop.step))
+    return start < stop <= start + step
 
 
 def _key(op: Op) -> tuple[object, ...]:
