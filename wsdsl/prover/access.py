@@ -17,16 +17,22 @@ from wsdsl.ir.op import Op
 from wsdsl.ir.target import SWIZZLE_SPAN
 from wsdsl.ir.types import Fragment, Tensor
 from wsdsl.prover.errors import Party
-from wsdsl.prover.machine import ALL, FIRST_LANES, Agent, Machine, Span, StageParity
+from wsdsl.prover.machine import (
+    ALL,
+    FIRST_LANES,
+    NOTHING_STORED,
+    WARPS,
+    Agent,
+    Machine,
+    Span,
+    StageParity,
+)
 from wsdsl.prover.model import Array
 from wsdsl.prover.program import LOCAL, SEEN, Instruction
 from wsdsl.prover.sync import barrier_of, count_in_phase, settle, shown
 
 EVERY = -1
 """Stands for a class where all threads of a warpgroup are meant."""
-WARPS = ((0, (0, 1)), (1, (2, 3)))
-"""Quarters of an item of a warpgroup's, and the classes of the warp they belong to; the last two
-are as the second."""
 
 
 def split(spans: tuple[Span, ...], borders: Iterable[int]) -> tuple[Span, ...]:
@@ -184,7 +190,7 @@ def read(
     m.memory[key] = tuple(made)
 
 
-def known_to_all(a: Agent, who: tuple[int, ...]) -> int:
+def known_to_each(a: Agent, who: tuple[int, ...]) -> int:
     know = a.know[who[0]]
     for c in who[1:]:
         know &= a.know[c]
@@ -262,7 +268,7 @@ def thread_load(m: Machine, a: Agent, i: Instruction) -> int:
         state.stage,
         op.offset,
         op.offset + size,
-        known_to_all(a, ALL),
+        known_to_each(a, ALL),
         (over, shown_later),
         False,
         a.cta,
@@ -306,7 +312,7 @@ def store_shared(m: Machine, a: Agent, i: Instruction) -> int:
     if size > array.bytes // 4:
         raise m.fail("misuse", a, op, f"{size} bytes, a warp has {array.bytes // 4}")
     size *= 4 if op.joined else 1
-    for quarter, warp in ((0, ALL),) if op.joined else WARPS:
+    for quarter, warp in enumerate((ALL,) if op.joined else WARPS):
         start = quarter * array.bytes // 4
         write(
             m,
@@ -316,7 +322,7 @@ def store_shared(m: Machine, a: Agent, i: Instruction) -> int:
             item,
             start,
             start + size,
-            known_to_all(a, warp),
+            known_to_each(a, warp),
             warp_wrote(m, a, warp),
             False,
             a.cta,
@@ -332,7 +338,7 @@ def tma_store(m: Machine, a: Agent, i: Instruction) -> int:
     item = a.slots[i.extra[op.item.name]]
     item_of(m, a, op, array, item, 0, array.bytes)
     made: list[int] = []
-    for place, (c, box) in enumerate(zip(FIRST_LANES, boxes_of_warps(op, size), strict=False)):
+    for place, (c, box) in enumerate(zip(FIRST_LANES, boxes_of_warps(op, size), strict=True)):
         event = m.event()
         before = a.know[c] | a.open_stores[place]
         for stored in a.stores:
@@ -340,14 +346,14 @@ def tma_store(m: Machine, a: Agent, i: Instruction) -> int:
         reader = ("store", a.index, c)
         read(m, a, op, array, item, box.start, box.stop, a.know[c], reader, event, before)
         made.append(event)
-    a.open_stores = a.open_stores[0] | made[0], a.open_stores[1] | made[1]
+    a.open_stores = tuple([s | new for s, new in zip(a.open_stores, made, strict=True)])
     a.began_stores = True
     return LOCAL
 
 
 def tma_store_commit(m: Machine, a: Agent, i: Instruction) -> int:
     a.stores.append(a.open_stores)
-    a.open_stores, a.began_stores = (0, 0), False
+    a.open_stores, a.began_stores = NOTHING_STORED, False
     return LOCAL
 
 

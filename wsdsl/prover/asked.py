@@ -11,7 +11,7 @@ from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as mem
 from wsdsl.ir.op import Op, operands
-from wsdsl.prover.machine import ALL, ELECTED, Machine
+from wsdsl.prover.machine import ALL, ELECTED, Machine, known_to_all, known_to_some
 from wsdsl.prover.model import Model
 from wsdsl.prover.program import Code, Instruction
 
@@ -114,11 +114,10 @@ def settled(m: Machine, asks: list[list[tuple[Ask, ...]]]) -> Settled:
     found = Settled(heard=[0] * m.model.num_ctas)
     by = found.by
     for a in m.agents:
-        know = a.know
-        found.heard[a.cta] |= know[0] | know[1] | know[2] | know[3]
+        found.heard[a.cta] |= known_to_some(a)
         if a.ended:
             continue
-        of_first, of_all = know[0], know[0] & know[1] & know[2] & know[3]
+        of_first, of_all = a.know[0], known_to_all(a)
         if len(m.model.codes[a.partition].acting[a.pc]) == 1:
             of_all = of_first
         found.by_all &= of_all

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from wsdsl.ir import memory_ops as mem
-from wsdsl.prover.machine import Machine
+from wsdsl.prover.machine import NOTHING_STORED, Machine
 from wsdsl.prover.program import Code
 
 
@@ -25,9 +25,9 @@ def even_stores(m: Machine, most: list[tuple[int, int]]) -> None:
     for a in m.agents:
         num, last = most[a.partition]
         if a.pc <= last:
-            while len(a.stores) > num and a.stores[0] == (0, 0):
+            while len(a.stores) > num and a.stores[0] == NOTHING_STORED:
                 del a.stores[0]
-            a.stores[:0] = [(0, 0)] * (num - len(a.stores))
+            a.stores[:0] = [NOTHING_STORED] * (num - len(a.stores))
 
 
 def forget_first(m: Machine) -> None:

@@ -15,6 +15,7 @@ from wsdsl.ir.walk import yielded
 from wsdsl.prover import control, global_memory
 from wsdsl.prover.arms import ARMS
 from wsdsl.prover.carried import Formulas
+from wsdsl.prover.machine import ALL, ELECTED
 from wsdsl.prover.model import Model
 from wsdsl.prover.program import SYNCHRONISES, Code, Instruction
 
@@ -250,11 +251,11 @@ def _bits(slots: Iterable[int]) -> int:
 def acting_classes(code: Code) -> list[tuple[int, ...]]:
     """One thread acts where all that is left to do is its own: a loop's body can not widen it."""
     made: list[tuple[int, ...]] = []
-    widest: tuple[int, ...] = (0,)
+    widest = ELECTED
     for i in reversed(code.instructions):
         effect = type(i.op) in SYNCHRONISES or isinstance(i.op, (m.LoadGlobal, m.StoreGlobal))
         if effect and not i.elected and not isinstance(i.op, b.SetMaxRegisters):
-            widest = (0, 1, 2, 3)
+            widest = ALL
         made.append(widest)
     made.reverse()
     for pc, i in enumerate(code.instructions):

@@ -13,7 +13,7 @@ from typing import Any
 
 from wsdsl.prover.asked import EVERY_CTA, ROUND, Ask
 from wsdsl.prover.knowledge import Barriers, union
-from wsdsl.prover.machine import ALL, Machine
+from wsdsl.prover.machine import ALL, WARPS, Machine
 
 SHARED = -1
 NAMED = "named"
@@ -60,7 +60,8 @@ class Hidden:
                 hidden = private
             made += (hidden, hidden)
         for a in m.agents:
-            count = 2 * (len(a.groups) + len(a.stores) + 2) + 2 + 2 * len(ALL)
+            stored = len(WARPS) * (len(a.stores) + 1)
+            count = 2 * (len(a.groups) + 1) + stored + 2 + 2 * len(ALL)
             own = self.private[a.index]
             if self.meets[a.index]:
                 own |= self.named[a.cta]

@@ -6,7 +6,7 @@ from wsdsl.ir import memory_ops as mem
 from wsdsl.ir.blocks import HELD_BYTES
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.types import Fragment
-from wsdsl.prover.access import item_of, known_to_all, read, write
+from wsdsl.prover.access import item_of, known_to_each, read, write
 from wsdsl.prover.machine import ALL, Agent, Machine, StageParity
 from wsdsl.prover.model import Array
 from wsdsl.prover.program import LOCAL, SEEN, Instruction
@@ -22,7 +22,7 @@ def send_fragment(m: Machine, a: Agent, i: Instruction) -> int:
     cta = cta_of_rank(m, a, i, op.cta)
     array, item, start, end = _place(m, a, i, op, op.value.type)
     held, barriers, stage = barrier_of(m, a, i, ALL, cta)
-    know, event = known_to_all(a, ALL), m.event()
+    know, event = known_to_each(a, ALL), m.event()
     write(m, a, op, array, item, start, end, know, (event, m.event()), False, cta)
     name = shown(barriers, stage, m, cta)
     count_in_phase(m, a, i, held, name, know, "the bytes of this fragment on")

@@ -7,7 +7,7 @@ from struct import Struct
 from typing import Any
 
 from wsdsl.prover.iterations import shown_term
-from wsdsl.prover.machine import ALL, Agent, Barrier, Machine
+from wsdsl.prover.machine import ALL, CLASSES, WARPS, Agent, Barrier, Machine
 
 Barriers = list[tuple[Any, int, Barrier]]
 """(place, change of parity, barrier)."""
@@ -41,7 +41,7 @@ def _by_class(m: Machine, a: Agent) -> list[int]:
     rest = 0
     for known in a.know[acting:]:
         rest |= known
-    return [*a.know[:acting], rest, -1, -1, -1][:4]
+    return [*a.know[:acting], rest, *([-1] * CLASSES)][:CLASSES]
 
 
 def put_masks(
@@ -62,8 +62,8 @@ def put_masks(
             unshown += [(a.index, c, still)] if still else []
         for g in (*a.groups, a.open):
             g.events, g.passed = next(held_by), next(held_by)
-        a.stores = [(next(held_by), next(held_by)) for _ in a.stores]
-        a.open_stores = next(held_by), next(held_by)
+        a.stores = [tuple([next(held_by) for _ in WARPS]) for _ in a.stores]
+        a.open_stores = tuple([next(held_by) for _ in WARPS])
     m.unshown = unshown
     for _, flag in sorted(m.flags.items(), key=lambda f: repr(shown_term(f[0], names))):
         flag.gathered = next(held_by)

@@ -20,11 +20,13 @@ from wsdsl.prover.model import Model
 from wsdsl.prover.program import BLOCKED, SEEN, Instruction
 from wsdsl.prover.terms import Term
 
-CLASSES = 4
-"""Of threads in a warpgroup: the elected thread and the others of its first warp, then those of
-another warp, which stands for the remaining three."""
-ELECTED, ALL = (0,), (0, 1, 2, 3)
-FIRST_LANES = (0, 2)
+WARPS = ((0, 1), (2, 3), (4, 5), (6, 7))
+"""Classes of threads in a warpgroup: of each warp its first thread, and the others. All go the same
+way, but each warp has other bytes, and knows of its own."""
+CLASSES = 2 * len(WARPS)
+ELECTED, ALL = (0,), tuple(range(CLASSES))
+FIRST_LANES = tuple(first for first, _ in WARPS)
+NOTHING_STORED = (0,) * len(WARPS)
 """The thread of each warp that starts TMA stores, and that arrives for the warp."""
 
 
@@ -82,8 +84,8 @@ class Agent:
     groups: list[Group] = field(default_factory=list[Group])
     unfenced: frozenset[int] = frozenset()
     unwritten: frozenset[int] = frozenset()
-    stores: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    open_stores: tuple[int, int] = (0, 0)
+    stores: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
+    open_stores: tuple[int, ...] = NOTHING_STORED
     began_stores: bool = False
     named: int = -1
     at: tuple[int, int] = (0, 0)
@@ -99,6 +101,17 @@ class Agent:
         made.began_stores, made.ended = self.began_stores, self.ended
         made.named, made.at = self.named, self.at
         return made
+
+
+def known_to_some(agent: Agent) -> int:
+    """What at least one of its threads knows."""
+    a, b, c, d, e, f, g, h = agent.know
+    return a | b | c | d | e | f | g | h
+
+
+def known_to_all(agent: Agent) -> int:
+    a, b, c, d, e, f, g, h = agent.know
+    return a & b & c & d & e & f & g & h
 
 
 @dataclass(slots=True)
@@ -265,8 +278,7 @@ class Machine:
 
     def everything(self, agent: Agent) -> int:
         """What is known to whoever hears from all threads of the warpgroup."""
-        a, b, c, d = agent.know
-        return a | b | c | d | agent.did
+        return known_to_some(agent) | agent.did
 
     def decide(self, atom: Term) -> bool:
         """Does the atom hold? Where that is open, both ways are followed."""

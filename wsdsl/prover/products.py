@@ -8,7 +8,7 @@ from typing import Any
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir.types import DTYPES, Accumulator
 from wsdsl.ir.wgmma import ROWS
-from wsdsl.prover.access import known_to_all, operand_ranges, read
+from wsdsl.prover.access import known_to_each, operand_ranges, read
 from wsdsl.prover.control import truth
 from wsdsl.prover.machine import ALL, Agent, Group, Machine, Registers, StageParity
 from wsdsl.prover.model import Array
@@ -89,7 +89,7 @@ def wgmma(m: Machine, a: Agent, i: Instruction) -> int:
             hint="`accumulate` must be false for the first product",
         )
     event = m.event()
-    know = known_to_all(a, ALL)
+    know = known_to_each(a, ALL)
     element = DTYPES[op.dtype].bytes
     for value, extent in ((op.a, ROWS), (op.b, op.acc.type.columns)):
         held: Any = a.slots[i.extra[value.name]] if value.name in i.extra else None

@@ -8,8 +8,8 @@ from wsdsl.ir import memory_ops as mem
 from wsdsl.ir.copy_rules import boxes_of_warps
 from wsdsl.ir.target import SWIZZLE_SPAN
 from wsdsl.ir.types import Fragment, Tensor
-from wsdsl.prover.access import WARPS, item_of, known_to_all, read
-from wsdsl.prover.machine import ALL, Agent, Machine, StageParity
+from wsdsl.prover.access import item_of, known_to_each, read
+from wsdsl.prover.machine import ALL, WARPS, Agent, Machine, StageParity
 from wsdsl.prover.program import LOCAL, Instruction
 from wsdsl.prover.scalars import fresh
 
@@ -50,8 +50,8 @@ def load_shared(m: Machine, a: Agent, i: Instruction) -> int:
     state: StageParity = a.slots[i.extra[op.state.name]]
     start, end = op.offset, op.offset + op.bytes
     item_of(m, a, op, array, state.stage, start, end)
-    for warp in ((0, 1), (2, 3)):
-        know, event = known_to_all(a, warp), m.event()
+    for warp in WARPS:
+        know, event = known_to_each(a, warp), m.event()
         reader = ("load", a.index, warp)
         read(m, a, op, array, state.stage, start, end, know, reader, event, know, False)
         for c in warp:
@@ -68,7 +68,7 @@ def thread_store(m: Machine, a: Agent, i: Instruction) -> int:
     item = a.slots[i.extra[op.item.name]]
     item_of(m, a, op, array, item, 0, array.bytes)
     boxes = boxes_of_warps(op, size)
-    for place, warp in WARPS:
+    for place, warp in enumerate(WARPS):
         start, end = boxes[place].start, boxes[place].stop
         for c in warp:
             event, reader = m.event(), ("threads", a.index, c)

@@ -17,6 +17,7 @@ from wsdsl.prover.machine import (
     ALL,
     ELECTED,
     FIRST_LANES,
+    WARPS,
     Agent,
     Barrier,
     Machine,
@@ -240,8 +241,8 @@ def wait_barrier(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def sync_warp(m: Machine, a: Agent, i: Instruction) -> int:
-    a.know[0] = a.know[1] = a.know[0] | a.know[1]
-    a.know[2] = a.know[3] = a.know[2] | a.know[3]
+    for first, others in WARPS:
+        a.know[first] = a.know[others] = a.know[first] | a.know[others]
     return LOCAL
 
 
