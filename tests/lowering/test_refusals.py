@@ -93,7 +93,7 @@ def f(A: f32[M, N], S: f32[1]):
         S[0] += sum(sum(A[m, n], over=n), over=m)
 """,
         5,
-        "on different sides",
+        "both axes of this tile, `m` and `n`, are reduced",
     ),
     "both_axes_reduced": (
         """

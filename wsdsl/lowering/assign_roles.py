@@ -20,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from wsdsl.diagnostics import CompileError, Finding, Loc, ScheduleError
+from wsdsl.diagnostics import CompileError, Finding, ScheduleError
 from wsdsl.ir.op import Kernel, Op, Value, bound, operands, results_of
 from wsdsl.ir.tile_ops import Contract, Load, Reduce, Store
 from wsdsl.ir.types import Axis, Role, Tile
@@ -106,43 +106,67 @@ def _in_registers(kernel: Kernel) -> Iterator[tuple[Op, tuple[str, ...]]]:
 
 
 def _constrain(kernel: Kernel, sides: _Sides) -> Iterator[Finding]:
-    def clash(what: str, a: str, b: str, loc: Loc | None) -> Finding:
-        return Finding(
-            f"{what} needs `{a}` and `{b}` on different sides of the tensor cores' tile, "
-            "and other uses need them on the same side",
-            loc,
-            "compute one of the two results from its transpose (swap the operands of `@`), or "
-            "split the kernel"
-            if multiplies
-            else f"walk one of them with `each`, as in `for {loop_variable(a)} in each(…)`",
-        )
-
     multiplies = any(isinstance(op, Contract) for op in kernel.ops)
-
+    reduced = [op for op in kernel.ops if isinstance(op, Reduce)]
     for op in kernel.ops:
         if isinstance(op, Contract):
             a, b = free_axes(op)
             if len(a) == len(b) == 1 and not sides.differ(a[0], b[0]):
-                yield clash("this product", a[0], b[0], op.loc)
-        if isinstance(op, Reduce) and not sides.columns(op.axis):
+                yield Finding(
+                    f"this product needs `{a[0]}` and `{b[0]}` on different sides of the tensor "
+                    "cores' tile, and other products need them on the same side",
+                    op.loc,
+                    SWAPPED,
+                )
+    for op in reduced:
+        if not sides.columns(op.axis):
             yield Finding(
-                f"this reduces `{op.axis}`, which another use puts on the rows of the tile",
+                f"this reduces `{op.axis}`, and another use needs it as the axis that is not "
+                "reduced",
                 op.loc,
-                "only one of a product's two axes can be reduced in a kernel; compute the other "
-                "reduction in a kernel of its own",
+                REDUCED,
             )
     stored = ((op, _stored_axes(op)) for op in kernel.ops if isinstance(op, Store))
+    told: set[frozenset[str]] = set()
     for op, axes in (*_in_registers(kernel), *stored):
-        if len(axes) > 2:
-            yield Finding(
-                f"a tile of {len(axes)} axes ({', '.join(axes)}) is not lowered yet",
-                op.loc,
-                "walk one of them with `each`",
-            )
-        elif len(axes) == 2 and not sides.differ(*axes):
-            yield clash("this tile", *axes, op.loc)
-        elif axes:
-            sides.root(axes[0])
+        wrong = _of_tile(axes, {r.axis for r in reduced}, sides, multiplies)
+        # What follows from a tile has its axes, and is as wrong.
+        if wrong and frozenset(axes) not in told:
+            told.add(frozenset(axes))
+            yield Finding(wrong[0], op.loc, wrong[1])
+
+
+SWAPPED = (
+    "compute one of the two results from its transpose (swap the operands of `@`), or split the "
+    "kernel"
+)
+REDUCED = (
+    "of the two axes of a tile a kernel reduces one: walk the other with `each`, or reduce it in a "
+    "kernel of its own"
+)
+
+
+def _of_tile(
+    axes: tuple[str, ...], reduced: set[str], sides: _Sides, multiplies: bool
+) -> tuple[str, str] | None:
+    """Message and hint, where a tile's axes can not be rows and columns of it."""
+    if len(axes) == 1:
+        sides.root(axes[0])
+    if len(axes) > 2:
+        shown = ", ".join(axes)
+        message = f"a tile of {len(axes)} axes ({shown}) is not lowered yet"
+        return message, f"walk one of them with `each`: for {loop_variable(axes[0])} in each(…)"
+    if len(axes) < 2 or sides.differ(*axes):
+        return None
+    a, b = axes
+    if reduced >= {a, b}:
+        return f"both axes of this tile, `{a}` and `{b}`, are reduced", REDUCED
+    if multiplies:
+        message = f"this tile needs `{a}` and `{b}` on different sides of the tensor cores' tile"
+        return f"{message}, and other uses need them on the same side", SWAPPED
+    message = f"one of `{a}` and `{b}` is the rows of this tile and the other its columns"
+    hint = f"walk one of them with `each`, which leaves no axis: for {loop_variable(a)} in each(…)"
+    return f"{message}, and other tiles have both as rows, or both as columns", hint
 
 
 def _stored_axes(op: Store) -> tuple[str, ...]:

@@ -57,23 +57,26 @@ def _structure(kernel: Kernel) -> Iterator[Finding]:
             "a kernel's outermost loop must be parallel: one that carries nothing from one tile "
             "to the next",
             loops[0].loc if loops else kernel.loc,
-            "walk the output's tiles with `for … in tiles(…)` around this",
+            "walk the output's tiles with `for … in tiles(…)` around this; or carry nothing, and "
+            "add to a tensor: S[0] += sum(x, over=n)",
         )
 
 
 def _stored_once(kernel: Kernel) -> Iterator[Finding]:
     made = kernel.definers
-    nest = output_nest(kernel)[0]
-    for loop in (x for x in nest if not (isinstance(x, ForTiles) and x.whole)):
+    apart: dict[Store, list[str]] = {}
+    for loop in (x for x in output_nest(kernel)[0] if not (isinstance(x, ForTiles) and x.whole)):
         for op in _unconditional(loop.body):
             if isinstance(op, Store) and not op.accumulate and not _depends(op, loop.index, made):
-                name = loop_variable(loop.index.name)
-                yield Finding(
-                    f"all iterations of `{name}` store this, to the same elements and in no order",
-                    op.loc,
-                    f"store it at `{name}`, add to it (`+=`), or walk `{name}` inside and store "
-                    "behind that loop",
-                )
+                apart.setdefault(op, []).append(f"`{loop_variable(loop.index.name)}`")
+    for op, loops in apart.items():
+        names = " and ".join(loops)
+        yield Finding(
+            f"all iterations of {names} store this, to the same elements and in no order",
+            op.loc,
+            f"store it at {names}, add to it (`+=`), or walk {names} inside and store behind "
+            f"{'that loop' if len(loops) == 1 else 'those loops'}",
+        )
 
 
 def _unconditional(region: Region) -> Iterator[Op]:
@@ -181,7 +184,7 @@ def _products(kernel: Kernel) -> Iterator[Finding]:
                     f"the {side} operand of `@` has {len(free)} free axes; the tensor cores take "
                     "one each",
                     op.loc,
-                    "write sum(a * b, over=k)" if not free else "walk the others with `each`",
+                    _by_element(a, b, shared[0]) if not free else "walk the others with `each`",
                 )
         if sum_of(a.dtype, b.dtype) is None:
             yield Finding(
@@ -195,9 +198,26 @@ def _products(kernel: Kernel) -> Iterator[Finding]:
             yield from _operand(operand, made.get(operand), op, shared)
 
 
+def _by_element(a: Tile, b: Tile, axis: str) -> str:
+    """A product without the tensor cores. Each operation rounds to its type, so sums are wide."""
+    wide = sum_of(a.dtype, b.dtype) or a.dtype
+    first, second = (
+        f"cast({x}, {wide})" if t.dtype != wide else x for x, t in (("a", a), ("b", b))
+    )
+    return f"for a @ b write sum({first} * {second}, over={loop_variable(axis)})"
+
+
 def _operand(
     value: Value, load: Op | None, product: Contract, shared: list[str]
 ) -> Iterator[Finding]:
+    if isinstance(load, If):
+        yield Finding(
+            "an operand of `@` that an `if` chooses is not lowered yet: the tensor cores are fed "
+            "from loads alone",
+            load.loc or product.loc,
+            "write the product in both branches: acc += a @ c in one, acc += b @ c in the other",
+        )
+        return
     if not isinstance(load, Load):
         yield Finding(
             "an operand of `@` that is computed is not lowered yet: the tensor cores are fed from "
