@@ -28,12 +28,13 @@ def sizes(kernel: wsdsl.Kernel, rng: Random) -> dict[str, int]:
 
 
 def arrays(kernel: wsdsl.Kernel, dims: dict[str, int], seed: int) -> dict[str, Any]:
-    """Quarters of small numbers, whose sums are exact in f32; now and then NaN and infinities.
+    """Quarters of small numbers, whose sums are exact in f32, or any; now and then NaN and
+    infinities, but not in `scale…`.
 
     `perm…` has each index once; what is written has the same data for everybody beforehand.
     """
     rng = np.random.default_rng(seed)
-    special = rng.random() < 0.2
+    special, normal = rng.random() < 0.2, rng.random() < 0.3
     made: dict[str, Any] = {}
     for p in kernel.tile.params:
         dtype = p.type.dtype  # type: ignore[union-attr]
@@ -54,7 +55,9 @@ def arrays(kernel: wsdsl.Kernel, dims: dict[str, int], seed: int) -> dict[str, A
             made[p.name] = rng.integers(low, 10, shape).astype(held)
         else:
             values = rng.integers(-8, 9, shape).astype(np.float32) / 4
-            if special:
+            if normal:
+                values = rng.standard_normal(shape).astype(np.float32)
+            if special and not p.name.startswith("scale"):
                 where = rng.random(shape) < 0.02
                 values = np.where(where, rng.choice((np.nan, np.inf, -np.inf, -0.0), shape), values)
             made[p.name] = values.astype(np.float32).astype(held)

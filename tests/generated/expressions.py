@@ -15,6 +15,8 @@ UNARY = (
 )  # fmt: skip
 WIDER = {"f32": ("f32", "bf16", "f16"), "bf16": ("bf16", "f8e4m3"), "f16": ("f16", "f8e5m2")}
 """Types that may stand beside one without changing it."""
+BITS = {"f32": "i32", "i32": "f32", "u32": "i32", "bf16": "u16", "u16": "f16", "i8": "f8e5m2"}
+"""What is read as another type."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,8 @@ class Expressions:
             return f"where({cond}, {first}, {second})"
         if dtype == "bool":
             return self.condition(axes, scope, depth)
+        if self.chance(0.04) and dtype in BITS:
+            return f"bitcast({self.value(BITS[dtype], axes, scope, depth - 1)}, {dtype})"
         if not scope.closed and self.chance(0.07):
             return self.whole_reduction(dtype, axes, scope, depth)
         if self.chance(0.05):
@@ -204,6 +208,9 @@ class Expressions:
         chosen = list(axes) if must else self.rng.sample(axes, self.rng.randint(1, len(axes)))
         self.rng.shuffle(chosen)
         entries = [self.along(a) for a in chosen]
+        if self.chance(0.03):
+            # The diagonal.
+            entries.append((f"index({chosen[0].name})", chosen[0].dim))
         if self.chance(0.25):
             entries.insert(self.rng.randint(0, len(entries)), self.scalar_entry(scope))
         dims = ", ".join(dim for _, dim in entries)
@@ -216,6 +223,9 @@ class Expressions:
         """An index along an axis, and the dimension that it goes into."""
         if axis.name == axis.dim or self.chance(0.85):
             return axis.entry, axis.dim
+        if self.chance(0.1):
+            shift = self.rng.choice(("", "", " + 1", " - 1"))
+            return f"index({axis.name}){shift}", axis.dim
         if self.chance(0.5):
             by = self.rng.choice((2, 16, 128))
             return f"index({axis.name}) // {by}", f"{axis.dim}B"

@@ -95,7 +95,7 @@ class _Program(Expressions):
             elif kind < 0.8:
                 self.store(scope, outer)
             elif kind < 0.9:
-                self.choice(scope)
+                self.choice(scope, outer)
             elif depth == 2 and scope is outer:
                 self.inner_loop(scope, outer, depth)
             else:
@@ -182,7 +182,8 @@ class _Program(Expressions):
     def softmax(self, top: Local, total: Local, x: str, walked: Axis | None) -> None:
         over = f", over={walked.name}" if walked else ""
         v, new = self.fresh("x"), self.fresh("top")
-        self.line(f"{v} = {x}")
+        # Of tiles that hold nothing but -inf there is no largest to subtract.
+        self.line(f"{v} = max(min({x}, 40.0), -40.0)")
         self.line(f"{new} = max({top.name}, {f'max({v}{over})' if walked else v})")
         part = f"exp({v} - {new})"
         part = f"sum({part}{over})" if walked else part
@@ -218,10 +219,16 @@ class _Program(Expressions):
             sides.append(side)
         made = " @ ".join(sides if self.chance(0.8) else reversed(sides))
         if self.chance(0.15):
-            made = f"({made}) * {self.value(acc.dtype, acc.axes, scope, 1)}"
-        self.line(
-            f"{acc.name} += {made}" if self.chance(0.9) else f"{acc.name} = {acc.name} + {made}"
+            # Finite: how many sums an infinite one is multiplied by is the schedule's choice.
+            scale = self.param(f"{acc.dtype}[{', '.join(a.dim for a in acc.axes)}]", "scale")
+            made = f"({made}) * {scale}[{', '.join(a.name for a in acc.axes)}]"
+        self.add(acc.name, made)
+
+    def add(self, name: str, value: str) -> None:
+        form = self.rng.choice(
+            ("{0} += {1}", "{0} += {1}", "{0} += {1}", "{0} = {0} + {1}", "{0} -= {1}")
         )
+        self.line(form.format(name, value))
 
     def inner_loop(self, scope: Scope, outer: Scope, depth: int) -> None:
         """A parallel loop in the output space, which stores by itself."""
@@ -233,22 +240,24 @@ class _Program(Expressions):
         self.store(inside, inside)
         self.leave(indent)
 
-    def choice(self, scope: Scope) -> None:
-        """`if` of a scalar, around what is assigned."""
+    def choice(self, scope: Scope, outer: Scope) -> None:
+        """`if` of a scalar, around what is assigned, or stored."""
         known = [v for v in scope.locals if v.dtype in ("f32", "i32")]
         if not known:
             self.local(scope)
             return
         changed = self.rng.choice(known)
-        self.line(f"if {self.scalar_condition(scope)}:")
-        for last in (False, True):
+        words = ["if", *["elif"] * self.chance(0.15), *["else"] * self.chance(0.5)]
+        for word in words:
+            self.line(f"{word}:" if word == "else" else f"{word} {self.scalar_condition(scope)}:")
             self.indent += 1
-            value = self.value(changed.dtype, changed.axes, scope, 2)
-            self.line(f"{changed.name} = {changed.name} + {value}")
+            if self.chance(0.2):
+                self.store(scope, outer)
+            else:
+                value = self.value(changed.dtype, changed.axes, scope, 2)
+                op = self.rng.choice(("+=", "-=", "*=", "+="))
+                self.line(f"{changed.name} {op} {value}")
             self.indent -= 1
-            if last or self.chance(0.5):
-                return
-            self.line("else:")
 
     def scalar_condition(self, scope: Scope) -> str:
         kind = self.rng.random()
@@ -306,5 +315,9 @@ class _Program(Expressions):
         if (kind in FLOATS) != (dtype in FLOATS) or (kind == "bool") != (dtype == "bool"):
             text = f"cast({text}, {dtype})"
         place = f"{name}[{', '.join(e for e, _ in entries)}]"
+        if not adds and not over and dtype in FLOATS and self.chance(0.1):
+            # In place: element by element, before the store.
+            text = f"cast({text}, f32) + cast({place}, f32)"
+            text = f"cast({text}, {dtype})" if dtype == "tf32" else text
         self.line(f"{place} {'+=' if adds else '='} {text}")
         self.stored.append(place)
