@@ -9,7 +9,7 @@ import numpy as np
 
 import wsdsl
 from wsdsl import Schedule
-from wsdsl.ir.tile_ops import ForTiles
+from wsdsl.ir.tile_ops import Contract, ForTiles
 from wsdsl.ir.types import Axis, Tensor
 from wsdsl.ir.walk import walk
 from wsdsl.simulator.arithmetic import numpy_dtype
@@ -24,7 +24,8 @@ BLOCKS = (1, 2, 3)
 
 
 def sizes(kernel: wsdsl.Kernel, rng: Random) -> dict[str, int]:
-    return {d: rng.choice(SIZES.get(d, BLOCKS)) for d in kernel.dims}
+    empty = {d: 0 for d in kernel.dims if rng.random() < 0.01}
+    return {d: rng.choice(SIZES.get(d, BLOCKS)) for d in kernel.dims} | empty
 
 
 def arrays(kernel: wsdsl.Kernel, dims: dict[str, int], seed: int) -> dict[str, Any]:
@@ -84,11 +85,16 @@ def schedule(kernel: wsdsl.Kernel, rng: Random) -> Schedule | None:
     def maybe(probability: float, *values: Any) -> Any:
         return rng.choice(values) if rng.random() < probability else None
 
+    products = any(isinstance(op, Contract) for op in walk(kernel.tile.body))
+    consumers = maybe(0.4, 1, 2, 3)
     tile: dict[str, int] = {}
     for name in tiles:
         if rng.random() < 0.6:
-            tall = name == "m"
-            tile[name] = rng.choice((64, 64, 128, 192) if tall else (16, 32, 48, 64, 72, 128))
+            tall = name == "m" and rng.random() < 0.9
+            rows = tuple(r for r in (64, 128, 192) if r % (64 * (consumers or 1)) == 0)
+            deep = name in "kl" and rng.random() < 0.9
+            columns = (16, 32, 64, 128) if deep else (16, 32, 48, 64, 72, 128)
+            tile[name] = rng.choice(rows if tall else columns)
     cluster = {rng.choice(tiles): rng.choice((2, 2, 4))} if rng.random() < 0.2 else None
     if cluster and rng.random() < 0.3:
         cluster |= {rng.choice(tiles): 2}
@@ -98,13 +104,13 @@ def schedule(kernel: wsdsl.Kernel, rng: Random) -> Schedule | None:
     return Schedule(
         tile=tile,
         stages=maybe(0.4, 1, 2, 3, 4),
-        consumers=maybe(0.4, 1, 2, 3),
-        mode=maybe(0.3, "cooperative", "pingpong"),
+        consumers=consumers,
+        mode=maybe(0.3, "cooperative", *["pingpong"] * (products and consumers != 1)),
         share=maybe(0.1, *tiles),
         cluster=cluster,
         multicast=maybe(0.2, True, False) if cluster else None,
         raster=maybe(0.1, *tiles),
-        mma=maybe(0.2, *tiles),
+        mma=maybe(0.2, "m", "n", *tiles) if products else None,
         scheduler=scheduler,
         splits=maybe(0.7, 2, 3) if split else None,
         reduction=maybe(0.5, "turns", "slices", "unordered") if split else None,

@@ -158,7 +158,10 @@ class Expressions:
         x = self.load(dtype, (*axes[:1], whole), scope, must=True)
         if self.chance(0.4) and dtype in FLOATS:
             x = f"({x} * {self.value(dtype, axes, scope, depth - 1)})"
-        return f"{self.rng.choice(('sum', 'max', 'min'))}({x}, over=D)"
+        fn = self.rng.choice(("sum", "max", "min"))
+        # A sum is of 32 bits.
+        narrow = fn == "sum" and dtype not in ("f32", "i32")
+        return f"cast(sum({x}, over=D), {dtype})" if narrow else f"{fn}({x}, over=D)"
 
     def call(self, dtype: str, axes: tuple[Axis, ...], scope: Scope, depth: int) -> str:
         """A @function of one or two values, whose body is written as it is needed."""

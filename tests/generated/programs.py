@@ -104,6 +104,8 @@ class _Program(Expressions):
     def local(self, scope: Scope) -> None:
         dtype, name = self.rng.choice(VALUES), self.fresh("x")
         axes = tuple(a for a in scope.axes if self.chance(0.8))
+        # The tensor cores' tile has two.
+        axes = axes if self.chance(0.1) else axes[-2:]
         # With a new tile added, the axes are all of these.
         inner = ", ".join(a.name for a in axes)
         zero = {"bool": "False"}.get(dtype, "0.0" if dtype in FLOATS else "0")
@@ -130,10 +132,9 @@ class _Program(Expressions):
         name, dim = self.rng.choice(free)
         if self.chance(0.15) and "e" not in used:
             word, name, dim = "each", "e", "E"
-        plans = self.rng.choices(
-            ("product", "sum", "max", "softmax"), (6 if len(pairs) > 1 else 0, 2, 1, 0.5),
-            k=self.rng.choice((1, 1, 1, 2, 2, 3)),
-        )  # fmt: skip
+        weights = dict(product=6 if len(pairs) > 1 else 0, sum=2, max=1, softmax=0.5, other=0.3)
+        number = self.rng.choice((1, 1, 1, 2, 2, 3))
+        plans = self.rng.choices([*weights], [*weights.values()], k=number)
         types: list[tuple[str, str]] = []
         for plan in plans:
             types.append(self.rng.choice(PRODUCTS))
@@ -149,7 +150,8 @@ class _Program(Expressions):
             if plan == "softmax":
                 found.append(Local(self.fresh("acc"), "f32", axes))
                 self.line(f"{found[-1].name} = full({kind}, 0.0)")
-        inside = self.enter(word, ((name, dim),), scope)
+        by = self.rng.choice((16, 32, 64)) if word == "tiles" and self.chance(0.1) else None
+        inside = self.enter(word, ((name, dim),), scope, by)
         walked = Axis(name, dim) if word == "tiles" else None
         if walked and len(pairs) > 1 and depth > 1 and self.chance(0.1):
             # A loop in the loop: products with all that is walked outside of it.
@@ -171,6 +173,13 @@ class _Program(Expressions):
             x = f"zeros(f32[{inner}]) + {x}" if inner else x
             if plan == "softmax":
                 self.softmax(acc, next(held), x, walked)
+            elif plan == "other":
+                # Right where indices are walked, or tiles whose size is given.
+                part = f"sum({x}, over={walked.name})" if walked else x
+                form = self.rng.choice(
+                    ("{0} = {0} * 0.5 + {1}", "{0} = {1}", "{0} += 1.0", "{0} -= {1}")
+                )
+                self.line(form.format(acc.name, part))
             elif plan == "max":
                 part = f"max({x}, over={walked.name})" if walked else x
                 self.line(f"{acc.name} = max({acc.name}, {part})")
@@ -265,6 +274,8 @@ class _Program(Expressions):
             dim = self.rng.choice("MNK")
             self.walked.add(dim)
             return f"{dim} > {self.rng.choice((1, 16, 64))}"
+        if kind < 0.35 and scope.axes:
+            return f"end({self.rng.choice(scope.axes).name}) > {self.rng.choice((1, 32))}"
         if kind < 0.5:
             return f"{self.scalar('i32')} {self.rng.choice(('>', '<', '=='))} 2"
         if kind < 0.8 and scope.scalars:
@@ -295,6 +306,12 @@ class _Program(Expressions):
             entries[at] = f"{rows}[{axes[0].name}]", "T"
         if self.chance(0.05):
             entries.insert(0, ("1", "3"))
+        if self.chance(0.05) and axes and not over:
+            # One element for each tile.
+            at = next((i for i, (e, _) in enumerate(entries) if e == axes[-1].name), None)
+            if at is not None and self.chance(0.3):
+                entries[at] = f"(end({axes[-1].name}) - 1) // 64", f"{axes[-1].dim}B"
+                axes = axes[:-1]
         dtype = self.rng.choice(ADDED if adds else OUTPUTS)
         name = self.fresh("Y")
         self.params[name] = f"{dtype}[{', '.join(d for _, d in entries)}]"
