@@ -67,6 +67,20 @@ class _Moved(reference._Evaluator):
             case _:
                 return held
 
+    def store(self, op: t.Store) -> None:
+        """What is added to memory is added in any order, and rounded each time."""
+        tensor = self.arguments.tensors[op.tensor.name]
+        before = np.array(tensor.array)
+        super().store(op)
+        if not op.accumulate or not tensor.dtype.is_float:
+            return
+        both = np.stack((before, tensor.array)).astype(np.float64)
+        size = np.abs(both).max(0, initial=0)
+        ulp = ULPS[tensor.dtype.name]
+        most = float(np.max(np.where(np.isfinite(size), size, 0), initial=0))
+        exact = ulp == ULPS["f32"] and most <= _step(both) * 2.0**24
+        tensor.array[...] = self.moved(tensor.array, size, exact | (both[0] == both[1]), ulp)
+
     def terms(self, op: t.Contract) -> tuple[Array, bool]:
         """The sum of the terms' sizes, and whether every order of adding them is exact."""
         parts = [self.values[v.name] for v in (op.a, op.b)]
@@ -152,6 +166,8 @@ def copied(arrays: Mapping[str, Any]) -> dict[str, Any]:
 
 def difference(got: Any, samples: list[Any], dtype: str) -> str:
     """What is wrong about an array, given what it might be; "" if nothing is."""
+    if not np.size(got):
+        return ""
     wide = [_wide(s) for s in samples]
     held = _wide(got)
     stack = np.stack(wide)

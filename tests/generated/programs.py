@@ -312,7 +312,9 @@ class _Program(Expressions):
             if at is not None and self.chance(0.3):
                 entries[at] = f"(end({axes[-1].name}) - 1) // 64", f"{axes[-1].dim}B"
                 axes = axes[:-1]
-        dtype = self.rng.choice(ADDED if adds else OUTPUTS)
+        # Of 16 bits, what tiles sum up to would be rounded for each of them.
+        added = tuple(d for d in ADDED if d.endswith("32")) if over else ADDED
+        dtype = self.rng.choice(added if adds else OUTPUTS)
         name = self.fresh("Y")
         self.params[name] = f"{dtype}[{', '.join(d for _, d in entries)}]"
         held = [v for v in scope.locals if all(a in axes for a in v.axes)]
@@ -332,7 +334,7 @@ class _Program(Expressions):
         if (kind in FLOATS) != (dtype in FLOATS) or (kind == "bool") != (dtype == "bool"):
             text = f"cast({text}, {dtype})"
         place = f"{name}[{', '.join(e for e, _ in entries)}]"
-        if not adds and not over and dtype in FLOATS and self.chance(0.1):
+        if axes and not adds and not over and dtype in FLOATS and self.chance(0.1):
             # In place: element by element, before the store.
             text = f"cast({text}, f32) + cast({place}, f32)"
             text = f"cast({text}, {dtype})" if dtype == "tf32" else text
