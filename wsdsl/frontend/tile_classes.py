@@ -195,8 +195,10 @@ class Tiling:
             return known(given, op)
         if any(g.kind == "seen" for g in given):
             return known(given, op)
-        divides = op.fn == "div" and not _dtype(op.result).is_float
-        return (None if divides else _combined(op.fn, given)) or known(given, op)
+        # Integers wrap: a maximum plus something is no maximum, and a quotient is rounded.
+        moved = op.fn in ("add", "sub", "neg") and {g.kind for g in given} & {"max", "min"}
+        wraps = (moved or op.fn == "div") and not _dtype(op.result).is_float
+        return (None if wraps else _combined(op.fn, given)) or known(given, op)
 
     def cast(self, op: t.Cast) -> Class:
         given = self.of(op.x)
