@@ -184,7 +184,9 @@ def _products(kernel: Kernel) -> Iterator[Finding]:
                     f"the {side} operand of `@` has {len(free)} free axes; the tensor cores take "
                     "one each",
                     op.loc,
-                    _by_element(a, b, shared[0]) if not free else "walk the others with `each`",
+                    _by_element(a, b, shared[0])
+                    if not free
+                    else f"walk one with `each`: for {loop_variable(free[0])} in each(…)",
                 )
         if sum_of(a.dtype, b.dtype) is None:
             yield Finding(
