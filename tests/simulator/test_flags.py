@@ -275,15 +275,18 @@ def test_mistakes_with_tma(name: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_tma_need_not_see_what_threads_wrote(seed: int) -> None:
+@pytest.mark.parametrize("where", ["", "everywhere=True"])
+def test_tma_need_not_see_what_threads_wrote(seed: int, where: str) -> None:
     begin = BY_TMA.index("  store_shared(")
     end = BY_TMA.index(SYNC)
     by_threads = (
         "  %rows: frag<i32[64x1]> = iota(start=%row)\n"
         "  %columns: frag<i32[1x64]> = iota(start=%zero)\n"
         "  store_global(tensor=%W, index=(%rows, %columns), value=%value)\n"
-        "  fence_async_proxy()\n"
+        f"  fence_async_proxy({where})\n"
     )
-    told = "it reads W.*TMA need not see that, and fence_async_proxy is for SMEM only"
-    with pytest.raises(SimulationError, match=told):
+    if where:
+        run_by_tma(seed, (BY_TMA[begin:end], by_threads))
+        return
+    with pytest.raises(SimulationError, match="it reads W.*no fence_async_proxy.everywhere=True"):
         run_by_tma(seed, (BY_TMA[begin:end], by_threads))

@@ -75,7 +75,7 @@ def convert_sync_warp(c: Context, op: b.SyncWarp) -> None:
 
 
 def convert_fence_async_proxy(c: Context, op: b.FenceAsyncProxy) -> None:
-    nvvm.fence_async_proxy(c.w)
+    nvvm.fence_async_proxy(c.w, op.everywhere)
 
 
 def convert_initial_state(c: Context, op: b.InitialState) -> None:

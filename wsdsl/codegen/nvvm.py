@@ -62,8 +62,9 @@ def fence_barrier_init(w: Writer) -> None:
     w.call("llvm.nvvm.fence.mbarrier_init.release.cluster", "void")
 
 
-def fence_async_proxy(w: Writer) -> None:
-    w.call("llvm.nvvm.fence.proxy.async.shared_cta", "void")
+def fence_async_proxy(w: Writer, everywhere: bool = False) -> None:
+    space = "" if everywhere else ".shared_cta"
+    w.call(f"llvm.nvvm.fence.proxy.async{space}", "void")
 
 
 def set_max_registers(w: Writer, count: int, increase: bool) -> None:

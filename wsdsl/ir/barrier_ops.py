@@ -273,10 +273,12 @@ class ArriveExpectTx(Op):
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class FenceAsyncProxy(Op):
     """fence.proxy.async: the running threads' SMEM writes become visible to TMA and wgmma, for
-    whoever synchronises with them afterwards.
+    whoever synchronises with them afterwards. `everywhere`: so does what they wrote to global
+    memory, and what they read there may be overwritten by TMA.
     """
 
     levels: ClassVar = SCHEDULED
+    everywhere: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from wsdsl.diagnostics import Finding, ScheduleError
+from wsdsl.diagnostics import CompileError, Finding, ScheduleError
 from wsdsl.ir.op import Kernel, Region
-from wsdsl.ir.tile_ops import Load, Store
+from wsdsl.ir.tile_ops import Load, Lookup, Store
 from wsdsl.ir.types import Tensor
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.load_groups import LoadGroup, load_groups
@@ -49,6 +49,16 @@ def unfit_constants(kernel: Kernel, schedule: Schedule) -> Iterator[Finding]:
         elif name in stored:
             message = f"Schedule.constant names `{name}`, which the kernel writes"
             yield Finding(message, kernel.loc, "name tensors that are only read")
+
+
+def refuse_written_addresses(kernel: Kernel, side: Region) -> None:
+    """CompileError where a load side, which runs ahead, reads what the kernel writes."""
+    written = {op.tensor for op in kernel.ops if isinstance(op, Store)}
+    for op in walk(side):
+        tensor = op.tensor if isinstance(op, Load) else op.table if isinstance(op, Lookup) else None
+        if tensor in written:
+            message = f"`{tensor.name}` decides what is loaded, and is written by the kernel itself"
+            raise CompileError(Finding(message, op.loc, "write to another tensor"))
 
 
 def refuse_addresses_in_memory(side: Region, names: frozenset[str], schedule: Schedule) -> None:

@@ -119,6 +119,10 @@ def _inside(op: Op) -> tuple[Value, ...]:
     return tuple(v for region in regions(op) for v in free_values(region))
 
 
+def stored_in(op: Op) -> set[Value]:
+    return {inner.tensor for inner in walk((op,)) if isinstance(inner, Store)}
+
+
 def _is_tile(type: Type) -> bool:
     return isinstance(type, Tile) and bool(type.axes)
 
@@ -181,12 +185,17 @@ class _Lowering:
 
     def region(self, region: Region) -> None:
         outer, self.parts = self.parts, []
+        known = {id(pieces) for pieces in self.env.values()}
         for op in region:
             self.builder.loc = op.loc
             self.op(op)
         for parts in self.parts:
             parts.finish()
         self.parts = outer
+        for pieces in self.env.values():
+            if id(pieces) not in known:
+                # What is still to be read in a region nobody asks for behind it.
+                pieces.tensor = None
 
     def op(self, op: Op) -> None:
         made = results_of(op)
@@ -273,12 +282,15 @@ class _Lowering:
         return self.products.join(self.pieces(value), self.builder.loc)
 
     def store(self, op: Store) -> None:
-        # What is still to be read from the tensor is read before it is overwritten.
-        for pieces in list(self.env.values()):
-            if pieces.tensor == op.tensor:
-                pieces.all()
+        self.read_first({op.tensor})
         index = tuple(v if _is_tile(v.type) else self.scalar(v) for v in op.index)
         self.stores.store(dataclasses.replace(op, index=index), self.pieces)
+
+    def read_first(self, tensors: set[Value]) -> None:
+        """What is still to be read from these tensors is read before they are overwritten."""
+        for pieces in list(self.env.values()):
+            if pieces.tensor in tensors:
+                pieces.all()
 
     # Regions --------------------------------------------------------------------------------------
 
@@ -300,6 +312,7 @@ class _Lowering:
         for value in (*free_values(op.body), *op.init):
             if value not in sums_only and (value in self.env or value in self.sums):
                 self.pieces(value).all()
+        self.read_first(stored_in(op))
         carried = [
             self.carry(op, *each)
             for each in zip(op.init, op.args, lasts, op.result, summed, strict=True)
@@ -307,6 +320,7 @@ class _Lowering:
         outer_keep, self.keep = self.keep, keep
         self.stores.boundary(op)
         with self.inner() as body:
+            self.stores.begin_iteration(op)
             for var in carried:
                 var.enter(self)
             self.region(op.body[:-1])
@@ -361,6 +375,7 @@ class _Lowering:
         for value in (*free_values(op.then), *free_values(op.orelse)):
             if value in self.env or value in self.sums:
                 self.pieces(value).all()
+        self.read_first(stored_in(op))
         cond, keep = self.scalar(op.cond), self.keep
         self.keep = False
         branches: list[Region] = []

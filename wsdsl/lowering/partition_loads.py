@@ -85,6 +85,7 @@ from wsdsl.lowering.early_loads import (
     load_shares,
     loaded_tensors,
     refuse_addresses_in_memory,
+    refuse_written_addresses,
 )
 from wsdsl.lowering.footprint import OUTER_RING_DEPTH
 from wsdsl.lowering.load_groups import LoadGroup, find_load_groups, layouts_of
@@ -130,6 +131,7 @@ def partition_loads(kernel: Kernel) -> Kernel:
     partitions: list[Op] = []
     for names in load_shares(groups, schedule):
         load_side = filled_by.of(body, names)
+        refuse_written_addresses(kernel, load_side)
         refuse_addresses_in_memory(load_side, names, schedule)
         load = Partition(
             role="load",
@@ -145,6 +147,7 @@ def partition_loads(kernel: Kernel) -> Kernel:
         own = parts_ring(kernel, parted, namer)
         rings[-1] = own
         side = _without_unused(fill_parts(body, parted, own.result, namer))
+        refuse_written_addresses(kernel, side)
         beside = Partition(
             role="load", num_warpgroups=0, body=copy_region(work(side), namer), loc=kernel.loc
         )

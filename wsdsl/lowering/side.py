@@ -95,11 +95,13 @@ class Side:
                     known[each] = b.times(self.warpgroup, each, "share")
                 self.shares[name] = known[each]
 
-    def publish(self, loc: Loc | None, meet: Op | None = None) -> None:
+    def publish(
+        self, loc: Loc | None, meet: Op | None = None, everywhere: bool = False
+    ) -> None:
         """Tell TMA what the threads of a warp wrote to SMEM, and which slots they have read;
-        `meet`: of more than a warp.
+        `meet`: of more than a warp. `everywhere`: and what they have read in global memory.
         """
-        self.builder.add(FenceAsyncProxy(loc=loc))
+        self.builder.add(FenceAsyncProxy(everywhere=everywhere, loc=loc))
         self.builder.add(meet or SyncWarp(loc=loc))
         for op in self.read:
             self.builder.add(op)

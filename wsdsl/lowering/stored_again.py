@@ -1,8 +1,10 @@
-"""Stores to elements that a warpgroup may have stored before: they must not overtake each other.
+"""Elements that a warpgroup may have stored before: stores must not overtake each other, nor loads
+them.
 
 TMA stores are not ordered among themselves. Two stores of a tensor may meet, unless a dimension has
 different numbers in them; and a store meets itself in a loop whose iterations do not each go
-elsewhere. Those of the loop over the work do: they have tiles of their own.
+elsewhere. Those of the loop over the work do: they have tiles of their own. A load stands in front
+of the stores of its elements (`verify_lowerable`), so that it meets them in the next iteration.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from itertools import combinations
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.op import Op, Region, Value, bound, regions, results_of
 from wsdsl.ir.pipeline_ops import AxisAt
-from wsdsl.ir.tile_ops import Constant, Map, Store
+from wsdsl.ir.tile_ops import Constant, Load, Map, Store
 from wsdsl.ir.walk import definers, walk
 
 
@@ -27,9 +29,33 @@ def stored_again(body: Region) -> set[Value]:
         if not all(_Iterations(loop).differ(op) for loop in loops[1:])
     }
     for a, b in combinations(stores, 2):
-        if a.tensor == b.tensor and not _apart(a, b, made):
+        if a.tensor == b.tensor and not apart(a, b, made):
             found.add(a.tensor)
     return found
+
+
+def read_again(body: Region) -> dict[Value, set[Value]]:
+    """By the index of a loop: the tensors of which an iteration may read what one in front of it
+    has stored."""
+    found: dict[Value, set[Value]] = {}
+    for loop in _inner_loops(body, within=False):
+        uses = [op for op in walk(loop.body) if isinstance(op, (Load, Store))]
+        loaded = {op.tensor for op in uses if isinstance(op, Load)}
+        both = loaded & {op.tensor for op in uses if isinstance(op, Store)}
+        differ = _Iterations(loop).differ
+        if met := {op.tensor for op in uses if op.tensor in both and not differ(op)}:
+            found[loop.index] = met
+    return found
+
+
+def _inner_loops(body: Region, within: bool) -> Iterator[ForRange]:
+    """All loops but the one over the work."""
+    for op in body:
+        loop = isinstance(op, ForRange)
+        if loop and within:
+            yield op
+        for region in regions(op):
+            yield from _inner_loops(region, within or loop)
 
 
 def _stores(
@@ -44,7 +70,8 @@ def _stores(
             yield from _stores(region, inner)
 
 
-def _apart(a: Store, b: Store, made: Mapping[Value, Op]) -> bool:
+def apart(a: Load | Store, b: Store, made: Mapping[Value, Op]) -> bool:
+    """Whether a dimension has different numbers in them."""
     pairs = ((made.get(x), made.get(y)) for x, y in zip(a.index, b.index, strict=True))
     return any(
         isinstance(x, Constant) and isinstance(y, Constant) and x.value != y.value for x, y in pairs
@@ -59,9 +86,9 @@ class _Iterations:
         inside = {v for op in walk(loop.body) for v in (*results_of(op), *bound(op))}
         self.vary = inside | {loop.index, *loop.args}
 
-    def differ(self, store: Store) -> bool:
-        """Whether a store goes elsewhere in each."""
-        return any(self._differs(v) for v in store.index)
+    def differ(self, op: Load | Store) -> bool:
+        """Whether a load or store goes elsewhere in each."""
+        return any(self._differs(v) for v in op.index)
 
     def _differs(self, value: Value, fns: tuple[str, ...] = ("add", "sub")) -> bool:
         if value == self.index:

@@ -7,7 +7,7 @@ import dataclasses
 from typing import TypeGuard
 
 from wsdsl.diagnostics import Loc
-from wsdsl.ir.barrier_ops import AllocateBarriers, NamedBarrierSync, SyncWarp
+from wsdsl.ir.barrier_ops import AllocateBarriers, ForRange, NamedBarrierSync, SyncWarp
 from wsdsl.ir.memory_ops import (
     AllocateShared,
     MakeTensorMap,
@@ -20,7 +20,7 @@ from wsdsl.ir.memory_ops import (
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.target import SMEM_BYTES
-from wsdsl.ir.tile_ops import Cast, Full, Map, Store
+from wsdsl.ir.tile_ops import Cast, Full, Load, Map, Store
 from wsdsl.ir.types import (
     BOOL,
     Axis,
@@ -46,7 +46,7 @@ from wsdsl.lowering.store_panels import (
     shape_of,
     staged_tensors,
 )
-from wsdsl.lowering.stored_again import stored_again
+from wsdsl.lowering.stored_again import read_again, stored_again
 from wsdsl.lowering.turns import meeting
 
 
@@ -70,7 +70,8 @@ def _buffers(kernel: Kernel) -> int:
 class Stores:
     """A partition's stores. Those through SMEM take turns on a warpgroup's buffers, or on groups of
     them: the row blocks of narrow chunks are given to TMA together, behind one fence. A group is
-    written again once the store that read it last is over; elements of a tensor, once all are.
+    written again once the store that read it last is over; elements of a tensor are, and read again,
+    once all are.
     """
 
     def __init__(
@@ -85,8 +86,11 @@ class Stores:
         self.staged = staged_tensors(kernel, partition.body, side.shapes)
         stores = [op for op in walk(partition.body) if self._is_staged(op)]
         self.again = stored_again(partition.body)
+        self.read_again = read_again(partition.body)
+        self.read = {op.tensor for op in walk(partition.body) if isinstance(op, Load)}
+        """Tensors whose elements threads have read by the time that these are stored."""
         self.bytes, self.buffers, self.together = STAGING_BYTES, _buffers(kernel), 1
-        self.joins = any(panel_of(op, w).joined for op in stores for w in self._shape(op).widths)
+        self.joins = any(map(self._joined, stores))
         """Then no part of an item is one warp's own: another store is written where it was read."""
         blocks = {self._shape(op).blocks for op in stores}
         narrow = max([LEAST_BYTES, *(item_bytes(op, self._shape(op)) for op in stores)])
@@ -164,7 +168,9 @@ class Stores:
         for other in (value, *gathered):
             shape = _cover(shape, other.shape)
         if op.tensor in self.again:
-            self._behind(op, staged)
+            self._behind(op.tensor, op.loc)
+        if op.tensor in self.read and not staged:
+            self._behind_reads(shape, op.loc)
         # All rows of a column of chunks, so that what depends on columns alone is not held longer.
         waiting: list[TmaStore | ThreadStore] = []
         for i, j in sorted(shape.places(), key=lambda place: place[1]):
@@ -174,22 +180,41 @@ class Stores:
                 continue
             waiting.append(self._to_smem(op, shape, i, j, piece, len(waiting)))
             if len(waiting) == self.together:
-                self._copy(waiting)
+                self._copy(waiting, everywhere=op.tensor in self.read and self._by_tma(op))
                 waiting = []
 
-    def _behind(self, op: Store, staged: bool) -> None:
+    def begin_iteration(self, loop: ForRange) -> None:
+        """What it reads, those in front of it have stored."""
+        for tensor in sorted(self.read_again.get(loop.index, ()), key=lambda v: v.name):
+            self._behind(tensor, loop.loc)
+
+    def _behind(self, tensor: Value, loc: Loc | None) -> None:
         """Until stores before are over: a warp waits for its own copies. All meet where another
-        warp may have stored the elements: in a tile of another shape, or where threads place them.
+        warp may have stored the elements: in a tile of another shape, or of another's columns, or
+        where threads place them.
         """
         b = self.side.builder
         if self.any_by_tma:
-            b.add(TmaStoreWait(pending=0, read=False, loc=op.loc))
-        shapes = ((self._shape(o), roles_of(o)) for o in self._stores_of(op.tensor))
+            b.add(TmaStoreWait(pending=0, read=False, loc=loc))
+        stores = self._stores_of(tensor)
+        shapes = ((self._shape(o), roles_of(o)) for o in stores)
         alike = {(shape.blocks, shape.widths, roles) for shape, roles in shapes}
-        if staged and len(alike) == 1:
-            b.add(SyncWarp(loc=op.loc))
+        own = tensor in self.staged and len(alike) == 1
+        if own and not (tensor in self.read and any(map(self._joined, stores))):
+            b.add(SyncWarp(loc=loc))
         else:
-            b.add(self._meet(op.loc))
+            b.add(self._meet(loc))
+
+    def _joined(self, op: Store) -> bool:
+        return any(panel_of(op, width).joined for width in self._shape(op).widths)
+
+    def _behind_reads(self, shape: Shape, loc: Loc | None) -> None:
+        """Until threads have read what one of them overwrites: all that hold the same element."""
+        b, by_rows = self.side.builder, self.side.shapes.share == "rows"
+        if shape.rows is None or not (shape.columns or by_rows or self.side.num_warpgroups == 1):
+            b.add(self._meet(loc))
+        elif shape.columns is None:
+            b.add(SyncWarp(loc=loc))
 
     def _converted(self, value: Value, dtype: DType, op: Store) -> Value:
         assert isinstance(value.type, (Fragment, Tile))
@@ -262,12 +287,14 @@ class Stores:
         barrier, num = meeting(self.kernel, self.partition), self.side.num_warpgroups
         return NamedBarrierSync(barrier=barrier, num_warpgroups=num, loc=loc)
 
-    def _copy(self, copies: list[TmaStore | ThreadStore]) -> None:
-        """A group is committed even if threads copy it: which is over is counted by groups."""
+    def _copy(self, copies: list[TmaStore | ThreadStore], everywhere: bool) -> None:
+        """A group is committed even if threads copy it: which is over is counted by groups.
+        `everywhere`: TMA overwrites in global memory what threads have read there.
+        """
         b, loc = self.side.builder, copies[0].loc
         meet = self._meet(loc) if any(copy.apart for copy in copies) else SyncWarp(loc=loc)
         if self.side.read or any(isinstance(copy, TmaStore) for copy in copies):
-            self.side.publish(loc, meet)
+            self.side.publish(loc, meet, everywhere)
         else:
             b.add(meet)
         for copy in copies:

@@ -17,6 +17,7 @@ from wsdsl.ir.walk import used_inside, walk
 from wsdsl.ir.wgmma import MAX_COLUMNS, OPERANDS, may_be_mn_major, sum_of
 from wsdsl.lowering.axes import loop_variable
 from wsdsl.lowering.nest import output_nest
+from wsdsl.lowering.stored_again import apart
 
 REGISTER_DTYPES = (
     "f32", "tf32", "f16", "bf16", "f8e4m3", "f8e5m2",
@@ -282,7 +283,11 @@ def _dtypes(kernel: Kernel) -> Iterator[Finding]:
 
 def _order_of_memory(kernel: Kernel) -> Iterator[Finding]:
     """Loads are moved to their use and stores complete later: a tensor must not be read back."""
-    stored = {op.tensor: op for op in kernel.ops if isinstance(op, Store)}
+    made = kernel.definers
+    stored: dict[Value, list[Store]] = {}
+    for op in kernel.ops:
+        if isinstance(op, Store):
+            stored.setdefault(op.tensor, []).append(op)
     operands_loaded = {v for op in kernel.ops if isinstance(op, Contract) for v in (op.a, op.b)}
     for block in _blocks(kernel.body):
         seen: set[Value] = set()
@@ -292,7 +297,10 @@ def _order_of_memory(kernel: Kernel) -> Iterator[Finding]:
                 tensor = inner.table if isinstance(inner, Lookup) else tensor
                 if tensor is None or tensor not in stored:
                     continue
-                same = isinstance(inner, Load) and inner.index == stored[tensor].index
+                same = isinstance(inner, Load) and all(
+                    inner.index == store.index or apart(inner, store, made)
+                    for store in stored[tensor]
+                )
                 elementwise = isinstance(inner, Load) and inner.result not in operands_loaded
                 if tensor in seen or not (same and elementwise):
                     yield Finding(

@@ -36,6 +36,7 @@ Origin = Op | int | None
 
 
 EVERYBODY = -1
+EVERYWHERE = "everywhere"
 """Threads are bits of an int."""
 
 

@@ -14,7 +14,7 @@ from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.pipeline_ops import Partition, by_warpgroup
 from wsdsl.ir.types import DTYPES, Accumulator, Barriers, Fragment, Shared
 from wsdsl.ir.wgmma import PTX_NAMES, k_step, may_be_mn_major
-from wsdsl.prover.skeleton_language import EVERYBODY, UNKNOWN, Graph, Letter
+from wsdsl.prover.skeleton_language import EVERYBODY, EVERYWHERE, UNKNOWN, Graph, Letter
 
 FOLDED = {
     "add": lambda x, y: x + y,
@@ -275,7 +275,7 @@ class _Builder:
             case b.SyncWarp():
                 self.emit(op, "bar.warp.sync")
             case b.FenceAsyncProxy():
-                self.emit(op, "fence.proxy.async")
+                self.emit(op, "fence.proxy.async", EVERYWHERE if op.everywhere else "")
             case b.SetMaxRegisters():
                 self.emit(op, f"setmaxnreg.{'inc' if op.increase else 'dec'}", str(op.count))
             case b.WaitBarrier():

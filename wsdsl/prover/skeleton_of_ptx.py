@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from wsdsl.prover.skeleton_exact import Exact
 from wsdsl.prover.skeleton_guards import Guards
-from wsdsl.prover.skeleton_language import EVERYBODY, UNKNOWN, Graph, Letter
+from wsdsl.prover.skeleton_language import EVERYBODY, EVERYWHERE, UNKNOWN, Graph, Letter
 from wsdsl.prover.skeleton_of_kernel import CONDITIONAL, Items, Places, ctas, sent
 from wsdsl.prover.skeleton_values import Values
 
@@ -157,6 +157,10 @@ class _Reader:
             return Letter(f"red{found[1] or '.release'}.gpu.{found[2]}", amount)
         if kind.startswith("ld.gpu") and ".acquire" in op:
             return Letter("ld.acquire.gpu" if spins else "ld.acquire.gpu outside of a loop")
+        if op == "fence.proxy.async":
+            return Letter(op, EVERYWHERE)
+        if op == "fence.proxy.async":
+            return Letter(op, EVERYWHERE)
         if kind == "bar.warp" and first in ("-1", "0xffffffff", "4294967295"):
             return Letter("bar.warp.sync")
         if kind == "elect":

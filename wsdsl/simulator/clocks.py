@@ -29,6 +29,7 @@ class Clocks:
         self.own: Clock = self.seen.reshape(-1)[:: self.width + 1][:rows]
         self.own += 1
         self.proxy_fences: list[list[int]] = [[] for _ in range(rows)]
+        self.global_fences: list[list[int]] = [[] for _ in range(rows)]
         self.init_fences: list[list[int]] = [[] for _ in range(rows)]
 
     def empty(self) -> Clock:

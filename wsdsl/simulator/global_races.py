@@ -1,6 +1,8 @@
 """Accesses to global memory and their order, element by element.
 
 Only tensors that the kernel writes are followed. CTAs that do not run together are never ordered.
+Between an access by threads and one by TMA there must be a proxy fence of these threads; that of TMA
+comes with its completion.
 Of a grid whose items overlap, what is written again must have the same bits.
 """
 
@@ -18,7 +20,7 @@ from wsdsl.ir.op import Kernel
 from wsdsl.simulator.arithmetic import Array
 from wsdsl.simulator.arrays import GlobalTensor
 from wsdsl.simulator.clocks import Clocks
-from wsdsl.simulator.races import Access, Conflict, CopyIn, ThreadAccess
+from wsdsl.simulator.races import Access, Conflict, CopyIn, StoredOut, ThreadAccess
 
 At = tuple[Any, ...]
 """Elements: a slice a dimension, or an array of indices a dimension."""
@@ -95,16 +97,13 @@ class GlobalAccesses:
 
     def read(self, name: str, at: At, access: Access, actor: Actor) -> Conflict | None:
         record = self._records[name]
-        held = record.writes, *record.adds
-        found = self._clash(name, at, actor, held)
-        if found is None and isinstance(access, CopyIn):
-            found = self._hidden(name, at, held)
+        found = self._clash(name, at, access, actor, (record.writes, *record.adds))
         _keep(record.reads, at, self._number(access, actor))
         return found
 
     def add(self, name: str, at: At, access: Access, actor: Actor) -> Conflict | None:
         record = self._records[name]
-        found = self._clash(name, at, actor, (record.writes, *record.reads))
+        found = self._clash(name, at, access, actor, (record.writes, *record.reads))
         _keep(record.adds, at, self._number(access, actor))
         return found
 
@@ -113,7 +112,7 @@ class GlobalAccesses:
         if name in self._written:
             return None
         everything = record.writes, *record.reads, *record.adds
-        found = self._clash(name, at, actor, everything)
+        found = self._clash(name, at, access, actor, everything)
         record.writes[at] = self._number(access, actor)
         for held in (*record.reads, *record.adds):
             held[at] = 0
@@ -134,14 +133,6 @@ class GlobalAccesses:
         self._recorded.append(_Recorded(access, actor))
         return len(self._recorded)
 
-    def _hidden(self, name: str, at: At, held: Iterable[Array]) -> Conflict | None:
-        """What threads have written is not TMA's to see, even after it: proxies differ."""
-        for earlier, where in self._earlier(at, held):
-            if isinstance(earlier.access, ThreadAccess):
-                reason = "TMA need not see that, and fence_async_proxy is for SMEM only"
-                return Conflict(reason, earlier.access, _element(name, where))
-        return None
-
     def _earlier(
         self, at: At, held: Iterable[Array]
     ) -> Iterator[tuple[_Recorded, tuple[int, ...]]]:
@@ -152,11 +143,17 @@ class GlobalAccesses:
                 for number in np.unique(part[part > 0]).tolist():
                     yield self._recorded[number - 1], _first(at, part == number)
 
-    def _clash(self, name: str, at: At, actor: Actor, held: Iterable[Array]) -> Conflict | None:
+    def _clash(
+        self, name: str, at: At, access: Access, actor: Actor, held: Iterable[Array]
+    ) -> Conflict | None:
+        by_tma = isinstance(access, CopyIn | StoredOut)
         for earlier, where in self._earlier(at, held):
-            if earlier.actor.same_warp(actor) and earlier.access.over_in_order:
-                continue
-            if reason := earlier.open_to(actor):
+            reason = ""
+            if not (earlier.actor.same_warp(actor) and earlier.access.over_in_order):
+                reason = earlier.open_to(actor)
+            if not reason and by_tma and isinstance(earlier.access, ThreadAccess):
+                reason = earlier.access.unfenced_in_global(actor.clocks, actor.threads)
+            if reason:
                 return Conflict(reason, earlier.access, _element(name, where))
         return None
 

@@ -53,10 +53,19 @@ class ThreadAccess(Access):
         return "nothing makes this wait for it"
 
     def hidden_from_async(self, clocks: Clocks, actors: slice) -> str:
+        told = "no fence_async_proxy by the writing threads followed it"
+        return self._unfenced(clocks, actors, clocks.proxy_fences, told)
+
+    def unfenced_in_global(self, clocks: Clocks, actors: slice) -> str:
+        """Why what the actors start of TMA may not come behind this access to global memory."""
+        told = "no fence_async_proxy(everywhere=True) by its threads followed it"
+        return self._unfenced(clocks, actors, clocks.global_fences, told)
+
+    def _unfenced(self, clocks: Clocks, actors: slice, fences: list[list[int]], told: str) -> str:
         for component, epoch in zip(range(self.by.start, self.by.stop), self.epochs, strict=True):
-            fence = clocks.fenced(clocks.proxy_fences, component, int(epoch))
+            fence = clocks.fenced(fences, component, int(epoch))
             if fence is None:
-                return "no fence_async_proxy by the writing threads followed it"
+                return told
             if int(clocks.seen[actors, component].min()) < fence:
                 return "its fence_async_proxy was not synchronised with"
         return ""

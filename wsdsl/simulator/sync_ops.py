@@ -38,8 +38,10 @@ def fence_barrier_init(wg: Warpgroup, op: b.FenceBarrierInit) -> None:
 
 
 def fence_async_proxy(wg: Warpgroup, op: b.FenceAsyncProxy) -> None:
-    del op
-    wg.cta.clocks.fence(wg.actors, wg.cta.clocks.proxy_fences)
+    clocks = wg.cta.clocks
+    clocks.fence(wg.actors, clocks.proxy_fences)
+    if op.everywhere:
+        clocks.fence(wg.actors, clocks.global_fences)
 
 
 def sync_warp(wg: Warpgroup, op: b.SyncWarp) -> None:
