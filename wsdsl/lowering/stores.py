@@ -86,6 +86,8 @@ class Stores:
         self.staged = staged_tensors(kernel, partition.body, side.shapes)
         stores = [op for op in walk(partition.body) if self._is_staged(op)]
         self.again = stored_again(partition.body)
+        self.over: set[Value] = set()
+        """Tensors whose stores have been waited for since."""
         self.read_again = read_again(partition.body)
         self.read = {op.tensor for op in walk(partition.body) if isinstance(op, Load)}
         """Tensors whose elements threads have read by the time that these are stored."""
@@ -156,6 +158,7 @@ class Stores:
         """
         if any(n for body in regions(op) for n in self._counts(body)):
             self.turn = 0
+        self.over = set()
         self.side.give_back(op.loc)
 
     def store(self, op: Store, find: Find) -> None:
@@ -167,8 +170,9 @@ class Stores:
         shape = self.side.shapes.of(axes)
         for other in (value, *gathered):
             shape = _cover(shape, other.shape)
-        if op.tensor in self.again:
-            self._behind(op.tensor, op.loc)
+        if op.tensor in self.again - self.over:
+            self._behind({op.tensor}, op.loc)
+        self.over.discard(op.tensor)
         if op.tensor in self.read and not staged:
             self._behind_reads(shape, op.loc)
         # All rows of a column of chunks, so that what depends on columns alone is not held longer.
@@ -185,10 +189,11 @@ class Stores:
 
     def begin_iteration(self, loop: ForRange) -> None:
         """What it reads, those in front of it have stored."""
-        for tensor in sorted(self.read_again.get(loop.index, ()), key=lambda v: v.name):
-            self._behind(tensor, loop.loc)
+        self.over = self.read_again.get(loop.index, set[Value]()).copy()
+        if self.over:
+            self._behind(self.over, loop.loc)
 
-    def _behind(self, tensor: Value, loc: Loc | None) -> None:
+    def _behind(self, tensors: set[Value], loc: Loc | None) -> None:
         """Until stores before are over: a warp waits for its own copies. All meet where another
         warp may have stored the elements: in a tile of another shape, or of another's columns, or
         where threads place them.
@@ -196,14 +201,16 @@ class Stores:
         b = self.side.builder
         if self.any_by_tma:
             b.add(TmaStoreWait(pending=0, read=False, loc=loc))
+        b.add(SyncWarp(loc=loc) if all(map(self._by_warps, tensors)) else self._meet(loc))
+
+    def _by_warps(self, tensor: Value) -> bool:
+        """Whether each warp has elements of its own."""
+        if tensor not in self.staged:
+            return False
         stores = self._stores_of(tensor)
         shapes = ((self._shape(o), roles_of(o)) for o in stores)
         alike = {(shape.blocks, shape.widths, roles) for shape, roles in shapes}
-        own = tensor in self.staged and len(alike) == 1
-        if own and not (tensor in self.read and any(map(self._joined, stores))):
-            b.add(SyncWarp(loc=loc))
-        else:
-            b.add(self._meet(loc))
+        return len(alike) == 1 and not (tensor in self.read and any(map(self._joined, stores)))
 
     def _joined(self, op: Store) -> bool:
         return any(panel_of(op, width).joined for width in self._shape(op).widths)

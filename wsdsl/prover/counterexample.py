@@ -16,6 +16,7 @@ from wsdsl.ir.walk import walk
 from wsdsl.prover.errors import Failure, Party, Undecided
 from wsdsl.prover.explore import Decisions, Refuted, run_out, start
 from wsdsl.prover.flatten import model_of
+from wsdsl.prover.global_order import GLOBAL_ORDER
 from wsdsl.prover.history import History, Step
 from wsdsl.prover.machine import Machine
 from wsdsl.prover.model import Model
@@ -104,7 +105,8 @@ class Counterexample:
 def counterexample(kernel: Kernel, refuted: Refuted) -> Counterexample:
     """Tell how the failure comes about, at concrete sizes if any small ones show it."""
     model = model_of(kernel)
-    tries = 0 if refuted.failure.kind == HANDING_ON else MAX_TRIES
+    apart = refuted.failure.kind in (HANDING_ON, GLOBAL_ORDER)
+    tries = 0 if apart else MAX_TRIES
     for sizes in itertools.islice(candidates(kernel), tries):
         m, history, failure = trace(model.at(sizes), ())
         if failure is not None:

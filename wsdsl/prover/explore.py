@@ -12,6 +12,7 @@ from wsdsl.prover.access import spans_of
 from wsdsl.prover.canonical import Canonical, Seen
 from wsdsl.prover.errors import Failure, Party, Undecided
 from wsdsl.prover.flatten import model_of
+from wsdsl.prover.global_order import check_global_order
 from wsdsl.prover.handing_on import check_handing_on
 from wsdsl.prover.machine import Agent, Barrier, Machine
 from wsdsl.prover.model import MANY, Model
@@ -115,6 +116,7 @@ def explore(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Explored:
     """Raises Refuted with the first failure, nearest first."""
     if sizes is None:
         try:
+            check_global_order(kernel)
             check_handing_on(kernel)
         except Failure as failure:
             raise Refuted(failure, ()) from None

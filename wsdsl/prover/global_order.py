@@ -1,0 +1,314 @@
+"""Tensors that a kernel writes: each access of a CTA comes behind those in front of it to the same
+elements, where one of them writes; or goes elsewhere.
+
+All ways through a partition are looked at together: what may have been done by anyone on the way to
+an op, and by whom that is known to be over. A thread's own accesses are in order; others of its warp
+or its CTA have to meet it. TMA's writes are over for the thread that has started them once it has
+waited for more than their reads. Before TMA touches what threads have read or written there must
+besides be a proxy fence of these threads, and they must meet behind it. Loops are gone round until
+nothing new comes; how often they run is open.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import memory_ops as m
+from wsdsl.ir import tile_ops as t
+from wsdsl.ir.op import Kernel, Op, Region, Value, regions
+from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.touches import Touch, touches
+from wsdsl.ir.walk import walk, yielded
+from wsdsl.prover.errors import Failure, Party
+from wsdsl.prover.global_places import ALL, NOT_YET, OWN, WARP, Access, GlobalPlaces
+from wsdsl.prover.linear import Linear
+from wsdsl.prover.program import effects_of
+
+GLOBAL_ORDER = "global memory"
+"""The kind of failure."""
+OF_A_CTA = ("CtaIndex", "ClusterIndex")
+MOST_BEHIND = 16
+"""Groups of TMA stores that are told apart; more pending ones are not understood."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """By whom an access is known to be over; `fenced`: by whom that its proxy fence has followed.
+    `behind`: of a TMA store in flight, how many groups were committed behind its own, or -1.
+    """
+
+    over: int
+    fenced: int = NOT_YET
+    behind: int = -1
+
+    def met(self, level: int) -> Known:
+        """Threads that far away have met."""
+        over, fenced = (max(x, level) if x >= OWN else x for x in (self.over, self.fenced))
+        return replace(self, over=over, fenced=fenced)
+
+    def least(self, other: Known) -> Known:
+        return Known(
+            min(self.over, other.over),
+            min(self.fenced, other.fenced),
+            min(self.behind, other.behind),
+        )
+
+
+Done = dict[Access, Known]
+"""What may have been done, by now."""
+
+
+def check_global_order(kernel: Kernel) -> None:
+    """Raises Failure where two accesses of a CTA may come in another order."""
+    effects, found = effects_of(kernel), dict(touches(kernel.ops))
+    out = effects.shared | effects.lent | {x.tensor for x in found.values() if x.flag}
+    written = frozenset(x.tensor for x in found.values() if x.writes)
+    read = frozenset(x.tensor for x in found.values() if x.reads)
+    found = {op: x for op, x in found.items() if x.tensor in written - out}
+    grid = next((op for op in kernel.ops if isinstance(op, b.LaunchGrid)), None)
+    overlap = written - read if grid is not None and grid.overlapping else frozenset[str]()
+    places = GlobalPlaces(kernel, overlap, written)
+    partitions = [op for op in kernel.body if isinstance(op, Partition)]
+    if not partitions:
+        partitions = [Partition(role="kernel", num_warpgroups=1, body=kernel.body)]
+    _check_sides(kernel, partitions, found, places)
+    agent = 0
+    for partition in partitions:
+        if any(op in found for op in walk(partition.body)):
+            _Partition(kernel, partition, found, places, agent).check()
+        agent += partition.num_agents
+
+
+def _fail(
+    agent: int, op: Op, message: str, earlier: Op | None = None, hint: str = ""
+) -> Failure:
+    return Failure(
+        GLOBAL_ORDER, message, Party(agent, op), earlier and Party(agent, earlier), hint
+    )
+
+
+def _check_sides(
+    kernel: Kernel, partitions: list[Partition], found: dict[Op, Touch], places: GlobalPlaces
+) -> None:
+    """A tensor is one partition's, or theirs who take turns at the tiles."""
+    sides: dict[str, list[tuple[int, Op]]] = {}
+    agent, held = 0, set[Op]()
+    for partition in partitions:
+        for op in walk(partition.body):
+            if op in found:
+                held.add(op)
+                sides.setdefault(found[op].tensor, []).append((agent, op))
+        agent += partition.num_agents
+    for op, touch in found.items():
+        if op not in held:
+            told = f"outside of the partitions, what this does with `{touch.tensor}` is not ordered"
+            raise _fail(0, op, told)
+    for tensor, uses in sides.items():
+        agents = {agent for agent, _ in uses}
+        if len(agents) == 1 or all(found[op].adds for _, op in uses):
+            continue
+        mine = {op for _, op in uses}
+        turns = [_turn(p, mine, places) for p in partitions if any(o in mine for o in walk(p.body))]
+        if None in turns or len({x and x[0] for x in turns}) > 1 or len({*turns}) < len(turns):
+            first, last = uses[0], next(use for use in uses if use[0] != uses[0][0])
+            told = f"`{tensor}`, which the kernel writes, is accessed by another partition too"
+            hint = "let one partition do both, or let them take turns at the tiles"
+            raise _fail(*last, told, first[1], hint)
+
+
+def _turn(
+    partition: Partition, uses: set[Op], places: GlobalPlaces
+) -> tuple[tuple[Any, ...], int] | None:
+    """(how turns go round, which one is the partition's), if all its uses are in its own turns."""
+    for work in partition.body:
+        if not isinstance(work, b.ForRange):
+            continue
+        for op in work.body:
+            if not isinstance(op, t.If) or not any(o in uses for o in walk(op.then)):
+                continue
+            match places.made.get(op.cond):
+                case t.Map(fn="eq", args=(turn, own)) if turn in work.args:
+                    pass
+                case _:
+                    return None
+            mine = [o for o in walk(partition.body) if o in uses]
+            here = [o for o in walk(op.then) if o in uses]
+            number, at = places.sums.of(own), work.args.index(turn)
+            if number.terms or len(mine) != len(here):
+                return None
+            bounds = tuple(map(places.sums.of, (work.start, work.stop, work.step)))
+            first, following = places.sums.of(work.init[at]), yielded(work.body)[at]
+            return (bounds, first, _formula(following, turn, places)), number.number
+    return None
+
+
+def _formula(value: Value, turn: Value, places: GlobalPlaces) -> tuple[Any, ...]:
+    """What the next turn is computed from."""
+    op = places.made.get(value)
+    if value == turn:
+        return ("turn",)
+    if isinstance(op, t.Map):
+        return (op.fn, *(_formula(v, turn, places) for v in op.args))
+    return ("number", places.sums.of(value))
+
+
+class _Partition:
+    def __init__(
+        self,
+        kernel: Kernel,
+        partition: Partition,
+        found: dict[Op, Touch],
+        places: GlobalPlaces,
+        agent: int,
+    ) -> None:
+        self.partition, self.places, self.agent = partition, places, agent
+        mine = [op for op in walk(partition.body) if op in found]
+        self.accesses = {op: places.access(op, found[op]) for op in mine}
+        num = partition.num_warpgroups
+        self.own_barriers = _barriers(partition) - {
+            x
+            for other in kernel.body
+            if isinstance(other, Partition) and other is not partition and num > 1
+            for x in _barriers(other)
+        }
+
+    def check(self) -> None:
+        self.region(self.partition.body, {}, work=True)
+
+    def region(self, region: Region, done: Done, work: bool = False, elected: bool = False) -> Done:
+        """`work`: the next loop may be the one over the work."""
+        for op in region:
+            match op:
+                case b.ForRange():
+                    done = self.loop(op, done, work, elected)
+                case t.If():
+                    ways = [self.region(x, done, work, elected) for x in (op.then, op.orelse)]
+                    done = _join(*ways)
+                case b.Elect():
+                    done = self.region(op.body, done, work, True)
+                case _ if regions(op):
+                    for inner in regions(op):
+                        done = _join(done, self.region(inner, done, False, elected))
+                case _:
+                    done = self.after(op, done, elected)
+        return done
+
+    def loop(self, op: b.ForRange, done: Done, work: bool, elected: bool) -> Done:
+        work = work and self._is_work(op)
+        entry = done
+        while True:
+            after = self.region(op.body, entry, False, elected)
+            following = _join(done, self._next(op, after, work))
+            if following == entry:
+                return following
+            entry = following
+
+    def _is_work(self, op: b.ForRange) -> bool:
+        """Its items are this CTA's, or this cluster's: they have tiles of their own."""
+        ahead: list[Any] = [self.places.sums.of(op.start)]
+        while ahead:
+            x = ahead.pop()
+            if isinstance(x, Linear):
+                ahead += [self.places.sums.meanings[n] for n, _ in x.terms if isinstance(n, int)]
+            elif isinstance(x, tuple):
+                if x[0] in OF_A_CTA:
+                    return True
+                ahead += x[1:]
+        return False
+
+    def _next(self, op: b.ForRange, done: Done, work: bool) -> Done:
+        """What was done, as the next iteration has it."""
+        made: Done = {}
+        for access, known in done.items():
+            if not (work and self.places.is_of_item(access.place, op.index)):
+                aged = self.places.aged(access, op.index)
+                made[aged] = known.least(made[aged]) if aged in made else known
+        return made
+
+    def after(self, op: Op, done: Done, elected: bool) -> Done:
+        if op in self.accesses:
+            access = self.accesses[op]
+            if elected and not access.reads:
+                raise self.fail(op, "a store by one thread is not understood")
+            for before, known in done.items():
+                self.compare(before, known, access)
+            return done | {access: Known(NOT_YET if access.by_tma else OWN)}
+        if elected:
+            return done
+        match op:
+            case b.SyncWarp():
+                return {x: known.met(WARP) for x, known in done.items()}
+            case b.SyncCta() | b.SyncCluster():
+                return {x: known.met(ALL) for x, known in done.items()}
+            case b.NamedBarrierSync() if self._meets(op):
+                return {x: known.met(ALL) for x, known in done.items()}
+            case b.FenceAsyncProxy(everywhere=True):
+                return {
+                    x: known if x.by_tma or known.fenced >= OWN else replace(known, fenced=OWN)
+                    for x, known in done.items()
+                }
+            case m.TmaStoreCommit():
+                return {
+                    x: replace(known, behind=min(known.behind + 1, MOST_BEHIND))
+                    if x.by_tma
+                    else known
+                    for x, known in done.items()
+                }
+            case m.TmaStoreWait(read=False, pending=pending):
+                return {
+                    x: replace(known, over=max(known.over, OWN))
+                    if x.by_tma and known.behind >= pending >= 0
+                    else known
+                    for x, known in done.items()
+                }
+            case _:
+                return done
+
+    def _meets(self, op: b.NamedBarrierSync) -> bool:
+        """Do all warps of the partition meet there?"""
+        num = self.partition.num_warpgroups
+        return num == 1 or (op.num_warpgroups == num and op.barrier in self.own_barriers)
+
+    def compare(self, before: Access, known: Known, access: Access) -> None:
+        if before.place.tensor != access.place.tensor or not before.clashes(access):
+            return
+        need = self.places.needed(before, access, self.partition.num_warpgroups)
+        if need == NOT_YET:
+            return
+        tensor = access.place.tensor
+        doing = "read" if access.reads else "overwrite"
+        if known.over < need:
+            did = "is read" if before.reads else "is written"
+            told = f"this may {doing} `{tensor}` before it {did} there, in front of it"
+            raise self.fail(access.op, told, before.op, _hint(before, known, need))
+        if access.by_tma and not before.by_tma and known.fenced < need:
+            did = "read" if before.reads else "wrote"
+            told = f"this may {doing} `{tensor}` by TMA before what threads {did} there is over"
+            hint = "fence_async_proxy(everywhere=True) by these threads, which then meet"
+            raise self.fail(access.op, told, before.op, hint)
+
+    def fail(self, op: Op, message: str, earlier: Op | None = None, hint: str = "") -> Failure:
+        return _fail(self.agent, op, message, earlier, hint)
+
+
+def _hint(before: Access, known: Known, need: int) -> str:
+    met = {WARP: "sync_warp", ALL: "a named barrier of the partition"}.get(need, "")
+    if before.by_tma and known.over == NOT_YET:
+        return "tma_store_wait(pending=0, read=False)" + (f", then {met}" if met else "")
+    return f"{met} in between"
+
+
+def _barriers(partition: Partition) -> set[int]:
+    named = (b.NamedBarrierSync, b.NamedBarrierArrive)
+    return {op.barrier for op in walk(partition.body) if isinstance(op, named)}
+
+
+def _join(a: Done, b: Done) -> Done:
+    if a is b:
+        return a
+    made = dict(a)
+    for access, known in b.items():
+        made[access] = known.least(made[access]) if access in made else known
+    return made

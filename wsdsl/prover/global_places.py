@@ -1,0 +1,295 @@
+"""Which elements of a tensor in global memory an op accesses, by which threads, and whether two ops
+may come to the same ones.
+
+A place is known by its sums (`linear.py`), in which loops' indices are terms. In the next iteration
+of a loop its terms stand for other numbers: those of earlier ones are called `("old", loop, term)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import fragment_ops as f
+from wsdsl.ir import memory_ops as m
+from wsdsl.ir import tile_ops as t
+from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, results_of
+from wsdsl.ir.touches import Touch
+from wsdsl.ir.types import Fragment
+from wsdsl.ir.walk import walk, yielded
+from wsdsl.prover.linear import WARPGROUP, Linear, Sums
+
+NOT_YET, OWN, WARP, ALL = -1, 0, 1, 2
+"""By whom something may be taken to be over: by nobody, by those who did it (of TMA, who started
+it), by their warps, by all warpgroups of the partition."""
+WARP_ROWS = 16
+OLD, HELD = "old", "held"
+
+
+@dataclass(frozen=True)
+class Along:
+    """Elements [start, start + extent) of a dimension; without `extent` it is not known which, but
+    equal starts are the same ones. `role`: along which side of a fragment they run.
+    """
+
+    start: Linear
+    extent: int | None
+    role: str = ""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Elements of `tensor`. `rows`: the dimension of which each warp has so many elements, one warp
+    after another; None if warps do not have their own. `holder`: how many hold each element.
+    """
+
+    tensor: str
+    dims: tuple[Along, ...]
+    rows: tuple[int, int] | None
+    holder: int
+
+    @property
+    def of_warps(self) -> tuple[int, Linear, int] | None:
+        """Along which dimension, from where on, and how many elements each warp has."""
+        return self.rows and (self.rows[0], self.dims[self.rows[0]].start, self.rows[1])
+
+
+@dataclass(frozen=True)
+class Access:
+    op: Op
+    place: Place
+    reads: bool
+    adds: bool
+    by_tma: bool
+
+    def clashes(self, other: Access) -> bool:
+        """If they come to the same elements."""
+        return not (self.reads and other.reads or self.adds and other.adds)
+
+
+class GlobalPlaces:
+    """Finds and compares the places of one kernel. `unread`: tensors of which tiles may overlap."""
+
+    def __init__(self, kernel: Kernel, unread: frozenset[str], written: frozenset[str]) -> None:
+        self.sums, self.made = Sums(kernel), kernel.definers
+        self.unread, self.written = unread, written
+        self.held: list[tuple[Any, ...]] = []
+        """What stands for indices that are no numbers, by what they are computed from."""
+        self.numbers: dict[tuple[Any, ...], int] = {}
+        self.inside: dict[Value, frozenset[Value]] = {}
+        """By a loop's index: what may be different in each iteration."""
+        self.items: dict[Value, frozenset[Value]] = {}
+        """By a loop's index: what is computed from that."""
+        self.steps: dict[Value, int] = {}
+        self.holding: dict[tuple[int, Value, bool], bool] = {}
+        self.compared: dict[tuple[Place, Place, int], tuple[bool, bool]] = {}
+        for op in kernel.ops:
+            if isinstance(op, b.ForRange):
+                ops = list(walk(op.body))
+                values = {v for o in ops for v in (*results_of(o), *bound(o))}
+                self.inside[op.index] = frozenset(values | {op.index, *op.args})
+                step = self.made.get(op.step)
+                self.items[op.index] = frozenset(_computed_from(op))
+                self.steps[op.index] = step.value if isinstance(step, t.Constant) else 0  # pyright: ignore[reportAttributeAccessIssue]
+
+    # Finding -------------------------------------------------------------------------------------
+
+    def access(self, op: Op, touch: Touch) -> Access:
+        return Access(op, self._place(op, touch.tensor), touch.reads, touch.adds, _by_tma(op))
+
+    def _place(self, op: Op, tensor: str) -> Place:
+        match op:
+            case m.LoadGlobal() | m.StoreGlobal():
+                dims = tuple(self._along(v, tensor) for v in op.index)
+                kinds = [v.type for v in op.index if isinstance(v.type, Fragment)]
+                rows, columns = (any(getattr(k, x) > 1 for k in kinds) for x in ("rows", "columns"))
+                by_rows = [n for n, along in enumerate(dims) if along.role == "rows"]
+                of_warps = (by_rows[0], WARP_ROWS) if len(by_rows) == 1 else None
+                return Place(tensor, dims, of_warps, OWN if rows and columns else WARP + (not rows))
+            case m.TmaStore() | m.ThreadStore():
+                named: Any = self.made[op.map] if isinstance(op, m.TmaStore) else op
+                box: tuple[int, ...] = named.box
+                dims = tuple(
+                    Along(self.number(v, tensor), size * 4 if n == op.row_dim else size, "box")
+                    for n, (v, size) in enumerate(zip(op.coordinates, box, strict=True))
+                )
+                return Place(tensor, dims, (op.row_dim, box[op.row_dim]), WARP)
+            case _:
+                return Place(tensor, (), None, ALL)
+
+    def _along(self, index: Value, tensor: str) -> Along:
+        kind = index.type
+        if not isinstance(kind, Fragment):
+            return Along(self.number(index, tensor), 1)
+        both = kind.rows > 1 and kind.columns > 1
+        role = "both" if both else "rows" if kind.rows > 1 else "columns"
+        op = self.made.get(index)
+        if isinstance(op, f.Iota) and not both:
+            return Along(self.number(op.start, tensor), kind.rows * kind.columns, role)
+        key = self._key(index)
+        if key not in self.numbers:
+            self.numbers[key] = len(self.held)
+            self.held.append(key)
+        return Along(Linear(0, (((HELD, self.numbers[key]), 1),)), None, role)
+
+    def number(self, value: Value, tensor: str) -> Linear:
+        """Where tiles overlap, the last one's beginning stands for one behind the others."""
+        found = self.sums.of(value)
+        if tensor not in self.unread:
+            return found
+        for term, times in found.terms:
+            match self.sums.meanings[term] if isinstance(term, int) else ():
+                case ("min", Linear() as start, Linear()):
+                    return found - Linear(0, ((term, times),)) + start.times(times)
+                case _:
+                    pass
+        return found
+
+    def _key(self, value: Value) -> tuple[Any, ...]:
+        """What a fragment of indices is computed from: equal for equal ones."""
+        op = self.made.get(value)
+        match op:
+            case t.Map(fn="where", args=(_, x, y)) if self.sums.of(y) == Linear(-1):
+                # What is left out goes nowhere.
+                return self._key(x)
+            case t.Map():
+                return ("map", repr(op.result.type), op.fn, *map(self._key, op.args))
+            case t.Cast():
+                return ("cast", repr(op.result.type), self._key(op.x))
+            case f.Iota():
+                return ("iota", repr(value.type), self.sums.of(op.start))
+            case m.LoadGlobal() if op.tensor.name not in self.written:
+                return ("load", op.tensor.name, *map(self._key, op.index))
+            case _ if not isinstance(value.type, Fragment):
+                return ("number", self.sums.of(value))
+            case _:
+                return ("value", value)
+
+    # Iterations ----------------------------------------------------------------------------------
+
+    def is_of_item(self, place: Place, loop: Value) -> bool:
+        """Whether where it is has to do with the loop's index."""
+        return any(self._holds(along.start, loop, self.items) for along in place.dims)
+
+    def _holds(self, what: Any, loop: Value, values: Mapping[Value, frozenset[Value]]) -> bool:
+        """Whether a sum, a term or what it is made of is among the loop's `values`."""
+        match what:
+            case Linear(terms=terms):
+                return any(self._holds(term, loop, values) for term, _ in terms)
+            case Value():
+                return what in values[loop]
+            case int():
+                key = what, loop, values is self.items
+                if key not in self.holding:
+                    self.holding[key] = self._any(self.sums.meanings[what], loop, values)
+                return self.holding[key]
+            case (str(kind), Value() as owner, term) if kind == OLD:
+                return owner != loop and self._holds(term, loop, values)
+            case (str(kind), int(number)) if kind == HELD:
+                return self._any(self.held[number], loop, values)
+            case tuple():
+                return self._any(what, loop, values)  # pyright: ignore[reportUnknownArgumentType]
+            case _:
+                return False
+
+    def _any(
+        self, parts: tuple[Any, ...], loop: Value, values: Mapping[Value, frozenset[Value]]
+    ) -> bool:
+        inner = (x for x in parts if isinstance(x, (Linear, Value, tuple)))
+        return any(self._holds(x, loop, values) for x in inner)
+
+    def aged(self, access: Access, loop: Value) -> Access:
+        """The same in the terms of a later iteration of the loop."""
+        dims = tuple(replace(x, start=self._aged(x.start, loop)) for x in access.place.dims)
+        return replace(access, place=replace(access.place, dims=dims))
+
+    def _aged(self, sum: Linear, loop: Value) -> Linear:
+        made = Linear(sum.number)
+        for term, times in sum.terms:
+            old = (OLD, loop, term) if self._holds(term, loop, self.inside) else term
+            made += Linear(0, ((old, times),))
+        return made
+
+    # Comparing -----------------------------------------------------------------------------------
+
+    def needed(self, first: Access, second: Access, warpgroups: int) -> int:
+        """By whom the first one must be known to be over before the second may begin."""
+        a, b = first.place, second.place
+        key = a, b, warpgroups
+        if key not in self.compared:
+            pairs = tuple(zip(a.dims, b.dims, strict=False))
+            others = warpgroups > 1 and not any(_apart_in_others(*x, warpgroups) for x in pairs)
+            self.compared[key] = others, any(self._apart(*x) for x in pairs)
+        in_others, apart = self.compared[key]
+        if in_others or apart:
+            return ALL if in_others else NOT_YET
+        same_warps = a.of_warps == b.of_warps is not None
+        if first.by_tma and second.by_tma:
+            return OWN if same_warps else ALL
+        if not first.by_tma and not second.by_tma and (a.dims, a.holder) == (b.dims, b.holder):
+            return a.holder
+        return WARP if same_warps else ALL
+
+    def _apart(self, a: Along, b: Along) -> bool:
+        """Whether `b`, which is accessed later, is elsewhere."""
+        if a.extent is None or b.extent is None:
+            return False
+        more = b.start - a.start
+        if not more.terms:
+            return more.number >= a.extent or -more.number >= b.extent
+        match more.terms:
+            case ((int(new), times), ((str(), Value() as loop, old), other)) | (
+                ((str(), Value() as loop, old), other),
+                (int(new), times),
+            ) if new == old and times == -other and self._is_index(new, loop):
+                least = times * self.steps[loop]
+                if least > 0:
+                    return least + more.number >= a.extent
+                return least < 0 and -(least + more.number) >= b.extent
+            case _:
+                return False
+
+    def _is_index(self, term: int, loop: Value) -> bool:
+        return self.sums.meanings[term] == ("value", loop) and self.steps[loop] > 0
+
+
+def _computed_from(loop: b.ForRange) -> set[Value]:
+    """What the loop's index, and what it carries, go into; of inner loops' indices only those that
+    begin at such.
+    """
+    found = {loop.index, *loop.args}
+
+    def visit(region: Region) -> None:
+        for op in region:
+            used = operands(op)
+            if isinstance(op, b.ForRange):
+                used = op.init
+                found.update([op.index] if op.start in found else [])
+                found.update(x for x, first in zip(op.args, op.init, strict=True) if first in found)
+            for inner in regions(op):
+                visit(inner)
+                used = (*used, *yielded(inner))
+            if any(v in found for v in used):
+                found.update(results_of(op))
+
+    visit(loop.body)
+    return found
+
+
+def _apart_in_others(a: Along, b: Along, warpgroups: int) -> bool:
+    """Whether all that one warpgroup accesses is apart from what another one does."""
+    stride = dict(a.start.terms).get(WARPGROUP, 0)
+    if a.extent is None or b.extent is None or stride != dict(b.start.terms).get(WARPGROUP, 0):
+        return False
+    more = b.start - a.start
+    if more.terms:
+        return False
+    far = [n for n in range(1 - warpgroups, warpgroups) if n]
+    ends = [more.number + n * stride for n in far]
+    return all(at >= a.extent or -at >= b.extent for at in ends)
+
+
+def _by_tma(op: Op) -> bool:
+    return isinstance(op, (m.TmaLoad, m.TmaStore))
