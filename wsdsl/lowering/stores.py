@@ -89,8 +89,11 @@ class Stores:
         self.over: set[Value] = set()
         """Tensors whose stores have been waited for since."""
         self.read_again = read_again(partition.body)
-        self.read = {op.tensor for op in walk(partition.body) if isinstance(op, Load)}
-        """Tensors whose elements threads have read by the time that these are stored."""
+        loaded = {op.tensor for op in walk(partition.body) if isinstance(op, Load)}
+        self.read = loaded & {*kernel.params}
+        """Tensors whose elements threads have read by the time that these are stored. Those that
+        pieces of a tile share have an order of their own.
+        """
         self.bytes, self.buffers, self.together = STAGING_BYTES, _buffers(kernel), 1
         self.joins = any(map(self._joined, stores))
         """Then no part of an item is one warp's own: another store is written where it was read."""
@@ -189,7 +192,7 @@ class Stores:
 
     def begin_iteration(self, loop: ForRange) -> None:
         """What it reads, those in front of it have stored."""
-        self.over = self.read_again.get(loop.index, set[Value]()).copy()
+        self.over = self.read_again.get(loop.index, set[Value]()) & self.read
         if self.over:
             self._behind(self.over, loop.loc)
 

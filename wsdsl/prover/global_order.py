@@ -207,7 +207,7 @@ class _Partition:
 
     def _is_work(self, op: b.ForRange) -> bool:
         """Its items are this CTA's, or this cluster's: they have tiles of their own."""
-        ahead: list[Any] = [self.places.sums.of(op.start)]
+        ahead: list[Any] = [self.places.sums.of(v) for v in (op.start, op.stop)]
         while ahead:
             x = ahead.pop()
             if isinstance(x, Linear):

@@ -83,6 +83,7 @@ class GlobalPlaces:
         self.items: dict[Value, frozenset[Value]] = {}
         """By a loop's index: what is computed from that."""
         self.steps: dict[Value, int] = {}
+        """By how much indices grow, at the least; 0 where that is not known."""
         self.holding: dict[tuple[int, Value, bool], bool] = {}
         self.compared: dict[tuple[Place, Place, int], tuple[bool, bool]] = {}
         for op in kernel.ops:
@@ -90,9 +91,30 @@ class GlobalPlaces:
                 ops = list(walk(op.body))
                 values = {v for o in ops for v in (*results_of(o), *bound(o))}
                 self.inside[op.index] = frozenset(values | {op.index, *op.args})
-                step = self.made.get(op.step)
                 self.items[op.index] = frozenset(_computed_from(op))
-                self.steps[op.index] = step.value if isinstance(step, t.Constant) else 0  # pyright: ignore[reportAttributeAccessIssue]
+                step = self.sums.of(op.step)
+                least = step.number if not step.terms else int(self._is_positive(step))
+                self.steps[op.index] = max(0, least)
+
+    def _is_positive(self, sum: Linear) -> bool:
+        more = all(times > 0 and self._counts(term) for term, times in sum.terms)
+        return more and sum.number >= 0 and bool(sum.terms or sum.number)
+
+    def _counts(self, term: Any) -> bool:
+        """Is it 1 at the least?"""
+        match self.sums.meanings[term] if isinstance(term, int) else ():
+            case ("NumCtas" | "NumClusters",):
+                return True
+            case ("min" | "mul", x, y):
+                return self._is_positive(x) and self._is_positive(y)
+            case ("max", x, y):
+                return self._is_positive(x) or self._is_positive(y)
+            case ("floordiv", x, y):
+                within = self.sums.meaning(y)
+                at_most = within[:1] == ("min",) and x in within
+                return at_most and self._is_positive(y)
+            case _:
+                return False
 
     # Finding -------------------------------------------------------------------------------------
 
