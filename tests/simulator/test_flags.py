@@ -288,5 +288,5 @@ def test_tma_need_not_see_what_threads_wrote(seed: int, where: str) -> None:
     if where:
         run_by_tma(seed, (BY_TMA[begin:end], by_threads))
         return
-    with pytest.raises(SimulationError, match="it reads W.*no fence_async_proxy.everywhere=True"):
+    with pytest.raises(SimulationError, match=r"it reads W.*no fence_async_proxy.everywhere=True"):
         run_by_tma(seed, (BY_TMA[begin:end], by_threads))

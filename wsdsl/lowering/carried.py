@@ -7,12 +7,40 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from wsdsl.ir.barrier_ops import ForRange
-from wsdsl.ir.op import Value
+from wsdsl.ir.op import Region, Value, operands
+from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import Tile
+from wsdsl.ir.walk import used_inside, yielded
 from wsdsl.lowering.builder import FLAG, Builder
 from wsdsl.lowering.pieces import Accumulated, Pieces, held
 from wsdsl.lowering.products import Products
 from wsdsl.lowering.side import Side
+
+
+def accumulated_in(body: Region, last: Value) -> bool:
+    """Whether a value that a loop's body hands on comes out of products that add to a tile."""
+    for op in body:
+        match op:
+            case Contract(result=made) if made == last:
+                return True
+            case ForRange(result=made) if last in made:
+                return accumulated_in(op.body, yielded(op.body)[made.index(last)])
+            case _:
+                pass
+    return False
+
+
+def added_in_place(body: Region, arg: Value, last: Value) -> bool:
+    """Whether a body does nothing with a carried tile but add products to it, itself."""
+    users = [op for op in body if arg in operands(op) or arg in used_inside(op)]
+    if arg == last:
+        return len(users) == 1
+    return (
+        len(users) == 1
+        and isinstance(users[0], Contract)
+        and users[0].acc == arg
+        and added_in_place(body, users[0].result, last)
+    )
 
 
 class Lowering(Protocol):

@@ -37,7 +37,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from wsdsl.ir.barrier_ops import ArriveBarrier, Elect, ForRange
-from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of
 from wsdsl.ir.pipeline_ops import (
     AddInCluster,
     AxisAt,
@@ -66,7 +66,14 @@ from wsdsl.ir.tile_ops import (
 from wsdsl.ir.types import Axis, Tile, Type
 from wsdsl.ir.walk import Namer, definers, free_values, replace_operands, uses, walk, yielded
 from wsdsl.lowering.builder import Builder
-from wsdsl.lowering.carried import Carried, CarriedScalar, CarriedSum, CarriedTile
+from wsdsl.lowering.carried import (
+    Carried,
+    CarriedScalar,
+    CarriedSum,
+    CarriedTile,
+    accumulated_in,
+    added_in_place,
+)
 from wsdsl.lowering.elementwise import compute
 from wsdsl.lowering.exchange import Exchange
 from wsdsl.lowering.parts import Parts
@@ -74,6 +81,7 @@ from wsdsl.lowering.pieces import Accumulated, Pieces, held
 from wsdsl.lowering.products import Products
 from wsdsl.lowering.reads import load_piece, read_elements, read_values
 from wsdsl.lowering.side import Side
+from wsdsl.lowering.stored_again import stored_in
 from wsdsl.lowering.stores import Stores
 
 
@@ -87,40 +95,6 @@ def lower_tiles(kernel: Kernel) -> Kernel:
             op = dataclasses.replace(op, body=lowering.partition(op.body))
         body.append(op)
     return dataclasses.replace(kernel, body=(*declarations, *body))
-
-
-def accumulated_in(body: Region, last: Value) -> bool:
-    """Whether a value that a loop's body hands on comes out of products that add to a tile."""
-    for op in body:
-        match op:
-            case Contract(result=made) if made == last:
-                return True
-            case ForRange(result=made) if last in made:
-                return accumulated_in(op.body, yielded(op.body)[made.index(last)])
-            case _:
-                pass
-    return False
-
-
-def added_in_place(body: Region, arg: Value, last: Value) -> bool:
-    """Whether a body does nothing with a carried tile but add products to it, itself."""
-    users = [op for op in body if arg in operands(op) or arg in _inside(op)]
-    if arg == last:
-        return len(users) == 1
-    return (
-        len(users) == 1
-        and isinstance(users[0], Contract)
-        and users[0].acc == arg
-        and added_in_place(body, users[0].result, last)
-    )
-
-
-def _inside(op: Op) -> tuple[Value, ...]:
-    return tuple(v for region in regions(op) for v in free_values(region))
-
-
-def stored_in(op: Op) -> set[Value]:
-    return {inner.tensor for inner in walk((op,)) if isinstance(inner, Store)}
 
 
 def _is_tile(type: Type) -> bool:

@@ -95,9 +95,7 @@ class Side:
                     known[each] = b.times(self.warpgroup, each, "share")
                 self.shares[name] = known[each]
 
-    def publish(
-        self, loc: Loc | None, meet: Op | None = None, everywhere: bool = False
-    ) -> None:
+    def publish(self, loc: Loc | None, meet: Op | None = None, everywhere: bool = False) -> None:
         """Tell TMA what the threads of a warp wrote to SMEM, and which slots they have read;
         `meet`: of more than a warp. `everywhere`: and what they have read in global memory.
         """

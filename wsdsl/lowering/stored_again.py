@@ -34,6 +34,10 @@ def stored_again(body: Region) -> set[Value]:
     return found
 
 
+def stored_in(op: Op) -> set[Value]:
+    return {inner.tensor for inner in walk((op,)) if isinstance(inner, Store)}
+
+
 def read_again(body: Region) -> dict[Value, set[Value]]:
     """By the index of a loop: the tensors of which an iteration may read what one in front of it
     has stored."""
@@ -75,6 +79,15 @@ def apart(a: Load | Store, b: Store, made: Mapping[Value, Op]) -> bool:
     pairs = ((made.get(x), made.get(y)) for x, y in zip(a.index, b.index, strict=True))
     return any(
         isinstance(x, Constant) and isinstance(y, Constant) and x.value != y.value for x, y in pairs
+    )
+
+
+def same_place(a: Load | Store, b: Store, made: Mapping[Value, Op]) -> bool:
+    """Whether both are at the same place."""
+    pairs = ((x, y, made.get(x), made.get(y)) for x, y in zip(a.index, b.index, strict=True))
+    return all(
+        x == y or (isinstance(p, Constant) and isinstance(q, Constant) and p.value == q.value)
+        for x, y, p, q in pairs
     )
 
 

@@ -70,8 +70,8 @@ def _buffers(kernel: Kernel) -> int:
 class Stores:
     """A partition's stores. Those through SMEM take turns on a warpgroup's buffers, or on groups of
     them: the row blocks of narrow chunks are given to TMA together, behind one fence. A group is
-    written again once the store that read it last is over; elements of a tensor are, and read again,
-    once all are.
+    written again once the store that read it last is over; elements of a tensor are written again,
+    and read, once all are.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ from wsdsl.ir.walk import used_inside, walk
 from wsdsl.ir.wgmma import MAX_COLUMNS, OPERANDS, may_be_mn_major, sum_of
 from wsdsl.lowering.axes import loop_variable
 from wsdsl.lowering.nest import output_nest
-from wsdsl.lowering.stored_again import apart
+from wsdsl.lowering.stored_again import apart, same_place
 
 REGISTER_DTYPES = (
     "f32", "tf32", "f16", "bf16", "f8e4m3", "f8e5m2",
@@ -298,7 +298,7 @@ def _order_of_memory(kernel: Kernel) -> Iterator[Finding]:
                 if tensor is None or tensor not in stored:
                     continue
                 same = isinstance(inner, Load) and all(
-                    inner.index == store.index or apart(inner, store, made)
+                    same_place(inner, store, made) or apart(inner, store, made)
                     for store in stored[tensor]
                 )
                 elementwise = isinstance(inner, Load) and inner.result not in operands_loaded

@@ -1,9 +1,9 @@
 """Tensors that a kernel writes: each access of a CTA comes behind those in front of it to the same
 elements, where one of them writes; or goes elsewhere.
 
-All ways through a partition are looked at together: what may have been done by anyone on the way to
-an op, and by whom that is known to be over. A thread's own accesses are in order; others of its warp
-or its CTA have to meet it. TMA's writes are over for the thread that has started them once it has
+All ways through a partition are looked at together: what may have been done on the way to an op,
+and by whom that is known to be over. A thread's own accesses are in order; others of its warp or
+its CTA have to meet it. TMA's writes are over for the thread that has started them once it has
 waited for more than their reads. Before TMA touches what threads have read or written there must
 besides be a proxy fence of these threads, and they must meet behind it. Loops are gone round until
 nothing new comes; how often they run is open.
@@ -81,12 +81,8 @@ def check_global_order(kernel: Kernel) -> None:
         agent += partition.num_agents
 
 
-def _fail(
-    agent: int, op: Op, message: str, earlier: Op | None = None, hint: str = ""
-) -> Failure:
-    return Failure(
-        GLOBAL_ORDER, message, Party(agent, op), earlier and Party(agent, earlier), hint
-    )
+def _fail(agent: int, op: Op, message: str, earlier: Op | None = None, hint: str = "") -> Failure:
+    return Failure(GLOBAL_ORDER, message, Party(agent, op), earlier and Party(agent, earlier), hint)
 
 
 def _check_sides(

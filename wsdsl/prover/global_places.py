@@ -66,7 +66,7 @@ class Access:
 
     def clashes(self, other: Access) -> bool:
         """If they come to the same elements."""
-        return not (self.reads and other.reads or self.adds and other.adds)
+        return not ((self.reads and other.reads) or (self.adds and other.adds))
 
 
 class GlobalPlaces:

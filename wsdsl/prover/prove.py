@@ -21,6 +21,7 @@ PROVED = (
     "every mbarrier phase completes once, with its arrivals and bytes, and no wait can miss one",
     "wgmma retired before its operands are released and its accumulator is read",
     "a proxy fence wherever the async proxy reads what threads wrote",
+    "in each CTA, accesses to what the kernel writes in order, or elsewhere",
     "no copy or arrival in flight when a CTA ends",
     "setmaxnreg conserves registers",
 )

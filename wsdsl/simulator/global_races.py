@@ -1,8 +1,8 @@
 """Accesses to global memory and their order, element by element.
 
 Only tensors that the kernel writes are followed. CTAs that do not run together are never ordered.
-Between an access by threads and one by TMA there must be a proxy fence of these threads; that of TMA
-comes with its completion.
+Between an access by threads and one by TMA there must be a proxy fence of these threads; that of
+TMA comes with its completion.
 Of a grid whose items overlap, what is written again must have the same bits.
 """
 

@@ -1,0 +1,184 @@
+"""Accesses to a tensor that a kernel writes are in order; what orders them is missed."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+
+from tests.in_place_kernels import arrays, in_place
+from wsdsl import Schedule
+from wsdsl.diagnostics import ProofError, WsdslError
+from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import memory_ops as m
+from wsdsl.ir.op import Kernel, Op, Region
+from wsdsl.ir.parser import parse_kernel
+from wsdsl.ir.walk import walk, with_regions
+from wsdsl.prover.errors import Failure
+from wsdsl.prover.global_order import GLOBAL_ORDER, check_global_order
+from wsdsl.prover.prove import prove
+from wsdsl.simulator.errors import SimulationError
+from wsdsl.simulator.machine import simulate
+
+SIZES = dict(M=72, N=40, K=40, E=3, G=3)
+ORDERS = (b.SyncWarp, b.NamedBarrierSync, b.FenceAsyncProxy, m.TmaStoreWait)
+
+
+@cache
+def scheduled(name: str, dtype: str, consumers: int = 2) -> Kernel:
+    schedule = Schedule(consumers=consumers)
+    return in_place(name, dtype)._compile(schedule, SIZES, ()).scheduled
+
+
+def objection(kernel: Kernel) -> str:
+    try:
+        check_global_order(kernel)
+    except Failure as failure:
+        assert failure.kind == GLOBAL_ORDER
+        return failure.message
+    return ""
+
+
+def changed(kernel: Kernel, target: Op, *new: Op) -> Kernel:
+    def region(before: Region) -> Region:
+        made: list[Op] = []
+        for op in before:
+            made += new if op is target else [with_regions(op, region)]
+        return tuple(made)
+
+    return dataclasses.replace(kernel, body=region(kernel.body))
+
+
+def mutants(kernel: Kernel) -> Iterator[tuple[Op, Kernel]]:
+    """With each op taken out that orders anything, or made to order less."""
+    for op in walk(kernel.body):
+        if isinstance(op, ORDERS):
+            yield op, changed(kernel, op)
+        if isinstance(op, m.TmaStoreWait) and not op.read:
+            yield op, changed(kernel, op, dataclasses.replace(op, read=True))
+            yield op, changed(kernel, op, dataclasses.replace(op, pending=1))
+        if isinstance(op, b.FenceAsyncProxy) and op.everywhere:
+            yield op, changed(kernel, op, dataclasses.replace(op, everywhere=False))
+
+
+CAUGHT = {
+    ("loop", "bf16"): {"TmaStoreWait", "SyncWarp", "FenceAsyncProxy"},
+    ("stored twice", "f32"): {"TmaStoreWait", "SyncWarp", "FenceAsyncProxy"},
+    ("added", "f32"): {"TmaStoreWait", "SyncWarp", "FenceAsyncProxy"},
+    ("transposed", "bf16"): {"TmaStoreWait", "SyncWarp", "NamedBarrierSync", "FenceAsyncProxy"},
+    ("row", "f32"): {"NamedBarrierSync"},
+    ("scalar", "f32"): {"NamedBarrierSync"},
+    ("used behind", "f32"): {"TmaStoreWait", "SyncWarp", "FenceAsyncProxy"},
+    ("product", "bf16"): {"TmaStoreWait", "SyncWarp", "FenceAsyncProxy"},
+}
+
+
+@pytest.mark.parametrize(("name", "dtype"), CAUGHT)
+def test_what_orders_is_missed(name: str, dtype: str) -> None:
+    kernel = scheduled(name, dtype)
+    assert objection(kernel) == ""
+    found = {type(op).__name__ for op, mutant in mutants(kernel) if objection(mutant)}
+    assert found == CAUGHT[name, dtype]
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("loop", "bf16"), ("scalar", "f32")])
+def test_what_the_simulator_finds_is_found(name: str, dtype: str) -> None:
+    kernel, made = scheduled(name, dtype), in_place(name, dtype)
+    names, caught = [p.name for p in made.tile.params], 0
+    for op, mutant in mutants(kernel):
+        given = dict(zip(names, arrays(made, SIZES), strict=True))
+        try:
+            simulate(mutant, given, seed=1, agents="lazy")
+        except SimulationError as error:
+            if re.search(r"it (reads|writes) X\[", str(error)):
+                caught += 1
+                assert objection(mutant), op
+    assert caught
+
+
+def test_the_certificate_is_refused_where_it_was_wrong() -> None:
+    """What was emitted once: the next iteration's loads do not wait for the stores."""
+    kernel = scheduled("loop", "f32")
+    waits = [op for op in walk(kernel.body) if isinstance(op, m.TmaStoreWait) and not op.read]
+    with pytest.raises(ProofError, match="this may read `X` before it is written there"):
+        prove(changed(kernel, waits[0]))
+
+
+BY_HAND = """
+kernel k @ scheduled (%X: tensor<f32[M, 64]>, %Y: tensor<f32[M, 64]>) {{
+  %c0: i32 = constant(value=0)
+  %c1: i32 = constant(value=1)
+  %c8: i32 = constant(value=8)
+  %c64: i32 = constant(value=64)
+  %c4: i32 = constant(value=4)
+  launch_grid(tiles=(("M", 64),))
+  partition(role="compute") {{
+    %rows: frag<i32[64x1]> = iota(start=%c0)
+    %columns: frag<i32[1x8]> = iota(start=%c0)
+    for_range(index=%i: i32, start=%c0, stop=%c64, step=%c8) {{
+      {body}
+      yield()
+    }}
+  }}
+}}
+"""
+VALUE = "%x: frag<f32[64x8]> = load_global(tensor=%Y, index=(%rows, %columns))\n"
+STORE = "store_global(tensor=%X, index=(%rows, {}), value=%x)\n"
+LOAD = "%y: frag<f32[64x8]> = load_global(tensor=%X, index=(%rows, {}))\n"
+AT = '%at: i32 = map(fn="{}", args=(%i, {}))\n%there: frag<i32[1x8]> = iota(start=%at)\n'
+MEET = "named_barrier_sync(barrier=1, num_warpgroups=1)\n"
+RACES = {
+    "the same thread": (VALUE + LOAD.format("%columns") + STORE.format("%columns"), ""),
+    "elsewhere in each iteration": (VALUE + AT.format("add", "%c0") + STORE.format("%there"), ""),
+    "it was there in the last one": (
+        VALUE + AT.format("add", "%c8") + "%own: frag<i32[1x8]> = iota(start=%i)\n"
+        + LOAD.format("%own") + STORE.format("%there"),
+        "this may read `X`",
+    ),
+    "half of it was there": (
+        VALUE + AT.format("add", "%c4") + "%own: frag<i32[1x8]> = iota(start=%i)\n"
+        + LOAD.format("%own") + STORE.format("%there"),
+        "this may",
+    ),
+    "it meets": (
+        VALUE + AT.format("floordiv", "%c64") + STORE.format("%there")
+        + MEET + LOAD.format("%columns") + MEET,
+        "",
+    ),
+    "it does not meet": (
+        VALUE + AT.format("floordiv", "%c64") + STORE.format("%there")
+        + LOAD.format("%columns") + MEET,
+        "this may read `X`",
+    ),
+    "a warp meets": (
+        VALUE + "store_global(tensor=%X, index=(%rows, %c0), value=%one)\nsync_warp()\n"
+        + LOAD.format("%columns") + "sync_warp()\n",
+        "",
+    ),
+    "a warp does not meet": (
+        VALUE + "store_global(tensor=%X, index=(%rows, %c0), value=%one)\n"
+        + LOAD.format("%columns") + "sync_warp()\n",
+        "this may read `X`",
+    ),
+    "one element, by all": (
+        "%z: f32 = load_global(tensor=%X, index=(%c0, %c0))\nsync_warp()\n"
+        "store_global(tensor=%X, index=(%c0, %c0), value=%z)\n" + MEET,
+        "this may overwrite `X`",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RACES)
+def test_by_hand(name: str) -> None:
+    body, told = RACES[name]
+    one = "%one: frag<f32[64x1]> = load_global(tensor=%Y, index=(%rows, %c0))\n"
+    text = BY_HAND.format(body=(one if "%one" in body else "") + body)
+    try:
+        kernel = parse_kernel(text)
+    except WsdslError as error:
+        raise AssertionError(str(error)) from None
+    found = objection(kernel)
+    assert found.startswith(told) and bool(found) == bool(told), found
