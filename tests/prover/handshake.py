@@ -44,7 +44,7 @@ def ring(
     """A loop over K on each side; `produce` and `consume` are the bodies. `%p`, `%c`: states."""
     begin, end = ("", "") if by_threads else ("elect() {", "}")
     return parse_kernel(
-        f"""kernel ring @ scheduled (%A: tensor<bf16[M, K]>, %n: tensor<i32[1]>) {{
+        f"""kernel ring @ scheduled (%A: tensor<bf16[M, K]>, %Y: tensor<bf16[M, K]>, %n: tensor<i32[1]>) {{
   launch_grid(tiles=(("M", 64),))
   %map: tensor_map = make_tensor_map(tensor=%A, box=(64, 64), swizzle="128B")
   %x: shared<8192 x {stages}> = allocate_shared(label="x", offset=0)

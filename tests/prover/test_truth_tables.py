@@ -36,7 +36,7 @@ tma_store_commit()
 """
 STAGING = (
     '%y: shared<8192 x 1> = allocate_shared(label="y", offset=100000)\n'
-    '%out: tensor_map = make_tensor_map(tensor=%A, box=(16, 64), swizzle="128B")\n'
+    '%out: tensor_map = make_tensor_map(tensor=%Y, box=(16, 64), swizzle="128B")\n'
     "%one: f32 = constant(value=1.0)\n"
 )
 VALUE = "%f: frag<f32[64x64]> = full(value=%one)\n%v: frag<bf16[64x64]> = cast(x=%f)\n"
@@ -52,7 +52,7 @@ sync_warp()
 store_shared(value=%v, shared=%y, item=%zero, swizzle="128B")
 sync_warp(
 )
-thread_store(tensor=%A, coordinates=(%zero, %j), box=(16, 64), swizzle="128B", row_dim=0,
+thread_store(tensor=%Y, coordinates=(%zero, %j), box=(16, 64), swizzle="128B", row_dim=0,
   shared=%y, item=%zero)
 """
 

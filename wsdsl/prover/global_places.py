@@ -181,9 +181,15 @@ class GlobalPlaces:
             case t.Cast():
                 return ("cast", repr(op.result.type), self._key(op.x))
             case f.Iota():
-                return ("iota", repr(value.type), self.sums.of(op.start))
+                assert isinstance(value.type, Fragment)
+                size = value.type.rows * value.type.columns
+                return ("iota", repr(value.type), Along(self.sums.of(op.start), size))
             case m.LoadGlobal() if op.tensor.name not in self.written:
                 return ("load", op.tensor.name, *map(self._key, op.index))
+            case m.LoadShared():
+                first = () if op.first is None else self._key(op.first)
+                where = op.shared, op.state, op.offset, op.stride
+                return ("shared", *where, first, self._key(op.index))
             case _ if not isinstance(value.type, Fragment):
                 return ("number", self.sums.of(value))
             case _:
@@ -211,6 +217,8 @@ class GlobalPlaces:
                 return owner != loop and self._holds(term, loop, values)
             case (str(kind), int(number)) if kind == HELD:
                 return self._any(self.held[number], loop, values)
+            case Along(start=start):
+                return self._holds(start, loop, values)
             case tuple():
                 return self._any(what, loop, values)  # pyright: ignore[reportUnknownArgumentType]
             case _:
@@ -219,7 +227,7 @@ class GlobalPlaces:
     def _any(
         self, parts: tuple[Any, ...], loop: Value, values: Mapping[Value, frozenset[Value]]
     ) -> bool:
-        inner = (x for x in parts if isinstance(x, (Linear, Value, tuple)))
+        inner = (x for x in parts if isinstance(x, (Linear, Along, Value, tuple)))
         return any(self._holds(x, loop, values) for x in inner)
 
     def aged(self, access: Access, loop: Value) -> Access:
@@ -256,6 +264,14 @@ class GlobalPlaces:
 
     def _apart(self, a: Along, b: Along) -> bool:
         """Whether `b`, which is accessed later, is elsewhere."""
+        match a.start, b.start:
+            case Linear(0, (((_, int(x)), 1),)), Linear(0, (((_, int(y)), 1),)) if None in (
+                a.extent,
+                b.extent,
+            ):
+                return self._others(self.held[x], self.held[y])
+            case _:
+                pass
         if a.extent is None or b.extent is None:
             return False
         more = b.start - a.start
@@ -272,6 +288,18 @@ class GlobalPlaces:
                 return least < 0 and -(least + more.number) >= b.extent
             case _:
                 return False
+
+    def _others(self, a: Any, b: Any) -> bool:
+        """Whether indices are computed alike, of other elements: the rows of one scattered
+        store differ."""
+        if isinstance(a, Along) and isinstance(b, Along):
+            return not (b.start - a.start).terms and self._apart(a, b)
+        if not isinstance(a, tuple) or not isinstance(b, tuple):
+            return False
+        x: tuple[Any, ...] = a  # pyright: ignore[reportUnknownVariableType]
+        y: tuple[Any, ...] = b  # pyright: ignore[reportUnknownVariableType]
+        differ = [(p, q) for p, q in zip(x, y, strict=False) if p != q]
+        return len(x) == len(y) and bool(differ) and all(self._others(*pair) for pair in differ)
 
     def _is_index(self, term: int, loop: Value) -> bool:
         return self.sums.meanings[term] == ("value", loop) and self.steps[loop] > 0
