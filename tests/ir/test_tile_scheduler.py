@@ -19,6 +19,8 @@ from wsdsl.ir.tile_scheduler import (
     SplitK,
     StreamK,
     TileScheduler,
+    num_counted,
+    num_cut_tiles,
     pieces_of,
     tile_scheduler,
 )
@@ -242,6 +244,26 @@ def test_i32_is_wide_enough(scheduler: TileScheduler, tiles: int, depth: int, ro
         assert "i32" in str(error)
         assert isinstance(scheduler, StreamK)
         assert max(slots, tiles // workers) * depth >= 2**31
+
+
+def test_steps_of_the_argument() -> None:
+    """Those in docs/prover.md, "That the pieces are sound", for all problems of some size."""
+    grid = np.meshgrid(range(1, 26), range(1, 71), range(1, 14), indexing="ij")
+    tiles, depth, workers = (x.ravel().astype(np.int64) for x in grid)
+    arithmetic = work_check.Arrays()
+    cut = num_cut_tiles(arithmetic, tiles, workers)
+    counted = num_counted(arithmetic, Problem(tiles, depth, tiles * 0, workers), cut)
+    assert ((cut >= 0) & (cut <= tiles) & ((tiles - cut) % workers == 0)).all()
+    assert ((counted >= 1) & (counted <= depth)).all()
+    before = 0 * tiles
+    for worker in range(14):
+        here = worker < workers
+        problem = Problem(tiles, depth, before * 0 + worker, workers)
+        walk = StreamK().walk(arithmetic, problem)
+        assert (walk.first == before)[here].all()
+        assert (walk.first <= walk.last)[here].all()
+        assert (walk.last == cut * counted)[worker == workers - 1].all()
+        before = np.where(here, walk.last, before)
 
 
 @pytest.mark.parametrize("workers", [131, 132, 133])

@@ -1,8 +1,8 @@
 """Kernels whose CTAs hand sums on: what each turn does with the slot of its tile, and when.
 
-All ways through a turn are looked at; `in_turns.py` and `in_slices.py` say what is right. That the
-turns are those of the tile scheduler is seen at samples (`turns.py`). docs/prover.md has the
-argument why this is enough.
+All ways through a turn are looked at; `in_turns.py` and `in_slices.py` say what is right. The turns
+are those of the tile scheduler: their sums are compared with its own (`work.py`). docs/prover.md
+has the argument why this is enough.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from wsdsl.prover.errors import Failure, Party
 from wsdsl.prover.in_slices import InSlices
 from wsdsl.prover.in_turns import InTurns
 from wsdsl.prover.linear import Sums
+from wsdsl.prover.phases import turns_of
 from wsdsl.prover.slots import Slots
-from wsdsl.prover.turn import HANDING_ON, Findings
-from wsdsl.prover.turns import check_turns
+from wsdsl.prover.turn import HANDING_ON, Findings, Turn
 
 
 def check_handing_on(kernel: Kernel) -> None:
@@ -31,19 +31,28 @@ def check_handing_on(kernel: Kernel) -> None:
     sliced = any(op.wrap is not None for op in arrivals)
     sums, found, agent = Sums(kernel), Findings(), 0
     slots = Slots(kernel, grid.cluster, max(1, grid.splits) if sliced else 1, sums)
+    walked: list[Turn] = []
     for op in kernel.body:
         used = [o for o in walk((op,)) if any(v.name in lent for v in operands(o))]
         if isinstance(op, Partition):
             if used:
                 kind = InSlices if sliced else InTurns
-                kind(op, sums, slots, grid, found, agent).check(used)
+                walked.append(kind(op, sums, slots, grid, found, agent))
+                walked[-1].check(used)
             agent += op.num_warpgroups
         elif used:
             raise _fail(0, used[0], "outside of the partitions this is not understood")
     _compare(found)
-    differs = check_turns(kernel, sliced)
-    if differs:
-        raise _fail(agent - 1, *differs)
+    _once(walked)
+
+
+def _once(walked: list[Turn]) -> None:
+    """Every piece is handed on in one partition, whatever turn it comes in."""
+    for turn in turns_of(w.phases for w in walked):
+        for kind in zip(*(w.hands for w in walked), strict=True):
+            if sum(hands[w.phases.number(turn)] for hands, w in zip(kind, walked)) != 1:
+                last = walked[-1]
+                raise _fail(last.agent, last.work, f"in turn {turn} a piece is not handed on once")
 
 
 def _fail(agent: int, op: Op, message: str) -> Failure:

@@ -16,7 +16,7 @@ from wsdsl.ir import memory_ops as m
 from wsdsl.ir.op import Op
 from wsdsl.prover.linear import Linear, Positive
 from wsdsl.prover.slots import NotUnderstood
-from wsdsl.prover.turn import MEET, RELAXED, Turn, Way
+from wsdsl.prover.turn import AS_WRITTEN, MEET, RELAXED, Turn, Way
 
 
 class InSlices(Turn):
@@ -32,15 +32,15 @@ class InSlices(Turn):
         ((self.pieces, self.last),) = counts.items()
         if not self.grid.together:
             raise self.fail(self.last, "all pieces of a tile must run at the same time: together")
-        slot, _ = self.place(self.last)
-        self.same(self.last, slot)
-        self.own: Linear | None = None
+        if self.given.part is None or self.pieces != self.given.pieces:
+            told = "this waits for another number than the tile scheduler's of a tile's pieces"
+            raise self.fail(self.last, told, AS_WRITTEN)
+        self.own = self.slot.times(self.slots.pieces) + self.given.part
 
     def kinds(self) -> Iterator[dict[Positive, bool]]:
         yield {}
 
     def touch(self, op: Any, way: Way) -> Way:
-        assert self.slot is not None
         if way.arrived == 2:
             raise self.fail(op, "the slot has been given up: others may be done with it")
         if isinstance(op, m.LoadGlobal):
@@ -59,13 +59,11 @@ class InSlices(Turn):
                 self.plain(op, way, place)
                 if way.arrived or op.accumulate:
                     raise self.fail(op, "this may write what others read", "arrive after it")
-                if self.own not in (None, slot):
-                    raise self.fail(op, "these are other lines of the slot than before")
-                self.own = slot
+                if self.own != slot:
+                    raise self.fail(op, "these are other lines than this piece's", AS_WRITTEN)
                 return replace(way, loose=True, stores=way.stores | {place})
 
     def load(self, op: m.LoadGlobal, way: Way) -> Way:
-        assert self.slot is not None
         if way.has is None:
             raise self.fail(op, "this may read a sum before it is there", "wait for all pieces")
         try:

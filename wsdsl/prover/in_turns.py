@@ -18,7 +18,7 @@ from wsdsl.ir import memory_ops as m
 from wsdsl.ir.op import Op
 from wsdsl.prover.linear import Linear, Positive
 from wsdsl.prover.slots import Place
-from wsdsl.prover.turn import MEET, RELAXED, Turn, Way
+from wsdsl.prover.turn import AS_WRITTEN, MEET, RELAXED, Turn, Way
 
 SOME = Linear(1)
 """What is waited for by who only adds: that the first piece is there."""
@@ -28,6 +28,10 @@ class InTurns(Turn):
     begin = end = Linear()
     continued = finished = False
 
+    @property
+    def whole(self) -> bool:
+        return self.finished and not self.continued
+
     def find(self, used: list[Op]) -> None:
         """A piece's beginning is what is waited for, its end what arrivals count from there."""
         waits = [op for op in used if isinstance(op, b.WaitFlag)]
@@ -36,7 +40,7 @@ class InTurns(Turn):
         if len(begins) != 1:
             told = "where pieces begin is not understood: one value is waited for"
             raise self.fail((waits or used)[-1], told, "wait until the flag is `begin`")
-        ((self.begin, _),) = begins.items()
+        ((self.begin, waiting),) = begins.items()
         arrivals = [op for op in used if isinstance(op, b.ArriveFlag)]
         ends = {self.amount(op) + self.begin: op for op in arrivals}
         ends.pop(Linear(), None)
@@ -44,6 +48,14 @@ class InTurns(Turn):
             told = "where pieces end is not understood: their length is added to the flag"
             raise self.fail((arrivals or used)[-1], told, "add end - begin, or at last -begin")
         ((self.end, self.last),) = ends.items()
+        if self.given.abreast:
+            raise self.fail(self.last, "pieces that go through a tile together have no turns")
+        if self.begin != self.given.begin:
+            told = "this does not wait for the pieces in front, as the tile scheduler has them"
+            raise self.fail(waiting, told, AS_WRITTEN)
+        if self.end != self.given.end:
+            told = "this adds another amount than the length of the tile scheduler's piece"
+            raise self.fail(self.last, told, AS_WRITTEN)
 
     def amount(self, op: b.ArriveFlag) -> Linear:
         return Linear(op.amount) if op.by is None else self.sums.of(op.by)
@@ -57,7 +69,7 @@ class InTurns(Turn):
     def touch(self, op: Any, way: Way) -> Way:
         if way.arrived:
             raise self.fail(op, "the slot has been handed on: it is another piece's now")
-        if self.finished and not self.continued:
+        if self.whole:
             raise self.fail(op, "a tile that is not cut has no slot")
         slot, place = self.place(op)
         self.same(op, slot)
@@ -111,7 +123,7 @@ class InTurns(Turn):
         return replace(way, arrived=1)
 
     def finish(self, way: Way) -> None:
-        if self.finished and not self.continued:
+        if self.whole:
             return
         if not way.arrived:
             told = "the slot is not handed on, so that others wait for ever"

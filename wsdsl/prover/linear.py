@@ -12,9 +12,12 @@ from typing import Any
 
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import tile_ops as t
-from wsdsl.ir.op import Kernel, Value, attributes_of, operands
+from wsdsl.ir.op import Kernel, Op, Value, attributes_of, operands
 from wsdsl.ir.types import Fragment, Tile
+from wsdsl.prover.terms import COMMUTATIVE, FOLD
 
+I32 = range(-(2**31), 2**31)
+FOLDED = ("floordiv", "mod", "min", "max", "lt", "le", "gt", "ge", "eq", "ne")
 WARPGROUP = "warpgroup"
 """The term for the index of the warpgroup in its partition."""
 
@@ -82,9 +85,9 @@ class Sums:
             case b.WarpgroupIndex():
                 return Linear(0, ((WARPGROUP, 1),))
             case b.CtaIndex() | b.NumCtas() | b.ClusterIndex() | b.NumClusters() | b.CtaRank():
-                return self._term((type(op).__name__,))
+                return self.special(type(op))
             case t.Map() if _of_integers(op):
-                return self._map(op)
+                return self.apply(op.fn, *map(self.of, op.args))
             case t.Map() | t.Cast() | t.Bitcast():
                 types = (str(v.type) for v in (op.result, *operands(op)))
                 of = map(self.of, operands(op))
@@ -92,17 +95,34 @@ class Sums:
             case _:
                 return self._term(("value", value))
 
-    def _map(self, op: t.Map) -> Linear:
-        args = tuple(map(self.of, op.args))
-        if len(args) == 2:
-            x, y = args
-            if op.fn == "add":
+    def special(self, op: type[Op]) -> Linear:
+        """What the op gives that takes nothing."""
+        return self._term((op.__name__,))
+
+    def number(self, x: int, /) -> Linear:
+        return Linear(x)
+
+    def apply(self, fn: str, /, *args: Linear) -> Linear:
+        """A function of sums."""
+        match fn, args:
+            case "add", (x, y):
                 return x + y
-            if op.fn == "sub":
+            case "sub", (x, y):
                 return x - y
-            if op.fn == "mul" and not (x.terms and y.terms):
+            case "mul", (x, y) if not (x.terms and y.terms):
                 return x.times(y.number) if not y.terms else y.times(x.number)
-        return self._term((op.fn, *args))
+            case "floordiv", (x, Linear(number=1, terms=())):
+                return x
+            case "where", (Linear(terms=()) as test, x, y):
+                return x if test.number else y
+            case _, (Linear(number=x, terms=()), Linear(number=y, terms=())) if fn in FOLDED:
+                if x in I32 and y in I32 and (y or fn not in ("floordiv", "mod")):
+                    return Linear(int(FOLD[fn](x, y)))
+            case _:
+                pass
+        if fn in COMMUTATIVE:
+            args = tuple(sorted(args, key=repr))
+        return self._term((fn, *args))
 
     def _term(self, what: Any) -> Linear:
         """Numbered, so that terms of terms stay small."""
@@ -127,7 +147,10 @@ class Sums:
             case t.Map(fn="not" | "and" | "or", args=args):
                 return (op.fn, *map(self.test, args))
             case t.Map(fn="gt" | "le" | "lt" | "ge", args=(x, y)) if _of_integers(op):
-                more = self.of(x) - self.of(y)
+                held, other = self.of(x), self.of(y)
+                if not _apart(held, other):
+                    return ("other", value.name)
+                more = held - other
                 test = Positive(more if op.fn in ("gt", "le") else more.times(-1))
                 return test if op.fn in ("gt", "lt") else ("not", test)
             case _:
@@ -138,6 +161,14 @@ def _of_integers(op: t.Map) -> bool:
     """Floats are no sums: they round, and NaN is neither less nor not less."""
     kind = op.args[-1].type
     return isinstance(kind, Tile | Fragment) and not kind.dtype.is_float
+
+
+def _apart(x: Linear, y: Linear) -> bool:
+    """Whether nothing cancels in x - y: its parts would be numbers that i32 has no room for where
+    the difference is none.
+    """
+    plain = all(not (side.number and side.terms) for side in (x, y))
+    return plain and not dict(x.terms).keys() & dict(y.terms).keys()
 
 
 def truth(test: Test, held: Mapping[Positive, bool]) -> bool | None:

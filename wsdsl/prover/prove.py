@@ -26,8 +26,9 @@ PROVED = (
     "setmaxnreg conserves registers",
 )
 HANDED_ON = (
-    "a slot is used by its piece alone, and handed on once, to whoever waits for that (whose turn "
-    "is when was evaluated at samples, as the tile scheduler has it)"
+    "a slot is used by its piece alone, and handed on once, to whoever waits for that; pieces, "
+    "slots and turns are the tile scheduler's (that its pieces cover each tile, and need only who "
+    "comes before, is checked at each launch's sizes)"
 )
 HOW = (
     "every order of steps is covered: what each thread knows to be over does not depend on it; "

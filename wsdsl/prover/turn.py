@@ -10,17 +10,20 @@ from typing import Any
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
-from wsdsl.ir.op import Op, Region, regions
+from wsdsl.ir.op import Op, Region, Value, regions
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.walk import walk
 from wsdsl.prover.errors import Failure, Party
 from wsdsl.prover.linear import Linear, Positive, Sums, truth
+from wsdsl.prover.phases import Known, evaluate, phases_of
 from wsdsl.prover.slots import NotUnderstood, Place, Slots
+from wsdsl.prover.work import work_of
 
 HANDING_ON = "handing on"
 """The kind of failure."""
 TOUCHES = (b.WaitFlag, b.ArriveFlag, m.LoadGlobal, m.StoreGlobal)
 RELAXED = "who waits for this may not see the sum: it does not release"
+AS_WRITTEN = "compute it as wsdsl/ir/tile_scheduler.py does: other formulas are not understood"
 MEET = "let all warps meet before: named_barrier_sync"
 
 
@@ -29,14 +32,12 @@ class Way:
     """What has been done on a way through a turn.
 
     `has`: what was waited for. `arrived`: how often. `loose`: something was touched since all warps
-    met. `read`: places whose elements several threads have read since then. `open`: a test decides
-    whether anything is done, and is not understood.
+    met. `read`: places whose elements several threads have read since then.
     """
 
     has: Linear | None = None
     arrived: int = 0
     loose: bool = False
-    open: bool = False
     loads: frozenset[Place] = frozenset()
     stores: frozenset[Place] = frozenset()
     read: frozenset[Place] = frozenset()
@@ -61,6 +62,11 @@ class Findings:
 class Turn(ABC):
     """One partition's turns."""
 
+    @property
+    def whole(self) -> bool:
+        """Whether the tile is not cut, in which case nothing is handed on."""
+        return False
+
     def __init__(
         self,
         partition: Partition,
@@ -73,11 +79,13 @@ class Turn(ABC):
         self.partition, self.sums, self.slots, self.grid = partition, sums, slots, grid
         self.found, self.agent = found, agent
         self.held: dict[Positive, bool] = {}
-        self.slot: Linear | None = None
+        self.now: dict[Value, int | None] = {}
+        self.hands: list[tuple[bool, ...]] = []
+        """Of each kind of pieces: in which phases one is handed on."""
 
     @abstractmethod
     def find(self, used: list[Op]) -> None:
-        """What the ops say of the pieces."""
+        """What the ops say of the pieces, which is what the tile scheduler says."""
 
     @abstractmethod
     def kinds(self) -> Iterator[dict[Positive, bool]]:
@@ -101,12 +109,34 @@ class Turn(ABC):
             if not isinstance(op, TOUCHES):
                 raise self.fail(op, "what this does with a lent tensor is not understood")
         assert work is not None
+        self.work, self.given = work, work_of(self.grid, self.sums, work.index)
+        self.slot = self.given.slot
+        for name in ("start", "stop", "step"):
+            if self.sums.of(getattr(work, name)) != getattr(self.given, name):
+                told = f"`{name}` of the loop over the work is not the tile scheduler's"
+                raise self.fail(work, told, AS_WRITTEN)
         self.find(used)
+        tests = [op.cond for op in walk(work.body) if isinstance(op, t.If) and self.inside(op)]
+        self.phases = phases_of(work, tests, self.sums.made)
         for held in self.kinds():
-            self.held = held
-            for way in self.region(work.body, {Way()}):
-                if not (way.open and way.untouched):  # else it is another partition's turn
-                    self.finish(way)
+            if all(of.of.terms or truth(of, {}) == is_so for of, is_so in held.items()):
+                self.held = held
+                hands = tuple(map(self.hands_on, self.phases.known))
+                if not self.whole:
+                    self.hands.append(hands)
+
+    def hands_on(self, now: Known) -> bool:
+        """Whether turns of this phase are this partition's: then every way hands the sum on."""
+        self.now = dict(now)
+        ways = self.region(self.work.body, {Way()})
+        if all(way.untouched for way in ways):
+            return False
+        for way in ways:
+            self.finish(way)
+        return True
+
+    def inside(self, op: Op) -> bool:
+        return any(self.touches(o) for o in walk((op,)))
 
     def region(self, region: Region, ways: set[Way]) -> set[Way]:
         for op in region:
@@ -116,10 +146,10 @@ class Turn(ABC):
     def after(self, op: Op, way: Way) -> Iterator[Way]:
         match op:
             case t.If():
-                test = truth(self.sums.test(op.cond), self.held)
+                test = evaluate(op.cond, self.now, self.sums.made)
+                if test is None:
+                    test = truth(self.sums.test(op.cond), self.held)
                 bodies = [op.then, op.orelse] if test is None else [op.then if test else op.orelse]
-                if test is None and any(self.touches(o) for o in walk((op,))):
-                    way = replace(way, open=True)
                 for body in bodies:
                     yield from self.region(body, {way})
             case b.NamedBarrierSync() if op.num_warpgroups >= self.partition.num_warpgroups:
@@ -163,11 +193,9 @@ class Turn(ABC):
         return slot, place
 
     def same(self, op: Op, slot: Linear) -> None:
-        """One slot in all of a turn."""
-        if self.slot is None:
-            self.slot = slot
+        """One slot in all of a turn: its tile's."""
         if self.slot != slot:
-            raise self.fail(op, "this is another slot than the one before")
+            raise self.fail(op, "this is another slot than its tile's", AS_WRITTEN)
 
     def plain(self, op: m.StoreGlobal, way: Way, place: Place) -> None:
         if op.pred is not None:

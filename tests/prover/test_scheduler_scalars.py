@@ -1,0 +1,156 @@
+"""A kernel's scalars are its tile scheduler's at all sizes: what differs at some is refused."""
+
+import dataclasses
+from collections.abc import Iterator
+
+import pytest
+
+from tests.prover.test_handing_on import objection, scheduled
+from tests.simulator.mutants import rewrite
+from wsdsl.diagnostics import ProofError
+from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import fragment_ops as f
+from wsdsl.ir import memory_ops as m
+from wsdsl.ir import tile_ops as t
+from wsdsl.ir.op import Kernel, Op, Value
+from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.printer import print_op
+from wsdsl.ir.walk import walk
+from wsdsl.lowering.builder import FLAG, INT
+from wsdsl.prover.prove import prove
+
+LARGE = 1 << 20
+
+
+def of_the_scheduler(kernel: Kernel, partition: Partition) -> set[Value]:
+    """What the loop over the work, and the flags' places, counts and tests, are computed from."""
+    made = kernel.definers
+    ahead: list[Value] = []
+    for op in walk(partition.body):
+        match op:
+            case b.ForRange() if any(isinstance(o, b.WaitFlag) for o in walk(op.body)):
+                ahead += [op.start, op.stop, op.step]
+            case t.If() if any(isinstance(o, b.WaitFlag | b.ArriveFlag) for o in walk((op,))):
+                ahead.append(op.cond)
+            case b.WaitFlag():
+                ahead += [*op.index, op.count]
+            case b.ArriveFlag():
+                ahead += [*op.index, *(v for v in (op.by, op.wrap) if v)]
+            case m.StoreGlobal():
+                ahead.append(op.index[0])
+            case _:
+                pass
+    found: set[Value] = set()
+    while ahead:
+        value = ahead.pop()
+        if value not in found:
+            found.add(value)
+            op = made.get(value)
+            ahead += op.args if isinstance(op, t.Map) else ()
+            ahead += (op.start,) if isinstance(op, f.Iota) else ()
+    return found
+
+
+def others(op: t.Map, size: Value) -> Iterator[tuple[str, tuple[Op, ...]]]:
+    """Ops that give what `op` does, but where that, or a size, is large."""
+    name = op.result.name
+    own = Value(f"{name}_own", op.result.type)
+    first = dataclasses.replace(op, result=own)
+
+    def number(suffix: str, n: int) -> t.Constant:
+        return t.Constant(result=Value(f"{name}_{suffix}", INT), value=n)
+
+    limit, one = number("limit", LARGE), number("one", 1)
+    more, large = Value(f"{name}_more", INT), Value(f"{name}_large", FLAG)
+    if op.result.type == FLAG:
+        small = t.Map(result=large, fn="lt", args=(size, limit.result))
+        both = t.Map(result=op.result, fn="and", args=(own, large))
+        yield "and", (first, limit, small, both)
+        return
+    yield "min", (first, limit, t.Map(result=op.result, fn="min", args=(own, limit.result)))
+    low = number("limit", -LARGE)
+    yield "max", (first, low, t.Map(result=op.result, fn="max", args=(own, low.result)))
+    yield "one more", (
+        first, limit, one,
+        t.Map(result=large, fn="gt", args=(own, limit.result)),
+        t.Map(result=more, fn="add", args=(own, one.result)),
+        t.Map(result=op.result, fn="where", args=(large, more, own)),
+    )  # fmt: skip
+    if op.fn in ("floordiv", "mod"):
+        other = "shr" if op.fn == "floordiv" else "and"
+        yield other, (dataclasses.replace(op, fn=other),)
+        yield "the other way round", (dataclasses.replace(op, args=op.args[::-1]),)
+    elif op.fn == "where":
+        yield "never", (dataclasses.replace(op, args=(op.args[0], op.args[1], op.args[1])),)
+
+
+def mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
+    """All of the last compute partition's."""
+    partition = [op for op in kernel.body if isinstance(op, Partition) and op.role == "compute"][-1]
+    size = next(op.result for op in kernel.body if isinstance(op, t.DimSize))
+    used = of_the_scheduler(kernel, partition)
+    inside = {id(op) for op in walk(partition.body)}
+    for at, op in enumerate(walk(kernel.body)):
+        if isinstance(op, t.Map) and op.result in used and id(op) in inside:
+            for what, new in others(op, size):
+                body = rewrite(kernel.body, at, lambda _, new=new: new)
+                yield f"{what} of {print_op(op).strip()}", dataclasses.replace(kernel, body=body)
+
+
+EVERY = {
+    "stream_k": 1, "split_k": 1, "unordered": 1, "slices": 1, "cluster": 2, "cluster_slices": 1,
+    "pingpong": 4, "three": 9,
+}  # fmt: skip
+"""How many mutants are passed over: in ping-pong the same scalars come once more."""
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_other_at_large_sizes(name: str) -> None:
+    made = list(mutants(scheduled(name)))
+    assert len(made) > 60
+    assert not [what for what, mutant in made[:: EVERY[name]] if not objection(mutant)]
+
+
+def test_no_further_than_some_size() -> None:
+    """Of what is loaded, too: other partitions have other bounds."""
+    kernel, count = scheduled("stream_k"), 0
+    for role, told in (("load", "deadlock|race|not|bounds"), ("compute", "tile scheduler|waits?")):
+        inside = {id(o) for p in kernel.body if isinstance(p, Partition) and p.role == role
+                  for o in walk(p.body)}  # fmt: skip
+        for at, op in enumerate(walk(kernel.body)):
+            if not (isinstance(op, t.Map) and id(op) in inside and op.fn == "mul"):
+                continue
+            if op.result.name.startswith("begin"):
+                low = dataclasses.replace(op, result=Value("begin_own", INT))
+                most = t.Constant(result=Value("most", INT), value=4096)
+                cut = t.Map(result=op.result, fn="min", args=(low.result, most.result))
+                body = rewrite(kernel.body, at, lambda _, new=(low, most, cut): new)
+                with pytest.raises(ProofError, match=told):
+                    prove(dataclasses.replace(kernel, body=body))
+                count += 1
+    assert count == 2
+
+
+@pytest.mark.parametrize("name", ["pingpong", "three"])
+def test_whose_turn_it_is(name: str) -> None:
+    """Exactly one partition's, in each turn."""
+    kernel = scheduled(name)
+    swapped = {"eq": "ne", "sub": "add", "add": "sub", "where": "where"}
+    count = 0
+    for at, op in enumerate(walk(kernel.body)):
+        if isinstance(op, t.Map) and op.result.name.startswith(("mine", "next", "over")):
+            args = (op.args[0], *op.args[:0:-1]) if op.fn == "where" else op.args
+            new = dataclasses.replace(op, fn=swapped[op.fn], args=args)
+            mutant = rewrite(kernel.body, at, lambda _, new=new: (new,))
+            assert objection(dataclasses.replace(kernel, body=mutant)), print_op(op)
+            count += 1
+    assert count >= 4
+
+
+def test_pieces_that_go_through_a_tile_together_have_no_turns() -> None:
+    kernel = scheduled("split_k")
+    body = tuple(
+        dataclasses.replace(op, together=True) if isinstance(op, b.LaunchGrid) else op
+        for op in kernel.body
+    )
+    assert objection(dataclasses.replace(kernel, body=body))
