@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from wsdsl.diagnostics import Loc, TypeCheckError, counted
 from wsdsl.frontend import syntax as s
@@ -37,6 +38,10 @@ def check(definition: s.Definition, scope: Scope) -> typed.TypedKernel:
     return kernel
 
 
+MAX_CALLS = 4096
+"""Of functions, in one kernel: more make more code than anybody waits for."""
+
+
 class Checker(Loops):
     """One definition: a kernel, or a function where it is inlined."""
 
@@ -47,6 +52,11 @@ class Checker(Loops):
         self.local = frozenset(assigned(definition.body))
         self.calling: tuple[Loc, ...] = ()
         self.returned: Entity | None = None
+        self.calls = [0]
+        """How many functions were inlined in the kernel; all of its checkers count in it."""
+        self.known: dict[Any, tuple[Entity, Any]] = {}
+        """What this function's calls of others give, by what they are given; and, so that it stays,
+        what the keys name."""
 
     def kernel(self) -> typed.TypedKernel:
         params: list[TensorRef | Var] = []
@@ -334,7 +344,20 @@ class Checker(Loops):
                 loc,
                 f"it is declared as {definition.name}({names})",
             )
+        same = self._same_call(definition, args)
+        if same is not None and same in self.known:
+            return self.known[same][0]
+        self.calls[0] += 1
+        if self.calls[0] > MAX_CALLS:
+            if self.calls[0] > MAX_CALLS + 1:
+                return POISON
+            return self.report.error(
+                f"this is call {self.calls[0]} of a function: they call each other too often",
+                loc,
+                "assign what is used twice to a name, and pass that; or write a loop",
+            )
         inner = Checker(self.report, ref.scope, definition)
+        inner.calls = self.calls
         inner.axes, inner.dims, inner.out = self.axes, self.dims, self.out
         inner.dead = self.dead
         inner.calling = (*self.calling, definition.loc)
@@ -349,7 +372,26 @@ class Checker(Loops):
                 inner.env[param.name] = entity
             for statement in definition.body:
                 inner.statement(statement)
-        return inner.returned or Several((), definition.name)
+        returned = inner.returned or Several((), definition.name)
+        if same is not None:
+            if isinstance(returned, typed.Typed) and not isinstance(returned, typed.Ref):
+                returned = read(self.let(definition.name, returned), loc)
+            self.known[same] = returned, (self.out, args)
+        return returned
+
+    def _same_call(self, definition: s.Definition, args: list[Argument]) -> Any:
+        """Equal for calls in one function that give the same: of variables and numbers, in one
+        block. None of others, and in kernels, which do not multiply."""
+        told: list[Any] = [definition.loc, id(self.out)]
+        for arg in args if self.calling else ():
+            match arg.entity:
+                case typed.Ref():
+                    told.append(id(arg.entity.var))
+                case Literal():
+                    told.append((type(arg.entity.value), repr(arg.entity.value)))
+                case _:
+                    return None
+        return tuple(told) if self.calling else None
 
 
 def _stores(body: Sequence[typed.Statement]) -> bool:

@@ -129,6 +129,15 @@ def coordinates_are_whole(kernel: Kernel) -> Iterator[Problem]:
                 yield op, f"{op.rows} rows, along no dimension"
 
 
+def pairs_are_of_columns(kernel: Kernel) -> Iterator[Problem]:
+    for op in kernel.ops:
+        if isinstance(op, m.LoadGlobal | m.StoreGlobal) and op.vector > 1:
+            last = op.index[-1].type if op.index else None
+            columns = last.columns if isinstance(last, Fragment) else 0
+            if not columns or columns % op.vector:
+                yield op, f"vector={op.vector}: the last index counts no columns in groups of that"
+
+
 def _tensor_of(op: Copy, made: Mapping[Value, Op]) -> Tensor | None:
     held = made.get(op.map) if isinstance(op, m.TmaLoad | m.TmaStore) else op
     kind = getattr(getattr(held, "tensor", None), "type", None)
@@ -237,6 +246,7 @@ RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
     scalars_are_of_their_type,
     fragments_have_their_columns,
     coordinates_are_whole,
+    pairs_are_of_columns,
     items_hold_what_is_accessed,
     operands_are_laid_out_alike,
 )
