@@ -17,8 +17,10 @@ def f(X: f32[M, N], Y: f32[M, N]):
 
 def calling(depth: int, first: str, call: str) -> str:
     made = [f"@function\ndef g0(x):\n    return {first}\n"]
-    for n in range(1, depth):
-        made.append(f"@function\ndef g{n}(x):\n    return {call.format(g=f'g{n - 1}')}\n")
+    made += [
+        f"@function\ndef g{n}(x):\n    return {call.format(g=f'g{n - 1}')}\n"
+        for n in range(1, depth)
+    ]
     return "\n".join(made) + KERNEL.format(last=depth - 1)
 
 
