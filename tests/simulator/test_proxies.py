@@ -34,7 +34,7 @@ def test_each_mutant(what: str, kernel: Kernel) -> None:
 
 def test_what_is_said() -> None:
     fence = "          fence_async_proxy()\n          arrive_barrier(barriers=%full"
-    with pytest.raises(SimulationError, match="no fence_async_proxy by the writing threads"):
+    with pytest.raises(SimulationError, match="no fence_async_proxy by its threads"):
         run(gemm_by_threads((fence, "          arrive_barrier(barriers=%full")))
     arrive = "arrive_barrier(barriers=%full, state=%f1, each_thread=True)"
     late = (fence.split("\n")[0] + "\n", ""), (arrive, arrive + "\n fence_async_proxy()")

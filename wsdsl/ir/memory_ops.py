@@ -144,7 +144,7 @@ class LoadShared(Op):
     """The threads of each warp, together, read elements of two or four bytes from item
     `state.stage` of `shared`, from the `bytes` bytes that begin `offset` bytes in: the element
     `first` (an i32; 0 without) plus `index` (an i32 scalar or fragment) times `stride`. The result
-    has the index's shape.
+    has the index's shape. TMA may overwrite the item behind a `fence_async_proxy` of each thread.
     """
 
     levels: ClassVar = SCHEDULED

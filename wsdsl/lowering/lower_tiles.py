@@ -194,6 +194,7 @@ class _Lowering:
                 self.in_place.append(self.env[op.result])
             case ValuesInShared():
                 self.env[op.result] = read_values(op, self.side)
+                self.in_place.append(self.env[op.result].least)
             case Elect():
                 with self.builder.region() as inner:
                     self.region(op.body)

@@ -121,11 +121,13 @@ def write(
 
 
 def _release_hint(reader: Party) -> str:
-    kind = type(reader.op).__name__
+    kind, fenced = type(reader.op).__name__, "fence_async_proxy, where TMA overwrites it"
     over = {
         "Wgmma": "wgmma_wait",
         "TmaStore": "tma_store_wait, then sync_warp, or a named barrier if four warps wrote it",
-        "LoadPanels": "fence_async_proxy",
+        "LoadPanels": fenced,
+        "LoadShared": fenced,
+        "ThreadStore": fenced,
     }.get(kind, "it")
     return f"the reader must be over ({over}), then arrive on a barrier that the writer waits for"
 

@@ -6,10 +6,11 @@ from wsdsl.ir import memory_ops as mem
 from wsdsl.ir.blocks import HELD_BYTES
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.types import Fragment
-from wsdsl.prover.access import item_of, known_to_each, read, write
+from wsdsl.prover.access import item_of, known_to_each, write
 from wsdsl.prover.machine import ALL, Agent, Machine, StageParity
 from wsdsl.prover.model import Array
 from wsdsl.prover.program import LOCAL, SEEN, Instruction
+from wsdsl.prover.shared_loads import read_by_threads
 from wsdsl.prover.sync import barrier_of, count_in_phase, cta_of_rank, settle, shown
 
 
@@ -34,13 +35,11 @@ def send_fragment(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def receive_fragment(m: Machine, a: Agent, i: Instruction) -> int:
-    """Each thread reads for itself, and knows when it has."""
     op = i.op
     assert isinstance(op, mem.ReceiveFragment) and isinstance(op.result.type, Fragment)
     array, item, start, end = _place(m, a, i, op, op.result.type)
-    for c, event in zip(ALL, m.happened(a, ALL), strict=True):
-        reader = ("threads", a.index, c)
-        read(m, a, op, array, item, start, end, a.know[c], reader, event, 0, False)
+    for c in ALL:
+        read_by_threads(m, a, op, array, item, [(start, end)], c)
     a.slots[i.defines[0]] = 0
     return LOCAL
 

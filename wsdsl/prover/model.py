@@ -75,6 +75,8 @@ class Model:
         self.fixed = dict(kernel.sizes)
         self.arrays = self._arrays(flat)
         self.boxes = _boxes(flat)
+        self.copied = frozenset(op.shared.name for op in flat if isinstance(op, m.TmaLoad))
+        """Arrays that TMA writes."""
         self.needed = needed_values(kernel, self.effects)
         self.work: dict[int, tuple[int, int, int]] = {}
         """By partition that hands sums on: where its work loop begins and ends, and from where on

@@ -6,16 +6,45 @@ import math
 
 from wsdsl.ir import memory_ops as mem
 from wsdsl.ir.copy_rules import boxes_of_warps
+from wsdsl.ir.op import Op
 from wsdsl.ir.target import SWIZZLE_SPAN
 from wsdsl.ir.types import Fragment, Tensor
-from wsdsl.prover.access import item_of, known_to_each, read
+from wsdsl.prover.access import item_of, read
 from wsdsl.prover.machine import ALL, WARPS, Agent, Machine, StageParity
+from wsdsl.prover.model import Array
 from wsdsl.prover.program import LOCAL, Instruction
 from wsdsl.prover.scalars import fresh
 
 
+def read_by_threads(
+    m: Machine,
+    a: Agent,
+    op: Op,
+    array: Array,
+    item: int,
+    ranges: list[tuple[int, int]],
+    c: int,
+) -> None:
+    """Threads of class `c` read: each knows when it has, and of no other. For who writes there by
+    TMA it is over with the next fence of theirs: nothing else orders the generic proxy's reads
+    before the async proxy's writes.
+    """
+    event, before = m.event(), a.know[c]
+    copied = array.name in m.model.copied
+    if copied:
+        for index, k, earlier in m.unshown:
+            before |= earlier if (index, k) == (a.index, c) else 0
+    for begin, end in ranges:
+        item_of(m, a, op, array, item, begin, end)
+        reader = ("threads", a.index, c)
+        read(m, a, op, array, item, begin, end, a.know[c], reader, event, before, False)
+    if copied:
+        m.unshown.append((a.index, c, event))
+    else:
+        a.know[c] |= event
+
+
 def load_panels(m: Machine, a: Agent, i: Instruction) -> int:
-    """Over, for who writes there by TMA, with a fence of each who reads."""
     op = i.op
     assert isinstance(op, mem.LoadPanels) and isinstance(op.result.type, Fragment)
     array = m.model.arrays[op.shared.name]
@@ -32,30 +61,20 @@ def load_panels(m: Machine, a: Agent, i: Instruction) -> int:
     ranges = [(panel * size + lines[0] * span, panel * size + lines[1] * span) for panel in panels]
     if lines == (0, op.rows):
         ranges = [(0, len(panels) * size)]
+    ranges = [(op.offset + low, op.offset + high) for low, high in ranges]
     for c in ALL:
-        event, reader = m.event(), ("threads", a.index, c)
-        m.unshown.append((a.index, c, event))
-        for begin, end in ((op.offset + low, op.offset + high) for low, high in ranges):
-            item_of(m, a, op, array, state.stage, begin, end)
-            read(m, a, op, array, state.stage, begin, end, a.know[c], reader, event, 0, False)
+        read_by_threads(m, a, op, array, state.stage, ranges, c)
     a.slots[i.defines[0]] = 0
     return LOCAL
 
 
 def load_shared(m: Machine, a: Agent, i: Instruction) -> int:
-    """A warp's threads read together: each of them knows when all have."""
     op = i.op
     assert isinstance(op, mem.LoadShared)
     array = m.model.arrays[op.shared.name]
     state: StageParity = a.slots[i.extra[op.state.name]]
-    start, end = op.offset, op.offset + op.bytes
-    item_of(m, a, op, array, state.stage, start, end)
-    for warp in WARPS:
-        know, event = known_to_each(a, warp), m.event()
-        reader = ("load", a.index, warp)
-        read(m, a, op, array, state.stage, start, end, know, reader, event, know, False)
-        for c in warp:
-            a.know[c] |= event
+    for c in ALL:
+        read_by_threads(m, a, op, array, state.stage, [(op.offset, op.offset + op.bytes)], c)
     return fresh(m, a, i) if op.result.name in m.model.needed else LOCAL
 
 
@@ -71,7 +90,5 @@ def thread_store(m: Machine, a: Agent, i: Instruction) -> int:
     for place, warp in enumerate(WARPS):
         start, end = boxes[place].start, boxes[place].stop
         for c in warp:
-            event, reader = m.event(), ("threads", a.index, c)
-            read(m, a, op, array, item, start, end, a.know[c], reader, event, 0, False)
-            a.know[c] |= event
+            read_by_threads(m, a, op, array, item, [(start, end)], c)
     return LOCAL

@@ -29,7 +29,7 @@ from wsdsl.simulator.context import (
 )
 from wsdsl.simulator.cta import Cta
 from wsdsl.simulator.global_ops import add_global, check_repeated, read_global, write_global
-from wsdsl.simulator.races import CopyIn, CopyOut, StoredOut, ThreadAccess, ThreadRead, WarpRead
+from wsdsl.simulator.races import CopyIn, CopyOut, StoredOut, ThreadAccess
 from wsdsl.simulator.scalar_ops import dtype_of, finish
 from wsdsl.simulator.shared_memory import alignment
 from wsdsl.simulator.tensor_map import TensorMapValue
@@ -308,9 +308,9 @@ def load_panels(wg: Warpgroup, op: m.LoadPanels) -> None:
         lines = kind.rows // parts
         for panel in range(-(-row_bytes // span)):
             start = tile + (panel * op.rows + first + i * lines) * span
-            access = ThreadRead(wg.told, op, readers, wg.cta.clocks.own[readers].copy())
+            access = ThreadAccess(wg.told, op, readers, wg.cta.clocks.own[readers].copy())
             conflict = wg.cta.accesses.read(
-                start, start + lines * span, access, readers, (wg.index, "threads", i), False
+                start, start + lines * span, access, readers, (wg.index, parts, i), False
             )
             wg.settle(op, what, conflict)
     rows = slice(first, first + kind.rows), slice(None)
@@ -325,11 +325,10 @@ def load_shared(wg: Warpgroup, op: m.LoadShared) -> None:
     what = f"it reads item {state.stage} of `{shared.label}`"
     for i in range(4):
         warp = wg.warp(i)
-        access = WarpRead(wg.told, op, warp, wg.cta.clocks.own[warp].copy())
-        reader = wg.index, i, "load"
+        access = ThreadAccess(wg.told, op, warp, wg.cta.clocks.own[warp].copy())
+        reader = wg.index, 4, i
         conflict = wg.cta.accesses.read(start, start + op.bytes, access, warp, reader, False)
         wg.settle(op, f"{what} (warp {i})", conflict)
-    wg.cta.clocks.tick(wg.everyone)
     first = 0 if op.first is None else int(wg.get(op.first, op))
     index = first + np.asarray(wg.get(op.index, op), np.int64) * op.stride
     width = dtype_of(op.result).bytes

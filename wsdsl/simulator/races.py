@@ -1,8 +1,9 @@
 """Accesses to SMEM and their order: whoever reads or writes must have seen what came before.
 
 An access knows when others may rely on it being over; the tracker keeps, for each range of bytes,
-the last write and the reads since. The async proxy (TMA, wgmma) must besides have been shown what
-the generic proxy wrote, by a fence of the writers that the reader has seen.
+the last write and the reads since. Between the generic proxy and the async one (TMA, wgmma) there
+must besides be a fence: what threads wrote is shown to it, and what they read is over for it, by a
+fence of theirs that it has seen.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Access:
         raise NotImplementedError
 
     def hidden_from_async(self, clocks: Clocks, actors: slice) -> str:
-        """Why the async proxy, started by the actors, may not see this write."""
+        """Why the async proxy, started by the actors, may come before this."""
         del clocks, actors
         return ""
 
@@ -53,7 +54,7 @@ class ThreadAccess(Access):
         return "nothing makes this wait for it"
 
     def hidden_from_async(self, clocks: Clocks, actors: slice) -> str:
-        told = "no fence_async_proxy by the writing threads followed it"
+        told = "no fence_async_proxy by its threads followed it"
         return self._unfenced(clocks, actors, clocks.proxy_fences, told)
 
     def unfenced_in_global(self, clocks: Clocks, actors: slice) -> str:
@@ -69,31 +70,6 @@ class ThreadAccess(Access):
             if int(clocks.seen[actors, component].min()) < fence:
                 return "its fence_async_proxy was not synchronised with"
         return ""
-
-
-@dataclass(eq=False)
-class ThreadRead(ThreadAccess):
-    """Generic reads: the async proxy may overwrite what was read behind a fence of the readers."""
-
-    def open_to(self, clocks: Clocks, actors: slice) -> str:
-        return super().open_to(clocks, actors) or self.hidden_from_async(clocks, actors)
-
-
-@dataclass(eq=False)
-class WarpRead(Access):
-    """A read by the threads of a warp together: over for all of them when it is for one."""
-
-    by: slice
-    epochs: Clock
-
-    @property
-    def over_in_order(self) -> bool:
-        return True
-
-    def open_to(self, clocks: Clocks, actors: slice) -> str:
-        if (clocks.seen[actors, self.by] >= self.epochs).any(axis=1).all():
-            return ""
-        return "nothing makes this wait for it"
 
 
 @dataclass(eq=False)
@@ -227,7 +203,10 @@ class SharedAccesses:
     ) -> Conflict | None:
         for span in self._covering(start, end):
             for read in span.reads.values():
-                if reason := read.open_to(self.clocks, actors):
+                reason = read.open_to(self.clocks, actors)
+                if asynchronous and not reason:
+                    reason = read.hidden_from_async(self.clocks, actors)
+                if reason:
                     return Conflict(reason, read)
             if span.write is not None:
                 reason = span.write.open_to(self.clocks, actors)
