@@ -15,7 +15,7 @@ from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Value
-from wsdsl.ir.target import SWIZZLE_SPAN
+from wsdsl.ir.target import SWIZZLE_SPAN, TMA_ALIGN
 from wsdsl.ir.types import DTYPES, Accumulator, DType, Fragment, Shared, Tensor, Tile
 
 Problem = tuple[Op | None, str]
@@ -186,6 +186,8 @@ def _reach(op: Op, made: Mapping[Value, Op]) -> tuple[int, str]:
         case f.MatrixOperand():
             size = DTYPES[op.dtype].bytes
             line, span = op.columns * size, SWIZZLE_SPAN[op.swizzle]
+            if op.rows % 8 or line % TMA_ALIGN:
+                return 0, f"{op.rows} lines of {line} bytes: of 8 lines, and 16 bytes, a multiple"
             return -(-line // span) * span * op.rows, ""
         case _:
             return 0, ""

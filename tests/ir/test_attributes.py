@@ -1,0 +1,120 @@
+"""Every attribute of every op in sample kernels, given odd values: refused, or known to mean the
+same to all.
+
+What is odd is drawn from the attribute's type alone, so that a new op or attribute is tried too.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.simulator.mutants import rewrite
+from wsdsl.codegen.emit import emit_ptx
+from wsdsl.codegen.module import emit_llvm
+from wsdsl.diagnostics import ProofError, VerifyError
+from wsdsl.ir.attribute_rules import RANGES, typed_attributes
+from wsdsl.ir.op import Kernel, Op, op_name
+from wsdsl.ir.parser import parse_kernel
+from wsdsl.ir.printer import print_head
+from wsdsl.ir.registry import OPS
+from wsdsl.ir.spec import verify
+from wsdsl.ir.threads import THREADS, misplaced, threads_of
+from wsdsl.ir.walk import walk
+from wsdsl.prover.prove import prove
+
+SAMPLES = Path(__file__).parents[1] / "samples"
+NAMES = ("gemm", "gemm_cluster", "gemm_pingpong", "gemm_registers", "split", "stream_k")
+SCHEDULED = {cls for cls in OPS.values() if "scheduled" in cls.levels}
+WRONG: dict[type, tuple[Any, ...]] = {
+    int: (-(2**40), -1, 2**40, True, 1.0, None),
+    str: ("", "nothing", 1),
+    bool: (None, 2, ""),
+}
+"""Of another type, or in no op's range."""
+MEANT = {("offset", -1), ("row_dim", -1), ("amount", -1)}
+"""No place yet, which codegen refuses; along no dimension; a flag that is lowered."""
+FREE = {"role", "label", "turns", "b_dtype"}
+"""Text that means nothing, or may be left out."""
+
+
+def sample(name: str) -> Kernel:
+    return parse_kernel((SAMPLES / f"{name}.scheduled.ir").read_text())
+
+
+def with_attribute(kernel: Kernel, op: Op, name: str, value: object) -> Kernel:
+    at = next(n for n, one in enumerate(walk(kernel.body)) if one is op)
+    changed = dataclasses.replace(op, **{name: value})
+    return dataclasses.replace(kernel, body=rewrite(kernel.body, at, lambda _: (changed,)))
+
+
+def first_ops(kernel: Kernel) -> Iterator[Op]:
+    """One of each class."""
+    seen: set[type[Op]] = set()
+    for op in walk(kernel.body):
+        if type(op) not in seen:
+            seen.add(type(op))
+            yield op
+
+
+def test_every_attribute_has_a_range_and_every_op_its_threads() -> None:
+    assert set(THREADS) == SCHEDULED
+    for cls in SCHEDULED:
+        wanted = {name for name, hint in typed_attributes(cls) if hint is not bool}
+        assert set(RANGES.get(cls, {})) == wanted, op_name(cls)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_in_no_range_is_refused(name: str) -> None:
+    kernel, missed = sample(name), list[str]()
+    for op in first_ops(kernel):
+        for attribute, hint in typed_attributes(type(op)):
+            for value in WRONG.get(hint, (None, (1.5,), ((-1,),), "x")):
+                if attribute in FREE and isinstance(value, str):
+                    continue
+                try:
+                    verify(with_attribute(kernel, op, attribute, value))
+                except VerifyError:
+                    continue
+                if (attribute, value) not in MEANT:
+                    missed.append(f"{attribute}={value!r} of {print_head(op)}")
+    assert missed == []
+
+
+def test_what_is_in_range_is_refused_or_emitted_as_it_says() -> None:
+    """A mutant that is proved is emitted as something else, or its attribute is a promise that the
+    card has no instruction for.
+    """
+    kernel = sample("gemm")
+    ptx, alike = emit_ptx(emit_llvm(kernel)), set[str]()
+    for op in first_ops(kernel):
+        for attribute, hint in typed_attributes(type(op)):
+            if hint not in (bool, int):
+                continue
+            held = getattr(op, attribute)
+            mutant = with_attribute(kernel, op, attribute, not held if hint is bool else held + 2)
+            try:
+                prove(mutant)
+            except (VerifyError, ProofError):
+                continue
+            if emit_ptx(emit_llvm(mutant)) == ptx:
+                alike.add(f"{op_name(type(op))}.{attribute}")
+    assert alike <= {"launch_grid.overlapping", "cast.saturate", "load_global.in_order"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_ops_of_a_warp_or_more_are_refused_in_an_elect(name: str) -> None:
+    from wsdsl.ir.barrier_ops import Elect
+
+    kernel, missed = sample(name), list[str]()
+    for at, op in enumerate(walk(kernel.body)):
+        if threads_of(op) in ("warps", "warpgroup", "cta"):
+            body = rewrite(kernel.body, at, lambda op: (Elect(body=(op,)),))
+            try:
+                verify(dataclasses.replace(kernel, body=body))
+                missed.append(print_head(op))
+            except VerifyError:
+                assert misplaced(op, True)[0]
+    assert missed == []
