@@ -8,6 +8,9 @@ import re
 import pytest
 
 import wsdsl
+from tests.frontend.mistakes import body
+from tests.frontend.syntax_mistakes import SYNTAX_MISTAKES
+from tests.frontend.type_mistakes import TYPE_MISTAKES
 from wsdsl.frontend.foreign import FOREIGN
 from wsdsl.frontend.scope import WORDS
 from wsdsl.ir.types import DTYPES
@@ -77,3 +80,52 @@ def test_a_foreign_word_is_answered_wherever_it_comes_from() -> None:
 )
 def test_an_index_that_may_be_inside_is_taken(statement: str) -> None:
     wsdsl.parse(f"{HEAD}    for n in tiles(N):\n        {statement}\n")
+
+
+MISTAKES = SYNTAX_MISTAKES | TYPE_MISTAKES
+ACC = "acc = zeros({})\nfor k in tiles(K):\n    acc += {}\nC[m, n] = acc"
+MENDED = {
+    "and": ("`&` combines", "C[m, n] = where((alpha > 0) & (n0 > 0), 1.0, 0.0)"),
+    "mix2": ("as in cast(x, f32)", "C[m, n] = cast(A[m, :], f32) @ cast(B[n, :], f32)"),
+    "index_lacks_an_axis": ("sum(x, over=K)", "C[m, n] = sum(A[m, :], over=K)"),
+    "carried_number_becomes_a_tile": (
+        "start with acc = zeros(f32[m, n])", ACC.format("f32[m, n]", "A[m, k] @ B[n, k]")),
+    "carried_dtype_changes": (
+        "start with acc = zeros(f32[m, n])", ACC.format("f32[m, n]", "A[m, k] @ B[n, k]")),
+    "name_of_one_branch": (
+        "set it before the if", "y = 0.0\nif alpha > 0:\n    y = 1.0\nC[m, n] = y"),
+    "count2": ("where(index(k) < 4, x, 0)", ACC.format(
+        "f32[m]", "sum(where(index(k) < 4, cast(A[m, k], f32), 0), over=k)")),
+    "fit": ("i32 would hold it", "C[m, n] = cast(cast(P[3], i32) + 300, f32)"),
+    "fit2": ("cast that i32 to f32", "C[m, n] = cast(r[m], f32) + 1.5"),
+    "fulltile": ("zeros(f32[…]) broadcasts", "C[m, n] = cast(r[m], f32) + zeros(f32[m, n])"),
+    "bitcast_width": ("cast converts", "C[m, n] = cast(r[m], bf16)"),
+    "args": ("where(condition, a, b)", "C[m, n] = where(r[m] > 0, 1.0, 0.0)"),
+    "index_outside": ("N - 1 is the last one", "C[m, N - 1] = 0.0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MENDED)
+def test_what_a_mistakes_hint_says_works(name: str) -> None:
+    words, mended = MENDED[name]
+    with pytest.raises(wsdsl.WsdslError) as caught:
+        wsdsl.parse(MISTAKES[name])
+    assert any(words in f.hint for f in caught.value.findings), str(caught.value)
+    wsdsl.parse(body(mended))
+
+
+@pytest.mark.parametrize("name", ["did_you_mean", "unknown_type", "several_in_source_order"])
+def test_what_was_meant_takes_the_place_of_what_was_written(name: str) -> None:
+    """Put in at the caret, a word that is suggested is known."""
+    with pytest.raises(wsdsl.WsdslError) as caught:
+        wsdsl.parse(MISTAKES[name])
+    suggested = [(f, re.search(r"did you mean `(.+)`", f.hint)) for f in caught.value.findings]
+    ((finding, found),) = [(f, m) for f, m in suggested if m]
+    loc, lines = finding.loc, MISTAKES[name].split("\n")
+    assert loc
+    line = lines[loc.line - 1]
+    lines[loc.line - 1] = line[: loc.column - 1] + found[1] + line[loc.end - 1 :]
+    try:
+        wsdsl.parse("\n".join(lines))
+    except wsdsl.WsdslError as error:
+        assert not any("is not defined" in f.message for f in error.findings), str(error)

@@ -16,6 +16,9 @@ from wsdsl.frontend.typed import AxisRef, TensorRef, Var
 from wsdsl.ir.types import I32, Tile
 
 Body = tuple[s.Statement, ...]
+WALKED = (
+    "a loop walks a whole dimension: for k in tiles(K); mask the rest: where(index(k) < 4, x, 0)"
+)
 
 
 def read(var: Var, loc: Loc) -> typed.Ref:
@@ -83,7 +86,7 @@ class Loops(Expressions):
             self.report.error(
                 f"`{word.name}` knows no `{wrong[0].name}`",
                 wrong[0].loc,
-                "a part of a dimension: tiles(start, stop, of=M)",
+                WALKED,
             )
             return None
         named = {k.name: k.value for k in source.keywords}
@@ -95,9 +98,7 @@ class Loops(Expressions):
             self.report.error(
                 f"{counted(given, 'dimension')} for {counted(wanted, 'variable')}",
                 source.loc,
-                "a part of one dimension: tiles(start, stop, of=M)"
-                if part
-                else f"one for each: {', '.join(t.name for t in node.targets)}",
+                WALKED if part else f"one for each: {', '.join(t.name for t in node.targets)}",
             )
             return None
         dims = [self.loop_dimension(a) for a in source.args]
@@ -229,20 +230,27 @@ class Loops(Expressions):
         if isinstance(value, Literal):
             made = self.ops.constant(value, arg.type.dtype, value.loc)
             if isinstance(made, Poison) or arg.type.axes:
-                self._changed(name, arg, "a number", value.loc)
+                self._changed(name, arg, None, value.loc)
                 return fallback
             return made
         if value.type.dtype != arg.type.dtype or set(value.type.axes) != set(arg.type.axes):
-            self._changed(name, arg, str(value.type), value.loc)
+            self._changed(name, arg, value.type, value.loc)
             return fallback
         return self.ops.in_order(value, arg.type.axes)
 
-    def _changed(self, name: str, arg: Var, now: str, loc: Loc) -> None:
-        start = f"start with {name} = zeros({now})" if "[" in now else "start with the same type"
+    def _changed(self, name: str, arg: Var, now: Tile | None, loc: Loc) -> None:
+        """`now` is None for a number without a type."""
+        more = [axis for axis in now.axes if axis not in arg.type.axes] if now else []
+        if more and arg.type.axes:
+            hint = f"sum what is added: sum(x, over={more[0]})"
+        elif now and now.axes:
+            hint = f"start with {name} = zeros({now}), or give it back as {arg.type}"
+        else:
+            hint = f"start with the same type, or give it back as {arg.type}"
         self.report.error(
-            f"`{name}` goes into the loop as {arg.type} and comes out as {now}",
+            f"`{name}` goes into the loop as {arg.type} and comes out as {now or 'a number'}",
             loc,
-            f"{start}, or give it back as {arg.type}",
+            hint,
         )
 
     def axis_name(self, wish: str) -> str:
