@@ -128,4 +128,6 @@ def test_what_was_meant_takes_the_place_of_what_was_written(name: str) -> None:
     try:
         wsdsl.parse("\n".join(lines))
     except wsdsl.WsdslError as error:
-        assert not any("is not defined" in f.message for f in error.findings), str(error)
+        assert not {f"`{found[1]}` is not defined", finding.message} & {
+            f.message for f in error.findings
+        }
