@@ -12,7 +12,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
 help:
 	@echo "make demo   compile examples/02_gemm.py, run it, compare with NumPy (ARGS=-v: every dump)"
 	@echo "make test   run every test (those that need a GPU are skipped without one)"
-	@echo "make soak   what takes hours: 20,000 generated programs; ARGS=2000 for fewer"
+	@echo "make soak   what takes hours: generated programs, schedules and mutants; ARGS=2000 for fewer"
 	@echo "make lint   ruff, pyright, import-linter"
 	@echo "make docs   write docs/ir.md again from the docstrings of the ops"
 	@echo "make bench  run the benchmarks (needs a GPU and torch)"
@@ -26,7 +26,8 @@ test: $(VENV)/dev
 # Long runs, one line each: all are made, and it fails if one of them does. SEED= begins elsewhere.
 SEED ?= 0
 soak: $(VENV)/dev
-	@status=0; for run in "generated $(or $(ARGS),20000)"; do \
+	@status=0; for run in "generated $(or $(ARGS),20000)" "lowering.indexed_operands 2000" \
+			"prover.random_schedules 1000" "prover.test_mutants 100"; do \
 		echo "tests.$$run $(SEED)"; $(BIN)/python -m tests.$$run $(SEED) || status=1; done; exit $$status
 
 lint: $(VENV)/dev

@@ -39,6 +39,8 @@ def main(count: int, seed: int) -> int:
     first: dict[tuple[str, str], int] = {}
     for number in range(seed, seed + count):
         text = program(number)
+        if (number - seed) % 500 == 499:
+            print(f"{number - seed + 1} of {count}", file=sys.stderr, flush=True)
         if count == 1:
             print(text)
         for outcome in attempts(text, number, ptx=number % PTX_EVERY == 0):
