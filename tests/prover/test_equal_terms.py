@@ -44,6 +44,19 @@ def test_casts(one: str, other: str, op: str, option: str, found: str) -> None:
     assert two_bounds(CASTS.format(one, other, op, option, ""), "%b1", "%b2") == found
 
 
+MAPS = """  %wide: f32 = cast(x=%size)
+  %e1: f32 = map(fn="exp", args=(%wide,))
+  %b1: i32 = cast(x=%e1)
+  %e2: f32 = map(fn="exp", args=(%wide,){0})
+  %b2: i32 = cast(x=%e2)
+"""
+
+
+@pytest.mark.parametrize(("option", "found"), [("", ""), (", bits=8", "deadlock")])
+def test_functions_of_other_precision(option: str, found: str) -> None:
+    assert two_bounds(MAPS.format(option), "%b1", "%b2") == found
+
+
 def loaded_if(*conditions: str) -> str:
     """Loads of the producer under each of the conditions."""
     wait, *load = PRODUCE.strip().splitlines()
