@@ -1,0 +1,101 @@
+"""Mutants beside those of `mutants.py`, which break one op in small ways: of the order of ops, of
+who is meant, of places, and of how often loops run."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+
+from tests.simulator.mutants import DELETED, rewrite
+from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import fragment_ops as f
+from wsdsl.ir import memory_ops as m
+from wsdsl.ir import tile_ops as t
+from wsdsl.ir.op import Kernel, Op, Region, Value, regions
+from wsdsl.ir.printer import print_head
+from wsdsl.ir.types import Barriers, Shared
+from wsdsl.ir.walk import walk, with_regions
+
+ORDERED = (*DELETED, f.Wgmma, m.LoadShared, m.LoadPanels, b.Elect, b.ForRange, t.If)
+PLACES = (1024, 2048, 4096, -1024, -2048)
+
+
+def in_order(region: Region) -> list[int]:
+    """Which ops stand behind each other, those aside that are made anew around what they hold."""
+    return [id(op) for op in walk(region) if not regions(op)]
+
+
+def swaps(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
+    """Neighbours the other way round."""
+    for at, op in enumerate(walk(kernel.body)):
+        if not isinstance(op, ORDERED):
+            continue
+
+        def later(region: Region, first: Op = op) -> Region:
+            made = [with_regions(x, later) for x in region]
+            for n, (x, y) in enumerate(itertools.pairwise(region)):
+                if x is first and isinstance(y, ORDERED):
+                    made[n : n + 2] = [made[n + 1], made[n]]
+            return tuple(made)
+
+        body = later(kernel.body)
+        if in_order(body) != in_order(kernel.body):
+            yield f"swap op {at}: {print_head(op)}", dataclasses.replace(kernel, body=body)
+
+
+def others(op: Op, kernel: Kernel) -> Iterator[tuple[str, Op]]:
+    """Another barrier, another item, another state, other bytes."""
+    for field in ("barriers", "shared"):
+        held = getattr(op, field, None)
+        kind = Barriers if field == "barriers" else Shared
+        for made in kernel.body:
+            other = getattr(made, "result", None)
+            if not isinstance(held, Value) or not isinstance(other, Value) or other == held:
+                continue
+            if isinstance(other.type, kind):
+                yield f"{field} %{other.name}", dataclasses.replace(op, **{field: other})
+    if isinstance(op, m.TmaLoad | m.ThreadLoad | m.LoadShared | m.LoadPanels | f.MatrixOperand):
+        for by in PLACES:
+            yield f"offset {by:+d}", dataclasses.replace(op, offset=op.offset + by)
+    if isinstance(op, m.TmaStore | m.ThreadStore):
+        for by in PLACES[:3]:
+            yield f"apart {by}", dataclasses.replace(op, apart=by)
+    if isinstance(op, b.ArriveBarrier):
+        for flag in ("each_warp", "each_thread"):
+            held = not getattr(op, flag)
+            yield f"{flag} {held}", dataclasses.replace(op, **{flag: held})
+    if isinstance(op, f.WgmmaWait):
+        yield "pending +2", dataclasses.replace(op, pending=op.pending + 2)
+
+
+def moved(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
+    """A release, a wait or a fence two places earlier or later."""
+    for at, op in enumerate(walk(kernel.body)):
+        if not isinstance(op, b.ArriveBarrier | b.WaitBarrier | b.FenceAsyncProxy | f.WgmmaWait):
+            continue
+        for by in (-2, 2):
+
+            def visit(region: Region, moving: Op = op, by: int = by) -> Region:
+                made = [with_regions(x, visit) for x in region]
+                place = next((n for n, x in enumerate(region) if x is moving), -1)
+                if place >= 0 and 0 <= place + by < len(made) - 1:
+                    made.insert(place + by, made.pop(place))
+                return tuple(made)
+
+            body = visit(kernel.body)
+            if in_order(body) != in_order(kernel.body):
+                yield (
+                    f"move {by:+d} op {at}: {print_head(op)}",
+                    dataclasses.replace(kernel, body=body),
+                )
+
+
+def hostile_mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
+    """(what was broken, the kernel)."""
+    yield from swaps(kernel)
+    yield from moved(kernel)
+    for at, op in enumerate(walk(kernel.body)):
+        for what, new in others(op, kernel):
+            body = rewrite(kernel.body, at, lambda _, new=new: (new,))
+            yield f"{what} op {at}: {print_head(op)}", dataclasses.replace(kernel, body=body)
