@@ -99,6 +99,8 @@ def attack(count: int, seed: int, most: int = 0) -> tuple[Counter[str], list[str
                 ended["proved, and harmless"] += 1
             elif is_of_values(found):
                 ended["proved, and computes something else"] += 1
+            elif harm(name, kernel, sizes):
+                ended["proved, at sizes that the original does not take"] += 1
             else:
                 ended["MISSED"] += 1
                 missed.append(f"{name}: {what}\n  {found.splitlines()[0]}\n  {kernel.schedule!r}")
