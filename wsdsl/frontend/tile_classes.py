@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Op, Region, Value, regions
-from wsdsl.ir.types import Axis, DType, Tile
+from wsdsl.ir.types import Axis, DType, Tensor, Tile
 from wsdsl.ir.walk import walk, yielded
 
 REDUCTIONS = ("add", "max", "min")
@@ -145,7 +145,8 @@ class Tiling:
             return self.escape(op, value)
         # Each tile stores to the same elements.
         if op.accumulate:
-            return None if value.kind == "add" else self.escape(op, value)
+            added = value.kind == "add" and _is_linear(_dtype(op.value), _dtype(op.tensor))
+            return None if added else self.escape(op, value)
         finished = value.kind.startswith("so_far_")
         return None if value.kind == "same" or finished else self.escape(op, value)
 
@@ -304,6 +305,11 @@ def _carried(fn: str, given: Sequence[Class]) -> Class | None:
     return Class(f"so_far_{fn}", own.of, cause)
 
 
+def _is_linear(value: DType, tensor: DType) -> bool:
+    """Whether a store converts a sum as it converts what is summed: an integer saturates."""
+    return value == tensor or tensor.is_float
+
+
 def _dtype(value: Value) -> DType:
-    assert isinstance(value.type, Tile)
+    assert isinstance(value.type, (Tile, Tensor))
     return value.type.dtype
