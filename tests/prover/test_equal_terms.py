@@ -1,9 +1,13 @@
 """What must not be taken for equal: two sides of a ring that run, or load, by what looks alike."""
 
+from random import Random
+from typing import Any
+
 import pytest
 
 from tests.prover.handshake import PRODUCE, ring, verdict
 from wsdsl.ir.parser import parse_kernel
+from wsdsl.prover.terms import FOLD, apply
 
 
 def changed(*changes: tuple[str, str]) -> str:
@@ -162,3 +166,40 @@ def test_shifts_that_have_no_meaning_are_left_open(by: int) -> None:
 """
     assert two_bounds(more, "%stop", "%stop") == ""
     assert two_bounds(more, "%stop", "%size") == "deadlock"
+
+
+def as_i32(number: int) -> int:
+    return (number + 2**31) % 2**32 - 2**31
+
+
+def test_terms_are_what_they_stand_for() -> None:
+    """Also where sums and products wrap: only how many CTAs there are is known to stay in i32."""
+    random = Random(1)
+    for _ in range(4000):
+        ctas = random.choice((2, 4, 8))
+        numbers: dict[Any, int] = {
+            ("index", 1): random.choice((0, 1, 2**24, 2**30, 2**31 - 1, -(2**31), -3)),
+            ("group", ctas): random.choice((0, 1, 5, (2**31 - 1) // ctas - 1)),
+        }
+        leaf = random.choice(list(numbers))
+        made, number = leaf, numbers[leaf]
+        for _ in range(random.choice((2, 3, 4))):
+            fn = random.choice(("add", "mul", "mul", "sub", "floordiv", "mod"))
+            by = random.choice((1, 2, 3, 4, 8, 128, 1 << 20))
+            made, number = apply(fn, (made, by)), as_i32(FOLD[fn](number, by))
+            assert value(made, numbers) == number, (made, numbers)
+
+
+def value(term: Any, numbers: dict[Any, int]) -> int:
+    if term in numbers:
+        return numbers[term]
+    if isinstance(term, int):
+        return as_i32(term)
+    fn, x, y = term
+    return as_i32(FOLD[fn](value(x, numbers), value(y, numbers)))
+
+
+def test_ctas_of_a_group_are_of_its_clusters() -> None:
+    cta = apply("add", (apply("mul", (("group", 4), 4)), 3))
+    assert apply("mod", (cta, 2)) == 1
+    assert apply("floordiv", (cta, 4)) == ("group", 4)

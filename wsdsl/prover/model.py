@@ -146,7 +146,7 @@ class Model:
             return cta
         if self.num_ctas == 1:
             return ("cta",)
-        return apply("add", (apply("mul", (("group",), self.num_ctas)), cta))
+        return apply("add", (apply("mul", (("group", self.num_ctas), self.num_ctas)), cta))
 
     def cluster_index(self, cta: int) -> Term:
         return apply("floordiv", (self.cta_index(cta), self.cluster))

@@ -1,7 +1,7 @@
 """Scalars as terms: known integers are Python's, everything else stays symbolic.
 
 A term is an int, a bool, or a tuple: ("dim", name), ("index", iteration), ("load", tensor, ...),
-("unknown", n), or (fn, a, b) of terms. Equal terms are equal numbers, so that two partitions that
+("group", CTAs of each), ("unknown", n), or (fn, a, b) of terms. Equal terms are equal numbers, so that two partitions that
 compute the same bound are known to agree, whatever it is.
 """
 
@@ -77,15 +77,18 @@ def _simplify(fn: str, a: Term, b: Term) -> Term | None:
         return 0
     if fn == "sub" and a == b:
         return 0
-    # `q * c + r` with 0 <= r < c, as CTAs of a group are numbered.
+    # `group * c + r`, as CTAs of a group are numbered. Of no other numbers is it known that
+    # `q * c + r` does not wrap.
     if fn in ("floordiv", "mod") and isinstance(b, int) and b > 0:
         match a:
-            case ("add", ("mul", q, int(c)), int(r)) if c % b == 0 and r >= 0:
+            case ("add", ("mul", ("group", int(n)), int(c)), int(r)) if (
+                c % b == 0 and 0 < c <= n and 0 <= r < n
+            ):
                 if fn == "mod":
                     return r % b
-                return apply("add", (apply("mul", (q, c // b)), r // b))
-            case ("mul", q, int(c)) if c % b == 0:
-                return 0 if fn == "mod" else apply("mul", (q, c // b))
+                return apply("add", (apply("mul", (("group", n), c // b)), r // b))
+            case ("mul", ("group", int(n)), int(c)) if c % b == 0 and 0 < c <= n:
+                return 0 if fn == "mod" else apply("mul", (("group", n), c // b))
             case _:
                 pass
     if fn == "add" and isinstance(b, int):
