@@ -98,6 +98,11 @@ WRONG = {
         "gemm_pingpong", ("named_barrier_arrive(barrier=2, num_warpgroups=2)", ""), "deadlock",
     ),
     "the flag is never raised": ("split", ("arrive_flag(tensor=%flags, index=(%t_1,))", ""), "deadlock"),
+    "the flag goes round": (
+        "split",
+        ("arrive_flag(tensor=%flags, index=(%t_1,))", "arrive_flag(tensor=%flags, index=(%t_1,), wrap=%two)"),
+        "unknown",
+    ),
     "the flag is raised before all have stored": (
         "split",
         ("        named_barrier_sync(barrier=1, num_warpgroups=2)\n        arrive_flag(tensor=%flags, "

@@ -26,6 +26,11 @@ def arrive_flag(m: Machine, a: Agent, i: Instruction) -> int:
     op = i.op
     assert isinstance(op, b.ArriveFlag)
     held, name = _flag(m, a, i)
+    if op.wrap is not None:
+        # Which of the arrivals would make it 0 again depends on their order.
+        message = f"{name} goes round, and is in no tensor that is lent: this is not understood"
+        hint = "lower the flag by a negative amount, once all who wait have passed"
+        raise m.fail("unknown", a, op, message, hint=hint)
     amount: Any = op.amount if op.by is None else a.slots[i.extra[op.by.name]]
     if not isinstance(amount, int):
         raise m.fail("unknown", a, op, f"by how much {name} changes is not known")
