@@ -1,8 +1,8 @@
 """Scalars as terms: known integers are Python's, everything else stays symbolic.
 
 A term is an int, a bool, or a tuple: ("dim", name), ("index", iteration), ("load", tensor, ...),
-("group", CTAs of each), ("unknown", n), or (fn, a, b) of terms. Equal terms are equal numbers, so that two partitions that
-compute the same bound are known to agree, whatever it is.
+("group", CTAs of each), ("unknown", n), or (fn, a, b) of terms. Equal terms are equal numbers, so
+that two partitions that compute the same bound are known to agree, whatever it is.
 """
 
 from __future__ import annotations
