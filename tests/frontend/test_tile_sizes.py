@@ -32,6 +32,8 @@ SAME = {
     "a sum": rows("s += sum(R[m, n], over=n)"),
     "a difference, scaled": rows("s -= sum(R[m, n] * R[m, n], over=n) * 0.5"),
     "a maximum": rows("s = max(s, max(R[m, n], over=n))"),
+    "a sum, stored by each tile": rows("s += sum(R[m, n], over=n)", "S[m] = s", behind="C[m] = 1"),
+    "a maximum in eight bits": rows("s = max(s, cast(cast(max(R[m, n], over=n), f8e4m3), f32))"),
     "where a scalar says so": rows("if N > 3:", "    s += sum(R[m, n], over=n)"),
     "bytes, summed as i32": rows(
         "s += sum(I[m, n], over=n)", start="s = zeros(i32[m])", behind="C[m] = s"
@@ -94,6 +96,20 @@ SHOWN = {
     "a bound that is not masked": (
         "for m in tiles(M):\n    s = zeros(f32[m])\n    for n in tiles(0, end(m), of=N):\n"
         "        s += sum(R[m, n], over=n)\n    S[m] = s", "how far this loop runs depends"),
+    "what is so far, and more": (
+        rows("s += sum(R[m, n], over=n)", "S[m] = s", "s += sum(R[m, n] * R[m, n], over=n)",
+             behind="C[m] = 1"),
+        "more comes to it behind the store"),
+    "what is so far, and more in an inner loop": (
+        "for n in tiles(N):\n    s = zeros(f32[n])\n    for k in tiles(K):\n"
+        "        for m in each(M):\n"
+        "            s += sum(cast(A[m, k] * B[n, k], f32), over=k)\n            Y[m, n] = s",
+        "more comes to it behind the store"),
+    "a sum that saturates": (
+        rows("s += cast(cast(sum(R[m, n], over=n), f8e4m3), f32)"), "f8e4m3 saturates"),
+    "a number that small sums do not reach": (
+        rows("s = where(s > 100.0, s, s + sum(R[m, n], over=n))"),
+        "depends on how large the tiles are"),
     "a tensor that carries": (
         "for m, n in tiles(M, N):\n    S[m] = S[m] + R[m, 0]",
         "`S` is read and stored by each tile"),
@@ -177,14 +193,14 @@ def test_reference_tries_its_own_arguments() -> None:
     """Small arrays do not get to the bound by which this forgets."""
     kernel = wsdsl.parse("""
 @kernel
-def f(X: f32[M, N], S: f32[M]):
+def f(X: f32[M, N], bound: f32, S: f32[M]):
     for m in tiles(M):
         s = zeros(f32[m])
         for n in tiles(N):
-            s = where(s > 1e6, 0.0, s) + sum(X[m, n], over=n)
+            s = where(s > 1000.0 + bound, 0.0, s) + sum(X[m, n], over=n)
         S[m] = s
 """).f
-    x = np.ones((4, 1000), np.float32)
-    kernel.reference(x, np.zeros(4, np.float32))
+    x = np.ones((4, 70), np.float32)
+    kernel.reference(x, 1.0)
     with pytest.raises(TypeCheckError, match="depends on how large the tiles are"):
-        kernel.reference(x * 1e5, np.zeros(4, np.float32))
+        kernel.reference(x * 1e5, 1.0)

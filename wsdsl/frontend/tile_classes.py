@@ -10,7 +10,7 @@ another way; `cause` is the op by which it came to that.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Op, Region, Value, regions
@@ -22,11 +22,14 @@ REDUCTIONS = ("add", "max", "min")
 
 @dataclass(frozen=True)
 class Class:
-    """What is known of a value. `of`: which carried variable a `so_far` is."""
+    """What is known of a value. `of`: which carried variable a `so_far_…` is, and `made`: the
+    values that hold what it then was; more are added to it by a later one.
+    """
 
     kind: str
     of: int = -1
     cause: Op | None = field(default=None, compare=False)
+    made: frozenset[Value] = field(default=frozenset(), compare=False)
 
     @property
     def is_known(self) -> bool:
@@ -58,6 +61,8 @@ class Tiling:
         self.stored = {op.tensor for op in stores}
         self.along = {op.tensor for op in stores if loop.index in op.index}
         self.found: dict[tuple[int, int], Escape] = {}
+        self.finished: dict[int, tuple[t.Store, Class]] = {}
+        """Stores of what a variable is behind the last tile, if nothing changes it behind them."""
 
     def escapes(self) -> Iterator[Escape]:
         for i, arg in enumerate(self.loop.args):
@@ -67,6 +72,9 @@ class Tiling:
             own = given.kind.startswith("so_far") and given.of == i
             if not own and given.kind not in ("zero", "same"):
                 self.escape(self.loop, given)
+        for op, given in self.finished.values():
+            if given.made != last[given.of].made:
+                self.escape(op, replace(given, cause=op))
         yield from self.found.values()
 
     def escape(self, sink: Op, given: Class | None = None) -> None:
@@ -100,6 +108,8 @@ class Tiling:
         has_axis = isinstance(made.type, Tile) and self.axis in made.type.axes
         if has_axis and not found.is_known and found.kind != "seen":
             return Class("seen", cause=found.cause or op)
+        if found.kind.startswith("so_far_") and not isinstance(op, t.Cast):
+            return replace(found, made=frozenset((made,)))
         return ELEMENT if has_axis and found.kind == "same" else found
 
     # Regions
@@ -120,7 +130,7 @@ class Tiling:
         bounds = [self.of(v) for v in (getattr(op, n, None) for n in ("start", "stop")) if v]
         classes = [self.of(v) for v in op.init]
         while True:
-            self.held.update(zip(op.args, classes))
+            self.held.update((v, _held_by(v, c)) for v, c in zip(op.args, classes))
             after = self.run(op.body)
             merged = [join(a, b, op) for a, b in zip(classes, after)]
             if merged == classes:
@@ -132,7 +142,7 @@ class Tiling:
             for inside in walk(op.body):
                 if isinstance(inside, t.Store):
                     self.escape(inside, Class("seen", cause=op))
-        self.held.update(zip(op.result, classes))
+        self.held.update((v, _held_by(v, c)) for v, c in zip(op.result, classes))
 
     def store(self, op: t.Store) -> None:
         index = [ELEMENT if v == self.loop.index else self.of(v) for v in op.index]
@@ -147,8 +157,11 @@ class Tiling:
         if op.accumulate:
             added = value.kind == "add" and _is_linear(_dtype(op.value), _dtype(op.tensor))
             return None if added else self.escape(op, value)
-        finished = value.kind.startswith("so_far_")
-        return None if value.kind == "same" or finished else self.escape(op, value)
+        if value.kind.startswith("so_far_"):
+            self.finished[id(op)] = op, value
+        elif value.kind != "same":
+            self.escape(op, value)
+        return None
 
     # Values
 
@@ -207,6 +220,9 @@ class Tiling:
             return given
         source, target = _dtype(op.x), _dtype(op.result)
         if source.is_float and target.is_float:
+            if target.bits == 8 and not given.kind.startswith(("max", "min")):
+                # It saturates, and so a sum of them is none of what they are of.
+                self.escape(op, given)
             return given
         # The low bits of a sum are the sum of the low bits; a wider integer is another number.
         narrower = source.is_integer and target.is_integer and target.bits <= source.bits
@@ -252,17 +268,22 @@ def seen(given: Class, op: Op) -> Class:
     return Class("seen", cause=given.cause or op)
 
 
+def _held_by(value: Value, given: Class) -> Class:
+    """Of a variable that an inner loop carries: each iteration has it as another one left it."""
+    return replace(given, made=frozenset((value,)))
+
+
 def join(a: Class, b: Class, op: Op) -> Class:
     """What is one or the other, whichever holds for all tiles alike."""
     if a == b:
-        return a
+        return replace(a, made=a.made | b.made)
     kinds = {a.kind, b.kind}
     if kinds <= {"zero", "same", "element"}:
         return ELEMENT if "element" in kinds else SAME
     if kinds == {"zero", "add"}:
         return a if a.kind == "add" else b
     if a.of == b.of and "so_far" in kinds and all(k.startswith("so_far") for k in kinds):
-        return a if b.kind == "so_far" else b
+        return replace(a if b.kind == "so_far" else b, made=a.made | b.made)
     return seen(a if a.cause else b, op)
 
 

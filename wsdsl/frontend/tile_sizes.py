@@ -18,7 +18,7 @@ from wsdsl.diagnostics import Finding, TypeCheckError
 from wsdsl.frontend.tile_classes import Escape, Tiling
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region
-from wsdsl.ir.types import Axis
+from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import walk, with_regions
 
 
@@ -78,10 +78,10 @@ def _is_cured_by_one_tile(loop: t.ForTiles, escape: Escape) -> bool:
 
 
 def _may_be_tried(loop: t.ForTiles, escape: Escape) -> bool:
-    """What is computed can be tried out on small sizes; what is decided may be decided otherwise
-    on larger ones.
+    """What is computed can be tried out on small sizes; what is decided, or saturates, may be so
+    on larger ones alone.
     """
-    if isinstance(escape.cause, t.End) or isinstance(escape.sink, t.If):
+    if isinstance(escape.cause, t.End) or isinstance(escape.sink, (t.If, t.Cast)):
         return False
     return bool(loop.init) or isinstance(escape.cause, (t.ForTiles, t.ForEach))
 
@@ -120,11 +120,26 @@ def _finding(loop: t.ForTiles, escape: Escape) -> Finding:
             escape.sink.loc,
             f"choose by element with `where`, or say how large the tiles are: {by}",
         )
+    if isinstance(escape.sink, t.Cast):
+        assert isinstance(escape.sink.result.type, Tile)
+        return Finding(
+            f"{escape.sink.result.type.dtype} saturates, and so what is made of this sum would "
+            f"depend on how large the tiles of `{name}` are, which the schedule chooses",
+            escape.sink.loc,
+            f"cast the sum behind the loop over `{name}`, or say how large the tiles are: {by}",
+        )
     if isinstance(escape.sink, t.Store) and escape.sink.accumulate and cause is None:
         return Finding(
             f"this is added once for each tile of `{name}`, however many the schedule makes",
             escape.sink.loc,
             f"add it outside of the loop over `{name}`, or add a sum over `{name}`",
+        )
+    if isinstance(cause, t.Store):
+        return Finding(
+            f"this stores what the loop over `{name}` has so far, and more comes to it behind the "
+            "store: what stays would depend on how large the tiles are, which the schedule chooses",
+            place,
+            f"store it behind the loop over `{name}`",
         )
     if isinstance(cause, (t.Load, t.Lookup)):
         read = cause.tensor if isinstance(cause, t.Load) else cause.table

@@ -15,8 +15,8 @@ import numpy as np
 
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, Value
-from wsdsl.ir.types import DType, Tensor, Tile
-from wsdsl.ir.walk import Namer, definitions, retype, with_regions
+from wsdsl.ir.types import Axis, DType, Tensor, Tile
+from wsdsl.ir.walk import Namer, definitions, retype, walk, with_regions
 from wsdsl.simulator.arithmetic import F64, Array, integer_range, numpy_dtype
 from wsdsl.simulator.reference import evaluate
 
@@ -26,6 +26,7 @@ LARGEST = 8
 LARGEST_FIXED = 64
 """Of a dimension whose size the kernel says: no loop walks it, and what lies beyond is 0."""
 ONE_TILE = 1 << 40
+BOUNDED = (*t.COMPARISONS, "min", "max")
 TOLERANCE = 1e-9
 
 
@@ -40,29 +41,45 @@ class Shown:
 def find_shown(kernel: Kernel, axes: Sequence[str]) -> Shown | None:
     """The first of `axes` of which the size of the tiles shows, on arrays made here."""
     exact = in_double(kernel)
-    for trial in range(TRIALS):
+    for trial, scale in enumerate((1.0,) * TRIALS + _bounds(exact)):
         rng = np.random.default_rng(trial)
-        small, arrays = _random_arrays(exact, rng)
-        if shown := _compare(small, arrays, axes, (1, 2, int(rng.integers(3, LARGEST)))):
+        small, arrays = _random_arrays(exact, rng, scale)
+        sizes = (1, 2, int(rng.integers(3, LARGEST)))
+        if shown := _compare(small, arrays, dict.fromkeys(axes, sizes)):
             return shown
     return None
 
 
 def find_shown_on(kernel: Kernel, arrays: Mapping[str, Any], axes: Sequence[str]) -> Shown | None:
-    """The same on given arrays, with two sizes of tiles drawn by their contents' sizes."""
+    """The same on given arrays, with two sizes of tiles by which no axis is one tile."""
     double = {p.name: _as_double(p, arrays[p.name]) for p in kernel.params}
-    rng = np.random.default_rng(len(axes))
-    sizes = tuple(int(n) for n in rng.integers(17, 300, size=2))
-    return _compare(in_double(kernel), double, axes, sizes)
+    sizes = {axis: _cuts(kernel, arrays, axis) for axis in axes}
+    return _compare(in_double(kernel), double, sizes)
+
+
+def _cuts(kernel: Kernel, arrays: Mapping[str, Any], axis: str) -> tuple[int, ...]:
+    """Two sizes of tiles, of which an axis of these arrays has two, and some more."""
+    walked = {op.index.type for op in walk(kernel.body) if isinstance(op, t.ForTiles)}
+    dim = next(a.dim for a in walked if isinstance(a, Axis) and a.name == axis)
+    shapes = ((p.type, np.shape(arrays[p.name])) for p in kernel.params)
+    found = (
+        n
+        for kind, s in shapes
+        if isinstance(kind, Tensor)
+        for d, n in zip(kind.dims, s)
+        if d == dim
+    )
+    size = next(found, 1)
+    return tuple(sorted({max(1, size * 5 // 9), max(1, min(size // 3, 300))}))
 
 
 def _compare(
-    kernel: Kernel, arrays: Mapping[str, Any], axes: Sequence[str], sizes: Sequence[int]
+    kernel: Kernel, arrays: Mapping[str, Any], cuts: Mapping[str, Sequence[int]]
 ) -> Shown | None:
-    expected = _evaluated(kernel, arrays, dict.fromkeys(axes, ONE_TILE))
-    for axis in axes:
+    expected = _evaluated(kernel, arrays, dict.fromkeys(cuts, ONE_TILE))
+    for axis, sizes in cuts.items():
         for size in sizes:
-            others = dict.fromkeys(axes, ONE_TILE)
+            others = dict.fromkeys(cuts, ONE_TILE)
             found = _evaluated(kernel, arrays, others | {axis: size})
             for name, held in found.items():
                 if held.dtype != np.float64:
@@ -132,14 +149,31 @@ def _dtype(value: Value) -> DType:
 # Its arrays ---------------------------------------------------------------------------------------
 
 
-def _random_arrays(kernel: Kernel, rng: np.random.Generator) -> tuple[Kernel, dict[str, Any]]:
+def _bounds(kernel: Kernel) -> tuple[float, ...]:
+    """Powers of two below the numbers that a kernel compares with, the first of them: sums of
+    values of that size get across such a bound in some tiles.
+    """
+    ops = [*walk(kernel.body)]
+    compared = {v for op in ops if isinstance(op, t.Map) and op.fn in BOUNDED for v in op.args}
+    numbers = [
+        abs(float(op.value))
+        for op in ops
+        if isinstance(op, t.Constant) and op.result in compared and _dtype(op.result).is_float
+    ]
+    usual = dict.fromkeys(2.0 ** round(np.log2(n)) for n in numbers if 4 < n < 2.0**100)
+    return tuple(n / part for n in [*usual][:TRIALS] for part in (1, 2, 4))
+
+
+def _random_arrays(
+    kernel: Kernel, rng: np.random.Generator, scale: float
+) -> tuple[Kernel, dict[str, Any]]:
     """The kernel with small sizes for what it fixes, and arguments for it."""
     sizes: dict[str, int] = {}
     arrays: dict[str, Any] = {}
     packed = {p.type.dims[-1] for p in kernel.params if _is_packed(p.type)}
     for p in kernel.params:
         if isinstance(p.type, Tile):
-            arrays[p.name] = _values(p.type.dtype, (), rng).item()
+            arrays[p.name] = _values(p.type.dtype, (), rng, scale).item()
             continue
         assert isinstance(p.type, Tensor)
         shape: list[int] = []
@@ -153,7 +187,7 @@ def _random_arrays(kernel: Kernel, rng: np.random.Generator) -> tuple[Kernel, di
             shape[-1] = (shape[-1] + 1) // 2
             arrays[p.name] = rng.integers(0, 256, size=shape).astype(np.uint8)
         else:
-            arrays[p.name] = _values(p.type.dtype, tuple(shape), rng)
+            arrays[p.name] = _values(p.type.dtype, tuple(shape), rng, scale)
     small = {p: Value(p.name, _small(p.type)) for p in kernel.params}
     body = retype(kernel.body, small)
     return dataclasses.replace(kernel, params=tuple(small.values()), body=body), arrays
@@ -170,10 +204,10 @@ def _small(kind: Any) -> Any:
     return dataclasses.replace(kind, dims=dims)
 
 
-def _values(dtype: DType, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-    """Eighths; of integers half are small, as indices are, and half of any size."""
+def _values(dtype: DType, shape: tuple[int, ...], rng: np.random.Generator, scale: float) -> Array:
+    """Eighths, times `scale`; of integers half are small, as indices are, and half of any size."""
     if dtype.is_float:
-        return rng.integers(-16, 17, size=shape) / np.float64(8)
+        return rng.integers(-16, 17, size=shape) * np.float64(scale / 8)
     if dtype.kind == "bool":
         return rng.integers(0, 2, size=shape).astype(np.bool_)
     low, high = integer_range(dtype)
