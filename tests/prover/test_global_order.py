@@ -10,6 +10,7 @@ from functools import cache
 import pytest
 
 from tests.in_place_kernels import arrays, in_place
+from tests.kernels import CASES
 from wsdsl import Schedule
 from wsdsl.diagnostics import ProofError, WsdslError
 from wsdsl.ir import barrier_ops as b
@@ -182,3 +183,13 @@ def test_by_hand(name: str) -> None:
         raise AssertionError(str(error)) from None
     found = objection(kernel)
     assert found.startswith(told) and bool(found) == bool(told), found
+
+
+@pytest.mark.parametrize("swizzle", [1, 8])
+def test_tiles_that_overlap_at_an_edge_are_told_apart_in_each_partition(swizzle: int) -> None:
+    """Of a product whose sizes are open, by consumers that take turns."""
+    tile = dict(m=128, n=192, k=64)
+    schedule = Schedule(tile=tile, consumers=2, mode="pingpong", swizzle=swizzle)
+    kernel = CASES["gemm"].kernel._compile(schedule, {}, ()).scheduled
+    assert sum(isinstance(op, m.TmaStore) for op in kernel.ops) == 12
+    assert objection(kernel) == ""

@@ -163,8 +163,12 @@ class GlobalPlaces:
             return found
         for term, times in found.terms:
             match self.sums.meanings[term] if isinstance(term, int) else ():
-                case ("min", Linear() as start, Linear()):
-                    return found - Linear(0, ((term, times),)) + start.times(times)
+                case ("min", Linear() as x, Linear() as y):
+                    of_loops = [
+                        s for s in (x, y) if any(self._holds(s, o, self.items) for o in self.items)
+                    ]
+                    if len(of_loops) == 1:
+                        return found - Linear(0, ((term, times),)) + of_loops[0].times(times)
                 case _:
                     pass
         return found
