@@ -152,11 +152,13 @@ class Compiled:
         """Prove that the kernel neither deadlocks nor races, and that its PTX synchronises as it
         does. ProofError tells the shortest way to a failure.
         """
+        from wsdsl.prover.early_accesses import check_early_accesses
         from wsdsl.prover.skeleton import check_skeleton
 
         if "_skeleton_checked" not in vars(self):
             certificate = self.certificate
             check_skeleton(self.scheduled, self.ptx)
+            check_early_accesses(self.scheduled, self.ptx)
             self._skeleton_checked = True
             return certificate
         return self.certificate
