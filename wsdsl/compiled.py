@@ -158,7 +158,7 @@ class Compiled:
         if "_skeleton_checked" not in vars(self):
             certificate = self.certificate
             check_skeleton(self.scheduled, self.ptx)
-            check_early_accesses(self.scheduled, self.ptx)
+            check_early_accesses(self.scheduled, self.ptx, self.signature.owners)
             self._skeleton_checked = True
             return certificate
         return self.certificate

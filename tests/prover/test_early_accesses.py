@@ -17,14 +17,14 @@ SMALL = Schedule(tile=dict(m=64, n=32, k=32), consumers=1, stages=2)
 EARLY = dataclasses.replace(SMALL, constant=("B",))
 
 
-def epilogue(schedule: Schedule) -> Compiled:
-    return CASES["epilogue"].kernel._compile(schedule, {}, ())
+def epilogue(schedule: Schedule, unaligned: tuple[str, ...] = ()) -> Compiled:
+    return CASES["epilogue"].kernel._compile(schedule, {}, unaligned)
 
 
 def refused(compiled: Compiled, ptx: str) -> bool:
     assert ptx != compiled.ptx
     try:
-        check_early_accesses(compiled.scheduled, ptx)
+        check_early_accesses(compiled.scheduled, ptx, compiled.signature.owners)
     except VerifyError as error:
         assert "may come before `griddepcontrol.wait`" in str(error)
         return True
@@ -35,7 +35,7 @@ def refused(compiled: Compiled, ptx: str) -> bool:
 def test_loads_are_behind_the_wait(schedule: Schedule) -> None:
     compiled = epilogue(schedule)
     ptx = compiled.ptx
-    check_early_accesses(compiled.scheduled, ptx)
+    check_early_accesses(compiled.scheduled, ptx, compiled.signature.owners)
     load = re.search(NO_COHERENCE, ptx, re.M)
     assert load is not None
     # The wait of the load's own partition is the last one in front of it in the text.
@@ -51,12 +51,19 @@ def test_loads_are_behind_the_wait(schedule: Schedule) -> None:
     assert refused(compiled, ptx[:at] + around + ptx[at + len(WAIT) :])
 
 
-def test_only_constant_tensors_are_loaded_early() -> None:
-    compiled = epilogue(EARLY)
+@pytest.mark.parametrize(
+    ("unaligned", "found"),
+    [((), r"cp\.async\.bulk\.tensor"), (("B",), r"ld\.global\.nc")],
+    ids=repr,
+)
+def test_only_constant_tensors_are_loaded_early(unaligned: tuple[str, ...], found: str) -> None:
+    compiled = epilogue(EARLY, unaligned)
+    owners = compiled.signature.owners
+    check_early_accesses(compiled.scheduled, compiled.ptx, owners)
     other = dataclasses.replace(EARLY, constant=("A",))
     compiled.scheduled = dataclasses.replace(compiled.scheduled, schedule=other)
-    with pytest.raises(VerifyError, match=r"cp\.async\.bulk\.tensor"):
-        check_early_accesses(compiled.scheduled, compiled.ptx)
+    with pytest.raises(VerifyError, match=found):
+        check_early_accesses(compiled.scheduled, compiled.ptx, compiled.signature.owners)
 
 
 def test_ptxas_leaves_loads_behind_the_wait() -> None:

@@ -102,6 +102,14 @@ class Signature:
     waits: bool = False
     """It waits for the kernel in front of it by itself, and may start before that is over."""
 
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """Of each argument the tensor, if it is its address or map; else nothing."""
+        return tuple(
+            a.tensor if isinstance(a, (MapArgument, PointerArgument)) else ""
+            for a in self.arguments
+        )
+
 
 def signature(kernel: Kernel) -> Signature:
     """Read the launch signature off a SCHEDULED kernel."""

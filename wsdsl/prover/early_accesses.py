@@ -1,5 +1,5 @@
 """Of a kernel that may start while the one in front of it runs, the PTX accesses GMEM behind
-`griddepcontrol.wait` alone, but for TMA loads of tensors of `Schedule.constant`.
+`griddepcontrol.wait` alone, but for loads of tensors of `Schedule.constant`.
 
 The SCHEDULED kernel does (ir/early_start.py). But what LLVM takes for a load of what nobody writes
 (`ld.global.nc`) orders nothing for it, and no event that skeleton.py compares. So it is looked at
@@ -9,13 +9,12 @@ here where these ended up: on no path from the kernel's start does one come befo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from wsdsl.diagnostics import Finding, VerifyError
 from wsdsl.ir.barrier_ops import WaitPredecessor
 from wsdsl.ir.early_start import constant_tensors
-from wsdsl.ir.memory_ops import MakeTensorMap
 from wsdsl.ir.op import Kernel
 
 HINT = "codegen or LLVM moved it: this is a bug in wsdsl; please report it"
@@ -28,7 +27,13 @@ STATEMENT = re.compile(
     r"(?=[\s;])(?P<args>[^;]*);"
     r"|(?P<table>\.branchtargets)(?P<targets>[^;]*);)"
 )
-COPIED = re.compile(r"^[ \t]*(?:mov|cvta)(?:\.\w+)+[ \t]+(%\w+),[ \t]*(\w+|%\w+);", re.M)
+DEFINITION = re.compile(
+    r"^[ \t]*(?:@!?%?\w+[ \t]+)?([a-z][\w.:]*)[ \t]+(%\w+|\{[^}]*\})(?:\|%?\w+)?,[ \t]*([^;]*);",
+    re.M,
+)
+PARAMETER = re.compile(r"\w+_param_(\d+)")
+REGISTER = re.compile(r"%\w+")
+ADDRESS = re.compile(r"\[\s*(%\w+)\s*\+?\s*-?\d*\s*\]")
 MAP = re.compile(r"\[\s*(%\w+)\s*,\s*\{")
 LOAD = re.compile(r"cp\.async\.bulk\.tensor\.\dd\.(?:tile\.)?shared::cluster\.global\.")
 ELSEWHERE = {"shared", "shared::cta", "shared::cluster", "param", "local", "const"}
@@ -53,18 +58,19 @@ class Statement:
         return memory and not ELSEWHERE & {*words}
 
 
-def check_early_accesses(kernel: Kernel, ptx: str) -> None:
-    """Raises VerifyError with the first access to GMEM that no wait stands in front of."""
+def check_early_accesses(kernel: Kernel, ptx: str, owners: Sequence[str]) -> None:
+    """Raises VerifyError with the first access to GMEM that no wait stands in front of. `owners`:
+    of each parameter the tensor, if it is its address or map.
+    """
     if not any(isinstance(op, WaitPredecessor) for op in kernel.ops):
         return
     text = COMMENT.sub(lambda m: " " * len(m[0]), ptx)
     constant = constant_tensors(kernel)
-    # Maps are the first parameters (codegen/signature.py).
-    maps = [op.tensor.name for op in kernel.ops if isinstance(op, MakeTensorMap)]
-    free = {f"{kernel.name}_param_{i}" for i, name in enumerate(maps) if name in constant}
-    copies = _copies(text)
-    for found in sorted(_before_waits(text), key=lambda s: s.at):
-        if found.touches and _map_of(found, copies) not in free:
+    early = sorted((s for s in _before_waits(text) if s.touches), key=lambda s: s.at)
+    made = _definitions(text) if early else {}
+    for found in early:
+        tensors = {owners[n] for n in _parameters(found, made)} - {""}
+        if not tensors or tensors - constant:
             line = ptx.count("\n", 0, found.at) + 1
             shown = " ".join(f"{found.op} {found.args}".split())
             message = f"`{shown}` (line {line} of the PTX) may come before `griddepcontrol.wait`"
@@ -102,18 +108,27 @@ def _before_waits(text: str) -> Iterator[Statement]:
             todo.append(n + 1)
 
 
-def _copies(text: str) -> dict[str, str]:
-    """Of registers that are written once, what is copied there."""
+def _definitions(text: str) -> dict[str, list[str]]:
+    """What each register is computed from; what is loaded says nothing about where it lies."""
     found: dict[str, list[str]] = {}
-    for to, source in COPIED.findall(text):
-        found.setdefault(to, []).append(source)
-    return {to: sources[0] for to, sources in found.items() if len(sources) == 1}
+    for op, to, operands in DEFINITION.findall(text):
+        if not op.startswith(("ld", "atom")) or op.startswith("ld.param"):
+            for name in REGISTER.findall(to):
+                found.setdefault(name, []).append(operands)
+    return found
 
 
-def _map_of(statement: Statement, copies: dict[str, str]) -> str:
-    """The parameter that has the map of a TMA load."""
-    found = MAP.search(statement.args) if LOAD.match(statement.op) else None
-    name = found[1] if found else ""
-    while name in copies:
-        name = copies[name]
-    return name
+def _parameters(statement: Statement, made: dict[str, list[str]]) -> set[int]:
+    """Those from which a load's address or map is computed; none of what does not only load."""
+    by_tma, plain = LOAD.match(statement.op), statement.op.startswith("ld")
+    found = (MAP if by_tma else ADDRESS).search(statement.args) if by_tma or plain else None
+    seen, todo, numbers = set[str](), [found[1]] if found else [], set[int]()
+    while todo:
+        name = todo.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        for operands in made.get(name, ()):
+            numbers |= {int(n) for n in PARAMETER.findall(operands)}
+            todo += REGISTER.findall(operands)
+    return numbers
