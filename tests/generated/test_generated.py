@@ -8,25 +8,16 @@ from tests.generated.shrink import shrunk
 from tests.generated.trial import Outcome, attempts
 
 CHUNK = 20
-OPEN = ("ProofError in prove.py:prove: <string>:#:#: this may overwrite `…` before it is written",)
-"""Refused by the prover without reason, of a row that several iterations store: to be mended there;
-a program that shows nothing else is told as an expected failure.
-"""
 
 
 @pytest.mark.parametrize("chunk", range(12))
 def test_programs(chunk: int) -> None:
     """PTX is made of one in twenty: it takes longer than the rest together."""
-    known: list[int] = []
     for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
         text = program(seed)
         last = attempts(text, seed, schedules=2, ptx=seed % CHUNK == 0)[-1]
-        if last.failed and last.reason.startswith(OPEN):
-            known.append(seed)
-        elif last.failed:
+        if last.failed:
             pytest.fail(report(seed, text, last))
-    if known:
-        pytest.xfail(f"the prover's alarm, of seeds {known}")
 
 
 def test_most_are_compiled() -> None:

@@ -115,6 +115,7 @@ kernel k @ scheduled (%X: tensor<f32[M, 64]>, %Y: tensor<f32[M, 64]>) {{
   %c8: i32 = constant(value=8)
   %c64: i32 = constant(value=64)
   %c4: i32 = constant(value=4)
+  %c2: i32 = constant(value=2)
   launch_grid(tiles=(("M", 64),))
   partition(role="compute") {{
     %rows: frag<i32[64x1]> = iota(start=%c0)
@@ -171,12 +172,29 @@ RACES = {
     ),
 }  # fmt: skip
 
+TWO = (
+    """%wg: i32 = warpgroup_index()
+%share: i32 = map(fn="mul", args=(%wg, %c8))
+%twice: i32 = map(fn="mul", args=(%i, %c2))
+%at: i32 = map(fn="add", args=({}, %share))
+%there: frag<i32[1x8]> = iota(start=%at)
+"""
+    + VALUE
+    + STORE.format("%there")
+)
+RACES |= {
+    "the other warpgroup was there": (TWO.format("%i"), "this may overwrite `X`"),
+    "both go on by what both store": (TWO.format("%twice"), ""),
+}  # fmt: skip
+
 
 @pytest.mark.parametrize("name", RACES)
 def test_by_hand(name: str) -> None:
     body, told = RACES[name]
     one = "%one: frag<f32[64x1]> = load_global(tensor=%Y, index=(%rows, %c0))\n"
     text = BY_HAND.format(body=(one if "%one" in body else "") + body)
+    if "%wg" in body:
+        text = text.replace('role="compute"', 'role="compute", num_warpgroups=2')
     try:
         kernel = parse_kernel(text)
     except WsdslError as error:

@@ -69,6 +69,19 @@ class Access:
         return not ((self.reads and other.reads) or (self.adds and other.adds))
 
 
+@dataclass(frozen=True)
+class Further:
+    """By how much one place begins behind another, both ends included; None where that is open."""
+
+    least: int | None
+    most: int | None
+
+    def apart(self, first: int, second: int) -> bool:
+        """Whether so many elements of the one, and of the other behind it, are different ones."""
+        behind = self.least is not None and self.least >= first
+        return behind or (self.most is not None and -self.most >= second)
+
+
 class GlobalPlaces:
     """Finds and compares the places of one kernel. `unread`: tensors of which tiles may overlap."""
 
@@ -254,7 +267,7 @@ class GlobalPlaces:
         key = a, b, warpgroups
         if key not in self.compared:
             pairs = tuple(zip(a.dims, b.dims, strict=False))
-            others = warpgroups > 1 and not any(_apart_in_others(*x, warpgroups) for x in pairs)
+            others = warpgroups > 1 and not any(self._others_apart(*x, warpgroups) for x in pairs)
             self.compared[key] = others, any(self._apart(*x) for x in pairs)
         in_others, apart = self.compared[key]
         if in_others or apart:
@@ -278,20 +291,33 @@ class GlobalPlaces:
                 pass
         if a.extent is None or b.extent is None:
             return False
+        return self._further(b.start - a.start, 0).apart(a.extent, b.extent)
+
+    def _others_apart(self, a: Along, b: Along, warpgroups: int) -> bool:
+        """Whether all that one warpgroup accesses is apart from what another one does."""
+        stride = dict(a.start.terms).get(WARPGROUP, 0)
+        if a.extent is None or b.extent is None or stride != dict(b.start.terms).get(WARPGROUP, 0):
+            return False
+        further = [n * stride for n in range(1 - warpgroups, warpgroups) if n]
         more = b.start - a.start
-        if not more.terms:
-            return more.number >= a.extent or -more.number >= b.extent
+        return all(self._further(more, x).apart(a.extent, b.extent) for x in further)
+
+    def _further(self, more: Linear, by: int) -> Further:
+        """What is known of how far that is: the index of an iteration is at the least the loop's
+        step beyond an earlier one's.
+        """
+        number = more.number + by
         match more.terms:
+            case ():
+                return Further(number, number)
             case ((int(new), times), ((str(), Value() as loop, old), other)) | (
                 ((str(), Value() as loop, old), other),
                 (int(new), times),
             ) if new == old and times == -other and self._is_index(new, loop):
-                least = times * self.steps[loop]
-                if least > 0:
-                    return least + more.number >= a.extent
-                return least < 0 and -(least + more.number) >= b.extent
+                least = number + times * self.steps[loop]
+                return Further(least, None) if times > 0 else Further(None, least)
             case _:
-                return False
+                return Further(None, None)
 
     def _others(self, a: Any, b: Any) -> bool:
         """Whether indices are computed alike, of other elements: the rows of one scattered
@@ -330,19 +356,6 @@ def _computed_from(loop: b.ForRange) -> set[Value]:
 
     visit(loop.body)
     return found
-
-
-def _apart_in_others(a: Along, b: Along, warpgroups: int) -> bool:
-    """Whether all that one warpgroup accesses is apart from what another one does."""
-    stride = dict(a.start.terms).get(WARPGROUP, 0)
-    if a.extent is None or b.extent is None or stride != dict(b.start.terms).get(WARPGROUP, 0):
-        return False
-    more = b.start - a.start
-    if more.terms:
-        return False
-    far = [n for n in range(1 - warpgroups, warpgroups) if n]
-    ends = [more.number + n * stride for n in far]
-    return all(at >= a.extent or -at >= b.extent for at in ends)
 
 
 def _by_tma(op: Op) -> bool:
