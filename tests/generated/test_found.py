@@ -24,6 +24,31 @@ def made(X: tf32[M, K], Y: f32[M], alpha: f32):
             s += sum(X[m, k] + cast(alpha, tf32), over=k)
         Y[m] = s
 """,
+    "equal_loops_of_one_side": """
+@kernel
+def made(Z: f32[M], A: bf16[N, M], B: bf16[N, L], Y: bf16[M, N], V: bf16[N, M], U: bf16[M, L],
+         W: f32[L, M]):
+    for m in tiles(M):
+        for n in tiles(N):
+            Y[m, n] = Z[m]
+        for n in tiles(N):
+            V[n, m] = Z[m]
+        for l in tiles(L):
+            U[m, l] = Z[m]
+        for l in tiles(L):
+            s = zeros(f32[m, l])
+            for n in tiles(N):
+                s += A[n, m] @ B[n, l]
+            W[l, m] = s
+""",
+    "each_and_tiles": """
+@kernel
+def made(X: f32[D], Y: f32[B], Z: f32[L, B]):
+    for b in each(B):
+        Y[b] = max(X[:], over=D)
+        for l in tiles(L):
+            Z[l, b] = 0.0
+""",
 }
 REFUSED = {
     "scatter_of_three_axes": (

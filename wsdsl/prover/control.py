@@ -147,13 +147,14 @@ def loop_enter(m: Machine, a: Agent, i: Instruction) -> int:
         )
     parent = _parent(a)
     bounds = (parent, start, stop, step)
-    key = (i.signature, a.counts.get(bounds, 0), *bounds)
+    counted = (*bounds, i.extra)
+    key = (i.signature, a.counts.get(counted, 0), *bounds)
     if key not in m.loops:
         if less(m, start, stop):
             m.loops[key] = _iteration(m, Iterations(i.signature, start, stop, step, True))
         else:
             m.loops[key] = ENDED
-    a.counts[bounds] = a.counts.get(bounds, 0) + 1
+    a.counts[counted] = a.counts.get(counted, 0) + 1
     m.entered[key] = m.entered.get(key, 0) | 1 << a.index
     first = m.loops[key]
     if first == ENDED:

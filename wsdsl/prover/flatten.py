@@ -11,13 +11,13 @@ from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, Value, attributes_of, operands, results_of
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.threads import misplaced
-from wsdsl.ir.walk import yielded
+from wsdsl.ir.walk import walk, yielded
 from wsdsl.prover import control, global_memory
 from wsdsl.prover.arms import ARMS
 from wsdsl.prover.carried import Formulas
 from wsdsl.prover.machine import ALL, ELECTED
 from wsdsl.prover.model import Model
-from wsdsl.prover.program import SYNCHRONISES, Code, Instruction
+from wsdsl.prover.program import ALONE, SYNCHRONISES, Code, Instruction
 
 
 def model_of(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Model:
@@ -25,7 +25,7 @@ def model_of(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Model:
     model = Model(kernel, sizes)
     signatures, formulas = dict[Any, int](), Formulas(model)
     for number, partition in enumerate(model.partitions or (None,)):
-        flattener = Flattener(partition, model, signatures, formulas)
+        flattener = Flattener(partition, model, signatures, formulas, number)
         model.codes.append(flattener.flatten(kernel.body))
         if flattener.work:
             model.work[number] = flattener.work
@@ -41,8 +41,13 @@ class Flattener:
         model: Model,
         signatures: dict[Any, int],
         formulas: Formulas,
+        number: int,
     ) -> None:
         self.partition, self.signatures, self.formulas = partition, signatures, formulas
+        self.number = number
+        self.meets_others = _named_barriers(
+            x for p in model.partitions if p is not partition for x in p.body
+        )
         self.around: list[b.ForRange] = []
         self.needed, self.effects = model.needed, model.effects
         self.work: tuple[int, int, int] | None = None
@@ -134,7 +139,15 @@ class Flattener:
             return
         bounds = (op.start, op.stop, op.step)
         shape = tuple(self.shapes.get(v.name, v.name) for v in bounds)
-        signature = self.signatures.setdefault(shape, len(self.signatures))
+        told = bool(carries) or self.effects.concerns_others(op.body)
+        # Which of equal loops is meant is told by how many were before it: of those that all of
+        # them run who have to agree.
+        kin = (op.index.name,)
+        if told:
+            kin = () if carries or self._concerns_other_partitions(op.body) else (self.number,)
+        signature = self.signatures.setdefault((shape, kin), len(self.signatures))
+        if kin:
+            self.code.own.add(signature)
         self.shapes[op.index.name] = ("index", signature)
         self.shapes |= {v.name: "ForRange" for v in (*op.args, *op.result)}
         slots = self._slots(bounds)
@@ -149,10 +162,11 @@ class Flattener:
                 moves=self._moves(op.args, op.init),
                 exit_moves=self._moves(op.result, op.init),
                 signature=signature,
+                extra=kin,
             )
         )
         first = self._here()
-        if carries or self.effects.concerns_others(op.body):
+        if told:
             self.code.bounds.setdefault(signature, []).append((first - 1, slots))
         self.around.append(op)
         self._region(op.body, elected, inside)
@@ -185,6 +199,14 @@ class Flattener:
         if not self.around and self.effects.turn_in(op.body) is not None:
             self.work = first - 1, self._here(), self.arrival
 
+    def _concerns_other_partitions(self, body: Region) -> bool:
+        return any(
+            op.barrier in self.meets_others
+            if isinstance(op, (b.NamedBarrierSync, b.NamedBarrierArrive))
+            else self.effects.has(op) and type(op) not in ALONE
+            for op in walk(body)
+        )
+
     def _branch(self, op: t.If, elected: bool, inside: bool) -> None:
         both = (*op.then, *op.orelse)
         if not self.effects.within(both) and not self._needed(op.result):
@@ -210,6 +232,11 @@ class Flattener:
             )
         )
         leave.target = last.target = self._here()
+
+
+def _named_barriers(ops: Iterable[Op]) -> set[int]:
+    named = (b.NamedBarrierSync, b.NamedBarrierArrive)
+    return {op.barrier for op in walk(tuple(ops)) if isinstance(op, named)}
 
 
 def liveness(code: Code) -> list[tuple[int, ...]]:

@@ -306,6 +306,12 @@ class Machine:
             ahead += 1
         return ahead
 
+    def alone(self, agent: Agent) -> bool:
+        """Whether it is in a loop of which no other partition can tell how often it runs."""
+        inner = next((frame[1] for frame in reversed(agent.frames) if frame[0] == "open"), ENDED)
+        run = self.iterations.get(inner)
+        return run is not None and run.signature in self.model.codes[agent.partition].own
+
     def place(self, agent: Agent) -> tuple[float, bool]:
         """The turn, and whether the agent has arrived in it."""
         _, _, arrived = self.model.work.get(agent.partition, (0, 0, 0))
@@ -326,7 +332,7 @@ class Machine:
         codes = self.model.codes
         order = self.agents[::-1]
         while True:
-            undecided: dict[Term, tuple[float, int, int]] = {}
+            undecided: dict[Term, tuple[float, bool, int, int]] = {}
             for agent in order:
                 if agent.ended:
                     continue
@@ -342,9 +348,11 @@ class Machine:
                             else self.trace.step(self, agent, i)
                         )
                     except Undecided as open_:
-                        turn, behind, asked = undecided.get(open_.atom, (-math.inf, 0, 0))
-                        turn = max(turn, -self.turn(agent) if self.model.work else 0)
-                        undecided[open_.atom] = turn, max(behind, self.behind(agent)), asked + 1
+                        before = undecided.get(open_.atom, (-math.inf, False, 0, 0))
+                        turn = max(before[0], -self.turn(agent) if self.model.work else 0)
+                        alone = before[1] or self.alone(agent)
+                        behind = max(before[2], self.behind(agent))
+                        undecided[open_.atom] = turn, alone, behind, before[3] + 1
                         break
                     if outcome == BLOCKED:
                         break
@@ -355,8 +363,8 @@ class Machine:
                     break
             else:
                 if undecided:
-                    # What the last ask for, and most: who is ahead of the others is not driven
-                    # further.
+                    # What takes no other partition further, then what the last ask for, and most:
+                    # who is ahead of the others is not driven further.
                     raise Undecided(max(undecided, key=lambda atom: undecided[atom]))
                 return all(a.ended for a in self.agents)
 

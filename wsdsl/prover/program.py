@@ -64,6 +64,8 @@ class Code:
     )
     """Where the loops of each signature are entered, and the slots of their bounds; but for those
     of which nobody else, and nothing behind them, can tell how often they run."""
+    own: set[int] = field(default_factory=set[int])
+    """Signatures of loops of which no other partition can tell how often they run."""
     constant: set[int] = field(default_factory=set[int])
     """Slots that are written once, before any loop."""
     acting: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
