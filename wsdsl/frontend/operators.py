@@ -11,6 +11,7 @@ from wsdsl.frontend import typed
 from wsdsl.frontend.dtypes import as_dtype, misfit, promote, show_number, wider
 from wsdsl.frontend.entities import POISON, Literal, Number, Poison, Value
 from wsdsl.frontend.literals import NUMBERS_HINT
+from wsdsl.frontend.ranges import range_of
 from wsdsl.frontend.report import Report
 from wsdsl.ir.types import BOOL, F32, I32, DType, Tile
 
@@ -123,7 +124,26 @@ class Operators:
             return self.report.error(f"`{op}` of {dtype} by {b.value}", loc, hint)
         if dtype == BOOL and op not in ("&", "|", "^", "==", "!="):
             return self.report.error(f"`{op}` of bool", loc, "cast to a number first")
+        if op in ("//", "%") and dtype.is_integer:
+            return self._divide(BINARY[op], args[0], args[1], loc)
         return self.map(BINARY[op], args, BOOL if op in COMPARED else dtype, loc)
+
+    def _divide(self, fn: str, a: typed.Expr, b: typed.Expr, loc: Loc) -> typed.Expr:
+        """What the hardware leaves open is said: by 0 everything is 0, and the lowest number by -1
+        wraps.
+        """
+        dtype, found = b.type.dtype, range_of(b)
+        kind = Tile(dtype)
+        odd = [n for n in (0, -1) if found.low <= n <= found.high]
+        if not odd:
+            return self.map(fn, [a, b], dtype, loc)
+        zero, one = (typed.Const(n, type=kind, loc=loc) for n in (0, 1))
+        tests = [self.map("eq", [b, typed.Const(n, type=kind, loc=loc)], BOOL, loc) for n in odd]
+        test = tests[0] if len(tests) == 1 else self.map("or", tests, BOOL, loc)
+        divided = self.map(fn, [a, self.map("where", [test, one, b], dtype, loc)], dtype, loc)
+        rest = self.map("mul", [a, b], dtype, loc) if fn == "floordiv" else zero
+        made = self.map("where", [test, rest, divided], dtype, loc)
+        return self.in_order(made, merged_axes([a.type, b.type]))
 
     def _fold(self, op: str, a: Literal, b: Literal, loc: Loc) -> Value:
         shown = f"{show_number(a.value)} {op} {show_number(b.value)}"

@@ -144,9 +144,10 @@ class Map(Op):
     is repeated). Rounds once, to the result's dtype; comparisons give bool. `fn` is a unary or
     binary function, "fma" (a*b + c) or "where" (cond, a, b).
 
-    Integer `floordiv` and `mod` round towards minus infinity; "round" to the nearest whole number,
-    halves to the even one. `gelu` is the exact (erf) one. `bits` of the result count, and a
-    function need be no more exact: whatever comes of it is rounded to so many.
+    Integer `floordiv` and `mod` round towards minus infinity, and are open where the divisor is 0
+    or the quotient too large; "round" to the nearest whole number, halves to the even one. `gelu`
+    is the exact (erf) one. `bits` of the result count, and a function need be no more exact:
+    whatever comes of it is rounded to so many.
     """
 
     levels: ClassVar = ALL
