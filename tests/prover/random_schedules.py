@@ -9,6 +9,7 @@ from random import Random
 
 from tests.kernels import CASES
 from wsdsl import Schedule
+from wsdsl.compiled import Compiled
 from wsdsl.diagnostics import WsdslError
 from wsdsl.ir.op import Kernel
 from wsdsl.prover.prove import prove
@@ -40,8 +41,8 @@ def random_schedule(rng: Random) -> Schedule:
     )
 
 
-def random_kernels(seed: int) -> Iterator[tuple[str, str, Kernel]]:
-    """(case, what it is, a SCHEDULED kernel), without end; refused schedules are left out."""
+def random_compiled(seed: int) -> Iterator[tuple[str, str, Compiled]]:
+    """(case, what it is, it), without end; refused schedules are left out."""
     rng = Random(seed)
     while True:
         name = rng.choice(list(CASES))
@@ -53,7 +54,12 @@ def random_kernels(seed: int) -> Iterator[tuple[str, str, Kernel]]:
         except WsdslError:
             continue
         what = f"{name} {'threads' if threads else 'tma'} {compiled.schedule!r}"
-        yield name, what, compiled.scheduled
+        yield name, what, compiled
+
+
+def random_kernels(seed: int) -> Iterator[tuple[str, str, Kernel]]:
+    """The SCHEDULED ones of them."""
+    return ((name, what, made.scheduled) for name, what, made in random_compiled(seed))
 
 
 def main(count: int, seed: int) -> int:

@@ -1,0 +1,89 @@
+"""Mutants of the PTX of random kernels: `python -m tests.prover.ptx_mutants 1000 SEED`.
+
+What the check compares must be caught wherever it knows every address; what it does not compare
+(docs/prover.md, "The PTX") is counted apart, so that what is missed there can be seen.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from random import Random
+
+from tests.prover.random_schedules import random_compiled
+from tests.prover.test_skeleton import (
+    deleted,
+    doubled,
+    events,
+    moved_out,
+    objection,
+    recounted,
+    swapped,
+    unlooped,
+    unpredicated,
+)
+from wsdsl.prover.skeleton import check_skeleton
+
+Mutants = Iterator[tuple[str, list[str]]]
+NUMBER = re.compile(r"(?<=, )\d+(?=;)")
+
+
+def other_parity(lines: list[str]) -> Mutants:
+    """A wait for the other phase, or for the same one at all times."""
+    for i in events(lines):
+        if found := re.search(r"try_wait.*, (%?\w+);", lines[i]):
+            for parity in ("0", "1"):
+                line = lines[i][: found.start(1)] + parity + lines[i][found.end(1) :]
+                yield f"parity {parity} in {lines[i]}", [*lines[:i], line, *lines[i + 1 :]]
+
+
+def other_branch(lines: list[str]) -> Mutants:
+    for i, line in enumerate(lines):
+        if found := re.match(r"\s*@(!?)(%p\d+ bra)", line):
+            other = f"@{'' if found[1] else '!'}{found[2]}{line[found.end() :]}"
+            yield f"other branch {line}", [*lines[:i], other, *lines[i + 1 :]]
+
+
+def other_bound(lines: list[str]) -> Mutants:
+    """Bounds of loops, and lengths of rings."""
+    for i, line in enumerate(lines):
+        if line.lstrip().startswith("setp.") and (found := NUMBER.search(line)):
+            other = f"{line[: found.start()]}{int(found[0]) + 1}{line[found.end() :]}"
+            yield f"{found[0]} and one in {line}", [*lines[:i], other, *lines[i + 1 :]]
+
+
+COMPARED = (deleted, doubled, recounted, swapped, moved_out, unpredicated, unlooped)
+NOT_COMPARED = (other_parity, other_branch, other_bound)
+
+
+def attack(count: int, seed: int, each: int = 4) -> tuple[Counter[tuple[str, bool]], list[str]]:
+    """Of `count` mutants, `each` of a kind and kernel: (kind, whether it was caught), and what was
+    missed of that which is compared."""
+    rng, told, missed = Random(seed), Counter[tuple[str, bool]](), list[str]()
+    for _, what, made in random_compiled(seed):
+        lines, known = made.ptx.splitlines(), not check_skeleton(made.scheduled, made.ptx)
+        for kind in (*COMPARED, *NOT_COMPARED):
+            found = list(kind(lines))
+            for mutant, ptx in rng.sample(found, min(each, len(found))):
+                if told.total() == count:
+                    return told, missed
+                caught = bool(objection(made.scheduled, "\n".join(ptx)))
+                told[kind.__name__ if known else f"{kind.__name__}, addresses unknown", caught] += 1
+                if kind in COMPARED and known and not caught:
+                    missed.append(f"{mutant.strip()} of {what}")
+    raise AssertionError("random kernels end")
+
+
+def main(count: int, seed: int) -> int:
+    told, missed = attack(count, seed)
+    for kind in sorted({kind for kind, _ in told}):
+        print(f"{kind}: {told[kind, True]} caught, {told[kind, False]} not")
+    for what in missed:
+        print(f"MISSED {what}")
+    return min(1, len(missed))
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0))
