@@ -56,6 +56,8 @@ def misfit(value: Number, dtype: DType) -> str:
 
 def wider(value: Number, dtype: DType) -> str:
     """What to do about a literal that cannot be a `dtype`."""
+    if isinstance(value, bool):
+        return f"write {int(value)}; a condition counts by cast(x > 0, {dtype})"
     if dtype.is_integer and isinstance(value, float):
         return f"a number takes the type of what it stands with; cast that {dtype} to f32"
     others = [DTYPES[n] for n in (("i32", "u32") if dtype.is_integer else ("f32",))]

@@ -9,7 +9,7 @@ _LOOPS = "`for m in tiles(M):`, or `for i in each(N):`"
 _MEAN = "`sum(x, over=n) / cast(N, f32)`"
 _LOAD = "a tile is loaded by its index: `X[n]`"
 _STORE = "a tile is stored by its index: Y[n] = x"
-_PRODUCT = "`@` multiplies and sums over the axes that both share: `A[m, k] @ B[n, k]`"
+_PRODUCT = "`A[m, k] @ B[n, k]`, which sums over the axis that both have"
 _TYPES = "element types are {}"
 _NO_THREADS = "a kernel has no threads and no blocks: loops over tiles walk the whole tensor"
 _BY_NAME = "axes have names, not positions: {} is a matter of what a store's index says"
@@ -35,7 +35,7 @@ FOREIGN: dict[str, str] = {
     "dot": _PRODUCT,
     "matmul": _PRODUCT,
     "mm": _PRODUCT,
-    "bmm": f"walk the batch with `each`; {_PRODUCT}",
+    "bmm": f"walk the batch with `each`, and write {_PRODUCT}",
     "addmm": _PRODUCT,
     "einsum": _PRODUCT,
     "tensordot": _PRODUCT,
@@ -83,8 +83,8 @@ FOREIGN: dict[str, str] = {
     "isfinite": "`abs(x) < inf`",
     "isclose": "`abs(x - y) < 1e-6`",
     "nan_to_num": "`where(x == x, x, 0.0)`",
-    "nan": "`x != x` tells NaN from numbers",
-    "NaN": "`x != x` tells NaN from numbers",
+    "nan": "`x != x` to tell NaN from numbers",
+    "NaN": "`x != x` to tell NaN from numbers",
     "infinity": "`inf`",
     "Infinity": "`inf`",
     "INFINITY": "`inf`",

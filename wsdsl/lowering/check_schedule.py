@@ -234,14 +234,16 @@ def tile_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
 
 def _tiles(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     shares, depths = num_shares(kernel, chosen), depth_steps(kernel)
+    products = any(isinstance(op, Contract) for op in kernel.ops)
     for name, size in axis_sizes(kernel, chosen).items():
         axis = axes_of(kernel)[name]
         what = f"tile {loop_variable(name)}={size}"
         if axis.role == "rows":
-            rows = f"{what} (rows of the tensor cores' tile)"
+            whose = "the tensor cores' tile" if products else "a tile"
+            rows = f"{what} (rows of {whose})"
             if size % (64 * shares["rows"]):
                 who = f"{shares['rows']} consumer{'s' if shares['rows'] > 1 else ''}"
-                hint = "make it one, or have another axis lie there: Schedule.mma"
+                hint = "make it one" + products * ", or have another axis lie there: Schedule.mma"
                 yield Finding(f"{rows} is no multiple of 64 x {who}", hint=hint)
             if size > 256:
                 yield Finding(f"{rows} is more than 256")

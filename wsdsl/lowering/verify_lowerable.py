@@ -95,7 +95,10 @@ def _depends(store: Store, index: Value, made: Mapping[Value, Op]) -> bool:
         if value == index:
             return True
         op = made.get(value)
-        if op is not None and value not in seen and value != getattr(op, "index", None):
+        if isinstance(op, ForTiles) and value == op.index:
+            # A part of a dimension that begins elsewhere in each iteration is another one.
+            ahead += [op.start] if op.start else []
+        elif op is not None and value not in seen and value != getattr(op, "index", None):
             seen.add(value)
             ahead += [*operands(op), *used_inside(op)]
     return False

@@ -36,8 +36,9 @@ def bind(
     for param in params:
         view = arguments.get(param.name)
         if isinstance(param.type, Tensor) and view is not None:
-            found = [*_layout(param.type, view), *_dims(param, view, where, dims)]
-            if param.name in access.writes - allocated:
+            given = param.name in access.writes - allocated
+            found = [*_layout(param.type, view, given), *_dims(param, view, where, dims)]
+            if given:
                 found += _writable(view)
             if not found:
                 found += _aligned(view, access.alignment.get(param.name, 1))
@@ -75,11 +76,14 @@ def _conversion(view: ArrayView, dtype: DType) -> str:
     return f'convert it: .astype("{name}")'
 
 
-def _layout(tensor: Tensor, view: ArrayView) -> list[Finding]:
+def _layout(tensor: Tensor, view: ArrayView, written: bool) -> list[Finding]:
     found: list[Finding] = []
     if view.dtype != tensor.dtype:
         held, wanted = view.dtype.name, tensor.dtype.name
         hint = _conversion(view, tensor.dtype)
+        if written and hint.startswith("convert it"):
+            # A copy would be written.
+            hint = f"allocate it as {wanted}, or leave the output out"
         found.append(Finding(f"dtype is {held}, expected {wanted}", hint=hint))
     if len(view.shape) != len(tensor.dims):
         rank, wanted = len(view.shape), len(tensor.dims)
@@ -87,7 +91,9 @@ def _layout(tensor: Tensor, view: ArrayView) -> list[Finding]:
         found.append(Finding(message, hint="reshape it"))
     elif view.shape and view.shape[-1] > 1 and not view.is_empty and view.strides[-1] != 1:
         message = f"the last axis has stride {view.strides[-1]}, expected 1"
-        hint = "make it contiguous, or declare the parameter with its axes in the other order"
+        hint = "make it contiguous"
+        if view.strides[-1] > 1:
+            hint += ", or declare the parameter with its axes in the other order"
         found.append(Finding(message, hint=hint))
     return found
 
