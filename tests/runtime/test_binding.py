@@ -40,6 +40,10 @@ WRONG = {
         ["argument 1 (A): axis 0 has size 2147418113, expected at most 2147418112"],
     ),
     "output_shape": ((array(8, 16), array(8, 16), array(8, 9)), ["argument 3 (C)", "N = 8"]),
+    "an output's dtype": (
+        (array(8, 16), array(8, 16), array(8, 8, dtype=np.float32)),
+        ["argument 3 (C): dtype is f32, expected bf16", "leave the output out"],
+    ),
     "stride": ((array(16, 8).T, array(8, 16), array(8, 8)), ["argument 1 (A)", "expected 1"]),
     "read_only": ((array(8, 16), array(8, 16), read_only()), ["argument 3 (C)", "read-only"]),
     "overlap": (
