@@ -8,14 +8,14 @@ the same in any order: what differs by more than a billionth differs because of 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeGuard
 
 import numpy as np
 
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, Value
-from wsdsl.ir.types import Axis, DType, Tensor, Tile
+from wsdsl.ir.types import BOOL, Axis, DType, Tensor, Tile
 from wsdsl.ir.walk import Namer, definitions, retype, walk, with_regions
 from wsdsl.simulator.arithmetic import F64, Array, integer_range, numpy_dtype
 from wsdsl.simulator.reference import evaluate
@@ -41,13 +41,56 @@ class Shown:
 def find_shown(kernel: Kernel, axes: Sequence[str]) -> Shown | None:
     """The first of `axes` of which the size of the tiles shows, on arrays made here."""
     exact = in_double(kernel)
-    for trial, scale in enumerate((1.0,) * TRIALS + _bounds(exact)):
+    trials = [(exact, scale) for scale in (1.0,) * TRIALS + _bounds(exact)]
+    trials += [(decided, 1.0) for decided in _decided(exact)]
+    for trial, (tried, scale) in enumerate(trials):
         rng = np.random.default_rng(trial)
-        small, arrays = _random_arrays(exact, rng, scale)
+        small, arrays = _random_arrays(tried, rng, scale, most=LARGEST if trial % TRIALS else 2)
         sizes = (1, 2, int(rng.integers(3, LARGEST)))
         if shown := _compare(small, arrays, dict.fromkeys(axes, sizes)):
             return shown
     return None
+
+
+def _decided(kernel: Kernel) -> Iterator[Kernel]:
+    """The kernel with each choice by a scalar made one way or the other, since small sizes may make
+    it one way alone: all of them so, none, and at random.
+    """
+    namer = Namer.of(kernel)
+    found = 0
+
+    def choice(op: Op) -> Value | None:
+        if isinstance(op, t.If):
+            return op.cond
+        if isinstance(op, t.Map) and op.fn == "where" and op.args[0].type == Tile(BOOL):
+            return op.args[0]
+        return None
+
+    def with_choices(region: Region, way: Callable[[], bool]) -> Region:
+        nonlocal found
+        made: list[Op] = []
+        for op in region:
+            op = with_regions(op, lambda inner: with_choices(inner, way))
+            if choice(op) is not None:
+                found += 1
+                chosen = Value(namer.new("chosen"), Tile(BOOL))
+                made.append(t.Constant(result=chosen, value=way(), loc=op.loc))
+                if isinstance(op, t.If):
+                    op = dataclasses.replace(op, cond=chosen)
+                elif isinstance(op, t.Map):
+                    op = dataclasses.replace(op, args=(chosen, *op.args[1:]))
+            made.append(op)
+        return tuple(made)
+
+    rng = np.random.default_rng(0)
+    ways: tuple[Callable[[], bool], ...] = (
+        lambda: True, lambda: False, *(lambda: bool(rng.integers(2)),) * 2,
+    )  # fmt: skip
+    for way in ways:
+        body = with_choices(kernel.body, way)
+        if not found:
+            return
+        yield dataclasses.replace(kernel, body=body)
 
 
 def find_shown_on(kernel: Kernel, arrays: Mapping[str, Any], axes: Sequence[str]) -> Shown | None:
@@ -87,9 +130,15 @@ def _compare(
                         return Shown(axis, nan=False)
                 elif not np.array_equal(np.isnan(held), np.isnan(expected[name])):
                     return Shown(axis, nan=True)
-                elif not np.allclose(held, expected[name], TOLERANCE, TOLERANCE, equal_nan=True):
+                elif not _are_close(held, expected[name]):
                     return Shown(axis, nan=False)
     return None
+
+
+def _are_close(held: Array, expected: Array) -> bool:
+    """Beside the largest of them."""
+    largest = np.max(np.abs(expected), where=np.isfinite(expected), initial=0.0)
+    return np.allclose(held, expected, TOLERANCE, TOLERANCE * largest, equal_nan=True)
 
 
 def _evaluated(
@@ -165,15 +214,17 @@ def _bounds(kernel: Kernel) -> tuple[float, ...]:
 
 
 def _random_arrays(
-    kernel: Kernel, rng: np.random.Generator, scale: float
+    kernel: Kernel, rng: np.random.Generator, scale: float, most: int
 ) -> tuple[Kernel, dict[str, Any]]:
-    """The kernel with small sizes for what it fixes, and arguments for it."""
+    """The kernel with small sizes for what it fixes, and arguments for it; its integers are less
+    than `most`, or with `LARGEST` half of them of any size. Of those under 2 all are indices.
+    """
     sizes: dict[str, int] = {}
     arrays: dict[str, Any] = {}
     packed = {p.type.dims[-1] for p in kernel.params if _is_packed(p.type)}
     for p in kernel.params:
         if isinstance(p.type, Tile):
-            arrays[p.name] = _values(p.type.dtype, (), rng, scale).item()
+            arrays[p.name] = _values(p.type.dtype, (), rng, scale, most).item()
             continue
         assert isinstance(p.type, Tensor)
         shape: list[int] = []
@@ -187,7 +238,7 @@ def _random_arrays(
             shape[-1] = (shape[-1] + 1) // 2
             arrays[p.name] = rng.integers(0, 256, size=shape).astype(np.uint8)
         else:
-            arrays[p.name] = _values(p.type.dtype, tuple(shape), rng, scale)
+            arrays[p.name] = _values(p.type.dtype, tuple(shape), rng, scale, most)
     small = {p: Value(p.name, _small(p.type)) for p in kernel.params}
     body = retype(kernel.body, small)
     return dataclasses.replace(kernel, params=tuple(small.values()), body=body), arrays
@@ -204,14 +255,18 @@ def _small(kind: Any) -> Any:
     return dataclasses.replace(kind, dims=dims)
 
 
-def _values(dtype: DType, shape: tuple[int, ...], rng: np.random.Generator, scale: float) -> Array:
-    """Eighths, times `scale`; of integers half are small, as indices are, and half of any size."""
+def _values(
+    dtype: DType, shape: tuple[int, ...], rng: np.random.Generator, scale: float, most: int
+) -> Array:
+    """Eighths, times `scale`, and integers."""
     if dtype.is_float:
         return rng.integers(-16, 17, size=shape) * np.float64(scale / 8)
     if dtype.kind == "bool":
         return rng.integers(0, 2, size=shape).astype(np.bool_)
     low, high = integer_range(dtype)
-    small = rng.integers(0, min(high, LARGEST), size=shape)
+    small = rng.integers(0, min(high, most), size=shape)
+    if most < LARGEST:
+        return np.asarray(small).astype(numpy_dtype(dtype))
     large = rng.integers(low, high, size=shape, endpoint=True)
     chosen = np.where(rng.integers(0, 2, size=shape) == 0, small, large)
     return np.asarray(chosen).astype(numpy_dtype(dtype))
