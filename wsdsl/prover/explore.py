@@ -17,6 +17,7 @@ from wsdsl.prover.handing_on import check_handing_on
 from wsdsl.prover.machine import Agent, Barrier, Machine
 from wsdsl.prover.model import MANY, Model
 from wsdsl.prover.terms import Term
+from wsdsl.prover.within_items import check_within_items
 
 MAX_STATES = 2_000
 MAX_AHEAD = 48
@@ -116,6 +117,7 @@ def explore(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Explored:
     """Raises Refuted with the first failure, nearest first."""
     if sizes is None:
         try:
+            check_within_items(kernel)
             check_global_order(kernel)
             check_handing_on(kernel)
         except Failure as failure:
