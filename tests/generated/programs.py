@@ -334,7 +334,7 @@ class _Program(Expressions):
         if (kind in FLOATS) != (dtype in FLOATS) or (kind == "bool") != (dtype == "bool"):
             text = f"cast({text}, {dtype})"
         place = f"{name}[{', '.join(e for e, _ in entries)}]"
-        if axes and not adds and not over and dtype in FLOATS and self.chance(0.1):
+        if not adds and not over and dtype in FLOATS and self.chance(0.1):
             # In place: element by element, before the store.
             text = f"cast({text}, f32) + cast({place}, f32)"
             text = f"cast({text}, {dtype})" if dtype == "tf32" else text
