@@ -279,28 +279,27 @@ class GlobalPlaces:
             return a.holder
         return WARP if same_warps else ALL
 
-    def _apart(self, a: Along, b: Along) -> bool:
-        """Whether `b`, which is accessed later, is elsewhere."""
+    def _apart(self, a: Along, b: Along, far: int = 0) -> bool:
+        """Whether `b`, which is accessed later, by the warpgroup that is so `far`, is elsewhere."""
         match a.start, b.start:
             case Linear(0, (((_, int(x)), 1),)), Linear(0, (((_, int(y)), 1),)) if None in (
                 a.extent,
                 b.extent,
             ):
-                return self._others(self.held[x], self.held[y])
+                return self._others(self.held[x], self.held[y], far)
             case _:
                 pass
         if a.extent is None or b.extent is None:
             return False
-        return self._further(b.start - a.start, 0).apart(a.extent, b.extent)
+        stride, other = (dict(x.start.terms).get(WARPGROUP, 0) for x in (a, b))
+        if far and stride != other:
+            return False
+        return self._further(b.start - a.start, far * stride).apart(a.extent, b.extent)
 
     def _others_apart(self, a: Along, b: Along, warpgroups: int) -> bool:
         """Whether all that one warpgroup accesses is apart from what another one does."""
-        stride = dict(a.start.terms).get(WARPGROUP, 0)
-        if a.extent is None or b.extent is None or stride != dict(b.start.terms).get(WARPGROUP, 0):
-            return False
-        further = [n * stride for n in range(1 - warpgroups, warpgroups) if n]
-        more = b.start - a.start
-        return all(self._further(more, x).apart(a.extent, b.extent) for x in further)
+        far = (n for n in range(1 - warpgroups, warpgroups) if n)
+        return all(self._apart(a, b, n) for n in far)
 
     def _further(self, more: Linear, by: int) -> Further:
         """What is known of how far that is: the index of an iteration is at the least the loop's
@@ -319,20 +318,36 @@ class GlobalPlaces:
             case _:
                 return Further(None, None)
 
-    def _others(self, a: Any, b: Any) -> bool:
+    def _others(self, a: Any, b: Any, far: int) -> bool:
         """Whether indices are computed alike, of other elements: the rows of one scattered
         store differ."""
         if isinstance(a, Along) and isinstance(b, Along):
-            return not (b.start - a.start).terms and self._apart(a, b)
+            return not (b.start - a.start).terms and self._apart(a, b, far)
         if not isinstance(a, tuple) or not isinstance(b, tuple):
             return False
         x: tuple[Any, ...] = a  # pyright: ignore[reportUnknownVariableType]
         y: tuple[Any, ...] = b  # pyright: ignore[reportUnknownVariableType]
-        differ = [(p, q) for p, q in zip(x, y, strict=False) if p != q]
-        return len(x) == len(y) and bool(differ) and all(self._others(*pair) for pair in differ)
+        pairs = zip(x, y, strict=False)
+        differ = [(p, q) for p, q in pairs if p != q or (far and _by_warpgroup(p))]
+        return len(x) == len(y) and bool(differ) and all(self._others(*z, far) for z in differ)
 
     def _is_index(self, term: int, loop: Value) -> bool:
         return self.sums.meanings[term] == ("value", loop) and self.steps[loop] > 0
+
+
+def _by_warpgroup(what: Any) -> bool:
+    """Whether the same text may be another value in another warpgroup."""
+    match what:
+        case Along(start=start):
+            return _by_warpgroup(start)
+        case Linear(terms=terms):
+            return WARPGROUP in dict(terms)
+        case Value():
+            return isinstance(what.type, Fragment)
+        case tuple():
+            return any(map(_by_warpgroup, what))  # pyright: ignore[reportUnknownArgumentType]
+        case _:
+            return False
 
 
 def _computed_from(loop: b.ForRange) -> set[Value]:
