@@ -120,3 +120,11 @@ def f(X: f32[E, M, N], A: f32[M, N]):
     x, a = np.ones((2, 70, 40), np.float32), np.ones((70, 40), np.float32)
     kernel.simulate(x, a)
     assert (x[0] == 2.0).all() and (x[1] == 1.0).all()
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_the_ptx_does_the_same(name: str) -> None:
+    """Where a loop stands in another one with its bounds, too: LLVM knows that it is run."""
+    kernel = in_place(name, "f32")
+    sizes = dict.fromkeys(kernel.dims, 72)
+    assert kernel._compile(Schedule(consumers=1), sizes, ()).prove()

@@ -119,6 +119,8 @@ class _Builder:
         self.arrivals: dict[Value, int] = {}
         self.shared: dict[Value, m.AllocateShared] = {}
         self.empty: set[Value] = set()
+        self.around: list[tuple[Value, Value]] = []
+        """Bounds of the loops that stand around."""
 
     # Shapes of control ---------------------------------------------------------------------------
 
@@ -180,12 +182,18 @@ class _Builder:
 
     def loop(self, op: b.ForRange, who: Who) -> None:
         start, stop = self.known.get(op.start), self.known.get(op.stop)
-        runs = None if start is None or stop is None else start < stop
+        bounds = op.start, op.stop
+        # One that is within another with its bounds is run, and LLVM knows that, too.
+        runs = True if bounds in self.around else None
+        if start is not None and stop is not None:
+            runs = start < stop
         if runs is False:
             return
         before = self.now
         first = self.now = self.silent(before)
+        self.around.append(bounds)
         self.region(op.body, who)
+        self.around.pop()
         self.graph.join(self.now, first)
         self.now = self.silent(self.now) if runs else self.silent(self.now, before)
 
