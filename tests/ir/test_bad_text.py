@@ -31,7 +31,7 @@ BAD = [
     (kernel("advance(state=«=»)"), "not IR"),
     (kernel(head="kernel k @ «assembly» ()"), "unknown level `assembly`"),
     (kernel(head="kernel k @ tile () schedule=«Plan»(stages=4)"), "expected Schedule(...)"),
-    (kernel(head="kernel k @ tile () schedule=«Schedule»(steps=4)"), "no field steps"),
+    (kernel(head="kernel k @ tile () schedule=«Schedule»(steps=4)"), "has no `steps`"),
     (kernel(head="kernel k @ tile () schedule=«Schedule»(stages=99)"), "Schedule.stages is 99"),
 ]
 
