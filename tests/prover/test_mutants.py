@@ -162,8 +162,8 @@ def test_hand_written(name: str) -> None:
 
 
 def test_random_schedules() -> None:
-    """A few here; `python -m tests.prover.test_mutants 100` takes a hundred."""
-    for name, what, kernel in itertools.islice(random_kernels(3), 2):
+    """One here; `python -m tests.prover.test_mutants 100` takes a hundred."""
+    for name, what, kernel in itertools.islice(random_kernels(3), 1):
         assert missed_in_case(name, kernel) == [], what
 
 

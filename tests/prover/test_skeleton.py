@@ -79,6 +79,10 @@ ASKED = [
 """Every case by every schedule; threads copy in every case, and by every schedule in a third."""
 
 
+MOST = 12
+"""Mutants of a kind that one kernel is tried with."""
+
+
 @pytest.mark.parametrize(("name", "schedule", "threads"), ASKED)
 def test_no_false_alarm_and_every_address_is_told(
     name: str, schedule: str, threads: bool, refusals
@@ -226,10 +230,12 @@ KINDS = (deleted, doubled, recounted, swapped, moved_out, unpredicated, unlooped
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize(("name", "schedule", "threads"), MUTATED)
-def test_every_mutant_of_the_ptx_is_reported(name: str, schedule: str, kind, threads: bool) -> None:
+def test_mutants_of_the_ptx_are_reported(name: str, schedule: str, kind, threads: bool) -> None:
+    """Of each kind so many, from all of the text; `tests.prover.ptx_mutants` takes others."""
     made = compiled(name, schedule, threads)
     lines = made.ptx.splitlines()
-    found = list(kind(lines))
+    every = list(kind(lines))
+    found = every[:: -(-len(every) // MOST) or 1]
     missed = [what for what, ptx in found if not objection(made.scheduled, "\n".join(ptx))]
     assert missed == []
     assert found or name == "scale"
