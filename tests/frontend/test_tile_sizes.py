@@ -11,7 +11,8 @@ from wsdsl import CompileError, Kernel, Schedule, ScheduleError, TypeCheckError
 
 HEAD = """
 @kernel
-def f(A: bf16[M, K], B: bf16[N, K], R: f32[M, N], I: i8[M, N], Y: f32[M, N], S: f32[M], C: i32[M]):
+def f(A: bf16[M, K], B: bf16[N, K], R: f32[M, N], I: i8[M, N], Y: f32[M, N], S: f32[M], C: i32[M],
+      B8: bool[M]):
 """
 
 
@@ -67,6 +68,11 @@ def test_what_is_the_same_for_all_sizes(name: str) -> None:
 
 SHOWN = {
     "a count of tiles": (rows("s += 1.0"), "depends on how large the tiles are"),
+    "a count that a store saturates": (
+        rows("s += 1", start="s = zeros(i32[m])", behind="B8[m] = cast(s > 100, bool)"),
+        "depends on how large the tiles are"),
+    "a count where sizes say so": (
+        rows("if N > 1000:", "    s += 1.0"), "depends on how large the tiles are"),
     "a count in memory": ("for m, n in tiles(M, N):\n    S[m] += 1.0", "added once for each tile"),
     "a bias once a tile": (
         rows("s += sum(R[m, n], over=n) + 1.0"), "depends on how large the tiles are"),
@@ -139,6 +145,7 @@ def test_a_reduction_over_a_parallel_loop_is_of_all_of_it(name: str, size: int) 
     rng = np.random.default_rng(size)
     r, like = rng.standard_normal((70, size)).astype(np.float32), np.zeros((70, size), np.float32)
     outputs = {"Y": like.copy(), "S": np.zeros(70, np.float32), "C": np.zeros(70, np.int32)}
+    outputs["B8"] = np.zeros(70, np.bool_)
     operands = [np.zeros((n, 8), ml_dtypes.bfloat16) for n in (70, size)]
     kernel.simulate(*operands, r, like.astype(np.int8), *outputs.values())
     exact = r.astype(np.float64)

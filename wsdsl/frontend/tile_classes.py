@@ -48,6 +48,8 @@ class Escape:
 
     sink: Op
     cause: Op | None
+    certain: bool = False
+    """It need not be tried: what all tiles have is added once for each of them."""
 
 
 class Tiling:
@@ -61,6 +63,8 @@ class Tiling:
         self.stored = {op.tensor for op in stores}
         self.along = {op.tensor for op in stores if loop.index in op.index}
         self.found: dict[tuple[int, int], Escape] = {}
+        self.counted: list[Op] = []
+        """Ops that add what all tiles have to a carried variable."""
         self.finished: dict[int, tuple[t.Store, Class]] = {}
         """Stores of what a variable is behind the last tile, if nothing changes it behind them."""
 
@@ -71,15 +75,15 @@ class Tiling:
         for i, given in enumerate(last):
             own = given.kind.startswith("so_far") and given.of == i
             if not own and given.kind not in ("zero", "same"):
-                self.escape(self.loop, given)
+                self.escape(self.loop, given, certain=given.cause in self.counted)
         for op, given in self.finished.values():
             if given.made != last[given.of].made:
                 self.escape(op, replace(given, cause=op))
         yield from self.found.values()
 
-    def escape(self, sink: Op, given: Class | None = None) -> None:
+    def escape(self, sink: Op, given: Class | None = None, certain: bool = False) -> None:
         cause = given.cause if given else None
-        self.found.setdefault((id(sink), id(cause)), Escape(sink, cause))
+        self.found.setdefault((id(sink), id(cause)), Escape(sink, cause, certain))
 
     def of(self, value: Value) -> Class:
         """What is made outside of the loop is the same for all of its tiles."""
@@ -212,6 +216,10 @@ class Tiling:
         # Integers wrap: a maximum plus something is no maximum, and a quotient is rounded.
         moved = op.fn in ("add", "sub", "neg") and {g.kind for g in given} & {"max", "min"}
         wraps = (moved or op.fn == "div") and not _dtype(op.result).is_float
+        others = [g for g in given if not g.kind.startswith("so_far")]
+        if op.fn in ("add", "sub") and others == [SAME]:
+            self.counted.append(op)
+            return Class("seen", cause=op)
         return (None if wraps else _combined(op.fn, given)) or known(given, op)
 
     def cast(self, op: t.Cast) -> Class:

@@ -81,7 +81,8 @@ def _may_be_tried(loop: t.ForTiles, escape: Escape) -> bool:
     """What is computed can be tried out on small sizes; what is decided, or saturates, may be so
     on larger ones alone.
     """
-    if isinstance(escape.cause, t.End) or isinstance(escape.sink, (t.If, t.Cast)):
+    decided = isinstance(escape.cause, t.End) or isinstance(escape.sink, (t.If, t.Cast))
+    if decided or escape.certain:
         return False
     return bool(loop.init) or isinstance(escape.cause, (t.ForTiles, t.ForEach))
 
