@@ -7,12 +7,11 @@ of tiles do not overflow.)
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as mem
 from wsdsl.ir import tile_ops as t
+from wsdsl.ir.intervals import Interval, image
 from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.types import Fragment, Tile
@@ -23,25 +22,20 @@ from wsdsl.prover.linear import I32, Sums
 HINT = "index by iota, by constants, or by what `mod` or `min` and `max` bound"
 
 
-class Range(NamedTuple):
-    low: int
-    high: int
-
-
 def check_within_items(kernel: Kernel) -> None:
     """Raises Failure where an index may lead out of what is read."""
     sums, agent = Sums(kernel), 0
     for op in kernel.body:
         part = op if isinstance(op, Partition) else None
         warpgroups = part.num_warpgroups if part else 1
-        _Ranges(kernel, sums, warpgroups).check(part.body if part else (op,), agent)
+        _Intervals(kernel, sums, warpgroups).check(part.body if part else (op,), agent)
         agent += warpgroups if part else 0
 
 
-class _Ranges:
+class _Intervals:
     def __init__(self, kernel: Kernel, sums: Sums, warpgroups: int) -> None:
         self.made, self.sums, self.warpgroups = kernel.definers, sums, warpgroups
-        self.known: dict[Value, Range | None] = {}
+        self.known: dict[Value, Interval | None] = {}
 
     def check(self, region: Region, agent: int) -> None:
         for op in walk(region):
@@ -54,7 +48,7 @@ class _Ranges:
             case mem.LoadShared():
                 kind = op.result.type
                 assert isinstance(kind, Tile | Fragment)
-                index, first = self.of(op.index), Range(0, 0)
+                index, first = self.of(op.index), Interval(0, 0)
                 if op.first is not None:
                     first = self.of(op.first)
                 if index is None or first is None:
@@ -74,24 +68,24 @@ class _Ranges:
                 pass
         return ""
 
-    def of(self, value: Value) -> Range | None:
+    def of(self, value: Value) -> Interval | None:
         if value not in self.known:
             found = self._find(value)
             inside = found is not None and found.low in I32 and found.high in I32
             self.known[value] = found if inside else None
         return self.known[value]
 
-    def _find(self, value: Value) -> Range | None:
+    def _find(self, value: Value) -> Interval | None:
         op = self.made.get(value)
         match op:
             case t.Constant() if isinstance(op.value, int):
-                return Range(int(op.value), int(op.value))
+                return Interval(int(op.value), int(op.value))
             case b.WarpgroupIndex():
-                return Range(0, self.warpgroups - 1)
+                return Interval(0, self.warpgroups - 1)
             case f.Iota():
                 start, kind = self.of(op.start), op.result.type
                 assert isinstance(kind, Fragment)
-                return start and Range(start.low, start.high + kind.rows * kind.columns - 1)
+                return start and Interval(start.low, start.high + kind.rows * kind.columns - 1)
             case t.Map(fn="sub", args=(x, y)) if (found := self._blocks(x, y)) is not None:
                 return found
             case t.Map(args=(x, y)):
@@ -101,7 +95,7 @@ class _Ranges:
             case _:
                 return None
 
-    def _blocks(self, x: Value, y: Value) -> Range | None:
+    def _blocks(self, x: Value, y: Value) -> Interval | None:
         """Of blocks' numbers, how far they are apart."""
         first, last = self.made.get(y), self.made.get(x)
         match first, last:
@@ -117,34 +111,13 @@ class _Ranges:
                 if not same or apart.terms:
                     return None
                 q, d = size.number, apart.number
-                return Range(d // q, -(-(d + more) // q))
+                return Interval(d // q, -(-(d + more) // q))
             case _:
                 return None
 
 
-def _mapped(fn: str, a: Range | None, b: Range | None) -> Range | None:
-    if fn == "mod" and b is not None and b.low > 0:
-        return Range(0, b.high - 1)
-    if fn in ("min", "max"):
-        a, b = (x or Range(I32[0], I32[-1]) for x in (a, b))
-    if a is None or b is None:
-        return None
-    match fn:
-        case "add":
-            return Range(a.low + b.low, a.high + b.high)
-        case "sub":
-            return Range(a.low - b.high, a.high - b.low)
-        case "mul":
-            corners = [x * y for x in a for y in b]
-            return Range(min(corners), max(corners))
-        case "floordiv" if b.low > 0:
-            corners = [x // y for x in a for y in b]
-            return Range(min(corners), max(corners))
-        case "min":
-            return Range(min(a.low, b.low), min(a.high, b.high))
-        case "max":
-            return Range(max(a.low, b.low), max(a.high, b.high))
-        case "where":
-            return Range(min(a.low, b.low), max(a.high, b.high))
-        case _:
-            return None
+def _mapped(fn: str, a: Interval | None, b: Interval | None) -> Interval | None:
+    """Of what is not known, `mod`, `min` and `max` make something known."""
+    if fn in ("mod", "min", "max"):
+        a, b = (x or Interval(I32[0], I32[-1]) for x in (a, b))
+    return None if a is None or b is None else image(fn, a, b)
