@@ -71,7 +71,7 @@ class Kernel:
         that are made up. Most kernels are known not to show it without a try.
         """
         from wsdsl.frontend.tile_sizes import doubts
-        from wsdsl.simulator.tile_sizes import find_shown, find_shown_on
+        from wsdsl.simulator.tile_trials import find_shown, find_shown_on
 
         found = {doubt.axis: doubt for doubt in doubts(made)}
         if not found:

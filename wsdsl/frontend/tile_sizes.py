@@ -5,7 +5,7 @@ A reduction over the axis of a loop that carries nothing has no other tiles to b
 it means the whole axis: the loop is marked `whole`. In a loop that carries variables the results of
 tiles may be combined: `acc += sum(x, over=k)` and `top = max(top, max(x, over=k))` are known to be
 the same for all sizes. Of any other way to carry a variable (the rescaled sum of an attention) that
-is not decided here: `doubts` names them, and `simulator/tile_sizes.py` tries them out.
+is not decided here: `doubts` names them, and `simulator/tile_trials.py` tries them out.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ NUMPY_DTYPES: dict[str, np.dtype[Any]] = {
     }.items()
 }
 F64 = DType("f64", "float", 64)
-"""No type of the language: what `tile_sizes.py` computes in, so that rounding hides nothing."""
+"""No type of the language: what `tile_trials.py` computes in, so that rounding hides nothing."""
 NUMPY_DTYPES[F64.name] = np.dtype(np.float64)
 F8_NAN = np.uint8(0x7F)
 LARGEST_FP8 = {"f8e4m3": 448.0, "f8e5m2": 57344.0}
