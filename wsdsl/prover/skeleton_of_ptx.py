@@ -159,8 +159,6 @@ class _Reader:
             return Letter("ld.acquire.gpu" if spins else "ld.acquire.gpu outside of a loop")
         if op == "fence.proxy.async":
             return Letter(op, EVERYWHERE)
-        if op == "fence.proxy.async":
-            return Letter(op, EVERYWHERE)
         if kind == "bar.warp" and first in ("-1", "0xffffffff", "4294967295"):
             return Letter("bar.warp.sync")
         if kind == "elect":
