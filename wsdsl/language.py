@@ -1,26 +1,44 @@
 """What a kernel's source may refer to: element types, dimensions and the functions on tiles.
 
 None of it runs: `frontend` reads a kernel's source, and these names only let the same text be a
-Python function that editors and type checkers understand. Hence element types are classes (so that
-`A: bf16[M, K]` is a legal annotation), and every function raises when Python calls it.
+Python function that editors and type checkers understand. Hence every function raises when Python
+calls it. What annotations refer to stands in `annotations.py`.
 
 `sum`, `max`, `min`, `abs` and `round` are no part of `from wsdsl import *`, for inside a kernel the
 builtins of that name mean the same. Type checkers do not know that: for them one imports these,
 which outside of kernels are Python's. `bool` hides Python's too; `boolean` does not.
 """
 
-# ruff: noqa: N801 - element types are spelled as in a kernel.
-
 from __future__ import annotations
 
 import builtins
 import math
-import typing
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from types import FunctionType
-from typing import Any, ClassVar, Final, Generic, ParamSpec, SupportsAbs, TypeVar, overload
+from typing import Any, Final, Generic, ParamSpec, SupportsAbs, TypeVar, overload
 
+from wsdsl.annotations import (
+    Dim,
+    Scalar,
+    Tile,
+    bf16,
+    boolean,
+    f8e4m3,
+    f8e5m2,
+    f16,
+    f32,
+    i4,
+    i8,
+    i16,
+    i32,
+    not_python,
+    tf32,
+    u4,
+    u8,
+    u16,
+    u32,
+)  # fmt: skip
+from wsdsl.annotations import bool as bool  # hides Python's, and so is no part of `*`
 from wsdsl.diagnostics import WsdslError
 
 __all__ = [
@@ -75,17 +93,6 @@ __all__ = [
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
-Scalar = builtins.bool | int | float
-
-
-@dataclass(frozen=True, slots=True)
-class Dim:
-    """A dimension's name; its size comes with the arrays of a call."""
-
-    name: str
-
-    def __repr__(self) -> str:
-        return self.name
 
 
 def dims(names: str) -> Any:
@@ -98,135 +105,7 @@ def dims(names: str) -> Any:
     return made[0] if len(made) == 1 else made
 
 
-@dataclass(frozen=True, slots=True)
-class TensorType:
-    """What `bf16[M, K]` is to Python: an element type and dimensions."""
-
-    element: type[Tile]
-    dims: tuple[Dim | int, ...]
-
-    def __repr__(self) -> str:
-        return f"{self.element.__name__}[{', '.join(map(repr, self.dims))}]"
-
-
-def _as_tuple(x: object) -> tuple[object, ...]:
-    return typing.cast("tuple[object, ...]", x) if isinstance(x, tuple) else (x,)
-
-
-class Tile:
-    """What editors take a tensor, a tile or a scalar of a kernel to be."""
-
-    def __class_getitem__(cls, dimensions: Any) -> Any:
-        found: list[Dim | int] = []
-        for d in _as_tuple(dimensions):
-            if not isinstance(d, Dim | int) or isinstance(d, builtins.bool):
-                raise WsdslError(
-                    f"{cls.__name__}[…]: {d!r} is no dimension; "
-                    "expected a name made by dims(…) or an int"
-                )
-            found.append(d)
-        return TensorType(cls, tuple(found))
-
-    def __init__(self, *_: Any) -> None:
-        raise _not_python(type(self).__name__)
-
-    def __getitem__(self, index: Any) -> Tile: ...
-    def __setitem__(self, index: Any, value: Tile | Scalar) -> None: ...
-    def __add__(self, other: Tile | Scalar) -> Tile: ...
-    def __radd__(self, other: Scalar) -> Tile: ...
-    def __sub__(self, other: Tile | Scalar) -> Tile: ...
-    def __rsub__(self, other: Scalar) -> Tile: ...
-    def __mul__(self, other: Tile | Scalar) -> Tile: ...
-    def __rmul__(self, other: Scalar) -> Tile: ...
-    def __truediv__(self, other: Tile | Scalar) -> Tile: ...
-    def __rtruediv__(self, other: Scalar) -> Tile: ...
-    def __floordiv__(self, other: Tile | Scalar) -> Tile: ...
-    def __rfloordiv__(self, other: Scalar) -> Tile: ...
-    def __mod__(self, other: Tile | Scalar) -> Tile: ...
-    def __rmod__(self, other: Scalar) -> Tile: ...
-    def __pow__(self, other: Tile | Scalar) -> Tile: ...
-    def __rpow__(self, other: Scalar) -> Tile: ...
-    def __matmul__(self, other: Tile) -> Tile: ...
-    def __and__(self, other: Tile | Scalar) -> Tile: ...
-    def __rand__(self, other: Scalar) -> Tile: ...
-    def __or__(self, other: Tile | Scalar) -> Tile: ...
-    def __ror__(self, other: Scalar) -> Tile: ...
-    def __xor__(self, other: Tile | Scalar) -> Tile: ...
-    def __rxor__(self, other: Scalar) -> Tile: ...
-    def __lshift__(self, other: Tile | Scalar) -> Tile: ...
-    def __rlshift__(self, other: Scalar) -> Tile: ...
-    def __rshift__(self, other: Tile | Scalar) -> Tile: ...
-    def __rrshift__(self, other: Scalar) -> Tile: ...
-    def __lt__(self, other: Tile | Scalar) -> Tile: ...
-    def __le__(self, other: Tile | Scalar) -> Tile: ...
-    def __gt__(self, other: Tile | Scalar) -> Tile: ...
-    def __ge__(self, other: Tile | Scalar) -> Tile: ...
-    def __neg__(self) -> Tile: ...
-    def __pos__(self) -> Tile: ...
-    def __invert__(self) -> Tile: ...
-    def __abs__(self) -> Tile: ...
-    def __round__(self) -> Tile: ...
-
-    # Only the type of `==` differs from object's; an override at run time would cost the hash.
-    __hash__: ClassVar[Any] = object.__hash__
-
-
-class f32(Tile): ...
-
-
-class tf32(Tile): ...
-
-
-class f16(Tile): ...
-
-
-class bf16(Tile): ...
-
-
-class f8e4m3(Tile): ...
-
-
-class f8e5m2(Tile): ...
-
-
-class i32(Tile): ...
-
-
-class i16(Tile): ...
-
-
-class i8(Tile): ...
-
-
-class i4(Tile): ...
-
-
-class u32(Tile): ...
-
-
-class u16(Tile): ...
-
-
-class u8(Tile): ...
-
-
-class u4(Tile): ...
-
-
-class bool(Tile): ...
-
-
-boolean = bool
-"""`bool` under a name that hides nothing, for annotations such as `boolean[M, N]`."""
-
 inf: Final = math.inf
-
-
-def _not_python(name: str) -> WsdslError:
-    return WsdslError(
-        f"{name} has a meaning only inside a @kernel or @function, whose source wsdsl reads; "
-        "Python cannot call it"
-    )
 
 
 def _pythons(
@@ -234,7 +113,7 @@ def _pythons(
 ) -> Any:
     """A file that imports one of these from here uses Python's of that name outside of kernels."""
     if "over" in options:
-        raise _not_python(f"{name}(…, over=…)")
+        raise not_python(f"{name}(…, over=…)")
     return builtin(*args, **options)
 
 
@@ -242,52 +121,52 @@ def tiles(*bounds: Any, of: Any = None, by: int = 0) -> Iterator[Any]:
     """`for m, n in tiles(M, N):` walks dimensions in tiles whose size the schedule chooses; `m`
     names an axis. `tiles(start, stop, of=M)` walks part of one dimension; `tiles(N, by=128)` walks
     it in tiles of that size, whatever the schedule."""
-    raise _not_python("tiles")
+    raise not_python("tiles")
 
 
 def each(*dimensions: Any) -> Iterator[Any]:
     """`for b, h in each(B, H):` walks dimensions index by index; `b` is a scalar."""
-    raise _not_python("each")
+    raise not_python("each")
 
 
 def end(axis: Any) -> Tile:
     """One past the last index of an axis' current tile."""
-    raise _not_python("end")
+    raise not_python("end")
 
 
 def zeros(tile: Any) -> Tile:
     """`zeros(f32[m, n])`: a new tile of zeros."""
-    raise _not_python("zeros")
+    raise not_python("zeros")
 
 
 def full(tile: Any, value: Tile | Scalar) -> Tile:
     """`full(f32[m], -inf)`: a new tile with the same value everywhere."""
-    raise _not_python("full")
+    raise not_python("full")
 
 
 def index(axis: Any) -> Tile:
     """The global index of each element along an axis, i32."""
-    raise _not_python("index")
+    raise not_python("index")
 
 
 def cast(x: Tile | Scalar, dtype: Any) -> Tile:
     """Convert the values to another element type."""
-    raise _not_python("cast")
+    raise not_python("cast")
 
 
 def bitcast(x: Tile, dtype: Any) -> Tile:
     """Reinterpret the bits as another element type of the same width."""
-    raise _not_python("bitcast")
+    raise not_python("bitcast")
 
 
 def where(cond: Tile | Scalar, a: Tile | Scalar, b: Tile | Scalar) -> Tile:
     """`a` where the condition holds, else `b`."""
-    raise _not_python("where")
+    raise not_python("where")
 
 
 def lookup(table: Tile, i: Tile) -> Tile:
     """`table[i]` for each element of the integer tile `i`; the table is a 1-D tensor."""
-    raise _not_python("lookup")
+    raise not_python("lookup")
 
 
 @overload
@@ -331,61 +210,61 @@ def min(*args: Any, **options: Any) -> Any:
 
 def fma(a: Tile | Scalar, b: Tile | Scalar, c: Tile | Scalar) -> Tile:
     """a * b + c, rounded once."""
-    raise _not_python("fma")
+    raise not_python("fma")
 
 
 def exp(x: Tile | Scalar) -> Tile:
-    raise _not_python("exp")
+    raise not_python("exp")
 
 
 def exp2(x: Tile | Scalar) -> Tile:
-    raise _not_python("exp2")
+    raise not_python("exp2")
 
 
 def log(x: Tile | Scalar) -> Tile:
-    raise _not_python("log")
+    raise not_python("log")
 
 
 def log2(x: Tile | Scalar) -> Tile:
-    raise _not_python("log2")
+    raise not_python("log2")
 
 
 def sqrt(x: Tile | Scalar) -> Tile:
-    raise _not_python("sqrt")
+    raise not_python("sqrt")
 
 
 def rsqrt(x: Tile | Scalar) -> Tile:
     """1 / sqrt(x)."""
-    raise _not_python("rsqrt")
+    raise not_python("rsqrt")
 
 
 def sin(x: Tile | Scalar) -> Tile:
-    raise _not_python("sin")
+    raise not_python("sin")
 
 
 def cos(x: Tile | Scalar) -> Tile:
-    raise _not_python("cos")
+    raise not_python("cos")
 
 
 def tanh(x: Tile | Scalar) -> Tile:
-    raise _not_python("tanh")
+    raise not_python("tanh")
 
 
 def sigmoid(x: Tile | Scalar) -> Tile:
-    raise _not_python("sigmoid")
+    raise not_python("sigmoid")
 
 
 def relu(x: Tile | Scalar) -> Tile:
-    raise _not_python("relu")
+    raise not_python("relu")
 
 
 def gelu(x: Tile | Scalar) -> Tile:
     """The exact one, by erf."""
-    raise _not_python("gelu")
+    raise not_python("gelu")
 
 
 def silu(x: Tile | Scalar) -> Tile:
-    raise _not_python("silu")
+    raise not_python("silu")
 
 
 @overload
@@ -398,7 +277,7 @@ def abs(x: Any, /) -> Any:
 
 
 def floor(x: Tile | Scalar) -> Tile:
-    raise _not_python("floor")
+    raise not_python("floor")
 
 
 @overload
@@ -413,7 +292,7 @@ def round(*args: Any, **options: Any) -> Any:
 
 
 def erf(x: Tile | Scalar) -> Tile:
-    raise _not_python("erf")
+    raise not_python("erf")
 
 
 class Function(Generic[P, R]):
@@ -425,7 +304,7 @@ class Function(Generic[P, R]):
         self.__doc__ = python.__doc__
 
     def __call__(self, *_: P.args, **__: P.kwargs) -> R:
-        raise _not_python(self.__name__)
+        raise not_python(self.__name__)
 
     def __repr__(self) -> str:
         return f"<wsdsl function {self.__name__}>"

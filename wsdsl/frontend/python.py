@@ -8,7 +8,7 @@ from numbers import Integral, Real
 from types import FunctionType, ModuleType
 from typing import Any
 
-from wsdsl import language
+from wsdsl import annotations, language
 from wsdsl.diagnostics import Finding, Loc, ParseError
 from wsdsl.frontend import syntax as s
 from wsdsl.frontend.build import Kind
@@ -60,7 +60,7 @@ def _in_annotations(fn: FunctionType, definition: s.Definition) -> dict[str, Any
     found: dict[str, Any] = {}
     for p in definition.params:
         held, written = fn.__annotations__.get(p.name), p.annotation
-        if isinstance(held, language.TensorType) and isinstance(written, s.Subscript):
+        if isinstance(held, annotations.TensorType) and isinstance(written, s.Subscript):
             for entry, dim in zip(written.entries, held.dims):
                 if isinstance(entry, s.Name):
                     found[entry.name] = dim
@@ -102,7 +102,7 @@ def _capture(fn: FunctionType, annotated: dict[str, Any]) -> Capture:
 
 def _entity(name: str, held: Any) -> Entity | None:
     """What a Python object means in a kernel."""
-    if isinstance(held, language.Dim):
+    if isinstance(held, annotations.Dim):
         return DimName(held.name)
     if isinstance(held, (bool, int, float)):
         return Literal(held, loc=NOWHERE)
@@ -110,7 +110,7 @@ def _entity(name: str, held: Any) -> Entity | None:
         return Literal(int(held), loc=NOWHERE)
     if isinstance(held, Real):
         return Literal(float(held), loc=NOWHERE)
-    if isinstance(held, type) and issubclass(held, language.Tile) and held.__name__ in DTYPES:
+    if isinstance(held, type) and issubclass(held, annotations.Tile) and held.__name__ in DTYPES:
         return TypeName(DTYPES[held.__name__])
     word = getattr(held, "__name__", "")
     if getattr(held, "__module__", "") == language.__name__ and word in WORDS:
