@@ -23,6 +23,7 @@ from wsdsl.frontend.entities import (
 from wsdsl.frontend.liveness import Liveness, assigned, used
 from wsdsl.frontend.loops import Body, Loops, read
 from wsdsl.frontend.report import Report
+from wsdsl.frontend.same_calls import same_call
 from wsdsl.frontend.scope import Scope
 from wsdsl.frontend.typed import AxisRef, TensorRef, Var
 from wsdsl.ir.types import BOOL, Tensor, Tile
@@ -344,7 +345,7 @@ class Checker(Loops):
                 loc,
                 f"it is declared as {definition.name}({names})",
             )
-        same = self._same_call(definition, args)
+        same = same_call(definition, args, id(self.out)) if self.calling else None
         if same is not None and same in self.known:
             return self.known[same][0]
         self.calls[0] += 1
@@ -378,20 +379,6 @@ class Checker(Loops):
                 returned = read(self.let(definition.name, returned), loc)
             self.known[same] = returned, (self.out, args)
         return returned
-
-    def _same_call(self, definition: s.Definition, args: list[Argument]) -> Any:
-        """Equal for calls in one function that give the same: of variables and numbers, in one
-        block. None of others, and in kernels, which do not multiply."""
-        told: list[Any] = [definition.loc, id(self.out)]
-        for arg in args if self.calling else ():
-            match arg.entity:
-                case typed.Ref():
-                    told.append(id(arg.entity.var))
-                case Literal():
-                    told.append((type(arg.entity.value), repr(arg.entity.value)))
-                case _:
-                    return None
-        return tuple(told) if self.calling else None
 
 
 def _stores(body: Sequence[typed.Statement]) -> bool:
