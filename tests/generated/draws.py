@@ -10,7 +10,7 @@ import numpy as np
 import wsdsl
 from wsdsl import Schedule
 from wsdsl.ir.tile_ops import Contract, ForTiles
-from wsdsl.ir.types import Axis, Tensor
+from wsdsl.ir.types import Axis, Tensor, Tile
 from wsdsl.ir.walk import walk
 from wsdsl.simulator.arithmetic import numpy_dtype
 
@@ -38,7 +38,8 @@ def arrays(kernel: wsdsl.Kernel, dims: dict[str, int], seed: int) -> dict[str, A
     special, normal = rng.random() < 0.2, rng.random() < 0.3
     made: dict[str, Any] = {}
     for p in kernel.tile.params:
-        dtype = p.type.dtype  # type: ignore[union-attr]
+        assert isinstance(p.type, (Tensor, Tile))
+        dtype = p.type.dtype
         held = numpy_dtype(dtype)
         if not isinstance(p.type, Tensor):
             made[p.name] = int(rng.integers(0, 4)) if dtype.is_integer else float(
