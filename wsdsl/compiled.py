@@ -6,7 +6,7 @@ import dataclasses
 import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,47 @@ if TYPE_CHECKING:
     from wsdsl.runtime.recent import Recent, Start
 
 
-class Compiled:
+class Callee:
+    """What is called with a kernel's arrays and numbers, and knows calls like one before."""
+
+    name: str
+
+    @property
+    def params(self) -> Sequence[ir.Value]:
+        raise NotImplementedError
+
+    @cached_property
+    def access(self) -> Access:
+        raise NotImplementedError
+
+    @property
+    def fixed_sizes(self) -> Mapping[str, int]:
+        """Dimensions that it was compiled for."""
+        return {}
+
+    @cached_property
+    def _recent(self) -> Recent:
+        from wsdsl.runtime.recent import Recent
+
+        return Recent()
+
+    def in_order(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The arguments by position."""
+        from wsdsl.runtime.arguments import in_order
+
+        return in_order(self.name, self.params, self.access, args, named) if named else args
+
+    def resolve(self, args: tuple[Any, ...]) -> Call:
+        """The arguments checked, with outputs for those left out. LaunchError if they do not fit.
+
+        An `ArrayView` is taken for the array that it describes.
+        """
+        from wsdsl.runtime.arguments import resolve
+
+        return resolve(self.name, self.params, self.access, args, self.fixed_sizes)
+
+
+class Compiled(Callee):
     """A kernel with its schedule, for tensors that TMA can take or (`unaligned`) can not.
 
     `ir(level)`, `llvm`, `ptx`, `cubin` and `sass` are its forms; calling it runs it.
@@ -177,6 +217,14 @@ class Compiled:
 
     # Running --------------------------------------------------------------------------------------
 
+    @property
+    def params(self) -> Sequence[ir.Value]:
+        return self.scheduled.params
+
+    @property
+    def fixed_sizes(self) -> Mapping[str, int]:
+        return dict(self.scheduled.sizes)
+
     @cached_property
     def access(self) -> Access:
         from wsdsl.runtime.access import access_of
@@ -199,7 +247,7 @@ class Compiled:
 
         Returns the output, or a tuple of them. LaunchError if the arrays do not fit.
         """
-        args = self._in_order(args, named)
+        args = self.in_order(args, named) if named else args
         recent = self._recent
         look = recent.look(args, None, None, stream)
         if (done := recent.again(look)) is not None:
@@ -207,18 +255,6 @@ class Compiled:
         call = self.resolve(args)
         start = look and partial(recent.first, look)
         return self.run(call, stream, start)
-
-    @cached_property
-    def _recent(self) -> Recent:
-        from wsdsl.runtime.recent import Recent
-
-        return Recent()
-
-    def resolve(self, args: tuple[Any, ...]) -> Call:
-        from wsdsl.runtime.arguments import resolve
-
-        sizes = dict(self.scheduled.sizes)
-        return resolve(self.name, self.scheduled.params, self.access, args, sizes)
 
     def fits(self, call: Call) -> bool:
         """Whether all CTAs that wait for each other can run at the same time on the call's GPU."""
@@ -244,7 +280,7 @@ class Compiled:
 
     def prepare(self, *args: Any, stream: Any = None, **named: Any) -> Prepared:
         """Everything resolved once; calling the result is only the launch."""
-        return self.prepare_call(self.resolve(self._in_order(args, named)), stream)
+        return self.prepare_call(self.resolve(self.in_order(args, named)), stream)
 
     def prepare_call(self, call: Call, stream: Any = None, *, keepalive: bool = True) -> Prepared:
         """`prepare`, of arguments that are resolved already."""
@@ -260,14 +296,7 @@ class Compiled:
 
         SimulationError for a race, a deadlock, a slot read too early or overwritten too soon.
         """
-        return self.simulate_call(self.resolve(self._in_order(args, named)), seed)
-
-    def _in_order(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
-        if not named:
-            return args
-        from wsdsl.runtime.arguments import in_order
-
-        return in_order(self.name, self.source.params, self.access, args, named)
+        return self.simulate_call(self.resolve(self.in_order(args, named)), seed)
 
     def simulate_call(self, call: Call, seed: int = 0) -> Any:
         """`simulate`, of arguments that are resolved already."""

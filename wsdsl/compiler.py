@@ -10,11 +10,11 @@ import dataclasses
 import operator
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from wsdsl.compiled import Compiled, runs_simulated
+from wsdsl.compiled import Callee, Compiled, runs_simulated
 from wsdsl.diagnostics import CompileError, Finding, ScheduleError, TypeCheckError
 from wsdsl.ir import op as ir
 from wsdsl.ir.target import MAX_SIZE, is_size
@@ -26,13 +26,12 @@ if TYPE_CHECKING:
     from wsdsl.runtime.alignment import Alignment, Alignments
     from wsdsl.runtime.arguments import Call
     from wsdsl.runtime.prepared import Prepared
-    from wsdsl.runtime.recent import Recent
 
 MAX_CHOICES = 1024
 """Calls of different sizes whose compiled kernel is remembered."""
 
 
-class Kernel:
+class Kernel(Callee):
     """A kernel in the language, ready to be called, compiled, simulated or inspected."""
 
     def __init__(
@@ -79,6 +78,10 @@ class Kernel:
         shown = find_shown_on(made, arrays, [*found]) if arrays else find_shown(made, [*found])
         if shown:
             raise TypeCheckError(found[shown.axis].told(shown.nan))
+
+    @property
+    def params(self) -> Sequence[ir.Value]:
+        return self.tile.params
 
     @cached_property
     def access(self) -> Access:
@@ -272,7 +275,7 @@ class Kernel:
         allocated like the first input. Returns the output, or a tuple of them. LaunchError if the
         arrays do not fit; nothing has been written then.
         """
-        args = self._in_order(args, named)
+        args = self.in_order(args, named) if named else args
         recent = self._recent
         look = recent.look(args, None, schedule, stream)
         if (done := recent.again(look)) is not None:
@@ -285,14 +288,14 @@ class Kernel:
         self, *args: Any, schedule: Schedule | None = None, stream: Any = None, **named: Any
     ) -> Prepared:
         """Everything resolved once: calling the result is only the launch."""
-        call = self.resolve(self._in_order(args, named))
+        call = self.resolve(self.in_order(args, named))
         return self.compiled_for(call, schedule).prepare_call(call, stream)
 
     def simulate(
         self, *args: Any, schedule: Schedule | None = None, seed: int = 0, **named: Any
     ) -> Any:
         """Run the scheduled kernel on the CPU, barrier by barrier, on NumPy arrays."""
-        call, schedule = self.resolve(self._in_order(args, named)), as_schedule(schedule)
+        call, schedule = self.resolve(self.in_order(args, named)), as_schedule(schedule)
         unaligned, padded = self._alignment(call, schedule)
         return self._compile(schedule, call.dims, unaligned, padded).simulate_call(call, seed)
 
@@ -303,27 +306,11 @@ class Kernel:
         """
         from wsdsl.simulator.reference import evaluate
 
-        call = self.resolve(self._in_order(args, named))
+        call = self.resolve(self.in_order(args, named))
         arrays = {**call.arrays, **call.scalars}
         self._try_tile_sizes(self.tile, arrays)
         evaluate(self.tile, arrays)
         return call.result()
-
-    def _in_order(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
-        if not named:
-            return args
-        from wsdsl.runtime.arguments import in_order
-
-        return in_order(self.name, self.tile.params, self.access, args, named)
-
-    def resolve(self, args: tuple[Any, ...]) -> Call:
-        """The arguments checked, with outputs for those left out. LaunchError if they do not fit.
-
-        An `ArrayView` is taken for the array that it describes.
-        """
-        from wsdsl.runtime.arguments import resolve
-
-        return resolve(self.name, self.tile.params, self.access, args)
 
     def compiled_for(
         self, call: Call, schedule: Schedule | None = None, *, assembled: bool = False
@@ -362,12 +349,6 @@ class Kernel:
         else:
             return compiled
         return self._assembled(own, call.dims, *alignment)
-
-    @cached_property
-    def _recent(self) -> Recent:
-        from wsdsl.runtime.recent import Recent
-
-        return Recent()
 
     def _alignment(self, call: Call, schedule: Schedule | None) -> Alignment:
         blocked = tuple(sorted(call.tma_blocked()))

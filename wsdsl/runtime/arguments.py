@@ -68,6 +68,8 @@ def in_order(
     or of an input that is missing.
     """
     names = [p.name for p in params]
+    if not args and set(named) == set(names):
+        return tuple([named[n] for n in names])
     findings = unknown_names(named, names, f"{name}()")
     if len(args) > len(names):
         findings.append(Finding(f"{name} takes {len(names)} arguments; {len(args)} given"))

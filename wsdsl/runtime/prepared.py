@@ -122,14 +122,11 @@ class Prepared:
         return not self._grid and not self._fills
 
     def __call__(self) -> None:
-        if self._idle:
-            return
-        stream = self._stream_of()
-        for address, size in self._fills.values():
-            with current(self._kernel.context):
-                driver.call("cuMemsetD8Async", address, 0, size, stream)
+        if self._fills:
+            self._fill(self._stream_of())
         if not self._grid:
             return
+        stream = self._stream_of()
         config = self._configs.get(stream)
         if config is None:
             config = self._config(stream)
@@ -142,6 +139,11 @@ class Prepared:
                 self._start(config, packed.address)
         if self._sync and not is_capturing(stream):
             driver.call("cuStreamSynchronize", stream)
+
+    def _fill(self, stream: int) -> None:
+        for address, size in self._fills.values():
+            with current(self._kernel.context):
+                driver.call("cuMemsetD8Async", address, 0, size, stream)
 
     def _start(self, config: Any, table: int) -> None:
         status = self._launch(config, self._handle, table, 0)[0]
@@ -161,7 +163,8 @@ class Prepared:
             setattr(made, name, getattr(self, name))
         made.keepalive = ()
         made._packed = self._packed.moved(pointers, scalars)
-        made._fills = {n: (pointers.get(n, at), size) for n, (at, size) in self._fills.items()}
+        if self._fills:
+            made._fills = {n: (pointers.get(n, at), size) for n, (at, size) in self._fills.items()}
         made._lending = self._lending and self._lending.moved(made._packed)
         return made
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial, wraps
-from typing import Any, Literal, TypeVar, cast
+from functools import partial
+from typing import Any, Literal, Never
 
 from wsdsl.diagnostics import Finding, LaunchError, unknown_names
 from wsdsl.kernels.gemm.form import ACTIVATIONS
@@ -17,22 +17,6 @@ from wsdsl.runtime.interop import allocate, allocator, describe
 from wsdsl.runtime.recent import Look, Recent, Start
 from wsdsl.runtime.views import ArrayView
 from wsdsl.schedule import Schedule
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _told_names(call: F) -> F:
-    """LaunchError for an argument by a name that `call` does not have."""
-    known = frozenset(inspect.signature(call).parameters) - {"self"}
-
-    @wraps(call)
-    def told(self: Any, *args: Any, **named: Any) -> Any:
-        if not named.keys() <= known:
-            raise LaunchError(unknown_names(named, sorted(known), "matmul()"))
-        return call(self, *args, **named)
-
-    return cast(F, told)
-
 
 Activation = Literal["relu", "gelu", "silu", "sigmoid", "tanh"]
 NUMBERS = (int, float)
@@ -50,7 +34,6 @@ class Matmul:
     def __repr__(self) -> str:
         return "<function wsdsl.kernels.matmul>"
 
-    @_told_names
     def __call__(
         self,
         a: Any,
@@ -69,6 +52,7 @@ class Matmul:
         constant: Sequence[str] = (),
         schedule: Schedule | None = None,
         stream: Any = None,
+        **unknown: Never,
     ) -> Any:
         """`activation(scale_a * scale_b * (a @ b) + bias) + residual`, in one kernel.
 
@@ -103,6 +87,8 @@ class Matmul:
         caller's current stream. Raises LaunchError for arrays or options that do not fit (nothing
         has been written then), ScheduleError and CompileError for a schedule that does not.
         """
+        if unknown:
+            raise _unknown(unknown, Matmul.__call__)
         scale_a, scale_b = (None, None) if scales is None else _pair(scales)
         given = a, b, scale_a, scale_b, bias, residual, out
         options = (
@@ -129,7 +115,6 @@ class Matmul:
         make = allocator(describe(given[0]), plan.shape, plan.dtype)
         return partial(self._recent.first, look, sources=sources, makers={"out": make})
 
-    @_told_names
     def plan(
         self,
         a: Any,
@@ -146,10 +131,13 @@ class Matmul:
         transpose_b: bool = False,
         operand_dtype: Any = None,
         constant: Sequence[str] = (),
+        **unknown: Never,
     ) -> Product:
         """The product that the same call would run: its kernel can be compiled, explained, proved
         and simulated. The result's array is allocated, if it is not given.
         """
+        if unknown:
+            raise _unknown(unknown, Matmul.plan)
         scale_a, scale_b = (None, None) if scales is None else _pair(scales)
         given = a, b, scale_a, scale_b, bias, residual, out
         views: dict[str, ArrayView] = {}
@@ -196,6 +184,11 @@ class Matmul:
             self._plans.clear()
         if key is not None:
             self._plans[key] = plan
+
+
+def _unknown(names: Iterable[str], call: Callable[..., Any]) -> LaunchError:
+    known = sorted({*inspect.signature(call).parameters} - {"self", "unknown"})
+    return LaunchError(unknown_names(names, known, "matmul()"))
 
 
 def _described(name: str, array: Any) -> ArrayView:
