@@ -9,7 +9,17 @@ import numpy as np
 import pytest
 
 import wsdsl
-from wsdsl import CompileError, LaunchError, ParseError, ScheduleError, dims, f32, kernel, tiles
+from wsdsl import (
+    CompileError,
+    LaunchError,
+    ParseError,
+    ScheduleError,
+    dims,
+    f32,
+    kernel,
+    knobs,
+    tiles,
+)
 from wsdsl.ir.target import MAX_SIZE
 
 SOURCE = """
@@ -125,6 +135,16 @@ def test_a_schedule_has_no_such_field(field: str) -> None:
 def test_matmul_has_no_such_argument() -> None:
     with pytest.raises(LaunchError, match="has no `activaton`\n  hint: did you mean `activation`"):
         wsdsl.kernels.matmul(A, A.T, activaton="relu")
+
+
+@pytest.mark.parametrize("given", [dict(M=37, N=29, K=51), dict(N=29, K=51)])
+def test_what_is_compiled_for_sizes_takes_arrays_of_them(given: dict[str, int]) -> None:
+    """Rows of 102 bytes are none that TMA takes."""
+    a, b = (np.ones((n, 51), ml_dtypes.bfloat16) for n in (37, 29))
+    with knobs.override(ptxas="off"):
+        assert (SCALED.compile(**given)(a, b, 2.0) == 102).all()
+        with pytest.raises(LaunchError, match="compile it for these sizes"):
+            SCALED.compile()(a, b, 2.0)
 
 
 def documented() -> wsdsl.Kernel:

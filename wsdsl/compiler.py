@@ -117,21 +117,22 @@ class Kernel(Callee):
         self, schedule: Schedule | None = None, arch: str = "sm_90a", **sizes: int
     ) -> Compiled:
         """Compile, assembling if there is a ptxas. `sizes` of dimensions guide what the schedule
-        leaves open; those taken whole (`:`) must be given.
+        leaves open; those taken whole (`:`) must be given. It takes contiguous arrays of these
+        sizes; what is not given is supposed to be one that TMA can take.
 
         Raises CompileError for what is not lowered, spills, or serialised products; ScheduleError.
         """
         schedule, sizes = self._checked(schedule, sizes)
         if arch != "sm_90a":
             schedule = dataclasses.replace(schedule or Schedule(), arch=arch)  # pyright: ignore[reportArgumentType]
-        return self._assembled(schedule, sizes, ())
+        return self._assembled(schedule, sizes, *self._alignment_of(schedule, sizes))
 
     def schedule(self, schedule: Schedule | None = None, **sizes: int) -> Schedule:
         """The whole schedule that would be used; its repr can be pasted back. Where ptxas has too
         few registers for it, `compile` finds out and takes a narrower one, told from then on.
         """
         schedule, sizes = self._checked(schedule, sizes)
-        return self._compile(schedule, sizes, ()).schedule
+        return self._compiled_for(schedule, sizes).schedule
 
     def explain(self, schedule: Schedule | None = None, **sizes: int) -> str:
         """Why the schedule that `schedule()` gives is chosen for these sizes: waves, bytes,
@@ -142,7 +143,7 @@ class Kernel(Callee):
         from wsdsl.report.choice import explain_choice
 
         schedule, sizes = self._checked(schedule, sizes)
-        compiled = self._compile(schedule, sizes, ())
+        compiled = self._compiled_for(schedule, sizes)
         return "\n".join((explain_choice(compiled.source, schedule, sizes), *compiled.notes))
 
     def timeline(self, schedule: Schedule | None = None, **sizes: int) -> Timeline:
@@ -159,7 +160,7 @@ class Kernel(Callee):
             message = f"a timeline of {self.name} needs a size for {', '.join(missing)}"
             hint = f"its dimensions are {', '.join(self.dims)}"
             raise CompileError(Finding(message, self.tile.loc, hint))
-        compiled = self._compile(schedule, sizes, ())
+        compiled = self._compiled_for(schedule, sizes)
         return timeline(scheduled_tile(compiled.source, sizes), sizes)
 
     def _checked(
@@ -176,6 +177,9 @@ class Kernel(Callee):
             message = f"{', '.join(wrong)}: a size is a number from 0 to {MAX_SIZE}"
             raise CompileError(Finding(message, self.tile.loc))
         return as_schedule(schedule), {name: operator.index(n) for name, n in sizes.items()}
+
+    def _compiled_for(self, schedule: Schedule | None, sizes: Mapping[str, int]) -> Compiled:
+        return self._compile(schedule, sizes, *self._alignment_of(schedule, sizes))
 
     def _compile(
         self,
@@ -351,11 +355,16 @@ class Kernel(Callee):
         return self._assembled(own, call.dims, *alignment)
 
     def _alignment(self, call: Call, schedule: Schedule | None) -> Alignment:
-        blocked = tuple(sorted(call.tma_blocked()))
-        if not blocked:
-            return (), ()
-        posed = partial(self._posed, schedule, call.dims)
-        return self._alignments.of(call, blocked, schedule, posed)
+        return self._alignments.of(call, schedule, partial(self._posed, schedule, call.dims))
+
+    def _alignment_of(self, schedule: Schedule | None, sizes: Mapping[str, int]) -> Alignment:
+        """For contiguous arrays of these sizes. Copies are weighed only where all are known."""
+        from wsdsl.runtime.alignment import contiguous
+
+        call = contiguous(self.params, self.access, sizes)
+        if len(sizes) < len(self.dims):
+            return tuple(sorted(call.tma_blocked())), ()
+        return self._alignment(call, schedule)
 
     @cached_property
     def _alignments(self) -> Alignments:

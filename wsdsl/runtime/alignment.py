@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from wsdsl.ir.op import Kernel
+from wsdsl.ir.op import Kernel, Value
+from wsdsl.ir.types import Tensor
 from wsdsl.lowering.choice.padding import padded_operands
+from wsdsl.runtime.access import Access
 from wsdsl.runtime.arguments import Call
 from wsdsl.runtime.copies import fits_in_memory
 from wsdsl.runtime.padding import copied_singly, padded
+from wsdsl.runtime.views import ArrayView, contiguous_strides
 from wsdsl.schedule import Schedule
 
 MAX_KNOWN = 1024
+OPEN_SIZE = 128
+"""Stands for a size that is not known: with it rows begin where TMA asks for it."""
 Alignment = tuple[tuple[str, ...], tuple[str, ...]]
 """Tensors that threads access, and operands that are copied in front of the launch."""
 Posed = Callable[[tuple[str, ...]], Kernel]
@@ -25,10 +30,10 @@ class Alignments:
     def __init__(self) -> None:
         self._known: dict[tuple[Any, ...], Alignment] = {}
 
-    def of(
-        self, call: Call, blocked: tuple[str, ...], schedule: Schedule | None, posed: Posed
-    ) -> Alignment:
-        """`blocked`: those that TMA can not take."""
+    def of(self, call: Call, schedule: Schedule | None, posed: Posed) -> Alignment:
+        blocked = tuple(sorted(call.tma_blocked()))
+        if not blocked:
+            return (), ()
         copies = {n: padded(call.views[n]) for n in blocked if n not in call.outputs}
         able = tuple(n for n, copy in copies.items() if copy is not None)
         singly = tuple(n for n in blocked if copied_singly(call.views[n]))
@@ -44,3 +49,13 @@ class Alignments:
             found = tuple(n for n in blocked if n not in copied), copied
             self._known[asked] = found
         return found
+
+
+def contiguous(params: Sequence[Value], access: Access, sizes: Mapping[str, int]) -> Call:
+    """A call of contiguous arrays of these sizes, as far as they are known."""
+    views: dict[str, ArrayView] = {}
+    for param in params:
+        if isinstance(kind := param.type, Tensor):
+            shape = tuple(d if isinstance(d, int) else sizes.get(d, OPEN_SIZE) for d in kind.dims)
+            views[param.name] = ArrayView(0, kind.dtype, shape, contiguous_strides(shape), "cpu")
+    return Call({}, views, {}, sizes, tuple(n for n in views if n in access.writes))

@@ -6,12 +6,19 @@ from collections.abc import Mapping, Sequence
 
 from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.ir.op import Value
-from wsdsl.ir.target import MAX_SIZE
+from wsdsl.ir.target import MAX_SIZE, TMA_ALIGN
 from wsdsl.ir.types import DType, Tensor
 from wsdsl.runtime.access import Access
 from wsdsl.runtime.padding import padded
 from wsdsl.runtime.tma_limits import row_strides, tma_faults
-from wsdsl.runtime.views import FRAMEWORK_NAMES, ArrayView, overlap, overlaps_itself
+from wsdsl.runtime.views import (
+    FRAMEWORK_NAMES,
+    ArrayView,
+    contiguous_strides,
+    normalise,
+    overlap,
+    overlaps_itself,
+)
 
 
 def bind(
@@ -44,7 +51,7 @@ def bind(
                 found += _aligned(view, access.alignment.get(param.name, 1))
                 if param.name in access.mapped:
                     faults = _map_faults(view, written=param.name in access.writes)
-                    found += [Finding(m, hint=_REALIGN) for m in faults]
+                    found += [Finding(m, hint=_realign(view)) for m in faults]
             findings += [_at(where[param.name], f) for f in found]
     findings += _devices(arguments, where)
     if not findings:
@@ -144,18 +151,21 @@ def _aligned(view: ArrayView, alignment: int) -> list[Finding]:
     if view.pointer % needed:
         message = f"the address is {view.pointer:#x}, expected a multiple of {needed} bytes"
         within = needed <= view.dtype.bytes
-        found.append(Finding(message, hint="copy it" if within else _REALIGN))
+        found.append(Finding(message, hint="copy it" if within else _realign(view)))
     for axis, stride in row_strides(view):
         if stride % needed:
             message = f"the stride of axis {axis} is {stride} bytes, expected a multiple of "
-            found.append(Finding(f"{message}{needed}", hint=_REALIGN))
+            found.append(Finding(f"{message}{needed}", hint=_realign(view)))
     return found
 
 
-_REALIGN = (
-    "call the kernel itself, which is compiled for what it is given; or copy it to one whose rows "
-    "start at multiples of 16 bytes, and are as long"
-)
+def _realign(view: ArrayView) -> str:
+    whole = normalise(view).strides == contiguous_strides(view.shape)
+    sized = "compile it for these sizes, or " if whole and not view.pointer % TMA_ALIGN else ""
+    return (
+        f"{sized}call the kernel itself, which is compiled for what it is given; or copy it to one "
+        "whose rows start at multiples of 16 bytes, and are as long"
+    )
 
 
 def _map_faults(view: ArrayView, *, written: bool) -> list[str]:
