@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+import wsdsl
 from tests.kernels import CASES
 from tests.prover.test_mutants import missed_in_case
 from tests.simulator.mutants import DELETED, rewrite
@@ -73,6 +74,29 @@ def test_few_states_are_looked_at(name: str) -> None:
     """Whatever the number of stages is: the proof is a large part of a compilation."""
     schedule, states = STATES[name]
     assert explore(gemm(schedule)).states <= states
+
+
+LATER = """
+@kernel
+def later(A: bf16[M, K], B: bf16[K, N], V: i8[M, E, D], W: i8[N, D], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[k, n]
+        more = zeros(i32[m, n])
+        for e in each(E):
+            if e > 0:
+                more += V[m, e, :] @ W[n, :]
+        C[m, n] = acc + cast(more, f32)
+"""
+
+
+def test_slots_that_are_filled_in_two_ways() -> None:
+    """A second way that no first iteration goes leaves its mark on every slot of the ring, whatever
+    order they come in."""
+    kernel = wsdsl.parse(LATER).later
+    compiled = kernel._compile(Schedule(stages=8), {"D": 64}, ())
+    assert explore(compiled.scheduled).states <= 40
 
 
 # Turns --------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from wsdsl.prover.errors import Failure, Party, Undecided
 from wsdsl.prover.flatten import model_of
 from wsdsl.prover.global_order import check_global_order
 from wsdsl.prover.handing_on import check_handing_on
+from wsdsl.prover.iterations import shown_term
 from wsdsl.prover.machine import Agent, Barrier, Machine
 from wsdsl.prover.model import MANY, Model
 from wsdsl.prover.terms import Term
@@ -22,6 +23,8 @@ from wsdsl.prover.within_items import check_within_items
 MAX_STATES = 2_000
 MAX_AHEAD = 48
 """Iterations by which one may be ahead of another; more, and the other will never come."""
+MOST_ASKED = 256
+"""Decisions on a way that is followed only to see what is accessed on it."""
 Decisions = tuple[bool, ...]
 
 
@@ -168,21 +171,34 @@ def follow(model: Model, decisions: Decisions) -> Failure | None:
 
 
 def learn_borders(model: Model) -> None:
-    """Run each loop once, and once more for each condition, where that does not hold: only to see
-    which parts of SMEM are accessed apart."""
-    for condition in _asked(model, None):
-        _asked(model, condition)
+    """Run each loop twice, and again for each condition, where that does not hold: only to see which
+    parts of SMEM are accessed apart."""
+    met: set[Term] = set()
+    ways: list[frozenset[Term]] = [frozenset()]
+    while ways:
+        denied = ways.pop()
+        for condition in _asked(model, denied):
+            if condition not in met:
+                met.add(condition)
+                ways.append(denied | {condition})
 
 
-def _asked(model: Model, denied: Term | None) -> list[Term]:
-    """The conditions on the way on which all of them hold, but for the one that is denied."""
+def _asked(model: Model, denied: frozenset[Term]) -> list[Term]:
+    """The conditions on the way on which all of them hold, in whatever iteration, but for those
+    that are denied."""
     m, asked = start(model), list[Term]()
-    for _ in range(64):
+    for _ in range(MOST_ASKED):
         try:
             run_out(m)
         except Undecided as open_:
-            m.facts[open_.atom] = open_.atom[0] != "next" and open_.atom != denied
-            asked += [open_.atom] if m.facts[open_.atom] else []
+            atom = open_.atom
+            if atom[0] == "next":
+                # What an `if` leaves out of the first iteration is in the second.
+                m.facts[atom] = m.iterations[atom[1]].first is True
+                continue
+            condition = shown_term(atom, {})
+            m.facts[atom] = condition not in denied
+            asked += [condition] if m.facts[atom] else []
         except Failure:
             break
         else:
