@@ -171,8 +171,8 @@ def follow(model: Model, decisions: Decisions) -> Failure | None:
 
 
 def learn_borders(model: Model) -> None:
-    """Run each loop twice, and again for each condition, where that does not hold: only to see which
-    parts of SMEM are accessed apart."""
+    """Run each loop twice, and again for each condition, where that does not hold: only to see
+    which parts of SMEM are accessed apart."""
     met: set[Term] = set()
     ways: list[frozenset[Term]] = [frozenset()]
     while ways:
