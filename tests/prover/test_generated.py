@@ -78,7 +78,7 @@ def test_few_states_are_looked_at(name: str) -> None:
 
 NOT_AT_FIRST = """
 @kernel
-def later(A: bf16[M, K], B: bf16[K, N], V: i8[M, E, 64], W: i8[N, 64], C: f32[M, N]):
+def later(A: bf16[M, K], B: bf16[K, N], V: i8[M, E, D], W: i8[N, D], C: f32[M, N]):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
         for k in tiles(K):
@@ -95,7 +95,7 @@ def test_slots_that_are_filled_in_two_ways() -> None:
     """A second way that no first iteration goes leaves its mark on every slot of the ring, whatever
     order they come in."""
     kernel = vars(wsdsl.parse(NOT_AT_FIRST))["later"]
-    compiled = kernel._compile(Schedule(stages=8), {}, ())
+    compiled = kernel._compile(Schedule(tile=TILE, stages=8, consumers=1), {"D": 64}, ())
     assert explore(compiled.scheduled).states <= 40
 
 

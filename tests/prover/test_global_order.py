@@ -9,11 +9,13 @@ from functools import cache
 
 import pytest
 
+import wsdsl
 from tests.in_place_kernels import arrays, in_place
 from tests.kernels import CASES
 from wsdsl import Schedule
 from wsdsl.diagnostics import ProofError, WsdslError
 from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir.op import Kernel, Op, Region
 from wsdsl.ir.parser import parse_kernel
@@ -211,3 +213,34 @@ def test_tiles_that_overlap_at_an_edge_are_told_apart_in_each_partition(swizzle:
     kernel = CASES["gemm"].kernel._compile(schedule, {}, ()).scheduled
     assert sum(isinstance(op, m.TmaStore) for op in kernel.ops) == 12
     assert objection(kernel) == ""
+
+
+SCATTERED = """
+@kernel
+def columns(A: tf32[N, K], B: tf32[M, K], rows: i32[M], C: f16[T, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[n, m])
+        for k in tiles(K):
+            acc += A[n, k] @ B[m, k]
+        C[rows[m], n] = acc
+
+@kernel
+def line(A: f8e4m3[M], rows: i32[M], C: f8e4m3[T]):
+    for m in tiles(M):
+        C[rows[m]] = A[m]
+"""
+
+
+@pytest.mark.parametrize(("name", "wide"), [("columns", dict(m=128, n=64)), ("line", dict(m=72))])
+def test_parts_of_one_scattered_store_are_apart(name: str, wide: dict[str, int]) -> None:
+    """Whether they are as wide as each other or not; parts that overlap are seen."""
+    schedule = Schedule(tile=wide, consumers=1 if name == "columns" else None, cluster=dict(m=2))
+    kernel = vars(wsdsl.parse(SCATTERED))[name]._compile(schedule, {}, ()).scheduled
+    assert not objection(kernel)
+    start = next(op.start for op in walk(kernel.body) if isinstance(op, f.Iota))
+    for op in walk(kernel.body):
+        if isinstance(op, m.LoadPanels) and op.offset:
+            kernel = changed(kernel, op, dataclasses.replace(op, offset=op.offset - 8))
+        elif isinstance(op, f.Iota) and op.start != start:
+            kernel = changed(kernel, op, dataclasses.replace(op, start=start))
+    assert objection(kernel)

@@ -17,7 +17,7 @@ from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, results_of
 from wsdsl.ir.touches import Touch
-from wsdsl.ir.types import Fragment
+from wsdsl.ir.types import Fragment, Tile
 from wsdsl.ir.walk import walk, yielded
 from wsdsl.prover.linear import WARPGROUP, Linear, Sums
 
@@ -194,19 +194,24 @@ class GlobalPlaces:
                 # What is left out goes nowhere.
                 return self._key(x)
             case t.Map():
-                return ("map", repr(op.result.type), op.fn, *map(self._key, op.args))
+                return ("map", _element(op.result), op.fn, *map(self._key, op.args))
             case t.Cast():
-                return ("cast", repr(op.result.type), self._key(op.x))
+                return ("cast", _element(op.result), self._key(op.x))
             case f.Iota():
                 assert isinstance(value.type, Fragment)
                 size = value.type.rows * value.type.columns
-                return ("iota", repr(value.type), Along(self.sums.of(op.start), size))
+                return ("iota", Along(self.sums.of(op.start), size, repr(value.type)))
             case m.LoadGlobal() if op.tensor.name not in self.written:
                 return ("load", op.tensor.name, *map(self._key, op.index))
             case m.LoadShared():
                 first = () if op.first is None else self._key(op.first)
                 where = op.shared, op.state, op.offset, op.stride
                 return ("shared", *where, first, self._key(op.index))
+            case m.LoadPanels() if isinstance(value.type, Fragment) and value.type.rows == 1:
+                # One line of a tile: other bytes of it are other elements.
+                size = value.type.columns * value.type.dtype.bits // 8
+                held = Along(Linear(op.offset), size, repr(value.type))
+                return ("line", op.shared, op.state, op.swizzle, op.rows, op.start, held)
             case _ if not isinstance(value.type, Fragment):
                 return ("number", self.sums.of(value))
             case _:
@@ -371,6 +376,11 @@ def _computed_from(loop: b.ForRange) -> set[Value]:
 
     visit(loop.body)
     return found
+
+
+def _element(value: Value) -> str:
+    kind = value.type
+    return kind.dtype.name if isinstance(kind, Fragment | Tile) else repr(kind)
 
 
 def _by_tma(op: Op) -> bool:
