@@ -108,9 +108,18 @@ def _in_registers(kernel: Kernel) -> Iterator[tuple[Op, tuple[str, ...]]]:
 def _constrain(kernel: Kernel, sides: _Sides) -> Iterator[Finding]:
     multiplies = any(isinstance(op, Contract) for op in kernel.ops)
     reduced = [op for op in kernel.ops if isinstance(op, Reduce)]
+    loads = operand_loads(kernel)
     for op in kernel.ops:
         if isinstance(op, Contract):
             a, b = free_axes(op)
+            for operand, own in ((op.a, a), (op.b, b)):
+                if operand not in loads and not sides.columns(own[0], False):
+                    yield Finding(
+                        f"this operand of `@` is computed, and needs `{own[0]}` as the rows of the "
+                        "tensor cores' tile, and other uses need it as the columns",
+                        op.loc,
+                        SWAPPED,
+                    )
             if len(a) == len(b) == 1 and not sides.differ(a[0], b[0]):
                 yield Finding(
                     f"this product needs `{a[0]}` and `{b[0]}` on different sides of the tensor "

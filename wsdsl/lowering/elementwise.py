@@ -55,38 +55,27 @@ def _elementwise(op: Map | Cast | Bitcast | Full, side: Side, pieces: Lookup) ->
 
 def _reduce(op: Reduce, side: Side, x: Pieces, masked: bool) -> Pieces:
     """Chunks of one width are combined elementwise, then the columns of one are reduced."""
-    b, axis = side.builder, side.axes[op.axis]
+    b = side.builder
     assert isinstance(op.result.type, Tile) and x.shape.columns == op.axis
     shape, dtype = side.shapes.of(op.result.type.axes), op.result.type.dtype
     work = F32 if op.fn == "add" and dtype.is_float else dtype
-    static = side.static.get(axis.dim)
-    exact = not masked or (static is not None and static % axis.size == 0)
-    indices = side.indices(op.axis)
 
-    def inside(i: int, j: int) -> Value:
-        """The chunk with what lies outside the dimension replaced by what changes nothing."""
+    def wide(i: int, j: int) -> Value:
         value = x.get(i, j)
-        kind = (
-            dataclasses.replace(value.type, dtype=work)
-            if isinstance(value.type, Fragment)
-            else None
-        )
-        assert kind is not None
-        if work != dtype:
-            value = b.add(Cast(result=b.value("wide", kind), x=value, loc=op.loc)).result
-        if exact:
+        assert isinstance(value.type, Fragment)
+        if work == dtype:
             return value
-        columns = indices.get(i, j)
-        valid = b.map(
-            "lt", columns, side.size(axis), type=Fragment(BOOL, 1, x.shape.widths[j]), wish="inside"
-        )
-        rest = b.constant(_neutral(op.fn, work), Tile(work), "neutral")
-        return b.map("where", valid, value, rest, type=kind, wish="masked")
+        kind = dataclasses.replace(value.type, dtype=work)
+        return b.add(Cast(result=b.value("wide", kind), x=value, loc=op.loc)).result
+
+    inside = Pieces(x.shape, wide)
+    if masked:
+        inside = with_columns_inside(inside, side, work, _neutral(op.fn, work))
 
     def of_width(i: int, chunks: list[int]) -> Value:
-        total = inside(i, chunks[0])
+        total = inside.get(i, chunks[0])
         for chunk in chunks[1:]:
-            total = b.map(op.fn, total, inside(i, chunk), wish="partial")
+            total = b.map(op.fn, total, inside.get(i, chunk), wish="partial")
         made = b.value(op.result.name, shape.piece(work, 0))
         return b.add(ReduceColumns(result=made, fn=op.fn, x=total, loc=op.loc)).result
 
@@ -101,6 +90,25 @@ def _reduce(op: Reduce, side: Side, x: Pieces, masked: bool) -> Pieces:
         return b.add(Cast(result=b.value("sum", shape.piece(dtype, 0)), x=made, loc=op.loc)).result
 
     return Pieces(shape, piece)
+
+
+def with_columns_inside(x: Pieces, side: Side, dtype: DType, rest: int | float) -> Pieces:
+    """The tile with `rest` in the columns that lie outside of their dimension."""
+    b, name = side.builder, x.shape.columns
+    assert name is not None
+    axis, indices = side.axes[name], side.indices(name)
+    static = side.static.get(axis.dim)
+    if static is not None and static % axis.size == 0:
+        return x
+
+    def inside(i: int, j: int) -> Value:
+        value, columns = x.get(i, j), indices.get(i, j)
+        kind = Fragment(BOOL, 1, x.shape.widths[j])
+        valid = b.map("lt", columns, side.size(axis), type=kind, wish="inside")
+        constant = b.constant(rest, Tile(dtype), "neutral")
+        return b.map("where", valid, value, constant, type=value.type, wish="masked")
+
+    return Pieces(x.shape, inside)
 
 
 def _neutral(fn: str, dtype: DType) -> int | float:

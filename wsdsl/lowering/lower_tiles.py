@@ -74,7 +74,7 @@ from wsdsl.lowering.carried import (
     accumulated_in,
     added_in_place,
 )
-from wsdsl.lowering.elementwise import compute
+from wsdsl.lowering.elementwise import compute, with_columns_inside
 from wsdsl.lowering.exchange import Exchange
 from wsdsl.lowering.parts import Parts
 from wsdsl.lowering.pieces import Accumulated, Pieces, held
@@ -83,6 +83,7 @@ from wsdsl.lowering.reads import load_piece, read_elements, read_values
 from wsdsl.lowering.side import Side
 from wsdsl.lowering.stored_again import stored_in
 from wsdsl.lowering.stores import Stores
+from wsdsl.lowering.zeros import zero_outside
 
 
 def lower_tiles(kernel: Kernel) -> Kernel:
@@ -201,7 +202,8 @@ class _Lowering:
                 self.builder.add(dataclasses.replace(op, body=tuple(inner)))
             case Contract():
                 sum = self.addend(op.acc, op.result.type)
-                self.sums[op.result] = self.products.multiply(op, self.tiles, sum)
+                made_here = self.products.multiply(op, self.tiles, self.computed(op), sum)
+                self.sums[op.result] = made_here
             case ForRange():
                 self.products.settle(op.loc)
                 self.loop(op)
@@ -244,6 +246,18 @@ class _Lowering:
             return None
         assert isinstance(index.axis.type, Axis)
         return self.side.blocks(index.axis.type.name, int(by.value))
+
+    def computed(self, op: Contract) -> Pieces | None:
+        """The operand of a product that is computed, if one is: zeros where it is summed over
+        elements that there are not."""
+        for operand in (op.a, op.b):
+            if operand not in self.tiles:
+                pieces, kind = self.pieces(operand), operand.type
+                assert isinstance(kind, Tile) and pieces.shape.columns is not None
+                if zero_outside(operand, pieces.shape.columns, self.made):
+                    return pieces
+                return with_columns_inside(pieces, self.side, kind.dtype, 0.0)
+        return None
 
     def addend(self, value: Value | None, kind: Type) -> Accumulated:
         """What products add to: a tile that others have added to, zeros, or other values."""
@@ -337,6 +351,9 @@ class _Lowering:
     def leaves_in_flight(self, op: ForRange, summed: list[bool]) -> bool:
         """Whether a body's products may be waited for after the next iteration's have begun."""
         inside = [c for c in walk(op.body) if isinstance(c, Contract)]
+        if any(isinstance(v.type, Tile) for c in inside for v in (c.a, c.b)):
+            # The registers of a computed operand are the next one's.
+            return False
         chains = [
             added_in_place(op.body, arg, last)
             for arg, last, is_sum in zip(op.args, yielded(op.body), summed, strict=True)

@@ -40,6 +40,8 @@ class Products:
         self.builder, self.shapes = builder, shapes
         self.row_start, self.column_start = row_start, column_start
         self.open: list[Accumulated] = []
+        self.in_registers: list[Value] = []
+        """Operands in registers of the open group: they stay as they are until it is over."""
         self.unfenced = False
         """Whether accumulators were made since the last fence."""
 
@@ -57,16 +59,10 @@ class Products:
 
     def join(self, pieces: Pieces, loc: Loc | None) -> Accumulated:
         """A tile with values of its own, handed to the tensor cores."""
-        shape, b = pieces.shape, self.builder
-        assert shape.columns is not None
-        columns = self.shapes.own(shape.columns)
+        shape = pieces.shape
         accumulators: list[Value] = []
         for i in range(shape.blocks):
-            parts = tuple(pieces.get(i, j) for j in range(len(shape.widths)))
-            assert isinstance(parts[0].type, Fragment)
-            whole = b.value("acc", Fragment(parts[0].type.dtype, 64, columns))
-            b.add(Join(result=whole, parts=parts, loc=loc))
-            accumulators.append(self.hand_back(whole, loc))
+            accumulators.append(self.hand_back(self.whole_rows(pieces, i, loc), loc))
         return Accumulated(shape, tuple(accumulators), True)
 
     def hand_back(self, fragment: Value, loc: Loc | None) -> Value:
@@ -83,15 +79,21 @@ class Products:
         return tile.accumulators
 
     def multiply(
-        self, op: Contract, tiles: dict[Value, TileInShared], acc: Accumulated
+        self,
+        op: Contract,
+        tiles: dict[Value, TileInShared],
+        computed: Pieces | None,
+        acc: Accumulated,
     ) -> Accumulated:
+        """`tiles` are operands in SMEM; `computed` is one in registers, which has the rows."""
         b = self.builder
         a, c = op.a.type, op.b.type
-        assert isinstance(a, SharedTile) and isinstance(c, SharedTile)
+        assert isinstance(a, (SharedTile, Tile)) and isinstance(c, (SharedTile, Tile))
         (k,) = (x for x in a.axes if x in c.axes)
-        first, second, dtypes = tiles[op.a], tiles[op.b], (a.dtype.name, c.dtype.name)
+        first, second, dtypes = op.a, op.b, (a.dtype.name, c.dtype.name)
         if acc.shape.rows not in a.axes:
             first, second, dtypes = second, first, dtypes[::-1]
+        fragments = self.fragments(computed, op.loc) if computed else ()
         accumulators = self.resume(acc, op.loc)
         if not self.open or self.unfenced:
             b.add(WgmmaFence(loc=op.loc))
@@ -101,12 +103,15 @@ class Products:
         assert acc.shape.columns is not None
         shared = self.shapes.share == "columns"
         column = self.column_start(acc.shape.columns, 0) if shared else None
-        right, right_k = self.operand(second, k, column, op.loc)
+        right, right_k = self.operand(tiles[second], k, column, op.loc)
         made: list[Value] = []
         for i, accumulator in enumerate(accumulators):
             assert acc.shape.rows is not None
-            start = self.row_start(acc.shape.rows, i)
-            left, left_k = self.operand(first, k, start, op.loc)
+            if not fragments:
+                start = self.row_start(acc.shape.rows, i)
+                left, left_k = self.operand(tiles[first], k, start, op.loc)
+            else:
+                left, left_k = fragments[i], True
             wgmma = Wgmma(
                 result=b.value("acc", accumulator.type),
                 acc=accumulator,
@@ -125,6 +130,22 @@ class Products:
         # What goes on from a product in flight is waited for in its place.
         self.open = [*(x for x in self.open if x is not acc), tile]
         return tile
+
+    def fragments(self, pieces: Pieces, loc: Loc | None) -> tuple[Value, ...]:
+        """An operand in registers, a fragment a block of rows: read with the next fence."""
+        made = tuple(self.whole_rows(pieces, i, loc) for i in range(pieces.shape.blocks))
+        self.in_registers += made
+        self.unfenced = True
+        return made
+
+    def whole_rows(self, pieces: Pieces, i: int, loc: Loc | None) -> Value:
+        """The pieces of a block of rows as one fragment."""
+        parts = tuple(pieces.get(i, j) for j in range(len(pieces.shape.widths)))
+        kinds = [part.type for part in parts if isinstance(part.type, Fragment)]
+        assert len(kinds) == len(parts)
+        kind = dataclasses.replace(kinds[0], columns=sum(k.columns for k in kinds))
+        made = Join(result=self.builder.value("whole", kind), parts=parts, loc=loc)
+        return self.builder.add(made).result
 
     def operand(
         self, tile: TileInShared, k: str, start: Value | None, loc: Loc | None
@@ -157,12 +178,16 @@ class Products:
             return
         self.builder.add(WgmmaCommit(loc=loc))
         tiles, self.open = self.open, []
+        read, self.in_registers = tuple(self.in_registers), []
         if keep:
-            self.builder.add(WgmmaWait(pending=0, loc=loc))
+            self.builder.add(WgmmaWait(pending=0, fragments=read, loc=loc))
         else:
-            self.wait(tiles, loc)
+            self.wait(tiles, loc, read)
 
-    def wait(self, tiles: list[Accumulated], loc: Loc | None) -> None:
+    def wait(
+        self, tiles: list[Accumulated], loc: Loc | None, read: tuple[Value, ...] = ()
+    ) -> None:
+        """`read`: operands in registers, which are free from here on."""
         accumulators = tuple(a for tile in tiles for a in tile.accumulators)
         fragments: list[Value] = []
         for a in accumulators:
@@ -170,7 +195,13 @@ class Products:
             kind = Fragment(a.type.dtype, a.type.rows, a.type.columns)
             fragments.append(self.builder.value("sum", kind))
         self.builder.add(
-            WgmmaWait(result=tuple(fragments), pending=0, accumulators=accumulators, loc=loc)
+            WgmmaWait(
+                result=tuple(fragments),
+                pending=0,
+                accumulators=accumulators,
+                fragments=read,
+                loc=loc,
+            )
         )
         for tile in tiles:
             tile.waited = tuple(fragments[: len(tile.accumulators)])

@@ -200,8 +200,13 @@ def _products(kernel: Kernel) -> Iterator[Finding]:
                 if a.dtype == b.dtype == F32
                 else OPERANDS,
             )
+        computed = [v for v in (op.a, op.b) if not isinstance(made.get(v), Load)]
+        if computed:
+            yield from _computed(op, computed, made)
         for operand in (op.a, op.b):
-            yield from _operand(operand, made.get(operand), op, shared)
+            load = made.get(operand)
+            if isinstance(load, Load):
+                yield from _operand(load, op, shared)
 
 
 def _by_element(a: Tile, b: Tile, axis: str) -> str:
@@ -213,26 +218,29 @@ def _by_element(a: Tile, b: Tile, axis: str) -> str:
     return f"for a @ b write sum({first} * {second}, over={loop_variable(axis)})"
 
 
-def _operand(
-    value: Value, load: Op | None, product: Contract, shared: list[str]
-) -> Iterator[Finding]:
-    if isinstance(load, If):
+def _computed(product: Contract, computed: list[Value], made: Mapping[Value, Op]) -> Iterator[Finding]:
+    """Operands that come out of registers: one of a product, in the layout of its sums."""
+    locs = [made[v].loc for v in computed if v in made]
+    at = next((loc for loc in locs if loc), product.loc)
+    if len(computed) > 1:
         yield Finding(
-            "an operand of `@` that an `if` chooses is not lowered yet: the tensor cores are fed "
-            "from loads alone",
-            load.loc or product.loc,
-            "write the product in both branches: acc += a @ c in one, acc += b @ c in the other",
+            "both operands of this product are computed; the tensor cores take one of them from "
+            "registers",
+            product.loc,
+            "store one of them in a kernel before this one, and load it",
         )
-        return
-    if not isinstance(load, Load):
-        yield Finding(
-            "an operand of `@` that is computed is not lowered yet: the tensor cores are fed from "
-            "loads alone",
-            (load.loc if load else None) or product.loc,
-            "store it in a kernel before this one, and load it; a factor may stay if along the "
-            "contraction it varies by `index(…) // c` alone",
-        )
-        return
+    for value in computed:
+        assert isinstance(value.type, Tile)
+        if value.type.dtype.bits != 16:
+            yield Finding(
+                f"a computed operand of `@` is {value.type.dtype} here; in registers the tensor "
+                "cores take bf16 and f16",
+                at,
+                "convert it, and what it is multiplied by, to bf16 or f16: cast(…, bf16)",
+            )
+
+
+def _operand(load: Load, product: Contract, shared: list[str]) -> Iterator[Finding]:
     assert isinstance(load.tensor.type, Tensor)
     last = load.index[-1].type if load.index else None
     name = load.tensor.name

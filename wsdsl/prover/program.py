@@ -269,6 +269,9 @@ def _wanted(op: Op) -> list[Value]:
             return [op.item]
         case f.AsAccumulator():
             return []
+        case f.Wgmma() | f.WgmmaWait():
+            # What fragments hold is data; of the registers they are in the name says enough.
+            return [v for v in operands(op) if not isinstance(v.type, Fragment)]
         case _:
             return list(operands(op))
 
