@@ -25,14 +25,6 @@ PAIRS = {
         ROWS.replace("in tiles(K)", "in each(K)")
         + "        for l in tiles(L):\n            acc += X[m, k, l] @ W[n, k, l]" + STORED,
     ),
-    "chosen by an if": (
-        "X: bf16[M, K], Z: bf16[M, K], W: bf16[N, K], f: i32, Y: f32[M, N]",
-        ROWS + "        x = X[m, k]\n        if f > 0:\n            x = Z[m, k]\n"
-        "        acc += x @ W[n, k]" + STORED,
-        "write the product in both branches",
-        ROWS + "        if f > 0:\n            acc += Z[m, k] @ W[n, k]\n"
-        "        else:\n            acc += X[m, k] @ W[n, k]" + STORED,
-    ),
     "f32": (
         "X: f32[M, K], W: f32[N, K], Y: f32[M, N]",
         ROWS + "        acc += X[m, k] @ W[n, k]" + STORED,

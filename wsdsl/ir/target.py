@@ -17,6 +17,8 @@ SMEM_ALIGN = 1024
 LINE_ALIGN = 128
 """What a tile without a swizzle must be aligned to, for TMA."""
 
+MAX_RANK = 5
+"""Dimensions of a tensor that TMA takes."""
 TMA_ALIGN = 16
 """Bytes of which TMA takes multiples: addresses and strides, along the contiguous dimension where a
 box begins, and what is copied."""

@@ -10,7 +10,7 @@ from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.op import Region, Value, operands
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import Tile
-from wsdsl.ir.walk import used_inside, yielded
+from wsdsl.ir.walk import used_inside, uses, yielded
 from wsdsl.lowering.builder import FLAG, Builder
 from wsdsl.lowering.pieces import Accumulated, Pieces, held
 from wsdsl.lowering.products import Products
@@ -27,6 +27,25 @@ def accumulated_in(body: Region, last: Value) -> bool:
                 return accumulated_in(op.body, yielded(op.body)[made.index(last)])
             case _:
                 pass
+    return False
+
+
+def stays_with_products(loop: ForRange, arg: Value, last: Value) -> bool:
+    """Whether a carried variable stays with the tensor cores. It does not where a body reads what
+    it is, as to scale it, rather than have products add to it.
+    """
+    read = arg in uses(loop.body) and not _goes_on(loop.body, arg)
+    return accumulated_in(loop.body, last) and not read
+
+
+def _goes_on(body: Region, arg: Value) -> bool:
+    """Whether products add to it, in the body or in a loop of it."""
+    for op in body:
+        if isinstance(op, Contract) and op.acc == arg:
+            return True
+        inner = op.args[op.init.index(arg)] if isinstance(op, ForRange) and arg in op.init else None
+        if isinstance(op, ForRange) and inner is not None and _goes_on(op.body, inner):
+            return True
     return False
 
 

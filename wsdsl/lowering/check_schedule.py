@@ -29,7 +29,7 @@ from wsdsl.lowering.footprint import (
     promoted_registers,
     smem_bytes,
 )
-from wsdsl.lowering.load_groups import find_load_groups
+from wsdsl.lowering.load_groups import computed_operands, find_load_groups
 from wsdsl.lowering.nest import output_nest
 from wsdsl.lowering.sharing import (
     cluster_along,
@@ -222,7 +222,8 @@ def _share(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         mixed = f'{told}, and scheduler="{chosen.scheduler}" hands on whole rows'
         yield Finding(mixed, kernel.loc, 'leave it out, or use scheduler="persistent"')
     for op in kernel.ops:
-        if isinstance(op, Reduce) and op.axis in columns:
+        reduced = isinstance(op, Reduce) and op.axis in columns
+        if reduced or (isinstance(op, Contract) and computed_operands(op, kernel.definers)):
             yield Finding(f"{told}, and this needs whole rows", op.loc, "leave it out")
 
 

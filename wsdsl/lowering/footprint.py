@@ -13,7 +13,7 @@ from wsdsl.ir.walk import yielded
 from wsdsl.ir.wgmma import is_fp8, k_step
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.cut_sums import cut_loop
-from wsdsl.lowering.load_groups import LoadGroup, load_groups
+from wsdsl.lowering.load_groups import LoadGroup, RingKey, load_groups
 from wsdsl.lowering.nest import output_nest
 from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.parts import (
@@ -102,19 +102,21 @@ def slot_bytes(kernel: Kernel, schedule: Schedule, group: LoadGroup, sizes: dict
     return operands + -(-beside // SMEM_ALIGN) * SMEM_ALIGN
 
 
+def ring_depth(ring: RingKey, stages: int) -> int:
+    """Slots of a circular buffer, where the innermost ones have `stages`."""
+    return OUTER_RING_DEPTH if ring.height else stages
+
+
 def smem_bytes(
     kernel: Kernel, schedule: Schedule, stages: int, buffers: int = STAGING_BUFFERS
 ) -> int:
     """All of a CTA's SMEM: slots, `buffers` a warpgroup for stores, parts, mbarriers."""
     sizes = axis_sizes(kernel, schedule)
-    slots: dict[int, int] = {}
+    slots: dict[RingKey, int] = {}
     for group in load_groups(kernel):
         size = slot_bytes(kernel, schedule, group, sizes)
-        slots[group.height] = max(slots.get(group.height, 0), size)
-    total = 0
-    for height, size in slots.items():
-        depth = stages if height == 0 else OUTER_RING_DEPTH
-        total += depth * (size + 16)
+        slots[group.ring] = max(slots.get(group.ring, 0), size)
+    total = sum(ring_depth(ring, stages) * (size + 16) for ring, size in slots.items())
     if any(isinstance(op, Store) for op in kernel.ops):
         total += STAGING_BYTES * buffers * (schedule.consumers or 1)
     return total + part_bytes(kernel, schedule, MIN_DEPTH) + exchanged_bytes(kernel, schedule)
@@ -310,7 +312,7 @@ def slot_cycles(kernel: Kernel, schedule: Schedule) -> int:
     sizes = axis_sizes(kernel, schedule)
     found: list[float] = []
     for group in load_groups(kernel):
-        if group.height:
+        if group.ring.height:
             continue
         loaded = {load.result for load in group.loads}
         products = [op for op in kernel.ops if isinstance(op, Contract)]

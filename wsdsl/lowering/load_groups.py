@@ -1,37 +1,52 @@
 """Which loads go through circular buffers, and how they share slots.
 
-The tiles that products consume come through slots. Loads of one block (one region) whose uses lie
-together share a slot, if when the first is needed it can be known where the others lie. Where a
-slot is held while others are taken, as around an inner loop, they come from different circular
-buffers, since the inner one turns round while the outer is held.
+The tiles that products consume come through slots, and so does what an operand is computed from,
+if it lies as the operand does. Loads of one block (one region) whose uses lie together share a
+slot, if when the first is needed it can be known where the others lie. Where a slot is held while
+others are taken, as around an inner loop, they come from different circular buffers, since the
+inner one turns round while the outer is held. So do the operands of a product that is made of
+another one's results: its slot is taken later, and given back later.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, regions, results_of
-from wsdsl.ir.tile_ops import Contract, Load, Store
-from wsdsl.ir.types import Tile
+from wsdsl.ir.target import MAX_RANK
+from wsdsl.ir.tile_ops import Bitcast, Cast, Contract, ForEach, ForTiles, Load, Map, Store
+from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import definers, used_inside, walk
 from wsdsl.lowering.side_loads import SideLoad, kept_out, side_load
 
 
+class RingKey(NamedTuple):
+    """Which circular buffer. `height` is 0 if no other slot is taken while one of its slots is
+    held, else one more than those'. `link` counts the products in the block, one made of the
+    other's results, that come before the one that reads the slot.
+    """
+
+    height: int
+    link: int
+
+
 @dataclass(frozen=True)
 class LoadGroup:
-    """Loads that share a slot, in the block whose first op is `block[0]`.
+    """Loads that share a slot of `ring`, in the block whose first op is `block[0]`.
 
     `first` and `last` are positions in the block: the ops that use the tiles lie between them.
-    `height` is 0 if no other slot is taken while this one is held, else one more than those'.
+    Of `loads`, those named in `raw` are read by threads, which make operands of them.
     """
 
     block: Region
     loads: tuple[Load, ...]
     first: int
     last: int
-    height: int
+    ring: RingKey
     beside: tuple[SideLoad, ...] = ()
+    raw: frozenset[Value] = frozenset()
 
     @property
     def layout(self) -> tuple[Tile, ...]:
@@ -55,11 +70,11 @@ def find_load_groups(body: Region, out: frozenset[str] = frozenset()) -> tuple[L
     return tuple(_Finder(consumed, definers(body), out).groups(body))
 
 
-def layouts_of(groups: Iterable[LoadGroup]) -> dict[int, list[tuple[Tile, ...]]]:
-    """What slots hold, by the height of their ring."""
-    found: dict[int, list[tuple[Tile, ...]]] = {}
+def layouts_of(groups: Iterable[LoadGroup]) -> dict[RingKey, list[tuple[Tile, ...]]]:
+    """What slots hold, by their ring."""
+    found: dict[RingKey, list[tuple[Tile, ...]]] = {}
     for group in groups:
-        known = found.setdefault(group.height, [])
+        known = found.setdefault(group.ring, [])
         if group.layout not in known:
             known.append(group.layout)
     return found
@@ -79,40 +94,121 @@ class _Finder:
     out: frozenset[str]
 
     def groups(self, block: Region) -> list[LoadGroup]:
-        spans: list[tuple[int, int, list[Load]]] = []
+        links, raw = _links(block), self.raw(block)
+        spans: list[_Span] = []
         for load in block:
-            if isinstance(load, Load) and load.result in self.consumed:
-                at = [i for i, op in enumerate(block) if _contracted(op, load.result)]
-                spans.append((at[0], at[-1], [load]))
-        spans.sort(key=lambda s: s[0])
-        merged: list[tuple[int, int, list[Load]]] = []
-        for first, last, loads in spans:
-            before = merged[-1] if merged else (0, 0, [])
-            known = merged and needed_before(block, before[0], loads[0].index) is not None
-            if known and not _apart(block, before[1], first):
-                merged[-1] = (before[0], max(before[1], last), [*before[2], *loads])
+            if not isinstance(load, Load):
+                continue
+            at: list[int] = []
+            if load.result in self.consumed:
+                at += [i for i, op in enumerate(block) if _contracted(op, load.result)]
+            if load.result in raw:
+                at += [i for i, op in enumerate(block) if load.result in operands(op)]
+            if at:
+                spans.append(_Span(min(at), max(at), min(links[i] for i in at), [load]))
+        spans.sort(key=lambda s: s.first)
+        merged: list[_Span] = []
+        for span in spans:
+            before = next((m for m in reversed(merged) if m.link == span.link), None)
+            index = span.loads[0].index
+            if (
+                before
+                and needed_before(block, before.first, index) is not None
+                and not _apart(block, before.last, span.first)
+            ):
+                before.last = max(before.last, span.last)
+                before.loads += span.loads
             else:
-                merged.append((first, last, loads))
+                merged.append(span)
         inner = [(i, self.inner(op)) for i, op in enumerate(block)]
         found: list[tuple[int, list[LoadGroup]]] = [(i, groups) for i, groups in inner if groups]
-        for first, last, loads in reversed(merged):
-            held = [g.height for i, groups in found if first <= i <= last for g in groups]
-            height = max(held, default=-1) + 1
-            unique = tuple({(ld.tensor, ld.index): ld for ld in reversed(loads)}.values())[::-1]
-            beside = self.beside(block) if len(merged) == 1 and not height else ()
+        for span in reversed(merged):
+            first, last = span.first, span.last
+            held = [g.ring.height for i, groups in found if first <= i <= last for g in groups]
+            ring = RingKey(max(held, default=-1) + 1, span.link)
+            unique = tuple({(ld.tensor, ld.index): ld for ld in reversed(span.loads)}.values())[
+                ::-1
+            ]
+            beside = self.beside(block) if len(merged) == 1 and not ring.height else ()
             first = min(first, *(block.index(side.load) for side in beside), first)
-            group = LoadGroup(block, unique, first, last, height, beside)
+            own = frozenset(load.result for load in span.loads) & raw
+            group = LoadGroup(block, unique, first, last, ring, beside, own)
             found.append((first, [group]))
         # A slot held around a loop is taken before the loop's own.
-        found.sort(key=lambda f: (f[0], -f[1][0].height))
+        found.sort(key=lambda f: (f[0], -f[1][0].ring.height))
         return [group for _, groups in found for group in groups]
 
     def inner(self, op: Op) -> list[LoadGroup]:
         return [g for region in regions(op) for g in self.groups(region)]
 
+    def raw(self, block: Region) -> frozenset[Value]:
+        """What computed operands are made of, element by element, of loads of this block that lie
+        as the operand does: the axis that is summed over is contiguous.
+        """
+        own = {v: op for op in block for v in results_of(op)}
+        found: set[Value] = set()
+        for op in walk(block):
+            for operand in (op.a, op.b) if isinstance(op, Contract) else ():
+                ahead, seen = [operand], set[Value]()
+                while ahead:
+                    value = ahead.pop()
+                    made = own.get(value)
+                    if made is None or value in seen:
+                        continue
+                    seen.add(value)
+                    if isinstance(made, (Map, Cast, Bitcast)):
+                        ahead += operands(made)
+                    elif isinstance(made, Load) and value != operand:
+                        found |= {value} if self.lies_like(made, operand) else set()
+        return frozenset(found)
+
+    def lies_like(self, load: Load, operand: Value) -> bool:
+        last = load.index[-1].type if load.index else None
+        assert isinstance(operand.type, Tile) and isinstance(load.result.type, Tile)
+        return (
+            len(operand.type.axes) == 2
+            and load.result.type.axes == operand.type.axes
+            and isinstance(last, Axis)
+            and last.name == operand.type.axes[-1]
+            and load.tensor.name not in self.out
+            and len(load.index) <= MAX_RANK
+            and load.result.type.dtype.bits >= 8
+        )
+
     def beside(self, block: Region) -> tuple[SideLoad, ...]:
         found = (side_load(op, block, self.made, self.out) for op in block)
         return tuple(side for side in found if side is not None)
+
+
+@dataclass
+class _Span:
+    """The places in a block between which loads are used."""
+
+    first: int
+    last: int
+    link: int
+    loads: list[Load]
+
+
+def _links(block: Region) -> list[int]:
+    """For each op, how many products of the block are made one of the other's results in front of
+    it. What is added to is not what a product is made of.
+    """
+    behind: dict[Value, int] = {}
+    found: list[int] = []
+    for op in block:
+        inner = list(walk((op,)))
+        products = [c for c in inner if isinstance(c, Contract)]
+        sums = {c.acc for c in products if c.acc is not None}
+        for loop in reversed(inner):
+            if isinstance(loop, (ForTiles, ForEach)):
+                sums |= {v for v, arg in zip(loop.init, loop.args, strict=True) if arg in sums}
+        used = {*operands(op), *used_inside(op)} - sums
+        link = max((behind.get(v, 0) for v in used), default=0)
+        found.append(link)
+        own = link + 1 if products else max((behind.get(v, 0) for v in operands(op)), default=0)
+        behind |= dict.fromkeys(results_of(op), own)
+    return found
 
 
 def needed_before(block: Region, first: int, values: Iterable[Value]) -> list[int] | None:
@@ -134,6 +230,11 @@ def needed_before(block: Region, first: int, values: Iterable[Value]) -> list[in
 def _apart(block: Region, last: int, first: int) -> bool:
     """Whether a loop (or if) stands between, or is one of, the two places."""
     return first > last and any(regions(op) for op in block[last : first + 1])
+
+
+def computed_operands(op: Contract, made: Mapping[Value, Op]) -> list[Value]:
+    """Those of a product that are not loaded as they are."""
+    return [v for v in (op.a, op.b) if not isinstance(made.get(v), Load)]
 
 
 @once

@@ -17,17 +17,17 @@ from wsdsl.ir.types import Slot
 from wsdsl.ir.walk import Namer, definers, used_inside, uses, yielded
 from wsdsl.lowering.builder import INT
 from wsdsl.lowering.early_loads import loaded_tensors
-from wsdsl.lowering.load_groups import LoadGroup, layouts_of
+from wsdsl.lowering.load_groups import LoadGroup, RingKey, layouts_of
 from wsdsl.lowering.side_loads import SideLoad
 
 
 class LoadSide:
-    """Of one kernel body, whose loads go to the slots of `rings`, by height."""
+    """Of one kernel body, whose loads go to the slots of `rings`."""
 
     def __init__(
         self,
         groups: tuple[LoadGroup, ...],
-        rings: dict[int, Value],
+        rings: dict[RingKey, Value],
         namer: Namer,
         sizes: dict[str, int],
     ) -> None:
@@ -38,7 +38,7 @@ class LoadSide:
         return [g for g in self.groups if g.block is block or g.block == block]
 
     def layout(self, group: LoadGroup) -> int:
-        return self.layouts[group.height].index(group.layout)
+        return self.layouts[group.ring].index(group.layout)
 
     def of(self, block: Region, names: frozenset[str], handed: tuple[Value, ...] = ()) -> Region:
         """The block with nothing but slots being filled with the tensors of these names, and what
@@ -112,10 +112,10 @@ class LoadSide:
 
     def _fill(self, group: LoadGroup, names: frozenset[str]) -> list[Op]:
         """Nothing, if no slot of the ring has anything of these tensors."""
-        if not names & loaded_tensors(g for g in self.groups if g.height == group.height):
+        if not names & loaded_tensors(g for g in self.groups if g.ring == group.ring):
             return []
         slot = Value(self.namer.new("slot"), Slot())
-        ring, loc = self.rings[group.height], group.loads[0].loc
+        ring, loc = self.rings[group.ring], group.loads[0].loc
         made: list[Op] = [
             ProducerAcquire(result=slot, ring=ring, layout=self.layout(group), loc=loc)
         ]

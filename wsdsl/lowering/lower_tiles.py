@@ -71,8 +71,8 @@ from wsdsl.lowering.carried import (
     CarriedScalar,
     CarriedSum,
     CarriedTile,
-    accumulated_in,
     added_in_place,
+    stays_with_products,
 )
 from wsdsl.lowering.elementwise import compute, with_columns_inside
 from wsdsl.lowering.exchange import Exchange
@@ -295,7 +295,10 @@ class _Lowering:
 
     def loop(self, op: ForRange) -> None:
         b, lasts = self.builder, yielded(op.body)
-        summed = [_is_tile(v.type) and accumulated_in(op.body, v) for v in lasts]
+        carries = zip(op.args, lasts, strict=True)
+        summed = [
+            _is_tile(last.type) and stays_with_products(op, arg, last) for arg, last in carries
+        ]
         keep = self.leaves_in_flight(op, summed)
         sums_only = {v for v, is_sum in zip(op.init, summed, strict=True) if is_sum}
         for value in (*free_values(op.body), *op.init):
@@ -356,8 +359,8 @@ class _Lowering:
             return False
         chains = [
             added_in_place(op.body, arg, last)
-            for arg, last, is_sum in zip(op.args, yielded(op.body), summed, strict=True)
-            if is_sum
+            for arg, last, sums in zip(op.args, yielded(op.body), summed, strict=True)
+            if sums
         ]
         added = {c.result for c in op.body if isinstance(c, Contract) and c.acc is not None}
         return bool(inside) and all(chains) and all(c.result in added for c in inside)

@@ -87,8 +87,8 @@ from wsdsl.lowering.early_loads import (
     refuse_addresses_in_memory,
     refuse_written_addresses,
 )
-from wsdsl.lowering.footprint import OUTER_RING_DEPTH
-from wsdsl.lowering.load_groups import LoadGroup, find_load_groups, layouts_of
+from wsdsl.lowering.footprint import ring_depth
+from wsdsl.lowering.load_groups import LoadGroup, RingKey, find_load_groups, layouts_of
 from wsdsl.lowering.load_side import LoadSide
 from wsdsl.lowering.nest import output_nest
 from wsdsl.lowering.part_loads import fill_parts, parts_ring, read_in_parts
@@ -105,8 +105,9 @@ def partition_loads(kernel: Kernel) -> Kernel:
     groups = find_load_groups(body, kept_out(kernel))
     turns = num_turns(schedule)
     rings = _make_rings(groups, schedule, namer)
+    declared = list(rings.values())
     sizes = {name: axis.size for name, axis in axes_of(kernel).items()}
-    filled_by = LoadSide(groups, {h: ring.result for h, ring in rings.items()}, namer, sizes)
+    filled_by = LoadSide(groups, {k: ring.result for k, ring in rings.items()}, namer, sizes)
     read_by = _ComputeSide(filled_by, kernel)
     within = tuple(loop.within if isinstance(loop, ForTiles) else 0 for loop in nest)
 
@@ -145,7 +146,7 @@ def partition_loads(kernel: Kernel) -> Kernel:
     parted = loads_in_parts(kernel, schedule, body) if groups else ()
     if parted:
         own = parts_ring(kernel, parted, namer)
-        rings[-1] = own
+        declared.append(own)
         side = _without_unused(fill_parts(body, parted, own.result, namer))
         refuse_written_addresses(kernel, side)
         beside = Partition(
@@ -157,7 +158,7 @@ def partition_loads(kernel: Kernel) -> Kernel:
         # Operands first: the loads of a block are known by the block that they stand in.
         compute_side = read_by.of(body)
         if parted:
-            compute_side = read_in_parts(compute_side, parted, rings[-1].result, turn, turns)
+            compute_side = read_in_parts(compute_side, parted, declared[-1].result, turn, turns)
         inner = work(compute_side, turn, turns, _passing_over(filled) if turns > 1 else ())
         compute = Partition(
             role="compute",
@@ -168,7 +169,7 @@ def partition_loads(kernel: Kernel) -> Kernel:
             loc=kernel.loc,
         )
         partitions.append(compute)
-    return dataclasses.replace(kernel, level="partitioned", body=(*rings.values(), *partitions))
+    return dataclasses.replace(kernel, level="partitioned", body=(*declared, *partitions))
 
 
 def _dim(loop: ForTiles | ForEach) -> str:
@@ -184,15 +185,15 @@ def _name(loop: ForTiles | ForEach) -> str:
 
 def _make_rings(
     groups: tuple[LoadGroup, ...], schedule: Schedule, namer: Namer
-) -> dict[int, CircularBuffer]:
+) -> dict[RingKey, CircularBuffer]:
     return {
-        height: CircularBuffer(
+        key: CircularBuffer(
             result=Value(namer.new("ring"), Ring()),
-            depth=(schedule.stages or 1) if height == 0 else OUTER_RING_DEPTH,
+            depth=ring_depth(key, schedule.stages or 1),
             layouts=tuple(held),
             consumers=num_sharing(schedule),
         )
-        for height, held in sorted(layouts_of(groups).items())
+        for key, held in sorted(layouts_of(groups).items())
     }
 
 
@@ -210,6 +211,8 @@ class _ComputeSide:
         tiles: dict[Value, Value] = {}
         slots: dict[int, Value] = {}
         elements = self._read_in_place(groups[0], block) if len(groups) == 1 else {}
+        for group in groups:
+            elements |= self._raw(group, block)
         held = [_held(group, block, elements) for group in groups]
         for i, op in enumerate(block):
             for n, group in enumerate(groups):
@@ -250,6 +253,15 @@ class _ComputeSide:
             return {}
         return {} if group.beside and held.start < group.first else found
 
+    def _raw(self, group: LoadGroup, block: Region) -> dict[Value, Value]:
+        """What operands are computed from, and what stands for it where it is read in a slot."""
+        found: dict[Value, Value] = {}
+        for load in group.loads:
+            if same := group.raw & _alike(load, block):
+                made = Value(self.loads.namer.new(load.tensor.name.lower()), load.result.type)
+                found |= dict.fromkeys(same, made)
+        return found
+
     def _fits(self, load: Load) -> bool:
         """Whether a fragment has rows and columns as the slot's lines are."""
         kind, last = load.result.type, load.index[-1].type
@@ -275,7 +287,7 @@ class _ComputeSide:
     def _take(
         self, group: LoadGroup, slot: Value, block: Region, tiles: dict[Value, Value]
     ) -> list[Op]:
-        ring = self.loads.rings[group.height]
+        ring = self.loads.rings[group.ring]
         loc = group.loads[0].loc
         made: list[Op] = [
             ConsumerWait(result=slot, ring=ring, layout=self.loads.layout(group), loc=loc)

@@ -22,7 +22,7 @@ from wsdsl.ir.barrier_ops import (
 from wsdsl.ir.memory_ops import LoadPanels, LoadShared
 from wsdsl.ir.op import Kernel, Region, Value, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import PartsInShared
-from wsdsl.ir.target import LINE_ALIGN, SMEM_ALIGN, widest_swizzle
+from wsdsl.ir.target import LINE_ALIGN, MAX_RANK, SMEM_ALIGN, widest_swizzle
 from wsdsl.ir.tile_ops import Contract, Load, Store
 from wsdsl.ir.types import Axis, Barriers, Fragment, State, Tensor, Tile
 from wsdsl.ir.walk import used_inside
@@ -91,7 +91,7 @@ def _fits(op: Load, kernel: Kernel, made_here: set[Value]) -> bool:
         and isinstance(last, Axis)
         and op.tensor.type.dtype.bits >= 8
         and op.tensor.type.dtype.name != "bool"
-        and len(op.index) <= 5
+        and len(op.index) <= MAX_RANK
         and op.tensor.name not in kernel.unaligned
         and not made_here & {*op.index}
     )

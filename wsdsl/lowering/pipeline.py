@@ -22,6 +22,7 @@ from wsdsl.lowering.drop_unused import drop_unused
 from wsdsl.lowering.fit_last_tiles import fit_last_tiles
 from wsdsl.lowering.fuse_accumulators import fuse_accumulators
 from wsdsl.lowering.hoist_indices import hoist_indices
+from wsdsl.lowering.hoist_loads import hoist_loads
 from wsdsl.lowering.hoist_operands import hoist_operands
 from wsdsl.lowering.hoist_scalars import hoist_scalars
 from wsdsl.lowering.insert_prologue import insert_prologue
@@ -51,6 +52,7 @@ PASSES: tuple[tuple[Pass, Level], ...] = (
     (move_factors, "tile"),
     (verify_lowerable, "tile"),
     (fuse_accumulators, "tile"),
+    (hoist_loads, "tile"),
     (hoist_indices, "tile"),
     (choose_mma, "tile"),
     (assign_roles, "tile"),

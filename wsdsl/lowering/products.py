@@ -60,10 +60,8 @@ class Products:
     def join(self, pieces: Pieces, loc: Loc | None) -> Accumulated:
         """A tile with values of its own, handed to the tensor cores."""
         shape = pieces.shape
-        accumulators: list[Value] = []
-        for i in range(shape.blocks):
-            accumulators.append(self.hand_back(self.whole_rows(pieces, i, loc), loc))
-        return Accumulated(shape, tuple(accumulators), True)
+        whole = (self.whole_rows(pieces, i, loc) for i in range(shape.blocks))
+        return Accumulated(shape, tuple(self.hand_back(x, loc) for x in whole), True)
 
     def hand_back(self, fragment: Value, loc: Loc | None) -> Value:
         assert isinstance(fragment.type, Fragment)
@@ -184,9 +182,7 @@ class Products:
         else:
             self.wait(tiles, loc, read)
 
-    def wait(
-        self, tiles: list[Accumulated], loc: Loc | None, read: tuple[Value, ...] = ()
-    ) -> None:
+    def wait(self, tiles: list[Accumulated], loc: Loc | None, read: tuple[Value, ...] = ()) -> None:
         """`read`: operands in registers, which are free from here on."""
         accumulators = tuple(a for tile in tiles for a in tile.accumulators)
         fragments: list[Value] = []

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from wsdsl.ir.fragment_ops import Slice
 from wsdsl.ir.memory_ops import LoadGlobal, LoadPanels, LoadShared
 from wsdsl.ir.op import Value
 from wsdsl.ir.pipeline_ops import ElementsInShared, ValuesInShared
 from wsdsl.ir.target import SWIZZLE_SPAN, TMA_ALIGN
 from wsdsl.ir.tile_ops import Load, Lookup
-from wsdsl.ir.types import Axis, Tile
+from wsdsl.ir.types import Axis, Fragment, Tile
 from wsdsl.lowering.footprint import loads_in_order
 from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.pieces import Pieces, covering, narrow
@@ -52,23 +53,35 @@ def read_elements(op: ElementsInShared, side: Side, find: Find) -> Pieces:
     shares = last.size // side.shapes.own(columns)
     swizzle, _ = operand_lines(last.size, dtype, last.role, shares)
     span = SWIZZLE_SPAN[swizzle]
-    if any(width * dtype.bytes % span for width in shape.widths):
+    wide = span // dtype.bytes
+    if any(width % wide and wide % width for width in shape.widths):
         load = Load(result=op.result, tensor=op.tensor, index=op.index, loc=op.loc)
         return load_piece(load, side, find)
+    read: dict[tuple[int, int], Value] = {}
+
+    def panels(i: int, first: int, columns: int) -> Value:
+        """The columns from `first` on, where a panel begins."""
+        if (i, first) not in read:
+            made = LoadPanels(
+                result=b.value(op.result.name, Fragment(dtype, 64, columns)),
+                shared=op.shared,
+                offset=op.offset + first // wide * lines * span,
+                state=op.state,
+                start=side.row_in_tile(rows, i),
+                rows=lines,
+                swizzle=swizzle,
+                loc=op.loc,
+            )
+            read[i, first] = b.add(made).result
+        return read[i, first]
 
     def piece(i: int, j: int) -> Value:
-        panels = shape.first_column(j) * dtype.bytes // span
-        made = LoadPanels(
-            result=b.value(op.result.name, shape.piece(dtype, j)),
-            shared=op.shared,
-            offset=op.offset + panels * lines * span,
-            state=op.state,
-            start=side.row_in_tile(rows, i),
-            rows=lines,
-            swizzle=swizzle,
-            loc=op.loc,
-        )
-        return b.add(made).result
+        first, width = shape.first_column(j), shape.widths[j]
+        if width % wide == 0:
+            return panels(i, first, width)
+        panel = panels(i, first // wide * wide, wide)
+        made = b.value(op.result.name, shape.piece(dtype, j))
+        return b.add(Slice(result=made, x=panel, start=first % wide, loc=op.loc)).result
 
     return Pieces(shape, piece)
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, once
-from wsdsl.ir.target import LINE_ALIGN, TMA_ALIGN
+from wsdsl.ir.target import LINE_ALIGN, MAX_RANK, TMA_ALIGN
 from wsdsl.ir.tile_ops import Block, Constant, Index, Load, Map, Store
 from wsdsl.ir.types import Axis, Tensor, Tile
 
@@ -88,7 +88,7 @@ def side_load(
     op: Op, block: Region, made: Mapping[Value, Op], out: Iterable[str]
 ) -> SideLoad | None:
     """The op as a load beside the operands, in a block with products."""
-    if not isinstance(op, Load) or op.tensor.name in out or len(op.index) > 5:
+    if not isinstance(op, Load) or op.tensor.name in out or len(op.index) > MAX_RANK:
         return None
     kind = op.result.type
     assert isinstance(kind, Tile)

@@ -11,11 +11,13 @@ from collections.abc import Iterator, Mapping
 
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, results_of
+from wsdsl.ir.target import MAX_RANK
 from wsdsl.ir.tile_ops import Contract, ForTiles, If, Load, Lookup, Reduce, Store, Whole
 from wsdsl.ir.types import F32, Axis, Tensor, Tile
 from wsdsl.ir.walk import used_inside, walk
 from wsdsl.ir.wgmma import MAX_COLUMNS, OPERANDS, may_be_mn_major, sum_of
 from wsdsl.lowering.axes import loop_variable
+from wsdsl.lowering.load_groups import computed_operands
 from wsdsl.lowering.nest import output_nest
 from wsdsl.lowering.stored_again import apart, same_place
 
@@ -23,7 +25,6 @@ REGISTER_DTYPES = (
     "f32", "tf32", "f16", "bf16", "f8e4m3", "f8e5m2",
     "i32", "u32", "i16", "u16", "i8", "u8", "bool",
 )  # fmt: skip
-MAX_RANK = 5
 
 
 def verify_lowerable(kernel: Kernel) -> Kernel:
@@ -200,8 +201,7 @@ def _products(kernel: Kernel) -> Iterator[Finding]:
                 if a.dtype == b.dtype == F32
                 else OPERANDS,
             )
-        computed = [v for v in (op.a, op.b) if not isinstance(made.get(v), Load)]
-        if computed:
+        if computed := computed_operands(op, made):
             yield from _computed(op, computed, made)
         for operand in (op.a, op.b):
             load = made.get(operand)
@@ -218,7 +218,9 @@ def _by_element(a: Tile, b: Tile, axis: str) -> str:
     return f"for a @ b write sum({first} * {second}, over={loop_variable(axis)})"
 
 
-def _computed(product: Contract, computed: list[Value], made: Mapping[Value, Op]) -> Iterator[Finding]:
+def _computed(
+    product: Contract, computed: list[Value], made: Mapping[Value, Op]
+) -> Iterator[Finding]:
     """Operands that come out of registers: one of a product, in the layout of its sums."""
     locs = [made[v].loc for v in computed if v in made]
     at = next((loc for loc in locs if loc), product.loc)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from wsdsl.ir.op import Op, Region, Value, operands
 from wsdsl.ir.pipeline_ops import ElementsInShared
 from wsdsl.ir.tile_ops import Cast, Constant, Contract, ForEach, ForTiles, Load, Map, Reduce
-from wsdsl.ir.types import Axis, Tensor
+from wsdsl.ir.types import Axis, Tensor, Tile
 from wsdsl.ir.walk import definers, yielded
 
 FROM_ZEROS_ZERO = ("add", "sub", "mul", "neg", "abs", "max", "min", "relu")
@@ -65,8 +65,8 @@ def _adds_nothing(body: Region, arg: Value, last: Value, axis: str, made: Made) 
     while arg != last:
         user = next(op for op in body if arg in operands(op))
         match user:
-            case Contract(a=a, b=b, result=following):
-                added = zero_outside(a, axis, made) and zero_outside(b, axis, made)
+            case Contract(result=following):
+                added = _multiplies_zeros(user, axis, made)
             case Map(fn="add", args=args, result=following):
                 added = all(_is_nothing(v, axis, made) for v in args if v != arg)
             case Map(fn="fma", args=(a, b, _), result=following):
@@ -84,12 +84,24 @@ def _adds_nothing(body: Region, arg: Value, last: Value, axis: str, made: Made) 
     return True
 
 
+def _multiplies_zeros(op: Contract, axis: str, made: Made) -> bool:
+    """Whether both operands are 0 outside of the dimension. One that is computed is made so along
+    the axis that is summed over.
+    """
+    assert isinstance(op.a.type, Tile) and isinstance(op.b.type, Tile)
+    summed = axis in op.a.type.axes and axis in op.b.type.axes
+    return all(
+        zero_outside(v, axis, made) or (summed and not isinstance(made.get(v), Load))
+        for v in (op.a, op.b)
+    )
+
+
 def _is_nothing(value: Value, axis: str, made: Made) -> bool:
     """Whether all of a tile that does not run along the axis is 0 where the axis' tile is empty."""
     op = made.get(value)
     match op:
         case Contract(acc=None):
-            return zero_outside(op.a, axis, made) and zero_outside(op.b, axis, made)
+            return _multiplies_zeros(op, axis, made)
         case Reduce(fn="add"):
             return op.axis == axis
         case Cast():
