@@ -11,8 +11,8 @@ from tests.case_data import DTYPES, TENSOR_CORES, TOLERANCE, check, expected, in
 from tests.case_table import CASES, Case, case, gelu, silu
 
 __all__ = [
-    "CASES", "DTYPES", "TENSOR_CORES", "TOLERANCE", "Case", "check", "expected", "inputs",
-    "chained_kernels", "store_kernels", "type_kernels",
+    "CASES", "DTYPES", "TENSOR_CORES", "TOLERANCE", "Case", "chained_kernels", "check", "expected",
+    "inputs", "store_kernels", "type_kernels",
 ]  # fmt: skip
 
 
