@@ -1,0 +1,100 @@
+"""Products of computed operands: what is masked, links of a chain, and who refuses what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.case_data import check, expected, inputs
+from tests.case_table import Case
+from wsdsl import Schedule
+from wsdsl.diagnostics import ScheduleError
+from wsdsl.lowering.hoist_loads import hoist_loads
+from wsdsl.lowering.load_groups import load_groups
+
+KEPT: dict[str, Case] = {}
+
+
+def kept(name: str, text: str, **sizes: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def keep(expected: Callable[..., Any]) -> Callable[..., Any]:
+        KEPT[name] = Case(text, expected, sizes)
+        return expected
+
+    return keep
+
+
+@kept(
+    "beyond_the_end",
+    """
+@kernel
+def beyond_the_end(A: f16[M, K], B: f16[K, N], s: f16[K], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            x = A[m, k]
+            if s[0] > 0:
+                x = x / abs(x)
+            acc += (x + s[k]) @ B[k, n]
+        C[m, n] = acc
+""",
+    M=72, N=136, K=100,
+)  # fmt: skip
+def _(A: Any, B: Any, s: Any) -> Any:
+    x = np.sign(A) if s[0] > 0 else A
+    return {"C": (x + s).astype(np.float16).astype(np.float64) @ B}
+
+
+@kept(
+    "two_links",
+    """
+@kernel
+def two_links(X: bf16[M, K], U: bf16[H, K], G: bf16[H, K], D: bf16[N, H], Y: bf16[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for h in tiles(H):
+            up, gate = zeros(f32[m, h]), zeros(f32[m, h])
+            for k in tiles(K):
+                up += X[m, k] @ U[h, k]
+                gate += X[m, k] @ G[h, k]
+            acc += cast(up * relu(gate), bf16) @ D[n, h]
+        Y[m, n] = acc
+""",
+    M=72, N=136, K=100, H=72,
+)  # fmt: skip
+def _(X: Any, U: Any, G: Any, D: Any) -> Any:
+    return {"Y": ((X @ U.T) * np.maximum(X @ G.T, 0)) @ D.T}
+
+
+SCHEDULES = [
+    Schedule(),
+    Schedule(tile=dict(m=128, n=64), consumers=2, stages=1),
+    Schedule(tile=dict(m=64, n=32), mode="pingpong", scheduler="grid"),
+]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=repr)
+@pytest.mark.parametrize("name", KEPT)
+def test_right_and_proved(name: str, schedule: Schedule) -> None:
+    case = KEPT[name]
+    arrays = inputs(case)
+    wanted = expected(case, arrays)
+    compiled = case.kernel.compile(schedule=schedule)
+    compiled.simulate(*arrays.values())
+    check(case, arrays, wanted)
+    assert compiled.certificate is not None
+
+
+def test_each_link_of_a_chain_has_a_ring_of_its_own() -> None:
+    groups = load_groups(hoist_loads(KEPT["two_links"].kernel.tile))
+    rings = {load.tensor.name: group.ring for group in groups for load in group.loads}
+    assert rings["U"] == rings["G"] == rings["X"] != rings["D"]
+
+
+def test_whole_rows_are_computed() -> None:
+    with pytest.raises(ScheduleError, match="needs whole rows"):
+        KEPT["two_links"].kernel.compile(
+            schedule=Schedule(tile=dict(m=64, n=128), consumers=2, share="n")
+        )
