@@ -1,6 +1,6 @@
 # `make demo` and `make test` need Python 3.11+ and make; everything else they bring along.
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak lint docs bench clean
+.PHONY: help demo test soak corpus lint docs bench clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,6 +13,7 @@ help:
 	@echo "make demo   compile examples/02_gemm.py, run it, compare with NumPy (ARGS=-v: every dump)"
 	@echo "make test   run every test (those that need a GPU are skipped without one)"
 	@echo "make soak   what takes hours: generated programs, schedules and mutants; ARGS=2000 for fewer"
+	@echo "make corpus whether the PTX of some 1,000 kernels is as it was in BASE=main; ARGS=\"--sample 100\""
 	@echo "make lint   ruff, pyright, import-linter"
 	@echo "make docs   write docs/ir.md again from the docstrings of the ops"
 	@echo "make bench  run the benchmarks (needs a GPU and torch)"
@@ -30,6 +31,10 @@ soak: $(VENV)/dev
 			"prover.random_schedules 1000" "prover.test_mutants 100" \
 			"prover.ptx_mutants 20000" "prover.hostile 1000"; do \
 		echo "tests.$$run $(SEED)"; $(BIN)/python -m tests.$$run $(SEED) || status=1; done; exit $$status
+
+BASE ?= main
+corpus: $(VENV)/dev
+	$(BIN)/python -m tools.compare_ptx $(BASE) $(ARGS)
 
 lint: $(VENV)/dev
 	@status=0; for linter in "ruff check ." "ruff format --check ." pyright "pyright -p tests/typing" lint-imports; do \

@@ -1,0 +1,36 @@
+"""The one place of the corpus that knows how this checkout compiles.
+
+A worker takes this file from the checkout that it asks, so it changes together with the compiler.
+What is called, with which arguments, and what comes back, stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import wsdsl
+from wsdsl.ir.types import Tensor
+
+
+@cache
+def _kernel(text: str) -> Any:
+    return [*vars(wsdsl.parse(text)).values()][-1]
+
+
+def ptx_of(
+    text: str,
+    schedule: wsdsl.Schedule | None,
+    sizes: Mapping[str, int],
+    threads: str | Sequence[str],
+    padded: Sequence[str],
+) -> str:
+    """The PTX of the last kernel of a text, which nothing has assembled or proved; see `Entry`.
+    Raises what the compiler raises.
+    """
+    kernel = _kernel(text)
+    if threads == "all":
+        threads = [p.name for p in kernel.tile.params if isinstance(p.type, Tensor)]
+    held = () if threads == "none" else tuple(threads)
+    return kernel._compile(schedule, sizes, held, tuple(padded)).ptx

@@ -1,0 +1,80 @@
+"""Schedules: those by which cases run elsewhere, each word by itself, and points of the whole space
+drawn at random.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+from tests.corpus.entries import Entry, words
+from tests.kernels import CASES
+from tests.prover.random_schedules import random_schedule
+from tests.schedules import ORDERS, WIDTHS
+from wsdsl import Schedule
+
+LARGE = dict(M=4096, N=4096, K=4096)
+DEEP = dict(M=256, N=256, K=65536)
+ORDERED = ("gemm", "mn_major", "epilogue", "product_f8e4m3", "scaled_rows")
+"""By these all of ORDERS: plain, other layouts, epilogue operands, promoted sums, scales."""
+WORDS: dict[str, Schedule] = {
+    "persistent": Schedule(scheduler="persistent"),
+    "grid": Schedule(scheduler="grid"),
+    "split_k_turns": Schedule(scheduler="split_k", splits=4, reduction="turns"),
+    "split_k_slices": Schedule(scheduler="split_k", splits=4, reduction="slices"),
+    "split_k_unordered": Schedule(scheduler="split_k", splits=4, reduction="unordered"),
+    "split_k_pingpong": Schedule(scheduler="split_k", splits=2, mode="pingpong"),
+    "stream_k": Schedule(scheduler="stream_k"),
+    "stream_k_unordered": Schedule(scheduler="stream_k", reduction="unordered"),
+    "pingpong": Schedule(mode="pingpong"),
+    "cooperative": Schedule(mode="cooperative", consumers=2),
+    "three_consumers": Schedule(tile=dict(m=192, n=128), consumers=3),
+    "one_consumer": Schedule(tile=dict(m=64, n=256), consumers=1),
+    "shared_columns": Schedule(tile=dict(m=64, n=256), consumers=2, share="n"),
+    "pair": Schedule(cluster=dict(m=2)),
+    "pair_without_multicast": Schedule(cluster=dict(m=2), multicast=False),
+    "cluster_of_eight": Schedule(cluster=dict(m=2, n=4)),
+    "cluster_along_k": Schedule(cluster=dict(k=2)),
+    "one_slot": Schedule(stages=1),
+    "shallow": Schedule(tile=dict(k=16), stages=2),
+    "columns_ride_m": Schedule(mma="n"),
+    "raster": Schedule(raster="m", swizzle=8),
+    "registers": Schedule(
+        tile=dict(m=128, n=128), consumers=2, registers=dict(load=40, compute=200)
+    ),
+    "constant": Schedule(constant=("B",)),
+    "constant_scales": Schedule(constant=("a_scale", "b_scale")),
+    "alone": Schedule(overlap=False),
+    "overlapped": Schedule(overlap=True),
+    "never_promoted": Schedule(precise_every=0),
+    "promoted_often": Schedule(precise_every=64),
+    "decode_shared": Schedule(decode="shared"),
+    "blackwell": Schedule(arch="sm_100a"),
+}
+WORDED = ("gemm", "epilogue", "block_scaled", "scale")
+RANDOM = 100
+
+
+def entries() -> Iterator[Entry]:
+    for name in ORDERED:
+        for i, schedule in enumerate(ORDERS):
+            yield _entry(f"orders/{i}/{name}", name, schedule)
+    for i, (name, schedule) in enumerate(WIDTHS):
+        yield _entry(f"widths/{i}/{name}", name, schedule)
+    for what, schedule in WORDS.items():
+        for name in WORDED:
+            sizes = DEEP if schedule.cuts_tiles else LARGE
+            yield _entry(f"words/{what}/{name}", name, schedule, **sizes)
+    rng = Random(0)
+    for i in range(RANDOM):
+        name, schedule, threads = rng.choice([*CASES]), random_schedule(rng), rng.random() < 0.3
+        entry = _entry(f"random/{i}/{name}", name, schedule, M=rng.choice((64, 512, 4096)))
+        yield Entry(
+            entry.name, entry.text, entry.sizes, entry.schedule, "all" if threads else "none"
+        )
+
+
+def _entry(title: str, name: str, schedule: Schedule, **sizes: int) -> Entry:
+    case = CASES[name]
+    held = {dim: sizes.get(dim, size) for dim, size in case.sizes.items()}
+    return Entry(title, case.text, held, words(schedule))
