@@ -83,8 +83,9 @@ class Schedule:
     if not TYPE_CHECKING:  # a checker of types knows the fields
 
         def __new__(cls, *args: Any, **named: Any) -> Schedule:
-            if wrong := unknown_names(named, (f.name for f in fields(cls)), "Schedule"):
-                raise ScheduleError(wrong)
+            known = cls.__dataclass_fields__
+            if not known.keys() >= named.keys():
+                raise ScheduleError(unknown_names(named, known, "Schedule"))
             return super().__new__(cls)
 
     def __post_init__(self) -> None:
@@ -105,60 +106,10 @@ class Schedule:
 
     def _faults(self) -> list[str]:
         faults: list[str] = []
-
-        def check(name: str, ok: Any, expected: str) -> None:
+        for name, is_ok, expected in _CHECKS:
             held = getattr(self, name)
-            if held is not None and not ok(held):
+            if held is not None and not is_ok(held):
                 faults.append(f"Schedule.{name} is {held!r}; expected {expected}")
-
-        def positive(x: Any) -> bool:
-            return isinstance(x, int) and not isinstance(x, bool) and x > 0
-
-        def among(*numbers: int) -> Callable[[Any], bool]:
-            return lambda x: positive(x) and x in numbers
-
-        def by_name(ok: Callable[[Any], bool]) -> Callable[[Any], bool]:
-            # What is a mapping is one of these by now.
-            return lambda d: isinstance(d, FrozenDict) and all(ok(v) for v in d.values())
-
-        check("tile", by_name(positive), "positive sizes in elements, by loop variable")
-        check("stages", lambda s: positive(s) and s <= 32, "1 to 32 slots")
-        check("consumers", among(1, 2, 3), "1, 2 or 3 compute warpgroups")
-        check("mode", lambda m: m in ("cooperative", "pingpong"), '"cooperative" or "pingpong"')
-        for name in ("share", "raster", "mma"):
-            check(name, lambda x: isinstance(x, str), "the name of a loop variable")
-        check("cluster", by_name(among(1, 2, 4, 8)), "sizes of 1, 2, 4 or 8")
-        check(
-            "scheduler",
-            lambda s: s in ("auto", "grid", "persistent", "split_k", "stream_k"),
-            '"grid", "persistent", "split_k", "stream_k" or "auto"',
-        )
-        check("splits", positive, "a positive number")
-        check(
-            "reduction",
-            lambda r: r in ("turns", "slices", "unordered"),
-            '"turns", "slices" or "unordered"',
-        )
-        check("swizzle", among(*SWIZZLES), "1, 2, 4, 8, 16 or 32")
-        check(
-            "registers",
-            by_name(lambda v: positive(v) and v % 8 == 0 and 24 <= v <= 256),
-            "multiples of 8 from 24 to 256, by role",
-        )
-        check("decode", lambda d: d in ("registers", "shared"), '"registers" or "shared"')
-        check(
-            "precise_every",
-            lambda p: positive(p) or (type(p) is int and p == 0),
-            "a number of elements, 0 for never",
-        )
-        check(
-            "constant",
-            lambda c: isinstance(c, tuple) and all(isinstance(x, str) for x in c),  # pyright: ignore[reportUnknownVariableType]
-            'names of tensors, `("B",)`',
-        )
-        for name in ("multicast", "overlap"):
-            check(name, lambda held: isinstance(held, bool), "True or False")
-        check("arch", lambda a: a in ("sm_90a", "sm_100a"), '"sm_90a" or "sm_100a"')
         return faults
 
     def __hash__(self) -> int:
@@ -180,6 +131,64 @@ class Schedule:
             if getattr(self, f.name) is not None and getattr(self, f.name) != f.default
         ]
         return f"Schedule({', '.join(shown)})"
+
+
+def _positive(held: Any) -> bool:
+    return isinstance(held, int) and not isinstance(held, bool) and held > 0
+
+
+def _numbers(*numbers: int) -> Callable[[Any], bool]:
+    return lambda held: _positive(held) and held in numbers
+
+
+def _words(*words: str) -> Callable[[Any], bool]:
+    return lambda held: held in words
+
+
+def _is(kind: type) -> Callable[[Any], bool]:
+    return lambda held: isinstance(held, kind)
+
+
+def _by_name(is_ok: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    # What is a mapping is one of these by now.
+    return lambda held: isinstance(held, FrozenDict) and all(map(is_ok, held.values()))
+
+
+def _names(held: Any) -> bool:
+    return isinstance(held, tuple) and all(isinstance(x, str) for x in held)  # pyright: ignore[reportUnknownVariableType]
+
+
+_CHECKS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
+    ("tile", _by_name(_positive), "positive sizes in elements, by loop variable"),
+    ("stages", lambda s: _positive(s) and s <= 32, "1 to 32 slots"),
+    ("consumers", _numbers(1, 2, 3), "1, 2 or 3 compute warpgroups"),
+    ("mode", _words("cooperative", "pingpong"), '"cooperative" or "pingpong"'),
+    *((name, _is(str), "the name of a loop variable") for name in ("share", "raster", "mma")),
+    ("cluster", _by_name(_numbers(1, 2, 4, 8)), "sizes of 1, 2, 4 or 8"),
+    (
+        "scheduler",
+        _words("auto", "grid", "persistent", "split_k", "stream_k"),
+        '"grid", "persistent", "split_k", "stream_k" or "auto"',
+    ),
+    ("splits", _positive, "a positive number"),
+    ("reduction", _words("turns", "slices", "unordered"), '"turns", "slices" or "unordered"'),
+    ("swizzle", _numbers(*SWIZZLES), "1, 2, 4, 8, 16 or 32"),
+    (
+        "registers",
+        _by_name(lambda v: _positive(v) and v % 8 == 0 and 24 <= v <= 256),
+        "multiples of 8 from 24 to 256, by role",
+    ),
+    ("decode", _words("registers", "shared"), '"registers" or "shared"'),
+    (
+        "precise_every",
+        lambda p: _positive(p) or (type(p) is int and p == 0),
+        "a number of elements, 0 for never",
+    ),
+    ("constant", _names, 'names of tensors, `("B",)`'),
+    *((name, _is(bool), "True or False") for name in ("multicast", "overlap")),
+    ("arch", _words("sm_90a", "sm_100a"), '"sm_90a" or "sm_100a"'),
+)
+"""(field, whether it may hold this, what it may hold)."""
 
 
 def _shown(held: object) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
+from functools import partial
 
 from wsdsl.diagnostics import WsdslError
 from wsdsl.ir.op import Kernel
@@ -20,7 +21,7 @@ from wsdsl.ir.tile_ops import Contract
 from wsdsl.lowering.assign_roles import assign_roles
 from wsdsl.lowering.axes import axes_of, free_axes, loop_variable
 from wsdsl.lowering.choice.swapped import LEAST_GAIN, may_be_swapped
-from wsdsl.lowering.choose_schedule import choose_schedule, weight
+from wsdsl.lowering.choose_schedule import Tried, choose_schedule, weight
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.model.predict import predict
 from wsdsl.lowering.model.workload import FEW_COLUMNS, Work
@@ -33,12 +34,17 @@ which takes TMA longer than to copy (16 x 10240 x 8192: 55.2 us, 42.7 swapped; 3
 """
 
 
-def choose_mma(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Kernel:
-    """`sizes`: dimensions at launch; where one is not known nothing is chosen."""
+def choose_mma(
+    kernel: Kernel, sizes: Mapping[str, int] | None = None, tried: Tried | None = None
+) -> Kernel:
+    """`sizes`: dimensions at launch; where one is not known nothing is chosen. The schedules that
+    are looked at are left in `tried`.
+    """
     schedule = kernel.schedule or Schedule()
     if schedule.mma is not None or not sizes:
         return kernel
     known = dict(kernel.sizes) | dict(sizes)
+    cycles = partial(_cycles, sizes=known, tried=Tried() if tried is None else tried)
     extents = {name: known.get(axis.dim, 0) for name, axis in axes_of(kernel).items()}
     for op in kernel.ops:
         if isinstance(op, Contract):
@@ -47,22 +53,23 @@ def choose_mma(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Kernel
             chosen = dataclasses.replace(schedule, mma=loop_variable(second))
             swapped = dataclasses.replace(kernel, schedule=chosen)
             if 0 < few <= FEW_COLUMNS < many:
-                if few <= FEWEST and not schedule.tile and _cycles(swapped, known) < math.inf:
+                if few <= FEWEST and not schedule.tile and cycles(swapped) < math.inf:
                     return swapped
-                return min((kernel, swapped), key=lambda k: _cycles(k, known))
+                return min((kernel, swapped), key=cycles)
             large = min(few, many) > FEW_COLUMNS and all(extents.values())
             if large and may_be_swapped(kernel, first, second):
-                gains = _cycles(swapped, known) * LEAST_GAIN < _cycles(kernel, known)
-                return swapped if gains else kernel
+                return swapped if cycles(swapped) * LEAST_GAIN < cycles(kernel) else kernel
     return kernel
 
 
-def _cycles(kernel: Kernel, sizes: Mapping[str, int]) -> float:
+def _cycles(kernel: Kernel, sizes: Mapping[str, int], tried: Tried) -> float:
     """Of the best schedule; no end to it, if the axes can not be laid out so."""
     try:
-        chosen = choose_schedule(assign_roles(kernel), sizes)
+        posed = assign_roles(kernel)
+        chosen = choose_schedule(posed, sizes, tried)
     except WsdslError:
         return math.inf
     assert chosen.schedule is not None
+    tried[posed] = chosen.schedule
     tile = axis_sizes(chosen, chosen.schedule)
     return weight(chosen.schedule, predict(Work(chosen, sizes), chosen.schedule, tile))

@@ -78,11 +78,22 @@ for results: 136 x 27648 x 5120 by 136 x 256 is 5 % quicker with 4 slots than wi
 """
 
 
-def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Kernel:
+Tried = dict[Kernel, Schedule]
+"""What was chosen for kernels that were looked at before, at the same sizes."""
+
+
+def choose_schedule(
+    kernel: Kernel, sizes: Mapping[str, int] | None = None, tried: Tried | None = None
+) -> Kernel:
     """`sizes` (dimensions at launch), where known, let tiles divide the waves.
 
     Raises ScheduleError for a choice that is not lowered yet or does not fit the kernel.
     """
+    known = tried.get(kernel) if tried else None
+    return dataclasses.replace(kernel, schedule=known or _chosen(kernel, sizes))
+
+
+def _chosen(kernel: Kernel, sizes: Mapping[str, int] | None) -> Schedule:
     given, findings = with_fixed_tiles(kernel, kernel.schedule or Schedule())
     findings += [*_not_lowered(given), *_unknown_variables(kernel, given)]
     findings += unfit_constants(kernel, given)
@@ -94,7 +105,7 @@ def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> K
         for promised in _promises(kernel, given, option):
             chosen, faulty = completed(kernel, promised, sizes or {})
             if not faulty:
-                return dataclasses.replace(kernel, schedule=chosen)
+                return chosen
             if not findings or option.scheduler == given.scheduler:
                 # Whoever did not ask for pieces is not told what is wrong with them.
                 findings = faulty

@@ -71,16 +71,19 @@ def axis_sizes(kernel: Kernel, schedule: Schedule) -> dict[str, int]:
     """Elements a tile along every axis. Axes taken whole are rounded up to what the tensor cores
     take; 0 where the size of a whole dimension is not known.
     """
-    sizes, tile, whole = dict[str, int](), schedule.tile or {}, whole_axes(kernel)
-    for name, axis in axes_of(kernel).items():
-        if name in whole:
-            step = depth_steps(kernel).get(name, (1, 1))[0]
-            unit = 64 if axis.role == "rows" else max(16, step)
-            unit *= num_shares(kernel, schedule)[axis.role]
-            sizes[name] = -(-dict(kernel.sizes).get(axis.dim, 0) // unit) * unit
-        else:
-            sizes[name] = tile.get(name, tile.get(loop_variable(name), 0))
+    tile = schedule.tile or {}
+    sizes = {name: tile.get(name, tile.get(variable, 0)) for name, variable in _variables(kernel)}
+    for name in whole_axes(kernel):
+        axis, step = axes_of(kernel)[name], depth_steps(kernel).get(name, (1, 1))[0]
+        unit = 64 if axis.role == "rows" else max(16, step)
+        unit *= num_shares(kernel, schedule)[axis.role]
+        sizes[name] = -(-dict(kernel.sizes).get(axis.dim, 0) // unit) * unit
     return sizes
+
+
+@once
+def _variables(kernel: Kernel) -> tuple[tuple[str, str], ...]:
+    return tuple([(name, loop_variable(name)) for name in axes_of(kernel)])
 
 
 def tile_bytes(tile: Tile, sizes: dict[str, int]) -> int:

@@ -16,7 +16,7 @@ from wsdsl.lowering.assign_tile_sizes import assign_tile_sizes
 from wsdsl.lowering.choice.fixed_tiles import with_fixed_tiles
 from wsdsl.lowering.choice.narrower import with_fewer_sums
 from wsdsl.lowering.choose_mma import choose_mma
-from wsdsl.lowering.choose_schedule import choose_schedule, ranked
+from wsdsl.lowering.choose_schedule import Tried, choose_schedule, ranked
 from wsdsl.lowering.cut_tiles import cut_tiles
 from wsdsl.lowering.drop_unused import drop_unused
 from wsdsl.lowering.fit_last_tiles import fit_last_tiles
@@ -104,10 +104,11 @@ def lower(
     last = {"tile": verify_lowerable, "partitioned": assign_multicast, "scheduled": simplify}[until]
     if first is None or names.index(first) > names.index(last):
         return kernel
+    tried = Tried()
     for step in names[names.index(first) : names.index(last) + 1]:
         before = kernel
         try:
-            kernel = _after(step, kernel, sizes)
+            kernel = _after(step, kernel, sizes, tried)
         except RecursionError:
             message = "too many operations, each of which needs the one before"
             raise CompileError(Finding(message, kernel.loc, "make it two kernels")) from None
@@ -120,33 +121,36 @@ def lower(
 
 def scheduled_tile(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Kernel:
     """The TILE kernel with its whole schedule, to see what would be chosen for `sizes`."""
-    return _after(choose_schedule, _with_roles(kernel, sizes), sizes)
+    tried = Tried()
+    return _after(choose_schedule, _with_roles(kernel, sizes, tried), sizes, tried)
 
 
 def schedule_with_fewer_sums(
     kernel: Kernel, failed: Schedule, spilled: int, sizes: Mapping[str, int]
 ) -> Schedule | None:
     """What may be tried for the TILE kernel, where what was chosen takes too many registers."""
-    kernel = _with_roles(kernel, sizes)
+    kernel = _with_roles(kernel, sizes, Tried())
     given, _ = with_fixed_tiles(kernel, kernel.schedule or Schedule())
     options = (option for option, _ in ranked(kernel, given, _at_least_one(sizes)))
     return with_fewer_sums(kernel, options, failed, spilled)
 
 
-def _with_roles(kernel: Kernel, sizes: Mapping[str, int] | None) -> Kernel:
+def _with_roles(kernel: Kernel, sizes: Mapping[str, int] | None, tried: Tried) -> Kernel:
     """What `choose_schedule` is given."""
     for step, _ in PASSES:
         if step is choose_schedule:
             break
-        kernel = _after(step, kernel, sizes)
+        kernel = _after(step, kernel, sizes, tried)
     return kernel
 
 
-def _after(step: Pass, kernel: Kernel, sizes: Mapping[str, int] | None) -> Kernel:
-    """Two passes look at the sizes; where there is nothing to do, at those of least work."""
+def _after(step: Pass, kernel: Kernel, sizes: Mapping[str, int] | None, tried: Tried) -> Kernel:
+    """Two passes look at the sizes; where there is nothing to do, at those of least work. What the
+    first of them has `tried` the second takes over.
+    """
     for chooses in (choose_mma, choose_schedule):
         if step is chooses:
-            return chooses(kernel, sizes and _at_least_one(sizes))
+            return chooses(kernel, sizes and _at_least_one(sizes), tried)
     return step(kernel)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
-from wsdsl.ir.op import Kernel
+from wsdsl.ir.op import Kernel, once
 from wsdsl.ir.target import SMEM_BYTES
 from wsdsl.ir.types import Axis
 from wsdsl.lowering.axes import loop_variable
@@ -37,6 +37,7 @@ from wsdsl.lowering.model.clusters import (
 from wsdsl.lowering.model.loading import NEARLY_NARROW, loading_cycles
 from wsdsl.lowering.model.predict import NUM_SMS, Prediction, is_narrow_wave
 from wsdsl.lowering.model.workload import Work
+from wsdsl.lowering.nest import output_nest
 from wsdsl.schedule import Schedule
 
 SHARING = (2, 4, 8)
@@ -174,7 +175,7 @@ def _sharing_options(
     asked = predicted.tile
     if work.cut is None or asked.tiles > cluster_room(SHARING[0], NUM_SMS):
         return
-    if accumulator_registers(kernel, whole) > MOST_SUMS or not _can_share(kernel, work):
+    if accumulator_registers(kernel, whole) > MOST_SUMS or not _can_share(kernel):
         return
     assert isinstance(work.cut.index.type, Axis)
     variable = loop_variable(work.cut.index.type.name)
@@ -189,5 +190,6 @@ def _sharing_options(
             yield option
 
 
-def _can_share(kernel: Kernel, work: Work) -> bool:
-    return not any(why_not_by_cluster(kernel, work.body))
+@once
+def _can_share(kernel: Kernel) -> bool:
+    return not any(why_not_by_cluster(kernel, output_nest(kernel)[1]))
