@@ -123,12 +123,12 @@ def typed_attributes(cls: type[Op]) -> tuple[tuple[str, Any], ...]:
 
 def fits(held: Any, hint: Any) -> bool:
     """Is the value of the type? A bool is no int."""
+    if type(held) is hint:
+        return True
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
         return any(fits(held, one) for one in arguments)
-    if origin is not tuple:
-        return type(held) is hint
-    if not isinstance(held, tuple):
+    if origin is not tuple or not isinstance(held, tuple):
         return False
     parts: tuple[Any, ...] = held  # pyright: ignore[reportUnknownVariableType]
     if arguments[1:] == (...,):

@@ -16,8 +16,8 @@ Problem = tuple[Op | None, str]
 
 
 def grids_cut_one_contraction(kernel: Kernel) -> Iterator[Problem]:
-    for op in kernel.ops:
-        if isinstance(op, LaunchGrid) and cuts_tiles(op):
+    for op in kernel.of(LaunchGrid):
+        if cuts_tiles(op):
             if len(op.contraction) != 1 or op.contraction[0][1] < 1:
                 yield op, f'"{op.scheduler}" cuts one dimension: contraction=(("K", 64),)'
             if op.scheduler == "split_k" and op.splits < 1:
@@ -32,14 +32,12 @@ def lent_tensors_have_slots(kernel: Kernel) -> Iterator[Problem]:
     """Their first dimension is as long as the grid has slots: nothing else may be as long."""
     grid = next((op for op in kernel.body if isinstance(op, LaunchGrid)), None)
     tensors = [v.type for v in kernel.params]
-    tensors += [op.result.type for op in kernel.ops if isinstance(op, AllocateGlobal)]
+    tensors += [op.result.type for op in kernel.of(AllocateGlobal)]
     used = Counter(d for kind in tensors if isinstance(kind, Tensor) for d in kind.dims)
     used.update(dim for dim, _ in kernel.sizes)
     if grid is not None:
         used.update(dim for dim, _ in (*grid.tiles, *grid.contraction))
-    for op in kernel.ops:
-        if not isinstance(op, AllocateGlobal):
-            continue
+    for op in kernel.of(AllocateGlobal):
         kind = op.result.type
         if not any(op is own for own in kernel.body):
             yield op, "a tensor is lent to the whole kernel: outside of any region"
@@ -59,7 +57,9 @@ def lent_tensors_have_slots(kernel: Kernel) -> Iterator[Problem]:
 
 def fragments_are_whole_blocks(kernel: Kernel) -> Iterator[Problem]:
     """That they begin at a block's first line and column, the prover shows."""
-    lent = {op.result: op for op in kernel.ops if isinstance(op, AllocateGlobal) and op.fragments}
+    lent = {op.result: op for op in kernel.of(AllocateGlobal) if op.fragments}
+    if not lent:
+        return
     for tensor, op in lent.items():
         kind = tensor.type
         assert isinstance(kind, Tensor)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, wraps
 from operator import attrgetter
@@ -166,6 +166,9 @@ bound: Callable[[Op], tuple[Value, ...]] = attrgetter("_bound")
 regions: Callable[[Op], tuple[Region, ...]] = attrgetter("_regions")
 
 
+OpT = TypeVar("OpT", bound=Op)
+
+
 @dataclass(frozen=True)
 class Kernel:
     """A kernel at one level. `params` are tensors and scalars; their order is the call's.
@@ -192,6 +195,17 @@ class Kernel:
         from wsdsl.ir.walk import walk
 
         return tuple(walk(self.body))
+
+    def of(self, kind: type[OpT]) -> Sequence[OpT]:
+        """The ops of one class, in textual order."""
+        return self._by_class.get(kind, ())
+
+    @cached_property
+    def _by_class(self) -> Mapping[type[Op], Sequence[Any]]:
+        made: dict[type[Op], list[Op]] = {}
+        for op in self.ops:
+            made.setdefault(type(op), []).append(op)
+        return made
 
     @cached_property
     def defined(self) -> tuple[Value, ...]:

@@ -90,8 +90,8 @@ def _stores(region: Region, around: tuple[Value, ...]) -> Iterator[tuple[Store, 
 
 
 def tiles_overlap_where_they_may(kernel: Kernel) -> Iterator[Problem]:
-    for op in kernel.ops:
-        if not (isinstance(op, ForTiles) and op.within):
+    for op in kernel.of(ForTiles):
+        if not op.within:
             continue
         if told := why_apart(kernel, op):
             yield op, f"the last tile may not overlap the one before: {told}"
@@ -104,6 +104,8 @@ def tiles_overlap_where_they_may(kernel: Kernel) -> Iterator[Problem]:
 def partitions_overlap_alike(kernel: Kernel) -> Iterator[Problem]:
     first: dict[str, int] = {}
     for op in kernel.ops:
+        if not isinstance(op, (ForTiles, ForWork)):
+            continue
         walked = _walked(op)
         if any(first.setdefault(axis, within) != within for axis, within in walked):
             yield op, "partitions walk different tiles"
@@ -112,12 +114,12 @@ def partitions_overlap_alike(kernel: Kernel) -> Iterator[Problem]:
             yield op, ORDER
 
 
-def _walked(op: Op) -> list[tuple[str, int]]:
+def _walked(op: ForTiles | ForWork) -> list[tuple[str, int]]:
     """The axes along which a loop walks tiles, each with its `within`."""
     found: list[tuple[Value, int]] = []
     if isinstance(op, ForWork):
         found += zip(op.index, op.within or (0,) * len(op.index), strict=False)
-    elif isinstance(op, ForTiles):
+    else:
         found.append((op.index, op.within))
     return [(v.type.name, within) for v, within in found if isinstance(v.type, Axis)]
 

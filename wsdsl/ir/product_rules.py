@@ -48,10 +48,16 @@ def products_are_of_wgmma(kernel: Kernel) -> Iterator[Problem]:
                 yield op, f"an operand is {held}, not {dtype}"
 
 
+def _reads_registers(kernel: Kernel) -> bool:
+    return any(isinstance(op.a.type, Fragment) for op in kernel.of(Wgmma))
+
+
 def register_operands_are_fenced(kernel: Kernel) -> Iterator[Problem]:
     """Registers that were written after the last fence are read by no product. What a loop or a
     branch hands on may be moved to others there.
     """
+    if not _reads_registers(kernel):
+        return
     made = kernel.definers
 
     def visit(
@@ -83,10 +89,9 @@ def register_operands_are_kept(kernel: Kernel) -> Iterator[Problem]:
     is made again: a wait that keeps it stands in the same iteration, and covers their group. The
     prover, to which it is a name, objects where no wait has the name, not where a later one has.
     """
-    if not any(isinstance(op, Wgmma) and isinstance(op.a.type, Fragment) for op in kernel.ops):
+    if not _reads_registers(kernel):
         return
-    made = kernel.definers
-    waits = [op for op in kernel.ops if isinstance(op, WgmmaWait)]
+    made, waits = kernel.definers, kernel.of(WgmmaWait)
     depth: dict[Value, int] = {}
 
     def visit(region: Region, around: tuple[tuple[Region, int], ...]) -> Iterator[Problem]:

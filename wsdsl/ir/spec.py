@@ -28,6 +28,7 @@ from wsdsl.ir.op import (
     Region,
     Value,
     bound,
+    once,
     op_name,
     operands,
     regions,
@@ -117,9 +118,7 @@ def yields_come_last(kernel: Kernel) -> Iterator[Problem]:
 
 
 def maps_have_one_dtype(kernel: Kernel) -> Iterator[Problem]:
-    for op in kernel.ops:
-        if not isinstance(op, Map):
-            continue
+    for op in kernel.of(Map):
         args = op.args[1:] if op.fn == "where" else op.args
         dtypes = {v.type.dtype for v in args if isinstance(v.type, (Tile, Fragment))}
         if len(dtypes) != 1:
@@ -143,35 +142,33 @@ def tensors_are_indexed_whole(kernel: Kernel) -> Iterator[Problem]:
 
 
 def products_share_an_axis(kernel: Kernel) -> Iterator[Problem]:
-    for op in kernel.ops:
-        if isinstance(op, Contract):
-            a, b = getattr(op.a.type, "axes", ()), getattr(op.b.type, "axes", ())
-            if not set(a) & set(b):
-                yield op, "the operands of a product share no axis"
+    for op in kernel.of(Contract):
+        a, b = getattr(op.a.type, "axes", ()), getattr(op.b.type, "axes", ())
+        if not set(a) & set(b):
+            yield op, "the operands of a product share no axis"
 
 
 def blocks_hold_whole_tiles(kernel: Kernel) -> Iterator[Problem]:
-    for op in kernel.ops:
-        kind = op.axis.type if isinstance(op, Block) else None
-        if not (isinstance(op, Block) and isinstance(kind, Axis)) or kind.role:
+    for op in kernel.of(Block):
+        kind = op.axis.type
+        if not isinstance(kind, Axis) or kind.role:
             continue
         if kind.size and op.size % kind.size:
             yield op, f"a tile of {kind.size} may reach over a multiple of {op.size}"
 
 
 def casts_keep_the_shape(kernel: Kernel) -> Iterator[Problem]:
-    for op in kernel.ops:
-        if isinstance(op, Cast):
-            before, after = op.x.type, op.result.type
-            shape = ("axes", "rows", "columns")
-            if any(getattr(before, s, None) != getattr(after, s, None) for s in shape):
-                yield op, "a cast changes the dtype alone"
+    for op in kernel.of(Cast):
+        before, after = op.x.type, op.result.type
+        shape = ("axes", "rows", "columns")
+        if any(getattr(before, s, None) != getattr(after, s, None) for s in shape):
+            yield op, "a cast changes the dtype alone"
 
 
 def partitions_stand_outside(kernel: Kernel) -> Iterator[Problem]:
     outer = {id(op) for op in kernel.body}
-    for op in kernel.ops:
-        if isinstance(op, Partition) and id(op) not in outer:
+    for op in kernel.of(Partition):
+        if id(op) not in outer:
             yield op, "a partition stands at the top of a kernel"
 
 
@@ -238,13 +235,18 @@ class _Text:
         return Loc(self.file, number, start, len(text) + 1, text)
 
 
-def verify(kernel: Kernel) -> None:
-    """Raises VerifyError with every broken rule."""
+@once
+def _problems(kernel: Kernel) -> list[Problem]:
     problems: list[Problem] = []
     for rules in (RULES[kernel.level], *(STEPS if kernel.level == "scheduled" else ())):
         # Rules of a later step take it that those of the ones before hold.
         problems = problems or [problem for rule in rules for problem in rule(kernel)]
-    if problems:
+    return problems
+
+
+def verify(kernel: Kernel) -> None:
+    """Raises VerifyError with every broken rule."""
+    if problems := _problems(kernel):
         text = _Text.of(kernel)
         hint = "this is a fault of the compiler, unless the IR was written or edited by hand"
         raise VerifyError(

@@ -139,7 +139,7 @@ def ops_have_their_threads(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
         for op in region:
             name = op_name(type(op))
             threads = threads_of(op)
-            told, hint = misplaced(op, elected)
+            told, hint = misplaced(op, elected) if elected or threads == "one" else ("", "")
             if told:
                 yield op, f"{name}: {told}: {hint}"
             elif threads == "kernel" and depth:
