@@ -10,6 +10,7 @@ lines of the tests that run; to be rid of those of tests that are no more, delet
 
 import difflib
 import fcntl
+import os
 import re
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from pathlib import Path
 import pytest
 
 GOLDEN = Path(__file__).parent / "golden"
+os.environ["WSDSL_CACHE_DIR"] = "off"  # no test, and no process of one, touches the user's
 
 
 def pytest_addoption(parser):
@@ -86,3 +88,12 @@ def refusals(request):
             pytest.skip(str(error).splitlines()[0])
 
     return trying
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept():
+    """No test finds what another one has compiled."""
+    from wsdsl.artifact import kept
+
+    yield
+    kept.forget()

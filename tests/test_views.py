@@ -6,7 +6,7 @@ import pytest
 
 from tests.kernels import CASES
 from tests.views import VIEWS, K, M, N, View
-from wsdsl.codegen.signature import MapArgument
+from wsdsl.artifact.signature import MapArgument
 from wsdsl.diagnostics import LaunchError
 from wsdsl.runtime.interop import describe
 from wsdsl.runtime.tensor_map import tiled_map

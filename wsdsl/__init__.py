@@ -24,11 +24,11 @@ from wsdsl.language import round as round
 from wsdsl.language import sum as sum
 from wsdsl.schedule import Schedule
 from wsdsl.sources import Kernels, compile_ir, kernel, load, parse
+from wsdsl.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from wsdsl import kernels
 
-__version__ = "0.1.0"
 
 __all__ = [
     "CompileError",

@@ -3,67 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
-import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from wsdsl import knobs
+from wsdsl.artifact.kept import kept
+from wsdsl.artifact.versions import artifact_key, emitter
+from wsdsl.background import Background
+from wsdsl.callee import Callee
 from wsdsl.diagnostics import CompileError, Finding, LaunchError
 from wsdsl.ir import op as ir
 from wsdsl.schedule import Schedule
+from wsdsl.version import __version__
 
 if TYPE_CHECKING:
-    from wsdsl.codegen.ptxas import Assembled, Resources
-    from wsdsl.codegen.signature import Signature
-    from wsdsl.prover.prove import Certificate
-    from wsdsl.runtime.access import Access
+    from wsdsl.artifact.access import Access
+    from wsdsl.artifact.artifact import Artifact
+    from wsdsl.artifact.certificate import Certificate
+    from wsdsl.artifact.resources import Assembled, Resources
+    from wsdsl.artifact.signature import Signature
     from wsdsl.runtime.arguments import Call
     from wsdsl.runtime.launch import Launcher
     from wsdsl.runtime.prepared import Prepared
-    from wsdsl.runtime.recent import Recent, Start
+    from wsdsl.runtime.recent import Start
 
-
-class Callee:
-    """What is called with a kernel's arrays and numbers, and knows calls like one before."""
-
-    name: str
-
-    @property
-    def params(self) -> Sequence[ir.Value]:
-        raise NotImplementedError
-
-    @cached_property
-    def access(self) -> Access:
-        raise NotImplementedError
-
-    @property
-    def fixed_sizes(self) -> Mapping[str, int]:
-        """Dimensions that it was compiled for."""
-        return {}
-
-    @cached_property
-    def _recent(self) -> Recent:
-        from wsdsl.runtime.recent import Recent
-
-        return Recent()
-
-    def in_order(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The arguments by position."""
-        from wsdsl.runtime.arguments import in_order
-
-        return in_order(self.name, self.params, self.access, args, named) if named else args
-
-    def resolve(self, args: tuple[Any, ...]) -> Call:
-        """The arguments checked, with outputs for those left out. LaunchError if they do not fit.
-
-        An `ArrayView` is taken for the array that it describes.
-        """
-        from wsdsl.runtime.arguments import resolve
-
-        return resolve(self.name, self.params, self.access, args, self.fixed_sizes)
+T = TypeVar("T")
 
 
 class Compiled(Callee):
@@ -72,38 +38,81 @@ class Compiled(Callee):
     `ir(level)`, `llvm`, `ptx`, `cubin` and `sass` are its forms; calling it runs it.
     """
 
-    def __init__(self, kernel: ir.Kernel, sizes: Mapping[str, int] | None = None) -> None:
-        """`kernel` at any level; `sizes`, where known, guide the choice of the schedule.
+    def __init__(
+        self, kernel: ir.Kernel, sizes: Mapping[str, int] | None = None, key: str | None = None
+    ) -> None:
+        """`kernel` at any level; `sizes`, where known, guide the choice of the schedule. `key` says
+        where its artifact is kept.
 
         Raises CompileError, ScheduleError or VerifyError; nothing is assembled yet.
         """
-        from wsdsl.lowering.pipeline import lower
-
-        self.name = kernel.name
-        self.source = kernel
-        self._levels: dict[str, ir.Kernel] = {kernel.level: kernel}
-        started = time.perf_counter()
-        for level in ("partitioned", "scheduled"):
-            if ir.LEVELS.index(level) > ir.LEVELS.index(kernel.level):
-                kernel = lower(kernel, level, sizes, [self._dump_pass] if knobs.DUMP.get() else [])
-                self._levels[level] = kernel
-        if self.source.level == "scheduled":
-            lower(self.source)  # verifies it
-        self.scheduled = kernel
-        self.lowering_seconds = time.perf_counter() - started
+        self.name, self._sizes, self._key = kernel.name, sizes, key
+        self._make_source: Callable[[], ir.Kernel] = lambda: kernel
         self._refused: tuple[tuple[str, bool], CompileError] | None = None
         self.notes: tuple[str, ...] = ()
         """What else `explain` tells of how the schedule was chosen."""
+        _ = self.scheduled
+
+    @classmethod
+    def found(cls, artifact: Artifact, make_source: Callable[[], ir.Kernel]) -> Compiled:
+        """What an artifact was made of. What it does not hold is lowered again when it is asked
+        for, from the kernel that `make_source` gives.
+        """
+        made = object.__new__(cls)
+        made.name, made._sizes, made._key = artifact.name, None, None
+        made._make_source, made._refused, made.notes = make_source, None, ()
+        made._take(artifact)
+        return made
+
+    def _take(self, artifact: Artifact) -> None:
+        """What it holds is not made again."""
+        for name in ("schedule", "params", "sizes", "signature", "access", "certificate"):
+            self.__dict__[name] = getattr(artifact, name)
+        self.__dict__["artifact"] = artifact
 
     def __repr__(self) -> str:
         return f"<compiled {self.name}: {self.schedule!r}>"
 
     # Forms ----------------------------------------------------------------------------------------
 
-    @property
+    @cached_property
+    def source(self) -> ir.Kernel:
+        """The kernel that was compiled, of any level."""
+        return self._make_source()
+
+    @cached_property
+    def _levels(self) -> dict[str, ir.Kernel]:
+        from wsdsl.lowering.pipeline import lower
+
+        kernel = self.source
+        levels = {kernel.level: kernel}
+        dumps = [self._dump_pass] if knobs.DUMP.get() else []
+        for level in ("partitioned", "scheduled"):
+            if ir.LEVELS.index(level) > ir.LEVELS.index(kernel.level):
+                levels[level] = kernel = lower(kernel, level, self._sizes, dumps)
+        if self.source.level == "scheduled":
+            lower(kernel)  # verifies it
+        return levels
+
+    @cached_property
+    def scheduled(self) -> ir.Kernel:
+        """The kernel at the level SCHEDULED."""
+        return self._levels["scheduled"]
+
+    @cached_property
     def schedule(self) -> Schedule:
         """The whole schedule, with what the compiler chose."""
         return self.scheduled.schedule or Schedule()
+
+    @cached_property
+    def params(self) -> tuple[ir.Value, ...]:
+        """Tensors and scalars, in the order of a call."""
+        return self.scheduled.params
+
+    @cached_property
+    def sizes(self) -> tuple[tuple[str, int], ...]:
+        """Dimensions that are fixed."""
+        return self.scheduled.sizes
 
     @property
     def partitioned(self) -> ir.Kernel:
@@ -125,55 +134,97 @@ class Compiled(Callee):
 
     @cached_property
     def ptx(self) -> str:
+        if self.is_made:
+            return self.artifact.ptx
         from wsdsl.codegen.emit import emit_ptx
 
         return self._dumped("ptx", emit_ptx(self.llvm))
 
+    @property
+    def is_made(self) -> bool:
+        """Whether its artifact is there."""
+        return "artifact" in vars(self)
+
     @cached_property
+    def artifact(self) -> Artifact:
+        """What a launch needs, proved and, if there is a ptxas, assembled: found where such are
+        kept, or made. CompileError where what ptxas says is not good, ProofError.
+        """
+        from wsdsl.artifact.artifact import Artifact
+
+        asked = knobs.PTXAS.get(), knobs.ALLOW_SPILLS.get()
+        if self._refused and self._refused[0] == asked:
+            raise self._refused[1].with_traceback(None)
+        make = partial(self._make_artifact, *asked)
+        try:
+            found = kept(artifact_key(self._key), Artifact, make)
+        except CompileError as error:
+            self._refused = asked, error
+            raise
+        self._take(found)
+        return found
+
+    def _make_artifact(self, path: str, allow_spills: bool) -> Artifact:
+        from wsdsl.artifact.artifact import Artifact, Versions, deflated
+        from wsdsl.codegen.ptxas import assemble_checked
+
+        assembled, ptx = None, self.ptx
+        if path == "off":
+            self.prove()
+        else:
+            # ptxas is a process of its own: the proof is made meanwhile.
+            assembling = Background(
+                lambda: assemble_checked(
+                    self.scheduled, ptx, path or None, allow_spills=allow_spills
+                )
+            )
+            try:
+                self.prove()
+            finally:
+                assembling.join()
+            assembled = assembling.result()
+        resources = assembled and assembled.resources
+        return Artifact(
+            name=self.name,
+            params=self.params,
+            sizes=self.sizes,
+            schedule=self.schedule,
+            signature=self.signature,
+            access=self.access,
+            certificate=self.certificate,
+            deflated_ptx=deflated(ptx),
+            cubin=assembled and assembled.cubin,
+            resources=resources,
+            log=assembled.log if assembled else "",
+            versions=Versions(
+                __version__, emitter() or "", resources.ptxas_version if resources else ""
+            ),
+        )
+
+    @property
     def assembled(self) -> Assembled | None:
         """What ptxas made and said; None without a ptxas. CompileError where that is not good.
 
         Nothing that is not proved comes further than here: ProofError.
         """
-        from wsdsl.codegen.ptxas import assemble_checked
-
-        asked = path, allow_spills = knobs.PTXAS.get(), knobs.ALLOW_SPILLS.get()
-        if path == "off":
-            self.prove()
-            return None
-        if self._refused and self._refused[0] == asked:
-            raise self._refused[1].with_traceback(None)
-        ptx = self.ptx
-        # ptxas is a process of its own: the proof is made meanwhile.
-        assembling = Background(
-            lambda: assemble_checked(self.scheduled, ptx, path or None, allow_spills=allow_spills)
-        )
-        try:
-            self.prove()
-        finally:
-            assembling.join()
-        try:
-            return assembling.result()
-        except CompileError as error:
-            self._refused = asked, error
-            raise
+        return self.artifact.assembled
 
     @property
     def cubin(self) -> bytes:
         """The machine code. CompileError if there is no ptxas (the driver assembles then)."""
-        return self._need_assembled().cubin
+        return self._need(self.artifact.cubin)
 
     @property
     def resources(self) -> Resources:
         """Registers, all of a CTA's SMEM, spills and the version of ptxas."""
-        held = self._need_assembled().resources
+        held = self._need(self.artifact.resources)
         return dataclasses.replace(held, smem_bytes=held.smem_bytes + self.signature.smem_bytes)
 
-    def _need_assembled(self) -> Assembled:
-        if self.assembled is None:
+    def _need(self, made: T | None) -> T:
+        if made is None:
             hint = "pip install nvidia-cuda-nvcc; `wsdsl doctor` tells what is found"
             raise CompileError(Finding("there is no ptxas here", hint=hint))
-        return self.assembled
+        return made
 
     @cached_property
     def sass(self) -> str:
@@ -192,6 +243,8 @@ class Compiled(Callee):
         """Prove that the kernel neither deadlocks nor races, and that its PTX synchronises as it
         does. ProofError tells the shortest way to a failure.
         """
+        if self.is_made:
+            return self.certificate
         from wsdsl.prover.early_accesses import check_early_accesses
         from wsdsl.prover.skeleton import check_skeleton
 
@@ -218,29 +271,24 @@ class Compiled(Callee):
     # Running --------------------------------------------------------------------------------------
 
     @property
-    def params(self) -> Sequence[ir.Value]:
-        return self.scheduled.params
-
-    @property
     def fixed_sizes(self) -> Mapping[str, int]:
-        return dict(self.scheduled.sizes)
+        return dict(self.sizes)
 
     @cached_property
     def access(self) -> Access:
-        from wsdsl.runtime.access import access_of
+        from wsdsl.codegen.accesses import access_of
 
         whole = access_of(self.source).whole
         return dataclasses.replace(access_of(self.scheduled), whole=whole)
 
     @cached_property
     def launcher(self) -> Launcher:
-        from wsdsl.runtime.launch import Launcher
+        from wsdsl.runtime.launch import launcher_of
 
-        if self.assembled is None:
+        if self.artifact.cubin is None:
             message = f"{self.name}: without ptxas the driver assembles, and spills go unseen"
             warnings.warn(f"{message}; `wsdsl doctor` tells more", stacklevel=3)
-        image = self.assembled.cubin if self.assembled is not None else self.ptx
-        return Launcher(image, self.signature, self.access, self.schedule.arch)
+        return launcher_of(self.artifact)
 
     def __call__(self, *args: Any, stream: Any = None, **named: Any) -> Any:
         """Run on the arrays' device (NumPy arrays: on a GPU if there is one, else simulated).
@@ -322,31 +370,6 @@ class Compiled(Callee):
             folder.mkdir(parents=True, exist_ok=True)
             (folder / f"{self.name}.{suffix}").write_text(text)
         return text
-
-
-class Background:
-    """A call in a thread of its own; `result` gives what it returned, or raises what it raised."""
-
-    def __init__(self, call: Callable[[], Any]) -> None:
-        self._outcome: tuple[Any, BaseException | None] = None, None
-        self._thread = threading.Thread(target=self._run, args=(call,), daemon=True)
-        self._thread.start()
-
-    def _run(self, call: Callable[[], Any]) -> None:
-        try:
-            self._outcome = call(), None
-        except BaseException as error:
-            self._outcome = None, error
-
-    def join(self) -> None:
-        self._thread.join()
-
-    def result(self) -> Any:
-        self.join()
-        value, error = self._outcome
-        if error is not None:
-            raise error
-        return value
 
 
 def runs_simulated() -> bool:

@@ -9,42 +9,46 @@ from __future__ import annotations
 import dataclasses
 import operator
 import sys
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from wsdsl.compiled import Callee, Compiled, runs_simulated
-from wsdsl.diagnostics import CompileError, Finding, ScheduleError, TypeCheckError
+from wsdsl.callee import Callee
+from wsdsl.compiled import Compiled, runs_simulated
+from wsdsl.diagnostics import CompileError, Finding, TypeCheckError
 from wsdsl.ir import op as ir
 from wsdsl.ir.target import MAX_SIZE, is_size
 from wsdsl.schedule import Schedule, as_schedule
+from wsdsl.variants import MAX_CHOICES, Asked, Variants, in_order_of
 
 if TYPE_CHECKING:
+    from wsdsl.artifact.access import Access
+    from wsdsl.artifact.artifact import Declaration
     from wsdsl.report.timeline import Timeline
-    from wsdsl.runtime.access import Access
     from wsdsl.runtime.alignment import Alignment, Alignments
     from wsdsl.runtime.arguments import Call
     from wsdsl.runtime.prepared import Prepared
-
-MAX_CHOICES = 1024
-"""Calls of different sizes whose compiled kernel is remembered."""
 
 
 class Kernel(Callee):
     """A kernel in the language, ready to be called, compiled, simulated or inspected."""
 
     def __init__(
-        self, name: str, make: Callable[[], ir.Kernel], source: str = "", doc: str | None = None
+        self,
+        name: str,
+        make: Callable[[], ir.Kernel],
+        source: str = "",
+        doc: str | None = None,
+        key: Callable[[], str | None] = lambda: None,
     ) -> None:
+        """`key`, asked for when it is first needed, is equal for kernels that `make` makes alike;
+        None if that can not be told.
+        """
         self.name, self.source = name, source
         self.__name__ = self.__qualname__ = name
         self.__doc__ = doc
-        self._make = make
-        self._compiled: dict[tuple[Any, ...], Compiled] = {}
-        self._choices: dict[tuple[Any, ...], Compiled] = {}
+        self._make, self._find_key = make, key
         self._called: dict[tuple[Any, ...], Compiled] = {}
-        self._lock = threading.RLock()
 
     def __repr__(self) -> str:
         return f"<kernel {self.name}>"
@@ -79,37 +83,34 @@ class Kernel(Callee):
         if shown:
             raise TypeCheckError(found[shown.axis].told(shown.nan))
 
+    @cached_property
+    def _variants(self) -> Variants:
+        return Variants(self._find_key(), lambda: self.tile)
+
     @property
-    def params(self) -> Sequence[ir.Value]:
-        return self.tile.params
+    def declaration(self) -> Declaration:
+        """What a call needs to know of the text. ParseError or TypeCheckError as of `tile`."""
+        return self._variants.declaration
+
+    @cached_property
+    def params(self) -> tuple[ir.Value, ...]:
+        return self.declaration.params
 
     @cached_property
     def access(self) -> Access:
-        from wsdsl.runtime.access import access_of
+        return self.declaration.access
 
-        return access_of(self.tile)
-
-    @cached_property
+    @property
     def whole_dims(self) -> tuple[str, ...]:
         """Dimensions that are taken whole (`:`, or by a loop that reduces all of it): compiled
         kernels are for one size of each.
         """
-        from wsdsl.ir.tile_ops import ForTiles, Whole
-        from wsdsl.ir.types import Axis
-        from wsdsl.ir.walk import walk
+        return self.declaration.whole_dims
 
-        ops = [*walk(self.tile.body)]
-        found = [op.result.type for op in ops if isinstance(op, Whole)]
-        found += [op.index.type for op in ops if isinstance(op, ForTiles) and op.whole]
-        return tuple(sorted({kind.dim for kind in found if isinstance(kind, Axis)}))
-
-    @cached_property
+    @property
     def dims(self) -> tuple[str, ...]:
         """Names of the dimensions, in order of appearance."""
-        from wsdsl.ir.types import Tensor
-
-        tensors = [p.type for p in self.tile.params if isinstance(p.type, Tensor)]
-        return tuple(dict.fromkeys(d for t in tensors for d in t.dims if isinstance(d, str)))
+        return self.declaration.dims
 
     # Compiling ------------------------------------------------------------------------------------
 
@@ -188,34 +189,7 @@ class Kernel(Callee):
         unaligned: tuple[str, ...],
         padded: tuple[str, ...] = (),
     ) -> Compiled:
-        asked = (schedule, tuple(sorted(sizes.items())), unaligned, padded)
-        found = self._choices.get(asked)
-        if found is not None:
-            return found
-        with self._lock:
-            from wsdsl.lowering.pipeline import scheduled_tile
-
-            kernel = self._posed(schedule, sizes, unaligned, padded)
-            chosen = scheduled_tile(kernel, sizes).schedule
-            key = (chosen, kernel.sizes, unaligned)
-            if key not in self._compiled:
-                self._compiled[key] = Compiled(dataclasses.replace(kernel, schedule=chosen))
-            if len(self._choices) >= MAX_CHOICES:
-                self._choices.clear()
-            self._choices[asked] = self._compiled[key]
-            return self._compiled[key]
-
-    def _posed(
-        self,
-        schedule: Schedule | None,
-        sizes: Mapping[str, int],
-        unaligned: tuple[str, ...],
-        padded: tuple[str, ...] = (),
-    ) -> ir.Kernel:
-        static = tuple((d, sizes[d]) for d in self.whole_dims if d in sizes)
-        return dataclasses.replace(
-            self.tile, schedule=schedule, sizes=static, unaligned=unaligned, padded=padded
-        )
+        return self._variants.lowered(Asked(schedule, in_order_of(sizes), unaligned, padded))
 
     def _assembled(
         self,
@@ -224,49 +198,7 @@ class Kernel(Callee):
         unaligned: tuple[str, ...],
         padded: tuple[str, ...] = (),
     ) -> Compiled:
-        """`_compile`, and ptxas; where that has too few registers for tiles that the compiler
-        chose, they are chosen narrower.
-        """
-        compiled = self._compile(schedule, sizes, unaligned, padded)
-        try:
-            _ = compiled.assembled
-        except CompileError as error:
-            compiled = self._narrower(compiled, schedule, sizes, padded, error)
-            self._choices[schedule, tuple(sorted(sizes.items())), unaligned, padded] = compiled
-        return compiled
-
-    def _narrower(
-        self,
-        wide: Compiled,
-        schedule: Schedule | None,
-        sizes: Mapping[str, int],
-        padded: tuple[str, ...],
-        error: CompileError,
-    ) -> Compiled:
-        from wsdsl.codegen.gate import SpillError
-        from wsdsl.lowering.choice.narrower import MOST_TRIES, narrower
-        from wsdsl.lowering.pipeline import schedule_with_fewer_sums
-
-        if not isinstance(error, SpillError):
-            raise error
-        given = dataclasses.replace(wide.source, schedule=schedule, padded=padded)
-        # What rides wgmma's M is settled: beside a given tile it would be chosen anew.
-        settled = dataclasses.replace(schedule or Schedule(), mma=wide.schedule.mma)
-        others = narrower(wide.source, wide.partitioned, settled)
-        failed, spilled, left = wide.schedule, error.spilled, MOST_TRIES
-        while True:
-            other = schedule_with_fewer_sums(given, failed, spilled, sizes) if left else None
-            other, left = other or next(others, None), max(0, left - 1)
-            if other is None:
-                raise error
-            try:
-                compiled = self._compile(other, sizes, wide.source.unaligned, padded)
-                _ = compiled.assembled
-            except (ScheduleError, SpillError) as again:
-                failed, spilled = other, again.spilled if isinstance(again, SpillError) else 0
-                continue
-            compiled.notes = (f"tiles of {wide.schedule.tile!r}: {error.findings[0].message}",)
-            return compiled
+        return self._variants.made(Asked(schedule, in_order_of(sizes), unaligned, padded))
 
     # Running --------------------------------------------------------------------------------------
 
@@ -355,7 +287,8 @@ class Kernel(Callee):
         return self._assembled(own, call.dims, *alignment)
 
     def _alignment(self, call: Call, schedule: Schedule | None) -> Alignment:
-        return self._alignments.of(call, schedule, partial(self._posed, schedule, call.dims))
+        decide = partial(self._variants.padded, schedule, in_order_of(call.dims))
+        return self._alignments.of(call, schedule, decide)
 
     def _alignment_of(self, schedule: Schedule | None, sizes: Mapping[str, int]) -> Alignment:
         """For contiguous arrays of these sizes. Copies are weighed only where all are known."""
@@ -384,4 +317,4 @@ def _from_tile(name: str, text: str, source: str, doc: str | None) -> Kernel:
     """What `pickle` makes of a kernel that no module has."""
     from wsdsl.ir.parser import parse_kernel
 
-    return Kernel(name, lambda: parse_kernel(text), source, doc)
+    return Kernel(name, lambda: parse_kernel(text), source, doc, lambda: text)

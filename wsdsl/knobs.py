@@ -36,6 +36,8 @@ class Knob(Generic[T]):
     default: T
     expected: str
     doc: str
+    found: Callable[[], T] | None = None
+    """Gives the default, where that is found in the environment too."""
 
     @property
     def name(self) -> str:
@@ -48,7 +50,7 @@ class Knob(Generic[T]):
             return overrides[self.name]
         text = os.environ.get(self.variable, "")
         if not text:
-            return self.default
+            return self.default if self.found is None else self.found()
         try:
             return self.parse(text)
         except ValueError:
@@ -89,6 +91,26 @@ def _directory(text: str) -> Path | None:
     return None if text.lower() == "off" else Path(text).expanduser()
 
 
+def _cache(text: str) -> Path | None:
+    folder = _directory(text)
+    return folder and folder.absolute()
+
+
+def _users_cache() -> Path | None:
+    """As freedesktop.org has it: an absolute path counts. None for a user without a home."""
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    try:
+        return (Path(given) if os.path.isabs(given) else Path.home() / ".cache") / "wsdsl"
+    except RuntimeError:
+        return None
+
+
+def _mebibytes(text: str) -> int:
+    if not text.isdecimal():
+        raise ValueError(text)
+    return int(text)
+
+
 PTXAS = Knob[str](
     "WSDSL_PTXAS",
     str,
@@ -118,5 +140,21 @@ ALLOW_SPILLS = Knob[bool](
     "0 or 1",
     "Accept kernels whose registers ptxas spills to local memory; else a CompileError.",
 )
+CACHE_DIR = Knob[Path | None](
+    "WSDSL_CACHE_DIR",
+    _cache,
+    None,
+    'a directory, or "off"',
+    "Where compiled kernels are kept for other processes; `wsdsl cache` lists them. "
+    "Unset: wsdsl in XDG_CACHE_HOME, else in ~/.cache.",
+    _users_cache,
+)
+CACHE_MIB = Knob[int](
+    "WSDSL_CACHE_MIB",
+    _mebibytes,
+    1024,
+    "a number of MiB",
+    "How much is kept there; what was not used for longest is removed first.",
+)
 
-KNOBS: tuple[Knob[Any], ...] = (PTXAS, DUMP, BACKEND, ALLOW_SPILLS)
+KNOBS: tuple[Knob[Any], ...] = (PTXAS, DUMP, BACKEND, ALLOW_SPILLS, CACHE_DIR, CACHE_MIB)

@@ -6,28 +6,28 @@ from pathlib import Path
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
+from wsdsl.artifact.kept import kept
+from wsdsl.artifact.versions import digest
 from wsdsl.compiled import Compiled
 from wsdsl.compiler import Kernel
 from wsdsl.diagnostics import CompileError, Finding, ParseError
 from wsdsl.ir import op as ir
+from wsdsl.written import Written
 
 
 def kernel(fn: FunctionType) -> Kernel:
     """Make a Python function a kernel. It is parsed, not run, when it is first needed."""
     import inspect
 
-    fn = inspect.unwrap(fn)
+    written = Written(inspect.unwrap(fn))
 
     def make() -> ir.Kernel:
         from wsdsl.frontend import from_function
 
-        return from_function(fn)
+        return from_function(written)
 
-    try:
-        source = inspect.getsource(fn)
-    except (OSError, TypeError):
-        source = ""
-    made = Kernel(fn.__name__, make, source, fn.__doc__)
+    fn = written.fn
+    made = Kernel(fn.__name__, make, written.source, fn.__doc__, lambda: written.key)
     made.__module__, made.__qualname__ = fn.__module__, fn.__qualname__
     return made
 
@@ -44,12 +44,33 @@ class Kernels(SimpleNamespace):
 
 def parse(text: str, file: str = "<string>") -> Kernels:
     """The kernels of a text. ParseError or TypeCheckError with all that is wrong."""
-    from wsdsl.frontend import from_text
+    from wsdsl.artifact.artifact import Names
 
     text = _as_text(text)
-    return Kernels(
-        **{name: _made(name, made, text) for name, made in from_text(text, file).items()}
-    )
+    made: dict[str, ir.Kernel] = {}
+
+    def read() -> Names:
+        made.update(_kernels(text, file))
+        return Names(tuple(made))
+
+    found = kept(digest("text", text), Names, read)
+    return Kernels(**{name: _of_text(name, text, file, made.get(name)) for name in found.names})
+
+
+def one_of(name: str, text: str, file: str) -> Kernel:
+    """A kernel of a text of which nothing is wrong: it is read when that is first needed."""
+    return _of_text(name, text, file, None)
+
+
+def _of_text(name: str, text: str, file: str, made: ir.Kernel | None) -> Kernel:
+    make = (lambda: _kernels(text, file)[name]) if made is None else (lambda: made)
+    return Kernel(name, make, text, None, lambda: f"{name} of {text}")
+
+
+def _kernels(text: str, file: str) -> dict[str, ir.Kernel]:
+    from wsdsl.frontend import from_text
+
+    return from_text(text, file)
 
 
 def load(path: str | Path) -> Kernels:
@@ -61,12 +82,8 @@ def load(path: str | Path) -> Kernels:
     return parse(text, str(path))
 
 
-def _made(name: str, made: ir.Kernel, source: str) -> Kernel:
-    return Kernel(name, lambda: made, source)
-
-
 def compile_ir(text: str, file: str = "<ir>") -> Compiled:
     """Compile a dumped (perhaps edited) kernel of any level. ParseError or VerifyError."""
     from wsdsl.ir.parser import parse_kernel
 
-    return Compiled(parse_kernel(_as_text(text), file))
+    return Compiled(parse_kernel(_as_text(text), file), key=digest("ir", text))

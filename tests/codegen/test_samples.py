@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.codegen.support import SAMPLES, assembled, needs_ptxas
+from wsdsl.codegen.accesses import access_of
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.printer import print_kernel
 from wsdsl.ir.spec import verify
-from wsdsl.runtime.access import access_of
 
 NAMES = sorted(path.name.split(".")[0] for path in SAMPLES.glob("*.scheduled.ir"))
 

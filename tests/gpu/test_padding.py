@@ -7,7 +7,7 @@ import pytest
 
 from tests.kernels import CASES
 from wsdsl.kernels import matmul
-from wsdsl.runtime import alignment
+from wsdsl.lowering.choice import padding
 
 torch: Any = pytest.importorskip("torch")
 pytestmark = pytest.mark.gpu
@@ -23,7 +23,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
         able = {tensor.name for tensor in multiplied(kernel)} & {*names}
         return tuple(name for name in kernel.unaligned if name in able)
 
-    monkeypatch.setattr(alignment, "padded_operands", all_of)
+    monkeypatch.setattr(padding, "padded_operands", all_of)
 
 
 def numbers(*shape: int) -> Any:

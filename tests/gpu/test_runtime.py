@@ -222,7 +222,7 @@ def test_arrays_that_look_the_same() -> None:
 def test_a_map_that_is_moved_is_as_one_that_is_encoded() -> None:
     import ctypes
 
-    from wsdsl.codegen.signature import MapArgument
+    from wsdsl.artifact.signature import MapArgument
     from wsdsl.runtime.interop import describe
     from wsdsl.runtime.tensor_map import encode, replace_address, tiled_map
 

@@ -14,6 +14,7 @@ from wsdsl.compiled import Compiled
 from wsdsl.diagnostics import Finding
 from wsdsl.lowering.choice.narrower import narrower
 from wsdsl.lowering.pipeline import schedule_with_fewer_sums
+from wsdsl.variants import Asked, in_order_of
 
 pytestmark = pytest.mark.skipif(find_ptxas() is None, reason="there is no ptxas")
 HEAVY = """
@@ -75,7 +76,7 @@ def test_columns_that_ride_wgmmas_m_stay_there(monkeypatch: pytest.MonkeyPatch) 
         if tried[-1][1] > 32:
             raise SpillError([Finding("spills", None)])
 
-    monkeypatch.setattr(Compiled, "assembled", property(assembled))
+    monkeypatch.setattr(Compiled, "artifact", property(assembled))
     wsdsl.parse(CASES["gemm"].text).gemm.compile(M=3072, N=512, K=5120)
     assert tried[0] == ("n", 96) and tried[-1] == ("n", 32)
     assert all(mma == "n" for mma, _ in tried)
@@ -88,8 +89,9 @@ def test_widths_that_do_not_fit_are_left_out() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("wsdsl.lowering.choice.narrower.WIDTHS", (32,))
         patch.setattr("wsdsl.lowering.choice.narrower.MOST_TRIES", 0)
+        asked = Asked(given, in_order_of(SIZES), ())
         with pytest.raises(SpillError, match="the first"):
-            kernel._narrower(first, given, SIZES, (), SpillError(Finding("the first")))
+            kernel._variants.narrower(first, asked, SpillError(Finding("the first")))
 
 
 def test_each_is_narrower_than_the_one_before() -> None:

@@ -6,9 +6,9 @@ import pytest
 
 import wsdsl
 from tests.kernels import CASES
+from wsdsl.codegen.accesses import access_of
 from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.target import MAX_SIZE
-from wsdsl.runtime.access import access_of
 
 BF16 = ml_dtypes.bfloat16
 KERNEL = CASES["gemm"].kernel

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from wsdsl.codegen.signature import Signature
+from wsdsl.artifact.signature import Signature
 from wsdsl.runtime.launch import num_ctas
 
 GEMM = Signature(

@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 import wsdsl
 from tests.kernels import CASES
 from tests.runtime.fake_driver import MAIN, FakeDriver
-from wsdsl.codegen.signature import MapArgument, PointerArgument, ScalarArgument, Signature
+from wsdsl.artifact.access import Access
+from wsdsl.artifact.signature import MapArgument, PointerArgument, ScalarArgument, Signature
 from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.target import L2_LINE
 from wsdsl.ir.types import DTYPES
-from wsdsl.runtime import alignment, copies, driver, launch
-from wsdsl.runtime.access import Access
+from wsdsl.lowering.choice import padding
+from wsdsl.runtime import copies, driver, launch
 from wsdsl.runtime.device import Context, Device
 from wsdsl.runtime.launch import Launcher
 from wsdsl.runtime.packing import layout
@@ -217,12 +218,12 @@ def test_what_tma_can_take_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alignment, "padded_operands", lambda kernel, sizes, names, singly: names)
+    monkeypatch.setattr(padding, "padded_operands", lambda kernel, sizes, names, singly: names)
     rng = np.random.default_rng(0)
     a, b = (rng.integers(-3, 4, (rows, 1001)).astype(BF16) for rows in (136, 128))
     kernel = wsdsl.parse(CASES["gemm"].text).gemm
     out = kernel.simulate(a, b)
-    assert kernel._choices and not any(c.source.unaligned for c in kernel._choices.values())
+    assert kernel._variants.choices and not any(a.unaligned for a in kernel._variants.choices)
     assert np.array_equal(out, (a.astype("f4") @ b.astype("f4").T).astype(BF16))
 
 

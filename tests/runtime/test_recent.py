@@ -19,6 +19,7 @@ from tests.runtime.fake_driver import MAIN, SIDE, FakeDriver
 from wsdsl import Schedule
 from wsdsl.diagnostics import LaunchError
 from wsdsl.kernels import Matmul
+from wsdsl.lowering.choice import padding
 from wsdsl.runtime import alignment, copies, driver, launch, recent, workspace
 from wsdsl.runtime.device import Context, Device
 from wsdsl.runtime.packing import layout
@@ -95,7 +96,7 @@ class Card:
     def new(self, compiled: Any) -> Any:
         """The same code, to which nothing has been called yet; its arguments will be read."""
         made = wsdsl.compile_ir(compiled.ir())
-        made.__dict__.update({"assembled": compiled.assembled, "_skeleton_checked": True})
+        made.__dict__["artifact"] = replace(compiled.artifact)
         self.offsets, self.fake.args_bytes = layout(made.signature.arguments)
         return made
 
@@ -322,7 +323,7 @@ def test_unused_numbers_are_still_checked(card: Card) -> None:
 def test_no_array_is_held_that_is_copied(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copies, "_pools", {})
     monkeypatch.setattr(alignment, "fits_in_memory", lambda *_: True)
-    monkeypatch.setattr(alignment, "padded_operands", lambda kernel, sizes, names, singly: names)
+    monkeypatch.setattr(padding, "padded_operands", lambda kernel, sizes, names, singly: names)
     kernel = wsdsl.parse(TEXT).plain
     given = Tensor((128, 64), A, strides=(65, 1)), Tensor((64, 64), B)
     for number in (1, 2):

@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from wsdsl.codegen.signature import MapArgument
+from wsdsl.artifact.signature import MapArgument
 from wsdsl.diagnostics import LaunchError
 from wsdsl.runtime.interop import describe
 from wsdsl.runtime.tensor_map import tiled_map

@@ -11,7 +11,8 @@ import pytest
 
 from tests.kernels import CASES
 from tests.runtime.fake_driver import MAIN, SIDE, FakeDriver
-from wsdsl.codegen.signature import (
+from wsdsl.artifact.access import Access
+from wsdsl.artifact.signature import (
     LentTensor,
     PointerArgument,
     ScalarArgument,
@@ -25,7 +26,6 @@ from wsdsl.ir.memory_ops import LoadGlobal, StoreGlobal, ThreadLoad, TmaLoad, Tm
 from wsdsl.ir.types import DTYPES, Tensor
 from wsdsl.ir.walk import walk
 from wsdsl.runtime import driver, launch, streams, workspace
-from wsdsl.runtime.access import Access
 from wsdsl.runtime.device import Context, Device
 from wsdsl.runtime.launch import Launcher
 from wsdsl.runtime.packing import PackedArguments, layout

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from wsdsl.codegen.resources import Assembled
+from wsdsl.artifact.resources import Assembled
 from wsdsl.diagnostics import CompileError, Finding, Loc
 from wsdsl.ir.barrier_ops import SetMaxRegisters
 from wsdsl.ir.fragment_ops import Wgmma

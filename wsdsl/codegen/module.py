@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from wsdsl.codegen import nvvm
-from wsdsl.codegen.context import Context, Threads
-from wsdsl.codegen.convert_op import convert_region
-from wsdsl.codegen.fragments import from_floats
-from wsdsl.codegen.held import Held, Pointer, Scalar
-from wsdsl.codegen.register_operands import made_before_fences
-from wsdsl.codegen.signature import (
+from wsdsl.artifact.signature import (
     MapArgument,
     PointerArgument,
     ScalarArgument,
     Signature,
     SizeArgument,
     StrideArgument,
-    signature,
 )
+from wsdsl.codegen import nvvm
+from wsdsl.codegen.context import Context, Threads
+from wsdsl.codegen.convert_op import convert_region
+from wsdsl.codegen.fragments import from_floats
+from wsdsl.codegen.held import Held, Pointer, Scalar
+from wsdsl.codegen.register_operands import made_before_fences
+from wsdsl.codegen.signature import signature
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.memory_ops import AllocateGlobal

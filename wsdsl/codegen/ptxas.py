@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
-import re
-import shutil
 import subprocess
 import tempfile
-from functools import cache
 from pathlib import Path
 
+from wsdsl.artifact.resources import Assembled, Resources
+from wsdsl.artifact.tools import find_nvdisasm, find_ptxas, ptxas_version
 from wsdsl.codegen.emit import CPU
 from wsdsl.codegen.gate import check, remarks
-from wsdsl.codegen.resources import Assembled, Resources, read_resources
+from wsdsl.codegen.resources import read_resources
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.op import Kernel
 
@@ -28,36 +26,6 @@ __all__ = [
     "find_ptxas",
     "ptxas_version",
 ]
-
-
-def find_ptxas(path: str | None = None) -> str | None:
-    """The given ptxas, else the one of the wheel nvidia-cuda-nvcc, else the one on PATH.
-
-    The wheel comes first: it is pinned, and so is the machine code that it makes.
-    """
-    if path is not None:
-        found = shutil.which(path)
-        if found is None:
-            hint = "unset WSDSL_PTXAS, or correct it"
-            raise CompileError(Finding(f"no ptxas at {path}", hint=hint))
-        return found
-    return _find_tool("ptxas")
-
-
-@cache
-def _find_tool(name: str) -> str | None:
-    spec = importlib.util.find_spec("nvidia")
-    places = list(spec.submodule_search_locations or ()) if spec else []
-    found = [p for place in places for p in sorted(Path(place).glob(f"cu*/bin/{name}"))]
-    return str(found[-1]) if found else shutil.which(name)
-
-
-@cache
-def ptxas_version(path: str) -> str:
-    """As in "13.0.88"."""
-    text = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
-    found = re.search(r"V([\d.]+)", text)
-    return found[1] if found else "unknown"
 
 
 class AssembleError(CompileError):
@@ -102,11 +70,6 @@ def assemble_checked(
     if assembled is not None:
         check(kernel, assembled, allow_spills=allow_spills)
     return assembled
-
-
-def find_nvdisasm() -> str | None:
-    """The one of the wheel nvidia-cuda-nvdisasm, else the one on PATH."""
-    return _find_tool("nvdisasm")
 
 
 def disassemble(cubin: bytes) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import FunctionType
-
 from wsdsl.diagnostics import Finding, ParseError, TypeCheckError
 from wsdsl.frontend.check import check
 from wsdsl.frontend.parse import parse, too_deep
@@ -14,6 +12,7 @@ from wsdsl.frontend.syntax import Definition
 from wsdsl.frontend.tile_sizes import settle_tile_sizes
 from wsdsl.frontend.to_ir import to_ir
 from wsdsl.ir.op import Kernel
+from wsdsl.written import Written
 
 __all__ = ["from_function", "from_text"]
 
@@ -38,9 +37,9 @@ def from_text(text: str, file: str = "<string>") -> dict[str, Kernel]:
     return kernels
 
 
-def from_function(fn: FunctionType) -> Kernel:
+def from_function(written: Written) -> Kernel:
     """The kernel that a Python function describes; the function is never run."""
-    return _convert(*definition_of(fn, "kernel"))
+    return _convert(*definition_of(written, "kernel"))
 
 
 def _convert(definition: Definition, scope: Scope) -> Kernel:

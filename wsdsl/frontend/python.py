@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import inspect
 from numbers import Integral, Real
 from types import FunctionType, ModuleType
 from typing import Any
@@ -26,32 +25,28 @@ from wsdsl.frontend.parse import parse
 from wsdsl.frontend.scope import WORDS, Capture, Scope
 from wsdsl.frontend.source import Source
 from wsdsl.ir.types import DTYPES
+from wsdsl.written import Written
 
 NOTHING = object()
 NOWHERE = Loc("<python>", 0, 0, 0)
 
 
-def definition_of(fn: FunctionType, kind: Kind) -> tuple[s.Definition, Scope]:
+def definition_of(written: Written, kind: Kind) -> tuple[s.Definition, Scope]:
     """Parse a function's source. ParseError if Python does not have it."""
-    try:
-        lines, first = inspect.getsourcelines(fn)
-    except (OSError, TypeError):
-        hint = "define it in a file, or give the text to wsdsl.parse"
-        raise ParseError(
-            Finding(f"the source of `{fn.__name__}` is not to be had", hint=hint)
-        ) from None
-    skipped = next((i for i, line in enumerate(lines) if line.lstrip().startswith("def ")), None)
-    file = inspect.getsourcefile(fn) or "<python>"
-    if skipped is None:
-        line = lines[0].rstrip("\n")
-        loc = Loc(file, max(first, 1), 1, len(line) + 1, line)
+    name = written.fn.__name__
+    if written.odd_line:
+        line, first = written.odd_line, written.first_line
+        loc = Loc(written.file, first, 1, len(line) + 1, line)
         hint = f"write it as a def under @{kind}"
-        raise ParseError(Finding(f"`{fn.__name__}` is no def", loc, hint))
-    source = Source(file, "".join(lines[skipped:]), max(first, 1) + skipped)
+        raise ParseError(Finding(f"`{name}` is no def", loc, hint))
+    if not written.text:
+        hint = "define it in a file, or give the text to wsdsl.parse"
+        raise ParseError(Finding(f"the source of `{name}` is not to be had", hint=hint))
+    source = Source(written.file, written.text, written.first_line)
     module = parse(source, kind)
     (definition,) = module.definitions.values()
     module.definitions.clear()
-    return definition, Scope(module, _capture(fn, _in_annotations(fn, definition)))
+    return definition, Scope(module, _capture(written, _in_annotations(written.fn, definition)))
 
 
 def _in_annotations(fn: FunctionType, definition: s.Definition) -> dict[str, Any]:
@@ -69,31 +64,15 @@ def _in_annotations(fn: FunctionType, definition: s.Definition) -> dict[str, Any
     return found
 
 
-def _closure(fn: FunctionType) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or ()):
-        try:
-            found[name] = cell.cell_contents
-        except ValueError:  # not assigned yet
-            continue
-    return found
-
-
-def _capture(fn: FunctionType, annotated: dict[str, Any]) -> Capture:
-    closure = _closure(fn)
+def _capture(written: Written, annotated: dict[str, Any]) -> Capture:
     functions: dict[int, FunctionRef] = {}
 
-    def held(name: str) -> Any:
-        for names in (annotated, closure, fn.__globals__):
-            if name in names:
-                return names[name]
-        return getattr(builtins, name, NOTHING)
-
     def capture(name: str) -> Entity | None:
-        found = held(name)
+        found = annotated.get(name, written.names.get(name, NOTHING))
         if isinstance(found, language.Function):
             if id(found) not in functions:
-                functions[id(found)] = FunctionRef(*definition_of(found.python, "function"))
+                inlined = definition_of(written.function(found), "function")
+                functions[id(found)] = FunctionRef(*inlined)
             return functions[id(found)]
         return None if found is NOTHING else _entity(name, found)
 

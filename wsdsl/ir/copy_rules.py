@@ -9,9 +9,8 @@ from wsdsl.ir.memory_ops import MakeTensorMap, StoreShared, ThreadLoad, ThreadSt
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.protocol_rules import Problem
 from wsdsl.ir.target import ADDED_ATOMICALLY, SWIZZLE_SPAN
-from wsdsl.ir.types import DType, Fragment, Shared, Tensor
-
-MAX_BOX = 256
+from wsdsl.ir.tensor_box import box_fault
+from wsdsl.ir.types import Fragment, Shared, Tensor
 
 
 def boxes_fit(kernel: Kernel) -> Iterator[Problem]:
@@ -22,19 +21,6 @@ def boxes_fit(kernel: Kernel) -> Iterator[Problem]:
                 yield op, fault
             elif isinstance(op, ThreadStore) and sum(extent > 1 for extent in op.box[:-1]) > 1:
                 yield op, "the lines of a panel follow each other along one dimension"
-
-
-def box_fault(box: tuple[int, ...], rank: int, dtype: DType, swizzle: str) -> str:
-    """What is wrong with a box of a tensor; "" if nothing."""
-    if len(box) != rank or not 1 <= rank <= 5:
-        return "a box has one extent a dimension, for 1 to 5 dimensions"
-    if any(not 1 <= extent <= MAX_BOX for extent in box):
-        return f"a box is 1 to {MAX_BOX} elements in each dimension"
-    line, span = box[-1] * dtype.bytes, SWIZZLE_SPAN[swizzle]
-    # TMA takes shorter lines too. Who counts or places a box's bytes takes its lines to be whole.
-    if line % span or (swizzle != "none" and line != span):
-        return f"a line of {line} bytes with swizzle {swizzle}, whose lines are {span} bytes"
-    return ""
 
 
 def lines_are_filled(kernel: Kernel) -> Iterator[Problem]:

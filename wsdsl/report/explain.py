@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wsdsl.codegen.signature import Signature
+from wsdsl.artifact.signature import Signature
 from wsdsl.ir.barrier_ops import AllocateBarriers, WaitPredecessor
 from wsdsl.ir.memory_ops import (
     AllocateShared,

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from wsdsl.ir.op import Kernel, Value
+from wsdsl.artifact.access import Access
+from wsdsl.ir.op import Value
 from wsdsl.ir.types import Tensor
-from wsdsl.lowering.choice.padding import padded_operands
-from wsdsl.runtime.access import Access
 from wsdsl.runtime.arguments import Call
 from wsdsl.runtime.copies import fits_in_memory
 from wsdsl.runtime.padding import copied_singly, padded
@@ -20,8 +19,10 @@ OPEN_SIZE = 128
 """Stands for a size that is not known: with it rows begin where TMA asks for it."""
 Alignment = tuple[tuple[str, ...], tuple[str, ...]]
 """Tensors that threads access, and operands that are copied in front of the launch."""
-Posed = Callable[[tuple[str, ...]], Kernel]
-"""Gives the TILE kernel for a call in which threads access these tensors."""
+Decide = Callable[[tuple[str, ...], tuple[str, ...], tuple[str, ...]], tuple[str, ...]]
+"""Gives what it pays to copy, of: what TMA can not take, what of that can be copied, and what
+threads would copy element by element.
+"""
 
 
 class Alignments:
@@ -30,7 +31,7 @@ class Alignments:
     def __init__(self) -> None:
         self._known: dict[tuple[Any, ...], Alignment] = {}
 
-    def of(self, call: Call, schedule: Schedule | None, posed: Posed) -> Alignment:
+    def of(self, call: Call, schedule: Schedule | None, decide: Decide) -> Alignment:
         blocked = tuple(sorted(call.tma_blocked()))
         if not blocked:
             return (), ()
@@ -40,7 +41,7 @@ class Alignments:
         asked = schedule, tuple(call.dims.items()), blocked, able, singly
         found = self._known.get(asked)
         if found is None:
-            copied = padded_operands(posed(blocked), call.dims, able, singly)
+            copied = decide(blocked, able, singly)
             made = [copy for n in copied if (copy := copies[n]) is not None]
             if made and call.device != "cpu" and not fits_in_memory(made, call.device):
                 copied = ()

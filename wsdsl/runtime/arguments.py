@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from wsdsl.artifact.access import Access
 from wsdsl.diagnostics import Finding, LaunchError, unknown_names
 from wsdsl.ir.op import Value
 from wsdsl.ir.types import DType, Tensor, Tile
-from wsdsl.runtime.access import Access
 from wsdsl.runtime.bind import bind, positions
 from wsdsl.runtime.interop import allocate, describe, host_array, is_array
 from wsdsl.runtime.tma_limits import tma_faults

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from wsdsl.artifact.access import Access
 from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.ir.op import Value
 from wsdsl.ir.target import MAX_SIZE, TMA_ALIGN
 from wsdsl.ir.types import DType, Tensor
-from wsdsl.runtime.access import Access
 from wsdsl.runtime.padding import padded
 from wsdsl.runtime.tma_limits import row_strides, tma_faults
 from wsdsl.runtime.views import (

@@ -7,12 +7,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from wsdsl.codegen.signature import MapArgument, Signature
+from wsdsl.artifact.access import Access
+from wsdsl.artifact.artifact import Artifact
+from wsdsl.artifact.signature import MapArgument, Signature
 from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.ir.tile_scheduler import TileScheduler, count_work, tile_scheduler
 from wsdsl.runtime import driver
-from wsdsl.runtime.access import Access
 from wsdsl.runtime.arguments import Scalar
 from wsdsl.runtime.copies import Copies
 from wsdsl.runtime.device import (
@@ -30,7 +32,6 @@ from wsdsl.runtime.prepared import Prepared, fills_of
 from wsdsl.runtime.streams import StreamOf, current_stream, given_stream, legacy_stream
 from wsdsl.runtime.tensor_map import MAP_BYTES, encode, tiled_map
 from wsdsl.runtime.views import ArrayView
-from wsdsl.runtime.work_check import check_work
 from wsdsl.runtime.workspace import Lending, Workspaces, lent_for
 
 MAX_CTAS = 2**31 - 2**16
@@ -85,6 +86,8 @@ def num_slots(signature: Signature, dims: Mapping[str, int], grid: int) -> int:
         return 0
     work = items, depth, grid // signature.cluster
     slots = scheduler.num_slots(*work)
+    from wsdsl.runtime.work_check import check_work  # NumPy
+
     check_work(signature.name, scheduler, *work, slots)
     return slots
 
@@ -211,6 +214,19 @@ class Launcher:
         """Copies of what tensor maps can not describe; `tiled_map` says so where there is none."""
         found = {name: padded(views[name]) for name in to_pad(self.access, views)}
         return {name: copy for name, copy in found.items() if copy is not None}
+
+
+_launchers: WeakKeyDictionary[Artifact, Launcher] = WeakKeyDictionary()
+
+
+def launcher_of(artifact: Artifact) -> Launcher:
+    """One for each, so that its code is loaded once whatever refers to it."""
+    found = _launchers.get(artifact)
+    if found is None:
+        a = artifact
+        made = Launcher(a.image, a.signature, a.access, a.schedule.arch)
+        found = _launchers.setdefault(artifact, made)
+    return found
 
 
 _zero_buffers: dict[int, int] = {}

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from wsdsl.codegen.signature import (
+from wsdsl.artifact.signature import (
     Argument,
     MapArgument,
     PointerArgument,

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from wsdsl.artifact.access import Access
 from wsdsl.ir.target import COPY_WORD, L2_LINE, whole_lines
 from wsdsl.runtime import driver
-from wsdsl.runtime.access import Access
 from wsdsl.runtime.tma_limits import tma_faults
 from wsdsl.runtime.views import ArrayView, normalise
 

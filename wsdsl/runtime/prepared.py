@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from wsdsl.codegen.signature import Signature
+from wsdsl.artifact.signature import Signature
 from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.runtime import driver
 from wsdsl.runtime.arguments import Scalar

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from wsdsl.codegen.signature import ScalarArgument
+from wsdsl.artifact.signature import ScalarArgument
 from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.target import TMA_ALIGN
 from wsdsl.ir.types import DType

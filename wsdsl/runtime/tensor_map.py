@@ -6,10 +6,10 @@ import ctypes
 import threading
 from typing import NamedTuple
 
-from wsdsl.codegen.signature import MapArgument
+from wsdsl.artifact.signature import MapArgument
 from wsdsl.diagnostics import Finding, LaunchError
-from wsdsl.ir.copy_rules import box_fault
 from wsdsl.ir.target import TMA_ALIGN
+from wsdsl.ir.tensor_box import box_fault
 from wsdsl.runtime import driver
 from wsdsl.runtime.tma_limits import tma_faults
 from wsdsl.runtime.views import ArrayView, normalise

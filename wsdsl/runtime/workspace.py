@@ -14,7 +14,7 @@ import weakref
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from wsdsl.codegen.signature import Signature
+from wsdsl.artifact.signature import Signature
 from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.ir.target import MAX_SIZE
 from wsdsl.runtime import driver

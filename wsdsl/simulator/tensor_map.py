@@ -8,8 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from wsdsl.ir.copy_rules import box_fault
 from wsdsl.ir.target import SWIZZLE_SPAN, TMA_ALIGN
+from wsdsl.ir.tensor_box import box_fault
 from wsdsl.simulator.arithmetic import Array, added
 from wsdsl.simulator.arrays import GlobalTensor
 

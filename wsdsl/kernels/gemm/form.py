@@ -188,7 +188,6 @@ def is_float_result(form: Form) -> bool:
 @lru_cache(maxsize=1024)
 def kernel_of(form: Form) -> Kernel:
     """The one kernel of a form."""
-    from wsdsl.sources import parse
+    from wsdsl.sources import one_of
 
-    found: Kernel = parse(source_of(form), "<wsdsl.kernels.matmul>").matmul
-    return found
+    return one_of("matmul", source_of(form), "<wsdsl.kernels.matmul>")

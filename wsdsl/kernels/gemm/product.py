@@ -17,9 +17,9 @@ from wsdsl.runtime.views import ArrayView
 from wsdsl.schedule import Schedule, as_schedule
 
 if TYPE_CHECKING:
+    from wsdsl.artifact.certificate import Certificate
     from wsdsl.compiled import Compiled
     from wsdsl.compiler import Kernel
-    from wsdsl.prover.prove import Certificate
     from wsdsl.runtime.prepared import Prepared
     from wsdsl.runtime.recent import Start
 

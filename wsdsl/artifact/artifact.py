@@ -1,0 +1,98 @@
+"""What compiling leaves behind: plain data, from which a kernel is launched in any process."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from functools import cached_property
+
+from wsdsl.artifact.access import Access
+from wsdsl.artifact.certificate import Certificate
+from wsdsl.artifact.resources import Assembled, Resources
+from wsdsl.artifact.signature import Signature
+from wsdsl.ir.op import Value
+from wsdsl.ir.types import Tensor
+from wsdsl.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Versions:
+    """What made an artifact. `emitter`: of the sources that determine code, and of LLVM."""
+
+    wsdsl: str
+    emitter: str
+    ptxas: str
+
+
+@dataclass(frozen=True, eq=False)
+class Artifact:
+    """A kernel of one schedule: its code, what it takes, and what was proved of it.
+
+    `sizes` are dimensions that are fixed at compile time. Without a `cubin` (and `resources`) there
+    was no ptxas, and the driver assembles the PTX, which is held deflated.
+    """
+
+    name: str
+    params: tuple[Value, ...]
+    sizes: tuple[tuple[str, int], ...]
+    schedule: Schedule
+    signature: Signature
+    access: Access
+    certificate: Certificate
+    deflated_ptx: bytes
+    cubin: bytes | None
+    resources: Resources | None
+    log: str
+    """ptxas' own output."""
+    versions: Versions
+
+    @property
+    def image(self) -> bytes | str:
+        """What the driver loads."""
+        return self.ptx if self.cubin is None else self.cubin
+
+    @cached_property
+    def ptx(self) -> str:
+        return zlib.decompress(self.deflated_ptx).decode()
+
+    @property
+    def assembled(self) -> Assembled | None:
+        if self.cubin is None or self.resources is None:
+            return None
+        return Assembled(self.cubin, self.resources, self.log, self.ptx)
+
+
+def deflated(ptx: str) -> bytes:
+    return zlib.compress(ptx.encode(), 6)
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What calls of a kernel need to know of its text. `whole_dims`: dimensions that are taken
+    whole, so that compiled kernels are for one size of each.
+    """
+
+    params: tuple[Value, ...]
+    access: Access
+    whole_dims: tuple[str, ...]
+
+    @cached_property
+    def dims(self) -> tuple[str, ...]:
+        """Names of the dimensions, in order of appearance."""
+        tensors = [p.type for p in self.params if isinstance(p.type, Tensor)]
+        return tuple(dict.fromkeys(d for t in tensors for d in t.dims if isinstance(d, str)))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a call of a kernel runs: the whole schedule, and what else `explain` tells of it."""
+
+    schedule: Schedule
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Names:
+    """Of the kernels in a text, of which nothing is wrong; or of a kernel's tensors."""
+
+    names: tuple[str, ...]

@@ -1,0 +1,110 @@
+"""What has been made once is kept: in the process, and on disk for all processes to come."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from wsdsl import knobs
+
+if TYPE_CHECKING:
+    from wsdsl.artifact.disk import Disk
+
+T = TypeVar("T")
+MAX_HELD = 512
+
+_held: dict[str, Any] = {}
+_making: dict[str, threading.RLock] = {}
+_lock = threading.Lock()
+
+
+def kept(key: str | None, kind: type[T], make: Callable[[], T]) -> T:
+    """What `make` gives, which is made only where it is not found under `key`, by one thread and
+    process at a time. Without a key, or while passes are dumped, it is made each time.
+    """
+    if key is None or knobs.DUMP.get() is not None:
+        return make()
+    found = look(key, kind)
+    if found is not None:
+        return found
+    with _one_at_a_time(key):
+        found = look(key, kind)
+        if found is None:
+            found = make()
+            _keep(key, found)
+        return found
+
+
+def look(key: str | None, kind: type[T]) -> T | None:
+    """What is kept under `key`, or None."""
+    if key is None or knobs.DUMP.get() is not None:
+        return None
+    found = _held.get(key)
+    if found is None:
+        place = disk()
+        data = None if place is None else place.read(key)
+        if data is None:
+            return None
+        from wsdsl.artifact.plain import CorruptError, from_bytes
+
+        try:
+            found = from_bytes(key, data)
+        except CorruptError:
+            return None
+        _hold(key, found)
+    return found if isinstance(found, kind) else None
+
+
+def forget() -> None:
+    """All that this process holds; what is on disk stays."""
+    with _lock:
+        _held.clear()
+
+
+def disk() -> Disk | None:
+    """Where entries are kept; None for nowhere."""
+    folder = knobs.CACHE_DIR.get()
+    return None if folder is None else _disk_at(folder, knobs.CACHE_MIB.get() << 20)
+
+
+@cache
+def _disk_at(folder: Path, limit: int) -> Disk:
+    from wsdsl.artifact.disk import Disk
+
+    return Disk(folder, limit)
+
+
+def _keep(key: str, made: Any) -> None:
+    _hold(key, made)
+    if (place := disk()) is not None:
+        from wsdsl.artifact.plain import to_bytes
+
+        place.write(key, to_bytes(key, made))
+
+
+def _hold(key: str, value: Any) -> None:
+    with _lock:
+        if len(_held) >= MAX_HELD:
+            del _held[next(iter(_held))]
+        _held[key] = value
+
+
+@contextmanager
+def _one_at_a_time(key: str) -> Generator[None]:
+    with _lock:
+        own = _making.setdefault(key, threading.RLock())
+    try:
+        with own:
+            place = disk()
+            if place is None:
+                yield
+                return
+            with place.lock(key):
+                yield
+    finally:
+        with _lock:
+            _making.pop(key, None)

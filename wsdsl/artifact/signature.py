@@ -1,0 +1,91 @@
+"""What a compiled kernel takes at launch, in order: codegen declares it, the runtime fills it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wsdsl.ir.types import DType, Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class MapArgument:
+    """A 128-byte CUtensorMap by value; box and dimensions in the tensor's order."""
+
+    tensor: str
+    box: tuple[int, ...]
+    swizzle: str
+
+
+@dataclass(frozen=True, slots=True)
+class PointerArgument:
+    """The tensor's address in GMEM (64 bits)."""
+
+    tensor: str
+
+
+@dataclass(frozen=True, slots=True)
+class StrideArgument:
+    """i64, in elements; the last dimension's stride is 1 and is not passed."""
+
+    tensor: str
+    dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class SizeArgument:
+    """i32: the size of a named dimension."""
+
+    dim: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarArgument:
+    """A scalar parameter: f32 as float, integers as i32 or u32 by their type."""
+
+    name: str
+    dtype: DType
+
+
+Argument = MapArgument | PointerArgument | StrideArgument | SizeArgument | ScalarArgument
+
+
+@dataclass(frozen=True, slots=True)
+class LentTensor:
+    """GMEM for one launch at a time: `each` lines of its first dimension for every slot of the tile
+    scheduler. With `zeroed` it is full of zeros before a launch and after it.
+    """
+
+    name: str
+    type: Tensor
+    each: int
+    zeroed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Arguments in order, and the launch's shape: there are as many work items as the product over
+    `tiles` of ceil(size / tile), each done by a cluster of CTAs. The grid is a cluster an item, for
+    the "persistent" scheduler at most as many as run at the same time.
+    """
+
+    name: str
+    arguments: tuple[Argument, ...]
+    threads: int
+    smem_bytes: int
+    tiles: tuple[tuple[str, int], ...]
+    scheduler: str
+    cluster: int = 1
+    contraction: tuple[tuple[str, int], ...] = ()
+    splits: int = 0
+    together: bool = False
+    lent: tuple[LentTensor, ...] = ()
+    waits: bool = False
+    """It waits for the kernel in front of it by itself, and may start before that is over."""
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """Of each argument the tensor, if it is its address or map; else nothing."""
+        return tuple(
+            a.tensor if isinstance(a, (MapArgument, PointerArgument)) else ""
+            for a in self.arguments
+        )

@@ -1,0 +1,85 @@
+"""What decides, beside a kernel's own text and schedule, which code comes out."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import time
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from wsdsl import knobs
+from wsdsl.artifact.tools import find_ptxas
+
+IMPORTED = time.time()
+"""When this process began to import the package, or soon after."""
+
+ROOT = Path(__file__).parents[1]
+NO_EMITTERS = ("cli", "kernels", "report", "runtime")
+"""Folders that take no part in what a kernel's text becomes."""
+
+
+@cache
+def emitter() -> str | None:
+    """A digest of the sources from which code is emitted, and of the libraries they stand on. None
+    where they can not be told: they are no files, or were changed since this process began, which
+    may have loaded them before or after.
+    """
+    found = hashlib.sha256()
+    try:
+        for path in _sources(str(ROOT)):
+            with open(path, "rb") as file:
+                if os.fstat(file.fileno()).st_ctime > IMPORTED:
+                    return None
+                data = file.read()
+            found.update(f"{path[len(str(ROOT)) :]} {len(data)}\n".encode())
+            found.update(data)
+        for library, file_name in (("llvmlite", "_version.py"), ("lark", "__init__.py")):
+            found.update(_folder(library).joinpath(file_name).read_bytes())
+    except (OSError, ImportError):
+        return None
+    return found.hexdigest()
+
+
+def _sources(folder: str) -> Iterator[str]:
+    with os.scandir(folder) as held:
+        entries = sorted(held, key=lambda entry: entry.name)
+    for entry in entries:
+        if entry.is_dir():
+            if folder != str(ROOT) or entry.name not in NO_EMITTERS:
+                yield from _sources(entry.path)
+        elif entry.name.endswith((".py", ".lark")):
+            yield entry.path
+
+
+def _folder(library: str) -> Path:
+    """Where it is installed; it is not imported."""
+    spec = importlib.util.find_spec(library)
+    if spec is None or spec.origin is None:
+        raise ImportError(library)
+    return Path(spec.origin).parent
+
+
+def assembler() -> str:
+    """Which ptxas is used. CompileError where the one that WSDSL_PTXAS names is not there."""
+    given = knobs.PTXAS.get()
+    path = None if given == "off" else find_ptxas(given or None)
+    if path is None:
+        return "none"
+    held = os.stat(path)
+    return f"{os.path.realpath(path)} {held.st_size} {held.st_mtime_ns}"
+
+
+def digest(kind: str, *parts: object) -> str | None:
+    """A key of strings, numbers and tuples of them; None where the emitter is not known."""
+    made_by = emitter()
+    if made_by is None:
+        return None
+    return hashlib.sha256(repr((kind, made_by, *parts)).encode(errors="surrogatepass")).hexdigest()
+
+
+def artifact_key(code: str | None) -> str | None:
+    """Where what the tools of this machine make of a kernel's code is kept. `code` is its key."""
+    return code and digest("artifact", code, assembler(), knobs.ALLOW_SPILLS.get())

@@ -1,0 +1,54 @@
+"""What calls of kernels and of compiled ones have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from wsdsl.ir import op as ir
+
+if TYPE_CHECKING:
+    from wsdsl.artifact.access import Access
+    from wsdsl.runtime.arguments import Call
+    from wsdsl.runtime.recent import Recent
+
+
+class Callee:
+    """What is called with a kernel's arrays and numbers, and knows calls like one before."""
+
+    name: str
+
+    @cached_property
+    def params(self) -> tuple[ir.Value, ...]:
+        raise NotImplementedError
+
+    @cached_property
+    def access(self) -> Access:
+        raise NotImplementedError
+
+    @property
+    def fixed_sizes(self) -> Mapping[str, int]:
+        """Dimensions that it was compiled for."""
+        return {}
+
+    @cached_property
+    def _recent(self) -> Recent:
+        from wsdsl.runtime.recent import Recent
+
+        return Recent()
+
+    def in_order(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The arguments by position."""
+        from wsdsl.runtime.arguments import in_order
+
+        return in_order(self.name, self.params, self.access, args, named) if named else args
+
+    def resolve(self, args: tuple[Any, ...]) -> Call:
+        """The arguments checked, with outputs for those left out. LaunchError if they do not fit.
+
+        An `ArrayView` is taken for the array that it describes.
+        """
+        from wsdsl.runtime.arguments import resolve
+
+        return resolve(self.name, self.params, self.access, args, self.fixed_sizes)

@@ -1,0 +1,28 @@
+"""The accesses of a kernel, read off its ops."""
+
+from __future__ import annotations
+
+from wsdsl.artifact.access import Access
+from wsdsl.ir.memory_ops import LoadGlobal, StoreGlobal
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.touches import mapped_tensors, touches
+from wsdsl.ir.types import Tensor
+from wsdsl.ir.written_whole import written_whole
+
+
+def access_of(kernel: Kernel) -> Access:
+    """Read the accesses off a kernel, TILE or SCHEDULED."""
+    found = list(touches(kernel.ops))
+    alignment: dict[str, int] = {}
+    for op, touch in found:
+        if isinstance(op, LoadGlobal | StoreGlobal):
+            assert isinstance(op.tensor.type, Tensor)
+            needed = op.vector * op.tensor.type.dtype.bytes
+            alignment[touch.tensor] = max(needed, alignment.get(touch.tensor, 1))
+    return Access(
+        reads=frozenset(touch.tensor for _, touch in found if touch.reads or touch.adds),
+        writes=frozenset(touch.tensor for _, touch in found if touch.writes),
+        mapped=frozenset(mapped_tensors(kernel.ops).values()),
+        alignment=alignment,
+        whole=written_whole(kernel) if kernel.level == "tile" else {},
+    )

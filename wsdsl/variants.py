@@ -1,0 +1,203 @@
+"""What one kernel's text was compiled to: by schedule, sizes, and which tensors TMA can take."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import NamedTuple
+
+from wsdsl import knobs
+from wsdsl.artifact.artifact import Artifact, Choice, Declaration, Names
+from wsdsl.artifact.kept import kept, look
+from wsdsl.artifact.versions import artifact_key, assembler, digest
+from wsdsl.compiled import Compiled
+from wsdsl.diagnostics import CompileError, ScheduleError
+from wsdsl.ir import op as ir
+from wsdsl.schedule import Schedule
+
+MAX_CHOICES = 1024
+"""Calls of different sizes whose compiled kernel is remembered."""
+Sizes = tuple[tuple[str, int], ...]
+
+
+def in_order_of(sizes: Mapping[str, int]) -> Sizes:
+    return tuple(sorted(sizes.items()))
+
+
+class Asked(NamedTuple):
+    """Of tensors that TMA can not take, `padded` ones are copied in front of a launch, and threads
+    access the `unaligned`.
+    """
+
+    schedule: Schedule | None
+    sizes: Sizes
+    unaligned: tuple[str, ...]
+    padded: tuple[str, ...] = ()
+
+
+class Variants:
+    """Two steps are kept, in the process and on disk: which schedule a call gets (`Choice`), and
+    the code for a schedule (`Artifact`), which is the same for most sizes.
+    """
+
+    def __init__(self, key: str | None, tile: Callable[[], ir.Kernel]) -> None:
+        """`key` is that of the text; `tile` gives the kernel at the level TILE."""
+        self._key, self._tile = key, tile
+        self._compiled: dict[tuple[Schedule | None, Sizes, tuple[str, ...]], Compiled] = {}
+        self.choices: dict[Asked, Compiled] = {}
+        self._lock = threading.RLock()
+
+    def _kept_at(self, what: str, *parts: object) -> str | None:
+        """The key of something that the text and `parts` decide."""
+        return self._key and digest(what, self._key, *parts)
+
+    @cached_property
+    def declaration(self) -> Declaration:
+        return kept(self._kept_at("declaration"), Declaration, self._declare)
+
+    def _declare(self) -> Declaration:
+        from wsdsl.codegen.accesses import access_of
+        from wsdsl.ir.tile_ops import ForTiles, Whole
+        from wsdsl.ir.types import Axis
+
+        tile = self._tile()
+        found = [op.result.type for op in tile.ops if isinstance(op, Whole)]
+        found += [op.index.type for op in tile.ops if isinstance(op, ForTiles) and op.whole]
+        whole = tuple(sorted({kind.dim for kind in found if isinstance(kind, Axis)}))
+        return Declaration(tile.params, access_of(tile), whole)
+
+    def padded(
+        self,
+        schedule: Schedule | None,
+        sizes: Sizes,
+        blocked: tuple[str, ...],
+        able: tuple[str, ...],
+        singly: tuple[str, ...],
+    ) -> tuple[str, ...]:
+        """Which of the tensors that TMA can not take it pays to copy; `padded_operands` says more
+        of `able` and `singly`.
+        """
+
+        def make() -> Names:
+            from wsdsl.lowering.choice import padding
+
+            posed = self._posed(Asked(schedule, sizes, blocked))
+            return Names(padding.padded_operands(posed, dict(sizes), able, singly))
+
+        key = self._kept_at("padded", repr(schedule), sizes, blocked, able, singly)
+        return kept(key, Names, make).names
+
+    def lowered(self, asked: Asked) -> Compiled:
+        """With a whole schedule; nothing is assembled or proved yet."""
+        found = self.choices.get(asked)
+        if found is not None:
+            return found
+        with self._lock:
+            from wsdsl.lowering.pipeline import scheduled_tile
+
+            kernel = self._posed(asked)
+            chosen = scheduled_tile(kernel, dict(asked.sizes)).schedule
+            code = (chosen, kernel.sizes, asked.unaligned)
+            if code not in self._compiled:
+                kernel = dataclasses.replace(kernel, schedule=chosen)
+                self._compiled[code] = Compiled(kernel, key=self._code_key(*code))
+            return self._choose(asked, self._compiled[code])
+
+    def made(self, asked: Asked) -> Compiled:
+        """What is proved and, if there is a ptxas, assembled. Where that has too few registers for
+        tiles that the compiler chose, they are chosen narrower.
+        """
+        found = self.choices.get(asked)
+        if found is not None and found.is_made:
+            return found
+
+        def make() -> Choice:
+            made = self._fitting_registers(asked)
+            self._choose(asked, made)
+            return Choice(made.source.schedule or Schedule(), made.notes)
+
+        key = self._kept_at(
+            "choice", repr(asked.schedule), *asked[1:], assembler(), knobs.ALLOW_SPILLS.get()
+        )
+        choice = kept(key, Choice, make)
+        found = self.choices.get(asked)
+        return found if found is not None and found.is_made else self._chosen(asked, choice)
+
+    def _chosen(self, asked: Asked, choice: Choice) -> Compiled:
+        """By a choice that another kernel of the same text, or another process, has made."""
+        with self._lock:
+            settled = asked._replace(schedule=choice.schedule)
+            code = (choice.schedule, self._static(asked.sizes), asked.unaligned)
+            found = self._compiled.get(code)
+            artifact = None
+            if found is None or not found.is_made:
+                artifact = look(artifact_key(self._code_key(*code)), Artifact)
+            if artifact is not None:
+                found = Compiled.found(artifact, lambda: self._posed(settled))
+            elif found is None:
+                found = Compiled(self._posed(settled), key=self._code_key(*code))
+            self._compiled[code] = found
+            found.notes = choice.notes
+        _ = found.artifact
+        return self._choose(asked, found)
+
+    def _choose(self, asked: Asked, compiled: Compiled) -> Compiled:
+        if len(self.choices) >= MAX_CHOICES:
+            self.choices.clear()
+        self.choices[asked] = compiled
+        return compiled
+
+    def _code_key(self, schedule: Schedule | None, *parts: object) -> str | None:
+        """Of all that a kernel's code is made of, but for the tools."""
+        return self._kept_at("code", repr(schedule), *parts)
+
+    def _static(self, sizes: Sizes) -> Sizes:
+        known = dict(sizes)
+        return tuple((d, known[d]) for d in self.declaration.whole_dims if d in known)
+
+    def _posed(self, asked: Asked) -> ir.Kernel:
+        return dataclasses.replace(
+            self._tile(),
+            schedule=asked.schedule,
+            sizes=self._static(asked.sizes),
+            unaligned=asked.unaligned,
+            padded=asked.padded,
+        )
+
+    def _fitting_registers(self, asked: Asked) -> Compiled:
+        compiled = self.lowered(asked)
+        try:
+            _ = compiled.artifact
+        except CompileError as error:
+            compiled = self.narrower(compiled, asked, error)
+        return compiled
+
+    def narrower(self, wide: Compiled, asked: Asked, error: CompileError) -> Compiled:
+        """What fits, made in place of `wide`, which was refused by `error`."""
+        from wsdsl.codegen.gate import SpillError
+        from wsdsl.lowering.choice.narrower import MOST_TRIES, narrower
+        from wsdsl.lowering.pipeline import schedule_with_fewer_sums
+
+        if not isinstance(error, SpillError):
+            raise error
+        schedule, sizes = asked.schedule, dict(asked.sizes)
+        given = dataclasses.replace(wide.source, schedule=schedule, padded=asked.padded)
+        # What rides wgmma's M is settled: beside a given tile it would be chosen anew.
+        settled = dataclasses.replace(schedule or Schedule(), mma=wide.schedule.mma)
+        others = narrower(wide.source, wide.partitioned, settled)
+        failed, spilled, left = wide.schedule, error.spilled, MOST_TRIES
+        while True:
+            other = schedule_with_fewer_sums(given, failed, spilled, sizes) if left else None
+            other, left = other or next(others, None), max(0, left - 1)
+            if other is None:
+                raise error
+            try:
+                compiled = self.lowered(asked._replace(schedule=other))
+                _ = compiled.artifact
+            except (ScheduleError, SpillError) as again:
+                failed, spilled = other, again.spilled if isinstance(again, SpillError) else 0
+                continue
+            compiled.notes = (f"tiles of {wide.schedule.tile!r}: {error.findings[0].message}",)
+            return compiled
