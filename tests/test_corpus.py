@@ -14,6 +14,7 @@ import pytest
 
 from tests.corpus import Entry, corpus, forms
 from tests.corpus.worker import schedule_of
+from tests.kernels import CASES
 from tools.compare_ptx import ROOT, Outcome, compile_all, report, verdict
 from tools.ptx_diff import difference, summary
 from wsdsl import Schedule
@@ -81,8 +82,9 @@ def test_a_seeded_difference_is_found(tmp_path: Path, capsys: pytest.CaptureFixt
         changed += text != other
         path.write_text(other)
     assert changed == 1
-    names = ("cases/gemm", "cases/broadcast", "texts/attention")
-    chosen = [asdict(entry) for entry in forms.entries() if entry.name in names]
+    names = ("cases/gemm", "cases/broadcast", "refused")
+    entries = [*forms.entries(), Entry("refused", CASES["gemm"].text, schedule={"stages": 33})]
+    chosen = [asdict(entry) for entry in entries if entry.name in names]
     base, head = compile_all([tmp_path, ROOT], chosen, 1)
     found = [verdict(base[name], head[name]) for name in names]
     assert found == ["differs", "identical", "refused alike"]
