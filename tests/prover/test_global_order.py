@@ -225,9 +225,10 @@ def columns(A: tf32[N, K], B: tf32[M, K], rows: i32[M], C: f16[T, N]):
         C[rows[m], n] = acc
 
 @kernel
-def line(A: f8e4m3[M], rows: i32[M], C: f8e4m3[T]):
+def line(A: f8e4m3[T, M], i: i32, rows: i32[M], B: f8e4m3[M], C: f32[T]):
     for m in tiles(M):
-        C[rows[m]] = A[m]
+        B[m] = A[i, m]
+        C[rows[m]] = bitcast(index(m), f32)
 """
 
 
