@@ -37,7 +37,6 @@ class _Moved(reference._Evaluator):
     def __init__(self, kernel: Kernel, arguments: Any, seed: int, sign: float) -> None:
         super().__init__(arguments, {})
         self.rng, self.sign = np.random.default_rng(seed), sign
-        self.made = kernel.definers
         self.carried = {
             v for op in kernel.ops if isinstance(op, t.ForTiles) and op.init
             for inner in op.body if isinstance(inner, t.Map) for v in [inner.result]
@@ -48,7 +47,7 @@ class _Moved(reference._Evaluator):
         match op:
             case t.Contract() if held.dtype == np.float32:
                 terms, exact = self.terms(op)
-                return self.moved(held, terms, exact, self.rounding(op))
+                return self.moved(held, terms, exact, ULPS["f32"])
             case t.Reduce(fn="add") if held.dtype.kind not in "iub":
                 x = arithmetic.widen(self.values[op.x.name]).astype(np.float64)
                 axis = reference._tile(op.x).axes.index(op.axis)
@@ -83,11 +82,9 @@ class _Moved(reference._Evaluator):
 
     def terms(self, op: t.Contract) -> tuple[Array, bool]:
         """The sum of the terms' sizes, and whether every order of adding them is exact."""
-        parts = [self.values[v.name] for v in (op.a, op.b)]
-        dtypes = [reference._dtype(v) for v in (op.a, op.b)]
-        wide = [arithmetic.multiplicand(x, d).astype(np.float64) for x, d in zip(parts, dtypes)]
         a, b = reference._tile(op.a).axes, reference._tile(op.b).axes
         shared = [x for x in a if x in b]
+        wide = [self.operand(v, shared).astype(np.float64) for v in (op.a, op.b)]
         where = [a.index(x) for x in shared], [b.index(x) for x in shared]
         with np.errstate(all="ignore"):
             total = np.tensordot(np.abs(wide[0]), np.abs(wide[1]), where)
@@ -99,13 +96,7 @@ class _Moved(reference._Evaluator):
             acc = self.place(op.acc, axes).astype(np.float64)
             total, step = total + np.abs(acc), min(step, _step(acc))
         most = float(np.max(np.where(np.isfinite(total), total, 0), initial=0))
-        exact = self.rounding(op) == ULPS["f32"] and most <= step * 2.0**24
-        return total, exact
-
-    def rounding(self, op: t.Contract) -> float:
-        """Of an operand that is computed: its factor may be applied to the sum."""
-        computed = [v for v in (op.a, op.b) if not isinstance(self.made.get(v), t.Load)]
-        return max((ULPS[reference._dtype(v).name] for v in computed), default=ULPS["f32"])
+        return total, most <= step * 2.0**24
 
     def moved(self, held: Array, size: Array, exact: Any, ulp: float) -> Array:
         if np.all(exact):

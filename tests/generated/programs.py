@@ -217,8 +217,9 @@ class _Program(Expressions):
             side = f"{name}[{', '.join(e for e, _ in entries)}]"
             if self.chance(0.1) and dtype in FLOATS:
                 by = f"index({shared.name}) // 128"
-                rows = f"{self.param(f'{dtype}[{free.dim}]')}[{free.name}]"
-                blocks = f"{self.param(f'{dtype}[{shared.dim}B]')}[{by}]"
+                # Finite, as below.
+                rows = f"{self.param(f'{dtype}[{free.dim}]', 'scale')}[{free.name}]"
+                blocks = f"{self.param(f'{dtype}[{shared.dim}B]', 'scale')}[{by}]"
                 factor = self.rng.choice((rows, "2.0", blocks))
                 side = f"({side} * {factor})"
             if self.chance(0.2):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import ml_dtypes
+import numpy as np
 import pytest
 
 import wsdsl
@@ -11,6 +13,7 @@ from tests.kernels import CASES
 from wsdsl import Schedule, ScheduleError
 from wsdsl.ir.spec import verify
 from wsdsl.lowering.move_factors import move_factors
+from wsdsl.simulator.arithmetic import NUMPY_DTYPES
 
 
 def scheduled(name: str, schedule: Schedule | None = None) -> str:
@@ -241,3 +244,31 @@ def test_registers_of_a_promoted_sum_are_those_of_a_row_block() -> None:
     assert kernel.schedule(Schedule(tile=dict(m=256, n=128), consumers=2)).tile["m"] == 256
     with pytest.raises(ScheduleError, match="the tiles take 256 of"):
         kernel.schedule(Schedule(tile=dict(m=128, n=256), consumers=2))
+
+
+SCALED = """
+@kernel
+def scaled(A: {0}[M, K], B: {0}[N, K], s: {0}[M], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += (A[m, k] * s[m] * 2.0) @ B[n, k]
+        C[m, n] = acc
+"""
+
+
+@pytest.mark.parametrize("dtype", ["f8e4m3", "f8e5m2", "f16"])
+def test_a_factor_is_not_rounded_to_the_type_of_the_operand(dtype: str) -> None:
+    """Nor too large for it: what the largest number times 3 and 2 is, in f32."""
+    kernel = vars(wsdsl.parse(SCALED.format(dtype)))["scaled"]
+    held = NUMPY_DTYPES[dtype]
+    largest = float(ml_dtypes.finfo(held).max)
+    a, b, s = (
+        np.full(shape, x).astype(held)
+        for shape, x in (((3, 16), largest), ((5, 16), 1.0), (3, 3.0))
+    )
+    for c in (
+        kernel.reference(a, b, s),
+        kernel.simulate(a, b, s, schedule=Schedule(tile=dict(k=32))),
+    ):
+        assert np.all(c == 16 * 6 * largest)

@@ -26,8 +26,9 @@ from __future__ import annotations
 
 import dataclasses
 
+from wsdsl.ir.factors import factored
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands
-from wsdsl.ir.tile_ops import Bitcast, Block, Cast, Constant, Contract, Index, Load, Lookup, Map
+from wsdsl.ir.tile_ops import Block, Cast, Constant, Contract, Index, Map
 from wsdsl.ir.types import F32, Axis, DType, Tile
 from wsdsl.ir.walk import Namer, replace_operands, uses, with_regions
 from wsdsl.ir.wgmma import sum_of
@@ -114,49 +115,28 @@ class _Mover:
         return made
 
     def split(self, value: Value, k: str) -> tuple[Value, list[Value]] | None:
-        """A load under multiplications, and the factors without the axis `k`."""
-        match self.made.get(value):
-            case Load():
-                return value, []
-            case Cast(x=x) if _widens(_dtype(x), _dtype(value)):
-                return self.split(x, k)
-            case Map(fn="mul", args=(x, y)) if _dtype(value).is_float:
-                for tile, other in ((x, y), (y, x)):
-                    factor = self.without(other, k)
-                    found = self.split(tile, k) if factor is not None and k in _axes(tile) else None
-                    if factor is not None and found is not None:
-                        return found[0], [*found[1], factor]
-            case _:
-                pass
-        return None
+        """A load, and its factors without the axis `k`."""
+        found = factored(value, k, self.made)
+        return found and (found[0], [self.without(v, k) for v in found[1]])
 
-    def without(self, value: Value, k: str) -> Value | None:
-        """The value in a tile of `k`, if it is the same for all of it."""
-        if isinstance(value.type, Axis):
-            return None if value.type.name == k else value
-        if k not in _axes(value):
+    def without(self, value: Value, k: str) -> Value:
+        """The value in a tile of `k`, which is the same for all of it."""
+        if isinstance(value.type, Axis) or k not in _axes(value):
             return value
         if (value, k) in self.moved:
             return self.moved[value, k]
-        op = self.made.get(value)
+        op = self.made[value]
         axes = tuple(x for x in _axes(value) if x != k)
         made = self.value(value.name, _dtype(value), axes)
         match op:
             case Map(fn="floordiv", args=(x, y)) if (axis := self.indexed(x)) is not None:
-                by = self.made.get(y)
-                if not isinstance(by, Constant) or by.value <= 0:
-                    return None
+                by = self.made[y]
+                assert isinstance(by, Constant)
                 self.ops.append(Block(result=made, axis=axis, size=int(by.value), loc=op.loc))
-            case Map() | Cast() | Bitcast() | Load() | Lookup():
-                swap: dict[Value, Value] = {}
-                for v in operands(op):
-                    new = self.without(v, k) if isinstance(v.type, (Tile, Axis)) else v
-                    if new is None:
-                        return None
-                    swap[v] = new
-                self.ops.append(dataclasses.replace(replace_operands(op, swap), result=made))
             case _:
-                return None
+                inner = (v for v in operands(op) if isinstance(v.type, (Tile, Axis)))
+                swap = {v: self.without(v, k) for v in inner}
+                self.ops.append(dataclasses.replace(replace_operands(op, swap), result=made))
         self.moved[value, k] = made
         return made
 
@@ -172,9 +152,3 @@ def _axes(value: Value) -> tuple[str, ...]:
 def _dtype(value: Value) -> DType:
     assert isinstance(value.type, Tile)
     return value.type.dtype
-
-
-def _widens(source: DType, target: DType) -> bool:
-    """Whether every value stays as it is; tf32 is stored like f32."""
-    narrower = source.bits < target.bits or source.name == "tf32"
-    return source.is_float and target.is_float and narrower and source != target

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from wsdsl.ir import tile_ops as t
+from wsdsl.ir.factors import factored
 from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.types import Axis, DType, Tensor, Tile
 from wsdsl.simulator import arithmetic
@@ -40,8 +41,10 @@ class _Evaluator:
         self.tile = tile
         self.values: dict[str, Array] = {}
         self.ranges: dict[str, range] = {}
+        self.made: Mapping[Value, Op] = {}
 
     def start(self, kernel: Kernel) -> None:
+        self.made = kernel.definers
         for p in kernel.params:
             if isinstance(p.type, Tile):
                 held = np.asarray(self.arguments.scalars[p.name]).astype(numpy_dtype(p.type.dtype))
@@ -161,10 +164,7 @@ class _Evaluator:
         where = [a.index(x) for x in shared], [b.index(x) for x in shared]
         dtype = _dtype(op.result)
         wide = np.float64 if dtype.is_float else np.int64
-        left, right = (
-            arithmetic.multiplicand(self.values[v.name], _dtype(v)).astype(wide)
-            for v in (op.a, op.b)
-        )
+        left, right = (self.operand(v, shared).astype(wide) for v in (op.a, op.b))
         total: Array = np.tensordot(left, right, where)
         free = [x for x in (*a, *b) if x not in shared]
         axes = _tile(op.result).axes
@@ -172,6 +172,17 @@ class _Evaluator:
         if op.acc is not None:
             total = total + self.place(op.acc, axes).astype(wide)
         return arithmetic.round_total(total, dtype)
+
+    def operand(self, value: Value, shared: list[str]) -> Array:
+        """What is multiplied: of one with factors, what comes out without rounding these."""
+        found = factored(value, shared[0], self.made) if len(shared) == 1 else None
+        load, factors = found or (value, [])
+        axes = _tile(value).axes
+        held = arithmetic.multiplicand(self.place(load, axes), _dtype(load))
+        for factor in factors:
+            other = arithmetic.widen(self.place(factor, axes))
+            held = arithmetic.widen(held).astype(np.float64) * other
+        return np.broadcast_to(held, [len(self.range_of(a)) for a in axes]) if factors else held
 
     def positions(self, index: tuple[Value, ...], axes: tuple[str, ...]) -> list[Array]:
         """For each dimension the indices that an access takes, broadcast over `axes`."""
