@@ -84,7 +84,7 @@ class _Moved(reference._Evaluator):
         """The sum of the terms' sizes, and whether every order of adding them is exact."""
         a, b = reference._tile(op.a).axes, reference._tile(op.b).axes
         shared = [x for x in a if x in b]
-        wide = [self.operand(v, shared).astype(np.float64) for v in (op.a, op.b)]
+        wide = [x.astype(np.float64) for x in self.operands(op)]
         where = [a.index(x) for x in shared], [b.index(x) for x in shared]
         with np.errstate(all="ignore"):
             total = np.tensordot(np.abs(wide[0]), np.abs(wide[1]), where)

@@ -9,13 +9,32 @@ from collections.abc import Mapping
 from typing import Any
 
 from wsdsl.ir.op import Op, Value, operands
-from wsdsl.ir.tile_ops import Bitcast, Cast, Constant, Index, Load, Lookup, Map
+from wsdsl.ir.tile_ops import Bitcast, Cast, Constant, Contract, Index, Load, Lookup, Map
 from wsdsl.ir.types import Axis, DType, Tile
+from wsdsl.ir.wgmma import sum_of
 
 Makers = Mapping[Value, Op]
+Factored = tuple[Value, list[Value]]
+"""What is loaded, and what it is multiplied by: values in which the axis that is summed over may
+occur as `index(k) // c`."""
 
 
-def factored(value: Value, k: str, made: Makers) -> tuple[Value, list[Value]] | None:
+def factored(op: Contract, made: Makers) -> tuple[Factored, Factored] | None:
+    """Both operands as loads and factors, where the tensor cores multiply what is loaded, and one
+    of the operands is more than that.
+    """
+    assert isinstance(op.result.type, Tile)
+    shared = [x for x in _axes(op.a) if x in _axes(op.b)]
+    sides = [_split(v, shared[0], made) for v in (op.a, op.b)] if len(shared) == 1 else [None]
+    match sides:
+        case [(Value() as a, _) as left, (Value() as b, _) as right] if (a, b) != (op.a, op.b):
+            found = sum_of(_dtype(a), _dtype(b)) == op.result.type.dtype
+            return (left, right) if found else None
+        case _:
+            return None
+
+
+def _split(value: Value, k: str, made: Makers) -> Factored | None:
     """A load under multiplications, and the factors, each the same for all of a tile of the axis
     `k`; None where the value is made in another way.
     """
@@ -23,11 +42,11 @@ def factored(value: Value, k: str, made: Makers) -> tuple[Value, list[Value]] | 
         case Load():
             return value, []
         case Cast(x=x) if _widens(_dtype(x), _dtype(value)):
-            return factored(x, k, made)
+            return _split(x, k, made)
         case Map(fn="mul", args=(x, y)) if _dtype(value).is_float:
             for tile, factor in ((x, y), (y, x)):
-                if k in _axes(tile) and is_same_over(factor, k, made):
-                    found = factored(tile, k, made)
+                if k in _axes(tile) and _is_same_over(factor, k, made):
+                    found = _split(tile, k, made)
                     if found is not None:
                         return found[0], [*found[1], factor]
         case _:
@@ -35,7 +54,7 @@ def factored(value: Value, k: str, made: Makers) -> tuple[Value, list[Value]] | 
     return None
 
 
-def is_same_over(value: Value, k: str, made: Makers) -> bool:
+def _is_same_over(value: Value, k: str, made: Makers) -> bool:
     """Whether it depends on the axis at most by `index(k) // c`."""
     if isinstance(value.type, Axis):
         return value.type.name != k
@@ -48,7 +67,7 @@ def is_same_over(value: Value, k: str, made: Makers) -> bool:
             return isinstance(by, Constant) and by.value > 0
         case Map() | Cast() | Bitcast() | Load() | Lookup():
             inner = (v for v in operands(op) if isinstance(v.type, (Tile, Axis)))
-            return all(is_same_over(v, k, made) for v in inner)
+            return all(_is_same_over(v, k, made) for v in inner)
         case _:
             return False
 

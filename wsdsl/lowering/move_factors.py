@@ -31,7 +31,6 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, operands
 from wsdsl.ir.tile_ops import Block, Cast, Constant, Contract, Index, Map
 from wsdsl.ir.types import F32, Axis, DType, Tile
 from wsdsl.ir.walk import Namer, replace_operands, uses, with_regions
-from wsdsl.ir.wgmma import sum_of
 from wsdsl.lowering.drop_unused import without_unused
 
 
@@ -71,17 +70,14 @@ class _Mover:
         return made
 
     def product(self, op: Contract, region: Region) -> None:
-        a, b = op.a.type, op.b.type
-        assert isinstance(a, Tile) and isinstance(b, Tile) and isinstance(op.result.type, Tile)
-        shared = [x for x in a.axes if x in b.axes]
-        left, right = (self.split(v, shared[0]) for v in (op.a, op.b))
-        if len(shared) != 1 or left is None or right is None or (left[0], right[0]) == (op.a, op.b):
+        assert isinstance(op.result.type, Tile)
+        sides = factored(op, self.made)
+        if sides is None:
             self.ops.append(op)
             return
-        tiles, factors = (left[0], right[0]), [self.wide(f) for f in (*left[1], *right[1])]
-        if sum_of(*(_dtype(t) for t in tiles)) != op.result.type.dtype:
-            self.ops.append(op)
-            return
+        tiles = [tile for tile, _ in sides]
+        (k,) = {*_axes(op.a)} & {*_axes(op.b)}
+        factors = [self.wide(self.without(f, k)) for _, held in sides for f in held]
         self.any = True
         if not factors:
             self.ops.append(dataclasses.replace(op, a=tiles[0], b=tiles[1]))
@@ -113,11 +109,6 @@ class _Mover:
         made = self.value(factor.name, F32, _axes(factor))
         self.ops.append(Cast(result=made, x=factor))
         return made
-
-    def split(self, value: Value, k: str) -> tuple[Value, list[Value]] | None:
-        """A load, and its factors without the axis `k`."""
-        found = factored(value, k, self.made)
-        return found and (found[0], [self.without(v, k) for v in found[1]])
 
     def without(self, value: Value, k: str) -> Value:
         """The value in a tile of `k`, which is the same for all of it."""

@@ -164,7 +164,7 @@ class _Evaluator:
         where = [a.index(x) for x in shared], [b.index(x) for x in shared]
         dtype = _dtype(op.result)
         wide = np.float64 if dtype.is_float else np.int64
-        left, right = (self.operand(v, shared).astype(wide) for v in (op.a, op.b))
+        left, right = (x.astype(wide) for x in self.operands(op))
         total: Array = np.tensordot(left, right, where)
         free = [x for x in (*a, *b) if x not in shared]
         axes = _tile(op.result).axes
@@ -173,16 +173,19 @@ class _Evaluator:
             total = total + self.place(op.acc, axes).astype(wide)
         return arithmetic.round_total(total, dtype)
 
-    def operand(self, value: Value, shared: list[str]) -> Array:
-        """What is multiplied: of one with factors, what comes out without rounding these."""
-        found = factored(value, shared[0], self.made) if len(shared) == 1 else None
-        load, factors = found or (value, [])
-        axes = _tile(value).axes
-        held = arithmetic.multiplicand(self.place(load, axes), _dtype(load))
-        for factor in factors:
-            other = arithmetic.widen(self.place(factor, axes))
-            held = arithmetic.widen(held).astype(np.float64) * other
-        return np.broadcast_to(held, [len(self.range_of(a)) for a in axes]) if factors else held
+    def operands(self, op: t.Contract) -> list[Array]:
+        """What is multiplied; what factors make of it is not rounded."""
+        found: list[Array] = []
+        sides = factored(op, self.made) or ((op.a, []), (op.b, []))
+        for value, (tile, factors) in zip((op.a, op.b), sides, strict=True):
+            axes = _tile(value).axes
+            held = arithmetic.multiplicand(self.place(tile, axes), _dtype(tile))
+            for factor in factors:
+                wide = arithmetic.widen(self.place(factor, axes))
+                held = held.astype(np.float64) * wide
+            shape = [len(self.range_of(a)) for a in axes]
+            found.append(np.broadcast_to(held, shape) if factors else held)
+        return found
 
     def positions(self, index: tuple[Value, ...], axes: tuple[str, ...]) -> list[Array]:
         """For each dimension the indices that an access takes, broadcast over `axes`."""
