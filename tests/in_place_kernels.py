@@ -97,7 +97,7 @@ BODIES = {
 }
 
 
-def in_place(name: str, dtype: str) -> Kernel:
+def text(name: str, dtype: str) -> str:
     body = BODIES[name]
     if name == "row":
         # A variable that is carried, so that the loop is no parallel one.
@@ -105,7 +105,11 @@ def in_place(name: str, dtype: str) -> Kernel:
         body = body.replace("X[m] = cast(X[m], f32) * 0.5", "s = s * 0.5 + cast(X[m], f32) * 0.5")
         body += "\n            X[m] = s"
     head = HEAD.get(name, HEAD[""]).replace("T[", f"{dtype}[")
-    return parse(f"@kernel\ndef f({head}):\n    {body}\n").f
+    return f"@kernel\ndef f({head}):\n    {body}\n"
+
+
+def in_place(name: str, dtype: str) -> Kernel:
+    return parse(text(name, dtype)).f
 
 
 def arrays(kernel: Kernel, sizes: dict[str, int], seed: int = 0) -> list[np.ndarray]:

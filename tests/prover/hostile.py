@@ -1,54 +1,56 @@
 """Hostile mutants of kernels under five schedules each: `python -m tests.prover.hostile N SEED`.
 
-The simulator says which of them do harm: wrong values, a race or a deadlock in some order. Of these
-the spec or the prover must refuse each one. N are the mutants that are drawn.
+The simulator says which of N mutants do harm: in some order, on some sizes, one hangs, races,
+misuses the hardware, or leaves results that depend on the order. Of these the spec or the prover
+must refuse each one. Those that leave the same wrong results in every order compute something else:
+no proof speaks of that, and they are counted apart.
+
+`--part 3/16` takes every sixteenth kernel, from the third on: all parts together are the whole.
 """
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import sys
-from collections import Counter
-from collections.abc import Iterator
+import traceback
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
-import numpy as np
-
-from tests.kernels import CASES, check, expected, inputs
-from tests.prover.random_schedules import random_schedule
+from tests.prover.hostile_kernels import KERNELS, ORDERS, SCHEDULES, Victim, same, victim
 from tests.simulator.hostile_mutants import hostile_mutants
 from tests.simulator.mutants import mutants
-from wsdsl.diagnostics import ProofError, VerifyError, WsdslError
+from wsdsl.diagnostics import ProofError, VerifyError
 from wsdsl.ir.op import Kernel
 from wsdsl.prover.prove import prove
-from wsdsl.simulator.machine import simulate
+from wsdsl.simulator.errors import SimulationError
 
-KERNELS = (
-    "gemm", "mn_major", "epilogue", "two_products", "held_operand", "nested", "product_f8e4m3",
-    "block_scaled", "two_loops", "batched", "reduce_into", "bias_first",
-)  # fmt: skip
-SCHEDULES, SEEDS = 5, 3
-OF_VALUES = ("wrong", "relative error", "absolute error", "with other bits", "Mismatched", "nan")
-"""What the simulator and the reference say of a kernel that computes something else, of which no
-proof speaks: an operand is read where other operands lie, for instance."""
+PROVER, SPEC = "refused by the prover", "refused by the spec"
+HARMLESS, OTHER, HARM = "harmless", "another result", "harm"
 
 
-def victims(rng: Random) -> Iterator[tuple[str, Kernel, dict[str, int]]]:
-    """Each kernel under each of its schedules."""
-    for name in rng.sample(KERNELS, len(KERNELS)):
-        case, found = CASES[name], 0
-        sizes = dict.fromkeys(case.kernel.dims, 136) | dict(case.sizes)
-        for _ in range(60):
-            threads = tuple(p.name for p in case.kernel.tile.params) if rng.random() < 0.3 else ()
-            try:
-                compiled = case.kernel._compile(random_schedule(rng), sizes, threads)
-                kernel = compiled.scheduled
-            except WsdslError:
-                continue
-            yield name, kernel, sizes | dict(kernel.sizes)
-            found += 1
-            if found == SCHEDULES:
-                break
+@dataclass
+class Outcome:
+    """How many mutants ended how, and how many did harm; what is missed, what is refused and was
+    right, and what is proved and computes something else."""
+
+    kernels: int = 0
+    ended: Counter[str] = field(default_factory=Counter[str])
+    harmful: int = 0
+    missed: list[str] = field(default_factory=list[str])
+    alarms: list[str] = field(default_factory=list[str])
+    others: list[str] = field(default_factory=list[str])
+
+    def __str__(self) -> str:
+        told = ", ".join(f"{n} {what}" for what, n in sorted(self.ended.items()))
+        judged = f"of {self.harmful} that do harm {len(self.missed)} missed"
+        number, alarms = self.ended.total(), len(self.alarms)
+        return (
+            f"{number} mutants of {self.kernels} kernels: {told}; {judged}; {alarms} false alarms"
+        )
 
 
 def refusal(kernel: Kernel) -> str:
@@ -56,68 +58,97 @@ def refusal(kernel: Kernel) -> str:
     try:
         prove(kernel)
     except ProofError:
-        return "prover"
+        return PROVER
     except VerifyError:
-        return "spec"
+        return SPEC
     return ""
 
 
-def harm(name: str, kernel: Kernel, sizes: dict[str, int]) -> str:
-    """What the simulator finds in some order; what is not only about values first."""
-    case, found = CASES[name], list[str]()
-    with np.errstate(all="ignore"):
-        for seed in range(SEEDS):
-            arrays = inputs(case, seed, **sizes)
-            wanted = expected(case, arrays)
+def harm(victim: Victim, mutant: Kernel) -> tuple[str, str]:
+    """HARM, OTHER or HARMLESS, and what the simulator finds."""
+    ended = HARMLESS
+    for trial, wanted in zip(victim.trials, victim.wanted, strict=True):
+        left: list[dict[str, Any]] = []
+        for order in range(len(ORDERS)):
             try:
-                simulate(kernel, arrays, seed=seed, num_sms=2)
-                check(case, arrays, wanted)
-            except (WsdslError, AssertionError) as error:
-                found.append(str(error) or "wrong")
-    return min(found, key=is_of_values, default="")
+                left.append(trial.run(mutant, order))
+            except SimulationError as error:
+                if error.kind != "overlap":
+                    return HARM, f"{error.kind}: {error.findings[0].message}"
+                ended = OTHER
+            except Exception:
+                return HARM, traceback.format_exc()
+        if not all(same(found, left[0]) for found in left):
+            return HARM, "the results depend on the order"
+        if not all(same(found, wanted) for found in left):
+            ended = OTHER
+    return ended, ""
 
 
-def attack(count: int, seed: int, most: int = 0) -> tuple[Counter[str], list[str]]:
-    """How many ended how, and those that are proved though they race or wait for ever; with `most`,
-    of so many kernels."""
-    rng, ended, missed = Random(seed), Counter[str](), list[str]()
-    every = list(itertools.islice(victims(rng), most or None))
-    share = -(-count // len(every))
-    for name, kernel, sizes in every:
-        if alarm := refusal(kernel):
-            missed.append(f"{name}: a false alarm of the {alarm}\n  {kernel.schedule!r}")
-        if sum(ended.values()) >= count:
-            break
-        drawn = list(itertools.chain(mutants(kernel), hostile_mutants(kernel)))
-        for what, mutant in rng.sample(drawn, min(share, len(drawn))):
-            told = refusal(mutant)
-            if told:
-                ended[f"refused by the {told}"] += 1
+def drawn(kernel: Kernel, rng: Random, count: int) -> list[tuple[str, Kernel]]:
+    """Mutants of every kind in turn, as far as there are some."""
+    kinds = defaultdict[str, list[tuple[str, Kernel]]](list)
+    for what, mutant in itertools.chain(mutants(kernel), hostile_mutants(kernel)):
+        kinds[what.split()[0]].append((what, mutant))
+    for held in kinds.values():
+        rng.shuffle(held)
+    order = rng.sample(sorted(kinds), len(kinds))
+    turns = itertools.zip_longest(*(kinds[kind] for kind in order))
+    return [m for m in itertools.chain.from_iterable(turns) if m is not None][:count]
+
+
+def victims(seed: int, part: tuple[int, int]) -> Iterator[Victim]:
+    """Of all kernels under all of their schedules those of one part of so many."""
+    every = ((name, number) for number in range(SCHEDULES) for name in KERNELS)
+    for name, number in itertools.islice(every, part[0] - 1, None, part[1]):
+        yield victim(name, number, seed)
+
+
+def attack(victims: Iterable[Victim], share: int, seed: int) -> Outcome:
+    """So many mutants of each."""
+    outcome = Outcome()
+    for one in victims:
+        outcome.kernels += 1
+        if refusal(one.kernel):
+            outcome.alarms.append(str(one))
+            continue
+        for what, mutant in drawn(one.kernel, Random(f"{seed} {one}"), share):
+            told = f"{one}\n  {what}"
+            try:
+                refused = refusal(mutant)
+            except Exception:
+                outcome.missed.append(f"{told}\n  {traceback.format_exc()}")
                 continue
-            found = harm(name, mutant, sizes)
-            if not found:
-                ended["proved, and harmless"] += 1
-            elif is_of_values(found):
-                ended["proved, and computes something else"] += 1
-            elif harm(name, kernel, sizes):
-                ended["proved, at sizes that the original does not take"] += 1
-            else:
-                ended["MISSED"] += 1
-                missed.append(f"{name}: {what}\n  {found.splitlines()[0]}\n  {kernel.schedule!r}")
-    return ended, missed
+            harmful, found = harm(one, mutant)
+            outcome.ended[refused or f"proved, {harmful}"] += 1
+            outcome.harmful += harmful == HARM
+            if harmful == HARM and not refused:
+                outcome.missed.append(f"{told}\n  {found}")
+            elif harmful == OTHER and not refused:
+                outcome.others.append(told)
+    return outcome
 
 
-def is_of_values(found: str) -> bool:
-    return any(word in found for word in OF_VALUES)
-
-
-def main(count: int, seed: int) -> int:
-    ended, missed = attack(count, seed)
-    for what, number in sorted(ended.items()):
-        print(f"{number:6} {what}")
-    print("\n".join(missed))
-    return 1 if missed else 0
+def main(given: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="tests.prover.hostile")
+    parser.add_argument("count", type=int)
+    parser.add_argument("seed", type=int, nargs="?", default=0)
+    parser.add_argument("--part", default="1/1", help="which of how many")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="tell what computes something else"
+    )
+    asked = parser.parse_args(given)
+    which, parts = (int(n) for n in asked.part.split("/"))
+    share = -(-asked.count // (SCHEDULES * len(KERNELS)))
+    outcome = attack(victims(asked.seed, (which, parts)), share, asked.seed)
+    for what, told in (("MISSED", outcome.missed), ("FALSE ALARM", outcome.alarms)):
+        for one in told:
+            print(what, one)
+    if asked.verbose:
+        print("\n".join(outcome.others))
+    print(f"hostile, seed {asked.seed}, part {which}/{parts}: {outcome}")
+    return 1 if outcome.missed or outcome.alarms else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0))
+    sys.exit(main(sys.argv[1:]))

@@ -1,5 +1,5 @@
 """Mutants beside those of `mutants.py`, which break one op in small ways: of the order of ops, of
-who is meant, of places, and of how often loops run."""
+who is meant, of places, of the depth of rings, and of how often loops run."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
-from wsdsl.ir.op import Kernel, Op, Region, Value, regions
+from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, results_of
 from wsdsl.ir.printer import print_head
-from wsdsl.ir.types import Barriers, Shared
+from wsdsl.ir.types import Barriers, Shared, State
 from wsdsl.ir.walk import walk, with_regions
 
 ORDERED = (*DELETED, f.Wgmma, m.LoadShared, m.LoadPanels, b.Elect, b.ForRange, t.If)
+LAST = 24
+"""Values in front of a loop that its bounds may become."""
 PLACES = (1024, 2048, 4096, -1024, -2048)
 
 
@@ -67,6 +69,50 @@ def others(op: Op, kernel: Kernel) -> Iterator[tuple[str, Op]]:
             yield f"{flag} {held}", dataclasses.replace(op, **{flag: held})
     if isinstance(op, f.WgmmaWait):
         yield "pending +2", dataclasses.replace(op, pending=op.pending + 2)
+    if isinstance(op, t.If):
+        yield "the other way if", dataclasses.replace(op, then=op.orelse, orelse=op.then)
+
+
+def in_scope(
+    region: Region, known: tuple[Value, ...] = ()
+) -> Iterator[tuple[Op, tuple[Value, ...]]]:
+    """Each op, in the order of `walk`, and what it may use."""
+    for op in region:
+        yield op, known
+        for inner in regions(op):
+            yield from in_scope(inner, (*known, *bound(op)))
+        known = (*known, *results_of(op))
+
+
+def other_values(op: Op, known: tuple[Value, ...]) -> Iterator[tuple[str, Op]]:
+    """Another state that is at hand, and other bounds of a loop: what some other op uses."""
+    state = getattr(op, "state", None)
+    if isinstance(state, Value):
+        for other in known:
+            if isinstance(other.type, State) and other != state:
+                yield f"state %{other.name}", dataclasses.replace(op, state=other)
+    if isinstance(op, b.ForRange):
+        for field in ("start", "stop", "step"):
+            held: Value = getattr(op, field)
+            for other in known[-LAST:]:
+                if other.type == held.type and other not in operands(op):
+                    yield f"{field} %{other.name}", dataclasses.replace(op, **{field: other})
+
+
+def depths(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
+    """All rings of a depth shallower, or deeper, by one."""
+    for num in sorted({op.num for op in kernel.ops if isinstance(op, b.Advance)}):
+        for by in (-1, 1):
+
+            def region(before: Region, num: int = num, by: int = by) -> Region:
+                return tuple(
+                    dataclasses.replace(op, num=num + by)
+                    if isinstance(op, b.Advance) and op.num == num
+                    else with_regions(op, region)
+                    for op in before
+                )
+
+            yield f"depth {num} {by:+d}", dataclasses.replace(kernel, body=region(kernel.body))
 
 
 def moved(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
@@ -95,7 +141,8 @@ def hostile_mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
     """(what was broken, the kernel)."""
     yield from swaps(kernel)
     yield from moved(kernel)
-    for at, op in enumerate(walk(kernel.body)):
-        for what, new in others(op, kernel):
+    yield from depths(kernel)
+    for at, (op, known) in enumerate(in_scope(kernel.body)):
+        for what, new in itertools.chain(others(op, kernel), other_values(op, known)):
             body = rewrite(kernel.body, at, lambda _, new=new: (new,))
             yield f"{what} op {at}: {print_head(op)}", dataclasses.replace(kernel, body=body)

@@ -144,7 +144,7 @@ def test_items_that_overlap_write_the_same_bits(seed: int) -> None:
     other = f"%g: f32 = cast(x=%i)\n{same.replace('%f', '%g')}"
     with pytest.raises(SimulationError, match=r"X\[0\] was written before, with other") as caught:
         simulate(parse_kernel(f"{OVERLAPPING}{other}\n}}"), held, seed=seed)
-    assert caught.value.kind == "race"
+    assert caught.value.kind == "overlap"
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -228,6 +228,7 @@ def loop_back(m: Machine, a: Agent, i: Instruction) -> int:
         else:
             _leave(a, i)
         return outcome
+    m.visited.open.add(i)
     iteration = frame[1]
     another = _another(m, iteration)
     for bounds in [k for k in a.counts if k[0] == iteration]:

@@ -260,6 +260,10 @@ def _explore(model: Model, widen: bool, hurry: bool) -> Explored:
                 fork.facts[open_.atom] = outcome
                 pushed += 1
                 heapq.heappush(heap, (place, pushed, (*decisions, outcome), fork, seen))
+    try:
+        first.visited.check(model)
+    except Failure as failure:
+        raise Refuted(failure, ()) from None
     return Explored(states, steps, model.num_ctas)
 
 

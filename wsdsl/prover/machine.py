@@ -19,6 +19,7 @@ from wsdsl.prover.errors import Failure, Party, Undecided
 from wsdsl.prover.model import Model
 from wsdsl.prover.program import BLOCKED, SEEN, Instruction
 from wsdsl.prover.terms import Term
+from wsdsl.prover.visited import Visited
 
 WARPS = ((0, 1), (2, 3), (4, 5), (6, 7))
 """Classes of threads in a warpgroup: of each warp its first thread, and the others. All go the same
@@ -240,6 +241,8 @@ class Machine:
         self.unshown: list[tuple[int, int, int]] = []
         self.steps = 0
         self.trace: Tracer | None = None
+        self.visited = Visited()
+        """Of all ways together: copies share it."""
 
     def copy(self) -> Machine:
         made = Machine(self.model)
@@ -256,7 +259,7 @@ class Machine:
         made.next_registers = self.next_registers
         made.waits, made.phases = self.waits, self.phases
         made.unshown = self.unshown.copy()
-        made.steps, made.trace = self.steps, self.trace
+        made.steps, made.trace, made.visited = self.steps, self.trace, self.visited
         return made
 
     # Events ---------------------------------------------------------------------------------------
@@ -329,7 +332,7 @@ class Machine:
         Everybody goes as far as is decided before anything is: the partitions are then close
         together, and there are few states to tell apart.
         """
-        codes = self.model.codes
+        codes, visited = self.model.codes, self.visited
         order = self.agents[::-1]
         while True:
             undecided: dict[Term, tuple[float, bool, int, int]] = {}
@@ -348,6 +351,7 @@ class Machine:
                             else self.trace.step(self, agent, i)
                         )
                     except Undecided as open_:
+                        visited.ask(i, agent.slots)
                         before = undecided.get(open_.atom, (-math.inf, False, 0, 0))
                         turn = max(before[0], -self.turn(agent) if self.model.work else 0)
                         alone = before[1] or self.alone(agent)
@@ -357,6 +361,9 @@ class Machine:
                     if outcome == BLOCKED:
                         break
                     self.steps += 1
+                    visited.ran.add(i)
+                    if i.target >= 0:
+                        visited.went.setdefault(i, set()).add(agent.next)
                     agent.pc = agent.next
                     seen |= outcome == SEEN
                 if seen or agent.ended:

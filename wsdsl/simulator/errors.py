@@ -10,7 +10,8 @@ from wsdsl.diagnostics import Finding, WsdslError
 class SimulationError(WsdslError):
     """A SCHEDULED kernel deadlocks, races or misuses the hardware.
 
-    `kind` is "deadlock", "race" or "misuse"; `trace` tells the last steps of each warpgroup.
+    `kind` is "deadlock", "race", "misuse", or "overlap" where tiles that overlap store other bits;
+    `trace` tells the last steps of each warpgroup.
     """
 
     def __init__(self, kind: str, findings: Sequence[Finding], trace: str = "") -> None:

@@ -73,7 +73,7 @@ def check_repeated(wg: Warpgroup, op: Op, tensor: GlobalTensor, at: At, before: 
     told = wg.cta.residents.accesses.repeats(tensor.name, at, before, tensor.array[at])
     if told:
         hint = "who computes an element twice must get the same bits"
-        wg.fail(op, told, kind="race", hint=hint)
+        wg.fail(op, told, kind="overlap", hint=hint)
 
 
 def add_global(

@@ -127,7 +127,7 @@ class GlobalAccesses:
         written[at] = True
         if not wrong.any():
             return ""
-        return f"race: {_element(name, _first(at, wrong))} was written before, with other bits"
+        return f"{_element(name, _first(at, wrong))} was written before, with other bits"
 
     def _number(self, access: Access, actor: Actor) -> int:
         self._recorded.append(_Recorded(access, actor))

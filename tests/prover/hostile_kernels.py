@@ -1,0 +1,146 @@
+"""The kernels whose mutants are judged, each under schedules of its own, and in which runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cached_property
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from tests.case_table import Case
+from tests.in_place_kernels import text
+from tests.kernels import CASES, inputs
+from tests.prover.random_schedules import wide_schedule
+from wsdsl import Schedule
+from wsdsl.diagnostics import WsdslError
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.types import Tensor
+from wsdsl.simulator.machine import simulate
+from wsdsl.simulator.script import Agents
+
+HEAD = "A: bf16[M, K], B: bf16[N, K], S: i32[E], W: f32[M, E], C: f32[M, N]"
+# The size of E is fixed, as W is taken whole: loops over it have constant bounds.
+IF_SUMMED = f"""
+@kernel
+def if_summed({HEAD}):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        s = 0
+        for e in each(E):
+            s = s + S[e]
+        if s > 4:
+            for k in tiles(K):
+                acc += A[m, k] @ B[n, k]
+        C[m, n] = acc * sum(W[m, :], over=E)
+"""
+IF_IN_A_LOOP = f"""
+@kernel
+def if_in_a_loop({HEAD}):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for e in each(E):
+            if S[e] > 1:
+                for k in tiles(K):
+                    acc += A[m, k] @ B[n, k]
+        C[m, n] = acc * sum(W[m, :], over=E)
+"""
+
+
+def _case(text: str, **sizes: int) -> Case:
+    return Case(text, lambda **_: {}, sizes)
+
+
+KERNELS: dict[str, Case] = {
+    **{name: CASES[name] for name in (
+        "gemm", "mn_major", "epilogue", "two_products", "held_operand", "nested",
+        "product_f8e4m3", "block_scaled", "two_loops", "batched", "reduce_into", "bias_first",
+    )},
+    "if_summed": _case(IF_SUMMED, E=3),
+    "if_in_a_loop": _case(IF_IN_A_LOOP, E=2),
+    "in_place": _case(text("loop", "f32"), E=3),
+    "in_place_product": _case(text("product", "bf16"), E=2),
+    "in_place_stored_twice": _case(text("stored twice", "bf16"), E=2),
+}  # fmt: skip
+SCHEDULES = 5
+FREE, STEP, MOST = ("M", "N", "K", "L"), 16, 17
+"""Dimensions that take any size, that of a tensor map's rows."""
+ORDERS: tuple[Agents, ...] = ("random", "lazy")
+CLOSE = 2.0**-6
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """Arguments on which a kernel is run by so many SMs."""
+
+    arrays: dict[str, Any]
+    num_sms: int
+    seed: int
+
+    def run(self, kernel: Kernel, order: int = 0) -> dict[str, Any]:
+        """What it leaves in its arguments, in one of ORDERS. Raises what the simulator finds."""
+        held, seed = deepcopy(self.arrays), self.seed * len(ORDERS) + order
+        with np.errstate(all="ignore"):
+            simulate(kernel, held, seed=seed, num_sms=self.num_sms, agents=ORDERS[order])
+        return {k: v for k, v in held.items() if isinstance(v, np.ndarray)}
+
+
+@dataclass(frozen=True, eq=False)
+class Victim:
+    """A kernel under a schedule; `wanted` is what it leaves itself, in each trial."""
+
+    name: str
+    kernel: Kernel
+    trials: tuple[Trial, ...]
+
+    @cached_property
+    def wanted(self) -> list[dict[str, Any]]:
+        return [trial.run(self.kernel) for trial in self.trials]
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.kernel.schedule!r}"
+
+
+def victim(name: str, number: int, seed: int) -> Victim:
+    """The kernel under one of its schedules, which depends on nothing but these three."""
+    rng, params = Random(f"{name} {number} {seed}"), KERNELS[name].kernel.tile.params
+    names = tuple(p.name for p in params if isinstance(p.type, Tensor))
+    while True:
+        threads = names if rng.random() < 0.3 else ()
+        try:
+            return scheduled(name, wide_schedule(rng), threads, rng)
+        except WsdslError:
+            continue
+
+
+def scheduled(name: str, schedule: Schedule, threads: tuple[str, ...], rng: Random) -> Victim:
+    """Under this one; `threads` are the tensors that TMA can not load."""
+    case = KERNELS[name]
+    sizes = {d: 136 for d in case.kernel.dims if d in FREE} | dict(case.sizes)
+    kernel = case.kernel._compile(schedule, sizes, threads).scheduled
+    return Victim(name, kernel, tuple(_trials(case, kernel, sizes, rng)))
+
+
+def _trials(case: Case, kernel: Kernel, sizes: dict[str, int], rng: Random) -> Iterator[Trial]:
+    for number in range(2):
+        free = [d for d in sizes if d in FREE and d not in dict(kernel.sizes)]
+        drawn = {d: STEP * rng.randint(1, MOST) for d in free} if number else {}
+        given = sizes | drawn | dict(kernel.sizes)
+        yield Trial(inputs(case, number, **given), 1 + number, number)
+
+
+def same(found: dict[str, Any], wanted: dict[str, Any]) -> bool:
+    """Whether the results are the same, but for the order in which floats were added."""
+    return all(_close(np.asarray(found[k]), np.asarray(wanted[k])) for k in wanted)
+
+
+def _close(found: Any, wanted: Any) -> bool:
+    if not np.issubdtype(wanted.dtype, np.integer):
+        found, wanted = found.astype(np.float64), wanted.astype(np.float64)
+        finite = wanted[np.isfinite(wanted)]
+        scale = float(np.sqrt(np.mean(finite**2))) if finite.size else 0.0
+        return bool(np.allclose(found, wanted, CLOSE, CLOSE * scale, equal_nan=True))
+    return bool((found == wanted).all())
