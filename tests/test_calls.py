@@ -113,6 +113,8 @@ def test_arguments_by_name(way) -> None:
     ("args", "named", "words"),
     [
         ((A,), dict(b=A, s=1.0), "has no `b`\n  hint: did you mean `B`"),
+        ((A, A, 1.0), dict(shedule=None), "has no `shedule`\n  hint: did you mean `schedule`"),
+        ((A, A), dict(s=1e300), "argument 3 (s): 1e+300 does not fit f32"),
         ((A, A), dict(A=A, s=1.0), "`A` is given by position and by name"),
         ((A,), dict(s=1.0), "`B` missing"),
         ((A, A, 1.0, C, C), dict(s=1.0), "takes 4 arguments"),

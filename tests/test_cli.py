@@ -285,9 +285,28 @@ def test_a_folder_to_write_to_gets_all_levels(wsdsl, tmp_path):
     assert status == 0
     suffixes = {path.name.partition(".")[2] for path in folder.iterdir()}
     assert {"tile.ir", "scheduled.ir", "ll", "ptx"} <= suffixes
+    again = tmp_path / "again"
+    assert wsdsl("compile", folder / "gemm.scheduled.ir", "-o", again)[0] == 0
+    assert {path.name for path in again.iterdir()} == {
+        path.name
+        for path in folder.iterdir()
+        if path.name not in ("gemm.tile.ir", "gemm.partitioned.ir")
+    }
     picture = tmp_path / "nor" / "this" / "t.svg"
     assert wsdsl("schedule", GEMM, *SIZES, "-o", picture)[0] == 0
     assert picture.exists()
+
+
+def test_sums_in_memory_are_rounded_once_for_each_tile(wsdsl, tmp_path):
+    path = tmp_path / "sums.ws"
+    path.write_text(
+        "@kernel\ndef sums(X: f32[M, N], S: bf16[M]):\n    for m, n in tiles(M, N):\n"
+        "        S[m] += sum(X[m, n], over=n)\n"
+    )
+    given = "--size", "M=16,N=2048", "--backend", "simulator", "--set", "tile.n=16", "--json"
+    status, out, _ = wsdsl("run", path, *given)
+    (row,) = json.loads(out)["outputs"]
+    assert status == 0 and 2**-8 < row["relative_error"] < row["limit"] < 2**-4
 
 
 def test_sizes_are_those_of_outputs_that_no_input_tells(wsdsl, tmp_path):

@@ -119,6 +119,10 @@ class Compiled(Callee):
         """The kernel at the level PARTITIONED, if it was not compiled from a later one."""
         return self._levels.get("partitioned", self.scheduled)
 
+    def has(self, level: str) -> bool:
+        """Whether there is a text at that level: of a kernel in IR those from its own on."""
+        return level in self._levels
+
     def ir(self, level: ir.Level = "scheduled") -> str:
         """The kernel's text at a level; `wsdsl.compile_ir` takes it back, edited or not."""
         if level not in self._levels:

@@ -90,20 +90,23 @@ class LaunchError(WsdslError):
     """The arrays of a call do not fit the kernel; nothing has been written."""
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint for a name that is not among those that are known."""
+def did_you_mean(name: str, known: Iterable[str], more: Iterable[str] = ()) -> str:
+    """A hint for a name that is not among those that are known; `more` are not listed."""
     names = [*known]
-    lower = {known.lower(): known for known in reversed(names)}
+    lower = {known.lower(): known for known in reversed([*names, *more])}
     near = difflib.get_close_matches(name.lower(), lower, n=1)
     near = [lower[match] for match in near]
     return f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(names) or 'none'}"
 
 
-def unknown_names(given: Iterable[str], known: Iterable[str], what: str) -> list[Finding]:
+def unknown_names(
+    given: Iterable[str], known: Iterable[str], what: str, more: Iterable[str] = ()
+) -> list[Finding]:
     """One for each given name that is not known: "`what` has no `name`"."""
     names = [*known]
     wrong = [name for name in given if name not in names]
-    return [Finding(f"{what} has no `{name}`", None, did_you_mean(name, names)) for name in wrong]
+    hints = [did_you_mean(name, names, more) for name in wrong]
+    return [Finding(f"{what} has no `{n}`", None, hint) for n, hint in zip(wrong, hints)]
 
 
 def counted(number: int, what: str) -> str:

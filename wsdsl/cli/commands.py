@@ -12,7 +12,7 @@ from typing import Any
 
 import wsdsl
 from wsdsl import knobs
-from wsdsl.cli.inputs import TOLERANCE, copies, random_arguments, relative_error
+from wsdsl.cli.inputs import copies, random_arguments, relative_error, tolerances
 from wsdsl.cli.options import (
     UsageError,
     check_names,
@@ -23,6 +23,7 @@ from wsdsl.cli.options import (
 )
 from wsdsl.cli.target import is_ir, load_kernel, load_kernels, outputs, read
 from wsdsl.diagnostics import Finding
+from wsdsl.ir.op import LEVELS
 from wsdsl.schedule import Schedule
 
 SUFFIXES = {
@@ -47,12 +48,13 @@ def compile_command(options: argparse.Namespace) -> int:
         compiled = kernel.compile(schedule=schedule, arch=arch, **sizes)
         name = kernel.name
     every = "all" in options.emit or (options.output and not options.emit)
-    wanted = list(SUFFIXES) if every else list(dict.fromkeys(options.emit))
+    has = [level for level in SUFFIXES if level not in LEVELS or compiled.has(level)]
+    wanted = has if every else list(dict.fromkeys(options.emit))
     shown = {level: emit(compiled, level) for level in wanted}
     resources = resources_of(compiled)
     files: list[str] = []
     if options.output:
-        options.output.mkdir(parents=True, exist_ok=True)
+        make_folder(options.output)
         for level, text in shown.items():
             path = options.output / f"{name}{SUFFIXES[level]}"
             path.write_text(text)
@@ -118,10 +120,11 @@ def run_command(options: argparse.Namespace) -> int:
     else:
         with override(backend=backend):
             held = in_tuple(kernel(*copies(arguments), schedule=schedule))
+    limits = tolerances(kernel.tile, kernel.schedule(schedule, **sizes).tile or {}, sizes)
     rows: list[dict[str, Any]] = []
     for parameter, out, reference in zip(outputs(kernel.tile), held, expected, strict=True):
         error = relative_error(np.asarray(out), np.asarray(reference))
-        limit = TOLERANCE.get(str(parameter.type.dtype), 0.0)
+        limit = limits[parameter.name]
         row = {"output": parameter.name, "relative_error": error, "limit": limit}
         rows.append(row | {"correct": bool(error <= limit)})
     correct = all(row["correct"] for row in rows)
@@ -225,9 +228,17 @@ def resources_of(compiled: wsdsl.Compiled) -> dict[str, Any]:
 
 
 def emit(compiled: Any, level: str) -> str:
-    if level in ("tile", "partitioned", "scheduled"):
+    if level in LEVELS:
         return compiled.ir(level)
     return getattr(compiled, level)
+
+
+def make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        message = f"can not make the folder {path}: {error.strerror}"
+        raise UsageError(Finding(message, hint="-o takes a folder")) from error
 
 
 def in_tuple(held: Any) -> tuple[Any, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +12,58 @@ from wsdsl.cli.options import UsageError, check_names
 from wsdsl.cli.target import outputs
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel as IrKernel
-from wsdsl.ir.tile_ops import Store
-from wsdsl.ir.types import DType, Tensor, Tile
+from wsdsl.ir.op import Region, Value, regions
+from wsdsl.ir.tile_ops import ForEach, ForTiles, Store
+from wsdsl.ir.types import Axis, DType, Tensor, Tile
+from wsdsl.lowering.axes import loop_variable
 
 if TYPE_CHECKING:
     import numpy as np
 
 TOLERANCE = {"f32": 2.0**-12, "f16": 2.0**-10, "bf16": 2.0**-8}
 """Largest relative error ‖out − reference‖ / ‖reference‖, by the output's element type."""
+SMALLEST_TILE = 8
+
+
+def tolerances(
+    kernel: IrKernel, tile: Mapping[str, int], sizes: Mapping[str, int]
+) -> dict[str, float]:
+    """By output, under tiles of these sizes. Each addition to memory rounds by itself, up or down:
+    of random numbers, the errors of n of them grow like the root of n.
+    """
+    added = additions(kernel, tile, sizes)
+    found: dict[str, float] = {}
+    for p in outputs(kernel):
+        own = TOLERANCE.get(str(p.type.dtype), 0.0)
+        found[p.name] = own * math.sqrt(1 + added.get(p.name, 0))
+    return found
+
+
+def additions(kernel: IrKernel, tile: Mapping[str, int], sizes: Mapping[str, int]) -> Counter[str]:
+    """How often an element of each tensor is added to, at most."""
+    found: Counter[str] = Counter()
+
+    def visit(region: Region, loops: tuple[tuple[Value, int, int], ...]) -> None:
+        for op in region:
+            if isinstance(op, Store) and op.accumulate:
+                # Of a scatter all rows may be the same one.
+                scattered = any(isinstance(v.type, Tile) and v.type.axes for v in op.index)
+                others = [loop for loop in loops if loop[0] not in op.index]
+                found[op.tensor.name] += math.prod(n if scattered else t for _, n, t in others)
+            inner = loops
+            if isinstance(op, ForEach):
+                inner = (*loops, (op.index, sizes[op.dim], sizes[op.dim]))
+            elif isinstance(op, ForTiles):
+                axis = op.index.type
+                assert isinstance(axis, Axis)
+                num = sizes[axis.dim]
+                by = axis.size or tile.get(loop_variable(axis.name), SMALLEST_TILE)
+                inner = (*loops, (op.index, num, 1 if op.whole else -(-num // by)))
+            for body in regions(op):
+                visit(body, inner)
+
+    visit(kernel.body, ())
+    return found
 
 
 def random_arguments(

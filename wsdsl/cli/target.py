@@ -22,7 +22,8 @@ def read(path: Path) -> str:
     try:
         return path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(Finding(f"can not read {path}: {error}")) from error
+        why = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(Finding(f"can not read {path}: {why}")) from error
 
 
 def load_kernel(target: str) -> Any:

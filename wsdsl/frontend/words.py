@@ -197,7 +197,9 @@ def _reduction(name: str) -> Word:
         others = [k for k in node.keywords if k.name != "over"]
         if others:
             return e.report.error(
-                f"`{name}` knows no `{others[0].name}`", others[0].loc, "over=axis"
+                f"`{name}` knows no `{others[0].name}`",
+                others[0].loc,
+                "over=n, by the name of the axis",
             )
         if over:
             return _reduce(e, name, node, over[0])

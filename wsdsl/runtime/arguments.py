@@ -18,6 +18,8 @@ from wsdsl.runtime.tma_limits import tma_faults
 from wsdsl.runtime.views import ArrayView, adapt
 
 Scalar = int | float
+OPTIONS = ("schedule", "stream")
+"""What a call takes beside the kernel's arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ def in_order(
     names = [p.name for p in params]
     if not args and set(named) == set(names):
         return tuple([named[n] for n in names])
-    findings = unknown_names(named, names, f"{name}()")
+    findings = unknown_names(named, names, f"{name}()", OPTIONS)
     if len(args) > len(names):
         findings.append(Finding(f"{name} takes {len(names)} arguments; {len(args)} given"))
     given = dict(zip(names, args))
@@ -222,11 +224,12 @@ def as_scalar(value: Any, dtype: DType) -> Scalar:
         if isinstance(value, (str, bytes, bytearray)):
             raise TypeError  # float() would read it
         number = float(value) if dtype.is_float else operator.index(value)
-        if dtype.is_float:
-            struct.pack("<f", number)
     except (TypeError, ValueError, OverflowError):
         message = f"{value!r} of type {type(value).__name__}, expected a number ({dtype})"
         raise LaunchError(Finding(message)) from None
+    if dtype.is_float and not _fits_f32(float(number)):
+        hint = "f32 holds up to 3.4e38; float('inf') is infinity"
+        raise LaunchError(Finding(f"{value!r} does not fit {dtype}", hint=hint))
     if dtype.is_integer:
         low = -(1 << (dtype.bits - 1)) if dtype.kind == "int" else 0
         high = low + (1 << dtype.bits) - 1
@@ -234,3 +237,11 @@ def as_scalar(value: Any, dtype: DType) -> Scalar:
             message = f"{number} does not fit {dtype}, expected {low} to {high}"
             raise LaunchError(Finding(message))
     return number
+
+
+def _fits_f32(number: float) -> bool:
+    try:
+        struct.pack("<f", number)
+    except OverflowError:
+        return False
+    return True
