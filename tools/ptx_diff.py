@@ -31,14 +31,15 @@ def normalised(ptx: str) -> list[str]:
 def summary(base: str, head: str) -> str:
     """What differs of two normalised texts in one line: opcodes, by how many there are of each."""
     old, new = normalised(base), normalised(head)
-    counted = Counter(map(_opcode, new))
-    counted.subtract(Counter(map(_opcode, old)))
+    counted = Counter(filter(None, map(_opcode, new)))
+    counted.subtract(Counter(filter(None, map(_opcode, old))))
     changed = sorted((op for op, n in counted.items() if n), key=lambda op: (-abs(counted[op]), op))
     if changed:
         told = ", ".join(f"{op} {counted[op]:+}" for op in changed[:6])
         return told + (f", {len(changed) - 6} more" if len(changed) > 6 else "")
     lines = [line for line in difflib.unified_diff(old, new, n=0) if line[:1] in "+-"]
     where = sorted({_opcode(line[1:]) for line in lines if not line.startswith(("+++", "---"))})
+    where = [opcode or "labels or comments" for opcode in where]
     return f"as many of each opcode; other order or operands: {', '.join(where[:6])}"
 
 
@@ -51,7 +52,9 @@ def difference(name: str, base: str, head: str) -> str:
 
 
 def _opcode(line: str) -> str:
+    """Empty for what is no instruction: comments, labels, braces, declarations of registers."""
     words = line.split()
     if words and words[0].startswith("@"):
         words = words[1:]
-    return words[0].rstrip(";") if words else ""
+    word = words[0].rstrip(";") if words else ""
+    return "" if word.startswith(("//", "$", "{", "}", ".reg")) or word.endswith(":") else word
