@@ -12,6 +12,7 @@ from wsdsl import Schedule
 from wsdsl.ir.tile_ops import Contract, ForTiles
 from wsdsl.ir.types import Axis, Tensor, Tile
 from wsdsl.ir.walk import walk
+from wsdsl.lowering.drop_unused import drop_unused
 from wsdsl.simulator.arithmetic import numpy_dtype
 
 SIZES: dict[str, tuple[int, ...]] = {
@@ -67,9 +68,9 @@ def arrays(kernel: wsdsl.Kernel, dims: dict[str, int], seed: int) -> dict[str, A
 
 
 def loop_variables(kernel: wsdsl.Kernel) -> dict[str, str]:
-    """Of `tiles` without `by`, with their dimensions."""
+    """Of `tiles` without `by` in which anything is done, with their dimensions."""
     tiles: dict[str, str] = {}
-    for op in walk(kernel.tile.body):
+    for op in walk(drop_unused(kernel.tile).body):
         if isinstance(op, ForTiles):
             kind = op.index.type
             if isinstance(kind, Axis) and not kind.size:
@@ -86,7 +87,7 @@ def schedule(kernel: wsdsl.Kernel, rng: Random) -> Schedule | None:
     def maybe(probability: float, *values: Any) -> Any:
         return rng.choice(values) if rng.random() < probability else None
 
-    products = any(isinstance(op, Contract) for op in walk(kernel.tile.body))
+    products = any(isinstance(op, Contract) for op in walk(drop_unused(kernel.tile).body))
     consumers = maybe(0.4, 1, 2, 3)
     tile: dict[str, int] = {}
     for name in tiles:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from wsdsl import Schedule, parse
-from wsdsl.ir.tile_ops import Load
+from wsdsl.ir.tile_ops import ForEach, ForTiles, If, Load
 from wsdsl.lowering.drop_unused import drop_unused
 
 TEXT = """
@@ -49,3 +49,35 @@ def test_an_epilogue(dead: str, store: str, mode: str) -> None:
 def test_what_is_used_stays() -> None:
     kernel = parse(TEXT.replace("DEAD", "").replace("STORE", "C[m, n] = acc + d")).f
     assert drop_unused(kernel.tile) == kernel.tile
+
+
+LOOPS = """
+@kernel
+def f(A: f16[M, K], B: f16[N, K], X: f32[M, L], rows: i32[E], C: f16[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        dead = zeros(f32[m, n])
+        total = zeros(f32[m])
+        for k in tiles(K):
+            if rows[0] > 0:
+                dead += A[m, k] @ B[n, k] * total
+                total += 1.0 * sum(cast(A[m, k], f32), over=k)
+            acc += A[m, k] @ B[n, k]
+        more = dead
+        for l in tiles(L):
+            more -= sum(X[m, l], over=l)
+        for e in each(E):
+            if rows[e] > 0:
+                more += sum(dead, over=n)
+        C[m, n] = acc
+"""
+
+
+def test_loops() -> None:
+    """What nobody uses goes with what it was made of, round and round: loops, what they carry, and
+    an `if` in them."""
+    ops = [*drop_unused(parse(LOOPS).f.tile).ops]
+    (loop,) = (op for op in ops if isinstance(op, ForTiles) and op.init)
+    assert len(loop.result) == len(loop.args) == len(loop.init) == 1
+    assert not any(isinstance(op, If | ForEach) for op in ops)
+    assert {op.tensor.name for op in ops if isinstance(op, Load)} == {"A", "B"}
