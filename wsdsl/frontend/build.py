@@ -160,11 +160,7 @@ class Builder:
         for position, statement in enumerate(body):
             if isinstance(statement, s.Return):
                 if kind == "kernel":
-                    self.refuse(
-                        "a kernel returns nothing",
-                        statement.loc,
-                        "store the result in a tensor parameter: C[m, n] = x",
-                    )
+                    self._no_return(kind, statement)
                 elif position != len(body) - 1:
                     self.refuse(
                         "`return` is not the last statement",
@@ -172,22 +168,27 @@ class Builder:
                         "a function ends with its return; remove what follows",
                     )
             elif isinstance(statement, s.For):
-                self._check_no_return(statement.body)
+                self._check_no_return(kind, statement.body)
             elif isinstance(statement, s.If):
-                self._check_no_return(statement.then + statement.orelse)
+                self._check_no_return(kind, statement.then + statement.orelse)
 
-    def _check_no_return(self, body: tuple[s.Statement, ...]) -> None:
+    def _check_no_return(self, kind: Kind, body: tuple[s.Statement, ...]) -> None:
         for statement in body:
             if isinstance(statement, s.Return):
-                self.refuse(
-                    "`return` inside a loop or an `if`",
-                    statement.loc,
-                    "assign to a name in there and return it at the function's end",
-                )
+                self._no_return(kind, statement)
             elif isinstance(statement, s.For):
-                self._check_no_return(statement.body)
+                self._check_no_return(kind, statement.body)
             elif isinstance(statement, s.If):
-                self._check_no_return(statement.then + statement.orelse)
+                self._check_no_return(kind, statement.then + statement.orelse)
+
+    def _no_return(self, kind: Kind, statement: s.Return) -> None:
+        if kind == "kernel":
+            message = "a kernel returns nothing"
+            hint = "store the result in a tensor parameter: C[m, n] = x"
+        else:
+            message = "`return` inside a loop or an `if`"
+            hint = "assign to a name in there and return it at the function's end"
+        self.refuse(message, statement.loc, hint)
 
     # Statements
 
