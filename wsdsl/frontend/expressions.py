@@ -301,10 +301,11 @@ class Expressions:
         self, tensor: TensorRef, dim: str | int, index: typed.Expr, loc: Loc
     ) -> Poison | None:
         """An error for an index that is outside whatever the sizes."""
-        beyond = outside(index, dim if isinstance(dim, int) else None)
+        beyond = outside(index, dim)
         if not beyond or self.dead:
             return None
-        has = f"the size {dim}" if isinstance(dim, int) else "no negative indices"
+        named = isinstance(dim, str) and beyond.startswith("-")
+        has = "no negative indices" if named else f"the size {dim}"
         return self.report.error(
             f"{beyond} outside of this dimension of `{tensor.name}`, which has {has}",
             loc,

@@ -190,7 +190,7 @@ class Loops(Expressions):
                 )
                 self.env[target.name] = index
             else:
-                index = Var(target.name, Tile(I32), counts=True)
+                index = Var(target.name, Tile(I32), counts=walked.dim)
                 self.env[target.name] = read(index, target.loc)
             levels.append((index, args, inits))
         body = self.block(node.body)

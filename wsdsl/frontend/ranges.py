@@ -4,14 +4,18 @@ of a tensor whatever its size.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from wsdsl.frontend import typed
 from wsdsl.ir.intervals import Interval, image
 from wsdsl.ir.target import MAX_SIZE
-from wsdsl.ir.types import DType
+from wsdsl.ir.types import I32, DType
 
 INDICES_END = MAX_SIZE - 1
+WRAP = 1 << 32
 
 
 def range_of(x: typed.Expr) -> Interval:
@@ -20,14 +24,105 @@ def range_of(x: typed.Expr) -> Interval:
     return held if found is None or found.low < held.low or found.high > held.high else found
 
 
-def outside(x: typed.Expr, size: int | None) -> str:
-    """Why an index lies outside of `size` elements (None: of any number), or nothing."""
-    found = range_of(x)
-    if found.high < 0:
-        return f"{found.high} and less are" if found.low < found.high else f"{found.high} is"
-    if size is None or found.low < size:
-        return ""
-    return f"{found.low} and more are" if found.low < found.high else f"{found.low} is"
+def outside(x: typed.Expr, size: int | str) -> str:
+    """Why an index lies outside of a dimension, whatever the size of one with a name; or
+    nothing.
+    """
+    low, high = _reach(x)
+    beyond = low - (Bound.of(size) if isinstance(size, str) else Bound(size))
+    if high.most < 0 and low.least >= -WRAP // 2:
+        return f"{high} and less are" if low != high else f"{high} is"
+    # Of a size of 0 everything is outside. What wraps is negative then: outside, too.
+    least = beyond.least + max(dict(beyond.dims).get(str(size), 0), 0)
+    if least >= 0 and high.most < WRAP:
+        return f"{low} and more are" if low != high else f"{low} is"
+    return ""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A number, and multiples of dimensions, each of which is from 0 to `MAX_SIZE`."""
+
+    number: int
+    dims: tuple[tuple[str, int], ...] = ()
+
+    @classmethod
+    def of(cls, dim: str, more: int = 0) -> Bound:
+        return cls(more, ((dim, 1),))
+
+    def __add__(self, other: Bound) -> Bound:
+        times = Counter(dict(self.dims))
+        times.update(dict(other.dims))
+        held = tuple(sorted((d, n) for d, n in times.items() if n))
+        return Bound(self.number + other.number, held)
+
+    def __sub__(self, other: Bound) -> Bound:
+        return self + other.times(-1)
+
+    def times(self, by: int) -> Bound:
+        return Bound(self.number * by, tuple((d, n * by) for d, n in self.dims if by))
+
+    @property
+    def least(self) -> int:
+        return self.number + sum(min(n, 0) * MAX_SIZE for _, n in self.dims)
+
+    @property
+    def most(self) -> int:
+        return self.number + sum(max(n, 0) * MAX_SIZE for _, n in self.dims)
+
+    def __str__(self) -> str:
+        names = {1: "", -1: "-"}
+        parts = [f"{names.get(n, f'{n} * ')}{d}" for d, n in self.dims]
+        parts += [str(self.number)] if self.number or not parts else []
+        return " + ".join(parts).replace("+ -", "- ")
+
+
+class Reach(NamedTuple):
+    """All integers from `low` to `high`."""
+
+    low: Bound
+    high: Bound
+
+
+def _reach(x: typed.Expr) -> Reach:
+    """All that an integer expression can be, by the sizes of dimensions; of i32 but for multiples
+    of `WRAP`, which a sum may wrap by.
+    """
+    found, numbers, held = _by_sizes(x), range_of(x), _of_type(x.type.dtype)
+    fits = found and (found.low.least >= held.low and found.high.most <= held.high)
+    if found is None or not (fits or x.type.dtype == I32):
+        return Reach(Bound(numbers.low), Bound(numbers.high))
+    return found
+
+
+def _by_sizes(x: typed.Expr) -> Reach | None:
+    match x:
+        case typed.Ref(var=typed.Var(counts=dim)) if dim:
+            return Reach(Bound(0), Bound.of(dim, -1))
+        case typed.Ref(var=typed.Var(value=value)) if value is not None:
+            return _reach(value)
+        case typed.Index():
+            return Reach(Bound(0), Bound.of(x.axis.dim, -1))
+        case typed.End():
+            return Reach(Bound(0), Bound.of(x.axis.dim))
+        case typed.DimSize():
+            return Reach(Bound.of(x.dim), Bound.of(x.dim))
+        case typed.Full():
+            return _reach(x.value)
+        case typed.Map(fn="mul", args=(a, typed.Const(value=int(by)))) if by >= 0:
+            (low, high) = _reach(a)
+            return Reach(low.times(by), high.times(by))
+        case typed.Map(fn="neg", args=(a,)):
+            (low, high) = _reach(a)
+            return Reach(high.times(-1), low.times(-1))
+        case typed.Map(fn="add", args=(a, b)):
+            (p, q), (r, t) = _reach(a), _reach(b)
+            return Reach(p + r, q + t)
+        case typed.Map(fn="sub", args=(a, b)):
+            (p, q), (r, t) = _reach(a), _reach(b)
+            return Reach(p - t, q - r)
+        case _:
+            return None
 
 
 def _of_type(dtype: DType) -> Interval:

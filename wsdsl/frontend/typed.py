@@ -14,13 +14,14 @@ from wsdsl.ir.types import Tensor, Tile
 @dataclass(eq=False, repr=False)
 class Var:
     """A name between two assignments; `hint` is what the source calls it. `value`: what it was
-    given, if that is all that it can be; `counts`: it is the index of an `each`.
+    given, if that is all that it can be; `counts`: of the index of an `each`, the
+    dimension.
     """
 
     hint: str
     type: Tile
     value: Expr | None = None
-    counts: bool = False
+    counts: str = ""
 
 
 @dataclass(eq=False, repr=False)
