@@ -188,6 +188,63 @@ RACES |= {
     "the other warpgroup was there": (TWO.format("%i"), "this may overwrite `X`"),
     "both go on by what both store": (TWO.format("%twice"), ""),
 }  # fmt: skip
+BOTH_MEET = "named_barrier_sync(barrier=1, num_warpgroups=2)\n"
+ONE_ROW = "store_global(tensor=%X, index=(%c0, %columns), value=%z{})\nsync_warp()\n" + BOTH_MEET
+ROW = "%z: frag<f32[1x8]> = load_global(tensor=%Y, index=(%c0, %columns))\n"
+OWN = 'warpgroup_index()\n%own: bool = map(fn="eq", args=({}, %c1))\n'
+# What looks the same in both warpgroups, and is not: both store to the same columns.
+SHARE = """%wg: i32 = warpgroup_index()
+%share: i32 = map(fn="mul", args=(%wg, %c8))
+"""
+FOUND = "%there: frag<i32[1x8]> = iota(start=%at)\n" + VALUE + STORE.format("%there")
+BEGINS = (
+    SHARE
+    + """%first: i32 = map(fn="sub", args=(%c8, {}))
+for_range(index=%j: i32, start=%first, stop=%c64, step=%c64) {{
+%at: i32 = map(fn="add", args=(%j, %share))
+"""
+    + FOUND
+    + "yield()\n}}\n"
+    + BOTH_MEET
+)
+CARRIED = (
+    SHARE
+    + """%last: i32 = for_range(index=%j: i32, start=%c0, stop=%c2, step=%c1, init=({},), \
+args=(%from: i32,)) {{
+%less: i32 = map(fn="sub", args=(%from, %c4))
+yield(values=(%less,))
+}}
+%at: i32 = map(fn="sub", args=(%share, %last))
+"""
+    + FOUND
+    + BOTH_MEET
+)
+LEAST = (
+    SHARE
+    + """%least: i32 = map(fn="min", args=({}, %i))
+%at: i32 = map(fn="sub", args=(%share, %least))
+"""
+    + FOUND
+    + BOTH_MEET
+)
+RACES |= {
+    "both store a row": (
+        ROW + "%wg: i32 = warpgroup_index()\n" + ONE_ROW.format(""),
+        "another warpgroup may store to `X`",
+    ),
+    "one of both stores a row": (
+        ROW + "%wg: i32 = " + OWN.format("%wg") + ONE_ROW.format(", pred=%own"),
+        "",
+    ),
+    "both do in one iteration": (
+        ROW + "%wg: i32 = " + OWN.format("%i") + ONE_ROW.format(", pred=%own"),
+        "another warpgroup may store to `X`",
+    ),
+}
+for what, text in {"begins": BEGINS, "is carried": CARRIED, "is bounded": LEAST}.items():
+    told = "another warpgroup may store to `X`"
+    RACES[f"an index that {what} by the warpgroup"] = (text.format("%share"), told)
+    RACES[f"an index that {what} alike in both"] = (text.format("%c4"), "")
 
 
 @pytest.mark.parametrize("name", RACES)

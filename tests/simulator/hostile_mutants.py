@@ -69,6 +69,10 @@ def others(op: Op, kernel: Kernel) -> Iterator[tuple[str, Op]]:
             yield f"{flag} {held}", dataclasses.replace(op, **{flag: held})
     if isinstance(op, f.WgmmaWait):
         yield "pending +2", dataclasses.replace(op, pending=op.pending + 2)
+    if isinstance(op, m.StoreGlobal) and op.pred is not None:
+        yield "no pred", dataclasses.replace(op, pred=None)
+    if isinstance(op, b.WarpgroupIndex):
+        yield "the first", t.Constant(result=op.result, value=0)
     if isinstance(op, t.If):
         yield "the other way if", dataclasses.replace(op, then=op.orelse, orelse=op.then)
 

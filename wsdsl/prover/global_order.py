@@ -162,7 +162,9 @@ class _Partition:
         self.partition, self.places, self.agent = partition, places, agent
         mine = [op for op in walk(partition.body) if op in found]
         self.accesses = {op: places.access(op, found[op]) for op in mine}
-        num = partition.num_warpgroups
+        self.num = num = partition.num_warpgroups
+        self.of_one = False
+        """Is this a part that one warpgroup runs at most?"""
         self.own_barriers = _barriers(partition) - {
             x
             for other in kernel.body
@@ -180,8 +182,11 @@ class _Partition:
                 case b.ForRange():
                     done = self.loop(op, done, work, elected)
                 case t.If():
-                    ways = [self.region(x, done, work, elected) for x in (op.then, op.orelse)]
-                    done = _join(*ways)
+                    before = self.of_one
+                    self.of_one = before or self._of_one(op.cond)
+                    then = self.region(op.then, done, work, elected)
+                    self.of_one = before
+                    done = _join(then, self.region(op.orelse, done, work, elected))
                 case b.Elect():
                     done = self.region(op.body, done, work, True)
                 case _ if regions(op):
@@ -228,6 +233,7 @@ class _Partition:
             access = self.accesses[op]
             if elected and not access.reads:
                 raise self.fail(op, "a store by one thread is not understood")
+            self.compare_with_others(access)
             for before, known in done.items():
                 self.compare(before, known, access)
             return done | {access: Known(NOT_YET if access.by_tma else OWN)}
@@ -266,6 +272,25 @@ class _Partition:
         """Do all warps of the partition meet there?"""
         num = self.partition.num_warpgroups
         return num == 1 or (op.num_warpgroups == num and op.barrier in self.own_barriers)
+
+    def compare_with_others(self, access: Access) -> None:
+        """With the same op of the other warpgroups, which run it when they like."""
+        pred = access.op.pred if isinstance(access.op, m.StoreGlobal) else None
+        alone = not access.clashes(access) or self.of_one or self._of_one(pred)
+        if not alone and self.places.meet(access.place, access.place, self.num):
+            told = f"another warpgroup may store to `{access.place.tensor}` there as well"
+            hint = "let its place depend on warpgroup_index, or one warpgroup store"
+            raise self.fail(access.op, told, hint=hint)
+
+    def _of_one(self, test: Value | None) -> bool:
+        """Whether it holds in no two warpgroups."""
+        match self.places.made.get(test) if test is not None else None:
+            case t.Map(fn="eq", args=(x, y)):
+                return self.places.tells_warpgroups(x, y)
+            case t.Map(fn="and", args=args):
+                return any(map(self._of_one, args))
+            case _:
+                return False
 
     def compare(self, before: Access, known: Known, access: Access) -> None:
         if before.place.tensor != access.place.tensor or not before.clashes(access):

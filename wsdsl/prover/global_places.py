@@ -19,6 +19,7 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, res
 from wsdsl.ir.touches import Touch
 from wsdsl.ir.types import Fragment, Tile
 from wsdsl.ir.walk import walk, yielded
+from wsdsl.prover.by_warpgroup import by_warpgroup
 from wsdsl.prover.linear import WARPGROUP, Linear, Sums
 
 NOT_YET, OWN, WARP, ALL = -1, 0, 1, 2
@@ -87,7 +88,7 @@ class GlobalPlaces:
 
     def __init__(self, kernel: Kernel, unread: frozenset[str], written: frozenset[str]) -> None:
         self.sums, self.made = Sums(kernel), kernel.definers
-        self.unread, self.written = unread, written
+        self.unread, self.written, self.differing = unread, written, by_warpgroup(kernel)
         self.held: list[tuple[Any, ...]] = []
         """What stands for indices that are no numbers, by what they are computed from."""
         self.numbers: dict[tuple[Any, ...], int] = {}
@@ -271,9 +272,8 @@ class GlobalPlaces:
         a, b = first.place, second.place
         key = a, b, warpgroups
         if key not in self.compared:
-            pairs = tuple(zip(a.dims, b.dims, strict=False))
-            others = warpgroups > 1 and not any(self._others_apart(*x, warpgroups) for x in pairs)
-            self.compared[key] = others, any(self._apart(*x) for x in pairs)
+            pairs = zip(a.dims, b.dims, strict=False)
+            self.compared[key] = self.meet(a, b, warpgroups), any(self._apart(*x) for x in pairs)
         in_others, apart = self.compared[key]
         if in_others or apart:
             return ALL if in_others else NOT_YET
@@ -297,14 +297,21 @@ class GlobalPlaces:
         if a.extent is None or b.extent is None:
             return False
         stride, other = (dict(x.start.terms).get(WARPGROUP, 0) for x in (a, b))
-        if far and stride != other:
+        terms = {term for x in (a, b) for term, _ in x.start.terms} - {WARPGROUP}
+        if far and (stride != other or any(map(self._differs, terms))):
             return False
         return self._further(b.start - a.start, far * stride).apart(a.extent, b.extent)
 
-    def _others_apart(self, a: Along, b: Along, warpgroups: int) -> bool:
-        """Whether all that one warpgroup accesses is apart from what another one does."""
-        far = (n for n in range(1 - warpgroups, warpgroups) if n)
-        return all(self._apart(a, b, n) for n in far)
+    def meet(self, a: Place, b: Place, warpgroups: int) -> bool:
+        """Whether what one warpgroup accesses may be what another one does."""
+        far = [n for n in range(1 - warpgroups, warpgroups) if n]
+        pairs = zip(a.dims, b.dims, strict=False)
+        return bool(far) and not any(all(self._apart(*x, n) for n in far) for x in pairs)
+
+    def tells_warpgroups(self, x: Value, y: Value) -> bool:
+        """Whether `x` and `y` are equal in no two warpgroups."""
+        terms = dict((self.sums.of(x) - self.sums.of(y)).terms)
+        return abs(terms.pop(WARPGROUP, 0)) == 1 and not any(map(self._differs, terms))
 
     def _further(self, more: Linear, by: int) -> Further:
         """What is known of how far that is: the index of an iteration is at the least the loop's
@@ -333,26 +340,31 @@ class GlobalPlaces:
         x: tuple[Any, ...] = a  # pyright: ignore[reportUnknownVariableType]
         y: tuple[Any, ...] = b  # pyright: ignore[reportUnknownVariableType]
         pairs = zip(x, y, strict=False)
-        differ = [(p, q) for p, q in pairs if p != q or (far and _by_warpgroup(p))]
+        differ = [(p, q) for p, q in pairs if p != q or (far and self._differs(p))]
         return len(x) == len(y) and bool(differ) and all(self._others(*z, far) for z in differ)
+
+    def _differs(self, what: Any) -> bool:
+        """Whether the same text may be another value in another warpgroup."""
+        match what:
+            case Along(start=start):
+                return self._differs(start)
+            case Linear(terms=terms):
+                return any(self._differs(term) for term, _ in terms)
+            case Value():
+                return what in self.differing or isinstance(what.type, Fragment)
+            case int():
+                return self._differs(self.sums.meanings[what])
+            case (str(kind), int(number)) if kind == HELD:
+                return self._differs(self.held[number])
+            case tuple():
+                return any(
+                    isinstance(x, Linear | Along | Value | tuple) and self._differs(x) for x in what
+                )  # pyright: ignore[reportUnknownVariableType]
+            case _:
+                return what == WARPGROUP
 
     def _is_index(self, term: int, loop: Value) -> bool:
         return self.sums.meanings[term] == ("value", loop) and self.steps[loop] > 0
-
-
-def _by_warpgroup(what: Any) -> bool:
-    """Whether the same text may be another value in another warpgroup."""
-    match what:
-        case Along(start=start):
-            return _by_warpgroup(start)
-        case Linear(terms=terms):
-            return WARPGROUP in dict(terms)
-        case Value():
-            return isinstance(what.type, Fragment)
-        case tuple():
-            return any(map(_by_warpgroup, what))  # pyright: ignore[reportUnknownArgumentType]
-        case _:
-            return False
 
 
 def _computed_from(loop: b.ForRange) -> set[Value]:
