@@ -146,12 +146,14 @@ CUT = [
 @pytest.mark.parametrize("schedule", CUT, ids=repr)
 @pytest.mark.parametrize("name", CASES)
 def test_sums_in_pieces(name: str, schedule: wsdsl.Schedule, refusals) -> None:
-    """Right and proved, or refused."""
+    """Refused, or lowered; and of each case two ways, of each way every third case, right and
+    proved. On a card all of them run, and `python -m tests.generated` draws others."""
     case = CASES[name]
     together = schedule.reduction == "slices"
     few = dict(M=64, N=16, B=1, E=1) if together else {}
     sizes = case.sizes | {d: size for d, size in few.items() if d in case.sizes}
     with refusals():
         compiled = case.kernel._compile(schedule, sizes, ())
-    compiled.certificate  # noqa: B018
-    simulate(name, 5, schedule, **sizes)
+    if (list(CASES).index(name) + CUT.index(schedule)) % 3 == 0:
+        compiled.certificate  # noqa: B018
+        simulate(name, 5, schedule, **sizes)

@@ -93,9 +93,10 @@ def reason(what: str, kernel: Kernel) -> str:
     return ""
 
 
-def missed(kernel: Kernel, objection: Callable[[Kernel], str]) -> list[str]:
+def missed(kernel: Kernel, objection: Callable[[Kernel], str], each: int = 1) -> list[str]:
+    """What no proof fails for, of one mutant in `each`."""
     found: list[str] = []
-    for what, mutant in mutants(kernel):
+    for what, mutant in itertools.islice(mutants(kernel), None, None, each):
         try:
             verify(mutant)
             explore(mutant)
@@ -110,11 +111,11 @@ def missed(kernel: Kernel, objection: Callable[[Kernel], str]) -> list[str]:
     return found
 
 
-def missed_in_case(name: str, kernel: Kernel) -> list[str]:
+def missed_in_case(name: str, kernel: Kernel, each: int = 1) -> list[str]:
     case = CASES[name]
     sizes = dict.fromkeys(case.kernel.dims, 136) | dict(case.sizes) | dict(kernel.sizes)
     with np.errstate(all="ignore"):
-        return missed(kernel, lambda mutant: objection(case, mutant, sizes))
+        return missed(kernel, lambda mutant: objection(case, mutant, sizes), each)
 
 
 @pytest.mark.parametrize("threads", [False, True], ids=["tma", "threads"])
@@ -153,18 +154,19 @@ def simulated(mutant: Kernel) -> str:
     return ""
 
 
-@pytest.mark.parametrize(
-    "name", ["gemm", "gemm_cluster", "gemm_pingpong", "gemm_registers", "stream_k"]
-)
+@pytest.mark.parametrize("name", ["gemm_registers", "stream_k"])
 def test_hand_written(name: str) -> None:
+    """Those that are like what lowering makes are broken as such (`test_generated.py`)."""
     text = (SAMPLE.parent / f"{name}.scheduled.ir").read_text()
     assert missed(parse_kernel(text, name), simulated) == []
 
 
 def test_random_schedules() -> None:
-    """One here; `python -m tests.prover.test_mutants 100` takes a hundred."""
+    """Every fifth mutant of one here; `python -m tests.prover.test_mutants 100` takes all of a
+    hundred.
+    """
     for name, what, kernel in itertools.islice(random_kernels(3), 1):
-        assert missed_in_case(name, kernel) == [], what
+        assert missed_in_case(name, kernel, each=5) == [], what
 
 
 if __name__ == "__main__":

@@ -64,13 +64,13 @@ class _Once:
     a lock, in Python 3.11, that costs more than what an op is asked for.
     """
 
-    def __init__(self, make: Callable[[Op], tuple[Any, ...]]) -> None:
+    def __init__(self, make: Callable[[Op], Any]) -> None:
         self.make = make
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
-    def __get__(self, op: Op, owner: type) -> tuple[Any, ...]:
+    def __get__(self, op: Op, owner: type) -> Any:
         made = op.__dict__[self.name] = self.make(op)
         return made
 
@@ -95,9 +95,10 @@ class Op:
         return self is other or self._fields() == other._fields()
 
     def __hash__(self) -> int:
-        return hash((type(self), self._fields()))
+        return self._hash
 
     # An op never changes, and is asked for these some hundred times while a kernel is compiled.
+    _hash = _Once(lambda op: hash((type(op), op._fields())))
     _operands = _Once(lambda op: _values(op, _names(type(op), "operand")))
     _results = _Once(lambda op: _values(op, _names(type(op), "result")))
     _bound = _Once(lambda op: _values(op, _names(type(op), "bind")))

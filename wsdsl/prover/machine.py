@@ -335,7 +335,7 @@ class Machine:
         codes, visited = self.model.codes, self.visited
         order = self.agents[::-1]
         while True:
-            undecided: dict[Term, tuple[float, bool, int, int]] = {}
+            undecided: dict[Term, list[Agent]] = {}
             for agent in order:
                 if agent.ended:
                     continue
@@ -352,11 +352,7 @@ class Machine:
                         )
                     except Undecided as open_:
                         visited.ask(i, agent.slots)
-                        before = undecided.get(open_.atom, (-math.inf, False, 0, 0))
-                        turn = max(before[0], -self.turn(agent) if self.model.work else 0)
-                        alone = before[1] or self.alone(agent)
-                        behind = max(before[2], self.behind(agent))
-                        undecided[open_.atom] = turn, alone, behind, before[3] + 1
+                        undecided.setdefault(open_.atom, []).append(agent)
                         break
                     if outcome == BLOCKED:
                         break
@@ -370,10 +366,17 @@ class Machine:
                     break
             else:
                 if undecided:
-                    # What takes no other partition further, then what the last ask for, and most:
-                    # who is ahead of the others is not driven further.
-                    raise Undecided(max(undecided, key=lambda atom: undecided[atom]))
+                    only = next(iter(undecided)) if len(undecided) == 1 else None
+                    raise Undecided(only or max(undecided, key=lambda x: self._rank(undecided[x])))
                 return all(a.ended for a in self.agents)
+
+    def _rank(self, asking: list[Agent]) -> tuple[float, bool, int, int]:
+        """Of what they ask for: first what takes no other partition further, then what the last
+        ask for, and most; who is ahead of the others is not driven further.
+        """
+        turn = max([-self.turn(agent) for agent in asking]) if self.model.work else 0
+        behind = max([self.behind(agent) for agent in asking])
+        return turn, any(map(self.alone, asking)), behind, len(asking)
 
     def fail(
         self,
