@@ -84,7 +84,7 @@ class Flattener:
             self._op(op, elected, inside)
 
     def _op(self, op: Op, elected: bool, inside: bool) -> None:
-        if self.effects.within((op,)) and misplaced(op, elected)[0]:
+        if misplaced(op, elected)[0] and self.effects.within((op,)):
             self._add(Instruction(control.misuse, op, elected))
             return
         match op:
