@@ -134,6 +134,7 @@ def test_turns(schedule: Schedule, count: int) -> None:
 # Subsets ------------------------------------------------------------------------------------------
 
 
+CLUSTERS = ("cluster_m", "cluster_m_n")
 MOST_LEFT_OUT = 2
 """Ops at a time: two may hide each other. All subsets are looked at by `make soak`."""
 
@@ -152,7 +153,7 @@ def subsets(kernel: Kernel, most: int, *kinds: type[Op]) -> dict[tuple[bool, ...
     return table
 
 
-def test_subsets_of_turns(most: int = MOST_LEFT_OUT) -> None:
+def check_turns(most: int) -> None:
     """After the last tile one arrival is left over; that somebody waits for it is good manners."""
     table = subsets(gemm(SCHEDULES["pingpong"]), most, b.NamedBarrierSync, b.NamedBarrierArrive)
     assert {len(kept) for kept in table} == {7}
@@ -161,13 +162,21 @@ def test_subsets_of_turns(most: int = MOST_LEFT_OUT) -> None:
         assert right == (mine and passed_on and first and yours and passed_back), kept
 
 
-@pytest.mark.parametrize("name", ["cluster_m", "cluster_m_n"])
-def test_subsets_between_ctas(name: str, most: int = MOST_LEFT_OUT) -> None:
+def test_subsets_of_turns() -> None:
+    check_turns(MOST_LEFT_OUT)
+
+
+def check_between_ctas(name: str, most: int) -> None:
     kinds = b.WaitBarrier, b.ArriveBarrier, b.ArriveExpectTx, b.SyncCluster
     table = subsets(gemm(SCHEDULES[name]), most, *kinds)
     assert {len(kept) for kept in table} <= {8, 9}
     for kept, right in table.items():
         assert right == all(kept), kept
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_subsets_between_ctas(name: str) -> None:
+    check_between_ctas(name, MOST_LEFT_OUT)
 
 
 # Shifts -------------------------------------------------------------------------------------------
@@ -258,9 +267,9 @@ def test_a_ring_begins_at_a_certain_stage(stages: int) -> None:
 
 
 if __name__ == "__main__":
-    test_subsets_of_turns(sys.maxsize)
-    for cluster in ("cluster_m", "cluster_m_n"):
-        test_subsets_between_ctas(cluster, sys.maxsize)
+    check_turns(sys.maxsize)
+    for cluster in CLUSTERS:
+        check_between_ctas(cluster, sys.maxsize)
     for schedule in SCHEDULES:
         test_mutants(schedule)
         test_shifts(schedule)
