@@ -166,11 +166,14 @@ class RenameAxes(Op):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class AxisAt(Op):
-    """The axis whose current tile begins at the i32 `start`; what loops over tiles become."""
+    """The axis whose current tile begins at the i32 `start`; what loops over tiles become.
+    `inside`: all of the tile lies in the dimension.
+    """
 
     levels: ClassVar = PARTITIONED
     result: Value = result()
     start: Value
+    inside: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -372,6 +375,24 @@ class ConsumerRelease(Op):
 
     levels: ClassVar = PARTITIONED
     slot: Value
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class CommitProducts(Op):
+    """The products (`contract`) since the last one, or the last that was waited for, may be in
+    flight together: they are waited for where one of their results is read, or a slot is given
+    back that they read.
+    """
+
+    levels: ClassVar = PARTITIONED
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Materialize(Op):
+    """The tiles `values` are computed here, not where something first asks for them."""
+
+    levels: ClassVar = PARTITIONED
+    values: tuple[Value, ...]
 
 
 def by_warpgroup(ops: Sequence[Partition]) -> list[list[Partition]]:

@@ -98,7 +98,7 @@ def with_columns_inside(x: Pieces, side: Side, dtype: DType, rest: int | float) 
     assert name is not None
     axis, indices = side.axes[name], side.indices(name)
     static = side.static.get(axis.dim)
-    if static is not None and static % axis.size == 0:
+    if name in side.inside or (static is not None and static % axis.size == 0):
         return x
 
     def inside(i: int, j: int) -> Value:

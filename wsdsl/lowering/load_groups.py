@@ -25,11 +25,13 @@ from wsdsl.lowering.side_loads import SideLoad, kept_out, side_load
 class RingKey(NamedTuple):
     """Which circular buffer. `height` is 0 if no other slot is taken while one of its slots is
     held, else one more than those'. `link` counts the products in the block, one made of the
-    other's results, that come before the one that reads the slot.
+    other's results, that come before the one that reads the slot. `raw`: threads read it, to make
+    operands.
     """
 
     height: int
     link: int
+    raw: bool
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class LoadGroup:
     """Loads that share a slot of `ring`, in the block whose first op is `block[0]`.
 
     `first` and `last` are positions in the block: the ops that use the tiles lie between them.
-    Of `loads`, those named in `raw` are read by threads, which make operands of them.
+    Of those of a `raw` ring threads make operands.
     """
 
     block: Region
@@ -46,7 +48,6 @@ class LoadGroup:
     last: int
     ring: RingKey
     beside: tuple[SideLoad, ...] = ()
-    raw: frozenset[Value] = frozenset()
 
     @property
     def layout(self) -> tuple[Tile, ...]:
@@ -99,17 +100,18 @@ class _Finder:
         for load in block:
             if not isinstance(load, Load):
                 continue
-            at: list[int] = []
             if load.result in self.consumed:
-                at += [i for i, op in enumerate(block) if _contracted(op, load.result)]
-            if load.result in raw:
-                at += [i for i, op in enumerate(block) if load.result in operands(op)]
-            if at:
-                spans.append(_Span(min(at), max(at), min(links[i] for i in at), [load]))
+                at = [i for i, op in enumerate(block) if _contracted(op, load.result)]
+            else:
+                at = [i for i, op in enumerate(block) if load.result in operands(op)]
+            if load.result in self.consumed or load.result in raw:
+                link = min(links[i] for i in at)
+                spans.append(_Span(at[0], at[-1], link, load.result in raw, [load]))
         spans.sort(key=lambda s: s.first)
         merged: list[_Span] = []
         for span in spans:
-            before = next((m for m in reversed(merged) if m.link == span.link), None)
+            kind = span.link, span.raw
+            before = next((m for m in reversed(merged) if (m.link, m.raw) == kind), None)
             index = span.loads[0].index
             if (
                 before
@@ -125,14 +127,13 @@ class _Finder:
         for span in reversed(merged):
             first, last = span.first, span.last
             held = [g.ring.height for i, groups in found if first <= i <= last for g in groups]
-            ring = RingKey(max(held, default=-1) + 1, span.link)
+            ring = RingKey(max(held, default=-1) + 1, span.link, span.raw)
             unique = tuple({(ld.tensor, ld.index): ld for ld in reversed(span.loads)}.values())[
                 ::-1
             ]
             beside = self.beside(block) if len(merged) == 1 and not ring.height else ()
             first = min(first, *(block.index(side.load) for side in beside), first)
-            own = frozenset(load.result for load in span.loads) & raw
-            group = LoadGroup(block, unique, first, last, ring, beside, own)
+            group = LoadGroup(block, unique, first, last, ring, beside)
             found.append((first, [group]))
         # A slot held around a loop is taken before the loop's own.
         found.sort(key=lambda f: (f[0], -f[1][0].ring.height))
@@ -158,7 +159,7 @@ class _Finder:
                     seen.add(value)
                     if isinstance(made, (Map, Cast, Bitcast)):
                         ahead += operands(made)
-                    elif isinstance(made, Load) and value != operand:
+                    elif isinstance(made, Load) and value not in self.consumed:
                         found |= {value} if self.lies_like(made, operand) else set()
         return frozenset(found)
 
@@ -187,6 +188,7 @@ class _Span:
     first: int
     last: int
     link: int
+    raw: bool
     loads: list[Load]
 
 

@@ -41,7 +41,9 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of
 from wsdsl.ir.pipeline_ops import (
     AddInCluster,
     AxisAt,
+    CommitProducts,
     ElementsInShared,
+    Materialize,
     Partition,
     PartsInShared,
     RenameAxes,
@@ -146,7 +148,7 @@ class _Lowering:
     def pieces(self, value: Value) -> Pieces:
         if value in self.sums and value not in self.env:
             tile = self.sums[value]
-            self.products.settle(self.builder.loc)
+            self.products.finish(tile, self.builder.loc)
             self.env[value] = self.products.read(tile, self.builder.loc)
         if value not in self.env:
             self.env[value] = held(self.side.shapes.of(()), (value,))
@@ -188,6 +190,10 @@ class _Lowering:
                 self.parts.append(exchange)
             case AxisAt(result=Value(type=Axis(name=name))):
                 self.side.starts[name] = op.start
+                self.side.inside = self.side.inside - {name} | ({name} if op.inside else set())
+            case Materialize():
+                for value in op.values:
+                    self.pieces(value).all()
             case Whole(result=Value(type=Axis(name=name))):
                 self.side.starts[name] = self.builder.integer(0)
             case ElementsInShared():
@@ -200,6 +206,8 @@ class _Lowering:
                 with self.builder.region() as inner:
                     self.region(op.body)
                 self.builder.add(dataclasses.replace(op, body=tuple(inner)))
+            case CommitProducts():
+                self.products.commit(op.loc)
             case Contract():
                 sum = self.addend(op.acc, op.result.type)
                 made_here = self.products.multiply(op, self.tiles, self.computed(op), sum)
@@ -208,7 +216,6 @@ class _Lowering:
                 self.products.settle(op.loc)
                 self.loop(op)
             case If():
-                self.products.settle(op.loc)
                 self.branch(op)
             case Store():
                 self.store(op)
@@ -227,7 +234,7 @@ class _Lowering:
             case _:
                 if isinstance(op, ArriveBarrier):
                     self.finish_reading()
-                    self.products.settle(op.loc, self.keep)
+                    self.products.give_back(op.state, op.loc, self.keep)
                 swap = {v: self.scalar(v) for v in operands(op) if v in self.env}
                 self.builder.add(replace_operands(op, swap))
 
@@ -367,6 +374,10 @@ class _Lowering:
 
     def branch(self, op: If) -> None:
         b = self.builder
+        # Products in flight outlast a branch that has none of its own.
+        multiplies = any(isinstance(inner, (Contract, ForRange)) for inner in walk((op,)))
+        if multiplies or not self.products.in_flight:
+            self.products.settle(op.loc)
         for value in (*free_values(op.then), *free_values(op.orelse)):
             if value in self.env or value in self.sums:
                 self.pieces(value).all()
@@ -378,7 +389,8 @@ class _Lowering:
             self.stores.boundary(op)
             with self.inner() as ops:
                 self.region(region[:-1])
-                self.products.settle(op.loc)
+                if multiplies:
+                    self.products.settle(op.loc)
                 handed: list[Value] = []
                 for last in yielded(region):
                     tile = _is_tile(last.type)

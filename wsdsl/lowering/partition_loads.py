@@ -256,10 +256,9 @@ class _ComputeSide:
     def _raw(self, group: LoadGroup, block: Region) -> dict[Value, Value]:
         """What operands are computed from, and what stands for it where it is read in a slot."""
         found: dict[Value, Value] = {}
-        for load in group.loads:
-            if same := group.raw & _alike(load, block):
-                made = Value(self.loads.namer.new(load.tensor.name.lower()), load.result.type)
-                found |= dict.fromkeys(same, made)
+        for load in group.loads if group.ring.raw else ():
+            made = Value(self.loads.namer.new(load.tensor.name.lower()), load.result.type)
+            found |= dict.fromkeys(_alike(load, block), made)
         return found
 
     def _fits(self, load: Load) -> bool:

@@ -38,6 +38,7 @@ from wsdsl.lowering.prefetch_loads import prefetch_loads
 from wsdsl.lowering.promote_parts import promote_parts
 from wsdsl.lowering.relax_functions import relax_functions
 from wsdsl.lowering.reuse_accumulators import reuse_accumulators
+from wsdsl.lowering.schedule_products import schedule_products
 from wsdsl.lowering.simplify import simplify
 from wsdsl.lowering.use_sigmoid import use_sigmoid
 from wsdsl.lowering.verify_lowerable import verify_lowerable
@@ -65,6 +66,7 @@ PASSES: tuple[tuple[Pass, Level], ...] = (
     # From here to `allocate_shared` a kernel has ops of both levels.
     (lower_loops, "partitioned"),
     (lower_pieces, "partitioned"),
+    (schedule_products, "partitioned"),
     (assign_states, "partitioned"),
     (lower_rings, "partitioned"),
     (lower_tiles, "partitioned"),

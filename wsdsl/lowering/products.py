@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from wsdsl.diagnostics import Loc
 from wsdsl.ir.fragment_ops import (
@@ -27,8 +28,21 @@ from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.pieces import Accumulated, Pieces, Shapes
 
 
+@dataclass
+class Group:
+    """Products in flight: the tiles that they add to, their operands in registers, and the states
+    of the slots that they read.
+    """
+
+    tiles: list[Accumulated]
+    fragments: tuple[Value, ...]
+    slots: frozenset[Value]
+
+
 class Products:
-    """Emits products; between `multiply` and `settle` a group of wgmmas is open."""
+    """Emits products; from `multiply` on a group of wgmmas is open, until it is waited for or
+    committed. Those `in_flight` were committed, the first one first.
+    """
 
     def __init__(
         self,
@@ -41,7 +55,9 @@ class Products:
         self.row_start, self.column_start = row_start, column_start
         self.open: list[Accumulated] = []
         self.in_registers: list[Value] = []
-        """Operands in registers of the open group: they stay as they are until it is over."""
+        self.slots: set[Value] = set()
+        """Of the open group, as in `Group`."""
+        self.in_flight: list[Group] = []
         self.unfenced = False
         """Whether accumulators were made since the last fence."""
 
@@ -126,6 +142,8 @@ class Products:
             made.append(b.add(wgmma).result)
         tile = Accumulated(acc.shape, tuple(made), True)
         # What goes on from a product in flight is waited for in its place.
+        for group in self.in_flight:
+            group.tiles = [x for x in group.tiles if x is not acc]
         self.open = [*(x for x in self.open if x is not acc), tile]
         return tile
 
@@ -150,6 +168,7 @@ class Products:
     ) -> tuple[Value, bool]:
         kind = tile.result.type
         assert isinstance(kind, SharedTile)
+        self.slots.add(tile.state)
         rows, last = (self.shapes.axes[x] for x in kind.axes)
         swizzle, columns = operand_lines(
             last.size, kind.dtype, last.role, last.size // self.shapes.own(last.name)
@@ -170,20 +189,63 @@ class Products:
         )
         return self.builder.add(made).result, k_major
 
-    def settle(self, loc: Loc | None, keep: bool = False) -> None:
-        """Close the open group and wait for it. With `keep` its accumulators are not read here."""
-        if not self.open:
-            return
-        self.builder.add(WgmmaCommit(loc=loc))
-        tiles, self.open = self.open, []
-        read, self.in_registers = tuple(self.in_registers), []
-        if keep:
-            self.builder.add(WgmmaWait(pending=0, fragments=read, loc=loc))
-        else:
-            self.wait(tiles, loc, read)
+    def commit(self, loc: Loc | None) -> None:
+        """Close the open group, and leave it in flight."""
+        if self.open:
+            self.builder.add(WgmmaCommit(loc=loc))
+            self.in_flight.append(self.close())
 
-    def wait(self, tiles: list[Accumulated], loc: Loc | None, read: tuple[Value, ...] = ()) -> None:
-        """`read`: operands in registers, which are free from here on."""
+    def close(self) -> Group:
+        group = Group(self.open, tuple(self.in_registers), frozenset(self.slots))
+        self.open, self.in_registers, self.slots = [], [], set()
+        return group
+
+    def settle(self, loc: Loc | None, keep: bool = False) -> None:
+        """Wait for all products. With `keep` their accumulators are not read here."""
+        if self.open and keep and not self.in_flight:
+            self.builder.add(WgmmaCommit(loc=loc))
+            self.builder.add(WgmmaWait(pending=0, fragments=self.close().fragments, loc=loc))
+            return
+        self.commit(loc)
+        self.retire(len(self.in_flight), loc)
+
+    def retire(self, num: int, loc: Loc | None) -> None:
+        """Wait for the first groups that are in flight."""
+        over, self.in_flight = self.in_flight[:num], self.in_flight[num:]
+        if over:
+            tiles = [tile for group in over for tile in group.tiles]
+            read = tuple(v for group in over for v in group.fragments)
+            self.wait(tiles, loc, read, len(self.in_flight))
+
+    def finish(self, tile: Accumulated, loc: Loc | None) -> None:
+        """Wait for the products that add to a tile."""
+        if not self.in_flight:
+            self.settle(loc)
+            return
+        if tile in self.open:
+            self.commit(loc)
+        groups = [n for n, group in enumerate(self.in_flight) if tile in group.tiles]
+        self.retire(max(groups, default=-1) + 1, loc)
+
+    def give_back(self, slot: Value, loc: Loc | None, keep: bool) -> None:
+        """Wait for the products that read the slot of a state. What is not in flight yet does not
+        outlast a slot."""
+        if not self.in_flight:
+            self.settle(loc, keep)
+            return
+        self.commit(loc)
+        groups = [n for n, group in enumerate(self.in_flight) if slot in group.slots]
+        self.retire(max(groups, default=-1) + 1, loc)
+
+    def wait(
+        self,
+        tiles: list[Accumulated],
+        loc: Loc | None,
+        read: tuple[Value, ...] = (),
+        pending: int = 0,
+    ) -> None:
+        """`read`: operands in registers, which are free from here on. `pending`: groups that need
+        not be over."""
         accumulators = tuple(a for tile in tiles for a in tile.accumulators)
         fragments: list[Value] = []
         for a in accumulators:
@@ -193,7 +255,7 @@ class Products:
         self.builder.add(
             WgmmaWait(
                 result=tuple(fragments),
-                pending=0,
+                pending=pending,
                 accumulators=accumulators,
                 fragments=read,
                 loc=loc,
@@ -208,6 +270,7 @@ class Products:
         b, shape = self.builder, tile.shape
         assert tile not in self.open
         if not tile.waited:
+            self.settle(loc)
             self.wait([tile], loc)
         whole = tile.waited
         if not isinstance(tile.started, bool):

@@ -77,6 +77,8 @@ class Side:
         self.warpgroup: Value | None = None
         self.shares: dict[str, Value] = {}
         self.starts: dict[str, Value] = {}
+        self.inside: frozenset[str] = frozenset()
+        """Axes whose current tile lies in the dimension, all of it."""
         self.read: list[ArriveBarrier] = []
         """Arrivals for slots that have been read: they follow the next fence."""
 

@@ -1,0 +1,381 @@
+"""Let the tensor cores work on one iteration's products while the next one's operands are computed.
+
+Before:
+    %acc5, %top5 = for_range(index=%t, start=%c0, stop=%size_T, step=%c128, ...) {
+      %s = contract(a=%q, b=%k)                          (first link)
+      ... %p, %shrink, %top2 of %s and %top1 ...
+      %scaled = map(fn="mul", args=(%acc1, %shrink))
+      %acc2 = contract(a=%p, b=%v, acc=%scaled)          (last link)
+      yield(values=(%acc2, %top2))
+    }
+After:
+    %p0, %scaled0, %top0 = if(cond=(%c0 < %size_T)) { ... of the first iteration ... }
+    %acc5, ... = for_range(index=%t, ..., args=(%scaled1, %top1, %p1)) {
+      ... = if(cond=(%t + %c128 < %size_T)) {
+        %s2 = contract(a=%q, b=%k2)                      (of the next iteration)
+        commit_products()
+        %acc2 = contract(a=%p1, b=%v, acc=%scaled1)
+        commit_products()
+        ... %p2, %shrink2, %top2 of %s2 and %top1 ...
+        %scaled2 = map(fn="mul", args=(%acc2, %shrink2))
+        yield(values=(%scaled2, %top2, %p2))
+      } {
+        %acc2 = contract(a=%p1, b=%v, acc=%scaled1)
+        yield(values=(%acc2, %top1, %p1))
+      }
+      yield(...)
+    }
+
+A loop whose products are made of computed operands has two stages. The first makes the operands of
+an iteration, by products of their own or of what is loaded; the second multiplies them. The second
+stage of an iteration runs beside the first one of the next: products are started as soon as what
+they read is there, first those that need nothing but slots, and waited for where their results are
+read. What stands between the stages is carried in registers: the computed operand, and the sum that
+it is added to, once that is scaled.
+
+Where the first stage has no products, the second is started before it, and not in either branch:
+    %acc2 = contract(a=%w1, b=%x, acc=%acc1)
+    commit_products()
+    %w2 = if(cond=(%k + %c64 < %size_K)) { ... of the next iteration ... } { yield(values=(%w1,)) }
+
+A loop is left as it is if its first stage depends on what its second one makes, or has loops.
+
+Why here: on tiles, before stages and parities of slots are threaded through the loops.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Set
+
+from wsdsl.ir.barrier_ops import ForRange
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of
+from wsdsl.ir.pipeline_ops import (
+    AxisAt,
+    CommitProducts,
+    ConsumerRelease,
+    ConsumerWait,
+    Materialize,
+    Partition,
+    SlotElements,
+    SlotTile,
+    SlotValues,
+)
+from wsdsl.ir.tile_ops import (
+    Bitcast,
+    Block,
+    Cast,
+    Constant,
+    Contract,
+    DimSize,
+    End,
+    Full,
+    If,
+    Index,
+    Load,
+    Lookup,
+    Map,
+    Reduce,
+    Store,
+    Yield,
+)
+from wsdsl.ir.types import Tile
+from wsdsl.ir.walk import Namer, copy_region, used_inside, with_regions, yielded
+from wsdsl.lowering.builder import Builder
+
+PURE = (Map, Cast, Bitcast, Full, Reduce, Constant, DimSize)
+IN_SLOT = (SlotTile, SlotElements, SlotValues)
+MOVABLE = (
+    *PURE, *IN_SLOT, AxisAt, Block, ConsumerRelease, ConsumerWait, Contract, End, Index, Load,
+    Lookup,
+)  # fmt: skip
+"""What an iteration may do before the one in front of it is over."""
+
+
+def schedule_products(kernel: Kernel) -> Kernel:
+    builder = Builder(Namer.of(kernel))
+    stored = {op.tensor for op in kernel.ops if isinstance(op, Store)}
+
+    def region(block: Region) -> Region:
+        with builder.region() as made:
+            for op in block:
+                op = with_regions(op, region)
+                stages = Stages.of(op, stored) if isinstance(op, ForRange) else None
+                if stages is None:
+                    builder.add(op)
+                else:
+                    builder.loc = op.loc
+                    _Pipelined(stages, builder).emit()
+        return tuple(made)
+
+    body = tuple(
+        with_regions(op, region) if isinstance(op, Partition) and op.role == "compute" else op
+        for op in kernel.body
+    )
+    return kernel if body == kernel.body else dataclasses.replace(kernel, body=body)
+
+
+@dataclasses.dataclass(frozen=True)
+class Stages:
+    """A loop's body, each op in one of its stages, in their order.
+
+    `first` makes operands, `second` multiplies them and does what follows from it; `scaling` is
+    what the first stage makes of the sums before they are added to. `crossing` are tiles that the
+    second stage has of the first; `sums` are, by the place of a carried variable that the second
+    stage makes, what it reads of it: the variable, or what became of it by scaling.
+    """
+
+    loop: ForRange
+    first: Region
+    scaling: Region
+    second: Region
+    crossing: tuple[Value, ...]
+    sums: dict[int, Value]
+
+    @classmethod
+    def of(cls, loop: ForRange, stored: Set[Value]) -> Stages | None:
+        body, handed = loop.body[:-1], yielded(loop.body)
+        products = [op for op in body if isinstance(op, Contract)]
+        last = [op for op in products if any(isinstance(v.type, Tile) for v in (op.a, op.b))]
+        movable = all(isinstance(op, MOVABLE) for op in body)
+        behind = _following(body, (op.result for op in last))
+        if not last or not movable or behind & ({*products} - {*last}):
+            return None
+        if any(isinstance(op, (Load, Lookup)) and _read(op) in stored for op in body):
+            return None
+        second = {*last} | behind
+        if not _with_slots(body, second):
+            return None
+        made_last = {v for op in second for v in results_of(op)}
+        places = [n for n, v in enumerate(handed) if v in made_last]
+        own = [loop.args[n] for n in places]
+        scaling = _following(body, own) - second
+        made_first = {v for op in body if op not in second for v in results_of(op)}
+        scaled = {v for op in scaling for v in results_of(op)}
+        if not all(isinstance(op, PURE) for op in scaling) or scaled & {*handed}:
+            return None
+        used = {v for op in second for v in operands(op)}
+        sums = dict[int, Value]()
+        for n, arg in zip(places, own, strict=True):
+            read = [v for v in scaled & used if v.type == arg.type and _depends(body, v, arg)]
+            if (arg in used) + len(read) != 1:
+                return None
+            sums[n] = arg if arg in used else read[0]
+        crossing = used & made_first - scaled
+        if scaled & used != {*sums.values()} & scaled or any(not _tile(v) for v in crossing):
+            return None
+        if any(isinstance(op, Contract) and op in scaling for op in body):
+            return None
+        return cls(
+            loop,
+            tuple(op for op in body if op not in second and op not in scaling),
+            tuple(op for op in body if op in scaling),
+            tuple(op for op in body if op in second),
+            tuple(v for op in body for v in results_of(op) if v in crossing),
+            sums,
+        )
+
+
+def _read(op: Load | Lookup) -> Value:
+    return op.tensor if isinstance(op, Load) else op.table
+
+
+def _tile(value: Value) -> bool:
+    return isinstance(value.type, Tile) and bool(value.type.axes)
+
+
+def _following(body: Region, values: Iterable[Value]) -> set[Op]:
+    """The ops that depend on some of the values in the same iteration."""
+    known, found = {*values}, set[Op]()
+    for op in body:
+        if known & ({*operands(op)} | used_inside(op)):
+            found.add(op)
+            known |= {*results_of(op)}
+    return found
+
+
+def _depends(body: Region, value: Value, source: Value) -> bool:
+    return any(value in results_of(op) for op in _following(body, (source,)))
+
+
+def _with_slots(body: Region, second: set[Op]) -> bool:
+    """Take to the second stage the slots that it reads; False if the first reads one of them."""
+    for wait in body:
+        if not isinstance(wait, ConsumerWait):
+            continue
+        fields = [op for op in body if isinstance(op, IN_SLOT) and op.slot == wait.result]
+        held = {op.result for op in fields}
+        users = [op for op in body if held & {*operands(op)}]
+        if not any(op in second for op in users):
+            continue
+        if not all(op in second for op in users):
+            return False
+        given_back = [o for o in body if isinstance(o, ConsumerRelease) and o.slot == wait.result]
+        second |= {wait, *fields, *given_back}
+    return True
+
+
+class _Pipelined:
+    """Writes the loop of `stages` anew."""
+
+    def __init__(self, stages: Stages, builder: Builder) -> None:
+        self.stages, self.builder = stages, builder
+        self.loop, self.handed = stages.loop, yielded(stages.loop.body)
+
+    def emit(self) -> None:
+        b, loop, stages = self.builder, self.loop, self.stages
+        some = b.map("lt", loop.start, loop.stop, wish="some")
+        before = self.first_iteration(some)
+        args = tuple(self.again(v) for v in (*loop.args, *stages.crossing))
+        with b.region() as body:
+            following = b.plus(loop.index, loop.step, "next")
+            more = b.map("lt", following, loop.stop, wish="more")
+            arrange = self.in_branches if self.multiplies(stages.first) else self.beside
+            b.add(Yield(values=arrange(args, following, more), loc=loop.loc))
+        beyond = tuple(self.again(v) for v in stages.crossing)
+        b.add(
+            dataclasses.replace(
+                loop,
+                result=(*loop.result, *beyond),
+                init=before,
+                args=args,
+                body=tuple(body),
+            )
+        )
+
+    def again(self, value: Value) -> Value:
+        return Value(self.builder.namer.again(value.name), value.type)
+
+    @staticmethod
+    def multiplies(region: Region) -> bool:
+        return any(isinstance(op, Contract) for op in region)
+
+    def copy(self, region: Region, swap: dict[Value, Value]) -> None:
+        """Add the ops with new names for what they make, which `swap` then knows."""
+        made = copy_region(region, self.builder.namer, swap)
+        for old, new in zip(region, made, strict=True):
+            swap |= dict(zip(results_of(old), results_of(new), strict=True))
+        self.builder.ops += made
+
+    def carried(self, swap: dict[Value, Value], sums: dict[int, Value]) -> tuple[Value, ...]:
+        """What the next iteration is given: its variables, `sums` by their place, and what crosses
+        the stages.
+        """
+        own = [sums[n] if n in sums else swap.get(v, v) for n, v in enumerate(self.handed)]
+        return (*own, *(swap[v] for v in self.stages.crossing))
+
+    def first_iteration(self, some: Value) -> tuple[Value, ...]:
+        """The first stage of the first iteration, if there is one."""
+        b, loop, stages = self.builder, self.loop, self.stages
+        swap = {loop.index: loop.start} | dict(zip(loop.args, loop.init, strict=True))
+        with b.region() as then:
+            self.copy(stages.first, swap)
+            self.copy(stages.scaling, swap)
+            sums = {n: swap[v] for n, v in stages.sums.items()}
+            b.add(Yield(values=self.carried(swap, sums), loc=loop.loc))
+        with b.region() as orelse:
+            nothing = [self.zeros(v) for v in stages.crossing]
+            b.add(Yield(values=(*loop.init, *nothing), loc=loop.loc))
+        made = tuple(self.again(v) for v in (*loop.args, *stages.crossing))
+        branch = If(cond=some, result=made, then=tuple(then), orelse=tuple(orelse), loc=loop.loc)
+        b.add(branch)
+        return made
+
+    def zeros(self, value: Value) -> Value:
+        b, kind = self.builder, value.type
+        assert isinstance(kind, Tile)
+        zero = b.constant(0.0 if kind.dtype.is_float else 0, Tile(kind.dtype), "zero")
+        return b.add(Full(result=b.value("zeros", kind), value=zero, loc=b.loc)).result
+
+    def of_this(self, args: tuple[Value, ...]) -> dict[Value, Value]:
+        """What the second stage's values are called in the new loop."""
+        swap = dict(zip((*self.loop.args, *self.stages.crossing), args, strict=True))
+        return swap | {v: args[n] for n, v in self.stages.sums.items()}
+
+    def axes(self, swap: dict[Value, Value], inside: bool = False) -> None:
+        """Where the tiles of an iteration begin. All but the last one lie `inside`."""
+        first = self.stages.first
+        known = self.needed(tuple(op for op in first if isinstance(op, AxisAt)))
+        self.copy(
+            tuple(
+                dataclasses.replace(op, inside=inside) if isinstance(op, AxisAt) else op
+                for op in known
+            ),
+            dict(swap),
+        )
+
+    def products(self, swap: dict[Value, Value], inside: bool = False) -> Region:
+        """Start the second stage's products; returns what it does behind them."""
+        self.axes(swap, inside)
+        second = self.stages.second
+        at = max(i for i, op in enumerate(second) if isinstance(op, Contract)) + 1
+        self.copy(second[:at], swap)
+        self.builder.add(CommitProducts(loc=self.builder.loc))
+        return second[at:]
+
+    def needed(self, ops: Region) -> Region:
+        """The ops, and those of the first stage that they need."""
+        wanted = {v for op in ops for v in operands(op)}
+        found = {*ops}
+        for op in reversed(self.stages.first):
+            if wanted & {*results_of(op)} or op in found:
+                found.add(op)
+                wanted |= {*operands(op)}
+        return tuple(op for op in self.stages.first if op in found)
+
+    def wanted(self) -> list[Value]:
+        """Tiles of the first stage that others have."""
+        stages = self.stages
+        others = {v for op in stages.scaling for v in operands(op)}
+        others |= {*self.handed, *stages.crossing}
+        return [v for op in stages.first for v in results_of(op) if v in others and _tile(v)]
+
+    def in_branches(
+        self, args: tuple[Value, ...], following: Value, more: Value
+    ) -> tuple[Value, ...]:
+        b, loop, stages = self.builder, self.loop, self.stages
+        early = self.needed(tuple(op for op in stages.first if isinstance(op, Contract)))
+        with b.region() as then:
+            swap = dict(zip(loop.args, args, strict=False)) | {loop.index: following}
+            self.copy(early, swap)
+            b.add(CommitProducts(loc=loop.loc))
+            second = self.of_this(args)
+            behind = self.products(second, inside=True)
+            self.axes(swap)
+            self.copy(tuple(op for op in stages.first if op not in early), swap)
+            b.add(Materialize(values=tuple(swap[v] for v in self.wanted()), loc=loop.loc))
+            self.copy(behind, second)
+            summed = {n: second.get(self.handed[n], self.handed[n]) for n in stages.sums}
+            swap |= {loop.args[n]: v for n, v in summed.items()}
+            self.copy(stages.scaling, swap)
+            sums = {n: swap[v] for n, v in stages.sums.items()}
+            b.add(Yield(values=self.carried(swap, sums), loc=loop.loc))
+        with b.region() as orelse:
+            second = self.of_this(args)
+            self.copy(self.products(second), second)
+            own = list(args)
+            for n in stages.sums:
+                own[n] = second[self.handed[n]]
+            b.add(Yield(values=tuple(own), loc=loop.loc))
+        made = tuple(self.again(v) for v in args)
+        b.add(If(cond=more, result=made, then=tuple(then), orelse=tuple(orelse), loc=loop.loc))
+        return made
+
+    def beside(self, args: tuple[Value, ...], following: Value, more: Value) -> tuple[Value, ...]:
+        b, loop, stages = self.builder, self.loop, self.stages
+        second = self.of_this(args)
+        behind = self.products(second)
+        kept = [n for n in range(len(args)) if n not in stages.sums]
+        with b.region() as then:
+            swap = dict(zip(loop.args, args, strict=False)) | {loop.index: following}
+            self.copy(stages.first, swap)
+            new = self.carried(swap, {n: args[n] for n in stages.sums})
+            b.add(Yield(values=tuple(new[n] for n in kept), loc=loop.loc))
+        with b.region() as orelse:
+            b.add(Yield(values=tuple(args[n] for n in kept), loc=loop.loc))
+        made = {n: self.again(args[n]) for n in kept}
+        results = tuple(made.values())
+        b.add(If(cond=more, result=results, then=tuple(then), orelse=tuple(orelse), loc=loop.loc))
+        self.copy(behind, second)
+        sums = {n: second[self.handed[n]] for n in stages.sums}
+        return tuple((made | sums)[n] for n in range(len(args)))
