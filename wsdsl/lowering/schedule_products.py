@@ -324,11 +324,14 @@ class _Pipelined:
         return tuple(op for op in self.stages.first if op in found)
 
     def wanted(self) -> list[Value]:
-        """Tiles of the first stage that others have."""
+        """Tiles of the first stage that others have, but for operands themselves: these are in the
+        registers that products in flight read.
+        """
         stages = self.stages
-        others = {v for op in stages.scaling for v in operands(op)}
-        others |= {*self.handed, *stages.crossing}
-        return [v for op in stages.first for v in results_of(op) if v in others and _tile(v)]
+        makers = [op for op in stages.first if {*results_of(op)} & {*stages.crossing}]
+        others = {v for op in (*stages.scaling, *makers) for v in operands(op)} | {*self.handed}
+        own = [v for op in stages.first if op not in makers for v in results_of(op)]
+        return [v for v in own if v in others and _tile(v)]
 
     def in_branches(
         self, args: tuple[Value, ...], following: Value, more: Value
