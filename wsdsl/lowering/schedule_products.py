@@ -33,12 +33,8 @@ they read is there, first those that need nothing but slots, and waited for wher
 read. What stands between the stages is carried in registers: the computed operand, and the sum that
 it is added to, once that is scaled.
 
-Where the first stage has no products, the second is started before it, and not in either branch:
-    %acc2 = contract(a=%w1, b=%x, acc=%acc1)
-    commit_products()
-    %w2 = if(cond=(%k + %c64 < %size_K)) { ... of the next iteration ... } { yield(values=(%w1,)) }
-
-A loop is left as it is if its first stage depends on what its second one makes, or has loops.
+A loop is left as it is if its first stage has no products, depends on what its second one makes, or
+has loops.
 
 Why here: on tiles, before stages and parities of slots are threaded through the loops.
 """
@@ -139,7 +135,7 @@ class Stages:
         last = [op for op in products if any(isinstance(v.type, Tile) for v in (op.a, op.b))]
         movable = all(isinstance(op, MOVABLE) for op in body)
         behind = _following(body, (op.result for op in last))
-        if not last or not movable or behind & ({*products} - {*last}):
+        if not last or last == products or not movable or behind & ({*products} - {*last}):
             return None
         if any(isinstance(op, (Load, Lookup)) and _read(op) in stored for op in body):
             return None
@@ -230,8 +226,7 @@ class _Pipelined:
         with b.region() as body:
             following = b.plus(loop.index, loop.step, "next")
             more = b.map("lt", following, loop.stop, wish="more")
-            arrange = self.in_branches if self.multiplies(stages.first) else self.beside
-            b.add(Yield(values=arrange(args, following, more), loc=loop.loc))
+            b.add(Yield(values=self.iteration(args, following, more), loc=loop.loc))
         beyond = tuple(self.again(v) for v in stages.crossing)
         b.add(
             dataclasses.replace(
@@ -245,10 +240,6 @@ class _Pipelined:
 
     def again(self, value: Value) -> Value:
         return Value(self.builder.namer.again(value.name), value.type)
-
-    @staticmethod
-    def multiplies(region: Region) -> bool:
-        return any(isinstance(op, Contract) for op in region)
 
     def copy(self, region: Region, swap: dict[Value, Value]) -> None:
         """Add the ops with new names for what they make, which `swap` then knows."""
@@ -333,7 +324,7 @@ class _Pipelined:
         own = [v for op in stages.first if op not in makers for v in results_of(op)]
         return [v for v in own if v in others and _tile(v)]
 
-    def in_branches(
+    def iteration(
         self, args: tuple[Value, ...], following: Value, more: Value
     ) -> tuple[Value, ...]:
         b, loop, stages = self.builder, self.loop, self.stages
@@ -363,22 +354,3 @@ class _Pipelined:
         made = tuple(self.again(v) for v in args)
         b.add(If(cond=more, result=made, then=tuple(then), orelse=tuple(orelse), loc=loop.loc))
         return made
-
-    def beside(self, args: tuple[Value, ...], following: Value, more: Value) -> tuple[Value, ...]:
-        b, loop, stages = self.builder, self.loop, self.stages
-        second = self.of_this(args)
-        behind = self.products(second)
-        kept = [n for n in range(len(args)) if n not in stages.sums]
-        with b.region() as then:
-            swap = dict(zip(loop.args, args, strict=False)) | {loop.index: following}
-            self.copy(stages.first, swap)
-            new = self.carried(swap, {n: args[n] for n in stages.sums})
-            b.add(Yield(values=tuple(new[n] for n in kept), loc=loop.loc))
-        with b.region() as orelse:
-            b.add(Yield(values=tuple(args[n] for n in kept), loc=loop.loc))
-        made = {n: self.again(args[n]) for n in kept}
-        results = tuple(made.values())
-        b.add(If(cond=more, result=results, then=tuple(then), orelse=tuple(orelse), loc=loop.loc))
-        self.copy(behind, second)
-        sums = {n: second[self.handed[n]] for n in stages.sums}
-        return tuple((made | sums)[n] for n in range(len(args)))

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.tile_ops import Contract, ForTiles
-from wsdsl.ir.types import Axis
+from wsdsl.ir.types import Axis, Tile
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.check_columns import column_step, slice_step
 from wsdsl.lowering.choice.contracted_tiles import LINES, contracted, gains_by_lines
@@ -60,8 +60,9 @@ def _options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Schedule]:
         if not axis.role or name in whole_axes(kernel) or {name, variable} & {*tile}:
             continue
         if axis.role == "columns" and name in depths:
-            # What a product sums over lies in registers as well: one line, as if it did not.
-            tile[variable] = depths[name][1]
+            # What a product sums over lies in registers as well: one line, as if it did not; two
+            # where another product makes it, whose sums are rescaled once a tile.
+            tile[variable] = depths[name][1] * (2 if _is_made(kernel, name) else 1)
         else:
             (rows if axis.role == "rows" else columns).append(variable)
     scaled = scales_products(kernel)
@@ -149,6 +150,12 @@ def _comes_out(tile: Mapping[str, int], work: Work, step: int) -> bool:
     waves = math.ceil(num / NUM_SMS)
     fewer = waves <= FEW_WAVES and waves < math.ceil(more / NUM_SMS)
     return fewer or num <= CLUSTERED < more
+
+
+def _is_made(kernel: Kernel, axis: str) -> bool:
+    """Whether the results of a product run along the axis."""
+    kinds = (op.result.type for op in _products(kernel))
+    return any(isinstance(kind, Tile) and axis in kind.axes for kind in kinds)
 
 
 def _products(kernel: Kernel) -> list[Contract]:
