@@ -17,6 +17,7 @@ from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.cut_sums import cut_loop
 from wsdsl.lowering.fit_last_tiles import reach_over, units_within
 from wsdsl.lowering.footprint import MAX_LINE, num_parts, product_cycles, volume
+from wsdsl.lowering.load_groups import computed_operands, load_groups
 from wsdsl.lowering.model.instructions import instructions
 from wsdsl.lowering.model.lines import (
     COPIED,
@@ -122,12 +123,19 @@ class Work:
         nest, self.body = output_nest(kernel)
         self.nest: list[Loop] = list(nest)
         self.inside = list(_with_loops(self.body, ()))
+        groups = load_groups(kernel)
         operands = {v for op, _ in self.inside if isinstance(op, Contract) for v in (op.a, op.b)}
+        operands |= {load.result for g in groups if g.ring.raw for load in g.loads}
         self.loads = [
             (op, loops)
             for op, loops in self.inside
             if isinstance(op, Load) and op.result in operands
         ]
+        made = kernel.definers
+        self.computes = any(
+            isinstance(op, Contract) and computed_operands(op, made) for op, _ in self.inside
+        )
+        """Whether operands are computed, which takes the consumers' time in each step."""
         self.scaled, self.copied = scales_products(kernel), kernel.unaligned
         self.padded, self.singly, self.within = kernel.padded, singly, units_within(kernel)
         self.every = kernel.schedule.precise_every if kernel.schedule else None
@@ -220,8 +228,8 @@ class Work:
                 transposed += own * self._transposes(op)
                 split += times(loops) * self._split_rows(op, tile)
                 unfilled += times(loops) * unfilled_elements(op, tile)
-            elif not loops:
-                computed += instructions(op, tile)
+            elif not loops or self.computes:
+                computed += times(loops) * instructions(op, tile)
         for op, loops in self.loads:
             assert isinstance(op.result.type, Tile)
             width = op.result.type.dtype.bits / 8
