@@ -21,6 +21,9 @@ help:
 demo: $(VENV)/run
 	@$(BIN)/python tools/demo.py $(ARGS)
 
+# What is tested is compiled here and now, and the user's own cache is left alone.
+test soak: export WSDSL_CACHE_DIR = off
+
 test: $(VENV)/dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 

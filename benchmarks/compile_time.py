@@ -42,7 +42,9 @@ LIMIT_SECONDS = {
 
 def seconds(program: str, ptxas: str) -> float:
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = os.environ | {"PYTHONPATH": path, "WSDSL_PTXAS": ptxas}
+    environment = os.environ | {
+        "PYTHONPATH": path, "WSDSL_PTXAS": ptxas, "WSDSL_CACHE_DIR": "off",
+    }  # fmt: skip
     command = [sys.executable, "-c", program]
     done = subprocess.run(
         command, capture_output=True, text=True, env=environment, cwd=ROOT, check=False

@@ -122,6 +122,29 @@ def test_doctor_has_rows(wsdsl):
     assert rows
 
 
+def test_cache(wsdsl, tmp_path, monkeypatch):
+    status, _, err = wsdsl("cache")
+    assert status == 2 and "WSDSL_CACHE_DIR names a directory" in err
+    monkeypatch.setenv("WSDSL_CACHE_DIR", str(tmp_path / "kept"))
+    assert wsdsl("cache", "--check")[:1] == (0,)  # of an empty one
+    assert wsdsl("compile", GEMM, *SIZES)[0] == 0
+    status, out, _ = wsdsl("cache", "--json")
+    told = json.loads(out)
+    (row,) = told["kernels"]
+    assert status == 0 and row["kernel"] == "gemm" and row["schedule"].startswith("Schedule(")
+    assert told["bytes"] <= told["limit"] and told["damaged"] == 0
+    status, out, _ = wsdsl("cache")
+    assert status == 0 and "KiB  gemm\n" in out and "0 damaged" in out
+    (tmp_path / "kept" / ("0" * 64 + ".entry")).write_bytes(b"no entry")
+    assert wsdsl("cache", "--check", "--json")[0] == 1
+    status, out, _ = wsdsl("cache", "--check")
+    assert status == 1 and "1 damaged" in out
+    monkeypatch.setattr("wsdsl.cli.cache.emitter", lambda: "a later one")
+    assert f"{told['entries']} of other versions" in wsdsl("cache")[1]
+    assert f"{told['entries'] + 1} entries removed" in wsdsl("cache", "--clear")[1]
+    assert not list((tmp_path / "kept").iterdir())
+
+
 def test_bench_lists_what_there_is(wsdsl, monkeypatch):
     monkeypatch.chdir(ROOT)
     status, out, _ = wsdsl("bench")

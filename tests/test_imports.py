@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-HEAVY = ["llvmlite", "cuda", "torch", "cupy", "jax", "ml_dtypes"]
+HEAVY = ["llvmlite", "lark", "numpy", "cuda", "torch", "cupy", "jax", "ml_dtypes"]
 
 
 def python(code: str) -> str:

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from wsdsl.ir import op as ir
-
 if TYPE_CHECKING:
     from wsdsl.artifact.access import Access
+    from wsdsl.ir import op as ir
     from wsdsl.runtime.arguments import Call
     from wsdsl.runtime.recent import Recent
 

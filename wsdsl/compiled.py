@@ -14,7 +14,6 @@ from wsdsl.artifact.versions import artifact_key, emitter
 from wsdsl.background import Background
 from wsdsl.callee import Callee
 from wsdsl.diagnostics import CompileError, Finding, LaunchError
-from wsdsl.ir import op as ir
 from wsdsl.schedule import Schedule
 from wsdsl.version import __version__
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from wsdsl.artifact.certificate import Certificate
     from wsdsl.artifact.resources import Assembled, Resources
     from wsdsl.artifact.signature import Signature
+    from wsdsl.ir import op as ir
     from wsdsl.runtime.arguments import Call
     from wsdsl.runtime.launch import Launcher
     from wsdsl.runtime.prepared import Prepared
@@ -82,13 +82,14 @@ class Compiled(Callee):
 
     @cached_property
     def _levels(self) -> dict[str, ir.Kernel]:
+        from wsdsl.ir.op import LEVELS
         from wsdsl.lowering.pipeline import lower
 
         kernel = self.source
         levels = {kernel.level: kernel}
         dumps = [self._dump_pass] if knobs.DUMP.get() else []
         for level in ("partitioned", "scheduled"):
-            if ir.LEVELS.index(level) > ir.LEVELS.index(kernel.level):
+            if LEVELS.index(level) > LEVELS.index(kernel.level):
                 levels[level] = kernel = lower(kernel, level, self._sizes, dumps)
         if self.source.level == "scheduled":
             lower(kernel)  # verifies it

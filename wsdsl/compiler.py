@@ -16,18 +16,21 @@ from typing import TYPE_CHECKING, Any
 from wsdsl.callee import Callee
 from wsdsl.compiled import Compiled, runs_simulated
 from wsdsl.diagnostics import CompileError, Finding, TypeCheckError
-from wsdsl.ir import op as ir
 from wsdsl.ir.target import MAX_SIZE, is_size
 from wsdsl.schedule import Schedule, as_schedule
-from wsdsl.variants import MAX_CHOICES, Asked, Variants, in_order_of
 
 if TYPE_CHECKING:
     from wsdsl.artifact.access import Access
     from wsdsl.artifact.artifact import Declaration
+    from wsdsl.ir import op as ir
     from wsdsl.report.timeline import Timeline
     from wsdsl.runtime.alignment import Alignment, Alignments
     from wsdsl.runtime.arguments import Call
     from wsdsl.runtime.prepared import Prepared
+    from wsdsl.variants import Variants
+
+MAX_CALLED = 1024
+"""Calls of different sizes whose compiled kernel is remembered."""
 
 
 class Kernel(Callee):
@@ -85,6 +88,8 @@ class Kernel(Callee):
 
     @cached_property
     def _variants(self) -> Variants:
+        from wsdsl.variants import Variants
+
         return Variants(self._find_key(), lambda: self.tile)
 
     @property
@@ -189,7 +194,7 @@ class Kernel(Callee):
         unaligned: tuple[str, ...],
         padded: tuple[str, ...] = (),
     ) -> Compiled:
-        return self._variants.lowered(Asked(schedule, in_order_of(sizes), unaligned, padded))
+        return self._variants.lowered(schedule, sizes, unaligned, padded)
 
     def _assembled(
         self,
@@ -198,7 +203,7 @@ class Kernel(Callee):
         unaligned: tuple[str, ...],
         padded: tuple[str, ...] = (),
     ) -> Compiled:
-        return self._variants.made(Asked(schedule, in_order_of(sizes), unaligned, padded))
+        return self._variants.made(schedule, sizes, unaligned, padded)
 
     # Running --------------------------------------------------------------------------------------
 
@@ -263,7 +268,7 @@ class Kernel(Callee):
         found = self._called.get(asked)
         if found is None:
             found = self._fitting(call, schedule, alignment)
-            if len(self._called) >= MAX_CHOICES:
+            if len(self._called) >= MAX_CALLED:
                 self._called.clear()
             self._called[asked] = found
         return found
@@ -287,7 +292,7 @@ class Kernel(Callee):
         return self._assembled(own, call.dims, *alignment)
 
     def _alignment(self, call: Call, schedule: Schedule | None) -> Alignment:
-        decide = partial(self._variants.padded, schedule, in_order_of(call.dims))
+        decide = partial(self._variants.padded, schedule, call.dims)
         return self._alignments.of(call, schedule, decide)
 
     def _alignment_of(self, schedule: Schedule | None, sizes: Mapping[str, int]) -> Alignment:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -92,6 +91,8 @@ class LaunchError(WsdslError):
 
 def did_you_mean(name: str, known: Iterable[str], more: Iterable[str] = ()) -> str:
     """A hint for a name that is not among those that are known; `more` are not listed."""
+    import difflib
+
     names = [*known]
     lower = {known.lower(): known for known in reversed([*names, *more])}
     near = difflib.get_close_matches(name.lower(), lower, n=1)
@@ -109,5 +110,5 @@ def unknown_names(
     return [Finding(f"{what} has no `{n}`", None, hint) for n, hint in zip(wrong, hints)]
 
 
-def counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def counted(number: int, what: str, several: str = "") -> str:
+    return f"{number} {what if number == 1 else several or f'{what}s'}"

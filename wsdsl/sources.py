@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import FunctionType, SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wsdsl.artifact.kept import kept
 from wsdsl.artifact.versions import digest
 from wsdsl.compiled import Compiled
 from wsdsl.compiler import Kernel
 from wsdsl.diagnostics import CompileError, Finding, ParseError
-from wsdsl.ir import op as ir
 from wsdsl.written import Written
+
+if TYPE_CHECKING:
+    from wsdsl.ir import op as ir
 
 
 def kernel(fn: FunctionType) -> Kernel:

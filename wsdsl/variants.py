@@ -22,10 +22,6 @@ MAX_CHOICES = 1024
 Sizes = tuple[tuple[str, int], ...]
 
 
-def in_order_of(sizes: Mapping[str, int]) -> Sizes:
-    return tuple(sorted(sizes.items()))
-
-
 class Asked(NamedTuple):
     """Of tensors that TMA can not take, `padded` ones are copied in front of a launch, and threads
     access the `unaligned`.
@@ -34,7 +30,7 @@ class Asked(NamedTuple):
     schedule: Schedule | None
     sizes: Sizes
     unaligned: tuple[str, ...]
-    padded: tuple[str, ...] = ()
+    padded: tuple[str, ...]
 
 
 class Variants:
@@ -71,7 +67,7 @@ class Variants:
     def padded(
         self,
         schedule: Schedule | None,
-        sizes: Sizes,
+        sizes: Mapping[str, int],
         blocked: tuple[str, ...],
         able: tuple[str, ...],
         singly: tuple[str, ...],
@@ -83,14 +79,24 @@ class Variants:
         def make() -> Names:
             from wsdsl.lowering.choice import padding
 
-            posed = self._posed(Asked(schedule, sizes, blocked))
-            return Names(padding.padded_operands(posed, dict(sizes), able, singly))
+            posed = self._posed(Asked(schedule, known, blocked, ()))
+            return Names(padding.padded_operands(posed, sizes, able, singly))
 
-        key = self._kept_at("padded", repr(schedule), sizes, blocked, able, singly)
+        known = tuple(sorted(sizes.items()))
+        key = self._kept_at("padded", repr(schedule), known, blocked, able, singly)
         return kept(key, Names, make).names
 
-    def lowered(self, asked: Asked) -> Compiled:
+    def lowered(
+        self,
+        schedule: Schedule | None,
+        sizes: Mapping[str, int],
+        unaligned: tuple[str, ...],
+        padded: tuple[str, ...] = (),
+    ) -> Compiled:
         """With a whole schedule; nothing is assembled or proved yet."""
+        return self._lowered(Asked(schedule, tuple(sorted(sizes.items())), unaligned, padded))
+
+    def _lowered(self, asked: Asked) -> Compiled:
         found = self.choices.get(asked)
         if found is not None:
             return found
@@ -105,10 +111,17 @@ class Variants:
                 self._compiled[code] = Compiled(kernel, key=self._code_key(*code))
             return self._choose(asked, self._compiled[code])
 
-    def made(self, asked: Asked) -> Compiled:
+    def made(
+        self,
+        schedule: Schedule | None,
+        sizes: Mapping[str, int],
+        unaligned: tuple[str, ...],
+        padded: tuple[str, ...] = (),
+    ) -> Compiled:
         """What is proved and, if there is a ptxas, assembled. Where that has too few registers for
         tiles that the compiler chose, they are chosen narrower.
         """
+        asked = Asked(schedule, tuple(sorted(sizes.items())), unaligned, padded)
         found = self.choices.get(asked)
         if found is not None and found.is_made:
             return found
@@ -167,7 +180,7 @@ class Variants:
         )
 
     def _fitting_registers(self, asked: Asked) -> Compiled:
-        compiled = self.lowered(asked)
+        compiled = self._lowered(asked)
         try:
             _ = compiled.artifact
         except CompileError as error:
@@ -194,7 +207,7 @@ class Variants:
             if other is None:
                 raise error
             try:
-                compiled = self.lowered(asked._replace(schedule=other))
+                compiled = self._lowered(asked._replace(schedule=other))
                 _ = compiled.artifact
             except (ScheduleError, SpillError) as again:
                 failed, spilled = other, again.spilled if isinstance(again, SpillError) else 0

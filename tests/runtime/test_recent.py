@@ -8,7 +8,7 @@ import struct
 import sys
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 
 import wsdsl
 from tests.runtime.fake_driver import MAIN, SIDE, FakeDriver
+from tests.runtime.fake_torch import Gpu, Tensor
 from wsdsl import Schedule
 from wsdsl.diagnostics import LaunchError
 from wsdsl.kernels import Matmul
@@ -47,38 +48,6 @@ def plain(A: bf16[M, K], B: bf16[N, K], C: bf16[M, N]):
         C[m, n] = acc
 """
 SMALL = Schedule(tile=dict(m=64, n=64, k=64), consumers=1)
-
-
-@dataclass(frozen=True)
-class Gpu:
-    index: int = 0
-    type: str = "cuda"
-
-
-@dataclass(eq=False)
-class Tensor:
-    """As torch's."""
-
-    shape: tuple[int, ...]
-    at: int
-    dtype: str = "torch.bfloat16"
-    strides: tuple[int, ...] = ()
-    device: Gpu = field(default_factory=Gpu)
-    layout: str = "torch.strided"
-    is_cuda: bool = True
-
-    def __post_init__(self) -> None:
-        steps = [1, *itertools.accumulate(self.shape[:0:-1], lambda x, y: x * y)]
-        self.strides = self.strides or tuple(reversed(steps[: len(self.shape)]))
-
-    def data_ptr(self) -> int:
-        return self.at
-
-    def stride(self) -> tuple[int, ...]:
-        return self.strides
-
-    def element_size(self) -> int:
-        return {"torch.float32": 4, "torch.bfloat16": 2}.get(self.dtype, 1)
 
 
 class Card:

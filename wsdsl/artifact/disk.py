@@ -129,11 +129,13 @@ class Disk:
         files = self.files()
         if sum(file.bytes for file in files) <= self.limit:
             return
+        # With some room, so that not every entry removes one.
+        room = self.limit - self.limit // LOOKS
         for file in files:
-            kept += file.bytes
-            # With some room, so that not every entry removes one.
-            if kept > self.limit - self.limit // LOOKS:
+            if kept + file.bytes > room:
                 _remove(file)
+            else:
+                kept += file.bytes
 
     def clear(self) -> list[File]:
         """Remove all; what was removed."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wsdsl import knobs
+from wsdsl.artifact.versions import emitter
 
 if TYPE_CHECKING:
     from wsdsl.artifact.disk import Disk
@@ -52,7 +53,7 @@ def look(key: str | None, kind: type[T]) -> T | None:
         from wsdsl.artifact.plain import CorruptError, from_bytes
 
         try:
-            found = from_bytes(key, data)
+            found = from_bytes(key, data).value
         except CorruptError:
             return None
         _hold(key, found)
@@ -81,9 +82,9 @@ def _disk_at(folder: Path, limit: int) -> Disk:
 def _keep(key: str, made: Any) -> None:
     _hold(key, made)
     if (place := disk()) is not None:
-        from wsdsl.artifact.plain import to_bytes
+        from wsdsl.artifact.plain import Entry, to_bytes
 
-        place.write(key, to_bytes(key, made))
+        place.write(key, to_bytes(Entry(key, emitter() or "", made)))
 
 
 def _hold(key: str, value: Any) -> None:

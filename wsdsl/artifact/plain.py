@@ -2,6 +2,8 @@
 
     magic · SHA-256 of what follows · length of the JSON · JSON · byte strings
 
+The JSON is the entry's key, the emitter that made it, and its value.
+
 Nothing in an entry names code: a class that is not in `KNOWN` is refused.
 """
 
@@ -12,7 +14,7 @@ import json
 import struct
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from wsdsl.artifact.access import Access
 from wsdsl.artifact.artifact import Artifact, Choice, Declaration, Names, Versions
@@ -31,7 +33,8 @@ from wsdsl.ir.op import Value
 from wsdsl.ir.types import DTYPES, DType, Tensor, Tile
 from wsdsl.schedule import Schedule
 
-MAGIC = b"wsdsl\n\0\1"
+NAME, MAGIC = b"wsdsl\n", b"wsdsl\n\0\2"
+"""What an entry of any format begins with, and one of this format."""
 KNOWN: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
@@ -47,30 +50,54 @@ class CorruptError(ValueError):
     """Bytes that are no entry."""
 
 
-def to_bytes(key: str, value: object) -> bytes:
-    """`key` is part of the entry, so that none is taken for another."""
+class OtherFormatError(CorruptError):
+    """An entry of another version of wsdsl."""
+
+
+class Entry(NamedTuple):
+    """`key` is part of it, so that none is taken for another."""
+
+    key: str
+    emitter: str
+    value: Any
+
+
+def to_bytes(entry: Entry) -> bytes:
     blobs: list[bytes] = []
-    text = json.dumps([key, _plain(value, blobs)], separators=(",", ":")).encode()
+    text = json.dumps(
+        [entry.key, entry.emitter, _plain(entry.value, blobs)], separators=(",", ":")
+    ).encode()
     rest = struct.pack("<I", len(text)) + text + b"".join(blobs)
     return MAGIC + hashlib.sha256(rest).digest() + rest
 
 
-def from_bytes(key: str, data: bytes) -> Any:
-    """CorruptError for whatever `to_bytes` did not make for this key."""
+def from_bytes(key: str, data: bytes) -> Entry:
+    """CorruptError for whatever `to_bytes` did not make of an entry with this key."""
+    emitter, held, blobs = opened(key, data)
+    try:
+        return Entry(key, emitter, _value(held, blobs))
+    except CorruptError:
+        raise
+    except Exception as error:  # of any constructor
+        raise CorruptError(f"{type(error).__name__}: {error}") from None
+
+
+def opened(key: str, data: bytes) -> tuple[str, Any, bytes]:
+    """Who made it, and its value as it is written, which only the same emitter need understand."""
+    if data.startswith(NAME) and not data.startswith(MAGIC):
+        raise OtherFormatError("another version's format")
     head = len(MAGIC) + 32
     rest = data[head:]
     if data[:head] != MAGIC + hashlib.sha256(rest).digest():
         raise CorruptError("the checksum is wrong")
     try:
         (size,) = struct.unpack_from("<I", rest)
-        held, value = json.loads(rest[4 : 4 + size])
-        if held != key:
-            raise CorruptError("it is another entry's")
-        return _value(value, rest[4 + size :])
-    except CorruptError:
-        raise
-    except Exception as error:  # of any constructor
+        held, emitter, value = json.loads(rest[4 : 4 + size])
+    except (struct.error, ValueError, TypeError) as error:
         raise CorruptError(f"{type(error).__name__}: {error}") from None
+    if held != key:
+        raise CorruptError("it is another entry's")
+    return emitter, value, rest[4 + size :]
 
 
 def _plain(value: Any, blobs: list[bytes]) -> Any:

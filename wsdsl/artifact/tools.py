@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-import re
-import shutil
-import subprocess
+import os
 from functools import cache
-from pathlib import Path
 
 from wsdsl.diagnostics import CompileError, Finding
 
@@ -18,6 +15,8 @@ def find_ptxas(path: str | None = None) -> str | None:
     The wheel comes first: it is pinned, and so is the machine code that it makes.
     """
     if path is not None:
+        import shutil
+
         found = shutil.which(path)
         if found is None:
             hint = "unset WSDSL_PTXAS, or correct it"
@@ -30,13 +29,25 @@ def find_ptxas(path: str | None = None) -> str | None:
 def _find_tool(name: str) -> str | None:
     spec = importlib.util.find_spec("nvidia")
     places = list(spec.submodule_search_locations or ()) if spec else []
-    found = [p for place in places for p in sorted(Path(place).glob(f"cu*/bin/{name}"))]
-    return str(found[-1]) if found else shutil.which(name)
+    found: str | None = None
+    for place in places:
+        for folder in sorted(os.listdir(place)) if os.path.isdir(place) else ():
+            tool = os.path.join(place, folder, "bin", name)
+            if folder.startswith("cu") and os.path.exists(tool):
+                found = tool
+    if found is not None:
+        return found
+    import shutil
+
+    return shutil.which(name)
 
 
 @cache
 def ptxas_version(path: str) -> str:
     """As in "13.0.88"."""
+    import re
+    import subprocess
+
     text = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
     found = re.search(r"V([\d.]+)", text)
     return found[1] if found else "unknown"

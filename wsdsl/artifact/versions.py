@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
 import os
 import time
 from collections.abc import Iterator
@@ -11,7 +9,6 @@ from functools import cache
 from pathlib import Path
 
 from wsdsl import knobs
-from wsdsl.artifact.tools import find_ptxas
 
 IMPORTED = time.time()
 """When this process began to import the package, or soon after."""
@@ -27,9 +24,13 @@ def emitter() -> str | None:
     where they can not be told: they are no files, or were changed since this process began, which
     may have loaded them before or after.
     """
+    import hashlib
+
     found = hashlib.sha256()
+    sources = 0
     try:
         for path in _sources(str(ROOT)):
+            sources += 1
             with open(path, "rb") as file:
                 if os.fstat(file.fileno()).st_ctime > IMPORTED:
                     return None
@@ -40,7 +41,7 @@ def emitter() -> str | None:
             found.update(_folder(library).joinpath(file_name).read_bytes())
     except (OSError, ImportError):
         return None
-    return found.hexdigest()
+    return found.hexdigest() if sources else None
 
 
 def _sources(folder: str) -> Iterator[str]:
@@ -56,6 +57,8 @@ def _sources(folder: str) -> Iterator[str]:
 
 def _folder(library: str) -> Path:
     """Where it is installed; it is not imported."""
+    import importlib.util
+
     spec = importlib.util.find_spec(library)
     if spec is None or spec.origin is None:
         raise ImportError(library)
@@ -64,6 +67,8 @@ def _folder(library: str) -> Path:
 
 def assembler() -> str:
     """Which ptxas is used. CompileError where the one that WSDSL_PTXAS names is not there."""
+    from wsdsl.artifact.tools import find_ptxas
+
     given = knobs.PTXAS.get()
     path = None if given == "off" else find_ptxas(given or None)
     if path is None:
@@ -74,6 +79,8 @@ def assembler() -> str:
 
 def digest(kind: str, *parts: object) -> str | None:
     """A key of strings, numbers and tuples of them; None where the emitter is not known."""
+    import hashlib
+
     made_by = emitter()
     if made_by is None:
         return None

@@ -1,4 +1,4 @@
-"""The command `wsdsl`: compile, prove, run, schedule, doctor, bench.
+"""The command `wsdsl`: compile, prove, run, schedule, cache, doctor, bench.
 
 Exit status 0: fine; 1: a wrong result, or something is missing; 2: a mistake in the command, the
 kernel or the schedule.
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import wsdsl
+from wsdsl.cli.cache import cache_command
 from wsdsl.cli.commands import (
     SUFFIXES,
     bench_command,
@@ -128,6 +129,11 @@ def parser() -> argparse.ArgumentParser:
     scheduling.add_argument(
         "-o", "--output", metavar="FILE", type=Path, help="timeline.svg, or .png"
     )
+
+    caching = command("cache", cache_command, "List the compiled kernels that are kept on disk.")
+    one = caching.add_mutually_exclusive_group()
+    one.add_argument("--check", action="store_true", help="status 1 if one is damaged")
+    one.add_argument("--clear", action="store_true", help="remove them")
 
     command("doctor", doctor_command, "What this machine has, what is missing, how to get it.")
     bench = command("bench", bench_command, "Run a benchmark of the repository's benchmarks/.")

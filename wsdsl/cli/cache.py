@@ -1,0 +1,85 @@
+"""`wsdsl cache`: what is kept on disk."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from typing import Any
+
+from wsdsl.artifact.artifact import Artifact
+from wsdsl.artifact.disk import File
+from wsdsl.artifact.kept import disk
+from wsdsl.artifact.plain import CorruptError, OtherFormatError, from_bytes, opened
+from wsdsl.artifact.versions import emitter
+from wsdsl.cli.options import UsageError
+from wsdsl.diagnostics import Finding, counted
+
+
+def cache_command(options: argparse.Namespace) -> int:
+    place = disk()
+    if place is None:
+        hint = "WSDSL_CACHE_DIR names a directory"
+        raise UsageError(Finding("nothing is kept on disk", hint=hint))
+    if options.clear:
+        gone = place.clear()
+        told = {"folder": str(place.folder), "removed": len(gone), "bytes": _bytes(gone)}
+        shown = f"{place.folder}: {counted(len(gone), 'entry', 'entries')} removed"
+        print(json.dumps(told, indent=2) if options.json else shown)
+        return 0
+    files = place.files()
+    rows = [_row(file) for file in files]
+    states = [row["state"] for row in rows]
+    damaged = states.count("damaged")
+    told: dict[str, Any] = {
+        "folder": str(place.folder),
+        "bytes": _bytes(files),
+        "limit": place.limit,
+        "entries": len(files),
+        "of_other_versions": states.count("of another version"),
+        "damaged": damaged,
+    }
+    if options.json:
+        print(json.dumps(told if options.check else told | {"kernels": _kernels(rows)}, indent=2))
+        return int(options.check and damaged > 0)
+    if not options.check:
+        for row in _kernels(rows):
+            print(f"{row['used']}  {row['bytes'] / 1024:6.0f} KiB  {row['kernel']}")
+            print(f"    {row['schedule']}")
+    used, room = told["bytes"] / 2**20, place.limit / 2**20
+    print(
+        f"{place.folder}: {counted(len(files), 'entry', 'entries')}, {used:.1f} of {room:.0f} MiB"
+    )
+    print(f"{told['of_other_versions']} of other versions of wsdsl, which are not used any more")
+    print(f"{damaged} damaged, which are made anew when they are needed")
+    if emitter() is None:
+        print("this process keeps nothing: the sources of wsdsl are no files, or have just changed")
+    return int(options.check and damaged > 0)
+
+
+def _bytes(files: list[File]) -> int:
+    return sum(file.bytes for file in files)
+
+
+def _row(file: File) -> dict[str, Any]:
+    state, made = "good", None
+    try:
+        data = file.path.read_bytes()
+        if opened(file.key, data)[0] == emitter():
+            made = from_bytes(file.key, data).value
+        else:
+            state = "of another version"
+    except OtherFormatError:
+        state = "of another version"
+    except (CorruptError, OSError):
+        state = "damaged"
+    row: dict[str, Any] = {"state": state, "bytes": file.bytes}
+    row["used"] = time.strftime("%Y-%m-%d %H:%M", time.localtime(file.used))
+    if isinstance(made, Artifact):
+        row |= {"kernel": made.name, "schedule": repr(made.schedule)}
+        row["ptxas"] = made.versions.ptxas or None
+    return row
+
+
+def _kernels(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [row for row in rows if "kernel" in row]
