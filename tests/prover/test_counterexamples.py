@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from tests.kernels import CASES, inputs
+from tests.simulator.hostile_mutants import depths
 from tests.simulator.mutants import mutants
 from tests.test_mutations import SMALL, scheduled
+from wsdsl import Schedule
 from wsdsl.diagnostics import ProofError, VerifyError
 from wsdsl.ir.op import Kernel
 from wsdsl.prover.counterexample import Counterexample
@@ -53,3 +55,12 @@ def test_the_simulator_goes_the_same_way(name: str, threads: bool) -> None:
                     missed.append(f"{what}: {found.kind}: {found.message}")
     assert missed == []
     assert replayed > 20
+
+
+def test_an_arrival_that_is_left_out_has_no_barrier() -> None:
+    """A loop without iterations releases nothing, and its state may be anything by then."""
+    tile = dict(m=128, n=24, k=32, l=64)
+    schedule = Schedule(tile=tile, stages=2, consumers=3, share="n", scheduler="grid")
+    deeper = dict(depths(scheduled(CASES["two_loops"], schedule, {}, False)))["depth 2 +1"]
+    with pytest.raises(ProofError, match=r"stage 2 of `\w+`, which has 2"):
+        prove(deeper)

@@ -101,12 +101,14 @@ def loops_of(m: Machine, a: Agent) -> tuple[tuple[str, str], ...]:
 
 
 def barrier_text(m: Machine, a: Agent, i: Instruction) -> str:
-    """The barrier of an op, as it is after it."""
+    """The barrier of an op, as it is after it; "" of one that was left out and has none."""
     barriers, state = getattr(i.op, "barriers", None), getattr(i.op, "state", None)
     if barriers is None or state is None:
         return ""
     array = m.model.arrays[barriers.name]
     held = a.slots[i.extra[state.name]]
+    if not 0 <= held.stage < array.num:
+        return ""
     b = m.barriers[a.cta * m.model.num_barriers + array.first + held.stage]
     bytes_left = f", {b.tx} bytes to come" if b.tx else ""
     return (
