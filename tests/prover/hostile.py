@@ -44,6 +44,11 @@ class Outcome:
     alarms: list[str] = field(default_factory=list[str])
     others: list[str] = field(default_factory=list[str])
 
+    def miss(self, told: str) -> None:
+        """Told at once: a run takes long."""
+        self.missed.append(told)
+        print("MISSED", told, flush=True)
+
     def __str__(self) -> str:
         told = ", ".join(f"{n} {what}" for what, n in sorted(self.ended.items()))
         judged = f"of {self.harmful} that do harm {len(self.missed)} missed"
@@ -109,21 +114,27 @@ def attack(victims: Iterable[Victim], share: int, seed: int) -> Outcome:
     outcome = Outcome()
     for one in victims:
         outcome.kernels += 1
-        if refusal(one.kernel):
+        try:
+            _ = one.wanted
+            refused = refusal(one.kernel)
+        except Exception:
+            refused = traceback.format_exc()
+        if refused:
             outcome.alarms.append(str(one))
+            print("FALSE ALARM", one, refused, flush=True)
             continue
         for what, mutant in drawn(one.kernel, Random(f"{seed} {one}"), share):
             told = f"{one}\n  {what}"
             try:
                 refused = refusal(mutant)
             except Exception:
-                outcome.missed.append(f"{told}\n  {traceback.format_exc()}")
+                outcome.miss(f"{told}\n  {traceback.format_exc()}")
                 continue
             harmful, found = harm(one, mutant)
             outcome.ended[refused or f"proved, {harmful}"] += 1
             outcome.harmful += harmful == HARM
             if harmful == HARM and not refused:
-                outcome.missed.append(f"{told}\n  {found}")
+                outcome.miss(f"{told}\n  {found}")
             elif harmful == OTHER and not refused:
                 outcome.others.append(told)
     return outcome
@@ -141,9 +152,6 @@ def main(given: Sequence[str]) -> int:
     which, parts = (int(n) for n in asked.part.split("/"))
     share = -(-asked.count // (SCHEDULES * len(KERNELS)))
     outcome = attack(victims(asked.seed, (which, parts)), share, asked.seed)
-    for what, told in (("MISSED", outcome.missed), ("FALSE ALARM", outcome.alarms)):
-        for one in told:
-            print(what, one)
     if asked.verbose:
         print("\n".join(outcome.others))
     print(f"hostile, seed {asked.seed}, part {which}/{parts}: {outcome}")
