@@ -75,7 +75,7 @@ from wsdsl.ir.tile_ops import (
     Store,
     Yield,
 )
-from wsdsl.ir.types import Tile
+from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import Namer, copy_region, used_inside, with_regions, yielded
 from wsdsl.lowering.builder import Builder
 
@@ -101,7 +101,7 @@ def schedule_products(kernel: Kernel) -> Kernel:
                     builder.add(op)
                 else:
                     builder.loc = op.loc
-                    _Pipelined(stages, builder).emit()
+                    _Pipelined(stages, builder, dict(kernel.sizes)).emit()
         return tuple(made)
 
     body = tuple(
@@ -180,6 +180,12 @@ def _tile(value: Value) -> bool:
     return isinstance(value.type, Tile) and bool(value.type.axes)
 
 
+def _is_scalar(op: Op) -> bool:
+    """Whether it makes numbers of numbers."""
+    values = (*operands(op), *results_of(op))
+    return all(isinstance(v.type, Tile) and not v.type.axes for v in values)
+
+
 def _following(body: Region, values: Iterable[Value]) -> set[Op]:
     """The ops that depend on some of the values in the same iteration."""
     known, found = {*values}, set[Op]()
@@ -214,8 +220,8 @@ def _with_slots(body: Region, second: set[Op]) -> bool:
 class _Pipelined:
     """Writes the loop of `stages` anew."""
 
-    def __init__(self, stages: Stages, builder: Builder) -> None:
-        self.stages, self.builder = stages, builder
+    def __init__(self, stages: Stages, builder: Builder, sizes: dict[str, int]) -> None:
+        self.stages, self.builder, self.sizes = stages, builder, sizes
         self.loop, self.handed = stages.loop, yielded(stages.loop.body)
 
     def emit(self) -> None:
@@ -314,15 +320,51 @@ class _Pipelined:
                 wanted |= {*operands(op)}
         return tuple(op for op in self.stages.first if op in found)
 
-    def wanted(self) -> list[Value]:
-        """Tiles of the first stage that others have, but for operands themselves: these are in the
-        registers that products in flight read.
+    def first_stage(self, rest: Region, following: Value, swap: dict[Value, Value]) -> None:
+        """What the first stage does with its products' results. Where the last tile may reach over
+        the end, it is told apart from others, which need no masks. Operands themselves are made
+        last: they are in the registers that products in flight read.
         """
-        stages = self.stages
-        makers = [op for op in stages.first if {*results_of(op)} & {*stages.crossing}]
-        others = {v for op in (*stages.scaling, *makers) for v in operands(op)} | {*self.handed}
-        own = [v for op in stages.first if op not in makers for v in results_of(op)]
-        return [v for v in own if v in others and _tile(v)]
+        b, stages = self.builder, self.stages
+        given_back = tuple(op for op in rest if isinstance(op, ConsumerRelease))
+        makers = tuple(op for op in rest if {*results_of(op)} & {*stages.crossing})
+        scalars = tuple(op for op in rest if isinstance(op, PURE) and _is_scalar(op))
+        middle = tuple(op for op in rest if op not in (*given_back, *makers, *scalars))
+        used = {v for op in (*stages.scaling, *makers) for v in operands(op)} | {*self.handed}
+        wanted = [v for op in middle for v in results_of(op) if v in used]
+        self.copy((*given_back, *scalars), swap)
+        if not self.is_masked(middle):
+            self.axes(swap)
+            self.copy(middle, swap)
+            tiles = tuple(swap[v] for v in wanted if _tile(v))
+            b.add(Materialize(values=tiles, loc=b.loc))
+        else:
+            beyond = b.plus(following, self.loop.step, "beyond")
+            whole = b.map("le", beyond, self.loop.stop, wish="whole")
+            branches: list[Region] = []
+            for inside in (True, False):
+                own = dict(swap)
+                with b.region() as ops:
+                    self.axes(own, inside)
+                    self.copy(middle, own)
+                    b.add(Yield(values=tuple(own[v] for v in wanted), loc=b.loc))
+                branches.append(tuple(ops))
+            made = tuple(self.again(v) for v in wanted)
+            b.add(If(cond=whole, result=made, then=branches[0], orelse=branches[1], loc=b.loc))
+            swap |= dict(zip(wanted, made, strict=True))
+        self.axes(swap)
+        self.copy(makers, swap)
+
+    def is_masked(self, region: Region) -> bool:
+        """Whether something in it minds where the dimension ends."""
+        kinds = [op.result.type for op in self.stages.first if isinstance(op, AxisAt)]
+        reduced = {op.axis for op in region if isinstance(op, Reduce)}
+        return any(
+            isinstance(kind, Axis)
+            and kind.name in reduced
+            and self.sizes.get(kind.dim, 1) % kind.size
+            for kind in kinds
+        )
 
     def iteration(
         self, args: tuple[Value, ...], following: Value, more: Value
@@ -335,9 +377,7 @@ class _Pipelined:
             b.add(CommitProducts(loc=loop.loc))
             second = self.of_this(args)
             behind = self.products(second, inside=True)
-            self.axes(swap)
-            self.copy(tuple(op for op in stages.first if op not in early), swap)
-            b.add(Materialize(values=tuple(swap[v] for v in self.wanted()), loc=loop.loc))
+            self.first_stage(tuple(op for op in stages.first if op not in early), following, swap)
             self.copy(behind, second)
             summed = {n: second.get(self.handed[n], self.handed[n]) for n in stages.sums}
             swap |= {loop.args[n]: v for n, v in summed.items()}
