@@ -49,6 +49,10 @@ def arrays(kernel: wsdsl.Kernel, dims: dict[str, int], seed: int) -> dict[str, A
         shape = [dims[d] if isinstance(d, str) else d for d in p.type.dims]
         if p.name.startswith("perm"):
             made[p.name] = rng.permutation(shape[0]).astype(held)
+        elif dtype.bits == 4:
+            # Packed, two to a byte.
+            shape[-1] = (shape[-1] + 1) // 2
+            made[p.name] = rng.integers(0, 256, shape).astype(np.uint8)
         elif p.name.startswith("rows"):
             made[p.name] = rng.integers(-1, 6, shape).astype(held)
         elif dtype.kind == "bool":

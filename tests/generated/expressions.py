@@ -25,6 +25,8 @@ class Axis:
 
     name: str
     dim: str
+    given: bool = False
+    """Whether the kernel says how large its tiles are: then an expression may tell it, too."""
 
     @property
     def entry(self) -> str:
@@ -183,6 +185,10 @@ class Expressions:
         if scope.closed:
             return f"full({dtype}, {self.literal(dtype)})"
         named = [a for a in axes if a.name != a.dim]
+        if dtype == "i32" and self.chance(0.3) and any(a.given for a in scope.axes):
+            return f"end({self.rng.choice([a.name for a in scope.axes if a.given])})"
+        if dtype in INTEGERS and axes and self.chance(0.01):
+            return f"cast({self.load(self.rng.choice(('i4', 'u4')), axes, scope)}, {dtype})"
         if dtype == "i32" and self.chance(0.5):
             positions = [f"index({a.name})" for a in axes]
             found = positions + [n for n, _ in scope.scalars]

@@ -52,10 +52,12 @@ class _Program(Expressions):
         if shape < 0.55:
             scope = self.enter("tiles", (("m", "M"), ("n", "N")), scope)
         elif shape < 0.8:
-            scope = self.enter("tiles", (("m", "M"),), scope)
+            scope = self.enter(
+                "tiles", (("m", "M"),), scope, self.size() if self.chance(0.1) else None
+            )
         elif shape < 0.9:
             scope = self.enter("tiles", (("m", "M"),), scope)
-            scope = self.enter("tiles", (("n", "N"),), scope, self.rng.choice((None, 64, 128)))
+            scope = self.enter("tiles", (("n", "N"),), scope, self.rng.choice((None, self.size())))
         elif not scope.scalars:
             scope = self.enter("each", (("b", "B"),), scope)
         self.block(scope, scope, self.rng.randint(1, 4))
@@ -65,19 +67,28 @@ class _Program(Expressions):
         assert len(self.stored) > before or self.stored
 
     def enter(
-        self, word: str, loops: tuple[tuple[str, str], ...], scope: Scope, by: int | None = None
+        self,
+        word: str,
+        loops: tuple[tuple[str, str], ...],
+        scope: Scope,
+        by: int | None = None,
+        part: str = "",
     ) -> Scope:
-        """One loop over all of them, or one in the other."""
+        """One loop over all of them, or one in the other. `part`: of a dimension, where."""
         groups = [loops] if by is None and self.chance(0.8) else [(one,) for one in loops]
         for group in groups:
             names, dims = (", ".join(held) for held in zip(*group, strict=True))
             self.walked |= {dim for _, dim in group}
-            given = f"{dims}, by={by}" if by else dims
+            given = f"{part}, of={dims}" if part else f"{dims}, by={by}" if by else dims
             self.line(f"for {names} in {word}({given}):")
             self.indent += 1
         if word == "each":
             return scope.inside(scalars=loops)
-        return scope.inside(axes=tuple(Axis(*one) for one in loops))
+        return scope.inside(axes=tuple(Axis(*one, by is not None) for one in loops))
+
+    def size(self) -> int:
+        """That a loop gives its tiles itself; not all of them fit the tensor cores."""
+        return self.rng.choice((64, 64, 128, 128, 192, 16, 24, 72, 5))
 
     def leave(self, indent: int) -> None:
         self.indent = indent
@@ -151,8 +162,9 @@ class _Program(Expressions):
                 found.append(Local(self.fresh("acc"), "f32", axes))
                 self.line(f"{found[-1].name} = full({kind}, 0.0)")
         by = self.rng.choice((16, 32, 64)) if word == "tiles" and self.chance(0.1) else None
-        inside = self.enter(word, ((name, dim),), scope, by)
-        walked = Axis(name, dim) if word == "tiles" else None
+        part = self.part(dim, scope) if word == "tiles" and not by and self.chance(0.05) else ""
+        inside = self.enter(word, ((name, dim),), scope, by, part)
+        walked = Axis(name, dim, by is not None) if word == "tiles" else None
         if walked and len(pairs) > 1 and depth > 1 and self.chance(0.1):
             # A loop in the loop: products with all that is walked outside of it.
             inside = self.enter("each", (("e", "E"),), inside) if "e" not in used else inside
@@ -187,6 +199,15 @@ class _Program(Expressions):
                 self.line(f"{acc.name} += " + (f"sum({x}, over={walked.name})" if walked else x))
         self.leave(indent)
         scope.locals.extend(found)
+
+    def part(self, dim: str, scope: Scope) -> str:
+        """Where a loop over a part of a dimension begins and ends."""
+        bounds = [dim, f"{dim} - 1", "0", "3", self.scalar("i32")]
+        for name, of in scope.scalars:
+            bounds += [name, f"{name} * 16", f"{self.param(f'i32[{of}]', 'rows')}[{name}] + 3"]
+        bounds += [f"end({a.name})" for a in scope.axes if a.name != a.dim]
+        start, stop = (self.rng.choice(bounds) for _ in range(2))
+        return f"{self.rng.choice((start, '0'))}, {self.rng.choice((stop, dim))}"
 
     def softmax(self, top: Local, total: Local, x: str, walked: Axis | None) -> None:
         over = f", over={walked.name}" if walked else ""
@@ -245,7 +266,8 @@ class _Program(Expressions):
         indent = self.indent
         used = {a.name for a in scope.axes}
         free = [v for v in (("n", "N"), ("k", "K"), ("l", "L")) if v[0] not in used]
-        inside = self.enter("tiles", (self.rng.choice(free),), scope)
+        by = self.size() if self.chance(0.15) else None
+        inside = self.enter("tiles", (self.rng.choice(free),), scope, by)
         self.block(inside, inside, self.rng.randint(0, 2), depth - 1)
         self.store(inside, inside)
         self.leave(indent)
@@ -307,7 +329,11 @@ class _Program(Expressions):
             entries[at] = f"{rows}[{axes[0].name}]", "T"
         if self.chance(0.05):
             entries.insert(0, ("1", "3"))
-        if self.chance(0.05) and axes and not over:
+        if self.chance(0.06) and len(axes) < 2 and not over:
+            # A whole dimension at once.
+            entries.insert(self.rng.randint(0, len(entries)), (":", "D"))
+            axes = (*axes, Axis("D", "D"))
+        elif self.chance(0.05) and axes and not over:
             # One element for each tile.
             at = next((i for i, (e, _) in enumerate(entries) if e == axes[-1].name), None)
             if at is not None and self.chance(0.3):

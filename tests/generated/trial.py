@@ -80,6 +80,7 @@ def _attempts(text: str, seed: int, schedules: int, ptx: bool) -> list[Outcome]:
         schedule = draws.schedule(kernel, rng) if i else None
         what = f"sizes {dims}, schedule={schedule!r}, seed {seed}"
         call_arrays = noise.copied(given)
+        call = compiled = None
         try:
             call = kernel.resolve(tuple(call_arrays.values()))
             alignment = kernel._alignment(call, schedule)
@@ -89,14 +90,18 @@ def _attempts(text: str, seed: int, schedules: int, ptx: bool) -> list[Outcome]:
             found.append(outcome)
             if outcome.kind == "schedule":
                 continue
-            return found
+            if outcome.failed or samples is not None:
+                return found
         try:
             if samples is None:
+                # Of what is refused, too: the language has more than is lowered.
                 samples = noise.moved(kernel.tile, given, seed)
                 for tile in tiles:
                     told = _differs(kernel, noise.evaluated(kernel.tile, given, tile), samples)
                     if told:
                         return [Outcome("wrong", "tiles", f"under tiles {tile}: {told}; {what}")]
+            if compiled is None:
+                return found
             _ = compiled.certificate
             if ptx:
                 _ = compiled.ptx
