@@ -376,7 +376,8 @@ C[m, n] = cast(P[max(r[m], 16)] + P[-1 - index(m)] + P[10 + 6], f32)
     "index_outside_of_any_size": body("""
 C[m, N + 0] = 0.0
 last = N * 2 - 1
-C[m, last] = cast(P[M + 16], f32)
+C[m, last] = 0.0
+C[m, n] = cast(P[M + 16], f32)
 for e in each(N):
     C[m, e + N] = C[m, e - N] + C[index(m) - M, e] + C[m, N - 1 - e] + C[m, e + 1]
 """),

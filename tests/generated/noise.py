@@ -21,9 +21,10 @@ import numpy as np
 
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op
+from wsdsl.ir.types import DTYPES
 from wsdsl.simulator import arithmetic, reference
 from wsdsl.simulator.arithmetic import Array
-from wsdsl.simulator.arrays import bind_arguments
+from wsdsl.simulator.arrays import bind_arguments, unpack_nibbles
 
 SLACK = 16.0
 PAIRS = 2
@@ -159,6 +160,8 @@ def difference(got: Any, samples: list[Any], dtype: str) -> str:
     """What is wrong about an array, given what it might be; "" if nothing is."""
     if not np.size(got):
         return ""
+    if DTYPES[dtype].bits == 4:
+        got, *samples = (_nibbles(x, dtype) for x in (got, *samples))
     wide = [_wide(s) for s in samples]
     held = _wide(got)
     stack = np.stack(wide)
@@ -183,6 +186,10 @@ def difference(got: Any, samples: list[Any], dtype: str) -> str:
         outside = np.abs(held - stack).min(0) > tolerance
         wrong |= finite & np.isfinite(held) & outside
     return _told(wrong, held, wide[0])
+
+
+def _nibbles(x: Any, dtype: str) -> Array:
+    return unpack_nibbles(x, DTYPES[dtype], 2 * x.shape[-1])
 
 
 def _wide(x: Any) -> Array:

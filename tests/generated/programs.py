@@ -342,6 +342,7 @@ class _Program(Expressions):
         # Of 16 bits, what tiles sum up to would be rounded for each of them.
         added = tuple(d for d in ADDED if d.endswith("32")) if over else ADDED
         dtype = self.rng.choice(added if adds else OUTPUTS)
+        dtype = self.rng.choice(("i4", "u4")) if not adds and self.chance(0.005) else dtype
         name = self.fresh("Y")
         self.params[name] = f"{dtype}[{', '.join(d for _, d in entries)}]"
         held = [v for v in scope.locals if all(a in axes for a in v.axes)]

@@ -243,7 +243,7 @@ def allocator(
     make = "zeros" if zeros else "empty"
     shape = tuple(shape)
     if dtype.bits == 4:
-        shape = (*shape[:-1], shape[-1] // 2)
+        shape = (*shape[:-1], (shape[-1] + 1) // 2)
     name = FRAMEWORK_NAMES[dtype.name]
     module: Any = sys.modules.get(like.framework)
     if module is None:
