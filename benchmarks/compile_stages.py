@@ -88,11 +88,11 @@ def measure(size: int, *, whole: bool) -> dict[str, list[float]]:
         return clock.told()
     with clock.of("try tile sizes"):
         kernel = asked.tile
-    restore = _watch_the_model(clock)
+    restore, tried = _watch_the_model(clock), pipeline.Tried()
     for step, _ in pipeline.PASSES:
         before = kernel
         with clock.of(f"pass {step.__name__}"):
-            kernel = pipeline._after(step, kernel, sizes)
+            kernel = pipeline._after(step, kernel, sizes, tried)
         if kernel != before:
             with clock.of("spec"):
                 verify(kernel)
