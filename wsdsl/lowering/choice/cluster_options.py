@@ -8,7 +8,6 @@ threads copy operands, or consumers take turns.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
 
 from wsdsl.ir.op import Kernel, once
@@ -38,7 +37,7 @@ from wsdsl.lowering.model.loading import NEARLY_NARROW, loading_cycles
 from wsdsl.lowering.model.predict import NUM_SMS, Prediction, is_narrow_wave
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.nest import output_nest
-from wsdsl.schedule import Schedule
+from wsdsl.schedule import Schedule, changed
 
 SHARING = (2, 4, 8)
 """CTAs that share a contraction."""
@@ -94,7 +93,7 @@ def cluster_options(
         if made is not None:
             together = predicted.mainloop >= LONG and _stays_together(kernel, made, sides, shape)
             gained = together and _all_shared(sides, shape, tile)
-            yield made if gained else dataclasses.replace(made, multicast=False)
+            yield made if gained else changed(made, multicast=False)
     gaining = narrow and asked.cold_bytes <= MOST_COLD * asked.operand_bytes
     gaining = gaining and asked.slot_bytes <= FEW_BYTES
     for shape in FOURS if gaining and _has_slots(kernel, whole, TOGETHER_SLOTS) else ():
@@ -117,7 +116,7 @@ def _in_cluster(
         return None
     named = dict(zip((sides.short, sides.long), shape, strict=True))
     ordered = [(loop_variable(axis_of(x).name), named[x]) for x in work.nest if x in named]
-    return dataclasses.replace(whole, cluster={name: num for name, num in ordered if num > 1})
+    return changed(whole, cluster={name: num for name, num in ordered if num > 1})
 
 
 def _stays_together(kernel: Kernel, option: Schedule, sides: Sides, shape: Shape) -> bool:
@@ -160,7 +159,7 @@ def _crossing_options(
     for loop in work.nest[-2:]:
         axis, num = loop.index.type, work.trips(loop, tile)
         if isinstance(axis, Axis) and (num % 2 == 0 or num >= MANY):
-            yield dataclasses.replace(whole, cluster={loop_variable(axis.name): 2})
+            yield changed(whole, cluster={loop_variable(axis.name): 2})
 
 
 def _sharing_options(
@@ -180,7 +179,7 @@ def _sharing_options(
     assert isinstance(work.cut.index.type, Axis)
     variable = loop_variable(work.cut.index.type.name)
     for size in SHARING:
-        option = dataclasses.replace(whole, cluster={variable: size})
+        option = changed(whole, cluster={variable: size})
         if (
             asked.tiles <= cluster_room(size, NUM_SMS)
             and asked.depth >= LEAST_STEPS * size

@@ -8,7 +8,6 @@ be room for fewer than SMs say. Taking turns at the tensor cores is no help in h
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 
 from wsdsl.ir.op import Kernel
@@ -21,7 +20,7 @@ from wsdsl.lowering.model.clusters import cluster_room
 from wsdsl.lowering.model.predict import NUM_SMS, Prediction
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.sharing import cluster_size
-from wsdsl.schedule import Reduction, Schedule
+from wsdsl.schedule import Reduction, Schedule, changed
 
 MARGIN = 1.02
 """By how much a schedule that cuts tiles, or whose CTAs share their contractions, has to be quicker
@@ -70,7 +69,7 @@ def cut_options(
     asked, cluster = tile.tile, cluster_size(whole)
     room = cluster_room(cluster, NUM_SMS)
     if given.scheduler != "split_k":
-        yield dataclasses.replace(whole, scheduler="stream_k")
+        yield changed(whole, scheduler="stream_k")
     reductions: tuple[Reduction, ...] = (given.reduction,) if given.reduction else ("turns",)
     if not given.reduction and cluster == 1 and _has_slices(kernel, work):
         reductions = ("slices", "turns")
@@ -85,9 +84,7 @@ def cut_options(
             break
         for reduction in reductions:
             if reduction != "slices" or splits <= at_once:
-                yield dataclasses.replace(
-                    whole, scheduler="split_k", splits=splits, reduction=reduction
-                )
+                yield changed(whole, scheduler="split_k", splits=splits, reduction=reduction)
 
 
 def _has_slices(kernel: Kernel, work: Work) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from wsdsl.lowering.model.clusters import CLUSTERED
 from wsdsl.lowering.model.predict import NUM_SMS, is_one_wave
 from wsdsl.lowering.model.workload import Work, scales_products
 from wsdsl.lowering.sharing import contraction_sharing, num_shares, shared_role
-from wsdsl.schedule import Mode, Schedule
+from wsdsl.schedule import Mode, Schedule, changed
 
 SCALED_WIDTH = 64
 """Columns of which scaled products are made up: their scales change at such places, and 96 and 112
@@ -67,22 +66,22 @@ def _options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Schedule]:
             (rows if axis.role == "rows" else columns).append(variable)
     scaled = scales_products(kernel)
     for mode, consumers in _teams(kernel, given, work):
-        team = dataclasses.replace(given, mode=mode, consumers=consumers)
+        team = changed(given, mode=mode, consumers=consumers)
         step, tall = _width_step(kernel, team), 128 * num_shares(kernel, team)["rows"]
         heights = _heights(kernel, given, team, work) if rows else (0,)
         widths = _widths(kernel, given, team, work) if columns else (0,)
         for height, width in itertools.product(heights, widths):
             own = dict.fromkeys(rows, height) | dict.fromkeys(columns, width)
-            option = dataclasses.replace(team, tile=tile | own)
+            option = changed(team, tile=tile | own)
             sizes = axis_sizes(kernel, option)
             if width % step and not _comes_out(sizes, work, step // 2):
                 continue
             alone = consumers == 1 and height == ALONE_ROWS
             if alone and not is_one_wave(work.under(sizes).tiles):
                 continue
-            deep = dataclasses.replace(team, tile=tile | own | lines)
-            if gains_by_lines(kernel, work, option, deep):
-                option = deep
+            if tile | own | lines != tile | own:
+                deep = changed(team, tile=tile | own | lines)
+                option = deep if gains_by_lines(kernel, work, option, deep) else option
             if scaled or height != tall or runs_ahead(kernel, option):
                 yield option
 
