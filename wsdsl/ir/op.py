@@ -39,6 +39,13 @@ class Value:
         return f"%{self.name}"
 
 
+def _held(made: Op | Kernel) -> dict[str, Any]:
+    """The fields, to be pickled: not what was found out, such as hashes, which are others in
+    another process.
+    """
+    return {f.name: getattr(made, f.name) for f in dataclasses.fields(made)}
+
+
 def result() -> Any:
     """A field that the op defines: a Value, or a tuple of Values."""
     return field(metadata={"kind": "result"})
@@ -96,6 +103,9 @@ class Op:
 
     def __hash__(self) -> int:
         return self._hash
+
+    def __getstate__(self) -> dict[str, Any]:
+        return _held(self)
 
     # An op never changes, and is asked for these some hundred times while a kernel is compiled.
     _hash = _Once(lambda op: hash((type(op), op._fields())))
@@ -218,6 +228,9 @@ class Kernel:
     def definers(self) -> Mapping[Value, Op]:
         """Which op defines a value, as a result or as an argument of its regions."""
         return {v: op for op in self.ops for v in (*results_of(op), *bound(op))}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return _held(self)
 
     def __str__(self) -> str:
         from wsdsl.ir.printer import print_kernel
