@@ -53,6 +53,12 @@ class Compiled(Callee):
         """What else `explain` tells of how the schedule was chosen."""
         _ = self.scheduled
 
+    def __getstate__(self) -> dict[str, Any]:
+        """With its source, in place of the way to it, which can not be pickled."""
+        held = vars(self) | {"source": self.source}
+        del held["_make_source"]
+        return held
+
     @classmethod
     def found(cls, artifact: Artifact, make_source: Callable[[], ir.Kernel]) -> Compiled:
         """What an artifact was made of. What it does not hold is lowered again when it is asked

@@ -1,5 +1,7 @@
 """Each rule of the spec objects to a kernel that breaks it, with a caret under the op."""
 
+import dataclasses
+import pickle
 from pathlib import Path
 
 import pytest
@@ -82,3 +84,15 @@ def test_an_accumulator_in_flight_cannot_be_read() -> None:
     before, after, _ = BROKEN["in_flight"]
     with pytest.raises(ParseError, match="%sum is used before it is defined"):
         parse_kernel(GEMM.replace(before, after))
+
+
+def test_what_was_found_out_is_not_pickled():
+    """Hashes are others in another process."""
+    kernel = parse_kernel(GEMM, "gemm")
+    verify(kernel)
+    hash(kernel)
+    assert "_hash" in vars(kernel.body[0])
+    again = pickle.loads(pickle.dumps(kernel))
+    assert "_hash" not in vars(again.body[0])
+    assert vars(again).keys() == {f.name for f in dataclasses.fields(kernel)}
+    assert again == kernel
