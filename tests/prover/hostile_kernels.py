@@ -66,8 +66,8 @@ KERNELS: dict[str, Case] = {
     "in_place_stored_twice": _case(text("stored twice", "bf16"), E=2),
 }  # fmt: skip
 SCHEDULES = 5
-FREE, STEP, MOST = ("M", "N", "K", "L"), 16, 17
-"""Dimensions that take any size, that of a tensor map's rows."""
+FREE, STEP, FEWEST, MOST = ("M", "N", "K", "L"), 16, 5, 20
+"""Dimensions that take any size, in steps that TMA can take: mostly several tiles, and a part."""
 ORDERS: tuple[Agents, ...] = ("random", "lazy")
 CLOSE = 2.0**-6
 
@@ -127,7 +127,7 @@ def scheduled(name: str, schedule: Schedule, threads: tuple[str, ...], rng: Rand
 def _trials(case: Case, kernel: Kernel, sizes: dict[str, int], rng: Random) -> Iterator[Trial]:
     for number in range(2):
         free = [d for d in sizes if d in FREE and d not in dict(kernel.sizes)]
-        drawn = {d: STEP * rng.randint(1, MOST) for d in free} if number else {}
+        drawn = {d: STEP * rng.randint(FEWEST, MOST) for d in free} if number else {}
         given = sizes | drawn | dict(kernel.sizes)
         yield Trial(inputs(case, number, **given), 1 + number, number)
 
