@@ -84,12 +84,10 @@ MOST = 12
 
 
 @pytest.mark.parametrize(("name", "schedule", "threads"), ASKED)
-def test_no_false_alarm_and_every_address_is_told(
-    name: str, schedule: str, threads: bool, refusals
-) -> None:
+def test_no_false_alarm(name: str, schedule: str, threads: bool, refusals) -> None:
     with refusals():
         made = compiled(name, schedule, threads)
-    assert check_skeleton(made.scheduled, made.ptx) == set()
+    assert not objection(made.scheduled, made.ptx)
 
 
 def test_an_address_of_terms_from_two_blocks() -> None:
@@ -117,7 +115,7 @@ def test_it_is_fast(name: str) -> None:
         started = time.process_time()
         check_skeleton(made.scheduled, ptx)
         taken.append(time.process_time() - started)
-    assert min(taken) < 0.06
+    assert min(taken) < 0.3
 
 
 # Mutants of the PTX ------------------------------------------------------------------------------
@@ -165,9 +163,9 @@ def doubled(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
 
 
 def recounted(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """All numbers, but for where in SMEM a store finds its values: that depends on the warp."""
+    """All numbers."""
     for i in events(lines):
-        if "elect.sync" in lines[i] or ".global.shared::cta" in lines[i]:
+        if "elect.sync" in lines[i]:
             continue
         code = re.sub(r"\{[^}]*\}", lambda g: "\0" * len(g[0]), lines[i].split("//")[0])
         for found in NUMBER.finditer(code):
@@ -295,10 +293,7 @@ def test_every_op_is_asked_for(name: str, schedule: str, threads: bool) -> None:
         if any(isinstance(inner, EVENTS) for inner in walk((op,)))
         if not objection(without(made.scheduled, op), made.ptx)
     ]
-    # Threads fill a slot with the same events in both loops, and one loop after another in a loop
-    # has every sequence of events that one alone has there. (TMA tells them apart by the bytes.)
-    alike = ["for_range", "for_range"] if (name, threads) == ("two_loops", True) else []
-    assert missed == alike
+    assert missed == []
 
 
 @pytest.mark.parametrize(("name", "schedule", "threads"), MUTATED)
@@ -342,7 +337,7 @@ CLUSTER_PTX = """\
  cvt.u32.u64 %r2, %rd1;
  {
 .reg .b32 remote;
-mapa.shared::cluster.u32 remote, %r2, %r3;
+mapa.shared::cluster.u32 remote, %r2, 0;
 @%p1 mbarrier.arrive.shared::cluster.b64 _, [remote+1024];
 }
  bar.sync 1, 256;

@@ -8,83 +8,78 @@ another count without this being seen, whatever LLVM does to blocks and loops.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from wsdsl.diagnostics import Finding, VerifyError
-from wsdsl.ir.op import Kernel, Op
+from wsdsl.ir.op import Kernel
 from wsdsl.ir.printer import print_head
-from wsdsl.prover.skeleton_language import UNKNOWN, Difference, Graph, Letter, States, difference
+from wsdsl.prover.skeleton_language import Difference, EndlessError, difference
 from wsdsl.prover.skeleton_of_kernel import skeleton_of_kernel
-from wsdsl.prover.skeleton_of_ptx import skeleton_of_ptx
+from wsdsl.prover.skeleton_of_ptx import Program
+from wsdsl.prover.skeleton_runs import ApartError, PtxPaths, Runs
+from wsdsl.prover.skeleton_states import KernelPaths, Member, Skeleton
 
 HINT = "codegen or LLVM changed the synchronisation: this is a bug in wsdsl; please report it"
 END = "the end of the kernel"
 
 
-def check_skeleton(kernel: Kernel, ptx: str) -> set[tuple[str, str]]:
-    """Raises VerifyError with the first event in which the PTX differs from a SCHEDULED kernel.
-
-    Returns what is `undecided`, and was not compared.
-    """
-    wanted, places = skeleton_of_kernel(kernel)
+def check_skeleton(kernel: Kernel, ptx: str) -> None:
+    """Raises VerifyError with the first event in which the PTX differs from a SCHEDULED kernel, or
+    that can not be told."""
+    skeleton, places = skeleton_of_kernel(kernel)
     launched = re.search(r"\.reqntid (\d+)", ptx)
     if launched is None or int(launched[1]) != places.num_threads:
         has = launched[0] if launched else "no .reqntid"
         message = f"expected .reqntid {places.num_threads}, the PTX has {has}"
         raise VerifyError(Finding(message, kernel.loc, HINT))
-    got = skeleton_of_ptx(ptx, places)
-    unknown = undecided(got) | undecided(wanted)
-    if unknown:
-        wanted, got = wanted.without(unknown), got.without(unknown)
-    found = difference(wanted, got, places.num_threads)
+    runs = Runs(Program(ptx, places), places.ranks)
+    for everybody, members in runs.classes(skeleton.ways):
+        try:
+            _compare(kernel, skeleton, runs, everybody, members)
+        except ApartError:
+            for tid, rank in members:
+                _compare(kernel, skeleton, runs, 1 << tid, [(tid, rank)])
+
+
+def _compare(
+    kernel: Kernel, skeleton: Skeleton, runs: Runs, everybody: int, members: Sequence[Member]
+) -> None:
+    left, right = KernelPaths(skeleton, everybody, members), PtxPaths(runs, everybody, members)
+    try:
+        found = difference(left, right)
+    except EndlessError:
+        message = "expected rings of stages, the PTX has registers that count without end"
+        raise VerifyError(Finding(message, kernel.loc, HINT)) from None
     if found is not None:
-        raise VerifyError(_finding(kernel, wanted, got, found, ptx.splitlines()))
-    return unknown
-
-
-def undecided(graph: Graph) -> set[tuple[str, str]]:
-    """Fields of events that are not told: they are compared in no event of the kind."""
-    return {
-        (letter.kind, name)
-        for letter in graph.named()
-        for name in ("barrier", "to")
-        if getattr(letter, name) == UNKNOWN
-    }
+        lines = runs.program.text.splitlines()
+        raise VerifyError(_finding(kernel, skeleton, found, lines, members[0][0]))
 
 
 def _finding(
-    kernel: Kernel, wanted: Graph, got: Graph, found: Difference, lines: list[str]
+    kernel: Kernel, skeleton: Skeleton, found: Difference, lines: list[str], tid: int
 ) -> Finding:
     missing = [a for a in found.left if a not in found.right]
     extra = [a for a in found.right if a not in found.left]
-    expected = [_op(wanted, a, found.left) for a in missing or found.left]
-    present = [_line(got, a, found.right, lines) for a in extra or found.right]
+    nodes = [node for a in missing or found.left for node in sorted(found.left[a])]
+    expected = [
+        f"{a} ({print_head(op)})" if (op := skeleton.origins[min(found.left[a])]) else str(a)
+        for a in missing or found.left
+    ]
+    present = [f"{a} {_line(min(found.right[a]), lines)}" for a in extra or found.right]
     if found.ends[0] and (not missing or found.ends[0] != found.ends[1]):
         expected.append(END)
     if found.ends[1] and (not extra or found.ends[0] != found.ends[1]):
         present.append(END)
-    after = [got.origins[n] for n in sorted(found.before[1])]
-    place = "".join(
-        f", after line {n}: {lines[n - 1].strip()}" for n in after if isinstance(n, int)
-    )
+    place = "".join(f", after {_line(n, lines)}" for n in sorted(found.before[1]))
     message = f"expected {_either(expected)} here, the PTX has {_either(present)}{place}"
-    message += f" (thread {found.thread})"
-    ops = [wanted.origins[n] for a in missing or found.left for n in sorted(found.left.get(a, ()))]
-    ops += [wanted.origins[n] for n in sorted(found.before[0])]
-    locs = [op.loc for op in ops if isinstance(op, Op) and op.loc is not None]
+    message += f" (thread {tid})"
+    ops = (skeleton.origins[node] for node in [*nodes, *sorted(found.before[0])])
+    locs = [op.loc for op in ops if op is not None and op.loc is not None]
     return Finding(message, locs[0] if locs else kernel.loc, HINT)
 
 
-def _op(graph: Graph, letter: Letter, moves: dict[Letter, States]) -> str:
-    ops = [graph.origins[n] for n in sorted(moves[letter])]
-    shown = [print_head(op) for op in ops if isinstance(op, Op)]
-    return f"{letter} ({shown[0]})" if shown else str(letter)
-
-
-def _line(graph: Graph, letter: Letter, moves: dict[Letter, States], lines: list[str]) -> str:
-    number = next(
-        n for n in (graph.origins[m] for m in sorted(moves[letter])) if isinstance(n, int)
-    )
-    return f"{letter} (line {number}: {lines[number - 1].strip()})"
+def _line(number: int, lines: list[str]) -> str:
+    return f"(line {number}: {lines[number - 1].strip()})"
 
 
 def _either(shown: list[str]) -> str:

@@ -1,20 +1,29 @@
-"""Automata whose letters are synchronising events, and whether two of them mean the same.
+"""Programs whose letters are synchronising events, and whether two of them mean the same.
 
-A graph's language, for one thread, is every sequence of events along a path from its start to its
-end. Which blocks, labels and loops stand for it is no matter: LLVM may rotate, peel or copy them.
+A program's language, for threads that go the same ways, is every sequence of events along a path
+from its start to its end. Which blocks, labels and loops stand for it is no matter: LLVM may
+rotate, peel or copy them. Letters tell stages, parities and places as numbers, so that a state of a
+program is a point in it and what its registers hold.
+
+Rings turn independently of each other: states are as many as the product of their lengths. So one
+ring is looked at after the other, with all its positions; states that differ in others are one
+state, and events on others tell their array alone. Registers are of one ring if one is made of the
+other, if one event tells both, or if events with both are the same one; those on which it depends
+which way is gone are looked at with each ring. What this leaves out is which position of one ring
+comes with which of another where the way is not known: each ring, by itself, is right on all.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
-from wsdsl.ir.op import Op
-
 UNKNOWN = "?"
-"""An attribute that could not be decided."""
+"""Of a letter that could not be decided: nothing is equal to it."""
 
 
 class Letter(NamedTuple):
@@ -24,133 +33,265 @@ class Letter(NamedTuple):
     detail: str = ""
     barrier: str = ""
     to: str = ""
+    cta: str = ""
+    """In whose SMEM, if in another's."""
+    threads: str = ""
+    """Who does it, if not all that come there."""
 
     def __str__(self) -> str:
         shown = f"{self.kind} {self.detail}".rstrip()
         shown += f" on {self.barrier}" if self.barrier else ""
-        return shown + (f" to {self.to}" if self.to else "")
+        shown += f" to {self.to}" if self.to else ""
+        shown += f" of CTA {self.cta}" if self.cta else ""
+        return shown + (f" by threads {self.threads}" if self.threads else "")
+
+    @property
+    def decided(self) -> bool:
+        return not any(UNKNOWN in part for part in self)
 
 
-Origin = Op | int | None
-"""Where an event comes from: an op, or a line of the PTX."""
-
-
-EVERYBODY = -1
+Origin = int
+"""Where an event comes from: a node, or a line of the PTX."""
+PARITY = "parity "
 EVERYWHERE = "everywhere"
+EVERYBODY = -1
 """Threads are bits of an int."""
 
 
-@dataclass
-class Graph:
-    """Nodes, some of which read a letter; node 0 is the start, those in `ends` end a path. A path
-    of a thread has only nodes that are for it.
-    """
-
-    letters: list[Letter | None] = field(default_factory=lambda: [None])
-    origins: list[Origin] = field(default_factory=lambda: [None])
-    threads: list[int] = field(default_factory=lambda: [EVERYBODY])
-    successors: list[list[int]] = field(default_factory=lambda: [[]])
-    ends: set[int] = field(default_factory=set[int])
-
-    def add(
-        self, letter: Letter | None = None, origin: Origin = None, threads: int = EVERYBODY
-    ) -> int:
-        self.letters.append(letter)
-        self.origins.append(origin)
-        self.threads.append(threads)
-        self.successors.append([])
-        return len(self.letters) - 1
-
-    def join(self, before: int, after: int) -> None:
-        self.successors[before].append(after)
-
-    def named(self) -> Iterable[Letter]:
-        return (letter for letter in self.letters if letter is not None)
-
-    def without(self, unknown: set[tuple[str, str]]) -> Graph:
-        """The same graph without these attributes, (kind of event, name of the field)."""
-        letters = [
-            letter
-            and letter._replace(**{name: "" for kind, name in unknown if kind == letter.kind})
-            for letter in self.letters
-        ]
-        return Graph(letters, self.origins, self.threads, self.successors, self.ends)
+def threads_told(some: int, of: int) -> str:
+    """Those who do something, of those who come there."""
+    found = [t for t in range(of.bit_length()) if (some & of) >> t & 1]
+    return "" if some & of == of else " ".join(map(str, found))
 
 
-States = frozenset[int]
+MOST = 1 << 14
+"""States of a program that are looked at: one that counts without end has more."""
 
 
-class Reader:
-    """Reads a graph as one thread does, many paths at once."""
+class EndlessError(Exception):
+    """A program has too many states."""
 
-    def __init__(self, graph: Graph, thread: int) -> None:
-        self.graph, self.bit = graph, 1 << thread
-        self._after: dict[int, tuple[tuple[int, ...], bool]] = {}
-        self._moves: dict[States, tuple[dict[Letter, States], bool]] = {}
 
-    def _reach(self, node: int) -> tuple[tuple[int, ...], bool]:
-        """The events that may come next after a node, and whether the path may end."""
-        if node not in self._after:
-            letters, ends, threads = self.graph.letters, self.graph.ends, self.graph.threads
-            seen, todo, found, end = set[int](), [node], list[int](), node in ends
-            while todo:
-                for after in self.graph.successors[todo.pop()]:
-                    if after not in seen and threads[after] & self.bit:
-                        seen.add(after)
-                        if letters[after] is not None:
-                            found.append(after)
-                        else:
-                            todo.append(after)
-                            end = end or after in ends
-            self._after[node] = tuple(found), end
-        return self._after[node]
+def array(letter: Letter) -> str:
+    """The mbarriers of which an event acts on one."""
+    return letter.barrier.rpartition("[")[0]
 
-    def moves(self, states: States) -> tuple[dict[Letter, States], bool]:
-        if states not in self._moves:
-            found: dict[Letter, set[int]] = {}
-            ends = False
-            for state in states:
-                following, end = self._reach(state)
-                ends = ends or end
-                for node in following:
-                    letter = self.graph.letters[node]
-                    assert letter is not None
-                    found.setdefault(letter, set()).add(node)
-            self._moves[states] = {a: frozenset(nodes) for a, nodes in found.items()}, ends
-        return self._moves[states]
+
+Position = tuple[object, ...]
+State = tuple[int, Position]
+"""A point, and what the registers hold that matter from there on."""
+States = frozenset[State]
+
+
+Told = tuple[Letter, Origin, int | None]
+"""An event, where it comes from, and a register that tells something of it, if one does."""
+Word = tuple[Letter, ...]
+
+
+class Move(NamedTuple):
+    """Events that follow each other in any case, and the state behind them."""
+
+    told: tuple[Told, ...]
+    after: State
+
+
+class Ways(NamedTuple):
+    """From a state: the events that may come next, the states that come without one, and whether
+    the path may end."""
+
+    moves: list[Move]
+    silent: list[State]
+    ends: bool
+
+
+class Paths(ABC):
+    """The ways that some threads may go. The state (0, ()) is the start."""
+
+    @abstractmethod
+    def after(self, state: State) -> Ways: ...
+
+    @abstractmethod
+    def registers(self, point: int) -> Sequence[int]:
+        """The registers whose values a state has there."""
+
+    @abstractmethod
+    def tied(self) -> Iterable[tuple[int, int]]:
+        """Registers that are together."""
+
+    def steering(self) -> Iterable[int]:
+        """Registers that ways depend on, or events that are on no ring."""
+        return ()
+
+
+class Moves(NamedTuple):
+    """With the same events: where they come from and what tells them, one by one, and the states
+    that they lead to."""
+
+    origins: list[set[Origin]]
+    told_by: list[set[int]]
+    after: States
+
+
+Next = tuple[dict[Word, Moves], bool]
+
+
+class _Reader:
+    """Reads many paths of a program at once, as far as the registers of one ring tell. A state
+    within a move has a point less than 0."""
+
+    def __init__(self, paths: Paths, side: int, rings: _Rings, ring: Register | None) -> None:
+        self.paths, self.side, self.rings, self.ring = paths, side, rings, ring
+        self.within: list[Move] = []
+        self.points: dict[tuple[tuple[Told, ...], int], int] = {}
+        self.kept: dict[int, list[int]] = {}
+        self.first: dict[State, State] = {}
+        self.told = cache(self._told)
+        self.after, self.moves = cache(self._after), cache(self._read_moves)
+        self.whole, self.cut = cache(self._whole), cache(self._cut)
+
+    def _told(self, told: Told) -> Told:
+        """Without what another ring tells."""
+        letter, origin, told_by = told
+        name = array(letter)
+        if not name or self.rings.ring(name) == self.ring:
+            return told
+        detail = "" if letter.detail.startswith(PARITY) else letter.detail
+        return letter._replace(detail=detail, barrier=name, to=""), origin, told_by
+
+    def _one(self, state: State) -> State:
+        """For all states that differ in other rings."""
+        point, held = state
+        if point not in self.kept:
+            self.kept[point] = [
+                i
+                for i, register in enumerate(self.paths.registers(point))
+                if self.rings.ring((self.side, register)) in (self.ring, self.rings.always)
+            ]
+        kept = tuple([held[i] for i in self.kept[point]])
+        return self.first.setdefault((point, kept), state)
+
+    def _after(self, state: State) -> Ways:
+        if state[0] < 0:
+            told, (point, _) = self.within[~state[0]]
+            return Ways([Move(told, (point, state[1]))], [], False)
+        moves, silent, ends = self.paths.after(state)
+        read = [Move(tuple(map(self.told, told)), self._one(after)) for told, after in moves]
+        return Ways(read, list(map(self._one, silent)), ends)
+
+    def _within(self, told: tuple[Told, ...], after: State) -> State:
+        """The state with these events left."""
+        if not told:
+            return after
+        key = told, after[0]
+        if key not in self.points:
+            self.points[key] = len(self.within)
+            self.within.append(Move(told, after))
+        return ~self.points[key], after[1]
+
+    def _read_moves(self, states: States) -> tuple[list[Move], bool]:
+        found, ends = list[Move](), False
+        todo, met = [*states], {*states}
+        while todo:
+            if len(met) + len(self.first) > MOST:
+                raise EndlessError
+            moves, silent, end = self.after(todo.pop())
+            ends = ends or end
+            found += moves
+            for state in silent:
+                if state not in met:
+                    met.add(state)
+                    todo.append(state)
+        return found, ends
+
+    def _whole(self, states: States) -> Next | None:
+        """By all events of each move; None where these begin alike, and are not the same."""
+        found, ends = self.moves(states)
+        made = _grouped(found)
+        return (made, ends) if len({word[0] for word in made}) == len(made) else None
+
+    def _cut(self, states: States, num: int) -> Next:
+        """By so many events of each move, at the most."""
+        found, ends = self.moves(states)
+        first = [Move(told[:num], self._within(told[num:], after)) for told, after in found]
+        return _grouped(first), ends
+
+
+def _grouped(moves: Iterable[Move]) -> dict[Word, Moves]:
+    found: dict[Word, tuple[list[set[Origin]], list[set[int]], set[State]]] = {}
+    for told, after in moves:
+        word = tuple([letter for letter, _, _ in told])
+        if word not in found:
+            found[word] = [set[Origin]() for _ in word], [set[int]() for _ in word], set[State]()
+        origins, tellers, states = found[word]
+        states.add(after)
+        for i, (_, origin, told_by) in enumerate(told):
+            origins[i].add(origin)
+            if told_by is not None:
+                tellers[i].add(told_by)
+    return {word: Moves(x, y, frozenset(z)) for word, (x, y, z) in found.items()}
 
 
 @dataclass(frozen=True)
 class Difference:
     """After the same events, one side may go on (or end) as the other can not. `before` is what
-    each side read last, and the maps are what may come next on each.
+    each side read last, and the maps are what may come next on each, with where it comes from.
     """
 
-    thread: int
-    before: tuple[States, States]
-    left: dict[Letter, States]
-    right: dict[Letter, States]
+    before: tuple[set[Origin], set[Origin]]
+    left: dict[Letter, set[Origin]]
+    right: dict[Letter, set[Origin]]
     ends: tuple[bool, bool]
 
 
-def difference(left: Graph, right: Graph, num_threads: int) -> Difference | None:
-    """None if both have one language for every thread, else where their first events differ."""
-    masks = {*left.threads, *right.threads} - {EVERYBODY}
-    # Threads for which the same nodes are have the same languages.
-    kinds: dict[tuple[int, ...], int] = {}
-    for thread in range(num_threads):
-        kinds.setdefault(tuple(mask >> thread & 1 for mask in masks), thread)
-    for thread in kinds.values():
-        found = _difference(left, right, thread)
-        if found is not None:
-            return found
-    return None
+Register = tuple[int, int] | str
+"""A side, and a register there; or an array of mbarriers."""
 
 
-def _difference(left: Graph, right: Graph, thread: int) -> Difference | None:
-    """Hopcroft and Karp's test, on sets of states as they are met."""
-    readers = Reader(left, thread), Reader(right, thread)
-    start: States = frozenset((0,))
+class _Rings:
+    """Which registers are together."""
+
+    always: Register = ""
+    """With those that are looked at with each ring."""
+
+    def __init__(self, sides: Sequence[Paths]) -> None:
+        self.parents: dict[Register, Register] = {}
+        for side, paths in enumerate(sides):
+            for x, y in paths.tied():
+                self.tie((side, x), (side, y))
+            for x in paths.steering():
+                self.tie((side, x), "")
+        self.always = self.ring("")
+
+    def ring(self, register: Register) -> Register:
+        while register in self.parents:
+            register = self.parents[register]
+        return register
+
+    def tie(self, x: Register, y: Register) -> None:
+        one, other = self.ring(x), self.ring(y)
+        if one != other:
+            self.parents[one] = other
+
+
+def difference(left: Paths, right: Paths) -> Difference | None:
+    """None if both have one language, as far as each ring tells, else where their first events
+    differ."""
+    rings = _Rings((left, right))
+    names = set[str]()
+    found = _difference(left, right, rings, None, names)
+    rings.always = rings.ring("")
+    for ring in {rings.ring(name): None for name in sorted(names)}:
+        found = found or _difference(left, right, rings, ring, names)
+    return found
+
+
+def _difference(
+    left: Paths, right: Paths, rings: _Rings, ring: Register | None, names: set[str]
+) -> Difference | None:
+    """Hopcroft and Karp's test, on sets of states as they are met. If there is no ring yet, finds
+    out what is together, and the arrays' names."""
+    readers = _Reader(left, 0, rings, ring), _Reader(right, 1, rings, ring)
+    start: States = frozenset({(0, ())})
     parents: dict[tuple[int, States], tuple[int, States]] = {}
 
     def root(node: tuple[int, States]) -> tuple[int, States]:
@@ -158,15 +299,49 @@ def _difference(left: Graph, right: Graph, thread: int) -> Difference | None:
             node = parents[node]
         return node
 
-    queue: deque[tuple[States, States]] = deque([(start, start)])
+    nothing = set[Origin](), set[Origin]()
+    queue: deque[tuple[States, States, tuple[set[Origin], set[Origin]]]] = deque()
+    queue.append((start, start, nothing))
     while queue:
-        a, b = queue.popleft()
-        one, other = root((0, a)), root((1, b))
-        if one == other:
+        a, b, before = queue.popleft()
+        at, there = root((0, a)), root((1, b))
+        if at == there:
             continue
-        parents[one] = other
-        (moves_a, end_a), (moves_b, end_b) = readers[0].moves(a), readers[1].moves(b)
-        if moves_a.keys() != moves_b.keys() or end_a != end_b:
-            return Difference(thread, (a, b), moves_a, moves_b, (end_a, end_b))
-        queue.extend((after, moves_b[letter]) for letter, after in moves_a.items())
+        parents[at] = there
+        one, other = readers[0].whole(a), readers[1].whole(b)
+        if one is not None and other is not None and _unlike(one, other):
+            # Moves end where ways meet, which may be elsewhere on each side.
+            num = min([len(word) for word in (*one[0], *other[0])], default=1)
+            one, other = readers[0].cut(a, num), readers[1].cut(b, num)
+        if one is None or other is None or _unlike(one, other):
+            one, other = readers[0].cut(a, 1), readers[1].cut(b, 1)
+            if _unlike(one, other):
+                shown, found = (
+                    {word[0]: moves.origins[0] for word, moves in side[0].items()}
+                    for side in (one, other)
+                )
+                return Difference(before, shown, found, (one[1], other[1]))
+        for word, mine in one[0].items():
+            yours = other[0][word]
+            if ring is None:
+                names |= _tie(rings, word, mine, yours)
+            queue.append((mine.after, yours.after, (mine.origins[-1], yours.origins[-1])))
     return None
+
+
+def _unlike(one: Next, other: Next) -> bool:
+    if one[0].keys() != other[0].keys() or one[1] != other[1]:
+        return True
+    return not all(letter.decided for word in one[0] for letter in word)
+
+
+def _tie(rings: _Rings, word: Word, mine: Moves, yours: Moves) -> set[str]:
+    """What tells an event is together, and belongs to the array that it acts on."""
+    found = set[str]()
+    for letter, x, y in zip(word, mine.told_by, yours.told_by, strict=True):
+        tellers: list[Register] = [*((0, of) for of in x), *((1, of) for of in y)]
+        if letter.barrier:
+            found.add(letter.barrier)
+        for teller in tellers:
+            rings.tie(teller, letter.barrier)
+    return found

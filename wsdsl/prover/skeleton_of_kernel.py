@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
-from wsdsl.ir.blocks import BLOCK_BYTES, COLUMNS
+from wsdsl.ir.blocks import BLOCK_BYTES, COLUMNS, HELD_BYTES
 from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.pipeline_ops import Partition, by_warpgroup
-from wsdsl.ir.types import DTYPES, Accumulator, Barriers, Fragment, Shared
+from wsdsl.ir.types import DTYPES, Accumulator, Barriers, Fragment, Shared, State
+from wsdsl.ir.walk import yielded
 from wsdsl.ir.wgmma import PTX_NAMES, k_step, may_be_mn_major
-from wsdsl.prover.skeleton_language import EVERYBODY, EVERYWHERE, UNKNOWN, Graph, Letter
+from wsdsl.prover.skeleton_language import EVERYBODY, EVERYWHERE, Letter
+from wsdsl.prover.skeleton_states import Change, Fill, Items, Places, Skeleton
 
 FOLDED = {
     "add": lambda x, y: x + y,
@@ -33,37 +35,6 @@ FOLDED = {
 }
 CONDITIONAL = "conditional "
 """An event that depends on more than which thread it is."""
-LINE = 8
-"""Bytes of an mbarrier."""
-
-
-@dataclass(frozen=True)
-class Items:
-    """`num` places in SMEM, `stride` bytes apart, one of which an event takes; by the CTA's rank in
-    its cluster, as much further as `shifts` says.
-    """
-
-    name: str
-    start: int
-    stride: int
-    num: int
-    shifts: tuple[int, ...] = (0,)
-
-    def values(self) -> frozenset[int]:
-        last = self.start + self.stride * self.num
-        places = range(self.start, last, self.stride)
-        return frozenset(at + shift for at in places for shift in self.shifts)
-
-
-@dataclass
-class Places:
-    """What SMEM holds: arrays of mbarriers, and the destinations of copies. And who uses it."""
-
-    num_threads: int = 0
-    barriers: dict[Value, Items] = field(default_factory=dict[Value, Items])
-    destinations: dict[tuple[Value, int, Value | None], Items] = field(
-        default_factory=dict[tuple[Value, int, Value | None], Items]
-    )
 
 
 @dataclass(frozen=True)
@@ -85,37 +56,24 @@ class Who:
         return EVERYBODY if self.elected else self.one_in(128) if self.inside else 1
 
 
-def ctas(ranks: Sequence[int | None]) -> str:
-    """The CTA that is meant, for each one of the cluster."""
-    known = [rank for rank in ranks if rank is not None]
-    return UNKNOWN if len(known) < len(ranks) else f"CTA {' '.join(map(str, known))}"
-
-
-def sent(to: str, offsets: Sequence[int | None]) -> str:
-    """`offsets`: in SMEM, for each warpgroup."""
-    if to == UNKNOWN or None in offsets:
-        return UNKNOWN
-    return f"{to} at {' '.join(map(str, offsets))}"
-
-
-def skeleton_of_kernel(kernel: Kernel) -> tuple[Graph, Places]:
+def skeleton_of_kernel(kernel: Kernel) -> tuple[Skeleton, Places]:
     made = _Builder()
     num = sum(op.num_warpgroups for op in kernel.body if isinstance(op, Partition)) or 1
     made.places.num_threads = 128 * num
     made.region(kernel.body, Who(num=num))
-    made.graph.ends.add(made.now)
+    made.graph.end = made.now
     return made.graph, made.places
 
 
 class _Builder:
     def __init__(self) -> None:
-        self.graph, self.places, self.now = Graph(), Places(), 0
+        self.graph, self.places, self.now = Skeleton(), Places(), 0
         self.known: dict[Value, int | float | bool] = {}
         self.cluster = 1
         self.by_rank: dict[Value, tuple[int, ...]] = {}
         """Numbers that depend on nothing but the CTA's rank in its cluster."""
-        self.by_warpgroup: dict[Value, int] = {}
-        """Multiples of the warpgroup's index in its partition: of how much."""
+        self.by_warpgroup: dict[Value, tuple[int, ...]] = {}
+        """Numbers that depend on nothing but the warpgroup, for each one of the CTA."""
         self.arrivals: dict[Value, int] = {}
         self.shared: dict[Value, m.AllocateShared] = {}
         self.empty: set[Value] = set()
@@ -132,17 +90,16 @@ class _Builder:
         barrier: str = "",
         to: str = "",
         threads: int = EVERYBODY,
+        fill: Fill | None = None,
     ) -> None:
-        node = self.graph.add(Letter(kind, detail, barrier, to), op, threads)
+        node = self.graph.node(Letter(kind, detail, barrier, to), op, threads)
+        if fill is not None:
+            self.graph.fills[node] = fill
         self.graph.join(self.now, node)
-        self.now = node if threads == EVERYBODY else self.past(node, ~threads, self.now)
-
-    def past(self, node: int, others: int, before: int) -> int:
-        """After a node that `others` leave out."""
-        return self.silent(node, self.silent(before, threads=others))
+        self.now = node
 
     def silent(self, *before: int, threads: int = EVERYBODY) -> int:
-        node = self.graph.add(threads=threads)
+        node = self.graph.node(threads=threads)
         for held in before:
             self.graph.join(held, node)
         return node
@@ -180,6 +137,13 @@ class _Builder:
             ends.append(self.now)
         self.now = self.silent(*ends)
 
+    def changed(self, moves: Sequence[tuple[Value, Value]]) -> None:
+        """States are handed on."""
+        kept = [(into, of, 0) for into, of in moves if isinstance(into.type, State)]
+        if kept:
+            self.now = self.silent(self.now)
+            self.graph.changes[self.now] = Change(tuple(kept))
+
     def loop(self, op: b.ForRange, who: Who) -> None:
         start, stop = self.known.get(op.start), self.known.get(op.stop)
         bounds = op.start, op.stop
@@ -187,22 +151,40 @@ class _Builder:
         runs = True if bounds in self.around else None
         if start is not None and stop is not None:
             runs = start < stop
-        if runs is False:
-            return
         before = self.now
-        first = self.now = self.silent(before)
-        self.around.append(bounds)
-        self.region(op.body, who)
-        self.around.pop()
-        self.graph.join(self.now, first)
-        self.now = self.silent(self.now) if runs else self.silent(self.now, before)
+        if runs is not False:
+            self.changed(list(zip(op.args, op.init, strict=True)))
+            first = self.now = self.silent(self.now)
+            self.around.append(bounds)
+            self.region(op.body, who)
+            self.around.pop()
+            results = yielded(op.body)
+            end = self.now
+            self.changed(list(zip(op.args, results, strict=True)))
+            self.graph.join(self.now, first)
+            self.now = self.silent(end)
+            self.changed(list(zip(op.result, results, strict=True)))
+        after = self.now
+        if not runs:
+            self.now = before
+            self.changed(list(zip(op.result, op.init, strict=True)))
+            self.now = self.silent(self.now, *([] if runs is False else [after]))
+
+    def branches(self, op: t.If, who: Who) -> None:
+        cond, before, ends = self.known.get(op.cond), self.now, list[int]()
+        for body in [op.then, op.orelse] if cond is None else [op.then if cond else op.orelse]:
+            self.now = self.silent(before)
+            self.region(body, who)
+            self.changed(list(zip(op.result, yielded(body), strict=True)))
+            ends.append(self.now)
+        self.now = self.silent(*ends)
 
     def elect(self, op: b.Elect, who: Who) -> None:
         before = self.now
         threads = 1
         if who.inside:
             threads = (1 << 32) - 1 << 128 * who.first + 32 * who.warp
-            self.now = self.graph.add(Letter("elect.sync"), op, threads)
+            self.now = self.graph.node(Letter("elect.sync"), op, threads)
             self.graph.join(before, self.now)
         else:
             self.now = self.silent(before, threads=threads)
@@ -210,13 +192,16 @@ class _Builder:
         self.region(op.body, replace(who, elected=True))
         # Which lane is elected is not known.
         done = self.silent(self.now, *([asked] if who.inside else []))
-        self.now = self.past(done, ~threads, before)
+        self.now = self.silent(done, self.silent(before, threads=~threads))
 
-    def fold_by_rank(self, op: t.Map) -> None:
-        each = [self.by_rank.get(x) or (self.known.get(x),) * self.cluster for x in op.args]
-        if len(each) == 2 and None not in (*each[0], *each[1]):
+    def fold_by(self, held: dict[Value, tuple[int, ...]], op: t.Map) -> None:
+        num = len(next(held[x] for x in op.args if x in held))
+        each = [held.get(x) or (self.known.get(x),) * num for x in op.args]
+        if len(each) != 2 or None in (*each[0], *each[1]):
+            return
+        if op.fn not in ("floordiv", "mod") or 0 not in each[1]:
             found = (FOLDED[op.fn](x, y) for x, y in zip(*each, strict=True))
-            self.by_rank[op.result] = tuple(int(x) for x in found)
+            held[op.result] = tuple(int(x) for x in found)
 
     # Ops -----------------------------------------------------------------------------------------
 
@@ -227,29 +212,32 @@ class _Builder:
             case b.CtaRank():
                 self.by_rank[op.result] = tuple(range(self.cluster))
             case b.WarpgroupIndex():
-                self.by_warpgroup[op.result] = 1
-            case t.Map(fn="mul", args=(x, y)) if x in self.by_warpgroup and y in self.known:
-                self.by_warpgroup[op.result] = self.by_warpgroup[x] * int(self.known[y])
+                groups = range(self.places.num_threads // 128)
+                self.by_warpgroup[op.result] = tuple(g - who.first for g in groups)
+            case t.Map() if op.fn in FOLDED and any(x in self.by_warpgroup for x in op.args):
+                self.fold_by(self.by_warpgroup, op)
             case t.Map() if op.fn in FOLDED and any(x in self.by_rank for x in op.args):
-                self.fold_by_rank(op)
+                self.fold_by(self.by_rank, op)
             case t.Map() if op.fn in FOLDED and all(x in self.known for x in op.args):
                 x, y = (self.known[v] for v in op.args)
                 if y or op.fn not in ("floordiv", "mod"):
                     self.known[op.result] = FOLDED[op.fn](x, y)
             case t.If():
-                cond = self.known.get(op.cond)
-                bodies = [op.then, op.orelse] if cond is None else [op.then if cond else op.orelse]
-                self.either([([(body, who)], EVERYBODY) for body in bodies])
+                self.branches(op, who)
+            case b.InitialState() | b.Advance():
+                of, num = (op.parity, 0) if isinstance(op, b.InitialState) else (op.state, op.num)
+                self.now = self.silent(self.now)
+                self.graph.changes[self.now] = Change(((op.result, of, num),))
             case b.ForRange():
                 self.loop(op, who)
             case b.Elect():
                 self.elect(op, who)
             case b.LaunchGrid():
-                self.cluster = op.cluster
+                self.cluster = self.places.ranks = op.cluster
             case b.AllocateBarriers():
                 assert isinstance(op.result.type, Barriers)
                 name = f"{op.label} (at {op.offset})"
-                items = Items(name, op.offset, LINE, op.result.type.num)
+                items = Items(name, op.offset, op.result.type.num)
                 self.places.barriers[op.result] = items
                 self.arrivals[op.result] = op.arrivals
             case m.AllocateShared():
@@ -287,7 +275,8 @@ class _Builder:
             case b.SetMaxRegisters():
                 self.emit(op, f"setmaxnreg.{'inc' if op.increase else 'dec'}", str(op.count))
             case b.WaitBarrier():
-                self.emit(op, "mbarrier.try_wait", "", self.places.barriers[op.barriers].name)
+                fill = Fill(self.places.barriers[op.barriers], op.state, parity=True)
+                self.emit(op, "mbarrier.try_wait", fill=fill)
             case b.ArriveBarrier():
                 kind = "mbarrier.arrive" if op.cta is None else "remote mbarrier.arrive"
                 threads = EVERYBODY if op.each_thread else who.one()
@@ -298,12 +287,12 @@ class _Builder:
                     threads = threads if pred else 0
                 else:
                     kind = CONDITIONAL + kind
-                name = self.places.barriers[op.barriers].name
-                to = "" if op.cta is None else self.targets(op.cta)
-                self.emit(op, kind, barrier=name, to=to, threads=threads)
+                cta = () if op.cta is None else self.of_ranks(op.cta)
+                fill = Fill(self.places.barriers[op.barriers], op.state, cta=cta)
+                self.emit(op, kind, threads=threads, fill=fill)
             case b.ArriveExpectTx():
-                name = self.places.barriers[op.barriers].name
-                self.emit(op, "mbarrier.arrive.expect_tx", str(op.tx_bytes), name)
+                fill = Fill(self.places.barriers[op.barriers], op.state)
+                self.emit(op, "mbarrier.arrive.expect_tx", str(op.tx_bytes), fill=fill)
             case b.ArriveFlag():
                 kind = f"red.{'release' if op.release else 'relaxed'}.gpu"
                 kind += ".add" if op.wrap is None else ".inc"
@@ -320,17 +309,15 @@ class _Builder:
             case m.TmaLoad():
                 kind = "multicast TMA load" if op.multicast is not None else "TMA load"
                 rank = f"{len(op.coordinates)}d"
-                name = self.places.barriers[op.barriers].name
-                self.emit(op, kind, rank, name, self.destination(op).name)
+                self.emit(op, kind, rank, fill=self.destination(op))
             case m.SendFragment():
                 assert isinstance(op.value.type, Fragment)
-                name = self.places.barriers[op.barriers].name
                 for block in range(op.value.type.columns // COLUMNS):
-                    to = self.sent(op, block * BLOCK_BYTES, who)
-                    self.emit(op, "st.async", "16 bytes", name, to)
+                    self.emit(op, "st.async", "16 bytes", fill=self.sent(op, block * BLOCK_BYTES))
             case m.TmaStore():
                 kind = "TMA reduction" if op.accumulate else "TMA store"
-                self.emit(op, kind, f"{len(op.coordinates)}d", threads=who.one_in(32))
+                rank = f"{len(op.coordinates)}d"
+                self.emit(op, kind, rank, threads=who.one_in(32), fill=self.source(op))
             case m.TmaStoreCommit():
                 self.emit(op, "cp.async.bulk.commit_group", threads=who.one_in(32))
             case m.TmaStoreWait():
@@ -350,30 +337,49 @@ class _Builder:
             case _:
                 pass
 
-    def targets(self, cta: Value) -> str:
-        known = self.known.get(cta)
-        ranks = None if known is None else (int(known),) * self.cluster
-        return ctas(ranks or self.by_rank.get(cta) or (None,))
+    def of_ranks(self, x: Value) -> tuple[int | None, ...]:
+        """A number in each CTA of the cluster."""
+        known = self.known.get(x)
+        return self.by_rank.get(x, (None if known is None else int(known),) * self.cluster)
 
-    def sent(self, op: m.SendFragment, further: int, who: Who) -> str:
-        start = self.shared[op.shared].offset + op.offset + further
-        each = 0 if op.shift is None else self.by_warpgroup.get(op.shift)
-        groups = range(self.places.num_threads // 128)
-        places = [None if each is None else start + each * (g - who.first) for g in groups]
-        return sent(self.targets(op.cta), places)
+    def sent(self, op: m.SendFragment, further: int) -> Fill:
+        assert isinstance(op.shared.type, Shared)
+        start, stride = self.shared[op.shared].offset + op.offset + further, op.shared.type.bytes
+        by_warp = tuple(shift for shift in self.of_warpgroups(op.shift) for _ in range(4))
+        barriers, cta = self.places.barriers[op.barriers], self.of_ranks(op.cta)
+        return Fill(
+            barriers,
+            op.state,
+            start=start,
+            stride=stride,
+            by_warp=by_warp,
+            apart=HELD_BYTES,
+            cta=cta,
+        )
 
-    def destination(self, op: m.TmaLoad) -> Items:
-        key = op.shared, op.offset, op.shift
-        if key not in self.places.destinations:
-            assert isinstance(op.shared.type, Shared)
-            shared = self.shared[op.shared]
-            start = shared.offset + op.offset
-            shifts = (0,) if op.shift is None else self.by_rank[op.shift]
-            further = "" if op.shift is None else "+shift"
-            name = f"{shared.label}+{op.offset}{further} (at {start})"
-            items = Items(name, start, op.shared.type.bytes, op.shared.type.num, shifts)
-            self.places.destinations[key] = items
-        return self.places.destinations[key]
+    def destination(self, op: m.TmaLoad) -> Fill:
+        assert isinstance(op.shared.type, Shared)
+        by_rank = () if op.shift is None else self.by_rank[op.shift]
+        items = self.places.barriers[op.barriers]
+        start = self.shared[op.shared].offset + op.offset
+        return Fill(items, op.state, start=start, stride=op.shared.type.bytes, by_rank=by_rank)
+
+    def source(self, op: m.TmaStore) -> Fill:
+        assert isinstance(op.shared.type, Shared)
+        size, start = op.shared.type.bytes, self.shared[op.shared].offset
+        items = self.of_warpgroups(op.item)
+        by_warp = tuple(
+            None if item is None else item * size + warp * (op.apart or size // 4)
+            for item in items
+            for warp in range(4)
+        )
+        return Fill(start=start, by_warp=by_warp)
+
+    def of_warpgroups(self, x: Value | None) -> tuple[int | None, ...]:
+        """A number in each warpgroup of the CTA."""
+        known = 0 if x is None else self.known.get(x)
+        same = (None if known is None else int(known),) * (self.places.num_threads // 128)
+        return same if x is None else self.by_warpgroup.get(x, same)
 
     def product(self, op: f.Wgmma, step: int) -> str:
         assert isinstance(op.acc.type, Accumulator)

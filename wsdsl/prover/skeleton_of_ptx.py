@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from wsdsl.prover.skeleton_exact import Exact
-from wsdsl.prover.skeleton_guards import Guards
-from wsdsl.prover.skeleton_language import EVERYBODY, EVERYWHERE, UNKNOWN, Graph, Letter
-from wsdsl.prover.skeleton_of_kernel import CONDITIONAL, Items, Places, ctas, sent
-from wsdsl.prover.skeleton_values import Values
+from wsdsl.prover.skeleton_language import EVERYWHERE, UNKNOWN, Letter
+from wsdsl.prover.skeleton_of_kernel import CONDITIONAL
+from wsdsl.prover.skeleton_registers import Statics
+from wsdsl.prover.skeleton_states import Places, parity_of, place_at
+from wsdsl.prover.skeleton_values import ADDRESS, BASE, Values
 
 COMMENT = re.compile(r"//[^\n]*")
 TOKEN = re.compile(
@@ -53,15 +54,47 @@ class Token:
         return self.args.strip() if self.op.startswith("bra") else ""
 
 
-def skeleton_of_ptx(text: str, places: Places) -> Graph:
-    """Raises nothing: what is not understood becomes an event that no kernel has."""
-    return _Reader(text, places).graph
+class Ask(NamedTuple):
+    """The operand that says a field of a letter, and where it is read."""
+
+    field: str
+    text: str
+    at: int
 
 
-class _Reader:
+Asked = tuple[Letter, *tuple[Ask, ...]]
+"""A letter, and what it lacks."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """A letter, but for what depends on registers."""
+
+    letter: Letter
+    line: int
+    may: int
+    must: int
+    asked: tuple[Ask, ...] = ()
+
+
+@dataclass(frozen=True)
+class Jump:
+    """`targets`: labels, or nothing where the thread ends."""
+
+    targets: tuple[str, ...]
+    may: int
+    must: int
+
+
+class Program:
+    """Labels, jumps and events of PTX text. Raises nothing: what is not understood becomes an event
+    that no kernel has.
+    """
+
     def __init__(self, text: str, places: Places) -> None:
         self.text = COMMENT.sub(lambda m: " " * len(m[0]), text)
-        self.places, self.graph = places, Graph()
+        self.places = places
+        self.names = places.names()
         self.ends_of_lines = [m.start() for m in re.finditer("\n", text)]
         self.tables: dict[str, list[str]] = {}
         tokens = list(self._tokens())
@@ -69,12 +102,10 @@ class _Reader:
         waits = {i for i in spins if not tokens[i].label and not tokens[i].target}
         starts = [t.at for i, t in enumerate(tokens) if t.label and i not in spins]
         self.values = Values(self.text, starts, _only_entries(tokens, spins, self.tables))
-        self.guards = Guards(self.values, places.num_threads)
-        self.labels: dict[str, int] = {}
-        now: int | None = 0
-        for i, token in enumerate(tokens):
-            if i not in spins or i in waits:
-                now = self._follow(now, token, i in waits)
+        self.threads = Statics(self.values, places.num_threads)
+        self.tokens = [t for i, t in enumerate(tokens) if i not in spins or i in waits]
+        waiting = {tokens[i].at for i in waits}
+        self.read = [self._read(token, token.at in waiting) for token in self.tokens]
 
     def _tokens(self) -> Iterator[Token]:
         label = ""
@@ -85,137 +116,107 @@ class _Reader:
             label = m["label"] or ""
             yield Token(m.start(), label, m["guard"] or "", m["op"] or "", m["args"] or "")
 
-    def _label(self, name: str) -> int:
-        if name not in self.labels:
-            self.labels[name] = self.graph.add()
-        return self.labels[name]
-
-    def _follow(self, now: int | None, token: Token, spins: bool) -> int | None:
-        """The node after a token; None where the text goes on, but no thread."""
+    def _read(self, token: Token, spins: bool) -> Event | Jump | None:
+        """None for a label."""
         if token.label:
-            node = self._label(token.label)
-            if now is not None:
-                self.graph.join(now, node)
-            return node
-        if now is None:
             return None
+        may, must = self.threads.threads(token.guard, token.at)
         kind = token.op.partition(".")[0]
-        if kind in ("bra", "brx", "ret", "exit", "trap"):
-            targets = [token.target]
-            if kind == "brx":
-                targets = self.tables.get(token.args.rpartition(",")[2].strip(), [])
-            elif kind != "bra":
-                # A branch to a place of its own, so that a guard is treated like any other.
-                targets = [f"the end by {kind}"]
-                self.graph.ends.add(self._label(targets[0]))
-            may, must = self.guards.threads(token.guard)
-            taken = self._silent(now, may) if token.guard else now
-            for target in targets:
-                self.graph.join(taken, self._label(target))
-            return self._silent(now, ~must) if token.guard else None
-        letter = self._letter(token, spins)
-        may, must = self.guards.threads(token.guard)
+        if kind == "brx":
+            targets = self.tables.get(token.args.rpartition(",")[2].strip(), [])
+            return Jump(tuple(targets), may, must)
+        if kind in ("bra", "ret", "exit", "trap"):
+            return Jump((token.target,) if kind == "bra" else (), may, must)
+        letter, *asked = self._letter(token, spins)
         if may != must:
             letter = letter._replace(kind=CONDITIONAL + letter.kind)
         line = bisect_right(self.ends_of_lines, token.at) + 1
-        node = self.graph.add(letter, line, may)
-        self.graph.join(now, node)
-        if not token.guard:
-            return node
-        after = self._silent(node, EVERYBODY)
-        self.graph.join(self._silent(now, ~may), after)
-        return after
+        return Event(letter, line, may, must, tuple(asked))
 
-    def _silent(self, before: int, threads: int) -> int:
-        node = self.graph.add(threads=threads)
-        self.graph.join(before, node)
-        return node
+    def filled(self, field: str, value: int | None) -> str:
+        """A field of a letter that an operand says."""
+        if value is None:
+            return UNKNOWN
+        if field == "detail":
+            return parity_of(value)
+        if field == "cta":
+            return str(value)
+        place = value - BASE
+        return self.names.get(place, place_at(place)) if field == "barrier" else place_at(place)
 
     # Letters -------------------------------------------------------------------------------------
 
-    def _letter(self, token: Token, spins: bool) -> Letter:
+    def _letter(self, token: Token, spins: bool) -> Asked:
         op, args = token.op, OPERAND.findall(token.args)
         first, last = (args[0], args[-1]) if args else ("", "")
         if found := BARRIER.match(op):
-            return Letter(f"bar.{found[1]}", ", ".join(args))
+            return (Letter(f"bar.{found[1]}", ", ".join(args)),)
         if op.startswith("griddepcontrol."):
-            return Letter("griddepcontrol", op.partition(".")[2])
+            return (Letter("griddepcontrol", op.partition(".")[2]),)
         if op.startswith("barrier.cluster."):
-            return Letter(re.sub(r"\.(aligned|acquire|release)\b", "", op))
+            return (Letter(re.sub(r"\.(aligned|acquire|release)\b", "", op)),)
         if found := TENSOR.match(op):
             return self._copy(token, found[1], found[2], args)
         if op.startswith(PRODUCT):
-            return Letter("wgmma.mma_async", f"{op.removeprefix(PRODUCT)} {_product(args)}")
+            return (Letter("wgmma.mma_async", f"{op.removeprefix(PRODUCT)} {_product(args)}"),)
         kind = NEUTRAL.sub("", op)
         if op == SEND and len(args) == 3:
-            barrier = self._place(args[2], token.at, self.places.barriers.values())
-            return Letter("st.async", "16 bytes", barrier, self._sent(args, token.at))
+            (to, *into), (on, *counted) = (self._remote(args[i], token.at) for i in (0, 2))
+            if [self._made(ask) for ask in into] != [self._made(ask) for ask in counted]:
+                return (Letter("st.async counted elsewhere"),)
+            return Letter("st.async", "16 bytes"), Ask("to", *to), Ask("barrier", *on), *into
         if kind.startswith("mbarrier."):
             return self._mbarrier(token, kind, args, spins)
         if (found := FLAG.match(kind)) and (found[1] or ".release" in op):
             amount = "a register" if last[:1] == "%" else last
-            return Letter(f"red{found[1] or '.release'}.gpu.{found[2]}", amount)
+            return (Letter(f"red{found[1] or '.release'}.gpu.{found[2]}", amount),)
         if kind.startswith("ld.gpu") and ".acquire" in op:
-            return Letter("ld.acquire.gpu" if spins else "ld.acquire.gpu outside of a loop")
+            return (Letter("ld.acquire.gpu" if spins else "ld.acquire.gpu outside of a loop"),)
         if op == "fence.proxy.async":
-            return Letter(op, EVERYWHERE)
+            return (Letter(op, EVERYWHERE),)
         if kind == "bar.warp" and first in ("-1", "0xffffffff", "4294967295"):
-            return Letter("bar.warp.sync")
+            return (Letter("bar.warp.sync"),)
         if kind == "elect":
-            return Letter("elect.sync")
-        return Letter(kind, ", ".join(args))
+            return (Letter("elect.sync"),)
+        return (Letter(kind, ", ".join(args)),)
 
-    def _mbarrier(self, token: Token, kind: str, args: list[str], spins: bool) -> Letter:
+    def _mbarrier(self, token: Token, kind: str, args: list[str], spins: bool) -> Asked:
         address = next((arg for arg in args if arg[0] == "["), "")
-        place = self._place(address, token.at, self.places.barriers.values())
+        barrier = Ask("barrier", address, token.at)
         if kind == "mbarrier.init":
-            offsets = self.values.offsets(address, token.at)
-            for items in self.places.barriers.values():
-                if offsets is not None and len(offsets) == 1 and items.name == place:
-                    place += f"[{(min(offsets) - items.start) // items.stride}]"
-            return Letter(kind, args[-1], place)
+            return Letter(kind, args[-1]), barrier
         if kind == "mbarrier.try_wait.parity":
             kind = "mbarrier.try_wait" if spins else "mbarrier.try_wait outside of a loop"
-            return Letter(kind, "", place)
+            return Letter(kind), barrier, Ask("detail", args[-1], token.at)
         rest = [arg for arg in args[1:] if arg[0] != "["]
         if "shared::cluster" in token.op:
-            to = self._targets(address, token.at)
-            return Letter(f"remote {kind}", ", ".join(rest), place, to)
-        return Letter(kind, ", ".join(rest), place)
+            on, *cta = self._remote(address, token.at)
+            return Letter(f"remote {kind}", ", ".join(rest)), Ask("barrier", *on), *cta
+        return Letter(kind, ", ".join(rest)), barrier
 
-    def _targets(self, address: str, at: int) -> str:
-        """The CTA that an address lies in, for each one of the cluster."""
-        exact = (Exact(self.values, rank) for rank in sorted(self.values.ranks))
-        return ctas([each.target(address, at) for each in exact])
+    def _remote(self, address: str, at: int) -> tuple[tuple[str, int], *tuple[Ask, ...]]:
+        """What names a place in some CTA: where, and in which one if a `mapa` says so."""
+        found = ADDRESS.search(address)
+        made = self.values.definitions(found[1], at) if found else []
+        if not found or len(made) != 1 or not made[0].op.startswith("mapa.") or made[0].guard:
+            return ((address, at),)
+        d = made[0]
+        return (f"[{d.args[0]}+{found[2] or 0}]", d.at), Ask("cta", d.args[1], d.at)
 
-    def _sent(self, args: Sequence[str], at: int) -> str:
-        """To which CTA, and where there each warpgroup's first thread sends its part."""
-        to, counted = self._targets(args[0], at), self._targets(args[2], at)
-        if to != counted:
-            return f"{to}, counted on {counted}"
-        threads = range(0, self.places.num_threads, 128)
-        return sent(to, [Exact(self.values, 0, t).offset(args[0], at) for t in threads])
+    def _made(self, ask: Ask) -> list[int]:
+        return [d.at for d in self.values.definitions(ask.text, ask.at)]
 
-    def _copy(self, token: Token, rank: str, form: str, args: list[str]) -> Letter:
+    def _copy(self, token: Token, rank: str, form: str, args: list[str]) -> Asked:
         reduces = token.op.startswith("cp.reduce.")
-        if form == (REDUCE if reduces else STORE):
-            return Letter("TMA reduction" if reduces else "TMA store", rank)
+        if form == (REDUCE if reduces else STORE) and len(args) == 2:
+            return Letter("TMA reduction" if reduces else "TMA store", rank), Ask(
+                "to", args[1], token.at
+            )
         many = form == f"{LOAD}.multicast::cluster"
         if not (form == LOAD or many) or len(args) != 3 + many:
-            return Letter(token.op, token.args)
-        barrier = self._place(args[2], token.at, self.places.barriers.values())
-        to = self._place(args[0], token.at, self.places.destinations.values())
-        return Letter("multicast TMA load" if many else "TMA load", rank, barrier, to)
-
-    def _place(self, address: str, at: int, known: Iterable[Items]) -> str:
-        """The only array that an address can point into, with any stage."""
-        offsets = self.values.offsets(address, at)
-        if offsets is None:
-            return UNKNOWN
-        names = {items.name for items in known if offsets <= frozenset(items.values())}
-        if len(names) > 1:
-            return UNKNOWN
-        return names.pop() if names else f"SMEM at {sorted(offsets)}"
+            return (Letter(token.op, token.args),)
+        kind = "multicast TMA load" if many else "TMA load"
+        return Letter(kind, rank), Ask("barrier", args[2], token.at), Ask("to", args[0], token.at)
 
 
 def _only_entries(
