@@ -149,7 +149,11 @@ SIZES = (
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_right_in_any_order(name: str, unaligned: tuple[str, ...]) -> None:
     case, kernel = CASES["gemm"], scheduled("gemm", SCHEDULES[name], unaligned)
+    # Threads that copy meet two sizes, other ones in the next schedule.
+    own = list(SCHEDULES).index(name)
     for seed, sizes in enumerate(SIZES):
+        if unaligned and (seed + own) % 2:
+            continue
         arrays = inputs(case, seed, **sizes)
         wanted = expected(case, arrays)
         simulate(kernel, arrays, seed=seed, num_sms=64 if name in CUT else 2)
@@ -204,10 +208,10 @@ def test_a_ring_that_one_thread_fills_beside_one_that_all_fill(
     right("held_operand", kernel, M=140, N=136)
 
 
-def right(name: str, kernel: Kernel, **sizes: int) -> None:
+def right(name: str, kernel: Kernel, seeds: int = 2, **sizes: int) -> None:
     case = CASES[name]
     prove(kernel)
-    for seed in range(2):
+    for seed in range(seeds):
         arrays = inputs(case, seed, **sizes)
         wanted = expected(case, arrays)
         simulate(kernel, arrays, seed=seed, num_sms=2)
@@ -249,7 +253,7 @@ def test_scales_beside_operands(constant: tuple[str, ...], more: dict[str, objec
     shares = [(loaded(p, kernel), waits(p.body)) for p in loads]
     late = every - {*constant}
     assert shares == [({*constant}, False), *([(late, True)] if late else [])]
-    right("block_scaled", kernel, KB=4)
+    right("block_scaled", kernel, seeds=1, KB=4)
 
 
 @pytest.mark.parametrize("more", [dict(consumers=1), dict(mode="pingpong")], ids=str)
@@ -285,7 +289,7 @@ def test_parts_of_the_epilogue_wait(constant: tuple[str, ...], more: dict[str, o
     assert "R" in loaded(parts, kernel) and waits(parts.body)
     early, *_ = partitions(kernel)
     assert loaded(early, kernel) == {*constant} & {"A", "B"} and not waits(early.body)
-    right("epilogue", kernel)
+    right("epilogue", kernel, seeds=1)
 
 
 def test_parts_alone_are_not_early() -> None:
