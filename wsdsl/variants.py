@@ -152,7 +152,7 @@ class Variants:
             elif found is None:
                 found = Compiled(self._posed(settled), key=self._code_key(*code))
             self._compiled[code] = found
-            found.notes = choice.notes
+            found.notes = choice.notes or found.notes
         _ = found.artifact
         return self._choose(asked, found)
 

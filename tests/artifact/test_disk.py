@@ -86,9 +86,13 @@ def test_a_disk_that_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, co
     def refuses(*_: Any, **__: Any) -> Any:
         raise OSError(code, "refused")
 
+    place = Disk(tmp_path / "new", 1 << 20)
+    Disk(tmp_path / "old", 1 << 20).write("k", b"data")
     monkeypatch.setattr("builtins.open", refuses)
-    monkeypatch.setattr(module.os, "open", refuses)
-    nothing_is_kept(Disk(tmp_path, 1 << 20))
+    for name in ("open", "utime", "replace", "unlink"):
+        monkeypatch.setattr(module.os, name, refuses)
+    nothing_is_kept(place)
+    assert Disk(tmp_path / "old", 1 << 20).read("k") == b"data"
 
 
 def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -131,7 +131,7 @@ def test_a_process_holds_so_many(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(module, "MAX_HELD", 4)
     for i in range(9):
         kept(f"key{i}", Names, lambda: Names(()))
-    assert len(module._held) == 4
+    assert len(module._own.held) == 4
     assert kept("key0", Names, never) == Names(())  # from disk
 
 
@@ -152,3 +152,24 @@ def test_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert where() == (str(tmp_path / "here"), 7)
     monkeypatch.setenv("WSDSL_CACHE_DIR", "off")
     assert where() is None
+
+
+def test_a_forked_process_waits_for_no_thread_of_its_parent(folder: Path) -> None:
+    making, done = threading.Event(), threading.Event()
+
+    def make() -> Names:
+        making.set()
+        done.wait(60)
+        return Names(())
+
+    thread = threading.Thread(target=kept, args=("key", Names, make))
+    thread.start()
+    making.wait(60)
+    child = os.fork()
+    if not child:
+        with module._one_at_a_time("other"):
+            os._exit(0 if not module._own.making.get("key") else 1)
+    done.set()
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
+    assert kept("key", Names, never) == Names(())

@@ -90,7 +90,7 @@ class Disk:
             if held is not None:
                 with suppress(OSError):
                     path.unlink()
-                os.close(held)
+                _unlock(held)
 
     def _locked(self, path: Path) -> int | None:
         import fcntl
@@ -159,6 +159,15 @@ class Disk:
                     size = -(-held.st_size // BLOCK) * BLOCK
                     found.append(File(Path(entry.path), size, held.st_mtime))
         return found
+
+
+def _unlock(file: int) -> None:
+    """Closing it is not enough: a process that was forked meanwhile has it open, too."""
+    import fcntl
+
+    with suppress(OSError):
+        fcntl.flock(file, fcntl.LOCK_UN)
+    os.close(file)
 
 
 def _remove(file: File) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -18,9 +19,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 MAX_HELD = 512
 
-_held: dict[str, Any] = {}
-_making: dict[str, threading.RLock] = {}
-_lock = threading.Lock()
+
+class _Process:
+    """What this process holds, and what its threads are making."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, Any] = {}
+        self.forked()
+
+    def forked(self) -> None:
+        """Threads that were making something are not in the child."""
+        self.making: dict[str, threading.RLock] = {}
+        self.lock = threading.Lock()
+
+
+_own = _Process()
+os.register_at_fork(after_in_child=_own.forked)
 
 
 def kept(key: str | None, kind: type[T], make: Callable[[], T]) -> T:
@@ -44,7 +58,7 @@ def look(key: str | None, kind: type[T]) -> T | None:
     """What is kept under `key`, or None."""
     if key is None or knobs.DUMP.get() is not None:
         return None
-    found = _held.get(key)
+    found = _own.held.get(key)
     if found is None:
         place = disk()
         data = None if place is None else place.read(key)
@@ -62,8 +76,8 @@ def look(key: str | None, kind: type[T]) -> T | None:
 
 def forget() -> None:
     """All that this process holds; what is on disk stays."""
-    with _lock:
-        _held.clear()
+    with _own.lock:
+        _own.held.clear()
 
 
 def disk() -> Disk | None:
@@ -88,16 +102,16 @@ def _keep(key: str, made: Any) -> None:
 
 
 def _hold(key: str, value: Any) -> None:
-    with _lock:
-        if len(_held) >= MAX_HELD:
-            del _held[next(iter(_held))]
-        _held[key] = value
+    with _own.lock:
+        if len(_own.held) >= MAX_HELD:
+            del _own.held[next(iter(_own.held))]
+        _own.held[key] = value
 
 
 @contextmanager
 def _one_at_a_time(key: str) -> Generator[None]:
-    with _lock:
-        own = _making.setdefault(key, threading.RLock())
+    with _own.lock:
+        own = _own.making.setdefault(key, threading.RLock())
     try:
         with own:
             place = disk()
@@ -107,5 +121,5 @@ def _one_at_a_time(key: str) -> Generator[None]:
             with place.lock(key):
                 yield
     finally:
-        with _lock:
-            _making.pop(key, None)
+        with _own.lock:
+            _own.making.pop(key, None)
