@@ -1,5 +1,6 @@
 """A kernel that was found offers what one that was compiled does."""
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,8 @@ def test_all_forms(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert found.ir(level) == first.ir(level)
     assert found.llvm == first.llvm and found.explain() == first.explain()
     assert str(found.source) == str(first.source)
+    for copied in (pickle.loads(pickle.dumps(x)) for x in (first, found)):
+        assert copied.cubin == first.cubin and copied.ir() == first.ir()
     rng = np.random.default_rng(0)
     a, b = (rng.integers(-2, 3, (n, 64)).astype(BF16) for n in (64, 40))
     assert np.array_equal(found.simulate(a, b, 2.0), first.simulate(a, b, 2.0))
