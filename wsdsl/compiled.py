@@ -38,8 +38,6 @@ class Compiled(Callee):
     `ir(level)`, `llvm`, `ptx`, `cubin` and `sass` are its forms; calling it runs it.
     """
 
-    _make_source: Callable[[], ir.Kernel]
-
     def __init__(
         self, kernel: ir.Kernel, sizes: Mapping[str, int] | None = None, key: str | None = None
     ) -> None:
@@ -49,17 +47,18 @@ class Compiled(Callee):
         Raises CompileError, ScheduleError or VerifyError; nothing is assembled yet.
         """
         self.name, self._sizes, self._key = kernel.name, sizes, key
-        self.__dict__["source"] = kernel
+        self._make_source: Callable[[], ir.Kernel] = lambda: kernel
         self._refused: tuple[tuple[str, bool], CompileError] | None = None
         self.notes: tuple[str, ...] = ()
         """What else `explain` tells of how the schedule was chosen."""
         _ = self.scheduled
 
     def __getstate__(self) -> dict[str, Any]:
-        """With its source, in place of the way to it, which can not be pickled."""
+        """With its source, in place of the way to it, which can not be pickled; no more can what is
+        loaded on a GPU.
+        """
         held = vars(self) | {"source": self.source}
-        del held["_make_source"]
-        return held
+        return {n: x for n, x in held.items() if n not in ("_make_source", "launcher")}
 
     @classmethod
     def found(cls, artifact: Artifact, make_source: Callable[[], ir.Kernel]) -> Compiled:
@@ -68,16 +67,9 @@ class Compiled(Callee):
         """
         made = object.__new__(cls)
         made.name, made._sizes, made._key = artifact.name, None, None
-        made._make_source = make_source
-        made._refused, made.notes = None, ()
+        made._make_source, made._refused, made.notes = make_source, None, ()
         made._take(artifact)
         return made
-
-    def __getstate__(self) -> dict[str, Any]:
-        """A copy, in another process too, has the source, and is not loaded anywhere yet."""
-        _ = self.source
-        left = ("_make_source", "launcher")
-        return {name: held for name, held in vars(self).items() if name not in left}
 
     def _take(self, artifact: Artifact) -> None:
         """What it holds is not made again."""

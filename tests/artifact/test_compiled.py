@@ -68,7 +68,9 @@ def test_all_forms(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert found.ir(level) == first.ir(level)
     assert found.llvm == first.llvm and found.explain() == first.explain()
     assert str(found.source) == str(first.source)
+    assert first.launcher
     for copied in (pickle.loads(pickle.dumps(x)) for x in (first, found)):
+        copied = pickle.loads(pickle.dumps(copied))
         assert copied.cubin == first.cubin and copied.ir() == first.ir()
     rng = np.random.default_rng(0)
     a, b = (rng.integers(-2, 3, (n, 64)).astype(BF16) for n in (64, 40))

@@ -200,10 +200,6 @@ class Kernel:
     schedule: Schedule | None = None
     loc: Loc | None = field(default=None, compare=False, repr=False)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """What was found out about it (`once`) is found out again, of a copy."""
-        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-
     @cached_property
     def ops(self) -> tuple[Op, ...]:
         """Every op, outer before inner, in textual order: `walk(kernel.body)`, but only once."""
