@@ -33,6 +33,7 @@ from wsdsl.codegen.barriers import (
     placed,
 )
 from wsdsl.codegen.casts import convert_bitcast, convert_cast
+from wsdsl.codegen.clear_panels import convert_clear_panels
 from wsdsl.codegen.cluster_access import convert_receive_fragment, convert_send_fragment
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.control import (
@@ -336,6 +337,7 @@ ARMS: dict[type[Op], Arm] = {
     m.PrefetchTensorMap: convert_prefetch_tensor_map,
     m.TmaLoad: convert_tma_load,
     m.ThreadLoad: convert_thread_load,
+    m.ClearPanels: convert_clear_panels,
     m.PrefetchTile: convert_prefetch_tile,
     m.ThreadStore: convert_thread_store,
     m.LoadPanels: convert_load_panels,

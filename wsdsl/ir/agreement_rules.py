@@ -168,6 +168,9 @@ def _reach(op: Op, made: Mapping[Value, Op]) -> tuple[int, str]:
             return math.prod(map.box) * tensor.dtype.bytes, ""
         case m.ThreadLoad(tensor=Value(type=Tensor() as tensor)):
             return op.rows * op.columns * tensor.dtype.bytes, ""
+        case m.ClearPanels():
+            line, span = op.columns * DTYPES[op.dtype].bytes, SWIZZLE_SPAN[op.swizzle]
+            return op.rows * line, f"lines of {line} bytes" if line % span else ""
         case m.LoadPanels():
             return _of_panels(op)
         case m.LoadShared(result=Value(type=Tile() | Fragment() as kind)):

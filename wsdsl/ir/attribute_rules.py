@@ -88,6 +88,7 @@ RANGES: dict[type[Op], dict[str, Check]] = {
     m.ThreadLoad: dict(
         row_dim=between(-1, 4), rows=SIZE, columns=SIZE, swizzle=SWIZZLE, offset=BYTES
     ),
+    m.ClearPanels: dict(offset=BYTES, dtype=DTYPE, rows=SIZE, columns=SIZE, swizzle=SWIZZLE),
     m.PrefetchTile: dict(row_dim=between(-1, 4), rows=SIZE, columns=SIZE),
     m.StoreShared: dict(swizzle=SWIZZLE),
     m.LoadShared: dict(offset=BYTES, bytes=between(1, SMEM_BYTES), stride=SIZE),

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wsdsl.ir.op import Op, Value, operands
+from wsdsl.ir.ranges import may_begin_anywhere
 from wsdsl.ir.tile_ops import Bitcast, Cast, Constant, Contract, Index, Load, Lookup, Map
 from wsdsl.ir.types import Axis, DType, Tile
 from wsdsl.ir.wgmma import sum_of
@@ -16,7 +17,7 @@ from wsdsl.ir.wgmma import sum_of
 Makers = Mapping[Value, Op]
 Factored = tuple[Value, list[Value]]
 """What is loaded, and what it is multiplied by: values in which the axis that is summed over may
-occur as `index(k) // c`."""
+occur as `index(k) // c`, if tiles begin at multiples of their size."""
 
 
 def factored(op: Contract, made: Makers) -> tuple[Factored, Factored] | None:
@@ -62,9 +63,10 @@ def _is_same_over(value: Value, k: str, made: Makers) -> bool:
         return True
     op = made.get(value)
     match op:
-        case Map(fn="floordiv", args=(x, y)) if isinstance(made.get(x), Index):
+        case Map(fn="floordiv", args=(x, y)) if isinstance(index := made.get(x), Index):
             by: Any = made.get(y)
-            return isinstance(by, Constant) and by.value > 0
+            even = not may_begin_anywhere(made.get(index.axis), made)
+            return even and isinstance(by, Constant) and by.value > 0
         case Map() | Cast() | Bitcast() | Load() | Lookup():
             inner = (v for v in operands(op) if isinstance(v.type, (Tile, Axis)))
             return all(_is_same_over(v, k, made) for v in inner)

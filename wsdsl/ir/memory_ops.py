@@ -107,6 +107,28 @@ class ThreadLoad(Op):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ClearPanels(Op):
+    """All 128 threads of the warpgroup write zeros to parts of the tile of `rows` x `columns`
+    elements of `dtype` that lies as panels in item `state.stage` of `shared`, `offset` bytes in:
+    to the elements of each line that are not from `begin` to `end` (i32), or with `lines` to all of
+    the lines that are not. Complete when it returns, in the generic proxy. Nobody may look at the
+    tile meanwhile.
+    """
+
+    levels: ClassVar = SCHEDULED
+    shared: Value
+    offset: int = 0
+    state: Value
+    begin: Value
+    end: Value
+    lines: bool = False
+    dtype: str
+    rows: int
+    columns: int
+    swizzle: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PrefetchTile(Op):
     """All 128 threads of the warpgroup ask for what `thread_load` would copy to come to L2: for the
     lines of L2 that hold every 128th byte of a row of the tile, from its first on. Nobody waits for

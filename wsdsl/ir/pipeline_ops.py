@@ -166,13 +166,18 @@ class RenameAxes(Op):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class AxisAt(Op):
-    """The axis whose current tile begins at the i32 `start`; what loops over tiles become.
-    `inside`: all of the tile lies in the dimension.
+    """The axis whose current tile begins at the i32 `start`; what loops over tiles become. With
+    `first` or `stop` (i32) it has no elements before, or from there on, where the tensor may have
+    some. `shifted`: `start` need not be a multiple of the tile's size. `inside`: the tile ends with
+    its last element, neither beyond `stop` nor beyond the dimension.
     """
 
     levels: ClassVar = PARTITIONED
     result: Value = result()
     start: Value
+    first: Value | None = None
+    stop: Value | None = None
+    shifted: bool = False
     inside: bool = False
 
 

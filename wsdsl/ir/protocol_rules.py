@@ -31,6 +31,7 @@ from wsdsl.ir.early_start import Problem, predecessors_are_waited_for
 from wsdsl.ir.fragment_ops import MatrixOperand
 from wsdsl.ir.memory_ops import (
     AllocateShared,
+    ClearPanels,
     LoadPanels,
     LoadShared,
     MakeTensorMap,
@@ -143,7 +144,7 @@ def shared_memory_is_aligned(kernel: Kernel) -> Iterator[Problem]:
                 yield op, f"an item is a multiple of {unit} bytes, as the next one begins there"
         elif isinstance(op, AllocateBarriers) and op.offset >= 0 and op.offset % 8:
             yield op, "mbarriers begin at a multiple of 8 bytes"
-        elif isinstance(op, (TmaLoad, LoadPanels, MatrixOperand)):
+        elif isinstance(op, (TmaLoad, LoadPanels, ClearPanels, MatrixOperand)):
             swizzle = getattr(
                 made.get(op.map) if isinstance(op, TmaLoad) else op, "swizzle", "none"
             )

@@ -79,6 +79,7 @@ THREADS: dict[type[Op], Threads] = {
     b.NamedBarrierSync: "warpgroup",
     b.NamedBarrierArrive: "warpgroup",
     m.ThreadLoad: "warpgroup",
+    m.ClearPanels: "warpgroup",
     m.PrefetchTile: "warpgroup",
     m.StoreShared: "warpgroup",
     m.LoadPanels: "warpgroup",

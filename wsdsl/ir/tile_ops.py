@@ -41,6 +41,10 @@ class ForTiles(Op):
     and stored twice, with the same bits.
 
     `whole`: one tile has all of the dimension, since its body reduces that.
+
+    Of a part of a dimension the last tile has elements up to `stop` alone; `clipped`: the dimension
+    may have more that the tile reaches. The first tile has elements from `first` (i32) on, if that
+    is not where it begins. `shifted`: tiles may begin elsewhere than at multiples of their size.
     """
 
     levels: ClassVar = TILES
@@ -48,10 +52,13 @@ class ForTiles(Op):
     index: Value = binds()
     start: Value | None = None
     stop: Value | None = None
+    first: Value | None = None
     every: Value | None = None
     offset: Value | None = None
     within: int = 0
     whole: bool = False
+    clipped: bool = False
+    shifted: bool = False
     init: tuple[Value, ...] = ()
     args: tuple[Value, ...] = bound_arguments()
     body: Region = ()
@@ -127,8 +134,8 @@ class Store(Op):
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Contract(Op):
     """Sum of products over every axis that `a` and `b` share, in f32 (i32 for integers), plus
-    `acc` if given. The result has the other axes, a's first. A tile's elements outside its
-    dimension count as 0. `a` and `b` are tiles (TILE) or tiles in slots (PARTITIONED).
+    `acc` if given. The result has the other axes, a's first. A tile's elements outside of what its
+    loop walks count as 0. `a` and `b` are tiles (TILE) or tiles in slots (PARTITIONED).
     """
 
     levels: ClassVar = TILES
@@ -184,8 +191,8 @@ class Bitcast(Op):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Reduce(Op):
-    """Reduce `x` over one axis; `fn` is "add", "max" or "min". Elements outside the dimension take
-    no part. Sums of floats accumulate in f32; the result keeps x's dtype.
+    """Reduce `x` over one axis; `fn` is "add", "max" or "min". Elements outside of what its loop
+    walks take no part. Sums of floats accumulate in f32; the result keeps x's dtype.
     """
 
     levels: ClassVar = TILES
@@ -224,7 +231,9 @@ class Index(Op):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class End(Op):
-    """One past the last index of an axis' current tile, clipped to the dimension; an i32 scalar."""
+    """One past the last index of an axis' current tile, clipped to what its loop walks; an i32
+    scalar.
+    """
 
     levels: ClassVar = TILES
     result: Value = result()

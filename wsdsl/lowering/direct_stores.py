@@ -7,7 +7,7 @@ import dataclasses
 from wsdsl.ir.memory_ops import StoreGlobal
 from wsdsl.ir.op import Value
 from wsdsl.ir.tile_ops import Cast, Store
-from wsdsl.ir.types import BOOL, I32, Axis, Fragment, Tile
+from wsdsl.ir.types import I32, Axis, Fragment, Tile
 from wsdsl.lowering.reads import Find, entry_of, vector_of
 from wsdsl.lowering.side import Side
 
@@ -18,7 +18,8 @@ def store_directly(side: Side, op: Store, find: Find, piece: tuple[int, int], va
     kinds = [v.type for v in (*index, value) if isinstance(v.type, Fragment)]
     by_rows = side.shapes.share == "rows"
     split = any((kind.rows if by_rows else kind.columns) > 1 for kind in kinds)
-    pred = None
+    last, pred = op.index[-1].type, None
+    cut = isinstance(last, Axis) and side.is_clipped(last.name)
     if not split and side.num_warpgroups > 1:
         assert side.warpgroup is not None
         pred = b.map("eq", side.warpgroup, b.integer(0), wish="first")
@@ -27,7 +28,7 @@ def store_directly(side: Side, op: Store, find: Find, piece: tuple[int, int], va
             tensor=op.tensor,
             index=index,
             value=value,
-            vector=1 if op.accumulate else vector_of(op.tensor, op.index, side),
+            vector=1 if op.accumulate or cut else vector_of(op.tensor, op.index, side),
             accumulate=op.accumulate,
             pred=pred,
             loc=op.loc,
@@ -36,28 +37,23 @@ def store_directly(side: Side, op: Store, find: Find, piece: tuple[int, int], va
 
 
 def _place(entry: Value, side: Side, op: Store, find: Find, piece: tuple[int, int]) -> Value:
-    """Where elements go along a dimension. Along an axis that only gives their places they end
-    with it: what lies beyond goes to -1, which is in no tensor.
+    """Where elements go along a dimension. Along an axis that only gives their places, or walks a
+    part of its dimension, they end with it: what lies beyond goes to -1, which is in no tensor.
     """
     b = side.builder
     place = entry_of(entry, side, find).get(*piece)
-    if not isinstance(entry.type, Tile):
-        return place
-    for name in entry.type.axes:
-        axis = side.axes[name]
-        known = side.static.get(axis.dim)
-        checked = any(isinstance(v.type, Axis) and v.type.name == name for v in op.index)
-        if checked or (known is not None and known % axis.size == 0):
-            continue
+    named = {v.type.name for v in op.index if isinstance(v.type, Axis)}
+    if isinstance(entry.type, Axis):
+        along = [entry.type.name] if side.is_clipped(entry.type.name) else []
+    else:
+        axes = entry.type.axes if isinstance(entry.type, Tile) else ()
+        along = [name for name in axes if name not in named and not side.is_full(name)]
+    for name in along:
         assert isinstance(place.type, Fragment)
         if place.type.dtype != I32:
             kind = dataclasses.replace(place.type, dtype=I32)
             place = b.add(Cast(result=b.value("place", kind), x=place, loc=op.loc)).result
-        assert isinstance(place.type, Fragment)
-        indices = side.indices(name).get(*piece)
-        assert isinstance(indices.type, Fragment)
-        kind = dataclasses.replace(indices.type, dtype=BOOL)
-        inside = b.map("lt", indices, side.size(axis), type=kind, wish="inside")
+        inside = side.is_inside(name, side.indices(name).get(*piece))
         args = inside, place, b.integer(-1)
         place = b.map("where", *args, type=place.type, wish="place")
     return place

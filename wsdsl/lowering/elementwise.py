@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from wsdsl.ir.fragment_ops import ReduceColumns
 from wsdsl.ir.op import Op, Value, operands
 from wsdsl.ir.tile_ops import Bitcast, Cast, Full, Index, Map, Reduce
-from wsdsl.ir.types import BOOL, F32, Axis, DType, Fragment, Tile
+from wsdsl.ir.types import F32, Axis, DType, Fragment, Tile
 from wsdsl.ir.walk import replace_operands
 from wsdsl.lowering.pieces import Pieces, covering, narrow
 from wsdsl.lowering.side import Side
@@ -24,7 +24,7 @@ def compute(op: Op, side: Side, pieces: Lookup, made: Mapping[Value, Op]) -> Pie
         case Index(axis=Value(type=Axis(name=name))):
             return side.indices(name)
         case Reduce():
-            masked = op.fn != "add" or not zero_outside(op.x, op.axis, made)
+            masked = op.fn != "add" or not _is_zero_outside(op.x, op.axis, side, made)
             return _reduce(op, side, pieces(op.x), masked)
         case Map() | Cast() | Bitcast() | Full():
             return _elementwise(op, side, pieces)
@@ -92,19 +92,30 @@ def _reduce(op: Reduce, side: Side, x: Pieces, masked: bool) -> Pieces:
     return Pieces(shape, piece)
 
 
+def with_zeros_outside(value: Value, x: Pieces, side: Side, made: Mapping[Value, Op]) -> Pieces:
+    """A tile's pieces, with zeros in the columns that lie outside of what is walked."""
+    assert isinstance(value.type, Tile) and x.shape.columns is not None
+    if _is_zero_outside(value, x.shape.columns, side, made):
+        return x
+    return with_columns_inside(x, side, value.type.dtype, 0.0)
+
+
+def _is_zero_outside(value: Value, axis: str, side: Side, made: Mapping[Value, Op]) -> bool:
+    """Whether it is so by itself. Beyond the end of a part there are other elements."""
+    return not side.is_clipped(axis) and zero_outside(value, axis, made)
+
+
 def with_columns_inside(x: Pieces, side: Side, dtype: DType, rest: int | float) -> Pieces:
-    """The tile with `rest` in the columns that lie outside of their dimension."""
+    """The tile with `rest` in the columns that lie outside of what is walked."""
     b, name = side.builder, x.shape.columns
     assert name is not None
-    axis, indices = side.axes[name], side.indices(name)
-    static = side.static.get(axis.dim)
-    if name in side.inside or (static is not None and static % axis.size == 0):
+    indices = side.indices(name)
+    if side.is_full(name):
         return x
 
     def inside(i: int, j: int) -> Value:
         value, columns = x.get(i, j), indices.get(i, j)
-        kind = Fragment(BOOL, 1, x.shape.widths[j])
-        valid = b.map("lt", columns, side.size(axis), type=kind, wish="inside")
+        valid = side.is_inside(name, columns)
         constant = b.constant(rest, Tile(dtype), "neutral")
         return b.map("where", valid, value, constant, type=value.type, wish="masked")
 

@@ -116,11 +116,20 @@ class _Loops:
         b, name = self.builder, f"{op.index.name}_start"
         last = self.last_start(axis, op.within)
         index = b.value(name, INT)
+        stop = op.stop or self.size(axis.dim)
         with b.region() as first:
             start = index if op.offset is None else b.plus(op.offset, index, name)
             start = start if last is None else b.map("min", start, last, wish=name)
-            b.add(AxisAt(result=op.index, start=start, loc=op.loc))
-        stop = op.stop or self.size(axis.dim)
+            end = stop if op.clipped else None
+            axis_at = AxisAt(
+                result=op.index,
+                start=start,
+                first=op.first,
+                stop=end,
+                shifted=op.shifted,
+                loc=op.loc,
+            )
+            b.add(axis_at)
         step = op.every and b.times(op.every, axis.size, "step")
         self.range(op, index, (op.start, stop), step or axis.size, tuple(first))
 

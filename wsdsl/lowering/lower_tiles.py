@@ -76,7 +76,8 @@ from wsdsl.lowering.carried import (
     added_in_place,
     stays_with_products,
 )
-from wsdsl.lowering.elementwise import compute, with_columns_inside
+from wsdsl.lowering.clear_slots import clear_beyond
+from wsdsl.lowering.elementwise import compute, with_zeros_outside
 from wsdsl.lowering.exchange import Exchange
 from wsdsl.lowering.parts import Parts
 from wsdsl.lowering.pieces import Accumulated, Pieces, held
@@ -85,7 +86,6 @@ from wsdsl.lowering.reads import load_piece, read_elements, read_values
 from wsdsl.lowering.side import Side
 from wsdsl.lowering.stored_again import stored_in
 from wsdsl.lowering.stores import Stores
-from wsdsl.lowering.zeros import zero_outside
 
 
 def lower_tiles(kernel: Kernel) -> Kernel:
@@ -179,6 +179,7 @@ class _Lowering:
         match op:
             case TileInShared():
                 self.tiles[op.result] = op
+                clear_beyond(self.side, op)
             case PartsInShared():
                 parts = Parts(op, self.side)
                 self.env |= dict(zip(op.result, parts.pieces, strict=True))
@@ -188,9 +189,9 @@ class _Lowering:
                 whole = exchange.add([self.pieces(v) for v in op.sums])
                 self.env |= dict(zip(op.result, whole, strict=True))
                 self.parts.append(exchange)
-            case AxisAt(result=Value(type=Axis(name=name))):
-                self.side.starts[name] = op.start
-                self.side.inside = self.side.inside - {name} | ({name} if op.inside else set())
+            case AxisAt():
+                known = {v: self.scalar(v) for v in operands(op)}
+                self.side.begin_axis(replace_operands(op, known))
             case Materialize():
                 for value in op.values:
                     self.pieces(value).all()
@@ -259,11 +260,7 @@ class _Lowering:
         elements that there are not."""
         for operand in (op.a, op.b):
             if operand not in self.tiles:
-                pieces, kind = self.pieces(operand), operand.type
-                assert isinstance(kind, Tile) and pieces.shape.columns is not None
-                if zero_outside(operand, pieces.shape.columns, self.made):
-                    return pieces
-                return with_columns_inside(pieces, self.side, kind.dtype, 0.0)
+                return with_zeros_outside(operand, self.pieces(operand), self.side, self.made)
         return None
 
     def addend(self, value: Value | None, kind: Type) -> Accumulated:
@@ -302,6 +299,7 @@ class _Lowering:
 
     def loop(self, op: ForRange) -> None:
         b, lasts = self.builder, yielded(op.body)
+        op = dataclasses.replace(op, start=self.scalar(op.start), stop=self.scalar(op.stop))
         carries = zip(op.args, lasts, strict=True)
         summed = [
             _is_tile(last.type) and stays_with_products(op, arg, last) for arg, last in carries
@@ -333,8 +331,6 @@ class _Lowering:
             dataclasses.replace(
                 op,
                 result=tuple(results),
-                start=self.scalar(op.start),
-                stop=self.scalar(op.stop),
                 init=tuple(v for var in carried for v in var.init),
                 args=tuple(v for var in carried for v in var.args),
                 body=tuple(body),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wsdsl.ir.op import Kernel, Op, Region, once, regions, results_of
+from wsdsl.ir.ranges import walks_a_part
 from wsdsl.ir.tile_ops import ForEach, ForTiles, Yield
 
 
@@ -20,14 +21,10 @@ def output_nest(kernel: Kernel) -> tuple[Sequence[ForTiles | ForEach], Region]:
             break
         loop = inner[0]
         others = [op for op in body if op is not loop and not isinstance(op, Yield)]
-        if any(not results_of(op) for op in others) or any(_partial(v) for v in (loop,)):
+        if any(not results_of(op) for op in others) or walks_a_part(loop):
             break
         around += others
         nest.append(loop)
         body = loop.body
     rest = tuple(op for op in body if not (isinstance(op, Yield) and not op.values))
     return nest, (*around, *rest)
-
-
-def _partial(loop: ForTiles | ForEach) -> bool:
-    return isinstance(loop, ForTiles) and (loop.start is not None or loop.stop is not None)

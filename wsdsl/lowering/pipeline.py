@@ -13,6 +13,7 @@ from wsdsl.lowering.assign_multicast import assign_multicast
 from wsdsl.lowering.assign_roles import assign_roles
 from wsdsl.lowering.assign_states import assign_states
 from wsdsl.lowering.assign_tile_sizes import assign_tile_sizes
+from wsdsl.lowering.bound_ranges import bound_ranges
 from wsdsl.lowering.choice.fixed_tiles import with_fixed_tiles
 from wsdsl.lowering.choice.narrower import with_fewer_sums
 from wsdsl.lowering.choose_mma import choose_mma
@@ -60,6 +61,7 @@ PASSES: tuple[tuple[Pass, Level], ...] = (
     (choose_schedule, "tile"),
     (assign_tile_sizes, "tile"),
     (fit_last_tiles, "tile"),
+    (bound_ranges, "tile"),
     (partition_loads, "partitioned"),
     (cut_tiles, "partitioned"),
     (assign_multicast, "partitioned"),

@@ -125,5 +125,5 @@ def entry_of(value: Value, side: Side, find: Find) -> Pieces:
 def vector_of(tensor: Value, index: tuple[Value, ...], side: Side) -> int:
     """2 where neighbouring columns lie side by side at an even place of an aligned row."""
     last = index[-1].type
-    along = isinstance(last, Axis) and last.role == "columns"
+    along = isinstance(last, Axis) and last.role == "columns" and last.name not in side.shifted
     return 2 if along and tensor.name not in side.kernel.unaligned else 1

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
 from wsdsl.diagnostics import Loc
 from wsdsl.ir.barrier_ops import ArriveBarrier, FenceAsyncProxy, SyncWarp, WarpgroupIndex
 from wsdsl.ir.fragment_ops import Iota
 from wsdsl.ir.op import Kernel, Op, Value
-from wsdsl.ir.pipeline_ops import AddInCluster, Partition, PartsInShared, RenameAxes
+from wsdsl.ir.pipeline_ops import AddInCluster, AxisAt, Partition, PartsInShared, RenameAxes
 from wsdsl.ir.tile_ops import Block, End, Map, Store
-from wsdsl.ir.types import I32, Axis, Tensor, Tile
+from wsdsl.ir.types import BOOL, I32, Axis, Fragment, Tensor, Tile
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import INT, Builder
 from wsdsl.lowering.pieces import Pieces, Shapes, chunk_widths, narrow
@@ -69,7 +70,7 @@ class Side:
     def __init__(self, kernel: Kernel, partition: Partition, builder: Builder) -> None:
         self.kernel, self.builder = kernel, builder
         self.static = dict(kernel.sizes)
-        self.num_warpgroups = partition.num_warpgroups
+        self.partition, self.num_warpgroups = partition, partition.num_warpgroups
         self.axes, narrow = axes_of(kernel), narrow_axes(kernel)
         cut = _cut_already(kernel, narrow)
         share = partition.share
@@ -77,8 +78,13 @@ class Side:
         self.warpgroup: Value | None = None
         self.shares: dict[str, Value] = {}
         self.starts: dict[str, Value] = {}
-        self.inside: frozenset[str] = frozenset()
+        self.inside: set[str] = set()
         """Axes whose current tile lies in the dimension, all of it."""
+        self.firsts: dict[str, Value] = {}
+        self.stops: dict[str, Value] = {}
+        """Where an axis has no elements before, or from there on, though the tensor may."""
+        self.shifted: set[str] = set()
+        """Axes whose tiles may begin anywhere."""
         self.read: list[ArriveBarrier] = []
         """Arrivals for slots that have been read: they follow the next fence."""
 
@@ -111,6 +117,39 @@ class Side:
         """What has been read, where no store is to follow."""
         if self.read:
             self.publish(loc)
+
+    def begin_axis(self, op: Op) -> None:
+        assert isinstance(op, AxisAt) and isinstance(op.result.type, Axis)
+        name = op.result.type.name
+        self.starts[name] = op.start
+        for known, value in ((self.firsts, op.first), (self.stops, op.stop)):
+            known.pop(name, None)
+            if value is not None and not (op.inside and value is op.stop):
+                known[name] = value
+        for axes, holds in ((self.shifted, op.shifted), (self.inside, op.inside)):
+            (axes.add if holds else axes.discard)(name)
+
+    def is_clipped(self, axis: str) -> bool:
+        """Whether its tiles may reach elements of the dimension that are none of theirs."""
+        return axis in self.firsts or axis in self.stops
+
+    def is_full(self, axis: str) -> bool:
+        """Whether its tiles have all of their elements."""
+        static, own = self.static.get(self.axes[axis].dim), self.axes[axis]
+        even = static is not None and static % own.size == 0 and axis not in self.shifted
+        return (even or axis in self.inside) and not self.is_clipped(axis)
+
+    def is_inside(self, axis: str, indices: Value) -> Value:
+        """Whether elements at these indices are the tile's."""
+        b, kind = self.builder, indices.type
+        assert isinstance(kind, Fragment)
+        kind = dataclasses.replace(kind, dtype=BOOL)
+        end = self.stops.get(axis) or self.size(self.axes[axis])
+        made = b.map("lt", indices, end, type=kind, wish="inside")
+        if axis in self.firsts:
+            behind = b.map("ge", indices, self.firsts[axis], type=kind, wish="behind")
+            made = b.map("and", made, behind, wish="inside")
+        return made
 
     def size(self, axis: Axis) -> Value:
         return self.builder.size(axis.dim, self.static.get(axis.dim))
@@ -148,8 +187,10 @@ class Side:
 
     def within(self, axis: str, size: int) -> bool:
         """Whether no piece reaches over a multiple of `size`: all begin at multiples of the widest,
-        which divides it. Those of slices need not.
+        which divides it. Those of slices need not, nor those of a part of a dimension.
         """
+        if axis in self.shifted:
+            return False
         shape = self.shapes.of((axis,))
         widest = 64 if shape.rows else max(shape.widths)
         begins = (shape.first_column(j) for j in range(len(shape.widths)))
@@ -200,5 +241,5 @@ class Side:
         b, axis = self.builder, op.axis.type
         assert isinstance(axis, Axis)
         stop = b.plus(self.starts[axis.name], axis.size)
-        args = (stop, self.size(axis))
+        args = (stop, self.stops.get(axis.name) or self.size(axis))
         b.add(Map(result=op.result, fn="min", args=args, loc=op.loc))

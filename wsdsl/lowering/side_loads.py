@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, once
+from wsdsl.ir.ranges import may_begin_anywhere
 from wsdsl.ir.target import LINE_ALIGN, MAX_RANK, TMA_ALIGN
 from wsdsl.ir.tile_ops import Block, Constant, Index, Load, Map, Store
 from wsdsl.ir.types import Axis, Tensor, Tile
@@ -106,6 +107,8 @@ def side_load(
         else:
             return None
     along = [place for place in places if place is not None]
+    if any(may_begin_anywhere(made.get(axis), made) for axis, _ in along):
+        return None
     return SideLoad(op, tuple(places)) if len(along) == 1 else None
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wsdsl.ir.op import Kernel, Region, Value
+from wsdsl.ir.op import Kernel, Region, Value, once
+from wsdsl.ir.pipeline_ops import AxisAt
 from wsdsl.ir.target import ADDED_ATOMICALLY, TMA_ALIGN, line_swizzle
-from wsdsl.ir.tile_ops import Store
+from wsdsl.ir.tile_ops import ForTiles, Store
 from wsdsl.ir.types import Axis, Tensor
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.builder import INT
@@ -91,10 +92,31 @@ def may_be_staged(kernel: Kernel, op: Store) -> bool:
     return all(_is_panel(kernel, o) for o in own)
 
 
+@once
+def clipped_axes(kernel: Kernel) -> tuple[frozenset[str], frozenset[str]]:
+    """Axes whose tiles may end before the dimension does, and those whose may begin anywhere."""
+    clipped, shifted = set[str](), set[str]()
+    for op in kernel.ops:
+        if not isinstance(op, (ForTiles, AxisAt)):
+            continue
+        axis = op.index.type if isinstance(op, ForTiles) else op.result.type
+        assert isinstance(axis, Axis)
+        ends = op.clipped if isinstance(op, ForTiles) else op.stop is not None
+        if ends or op.first is not None:
+            clipped.add(axis.name)
+        if op.shifted:
+            shifted.add(axis.name)
+    return frozenset(clipped), frozenset(shifted)
+
+
 def _is_panel(kernel: Kernel, op: Store) -> bool:
     assert isinstance(op.tensor.type, Tensor)
     dtype = op.tensor.type.dtype
     axes = [v.type for v in op.index if isinstance(v.type, Axis)]
+    clipped, shifted = clipped_axes(kernel)
+    if clipped & {a.name for a in axes} or (axes and axes[-1].name in shifted):
+        # TMA ends with the tensor, and begins at multiples of 16 bytes.
+        return False
     return (
         {a.role for a in axes} == {"rows", "columns"}
         and all(isinstance(v.type, Axis) or v.type == INT for v in op.index)

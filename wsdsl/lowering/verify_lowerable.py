@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, results_of
+from wsdsl.ir.ranges import walks_a_part
 from wsdsl.ir.target import MAX_RANK
 from wsdsl.ir.tile_ops import Contract, ForTiles, If, Load, Lookup, Reduce, Store, Whole
 from wsdsl.ir.types import F32, Axis, Tensor, Tile
@@ -32,7 +33,6 @@ def verify_lowerable(kernel: Kernel) -> Kernel:
         *_structure(kernel),
         *_whole_dimensions(kernel),
         *_stored_once(kernel),
-        *_ranges(kernel),
         *_products(kernel),
         *_dtypes(kernel),
         *_order_of_memory(kernel),
@@ -53,8 +53,15 @@ def _structure(kernel: Kernel) -> Iterator[Finding]:
             "make it a kernel of its own",
         )
     nest, _ = output_nest(kernel)
-    partial = any(isinstance(op, ForTiles) and (op.start or op.stop) for op in loops)
-    if not nest and len(loops) < 2 and not partial:
+    if not nest and len(loops) == 1 and walks_a_part(loops[0]):
+        yield Finding(
+            "the outermost loop of a kernel walks a part of a dimension: how many tiles there are "
+            "is not known when it is launched",
+            loops[0].loc,
+            "walk parts in `for … in each(…)` or in a loop over whole tiles; or walk the whole "
+            "dimension, and store where(index(…) < stop, …)",
+        )
+    elif not nest and len(loops) < 2:
         yield Finding(
             "a kernel's outermost loop must be parallel: one that carries nothing from one tile "
             "to the next",
@@ -155,17 +162,6 @@ def _reduces(op: Op, axis: str) -> bool:
 
 def _axes(value: Value) -> tuple[str, ...]:
     return value.type.axes if isinstance(value.type, Tile) else ()
-
-
-def _ranges(kernel: Kernel) -> Iterator[Finding]:
-    for op in kernel.ops:
-        if isinstance(op, ForTiles) and (op.start is not None or op.stop is not None):
-            yield Finding(
-                "`tiles(start, stop, of=…)`, a part of a dimension, is not lowered yet",
-                op.loc,
-                "walk the whole dimension and mask with `where(index(…) < stop, …)`; "
-                "`reference` runs this kernel",
-            )
 
 
 def _products(kernel: Kernel) -> Iterator[Finding]:

@@ -15,13 +15,11 @@ from wsdsl.ir import memory_ops as mem
 from wsdsl.ir.copy_rules import boxes_of_warps
 from wsdsl.ir.op import Op
 from wsdsl.ir.target import SWIZZLE_SPAN
-from wsdsl.ir.types import Fragment, Tensor
 from wsdsl.prover.errors import Party
 from wsdsl.prover.machine import (
     ALL,
     FIRST_LANES,
     NOTHING_STORED,
-    WARPS,
     Agent,
     Machine,
     Span,
@@ -252,44 +250,6 @@ def _destinations(m: Machine, a: Agent, i: Instruction, op: mem.TmaLoad) -> list
     return [first + rank for rank in range(m.model.cluster) if mask >> rank & 1]
 
 
-def thread_load(m: Machine, a: Agent, i: Instruction) -> int:
-    op = i.op
-    assert isinstance(op, mem.ThreadLoad) and isinstance(op.tensor.type, Tensor)
-    array = m.model.arrays[op.shared.name]
-    size = op.rows * op.columns * op.tensor.type.dtype.bits // 8
-    state: StageParity = a.slots[i.extra[op.state.name]]
-    item_of(m, a, op, array, state.stage, op.offset, op.offset + size)
-    over, shown_later = m.event(), m.event()
-    a.did |= over
-    m.unshown.append((a.index, EVERY, shown_later))
-    write(
-        m,
-        a,
-        op,
-        array,
-        state.stage,
-        op.offset,
-        op.offset + size,
-        known_to_each(a, ALL),
-        (over, shown_later),
-        False,
-        a.cta,
-    )
-    return LOCAL
-
-
-def warp_wrote(m: Machine, a: Agent, who: tuple[int, ...]) -> tuple[int, int]:
-    """Events of a write by a warp's threads: over, and shown to the async proxy."""
-    over = shown_later = 0
-    for event in m.happened(a, who):
-        over |= event
-    for c in who:
-        event = m.event()
-        shown_later |= event
-        m.unshown.append((a.index, c, event))
-    return over, shown_later
-
-
 def fence_async_proxy(m: Machine, a: Agent, i: Instruction) -> int:
     who = (0,) if i.elected else ALL
     kept: list[tuple[int, int, int]] = []
@@ -301,34 +261,6 @@ def fence_async_proxy(m: Machine, a: Agent, i: Instruction) -> int:
         else:
             kept.append((index, c, event))
     m.unshown = kept
-    return LOCAL
-
-
-def store_shared(m: Machine, a: Agent, i: Instruction) -> int:
-    op = i.op
-    assert isinstance(op, mem.StoreShared) and isinstance(op.value.type, Fragment)
-    array = m.model.arrays[op.shared.name]
-    item = a.slots[i.extra[op.item.name]]
-    item_of(m, a, op, array, item, 0, array.bytes)
-    size = 16 * op.value.type.columns * op.value.type.dtype.bits // 8
-    if size > array.bytes // 4:
-        raise m.fail("misuse", a, op, f"{size} bytes, a warp has {array.bytes // 4}")
-    size *= 4 if op.joined else 1
-    for quarter, warp in enumerate((ALL,) if op.joined else WARPS):
-        start = quarter * array.bytes // 4
-        write(
-            m,
-            a,
-            op,
-            array,
-            item,
-            start,
-            start + size,
-            known_to_each(a, warp),
-            warp_wrote(m, a, warp),
-            False,
-            a.cta,
-        )
     return LOCAL
 
 

@@ -16,6 +16,7 @@ from wsdsl.prover import (
     products,
     scalars,
     shared_loads,
+    shared_stores,
     sync,
 )
 from wsdsl.prover.program import Run
@@ -60,11 +61,12 @@ ARMS: dict[type[Op], Run] = {
     b.WaitFlag: flags.wait_flag,
     b.FenceAsyncProxy: access.fence_async_proxy,
     m.TmaLoad: access.tma_load,
-    m.ThreadLoad: access.thread_load,
+    m.ThreadLoad: shared_stores.thread_load,
+    m.ClearPanels: shared_stores.clear_panels,
     m.LoadPanels: shared_loads.load_panels,
     m.SendFragment: in_cluster.send_fragment,
     m.ReceiveFragment: in_cluster.receive_fragment,
-    m.StoreShared: access.store_shared,
+    m.StoreShared: shared_stores.store_shared,
     m.LoadShared: shared_loads.load_shared,
     m.ThreadStore: shared_loads.thread_store,
     m.TmaStore: access.tma_store,

@@ -77,7 +77,7 @@ def _asks(model: Model, i: Instruction) -> list[Ask]:
             return [ask(op.shared, CHANGES), ask(op.barriers, CHANGES)]
         case mem.SendFragment():
             return [ask(op.shared, CHANGES, ALL), ask(op.barriers, CHANGES, ALL)]
-        case mem.StoreShared() | mem.ThreadLoad():
+        case mem.StoreShared() | mem.ThreadLoad() | mem.ClearPanels():
             return [ask(op.shared, CHANGES)]
         case (
             mem.TmaStore()

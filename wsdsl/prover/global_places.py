@@ -161,7 +161,7 @@ class GlobalPlaces:
             return Along(self.number(index, tensor), 1)
         both = kind.rows > 1 and kind.columns > 1
         role = "both" if both else "rows" if kind.rows > 1 else "columns"
-        op = self.made.get(index)
+        op = self.made.get(self._kept(index))
         if isinstance(op, f.Iota) and not both:
             return Along(self.number(op.start, tensor), kind.rows * kind.columns, role)
         key = self._key(index)
@@ -187,13 +187,20 @@ class GlobalPlaces:
                     pass
         return found
 
+    def _kept(self, index: Value) -> Value:
+        """Without a choice of what is left out, which goes nowhere."""
+        match self.made.get(index):
+            case t.Map(fn="where", args=(_, x, y)) if self.sums.of(y) == Linear(-1):
+                return self._kept(x)
+            case _:
+                return index
+
     def _key(self, value: Value) -> tuple[Any, ...]:
         """What a fragment of indices is computed from: equal for equal ones."""
         op = self.made.get(value)
         match op:
-            case t.Map(fn="where", args=(_, x, y)) if self.sums.of(y) == Linear(-1):
-                # What is left out goes nowhere.
-                return self._key(x)
+            case t.Map() if (kept := self._kept(value)) != value:
+                return self._key(kept)
             case t.Map():
                 return ("map", _element(op.result), op.fn, *map(self._key, op.args))
             case t.Cast():

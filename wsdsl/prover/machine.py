@@ -299,13 +299,14 @@ class Machine:
             return math.inf
         return agent.frames[0][1] if agent.pc > first else -math.inf
 
-    def behind(self, agent: Agent) -> int:
+    def behind(self, agent: Agent, inner: bool = False) -> int:
         """By how many iterations of its outermost loop others are known to be ahead of it, or may
-        be.
+        be; or of its `inner`most.
         """
-        outer = next((frame[1] for frame in agent.frames if frame[0] == "open"), ENDED)
+        frames = reversed(agent.frames) if inner else agent.frames
+        own = next((frame[1] for frame in frames if frame[0] == "open"), ENDED)
         ahead = 0
-        while (outer := self.following.get(outer, ENDED)) != ENDED:
+        while (own := self.following.get(own, ENDED)) != ENDED:
             ahead += 1
         return ahead
 
@@ -370,13 +371,14 @@ class Machine:
                     raise Undecided(only or max(undecided, key=lambda x: self._rank(undecided[x])))
                 return all(a.ended for a in self.agents)
 
-    def _rank(self, asking: list[Agent]) -> tuple[float, bool, int, int]:
+    def _rank(self, asking: list[Agent]) -> tuple[float, bool, int, int, int]:
         """Of what they ask for: first what takes no other partition further, then what the last
         ask for, and most; who is ahead of the others is not driven further.
         """
         turn = max([-self.turn(agent) for agent in asking]) if self.model.work else 0
         behind = max([self.behind(agent) for agent in asking])
-        return turn, any(map(self.alone, asking)), behind, len(asking)
+        inner = max([self.behind(agent, inner=True) for agent in asking])
+        return turn, any(map(self.alone, asking)), behind, len(asking), inner
 
     def fail(
         self,

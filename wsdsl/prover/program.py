@@ -92,6 +92,7 @@ SYNCHRONISING: tuple[type[Op], ...] = (
     b.WaitFlag,
     m.TmaLoad,
     m.ThreadLoad,
+    m.ClearPanels,
     m.LoadPanels,
     m.SendFragment,
     m.ReceiveFragment,
@@ -263,7 +264,7 @@ def _wanted(op: Op) -> list[Value]:
             return [op.state, op.cta, *([] if op.shift is None else [op.shift])]
         case m.ReceiveFragment():
             return [op.state, *([] if op.shift is None else [op.shift])]
-        case m.ThreadLoad() | m.LoadShared():
+        case m.ThreadLoad() | m.ClearPanels() | m.LoadShared():
             return [op.state]
         case m.StoreShared() | m.TmaStore() | m.ThreadStore():
             return [op.item]

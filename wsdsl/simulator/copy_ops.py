@@ -12,7 +12,7 @@ from wsdsl.ir import memory_ops as m
 from wsdsl.ir.copy_rules import boxes_of_warps
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.target import SWIZZLE_SPAN
-from wsdsl.ir.types import Fragment, Shared
+from wsdsl.ir.types import DTYPES, Fragment, Shared
 from wsdsl.simulator.arithmetic import Array, numpy_dtype
 from wsdsl.simulator.barriers import Barrier
 from wsdsl.simulator.clocks import Clock
@@ -361,6 +361,24 @@ def thread_load(wg: Warpgroup, op: m.ThreadLoad) -> None:
     wg.cta.memory.write(start, lines, op.swizzle)
 
 
+def clear_panels(wg: Warpgroup, op: m.ClearPanels) -> None:
+    shared: SharedItems = wg.values[op.shared.name]
+    state: State = wg.values[op.state.name]
+    width = DTYPES[op.dtype].bytes
+    size = op.rows * op.columns * width
+    start = wg.item(op, shared, state.stage, op.offset, size)
+    aligned(wg, op, start, op.swizzle)
+    what = f"it overwrites item {state.stage} of `{shared.label}`"
+    write_shared(wg, op, start, size, wg.everyone, what)
+    everything = slice(None), slice(None)
+    held = wg.cta.memory.read(start, op.rows, op.columns * width, op.swizzle, everything)
+    tile = held.reshape(op.rows, op.columns, width).copy()
+    index = np.arange(op.rows if op.lines else op.columns)
+    outside = (index < int(wg.get(op.begin, op))) | (index >= int(wg.get(op.end, op)))
+    tile[(outside,) if op.lines else (slice(None), outside)] = 0
+    wg.cta.memory.write(start, tile.reshape(op.rows, -1), op.swizzle)
+
+
 COPY: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
     m.AllocateShared: allocate_shared,
     m.AllocateGlobal: allocate_global,
@@ -378,4 +396,5 @@ COPY: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
     m.StoreShared: store_shared,
     m.ThreadLoad: thread_load,
     m.LoadShared: load_shared,
+    m.ClearPanels: clear_panels,
 }

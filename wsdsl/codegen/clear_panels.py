@@ -1,0 +1,76 @@
+"""`clear_panels`: zeros beside what a tile in SMEM has, 16 bytes at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from wsdsl.codegen import inline_ptx
+from wsdsl.codegen.context import Context
+from wsdsl.codegen.inline_ptx import At
+from wsdsl.codegen.shared_stores import SWIZZLE_BITS
+from wsdsl.ir.memory_ops import ClearPanels
+from wsdsl.ir.target import SWIZZLE_SPAN
+from wsdsl.ir.types import DTYPES
+
+PIECE = 16
+THREADS = 128
+
+
+def convert_clear_panels(c: Context, op: ClearPanels) -> None:
+    """Neighbouring threads have neighbouring pieces, as they lie in SMEM."""
+    w, shared = c.w, c.shared(op.shared)
+    base = w.add(c.item(shared, c.state(op.state).stage), shared.offset + op.offset)
+    bytes = op.rows * op.columns * DTYPES[op.dtype].bytes
+    own = w.multiply(w.binary("and", "i32", c.threads.tid, THREADS - 1), PIECE)
+    body, turn, over = w.name("clear"), w.name("clear_turn"), w.name("clear_end")
+    before = w.block
+    w.jump(body)
+    w.begin(body)
+    phi = w.phis(["i32"])[0]
+    w.asm(".pragma \\22nounroll\\22;", "void", "", [])
+    place = w.add(own, phi[1])
+    inside = w.name("clear_inside")
+    w.branch(w.compare("slt", place, bytes), inside, turn)
+    w.begin(inside)
+    _clear(c, op, At(w.add(base, place)), place)
+    w.jump(turn)
+    w.begin(turn)
+    following = w.value(f"add nuw nsw i32 {phi[1]}, {THREADS * PIECE}", "next")
+    w.fill(phi, "i32", [("0", before), (following, w.block)])
+    w.branch(w.compare("slt", following, bytes), body, over)
+    w.begin(over)
+
+
+def _clear(c: Context, op: ClearPanels, to: At, place: str) -> None:
+    """What of the piece that lies `place` bytes into the tile is outside."""
+    w, span, width = c.w, SWIZZLE_SPAN[op.swizzle], DTYPES[op.dtype].bytes
+    panel = op.rows * span
+    if op.lines:
+        line = w.binary("udiv", "i32", w.binary("urem", "i32", place, panel), span)
+        _if_outside(c, op, line, 1, lambda: inline_ptx.store_shared(w, to, 32, ["0"] * 4))
+        return
+    bits = w.binary("and", "i32", w.binary("lshr", "i32", place, 3), SWIZZLE_BITS[op.swizzle])
+    along = w.binary("urem", "i32", w.binary("xor", "i32", place, bits), span)
+    before = w.multiply(w.binary("udiv", "i32", place, panel), span // width)
+    element = w.add(before, w.binary("udiv", "i32", along, width))
+
+    def by_element() -> None:
+        for i in range(PIECE // width):
+            at = At(to.base, to.offset + i * width)
+            store = partial(inline_ptx.store_shared, w, at, 8 * width, ["0"])
+            _if_outside(c, op, w.add(element, i), 1, store)
+
+    _if_outside(c, op, element, PIECE // width, by_element)
+
+
+def _if_outside(c: Context, op: ClearPanels, at: str, num: int, then: Callable[[], None]) -> None:
+    """Where any of `num` elements, or lines, from `at` on is outside."""
+    w, begin, end = c.w, c.scalar(op.begin).text, c.scalar(op.end).text
+    outside, done = w.name("clear_outside"), w.name("clear_done")
+    before, behind = w.compare("slt", at, begin), w.compare("sgt", w.add(at, num), end)
+    w.branch(w.binary("or", "i1", before, behind), outside, done)
+    w.begin(outside)
+    then()
+    w.jump(done)
+    w.begin(done)

@@ -1,0 +1,143 @@
+"""Keep parts of dimensions within them, and see which tiles may reach over the part's end.
+
+Before:
+    for_tiles(index=%q: axis<q of S by 128 rows>) {
+      %b: i32 = load(tensor=%stop, index=(%q0,))
+      for_tiles(index=%t: axis<t of T by 64>, start=%a, stop=%b, init=..., args=...) {
+After:
+    for_tiles(index=%q: axis<q of S by 128 rows>) {
+      %b: i32 = load(tensor=%stop, index=(%q0,))
+      %first: i32 = map(fn="max", args=(%a, %zero))
+      %last: i32 = map(fn="min", args=(%b, %size_T))
+      for_tiles(index=%t: axis<t of T by 64>, start=%first, stop=%last, clipped=True, shifted=True,
+                init=..., args=...) {
+
+A tile that reaches over the part's end has elements there that are none: they are masked, stores
+leave them out, and what the tensor cores sum over is cleared. Nothing of that is needed where a
+tile ends with the part, or with the dimension: `tiles(0, end(q), of=S)` walks whole tiles, if a
+tile of `q` has a whole number of them.
+
+TMA copies from multiples of 16 bytes of a row on. Along a contiguous dimension the first tile
+begins there, unless there is nothing to walk, and has elements from `first` on:
+
+      %first: i32 = map(fn="max", args=(%a, %zero))
+      %even: i32 = map(fn="sub", args=(%first, %rest))
+      %any: bool = map(fn="lt", args=(%first, %last))
+      %begin: i32 = map(fn="where", args=(%any, %even, %last))
+      for_tiles(index=%k: axis<k of K by 64>, start=%begin, stop=%last, first=%first, ...) {
+
+Why here: tile sizes are known, and which loops overlap their tiles.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from wsdsl.ir.op import Kernel, Op, Region, Value
+from wsdsl.ir.ranges import walks_a_part
+from wsdsl.ir.target import TMA_ALIGN
+from wsdsl.ir.tile_ops import Constant, DimSize, End, ForTiles, Map
+from wsdsl.ir.types import Axis, Tensor
+from wsdsl.ir.walk import Namer, with_regions
+from wsdsl.lowering.builder import INT, Builder
+from wsdsl.lowering.load_groups import load_groups
+
+
+def bound_ranges(kernel: Kernel) -> Kernel:
+    if not any(walks_a_part(op) for op in kernel.ops):
+        return kernel
+    ranges = _Ranges(kernel)
+    return dataclasses.replace(kernel, body=ranges.region(kernel.body))
+
+
+class _Ranges:
+    def __init__(self, kernel: Kernel) -> None:
+        self.builder = Builder(Namer.of(kernel))
+        self.static = dict(kernel.sizes)
+        self.made: Mapping[Value, Op] = kernel.definers
+        self.units = _units(kernel)
+        self.loops: dict[Value, ForTiles] = {}
+        """By their index: those that stand around."""
+
+    def region(self, region: Region) -> Region:
+        with self.builder.region() as ops:
+            for op in region:
+                if isinstance(op, ForTiles):
+                    op = self.loops[op.index] = self.bounded(op) if walks_a_part(op) else op
+                self.builder.add(with_regions(op, self.region))
+        return tuple(ops)
+
+    def bounded(self, op: ForTiles) -> ForTiles:
+        axis = op.index.type
+        assert isinstance(axis, Axis)
+        b = self.builder
+        b.loc = op.loc
+        stop = None if op.stop is None or self.is_whole(op.stop, axis) else op.stop
+        shifted = op.start is not None and not self.is_multiple(op.start, axis, axis.size)
+        clipped = stop is not None and (shifted or not self.is_multiple(stop, axis, axis.size))
+        size = b.size(axis.dim, self.static.get(axis.dim))
+        if stop is not None and not self.ends_inside(stop, axis):
+            stop = b.map("min", stop, size, wish="last")
+        start, first, unit = op.start, None, self.units.get(op.index, 1)
+        if start is not None and not self.at_least_zero(start):
+            start = b.map("max", start, b.integer(0), wish="first")
+        if op.start and start and shifted and not self.is_multiple(op.start, axis, unit):
+            first, end = start, stop or size
+            even = b.map("sub", first, b.remainder(first, unit), wish="even")
+            some = b.map("lt", first, end, wish="some")
+            start = b.map("where", some, even, end, type=INT, wish="begin")
+        return dataclasses.replace(
+            op, start=start, stop=stop, first=first, clipped=clipped, shifted=shifted
+        )
+
+    def number(self, value: Value) -> int | None:
+        op = self.made.get(value)
+        return int(op.value) if isinstance(op, Constant) else None
+
+    def at_least_zero(self, value: Value) -> bool:
+        number = self.number(value)
+        return number >= 0 if number is not None else isinstance(self.made.get(value), End)
+
+    def is_whole(self, stop: Value, axis: Axis) -> bool:
+        """Whether it is the dimension's size."""
+        op, number = self.made.get(stop), self.number(stop)
+        known = number is not None and number == self.static.get(axis.dim)
+        return known or (isinstance(op, DimSize) and op.dim == axis.dim)
+
+    def ends_inside(self, stop: Value, axis: Axis) -> bool:
+        return (end := self.end_of_tile(stop)) is not None and end.dim == axis.dim
+
+    def end_of_tile(self, value: Value) -> Axis | None:
+        op = self.made.get(value)
+        return op.axis.type if isinstance(op, End) and isinstance(op.axis.type, Axis) else None
+
+    def is_multiple(self, value: Value, axis: Axis, size: int) -> bool:
+        """Whether it is a multiple of `size`, or the end of the dimension."""
+        number, op = self.number(value), self.made.get(value)
+        if size == 1:
+            return True
+        if number is not None:
+            return number % size == 0 or number <= 0
+        match op:
+            case End() if (end := self.end_of_tile(value)) is not None:
+                walked = self.loops.get(op.axis)
+                even = walked is None or not (walked.within or walked.clipped or walked.shifted)
+                return even and end.dim == axis.dim and end.size % size == 0
+            case Map(fn="mul", args=args) if size & (size - 1) == 0:
+                # Whole numbers that wrap keep their lower bits alone.
+                return any((n := self.number(v)) is not None and n % size == 0 for v in args)
+            case _:
+                return False
+
+
+def _units(kernel: Kernel) -> dict[Value, int]:
+    """By axis: of how many elements the start of a box must be a multiple, for TMA to copy it."""
+    found: dict[Value, int] = {}
+    for group in load_groups(kernel):
+        for load in group.loads:
+            assert isinstance(load.tensor.type, Tensor)
+            if load.tensor.name not in kernel.unaligned:
+                unit, last = TMA_ALIGN // load.tensor.type.dtype.bytes, load.index[-1]
+                found[last] = max(found.get(last, 1), unit)
+    return found

@@ -1,0 +1,107 @@
+"""Clear what lies in a slot outside of the part of a dimension that a product sums over.
+
+    %part: bool = map(fn="lt", args=(%left, %whole))
+    if(cond=%part) {
+      if(cond=%first) {
+        clear_panels(shared=%slots, offset=16384, state=%s, begin=%c0, end=%left, lines=True, ...)
+      }
+      fence_async_proxy()
+      named_barrier_sync(barrier=8, num_warpgroups=2)
+    }
+
+TMA fills a tile with zeros outside of the tensor, and with its elements outside of the part: these
+may be NaN or infinite, and 0 times that is NaN. So one warpgroup writes zeros, in the first and the
+last tile alone, shows them to the tensor cores, and all meet that read the slot.
+"""
+
+from __future__ import annotations
+
+from wsdsl.ir.barrier_ops import FenceAsyncProxy, NamedBarrierSync
+from wsdsl.ir.memory_ops import ClearPanels
+from wsdsl.ir.op import Region, Value, regions
+from wsdsl.ir.pipeline_ops import TileInShared
+from wsdsl.ir.tile_ops import Contract, If, Yield
+from wsdsl.ir.types import SharedTile, Tile
+from wsdsl.ir.walk import walk
+from wsdsl.lowering.operand_lines import operand_lines
+from wsdsl.lowering.side import Side
+from wsdsl.lowering.turns import meeting
+
+
+def clear_beyond(side: Side, op: TileInShared) -> None:
+    """Of the first tile in a slot that has just been waited for: also of the others."""
+    tiles = _beside(op, side.partition.body) if side.firsts or side.stops else []
+    if not tiles or tiles[0] is not op:
+        return
+    summed = {tile: _summed_over(tile.result, side.partition.body) for tile in tiles}
+    for name in sorted({*side.firsts, *side.stops} & set[str]().union(*summed.values())):
+        _clear(side, name, [tile for tile in tiles if name in summed[tile]])
+
+
+def _beside(op: TileInShared, body: Region) -> list[TileInShared]:
+    """All tiles in the slot, in their order; one wait may stand in each branch of an `if`."""
+    if op not in body:
+        inner = (_beside(op, region) for outer in body for region in regions(outer))
+        return next((tiles for tiles in inner if tiles), [])
+    tiles = [tile for tile in body if isinstance(tile, TileInShared)]
+    return [tile for tile in tiles if (tile.shared, tile.state) == (op.shared, op.state)]
+
+
+def _summed_over(tile: Value, body: Region) -> set[str]:
+    """The axes of the tile that products sum over."""
+    found: set[str] = set()
+    for op in walk(body):
+        if isinstance(op, Contract) and tile in (op.a, op.b):
+            kinds = [v.type for v in (op.a, op.b)]
+            a, b = ({*k.axes} for k in kinds if isinstance(k, (SharedTile, Tile)))
+            found |= a & b
+    return found
+
+
+def _clear(side: Side, name: str, tiles: list[TileInShared]) -> None:
+    """What lies beyond the end along an axis."""
+    b, axis, loc = side.builder, side.axes[name], tiles[0].loc
+    assert side.warpgroup is not None
+    start, first, stop = side.starts[name], side.firsts.get(name), side.stops.get(name)
+    begin, end = b.integer(0), b.integer(axis.size)
+    whole = b.map("min", b.map("sub", side.size(axis), start), end, wish="whole")
+    if first is not None:
+        begin = b.map("max", b.map("sub", first, start), begin, wish="begin")
+    if stop is not None:
+        end = b.map("min", b.map("sub", stop, start), whole, wish="end")
+    # One question, so that there are but two ways on.
+    part = b.map("lt", b.map("sub", end, begin), whole, wish="part")
+    clear = [_panels(side, name, tile, (begin, end)) for tile in tiles]
+    with b.region() as then:
+        if side.num_warpgroups > 1:
+            first = b.map("eq", side.warpgroup, b.integer(0), wish="first")
+            b.add(If(cond=first, then=(*clear, Yield()), orelse=(Yield(),), loc=loc))
+        else:
+            b.ops += clear
+        b.add(FenceAsyncProxy(loc=loc))
+        barrier = meeting(side.kernel, side.partition)
+        b.add(NamedBarrierSync(barrier=barrier, num_warpgroups=side.num_warpgroups, loc=loc))
+        b.add(Yield())
+    b.add(If(cond=part, then=tuple(then), orelse=(Yield(),), loc=loc))
+
+
+def _panels(side: Side, name: str, op: TileInShared, inside: tuple[Value, Value]) -> ClearPanels:
+    """Of a tile that has the elements `inside` along the axis."""
+    kind = op.result.type
+    assert isinstance(kind, SharedTile)
+    rows, last = (side.axes[x] for x in kind.axes)
+    shares = last.size // side.shapes.own(last.name)
+    swizzle, columns = operand_lines(last.size, kind.dtype, last.role, shares)
+    return ClearPanels(
+        shared=op.shared,
+        offset=op.offset,
+        state=op.state,
+        begin=inside[0],
+        end=inside[1],
+        lines=rows.name == name,
+        dtype=kind.dtype.name,
+        rows=rows.size,
+        columns=columns,
+        swizzle=swizzle,
+        loc=op.loc,
+    )

@@ -1,0 +1,87 @@
+"""Threads that write in SMEM."""
+
+from __future__ import annotations
+
+from wsdsl.ir import memory_ops as mem
+from wsdsl.ir.types import DTYPES, Fragment, Tensor
+from wsdsl.prover.access import EVERY, item_of, known_to_each, write
+from wsdsl.prover.machine import ALL, WARPS, Agent, Machine, StageParity
+from wsdsl.prover.program import LOCAL, Instruction
+
+
+def thread_load(m: Machine, a: Agent, i: Instruction) -> int:
+    op = i.op
+    assert isinstance(op, mem.ThreadLoad) and isinstance(op.tensor.type, Tensor)
+    return _threads_write(m, a, i, op, op.rows * op.columns * op.tensor.type.dtype.bits // 8)
+
+
+def clear_panels(m: Machine, a: Agent, i: Instruction) -> int:
+    op = i.op
+    assert isinstance(op, mem.ClearPanels)
+    return _threads_write(m, a, i, op, op.rows * op.columns * DTYPES[op.dtype].bits // 8)
+
+
+def _threads_write(
+    m: Machine, a: Agent, i: Instruction, op: mem.ThreadLoad | mem.ClearPanels, size: int
+) -> int:
+    """All threads of the warpgroup, to so many bytes of the item."""
+    array = m.model.arrays[op.shared.name]
+    state: StageParity = a.slots[i.extra[op.state.name]]
+    item_of(m, a, op, array, state.stage, op.offset, op.offset + size)
+    over, shown_later = m.event(), m.event()
+    a.did |= over
+    m.unshown.append((a.index, EVERY, shown_later))
+    write(
+        m,
+        a,
+        op,
+        array,
+        state.stage,
+        op.offset,
+        op.offset + size,
+        known_to_each(a, ALL),
+        (over, shown_later),
+        False,
+        a.cta,
+    )
+    return LOCAL
+
+
+def warp_wrote(m: Machine, a: Agent, who: tuple[int, ...]) -> tuple[int, int]:
+    """Events of a write by a warp's threads: over, and shown to the async proxy."""
+    over = shown_later = 0
+    for event in m.happened(a, who):
+        over |= event
+    for c in who:
+        event = m.event()
+        shown_later |= event
+        m.unshown.append((a.index, c, event))
+    return over, shown_later
+
+
+def store_shared(m: Machine, a: Agent, i: Instruction) -> int:
+    op = i.op
+    assert isinstance(op, mem.StoreShared) and isinstance(op.value.type, Fragment)
+    array = m.model.arrays[op.shared.name]
+    item = a.slots[i.extra[op.item.name]]
+    item_of(m, a, op, array, item, 0, array.bytes)
+    size = 16 * op.value.type.columns * op.value.type.dtype.bits // 8
+    if size > array.bytes // 4:
+        raise m.fail("misuse", a, op, f"{size} bytes, a warp has {array.bytes // 4}")
+    size *= 4 if op.joined else 1
+    for quarter, warp in enumerate((ALL,) if op.joined else WARPS):
+        start = quarter * array.bytes // 4
+        write(
+            m,
+            a,
+            op,
+            array,
+            item,
+            start,
+            start + size,
+            known_to_each(a, warp),
+            warp_wrote(m, a, warp),
+            False,
+            a.cta,
+        )
+    return LOCAL
