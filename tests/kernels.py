@@ -12,7 +12,7 @@ from tests.case_table import CASES, Case, case, gelu, silu
 
 __all__ = [
     "CASES", "DTYPES", "TENSOR_CORES", "TOLERANCE", "Case", "chained_kernels", "check", "expected",
-    "inputs", "store_kernels", "type_kernels",
+    "inputs", "range_kernels", "store_kernels", "type_kernels",
 ]  # fmt: skip
 
 
@@ -345,4 +345,4 @@ def _(A: Any, B: Any, which: Any, table: Any) -> Any:
 
 
 # Behind the others: tests that draw schedules at random go through the table in order.
-from tests import chained_kernels, type_kernels  # noqa: E402
+from tests import chained_kernels, range_kernels, type_kernels  # noqa: E402

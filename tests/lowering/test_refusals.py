@@ -55,14 +55,15 @@ def f(A: bf16[M, K], B: bf16[N, K], C: f32[M, N], D: f32[M, N]):
         """
 @kernel
 def f(A: bf16[M, K], B: bf16[N, K], first: i32, C: f32[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(first, K, of=K):
-            acc += A[m, k] @ B[n, k]
-        C[m, n] = acc
+    for m in tiles(first, M, of=M):
+        for n in tiles(N):
+            acc = zeros(f32[m, n])
+            for k in tiles(K):
+                acc += A[m, k] @ B[n, k]
+            C[m, n] = acc
 """,
-        6,
-        "a part of a dimension",
+        4,
+        "walks a part of a dimension",
     ),
     "f32": (
         """
@@ -167,9 +168,11 @@ def test_all_refusals_at_once() -> None:
 def f(A: f32[M, K], B: f32[N, K], C: f32[M, N]):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
-        for k in tiles(0, K, of=K):
+        for k in tiles(K):
             acc += A[m, k] @ B[n, k]
         C[m, n] = acc
+    for m, n in tiles(M, N):
+        C[m, n] = 0.0
 """
     with pytest.raises(CompileError) as caught:
         wsdsl.parse(text).f.compile()

@@ -1,0 +1,121 @@
+"""Loops over a part of a dimension: what is masked, cleared and left out, and who is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import wsdsl
+from tests.case_data import DTYPES
+from tests.range_kernels import TEXTS
+from wsdsl import CompileError, Schedule
+from wsdsl.diagnostics import ScheduleError
+from wsdsl.ir.memory_ops import ClearPanels
+from wsdsl.lowering.pipeline import lower
+
+SIZES = dict(G=6, M=72, N=40, T=300, S=200, H=2, D=64)
+COOPERATIVE = dict(consumers=2, stages=2, scheduler="grid")
+DRAWN: list[tuple[str, Schedule]] = [
+    ("part", Schedule(tile=dict(m=128, n=32, t=64), **COOPERATIVE)),
+    ("part", Schedule(tile=dict(m=64, n=32, t=32), consumers=1, stages=3)),
+    ("causal", Schedule(tile=dict(q=128, t=64), **COOPERATIVE)),
+    ("causal", Schedule(tile=dict(q=64, t=96), consumers=1)),
+    ("packed", Schedule(tile=dict(q=128, t=64), **COOPERATIVE)),
+    ("packed", Schedule(tile=dict(q=64, t=32), mode="pingpong")),
+    ("elements", Schedule(tile=dict(m=64, t=64))),
+]
+
+
+def kernel_of(name: str) -> wsdsl.Kernel:
+    return vars(wsdsl.parse(TEXTS[name]))[name]
+
+
+def arrays_for(kernel: wsdsl.Kernel, seed: int) -> dict[str, Any]:
+    """Bounds lie anywhere, also crossed and beyond both ends; NaN and infinities where few parts
+    reach.
+    """
+    rng, made = np.random.default_rng(seed), dict[str, Any]()
+    bounds = np.sort(rng.integers(60, 240, (2, SIZES["G"])), axis=0)
+    bounds[:, 0] = -7, 75
+    bounds[:, 1] = 225, SIZES["T"] + 40
+    bounds[:, 2] = bounds[::-1, 2]
+    bounds[:, 3] = 128, 192
+    within = np.zeros(SIZES["T"], bool)
+    for lo, hi in bounds[:, 3:].T:
+        within[lo:hi] = True
+    for p in kernel.tile.params:
+        kind: Any = p.type
+        if not hasattr(kind, "dims"):
+            made[p.name] = np.float32(0.125)
+        elif kind.dtype.is_integer:
+            made[p.name] = bounds[int(p.name == "hi")].astype(np.int32)
+        elif p.name in kernel.access.only_written:
+            shape = [SIZES[d] for d in kind.dims]
+            made[p.name] = np.full(shape, -3, DTYPES[kind.dtype.name])
+        else:
+            shape = [SIZES[d] for d in kind.dims]
+            held = rng.standard_normal(shape).astype(DTYPES[kind.dtype.name])
+            if "T" in kind.dims:
+                other = rng.choice([np.nan, np.inf, -np.inf, 1.0], shape)
+                beside = ~within[:, None] if kind.dims[0] == "T" else ~within
+                held = np.where(beside, other.astype(held.dtype), held)
+            made[p.name] = held
+    return made
+
+
+@pytest.mark.parametrize(("name", "schedule"), DRAWN, ids=lambda x: str(x))
+def test_as_the_reference_has_it(name: str, schedule: Schedule) -> None:
+    kernel = kernel_of(name)
+    known = {d: SIZES[d] for d in ("D",) if "D" in TEXTS[name]}
+    compiled = kernel.compile(schedule=schedule, **known)
+    for seed in range(2):
+        arrays = arrays_for(kernel, seed)
+        wanted = {n: np.copy(a) for n, a in arrays.items()}
+        kernel.reference(**wanted)
+        compiled.simulate(*arrays.values(), seed=seed)
+        for n, got in arrays.items():
+            near = 1e-2 if got.dtype == ml_dtypes.bfloat16 else 2e-3
+            wide = (np.asarray(x, np.float64) for x in (got, wanted[n]))
+            np.testing.assert_allclose(*wide, rtol=near, atol=near, err_msg=n)
+    assert compiled.certificate is not None
+
+
+def lowered(name: str, schedule: Schedule) -> list[Any]:
+    tile = kernel_of(name).tile
+    return list(lower(dataclasses.replace(tile, schedule=schedule, sizes=(("D", 64),))).ops)
+
+
+def test_whole_tiles_need_no_clearing() -> None:
+    """Where `end(q)` is a multiple of the tile of `t`, or the end of the dimension."""
+    assert not any(
+        isinstance(op, ClearPanels) for op in lowered("causal", Schedule(tile=dict(q=128, t=64)))
+    )
+    assert any(
+        isinstance(op, ClearPanels) for op in lowered("causal", Schedule(tile=dict(q=64, t=128)))
+    )
+
+
+@pytest.mark.parametrize("schedule", [dict(splits=2), dict(scheduler="stream_k")], ids=str)
+def test_a_part_is_summed_by_one(schedule: dict[str, Any]) -> None:
+    more = dict(scheduler="split_k") | schedule
+    with pytest.raises(ScheduleError, match="a part of a dimension can not be cut"):
+        kernel_of("part").compile(schedule=Schedule(**more))
+    with pytest.raises(ScheduleError, match="a part of a dimension can not be cut"):
+        kernel_of("part").compile(schedule=Schedule(cluster=dict(t=2)))
+
+
+def test_the_outermost_loop_is_whole() -> None:
+    text = """
+@kernel
+def f(A: f32[M, N], first: i32, C: f32[M, N]):
+    for m in tiles(first, M, of=M):
+        for n in tiles(N):
+            C[m, n] = A[m, n]
+"""
+    with pytest.raises(CompileError, match="the outermost loop of a kernel walks a part") as told:
+        vars(wsdsl.parse(text))["f"].compile()
+    assert "each(" in str(told.value)
