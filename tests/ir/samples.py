@@ -88,6 +88,8 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "%r: ring, %s: state",
         "%x: bf16[m, n], %y: f32[n] = take_parts(ring=%r, turn=1, turns=2, state=%s)",
     ),
+    "commit_products": ("", "commit_products()"),
+    "materialize": ("%a: f32[m, n], %b: bf16[m, n]", "materialize(values=(%a, %b))"),
     "skip_slot": ("%r: ring", "skip_slot(ring=%r)"),
     "slot_tile": ("%s: slot", "%a: smem<bf16[m, k]> = slot_tile(slot=%s, field=1)"),
     "tile_in_shared": (
@@ -187,6 +189,11 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "%A: tensor<f16[M, K]>, %m: i32, %k: i32, %x: shared<32768 x 4>, %s: state",
         "thread_load(tensor=%A, coordinates=(%m, %k), row_dim=0, rows=128, columns=64, "
         'swizzle="128B", shared=%x, state=%s)',
+    ),
+    "clear_panels": (
+        "%b: i32, %e: i32, %x: shared<32768 x 4>, %s: state",
+        "clear_panels(shared=%x, state=%s, begin=%b, end=%e, lines=True, "
+        'dtype="f16", rows=128, columns=64, swizzle="128B")',
     ),
     "prefetch_tile": (
         "%A: tensor<f16[M, K]>, %m: i32, %k: i32",
