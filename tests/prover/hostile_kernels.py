@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from random import Random
 from typing import Any
@@ -57,8 +57,10 @@ def _case(text: str, **sizes: int) -> Case:
 KERNELS: dict[str, Case] = {
     **{name: CASES[name] for name in (
         "gemm", "mn_major", "epilogue", "two_products", "held_operand", "nested",
-        "product_f8e4m3", "block_scaled", "two_loops", "batched", "reduce_into", "bias_first",
+        "product_f8e4m3", "two_loops", "batched", "reduce_into", "bias_first",
     )},
+    # With rows of scales that TMA can take.
+    "block_scaled": replace(CASES["block_scaled"], sizes=dict(M=72, N=200, K=272, NB=2, KB=4)),
     "if_summed": _case(IF_SUMMED, E=3),
     "if_in_a_loop": _case(IF_IN_A_LOOP, E=2),
     "in_place": _case(text("loop", "f32"), E=3),
