@@ -76,10 +76,10 @@ CLOSE = 2.0**-6
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """Arguments on which a kernel is run by so many SMs."""
+    """Arguments on which a kernel is run by so many SMs, or as many as its pieces need."""
 
     arrays: dict[str, Any]
-    num_sms: int
+    num_sms: int | None
     seed: int
 
     def run(self, kernel: Kernel, order: int = 0) -> dict[str, Any]:
@@ -127,11 +127,12 @@ def scheduled(name: str, schedule: Schedule, threads: tuple[str, ...], rng: Rand
 
 
 def _trials(case: Case, kernel: Kernel, sizes: dict[str, int], rng: Random) -> Iterator[Trial]:
+    pieces = kernel.schedule is not None and kernel.schedule.cuts_tiles
     for number in range(2):
         free = [d for d in sizes if d in FREE and d not in dict(kernel.sizes)]
         drawn = {d: STEP * rng.randint(FEWEST, MOST) for d in free} if number else {}
         given = sizes | drawn | dict(kernel.sizes)
-        yield Trial(inputs(case, number, **given), 1 + number, number)
+        yield Trial(inputs(case, number, **given), None if pieces else 1 + number, number)
 
 
 def same(found: dict[str, Any], wanted: dict[str, Any]) -> bool:
