@@ -14,8 +14,8 @@ def part(A: bf16[M, T], W: bf16[T, N], lo: i32[G], hi: i32[G], C: f32[G, M, N]):
     for g in each(G):
         for m, n in tiles(M, N):
             acc = zeros(f32[m, n])
-            for t in tiles(lo[g], hi[g], of=T):
-                acc += A[m, t] @ W[t, n]
+            for k in tiles(lo[g], hi[g], of=T):
+                acc += A[m, k] @ W[k, n]
             C[g, m, n] = acc
 """
 

@@ -20,8 +20,8 @@ from wsdsl.lowering.pipeline import lower
 SIZES = dict(G=6, M=72, N=40, T=300, S=200, H=2, D=64)
 COOPERATIVE = dict(consumers=2, stages=2, scheduler="grid")
 DRAWN: list[tuple[str, Schedule]] = [
-    ("part", Schedule(tile=dict(m=128, n=32, t=64), **COOPERATIVE)),
-    ("part", Schedule(tile=dict(m=64, n=32, t=32), consumers=1, stages=3)),
+    ("part", Schedule(tile=dict(m=128, n=32, k=64), **COOPERATIVE)),
+    ("part", Schedule(tile=dict(m=64, n=32, k=32), consumers=1, stages=3)),
     ("causal", Schedule(tile=dict(q=128, t=64), **COOPERATIVE)),
     ("causal", Schedule(tile=dict(q=64, t=96), consumers=1)),
     ("packed", Schedule(tile=dict(q=128, t=64), **COOPERATIVE)),
@@ -105,7 +105,7 @@ def test_a_part_is_summed_by_one(schedule: dict[str, Any]) -> None:
     with pytest.raises(ScheduleError, match="a part of a dimension can not be cut"):
         kernel_of("part").compile(schedule=Schedule(**more))
     with pytest.raises(ScheduleError, match="a part of a dimension can not be cut"):
-        kernel_of("part").compile(schedule=Schedule(cluster=dict(t=2)))
+        kernel_of("part").compile(schedule=Schedule(cluster=dict(k=2)))
 
 
 def test_the_outermost_loop_is_whole() -> None:
