@@ -104,6 +104,27 @@ def test_slots_that_are_filled_in_two_ways() -> None:
     assert explore(compiled.scheduled).states <= 40
 
 
+LOOP_IN_FRONT = """
+@kernel
+def in_front(Y: u16[M, N], A: bf16[M, L], B: bf16[K, L], Z: f32[M, K]):
+    for m in tiles(M):
+        for n in tiles(N):
+            Y[m, n] = 2
+        for k in tiles(K):
+            acc = zeros(f32[m, k])
+            for l in tiles(L):
+                acc += A[m, l] @ B[k, l]
+            Z[m, k] = acc
+"""
+
+
+def test_a_loop_of_its_own_is_entered_before_others_are_driven_on() -> None:
+    """Who only counts the others' tiles could do so for ever, while they stand in front of it."""
+    kernel = vars(wsdsl.parse(LOOP_IN_FRONT))["in_front"]
+    schedule = Schedule(tile=TILE, stages=2, mode="pingpong", scheduler="persistent")
+    assert explore(kernel._compile(schedule, {}, ()).scheduled).states <= 180
+
+
 # Turns --------------------------------------------------------------------------------------------
 
 CONTRARY = {"eq": "ne", "sub": "add", "add": "sub"}

@@ -311,10 +311,15 @@ class Machine:
         return ahead
 
     def alone(self, agent: Agent) -> bool:
-        """Whether it is in a loop of which no other partition can tell how often it runs."""
+        """Whether it is in a loop, or in front of one, of which no other partition can tell how
+        often it runs.
+        """
+        code = self.model.codes[agent.partition]
+        if code.instructions[agent.pc].signature in code.own:
+            return True
         inner = next((frame[1] for frame in reversed(agent.frames) if frame[0] == "open"), ENDED)
         run = self.iterations.get(inner)
-        return run is not None and run.signature in self.model.codes[agent.partition].own
+        return run is not None and run.signature in code.own
 
     def place(self, agent: Agent) -> tuple[float, bool]:
         """The turn, and whether the agent has arrived in it."""
