@@ -57,6 +57,22 @@ def packed(Q: bf16[G, S, D], K: bf16[T, D], V: bf16[T, D], lo: i32[G], hi: i32[G
                 top = new_top
             O[g, q, :] = acc / total
 """
+RAGGED = """
+@kernel
+def ragged(Q: bf16[T, D], K: bf16[T, D], V: bf16[T, D], lo: i32[G], hi: i32[G],
+           O: f32[G, T, D], scale: f32):
+    for g in each(G):
+        for q in tiles(lo[g], hi[g], of=T):
+            top, total, acc = full(f32[q], -inf), zeros(f32[q]), zeros(f32[q, D])
+            for t in tiles(lo[g], hi[g], of=T):
+                s = (Q[q, :] @ K[t, :]) * scale
+                new_top = max(top, max(s, over=t))
+                p, shrink = exp2(s - new_top), exp2(top - new_top)
+                total = total * shrink + sum(p, over=t)
+                acc = acc * shrink + cast(p, bf16) @ V[t, :]
+                top = new_top
+            O[g, q, :] = acc / total
+"""
 ELEMENTS = """
 @kernel
 def elements(A: f32[M, T], lo: i32[G], hi: i32[G], S: f32[G, M], X: f32[M, T], C: bf16[G, M, T]):
@@ -69,4 +85,4 @@ def elements(A: f32[M, T], lo: i32[G], hi: i32[G], S: f32[G, M], X: f32[M, T], C
                 X[m, t] += A[m, t]
             S[g, m] = top
 """
-TEXTS = dict(part=PART, causal=CAUSAL, packed=PACKED, elements=ELEMENTS)
+TEXTS = dict(part=PART, causal=CAUSAL, packed=PACKED, ragged=RAGGED, elements=ELEMENTS)

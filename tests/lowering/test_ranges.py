@@ -25,7 +25,7 @@ DRAWN: list[tuple[str, Schedule]] = [
     ("causal", Schedule(tile=dict(q=128, t=64), **COOPERATIVE)),
     ("causal", Schedule(tile=dict(q=64, t=96), consumers=1)),
     ("packed", Schedule(tile=dict(q=128, t=64), **COOPERATIVE)),
-    ("packed", Schedule(tile=dict(q=64, t=32), mode="pingpong")),
+    ("ragged", Schedule(tile=dict(q=64, t=64), consumers=1)),
     ("elements", Schedule(tile=dict(m=64, t=64))),
 ]
 

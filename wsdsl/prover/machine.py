@@ -299,16 +299,16 @@ class Machine:
             return math.inf
         return agent.frames[0][1] if agent.pc > first else -math.inf
 
-    def behind(self, agent: Agent, inner: bool = False) -> int:
+    def behind(self, agent: Agent) -> tuple[int, int]:
         """By how many iterations of its outermost loop others are known to be ahead of it, or may
-        be; or of its `inner`most.
+        be; and of the loops in that.
         """
-        frames = reversed(agent.frames) if inner else agent.frames
-        own = next((frame[1] for frame in frames if frame[0] == "open"), ENDED)
-        ahead = 0
-        while (own := self.following.get(own, ENDED)) != ENDED:
-            ahead += 1
-        return ahead
+        ahead: list[int] = []
+        for own in (frame[1] for frame in agent.frames if frame[0] == "open"):
+            ahead.append(0)
+            while (own := self.following.get(own, ENDED)) != ENDED:
+                ahead[-1] += 1
+        return sum(ahead[:1]), sum(ahead[1:])
 
     def alone(self, agent: Agent) -> bool:
         """Whether it is in a loop, or in front of one, of which no other partition can tell how
@@ -376,14 +376,13 @@ class Machine:
                     raise Undecided(only or max(undecided, key=lambda x: self._rank(undecided[x])))
                 return all(a.ended for a in self.agents)
 
-    def _rank(self, asking: list[Agent]) -> tuple[float, bool, int, int, int]:
+    def _rank(self, asking: list[Agent]) -> tuple[float, bool, tuple[int, int], int]:
         """Of what they ask for: first what takes no other partition further, then what the last
         ask for, and most; who is ahead of the others is not driven further.
         """
         turn = max([-self.turn(agent) for agent in asking]) if self.model.work else 0
         behind = max([self.behind(agent) for agent in asking])
-        inner = max([self.behind(agent, inner=True) for agent in asking])
-        return turn, any(map(self.alone, asking)), behind, len(asking), inner
+        return turn, any(map(self.alone, asking)), behind, len(asking)
 
     def fail(
         self,
