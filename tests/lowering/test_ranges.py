@@ -21,9 +21,7 @@ SIZES = dict(G=6, M=72, N=40, T=300, S=200, H=2, D=64)
 COOPERATIVE = dict(consumers=2, stages=2, scheduler="grid")
 DRAWN: list[tuple[str, Schedule]] = [
     ("part", Schedule(tile=dict(m=128, n=32, k=64), **COOPERATIVE)),
-    ("part", Schedule(tile=dict(m=64, n=32, k=32), consumers=1, stages=3)),
     ("causal", Schedule(tile=dict(q=128, t=64), **COOPERATIVE)),
-    ("causal", Schedule(tile=dict(q=64, t=96), consumers=1)),
     ("packed", Schedule(tile=dict(q=128, t=64), **COOPERATIVE)),
     ("ragged", Schedule(tile=dict(q=64, t=64), consumers=1)),
     ("elements", Schedule(tile=dict(m=64, t=64))),
