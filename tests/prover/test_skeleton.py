@@ -99,6 +99,13 @@ def test_an_address_of_terms_from_two_blocks() -> None:
     assert not objection(made.scheduled, made.ptx)
 
 
+def test_a_loop_counts_in_a_register_that_was_a_place() -> None:
+    """LLVM takes the 0 that a CTA's rank is for the start of a loop's index, too."""
+    schedule = Schedule(tile=dict(m=64, n=72, k=32, l=64), stages=7, consumers=1, cluster=dict(n=2))
+    made = CASES["two_loops"].kernel._compile(schedule, CASES["two_loops"].sizes, ())
+    assert not objection(made.scheduled, made.ptx)
+
+
 def test_a_single_slice_is_no_loop() -> None:
     """LLVM sees how often it would run."""
     cut = Schedule(tile=dict(m=64, n=16), scheduler="split_k", splits=4, reduction="slices")

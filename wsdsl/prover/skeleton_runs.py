@@ -82,6 +82,11 @@ class Runs:
             for i in range(len(self.steps) - 1, -1, -1):
                 step, bits = self.steps[i], after[i + 1]
                 if isinstance(step, Step):
+                    if not bits >> step.slot & 1:
+                        # What nobody asks for asks for nothing.
+                        changed = changed or bits != after[i]
+                        after[i] = bits
+                        continue
                     bits = bits if step.d.guard else bits & ~(1 << step.slot)
                 else:
                     jump = self.program.read[step]
@@ -224,6 +229,8 @@ class PtxPaths(Paths):
 
     def _definition(self, i: int, step: Step) -> Compiled:
         d, slot = step.d, step.slot
+        if not self.runs.live[i + 1] >> slot & 1:
+            return lambda _walk, _held: i + 1
         args = [self._operand(text, d.at) for text in d.args] if read(d) else []
         guard = self._operand(d.guard.removeprefix("!"), d.at) if d.guard else None
         value = self._computed(d, args)
