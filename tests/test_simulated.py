@@ -147,7 +147,8 @@ CUT = [
 @pytest.mark.parametrize("name", CASES)
 def test_sums_in_pieces(name: str, schedule: wsdsl.Schedule, refusals) -> None:
     """Refused, or lowered; and of each case two ways, of each way every third case, right and
-    proved. On a card all of them run, and `python -m tests.generated` draws others."""
+    proved.
+    """
     case = CASES[name]
     together = schedule.reduction == "slices"
     few = dict(M=64, N=16, B=1, E=1) if together else {}
