@@ -51,7 +51,7 @@ class Statics:
         return self.found[name]
 
     def operand(self, text: str, at: int) -> Vector:
-        value = self.values.constant(text)
+        value = self.values.constant_at(text, at)
         return self.of(self.values.name(text, at)) if value is None else value
 
     def _made(self, d: Definition) -> Vector:
@@ -90,15 +90,16 @@ class Slice:
 
     def __init__(self, values: Values, asked: Iterable[tuple[str, int]], fixed: Statics) -> None:
         self.values = values
-        todo = [values.name(split_address(text)[0], at) for text, at in asked]
+        todo = [(split_address(text)[0], at) for text, at in asked]
         names = dict[str, None]()
         while todo:
-            name = todo.pop()
-            if name in names or values.constant(name) is not None:
+            text, at = todo.pop()
+            name = values.name(text, at)
+            if name in names or values.constant_at(text, at) is not None:
                 continue
             names[name] = None
             for d in values.defined.get(name, ()):
-                todo += [values.name(arg, d.at) for arg in read(d) if values.constant(arg) is None]
+                todo += [(arg, d.at) for arg in read(d)]
         self.definitions = {
             name: [self._plain(d) for d in values.defined.get(name, [])] for name in names
         }
@@ -138,7 +139,10 @@ class Slice:
         return ((slot, d) for name, slot in self.slots.items() for d in self.definitions[name])
 
     def slot(self, text: str, at: int) -> int | None:
-        return self.slots.get(self.values.name(split_address(text)[0], at))
+        register = split_address(text)[0]
+        if self.values.constant_at(register, at) is not None:
+            return None
+        return self.slots.get(self.values.name(register, at))
 
     def reads(self, d: Definition) -> list[int]:
         found = (self.slot(arg, d.at) for arg in read(d))

@@ -159,7 +159,7 @@ class Runs:
                 texts = [(ask.text, ask.at) for ask in of.asked]
             for text, at in texts:
                 register, _ = split_address(text)
-                if self.program.values.constant(register) is None:
+                if self.program.values.constant_at(register, at) is None:
                     found[self.program.values.name(register, at)] = None
         return [name for name in found if name not in self.slice.slots]
 

@@ -85,6 +85,16 @@ class Values:
         except ValueError:
             return None
 
+    def constant_at(self, text: str, at: int) -> int | None:
+        """The number that is read at a place: written there, or moved to the register before. LLVM
+        counts on from a number that others read, too."""
+        value = self.constant(text)
+        if value is not None or text[0] != "%":
+            return value
+        made = self.definitions(text, at)
+        plain = len(made) == 1 and made[0].op.startswith("mov.") and not made[0].guard
+        return self.constant(made[0].operands.strip()) if plain else None
+
     def definitions(self, text: str, at: int) -> list[Definition]:
         """What may have made the register that is read at a place."""
         name = self.name(text, at)
