@@ -113,6 +113,13 @@ def test_a_single_slice_is_no_loop() -> None:
     assert not objection(made.scheduled, made.ptx)
 
 
+def test_a_rank_in_a_register_that_counts_elsewhere() -> None:
+    """LLVM takes the 0 of a rank from the register that counts blocks of 16-bit stores."""
+    schedule = Schedule(tile=dict(m=128, n=80), cluster=dict(n=2), scheduler="grid")
+    made = CASES["gemm"].kernel.compile(schedule=schedule, M=2000, N=1900, K=64)
+    assert not objection(made.scheduled, made.ptx)
+
+
 @pytest.mark.parametrize("name", ["gemm", "epilogue", "around_a_loop"])
 def test_it_is_fast(name: str) -> None:
     made = compiled(name)
