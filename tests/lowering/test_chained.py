@@ -68,6 +68,26 @@ def _(X: Any, U: Any, G: Any, D: Any) -> Any:
     return {"Y": ((X @ U.T) * np.maximum(X @ G.T, 0)) @ D.T}
 
 
+@kept(
+    "lies_another_way",
+    """
+@kernel
+def lies_another_way(A: f16[K, M], R: i8[P, K], B: f16[K, N], C: f32[M, N], D: f32[M, N]):
+    for m, n in tiles(M, N):
+        columns, gathered = zeros(f32[m, n]), zeros(f32[m, n])
+        for k in tiles(K):
+            columns += (A[k, m] + 1.0) @ B[k, n]
+            gathered += cast(R[index(m) // 2, k], f16) @ B[k, n]
+        C[m, n] = columns
+        D[m, n] = gathered
+""",
+    M=72, N=136, K=96, P=36,
+)  # fmt: skip
+def _(A: Any, R: Any, B: Any) -> Any:
+    """Neither is read from a slot as the rows' elements along the sum."""
+    return {"C": (A + 1).astype(np.float16).astype(np.float64).T @ B, "D": R.repeat(2, 0) @ B}
+
+
 SCHEDULES = [
     Schedule(),
     Schedule(tile=dict(m=128, n=64), consumers=2, stages=1),

@@ -149,7 +149,7 @@ class _Finder:
         own = {v: op for op in block for v in results_of(op)}
         found: set[Value] = set()
         for op in walk(block):
-            for operand in (op.a, op.b) if isinstance(op, Contract) else ():
+            for operand, other in ((op.a, op.b), (op.b, op.a)) if isinstance(op, Contract) else ():
                 ahead, seen = [operand], set[Value]()
                 while ahead:
                     value = ahead.pop()
@@ -160,17 +160,20 @@ class _Finder:
                     if isinstance(made, (Map, Cast, Bitcast)):
                         ahead += operands(made)
                     elif isinstance(made, Load) and value not in self.consumed:
-                        found |= {value} if self.lies_like(made, operand) else set()
+                        found |= {value} if self.lies_like(made, operand, other) else set()
         return frozenset(found)
 
-    def lies_like(self, load: Load, operand: Value) -> bool:
-        last = load.index[-1].type if load.index else None
+    def lies_like(self, load: Load, operand: Value, other: Value) -> bool:
+        """`other`: the operand that this one is multiplied by."""
         assert isinstance(operand.type, Tile) and isinstance(load.result.type, Tile)
+        assert isinstance(other.type, Tile)
+        # An axis that an index is computed of is not copied along.
+        along = tuple(v.type.name for v in load.index if isinstance(v.type, Axis))
         return (
             len(operand.type.axes) == 2
-            and load.result.type.axes == operand.type.axes
-            and isinstance(last, Axis)
-            and last.name == operand.type.axes[-1]
+            and load.result.type.axes == operand.type.axes == along
+            and isinstance(load.index[-1].type, Axis)
+            and along[-1] in other.type.axes
             and load.tensor.name not in self.out
             and len(load.index) <= MAX_RANK
             and load.result.type.dtype.bits >= 8
