@@ -3,25 +3,27 @@
 The reference sums in float64 and rounds each operation once. A scheduled kernel adds in another
 order, and a factor of an operand is applied behind the product. So the reference is evaluated again
 with every sum that is not exact moved by as much as another order could move it (some ulps of the
-sum of the terms' sizes): up and down at random, and the other way round. What is moved nowhere has
-to come out exactly. Elsewhere a float may be off by `SLACK` times the spread of these evaluations
-(of the tensor's mean spread, if that is more) and two of its own ulps; so may integers, rounded up;
-of `bool` so many times as many may differ. Where all agree that there is NaN or infinity, there has
-to be.
+sum of the terms' sizes): up and down at random, and the other way round. An operand that is made of
+such a sum, or of a function, may be rounded to the other side: its product is moved by some ulps of
+its largest term. What is moved nowhere has to come out exactly. Elsewhere a float may be off by
+`SLACK` times the spread of these evaluations (of the tensor's mean spread, if that is more) and two
+of its own ulps; so may integers, rounded up; of `bool` so many times as many may differ. Where all
+agree that there is NaN or infinity, there has to be.
 
 The reference under other tile sizes is held to the same bound.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from wsdsl.ir import tile_ops as t
-from wsdsl.ir.op import Kernel, Op
+from wsdsl.ir.op import Kernel, Op, Value, bound, operands, results_of
 from wsdsl.ir.types import DTYPES
+from wsdsl.ir.walk import used_inside
 from wsdsl.simulator import arithmetic, reference
 from wsdsl.simulator.arithmetic import Array
 from wsdsl.simulator.arrays import bind_arguments, unpack_nibbles
@@ -31,6 +33,10 @@ PAIRS = 2
 ULPS = {"f32": 2.0**-23, "tf32": 2.0**-10, "bf16": 2.0**-7, "f16": 2.0**-10, "f8e4m3": 2.0**-3,
         "f8e5m2": 2.0**-2}  # fmt: skip
 
+INEXACT = {"exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "tanh", "erf", "sigmoid",
+           "div", "pow"}  # fmt: skip
+"""Functions that a kernel may compute in another way."""
+
 
 class _Moved(reference._Evaluator):
     """The reference with sums moved by what another order of summation could do to them."""
@@ -38,6 +44,9 @@ class _Moved(reference._Evaluator):
     def __init__(self, kernel: Kernel, arguments: Any, seed: int, sign: float) -> None:
         super().__init__(arguments, {})
         self.rng, self.sign = np.random.default_rng(seed), sign
+        self.shifted = False
+        self.of_sums = _made_of(kernel, lambda op: isinstance(op, t.Contract | t.Reduce))
+        self.of_functions = _made_of(kernel, lambda op: isinstance(op, t.Map) and op.fn in INEXACT)
         self.carried = {
             v for op in kernel.ops if isinstance(op, t.ForTiles) and op.init
             for inner in op.body if isinstance(inner, t.Map) for v in [inner.result]
@@ -47,6 +56,10 @@ class _Moved(reference._Evaluator):
         held = super().compute(op)
         match op:
             case t.Contract() if held.dtype == np.float32:
+                for side in (op.a, op.b):
+                    if side in self.of_functions or (self.shifted and side in self.of_sums):
+                        ulp = ULPS[reference._tile(side).dtype.name]
+                        held = self.moved(held, self.largest_terms(op), False, ulp)
                 terms, exact = self.terms(op)
                 return self.moved(held, terms, exact, ULPS["f32"])
             case t.Reduce(fn="add") if held.dtype.kind not in "iub":
@@ -99,14 +112,39 @@ class _Moved(reference._Evaluator):
         most = float(np.max(np.where(np.isfinite(total), total, 0), initial=0))
         return total, most <= step * 2.0**24
 
+    def largest_terms(self, op: t.Contract) -> Array:
+        """The size of the largest term of each sum."""
+        a, b = reference._tile(op.a).axes, reference._tile(op.b).axes
+        axes = reference._tile(op.result).axes
+        (shared,) = (x for x in a if x in b)
+        x, y = (np.abs(x.astype(np.float64)) for x in self.operands(op))
+        x = np.moveaxis(x, a.index(shared), -1)
+        y = np.moveaxis(y, b.index(shared), -1)
+        with np.errstate(all="ignore"):
+            found = (x[:, None, :] * y[None, :, :]).max(-1, initial=0)
+        return found if axes[0] in a else found.T
+
     def moved(self, held: Array, size: Array, exact: Any, ulp: float) -> Array:
         if np.all(exact):
             return held
+        self.shifted = True
         with np.errstate(all="ignore"):
             steps = self.sign * self.rng.choice((-2.0, -1.0, 1.0, 2.0), np.shape(held))
             shift = steps * size * ulp
             shift = np.where(np.isfinite(shift) & ~np.asarray(exact), shift, 0)
             return (held.astype(np.float64) + shift).astype(held.dtype)
+
+
+def _made_of(kernel: Kernel, seed: Callable[[Op], bool]) -> frozenset[Value]:
+    """All that comes of the results of such ops, in whatever iteration."""
+    found = {v for op in kernel.ops if seed(op) for v in results_of(op)}
+    known = -1
+    while known < len(found):
+        known = len(found)
+        for op in kernel.ops:
+            if found & {*operands(op), *used_inside(op)}:
+                found.update(results_of(op), bound(op))
+    return frozenset(found)
 
 
 def _step(x: Array) -> float:

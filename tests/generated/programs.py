@@ -5,12 +5,9 @@ from __future__ import annotations
 import re
 from random import Random
 
-from tests.generated.expressions import FLOATS, VALUES, Axis, Expressions, Local, Scope
+from tests.generated.expressions import FLOATS, VALUES, Axis, Local, Scope
+from tests.generated.products import PRODUCTS, Products
 
-PRODUCTS = (
-    ("bf16", "bf16"), ("bf16", "bf16"), ("f16", "f16"), ("tf32", "tf32"), ("f8e4m3", "f8e4m3"),
-    ("f8e5m2", "f8e4m3"), ("i8", "i8"), ("u8", "i8"),
-)  # fmt: skip
 OUTPUTS = ("f32",) * 6 + ("bf16",) * 4 + ("f16", "f8e4m3", "i32", "i8", "u8", "u16", "bool")
 ADDED = ("f32", "f32", "f16", "bf16", "i32", "u32")
 
@@ -20,14 +17,7 @@ def program(seed: int) -> str:
     return _Program(Random(seed)).text()
 
 
-class _Program(Expressions):
-    def __init__(self, rng: Random) -> None:
-        super().__init__(rng)
-        self.lines: list[str] = []
-        self.indent = 1
-        self.stored: list[str] = []
-        self.walked: set[str] = set()
-
+class _Program(Products):
     def text(self) -> str:
         self.nest()
         for dim in sorted(self.walked - set(re.findall(r"\w+", " ".join(self.params.values())))):
@@ -36,9 +26,6 @@ class _Program(Expressions):
         kinds = ", ".join(f"{n}: {k}" for n, k in self.params.items())
         body = "\n".join(self.lines)
         return "\n\n".join((*self.functions, f"@kernel\ndef made({kinds}):\n{body}\n"))
-
-    def line(self, text: str) -> None:
-        self.lines.append("    " * self.indent + text)
 
     # Loops ----------------------------------------------------------------------------------------
 
@@ -66,32 +53,9 @@ class _Program(Expressions):
             self.store(scope, scope)
         assert len(self.stored) > before or self.stored
 
-    def enter(
-        self,
-        word: str,
-        loops: tuple[tuple[str, str], ...],
-        scope: Scope,
-        by: int | None = None,
-        part: str = "",
-    ) -> Scope:
-        """One loop over all of them, or one in the other. `part`: of a dimension, where."""
-        groups = [loops] if by is None and self.chance(0.8) else [(one,) for one in loops]
-        for group in groups:
-            names, dims = (", ".join(held) for held in zip(*group, strict=True))
-            self.walked |= {dim for _, dim in group}
-            given = f"{part}, of={dims}" if part else f"{dims}, by={by}" if by else dims
-            self.line(f"for {names} in {word}({given}):")
-            self.indent += 1
-        if word == "each":
-            return scope.inside(scalars=loops)
-        return scope.inside(axes=tuple(Axis(*one, by is not None) for one in loops))
-
     def size(self) -> int:
         """That a loop gives its tiles itself; not all of them fit the tensor cores."""
         return self.rng.choice((64, 64, 128, 128, 192, 16, 24, 72, 5))
-
-    def leave(self, indent: int) -> None:
-        self.indent = indent
 
     # Statements -----------------------------------------------------------------------------------
 
@@ -99,7 +63,9 @@ class _Program(Expressions):
         """`outer` is the scope of the output space, by which every store has to be placed."""
         for _ in range(count):
             kind = self.rng.random()
-            if kind < 0.2:
+            if kind < 0.05 and depth == 2 and any(a.name != a.dim for a in scope.axes):
+                self.chain(scope)
+            elif kind < 0.2:
                 self.local(scope)
             elif kind < 0.7 and depth:
                 self.sums(scope, depth)
@@ -220,47 +186,6 @@ class _Program(Expressions):
         self.line(f"{total.name} = {total.name} * exp({top.name} - {new}) + {part}")
         self.line(f"{top.name} = {new}")
 
-    def product(
-        self, acc: Local, types: tuple[str, str], walked: Axis | None, scope: Scope
-    ) -> None:
-        shared = walked or Axis("D", "D")
-        if self.chance(0.05):
-            shared = Axis("D", "D")
-        sides: list[str] = []
-        for dtype, free in zip(types, acc.axes, strict=True):
-            order = [free, shared]
-            if dtype in ("bf16", "f16") and self.chance(0.3):
-                order.reverse()
-            entries = [(a.entry, a.dim) for a in order]
-            if self.chance(0.3):
-                entries.insert(self.rng.choice((0, 0, 0, 1)), self.scalar_entry(scope))
-            name = self.param(f"{dtype}[{', '.join(d for _, d in entries)}]")
-            side = f"{name}[{', '.join(e for e, _ in entries)}]"
-            if self.chance(0.1) and dtype in FLOATS:
-                by = f"index({shared.name}) // 128"
-                # Finite, as below.
-                rows = f"{self.param(f'{dtype}[{free.dim}]', 'scale')}[{free.name}]"
-                blocks = f"{self.param(f'{dtype}[{shared.dim}B]', 'scale')}[{by}]"
-                factor = self.rng.choice((rows, "2.0", blocks))
-                side = f"({side} * {factor})"
-            if self.chance(0.2):
-                held = self.fresh("a")
-                self.line(f"{held} = {side}")
-                side = held
-            sides.append(side)
-        made = " @ ".join(sides if self.chance(0.8) else reversed(sides))
-        if self.chance(0.15):
-            # Finite: how many sums an infinite one is multiplied by is the schedule's choice.
-            scale = self.param(f"{acc.dtype}[{', '.join(a.dim for a in acc.axes)}]", "scale")
-            made = f"({made}) * {scale}[{', '.join(a.name for a in acc.axes)}]"
-        self.add(acc.name, made)
-
-    def add(self, name: str, value: str) -> None:
-        form = self.rng.choice(
-            ("{0} += {1}", "{0} += {1}", "{0} += {1}", "{0} = {0} + {1}", "{0} -= {1}")
-        )
-        self.line(form.format(name, value))
-
     def inner_loop(self, scope: Scope, outer: Scope, depth: int) -> None:
         """A parallel loop in the output space, which stores by itself."""
         indent = self.indent
@@ -290,22 +215,6 @@ class _Program(Expressions):
                 op = self.rng.choice(("+=", "-=", "*=", "+="))
                 self.line(f"{changed.name} {op} {value}")
             self.indent -= 1
-
-    def scalar_condition(self, scope: Scope) -> str:
-        kind = self.rng.random()
-        if kind < 0.3:
-            dim = self.rng.choice("MNK")
-            self.walked.add(dim)
-            return f"{dim} > {self.rng.choice((1, 16, 64))}"
-        if kind < 0.35 and scope.axes:
-            return f"end({self.rng.choice(scope.axes).name}) > {self.rng.choice((1, 32))}"
-        if kind < 0.5:
-            return f"{self.scalar('i32')} {self.rng.choice(('>', '<', '=='))} 2"
-        if kind < 0.8 and scope.scalars:
-            name, dim = self.rng.choice(scope.scalars)
-            flags = self.param(f"i32[{dim}]", "rows")
-            return self.rng.choice((f"{name} > 0", f"{flags}[{name}] > 1", f"{name} % 2 == 0"))
-        return f"{self.scalar('f32')} > 0.5"
 
     # Stores ---------------------------------------------------------------------------------------
 
