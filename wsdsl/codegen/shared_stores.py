@@ -43,6 +43,10 @@ def warp_place(c: Context, shared: SharedAt, item: Scalar, apart: int = 0) -> At
 
 def convert_store_shared(c: Context, op: StoreShared) -> None:
     value, shared = c.registers(op.value), c.shared(op.shared)
+    if op.state is not None:
+        _store(c, value, _lines_of_tile(c, op, shared), False)
+        return
+    assert op.item is not None
     size = value.dtype.bytes
     own = 64 if op.joined else 16
     lines, line = (value.columns, own) if op.transposed else (16, value.columns)
@@ -57,11 +61,23 @@ def convert_store_shared(c: Context, op: StoreShared) -> None:
             )
         )
     place = (item_place if op.joined else warp_place)(c, shared, c.scalar(op.item))
-    to = _Panel(place, op.swizzle, span)
+    byte = c.w.multiply(c.threads.warp, 32) if op.joined else "0"
+    _store(c, value, _Panel(place, op.swizzle, span), op.transposed, byte)
+
+
+def _lines_of_tile(c: Context, op: StoreShared, shared: SharedAt) -> _Panel:
+    """The executing warp's lines of a tile's panels."""
+    assert op.state is not None and op.start is not None
+    w, span = c.w, SWIZZLE_SPAN[op.swizzle]
+    first = w.add(c.scalar(op.start).text, w.multiply(c.threads.warp, 16))
+    base = w.add(c.item(shared, c.state(op.state).stage), w.multiply(first, span))
+    return _Panel(At(base, shared.offset + op.offset), op.swizzle, span, op.rows * span)
+
+
+def _store(c: Context, value: Registers, to: _Panel, transposed: bool, byte: str = "0") -> None:
     if value.dtype.bits == 16:
-        byte = c.w.multiply(c.threads.warp, 32) if op.joined else "0"
-        _store_matrices(c, value, to, op.transposed, byte)
-    elif op.transposed:
+        _store_matrices(c, value, to, transposed, byte)
+    elif transposed:
         _store_elements(c, value, to)
     else:
         _store_pairs(c, value, to)
@@ -69,11 +85,12 @@ def convert_store_shared(c: Context, op: StoreShared) -> None:
 
 @dataclass(frozen=True)
 class _Panel:
-    """Lines of `span` bytes each."""
+    """Lines of `span` bytes each; what does not fit them goes to panels `apart` bytes further."""
 
     to: At
     swizzle: str
     span: int
+    apart: int = 0
 
     def own(self, w: Writer, line: str, byte: str) -> str:
         """The address of a byte of a line."""
@@ -81,7 +98,8 @@ class _Panel:
 
     def at(self, w: Writer, own: str, lines: int, byte: int) -> At:
         """So many lines, a multiple of 8, and bytes of a line from there."""
-        offset = self.to.offset + lines * self.span
+        offset = self.to.offset + lines * self.span + byte // self.span * self.apart
+        byte %= self.span
         if self.swizzle == "none":
             return At(own, offset + byte)
         return At(w.binary("xor", "i32", own, byte) if byte else own, offset)

@@ -219,6 +219,13 @@ def _of_panels(op: m.LoadPanels) -> tuple[int, str]:
 
 
 def _of_store(op: m.StoreShared, kind: Fragment) -> tuple[int, str]:
+    if (op.item is None) == (op.state is None) or (op.item is not None and op.rows):
+        return 0, "it is written to a quarter of an `item`, or to lines of the item of a `state`"
+    if op.state is not None:
+        fits = kind.rows == 64 and kind.columns % 8 == 0 and kind.dtype.bits in (8, 16, 32)
+        if not fits or op.start is None or op.transposed or op.rows < kind.rows:
+            return 0, f"{kind} as lines of a tile of {op.rows}"
+        return op.panels * op.rows * SWIZZLE_SPAN[op.swizzle], ""
     own, size = 64 if op.joined else 16, kind.dtype.bytes
     lines, line = (kind.columns, own) if op.transposed else (16, kind.columns)
     wide, span = line * size, SWIZZLE_SPAN[op.swizzle]

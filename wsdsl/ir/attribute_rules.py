@@ -90,7 +90,7 @@ RANGES: dict[type[Op], dict[str, Check]] = {
     ),
     m.ClearPanels: dict(offset=BYTES, dtype=DTYPE, rows=SIZE, columns=SIZE, swizzle=SWIZZLE),
     m.PrefetchTile: dict(row_dim=between(-1, 4), rows=SIZE, columns=SIZE),
-    m.StoreShared: dict(swizzle=SWIZZLE),
+    m.StoreShared: dict(offset=BYTES, rows=between(0), swizzle=SWIZZLE),
     m.LoadShared: dict(offset=BYTES, bytes=between(1, SMEM_BYTES), stride=SIZE),
     m.LoadPanels: dict(offset=BYTES, rows=SIZE, swizzle=SWIZZLE),
     m.SendFragment: dict(offset=BYTES),

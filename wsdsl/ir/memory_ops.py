@@ -13,6 +13,8 @@ from typing import ClassVar
 
 from wsdsl.ir.barrier_ops import SCHEDULED
 from wsdsl.ir.op import Op, Value, result
+from wsdsl.ir.target import SWIZZLE_SPAN
+from wsdsl.ir.types import Fragment
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -150,15 +152,30 @@ class StoreShared(Op):
     16 lines of w elements, or `transposed` w lines of 16 elements. A line is one span; without
     swizzle it is any multiple of 16 bytes, and the next one follows it, as TMA has it. `joined`:
     the warps' transposed panels are one, of w lines of 64 elements, so that they must meet.
+
+    With a `state` instead of an item the fragment is lines `start` (i32) to `start` + 64 of the
+    panels of a tile of `rows` lines that lies in item `state.stage`, `offset` bytes in, as
+    `load_panels` reads them; the last panel's lines may be filled in part.
     """
 
     levels: ClassVar = SCHEDULED
     value: Value
     shared: Value
-    item: Value
+    item: Value | None = None
+    state: Value | None = None
+    offset: int = 0
+    start: Value | None = None
+    rows: int = 0
     swizzle: str
     transposed: bool = False
     joined: bool = False
+
+    @property
+    def panels(self) -> int:
+        """Panels that the fragment reaches, of a tile."""
+        kind = self.value.type
+        assert isinstance(kind, Fragment)
+        return -(-kind.columns * kind.dtype.bytes // SWIZZLE_SPAN[self.swizzle])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -42,11 +42,11 @@ class CircularBuffer(Op):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Partition(Op):
-    """`num_warpgroups` warpgroups that run `body` in the given role ("load" or "compute") with
-    `registers` registers a thread. Partitions run at the same time; warpgroups are numbered in the
-    order of the partitions. One of 0 warpgroups is the work of one thread, in the next warp of the
-    warpgroup before it. Of a tile each warpgroup computes its share, the g-th part of the rows or
-    (`share`) of the columns.
+    """`num_warpgroups` warpgroups that run `body` in the given role ("load", "decode", "compute")
+    with `registers` registers a thread. Partitions run at the same time; warpgroups are numbered in
+    the order of the partitions. One of 0 warpgroups is the work of one thread, in the next warp of
+    the warpgroup before it. Of a tile each warpgroup computes its share, the g-th part of the rows
+    or (`share`) of the columns.
     """
 
     levels: ClassVar = ("partitioned", "scheduled")
@@ -210,6 +210,34 @@ class LoadToSlot(Op):
     index: tuple[Value, ...] = ()
     multicast: tuple[tuple[int, int], ...] = ()
     box: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class StoreToSlot(Op):
+    """Threads write the tile `value` to `field` of a slot, as TMA lays out tiles; what lies beyond
+    the dimension of the axis `summed` is 0.
+    """
+
+    levels: ClassVar = PARTITIONED
+    slot: Value
+    field: int
+    value: Value
+    summed: Value
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class StoreInShared(Op):
+    """The same to item `state.stage` of `shared`, `offset` bytes in, as panels of the swizzle mode;
+    what `store_to_slot` becomes when its ring is placed.
+    """
+
+    levels: ClassVar = PARTITIONED
+    value: Value
+    summed: Value
+    shared: Value
+    offset: int
+    state: Value
+    swizzle: str
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

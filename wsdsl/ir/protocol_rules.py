@@ -37,6 +37,7 @@ from wsdsl.ir.memory_ops import (
     MakeTensorMap,
     ReceiveFragment,
     SendFragment,
+    StoreShared,
     TmaLoad,
 )
 from wsdsl.ir.op import Kernel, Op, Region, Value, op_name, operands, regions, results_of
@@ -144,7 +145,7 @@ def shared_memory_is_aligned(kernel: Kernel) -> Iterator[Problem]:
                 yield op, f"an item is a multiple of {unit} bytes, as the next one begins there"
         elif isinstance(op, AllocateBarriers) and op.offset >= 0 and op.offset % 8:
             yield op, "mbarriers begin at a multiple of 8 bytes"
-        elif isinstance(op, (TmaLoad, LoadPanels, ClearPanels, MatrixOperand)):
+        elif isinstance(op, (TmaLoad, LoadPanels, ClearPanels, MatrixOperand, StoreShared)):
             swizzle = getattr(
                 made.get(op.map) if isinstance(op, TmaLoad) else op, "swizzle", "none"
             )

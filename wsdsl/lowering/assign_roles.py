@@ -25,6 +25,7 @@ from wsdsl.ir.op import Kernel, Op, Value, bound, operands, results_of
 from wsdsl.ir.tile_ops import Contract, Load, Reduce, Store
 from wsdsl.ir.types import Axis, Role, Tile
 from wsdsl.lowering.axes import change_axes, free_axes, loop_variable
+from wsdsl.lowering.decode import decoded
 
 
 def assign_roles(kernel: Kernel) -> Kernel:
@@ -94,13 +95,13 @@ def operand_loads(kernel: Kernel) -> dict[Value, Load]:
 
 def _in_registers(kernel: Kernel) -> Iterator[tuple[Op, tuple[str, ...]]]:
     """Axes of the tiles that compute warpgroups hold in fragments, with their ops."""
-    loads = operand_loads(kernel)
+    loads, made_beside = operand_loads(kernel), decoded(kernel).inside
     elsewhere = {
         v for op in kernel.ops if not isinstance(op, Contract) for v in operands(op) if v in loads
     }
     for op in kernel.ops:
         for value in (*results_of(op), *bound(op)):
-            held = value not in loads or value in elsewhere
+            held = (value not in loads or value in elsewhere) and value not in made_beside
             if isinstance(value.type, Tile) and value.type.axes and held:
                 yield op, value.type.axes
 
@@ -108,12 +109,13 @@ def _in_registers(kernel: Kernel) -> Iterator[tuple[Op, tuple[str, ...]]]:
 def _constrain(kernel: Kernel, sides: _Sides) -> Iterator[Finding]:
     multiplies = any(isinstance(op, Contract) for op in kernel.ops)
     reduced = [op for op in kernel.ops if isinstance(op, Reduce)]
-    loads = operand_loads(kernel)
+    loads, beside = operand_loads(kernel), decoded(kernel).tiles
     for op in kernel.ops:
         if isinstance(op, Contract):
             a, b = free_axes(op)
             for operand, own in ((op.a, a), (op.b, b)):
-                if operand not in loads and not sides.columns(own[0], False):
+                in_slots = operand in loads or operand in beside
+                if not in_slots and not sides.columns(own[0], False):
                     yield Finding(
                         f"this operand of `@` is computed, and needs `{own[0]}` as the rows of the "
                         "tensor cores' tile, and other uses need it as the columns",

@@ -68,9 +68,10 @@ class _Threading:
     def partition(self, op: Partition) -> Partition:
         states: States = {}
         first: list[Op] = []
+        filled = {inner.ring for inner in walk(op.body) if isinstance(inner, ProducerAcquire)}
         for ring in _rings_in(op.body):
             states[ring] = self.state()
-            parity = 1 if op.role == "load" else 0
+            parity = 1 if ring in filled else 0
             first.append(InitialState(result=states[ring], parity=parity, loc=op.loc))
         return dataclasses.replace(op, body=(*first, *self.region(op.body, states)))
 

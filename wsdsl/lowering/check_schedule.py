@@ -21,6 +21,7 @@ from wsdsl.lowering.cut_sums import (
     why_not_by_cluster,
     why_not_shared,
 )
+from wsdsl.lowering.decode import decode_faults, decoded, num_decoders
 from wsdsl.lowering.early_loads import num_load_partitions
 from wsdsl.lowering.footprint import (
     accumulator_registers,
@@ -114,7 +115,7 @@ def _order(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
                 kernel.loc,
                 "use 2 consumers",
             )
-        if not find_load_groups(body):
+        if not find_load_groups(kernel, body):
             yield Finding(
                 'mode="pingpong" needs a product: what takes turns are the tensor cores',
                 kernel.loc,
@@ -223,14 +224,20 @@ def _share(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         yield Finding(mixed, kernel.loc, 'leave it out, or use scheduler="persistent"')
     for op in kernel.ops:
         reduced = isinstance(op, Reduce) and op.axis in columns
-        if reduced or (isinstance(op, Contract) and computed_operands(op, kernel.definers)):
+        if reduced or (isinstance(op, Contract) and _from_registers(kernel, op)):
             yield Finding(f"{told}, and this needs whole rows", op.loc, "leave it out")
+
+
+def _from_registers(kernel: Kernel, op: Contract) -> bool:
+    made_beside = decoded(kernel).tiles
+    return any(v not in made_beside for v in computed_operands(op, kernel.definers))
 
 
 def tile_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     """What is wrong with the tiles alone, as far as they are given."""
     yield from _tiles(kernel, chosen)
     yield from column_faults(kernel, chosen)
+    yield from decode_faults(kernel, axis_sizes(kernel, chosen))
 
 
 def _tiles(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
@@ -276,10 +283,11 @@ def _resources(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         (sizes[a.name] for a in axes_of(kernel).values() if a.role == "columns"), default=0
     )
     widest //= num_shares(kernel, chosen)["columns"]
-    loads = num_load_partitions(kernel, chosen)
-    entry = min(entry_registers(consumers + loads), own)
+    loads, decoders = num_load_partitions(kernel, chosen), num_decoders(kernel)
+    entry = min(entry_registers(consumers + loads + decoders), own)
     if widest // 2 + WGMMA_REGISTERS > entry:
         beside = " beside two load warpgroups (Schedule.constant)" if loads > 1 else ""
+        beside += ' beside one that decodes (Schedule.decode="shared")' if decoders else ""
         yield Finding(
             f"a product of {widest} columns needs {widest // 2 + WGMMA_REGISTERS} registers a "
             f"thread at launch, and {consumers} consumers{beside} leave {entry}",
@@ -306,14 +314,19 @@ def _resources(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
 
 def _registers(kernel: Kernel, chosen: Schedule) -> list[Finding]:
     given, consumers = chosen.registers or {}, chosen.consumers or 1
-    if set(given) != {"load", "compute"}:
+    loads, decoders = num_load_partitions(kernel, chosen), num_decoders(kernel)
+    roles = ("load", *(("decode",) if decoders else ()), "compute")
+    if set(given) != {*roles}:
         told = f"Schedule.registers names {', '.join(given)}"
-        return [Finding(told, None, "name the roles load and compute")]
-    loads = num_load_partitions(kernel, chosen)
-    pool = entry_registers(consumers + loads) * (consumers + loads)
-    if loads * given["load"] + consumers * given["compute"] <= pool:
+        named = f"{', '.join(roles[:-1])} and {roles[-1]}"
+        return [Finding(told, None, f"name the roles {named}")]
+    groups = consumers + loads + decoders
+    pool = entry_registers(groups) * groups
+    numbers = dict(load=loads, decode=decoders, compute=consumers)
+    if sum(num * given.get(role, 0) for role, num in numbers.items()) <= pool:
         return []
     beside = " and two load warpgroups (Schedule.constant)" if loads > 1 else ""
+    beside += ' and one that decodes (Schedule.decode="shared")' if decoders else ""
     return [
         Finding(
             f"registers {given!r} with {consumers} consumers{beside} need more than the {pool} a "

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 
 from wsdsl.diagnostics import Finding, ScheduleError
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.target import SMEM_BYTES
+from wsdsl.ir.target import SMEM_BYTES, entry_registers
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.check_schedule import faults, tile_faults
@@ -35,6 +35,7 @@ from wsdsl.lowering.choice.kernel_overlap import with_overlap
 from wsdsl.lowering.choice.register_room import rank_beside_sums
 from wsdsl.lowering.choice.schedule_options import schedule_options
 from wsdsl.lowering.choice.tile_order import with_tile_order
+from wsdsl.lowering.decode import num_decoders, unfit_decoding
 from wsdsl.lowering.early_loads import num_load_partitions, unfit_constants
 from wsdsl.lowering.footprint import (
     LEAST_LOOKAHEAD,
@@ -96,7 +97,7 @@ def choose_schedule(
 def _chosen(kernel: Kernel, sizes: Mapping[str, int] | None) -> Schedule:
     given, findings = with_fixed_tiles(kernel, kernel.schedule or Schedule())
     findings += [*_not_lowered(given), *_unknown_variables(kernel, given)]
-    findings += unfit_constants(kernel, given)
+    findings += [*unfit_constants(kernel, given), *unfit_decoding(kernel, given)]
     # Nothing is reckoned with tiles that are none.
     findings = findings or [*tile_faults(kernel, given)]
     if findings:
@@ -168,7 +169,6 @@ def _promises(kernel: Kernel, given: Schedule, option: Schedule) -> Iterator[Sch
 
 def _not_lowered(given: Schedule) -> list[Finding]:
     asked = {
-        "decode": given.decode is not None,
         f'arch="{given.arch}"': given.arch != "sm_90a",
     }
     return [
@@ -226,6 +226,8 @@ def _sized(kernel: Kernel, option: Schedule, work: Work, tile: Mapping[str, int]
         loads = num_load_partitions(kernel, chosen)
         heavy, copies = _wants_registers(kernel, chosen), bool(copied_operands(kernel))
         own = _registers(chosen.consumers or 1, loads, heavy, copies)
+        if num_decoders(kernel):
+            own = _beside_decoding(chosen.consumers or 1, loads)
         chosen = dataclasses.replace(chosen, registers=own)
     return chosen
 
@@ -288,3 +290,11 @@ def _registers(consumers: int, loads: int, heavy: bool, copies: bool) -> dict[st
     if consumers == 3:
         return dict(load=32, compute=160)
     return dict(load=88 if copies else 56, compute=232)
+
+
+def _beside_decoding(consumers: int, loads: int) -> dict[str, int]:
+    """The same with a warpgroup that decodes: consumers are given what it leaves of the pool."""
+    groups = loads + consumers + 1
+    load, decode = 24, min(120, entry_registers(groups) // 8 * 8)
+    left = entry_registers(groups) * groups - loads * load - decode
+    return dict(load=load, decode=decode, compute=min(240, left // consumers // 8 * 8))

@@ -70,7 +70,7 @@ def _reduce(op: Reduce, side: Side, x: Pieces, masked: bool) -> Pieces:
 
     inside = Pieces(x.shape, wide)
     if masked:
-        inside = with_columns_inside(inside, side, work, _neutral(op.fn, work))
+        inside = with_inside(inside, side, op.axis, work, _neutral(op.fn, work))
 
     def of_width(i: int, chunks: list[int]) -> Value:
         total = inside.get(i, chunks[0])
@@ -92,12 +92,15 @@ def _reduce(op: Reduce, side: Side, x: Pieces, masked: bool) -> Pieces:
     return Pieces(shape, piece)
 
 
-def with_zeros_outside(value: Value, x: Pieces, side: Side, made: Mapping[Value, Op]) -> Pieces:
-    """A tile's pieces, with zeros in the columns that lie outside of what is walked."""
-    assert isinstance(value.type, Tile) and x.shape.columns is not None
-    if _is_zero_outside(value, x.shape.columns, side, made):
+def with_zeros_outside(
+    value: Value, x: Pieces, side: Side, made: Mapping[Value, Op], axis: str
+) -> Pieces:
+    """A tile's pieces, with zeros in what lies outside of what is walked along one of its axes."""
+    assert isinstance(value.type, Tile)
+    if _is_zero_outside(value, axis, side, made):
         return x
-    return with_columns_inside(x, side, value.type.dtype, 0.0)
+    dtype = value.type.dtype
+    return with_inside(x, side, axis, dtype, 0.0 if dtype.is_float else 0)
 
 
 def _is_zero_outside(value: Value, axis: str, side: Side, made: Mapping[Value, Op]) -> bool:
@@ -105,11 +108,9 @@ def _is_zero_outside(value: Value, axis: str, side: Side, made: Mapping[Value, O
     return not side.is_clipped(axis) and zero_outside(value, axis, made)
 
 
-def with_columns_inside(x: Pieces, side: Side, dtype: DType, rest: int | float) -> Pieces:
-    """The tile with `rest` in the columns that lie outside of what is walked."""
-    b, name = side.builder, x.shape.columns
-    assert name is not None
-    indices = side.indices(name)
+def with_inside(x: Pieces, side: Side, name: str, dtype: DType, rest: int | float) -> Pieces:
+    """The tile with `rest` in what lies outside of what is walked along one of its axes."""
+    b, indices = side.builder, side.indices(name)
     if side.is_full(name):
         return x
 

@@ -13,6 +13,7 @@ from wsdsl.ir.walk import yielded
 from wsdsl.ir.wgmma import is_fp8, k_step
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.cut_sums import cut_loop
+from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.load_groups import LoadGroup, RingKey, load_groups
 from wsdsl.lowering.nest import output_nest
 from wsdsl.lowering.operand_lines import operand_lines
@@ -96,10 +97,12 @@ def tile_bytes(tile: Tile, sizes: dict[str, int]) -> int:
 
 def slot_bytes(kernel: Kernel, schedule: Schedule, group: LoadGroup, sizes: dict[str, int]) -> int:
     shares, operands = num_shares(kernel, schedule), 0
-    for tile in group.layout[: len(group.loads)]:
+    for tile in group.operands:
         *_, last = tile.axes
-        role = axes_of(kernel)[last].role
-        _, elements = operand_lines(sizes[last], tile.dtype, role, shares[role])
+        role, among = axes_of(kernel)[last].role, shares
+        if group.ring.kind == "encoded":
+            role, among = decoded(kernel).roles[last], dict.fromkeys(shares, 1)
+        _, elements = operand_lines(sizes[last], tile.dtype, role, among[role])
         operands += tile_bytes(tile, {**sizes, last: elements})
     beside = sum(side.bytes(sizes) for side in group.beside)
     return operands + -(-beside // SMEM_ALIGN) * SMEM_ALIGN
@@ -315,9 +318,9 @@ def slot_cycles(kernel: Kernel, schedule: Schedule) -> int:
     sizes = axis_sizes(kernel, schedule)
     found: list[float] = []
     for group in load_groups(kernel):
-        if group.ring.height:
+        if group.ring.height or group.ring.kind == "encoded":
             continue
-        loaded = {load.result for load in group.loads}
+        loaded = {*(load.result for load in group.loads), *(value for value, _ in group.made)}
         products = [op for op in kernel.ops if isinstance(op, Contract)]
         used = [op for op in products if loaded & {op.a, op.b}]
         found.append(sum(product_cycles(op, sizes) for op in used))

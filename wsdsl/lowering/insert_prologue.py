@@ -75,6 +75,7 @@ from wsdsl.ir.memory_ops import MakeTensorMap, PrefetchTensorMap, ThreadLoad
 from wsdsl.ir.op import Kernel, Op
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.protocol_rules import reaches_others
+from wsdsl.ir.target import entry_registers
 from wsdsl.ir.touches import mapped_tensors
 from wsdsl.ir.walk import walk
 
@@ -105,6 +106,7 @@ def insert_prologue(kernel: Kernel) -> Kernel:
         prologue += [WaitPredecessor(), *after]
     if barriers and not together:
         prologue.append(SyncCta())
+    groups = sum(op.num_warpgroups for op in kernel.body if isinstance(op, Partition))
     declared = [op for op in kernel.body if not isinstance(op, Partition)]
     partitions: list[Partition] = []
     for op in kernel.body:
@@ -112,18 +114,18 @@ def insert_prologue(kernel: Kernel) -> Kernel:
             own: list[Op] = [WaitPredecessor()] if early and op not in early else []
             if own and op.role != "load" and all(p.role == "load" for p in partitions):
                 own += after
-            partitions.append(_begin(op, own))
+            partitions.append(_begin(op, own, entry_registers(groups)))
     return dataclasses.replace(kernel, body=(*declared, *prologue, *partitions))
 
 
-def _begin(op: Partition, first: list[Op]) -> Partition:
+def _begin(op: Partition, first: list[Op], entry: int) -> Partition:
     body = op.body
     by_threads = any(isinstance(inner, ThreadLoad) for inner in walk(body))
     if op.role == "load" and not by_threads:
         body = (Elect(body=body, loc=op.loc),)
     body = (*first, *body)
     if op.registers:
-        increase = op.role != "load"
+        increase = op.role == "compute" or (op.role == "decode" and op.registers >= entry)
         own = SetMaxRegisters(count=op.registers, increase=increase, loc=op.loc)
         body = (own, *body)
     return dataclasses.replace(op, body=body)

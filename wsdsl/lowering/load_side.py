@@ -50,17 +50,16 @@ class LoadSide:
             made.append(Yield(values=handed))
         for i in reversed(range(len(block) - ends)):
             kept = [self._kept(block[i], names, needed)]
-            kept += [
-                fill
-                for group in reversed(groups)
-                if group.first == i
-                for fill in reversed(self._fill(group, names))
-            ]
+            kept += reversed(self._before(groups, i, names))
             for op in kept:
                 if op is not None:
                     made.append(op)
                     needed |= {*operands(op), *used_inside(op)}
         return tuple(reversed(made))
+
+    def _before(self, groups: list[LoadGroup], place: int, names: frozenset[str]) -> list[Op]:
+        """What is done with slots in front of this place in their block."""
+        return [op for g in groups if g.first == place for op in self._fill(g, names)]
 
     def _kept(self, op: Op, names: frozenset[str], needed: set[Value]) -> Op | None:
         wanted = [n for n, value in enumerate(results_of(op)) if value in needed]
@@ -115,7 +114,7 @@ class LoadSide:
         if not names & loaded_tensors(g for g in self.groups if g.ring == group.ring):
             return []
         slot = Value(self.namer.new("slot"), Slot())
-        ring, loc = self.rings[group.ring], group.loads[0].loc
+        ring, loc = self.rings[group.ring], group.loc
         made: list[Op] = [
             ProducerAcquire(result=slot, ring=ring, layout=self.layout(group), loc=loc)
         ]
@@ -151,6 +150,22 @@ class LoadSide:
                 blocks.append(dataclasses.replace(known, result=value))
             index.append(value)
         return blocks, tuple(index)
+
+
+class SkippedSide(LoadSide):
+    """The slots alone that the consumers of `loads` take, where another one does."""
+
+    def __init__(self, loads: LoadSide) -> None:
+        super().__init__(loads.groups, loads.rings, loads.namer, loads.sizes)
+
+    def _before(self, groups: list[LoadGroup], place: int, names: frozenset[str]) -> list[Op]:
+        taken = (g for g in groups if g.first == place and g.ring.kind != "encoded")
+        return [
+            ProducerAcquire(
+                result=Value(self.namer.new("slot"), Slot()), ring=self.rings[g.ring], loc=g.loc
+            )
+            for g in taken
+        ]
 
 
 def _fills(region: Region) -> bool:

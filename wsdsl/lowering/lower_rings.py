@@ -35,7 +35,7 @@ from wsdsl.ir.barrier_ops import (
     WaitBarrier,
 )
 from wsdsl.ir.memory_ops import AllocateShared
-from wsdsl.ir.op import Kernel, Op, Region, Value, regions
+from wsdsl.ir.op import Kernel, Op, Region, Value, regions, results_of
 from wsdsl.ir.pipeline_ops import (
     AddInCluster,
     AxisAt,
@@ -51,12 +51,14 @@ from wsdsl.ir.pipeline_ops import (
     SlotElements,
     SlotTile,
     SlotValues,
+    StoreInShared,
+    StoreToSlot,
     TakeParts,
     TileInShared,
     ValuesInShared,
 )
 from wsdsl.ir.target import LINE_ALIGN, SMEM_ALIGN
-from wsdsl.ir.types import Barriers, Shared, Tile
+from wsdsl.ir.types import Axis, Barriers, Shared, Tile
 from wsdsl.ir.walk import Namer, walk, with_regions
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import Builder
@@ -73,7 +75,7 @@ from wsdsl.lowering.placed_ring import (
 )
 from wsdsl.lowering.producers import THREADS, Producers
 from wsdsl.lowering.shares import Group, Share, num_peers, peers_of, share_of
-from wsdsl.lowering.slot_copies import SlotCopies, coordinates, lines_of
+from wsdsl.lowering.slot_copies import Places, SlotCopies, coordinates, lines_of
 
 WARPS = 4
 
@@ -93,6 +95,7 @@ class _Rings:
         self.starts: dict[Value, Value] = {}
         self.fills: dict[Value, list[LoadToSlot]] = {}
         self.parts: dict[Value, tuple[int, ...]] = {}
+        self.layouts: dict[Value, tuple[tuple[Tile, ...], ...]] = {}
         self.declarations: list[Op] = []
         self.maps = TensorMaps(self.builder, self.declarations)
         self.cluster = next((op.cluster for op in kernel.body if isinstance(op, LaunchGrid)), 1)
@@ -103,11 +106,7 @@ class _Rings:
         """The place of the partition that is converted."""
         self.boxes: dict[tuple[Value, int, int], tuple[int, ...]] = {}
         """By ring, layout and field: of what lies beside operands."""
-        self.divided: dict[str, int] = {}
-        """By role, how many warpgroups a tile's axis is divided among."""
-        for op in kernel.body:
-            if isinstance(op, Partition):
-                self.divided[op.share] = max(self.divided.get(op.share, 1), op.num_warpgroups)
+        self.divided = _divided(kernel)
         self.elements: set[Value] = set()
         """Rings with operands that threads read, too."""
         self.released_by_threads: set[Value] = set()
@@ -174,7 +173,9 @@ class _Rings:
             offsets.append(tuple(at))
             total = max(total, -(-used // SMEM_ALIGN) * SMEM_ALIGN)
         released = op.consumers * num_peers(op.multicast) * self.releases(op.result)
-        self.declare(op, total, tuple(offsets), (self.producers.arrivals(op.result), released))
+        self.layouts[op.result] = op.layouts
+        filled = self.producers.arrivals(op.result)
+        self.declare(op, total, tuple(offsets), (filled, released))
 
     def place_parts(self, op: CircularBuffer) -> None:
         """Each thread gives a slot back: nothing else says that all have read."""
@@ -260,10 +261,40 @@ class _Rings:
                 self.release(op)
             case SlotTile() | SlotElements() | SlotValues():
                 b.add(self.locate(op))
+            case StoreToSlot():
+                b.add(self.stored(op))
+            case ProducerCommit() if op.slot not in self.fills:
+                self.commit(op)
             case LoadToSlot() | ProducerCommit():
                 pass
             case _:
                 b.add(with_regions(op, self.region))
+
+    def stored(self, op: StoreToSlot) -> StoreInShared:
+        """Where threads write a tile, and in which lines."""
+        slot = self.slots[op.slot]
+        assert slot.state is not None
+        ring, tile = self.rings[slot.ring], self.layouts[slot.ring][slot.layout][op.field]
+        swizzle, _ = lines_of(self.axes[tile.axes[-1]], tile.dtype, self.divided)
+        return StoreInShared(
+            value=op.value,
+            summed=op.summed,
+            shared=ring.shared,
+            offset=ring.offsets[slot.layout][op.field],
+            state=slot.state,
+            swizzle=swizzle,
+            loc=op.loc,
+        )
+
+    def commit(self, op: ProducerCommit) -> None:
+        """Each thread says for itself that it has written: nothing else tells that all have come
+        past the wait for the slot."""
+        slot = self.slots[op.slot]
+        assert slot.state is not None
+        full = self.rings[slot.ring].full
+        self.builder.add(
+            ArriveBarrier(barriers=full, state=slot.state, each_thread=True, loc=op.loc)
+        )
 
     def release(self, op: ConsumerRelease) -> None:
         b, wait = self.builder, self.slots[op.slot]
@@ -283,8 +314,13 @@ class _Rings:
 
     def fill(self, op: ProducerAcquire, ring: PlacedRing, state: Value) -> None:
         b, fills = self.builder, in_order(self.fills.get(op.result, []))
+        if self.producers.by_stores(op.ring):
+            b.add(WaitBarrier(barriers=ring.empty, state=state, loc=op.loc))
+            return
         by_tma, by_threads = self.producers.ways(op.ring, self.now)
-        copies_to = SlotCopies(b, self.maps, ring, state, self.shares, self.divided, self.starts)
+        layouts, axes = self.layouts[op.ring], self.axes
+        places = Places(layouts[op.layout], axes, self.divided, self.starts)
+        copies_to = SlotCopies(b, self.maps, ring, state, self.shares, places)
         with b.region() as copies:
             total = 0
             for fill in fills:
@@ -339,3 +375,16 @@ class _Rings:
                     last=op.last,
                     **self.placed(op),
                 )
+
+
+def _divided(kernel: Kernel) -> dict[str, int]:
+    """By axis, how many warpgroups a tile's is divided among."""
+    found: dict[str, int] = {}
+    for op in kernel.body:
+        for inner in walk(op.body) if isinstance(op, Partition) else ():
+            assert isinstance(op, Partition)
+            for value in results_of(inner):
+                axis = value.type
+                if isinstance(axis, Axis) and axis.role == op.share:
+                    found[axis.name] = max(found.get(axis.name, 1), op.num_warpgroups)
+    return found

@@ -47,6 +47,7 @@ from wsdsl.ir.pipeline_ops import (
     Partition,
     PartsInShared,
     RenameAxes,
+    StoreInShared,
     TileInShared,
     ValuesInShared,
 )
@@ -84,6 +85,7 @@ from wsdsl.lowering.pieces import Accumulated, Pieces, held
 from wsdsl.lowering.products import Products
 from wsdsl.lowering.reads import load_piece, read_elements, read_values
 from wsdsl.lowering.side import Side
+from wsdsl.lowering.slot_stores import write_panels
 from wsdsl.lowering.stored_again import stored_in
 from wsdsl.lowering.stores import Stores
 
@@ -121,6 +123,8 @@ class _Lowering:
         self.parts: list[Parts | Exchange] = []
         self.in_place: list[Pieces] = []
         """Operands that threads read in slots which are not given back yet."""
+        self.unpublished = False
+        """Whether they have written to slots since they told the tensor cores."""
         self.made = definers(partition.body)
         counts = Counter(uses(partition.body))
         self.wanted = {value for value, times in counts.items() if times > 1}
@@ -207,6 +211,8 @@ class _Lowering:
                 with self.builder.region() as inner:
                     self.region(op.body)
                 self.builder.add(dataclasses.replace(op, body=tuple(inner)))
+            case StoreInShared():
+                self.to_slot(op)
             case CommitProducts():
                 self.products.commit(op.loc)
             case Contract():
@@ -239,14 +245,22 @@ class _Lowering:
                 swap = {v: self.scalar(v) for v in operands(op) if v in self.env}
                 self.builder.add(replace_operands(op, swap))
 
+    def to_slot(self, op: StoreInShared) -> None:
+        """Write a tile, with zeros where it is summed over elements that there are not."""
+        pieces, kind, axis = self.pieces(op.value), op.value.type, op.summed.type
+        assert isinstance(kind, Tile) and isinstance(axis, Axis)
+        pieces = with_zeros_outside(op.value, pieces, self.side, self.made, axis.name)
+        write_panels(op, pieces, kind.dtype, self.side)
+        self.unpublished = True
+
     def finish_reading(self) -> None:
-        """All that is read in slots is read before one is given back: each warp says so for itself,
-        and to TMA."""
+        """All that is read in slots is read, and what is written shown, before one is given back or
+        handed over: each warp says so for itself, and to TMA and the tensor cores."""
         for pieces in self.in_place:
             pieces.all()
-        if self.in_place:
+        if self.in_place or self.unpublished:
             self.side.publish(self.builder.loc)
-        self.in_place = []
+        self.in_place, self.unpublished = [], False
 
     def blocks(self, x: Value, size: Value) -> Pieces | None:
         index, by = self.made.get(x), self.made.get(size)
@@ -260,7 +274,10 @@ class _Lowering:
         elements that there are not."""
         for operand in (op.a, op.b):
             if operand not in self.tiles:
-                return with_zeros_outside(operand, self.pieces(operand), self.side, self.made)
+                pieces = self.pieces(operand)
+                assert pieces.shape.columns is not None
+                axis = pieces.shape.columns
+                return with_zeros_outside(operand, pieces, self.side, self.made, axis)
         return None
 
     def addend(self, value: Value | None, kind: Type) -> Accumulated:

@@ -81,20 +81,20 @@ from wsdsl.ir.walk import (
     with_regions,
 )
 from wsdsl.lowering.axes import axes_of
+from wsdsl.lowering.decode import num_decoders
+from wsdsl.lowering.decode_side import DecodeSide
 from wsdsl.lowering.early_loads import (
     load_shares,
-    loaded_tensors,
     refuse_addresses_in_memory,
     refuse_written_addresses,
 )
 from wsdsl.lowering.footprint import ring_depth
-from wsdsl.lowering.load_groups import LoadGroup, RingKey, find_load_groups, layouts_of
-from wsdsl.lowering.load_side import LoadSide
+from wsdsl.lowering.load_groups import LoadGroup, RingKey, alike, find_load_groups, layouts_of
+from wsdsl.lowering.load_side import LoadSide, SkippedSide
 from wsdsl.lowering.nest import output_nest
 from wsdsl.lowering.part_loads import fill_parts, parts_ring, read_in_parts
 from wsdsl.lowering.parts import loads_in_parts
 from wsdsl.lowering.sharing import cluster_along, num_sharing, num_turns, shared_role
-from wsdsl.lowering.side_loads import kept_out
 from wsdsl.schedule import Schedule
 
 
@@ -102,12 +102,13 @@ def partition_loads(kernel: Kernel) -> Kernel:
     assert kernel.schedule is not None
     schedule, namer = kernel.schedule, Namer.of(kernel)
     nest, body = output_nest(kernel)
-    groups = find_load_groups(body, kept_out(kernel))
+    groups = find_load_groups(kernel, body)
     turns = num_turns(schedule)
     rings = _make_rings(groups, schedule, namer)
     declared = list(rings.values())
     sizes = {name: axis.size for name, axis in axes_of(kernel).items()}
     filled_by = LoadSide(groups, {k: ring.result for k, ring in rings.items()}, namer, sizes)
+    made_by = DecodeSide(filled_by, kernel)
     read_by = _ComputeSide(filled_by, kernel)
     within = tuple(loop.within if isinstance(loop, ForTiles) else 0 for loop in nest)
 
@@ -142,7 +143,10 @@ def partition_loads(kernel: Kernel) -> Kernel:
             loc=kernel.loc,
         )
         partitions.append(load)
-    filled = filled_by.of(body, loaded_tensors(groups)) if turns > 1 else ()
+    decode_side = made_by.of(body, frozenset()) if num_decoders(kernel) else ()
+    filled: Region = ()
+    if turns > 1:
+        filled = SkippedSide(filled_by).of(body, frozenset())
     parted = loads_in_parts(kernel, schedule, body) if groups else ()
     if parted:
         own = parts_ring(kernel, parted, namer)
@@ -154,6 +158,14 @@ def partition_loads(kernel: Kernel) -> Kernel:
         )
         partitions.append(beside)
         filled = (*filled, *side)
+    if decode_side:
+        decode = Partition(
+            role="decode",
+            registers=registers.get("decode", 0),
+            body=copy_region(work(decode_side), namer),
+            loc=kernel.loc,
+        )
+        partitions.append(decode)
     for turn in range(turns):
         # Operands first: the loads of a block are known by the block that they stand in.
         compute_side = read_by.of(body)
@@ -191,7 +203,7 @@ def _make_rings(
             result=Value(namer.new("ring"), Ring()),
             depth=ring_depth(key, schedule.stages or 1),
             layouts=tuple(held),
-            consumers=num_sharing(schedule),
+            consumers=1 if key.kind == "encoded" else num_sharing(schedule),
         )
         for key, held in sorted(layouts_of(groups).items())
     }
@@ -207,7 +219,8 @@ class _ComputeSide:
 
     def of(self, block: Region) -> Region:
         """The block with the operands' loads replaced by slots that are waited for."""
-        groups, made = self.loads.of_block(block), list[Op]()
+        groups = [g for g in self.loads.of_block(block) if g.ring.kind != "encoded"]
+        made: list[Op] = []
         tiles: dict[Value, Value] = {}
         slots: dict[int, Value] = {}
         elements = self._read_in_place(groups[0], block) if len(groups) == 1 else {}
@@ -238,7 +251,7 @@ class _ComputeSide:
         """
         found: dict[Value, Value] = {}
         for load in group.loads:
-            same = _alike(load, block)
+            same = alike(load, block)
             users = [i for i, op in enumerate(block) if same & {*operands(op)}]
             users = [i for i in users if not isinstance(block[i], Contract)]
             inside = any(same & used_inside(op) for op in block)
@@ -256,9 +269,9 @@ class _ComputeSide:
     def _raw(self, group: LoadGroup, block: Region) -> dict[Value, Value]:
         """What operands are computed from, and what stands for it where it is read in a slot."""
         found: dict[Value, Value] = {}
-        for load in group.loads if group.ring.raw else ():
+        for load in group.loads if group.ring.kind == "raw" else ():
             made = Value(self.loads.namer.new(load.tensor.name.lower()), load.result.type)
-            found |= dict.fromkeys(_alike(load, block), made)
+            found |= dict.fromkeys(alike(load, block), made)
         return found
 
     def _fits(self, load: Load) -> bool:
@@ -287,16 +300,20 @@ class _ComputeSide:
         self, group: LoadGroup, slot: Value, block: Region, tiles: dict[Value, Value]
     ) -> list[Op]:
         ring = self.loads.rings[group.ring]
-        loc = group.loads[0].loc
         made: list[Op] = [
-            ConsumerWait(result=slot, ring=ring, layout=self.loads.layout(group), loc=loc)
+            ConsumerWait(result=slot, ring=ring, layout=self.loads.layout(group), loc=group.loc)
         ]
+        for field, (value, tile) in enumerate(group.made):
+            tiles[value] = Value(
+                self.loads.namer.new(value.name), SharedTile(tile.dtype, tile.axes)
+            )
+            made.append(SlotTile(result=tiles[value], slot=slot, field=field, loc=group.loc))
         for field, load in enumerate(group.loads):
             assert isinstance(load.result.type, Tile)
             kind = SharedTile(load.result.type.dtype, load.result.type.axes)
             tile = Value(self.loads.namer.new(load.tensor.name.lower()), kind)
             made.append(SlotTile(result=tile, slot=slot, field=field, loc=load.loc))
-            tiles |= dict.fromkeys(_alike(load, block), tile)
+            tiles |= dict.fromkeys(alike(load, block), tile)
         for field, side in enumerate(group.beside, len(group.loads)):
             last = None
             if side.is_rounded:
@@ -315,12 +332,6 @@ class _ComputeSide:
                 )
             )
         return made
-
-
-def _alike(load: Load, block: Region) -> set[Value]:
-    """What the block's loads of the same tile give."""
-    loads = (op for op in block if isinstance(op, Load))
-    return {op.result for op in loads if (op.tensor, op.index) == (load.tensor, load.index)}
 
 
 def _held(group: LoadGroup, block: Region, elements: dict[Value, Value]) -> range:

@@ -9,6 +9,7 @@ from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.op import Kernel, Level
 from wsdsl.ir.spec import verify
 from wsdsl.lowering.allocate_shared import allocate_shared
+from wsdsl.lowering.assign_decode_axes import assign_decode_axes
 from wsdsl.lowering.assign_multicast import assign_multicast
 from wsdsl.lowering.assign_roles import assign_roles
 from wsdsl.lowering.assign_states import assign_states
@@ -64,6 +65,7 @@ PASSES: tuple[tuple[Pass, Level], ...] = (
     (bound_ranges, "tile"),
     (partition_loads, "partitioned"),
     (cut_tiles, "partitioned"),
+    (assign_decode_axes, "partitioned"),
     (assign_multicast, "partitioned"),
     # From here to `allocate_shared` a kernel has ops of both levels.
     (lower_loops, "partitioned"),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from wsdsl.ir.op import Kernel, Value
-from wsdsl.ir.pipeline_ops import LoadToSlot, Partition, ProducerAcquire
+from wsdsl.ir.pipeline_ops import LoadToSlot, Partition, ProducerAcquire, StoreToSlot
 from wsdsl.ir.walk import walk
 
 THREADS = 128
@@ -20,11 +20,14 @@ class Producers:
 
     tensors: Mapping[Value, Mapping[int, Sequence[str]]]
     by_threads: frozenset[str]
+    stores: Mapping[Value, int]
+    """Warpgroups that write to slots what they have computed, by the ring."""
 
     @staticmethod
     def of(kernel: Kernel) -> Producers:
         found: dict[Value, dict[int, list[str]]] = {}
         rings: dict[Value, Value] = {}
+        stores: dict[Value, int] = {}
         for place, op in enumerate(kernel.body):
             for inner in walk(op.body) if isinstance(op, Partition) else ():
                 if isinstance(inner, ProducerAcquire):
@@ -32,12 +35,19 @@ class Producers:
                 elif isinstance(inner, LoadToSlot):
                     held = found.setdefault(rings[inner.slot], {})
                     held.setdefault(place, []).append(inner.tensor.name)
-        return Producers(found, frozenset(kernel.unaligned))
+                elif isinstance(inner, StoreToSlot) and isinstance(op, Partition):
+                    stores[rings[inner.slot]] = op.num_warpgroups
+        return Producers(found, frozenset(kernel.unaligned), stores)
+
+    def by_stores(self, ring: Value) -> bool:
+        return ring in self.stores
 
     def arrivals(self, ring: Value) -> int:
         """A partition fills all slots of a ring the same way: one arrival with bytes, if TMA brings
-        any of them, and one a thread, if threads do.
+        any of them, and one a thread, if threads do; one a thread of those that store.
         """
+        if ring in self.stores:
+            return THREADS * self.stores[ring]
         ways = [self.ways(ring, place) for place in self.tensors[ring]]
         return sum(by_tma + THREADS * by_threads for by_tma, by_threads in ways)
 

@@ -10,7 +10,7 @@ from wsdsl.ir.memory_ops import ThreadLoad, TmaLoad
 from wsdsl.ir.op import Value
 from wsdsl.ir.pipeline_ops import LoadToSlot
 from wsdsl.ir.target import SWIZZLE_SPAN, TMA_ALIGN
-from wsdsl.ir.types import Axis, DType, Tensor
+from wsdsl.ir.types import Axis, DType, Tensor, Tile
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.placed_ring import PlacedRing, TensorMaps
@@ -26,29 +26,37 @@ def coordinates(
 
 
 def lines_of(last: Axis, dtype: DType, divided: Mapping[str, int]) -> tuple[str, int]:
-    """`operand_lines`, of the contiguous axis; `divided`: by role, among how many warpgroups."""
-    return operand_lines(last.size, dtype, last.role, divided.get(last.role, 1))
+    """`operand_lines`, of the contiguous axis; `divided`: by axis, among how many warpgroups."""
+    return operand_lines(last.size, dtype, last.role, divided.get(last.name, 1))
+
+
+@dataclass(frozen=True)
+class Places:
+    """`layout` of a slot, with axes by name, which are `divided` (`lines_of`); `starts` of axes."""
+
+    layout: tuple[Tile, ...]
+    axes: Mapping[str, Axis]
+    divided: Mapping[str, int]
+    starts: Mapping[Value, Value]
 
 
 @dataclass(frozen=True)
 class SlotCopies:
-    """To item `state` of a ring; `shares` of what is multicast, `starts` of axes."""
+    """To item `state` of a ring; `shares` of what is multicast."""
 
     builder: Builder
     maps: TensorMaps
     ring: PlacedRing
     state: Value
     shares: Mapping[Group, Share]
-    divided: Mapping[str, int]
-    starts: Mapping[Value, Value]
+    places: Places
 
     def panels(self, fill: LoadToSlot) -> tuple[int, int, str]:
         """(rows, columns, swizzle) of a tile in its slot: columns along the contiguous axis."""
-        *others, last = (v.type for v in fill.index)
-        assert isinstance(last, Axis) and isinstance(fill.tensor.type, Tensor)
-        (rows,) = (x.size for x in others if isinstance(x, Axis))
-        swizzle, columns = lines_of(last, fill.tensor.type.dtype, self.divided)
-        return rows, columns, swizzle
+        tile = self.places.layout[fill.field]
+        rows, last = (self.places.axes[x] for x in tile.axes)
+        swizzle, columns = lines_of(last, tile.dtype, self.places.divided)
+        return rows.size, columns, swizzle
 
     def by_tma(self, fill: LoadToSlot, layout: int) -> int:
         """One copy a panel, of a multicast tile of this CTA's lines; returns the bytes that will
@@ -66,7 +74,7 @@ class SlotCopies:
         box = [v.type.size if isinstance(v.type, Axis) else 1 for v in fill.index]
         box[row_dim], box[-1] = num, span
         map = self.maps.of(fill.tensor, tuple(box), swizzle)
-        at = list(coordinates(b, fill.index, self.starts))
+        at = list(coordinates(b, fill.index, self.places.starts))
         start, shift = at[-1], None
         if share:
             at[row_dim] = b.plus(at[row_dim], b.times(share.part, num, "line"), "line")
@@ -92,7 +100,7 @@ class SlotCopies:
         """What lies beside operands, in one box."""
         assert isinstance(fill.tensor.type, Tensor)
         b, width = self.builder, fill.tensor.type.dtype.bytes
-        *at, last = coordinates(b, fill.index, self.starts)
+        *at, last = coordinates(b, fill.index, self.places.starts)
         if not isinstance(fill.index[-1].type, Axis):
             last = b.times(b.quotient(last, TMA_ALIGN // width), TMA_ALIGN // width, "line")
         b.add(
@@ -113,7 +121,7 @@ class SlotCopies:
         self.builder.add(
             ThreadLoad(
                 tensor=fill.tensor,
-                coordinates=coordinates(self.builder, fill.index, self.starts),
+                coordinates=coordinates(self.builder, fill.index, self.places.starts),
                 row_dim=_row_dim(fill),
                 rows=rows,
                 columns=columns,

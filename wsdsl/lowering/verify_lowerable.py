@@ -18,6 +18,7 @@ from wsdsl.ir.types import F32, Axis, Tensor, Tile
 from wsdsl.ir.walk import used_inside, walk
 from wsdsl.ir.wgmma import MAX_COLUMNS, OPERANDS, may_be_mn_major, sum_of
 from wsdsl.lowering.axes import loop_variable
+from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.load_groups import computed_operands
 from wsdsl.lowering.nest import output_nest
 from wsdsl.lowering.stored_again import apart, same_place
@@ -197,7 +198,8 @@ def _products(kernel: Kernel) -> Iterator[Finding]:
                 if a.dtype == b.dtype == F32
                 else OPERANDS,
             )
-        if computed := computed_operands(op, made):
+        computed = [v for v in computed_operands(op, made) if v not in decoded(kernel).tiles]
+        if computed:
             yield from _computed(op, computed, made)
         for operand in (op.a, op.b):
             load = made.get(operand)
@@ -225,7 +227,8 @@ def _computed(
             "both operands of this product are computed; the tensor cores take one of them from "
             "registers",
             product.loc,
-            "store one of them in a kernel before this one, and load it",
+            'make what is made of loads in SMEM, Schedule(decode="shared"); or store one of them '
+            "in a kernel before this one, and load it",
         )
     for value in computed:
         assert isinstance(value.type, Tile)
@@ -234,7 +237,8 @@ def _computed(
                 f"a computed operand of `@` is {value.type.dtype} here; in registers the tensor "
                 "cores take bf16 and f16",
                 at,
-                "convert it, and what it is multiplied by, to bf16 or f16: cast(…, bf16)",
+                'make it in SMEM, Schedule(decode="shared"), if it is made of loads; or convert '
+                "it, and what it is multiplied by, to bf16 or f16: cast(…, bf16)",
             )
 
 

@@ -55,7 +55,7 @@ def families(model: Model) -> tuple[list[Family], dict[str, int], dict[str, int]
                     if isinstance(three[0].type, State):
                         sets.join(three[0].name, three[1].name)
                         sets.join(three[0].name, three[2].name)
-            case mem.StoreShared() | mem.TmaStore() | mem.ThreadStore():
+            case mem.StoreShared(item=Value()) | mem.TmaStore() | mem.ThreadStore():
                 picked.add(op.shared.name)
             case _:
                 if getattr(op, "cta", None) or getattr(op, "multicast", None):

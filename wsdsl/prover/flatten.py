@@ -17,7 +17,7 @@ from wsdsl.prover.arms import ARMS
 from wsdsl.prover.carried import Formulas
 from wsdsl.prover.machine import ALL, ELECTED
 from wsdsl.prover.model import Model
-from wsdsl.prover.program import ALONE, SYNCHRONISES, Code, Instruction
+from wsdsl.prover.program import SYNCHRONISES, Code, Instruction, is_alone
 
 
 def model_of(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Model:
@@ -203,7 +203,7 @@ class Flattener:
         return any(
             op.barrier in self.meets_others
             if isinstance(op, (b.NamedBarrierSync, b.NamedBarrierArrive))
-            else self.effects.has(op) and type(op) not in ALONE
+            else self.effects.has(op) and not is_alone(op)
             for op in walk(body)
         )
 

@@ -120,10 +120,15 @@ ALONE = frozenset(
         m.TmaStoreWait,
     )
 )
-"""Those that a warpgroup does for itself: nobody waits for them, and they wait for nobody."""
+"""Those that a warpgroup does for itself: nobody waits for them, and they wait for nobody; but for
+stores to slots, which others read (`is_alone`)."""
 
 ARRAYS = (b.AllocateBarriers, m.AllocateShared, m.MakeTensorMap, t.Constant, t.DimSize)
 """Ops whose results are the same everywhere: they are looked up rather than run."""
+
+
+def is_alone(op: Op) -> bool:
+    return type(op) in ALONE and not (isinstance(op, m.StoreShared) and op.state is not None)
 
 
 @dataclass(frozen=True)
@@ -162,7 +167,7 @@ class Effects:
         return any(map(self.has, walk(region)))
 
     def concerns_others(self, region: Region) -> bool:
-        return any(self.has(op) and type(op) not in ALONE for op in walk(region))
+        return any(self.has(op) and not is_alone(op) for op in walk(region))
 
     def turn_in(self, region: Region) -> Op | None:
         """The first wait until it is a piece's turn."""
@@ -266,7 +271,9 @@ def _wanted(op: Op) -> list[Value]:
             return [op.state, *([] if op.shift is None else [op.shift])]
         case m.ThreadLoad() | m.ClearPanels() | m.LoadShared():
             return [op.state]
-        case m.StoreShared() | m.TmaStore() | m.ThreadStore():
+        case m.StoreShared():
+            return [v for v in (op.item, op.state, op.start) if v is not None]
+        case m.TmaStore() | m.ThreadStore():
             return [op.item]
         case f.AsAccumulator():
             return []

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from wsdsl.ir import memory_ops as mem
+from wsdsl.ir.target import SWIZZLE_SPAN
 from wsdsl.ir.types import DTYPES, Fragment, Tensor
 from wsdsl.prover.access import EVERY, item_of, known_to_each, write
 from wsdsl.prover.machine import ALL, WARPS, Agent, Machine, StageParity
+from wsdsl.prover.model import Array
 from wsdsl.prover.program import LOCAL, Instruction
+
+LINES = 64
+"""Of a fragment."""
 
 
 def thread_load(m: Machine, a: Agent, i: Instruction) -> int:
@@ -63,6 +68,9 @@ def store_shared(m: Machine, a: Agent, i: Instruction) -> int:
     op = i.op
     assert isinstance(op, mem.StoreShared) and isinstance(op.value.type, Fragment)
     array = m.model.arrays[op.shared.name]
+    if op.state is not None:
+        return _store_lines(m, a, i, op, array)
+    assert op.item is not None
     item = a.slots[i.extra[op.item.name]]
     item_of(m, a, op, array, item, 0, array.bytes)
     size = 16 * op.value.type.columns * op.value.type.dtype.bits // 8
@@ -84,4 +92,26 @@ def store_shared(m: Machine, a: Agent, i: Instruction) -> int:
             False,
             a.cta,
         )
+    return LOCAL
+
+
+def _store_lines(m: Machine, a: Agent, i: Instruction, op: mem.StoreShared, array: Array) -> int:
+    """To lines of the panels of a tile; to all of them where it is not known which."""
+    assert op.state is not None and op.start is not None
+    state: StageParity = a.slots[i.extra[op.state.name]]
+    first, span = a.slots[i.extra[op.start.name]], SWIZZLE_SPAN[op.swizzle]
+    if isinstance(first, int) and not 0 <= first <= op.rows - LINES:
+        told = f"lines {first} to {first + LINES} of a tile of {op.rows}"
+        raise m.fail("misuse", a, op, told)
+    for number, warp in enumerate(WARPS):
+        events = warp_wrote(m, a, warp)
+        for panel in range(op.panels):
+            low, high = panel * op.rows, (panel + 1) * op.rows
+            if isinstance(first, int):
+                low += first + 16 * number
+                high = low + 16
+            begin, end = op.offset + low * span, op.offset + high * span
+            item_of(m, a, op, array, state.stage, begin, end)
+            known = known_to_each(a, warp)
+            write(m, a, op, array, state.stage, begin, end, known, events, False, a.cta)
     return LOCAL

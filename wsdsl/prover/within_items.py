@@ -57,8 +57,9 @@ class _Intervals:
                 low, high = first.low + ends[0], first.high + ends[1]
                 if low < 0 or (high + 1) * kind.dtype.bytes > op.bytes:
                     return f"elements {low} to {high} may be read, of {op.bytes} bytes"
-            case mem.LoadPanels() if op.start is not None:
-                kind, start = op.result.type, self.of(op.start)
+            case mem.LoadPanels() | mem.StoreShared() if op.start is not None:
+                value = op.result if isinstance(op, mem.LoadPanels) else op.value
+                kind, start = value.type, self.of(op.start)
                 assert isinstance(kind, Fragment)
                 if start is None:
                     return f"that lines lie in the {op.rows} is not known"

@@ -268,6 +268,10 @@ def write_shared(wg: Warpgroup, op: Op, start: int, size: int, writers: slice, w
 def store_shared(wg: Warpgroup, op: m.StoreShared) -> None:
     value: Array = wg.get(op.value, op)
     shared: SharedItems = wg.values[op.shared.name]
+    if op.state is not None:
+        store_panels(wg, op, shared, value)
+        return
+    assert op.item is not None
     item = int(wg.get(op.item, op))
     start = wg.item(op, shared, item, 0, shared.bytes)
     parts = 1 if op.joined else 4
@@ -286,6 +290,30 @@ def store_shared(wg: Warpgroup, op: m.StoreShared) -> None:
         what = f"it overwrites item {item} of `{shared.label}` ({who})"
         write_shared(wg, op, address, lines.nbytes, actors, what)
         wg.cta.memory.write(address, lines.view(np.uint8).reshape(-1, span), op.swizzle)
+
+
+def store_panels(wg: Warpgroup, op: m.StoreShared, shared: SharedItems, value: Array) -> None:
+    """Lines of a tile, of its last panel as far as the fragment has columns."""
+    assert op.state is not None
+    state: State = wg.values[op.state.name]
+    first = 0 if op.start is None else int(wg.get(op.start, op))
+    if first < 0 or first + len(value) > op.rows:
+        wg.fail(op, f"lines {first} to {first + len(value)} of a tile of {op.rows}")
+    span = SWIZZLE_SPAN[op.swizzle]
+    tile = wg.item(op, shared, state.stage, op.offset, op.panels * op.rows * span)
+    aligned(wg, op, tile, op.swizzle)
+    what = f"it overwrites item {state.stage} of `{shared.label}`"
+    lines = np.ascontiguousarray(value).view(np.uint8).reshape(len(value), -1)
+    for panel in range(op.panels):
+        own = lines[:, panel * span : (panel + 1) * span]
+        start = tile + panel * op.rows * span
+        for i in range(4):
+            place = start + (first + 16 * i) * span
+            write_shared(wg, op, place, 16 * span, wg.warp(i), f"{what} (warp {i})")
+        held = wg.cta.memory.read(start, op.rows, span, op.swizzle, (slice(None), slice(None)))
+        held = held.copy()
+        held[first : first + len(value), : own.shape[1]] = own
+        wg.cta.memory.write(start, held, op.swizzle)
 
 
 def load_panels(wg: Warpgroup, op: m.LoadPanels) -> None:

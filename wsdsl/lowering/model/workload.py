@@ -125,7 +125,7 @@ class Work:
         self.inside = list(_with_loops(self.body, ()))
         groups = load_groups(kernel)
         operands = {v for op, _ in self.inside if isinstance(op, Contract) for v in (op.a, op.b)}
-        operands |= {load.result for g in groups if g.ring.raw for load in g.loads}
+        operands |= {load.result for g in groups if g.ring.kind != "loaded" for load in g.loads}
         self.loads = [
             (op, loops)
             for op, loops in self.inside

@@ -1,0 +1,92 @@
+"""Give the axes of a decode partition names and roles of their own.
+
+Before:
+    %ring = circular_buffer(depth=4, layouts=((i8[n, k],),))
+    partition(role="decode") {
+      for_work(index=(%m: axis<m of M by 128 rows>, %n: axis<n of N by 256 columns>), ...) {
+        for_tiles(index=%k: axis<k of K by 64>) {
+          %slot = consumer_wait(ring=%ring)
+          %w: i8[n, k] = slot_elements(slot=%slot, field=0, tensor=%W, index=(%n, %k))
+After:
+    %ring = circular_buffer(depth=4, layouts=((i8[n_decode, k_decode],),))
+    partition(role="decode") {
+      for_work(index=(%m: axis<m of M by 128 rows>, %n: axis<n_decode of N by 256 rows>), ...) {
+        for_tiles(index=%k: axis<k_decode of K by 64 columns>) {
+          %slot = consumer_wait(ring=%ring)
+          %w: i8[n_decode, k_decode] = slot_elements(slot=%slot, field=0, ...)
+
+Its fragments run along the lines of the tiles that it writes, those of the consumers as the
+product's sums do.
+
+Why here: whatever cuts the partitions' loops alike knows them by their axes, and has done so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from wsdsl.ir.op import Kernel, Region, Value, bound, operands, results_of
+from wsdsl.ir.pipeline_ops import (
+    CircularBuffer,
+    ConsumerWait,
+    Partition,
+    ProducerAcquire,
+    StoreToSlot,
+)
+from wsdsl.ir.types import Axis, Role, Tile, Type
+from wsdsl.ir.walk import Namer, definitions, retype, walk
+
+
+def assign_decode_axes(kernel: Kernel) -> Kernel:
+    body = list(kernel.body)
+    for place, op in enumerate(kernel.body):
+        if isinstance(op, Partition) and op.role == "decode":
+            rings = {ring.result: ring for ring in body if isinstance(ring, CircularBuffer)}
+            change = _change(kernel, _roles(op, rings))
+            body[place] = dataclasses.replace(op, body=_retyped(op.body, change))
+            read = {inner.ring for inner in walk(op.body) if isinstance(inner, ConsumerWait)}
+            body = [
+                _laid_out(ring, change)
+                if isinstance(ring, CircularBuffer) and ring.result in read
+                else ring
+                for ring in body
+            ]
+    return dataclasses.replace(kernel, body=tuple(body))
+
+
+def _roles(partition: Partition, rings: dict[Value, CircularBuffer]) -> dict[str, Role]:
+    """Of the axes of what the partition writes, whose lines run along the last one."""
+    slots = {op.result: op for op in walk(partition.body) if isinstance(op, ProducerAcquire)}
+    found: dict[str, Role] = {}
+    for op in walk(partition.body):
+        if isinstance(op, StoreToSlot):
+            slot = slots[op.slot]
+            rows, columns = rings[slot.ring].layouts[slot.layout][op.field].axes
+            found |= {rows: "rows", columns: "columns"}
+    return found
+
+
+def _change(kernel: Kernel, roles: dict[str, Role]) -> Callable[[Type], Type]:
+    namer = Namer(v.type.name for v in definitions(kernel) if isinstance(v.type, Axis))
+    names = {axis: namer.new(f"{axis}_decode") for axis in roles}
+
+    def change(kind: Type) -> Type:
+        if isinstance(kind, Axis) and kind.name in names:
+            return dataclasses.replace(kind, name=names[kind.name], role=roles[kind.name])
+        if isinstance(kind, Tile):
+            return Tile(kind.dtype, tuple(names.get(x, x) for x in kind.axes))
+        return kind
+
+    return change
+
+
+def _retyped(region: Region, change: Callable[[Type], Type]) -> Region:
+    values = {v for op in walk(region) for v in (*results_of(op), *bound(op), *operands(op))}
+    return retype(region, {v: Value(v.name, change(v.type)) for v in values})
+
+
+def _laid_out(op: CircularBuffer, change: Callable[[Type], Type]) -> CircularBuffer:
+    changed = [[change(tile) for tile in layout] for layout in op.layouts]
+    layouts = tuple(tuple(t for t in layout if isinstance(t, Tile)) for layout in changed)
+    return dataclasses.replace(op, layouts=layouts)

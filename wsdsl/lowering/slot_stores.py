@@ -1,0 +1,52 @@
+"""What threads write to slots: fragments, as the panels that TMA would fill."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from wsdsl.ir.fragment_ops import Join
+from wsdsl.ir.memory_ops import StoreShared
+from wsdsl.ir.op import Value
+from wsdsl.ir.pipeline_ops import StoreInShared
+from wsdsl.ir.target import SWIZZLE_SPAN
+from wsdsl.ir.types import DType, Fragment
+from wsdsl.lowering.pieces import Pieces
+from wsdsl.lowering.side import Side
+
+
+def write_panels(op: StoreInShared, pieces: Pieces, dtype: DType, side: Side) -> None:
+    """Row block by row block, as many pieces at a time as fill lines."""
+    b, shape, span = side.builder, pieces.shape, SWIZZLE_SPAN[op.swizzle]
+    assert shape.rows is not None
+    rows = side.axes[shape.rows].size
+    last = len(shape.widths) - 1
+    for i in range(shape.blocks):
+        parts, first = list[Value](), 0
+        for j in range(len(shape.widths)):
+            if not parts:
+                first = shape.first_column(j)
+            parts.append(pieces.get(i, j))
+            if j < last and (shape.first_column(j + 1) - first) * dtype.bytes % span:
+                continue
+            b.add(
+                StoreShared(
+                    value=_joined(parts, side),
+                    shared=op.shared,
+                    state=op.state,
+                    offset=op.offset + first * dtype.bytes // span * rows * span,
+                    start=side.row_in_tile(shape.rows, i),
+                    rows=rows,
+                    swizzle=op.swizzle,
+                    loc=op.loc,
+                )
+            )
+            parts = []
+
+
+def _joined(parts: list[Value], side: Side) -> Value:
+    if len(parts) == 1:
+        return parts[0]
+    kinds = [part.type for part in parts if isinstance(part.type, Fragment)]
+    kind = dataclasses.replace(kinds[0], columns=sum(kind.columns for kind in kinds))
+    made = Join(result=side.builder.value("line", kind), parts=tuple(parts), loc=side.builder.loc)
+    return side.builder.add(made).result
