@@ -49,7 +49,8 @@ class Schedule:
     swizzle: tiles that are walked together across the raster direction: 1, 2, 4, 8, 16 or 32
     registers: registers a thread, per role, for setmaxnreg: `dict(load=40, compute=232)`
     mma: the axis that rides wgmma's M
-    decode: where a computed operand is rebuilt, "registers" or "shared"
+    decode: where a computed operand is made: "registers", by each consumer, or "shared", by a
+        warpgroup of its own that writes it to shared memory
     precise_every: for FP8, elements of the contraction that the tensor cores sum before the sum is
         promoted to f32; 0 for never, which is faster and less exact
     constant: names of tensors which the kernel in front on the stream does not write, `("B",)` for

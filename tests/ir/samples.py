@@ -119,6 +119,15 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "%x: shared<32768 x 4>, %s: state",
         "%a: f32[m] = values_in_shared(shared=%x, offset=16384, bytes=512, state=%s)",
     ),
+    "store_to_slot": (
+        "%s: slot, %v: bf16[n, k], %k: axis<k of K>",
+        "store_to_slot(slot=%s, field=0, value=%v, summed=%k)",
+    ),
+    "store_in_shared": (
+        "%v: bf16[n, k], %k: axis<k of K>, %x: shared<32768 x 4>, %s: state",
+        "store_in_shared(value=%v, summed=%k, shared=%x, offset=16384, state=%s, "
+        'swizzle="128B")',
+    ),
     "consumer_release": ("%s: slot", "consumer_release(slot=%s)"),
     # barrier_ops
     "launch_grid": ("", 'launch_grid(tiles=(("M", 128), ("N", 256)), scheduler="grid")'),
