@@ -125,8 +125,7 @@ SAMPLES: dict[str, tuple[str, str]] = {
     ),
     "store_in_shared": (
         "%v: bf16[n, k], %k: axis<k of K>, %x: shared<32768 x 4>, %s: state",
-        "store_in_shared(value=%v, summed=%k, shared=%x, offset=16384, state=%s, "
-        'swizzle="128B")',
+        'store_in_shared(value=%v, summed=%k, shared=%x, offset=16384, state=%s, swizzle="128B")',
     ),
     "consumer_release": ("%s: slot", "consumer_release(slot=%s)"),
     # barrier_ops
