@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
-import tests.chained_kernels
 from tests.case_data import check, expected, inputs
-from tests.case_table import CASES, Case
+from tests.case_table import Case
+from tests.kernels import CASES as LOADED
+from tests.simulator.mutants import mutants
 from wsdsl import Schedule
+from wsdsl.diagnostics import CompileError, ProofError, ScheduleError, WsdslError
+from wsdsl.ir.barrier_ops import ArriveBarrier
+from wsdsl.ir.memory_ops import LoadPanels
+from wsdsl.ir.op import Kernel, Region
+from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.printer import print_head
+from wsdsl.ir.walk import walk, with_regions
+from wsdsl.prover.prove import prove
 
-assert tests.chained_kernels
-KEPT: dict[str, Case] = {"widened": CASES["widened"]}
+KEPT: dict[str, Case] = {"widened": LOADED["widened"]}
 
 
 def kept(name: str, text: str, **sizes: int) -> Any:
@@ -110,3 +120,98 @@ def test_right_and_proved(name: str, schedule: Schedule) -> None:
     compiled.simulate(*arrays.values())
     check(case, arrays, wanted)
     assert compiled.certificate is not None
+
+
+def _decoding() -> Kernel:
+    schedule = Schedule(
+        decode="shared",
+        tile=dict(m=64, n=64, k=64),
+        consumers=1,
+        stages=2,
+        mode="cooperative",
+        scheduler="grid",
+    )
+    case = KEPT["widened"]
+    return case.kernel._compile(schedule, case.sizes, ()).scheduled
+
+
+def _broken(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
+    """Every mutant of the decode partition's synchronisation."""
+    (partition,) = (op for op in kernel.body if isinstance(op, Partition) and op.role == "decode")
+    inside = {print_head(op) for op in walk(partition.body)}
+    for what, mutant in mutants(kernel):
+        change, _, op = what.partition(" op ")
+        name = op.split(": ", 1)[1]
+        if name in inside and not change.startswith("twice"):
+            yield f"{change} {name}", mutant
+
+
+HARMLESS = ("delete sync_warp", "delete store_shared")
+"""All threads arrive for themselves; what is not written is data, which the reference shows."""
+
+
+def test_what_synchronises_decoding_is_needed() -> None:
+    kernel = _decoding()
+    prove(kernel)
+    found = list(_broken(kernel))
+    for change in ("delete wait_barrier", "delete arrive_barrier", "delete fence", "parity"):
+        assert any(what.startswith(change) for what, _ in found), change
+    missed = [what for what, mutant in found if not _is_refused(mutant)]
+    assert [what for what in missed if not what.startswith(HARMLESS)] == []
+
+
+def _is_refused(kernel: Kernel) -> bool:
+    try:
+        prove(kernel)
+    except WsdslError:
+        return True
+    return False
+
+
+def test_a_slot_is_read_before_it_is_given_back() -> None:
+    kernel = _decoding()
+
+    def early(region: Region) -> Region:
+        """Arrivals in front of what reads the slot."""
+        reads = [i for i, op in enumerate(region) if isinstance(op, LoadPanels)]
+        region = tuple(with_regions(op, early) for op in region)
+        if not reads:
+            return region
+        (given_back,) = [
+            op for op in region if isinstance(op, ArriveBarrier) and "empty" in op.barriers.name
+        ]
+        rest = [op for op in region if op is not given_back]
+        return (*rest[: reads[0]], given_back, *rest[reads[0] :])
+
+    with pytest.raises(ProofError, match=r"still read|may overwrite"):
+        prove(dataclasses.replace(kernel, body=early(kernel.body)))
+
+
+REFUSED = {
+    "gemm": 'decode is "shared", and no operand',
+    "attention": "not made of loads alone",
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_where_nothing_is_decoded(name: str) -> None:
+    case = LOADED[name]
+    with pytest.raises(ScheduleError, match=REFUSED[name]):
+        case.kernel.compile(schedule=Schedule(decode="shared"), **case.sizes)
+
+
+def test_both_operands_need_shared_memory() -> None:
+    with pytest.raises(CompileError, match=r'Schedule\(decode="shared"\)'):
+        KEPT["both"].kernel.compile()
+
+
+def test_lines_are_whole_fragments() -> None:
+    schedule = Schedule(decode="shared", tile=dict(m=96))
+    with pytest.raises(ScheduleError, match="multiple of 64"):
+        KEPT["widened"].kernel.compile(schedule=schedule)
+
+
+def test_registers_are_named_by_role() -> None:
+    schedule = Schedule(decode="shared", registers=dict(load=24, compute=184))
+    with pytest.raises(ScheduleError, match="load, decode and compute"):
+        KEPT["widened"].kernel.compile(schedule=schedule)
