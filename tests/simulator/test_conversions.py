@@ -4,6 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import wsdsl
 from tests import conversions
 from wsdsl.codegen.literals import f8_bits, literal, tf32_value
 from wsdsl.ir.types import DTYPES
@@ -31,3 +32,19 @@ def test_constants_of_codegen(name: str, dtype: type) -> None:
 def test_tf32_constants_of_codegen() -> None:
     for value, wanted in zip(conversions.floats().flat, conversions.expected()["T"].flat):
         assert tf32_value(float(value)) == wanted or np.isnan(wanted)
+
+
+def test_a_number_of_tf32_keeps_its_lower_bits() -> None:
+    """The tensor cores ignore them, nobody else."""
+    text = """
+@kernel
+def k(s: tf32[N], Y: f32[N]):
+    for n in tiles(N):
+        Y[n] = zeros(f32[n]) + cast(s[0], f32)
+"""
+    (kernel,) = vars(wsdsl.parse(text)).values()
+    value = np.array([1 + 2**-15], np.float32)
+    for run in (kernel.reference, kernel.simulate):
+        found = np.zeros(1, np.float32)
+        run(value, found)
+        assert found[0] == value[0]

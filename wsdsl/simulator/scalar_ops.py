@@ -46,6 +46,9 @@ def finish(held: Any, result: Value) -> Any:
 
 def as_array(held: Any, value: Value) -> Any:
     dtype = dtype_of(value)
+    if dtype.name == "tf32":
+        # What memory holds has its lower bits until the tensor cores ignore them.
+        return np.asarray(held, np.float32)
     if dtype.is_float and not isinstance(held, np.ndarray):
         return arithmetic.round_float(np.asarray(held, np.float64), dtype)
     return np.asarray(held, numpy_dtype(dtype))
@@ -78,7 +81,9 @@ def bitcast(wg: Warpgroup, op: t.Bitcast) -> None:
 
 
 def constant(wg: Warpgroup, op: t.Constant) -> None:
-    wg.values[op.result.name] = as_array(op.value, op.result).item()
+    held, dtype = as_array(op.value, op.result), dtype_of(op.result)
+    made = arithmetic.round_float(held, dtype) if dtype.is_float else held
+    wg.values[op.result.name] = made.item()
 
 
 def full(wg: Warpgroup, op: t.Full) -> None:
