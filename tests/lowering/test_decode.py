@@ -205,6 +205,13 @@ def test_both_operands_need_shared_memory() -> None:
         KEPT["both"].kernel.compile()
 
 
+def test_tiles_are_chosen_that_can_be_written() -> None:
+    case = KEPT["widened"]
+    schedule = Schedule(decode="shared", scheduler="split_k", splits=2)
+    chosen = case.kernel.compile(schedule=schedule, **case.sizes).schedule
+    assert chosen.tile and chosen.tile["m"] % 64 == 0
+
+
 def test_lines_are_whole_fragments() -> None:
     schedule = Schedule(decode="shared", tile=dict(m=96))
     with pytest.raises(ScheduleError, match="multiple of 64"):

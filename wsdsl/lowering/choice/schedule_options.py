@@ -13,6 +13,7 @@ from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.check_columns import column_step, slice_step
 from wsdsl.lowering.choice.contracted_tiles import LINES, contracted, gains_by_lines
 from wsdsl.lowering.choice.register_room import leaves_room
+from wsdsl.lowering.decode import ROWS, decoded
 from wsdsl.lowering.footprint import axis_sizes, depth_steps, runs_ahead
 from wsdsl.lowering.model.clusters import CLUSTERED
 from wsdsl.lowering.model.predict import NUM_SMS, is_one_wave
@@ -123,6 +124,9 @@ def _widths(kernel: Kernel, given: Schedule, team: Schedule, work: Work) -> Sequ
 
 def _width_step(kernel: Kernel, team: Schedule) -> int:
     each = SCALED_WIDTH if scales_products(kernel) else WIDTH
+    axes, written = axes_of(kernel), (tile.axes[0] for tile in decoded(kernel).tiles.values())
+    if any(axes[name].role == "columns" for name in written):
+        each = max(each, ROWS)
     return each * num_shares(kernel, team)["columns"]
 
 
