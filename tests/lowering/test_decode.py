@@ -103,6 +103,23 @@ def _(A: Any, B: Any) -> Any:
     return {"C": A @ ((B.astype(int) & 7) + 1.0).T}
 
 
+@kept(
+    "part",
+    """
+@kernel
+def part(X: bf16[M, K], W: i8[N, K], Y: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(32, 90, of=K):
+            acc += X[m, k] @ (cast(W[n, k], bf16) + 1.0)
+        Y[m, n] = acc
+""",
+    M=72, N=136, K=112,
+)  # fmt: skip
+def _(X: Any, W: Any) -> Any:
+    return {"Y": X[:, 32:90] @ (W[:, 32:90] + 1).T}
+
+
 SCHEDULES = [
     Schedule(decode="shared"),
     Schedule(decode="shared", tile=dict(m=128, n=128), mode="cooperative", consumers=2, stages=1),

@@ -29,6 +29,17 @@ REGISTER_DTYPES = (
 )  # fmt: skip
 
 
+BOTH = (
+    'make what is made of loads in SMEM, Schedule(decode="shared"); or store one of them in a '
+    "kernel before this one, and load it"
+)
+BESIDE = (
+    'Schedule(decode="shared") makes in SMEM what is made of loads, element by element, and sums '
+    "over no axis that lies across the lines of another operand there; store one of the two in a "
+    "kernel before this one, and load it"
+)
+
+
 def verify_lowerable(kernel: Kernel) -> Kernel:
     findings = [
         *_structure(kernel),
@@ -200,7 +211,7 @@ def _products(kernel: Kernel) -> Iterator[Finding]:
             )
         computed = [v for v in computed_operands(op, made) if v not in decoded(kernel).tiles]
         if computed:
-            yield from _computed(op, computed, made)
+            yield from _computed(kernel, op, computed, made)
         for operand in (op.a, op.b):
             load = made.get(operand)
             if isinstance(load, Load):
@@ -217,7 +228,7 @@ def _by_element(a: Tile, b: Tile, axis: str) -> str:
 
 
 def _computed(
-    product: Contract, computed: list[Value], made: Mapping[Value, Op]
+    kernel: Kernel, product: Contract, computed: list[Value], made: Mapping[Value, Op]
 ) -> Iterator[Finding]:
     """Operands that come out of registers: one of a product, in the layout of its sums."""
     locs = [made[v].loc for v in computed if v in made]
@@ -227,8 +238,7 @@ def _computed(
             "both operands of this product are computed; the tensor cores take one of them from "
             "registers",
             product.loc,
-            'make what is made of loads in SMEM, Schedule(decode="shared"); or store one of them '
-            "in a kernel before this one, and load it",
+            BESIDE if decoded(kernel).tiles else BOTH,
         )
     for value in computed:
         assert isinstance(value.type, Tile)
