@@ -347,7 +347,7 @@ class GlobalPlaces:
         x: tuple[Any, ...] = a  # pyright: ignore[reportUnknownVariableType]
         y: tuple[Any, ...] = b  # pyright: ignore[reportUnknownVariableType]
         pairs = zip(x, y, strict=False)
-        differ = [(p, q) for p, q in pairs if p != q or (far and self._differs(p))]
+        differ = [(p, q) for p, q in pairs if p != q or (far and self._differs((p,)))]
         return len(x) == len(y) and bool(differ) and all(self._others(*z, far) for z in differ)
 
     def _differs(self, what: Any) -> bool:
