@@ -289,6 +289,23 @@ def line(A: f8e4m3[T, M], i: i32, rows: i32[M], B: f8e4m3[M], C: f32[T]):
 """
 
 
+def test_rows_of_two_warpgroups_in_a_scattered_store() -> None:
+    """What an index is computed of holds numbers, too, which are no terms of a sum."""
+    text = """
+@kernel
+def rows(perm: i32[M], Y: bf16[T, N], X: f32[N], A: f8e5m2[M, K], B: f8e4m3[N, K], C: u8[M, N]):
+    for m, n in tiles(M, N):
+        Y[perm[m], n] = X[n]
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        C[m, n] = acc
+"""
+    schedule = Schedule(tile=dict(m=128, k=32), consumers=2, stages=2)
+    kernel = vars(wsdsl.parse(text))["rows"]._compile(schedule, {}, ()).scheduled
+    assert not objection(kernel)
+
+
 @pytest.mark.parametrize(("name", "wide"), [("columns", dict(m=128, n=64)), ("line", dict(m=72))])
 def test_parts_of_one_scattered_store_are_apart(name: str, wide: dict[str, int]) -> None:
     """Whether they are as wide as each other or not; parts that overlap are seen."""

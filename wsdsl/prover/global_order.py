@@ -22,7 +22,8 @@ from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.touches import Touch, touches
 from wsdsl.ir.walk import walk, yielded
 from wsdsl.prover.errors import Failure, Party
-from wsdsl.prover.global_places import ALL, NOT_YET, OWN, WARP, Access, GlobalPlaces
+from wsdsl.prover.global_accesses import Access
+from wsdsl.prover.global_places import ALL, NOT_YET, OWN, WARP, GlobalPlaces
 from wsdsl.prover.linear import Linear
 from wsdsl.prover.program import effects_of
 

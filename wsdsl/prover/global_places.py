@@ -8,7 +8,7 @@ of a loop its terms stand for other numbers: those of earlier ones are called `(
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from wsdsl.ir import barrier_ops as b
@@ -20,6 +20,7 @@ from wsdsl.ir.touches import Touch
 from wsdsl.ir.types import Fragment, Tile
 from wsdsl.ir.walk import walk, yielded
 from wsdsl.prover.by_warpgroup import by_warpgroup
+from wsdsl.prover.global_accesses import Access, Along, Further, Place
 from wsdsl.prover.linear import WARPGROUP, Linear, Sums
 
 NOT_YET, OWN, WARP, ALL = -1, 0, 1, 2
@@ -27,60 +28,6 @@ NOT_YET, OWN, WARP, ALL = -1, 0, 1, 2
 it), by their warps, by all warpgroups of the partition."""
 WARP_ROWS = 16
 OLD, HELD = "old", "held"
-
-
-@dataclass(frozen=True)
-class Along:
-    """Elements [start, start + extent) of a dimension; without `extent` it is not known which, but
-    equal starts are the same ones. `role`: along which side of a fragment they run.
-    """
-
-    start: Linear
-    extent: int | None
-    role: str = ""
-
-
-@dataclass(frozen=True)
-class Place:
-    """Elements of `tensor`. `rows`: the dimension of which each warp has so many elements, one warp
-    after another; None if warps do not have their own. `holder`: how many hold each element.
-    """
-
-    tensor: str
-    dims: tuple[Along, ...]
-    rows: tuple[int, int] | None
-    holder: int
-
-    @property
-    def of_warps(self) -> tuple[int, Linear, int] | None:
-        """Along which dimension, from where on, and how many elements each warp has."""
-        return self.rows and (self.rows[0], self.dims[self.rows[0]].start, self.rows[1])
-
-
-@dataclass(frozen=True)
-class Access:
-    op: Op
-    place: Place
-    reads: bool
-    adds: bool
-    by_tma: bool
-
-    def clashes(self, other: Access) -> bool:
-        """If they come to the same elements."""
-        return not ((self.reads and other.reads) or (self.adds and other.adds))
-
-
-@dataclass(frozen=True)
-class Further:
-    """By how much one place begins behind another, both ends included; None where that is open."""
-
-    least: int | None
-    most: int | None
-
-    def apart(self, first: int, second: int) -> bool:
-        """Whether so many elements of the one, and of the other behind it, are different ones."""
-        behind = self.least is not None and self.least >= first
-        return behind or (self.most is not None and -self.most >= second)
 
 
 class GlobalPlaces:
@@ -347,6 +294,7 @@ class GlobalPlaces:
         x: tuple[Any, ...] = a  # pyright: ignore[reportUnknownVariableType]
         y: tuple[Any, ...] = b  # pyright: ignore[reportUnknownVariableType]
         pairs = zip(x, y, strict=False)
+        # One by one: numbers beside places are no terms.
         differ = [(p, q) for p, q in pairs if p != q or (far and self._differs((p,)))]
         return len(x) == len(y) and bool(differ) and all(self._others(*z, far) for z in differ)
 

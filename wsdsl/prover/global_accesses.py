@@ -1,0 +1,62 @@
+"""What an op accesses of a tensor in global memory: elements along dimensions, and who has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wsdsl.ir.op import Op
+from wsdsl.prover.linear import Linear
+
+
+@dataclass(frozen=True)
+class Along:
+    """Elements [start, start + extent) of a dimension; without `extent` it is not known which, but
+    equal starts are the same ones. `role`: along which side of a fragment they run.
+    """
+
+    start: Linear
+    extent: int | None
+    role: str = ""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Elements of `tensor`. `rows`: the dimension of which each warp has so many elements, one warp
+    after another; None if warps do not have their own. `holder`: how many hold each element.
+    """
+
+    tensor: str
+    dims: tuple[Along, ...]
+    rows: tuple[int, int] | None
+    holder: int
+
+    @property
+    def of_warps(self) -> tuple[int, Linear, int] | None:
+        """Along which dimension, from where on, and how many elements each warp has."""
+        return self.rows and (self.rows[0], self.dims[self.rows[0]].start, self.rows[1])
+
+
+@dataclass(frozen=True)
+class Access:
+    op: Op
+    place: Place
+    reads: bool
+    adds: bool
+    by_tma: bool
+
+    def clashes(self, other: Access) -> bool:
+        """If they come to the same elements."""
+        return not ((self.reads and other.reads) or (self.adds and other.adds))
+
+
+@dataclass(frozen=True)
+class Further:
+    """By how much one place begins behind another, both ends included; None where that is open."""
+
+    least: int | None
+    most: int | None
+
+    def apart(self, first: int, second: int) -> bool:
+        """Whether so many elements of the one, and of the other behind it, are different ones."""
+        behind = self.least is not None and self.least >= first
+        return behind or (self.most is not None and -self.most >= second)
