@@ -11,9 +11,8 @@ import numpy as np
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir.copy_rules import boxes_of_warps
 from wsdsl.ir.op import Op, Value
-from wsdsl.ir.target import SWIZZLE_SPAN
-from wsdsl.ir.types import DTYPES, Fragment, Shared
-from wsdsl.simulator.arithmetic import Array, numpy_dtype
+from wsdsl.ir.types import Shared
+from wsdsl.simulator.arithmetic import Array
 from wsdsl.simulator.barriers import Barrier
 from wsdsl.simulator.clocks import Clock
 from wsdsl.simulator.cluster_ops import receive_fragment, send_fragment
@@ -30,8 +29,7 @@ from wsdsl.simulator.context import (
 from wsdsl.simulator.cta import Cta
 from wsdsl.simulator.global_ops import add_global, check_repeated, read_global, write_global
 from wsdsl.simulator.races import CopyIn, CopyOut, StoredOut, ThreadAccess
-from wsdsl.simulator.scalar_ops import dtype_of, finish
-from wsdsl.simulator.shared_memory import alignment
+from wsdsl.simulator.shared_ops import BY_THREADS, aligned, write_shared
 from wsdsl.simulator.tensor_map import TensorMapValue
 
 
@@ -67,14 +65,6 @@ def forward(wg: Warpgroup, op: m.ThreadLoad | m.ThreadStore) -> tuple[int, ...]:
     if at[-1] < 0 or (op.row_dim >= 0 and at[op.row_dim] < 0):
         wg.fail(op, f"coordinates {at}: that of rows or columns is negative")
     return at
-
-
-def aligned(wg: Warpgroup, op: Op, address: int, swizzle: str) -> None:
-    if address % alignment(swizzle):
-        wg.fail(
-            op,
-            f"SMEM address {address} with swizzle {swizzle}: no multiple of {alignment(swizzle)}",
-        )
 
 
 @dataclass(eq=False)
@@ -259,113 +249,6 @@ def tma_store_wait(wg: Warpgroup, op: m.TmaStoreWait) -> Steps:
         wg.written_groups = max(wg.written_groups, last)
 
 
-def write_shared(wg: Warpgroup, op: Op, start: int, size: int, writers: slice, what: str) -> None:
-    """Check generic stores to [start, start + size) by `writers`."""
-    access = ThreadAccess(wg.told, op, writers, wg.cta.clocks.own[writers].copy())
-    wg.settle(op, what, wg.cta.accesses.write(start, start + size, access, writers, False))
-
-
-def store_shared(wg: Warpgroup, op: m.StoreShared) -> None:
-    value: Array = wg.get(op.value, op)
-    shared: SharedItems = wg.values[op.shared.name]
-    if op.state is not None:
-        store_panels(wg, op, shared, value)
-        return
-    assert op.item is not None
-    item = int(wg.get(op.item, op))
-    start = wg.item(op, shared, item, 0, shared.bytes)
-    parts = 1 if op.joined else 4
-    quarter = shared.bytes // parts
-    for i in range(parts):
-        rows = value if op.joined else value[16 * i : 16 * i + 16]
-        lines = np.ascontiguousarray(rows.T if op.transposed else rows)
-        line_bytes, span = lines.shape[1] * lines.itemsize, SWIZZLE_SPAN[op.swizzle]
-        if line_bytes != span and (op.swizzle != "none" or line_bytes % span):
-            wg.fail(op, f"lines of {line_bytes} bytes with swizzle {op.swizzle}")
-        if lines.nbytes > quarter:
-            wg.fail(op, f"{lines.nbytes} bytes, a warp has {quarter}")
-        address = start + i * quarter
-        aligned(wg, op, address, op.swizzle)
-        who, actors = ("all warps", wg.everyone) if op.joined else (f"warp {i}", wg.warp(i))
-        what = f"it overwrites item {item} of `{shared.label}` ({who})"
-        write_shared(wg, op, address, lines.nbytes, actors, what)
-        wg.cta.memory.write(address, lines.view(np.uint8).reshape(-1, span), op.swizzle)
-
-
-def store_panels(wg: Warpgroup, op: m.StoreShared, shared: SharedItems, value: Array) -> None:
-    """Lines of a tile, of its last panel as far as the fragment has columns."""
-    assert op.state is not None
-    state: State = wg.values[op.state.name]
-    first = 0 if op.start is None else int(wg.get(op.start, op))
-    if first < 0 or first + len(value) > op.rows:
-        wg.fail(op, f"lines {first} to {first + len(value)} of a tile of {op.rows}")
-    span = SWIZZLE_SPAN[op.swizzle]
-    tile = wg.item(op, shared, state.stage, op.offset, op.panels * op.rows * span)
-    aligned(wg, op, tile, op.swizzle)
-    what = f"it overwrites item {state.stage} of `{shared.label}`"
-    lines = np.ascontiguousarray(value).view(np.uint8).reshape(len(value), -1)
-    for panel in range(op.panels):
-        own = lines[:, panel * span : (panel + 1) * span]
-        start = tile + panel * op.rows * span
-        for i in range(4):
-            place = start + (first + 16 * i) * span
-            write_shared(wg, op, place, 16 * span, wg.warp(i), f"{what} (warp {i})")
-        held = wg.cta.memory.read(start, op.rows, span, op.swizzle, (slice(None), slice(None)))
-        held = held.copy()
-        held[first : first + len(value), : own.shape[1]] = own
-        wg.cta.memory.write(start, held, op.swizzle)
-
-
-def load_panels(wg: Warpgroup, op: m.LoadPanels) -> None:
-    kind = op.result.type
-    assert isinstance(kind, Fragment)
-    shared: SharedItems = wg.values[op.shared.name]
-    state: State = wg.values[op.state.name]
-    first = 0 if op.start is None else int(wg.get(op.start, op))
-    if first < 0 or first + kind.rows > op.rows:
-        wg.fail(op, f"lines {first} to {first + kind.rows} of a tile of {op.rows}")
-    row_bytes = kind.columns * kind.dtype.bytes
-    tile = wg.item(op, shared, state.stage, op.offset, op.rows * row_bytes)
-    if op.start is not None:
-        aligned(wg, op, tile, op.swizzle)
-    span = SWIZZLE_SPAN[op.swizzle]
-    what = f"it reads item {state.stage} of `{shared.label}`"
-    parts = 4 if kind.rows > 1 else 1
-    for i in range(parts):
-        readers = wg.warp(i) if parts > 1 else wg.everyone
-        lines = kind.rows // parts
-        for panel in range(-(-row_bytes // span)):
-            start = tile + (panel * op.rows + first + i * lines) * span
-            access = ThreadAccess(wg.told, op, readers, wg.cta.clocks.own[readers].copy())
-            conflict = wg.cta.accesses.read(
-                start, start + lines * span, access, readers, (wg.index, parts, i), False
-            )
-            wg.settle(op, what, conflict)
-    rows = slice(first, first + kind.rows), slice(None)
-    held = wg.cta.memory.read(tile, op.rows, row_bytes, op.swizzle, rows)
-    wg.values[op.result.name] = held.view(numpy_dtype(kind.dtype)).reshape(kind.rows, kind.columns)
-
-
-def load_shared(wg: Warpgroup, op: m.LoadShared) -> None:
-    shared: SharedItems = wg.values[op.shared.name]
-    state: State = wg.values[op.state.name]
-    start = wg.item(op, shared, state.stage, op.offset, op.bytes)
-    what = f"it reads item {state.stage} of `{shared.label}`"
-    for i in range(4):
-        warp = wg.warp(i)
-        access = ThreadAccess(wg.told, op, warp, wg.cta.clocks.own[warp].copy())
-        reader = wg.index, 4, i
-        conflict = wg.cta.accesses.read(start, start + op.bytes, access, warp, reader, False)
-        wg.settle(op, f"{what} (warp {i})", conflict)
-    first = 0 if op.first is None else int(wg.get(op.first, op))
-    index = first + np.asarray(wg.get(op.index, op), np.int64) * op.stride
-    width = dtype_of(op.result).bytes
-    if index.min() < 0 or width * index.max() >= op.bytes:
-        wg.fail(op, f"elements {index.min()} to {index.max()} of {op.bytes} bytes")
-    line = wg.cta.memory.bytes[start : start + op.bytes].view(numpy_dtype(dtype_of(op.result)))
-    wg.values[op.result.name] = finish(line[index], op.result)
-
-
 def thread_load(wg: Warpgroup, op: m.ThreadLoad) -> None:
     tensor = wg.cta.arguments.tensors[op.tensor.name]
     shared: SharedItems = wg.values[op.shared.name]
@@ -389,24 +272,6 @@ def thread_load(wg: Warpgroup, op: m.ThreadLoad) -> None:
     wg.cta.memory.write(start, lines, op.swizzle)
 
 
-def clear_panels(wg: Warpgroup, op: m.ClearPanels) -> None:
-    shared: SharedItems = wg.values[op.shared.name]
-    state: State = wg.values[op.state.name]
-    width = DTYPES[op.dtype].bytes
-    size = op.rows * op.columns * width
-    start = wg.item(op, shared, state.stage, op.offset, size)
-    aligned(wg, op, start, op.swizzle)
-    what = f"it overwrites item {state.stage} of `{shared.label}`"
-    write_shared(wg, op, start, size, wg.everyone, what)
-    everything = slice(None), slice(None)
-    held = wg.cta.memory.read(start, op.rows, op.columns * width, op.swizzle, everything)
-    tile = held.reshape(op.rows, op.columns, width).copy()
-    index = np.arange(op.rows if op.lines else op.columns)
-    outside = (index < int(wg.get(op.begin, op))) | (index >= int(wg.get(op.end, op)))
-    tile[(outside,) if op.lines else (slice(None), outside)] = 0
-    wg.cta.memory.write(start, tile.reshape(op.rows, -1), op.swizzle)
-
-
 COPY: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
     m.AllocateShared: allocate_shared,
     m.AllocateGlobal: allocate_global,
@@ -418,11 +283,8 @@ COPY: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
     m.ThreadStore: thread_store,
     m.TmaStoreCommit: tma_store_commit,
     m.TmaStoreWait: tma_store_wait,
-    m.LoadPanels: load_panels,
+    m.ThreadLoad: thread_load,
+    **BY_THREADS,
     m.SendFragment: send_fragment,
     m.ReceiveFragment: receive_fragment,
-    m.StoreShared: store_shared,
-    m.ThreadLoad: thread_load,
-    m.LoadShared: load_shared,
-    m.ClearPanels: clear_panels,
 }

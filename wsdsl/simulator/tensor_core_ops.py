@@ -20,10 +20,10 @@ from wsdsl.ir.types import DTYPES, Accumulator, DType, Fragment
 from wsdsl.ir.wgmma import ROWS, k_step
 from wsdsl.simulator.arithmetic import Array, multiplicand, numpy_dtype
 from wsdsl.simulator.context import UNDEFINED, Blocked, SharedItems, State, Steps, Warpgroup
-from wsdsl.simulator.copy_ops import aligned
 from wsdsl.simulator.races import TensorRead
 from wsdsl.simulator.register_operands import keeps
 from wsdsl.simulator.shared_memory import CHUNK
+from wsdsl.simulator.shared_ops import aligned
 from wsdsl.simulator.wgmma_groups import AccumulatorRegisters, AccumulatorValue, Product
 
 
