@@ -43,3 +43,8 @@ def whole_axes(kernel: Kernel) -> frozenset[str]:
     """Axes that are no loop's: of dimensions taken whole."""
     taken = (op.result.type for op in kernel.ops if isinstance(op, Whole))
     return frozenset(kind.name for kind in taken if isinstance(kind, Axis))
+
+
+def is_tile(value: Value) -> bool:
+    """Whether it has axes: neither a scalar nor what is no tile at all."""
+    return isinstance(value.type, Tile) and bool(value.type.axes)

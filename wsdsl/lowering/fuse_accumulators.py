@@ -23,13 +23,14 @@ import dataclasses
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands
 from wsdsl.ir.tile_ops import Constant, Contract, ForEach, ForTiles, Full, Map
 from wsdsl.ir.types import Tile
-from wsdsl.ir.walk import Namer, used_inside, uses, walk, with_regions, yielded
+from wsdsl.ir.walk import Namer, used_inside, uses, with_regions, yielded
 from wsdsl.lowering.precision import multiplies_fp8, promotes
+from wsdsl.lowering.zeros import tiles_of_zeros
 
 
 def fuse_accumulators(kernel: Kernel) -> Kernel:
     fused = _fuse(kernel.body, _use_counts(kernel.body), promotes(kernel.schedule))
-    body = _from_zeros(fused, Namer.of(kernel), _zeros(fused))
+    body = _from_zeros(fused, Namer.of(kernel), tiles_of_zeros(fused))
     return dataclasses.replace(kernel, body=body)
 
 
@@ -64,12 +65,6 @@ def _fuse(region: Region, counts: dict[Value, int], precise: bool) -> Region:
         elif not (isinstance(op, Contract) and op.result in moved):
             kept.append(with_regions(op, lambda inner: _fuse(inner, counts, precise)))
     return tuple(kept)
-
-
-def _zeros(region: Region) -> set[Value]:
-    """Tiles of zeros, anywhere in the region."""
-    constants = {op.result for op in walk(region) if isinstance(op, Constant) and op.value == 0}
-    return {op.result for op in walk(region) if isinstance(op, Full) and op.value in constants}
 
 
 def accumulates(body: Region, arg: Value, last: Value) -> bool:

@@ -56,7 +56,6 @@ from wsdsl.ir.tile_ops import (
     Constant,
     Contract,
     End,
-    Full,
     If,
     Index,
     Load,
@@ -68,6 +67,7 @@ from wsdsl.ir.tile_ops import (
 )
 from wsdsl.ir.types import Axis, Tile, Type
 from wsdsl.ir.walk import Namer, definers, free_values, replace_operands, uses, walk, yielded
+from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.carried import (
     Carried,
@@ -75,6 +75,7 @@ from wsdsl.lowering.carried import (
     CarriedSum,
     CarriedTile,
     added_in_place,
+    leaves_in_flight,
     stays_with_products,
 )
 from wsdsl.lowering.clear_slots import clear_beyond
@@ -88,6 +89,7 @@ from wsdsl.lowering.side import Side
 from wsdsl.lowering.slot_stores import write_panels
 from wsdsl.lowering.stored_again import stored_in
 from wsdsl.lowering.stores import Stores
+from wsdsl.lowering.zeros import tiles_of_zeros
 
 
 def lower_tiles(kernel: Kernel) -> Kernel:
@@ -100,10 +102,6 @@ def lower_tiles(kernel: Kernel) -> Kernel:
             op = dataclasses.replace(op, body=lowering.partition(op.body))
         body.append(op)
     return dataclasses.replace(kernel, body=(*declarations, *body))
-
-
-def _is_tile(type: Type) -> bool:
-    return isinstance(type, Tile) and bool(type.axes)
 
 
 class _Lowering:
@@ -131,12 +129,7 @@ class _Lowering:
         """What is used more than once."""
         self.keep = False
         """Whether the running body leaves its products in flight: nothing in it reads them."""
-        zero = {
-            op.result for op in walk(partition.body) if isinstance(op, Constant) if not op.value
-        }
-        self.zeros = {
-            op.result for op in walk(partition.body) if isinstance(op, Full) if op.value in zero
-        }
+        self.zeros = tiles_of_zeros(partition.body)
 
     def partition(self, body: Region) -> Region:
         with self.builder.region() as ops:
@@ -236,7 +229,7 @@ class _Lowering:
                 self.env[op.result] = self.pieces(op.x)
             case Load() | Lookup():
                 self.env[made[0]] = load_piece(op, self.side, self.pieces)
-            case _ if made and (_is_tile(made[0].type) or any(v in self.env for v in operands(op))):
+            case _ if made and (is_tile(made[0]) or any(v in self.env for v in operands(op))):
                 self.env[made[0]] = compute(op, self.side, self.pieces, self.made)
             case _:
                 if isinstance(op, ArriveBarrier):
@@ -293,7 +286,7 @@ class _Lowering:
 
     def store(self, op: Store) -> None:
         self.read_first({op.tensor})
-        index = tuple(v if _is_tile(v.type) else self.scalar(v) for v in op.index)
+        index = tuple(v if is_tile(v) else self.scalar(v) for v in op.index)
         self.stores.store(dataclasses.replace(op, index=index), self.pieces)
 
     def read_first(self, tensors: set[Value]) -> None:
@@ -318,10 +311,8 @@ class _Lowering:
         b, lasts = self.builder, yielded(op.body)
         op = dataclasses.replace(op, start=self.scalar(op.start), stop=self.scalar(op.stop))
         carries = zip(op.args, lasts, strict=True)
-        summed = [
-            _is_tile(last.type) and stays_with_products(op, arg, last) for arg, last in carries
-        ]
-        keep = self.leaves_in_flight(op, summed)
+        summed = [is_tile(last) and stays_with_products(op, arg, last) for arg, last in carries]
+        keep = leaves_in_flight(op, summed)
         sums_only = {v for v, is_sum in zip(op.init, summed, strict=True) if is_sum}
         for value in (*free_values(op.body), *op.init):
             if value not in sums_only and (value in self.env or value in self.sums):
@@ -367,23 +358,9 @@ class _Lowering:
             tile = self.addend(first, arg.type)
             known = added_in_place(op.body, arg, last) and tile.started is False
             return CarriedSum.of(self, op, tile, (arg, last, made), known)
-        if _is_tile(arg.type):
+        if is_tile(arg):
             return CarriedTile(self.pieces(first).all(), arg, last, made)
         return CarriedScalar((self.scalar(first),), arg, last, made)
-
-    def leaves_in_flight(self, op: ForRange, summed: list[bool]) -> bool:
-        """Whether a body's products may be waited for after the next iteration's have begun."""
-        inside = [c for c in walk(op.body) if isinstance(c, Contract)]
-        if any(isinstance(v.type, Tile) for c in inside for v in (c.a, c.b)):
-            # The registers of a computed operand are the next one's.
-            return False
-        chains = [
-            added_in_place(op.body, arg, last)
-            for arg, last, sums in zip(op.args, yielded(op.body), summed, strict=True)
-            if sums
-        ]
-        added = {c.result for c in op.body if isinstance(c, Contract) and c.acc is not None}
-        return bool(inside) and all(chains) and all(c.result in added for c in inside)
 
     def branch(self, op: If) -> None:
         b = self.builder
@@ -406,7 +383,7 @@ class _Lowering:
                     self.products.settle(op.loc)
                 handed: list[Value] = []
                 for last in yielded(region):
-                    tile = _is_tile(last.type)
+                    tile = is_tile(last)
                     handed += self.pieces(last).all() if tile else (self.scalar(last),)
                 b.add(Yield(values=tuple(handed), loc=op.loc))
             branches.append(tuple(ops))

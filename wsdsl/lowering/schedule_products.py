@@ -62,8 +62,9 @@ from wsdsl.ir.tile_ops import (
 )
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import Namer, copy_region, with_regions, yielded
+from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.builder import Builder
-from wsdsl.lowering.stages import PURE, Stages, is_scalar, is_tile
+from wsdsl.lowering.stages import PURE, Stages, is_scalar
 
 
 def schedule_products(kernel: Kernel) -> Kernel:

@@ -32,6 +32,7 @@ from wsdsl.ir.tile_ops import (
 )
 from wsdsl.ir.types import Tile
 from wsdsl.ir.walk import used_inside, yielded
+from wsdsl.lowering.axes import is_tile
 
 PURE = (Map, Cast, Bitcast, Full, Reduce, Constant, DimSize)
 IN_SLOT = (SlotTile, SlotElements, SlotValues)
@@ -105,10 +106,6 @@ class Stages:
 
 def _read(op: Load | Lookup) -> Value:
     return op.tensor if isinstance(op, Load) else op.table
-
-
-def is_tile(value: Value) -> bool:
-    return isinstance(value.type, Tile) and bool(value.type.axes)
 
 
 def is_scalar(op: Op) -> bool:

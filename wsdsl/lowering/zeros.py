@@ -7,13 +7,19 @@ from collections.abc import Mapping
 
 from wsdsl.ir.op import Op, Region, Value, operands
 from wsdsl.ir.pipeline_ops import ElementsInShared
-from wsdsl.ir.tile_ops import Cast, Constant, Contract, ForEach, ForTiles, Load, Map, Reduce
+from wsdsl.ir.tile_ops import Cast, Constant, Contract, ForEach, ForTiles, Full, Load, Map, Reduce
 from wsdsl.ir.types import Axis, Tensor, Tile
-from wsdsl.ir.walk import definers, yielded
+from wsdsl.ir.walk import definers, walk, yielded
 
 FROM_ZEROS_ZERO = ("add", "sub", "mul", "neg", "abs", "max", "min", "relu")
 Made = Mapping[Value, Op]
 """Which op makes what."""
+
+
+def tiles_of_zeros(region: Region) -> set[Value]:
+    """Of zeros alone, anywhere in the region."""
+    constants = {op.result for op in walk(region) if isinstance(op, Constant) and op.value == 0}
+    return {op.result for op in walk(region) if isinstance(op, Full) and op.value in constants}
 
 
 def zero_outside(value: Value, axis: str, made: Made) -> bool:
