@@ -209,9 +209,8 @@ class _Lowering:
             case CommitProducts():
                 self.products.commit(op.loc)
             case Contract():
-                sum = self.addend(op.acc, op.result.type)
-                made_here = self.products.multiply(op, self.tiles, self.computed(op), sum)
-                self.sums[op.result] = made_here
+                acc, computed = self.addend(op.acc, op.result.type), self.computed(op)
+                self.sums[op.result] = self.products.multiply(op, self.tiles, computed, acc)
             case ForRange():
                 self.products.settle(op.loc)
                 self.loop(op)
@@ -267,9 +266,8 @@ class _Lowering:
         elements that there are not."""
         for operand in (op.a, op.b):
             if operand not in self.tiles:
-                pieces = self.pieces(operand)
-                assert pieces.shape.columns is not None
-                axis = pieces.shape.columns
+                pieces, axis = self.pieces(operand), self.pieces(operand).shape.columns
+                assert axis is not None
                 return with_zeros_outside(operand, pieces, self.side, self.made, axis)
         return None
 
