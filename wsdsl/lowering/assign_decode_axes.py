@@ -27,13 +27,8 @@ import dataclasses
 from collections.abc import Callable
 
 from wsdsl.ir.op import Kernel, Region, Value, bound, operands, results_of
-from wsdsl.ir.pipeline_ops import (
-    CircularBuffer,
-    ConsumerWait,
-    Partition,
-    ProducerAcquire,
-    StoreToSlot,
-)
+from wsdsl.ir.pipeline_ops import CircularBuffer, Partition
+from wsdsl.ir.slot_ops import ConsumerWait, ProducerAcquire, StoreToSlot
 from wsdsl.ir.types import Axis, Role, Tile, Type
 from wsdsl.ir.walk import Namer, definitions, retype, walk
 

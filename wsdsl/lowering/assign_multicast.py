@@ -35,14 +35,8 @@ import dataclasses
 import math
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, results_of
-from wsdsl.ir.pipeline_ops import (
-    CircularBuffer,
-    ForWork,
-    LoadToSlot,
-    Partition,
-    ProducerAcquire,
-    ProducerTail,
-)
+from wsdsl.ir.pipeline_ops import CircularBuffer, ForWork, Partition
+from wsdsl.ir.slot_ops import LoadToSlot, ProducerAcquire, ProducerTail
 from wsdsl.ir.tile_ops import ForEach, ForTiles, If
 from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import walk, with_regions, yielded

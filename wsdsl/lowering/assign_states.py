@@ -26,16 +26,8 @@ import dataclasses
 
 from wsdsl.ir.barrier_ops import Advance, ForRange, InitialState
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
-from wsdsl.ir.pipeline_ops import (
-    AddInCluster,
-    CircularBuffer,
-    ConsumerWait,
-    Partition,
-    ProducerAcquire,
-    ProducerTail,
-    SkipSlot,
-    TakeParts,
-)
+from wsdsl.ir.pipeline_ops import AddInCluster, CircularBuffer, Partition
+from wsdsl.ir.slot_ops import ConsumerWait, ProducerAcquire, ProducerTail, SkipSlot, TakeParts
 from wsdsl.ir.tile_ops import If, Yield
 from wsdsl.ir.types import State
 from wsdsl.ir.walk import Namer, walk

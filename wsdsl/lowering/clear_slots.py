@@ -19,7 +19,7 @@ from __future__ import annotations
 from wsdsl.ir.barrier_ops import FenceAsyncProxy, NamedBarrierSync
 from wsdsl.ir.memory_ops import ClearPanels
 from wsdsl.ir.op import Region, Value, regions
-from wsdsl.ir.pipeline_ops import TileInShared
+from wsdsl.ir.slot_ops import TileInShared
 from wsdsl.ir.tile_ops import Contract, If, Yield
 from wsdsl.ir.types import SharedTile, Tile
 from wsdsl.ir.walk import walk

@@ -23,7 +23,8 @@ from __future__ import annotations
 import dataclasses
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
-from wsdsl.ir.pipeline_ops import ConsumerRelease, FinishTile, ForWork, Partition
+from wsdsl.ir.pipeline_ops import FinishTile, ForWork, Partition
+from wsdsl.ir.slot_ops import ConsumerRelease
 from wsdsl.ir.tile_ops import ForTiles, Yield
 from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import Namer, copy_region, replace_operands, uses, walk, with_regions

@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Any
 
 from wsdsl.ir.op import Kernel, Op, Value, operands, results_of
-from wsdsl.ir.pipeline_ops import (
+from wsdsl.ir.slot_ops import (
     ConsumerRelease,
     ConsumerWait,
     ProducerAcquire,

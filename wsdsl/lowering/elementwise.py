@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from wsdsl.ir.fragment_ops import ReduceColumns
 from wsdsl.ir.op import Op, Value, operands
-from wsdsl.ir.tile_ops import Bitcast, Cast, Full, Index, Map, Reduce
+from wsdsl.ir.tile_ops import Bitcast, Cast, Constant, Full, Index, Map, Reduce
 from wsdsl.ir.types import F32, Axis, DType, Fragment, Tile
 from wsdsl.ir.walk import replace_operands
 from wsdsl.lowering.pieces import Pieces, covering, narrow
@@ -30,6 +30,15 @@ def compute(op: Op, side: Side, pieces: Lookup, made: Mapping[Value, Op]) -> Pie
             return _elementwise(op, side, pieces)
         case _:
             raise NotImplementedError(f"no tile lowering for {type(op).__name__}")
+
+
+def block_indices(op: Map, side: Side, made: Mapping[Value, Op]) -> Pieces | None:
+    """`index(axis) // number` as a number a piece, where pieces do not reach over its multiples."""
+    x, size = (made.get(v) for v in op.args)
+    if not (isinstance(x, Index) and isinstance(size, Constant) and size.value > 0):
+        return None
+    assert isinstance(x.axis.type, Axis)
+    return side.blocks(x.axis.type.name, int(size.value))
 
 
 def _elementwise(op: Map | Cast | Bitcast | Full, side: Side, pieces: Lookup) -> Pieces:

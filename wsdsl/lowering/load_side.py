@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.op import Op, Region, Value, operands, regions, results_of
-from wsdsl.ir.pipeline_ops import LoadToSlot, ProducerAcquire, ProducerCommit
+from wsdsl.ir.slot_ops import LoadToSlot, ProducerAcquire, ProducerCommit
 from wsdsl.ir.tile_ops import Block, Constant, Contract, ForEach, ForTiles, If, Reduce, Yield
 from wsdsl.ir.types import Slot
 from wsdsl.ir.walk import Namer, definers, used_inside, uses, yielded

@@ -36,15 +36,12 @@ from wsdsl.ir.barrier_ops import (
 )
 from wsdsl.ir.memory_ops import AllocateShared
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions, results_of
-from wsdsl.ir.pipeline_ops import (
-    AddInCluster,
-    AxisAt,
-    CircularBuffer,
+from wsdsl.ir.pipeline_ops import AddInCluster, AxisAt, CircularBuffer, Partition
+from wsdsl.ir.slot_ops import (
     ConsumerRelease,
     ConsumerWait,
     ElementsInShared,
     LoadToSlot,
-    Partition,
     ProducerAcquire,
     ProducerCommit,
     ProducerTail,

@@ -42,22 +42,22 @@ from wsdsl.ir.pipeline_ops import (
     AddInCluster,
     AxisAt,
     CommitProducts,
-    ElementsInShared,
     Materialize,
     Partition,
-    PartsInShared,
     RenameAxes,
+)
+from wsdsl.ir.slot_ops import (
+    ElementsInShared,
+    PartsInShared,
     StoreInShared,
     TileInShared,
     ValuesInShared,
 )
 from wsdsl.ir.tile_ops import (
     Block,
-    Constant,
     Contract,
     End,
     If,
-    Index,
     Load,
     Lookup,
     Map,
@@ -79,7 +79,7 @@ from wsdsl.lowering.carried import (
     stays_with_products,
 )
 from wsdsl.lowering.clear_slots import clear_beyond
-from wsdsl.lowering.elementwise import compute, with_zeros_outside
+from wsdsl.lowering.elementwise import block_indices, compute, with_zeros_outside
 from wsdsl.lowering.exchange import Exchange
 from wsdsl.lowering.parts import Parts
 from wsdsl.lowering.pieces import Accumulated, Pieces, held
@@ -222,7 +222,9 @@ class _Lowering:
                 self.side.end(op)
             case Block():
                 self.side.block(op)
-            case Map(fn="floordiv") if (blocks := self.blocks(*op.args)) is not None:
+            case Map(fn="floordiv") if (
+                blocks := block_indices(op, self.side, self.made)
+            ) is not None:
                 self.env[op.result] = blocks
             case RenameAxes():
                 self.env[op.result] = self.pieces(op.x)
@@ -253,13 +255,6 @@ class _Lowering:
         if self.in_place or self.unpublished:
             self.side.publish(self.builder.loc)
         self.in_place, self.unpublished = [], False
-
-    def blocks(self, x: Value, size: Value) -> Pieces | None:
-        index, by = self.made.get(x), self.made.get(size)
-        if not (isinstance(index, Index) and isinstance(by, Constant) and by.value > 0):
-            return None
-        assert isinstance(index.axis.type, Axis)
-        return self.side.blocks(index.axis.type.name, int(by.value))
 
     def computed(self, op: Contract) -> Pieces | None:
         """The operand of a product that is computed, if one is: zeros where it is summed over

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions, results_of
-from wsdsl.ir.pipeline_ops import (
-    CircularBuffer,
-    LoadToSlot,
-    ProducerAcquire,
-    ProducerCommit,
-    TakeParts,
-)
+from wsdsl.ir.pipeline_ops import CircularBuffer
+from wsdsl.ir.slot_ops import LoadToSlot, ProducerAcquire, ProducerCommit, TakeParts
 from wsdsl.ir.tile_ops import Load
 from wsdsl.ir.types import Ring, Slot, Tile
 from wsdsl.ir.walk import Namer

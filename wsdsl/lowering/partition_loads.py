@@ -56,13 +56,11 @@ import dataclasses
 from collections.abc import Iterator
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
-from wsdsl.ir.pipeline_ops import (
-    CircularBuffer,
+from wsdsl.ir.pipeline_ops import CircularBuffer, ForWork, Partition
+from wsdsl.ir.slot_ops import (
     ConsumerRelease,
     ConsumerWait,
-    ForWork,
     LoadToSlot,
-    Partition,
     ProducerAcquire,
     ProducerCommit,
     SkipSlot,

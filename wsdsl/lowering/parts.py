@@ -21,7 +21,7 @@ from wsdsl.ir.barrier_ops import (
 )
 from wsdsl.ir.memory_ops import LoadPanels, LoadShared
 from wsdsl.ir.op import Kernel, Region, Value, operands, regions, results_of
-from wsdsl.ir.pipeline_ops import PartsInShared
+from wsdsl.ir.slot_ops import PartsInShared
 from wsdsl.ir.target import LINE_ALIGN, MAX_RANK, SMEM_ALIGN, widest_swizzle
 from wsdsl.ir.tile_ops import Contract, Load, Store
 from wsdsl.ir.types import Axis, Barriers, Fragment, State, Tensor, Tile

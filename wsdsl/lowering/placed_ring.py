@@ -10,14 +10,8 @@ from dataclasses import dataclass, field
 from wsdsl.ir.barrier_ops import Advance, ArriveExpectTx, WaitBarrier
 from wsdsl.ir.memory_ops import MakeTensorMap, TmaLoad
 from wsdsl.ir.op import Op, Region, Value
-from wsdsl.ir.pipeline_ops import (
-    AddInCluster,
-    ConsumerRelease,
-    ConsumerWait,
-    LoadToSlot,
-    PartsInShared,
-    TakeParts,
-)
+from wsdsl.ir.pipeline_ops import AddInCluster
+from wsdsl.ir.slot_ops import ConsumerRelease, ConsumerWait, LoadToSlot, PartsInShared, TakeParts
 from wsdsl.ir.target import SWIZZLE_SPAN
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import Axis, Barriers, Shared, State, Tensor, TensorMap, Tile

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from wsdsl.ir.op import Kernel, Value
-from wsdsl.ir.pipeline_ops import LoadToSlot, Partition, ProducerAcquire, StoreToSlot
+from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.slot_ops import LoadToSlot, ProducerAcquire, StoreToSlot
 from wsdsl.ir.walk import walk
 
 THREADS = 128

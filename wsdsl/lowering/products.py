@@ -20,7 +20,7 @@ from wsdsl.ir.fragment_ops import (
     ZeroUnless,
 )
 from wsdsl.ir.op import Value
-from wsdsl.ir.pipeline_ops import TileInShared
+from wsdsl.ir.slot_ops import TileInShared
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import Accumulator, Fragment, SharedTile, SmemDescriptor, Tile
 from wsdsl.lowering.builder import Builder

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from wsdsl.ir.fragment_ops import Slice
 from wsdsl.ir.memory_ops import LoadGlobal, LoadPanels, LoadShared
 from wsdsl.ir.op import Value
-from wsdsl.ir.pipeline_ops import ElementsInShared, ValuesInShared
+from wsdsl.ir.slot_ops import ElementsInShared, ValuesInShared
 from wsdsl.ir.target import SWIZZLE_SPAN, TMA_ALIGN
 from wsdsl.ir.tile_ops import Load, Lookup
 from wsdsl.ir.types import Axis, Fragment, Tile

@@ -45,13 +45,8 @@ import dataclasses
 
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.op import Kernel, Region, Value, operands, results_of
-from wsdsl.ir.pipeline_ops import (
-    AxisAt,
-    CommitProducts,
-    ConsumerRelease,
-    Materialize,
-    Partition,
-)
+from wsdsl.ir.pipeline_ops import AxisAt, CommitProducts, Materialize, Partition
+from wsdsl.ir.slot_ops import ConsumerRelease
 from wsdsl.ir.tile_ops import (
     Contract,
     Full,

@@ -9,7 +9,8 @@ from wsdsl.diagnostics import Loc
 from wsdsl.ir.barrier_ops import ArriveBarrier, FenceAsyncProxy, SyncWarp, WarpgroupIndex
 from wsdsl.ir.fragment_ops import Iota
 from wsdsl.ir.op import Kernel, Op, Value
-from wsdsl.ir.pipeline_ops import AddInCluster, AxisAt, Partition, PartsInShared, RenameAxes
+from wsdsl.ir.pipeline_ops import AddInCluster, AxisAt, Partition, RenameAxes
+from wsdsl.ir.slot_ops import PartsInShared
 from wsdsl.ir.tile_ops import Block, End, Map, Store
 from wsdsl.ir.types import BOOL, I32, Axis, Fragment, Tensor, Tile
 from wsdsl.lowering.axes import axes_of

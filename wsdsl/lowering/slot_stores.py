@@ -7,7 +7,7 @@ import dataclasses
 from wsdsl.ir.fragment_ops import Join
 from wsdsl.ir.memory_ops import StoreShared
 from wsdsl.ir.op import Value
-from wsdsl.ir.pipeline_ops import StoreInShared
+from wsdsl.ir.slot_ops import StoreInShared
 from wsdsl.ir.target import SWIZZLE_SPAN
 from wsdsl.ir.types import DType, Fragment
 from wsdsl.lowering.pieces import Pieces

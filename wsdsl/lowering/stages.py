@@ -7,14 +7,8 @@ from collections.abc import Iterable, Set
 
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.op import Op, Region, Value, operands, results_of
-from wsdsl.ir.pipeline_ops import (
-    AxisAt,
-    ConsumerRelease,
-    ConsumerWait,
-    SlotElements,
-    SlotTile,
-    SlotValues,
-)
+from wsdsl.ir.pipeline_ops import AxisAt
+from wsdsl.ir.slot_ops import ConsumerRelease, ConsumerWait, SlotElements, SlotTile, SlotValues
 from wsdsl.ir.tile_ops import (
     Bitcast,
     Block,

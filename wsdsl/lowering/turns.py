@@ -26,7 +26,8 @@ from __future__ import annotations
 
 from wsdsl.ir.barrier_ops import NamedBarrierArrive, NamedBarrierSync
 from wsdsl.ir.op import Kernel, Op, Region
-from wsdsl.ir.pipeline_ops import ConsumerWait, ForWork, Partition, TakeParts
+from wsdsl.ir.pipeline_ops import ForWork, Partition
+from wsdsl.ir.slot_ops import ConsumerWait, TakeParts
 from wsdsl.ir.tile_ops import If, Yield
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.builder import INT, Builder

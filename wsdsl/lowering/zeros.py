@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 from wsdsl.ir.op import Op, Region, Value, operands
-from wsdsl.ir.pipeline_ops import ElementsInShared
+from wsdsl.ir.slot_ops import ElementsInShared
 from wsdsl.ir.tile_ops import Cast, Constant, Contract, ForEach, ForTiles, Full, Load, Map, Reduce
 from wsdsl.ir.types import Axis, Tensor, Tile
 from wsdsl.ir.walk import definers, walk, yielded

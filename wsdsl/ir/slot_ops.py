@@ -1,0 +1,243 @@
+"""PARTITIONED: the slots of circular buffers, how they are filled and read.
+
+A circular buffer is used through `producer_acquire`, `producer_commit`, `consumer_wait` and
+`consumer_release` alone, with CUTLASS's meaning. Its slots are one stream: the n-th acquire meets
+the n-th wait (or `skip_slot`), whatever loops they stand in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from wsdsl.ir.op import Op, Value, result, results
+from wsdsl.ir.pipeline_ops import PARTITIONED
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ProducerAcquire(Op):
+    """Wait until the next slot of `ring` is free; it will be filled with tiles of `layout`. `state`
+    is the slot's pipeline state, from `assign_states` on.
+    """
+
+    levels: ClassVar = PARTITIONED
+    result: Value = result()
+    ring: Value
+    layout: int = 0
+    state: Value | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class LoadToSlot(Op):
+    """Start to copy a tile of `tensor` to `field` of a slot; elements outside the tensor are 0.
+    `multicast` are (size, stride) of the ranks in the cluster that want the same tile: each of them
+    copies its part of the tile to all. With a `box` (elements by dimension) that box is copied as
+    it is, for the threads to read; it begins at the axes' tiles, and at the numbers in `index`, of
+    which the last is rounded down to a multiple of 16 bytes.
+    """
+
+    levels: ClassVar = PARTITIONED
+    slot: Value
+    field: int
+    tensor: Value
+    index: tuple[Value, ...] = ()
+    multicast: tuple[tuple[int, int], ...] = ()
+    box: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class StoreToSlot(Op):
+    """Threads write the tile `value` to `field` of a slot, as TMA lays out tiles; what lies beyond
+    the dimension of the axis `summed` is 0.
+    """
+
+    levels: ClassVar = PARTITIONED
+    slot: Value
+    field: int
+    value: Value
+    summed: Value
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class StoreInShared(Op):
+    """The same to item `state.stage` of `shared`, `offset` bytes in, as panels of the swizzle mode;
+    what `store_to_slot` becomes when its ring is placed.
+    """
+
+    levels: ClassVar = PARTITIONED
+    value: Value
+    summed: Value
+    shared: Value
+    offset: int
+    state: Value
+    swizzle: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ProducerCommit(Op):
+    """Hand the slot over; its consumers see it once all of its copies are complete, and all who
+    fill it have done so.
+    """
+
+    levels: ClassVar = PARTITIONED
+    slot: Value
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ProducerTail(Op):
+    """Wait until all slots of `ring` have been given back: behind the last one that is filled, so
+    that a CTA does not end while others of its cluster still arrive at its barriers. `state` as
+    above.
+    """
+
+    levels: ClassVar = PARTITIONED
+    ring: Value
+    state: Value | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ConsumerWait(Op):
+    """Wait until the next slot of `ring` is full; it holds tiles of `layout`. `state` as above."""
+
+    levels: ClassVar = PARTITIONED
+    result: Value = result()
+    ring: Value
+    layout: int = 0
+    state: Value | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class TakeParts(Op):
+    """The next tiles of a ring with `parts`. Each part is waited for when something first needs it,
+    and its slot is given back when all of it was read; parts are read in their order. Partitions
+    that take turns at the tiles, this one being the `turn`-th, take turns at the ring too.
+    """
+
+    levels: ClassVar = PARTITIONED
+    result: tuple[Value, ...] = results()
+    ring: Value
+    turn: int = 0
+    turns: int = 1
+    state: Value | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class SkipSlot(Op):
+    """The next slot of `ring` (with parts: the next tile's slots) is another partition's; go on to
+    the one after.
+    """
+
+    levels: ClassVar = PARTITIONED
+    ring: Value
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class SlotTile(Op):
+    """The tile in `field` of a slot that was waited for."""
+
+    levels: ClassVar = PARTITIONED
+    result: Value = result()
+    slot: Value
+    field: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class TileInShared(Op):
+    """The tile that lies in item `state.stage` of `shared`, `offset` bytes in; what `slot_tile`
+    becomes when its ring is placed. Its panels' columns run along the last of its axes.
+    """
+
+    levels: ClassVar = PARTITIONED
+    result: Value = result()
+    shared: Value
+    offset: int
+    state: Value
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class SlotElements(Op):
+    """What threads read of an operand: the tile in `field` of a slot that was waited for, which is
+    loaded from `tensor` at `index`.
+    """
+
+    levels: ClassVar = PARTITIONED
+    result: Value = result()
+    slot: Value
+    field: int
+    tensor: Value
+    index: tuple[Value, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ElementsInShared(Op):
+    """An operand that threads read, in item `state.stage` of `shared`, `offset` bytes in; what
+    `slot_elements` becomes when its ring is placed. Where its panels are cut otherwise than
+    fragments are, threads load it from `tensor`.
+    """
+
+    levels: ClassVar = PARTITIONED
+    result: Value = result()
+    shared: Value
+    offset: int
+    state: Value
+    tensor: Value
+    index: tuple[Value, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class PartsInShared(Op):
+    """The tiles that come in `parts`, each through the items of its `shared`, `offsets` bytes in,
+    from `state` on; what `take_parts` becomes when its ring is placed.
+    """
+
+    levels: ClassVar = PARTITIONED
+    result: tuple[Value, ...] = results()
+    shared: tuple[Value, ...]
+    offsets: tuple[int, ...]
+    parts: tuple[int, ...]
+    state: Value
+    full: Value
+    empty: Value
+    turn: int = 0
+    turns: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class SlotValues(Op):
+    """What threads read from a box in `field` of a slot that was waited for: a tile of one axis, of
+    which `every` elements share one of the box's, that lie `stride` apart. `last` (i32) is the last
+    of the box's `index`, if that is a number: the values begin at it, the box before it.
+    """
+
+    levels: ClassVar = PARTITIONED
+    result: Value = result()
+    slot: Value
+    field: int
+    every: int = 1
+    stride: int = 1
+    last: Value | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ValuesInShared(Op):
+    """The same from the `bytes` bytes that begin `offset` bytes into item `state.stage` of
+    `shared`; what `slot_values` becomes when its ring is placed.
+    """
+
+    levels: ClassVar = PARTITIONED
+    result: Value = result()
+    shared: Value
+    offset: int
+    bytes: int
+    state: Value
+    every: int = 1
+    stride: int = 1
+    last: Value | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ConsumerRelease(Op):
+    """Give the slot back; nothing may read it any more."""
+
+    levels: ClassVar = PARTITIONED
+    slot: Value
