@@ -260,7 +260,7 @@ class _Rings:
                 b.add(self.locate(op))
             case StoreToSlot():
                 b.add(self.stored(op))
-            case ProducerCommit() if op.slot not in self.fills:
+            case ProducerCommit() if self.producers.by_stores(self.slots[op.slot].ring):
                 self.commit(op)
             case LoadToSlot() | ProducerCommit():
                 pass
