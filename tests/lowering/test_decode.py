@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
 
-import numpy as np
 import pytest
 
 from tests.case_data import check, expected, inputs
-from tests.case_table import Case
+from tests.decoded_kernels import DECODED, SCHEDULES
 from tests.kernels import CASES as LOADED
 from tests.simulator.mutants import mutants
 from wsdsl import Schedule
@@ -23,114 +21,11 @@ from wsdsl.ir.printer import print_head
 from wsdsl.ir.walk import walk, with_regions
 from wsdsl.prover.prove import prove
 
-KEPT: dict[str, Case] = {"widened": LOADED["widened"]}
-
-
-def kept(name: str, text: str, **sizes: int) -> Any:
-    def keep(expected: Any) -> Any:
-        KEPT[name] = Case(text, expected, sizes)
-        return expected
-
-    return keep
-
-
-@kept(
-    "scaled",
-    """
-@kernel
-def scaled(X: f16[M, K], W: i8[N, K], s: f16[N], t: f16[K], Y: f32[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += X[m, k] @ (cast(W[n, k], f16) * s[n] + t[k])
-        Y[m, n] = acc
-""",
-    M=72, N=136, K=112,
-)  # fmt: skip
-def _(X: Any, W: Any, s: Any, t: Any) -> Any:
-    w = (W.astype(np.float16) * s.astype(np.float16)[:, None]).astype(np.float16)
-    return {"Y": X @ (w + t.astype(np.float16)).astype(np.float64).T}
-
-
-@kept(
-    "both",
-    """
-@kernel
-def both(A: i8[M, K], B: i8[N, K], C: f32[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += cast(A[m, k], bf16) @ cast(B[n, k], bf16)
-        C[m, n] = acc
-""",
-    M=72, N=136, K=112,
-)  # fmt: skip
-def _(A: Any, B: Any) -> Any:
-    return {"C": A @ B.T}
-
-
-@kept(
-    "across",
-    """
-@kernel
-def across(A: bf16[M, K], B: i8[K, N], C: f32[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += A[m, k] @ (cast(B[k, n], bf16) + 1.0)
-        C[m, n] = acc
-""",
-    M=72, N=136, K=104,
-)  # fmt: skip
-def _(A: Any, B: Any) -> Any:
-    return {"C": A @ (B + 1)}
-
-
-@kept(
-    "eight_bits",
-    """
-@kernel
-def eight_bits(A: f8e4m3[M, K], B: u8[N, K], C: f32[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += A[m, k] @ cast(cast(B[n, k] & 7, f32) + 1.0, f8e4m3)
-        C[m, n] = acc
-""",
-    M=72, N=136, K=112,
-)  # fmt: skip
-def _(A: Any, B: Any) -> Any:
-    return {"C": A @ ((B.astype(int) & 7) + 1.0).T}
-
-
-@kept(
-    "part",
-    """
-@kernel
-def part(X: bf16[M, K], W: i8[N, K], Y: f32[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(32, 90, of=K):
-            acc += X[m, k] @ (cast(W[n, k], bf16) + 1.0)
-        Y[m, n] = acc
-""",
-    M=72, N=136, K=112,
-)  # fmt: skip
-def _(X: Any, W: Any) -> Any:
-    return {"Y": X[:, 32:90] @ (W[:, 32:90] + 1).T}
-
-
-SCHEDULES = [
-    Schedule(decode="shared"),
-    Schedule(decode="shared", tile=dict(m=128, n=128), mode="cooperative", consumers=2, stages=1),
-    Schedule(decode="shared", tile=dict(m=64, n=64), mode="pingpong", consumers=2),
-]
-
 
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=repr)
-@pytest.mark.parametrize("name", KEPT)
+@pytest.mark.parametrize("name", DECODED)
 def test_right_and_proved(name: str, schedule: Schedule) -> None:
-    case = KEPT[name]
+    case = DECODED[name]
     arrays = inputs(case)
     wanted = expected(case, arrays)
     compiled = case.kernel.compile(schedule=schedule)
@@ -148,7 +43,7 @@ def _decoding() -> Kernel:
         mode="cooperative",
         scheduler="grid",
     )
-    case = KEPT["widened"]
+    case = DECODED["widened"]
     return case.kernel._compile(schedule, case.sizes, ()).scheduled
 
 
@@ -219,11 +114,11 @@ def test_where_nothing_is_decoded(name: str) -> None:
 
 def test_both_operands_need_shared_memory() -> None:
     with pytest.raises(CompileError, match=r'Schedule\(decode="shared"\)'):
-        KEPT["both"].kernel.compile()
+        DECODED["both"].kernel.compile()
 
 
 def test_tiles_are_chosen_that_can_be_written() -> None:
-    case = KEPT["widened"]
+    case = DECODED["widened"]
     schedule = Schedule(decode="shared", scheduler="split_k", splits=2)
     chosen = case.kernel.compile(schedule=schedule, **case.sizes).schedule
     assert chosen.tile and chosen.tile["m"] % 64 == 0
@@ -232,10 +127,10 @@ def test_tiles_are_chosen_that_can_be_written() -> None:
 def test_lines_are_whole_fragments() -> None:
     schedule = Schedule(decode="shared", tile=dict(m=96))
     with pytest.raises(ScheduleError, match="multiple of 64"):
-        KEPT["widened"].kernel.compile(schedule=schedule)
+        DECODED["widened"].kernel.compile(schedule=schedule)
 
 
 def test_registers_are_named_by_role() -> None:
     schedule = Schedule(decode="shared", registers=dict(load=24, compute=184))
     with pytest.raises(ScheduleError, match="load, decode and compute"):
-        KEPT["widened"].kernel.compile(schedule=schedule)
+        DECODED["widened"].kernel.compile(schedule=schedule)

@@ -1,0 +1,114 @@
+"""Kernels with operands that `Schedule(decode="shared")` makes in SMEM, and such schedules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.case_table import Case
+from tests.kernels import CASES as LOADED
+from wsdsl import Schedule
+
+DECODED: dict[str, Case] = {"widened": LOADED["widened"]}
+
+
+def kept(name: str, text: str, **sizes: int) -> Any:
+    def keep(expected: Any) -> Any:
+        DECODED[name] = Case(text, expected, sizes)
+        return expected
+
+    return keep
+
+
+@kept(
+    "scaled",
+    """
+@kernel
+def scaled(X: f16[M, K], W: i8[N, K], s: f16[N], t: f16[K], Y: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += X[m, k] @ (cast(W[n, k], f16) * s[n] + t[k])
+        Y[m, n] = acc
+""",
+    M=72, N=136, K=112,
+)  # fmt: skip
+def _(X: Any, W: Any, s: Any, t: Any) -> Any:
+    w = (W.astype(np.float16) * s.astype(np.float16)[:, None]).astype(np.float16)
+    return {"Y": X @ (w + t.astype(np.float16)).astype(np.float64).T}
+
+
+@kept(
+    "both",
+    """
+@kernel
+def both(A: i8[M, K], B: i8[N, K], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += cast(A[m, k], bf16) @ cast(B[n, k], bf16)
+        C[m, n] = acc
+""",
+    M=72, N=136, K=112,
+)  # fmt: skip
+def _(A: Any, B: Any) -> Any:
+    return {"C": A @ B.T}
+
+
+@kept(
+    "across",
+    """
+@kernel
+def across(A: bf16[M, K], B: i8[K, N], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ (cast(B[k, n], bf16) + 1.0)
+        C[m, n] = acc
+""",
+    M=72, N=136, K=104,
+)  # fmt: skip
+def _(A: Any, B: Any) -> Any:
+    return {"C": A @ (B + 1)}
+
+
+@kept(
+    "eight_bits",
+    """
+@kernel
+def eight_bits(A: f8e4m3[M, K], B: u8[N, K], C: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ cast(cast(B[n, k] & 7, f32) + 1.0, f8e4m3)
+        C[m, n] = acc
+""",
+    M=72, N=136, K=112,
+)  # fmt: skip
+def _(A: Any, B: Any) -> Any:
+    return {"C": A @ ((B.astype(int) & 7) + 1.0).T}
+
+
+@kept(
+    "part",
+    """
+@kernel
+def part(X: bf16[M, K], W: i8[N, K], Y: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(32, 90, of=K):
+            acc += X[m, k] @ (cast(W[n, k], bf16) + 1.0)
+        Y[m, n] = acc
+""",
+    M=72, N=136, K=112,
+)  # fmt: skip
+def _(X: Any, W: Any) -> Any:
+    return {"Y": X[:, 32:90] @ (W[:, 32:90] + 1).T}
+
+
+SCHEDULES = [
+    Schedule(decode="shared"),
+    Schedule(decode="shared", tile=dict(m=128, n=128), mode="cooperative", consumers=2, stages=1),
+    Schedule(decode="shared", tile=dict(m=64, n=64), mode="pingpong", consumers=2),
+]
