@@ -10,6 +10,7 @@ lines of the tests that run; to be rid of those of tests that are no more, delet
 
 import difflib
 import fcntl
+import gc
 import os
 import re
 from contextlib import contextmanager
@@ -19,6 +20,10 @@ import pytest
 
 GOLDEN = Path(__file__).parent / "golden"
 os.environ["WSDSL_CACHE_DIR"] = "off"  # no test, and no process of one, touches the user's
+# Processes that tests start compile no source again, also where nobody else's leave bytecode.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+BYTECODE = Path(__file__).parents[1] / ".pytest_cache" / "bytecode"
+os.environ.setdefault("PYTHONPYCACHEPREFIX", str(BYTECODE))
 
 
 def pytest_addoption(parser):
@@ -35,6 +40,24 @@ def pytest_collection_modifyitems(items):
         skip = pytest.mark.skip(reason="needs a GPU of compute capability 9.0")
         for item in on_gpu:
             item.add_marker(skip)
+
+
+def pytest_collection_finish():
+    forget_what_is_held()
+
+
+def forget_what_is_held():
+    """No collection of garbage looks again at what is there now: modules, tests, what is cached.
+    Of a whole run's it would take a second.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="module")
+def quick_collections():
+    """Of modules whose tests collect garbage."""
+    forget_what_is_held()
 
 
 @pytest.fixture

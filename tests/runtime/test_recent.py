@@ -76,6 +76,9 @@ class Card:
         return struct.unpack_from(form, raw, self.offsets[found.index(name)])[0]
 
 
+pytestmark = pytest.mark.usefixtures("quick_collections")
+
+
 @pytest.fixture
 def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[Card]:
     made = Card()

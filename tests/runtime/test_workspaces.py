@@ -98,6 +98,9 @@ class Machine:
         return Launched(stream, c, partials, stride, turns, alpha, tuple(sizes))
 
 
+pytestmark = pytest.mark.usefixtures("quick_collections")
+
+
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     fake = FakeDriver()

@@ -83,9 +83,39 @@ State = tuple[int, Position]
 States = frozenset[State]
 
 
-Told = tuple[Letter, Origin, int | None]
-"""An event, where it comes from, and a register that tells something of it, if one does."""
-Word = tuple[Letter, ...]
+@dataclass(frozen=True, eq=False)
+class Told:
+    """An event, where it comes from, and a register that tells something of it, if one does. A side
+    makes one for all that are equal: many are looked up, and it is known by what it is.
+    """
+
+    letter: Letter
+    origin: Origin
+    told_by: int | None
+
+
+class Alphabet:
+    """Numbers for letters, which words are made of: a letter itself is slow to look up."""
+
+    def __init__(self) -> None:
+        self.letters: list[Letter] = []
+        self.numbers: dict[Letter, int] = {}
+
+    def number(self, letter: Letter) -> int:
+        """Less than 0 for what is not decided."""
+        if letter not in self.numbers:
+            self.letters.append(letter)
+            num = len(self.letters)
+            self.numbers[letter] = num if letter.decided else -num
+        return self.numbers[letter]
+
+    def letter(self, number: int) -> Letter:
+        return self.letters[abs(number) - 1]
+
+
+Word = tuple[int, ...]
+Read = tuple[int, Origin, int | None]
+"""As `Told`, with the number of the event as far as a ring tells it."""
 
 
 class Move(NamedTuple):
@@ -123,13 +153,34 @@ class Paths(ABC):
         return ()
 
 
-class Moves(NamedTuple):
-    """With the same events: where they come from and what tells them, one by one, and the states
-    that they lead to."""
+@dataclass
+class Moves:
+    """With the same events: all ways to tell them, and the states that they lead to."""
 
-    origins: list[set[Origin]]
-    told_by: list[set[int]]
+    told: list[tuple[Read, ...]]
     after: States
+
+    def origins(self, at: int) -> set[Origin]:
+        return {told[at][1] for told in self.told}
+
+    def told_by(self, at: int) -> set[int]:
+        found = (told[at][2] for told in self.told)
+        return {register for register in found if register is not None}
+
+
+class ReadMove(NamedTuple):
+    """As `Move`."""
+
+    told: tuple[Read, ...]
+    after: State
+
+
+class ReadWays(NamedTuple):
+    """As `Ways`."""
+
+    moves: list[ReadMove]
+    silent: list[State]
+    ends: bool
 
 
 Next = tuple[dict[Word, Moves], bool]
@@ -139,57 +190,64 @@ class _Reader:
     """Reads many paths of a program at once, as far as the registers of one ring tell. A state
     within a move has a point less than 0."""
 
-    def __init__(self, paths: Paths, side: int, rings: _Rings, ring: Register | None) -> None:
+    def __init__(
+        self, paths: Paths, side: int, rings: _Rings, ring: Register | None, alphabet: Alphabet
+    ) -> None:
         self.paths, self.side, self.rings, self.ring = paths, side, rings, ring
-        self.within: list[Move] = []
-        self.points: dict[tuple[tuple[Told, ...], int], int] = {}
+        self.alphabet = alphabet
+        self.within: list[ReadMove] = []
+        self.points: dict[tuple[tuple[Read, ...], int], int] = {}
         self.kept: dict[int, list[int]] = {}
         self.first: dict[State, State] = {}
-        self.told = cache(self._told)
+        self.read: dict[Told, Read] = {}
         self.after, self.moves = cache(self._after), cache(self._read_moves)
         self.whole, self.cut = cache(self._whole), cache(self._cut)
 
-    def _told(self, told: Told) -> Told:
+    def _read(self, told: Told) -> Read:
         """Without what another ring tells."""
-        letter, origin, told_by = told
-        name = array(letter)
-        if not name or self.rings.ring(name) == self.ring:
-            return told
-        detail = "" if letter.detail.startswith(PARITY) else letter.detail
-        return letter._replace(detail=detail, barrier=name, to=""), origin, told_by
+        found = self.read.get(told)
+        if found is None:
+            letter, name = told.letter, array(told.letter)
+            if name and self.rings.ring(name) != self.ring:
+                detail = "" if letter.detail.startswith(PARITY) else letter.detail
+                letter = letter._replace(detail=detail, barrier=name, to="")
+            found = self.alphabet.number(letter), told.origin, told.told_by
+            self.read[told] = found
+        return found
 
     def _one(self, state: State) -> State:
         """For all states that differ in other rings."""
         point, held = state
-        if point not in self.kept:
-            self.kept[point] = [
+        kept = self.kept.get(point)
+        if kept is None:
+            kept = self.kept[point] = [
                 i
                 for i, register in enumerate(self.paths.registers(point))
                 if self.rings.ring((self.side, register)) in (self.ring, self.rings.always)
             ]
-        kept = tuple([held[i] for i in self.kept[point]])
-        return self.first.setdefault((point, kept), state)
+        return self.first.setdefault((point, tuple([held[i] for i in kept])), state)
 
-    def _after(self, state: State) -> Ways:
+    def _after(self, state: State) -> ReadWays:
         if state[0] < 0:
             told, (point, _) = self.within[~state[0]]
-            return Ways([Move(told, (point, state[1]))], [], False)
+            return ReadWays([ReadMove(told, (point, state[1]))], [], False)
         moves, silent, ends = self.paths.after(state)
-        read = [Move(tuple(map(self.told, told)), self._one(after)) for told, after in moves]
-        return Ways(read, list(map(self._one, silent)), ends)
+        read, one = self._read, self._one
+        found = [ReadMove(tuple([read(x) for x in told]), one(after)) for told, after in moves]
+        return ReadWays(found, [one(x) for x in silent], ends)
 
-    def _within(self, told: tuple[Told, ...], after: State) -> State:
+    def _within(self, told: tuple[Read, ...], after: State) -> State:
         """The state with these events left."""
         if not told:
             return after
         key = told, after[0]
         if key not in self.points:
             self.points[key] = len(self.within)
-            self.within.append(Move(told, after))
+            self.within.append(ReadMove(told, after))
         return ~self.points[key], after[1]
 
-    def _read_moves(self, states: States) -> tuple[list[Move], bool]:
-        found, ends = list[Move](), False
+    def _read_moves(self, states: States) -> tuple[list[ReadMove], bool]:
+        found, ends = list[ReadMove](), False
         todo, met = [*states], {*states}
         while todo:
             if len(met) + len(self.first) > MOST:
@@ -212,23 +270,20 @@ class _Reader:
     def _cut(self, states: States, num: int) -> Next:
         """By so many events of each move, at the most."""
         found, ends = self.moves(states)
-        first = [Move(told[:num], self._within(told[num:], after)) for told, after in found]
+        first = [ReadMove(told[:num], self._within(told[num:], after)) for told, after in found]
         return _grouped(first), ends
 
 
-def _grouped(moves: Iterable[Move]) -> dict[Word, Moves]:
-    found: dict[Word, tuple[list[set[Origin]], list[set[int]], set[State]]] = {}
+def _grouped(moves: Iterable[ReadMove]) -> dict[Word, Moves]:
+    found: dict[Word, tuple[list[tuple[Read, ...]], set[State]]] = {}
     for told, after in moves:
-        word = tuple([letter for letter, _, _ in told])
+        word = tuple([number for number, _, _ in told])
         if word not in found:
-            found[word] = [set[Origin]() for _ in word], [set[int]() for _ in word], set[State]()
-        origins, tellers, states = found[word]
+            found[word] = [], set[State]()
+        ways, states = found[word]
+        ways.append(told)
         states.add(after)
-        for i, (_, origin, told_by) in enumerate(told):
-            origins[i].add(origin)
-            if told_by is not None:
-                tellers[i].add(told_by)
-    return {word: Moves(x, y, frozenset(z)) for word, (x, y, z) in found.items()}
+    return {word: Moves(ways, frozenset(states)) for word, (ways, states) in found.items()}
 
 
 @dataclass(frozen=True)
@@ -290,7 +345,8 @@ def _difference(
 ) -> Difference | None:
     """Hopcroft and Karp's test, on sets of states as they are met. If there is no ring yet, finds
     out what is together, and the arrays' names."""
-    readers = _Reader(left, 0, rings, ring), _Reader(right, 1, rings, ring)
+    alphabet = Alphabet()
+    readers = [_Reader(x, side, rings, ring, alphabet) for side, x in enumerate((left, right))]
     start: States = frozenset({(0, ())})
     parents: dict[tuple[int, States], tuple[int, States]] = {}
 
@@ -299,9 +355,8 @@ def _difference(
             node = parents[node]
         return node
 
-    nothing = set[Origin](), set[Origin]()
-    queue: deque[tuple[States, States, tuple[set[Origin], set[Origin]]]] = deque()
-    queue.append((start, start, nothing))
+    queue: deque[tuple[States, States, tuple[Moves, ...]]] = deque()
+    queue.append((start, start, ()))
     while queue:
         a, b, before = queue.popleft()
         at, there = root((0, a)), root((1, b))
@@ -317,29 +372,31 @@ def _difference(
             one, other = readers[0].cut(a, 1), readers[1].cut(b, 1)
             if _unlike(one, other):
                 shown, found = (
-                    {word[0]: moves.origins[0] for word, moves in side[0].items()}
+                    {alphabet.letter(word[0]): moves.origins(0) for word, moves in side[0].items()}
                     for side in (one, other)
                 )
-                return Difference(before, shown, found, (one[1], other[1]))
+                come, came = [moves.origins(-1) for moves in before] or (set[Origin](),) * 2
+                return Difference((come, came), shown, found, (one[1], other[1]))
         for word, mine in one[0].items():
             yours = other[0][word]
             if ring is None:
-                names |= _tie(rings, word, mine, yours)
-            queue.append((mine.after, yours.after, (mine.origins[-1], yours.origins[-1])))
+                names |= _tie(rings, [alphabet.letter(x) for x in word], mine, yours)
+            queue.append((mine.after, yours.after, (mine, yours)))
     return None
 
 
 def _unlike(one: Next, other: Next) -> bool:
     if one[0].keys() != other[0].keys() or one[1] != other[1]:
         return True
-    return not all(letter.decided for word in one[0] for letter in word)
+    return any(word and min(word) < 0 for word in one[0])
 
 
-def _tie(rings: _Rings, word: Word, mine: Moves, yours: Moves) -> set[str]:
+def _tie(rings: _Rings, word: Sequence[Letter], mine: Moves, yours: Moves) -> set[str]:
     """What tells an event is together, and belongs to the array that it acts on."""
     found = set[str]()
-    for letter, x, y in zip(word, mine.told_by, yours.told_by, strict=True):
-        tellers: list[Register] = [*((0, of) for of in x), *((1, of) for of in y)]
+    for at, letter in enumerate(word):
+        tellers: list[Register] = [(0, of) for of in mine.told_by(at)]
+        tellers += [(1, of) for of in yours.told_by(at)]
         if letter.barrier:
             found.add(letter.barrier)
         for teller in tellers:

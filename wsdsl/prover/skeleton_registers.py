@@ -67,6 +67,8 @@ class Statics:
             return result(d, [arg for arg in args if not isinstance(arg, list)], computed(d.op))
         columns = [arg if isinstance(arg, list) else [arg] * self.num_threads for arg in args]
         of = computed(d.op)
+        if of is not None and not d.op.startswith("selp") and not any(None in x for x in columns):
+            return list(map(of, zip(*columns, strict=True)))  # type: ignore[arg-type]
         return [result(d, each, of) for each in zip(*columns, strict=True)]
 
     def threads(self, guard: str, at: int) -> tuple[int, int]:

@@ -313,11 +313,15 @@ class PtxPaths(Paths):
         fields = [(ask.field, self._telling(ask, who)) for ask in of.asked]
         slots = [self.runs.slice.slot(ask.text, ask.at) for ask in of.asked]
         told_by = next((slot for slot in slots if slot is not None), None)
-        told: Told = plain, of.line, told_by
+        told = Told(plain, of.line, told_by)
+
+        @cache
+        def filled(*texts: str) -> Told:
+            changed = dict(zip((field for field, _ in fields), texts, strict=True))
+            return Told(plain._replace(**changed), of.line, told_by)
 
         def run(walk: Walk, held: Held) -> int:
-            filled = {field: tell(held) for field, tell in fields}
-            walk.told.append((plain._replace(**filled), of.line, told_by))
+            walk.told.append(filled(*[tell(held) for _, tell in fields]))
             return i + 1
 
         def constant(walk: Walk, _: Held) -> int:

@@ -267,7 +267,7 @@ class KernelPaths(Paths):
             if (fill := self.skeleton.fills.get(node)) is not None:
                 letter = fill.fill(letter, position, self._who(node))
                 told_by = None if fill.state is None else self.skeleton.index[fill.state]
-            self.filled[key] = letter, node, told_by
+            self.filled[key] = Told(letter, node, told_by)
         return self.filled[key]
 
     def _who(self, node: int) -> list[Member]:
