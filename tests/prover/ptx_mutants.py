@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from random import Random
 
 from tests.prover.random_schedules import random_compiled
+from tests.prover.skeletons import objection
 from tests.prover.test_skeleton import (
     deleted,
     doubled,
     events,
     moved_out,
-    objection,
     recounted,
     swapped,
     unlooped,

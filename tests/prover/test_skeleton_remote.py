@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.kernels import CASES
-from tests.prover.test_skeleton import objection
+from tests.prover.skeletons import objection
 from wsdsl import Schedule
 
 
