@@ -46,6 +46,7 @@ class GlobalPlaces:
         self.steps: dict[Value, int] = {}
         """By how much indices grow, at the least; 0 where that is not known."""
         self.holding: dict[tuple[int, Value, bool], bool] = {}
+        self.differs: dict[int, bool] = {}
         self.compared: dict[tuple[Place, Place, int], tuple[bool, bool]] = {}
         for op in kernel.ops:
             if isinstance(op, b.ForRange):
@@ -308,7 +309,10 @@ class GlobalPlaces:
             case Value():
                 return what in self.differing or isinstance(what.type, Fragment)
             case int():
-                return self._differs(self.sums.meanings[what])
+                # Meanings are made of each other: once each, and not once for each way to them.
+                if what not in self.differs:
+                    self.differs[what] = self._differs(self.sums.meanings[what])
+                return self.differs[what]
             case (str(kind), int(number)) if kind == HELD:
                 return self._differs(self.held[number])
             case tuple():
