@@ -32,7 +32,8 @@ SEED ?= 0
 soak: $(VENV)/dev
 	@status=0; for run in "generated $(or $(ARGS),20000)" "lowering.indexed_operands 2000" \
 			"prover.random_schedules 1000" "prover.test_mutants 100" "prover.test_generated" \
-			"prover.skeletons" "prover.ptx_mutants 20000" "prover.hostile 1000"; do \
+			"prover.skeletons" "prover.test_skeleton" \
+			"prover.ptx_mutants 20000" "prover.hostile 1000"; do \
 		echo "tests.$$run $(SEED)"; $(BIN)/python -m tests.$$run $(SEED) || status=1; done; \
 		echo "tools.compare_ptx . ."; $(BIN)/python -m tools.compare_ptx . . || status=1; exit $$status
 

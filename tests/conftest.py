@@ -43,6 +43,7 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish():
+    gc.set_threshold(50_000, 20, 50)  # compiling makes much, and little of it in circles
     forget_what_is_held()
 
 

@@ -221,28 +221,33 @@ def right(name: str, kernel: Kernel, seeds: int = 2, **sizes: int) -> None:
 SCALES = dict(a_scale=("A", "a_scale"), b_scale=("B", "b_scale"))
 
 
+MORE = [
+    dict(consumers=1),
+    dict(tile=dict(m=128, n=32), consumers=2),
+    dict(mode="pingpong"),
+    dict(consumers=1, cluster=dict(m=2)),
+]
+SCALES_AND_OPERANDS = [
+    ("B",),
+    ("B", "b_scale"),
+    ("A", "B"),
+    ("a_scale",),
+    ("a_scale", "b_scale"),
+    ("A", "B", "a_scale", "b_scale"),
+]
+PARTS = [("B",), ("A", "B"), ("A", "R"), ("A", "B", "R", "bias", "rows"), ("A", "B", "R")]
+
+
+def every_other(constants: list[tuple[str, ...]], last: dict[str, object]) -> list[object]:
+    """Each with half of the schedules, so that two after each other are with all of them."""
+    schedules = [*MORE, last]
+    every = [(i + j, x, more) for i, x in enumerate(constants) for j, more in enumerate(schedules)]
+    return [pytest.param(x, more, id=f"{x}-{more}") for n, x, more in every if n % 2 == 0]
+
+
 @pytest.mark.parametrize(
-    "more",
-    [
-        dict(consumers=1),
-        dict(tile=dict(m=128, n=32), consumers=2),
-        dict(mode="pingpong"),
-        dict(consumers=1, cluster=dict(m=2)),
-        dict(consumers=1, stages=2, scheduler="stream_k"),
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize(
-    "constant",
-    [
-        ("B",),
-        ("B", "b_scale"),
-        ("A", "B"),
-        ("a_scale",),
-        ("a_scale", "b_scale"),
-        ("A", "B", "a_scale", "b_scale"),
-    ],
-    ids=str,
+    ("constant", "more"),
+    every_other(SCALES_AND_OPERANDS, dict(consumers=1, stages=2, scheduler="stream_k")),
 )
 def test_scales_beside_operands(constant: tuple[str, ...], more: dict[str, object]) -> None:
     """They are copied by whom the promise says, and may lie alone in what one fills of a slot."""
@@ -266,20 +271,7 @@ def test_scales_that_threads_read(more: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize(
-    "more",
-    [
-        dict(consumers=1),
-        dict(tile=dict(m=128, n=32), consumers=2),
-        dict(mode="pingpong"),
-        dict(consumers=1, cluster=dict(m=2)),
-        dict(consumers=1, cluster=dict(m=2, n=2)),
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize(
-    "constant",
-    [("B",), ("A", "B"), ("A", "R"), ("A", "B", "R", "bias", "rows"), ("A", "B", "R")],
-    ids=str,
+    ("constant", "more"), every_other(PARTS, dict(consumers=1, cluster=dict(m=2, n=2)))
 )
 def test_parts_of_the_epilogue_wait(constant: tuple[str, ...], more: dict[str, object]) -> None:
     """Who brings them shares a warpgroup with who loads the operands, and waits for itself."""

@@ -71,7 +71,8 @@ QUICK = [name for name in SCHEDULES if name != "cluster_8"]
 
 @pytest.mark.parametrize("name", QUICK)
 def test_mutants(name: str) -> None:
-    assert missed_in_case("gemm", gemm(SCHEDULES[name])) == []
+    """Every third one; `python -m tests.prover.test_generated` takes all."""
+    assert missed_in_case("gemm", gemm(SCHEDULES[name]), each=3) == []
 
 
 @pytest.mark.parametrize("name", STATES)
@@ -292,5 +293,5 @@ if __name__ == "__main__":
     for cluster in CLUSTERS:
         check_between_ctas(cluster, sys.maxsize)
     for schedule in SCHEDULES:
-        test_mutants(schedule)
+        assert missed_in_case("gemm", gemm(SCHEDULES[schedule])) == []
         test_shifts(schedule)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from tests.kernels import CASES
 from tests.prover.skeletons import SCHEDULES, compiled, objection
 from tests.simulator.mutants import mutants
 from wsdsl import Schedule
+from wsdsl.compiled import Compiled
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
@@ -48,7 +50,7 @@ ASKED = [
 `python -m tests.prover.skeletons` takes all of them."""
 
 
-MOST = 12
+MOST = 8
 """Mutants of a kind that one kernel is tried with."""
 
 
@@ -279,16 +281,19 @@ def test_every_op_is_asked_for(name: str, schedule: str, threads: bool) -> None:
     assert missed == []
 
 
-@pytest.mark.parametrize(("name", "schedule", "threads"), MUTATED)
-def test_every_change_of_an_op_is_reported(name: str, schedule: str, threads: bool) -> None:
-    made = compiled(name, schedule, threads)
-    missed = [
+def missed_changes(made: Compiled, each: int = 1) -> list[str]:
+    return [
         what
-        for what, kernel in mutants(made.scheduled)
+        for what, kernel in itertools.islice(mutants(made.scheduled), None, None, each)
         if not any(f" {other}(" in what for other in OTHERWISE)
         if not objection(kernel, made.ptx)
     ]
-    assert missed == []
+
+
+@pytest.mark.parametrize(("name", "schedule", "threads"), MUTATED)
+def test_every_change_of_an_op_is_reported(name: str, schedule: str, threads: bool) -> None:
+    """Every third one; `python -m tests.prover.test_skeleton` takes all."""
+    assert missed_changes(compiled(name, schedule, threads), each=3) == []
 
 
 # Ops that no case has yet, by the text that they become -------------------------------------------
@@ -366,3 +371,8 @@ def test_clusters_named_barriers_and_flags() -> None:
         ("red.release", "red.relaxed"), ("reqntid 128", "reqntid 256"),
     ):  # fmt: skip
         assert objection(kernel, CLUSTER_PTX.replace(before, after)), before
+
+
+if __name__ == "__main__":
+    for mutated in MUTATED:
+        assert missed_changes(compiled(*mutated)) == [], mutated
