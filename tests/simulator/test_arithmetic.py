@@ -92,3 +92,23 @@ def test_reductions_of_nothing_and_of_something(name: str) -> None:
     assert reduce("max", x, dtype, 1).astype(int).tolist() == [3, 4]
     assert reduce("min", x, dtype, 0).astype(int).tolist() == [1, 0, 1]
     assert reduce("add", x[:, :0], dtype, 1).astype(int).tolist() == [0, 0]
+
+
+def test_larger_and_smaller_of_nan_and_of_zeros() -> None:
+    """As the card's `max.NaN` and `min.NaN` have it, in whatever order."""
+    x = np.array([np.nan, 0.0, -0.0, -0.0, 1.0], np.float32)
+    y = np.array([1.0, -0.0, 0.0, -0.0, -np.inf], np.float32)
+    for a, b in ((x, y), (y, x)):
+        most, least = (apply(fn, (a, b), F32, F32) for fn in ("max", "min"))
+        assert np.isnan(most[0]) and np.isnan(least[0])
+        assert np.signbit(most[1:]).tolist() == [False, False, True, False]
+        assert np.signbit(least[1:]).tolist() == [True, True, True, True]
+    zeros = np.tile(x[1:4], (2, 9))
+    assert not np.signbit(reduce("max", zeros, F32, 1)).any()
+    assert np.signbit(reduce("min", zeros, F32, 1)).all()
+    assert np.isnan(reduce("max", x[None], F32, 1)).all()
+
+
+def test_bits_of_nan() -> None:
+    x = np.array([np.nan, -np.nan, 1.0], np.float32)
+    assert reinterpret(x, F32, I32).tolist() == [0x7FFFFFFF, 0x7FFFFFFF, 0x3F800000]

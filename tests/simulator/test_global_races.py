@@ -147,6 +147,21 @@ def test_items_that_overlap_write_the_same_bits(seed: int) -> None:
     assert caught.value.kind == "overlap"
 
 
+def test_items_that_overlap_write_nan_of_either_sign() -> None:
+    """As NumPy gives it; the card's has no sign."""
+    text = f"""{OVERLAPPING}
+  %minus: f32 = constant(value=-1.0)
+  %nan: f32 = map(fn="sqrt", args=(%minus,))
+  %other: f32 = map(fn="neg", args=(%nan,))
+  %odd: bool = map(fn="gt", args=(%i, %zero))
+  %g: f32 = map(fn="where", args=(%odd, %nan, %other))
+  store_global(tensor=%X, index=(%zero,), value=%g)
+}}"""
+    held = {"X": np.zeros(5, np.float32), "Y": np.zeros(5, np.float32)}
+    simulate(parse_kernel(text), held, seed=0)
+    assert np.isnan(held["X"][0])
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_boxes_that_overlap_have_the_same_bits(seed: int) -> None:
     stores = BY_TMA.replace("accumulate=True", "accumulate=False")

@@ -133,10 +133,29 @@ def added(a: Array, b: Array, dtype: DType) -> Array:
 
 
 def reinterpret(x: Array, source: DType, target: DType) -> Array:
-    """`bitcast` between dtypes of one width."""
+    """`bitcast` between dtypes of one width. NumPy gives NaN any sign, the card one: all bits but
+    the sign are set.
+    """
     if source.bits == 4:
         return wrap_integer(x.astype(np.int64), target)
-    return x.view(numpy_dtype(target))
+    held = x.view(numpy_dtype(target))
+    if source.is_float and target.is_integer:
+        nan = np.isnan(x)
+        if nan.any():
+            bits = (1 << (source.bits - 1)) - 1
+            held = np.where(nan, np.asarray(bits, held.dtype), held)
+    return held
+
+
+def larger(a: Any, b: Any) -> Array:
+    """As the card has it: NaN if either is, and of zeros the positive one."""
+    made = np.maximum(a, b)
+    zero = made == 0
+    return np.where(zero & (a == b), a + b, made) if zero.any() else made
+
+
+def smaller(a: Any, b: Any) -> Array:
+    return -larger(np.negative(a), np.negative(b))
 
 
 _erf: Callable[..., Any] = np.frompyfunc(math.erf, 1, 1)
@@ -155,14 +174,14 @@ EXACT: dict[str, Callable[..., Any]] = {
     "sub": np.subtract,
     "mul": np.multiply,
     "div": np.divide,
-    "min": np.fmin,
-    "max": np.fmax,
+    "min": smaller,
+    "max": larger,
     "neg": np.negative,
     "abs": np.abs,
     "floor": np.floor,
     "round": np.rint,
     "sqrt": np.sqrt,
-    "relu": lambda x: np.fmax(x, 0),
+    "relu": lambda x: larger(x, np.float32(0)),
     "floordiv": lambda a, b: np.floor(np.divide(a, b)),
     "mod": np.mod,
 }
@@ -259,9 +278,12 @@ def reduce(fn: str, x: Array, dtype: DType, axis: int) -> Array:
             return round_float(widen(x).sum(axis=axis, dtype=np.float64), dtype)
         return wrap_integer(x.sum(axis=axis, dtype=np.int64), dtype)
     if dtype.is_float:
-        start = -np.inf if fn == "max" else np.inf
-        pick = np.fmax if fn == "max" else np.fmin
-        return round_float(np.asarray(pick.reduce(widen(x), axis=axis, initial=start)), dtype)
+        wide = widen(x) if fn == "max" else -widen(x)
+        most = np.asarray(np.maximum.reduce(wide, axis=axis, initial=-np.inf))
+        if (most == 0).any():
+            positive = ((wide == 0) & ~np.signbit(wide)).any(axis=axis)
+            most = np.where(most == 0, np.where(positive, 0.0, -0.0), most).astype(wide.dtype)
+        return round_float(most if fn == "max" else -most, dtype)
     low, high = integer_range(dtype)
     start, pick = (low, np.maximum) if fn == "max" else (high, np.minimum)
     return np.asarray(pick.reduce(x.astype(np.int64), axis=axis, initial=start)).astype(

@@ -123,7 +123,9 @@ class GlobalAccesses:
         if name not in self._written:
             return ""
         written = self._written[name]
-        wrong = written[at] & (_bits(before) != _bits(after))
+        # NumPy gives NaN any sign, the card one.
+        same = (_bits(before) == _bits(after)) | (_is_nan(before) & _is_nan(after))
+        wrong = written[at] & ~same
         written[at] = True
         if not wrong.any():
             return ""
@@ -156,6 +158,10 @@ class GlobalAccesses:
             if reason:
                 return Conflict(reason, earlier.access, _element(name, where))
         return None
+
+
+def _is_nan(values: Array) -> Array:
+    return values != values
 
 
 def _bits(values: Array) -> Array:
