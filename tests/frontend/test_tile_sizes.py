@@ -77,6 +77,9 @@ SHOWN = {
     "a bias once a tile": (
         rows("s += sum(R[m, n], over=n) + 1.0"), "depends on how large the tiles are"),
     "the last tile": (rows("s = sum(R[m, n], over=n)"), "depends on how large the tiles are"),
+    "the last tile, where a store saturates": (
+        rows("s = sum(R[m, n] - 1e20, over=n)", behind="C[m] = cast(s, i32)"),
+        "depends on how large the tiles are"),
     "a decay": (rows("s = s * 0.5 + sum(R[m, n], over=n)"), "depends on how large the tiles are"),
     "a function of each tile's sum": (
         rows("s += exp(sum(R[m, n], over=n))"), "depends on how large the tiles are"),

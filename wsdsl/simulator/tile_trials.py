@@ -14,7 +14,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from wsdsl.ir import tile_ops as t
-from wsdsl.ir.op import Kernel, Op, Region, Value
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands
 from wsdsl.ir.types import BOOL, Axis, DType, Tensor, Tile
 from wsdsl.ir.walk import Namer, definitions, retype, walk, with_regions
 from wsdsl.simulator.arithmetic import F64, Array, integer_range, numpy_dtype
@@ -95,9 +95,10 @@ def _decided(kernel: Kernel) -> Iterator[Kernel]:
 
 def find_shown_on(kernel: Kernel, arrays: Mapping[str, Any], axes: Sequence[str]) -> Shown | None:
     """The same on given arrays, with two sizes of tiles by which no axis is one tile."""
-    double = {p.name: _as_double(p, arrays[p.name]) for p in kernel.params}
+    exact = in_double(kernel)
+    double = {p.name: _as_double(p, arrays[p.name]) for p in exact.params}
     sizes = {axis: _cuts(kernel, arrays, axis) for axis in axes}
-    return _compare(in_double(kernel), double, sizes)
+    return _compare(exact, double, sizes)
 
 
 def _cuts(kernel: Kernel, arrays: Mapping[str, Any], axis: str) -> tuple[int, ...]:
@@ -155,14 +156,44 @@ def _evaluated(
 
 def in_double(kernel: Kernel) -> Kernel:
     """The kernel with all floats, its parameters' too, of 64 bits. A `bitcast` is of the bits that
-    the value has in its own type.
+    the value has in its own type. Floats that are stored as integers stay floats: what saturates
+    in all trials would hide how they differ.
     """
     namer = Namer.of(kernel)
-    body = _with_own_bits(kernel.body, namer)
+    rounded = _rounded(kernel)
+    body = _unrounded(_with_own_bits(kernel.body, namer), kernel, rounded)
     swap = {v: Value(v.name, _doubled(v.type)) for v in definitions(kernel)}
-    params = tuple(Value(p.name, _doubled(p.type)) for p in kernel.params)
-    swap |= dict(zip(kernel.params, params))
+    swap |= {p: Value(p.name, dataclasses.replace(p.type, dtype=F64)) for p in rounded}
+    params = tuple(swap[p] for p in kernel.params)
     return dataclasses.replace(kernel, params=params, body=retype(body, swap))
+
+
+def _rounded(kernel: Kernel) -> set[Value]:
+    """Tensors of integers which nothing but stores of floats touches."""
+    found = {p for p in kernel.params if isinstance(p.type, Tensor) and p.type.dtype.is_integer}
+    found -= {p for p in found if _is_packed(p.type)}
+    for op in kernel.ops:
+        match op:
+            case t.Store(accumulate=False) if _dtype(_before_cast(op.value, kernel)).is_float:
+                pass
+            case _:
+                found -= {*operands(op)}
+    return found
+
+
+def _before_cast(value: Value, kernel: Kernel) -> Value:
+    made = kernel.definers.get(value)
+    return made.x if isinstance(made, t.Cast) else value
+
+
+def _unrounded(region: Region, kernel: Kernel, rounded: set[Value]) -> Region:
+    def changed(op: Op) -> Op:
+        op = with_regions(op, lambda inner: _unrounded(inner, kernel, rounded))
+        if isinstance(op, t.Store) and op.tensor in rounded:
+            return dataclasses.replace(op, value=_before_cast(op.value, kernel))
+        return op
+
+    return tuple(changed(op) for op in region)
 
 
 def _doubled(kind: Any) -> Any:
