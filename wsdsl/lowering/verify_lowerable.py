@@ -22,6 +22,7 @@ from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.load_groups import computed_operands
 from wsdsl.lowering.nest import output_nest
 from wsdsl.lowering.stored_again import apart, same_place
+from wsdsl.lowering.told_apart import may_meet
 
 REGISTER_DTYPES = (
     "f32", "tf32", "f16", "bf16", "f8e4m3", "f8e5m2",
@@ -87,8 +88,14 @@ def _stored_once(kernel: Kernel) -> Iterator[Finding]:
     made = kernel.definers
     apart: dict[Store, list[str]] = {}
     for loop in (x for x in output_nest(kernel)[0] if not (isinstance(x, ForTiles) and x.whole)):
-        for op in _unconditional(loop.body):
-            if isinstance(op, Store) and not op.accumulate and not _depends(op, loop.index, made):
+        for op, conditions in _stores(loop.body, ()):
+            if op.accumulate:
+                continue
+            if _depends(op.index, loop.index, made):
+                chosen = _depends(conditions, loop.index, made)
+                if isinstance(loop, ForTiles) and not chosen and may_meet(op, loop, made):
+                    yield _meeting(op, loop)
+            elif not conditions:
                 apart.setdefault(op, []).append(f"`{loop_variable(loop.index.name)}`")
     for op, loops in apart.items():
         names = " and ".join(loops)
@@ -100,16 +107,31 @@ def _stored_once(kernel: Kernel) -> Iterator[Finding]:
         )
 
 
-def _unconditional(region: Region) -> Iterator[Op]:
+def _meeting(store: Store, loop: ForTiles) -> Finding:
+    assert isinstance(loop.index.type, Axis)
+    name, size = loop_variable(loop.index.name), loop.index.type.size
+    return Finding(
+        f"tiles of `{name}` may store this to the same elements, and in no order",
+        store.loc,
+        f"(end({name}) - 1) // {size} is another number for each of them; or add to it (`+=`)",
+    )
+
+
+def _stores(
+    region: Region, conditions: tuple[Value, ...]
+) -> Iterator[tuple[Store, tuple[Value, ...]]]:
+    """With the conditions of what is around them."""
     for op in region:
-        yield op
-        for body in () if isinstance(op, If) else regions(op):
-            yield from _unconditional(body)
+        if isinstance(op, Store):
+            yield op, conditions
+        inside = (*conditions, op.cond) if isinstance(op, If) else conditions
+        for body in regions(op):
+            yield from _stores(body, inside)
 
 
-def _depends(store: Store, index: Value, made: Mapping[Value, Op]) -> bool:
-    """Whether where a store goes has anything to do with a loop's index."""
-    ahead, seen = [*store.index], set[Value]()
+def _depends(values: tuple[Value, ...], index: Value, made: Mapping[Value, Op]) -> bool:
+    """Whether they have anything to do with a loop's index."""
+    ahead, seen = [*values], set[Value]()
     while ahead:
         value = ahead.pop()
         if value == index:
