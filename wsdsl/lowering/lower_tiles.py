@@ -133,6 +133,7 @@ class _Lowering:
 
     def partition(self, body: Region) -> Region:
         with self.builder.region() as ops:
+            self.side.begin_whole()
             if any(isinstance(op, (Contract, Store)) for op in walk(body)):
                 self.side.find_shares()
                 self.stores.begin()
@@ -192,8 +193,8 @@ class _Lowering:
             case Materialize():
                 for value in op.values:
                     self.pieces(value).all()
-            case Whole(result=Value(type=Axis(name=name))):
-                self.side.starts[name] = self.builder.integer(0)
+            case Whole():
+                pass  # `begin_whole`
             case ElementsInShared():
                 self.env[op.result] = read_elements(op, self.side, self.pieces)
                 self.in_place.append(self.env[op.result])

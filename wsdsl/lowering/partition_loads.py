@@ -212,6 +212,8 @@ class _ComputeSide:
 
     def __init__(self, loads: LoadSide, kernel: Kernel) -> None:
         self.loads, self.axes = loads, axes_of(kernel)
+        products = [op for op in kernel.ops if isinstance(op, Contract)]
+        self.multiplied = {v for op in products for v in (op.a, op.b)}
         assert kernel.schedule is not None
         self.by_rows = shared_role(kernel, kernel.schedule) == "rows"
 
@@ -221,16 +223,17 @@ class _ComputeSide:
         made: list[Op] = []
         tiles: dict[Value, Value] = {}
         slots: dict[int, Value] = {}
-        elements = self._read_in_place(groups[0], block) if len(groups) == 1 else {}
-        for group in groups:
-            elements |= self._raw(group, block)
-        held = [_held(group, block, elements) for group in groups]
+        read = [self._raw(group, block) for group in groups]
+        if len(groups) == 1:
+            read[0] |= self._read_in_place(groups[0], block)
+        elements = {value: own for found in read for value, own in found.items()}
+        held = [_held(group, block, own) for group, own in zip(groups, read, strict=True)]
         for i, op in enumerate(block):
             for n, group in enumerate(groups):
                 if held[n].start == i:
                     slots[n] = Value(self.loads.namer.new("slot"), Slot())
                     made += self._take(group, slots[n], block, tiles)
-                    made += self._elements(group, slots[n], elements)
+                    made += self._elements(group, slots[n], read[n])
             changed = op
             if isinstance(op, (ForTiles, ForEach)):
                 changed = dataclasses.replace(op, body=self.of(op.body))
@@ -265,11 +268,13 @@ class _ComputeSide:
         return {} if group.beside and held.start < group.first else found
 
     def _raw(self, group: LoadGroup, block: Region) -> dict[Value, Value]:
-        """What operands are computed from, and what stands for it where it is read in a slot."""
+        """What operands are computed from, and what stands for it where it is read in a slot. Where
+        a product takes the same tile as it is, that comes through a slot of its own.
+        """
         found: dict[Value, Value] = {}
         for load in group.loads if group.ring.kind == "raw" else ():
             made = Value(self.loads.namer.new(load.tensor.name.lower()), load.result.type)
-            found |= dict.fromkeys(alike(load, block), made)
+            found |= dict.fromkeys(alike(load, block) - self.multiplied, made)
         return found
 
     def _fits(self, load: Load) -> bool:
@@ -311,7 +316,8 @@ class _ComputeSide:
             kind = SharedTile(load.result.type.dtype, load.result.type.axes)
             tile = Value(self.loads.namer.new(load.tensor.name.lower()), kind)
             made.append(SlotTile(result=tile, slot=slot, field=field, loc=load.loc))
-            tiles |= dict.fromkeys(alike(load, block), tile)
+            if group.ring.kind != "raw":
+                tiles |= dict.fromkeys(alike(load, block), tile)
         for field, side in enumerate(group.beside, len(group.loads)):
             last = None
             if side.is_rounded:

@@ -49,7 +49,7 @@ from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tile_ops import Cast, Constant, DimSize, Map, Yield
 from wsdsl.ir.touches import written_tensors
 from wsdsl.ir.types import Fragment
-from wsdsl.ir.walk import Namer, copy_region, replace_operands, with_regions
+from wsdsl.ir.walk import Namer, copy_region, replace_operands, used_inside, with_regions
 from wsdsl.lowering.builder import INT
 
 REPEATABLE = (Cast, Constant, DimSize, Iota, LoadGlobal, Map)
@@ -115,6 +115,10 @@ class _Loop:
         assert isinstance(ended, Yield)
         commits = (i + 1 for i, op in enumerate(rest) if isinstance(op, WgmmaCommit))
         at = next(commits, 0) if self.late else 0
+        made = {v for op in early for v in results_of(op)}
+        if any(made & {*operands(op), *used_inside(op)} for op in rest[:at]):
+            # A product's operand is made of it.
+            at = 0
         ended = dataclasses.replace(
             ended, values=(*ended.values, *(last for _, _, last in carried))
         )

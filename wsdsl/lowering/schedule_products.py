@@ -194,10 +194,13 @@ class _Pipelined:
         last: they are in the registers that products in flight read.
         """
         b, stages = self.builder, self.stages
-        given_back = tuple(op for op in rest if isinstance(op, ConsumerRelease))
+        releases = tuple(op for op in rest if isinstance(op, ConsumerRelease))
+        # Slots that products alone read; others are given back when threads have read them.
+        reading = {v for op in rest if op not in releases for v in (*operands(op), *results_of(op))}
+        given_back = tuple(op for op in releases if op.slot not in reading)
         makers = tuple(op for op in rest if {*results_of(op)} & {*stages.crossing})
         scalars = tuple(op for op in rest if isinstance(op, PURE) and is_scalar(op))
-        middle = tuple(op for op in rest if op not in (*given_back, *makers, *scalars))
+        middle = tuple(op for op in rest if op not in (*releases, *makers, *scalars))
         used = {v for op in (*stages.scaling, *makers) for v in operands(op)} | {*self.handed}
         wanted = [v for op in middle for v in results_of(op) if v in used]
         self.copy((*given_back, *scalars), swap)
@@ -222,6 +225,7 @@ class _Pipelined:
             swap |= dict(zip(wanted, made, strict=True))
         self.axes(swap)
         self.copy(makers, swap)
+        self.copy(tuple(op for op in releases if op not in given_back), swap)
 
     def is_masked(self, region: Region) -> bool:
         """Whether something in it minds where the dimension ends."""

@@ -13,7 +13,7 @@ from wsdsl.ir.pipeline_ops import AddInCluster, AxisAt, Partition, RenameAxes
 from wsdsl.ir.slot_ops import PartsInShared
 from wsdsl.ir.tile_ops import Block, End, Map, Store
 from wsdsl.ir.types import BOOL, I32, Axis, Fragment, Tensor, Tile
-from wsdsl.lowering.axes import axes_of
+from wsdsl.lowering.axes import axes_of, whole_axes
 from wsdsl.lowering.builder import INT, Builder
 from wsdsl.lowering.pieces import Pieces, Shapes, chunk_widths, narrow
 from wsdsl.lowering.store_panels import may_be_staged
@@ -88,6 +88,12 @@ class Side:
         """Axes whose tiles may begin anywhere."""
         self.read: list[ArriveBarrier] = []
         """Arrivals for slots that have been read: they follow the next fence."""
+
+    def begin_whole(self) -> None:
+        """At the start of the partition: dimensions that are taken whole. What is computed along
+        one may need no load of this partition.
+        """
+        self.starts |= {name: self.builder.integer(0) for name in whole_axes(self.kernel)}
 
     def find_shares(self) -> None:
         """At the start of the partition: which rows or columns are this warpgroup's."""

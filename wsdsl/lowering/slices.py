@@ -219,7 +219,9 @@ def slice_at(
     axis = Value(name, dataclasses.replace(columns, name=name, size=width))
     assert isinstance(axis.type, Axis)
     partials.axes[name] = axis.type
-    start = b.map("add", starts[columns.name], offset, wish="start")
+    # A dimension that is taken whole begins nowhere.
+    begin = starts.get(columns.name)
+    start = b.map("add", begin, offset, wish="start") if begin else offset
     b.add(AxisAt(result=axis, start=start))
     return axis, [narrower(sum, columns.name, name) for sum in op.args]
 
@@ -242,7 +244,9 @@ def narrowed(op: FinishTile, name: str, axis: Value, wholes: list[Value]) -> Reg
     whole = {v.type.name: v for v in uses(op.body) if isinstance(v.type, Axis)}.get(name)
     if whole is None:
         return retype(op.body, swap)
-    return _ending(retype(op.body, swap | {whole: axis}), axis, whole)
+    # The slice's axis is there already.
+    body = tuple(inner for inner in op.body if whole not in results_of(inner))
+    return _ending(retype(body, swap | {whole: axis}), axis, whole)
 
 
 def _ending(region: Region, axis: Value, whole: Value) -> Region:
