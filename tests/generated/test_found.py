@@ -3,6 +3,7 @@
 import pytest
 
 from tests.generated.trial import attempts
+from wsdsl import Schedule
 
 RIGHT = {
     "whole_in_a_loop_and_behind": """
@@ -41,6 +42,46 @@ def made(Z: f32[M], A: bf16[N, M], B: bf16[N, L], Y: bf16[M, N], V: bf16[N, M], 
                 s += A[n, m] @ B[n, l]
             W[l, m] = s
 """,
+    "whole_dimension_that_consumers_do_not_load": """
+@kernel
+def made(X: bf16[N, D], Y: f32[N, M]):
+    for m, n in tiles(M, N):
+        acc = full(f32[m, n], 0.0)
+        acc += X[n, :] @ full(bf16[m, D], 0.5)
+        Y[n, m] = acc
+""",
+    "one_tile_multiplied_and_computed_from": """
+@kernel
+def made(X: bf16[M, K], Z: bf16[M, K], A: bf16[L, K], B: bf16[L, K], W: bf16[N, L], Y: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for l in tiles(L):
+            s = zeros(f32[m, l])
+            t = zeros(f32[m, l])
+            for k in tiles(K):
+                s += abs(X[m, k] * Z[m, k]) @ A[l, k]
+                t += X[m, k] @ B[l, k]
+            acc += cast(s * t, bf16) @ W[n, l]
+        Y[m, n] = acc
+""",
+    "slot_that_threads_read_beside_products": """
+@kernel
+def made(X: tf32[M, D], A: tf32[L, D], B: f16[L, D], Z: f16[M, D], Y: f32[M, L], E1: f32[E]):
+    for m in tiles(M):
+        for l in tiles(L, by=128):
+            s = full(f32[m, l], 0.0)
+            t = full(f32[l, m], 0.0)
+            for e in each(E):
+                s += X[m, :] @ A[l, :]
+                t += B[l, :] @ abs(Z[m, :])
+            Y[m, l] = s + t
+""",
+    "zeros_of_either_sign": """
+@kernel
+def made(X: f32[M, D], Y: f32[M]):
+    for m in tiles(M):
+        Y[m] = 1.0 / max(X[m, :] * -0.0, over=D) + min(0.0, max(X[m, 0], 0.0)) * 0.0
+""",
     "each_and_tiles": """
 @kernel
 def made(X: f32[D], Y: f32[B], Z: f32[L, B]):
@@ -50,7 +91,55 @@ def made(X: f32[D], Y: f32[B], Z: f32[L, B]):
             Z[l, b] = 0.0
 """,
 }
+PARTLY = """
+@kernel
+def made(X: bf16[D, M], A: bf16[D, N], B: bf16[D, N], Y: f32[M, D]):
+    for m in tiles(M):
+        acc = zeros(f32[m, D])
+        for n in tiles(N):
+            s = X[:, m] @ A[:, n]
+            acc += cast(s * 0.25, bf16) @ B[:, n]
+        Y[m, :] = acc
+"""
+OPERAND = """
+@kernel
+def made(A: bf16[N, L], X: bf16[M], Y: f32[N, M]):
+    for m, n in tiles(M, N):
+        acc = full(f32[n, m], 0.0)
+        for l in tiles(L, by=64):
+            acc += A[n, l] @ (full(bf16[m, l], 0.0) + abs(X[m]))
+        Y[n, m] = acc
+"""
+UNDER = {
+    "whole_dimension_in_slices": (
+        PARTLY,
+        Schedule(scheduler="split_k", splits=2, reduction="slices"),
+    ),
+    "whole_dimension_in_a_cluster": (PARTLY, Schedule(tile=dict(n=16), cluster=dict(n=2))),
+    "operand_of_what_does_not_change": (OPERAND, Schedule(tile=dict(m=192, n=48), consumers=3)),
+}
 REFUSED = {
+    "ends_that_are_alike": (
+        """
+@kernel
+def made(Y: bf16[B, MB], Z: f32[M]):
+    for b in each(B):
+        for m in tiles(M, by=16):
+            Y[b, (end(m) - 1) // 64] = 0.5
+""",
+        "tiles of `…` may store this to the same elements",
+    ),
+    "ends_beyond": (
+        """
+@kernel
+def made(Y: bf16[B, MB], Z: f32[M]):
+    for b in each(B):
+        for m in tiles(M, by=64):
+            if b > 0:
+                Y[b, end(m) // 64] = 0.5
+""",
+        "tiles of `…` may store this to the same elements",
+    ),
     "scatter_of_three_axes": (
         """
 @kernel
@@ -65,10 +154,32 @@ def made(perm: i32[M], Y: f32[T, N, L]):
 
 
 @pytest.mark.parametrize("name", RIGHT)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, 1, 8])
 def test_right(name: str, seed: int) -> None:
     outcomes = attempts(RIGHT[name], seed, schedules=2)
     assert outcomes[0].kind == "ok" and not outcomes[-1].failed, outcomes
+
+
+@pytest.mark.parametrize("name", UNDER)
+def test_under_a_schedule(name: str) -> None:
+    text, schedule = UNDER[name]
+    assert [o.kind for o in attempts(text, 0, given=(schedule,))] == ["ok"]
+
+
+def test_nan_has_no_sign() -> None:
+    """Elements that two tiles store alike, and bits that a kernel asks for."""
+    text = """
+@kernel
+def made(X: bf16[M, K], W: bf16[N, K], Y: bf16[M, N], Z: i32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += X[m, k] @ W[n, k]
+        Y[m, n] = acc
+        Z[m, n] = bitcast(log2(acc), i32)
+"""
+    outcomes = [o for seed in (3, 11) for o in attempts(text, seed, schedules=1)]
+    assert {o.kind for o in outcomes} == {"ok"}, outcomes
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import signal
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -19,6 +20,7 @@ import numpy as np
 
 import wsdsl
 from tests.generated import draws, noise
+from wsdsl import Schedule
 from wsdsl.diagnostics import CompileError, ParseError, ScheduleError, TypeCheckError, WsdslError
 from wsdsl.ir.types import Tensor
 
@@ -51,12 +53,20 @@ def _too_slow(*_: object) -> None:
     raise TooSlow(f"takes more than {LIMIT} s")
 
 
-def attempts(text: str, seed: int, schedules: int = 3, ptx: bool = False) -> list[Outcome]:
-    """One outcome for the text if it is refused or fails, else one for each of the schedules."""
+def attempts(
+    text: str,
+    seed: int,
+    schedules: int = 3,
+    ptx: bool = False,
+    given: Sequence[Schedule | None] = (),
+) -> list[Outcome]:
+    """One outcome for the text if it is refused or fails, else one for each of the schedules: those
+    that are `given`, or as many at random.
+    """
     before = signal.signal(signal.SIGALRM, _too_slow)
     signal.alarm(LIMIT)
     try:
-        return _attempts(text, seed, schedules, ptx)
+        return _attempts(text, seed, schedules, ptx, given)
     except TooSlow as error:
         return [_of_failure(error, f"seed {seed}")]
     finally:
@@ -64,7 +74,9 @@ def attempts(text: str, seed: int, schedules: int = 3, ptx: bool = False) -> lis
         signal.signal(signal.SIGALRM, before)
 
 
-def _attempts(text: str, seed: int, schedules: int, ptx: bool) -> list[Outcome]:
+def _attempts(
+    text: str, seed: int, count: int, ptx: bool, schedules: Sequence[Schedule | None]
+) -> list[Outcome]:
     rng = Random(seed)
     try:
         kernel = vars(wsdsl.parse(text))["made"]
@@ -76,8 +88,9 @@ def _attempts(text: str, seed: int, schedules: int, ptx: bool) -> list[Outcome]:
     given = draws.arrays(kernel, dims, seed)
     tiles = [draws.tile_sizes(kernel, dims, rng) for _ in range(3)]
     samples: list[dict[str, Any]] | None = None
-    for i in range(schedules):
-        schedule = draws.schedule(kernel, rng) if i else None
+    for i in range(len(schedules) or count):
+        drawn = draws.schedule(kernel, rng) if i and not schedules else None
+        schedule = schedules[i] if schedules else drawn
         what = f"sizes {dims}, schedule={schedule!r}, seed {seed}"
         call_arrays = noise.copied(given)
         call = compiled = None
