@@ -60,8 +60,9 @@ EVERYBODY = -1
 
 def threads_told(some: int, of: int) -> str:
     """Those who do something, of those who come there."""
-    found = [t for t in range(of.bit_length()) if (some & of) >> t & 1]
-    return "" if some & of == of else " ".join(map(str, found))
+    if some & of == of:
+        return ""
+    return " ".join([str(t) for t in range(of.bit_length()) if (some & of) >> t & 1])
 
 
 MOST = 1 << 14
