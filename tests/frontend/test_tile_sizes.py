@@ -81,6 +81,9 @@ SHOWN = {
         rows("s = sum(R[m, n] - 1e20, over=n)", behind="C[m] = cast(s, i32)"),
         "depends on how large the tiles are"),
     "a decay": (rows("s = s * 0.5 + sum(R[m, n], over=n)"), "depends on how large the tiles are"),
+    "a decay that infinities hide": (
+        rows("s = 0.5 * s + sum(R[m, n], over=n)", behind="S[m] = s + log(R[m, 0] - 99.0)"),
+        "depends on how large the tiles are"),
     "a function of each tile's sum": (
         rows("s += exp(sum(R[m, n], over=n))"), "depends on how large the tiles are"),
     "a prefix": (

@@ -25,8 +25,12 @@ BLOCKS = (1, 2, 3)
 
 
 def sizes(kernel: wsdsl.Kernel, rng: Random) -> dict[str, int]:
+    kinds = [p.type for p in kernel.tile.params if isinstance(p.type, Tensor)]
+    packed = {kind.dims[-1] for kind in kinds if kind.dtype.bits == 4}
     empty = {d: 0 for d in kernel.dims if rng.random() < 0.01}
-    return {d: rng.choice(SIZES.get(d, BLOCKS)) for d in kernel.dims} | empty
+    found = {d: rng.choice(SIZES.get(d, BLOCKS)) for d in kernel.dims} | empty
+    # Two elements share a byte: a dimension that other tensors have, too, is even.
+    return {d: n + n % 2 if d in packed else n for d, n in found.items()}
 
 
 def arrays(kernel: wsdsl.Kernel, dims: dict[str, int], seed: int) -> dict[str, Any]:

@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 
 from wsdsl.ir.types import DTYPES
-from wsdsl.simulator.arithmetic import apply, convert, numpy_dtype, reduce, reinterpret
+from wsdsl.simulator.arithmetic import (
+    apply,
+    contracted,
+    convert,
+    numpy_dtype,
+    reduce,
+    reinterpret,
+)
 
 F32, BF16, I32 = DTYPES["f32"], DTYPES["bf16"], DTYPES["i32"]
 
@@ -112,3 +119,15 @@ def test_larger_and_smaller_of_nan_and_of_zeros() -> None:
 def test_bits_of_nan() -> None:
     x = np.array([np.nan, -np.nan, 1.0], np.float32)
     assert reinterpret(x, F32, I32).tolist() == [0x7FFFFFFF, 0x7FFFFFFF, 0x3F800000]
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("columns", [1, 4])
+@pytest.mark.parametrize("summed", [1, 5])
+def test_infinity_times_zero(rows: int, columns: int, summed: int) -> None:
+    """Whichever routine multiplies matrices of that shape."""
+    a, b = np.zeros((rows, summed)), np.ones((summed, columns))
+    b[0, 0] = np.inf
+    product = contracted(a, b, ([1], [0]))
+    assert np.isnan(product[:, 0]).all() and not product[:, 1:].any()
+    assert np.isnan(contracted(b, a, ([0], [1]))[0]).all()

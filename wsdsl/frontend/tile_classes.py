@@ -3,7 +3,8 @@
 An abstract interpretation of one loop's body. `element`: along the loop's axis each element depends
 on its index alone. `same`: all tiles have it. `add`, `max`, `min`: a result of one tile, which
 makes that of the axis when those of all tiles are combined so. `so_far`: a carried variable as the
-tile finds it; `so_far_add`, ...: that, with this tile's result. `seen`: it tells the tiles apart in
+tile finds it; `so_far_add`, ...: that, with this tile's result; `scaled`: that, times something,
+and perhaps with what is added. `seen`: it tells the tiles apart in
 another way; `cause` is the op by which it came to that.
 """
 
@@ -18,6 +19,8 @@ from wsdsl.ir.types import Axis, DType, Tensor, Tile
 from wsdsl.ir.walk import walk, yielded
 
 REDUCTIONS = ("add", "max", "min")
+SCALED = ("zero", "same", *REDUCTIONS)
+"""What may be added to a scaled variable."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +77,9 @@ class Tiling:
         last = self.run(self.loop.body)
         for i, given in enumerate(last):
             own = given.kind.startswith("so_far") and given.of == i
+            decays = given.kind == "scaled" and given.of == i
             if not own and given.kind not in ("zero", "same"):
-                self.escape(self.loop, given, certain=given.cause in self.counted)
+                self.escape(self.loop, given, certain=decays or given.cause in self.counted)
         for op, given in self.finished.values():
             if given.made != last[given.of].made:
                 self.escape(op, replace(given, cause=op))
@@ -220,7 +224,8 @@ class Tiling:
         if op.fn in ("add", "sub") and others == [SAME]:
             self.counted.append(op)
             return Class("seen", cause=op)
-        return (None if wraps else _combined(op.fn, given)) or known(given, op)
+        found = _scaled(op, given) or (None if wraps else _combined(op.fn, given))
+        return found or known(given, op)
 
     def cast(self, op: t.Cast) -> Class:
         given = self.of(op.x)
@@ -228,6 +233,8 @@ class Tiling:
             return given
         source, target = _dtype(op.x), _dtype(op.result)
         if source.is_float and target.is_float:
+            if given.kind == "scaled":
+                return given
             if target.bits == 8 and not given.kind.startswith(("max", "min")):
                 # It saturates, and so a sum of them is none of what they are of.
                 self.escape(op, given)
@@ -270,6 +277,19 @@ def known(given: Sequence[Class], op: Op) -> Class:
     if unknown := [g for g in given if not g.is_known]:
         return seen(next((g for g in unknown if g.kind == "seen"), unknown[0]), op)
     return ELEMENT if ELEMENT in given else SAME
+
+
+def _scaled(op: t.Map, given: Sequence[Class]) -> Class | None:
+    """Of a carried variable times what all tiles have, and plus what a tile gives: however often it
+    is scaled, so often it shrinks or grows.
+    """
+    kinds = [g.kind for g in given]
+    product = sorted(kinds[:2]) == ["same", "so_far"]
+    if product and (op.fn in ("mul", "fma") or (op.fn == "div" and kinds[0] == "so_far")):
+        return replace(given[kinds.index("so_far")], kind="scaled", cause=op)
+    if op.fn in ("add", "sub") and kinds.count("scaled") == 1 and {*kinds} <= {"scaled", *SCALED}:
+        return given[kinds.index("scaled")]
+    return None
 
 
 def seen(given: Class, op: Op) -> Class:

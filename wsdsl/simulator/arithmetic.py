@@ -121,6 +121,17 @@ def integer_range(dtype: DType) -> tuple[int, int]:
     return 0, (1 << dtype.bits) - 1
 
 
+def contracted(a: Array, b: Array, axes: tuple[list[int], list[int]]) -> Array:
+    """`np.tensordot`, also of infinities: BLAS leaves out what it multiplies by 0, and so NaN."""
+    if a.dtype.kind != "f" or (np.isfinite(a).all() and np.isfinite(b).all()):
+        return np.tensordot(a, b, axes)
+    left, right = [*range(a.ndim)], [*range(a.ndim, a.ndim + b.ndim)]
+    for i, j in zip(*axes, strict=True):
+        right[j] = left[i]
+    free = [*(x for x in left if x not in right), *(x for x in right if x not in left)]
+    return np.einsum(a, left, b, right, free)
+
+
 def round_total(x: Array, target: DType) -> Array:
     """A sum in float64 or int64, rounded or wrapped to a dtype."""
     return round_float(x, target) if target.is_float else wrap_integer(x, target)

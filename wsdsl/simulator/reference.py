@@ -165,7 +165,7 @@ class _Evaluator:
         dtype = _dtype(op.result)
         wide = np.float64 if dtype.is_float else np.int64
         left, right = (x.astype(wide) for x in self.operands(op))
-        total: Array = np.tensordot(left, right, where)
+        total = arithmetic.contracted(left, right, where)
         free = [x for x in (*a, *b) if x not in shared]
         axes = _tile(op.result).axes
         total = total.transpose([free.index(x) for x in axes])

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from wsdsl.ir.op import Op
-from wsdsl.simulator.arithmetic import Array
+from wsdsl.simulator.arithmetic import Array, contracted
 from wsdsl.simulator.races import TensorRead
 
 
@@ -59,7 +59,8 @@ class Product:
         total = self.registers.value if self.accumulate else None
         with np.errstate(all="ignore"):
             for k in range(0, a.shape[1], self.step):
-                product = a[:, k : k + self.step] @ b[:, k : k + self.step].T
+                part = slice(k, k + self.step)
+                product = contracted(a[:, part], b[:, part], ([1], [1]))
                 product = product.astype(np.float32) if product.dtype == np.float64 else product
                 total = product if total is None else total + product
         self.registers.value = total
