@@ -82,6 +82,15 @@ def made(X: f32[M, D], Y: f32[M]):
     for m in tiles(M):
         Y[m] = 1.0 / max(X[m, :] * -0.0, over=D) + min(0.0, max(X[m, 0], 0.0)) * 0.0
 """,
+    "part_to_the_end": """
+@kernel
+def made(X: bf16[M, K], W: bf16[N, K], Y: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = full(f32[m, n], 0.0)
+        for k in tiles(K - 1, K, of=K):
+            acc += X[m, k] @ W[n, k]
+        Y[m, n] = acc
+""",
     "each_and_tiles": """
 @kernel
 def made(X: f32[D], Y: f32[B], Z: f32[L, B]):

@@ -69,8 +69,9 @@ def _clear(side: Side, name: str, tiles: list[TileInShared]) -> None:
         begin = b.map("max", b.map("sub", first, start), begin, wish="begin")
     if stop is not None:
         end = b.map("min", b.map("sub", stop, start), whole, wish="end")
-    # One question, so that there are but two ways on.
-    part = b.map("lt", b.map("sub", end, begin), whole, wish="part")
+    # One question, so that there are but two ways on. A last tile may have fewer elements.
+    held = whole if stop is None else end
+    part = b.map("lt", b.map("sub", held, begin), whole, wish="part")
     clear = [_panels(side, name, tile, (begin, end)) for tile in tiles]
     with b.region() as then:
         if side.num_warpgroups > 1:
