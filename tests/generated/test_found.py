@@ -82,6 +82,18 @@ def made(X: f32[M, D], Y: f32[M]):
     for m in tiles(M):
         Y[m] = 1.0 / max(X[m, :] * -0.0, over=D) + min(0.0, max(X[m, 0], 0.0)) * 0.0
 """,
+    "products_of_what_is_there_then_of_slots": """
+@kernel
+def made(X: i8[M, D], W: i8[N, D], U: u8[E, M, D], V: i8[N, D], Y: i32[M, N]):
+    for m, n in tiles(M, N):
+        s = full(i32[m, n], 0)
+        for e in each(E):
+            s += X[m, :] @ W[n, :]
+        t = full(i32[m, n], 0)
+        for e in each(E):
+            t += U[e, m, :] @ V[n, :]
+        Y[m, n] = min(s, 5) - t
+""",
     "part_to_the_end": """
 @kernel
 def made(X: bf16[M, K], W: bf16[N, K], Y: f32[M, N]):

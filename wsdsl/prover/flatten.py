@@ -8,9 +8,11 @@ from typing import Any
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
+from wsdsl.ir.fragment_ops import Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait
 from wsdsl.ir.op import Kernel, Op, Region, Value, attributes_of, operands, results_of
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.threads import misplaced
+from wsdsl.ir.types import Accumulator
 from wsdsl.ir.walk import walk, yielded
 from wsdsl.prover import control, global_memory
 from wsdsl.prover.arms import ARMS
@@ -18,6 +20,8 @@ from wsdsl.prover.carried import Formulas
 from wsdsl.prover.machine import ALL, ELECTED
 from wsdsl.prover.model import Model
 from wsdsl.prover.program import SYNCHRONISES, Code, Instruction, is_alone
+
+PRODUCTS = (Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait)
 
 
 def model_of(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Model:
@@ -144,7 +148,8 @@ class Flattener:
         # them run who have to agree.
         kin = (op.index.name,)
         if told:
-            kin = () if carries or self._concerns_other_partitions(op.body) else (self.number,)
+            counts = carries and not all(isinstance(v.type, Accumulator) for v in op.args)
+            kin = () if counts or self._concerns_other_partitions(op.body) else (self.number,)
         signature = self.signatures.setdefault((shape, kin), len(self.signatures))
         if kin:
             self.code.own.add(signature)
@@ -200,10 +205,11 @@ class Flattener:
             self.work = first - 1, self._here(), self.arrival
 
     def _concerns_other_partitions(self, body: Region) -> bool:
+        """Products of what has been waited for do not: nobody else runs such a loop."""
         return any(
             op.barrier in self.meets_others
             if isinstance(op, (b.NamedBarrierSync, b.NamedBarrierArrive))
-            else self.effects.has(op) and not is_alone(op)
+            else self.effects.has(op) and not is_alone(op) and not isinstance(op, PRODUCTS)
             for op in walk(body)
         )
 
