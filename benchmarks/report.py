@@ -1,4 +1,4 @@
-"""The tables of docs/performance.md, from a result file.
+"""Tables of every shape of a result file; docs/performance.md has their means.
 
 python -m benchmarks.report benchmarks/results/gemm.json
 
