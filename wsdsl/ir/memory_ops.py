@@ -133,8 +133,8 @@ class ClearPanels(Op):
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PrefetchTile(Op):
     """All 128 threads of the warpgroup ask for what `thread_load` would copy to come to L2: for the
-    lines of L2 that hold every 128th byte of a row of the tile, from its first on. Nobody waits for
-    it, and what is beyond the tensor's end is left out.
+    lines of L2 that hold every 128th byte of a row of the tile, from its first on. No thread
+    waits for it, and what is beyond the tensor's end is left out.
     """
 
     levels: ClassVar = SCHEDULED

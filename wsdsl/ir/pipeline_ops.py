@@ -41,9 +41,9 @@ class CircularBuffer(Op):
 class Partition(Op):
     """`num_warpgroups` warpgroups that run `body` in the given role ("load", "decode", "compute")
     with `registers` registers a thread. Partitions run at the same time; warpgroups are numbered in
-    the order of the partitions. One of 0 warpgroups is the work of one thread, in the next warp of
-    the warpgroup before it. Of a tile each warpgroup computes its share, the g-th part of the rows
-    or (`share`) of the columns.
+    the order of the partitions. A partition of 0 warpgroups is run by one thread, in the next
+    warp of the warpgroup before it. Warpgroup g computes the g-th part of a tile's rows, or with
+    `share` of its columns.
     """
 
     levels: ClassVar = ("partitioned", "scheduled")
@@ -107,11 +107,12 @@ class FinishTile(Op):
     Add to them what was summed in front of `begin`; if `end` is the contraction's, run `body` with
     the whole as `args`, else leave it in the tile's `slot` for the piece that follows.
 
-    `reduction`: "turns", one piece after another; "unordered", as they come, the first and the last
-    but in their turn, so that results may differ in the last bits from run to run; or "slices":
-    all pieces leave their sums, and when all have, each runs `body` for a part of the tile's
-    columns. `part` is then the piece's number among `parts`. "cluster" is the same for the CTAs of
-    a cluster that share the contraction, `sharing` of them: they send each other their sums.
+    `reduction`: "turns": each piece adds after the one in front of it. "unordered": the first piece
+    adds first and the last one last, those between in any order, so that results may differ in the
+    last bits from run to run. "slices": all pieces leave their sums, and when all have, each runs
+    `body` for a part of the tile's columns. `part` is then the piece's number among `parts`.
+    "cluster" is the same for the CTAs of a cluster that share the contraction, `sharing` of them:
+    they send each other their sums.
     """
 
     levels: ClassVar = PARTITIONED

@@ -204,9 +204,10 @@ class PartsInShared(Op):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class SlotValues(Op):
-    """What threads read from a box in `field` of a slot that was waited for: a tile of one axis, of
-    which `every` elements share one of the box's, that lie `stride` apart. `last` (i32) is the last
-    of the box's `index`, if that is a number: the values begin at it, the box before it.
+    """What threads read from a box in `field` of a slot that was waited for: a tile of one axis.
+    Each element of the box stands for `every` elements of the tile; they lie `stride` apart there.
+    `last` (i32) is the last entry of the box's `index`, if that is a number: the values begin
+    there, the box at the multiple of 16 bytes in front of it.
     """
 
     levels: ClassVar = PARTITIONED

@@ -42,9 +42,9 @@ class ForTiles(Op):
 
     `whole`: one tile has all of the dimension, since its body reduces that.
 
-    Of a part of a dimension the last tile has elements up to `stop` alone; `clipped`: the dimension
-    may have more that the tile reaches. The first tile has elements from `first` (i32) on, if that
-    is not where it begins. `shifted`: tiles may begin elsewhere than at multiples of their size.
+    If only a part of a dimension is walked, its last tile ends with `stop`; `clipped` says that the
+    dimension may go on within this tile. Its first tile starts with `first` (i32), where that is
+    not the tile's beginning. `shifted`: tiles may begin elsewhere than at multiples of their size.
     """
 
     levels: ClassVar = TILES
@@ -153,8 +153,8 @@ class Map(Op):
 
     Integer `floordiv` and `mod` round towards minus infinity, and are open where the divisor is 0
     or the quotient too large; "round" to the nearest whole number, halves to the even one. `gelu`
-    is the exact (erf) one. `bits` of the result count, and a function need be no more exact:
-    whatever comes of it is rounded to so many.
+    is the exact (erf) one. A function needs to be exact to `bits`
+    bits only, since what is made of its result is rounded to so many.
     """
 
     levels: ClassVar = ALL
@@ -243,7 +243,7 @@ class End(Op):
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Block(Op):
     """The index at which an axis' tile begins, divided by `size` and rounded down; an i32 scalar.
-    That of all of the tile along a contracted axis, whose size divides `size`.
+    Along a contracted axis, whose tile size divides `size`, the whole tile is in this block.
     """
 
     levels: ClassVar = TILES
