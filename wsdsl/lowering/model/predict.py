@@ -144,8 +144,8 @@ and 10.5 by 72 x 256. 25 shapes whose default has changed so are 1.06 times as q
 FURTHER_PART_CYCLES = 28.0
 """For each further part of a product (`promote_parts`)."""
 WIDE_ALONE = 64
-"""One consumer, whom nobody covers meanwhile, takes a cycle more for each column beyond these: fp8
-products of 64 x 64 to 64 x 128, by 256 of the contraction, of 128 and 256 rows.
+"""A single consumer, as no other one's products hide its waits, takes a cycle more for each column
+beyond these: fp8 products of 64 x 64 to 64 x 128, by 256 of the contraction, of 128 and 256 rows.
 """
 SHARED_BY_THREE = 0.85
 """The results of promoted sums, which are not in the tensor cores, take that much less by three
