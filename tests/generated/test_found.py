@@ -131,7 +131,42 @@ def made(A: bf16[N, L], X: bf16[M], Y: f32[N, M]):
             acc += A[n, l] @ (full(bf16[m, l], 0.0) + abs(X[m]))
         Y[n, m] = acc
 """
+TEST_IN_FRONT = """
+@kernel
+def made(X: bf16[M, K], W: bf16[N, K], Z: f32[M, N], Y: f32[M, N], alpha: f32):
+    for m, n in tiles(M, N):
+        if alpha > 0.5:
+            Z[m, n] = 0.0
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += X[m, k] @ W[n, k]
+        Y[m, n] = acc
+"""
+OWN_LOOP_IN_FRONT = """
+@kernel
+def made(X: bf16[M, K], W: bf16[N, K], A: bf16[M, D], B: bf16[D, N], Y: f32[M, N], Z: f32[E]):
+    for m, n in tiles(M, N):
+        s = zeros(f32[m, n])
+        t = zeros(f32[m, n])
+        for e in each(E):
+            s += A[m, :] @ (B[:, n] + 1.0)
+        for k in tiles(K):
+            t += X[m, k] @ W[n, k]
+        Y[m, n] = s + t
+"""
+PART_OF_ITS_OWN = """
+@kernel
+def made(X: bf16[M, K], W: bf16[N, K], Y: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(end(m), 0, of=K):
+            acc += X[m, k] @ W[n, k]
+        Y[m, n] = acc
+"""
 UNDER = {
+    "test_in_front_of_a_turn": (TEST_IN_FRONT, Schedule(mode="pingpong", stages=4)),
+    "own_loop_in_front_of_others": (OWN_LOOP_IN_FRONT, Schedule(mode="pingpong", stages=4)),
+    "part_of_its_own_in_each_cta": (PART_OF_ITS_OWN, Schedule(cluster=dict(m=4))),
     "whole_dimension_in_slices": (
         PARTLY,
         Schedule(scheduler="split_k", splits=2, reduction="slices"),

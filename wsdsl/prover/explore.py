@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir.op import Kernel
 from wsdsl.prover.access import spans_of
+from wsdsl.prover.asking import chosen
 from wsdsl.prover.canonical import Canonical, Seen
 from wsdsl.prover.errors import Failure, Party, Undecided
 from wsdsl.prover.flatten import model_of
@@ -74,7 +75,7 @@ def start(model: Model) -> Machine:
 
 def run_out(m: Machine) -> None:
     """Run as far as is decided: to the end, where all must be in order, or to Undecided."""
-    if not m.run():
+    if not m.run(chosen):
         raise deadlock(m)
     check_end(m)
 

@@ -25,7 +25,8 @@ def name_iterations(m: Machine) -> dict[int, int]:
         for key, first in m.loops.items():
             if key in kept:
                 continue
-            waits = [a for a in m.agents if _may_enter(m, a, key, reach[a.index])]
+            parent = key[2]
+            waits = [a for a in m.agents if parent in reach[a.index] and may_enter(m, a, key)]
             if waits:
                 kept.add(key)
                 changed = True
@@ -54,10 +55,10 @@ def name_iterations(m: Machine) -> dict[int, int]:
     return names
 
 
-def _may_enter(m: Machine, a: Agent, key: Any, reach: set[int]) -> bool:
-    """Could the agent yet run a loop with the bounds in the key, in that iteration?"""
+def may_enter(m: Machine, a: Agent, key: Any) -> bool:
+    """Could the agent yet run a loop with the bounds in the key, if it comes to its iteration?"""
     signature, _, parent, *bounds = key
-    if a.ended or m.entered.get(key, 0) >> a.index & 1 or parent not in reach:
+    if a.ended or m.entered.get(key, 0) >> a.index & 1:
         return False
     code, passed = m.model.codes[a.partition], _passed(a, parent)
     for at, slots in code.bounds.get(signature, ()):

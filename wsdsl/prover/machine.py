@@ -11,6 +11,7 @@ makes it, in whatever order the run that is looked at happens to take: so one or
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -216,6 +217,10 @@ class Tracer(Protocol):
     def step(self, m: Machine, a: Agent, i: Instruction) -> int: ...
 
 
+Chosen = Callable[["Machine", Mapping[Term, Sequence[Agent]]], Term]
+"""Which of the open questions, by who asks, is decided first."""
+
+
 class Machine:
     """All agents, barriers and memory of one cluster (or group of CTAs), and what was decided."""
 
@@ -299,28 +304,6 @@ class Machine:
             return math.inf
         return agent.frames[0][1] if agent.pc > first else -math.inf
 
-    def behind(self, agent: Agent) -> tuple[int, int]:
-        """By how many iterations of its outermost loop others are known to be ahead of it, or may
-        be; and of the loops in that.
-        """
-        ahead: list[int] = []
-        for own in (frame[1] for frame in agent.frames if frame[0] == "open"):
-            ahead.append(0)
-            while (own := self.following.get(own, ENDED)) != ENDED:
-                ahead[-1] += 1
-        return sum(ahead[:1]), sum(ahead[1:])
-
-    def alone(self, agent: Agent) -> bool:
-        """Whether it is in a loop, or in front of one, of which no other partition can tell how
-        often it runs.
-        """
-        code = self.model.codes[agent.partition]
-        if code.instructions[agent.pc].signature in code.own:
-            return True
-        inner = next((frame[1] for frame in reversed(agent.frames) if frame[0] == "open"), ENDED)
-        run = self.iterations.get(inner)
-        return run is not None and run.signature in code.own
-
     def place(self, agent: Agent) -> tuple[float, bool]:
         """The turn, and whether the agent has arrived in it."""
         _, _, arrived = self.model.work.get(agent.partition, (0, 0, 0))
@@ -332,8 +315,9 @@ class Machine:
 
     # Running --------------------------------------------------------------------------------------
 
-    def run(self) -> bool:
-        """Run to the end; False if nobody can go on. Raises Undecided where the way forks.
+    def run(self, chosen: Chosen) -> bool:
+        """Run to the end; False if nobody can go on. Raises Undecided, of what is `chosen` among
+        all that is asked, where the way forks.
 
         Everybody goes as far as is decided before anything is: the partitions are then close
         together, and there are few states to tell apart.
@@ -372,17 +356,8 @@ class Machine:
                     break
             else:
                 if undecided:
-                    only = next(iter(undecided)) if len(undecided) == 1 else None
-                    raise Undecided(only or max(undecided, key=lambda x: self._rank(undecided[x])))
+                    raise Undecided(chosen(self, undecided))
                 return all(a.ended for a in self.agents)
-
-    def _rank(self, asking: list[Agent]) -> tuple[float, bool, tuple[int, int], int]:
-        """Of what they ask for: first what takes no other partition further, then what the last
-        ask for, and most; who is ahead of the others is not driven further.
-        """
-        turn = max([-self.turn(agent) for agent in asking]) if self.model.work else 0
-        behind = max([self.behind(agent) for agent in asking])
-        return turn, any(map(self.alone, asking)), behind, len(asking)
 
     def fail(
         self,

@@ -11,13 +11,13 @@ from typing import Any
 
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as m
-from wsdsl.ir.op import Kernel
+from wsdsl.ir.op import Kernel, Op
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.target import entry_registers
 from wsdsl.ir.touches import written_tensors
 from wsdsl.ir.types import Barriers, Shared, Tensor
 from wsdsl.ir.walk import walk
-from wsdsl.prover.program import Code, effects_of, needed_values
+from wsdsl.prover.program import Code, Effects, effects_of, needed_values
 from wsdsl.prover.terms import Term, apply
 
 FEW, MANY = 4, 512
@@ -53,8 +53,9 @@ class Family:
 class Model:
     """A SCHEDULED kernel made ready; `sizes` (of dimensions) make everything concrete.
 
-    CTAs that share nothing but their code behave alike, so one stands for all. A cluster is looked
-    at whole; flags are understood within one, since its CTAs are known to run together.
+    CTAs that share nothing but their code behave alike, so one stands for all, in a cluster too.
+    Where those of a cluster reach each other, it is looked at whole; flags are understood within
+    one, since its CTAs are known to run together.
     """
 
     def __init__(self, kernel: Kernel, sizes: Mapping[str, int] | None = None) -> None:
@@ -68,7 +69,9 @@ class Model:
         launch = next((op for op in flat if isinstance(op, b.LaunchGrid)), None)
         self.cluster = launch.cluster if launch else 1
         self.effects = effects_of(kernel)
-        self.num_ctas = self.cluster
+        self.joined = any(_reaches_others(op, self.effects) for op in flat)
+        """Do the CTAs of a cluster do anything with each other?"""
+        self.num_ctas = self._num_ctas()
         self.meets = any(isinstance(op, b.SyncCluster) and not op.relaxed for op in flat)
         """Do the CTAs of a cluster see all of each other at some time?"""
         self.written = written_tensors(flat)
@@ -95,9 +98,15 @@ class Model:
         """The same kernel at these sizes; the code is shared, what a proof has learnt is not."""
         made = copy(self)
         made.sizes = sizes
+        made.num_ctas = made._num_ctas()
+        made.__dict__.pop("names", None)
         made.counted, made.left_open = FEW, False
         made.borders, made.ask_for_first, made.names_of_terms = {}, set(), {}
         return made
+
+    def _num_ctas(self) -> int:
+        """How many are looked at."""
+        return self.cluster if self.joined or self.sizes is not None else 1
 
     def _entry_registers(self, flat: list[Any]) -> int:
         counts = [op.count for op in flat if isinstance(op, b.SetMaxRegisters)]
@@ -148,6 +157,10 @@ class Model:
             return ("cta",)
         return apply("add", (apply("mul", (("group", self.num_ctas), self.num_ctas)), cta))
 
+    def cta_rank(self, cta: int) -> Term:
+        """In its cluster; that of the one that stands for all is any."""
+        return cta % self.cluster if self.num_ctas == self.cluster else ("rank",)
+
     def cluster_index(self, cta: int) -> Term:
         return apply("floordiv", (self.cta_index(cta), self.cluster))
 
@@ -156,6 +169,18 @@ class Model:
         if self.sizes is not None:
             return self.num_ctas // (self.cluster if what == "clusters" else 1)
         return (what,)
+
+
+def _reaches_others(op: Op, effects: Effects) -> bool:
+    """SMEM and barriers of other CTAs, their arrival, or flags that they raise."""
+    match op:
+        case b.SyncCluster():
+            return True
+        case b.ArriveFlag() | b.WaitFlag():
+            return effects.has(op)
+        case _:
+            asked = (getattr(op, "cta", None), getattr(op, "multicast", None))
+            return any(value is not None for value in asked)
 
 
 def _boxes(flat: list[Any]) -> dict[str, int]:

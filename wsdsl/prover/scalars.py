@@ -117,7 +117,7 @@ def num_clusters(m: Machine, a: Agent, i: Instruction) -> int:
 
 
 def cta_rank(m: Machine, a: Agent, i: Instruction) -> int:
-    a.slots[i.defines[0]] = a.cta % m.model.cluster
+    a.slots[i.defines[0]] = m.model.cta_rank(a.cta)
     return LOCAL
 
 
