@@ -85,7 +85,7 @@ def deep(shape: Shape) -> Iterator[str]:
             for splits in sorted({most, 1 << most.bit_length() >> 1}):
                 if 1 < splits <= min(MOST_SPLITS, k // depth):
                     tile = f"tile.m={rows} tile.n={columns} tile.k={depth} consumers={rows // 64}"
-                    yield f"{tile} scheduler=split_k splits={splits} reduction=slices"
+                    yield f"{tile} scheduler=split_k splits={splits} reduction=parallel"
 
 
 def widths(shape: Shape, step: int, count: int = 3) -> list[int]:
@@ -108,7 +108,7 @@ def by_model(problem: Problem) -> list[str]:
 
 def _by_model(problem: Problem) -> Iterator[str]:
     from wsdsl import Schedule
-    from wsdsl.lowering.choose_schedule import completed, ranked
+    from wsdsl.lowering.passes.choose_schedule import completed, ranked
     from wsdsl.lowering.pipeline import scheduled_tile
 
     sizes = sizes_of(problem)

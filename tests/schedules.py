@@ -22,17 +22,17 @@ ORDERS = (
 )
 """Who does which tile, with whom, and in which order."""
 
-_SLICES = Schedule(scheduler="split_k", splits=3, reduction="slices", mode="cooperative")
-_TURNS = Schedule(scheduler="split_k", splits=2, mode="cooperative")
+_PARALLEL = Schedule(scheduler="split_k", splits=3, reduction="parallel", mode="cooperative")
+_SERIAL = Schedule(scheduler="split_k", splits=2, mode="cooperative")
 WIDTHS: tuple[tuple[str, Schedule], ...] = (
     ("gemm", Schedule(tile=dict(m=64, n=8), consumers=1)),
     ("gemm", Schedule(tile=dict(m=128, n=168), mode="cooperative")),
     ("gemm", Schedule(tile=dict(m=64, n=120), mode="pingpong")),
     ("gemm", Schedule(tile=dict(m=256, n=72), scheduler="stream_k")),
     ("gemm", Schedule(tile=dict(n=56), scheduler="stream_k", reduction="unordered")),
-    ("gemm", replace(_TURNS, tile=dict(n=72))),
-    ("gemm", replace(_SLICES, tile=dict(n=168))),
-    ("gemm", replace(_SLICES, tile=dict(n=104), splits=5)),
+    ("gemm", replace(_SERIAL, tile=dict(n=72))),
+    ("gemm", replace(_PARALLEL, tile=dict(n=168))),
+    ("gemm", replace(_PARALLEL, tile=dict(n=104), splits=5)),
     ("gemm", Schedule(tile=dict(n=168), cluster=dict(m=2))),
     ("gemm", Schedule(tile=dict(n=72), cluster=dict(n=2))),
     ("gemm", Schedule(tile=dict(m=64, n=176), share="n")),
@@ -43,13 +43,13 @@ WIDTHS: tuple[tuple[str, Schedule], ...] = (
     ("mn_major", Schedule(tile=dict(m=128, n=72), cluster=dict(n=2))),
     ("mn_major", Schedule(tile=dict(m=72, n=64), consumers=1, mma="n")),
     ("mn_major", Schedule(tile=dict(m=64, n=144), consumers=3, share="n")),
-    ("mn_major", replace(_TURNS, tile=dict(n=168))),
+    ("mn_major", replace(_SERIAL, tile=dict(n=168))),
     ("epilogue", Schedule(tile=dict(n=72), mode="cooperative")),
     ("epilogue", Schedule(tile=dict(n=120), mode="pingpong")),
     ("nested", Schedule(tile=dict(n=40))),
     ("product_tf32", Schedule(tile=dict(n=72))),
     ("product_f8e4m3", Schedule(tile=dict(n=88))),
-    ("product_f8e4m3", replace(_SLICES, tile=dict(n=72))),
+    ("product_f8e4m3", replace(_PARALLEL, tile=dict(n=72))),
     ("product_i8", Schedule(tile=dict(n=24))),
     ("block_scaled", Schedule(tile=dict(n=72))),
     ("scaled_rows", Schedule(tile=dict(n=40))),

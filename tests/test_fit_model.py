@@ -6,7 +6,7 @@ import pytest
 
 from tools import fit_model
 from wsdsl import Schedule
-from wsdsl.lowering.model import handing
+from wsdsl.lowering.model import split_k_cost
 
 
 @pytest.fixture
@@ -20,8 +20,8 @@ def rows(tmp_path):
     path.write_text("\n".join(map(json.dumps, held)))
     found = fit_model.read(path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(handing, "WRITE_BYTES", handing.WRITE_BYTES / 2)
-        patch.setattr(handing, "READ_BYTES", handing.READ_BYTES / 2)
+        patch.setattr(split_k_cost, "WRITE_BYTES", split_k_cost.WRITE_BYTES / 2)
+        patch.setattr(split_k_cost, "READ_BYTES", split_k_cost.READ_BYTES / 2)
         for row in found:
             row.measured = row.predicted()
     return found

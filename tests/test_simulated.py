@@ -136,7 +136,7 @@ def test_fp8_of_positive_data(every: int | None) -> None:
 CUT = [
     wsdsl.Schedule(scheduler="stream_k"),
     wsdsl.Schedule(scheduler="split_k", splits=3, reduction="unordered"),
-    wsdsl.Schedule(scheduler="split_k", splits=2, reduction="slices"),
+    wsdsl.Schedule(scheduler="split_k", splits=2, reduction="parallel"),
     wsdsl.Schedule(cluster=dict(k=2)),
     wsdsl.Schedule(cluster=dict(k=4), scheduler="grid"),
     wsdsl.Schedule(cluster=dict(k=2, m=2), multicast=False),
@@ -150,7 +150,7 @@ def test_sums_in_pieces(name: str, schedule: wsdsl.Schedule, refusals) -> None:
     proved.
     """
     case = CASES[name]
-    together = schedule.reduction == "slices"
+    together = schedule.reduction == "parallel"
     few = dict(M=64, N=16, B=1, E=1) if together else {}
     sizes = case.sizes | {d: size for d, size in few.items() if d in case.sizes}
     with refusals():

@@ -20,14 +20,16 @@ SCHEDULES = {
     "stream": Schedule(scheduler="stream_k", mode="cooperative", tile=dict(m=128, n=192)),
     "stream, pingpong": Schedule(scheduler="stream_k", mode="pingpong", tile=dict(n=160)),
     "stream, clusters": Schedule(scheduler="stream_k", tile=dict(n=256), cluster=dict(m=2)),
-    "turns": Schedule(scheduler="split_k", splits=5, tile=dict(m=128, n=256)),
-    "slices": Schedule(scheduler="split_k", splits=4, reduction="slices", tile=dict(m=128, n=256)),
+    "serial": Schedule(scheduler="split_k", splits=5, tile=dict(m=128, n=256)),
+    "parallel": Schedule(
+        scheduler="split_k", splits=4, reduction="parallel", tile=dict(m=128, n=256)
+    ),
 }
 LARGE, SMALL = dict(M=1024, N=4992, K=16384), dict(M=512, N=1792, K=16384)
 
 
 def made(name: str) -> Timeline:
-    sizes = SMALL if name in ("slices", "turns") else LARGE
+    sizes = SMALL if name in ("parallel", "serial") else LARGE
     return CASES["gemm"].kernel.timeline(SCHEDULES[name], **sizes)
 
 
@@ -50,7 +52,7 @@ def test_times(name: str) -> None:
     depth = timeline.prediction.tile.depth
     assert sorted(products) == list(range(timeline.tiles))
     assert all(abs(steps - depth) < 1e-3 for steps in products.values())
-    pieces = 4 if name == "slices" else 1
+    pieces = 4 if name == "parallel" else 1
     assert set(finished.values()) == {pieces}
 
 
@@ -68,8 +70,8 @@ def test_it_takes_what_is_predicted(name: str) -> None:
 @pytest.mark.parametrize(
     ("given", "sizes"),
     [
-        (Schedule(scheduler="split_k", reduction="slices", cluster=dict(m=8)), (50, 465, 4096)),
-        (Schedule(scheduler="split_k", reduction="slices", cluster=dict(n=2)), (270, 169, 4096)),
+        (Schedule(scheduler="split_k", reduction="parallel", cluster=dict(m=8)), (50, 465, 4096)),
+        (Schedule(scheduler="split_k", reduction="parallel", cluster=dict(n=2)), (270, 169, 4096)),
         (Schedule(tile=dict(m=64, n=64), consumers=1, cluster=dict(m=8)), (64, 8448, 1000)),
         (Schedule(tile=dict(m=128, n=128), scheduler="grid", cluster=dict(m=2)), (300, 300, 512)),
         (Schedule(cluster=dict(n=2, k=2)), (128, 64, 4096)),
@@ -94,7 +96,7 @@ def test_memory_that_is_waited_for_is_spread() -> None:
 
 
 def test_who_finishes_waits() -> None:
-    timeline = made("turns")
+    timeline = made("serial")
     handed: dict[int, list[float]] = defaultdict(list)
     last: dict[int, float] = {}
     for bar in timeline.bars:
@@ -118,7 +120,7 @@ def test_picture(name: str) -> None:
 
 
 def test_a_tile_of_one_piece_is_not_cut() -> None:
-    cut = Schedule(scheduler="split_k", splits=2, reduction="slices", tile=dict(m=64, n=64))
+    cut = Schedule(scheduler="split_k", splits=2, reduction="parallel", tile=dict(m=64, n=64))
     timeline = CASES["gemm"].kernel.timeline(cut, M=64, N=64, K=8)
     assert timeline.cut == 0
 
@@ -141,4 +143,4 @@ def test_what_can_not_be_shown() -> None:
     with pytest.raises(ScheduleError, match="too many to show"):
         kernel.timeline(M=10**7, N=10**7, K=64)
     with pytest.raises(ScheduleError, match="wait for each other"):
-        kernel.timeline(SCHEDULES["slices"], M=8192, N=8192, K=4096)
+        kernel.timeline(SCHEDULES["parallel"], M=8192, N=8192, K=4096)

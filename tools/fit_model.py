@@ -26,15 +26,15 @@ from benchmarks.kernels import gemm
 from benchmarks.results import load
 from wsdsl.cli.options import schedule_from, written_schedule
 from wsdsl.lowering.footprint import axis_sizes
-from wsdsl.lowering.model import handing, predict
+from wsdsl.lowering.model import predict, split_k_cost
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.pipeline import scheduled_tile
 
 CONSTANTS: list[tuple[ModuleType, str]] = [
-    (handing, "WRITE_BYTES"),
-    (handing, "READ_BYTES"),
-    (handing, "HAND_OVER_CYCLES"),
-    (handing, "LOAD_CYCLES"),
+    (split_k_cost, "WRITE_BYTES"),
+    (split_k_cost, "READ_BYTES"),
+    (split_k_cost, "HAND_OVER_CYCLES"),
+    (split_k_cost, "LOAD_CYCLES"),
     (predict, "LOST_REUSE"),
     (predict, "BOOST"),
     (predict, "QUICKEST"),

@@ -286,7 +286,7 @@ class Kernel(Callee):
         if own.scheduler in (None, "auto"):
             own = dataclasses.replace(own, scheduler="persistent")
         elif own.reduction is None:
-            own = dataclasses.replace(own, reduction="turns")
+            own = dataclasses.replace(own, reduction="serial")
         else:
             return compiled
         return self._assembled(own, call.dims, *alignment)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from wsdsl.diagnostics import Finding, ScheduleError, unknown_names
 
 Mode = Literal["cooperative", "pingpong"]
-Reduction = Literal["turns", "slices", "unordered"]
+Reduction = Literal["serial", "parallel", "unordered"]
 Scheduler = Literal["auto", "grid", "persistent", "split_k", "stream_k"]
 SWIZZLES = (1, 2, 4, 8, 16, 32)
 
@@ -42,8 +42,8 @@ class Schedule:
         neighbours in one GPC, whose SMs have in common what comes to it from L2
     scheduler: "grid" (one tile per CTA), "persistent", "split_k", "stream_k", "auto"
     splits: how many pieces "split_k" cuts the contraction of each tile in
-    reduction: how the sums of a tile's pieces come together: "turns", each piece after the one in
-        front of it; "slices" ("split_k" alone), all at once, each piece a part of the tile; both
+    reduction: how the sums of a tile's pieces come together: "serial", each piece after the one in
+        front of it; "parallel" ("split_k" alone), all at once, each piece a part of the tile; both
         give the same bits in every run; or "unordered", as they come
     raster: "auto", or the loop variable along which neighbouring tiles run
     swizzle: tiles that are walked together across the raster direction: 1, 2, 4, 8, 16 or 32
@@ -100,7 +100,7 @@ class Schedule:
                 self.__dict__[name] = FrozenDict(held)
         if isinstance(self.constant, (list, tuple)):
             self.__dict__["constant"] = tuple(self.constant) or None
-        findings = [Finding(m) for m in self._faults(fields)]
+        findings = self._faults(fields)
         if findings:
             raise ScheduleError(findings)
 
@@ -109,12 +109,15 @@ class Schedule:
         """Whether it is split-K or stream-K."""
         return self.scheduler in ("split_k", "stream_k")
 
-    def _faults(self, fields: Container[str]) -> list[str]:
-        faults: list[str] = []
+    def _faults(self, fields: Container[str]) -> list[Finding]:
+        faults: list[Finding] = []
         for name, is_ok, expected in _CHECKS:
             held = getattr(self, name) if name in fields else None
             if held is not None and not is_ok(held):
-                faults.append(f"Schedule.{name} is {held!r}; expected {expected}")
+                today = _RENAMED.get((name, held)) if isinstance(held, str) else None
+                hint = f'"{held}" is called "{today}" today' if today else ""
+                message = f"Schedule.{name} is {held!r}; expected {expected}"
+                faults.append(Finding(message, hint=hint))
         return faults
 
     def __hash__(self) -> int:
@@ -176,7 +179,7 @@ _CHECKS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
         '"grid", "persistent", "split_k", "stream_k" or "auto"',
     ),
     ("splits", _positive, "a positive number"),
-    ("reduction", _words("turns", "slices", "unordered"), '"turns", "slices" or "unordered"'),
+    ("reduction", _words("serial", "parallel", "unordered"), '"serial", "parallel" or "unordered"'),
     ("swizzle", _numbers(*SWIZZLES), "1, 2, 4, 8, 16 or 32"),
     (
         "registers",
@@ -194,6 +197,8 @@ _CHECKS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("arch", _words("sm_90a", "sm_100a"), '"sm_90a" or "sm_100a"'),
 )
 """(field, whether it may hold this, what it may hold)."""
+_RENAMED = {("reduction", "turns"): "serial", ("reduction", "slices"): "parallel"}
+"""Today's word for an earlier one."""
 
 
 def _shown(held: object) -> str:

@@ -190,7 +190,7 @@ class Variants:
     def narrower(self, wide: Compiled, asked: Asked, error: CompileError) -> Compiled:
         """What fits, made in place of `wide`, which was refused by `error`."""
         from wsdsl.codegen.gate import SpillError
-        from wsdsl.lowering.choice.narrower import MOST_TRIES, narrower
+        from wsdsl.lowering.choice.spill_retries import MOST_TRIES, narrower
         from wsdsl.lowering.pipeline import schedule_with_fewer_sums
 
         if not isinstance(error, SpillError):

@@ -20,8 +20,8 @@ ORDERED = ("gemm", "mn_major", "epilogue", "product_f8e4m3", "scaled_rows")
 WORDS: dict[str, Schedule] = {
     "persistent": Schedule(scheduler="persistent"),
     "grid": Schedule(scheduler="grid"),
-    "split_k_turns": Schedule(scheduler="split_k", splits=4, reduction="turns"),
-    "split_k_slices": Schedule(scheduler="split_k", splits=4, reduction="slices"),
+    "split_k_serial": Schedule(scheduler="split_k", splits=4, reduction="serial"),
+    "split_k_parallel": Schedule(scheduler="split_k", splits=4, reduction="parallel"),
     "split_k_unordered": Schedule(scheduler="split_k", splits=4, reduction="unordered"),
     "split_k_pingpong": Schedule(scheduler="split_k", splits=2, mode="pingpong"),
     "stream_k": Schedule(scheduler="stream_k"),

@@ -12,7 +12,7 @@ from wsdsl import Schedule
 from wsdsl.ir.tile_ops import Contract, ForTiles
 from wsdsl.ir.types import Axis, Tensor, Tile
 from wsdsl.ir.walk import walk
-from wsdsl.lowering.drop_unused import drop_unused
+from wsdsl.lowering.passes.drop_unused import drop_unused
 from wsdsl.simulator.arithmetic import numpy_dtype
 
 SIZES: dict[str, tuple[int, ...]] = {
@@ -123,7 +123,7 @@ def schedule(kernel: wsdsl.Kernel, rng: Random) -> Schedule | None:
         mma=maybe(0.2, "m", "n", *tiles) if products else None,
         scheduler=scheduler,
         splits=maybe(0.7, 2, 3) if split else None,
-        reduction=maybe(0.5, "turns", "slices", "unordered") if split else None,
+        reduction=maybe(0.5, "serial", "parallel", "unordered") if split else None,
         swizzle=maybe(0.2, 1, 2, 4),
         constant=(rng.choice(tensors),) if tensors and rng.random() < 0.1 else None,
         overlap=maybe(0.1, True, False),

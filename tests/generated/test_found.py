@@ -169,7 +169,7 @@ UNDER = {
     "part_of_its_own_in_each_cta": (PART_OF_ITS_OWN, Schedule(cluster=dict(m=4))),
     "whole_dimension_in_slices": (
         PARTLY,
-        Schedule(scheduler="split_k", splits=2, reduction="slices"),
+        Schedule(scheduler="split_k", splits=2, reduction="parallel"),
     ),
     "whole_dimension_in_a_cluster": (PARTLY, Schedule(tile=dict(n=16), cluster=dict(n=2))),
     "operand_of_what_does_not_change": (OPERAND, Schedule(tile=dict(m=192, n=48), consumers=3)),

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.gpu
 FEW = {
     "one consumer": Schedule(tile=dict(m=64, n=224), consumers=1),
     "two consumers": Schedule(tile=dict(m=128, n=128), consumers=2, mode="cooperative"),
-    "turns": Schedule(tile=dict(m=64, n=64), mode="pingpong"),
+    "pingpong": Schedule(tile=dict(m=64, n=64), mode="pingpong"),
     "columns": Schedule(tile=dict(m=16, n=128), mma="n", consumers=2, mode="cooperative"),
     "cluster": Schedule(tile=dict(m=64, n=128), consumers=1, cluster=dict(n=2)),
     "split": Schedule(tile=dict(m=64, n=128), consumers=1, scheduler="split_k", splits=2),

@@ -62,8 +62,8 @@ SAMPLES: dict[str, tuple[str, str]] = {
     "finish_tile": (
         "%acc: f32[m, n], %s: i32, %b: i32, %e: i32, %p: i32, %q: i32, %C: tensor<f32[M, N]>, "
         "%m: axis<m of M>, %n: axis<n of N>",
-        'finish_tile(sums=(%acc,), slot=%s, begin=%b, end=%e, contraction="K", reduction="slices", '
-        "part=%p, parts=%q, args=(%x: f32[m, n],)) {\n"
+        'finish_tile(sums=(%acc,), slot=%s, begin=%b, end=%e, contraction="K", reduction='
+        '"parallel", part=%p, parts=%q, args=(%x: f32[m, n],)) {\n'
         "  store(tensor=%C, index=(%m, %n), value=%x)\n}",
     ),
     "add_in_cluster": (
@@ -84,9 +84,10 @@ SAMPLES: dict[str, tuple[str, str]] = {
     "producer_commit": ("%s: slot", "producer_commit(slot=%s)"),
     "producer_tail": ("%r: ring, %s: state", "producer_tail(ring=%r, state=%s)"),
     "consumer_wait": ("%r: ring", "%s: slot = consumer_wait(ring=%r)"),
-    "take_parts": (
+    "take_subtiles": (
         "%r: ring, %s: state",
-        "%x: bf16[m, n], %y: f32[n] = take_parts(ring=%r, turn=1, turns=2, state=%s)",
+        "%x: bf16[m, n], %y: f32[n] = take_subtiles(ring=%r, pingpong_index=1, num_pingpong=2, "
+        "state=%s)",
     ),
     "commit_products": ("", "commit_products()"),
     "materialize": ("%a: f32[m, n], %b: bf16[m, n]", "materialize(values=(%a, %b))"),
@@ -96,10 +97,10 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "%x: shared<32768 x 4>, %s: state",
         "%a: smem<bf16[m, k]> = tile_in_shared(shared=%x, offset=16384, state=%s)",
     ),
-    "parts_in_shared": (
+    "subtiles_in_shared": (
         "%x: shared<16384 x 2>, %l: shared<256 x 2>, %s: state, %f: mbarrier<2>, %e: mbarrier<2>",
-        "%v: bf16[m, n], %w: f32[n] = parts_in_shared(shared=(%x, %l), offsets=(0, 0), "
-        "parts=(64, 64), state=%s, full=%f, empty=%e, turn=1, turns=2)",
+        "%v: bf16[m, n], %w: f32[n] = subtiles_in_shared(shared=(%x, %l), offsets=(0, 0), "
+        "parts=(64, 64), state=%s, full=%f, empty=%e, pingpong_index=1, num_pingpong=2)",
     ),
     "slot_elements": (
         "%s: slot, %A: tensor<bf16[M, K]>, %m: axis<m of M>, %k: axis<k of K>",

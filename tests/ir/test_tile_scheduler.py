@@ -223,7 +223,7 @@ def test_arrays_are_numbers(scheduler: TileScheduler, size: tuple[int, int, int]
         np.full_like(each, tiles), np.full_like(each, depth), each, each * 0 + workers
     )
     made = work_check.pieces_of(scheduler, problem)
-    found = sorted(zip(made.at, made.turn, made.tile, made.begin, made.end, made.stride))
+    found = sorted(zip(made.at, made.iteration, made.tile, made.begin, made.end, made.stride))
     wanted = [
         (worker, turn, piece.tile, piece.begin, piece.end, piece.stride or 1)
         for worker, pieces in enumerate(pieces_of(scheduler, *size))

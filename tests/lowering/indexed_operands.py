@@ -223,7 +223,7 @@ SCHEDULES = (
     Schedule(constant=("W", "rows"), consumers=1),
     Schedule(constant=("X", "V", "rows", "table", "scales"), consumers=1),
     Schedule(tile=dict(m=64, n=32), scheduler="stream_k"),
-    Schedule(tile=dict(m=64, n=32), scheduler="split_k", splits=2, reduction="slices"),
+    Schedule(tile=dict(m=64, n=32), scheduler="split_k", splits=2, reduction="parallel"),
     Schedule(tile=dict(m=64, n=32), consumers=1, cluster=dict(k=2)),
 )
 KINDS = {

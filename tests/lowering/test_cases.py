@@ -74,7 +74,7 @@ def test_the_load_partition_has_its_own_nest() -> None:
     # What the epilogue reads has a ring and a thread of its own; factors of rows do not.
     assert loaded(parts) == ["R", "bias"]
     assert "num_warpgroups=0" in parts and "for_tiles" not in parts
-    assert "take_parts(" in compute
+    assert "take_subtiles(" in compute
     assert loaded(compute) == ["rows"]
 
 
@@ -82,7 +82,7 @@ def test_operands_of_an_epilogue_come_in_parts_where_tiles_are_whole() -> None:
     for schedule in (
         wsdsl.Schedule(scheduler="stream_k"),
         wsdsl.Schedule(scheduler="split_k", splits=2),
-        wsdsl.Schedule(scheduler="split_k", splits=2, reduction="slices"),
+        wsdsl.Schedule(scheduler="split_k", splits=2, reduction="parallel"),
     ):
         load, compute = partitions("epilogue", schedule)
         assert loaded(load) == ["A", "B"]

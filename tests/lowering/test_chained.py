@@ -12,8 +12,8 @@ from tests.case_data import check, expected, inputs
 from tests.case_table import Case
 from wsdsl import Schedule
 from wsdsl.diagnostics import ScheduleError
-from wsdsl.lowering.hoist_loads import hoist_loads
 from wsdsl.lowering.load_groups import load_groups
+from wsdsl.lowering.passes.hoist_loads import hoist_loads
 
 KEPT: dict[str, Case] = {}
 

@@ -9,7 +9,6 @@ from tests.kernels import CASES
 from wsdsl import Schedule
 from wsdsl.ir.op import Kernel
 from wsdsl.lowering.choice.cluster_options import cluster_options
-from wsdsl.lowering.choose_schedule import ranked
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.model.clusters import (
     ALONE,
@@ -25,6 +24,7 @@ from wsdsl.lowering.model.clusters import (
 )
 from wsdsl.lowering.model.predict import NUM_SMS, predict
 from wsdsl.lowering.model.workload import Work
+from wsdsl.lowering.passes.choose_schedule import ranked
 from wsdsl.lowering.pipeline import scheduled_tile
 
 EIGHT = dict(m=4, n=2)
@@ -215,10 +215,10 @@ def test_gains() -> None:
     assert gain(wide, 1024, 1536, 4096) == pytest.approx(GAIN[ALONE] / 1.0064)
     assert gain(near, 1024, 1536, 4096) == pytest.approx(GAIN[ALONE] * LITTLE / 1.0064)
     assert gain(wide, 2048, 1536, 4096) == 1.0
-    # Pieces that take turns drift apart over their own part of the sum; slices begin together.
+    # Pieces of a serial reduction drift apart over their sums; parallel ones begin together.
     turns = dataclasses.replace(narrow, scheduler="split_k", splits=2)
     assert gain(turns, 512, 768, 8192) == pytest.approx(GAIN[ALONE] / 1.0064)
-    assert gain(dataclasses.replace(turns, reduction="slices"), 512, 768, 8192) == 1.0
+    assert gain(dataclasses.replace(turns, reduction="parallel"), 512, 768, 8192) == 1.0
     assert gain(dataclasses.replace(narrow, scheduler="stream_k"), 1024, 768, 8192) == 1.0
 
 

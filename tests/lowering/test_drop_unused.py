@@ -7,7 +7,7 @@ import pytest
 
 from wsdsl import Schedule, parse
 from wsdsl.ir.tile_ops import ForEach, ForTiles, If, Load
-from wsdsl.lowering.drop_unused import drop_unused
+from wsdsl.lowering.passes.drop_unused import drop_unused
 
 TEXT = """
 @kernel

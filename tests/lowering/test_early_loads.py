@@ -110,7 +110,7 @@ SCHEDULES = {
     "three": Schedule(
         tile=dict(m=192, n=64), consumers=3, mode="cooperative", stages=2, constant=("B",)
     ),
-    "turns": Schedule(tile=dict(m=64, n=64), mode="pingpong", stages=3, constant=("B",)),
+    "pingpong": Schedule(tile=dict(m=64, n=64), mode="pingpong", stages=3, constant=("B",)),
     "cluster": Schedule(
         tile=dict(m=64, n=64), cluster=dict(m=2), consumers=1, stages=3, constant=("B",)
     ),
@@ -118,9 +118,9 @@ SCHEDULES = {
         tile=dict(m=64, n=32), cluster=dict(m=2, n=2), mode="pingpong", stages=2, constant=("A",)
     ),
     "pieces": dataclasses.replace(SMALL, scheduler="split_k", splits=3),
-    "slices": Schedule(
+    "parallel": Schedule(
         tile=dict(m=128, n=64), stages=2, mode="cooperative", scheduler="split_k", splits=2,
-        reduction="slices", constant=("B",),
+        reduction="parallel", constant=("B",),
     ),
     "unordered": dataclasses.replace(
         SMALL, scheduler="split_k", splits=3, reduction="unordered", constant=("A", "B")

@@ -14,7 +14,7 @@ from wsdsl import Schedule
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.overlap_rules import why_apart
 from wsdsl.ir.tile_ops import ForTiles
-from wsdsl.lowering.fit_last_tiles import fit_last_tiles, reach_over
+from wsdsl.lowering.passes.fit_last_tiles import fit_last_tiles, reach_over
 from wsdsl.lowering.pipeline import lower
 from wsdsl.simulator.machine import simulate
 from wsdsl.simulator.tensor_map import TensorMapValue
@@ -169,7 +169,7 @@ def test_what_is_contracted_stays_apart() -> None:
     [
         Schedule(scheduler="stream_k"),
         Schedule(scheduler="split_k", splits=2),
-        Schedule(scheduler="split_k", splits=2, reduction="slices"),
+        Schedule(scheduler="split_k", splits=2, reduction="parallel"),
     ],
     ids=repr,
 )

@@ -12,7 +12,7 @@ from wsdsl.simulator.machine import simulate
 SIZES = dict(M=72, N=40, K=40, E=3, G=3)
 ONE = Schedule(consumers=1, scheduler="grid")
 TWO = Schedule(consumers=2)
-TURNS = Schedule(tile=dict(m=64, n=24), mode="pingpong")
+PINGPONG = Schedule(tile=dict(m=64, n=24), mode="pingpong")
 
 
 def run(name: str, dtype: str, schedule: Schedule | None, unaligned: tuple[str, ...] = ()) -> None:
@@ -40,7 +40,7 @@ def test_by_threads(name: str) -> None:
 
 
 def test_in_turns() -> None:
-    run("product", "f16", TURNS)
+    run("product", "f16", PINGPONG)
 
 
 @pytest.mark.parametrize("trips", [0, 1, 2, 5])

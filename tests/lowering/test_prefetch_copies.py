@@ -11,7 +11,7 @@ from wsdsl import Schedule
 from wsdsl.ir.memory_ops import PrefetchTile, ThreadLoad
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.walk import walk
-from wsdsl.lowering import prefetch_copies
+from wsdsl.lowering.passes import prefetch_copies
 from wsdsl.lowering.pipeline import lower
 from wsdsl.simulator.execute import SEEN
 from wsdsl.simulator.machine import simulate

@@ -192,7 +192,7 @@ def test_a_whole_dimension_is_one_tile(size: int) -> None:
         wsdsl.parse(text).f.compile(D=size)
 
 
-@pytest.mark.parametrize("more", [{}, dict(scheduler="split_k", splits=3, reduction="slices")])
+@pytest.mark.parametrize("more", [{}, dict(scheduler="split_k", splits=3, reduction="parallel")])
 @pytest.mark.parametrize(
     ("name", "tile", "words"),
     [

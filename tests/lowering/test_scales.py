@@ -12,7 +12,7 @@ import wsdsl
 from tests.kernels import CASES
 from wsdsl import Schedule, ScheduleError
 from wsdsl.ir.spec import verify
-from wsdsl.lowering.move_factors import move_factors
+from wsdsl.lowering.passes.move_factors import move_factors
 from wsdsl.simulator.arithmetic import NUMPY_DTYPES
 
 

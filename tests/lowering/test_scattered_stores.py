@@ -28,8 +28,8 @@ SCHEDULES = {
     "shared columns": Schedule(tile=dict(m=64, n=64), consumers=2, share="n"),
     "a cluster": Schedule(tile=dict(m=64, n=16), consumers=1, cluster=dict(m=2, n=2)),
     "columns ride M": Schedule(tile=dict(m=32, n=64), consumers=1, mma="n"),
-    "slices": Schedule(
-        tile=dict(m=64, n=64), consumers=1, scheduler="split_k", splits=2, reduction="slices"
+    "parallel": Schedule(
+        tile=dict(m=64, n=64), consumers=1, scheduler="split_k", splits=2, reduction="parallel"
     ),
 }
 

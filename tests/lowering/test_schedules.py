@@ -196,7 +196,7 @@ def test_a_width_that_divides_the_waves_is_preferred() -> None:
         (Schedule(tile=dict(n=256), stages=9), "bytes of SMEM"),
         (Schedule(registers=dict(load=232, compute=232), consumers=2), "more than the"),
         (Schedule(registers=dict(loader=40)), "name the roles"),
-        (Schedule(mode="pingpong", consumers=1), "nobody to take turns with"),
+        (Schedule(mode="pingpong", consumers=1), "nobody to alternate with"),
         (Schedule(cluster=dict(q=2)), "no parallel loop walks"),
         (Schedule(cluster=dict(m=4, n=4)), "more than 8 CTAs"),
         (Schedule(raster="k"), "no parallel loop walks"),
@@ -398,3 +398,9 @@ def test_what_results_take_to_compute_counts(mode: Mode) -> None:
     own = RELAXED["gelu"][8] * 128 * 128 / ISSUED
     assert computed.epilogue - plain.epilogue == pytest.approx(own)
     assert computed.cycles > plain.cycles + computed.waves * 900
+
+
+@pytest.mark.parametrize(("earlier", "today"), [("turns", "serial"), ("slices", "parallel")])
+def test_an_earlier_word_names_todays(earlier: str, today: str) -> None:
+    with pytest.raises(ScheduleError, match=f'"{earlier}" is called "{today}" today'):
+        Schedule(reduction=earlier)  # type: ignore[arg-type]

@@ -162,7 +162,7 @@ def test_what_is_added_once_a_tile_is_not_added_by_each_slice() -> None:
     kernel = parse(ONCE.format(more="R[m] += cast(index(m), f32)")).k
     for given in (
         Schedule(cluster=dict(k=2)),
-        Schedule(scheduler="split_k", splits=2, reduction="slices"),
+        Schedule(scheduler="split_k", splits=2, reduction="parallel"),
     ):
         with pytest.raises(ScheduleError, match="each slice of the columns would add this"):
             kernel.schedule(given)
@@ -171,11 +171,13 @@ def test_what_is_added_once_a_tile_is_not_added_by_each_slice() -> None:
 
 BY_SLICES = [
     Schedule(cluster=dict(k=2), tile=dict(m=64, n=64), consumers=1),
-    Schedule(scheduler="split_k", splits=2, reduction="slices", tile=dict(m=64, n=64), consumers=1),
+    Schedule(
+        scheduler="split_k", splits=2, reduction="parallel", tile=dict(m=64, n=64), consumers=1
+    ),
 ]
 
 
-@pytest.mark.parametrize("given", BY_SLICES, ids=["cluster", "slices"])
+@pytest.mark.parametrize("given", BY_SLICES, ids=["cluster", "parallel"])
 @pytest.mark.parametrize(
     ("more", "words"),
     [
@@ -192,7 +194,7 @@ def test_what_slices_can_not_do(given: Schedule, more: str, words: str) -> None:
         kernel.schedule(dataclasses.replace(given, mma="m"), M=128, N=128, K=64)
 
 
-@pytest.mark.parametrize("given", BY_SLICES, ids=["cluster", "slices"])
+@pytest.mark.parametrize("given", BY_SLICES, ids=["cluster", "parallel"])
 @pytest.mark.parametrize(
     ("made", "words"),
     [("sum(X[m, n], over=n)", "all columns of `n`"), ("Y[m, :] @ Z[n, :]", "of whole tiles")],
@@ -208,7 +210,7 @@ def test_what_is_made_of_whole_tiles_before(given: Schedule, made: str, words: s
         parse(text).k.schedule(dataclasses.replace(given, mma="m"), J=32, N=64)
 
 
-@pytest.mark.parametrize("given", BY_SLICES, ids=["cluster", "slices"])
+@pytest.mark.parametrize("given", BY_SLICES, ids=["cluster", "parallel"])
 def test_a_tile_ends_where_all_of_it_does(given: Schedule) -> None:
     kernel = parse(ONCE.format(more="").replace(", R: f32[M]", "")).k
     rng = np.random.default_rng(0)

@@ -8,7 +8,7 @@ import pytest
 import wsdsl
 from wsdsl.compiler import Kernel
 from wsdsl.ir.tile_ops import Map
-from wsdsl.lowering.use_sigmoid import use_sigmoid
+from wsdsl.lowering.passes.use_sigmoid import use_sigmoid
 
 TEXT = """
 @kernel

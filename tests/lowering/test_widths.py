@@ -7,11 +7,11 @@ import pytest
 from tests.kernels import CASES
 from wsdsl import Schedule
 from wsdsl.ir.memory_ops import MakeTensorMap, StoreShared
-from wsdsl.lowering.model.handing import _slicing
+from wsdsl.lowering.model.split_k_cost import _slicing
 from wsdsl.lowering.model.workload import Work
-from wsdsl.lowering.pieces import chunk_widths, panel_widths
+from wsdsl.lowering.parallel_reduction import Slicing
 from wsdsl.lowering.pipeline import scheduled_tile
-from wsdsl.lowering.slices import Slicing
+from wsdsl.lowering.register_tiles import chunk_widths, panel_widths
 
 COLUMNS = range(8, 257, 8)
 
@@ -59,7 +59,7 @@ def test_slices_fit_in_registers() -> None:
 
 def test_slices_of_those_in_turns_are_of_one_consumer() -> None:
     """To the model as in the kernel."""
-    cut = Schedule(scheduler="split_k", splits=3, reduction="slices", mode="pingpong")
+    cut = Schedule(scheduler="split_k", splits=3, reduction="parallel", mode="pingpong")
     cut = replace(cut, tile=dict(m=128, n=128), consumers=2)
     kernel = scheduled_tile(replace(CASES["gemm"].kernel.tile, schedule=cut))
     assert kernel.schedule is not None

@@ -44,8 +44,11 @@ STATES = {
     "cluster_k": (Schedule(tile=LARGE, cluster=dict(k=4)), 15),
     "cluster_m_k": (Schedule(tile=LARGE, cluster=dict(m=2, k=2)), 15),
     "pingpong_cluster": (Schedule(tile=LARGE, mode="pingpong", cluster=dict(m=4)), 30),
-    "stream_k": (dataclasses.replace(THREE, scheduler="stream_k", reduction="turns"), 80),
-    "slices": (dataclasses.replace(THREE, scheduler="split_k", splits=3, reduction="slices"), 130),
+    "stream_k": (dataclasses.replace(THREE, scheduler="stream_k", reduction="serial"), 80),
+    "parallel": (
+        dataclasses.replace(THREE, scheduler="split_k", splits=3, reduction="parallel"),
+        130,
+    ),
 }
 
 

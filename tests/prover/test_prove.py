@@ -14,8 +14,8 @@ from wsdsl.cli import main
 from wsdsl.diagnostics import ProofError, VerifyError
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.registry import OPS
-from wsdsl.prover.arms import ARMS
 from wsdsl.prover.explore import explore
+from wsdsl.prover.op_handlers import HANDLERS
 from wsdsl.prover.prove import digest, prove
 
 ROOT = Path(__file__).parents[2]
@@ -33,7 +33,7 @@ def sample(name: str) -> str:
 
 def test_every_scheduled_op_has_a_model() -> None:
     scheduled = {name for name, cls in OPS.items() if "scheduled" in cls.levels}
-    assert scheduled - {name for name, cls in OPS.items() if cls in ARMS} == NO_MODEL_NEEDED
+    assert scheduled - {name for name, cls in OPS.items() if cls in HANDLERS} == NO_MODEL_NEEDED
 
 
 @pytest.mark.parametrize(

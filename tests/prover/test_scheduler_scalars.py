@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.prover.test_handing_on import objection, scheduled
+from tests.prover.test_split_k_protocol import objection, scheduled
 from tests.simulator.mutants import rewrite
 from wsdsl.diagnostics import ProofError
 from wsdsl.ir import barrier_ops as b
@@ -98,7 +98,7 @@ def mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
 
 
 EVERY = {
-    "stream_k": 1, "split_k": 1, "unordered": 1, "slices": 1, "cluster": 2, "cluster_slices": 1,
+    "stream_k": 1, "split_k": 1, "unordered": 1, "parallel": 1, "cluster": 2, "cluster_slices": 1,
     "pingpong": 4, "three": 9,
 }  # fmt: skip
 """How many mutants are passed over: in ping-pong the same scalars come once more."""

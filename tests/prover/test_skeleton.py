@@ -79,7 +79,7 @@ def test_a_loop_counts_in_a_register_that_was_a_place() -> None:
 
 def test_a_single_slice_is_no_loop() -> None:
     """LLVM sees how often it would run."""
-    cut = Schedule(tile=dict(m=64, n=16), scheduler="split_k", splits=4, reduction="slices")
+    cut = Schedule(tile=dict(m=64, n=16), scheduler="split_k", splits=4, reduction="parallel")
     made = CASES["gemm"].kernel._compile(cut, CASES["gemm"].sizes, ())
     assert not objection(made.scheduled, made.ptx)
 

@@ -259,7 +259,7 @@ def test_not_all_is_remembered(card: Card, compiled: Any, monkeypatch: pytest.Mo
 def test_memory_that_is_lent(card: Card) -> None:
     """What has become too small goes, though calls are remembered that were lent it."""
     cut = dict(tile=dict(m=64, n=64, k=64), consumers=1, scheduler="split_k", splits=2)
-    known = wsdsl.parse(TEXT).plain.compile(Schedule(**cut, reduction="turns"))
+    known = wsdsl.parse(TEXT).plain.compile(Schedule(**cut, reduction="serial"))
     sizes = (128, 64), (512, 64), (128, 64)
     for rows, columns in (*sizes, *sizes):
         given = Tensor((rows, 256), A), Tensor((columns, 256), B), Tensor((rows, columns), C)

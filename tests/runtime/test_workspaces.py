@@ -13,12 +13,12 @@ from tests.kernels import CASES
 from tests.runtime.fake_driver import MAIN, SIDE, FakeDriver
 from wsdsl.artifact.access import Access
 from wsdsl.artifact.signature import (
-    LentTensor,
     PointerArgument,
     ScalarArgument,
     Signature,
     SizeArgument,
     StrideArgument,
+    WorkspaceTensor,
 )
 from wsdsl.diagnostics import LaunchError
 from wsdsl.ir.barrier_ops import ArriveFlag, WaitFlag, WaitPredecessor
@@ -35,7 +35,7 @@ from wsdsl.runtime.views import ArrayView
 
 F32, I32 = DTYPES["f32"], DTYPES["i32"]
 PARTIALS = Tensor(F32, ("partials_lines", 256))
-TURNS = Tensor(I32, ("turns_lines",))
+FLAGS = Tensor(I32, ("flags_lines",))
 GEMM = Signature(
     name="gemm",
     arguments=(
@@ -43,9 +43,9 @@ GEMM = Signature(
         StrideArgument("C", 0),
         PointerArgument("partials"),
         StrideArgument("partials", 0),
-        PointerArgument("turns"),
+        PointerArgument("flags"),
         ScalarArgument("alpha", F32),
-        *(SizeArgument(d) for d in ("M", "N", "K", "partials_lines", "turns_lines")),
+        *(SizeArgument(d) for d in ("M", "N", "K", "partials_lines", "flags_lines")),
     ),
     threads=384,
     smem_bytes=200_000,
@@ -53,8 +53,8 @@ GEMM = Signature(
     scheduler="stream_k",
     contraction=(("K", 64),),
     lent=(
-        LentTensor("partials", PARTIALS, 128, zeroed=False),
-        LentTensor("turns", TURNS, 2, zeroed=True),
+        WorkspaceTensor("partials", PARTIALS, 128, zeroed=False),
+        WorkspaceTensor("flags", FLAGS, 2, zeroed=True),
     ),
 )
 SLOT = 128 * 256 * 4
@@ -65,7 +65,7 @@ class Launched(NamedTuple):
     c: int
     partials: int
     stride: int
-    turns: int
+    flags: int
     alpha: float
     sizes: tuple[int, ...]
 
@@ -90,12 +90,12 @@ class Machine:
             struct.unpack_from(code, raw, offset)[0]
             for code, offset in zip("QqQqQfiiiii", self.format, strict=True)
         ]
-        c, _, partials, stride, turns, alpha, *sizes = values
+        c, _, partials, stride, flags, alpha, *sizes = values
         assert partials in self.fake.memory, "launched with memory that is free"
-        assert turns in self.fake.zeroed
+        assert flags in self.fake.zeroed
         assert self.fake.memory[partials] >= 1024 * sizes[3]
-        assert self.fake.memory[turns] >= 4 * sizes[4]
-        return Launched(stream, c, partials, stride, turns, alpha, tuple(sizes))
+        assert self.fake.memory[flags] >= 4 * sizes[4]
+        return Launched(stream, c, partials, stride, flags, alpha, tuple(sizes))
 
 
 pytestmark = pytest.mark.usefixtures("quick_collections")
@@ -124,7 +124,7 @@ def test_sizes_and_strides(machine: Machine) -> None:
     assert found.sizes == (300, 300, 640, 6 * 128, 6 * 2)
     assert (found.c, found.stride, found.alpha) == (0xC000, 256, 2.0)
     assert sorted(machine.fake.memory.values()) == [6 * 2 * 4, 6 * SLOT]
-    assert machine.fake.zeroed == {found.turns}
+    assert machine.fake.zeroed == {found.flags}
 
 
 def test_a_warm_launch_allocates_nothing(machine: Machine) -> None:
@@ -171,7 +171,7 @@ def test_streams_do_not_share(machine: Machine) -> None:
     first, second, third = (machine.launched(i) for i in range(3))
     assert (first.stream, second.stream) == (MAIN, SIDE)
     assert first == third
-    assert not {first.partials, first.turns} & {second.partials, second.turns}
+    assert not {first.partials, first.flags} & {second.partials, second.flags}
     machine.prepare(stream=SIDE)()
     assert machine.launched()[1:] == second[1:]
 
@@ -198,11 +198,11 @@ def test_it_grows_and_what_was_too_small_goes(machine: Machine) -> None:
     after = machine.launched()
     assert after.partials != before.partials
     gc.collect()
-    assert set(machine.fake.memory) == {after.partials, after.turns}
+    assert set(machine.fake.memory) == {after.partials, after.flags}
     small()
-    shared = dict(partials=after.partials, turns=after.turns)
+    shared = dict(partials=after.partials, flags=after.flags)
     assert machine.launched() == before._replace(**shared)
-    assert set(machine.fake.memory) == {after.partials, after.turns}
+    assert set(machine.fake.memory) == {after.partials, after.flags}
 
 
 def test_streams_that_are_not_kept_leave_nothing(machine: Machine) -> None:
@@ -267,7 +267,7 @@ def test_a_capture_has_its_own_for_ever(machine: Machine) -> None:
         prepared()
         assert machine.launched() == eager
     assert captured[0] == captured[1]
-    owned = [{x.partials, x.turns} for x in (eager, captured[0], captured[2])]
+    owned = [{x.partials, x.flags} for x in (eager, captured[0], captured[2])]
     assert not owned[0] & owned[1] and not owned[0] & owned[2] and not owned[1] & owned[2]
     del prepared
     machine.launcher = Launcher(b"\x7fELF", GEMM, Access())

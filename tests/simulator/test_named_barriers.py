@@ -7,7 +7,7 @@ from wsdsl.ir.parser import parse_kernel
 from wsdsl.simulator.errors import SimulationError
 from wsdsl.simulator.machine import simulate
 
-TURNS = """
+PINGPONG = """
 kernel turns @ scheduled (%Y: tensor<f32[M, 32]>) {
   %y_map: tensor_map = make_tensor_map(tensor=%Y, box=(16, 32), swizzle="128B")
   %slot: shared<8192 x 1> = allocate_shared(label="slot", offset=0)
@@ -44,7 +44,7 @@ kernel turns @ scheduled (%Y: tensor<f32[M, 32]>) {
 
 
 def run(*changes: tuple[str, str], seed: int = 0) -> None:
-    text = TURNS
+    text = PINGPONG
     for old, new in changes:
         assert old in text, old
         text = text.replace(old, new)

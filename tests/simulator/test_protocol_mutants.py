@@ -24,7 +24,7 @@ SEEDS = range(3)
 KINDS = ("delete", "own cta", "num_warpgroups", "arrivals", "tx_bytes", "pending", "release")
 HARMLESS = {
     "spread": ["tma_store_wait(pending=0, read=False)"],  # sync_cluster and the end wait enough
-    "turns": [
+    "pingpong": [
         "tma_store_wait(pending=0, read=False)",
         "named_barrier_sync(barrier=2, num_warpgroups=2)",  # after the loop: nothing is left to do
     ],
@@ -41,7 +41,7 @@ def spread(kernel: Kernel, seed: int) -> None:
     assert (arrays["Y"] == np.concatenate([x, x])).all()
 
 
-def turns(kernel: Kernel, seed: int) -> None:
+def pingpong(kernel: Kernel, seed: int) -> None:
     y = np.full((256, 32), np.nan, np.float32)
     simulate(kernel, {"Y": y}, seed=seed)
     assert (y == np.arange(256)[:, None]).all()
@@ -71,7 +71,7 @@ def registers(kernel: Kernel, seed: int) -> None:
 
 CASES: list[tuple[str, Callable[[Kernel, int], None]]] = [
     (test_clusters.SPREAD.replace(*test_clusters.ONE_CLUSTER), spread),
-    (test_named_barriers.TURNS, turns),
+    (test_named_barriers.PINGPONG, pingpong),
     (test_flags.HAND_OVER, hand_over),
     (test_flags.BY_TMA, by_tma),
     (test_register_operands.GEMM, registers),

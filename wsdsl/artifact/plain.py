@@ -21,13 +21,13 @@ from wsdsl.artifact.artifact import Artifact, Choice, Declaration, Names, Versio
 from wsdsl.artifact.certificate import Certificate
 from wsdsl.artifact.resources import Resources
 from wsdsl.artifact.signature import (
-    LentTensor,
     MapArgument,
     PointerArgument,
     ScalarArgument,
     Signature,
     SizeArgument,
     StrideArgument,
+    WorkspaceTensor,
 )
 from wsdsl.ir.op import Value
 from wsdsl.ir.types import DTYPES, DType, Tensor, Tile
@@ -38,7 +38,7 @@ NAME, MAGIC = b"wsdsl\n", b"wsdsl\n\0\2"
 KNOWN: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
-        Access, Artifact, Certificate, Choice, Declaration, LentTensor, MapArgument, Names,
+        Access, Artifact, Certificate, Choice, Declaration, WorkspaceTensor, MapArgument, Names,
         PointerArgument, Resources, ScalarArgument, Schedule, Signature, SizeArgument,
         StrideArgument, Tensor, Tile, Value, Versions,
     )

@@ -50,7 +50,7 @@ Argument = MapArgument | PointerArgument | StrideArgument | SizeArgument | Scala
 
 
 @dataclass(frozen=True, slots=True)
-class LentTensor:
+class WorkspaceTensor:
     """GMEM for one launch at a time: `each` lines of its first dimension for every slot of the tile
     scheduler. With `zeroed` it is full of zeros before a launch and after it.
     """
@@ -78,7 +78,7 @@ class Signature:
     contraction: tuple[tuple[str, int], ...] = ()
     splits: int = 0
     together: bool = False
-    lent: tuple[LentTensor, ...] = ()
+    lent: tuple[WorkspaceTensor, ...] = ()
     waits: bool = False
     """It waits for the kernel in front of it by itself, and may start before that is over."""
 

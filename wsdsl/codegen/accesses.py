@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from wsdsl.artifact.access import Access
+from wsdsl.ir.complete_writes import written_whole
 from wsdsl.ir.memory_ops import LoadGlobal, StoreGlobal
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.touches import mapped_tensors, touches
+from wsdsl.ir.tensor_accesses import mapped_tensors, touches
 from wsdsl.ir.types import Tensor
-from wsdsl.ir.written_whole import written_whole
 
 
 def access_of(kernel: Kernel) -> Access:

@@ -21,7 +21,7 @@ from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.memory_ops import AllocateGlobal
 from wsdsl.ir.op import Kernel, Value
-from wsdsl.ir.touches import written_tensors
+from wsdsl.ir.tensor_accesses import written_tensors
 from wsdsl.ir.types import I32
 
 HEADER = """\

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from wsdsl.artifact.signature import (
     Argument,
-    LentTensor,
     MapArgument,
     PointerArgument,
     ScalarArgument,
     Signature,
     SizeArgument,
     StrideArgument,
+    WorkspaceTensor,
 )
 from wsdsl.ir.barrier_ops import (
     AllocateBarriers,
@@ -41,7 +41,7 @@ def signature(kernel: Kernel) -> Signature:
     direct: dict[str, Tensor] = {}
     sizes: dict[str, None] = {}
     used: set[Value] = set()
-    lent: list[LentTensor] = []
+    lent: list[WorkspaceTensor] = []
     threads, smem_bytes, waits = 0, 0, False
     grid = LaunchGrid(tiles=())
     for op in kernel.ops:
@@ -76,7 +76,7 @@ def signature(kernel: Kernel) -> Signature:
                 grid = op
             case AllocateGlobal():
                 assert isinstance(op.result.type, Tensor)
-                lent.append(LentTensor(op.result.name, op.result.type, op.each, op.zeroed))
+                lent.append(WorkspaceTensor(op.result.name, op.result.type, op.each, op.zeroed))
             case WaitPredecessor():
                 waits = True
             case _:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from wsdsl.ir.barrier_ops import LaunchDependents, WaitPredecessor
 from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.touches import mapped_tensors, touch_of
+from wsdsl.ir.tensor_accesses import mapped_tensors, touch_of
 from wsdsl.ir.walk import walk
 
 Problem = tuple[Op | None, str]

@@ -68,10 +68,10 @@ class ForWork(Op):
     `dims` names their dimensions. `scheduler` is one of `launch_grid`. The last two axes are
     rasterised: neighbours run along `raster` (the last axis, if ""), and `swizzle` tiles of the
     other axis are walked together. `cluster` gives the CTAs of a cluster along each index, the last
-    one's ranks first; together they take that many neighbouring tiles. With `turns` > 1 this
-    partition does every `turns`-th tile of its CTA, `turn` first, and passes over the slots of the
-    others in `skip`; the mainloops of those who take turns follow one another. `within` is that of
-    `for_tiles`, for each index.
+    one's ranks first; together they take that many neighbouring tiles. With `num_pingpong`
+    compute partitions, this one does every `num_pingpong`-th tile of its CTA, beginning with
+    `pingpong_index`, and passes over the slots of the others in `skip`; order barriers make their
+    mainloops follow one another. `within` is that of `for_tiles`, for each index.
 
     "split_k" and "stream_k" cut tiles along `contraction`, one (dimension, tile); `splits` are the
     pieces of "split_k". Then `piece` binds i32: the tile's slot (a number that the pieces of a tile
@@ -90,8 +90,8 @@ class ForWork(Op):
     raster: str = ""
     cluster: tuple[int, ...] = ()
     within: tuple[int, ...] = ()
-    turn: int = 0
-    turns: int = 1
+    pingpong_index: int = 0
+    num_pingpong: int = 1
     contraction: tuple[tuple[str, int], ...] = ()
     splits: int = 0
     together: bool = False
@@ -107,12 +107,12 @@ class FinishTile(Op):
     Add to them what was summed in front of `begin`; if `end` is the contraction's, run `body` with
     the whole as `args`, else leave it in the tile's `slot` for the piece that follows.
 
-    `reduction`: "turns": each piece adds after the one in front of it. "unordered": the first piece
-    adds first and the last one last, those between in any order, so that results may differ in the
-    last bits from run to run. "slices": all pieces leave their sums, and when all have, each runs
-    `body` for a part of the tile's columns. `part` is then the piece's number among `parts`.
-    "cluster" is the same for the CTAs of a cluster that share the contraction, `sharing` of them:
-    they send each other their sums.
+    `reduction`: "serial": each piece adds after the one in front of it. "unordered": the first
+    piece adds first and the last one last, those between in any order, so that results may differ
+    in the last bits from run to run. "parallel": all pieces leave their sums, and when all have,
+    each runs `body` for a part of the tile's columns. `part` is then the piece's number among
+    `parts`. "cluster" is the same for the CTAs of a cluster that share the contraction, `sharing`
+    of them: they send each other their sums.
     """
 
     levels: ClassVar = PARTITIONED
@@ -121,7 +121,7 @@ class FinishTile(Op):
     begin: Value
     end: Value
     contraction: str
-    reduction: str = "turns"
+    reduction: str = "serial"
     part: Value | None = None
     parts: Value | None = None
     sharing: int = 1

@@ -78,7 +78,7 @@ def barriers_are_initialised(kernel: Kernel) -> Iterator[Problem]:
 
 def expected_bytes_are_loaded(kernel: Kernel) -> Iterator[Problem]:
     """An arrive_expect_tx announces the bytes of the copies on the same barrier and state, which
-    stand in the same region. What other CTAs copy or send, in their own turn, is the prover's.
+    stand in the same region. What other CTAs copy or send, in their own time, is the prover's.
     """
     boxes: dict[object, int] = {}
     for op in kernel.ops:

@@ -107,17 +107,18 @@ class ConsumerWait(Op):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class TakeParts(Op):
+class TakeSubtiles(Op):
     """The next tiles of a ring with `parts`. Each part is waited for when something first needs it,
-    and its slot is given back when all of it was read; parts are read in their order. Partitions
-    that take turns at the tiles, this one being the `turn`-th, take turns at the ring too.
+    and its slot is given back when all of it was read; parts are read in their order. Of
+    `num_pingpong` partitions in ping-pong this is number `pingpong_index`: they follow one another
+    at the ring, too.
     """
 
     levels: ClassVar = PARTITIONED
     result: tuple[Value, ...] = results()
     ring: Value
-    turn: int = 0
-    turns: int = 1
+    pingpong_index: int = 0
+    num_pingpong: int = 1
     state: Value | None = None
 
 
@@ -185,9 +186,9 @@ class ElementsInShared(Op):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class PartsInShared(Op):
+class SubtilesInShared(Op):
     """The tiles that come in `parts`, each through the items of its `shared`, `offsets` bytes in,
-    from `state` on; what `take_parts` becomes when its ring is placed.
+    from `state` on; what `take_subtiles` becomes when its ring is placed.
     """
 
     levels: ClassVar = PARTITIONED
@@ -198,8 +199,8 @@ class PartsInShared(Op):
     state: Value
     full: Value
     empty: Value
-    turn: int = 0
-    turns: int = 1
+    pingpong_index: int = 0
+    num_pingpong: int = 1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

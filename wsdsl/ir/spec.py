@@ -15,11 +15,11 @@ from wsdsl.ir import (
     agreement_rules,
     attribute_rules,
     copy_rules,
-    lent_rules,
     overlap_rules,
     product_rules,
     protocol_rules,
     threads,
+    workspace_rules,
 )
 from wsdsl.ir.op import (
     Kernel,
@@ -186,13 +186,13 @@ COMMON: tuple[Rule, ...] = (
 _PRODUCTS: tuple[Rule, ...] = (products_share_an_axis, blocks_hold_whole_tiles)
 RULES: dict[Level, tuple[Rule, ...]] = {
     "tile": (*COMMON, *_PRODUCTS, *overlap_rules.TILE),
-    "partitioned": (*COMMON, *_PRODUCTS, *lent_rules.RULES, *overlap_rules.PARTITIONED),
+    "partitioned": (*COMMON, *_PRODUCTS, *workspace_rules.RULES, *overlap_rules.PARTITIONED),
     "scheduled": COMMON,
 }
 STEPS: tuple[tuple[Rule, ...], ...] = (
     (threads.ops_have_their_threads, attribute_rules.attributes_are_in_range),
     (
-        *lent_rules.RULES,
+        *workspace_rules.RULES,
         *overlap_rules.SCHEDULED,
         *agreement_rules.RULES,
         *protocol_rules.RULES,

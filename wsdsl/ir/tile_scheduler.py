@@ -1,9 +1,9 @@
 """Which worker (a CTA, or a cluster) does what part of the work, and in what order.
 
 The work is output tiles, each a sum over `depth` tiles of the contraction. A tile scheduler gives
-every worker a loop, and for each of its turns a `Piece`: an output tile, and which tiles of the
-contraction to sum. Pieces of a tile that is cut cover its contraction without gaps or overlap, and
-whoever does one but the first needs what the piece in front of it has summed.
+every worker a loop, and for each of its iterations a `Piece`: an output tile, and which tiles of
+the contraction to sum. Pieces of a tile that is cut cover its contraction without gaps or overlap,
+and whoever does one but the first needs what the piece in front of it has summed.
 
 - `DataParallel`: whole tiles, worker by worker ("grid", "persistent"). The CTAs of a worker that is
   a cluster may share the contraction of each tile: each has the same number of steps, the last of
@@ -19,11 +19,11 @@ whoever does one but the first needs what the piece in front of it has summed.
   walked backwards, so that the beginnings of tiles, for which others wait, come first. A run that
   finishes no tile is a little shorter than others, since somebody waits for all of it.
 
-A piece only ever needs what a worker with a lower number does: in `SplitK` the same turn of the one
-that has the piece in front, in `StreamK` the first turn of the worker in front. So no order can end
-in a circle of waiting workers. More than that, the workers with the lowest numbers get done without
-any other; hence they may be started in the order of their numbers, as soon as there is room for
-each, and kernels that share the card cannot keep each other waiting for ever.
+A piece only ever needs what a worker with a lower number does: in `SplitK` the same iteration of
+the one that has the piece in front, in `StreamK` the first iteration of the worker in front. So no
+order can end in a circle of waiting workers. More than that, the workers with the lowest numbers
+get done without any other; hence they may be started in the order of their numbers, as soon as
+there is room for each, and kernels that share the card cannot keep each other waiting for ever.
 
 The same formulas make the kernel's scalar code and numbers on the host: they are written for any
 `Arithmetic`.
@@ -110,7 +110,7 @@ class Walk(ABC, Generic[T]):
 
     @abstractmethod
     def prepare(self) -> None:
-        """What does not depend on the turn."""
+        """What does not depend on the iteration."""
 
     @abstractmethod
     def piece(self, at: T) -> Piece[T]: ...

@@ -13,9 +13,9 @@ from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import Tile
 from wsdsl.ir.walk import used_inside, uses, walk, yielded
 from wsdsl.lowering.builder import FLAG, Builder
-from wsdsl.lowering.pieces import Accumulated, Pieces, held
+from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.products import Products
-from wsdsl.lowering.side import Side
+from wsdsl.lowering.register_tiles import Accumulated, RegisterTile, held
 
 
 def accumulated_in(body: Region, last: Value) -> bool:
@@ -84,12 +84,12 @@ class Lowering(Protocol):
     """What a carried variable needs of the pass that lowers its loop."""
 
     builder: Builder
-    side: Side
+    context: PartitionContext
     products: Products
-    env: dict[Value, Pieces]
+    env: dict[Value, RegisterTile]
     sums: dict[Value, Accumulated]
 
-    def pieces(self, value: Value) -> Pieces: ...
+    def pieces(self, value: Value) -> RegisterTile: ...
     def scalar(self, value: Value) -> Value: ...
 
 
@@ -135,7 +135,7 @@ class CarriedTile(Carried):
         """Names for the value's pieces, which exist from here on."""
         assert isinstance(value.type, Tile)
         named = tuple(lowering.builder.value(value.name, v.type) for v in self.init)
-        lowering.env[value] = held(lowering.side.shapes.of(value.type.axes), named)
+        lowering.env[value] = held(lowering.context.shapes.of(value.type.axes), named)
         return named
 
     def enter(self, lowering: Lowering) -> None:

@@ -13,10 +13,10 @@ from wsdsl.ir.tile_ops import Contract, Load, Store
 from wsdsl.ir.types import Axis, DType, Tensor, Tile
 from wsdsl.ir.wgmma import COLUMN_STEP, MAX_COLUMNS, columns_fault
 from wsdsl.lowering.axes import axes_of, loop_variable
+from wsdsl.lowering.cooperation import num_shares
+from wsdsl.lowering.epilogue_operands import epilogue_loads
 from wsdsl.lowering.footprint import axis_sizes
-from wsdsl.lowering.nest import output_nest
-from wsdsl.lowering.parts import loads_in_parts
-from wsdsl.lowering.sharing import num_shares
+from wsdsl.lowering.output_nest import output_nest
 from wsdsl.lowering.store_panels import may_be_staged
 from wsdsl.schedule import Schedule
 
@@ -84,7 +84,7 @@ def _lines(kernel: Kernel, schedule: Schedule) -> Iterator[tuple[Value, Axis, in
         elif shared and isinstance(op, Load) and op.result in multiplied:
             found.append((op.tensor, op.index[-1], OPERAND_LINE))
     if multiplied:
-        parts = loads_in_parts(kernel, schedule, output_nest(kernel)[1])
+        parts = epilogue_loads(kernel, schedule, output_nest(kernel)[1])
         found += [(op.tensor, op.index[-1], TMA_ALIGN) for op in parts]
     for tensor, last, line in found:
         if isinstance(last.type, Axis) and last.type.role == "columns":

@@ -13,13 +13,15 @@ from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.check_columns import column_faults, slice_step
-from wsdsl.lowering.cut_sums import (
-    contracted_variable,
-    cut_loop,
-    why_no_slices,
-    why_not,
-    why_not_by_cluster,
-    why_not_shared,
+from wsdsl.lowering.cooperation import (
+    cluster_along,
+    cluster_size,
+    cluster_splits,
+    is_shared,
+    num_cooperating,
+    num_pingpong_consumers,
+    num_shares,
+    shared_role,
 )
 from wsdsl.lowering.decode import decode_faults, decoded, num_decoders
 from wsdsl.lowering.early_loads import num_load_partitions
@@ -31,16 +33,14 @@ from wsdsl.lowering.footprint import (
     smem_bytes,
 )
 from wsdsl.lowering.load_groups import computed_operands, find_load_groups
-from wsdsl.lowering.nest import output_nest
-from wsdsl.lowering.sharing import (
-    cluster_along,
-    cluster_size,
-    contraction_sharing,
-    is_shared,
-    num_shares,
-    num_sharing,
-    num_turns,
-    shared_role,
+from wsdsl.lowering.output_nest import output_nest
+from wsdsl.lowering.split_k_rules import (
+    contracted_variable,
+    cut_loop,
+    why_not,
+    why_not_by_cluster,
+    why_not_parallel,
+    why_not_shared,
 )
 from wsdsl.schedule import Schedule
 
@@ -111,13 +111,13 @@ def _order(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     if chosen.mode == "pingpong":
         if (chosen.consumers or 1) < 2:
             yield Finding(
-                f'mode="pingpong" with {chosen.consumers} consumer: nobody to take turns with',
+                f'mode="pingpong" with {chosen.consumers} consumer: nobody to alternate with',
                 kernel.loc,
                 "use 2 consumers",
             )
         if not find_load_groups(kernel, body):
             yield Finding(
-                'mode="pingpong" needs a product: what takes turns are the tensor cores',
+                'mode="pingpong" needs a product: consumers alternate at the tensor cores',
                 kernel.loc,
                 'use mode="cooperative"',
             )
@@ -156,16 +156,16 @@ def _cut(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         body = output_nest(kernel)[1]
         unfit = list(why_not(body))
         yield from unfit
-        if num_sharing(chosen) > 1 and not unfit:
+        if num_cooperating(chosen) > 1 and not unfit:
             yield from why_not_shared(kernel, body)
-        if chosen.reduction == "slices" and not unfit:
-            yield from why_no_slices(kernel, body)
-    if chosen.reduction == "slices" and chosen.scheduler != "split_k":
-        told = f'Schedule.reduction="slices" with scheduler="{chosen.scheduler}"'
+        if chosen.reduction == "parallel" and not unfit:
+            yield from why_not_parallel(kernel, body)
+    if chosen.reduction == "parallel" and chosen.scheduler != "split_k":
+        told = f'Schedule.reduction="parallel" with scheduler="{chosen.scheduler}"'
         yield Finding(told, kernel.loc, 'use scheduler="split_k"')
     if chosen.scheduler == "split_k" and chosen.splits is None:
         hint = "say how many: splits=4; they are chosen only where all sizes are known"
-        if chosen.reduction == "slices":
+        if chosen.reduction == "parallel":
             hint += ", and all slices can run at the same time"
         yield Finding('scheduler="split_k" without splits', kernel.loc, hint)
     if chosen.scheduler != "split_k" and chosen.splits not in (None, 1):
@@ -178,7 +178,7 @@ def _cut(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
 
 def _shared_contraction(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     """Whether the CTAs of a cluster can share the contraction of each tile."""
-    sharing, body = contraction_sharing(kernel, chosen), output_nest(kernel)[1]
+    sharing, body = cluster_splits(kernel, chosen), output_nest(kernel)[1]
     name = contracted_variable(body)
     if sharing == 1 or name not in (chosen.cluster or {}):
         return
@@ -186,7 +186,7 @@ def _shared_contraction(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     if chosen.cuts_tiles:
         mixed = f'{told}, and scheduler="{chosen.scheduler}" cuts it, too'
         yield Finding(mixed, kernel.loc, 'use scheduler="persistent" or "grid"')
-    if num_turns(chosen) > 1:
+    if num_pingpong_consumers(chosen) > 1:
         yield Finding(f'{told}, and mode="pingpong"', kernel.loc, 'use mode="cooperative"')
     if shared_role(kernel, chosen) == "columns":
         by_columns = f'{told}, and share="{chosen.share}": CTAs and consumers would both divide it'
@@ -214,9 +214,9 @@ def _share(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         free = [loop_variable(name) for name, axis in axes_of(kernel).items() if axis.role]
         known = f"the free axes are {', '.join(dict.fromkeys(free)) or 'none'}"
         yield Finding(f"{told}, which is no free axis of the output", kernel.loc, known)
-    if num_turns(chosen) > 1:
+    if num_pingpong_consumers(chosen) > 1:
         yield Finding(f'{told}, and mode="pingpong": nobody shares a tile', kernel.loc)
-    if num_sharing(chosen) == 1 or shared_role(kernel, chosen) == "rows":
+    if num_cooperating(chosen) == 1 or shared_role(kernel, chosen) == "rows":
         return
     columns = {name for name, axis in axes_of(kernel).items() if axis.role == "columns"}
     if chosen.cuts_tiles:
@@ -274,7 +274,7 @@ def _crossed_blocks(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
 
 
 def _resources(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
-    consumers = num_sharing(chosen) * num_turns(chosen)
+    consumers = num_cooperating(chosen) * num_pingpong_consumers(chosen)
     registers = accumulator_registers(kernel, chosen)
     beside = promoted_registers(kernel, chosen)
     own = (chosen.registers or {}).get("compute", 255)

@@ -24,18 +24,18 @@ from wsdsl.ir.tile_ops import Contract, If, Yield
 from wsdsl.ir.types import SharedTile, Tile
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.operand_lines import operand_lines
-from wsdsl.lowering.side import Side
-from wsdsl.lowering.turns import meeting
+from wsdsl.lowering.partition_context import PartitionContext
+from wsdsl.lowering.ping_pong import consumer_barrier
 
 
-def clear_beyond(side: Side, op: TileInShared) -> None:
+def clear_beyond(context: PartitionContext, op: TileInShared) -> None:
     """Of the first tile in a slot that has just been waited for: also of the others."""
-    tiles = _beside(op, side.partition.body) if side.firsts or side.stops else []
+    tiles = _beside(op, context.partition.body) if context.firsts or context.stops else []
     if not tiles or tiles[0] is not op:
         return
-    summed = {tile: _summed_over(tile.result, side.partition.body) for tile in tiles}
-    for name in sorted({*side.firsts, *side.stops} & set[str]().union(*summed.values())):
-        _clear(side, name, [tile for tile in tiles if name in summed[tile]])
+    summed = {tile: _summed_over(tile.result, context.partition.body) for tile in tiles}
+    for name in sorted({*context.firsts, *context.stops} & set[str]().union(*summed.values())):
+        _clear(context, name, [tile for tile in tiles if name in summed[tile]])
 
 
 def _beside(op: TileInShared, body: Region) -> list[TileInShared]:
@@ -58,13 +58,13 @@ def _summed_over(tile: Value, body: Region) -> set[str]:
     return found
 
 
-def _clear(side: Side, name: str, tiles: list[TileInShared]) -> None:
+def _clear(context: PartitionContext, name: str, tiles: list[TileInShared]) -> None:
     """What lies beyond the end along an axis."""
-    b, axis, loc = side.builder, side.axes[name], tiles[0].loc
-    assert side.warpgroup is not None
-    start, first, stop = side.starts[name], side.firsts.get(name), side.stops.get(name)
+    b, axis, loc = context.builder, context.axes[name], tiles[0].loc
+    assert context.warpgroup is not None
+    start, first, stop = context.starts[name], context.firsts.get(name), context.stops.get(name)
     begin, end = b.integer(0), b.integer(axis.size)
-    whole = b.map("min", b.map("sub", side.size(axis), start), end, wish="whole")
+    whole = b.map("min", b.map("sub", context.size(axis), start), end, wish="whole")
     if first is not None:
         begin = b.map("max", b.map("sub", first, start), begin, wish="begin")
     if stop is not None:
@@ -72,26 +72,28 @@ def _clear(side: Side, name: str, tiles: list[TileInShared]) -> None:
     # One question, so that there are but two ways on. A last tile may have fewer elements.
     held = whole if stop is None else end
     part = b.map("lt", b.map("sub", held, begin), whole, wish="part")
-    clear = [_panels(side, name, tile, (begin, end)) for tile in tiles]
+    clear = [_panels(context, name, tile, (begin, end)) for tile in tiles]
     with b.region() as then:
-        if side.num_warpgroups > 1:
-            first = b.map("eq", side.warpgroup, b.integer(0), wish="first")
+        if context.num_warpgroups > 1:
+            first = b.map("eq", context.warpgroup, b.integer(0), wish="first")
             b.add(If(cond=first, then=(*clear, Yield()), orelse=(Yield(),), loc=loc))
         else:
             b.ops += clear
         b.add(FenceAsyncProxy(loc=loc))
-        barrier = meeting(side.kernel, side.partition)
-        b.add(NamedBarrierSync(barrier=barrier, num_warpgroups=side.num_warpgroups, loc=loc))
+        barrier = consumer_barrier(context.kernel, context.partition)
+        b.add(NamedBarrierSync(barrier=barrier, num_warpgroups=context.num_warpgroups, loc=loc))
         b.add(Yield())
     b.add(If(cond=part, then=tuple(then), orelse=(Yield(),), loc=loc))
 
 
-def _panels(side: Side, name: str, op: TileInShared, inside: tuple[Value, Value]) -> ClearPanels:
+def _panels(
+    context: PartitionContext, name: str, op: TileInShared, inside: tuple[Value, Value]
+) -> ClearPanels:
     """Of a tile that has the elements `inside` along the axis."""
     kind = op.result.type
     assert isinstance(kind, SharedTile)
-    rows, last = (side.axes[x] for x in kind.axes)
-    shares = last.size // side.shapes.own(last.name)
+    rows, last = (context.axes[x] for x in kind.axes)
+    shares = last.size // context.shapes.own(last.name)
     swizzle, columns = operand_lines(last.size, kind.dtype, last.role, shares)
     return ClearPanels(
         shared=op.shared,

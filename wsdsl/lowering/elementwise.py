@@ -11,39 +11,45 @@ from wsdsl.ir.op import Op, Value, operands
 from wsdsl.ir.tile_ops import Bitcast, Cast, Constant, Full, Index, Map, Reduce
 from wsdsl.ir.types import F32, Axis, DType, Fragment, Tile
 from wsdsl.ir.walk import replace_operands
-from wsdsl.lowering.pieces import Pieces, covering, narrow
-from wsdsl.lowering.side import Side
+from wsdsl.lowering.partition_context import PartitionContext
+from wsdsl.lowering.register_tiles import RegisterTile, covering, narrow
 from wsdsl.lowering.zeros import zero_outside
 
-Lookup = Callable[[Value], Pieces]
+Lookup = Callable[[Value], RegisterTile]
 
 
-def compute(op: Op, side: Side, pieces: Lookup, made: Mapping[Value, Op]) -> Pieces:
+def compute(
+    op: Op, context: PartitionContext, pieces: Lookup, made: Mapping[Value, Op]
+) -> RegisterTile:
     """The pieces of the op's result, made when they are asked for. `made`: which op makes what."""
     match op:
         case Index(axis=Value(type=Axis(name=name))):
-            return side.indices(name)
+            return context.indices(name)
         case Reduce():
-            masked = op.fn != "add" or not _is_zero_outside(op.x, op.axis, side, made)
-            return _reduce(op, side, pieces(op.x), masked)
+            masked = op.fn != "add" or not _is_zero_outside(op.x, op.axis, context, made)
+            return _reduce(op, context, pieces(op.x), masked)
         case Map() | Cast() | Bitcast() | Full():
-            return _elementwise(op, side, pieces)
+            return _elementwise(op, context, pieces)
         case _:
             raise NotImplementedError(f"no tile lowering for {type(op).__name__}")
 
 
-def block_indices(op: Map, side: Side, made: Mapping[Value, Op]) -> Pieces | None:
+def block_indices(
+    op: Map, context: PartitionContext, made: Mapping[Value, Op]
+) -> RegisterTile | None:
     """`index(axis) // number` as a number a piece, where pieces do not reach over its multiples."""
     x, size = (made.get(v) for v in op.args)
     if not (isinstance(x, Index) and isinstance(size, Constant) and size.value > 0):
         return None
     assert isinstance(x.axis.type, Axis)
-    return side.blocks(x.axis.type.name, int(size.value))
+    return context.blocks(x.axis.type.name, int(size.value))
 
 
-def _elementwise(op: Map | Cast | Bitcast | Full, side: Side, pieces: Lookup) -> Pieces:
+def _elementwise(
+    op: Map | Cast | Bitcast | Full, context: PartitionContext, pieces: Lookup
+) -> RegisterTile:
     assert isinstance(op.result.type, Tile)
-    b, shape, dtype = side.builder, side.shapes.of(op.result.type.axes), op.result.type.dtype
+    b, shape, dtype = context.builder, context.shapes.of(op.result.type.axes), op.result.type.dtype
     arguments = {v: pieces(v) for v in operands(op)}
 
     def piece(i: int, j: int) -> Value:
@@ -59,14 +65,14 @@ def _elementwise(op: Map | Cast | Bitcast | Full, side: Side, pieces: Lookup) ->
 
     found: dict[tuple[Value, ...], Value] = {}
     small = any(held.narrow for held in arguments.values())
-    return narrow(shape, dtype, b, piece) if small else Pieces(shape, piece)
+    return narrow(shape, dtype, b, piece) if small else RegisterTile(shape, piece)
 
 
-def _reduce(op: Reduce, side: Side, x: Pieces, masked: bool) -> Pieces:
+def _reduce(op: Reduce, context: PartitionContext, x: RegisterTile, masked: bool) -> RegisterTile:
     """Chunks of one width are combined elementwise, then the columns of one are reduced."""
-    b = side.builder
+    b = context.builder
     assert isinstance(op.result.type, Tile) and x.shape.columns == op.axis
-    shape, dtype = side.shapes.of(op.result.type.axes), op.result.type.dtype
+    shape, dtype = context.shapes.of(op.result.type.axes), op.result.type.dtype
     work = F32 if op.fn == "add" and dtype.is_float else dtype
 
     def wide(i: int, j: int) -> Value:
@@ -77,9 +83,9 @@ def _reduce(op: Reduce, side: Side, x: Pieces, masked: bool) -> Pieces:
         kind = dataclasses.replace(value.type, dtype=work)
         return b.add(Cast(result=b.value("wide", kind), x=value, loc=op.loc)).result
 
-    inside = Pieces(x.shape, wide)
+    inside = RegisterTile(x.shape, wide)
     if masked:
-        inside = with_inside(inside, side, op.axis, work, _neutral(op.fn, work))
+        inside = with_inside(inside, context, op.axis, work, _neutral(op.fn, work))
 
     def of_width(i: int, chunks: list[int]) -> Value:
         total = inside.get(i, chunks[0])
@@ -98,38 +104,42 @@ def _reduce(op: Reduce, side: Side, x: Pieces, masked: bool) -> Pieces:
             return made
         return b.add(Cast(result=b.value("sum", shape.piece(dtype, 0)), x=made, loc=op.loc)).result
 
-    return Pieces(shape, piece)
+    return RegisterTile(shape, piece)
 
 
 def with_zeros_outside(
-    value: Value, x: Pieces, side: Side, made: Mapping[Value, Op], axis: str
-) -> Pieces:
+    value: Value, x: RegisterTile, context: PartitionContext, made: Mapping[Value, Op], axis: str
+) -> RegisterTile:
     """A tile's pieces, with zeros in what lies outside of what is walked along one of its axes."""
     assert isinstance(value.type, Tile)
-    if _is_zero_outside(value, axis, side, made):
+    if _is_zero_outside(value, axis, context, made):
         return x
     dtype = value.type.dtype
-    return with_inside(x, side, axis, dtype, 0.0 if dtype.is_float else 0)
+    return with_inside(x, context, axis, dtype, 0.0 if dtype.is_float else 0)
 
 
-def _is_zero_outside(value: Value, axis: str, side: Side, made: Mapping[Value, Op]) -> bool:
+def _is_zero_outside(
+    value: Value, axis: str, context: PartitionContext, made: Mapping[Value, Op]
+) -> bool:
     """Whether it is so by itself. Beyond the end of a part there are other elements."""
-    return not side.is_clipped(axis) and zero_outside(value, axis, made)
+    return not context.is_clipped(axis) and zero_outside(value, axis, made)
 
 
-def with_inside(x: Pieces, side: Side, name: str, dtype: DType, rest: int | float) -> Pieces:
+def with_inside(
+    x: RegisterTile, context: PartitionContext, name: str, dtype: DType, rest: int | float
+) -> RegisterTile:
     """The tile with `rest` in what lies outside of what is walked along one of its axes."""
-    b, indices = side.builder, side.indices(name)
-    if side.is_full(name):
+    b, indices = context.builder, context.indices(name)
+    if context.is_full(name):
         return x
 
     def inside(i: int, j: int) -> Value:
         value, columns = x.get(i, j), indices.get(i, j)
-        valid = side.is_inside(name, columns)
+        valid = context.is_inside(name, columns)
         constant = b.constant(rest, Tile(dtype), "neutral")
         return b.map("where", valid, value, constant, type=value.type, wish="masked")
 
-    return Pieces(x.shape, inside)
+    return RegisterTile(x.shape, inside)
 
 
 def _neutral(fn: str, dtype: DType) -> int | float:

@@ -12,19 +12,19 @@ from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import yielded
 from wsdsl.ir.wgmma import is_fp8, k_step
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
-from wsdsl.lowering.cut_sums import cut_loop
+from wsdsl.lowering.cooperation import cluster_splits, num_shares
 from wsdsl.lowering.decode import decoded
-from wsdsl.lowering.load_groups import LoadGroup, RingKey, load_groups
-from wsdsl.lowering.nest import output_nest
-from wsdsl.lowering.operand_lines import operand_lines
-from wsdsl.lowering.parts import (
+from wsdsl.lowering.epilogue_operands import (
     MAX_DEPTH,
     MIN_DEPTH,
-    loads_in_parts,
-    part_offsets,
-    part_widths,
+    epilogue_loads,
+    subtile_offsets,
+    subtile_widths,
 )
-from wsdsl.lowering.sharing import contraction_sharing, num_shares
+from wsdsl.lowering.load_groups import LoadGroup, RingKey, load_groups
+from wsdsl.lowering.operand_lines import operand_lines
+from wsdsl.lowering.output_nest import output_nest
+from wsdsl.lowering.split_k_rules import cut_loop
 from wsdsl.schedule import Schedule
 
 PRECISE_EVERY = 128
@@ -132,7 +132,7 @@ def exchanged_bytes(kernel: Kernel, schedule: Schedule) -> int:
     """Of the sums that the others of a cluster send, where they share the contraction, and of their
     mbarriers, rounded up.
     """
-    sharing = contraction_sharing(kernel, schedule)
+    sharing = cluster_splits(kernel, schedule)
     loop = cut_loop(output_nest(kernel)[1]) if sharing > 1 else None
     if loop is None:
         return 0
@@ -144,13 +144,13 @@ def exchanged_bytes(kernel: Kernel, schedule: Schedule) -> int:
 
 def part_bytes(kernel: Kernel, schedule: Schedule, depth: int = 1) -> int:
     """Of a ring with `depth` slots for what the epilogue reads; 0 if there is none."""
-    loads = loads_in_parts(kernel, schedule, output_nest(kernel)[1])
+    loads = epilogue_loads(kernel, schedule, output_nest(kernel)[1])
     sizes = axis_sizes(kernel, schedule)
     if not loads:
         return 0
     tiles = tuple(op.result.type for op in loads if isinstance(op.result.type, Tile))
-    widths = part_widths(kernel, loads, sizes, is_heavy(kernel, schedule))
-    panels, lines = part_offsets(tiles, widths, sizes)[1]
+    widths = subtile_widths(kernel, loads, sizes, is_heavy(kernel, schedule))
+    panels, lines = subtile_offsets(tiles, widths, sizes)[1]
     return depth * (panels + 16) + -(-depth * lines // SMEM_ALIGN) * SMEM_ALIGN
 
 
@@ -162,7 +162,7 @@ def is_heavy(kernel: Kernel, schedule: Schedule) -> bool:
 
 def loads_in_order(schedule: Schedule | None) -> bool:
     """Whether sums leave no registers for what an epilogue reads to come before it is needed: that
-    is why consumers were given as many as there are. Those who take turns do not wait for it in
+    is why consumers were given as many as there are. Consumers in ping-pong do not wait for it in
     vain, since another has the tensor cores meanwhile.
     """
     if schedule is None or schedule.mode != "pingpong":

@@ -21,7 +21,7 @@ from wsdsl.ir.tile_ops import Bitcast, Cast, Contract, ForEach, ForTiles, Load, 
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import definers, used_inside, walk
 from wsdsl.lowering.decode import Decoded, decoded
-from wsdsl.lowering.side_loads import SideLoad, kept_out, side_load
+from wsdsl.lowering.scale_loads import ScaleLoad, kept_out, scale_load
 
 Kind = Literal["decoded", "encoded", "loaded", "raw"]
 """What slots hold: operands, as they are loaded or as a partition of threads makes them; or what
@@ -52,7 +52,7 @@ class LoadGroup:
     first: int
     last: int
     ring: RingKey
-    beside: tuple[SideLoad, ...] = ()
+    beside: tuple[ScaleLoad, ...] = ()
     made: tuple[tuple[Value, Tile], ...] = ()
     """With their tiles as they lie in the slot."""
 
@@ -227,8 +227,8 @@ class _Finder:
             and load.result.type.dtype.bits >= 8
         )
 
-    def beside(self, block: Region) -> tuple[SideLoad, ...]:
-        found = (side_load(op, block, self.made, self.out) for op in block)
+    def beside(self, block: Region) -> tuple[ScaleLoad, ...]:
+        found = (scale_load(op, block, self.made, self.out) for op in block)
         return tuple(side for side in found if side is not None)
 
 

@@ -52,7 +52,7 @@ class Partials:
     def flag(self, slot: Value) -> tuple[Value, Value]:
         """The tensor of flags, and which one is this warpgroup's for the tile."""
         b, each = self.builder, self.cluster * self.consumers
-        flags = self.lend("turns", Tensor(I32, ("turns_lines",)), each, zeroed=True)
+        flags = self.lend("flags", Tensor(I32, ("flags_lines",)), each, zeroed=True)
         flag = b.times(slot, self.consumers, "flag")
         if self.consumers > 1:
             own = b.add(WarpgroupIndex(result=b.value("consumer", INT))).result

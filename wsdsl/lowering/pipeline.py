@@ -8,42 +8,42 @@ from typing import Protocol
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.op import Kernel, Level
 from wsdsl.ir.spec import verify
-from wsdsl.lowering.allocate_shared import allocate_shared
-from wsdsl.lowering.assign_decode_axes import assign_decode_axes
-from wsdsl.lowering.assign_multicast import assign_multicast
-from wsdsl.lowering.assign_roles import assign_roles
-from wsdsl.lowering.assign_states import assign_states
-from wsdsl.lowering.assign_tile_sizes import assign_tile_sizes
-from wsdsl.lowering.bound_ranges import bound_ranges
 from wsdsl.lowering.choice.fixed_tiles import with_fixed_tiles
-from wsdsl.lowering.choice.narrower import with_fewer_sums
-from wsdsl.lowering.choose_mma import choose_mma
-from wsdsl.lowering.choose_schedule import Tried, choose_schedule, ranked
-from wsdsl.lowering.cut_tiles import cut_tiles
-from wsdsl.lowering.drop_unused import drop_unused
-from wsdsl.lowering.fit_last_tiles import fit_last_tiles
-from wsdsl.lowering.fuse_accumulators import fuse_accumulators
-from wsdsl.lowering.hoist_indices import hoist_indices
-from wsdsl.lowering.hoist_loads import hoist_loads
-from wsdsl.lowering.hoist_operands import hoist_operands
-from wsdsl.lowering.hoist_scalars import hoist_scalars
-from wsdsl.lowering.insert_prologue import insert_prologue
-from wsdsl.lowering.lower_loops import lower_loops
-from wsdsl.lowering.lower_pieces import lower_pieces
-from wsdsl.lowering.lower_rings import lower_rings
-from wsdsl.lowering.lower_tiles import lower_tiles
-from wsdsl.lowering.move_factors import move_factors
-from wsdsl.lowering.overlap_products import overlap_products
-from wsdsl.lowering.partition_loads import partition_loads
-from wsdsl.lowering.prefetch_copies import prefetch_copies
-from wsdsl.lowering.prefetch_loads import prefetch_loads
-from wsdsl.lowering.promote_parts import promote_parts
-from wsdsl.lowering.relax_functions import relax_functions
-from wsdsl.lowering.reuse_accumulators import reuse_accumulators
-from wsdsl.lowering.schedule_products import schedule_products
-from wsdsl.lowering.simplify import simplify
-from wsdsl.lowering.use_sigmoid import use_sigmoid
-from wsdsl.lowering.verify_lowerable import verify_lowerable
+from wsdsl.lowering.choice.spill_retries import with_fewer_sums
+from wsdsl.lowering.passes.allocate_shared import allocate_shared
+from wsdsl.lowering.passes.assign_decode_axes import assign_decode_axes
+from wsdsl.lowering.passes.assign_multicast import assign_multicast
+from wsdsl.lowering.passes.assign_roles import assign_roles
+from wsdsl.lowering.passes.assign_states import assign_states
+from wsdsl.lowering.passes.assign_tile_sizes import assign_tile_sizes
+from wsdsl.lowering.passes.bound_ranges import bound_ranges
+from wsdsl.lowering.passes.choose_mma import choose_mma
+from wsdsl.lowering.passes.choose_schedule import Tried, choose_schedule, ranked
+from wsdsl.lowering.passes.drop_unused import drop_unused
+from wsdsl.lowering.passes.fit_last_tiles import fit_last_tiles
+from wsdsl.lowering.passes.fuse_accumulators import fuse_accumulators
+from wsdsl.lowering.passes.hoist_indices import hoist_indices
+from wsdsl.lowering.passes.hoist_loads import hoist_loads
+from wsdsl.lowering.passes.hoist_operands import hoist_operands
+from wsdsl.lowering.passes.hoist_scalars import hoist_scalars
+from wsdsl.lowering.passes.insert_prologue import insert_prologue
+from wsdsl.lowering.passes.lower_loops import lower_loops
+from wsdsl.lowering.passes.lower_rings import lower_rings
+from wsdsl.lowering.passes.lower_split_k import lower_split_k
+from wsdsl.lowering.passes.lower_tiles import lower_tiles
+from wsdsl.lowering.passes.move_factors import move_factors
+from wsdsl.lowering.passes.overlap_products import overlap_products
+from wsdsl.lowering.passes.partition_loads import partition_loads
+from wsdsl.lowering.passes.prefetch_copies import prefetch_copies
+from wsdsl.lowering.passes.prefetch_loads import prefetch_loads
+from wsdsl.lowering.passes.promote_accumulators import promote_accumulators
+from wsdsl.lowering.passes.relax_functions import relax_functions
+from wsdsl.lowering.passes.reuse_accumulators import reuse_accumulators
+from wsdsl.lowering.passes.schedule_products import schedule_products
+from wsdsl.lowering.passes.simplify import simplify
+from wsdsl.lowering.passes.split_contractions import split_contractions
+from wsdsl.lowering.passes.use_sigmoid import use_sigmoid
+from wsdsl.lowering.passes.verify_lowerable import verify_lowerable
 from wsdsl.schedule import Schedule
 
 Pass = Callable[[Kernel], Kernel]
@@ -64,17 +64,17 @@ PASSES: tuple[tuple[Pass, Level], ...] = (
     (fit_last_tiles, "tile"),
     (bound_ranges, "tile"),
     (partition_loads, "partitioned"),
-    (cut_tiles, "partitioned"),
+    (split_contractions, "partitioned"),
     (assign_decode_axes, "partitioned"),
     (assign_multicast, "partitioned"),
     # From here to `allocate_shared` a kernel has ops of both levels.
     (lower_loops, "partitioned"),
-    (lower_pieces, "partitioned"),
+    (lower_split_k, "partitioned"),
     (schedule_products, "partitioned"),
     (assign_states, "partitioned"),
     (lower_rings, "partitioned"),
     (lower_tiles, "partitioned"),
-    (promote_parts, "partitioned"),
+    (promote_accumulators, "partitioned"),
     (hoist_operands, "partitioned"),
     (hoist_scalars, "partitioned"),
     (prefetch_loads, "partitioned"),

@@ -11,13 +11,19 @@ from wsdsl.ir.barrier_ops import Advance, ArriveExpectTx, WaitBarrier
 from wsdsl.ir.memory_ops import MakeTensorMap, TmaLoad
 from wsdsl.ir.op import Op, Region, Value
 from wsdsl.ir.pipeline_ops import AddInCluster
-from wsdsl.ir.slot_ops import ConsumerRelease, ConsumerWait, LoadToSlot, PartsInShared, TakeParts
+from wsdsl.ir.slot_ops import (
+    ConsumerRelease,
+    ConsumerWait,
+    LoadToSlot,
+    SubtilesInShared,
+    TakeSubtiles,
+)
 from wsdsl.ir.target import SWIZZLE_SPAN
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import Axis, Barriers, Shared, State, Tensor, TensorMap, Tile
 from wsdsl.lowering.builder import Builder
-from wsdsl.lowering.parts import is_line, swizzle_of
-from wsdsl.lowering.shares import Group
+from wsdsl.lowering.epilogue_operands import is_line, swizzle_of
+from wsdsl.lowering.multicast_groups import Group
 
 FEW_LINES = 64
 
@@ -92,7 +98,7 @@ def _axes(fill: LoadToSlot) -> list[Axis]:
     return [value.type for value in fill.index if isinstance(value.type, Axis)]
 
 
-def fill_parts(
+def fill_subtiles(
     b: Builder,
     maps: TensorMaps,
     ring: PlacedRing,
@@ -158,9 +164,9 @@ def drain(b: Builder, empty: Value, state: Value) -> None:
             b.add(Advance(result=state, state=before, num=empty.type.num, loc=b.loc))
 
 
-def take_parts(b: Builder, ring: PlacedRing, parts: tuple[int, ...], op: TakeParts) -> None:
+def take_subtiles(b: Builder, ring: PlacedRing, parts: tuple[int, ...], op: TakeSubtiles) -> None:
     assert op.state is not None
-    made = PartsInShared(
+    made = SubtilesInShared(
         result=op.result,
         shared=tuple(ring.shared_of(v.type) for v in op.result if isinstance(v.type, Tile)),
         offsets=ring.offsets[0],
@@ -168,8 +174,8 @@ def take_parts(b: Builder, ring: PlacedRing, parts: tuple[int, ...], op: TakePar
         state=op.state,
         full=ring.full,
         empty=ring.empty,
-        turn=op.turn,
-        turns=op.turns,
+        pingpong_index=op.pingpong_index,
+        num_pingpong=op.num_pingpong,
         loc=op.loc,
     )
     b.add(made)

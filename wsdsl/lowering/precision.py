@@ -2,7 +2,7 @@
 
 They keep about 14 bits of a sum, and drop the rest: over thousands of positive elements a tenth of
 it gets lost. So a product of one tile of the contraction is added to f32 registers, or each line of
-it (`promote_parts`).
+it (`promote_accumulators`).
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import Accumulator, Fragment, SharedTile, SmemDescriptor, Tile
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.operand_lines import operand_lines
-from wsdsl.lowering.pieces import Accumulated, Pieces, Shapes
+from wsdsl.lowering.register_tiles import Accumulated, RegisterTile, Shapes
 
 
 @dataclass
@@ -73,7 +73,7 @@ class Products:
         self.unfenced = True
         return Accumulated(shape, tuple(accumulators), False)
 
-    def join(self, pieces: Pieces, loc: Loc | None) -> Accumulated:
+    def join(self, pieces: RegisterTile, loc: Loc | None) -> Accumulated:
         """A tile with values of its own, handed to the tensor cores."""
         shape = pieces.shape
         whole = (self.whole_rows(pieces, i, loc) for i in range(shape.blocks))
@@ -96,7 +96,7 @@ class Products:
         self,
         op: Contract,
         tiles: dict[Value, TileInShared],
-        computed: Pieces | None,
+        computed: RegisterTile | None,
         acc: Accumulated,
     ) -> Accumulated:
         """`tiles` are operands in SMEM; `computed` is one in registers, which has the rows."""
@@ -147,14 +147,14 @@ class Products:
         self.open = [*(x for x in self.open if x is not acc), tile]
         return tile
 
-    def fragments(self, pieces: Pieces, loc: Loc | None) -> tuple[Value, ...]:
+    def fragments(self, pieces: RegisterTile, loc: Loc | None) -> tuple[Value, ...]:
         """An operand in registers, a fragment a block of rows: read with the next fence."""
         made = tuple(self.whole_rows(pieces, i, loc) for i in range(pieces.shape.blocks))
         self.in_registers += made
         self.unfenced = True
         return made
 
-    def whole_rows(self, pieces: Pieces, i: int, loc: Loc | None) -> Value:
+    def whole_rows(self, pieces: RegisterTile, i: int, loc: Loc | None) -> Value:
         """The pieces of a block of rows as one fragment."""
         parts = tuple(pieces.get(i, j) for j in range(len(pieces.shape.widths)))
         kinds = [part.type for part in parts if isinstance(part.type, Fragment)]
@@ -265,7 +265,7 @@ class Products:
             tile.waited = tuple(fragments[: len(tile.accumulators)])
             del fragments[: len(tile.accumulators)]
 
-    def read(self, tile: Accumulated, loc: Loc | None) -> Pieces:
+    def read(self, tile: Accumulated, loc: Loc | None) -> RegisterTile:
         """The tile's pieces; zeros where nothing was added."""
         b, shape = self.builder, tile.shape
         assert tile not in self.open
@@ -289,4 +289,4 @@ class Products:
                 Slice(result=part, x=whole[i], start=shape.first_column(j), loc=loc)
             ).result
 
-        return Pieces(shape, piece)
+        return RegisterTile(shape, piece)

@@ -1,4 +1,4 @@
-"""What the compute side reads: from global memory, and from slots."""
+"""What the compute context reads: from global memory, and from slots."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from wsdsl.ir.tile_ops import Load, Lookup
 from wsdsl.ir.types import Axis, Fragment, Tile
 from wsdsl.lowering.footprint import loads_in_order
 from wsdsl.lowering.operand_lines import operand_lines
-from wsdsl.lowering.pieces import Pieces, covering, narrow
-from wsdsl.lowering.side import Side
+from wsdsl.lowering.partition_context import PartitionContext
+from wsdsl.lowering.register_tiles import RegisterTile, covering, narrow
 
-Find = Callable[[Value], Pieces]
+Find = Callable[[Value], RegisterTile]
 
 
-def load_piece(op: Load | Lookup, side: Side, find: Find) -> Pieces:
+def load_piece(op: Load | Lookup, context: PartitionContext, find: Find) -> RegisterTile:
     """A tile (or scalar) read directly, in the accumulator's layout, when it is asked for."""
-    b = side.builder
+    b = context.builder
     assert isinstance(op.result.type, Tile)
-    shape, dtype = side.shapes.of(op.result.type.axes), op.result.type.dtype
+    shape, dtype = context.shapes.of(op.result.type.axes), op.result.type.dtype
     tensor = op.tensor if isinstance(op, Load) else op.table
     index = op.index if isinstance(op, Load) else (op.i,)
-    entries = [entry_of(v, side, find) for v in index]
+    entries = [entry_of(v, context, find) for v in index]
 
     def piece(i: int, j: int) -> Value:
         places = tuple(e.least.get(i, j) for e in entries)
@@ -34,8 +34,8 @@ def load_piece(op: Load | Lookup, side: Side, find: Find) -> Pieces:
             result=b.value(op.result.name, covering(dtype, places)),
             tensor=tensor,
             index=places,
-            vector=vector_of(tensor, index, side),
-            in_order=loads_in_order(side.kernel.schedule),
+            vector=vector_of(tensor, index, context),
+            in_order=loads_in_order(context.kernel.schedule),
             loc=op.loc,
         )
         return b.add(made).result
@@ -43,20 +43,20 @@ def load_piece(op: Load | Lookup, side: Side, find: Find) -> Pieces:
     return narrow(shape, dtype, b, piece, tensor)
 
 
-def read_elements(op: ElementsInShared, side: Side, find: Find) -> Pieces:
+def read_elements(op: ElementsInShared, context: PartitionContext, find: Find) -> RegisterTile:
     """An operand, read when it is asked for; the slot may not have been given back."""
-    b = side.builder
+    b = context.builder
     assert isinstance(op.result.type, Tile)
     dtype, (rows, columns) = op.result.type.dtype, op.result.type.axes
-    shape, lines = side.shapes.of((rows, columns)), side.axes[rows].size
-    last = side.axes[columns]
-    shares = last.size // side.shapes.own(columns)
+    shape, lines = context.shapes.of((rows, columns)), context.axes[rows].size
+    last = context.axes[columns]
+    shares = last.size // context.shapes.own(columns)
     swizzle, _ = operand_lines(last.size, dtype, last.role, shares)
     span = SWIZZLE_SPAN[swizzle]
     wide = span // dtype.bytes
     if any(width % wide and wide % width for width in shape.widths):
         load = Load(result=op.result, tensor=op.tensor, index=op.index, loc=op.loc)
-        return load_piece(load, side, find)
+        return load_piece(load, context, find)
     read: dict[tuple[int, int], Value] = {}
 
     def panels(i: int, first: int, columns: int) -> Value:
@@ -67,7 +67,7 @@ def read_elements(op: ElementsInShared, side: Side, find: Find) -> Pieces:
                 shared=op.shared,
                 offset=op.offset + first // wide * lines * span,
                 state=op.state,
-                start=side.row_in_tile(rows, i),
+                start=context.row_in_tile(rows, i),
                 rows=lines,
                 swizzle=swizzle,
                 loc=op.loc,
@@ -83,20 +83,20 @@ def read_elements(op: ElementsInShared, side: Side, find: Find) -> Pieces:
         made = b.value(op.result.name, shape.piece(dtype, j))
         return b.add(Slice(result=made, x=panel, start=first % wide, loc=op.loc)).result
 
-    return Pieces(shape, piece)
+    return RegisterTile(shape, piece)
 
 
-def read_values(op: ValuesInShared, side: Side) -> Pieces:
+def read_values(op: ValuesInShared, context: PartitionContext) -> RegisterTile:
     """A tile of one axis, read from a slot at once: it is given back before an epilogue asks."""
-    b = side.builder
+    b = context.builder
     assert isinstance(op.result.type, Tile)
     (axis,), dtype = op.result.type.axes, op.result.type.dtype
-    shape = side.shapes.of((axis,))
+    shape = context.shapes.of((axis,))
     found: dict[Value | float, Value] = {}
     first = None if op.last is None else b.remainder(op.last, TMA_ALIGN // dtype.bytes)
 
     def piece(i: int, j: int) -> Value:
-        index = side.places(axis, op.every, i, j)
+        index = context.places(axis, op.every, i, j)
         key = b.known.get(index, index)
         if key not in found:
             made = LoadShared(
@@ -118,12 +118,12 @@ def read_values(op: ValuesInShared, side: Side) -> Pieces:
     return pieces
 
 
-def entry_of(value: Value, side: Side, find: Find) -> Pieces:
-    return side.indices(value.type.name) if isinstance(value.type, Axis) else find(value)
+def entry_of(value: Value, context: PartitionContext, find: Find) -> RegisterTile:
+    return context.indices(value.type.name) if isinstance(value.type, Axis) else find(value)
 
 
-def vector_of(tensor: Value, index: tuple[Value, ...], side: Side) -> int:
-    """2 where neighbouring columns lie side by side at an even place of an aligned row."""
+def vector_of(tensor: Value, index: tuple[Value, ...], context: PartitionContext) -> int:
+    """2 where neighbouring columns lie context by context at an even place of an aligned row."""
     last = index[-1].type
-    along = isinstance(last, Axis) and last.role == "columns" and last.name not in side.shifted
-    return 2 if along and tensor.name not in side.kernel.unaligned else 1
+    along = isinstance(last, Axis) and last.role == "columns" and last.name not in context.shifted
+    return 2 if along and tensor.name not in context.kernel.unaligned else 1

@@ -12,9 +12,9 @@ from wsdsl.ir.slot_ops import LoadToSlot
 from wsdsl.ir.target import SWIZZLE_SPAN, TMA_ALIGN
 from wsdsl.ir.types import Axis, DType, Tensor, Tile
 from wsdsl.lowering.builder import Builder
+from wsdsl.lowering.multicast_groups import Group, Share
 from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.placed_ring import PlacedRing, TensorMaps
-from wsdsl.lowering.shares import Group, Share
 
 
 def coordinates(

@@ -10,15 +10,17 @@ from wsdsl.ir.op import Value
 from wsdsl.ir.slot_ops import StoreInShared
 from wsdsl.ir.target import SWIZZLE_SPAN
 from wsdsl.ir.types import DType, Fragment
-from wsdsl.lowering.pieces import Pieces
-from wsdsl.lowering.side import Side
+from wsdsl.lowering.partition_context import PartitionContext
+from wsdsl.lowering.register_tiles import RegisterTile
 
 
-def write_panels(op: StoreInShared, pieces: Pieces, dtype: DType, side: Side) -> None:
+def write_panels(
+    op: StoreInShared, pieces: RegisterTile, dtype: DType, context: PartitionContext
+) -> None:
     """Row block by row block, as many pieces at a time as fill lines."""
-    b, shape, span = side.builder, pieces.shape, SWIZZLE_SPAN[op.swizzle]
+    b, shape, span = context.builder, pieces.shape, SWIZZLE_SPAN[op.swizzle]
     assert shape.rows is not None
-    rows = side.axes[shape.rows].size
+    rows = context.axes[shape.rows].size
     last = len(shape.widths) - 1
     for i in range(shape.blocks):
         parts, first = list[Value](), 0
@@ -30,11 +32,11 @@ def write_panels(op: StoreInShared, pieces: Pieces, dtype: DType, side: Side) ->
                 continue
             b.add(
                 StoreShared(
-                    value=_joined(parts, side),
+                    value=_joined(parts, context),
                     shared=op.shared,
                     state=op.state,
                     offset=op.offset + first * dtype.bytes // span * rows * span,
-                    start=side.row_in_tile(shape.rows, i),
+                    start=context.row_in_tile(shape.rows, i),
                     rows=rows,
                     swizzle=op.swizzle,
                     loc=op.loc,
@@ -43,10 +45,12 @@ def write_panels(op: StoreInShared, pieces: Pieces, dtype: DType, side: Side) ->
             parts = []
 
 
-def _joined(parts: list[Value], side: Side) -> Value:
+def _joined(parts: list[Value], context: PartitionContext) -> Value:
     if len(parts) == 1:
         return parts[0]
     kinds = [part.type for part in parts if isinstance(part.type, Fragment)]
     kind = dataclasses.replace(kinds[0], columns=sum(kind.columns for kind in kinds))
-    made = Join(result=side.builder.value("line", kind), parts=tuple(parts), loc=side.builder.loc)
-    return side.builder.add(made).result
+    made = Join(
+        result=context.builder.value("line", kind), parts=tuple(parts), loc=context.builder.loc
+    )
+    return context.builder.add(made).result

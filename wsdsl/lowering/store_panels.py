@@ -11,7 +11,7 @@ from wsdsl.ir.tile_ops import ForTiles, Store
 from wsdsl.ir.types import Axis, Tensor
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.builder import INT
-from wsdsl.lowering.pieces import Shape, Shapes
+from wsdsl.lowering.register_tiles import Shape, Shapes
 
 WARP_ROWS = 16
 LEAST_BYTES = 4096

@@ -1,4 +1,4 @@
-"""Stores of the compute side to global memory: through SMEM, from where TMA copies, or threads
+"""Stores of the compute context to global memory: through SMEM, from where TMA copies, or threads
 where TMA does not take the tensor; or direct."""
 
 from __future__ import annotations
@@ -35,9 +35,11 @@ from wsdsl.ir.types import (
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.direct_stores import store_directly
 from wsdsl.lowering.footprint import STAGING_BUFFERS, STAGING_BYTES
-from wsdsl.lowering.pieces import Shape
+from wsdsl.lowering.partition_context import PartitionContext
+from wsdsl.lowering.ping_pong import consumer_barrier
 from wsdsl.lowering.reads import Find
-from wsdsl.lowering.side import Side
+from wsdsl.lowering.register_tiles import Shape
+from wsdsl.lowering.store_hazards import read_again, stored_again
 from wsdsl.lowering.store_panels import (
     LEAST_BYTES,
     item_bytes,
@@ -46,8 +48,6 @@ from wsdsl.lowering.store_panels import (
     shape_of,
     staged_tensors,
 )
-from wsdsl.lowering.stored_again import read_again, stored_again
-from wsdsl.lowering.turns import meeting
 
 
 def _buffers(kernel: Kernel) -> int:
@@ -75,15 +75,19 @@ class Stores:
     """
 
     def __init__(
-        self, kernel: Kernel, partition: Partition, side: Side, declarations: list[Op]
+        self,
+        kernel: Kernel,
+        partition: Partition,
+        context: PartitionContext,
+        declarations: list[Op],
     ) -> None:
-        self.kernel, self.side, self.declarations = kernel, side, declarations
+        self.kernel, self.context, self.declarations = kernel, context, declarations
         self.staging: Value | None = None
         self.items: tuple[Value, ...] = ()
         self.maps: dict[tuple[Value, tuple[int, ...], str], Value] = {}
-        self.turn = 0
+        self.group = 0
         self.partition = partition
-        self.staged = staged_tensors(kernel, partition.body, side.shapes)
+        self.staged = staged_tensors(kernel, partition.body, context.shapes)
         stores = [op for op in walk(partition.body) if self._is_staged(op)]
         self.again = stored_again(partition.body)
         self.over: set[Value] = set()
@@ -136,33 +140,33 @@ class Stores:
         return [*found, own]
 
     def _shape(self, op: Store) -> Shape:
-        return shape_of(op, self.side.shapes)
+        return shape_of(op, self.context.shapes)
 
     def begin(self) -> None:
         """At the start of the partition: which buffers are this warpgroup's."""
         if not self.any:
             return
-        b, side = self.side.builder, self.side
-        num = self.buffers * side.num_warpgroups
+        b, context = self.context.builder, self.context
+        num = self.buffers * context.num_warpgroups
         self.staging = b.value("staging", Shared(self.bytes, num))
         self.declarations.append(AllocateShared(result=self.staging, label="staging"))
-        assert side.warpgroup is not None
-        first = b.times(side.warpgroup, self.buffers, "item")
+        assert context.warpgroup is not None
+        first = b.times(context.warpgroup, self.buffers, "item")
         self.items = tuple(b.plus(first, i, "item") for i in range(self.buffers))
 
     def finish(self) -> None:
         """SMEM must outlive the copies that read it."""
         if self.any_by_tma:
-            self.side.builder.add(TmaStoreWait(pending=0, read=False))
+            self.context.builder.add(TmaStoreWait(pending=0, read=False))
 
     def boundary(self, op: Op) -> None:
         """Around an op with regions: a run ends here where they store, and no slot is given back in
         them that was read outside.
         """
         if any(n for body in regions(op) for n in self._counts(body)):
-            self.turn = 0
+            self.group = 0
         self.over = set()
-        self.side.give_back(op.loc)
+        self.context.give_back(op.loc)
 
     def store(self, op: Store, find: Find) -> None:
         assert isinstance(op.tensor.type, Tensor)
@@ -170,7 +174,7 @@ class Stores:
         staged = self._is_staged(op)
         axes = tuple(v.type.name for v in op.index if isinstance(v.type, Axis))
         gathered = [find(v) for v in op.index if not isinstance(v.type, Axis)]
-        shape = self.side.shapes.of(axes)
+        shape = self.context.shapes.of(axes)
         for other in (value, *gathered):
             shape = _cover(shape, other.shape)
         if op.tensor in self.again - self.over:
@@ -183,7 +187,7 @@ class Stores:
         for i, j in sorted(shape.places(), key=lambda place: place[1]):
             piece = self._converted(value.get(i, j), dtype, op)
             if not staged:
-                store_directly(self.side, op, find, (i, j), piece)
+                store_directly(self.context, op, find, (i, j), piece)
                 continue
             waiting.append(self._to_smem(op, shape, i, j, piece, len(waiting)))
             if len(waiting) == self.together:
@@ -201,7 +205,7 @@ class Stores:
         warp may have stored the elements: in a tile of another shape, or of another's columns, or
         where threads place them.
         """
-        b = self.side.builder
+        b = self.context.builder
         if self.any_by_tma:
             b.add(TmaStoreWait(pending=0, read=False, loc=loc))
         b.add(SyncWarp(loc=loc) if all(map(self._by_warps, tensors)) else self._meet(loc))
@@ -220,8 +224,8 @@ class Stores:
 
     def _behind_reads(self, shape: Shape, loc: Loc | None) -> None:
         """Until threads have read what one of them overwrites: all that hold the same element."""
-        b, by_rows = self.side.builder, self.side.shapes.share == "rows"
-        if shape.rows is None or not (shape.columns or by_rows or self.side.num_warpgroups == 1):
+        b, by_rows = self.context.builder, self.context.shapes.share == "rows"
+        if shape.rows is None or not (shape.columns or by_rows or self.context.num_warpgroups == 1):
             b.add(self._meet(loc))
         elif shape.columns is None:
             b.add(SyncWarp(loc=loc))
@@ -232,28 +236,28 @@ class Stores:
             return value
         kind = dataclasses.replace(value.type, dtype=dtype)
         made = Cast(
-            result=self.side.builder.value(f"{op.tensor.name.lower()}_out", kind),
+            result=self.context.builder.value(f"{op.tensor.name.lower()}_out", kind),
             x=value,
             saturate=value.type.dtype.is_integer and dtype.is_integer,
             loc=op.loc,
         )
-        return self.side.builder.add(made).result
+        return self.context.builder.add(made).result
 
     def _to_smem(
         self, op: Store, shape: Shape, i: int, j: int, value: Value, place: int
     ) -> TmaStore | ThreadStore:
         """Write a piece to its `place` in the next group; returns the copy that is to follow."""
-        side, b = self.side, self.side.builder
+        context, b = self.context, self.context.builder
         value = self._full_size(value, shape.widths[j])
         panel = panel_of(op, shape.widths[j])
         coordinates = tuple(
-            side.start(v.type.name, i, j) if isinstance(v.type, Axis) else v for v in op.index
+            context.start(v.type.name, i, j) if isinstance(v.type, Axis) else v for v in op.index
         )
-        item = self.items[self.turn % self.groups * self.together + place]
+        item = self.items[self.group % self.groups * self.together + place]
         assert self.staging is not None
         if place == 0:
             if self.any_by_tma:
-                pending = self.groups - 1 if self.turn or self.even else 0
+                pending = self.groups - 1 if self.group or self.even else 0
                 b.add(TmaStoreWait(pending=pending, loc=op.loc))
             b.add(self._meet(op.loc) if self.joins else SyncWarp(loc=op.loc))
         b.add(
@@ -294,24 +298,24 @@ class Stores:
 
     def _meet(self, loc: Loc | None) -> NamedBarrierSync:
         """Of all warps of the partition, which has one barrier; a panel is of one warpgroup."""
-        barrier, num = meeting(self.kernel, self.partition), self.side.num_warpgroups
+        barrier, num = consumer_barrier(self.kernel, self.partition), self.context.num_warpgroups
         return NamedBarrierSync(barrier=barrier, num_warpgroups=num, loc=loc)
 
     def _copy(self, copies: list[TmaStore | ThreadStore], everywhere: bool) -> None:
         """A group is committed even if threads copy it: which is over is counted by groups.
         `everywhere`: TMA overwrites in global memory what threads have read there.
         """
-        b, loc = self.side.builder, copies[0].loc
+        b, loc = self.context.builder, copies[0].loc
         meet = self._meet(loc) if any(copy.apart for copy in copies) else SyncWarp(loc=loc)
-        if self.side.read or any(isinstance(copy, TmaStore) for copy in copies):
-            self.side.publish(loc, meet, everywhere)
+        if self.context.read or any(isinstance(copy, TmaStore) for copy in copies):
+            self.context.publish(loc, meet, everywhere)
         else:
             b.add(meet)
         for copy in copies:
             b.add(copy)
         if self.any_by_tma:
             b.add(TmaStoreCommit(loc=loc))
-        self.turn += 1
+        self.group += 1
 
     def _full_size(self, value: Value, width: int) -> Value:
         """A value that is the same in all rows or columns, spread out."""
@@ -319,7 +323,7 @@ class Stores:
         kind = Fragment(value.type.dtype, 64, width)
         if value.type == kind:
             return value
-        b = self.side.builder
+        b = self.context.builder
         if isinstance(value.type, Tile):
             return b.add(Full(result=b.value("spread", kind), value=value)).result
         every = b.value("every", Fragment(BOOL, 64, width))
@@ -331,7 +335,7 @@ class Stores:
         key = (tensor, box, swizzle)
         if key not in self.maps:
             name = f"{tensor.name.lower()}_map"
-            self.maps[key] = self.side.builder.value(name, TensorMap())
+            self.maps[key] = self.context.builder.value(name, TensorMap())
             self.declarations.append(
                 MakeTensorMap(result=self.maps[key], tensor=tensor, box=box, swizzle=swizzle)
             )

@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from wsdsl.ir import barrier_ops as b
-from wsdsl.prover.alike import Alike
-from wsdsl.prover.evened import even_stores, forget_first, most_stores
-from wsdsl.prover.families import families, order, turned
-from wsdsl.prover.hidden import NAMED
+from wsdsl.prover.forgetting import NAMED
 from wsdsl.prover.iterations import name_iterations, shown_key, shown_term
 from wsdsl.prover.knowledge import Barriers, put_masks
 from wsdsl.prover.machine import ENDED, Agent, Machine, Registers, StageParity
 from wsdsl.prover.model import Array, Model
+from wsdsl.prover.normalize import forget_first, most_stores, normalize_stores
 from wsdsl.prover.places import Items, Places
 from wsdsl.prover.products import Descriptor
 from wsdsl.prover.program import Code
+from wsdsl.prover.ring_families import order, ring_families, turned
+from wsdsl.prover.stage_symmetry import StageSymmetry
 
 NO_TURN = (0, 0, 1)
 Turns = dict[tuple[int, int], tuple[int, int, int]]
@@ -42,7 +42,7 @@ class Canonical:
     def __init__(self, model: Model, widen: bool, hurry: bool) -> None:
         self.model, self.widen, self.hurry = model, widen, hurry
         self.seen: dict[Any, list[Seen]] = {}
-        self.families, self.of_array, of_state = families(model)
+        self.ring_families, self.of_array, of_state = ring_families(model)
         self.slot_family = [
             {slot: of_state[name] for name, slot in code.slots.items() if name in of_state}
             for code in model.codes
@@ -64,7 +64,7 @@ class Canonical:
         with `hurry`, of each stage of a ring what is not known of one that looks the same.
         """
         if self.hurry:
-            even_stores(m, self.most_stores)
+            normalize_stores(m, self.most_stores)
             forget_first(m)
         names = name_iterations(m)
         turns = self._turns(m)
@@ -133,13 +133,13 @@ class Canonical:
 
     # Rings ------------------------------------------------------------------------------------
 
-    def _alike(self, m: Machine, turns: Turns, barriers: Barriers, items: Items) -> Alike:
+    def _alike(self, m: Machine, turns: Turns, barriers: Barriers, items: Items) -> StageSymmetry:
         ring_of = {
             (cta, array.index): number
             for cta, number in turns
-            for array in self.families[number].arrays
+            for array in self.ring_families[number].arrays
         }
-        return Alike(m, self.places, ring_of, barriers, items)
+        return StageSymmetry(m, self.places, ring_of, barriers, items)
 
     def _turns(self, m: Machine) -> Turns:
         """Where each family is said to begin, by CTA: at the first state that an agent holds. Not
@@ -150,11 +150,11 @@ class Canonical:
             if not a.ended:
                 fixed |= self.begun_later[a.partition][a.pc]
         for a in m.agents:
-            families = self.slot_family[a.partition]
+            ring_families = self.slot_family[a.partition]
             for slot in self.model.codes[a.partition].live[a.pc]:
-                number = families.get(slot, -1)
-                if number >= 0 and number not in fixed and self.families[number].turns:
-                    held, family = a.slots[slot], self.families[number]
+                number = ring_families.get(slot, -1)
+                if number >= 0 and number not in fixed and self.ring_families[number].turns:
+                    held, family = a.slots[slot], self.ring_families[number]
                     if isinstance(held, StageParity):
                         ctas = range(self.model.num_ctas) if family.remote else (a.cta,)
                         for cta in ctas:
@@ -179,13 +179,13 @@ class Canonical:
         turns: Turns,
         accumulators: dict[int, int],
     ) -> Any:
-        families = self.slot_family[a.partition]
+        ring_families = self.slot_family[a.partition]
         slots: list[Any] = []
         for slot in self.model.codes[a.partition].live[a.pc]:
             held = a.slots[slot]
             match held:
                 case StageParity():
-                    family = families.get(slot, -1)
+                    family = ring_families.get(slot, -1)
                     turn = turns.get((a.cta, family))
                     slots.append(turned(held, turn) if turn else (held.stage, held.parity))
                 case Registers():
@@ -250,13 +250,13 @@ class Canonical:
         return made
 
 
-def _begun_later(code: Code, families: dict[int, int]) -> list[frozenset[int]]:
-    """For each instruction, the families of which an initial state may be taken from there on."""
+def _begun_later(code: Code, ring_families: dict[int, int]) -> list[frozenset[int]]:
+    """For each instruction, families of which an initial state may be taken later."""
     made: list[frozenset[int]] = []
     held: frozenset[int] = frozenset()
     for i in reversed(code.instructions):
         if isinstance(i.op, b.InitialState):
-            held |= {families.get(i.defines[0], -1)}
+            held |= {ring_families.get(i.defines[0], -1)}
         made.append(held)
     made.reverse()
     # What a loop may do later in its body it may do from its beginning on, again.

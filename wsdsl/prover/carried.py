@@ -17,7 +17,7 @@ from wsdsl.prover.machine import Agent
 from wsdsl.prover.model import Model
 
 SMALL = 3
-"""Numbers up to this are followed as they are: whose turn it is, for instance."""
+"""Numbers up to this are followed as they are: whose tile it is in ping-pong, for instance."""
 MADE_OF_OPERANDS = (t.Map, t.Cast, t.Bitcast, t.DimSize, t.Constant, b.NumCtas, b.NumClusters)
 """Ops whose results are the same wherever their operands are."""
 Stack = tuple[Value, ...]

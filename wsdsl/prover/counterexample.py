@@ -20,7 +20,7 @@ from wsdsl.prover.global_order import GLOBAL_ORDER
 from wsdsl.prover.history import History, Step
 from wsdsl.prover.machine import Machine
 from wsdsl.prover.model import Model
-from wsdsl.prover.turn import HANDING_ON
+from wsdsl.prover.work_iteration import SPLIT_K
 
 MAX_TRIES = 160
 SHOWN = 48
@@ -105,7 +105,7 @@ class Counterexample:
 def counterexample(kernel: Kernel, refuted: Refuted) -> Counterexample:
     """Tell how the failure comes about, at concrete sizes if any small ones show it."""
     model = model_of(kernel)
-    apart = refuted.failure.kind in (HANDING_ON, GLOBAL_ORDER)
+    apart = refuted.failure.kind in (SPLIT_K, GLOBAL_ORDER)
     tries = 0 if apart else MAX_TRIES
     for sizes in itertools.islice(candidates(kernel), tries):
         m, history, failure = trace(model.at(sizes), ())

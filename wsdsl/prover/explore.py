@@ -14,12 +14,12 @@ from wsdsl.prover.canonical import Canonical, Seen
 from wsdsl.prover.errors import Failure, Party, Undecided
 from wsdsl.prover.flatten import model_of
 from wsdsl.prover.global_order import check_global_order
-from wsdsl.prover.handing_on import check_handing_on
 from wsdsl.prover.iterations import shown_term
+from wsdsl.prover.load_bounds import check_load_bounds
 from wsdsl.prover.machine import Agent, Barrier, Machine
 from wsdsl.prover.model import MANY, Model
+from wsdsl.prover.split_k_protocol import check_split_k_protocol
 from wsdsl.prover.terms import Term
-from wsdsl.prover.within_items import check_within_items
 
 MAX_STATES = 2_000
 MAX_AHEAD = 48
@@ -121,9 +121,9 @@ def explore(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Explored:
     """Raises Refuted with the first failure, nearest first."""
     if sizes is None:
         try:
-            check_within_items(kernel)
+            check_load_bounds(kernel)
             check_global_order(kernel)
-            check_handing_on(kernel)
+            check_split_k_protocol(kernel)
         except Failure as failure:
             raise Refuted(failure, ()) from None
     model = model_of(kernel, sizes)

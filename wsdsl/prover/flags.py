@@ -1,9 +1,9 @@
 """Flags in global memory, by which the CTAs of a cluster exchange tiles.
 
-Flags in a tensor that is lent are for all workers: that they are reached is argued elsewhere
-(handing_on.py). That argument needs that no turn of the work loop waits, in whatever way, for what
-comes after a flag of a later turn, nor an arrival of all pieces for what comes after the wait for
-them. So such a wait passes as late as can be.
+Flags in a workspace tensor are for all workers: that they are reached is argued elsewhere
+(split_k_protocol.py). That argument needs that no iteration of the work loop waits, in whatever
+way, for what comes after a flag of a later iteration, nor an arrival of all pieces for what comes
+after the wait for them. So such a wait passes as late as can be.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def arrive_flag(m: Machine, a: Agent, i: Instruction) -> int:
     held, name = _flag(m, a, i)
     if op.wrap is not None:
         # Which of the arrivals would make it 0 again depends on their order.
-        message = f"{name} goes round, and is in no tensor that is lent: this is not understood"
+        message = f"{name} goes round, and is in no workspace tensor: this is not understood"
         hint = "lower the flag by a negative amount, once all who wait have passed"
         raise m.fail("unknown", a, op, message, hint=hint)
     amount: Any = op.amount if op.by is None else a.slots[i.extra[op.by.name]]

@@ -15,10 +15,10 @@ from wsdsl.ir.threads import misplaced
 from wsdsl.ir.types import Accumulator
 from wsdsl.ir.walk import walk, yielded
 from wsdsl.prover import control, global_memory
-from wsdsl.prover.arms import ARMS
 from wsdsl.prover.carried import Formulas
 from wsdsl.prover.machine import ALL, ELECTED
 from wsdsl.prover.model import Model
+from wsdsl.prover.op_handlers import HANDLERS
 from wsdsl.prover.program import SYNCHRONISES, Code, Instruction, is_alone
 
 PRODUCTS = (Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait)
@@ -114,7 +114,7 @@ class Flattener:
                     self._simple(op, elected)
 
     def _simple(self, op: Op, elected: bool) -> None:
-        run = ARMS.get(type(op))
+        run = HANDLERS.get(type(op))
         if run is None:
             run = control.unknown
         elif self.effects.copies_shared(op):

@@ -19,7 +19,7 @@ from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.touches import Touch, touches
+from wsdsl.ir.tensor_accesses import Touch, touches
 from wsdsl.ir.walk import walk, yielded
 from wsdsl.prover.errors import Failure, Party
 from wsdsl.prover.global_accesses import Access
@@ -89,7 +89,7 @@ def _fail(agent: int, op: Op, message: str, earlier: Op | None = None, hint: str
 def _check_sides(
     kernel: Kernel, partitions: list[Partition], found: dict[Op, Touch], places: GlobalPlaces
 ) -> None:
-    """A tensor is one partition's, or theirs who take turns at the tiles."""
+    """A tensor is one partition's, or that of partitions in ping-pong."""
     sides: dict[str, list[tuple[int, Op]]] = {}
     agent, held = 0, set[Op]()
     for partition in partitions:

@@ -16,7 +16,7 @@ from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, results_of
-from wsdsl.ir.touches import Touch
+from wsdsl.ir.tensor_accesses import Touch
 from wsdsl.ir.types import Fragment, Tile
 from wsdsl.ir.walk import walk, yielded
 from wsdsl.prover.by_warpgroup import by_warpgroup

@@ -14,7 +14,7 @@ from wsdsl.ir import memory_ops as m
 from wsdsl.ir.op import Kernel, Op
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.target import entry_registers
-from wsdsl.ir.touches import written_tensors
+from wsdsl.ir.tensor_accesses import written_tensors
 from wsdsl.ir.types import Barriers, Shared, Tensor
 from wsdsl.ir.walk import walk
 from wsdsl.prover.program import Code, Effects, effects_of, needed_values

@@ -7,9 +7,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from wsdsl.prover.asked import CHANGES, EVERY_CTA, LOOKS, ROUND, Settled, asks_of, settled
 from wsdsl.prover.errors import Party
-from wsdsl.prover.hidden import NAMED, Hidden
+from wsdsl.prover.event_liveness import CHANGES, EVERY_CTA, LOOKS, ROUND, Settled, asks_of, settled
+from wsdsl.prover.forgetting import NAMED, Forgetting
 from wsdsl.prover.iterations import shown_term
 from wsdsl.prover.knowledge import Barriers, masks_of, moved, put_masks
 from wsdsl.prover.machine import Machine, Span
@@ -56,7 +56,7 @@ class Places:
 
     def __init__(self, model: Model, hurry: bool) -> None:
         self.model, self.hurry = model, hurry
-        self.hidden: Hidden | None = None
+        self.hidden: Forgetting | None = None
         self.asks = [asks_of(model, code) for code in model.codes]
         self.nums = {array.index: array.num for array in model.arrays.values()}
         self.bits: dict[Any, dict[Any, int]] = {}
@@ -120,7 +120,7 @@ class Places:
         """Number the events by the places where they stand, one for each place. What all know of
         who may ask for it is forgotten: no check can fail for it."""
         if self.hurry and self.hidden is None:
-            self.hidden = Hidden(m, self.asks)
+            self.hidden = Forgetting(m, self.asks)
         copies: dict[int, int] = {}
         over = settled(m, self.asks)
         self._number_barriers(m, barriers, over, copies)

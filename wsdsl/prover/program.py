@@ -18,7 +18,7 @@ from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.touches import mapped_tensors, touches
+from wsdsl.ir.tensor_accesses import mapped_tensors, touches
 from wsdsl.ir.types import Fragment
 from wsdsl.ir.walk import walk, yielded
 
@@ -57,7 +57,7 @@ class Code:
 
     instructions: list[Instruction] = field(default_factory=list[Instruction])
     slots: dict[str, int] = field(default_factory=dict[str, int])
-    families: list[int] = field(default_factory=list[int])
+    ring_families: list[int] = field(default_factory=list[int])
     live: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
     bounds: dict[int, list[tuple[int, tuple[int, ...]]]] = field(
         default_factory=dict[int, list[tuple[int, tuple[int, ...]]]]
@@ -67,7 +67,7 @@ class Code:
     own: set[int] = field(default_factory=set[int])
     """Signatures of loops of which no other partition can tell how often they run."""
     constant: set[int] = field(default_factory=set[int])
-    """Slots that are written once, before any loop."""
+    """WorkspaceSlots that are written once, before any loop."""
     acting: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
     """For each instruction: the classes of threads whose knowledge may matter from there on."""
 

@@ -27,13 +27,13 @@ PROVED = (
 )
 HANDED_ON = (
     "a slot is used by its piece alone, and handed on once, to whoever waits for that; pieces, "
-    "slots and turns are the tile scheduler's (that its pieces cover each tile, and need only who "
-    "comes before, is checked at each launch's sizes)"
+    "slots and iterations are the tile scheduler's (that its pieces cover each tile, and need only "
+    "who comes before, is checked at each launch's sizes)"
 )
 HOW = (
     "every order of steps is covered: what each thread knows to be over does not depend on it; "
     "every trip count is covered: loops are followed until no new state comes, states that differ "
-    "by a turn of a ring being one"
+    "by a rotation of a ring being one"
 )
 
 

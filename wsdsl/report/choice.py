@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from wsdsl.diagnostics import counted
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.target import SMEM_BYTES
-from wsdsl.lowering.choice.cut_options import MARGIN, THIN_MARGIN
 from wsdsl.lowering.choice.fixed_tiles import with_fixed_tiles
-from wsdsl.lowering.choose_schedule import completed, ranked, weight
+from wsdsl.lowering.choice.split_k_options import MARGIN, THIN_MARGIN
+from wsdsl.lowering.cooperation import cluster_size
 from wsdsl.lowering.footprint import (
     accumulator_registers,
     axis_sizes,
@@ -23,8 +23,8 @@ from wsdsl.lowering.model.clusters import cluster_room
 from wsdsl.lowering.model.loading import L2_BYTES
 from wsdsl.lowering.model.predict import CLOCK, NUM_SMS, Prediction, predict
 from wsdsl.lowering.model.workload import UNKNOWN_SIZE, Work
+from wsdsl.lowering.passes.choose_schedule import completed, ranked, weight
 from wsdsl.lowering.pipeline import scheduled_tile
-from wsdsl.lowering.sharing import cluster_size
 from wsdsl.schedule import Schedule
 
 SHOWN = 4
@@ -91,7 +91,7 @@ def _choice(schedule: Schedule) -> tuple[object, ...]:
 def _way(schedule: Schedule) -> tuple[str, str]:
     """To share out the work."""
     if schedule.cuts_tiles:
-        return schedule.scheduler or "", schedule.reduction or "turns"
+        return schedule.scheduler or "", schedule.reduction or "serial"
     return "whole tiles", ""
 
 
@@ -111,7 +111,7 @@ def _shape(option: Schedule) -> str:
     if option.scheduler == "stream_k":
         own.append("stream-K")
     elif option.scheduler == "split_k":
-        own.append(f"split-K by {option.splits} in {option.reduction or 'turns'}")
+        own.append(f"split-K by {option.splits}, {option.reduction or 'serial'}")
     return f"{', '.join(own)}, {tile}"
 
 

@@ -1,7 +1,7 @@
 """What every worker does when, as the tile scheduler shares out the work and the model tells how
 long each part takes.
 
-A worker is a CTA, or a cluster. Where warpgroups take turns at the tensor cores (ping-pong), what
+A worker is a CTA, or a cluster. Where warpgroups are in ping-pong at the tensor cores, what
 one of them does with its sums is beside another's products.
 """
 
@@ -15,15 +15,9 @@ from typing import Literal
 from wsdsl.diagnostics import Finding, ScheduleError
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.tile_scheduler import Piece, num_steps, pieces_of, tile_scheduler
+from wsdsl.lowering.cooperation import cluster_size, num_pingpong_consumers
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.model.clusters import cluster_room
-from wsdsl.lowering.model.handing import (
-    ALL_OR_NONE_CYCLES,
-    HAND_OVER_CYCLES,
-    gather_cycles,
-    results_share,
-    sum_cycles,
-)
 from wsdsl.lowering.model.predict import (
     CLOCK,
     NUM_SMS,
@@ -32,8 +26,14 @@ from wsdsl.lowering.model.predict import (
     Prediction,
     predict,
 )
+from wsdsl.lowering.model.split_k_cost import (
+    ALL_OR_NONE_CYCLES,
+    HAND_OVER_CYCLES,
+    gather_cycles,
+    results_share,
+    sum_cycles,
+)
 from wsdsl.lowering.model.workload import Work
-from wsdsl.lowering.sharing import cluster_size, num_turns
 from wsdsl.schedule import Schedule
 
 Kind = Literal["products", "wait", "sums", "results"]
@@ -60,8 +60,8 @@ class Timeline:
     prediction: Prediction
     tiles: int
     cluster: int
-    turns: bool
-    """Warpgroups take turns."""
+    pingpong: bool
+    """Warpgroups are in ping-pong."""
     scale: float = 1.0
     """By how much longer all is than the sum of its parts, as it is predicted: what is waited for
     beside them, memory or another's results, is spread over all."""
@@ -82,7 +82,7 @@ class Timeline:
     def wave(self) -> float:
         """What a whole tile takes until the next one begins."""
         p = self.prediction
-        if self.turns:
+        if self.pingpong:
             return self.scale * (p.mainloop * p.stretch + TURN_CYCLES)
         return self.scale * (p.mainloop + p.epilogue) * p.stretch
 
@@ -112,7 +112,7 @@ def timeline(kernel: Kernel, sizes: Mapping[str, int]) -> Timeline:
     prediction = predict(Work(kernel, sizes), schedule, axis_sizes(kernel, schedule))
     asked, cluster = prediction.tile, cluster_size(schedule)
     tiles, room = asked.tiles // cluster, cluster_room(cluster, NUM_SMS)
-    together = schedule.reduction == "slices"
+    together = schedule.reduction == "parallel"
     scheduler = tile_scheduler(schedule.scheduler or "", schedule.splits or 1, together)
     depth = max(1, asked.depth)
     if not tiles:
@@ -125,11 +125,14 @@ def timeline(kernel: Kernel, sizes: Mapping[str, int]) -> Timeline:
     work = pieces_of(scheduler, tiles, depth, scheduler.num_workers(tiles, depth, room))
     # Of "grid": those for which there is no room come when others are done.
     work = [[p for row in work[w::room] for p in row] for w in range(min(room, len(work)))]
-    rows, turns = _Clock(prediction, schedule, depth).run(work), num_turns(schedule) > 1
+    rows, pingpong = (
+        _Clock(prediction, schedule, depth).run(work),
+        num_pingpong_consumers(schedule) > 1,
+    )
     last = max(bar.stop for row in rows for bar in row)
     scale = (prediction.cycles - START_CYCLES) / max(1.0, last - START_CYCLES)
     scaled = tuple(tuple(_scaled(bar, scale) for bar in row) for row in rows)
-    return Timeline(scaled, prediction, tiles, cluster, turns, scale)
+    return Timeline(scaled, prediction, tiles, cluster, pingpong, scale)
 
 
 def _scaled(bar: Bar, scale: float) -> Bar:
@@ -147,8 +150,13 @@ class _Clock:
         self.written, self.read = sum_cycles(asked)
         self.results = prediction.epilogue * prediction.stretch * results_share(asked, schedule)
         self.gather = gather_cycles(asked, schedule, prediction.work.parts)
-        self.turns, self.slices = num_turns(schedule), schedule.reduction == "slices"
-        self.sent = prediction.handing / prediction.work.turns if prediction.sharing > 1 else 0.0
+        self.pingpong, self.slices = (
+            num_pingpong_consumers(schedule),
+            schedule.reduction == "parallel",
+        )
+        self.sent = (
+            prediction.handing / prediction.work.iterations if prediction.sharing > 1 else 0.0
+        )
         self.handed: dict[tuple[int, int], float] = {}
         """By tile and step: when the sums up to there are in memory."""
 
@@ -158,17 +166,17 @@ class _Clock:
             return self.met(work, rows)
         left = [list(reversed(pieces)) for pieces in work]
         cores = [START_CYCLES] * len(work)
-        free = [[START_CYCLES] * self.turns for _ in work]
+        free = [[START_CYCLES] * self.pingpong for _ in work]
         while any(left):
             before = sum(map(len, left))
             for w, pieces in enumerate(left):
                 while pieces and self.ready(pieces[-1]):
                     mine = len(work[w]) - len(pieces)
-                    start = max(cores[w], free[w][mine % self.turns])
+                    start = max(cores[w], free[w][mine % self.pingpong])
                     bars = list(self.piece(pieces.pop(), start))
                     rows[w] += bars
-                    cores[w] = bars[0].stop + (TURN_CYCLES if self.turns > 1 else 0)
-                    free[w][mine % self.turns] = bars[-1].stop
+                    cores[w] = bars[0].stop + (TURN_CYCLES if self.pingpong > 1 else 0)
+                    free[w][mine % self.pingpong] = bars[-1].stop
             assert sum(map(len, left)) < before, "workers wait in a circle"
         return rows
 
@@ -184,7 +192,7 @@ class _Clock:
         def bar(kind: Kind, until: float) -> Bar:
             nonlocal now
             begun, now = now, until
-            return Bar(kind, piece.tile, partial, begun, now, self.turns > 1)
+            return Bar(kind, piece.tile, partial, begun, now, self.pingpong > 1)
 
         if piece.begin > 0:
             there = self.handed[piece.tile, piece.begin] + HAND_OVER_CYCLES

@@ -68,7 +68,7 @@ def num_ctas(
     room = num_sms // signature.cluster
     room = room if max_clusters is None else min(room, max_clusters)
     if told := scheduler.fault(items, depth, room):
-        hint = 'use fewer splits, or reduction="turns"'
+        hint = 'use fewer splits, or reduction="serial"'
         raise LaunchError(Finding(f"{signature.name}: {told}", hint=hint))
     return scheduler.num_workers(items, depth, room) * signature.cluster
 

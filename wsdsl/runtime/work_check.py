@@ -59,7 +59,7 @@ class Pieces:
     """
 
     at: Array
-    turn: Array
+    iteration: Array
     tile: Array
     begin: Array
     end: Array
@@ -70,14 +70,14 @@ def pieces_of(scheduler: TileScheduler, problem: Problem[Array]) -> Pieces:
     """What all do, by arrays of equal length; OverflowError where the kernel's numbers would."""
     walk = scheduler.walk(Arrays(), problem)
     start, stop, step = np.broadcast_arrays(walk.start, walk.stop, walk.step)
-    turns = np.maximum(0, -((start - stop) // step))
-    at = np.repeat(np.arange(len(turns)), turns)
-    turn = np.arange(len(at)) - (np.cumsum(turns) - turns)[at]
+    iterations = np.maximum(0, -((start - stop) // step))
+    at = np.repeat(np.arange(len(iterations)), iterations)
+    iteration = np.arange(len(at)) - (np.cumsum(iterations) - iterations)[at]
     sizes = problem.tiles, problem.depth, problem.worker, problem.workers
     own = Problem(*(x[at] for x in sizes))
-    piece = scheduler.walk(Arrays(), own).piece(start[at] + turn * step[at])
+    piece = scheduler.walk(Arrays(), own).piece(start[at] + iteration * step[at])
     stride = np.int64(1) if piece.stride is None else piece.stride
-    return Pieces(at, turn, *np.broadcast_arrays(piece.tile, piece.begin, piece.end, stride))
+    return Pieces(at, iteration, *np.broadcast_arrays(piece.tile, piece.begin, piece.end, stride))
 
 
 def _problem(tiles: int, depth: int, workers: int) -> Problem[Array]:
@@ -103,7 +103,7 @@ def check_work(
 @lru_cache(maxsize=4096)
 def _fault(scheduler: TileScheduler, tiles: int, depth: int, workers: int, slots: int) -> str:
     try:
-        _last_turns(scheduler, tiles, depth, workers)
+        _last_iterations(scheduler, tiles, depth, workers)
         # The same problem with fewer rounds, which are a multiple of the workers' number.
         fewer = max(0, tiles // workers - MAX_ROUNDS) * workers
         pieces = pieces_of(scheduler, _problem(tiles - fewer, depth, workers))
@@ -114,8 +114,8 @@ def _fault(scheduler: TileScheduler, tiles: int, depth: int, workers: int, slots
     return next(_faults(pieces, tiles - fewer, depth, slots), "")
 
 
-def _last_turns(scheduler: TileScheduler, tiles: int, depth: int, workers: int) -> None:
-    """OverflowError if numbers overflow; those of the last turns are the largest."""
+def _last_iterations(scheduler: TileScheduler, tiles: int, depth: int, workers: int) -> None:
+    """OverflowError if numbers overflow; those of the last iterations are the largest."""
     walk = scheduler.walk(Arrays(), _problem(tiles, depth, workers))
     start, stop, step = np.broadcast_arrays(walk.start, walk.stop, walk.step)
     walk.piece(np.maximum(start, stop - 1 - (stop - 1 - start) % step))
@@ -125,7 +125,7 @@ def _last_turns(scheduler: TileScheduler, tiles: int, depth: int, workers: int) 
 def _faults(pieces: Pieces, tiles: int, depth: int, slots: int) -> Iterator[str]:
     """The faults of the pieces, by themselves and against those in front of them."""
     order = np.lexsort((pieces.begin, pieces.tile))
-    worker, turn = pieces.at[order], pieces.turn[order]
+    worker, iteration = pieces.at[order], pieces.iteration[order]
     tile, begin, end = pieces.tile[order], pieces.begin[order], pieces.end[order]
     stride = pieces.stride[order]
     if np.any((tile < 0) | (tile >= tiles) | (begin < 0) | (begin >= end) | (end > depth)):
@@ -144,6 +144,6 @@ def _faults(pieces: Pieces, tiles: int, depth: int, slots: int) -> Iterator[str]
     if np.any(tile[behind] >= slots):
         yield "a tile that is cut has no slot"
     lower = worker[front] < worker[behind]
-    earlier = (worker[front] == worker[behind]) & (turn[front] < turn[behind])
+    earlier = (worker[front] == worker[behind]) & (iteration[front] < iteration[behind])
     if not np.all(lower | earlier):
         yield "a piece needs what a later worker does"

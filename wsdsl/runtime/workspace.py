@@ -26,14 +26,14 @@ from wsdsl.runtime.views import ArrayView, contiguous_strides
 
 
 class Need(NamedTuple):
-    """Memory for one lent tensor."""
+    """Memory for one workspace tensor."""
 
     name: str
     bytes: int
     zeroed: bool
 
 
-class Lent(NamedTuple):
+class LaunchWorkspace(NamedTuple):
     """What a launch is lent: sizes of the named dimensions, tensors without an address yet, and how
     much memory they take.
     """
@@ -43,9 +43,9 @@ class Lent(NamedTuple):
     needs: tuple[Need, ...]
 
 
-def lent_for(signature: Signature, slots: int) -> Lent:
+def lent_for(signature: Signature, slots: int) -> LaunchWorkspace:
     """What a launch needs that has `slots` for tiles that are cut."""
-    lent = Lent({}, {}, ())
+    lent = LaunchWorkspace({}, {}, ())
     needs: list[Need] = []
     for tensor in signature.lent:
         first, *rest = tensor.type.dims

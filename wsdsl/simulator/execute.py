@@ -14,10 +14,10 @@ from wsdsl.ir.types import Tile
 from wsdsl.simulator.context import Steps, Warpgroup, op_word
 from wsdsl.simulator.copy_ops import COPY
 from wsdsl.simulator.global_ops import GLOBAL
-from wsdsl.simulator.meeting_ops import MEETING
 from wsdsl.simulator.scalar_ops import SIMPLE
 from wsdsl.simulator.sync_ops import SYNC
 from wsdsl.simulator.tensor_core_ops import TENSOR_CORE
+from wsdsl.simulator.thread_barrier_ops import MEETING
 
 SEEN: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
     **SYNC,

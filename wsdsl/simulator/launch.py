@@ -92,7 +92,7 @@ def work_of(grid: LaunchGrid, arguments: Arguments) -> tuple[TileScheduler, int,
 
 
 def lend(kernel: Kernel, arguments: Arguments, launch: Launch) -> None:
-    """Make the tensors that the runtime lends a launch; garbage in those that hold anything."""
+    """Make the workspace tensors a launch; garbage in those that hold anything."""
     grid = next((op for op in kernel.body if isinstance(op, LaunchGrid)), None)
     for op in kernel.body:
         if isinstance(op, AllocateGlobal):

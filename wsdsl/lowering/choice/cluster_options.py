@@ -3,7 +3,7 @@ the same time, but on most SMs, and loading their operands takes longer than the
 also where it takes nearly as long.
 
 They are left to who asks for them where sizes are not known, and where they were not measured:
-threads copy operands, or consumers take turns.
+threads copy operands, or consumers are in ping-pong.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from wsdsl.ir.target import SMEM_BYTES
 from wsdsl.ir.types import Axis
 from wsdsl.lowering.axes import loop_variable
 from wsdsl.lowering.check_columns import slice_step
-from wsdsl.lowering.choice.cut_options import MOST_SUMS
-from wsdsl.lowering.cut_sums import why_not_by_cluster
+from wsdsl.lowering.choice.split_k_options import MOST_SUMS
 from wsdsl.lowering.footprint import STAGING_BUFFERS, accumulator_registers, smem_bytes
 from wsdsl.lowering.load_groups import copied_operands
 from wsdsl.lowering.model.clusters import (
@@ -36,7 +35,8 @@ from wsdsl.lowering.model.clusters import (
 from wsdsl.lowering.model.loading import NEARLY_NARROW, loading_cycles
 from wsdsl.lowering.model.predict import NUM_SMS, Prediction, is_narrow_wave
 from wsdsl.lowering.model.workload import Work
-from wsdsl.lowering.nest import output_nest
+from wsdsl.lowering.output_nest import output_nest
+from wsdsl.lowering.split_k_rules import why_not_by_cluster
 from wsdsl.schedule import Schedule, changed
 
 SHARING = (2, 4, 8)

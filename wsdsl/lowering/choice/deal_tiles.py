@@ -22,7 +22,7 @@ takes 21.4 us by a grid, 19.8 by CTAs that have several."""
 def with_dealt_tiles(schedule: Schedule, own: Prediction) -> Schedule:
     """`schedule`: one whose scheduler was left open, and is persistent."""
     few = own.tile.few_columns and schedule.mode == "cooperative"
-    turns = own.work.turns
-    if few and own.memory_bound and turns > 1 and own.cycles > LEAST_TURN * turns:
+    iterations = own.work.iterations
+    if few and own.memory_bound and iterations > 1 and own.cycles > LEAST_TURN * iterations:
         return dataclasses.replace(schedule, scheduler="grid")
     return schedule

@@ -45,12 +45,12 @@ def leaves_room(kernel: Kernel, option: Schedule) -> bool:
 
 
 def _most_sums(kernel: Kernel, option: Schedule) -> int:
-    takes_turns, rank = option.mode == "pingpong", rank_beside_sums(kernel)
+    is_pingpong, rank = option.mode == "pingpong", rank_beside_sums(kernel)
     if rank == 0:
         return MOST_SUMS
     if rank == 2:
-        return MOST_SUMS if takes_turns and part_bytes(kernel, option) else MOST_SUMS_OF_TILES
-    if takes_turns:
+        return MOST_SUMS if is_pingpong and part_bytes(kernel, option) else MOST_SUMS_OF_TILES
+    if is_pingpong:
         return MOST_SUMS - VECTOR_REGISTERS * _num_held(kernel)
     return min(MOST_SUMS_TOGETHER, MOST_SUMS - VECTOR_REGISTERS * (1 + _num_held(kernel)))
 

@@ -13,12 +13,12 @@ from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.check_columns import column_step, slice_step
 from wsdsl.lowering.choice.contracted_tiles import LINES, contracted, gains_by_lines
 from wsdsl.lowering.choice.register_room import leaves_room
+from wsdsl.lowering.cooperation import cluster_splits, num_shares, shared_role
 from wsdsl.lowering.decode import ROWS, decoded
 from wsdsl.lowering.footprint import axis_sizes, depth_steps, runs_ahead
 from wsdsl.lowering.model.clusters import CLUSTERED
 from wsdsl.lowering.model.predict import NUM_SMS, is_one_wave
 from wsdsl.lowering.model.workload import Work, scales_products
-from wsdsl.lowering.sharing import contraction_sharing, num_shares, shared_role
 from wsdsl.schedule import Mode, Schedule, changed
 
 SCALED_WIDTH = 64
@@ -36,7 +36,7 @@ one alone results are all there is, and memory is the limit.
 ALONE_ROWS, ALONE_COLUMNS = 192, 128
 """Of a tile that one consumer has registers for, where every CTA has one tile: of several the
 results of one would leave the tensor cores idle. 192 x 9216 x 3072 takes 21.1 us by 192 x 72, by 64
-x 216 in turns 25.8; 192 x 12288 x 4096 33.7 by 192 x 96, by 64 x 144 in turns 43.6.
+x 216 in ping-pong 25.8; 192 x 12288 x 4096 33.7 by 192 x 96, by 64 x 144 in ping-pong 43.6.
 """
 PLAIN_WIDTH = 64
 """Of a kernel without products, which gains nothing by more."""
@@ -108,7 +108,7 @@ def _widths(kernel: Kernel, given: Schedule, team: Schedule, work: Work) -> Sequ
     """Columns of a tile, in steps and then in between, that all who share sums can have slices of;
     the smallest last.
     """
-    step, sharing = _width_step(kernel, team), contraction_sharing(kernel, given)
+    step, sharing = _width_step(kernel, team), cluster_splits(kernel, given)
     each = slice_step(kernel, given) * sharing if sharing > 1 else 1
     widest = 256 // step * step
     widths = [w for w in range(widest, 0, -step) if w % each == 0] or [widest]
@@ -187,8 +187,8 @@ def _may_be_alone(kernel: Kernel, work: Work) -> bool:
 
 def _teams(kernel: Kernel, given: Schedule, work: Work) -> Iterator[tuple[Mode, int]]:
     """Modes with numbers of consumers, the usual ones first. One alone is for few rows or columns,
-    or tiles so few that smaller ones use more SMs. To take turns pays where there are turns, and
-    consumers do nothing beside the products but at the end.
+    or tiles so few that smaller ones use more SMs. Ping-pong pays where there are several tiles a
+    CTA, and consumers do nothing beside the products but at the end.
     """
     axes = axes_of(kernel)
     rows = {name: axis for name, axis in axes.items() if axis.role == "rows"}
@@ -207,7 +207,7 @@ def _teams(kernel: Kernel, given: Schedule, work: Work) -> Iterator[tuple[Mode, 
         for consumers in fitting or numbers[-1:]:
             yield "cooperative", consumers
     undecided = given.mode is None and given.share is None and given.consumers != 1
-    undecided = undecided and contraction_sharing(kernel, given) == 1
+    undecided = undecided and cluster_splits(kernel, given) == 1
     turns = in_place and not few and undecided
     if given.mode == "pingpong" or turns:
         yield "pingpong", given.consumers or 2

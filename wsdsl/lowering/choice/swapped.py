@@ -14,7 +14,7 @@ from wsdsl.ir.op import Kernel
 from wsdsl.ir.tile_ops import Contract, Load, Store
 from wsdsl.ir.types import Axis, Tensor, Tile
 from wsdsl.lowering.model.workload import scales_products
-from wsdsl.lowering.nest import output_nest
+from wsdsl.lowering.output_nest import output_nest
 from wsdsl.schedule import Schedule
 
 LEAST_GAIN = 1.01

@@ -50,11 +50,11 @@ from itertools import islice
 from wsdsl.ir.tile_ops import Store
 from wsdsl.ir.types import Axis, Tensor
 from wsdsl.lowering.axes import loop_variable
+from wsdsl.lowering.cooperation import cluster_along, cluster_size
 from wsdsl.lowering.model.clusters import cluster_room
 from wsdsl.lowering.model.loading import is_narrow
 from wsdsl.lowering.model.predict import NUM_SMS
 from wsdsl.lowering.model.workload import Work
-from wsdsl.lowering.sharing import cluster_along, cluster_size
 from wsdsl.schedule import SWIZZLES, Schedule
 
 MOST_WAVES = 64

@@ -24,8 +24,8 @@ class Busiest:
     """The most that any worker has of each, though not all of it may be the same one's."""
 
     workers: int
-    turns: int
-    """Pieces."""
+    iterations: int
+    """RegisterTile."""
     steps: int
     """Tiles of the contraction."""
     finished: int
@@ -53,16 +53,18 @@ def busiest(scheduler: TileScheduler, tiles: int, depth: int, room: int) -> Busi
     if isinstance(scheduler, StreamK):
         return _streamed(tiles, depth, workers)
     # Without `persistent` there are more workers than room: as many run one after the other.
-    turns = -(-tiles // min(workers, max(1, room)))
-    return Busiest(workers, turns, turns * depth, turns)
+    iterations = -(-tiles // min(workers, max(1, room)))
+    return Busiest(workers, iterations, iterations * depth, iterations)
 
 
 def _split(scheduler: SplitK, tiles: int, depth: int, workers: int) -> Busiest:
     parts = min(scheduler.splits, depth, workers)
-    turns = -(-tiles // (workers // parts))
-    steps = turns * -(-depth // parts)
-    moved = turns if parts > 1 else 0
-    return Busiest(workers, turns, steps, turns, tiles, steps, parts, tiles * parts, moved, moved)
+    iterations = -(-tiles // (workers // parts))
+    steps = iterations * -(-depth // parts)
+    moved = iterations if parts > 1 else 0
+    return Busiest(
+        workers, iterations, steps, iterations, tiles, steps, parts, tiles * parts, moved, moved
+    )
 
 
 def _streamed(tiles: int, depth: int, workers: int) -> Busiest:
@@ -78,7 +80,7 @@ def _streamed(tiles: int, depth: int, workers: int) -> Busiest:
     longest = max(b - a + (b // counted - a // counted) * (depth - counted) for a, b in runs)
     return Busiest(
         workers,
-        turns=whole + max((b - 1) // counted - a // counted for a, b in runs) + 1,
+        iterations=whole + max((b - 1) // counted - a // counted for a, b in runs) + 1,
         steps=whole * depth + longest,
         finished=whole + max(b // counted - a // counted for a, b in runs),
         cut=cut,

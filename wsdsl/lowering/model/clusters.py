@@ -29,8 +29,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from wsdsl.ir.types import Axis
+from wsdsl.lowering.cooperation import cluster_along, cluster_size
 from wsdsl.lowering.model.workload import Loop, Work
-from wsdsl.lowering.sharing import cluster_along, cluster_size
 from wsdsl.schedule import Schedule
 
 ROOM = {2: 66, 4: 30, 8: 15}
@@ -120,7 +120,7 @@ def gain_of(
     work: Work, schedule: Schedule, tile: Mapping[str, int], slot_bytes: float, narrow: bool
 ) -> float:
     """While CTAs have not drifted apart; `narrow`: loading is the limit, and not just close to it,
-    or pieces take turns.
+    or the reduction is serial.
     """
     shape, sides = shape_of(work, schedule) or ALONE, sides_of(work)
     if shape == PAIR and not narrow:

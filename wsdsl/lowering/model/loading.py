@@ -5,8 +5,8 @@ Constants are of an H200, fitted with those of `predict`.
 
 from __future__ import annotations
 
+from wsdsl.lowering.cooperation import cluster_size
 from wsdsl.lowering.model.workload import Workload
-from wsdsl.lowering.sharing import cluster_size
 from wsdsl.schedule import Schedule
 
 L2_BYTES = 80.5
@@ -75,7 +75,7 @@ Both are fitted to 300 schedules of 100 shapes on an H200, M of 1 to 2048, N of 
 """
 DRIFT_STEPS = 900.0
 """After so many steps they have drifted apart so far that loading takes twice as long: 1024 x 768 x
-16384 by 128 x 96 in two takes 47.4 us, in two that take turns 39.9; with K = 4096 13.0 and 14.2.
+16384 by 128 x 96 in two takes 47.4 us, in two one after another 39.9; with K = 4096 13.0 and 14.2.
 """
 CLOCK = 1.5
 """Cycles a nanosecond under such loads, on the mean of the same measurements."""
@@ -104,7 +104,7 @@ RING_BYTES = 170 << 10
 """... with less the ring runs dry, and with more CTAs that load the same do so at different times.
 1024 x 384 x 4096 by 64 x 64 takes 10.2, 9.6, 9.5 and 9.9 us with 8, 10, 12 and 13 slots, 1024 x
 960 x 4096 by 64 x 128 15.8, 15.5 and 16.5 with 6, 7 and 8, and 1024 x 1152 x 4096 by 64 x 144 18.4,
-17.0, 17.9 and 19.9 with 5, 6, 7 and 8; in pieces that take turns, 1024 x 576 x 16384 by 64 x 144
+17.0, 17.9 and 19.9 with 5, 6, 7 and 8; in pieces, serial, 1024 x 576 x 16384 by 64 x 144
 39.2 and 35.3 with 8 and 6, 512 x 576 x 7168 by 64 x 72 14.5 and 13.0 with 12 and 9.
 """
 PAIR_RING_BYTES = 194 << 10
@@ -186,7 +186,7 @@ def most_stages(asked: Workload, schedule: Schedule, narrow: bool, slot_bytes: i
     """`narrow`: loading is the limit, and all tiles run at the same time."""
     if asked.few_columns:
         return MAX_STAGES_FEW
-    if schedule.reduction == "slices":
+    if schedule.reduction == "parallel":
         return MAX_STAGES_SLICES
     if schedule.cuts_tiles:
         narrow = loading_cycles(asked, cut=True) > asked.product_cycles

@@ -26,6 +26,12 @@ from dataclasses import dataclass
 from wsdsl.ir.overlap_rules import MOST_ALIKE
 from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.ir.types import Axis
+from wsdsl.lowering.cooperation import (
+    cluster_along,
+    cluster_size,
+    cluster_splits_beside,
+    num_cooperating,
+)
 from wsdsl.lowering.model.busiest import Busiest, busiest
 from wsdsl.lowering.model.clusters import (
     cluster_room,
@@ -34,12 +40,6 @@ from wsdsl.lowering.model.clusters import (
     gain_of,
     run_at_once,
     starting_cycles,
-)
-from wsdsl.lowering.model.handing import (
-    exchange_cycles,
-    handing_cycles,
-    least_handing,
-    results_share,
 )
 from wsdsl.lowering.model.loading import (
     CLOCK,
@@ -50,8 +50,13 @@ from wsdsl.lowering.model.loading import (
     loading_cycles,
     memory_cycles,
 )
+from wsdsl.lowering.model.split_k_cost import (
+    exchange_cycles,
+    least_split_k_cycles,
+    results_share,
+    split_k_cycles,
+)
 from wsdsl.lowering.model.workload import Work, Workload
-from wsdsl.lowering.sharing import cluster_along, cluster_size, num_sharing, sharing_beside
 from wsdsl.schedule import Schedule
 
 NUM_SMS = 132
@@ -69,10 +74,10 @@ QUICKEST = 0.8
 STORE_CYCLES = 14.2 / 128
 """Cycles for an element of the results."""
 TRANSPOSE_CYCLES = 0.012
-"""More for one that is transposed on its way. 4096 x 4096 x 512 takes 26.8 us by 128 x 128 in turns
-either way, by 128 x 256 31.2, by 256 x 128 with columns on wgmma's M 31.8; 1024 x 1024 x 1024 by 64
-x 128 of one consumer 5.4 and 5.5. In turns the other's products hide it in part: it counts as the
-rest of the results."""
+"""More for one that is transposed on its way. 4096 x 4096 x 512 takes 26.8 us by 128 x 128 in
+ping-pong either way, by 128 x 256 31.2, by 256 x 128 with columns on wgmma's M 31.8; 1024 x 1024 x
+1024 by 64 x 128 of one consumer 5.4 and 5.5. In ping-pong the other's products hide it in part: it
+counts as the rest of the results."""
 SPLIT_CYCLES = 5.0
 """For a row of the results that begins amid a sector. At 1024 x (2688 to 5760) x 4096, 4096 x 8192
 x 1024 and 8192 x 8192 x 512, bf16 tiles of 128 rows and 152 to 248 columns that 16 does not divide
@@ -83,23 +88,23 @@ ISSUED = 128.0
 BESIDE = 2.0
 """By how much longer results take, computed and written, beside another's products ..."""
 SHORT_TURNS = 0.3
-"""Turns whose results take longer than their products are slower for the share of that, ..."""
+"""PingPong whose results take longer than their products are slower for the share of that, ..."""
 BURSTS = 0.1 / 128**2
 """... results of cooperating consumers for each element of a tile beyond 128 x 128, since what
 moves then comes in bursts, ..."""
 UNFILLED = 3.0
 """... and lines that a tile does not fill count as if it did, at a third of that share or more. Of
 30 bf16 and fp8 products with K of 16 to 128, whose epilogues only store, 128 x 128 is the best in
-the mean, 128 x 192 1 % behind, 128 x 256 4, 256 x 128 9, to take turns 1 to 15 %: 32 x 4096 x 4096
-x 128 takes 319 us, by 128 x 192 in turns 370; 8192 x 8192 x 128 42.8 by 128 x 128, 51.1 by 128 x
-144, and 64 deep 36.3 and 43.8 by 128 x 80. With K = 256 turns are 5 to 35 % quicker. Where there is
-more to compute (gelu, bias and residual) others are better, and these count for less.
+the mean, 128 x 192 1 % behind, 128 x 256 4, 256 x 128 9, ping-pong 1 to 15 %: 32 x 4096 x 4096 x
+128 takes 319 us, by 128 x 192 in ping-pong 370; 8192 x 8192 x 128 42.8 by 128 x 128, 51.1 by 128 x
+144, and 64 deep 36.3 and 43.8 by 128 x 80. With K = 256 ping-pong is 5 to 35 % quicker. Where there
+is more to compute (gelu, bias and residual) others are better, and these count for less.
 """
 DELAY = 0.95
 """... and the share of their computing by which the products take longer. Short bursts lose half of
 it, sustained runs all: power is the limit, and computing takes its part at any time. Measured with
 gelu, bias and residual, K = 1024 to 8192 (4096 x 10240 x 8192, to the plain product: 0.98 in both
-by 128 x 256, 1.01 and 0.94 by 128 x 160 in turns).
+by 128 x 256, 1.01 and 0.94 by 128 x 160 in ping-pong).
 """
 SMEM_BYTES = 156.0
 """A cycle, that come to SMEM and that products read there, in tiles of several waves; one wave's
@@ -110,11 +115,11 @@ move 182, and 1440 by seven of 128 x 232, 132; 4096 x 4304 x 4096 219 by 128 x 9
 ASTRAY = {"split_k": 1.07, "stream_k": 1.2}
 """By how much longer operands take to come to pieces that hand on their sums: CTAs that want the
 same do so at different times. 256 x 1024 to 4608 x 3584 to 14336 and 1024 x 576 x 16384, 64 rows.
-Turns of narrow tiles take as much longer, on top, as one wave of whole ones does (`gain_of`): 87
+PingPong of narrow tiles take as much longer, on top, as one wave of whole ones does (`gain_of`): 87
 schedules of 45 shapes are off by 4.1 % so, and by 5.4 % without.
 """
 TURN_CYCLES = 620.0
-"""For each tile of consumers that take turns, until the tensor cores, handed on, are busy with the
+"""For each tile of consumers in ping-pong, until the tensor cores, handed on, are busy with the
 next one, ...
 """
 UNHANDED = 0.6
@@ -142,7 +147,7 @@ has several, and they go on to further tiles: 777 x 3072 x 2048 takes 11.6 us by
 and 10.5 by 72 x 256. 25 shapes whose default has changed so are 1.06 times as quick.
 """
 FURTHER_PART_CYCLES = 28.0
-"""For each further part of a product (`promote_parts`)."""
+"""For each further part of a product (`promote_accumulators`)."""
 WIDE_ALONE = 64
 """A single consumer, as no other one's products hide its waits, takes a cycle more for each column
 beyond these: fp8 products of 64 x 64 to 64 x 128, by 256 of the contraction, of 128 and 256 rows.
@@ -161,7 +166,7 @@ time: 8192 x 8192 x 8192 takes 875 us by 192 x 128 of three, 931 by 128 x 192 an
 PIECES_MEMORY, TURNS_MEMORY = 1.08, 1.1
 """By how much longer what comes from memory takes to come to pieces of tiles, and to whole tiles
 that follow each other: 96 x 5120 x 25600 takes 83 us by two slices of 128 x 80, 71 by pairs of 64 x
-80, 192 x 12288 x 12288 121 by 64 x 144 in turns, 105 by 192 x 128 and stream-K. Fitted to 310
+80, 192 x 12288 x 12288 121 by 64 x 144 in ping-pong, 105 by 192 x 128 and stream-K. Fitted to 310
 schedules of 43 bf16 products of 65 to 300 rows.
 """
 SOFTNESS, THIN_SOFTNESS = 4, 8
@@ -220,13 +225,13 @@ def predict(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Predicti
     """`tile`: elements of a tile along every axis under the schedule."""
     cluster = clustered(work, schedule)
     asked = work.under(tile, cluster, {} if schedule.multicast is False else cluster)
-    sharing = sharing_beside(schedule, (loop.index for loop in work.nest))
+    sharing = cluster_splits_beside(schedule, (loop.index for loop in work.nest))
     if sharing > 1:
         return predicted(shared_out(asked, sharing), schedule, sharing=sharing)
     pieces = num_pieces(asked, schedule)
     at_once = is_one_wave(pieces) and run_at_once(pieces, cluster_size(schedule), NUM_SMS)
     # Slices begin together, and share what they load; stream-K is fitted by `ASTRAY` alone.
-    apart = schedule.scheduler == "stream_k" or schedule.reduction == "slices"
+    apart = schedule.scheduler == "stream_k" or schedule.reduction == "parallel"
     known = work.sized and not asked.thin and not apart
     if not (known and at_once and is_narrow(asked, NEARLY_NARROW)):
         return predicted(asked, schedule)
@@ -299,20 +304,20 @@ def predicted(
     depth = max(1, asked.depth) if scheduler.splits_tiles else 1
     work = busiest(scheduler, -(-asked.tiles // cluster), depth, cluster_room(cluster, NUM_SMS))
     power = 1 + POWER * min(asked.bytes_per_cycle, MOST_BYTES)
-    promoting = _promoting(asked, schedule, work.turns > 1) if asked.promoted else 0.0
+    promoting = _promoting(asked, schedule, work.iterations > 1) if asked.promoted else 0.0
     if sharing > 1:
         loading = _larger(*apart_cycles(asked), 4)
     else:
         loading = loading_cycles(asked, scheduler.splits_tiles)
-    if schedule.cuts_tiles and schedule.reduction != "slices":
+    if schedule.cuts_tiles and schedule.reduction != "parallel":
         loading *= ASTRAY[schedule.scheduler or ""]
-    elif work.turns > 1:
+    elif work.iterations > 1:
         loading = max(loading, (asked.operand_bytes + asked.read_bytes) / SMEM_BYTES)
     mainloop = _larger((asked.product_cycles + promoting) * power, loading / gain, 24)
     computing = asked.computed / ISSUED
     splitting = asked.split_rows * SPLIT_CYCLES
     storing = asked.stored_elements * STORE_CYCLES
-    longer = _longer(mainloop, storing, computing) if work.turns > 1 else 0.0
+    longer = _longer(mainloop, storing, computing) if work.iterations > 1 else 0.0
     unfilled = asked.unfilled_elements * STORE_CYCLES * min(1.0, UNFILLED * longer)
     epilogue = storing + unfilled + splitting + computing
     epilogue += asked.transposed_elements * TRANSPOSE_CYCLES
@@ -324,24 +329,24 @@ def predicted(
     lost = LOST_REUSE if long else 0.0
     cycles += lost * work.cut_steps * (mainloop / depth)
     results = epilogue * results_share(asked, schedule)
-    if schedule.mode == "pingpong" and work.turns > 1:
+    if schedule.mode == "pingpong" and work.iterations > 1:
         waiting = max(0.0, BESIDE * epilogue - mainloop) / 2
-        cycles += work.turns * (splitting + DELAY * computing + waiting) + results
-        cycles += (work.turns - UNHANDED) * TURN_CYCLES
+        cycles += work.iterations * (splitting + DELAY * computing + waiting) + results
+        cycles += (work.iterations - UNHANDED) * TURN_CYCLES
         cycles *= 1 + SHORT_TURNS * longer
     else:
         beyond = max(0.0, asked.stored_elements - 128**2)
         cycles += work.finished * results * (1 + BURSTS * longer * beyond)
-    whole_turns = 0 if scheduler.splits_tiles else work.turns
+    whole_turns = 0 if scheduler.splits_tiles else work.iterations
     memory = memory_cycles(asked, max(share, 1e-9), whole_turns)
     quicker = max(QUICKEST, share**BOOST)
     busy = cycles * quicker + START_CYCLES + starting
     if not asked.thin and schedule.scheduler == "split_k":
         memory *= PIECES_MEMORY
-    elif not asked.thin and not schedule.cuts_tiles and work.turns > 1:
+    elif not asked.thin and not schedule.cuts_tiles and work.iterations > 1:
         memory *= TURNS_MEMORY
     bounded = _larger(busy, memory, THIN_SOFTNESS if asked.thin else SOFTNESS)
-    handing = handing_cycles(asked, schedule, work) + exchange_cycles(asked, work, sharing)
+    handing = split_k_cycles(asked, schedule, work) + exchange_cycles(asked, work, sharing)
     stretch = (bounded - START_CYCLES) / max(1.0, cycles)
     own = work, mainloop, epilogue, handing, stretch, lost
     bound = memory > busy
@@ -358,7 +363,7 @@ def _longer(mainloop: float, storing: float, computing: float) -> float:
 
 def _promoting(asked: Workload, schedule: Schedule, goes_on: bool) -> float:
     """Cycles for all products that are read at once."""
-    blocks = asked.rows // (64 * num_sharing(schedule))
+    blocks = asked.rows // (64 * num_cooperating(schedule))
     scaled = SCALED_BY_FEW if asked.scaled and (schedule.consumers or 1) < 3 else 0.0
     alone = max(0, asked.columns - WIDE_ALONE) if schedule.consumers == 1 else 0
     further = MORE_SCALED_CYCLES if asked.scaled else MORE_PROMOTED_CYCLES * asked.columns
@@ -382,7 +387,7 @@ def least_cycles(tile: Prediction) -> float:
     """
     asked = tile.tile
     steps = tile.mainloop * asked.tiles / NUM_SMS + START_CYCLES
-    return max(steps, memory_cycles(asked, 1.0)) + least_handing(asked)
+    return max(steps, memory_cycles(asked, 1.0)) + least_split_k_cycles(asked)
 
 
 def _larger(a: float, b: float, softness: float) -> float:

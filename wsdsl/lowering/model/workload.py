@@ -14,8 +14,6 @@ from wsdsl.ir.target import COPY_WORD, L2_LINE, SWIZZLE_SPAN
 from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Load, Map, Store
 from wsdsl.ir.types import Axis, Role, Tensor, Tile, Type
 from wsdsl.lowering.axes import axes_of
-from wsdsl.lowering.cut_sums import cut_loop
-from wsdsl.lowering.fit_last_tiles import reach_over, units_within
 from wsdsl.lowering.footprint import MAX_LINE, num_parts, product_cycles, volume
 from wsdsl.lowering.load_groups import computed_operands, load_groups
 from wsdsl.lowering.model.instructions import instructions
@@ -29,9 +27,11 @@ from wsdsl.lowering.model.lines import (
     row_bytes,
     unfilled_elements,
 )
-from wsdsl.lowering.nest import output_nest
 from wsdsl.lowering.operand_lines import operand_lines
-from wsdsl.lowering.slices import least_slice
+from wsdsl.lowering.output_nest import output_nest
+from wsdsl.lowering.parallel_reduction import least_slice
+from wsdsl.lowering.passes.fit_last_tiles import reach_over, units_within
+from wsdsl.lowering.split_k_rules import cut_loop
 
 FEW_COLUMNS = 64
 """So many may ride wgmma's N: then a tile has all of them."""

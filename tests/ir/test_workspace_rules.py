@@ -1,0 +1,57 @@
+"""Rules of lent tensors and of the grids whose tiles are cut: each objects, with a caret."""
+
+from pathlib import Path
+
+import pytest
+
+from wsdsl.diagnostics import VerifyError
+from wsdsl.ir.parser import parse_kernel
+from wsdsl.ir.spec import verify
+
+TEXT = (Path(__file__).parents[1] / "samples" / "stream_k.scheduled.ir").read_text()
+PARTIALS = "%partials: tensor<f32[partials_lines, 128]> = allocate_global(each=128, fragments=True)"
+GRID = 'scheduler="stream_k", contraction=(("K", 64),)'
+
+BROKEN = {
+    "none": ("each=128,", "each=0,", "each=0: it is 1 or more"),
+    "a cluster": (f"{GRID})", f"{GRID}, cluster=4)", "a multiple of 4"),
+    "whole tiles": ('scheduler="stream_k"', 'scheduler="persistent"', "only a grid that cuts"),
+    "no contraction": (GRID, 'scheduler="stream_k"', '"stream_k" cuts one dimension'),
+    "two contractions": ('(("K", 64),)', '(("K", 64), ("M", 64))', "cuts one dimension"),
+    "no splits": ('"stream_k"', '"split_k"', "how many pieces"),
+    "a number": ("f32[partials_lines, 128]", "f32[512, 128]", "a name of its own"),
+    "a parameter's": ("partials_lines", "M", "a name of its own"),
+    "another's": ("partials_lines", "flags_lines", "a name of its own"),
+    "columns": ("partials_lines, 128]", "partials_lines, N]", "are numbers"),
+    "lines of no block": ("each=128,", "each=96,", "a multiple of 64 lines"),
+    "columns of no block": ("partials_lines, 128]", "partials_lines, 130]", "a multiple of 8"),
+    "one line": ("f32[partials_lines, 128]", "f32[partials_lines]", "has 1 dimensions"),
+    "flags of fragments": ("zeroed=True)", "zeroed=True, fragments=True)", "a multiple of 8"),
+    "one element": (
+        "    fence_barrier_init()\n",
+        "fence_barrier_init()\n %one: f32 = load_global(tensor=%partials, index=(%c0, %c0))\n",
+        "read and written as blocks",
+    ),
+    "in a region": (
+        "    fence_barrier_init()\n",
+        "    fence_barrier_init()\n    %more: tensor<f32[more]> = allocate_global(each=1)\n",
+        "outside of any region",
+    ),
+}
+
+
+def test_the_sample_holds() -> None:
+    verify(parse_kernel(TEXT))
+    twice = f"each=2, zeroed=True)\n  {PARTIALS.replace('partials', 'others')}"
+    assert "each=2, zeroed=True)" in TEXT
+    verify(parse_kernel(TEXT.replace("each=2, zeroed=True)", twice)))
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken(name: str) -> None:
+    before, after, words = BROKEN[name]
+    assert before in TEXT
+    with pytest.raises(VerifyError) as caught:
+        verify(parse_kernel(TEXT.replace(before, after, 1)))
+    assert words in str(caught.value)
+    assert "^" in str(caught.value)

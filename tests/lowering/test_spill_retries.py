@@ -1,0 +1,127 @@
+"""Tiles that ptxas has too few registers for are chosen narrower, but not against the user."""
+
+import dataclasses
+import math
+
+import pytest
+
+import wsdsl
+from tests.kernels import CASES
+from wsdsl import Schedule
+from wsdsl.codegen.gate import SpillError
+from wsdsl.codegen.ptxas import find_ptxas
+from wsdsl.compiled import Compiled
+from wsdsl.diagnostics import Finding
+from wsdsl.lowering.choice.spill_retries import narrower
+from wsdsl.lowering.pipeline import schedule_with_fewer_sums
+from wsdsl.variants import Asked
+
+pytestmark = pytest.mark.skipif(find_ptxas() is None, reason="there is no ptxas")
+HEAVY = """
+@kernel
+def heavy(A: bf16[M, K], B: bf16[N, K], x: f32[N], y: f32[M], R: f32[N, M], C: f16[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        c = cast(C[m, n], f32)
+        C[m, n] = acc * c + x[n] + R[n, m] * y[m] * c
+"""
+NESTED = """
+@kernel
+def nested(
+    A: bf16[M, K], B: bf16[N, K], x: f32[N], R: f32[M, N], C: f32[N, M], D: bf16[M, N], top: f32[M]
+):
+    for m in tiles(M):
+        t = full(f32[m], -inf)
+        for n in tiles(N):
+            acc = zeros(f32[m, n])
+            for k in tiles(K):
+                acc += A[m, k] @ B[n, k]
+            y = acc + x[n] + R[m, n]
+            C[n, m] = y
+            D[m, n] = y
+            t = max(t, max(y, over=n))
+        top[m] = t
+"""
+SIZES = dict(M=4096, N=4096, K=4096)
+WIDE = Schedule(tile=dict(m=128, n=256))
+
+
+def test_the_compiler_chooses_again() -> None:
+    kernel = wsdsl.parse(HEAVY).heavy
+    with pytest.raises(SpillError, match="spill"):
+        kernel.compile(WIDE, **SIZES)
+    compiled = kernel.compile(Schedule(tile=dict(m=128)), **SIZES)
+    assert compiled.schedule.tile["n"] < 256
+    assert kernel.compile(Schedule(tile=dict(m=128)), **SIZES) is compiled
+    assert compiled.schedule == kernel.schedule(Schedule(tile=dict(m=128)), **SIZES)
+    explained = kernel.explain(Schedule(tile=dict(m=128)), **SIZES)
+    assert repr(compiled.schedule) in explained and "spill" in explained
+
+
+def test_columns_that_a_loop_walks() -> None:
+    kernel, sizes = wsdsl.parse(NESTED).nested, dict(M=64, N=4480, K=64)
+    with pytest.raises(SpillError, match="spill"):
+        kernel.compile(Schedule(tile=dict(n=224)), **sizes)
+    assert kernel.compile(**sizes).schedule.tile["n"] < 224
+
+
+def test_columns_that_ride_wgmmas_m_stay_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So what is made narrower is the rows' side, which is what lies along the registers."""
+    tried: list[tuple[str | None, int]] = []
+
+    def assembled(self: Compiled) -> None:
+        tried.append((self.schedule.mma, (self.schedule.tile or {})["m"]))
+        if tried[-1][1] > 32:
+            raise SpillError([Finding("spills", None)])
+
+    monkeypatch.setattr(Compiled, "artifact", property(assembled))
+    wsdsl.parse(CASES["gemm"].text).gemm.compile(M=3072, N=512, K=5120)
+    assert tried[0] == ("n", 96) and tried[-1] == ("n", 32)
+    assert all(mma == "n" for mma, _ in tried)
+
+
+def test_widths_that_do_not_fit_are_left_out() -> None:
+    """32 columns are not divided among three consumers: the error is that of the first choice."""
+    kernel, given = wsdsl.parse(HEAVY).heavy, Schedule(consumers=3, share="n", tile=dict(m=256))
+    first = kernel._compile(given, SIZES, ())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("wsdsl.lowering.choice.spill_retries.WIDTHS", (32,))
+        patch.setattr("wsdsl.lowering.choice.spill_retries.MOST_TRIES", 0)
+        asked = Asked(given, tuple(sorted(SIZES.items())), (), ())
+        with pytest.raises(SpillError, match="the first"):
+            kernel._variants.narrower(first, asked, SpillError(Finding("the first")))
+
+
+def test_each_is_narrower_than_the_one_before() -> None:
+    compiled = wsdsl.parse(HEAVY).heavy._compile(WIDE, SIZES, ())
+    source = compiled.source
+    widths = [dict(s.tile or {}) for s in narrower(source, compiled.partitioned, None)]
+    assert widths == [dict(n=192), dict(n=128), dict(n=64), dict(n=32)]
+    assert list(narrower(source, compiled.partitioned, WIDE)) == []
+
+
+@pytest.mark.parametrize(("spilled", "share"), [(8, 0.92), (400, 0.75), (2644, 0.5)])
+def test_the_more_spills_the_fewer_sums_are_tried(spilled: int, share: float) -> None:
+    kernel, given = wsdsl.parse(HEAVY).heavy, Schedule(tile=dict(n=128))
+    source, chosen = (
+        dataclasses.replace(kernel.tile, schedule=given),
+        kernel.schedule(given, **SIZES),
+    )
+    other = schedule_with_fewer_sums(source, chosen, spilled, SIZES)
+    assert other and other.tile and other.tile["n"] == 128
+    sums = [math.prod(s.tile[v] for v in "mn") // (s.consumers or 1) for s in (chosen, other)]
+    assert sums[1] <= share * sums[0]
+
+
+def test_without_sums_there_are_none_with_fewer() -> None:
+    text = """
+@kernel
+def squares(A: f32[M, N], B: f32[M, N]):
+    for m, n in tiles(M, N):
+        B[m, n] = A[m, n] * A[m, n]
+"""
+    kernel = wsdsl.parse(text).squares
+    chosen = kernel.schedule(M=4096, N=4096)
+    assert schedule_with_fewer_sums(kernel.tile, chosen, 8, dict(M=4096, N=4096)) is None

@@ -1,0 +1,160 @@
+"""Tiles in pieces: what passes make of them, what can not be cut, and that all of it is right."""
+
+import dataclasses
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tests.kernels import CASES
+from wsdsl import ScheduleError, parse
+from wsdsl.ir.op import Kernel
+from wsdsl.lowering.pipeline import lower
+from wsdsl.schedule import Schedule, Scheduler
+
+SMALL = Schedule(tile=dict(m=64, n=32, k=32), consumers=1, stages=2)
+SHARED = {
+    "stream_k": Schedule(scheduler="stream_k"),
+    "split_k": Schedule(scheduler="split_k", splits=3),
+    "unordered": Schedule(scheduler="split_k", splits=3, reduction="unordered"),
+    "parallel": Schedule(scheduler="split_k", splits=3, reduction="parallel"),
+}
+
+
+def shared(name: str, **more: object) -> Schedule:
+    own = SHARED[name]
+    given = dict(scheduler=own.scheduler, splits=own.splits, reduction=own.reduction)
+    return dataclasses.replace(SMALL, **(given | more))
+
+
+@pytest.mark.parametrize("name", ["split_contractions", "lower_split_k"])
+@pytest.mark.parametrize("kind", ["stream_k", "parallel"])
+def test_pass(name: str, kind: str, golden) -> None:
+    made: dict[str, Kernel] = {}
+    kernel = dataclasses.replace(CASES["gemm"].kernel.tile, schedule=shared(kind))
+    lower(kernel, listeners=[lambda step, before, after: made.update({step: after})])
+    golden(str(made[name]), suffix=".ir")
+
+
+FUSED = """
+@kernel
+def fused(A: bf16[M, K], B: bf16[N, K], bias: f32[N], scale: f32[M], C: bf16[M, N], D: f32[M, N]):
+    for m, n in tiles(M, N):
+        b = bias[n]
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        y = relu(acc * scale[m] + b)
+        D[m, n] = y
+        C[m, n] = y * 2.0
+"""
+
+
+@pytest.mark.parametrize("kind", SHARED)
+@pytest.mark.parametrize(
+    "more",
+    [
+        dict(),
+        dict(tile=dict(m=128, n=48, k=64), consumers=2, mode="cooperative"),
+        dict(tile=dict(m=64, n=64, k=64), consumers=2, mode="pingpong"),
+        dict(cluster=dict(n=2), swizzle=2, raster="m"),
+    ],
+)
+@pytest.mark.parametrize("sizes", [(130, 72, 136), (70, 32, 8)])
+def test_an_epilogue_of_ones_own(kind: str, more: dict[str, object], sizes) -> None:
+    m, n, k = sizes
+    if kind == "parallel":  # All pieces run at the same time, on 4 SMs.
+        m, n = min(m, 60), 32
+        more = more | (dict(splits=2) if "cluster" in more else {})
+    random = np.random.default_rng(m + n + k)
+    a = random.standard_normal((m, k)).astype(ml_dtypes.bfloat16)
+    b = random.standard_normal((n, k)).astype(ml_dtypes.bfloat16)
+    bias, scale = random.standard_normal(n, "f4"), random.standard_normal(m, "f4")
+    d, c = np.full((m, n), np.nan, "f4"), np.zeros((m, n), ml_dtypes.bfloat16)
+    kernel = parse(FUSED).fused
+    kernel.simulate(a, b, bias, scale, c, d, schedule=shared(kind, **more), seed=k)
+    exact = a.astype("f8") @ b.astype("f8").T * scale[:, None] + bias
+    np.testing.assert_allclose(d, np.maximum(exact, 0), rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(c.astype("f8"), 2 * np.maximum(exact, 0), rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("kind", SHARED)
+def test_nothing_to_sum(kind: str) -> None:
+    a, b = np.zeros((60, 0), ml_dtypes.bfloat16), np.zeros((32, 0), ml_dtypes.bfloat16)
+    c = CASES["gemm"].kernel.simulate(a, b, schedule=shared(kind))
+    assert c.shape == (60, 32)
+    assert not c.any()
+
+
+def refused(text: str, schedule: Schedule) -> str:
+    with pytest.raises(ScheduleError) as caught:
+        parse(text).f.schedule(schedule)
+    return str(caught.value)
+
+
+def test_what_is_no_sum() -> None:
+    text = """
+@kernel
+def f(A: f32[M, K], C: f32[M]):
+    for m in tiles(M):
+        top = zeros(f32[m])
+        for k in tiles(K):
+            top = max(top, max(A[m, k], over=k))
+        C[m] = top
+"""
+    assert "is no plain sum" in refused(text, Schedule(scheduler="stream_k"))
+
+
+def test_loops_that_are_not_alone() -> None:
+    text = """
+@kernel
+def f(A: f32[M, K], B: f32[M, K], C: f32[M]):
+    for m in tiles(M):
+        x = zeros(f32[m])
+        for k in tiles(K):
+            x += sum(A[m, k], over=k)
+        for k in tiles(K):
+            x += sum(B[m, k], over=k)
+        C[m] = x
+"""
+    told = refused(text, Schedule(scheduler="split_k", splits=2))
+    assert "one sequential loop" in told and 'scheduler="persistent"' in told
+
+
+@pytest.mark.parametrize("scheduler", ["grid", "persistent", "stream_k"])
+def test_nothing_to_do(scheduler: Scheduler) -> None:
+    kernel = CASES["gemm"].kernel
+    a, b = np.zeros((0, 64), ml_dtypes.bfloat16), np.zeros((96, 64), ml_dtypes.bfloat16)
+    c = np.zeros((0, 96), ml_dtypes.bfloat16)
+    kernel.simulate(a, b, c, schedule=Schedule(scheduler=scheduler))
+
+
+def test_whole_rows_in_slices() -> None:
+    text = """
+@kernel
+def f(A: bf16[M, K], B: bf16[N, K], C: bf16[M, N], top: f32[M]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        C[m, n] = acc
+        top[m] += sum(acc, over=n)
+"""
+    schedule = Schedule(scheduler="split_k", splits=2, reduction="parallel")
+    assert "needs whole rows" in refused(text, schedule)
+    assert parse(text).f.schedule(Schedule(scheduler="split_k", splits=2)).splits == 2
+
+
+@pytest.mark.parametrize(
+    ("schedule", "told"),
+    [
+        (Schedule(scheduler="split_k"), "without splits"),
+        (Schedule(splits=4), "use scheduler"),
+        (Schedule(scheduler="stream_k", splits=4), "use scheduler"),
+        (Schedule(reduction="serial"), "cuts no tiles"),
+        (Schedule(scheduler="stream_k", reduction="parallel"), "use scheduler"),
+    ],
+)
+def test_fields_that_do_not_fit(schedule: Schedule, told: str) -> None:
+    with pytest.raises(ScheduleError, match=told):
+        CASES["gemm"].kernel.schedule(schedule)

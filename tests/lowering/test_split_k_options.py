@@ -1,0 +1,266 @@
+"""Whether tiles are cut: what the busiest worker has, what that costs, and when it is chosen."""
+
+import pickle
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.kernels import CASES
+from wsdsl import Schedule, ScheduleError, parse
+from wsdsl.ir.tile_scheduler import (
+    DataParallel,
+    SplitK,
+    StreamK,
+    TileScheduler,
+    pieces_of,
+)
+from wsdsl.lowering.model.busiest import busiest
+from wsdsl.lowering.model.loading import loading_cycles
+from wsdsl.lowering.model.workload import Work
+from wsdsl.lowering.passes.choose_schedule import ranked
+from wsdsl.lowering.pipeline import scheduled_tile
+
+schedulers = st.builds(SplitK, st.integers(1, 9)) | st.just(StreamK()) | st.just(DataParallel())
+
+
+@settings(max_examples=400, deadline=None)
+@given(schedulers, st.integers(1, 60), st.integers(1, 20), st.integers(1, 24))
+def test_the_busiest_worker(scheduler: TileScheduler, tiles: int, depth: int, room: int) -> None:
+    found = busiest(scheduler, tiles, depth, room)
+    work = pieces_of(scheduler, tiles, depth, scheduler.num_workers(tiles, depth, room))
+
+    def most(of) -> int:
+        return max(sum(of(p) for p in pieces) for pieces in work)
+
+    assert found.workers == len(work)
+    assert found.iterations == most(lambda p: 1)
+    assert found.finished == most(lambda p: p.end == depth)
+    assert found.handed == most(lambda p: p.end < depth)
+    assert found.taken == most(lambda p: p.begin > 0)
+    slots = scheduler.num_slots(tiles, depth, len(work))
+    assert found.cut == slots
+    # With split-K a worker has equal pieces; others may have more of the longer ones by one.
+    assert found.steps == most(lambda p: p.end - p.begin)
+    if slots:
+        parts = [sum(p.tile == tile for pieces in work for p in pieces) for tile in range(slots)]
+        assert found.parts == max(parts) and found.pieces == sum(parts)
+        assert found.cut_steps == most(lambda p: (p.end - p.begin) * (p.tile < slots))
+
+
+def chosen(m: int, n: int, k: int, schedule: Schedule | None = None) -> Schedule:
+    return CASES["gemm"].kernel.schedule(schedule, M=m, N=n, K=k)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "scheduler", "reduction"),
+    [
+        # A width divides the waves, or nearly.
+        ((1024, 2112, 4096), "persistent", None),
+        ((1024, 2304, 16384), "persistent", None),
+        ((1024, 7296, 4096), "persistent", None),
+        ((8192, 8192, 8192), "persistent", None),
+        # 4 x 33 tall tiles: runs that come out even are no quicker by the margin.
+        ((1024, 2112, 16384), "persistent", None),
+        # They are where the contraction is long, and wider tiles ask less of L2.
+        ((1024, 2112, 65536), "stream_k", None),
+        # Few tiles.
+        ((256, 256, 65536), "split_k", "parallel"),
+        ((512, 512, 16384), "split_k", "parallel"),
+        ((128, 128, 131072), "split_k", "parallel"),
+        # Little to do.
+        ((256, 256, 512), "persistent", None),
+        ((128, 128, 1024), "persistent", None),
+        ((64, 28672, 8192), "persistent", None),
+        # Memory is the limit: whoever is free takes the next.
+        ((16, 28672, 8192), "grid", None),
+        # ... but whole runs of tiles are no better, and tiles that are over soon not dealt out.
+        ((16, 18432, 7168), "grid", None),
+        ((100000, 64, 64), "persistent", None),
+    ],
+)
+def test_choice(sizes: tuple[int, int, int], scheduler: str, reduction: str | None) -> None:
+    for asked in (None, Schedule(scheduler="auto")):
+        made = chosen(*sizes, asked)
+        assert (made.scheduler, made.reduction) == (scheduler, reduction)
+        assert chosen(*sizes, made) == made
+
+
+def test_how_many_pieces_may_be_left_open() -> None:
+    made = chosen(512, 512, 16384, Schedule(scheduler="split_k", tile=dict(m=128, n=128)))
+    assert (made.scheduler, made.splits, made.reduction) == ("split_k", 8, "parallel")
+    turns = chosen(512, 512, 16384, Schedule(scheduler="split_k", reduction="serial"))
+    assert turns.splits and turns.reduction == "serial"
+
+
+def test_pieces_that_take_turns_have_less_under_way_than_slices() -> None:
+    turns, slices = (
+        Schedule(tile=dict(m=64, n=144), scheduler="split_k", splits=2, reduction=r)
+        for r in ("serial", "parallel")
+    )
+    assert chosen(1024, 576, 16384, turns).stages == 6
+    assert chosen(1024, 576, 16384, slices).stages == 8
+
+
+def test_pieces_run_along_the_shorter_side() -> None:
+    schedule = Schedule(tile=dict(m=128, n=96), scheduler="split_k", splits=4)
+    assert chosen(1024, 384, 16384, schedule).swizzle == 1
+    assert chosen(384, 1024, 16384, schedule).swizzle == 4
+
+
+def test_pieces_have_more_slots_than_whole_tiles() -> None:
+    made = chosen(128, 128, 131072, Schedule(tile=dict(k=64)))
+    assert made.splits and made.stages == 12
+    whole = chosen(128, 128, 131072, Schedule(tile=made.tile, scheduler="persistent"))
+    assert whole.stages == 8
+
+
+def test_loads_that_reach_over_the_end_are_slower() -> None:
+    kernel, sizes = CASES["gemm"].kernel.tile, dict(M=1024, N=576, K=4096)
+    tile = dict(m=64, n=96, k=64)
+    exact = Work(kernel, sizes).under(tile)
+    assert not exact.overhang_bytes
+    # 6 columns beyond 570, that TMA can not start at; 24 rows beyond 40; 16 of K in one tile of 64.
+    beyond = {"N": (570, 6 * 128 * 64), "M": (40, 24 * 128 * 64), "K": (4080, 16 * 2 * (64 + 96))}
+    for dim, (size, more) in beyond.items():
+        over = Work(kernel, sizes | {dim: size}).under(tile)
+        assert over.overhang_bytes == pytest.approx(more)
+        assert loading_cycles(over) > loading_cycles(exact)
+
+
+def test_last_tiles_that_overlap_reach_over_no_end_unless_they_are_cut() -> None:
+    kernel, tile = CASES["gemm"].kernel.tile, dict(m=64, n=96, k=64)
+    for size in (dict(N=568), dict(M=1001)):
+        made = Work(kernel, dict(M=1024, N=576, K=4096) | size).under(tile)
+        assert not made.overhang_bytes and made.overhang_bytes_cut
+        assert loading_cycles(made, cut=True) > loading_cycles(made)
+
+
+def test_what_the_user_says_is_kept() -> None:
+    assert chosen(256, 256, 65536, Schedule(scheduler="persistent")).scheduler == "persistent"
+    assert chosen(256, 256, 65536, Schedule(scheduler="stream_k")).scheduler == "stream_k"
+
+
+DEEP = dict(M=256, N=256, K=65536)
+HEAD = """
+@kernel
+def f(A: bf16[M, K], B: bf16[N, K], C: f32[M, N], D: f32[M, N]):
+    for m, n in tiles(M, N):
+"""
+SUM = """
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "scheduler"),
+    [
+        (f"{HEAD}{SUM}        C[m, n] = acc\n", "split_k"),
+        (f"{HEAD}{SUM}        C[m, n] += acc\n", "persistent"),
+        (f"{HEAD}        D[m, n] = D[m, n] * 2.0\n{SUM}        C[m, n] = acc\n", "persistent"),
+    ],
+    ids=["stored", "added", "stored in front"],
+)
+def test_what_is_stored(text: str, scheduler: str) -> None:
+    assert parse(text).f.schedule(**DEEP).scheduler == scheduler
+
+
+@pytest.mark.parametrize("left_out", "MNK")
+def test_sizes_that_are_not_known(left_out: str) -> None:
+    sizes = {name: size for name, size in DEEP.items() if name != left_out}
+    assert CASES["gemm"].kernel.schedule(**sizes).scheduler == "persistent"
+
+
+def test_whole_rows_are_summed_in_turns() -> None:
+    text = f"{HEAD}{SUM}        C[m, n] = acc - max(acc, over=n)\n"
+    made = parse(text).f.schedule(**DEEP)
+    assert (made.scheduler, made.reduction) == ("split_k", "serial")
+
+
+def test_clusters_are_not_cut_in_slices() -> None:
+    made = chosen(256, 256, 65536, Schedule(cluster=dict(m=2)))
+    assert made.reduction != "parallel"
+
+
+def test_nothing_is_tried_that_can_not_win() -> None:
+    sizes = dict(M=64, N=8192, K=28672)
+    kernel = scheduled_tile(CASES["gemm"].kernel.tile, sizes)
+    given = Schedule(mma=(kernel.schedule or Schedule()).mma)
+    assert not any(p.work.cut for _, p in ranked(kernel, given, sizes))
+    assert any(p.work.cut for _, p in ranked(kernel, given, sizes, every=True))
+
+
+def test_a_simulated_card_has_room_for_all() -> None:
+    random = np.random.default_rng(5)
+    a, b = (random.standard_normal((n, 512)).astype(ml_dtypes.bfloat16) for n in (64, 32))
+    more = Schedule(tile=dict(m=64, n=32), scheduler="split_k", splits=8, reduction="parallel")
+    c = CASES["gemm"].kernel.simulate(a, b, schedule=more)
+    exact = a.astype("f4") @ b.astype("f4").T
+    np.testing.assert_allclose(c.astype("f4"), exact, rtol=0.01, atol=0.2)
+
+
+def test_a_call_with_known_sizes_asks_nothing(monkeypatch) -> None:
+    """What was chosen is looked up."""
+    kernel = parse(f"{HEAD}{SUM}        C[m, n] = acc\n").f
+    monkeypatch.setattr("wsdsl.compiler.runs_simulated", lambda: False)
+    asked: list[Schedule | None] = []
+
+    def assembled(schedule, sizes, unaligned, padded):
+        asked.append(schedule)
+        return kernel._compile(schedule, sizes, unaligned, padded)
+
+    monkeypatch.setattr(kernel, "_assembled", assembled)
+    room = iter([132, 64])
+    monkeypatch.setattr("wsdsl.compiled.Compiled.fits", lambda self, call: next(room) > 100)
+    views = [np.zeros(shape, ml_dtypes.bfloat16) for shape in [(256, 65536), (256, 65536)]]
+    call = kernel.resolve((*views, None, np.zeros((256, 256), "f4")))
+    first = kernel.compiled_for(call)
+    assert first.schedule.reduction == "parallel"
+    assert kernel.compiled_for(call) is first and len(asked) == 1
+    # On a card with less room: without those that wait for each other.
+    assert kernel.compiled_for(call, Schedule(scheduler="auto")).schedule.splits is None
+    assert kernel.compiled_for(call, Schedule(scheduler="auto")).schedule.splits is None
+    assert len(asked) == 3
+
+
+def test_a_schedule_of_another_process() -> None:
+    schedule = Schedule(tile=dict(m=64), scheduler="auto")
+    assert hash(schedule) == hash(Schedule(scheduler="auto", tile=dict(m=64)))
+    copied = pickle.loads(pickle.dumps(schedule))
+    assert copied == schedule and "_hash" not in vars(copied)
+
+
+def test_ways_to_cut_are_explained() -> None:
+    kernel = CASES["gemm"].kernel
+    text = kernel.explain(**DEEP)
+    assert "cut into 128 pieces) in 1 wave" in text and "to hand on sums" in text
+    assert "µs at 1.5 GHz" in text
+    others = text.split("other ways")[1]
+    assert ", serial" in others and "stream-K" in others
+    assert "cut" not in kernel.explain(Schedule(scheduler="persistent"), **DEEP)
+
+
+@pytest.mark.parametrize("sizes", [(2048, 2048, 2048), (64, 64, 64), (64, 64, 0), (0, 64, 64)])
+def test_who_asks_for_pieces_gets_some(sizes: tuple[int, int, int]) -> None:
+    named = dict(zip("MNK", sizes))
+    chosen = CASES["gemm"].kernel.schedule(Schedule(scheduler="split_k"), **named)
+    assert chosen.splits and chosen.splits >= 2
+
+
+def test_slices_that_there_is_no_room_for() -> None:
+    slices = Schedule(scheduler="split_k", reduction="parallel")
+    with pytest.raises(ScheduleError, match="all slices can run at the same time"):
+        CASES["gemm"].kernel.schedule(slices, M=2048, N=2048, K=2048)
+
+
+def test_how_many_pieces_of_sums_that_are_added_to_a_tensor() -> None:
+    text = (
+        CASES["gemm"].text.replace("C[m, n] = acc", "C[m, n] += acc").replace("C: bf16", "C: f32")
+    )
+    kernel, sizes = parse(text).gemm, dict(M=256, N=256, K=8192)
+    assert kernel.schedule(**sizes).scheduler == "persistent"
+    assert (kernel.schedule(Schedule(scheduler="split_k"), **sizes).splits or 0) > 1

@@ -1,0 +1,98 @@
+"""Rules of workspace tensors, and of the grids whose CTAs hand sums on in them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from wsdsl.ir.barrier_ops import LaunchGrid
+from wsdsl.ir.memory_ops import AllocateGlobal, LoadGlobal, StoreGlobal
+from wsdsl.ir.op import Kernel, Op, Value, operands
+from wsdsl.ir.tile_ops import Load, Store
+from wsdsl.ir.tile_scheduler import tile_scheduler
+from wsdsl.ir.types import Fragment, Tensor
+
+Problem = tuple[Op | None, str]
+
+
+def grids_cut_one_contraction(kernel: Kernel) -> Iterator[Problem]:
+    for op in kernel.of(LaunchGrid):
+        if cuts_tiles(op):
+            if len(op.contraction) != 1 or op.contraction[0][1] < 1:
+                yield op, f'"{op.scheduler}" cuts one dimension: contraction=(("K", 64),)'
+            if op.scheduler == "split_k" and op.splits < 1:
+                yield op, "how many pieces does a tile have? splits=..."
+
+
+def cuts_tiles(op: LaunchGrid) -> bool:
+    return tile_scheduler(op.scheduler, op.splits).splits_tiles
+
+
+def workspace_has_slots(kernel: Kernel) -> Iterator[Problem]:
+    """Their first dimension is as long as the grid has slots: nothing else may be as long."""
+    grid = next((op for op in kernel.body if isinstance(op, LaunchGrid)), None)
+    tensors = [v.type for v in kernel.params]
+    tensors += [op.result.type for op in kernel.of(AllocateGlobal)]
+    used = Counter(d for kind in tensors if isinstance(kind, Tensor) for d in kind.dims)
+    used.update(dim for dim, _ in kernel.sizes)
+    if grid is not None:
+        used.update(dim for dim, _ in (*grid.tiles, *grid.contraction))
+    for op in kernel.of(AllocateGlobal):
+        kind = op.result.type
+        if not any(op is own for own in kernel.body):
+            yield op, "a tensor is lent to the whole kernel: outside of any region"
+        if grid is None or not cuts_tiles(grid):
+            yield op, 'only a grid that cuts tiles has slots: scheduler="stream_k" or "split_k"'
+        elif op.each < 1 or op.each % grid.cluster:
+            yield op, f"each CTA of a cluster has lines: a multiple of {grid.cluster}"
+        if not isinstance(kind, Tensor) or not kind.dims:
+            yield op, "what is lent is a tensor"
+            continue
+        first, *rest = kind.dims
+        if not isinstance(first, str) or used[first] > 1:
+            yield op, "the first dimension has a name of its own"
+        if not all(isinstance(dim, int) and dim > 0 for dim in rest):
+            yield op, "all dimensions but the first are numbers"
+
+
+def fragments_are_whole_blocks(kernel: Kernel) -> Iterator[Problem]:
+    """That they begin at a block's first line and column, the prover shows."""
+    lent = {op.result: op for op in kernel.of(AllocateGlobal) if op.fragments}
+    if not lent:
+        return
+    for tensor, op in lent.items():
+        kind = tensor.type
+        assert isinstance(kind, Tensor)
+        columns = kind.dims[-1] if len(kind.dims) == 2 else 0
+        if kind.dtype.bits != 32 or not isinstance(columns, int) or not columns or columns % 8:
+            yield op, "fragments have lines of elements of 32 bits, a multiple of 8"
+        if op.each % 64:
+            yield op, "a slot has whole blocks: a multiple of 64 lines"
+    for op in kernel.ops:
+        if not any(v in lent for v in operands(op)):
+            continue
+        match op:
+            case Load() | Store():
+                pass  # Of tiles: what they are cut into is seen later.
+            case LoadGlobal() if _in_blocks(op.index, op.result):
+                pass
+            case StoreGlobal() if _in_blocks(op.index, op.value):
+                pass
+            case _:
+                yield op, "a tensor of fragments is read and written as blocks of 64 x 8"
+
+
+def _in_blocks(index: tuple[Value, ...], held: Value) -> bool:
+    kinds = [v.type for v in (*index, held)]
+    match kinds:
+        case [Fragment(_, 64, 1), Fragment(_, 1, wide), Fragment(_, 64, columns)]:
+            return wide == columns and columns % 8 == 0
+        case _:
+            return False
+
+
+RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
+    grids_cut_one_contraction,
+    workspace_has_slots,
+    fragments_are_whole_blocks,
+)

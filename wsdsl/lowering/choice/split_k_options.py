@@ -1,0 +1,91 @@
+"""Schedules that cut tiles, for what `choose_schedule` tries: stream-K, and split-K where all
+pieces run at the same time.
+
+They are left to who asks for them where sizes are not known; where results are added to what is in
+memory, as those who sum in pieces of their own do; and in slices with clusters, of which there may
+be room for fewer than SMs say. Ping-pong is no help in handing on sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.tile_ops import Store
+from wsdsl.ir.walk import walk
+from wsdsl.lowering.choice.contracted_tiles import has_slots
+from wsdsl.lowering.cooperation import cluster_size
+from wsdsl.lowering.footprint import accumulator_registers
+from wsdsl.lowering.model.clusters import cluster_room
+from wsdsl.lowering.model.predict import NUM_SMS, Prediction
+from wsdsl.lowering.model.workload import Work
+from wsdsl.lowering.split_k_rules import why_not_parallel
+from wsdsl.schedule import Reduction, Schedule, changed
+
+MARGIN = 1.02
+"""By how much a schedule that cuts tiles, or whose CTAs share their contractions, has to be quicker
+than the best that does not: the model is not exact, and whole tiles need no memory, no flags and no
+room for all at once.
+"""
+STREAM_MARGIN = 1.036
+"""The same of stream-K: by 152 x 128, swapped, 300 x 5120 x 17920 takes 102.7 us, where the model
+has 90.6, and 93.8 for whole tiles of 104 x 128, which take 92.9.
+"""
+THIN_MARGIN = 1.07
+"""Of thin products, of which it gives whole tiles 6 % more than they take: 16 x 18432 x 7168 takes
+65.4 us by stream-K of 16 x 128, 63.3 by 288 tiles of 16 x 64, 32 x 51200 x 5120 125.8 and 124.1.
+"""
+MOST_SUMS = 128
+"""A thread's sums, at the most, so that registers are left to hand them on: split-K of 256 x 192 in
+slices spills.
+"""
+SPLITS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
+"""What is tried, and as many as there is room for."""
+
+
+def may_split(kernel: Kernel, given: Schedule, work: Work) -> bool:
+    """Whether cutting is to be tried at all; of sums that are added to a tensor, if it is asked
+    for.
+    """
+    adds = any(isinstance(op, Store) and op.accumulate for op in walk(kernel.body))
+    return (
+        given.scheduler in (None, "auto", "split_k")
+        and given.splits is None
+        and (given.reduction is None or given.scheduler == "split_k")
+        and work.cut is not None
+        and work.sized
+        and not (adds and given.scheduler != "split_k")
+    )
+
+
+def split_k_options(
+    kernel: Kernel, given: Schedule, work: Work, whole: Schedule, tile: Prediction
+) -> Iterator[Schedule]:
+    """`whole` cut in every way; `tile` is what is predicted of it."""
+    if whole.mode == "pingpong" and given.mode != "pingpong":
+        return
+    if accumulator_registers(kernel, whole) > MOST_SUMS and given.scheduler != "split_k":
+        return
+    asked, cluster = tile.tile, cluster_size(whole)
+    room = cluster_room(cluster, NUM_SMS)
+    if given.scheduler != "split_k":
+        yield changed(whole, scheduler="stream_k")
+    reductions: tuple[Reduction, ...] = (given.reduction,) if given.reduction else ("serial",)
+    if not given.reduction and cluster == 1 and _may_reduce_in_parallel(kernel, work):
+        reductions = ("parallel", "serial")
+    # Who asks for pieces gets some: only slices have to run at the same time.
+    anyhow = given.scheduler == "split_k"
+    depth = max(asked.depth, 2) if anyhow else asked.depth
+    at_once = min(SPLITS[-1], depth, room * cluster // max(1, asked.tiles))
+    most = max(at_once, 2) if anyhow else at_once
+    for splits in sorted({*(s for s in SPLITS if s < most), most} - {0, 1}):
+        enough = not asked.further_parts or has_slots(kernel, whole, asked.depth // splits)
+        if not enough and not anyhow:
+            break
+        for reduction in reductions:
+            if reduction != "parallel" or splits <= at_once:
+                yield changed(whole, scheduler="split_k", splits=splits, reduction=reduction)
+
+
+def _may_reduce_in_parallel(kernel: Kernel, work: Work) -> bool:
+    return not any(why_not_parallel(kernel, work.body))

@@ -1,0 +1,157 @@
+"""CTAs of a cluster that have each summed a part of a contraction send each other their sums.
+
+    %far = map(fn="where", args=(%is_part_1, %acc_0, %acc_1))     # the other's slice
+    send_fragment(value=%far, shared=%sums, state=%s, barriers=%full, cta=%other)
+    elect() { arrive_expect_tx(barriers=%full, state=%s, tx_bytes=16384) }
+    wait_barrier(barriers=%full, state=%s)
+    %got = receive_fragment(shared=%sums, state=%s)
+    %own = map(fn="where", args=(%is_part_1, %acc_1, %acc_0))
+    %sum = map(fn="add", args=(%own, %got))
+    named_barrier_sync(barrier=8, num_warpgroups=2)
+    arrive_barrier(barriers=%empty, state=%s, cta=%other)
+    ... what is done with the sums of the slice ...
+    wait_barrier(barriers=%empty, state=%s)
+
+The last wait is for the others to have read what was sent: their slot is then free for the next
+tile's, and none of their arrivals is under way any more when the CTA ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wsdsl.ir.barrier_ops import (
+    ArriveBarrier,
+    ArriveExpectTx,
+    CtaRank,
+    Elect,
+    NamedBarrierSync,
+    WaitBarrier,
+)
+from wsdsl.ir.memory_ops import ReceiveFragment, SendFragment
+from wsdsl.ir.op import Value
+from wsdsl.ir.pipeline_ops import AddInCluster
+from wsdsl.ir.types import Fragment, Shared, Tile
+from wsdsl.lowering.builder import INT
+from wsdsl.lowering.partition_context import PartitionContext
+from wsdsl.lowering.register_tiles import RegisterTile, Shape, held
+
+
+@dataclass(frozen=True)
+class Field:
+    """A sum's place in what a CTA sends: `start` bytes in, warpgroup by warpgroup."""
+
+    start: int
+    sum: RegisterTile
+    slice: Shape
+    bytes: int
+
+    @property
+    def own_bytes(self) -> int:
+        """A warpgroup's."""
+        return self.slice.blocks * self.block_bytes
+
+    @property
+    def block_bytes(self) -> int:
+        return 64 * sum(self.slice.widths) * self.bytes
+
+    def offset(self, i: int, j: int) -> int:
+        return self.start + i * self.block_bytes + 64 * self.slice.first_column(j) * self.bytes
+
+
+class ClusterExchange:
+    """Of one tile."""
+
+    def __init__(self, op: AddInCluster, context: PartitionContext) -> None:
+        self.op, self.context, self.builder = op, context, context.builder
+        assert op.shared is not None and op.full is not None and op.empty is not None
+        assert op.state is not None and isinstance(op.shared.type, Shared)
+        self.shared, self.full, self.empty, self.state = op.shared, op.full, op.empty, op.state
+        self.bytes = op.shared.type.bytes
+        self.each = self.bytes // (op.sharing - 1)
+
+    def add(self, sums: list[RegisterTile]) -> list[RegisterTile]:
+        """The whole sums of this CTA's slice."""
+        b, op = self.builder, self.op
+        fields = self._fields(sums)
+        others = range(1, op.sharing)
+        rank = b.add(CtaRank(result=b.value("rank", INT))).result
+        first = b.map("sub", rank, op.part, wish="first")
+        is_part = [b.map("eq", op.part, b.integer(p), wish="is_part") for p in others]
+        ctas: list[Value] = []
+        for away in others:
+            there = b.map("mod", b.plus(op.part, away), b.integer(op.sharing), wish="there")
+            ctas.append(b.map("add", first, there, wish="other"))
+            for field in fields:
+                for i, j in field.slice.places():
+                    self._send(field, i, j, away, is_part, ctas[-1])
+        expect = ArriveExpectTx(barriers=self.full, state=self.state, tx_bytes=self.bytes)
+        b.add(Elect(body=(expect,)))
+        b.add(WaitBarrier(barriers=self.full, state=self.state))
+        made = [[self._whole(f, i, j, is_part) for i, j in f.slice.places()] for f in fields]
+        b.add(NamedBarrierSync(barrier=op.barrier, num_warpgroups=self.context.num_warpgroups))
+        for cta in ctas:
+            b.add(ArriveBarrier(barriers=self.empty, state=self.state, cta=cta))
+        return [held(f.slice, tuple(v)) for f, v in zip(fields, made, strict=True)]
+
+    def finish(self) -> None:
+        """Behind what is done with the sums."""
+        self.builder.add(WaitBarrier(barriers=self.empty, state=self.state))
+
+    def _fields(self, sums: list[RegisterTile]) -> list[Field]:
+        found: list[Field] = []
+        start = 0
+        for sum, own in zip(sums, self.op.result, strict=True):
+            assert isinstance(own.type, Tile)
+            slice = self.context.shapes.of(own.type.axes)
+            assert sum.shape.widths == slice.widths * self.op.sharing
+            found.append(Field(start, sum, slice, own.type.dtype.bytes))
+            start += found[-1].own_bytes * self.context.num_warpgroups
+        assert start == self.each
+        return found
+
+    def _slice(self, field: Field, i: int, j: int, away: int, is_part: list[Value]) -> Value:
+        """A piece of the slice of the CTA that is `away` from this one, whichever this one is."""
+        b, sharing = self.builder, self.op.sharing
+        chunks = len(field.slice.widths)
+        found = field.sum.get(i, away * chunks + j)
+        for part, holds in enumerate(is_part, 1):
+            other = field.sum.get(i, (part + away) % sharing * chunks + j)
+            found = b.map("where", holds, other, found, type=found.type, wish="slice")
+        return found
+
+    def _shift(self, field: Field) -> Value | None:
+        if self.context.num_warpgroups == 1:
+            return None
+        assert self.context.warpgroup is not None
+        return self.builder.times(self.context.warpgroup, field.own_bytes, "shift")
+
+    def _send(
+        self, field: Field, i: int, j: int, away: int, is_part: list[Value], cta: Value
+    ) -> None:
+        self.builder.add(
+            SendFragment(
+                value=self._slice(field, i, j, away, is_part),
+                shared=self.shared,
+                offset=(away - 1) * self.each + field.offset(i, j),
+                shift=self._shift(field),
+                state=self.state,
+                barriers=self.full,
+                cta=cta,
+            )
+        )
+
+    def _whole(self, field: Field, i: int, j: int, is_part: list[Value]) -> Value:
+        b = self.builder
+        total = self._slice(field, i, j, 0, is_part)
+        assert isinstance(total.type, Fragment)
+        for away in range(1, self.op.sharing):
+            got = ReceiveFragment(
+                result=b.value("got", total.type),
+                shared=self.shared,
+                offset=(away - 1) * self.each + field.offset(i, j),
+                shift=self._shift(field),
+                state=self.state,
+            )
+            total = b.map("add", total, b.add(got).result, wish="sum")
+        return total

@@ -1,0 +1,257 @@
+"""Tiles that come through SMEM though nobody multiplies them: an epilogue's operands, in parts.
+
+An epilogue goes chunk by chunk through a tile's columns. What it reads on the way, a residual or a
+bias, would make it wait for GMEM with each chunk, and take a register and a condition for each
+pair of elements. So another thread brings the chunks by TMA while the products run: a ring with
+slots of one part (the columns of a chunk) of all of these tiles; of vectors alone, which are short,
+a part is a tile's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from wsdsl.ir.barrier_ops import (
+    Advance,
+    ArriveBarrier,
+    NamedBarrierArrive,
+    NamedBarrierSync,
+    WaitBarrier,
+)
+from wsdsl.ir.memory_ops import LoadPanels, LoadShared
+from wsdsl.ir.op import Kernel, Region, Value, operands, regions, results_of
+from wsdsl.ir.slot_ops import SubtilesInShared
+from wsdsl.ir.target import LINE_ALIGN, MAX_RANK, SMEM_ALIGN, widest_swizzle
+from wsdsl.ir.tile_ops import Contract, Load, Store
+from wsdsl.ir.types import Axis, Barriers, Fragment, State, Tensor, Tile
+from wsdsl.ir.walk import used_inside
+from wsdsl.lowering.cooperation import cluster_splits, shared_role
+from wsdsl.lowering.load_groups import copied_operands
+from wsdsl.lowering.partition_context import PartitionContext, narrow_axes
+from wsdsl.lowering.ping_pong import ring_barrier
+from wsdsl.lowering.register_tiles import RegisterTile, panel_widths
+from wsdsl.schedule import Schedule
+
+MIN_DEPTH, MAX_DEPTH = 2, 4
+
+
+def epilogue_loads(kernel: Kernel, schedule: Schedule, body: Region) -> tuple[Load, ...]:
+    """The loads of an output tile's own block that TMA can make for the epilogue. Of the pieces of
+    a tile that is cut only one has an epilogue, or each a part of it.
+    """
+    if schedule.cuts_tiles or cluster_splits(kernel, schedule) > 1:
+        return ()
+    if shared_role(kernel, schedule) == "columns":
+        # Each part is one consumer's, and all would wait for it.
+        return ()
+    if copied_operands(kernel):
+        # The loading threads are all busy with copies of their own.
+        return ()
+    written = {op.tensor for op in kernel.ops if isinstance(op, Store)}
+    made_here = {v for op in body for v in results_of(op)}
+    found: dict[tuple[Value, tuple[Value, ...]], Load] = {}
+    for op in body:
+        if not isinstance(op, Load) or op.tensor in written:
+            continue
+        if _fits(op, kernel, made_here) and _read_elementwise(body, op.result):
+            found.setdefault((op.tensor, op.index), op)
+    if all_lines(found.values()):
+        # Lines of bytes would ask for wider steps.
+        loads = tuple(op for op in found.values() if _bits(op) >= 16)
+    else:
+        loads = tuple(op for op in found.values() if not _along_rows(op))
+    axes = {a.name for op in loads for a in _axes(op) if a.role == "columns"}
+    return loads if len(axes) <= 1 else ()
+
+
+def all_lines(loads: Iterable[Load]) -> bool:
+    """Whether nothing but vectors comes so: then a whole tile's at once."""
+    return all(len(_axes(op)) == 1 for op in loads)
+
+
+def _along_rows(op: Load) -> bool:
+    return [a.role for a in _axes(op)] == ["rows"]
+
+
+def _bits(op: Load) -> int:
+    assert isinstance(op.tensor.type, Tensor)
+    return op.tensor.type.dtype.bits
+
+
+def _axes(op: Load) -> list[Axis]:
+    return [v.type for v in op.index if isinstance(v.type, Axis)]
+
+
+def _fits(op: Load, kernel: Kernel, made_here: set[Value]) -> bool:
+    assert isinstance(op.tensor.type, Tensor)
+    roles, last = [a.role for a in _axes(op)], op.index[-1].type
+    return (
+        roles in (["rows", "columns"], ["columns"], ["rows"])
+        and isinstance(last, Axis)
+        and op.tensor.type.dtype.bits >= 8
+        and op.tensor.type.dtype.name != "bool"
+        and len(op.index) <= MAX_RANK
+        and op.tensor.name not in kernel.unaligned
+        and not made_here & {*op.index}
+    )
+
+
+def _read_elementwise(body: Region, value: Value) -> bool:
+    """Whether the block itself reads it, and nothing multiplies it or reads it in a loop."""
+    users = [op for op in body if value in operands(op)]
+    inside = any(value in used_inside(op) for op in body if regions(op))
+    return bool(users) and not inside and not any(isinstance(op, Contract) for op in users)
+
+
+def subtile_widths(
+    kernel: Kernel, loads: tuple[Load, ...], sizes: dict[str, int], heavy: bool
+) -> tuple[int, ...]:
+    """Columns of each part, in which the tile is then computed and stored; fewer where sums leave
+    few registers for them.
+    """
+    if all_lines(loads):
+        return (max(sizes[a.name] for op in loads for a in _axes(op)),)
+    (name,) = {a.name for op in loads for a in _axes(op) if a.role == "columns"}
+    return panel_widths(sizes[name], heavy or name in narrow_axes(kernel))
+
+
+def subtile_offsets(
+    tiles: tuple[Tile, ...], widths: tuple[int, ...], sizes: dict[str, int]
+) -> tuple[tuple[int, ...], tuple[int, int]]:
+    """Where the tiles of a part begin in its slot, and how long that is: of panels, and of single
+    lines, which have slots of their own, since those of panels are multiples of 1024 bytes.
+    """
+    at: list[int] = []
+    used = [0, 0]
+    for tile in tiles:
+        single = is_line(tile)
+        at.append(used[single])
+        lines = 1 if single else sizes[tile.axes[0]]
+        align = LINE_ALIGN if single else SMEM_ALIGN
+        used[single] += -(-lines * max(widths) * tile.dtype.bytes // align) * align
+    return tuple(at), (used[0], used[1])
+
+
+def is_line(tile: Tile) -> bool:
+    return len(tile.axes) == 1
+
+
+def swizzle_of(tile: Tile, width: int) -> str:
+    """A single line stays as it is."""
+    return "none" if is_line(tile) else widest_swizzle(width * tile.dtype.bytes)
+
+
+@dataclass
+class EpilogueOperands:
+    """The tiles of one `subtiles_in_shared`, read in order."""
+
+    op: SubtilesInShared
+    context: PartitionContext
+
+    def __post_init__(self) -> None:
+        self.tiles = [v.type for v in self.op.result if isinstance(v.type, Tile)]
+        shapes = [self.context.shapes.of(tile.axes) for tile in self.tiles]
+        self.pieces = [
+            RegisterTile(shape, lambda i, j, field=field: self._read(field, i, j))
+            for field, shape in enumerate(shapes)
+        ]
+        self.state = self.op.state
+        self.opened = 0
+        self.unread: list[set[tuple[int, int, int]]] = [set() for _ in self.op.parts]
+        for field, shape in enumerate(shapes):
+            for i, j in shape.places():
+                self.unread[self._place(field, j)[0]].add((field, i, j))
+
+    def _place(self, field: int, j: int) -> tuple[int, int]:
+        """The part that has chunk j, and the columns of it in front of the chunk's."""
+        part, column = 0, self.pieces[field].shape.first_column(j)
+        while column >= self.op.parts[part]:
+            column -= self.op.parts[part]
+            part += 1
+        return part, column
+
+    def _read(self, field: int, i: int, j: int) -> Value:
+        part, column = self._place(field, j)
+        while self.opened <= part:
+            self._finish_last()
+            self._open()
+        assert self.opened == part + 1, "a part is read when its slot has been given back"
+        made = self._load(field, i, j, column)
+        self.context.builder.add(made)
+        self.unread[part].discard((field, i, j))
+        # All of these rows now, so that nothing waits for SMEM in the middle of computing.
+        others = sorted(f for f, rows, chunk in self.unread[part] if (rows, chunk) == (i, j))
+        for other in others:
+            self.pieces[other].get(i, j)
+        if not self.unread[part] and not others:
+            self._close()
+        return made.result
+
+    def _load(self, field: int, i: int, j: int, column: int) -> LoadPanels | LoadShared:
+        b, op, tile, shape = (
+            self.context.builder,
+            self.op,
+            self.tiles[field],
+            self.pieces[field].shape,
+        )
+        name, shared, at = op.result[field].name, op.shared[field], op.offsets[field]
+        if shape.columns is None:
+            return LoadShared(
+                result=b.value(name, Fragment(tile.dtype, 64, 1)),
+                shared=shared,
+                offset=at,
+                bytes=self.context.axes[tile.axes[0]].size * tile.dtype.bytes,
+                state=self.state,
+                index=self.context.places(tile.axes[0], 1, i, j),
+                loc=op.loc,
+            )
+        width, two = shape.widths[j], not is_line(tile)
+        return LoadPanels(
+            result=b.value(name, Fragment(tile.dtype, 64 if two else 1, width)),
+            shared=shared,
+            offset=at + column * tile.dtype.bytes,
+            state=self.state,
+            start=self.context.row_in_tile(tile.axes[0], i) if two else None,
+            rows=self.context.axes[tile.axes[0]].size if two else 1,
+            swizzle=swizzle_of(tile, width),
+            loc=op.loc,
+        )
+
+    def _open(self) -> None:
+        b, op = self.context.builder, self.op
+        self.context.give_back(self.op.loc)
+        if self.opened:
+            assert isinstance(op.full.type, Barriers)
+            following = b.value("s", State())
+            b.add(Advance(result=following, state=self.state, num=op.full.type.num))
+            self.state = following
+        elif op.num_pingpong > 1:
+            own = ring_barrier(op.pingpong_index, op.num_pingpong)
+            b.add(NamedBarrierSync(barrier=own, num_warpgroups=2, loc=op.loc))
+        b.add(WaitBarrier(barriers=op.full, state=self.state, loc=op.loc))
+        self.opened += 1
+        if op.num_pingpong > 1 and self.opened == len(op.parts):
+            following = ring_barrier((op.pingpong_index + 1) % op.num_pingpong, op.num_pingpong)
+            b.add(NamedBarrierArrive(barrier=following, num_warpgroups=2, loc=op.loc))
+
+    def _close(self) -> None:
+        """The slot is given back with the next fence; a store of what was made of it has one."""
+        op = self.op
+        self.context.read.append(
+            ArriveBarrier(barriers=op.empty, state=self.state, each_thread=True, loc=op.loc)
+        )
+
+    def _finish_last(self) -> None:
+        """What is left to be read of the last part, before the next one."""
+        if self.opened:
+            for field, i, j in sorted(self.unread[self.opened - 1]):
+                self.pieces[field].get(i, j)
+
+    def finish(self) -> None:
+        """Every slot is given back, read or not."""
+        self._finish_last()
+        while self.opened < len(self.op.parts):
+            self._open()
+            self._close()
+        self.context.give_back(self.op.loc)

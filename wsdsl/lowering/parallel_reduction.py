@@ -1,0 +1,263 @@
+"""Finish a tile all at once: each piece's CTA sums and stores a part of the columns.
+
+    store(tensor=%partials, index=(%m_piece, %n_piece), value=%acc)
+    named_barrier_sync(barrier=8, num_warpgroups=2)
+    arrive_flag(tensor=%flags, index=(%flag,), wrap=%twice)
+    wait_flag(tensor=%flags, index=(%flag,), count=%parts)
+    for_range(index=%j, start=%part, stop=%num, step=%parts) {  # an `if` where one part is all
+      ... the columns 32 j and on of all pieces, summed in their order ...
+      ... what is done with the whole sums, for as many columns ...
+    }
+    named_barrier_sync(barrier=8, num_warpgroups=2)
+    arrive_flag(tensor=%flags, index=(%flag,), wrap=%twice, release=False)
+
+A flag counts the pieces that have left their sums, then those that are done with them; the last one
+makes it 0 again. Nobody who waits misses that it was high enough: it has not been counted as done.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from wsdsl.ir.barrier_ops import ForRange, WaitFlag
+from wsdsl.ir.op import Region, Value, bound, results_of
+from wsdsl.ir.pipeline_ops import AxisAt, FinishTile
+from wsdsl.ir.target import TMA_ALIGN
+from wsdsl.ir.tile_ops import End, Full, If, Map, Store, Yield
+from wsdsl.ir.types import Axis, Tensor, Tile
+from wsdsl.ir.walk import retype, uses, walk, with_regions
+from wsdsl.lowering.partials import Partials, Place
+
+NARROW = 8
+TURN_COLUMNS = 32
+"""As long as it takes to read so many columns, loads are under way."""
+MOST_AT_ONCE = 16
+"""Pieces that are loaded before the first is needed, ..."""
+ROOM = {1: 208, 2: 208, 3: 136}
+"""... in registers of one of so many consumers. What it holds of the tile's sums is not free: ptxas
+keeps it for the next tile's.
+"""
+
+
+@dataclass(frozen=True)
+class Slicing:
+    """How so many pieces share out a tile's columns. `sums`: elements of all its sums; `least`:
+    columns of a slice, at the least.
+    """
+
+    rows: int
+    columns: int
+    sums: int
+    consumers: int
+    splits: int
+    least: int = NARROW
+
+    @cached_property
+    def width(self) -> int:
+        """Columns of a slice: at most as many as a line of SMEM has, so that who does most of them
+        is done soonest; a part of a line where 16 does not divide the columns.
+        """
+        columns, least = self.columns, self.least
+        lines = (64, 32, 16, NARROW) if columns % 16 == 0 else (56, 40, 24, NARROW)
+        fitting = [w for w in lines if columns % w == 0 and (w >= least or columns % least)]
+        # Registers hold the whole and one piece, at the least.
+        held = [w for w in fitting if 2 * max(1, self._each(w)) <= self._room]
+        return min(held or fitting[-1:], key=self._columns_of_time)
+
+    def _columns_of_time(self, width: int) -> int:
+        turns = -(-self.columns // width // self.splits)
+        return turns * (width + -(-self.splits // self.at_once(width)) * TURN_COLUMNS)
+
+    def at_once(self, width: int) -> int:
+        """Pieces of which a slice is loaded at the same time, beside the whole."""
+        fitting = self._room // max(1, self._each(width))
+        return max(1, min(MOST_AT_ONCE, fitting - 1))
+
+    @property
+    def _room(self) -> int:
+        """Registers of a thread beside the tile's sums."""
+        return ROOM[self.consumers] - self.sums // (128 * self.consumers)
+
+    def _each(self, width: int) -> int:
+        """Registers of a thread for a piece of a slice."""
+        return self.rows * width // (128 * self.consumers)
+
+
+def least_slice(body: Region) -> int:
+    """Columns of a slice, at the least: TMA stores lines of 16 bytes."""
+    stored = (op.tensor.type for op in walk(body) if isinstance(op, Store))
+    lines = (TMA_ALIGN // kind.dtype.bytes for kind in stored if isinstance(kind, Tensor))
+    return max((NARROW, *lines))
+
+
+def finish_in_parallel(
+    partials: Partials, op: FinishTile, splits: int, starts: Mapping[str, Value]
+) -> None:
+    """`starts`: where the tile begins along each axis."""
+    _ParallelReduction(partials, op, splits).finish(starts)
+
+
+class _ParallelReduction:
+    def __init__(self, partials: Partials, op: FinishTile, splits: int) -> None:
+        assert op.part is not None and op.parts is not None
+        self.partials, self.op, self.splits = partials, op, splits
+        self.builder, self.part, self.parts = partials.builder, op.part, op.parts
+        self.first = self.builder.times(op.slot, splits, "first_piece")
+
+    def finish(self, starts: Mapping[str, Value]) -> None:
+        b, partials = self.builder, self.partials
+        flags, flag = partials.flag(self.op.slot)
+        own = b.map("add", self.first, self.part, wish="piece")
+        places: list[Place] = []
+        for i, sum in enumerate(self.op.sums):
+            places.append(partials.place(sum, i, partials.line(sum, own), self.splits))
+            partials.store(sum, places[-1])
+        wrap = b.plus(b.times(self.parts, 2, "twice"), -1, "twice")
+        partials.arrive(flags, flag, wrap=wrap)
+        b.add(WaitFlag(tensor=flags, index=(flag,), count=self.parts))
+        columns = columns_of(partials, self.op)
+        self.slicing = self._slicing(columns.size)
+        width = self.slicing.width
+        num = columns.size // width
+        j = b.value("j", own.type) if num > 1 else b.integer(0)
+        with b.region() as body:
+            offset = b.times(j, width, "offset")
+            axis, alike = slice_at(partials, self.op, width, offset, starts)
+            wholes = [
+                self.whole(i, like, place, offset)
+                for i, (like, place) in enumerate(zip(alike, places, strict=True))
+            ]
+            for inner in narrowed(self.op, columns.name, axis, wholes):
+                b.add(inner)
+            b.add(Yield())
+        stop = b.integer(num)
+        if num > 1:
+            b.add(ForRange(index=j, start=self.part, stop=stop, step=self.parts, body=tuple(body)))
+        else:
+            # Not a loop: LLVM would see that it ends, and the skeleton would not be the kernel's.
+            first = b.map("lt", self.part, stop, wish="first")
+            b.add(If(cond=first, then=tuple(body), orelse=(Yield(),)))
+        partials.arrive(flags, flag, wrap=wrap, release=False)
+
+    def _slicing(self, columns: int) -> Slicing:
+        kinds = [v.type for v in self.op.sums if isinstance(v.type, Tile)]
+        axes = [[self.partials.axes[a] for a in kind.axes] for kind in kinds]
+        return Slicing(
+            rows=max((a.size for held in axes for a in held if a.role == "rows"), default=1),
+            columns=columns,
+            sums=sum(math.prod(a.size for a in held) for held in axes),
+            consumers=self.partials.consumers,
+            splits=self.splits,
+            least=least_slice(self.op.body),
+        )
+
+    def whole(self, number: int, like: Value, own: Place, column: Value) -> Value:
+        """The sum over all pieces, the first one first, of `like`'s columns from `column` on."""
+        b, kind = self.builder, like.type
+        assert isinstance(kind, Tile) and isinstance(own.tensor.type, Tensor)
+        zero = b.constant(0.0 if kind.dtype.is_float else 0, Tile(kind.dtype), "nothing")
+        total = b.add(Full(result=b.value("total", kind), value=zero)).result
+        outside = b.size(str(own.tensor.type.dims[0]))
+
+        def add(total: Value, base: Value, count: int) -> Value:
+            found = [
+                self.piece(number, like, b.plus(base, i, "other"), column, outside)
+                for i in range(count)
+            ]
+            for partial in found:
+                made = b.value("total", kind)
+                total = b.add(Map(result=made, fn="add", args=(total, partial))).result
+            return total
+
+        at_once = self.slicing.at_once(self.slicing.width)
+        if self.splits <= at_once:
+            return add(total, b.integer(0), self.splits)
+        base, arg = b.value("base", self.parts.type), b.value("total", kind)
+        with b.region() as body:
+            b.add(Yield(values=(add(arg, base, at_once),)))
+        loop = ForRange(
+            result=(b.value("total", kind),),
+            index=base,
+            start=b.integer(0),
+            stop=self.parts,
+            step=b.integer(at_once),
+            init=(total,),
+            args=(arg,),
+            body=tuple(body),
+        )
+        return b.add(loop).result[0]
+
+    def piece(self, number: int, like: Value, piece: Value, column: Value, outside: Value) -> Value:
+        """What a piece has left. One that does not exist lies outside of the tensor, and is 0."""
+        b, partials = self.builder, self.partials
+        line = partials.line(like, b.map("add", self.first, piece, wish="other"))
+        exists = b.map("lt", piece, self.parts)
+        line = b.map("where", exists, line, outside, type=line.type, wish="line")
+        assert isinstance(like.type, Tile)
+        return partials.load(like.type, partials.place(like, number, line, self.splits, column))
+
+
+def columns_of(partials: Partials, op: FinishTile) -> Axis:
+    """Those that are cut into slices, the same of all sums."""
+    kind = op.sums[0].type
+    assert isinstance(kind, Tile)
+    found = partials.role(kind, "columns")
+    assert found is not None
+    return found
+
+
+def slice_at(
+    partials: Partials, op: FinishTile, width: int, offset: Value, starts: Mapping[str, Value]
+) -> tuple[Value, list[Value]]:
+    """An axis of `width` columns, `offset` behind the tile's first, and the whole sums along it."""
+    b, columns = partials.builder, columns_of(partials, op)
+    name = b.namer.new(f"{columns.name}_slice")
+    axis = Value(name, dataclasses.replace(columns, name=name, size=width))
+    assert isinstance(axis.type, Axis)
+    partials.axes[name] = axis.type
+    # A dimension that is taken whole begins nowhere.
+    begin = starts.get(columns.name)
+    start = b.map("add", begin, offset, wish="start") if begin else offset
+    b.add(AxisAt(result=axis, start=start))
+    return axis, [narrower(sum, columns.name, name) for sum in op.args]
+
+
+def narrower(value: Value, name: str, other: str) -> Value:
+    """The value with another column axis."""
+    assert isinstance(value.type, Tile)
+    axes = tuple(other if a == name else a for a in value.type.axes)
+    return Value(value.name, dataclasses.replace(value.type, axes=axes))
+
+
+def narrowed(op: FinishTile, name: str, axis: Value, wholes: list[Value]) -> Region:
+    """What is done with the sums, for the columns of a slice."""
+    assert isinstance(axis.type, Axis)
+    swap = dict(zip(op.args, wholes, strict=True))
+    made = [v for inner in walk(op.body) for v in (*results_of(inner), *bound(inner))]
+    for value in made:
+        if isinstance(value.type, Tile) and name in value.type.axes:
+            swap[value] = narrower(value, name, axis.type.name)
+    whole = {v.type.name: v for v in uses(op.body) if isinstance(v.type, Axis)}.get(name)
+    if whole is None:
+        return retype(op.body, swap)
+    # The slice's axis is there already.
+    body = tuple(inner for inner in op.body if whole not in results_of(inner))
+    return _ending(retype(body, swap | {whole: axis}), axis, whole)
+
+
+def _ending(region: Region, axis: Value, whole: Value) -> Region:
+    """Where a tile ends is asked of the whole tile."""
+
+    def change(region: Region) -> Region:
+        return tuple(
+            dataclasses.replace(op, axis=whole)
+            if isinstance(op, End) and op.axis == axis
+            else with_regions(op, change)
+            for op in region
+        )
+
+    return change(region)

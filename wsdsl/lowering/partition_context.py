@@ -1,0 +1,252 @@
+"""Where things are for one partition: its shares of tiles, indices along axes, sizes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from wsdsl.diagnostics import Loc
+from wsdsl.ir.barrier_ops import ArriveBarrier, FenceAsyncProxy, SyncWarp, WarpgroupIndex
+from wsdsl.ir.fragment_ops import Iota
+from wsdsl.ir.op import Kernel, Op, Value
+from wsdsl.ir.pipeline_ops import AddInCluster, AxisAt, Partition, RenameAxes
+from wsdsl.ir.slot_ops import SubtilesInShared
+from wsdsl.ir.tile_ops import Block, End, Map, Store
+from wsdsl.ir.types import BOOL, I32, Axis, Fragment, Tensor, Tile
+from wsdsl.lowering.axes import axes_of, whole_axes
+from wsdsl.lowering.builder import INT, Builder
+from wsdsl.lowering.register_tiles import RegisterTile, Shapes, chunk_widths, narrow
+from wsdsl.lowering.store_panels import may_be_staged
+
+
+def narrow_axes(kernel: Kernel) -> set[str]:
+    """Column axes of four-byte tiles that are stored through SMEM."""
+    found: set[str] = set()
+    for op in kernel.ops:
+        if isinstance(op, Store) and may_be_staged(kernel, op):
+            assert isinstance(op.tensor.type, Tensor)
+            if op.tensor.type.dtype.bytes == 4:
+                axes = [v.type for v in op.index if isinstance(v.type, Axis)]
+                found |= {a.name for a in axes if a.role == "columns"}
+    for op in kernel.ops:
+        if isinstance(op, RenameAxes):
+            assert isinstance(op.x.type, Tile) and isinstance(op.result.type, Tile)
+            names = (*zip(op.x.type.axes, op.result.type.axes, strict=True),)
+            found |= {b for a, b in names if a in found} | {a for a, b in names if b in found}
+    return found
+
+
+def _cut_already(kernel: Kernel, narrow: set[str]) -> dict[str, tuple[int, ...]]:
+    """Widths of the chunks of column axes of tiles that come in parts, or go to other CTAs."""
+    axes, found = axes_of(kernel), dict[str, tuple[int, ...]]()
+    for op in kernel.ops:
+        if isinstance(op, SubtilesInShared):
+            tiles = [v.type for v in op.result if isinstance(v.type, Tile)]
+            names = (name for tile in tiles for name in tile.axes if len(tile.axes) == 2)
+            found |= {name: op.parts for name in names if axes[name].role == "columns"}
+        elif isinstance(op, AddInCluster):
+            found |= _cut_to_slices(op, axes, narrow)
+    return found
+
+
+def _cut_to_slices(
+    op: AddInCluster, axes: Mapping[str, Axis], narrow: set[str]
+) -> dict[str, tuple[int, ...]]:
+    """Sums are cut where the slices are that go to different CTAs."""
+    found: dict[str, tuple[int, ...]] = {}
+    for sum, own in zip(op.sums, op.result, strict=True):
+        assert isinstance(sum.type, Tile) and isinstance(own.type, Tile)
+        for whole, slice in zip(sum.type.axes, own.type.axes, strict=True):
+            if whole != slice:
+                widths = chunk_widths(axes[slice].size, slice in narrow)
+                found[whole] = widths * op.sharing
+    return found
+
+
+class PartitionContext:
+    """Compute warpgroups share the row axes, or the column axes: warpgroup g has [g * size / n, …)
+    of a tile's.
+    """
+
+    def __init__(self, kernel: Kernel, partition: Partition, builder: Builder) -> None:
+        self.kernel, self.builder = kernel, builder
+        self.static = dict(kernel.sizes)
+        self.partition, self.num_warpgroups = partition, partition.num_warpgroups
+        self.axes, narrow = axes_of(kernel), narrow_axes(kernel)
+        cut = _cut_already(kernel, narrow)
+        share = partition.share
+        self.shapes = Shapes(self.axes, partition.num_warpgroups, share, narrow, cut)
+        self.warpgroup: Value | None = None
+        self.shares: dict[str, Value] = {}
+        self.starts: dict[str, Value] = {}
+        self.inside: set[str] = set()
+        """Axes whose current tile lies in the dimension, all of it."""
+        self.firsts: dict[str, Value] = {}
+        self.stops: dict[str, Value] = {}
+        """Where an axis has no elements before, or from there on, though the tensor may."""
+        self.shifted: set[str] = set()
+        """Axes whose tiles may begin anywhere."""
+        self.read: list[ArriveBarrier] = []
+        """Arrivals for slots that have been read: they follow the next fence."""
+
+    def begin_whole(self) -> None:
+        """At the start of the partition: dimensions that are taken whole. What is computed along
+        one may need no load of this partition.
+        """
+        self.starts |= {name: self.builder.integer(0) for name in whole_axes(self.kernel)}
+
+    def find_shares(self) -> None:
+        """At the start of the partition: which rows or columns are this warpgroup's."""
+        b = self.builder
+        if self.num_warpgroups == 1:
+            self.warpgroup = b.integer(0)
+        else:
+            self.warpgroup = b.add(WarpgroupIndex(result=b.value("wg", INT))).result
+        known: dict[int, Value] = {}
+        for name, axis in self.axes.items():
+            if axis.role == self.shapes.share:
+                each = self.shapes.own(name)
+                if each not in known:
+                    known[each] = b.times(self.warpgroup, each, "share")
+                self.shares[name] = known[each]
+
+    def publish(self, loc: Loc | None, meet: Op | None = None, everywhere: bool = False) -> None:
+        """Tell TMA what the threads of a warp wrote to SMEM, and which slots they have read;
+        `meet`: of more than a warp. `everywhere`: and what they have read in global memory.
+        """
+        self.builder.add(FenceAsyncProxy(everywhere=everywhere, loc=loc))
+        self.builder.add(meet or SyncWarp(loc=loc))
+        for op in self.read:
+            self.builder.add(op)
+        self.read = []
+
+    def give_back(self, loc: Loc | None) -> None:
+        """What has been read, where no store is to follow."""
+        if self.read:
+            self.publish(loc)
+
+    def begin_axis(self, op: Op) -> None:
+        assert isinstance(op, AxisAt) and isinstance(op.result.type, Axis)
+        name = op.result.type.name
+        self.starts[name] = op.start
+        for known, value in ((self.firsts, op.first), (self.stops, op.stop)):
+            known.pop(name, None)
+            if value is not None and not (op.inside and value is op.stop):
+                known[name] = value
+        for axes, holds in ((self.shifted, op.shifted), (self.inside, op.inside)):
+            (axes.add if holds else axes.discard)(name)
+
+    def is_clipped(self, axis: str) -> bool:
+        """Whether its tiles may reach elements of the dimension that are none of theirs."""
+        return axis in self.firsts or axis in self.stops
+
+    def is_full(self, axis: str) -> bool:
+        """Whether its tiles have all of their elements."""
+        static, own = self.static.get(self.axes[axis].dim), self.axes[axis]
+        even = static is not None and static % own.size == 0 and axis not in self.shifted
+        return (even or axis in self.inside) and not self.is_clipped(axis)
+
+    def is_inside(self, axis: str, indices: Value) -> Value:
+        """Whether elements at these indices are the tile's."""
+        b, kind = self.builder, indices.type
+        assert isinstance(kind, Fragment)
+        kind = dataclasses.replace(kind, dtype=BOOL)
+        end = self.stops.get(axis) or self.size(self.axes[axis])
+        made = b.map("lt", indices, end, type=kind, wish="inside")
+        if axis in self.firsts:
+            behind = b.map("ge", indices, self.firsts[axis], type=kind, wish="behind")
+            made = b.map("and", made, behind, wish="inside")
+        return made
+
+    def size(self, axis: Axis) -> Value:
+        return self.builder.size(axis.dim, self.static.get(axis.dim))
+
+    def row_in_tile(self, axis: str, block: int) -> Value:
+        """The row of the CTA's tile at which a row block of this warpgroup begins."""
+        return self._in_tile(axis, 64 * block, "row")
+
+    def column_in_tile(self, axis: str, chunk: int) -> Value:
+        """The column of the CTA's tile at which a chunk of this warpgroup begins."""
+        return self._in_tile(axis, self.shapes.of((axis,)).first_column(chunk), "column")
+
+    def _in_tile(self, axis: str, at: int, wish: str) -> Value:
+        if axis not in self.shares:
+            return self.builder.integer(at)
+        return self.builder.plus(self.shares[axis], at, wish)
+
+    def start(self, axis: str, i: int, j: int) -> Value:
+        """The index, in its dimension, at which piece (i, j) begins along an axis."""
+        b, shape = self.builder, self.shapes.of((axis,))
+        base, wish = self.starts[axis], "row" if shape.rows else "column"
+        if axis in self.shares:
+            base = b.plus(base, self.shares[axis], wish)
+        return b.plus(base, 64 * i if shape.rows else shape.first_column(j), wish)
+
+    def indices(self, axis: str) -> RegisterTile:
+        """The index of each element along an axis."""
+        shape = self.shapes.of((axis,))
+
+        def iota(i: int, j: int) -> Value:
+            made = self.builder.value(f"{axis}_index", shape.piece(I32, j))
+            return self.builder.add(Iota(result=made, start=self.start(axis, i, j))).result
+
+        return RegisterTile(shape, iota)
+
+    def within(self, axis: str, size: int) -> bool:
+        """Whether no piece reaches over a multiple of `size`: all begin at multiples of the widest,
+        which divides it. Those of slices need not, nor those of a part of a dimension.
+        """
+        if axis in self.shifted:
+            return False
+        shape = self.shapes.of((axis,))
+        widest = 64 if shape.rows else max(shape.widths)
+        begins = (shape.first_column(j) for j in range(len(shape.widths)))
+        return not any(at % widest for at in (size, self.shapes.own(axis), *begins))
+
+    def block(self, op: Block) -> None:
+        assert isinstance(op.axis.type, Axis)
+        args = self.starts[op.axis.type.name], self.builder.integer(op.size)
+        self.builder.add(Map(result=op.result, fn="floordiv", args=args, loc=op.loc))
+
+    def blocks(self, axis: str, size: int) -> RegisterTile | None:
+        """The index of each element divided by `size`: one number a piece, if pieces do not reach
+        over its multiples."""
+        b, shape = self.builder, self.shapes.of((axis,))
+        if not self.within(axis, size):
+            return None
+
+        def block(i: int, j: int) -> Value:
+            return b.map("floordiv", self.start(axis, i, j), b.integer(size), wish="block")
+
+        return narrow(shape, I32, b, block)
+
+    def places(self, axis: str, every: int, i: int, j: int) -> Value:
+        """Which block of `every` elements, of those that the axis' tile reaches, the elements of
+        piece (i, j) are in: a number where it is one.
+        """
+        b, shape, size = self.builder, self.shapes.of((axis,)), self.axes[axis].size
+        rows = bool(shape.rows)
+        if every > 1 and every % size == 0:
+            return b.integer(0)
+        alone = every == 1 or size % every == 0
+        first = self.row_in_tile(axis, i) if rows else self.column_in_tile(axis, j)
+        if not alone:
+            first = b.plus(self.starts[axis], first)
+        if every == 1 or not self.within(axis, every):
+            kind = shape.piece(I32, j)
+            index = b.add(Iota(result=b.value(f"{axis}_place", kind), start=first)).result
+        else:
+            index = first
+        if every > 1:
+            index = b.quotient(index, every)
+        if not alone:
+            before = b.quotient(self.starts[axis], every)
+            index = b.map("sub", index, before, wish="block")
+        return index
+
+    def end(self, op: End) -> None:
+        b, axis = self.builder, op.axis.type
+        assert isinstance(axis, Axis)
+        stop = b.plus(self.starts[axis.name], axis.size)
+        args = (stop, self.stops.get(axis.name) or self.size(axis))
+        b.add(Map(result=op.result, fn="min", args=args, loc=op.loc))

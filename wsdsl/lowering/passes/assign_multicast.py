@@ -1,0 +1,142 @@
+"""Find the tiles that several CTAs of a cluster want, so that each loads a part for all of them.
+
+Before:
+    %ring = circular_buffer(depth=4, layouts=((bf16[m, k], bf16[n, k]),), consumers=2)
+    partition(role="load") {
+      for_work(index=(%m, %n), dims=("M", "N"), cluster=(2, 1)) {
+        for_tiles(index=%k) {
+          ...
+          load_to_slot(slot=%slot, field=0, tensor=%A, index=(%m, %k))
+          load_to_slot(slot=%slot, field=1, tensor=%B, index=(%n, %k))
+After:
+    %ring = circular_buffer(depth=4, layouts=(...), consumers=2, multicast=(((2, 1),),))
+          ...
+          load_to_slot(slot=%slot, field=0, tensor=%A, index=(%m, %k))
+          load_to_slot(slot=%slot, field=1, tensor=%B, index=(%n, %k), multicast=((2, 1),))
+          ...
+      producer_tail(ring=%ring)
+
+A tile is the same along an index of the work if neither its place nor any loop around it depends
+on that index. It is cut into groups of 8 lines, within which bits of the address are exchanged; one
+that does not come out even is loaded by each CTA for itself, since everyone who is waited for must
+copy something. Where a ring's loops depend on an index, the CTAs may differ in the number of slots
+that they take, and none of its tiles is shared. What is shared in some slots of a ring, and in
+others with nobody, is not shared: that a CTA has got something from another is how it knows that it
+may give back that one's slot. Threads copy for their own CTA alone, and so does who brings tiles in
+parts. A CTA ends when all have given back what it copied. `Schedule.multicast=False` leaves each
+CTA to itself.
+
+Why here: the load side has its own nest, and its loops still say what they depend on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, results_of
+from wsdsl.ir.pipeline_ops import CircularBuffer, ForWork, Partition
+from wsdsl.ir.slot_ops import LoadToSlot, ProducerAcquire, ProducerTail
+from wsdsl.ir.tile_ops import ForEach, ForTiles, If
+from wsdsl.ir.types import Axis
+from wsdsl.ir.walk import walk, with_regions, yielded
+from wsdsl.lowering.multicast_groups import Group
+
+
+def assign_multicast(kernel: Kernel) -> Kernel:
+    work = next(op for op in kernel.ops if isinstance(op, ForWork))
+    size = math.prod(work.cluster)
+    loads = [op for op in kernel.body if isinstance(op, Partition) and op.role == "load"]
+    sides = [op.body for op in loads if op.num_warpgroups]
+    unwanted = kernel.schedule is not None and kernel.schedule.multicast is False
+    if size == 1 or unwanted or not sides:
+        return kernel
+    found: dict[LoadToSlot, Group] = {}
+    for side in sides:
+        (work,) = (op for op in side if isinstance(op, ForWork))
+        found |= _in_every_slot(work, _groups(kernel, work))
+    slots = {op.result: op.ring for op in kernel.ops if isinstance(op, ProducerAcquire)}
+    groups: dict[Value, dict[Group, None]] = {}
+    for op, group in found.items():
+        if group:
+            groups.setdefault(slots[op.slot], {})[group] = None
+
+    def change(region: Region) -> Region:
+        made: list[Op] = []
+        for op in region:
+            if isinstance(op, LoadToSlot):
+                made.append(dataclasses.replace(op, multicast=found.get(op, ())))
+            elif isinstance(op, CircularBuffer):
+                own = tuple(groups.get(op.result, ()))
+                made.append(dataclasses.replace(op, multicast=own))
+            elif isinstance(op, Partition):
+                filled = [a.ring for a in walk(op.body) if isinstance(a, ProducerAcquire)]
+                rings = [ring for ring in dict.fromkeys(filled) if ring in groups]
+                tails = tuple(ProducerTail(ring=ring, loc=op.loc) for ring in rings)
+                made.append(dataclasses.replace(op, body=(*change(op.body), *tails)))
+            else:
+                made.append(with_regions(op, change))
+        return tuple(made)
+
+    return dataclasses.replace(kernel, body=change(kernel.body))
+
+
+def _groups(kernel: Kernel, work: ForWork) -> dict[LoadToSlot, Group]:
+    """For each load, the (size, stride) of the ranks that want the same tile."""
+    found: dict[LoadToSlot, Group] = {}
+    loads = [op for op in walk(work.body) if isinstance(op, LoadToSlot)]
+    for load in loads:
+        found[load] = ()
+    stride = work.sharing
+    for index, num in reversed(tuple(zip(work.index, work.cluster, strict=True))):
+        if num > 1:
+            varies = _depending(work.body, index)
+            if not _loops_depend(work.body, varies):
+                for load in loads:
+                    group = ((num, stride), *found[load])
+                    by_tma = load.tensor.name not in kernel.unaligned and not load.box
+                    if by_tma and not varies & {*load.index} and _comes_out_even(load, group):
+                        found[load] = group
+        stride *= num
+    return found
+
+
+def _in_every_slot(work: ForWork, found: dict[LoadToSlot, Group]) -> dict[LoadToSlot, Group]:
+    """What is left of them where every slot of a ring is shared by the same ones."""
+    slots = [op for op in walk(work.body) if isinstance(op, ProducerAcquire)]
+    each = {op.result: {g for load, g in found.items() if load.slot == op.result} for op in slots}
+    rings = {op.result: op.ring for op in slots}
+    common = {
+        ring: set.intersection(*(each[slot] for slot in each if rings[slot] == ring))
+        for ring in rings.values()
+    }
+    return {load: g if g in common[rings[load.slot]] else () for load, g in found.items()}
+
+
+def _comes_out_even(load: LoadToSlot, group: Group) -> bool:
+    lines = next(v.type.size for v in load.index if isinstance(v.type, Axis))
+    return lines % (8 * math.prod(num for num, _ in group)) == 0
+
+
+def _depending(body: Region, index: Value) -> set[Value]:
+    """The index, and what is computed from it, handed on by loops and conditions as well."""
+    known, before = {index}, 0
+    while len(known) > before:
+        before = len(known)
+        for op in walk(body):
+            if known & {*operands(op)}:
+                known |= {*results_of(op), *bound(op)}
+            args = op.args if isinstance(op, (ForTiles, ForEach)) else ()
+            for region in regions(op):
+                for n, value in enumerate(yielded(region)):
+                    if value in known:
+                        known |= {*results_of(op)[n : n + 1], *args[n : n + 1]}
+    return known
+
+
+def _loops_depend(body: Region, varies: set[Value]) -> bool:
+    return any(
+        isinstance(op, (ForTiles, ForEach, If)) and varies & {*operands(op)}
+        for op in walk(body)
+        if regions(op)
+    )

@@ -1,0 +1,140 @@
+"""Make the stage and parity of every slot explicit, and carry them through the loops.
+
+Before:
+    for_range(index=%k, ...) {
+      %slot = consumer_wait(ring=%ring)
+      ...
+    }
+After:
+    %s0: state = initial_state(parity=0)
+    %s3: state = for_range(index=%k, ..., init=(%s0,), args=(%s1: state,)) {
+      %slot = consumer_wait(ring=%ring, state=%s1)
+      %s2: state = advance(state=%s1, num=4)
+      ...
+      yield(values=(%s2,))
+    }
+
+A producer starts with parity 1, so that it does not wait in the first lap. Of a slot that is
+skipped nothing is left but that the state goes on.
+
+Why here: afterwards each slot operation can be lowered by itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from wsdsl.ir.barrier_ops import Advance, ForRange, InitialState
+from wsdsl.ir.op import Kernel, Op, Region, Value, regions
+from wsdsl.ir.pipeline_ops import AddInCluster, CircularBuffer, Partition
+from wsdsl.ir.slot_ops import ConsumerWait, ProducerAcquire, ProducerTail, SkipSlot, TakeSubtiles
+from wsdsl.ir.tile_ops import If, Yield
+from wsdsl.ir.types import State
+from wsdsl.ir.walk import Namer, walk
+
+States = dict[Value, Value]
+"""The current state of every ring."""
+
+
+def assign_states(kernel: Kernel) -> Kernel:
+    rings = {op.result: op for op in kernel.body if isinstance(op, CircularBuffer)}
+    threading = _Threading(rings, Namer.of(kernel))
+    body = tuple(threading.partition(op) if isinstance(op, Partition) else op for op in kernel.body)
+    return dataclasses.replace(kernel, body=body)
+
+
+def _rings_in(region: Region) -> list[Value]:
+    """Rings whose state moves on in a region, in order of first use."""
+    takes = (ProducerAcquire, ConsumerWait, SkipSlot, TakeSubtiles, AddInCluster)
+    taken = [op.ring for op in walk(region) if isinstance(op, takes)]
+    return list(dict.fromkeys(ring for ring in taken if ring is not None))
+
+
+class _Threading:
+    def __init__(self, rings: dict[Value, CircularBuffer], namer: Namer) -> None:
+        self.rings, self.namer = rings, namer
+
+    def state(self) -> Value:
+        return Value(self.namer.new("s"), State())
+
+    def partition(self, op: Partition) -> Partition:
+        states: States = {}
+        first: list[Op] = []
+        filled = {inner.ring for inner in walk(op.body) if isinstance(inner, ProducerAcquire)}
+        for ring in _rings_in(op.body):
+            states[ring] = self.state()
+            parity = 1 if ring in filled else 0
+            first.append(InitialState(result=states[ring], parity=parity, loc=op.loc))
+        return dataclasses.replace(op, body=(*first, *self.region(op.body, states)))
+
+    def region(self, region: Region, states: States) -> Region:
+        """Rewrites a region; `states` is brought up to its end."""
+        made: list[Op] = []
+        for op in region:
+            match op:
+                case (
+                    ProducerAcquire()
+                    | ConsumerWait()
+                    | SkipSlot()
+                    | TakeSubtiles()
+                    | AddInCluster()
+                ):
+                    assert op.ring is not None
+                    if not isinstance(op, SkipSlot):
+                        made.append(dataclasses.replace(op, state=states[op.ring]))
+                    ring = self.rings[op.ring]
+                    for _ in ring.parts or (0,):
+                        before, states[op.ring] = states[op.ring], self.state()
+                        made.append(
+                            Advance(
+                                result=states[op.ring], state=before, num=ring.depth, loc=op.loc
+                            )
+                        )
+                case ProducerTail():
+                    made.append(dataclasses.replace(op, state=states[op.ring]))
+                case ForRange():
+                    made.append(self.loop(op, states))
+                case If():
+                    made.append(self.branch(op, states))
+                case _:
+                    assert not any(_rings_in(inner) for inner in regions(op))
+                    made.append(op)
+        return tuple(made)
+
+    def loop(self, op: ForRange, states: States) -> ForRange:
+        rings = _rings_in(op.body)
+        if not rings:
+            return op
+        inside = dict(states) | {ring: self.state() for ring in rings}
+        args = tuple(inside[ring] for ring in rings)
+        init = tuple(states[ring] for ring in rings)
+        body = self.region(op.body, inside)
+        states |= {ring: self.state() for ring in rings}
+        return dataclasses.replace(
+            op,
+            result=(*op.result, *(states[ring] for ring in rings)),
+            init=(*op.init, *init),
+            args=(*op.args, *args),
+            body=_yield_more(body, tuple(inside[ring] for ring in rings)),
+        )
+
+    def branch(self, op: If, states: States) -> If:
+        rings = list(dict.fromkeys((*_rings_in(op.then), *_rings_in(op.orelse))))
+        if not rings:
+            return op
+        then_states, else_states = dict(states), dict(states)
+        then = self.region(op.then, then_states)
+        orelse = self.region(op.orelse, else_states)
+        states |= {ring: self.state() for ring in rings}
+        return dataclasses.replace(
+            op,
+            result=(*op.result, *(states[ring] for ring in rings)),
+            then=_yield_more(then, tuple(then_states[ring] for ring in rings)),
+            orelse=_yield_more(orelse, tuple(else_states[ring] for ring in rings)),
+        )
+
+
+def _yield_more(region: Region, more: tuple[Value, ...]) -> Region:
+    last = region[-1]
+    assert isinstance(last, Yield)
+    return (*region[:-1], dataclasses.replace(last, values=(*last.values, *more)))

@@ -1,0 +1,300 @@
+"""Fill in what the user left out of the schedule, and refuse what does not fit.
+
+Before: `schedule=Schedule(tile=dict(n=128))`, or none
+After: `schedule=Schedule(tile=dict(m=128, n=128, k=64), stages=6, consumers=2, ...)`
+
+What is left open is tried: both modes, tiles of 64 and 128 rows, all widths, and to cut tiles where
+that is open too (`split_k_options`). Of those that fit, the one that `predict` gives the fewest
+cycles is taken.
+
+Why here: needs the axes' roles; everything later reads sizes from the axes and depths from the ops.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+
+from wsdsl.diagnostics import Finding, ScheduleError
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.target import SMEM_BYTES, entry_registers
+from wsdsl.ir.tile_ops import Contract
+from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
+from wsdsl.lowering.check_schedule import faults, tile_faults
+from wsdsl.lowering.choice.cluster_options import cluster_options
+from wsdsl.lowering.choice.deal_tiles import with_dealt_tiles
+from wsdsl.lowering.choice.fixed_tiles import with_fixed_tiles
+from wsdsl.lowering.choice.kernel_overlap import with_overlap
+from wsdsl.lowering.choice.register_room import rank_beside_sums
+from wsdsl.lowering.choice.schedule_options import schedule_options
+from wsdsl.lowering.choice.split_k_options import (
+    MARGIN,
+    STREAM_MARGIN,
+    THIN_MARGIN,
+    may_split,
+    split_k_options,
+)
+from wsdsl.lowering.choice.tile_order import with_tile_order
+from wsdsl.lowering.decode import num_decoders, unfit_decoding
+from wsdsl.lowering.early_loads import num_load_partitions, unfit_constants
+from wsdsl.lowering.footprint import (
+    LEAST_LOOKAHEAD,
+    MOST_REGISTERS,
+    STAGING_BUFFERS,
+    accumulator_registers,
+    axis_sizes,
+    is_heavy,
+    part_bytes,
+    promoted_registers,
+    row_blocks,
+    slot_cycles,
+    smem_bytes,
+)
+from wsdsl.lowering.load_groups import copied_operands
+from wsdsl.lowering.model.loading import LOOKAHEAD, most_stages
+from wsdsl.lowering.model.predict import (
+    Prediction,
+    is_narrow_wave,
+    least_cycles,
+    memory_share,
+    predict,
+)
+from wsdsl.lowering.model.workload import Work
+from wsdsl.lowering.precision import choose_precision
+from wsdsl.schedule import Schedule
+
+HEAVY = 176
+"""Accumulators a thread from which on consumers need what loading can hardly spare."""
+HEAVY_VECTORS = {"pingpong": 128, "cooperative": 144}
+"""The same where the epilogue reads vectors: ptxas has all of them loaded at its start, if it may,
+and spills."""
+HEAVY_PROMOTED = 160
+"""The same where sums are promoted: scaled products of 192 columns are 10 to 25 % slower with 232
+registers a thread than with 240, though nothing spills."""
+
+MOSTLY_MEMORY = 0.55
+"""The share of memory in the time from which on another slot counts for more than a second buffer
+for results: 136 x 27648 x 5120 by 136 x 256 is 5 % quicker with 4 slots than with 3, 200 x 8192 x
+1536 by 104 x 128 2 % with 7; but 304 x 7168 x 1536 by 152 x 128, where it is 0.45, 3 % slower.
+"""
+
+
+Tried = dict[Kernel, Schedule]
+"""What was chosen for kernels that were looked at before, at the same sizes."""
+
+
+def choose_schedule(
+    kernel: Kernel, sizes: Mapping[str, int] | None = None, tried: Tried | None = None
+) -> Kernel:
+    """`sizes` (dimensions at launch), where known, let tiles divide the waves.
+
+    Raises ScheduleError for a choice that is not lowered yet or does not fit the kernel.
+    """
+    known = tried.get(kernel) if tried else None
+    return dataclasses.replace(kernel, schedule=known or _chosen(kernel, sizes))
+
+
+def _chosen(kernel: Kernel, sizes: Mapping[str, int] | None) -> Schedule:
+    given, findings = with_fixed_tiles(kernel, kernel.schedule or Schedule())
+    findings += [*_not_lowered(given), *_unknown_variables(kernel, given)]
+    findings += [*unfit_constants(kernel, given), *unfit_decoding(kernel, given)]
+    # Nothing is reckoned with tiles that are none.
+    findings = findings or [*tile_faults(kernel, given)]
+    if findings:
+        raise ScheduleError([_located(f, kernel) for f in findings])
+    for option, _ in ranked(kernel, given, sizes or {}):
+        for promised in _promises(kernel, given, option):
+            chosen, faulty = completed(kernel, promised, sizes or {})
+            if not faulty:
+                return chosen
+            if not findings or option.scheduler == given.scheduler:
+                # Whoever did not ask for pieces is not told what is wrong with them.
+                findings = faulty
+    raise ScheduleError([_located(f, kernel) for f in findings])
+
+
+def _located(finding: Finding, kernel: Kernel) -> Finding:
+    return finding if finding.loc else dataclasses.replace(finding, loc=kernel.loc)
+
+
+def ranked(
+    kernel: Kernel, given: Schedule, sizes: Mapping[str, int], *, every: bool = False
+) -> list[tuple[Schedule, Prediction]]:
+    """The ways to fill in what `given` leaves open, the one to take first; order of tiles, depths
+    and registers are not filled in yet. With `every`, also ways to cut tiles that can not win.
+    """
+    work = Work(kernel, sizes)
+    options = schedule_options(kernel, given, work)
+    whole: list[tuple[Schedule, Prediction]] = []
+    for o in options:
+        tile = axis_sizes(kernel, o)
+        whole.append((o, predict(work, o, tile)))
+        clusters = cluster_options(kernel, given, work, whole[-1], tile)
+        whole += [(c, predict(work, c, tile)) for c in clusters]
+    found, best = list(whole), min(weight(*pair) for pair in whole)
+    if may_split(kernel, given, work):
+        for option, own in whole:
+            if (
+                own.sharing == 1
+                and option.cluster == given.cluster
+                and (every or given.scheduler == "split_k" or least_cycles(own) * MARGIN < best)
+            ):
+                tile = axis_sizes(kernel, option)
+                cut = split_k_options(kernel, given, work, option, own)
+                made = [(o, predict(work, o, tile)) for o in cut]
+                found += [(o, p) for o, p in made if p.work.cut]
+    return sorted(found, key=lambda pair: weight(*pair))
+
+
+def weight(schedule: Schedule, prediction: Prediction) -> float:
+    """Cycles, and for those that are cut, or shared by a cluster, what they must be quicker by."""
+    if not prediction.work.cut and prediction.sharing == 1:
+        return prediction.cycles
+    if schedule.scheduler != "stream_k":
+        return prediction.cycles * MARGIN
+    return prediction.cycles * (THIN_MARGIN if prediction.tile.thin else STREAM_MARGIN)
+
+
+def _promises(kernel: Kernel, given: Schedule, option: Schedule) -> Iterator[Schedule]:
+    """The option with its constant tensors, and without: to load them early takes a warpgroup, and
+    what wide tiles lose by its registers is more than what is won at the start. Whoever asks for
+    consumers or registers is told where that does not fit.
+    """
+    is_open = given.consumers is None and given.registers is None
+    if not (is_open and option.constant and _wants_registers(kernel, option)):
+        yield option
+    if is_open and option.constant:
+        yield dataclasses.replace(option, constant=None)
+
+
+def _not_lowered(given: Schedule) -> list[Finding]:
+    asked = {
+        f'arch="{given.arch}"': given.arch != "sm_90a",
+    }
+    return [
+        Finding(f"Schedule: {name} is not lowered yet", None, "leave it out")
+        for name, wanted in asked.items()
+        if wanted
+    ]
+
+
+def _unknown_variables(kernel: Kernel, given: Schedule) -> Iterator[Finding]:
+    axes, whole = axes_of(kernel), whole_axes(kernel)
+    known = {v for name in axes if name not in whole for v in (name, loop_variable(name))}
+    for name in given.tile or {}:
+        if name not in known:
+            yield Finding(
+                f"Schedule.tile names `{name}`, which no loop walks",
+                kernel.loc,
+                f"the loop variables are {', '.join(sorted(known))}",
+            )
+
+
+def completed(
+    kernel: Kernel, option: Schedule, sizes: Mapping[str, int]
+) -> tuple[Schedule, list[Finding]]:
+    """With depths, registers, the order of tiles, the next kernel's start and precision, and what
+    is wrong with that.
+    """
+    work, tile = Work(kernel, sizes), axis_sizes(kernel, option)
+    chosen = _sized(kernel, option, work, tile)
+    chosen = with_tile_order(chosen, work, tile)
+    if work.sized:
+        own = predict(work, chosen, tile)
+        if option.scheduler in (None, "auto"):
+            chosen = with_dealt_tiles(chosen, own)
+        chosen = with_overlap(chosen, own)
+    every, findings = choose_precision(kernel, chosen)
+    chosen = dataclasses.replace(chosen, precise_every=every)
+    return chosen, [*findings, *faults(kernel, chosen)]
+
+
+def _sized(kernel: Kernel, option: Schedule, work: Work, tile: Mapping[str, int]) -> Schedule:
+    """With depths and registers."""
+    products = any(isinstance(op, Contract) for op in kernel.ops)
+    order = dict.fromkeys(v for name in axes_of(kernel) for v in (name, loop_variable(name)))
+    sized, scheduler = option.tile or {}, option.scheduler
+    chosen = dataclasses.replace(
+        option,
+        tile={v: sized[v] for v in order if v in sized},
+        scheduler="persistent" if scheduler in (None, "auto") else scheduler,
+    )
+    if chosen.stages is None:
+        depth = _depth(kernel, chosen, work, tile) if products else 1
+        chosen = dataclasses.replace(chosen, stages=depth)
+    if chosen.registers is None and products:
+        loads = num_load_partitions(kernel, chosen)
+        heavy, copies = _wants_registers(kernel, chosen), bool(copied_operands(kernel))
+        own = _registers(chosen.consumers or 1, loads, heavy, copies)
+        if num_decoders(kernel):
+            own = _beside_decoding(chosen.consumers or 1, loads)
+        chosen = dataclasses.replace(chosen, registers=own)
+    return chosen
+
+
+def _depth(kernel: Kernel, chosen: Schedule, work: Work, tile: Mapping[str, int]) -> int:
+    """As deep as loads must run ahead, or as SMEM allows; where that is too little, the results of
+    whole tiles are stored through one buffer.
+    """
+    cycles = max(1, slot_cycles(kernel, chosen))
+    wanted = -(-LOOKAHEAD // cycles)
+    late = row_blocks(kernel, chosen) > 1 or work.is_cold
+    if late and not _is_pingpong(kernel, chosen):
+        wanted += 1
+    slot_bytes = smem_bytes(kernel, chosen, 2) - smem_bytes(kernel, chosen, 1)
+    own = predict(work, chosen, tile)
+    narrow = work.sized and is_narrow_wave(own.tile) and not own.memory_bound
+    wanted = max(2, min(wanted, most_stages(own.tile, chosen, narrow, slot_bytes)))
+    enough = 2 if chosen.cuts_tiles else min(-(-LEAST_LOOKAHEAD // cycles), wanted)
+    if _waits_for_memory(own, chosen) and not _is_pingpong(kernel, chosen):
+        enough = wanted
+    for buffers, least in ((STAGING_BUFFERS, enough), (1, 2)):
+        for stages in range(wanted, least - 1, -1):
+            if smem_bytes(kernel, chosen, stages, buffers) <= SMEM_BYTES:
+                return stages
+    return 1
+
+
+def _waits_for_memory(own: Prediction, chosen: Schedule) -> bool:
+    """Whether what is under way counts for more than a second buffer for results."""
+    return not chosen.cuts_tiles and memory_share(own) > MOSTLY_MEMORY
+
+
+def _is_pingpong(kernel: Kernel, chosen: Schedule) -> bool:
+    """Whether something else has the tensor cores while a consumer waits: another one's tile, or
+    what it does with each of its blocks.
+    """
+    return chosen.mode == "pingpong" or bool(promoted_registers(kernel, chosen))
+
+
+def _wants_registers(kernel: Kernel, chosen: Schedule) -> bool:
+    """Whether its consumers need more registers than usual, and loading has to spare them."""
+    sums, promoted = accumulator_registers(kernel, chosen), promoted_registers(kernel, chosen)
+    if promoted:
+        return sums > HEAVY or sums + promoted > HEAVY_PROMOTED
+    if rank_beside_sums(kernel) == 1:
+        return sums > HEAVY_VECTORS[chosen.mode or "cooperative"]
+    return sums > HEAVY or (is_heavy(kernel, chosen) and bool(part_bytes(kernel, chosen)))
+
+
+def _registers(consumers: int, loads: int, heavy: bool, copies: bool) -> dict[str, int]:
+    """setmaxnreg conserves the pool: (loads * load + consumers * compute) is what the launch gave
+    out. Threads that copy operands ask for as much at once as they have registers for.
+    """
+    if loads == 2 and consumers > 1:
+        return dict(load=24, compute=232 if consumers == 2 else 144)
+    if consumers == 2 and heavy:
+        return dict(load=24, compute=MOST_REGISTERS)
+    if consumers == 2:
+        return dict(load=56, compute=224) if copies else dict(load=40, compute=232)
+    if consumers == 3:
+        return dict(load=32, compute=160)
+    return dict(load=88 if copies else 56, compute=232)
+
+
+def _beside_decoding(consumers: int, loads: int) -> dict[str, int]:
+    """The same with a warpgroup that decodes: consumers are given what it leaves of the pool."""
+    groups = loads + consumers + 1
+    load, decode = 24, min(120, entry_registers(groups) // 8 * 8)
+    left = entry_registers(groups) * groups - loads * load - decode
+    return dict(load=load, decode=decode, compute=min(240, left // consumers // 8 * 8))

@@ -1,0 +1,63 @@
+"""Load the operands of products in front of the loops that do not change them.
+
+Before:
+    for_tiles(index=%t: axis<t of T>, ...) {
+      %q = load(tensor=%Q, index=(%b, %s, %d))
+      %k = load(tensor=%K, index=(%b, %t, %d))
+      %y = contract(a=%q, b=%k)
+After:
+    %q = load(tensor=%Q, index=(%b, %s, %d))
+    for_tiles(index=%t: axis<t of T>, ...) {
+      %k = load(tensor=%K, index=(%b, %t, %d))
+      %y = contract(a=%q, b=%k)
+
+A slot then holds the tile while the loop runs. What the kernel writes stays where it is, and so
+does what an `if` decides: an address may be good for nothing where its branch is not taken.
+
+Why here: before anything asks which loads share a slot.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from wsdsl.ir.op import Kernel, Op, Region, bound, operands, results_of
+from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Load, Store, Whole
+from wsdsl.ir.walk import with_regions
+from wsdsl.lowering.output_nest import output_nest
+
+
+def hoist_loads(kernel: Kernel) -> Kernel:
+    stored = {op.tensor for op in kernel.ops if isinstance(op, Store)}
+    multiplied = {v for op in kernel.ops if isinstance(op, Contract) for v in (op.a, op.b)}
+    parallel = {loop.index for loop in output_nest(kernel)[0]}
+
+    def region(block: Region) -> Region:
+        made: list[Op] = []
+        for op in block:
+            op = with_regions(op, region)
+            if isinstance(op, (ForTiles, ForEach)) and op.index not in parallel:
+                early, op = leave(op)
+                made += early
+            made.append(op)
+        return tuple(made)
+
+    def leave(loop: ForTiles | ForEach) -> tuple[list[Op], ForTiles | ForEach]:
+        """The loads that leave the loop, with the axes that they take whole, and the rest of it."""
+        known = {op.result for op in loop.body if isinstance(op, Whole)}
+        inside = {*bound(loop), *(v for op in loop.body for v in results_of(op))} - known
+        loads = [
+            op
+            for op in loop.body
+            if isinstance(op, Load)
+            and op.result in multiplied
+            and op.tensor not in stored
+            and not inside & {*operands(op)}
+        ]
+        used = {v for op in loads for v in operands(op)}
+        early = [op for op in loop.body if op in loads or used & known & {*results_of(op)}]
+        rest = tuple(op for op in loop.body if op not in early)
+        return early, dataclasses.replace(loop, body=rest)
+
+    body = region(kernel.body)
+    return kernel if body == kernel.body else dataclasses.replace(kernel, body=body)

@@ -1,0 +1,131 @@
+"""Begin the kernel: set up the mbarriers, share out the registers, elect the loading thread.
+
+Before:
+    %full: mbarrier<4> = allocate_barriers(label="full", arrivals=1)
+    partition(role="load", registers=40) { ... }
+    partition(role="compute", num_warpgroups=2, registers=232) { ... }
+After:
+    %full: mbarrier<4> = allocate_barriers(label="full", arrivals=1)
+    elect() {
+      initialize_barriers(barriers=%full)
+      fence_barrier_init()
+      prefetch_tensor_map(map=%a_map)
+    }
+    wait_predecessor()
+    launch_dependents()
+    sync_cta()
+    partition(role="load", registers=40) {
+      set_max_registers(count=40, increase=False)
+      elect() { ... }
+    }
+    partition(role="compute", num_warpgroups=2, registers=232) {
+      set_max_registers(count=232, increase=True)
+      ...
+    }
+
+All this may happen while the kernel in front on the stream still runs; what follows must not. But
+where a load partition only copies tensors of `Schedule.constant`, it goes on, and every other
+partition waits for itself:
+
+    sync_cta()
+    partition(role="load", registers=56) {
+      set_max_registers(count=56, increase=False)
+      elect() { ... copies of B ... }
+    }
+    partition(role="load", registers=56) {
+      set_max_registers(count=56, increase=False)
+      wait_predecessor()
+      elect() { ... copies of A ... }
+    }
+    partition(role="compute", registers=232) {
+      set_max_registers(count=232, increase=True)
+      wait_predecessor()
+      launch_dependents()
+      ...
+    }
+
+What is loaded in parts, by another thread of a load partition's warpgroup, waits in any case.
+
+The next kernel may start once all CTAs have waited: what is constant to it, no other kernel than
+this one may still be writing. With `Schedule.overlap=False` it starts when they have ended.
+
+Where CTAs of a cluster reach for each other's SMEM all of them meet instead, before the first does.
+That takes longer, so it is done while the kernel in front still runs.
+
+Why here: all barriers and tensor maps are known.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from wsdsl.ir.barrier_ops import (
+    AllocateBarriers,
+    Elect,
+    FenceBarrierInit,
+    InitializeBarriers,
+    LaunchDependents,
+    SetMaxRegisters,
+    SyncCluster,
+    SyncCta,
+    WaitPredecessor,
+)
+from wsdsl.ir.early_start import constant_tensors, only_reads
+from wsdsl.ir.memory_ops import MakeTensorMap, PrefetchTensorMap, ThreadLoad
+from wsdsl.ir.op import Kernel, Op
+from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.protocol_rules import reaches_others
+from wsdsl.ir.target import entry_registers
+from wsdsl.ir.tensor_accesses import mapped_tensors
+from wsdsl.ir.walk import walk
+
+
+def insert_prologue(kernel: Kernel) -> Kernel:
+    barriers = [op.result for op in kernel.body if isinstance(op, AllocateBarriers)]
+    maps = [op.result for op in kernel.body if isinstance(op, MakeTensorMap)]
+    first: list[Op] = [InitializeBarriers(barriers=b) for b in barriers]
+    if barriers:
+        first.append(FenceBarrierInit())
+    first += [PrefetchTensorMap(map=m) for m in maps]
+    prologue: list[Op] = [Elect(body=tuple(first))] if first else []
+    maps_of, constant = mapped_tensors(kernel.ops), constant_tensors(kernel)
+    early = [
+        op
+        for op in kernel.body
+        if isinstance(op, Partition)
+        and op.role == "load"
+        and op.num_warpgroups
+        and only_reads(op.body, maps_of, constant)
+    ]
+    overlap = kernel.schedule is None or kernel.schedule.overlap is not False
+    after: list[Op] = [LaunchDependents()] if overlap else []
+    together = any(map(reaches_others, kernel.ops))
+    if barriers and together:
+        prologue.append(SyncCluster(relaxed=True))
+    if not early:
+        prologue += [WaitPredecessor(), *after]
+    if barriers and not together:
+        prologue.append(SyncCta())
+    groups = sum(op.num_warpgroups for op in kernel.body if isinstance(op, Partition))
+    declared = [op for op in kernel.body if not isinstance(op, Partition)]
+    partitions: list[Partition] = []
+    for op in kernel.body:
+        if isinstance(op, Partition):
+            own: list[Op] = [WaitPredecessor()] if early and op not in early else []
+            if own and op.role != "load" and all(p.role == "load" for p in partitions):
+                own += after
+            partitions.append(_begin(op, own, entry_registers(groups)))
+    return dataclasses.replace(kernel, body=(*declared, *prologue, *partitions))
+
+
+def _begin(op: Partition, first: list[Op], entry: int) -> Partition:
+    body = op.body
+    by_threads = any(isinstance(inner, ThreadLoad) for inner in walk(body))
+    if op.role == "load" and not by_threads:
+        body = (Elect(body=body, loc=op.loc),)
+    body = (*first, *body)
+    if op.registers:
+        increase = op.role == "compute" or (op.role == "decode" and op.registers >= entry)
+        own = SetMaxRegisters(count=op.registers, increase=increase, loc=op.loc)
+        body = (own, *body)
+    return dataclasses.replace(op, body=body)

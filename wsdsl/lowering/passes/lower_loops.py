@@ -1,0 +1,342 @@
+"""Turn loops over work, tiles and indices into loops over numbers.
+
+Before:
+    for_work(index=(%m: axis<m of M by 128 rows>, %n: axis<n of N by 256 columns>), ...) { ... }
+After:
+    %first: i32 = cta_index()
+    %step: i32 = num_ctas()
+    for_range(index=%work: i32, start=%first, stop=%num_work, step=%step) {
+      ... which tile is it: groups of `swizzle` tiles of m are walked together along n ...
+      %m: axis<m of M by 128 rows> = axis_at(start=%m_start)
+      %n: axis<n of N by 256 columns> = axis_at(start=%n_start)
+      ...
+    }
+
+With `within`, a tile begins no later than the one that ends with its dimension.
+
+A cluster's CTAs take neighbouring tiles: the loop is over clusters, and each adds its rank. A
+partition that takes pingpong tests in every iteration whose turn it is (`lowering/ping_pong.py`).
+
+Why here: pipeline states are threaded through one kind of loop.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from wsdsl.ir.barrier_ops import (
+    ClusterIndex,
+    CtaIndex,
+    CtaRank,
+    ForRange,
+    LaunchGrid,
+    NumClusters,
+    NumCtas,
+)
+from wsdsl.ir.op import Kernel, Region, Value
+from wsdsl.ir.pipeline_ops import AxisAt, ForWork
+from wsdsl.ir.tile_ops import ForEach, ForTiles, Map, Yield
+from wsdsl.ir.tile_scheduler import Piece, Problem, tile_scheduler
+from wsdsl.ir.types import Axis
+from wsdsl.ir.walk import Namer, with_regions
+from wsdsl.lowering.builder import INT, Builder
+from wsdsl.lowering.ping_pong import PingPong
+
+
+def lower_loops(kernel: Kernel) -> Kernel:
+    work = next(op for op in kernel.ops if isinstance(op, ForWork))
+    inner = any(isinstance(op, ForTiles) and op.within for op in kernel.ops)
+    grid = _grid(work, inner or any(work.within))
+    lowering = _Loops(Builder(Namer.of(kernel)), dict(kernel.sizes))
+    return dataclasses.replace(kernel, body=(grid, *lowering.region(kernel.body)))
+
+
+def _grid(op: ForWork, overlapping: bool) -> LaunchGrid:
+    cluster = op.cluster or (1,) * len(op.index)
+    tiles = tuple(
+        (dim, num * step_of(v)) for dim, v, num in zip(op.dims, op.index, cluster, strict=True)
+    )
+    return LaunchGrid(
+        tiles=tiles,
+        scheduler=op.scheduler,
+        cluster=math.prod(cluster) * op.sharing,
+        contraction=op.contraction if op.sharing == 1 else (),
+        splits=op.splits,
+        together=op.together,
+        sharing=op.sharing,
+        overlapping=overlapping,
+        loc=op.loc,
+    )
+
+
+def step_of(index: Value) -> int:
+    """Elements of a dimension that a work item takes."""
+    return index.type.size if isinstance(index.type, Axis) else 1
+
+
+class Scalars:
+    """The tile scheduler's arithmetic, as ops."""
+
+    def __init__(self, builder: Builder) -> None:
+        self.builder = builder
+
+    def number(self, x: int, /) -> Value:
+        return self.builder.integer(x)
+
+    def apply(self, fn: str, /, *args: Value) -> Value:
+        return self.builder.map(fn, *args, type=args[-1].type if fn == "where" else None)
+
+
+class _Loops:
+    def __init__(self, builder: Builder, static: dict[str, int]) -> None:
+        self.builder, self.static = builder, static
+
+    def size(self, dim: str) -> Value:
+        return self.builder.size(dim, self.static.get(dim))
+
+    def region(self, region: Region) -> Region:
+        with self.builder.region() as ops:
+            for op in region:
+                self.builder.loc = op.loc
+                match op:
+                    case ForWork():
+                        self.work(op)
+                    case ForTiles():
+                        self.tiles(op)
+                    case ForEach():
+                        self.each(op)
+                    case _:
+                        self.builder.add(with_regions(op, self.region))
+        return tuple(ops)
+
+    def tiles(self, op: ForTiles) -> None:
+        axis = op.index.type
+        assert isinstance(axis, Axis)
+        b, name = self.builder, f"{op.index.name}_start"
+        last = self.last_start(axis, op.within)
+        index = b.value(name, INT)
+        stop = op.stop or self.size(axis.dim)
+        with b.region() as first:
+            start = index if op.offset is None else b.plus(op.offset, index, name)
+            start = start if last is None else b.map("min", start, last, wish=name)
+            end = stop if op.clipped else None
+            axis_at = AxisAt(
+                result=op.index,
+                start=start,
+                first=op.first,
+                stop=end,
+                shifted=op.shifted,
+                loc=op.loc,
+            )
+            b.add(axis_at)
+        step = op.every and b.times(op.every, axis.size, "step")
+        self.range(op, index, (op.start, stop), step or axis.size, tuple(first))
+
+    def last_start(self, axis: Axis, within: int) -> Value | None:
+        """Where the last tile begins if it ends with the dimension; None if it may reach over."""
+        if not within:
+            return None
+        b, end = self.builder, self.size(axis.dim)
+        if within > 1:
+            end = b.times(b.quotient_up(end, within), within, "end")
+        first = b.plus(end, -axis.size, "fitted")
+        return b.map("max", first, b.integer(0), wish=f"{axis.name}_last")
+
+    def each(self, op: ForEach) -> None:
+        self.range(op, op.index, (None, self.size(op.dim)), 1, ())
+
+    def range(
+        self,
+        op: ForTiles | ForEach,
+        index: Value,
+        bounds: tuple[Value | None, Value],
+        step: int | Value,
+        first: Region,
+    ) -> None:
+        start, stop = bounds
+        self.builder.add(
+            ForRange(
+                result=op.result,
+                index=index,
+                start=start or self.builder.integer(0),
+                stop=stop,
+                step=self.builder.integer(step) if isinstance(step, int) else step,
+                init=op.init,
+                args=op.args,
+                body=(*first, *self.region(op.body)),
+                loc=op.loc,
+            )
+        )
+
+    def work(self, op: ForWork) -> None:
+        b = self.builder
+        cluster = op.cluster or (1,) * len(op.index)
+        in_cluster = math.prod(cluster) * op.sharing > 1
+        counts: list[Value] = []
+        for dim, index, num in zip(op.dims, op.index, cluster, strict=True):
+            counts.append(b.quotient_up(self.size(dim), num * step_of(index), f"tiles_{dim}"))
+        total = counts[0] if counts else b.integer(1)
+        for count in counts[1:]:
+            total = b.map("mul", total, count, wish="num_work")
+        if in_cluster:
+            first = b.add(ClusterIndex(result=b.value("cluster", INT), loc=op.loc)).result
+            step = b.add(NumClusters(result=b.value("num_clusters", INT), loc=op.loc)).result
+        else:
+            first = b.add(CtaIndex(result=b.value("cta", INT), loc=op.loc)).result
+            step = b.add(NumCtas(result=b.value("num_ctas", INT), loc=op.loc)).result
+        rank = (
+            b.add(CtaRank(result=b.value("rank", INT), loc=op.loc)).result if in_cluster else None
+        )
+        part: Value | None = None
+        if rank and op.sharing > 1:
+            sharing = b.integer(op.sharing)
+            part = b.map("mod", rank, sharing, wish="part")
+            rank = b.map("floordiv", rank, sharing, wish="rank")
+        ranks = self.ranks(op, cluster, rank) if rank else {}
+        lasts: dict[Value, Value] = {}
+        for index, within in zip(op.index, op.within, strict=False):
+            if isinstance(index.type, Axis) and (last := self.last_start(index.type, within)):
+                lasts[index] = last
+        depth = b.integer(1)
+        for dim, extent in op.contraction:
+            some = b.quotient_up(self.size(dim), extent, f"tiles_{dim}")
+            depth = b.map("max", some, b.integer(1), wish="depth")
+        scheduler = tile_scheduler(op.scheduler, op.splits, op.together, op.sharing)
+        walk_of = scheduler.walk(Scalars(b), Problem(total, depth, first, step, part))
+        work = b.value("work", INT)
+        pingpong = PingPong(b, op) if op.num_pingpong > 1 else None
+        with b.region() as body:
+            piece = walk_of.piece(work)
+            self.decode(op, piece.tile, counts, ranks, lasts)
+            if op.piece:
+                self.bind_piece(op, piece, walk_of.splits, rank)
+            inner = [o for o in self.region(op.body) if not isinstance(o, Yield)]
+            if pingpong is None:
+                body += [*inner, Yield()]
+            else:
+                pingpong.take(inner, self.region(op.skip))
+        init, args, results = pingpong.carried if pingpong else ((), (), ())
+        b.add(
+            ForRange(
+                result=results,
+                index=work,
+                start=walk_of.start,
+                stop=walk_of.stop,
+                step=walk_of.step,
+                init=init,
+                args=args,
+                body=tuple(body),
+                loc=op.loc,
+            )
+        )
+        if pingpong:
+            pingpong.finish()
+
+    def bind_piece(
+        self, op: ForWork, piece: Piece[Value], splits: Value | None, rank: Value | None
+    ) -> None:
+        """The slot of this CTA's tile, and the elements of the contraction."""
+        b, ((dim, extent),) = self.builder, op.contraction
+        slot, begin, end, *which = op.piece
+        if which:
+            assert piece.part is not None and splits is not None
+            for held, value in zip(which, (piece.part, splits), strict=True):
+                b.add(Map(result=held, fn="add", args=(value, b.integer(0))))
+        own = piece.tile
+        if rank is not None:
+            num = math.prod(op.cluster)
+            own = b.plus(b.times(own, num, "slot"), rank, "slot")
+        b.add(Map(result=slot, fn="add", args=(own, b.integer(0))))
+        b.add(Map(result=begin, fn="mul", args=(piece.begin, b.integer(extent))))
+        if piece.length is not None:
+            b.add(Map(result=end, fn="mul", args=(piece.length, b.integer(extent))))
+            return
+        last = b.times(piece.end, extent, "end")
+        b.add(Map(result=end, fn="min", args=(last, self.size(dim))))
+
+    def ranks(self, op: ForWork, cluster: tuple[int, ...], rest: Value) -> dict[Value, Value]:
+        """How many tiles this CTA is from the cluster's first, along each index that varies."""
+        b = self.builder
+        found: dict[Value, Value] = {}
+        left = math.prod(cluster)
+        for index, num in reversed(tuple(zip(op.index, cluster, strict=True))):
+            if num > 1:
+                left //= num
+                found[index] = (
+                    rest if left == 1 else b.map("mod", rest, b.integer(num), wish="rank")
+                )
+                rest = rest if left == 1 else b.map("floordiv", rest, b.integer(num), wish="rest")
+        return found
+
+    def decode(
+        self,
+        op: ForWork,
+        work: Value,
+        counts: list[Value],
+        ranks: dict[Value, Value],
+        lasts: dict[Value, Value],
+    ) -> None:
+        """Bind the indices of the work item, the last one fastest but for the raster. No tile
+        begins behind one of `lasts`: those of a cluster that there are not are the last once more.
+        """
+        b, rest = self.builder, work
+        places: list[Value] = []
+        if len(counts) >= 2 and all(isinstance(v.type, Axis) for v in op.index[-2:]):
+            plane = b.map("mul", counts[-2], counts[-1], wish="plane")
+            inside = rest
+            if len(counts) > 2:
+                inside = b.map("mod", rest, plane, wish="inside")
+                rest = b.map("floordiv", rest, plane, wish="rest")
+            places = self.plane(op, inside, counts)
+        remaining = len(counts) - len(places)
+        for i in range(remaining - 1, -1, -1):
+            if i == 0:
+                places.insert(0, rest)
+            else:
+                places.insert(0, b.map("mod", rest, counts[i], wish="place"))
+                rest = b.map("floordiv", rest, counts[i], wish="rest")
+        cluster = op.cluster or (1,) * len(op.index)
+        for index, place, num in zip(op.index, places, cluster, strict=True):
+            if index in ranks:
+                place = b.plus(b.times(place, num, "first"), ranks[index], "place")
+            if isinstance(index.type, Axis):
+                start = b.times(place, index.type.size, f"{index.name}_start")
+                if index in lasts:
+                    start = b.map("min", start, lasts[index], wish=f"{index.name}_start")
+                b.add(AxisAt(result=index, start=start, loc=op.loc))
+            else:
+                b.add(Map(result=index, fn="add", args=(place, b.integer(0))))
+
+    def plane(self, op: ForWork, inside: Value, counts: list[Value]) -> list[Value]:
+        """Places along the last two axes, in the order of the raster."""
+        (above, last), swizzle = op.index[-2:], op.swizzle
+        rows, columns = counts[-2:]
+        if isinstance(above.type, Axis) and op.raster in (above.name, above.type.name):
+            column, row = self.raster(inside, columns, rows, swizzle)
+            return [row, column]
+        assert isinstance(last.type, Axis)
+        return list(self.raster(inside, rows, columns, swizzle))
+
+    def raster(
+        self, inside: Value, rows: Value, columns: Value, swizzle: int
+    ) -> tuple[Value, Value]:
+        """Groups of `swizzle` rows are walked column by column, so that CTAs that run together
+        share what they load.
+        """
+        b = self.builder
+        if swizzle == 1:
+            return (
+                b.map("floordiv", inside, columns, wish="row"),
+                b.map("mod", inside, columns, wish="column"),
+            )
+        group_size = b.times(columns, swizzle, "group_size")
+        group = b.map("floordiv", inside, group_size, wish="group")
+        in_group = b.map("mod", inside, group_size, wish="in_group")
+        first = b.times(group, swizzle, "first_row")
+        left = b.map("sub", rows, first, wish="rows_left")
+        # At least one row is left; said so, the divisions below are unsigned ones.
+        some = b.map("max", left, b.integer(1), wish="rows_left")
+        height = b.map("min", some, b.integer(swizzle), wish="group_rows")
+        row = b.map("add", first, b.map("mod", in_group, height), wish="row")
+        return row, b.map("floordiv", in_group, height, wish="column")

@@ -1,0 +1,387 @@
+"""Give circular buffers their SMEM and mbarriers, and turn slot operations into waits and copies.
+
+Before:
+    %slot = producer_acquire(ring=%ring, state=%s)
+    load_to_slot(slot=%slot, field=0, tensor=%A, index=(%m, %k))
+    producer_commit(slot=%slot)
+After:
+    wait_barrier(barriers=%empty, state=%s)
+    arrive_expect_tx(barriers=%full, state=%s, tx_bytes=16384)
+    tma_load(map=%a_map, coordinates=(%m_start, %k_start), shared=%slots, state=%s, barriers=%full)
+
+A full barrier takes one arrival of each producer, with the bytes that it expects; where threads
+copy (tensors that TMA cannot take) each of them arrives once its part is written. An empty barrier
+takes one arrival of each consumer warpgroup, and as many from each other CTA of the cluster that
+gets a part of its tiles from here. Of a tile that is multicast each CTA copies its part, and
+expects the whole; at its end it waits until all slots have been given back.
+
+Why here: states are explicit; products next read tiles at known places.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from wsdsl.ir.barrier_ops import (
+    AllocateBarriers,
+    ArriveBarrier,
+    ArriveExpectTx,
+    Elect,
+    FenceAsyncProxy,
+    LaunchGrid,
+    WaitBarrier,
+)
+from wsdsl.ir.memory_ops import AllocateShared
+from wsdsl.ir.op import Kernel, Op, Region, Value, regions, results_of
+from wsdsl.ir.pipeline_ops import AddInCluster, AxisAt, CircularBuffer, Partition
+from wsdsl.ir.slot_ops import (
+    ConsumerRelease,
+    ConsumerWait,
+    ElementsInShared,
+    LoadToSlot,
+    ProducerAcquire,
+    ProducerCommit,
+    ProducerTail,
+    SlotElements,
+    SlotTile,
+    SlotValues,
+    StoreInShared,
+    StoreToSlot,
+    TakeSubtiles,
+    TileInShared,
+    ValuesInShared,
+)
+from wsdsl.ir.target import LINE_ALIGN, SMEM_ALIGN
+from wsdsl.ir.types import Axis, Barriers, Shared, Tile
+from wsdsl.ir.walk import Namer, walk, with_regions
+from wsdsl.lowering.axes import axes_of
+from wsdsl.lowering.builder import Builder
+from wsdsl.lowering.epilogue_operands import subtile_offsets
+from wsdsl.lowering.footprint import tile_bytes
+from wsdsl.lowering.multicast_groups import Group, Share, num_peers, peers_of, share_of
+from wsdsl.lowering.placed_ring import (
+    PlacedRing,
+    TensorMaps,
+    drain,
+    fill_subtiles,
+    in_order,
+    released_without_product,
+    take_subtiles,
+)
+from wsdsl.lowering.producers import THREADS, Producers
+from wsdsl.lowering.slot_copies import Places, SlotCopies, coordinates, lines_of
+
+WARPS = 4
+
+
+def lower_rings(kernel: Kernel) -> Kernel:
+    return _Rings(kernel).kernel_without_rings()
+
+
+class _Rings:
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.builder = Builder(Namer.of(kernel))
+        self.axes = axes_of(kernel)
+        self.sizes = {name: axis.size for name, axis in self.axes.items()}
+        self.rings: dict[Value, PlacedRing] = {}
+        self.slots: dict[Value, ProducerAcquire | ConsumerWait] = {}
+        self.starts: dict[Value, Value] = {}
+        self.fills: dict[Value, list[LoadToSlot]] = {}
+        self.parts: dict[Value, tuple[int, ...]] = {}
+        self.layouts: dict[Value, tuple[tuple[Tile, ...], ...]] = {}
+        self.declarations: list[Op] = []
+        self.maps = TensorMaps(self.builder, self.declarations)
+        self.cluster = next((op.cluster for op in kernel.body if isinstance(op, LaunchGrid)), 1)
+        self.shares: dict[Group, Share] = {}
+        self.peers: dict[Value, tuple[Value | None, ...]] = {}
+        self.producers = Producers.of(kernel)
+        self.now = 0
+        """The place of the partition that is converted."""
+        self.boxes: dict[tuple[Value, int, int], tuple[int, ...]] = {}
+        """By ring, layout and field: of what lies beside operands."""
+        self.divided = _divided(kernel)
+        self.elements: set[Value] = set()
+        """Rings with operands that threads read, too."""
+        self.released_by_threads: set[Value] = set()
+        """Rings whose slots may be released with no product since the wait: nothing then says that
+        all threads of a warpgroup have come past it, so each arrives for itself."""
+        for op in kernel.ops:
+            for inner in regions(op):
+                self.released_by_threads |= released_without_product(inner)
+            if isinstance(op, (ProducerAcquire, ConsumerWait)):
+                self.slots[op.result] = op
+            elif isinstance(op, LoadToSlot):
+                self.fills.setdefault(op.slot, []).append(op)
+                held = self.slots[op.slot]
+                if op.box:
+                    self.boxes[held.ring, held.layout, op.field] = op.box
+            elif isinstance(op, SlotElements):
+                self.elements.add(self.slots[op.slot].ring)
+            elif isinstance(op, AxisAt):
+                self.starts[op.result] = op.start
+
+    def kernel_without_rings(self) -> Kernel:
+        for op in self.kernel.body:
+            if isinstance(op, CircularBuffer) and op.parts:
+                self.place_parts(op)
+            elif isinstance(op, CircularBuffer) and op.senders:
+                self.place_sums(op)
+            elif isinstance(op, CircularBuffer):
+                self.place(op)
+        body: list[Op] = []
+        for place, op in enumerate(self.kernel.body):
+            if isinstance(op, CircularBuffer):
+                continue
+            self.now = place
+            body.append(self.partition(op) if isinstance(op, Partition) else op)
+        return dataclasses.replace(self.kernel, body=(*self.declarations, *body))
+
+    def partition(self, op: Partition) -> Partition:
+        """Its body, behind what is known from its rank in the cluster."""
+        loads = [inner for inner in walk(op.body) if isinstance(inner, LoadToSlot)]
+        waits = [inner for inner in walk(op.body) if isinstance(inner, ConsumerWait)]
+        with self.builder.region() as first:
+            for group in dict.fromkeys(inner.multicast for inner in loads if inner.multicast):
+                self.shares[group] = share_of(group, self.builder)
+            for ring in dict.fromkeys(wait.ring for wait in waits):
+                self.peers[ring] = peers_of(self.rings[ring].multicast, self.cluster, self.builder)
+        return dataclasses.replace(op, body=(*first, *self.region(op.body)))
+
+    def place(self, op: CircularBuffer) -> None:
+        offsets: list[tuple[int, ...]] = []
+        total = 0
+        for layout in op.layouts:
+            at: list[int] = []
+            used = 0
+            for field, tile in enumerate(layout):
+                at.append(used)
+                box = self.boxes.get((op.result, len(offsets), field))
+                if box:
+                    elements, align = math.prod(box), LINE_ALIGN
+                else:
+                    rows, last = (self.axes[x] for x in tile.axes)
+                    _, columns = lines_of(last, tile.dtype, self.divided)
+                    elements, align = rows.size * columns, SMEM_ALIGN
+                used += -(-elements * tile.dtype.bytes // align) * align
+            offsets.append(tuple(at))
+            total = max(total, -(-used // SMEM_ALIGN) * SMEM_ALIGN)
+        released = op.consumers * num_peers(op.multicast) * self.releases(op.result)
+        self.layouts[op.result] = op.layouts
+        filled = self.producers.arrivals(op.result)
+        self.declare(op, total, tuple(offsets), (filled, released))
+
+    def place_parts(self, op: CircularBuffer) -> None:
+        """Each thread gives a slot back: nothing else says that all have read."""
+        offsets, (total, lines) = subtile_offsets(op.layouts[0], op.parts, self.sizes)
+        slot, beside = (total, lines) if total else (lines, 0)
+        self.declare(op, slot, (offsets,), (1, op.consumers * THREADS), beside)
+        self.parts[op.result] = op.parts
+
+    def place_sums(self, op: CircularBuffer) -> None:
+        """All that is sent is expected at once; each warpgroup gives it back to each sender."""
+        bytes = sum(tile_bytes(tile, self.sizes) for tile in op.layouts[0])
+        self.declare(op, op.senders * bytes, ((),), (1, op.senders * op.consumers))
+
+    def declare(
+        self,
+        op: CircularBuffer,
+        bytes: int,
+        offsets: tuple[tuple[int, ...], ...],
+        arrivals: tuple[int, int],
+        line_bytes: int = 0,
+    ) -> None:
+        shared = self.shared(op, "slots", bytes)
+        lines = self.shared(op, "lines", line_bytes) if line_bytes else None
+        full = self.builder.value("full", Barriers(op.depth))
+        empty = self.builder.value("empty", Barriers(op.depth))
+        for made, num in zip((full, empty), arrivals, strict=True):
+            barriers = AllocateBarriers(result=made, label=made.name, arrivals=num, loc=op.loc)
+            self.declarations.append(barriers)
+        self.rings[op.result] = PlacedRing(shared, lines, full, empty, offsets, op.multicast)
+
+    def shared(self, op: CircularBuffer, what: str, bytes: int) -> Value:
+        made = self.builder.value(op.result.name.replace("ring", what), Shared(bytes, op.depth))
+        self.declarations.append(AllocateShared(result=made, label=made.name, loc=op.loc))
+        return made
+
+    def releases(self, ring: Value) -> int:
+        """Arrivals of a consumer for a slot."""
+        if ring in self.released_by_threads:
+            return THREADS
+        return WARPS if self.read_by_threads(ring) else 1
+
+    def read_by_threads(self, ring: Value) -> bool:
+        """Whether there are values in its slots that threads read: each warp then says for itself
+        that it has them. Of products all warps know when they are over.
+        """
+        return ring in self.elements or any(held == ring for held, _, _ in self.boxes)
+
+    def region(self, region: Region) -> Region:
+        with self.builder.region() as ops:
+            for op in region:
+                self.builder.loc = op.loc
+                self.convert(op)
+        return tuple(ops)
+
+    def convert(self, op: Op) -> None:
+        b = self.builder
+        match op:
+            case ProducerAcquire():
+                assert op.state is not None
+                ring = self.rings[op.ring]
+                if op.ring in self.parts:
+                    filled = [
+                        (f, coordinates(b, f.index, self.starts)) for f in self.fills[op.result]
+                    ]
+                    fill_subtiles(b, self.maps, ring, self.parts[op.ring], op.state, filled)
+                else:
+                    self.fill(op, ring, op.state)
+            case ProducerTail():
+                assert op.state is not None
+                with b.region() as waits:
+                    drain(b, self.rings[op.ring].empty, op.state)
+                b.ops += self.by_who_fills(op.ring, waits)
+            case AddInCluster():
+                assert op.ring is not None
+                b.add(self.rings[op.ring].of_sums(op))
+            case TakeSubtiles():
+                assert op.state is not None
+                take_subtiles(b, self.rings[op.ring], self.parts[op.ring], op)
+            case ConsumerWait():
+                assert op.state is not None
+                b.add(WaitBarrier(barriers=self.rings[op.ring].full, state=op.state, loc=op.loc))
+            case ConsumerRelease():
+                self.release(op)
+            case SlotTile() | SlotElements() | SlotValues():
+                b.add(self.locate(op))
+            case StoreToSlot():
+                b.add(self.stored(op))
+            case ProducerCommit() if self.producers.by_stores(self.slots[op.slot].ring):
+                self.commit(op)
+            case LoadToSlot() | ProducerCommit():
+                pass
+            case _:
+                b.add(with_regions(op, self.region))
+
+    def stored(self, op: StoreToSlot) -> StoreInShared:
+        """Where threads write a tile, and in which lines."""
+        slot = self.slots[op.slot]
+        assert slot.state is not None
+        ring, tile = self.rings[slot.ring], self.layouts[slot.ring][slot.layout][op.field]
+        swizzle, _ = lines_of(self.axes[tile.axes[-1]], tile.dtype, self.divided)
+        return StoreInShared(
+            value=op.value,
+            summed=op.summed,
+            shared=ring.shared,
+            offset=ring.offsets[slot.layout][op.field],
+            state=slot.state,
+            swizzle=swizzle,
+            loc=op.loc,
+        )
+
+    def commit(self, op: ProducerCommit) -> None:
+        """Each thread says for itself that it has written: nothing else tells that all have come
+        past the wait for the slot."""
+        slot = self.slots[op.slot]
+        assert slot.state is not None
+        full = self.rings[slot.ring].full
+        self.builder.add(
+            ArriveBarrier(barriers=full, state=slot.state, each_thread=True, loc=op.loc)
+        )
+
+    def release(self, op: ConsumerRelease) -> None:
+        b, wait = self.builder, self.slots[op.slot]
+        assert wait.state is not None
+        ring = self.rings[wait.ring]
+        for cta in self.peers[wait.ring]:
+            b.add(
+                ArriveBarrier(
+                    barriers=ring.empty,
+                    state=wait.state,
+                    cta=cta,
+                    each_warp=self.releases(wait.ring) == WARPS,
+                    each_thread=wait.ring in self.released_by_threads,
+                    loc=op.loc,
+                )
+            )
+
+    def fill(self, op: ProducerAcquire, ring: PlacedRing, state: Value) -> None:
+        b, fills = self.builder, in_order(self.fills.get(op.result, []))
+        if self.producers.by_stores(op.ring):
+            b.add(WaitBarrier(barriers=ring.empty, state=state, loc=op.loc))
+            return
+        by_tma, by_threads = self.producers.ways(op.ring, self.now)
+        layouts, axes = self.layouts[op.ring], self.axes
+        places = Places(layouts[op.layout], axes, self.divided, self.starts)
+        copies_to = SlotCopies(b, self.maps, ring, state, self.shares, places)
+        with b.region() as copies:
+            total = 0
+            for fill in fills:
+                if fill.tensor.name not in self.kernel.unaligned:
+                    total += copies_to.by_tma(fill, op.layout)
+        wait = WaitBarrier(barriers=ring.empty, state=state, loc=op.loc)
+        expect = ArriveExpectTx(barriers=ring.full, state=state, tx_bytes=total, loc=op.loc)
+        if not by_threads:
+            b.ops += self.by_who_fills(op.ring, [wait, expect, *copies])
+        else:
+            b.add(wait)
+            if by_tma:
+                b.add(Elect(body=(expect, *copies), loc=op.loc))
+        if by_threads:
+            for fill in fills:
+                if fill.tensor.name in self.kernel.unaligned:
+                    copies_to.by_threads(fill, op.layout)
+            b.add(FenceAsyncProxy(loc=op.loc))
+            b.add(ArriveBarrier(barriers=ring.full, state=state, each_thread=True, loc=op.loc))
+
+    def by_who_fills(self, ring: Value, ops: Sequence[Op]) -> list[Op]:
+        """By one thread of a warpgroup, where it alone fills the ring: nothing holds the others to
+        it, and they would miss a phase.
+        """
+        _, by_threads = self.producers.ways(ring, self.now)
+        if by_threads or not self.producers.whole_warpgroup(self.now):
+            return [*ops]
+        return [Elect(body=tuple(ops), loc=self.builder.loc)]
+
+    def placed(self, op: SlotTile | SlotElements | SlotValues) -> dict[str, Any]:
+        """Where the field of a slot is, as ops say it."""
+        wait = self.slots[op.slot]
+        assert wait.state is not None
+        ring = self.rings[wait.ring]
+        where = dict(offset=ring.offsets[wait.layout][op.field], state=wait.state)
+        return dict(result=op.result, shared=ring.shared, **where, loc=op.loc)
+
+    def locate(self, op: SlotTile | SlotElements | SlotValues) -> Op:
+        match op:
+            case SlotTile():
+                return TileInShared(**self.placed(op))
+            case SlotElements():
+                return ElementsInShared(tensor=op.tensor, index=op.index, **self.placed(op))
+            case SlotValues():
+                wait, kind = self.slots[op.slot], op.result.type
+                assert isinstance(kind, Tile)
+                box = self.boxes[wait.ring, wait.layout, op.field]
+                return ValuesInShared(
+                    bytes=math.prod(box) * kind.dtype.bytes,
+                    every=op.every,
+                    stride=op.stride,
+                    last=op.last,
+                    **self.placed(op),
+                )
+
+
+def _divided(kernel: Kernel) -> dict[str, int]:
+    """By axis, how many warpgroups a tile's is divided among."""
+    found: dict[str, int] = {}
+    for op in kernel.body:
+        for inner in walk(op.body) if isinstance(op, Partition) else ():
+            assert isinstance(op, Partition)
+            for value in results_of(inner):
+                axis = value.type
+                if isinstance(axis, Axis) and axis.role == op.share:
+                    found[axis.name] = max(found.get(axis.name, 1), op.num_warpgroups)
+    return found

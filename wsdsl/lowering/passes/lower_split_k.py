@@ -1,0 +1,157 @@
+"""Hand the sums of a tile's pieces from CTA to CTA, through GMEM and a flag for each tile.
+
+Before:
+    finish_tile(sums=(%acc,), slot=%slot, begin=%begin, end=%end, contraction="K", args=(%sum,)) {
+      store(tensor=%C, index=(%m, %n), value=%sum)
+    }
+After:
+    %partials: tensor<f32[partials_lines, 256]> = allocate_global(each=128, fragments=True)
+    %flags: tensor<i32[flags_lines]> = allocate_global(each=2, zeroed=True)
+      ...
+      %continued: bool = map(fn="gt", args=(%begin, %zero))
+      %finished: bool = map(fn="ge", args=(%end, %size_K))
+      %sum: f32[m, n] = if(cond=%continued) {
+        wait_flag(tensor=%flags, index=(%flag,), count=%begin)
+        %before = load(tensor=%partials, index=(%m_piece, %n_piece))
+        ... add it ...
+      } { yield(values=(%acc,)) }
+      if(cond=%finished) {
+        store(tensor=%C, index=(%m, %n), value=%sum)
+        if(cond=%continued) {
+          named_barrier_sync(barrier=8, num_warpgroups=2)
+          arrive_flag(tensor=%flags, index=(%flag,), by=%minus_begin, release=False)
+        } {}
+      } {
+        store(tensor=%partials, index=(%m_piece, %n_piece), value=%sum)
+        named_barrier_sync(barrier=8, num_warpgroups=2)
+        arrive_flag(tensor=%flags, index=(%flag,), by=%length)
+      }
+
+A flag counts the elements of the contraction that lie summed in its slot, so a piece's turn has
+come when it is `begin`; the last piece sets it back to 0. Each consumer has flags and rows of its
+own. In the unordered reduction, the pieces in the middle only wait for the first, and add to the
+slot atomically. (The parallel reduction: `lowering/parallel_reduction.py`; in a cluster:
+`lowering/cluster_split_k.py`.)
+
+Why here: pieces are numbers; states and tiles are lowered next, for whatever is here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from wsdsl.ir.barrier_ops import LaunchGrid, WaitFlag
+from wsdsl.ir.op import Kernel, Op, Region, Value
+from wsdsl.ir.pipeline_ops import AxisAt, CircularBuffer, FinishTile, Partition
+from wsdsl.ir.tile_ops import If, Map, Yield
+from wsdsl.ir.types import Axis, Tile
+from wsdsl.ir.walk import walk, with_regions
+from wsdsl.lowering.cluster_split_k import finish_in_cluster
+from wsdsl.lowering.parallel_reduction import finish_in_parallel
+from wsdsl.lowering.partials import Partials, Place
+from wsdsl.lowering.ping_pong import consumer_barrier
+
+
+def lower_split_k(kernel: Kernel) -> Kernel:
+    if not any(isinstance(op, FinishTile) for op in walk(kernel.body)):
+        return kernel
+    grid = next(op for op in kernel.body if isinstance(op, LaunchGrid))
+    partials = Partials(kernel, grid.cluster)
+    body: list[Op] = []
+    rings: list[Op] = []
+    for op in kernel.body:
+        if isinstance(op, Partition) and op.role == "compute":
+            partials.barrier = consumer_barrier(kernel, op)
+            partials.consumers = op.num_warpgroups
+            pieces = _Pieces(partials, grid.splits)
+            op = with_regions(op, pieces.region)
+            rings += pieces.rings
+        body.append(op)
+    at = body.index(grid) + 1
+    made = (*partials.lent.values(), *rings)
+    return dataclasses.replace(kernel, body=(*body[:at], *made, *body[at:]))
+
+
+class _Pieces:
+    """One partition."""
+
+    def __init__(self, partials: Partials, splits: int) -> None:
+        self.partials, self.splits, self.builder = partials, splits, partials.builder
+        self.starts: dict[str, Value] = {}
+        self.rings: list[CircularBuffer] = []
+
+    def region(self, region: Region) -> Region:
+        with self.builder.region() as ops:
+            for op in region:
+                self.builder.loc = op.loc
+                if isinstance(op, AxisAt):
+                    assert isinstance(op.result.type, Axis)
+                    self.starts[op.result.type.name] = op.start
+                if not isinstance(op, FinishTile):
+                    self.builder.add(with_regions(op, self.region))
+                elif op.reduction == "cluster":
+                    self.rings.append(finish_in_cluster(self.partials, op, self.starts))
+                elif op.reduction == "parallel":
+                    finish_in_parallel(self.partials, op, self.splits, self.starts)
+                else:
+                    self.in_turns(op)
+        return tuple(ops)
+
+    def in_turns(self, op: FinishTile) -> None:
+        b, partials = self.builder, self.partials
+        continued = b.map("gt", op.begin, b.integer(0), wish="continued")
+        size = b.size(op.contraction, partials.static.get(op.contraction))
+        finished = b.map("ge", op.end, size, wish="finished")
+        flags, flag = partials.flag(op.slot)
+        lines = [partials.line(v, op.slot) for v in op.sums]
+        places = [partials.place(v, i, lines[i]) for i, v in enumerate(op.sums)]
+        unordered = op.reduction == "unordered"
+        taken = b.map("and", continued, finished, wish="taken") if unordered else continued
+        with b.region() as then:
+            b.add(WaitFlag(tensor=flags, index=(flag,), count=op.begin))
+            whole = [self.added(v, p) for v, p in zip(op.sums, places, strict=True)]
+            b.add(Yield(values=tuple(whole)))
+        b.add(If(result=op.args, cond=taken, then=tuple(then), orelse=(Yield(values=op.sums),)))
+        with b.region() as last:
+            for inner in op.body:
+                b.add(inner)
+            with b.region() as reset:
+                back = b.map("sub", b.integer(0), op.begin, wish="back")
+                partials.arrive(flags, flag, by=back, release=False)
+                b.add(Yield())
+            b.add(If(cond=continued, then=tuple(reset), orelse=(Yield(),)))
+            b.add(Yield())
+        with b.region() as handed:
+            if unordered:
+                self.leave_unordered(op, continued, places, (flags, flag))
+            else:
+                self.leave(op, places)
+            partials.arrive(flags, flag, by=b.map("sub", op.end, op.begin, wish="length"))
+            b.add(Yield())
+        b.add(If(cond=finished, then=tuple(last), orelse=tuple(handed)))
+
+    def added(self, sum: Value, place: Place) -> Value:
+        """With what is in the slot."""
+        b = self.builder
+        assert isinstance(sum.type, Tile)
+        args = (sum, self.partials.load(sum.type, place))
+        return b.add(Map(result=b.value(sum.name, sum.type), fn="add", args=args)).result
+
+    def leave(self, op: FinishTile, places: list[Place], *, accumulate: bool = False) -> None:
+        if not accumulate:
+            self.partials.wait_for_readers(op.args)
+        for sum, place in zip(op.args, places, strict=True):
+            self.partials.store(sum, place, accumulate=accumulate)
+
+    def leave_unordered(
+        self, op: FinishTile, continued: Value, places: list[Place], flag: tuple[Value, Value]
+    ) -> None:
+        b = self.builder
+        with b.region() as middle:
+            b.add(WaitFlag(tensor=flag[0], index=(flag[1],), count=b.integer(1)))
+            self.leave(op, places, accumulate=True)
+            b.add(Yield())
+        with b.region() as first:
+            self.leave(op, places)
+            b.add(Yield())
+        b.add(If(cond=continued, then=tuple(middle), orelse=tuple(first)))

@@ -1,0 +1,398 @@
+"""Turn tiles into fragments in the registers of warpgroups, and products into wgmmas.
+
+Before:
+    %acc = for_range(index=%k, ..., init=(%zeros,), args=(%x: f32[m, n],)) {
+      ...
+      %y: f32[m, n] = contract(a=%a, b=%b, acc=%x)
+      arrive_barrier(barriers=%empty, state=%s)
+      yield(values=(%y,))
+    }
+    store(tensor=%C, index=(%m, %n), value=%acc)
+After:
+    %acc0: acc<f32[64x256]> = empty_accumulator()
+    %acc3 = for_range(index=%k, ..., init=(%acc0,), args=(%acc1: acc<f32[64x256]>,)) {
+      ...
+      wgmma_fence()
+      %acc2: acc<f32[64x256]> = wgmma(acc=%acc1, a=%a, b=%b, accumulate=%more, ...)
+      wgmma_commit()
+      wgmma_wait(pending=0)
+      arrive_barrier(barriers=%empty, state=%s)
+      yield(values=(%acc2,))
+    }
+    %sum: frag<f32[64x256]> = wgmma_wait(pending=0, accumulators=(%acc3,))
+    ... 64 columns at a time: convert, write to SMEM, start a TMA store ...
+
+Each compute warpgroup takes its share of the row axes, or of the column axes (`Partition.share`).
+Elementwise work is emitted piece by piece as stores (or loops) ask for it. A tile that products add
+to is never filled with zeros: its first product overwrites what the registers held.
+
+Why here: slots have become waits and known places, loops run over numbers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from wsdsl.ir.barrier_ops import ArriveBarrier, Elect, ForRange
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of
+from wsdsl.ir.pipeline_ops import (
+    AddInCluster,
+    AxisAt,
+    CommitProducts,
+    Materialize,
+    Partition,
+    RenameAxes,
+)
+from wsdsl.ir.slot_ops import (
+    ElementsInShared,
+    StoreInShared,
+    SubtilesInShared,
+    TileInShared,
+    ValuesInShared,
+)
+from wsdsl.ir.tile_ops import (
+    Block,
+    Contract,
+    End,
+    If,
+    Load,
+    Lookup,
+    Map,
+    Store,
+    Whole,
+    Yield,
+)
+from wsdsl.ir.types import Axis, Tile, Type
+from wsdsl.ir.walk import Namer, definers, free_values, replace_operands, uses, walk, yielded
+from wsdsl.lowering.axes import is_tile
+from wsdsl.lowering.builder import Builder
+from wsdsl.lowering.carried import (
+    Carried,
+    CarriedScalar,
+    CarriedSum,
+    CarriedTile,
+    added_in_place,
+    leaves_in_flight,
+    stays_with_products,
+)
+from wsdsl.lowering.clear_slots import clear_beyond
+from wsdsl.lowering.cluster_exchange import ClusterExchange
+from wsdsl.lowering.elementwise import block_indices, compute, with_zeros_outside
+from wsdsl.lowering.epilogue_operands import EpilogueOperands
+from wsdsl.lowering.partition_context import PartitionContext
+from wsdsl.lowering.products import Products
+from wsdsl.lowering.reads import load_piece, read_elements, read_values
+from wsdsl.lowering.register_tiles import Accumulated, RegisterTile, held
+from wsdsl.lowering.slot_stores import write_panels
+from wsdsl.lowering.store_hazards import stored_in
+from wsdsl.lowering.stores import Stores
+from wsdsl.lowering.zeros import tiles_of_zeros
+
+
+def lower_tiles(kernel: Kernel) -> Kernel:
+    builder = Builder(Namer.of(kernel))
+    declarations: list[Op] = []
+    body: list[Op] = []
+    for op in kernel.body:
+        if isinstance(op, Partition):
+            lowering = _Lowering(kernel, op, builder, declarations)
+            op = dataclasses.replace(op, body=lowering.partition(op.body))
+        body.append(op)
+    return dataclasses.replace(kernel, body=(*declarations, *body))
+
+
+class _Lowering:
+    """One partition. `env` holds tiles as pieces, `sums` those that products add to."""
+
+    def __init__(
+        self, kernel: Kernel, partition: Partition, builder: Builder, declarations: list[Op]
+    ) -> None:
+        self.builder = builder
+        self.context = PartitionContext(kernel, partition, builder)
+        context = self.context
+        self.products = Products(
+            builder, context.shapes, context.row_in_tile, context.column_in_tile
+        )
+        self.stores = Stores(kernel, partition, self.context, declarations)
+        self.env: dict[Value, RegisterTile] = {}
+        self.sums: dict[Value, Accumulated] = {}
+        self.tiles: dict[Value, TileInShared] = {}
+        self.parts: list[EpilogueOperands | ClusterExchange] = []
+        self.in_place: list[RegisterTile] = []
+        """Operands that threads read in slots which are not given back yet."""
+        self.unpublished = False
+        """Whether they have written to slots since they told the tensor cores."""
+        self.made = definers(partition.body)
+        counts = Counter(uses(partition.body))
+        self.wanted = {value for value, times in counts.items() if times > 1}
+        """What is used more than once."""
+        self.keep = False
+        """Whether the running body leaves its products in flight: nothing in it reads them."""
+        self.zeros = tiles_of_zeros(partition.body)
+
+    def partition(self, body: Region) -> Region:
+        with self.builder.region() as ops:
+            self.context.begin_whole()
+            if any(isinstance(op, (Contract, Store)) for op in walk(body)):
+                self.context.find_shares()
+                self.stores.begin()
+            self.region(body)
+            self.stores.finish()
+        return tuple(ops)
+
+    # Values ---------------------------------------------------------------------------------------
+
+    def pieces(self, value: Value) -> RegisterTile:
+        if value in self.sums and value not in self.env:
+            tile = self.sums[value]
+            self.products.finish(tile, self.builder.loc)
+            self.env[value] = self.products.read(tile, self.builder.loc)
+        if value not in self.env:
+            self.env[value] = held(self.context.shapes.of(()), (value,))
+        return self.env[value]
+
+    def scalar(self, value: Value) -> Value:
+        """What stands for a scalar: itself, unless a tile was reduced to it."""
+        return self.env[value].get(0, 0) if value in self.env else value
+
+    # Ops ------------------------------------------------------------------------------------------
+
+    def region(self, region: Region) -> None:
+        outer, self.parts = self.parts, []
+        known = {id(pieces) for pieces in self.env.values()}
+        for op in region:
+            self.builder.loc = op.loc
+            self.op(op)
+        for parts in self.parts:
+            parts.finish()
+        self.parts = outer
+        for pieces in self.env.values():
+            if id(pieces) not in known:
+                # What is still to be read in a region nobody asks for behind it.
+                pieces.tensor = None
+
+    def op(self, op: Op) -> None:
+        made = results_of(op)
+        match op:
+            case TileInShared():
+                self.tiles[op.result] = op
+                clear_beyond(self.context, op)
+            case SubtilesInShared():
+                parts = EpilogueOperands(op, self.context)
+                self.env |= dict(zip(op.result, parts.pieces, strict=True))
+                self.parts.append(parts)
+            case AddInCluster():
+                exchange = ClusterExchange(op, self.context)
+                whole = exchange.add([self.pieces(v) for v in op.sums])
+                self.env |= dict(zip(op.result, whole, strict=True))
+                self.parts.append(exchange)
+            case AxisAt():
+                known = {v: self.scalar(v) for v in operands(op)}
+                self.context.begin_axis(replace_operands(op, known))
+            case Materialize():
+                for value in op.values:
+                    self.pieces(value).all()
+            case Whole():
+                pass  # `begin_whole`
+            case ElementsInShared():
+                self.env[op.result] = read_elements(op, self.context, self.pieces)
+                self.in_place.append(self.env[op.result])
+            case ValuesInShared():
+                self.env[op.result] = read_values(op, self.context)
+                self.in_place.append(self.env[op.result].least)
+            case Elect():
+                with self.builder.region() as inner:
+                    self.region(op.body)
+                self.builder.add(dataclasses.replace(op, body=tuple(inner)))
+            case StoreInShared():
+                self.to_slot(op)
+            case CommitProducts():
+                self.products.commit(op.loc)
+            case Contract():
+                acc, computed = self.addend(op.acc, op.result.type), self.computed(op)
+                self.sums[op.result] = self.products.multiply(op, self.tiles, computed, acc)
+            case ForRange():
+                self.products.settle(op.loc)
+                self.loop(op)
+            case If():
+                self.branch(op)
+            case Store():
+                self.store(op)
+            case End():
+                self.context.end(op)
+            case Block():
+                self.context.block(op)
+            case Map(fn="floordiv") if (
+                blocks := block_indices(op, self.context, self.made)
+            ) is not None:
+                self.env[op.result] = blocks
+            case RenameAxes():
+                self.env[op.result] = self.pieces(op.x)
+            case Load() | Lookup():
+                self.env[made[0]] = load_piece(op, self.context, self.pieces)
+            case _ if made and (is_tile(made[0]) or any(v in self.env for v in operands(op))):
+                self.env[made[0]] = compute(op, self.context, self.pieces, self.made)
+            case _:
+                if isinstance(op, ArriveBarrier):
+                    self.finish_reading()
+                    self.products.give_back(op.state, op.loc, self.keep)
+                swap = {v: self.scalar(v) for v in operands(op) if v in self.env}
+                self.builder.add(replace_operands(op, swap))
+
+    def to_slot(self, op: StoreInShared) -> None:
+        """Write a tile, with zeros where it is summed over elements that there are not."""
+        pieces, kind, axis = self.pieces(op.value), op.value.type, op.summed.type
+        assert isinstance(kind, Tile) and isinstance(axis, Axis)
+        pieces = with_zeros_outside(op.value, pieces, self.context, self.made, axis.name)
+        write_panels(op, pieces, kind.dtype, self.context)
+        self.unpublished = True
+
+    def finish_reading(self) -> None:
+        """All that is read in slots is read, and what is written shown, before one is given back or
+        handed over: each warp says so for itself, and to TMA and the tensor cores."""
+        for pieces in self.in_place:
+            pieces.all()
+        if self.in_place or self.unpublished:
+            self.context.publish(self.builder.loc)
+        self.in_place, self.unpublished = [], False
+
+    def computed(self, op: Contract) -> RegisterTile | None:
+        """The operand of a product that is computed, if one is: zeros where it is summed over
+        elements that there are not."""
+        for operand in (op.a, op.b):
+            if operand not in self.tiles:
+                pieces, axis = self.pieces(operand), self.pieces(operand).shape.columns
+                assert axis is not None
+                return with_zeros_outside(operand, pieces, self.context, self.made, axis)
+        return None
+
+    def addend(self, value: Value | None, kind: Type) -> Accumulated:
+        """What products add to: a tile that others have added to, zeros, or other values."""
+        if value in self.sums:
+            if value in self.wanted:
+                self.pieces(value)  # Its registers are taken over.
+            return self.sums[value]
+        assert isinstance(kind, Tile)
+        if value is None or value in self.zeros:
+            return self.products.empty(kind, self.builder.loc)
+        return self.products.join(self.pieces(value), self.builder.loc)
+
+    def store(self, op: Store) -> None:
+        self.read_first({op.tensor})
+        index = tuple(v if is_tile(v) else self.scalar(v) for v in op.index)
+        self.stores.store(dataclasses.replace(op, index=index), self.pieces)
+
+    def read_first(self, tensors: set[Value]) -> None:
+        """What is still to be read from these tensors is read before they are overwritten."""
+        for pieces in list(self.env.values()):
+            if pieces.tensor in tensors:
+                pieces.all()
+
+    # Regions --------------------------------------------------------------------------------------
+
+    @contextmanager
+    def inner(self) -> Generator[list[Op]]:
+        """The ops of a body. Where axes begin in it, is known in it alone: a dimension may be taken
+        whole there, and again behind it.
+        """
+        starts = dict(self.context.starts)
+        with self.builder.region() as ops:
+            yield ops
+        self.context.starts = starts
+
+    def loop(self, op: ForRange) -> None:
+        b, lasts = self.builder, yielded(op.body)
+        op = dataclasses.replace(op, start=self.scalar(op.start), stop=self.scalar(op.stop))
+        carries = zip(op.args, lasts, strict=True)
+        summed = [is_tile(last) and stays_with_products(op, arg, last) for arg, last in carries]
+        keep = leaves_in_flight(op, summed)
+        sums_only = {v for v, is_sum in zip(op.init, summed, strict=True) if is_sum}
+        for value in (*free_values(op.body), *op.init):
+            if value not in sums_only and (value in self.env or value in self.sums):
+                self.pieces(value).all()
+        self.read_first(stored_in(op))
+        carried = [
+            self.carry(op, *each)
+            for each in zip(op.init, op.args, lasts, op.result, summed, strict=True)
+        ]
+        outer_keep, self.keep = self.keep, keep
+        self.stores.boundary(op)
+        with self.inner() as body:
+            self.stores.begin_iteration(op)
+            for var in carried:
+                var.enter(self)
+            self.region(op.body[:-1])
+            self.products.settle(op.loc, keep)
+            handed = [v for var in carried for v in var.hand_on(self)]
+            b.add(Yield(values=tuple(handed), loc=op.loc))
+        self.keep = outer_keep
+        self.stores.boundary(op)
+        results = [v for var in carried for v in var.leave(self)]
+        b.add(
+            dataclasses.replace(
+                op,
+                result=tuple(results),
+                init=tuple(v for var in carried for v in var.init),
+                args=tuple(v for var in carried for v in var.args),
+                body=tuple(body),
+            )
+        )
+        if keep:
+            finished = [self.sums[v] for v, is_sum in zip(op.result, summed, strict=True) if is_sum]
+            self.products.wait(finished, op.loc)
+        for var in carried:
+            var.after(self)
+
+    def carry(
+        self, op: ForRange, first: Value, arg: Value, last: Value, made: Value, is_sum: bool
+    ) -> Carried:
+        """How a carried variable goes round, by what it is."""
+        if is_sum:
+            tile = self.addend(first, arg.type)
+            known = added_in_place(op.body, arg, last) and tile.started is False
+            return CarriedSum.of(self, op, tile, (arg, last, made), known)
+        if is_tile(arg):
+            return CarriedTile(self.pieces(first).all(), arg, last, made)
+        return CarriedScalar((self.scalar(first),), arg, last, made)
+
+    def branch(self, op: If) -> None:
+        b = self.builder
+        # Products in flight outlast a branch that has none of its own.
+        multiplies = any(isinstance(inner, (Contract, ForRange)) for inner in walk((op,)))
+        if multiplies or not self.products.in_flight:
+            self.products.settle(op.loc)
+        for value in (*free_values(op.then), *free_values(op.orelse)):
+            if value in self.env or value in self.sums:
+                self.pieces(value).all()
+        self.read_first(stored_in(op))
+        cond, keep = self.scalar(op.cond), self.keep
+        self.keep = False
+        branches: list[Region] = []
+        for region in (op.then, op.orelse):
+            self.stores.boundary(op)
+            with self.inner() as ops:
+                self.region(region[:-1])
+                if multiplies:
+                    self.products.settle(op.loc)
+                handed: list[Value] = []
+                for last in yielded(region):
+                    tile = is_tile(last)
+                    handed += self.pieces(last).all() if tile else (self.scalar(last),)
+                b.add(Yield(values=tuple(handed), loc=op.loc))
+            branches.append(tuple(ops))
+        self.keep = keep
+        self.stores.boundary(op)
+        result: list[Value] = []
+        for made in op.result:
+            if isinstance(made.type, Tile) and made.type.axes:
+                shape, dtype = self.context.shapes.of(made.type.axes), made.type.dtype
+                values = tuple(b.value(made.name, shape.piece(dtype, j)) for _, j in shape.places())
+                self.env[made] = held(shape, values)
+                result += values
+            else:
+                result.append(made)
+        then, orelse = branches
+        b.add(dataclasses.replace(op, result=tuple(result), cond=cond, then=then, orelse=orelse))

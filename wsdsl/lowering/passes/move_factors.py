@@ -1,0 +1,145 @@
+"""Apply factors that do not vary within a tile of the contraction after the matrix instruction.
+
+Before:
+    %kb: i32[k] = map(fn="floordiv", args=(%k_index, %c128))
+    %a: f8e4m3[m, k] = load(tensor=%A, index=(%m, %k))
+    %s: f32[m, k] = load(tensor=%a_scale, index=(%m, %kb))
+    %wide: f32[m, k] = cast(x=%a)
+    %x: f32[m, k] = map(fn="mul", args=(%wide, %s))
+    %p: f32[m, n] = contract(a=%x, b=%b)
+    %y: f32[m, n] = map(fn="add", args=(%acc, %p))
+After:
+    %a: f8e4m3[m, k] = load(tensor=%A, index=(%m, %k))
+    %kb: i32 = block(axis=%k, size=128)
+    %s: f32[m] = load(tensor=%a_scale, index=(%m, %kb))
+    %p: f32[m, n] = contract(a=%a, b=%b)
+    %y: f32[m, n] = map(fn="fma", args=(%p, %s, %acc))
+
+A factor may depend on the contracted axis through `index(k) // c` alone, with c a multiple of the
+tile (`choose_schedule` sees to that), or not at all. What is left must be tiles that the tensor
+cores take; else the product stays as it is, for `verify_lowerable` to refuse.
+
+Why here: first, so that all others see products of loads.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from wsdsl.ir.factors import factored
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands
+from wsdsl.ir.tile_ops import Block, Cast, Constant, Contract, Index, Map
+from wsdsl.ir.types import F32, Axis, DType, Tile
+from wsdsl.ir.walk import Namer, replace_operands, uses, with_regions
+from wsdsl.lowering.passes.drop_unused import without_unused
+
+
+def move_factors(kernel: Kernel) -> Kernel:
+    mover = _Mover(kernel)
+    body = mover.region(kernel.body)
+    return dataclasses.replace(kernel, body=without_unused(body)) if mover.any else kernel
+
+
+class _Mover:
+    """`made`: what defines a value. `ops`: the region that is being written."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.made = kernel.definers
+        self.namer = Namer.of(kernel)
+        self.uses = [*uses(kernel.body)]
+        self.sums: dict[Value, tuple[Value, Value]] = {}
+        """By a product's former result: what it is now, and what is left to multiply by."""
+        self.ops: list[Op] = []
+        self.moved: dict[tuple[Value, str], Value] = {}
+        """What `without` has made in this region."""
+        self.any = False
+
+    def region(self, region: Region) -> Region:
+        outer, self.ops, self.moved = self.ops, [], {}
+        for op in region:
+            match op:
+                case Contract():
+                    self.product(op, region)
+                case Map(fn="add", args=(x, y)) if x in self.sums or y in self.sums:
+                    product, addend = (x, y) if x in self.sums else (y, x)
+                    args = (*self.sums[product], addend)
+                    self.ops.append(dataclasses.replace(op, fn="fma", args=args))
+                case _:
+                    self.ops.append(with_regions(op, self.region))
+        made, self.ops, self.moved = tuple(self.ops), outer, {}
+        return made
+
+    def product(self, op: Contract, region: Region) -> None:
+        assert isinstance(op.result.type, Tile)
+        sides = factored(op, self.made)
+        if sides is None:
+            self.ops.append(op)
+            return
+        tiles = [tile for tile, _ in sides]
+        (k,) = {*_axes(op.a)} & {*_axes(op.b)}
+        factors = [self.wide(self.without(f, k)) for _, held in sides for f in held]
+        self.any = True
+        if not factors:
+            self.ops.append(dataclasses.replace(op, a=tiles[0], b=tiles[1]))
+            return
+        factor = factors[0]
+        for other in factors[1:]:
+            axes = tuple(x for x in op.result.type.axes if x in (*_axes(factor), *_axes(other)))
+            args, factor = (factor, other), self.value("factor", F32, axes)
+            self.ops.append(Map(result=factor, fn="mul", args=args, loc=op.loc))
+        bare = self.value(op.result.name, F32, op.result.type.axes)
+        self.ops.append(dataclasses.replace(op, result=bare, a=tiles[0], b=tiles[1]))
+        if self.is_added(op.result, region):
+            self.sums[op.result] = bare, factor
+        else:
+            self.ops.append(Map(result=op.result, fn="mul", args=(bare, factor), loc=op.loc))
+
+    def is_added(self, value: Value, region: Region) -> bool:
+        """Whether it is used once, to be added here to what is no such product itself."""
+        sums = [op for op in region if isinstance(op, Map) and op.fn == "add" and value in op.args]
+        once = len(sums) == 1 and self.uses.count(value) == 1
+        return once and not self.sums.keys() & {*sums[0].args}
+
+    def value(self, wish: str, dtype: DType, axes: tuple[str, ...]) -> Value:
+        return Value(self.namer.again(wish), Tile(dtype, axes))
+
+    def wide(self, factor: Value) -> Value:
+        if _dtype(factor) == F32:
+            return factor
+        made = self.value(factor.name, F32, _axes(factor))
+        self.ops.append(Cast(result=made, x=factor))
+        return made
+
+    def without(self, value: Value, k: str) -> Value:
+        """The value in a tile of `k`, which is the same for all of it."""
+        if isinstance(value.type, Axis) or k not in _axes(value):
+            return value
+        if (value, k) in self.moved:
+            return self.moved[value, k]
+        op = self.made[value]
+        axes = tuple(x for x in _axes(value) if x != k)
+        made = self.value(value.name, _dtype(value), axes)
+        match op:
+            case Map(fn="floordiv", args=(x, y)) if (axis := self.indexed(x)) is not None:
+                by = self.made[y]
+                assert isinstance(by, Constant)
+                self.ops.append(Block(result=made, axis=axis, size=int(by.value), loc=op.loc))
+            case _:
+                inner = (v for v in operands(op) if isinstance(v.type, (Tile, Axis)))
+                swap = {v: self.without(v, k) for v in inner}
+                self.ops.append(dataclasses.replace(replace_operands(op, swap), result=made))
+        self.moved[value, k] = made
+        return made
+
+    def indexed(self, value: Value) -> Value | None:
+        op = self.made.get(value)
+        return op.axis if isinstance(op, Index) else None
+
+
+def _axes(value: Value) -> tuple[str, ...]:
+    return value.type.axes if isinstance(value.type, Tile) else ()
+
+
+def _dtype(value: Value) -> DType:
+    assert isinstance(value.type, Tile)
+    return value.type.dtype

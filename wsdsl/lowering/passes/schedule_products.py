@@ -1,0 +1,268 @@
+"""Let the tensor cores work on one iteration's products while the next one's operands are computed.
+
+Before:
+    %acc5, %top5 = for_range(index=%t, start=%c0, stop=%size_T, step=%c128, ...) {
+      %s = contract(a=%q, b=%k)                          (first link)
+      ... %p, %shrink, %top2 of %s and %top1 ...
+      %scaled = map(fn="mul", args=(%acc1, %shrink))
+      %acc2 = contract(a=%p, b=%v, acc=%scaled)          (last link)
+      yield(values=(%acc2, %top2))
+    }
+After:
+    %p0, %scaled0, %top0 = if(cond=(%c0 < %size_T)) { ... of the first iteration ... }
+    %acc5, ... = for_range(index=%t, ..., args=(%scaled1, %top1, %p1)) {
+      ... = if(cond=(%t + %c128 < %size_T)) {
+        %s2 = contract(a=%q, b=%k2)                      (of the next iteration)
+        commit_products()
+        %acc2 = contract(a=%p1, b=%v, acc=%scaled1)
+        commit_products()
+        ... %p2, %shrink2, %top2 of %s2 and %top1 ...
+        %scaled2 = map(fn="mul", args=(%acc2, %shrink2))
+        yield(values=(%scaled2, %top2, %p2))
+      } {
+        %acc2 = contract(a=%p1, b=%v, acc=%scaled1)
+        yield(values=(%acc2, %top1, %p1))
+      }
+      yield(...)
+    }
+
+A loop whose products are made of computed operands has two stages. The first makes the operands of
+an iteration, by products of their own or of what is loaded; the second multiplies them. The second
+stage of an iteration runs beside the first one of the next: products are started as soon as what
+they read is there, first those that need nothing but slots, and waited for where their results are
+read. What stands between the stages is carried in registers: the computed operand, and the sum that
+it is added to, once that is scaled.
+
+A loop is left as it is if its first stage has no products, depends on what its second one makes, or
+has loops.
+
+Why here: on tiles, before stages and parities of slots are threaded through the loops.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from wsdsl.ir.barrier_ops import ForRange
+from wsdsl.ir.op import Kernel, Region, Value, operands, results_of
+from wsdsl.ir.pipeline_ops import AxisAt, CommitProducts, Materialize, Partition
+from wsdsl.ir.slot_ops import ConsumerRelease
+from wsdsl.ir.tile_ops import (
+    Contract,
+    Full,
+    If,
+    Reduce,
+    Store,
+    Yield,
+)
+from wsdsl.ir.types import Axis, Tile
+from wsdsl.ir.walk import Namer, copy_region, with_regions, yielded
+from wsdsl.lowering.axes import is_tile
+from wsdsl.lowering.builder import Builder
+from wsdsl.lowering.loop_stages import PURE, LoopStages, is_scalar
+
+
+def schedule_products(kernel: Kernel) -> Kernel:
+    builder = Builder(Namer.of(kernel))
+    stored = {op.tensor for op in kernel.ops if isinstance(op, Store)}
+
+    def region(block: Region) -> Region:
+        with builder.region() as made:
+            for op in block:
+                op = with_regions(op, region)
+                stages = LoopStages.of(op, stored) if isinstance(op, ForRange) else None
+                if stages is None:
+                    builder.add(op)
+                else:
+                    builder.loc = op.loc
+                    _Pipelined(stages, builder, dict(kernel.sizes)).emit()
+        return tuple(made)
+
+    body = tuple(
+        with_regions(op, region) if isinstance(op, Partition) and op.role == "compute" else op
+        for op in kernel.body
+    )
+    return kernel if body == kernel.body else dataclasses.replace(kernel, body=body)
+
+
+class _Pipelined:
+    """Writes the loop of `stages` anew."""
+
+    def __init__(self, stages: LoopStages, builder: Builder, sizes: dict[str, int]) -> None:
+        self.stages, self.builder, self.sizes = stages, builder, sizes
+        self.loop, self.handed = stages.loop, yielded(stages.loop.body)
+
+    def emit(self) -> None:
+        b, loop, stages = self.builder, self.loop, self.stages
+        some = b.map("lt", loop.start, loop.stop, wish="some")
+        before = self.first_iteration(some)
+        args = tuple(self.again(v) for v in (*loop.args, *stages.crossing))
+        with b.region() as body:
+            following = b.plus(loop.index, loop.step, "next")
+            more = b.map("lt", following, loop.stop, wish="more")
+            b.add(Yield(values=self.iteration(args, following, more), loc=loop.loc))
+        beyond = tuple(self.again(v) for v in stages.crossing)
+        b.add(
+            dataclasses.replace(
+                loop,
+                result=(*loop.result, *beyond),
+                init=before,
+                args=args,
+                body=tuple(body),
+            )
+        )
+
+    def again(self, value: Value) -> Value:
+        return Value(self.builder.namer.again(value.name), value.type)
+
+    def copy(self, region: Region, swap: dict[Value, Value]) -> None:
+        """Add the ops with new names for what they make, which `swap` then knows."""
+        made = copy_region(region, self.builder.namer, swap)
+        for old, new in zip(region, made, strict=True):
+            swap |= dict(zip(results_of(old), results_of(new), strict=True))
+        self.builder.ops += made
+
+    def carried(self, swap: dict[Value, Value], sums: dict[int, Value]) -> tuple[Value, ...]:
+        """What the next iteration is given: its variables, `sums` by their place, and what crosses
+        the stages.
+        """
+        own = [sums[n] if n in sums else swap.get(v, v) for n, v in enumerate(self.handed)]
+        return (*own, *(swap[v] for v in self.stages.crossing))
+
+    def first_iteration(self, some: Value) -> tuple[Value, ...]:
+        """The first stage of the first iteration, if there is one."""
+        b, loop, stages = self.builder, self.loop, self.stages
+        swap = {loop.index: loop.start} | dict(zip(loop.args, loop.init, strict=True))
+        with b.region() as then:
+            self.copy(stages.first, swap)
+            self.copy(stages.scaling, swap)
+            sums = {n: swap[v] for n, v in stages.sums.items()}
+            b.add(Yield(values=self.carried(swap, sums), loc=loop.loc))
+        with b.region() as orelse:
+            nothing = [self.zeros(v) for v in stages.crossing]
+            b.add(Yield(values=(*loop.init, *nothing), loc=loop.loc))
+        made = tuple(self.again(v) for v in (*loop.args, *stages.crossing))
+        branch = If(cond=some, result=made, then=tuple(then), orelse=tuple(orelse), loc=loop.loc)
+        b.add(branch)
+        return made
+
+    def zeros(self, value: Value) -> Value:
+        b, kind = self.builder, value.type
+        assert isinstance(kind, Tile)
+        zero = b.constant(0.0 if kind.dtype.is_float else 0, Tile(kind.dtype), "zero")
+        return b.add(Full(result=b.value("zeros", kind), value=zero, loc=b.loc)).result
+
+    def of_this(self, args: tuple[Value, ...]) -> dict[Value, Value]:
+        """What the second stage's values are called in the new loop."""
+        swap = dict(zip((*self.loop.args, *self.stages.crossing), args, strict=True))
+        return swap | {v: args[n] for n, v in self.stages.sums.items()}
+
+    def axes(self, swap: dict[Value, Value], inside: bool = False) -> None:
+        """Where the tiles of an iteration begin. All but the last one lie `inside`."""
+        first = self.stages.first
+        known = self.needed(tuple(op for op in first if isinstance(op, AxisAt)))
+        self.copy(
+            tuple(
+                dataclasses.replace(op, inside=inside) if isinstance(op, AxisAt) else op
+                for op in known
+            ),
+            dict(swap),
+        )
+
+    def products(self, swap: dict[Value, Value], inside: bool = False) -> Region:
+        """Start the second stage's products; returns what it does behind them."""
+        self.axes(swap, inside)
+        second = self.stages.second
+        at = max(i for i, op in enumerate(second) if isinstance(op, Contract)) + 1
+        self.copy(second[:at], swap)
+        self.builder.add(CommitProducts(loc=self.builder.loc))
+        return second[at:]
+
+    def needed(self, ops: Region) -> Region:
+        """The ops, and those of the first stage that they need."""
+        wanted = {v for op in ops for v in operands(op)}
+        found = {*ops}
+        for op in reversed(self.stages.first):
+            if wanted & {*results_of(op)} or op in found:
+                found.add(op)
+                wanted |= {*operands(op)}
+        return tuple(op for op in self.stages.first if op in found)
+
+    def first_stage(self, rest: Region, following: Value, swap: dict[Value, Value]) -> None:
+        """What the first stage does with its products' results. Where the last tile may reach over
+        the end, it is told apart from others, which need no masks. Operands themselves are made
+        last: they are in the registers that products in flight read.
+        """
+        b, stages = self.builder, self.stages
+        releases = tuple(op for op in rest if isinstance(op, ConsumerRelease))
+        # Slots that products alone read; others are given back when threads have read them.
+        reading = {v for op in rest if op not in releases for v in (*operands(op), *results_of(op))}
+        given_back = tuple(op for op in releases if op.slot not in reading)
+        makers = tuple(op for op in rest if {*results_of(op)} & {*stages.crossing})
+        scalars = tuple(op for op in rest if isinstance(op, PURE) and is_scalar(op))
+        middle = tuple(op for op in rest if op not in (*releases, *makers, *scalars))
+        used = {v for op in (*stages.scaling, *makers) for v in operands(op)} | {*self.handed}
+        wanted = [v for op in middle for v in results_of(op) if v in used]
+        self.copy((*given_back, *scalars), swap)
+        if not self.is_masked(middle):
+            self.axes(swap)
+            self.copy(middle, swap)
+            tiles = tuple(swap[v] for v in wanted if is_tile(v))
+            b.add(Materialize(values=tiles, loc=b.loc))
+        else:
+            beyond = b.plus(following, self.loop.step, "beyond")
+            whole = b.map("le", beyond, self.loop.stop, wish="whole")
+            branches: list[Region] = []
+            for inside in (True, False):
+                own = dict(swap)
+                with b.region() as ops:
+                    self.axes(own, inside)
+                    self.copy(middle, own)
+                    b.add(Yield(values=tuple(own[v] for v in wanted), loc=b.loc))
+                branches.append(tuple(ops))
+            made = tuple(self.again(v) for v in wanted)
+            b.add(If(cond=whole, result=made, then=branches[0], orelse=branches[1], loc=b.loc))
+            swap |= dict(zip(wanted, made, strict=True))
+        self.axes(swap)
+        self.copy(makers, swap)
+        self.copy(tuple(op for op in releases if op not in given_back), swap)
+
+    def is_masked(self, region: Region) -> bool:
+        """Whether something in it minds where the dimension ends."""
+        kinds = [op.result.type for op in self.stages.first if isinstance(op, AxisAt)]
+        reduced = {op.axis for op in region if isinstance(op, Reduce)}
+        return any(
+            isinstance(kind, Axis)
+            and kind.name in reduced
+            and self.sizes.get(kind.dim, 1) % kind.size
+            for kind in kinds
+        )
+
+    def iteration(
+        self, args: tuple[Value, ...], following: Value, more: Value
+    ) -> tuple[Value, ...]:
+        b, loop, stages = self.builder, self.loop, self.stages
+        early = self.needed(tuple(op for op in stages.first if isinstance(op, Contract)))
+        with b.region() as then:
+            swap = dict(zip(loop.args, args, strict=False)) | {loop.index: following}
+            self.copy(early, swap)
+            b.add(CommitProducts(loc=loop.loc))
+            second = self.of_this(args)
+            behind = self.products(second, inside=True)
+            self.first_stage(tuple(op for op in stages.first if op not in early), following, swap)
+            self.copy(behind, second)
+            summed = {n: second.get(self.handed[n], self.handed[n]) for n in stages.sums}
+            swap |= {loop.args[n]: v for n, v in summed.items()}
+            self.copy(stages.scaling, swap)
+            sums = {n: swap[v] for n, v in stages.sums.items()}
+            b.add(Yield(values=self.carried(swap, sums), loc=loop.loc))
+        with b.region() as orelse:
+            second = self.of_this(args)
+            self.copy(self.products(second), second)
+            own = list(args)
+            for n in stages.sums:
+                own[n] = second[self.handed[n]]
+            b.add(Yield(values=tuple(own), loc=loop.loc))
+        made = tuple(self.again(v) for v in args)
+        b.add(If(cond=more, result=made, then=tuple(then), orelse=tuple(orelse), loc=loop.loc))
+        return made

@@ -1,0 +1,364 @@
+"""Refuse, at its line and by name, what the language has and lowering does not do yet.
+
+Before and after: the same kernel; all refusals are raised at once as a CompileError.
+
+Why here: before anything is built on the kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, results_of
+from wsdsl.ir.ranges import walks_a_part
+from wsdsl.ir.target import MAX_RANK
+from wsdsl.ir.tile_ops import Contract, ForTiles, If, Load, Lookup, Reduce, Store, Whole
+from wsdsl.ir.types import F32, Axis, Tensor, Tile
+from wsdsl.ir.walk import used_inside, walk
+from wsdsl.ir.wgmma import MAX_COLUMNS, OPERANDS, may_be_mn_major, sum_of
+from wsdsl.lowering.axes import loop_variable
+from wsdsl.lowering.decode import decoded
+from wsdsl.lowering.disjoint_stores import may_meet
+from wsdsl.lowering.load_groups import computed_operands
+from wsdsl.lowering.output_nest import output_nest
+from wsdsl.lowering.store_hazards import apart, same_place
+
+REGISTER_DTYPES = (
+    "f32", "tf32", "f16", "bf16", "f8e4m3", "f8e5m2",
+    "i32", "u32", "i16", "u16", "i8", "u8", "bool",
+)  # fmt: skip
+
+
+BOTH = (
+    'make what is made of loads in SMEM, Schedule(decode="shared"); or store one of them in a '
+    "kernel before this one, and load it"
+)
+BESIDE = (
+    'Schedule(decode="shared") makes in SMEM what is made of loads, element by element, and sums '
+    "over no axis that lies across the lines of another operand there; store one of the two in a "
+    "kernel before this one, and load it"
+)
+
+
+def verify_lowerable(kernel: Kernel) -> Kernel:
+    findings = [
+        *_structure(kernel),
+        *_whole_dimensions(kernel),
+        *_stored_once(kernel),
+        *_products(kernel),
+        *_dtypes(kernel),
+        *_order_of_memory(kernel),
+    ]
+    if findings:
+        last = max((f.loc.line for f in findings if f.loc), default=0)
+        findings.sort(key=lambda f: f.loc.line if f.loc else last + 1)
+        raise CompileError(tuple(dict.fromkeys(findings)))
+    return kernel
+
+
+def _structure(kernel: Kernel) -> Iterator[Finding]:
+    loops = [op for op in kernel.body if regions(op)]
+    for extra in loops[1:]:
+        yield Finding(
+            "a second loop nest in one kernel is not lowered yet",
+            extra.loc,
+            "make it a kernel of its own",
+        )
+    nest, _ = output_nest(kernel)
+    if not nest and len(loops) == 1 and walks_a_part(loops[0]):
+        yield Finding(
+            "the outermost loop of a kernel walks a part of a dimension: how many tiles there are "
+            "is not known when it is launched",
+            loops[0].loc,
+            "walk parts in `for … in each(…)` or in a loop over whole tiles; or walk the whole "
+            "dimension, and store where(index(…) < stop, …)",
+        )
+    elif not nest and len(loops) < 2:
+        yield Finding(
+            "a kernel's outermost loop must be parallel: one that carries nothing from one tile "
+            "to the next",
+            loops[0].loc if loops else kernel.loc,
+            "walk the output's tiles with `for … in tiles(…)` around this; or carry nothing, and "
+            "add to a tensor: S[0] += sum(x, over=n)",
+        )
+
+
+def _stored_once(kernel: Kernel) -> Iterator[Finding]:
+    made = kernel.definers
+    apart: dict[Store, list[str]] = {}
+    for loop in (x for x in output_nest(kernel)[0] if not (isinstance(x, ForTiles) and x.whole)):
+        for op, conditions in _stores(loop.body, ()):
+            if op.accumulate:
+                continue
+            if _depends(op.index, loop.index, made):
+                chosen = _depends(conditions, loop.index, made)
+                if isinstance(loop, ForTiles) and not chosen and may_meet(op, loop, made):
+                    yield _meeting(op, loop)
+            elif not conditions:
+                apart.setdefault(op, []).append(f"`{loop_variable(loop.index.name)}`")
+    for op, loops in apart.items():
+        names = " and ".join(loops)
+        yield Finding(
+            f"all iterations of {names} store this, to the same elements and in no order",
+            op.loc,
+            f"store it at {names}, add to it (`+=`), or walk {names} inside and store behind "
+            f"{'that loop' if len(loops) == 1 else 'those loops'}",
+        )
+
+
+def _meeting(store: Store, loop: ForTiles) -> Finding:
+    assert isinstance(loop.index.type, Axis)
+    name, size = loop_variable(loop.index.name), loop.index.type.size
+    return Finding(
+        f"tiles of `{name}` may store this to the same elements, and in no order",
+        store.loc,
+        f"(end({name}) - 1) // {size} is another number for each of them; or add to it (`+=`)",
+    )
+
+
+def _stores(
+    region: Region, conditions: tuple[Value, ...]
+) -> Iterator[tuple[Store, tuple[Value, ...]]]:
+    """With the conditions of what is around them."""
+    for op in region:
+        if isinstance(op, Store):
+            yield op, conditions
+        inside = (*conditions, op.cond) if isinstance(op, If) else conditions
+        for body in regions(op):
+            yield from _stores(body, inside)
+
+
+def _depends(values: tuple[Value, ...], index: Value, made: Mapping[Value, Op]) -> bool:
+    """Whether they have anything to do with a loop's index."""
+    ahead, seen = [*values], set[Value]()
+    while ahead:
+        value = ahead.pop()
+        if value == index:
+            return True
+        op = made.get(value)
+        if isinstance(op, ForTiles) and value == op.index:
+            # A part of a dimension that begins elsewhere in each iteration is another one.
+            ahead += [op.start] if op.start else []
+        elif op is not None and value not in seen and value != getattr(op, "index", None):
+            seen.add(value)
+            ahead += [*operands(op), *used_inside(op)]
+    return False
+
+
+def _whole_dimensions(kernel: Kernel) -> Iterator[Finding]:
+    known = dict(kernel.sizes)
+    for op in kernel.ops:
+        if isinstance(op, Whole) and isinstance(op.result.type, Axis):
+            dim = op.result.type.dim
+            if dim not in known:
+                yield Finding(
+                    f"`{dim}` is taken whole (`:`), so its size must be known when compiling",
+                    op.loc,
+                    f"compile({dim}=128), or call the kernel with arrays",
+                )
+            elif not 0 < known[dim] <= MAX_COLUMNS:
+                yield Finding(
+                    f"`{dim}` is taken whole (`:`), as one tile of 1 to {MAX_COLUMNS} elements, "
+                    f"and there are {known[dim]}",
+                    op.loc,
+                    f"walk it: `for … in tiles({dim})`",
+                )
+        if isinstance(op, ForTiles) and op.whole and isinstance(op.index.type, Axis):
+            yield from _reduced_whole(op, op.index.type, known)
+
+
+def _reduced_whole(loop: ForTiles, axis: Axis, known: Mapping[str, int]) -> Iterator[Finding]:
+    reductions = (op for op in walk(loop.body) if _reduces(op, axis.name))
+    at = next(reductions, loop).loc
+    what = f"all of `{axis.dim}` is reduced here, in one tile"
+    if axis.dim not in known:
+        yield Finding(
+            f"{what}, so its size must be known when compiling",
+            at,
+            f"compile({axis.dim}=128), or call the kernel with arrays",
+        )
+    elif known[axis.dim] > MAX_COLUMNS:
+        yield Finding(
+            f"{what} of up to {MAX_COLUMNS} elements, and there are {known[axis.dim]}",
+            at,
+            f"walk it inside, `for {axis.name} in tiles({axis.dim})`, and carry the result; or add "
+            f"it to a tensor, `S[…] += sum(x, over={axis.name})`; what is meant for each tile is "
+            f"said by `tiles({axis.dim}, by=128)`",
+        )
+
+
+def _reduces(op: Op, axis: str) -> bool:
+    if isinstance(op, Contract):
+        return all(axis in _axes(v) for v in (op.a, op.b))
+    return isinstance(op, Reduce) and op.axis == axis
+
+
+def _axes(value: Value) -> tuple[str, ...]:
+    return value.type.axes if isinstance(value.type, Tile) else ()
+
+
+def _products(kernel: Kernel) -> Iterator[Finding]:
+    made = kernel.definers
+    for op in kernel.ops:
+        if not isinstance(op, Contract):
+            continue
+        a, b = op.a.type, op.b.type
+        assert isinstance(a, Tile) and isinstance(b, Tile)
+        shared = [x for x in a.axes if x in b.axes]
+        if len(shared) > 1:
+            yield Finding(
+                f"a product over {len(shared)} axes ({', '.join(shared)}) is not lowered yet",
+                op.loc,
+                "contract one axis, and loop over the other with `each`",
+            )
+        for tile, side in ((a, "first"), (b, "second")):
+            free = [x for x in tile.axes if x not in shared]
+            if len(free) != 1 and len(shared) == 1:
+                yield Finding(
+                    f"the {side} operand of `@` has {len(free)} free axes; the tensor cores take "
+                    "one each",
+                    op.loc,
+                    _by_element(a, b, shared[0])
+                    if not free
+                    else f"walk one with `each`: for {loop_variable(free[0])} in each(…)",
+                )
+        if sum_of(a.dtype, b.dtype) is None:
+            yield Finding(
+                f"`@` of {a.dtype} and {b.dtype} is not lowered: the tensor cores do not take them",
+                op.loc,
+                "declare them as tf32, which takes f32 arrays and ignores their lower 13 bits"
+                if a.dtype == b.dtype == F32
+                else OPERANDS,
+            )
+        computed = [v for v in computed_operands(op, made) if v not in decoded(kernel).tiles]
+        if computed:
+            yield from _computed(kernel, op, computed, made)
+        for operand in (op.a, op.b):
+            load = made.get(operand)
+            if isinstance(load, Load):
+                yield from _operand(load, op, shared)
+
+
+def _by_element(a: Tile, b: Tile, axis: str) -> str:
+    """A product without the tensor cores. Each operation rounds to its type, so sums are wide."""
+    wide = sum_of(a.dtype, b.dtype) or a.dtype
+    first, second = (
+        f"cast({x}, {wide})" if t.dtype != wide else x for x, t in (("a", a), ("b", b))
+    )
+    return f"for a @ b write sum({first} * {second}, over={loop_variable(axis)})"
+
+
+def _computed(
+    kernel: Kernel, product: Contract, computed: list[Value], made: Mapping[Value, Op]
+) -> Iterator[Finding]:
+    """Operands that come out of registers: one of a product, in the layout of its sums."""
+    locs = [made[v].loc for v in computed if v in made]
+    at = next((loc for loc in locs if loc), product.loc)
+    if len(computed) > 1:
+        yield Finding(
+            "both operands of this product are computed; the tensor cores take one of them from "
+            "registers",
+            product.loc,
+            BESIDE if decoded(kernel).tiles else BOTH,
+        )
+    for value in computed:
+        assert isinstance(value.type, Tile)
+        if value.type.dtype.bits != 16:
+            yield Finding(
+                f"a computed operand of `@` is {value.type.dtype} here; in registers the tensor "
+                "cores take bf16 and f16",
+                at,
+                'make it in SMEM, Schedule(decode="shared"), if it is made of loads; or convert '
+                "it, and what it is multiplied by, to bf16 or f16: cast(…, bf16)",
+            )
+
+
+def _operand(load: Load, product: Contract, shared: list[str]) -> Iterator[Finding]:
+    assert isinstance(load.tensor.type, Tensor)
+    last = load.index[-1].type if load.index else None
+    name = load.tensor.name
+    if any(isinstance(v.type, Tile) and v.type.axes for v in load.index):
+        yield Finding(
+            f"gathered rows of `{name}` as an operand of `@` are not lowered yet",
+            load.loc,
+            "gather them to a tensor first",
+        )
+    elif not isinstance(last, Axis):
+        yield Finding(
+            f"the last dimension of `{name}`, the contiguous one, must be an axis of the operand",
+            load.loc,
+            "TMA copies at least 16 contiguous bytes; transpose the tensor",
+        )
+    elif len(load.index) > MAX_RANK:
+        yield Finding(
+            f"`{name}` has {len(load.index)} dimensions; TMA takes {MAX_RANK}",
+            load.loc,
+            "merge dimensions",
+        )
+    elif last.name not in shared and not may_be_mn_major(load.tensor.type.dtype):
+        dtype, along = load.tensor.type.dtype, ", ".join(shared)
+        yield Finding(
+            f"`{name}` is {dtype}, and `{along}`, which the product sums over, is not its last "
+            "dimension: the tensor cores take only 16-bit types that way",
+            load.loc,
+            f"store the transpose of `{name}`, with `{along}` contiguous",
+        )
+
+
+def _dtypes(kernel: Kernel) -> Iterator[Finding]:
+    """What goes to the tensor cores alone is in no register."""
+    products = [op for op in kernel.ops if isinstance(op, Contract)]
+    multiplied = {v for op in products for v in (op.a, op.b)}
+    elsewhere = {v for op in kernel.ops if not isinstance(op, Contract) for v in operands(op)}
+    for op in kernel.ops:
+        if isinstance(op, Load) and op.result in multiplied - elsewhere:
+            continue
+        tensors = [v.type for v in operands(op) if isinstance(v.type, Tensor)]
+        tiles = [v.type for v in (*results_of(op), *bound(op)) if isinstance(v.type, Tile)]
+        for kind in (*tensors, *tiles):
+            if kind.dtype.name not in REGISTER_DTYPES:
+                yield Finding(
+                    f"{kind.dtype} is not lowered yet",
+                    op.loc,
+                    f"unpack it before the call to {kind.dtype.kind[0]}8, or declare it as u8 with "
+                    "two elements to a byte: x & 15 is the low nibble, x >> 4 the high one",
+                )
+
+
+def _order_of_memory(kernel: Kernel) -> Iterator[Finding]:
+    """Loads are moved to their use and stores complete later: a tensor must not be read back."""
+    made = kernel.definers
+    stored: dict[Value, list[Store]] = {}
+    for op in kernel.ops:
+        if isinstance(op, Store):
+            stored.setdefault(op.tensor, []).append(op)
+    operands_loaded = {v for op in kernel.ops if isinstance(op, Contract) for v in (op.a, op.b)}
+    for block in _blocks(kernel.body):
+        seen: set[Value] = set()
+        for op in block:
+            for inner in walk((op,)):
+                tensor = inner.tensor if isinstance(inner, Load) else None
+                tensor = inner.table if isinstance(inner, Lookup) else tensor
+                if tensor is None or tensor not in stored:
+                    continue
+                same = isinstance(inner, Load) and all(
+                    same_place(inner, store, made) or apart(inner, store, made)
+                    for store in stored[tensor]
+                )
+                elementwise = isinstance(inner, Load) and inner.result not in operands_loaded
+                if tensor in seen or not (same and elementwise):
+                    yield Finding(
+                        f"`{tensor.name}` is read and written by one kernel, and not element by "
+                        "element before its store",
+                        inner.loc,
+                        "write to another tensor",
+                    )
+            seen |= {s.tensor for s in walk((op,)) if isinstance(s, Store)}
+
+
+def _blocks(region: Region) -> Iterator[Region]:
+    yield region
+    for op in region:
+        for inner in regions(op):
+            yield from _blocks(inner)

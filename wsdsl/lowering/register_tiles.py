@@ -1,0 +1,170 @@
+"""A tile in registers: fragments of 64 rows by a chunk of columns, its pieces.
+
+Piece (i, j) of a tile holds the rows 64 i … 64 i + 63 of the warpgroup's share and the columns of
+chunk j; an axis that the tile lacks has one piece. Chunks are as wide as a store's line, the last
+one narrower where the tile's width asks for it. Pieces are computed when they are first asked
+for, so that an epilogue comes out chunk by chunk, as its stores demand it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from wsdsl.ir.op import Value
+from wsdsl.ir.tile_ops import Full, Map
+from wsdsl.ir.types import Axis, DType, Fragment, Tile, Type
+from wsdsl.lowering.builder import Builder
+
+MAX_WIDTH = 64
+
+
+def chunk_widths(columns: int, narrow: bool) -> tuple[int, ...]:
+    """How so many columns are cut; `narrow` ones to at most half of the widest chunk. The rest is a
+    chunk like the others: one that is stored twice costs more than lines without a swizzle.
+    """
+    widest = MAX_WIDTH // 2 if narrow else MAX_WIDTH
+    whole, rest = divmod(columns, widest)
+    return (widest,) * whole + (rest,) * bool(rest)
+
+
+def panel_widths(columns: int, narrow: bool) -> tuple[int, ...]:
+    """The same where each chunk comes as one panel, or a few of the same swizzle mode."""
+    left, widest = columns, MAX_WIDTH // 2 if narrow else MAX_WIDTH
+    found: list[int] = []
+    while left:
+        found.append(max(w for w in (8, 16, 32, 64) if w <= min(left, widest)))
+        left -= found[-1]
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a tile with given axes is cut; `rows` and `columns` are its axes' names, if any."""
+
+    rows: str | None
+    columns: str | None
+    blocks: int = 1
+    widths: tuple[int, ...] = (1,)
+
+    def piece(self, dtype: DType, chunk: int) -> Type:
+        if self.rows is None and self.columns is None:
+            return Tile(dtype)
+        return Fragment(dtype, 64 if self.rows else 1, self.widths[chunk] if self.columns else 1)
+
+    def first_column(self, chunk: int) -> int:
+        return sum(self.widths[:chunk])
+
+    def places(self) -> Iterator[tuple[int, int]]:
+        for i in range(self.blocks):
+            for j in range(len(self.widths)):
+                yield i, j
+
+
+class Shapes:
+    """Shapes of tiles by their axes. `narrow` axes are cut to chunks of at most 32 columns, since
+    four-byte elements are stored from them through a line of 128 bytes. `cut` are those whose
+    chunks are given.
+    """
+
+    def __init__(
+        self,
+        axes: Mapping[str, Axis],
+        consumers: int,
+        share: str,
+        narrow: set[str],
+        cut: dict[str, tuple[int, ...]],
+    ) -> None:
+        self.axes, self.consumers, self.share = axes, consumers, share
+        self.narrow, self.cut = narrow, cut
+
+    def own(self, axis: str) -> int:
+        """Elements of a warpgroup's share along an axis."""
+        kind = self.axes[axis]
+        return kind.size // self.consumers if kind.role == self.share else kind.size
+
+    def widths(self, axis: str) -> tuple[int, ...]:
+        return self.cut.get(axis) or chunk_widths(self.own(axis), axis in self.narrow)
+
+    def of(self, axes: tuple[str, ...]) -> Shape:
+        rows = next((a for a in axes if self.axes[a].role == "rows"), None)
+        columns = next((a for a in axes if self.axes[a].role == "columns"), None)
+        blocks = self.own(rows) // 64 if rows else 1
+        return Shape(rows, columns, blocks, self.widths(columns) if columns else (1,))
+
+
+@dataclass
+class RegisterTile:
+    """A tile's pieces; `tensor` names the one that they are still to be read from, if any.
+    `least` are the same with rows or columns of 1 where they are known to be equal.
+    """
+
+    shape: Shape
+    compute: Callable[[int, int], Value]
+    tensor: Value | None = None
+    made: dict[tuple[int, int], Value] = field(default_factory=dict[tuple[int, int], Value])
+    narrow: RegisterTile | None = None
+
+    @property
+    def least(self) -> RegisterTile:
+        return self.narrow or self
+
+    def get(self, i: int, j: int) -> Value:
+        place = (i if self.shape.rows else 0, j if self.shape.columns else 0)
+        if place not in self.made:
+            self.made[place] = self.compute(*place)
+        return self.made[place]
+
+    def all(self) -> tuple[Value, ...]:
+        return tuple(self.get(i, j) for i, j in self.shape.places())
+
+
+def covering(dtype: DType, parts: Iterable[Value]) -> Type:
+    """The smallest type of what is computed from fragments and scalars element by element."""
+    kinds = [v.type for v in parts if isinstance(v.type, Fragment)]
+    if not kinds:
+        return Tile(dtype)
+    return Fragment(dtype, max(k.rows for k in kinds), max(k.columns for k in kinds))
+
+
+def narrow(
+    shape: Shape,
+    dtype: DType,
+    b: Builder,
+    compute: Callable[[int, int], Value],
+    tensor: Value | None = None,
+) -> RegisterTile:
+    """Pieces of which `compute` gives as much as differs."""
+    least = RegisterTile(shape, compute)
+
+    def spread(i: int, j: int) -> Value:
+        value, kind = least.get(i, j), shape.piece(dtype, j)
+        if value.type == kind:
+            return value
+        made = b.value(value.name, kind)
+        if isinstance(value.type, Tile):
+            return b.add(Full(result=made, value=value, loc=b.loc)).result
+        fn = "or" if dtype.kind == "bool" else "max"
+        return b.add(Map(result=made, fn=fn, args=(value, value), loc=b.loc)).result
+
+    return RegisterTile(shape, spread, tensor=tensor, narrow=least)
+
+
+def held(shape: Shape, values: tuple[Value, ...]) -> RegisterTile:
+    """Pieces that exist already, in the order of `places`."""
+    made = dict(zip(shape.places(), values, strict=True))
+    return RegisterTile(shape, lambda i, j: made[(i, j)], made=made)
+
+
+@dataclass
+class Accumulated:
+    """A tile that products add to: one accumulator a row block, as wide as the tile.
+
+    `started` tells (at run time, if it is a value) whether anything was added yet; until then the
+    registers are undefined and count as zeros. `waited` are the fragments, once read.
+    """
+
+    shape: Shape
+    accumulators: tuple[Value, ...]
+    started: Value | bool
+    waited: tuple[Value, ...] = ()

@@ -1,0 +1,76 @@
+"""What each iteration of a split-K or stream-K work loop does with the slot of its tile, and when.
+
+All ways through an iteration are looked at; `serial_reduction.py` and `parallel_reduction.py` say
+what is right. The iterations are those of the tile scheduler: their formulas are compared with its
+own (`scheduler_terms.py`). docs/prover.md has the argument why this is enough.
+"""
+
+from __future__ import annotations
+
+from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import memory_ops as m
+from wsdsl.ir.op import Kernel, Op, operands
+from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.walk import walk
+from wsdsl.prover.errors import Failure, Party
+from wsdsl.prover.linear import Sums
+from wsdsl.prover.parallel_reduction import ParallelReduction
+from wsdsl.prover.periodic_values import iterations_of
+from wsdsl.prover.serial_reduction import SerialReduction
+from wsdsl.prover.work_iteration import SPLIT_K, Findings, WorkIteration
+from wsdsl.prover.workspace_slots import WorkspaceSlots
+
+
+def check_split_k_protocol(kernel: Kernel) -> None:
+    """Raises Failure where sums are handed on in another way than is understood."""
+    grid = next((op for op in kernel.body if isinstance(op, b.LaunchGrid)), None)
+    lent = {op.result.name for op in kernel.ops if isinstance(op, m.AllocateGlobal)}
+    if not lent or grid is None:
+        return
+    arrivals = [op for op in kernel.ops if isinstance(op, b.ArriveFlag)]
+    sliced = any(op.wrap is not None for op in arrivals)
+    sums, found, agent = Sums(kernel), Findings(), 0
+    slots = WorkspaceSlots(kernel, grid.cluster, max(1, grid.splits) if sliced else 1, sums)
+    walked: list[WorkIteration] = []
+    for op in kernel.body:
+        used = [o for o in walk((op,)) if any(v.name in lent for v in operands(o))]
+        if isinstance(op, Partition):
+            if used:
+                kind = ParallelReduction if sliced else SerialReduction
+                walked.append(kind(op, sums, slots, grid, found, agent))
+                walked[-1].check(used)
+            agent += op.num_warpgroups
+        elif used:
+            raise _fail(0, used[0], "outside of the partitions this is not understood")
+    _compare(found)
+    _once(walked)
+
+
+def _once(walked: list[WorkIteration]) -> None:
+    """Every piece is handed on in one partition, whatever iteration it comes in."""
+    for iteration in iterations_of(w.phases for w in walked):
+        for kind in zip(*(w.hands for w in walked), strict=True):
+            if sum(hands[w.phases.number(iteration)] for hands, w in zip(kind, walked)) != 1:
+                last = walked[-1]
+                raise _fail(
+                    last.agent, last.work, f"in iteration {iteration} a piece is not handed on once"
+                )
+
+
+def _fail(agent: int, op: Op, message: str) -> Failure:
+    return Failure(SPLIT_K, message, Party(agent, op))
+
+
+def _compare(found: Findings) -> None:
+    """Whoever comes next finds what those before have left, where they have left it."""
+    for op in list(found.flags.values())[1:]:
+        raise _fail(0, op, "this is another flag of the slot than elsewhere")
+    for place, op in found.places.items():
+        if any(place != other and place.meets(other) for other in found.places):
+            raise _fail(0, op, "elsewhere other lines are taken, and these in part")
+    for place, op in found.loaded.items():
+        if not all(place in left for left in found.left):
+            raise _fail(0, op, "a piece before this may leave nothing here")
+    if len(found.middles) > 1:
+        op = next(iter(found.places.values()))
+        raise _fail(0, op, "some pieces wait for all in front of them, some do not")
