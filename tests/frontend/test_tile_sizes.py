@@ -73,6 +73,12 @@ SHOWN = {
         "depends on how large the tiles are"),
     "a count where sizes say so": (
         rows("if N > 1000:", "    s += 1.0"), "depends on how large the tiles are"),
+    "a maximum where an integer in memory is one that the text names": (
+        rows("top = max(R[m, n], over=n)", "s += where(C[m] == 1234, top, 0.0)"),
+        "depends on how large the tiles are"),
+    "a maximum where a float in memory is one that the text names": (
+        rows("top = max(R[m, n], over=n)", "s += sum(where(R[m, n] == 0.3, top, 0.0), over=n)"),
+        "depends on how large the tiles are"),
     "a count in memory": ("for m, n in tiles(M, N):\n    S[m] += 1.0", "added once for each tile"),
     "a bias once a tile": (
         rows("s += sum(R[m, n], over=n) + 1.0"), "depends on how large the tiles are"),
@@ -210,10 +216,10 @@ def f(X: f32[M, N], bound: f32, S: f32[M]):
     for m in tiles(M):
         s = zeros(f32[m])
         for n in tiles(N):
-            s = where(s > 1000.0 + bound, 0.0, s) + sum(X[m, n], over=n)
+            s = where(s > (1e5 + bound) * 1e5, 0.0, s) + sum(X[m, n], over=n)
         S[m] = s
 """).f
     x = np.ones((4, 70), np.float32)
     kernel.reference(x, 1.0)
     with pytest.raises(TypeCheckError, match="depends on how large the tiles are"):
-        kernel.reference(x * 1e5, 1.0)
+        kernel.reference(x * 1e12, 1.0)

@@ -38,14 +38,29 @@ class Shown:
     nan: bool
 
 
+@dataclasses.dataclass(frozen=True)
+class Draw:
+    """Floats are eighths times `scale`. Integers are less than `most`, or with `LARGEST` half of
+    them of any size; of those under 2 all are indices. With `near`, half of the integers are from
+    there, and a quarter of the floats.
+    """
+
+    scale: float = 1.0
+    most: int = LARGEST
+    near: tuple[float, ...] = ()
+
+
 def find_shown(kernel: Kernel, axes: Sequence[str]) -> Shown | None:
     """The first of `axes` of which the size of the tiles shows, on arrays made here."""
     exact = in_double(kernel)
-    trials = [(exact, scale) for scale in (1.0,) * TRIALS + _bounds(exact)]
-    trials += [(decided, 1.0) for decided in _decided(exact)]
-    for trial, (tried, scale) in enumerate(trials):
+    trials = [(exact, Draw(scale)) for scale in (1.0,) * TRIALS + _bounds(exact)]
+    trials += [(decided, Draw()) for decided in _decided(exact)]
+    near = _near_compared(exact)
+    trials += [(exact, Draw(near=near))] * (TRIALS if near else 0)
+    for trial, (tried, draw) in enumerate(trials):
         rng = np.random.default_rng(trial)
-        small, arrays = _random_arrays(tried, rng, scale, most=LARGEST if trial % TRIALS else 2)
+        most = LARGEST if trial % TRIALS and not draw.near else 2
+        small, arrays = _random_arrays(tried, rng, dataclasses.replace(draw, most=most))
         sizes = (1, 2, int(rng.integers(3, LARGEST)))
         if shown := _compare(small, arrays, dict.fromkeys(axes, sizes)):
             return shown
@@ -244,18 +259,38 @@ def _bounds(kernel: Kernel) -> tuple[float, ...]:
     return tuple(n / part for n in [*usual][:TRIALS] for part in (1, 2, 4))
 
 
-def _random_arrays(
-    kernel: Kernel, rng: np.random.Generator, scale: float, most: int
-) -> tuple[Kernel, dict[str, Any]]:
-    """The kernel with small sizes for what it fixes, and arguments for it; its integers are less
-    than `most`, or with `LARGEST` half of them of any size. Of those under 2 all are indices.
+def _near_compared(kernel: Kernel) -> tuple[float, ...]:
+    """The numbers of which something is made that a kernel compares, and those beside them: what it
+    does where a value from memory is one of them, it may do nowhere else.
     """
+    found: dict[float, None] = {}
+    met: set[Value] = set()
+    work = [
+        v for op in kernel.ops if isinstance(op, t.Map) and op.fn in t.COMPARISONS for v in op.args
+    ]
+    while work:
+        value = work.pop()
+        op = kernel.definers.get(value)
+        if value not in met and isinstance(op, t.Map | t.Cast | t.Full):
+            work += operands(op)
+        elif isinstance(op, t.Constant) and not isinstance(op.value, bool):
+            number = float(op.value)
+            if np.isfinite(number):
+                found |= dict.fromkeys((number, number - 1, number + 1))
+        met.add(value)
+    return tuple(found)
+
+
+def _random_arrays(
+    kernel: Kernel, rng: np.random.Generator, draw: Draw
+) -> tuple[Kernel, dict[str, Any]]:
+    """The kernel with small sizes for what it fixes, and arguments for it."""
     sizes: dict[str, int] = {}
     arrays: dict[str, Any] = {}
     packed = {p.type.dims[-1] for p in kernel.params if _is_packed(p.type)}
     for p in kernel.params:
         if isinstance(p.type, Tile):
-            arrays[p.name] = _values(p.type.dtype, (), rng, scale, most).item()
+            arrays[p.name] = _values(p.type.dtype, (), rng, draw).item()
             continue
         assert isinstance(p.type, Tensor)
         shape: list[int] = []
@@ -269,7 +304,7 @@ def _random_arrays(
             shape[-1] = (shape[-1] + 1) // 2
             arrays[p.name] = rng.integers(0, 256, size=shape).astype(np.uint8)
         else:
-            arrays[p.name] = _values(p.type.dtype, tuple(shape), rng, scale, most)
+            arrays[p.name] = _values(p.type.dtype, tuple(shape), rng, draw)
     small = {p: Value(p.name, _small(p.type)) for p in kernel.params}
     body = retype(kernel.body, small)
     return dataclasses.replace(kernel, params=tuple(small.values()), body=body), arrays
@@ -286,21 +321,27 @@ def _small(kind: Any) -> Any:
     return dataclasses.replace(kind, dims=dims)
 
 
-def _values(
-    dtype: DType, shape: tuple[int, ...], rng: np.random.Generator, scale: float, most: int
-) -> Array:
-    """Eighths, times `scale`, and integers."""
-    if dtype.is_float:
-        return rng.integers(-16, 17, size=shape) * np.float64(scale / 8)
+def _values(dtype: DType, shape: tuple[int, ...], rng: np.random.Generator, draw: Draw) -> Array:
     if dtype.kind == "bool":
         return rng.integers(0, 2, size=shape).astype(np.bool_)
+    if dtype.is_float:
+        made = rng.integers(-16, 17, size=shape) * np.float64(draw.scale / 8)
+        return _some_of(made, draw.near, 4, rng)
     low, high = integer_range(dtype)
-    small = rng.integers(0, min(high, most), size=shape)
-    if most < LARGEST:
-        return np.asarray(small).astype(numpy_dtype(dtype))
-    large = rng.integers(low, high, size=shape, endpoint=True)
-    chosen = np.where(rng.integers(0, 2, size=shape) == 0, small, large)
-    return np.asarray(chosen).astype(numpy_dtype(dtype))
+    made = rng.integers(0, min(high, draw.most), size=shape)
+    if draw.most == LARGEST:
+        large = rng.integers(low, high, size=shape, endpoint=True)
+        made = np.where(rng.integers(0, 2, size=shape) == 0, made, large)
+    near = tuple(n for n in draw.near if n.is_integer() and low <= n <= high)
+    return np.asarray(_some_of(made, near, 2, rng)).astype(numpy_dtype(dtype))
+
+
+def _some_of(made: Array, numbers: Sequence[float], one_of: int, rng: np.random.Generator) -> Array:
+    """With one of so many elements exchanged for one of the numbers."""
+    if not numbers:
+        return made
+    chosen = rng.choice(np.asarray(numbers, dtype=made.dtype), size=made.shape)
+    return np.where(rng.integers(0, one_of, size=made.shape) == 0, chosen, made)
 
 
 def _as_double(param: Value, held: Any) -> Any:
