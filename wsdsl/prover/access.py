@@ -246,8 +246,7 @@ def _destinations(m: Machine, a: Agent, i: Instruction, op: mem.TmaLoad) -> list
         raise m.fail(
             "misuse", a, op, f"multicast to {mask}: no mask of the cluster's {m.model.cluster} CTAs"
         )
-    first = a.cta // m.model.cluster * m.model.cluster
-    return [first + rank for rank in range(m.model.cluster) if mask >> rank & 1]
+    return [m.model.reach(a.cta, rank) for rank in range(m.model.cluster) if mask >> rank & 1]
 
 
 def fence_async_proxy(m: Machine, a: Agent, i: Instruction) -> int:

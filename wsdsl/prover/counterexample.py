@@ -222,7 +222,7 @@ def agent_keys(model: Model) -> list[str]:
     partitions = model.partitions or (Partition(role="kernel"),)
     return [
         f"cta{cta}/{number}.{p.role}.{rank}"
-        for cta in range(model.num_ctas)
+        for cta in model.ranks
         for number, p in enumerate(partitions)
         for rank in range(p.num_agents)
     ]

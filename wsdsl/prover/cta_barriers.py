@@ -63,11 +63,11 @@ def sync_cta(m: Machine, a: Agent, i: Instruction) -> int:
 
 def sync_cluster(m: Machine, a: Agent, i: Instruction) -> int:
     assert isinstance(i.op, b.SyncCluster)
-    parties, shown = m.model.num_agents * m.model.cluster, -1
+    parties, shown = m.model.num_agents * m.model.num_ctas, -1
     if i.op.relaxed:
         # Each of them is the fence behind a barrier's initialisation.
         shown = reduce(or_, (held.fenced for held in m.barriers), 0)
-    return _meet(m, a, i, (-1 - a.cta // m.model.cluster, -1), parties, True, shown)
+    return _meet(m, a, i, (-1, -1), parties, True, shown)
 
 
 def named_barrier_sync(m: Machine, a: Agent, i: Instruction) -> int:

@@ -17,6 +17,13 @@ class Undecided(Exception):  # noqa: N818 - nothing is wrong
         self.atom = atom
 
 
+class Outside(Exception):  # noqa: N818 - nothing is wrong
+    """A CTA reaches one of its cluster that is not looked at with it."""
+
+    def __init__(self, own: int | None, rank: int) -> None:
+        super().__init__(f"CTA {own} reaches CTA {rank}")
+
+
 @dataclass(frozen=True)
 class Party:
     """Who did what: an agent's index and the op."""

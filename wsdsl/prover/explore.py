@@ -11,7 +11,8 @@ from wsdsl.ir.op import Kernel
 from wsdsl.prover.access import spans_of
 from wsdsl.prover.asking import chosen
 from wsdsl.prover.canonical import Canonical, Seen
-from wsdsl.prover.errors import Failure, Party, Undecided
+from wsdsl.prover.cluster_groups import groups_of
+from wsdsl.prover.errors import Failure, Outside, Party, Undecided
 from wsdsl.prover.flatten import model_of
 from wsdsl.prover.global_order import check_global_order
 from wsdsl.prover.iterations import shown_term
@@ -127,20 +128,36 @@ def explore(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Explored:
         except Failure as failure:
             raise Refuted(failure, ()) from None
     model = model_of(kernel, sizes)
+    learn_borders(model)
+    groups = groups_of(model)
+    if len(groups) > 1:
+        try:
+            found = [_proved(model.of(ranks)) for ranks in groups]
+        except (Outside, Refuted):
+            pass
+        else:
+            return Explored(
+                sum(each.states for each in found),
+                sum(each.steps for each in found),
+                sum(each.ctas for each in found),
+            )
+    return _proved(model)
+
+
+def _proved(model: Model) -> Explored:
     try:
         return _prove(model)
     except Refuted:
         if not model.left_open:
             raise
-    exact = model_of(kernel, sizes)
-    exact.counted = MANY
+    exact = model.counting(MANY)
+    learn_borders(exact)
     return _prove(exact)
 
 
 def _prove(model: Model) -> Explored:
     """Forgetting is safe, and quick; where it was too much, the kernel is looked at again with
     less of it, and at last with none."""
-    learn_borders(model)
     for hurry in (True, False):
         try:
             return _explore(model, True, hurry)

@@ -17,6 +17,7 @@ from wsdsl.ir.target import entry_registers
 from wsdsl.ir.tensor_accesses import written_tensors
 from wsdsl.ir.types import Barriers, Shared, Tensor
 from wsdsl.ir.walk import walk
+from wsdsl.prover.errors import Outside
 from wsdsl.prover.program import Code, Effects, effects_of, needed_values
 from wsdsl.prover.terms import Term, apply
 
@@ -54,8 +55,10 @@ class Model:
     """A SCHEDULED kernel made ready; `sizes` (of dimensions) make everything concrete.
 
     CTAs that share nothing but their code behave alike, so one stands for all, in a cluster too.
-    Where those of a cluster reach each other, it is looked at whole; flags are understood within
-    one, since its CTAs are known to run together.
+    Where those of a cluster reach each other, it is looked at whole, or one group of them after the
+    other (`of`); flags are understood within a cluster, since its CTAs are known to run together.
+
+    `ranks`: of the CTAs that are looked at; None is any.
     """
 
     def __init__(self, kernel: Kernel, sizes: Mapping[str, int] | None = None) -> None:
@@ -71,7 +74,9 @@ class Model:
         self.effects = effects_of(kernel)
         self.joined = any(_reaches_others(op, self.effects) for op in flat)
         """Do the CTAs of a cluster do anything with each other?"""
-        self.num_ctas = self._num_ctas()
+        self.ranks = self._ranks()
+        self.reached: set[tuple[int, int]] = set()
+        """By rank: who was seen to reach whom."""
         self.meets = any(isinstance(op, b.SyncCluster) and not op.relaxed for op in flat)
         """Do the CTAs of a cluster see all of each other at some time?"""
         self.written = written_tensors(flat)
@@ -96,17 +101,41 @@ class Model:
 
     def at(self, sizes: Mapping[str, int]) -> Model:
         """The same kernel at these sizes; the code is shared, what a proof has learnt is not."""
-        made = copy(self)
+        made = self.counting(FEW)
         made.sizes = sizes
-        made.num_ctas = made._num_ctas()
-        made.__dict__.pop("names", None)
-        made.counted, made.left_open = FEW, False
+        return made.of(made._ranks())
+
+    def counting(self, most: int) -> Model:
+        """With loops of so many iterations counted, and nothing learnt."""
+        made = copy(self)
+        made.counted, made.left_open = most, False
         made.borders, made.ask_for_first, made.names_of_terms = {}, set(), {}
         return made
 
-    def _num_ctas(self) -> int:
+    def of(self, ranks: tuple[int | None, ...]) -> Model:
+        """These CTAs of the cluster alone; what was learnt is shared."""
+        made = copy(self)
+        made.ranks = ranks
+        made.__dict__.pop("names", None)
+        return made
+
+    def _ranks(self) -> tuple[int | None, ...]:
+        whole = self.cluster == 1 or self.joined or self.sizes is not None
+        return tuple(range(self.cluster)) if whole else (None,)
+
+    @property
+    def num_ctas(self) -> int:
         """How many are looked at."""
-        return self.cluster if self.joined or self.sizes is not None else 1
+        return len(self.ranks)
+
+    def reach(self, cta: int, rank: int) -> int:
+        """The CTA of that rank, which `cta` reaches. Raises Outside if it is not looked at."""
+        own = self.ranks[cta]
+        if own is not None:
+            self.reached.add((own, rank))
+        if rank not in self.ranks:
+            raise Outside(own, rank)
+        return self.ranks.index(rank)
 
     def _entry_registers(self, flat: list[Any]) -> int:
         counts = [op.count for op in flat if isinstance(op, b.SetMaxRegisters)]
@@ -134,7 +163,7 @@ class Model:
         told: list[str] = []
         partitions = self.partitions or (Partition(role="kernel"),)
         roles = [p.role for p in partitions]
-        for cta in range(self.num_ctas):
+        for cta in self.ranks:
             for number, p in enumerate(partitions):
                 where = f"CTA {cta}, " if self.num_ctas > 1 else ""
                 role = p.role if roles.count(p.role) == 1 else f"{p.role} partition {number}"
@@ -153,13 +182,15 @@ class Model:
     def cta_index(self, cta: int) -> Term:
         if self.sizes is not None:
             return cta
-        if self.num_ctas == 1:
+        rank = self.ranks[cta]
+        if rank is None or self.cluster == 1:
             return ("cta",)
-        return apply("add", (apply("mul", (("group", self.num_ctas), self.num_ctas)), cta))
+        return apply("add", (apply("mul", (("group", self.cluster), self.cluster)), rank))
 
     def cta_rank(self, cta: int) -> Term:
-        """In its cluster; that of the one that stands for all is any."""
-        return cta % self.cluster if self.num_ctas == self.cluster else ("rank",)
+        """In its cluster."""
+        rank = self.ranks[cta]
+        return ("rank",) if rank is None else rank
 
     def cluster_index(self, cta: int) -> Term:
         return apply("floordiv", (self.cta_index(cta), self.cluster))

@@ -167,7 +167,7 @@ def cta_of_rank(m: Machine, a: Agent, i: Instruction, rank: Value) -> int:
     held = a.slots[i.extra[rank.name]]
     if not isinstance(held, int) or not 0 <= held < m.model.cluster:
         raise m.fail("misuse", a, i.op, f"no CTA of the cluster has the rank {held}")
-    return a.cta // m.model.cluster * m.model.cluster + held
+    return m.model.reach(a.cta, held)
 
 
 def arrive_barrier(m: Machine, a: Agent, i: Instruction) -> int:
