@@ -20,7 +20,7 @@ from wsdsl import (
     knobs,
     tiles,
 )
-from wsdsl.ir.target import MAX_SIZE
+from wsdsl.ir.global_memory import MAX_SIZE
 
 SOURCE = """
 @kernel

@@ -7,8 +7,7 @@ import pytest
 
 from tests.kernels import CASES
 from wsdsl import CompileError, Schedule, ScheduleError
-from wsdsl.lowering.model.clusters import cluster_room
-from wsdsl.lowering.model.predict import NUM_SMS
+from wsdsl.ir.target import H200
 from wsdsl.report.draw_timeline import draw, fill, summary_line
 from wsdsl.report.timeline import Timeline
 from wsdsl.runtime.launch import num_ctas
@@ -83,7 +82,7 @@ def test_clusters_reach_over_the_end(given: Schedule, sizes: tuple[int, int, int
     kernel, named = CASES["gemm"].kernel, dict(zip("MNK", sizes))
     launched = kernel._compile(given, named, ()).signature
     size = launched.cluster
-    ctas = num_ctas(launched, named, NUM_SMS, cluster_room(size, NUM_SMS))
+    ctas = num_ctas(launched, named, H200.num_sms, H200.cluster_room(size))
     assert len(kernel.timeline(given, **named).rows) * size == ctas
 
 

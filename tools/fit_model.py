@@ -25,6 +25,7 @@ from benchmarks.candidates import DEFAULT
 from benchmarks.kernels import gemm
 from benchmarks.results import load
 from wsdsl.cli.options import schedule_from, written_schedule
+from wsdsl.ir.target import H200, Target
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.model import predict, split_k_cost
 from wsdsl.lowering.model.workload import Work
@@ -46,10 +47,11 @@ FEWEST, MOST = 0.1, 10.0
 
 
 class Row:
-    def __init__(self, held: dict[str, Any]) -> None:
+    def __init__(self, held: dict[str, Any], card: Target) -> None:
         self.sizes = {name: int(held[name]) for name in "MNK"}
         given = written_schedule(held["schedule"])
-        kernel = scheduled_tile(dataclasses.replace(gemm.tile, schedule=given), self.sizes)
+        posed = dataclasses.replace(gemm.tile, schedule=given, card=card)
+        kernel = scheduled_tile(posed, self.sizes)
         self.schedule = kernel.schedule or given
         self.work, self.tile = Work(kernel, self.sizes), axis_sizes(kernel, self.schedule)
         self.measured = math.sqrt(held["us"] * held.get("sustained", held["us"]))
@@ -66,11 +68,11 @@ class Row:
         return math.log(self.predicted() / self.measured)
 
 
-def read(path: Path) -> list[Row]:
+def read(path: Path, card: Target = H200) -> list[Row]:
     if path.suffix == ".json":
-        return [Row(row) for contest in load(path)["contests"] for row in variants(contest)]
+        return [Row(row, card) for contest in load(path)["contests"] for row in variants(contest)]
     rows = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
-    return [Row(row) for row in rows if "us" in row and "Schedule(" in row["schedule"]]
+    return [Row(row, card) for row in rows if "us" in row and "Schedule(" in row["schedule"]]
 
 
 def variants(contest: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -143,10 +145,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("file", type=Path)
     parser.add_argument("--fit", action="store_true", help="search for better constants")
-    parser.add_argument("--clock", type=float, default=predict.CLOCK, help="GHz")
+    parser.add_argument("--clock", type=float, default=H200.clock, help="GHz")
     options = parser.parse_args()
-    predict.CLOCK = options.clock
-    rows = read(options.file)
+    rows = read(options.file, dataclasses.replace(H200, clock=options.clock))
     if options.fit:
         fit(rows)
         for module, name in CONSTANTS:

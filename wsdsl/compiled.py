@@ -150,7 +150,7 @@ class Compiled(Callee):
             return self.artifact.ptx
         from wsdsl.codegen.emit import emit_ptx
 
-        return self._dumped("ptx", emit_ptx(self.llvm))
+        return self._dumped("ptx", emit_ptx(self.llvm, self.scheduled.target))
 
     @property
     def is_made(self) -> bool:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from wsdsl.callee import Callee
 from wsdsl.compiled import Compiled, runs_simulated
 from wsdsl.diagnostics import CompileError, Finding, TypeCheckError
-from wsdsl.ir.target import MAX_SIZE, is_size
+from wsdsl.ir.global_memory import MAX_SIZE, is_size
 from wsdsl.schedule import Schedule, as_schedule
 
 if TYPE_CHECKING:

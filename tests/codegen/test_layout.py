@@ -7,7 +7,7 @@ import pytest
 from wsdsl.codegen.convert_type import num_elements
 from wsdsl.codegen.descriptors import layout, low_half
 from wsdsl.codegen.fragments import column_offset, row_offset, source_element
-from wsdsl.ir.target import SWIZZLE_SPAN, panel_address
+from wsdsl.ir.swizzle import SWIZZLE_SPAN, panel_address
 
 SHAPES = [(64, 8), (64, 24), (64, 256), (64, 1), (1, 8), (1, 64)]
 

@@ -8,6 +8,7 @@ import pytest
 from tests.kernels import CASES
 from wsdsl import Schedule
 from wsdsl.ir.op import Kernel
+from wsdsl.ir.target import H200, TARGETS
 from wsdsl.lowering.choice.cluster_options import cluster_options
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.model.clusters import (
@@ -18,11 +19,9 @@ from wsdsl.lowering.model.clusters import (
     LITTLE,
     MULTICAST_GAIN,
     PAIR,
-    ROOM,
-    cluster_room,
     cold_share,
 )
-from wsdsl.lowering.model.predict import NUM_SMS, predict
+from wsdsl.lowering.model.predict import predict
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.passes.choose_schedule import ranked
 from wsdsl.lowering.pipeline import scheduled_tile
@@ -224,9 +223,10 @@ def test_gains() -> None:
 
 def test_room() -> None:
     """What is said to run at the same time has to fit: SMs that a GPC has left over are idle."""
-    assert all(size * room <= NUM_SMS for size, room in ROOM.items())
-    assert [cluster_room(size, NUM_SMS) for size in (1, 2, 4, 8)] == [132, 66, 30, 15]
-    assert cluster_room(8, 64) == 8
+    for card in TARGETS:
+        assert all(size * room <= card.num_sms for size, room in card.clusters)
+    assert [H200.cluster_room(size) for size in (1, 2, 4, 8)] == [132, 66, 30, 15]
+    assert dataclasses.replace(H200, num_sms=64).cluster_room(8) == 8
     assert CASES["gemm"].kernel.schedule(M=1024, N=576, K=4096).cluster == EIGHT
 
 

@@ -18,7 +18,7 @@ from tests.runtime.fake_driver import MAIN, FakeDriver
 from wsdsl.artifact.access import Access
 from wsdsl.artifact.signature import MapArgument, PointerArgument, ScalarArgument, Signature
 from wsdsl.diagnostics import LaunchError
-from wsdsl.ir.target import L2_LINE
+from wsdsl.ir.global_memory import L2_LINE
 from wsdsl.ir.types import DTYPES
 from wsdsl.lowering.choice import padding
 from wsdsl.runtime import copies, driver, launch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wsdsl.codegen.convert_type import scalar_type
 from wsdsl.codegen.writer import Writer
-from wsdsl.ir.target import ADDED_ATOMICALLY
+from wsdsl.ir.global_memory import ADDED_ATOMICALLY
 from wsdsl.ir.types import DType
 
 REDUCTIONS = {name: {"i32": "s32"}.get(name, name) for name in ADDED_ATOMICALLY}

@@ -10,7 +10,7 @@ from wsdsl.codegen.context import Context
 from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.shared_stores import SWIZZLE_BITS
 from wsdsl.ir.memory_ops import ClearPanels
-from wsdsl.ir.target import SWIZZLE_SPAN
+from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.types import DTYPES
 
 PIECE = 16

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wsdsl.ir.target import SWIZZLE_SPAN
+from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.wgmma import K_BYTES
 
 MODE_BITS = {"none": 0, "128B": 1, "64B": 2, "32B": 3}

@@ -7,13 +7,10 @@ from functools import cache
 from typing import Any
 
 from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.ir.target import H200, Target
 
-CPU = "sm_90a"
-FEATURES = "+ptx83"
-"""Drivers from CUDA 12.3 on take PTX 8.3. An unsupported pair of the two is an abort inside LLVM,
-which would end the process: they are constants here, and tests emit with them."""
 MIXED_INTEGERS = re.compile(r"\.s32\.(s8\.u8|u8\.s8) ")
-FEATURES_OF_MIXED = "+ptx84"
+PTX_OF_MIXED = 84
 """wgmma of i8 with u8 came with CUDA 12.4."""
 
 PASSES = ("instruction_combine", "simplify_cfg", "dead_code_elimination")
@@ -26,20 +23,21 @@ shall have; SROA, since loops carry values in phi nodes already.
 
 
 @cache
-def _target_machine(features: str) -> Any:
+def _target_machine(arch: str, ptx: int) -> Any:
     import llvmlite.binding as llvm
 
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     target = llvm.Target.from_triple("nvptx64-nvidia-cuda")
-    return target.create_target_machine(cpu=CPU, features=features, opt=3)
+    return target.create_target_machine(cpu=arch, features=f"+ptx{ptx}", opt=3)
 
 
-def emit_ptx(text: str) -> str:
+def emit_ptx(text: str, target: Target = H200) -> str:
     """Raises CompileError if LLVM refuses the text: a bug of wsdsl, or IR edited by hand."""
     import llvmlite.binding as llvm
 
-    machine = _target_machine(FEATURES_OF_MIXED if MIXED_INTEGERS.search(text) else FEATURES)
+    least = PTX_OF_MIXED if MIXED_INTEGERS.search(text) else 0
+    machine = _target_machine(target.arch, max(target.ptx, least))
     try:
         module = llvm.parse_assembly(text)
         module.verify()

@@ -13,7 +13,7 @@ from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.shared_stores import swizzled
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.memory_ops import LoadPanels
-from wsdsl.ir.target import SWIZZLE_SPAN
+from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.types import DType
 
 

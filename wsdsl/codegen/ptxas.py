@@ -8,11 +8,11 @@ from pathlib import Path
 
 from wsdsl.artifact.resources import Assembled, Resources
 from wsdsl.artifact.tools import find_nvdisasm, find_ptxas, ptxas_version
-from wsdsl.codegen.emit import CPU
 from wsdsl.codegen.gate import check, remarks
 from wsdsl.codegen.resources import read_resources
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.op import Kernel
+from wsdsl.ir.target import H200, Target
 
 __all__ = [
     "AssembleError",
@@ -37,7 +37,7 @@ class AssembleError(CompileError):
         super().__init__(Finding(f"ptxas refuses the PTX:\n{log.strip()}", hint=hint))
 
 
-def assemble(ptx: str, path: str | None = None) -> Assembled | None:
+def assemble(ptx: str, path: str | None = None, target: Target = H200) -> Assembled | None:
     """PTX to machine code. None if there is no ptxas: then the driver has to do it."""
     ptxas = find_ptxas(path)
     if ptxas is None:
@@ -45,7 +45,7 @@ def assemble(ptx: str, path: str | None = None) -> Assembled | None:
     with tempfile.TemporaryDirectory(prefix="wsdsl-") as folder:
         source, cubin = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
         source.write_text(ptx)
-        command = [ptxas, f"-arch={CPU}", "-v", str(source), "-o", str(cubin)]
+        command = [ptxas, f"-arch={target.arch}", "-v", str(source), "-o", str(cubin)]
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False)
         except OSError as e:
@@ -61,7 +61,7 @@ def assemble_checked(
 ) -> Assembled | None:
     """`assemble` and `check`; what ptxas refuses outright names its line, too. None: no ptxas."""
     try:
-        assembled = assemble(ptx, path)
+        assembled = assemble(ptx, path, kernel.target)
     except AssembleError as e:
         findings = list(remarks(kernel, ptx, e.log))
         if not findings:

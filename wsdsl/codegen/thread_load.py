@@ -21,8 +21,9 @@ from wsdsl.codegen.context import Context
 from wsdsl.codegen.inline_ptx import At, Global
 from wsdsl.codegen.shared_stores import SWIZZLE_BITS
 from wsdsl.codegen.tensor_box import TensorBox
+from wsdsl.ir.global_memory import COPY_WORD
 from wsdsl.ir.memory_ops import ThreadLoad
-from wsdsl.ir.target import COPY_WORD, SWIZZLE_SPAN
+from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.types import DType, Tensor
 
 PIECE = 16

@@ -18,8 +18,9 @@ from wsdsl.codegen.context import Context
 from wsdsl.codegen.inline_ptx import At, Global
 from wsdsl.codegen.shared_stores import SWIZZLE_BITS, warp_place
 from wsdsl.codegen.tensor_box import TensorBox
+from wsdsl.ir.global_memory import COPY_WORD
 from wsdsl.ir.memory_ops import ThreadStore
-from wsdsl.ir.target import COPY_WORD, SWIZZLE_SPAN
+from wsdsl.ir.swizzle import SWIZZLE_SPAN
 
 LANES = 32
 PATTERN = 8

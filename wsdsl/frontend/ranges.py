@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from wsdsl.frontend import typed
+from wsdsl.ir.global_memory import MAX_SIZE
 from wsdsl.ir.intervals import Interval, image
-from wsdsl.ir.target import MAX_SIZE
 from wsdsl.ir.types import I32, DType
 
 INDICES_END = MAX_SIZE - 1

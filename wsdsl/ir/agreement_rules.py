@@ -15,7 +15,8 @@ from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Value
-from wsdsl.ir.target import SWIZZLE_SPAN, TMA_ALIGN
+from wsdsl.ir.swizzle import SWIZZLE_SPAN
+from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import DTYPES, Accumulator, DType, Fragment, Shared, Tensor, Tile
 
 Problem = tuple[Op | None, str]

@@ -18,7 +18,8 @@ from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, fields_of, op_name
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.target import SMEM_BYTES, SWIZZLE_SPAN
+from wsdsl.ir.swizzle import SWIZZLE_SPAN
+from wsdsl.ir.target import TARGETS
 from wsdsl.ir.types import DTYPES
 
 Check = Callable[[Any], str]
@@ -54,9 +55,10 @@ def anything(held: Any) -> str:
     return ""
 
 
-SIZE, BYTES = between(1), between(0, SMEM_BYTES)
+MOST_SMEM = max(target.smem_bytes for target in TARGETS)
+SIZE, BYTES = between(1), between(0, MOST_SMEM)
 SWIZZLE, DTYPE = one_of(*SWIZZLE_SPAN), one_of(*DTYPES)
-PLACE = between(-1, SMEM_BYTES)
+PLACE = between(-1, MOST_SMEM)
 MEETING = dict[str, Check](barrier=between(1, 15), num_warpgroups=between(1, 8))
 RANGES: dict[type[Op], dict[str, Check]] = {
     Partition: dict(
@@ -91,7 +93,7 @@ RANGES: dict[type[Op], dict[str, Check]] = {
     m.ClearPanels: dict(offset=BYTES, dtype=DTYPE, rows=SIZE, columns=SIZE, swizzle=SWIZZLE),
     m.PrefetchTile: dict(row_dim=between(-1, 4), rows=SIZE, columns=SIZE),
     m.StoreShared: dict(offset=BYTES, rows=between(0), swizzle=SWIZZLE),
-    m.LoadShared: dict(offset=BYTES, bytes=between(1, SMEM_BYTES), stride=SIZE),
+    m.LoadShared: dict(offset=BYTES, bytes=between(1, MOST_SMEM), stride=SIZE),
     m.LoadPanels: dict(offset=BYTES, rows=SIZE, swizzle=SWIZZLE),
     m.SendFragment: dict(offset=BYTES),
     m.ReceiveFragment: dict(offset=BYTES),

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 
+from wsdsl.ir.global_memory import ADDED_ATOMICALLY
 from wsdsl.ir.memory_ops import MakeTensorMap, StoreShared, ThreadLoad, ThreadStore, TmaStore
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.protocol_rules import Problem
-from wsdsl.ir.target import ADDED_ATOMICALLY, SWIZZLE_SPAN
+from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tensor_box import box_fault
 from wsdsl.ir.types import Fragment, Shared, Tensor
 

@@ -3,7 +3,7 @@
 A tile lies in SMEM as *panels*: its contiguous axis (`columns`) is cut into spans of the swizzle
 mode's width (128, 64 or 32 bytes; "none": 16), and each panel is `rows` lines of one span, panels
 one after another. Bits of the address are exchanged within a panel as TMA does (`swizzle_address`
-in `ir/target.py`). An item starts at a multiple of 1024 bytes, so do the panels' 8-row atoms.
+in `ir/swizzle.py`). An item starts at a multiple of 1024 bytes, so do the panels' 8-row atoms.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from wsdsl.ir.barrier_ops import SCHEDULED
 from wsdsl.ir.op import Op, Value, result
-from wsdsl.ir.target import SWIZZLE_SPAN
+from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.types import Fragment
 
 

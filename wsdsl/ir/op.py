@@ -16,6 +16,7 @@ from operator import attrgetter
 from typing import Any, ClassVar, Literal, TypeVar
 
 from wsdsl.diagnostics import Loc
+from wsdsl.ir.target import Target, target_of
 from wsdsl.ir.types import Type
 from wsdsl.schedule import Schedule
 
@@ -187,7 +188,8 @@ class Kernel:
     `sizes` fixes dimensions at compile time (those that are taken whole); `unaligned` names tensors
     whose address or row stride is no multiple of 16 bytes, which TMA cannot take; `padded` those
     that the runtime copies to longer rows first, which guides a choice and is no part of the text;
-    `schedule` is what the user chose, and the whole choice from `choose_schedule` on.
+    `schedule` is what the user chose, and the whole choice from `choose_schedule` on; `card` is
+    the one that it is chosen for, if that is another than the first of `schedule.arch`.
     """
 
     name: str
@@ -198,7 +200,13 @@ class Kernel:
     unaligned: tuple[str, ...] = ()
     padded: tuple[str, ...] = field(default=(), compare=False)
     schedule: Schedule | None = None
+    card: Target | None = field(default=None, compare=False)
     loc: Loc | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def target(self) -> Target:
+        """The card that it is compiled for."""
+        return self.card or target_of((self.schedule or Schedule).arch)
 
     @cached_property
     def ops(self) -> tuple[Op, ...]:

@@ -14,10 +14,10 @@ from math import ceil
 from wsdsl.ir.barrier_ops import LaunchGrid
 from wsdsl.ir.op import Kernel, Op, Region, Value, op_name, operands, regions
 from wsdsl.ir.pipeline_ops import ForWork
-from wsdsl.ir.target import TMA_ALIGN
 from wsdsl.ir.tensor_accesses import touches
 from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Load, Lookup, Reduce, Store
 from wsdsl.ir.tile_scheduler import tile_scheduler
+from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import Axis, Tensor, Tile
 from wsdsl.ir.walk import walk
 

@@ -42,14 +42,8 @@ from wsdsl.ir.memory_ops import (
 )
 from wsdsl.ir.op import Kernel, Op, Region, Value, op_name, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import Partition, by_warpgroup
-from wsdsl.ir.target import (
-    LINE_ALIGN,
-    SMEM_ALIGN,
-    SMEM_BYTES,
-    SWIZZLE_SPAN,
-    TMA_ALIGN,
-    entry_registers,
-)
+from wsdsl.ir.swizzle import SMEM_ALIGN, SWIZZLE_SPAN
+from wsdsl.ir.tma import LINE_ALIGN, TMA_ALIGN
 from wsdsl.ir.types import Barriers, Fragment, Shared, Tensor
 from wsdsl.ir.walk import walk
 
@@ -124,8 +118,8 @@ def shared_memory_is_disjoint(kernel: Kernel) -> Iterator[Problem]:
         else:
             continue
         if op.offset >= 0:
-            if op.offset + size > SMEM_BYTES:
-                yield op, f"ends at {op.offset + size}, a CTA has {SMEM_BYTES} bytes"
+            if op.offset + size > kernel.target.smem_bytes:
+                yield op, f"ends at {op.offset + size}, a CTA has {kernel.target.smem_bytes} bytes"
             for begin, end, _ in taken:
                 if op.offset < end and begin < op.offset + size:
                     yield op, f"overlaps what lies at {begin}"
@@ -193,7 +187,7 @@ def registers_are_conserved(kernel: Kernel) -> Iterator[Problem]:
             yield found[0], f"the partition has {p.registers} registers a thread"
         total += found[0].count * p.num_warpgroups
     # ptxas gives no more at entry than the largest count that is set.
-    entry = min(entry_registers(groups), max(found[0].count for found in sets))
+    entry = min(kernel.target.entry_registers(groups), max(found[0].count for found in sets))
     if total > entry * groups:
         yield partitions[0], f"{total} registers a thread slot of {entry * groups} are taken"
     for found in sets:

@@ -1,91 +1,98 @@
-"""Facts of the card that several layers need: SMEM swizzle, limits, tile layout in panels."""
+"""The cards that kernels are compiled for: what differs between generations, and between the cards
+of one.
+
+A kernel's is `Kernel.target`. Figures that a model of times is fitted to are of an H200, and stand
+where they are used (`lowering/model`).
+"""
 
 from __future__ import annotations
 
-import operator
-from typing import Any
-
-SMEM_BYTES = 232448
-"""Dynamic SMEM a CTA may have on sm_90 (227 KB)."""
-
-MAX_CLUSTER = 8
-"""CTAs of a cluster, on every card and without asking for more."""
-
-SMEM_ALIGN = 1024
-"""What a 128B-swizzled tile must be aligned to."""
-
-LINE_ALIGN = 128
-"""What a tile without a swizzle must be aligned to, for TMA."""
-
-MAX_RANK = 5
-"""Dimensions of a tensor that TMA takes."""
-TMA_ALIGN = 16
-"""Bytes of which TMA takes multiples: addresses and strides, along the contiguous dimension where a
-box begins, and what is copied."""
-
-MAX_SIZE = 2**31 - 2**16
-"""Of a dimension: kernels count in i32, and round sizes up to tiles."""
-
-L2_LINE = 128
-"""Bytes of a line of L2."""
-
-COPY_WORD = 4
-"""Bytes: where rows begin at multiples, threads copy what TMA can not take by words, else by
-elements."""
-
-REGISTER_FILE = 65536
-"""Registers of an SM."""
-
-ADDED_ATOMICALLY = ("f32", "f16", "bf16", "i32", "u32")
-"""Element types that global memory adds atomically, directly and by TMA."""
-
-SWIZZLE_SPAN = {"128B": 128, "64B": 64, "32B": 32, "none": 16}
-"""Bytes of one line of a panel, by swizzle mode."""
+import dataclasses
+from dataclasses import dataclass
+from functools import cache
 
 
-def entry_registers(warpgroups: int) -> int:
-    """Registers a thread with which a kernel of so many starts."""
-    return REGISTER_FILE // (128 * warpgroups) // 8 * 8
+@dataclass(frozen=True)
+class Target:
+    """`clusters`: (CTAs of a cluster, how many such run at the same time) with a CTA on each SM, as
+    `cuOccupancyMaxActiveClusters` tells: a cluster lies in one GPC, where SMs may be left over.
+    """
+
+    name: str
+    arch: str
+    capability: tuple[int, int]
+    num_sms: int
+    memory_bytes: float
+    """Bytes a cycle that the card's memory reads or writes."""
+    clusters: tuple[tuple[int, int], ...] = ()
+    l2_bytes: float = 50e6
+    clock: float = 1.5
+    """Cycles a nanosecond while the tensor cores are busy."""
+    smem_bytes: int = 232448
+    """Dynamic SMEM a CTA may have (227 KB)."""
+    max_cluster: int = 8
+    """CTAs of a cluster, without asking for more."""
+    register_file: int = 65536
+    """Registers of an SM."""
+    max_registers: int = 255
+    """Registers of a thread that an instruction can name."""
+    ptx: int = 83
+    """The version of PTX that is emitted: drivers from CUDA 12.3 on take 8.3. Where LLVM does not
+    know it of `arch`, it aborts, and ends the process."""
+    is_lowered: bool = True
+    """Whether kernels are compiled for it."""
+
+    def __str__(self) -> str:
+        return f"{self.arch} ({self.name})"
+
+    def entry_registers(self, warpgroups: int) -> int:
+        """Registers a thread with which a kernel of so many starts."""
+        return self.register_file // (128 * warpgroups) // 8 * 8
+
+    def microseconds(self, cycles: float) -> float:
+        return cycles / self.clock / 1000
+
+    def cluster_room(self, size: int) -> int:
+        """Clusters that run at the same time."""
+        return min(dict(self.clusters).get(size, self.num_sms), self.num_sms // size)
+
+    def run_at_once(self, tiles: int, size: int) -> bool:
+        """Whether so many tiles, one a CTA, all run at the same time in clusters of the size."""
+        return tiles <= size * self.cluster_room(size)
 
 
-def whole_lines(row_bytes: int) -> int:
-    """Bytes of a row that is filled up to whole lines of L2."""
-    return -(-row_bytes // L2_LINE) * L2_LINE
+H200 = Target(
+    "H200",
+    "sm_90a",
+    (9, 0),
+    num_sms=132,
+    memory_bytes=2950.0,
+    clusters=((2, 66), (4, 30), (8, 15)),
+)
 
 
-def swizzle_address(address: int, swizzle: str) -> int:
-    """Where TMA and wgmma find the byte at `address` (relative to a multiple of 1024)."""
-    if swizzle == "128B":
-        return address ^ ((address >> 3) & 0x70)
-    if swizzle == "64B":
-        return address ^ ((address >> 3) & 0x30)
-    if swizzle == "32B":
-        return address ^ ((address >> 3) & 0x10)
-    return address
+def _like(card: Target, memory: float, **own: object) -> Target:
+    """Another card by the share of `card`'s memory bandwidth that data sheets give it."""
+    return dataclasses.replace(card, memory_bytes=card.memory_bytes * memory, **own)  # pyright: ignore[reportArgumentType]
 
 
-def panel_address(row: int, byte: int, rows: int, swizzle: str) -> int:
-    """Address of (row, byte along the columns) in a tile of `rows` lines laid out as panels."""
-    span = SWIZZLE_SPAN[swizzle]
-    return swizzle_address(byte // span * rows * span + row * span + byte % span, swizzle)
+H100_SXM = _like(H200, 3.35 / 4.8, name="H100 SXM")
+GH200 = _like(H200, 4.0 / 4.8, name="GH200")
+H100_PCIE = _like(H200, 2.0 / 4.8, name="H100 PCIe", num_sms=114, clusters=())
+B200 = Target(
+    "B200",
+    "sm_100a",
+    (10, 0),
+    num_sms=148,
+    memory_bytes=2950.0 * 8.0 / 4.8,
+    l2_bytes=126e6,
+    ptx=86,
+    is_lowered=False,
+)
+TARGETS = (H200, H100_SXM, GH200, H100_PCIE, B200)
 
 
-def line_swizzle(row_bytes: int) -> str:
-    """The swizzle mode whose span is a line; "none" if there is none."""
-    return next((mode for mode, span in SWIZZLE_SPAN.items() if span == row_bytes), "none")
-
-
-def widest_swizzle(row_bytes: int) -> str:
-    """The widest swizzle mode whose span divides a line of `row_bytes` bytes."""
-    for mode, span in SWIZZLE_SPAN.items():
-        if row_bytes % span == 0:
-            return mode
-    raise ValueError(f"a line of {row_bytes} bytes is no multiple of 16")
-
-
-def is_size(given: Any) -> bool:
-    """Whether a dimension may have this size."""
-    try:
-        return 0 <= operator.index(given) <= MAX_SIZE and not isinstance(given, bool)
-    except TypeError:
-        return False
+@cache
+def target_of(arch: str) -> Target:
+    """What kernels of an architecture are chosen for, unless `Kernel.card` says otherwise."""
+    return next(card for card in TARGETS if card.arch == arch)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wsdsl.ir.target import SWIZZLE_SPAN
+from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.types import DType
 
 MAX_BOX = 256

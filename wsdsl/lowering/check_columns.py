@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel, Value
-from wsdsl.ir.target import TMA_ALIGN
 from wsdsl.ir.tile_ops import Contract, Load, Store
+from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import Axis, DType, Tensor, Tile
 from wsdsl.ir.wgmma import COLUMN_STEP, MAX_COLUMNS, columns_fault
 from wsdsl.lowering.axes import axes_of, loop_variable

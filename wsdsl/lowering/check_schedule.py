@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel, Value
-from wsdsl.ir.target import MAX_CLUSTER, SMEM_BYTES, entry_registers
 from wsdsl.ir.tile_ops import Block, Contract, ForEach, Reduce, Store
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import walk
@@ -94,8 +93,8 @@ def _order(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
             kernel.loc,
             f"the parallel loops over tiles are {walked}",
         )
-    if cluster_size(chosen) > MAX_CLUSTER:
-        yield Finding(f"Schedule.cluster has more than {MAX_CLUSTER} CTAs in all", kernel.loc)
+    if cluster_size(chosen) > (most := kernel.target.max_cluster):
+        yield Finding(f"Schedule.cluster has more than {most} CTAs in all", kernel.loc)
     if chosen.multicast and all((chosen.cluster or {}).get(name, 1) == 1 for name in known):
         yield Finding(
             "Schedule.multicast is True, and there is no cluster whose CTAs could load for others",
@@ -277,14 +276,14 @@ def _resources(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     consumers = num_cooperating(chosen) * num_pingpong_consumers(chosen)
     registers = accumulator_registers(kernel, chosen)
     beside = promoted_registers(kernel, chosen)
-    own = (chosen.registers or {}).get("compute", 255)
+    own = (chosen.registers or {}).get("compute", kernel.target.max_registers)
     sizes = axis_sizes(kernel, chosen)
     widest = max(
         (sizes[a.name] for a in axes_of(kernel).values() if a.role == "columns"), default=0
     )
     widest //= num_shares(kernel, chosen)["columns"]
     loads, decoders = num_load_partitions(kernel, chosen), num_decoders(kernel)
-    entry = min(entry_registers(consumers + loads + decoders), own)
+    entry = min(kernel.target.entry_registers(consumers + loads + decoders), own)
     if widest // 2 + WGMMA_REGISTERS > entry:
         beside = " beside two load warpgroups (Schedule.constant)" if loads > 1 else ""
         beside += ' beside one that decodes (Schedule.decode="shared")' if decoders else ""
@@ -304,9 +303,9 @@ def _resources(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
             "make the tile smaller" + (", or use more consumers" if more else ""),
         )
     used = smem_bytes(kernel, chosen, chosen.stages or 1, buffers=1)
-    if used > SMEM_BYTES:
+    if used > (room := kernel.target.smem_bytes):
         yield Finding(
-            f"{chosen.stages} stages need {used} bytes of SMEM, a CTA has {SMEM_BYTES}",
+            f"{chosen.stages} stages need {used} bytes of SMEM, a CTA has {room}",
             kernel.loc,
             "use fewer stages or smaller tiles",
         )
@@ -321,7 +320,7 @@ def _registers(kernel: Kernel, chosen: Schedule) -> list[Finding]:
         named = f"{', '.join(roles[:-1])} and {roles[-1]}"
         return [Finding(told, None, f"name the roles {named}")]
     groups = consumers + loads + decoders
-    pool = entry_registers(groups) * groups
+    pool = kernel.target.entry_registers(groups) * groups
     numbers = dict(load=loads, decode=decoders, compute=consumers)
     if sum(num * given.get(role, 0) for role, num in numbers.items()) <= pool:
         return []

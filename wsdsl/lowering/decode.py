@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel, Op, Value, once, operands
-from wsdsl.ir.target import TMA_ALIGN
 from wsdsl.ir.tile_ops import (
     Bitcast,
     Block,
@@ -33,6 +32,7 @@ from wsdsl.ir.tile_ops import (
     Map,
     Store,
 )
+from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import Axis, Role, Tile
 from wsdsl.ir.wgmma import may_be_mn_major
 from wsdsl.lowering.axes import axes_of, loop_variable

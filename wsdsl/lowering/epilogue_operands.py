@@ -22,8 +22,9 @@ from wsdsl.ir.barrier_ops import (
 from wsdsl.ir.memory_ops import LoadPanels, LoadShared
 from wsdsl.ir.op import Kernel, Region, Value, operands, regions, results_of
 from wsdsl.ir.slot_ops import SubtilesInShared
-from wsdsl.ir.target import LINE_ALIGN, MAX_RANK, SMEM_ALIGN, widest_swizzle
+from wsdsl.ir.swizzle import SMEM_ALIGN, widest_swizzle
 from wsdsl.ir.tile_ops import Contract, Load, Store
+from wsdsl.ir.tma import LINE_ALIGN, MAX_RANK
 from wsdsl.ir.types import Axis, Barriers, Fragment, State, Tensor, Tile
 from wsdsl.ir.walk import used_inside
 from wsdsl.lowering.cooperation import cluster_splits, shared_role

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from wsdsl.ir.op import Kernel, Value, once
-from wsdsl.ir.target import SMEM_ALIGN, SMEM_BYTES
+from wsdsl.ir.swizzle import SMEM_ALIGN
 from wsdsl.ir.tile_ops import Block, Contract, ForEach, ForTiles, Load, Map, Store
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import yielded
@@ -173,7 +173,7 @@ def loads_in_order(schedule: Schedule | None) -> bool:
 def part_depth(kernel: Kernel, schedule: Schedule) -> int:
     """Slots of that ring: as many as SMEM has room for beside the other one."""
     used = smem_bytes(kernel, schedule, schedule.stages or 1)
-    room = SMEM_BYTES - used + part_bytes(kernel, schedule, MIN_DEPTH)
+    room = kernel.target.smem_bytes - used + part_bytes(kernel, schedule, MIN_DEPTH)
     depths = range(MAX_DEPTH, MIN_DEPTH, -1)
     return next((d for d in depths if part_bytes(kernel, schedule, d) <= room), MIN_DEPTH)
 
@@ -307,10 +307,16 @@ def row_blocks(kernel: Kernel, schedule: Schedule) -> int:
     return max(rows, default=0) // (64 * sharing)
 
 
+def fits_smem(
+    kernel: Kernel, schedule: Schedule, stages: int, buffers: int = STAGING_BUFFERS
+) -> bool:
+    return smem_bytes(kernel, schedule, stages, buffers) <= kernel.target.smem_bytes
+
+
 def runs_ahead(kernel: Kernel, schedule: Schedule) -> bool:
     """Whether SMEM has room for slots enough to keep the tensor cores busy."""
     stages = -(-LEAST_LOOKAHEAD // max(1, slot_cycles(kernel, schedule)))
-    return smem_bytes(kernel, schedule, stages, buffers=1) <= SMEM_BYTES
+    return fits_smem(kernel, schedule, stages, buffers=1)
 
 
 def slot_cycles(kernel: Kernel, schedule: Schedule) -> int:

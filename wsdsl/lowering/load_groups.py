@@ -16,8 +16,8 @@ from typing import Literal, NamedTuple
 
 from wsdsl.diagnostics import Loc
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, regions, results_of
-from wsdsl.ir.target import MAX_RANK
 from wsdsl.ir.tile_ops import Bitcast, Cast, Contract, ForEach, ForTiles, Load, Map, Store
+from wsdsl.ir.tma import MAX_RANK
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import definers, used_inside, walk
 from wsdsl.lowering.decode import Decoded, decoded

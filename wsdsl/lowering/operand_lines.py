@@ -10,7 +10,8 @@ Lines along the contraction are what the schedule makes them, and never reach ov
 
 from __future__ import annotations
 
-from wsdsl.ir.target import SWIZZLE_SPAN, TMA_ALIGN, widest_swizzle
+from wsdsl.ir.swizzle import SWIZZLE_SPAN, widest_swizzle
+from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import DType, Role
 
 

@@ -26,8 +26,8 @@ from functools import cached_property
 from wsdsl.ir.barrier_ops import ForRange, WaitFlag
 from wsdsl.ir.op import Region, Value, bound, results_of
 from wsdsl.ir.pipeline_ops import AxisAt, FinishTile
-from wsdsl.ir.target import TMA_ALIGN
 from wsdsl.ir.tile_ops import End, Full, If, Map, Store, Yield
+from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import Axis, Tensor, Tile
 from wsdsl.ir.walk import retype, uses, walk, with_regions
 from wsdsl.lowering.partials import Partials, Place

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.diagnostics import CompileError, Finding, ScheduleError
 from wsdsl.ir.op import Kernel, Level
 from wsdsl.ir.spec import verify
 from wsdsl.lowering.choice.fixed_tiles import with_fixed_tiles
@@ -105,6 +105,7 @@ def lower(
     anything.
     """
     verify(kernel)
+    _check_target(kernel)
     names = [step for step, _ in PASSES]
     first = {"tile": PASSES[0][0], "partitioned": lower_loops, "scheduled": None}[kernel.level]
     last = {"tile": verify_lowerable, "partitioned": assign_multicast, "scheduled": simplify}[until]
@@ -127,6 +128,7 @@ def lower(
 
 def scheduled_tile(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Kernel:
     """The TILE kernel with its whole schedule, to see what would be chosen for `sizes`."""
+    _check_target(kernel)
     tried = Tried()
     return _after(choose_schedule, _with_roles(kernel, sizes, tried), sizes, tried)
 
@@ -139,6 +141,12 @@ def schedule_with_fewer_sums(
     given, _ = with_fixed_tiles(kernel, kernel.schedule or Schedule())
     options = (option for option, _ in ranked(kernel, given, _at_least_one(sizes)))
     return with_fewer_sums(kernel, options, failed, spilled)
+
+
+def _check_target(kernel: Kernel) -> None:
+    if not (target := kernel.target).is_lowered:
+        told = f'Schedule: arch="{target.arch}" ({target.name}) is not lowered yet'
+        raise ScheduleError(Finding(told, kernel.loc, "leave it out"))
 
 
 def _with_roles(kernel: Kernel, sizes: Mapping[str, int] | None, tried: Tried) -> Kernel:

@@ -18,7 +18,7 @@ from wsdsl.ir.slot_ops import (
     SubtilesInShared,
     TakeSubtiles,
 )
-from wsdsl.ir.target import SWIZZLE_SPAN
+from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import Axis, Barriers, Shared, State, Tensor, TensorMap, Tile
 from wsdsl.lowering.builder import Builder

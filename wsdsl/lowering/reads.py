@@ -8,8 +8,9 @@ from wsdsl.ir.fragment_ops import Slice
 from wsdsl.ir.memory_ops import LoadGlobal, LoadPanels, LoadShared
 from wsdsl.ir.op import Value
 from wsdsl.ir.slot_ops import ElementsInShared, ValuesInShared
-from wsdsl.ir.target import SWIZZLE_SPAN, TMA_ALIGN
+from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tile_ops import Load, Lookup
+from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import Axis, Fragment, Tile
 from wsdsl.lowering.footprint import loads_in_order
 from wsdsl.lowering.operand_lines import operand_lines

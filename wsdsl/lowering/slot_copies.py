@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from wsdsl.ir.memory_ops import ThreadLoad, TmaLoad
 from wsdsl.ir.op import Value
 from wsdsl.ir.slot_ops import LoadToSlot
-from wsdsl.ir.target import SWIZZLE_SPAN, TMA_ALIGN
+from wsdsl.ir.swizzle import SWIZZLE_SPAN
+from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import Axis, DType, Tensor, Tile
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.multicast_groups import Group, Share

@@ -8,7 +8,7 @@ from wsdsl.ir.fragment_ops import Join
 from wsdsl.ir.memory_ops import StoreShared
 from wsdsl.ir.op import Value
 from wsdsl.ir.slot_ops import StoreInShared
-from wsdsl.ir.target import SWIZZLE_SPAN
+from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.types import DType, Fragment
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.register_tiles import RegisterTile

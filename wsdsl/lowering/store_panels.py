@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from wsdsl.ir.global_memory import ADDED_ATOMICALLY
 from wsdsl.ir.op import Kernel, Region, Value, once
 from wsdsl.ir.pipeline_ops import AxisAt
-from wsdsl.ir.target import ADDED_ATOMICALLY, TMA_ALIGN, line_swizzle
+from wsdsl.ir.swizzle import line_swizzle
 from wsdsl.ir.tile_ops import ForTiles, Store
+from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import Axis, Tensor
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.builder import INT

@@ -19,7 +19,6 @@ from wsdsl.ir.memory_ops import (
 )
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.target import SMEM_BYTES
 from wsdsl.ir.tile_ops import Cast, Full, Load, Map, Store
 from wsdsl.ir.types import (
     BOOL,
@@ -63,7 +62,7 @@ def _buffers(kernel: Kernel) -> int:
             used += op.result.type.bytes * op.result.type.num
         elif isinstance(op, AllocateBarriers) and isinstance(op.result.type, Barriers):
             used += 8 * op.result.type.num
-    left = SMEM_BYTES - used
+    left = kernel.target.smem_bytes - used
     return max(1, min(STAGING_BUFFERS, left // (STAGING_BYTES * consumers)))
 
 

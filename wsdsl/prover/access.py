@@ -14,7 +14,7 @@ from typing import Any
 from wsdsl.ir import memory_ops as mem
 from wsdsl.ir.copy_rules import boxes_of_warps
 from wsdsl.ir.op import Op
-from wsdsl.ir.target import SWIZZLE_SPAN
+from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.prover.errors import Party
 from wsdsl.prover.machine import (
     ALL,

@@ -13,7 +13,6 @@ from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir.op import Kernel, Op
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.target import entry_registers
 from wsdsl.ir.tensor_accesses import written_tensors
 from wsdsl.ir.types import Barriers, Shared, Tensor
 from wsdsl.ir.walk import walk
@@ -139,7 +138,7 @@ class Model:
 
     def _entry_registers(self, flat: list[Any]) -> int:
         counts = [op.count for op in flat if isinstance(op, b.SetMaxRegisters)]
-        entry = entry_registers(self.num_warpgroups)
+        entry = self.kernel.target.entry_registers(self.num_warpgroups)
         # ptxas gives a kernel no more at entry than its largest setmaxnreg asks for.
         return min(entry, max(counts, default=entry))
 

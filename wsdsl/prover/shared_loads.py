@@ -7,7 +7,7 @@ import math
 from wsdsl.ir import memory_ops as mem
 from wsdsl.ir.copy_rules import boxes_of_warps
 from wsdsl.ir.op import Op
-from wsdsl.ir.target import SWIZZLE_SPAN
+from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.types import Fragment, Tensor
 from wsdsl.prover.access import item_of, read
 from wsdsl.prover.machine import ALL, WARPS, Agent, Machine, StageParity

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wsdsl.ir import memory_ops as mem
-from wsdsl.ir.target import SWIZZLE_SPAN
+from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.types import DTYPES, Fragment, Tensor
 from wsdsl.prover.access import EVERY, item_of, known_to_each, write
 from wsdsl.prover.machine import ALL, WARPS, Agent, Machine, StageParity

@@ -9,19 +9,19 @@ from collections.abc import Iterator, Mapping
 
 from wsdsl.diagnostics import counted
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.target import SMEM_BYTES
 from wsdsl.lowering.choice.fixed_tiles import with_fixed_tiles
 from wsdsl.lowering.choice.split_k_options import MARGIN, THIN_MARGIN
 from wsdsl.lowering.cooperation import cluster_size
 from wsdsl.lowering.footprint import (
+    STAGING_BUFFERS,
     accumulator_registers,
     axis_sizes,
+    fits_smem,
     promoted_registers,
     smem_bytes,
 )
-from wsdsl.lowering.model.clusters import cluster_room
 from wsdsl.lowering.model.loading import L2_BYTES
-from wsdsl.lowering.model.predict import CLOCK, NUM_SMS, Prediction, predict
+from wsdsl.lowering.model.predict import Prediction, predict
 from wsdsl.lowering.model.workload import UNKNOWN_SIZE, Work
 from wsdsl.lowering.passes.choose_schedule import completed, ranked, weight
 from wsdsl.lowering.pipeline import scheduled_tile
@@ -43,7 +43,7 @@ def explain_choice(kernel: Kernel, given: Schedule | None, sizes: Mapping[str, i
     told += "" if work.sized else f" ({UNKNOWN_SIZE} is assumed)"
     own = predict(work, schedule, axis_sizes(chosen, schedule))
     registers = accumulator_registers(chosen, schedule) + promoted_registers(chosen, schedule)
-    compute = (schedule.registers or {}).get("compute", 255)
+    compute = (schedule.registers or {}).get("compute", chosen.target.max_registers)
     lines = [f"chosen for {told}: {schedule!r}", *_reasons(own, schedule)]
     lines.append(f"  sums take {registers} of {compute} registers a thread")
     lines.append(f"  SMEM {_smem(chosen, schedule)} bytes")
@@ -72,8 +72,8 @@ def explain_choice(kernel: Kernel, given: Schedule | None, sizes: Mapping[str, i
 def _smem(chosen: Kernel, schedule: Schedule) -> int:
     """With as many buffers for stores as there is room for."""
     stages = schedule.stages or 1
-    used = smem_bytes(chosen, schedule, stages)
-    return used if used <= SMEM_BYTES else smem_bytes(chosen, schedule, stages, buffers=1)
+    buffers = STAGING_BUFFERS if fits_smem(chosen, schedule, stages) else 1
+    return smem_bytes(chosen, schedule, stages, buffers)
 
 
 def _others(chosen: Kernel, given: Schedule, sizes: Mapping[str, int]) -> Iterator[Candidate]:
@@ -130,7 +130,7 @@ def _waves(p: Prediction) -> str:
     cut = f" ({p.work.cut} cut into {p.work.pieces} pieces)" if p.work.cut else ""
     if p.sharing > 1:
         cut = f", {p.sharing} CTAs for the sums of each,"
-    return f"{tiles}{cut} in {waves}, {100 * p.busy:.0f} % of {NUM_SMS} SMs"
+    return f"{tiles}{cut} in {waves}, {100 * p.busy:.0f} % of {p.tile.target.num_sms} SMs"
 
 
 def _reasons(p: Prediction, schedule: Schedule) -> list[str]:
@@ -140,8 +140,8 @@ def _reasons(p: Prediction, schedule: Schedule) -> list[str]:
     handing = f"; {p.handing:.0f} to hand on sums" if p.handing else ""
     return [
         f"  {_waves(p)}",
-        f"  {_time(p)} at {CLOCK} GHz, {p.cycles:.3g} cycles: of {what} {p.mainloop:.0f} for "
-        f"products, {p.epilogue:.0f} for results{handing}",
+        f"  {_time(p)} at {p.tile.target.clock} GHz, {p.cycles:.3g} cycles: of {what} "
+        f"{p.mainloop:.0f} for products, {p.epilogue:.0f} for results{handing}",
         f"  operands: {p.tile.bytes_per_cycle:.0f} bytes a cycle and SM (L2 has {from_l2:.0f}), "
         f"{1000 * per_operation:.2f} bytes per 1000 operations",
         *_loading(p, schedule),
@@ -155,5 +155,5 @@ def _loading(p: Prediction, schedule: Schedule) -> Iterator[str]:
         what = "comes once to the GPC that they lie in" if alone else "each loads a part of"
         yield (
             f"  {_cluster(schedule)}: what several of them want {what}; "
-            f"{cluster_room(size, NUM_SMS)} run at the same time"
+            f"{p.tile.target.cluster_room(size)} run at the same time"
         )

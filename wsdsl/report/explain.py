@@ -15,7 +15,6 @@ from wsdsl.ir.memory_ops import (
 )
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.target import SMEM_BYTES
 from wsdsl.ir.types import Shared
 
 BY_THREADS = "TMA takes strides and addresses of 16 bytes only"
@@ -62,7 +61,6 @@ def explain(kernel: Kernel, signature: Signature) -> str:
             kind = op.result.type
             lines.append(f"SMEM {op.label}: {kind.num} x {kind.bytes} bytes")
     barriers = sum(isinstance(op, AllocateBarriers) for op in kernel.body)
-    lines.append(
-        f"SMEM in all: {signature.smem_bytes} of {SMEM_BYTES} bytes, {barriers} barrier arrays"
-    )
+    used = f"{signature.smem_bytes} of {kernel.target.smem_bytes} bytes"
+    lines.append(f"SMEM in all: {used}, {barriers} barrier arrays")
     return "\n".join(lines)

@@ -14,13 +14,11 @@ from typing import Literal
 
 from wsdsl.diagnostics import Finding, ScheduleError
 from wsdsl.ir.op import Kernel
+from wsdsl.ir.target import Target
 from wsdsl.ir.tile_scheduler import Piece, num_steps, pieces_of, tile_scheduler
 from wsdsl.lowering.cooperation import cluster_size, num_pingpong_consumers
 from wsdsl.lowering.footprint import axis_sizes
-from wsdsl.lowering.model.clusters import cluster_room
 from wsdsl.lowering.model.predict import (
-    CLOCK,
-    NUM_SMS,
     START_CYCLES,
     TURN_CYCLES,
     Prediction,
@@ -67,6 +65,10 @@ class Timeline:
     beside them, memory or another's results, is spread over all."""
 
     @property
+    def target(self) -> Target:
+        return self.prediction.tile.target
+
+    @property
     def bars(self) -> list[Bar]:
         return [bar for row in self.rows for bar in row]
 
@@ -76,7 +78,7 @@ class Timeline:
 
     @property
     def microseconds(self) -> float:
-        return self.cycles / CLOCK / 1000
+        return self.target.microseconds(self.cycles)
 
     @property
     def wave(self) -> float:
@@ -100,7 +102,7 @@ class Timeline:
         with what came out of them.
         """
         busy = sum(b.stop - b.start for b in self.bars if b.kind != "wait" and not b.beside)
-        whole = NUM_SMS / self.cluster * (self.cycles - START_CYCLES)
+        whole = self.target.num_sms / self.cluster * (self.cycles - START_CYCLES)
         return max(0.0, 1 - busy / whole)
 
 
@@ -111,7 +113,7 @@ def timeline(kernel: Kernel, sizes: Mapping[str, int]) -> Timeline:
     schedule = kernel.schedule or Schedule()
     prediction = predict(Work(kernel, sizes), schedule, axis_sizes(kernel, schedule))
     asked, cluster = prediction.tile, cluster_size(schedule)
-    tiles, room = asked.tiles // cluster, cluster_room(cluster, NUM_SMS)
+    tiles, room = asked.tiles // cluster, kernel.target.cluster_room(cluster)
     together = schedule.reduction == "parallel"
     scheduler = tile_scheduler(schedule.scheduler or "", schedule.splits or 1, together)
     depth = max(1, asked.depth)

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from wsdsl.artifact.access import Access
 from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.ir.global_memory import MAX_SIZE
 from wsdsl.ir.op import Value
-from wsdsl.ir.target import MAX_SIZE, TMA_ALIGN
+from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import DType, Tensor
 from wsdsl.runtime.padding import padded
 from wsdsl.runtime.tma_limits import row_strides, tma_faults

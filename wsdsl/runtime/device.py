@@ -10,9 +10,8 @@ from functools import cache
 from typing import Any
 
 from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.ir.target import TARGETS
 from wsdsl.runtime import driver
-
-ARCH_OF_CAPABILITY = {(9, 0): "sm_90a", (10, 0): "sm_100a"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,7 @@ class Device:
     @property
     def arch(self) -> str | None:
         """The target that runs here; None where wsdsl has none."""
-        return ARCH_OF_CAPABILITY.get(self.capability)
+        return next((t.arch for t in TARGETS if t.capability == self.capability), None)
 
     def __str__(self) -> str:
         return f"cuda:{self.index} ({self.name}, compute capability {self.capability_text})"
@@ -60,8 +59,9 @@ def num_devices() -> int:
 
 
 def gpu_available() -> bool:
-    """Is there a GPU that runs sm_90a? Never raises; cached."""
-    return any(device_properties(i).arch == "sm_90a" for i in range(num_devices()))
+    """Is there a GPU that kernels are compiled for? Never raises; cached."""
+    able = {target.capability for target in TARGETS if target.is_lowered}
+    return any(device_properties(i).capability in able for i in range(num_devices()))
 
 
 @cache
@@ -89,11 +89,12 @@ def device_properties(index: int) -> Device:
 def require_arch(device: Device, arch: str) -> None:
     """LaunchError unless `device` runs code for `arch` (which runs on exactly one capability)."""
     if device.arch != arch:
-        needed = {v: k for k, v in ARCH_OF_CAPABILITY.items()}[arch]
+        cards = [target for target in TARGETS if target.arch == arch]
+        needed = cards[0].capability
         message = f"the kernel is compiled for {arch}; the arrays are on {device}"
         hint = (
             f"it needs compute capability {needed[0]}.{needed[1]}"
-            f"{' (H100, H200)' if arch == 'sm_90a' else ''}; "
+            f" ({', '.join(card.name for card in cards)}); "
             "NumPy arrays run in the simulator with WSDSL_BACKEND=simulator"
         )
         raise LaunchError(Finding(message, hint=hint))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from wsdsl.artifact.access import Access
-from wsdsl.ir.target import COPY_WORD, L2_LINE, whole_lines
+from wsdsl.ir.global_memory import COPY_WORD, L2_LINE, whole_lines
 from wsdsl.runtime import driver
 from wsdsl.runtime.tma_limits import tma_faults
 from wsdsl.runtime.views import ArrayView, normalise

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from wsdsl.artifact.signature import ScalarArgument
 from wsdsl.diagnostics import LaunchError
-from wsdsl.ir.target import TMA_ALIGN
+from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import DType
 from wsdsl.runtime.arguments import Call, as_scalar
 from wsdsl.runtime.device import current_context_id

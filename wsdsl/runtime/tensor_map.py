@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from wsdsl.artifact.signature import MapArgument
 from wsdsl.diagnostics import Finding, LaunchError
-from wsdsl.ir.target import TMA_ALIGN
 from wsdsl.ir.tensor_box import box_fault
+from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.runtime import driver
 from wsdsl.runtime.tma_limits import tma_faults
 from wsdsl.runtime.views import ArrayView, normalise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wsdsl.ir.target import TMA_ALIGN
+from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.runtime.views import ArrayView, normalise
 
 TMA_MAX_STRIDE = 2**40

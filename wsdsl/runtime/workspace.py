@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from wsdsl.artifact.signature import Signature
 from wsdsl.diagnostics import Finding, LaunchError
-from wsdsl.ir.target import MAX_SIZE
+from wsdsl.ir.global_memory import MAX_SIZE
 from wsdsl.runtime import driver
 from wsdsl.runtime.arguments import Scalar
 from wsdsl.runtime.device import Context, current, may_allocate

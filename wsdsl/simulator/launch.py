@@ -17,7 +17,6 @@ from wsdsl.ir.barrier_ops import (
 from wsdsl.ir.memory_ops import AllocateGlobal, AllocateShared
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.target import MAX_CLUSTER, SMEM_BYTES, entry_registers
 from wsdsl.ir.tile_scheduler import TileScheduler, count_work, tile_scheduler
 from wsdsl.ir.types import Barriers, Shared, Tensor
 from wsdsl.simulator.arithmetic import numpy_dtype
@@ -71,8 +70,8 @@ def _grid(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> tuple[in
     if grid is None:
         return 1, 1, 1
     size = grid.cluster
-    if not 1 <= size <= MAX_CLUSTER:
-        told = f"a cluster of {size} CTAs; it may have 1 to {MAX_CLUSTER}"
+    if not 1 <= size <= kernel.target.max_cluster:
+        told = f"a cluster of {size} CTAs; it may have 1 to {kernel.target.max_cluster}"
         raise SimulationError("misuse", [Finding(told, grid.loc)])
     scheduler, tiles, depth = work_of(grid, arguments)
     if num_sms is None:
@@ -145,7 +144,7 @@ def read_launch(kernel: Kernel, arguments: Arguments, num_sms: int | None) -> La
             case _:
                 pass
     _check_placement(kernel, placed, smem_bytes)
-    entry = entry_registers(max(1, sum(p.num_warpgroups for p in partitions)))
+    entry = kernel.target.entry_registers(max(1, sum(p.num_warpgroups for p in partitions)))
     num_ctas, cluster, together = _grid(kernel, arguments, num_sms)
     return Launch(
         tuple(partitions) or (Partition(role="kernel"),),
@@ -177,8 +176,8 @@ def _check_placement(kernel: Kernel, barriers: list[tuple[int, int, str]], smem_
                 findings.append(Finding(f"barriers `{label}` overlap `{other}` in SMEM"))
         taken.append((start, end, label))
     used = max([smem_bytes, *(end for _, end, _ in barriers)])
-    if used > SMEM_BYTES:
-        findings.append(Finding(f"{used} bytes of SMEM; a CTA has {SMEM_BYTES}"))
+    if used > kernel.target.smem_bytes:
+        findings.append(Finding(f"{used} bytes of SMEM; a CTA has {kernel.target.smem_bytes}"))
     if findings:
         raise SimulationError("misuse", findings)
 

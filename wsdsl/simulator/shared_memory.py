@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from wsdsl.ir.target import SWIZZLE_SPAN, panel_address
+from wsdsl.ir.swizzle import SWIZZLE_SPAN, panel_address
 from wsdsl.simulator.arithmetic import Array
 
 CHUNK = 16

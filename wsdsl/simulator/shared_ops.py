@@ -9,7 +9,7 @@ import numpy as np
 
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir.op import Op
-from wsdsl.ir.target import SWIZZLE_SPAN
+from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.types import DTYPES, Fragment
 from wsdsl.simulator.arithmetic import Array, numpy_dtype
 from wsdsl.simulator.context import (

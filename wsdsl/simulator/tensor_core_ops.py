@@ -15,7 +15,7 @@ import numpy as np
 
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir.op import Op, Value
-from wsdsl.ir.target import SWIZZLE_SPAN
+from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.types import DTYPES, Accumulator, DType, Fragment
 from wsdsl.ir.wgmma import ROWS, k_step
 from wsdsl.simulator.arithmetic import Array, multiplicand, numpy_dtype

@@ -8,8 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
-from wsdsl.ir.target import SWIZZLE_SPAN, TMA_ALIGN
+from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tensor_box import box_fault
+from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.simulator.arithmetic import Array, added
 from wsdsl.simulator.arrays import GlobalTensor
 

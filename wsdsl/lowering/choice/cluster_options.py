@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from wsdsl.ir.op import Kernel, once
-from wsdsl.ir.target import SMEM_BYTES
 from wsdsl.ir.types import Axis
 from wsdsl.lowering.axes import loop_variable
 from wsdsl.lowering.check_columns import slice_step
 from wsdsl.lowering.choice.split_k_options import MOST_SUMS
-from wsdsl.lowering.footprint import STAGING_BUFFERS, accumulator_registers, smem_bytes
+from wsdsl.lowering.footprint import accumulator_registers, fits_smem
 from wsdsl.lowering.load_groups import copied_operands
 from wsdsl.lowering.model.clusters import (
     FEW_BYTES,
@@ -27,13 +26,11 @@ from wsdsl.lowering.model.clusters import (
     Shape,
     Sides,
     axis_of,
-    cluster_room,
     fits,
-    run_at_once,
     sides_of,
 )
 from wsdsl.lowering.model.loading import NEARLY_NARROW, loading_cycles
-from wsdsl.lowering.model.predict import NUM_SMS, Prediction, is_narrow_wave
+from wsdsl.lowering.model.predict import Prediction, is_narrow_wave
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.output_nest import output_nest
 from wsdsl.lowering.split_k_rules import why_not_by_cluster
@@ -112,7 +109,7 @@ def _in_cluster(
 ) -> Schedule | None:
     """If there are so many of them, and they all run at the same time."""
     size = shape[0] * shape[1]
-    if size == 1 or not run_at_once(tiles, size, NUM_SMS) or not fits(work, sides, shape, tile):
+    if size == 1 or not work.target.run_at_once(tiles, size) or not fits(work, sides, shape, tile):
         return None
     named = dict(zip((sides.short, sides.long), shape, strict=True))
     ordered = [(loop_variable(axis_of(x).name), named[x]) for x in work.nest if x in named]
@@ -128,7 +125,7 @@ def _stays_together(kernel: Kernel, option: Schedule, sides: Sides, shape: Shape
 
 def _has_slots(kernel: Kernel, option: Schedule, num: int) -> bool:
     stages = option.stages or num
-    return stages >= num and smem_bytes(kernel, option, stages, STAGING_BUFFERS) <= SMEM_BYTES
+    return stages >= num and fits_smem(kernel, option, stages)
 
 
 def _all_shared(sides: Sides, shape: Shape, tile: Mapping[str, int]) -> bool:
@@ -153,7 +150,7 @@ def _crossing_options(
     is_open = is_open and work.sized and not copied_operands(kernel)
     asked = predicted.tile
     slow = loading_cycles(asked) > NEARLY_NARROW * asked.product_cycles
-    slow = slow and 2 * asked.tiles > NUM_SMS
+    slow = slow and 2 * asked.tiles > work.target.num_sms
     if not (is_open and slow and asked.crossing >= CROSSED):
         return
     for loop in work.nest[-2:]:
@@ -172,7 +169,7 @@ def _sharing_options(
     if not is_open or not work.sized or kernel.unaligned or whole.mode == "pingpong":
         return
     asked = predicted.tile
-    if work.cut is None or asked.tiles > cluster_room(SHARING[0], NUM_SMS):
+    if work.cut is None or asked.tiles > work.target.cluster_room(SHARING[0]):
         return
     if accumulator_registers(kernel, whole) > MOST_SUMS or not _can_share(kernel):
         return
@@ -181,10 +178,10 @@ def _sharing_options(
     for size in SHARING:
         option = changed(whole, cluster={variable: size})
         if (
-            asked.tiles <= cluster_room(size, NUM_SMS)
+            asked.tiles <= work.target.cluster_room(size)
             and asked.depth >= LEAST_STEPS * size
             and asked.columns % (slice_step(kernel, option) * size) == 0
-            and smem_bytes(kernel, option, LEAST_SLOTS, STAGING_BUFFERS) <= SMEM_BYTES
+            and fits_smem(kernel, option, LEAST_SLOTS)
         ):
             yield option
 

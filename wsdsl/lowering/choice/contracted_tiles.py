@@ -17,14 +17,13 @@ One line is what loads and products come in. Two are better where they wait too 
 from __future__ import annotations
 
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.target import SMEM_BYTES
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.footprint import (
     PRECISE_EVERY,
     axis_sizes,
     depth_steps,
+    fits_smem,
     promoted_registers,
-    smem_bytes,
 )
 from wsdsl.lowering.model.workload import Work, scales_products
 from wsdsl.lowering.precision import fp8_axes, promotes, why_not_in_parts
@@ -82,4 +81,4 @@ def has_slots(kernel: Kernel, deep: Schedule, steps: int) -> bool:
 
 def _has_room(kernel: Kernel, deep: Schedule, slots: int) -> bool:
     """For so many, or as many as are asked for."""
-    return smem_bytes(kernel, deep, max(slots, deep.stages or 0), buffers=1) <= SMEM_BYTES
+    return fits_smem(kernel, deep, max(slots, deep.stages or 0), buffers=1)

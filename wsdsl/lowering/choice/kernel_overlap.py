@@ -13,9 +13,8 @@ from __future__ import annotations
 import dataclasses
 
 from wsdsl.lowering.cooperation import cluster_size
-from wsdsl.lowering.model.clusters import cluster_room
 from wsdsl.lowering.model.loading import CROWDED, HIDDEN_MICROSECONDS
-from wsdsl.lowering.model.predict import NUM_SMS, Prediction
+from wsdsl.lowering.model.predict import Prediction
 from wsdsl.schedule import Schedule
 
 HIDDEN_OF_CLUSTERS = 1.0
@@ -28,7 +27,7 @@ def with_overlap(schedule: Schedule, own: Prediction) -> Schedule:
     if schedule.overlap is not None or schedule.constant:
         return schedule
     size = cluster_size(schedule)
-    crowded = 2 * own.work.workers > cluster_room(size, NUM_SMS)
+    crowded = 2 * own.work.workers > own.tile.target.cluster_room(size)
     one_wave = own.memory_bound and own.work.iterations == 1 and not own.work.cut and crowded
     lost = CROWDED * (1 - own.busy) * own.microseconds
     if one_wave and lost > (HIDDEN_MICROSECONDS if size == 1 else HIDDEN_OF_CLUSTERS):

@@ -13,8 +13,8 @@ import math
 from collections.abc import Collection, Mapping
 
 from wsdsl.diagnostics import ScheduleError
+from wsdsl.ir.global_memory import whole_lines
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.target import whole_lines
 from wsdsl.ir.types import Tensor
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.load_groups import multiplied

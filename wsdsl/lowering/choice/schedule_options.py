@@ -16,8 +16,7 @@ from wsdsl.lowering.choice.register_room import leaves_room
 from wsdsl.lowering.cooperation import cluster_splits, num_shares, shared_role
 from wsdsl.lowering.decode import ROWS, decoded
 from wsdsl.lowering.footprint import axis_sizes, depth_steps, runs_ahead
-from wsdsl.lowering.model.clusters import CLUSTERED
-from wsdsl.lowering.model.predict import NUM_SMS, is_one_wave
+from wsdsl.lowering.model.predict import is_one_wave
 from wsdsl.lowering.model.workload import Work, scales_products
 from wsdsl.schedule import Mode, Schedule, changed
 
@@ -78,7 +77,7 @@ def _options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Schedule]:
             if width % step and not _comes_out(sizes, work, step // 2):
                 continue
             alone = consumers == 1 and height == ALONE_ROWS
-            if alone and not is_one_wave(work.under(sizes).tiles):
+            if alone and not is_one_wave(work.target, work.under(sizes).tiles):
                 continue
             if tile | own | lines != tile | own:
                 deep = changed(team, tile=tile | own | lines)
@@ -150,9 +149,10 @@ def _comes_out(tile: Mapping[str, int], work: Work, step: int) -> bool:
         return math.prod(work.trips(loop, tile) for loop in work.nest)
 
     num, more = tiles(tile), tiles({**tile, **{a.name: tile[a.name] - step for a in columns}})
-    waves = math.ceil(num / NUM_SMS)
-    fewer = waves <= FEW_WAVES and waves < math.ceil(more / NUM_SMS)
-    return fewer or num <= CLUSTERED < more
+    waves = math.ceil(num / work.target.num_sms)
+    fewer = waves <= FEW_WAVES and waves < math.ceil(more / work.target.num_sms)
+    # As many CTAs run at the same time in clusters of four as of eight.
+    return fewer or num <= 8 * work.target.cluster_room(8) < more
 
 
 def _is_made(kernel: Kernel, axis: str) -> bool:
@@ -173,7 +173,7 @@ def _in_place(kernel: Kernel) -> bool:
 
 def _are_few(kernel: Kernel, work: Work) -> bool:
     """Whether smaller tiles than the usual ones use more SMs, or memory is the limit anyhow."""
-    return work.thin or work.under(dict.fromkeys(axes_of(kernel), 128)).tiles < NUM_SMS
+    return work.thin or work.under(dict.fromkeys(axes_of(kernel), 128)).tiles < work.target.num_sms
 
 
 def _may_be_alone(kernel: Kernel, work: Work) -> bool:
@@ -182,7 +182,7 @@ def _may_be_alone(kernel: Kernel, work: Work) -> bool:
         return False
     axes = axes_of(kernel).items()
     largest = {n: ALONE_ROWS if a.role == "rows" else ALONE_COLUMNS for n, a in axes}
-    return work.under(largest).tiles <= NUM_SMS
+    return work.under(largest).tiles <= work.target.num_sms
 
 
 def _teams(kernel: Kernel, given: Schedule, work: Work) -> Iterator[tuple[Mode, int]]:

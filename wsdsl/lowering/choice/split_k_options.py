@@ -16,8 +16,7 @@ from wsdsl.ir.walk import walk
 from wsdsl.lowering.choice.contracted_tiles import has_slots
 from wsdsl.lowering.cooperation import cluster_size
 from wsdsl.lowering.footprint import accumulator_registers
-from wsdsl.lowering.model.clusters import cluster_room
-from wsdsl.lowering.model.predict import NUM_SMS, Prediction
+from wsdsl.lowering.model.predict import Prediction
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.split_k_rules import why_not_parallel
 from wsdsl.schedule import Reduction, Schedule, changed
@@ -67,7 +66,7 @@ def split_k_options(
     if accumulator_registers(kernel, whole) > MOST_SUMS and given.scheduler != "split_k":
         return
     asked, cluster = tile.tile, cluster_size(whole)
-    room = cluster_room(cluster, NUM_SMS)
+    room = kernel.target.cluster_room(cluster)
     if given.scheduler != "split_k":
         yield changed(whole, scheduler="stream_k")
     reductions: tuple[Reduction, ...] = (given.reduction,) if given.reduction else ("serial",)

@@ -47,13 +47,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 
+from wsdsl.ir.target import Target
 from wsdsl.ir.tile_ops import Store
 from wsdsl.ir.types import Axis, Tensor
 from wsdsl.lowering.axes import loop_variable
 from wsdsl.lowering.cooperation import cluster_along, cluster_size
-from wsdsl.lowering.model.clusters import cluster_room
 from wsdsl.lowering.model.loading import is_narrow
-from wsdsl.lowering.model.predict import NUM_SMS
 from wsdsl.lowering.model.workload import Work
 from wsdsl.schedule import SWIZZLES, Schedule
 
@@ -78,7 +77,7 @@ def with_tile_order(schedule: Schedule, work: Work, tile: Mapping[str, int]) -> 
     first = places[0]
     tiles = [-(-work.size(a.dim) // _extent(a, schedule, tile)) for a in places]
     asked = work.under(tile)
-    at_once = work.sized and asked.tiles <= NUM_SMS
+    at_once = work.sized and asked.tiles <= work.target.num_sms
     raster, swizzle = schedule.raster, schedule.swizzle
     if raster is None and swizzle is None and not at_once and not schedule.cuts_tiles:
         rows = _rows_written(work, places) if cluster_size(schedule) == 1 else None
@@ -93,7 +92,8 @@ def with_tile_order(schedule: Schedule, work: Work, tile: Mapping[str, int]) -> 
         known = all(a.dim in work.sizes for a in places)
         raster = loop_variable(first.name) if known and tiles[0] < tiles[1] else None
     elif raster is None and swizzle is None and work.sized and not at_once:
-        crosses = not schedule.cuts_tiles and _across(across, along, narrow=is_narrow(asked))
+        narrow = is_narrow(asked)
+        crosses = not schedule.cuts_tiles and _across(work.target, across, along, narrow=narrow)
         raster = loop_variable(first.name) if crosses else None
     if swizzle is None:
         if raster in (first.name, loop_variable(first.name)):
@@ -101,7 +101,7 @@ def with_tile_order(schedule: Schedule, work: Work, tile: Mapping[str, int]) -> 
         if at_once and (is_narrow(asked) or schedule.cuts_tiles):
             swizzle = _in_one_wave(across, along)
         else:
-            _, swizzle = _least(across, along)
+            _, swizzle = _least(work.target, across, along)
     return dataclasses.replace(schedule, raster=raster, swizzle=swizzle)
 
 
@@ -147,18 +147,18 @@ def _extent(axis: Axis, schedule: Schedule, tile: Mapping[str, int]) -> int:
     return max(1, tile[axis.name] * cluster_along(schedule, axis.name))
 
 
-def _across(first: _Side, last: _Side, *, narrow: bool) -> bool:
+def _across(target: Target, first: _Side, last: _Side, *, narrow: bool) -> bool:
     """Whether several waves of tiles run along the first variable."""
     if narrow:
         return first.size > last.size
     if not last.size <= min(first.size, COVERED_COLUMNS) or first.cluster * last.cluster > 1:
         return False
-    return _least(last, first)[0] < COVERED_LESS * _least(first, last)[0]
+    return _least(target, last, first)[0] < COVERED_LESS * _least(target, first, last)[0]
 
 
-def _least(across: _Side, along: _Side) -> tuple[int, int]:
+def _least(target: Target, across: _Side, along: _Side) -> tuple[int, int]:
     """The fewest rows and columns that waves cover, and by how many tiles abreast."""
-    workers = cluster_room(across.cluster * along.cluster, NUM_SMS)
+    workers = target.cluster_room(across.cluster * along.cluster)
     return min((covered(across.shape, along.shape, workers, s), s) for s in SWIZZLES)
 
 

@@ -33,11 +33,6 @@ from wsdsl.lowering.cooperation import cluster_along, cluster_size
 from wsdsl.lowering.model.workload import Loop, Work
 from wsdsl.schedule import Schedule
 
-ROOM = {2: 66, 4: 30, 8: 15}
-"""Clusters that run at the same time, one CTA an SM, as `cuOccupancyMaxActiveClusters` has it on
-every H200 that was asked. A cluster lies in one GPC, and their SMs are not multiples of eight."""
-CLUSTERED = 8 * ROOM[8]
-"""CTAs that run at the same time in clusters of four and eight."""
 Shape = tuple[int, int]
 """Of a cluster: CTAs along the shorter side of the output, and along the longer one."""
 ALONE: Shape = (1, 1)
@@ -93,16 +88,6 @@ def sides_of(work: Work) -> Sides | None:
 
 def is_square(work: Work, sides: Sides) -> bool:
     return work.size(axis_of(sides.short).dim) == work.size(axis_of(sides.long).dim)
-
-
-def cluster_room(size: int, num_sms: int) -> int:
-    """Clusters that run at the same time."""
-    return min(ROOM.get(size, num_sms), num_sms // size)
-
-
-def run_at_once(tiles: int, size: int, num_sms: int) -> bool:
-    """Whether so many tiles, one a CTA, all run at the same time in clusters of the size."""
-    return tiles <= size * cluster_room(size, num_sms)
 
 
 def shape_of(work: Work, schedule: Schedule) -> Shape | None:

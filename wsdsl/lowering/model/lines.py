@@ -13,8 +13,8 @@ import math
 from collections.abc import Mapping
 from functools import lru_cache
 
+from wsdsl.ir.global_memory import L2_LINE
 from wsdsl.ir.op import Value
-from wsdsl.ir.target import L2_LINE
 from wsdsl.ir.tile_ops import Load, Store
 from wsdsl.ir.types import Axis, Tensor, Tile
 from wsdsl.lowering.footprint import MAX_LINE

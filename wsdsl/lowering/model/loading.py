@@ -26,8 +26,6 @@ COLD = 0.25
 while several wait for them: 128 x 8192 x 2048 takes 11.3 us by 128 x 64, 12.8 by 64 x 128; 256 x
 6400 x 1600 11.2 by 128 x 104, 12.2 by 64 x 200.
 """
-MEMORY_BYTES = 2950.0
-"""Bytes a cycle that the card's memory reads or writes."""
 IMBALANCE = 0.2
 """Of the memory's bandwidth, SMs without a tile leave some to the others: with a share of `s` busy
 these get `s` to this power (1: only their own; 0: all of it). 144 x 12288 x 4096 takes 31.1 us by
@@ -77,8 +75,6 @@ DRIFT_STEPS = 900.0
 """After so many steps they have drifted apart so far that loading takes twice as long: 1024 x 768 x
 16384 by 128 x 96 in two takes 47.4 us, in two one after another 39.9; with K = 4096 13.0 and 14.2.
 """
-CLOCK = 1.5
-"""Cycles a nanosecond under such loads, on the mean of the same measurements."""
 ALONE_BYTES = 111.0
 """Bytes a cycle that a CTA's operands can come at while few have any: 16 rows of 1280 x 8192 take
 9.4 us by 20 CTAs, 2560 x 10240 15.0 by 40, but 18432 x 7168 68.9 by 144, and 62.9 by 288.
@@ -154,7 +150,7 @@ def memory_cycles(asked: Workload, share: float, turns: int = 0) -> float:
     """In which the tensors are read and written once, by SMs that have `share` of the steps of the
     busiest one in the mean. It has `turns` tiles, if none is cut.
     """
-    least = asked.tensor_bytes / MEMORY_BYTES
+    least = asked.tensor_bytes / asked.target.memory_bytes
     if not asked.thin or not least:
         again = max(0.0, asked.tiles * asked.cold_bytes / max(1.0, asked.tensor_bytes) - 1)
         return least / share**IMBALANCE * (1 + ASKED_AGAIN * again)
@@ -169,7 +165,8 @@ def memory_cycles(asked: Workload, share: float, turns: int = 0) -> float:
     else:
         least /= share**THIN_IMBALANCE
         if share > 1 / 2:
-            more = min(HIDDEN_MICROSECONDS * 1000 * CLOCK, CROWDED * (1 - share) * least)
+            hidden = HIDDEN_MICROSECONDS * 1000 * asked.target.clock
+            more = min(hidden, CROWDED * (1 - share) * least)
     alone = asked.operand_bytes / ALONE_BYTES - (least - (turns - 1) * each)
     return THIN_START + least + max(0.0, alone) + more
 

@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from wsdsl.ir.overlap_rules import MOST_ALIKE
+from wsdsl.ir.target import Target
 from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.ir.types import Axis
 from wsdsl.lowering.cooperation import (
@@ -34,15 +35,12 @@ from wsdsl.lowering.cooperation import (
 )
 from wsdsl.lowering.model.busiest import Busiest, busiest
 from wsdsl.lowering.model.clusters import (
-    cluster_room,
     cold_share,
     drift,
     gain_of,
-    run_at_once,
     starting_cycles,
 )
 from wsdsl.lowering.model.loading import (
-    CLOCK,
     NARROW,
     NEARLY_NARROW,
     apart_cycles,
@@ -59,7 +57,6 @@ from wsdsl.lowering.model.split_k_cost import (
 from wsdsl.lowering.model.workload import Work, Workload
 from wsdsl.schedule import Schedule
 
-NUM_SMS = 132
 POWER = 0.002
 """Slower by this much for each byte a cycle and SM ..."""
 MOST_BYTES = 70.0
@@ -171,8 +168,8 @@ schedules of 43 bf16 products of 65 to 300 rows.
 """
 SOFTNESS, THIN_SOFTNESS = 4, 8
 """How sharply the longer of loading and memory is all that counts (`ASKED_AGAIN`)."""
-L2_HOLDS = 40e6
-"""Bytes of tensors that stay in L2 (of 50 MB)."""
+L2_HOLDS = 0.8
+"""The share of L2 that tensors stay in."""
 LOST_REUSE = 0.12
 """Slower by this much are steps of runs longer than a tile where L2 does not hold the tensors:
 workers stand at different places of the contraction, and share nothing.
@@ -210,7 +207,7 @@ class Prediction:
     @property
     def busy(self) -> float:
         """The share of the SMs' steps that are not idle."""
-        return self.tile.tiles * self._depth / (self.work.steps * NUM_SMS)
+        return self.tile.tiles * self._depth / (self.work.steps * self.tile.target.num_sms)
 
     @property
     def _depth(self) -> int:
@@ -218,7 +215,7 @@ class Prediction:
 
     @property
     def microseconds(self) -> float:
-        return self.cycles / CLOCK / 1000
+        return self.tile.target.microseconds(self.cycles)
 
 
 def predict(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Prediction:
@@ -229,7 +226,8 @@ def predict(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Predicti
     if sharing > 1:
         return predicted(shared_out(asked, sharing), schedule, sharing=sharing)
     pieces = num_pieces(asked, schedule)
-    at_once = is_one_wave(pieces) and run_at_once(pieces, cluster_size(schedule), NUM_SMS)
+    target = work.target
+    at_once = is_one_wave(target, pieces) and target.run_at_once(pieces, cluster_size(schedule))
     # Slices begin together, and share what they load; stream-K is fitted by `ASTRAY` alone.
     apart = schedule.scheduler == "stream_k" or schedule.reduction == "parallel"
     known = work.sized and not asked.thin and not apart
@@ -279,14 +277,14 @@ def num_pieces(asked: Workload, schedule: Schedule) -> int:
     return asked.tiles * min(splits, max(1, asked.depth))
 
 
-def is_one_wave(pieces: int) -> bool:
+def is_one_wave(target: Target, pieces: int) -> bool:
     """Whether most SMs have one, and no SM two."""
-    return NUM_SMS / 2 < pieces <= NUM_SMS
+    return target.num_sms / 2 < pieces <= target.num_sms
 
 
 def is_narrow_wave(asked: Workload, least: float = NARROW) -> bool:
     """The same of whole tiles, where to load operands is the limit."""
-    return is_one_wave(asked.tiles) and is_narrow(asked, least)
+    return is_one_wave(asked.target, asked.tiles) and is_narrow(asked, least)
 
 
 def predicted(
@@ -299,10 +297,10 @@ def predicted(
     """`gain`: by how much quicker operands come; `starting`: cycles that the start takes longer;
     `sharing`: CTAs of a cluster that share the contraction of a tile.
     """
-    cluster = cluster_size(schedule)
+    target, cluster = asked.target, cluster_size(schedule)
     scheduler = tile_scheduler(schedule.scheduler or "", schedule.splits or 1)
     depth = max(1, asked.depth) if scheduler.splits_tiles else 1
-    work = busiest(scheduler, -(-asked.tiles // cluster), depth, cluster_room(cluster, NUM_SMS))
+    work = busiest(scheduler, -(-asked.tiles // cluster), depth, target.cluster_room(cluster))
     power = 1 + POWER * min(asked.bytes_per_cycle, MOST_BYTES)
     promoting = _promoting(asked, schedule, work.iterations > 1) if asked.promoted else 0.0
     if sharing > 1:
@@ -323,9 +321,9 @@ def predicted(
     epilogue += asked.transposed_elements * TRANSPOSE_CYCLES
     if schedule.consumers == 3 and asked.promoted and not asked.scaled:
         epilogue *= 1.0 if asked.transposed_elements else SHARED_BY_THREE
-    share = min(1.0, asked.tiles * depth / (work.steps * NUM_SMS))
+    share = min(1.0, asked.tiles * depth / (work.steps * target.num_sms))
     cycles = work.steps * (mainloop / depth)
-    long = work.cut_steps > depth and asked.tensor_bytes > L2_HOLDS
+    long = work.cut_steps > depth and asked.tensor_bytes > L2_HOLDS * target.l2_bytes
     lost = LOST_REUSE if long else 0.0
     cycles += lost * work.cut_steps * (mainloop / depth)
     results = epilogue * results_share(asked, schedule)
@@ -386,7 +384,7 @@ def least_cycles(tile: Prediction) -> float:
     last, and handing on the sums once.
     """
     asked = tile.tile
-    steps = tile.mainloop * asked.tiles / NUM_SMS + START_CYCLES
+    steps = tile.mainloop * asked.tiles / asked.target.num_sms + START_CYCLES
     return max(steps, memory_cycles(asked, 1.0)) + least_split_k_cycles(asked)
 
 

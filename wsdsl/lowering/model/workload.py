@@ -1,6 +1,4 @@
-"""What one output tile of a kernel asks of the card, for a choice of tile sizes: the figures that
-`predict` and `explain` are made from.
-"""
+"""What one output tile asks of the card, by tile sizes: what `predict` and `explain` go by."""
 
 from __future__ import annotations
 
@@ -9,8 +7,10 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from wsdsl.ir.global_memory import COPY_WORD, L2_LINE
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, regions
-from wsdsl.ir.target import COPY_WORD, L2_LINE, SWIZZLE_SPAN
+from wsdsl.ir.swizzle import SWIZZLE_SPAN
+from wsdsl.ir.target import Target
 from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Load, Map, Store
 from wsdsl.ir.types import Axis, Role, Tensor, Tile, Type
 from wsdsl.lowering.axes import axes_of
@@ -59,6 +59,7 @@ class Workload:
     the sums, and their columns; and of the whole problem: tiles, bytes of the tensors.
     """
 
+    target: Target
     tiles: int
     product_cycles: float
     operations: int
@@ -119,7 +120,7 @@ class Work:
         self, kernel: Kernel, sizes: Mapping[str, int], singly: Collection[str] = ()
     ) -> None:
         """`singly`: tensors that threads copy element by element, beside those whose rows tell."""
-        self.sizes = dict(kernel.sizes) | dict(sizes)
+        self.sizes, self.target = dict(kernel.sizes) | dict(sizes), kernel.target
         nest, self.body = output_nest(kernel)
         self.nest: list[Loop] = list(nest)
         self.inside = list(_with_loops(self.body, ()))
@@ -244,6 +245,7 @@ class Work:
         summed = [v.type for v in self.cut.result if isinstance(v.type, Tile)] if self.cut else []
         columns = [a for kind in summed[:1] for a in kind.axes if self.roles[a] == "columns"]
         return Workload(
+            target=self.target,
             tiles=math.prod(self._launched(loop, tile, cluster) for loop in self.nest),
             product_cycles=cycles,
             operations=operations,

@@ -30,7 +30,7 @@ from wsdsl.diagnostics import Finding, ScheduleError
 from wsdsl.ir.barrier_ops import AllocateBarriers
 from wsdsl.ir.memory_ops import AllocateShared
 from wsdsl.ir.op import Kernel, Op
-from wsdsl.ir.target import SMEM_ALIGN, SMEM_BYTES
+from wsdsl.ir.swizzle import SMEM_ALIGN
 from wsdsl.ir.types import Barriers, Shared
 
 
@@ -46,8 +46,8 @@ def allocate_shared(kernel: Kernel) -> Kernel:
             assert isinstance(op.result.type, Barriers)
             offsets[op] = used
             used += 8 * op.result.type.num
-    if used > SMEM_BYTES:
-        message = f"the kernel needs {used} bytes of SMEM, a CTA has {SMEM_BYTES}"
+    if used > kernel.target.smem_bytes:
+        message = f"the kernel needs {used} bytes of SMEM, a CTA has {kernel.target.smem_bytes}"
         raise ScheduleError(Finding(message, kernel.loc, "use fewer stages or smaller tiles"))
     body = tuple(
         dataclasses.replace(op, offset=offsets[op])

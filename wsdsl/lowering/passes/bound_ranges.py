@@ -36,8 +36,8 @@ from collections.abc import Mapping
 
 from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.ranges import walks_a_part
-from wsdsl.ir.target import TMA_ALIGN
 from wsdsl.ir.tile_ops import Constant, DimSize, End, ForTiles, Map
+from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import Axis, Tensor
 from wsdsl.ir.walk import Namer, with_regions
 from wsdsl.lowering.builder import INT, Builder

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 
 from wsdsl.diagnostics import Finding, ScheduleError
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.target import SMEM_BYTES, entry_registers
+from wsdsl.ir.target import Target
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.check_schedule import faults, tile_faults
@@ -43,6 +43,7 @@ from wsdsl.lowering.footprint import (
     STAGING_BUFFERS,
     accumulator_registers,
     axis_sizes,
+    fits_smem,
     is_heavy,
     part_bytes,
     promoted_registers,
@@ -96,7 +97,7 @@ def choose_schedule(
 
 def _chosen(kernel: Kernel, sizes: Mapping[str, int] | None) -> Schedule:
     given, findings = with_fixed_tiles(kernel, kernel.schedule or Schedule())
-    findings += [*_not_lowered(given), *_unknown_variables(kernel, given)]
+    findings += _unknown_variables(kernel, given)
     findings += [*unfit_constants(kernel, given), *unfit_decoding(kernel, given)]
     # Nothing is reckoned with tiles that are none.
     findings = findings or [*tile_faults(kernel, given)]
@@ -167,17 +168,6 @@ def _promises(kernel: Kernel, given: Schedule, option: Schedule) -> Iterator[Sch
         yield dataclasses.replace(option, constant=None)
 
 
-def _not_lowered(given: Schedule) -> list[Finding]:
-    asked = {
-        f'arch="{given.arch}"': given.arch != "sm_90a",
-    }
-    return [
-        Finding(f"Schedule: {name} is not lowered yet", None, "leave it out")
-        for name, wanted in asked.items()
-        if wanted
-    ]
-
-
 def _unknown_variables(kernel: Kernel, given: Schedule) -> Iterator[Finding]:
     axes, whole = axes_of(kernel), whole_axes(kernel)
     known = {v for name in axes if name not in whole for v in (name, loop_variable(name))}
@@ -227,7 +217,7 @@ def _sized(kernel: Kernel, option: Schedule, work: Work, tile: Mapping[str, int]
         heavy, copies = _wants_registers(kernel, chosen), bool(copied_operands(kernel))
         own = _registers(chosen.consumers or 1, loads, heavy, copies)
         if num_decoders(kernel):
-            own = _beside_decoding(chosen.consumers or 1, loads)
+            own = _beside_decoding(kernel.target, chosen.consumers or 1, loads)
         chosen = dataclasses.replace(chosen, registers=own)
     return chosen
 
@@ -250,7 +240,7 @@ def _depth(kernel: Kernel, chosen: Schedule, work: Work, tile: Mapping[str, int]
         enough = wanted
     for buffers, least in ((STAGING_BUFFERS, enough), (1, 2)):
         for stages in range(wanted, least - 1, -1):
-            if smem_bytes(kernel, chosen, stages, buffers) <= SMEM_BYTES:
+            if fits_smem(kernel, chosen, stages, buffers):
                 return stages
     return 1
 
@@ -292,9 +282,9 @@ def _registers(consumers: int, loads: int, heavy: bool, copies: bool) -> dict[st
     return dict(load=88 if copies else 56, compute=232)
 
 
-def _beside_decoding(consumers: int, loads: int) -> dict[str, int]:
+def _beside_decoding(target: Target, consumers: int, loads: int) -> dict[str, int]:
     """The same with a warpgroup that decodes: consumers are given what it leaves of the pool."""
     groups = loads + consumers + 1
-    load, decode = 24, min(120, entry_registers(groups) // 8 * 8)
-    left = entry_registers(groups) * groups - loads * load - decode
+    load, decode = 24, min(120, target.entry_registers(groups) // 8 * 8)
+    left = target.entry_registers(groups) * groups - loads * load - decode
     return dict(load=load, decode=decode, compute=min(240, left // consumers // 8 * 8))

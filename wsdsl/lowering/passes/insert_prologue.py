@@ -75,7 +75,6 @@ from wsdsl.ir.memory_ops import MakeTensorMap, PrefetchTensorMap, ThreadLoad
 from wsdsl.ir.op import Kernel, Op
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.protocol_rules import reaches_others
-from wsdsl.ir.target import entry_registers
 from wsdsl.ir.tensor_accesses import mapped_tensors
 from wsdsl.ir.walk import walk
 
@@ -114,7 +113,7 @@ def insert_prologue(kernel: Kernel) -> Kernel:
             own: list[Op] = [WaitPredecessor()] if early and op not in early else []
             if own and op.role != "load" and all(p.role == "load" for p in partitions):
                 own += after
-            partitions.append(_begin(op, own, entry_registers(groups)))
+            partitions.append(_begin(op, own, kernel.target.entry_registers(groups)))
     return dataclasses.replace(kernel, body=(*declared, *prologue, *partitions))
 
 

@@ -54,7 +54,8 @@ from wsdsl.ir.slot_ops import (
     TileInShared,
     ValuesInShared,
 )
-from wsdsl.ir.target import LINE_ALIGN, SMEM_ALIGN
+from wsdsl.ir.swizzle import SMEM_ALIGN
+from wsdsl.ir.tma import LINE_ALIGN
 from wsdsl.ir.types import Axis, Barriers, Shared, Tile
 from wsdsl.ir.walk import Namer, walk, with_regions
 from wsdsl.lowering.axes import axes_of

@@ -1,0 +1,61 @@
+"""A kernel is compiled for the card that it names."""
+
+import dataclasses
+
+import pytest
+
+from tests.kernels import CASES
+from wsdsl import Schedule, ScheduleError
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.parser import parse_kernel
+from wsdsl.ir.target import B200, H100_PCIE, H200, TARGETS, Target, target_of
+from wsdsl.lowering.footprint import axis_sizes
+from wsdsl.lowering.model.predict import predict
+from wsdsl.lowering.model.workload import Work
+from wsdsl.lowering.pipeline import lower, scheduled_tile
+
+
+def chosen(card: Target, m: int = 1024, n: int = 3840, k: int = 4096) -> Kernel:
+    posed = dataclasses.replace(CASES["gemm"].kernel.tile, card=card)
+    return scheduled_tile(posed, dict(M=m, N=n, K=k))
+
+
+def test_fewer_sms_get_other_tiles() -> None:
+    """8 x 16 tiles are one wave of 132 SMs, and more than 114 have room for."""
+    sizes = dict(M=1024, N=3840, K=4096)
+    waves = list[int]()
+    for card in (H200, H100_PCIE):
+        kernel = chosen(card)
+        assert kernel.target is card and kernel.schedule
+        own = predict(Work(kernel, sizes), kernel.schedule, axis_sizes(kernel, kernel.schedule))
+        waves.append(own.work.workers)
+        assert own.work.workers <= card.num_sms
+    assert waves[1] < waves[0] == 128
+
+
+def test_less_smem_has_fewer_slots() -> None:
+    """... and what was chosen for more is refused."""
+    small = dataclasses.replace(H200, smem_bytes=100_000)
+    few, usual = chosen(small).schedule, chosen(H200).schedule
+    assert few and usual
+    assert lower(chosen(small)).card is small
+    with pytest.raises(ScheduleError, match="a CTA has 100000"):
+        scheduled_tile(dataclasses.replace(chosen(small), schedule=usual))
+
+
+def test_what_is_not_lowered_is_refused_at_every_level() -> None:
+    text = str(lower(chosen(H200)))
+    assert parse_kernel(text).target is H200 is target_of("sm_90a")
+    blackwell = parse_kernel(
+        text.replace("schedule=Schedule(", 'schedule=Schedule(arch="sm_100a", ')
+    )
+    assert blackwell.target is B200
+    with pytest.raises(ScheduleError, match=r'arch="sm_100a" \(B200\) is not lowered yet'):
+        lower(blackwell)
+    with pytest.raises(ScheduleError, match="not lowered yet"):
+        CASES["gemm"].kernel.compile(Schedule(arch="sm_100a"))
+
+
+def test_an_architecture_is_one_capability() -> None:
+    assert len({(card.arch, card.capability) for card in TARGETS}) == len({c.arch for c in TARGETS})
+    assert len({card.name for card in TARGETS}) == len(TARGETS)
