@@ -28,7 +28,7 @@ SAMPLES: dict[str, tuple[str, str]] = {
     ),
     "contract": (
         "%a: bf16[m, k], %b: bf16[n, k], %acc: f32[m, n]",
-        "%s: f32[m, n] = contract(a=%a, b=%b, acc=%acc)",
+        "%s: f32[m, n] = contract(a=%a, b=%b, acc=%acc, blocks=(0, 1))",
     ),
     "map": (
         "%a: f32[m], %b: f32[n], %c: f32",
@@ -92,6 +92,7 @@ SAMPLES: dict[str, tuple[str, str]] = {
     "commit_products": ("", "commit_products()"),
     "materialize": ("%a: f32[m, n], %b: bf16[m, n]", "materialize(values=(%a, %b))"),
     "skip_slot": ("%r: ring", "skip_slot(ring=%r)"),
+    "no_slot": ("%r: ring", "%s: slot = no_slot(ring=%r)"),
     "slot_tile": ("%s: slot", "%a: smem<bf16[m, k]> = slot_tile(slot=%s, field=1)"),
     "tile_in_shared": (
         "%x: shared<32768 x 4>, %s: state",

@@ -35,7 +35,7 @@ def test_one_product_is_started_whole() -> None:
 def test_a_ring_of_one_slot_is_given_back_when_all_is_read() -> None:
     ops = mainloop("gemm", Schedule(tile=dict(m=256, n=64), stages=1, mode="cooperative"))
     assert words(ops) == ["wgmma", "wgmma", "wgmma_commit", "wgmma_wait", "arrive_barrier"]
-    assert "wgmma_wait(pending=0)" in ops
+    assert sum("wgmma_wait(pending=0" in op for op in ops) == 1
 
 
 @pytest.mark.parametrize("name", ["gemm", "mn_major"])

@@ -238,8 +238,23 @@ class ValuesInShared(Op):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class NoSlot(Op):
+    """What stands for a slot of `ring` in a loop that carries slots, before the first one: it is
+    given back under no condition. `state` as above.
+    """
+
+    levels: ClassVar = PARTITIONED
+    result: Value = result()
+    ring: Value
+    state: Value | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ConsumerRelease(Op):
-    """Give the slot back; nothing may read it any more."""
+    """Give the slot back, if `pred` (bool) is given and true or left out; nothing may read it any
+    more.
+    """
 
     levels: ClassVar = PARTITIONED
     slot: Value
+    pred: Value | None = None

@@ -135,7 +135,9 @@ class Store(Op):
 class Contract(Op):
     """Sum of products over every axis that `a` and `b` share, in f32 (i32 for integers), plus
     `acc` if given. The result has the other axes, a's first. A tile's elements outside of what its
-    loop walks count as 0. `a` and `b` are tiles (TILE) or tiles in slots (PARTITIONED).
+    loop walks count as 0. `a` and `b` are tiles (TILE) or tiles in slots (PARTITIONED). Of
+    a product that is started in pieces (PARTITIONED) `blocks` are its blocks of 64 rows in each
+    consumer's part, from the first up to the second number; other blocks are as they are in `acc`.
     """
 
     levels: ClassVar = TILES
@@ -143,6 +145,7 @@ class Contract(Op):
     a: Value
     b: Value
     acc: Value | None = None
+    blocks: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,7 +10,7 @@ from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.op import Region, Value, operands
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import Tile
-from wsdsl.ir.walk import used_inside, uses, walk, yielded
+from wsdsl.ir.walk import used_inside, uses, yielded
 from wsdsl.lowering.builder import FLAG, Builder
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.products import Products
@@ -61,23 +60,6 @@ def added_in_place(body: Region, arg: Value, last: Value) -> bool:
         and users[0].acc == arg
         and added_in_place(body, users[0].result, last)
     )
-
-
-def leaves_in_flight(loop: ForRange, summed: Sequence[bool]) -> bool:
-    """Whether a body's products may be waited for after the next iteration's have begun. `summed`:
-    which of the carried variables stay with the tensor cores.
-    """
-    inside = [c for c in walk(loop.body) if isinstance(c, Contract)]
-    if any(isinstance(v.type, Tile) for c in inside for v in (c.a, c.b)):
-        # The registers of a computed operand are the next one's.
-        return False
-    chains = [
-        added_in_place(loop.body, arg, last)
-        for arg, last, sums in zip(loop.args, yielded(loop.body), summed, strict=True)
-        if sums
-    ]
-    added = {c.result for c in loop.body if isinstance(c, Contract) and c.acc is not None}
-    return bool(inside) and all(chains) and all(c.result in added for c in inside)
 
 
 class Lowering(Protocol):

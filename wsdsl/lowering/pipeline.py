@@ -32,7 +32,6 @@ from wsdsl.lowering.passes.lower_rings import lower_rings
 from wsdsl.lowering.passes.lower_split_k import lower_split_k
 from wsdsl.lowering.passes.lower_tiles import lower_tiles
 from wsdsl.lowering.passes.move_factors import move_factors
-from wsdsl.lowering.passes.overlap_products import overlap_products
 from wsdsl.lowering.passes.partition_loads import partition_loads
 from wsdsl.lowering.passes.prefetch_copies import prefetch_copies
 from wsdsl.lowering.passes.prefetch_loads import prefetch_loads
@@ -80,7 +79,6 @@ PASSES: tuple[tuple[Pass, Level], ...] = (
     (prefetch_loads, "partitioned"),
     (prefetch_copies, "partitioned"),
     (reuse_accumulators, "partitioned"),
-    (overlap_products, "partitioned"),
     (insert_prologue, "partitioned"),
     (allocate_shared, "scheduled"),
     (simplify, "scheduled"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 
 from wsdsl.diagnostics import Loc
@@ -58,8 +58,10 @@ class Products:
         self.slots: set[Value] = set()
         """Of the open group, as in `Group`."""
         self.in_flight: list[Group] = []
-        self.unfenced = False
-        """Whether accumulators were made since the last fence."""
+        self.unfenced = True
+        """Whether threads may have written to registers of products since the last fence."""
+        self.right: tuple[Value, bool]
+        """The second operand of the last product, for the rest of its blocks."""
 
     def empty(self, tile: Tile, loc: Loc | None) -> Accumulated:
         """A tile of zeros, as an accumulator that nothing was added to."""
@@ -109,7 +111,8 @@ class Products:
             first, second, dtypes = second, first, dtypes[::-1]
         fragments = self.fragments(computed, op.loc) if computed else ()
         accumulators = self.resume(acc, op.loc)
-        if not self.open or self.unfenced:
+        begin, end = op.blocks or (0, len(accumulators))
+        if self.unfenced:
             b.add(WgmmaFence(loc=op.loc))
         self.unfenced = False
         started = acc.started
@@ -117,9 +120,12 @@ class Products:
         assert acc.shape.columns is not None
         shared = self.shapes.share == "columns"
         column = self.column_start(acc.shape.columns, 0) if shared else None
-        right, right_k = self.operand(tiles[second], k, column, op.loc)
-        made: list[Value] = []
-        for i, accumulator in enumerate(accumulators):
+        if not begin:
+            self.right = self.operand(tiles[second], k, column, op.loc)
+        right, right_k = self.right
+        made = [*accumulators]
+        for i in range(begin, end):
+            accumulator = accumulators[i]
             assert acc.shape.rows is not None
             if not fragments:
                 start = self.row_start(acc.shape.rows, i)
@@ -139,8 +145,8 @@ class Products:
                 b_k_major=right_k,
                 loc=op.loc,
             )
-            made.append(b.add(wgmma).result)
-        tile = Accumulated(acc.shape, tuple(made), True)
+            made[i] = b.add(wgmma).result
+        tile = Accumulated(acc.shape, tuple(made), end == len(made) or acc.started)
         # What goes on from a product in flight is waited for in its place.
         for group in self.in_flight:
             group.tiles = [x for x in group.tiles if x is not acc]
@@ -189,6 +195,12 @@ class Products:
         )
         return self.builder.add(made).result, k_major
 
+    def begin(self, tiles: list[Accumulated], slots: Set[Value]) -> None:
+        """In a loop that carries `slots`, or behind it: the products that read them are in flight,
+        and add to `tiles`."""
+        self.in_flight = [Group(tiles, (), frozenset(slots))] if slots else []
+        self.unfenced = True
+
     def commit(self, loc: Loc | None) -> None:
         """Close the open group, and leave it in flight."""
         if self.open:
@@ -200,14 +212,12 @@ class Products:
         self.open, self.in_registers, self.slots = [], [], set()
         return group
 
-    def settle(self, loc: Loc | None, keep: bool = False) -> None:
-        """Wait for all products. With `keep` their accumulators are not read here."""
-        if self.open and keep and not self.in_flight:
-            self.builder.add(WgmmaCommit(loc=loc))
-            self.builder.add(WgmmaWait(pending=0, fragments=self.close().fragments, loc=loc))
-            return
+    def settle(self, loc: Loc | None, kept: Set[Value] = frozenset()) -> None:
+        """Wait for all products but those that read one of the slots of the states `kept`, and
+        those behind them."""
         self.commit(loc)
-        self.retire(len(self.in_flight), loc)
+        ends = (n for n, group in enumerate(self.in_flight) if kept & group.slots)
+        self.retire(next(ends, len(self.in_flight)), loc)
 
     def retire(self, num: int, loc: Loc | None) -> None:
         """Wait for the first groups that are in flight."""
@@ -227,11 +237,11 @@ class Products:
         groups = [n for n, group in enumerate(self.in_flight) if tile in group.tiles]
         self.retire(max(groups, default=-1) + 1, loc)
 
-    def give_back(self, slot: Value, loc: Loc | None, keep: bool) -> None:
+    def give_back(self, slot: Value, loc: Loc | None) -> None:
         """Wait for the products that read the slot of a state. What is not in flight yet does not
         outlast a slot."""
         if not self.in_flight:
-            self.settle(loc, keep)
+            self.settle(loc)
             return
         self.commit(loc)
         groups = [n for n, group in enumerate(self.in_flight) if slot in group.slots]
@@ -246,6 +256,7 @@ class Products:
     ) -> None:
         """`read`: operands in registers, which are free from here on. `pending`: groups that need
         not be over."""
+        self.unfenced |= bool(tiles or read)
         accumulators = tuple(a for tile in tiles for a in tile.accumulators)
         fragments: list[Value] = []
         for a in accumulators:

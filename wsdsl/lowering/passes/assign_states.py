@@ -27,7 +27,14 @@ import dataclasses
 from wsdsl.ir.barrier_ops import Advance, ForRange, InitialState
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.pipeline_ops import AddInCluster, CircularBuffer, Partition
-from wsdsl.ir.slot_ops import ConsumerWait, ProducerAcquire, ProducerTail, SkipSlot, TakeSubtiles
+from wsdsl.ir.slot_ops import (
+    ConsumerWait,
+    NoSlot,
+    ProducerAcquire,
+    ProducerTail,
+    SkipSlot,
+    TakeSubtiles,
+)
 from wsdsl.ir.tile_ops import If, Yield
 from wsdsl.ir.types import State
 from wsdsl.ir.walk import Namer, walk
@@ -90,7 +97,7 @@ class _Threading:
                                 result=states[op.ring], state=before, num=ring.depth, loc=op.loc
                             )
                         )
-                case ProducerTail():
+                case ProducerTail() | NoSlot():
                     made.append(dataclasses.replace(op, state=states[op.ring]))
                 case ForRange():
                     made.append(self.loop(op, states))

@@ -31,6 +31,7 @@ from wsdsl.ir.barrier_ops import (
     ArriveExpectTx,
     Elect,
     FenceAsyncProxy,
+    ForRange,
     LaunchGrid,
     WaitBarrier,
 )
@@ -42,6 +43,7 @@ from wsdsl.ir.slot_ops import (
     ConsumerWait,
     ElementsInShared,
     LoadToSlot,
+    NoSlot,
     ProducerAcquire,
     ProducerCommit,
     ProducerTail,
@@ -55,8 +57,9 @@ from wsdsl.ir.slot_ops import (
     ValuesInShared,
 )
 from wsdsl.ir.swizzle import SMEM_ALIGN
+from wsdsl.ir.tile_ops import Yield
 from wsdsl.ir.tma import LINE_ALIGN
-from wsdsl.ir.types import Axis, Barriers, Shared, Tile
+from wsdsl.ir.types import Axis, Barriers, Shared, State, Tile
 from wsdsl.ir.walk import Namer, walk, with_regions
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import Builder
@@ -90,6 +93,8 @@ class _Rings:
         self.sizes = {name: axis.size for name, axis in self.axes.items()}
         self.rings: dict[Value, PlacedRing] = {}
         self.slots: dict[Value, ProducerAcquire | ConsumerWait] = {}
+        self.placed: dict[Value, tuple[Value, Value]] = {}
+        """Ring and state of every slot that may be given back."""
         self.starts: dict[Value, Value] = {}
         self.fills: dict[Value, list[LoadToSlot]] = {}
         self.parts: dict[Value, tuple[int, ...]] = {}
@@ -115,6 +120,14 @@ class _Rings:
                 self.released_by_threads |= released_without_product(inner)
             if isinstance(op, (ProducerAcquire, ConsumerWait)):
                 self.slots[op.result] = op
+            if isinstance(op, (ConsumerWait, NoSlot)):
+                assert op.state is not None
+                self.placed[op.result] = op.ring, op.state
+            elif isinstance(op, ForRange):
+                for first, *others in zip(op.init, op.args, op.result, strict=True):
+                    for value in others if first in self.placed else ():
+                        ring, _ = self.placed[first]
+                        self.placed[value] = ring, self.builder.value(value.name, State())
             elif isinstance(op, LoadToSlot):
                 self.fills.setdefault(op.slot, []).append(op)
                 held = self.slots[op.slot]
@@ -263,10 +276,25 @@ class _Rings:
                 b.add(self.stored(op))
             case ProducerCommit() if self.producers.by_stores(self.slots[op.slot].ring):
                 self.commit(op)
-            case LoadToSlot() | ProducerCommit():
+            case LoadToSlot() | ProducerCommit() | NoSlot():
                 pass
+            case ForRange() | Yield():
+                b.add(self.carried(op))
             case _:
                 b.add(with_regions(op, self.region))
+
+    def carried(self, op: ForRange | Yield) -> Op:
+        """Slots that are carried are so by their states, behind all else."""
+
+        def states(values: tuple[Value, ...]) -> tuple[Value, ...]:
+            slots = (self.placed[v][1] for v in values if v in self.placed)
+            return (*(v for v in values if v not in self.placed), *slots)
+
+        if isinstance(op, Yield):
+            return dataclasses.replace(op, values=states(op.values))
+        result, init, args = (states(values) for values in (op.result, op.init, op.args))
+        body = self.region(op.body)
+        return dataclasses.replace(op, result=result, init=init, args=args, body=body)
 
     def stored(self, op: StoreToSlot) -> StoreInShared:
         """Where threads write a tile, and in which lines."""
@@ -295,17 +323,16 @@ class _Rings:
         )
 
     def release(self, op: ConsumerRelease) -> None:
-        b, wait = self.builder, self.slots[op.slot]
-        assert wait.state is not None
-        ring = self.rings[wait.ring]
-        for cta in self.peers[wait.ring]:
+        b, (ring, state) = self.builder, self.placed[op.slot]
+        for cta in self.peers[ring]:
             b.add(
                 ArriveBarrier(
-                    barriers=ring.empty,
-                    state=wait.state,
+                    barriers=self.rings[ring].empty,
+                    state=state,
                     cta=cta,
-                    each_warp=self.releases(wait.ring) == WARPS,
-                    each_thread=wait.ring in self.released_by_threads,
+                    pred=op.pred,
+                    each_warp=self.releases(ring) == WARPS,
+                    each_thread=ring in self.released_by_threads,
                     loc=op.loc,
                 )
             )
@@ -348,7 +375,7 @@ class _Rings:
             return [*ops]
         return [Elect(body=tuple(ops), loc=self.builder.loc)]
 
-    def placed(self, op: SlotTile | SlotElements | SlotValues) -> dict[str, Any]:
+    def place_of(self, op: SlotTile | SlotElements | SlotValues) -> dict[str, Any]:
         """Where the field of a slot is, as ops say it."""
         wait = self.slots[op.slot]
         assert wait.state is not None
@@ -359,9 +386,9 @@ class _Rings:
     def locate(self, op: SlotTile | SlotElements | SlotValues) -> Op:
         match op:
             case SlotTile():
-                return TileInShared(**self.placed(op))
+                return TileInShared(**self.place_of(op))
             case SlotElements():
-                return ElementsInShared(tensor=op.tensor, index=op.index, **self.placed(op))
+                return ElementsInShared(tensor=op.tensor, index=op.index, **self.place_of(op))
             case SlotValues():
                 wait, kind = self.slots[op.slot], op.result.type
                 assert isinstance(kind, Tile)
@@ -371,7 +398,7 @@ class _Rings:
                     every=op.every,
                     stride=op.stride,
                     last=op.last,
-                    **self.placed(op),
+                    **self.place_of(op),
                 )
 
 

@@ -75,7 +75,6 @@ from wsdsl.lowering.carried import (
     CarriedSum,
     CarriedTile,
     added_in_place,
-    leaves_in_flight,
     stays_with_products,
 )
 from wsdsl.lowering.clear_slots import clear_beyond
@@ -129,8 +128,6 @@ class _Lowering:
         counts = Counter(uses(partition.body))
         self.wanted = {value for value, times in counts.items() if times > 1}
         """What is used more than once."""
-        self.keep = False
-        """Whether the running body leaves its products in flight: nothing in it reads them."""
         self.zeros = tiles_of_zeros(partition.body)
 
     def partition(self, body: Region) -> Region:
@@ -238,7 +235,7 @@ class _Lowering:
             case _:
                 if isinstance(op, ArriveBarrier):
                     self.finish_reading()
-                    self.products.give_back(op.state, op.loc, self.keep)
+                    self.products.give_back(op.state, op.loc)
                 swap = {v: self.scalar(v) for v in operands(op) if v in self.env}
                 self.builder.add(replace_operands(op, swap))
 
@@ -308,7 +305,9 @@ class _Lowering:
         op = dataclasses.replace(op, start=self.scalar(op.start), stop=self.scalar(op.stop))
         carries = zip(op.args, lasts, strict=True)
         summed = [is_tile(last) and stays_with_products(op, arg, last) for arg, last in carries]
-        keep = leaves_in_flight(op, summed)
+        # By the state of a slot that is carried, that of the one that the next iteration has.
+        read = {inner.state for inner in op.body if isinstance(inner, TileInShared)}
+        slots = {arg: last for arg, last in zip(op.args, lasts, strict=True) if last in read}
         sums_only = {v for v, is_sum in zip(op.init, summed, strict=True) if is_sum}
         for value in (*free_values(op.body), *op.init):
             if value not in sums_only and (value in self.env or value in self.sums):
@@ -318,17 +317,16 @@ class _Lowering:
             self.carry(op, *each)
             for each in zip(op.init, op.args, lasts, op.result, summed, strict=True)
         ]
-        outer_keep, self.keep = self.keep, keep
         self.stores.boundary(op)
         with self.inner() as body:
             self.stores.begin_iteration(op)
             for var in carried:
                 var.enter(self)
+            self.products.begin([], slots.keys())
             self.region(op.body[:-1])
-            self.products.settle(op.loc, keep)
+            self.products.settle(op.loc, {*slots.values()})
             handed = [v for var in carried for v in var.hand_on(self)]
             b.add(Yield(values=tuple(handed), loc=op.loc))
-        self.keep = outer_keep
         self.stores.boundary(op)
         results = [v for var in carried for v in var.leave(self)]
         b.add(
@@ -340,9 +338,8 @@ class _Lowering:
                 body=tuple(body),
             )
         )
-        if keep:
-            finished = [self.sums[v] for v, is_sum in zip(op.result, summed, strict=True) if is_sum]
-            self.products.wait(finished, op.loc)
+        sums = [self.sums[v] for v, is_sum in zip(op.result, summed, strict=True) if is_sum]
+        self.products.begin(sums, {op.result[op.args.index(arg)] for arg in slots})
         for var in carried:
             var.after(self)
 
@@ -368,12 +365,12 @@ class _Lowering:
             if value in self.env or value in self.sums:
                 self.pieces(value).all()
         self.read_first(stored_in(op))
-        cond, keep = self.scalar(op.cond), self.keep
-        self.keep = False
+        cond = self.scalar(op.cond)
         branches: list[Region] = []
         for region in (op.then, op.orelse):
             self.stores.boundary(op)
             with self.inner() as ops:
+                self.products.unfenced = True
                 self.region(region[:-1])
                 if multiplies:
                     self.products.settle(op.loc)
@@ -383,7 +380,7 @@ class _Lowering:
                     handed += self.pieces(last).all() if tile else (self.scalar(last),)
                 b.add(Yield(values=tuple(handed), loc=op.loc))
             branches.append(tuple(ops))
-        self.keep = keep
+        self.products.unfenced = True
         self.stores.boundary(op)
         result: list[Value] = []
         for made in op.result:

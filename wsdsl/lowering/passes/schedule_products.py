@@ -1,4 +1,39 @@
-"""Let the tensor cores work on one iteration's products while the next one's operands are computed.
+"""Decide which products are in flight while threads do something else, and when slots go back.
+
+**A loop whose products only add to what it carries** leaves them in flight: its slots are given
+back an iteration later, when nothing reads them any more.
+
+Before:
+    %acc2 = for_range(index=%k, ..., init=(%acc0,), args=(%acc1,)) {
+      %slot = consumer_wait(ring=%ring)
+      ...
+      %acc3 = contract(a=%a, b=%b, acc=%acc1)
+      consumer_release(slot=%slot)
+      yield(values=(%acc3,))
+    }
+    named_barrier_arrive(barrier=2, num_warpgroups=2)
+After:
+    %none = no_slot(ring=%ring)
+    %acc2, %last = for_range(..., init=(%acc0, %none), args=(%acc1, %before: slot)) {
+      %slot = consumer_wait(ring=%ring)
+      ...
+      %begun = contract(a=%a, b=%b, acc=%acc1, blocks=(0, 1))
+      %more = map(fn="gt", args=(%k, %zero))
+      consumer_release(slot=%before, pred=%more)
+      %acc3 = contract(a=%a, b=%b, acc=%begun, blocks=(1, 2))
+      yield(values=(%acc3, %slot))
+    }
+    named_barrier_arrive(barrier=2, num_warpgroups=2)
+    %any = map(fn="gt", args=(%stop, %zero))
+    consumer_release(slot=%last, pred=%any)
+
+The tensor cores then have the next products before the last ones are done. Half of an iteration's
+products, by blocks of 64 rows, are started in front of the release, the others behind it. In
+ping-pong the next partition's products queue up behind this one's last. A ring that is too short
+for the slots of two iterations gives them back at once.
+
+**A loop whose products are made of computed operands** computes the next iteration's operands while
+the tensor cores work on this one's products.
 
 Before:
     %acc5, %top5 = for_range(index=%t, start=%c0, stop=%size_T, step=%c128, ...) {
@@ -26,15 +61,15 @@ After:
       yield(...)
     }
 
-A loop whose products are made of computed operands has two stages. The first makes the operands of
+It has two stages. The first makes the operands of
 an iteration, by products of their own or of what is loaded; the second multiplies them. The second
 stage of an iteration runs beside the first one of the next: products are started as soon as what
 they read is there, first those that need nothing but slots, and waited for where their results are
 read. What stands between the stages is carried in registers: the computed operand, and the sum that
 it is added to, once that is scaled.
 
-A loop is left as it is if its first stage has no products, depends on what its second one makes, or
-has loops.
+A loop with computed operands is left as it is if its first stage has no products, depends on what
+its second one makes, or has loops.
 
 Why here: on tiles, before stages and parities of slots are threaded through the loops.
 """
@@ -43,9 +78,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from wsdsl.ir.barrier_ops import ForRange
+from wsdsl.ir.barrier_ops import ForRange, NamedBarrierArrive
 from wsdsl.ir.op import Kernel, Region, Value, operands, results_of
-from wsdsl.ir.pipeline_ops import AxisAt, CommitProducts, Materialize, Partition
+from wsdsl.ir.pipeline_ops import AxisAt, CircularBuffer, CommitProducts, Materialize, Partition
 from wsdsl.ir.slot_ops import ConsumerRelease
 from wsdsl.ir.tile_ops import (
     Contract,
@@ -56,30 +91,47 @@ from wsdsl.ir.tile_ops import (
     Yield,
 )
 from wsdsl.ir.types import Axis, Tile
-from wsdsl.ir.walk import Namer, copy_region, with_regions, yielded
-from wsdsl.lowering.axes import is_tile
+from wsdsl.ir.walk import Namer, copy_region, walk, with_regions, yielded
+from wsdsl.lowering.axes import axes_of, is_tile
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.loop_stages import PURE, LoopStages, is_scalar
+from wsdsl.lowering.products_in_flight import InFlight, row_blocks
 
 
 def schedule_products(kernel: Kernel) -> Kernel:
     builder = Builder(Namer.of(kernel))
     stored = {op.tensor for op in kernel.ops if isinstance(op, Store)}
+    rings = {op.result: op for op in kernel.body if isinstance(op, CircularBuffer)}
+    axes = axes_of(kernel)
 
-    def region(block: Region) -> Region:
-        with builder.region() as made:
-            for op in block:
-                op = with_regions(op, region)
-                stages = LoopStages.of(op, stored) if isinstance(op, ForRange) else None
-                if stages is None:
-                    builder.add(op)
-                else:
-                    builder.loc = op.loc
-                    _Pipelined(stages, builder, dict(kernel.sizes)).emit()
-        return tuple(made)
+    def partition(own: Partition) -> Partition:
+        blocks = {
+            op: row_blocks(op, own, axes) for op in walk(own.body) if isinstance(op, Contract)
+        }
+
+        def region(block: Region) -> Region:
+            with builder.region() as made:
+                ahead = [*block]
+                while ahead:
+                    op = with_regions(ahead.pop(0), region)
+                    stages = LoopStages.of(op, stored) if isinstance(op, ForRange) else None
+                    kept = InFlight.of(op, rings) if isinstance(op, ForRange) else None
+                    if stages is not None:
+                        builder.loc = op.loc
+                        _Pipelined(stages, builder, dict(kernel.sizes)).emit()
+                    elif kept is not None:
+                        # The next partition may start when the last products have been started.
+                        order = [x for x in ahead[:1] if isinstance(x, NamedBarrierArrive)]
+                        kept.emit(builder, blocks, order)
+                        del ahead[: len(order)]
+                    else:
+                        builder.add(op)
+            return tuple(made)
+
+        return dataclasses.replace(own, body=region(own.body))
 
     body = tuple(
-        with_regions(op, region) if isinstance(op, Partition) and op.role == "compute" else op
+        partition(op) if isinstance(op, Partition) and op.role == "compute" else op
         for op in kernel.body
     )
     return kernel if body == kernel.body else dataclasses.replace(kernel, body=body)

@@ -1,0 +1,129 @@
+"""Loops whose products are still in flight when their next iteration begins: see
+`schedule_products`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from wsdsl.ir.barrier_ops import ForRange
+from wsdsl.ir.op import Op, Value
+from wsdsl.ir.pipeline_ops import CircularBuffer, Partition
+from wsdsl.ir.slot_ops import ConsumerRelease, ConsumerWait, NoSlot
+from wsdsl.ir.tile_ops import Contract, Yield
+from wsdsl.ir.types import Axis, Slot, Tile
+from wsdsl.ir.walk import walk, yielded
+from wsdsl.lowering.axes import is_tile
+from wsdsl.lowering.builder import Builder
+from wsdsl.lowering.carried import added_in_place, stays_with_products
+
+
+@dataclasses.dataclass(frozen=True)
+class InFlight:
+    """A loop all of whose products add to what it carries, and whose slots are given back an
+    iteration late. `rings` are those of the slots that an iteration gives back, in order.
+    """
+
+    loop: ForRange
+    rings: tuple[Value, ...]
+
+    @classmethod
+    def of(cls, loop: ForRange, rings: Mapping[Value, CircularBuffer]) -> InFlight | None:
+        body = loop.body[:-1]
+        given_back = [op for op in body if isinstance(op, ConsumerRelease)]
+        taken = {op.result: op.ring for op in body if isinstance(op, ConsumerWait)}
+        at = [i for i, op in enumerate(body) if isinstance(op, Contract)]
+        if not given_back or not at or any(op.slot not in taken for op in given_back):
+            return None
+        if any(op in given_back for op in body[: at[-1]]) or not _adds_only(loop):
+            return None
+        held = tuple(taken[op.slot] for op in given_back)
+        # An iteration waits for its own slots while it holds the last one's: both fit the ring.
+        if any(rings[ring].depth < 2 * count for ring, count in Counter(held).items()):
+            return None
+        return cls(loop, held)
+
+    def emit(self, b: Builder, blocks: Mapping[Contract, int], behind: Sequence[Op]) -> None:
+        """The loop, then `behind`, then what gives back the last slots. `blocks`: of 64 rows, in
+        which a product is started.
+        """
+        loop = self.loop
+        b.loc = loop.loc
+        first = tuple(
+            b.add(NoSlot(result=b.value("none", Slot()), ring=ring, loc=loop.loc)).result
+            for ring in self.rings
+        )
+        before = tuple(b.value("before", Slot()) for _ in self.rings)
+        last = tuple(b.value("last", Slot()) for _ in self.rings)
+        given_back = [op for op in loop.body if isinstance(op, ConsumerRelease)]
+        with b.region() as body:
+            for op in self._in_halves(blocks, b):
+                if op is not None:
+                    b.add(op)
+                    continue
+                more = b.map("gt", loop.index, loop.start, wish="more")
+                for release, slot in zip(given_back, before, strict=True):
+                    b.add(dataclasses.replace(release, slot=slot, pred=more))
+            own = tuple(release.slot for release in given_back)
+            b.add(Yield(values=(*yielded(loop.body), *own), loc=loop.body[-1].loc))
+        b.add(
+            dataclasses.replace(
+                loop,
+                result=(*loop.result, *last),
+                init=(*loop.init, *first),
+                args=(*loop.args, *before),
+                body=tuple(body),
+            )
+        )
+        b.ops += behind
+        some = b.map("gt", loop.stop, loop.start, wish="any")
+        for release, slot in zip(given_back, last, strict=True):
+            b.add(dataclasses.replace(release, slot=slot, pred=some))
+
+    def _in_halves(self, blocks: Mapping[Contract, int], b: Builder) -> list[Op | None]:
+        """The body without what gives slots back, and None where the last iteration's are: behind
+        half of the products. A warpgroup can not run far ahead of the tensor cores: behind all of
+        them it would come to the wait when most of what it has started is done, and slots would
+        be given back late.
+        """
+        body = [op for op in self.loop.body[:-1] if not isinstance(op, ConsumerRelease)]
+        products = [op for op in body if isinstance(op, Contract)]
+        total = sum(blocks[op] for op in products)
+        left = max(1, total // 2)
+        made: list[Op | None] = []
+        for op in body:
+            if not isinstance(op, Contract) or left <= 0:
+                made.append(op)
+                continue
+            own = blocks[op]
+            if left >= own:
+                made += [op, None] if left == own else [op]
+            else:
+                begun = b.value(op.result.name, op.result.type)
+                made.append(dataclasses.replace(op, result=begun, blocks=(0, left)))
+                made += [None, dataclasses.replace(op, acc=begun, blocks=(left, own))]
+            left -= own
+        return made
+
+
+def _adds_only(loop: ForRange) -> bool:
+    """Whether nothing in a body reads what its products add up."""
+    inside = [op for op in walk(loop.body) if isinstance(op, Contract)]
+    if any(isinstance(v.type, Tile) for op in inside for v in (op.a, op.b)):
+        # The registers of a computed operand are the next one's.
+        return False
+    for arg, last in zip(loop.args, yielded(loop.body), strict=True):
+        summed = is_tile(last) and stays_with_products(loop, arg, last)
+        if summed and not added_in_place(loop.body, arg, last):
+            return False
+    direct = {op.result for op in loop.body if isinstance(op, Contract) and op.acc is not None}
+    return all(op.result in direct for op in inside)
+
+
+def row_blocks(op: Contract, partition: Partition, axes: Mapping[str, Axis]) -> int:
+    """Blocks of 64 rows in which each warpgroup of a partition multiplies."""
+    assert isinstance(op.result.type, Tile)
+    rows = next(axes[x] for x in op.result.type.axes if axes[x].role == "rows")
+    return rows.size // 64 // (partition.num_warpgroups if partition.share == "rows" else 1)
