@@ -17,10 +17,10 @@ K = 1001
 @pytest.fixture(autouse=True)
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever it is possible, so that small operands will do."""
-    from wsdsl.lowering.load_groups import multiplied
+    from wsdsl.lowering.product_operands import multiplied_tensors
 
     def all_of(kernel: Any, sizes: Any, names: Any, singly: Any) -> tuple[str, ...]:
-        able = {tensor.name for tensor in multiplied(kernel)} & {*names}
+        able = {tensor.name for tensor in multiplied_tensors(kernel)} & {*names}
         return tuple(name for name in kernel.unaligned if name in able)
 
     monkeypatch.setattr(padding, "padded_operands", all_of)

@@ -12,7 +12,7 @@ from tests.case_data import check, expected, inputs
 from tests.case_table import Case
 from wsdsl import Schedule
 from wsdsl.diagnostics import ScheduleError
-from wsdsl.lowering.load_groups import load_groups
+from wsdsl.lowering.edges import edges
 from wsdsl.lowering.passes.hoist_loads import hoist_loads
 
 KEPT: dict[str, Case] = {}
@@ -108,8 +108,8 @@ def test_right_and_proved(name: str, schedule: Schedule) -> None:
 
 
 def test_each_link_of_a_chain_has_a_ring_of_its_own() -> None:
-    groups = load_groups(hoist_loads(KEPT["two_links"].kernel.tile))
-    rings = {load.tensor.name: group.ring for group in groups for load in group.loads}
+    table = edges(hoist_loads(KEPT["two_links"].kernel.tile))
+    rings = {edge.name: edge.ring for edge in table}
     assert rings["U"] == rings["G"] == rings["X"] != rings["D"]
 
 

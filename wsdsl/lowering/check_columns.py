@@ -16,7 +16,7 @@ from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.cooperation import num_shares
 from wsdsl.lowering.epilogue_operands import epilogue_loads
 from wsdsl.lowering.footprint import axis_sizes
-from wsdsl.lowering.output_nest import output_nest
+from wsdsl.lowering.product_operands import multiplied
 from wsdsl.lowering.store_panels import may_be_staged
 from wsdsl.schedule import Schedule
 
@@ -76,15 +76,14 @@ def _lines(kernel: Kernel, schedule: Schedule) -> Iterator[tuple[Value, Axis, in
     """The tensors that TMA moves along columns, and of how many bytes their lines are multiples."""
     found: list[tuple[Value, Value, int]] = []
     shared = num_shares(kernel, schedule)["columns"] > 1
-    multiplied = {v for op in kernel.ops if isinstance(op, Contract) for v in (op.a, op.b)}
     for op in kernel.ops:
         by_tma = isinstance(op, Store) and op.tensor.name not in kernel.unaligned
         if isinstance(op, Store) and by_tma and may_be_staged(kernel, op):
             found.append((op.tensor, op.index[-1], TMA_ALIGN))
-        elif shared and isinstance(op, Load) and op.result in multiplied:
+        elif shared and isinstance(op, Load) and op.result in multiplied(kernel):
             found.append((op.tensor, op.index[-1], OPERAND_LINE))
-    if multiplied:
-        parts = epilogue_loads(kernel, schedule, output_nest(kernel)[1])
+    if multiplied(kernel):
+        parts = epilogue_loads(kernel, schedule)
         found += [(op.tensor, op.index[-1], TMA_ALIGN) for op in parts]
     for tensor, last, line in found:
         if isinstance(last.type, Axis) and last.type.role == "columns":

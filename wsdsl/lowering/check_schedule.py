@@ -31,8 +31,8 @@ from wsdsl.lowering.footprint import (
     promoted_registers,
     smem_bytes,
 )
-from wsdsl.lowering.load_groups import computed_operands, find_load_groups
 from wsdsl.lowering.output_nest import output_nest
+from wsdsl.lowering.product_operands import computed_operands, multiplied
 from wsdsl.lowering.split_k_rules import (
     contracted_variable,
     cut_loop,
@@ -114,7 +114,7 @@ def _order(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
                 kernel.loc,
                 "use 2 consumers",
             )
-        if not find_load_groups(kernel, body):
+        if not multiplied(kernel):
             yield Finding(
                 'mode="pingpong" needs a product: consumers alternate at the tensor cores',
                 kernel.loc,
@@ -229,7 +229,7 @@ def _share(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
 
 def _from_registers(kernel: Kernel, op: Contract) -> bool:
     made_beside = decoded(kernel).tiles
-    return any(v not in made_beside for v in computed_operands(op, kernel.definers))
+    return any(v not in made_beside for v in computed_operands(kernel, op))
 
 
 def tile_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:

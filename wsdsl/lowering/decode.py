@@ -36,6 +36,7 @@ from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import Axis, Role, Tile
 from wsdsl.ir.wgmma import may_be_mn_major
 from wsdsl.lowering.axes import axes_of, loop_variable
+from wsdsl.lowering.product_operands import computed_operands
 from wsdsl.schedule import Schedule
 
 ELEMENTWISE = (Bitcast, Block, Cast, Constant, DimSize, End, Full, Index, Load, Lookup, Map)
@@ -65,12 +66,11 @@ def decoded(kernel: Kernel) -> Decoded:
     if kernel.schedule is None or kernel.schedule.decode != "shared":
         return NOTHING
     made, found = kernel.definers, dict[Value, tuple[str, list[Value]]]()
-    stored = {op.tensor for op in kernel.ops if isinstance(op, Store)}
-    for op in kernel.ops:
-        for operand in (op.a, op.b) if isinstance(op, Contract) else ():
-            if operand in found or isinstance(made.get(operand), Load):
+    stored = {op.tensor for op in kernel.of(Store)}
+    for op in kernel.of(Contract):
+        for operand in computed_operands(kernel, op):
+            if operand in found:
                 continue
-            assert isinstance(op, Contract)
             slice, axes = _slice(operand, made), _summed(op)
             read = {_read(made[v]) for v in slice or () if isinstance(made.get(v), (Load, Lookup))}
             if slice is not None and len(axes) == 1 and not read & stored:
@@ -209,8 +209,7 @@ def decode_faults(kernel: Kernel, sizes: Mapping[str, int]) -> Iterator[Finding]
 def unfit_decoding(kernel: Kernel, given: Schedule) -> Iterator[Finding]:
     """Where nothing can be made where the schedule says."""
     made, told = kernel.definers, f'Schedule.decode is "{given.decode}"'
-    products = [op for op in kernel.ops if isinstance(op, Contract)]
-    computed = [v for op in products for v in (op.a, op.b) if not isinstance(made.get(v), Load)]
+    computed = [v for op in kernel.of(Contract) for v in computed_operands(kernel, op)]
     if given.decode is not None and not computed:
         yield Finding(f"{told}, and no operand of a product is computed", None, "leave it out")
     elif given.decode == "shared" and not decoded(kernel).tiles:

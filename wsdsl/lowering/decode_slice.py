@@ -30,8 +30,8 @@ from wsdsl.ir.tile_ops import Load
 from wsdsl.ir.types import Axis, Slot
 from wsdsl.ir.walk import definitions
 from wsdsl.lowering.decode import decoded
-from wsdsl.lowering.load_groups import LoadGroup, alike
 from wsdsl.lowering.producer_slice import ProducerSlice
+from wsdsl.lowering.slots import SlotGroup
 
 
 class DecodeSlice(ProducerSlice):
@@ -43,67 +43,61 @@ class DecodeSlice(ProducerSlice):
         axes = (v for v in definitions(kernel) if isinstance(v.type, Axis))
         self.axes = {v.type.name: v for v in axes if isinstance(v.type, Axis)}
         self.slots: dict[int, Value] = {}
-        groups = (g for g in loads.groups if g.ring.kind == "encoded")
-        self.in_slots = {v for g in groups for load in g.loads for v in alike(load, g.block)}
+        groups = (g for g in loads.groups if g.consumer == "decode")
+        self.in_slots = {v for g in groups for edge in g.edges for v in edge.values}
 
     def _kept(self, op: Op, names: frozenset[str], needed: set[Value]) -> Op | None:
         if isinstance(op, Load) and op.result in self.in_slots:
             return None
         return super()._kept(op, names, needed)
 
-    def _before(self, groups: list[LoadGroup], place: int, names: frozenset[str]) -> list[Op]:
+    def _before(self, groups: list[SlotGroup], place: int, names: frozenset[str]) -> list[Op]:
         made: list[Op] = []
         for group in groups:
-            if group.ring.kind == "encoded" and group.first == place:
+            if group.consumer == "decode" and group.first == place:
                 made += self._taken(group)
         for group in groups:
-            if group.ring.kind == "decoded" and group.first == place:
+            if group.producer == "decode" and group.first == place:
                 made += self._filled(group)
         for group in groups:
-            if group.ring.kind == "encoded" and self._read(group, groups) == place:
+            if group.consumer == "decode" and self._read(group, groups) == place:
                 made.append(ConsumerRelease(slot=self._slot(group), loc=group.loc))
         return made
 
-    def _read(self, group: LoadGroup, groups: list[LoadGroup]) -> int:
+    def _read(self, group: SlotGroup, groups: list[SlotGroup]) -> int:
         """Where all is made that is made of a group's loads."""
-        following = {v for load in group.loads for v in alike(load, group.block)}
+        following = {v for edge in group.edges for v in edge.values}
         for op in group.block:
             if following & {*operands(op)}:
                 following |= {*results_of(op)}
-        decoding = [g for g in groups if g.ring.kind == "decoded"]
-        return max(g.first for g in decoding if following & {value for value, _ in g.made})
+        decoding = [g for g in groups if g.producer == "decode"]
+        return max(g.first for g in decoding if following & {e.value for e in g.edges})
 
-    def _slot(self, group: LoadGroup) -> Value:
+    def _slot(self, group: SlotGroup) -> Value:
         """What the group's slot is called while it is read."""
         place = self.groups.index(group)
         if place not in self.slots:
             self.slots[place] = Value(self.namer.new("slot"), Slot())
         return self.slots[place]
 
-    def _taken(self, group: LoadGroup) -> list[Op]:
+    def _taken(self, group: SlotGroup) -> list[Op]:
         slot, ring = self._slot(group), self.rings[group.ring]
         made: list[Op] = [
             ConsumerWait(result=slot, ring=ring, layout=self.layout(group), loc=group.loc)
         ]
-        for field, load in enumerate(group.loads):
+        for field, edge in enumerate(group.edges):
+            load = edge.load
             where = dict[str, Any](slot=slot, field=field, tensor=load.tensor, index=load.index)
-            values = alike(load, group.block)
-            made += (SlotElements(result=value, **where, loc=load.loc) for value in values)
+            made += (SlotElements(result=value, **where, loc=load.loc) for value in edge.values)
         return made
 
-    def _filled(self, group: LoadGroup) -> list[Op]:
+    def _filled(self, group: SlotGroup) -> list[Op]:
         slot, ring = Value(self.namer.new("slot"), Slot()), self.rings[group.ring]
         made: list[Op] = [
             ProducerAcquire(result=slot, ring=ring, layout=self.layout(group), loc=group.loc)
         ]
-        for field, (value, _) in enumerate(group.made):
-            made.append(
-                StoreToSlot(
-                    slot=slot,
-                    field=field,
-                    value=value,
-                    summed=self.axes[self.decoded.summed[value]],
-                    loc=group.loc,
-                )
-            )
+        for field, edge in enumerate(group.edges):
+            where = dict[str, Any](slot=slot, field=field, value=edge.value)
+            axis = self.axes[self.decoded.summed[edge.value]]
+            made.append(StoreToSlot(**where, summed=axis, loc=group.loc))
         return [*made, ProducerCommit(slot=slot, loc=group.loc)]

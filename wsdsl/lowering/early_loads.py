@@ -14,17 +14,16 @@ from wsdsl.ir.op import Kernel, Region
 from wsdsl.ir.tile_ops import Load, Lookup, Store
 from wsdsl.ir.types import Tensor
 from wsdsl.ir.walk import walk
-from wsdsl.lowering.load_groups import LoadGroup, load_groups
+from wsdsl.lowering.slots import SlotGroup, operand_slots
 from wsdsl.schedule import Schedule
 
 
-def loaded_tensors(groups: Iterable[LoadGroup]) -> frozenset[str]:
-    """Names of the tensors that products' slots are filled with: operands, and what lies beside."""
-    found = (load for group in groups for load in (*group.loads, *(s.load for s in group.beside)))
-    return frozenset(load.tensor.name for load in found)
+def loaded_tensors(groups: Iterable[SlotGroup]) -> frozenset[str]:
+    """Names of the tensors that slots are filled with."""
+    return frozenset(load.tensor.name for group in groups for load in group.loads)
 
 
-def load_shares(groups: Iterable[LoadGroup], schedule: Schedule) -> list[frozenset[str]]:
+def load_shares(groups: Iterable[SlotGroup], schedule: Schedule) -> list[frozenset[str]]:
     """The tensors that each load partition copies, the constant ones first."""
     names = loaded_tensors(groups)
     early = names & frozenset(schedule.constant or ())
@@ -35,7 +34,7 @@ def num_load_partitions(kernel: Kernel, schedule: Schedule) -> int:
     """Of a kernel with products; each is one warpgroup."""
     if not schedule.constant:
         return 1
-    return max(1, len(load_shares(load_groups(kernel), schedule)))
+    return max(1, len(load_shares(operand_slots(kernel), schedule)))
 
 
 def unfit_constants(kernel: Kernel, schedule: Schedule) -> Iterator[Finding]:

@@ -28,19 +28,47 @@ from wsdsl.ir.tma import LINE_ALIGN, MAX_RANK
 from wsdsl.ir.types import Axis, Barriers, Fragment, State, Tensor, Tile
 from wsdsl.ir.walk import used_inside
 from wsdsl.lowering.cooperation import cluster_splits, shared_role
-from wsdsl.lowering.load_groups import copied_operands
+from wsdsl.lowering.edge import Edge
+from wsdsl.lowering.output_nest import output_nest
 from wsdsl.lowering.partition_context import PartitionContext, narrow_axes
 from wsdsl.lowering.ping_pong import ring_barrier
+from wsdsl.lowering.product_operands import copied_operands
 from wsdsl.lowering.register_tiles import RegisterTile, panel_widths
+from wsdsl.lowering.slots import SlotGroup, operand_slots
 from wsdsl.schedule import Schedule
 
 MIN_DEPTH, MAX_DEPTH = 2, 4
 
 
-def epilogue_loads(kernel: Kernel, schedule: Schedule, body: Region) -> tuple[Load, ...]:
+def epilogue_slots(kernel: Kernel, schedule: Schedule) -> tuple[SlotGroup, ...]:
+    """One group, in the output tile's own block, of what its epilogue reads; or none."""
+    (_, body), loads = output_nest(kernel), epilogue_loads(kernel, schedule)
+    if not loads or not (rings := {group.ring for group in operand_slots(kernel)}):
+        return ()
+    edges = [
+        Edge(
+            values=(load.result,),
+            made=load,
+            producer="load",
+            consumers=("compute",),
+            layout=load.result.type,
+            produced_in=None,
+            consumed_in=None,
+            ring=len(rings),
+            depth="rest",
+        )
+        for load in loads
+        if isinstance(load.result.type, Tile)
+    ]
+    first, last = body.index(loads[0]), len(body) - 1
+    return (SlotGroup(body, tuple(edges), first, last, range(first, last + 1)),)
+
+
+def epilogue_loads(kernel: Kernel, schedule: Schedule) -> tuple[Load, ...]:
     """The loads of an output tile's own block that TMA can make for the epilogue. Of the pieces of
     a tile that is cut only one has an epilogue, or each a part of it.
     """
+    _, body = output_nest(kernel)
     if schedule.cuts_tiles or cluster_splits(kernel, schedule) > 1:
         return ()
     if shared_role(kernel, schedule) == "columns":

@@ -21,9 +21,9 @@ from wsdsl.lowering.epilogue_operands import (
     subtile_offsets,
     subtile_widths,
 )
-from wsdsl.lowering.load_groups import LoadGroup, RingKey, load_groups
 from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.output_nest import output_nest
+from wsdsl.lowering.slots import SlotGroup, operand_slots
 from wsdsl.lowering.split_k_rules import cut_loop
 from wsdsl.schedule import Schedule
 
@@ -95,22 +95,22 @@ def tile_bytes(tile: Tile, sizes: dict[str, int]) -> int:
     return -(-elements * tile.dtype.bytes // SMEM_ALIGN) * SMEM_ALIGN
 
 
-def slot_bytes(kernel: Kernel, schedule: Schedule, group: LoadGroup, sizes: dict[str, int]) -> int:
+def slot_bytes(kernel: Kernel, schedule: Schedule, group: SlotGroup, sizes: dict[str, int]) -> int:
     shares, operands = num_shares(kernel, schedule), 0
-    for tile in group.operands:
-        *_, last = tile.axes
+    for edge in group.operands:
+        tile, (*_, last) = edge.layout, edge.layout.axes
         role, among = axes_of(kernel)[last].role, shares
-        if group.ring.kind == "encoded":
+        if group.consumer == "decode":
             role, among = decoded(kernel).roles[last], dict.fromkeys(shares, 1)
         _, elements = operand_lines(sizes[last], tile.dtype, role, among[role])
         operands += tile_bytes(tile, {**sizes, last: elements})
-    beside = sum(side.bytes(sizes) for side in group.beside)
+    beside = sum(edge.box.bytes(sizes) for edge in group.edges if edge.box)
     return operands + -(-beside // SMEM_ALIGN) * SMEM_ALIGN
 
 
-def ring_depth(ring: RingKey, stages: int) -> int:
-    """Slots of a circular buffer, where the innermost ones have `stages`."""
-    return OUTER_RING_DEPTH if ring.height else stages
+def ring_depth(group: SlotGroup, stages: int) -> int:
+    """Slots of a group's circular buffer, where the innermost ones have `stages`."""
+    return stages if group.is_innermost else OUTER_RING_DEPTH
 
 
 def smem_bytes(
@@ -118,11 +118,11 @@ def smem_bytes(
 ) -> int:
     """All of a CTA's SMEM: slots, `buffers` a warpgroup for stores, parts, mbarriers."""
     sizes = axis_sizes(kernel, schedule)
-    slots: dict[RingKey, int] = {}
-    for group in load_groups(kernel):
-        size = slot_bytes(kernel, schedule, group, sizes)
-        slots[group.ring] = max(slots.get(group.ring, 0), size)
-    total = sum(ring_depth(ring, stages) * (size + 16) for ring, size in slots.items())
+    rings: dict[int, int] = {}
+    for group in operand_slots(kernel):
+        size = ring_depth(group, stages) * (slot_bytes(kernel, schedule, group, sizes) + 16)
+        rings[group.ring] = max(rings.get(group.ring, 0), size)
+    total = sum(rings.values())
     if any(isinstance(op, Store) for op in kernel.ops):
         total += STAGING_BYTES * buffers * (schedule.consumers or 1)
     return total + part_bytes(kernel, schedule, MIN_DEPTH) + exchanged_bytes(kernel, schedule)
@@ -144,7 +144,7 @@ def exchanged_bytes(kernel: Kernel, schedule: Schedule) -> int:
 
 def part_bytes(kernel: Kernel, schedule: Schedule, depth: int = 1) -> int:
     """Of a ring with `depth` slots for what the epilogue reads; 0 if there is none."""
-    loads = epilogue_loads(kernel, schedule, output_nest(kernel)[1])
+    loads = epilogue_loads(kernel, schedule)
     sizes = axis_sizes(kernel, schedule)
     if not loads:
         return 0
@@ -323,11 +323,9 @@ def slot_cycles(kernel: Kernel, schedule: Schedule) -> int:
     """Cycles of the products of one slot."""
     sizes = axis_sizes(kernel, schedule)
     found: list[float] = []
-    for group in load_groups(kernel):
-        if group.ring.height or group.ring.kind == "encoded":
-            continue
-        loaded = {*(load.result for load in group.loads), *(value for value, _ in group.made)}
-        products = [op for op in kernel.ops if isinstance(op, Contract)]
-        used = [op for op in products if loaded & {op.a, op.b}]
-        found.append(sum(product_cycles(op, sizes) for op in used))
+    for group in operand_slots(kernel):
+        if group.is_innermost and group.consumer != "decode":
+            read = {edge.value for edge in group.edges}
+            used = [op for op in kernel.of(Contract) if read & {op.a, op.b}]
+            found.append(sum(product_cycles(op, sizes) for op in used))
     return int(min(found, default=0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from wsdsl.ir.op import Kernel, Op, Region, once, regions, results_of
 from wsdsl.ir.ranges import walks_a_part
@@ -28,3 +28,14 @@ def output_nest(kernel: Kernel) -> tuple[Sequence[ForTiles | ForEach], Region]:
         body = loop.body
     rest = tuple(op for op in body if not (isinstance(op, Yield) and not op.values))
     return nest, (*around, *rest)
+
+
+def with_loops(
+    region: Region, around: tuple[ForTiles | ForEach, ...] = ()
+) -> Iterator[tuple[Op, tuple[ForTiles | ForEach, ...]]]:
+    """Every op, with the loops that stand around it in the region."""
+    for op in region:
+        yield op, around
+        inner = (*around, op) if isinstance(op, (ForTiles, ForEach)) else around
+        for body in regions(op):
+            yield from with_loops(body, inner)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.op import Op, Region, Value, operands, regions, results_of
@@ -17,8 +18,8 @@ from wsdsl.ir.types import Slot
 from wsdsl.ir.walk import Namer, definers, used_inside, uses, yielded
 from wsdsl.lowering.builder import INT
 from wsdsl.lowering.early_loads import loaded_tensors
-from wsdsl.lowering.load_groups import LoadGroup, RingKey, layouts_of
 from wsdsl.lowering.scale_loads import ScaleLoad
+from wsdsl.lowering.slots import SlotGroup, layouts_of
 
 
 class ProducerSlice:
@@ -26,18 +27,18 @@ class ProducerSlice:
 
     def __init__(
         self,
-        groups: tuple[LoadGroup, ...],
-        rings: dict[RingKey, Value],
+        groups: tuple[SlotGroup, ...],
+        rings: Mapping[int, Value],
         namer: Namer,
         sizes: dict[str, int],
     ) -> None:
         self.groups, self.rings, self.namer, self.sizes = groups, rings, namer, sizes
         self.layouts = layouts_of(groups)
 
-    def of_block(self, block: Region) -> list[LoadGroup]:
+    def of_block(self, block: Region) -> list[SlotGroup]:
         return [g for g in self.groups if g.block is block or g.block == block]
 
-    def layout(self, group: LoadGroup) -> int:
+    def layout(self, group: SlotGroup) -> int:
         return self.layouts[group.ring].index(group.layout)
 
     def of(self, block: Region, names: frozenset[str], handed: tuple[Value, ...] = ()) -> Region:
@@ -57,7 +58,7 @@ class ProducerSlice:
                     needed |= {*operands(op), *used_inside(op)}
         return tuple(reversed(made))
 
-    def _before(self, groups: list[LoadGroup], place: int, names: frozenset[str]) -> list[Op]:
+    def _before(self, groups: list[SlotGroup], place: int, names: frozenset[str]) -> list[Op]:
         """What is done with slots in front of this place in their block."""
         return [op for g in groups if g.first == place for op in self._fill(g, names)]
 
@@ -109,7 +110,7 @@ class ProducerSlice:
         )
         return dataclasses.replace(op, result=result, init=init, args=args, body=inner)
 
-    def _fill(self, group: LoadGroup, names: frozenset[str]) -> list[Op]:
+    def _fill(self, group: SlotGroup, names: frozenset[str]) -> list[Op]:
         """Nothing, if no slot of the ring has anything of these tensors."""
         if not names & loaded_tensors(g for g in self.groups if g.ring == group.ring):
             return []
@@ -118,21 +119,14 @@ class ProducerSlice:
         made: list[Op] = [
             ProducerAcquire(result=slot, ring=ring, layout=self.layout(group), loc=loc)
         ]
-        for field, load in enumerate(group.loads):
+        for field, edge in enumerate(group.edges):
+            load, index, box = edge.load, edge.load.index, ()
             if load.tensor.name in names:
-                fill = LoadToSlot(
-                    slot=slot, field=field, tensor=load.tensor, index=load.index, loc=load.loc
-                )
-                made.append(fill)
-        for field, side in enumerate(group.beside, len(group.loads)):
-            load = side.load
-            if load.tensor.name in names:
-                blocks, index = self.blocks(side, definers(group.block[group.first :]))
-                made = [*blocks, *made]
-                copy = LoadToSlot(
-                    slot=slot, field=field, tensor=load.tensor, index=index, loc=load.loc
-                )
-                made.append(dataclasses.replace(copy, box=side.box(self.sizes)))
+                if edge.box:
+                    blocks, index = self.blocks(edge.box, definers(group.block[group.first :]))
+                    made, box = [*blocks, *made], edge.box.box(self.sizes)
+                where = dict[str, Any](slot=slot, field=field, tensor=load.tensor, index=index)
+                made.append(LoadToSlot(**where, box=box, loc=load.loc))
         return [*made, ProducerCommit(slot=slot, loc=loc)]
 
     def blocks(
@@ -158,8 +152,8 @@ class SkippedSlice(ProducerSlice):
     def __init__(self, loads: ProducerSlice) -> None:
         super().__init__(loads.groups, loads.rings, loads.namer, loads.sizes)
 
-    def _before(self, groups: list[LoadGroup], place: int, names: frozenset[str]) -> list[Op]:
-        taken = (g for g in groups if g.first == place and g.ring.kind != "encoded")
+    def _before(self, groups: list[SlotGroup], place: int, names: frozenset[str]) -> list[Op]:
+        taken = (g for g in groups if g.first == place and g.consumer != "decode")
         return [
             ProducerAcquire(
                 result=Value(self.namer.new("slot"), Slot()), ring=self.rings[g.ring], loc=g.loc

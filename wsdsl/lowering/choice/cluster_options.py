@@ -16,7 +16,6 @@ from wsdsl.lowering.axes import loop_variable
 from wsdsl.lowering.check_columns import slice_step
 from wsdsl.lowering.choice.split_k_options import MOST_SUMS
 from wsdsl.lowering.footprint import accumulator_registers, fits_smem
-from wsdsl.lowering.load_groups import copied_operands
 from wsdsl.lowering.model.clusters import (
     FEW_BYTES,
     FLAT,
@@ -33,6 +32,7 @@ from wsdsl.lowering.model.loading import NEARLY_NARROW, loading_cycles
 from wsdsl.lowering.model.predict import Prediction, is_narrow_wave
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.output_nest import output_nest
+from wsdsl.lowering.product_operands import copied_operands
 from wsdsl.lowering.split_k_rules import why_not_by_cluster
 from wsdsl.schedule import Schedule, changed
 

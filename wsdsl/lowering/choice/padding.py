@@ -17,10 +17,10 @@ from wsdsl.ir.global_memory import whole_lines
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.types import Tensor
 from wsdsl.lowering.footprint import axis_sizes
-from wsdsl.lowering.load_groups import multiplied
 from wsdsl.lowering.model.predict import predict
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.pipeline import scheduled_tile
+from wsdsl.lowering.product_operands import multiplied_tensors
 
 COPY_BYTES = 1400.0
 """A nanosecond, read and written: 1300 to 1550 of rows of 1023 to 5001 elements, up to 2300 of
@@ -37,7 +37,7 @@ def padded_operands(
     by element.
     """
     made, by_threads = _chosen(kernel, sizes, singly)
-    found = {tensor.name: tensor.type for tensor in multiplied(made)}
+    found = {tensor.name: tensor.type for tensor in multiplied_tensors(made)}
     chosen = tuple(name for name in kernel.unaligned if name in found and name in names)
     if not chosen:
         return ()

@@ -7,8 +7,8 @@ from wsdsl.ir.tile_ops import Cast, Constant, Contract, ForEach, ForTiles, Full,
 from wsdsl.ir.types import Tile
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.footprint import accumulator_registers, part_bytes, promoted_registers
-from wsdsl.lowering.load_groups import copied_operands
 from wsdsl.lowering.model.instructions import COUNTED
+from wsdsl.lowering.product_operands import copied_operands
 from wsdsl.schedule import Schedule
 
 MOST_PROMOTED = {1: 208, 2: 208, 3: 128}

@@ -11,10 +11,11 @@ in pairs, 23.1 by 64 x 96.
 from __future__ import annotations
 
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.tile_ops import Contract, Load, Store
+from wsdsl.ir.tile_ops import Load, Store
 from wsdsl.ir.types import Axis, Tensor, Tile
 from wsdsl.lowering.model.workload import scales_products
 from wsdsl.lowering.output_nest import output_nest
+from wsdsl.lowering.product_operands import multiplied
 from wsdsl.schedule import Schedule
 
 LEAST_GAIN = 1.01
@@ -35,9 +36,7 @@ def may_be_swapped(kernel: Kernel, first: str, second: str) -> bool:
     walked = (loop.index.type for loop in output_nest(kernel)[0])
     if {axis.name for axis in walked if isinstance(axis, Axis)} != {first, second}:
         return False
-    products = [op for op in kernel.ops if isinstance(op, Contract)]
-    operands = {v for op in products for v in (op.a, op.b)}
-    others = [op.result for op in kernel.ops if isinstance(op, Load) and op.result not in operands]
+    others = [op.result for op in kernel.of(Load) if op.result not in multiplied(kernel)]
     return all(len(v.type.axes) < 2 for v in others if isinstance(v.type, Tile)) and all(
         _is_plain(op, {first, second}) for op in kernel.ops if isinstance(op, Store)
     )

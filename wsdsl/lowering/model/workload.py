@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from wsdsl.ir.global_memory import COPY_WORD, L2_LINE
-from wsdsl.ir.op import Kernel, Op, Region, Value, once, regions
+from wsdsl.ir.op import Kernel, Value, once
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.target import Target
 from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Load, Map, Store
 from wsdsl.ir.types import Axis, Role, Tensor, Tile, Type
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.footprint import MAX_LINE, num_parts, product_cycles, volume
-from wsdsl.lowering.load_groups import computed_operands, load_groups
 from wsdsl.lowering.model.instructions import instructions
 from wsdsl.lowering.model.lines import (
     COPIED,
@@ -28,9 +27,11 @@ from wsdsl.lowering.model.lines import (
     unfilled_elements,
 )
 from wsdsl.lowering.operand_lines import operand_lines
-from wsdsl.lowering.output_nest import output_nest
+from wsdsl.lowering.output_nest import output_nest, with_loops
 from wsdsl.lowering.parallel_reduction import least_slice
 from wsdsl.lowering.passes.fit_last_tiles import reach_over, units_within
+from wsdsl.lowering.product_operands import computed_operands, multiplied
+from wsdsl.lowering.slots import operand_slots
 from wsdsl.lowering.split_k_rules import cut_loop
 
 FEW_COLUMNS = 64
@@ -123,19 +124,16 @@ class Work:
         self.sizes, self.target = dict(kernel.sizes) | dict(sizes), kernel.target
         nest, self.body = output_nest(kernel)
         self.nest: list[Loop] = list(nest)
-        self.inside = list(_with_loops(self.body, ()))
-        groups = load_groups(kernel)
-        operands = {v for op, _ in self.inside if isinstance(op, Contract) for v in (op.a, op.b)}
-        operands |= {load.result for g in groups if g.ring.kind != "loaded" for load in g.loads}
+        self.inside = list(with_loops(self.body))
+        edges = (e for group in operand_slots(kernel) for e in group.operands)
+        computed_from = {e.load.result for e in edges if e.consumers[0] in ("decode", "compute")}
+        operands = multiplied(kernel) | computed_from
         self.loads = [
             (op, loops)
             for op, loops in self.inside
             if isinstance(op, Load) and op.result in operands
         ]
-        made = kernel.definers
-        self.computes = any(
-            isinstance(op, Contract) and computed_operands(op, made) for op, _ in self.inside
-        )
+        self.computes = any(computed_operands(kernel, op) for op in kernel.of(Contract))
         """Whether operands are computed, which takes the consumers' time in each step."""
         self.scaled, self.copied = scales_products(kernel), kernel.unaligned
         self.padded, self.singly, self.within = kernel.padded, singly, units_within(kernel)
@@ -380,14 +378,6 @@ def _dims(loop: Loop) -> tuple[str, ...]:
     if isinstance(loop, ForEach):
         return (loop.dim,)
     return (loop.index.type.dim,) if isinstance(loop.index.type, Axis) else ()
-
-
-def _with_loops(region: Region, around: tuple[Loop, ...]) -> Iterator[tuple[Op, tuple[Loop, ...]]]:
-    for op in region:
-        yield op, around
-        inner = (*around, op) if isinstance(op, (ForTiles, ForEach)) else around
-        for body in regions(op):
-            yield from _with_loops(body, inner)
 
 
 @once

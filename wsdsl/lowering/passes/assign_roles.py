@@ -21,11 +21,12 @@ import dataclasses
 from collections.abc import Iterator
 
 from wsdsl.diagnostics import CompileError, Finding, ScheduleError
-from wsdsl.ir.op import Kernel, Op, Value, bound, operands, results_of
+from wsdsl.ir.op import Kernel, Op, bound, operands, results_of
 from wsdsl.ir.tile_ops import Contract, Load, Reduce, Store
 from wsdsl.ir.types import Axis, Role, Tile
 from wsdsl.lowering.axes import change_axes, free_axes, loop_variable
 from wsdsl.lowering.decode import decoded
+from wsdsl.lowering.product_operands import operand_loads
 
 
 def assign_roles(kernel: Kernel) -> Kernel:
@@ -80,25 +81,10 @@ class _Sides:
         return "columns" if self.flipped.get(root, False) != odd else "rows"
 
 
-def operand_loads(kernel: Kernel) -> dict[Value, Load]:
-    """Loads whose tiles are operands of products: the load sub-DAG's leaves."""
-    made = kernel.definers
-    found: dict[Value, Load] = {}
-    for op in kernel.ops:
-        if isinstance(op, Contract):
-            for operand in (op.a, op.b):
-                load = made.get(operand)
-                if isinstance(load, Load):
-                    found[operand] = load
-    return found
-
-
 def _in_registers(kernel: Kernel) -> Iterator[tuple[Op, tuple[str, ...]]]:
     """Axes of the tiles that compute warpgroups hold in fragments, with their ops."""
     loads, made_beside = operand_loads(kernel), decoded(kernel).inside
-    elsewhere = {
-        v for op in kernel.ops if not isinstance(op, Contract) for v in operands(op) if v in loads
-    }
+    elsewhere = {v for op in kernel.ops if not isinstance(op, Contract) for v in operands(op)}
     for op in kernel.ops:
         for value in (*results_of(op), *bound(op)):
             held = (value not in loads or value in elsewhere) and value not in made_beside

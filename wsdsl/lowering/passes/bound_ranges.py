@@ -41,7 +41,7 @@ from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import Axis, Tensor
 from wsdsl.ir.walk import Namer, with_regions
 from wsdsl.lowering.builder import INT, Builder
-from wsdsl.lowering.load_groups import load_groups
+from wsdsl.lowering.slots import operand_slots
 
 
 def bound_ranges(kernel: Kernel) -> Kernel:
@@ -134,10 +134,10 @@ class _Ranges:
 def _units(kernel: Kernel) -> dict[Value, int]:
     """By axis: of how many elements the start of a box must be a multiple, for TMA to copy it."""
     found: dict[Value, int] = {}
-    for group in load_groups(kernel):
-        for load in group.loads:
-            assert isinstance(load.tensor.type, Tensor)
-            if load.tensor.name not in kernel.unaligned:
-                unit, last = TMA_ALIGN // load.tensor.type.dtype.bytes, load.index[-1]
-                found[last] = max(found.get(last, 1), unit)
+    loads = (e.load for g in operand_slots(kernel) for e in g.operands if e.producer == "load")
+    for load in loads:
+        assert isinstance(load.tensor.type, Tensor)
+        if load.tensor.name not in kernel.unaligned:
+            unit, last = TMA_ALIGN // load.tensor.type.dtype.bytes, load.index[-1]
+            found[last] = max(found.get(last, 1), unit)
     return found

@@ -51,7 +51,6 @@ from wsdsl.lowering.footprint import (
     slot_cycles,
     smem_bytes,
 )
-from wsdsl.lowering.load_groups import copied_operands
 from wsdsl.lowering.model.loading import LOOKAHEAD, most_stages
 from wsdsl.lowering.model.predict import (
     Prediction,
@@ -62,6 +61,7 @@ from wsdsl.lowering.model.predict import (
 )
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.precision import choose_precision
+from wsdsl.lowering.product_operands import copied_operands
 from wsdsl.schedule import Schedule
 
 HEAVY = 176

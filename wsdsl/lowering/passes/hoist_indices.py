@@ -30,11 +30,11 @@ import dataclasses
 from wsdsl.ir.op import Kernel, Region
 from wsdsl.ir.tile_ops import Whole
 from wsdsl.ir.walk import with_regions
-from wsdsl.lowering.load_groups import LoadGroup, load_groups, needed_before
+from wsdsl.lowering.slots import SlotGroup, needed_before, operand_slots_in
 
 
 def hoist_indices(kernel: Kernel) -> Kernel:
-    groups = load_groups(kernel)
+    groups = operand_slots_in(kernel, kernel.body)
 
     def change(block: Region) -> Region:
         order = _order(block, [group for group in groups if group.block is block])
@@ -44,13 +44,12 @@ def hoist_indices(kernel: Kernel) -> Kernel:
     return kernel if body == kernel.body else dataclasses.replace(kernel, body=body)
 
 
-def _order(block: Region, groups: list[LoadGroup]) -> list[int]:
+def _order(block: Region, groups: list[SlotGroup]) -> list[int]:
     """Places in the block as they shall follow each other."""
     known = (i for i, op in enumerate(block) if isinstance(op, Whole))
     moved = dict.fromkeys(known, -1)
     for group in sorted(groups, key=lambda group: group.first):
-        loads = (*group.loads, *(side.load for side in group.beside))
-        index = [v for load in loads for v in load.index]
+        index = [v for load in group.loads for v in load.index]
         for i in needed_before(block, group.first, index) or ():
             moved.setdefault(i, group.first)
     return sorted(range(len(block)), key=lambda i: (moved.get(i, i), i not in moved, i))

@@ -22,14 +22,14 @@ from __future__ import annotations
 import dataclasses
 
 from wsdsl.ir.op import Kernel, Op, Region, bound, operands, results_of
-from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Load, Store, Whole
+from wsdsl.ir.tile_ops import ForEach, ForTiles, Load, Store, Whole
 from wsdsl.ir.walk import with_regions
 from wsdsl.lowering.output_nest import output_nest
+from wsdsl.lowering.product_operands import multiplied
 
 
 def hoist_loads(kernel: Kernel) -> Kernel:
     stored = {op.tensor for op in kernel.ops if isinstance(op, Store)}
-    multiplied = {v for op in kernel.ops if isinstance(op, Contract) for v in (op.a, op.b)}
     parallel = {loop.index for loop in output_nest(kernel)[0]}
 
     def region(block: Region) -> Region:
@@ -50,7 +50,7 @@ def hoist_loads(kernel: Kernel) -> Kernel:
             op
             for op in loop.body
             if isinstance(op, Load)
-            and op.result in multiplied
+            and op.result in multiplied(kernel)
             and op.tensor not in stored
             and not inside & {*operands(op)}
         ]

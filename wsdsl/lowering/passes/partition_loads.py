@@ -53,32 +53,15 @@ Why here: on tiles, before anything has an address; both sides are lowered by th
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 
-from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
+from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.pipeline_ops import CircularBuffer, ForWork, Partition
-from wsdsl.ir.slot_ops import (
-    ConsumerRelease,
-    ConsumerWait,
-    LoadToSlot,
-    ProducerAcquire,
-    ProducerCommit,
-    SkipSlot,
-    SlotElements,
-    SlotTile,
-    SlotValues,
-)
-from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, If, Load, Yield
-from wsdsl.ir.types import Axis, Ring, SharedTile, Slot, Tile
-from wsdsl.ir.walk import (
-    Namer,
-    copy_region,
-    definers,
-    replace_operands,
-    used_inside,
-    with_regions,
-)
+from wsdsl.ir.slot_ops import LoadToSlot, ProducerAcquire, ProducerCommit, SkipSlot
+from wsdsl.ir.tile_ops import ForEach, ForTiles
+from wsdsl.ir.types import Axis, Ring
+from wsdsl.ir.walk import Namer, copy_region, with_regions
 from wsdsl.lowering.axes import axes_of
+from wsdsl.lowering.consumer_slice import ConsumerSlice, without_unused
 from wsdsl.lowering.cooperation import (
     cluster_along,
     num_cooperating,
@@ -89,111 +72,82 @@ from wsdsl.lowering.decode import num_decoders
 from wsdsl.lowering.decode_slice import DecodeSlice
 from wsdsl.lowering.early_loads import (
     load_shares,
+    loaded_tensors,
     refuse_addresses_in_memory,
     refuse_written_addresses,
 )
-from wsdsl.lowering.epilogue_operands import epilogue_loads
-from wsdsl.lowering.footprint import ring_depth
-from wsdsl.lowering.load_epilogue_operands import epilogue_ring, fill_subtiles, read_in_subtiles
-from wsdsl.lowering.load_groups import LoadGroup, RingKey, alike, find_load_groups, layouts_of
+from wsdsl.lowering.epilogue_operands import epilogue_slots, subtile_widths
+from wsdsl.lowering.footprint import axis_sizes, is_heavy, part_depth, ring_depth
 from wsdsl.lowering.output_nest import output_nest
 from wsdsl.lowering.producer_slice import ProducerSlice, SkippedSlice
-from wsdsl.schedule import Schedule
+from wsdsl.lowering.slots import SlotGroup, layouts_of, operand_slots
 
 
 def partition_loads(kernel: Kernel) -> Kernel:
     assert kernel.schedule is not None
     schedule, namer = kernel.schedule, Namer.of(kernel)
-    nest, body = output_nest(kernel)
-    groups = find_load_groups(kernel, body)
-    num_pingpong = num_pingpong_consumers(schedule)
-    rings = _make_rings(groups, schedule, namer)
-    declared = list(rings.values())
+    body = output_nest(kernel)[1]
+    groups, in_parts = operand_slots(kernel), epilogue_slots(kernel, schedule)
+    declared = _declare(kernel, (*groups, *in_parts), namer)
+    rings = {ring: op.result for ring, op in declared.items()}
     sizes = {name: axis.size for name, axis in axes_of(kernel).items()}
-    filled_by = ProducerSlice(groups, {k: ring.result for k, ring in rings.items()}, namer, sizes)
-    made_by = DecodeSlice(filled_by, kernel)
-    read_by = _ComputeSide(filled_by, kernel)
-    within = tuple(loop.within if isinstance(loop, ForTiles) else 0 for loop in nest)
-
-    def work(
-        inner: Region, pingpong_index: int = 0, num_pingpong: int = 1, skip: Region = ()
-    ) -> Region:
-        walked = ForWork(
-            index=tuple(loop.index for loop in nest),
-            dims=tuple(_dim(loop) for loop in nest),
-            scheduler=schedule.scheduler or "persistent",
-            swizzle=schedule.swizzle or 1,
-            raster=schedule.raster or "",
-            cluster=tuple(cluster_along(schedule, _name(loop)) for loop in nest),
-            within=within if any(within) else (),
-            pingpong_index=pingpong_index,
-            num_pingpong=num_pingpong,
-            body=inner,
-            skip=skip,
-            loc=nest[0].loc if nest else kernel.loc,
-        )
-        return (walked,)
-
+    filled_by = ProducerSlice(groups, rings, namer, sizes)
+    num_pingpong = num_pingpong_consumers(schedule)
     registers = schedule.registers or {}
+
+    def partition(role: str, work: ForWork, num_warpgroups: int = 1) -> Partition:
+        return Partition(
+            role=role,
+            num_warpgroups=num_warpgroups,
+            share=shared_role(kernel, schedule) if role == "compute" else "rows",
+            registers=registers.get(role, 0) if num_warpgroups else 0,
+            body=copy_region((work,), namer) if role != "compute" or num_pingpong > 1 else (work,),
+            loc=kernel.loc,
+        )
+
     partitions: list[Op] = []
     for names in load_shares(groups, schedule):
-        load_side = filled_by.of(body, names)
-        refuse_written_addresses(kernel, load_side)
-        refuse_addresses_in_memory(load_side, names, schedule)
-        load = Partition(
-            role="load",
-            num_warpgroups=1,
-            registers=registers.get("load", 0),
-            body=copy_region(work(load_side), namer),
-            loc=kernel.loc,
-        )
-        partitions.append(load)
-    decode_side = made_by.of(body, frozenset()) if num_decoders(kernel) else ()
-    filled: Region = ()
-    if num_pingpong > 1:
-        filled = SkippedSlice(filled_by).of(body, frozenset())
-    parted = epilogue_loads(kernel, schedule, body) if groups else ()
-    if parted:
-        own = epilogue_ring(kernel, parted, namer)
-        declared.append(own)
-        side = _without_unused(fill_subtiles(body, parted, own.result, namer))
+        side = filled_by.of(body, names)
         refuse_written_addresses(kernel, side)
-        beside = Partition(
-            role="load", num_warpgroups=0, body=copy_region(work(side), namer), loc=kernel.loc
+        refuse_addresses_in_memory(side, names, schedule)
+        partitions.append(partition("load", _work(kernel, side)))
+    skipped = SkippedSlice(filled_by).of(body, frozenset()) if num_pingpong > 1 else ()
+    if in_parts:
+        # A thread of its own: it never waits for the products' slots, nor they for its.
+        brought_by = ProducerSlice(in_parts, rings, namer, sizes)
+        side = brought_by.of(body, loaded_tensors(in_parts))
+        partitions.append(partition("load", _work(kernel, side), num_warpgroups=0))
+        skipped = (*skipped, *side)
+    if num_decoders(kernel):
+        side = DecodeSlice(filled_by, kernel).of(body, frozenset())
+        partitions.append(partition("decode", _work(kernel, side)))
+    for index in range(num_pingpong):
+        side = ConsumerSlice(filled_by, in_parts, index, num_pingpong).of(body)
+        skip = _passing_over(skipped) if num_pingpong > 1 else ()
+        work = dataclasses.replace(
+            _work(kernel, side), pingpong_index=index, num_pingpong=num_pingpong, skip=skip
         )
-        partitions.append(beside)
-        filled = (*filled, *side)
-    if decode_side:
-        decode = Partition(
-            role="decode",
-            registers=registers.get("decode", 0),
-            body=copy_region(work(decode_side), namer),
-            loc=kernel.loc,
-        )
-        partitions.append(decode)
-    for pingpong_index in range(num_pingpong):
-        # Operands first: the loads of a block are known by the block that they stand in.
-        compute_body = read_by.of(body)
-        if parted:
-            compute_body = read_in_subtiles(
-                compute_body, parted, declared[-1].result, pingpong_index, num_pingpong
-            )
-        inner = work(
-            compute_body,
-            pingpong_index,
-            num_pingpong,
-            _passing_over(filled) if num_pingpong > 1 else (),
-        )
-        compute = Partition(
-            role="compute",
-            num_warpgroups=num_cooperating(schedule),
-            share=shared_role(kernel, schedule),
-            registers=registers.get("compute", 0),
-            body=copy_region(inner, namer) if num_pingpong > 1 else inner,
-            loc=kernel.loc,
-        )
-        partitions.append(compute)
-    return dataclasses.replace(kernel, level="partitioned", body=(*declared, *partitions))
+        partitions.append(partition("compute", work, num_cooperating(schedule)))
+    body = (*declared.values(), *partitions)
+    return dataclasses.replace(kernel, level="partitioned", body=body)
+
+
+def _work(kernel: Kernel, side: Region) -> ForWork:
+    """The output tiles, of each of which a partition does its `side`."""
+    assert kernel.schedule is not None
+    nest, schedule = output_nest(kernel)[0], kernel.schedule
+    within = tuple(loop.within if isinstance(loop, ForTiles) else 0 for loop in nest)
+    return ForWork(
+        index=tuple(loop.index for loop in nest),
+        dims=tuple(_dim(loop) for loop in nest),
+        scheduler=schedule.scheduler or "persistent",
+        swizzle=schedule.swizzle or 1,
+        raster=schedule.raster or "",
+        cluster=tuple(cluster_along(schedule, _name(loop)) for loop in nest),
+        within=within if any(within) else (),
+        body=side,
+        loc=nest[0].loc if nest else kernel.loc,
+    )
 
 
 def _dim(loop: ForTiles | ForEach) -> str:
@@ -207,155 +161,28 @@ def _name(loop: ForTiles | ForEach) -> str:
     return loop.index.type.name if isinstance(loop.index.type, Axis) else loop.index.name
 
 
-def _make_rings(
-    groups: tuple[LoadGroup, ...], schedule: Schedule, namer: Namer
-) -> dict[RingKey, CircularBuffer]:
-    return {
-        key: CircularBuffer(
-            result=Value(namer.new("ring"), Ring()),
-            depth=ring_depth(key, schedule.stages or 1),
+def _declare(
+    kernel: Kernel, groups: tuple[SlotGroup, ...], namer: Namer
+) -> dict[int, CircularBuffer]:
+    """The circular buffer of each ring."""
+    assert kernel.schedule is not None
+    schedule, made = kernel.schedule, dict[int, CircularBuffer]()
+    sizes, heavy = axis_sizes(kernel, schedule), is_heavy(kernel, schedule)
+    for ring, held in sorted(layouts_of(groups).items()):
+        group = next(group for group in groups if group.ring == ring)
+        depth, wish, widths = ring_depth(group, schedule.stages or 1), "ring", tuple[int, ...]()
+        if group.edges[0].depth == "rest":
+            depth, wish = part_depth(kernel, schedule), "part_ring"
+            widths = subtile_widths(kernel, group.loads, sizes, heavy)
+        made[ring] = CircularBuffer(
+            result=Value(namer.new(wish), Ring()),
+            depth=depth,
             layouts=tuple(held),
-            consumers=1 if key.kind == "encoded" else num_cooperating(schedule),
+            consumers=1 if group.consumer == "decode" else num_cooperating(schedule),
+            parts=widths,
+            loc=group.loc if widths else None,
         )
-        for key, held in sorted(layouts_of(groups).items())
-    }
-
-
-class _ComputeSide:
-    """Of one kernel body, whose loads are cut out of it."""
-
-    def __init__(self, loads: ProducerSlice, kernel: Kernel) -> None:
-        self.loads, self.axes = loads, axes_of(kernel)
-        products = [op for op in kernel.ops if isinstance(op, Contract)]
-        self.multiplied = {v for op in products for v in (op.a, op.b)}
-        assert kernel.schedule is not None
-        self.by_rows = shared_role(kernel, kernel.schedule) == "rows"
-
-    def of(self, block: Region) -> Region:
-        """The block with the operands' loads replaced by slots that are waited for."""
-        groups = [g for g in self.loads.of_block(block) if g.ring.kind != "encoded"]
-        made: list[Op] = []
-        tiles: dict[Value, Value] = {}
-        slots: dict[int, Value] = {}
-        read = [self._raw(group, block) for group in groups]
-        if len(groups) == 1:
-            read[0] |= self._read_in_place(groups[0], block)
-        elements = {value: own for found in read for value, own in found.items()}
-        held = [_held(group, block, own) for group, own in zip(groups, read, strict=True)]
-        for i, op in enumerate(block):
-            for n, group in enumerate(groups):
-                if held[n].start == i:
-                    slots[n] = Value(self.loads.namer.new("slot"), Slot())
-                    made += self._take(group, slots[n], block, tiles)
-                    made += self._elements(group, slots[n], read[n])
-            changed = op
-            if isinstance(op, (ForTiles, ForEach)):
-                changed = dataclasses.replace(op, body=self.of(op.body))
-            elif isinstance(op, If):
-                changed = dataclasses.replace(op, then=self.of(op.then), orelse=self.of(op.orelse))
-            if not any(op is side.load for group in groups for side in group.beside):
-                made.append(replace_operands(_read_from_slots(changed, tiles), elements))
-            for n in range(len(groups)):
-                if held[n][-1] == i:
-                    made.append(ConsumerRelease(slot=slots[n], loc=op.loc))
-        return _without_unused(made)
-
-    def _read_in_place(self, group: LoadGroup, block: Region) -> dict[Value, Value]:
-        """Operands that threads read too, where the slot has them: what stands for the loads. Not
-        where it would be held around other slots, or taken before it is known what is in it.
-        """
-        found: dict[Value, Value] = {}
-        for load in group.loads:
-            same = alike(load, block)
-            users = [i for i, op in enumerate(block) if same & {*operands(op)}]
-            users = [i for i in users if not isinstance(block[i], Contract)]
-            inside = any(same & used_inside(op) for op in block)
-            handed_on = any(isinstance(block[i], Yield) for i in users)
-            if users and not inside and not handed_on and self._fits(load):
-                made = Value(self.loads.namer.new(load.tensor.name.lower()), load.result.type)
-                found |= dict.fromkeys(same, made)
-        held = _held(group, block, found)
-        within = block[held.start : held.stop]
-        later = {v for op in within for v in results_of(op)}
-        if any(map(regions, within)) or any(later & {*load.index} for load in group.loads):
-            return {}
-        return {} if group.beside and held.start < group.first else found
-
-    def _raw(self, group: LoadGroup, block: Region) -> dict[Value, Value]:
-        """What operands are computed from, and what stands for it where it is read in a slot. Where
-        a product takes the same tile as it is, that comes through a slot of its own.
-        """
-        found: dict[Value, Value] = {}
-        for load in group.loads if group.ring.kind == "raw" else ():
-            made = Value(self.loads.namer.new(load.tensor.name.lower()), load.result.type)
-            found |= dict.fromkeys(alike(load, block) - self.multiplied, made)
-        return found
-
-    def _fits(self, load: Load) -> bool:
-        """Whether a fragment has rows and columns as the slot's lines are."""
-        kind, last = load.result.type, load.index[-1].type
-        assert isinstance(kind, Tile)
-        roles = [self.axes[x].role for x in kind.axes]
-        lines = isinstance(last, Axis) and last.name == kind.axes[-1]
-        return self.by_rows and lines and roles == ["rows", "columns"]
-
-    def _elements(
-        self, group: LoadGroup, slot: Value, elements: dict[Value, Value]
-    ) -> Iterator[SlotElements]:
-        for field, load in enumerate(group.loads):
-            if load.result in elements:
-                yield SlotElements(
-                    result=elements[load.result],
-                    slot=slot,
-                    field=field,
-                    tensor=load.tensor,
-                    index=load.index,
-                    loc=load.loc,
-                )
-
-    def _take(
-        self, group: LoadGroup, slot: Value, block: Region, tiles: dict[Value, Value]
-    ) -> list[Op]:
-        ring = self.loads.rings[group.ring]
-        made: list[Op] = [
-            ConsumerWait(result=slot, ring=ring, layout=self.loads.layout(group), loc=group.loc)
-        ]
-        for field, (value, tile) in enumerate(group.made):
-            tiles[value] = Value(
-                self.loads.namer.new(value.name), SharedTile(tile.dtype, tile.axes)
-            )
-            made.append(SlotTile(result=tiles[value], slot=slot, field=field, loc=group.loc))
-        for field, load in enumerate(group.loads):
-            assert isinstance(load.result.type, Tile)
-            kind = SharedTile(load.result.type.dtype, load.result.type.axes)
-            tile = Value(self.loads.namer.new(load.tensor.name.lower()), kind)
-            made.append(SlotTile(result=tile, slot=slot, field=field, loc=load.loc))
-            if group.ring.kind != "raw":
-                tiles |= dict.fromkeys(alike(load, block), tile)
-        for field, side in enumerate(group.beside, len(group.loads)):
-            last = None
-            if side.is_rounded:
-                blocks, index = self.loads.blocks(side, definers(group.block[group.first :]))
-                made += blocks
-                last = index[-1]
-            made.append(
-                SlotValues(
-                    result=side.load.result,
-                    slot=slot,
-                    field=field,
-                    every=side.axis[1],
-                    stride=side.stride(self.loads.sizes),
-                    last=last,
-                    loc=side.load.loc,
-                )
-            )
-        return made
-
-
-def _held(group: LoadGroup, block: Region, elements: dict[Value, Value]) -> range:
-    """The places in the block at which a slot is held, if `elements` are read in it."""
-    users = [i for i, op in enumerate(block) if any(v in elements for v in operands(op))]
-    return range(min([group.first, *users]), max([group.last, *users]) + 1)
+    return made
 
 
 def _passing_over(region: Region) -> Region:
@@ -366,33 +193,4 @@ def _passing_over(region: Region) -> Region:
             made.append(SkipSlot(ring=op.ring, loc=op.loc))
         elif not isinstance(op, (LoadToSlot, ProducerCommit)):
             made.append(with_regions(op, _passing_over))
-    return _without_unused(made)
-
-
-def _read_from_slots(op: Op, tiles: dict[Value, Value]) -> Op:
-    """Products read their operands from slots."""
-    if isinstance(op, Contract):
-        return dataclasses.replace(op, a=tiles.get(op.a, op.a), b=tiles.get(op.b, op.b))
-    if isinstance(op, (ForTiles, ForEach)):
-        return dataclasses.replace(op, body=tuple(_read_from_slots(i, tiles) for i in op.body))
-    if isinstance(op, If):
-        return dataclasses.replace(
-            op,
-            then=tuple(_read_from_slots(i, tiles) for i in op.then),
-            orelse=tuple(_read_from_slots(i, tiles) for i in op.orelse),
-        )
-    return op
-
-
-def _without_unused(ops: list[Op] | Region) -> Region:
-    """Drop ops whose results nothing in the block uses; they all are free of effects."""
-    needed: set[Value] = set()
-    kept: list[Op] = []
-    for op in reversed(ops):
-        made = results_of(op)
-        pure = made and not regions(op) and not isinstance(op, (ProducerAcquire, ConsumerWait))
-        if pure and not needed & set(made):
-            continue
-        needed |= {*operands(op), *used_inside(op)}
-        kept.append(op)
-    return tuple(reversed(kept))
+    return without_unused(made)

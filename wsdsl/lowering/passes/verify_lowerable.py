@@ -20,8 +20,8 @@ from wsdsl.ir.wgmma import MAX_COLUMNS, OPERANDS, may_be_mn_major, sum_of
 from wsdsl.lowering.axes import loop_variable
 from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.disjoint_stores import may_meet
-from wsdsl.lowering.load_groups import computed_operands
 from wsdsl.lowering.output_nest import output_nest
+from wsdsl.lowering.product_operands import computed_operands, multiplied
 from wsdsl.lowering.store_hazards import apart, same_place
 
 REGISTER_DTYPES = (
@@ -231,7 +231,7 @@ def _products(kernel: Kernel) -> Iterator[Finding]:
                 if a.dtype == b.dtype == F32
                 else OPERANDS,
             )
-        computed = [v for v in computed_operands(op, made) if v not in decoded(kernel).tiles]
+        computed = [v for v in computed_operands(kernel, op) if v not in decoded(kernel).tiles]
         if computed:
             yield from _computed(kernel, op, computed, made)
         for operand in (op.a, op.b):
@@ -308,11 +308,9 @@ def _operand(load: Load, product: Contract, shared: list[str]) -> Iterator[Findi
 
 def _dtypes(kernel: Kernel) -> Iterator[Finding]:
     """What goes to the tensor cores alone is in no register."""
-    products = [op for op in kernel.ops if isinstance(op, Contract)]
-    multiplied = {v for op in products for v in (op.a, op.b)}
     elsewhere = {v for op in kernel.ops if not isinstance(op, Contract) for v in operands(op)}
     for op in kernel.ops:
-        if isinstance(op, Load) and op.result in multiplied - elsewhere:
+        if isinstance(op, Load) and op.result in multiplied(kernel) - elsewhere:
             continue
         tensors = [v.type for v in operands(op) if isinstance(v.type, Tensor)]
         tiles = [v.type for v in (*results_of(op), *bound(op)) if isinstance(v.type, Tile)]
@@ -333,7 +331,6 @@ def _order_of_memory(kernel: Kernel) -> Iterator[Finding]:
     for op in kernel.ops:
         if isinstance(op, Store):
             stored.setdefault(op.tensor, []).append(op)
-    operands_loaded = {v for op in kernel.ops if isinstance(op, Contract) for v in (op.a, op.b)}
     for block in _blocks(kernel.body):
         seen: set[Value] = set()
         for op in block:
@@ -346,7 +343,7 @@ def _order_of_memory(kernel: Kernel) -> Iterator[Finding]:
                     same_place(inner, store, made) or apart(inner, store, made)
                     for store in stored[tensor]
                 )
-                elementwise = isinstance(inner, Load) and inner.result not in operands_loaded
+                elementwise = isinstance(inner, Load) and inner.result not in multiplied(kernel)
                 if tensor in seen or not (same and elementwise):
                     yield Finding(
                         f"`{tensor.name}` is read and written by one kernel, and not element by "

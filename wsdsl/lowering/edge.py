@@ -1,0 +1,71 @@
+"""What crosses from one partition to another: a row of the table that `edges` makes of a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from wsdsl.ir.op import Op, Value, results_of
+from wsdsl.ir.tile_ops import Load
+from wsdsl.ir.types import Tile
+from wsdsl.lowering.scale_loads import ScaleLoad
+
+Role = Literal["load", "decode", "mma", "compute", "scale", "store"]
+"""A partition: who loads by TMA, who makes operands in SMEM, who multiplies, who computes with sums
+and what comes out of them, who computes what products are scaled by, who stores."""
+ROLES: tuple[Role, ...] = ("load", "decode", "mma", "compute", "scale", "store")
+RUN_BY: Mapping[Role, Role] = {"mma": "compute", "scale": "compute", "store": "compute"}
+"""Roles whose warpgroups are another's on sm_90a: wgmma leaves sums in the registers of those who
+issue it."""
+
+Space = Literal["SMEM", "registers"]
+Depth = Literal["stages", "two", "rest"]
+"""Slots of a ring: as `Schedule.stages` says; two, where one is held around an inner loop; or as
+many as SMEM has room for beside the others."""
+
+
+@dataclass(frozen=True)
+class Edge:
+    """`values` are one tile, that the op `made` makes: loads of a block that are alike give one.
+    `layout` is the tile as it lies in its space, or with `box` that box, for threads to read. In
+    SMEM it goes through `ring`; the loops are the innermost ones around maker and reader.
+    """
+
+    values: tuple[Value, ...]
+    made: Op
+    producer: Role
+    consumers: tuple[Role, ...]
+    layout: Tile
+    produced_in: Value | None
+    consumed_in: Value | None
+    ring: int | None = None
+    depth: Depth | None = None
+    box: ScaleLoad | None = None
+
+    @property
+    def value(self) -> Value:
+        return results_of(self.made)[0]
+
+    @property
+    def name(self) -> str:
+        made = self.made
+        return made.tensor.name if isinstance(made, Load) else self.value.name
+
+    @property
+    def space(self) -> Space:
+        return "registers" if self.ring is None else "SMEM"
+
+    @property
+    def load(self) -> Load:
+        """Of an edge that TMA, or a thread in its place, fills."""
+        assert isinstance(self.made, Load)
+        return self.made
+
+    def __str__(self) -> str:
+        loops = (loop.name if loop else "tile" for loop in (self.produced_in, self.consumed_in))
+        through = f", ring {self.ring} ({self.depth})" if self.ring is not None else ""
+        return (
+            f"{self.name}: {self.producer} -> {', '.join(self.consumers)}; {self.space} "
+            f"{self.layout}; {' -> '.join(dict.fromkeys(loops))}{through}"
+        )

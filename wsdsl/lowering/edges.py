@@ -1,0 +1,100 @@
+"""Which partition runs what, and the table of what crosses between partitions.
+
+    %a: load -> mma; SMEM f16[m, k]; k, ring 0 (stages)
+    %acc: mma -> store; registers f32[m, n]; k -> tile
+
+Both are found out once, of the TILE kernel. What goes through SMEM has a slot (`slots` decides
+which values share one), whoever makes it; between roles of the same warpgroups a value stays in
+registers. Indices and other scalars cross nowhere: who needs them computes them for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from wsdsl.ir.op import Kernel, Op, Value, once, operands, regions, results_of
+from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Full, If, Store, Yield
+from wsdsl.ir.types import Tile
+from wsdsl.ir.walk import yielded
+from wsdsl.lowering.axes import is_tile
+from wsdsl.lowering.decode import decoded
+from wsdsl.lowering.edge import ROLES, RUN_BY, Edge, Role
+from wsdsl.lowering.epilogue_operands import epilogue_slots
+from wsdsl.lowering.output_nest import output_nest, with_loops
+from wsdsl.lowering.slots import SlotGroup, operand_slots
+from wsdsl.schedule import Schedule
+
+
+@once
+def assign_partitions(kernel: Kernel) -> Mapping[Op, Role]:
+    """For every op but loops and conditions, which several partitions walk. An epilogue is
+    `compute`'s, and so are loads that no slot is filled with.
+    """
+    crossing = [edge for group in _slots(kernel) for edge in group.edges]
+    loaded = {v for edge in crossing if edge.producer == "load" for v in edge.values}
+    scales = {v for edge in crossing if edge.box for v in edge.values}
+    inside = decoded(kernel).inside
+
+    def role(op: Op) -> Role:
+        values = {*results_of(op)}
+        if isinstance(op, Contract):
+            return "mma"
+        if isinstance(op, Store):
+            return "store"
+        if values & loaded:
+            return "load"
+        if values & inside:
+            return "decode"
+        return "scale" if scales & {*operands(op)} else "compute"
+
+    return {op: role(op) for op in kernel.ops if not regions(op) and not isinstance(op, Yield)}
+
+
+@once
+def edges(kernel: Kernel) -> tuple[Edge, ...]:
+    """Those through slots first."""
+    through = (edge for group in _slots(kernel) for edge in group.edges)
+    return (*through, *_in_registers(kernel))
+
+
+def _slots(kernel: Kernel) -> tuple[SlotGroup, ...]:
+    schedule = kernel.schedule or Schedule()
+    return (*operand_slots(kernel), *epilogue_slots(kernel, schedule))
+
+
+def _in_registers(kernel: Kernel) -> Iterator[Edge]:
+    """From one role to another of the same warpgroups. Constants cross as little as scalars."""
+    roles, made = assign_partitions(kernel), kernel.definers
+    around = {op: at[-1].index if at else None for op, at in with_loops(output_nest(kernel)[1])}
+    readers = dict[Value, dict[Role, Op]]()
+    for op, role in roles.items():
+        for value in _sources([v for v in operands(op) if is_tile(v)], made):
+            producer = roles.get(made[value], role)
+            together = RUN_BY.get(producer, producer) == RUN_BY.get(role, role)
+            if together and producer != role and not isinstance(made[value], Full):
+                readers.setdefault(value, {}).setdefault(role, op)
+    for value, by in readers.items():
+        assert isinstance(value.type, Tile)
+        consumers = tuple(sorted(by, key=ROLES.index))
+        read_in = around[by[consumers[0]]]
+        op = made[value]
+        yield Edge((value,), op, roles[op], consumers, value.type, around[op], read_in)
+
+
+def _sources(values: Iterable[Value], made: Mapping[Value, Op]) -> Iterator[Value]:
+    """What values are that loops and conditions hand on."""
+    ahead, seen = [*values], set[Value]()
+    while ahead:
+        value = ahead.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        match made[value]:
+            case ForTiles() | ForEach() as loop:
+                n = (loop.args if value in loop.args else loop.result).index(value)
+                ahead += [loop.init[n], yielded(loop.body)[n]]
+            case If() as op:
+                n = op.result.index(value)
+                ahead += [yielded(op.then)[n], yielded(op.orelse)[n]]
+            case _:
+                yield value

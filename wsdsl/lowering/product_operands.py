@@ -1,0 +1,34 @@
+"""What products read: where the table of edges begins, and what is asked before there is one."""
+
+from __future__ import annotations
+
+from wsdsl.ir.op import Kernel, Value, once
+from wsdsl.ir.tile_ops import Contract, Load
+
+
+@once
+def multiplied(kernel: Kernel) -> frozenset[Value]:
+    """The operands of products."""
+    return frozenset(v for op in kernel.of(Contract) for v in (op.a, op.b))
+
+
+def computed_operands(kernel: Kernel, op: Contract) -> list[Value]:
+    """Those of a product that are not loaded as they are."""
+    return [v for v in (op.a, op.b) if v not in operand_loads(kernel)]
+
+
+@once
+def operand_loads(kernel: Kernel) -> frozenset[Value]:
+    """Operands that are loaded as they are."""
+    return frozenset(op.result for op in kernel.of(Load) if op.result in multiplied(kernel))
+
+
+@once
+def multiplied_tensors(kernel: Kernel) -> frozenset[Value]:
+    return frozenset(op.tensor for op in kernel.of(Load) if op.result in multiplied(kernel))
+
+
+@once
+def copied_operands(kernel: Kernel) -> frozenset[str]:
+    """Those that threads copy, since TMA can not take them."""
+    return frozenset(tensor.name for tensor in multiplied_tensors(kernel)) & {*kernel.unaligned}

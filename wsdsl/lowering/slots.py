@@ -1,0 +1,400 @@
+"""Which values cross through slots of circular buffers, and which of them share one: a decision.
+
+The tiles that products consume come through slots, and so does what an operand is computed from,
+if it lies as the operand does. Loads of one block (one region) whose uses lie together share a
+slot, if when the first is needed it can be known where the others lie: one barrier then says that
+all are there. Where a slot is held while others are taken, as around an inner loop, they come from
+different rings, since the inner one turns round while the outer is held. So do the operands of a
+product that is made of another one's results (`link`: how many such products come before it): its
+slot is taken later, and given back later. What products are scaled by lies beside their operands,
+where these share one slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass
+
+from wsdsl.diagnostics import Loc
+from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, regions, results_of
+from wsdsl.ir.tile_ops import Bitcast, Cast, Contract, ForEach, ForTiles, Load, Map, Store, Yield
+from wsdsl.ir.tma import MAX_RANK
+from wsdsl.ir.types import Axis, Tile
+from wsdsl.ir.walk import definers, used_inside, walk
+from wsdsl.lowering.axes import axes_of
+from wsdsl.lowering.cooperation import shared_role
+from wsdsl.lowering.decode import decoded
+from wsdsl.lowering.edge import ROLES, Edge, Role
+from wsdsl.lowering.output_nest import output_nest, with_loops
+from wsdsl.lowering.product_operands import multiplied
+from wsdsl.lowering.scale_loads import ScaleLoad, kept_out, scale_load
+from wsdsl.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class SlotGroup:
+    """Edges that share a slot, by field, in the block whose first op is `block[0]`. `first` and
+    `last` are positions in the block: the ops that use the tiles lie between them.
+    """
+
+    block: Region
+    edges: tuple[Edge, ...]
+    first: int
+    last: int
+    held: range
+    """Places at which consumers hold the slot: the tiles may be read by threads, too."""
+
+    @property
+    def ring(self) -> int:
+        assert self.edges[0].ring is not None
+        return self.edges[0].ring
+
+    @property
+    def producer(self) -> Role:
+        return self.edges[0].producer
+
+    @property
+    def consumer(self) -> Role:
+        return self.edges[0].consumers[0]
+
+    @property
+    def operands(self) -> tuple[Edge, ...]:
+        """What lies in panels."""
+        return tuple(edge for edge in self.edges if not edge.box)
+
+    @property
+    def loads(self) -> tuple[Load, ...]:
+        return tuple(edge.load for edge in self.edges if edge.producer == "load")
+
+    @property
+    def layout(self) -> tuple[Tile, ...]:
+        return tuple(edge.layout for edge in self.edges)
+
+    @property
+    def is_innermost(self) -> bool:
+        """Whether no slot is taken while one of its ring is held."""
+        return self.edges[0].depth == "stages"
+
+    @property
+    def loc(self) -> Loc | None:
+        return self.loads[0].loc if self.loads else self.block[self.first].loc
+
+
+@once
+def operand_slots(kernel: Kernel) -> tuple[SlotGroup, ...]:
+    """Those of what products read, in the order in which they are taken."""
+    return operand_slots_in(kernel, output_nest(kernel)[1])
+
+
+def operand_slots_in(kernel: Kernel, body: Region) -> tuple[SlotGroup, ...]:
+    """Those of a part of the kernel."""
+    finder = _Finder(kernel, body)
+    spans = list(finder.spans_in(body))
+    rings = {key: n for n, key in enumerate(sorted({span.key for span in spans}))}
+    read = [id(span.block) for span in spans if span.consumer != "decode"]
+    return tuple(finder.group(s, rings[s.key], read.count(id(s.block)) == 1) for s in spans)
+
+
+def layouts_of(groups: Iterable[SlotGroup]) -> dict[int, list[tuple[Tile, ...]]]:
+    """What slots hold, by their ring."""
+    found: dict[int, list[tuple[Tile, ...]]] = {}
+    for group in groups:
+        known = found.setdefault(group.ring, [])
+        if group.layout not in known:
+            known.append(group.layout)
+    return found
+
+
+@dataclass
+class _Span:
+    """Edges of a block that share a slot, and the places in it between which they are used."""
+
+    block: Region
+    first: int
+    last: int
+    link: int
+    producer: Role
+    consumer: Role
+    made: dict[Value, Op]
+    nesting: int = 0
+    """0 if no other slot is taken while one of its slots is held, else one more than those'."""
+    beside: tuple[ScaleLoad, ...] = ()
+
+    @property
+    def ends(self) -> tuple[int, int, int]:
+        return self.link, -ROLES.index(self.producer), ROLES.index(self.consumer)
+
+    @property
+    def key(self) -> tuple[int, int, int, int]:
+        """Of its ring: they are declared in this order."""
+        return self.nesting, *self.ends
+
+    def joins(self, before: _Span) -> bool:
+        """Whether the two may share a slot: it is known, where the other one's is filled, what goes
+        into it.
+        """
+        if _apart(self.block, before.last, self.first):
+            return False
+        if self.producer == "load":
+            index = (v for op in self.made.values() for v in operands(op))
+            return needed_before(self.block, before.first, index) is not None
+        return not needed_before(self.block, before.first, self.made)
+
+    def held(self, read: Set[Value]) -> range:
+        """The places at which it is held if these values are read in it."""
+        users = [i for i, op in enumerate(self.block) if read & {*operands(op)}]
+        return range(min([self.first, *users]), max([self.last, *users]) + 1)
+
+    def goes_on_beside(self, other: _Span) -> bool:
+        """Whether who holds the slot takes no notice of the other's: another partition fills, or
+        reads it.
+        """
+        one, another = ((s.producer, s.consumer) for s in (self, other))
+        return self.block is other.block and one != another and "decode" in (*one, *another)
+
+
+class _Finder:
+    """`out` of slots, but for operands, are these tensors; `around` an op is this loop."""
+
+    def __init__(self, kernel: Kernel, body: Region) -> None:
+        self.multiplied, self.decoded, self.out = (
+            multiplied(kernel),
+            decoded(kernel),
+            kept_out(kernel),
+        )
+        self.made, self.axes = definers(body), axes_of(kernel)
+        self.around = {op: at[-1].index if at else None for op, at in with_loops(body)}
+        self.by_rows = shared_role(kernel, kernel.schedule or Schedule()) == "rows"
+
+    def spans_in(self, block: Region) -> Iterator[_Span]:
+        """In the order in which their slots are taken."""
+        merged = self.merged(block)
+        found: list[tuple[int, list[_Span]]] = []
+        for i, op in enumerate(block):
+            inner = [s for region in regions(op) for s in self.spans_in(region)]
+            found += [(i, inner)] if inner else []
+        for span in reversed(merged):
+            held = (
+                s.nesting
+                for i, inner in found
+                if span.first <= i <= span.last
+                for s in inner
+                if not s.goes_on_beside(span)
+            )
+            span.nesting = max(held, default=-1) + 1
+            if len(merged) == 1 and not span.nesting and span.producer != "decode":
+                sides = (scale_load(op, block, self.made, self.out) for op in block)
+                span.beside = tuple(side for side in sides if side is not None)
+                span.first = min(span.first, *(block.index(s.load) for s in span.beside), span.last)
+            found.append((span.first, [span]))
+        # A slot held around a loop is taken before the loop's own.
+        found.sort(key=lambda f: (f[0], -f[1][0].nesting))
+        return (span for _, spans in found for span in spans)
+
+    def merged(self, block: Region) -> list[_Span]:
+        """Those of the block; that share a slot as one."""
+        merged: list[_Span] = []
+        for span in sorted(self.spans(block), key=lambda span: span.first):
+            before = next((m for m in reversed(merged) if m.ends == span.ends), None)
+            if before and span.joins(before):
+                before.last = max(before.last, span.last)
+                before.made |= span.made
+            else:
+                merged.append(span)
+        return merged
+
+    def spans(self, block: Region) -> Iterator[_Span]:
+        links, computed_from = _links(block), self.computed_from(block)
+        for op in block:
+            for value in results_of(op):
+                is_operand = value in self.multiplied
+                if value in self.decoded.tiles:
+                    ends: tuple[Role, Role] = "decode", "mma"
+                elif isinstance(op, Load) and (is_operand or value in computed_from):
+                    ends = "load", computed_from.get(value, "mma")
+                else:
+                    continue
+                reads = _multiplies if is_operand else _uses
+                at = [i for i, user in enumerate(block) if reads(user, value)]
+                link = min(links[i] for i in at)
+                yield _Span(block, at[0], at[-1], link, *ends, {value: op})
+
+    def computed_from(self, block: Region) -> dict[Value, Role]:
+        """What computed operands are made of, element by element, of loads of this block that lie
+        as the operand does; and who makes them of it.
+        """
+        own = {v: op for op in block for v in results_of(op)}
+        found: dict[Value, Role] = {}
+        for op in walk(block):
+            for operand, other in ((op.a, op.b), (op.b, op.a)) if isinstance(op, Contract) else ():
+                ahead, seen = [operand], set[Value]()
+                by: Role = "decode" if operand in self.decoded.tiles else "compute"
+                while ahead:
+                    value = ahead.pop()
+                    made = own.get(value)
+                    if made is None or value in seen:
+                        continue
+                    seen.add(value)
+                    if isinstance(made, (Map, Cast, Bitcast)):
+                        ahead += operands(made)
+                    elif isinstance(made, Load) and value not in self.multiplied:
+                        # What others read as well is not given to one partition alone.
+                        fits = by == "compute" or value in self.decoded.inside
+                        if fits and self.lies_like(made, operand, other):
+                            found[value] = by
+        return found
+
+    def lies_like(self, load: Load, operand: Value, other: Value) -> bool:
+        """`other`: the operand that this one is multiplied by."""
+        assert isinstance(operand.type, Tile) and isinstance(load.result.type, Tile)
+        assert isinstance(other.type, Tile)
+        # An axis that an index is computed of is not copied along.
+        along = tuple(v.type.name for v in load.index if isinstance(v.type, Axis))
+        # Consumers hold their operand by the rows of the tensor cores' tile.
+        in_shared = self.decoded.tiles.get(operand)
+        axes = in_shared.axes if in_shared else operand.type.axes
+        return (
+            len(axes) == 2
+            and load.result.type.axes == axes == along
+            and isinstance(load.index[-1].type, Axis)
+            and (in_shared is not None or along[-1] in other.type.axes)
+            and load.tensor.name not in self.out
+            and len(load.index) <= MAX_RANK
+            and load.result.type.dtype.bits >= 8
+        )
+
+    def group(self, span: _Span, ring: int, alone: bool) -> SlotGroup:
+        """`alone`: whether consumers read no other slot in the block."""
+        made = dict[object, Op]()
+        for value, op in span.made.items():
+            # Of loads that are alike the slot has one tile, where the last of them stands.
+            kind = (op.tensor, op.index) if isinstance(op, Load) else value
+            made[kind] = made.pop(kind, op)
+        tiles = {op: self.alike(span.block, op) for op in made.values()}
+        in_place = self.read_in_place(span, tiles) if alone else set[Value]()
+        by_products = span.consumer == "mma"
+        edges = list[Edge]()
+        for op, same in tiles.items():
+            # A tile that a product takes as it is has a slot of its own.
+            own = (v for v in same if (v in self.multiplied) == by_products or v in in_place)
+            consumers: tuple[Role, ...] = (span.consumer,)
+            if in_place & {*same}:
+                consumers = span.consumer, "compute"
+            edges.append(self.edge(span, ring, op, tuple(own), consumers))
+        for side in span.beside:
+            values = results_of(side.load)
+            edges.append(self.edge(span, ring, side.load, values, ("scale",), side))
+        read = {v for edge in edges if "compute" in edge.consumers for v in edge.values}
+        return SlotGroup(span.block, tuple(edges), span.first, span.last, span.held(read))
+
+    def edge(
+        self,
+        span: _Span,
+        ring: int,
+        op: Op,
+        values: tuple[Value, ...],
+        consumers: tuple[Role, ...],
+        box: ScaleLoad | None = None,
+    ) -> Edge:
+        value = results_of(op)[0]
+        users = (o for o in walk(span.block) if value in operands(o) and not regions(o))
+        assert isinstance(value.type, Tile)
+        return Edge(
+            values=values,
+            made=op,
+            producer=span.producer,
+            consumers=consumers,
+            layout=self.decoded.tiles.get(value, value.type),
+            produced_in=self.around[op],
+            consumed_in=next(self.around[user] for user in users),
+            ring=ring,
+            depth="two" if span.nesting else "stages",
+            box=box,
+        )
+
+    def alike(self, block: Region, op: Op) -> tuple[Value, ...]:
+        """What the block's loads of the same tile give."""
+        if not isinstance(op, Load):
+            return results_of(op)
+        loads = (o for o in block if isinstance(o, Load))
+        return tuple(o.result for o in loads if (o.tensor, o.index) == (op.tensor, op.index))
+
+    def read_in_place(self, span: _Span, tiles: Mapping[Op, tuple[Value, ...]]) -> set[Value]:
+        """Operands that threads read too, where the slot has them. Not where it would be held
+        around other slots, or taken before it is known what is in it.
+        """
+        block, found = span.block, set[Value]()
+        if (span.producer, span.consumer) != ("load", "mma"):
+            return found
+        for op, values in tiles.items():
+            same = {*values}
+            users = [o for o in block if same & {*operands(o)} and not isinstance(o, Contract)]
+            inside = any(same & used_inside(o) for o in block)
+            handed_on = any(isinstance(o, Yield) for o in users)
+            if users and not inside and not handed_on and self.lies_as_fragments(op):
+                found |= same
+        held = span.held(found)
+        within = block[held.start : held.stop]
+        later = {v for op in within for v in results_of(op)}
+        unknown = any(later & {*operands(op)} for op in tiles)
+        if any(map(regions, within)) or unknown or (span.beside and held.start < span.first):
+            return set()
+        return found
+
+    def lies_as_fragments(self, op: Op) -> bool:
+        """Whether a fragment has rows and columns as the slot's lines are."""
+        assert isinstance(op, Load) and isinstance(op.result.type, Tile)
+        kind, last = op.result.type, op.index[-1].type
+        roles = [self.axes[x].role for x in kind.axes]
+        lines = isinstance(last, Axis) and last.name == kind.axes[-1]
+        return self.by_rows and lines and roles == ["rows", "columns"]
+
+
+def _multiplies(op: Op, value: Value) -> bool:
+    return any(isinstance(o, Contract) and value in (o.a, o.b) for o in walk((op,)))
+
+
+def _uses(op: Op, value: Value) -> bool:
+    return value in operands(op)
+
+
+def _links(block: Region) -> list[int]:
+    """For each op, how many products of the block are made one of the other's results in front of
+    it. What is added to is not what a product is made of.
+    """
+    behind: dict[Value, int] = {}
+    found: list[int] = []
+    for op in block:
+        inner = list(walk((op,)))
+        products = [c for c in inner if isinstance(c, Contract)]
+        sums = {c.acc for c in products if c.acc is not None}
+        for loop in reversed(inner):
+            if isinstance(loop, (ForTiles, ForEach)):
+                sums |= {v for v, arg in zip(loop.init, loop.args, strict=True) if arg in sums}
+        used = {*operands(op), *used_inside(op)} - sums
+        link = max((behind.get(v, 0) for v in used), default=0)
+        found.append(link)
+        own = link + 1 if products else max((behind.get(v, 0) for v in operands(op)), default=0)
+        behind |= dict.fromkeys(results_of(op), own)
+    return found
+
+
+def needed_before(block: Region, first: int, values: Iterable[Value]) -> list[int] | None:
+    """Places, from `first` on, of the ops that make `values` and would have to stand in front of
+    it; None where one of them can not, since it stores or takes slots.
+    """
+    made = {v: i for i, op in enumerate(block) for v in results_of(op) if i >= first}
+    ahead, found = [*values], set[int]()
+    while ahead:
+        i = made.get(ahead.pop())
+        if i is not None and i not in found:
+            if any(isinstance(op, (Contract, Store)) for op in walk((block[i],))):
+                return None
+            found.add(i)
+            ahead += [*operands(block[i]), *used_inside(block[i])]
+    return sorted(found)
+
+
+def _apart(block: Region, last: int, first: int) -> bool:
+    """Whether a loop (or if) stands between, or is one of, the two places."""
+    return first > last and any(regions(op) for op in block[last : first + 1])
