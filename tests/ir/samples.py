@@ -28,7 +28,7 @@ SAMPLES: dict[str, tuple[str, str]] = {
     ),
     "contract": (
         "%a: bf16[m, k], %b: bf16[n, k], %acc: f32[m, n]",
-        "%s: f32[m, n] = contract(a=%a, b=%b, acc=%acc, blocks=(0, 1))",
+        "%s: f32[m, n] = contract(a=%a, b=%b, acc=%acc, blocks=(0, 1), depth=(0, 32))",
     ),
     "map": (
         "%a: f32[m], %b: f32[n], %c: f32",

@@ -138,6 +138,7 @@ class Contract(Op):
     loop walks count as 0. `a` and `b` are tiles (TILE) or tiles in slots (PARTITIONED). Of
     a product that is started in pieces (PARTITIONED) `blocks` are its blocks of 64 rows in each
     consumer's part, from the first up to the second number; other blocks are as they are in `acc`.
+    `depth` likewise are the elements of a tile that are summed over.
     """
 
     levels: ClassVar = TILES
@@ -146,6 +147,7 @@ class Contract(Op):
     b: Value
     acc: Value | None = None
     blocks: tuple[int, ...] = ()
+    depth: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

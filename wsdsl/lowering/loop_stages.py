@@ -60,7 +60,7 @@ class LoopStages:
         products = [op for op in body if isinstance(op, Contract)]
         last = [op for op in products if any(isinstance(v.type, Tile) for v in (op.a, op.b))]
         movable = all(isinstance(op, MOVABLE) for op in body)
-        behind = _following(body, (op.result for op in last))
+        behind = following(body, (op.result for op in last))
         if not last or last == products or not movable or behind & ({*products} - {*last}):
             return None
         if any(isinstance(op, (Load, Lookup)) and _read(op) in stored for op in body):
@@ -71,7 +71,7 @@ class LoopStages:
         made_last = {v for op in second for v in results_of(op)}
         places = [n for n, v in enumerate(handed) if v in made_last]
         own = [loop.args[n] for n in places]
-        scaling = _following(body, own) - second
+        scaling = following(body, own) - second
         made_first = {v for op in body if op not in second for v in results_of(op)}
         scaled = {v for op in scaling for v in results_of(op)}
         if not all(isinstance(op, PURE) for op in scaling) or scaled & {*handed}:
@@ -108,7 +108,7 @@ def is_scalar(op: Op) -> bool:
     return all(isinstance(v.type, Tile) and not v.type.axes for v in values)
 
 
-def _following(body: Region, values: Iterable[Value]) -> set[Op]:
+def following(body: Region, values: Iterable[Value]) -> set[Op]:
     """The ops that depend on some of the values in the same iteration."""
     known, found = {*values}, set[Op]()
     for op in body:
@@ -119,7 +119,7 @@ def _following(body: Region, values: Iterable[Value]) -> set[Op]:
 
 
 def _depends(body: Region, value: Value, source: Value) -> bool:
-    return any(value in results_of(op) for op in _following(body, (source,)))
+    return any(value in results_of(op) for op in following(body, (source,)))
 
 
 def _with_slots(body: Region, second: set[Op]) -> bool:

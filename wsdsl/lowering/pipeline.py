@@ -35,7 +35,6 @@ from wsdsl.lowering.passes.move_factors import move_factors
 from wsdsl.lowering.passes.partition_loads import partition_loads
 from wsdsl.lowering.passes.prefetch_copies import prefetch_copies
 from wsdsl.lowering.passes.prefetch_loads import prefetch_loads
-from wsdsl.lowering.passes.promote_accumulators import promote_accumulators
 from wsdsl.lowering.passes.relax_functions import relax_functions
 from wsdsl.lowering.passes.reuse_accumulators import reuse_accumulators
 from wsdsl.lowering.passes.schedule_products import schedule_products
@@ -73,7 +72,6 @@ PASSES: tuple[tuple[Pass, Level], ...] = (
     (assign_states, "partitioned"),
     (lower_rings, "partitioned"),
     (lower_tiles, "partitioned"),
-    (promote_accumulators, "partitioned"),
     (hoist_operands, "partitioned"),
     (hoist_scalars, "partitioned"),
     (prefetch_loads, "partitioned"),

@@ -2,7 +2,7 @@
 
 They keep about 14 bits of a sum, and drop the rest: over thousands of positive elements a tenth of
 it gets lost. So a product of one tile of the contraction is added to f32 registers, or each line of
-it (`promote_accumulators`).
+it (`schedule_products`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel, once, regions
 from wsdsl.ir.tile_ops import Contract
-from wsdsl.ir.types import Tile
+from wsdsl.ir.types import SharedTile, Tile
 from wsdsl.ir.wgmma import is_fp8
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.footprint import MAX_LINE, PRECISE_EVERY, axis_sizes, depth_of, row_blocks
@@ -20,7 +20,7 @@ FAST = "0 leaves the sum to the tensor cores: faster, and wrong by up to 20 % fo
 
 
 def multiplies_fp8(op: Contract) -> bool:
-    return isinstance(op.a.type, Tile) and is_fp8(op.a.type.dtype)
+    return isinstance(op.a.type, (SharedTile, Tile)) and is_fp8(op.a.type.dtype)
 
 
 @once

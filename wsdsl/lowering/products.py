@@ -60,20 +60,26 @@ class Products:
         self.in_flight: list[Group] = []
         self.unfenced = True
         """Whether threads may have written to registers of products since the last fence."""
+        self.fence = WgmmaFence()
         self.right: tuple[Value, bool]
         """The second operand of the last product, for the rest of its blocks."""
 
     def empty(self, tile: Tile, loc: Loc | None) -> Accumulated:
-        """A tile of zeros, as an accumulator that nothing was added to."""
+        """A tile of zeros, as an accumulator that nothing was added to: in front of the last fence,
+        if threads have not written to registers of products since then."""
         shape = self.shapes.of(tile.axes)
         assert shape.columns is not None
         kind = Accumulator(tile.dtype, 64, self.shapes.own(shape.columns))
-        accumulators: list[Value] = []
-        for _ in range(shape.blocks):
-            made = EmptyAccumulator(result=self.builder.value("acc", kind), loc=loc)
-            accumulators.append(self.builder.add(made).result)
-        self.unfenced = True
-        return Accumulated(shape, tuple(accumulators), False)
+        made = [
+            EmptyAccumulator(result=self.builder.value("acc", kind), loc=loc)
+            for _ in range(shape.blocks)
+        ]
+        ops = self.builder.ops
+        fences = [] if self.unfenced else [n for n, op in enumerate(ops) if op is self.fence]
+        at = fences[0] if fences else len(ops)
+        self.unfenced |= at == len(ops)
+        ops[at:at] = made
+        return Accumulated(shape, tuple(op.result for op in made), False)
 
     def join(self, pieces: RegisterTile, loc: Loc | None) -> Accumulated:
         """A tile with values of its own, handed to the tensor cores."""
@@ -113,15 +119,16 @@ class Products:
         accumulators = self.resume(acc, op.loc)
         begin, end = op.blocks or (0, len(accumulators))
         if self.unfenced:
-            b.add(WgmmaFence(loc=op.loc))
+            self.fence = b.add(WgmmaFence(loc=op.loc))
         self.unfenced = False
         started = acc.started
         accumulate = started if isinstance(started, Value) else b.flag(started)
         assert acc.shape.columns is not None
         shared = self.shapes.share == "columns"
         column = self.column_start(acc.shape.columns, 0) if shared else None
+        depth = op.depth or (0, self.shapes.axes[k].size)
         if not begin:
-            self.right = self.operand(tiles[second], k, column, op.loc)
+            self.right = self.operand(tiles[second], k, depth, column, op.loc)
         right, right_k = self.right
         made = [*accumulators]
         for i in range(begin, end):
@@ -129,7 +136,7 @@ class Products:
             assert acc.shape.rows is not None
             if not fragments:
                 start = self.row_start(acc.shape.rows, i)
-                left, left_k = self.operand(tiles[first], k, start, op.loc)
+                left, left_k = self.operand(tiles[first], k, depth, start, op.loc)
             else:
                 left, left_k = fragments[i], True
             wgmma = Wgmma(
@@ -140,7 +147,7 @@ class Products:
                 accumulate=accumulate,
                 dtype=dtypes[0],
                 b_dtype="" if dtypes[0] == dtypes[1] else dtypes[1],
-                k=self.shapes.axes[k].size,
+                k=depth[1] - depth[0],
                 a_k_major=left_k,
                 b_k_major=right_k,
                 loc=op.loc,
@@ -170,8 +177,15 @@ class Products:
         return self.builder.add(made).result
 
     def operand(
-        self, tile: TileInShared, k: str, start: Value | None, loc: Loc | None
+        self,
+        tile: TileInShared,
+        k: str,
+        depth: tuple[int, ...],
+        start: Value | None,
+        loc: Loc | None,
     ) -> tuple[Value, bool]:
+        """Of `depth` elements along `k`: a part of a tile's are whole lines, each in a panel of its
+        own."""
         kind = tile.result.type
         assert isinstance(kind, SharedTile)
         self.slots.add(tile.state)
@@ -179,11 +193,14 @@ class Products:
         swizzle, columns = operand_lines(
             last.size, kind.dtype, last.role, last.size // self.shapes.own(last.name)
         )
-        k_major = last.name == k
+        k_major, offset = last.name == k, tile.offset
+        if depth != (0, self.shapes.axes[k].size):
+            offset += depth[0] * rows.size * kind.dtype.bytes
+            columns = depth[1] - depth[0]
         made = MatrixOperand(
             result=self.builder.value(tile.result.name, SmemDescriptor()),
             shared=tile.shared,
-            offset=tile.offset,
+            offset=offset,
             state=tile.state,
             start=start,
             dtype=kind.dtype.name,

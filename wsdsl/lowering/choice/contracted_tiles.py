@@ -9,7 +9,7 @@ One line is what loads and products come in. Two are better where they wait too 
   takes 21.7 us, 22.6 by one line, 1024 x 384 x 1024 by 64 x 48 3.6 and 3.8; 64 x 64 and more gain
   nothing;
 - where sums of fp8 are promoted, the tensor cores have the second line while the first one's sum is
-  added (`promote_accumulators`): one consumer gains 19 % by tiles of 64 x 64 and 6 by 64 x 128,
+  added (`schedule_products`): one consumer gains 19 % by tiles of 64 x 64 and 6 by 64 x 128,
   two 5 % by 128 x 80. With three slots, 128 x 112 and 128 x 128 gain 0 to 4 % where sums are
   long, and lose up to 10 where they are not (H200).
 """

@@ -144,7 +144,7 @@ has several, and they go on to further tiles: 777 x 3072 x 2048 takes 11.6 us by
 and 10.5 by 72 x 256. 25 shapes whose default has changed so are 1.06 times as quick.
 """
 FURTHER_PART_CYCLES = 28.0
-"""For each further part of a product (`promote_accumulators`)."""
+"""For each further part of a product (`schedule_products`)."""
 WIDE_ALONE = 64
 """A single consumer, as no other one's products hide its waits, takes a cycle more for each column
 beyond these: fp8 products of 64 x 64 to 64 x 128, by 256 of the contraction, of 128 and 256 rows.

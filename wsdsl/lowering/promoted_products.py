@@ -1,0 +1,85 @@
+"""Products that are deeper than sums of fp8 may be, in pieces of what they sum over: see
+`schedule_products`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from wsdsl.ir.op import Op, Region, Value, operands
+from wsdsl.ir.pipeline_ops import CommitProducts, Materialize
+from wsdsl.ir.slot_ops import ConsumerRelease
+from wsdsl.ir.tile_ops import Contract, Map
+from wsdsl.ir.walk import definers, used_inside
+from wsdsl.lowering.builder import Builder
+from wsdsl.lowering.loop_stages import following
+
+
+def promoted_in_pieces(block: Region, depth: dict[Contract, int], every: int, b: Builder) -> Region:
+    """The block with each product of more than `every` elements started in pieces, and each piece
+    added to f32 by itself. `depth`: the elements that a product of fp8 sums over.
+    """
+    ops = block
+    while group := _deep(ops, depth, every):
+        ops = _in_pieces(ops, group, depth[group[0]] // every, every, b)
+    return ops
+
+
+def _deep(block: Region, depth: dict[Contract, int], every: int) -> list[Contract]:
+    """The first of them, and those that are started in the same group: before a slot goes back."""
+    found: list[Contract] = []
+    for op in block:
+        if isinstance(op, Contract) and op.acc is None and depth.get(op, 0) > every:
+            found.append(op)
+        elif isinstance(op, ConsumerRelease) and found:
+            break
+    return found
+
+
+def _in_pieces(ops: Region, group: list[Contract], num: int, every: int, b: Builder) -> Region:
+    at, results = ops.index(group[-1]), {op.result for op in group}
+    behind = following(ops[:at], results)
+    front = [op for op in ops[:at] if op not in group and op not in behind]
+    rest = (*(op for op in ops[:at] if op in behind), *ops[at + 1 :])
+    with b.region() as made:
+        b.ops += front
+        b.loc = group[-1].loc
+        pieces: list[list[Value]] = [[] for _ in group]
+        for i in range(num):
+            for op, own in zip(group, pieces, strict=True):
+                own.append(b.value(op.result.name, op.result.type))
+                part = (i * every, (i + 1) * every)
+                b.add(dataclasses.replace(op, result=own[-1], depth=part))
+            b.add(CommitProducts(loc=b.loc))
+        before = [_added_to(op.result, rest, results) for op in group]
+        totals = [own.pop(0) if t is None else t for t, own in zip(before, pieces, strict=True)]
+        while any(pieces):
+            for n, own in enumerate(pieces):
+                if not own:
+                    continue
+                piece, whole = own.pop(0), group[n].result
+                if before[n] is not None and not own:
+                    # The last piece is added where the whole would be.
+                    rest = tuple(_with_last(op, whole, (totals[n], piece)) for op in rest)
+                    continue
+                sum = b.value(totals[n].name, whole.type) if own else whole
+                b.add(Map(result=sum, fn="add", args=(totals[n], piece), loc=b.loc))
+                b.add(Materialize(values=(sum,), loc=b.loc))
+                totals[n] = sum
+    return (*made, *rest)
+
+
+def _added_to(whole: Value, rest: Region, others: set[Value]) -> Value | None:
+    """What a product is added to, if that is known by now and all that is done with it."""
+    users = [op for op in rest if whole in {*operands(op), *used_inside(op)}]
+    match users:
+        case [Map(fn="add", args=(a, b))] if a != b:
+            before = a if b == whole else b
+            known = before not in definers(rest) and before not in others
+            return before if known and before.type == whole.type else None
+        case _:
+            return None
+
+
+def _with_last(op: Op, whole: Value, args: tuple[Value, Value]) -> Op:
+    return dataclasses.replace(op, args=args) if isinstance(op, Map) and whole in op.args else op
