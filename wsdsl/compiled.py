@@ -14,6 +14,7 @@ from wsdsl.artifact.versions import artifact_key, emitter
 from wsdsl.background import Background
 from wsdsl.callee import Callee
 from wsdsl.diagnostics import CompileError, Finding, LaunchError
+from wsdsl.dumps import dumped, pass_dumps
 from wsdsl.schedule import Schedule
 from wsdsl.version import __version__
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from wsdsl.artifact.resources import Assembled, Resources
     from wsdsl.artifact.signature import Signature
     from wsdsl.ir import op as ir
+    from wsdsl.ir.plan import Plan
     from wsdsl.runtime.arguments import Call
     from wsdsl.runtime.launch import Launcher
     from wsdsl.runtime.prepared import Prepared
@@ -39,10 +41,14 @@ class Compiled(Callee):
     """
 
     def __init__(
-        self, kernel: ir.Kernel, sizes: Mapping[str, int] | None = None, key: str | None = None
+        self,
+        kernel: ir.Kernel,
+        sizes: Mapping[str, int] | None = None,
+        key: str | None = None,
+        chosen: ir.Kernel | None = None,
     ) -> None:
-        """`kernel` at any level; `sizes`, where known, guide the choice of the schedule. `key` says
-        where its artifact is kept.
+        """`kernel` at any level; `sizes`, where known, guide the choice of the schedule; `chosen`
+        is what `scheduled_tile` made of the kernel. `key` says where its artifact is kept.
 
         Raises CompileError, ScheduleError or VerifyError; nothing is assembled yet.
         """
@@ -51,7 +57,7 @@ class Compiled(Callee):
         self._refused: tuple[tuple[str, bool], CompileError] | None = None
         self.notes: tuple[str, ...] = ()
         """What else `explain` tells of how the schedule was chosen."""
-        _ = self.scheduled
+        self._levels = self._lowered(chosen)
 
     def __getstate__(self) -> dict[str, Any]:
         """With its source, in place of the way to it, which can not be pickled; no more can what is
@@ -89,16 +95,19 @@ class Compiled(Callee):
 
     @cached_property
     def _levels(self) -> dict[str, ir.Kernel]:
+        return self._lowered(None)
+
+    def _lowered(self, chosen: ir.Kernel | None) -> dict[str, ir.Kernel]:
         from wsdsl.ir.op import LEVELS
         from wsdsl.lowering.pipeline import lower
 
-        kernel = self.source
-        levels = {kernel.level: kernel}
-        dumps = [self._dump_pass] if knobs.DUMP.get() else []
+        source, is_chosen = self.source, chosen is not None
+        levels, kernel, dumps = {source.level: source}, chosen or source, pass_dumps()
         for level in ("partitioned", "scheduled"):
             if LEVELS.index(level) > LEVELS.index(kernel.level):
-                levels[level] = kernel = lower(kernel, level, self._sizes, dumps)
-        if self.source.level == "scheduled":
+                kernel = lower(kernel, level, self._sizes, dumps, is_chosen=is_chosen)
+                levels[level] = kernel
+        if source.level == "scheduled":
             lower(kernel)  # verifies it
         return levels
 
@@ -111,6 +120,13 @@ class Compiled(Callee):
     def schedule(self) -> Schedule:
         """The whole schedule, with what the compiler chose."""
         return self.scheduled.schedule or Schedule()
+
+    @property
+    def plan(self) -> Plan:
+        """What lowering goes by; its text is a page. CompileError for IR of a later level."""
+        if (plan := self.partitioned.plan) is None:
+            raise CompileError(Finding(f"{self.name} was not compiled from tile; it has no plan"))
+        return plan
 
     @cached_property
     def params(self) -> tuple[ir.Value, ...]:
@@ -142,7 +158,7 @@ class Compiled(Callee):
     def llvm(self) -> str:
         from wsdsl.codegen.module import emit_llvm
 
-        return self._dumped("ll", emit_llvm(self.scheduled))
+        return dumped(self.name, "ll", emit_llvm(self.scheduled))
 
     @cached_property
     def ptx(self) -> str:
@@ -150,7 +166,7 @@ class Compiled(Callee):
             return self.artifact.ptx
         from wsdsl.codegen.emit import emit_ptx
 
-        return self._dumped("ptx", emit_ptx(self.llvm, self.scheduled.target))
+        return dumped(self.name, "ptx", emit_ptx(self.llvm, self.scheduled.target))
 
     @property
     def is_made(self) -> bool:
@@ -242,7 +258,7 @@ class Compiled(Callee):
     def sass(self) -> str:
         from wsdsl.codegen.ptxas import disassemble
 
-        return self._dumped("sass", disassemble(self.cubin))
+        return dumped(self.name, "sass", disassemble(self.cubin))
 
     @cached_property
     def certificate(self) -> Certificate:
@@ -368,20 +384,6 @@ class Compiled(Callee):
         copies = {n: padded_array(call.arrays[n]) for n in to_pad(self.access, call.views)}
         simulate(self.scheduled, {**call.arrays, **copies, **call.scalars}, seed=seed)
         return call.result()
-
-    # Dumps ----------------------------------------------------------------------------------------
-
-    def _dump_pass(self, name: str, before: ir.Kernel, after: ir.Kernel) -> None:
-        if before != after:
-            self._dump_number = getattr(self, "_dump_number", 0) + 1
-            self._dumped(f"{self._dump_number:02}.{name}.ir", str(after))
-
-    def _dumped(self, suffix: str, text: str) -> str:
-        folder = knobs.DUMP.get()
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / f"{self.name}.{suffix}").write_text(text)
-        return text
 
 
 def runs_simulated() -> bool:

@@ -14,6 +14,7 @@ from wsdsl.artifact.kept import kept, look
 from wsdsl.artifact.versions import artifact_key, assembler, digest
 from wsdsl.compiled import Compiled
 from wsdsl.diagnostics import CompileError, ScheduleError
+from wsdsl.dumps import pass_dumps
 from wsdsl.ir import op as ir
 from wsdsl.schedule import Schedule
 
@@ -104,11 +105,12 @@ class Variants:
             from wsdsl.lowering.pipeline import scheduled_tile
 
             kernel = self._posed(asked)
-            chosen = scheduled_tile(kernel, dict(asked.sizes)).schedule
-            code = (chosen, kernel.sizes, asked.unaligned)
+            chosen = scheduled_tile(kernel, dict(asked.sizes), pass_dumps())
+            code = (chosen.schedule, kernel.sizes, asked.unaligned)
             if code not in self._compiled:
-                kernel = dataclasses.replace(kernel, schedule=chosen)
-                self._compiled[code] = Compiled(kernel, key=self._code_key(*code))
+                kernel = dataclasses.replace(kernel, schedule=chosen.schedule)
+                key = self._code_key(*code)
+                self._compiled[code] = Compiled(kernel, key=key, chosen=chosen)
             return self._choose(asked, self._compiled[code])
 
     def made(

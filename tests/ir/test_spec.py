@@ -36,6 +36,7 @@ BROKEN = {
     "no_meeting": ("sync_cta()", "", "all threads must meet"),
     "registers": ("set_max_registers(count=232", "set_max_registers(count=240", "232 registers"),
     "registers_missing": ("set_max_registers(count=40, increase=False)", "", "sets its registers"),
+    "lowered": ('role="compute"', 'role="compute", in_order=True', "for lowering, which is over"),
     "overlap": ("offset=131072", "offset=130048", "overlaps"),
     "smem": ("offset=163872", "offset=232440", "a CTA has 232448"),
     "box": ("box=(16, 64)", "box=(16, 128)", "a line of 256 bytes"),

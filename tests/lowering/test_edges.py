@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from wsdsl.lowering.passes.assign_roles import assign_roles
 
 from tests.decoded_kernels import DECODED
 from tests.kernels import CASES
@@ -15,7 +16,6 @@ from wsdsl.ir.op import Kernel as Lowered
 from wsdsl.ir.op import op_name
 from wsdsl.ir.tile_ops import Load
 from wsdsl.lowering.edges import assign_partitions, edges
-from wsdsl.lowering.passes.assign_roles import assign_roles
 from wsdsl.lowering.passes.fuse_accumulators import fuse_accumulators
 from wsdsl.lowering.passes.hoist_loads import hoist_loads
 from wsdsl.lowering.passes.move_factors import move_factors

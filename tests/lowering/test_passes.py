@@ -4,6 +4,7 @@ import pytest
 
 from tests.kernels import CASES
 from wsdsl.ir.op import Kernel
+from wsdsl.ir.pipeline_ops import CircularBuffer
 from wsdsl.lowering.pipeline import PASSES, lower
 from wsdsl.schedule import Schedule
 
@@ -26,4 +27,20 @@ def made() -> dict[str, Kernel]:
 
 @pytest.mark.parametrize("name", [step.__name__ for step, _ in PASSES])
 def test_pass(name: str, made: dict[str, Kernel], golden) -> None:
-    golden(str(made[name]), suffix=".ir")
+    kernel = made[name]
+    if name == "make_plan":
+        golden(str(kernel.plan))
+    else:
+        golden(str(kernel), suffix=".ir")
+
+
+@pytest.mark.parametrize("name", ["gemm", "epilogue", "two_loops", "block_scaled", "row_softmax"])
+def test_plan(name: str) -> None:
+    """Its page names each ring, and its SMEM is what the kernel takes."""
+    compiled = CASES[name].kernel._compile(None, {}, ())
+    page, rings = str(compiled.plan).splitlines(), compiled.partitioned.of(CircularBuffer)
+    for ring in rings:
+        (line,) = (line for line in page if line.split()[0] == ring.result.name)
+        assert f"{ring.depth} slots" in line
+    assert len(rings) == len(compiled.plan.rings)
+    assert compiled.plan.smem_bytes == compiled.signature.smem_bytes

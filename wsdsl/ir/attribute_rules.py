@@ -66,6 +66,7 @@ RANGES: dict[type[Op], dict[str, Check]] = {
         num_warpgroups=between(0, 8),
         share=one_of("rows", "columns"),
         registers=between(0, 256, 8),
+        staging=one_of(1),
     ),
     b.LaunchGrid: dict(
         tiles=extents,
@@ -148,6 +149,21 @@ def attributes_are_in_range(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
                 yield op, f"{op_name(type(op))}: {name}={held!r} is no {_shown(hint)}"
             elif (check := ranges.get(name)) is not None and (told := check(held)):
                 yield op, f"{op_name(type(op))}: {name}={held!r}: it is {told}"
+
+
+def results_have_buffers(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
+    """Of the level PARTITIONED."""
+    for op in kernel.of(Partition):
+        if op.staging < 1:
+            yield op, f"staging={op.staging}: a warpgroup stores through 1 buffer or more"
+
+
+def nothing_is_left_to_lower(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
+    """What a partition tells lowering means nothing behind it."""
+    for op in kernel.of(Partition):
+        for name in ("in_order", "late_loads", "copies_ahead"):
+            if getattr(op, name):
+                yield op, f"{name}=True is for lowering, which is over: leave it out"
 
 
 def _shown(hint: Any) -> str:

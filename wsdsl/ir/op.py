@@ -16,6 +16,7 @@ from operator import attrgetter
 from typing import Any, ClassVar, Literal, TypeVar
 
 from wsdsl.diagnostics import Loc
+from wsdsl.ir.plan import Plan
 from wsdsl.ir.target import Target, target_of
 from wsdsl.ir.types import Type
 from wsdsl.schedule import Schedule
@@ -189,7 +190,8 @@ class Kernel:
     whose address or row stride is no multiple of 16 bytes, which TMA cannot take; `padded` those
     that the runtime copies to longer rows first, which guides a choice and is no part of the text;
     `schedule` is what the user chose, and the whole choice from `choose_schedule` on; `card` is
-    the one that it is chosen for, if that is another than the first of `schedule.arch`.
+    the one that it is chosen for, if that is another than the first of `schedule.arch`; `plan` is
+    what follows from the schedule, for passes from `make_plan` on.
     """
 
     name: str
@@ -201,6 +203,7 @@ class Kernel:
     padded: tuple[str, ...] = field(default=(), compare=False)
     schedule: Schedule | None = None
     card: Target | None = field(default=None, compare=False)
+    plan: Plan | None = field(default=None, compare=False, repr=False)
     loc: Loc | None = field(default=None, compare=False, repr=False)
 
     @property

@@ -44,6 +44,12 @@ class Partition(Op):
     the order of the partitions. A partition of 0 warpgroups is run by one thread, in the next
     warp of the warpgroup before it. Warpgroup g computes the g-th part of a tile's rows, or with
     `share` of its columns.
+
+    The rest is for lowering, and gone from the level SCHEDULED. A warpgroup stores its results
+    through `staging` buffers. With `in_order` what threads load from global memory comes when it is
+    needed, else as early as registers allow; with `late_loads` what multiplies a product is
+    loaded behind its issue, else in front. With `copies_ahead` threads that copy operands ask L2
+    for later ones.
     """
 
     levels: ClassVar = ("partitioned", "scheduled")
@@ -51,6 +57,10 @@ class Partition(Op):
     num_warpgroups: int = 1
     share: str = "rows"
     registers: int = 0
+    staging: int = 1
+    in_order: bool = False
+    late_loads: bool = False
+    copies_ahead: bool = False
     body: Region = ()
 
     @property

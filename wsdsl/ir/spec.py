@@ -186,11 +186,21 @@ COMMON: tuple[Rule, ...] = (
 _PRODUCTS: tuple[Rule, ...] = (products_share_an_axis, blocks_hold_whole_tiles)
 RULES: dict[Level, tuple[Rule, ...]] = {
     "tile": (*COMMON, *_PRODUCTS, *overlap_rules.TILE),
-    "partitioned": (*COMMON, *_PRODUCTS, *workspace_rules.RULES, *overlap_rules.PARTITIONED),
+    "partitioned": (
+        *COMMON,
+        *_PRODUCTS,
+        *workspace_rules.RULES,
+        *overlap_rules.PARTITIONED,
+        attribute_rules.results_have_buffers,
+    ),
     "scheduled": COMMON,
 }
 STEPS: tuple[tuple[Rule, ...], ...] = (
-    (threads.ops_have_their_threads, attribute_rules.attributes_are_in_range),
+    (
+        threads.ops_have_their_threads,
+        attribute_rules.attributes_are_in_range,
+        attribute_rules.nothing_is_left_to_lower,
+    ),
     (
         *workspace_rules.RULES,
         *overlap_rules.SCHEDULED,

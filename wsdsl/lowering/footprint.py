@@ -160,16 +160,6 @@ def is_heavy(kernel: Kernel, schedule: Schedule) -> bool:
     return accumulator_registers(kernel, schedule) >= 168
 
 
-def loads_in_order(schedule: Schedule | None) -> bool:
-    """Whether sums leave no registers for what an epilogue reads to come before it is needed: that
-    is why consumers were given as many as there are. Consumers in ping-pong do not wait for it in
-    vain, since another has the tensor cores meanwhile.
-    """
-    if schedule is None or schedule.mode != "pingpong":
-        return False
-    return (schedule.registers or {}).get("compute", 0) >= MOST_REGISTERS
-
-
 def part_depth(kernel: Kernel, schedule: Schedule) -> int:
     """Slots of that ring: as many as SMEM has room for beside the other one."""
     used = smem_bytes(kernel, schedule, schedule.stages or 1)

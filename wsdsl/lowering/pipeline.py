@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -13,12 +14,10 @@ from wsdsl.lowering.choice.spill_retries import with_fewer_sums
 from wsdsl.lowering.passes.allocate_shared import allocate_shared
 from wsdsl.lowering.passes.assign_decode_axes import assign_decode_axes
 from wsdsl.lowering.passes.assign_multicast import assign_multicast
-from wsdsl.lowering.passes.assign_roles import assign_roles
 from wsdsl.lowering.passes.assign_states import assign_states
 from wsdsl.lowering.passes.assign_tile_sizes import assign_tile_sizes
 from wsdsl.lowering.passes.bound_ranges import bound_ranges
-from wsdsl.lowering.passes.choose_mma import choose_mma
-from wsdsl.lowering.passes.choose_schedule import Tried, choose_schedule, ranked
+from wsdsl.lowering.passes.choose_schedule import at_least_one, choose_schedule, ranked
 from wsdsl.lowering.passes.drop_unused import drop_unused
 from wsdsl.lowering.passes.fit_last_tiles import fit_last_tiles
 from wsdsl.lowering.passes.fuse_accumulators import fuse_accumulators
@@ -31,6 +30,7 @@ from wsdsl.lowering.passes.lower_loops import lower_loops
 from wsdsl.lowering.passes.lower_rings import lower_rings
 from wsdsl.lowering.passes.lower_split_k import lower_split_k
 from wsdsl.lowering.passes.lower_tiles import lower_tiles
+from wsdsl.lowering.passes.make_plan import make_plan
 from wsdsl.lowering.passes.move_factors import move_factors
 from wsdsl.lowering.passes.partition_loads import partition_loads
 from wsdsl.lowering.passes.prefetch_copies import prefetch_copies
@@ -55,12 +55,11 @@ PASSES: tuple[tuple[Pass, Level], ...] = (
     (fuse_accumulators, "tile"),
     (hoist_loads, "tile"),
     (hoist_indices, "tile"),
-    (choose_mma, "tile"),
-    (assign_roles, "tile"),
     (choose_schedule, "tile"),
     (assign_tile_sizes, "tile"),
     (fit_last_tiles, "tile"),
     (bound_ranges, "tile"),
+    (make_plan, "tile"),
     (partition_loads, "partitioned"),
     (split_contractions, "partitioned"),
     (assign_decode_axes, "partitioned"),
@@ -95,48 +94,43 @@ def lower(
     until: Level = "scheduled",
     sizes: Mapping[str, int] | None = None,
     listeners: Sequence[Listener] = (),
+    *,
+    is_chosen: bool = False,
 ) -> Kernel:
-    """Lower to a level. A kernel of the level PARTITIONED goes on from `lower_loops`; `sizes`,
-    where known, guide the choice of the schedule. The spec is checked after every pass that changes
-    anything.
+    """Lower to a level. What `scheduled_tile` gave (`is_chosen`) goes on behind the choice, a
+    kernel of the level PARTITIONED from `lower_loops`; `sizes`, where known, guide the choice. The
+    spec is checked after every pass that changes anything.
     """
     verify(kernel)
     _check_target(kernel)
-    names = [step for step, _ in PASSES]
-    first = {"tile": PASSES[0][0], "partitioned": lower_loops, "scheduled": None}[kernel.level]
+    begin = assign_tile_sizes if is_chosen else PASSES[0][0]
+    first = {"tile": begin, "partitioned": lower_loops, "scheduled": None}[kernel.level]
     last = {"tile": verify_lowerable, "partitioned": assign_multicast, "scheduled": simplify}[until]
-    if first is None or names.index(first) > names.index(last):
+    if first is None:
         return kernel
-    tried = Tried()
-    for step in names[names.index(first) : names.index(last) + 1]:
-        before = kernel
-        try:
-            kernel = _after(step, kernel, sizes, tried)
-        except RecursionError:
-            message = "too many operations, each of which needs the one before"
-            raise CompileError(Finding(message, kernel.loc, "make it two kernels")) from None
-        if kernel != before:
-            verify(kernel)
-        for listener in listeners:
-            listener(step.__name__, before, kernel)
-    return kernel
+    return _through(kernel, first, last, sizes, listeners)
 
 
-def scheduled_tile(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Kernel:
-    """The TILE kernel with its whole schedule, to see what would be chosen for `sizes`."""
+def scheduled_tile(
+    kernel: Kernel,
+    sizes: Mapping[str, int] | None = None,
+    listeners: Sequence[Listener] = (),
+) -> Kernel:
+    """The TILE kernel with roles and its whole schedule for `sizes`."""
     _check_target(kernel)
-    tried = Tried()
-    return _after(choose_schedule, _with_roles(kernel, sizes, tried), sizes, tried)
+    return _through(kernel, PASSES[0][0], choose_schedule, sizes, listeners)
 
 
 def schedule_with_fewer_sums(
     kernel: Kernel, failed: Schedule, spilled: int, sizes: Mapping[str, int]
 ) -> Schedule | None:
     """What may be tried for the TILE kernel, where what was chosen takes too many registers."""
-    kernel = _with_roles(kernel, sizes, Tried())
-    given, _ = with_fixed_tiles(kernel, kernel.schedule or Schedule())
-    options = (option for option, _ in ranked(kernel, given, _at_least_one(sizes)))
-    return with_fewer_sums(kernel, options, failed, spilled)
+    chosen = scheduled_tile(kernel, sizes)
+    assert chosen.schedule is not None
+    asked = dataclasses.replace(kernel.schedule or Schedule(), mma=chosen.schedule.mma)
+    given, _ = with_fixed_tiles(chosen, asked)
+    options = (option for option, _ in ranked(chosen, given, at_least_one(sizes)))
+    return with_fewer_sums(chosen, options, failed, spilled)
 
 
 def _check_target(kernel: Kernel) -> None:
@@ -145,24 +139,24 @@ def _check_target(kernel: Kernel) -> None:
         raise ScheduleError(Finding(told, kernel.loc, "leave it out"))
 
 
-def _with_roles(kernel: Kernel, sizes: Mapping[str, int] | None, tried: Tried) -> Kernel:
-    """What `choose_schedule` is given."""
-    for step, _ in PASSES:
-        if step is choose_schedule:
-            break
-        kernel = _after(step, kernel, sizes, tried)
+def _through(
+    kernel: Kernel,
+    first: Pass,
+    last: Pass,
+    sizes: Mapping[str, int] | None,
+    listeners: Sequence[Listener],
+) -> Kernel:
+    """Through the passes from `first` to `last`; nothing where these stand the other way round."""
+    names = [step for step, _ in PASSES]
+    for step in names[names.index(first) : names.index(last) + 1]:
+        before = kernel
+        try:
+            kernel = choose_schedule(kernel, sizes) if step is choose_schedule else step(kernel)
+        except RecursionError:
+            message = "too many operations, each of which needs the one before"
+            raise CompileError(Finding(message, kernel.loc, "make it two kernels")) from None
+        if kernel != before:
+            verify(kernel)
+        for listener in listeners:
+            listener(step.__name__, before, kernel)
     return kernel
-
-
-def _after(step: Pass, kernel: Kernel, sizes: Mapping[str, int] | None, tried: Tried) -> Kernel:
-    """Two passes look at the sizes; where there is nothing to do, at those of least work. What the
-    first of them has `tried` the second takes over.
-    """
-    for chooses in (choose_mma, choose_schedule):
-        if step is chooses:
-            return chooses(kernel, sizes and _at_least_one(sizes), tried)
-    return step(kernel)
-
-
-def _at_least_one(sizes: Mapping[str, int]) -> dict[str, int]:
-    return {dim: max(1, size) for dim, size in sizes.items()}

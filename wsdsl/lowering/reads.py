@@ -12,7 +12,6 @@ from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tile_ops import Load, Lookup
 from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import Axis, Fragment, Tile
-from wsdsl.lowering.footprint import loads_in_order
 from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.register_tiles import RegisterTile, covering, narrow
@@ -36,7 +35,7 @@ def load_piece(op: Load | Lookup, context: PartitionContext, find: Find) -> Regi
             tensor=tensor,
             index=places,
             vector=vector_of(tensor, index, context),
-            in_order=loads_in_order(context.kernel.schedule),
+            in_order=context.partition.in_order,
             loc=op.loc,
         )
         return b.add(made).result

@@ -7,7 +7,7 @@ import dataclasses
 from typing import TypeGuard
 
 from wsdsl.diagnostics import Loc
-from wsdsl.ir.barrier_ops import AllocateBarriers, ForRange, NamedBarrierSync, SyncWarp
+from wsdsl.ir.barrier_ops import ForRange, NamedBarrierSync, SyncWarp
 from wsdsl.ir.memory_ops import (
     AllocateShared,
     MakeTensorMap,
@@ -23,7 +23,6 @@ from wsdsl.ir.tile_ops import Cast, Full, Load, Map, Store
 from wsdsl.ir.types import (
     BOOL,
     Axis,
-    Barriers,
     DType,
     Fragment,
     Shared,
@@ -33,7 +32,7 @@ from wsdsl.ir.types import (
 )
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.direct_stores import store_directly
-from wsdsl.lowering.footprint import STAGING_BUFFERS, STAGING_BYTES
+from wsdsl.lowering.footprint import STAGING_BYTES
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.ping_pong import consumer_barrier
 from wsdsl.lowering.reads import Find
@@ -47,23 +46,6 @@ from wsdsl.lowering.store_panels import (
     shape_of,
     staged_tensors,
 )
-
-
-def _buffers(kernel: Kernel) -> int:
-    """As many as the slots leave room for."""
-    consumers = sum(
-        op.num_warpgroups
-        for op in kernel.body
-        if isinstance(op, Partition) and op.role == "compute"
-    )
-    used = 0
-    for op in kernel.body:
-        if isinstance(op, AllocateShared) and isinstance(op.result.type, Shared):
-            used += op.result.type.bytes * op.result.type.num
-        elif isinstance(op, AllocateBarriers) and isinstance(op.result.type, Barriers):
-            used += 8 * op.result.type.num
-    left = kernel.target.smem_bytes - used
-    return max(1, min(STAGING_BUFFERS, left // (STAGING_BYTES * consumers)))
 
 
 class Stores:
@@ -97,7 +79,7 @@ class Stores:
         """Tensors whose elements threads have read by the time that these are stored. Those that
         pieces of a tile share have an order of their own.
         """
-        self.bytes, self.buffers, self.together = STAGING_BYTES, _buffers(kernel), 1
+        self.bytes, self.buffers, self.together = STAGING_BYTES, partition.staging, 1
         self.joins = any(map(self._joined, stores))
         """Then no part of an item is one warp's own: another store is written where it was read."""
         blocks = {self._shape(op).blocks for op in stores}

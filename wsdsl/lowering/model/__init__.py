@@ -1,1 +1,1 @@
-"""How long a schedule takes: what `choose_schedule`, `choose_mma` and `explain` go by."""
+"""How long a schedule takes: what `choose_schedule` and `explain` go by."""

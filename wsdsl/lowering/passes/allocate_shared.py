@@ -25,11 +25,13 @@ Why here: nothing is allocated any more.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 from wsdsl.diagnostics import Finding, ScheduleError
 from wsdsl.ir.barrier_ops import AllocateBarriers
 from wsdsl.ir.memory_ops import AllocateShared
 from wsdsl.ir.op import Kernel, Op
+from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.swizzle import SMEM_ALIGN
 from wsdsl.ir.types import Barriers, Shared
 
@@ -49,13 +51,17 @@ def allocate_shared(kernel: Kernel) -> Kernel:
     if used > kernel.target.smem_bytes:
         message = f"the kernel needs {used} bytes of SMEM, a CTA has {kernel.target.smem_bytes}"
         raise ScheduleError(Finding(message, kernel.loc, "use fewer stages or smaller tiles"))
-    body = tuple(
-        dataclasses.replace(op, offset=offsets[op])
-        if isinstance(op, (AllocateShared, AllocateBarriers))
-        else op
-        for op in kernel.body
-    )
+    body = tuple(_placed(op, offsets) for op in kernel.body)
     return dataclasses.replace(kernel, level="scheduled", body=body)
+
+
+def _placed(op: Op, offsets: Mapping[Op, int]) -> Op:
+    if isinstance(op, (AllocateShared, AllocateBarriers)):
+        return dataclasses.replace(op, offset=offsets[op])
+    if isinstance(op, Partition):
+        lowered = dict(staging=1, in_order=False, late_loads=False, copies_ahead=False)
+        return dataclasses.replace(op, **lowered)
+    return op
 
 
 def _size(op: AllocateShared) -> int:

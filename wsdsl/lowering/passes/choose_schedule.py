@@ -3,11 +3,12 @@
 Before: `schedule=Schedule(tile=dict(n=128))`, or none
 After: `schedule=Schedule(tile=dict(m=128, n=128, k=64), stages=6, consumers=2, ...)`
 
-What is left open is tried: both modes, tiles of 64 and 128 rows, all widths, and to cut tiles where
-that is open too (`split_k_options`). Of those that fit, the one that `predict` gives the fewest
-cycles is taken.
+What is left open is tried: which axis rides wgmma's M (`orientation`; it decides the axes' roles),
+both modes, tiles of 64 and 128 rows, all widths, and to cut tiles where that is open too
+(`split_k_options`). Of those that fit, the one that `predict` gives the fewest cycles is taken.
 
-Why here: needs the axes' roles; everything later reads sizes from the axes and depths from the ops.
+Why here: nothing in front depends on roles or sizes; everything later reads roles and sizes from
+the axes, and depths from the ops.
 """
 
 from __future__ import annotations
@@ -15,16 +16,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
-from wsdsl.diagnostics import Finding, ScheduleError
+from wsdsl.diagnostics import Finding, ScheduleError, WsdslError
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.target import Target
 from wsdsl.ir.tile_ops import Contract
+from wsdsl.lowering.assign_roles import assign_roles
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.check_schedule import faults, tile_faults
 from wsdsl.lowering.choice.cluster_options import cluster_options
 from wsdsl.lowering.choice.deal_tiles import with_dealt_tiles
 from wsdsl.lowering.choice.fixed_tiles import with_fixed_tiles
 from wsdsl.lowering.choice.kernel_overlap import with_overlap
+from wsdsl.lowering.choice.orientation import other_orientation
 from wsdsl.lowering.choice.register_room import rank_beside_sums
 from wsdsl.lowering.choice.schedule_options import schedule_options
 from wsdsl.lowering.choice.split_k_options import (
@@ -80,22 +83,39 @@ for results: 136 x 27648 x 5120 by 136 x 256 is 5 % quicker with 4 slots than wi
 """
 
 
-Tried = dict[Kernel, Schedule]
-"""What was chosen for kernels that were looked at before, at the same sizes."""
-
-
-def choose_schedule(
-    kernel: Kernel, sizes: Mapping[str, int] | None = None, tried: Tried | None = None
-) -> Kernel:
+def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Kernel:
     """`sizes` (dimensions at launch), where known, let tiles divide the waves.
 
     Raises ScheduleError for a choice that is not lowered yet or does not fit the kernel.
     """
-    known = tried.get(kernel) if tried else None
-    return dataclasses.replace(kernel, schedule=known or _chosen(kernel, sizes))
+    known = at_least_one(sizes or {})
+    other = other_orientation(kernel, known)
+    if other is None:
+        return _chosen(kernel, known)[0]
+    variable, factor = other
+    asked = dataclasses.replace(kernel.schedule or Schedule(), mma=variable)
+    try:
+        swapped, swapped_cycles = _chosen(dataclasses.replace(kernel, schedule=asked), known)
+    except WsdslError:
+        # The axes can not be laid out so.
+        return _chosen(kernel, known)[0]
+    if not factor:
+        return swapped
+    try:
+        usual, cycles = _chosen(kernel, known)
+    except WsdslError:
+        return swapped
+    return swapped if swapped_cycles * factor < cycles else usual
 
 
-def _chosen(kernel: Kernel, sizes: Mapping[str, int] | None) -> Schedule:
+def at_least_one(sizes: Mapping[str, int]) -> dict[str, int]:
+    """Where there is nothing to do, the choice is that of the least work."""
+    return {dim: max(1, size) for dim, size in sizes.items()}
+
+
+def _chosen(kernel: Kernel, sizes: Mapping[str, int]) -> tuple[Kernel, float]:
+    """With roles and the best schedule that leaves them so, and the cycles of that."""
+    kernel = assign_roles(kernel)
     given, findings = with_fixed_tiles(kernel, kernel.schedule or Schedule())
     findings += _unknown_variables(kernel, given)
     findings += [*unfit_constants(kernel, given), *unfit_decoding(kernel, given)]
@@ -103,11 +123,12 @@ def _chosen(kernel: Kernel, sizes: Mapping[str, int] | None) -> Schedule:
     findings = findings or [*tile_faults(kernel, given)]
     if findings:
         raise ScheduleError([_located(f, kernel) for f in findings])
-    for option, _ in ranked(kernel, given, sizes or {}):
+    for option, _ in ranked(kernel, given, sizes):
         for promised in _promises(kernel, given, option):
-            chosen, faulty = completed(kernel, promised, sizes or {})
+            chosen, faulty = completed(kernel, promised, sizes)
             if not faulty:
-                return chosen
+                own = predict(Work(kernel, sizes), chosen, axis_sizes(kernel, chosen))
+                return dataclasses.replace(kernel, schedule=chosen), weight(chosen, own)
             if not findings or option.scheduler == given.scheduler:
                 # Whoever did not ask for pieces is not told what is wrong with them.
                 findings = faulty

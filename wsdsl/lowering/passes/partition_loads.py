@@ -56,6 +56,7 @@ import dataclasses
 
 from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.pipeline_ops import CircularBuffer, ForWork, Partition
+from wsdsl.ir.plan import Plan
 from wsdsl.ir.slot_ops import LoadToSlot, ProducerAcquire, ProducerCommit, SkipSlot
 from wsdsl.ir.tile_ops import ForEach, ForTiles
 from wsdsl.ir.types import Axis, Ring
@@ -66,50 +67,50 @@ from wsdsl.lowering.cooperation import (
     cluster_along,
     num_cooperating,
     num_pingpong_consumers,
-    shared_role,
 )
 from wsdsl.lowering.decode import num_decoders
 from wsdsl.lowering.decode_slice import DecodeSlice
 from wsdsl.lowering.early_loads import (
-    load_shares,
     loaded_tensors,
     refuse_addresses_in_memory,
     refuse_written_addresses,
 )
-from wsdsl.lowering.epilogue_operands import epilogue_slots, subtile_widths
-from wsdsl.lowering.footprint import axis_sizes, is_heavy, part_depth, ring_depth
+from wsdsl.lowering.epilogue_operands import epilogue_slots
 from wsdsl.lowering.output_nest import output_nest
 from wsdsl.lowering.producer_slice import ProducerSlice, SkippedSlice
 from wsdsl.lowering.slots import SlotGroup, layouts_of, operand_slots
 
 
 def partition_loads(kernel: Kernel) -> Kernel:
-    assert kernel.schedule is not None
-    schedule, namer = kernel.schedule, Namer.of(kernel)
+    assert kernel.plan is not None
+    plan, schedule, namer = kernel.plan, kernel.plan.schedule, Namer.of(kernel)
     body = output_nest(kernel)[1]
     groups, in_parts = operand_slots(kernel), epilogue_slots(kernel, schedule)
-    declared = _declare(kernel, (*groups, *in_parts), namer)
+    declared = _declare(plan, (*groups, *in_parts), namer)
     rings = {ring: op.result for ring, op in declared.items()}
     sizes = {name: axis.size for name, axis in axes_of(kernel).items()}
     filled_by = ProducerSlice(groups, rings, namer, sizes)
     num_pingpong = num_pingpong_consumers(schedule)
-    registers = schedule.registers or {}
 
     def partition(role: str, work: ForWork, num_warpgroups: int = 1) -> Partition:
         return Partition(
             role=role,
             num_warpgroups=num_warpgroups,
-            share=shared_role(kernel, schedule) if role == "compute" else "rows",
-            registers=registers.get(role, 0) if num_warpgroups else 0,
+            share=plan.shared if role == "compute" else "rows",
+            registers=plan.registers(role) if num_warpgroups else 0,
+            staging=max(1, plan.staging) if role == "compute" else 1,
+            in_order=plan.in_order,
+            late_loads=plan.late_loads and role == "compute",
+            copies_ahead=plan.copies_ahead and role == "load" and num_warpgroups > 0,
             body=copy_region((work,), namer) if role != "compute" or num_pingpong > 1 else (work,),
             loc=kernel.loc,
         )
 
     partitions: list[Op] = []
-    for names in load_shares(groups, schedule):
-        side = filled_by.of(body, names)
+    for planned in plan.loads:
+        side = filled_by.of(body, planned.tensors)
         refuse_written_addresses(kernel, side)
-        refuse_addresses_in_memory(side, names, schedule)
+        refuse_addresses_in_memory(side, planned.tensors, schedule)
         partitions.append(partition("load", _work(kernel, side)))
     skipped = SkippedSlice(filled_by).of(body, frozenset()) if num_pingpong > 1 else ()
     if in_parts:
@@ -161,28 +162,20 @@ def _name(loop: ForTiles | ForEach) -> str:
     return loop.index.type.name if isinstance(loop.index.type, Axis) else loop.index.name
 
 
-def _declare(
-    kernel: Kernel, groups: tuple[SlotGroup, ...], namer: Namer
-) -> dict[int, CircularBuffer]:
+def _declare(plan: Plan, groups: tuple[SlotGroup, ...], namer: Namer) -> dict[int, CircularBuffer]:
     """The circular buffer of each ring."""
-    assert kernel.schedule is not None
-    schedule, made = kernel.schedule, dict[int, CircularBuffer]()
-    sizes, heavy = axis_sizes(kernel, schedule), is_heavy(kernel, schedule)
-    for ring, held in sorted(layouts_of(groups).items()):
-        group = next(group for group in groups if group.ring == ring)
-        depth, wish, widths = ring_depth(group, schedule.stages or 1), "ring", tuple[int, ...]()
-        if group.edges[0].depth == "rest":
-            depth, wish = part_depth(kernel, schedule), "part_ring"
-            widths = subtile_widths(kernel, group.loads, sizes, heavy)
-        made[ring] = CircularBuffer(
-            result=Value(namer.new(wish), Ring()),
-            depth=depth,
-            layouts=tuple(held),
-            consumers=1 if group.consumer == "decode" else num_cooperating(schedule),
-            parts=widths,
-            loc=group.loc if widths else None,
+    layouts = layouts_of(groups)
+    return {
+        ring.number: CircularBuffer(
+            result=Value(namer.new(ring.name), Ring()),
+            depth=ring.depth,
+            layouts=tuple(layouts[ring.number]),
+            consumers=ring.num_consumers,
+            parts=ring.subtiles,
+            loc=next(g.loc for g in groups if g.ring == ring.number) if ring.subtiles else None,
         )
-    return made
+        for ring in plan.rings
+    }
 
 
 def _passing_over(region: Region) -> Region:

@@ -36,7 +36,8 @@ After:
 Threads hold what is under way in registers, a few KB of a slot, and wait for it before they ask for
 more. From L2 it takes a third of the time that it takes from memory (16 x 4096 x 4100 on an H200:
 20.2 us instead of 25.4). TMA needs no such thing, since it has all free slots under way. A thread
-with few registers has none for the addresses; then products are what takes the time.
+with few registers has none for the addresses (`Partition.copies_ahead`); then products are what
+takes the time.
 
 Why here: copies are ops of their own, with coordinates that the loop's index is.
 """
@@ -60,9 +61,6 @@ AHEAD_BYTES = 24 << 10
 """Of an SM: what memory brings in 0.7 us. By 64 KB, 26 shapes take 4 % longer in the mean."""
 MOST_SLOTS = 16
 """It holds where slots are of less than 1.5 KB: then less than `AHEAD_BYTES` is asked for ahead."""
-LEAST_REGISTERS = 56
-"""Of a thread: what copying ones have beside two consumers (`choose_schedule`). Beside three, or
-heavy ones, they have 24 or 32, and do not ask ahead."""
 
 
 def prefetch_copies(kernel: Kernel) -> Kernel:
@@ -71,7 +69,7 @@ def prefetch_copies(kernel: Kernel) -> Kernel:
     def region(before: Region, items: ForRange | None = None) -> Region:
         after: list[Op] = []
         for op in before:
-            if isinstance(op, Partition) and op.registers and op.registers < LEAST_REGISTERS:
+            if isinstance(op, Partition) and not op.copies_ahead:
                 after.append(op)
                 continue
             around = op if isinstance(op, ForRange) else None

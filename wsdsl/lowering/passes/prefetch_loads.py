@@ -58,7 +58,7 @@ REPEATABLE = (Cast, Constant, DimSize, Iota, LoadGlobal, Map)
 def prefetch_loads(kernel: Kernel) -> Kernel:
     namer, written = Namer.of(kernel), written_tensors(kernel.ops)
     partitions = [op for op in kernel.body if isinstance(op, Partition)]
-    late = any(op.num_warpgroups > 2 for op in partitions)
+    late = any(op.late_loads for op in partitions)
 
     def region(before: Region) -> Region:
         made: list[Op] = []

@@ -1,0 +1,35 @@
+"""What `WSDSL_DUMP` writes to a folder: every form of a kernel on its way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wsdsl import knobs
+
+if TYPE_CHECKING:
+    from wsdsl.ir.op import Kernel
+    from wsdsl.lowering.pipeline import Listener
+
+
+def dumped(name: str, suffix: str, text: str) -> str:
+    """The text, which is written to the folder, if there is one."""
+    folder = knobs.DUMP.get()
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.{suffix}").write_text(text)
+    return text
+
+
+def pass_dumps() -> list[Listener]:
+    """Writes the IR after each pass that changes it, by the pass' place in the list of all."""
+    if knobs.DUMP.get() is None:
+        return []
+    from wsdsl.lowering.pipeline import PASSES
+
+    places = {step.__name__: i for i, (step, _) in enumerate(PASSES, 1)}
+
+    def dump(name: str, before: Kernel, after: Kernel) -> None:
+        if before != after:
+            dumped(after.name, f"{places[name]:02}.{name}.ir", str(after))
+
+    return [dump]

@@ -1,0 +1,167 @@
+"""What is decided of a kernel before it is cut in two: its schedule, and all that follows from it.
+
+The choice makes it once, and lowering reads it. A text of the level TILE needs none, since it has
+the schedule; `partition_loads` writes each decision to the op that it is about (`circular_buffer`,
+`partition`), so a text of the level PARTITIONED has all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from wsdsl.ir.target import Target
+from wsdsl.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class PlannedRing:
+    """A circular buffer, the edges' ring `number`; `holds` says what a slot has. `num_consumers`
+    warpgroups read each slot; `line_bytes` are those of single lines, which lie apart from the
+    slot's panels. With `subtiles` a tile passes through in parts of so many columns.
+    """
+
+    name: str
+    number: int
+    holds: tuple[str, ...]
+    depth: int
+    slot_bytes: int
+    producer: str
+    consumer: str
+    num_consumers: int
+    line_bytes: int = 0
+    subtiles: tuple[int, ...] = ()
+
+    @property
+    def bytes(self) -> int:
+        """With two mbarriers a slot."""
+        return self.depth * (self.slot_bytes + self.line_bytes + 16)
+
+
+@dataclass(frozen=True)
+class PlannedPartition:
+    """`tensors` are those that it copies to slots; of 0 warpgroups, it is one thread."""
+
+    role: str
+    num_warpgroups: int
+    registers: int = 0
+    tensors: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`tile` has elements a tile by axis, `rows`, `columns` and `summed` the axes by what they are
+    to the tensor cores; consumers who cooperate each have a part of a tile's `shared` axis.
+    `staging`: buffers a warpgroup, of `staging_bytes`, for results.
+    """
+
+    schedule: Schedule
+    target: Target
+    tile: tuple[tuple[str, int], ...]
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    summed: tuple[str, ...]
+    shared: str
+    partitions: tuple[PlannedPartition, ...]
+    rings: tuple[PlannedRing, ...]
+    exchanged_bytes: int = 0
+    """Of the sums that CTAs of a cluster send each other."""
+    staging: int = 0
+    staging_bytes: int = 0
+    in_order: bool = False
+    """Whether what threads load from GMEM comes when it is needed: sums leave no registers."""
+    late_loads: bool = False
+    """Whether what multiplies a product is loaded behind its issue, and not in front."""
+    copies_ahead: bool = False
+    """Whether threads that copy operands ask L2 for later ones meanwhile."""
+
+    @property
+    def loads(self) -> Sequence[PlannedPartition]:
+        """The partitions that fill the products' slots."""
+        return [p for p in self.partitions if p.role == "load" and p.num_warpgroups]
+
+    def registers(self, role: str) -> int:
+        """A thread's; 0 where none are moved between partitions."""
+        return (self.schedule.registers or {}).get(role, 0)
+
+    @property
+    def smem_bytes(self) -> int:
+        """At the most: narrow results need less staging."""
+        held = sum(ring.bytes for ring in self.rings) + self.exchanged_bytes
+        return held + self.staging * self.staging_bytes * self.num_consumers
+
+    @property
+    def num_consumers(self) -> int:
+        """Warpgroups that compute."""
+        return sum(p.num_warpgroups for p in self.partitions if p.role == "compute")
+
+    def __str__(self) -> str:
+        return "\n".join(_page(self))
+
+
+def _page(plan: Plan) -> Iterator[str]:
+    schedule, sizes = plan.schedule, dict(plan.tile)
+    yield f"{schedule!r}"
+    yield from _sides(plan, sizes)
+    walked = f"{schedule.scheduler or 'persistent'}, {schedule.swizzle or 1} abreast"
+    along = f"along {schedule.raster}" if schedule.raster else "along the last"
+    yield _line("tiles", f"scheduler {walked}, neighbours {along}")
+    if schedule.cuts_tiles:
+        pieces = f" in {schedule.splits} pieces" if schedule.splits else ""
+        reduction = schedule.reduction or "serial"
+        yield _line("", f"cut along {', '.join(plan.summed)}{pieces}, {reduction}")
+    if schedule.cluster:
+        sides = ", ".join(f"{num} along {name}" for name, num in schedule.cluster.items())
+        multicast = "without multicast" if schedule.multicast is False else "with multicast"
+        yield _line("cluster", f"{sides}, {multicast}")
+    for partition in plan.partitions:
+        yield _line(f"partition {partition.role}", _who(partition))
+    yield _line("share", f"cooperating consumers divide a tile's {plan.shared}")
+    for ring in plan.rings:
+        slots = f"{ring.depth} slots of {ring.slot_bytes + ring.line_bytes} bytes"
+        yield _line(ring.name, f"{slots}: {', '.join(ring.holds)}")
+        yield _line("", f"filled by {ring.producer}, read by {ring.consumer}")
+        if ring.subtiles:
+            yield _line("", f"for the epilogue, in subtiles of {_runs(ring.subtiles)} columns")
+    order = "when they are needed" if plan.in_order else "as early as registers allow"
+    yield _line("loads", f"of threads from GMEM come {order}")
+    if plan.late_loads:
+        yield _line("", "of what multiplies a product: behind its issue")
+    if plan.copies_ahead:
+        yield _line("", "by threads: they ask L2 for later slots meanwhile")
+    if plan.staging:
+        yield _line("staging", f"{plan.staging} x {plan.staging_bytes} bytes a warpgroup")
+    if schedule.precise_every:
+        yield _line("promotion", f"sums go to f32 every {schedule.precise_every} elements")
+    if plan.exchanged_bytes:
+        yield _line("exchange", f"{plan.exchanged_bytes} bytes for the sums of a cluster's CTAs")
+    overlap = "is over" if schedule.overlap is False else "has started"
+    yield _line("next kernel", f"may start once this one {overlap}")
+    yield _line("SMEM", f"{plan.smem_bytes} of {plan.target.smem_bytes} bytes")
+
+
+def _sides(plan: Plan, sizes: dict[str, int]) -> Iterator[str]:
+    sides = {"rows (wgmma's M)": plan.rows, "columns (N)": plan.columns, "summed": plan.summed}
+    for what, axes in sides.items():
+        if axes:
+            yield _line(what, ", ".join(f"{axis} by {sizes[axis]}" for axis in axes))
+
+
+def _who(partition: PlannedPartition) -> str:
+    num = partition.num_warpgroups
+    found = [f"{num} warpgroup{'s' if num > 1 else ''}" if num else "one thread"]
+    if partition.registers:
+        found.append(f"{partition.registers} registers a thread")
+    if partition.tensors:
+        found.append(f"copies {', '.join(sorted(partition.tensors))}")
+    return ", ".join(found)
+
+
+def _runs(widths: tuple[int, ...]) -> str:
+    """64, 64, 32 as 2 x 64, 32."""
+    numbers = {width: widths.count(width) for width in widths}
+    return ", ".join(f"{num} x {w}" if num > 1 else f"{w}" for w, num in numbers.items())
+
+
+def _line(what: str, told: str) -> str:
+    return f"  {what:<20}{told}"

@@ -1,0 +1,82 @@
+"""Which side of a product rides wgmma's M, where the schedule leaves it open (`Schedule.mma`).
+
+wgmma's M comes in steps of 64, N in steps of 8. So the columns may ride M where there are few rows,
+since M is 64 whatever is asked for, and elsewhere where tiles then come out evener: 5120 x 512 by
+128 x 176 are 120 tiles of which the last ones reach beyond the end; with 128 columns on M and 160
+rows on N they are 128 that do not. Measured on an H200, bf16: 26 shapes of 281 to 1846 rows, by
+chance, are 1.054 times as quick in short bursts by this choice, 1.055 sustained, 49 of up to 6144
+rows in steps of 64 1.049 and 1.057. Other clusters fit so, too, where loading is the limit: 192 x
+4096 x 6144 takes 19.9 us by 96 x 64 in pairs, 23.1 by 64 x 96.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.tile_ops import Contract, Load, Store
+from wsdsl.ir.types import Axis, Tensor, Tile
+from wsdsl.lowering.axes import axes_of, free_axes, loop_variable
+from wsdsl.lowering.model.workload import FEW_COLUMNS, scales_products
+from wsdsl.lowering.output_nest import output_nest
+from wsdsl.lowering.product_operands import multiplied
+from wsdsl.schedule import Schedule
+
+LEAST_GAIN = 1.01
+"""What it must bring by the model, which is not exact: 35 shapes of which it says 1 to 2 % are
+1.018 times as quick in bursts, and 1.014 sustained."""
+FEWEST = 32
+"""For so few rows the columns always ride: of a tile of 64 the other rows are loaded as zeros,
+which takes TMA longer than to copy (16 x 10240 x 8192: 55.2 us, 42.7 swapped; 32 x 5120 x 5120:
+22.4 and 15.7; 1 x 28672 x 8192: 114.8 and 107.5), and the model does not know.
+"""
+
+
+def other_orientation(kernel: Kernel, sizes: Mapping[str, int]) -> tuple[str, float] | None:
+    """The variable whose axis may ride M in place of the usual one, and by what factor its cycles
+    count: 0 where it rides wherever that can be laid out. `sizes`: dimensions at launch; where none
+    is known, nothing is chosen.
+    """
+    schedule = kernel.schedule or Schedule()
+    if schedule.mma is not None or not sizes:
+        return None
+    known = dict(kernel.sizes) | dict(sizes)
+    extents = {name: known.get(axis.dim, 0) for name, axis in axes_of(kernel).items()}
+    for op in kernel.ops:
+        if isinstance(op, Contract):
+            first, second = (next(iter(side), "") for side in free_axes(op))
+            few, many = extents.get(first, 0), extents.get(second, 0)
+            if 0 < few <= FEW_COLUMNS < many:
+                always = few <= FEWEST and not schedule.tile
+                return loop_variable(second), 0.0 if always else 1.0
+            large = min(few, many) > FEW_COLUMNS and all(extents.values())
+            if large and may_be_swapped(kernel, first, second):
+                return loop_variable(second), LEAST_GAIN
+    return None
+
+
+def may_be_swapped(kernel: Kernel, first: str, second: str) -> bool:
+    """Whether the default may look at it: the output's loops walk a product's two axes, all results
+    are tiles of these, and nothing else minds where rows and columns lie. Left alone are scales of
+    blocks, residuals, which come in parts that are rows by columns, and outputs of 8 bits, which
+    threads place one by one. Measured are operands of bf16, fp8, tf32 (18 shapes: 1.068 times as
+    quick in bursts, 1.041 sustained) and i8, and results of f32 (21 of bf16: 1.040 and 1.027).
+    """
+    schedule = kernel.schedule or Schedule()
+    if schedule.tile or schedule.share or kernel.unaligned or scales_products(kernel):
+        return False
+    walked = (loop.index.type for loop in output_nest(kernel)[0])
+    if {axis.name for axis in walked if isinstance(axis, Axis)} != {first, second}:
+        return False
+    others = [op.result for op in kernel.of(Load) if op.result not in multiplied(kernel)]
+    return all(len(v.type.axes) < 2 for v in others if isinstance(v.type, Tile)) and all(
+        _is_plain(op, {first, second}) for op in kernel.ops if isinstance(op, Store)
+    )
+
+
+def _is_plain(op: Store, axes: set[str]) -> bool:
+    """Whether TMA stores it in tiles of both axes."""
+    assert isinstance(op.tensor.type, Tensor)
+    stored = [v.type.name for v in op.index if isinstance(v.type, Axis)]
+    whole = {*stored} == axes and isinstance(op.index[-1].type, Axis)
+    return whole and op.tensor.type.dtype.bits in (16, 32)

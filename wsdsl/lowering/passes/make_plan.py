@@ -1,0 +1,143 @@
+"""Decide what follows from the schedule: rings, staging, subtiles, and in which order loads come.
+
+Before: `kernel.plan` is None
+After: `kernel.plan` is a `Plan`; the text is the same
+
+Passes from here on read the plan, or the ops that it was written to, and decide nothing by
+registers, by warpgroups, or by what SMEM is left over.
+
+Why here: the last ops of the level TILE are there, and axes have their sizes and roles.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.plan import Plan, PlannedPartition, PlannedRing
+from wsdsl.ir.swizzle import SMEM_ALIGN
+from wsdsl.ir.tile_ops import Store
+from wsdsl.ir.walk import Namer
+from wsdsl.lowering.axes import axes_of
+from wsdsl.lowering.cooperation import num_cooperating, num_pingpong_consumers, shared_role
+from wsdsl.lowering.decode import num_decoders
+from wsdsl.lowering.early_loads import load_shares, loaded_tensors
+from wsdsl.lowering.epilogue_operands import epilogue_slots, subtile_offsets, subtile_widths
+from wsdsl.lowering.footprint import (
+    MOST_REGISTERS,
+    STAGING_BUFFERS,
+    STAGING_BYTES,
+    axis_sizes,
+    exchanged_bytes,
+    is_heavy,
+    part_depth,
+    ring_depth,
+    slot_bytes,
+)
+from wsdsl.lowering.slots import SlotGroup, operand_slots
+from wsdsl.schedule import Schedule
+
+LEAST_COPYING = 56
+"""Registers of a thread that copies operands: what such ones have beside two consumers. Beside
+three, or heavy ones, they have 24 or 32, none for the addresses of what they would ask for ahead.
+"""
+
+
+def make_plan(kernel: Kernel) -> Kernel:
+    assert kernel.schedule is not None
+    schedule, groups = kernel.schedule, operand_slots(kernel)
+    in_parts = epilogue_slots(kernel, schedule)
+    axes, exchanged = axes_of(kernel), exchanged_bytes(kernel, schedule)
+    roles = {role: tuple(n for n, a in axes.items() if a.role == role) for role in _ROLES}
+    plan = Plan(
+        schedule=schedule,
+        target=kernel.target,
+        tile=tuple((name, axis.size) for name, axis in axes.items()),
+        rows=roles["rows"],
+        columns=roles["columns"],
+        summed=roles[""],
+        shared=shared_role(kernel, schedule),
+        partitions=tuple(_partitions(kernel, schedule, groups, in_parts)),
+        rings=tuple(_rings(kernel, schedule, (*groups, *in_parts))),
+        # Each of its slots takes two mbarriers; that of `exchanged_bytes` is rounded up.
+        exchanged_bytes=exchanged - SMEM_ALIGN + 16 if exchanged else 0,
+        staging_bytes=STAGING_BYTES,
+        in_order=_loads_in_order(schedule),
+        late_loads=num_cooperating(schedule) > 2,
+        copies_ahead=_copies_ahead(kernel, schedule, groups),
+    )
+    if any(isinstance(op, Store) for op in kernel.ops):
+        left = kernel.target.smem_bytes - plan.smem_bytes
+        buffers = left // (STAGING_BYTES * plan.num_consumers)
+        plan = dataclasses.replace(plan, staging=max(1, min(STAGING_BUFFERS, buffers)))
+    return dataclasses.replace(kernel, plan=plan)
+
+
+_ROLES = ("rows", "columns", "")
+
+
+def _partitions(
+    kernel: Kernel,
+    schedule: Schedule,
+    groups: tuple[SlotGroup, ...],
+    in_parts: tuple[SlotGroup, ...],
+) -> Iterator[PlannedPartition]:
+    registers = schedule.registers or {}
+    for tensors in load_shares(groups, schedule):
+        yield PlannedPartition("load", 1, registers.get("load", 0), tensors)
+    if in_parts:
+        yield PlannedPartition("load", 0, 0, loaded_tensors(in_parts))
+    if num_decoders(kernel):
+        yield PlannedPartition("decode", 1, registers.get("decode", 0))
+    for _ in range(num_pingpong_consumers(schedule)):
+        own = registers.get("compute", 0)
+        yield PlannedPartition("compute", num_cooperating(schedule), own)
+
+
+def _rings(
+    kernel: Kernel, schedule: Schedule, groups: tuple[SlotGroup, ...]
+) -> Iterator[PlannedRing]:
+    sizes, namer = axis_sizes(kernel, schedule), Namer.of(kernel)
+    for number in sorted({group.ring for group in groups}):
+        own = [group for group in groups if group.ring == number]
+        held = (f"{edge.name}: {edge.layout}" for group in own for edge in group.edges)
+        ring = PlannedRing(
+            name="",
+            number=number,
+            holds=tuple(dict.fromkeys(held)),
+            depth=ring_depth(own[0], schedule.stages or 1),
+            slot_bytes=0,
+            producer=own[0].producer,
+            consumer=own[0].consumer,
+            num_consumers=1 if own[0].consumer == "decode" else num_cooperating(schedule),
+        )
+        if own[0].edges[0].depth != "rest":
+            size = max(slot_bytes(kernel, schedule, group, sizes) for group in own)
+            yield dataclasses.replace(ring, name=namer.new("ring"), slot_bytes=size)
+            continue
+        widths = subtile_widths(kernel, own[0].loads, sizes, is_heavy(kernel, schedule))
+        panels, lines = subtile_offsets(own[0].layout, widths, sizes)[1]
+        yield dataclasses.replace(
+            ring,
+            name=namer.new("part_ring"),
+            depth=part_depth(kernel, schedule),
+            slot_bytes=panels,
+            line_bytes=lines,
+            subtiles=widths,
+        )
+
+
+def _loads_in_order(schedule: Schedule) -> bool:
+    """Whether sums leave no registers for what an epilogue reads to come before it is needed: that
+    is why consumers were given as many as there are. Consumers in ping-pong do not wait for it in
+    vain, since another has the tensor cores meanwhile.
+    """
+    compute = (schedule.registers or {}).get("compute", 0)
+    return schedule.mode == "pingpong" and compute >= MOST_REGISTERS
+
+
+def _copies_ahead(kernel: Kernel, schedule: Schedule, groups: tuple[SlotGroup, ...]) -> bool:
+    copies = loaded_tensors(groups) & {*kernel.unaligned}
+    registers = (schedule.registers or {}).get("load", LEAST_COPYING)
+    return bool(copies) and registers >= LEAST_COPYING
