@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 SHARED_BASE = 0x400
@@ -80,8 +81,31 @@ class Program:
                     self.lines.append((found[1] or "", found[2], [x.strip() for x in operands]))
 
     def run(self, thread: int, arguments: Sequence[int], memory: Memory) -> None:
+        """What is exchanged in a warp is the same in all of its threads."""
+        running = self._thread(thread, arguments, memory).run()
+        offered = next(running, None)
+        while offered:
+            try:
+                offered = running.send(offered[0])
+            except StopIteration:
+                return
+
+    def run_warp(self, arguments: Sequence[int], memory: Memory) -> list[dict[str, int]]:
+        """The first one's threads, until they end or multiply: the registers of each."""
+        threads = [self._thread(lane, arguments, memory) for lane in range(32)]
+        running = [thread.run() for thread in threads]
+        offered = [next(each) for each in running]
+        while offered:
+            held = [offered[lane][0] for _, lane in offered]
+            offered.clear()
+            for each, value in zip(running, held, strict=True):
+                with suppress(StopIteration):
+                    offered.append(each.send(value))
+        return [thread.registers for thread in threads]
+
+    def _thread(self, thread: int, arguments: Sequence[int], memory: Memory) -> _Thread:
         given = dict(zip(self.params, arguments, strict=True))
-        _Thread(self, {"%tid.x": thread, "smem": SHARED_BASE}, given, memory).run()
+        return _Thread(self, {"%tid.x": thread, "smem": SHARED_BASE}, given, memory)
 
 
 @dataclass
@@ -91,7 +115,8 @@ class _Thread:
     given: Mapping[str, int]
     memory: Memory
 
-    def run(self) -> None:
+    def run(self) -> Generator[tuple[int, int], int]:
+        """Gives what a shuffle offers, and the lane that it asks; takes what that one offered."""
         at = 0
         while True:
             guard, name, operands = self.program.lines[at]
@@ -99,10 +124,12 @@ class _Thread:
             if guard and bool(self.registers[guard.lstrip("!")]) == guard.startswith("!"):
                 continue
             kind, *modifiers = name.split(".")
-            if kind == "ret":
+            if kind in ("ret", "wgmma"):
                 return
             if kind == "bra":
                 at = self.program.labels[operands[0]]
+            elif kind == "shfl":
+                self.registers[operands[0]] = yield self.value(operands[1]), self.value(operands[2])
             elif kind not in PASSED_OVER:
                 self.step(kind, modifiers, operands)
 
@@ -122,8 +149,6 @@ class _Thread:
                 self.access(kind, modifiers, operands)
             case "prefetch":
                 self.memory.prefetched.append(self.address(to) - self.memory.base)
-            case "shfl":
-                self.registers[to] = self.value(rest[0])  # of a value that is the same in a warp
             case "cvt":
                 bits, source = int(modifiers[-2][1:]), modifiers[-1]
                 value = self.value(rest[0]) & ((1 << int(source[1:])) - 1)
@@ -169,6 +194,10 @@ class _Thread:
                 return read[0] * read[1] & ((1 << 2 * bits) - 1)
             case "mul" if "hi" in modifiers:
                 return read[0] * read[1] >> bits & whole
+            case "prmt":
+                both = (values[0] | values[1] << 32).to_bytes(8, "little")
+                picked = [both[values[2] >> 4 * i & 7] for i in range(4)]
+                return int.from_bytes(bytes(picked), "little")
             case "bfe":
                 return read[0] >> values[1] & ((1 << values[2]) - 1)
             case "shl":

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.codegen.ptx_interpreter import Memory, Program
 from tests.codegen.support import SAMPLES, assembled, kernel_of, needs_ptxas, ptx_of
 from wsdsl.codegen.module import emit_llvm
 from wsdsl.codegen.ptxas import assemble
@@ -24,6 +25,7 @@ LOAD = """
   columns={k}, swizzle="{swizzle}")
 %acc: acc<f32[64x72]> = empty_accumulator()
 """
+OPERAND = "%a: frag<{dtype}[64x{k}] operand> = convert_layout(x=%cast)\n"
 PRODUCT = """
 wgmma_fence()
 %acc1: acc<f32[64x72]> = wgmma(acc=%acc, a=%a, b=%b, accumulate=%no, dtype="{dtype}", k={k})
@@ -40,7 +42,7 @@ CONVERTED = re.compile(r"cvt\.rn\.\w+x2\.f32 \s*(%r\d+)")
 
 
 def product(dtype: str, k: int, cast: str = "", kept: str = "%a") -> str:
-    cast = cast or f"%a: frag<{dtype}[64x{k}]> = cast(x=%wide)\n"
+    cast = cast or f"%cast: frag<{dtype}[64x{k}]> = cast(x=%wide)\n" + OPERAND
     swizzle = {16: "32B", 32: "64B", 64: "128B"}[k]
     body = LOAD + cast + PRODUCT + STORE.replace("{kept}", kept)
     return body.replace("{k}", str(k)).replace("{dtype}", dtype).replace("{swizzle}", swizzle)
@@ -123,9 +125,10 @@ def test_slices_and_joins_are_the_same_registers() -> None:
     after = """wgmma_fence()
 %right: frag<bf16[64x32]> = slice(x=%whole, start=32)
 %left: frag<bf16[64x32]> = slice(x=%whole, start=0)
-%a: frag<bf16[64x64]> = join(parts=(%right, %left))
+%cast: frag<bf16[64x64]> = join(parts=(%right, %left))
+%a: frag<bf16[64x64] operand> = convert_layout(x=%cast)
 """
-    body = product("bf16", 64, whole, "%whole").replace("wgmma_fence()\n", after)
+    body = product("bf16", 64, whole, "%a").replace("wgmma_fence()\n", after)
     found = assembled(kernel_of(body, PARAMS, SMEM))
     assert "C75" not in found.log
     held = _in_the_order_of_elements(found.ptx)
@@ -140,11 +143,51 @@ def test_the_sample_by_every_ptxas(path: str | None) -> None:
         pytest.skip(f"no {path}")
     text = (SAMPLES / "gemm_registers.scheduled.ir").read_text()
     text = text.replace("%A: tensor<bf16", "%A: tensor<f32")
-    load = "%a: frag<bf16[64x64]> = load_global(tensor=%A, index=(%rows, %depth))"
+    load = "%loaded: frag<bf16[64x64]> = load_global(tensor=%A, index=(%rows, %depth))"
     assert load in text
-    cast = load.replace("%a: frag<bf16", "%wide: frag<f32")
-    cast += "\n%a: frag<bf16[64x64]> = cast(x=%wide)"
+    cast = load.replace("%loaded: frag<bf16", "%wide: frag<f32")
+    cast += "\n%loaded: frag<bf16[64x64]> = cast(x=%wide)"
     found = assemble(ptx_of(parse_kernel(text.replace(load, cast))), path)
     assert found is not None
     assert "(C7" not in found.log
     assert found.resources.spill_store_bytes == 0
+
+
+BYTES = """
+%zero: i32 = constant(value=0)
+%no: bool = constant(value=False)
+%st: state = initial_state(parity=0)
+%r: frag<i32[64x1]> = iota(start=%zero)
+%c: frag<i32[1x64]> = iota(start=%zero)
+%x: frag<{dtype}[64x64]> = load_global(tensor=%X, index=(%r, %c))
+%a: frag<{dtype}[64x64] operand> = convert_layout(x=%x)
+%b: smem_descriptor = matrix_operand(shared=%smem, state=%st, dtype="{dtype}", rows=64,
+  columns=64, swizzle="64B")
+%acc: acc<{sum}[64x64]> = empty_accumulator()
+wgmma_fence()
+%acc1: acc<{sum}[64x64]> = wgmma(acc=%acc, a=%a, b=%b, accumulate=%no, dtype="{dtype}", k=64)
+wgmma_commit()
+%sum: frag<{sum}[64x64]> = wgmma_wait(pending=0, accumulators=(%acc1,), fragments=(%a,))
+store_global(tensor=%Y, index=(%r, %c), value=%sum)
+"""
+
+
+@needs_ptxas
+@pytest.mark.parametrize(("dtype", "total"), [("i8", "i32"), ("f8e4m3", "f32")])
+def test_operands_of_8_bits_are_exchanged(dtype: str, total: str) -> None:
+    """Registers are run of one warp: hopper.md 3.4 has four columns, of rows 8 apart, in each."""
+    body = BYTES.replace("{dtype}", dtype).replace("{sum}", total)
+    params = f"%X: tensor<{dtype}[M, K]>, %Y: tensor<{total}[M, N]>"
+    found = assembled(kernel_of(body, params, SMEM))
+    assert "(C7" not in found.log
+    rows = [bytes((37 * row + 5 * column) % 256 for column in range(64)) for row in range(16)]
+    memory = Memory(1 << 20, bytearray(b"".join(rows)), bytearray())
+    lanes = Program(found.ptx).run_warp((1 << 20, 64, 0, 64, 16, 64, 64), memory)
+    taken = re.findall(r"m64n64k32\S* \{[^}]*\}, \{([^}]*)\}, b, ", found.ptx)
+    assert len(taken) == 2
+    for lane, registers in enumerate(lanes):
+        for step, names in enumerate(taken):
+            for i, name in enumerate(names.split(", ")):
+                row, first = lane // 4 + 8 * (i % 2), 32 * step + 16 * (i // 2) + 4 * (lane % 4)
+                held = registers[name].to_bytes(4, "little")
+                assert held == rows[row][first : first + 4], (lane, step, i)

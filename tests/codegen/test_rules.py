@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.codegen.support import SAMPLES
@@ -15,6 +17,11 @@ IN_LOAD = "      %free: state = initial_state(parity=1)\n"
 B_LOAD = "tma_load(map=%b_map, coordinates=(%n, %k), shared=%slots, offset=16384, state=%f1, "
 NO_CLUSTER = "there is no cluster"
 TURN = '%k_next: i32 = map(fn="add", args=(%k_1, %c64))\n'
+CONVERT = "%a: frag<bf16[64x64] operand> = convert_layout(x=%loaded)"
+LOADED = (
+    "%loaded: frag<bf16[64x64]> = load_global(tensor=%A, index=(%rows, %depth))\n"
+    f"        {CONVERT}\n"
+)
 BROKEN: dict[str, tuple[str, str, str, str]] = {
     "cluster_of_3": ("gemm_cluster", "cluster=2", "cluster=3", "cluster=3: it is one of"),
     "cluster_of_16": ("gemm_cluster", "cluster=2", "cluster=16", "cluster=16: it is one of"),
@@ -53,8 +60,19 @@ BROKEN: dict[str, tuple[str, str, str, str]] = {
                          "of f8e5m2 wgmma takes 32 of K at a time"),
     "mn_major": ("gemm", 'dtype="bf16", k=64)', 'dtype="tf32", k=64, b_k_major=False)',
                  "an operand of tf32 is K-major"),
-    "fp8_in_registers": ("gemm_registers", 'dtype="bf16", k=64)', 'dtype="f8e4m3", k=64)',
-                         "in registers is f16 or bf16"),
+    "tf32_in_registers": ("gemm_registers", 'dtype="bf16", k=64)', 'dtype="tf32", k=64)',
+                          "in registers is of 16 or 8 bits"),
+    "not_converted": ("gemm_registers", "a=%a,", "a=%loaded,", "`convert_layout` makes an operand"),
+    "made_otherwise": ("gemm_registers", "convert_layout(", "cast(", "`convert_layout` makes it"),
+    "taken_otherwise": ("gemm_registers", CONVERT, f"{CONVERT}\n%p: frag<f32[64x64]> = cast(x=%a)",
+                        "which is for wgmma alone"),
+    "of_f32": ("gemm_registers", CONVERT,
+               "%w: frag<f32[64x64]> = cast(x=%loaded)\n"
+               "%a: frag<f32[64x64] operand> = convert_layout(x=%w)", "64 rows of 16 or 8 bits"),
+    "part_of_a_step": (
+        "gemm_registers", CONVERT,
+        "%w: frag<bf16[64x8]> = slice(x=%loaded, start=0)\n"
+        "%a: frag<bf16[64x8] operand> = convert_layout(x=%w)", "32 bytes of a row at a time"),
     "other_b": ("gemm", 'dtype="bf16", k=64)', 'dtype="f8e4m3", k=64)',
                 "an operand is bf16, not f8e4m3"),
     "columns": ("gemm", "64x128]", "64x264]", "8 to 256 columns"),
@@ -94,23 +112,23 @@ SECOND = """
 wgmma_commit()
 """
 SLICED = """
-%q: frag<bf16[64x64]> = slice(x=%a, start=0)
+%q: frag<bf16[64x64]> = slice(x=%loaded, start=0)
 wgmma_fence()
 """
 KEPT = {
     "both arms": f"if(cond=%more) {{ {WAIT} yield() }} {{ {WAIT} yield() }}",
     "one group behind, in one iteration": f"{SECOND}wgmma_wait(pending=1, fragments=(%a,))\n"
     "wgmma_wait(pending=0, fragments=(%a2,))",
-    "a join with it": "%ab: frag<bf16[64x128]> = join(parts=(%a2, %a))\n"
+    "a join with it": "%ab: frag<bf16[64x128]> = join(parts=(%loaded2, %loaded))\n"
     "wgmma_wait(pending=0, fragments=(%ab,))",
 }
 
 
 @pytest.mark.parametrize("name", KEPT)
 def test_kept(name: str) -> None:
-    load = "%a: frag<bf16[64x64]> = load_global(tensor=%A, index=(%rows, %depth))\n"
     text = sample("gemm_registers").replace(WAIT, KEPT[name])
-    text = text.replace(load, load + load.replace("%a:", "%a2:"))
+    second = re.sub("%(loaded|a)([:)])", r"%\g<1>2\2", LOADED)
+    text = text.replace(LOADED, LOADED + second)
     if "acc9" in KEPT[name]:
         text = text.replace("yield(values=(%acc2,", "yield(values=(%acc9,")
     verify(parse_kernel(text))
@@ -125,7 +143,9 @@ FENCES = {
     "in a loop that may not run": (
         "", "for_range(index=%j: i32, start=%zero, stop=%k_1, step=%c64, init=(), args=()) "
         "{ wgmma_fence() yield() }", NOT_FENCED),
-    "between a slice and a join": ("", f"{SLICED}%a9: frag<bf16[64x64]> = join(parts=(%q,))", ""),
+    "between a slice and a join": (
+        "", f"{SLICED}%j: frag<bf16[64x64]> = join(parts=(%q,))\n"
+        "%a9: frag<bf16[64x64] operand> = convert_layout(x=%j)", ""),
 }  # fmt: skip
 
 
@@ -145,19 +165,19 @@ def test_fenced(name: str) -> None:
 
 def test_made_once_and_kept_after_the_loop() -> None:
     """As a tile of Q is, of which each turn of the loop takes a slice."""
-    load = "%a: frag<bf16[64x64]> = load_global(tensor=%A, index=(%rows, %depth))\n"
-    text = sample("gemm_registers").replace(load, "").replace(WAIT, "wgmma_wait(pending=1)")
+    text = sample("gemm_registers").replace(LOADED, "").replace(WAIT, "wgmma_wait(pending=1)")
     depth = "        %depth: frag<i32[1x64]> = iota(start=%k_1)\n"
     assert depth in text
     text = text.replace(depth, "")
     first = "      %acc0: acc"
-    made = f"%depth: frag<i32[1x64]> = iota(start=%zero)\n{load}"
-    text = text.replace(first, made + first).replace("wgmma_fence()", SLICED)
-    text = text.replace("a=%a, b=%b", "a=%q, b=%b")
+    made = f"%depth: frag<i32[1x64]> = iota(start=%zero)\n{LOADED}"
+    sliced = f"{SLICED}%s: frag<bf16[64x64] operand> = convert_layout(x=%q)\n"
+    text = text.replace(first, made + first).replace("wgmma_fence()", sliced)
+    text = text.replace("a=%a, b=%b", "a=%s, b=%b")
     kept = text.replace("accumulators=(%acc3,)", "accumulators=(%acc3,), fragments=(%a,)")
     verify(parse_kernel(kept))
     late = kept.replace("= wgmma_wait(pending=0,", "= wgmma_wait(pending=1,")
-    with pytest.raises(VerifyError, match="%q may be made again"):
+    with pytest.raises(VerifyError, match="%s may be made again"):
         verify(parse_kernel(late))
 
 

@@ -237,7 +237,8 @@ def registers(dtype: str, n: int, k: int, b_k: bool = True) -> str:
 %r: frag<i32[64x1]> = iota(start=%i0)
 %ck: frag<i32[1x{k}]> = iota(start=%i0)
 %x: frag<f32[64x{k}]> = load_global(tensor=%Y, index=(%r, %ck), vector=2)
-%a: frag<{dtype}[64x{k}]> = cast(x=%x)
+%cast: frag<{dtype}[64x{k}]> = cast(x=%x)
+%a: frag<{dtype}[64x{k}] operand> = convert_layout(x=%cast)
 %b: smem_descriptor = matrix_operand(shared=%tile, state=%s, dtype="{dtype}", rows={rows},
   columns={columns}, swizzle="128B", k_major={b_k})
 %e: acc<f32[64x{n}]> = empty_accumulator()
@@ -348,8 +349,8 @@ BROKEN = {
                           "%F: tensor<u32[T]>"), "flags are a tensor of i32"),
     "narrow": (kernel_of(registers("bf16", 64, 32).replace("k=32,", "k=16,"), TENSORS, TILE),
                "an operand in registers is 64 x 16"),
-    "other_dtype": (kernel_of(registers("f16", 64, 64).replace(
-                        "%a: frag<f16[64x64]>", "%a: frag<bf16[64x64]>"), TENSORS, TILE),
+    "other_dtype": (kernel_of(registers("f16", 64, 64).replace("frag<f16", "frag<bf16"),
+                              TENSORS, TILE),
                     "an operand is bf16, not f16"),
 }  # fmt: skip
 

@@ -269,7 +269,7 @@ SAMPLES: dict[str, tuple[str, str]] = {
     ),
     "wgmma_commit": ("", "wgmma_commit()"),
     "wgmma_wait": (
-        "%c: acc<f32[64x256]>, %d: acc<f32[64x8]>, %a: frag<bf16[64x16]>",
+        "%c: acc<f32[64x256]>, %d: acc<f32[64x8]>, %a: frag<bf16[64x16] operand>",
         "%x: frag<f32[64x256]>, %y: frag<f32[64x8]> = wgmma_wait(pending=0, accumulators=(%c, %d), "
         "fragments=(%a,))",
     ),
@@ -281,6 +281,10 @@ SAMPLES: dict[str, tuple[str, str]] = {
     "join": (
         "%x: frag<f32[64x64]>, %y: frag<f32[64x192]>",
         "%z: frag<f32[64x256]> = join(parts=(%x, %y))",
+    ),
+    "convert_layout": (
+        "%x: frag<f8e4m3[64x128]>",
+        "%a: frag<f8e4m3[64x128] operand> = convert_layout(x=%x)",
     ),
     "reduce_columns": (
         "%x: frag<f32[64x256]>",

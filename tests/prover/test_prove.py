@@ -23,7 +23,7 @@ SAMPLES = ROOT / "tests" / "samples"
 NO_MODEL_NEEDED = {
     "launch_grid", "elect", "for_range", "partition", "if", "yield",  # control, in program.py
     "prefetch_tensor_map", "prefetch_tile", "zero_unless",  # nothing that others notice
-    "slice", "join",
+    "slice", "join", "convert_layout",
 }  # fmt: skip
 
 

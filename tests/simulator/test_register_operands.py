@@ -53,12 +53,13 @@ kernel registers @ scheduled (%A: tensor<f32[64, K]>, %B: tensor<bf16[N, K]>,
       %at: frag<i32[1x64]> = iota(start=%k_1)
       %wide: frag<f32[64x64]> = load_global(tensor=%A, index=(%rows, %at))
       %a: frag<bf16[64x64]> = cast(x=%wide)
+      %left: frag<bf16[64x64] operand> = convert_layout(x=%a)
       wait_barrier(barriers=%full, state=%f)
       %more: bool = map(fn="gt", args=(%k_1, %zero))
       %b: smem_descriptor = matrix_operand(shared=%slots, state=%f, dtype="bf16",
         rows=64, columns=64, swizzle="128B")
       wgmma_fence()
-      %acc2: acc<f32[64x64]> = wgmma(acc=%acc1, a=%a, b=%b, accumulate=%more, dtype="bf16", k=64)
+      %acc2: acc<f32[64x64]> = wgmma(acc=%acc1, a=%left, b=%b, accumulate=%more, dtype="bf16", k=64)
       wgmma_commit()
       wgmma_wait(pending=1, fragments=(%held,))
       arrive_barrier(barriers=%empty, state=%before, pred=%more)
@@ -96,22 +97,24 @@ def test_right(seed: int) -> None:
 
 
 A = "      %a: frag<bf16[64x64]> = cast(x=%wide)\n"
+LEFT = "      %left: frag<bf16[64x64] operand> = convert_layout(x=%a)\n"
 FENCE = "      wgmma_fence()\n"
-LATE = (A, ""), (FENCE, FENCE + A)
+LATE = (A + LEFT, ""), (FENCE, FENCE + A + LEFT)
 WRONG = {
-    "written after the fence": ("no wgmma_fence between what wrote the registers of %a", LATE),
+    "written after the fence": ("no wgmma_fence between what wrote the registers of %left", LATE),
     "not kept in the loop": (
-        "the registers of %a may be reused while wgmma reads them",
+        "the registers of %left may be reused while wgmma reads them",
         ((", fragments=(%held,)", ""),)),
     "not kept after the loop": (
-        "the registers of %a may be reused while wgmma reads them",
+        "the registers of %left may be reused while wgmma reads them",
         ((", fragments=(%last_a,)", ""),)),
     "another one kept": (
-        "the registers of %a may be reused", (("fragments=(%last_a,)", "fragments=(%first,)"),)),
-    "not of the instruction's K": ("the wgmma takes 64 x 32 of bf16", (("k=64)", "k=32)"),)),
+        "the registers of %left may be reused", (("fragments=(%last_a,)", "fragments=(%first,)"),)),
+    "not of the instruction's K": (
+        r"the wgmma takes frag<bf16\[64x32\] operand>", (("k=64)", "k=32)"),)),
     "carried past the fence": (
-        "no wgmma_fence between what wrote the registers of %held",
-        (("a=%a,", "a=%held,"), (FENCE, ""), ("    %f0", FENCE + "    %f0")),
+        "no wgmma_fence between what wrote the registers of %left",
+        (("x=%a)", "x=%held)"), (FENCE, ""), ("    %f0", FENCE + "    %f0")),
     ),
 }  # fmt: skip
 
@@ -128,11 +131,8 @@ def test_mistakes(name: str, seed: int) -> None:
 def test_a_slice_lies_in_the_same_registers() -> None:
     """A slice runs no code: it may come after the fence, and keeping the whole keeps it."""
     sliced = (
-        (A, A.replace("%a:", "%whole:").replace("64x64", "64x64")),
-        (
-            FENCE,
-            FENCE + "      %a: frag<bf16[64x64]> = slice(x=%whole, start=0)\n",
-        ),
+        (A + LEFT, A.replace("%a:", "%whole:")),
+        (FENCE, f"{FENCE}      %a: frag<bf16[64x64]> = slice(x=%whole, start=0)\n{LEFT}"),
     )
     run(*sliced)
     run(*sliced, ("yield(values=(%acc2, %f2, %f, %a))", "yield(values=(%acc2, %f2, %f, %whole))"))

@@ -53,7 +53,7 @@ from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.panel_loads import convert_load_panels
 from wsdsl.codegen.prefetch_tile import convert_prefetch_tile
 from wsdsl.codegen.reductions import convert_reduce_columns
-from wsdsl.codegen.register_operands import pin_operands
+from wsdsl.codegen.register_operands import convert_layout, pin_operands
 from wsdsl.codegen.shared_loads import convert_load_shared
 from wsdsl.codegen.shared_stores import convert_store_shared, warp_place
 from wsdsl.codegen.thread_load import convert_thread_load
@@ -360,6 +360,7 @@ ARMS: dict[type[Op], Arm] = {
     f.ZeroUnless: convert_zero_unless,
     f.Slice: convert_slice,
     f.Join: convert_join,
+    f.ConvertLayout: convert_layout,
     f.ReduceColumns: convert_reduce_columns,
     f.Iota: convert_iota,
 }

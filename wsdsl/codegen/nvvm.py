@@ -14,8 +14,18 @@ def special_register(w: Writer, name: str) -> str:
 
 def shuffle_first(w: Writer, x: str) -> str:
     """The value of lane 0, in every lane."""
-    args = [("i32", ALL_LANES), ("i32", x), ("i32", "0"), ("i32", "31")]
+    return shuffle_from(w, x, "0")
+
+
+def shuffle_from(w: Writer, x: str, lane: str) -> str:
+    """The value of the lane that each lane names."""
+    args = [("i32", ALL_LANES), ("i32", x), ("i32", lane), ("i32", "31")]
     return w.call("llvm.nvvm.shfl.sync.idx.i32", "i32", args)
+
+
+def pick_bytes(w: Writer, low: str, high: str, selector: str) -> str:
+    """Four of the eight bytes, as the digits of `selector` number them."""
+    return w.call("llvm.nvvm.prmt", "i32", [("i32", low), ("i32", high), ("i32", selector)])
 
 
 def shuffle_xor(w: Writer, type: str, x: str, mask: int) -> str:

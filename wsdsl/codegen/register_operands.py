@@ -2,17 +2,23 @@
 
 PTX leaves undefined what wgmma reads of a register that was written after the last wgmma.fence.
 LLVM takes a conversion for pure and moves it past the fence to its only user.
+
+An operand of 8 bits is four bytes a register, where a fragment has pairs: of 16 columns, lanes 0 to
+3 of a row have columns 0 1 8 9, 2 3 10 11, 4 5 12 13, 6 7 14 15, and shall have 0 to 3, 4 to 7, 8
+to 11, 12 to 15. Lanes 0 and 2 want pairs of lanes 0 and 1, lanes 1 and 3 those of 2 and 3; the
+first two lanes the low ones, the others the high ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
-from wsdsl.codegen import wgmma_ptx
+from wsdsl.codegen import nvvm, wgmma_ptx
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.fragments import texts_of
-from wsdsl.ir.fragment_ops import Join, Slice, Wgmma, WgmmaFence
-from wsdsl.ir.op import Kernel, Op, Value
+from wsdsl.codegen.held import Registers
+from wsdsl.ir.fragment_ops import ConvertLayout, Wgmma, WgmmaFence, is_same_registers, registers_of
+from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.types import Fragment
 
 
@@ -25,19 +31,8 @@ def made_before_fences(kernel: Kernel) -> dict[int, tuple[Value, ...]]:
         if isinstance(op, WgmmaFence):
             fence = op
         elif isinstance(op, Wgmma) and isinstance(op.a.type, Fragment) and fence is not None:
-            found.setdefault(id(fence), {}).update(dict.fromkeys(_written(op.a, made)))
+            found.setdefault(id(fence), {}).update(dict.fromkeys(registers_of(op.a, made)))
     return {key: tuple(values) for key, values in found.items()}
-
-
-def _written(value: Value, made: Mapping[Value, Op]) -> tuple[Value, ...]:
-    """The fragments whose registers these are: slices and joins, which may follow the fence, have
-    none of their own."""
-    op = made.get(value)
-    if isinstance(op, Slice):
-        return _written(op.x, made)
-    if isinstance(op, Join):
-        return tuple(v for part in op.parts for v in _written(part, made))
-    return (value,)
 
 
 def pin_operands(c: Context, op: WgmmaFence) -> None:
@@ -46,3 +41,33 @@ def pin_operands(c: Context, op: WgmmaFence) -> None:
     texts = [x for v in values for x in texts_of(c.w, c.registers(v))]
     if texts:
         wgmma_ptx.pin(c.w, texts)
+
+
+LOW_PAIRS, HIGH_PAIRS = 0x5410, 0x7632
+"""Of two registers, in one: prmt's selectors."""
+
+
+def convert_layout(c: Context, op: ConvertLayout) -> None:
+    x = c.registers(op.x)
+    texts = texts_of(c.w, x)
+    if not is_same_registers(op):
+        texts = _by_four_columns(c, texts)
+    c.held[op.result] = Registers(x.dtype, x.rows, x.columns, texts)
+
+
+def _by_four_columns(c: Context, pairs: Sequence[str]) -> tuple[str, ...]:
+    """`pairs`: of 8 columns two rows, 8 apart, in an i16 each."""
+    w, lane = c.w, c.threads.lane
+    odd = w.binary("shl", "i32", w.binary("and", "i32", lane, 1), 1)
+    first = w.binary("or", "i32", w.binary("and", "i32", lane, 28), odd)
+    second = w.binary("or", "i32", first, 1)
+    upper = w.value(f"icmp ne i32 {w.binary('and', 'i32', lane, 2)}, 0")
+    selector = w.value(f"select i1 {upper}, i32 {HIGH_PAIRS}, i32 {LOW_PAIRS}")
+    made: list[str] = []
+    for at in range(0, len(pairs), 4):
+        for left, right in (pairs[at : at + 4 : 2], pairs[at + 1 : at + 4 : 2]):
+            wide = [w.value(f"zext i16 {x} to i32") for x in (left, right)]
+            own = w.binary("or", "i32", wide[0], w.binary("shl", "i32", wide[1], 16))
+            low, high = (nvvm.shuffle_from(w, own, source) for source in (first, second))
+            made.append(nvvm.pick_bytes(w, low, high, selector))
+    return tuple(made)

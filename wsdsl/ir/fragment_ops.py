@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from wsdsl.ir.barrier_ops import SCHEDULED
 from wsdsl.ir.op import Op, Value, result, results
+from wsdsl.ir.types import Fragment
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -65,9 +67,9 @@ class Wgmma(Op):
     not a's: the two fp8 types mix, and i8 with u8. Integers are summed in i32, others in f32; of
     tf32 the lower 13 bits are ignored. `accumulate` is a bool scalar. The result may be read after
     a `wgmma_wait` that covers its group. Only operands of 16 bits may be MN-major. `a` is a smem
-    descriptor, or a 64 x k fragment of 16-bit elements whose registers must have been written
-    before the last `wgmma_fence`, and be kept by the `fragments` of the `wgmma_wait` that covers
-    the group.
+    descriptor, or a 64 x k fragment of 16 or 8 bits in the layout of an operand (`convert_layout`),
+    whose registers must have been written before the last `wgmma_fence`, and be kept by the
+    `fragments` of the `wgmma_wait` that covers the group.
     """
 
     levels: ClassVar = SCHEDULED
@@ -135,6 +137,33 @@ class Join(Op):
     levels: ClassVar = SCHEDULED
     result: Value = result()
     parts: tuple[Value, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ConvertLayout(Op):
+    """A fragment of 64 rows as wgmma takes its left operand from registers; nothing but `wgmma`
+    and `wgmma_wait` may take the result. Of 16 bits it is the same registers, and no code. Of 8
+    bits lanes exchange bytes, and the result has registers of its own.
+    """
+
+    levels: ClassVar = SCHEDULED
+    result: Value = result()
+    x: Value
+
+
+def registers_of(value: Value, made: Mapping[Value, Op]) -> tuple[Value, ...]:
+    """The fragments whose registers these are: `slice`, `join` and `convert_layout` of 16 bits have
+    none of their own."""
+    op = made.get(value)
+    if isinstance(op, Slice) or (isinstance(op, ConvertLayout) and is_same_registers(op)):
+        return registers_of(op.x, made)
+    if isinstance(op, Join):
+        return tuple(v for part in op.parts for v in registers_of(part, made))
+    return (value,)
+
+
+def is_same_registers(op: ConvertLayout) -> bool:
+    return isinstance(op.x.type, Fragment) and op.x.type.dtype.bits == 16
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -184,10 +184,11 @@ class _Reader:
                 return t.Axis(str(c[0]), str(c[1]), int(c[2]) if c[2] else 0, role)
             case "shared_tile":
                 return t.SharedTile(self.dtype(c[0]), tuple(map(str, c[1:])))
-            case "fragment" | "accumulator":
-                rows, columns = map(int, str(c[1]).split("x"))
-                made = t.Fragment if tree.data == "fragment" else t.Accumulator
-                return made(self.dtype(c[0]), rows, columns)
+            case "accumulator":
+                return t.Accumulator(self.dtype(c[0]), *_shape(c[1]))
+            case "fragment":
+                made = t.Fragment(self.dtype(c[0]), *_shape(c[1]))
+                return made.as_operand if c[2] else made
             case "barriers":
                 return t.Barriers(int(c[0]))
             case "shared":
@@ -201,6 +202,11 @@ class _Reader:
                     "smem_descriptor": t.SmemDescriptor,
                 }
                 return simple[str(tree.data)]()
+
+
+def _shape(text: object) -> tuple[int, int]:
+    rows, columns = map(int, str(text).split("x"))
+    return rows, columns
 
 
 def _required(cls: type[Op], name: str) -> bool:

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 
-from wsdsl.ir.fragment_ops import Join, Slice, Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait
-from wsdsl.ir.op import Kernel, Op, Region, Value, bound, regions, results_of
+from wsdsl.ir.fragment_ops import (
+    ConvertLayout,
+    Join,
+    Slice,
+    Wgmma,
+    WgmmaCommit,
+    WgmmaFence,
+    WgmmaWait,
+    is_same_registers,
+    registers_of,
+)
+from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, results_of
 from wsdsl.ir.protocol_rules import Problem
 from wsdsl.ir.tile_ops import If
 from wsdsl.ir.types import DTYPES, Accumulator, Fragment
-from wsdsl.ir.wgmma import ROWS, columns_fault, k_step, may_be_mn_major, sum_of
+from wsdsl.ir.wgmma import K_BYTES, ROWS, columns_fault, k_step, may_be_mn_major, sum_of
 
 
 def products_are_of_wgmma(kernel: Kernel) -> Iterator[Problem]:
@@ -36,8 +46,10 @@ def products_are_of_wgmma(kernel: Kernel) -> Iterator[Problem]:
             yield op, f"an operand of {a} is K-major"
         left = op.a.type
         if isinstance(left, Fragment):
-            if a.bits != 16:
-                yield op, f"an operand in registers is f16 or bf16, not {a}"
+            if a.bits > 16:
+                yield op, f"an operand in registers is of 16 or 8 bits, not {a}"
+            if left.layout != "operand":
+                yield op, f"{op.a} is {left}: `convert_layout` makes an operand of it"
             if (left.rows, left.columns) != (ROWS, op.k):
                 yield op, f"an operand in registers is {ROWS} x {op.k}"
             if left.dtype != a:
@@ -46,6 +58,31 @@ def products_are_of_wgmma(kernel: Kernel) -> Iterator[Problem]:
             held = getattr(made.get(operand), "dtype", dtype)
             if held != dtype:
                 yield op, f"an operand is {held}, not {dtype}"
+
+
+def operands_are_converted(kernel: Kernel) -> Iterator[Problem]:
+    """One op makes the layout of an operand, and two take it."""
+    for op in kernel.ops:
+        if isinstance(op, ConvertLayout):
+            kind = op.x.type
+            if not isinstance(kind, Fragment) or op.result.type != kind.as_operand:
+                yield op, f"of {kind} it makes no {op.result.type}"
+            elif kind.dtype.bits not in (8, 16) or kind.rows != ROWS:
+                yield op, f"an operand has {ROWS} rows of 16 or 8 bits, not {kind}"
+            elif kind.columns * kind.dtype.bytes % K_BYTES:
+                yield op, f"wgmma takes {K_BYTES} bytes of a row at a time, not {kind}"
+        else:
+            made = (v for v in (*results_of(op), *bound(op)) if is_operand(v))
+            yield from ((op, f"{v} is {v.type}: `convert_layout` makes it") for v in made)
+        taken = op.fragments if isinstance(op, WgmmaWait) else ()
+        taken = (op.a,) if isinstance(op, Wgmma) else taken
+        for v in operands(op):
+            if is_operand(v) and v not in taken:
+                yield op, f"{v} is {v.type}, which is for wgmma alone"
+
+
+def is_operand(value: Value) -> bool:
+    return isinstance(value.type, Fragment) and value.type.layout == "operand"
 
 
 def _reads_registers(kernel: Kernel) -> bool:
@@ -70,7 +107,7 @@ def register_operands_are_fenced(kernel: Kernel) -> Iterator[Problem]:
             elif (
                 isinstance(op, Wgmma)
                 and isinstance(op.a.type, Fragment)
-                and not loose.isdisjoint(_registers_of(op.a, made))
+                and not loose.isdisjoint(registers_of(op.a, made))
             ):
                 yield op, f"no wgmma_fence since the registers of {op.a} were written"
             if inside := regions(op):
@@ -100,7 +137,7 @@ def register_operands_are_kept(kernel: Kernel) -> Iterator[Problem]:
             depth.update(dict.fromkeys(results_of(op), len(path)))
             depth.update(dict.fromkeys(bound(op), len(path) + 1))
             if isinstance(op, Wgmma) and isinstance(op.a.type, Fragment):
-                own = max(depth.get(v, 1) for v in _registers_of(op.a, made))
+                own = max(depth.get(v, 1) for v in registers_of(op.a, made))
                 named = any(_names(wait.fragments, op.a, made) for wait in waits)
                 if named and not _kept(op.a, path[own - 1 :], made):
                     yield (
@@ -111,16 +148,6 @@ def register_operands_are_kept(kernel: Kernel) -> Iterator[Problem]:
                 yield from visit(inner, path)
 
     yield from visit(kernel.body, ())
-
-
-def _registers_of(value: Value, made: Mapping[Value, Op]) -> tuple[Value, ...]:
-    """What wrote them: slices and joins have no registers of their own."""
-    op = made.get(value)
-    if isinstance(op, Slice):
-        return _registers_of(op.x, made)
-    if isinstance(op, Join):
-        return tuple(v for part in op.parts for v in _registers_of(part, made))
-    return (value,)
 
 
 def _kept(value: Value, path: tuple[tuple[Region, int], ...], made: Mapping[Value, Op]) -> bool:
@@ -168,14 +195,16 @@ def _names(fragments: tuple[Value, ...], value: Value, made: Mapping[Value, Op])
     op = made.get(value)
     parts = [made[v] for v in fragments if v in made]
     inside = [v for part in parts if isinstance(part, Join) for v in part.parts]
+    inside += [p.x for p in parts if isinstance(p, ConvertLayout) and is_same_registers(p)]
     if value in fragments or (inside and _names(tuple(inside), value, made)):
         return True
-    if isinstance(op, Slice):
+    if isinstance(op, Slice) or (isinstance(op, ConvertLayout) and is_same_registers(op)):
         return _names(fragments, op.x, made)
     return isinstance(op, Join) and all(_names(fragments, part, made) for part in op.parts)
 
 
 RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
+    operands_are_converted,
     products_are_of_wgmma,
     register_operands_are_fenced,
     register_operands_are_kept,

@@ -98,6 +98,7 @@ THREADS: dict[type[Op], Threads] = {
     f.ZeroUnless: "warpgroup",
     f.Slice: "warpgroup",
     f.Join: "warpgroup",
+    f.ConvertLayout: "warpgroup",
     f.ReduceColumns: "warpgroup",
     f.Iota: "warpgroup",
     b.SyncCta: "cta",

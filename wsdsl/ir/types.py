@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Role = Literal["rows", "columns", ""]
+Layout = Literal["accumulator", "operand"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,17 +136,26 @@ class SharedTile:
 class Fragment:
     """A piece of a tile in the registers of one warpgroup (SCHEDULED).
 
-    rows is 64, or 1 when the value is the same in every row; columns likewise. The layout is that
-    of a wgmma accumulator: lane l of warp w holds rows 16w + l/4 and 16w + l/4 + 8, columns
-    8j + 2(l%4) and the one after.
+    rows is 64, or 1 when the value is the same in every row; columns likewise. Lane l of warp w
+    holds rows 16w + l/4 and 16w + l/4 + 8, and, in the layout of a wgmma accumulator, columns
+    8j + 2(l%4) and the one after. In that of a wgmma's left operand, which `convert_layout` makes,
+    it holds as many columns as fill a register: of 16 bits the same two, of 8 bits 16j + 4(l%4)
+    and the three after.
     """
 
     dtype: DType
     rows: int
     columns: int
+    layout: Layout = "accumulator"
 
     def __str__(self) -> str:
-        return f"frag<{self.dtype}[{self.rows}x{self.columns}]>"
+        layout = "" if self.layout == "accumulator" else f" {self.layout}"
+        return f"frag<{self.dtype}[{self.rows}x{self.columns}]{layout}>"
+
+    @property
+    def as_operand(self) -> Fragment:
+        """The same elements as wgmma takes them."""
+        return replace(self, layout="operand")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from wsdsl.diagnostics import Loc
 from wsdsl.ir.fragment_ops import (
     AsAccumulator,
+    ConvertLayout,
     EmptyAccumulator,
     Join,
     MatrixOperand,
@@ -162,10 +163,16 @@ class Products:
 
     def fragments(self, pieces: RegisterTile, loc: Loc | None) -> tuple[Value, ...]:
         """An operand in registers, a fragment a block of rows: read with the next fence."""
-        made = tuple(self.whole_rows(pieces, i, loc) for i in range(pieces.shape.blocks))
+        whole = [self.whole_rows(pieces, i, loc) for i in range(pieces.shape.blocks)]
+        made = tuple(self.as_operand(fragment, loc) for fragment in whole)
         self.in_registers += made
         self.unfenced = True
         return made
+
+    def as_operand(self, fragment: Value, loc: Loc | None) -> Value:
+        assert isinstance(fragment.type, Fragment)
+        made = self.builder.value("operand", fragment.type.as_operand)
+        return self.builder.add(ConvertLayout(result=made, x=fragment, loc=loc)).result
 
     def whole_rows(self, pieces: RegisterTile, i: int, loc: Loc | None) -> Value:
         """The pieces of a block of rows as one fragment."""

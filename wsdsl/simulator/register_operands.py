@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -20,11 +20,16 @@ def register_operands(kernel: Kernel) -> frozenset[str]:
     for op in reversed(list(walk(kernel.body))):
         if isinstance(op, f.Wgmma) and isinstance(op.a.type, Fragment):
             found.add(op.a.name)
-        elif isinstance(op, f.Slice) and op.result.name in found:
+        elif _is_part(op) and op.result.name in found:
             found.add(op.x.name)
         elif isinstance(op, f.Join) and op.result.name in found:
             found.update(part.name for part in op.parts)
     return frozenset(found)
+
+
+def _is_part(op: Op) -> TypeGuard[f.Slice | f.ConvertLayout]:
+    """Whether its result lies in the registers of `x`."""
+    return isinstance(op, f.Slice) or (isinstance(op, f.ConvertLayout) and f.is_same_registers(op))
 
 
 class RegisterOperands:
@@ -37,8 +42,8 @@ class RegisterOperands:
     def note(self, op: Op, fences: int) -> None:
         for result in results_of(op):
             if result.name in self.names:
-                # These two run no code: their registers have been written before.
-                if isinstance(op, f.Slice):
+                # These run no code: their registers have been written before.
+                if _is_part(op):
                     fences = self._written.get(op.x.name, fences)
                 elif isinstance(op, f.Join):
                     fences = max(self._written.get(p.name, fences) for p in op.parts)

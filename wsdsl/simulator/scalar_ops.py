@@ -112,6 +112,11 @@ def join(wg: Warpgroup, op: f.Join) -> None:
     wg.values[op.result.name] = np.concatenate(parts, axis=1)
 
 
+def convert_layout(wg: Warpgroup, op: f.ConvertLayout) -> None:
+    held = wg.get(op.x, op)
+    wg.values[op.result.name] = held if f.is_same_registers(op) else held.copy()
+
+
 def reduce_columns(wg: Warpgroup, op: f.ReduceColumns) -> None:
     held = wg.get(op.x, op)
     made = arithmetic.reduce(op.fn, held, dtype_of(op.x), 1)
@@ -173,6 +178,7 @@ SIMPLE: dict[type[Op], Callable[[Warpgroup, Any], None]] = {
     t.DimSize: dim_size,
     f.ZeroUnless: zero_unless,
     f.Join: join,
+    f.ConvertLayout: convert_layout,
     f.Slice: slice_columns,
     f.ReduceColumns: reduce_columns,
     f.Iota: iota,

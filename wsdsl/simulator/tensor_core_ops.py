@@ -154,8 +154,9 @@ def _register_operand(wg: Warpgroup, op: f.Wgmma, dtype: DType) -> Array:
     held: Array = wg.get(op.a, op)
     kind = op.a.type
     assert isinstance(kind, Fragment)
-    if (kind.dtype, kind.rows, kind.columns) != (dtype, ROWS, op.k) or not op.a_k_major:
-        wg.fail(op, f"{op.a} is {kind}; the wgmma takes {ROWS} x {op.k} of {dtype}, K-major")
+    taken = Fragment(dtype, ROWS, op.k).as_operand
+    if kind != taken or not op.a_k_major:
+        wg.fail(op, f"{op.a} is {kind}; the wgmma takes {taken}, K-major")
     if not wg.operands.fenced(op.a, wg.wgmma.fences):
         wg.fail(
             op,

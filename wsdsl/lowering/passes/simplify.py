@@ -34,6 +34,7 @@ from wsdsl.ir.barrier_ops import (
 )
 from wsdsl.ir.fragment_ops import (
     AsAccumulator,
+    ConvertLayout,
     EmptyAccumulator,
     Iota,
     Join,
@@ -57,8 +58,8 @@ SHARED = (
     WarpgroupIndex,
 )  # fmt: skip
 PURE = (
-    *SHARED, Bitcast, Full, Advance, InitialState, AsAccumulator, EmptyAccumulator, Iota, Join,
-    MatrixOperand, ReduceColumns, Slice, ZeroUnless, LoadGlobal, AxisAt, Whole,
+    *SHARED, Bitcast, Full, Advance, InitialState, AsAccumulator, ConvertLayout, EmptyAccumulator,
+    Iota, Join, MatrixOperand, ReduceColumns, Slice, ZeroUnless, LoadGlobal, AxisAt, Whole,
 )  # fmt: skip
 
 
