@@ -210,3 +210,9 @@ def test_tiles_that_are_none(
 ) -> None:
     with pytest.raises(ScheduleError, match=words):
         CASES[name].kernel.schedule(Schedule(tile=tile, **more), **sizes)
+
+
+@pytest.mark.parametrize(("earlier", "today"), [("turns", "serial"), ("slices", "parallel")])
+def test_an_earlier_word_names_todays(earlier: str, today: str) -> None:
+    with pytest.raises(ScheduleError, match=f'"{earlier}" is called "{today}" today'):
+        Schedule(reduction=earlier)  # type: ignore[arg-type]

@@ -398,9 +398,3 @@ def test_what_results_take_to_compute_counts(mode: Mode) -> None:
     own = RELAXED["gelu"][8] * 128 * 128 / ISSUED
     assert computed.epilogue - plain.epilogue == pytest.approx(own)
     assert computed.cycles > plain.cycles + computed.waves * 900
-
-
-@pytest.mark.parametrize(("earlier", "today"), [("turns", "serial"), ("slices", "parallel")])
-def test_an_earlier_word_names_todays(earlier: str, today: str) -> None:
-    with pytest.raises(ScheduleError, match=f'"{earlier}" is called "{today}" today'):
-        Schedule(reduction=earlier)  # type: ignore[arg-type]

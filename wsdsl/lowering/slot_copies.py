@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from wsdsl.ir.memory_ops import ThreadLoad, TmaLoad
-from wsdsl.ir.op import Value
+from wsdsl.ir.op import Kernel, Value, results_of
+from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.slot_ops import LoadToSlot
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import Axis, DType, Tensor, Tile
+from wsdsl.ir.walk import walk
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.multicast_groups import Group, Share
 from wsdsl.lowering.operand_lines import operand_lines
@@ -137,3 +139,16 @@ class SlotCopies:
 
 def _row_dim(fill: LoadToSlot) -> int:
     return next(i for i, v in enumerate(fill.index) if isinstance(v.type, Axis))
+
+
+def divided(kernel: Kernel) -> dict[str, int]:
+    """By axis, how many warpgroups a tile's is divided among."""
+    found: dict[str, int] = {}
+    for op in kernel.body:
+        for inner in walk(op.body) if isinstance(op, Partition) else ():
+            assert isinstance(op, Partition)
+            for value in results_of(inner):
+                axis = value.type
+                if isinstance(axis, Axis) and axis.role == op.share:
+                    found[axis.name] = max(found.get(axis.name, 1), op.num_warpgroups)
+    return found

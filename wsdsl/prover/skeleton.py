@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from wsdsl.diagnostics import Finding, VerifyError
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.printer import print_head
+from wsdsl.prover.skeleton_held import ApartError
 from wsdsl.prover.skeleton_language import Difference, EndlessError, difference
 from wsdsl.prover.skeleton_of_kernel import skeleton_of_kernel
 from wsdsl.prover.skeleton_of_ptx import Program
-from wsdsl.prover.skeleton_runs import ApartError, PtxPaths, Runs
+from wsdsl.prover.skeleton_runs import PtxPaths, Runs
 from wsdsl.prover.skeleton_states import KernelPaths, Member, Skeleton
 
 HINT = "codegen or LLVM changed the synchronisation: this is a bug in wsdsl; please report it"

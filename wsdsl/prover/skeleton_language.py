@@ -22,48 +22,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-UNKNOWN = "?"
-"""Of a letter that could not be decided: nothing is equal to it."""
-
-
-class Letter(NamedTuple):
-    """One event: the instruction, its immediates, and where in SMEM it acts."""
-
-    kind: str
-    detail: str = ""
-    barrier: str = ""
-    to: str = ""
-    cta: str = ""
-    """In whose SMEM, if in another's."""
-    threads: str = ""
-    """Who does it, if not all that come there."""
-
-    def __str__(self) -> str:
-        shown = f"{self.kind} {self.detail}".rstrip()
-        shown += f" on {self.barrier}" if self.barrier else ""
-        shown += f" to {self.to}" if self.to else ""
-        shown += f" of CTA {self.cta}" if self.cta else ""
-        return shown + (f" by threads {self.threads}" if self.threads else "")
-
-    @property
-    def decided(self) -> bool:
-        return not any(UNKNOWN in part for part in self)
-
-
-Origin = int
-"""Where an event comes from: a node, or a line of the PTX."""
-PARITY = "parity "
-EVERYWHERE = "everywhere"
-EVERYBODY = -1
-"""Threads are bits of an int."""
-
-
-def threads_told(some: int, of: int) -> str:
-    """Those who do something, of those who come there."""
-    if some & of == of:
-        return ""
-    return " ".join([str(t) for t in range(of.bit_length()) if (some & of) >> t & 1])
-
+from wsdsl.prover.skeleton_letters import PARITY, Alphabet, Letter, Origin, array
 
 MOST = 1 << 14
 """States of a program that are looked at: one that counts without end has more."""
@@ -71,11 +30,6 @@ MOST = 1 << 14
 
 class EndlessError(Exception):
     """A program has too many states."""
-
-
-def array(letter: Letter) -> str:
-    """The mbarriers of which an event acts on one."""
-    return letter.barrier.rpartition("[")[0]
 
 
 Position = tuple[object, ...]
@@ -93,25 +47,6 @@ class Told:
     letter: Letter
     origin: Origin
     told_by: int | None
-
-
-class Alphabet:
-    """Numbers for letters, which words are made of: a letter itself is slow to look up."""
-
-    def __init__(self) -> None:
-        self.letters: list[Letter] = []
-        self.numbers: dict[Letter, int] = {}
-
-    def number(self, letter: Letter) -> int:
-        """Less than 0 for what is not decided."""
-        if letter not in self.numbers:
-            self.letters.append(letter)
-            num = len(self.letters)
-            self.numbers[letter] = num if letter.decided else -num
-        return self.numbers[letter]
-
-    def letter(self, number: int) -> Letter:
-        return self.letters[abs(number) - 1]
 
 
 Word = tuple[int, ...]

@@ -15,7 +15,7 @@ from wsdsl.ir.pipeline_ops import Partition, by_warpgroup
 from wsdsl.ir.types import DTYPES, Accumulator, Barriers, Fragment, Shared, State
 from wsdsl.ir.walk import yielded
 from wsdsl.ir.wgmma import PTX_NAMES, k_step, may_be_mn_major
-from wsdsl.prover.skeleton_language import EVERYBODY, EVERYWHERE, Letter
+from wsdsl.prover.skeleton_letters import EVERYBODY, EVERYWHERE, Letter
 from wsdsl.prover.skeleton_states import Change, Fill, Items, Places, Skeleton
 
 FOLDED = {

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from wsdsl.prover.skeleton_language import EVERYWHERE, UNKNOWN, Letter
+from wsdsl.prover.skeleton_letters import EVERYWHERE, UNKNOWN, Letter
 from wsdsl.prover.skeleton_of_kernel import CONDITIONAL
 from wsdsl.prover.skeleton_registers import Statics
 from wsdsl.prover.skeleton_states import Places, parity_of, place_at

@@ -11,21 +11,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
-from wsdsl.prover.skeleton_language import Move, Paths, Position, State, Told, Ways, threads_told
+from wsdsl.prover.skeleton_held import Held, Operand, Value, joined, scalar
+from wsdsl.prover.skeleton_language import Move, Paths, Position, State, Told, Ways
+from wsdsl.prover.skeleton_letters import threads_told
 from wsdsl.prover.skeleton_of_ptx import Ask, Event, Jump, Program
 from wsdsl.prover.skeleton_registers import Slice, Statics, read, result, split_address
 from wsdsl.prover.skeleton_states import Member, each
 from wsdsl.prover.skeleton_values import Definition, computed
 
-Value = int | tuple[int | None, ...] | None
-"""The same in all members, or one for each."""
-Held = list[Value]
 MANY = 32
 """More members that differ are looked at warp by warp."""
-
-
-class ApartError(Exception):
-    """Members go different ways after all."""
 
 
 @dataclass(frozen=True)
@@ -340,33 +335,6 @@ class PtxPaths(Paths):
             return filled(ask.field, value)
 
         return lambda held: tell(operand.of(held))
-
-
-@dataclass(frozen=True)
-class Operand:
-    """A slot, or without one a value; and what is added to it."""
-
-    slot: int | None
-    value: Value
-    plus: int = 0
-
-    def of(self, held: Held) -> Value:
-        if self.slot is None:
-            return self.value
-        value = held[self.slot]
-        if isinstance(value, tuple):
-            return tuple([None if x is None else x + self.plus for x in value])
-        return None if value is None else value + self.plus
-
-
-def joined(values: Sequence[int | None]) -> Value:
-    return values[0] if len({*values}) == 1 else tuple(values)
-
-
-def scalar(value: Value) -> int | None:
-    if isinstance(value, tuple):
-        raise ApartError
-    return value
 
 
 STOP = -1

@@ -10,19 +10,8 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 
 from wsdsl.ir.op import Op, Value
-from wsdsl.prover.skeleton_language import (
-    EVERYBODY,
-    PARITY,
-    UNKNOWN,
-    Letter,
-    Move,
-    Paths,
-    Position,
-    State,
-    Told,
-    Ways,
-    threads_told,
-)
+from wsdsl.prover.skeleton_language import Move, Paths, Position, State, Told, Ways
+from wsdsl.prover.skeleton_letters import EVERYBODY, PARITY, UNKNOWN, Letter, threads_told
 
 NOWHERE = -(1 << 20), 0
 """The position of a state that nobody set."""

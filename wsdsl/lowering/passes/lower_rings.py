@@ -36,7 +36,7 @@ from wsdsl.ir.barrier_ops import (
     WaitBarrier,
 )
 from wsdsl.ir.memory_ops import AllocateShared
-from wsdsl.ir.op import Kernel, Op, Region, Value, regions, results_of
+from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.pipeline_ops import AddInCluster, AxisAt, CircularBuffer, Partition
 from wsdsl.ir.slot_ops import (
     ConsumerRelease,
@@ -59,7 +59,7 @@ from wsdsl.ir.slot_ops import (
 from wsdsl.ir.swizzle import SMEM_ALIGN
 from wsdsl.ir.tile_ops import Yield
 from wsdsl.ir.tma import LINE_ALIGN
-from wsdsl.ir.types import Axis, Barriers, Shared, State, Tile
+from wsdsl.ir.types import Barriers, Shared, State, Tile
 from wsdsl.ir.walk import Namer, walk, with_regions
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import Builder
@@ -76,7 +76,7 @@ from wsdsl.lowering.placed_ring import (
     take_subtiles,
 )
 from wsdsl.lowering.producers import THREADS, Producers
-from wsdsl.lowering.slot_copies import Places, SlotCopies, coordinates, lines_of
+from wsdsl.lowering.slot_copies import Places, SlotCopies, coordinates, divided, lines_of
 
 WARPS = 4
 
@@ -109,7 +109,7 @@ class _Rings:
         """The place of the partition that is converted."""
         self.boxes: dict[tuple[Value, int, int], tuple[int, ...]] = {}
         """By ring, layout and field: of what lies beside operands."""
-        self.divided = _divided(kernel)
+        self.divided = divided(kernel)
         self.elements: set[Value] = set()
         """Rings with operands that threads read, too."""
         self.released_by_threads: set[Value] = set()
@@ -400,16 +400,3 @@ class _Rings:
                     last=op.last,
                     **self.place_of(op),
                 )
-
-
-def _divided(kernel: Kernel) -> dict[str, int]:
-    """By axis, how many warpgroups a tile's is divided among."""
-    found: dict[str, int] = {}
-    for op in kernel.body:
-        for inner in walk(op.body) if isinstance(op, Partition) else ():
-            assert isinstance(op, Partition)
-            for value in results_of(inner):
-                axis = value.type
-                if isinstance(axis, Axis) and axis.role == op.share:
-                    found[axis.name] = max(found.get(axis.name, 1), op.num_warpgroups)
-    return found
