@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from wsdsl.diagnostics import CompileError, Finding
-from wsdsl.ir.op import Op, Region, Value, operands, regions, results_of
-from wsdsl.ir.slot_ops import LoadToSlot, ProducerAcquire, ProducerCommit
+from wsdsl.ir.op import Op, Region, Value, operands, results_of
+from wsdsl.ir.slot_ops import LoadToSlot, ProducerAcquire, ProducerCommit, SkipSlot
 from wsdsl.ir.tile_ops import Block, Constant, Contract, ForEach, ForTiles, If, Reduce, Yield
 from wsdsl.ir.types import Slot
-from wsdsl.ir.walk import Namer, definers, used_inside, uses, yielded
+from wsdsl.ir.walk import Namer, definers, used_inside, uses, walk, yielded
 from wsdsl.lowering.builder import INT
 from wsdsl.lowering.early_loads import loaded_tensors
 from wsdsl.lowering.scale_loads import ScaleLoad
@@ -147,20 +147,15 @@ class ProducerSlice:
 
 
 class SkippedSlice(ProducerSlice):
-    """The slots alone that the consumers of `loads` take, where another one does."""
+    """The slots of `loads` that another consumer takes are passed over."""
 
     def __init__(self, loads: ProducerSlice) -> None:
         super().__init__(loads.groups, loads.rings, loads.namer, loads.sizes)
 
     def _before(self, groups: list[SlotGroup], place: int, names: frozenset[str]) -> list[Op]:
         taken = (g for g in groups if g.first == place and g.consumer != "decode")
-        return [
-            ProducerAcquire(
-                result=Value(self.namer.new("slot"), Slot()), ring=self.rings[g.ring], loc=g.loc
-            )
-            for g in taken
-        ]
+        return [SkipSlot(ring=self.rings[g.ring], loc=g.loc) for g in taken]
 
 
 def _fills(region: Region) -> bool:
-    return any(isinstance(op, ProducerAcquire) or any(map(_fills, regions(op))) for op in region)
+    return any(isinstance(op, (ProducerAcquire, SkipSlot)) for op in walk(region))

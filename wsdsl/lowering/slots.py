@@ -12,7 +12,8 @@ where these share one slot.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+import dataclasses
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 
 from wsdsl.diagnostics import Loc
@@ -89,7 +90,7 @@ def operand_slots(kernel: Kernel) -> tuple[SlotGroup, ...]:
 def operand_slots_in(kernel: Kernel, body: Region) -> tuple[SlotGroup, ...]:
     """Those of a part of the kernel."""
     finder = _Finder(kernel, body)
-    spans = list(finder.spans_in(body))
+    spans = finder.spans_in(body)
     rings = {key: n for n, key in enumerate(sorted({span.key for span in spans}))}
     read = [id(span.block) for span in spans if span.consumer != "decode"]
     return tuple(finder.group(s, rings[s.key], read.count(id(s.block)) == 1) for s in spans)
@@ -113,12 +114,17 @@ class _Span:
     first: int
     last: int
     link: int
-    producer: Role
-    consumer: Role
-    made: dict[Value, Op]
+    edges: list[Edge]
     nesting: int = 0
     """0 if no other slot is taken while one of its slots is held, else one more than those'."""
-    beside: tuple[ScaleLoad, ...] = ()
+
+    @property
+    def producer(self) -> Role:
+        return self.edges[0].producer
+
+    @property
+    def consumer(self) -> Role:
+        return self.edges[0].consumers[0]
 
     @property
     def ends(self) -> tuple[int, int, int]:
@@ -133,12 +139,12 @@ class _Span:
         """Whether the two may share a slot: it is known, where the other one's is filled, what goes
         into it.
         """
-        if _apart(self.block, before.last, self.first):
+        if self.ends != before.ends or _apart(self.block, before.last, self.first):
             return False
-        if self.producer == "load":
-            index = (v for op in self.made.values() for v in operands(op))
-            return needed_before(self.block, before.first, index) is not None
-        return not needed_before(self.block, before.first, self.made)
+        if self.producer == "decode":
+            return not needed_before(self.block, before.first, [e.value for e in self.edges])
+        index = (v for edge in self.edges for v in edge.load.index)
+        return needed_before(self.block, before.first, index) is not None
 
     def held(self, read: Set[Value]) -> range:
         """The places at which it is held if these values are read in it."""
@@ -157,16 +163,13 @@ class _Finder:
     """`out` of slots, but for operands, are these tensors; `around` an op is this loop."""
 
     def __init__(self, kernel: Kernel, body: Region) -> None:
-        self.multiplied, self.decoded, self.out = (
-            multiplied(kernel),
-            decoded(kernel),
-            kept_out(kernel),
-        )
+        self.multiplied, self.decoded = multiplied(kernel), decoded(kernel)
+        self.out = kept_out(kernel)
         self.made, self.axes = definers(body), axes_of(kernel)
         self.around = {op: at[-1].index if at else None for op, at in with_loops(body)}
         self.by_rows = shared_role(kernel, kernel.schedule or Schedule()) == "rows"
 
-    def spans_in(self, block: Region) -> Iterator[_Span]:
+    def spans_in(self, block: Region) -> list[_Span]:
         """In the order in which their slots are taken."""
         merged = self.merged(block)
         found: list[tuple[int, list[_Span]]] = []
@@ -184,12 +187,13 @@ class _Finder:
             span.nesting = max(held, default=-1) + 1
             if len(merged) == 1 and not span.nesting and span.producer != "decode":
                 sides = (scale_load(op, block, self.made, self.out) for op in block)
-                span.beside = tuple(side for side in sides if side is not None)
-                span.first = min(span.first, *(block.index(s.load) for s in span.beside), span.last)
+                beside = [self.edge(block, s.load, "load", "scale", s) for s in sides if s]
+                span.first = min(span.first, *(block.index(e.made) for e in beside), span.last)
+                span.edges += beside
             found.append((span.first, [span]))
         # A slot held around a loop is taken before the loop's own.
         found.sort(key=lambda f: (f[0], -f[1][0].nesting))
-        return (span for _, spans in found for span in spans)
+        return [span for _, spans in found for span in spans]
 
     def merged(self, block: Region) -> list[_Span]:
         """Those of the block; that share a slot as one."""
@@ -198,26 +202,55 @@ class _Finder:
             before = next((m for m in reversed(merged) if m.ends == span.ends), None)
             if before and span.joins(before):
                 before.last = max(before.last, span.last)
-                before.made |= span.made
+                # Of loads that are alike the slot has one tile, where the last of them stands.
+                (edge,) = span.edges
+                known = next((e for e in before.edges if e.values == edge.values), edge)
+                before.edges = [*(e for e in before.edges if e is not known), known]
             else:
                 merged.append(span)
         return merged
 
     def spans(self, block: Region) -> Iterator[_Span]:
+        """Of each value by itself."""
         links, computed_from = _links(block), self.computed_from(block)
         for op in block:
             for value in results_of(op):
                 is_operand = value in self.multiplied
                 if value in self.decoded.tiles:
-                    ends: tuple[Role, Role] = "decode", "mma"
+                    edge = self.edge(block, op, "decode", "mma")
                 elif isinstance(op, Load) and (is_operand or value in computed_from):
-                    ends = "load", computed_from.get(value, "mma")
+                    edge = self.edge(block, op, "load", computed_from.get(value, "mma"))
                 else:
                     continue
                 reads = _multiplies if is_operand else _uses
                 at = [i for i, user in enumerate(block) if reads(user, value)]
-                link = min(links[i] for i in at)
-                yield _Span(block, at[0], at[-1], link, *ends, {value: op})
+                yield _Span(block, at[0], at[-1], min(links[i] for i in at), [edge])
+
+    def edge(
+        self, block: Region, op: Op, producer: Role, consumer: Role, box: ScaleLoad | None = None
+    ) -> Edge:
+        (value,) = results_of(op)
+        users = (o for o in walk(block) if value in operands(o) and not regions(o))
+        alike = [v for v in self.alike(block, op) if (v in self.multiplied) == (consumer == "mma")]
+        assert isinstance(value.type, Tile)
+        return Edge(
+            # A tile that a product takes as it is has a slot of its own.
+            values=tuple(alike),
+            made=op,
+            producer=producer,
+            consumers=(consumer,),
+            layout=self.decoded.tiles.get(value, value.type),
+            produced_in=self.around[op],
+            consumed_in=next(self.around[user] for user in users),
+            box=box,
+        )
+
+    def alike(self, block: Region, op: Op) -> tuple[Value, ...]:
+        """What the block's loads of the same tile give."""
+        if not isinstance(op, Load):
+            return results_of(op)
+        loads = (o for o in block if isinstance(o, Load))
+        return tuple(o.result for o in loads if (o.tensor, o.index) == (op.tensor, op.index))
 
     def computed_from(self, block: Region) -> dict[Value, Role]:
         """What computed operands are made of, element by element, of loads of this block that lie
@@ -265,88 +298,44 @@ class _Finder:
 
     def group(self, span: _Span, ring: int, alone: bool) -> SlotGroup:
         """`alone`: whether consumers read no other slot in the block."""
-        made = dict[object, Op]()
-        for value, op in span.made.items():
-            # Of loads that are alike the slot has one tile, where the last of them stands.
-            kind = (op.tensor, op.index) if isinstance(op, Load) else value
-            made[kind] = made.pop(kind, op)
-        tiles = {op: self.alike(span.block, op) for op in made.values()}
-        in_place = self.read_in_place(span, tiles) if alone else set[Value]()
-        by_products = span.consumer == "mma"
+        in_place = self.read_in_place(span) if alone else set[Value]()
         edges = list[Edge]()
-        for op, same in tiles.items():
-            # A tile that a product takes as it is has a slot of its own.
-            own = (v for v in same if (v in self.multiplied) == by_products or v in in_place)
-            consumers: tuple[Role, ...] = (span.consumer,)
-            if in_place & {*same}:
-                consumers = span.consumer, "compute"
-            edges.append(self.edge(span, ring, op, tuple(own), consumers))
-        for side in span.beside:
-            values = results_of(side.load)
-            edges.append(self.edge(span, ring, side.load, values, ("scale",), side))
+        for edge in span.edges:
+            if edge.value in in_place:
+                same = self.alike(span.block, edge.made)
+                edge = dataclasses.replace(edge, values=same, consumers=("mma", "compute"))
+            depth = "two" if span.nesting else "stages"
+            edges.append(dataclasses.replace(edge, ring=ring, depth=depth))
         read = {v for edge in edges if "compute" in edge.consumers for v in edge.values}
         return SlotGroup(span.block, tuple(edges), span.first, span.last, span.held(read))
 
-    def edge(
-        self,
-        span: _Span,
-        ring: int,
-        op: Op,
-        values: tuple[Value, ...],
-        consumers: tuple[Role, ...],
-        box: ScaleLoad | None = None,
-    ) -> Edge:
-        value = results_of(op)[0]
-        users = (o for o in walk(span.block) if value in operands(o) and not regions(o))
-        assert isinstance(value.type, Tile)
-        return Edge(
-            values=values,
-            made=op,
-            producer=span.producer,
-            consumers=consumers,
-            layout=self.decoded.tiles.get(value, value.type),
-            produced_in=self.around[op],
-            consumed_in=next(self.around[user] for user in users),
-            ring=ring,
-            depth="two" if span.nesting else "stages",
-            box=box,
-        )
-
-    def alike(self, block: Region, op: Op) -> tuple[Value, ...]:
-        """What the block's loads of the same tile give."""
-        if not isinstance(op, Load):
-            return results_of(op)
-        loads = (o for o in block if isinstance(o, Load))
-        return tuple(o.result for o in loads if (o.tensor, o.index) == (op.tensor, op.index))
-
-    def read_in_place(self, span: _Span, tiles: Mapping[Op, tuple[Value, ...]]) -> set[Value]:
+    def read_in_place(self, span: _Span) -> set[Value]:
         """Operands that threads read too, where the slot has them. Not where it would be held
         around other slots, or taken before it is known what is in it.
         """
         block, found = span.block, set[Value]()
-        if (span.producer, span.consumer) != ("load", "mma"):
-            return found
-        for op, values in tiles.items():
-            same = {*values}
+        operands_in = [edge for edge in span.edges if edge.consumers == ("mma",)]
+        for edge in operands_in:
+            same = {*self.alike(block, edge.made)}
             users = [o for o in block if same & {*operands(o)} and not isinstance(o, Contract)]
             inside = any(same & used_inside(o) for o in block)
             handed_on = any(isinstance(o, Yield) for o in users)
-            if users and not inside and not handed_on and self.lies_as_fragments(op):
+            if users and not inside and not handed_on and self.lies_as_fragments(edge):
                 found |= same
         held = span.held(found)
         within = block[held.start : held.stop]
         later = {v for op in within for v in results_of(op)}
-        unknown = any(later & {*operands(op)} for op in tiles)
-        if any(map(regions, within)) or unknown or (span.beside and held.start < span.first):
-            return set()
-        return found
+        unknown = any(later & {*operands(edge.made)} for edge in operands_in)
+        beside = len(span.edges) > len(operands_in) and held.start < span.first
+        return set() if any(map(regions, within)) or unknown or beside else found
 
-    def lies_as_fragments(self, op: Op) -> bool:
+    def lies_as_fragments(self, edge: Edge) -> bool:
         """Whether a fragment has rows and columns as the slot's lines are."""
-        assert isinstance(op, Load) and isinstance(op.result.type, Tile)
-        kind, last = op.result.type, op.index[-1].type
-        roles = [self.axes[x].role for x in kind.axes]
-        lines = isinstance(last, Axis) and last.name == kind.axes[-1]
+        if edge.producer != "load":
+            return False
+        last, axes = edge.load.index[-1].type, edge.layout.axes
+        lines = isinstance(last, Axis) and last.name == axes[-1]
+        roles = [self.axes[x].role for x in axes]
         return self.by_rows and lines and roles == ["rows", "columns"]
 
 

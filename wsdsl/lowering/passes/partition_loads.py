@@ -53,16 +53,16 @@ Why here: on tiles, before anything has an address; both sides are lowered by th
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.pipeline_ops import CircularBuffer, ForWork, Partition
 from wsdsl.ir.plan import Plan
-from wsdsl.ir.slot_ops import LoadToSlot, ProducerAcquire, ProducerCommit, SkipSlot
 from wsdsl.ir.tile_ops import ForEach, ForTiles
 from wsdsl.ir.types import Axis, Ring
-from wsdsl.ir.walk import Namer, copy_region, with_regions
+from wsdsl.ir.walk import Namer, copy_region
 from wsdsl.lowering.axes import axes_of
-from wsdsl.lowering.consumer_slice import ConsumerSlice, without_unused
+from wsdsl.lowering.consumer_slice import ConsumerSlice
 from wsdsl.lowering.cooperation import (
     cluster_along,
     num_cooperating,
@@ -112,22 +112,22 @@ def partition_loads(kernel: Kernel) -> Kernel:
         refuse_written_addresses(kernel, side)
         refuse_addresses_in_memory(side, planned.tensors, schedule)
         partitions.append(partition("load", _work(kernel, side)))
-    skipped = SkippedSlice(filled_by).of(body, frozenset()) if num_pingpong > 1 else ()
+    skip = SkippedSlice(filled_by).of(body, frozenset())
     if in_parts:
         # A thread of its own: it never waits for the products' slots, nor they for its.
         brought_by = ProducerSlice(in_parts, rings, namer, sizes)
         side = brought_by.of(body, loaded_tensors(in_parts))
         partitions.append(partition("load", _work(kernel, side), num_warpgroups=0))
-        skipped = (*skipped, *side)
+        skip += SkippedSlice(brought_by).of(body, frozenset())
     if num_decoders(kernel):
         side = DecodeSlice(filled_by, kernel).of(body, frozenset())
         partitions.append(partition("decode", _work(kernel, side)))
     for index in range(num_pingpong):
         side = ConsumerSlice(filled_by, in_parts, index, num_pingpong).of(body)
-        skip = _passing_over(skipped) if num_pingpong > 1 else ()
-        work = dataclasses.replace(
-            _work(kernel, side), pingpong_index=index, num_pingpong=num_pingpong, skip=skip
-        )
+        work = _work(kernel, side)
+        if num_pingpong > 1:
+            in_turn = dict[str, Any](pingpong_index=index, num_pingpong=num_pingpong, skip=skip)
+            work = dataclasses.replace(work, **in_turn)
         partitions.append(partition("compute", work, num_cooperating(schedule)))
     body = (*declared.values(), *partitions)
     return dataclasses.replace(kernel, level="partitioned", body=body)
@@ -176,14 +176,3 @@ def _declare(plan: Plan, groups: tuple[SlotGroup, ...], namer: Namer) -> dict[in
         )
         for ring in plan.rings
     }
-
-
-def _passing_over(region: Region) -> Region:
-    """A load side that takes its slots and leaves them to another."""
-    made: list[Op] = []
-    for op in region:
-        if isinstance(op, ProducerAcquire):
-            made.append(SkipSlot(ring=op.ring, loc=op.loc))
-        elif not isinstance(op, (LoadToSlot, ProducerCommit)):
-            made.append(with_regions(op, _passing_over))
-    return without_unused(made)
