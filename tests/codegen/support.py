@@ -23,7 +23,7 @@ def kernel_of(body: str, params: str = "", setup: str = "", warpgroups: int = 1)
     """One compute partition that runs `body`; `setup` stands before it."""
     text = (
         f"kernel sample @ scheduled ({params}) {{\n{setup}\n"
-        f'partition(role="compute", num_warpgroups={warpgroups}) {{\n{body}\n}}\n}}\n'
+        f'partition(role="compute", num_warps={4 * warpgroups}) {{\n{body}\n}}\n}}\n'
     )
     return parse_kernel(text)
 

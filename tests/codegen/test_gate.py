@@ -82,7 +82,7 @@ def test_accumulators_that_are_read() -> None:
 
 def test_product_that_does_not_fit() -> None:
     """Four warpgroups have 128 registers a thread at entry, 64 x 256 wants 154."""
-    text = gemm_128x256().replace('"compute", num_warpgroups=2', '"compute", num_warpgroups=3')
+    text = gemm_128x256().replace('"compute", num_warps=8', '"compute", num_warps=12')
     found = finding(parse_kernel(text))
     assert "C7602" in found.message
     assert "wgmma(" in found.loc.text

@@ -158,14 +158,14 @@ sync_cluster()
 def test_named_barriers() -> None:
     text = f"""
 kernel sample @ scheduled ({TENSORS}) {{
-  partition(role="first", num_warpgroups=1) {{
+  partition(role="first", num_warps=4) {{
     named_barrier_sync(barrier=1, num_warpgroups=2)
     named_barrier_arrive(barrier=15, num_warpgroups=3)
   }}
-  partition(role="others", num_warpgroups=2) {{
+  partition(role="others", num_warps=8) {{
     named_barrier_sync(barrier=15, num_warpgroups=3)
   }}
-  partition(role="last", num_warpgroups=1) {{
+  partition(role="last", num_warps=4) {{
     named_barrier_arrive(barrier=1, num_warpgroups=2)
   }}
 }}

@@ -52,7 +52,7 @@ SAMPLES: dict[str, tuple[str, str]] = {
     ),
     "partition": (
         "",
-        'partition(role="compute", num_warpgroups=2, registers=232) {\n  sync_warp()\n}',
+        'partition(role="compute", num_warps=8, registers=232) {\n  sync_warp()\n}',
     ),
     "for_work": (
         "",

@@ -50,12 +50,12 @@ BROKEN = {
     ),
     "beside_others": (
         '  partition(role="compute"',
-        '  partition(role="load", num_warpgroups=0) { sync_warp() }\n  partition(role="compute"',
+        '  partition(role="load", num_warps=1) { sync_warp() }\n  partition(role="compute"',
         "put it in elect()",
     ),
     "warps": (
         '  partition(role="compute"',
-        4 * '  partition(role="load", num_warpgroups=0) { }\n' + '  partition(role="compute"',
+        4 * '  partition(role="load", num_warps=1) { }\n' + '  partition(role="compute"',
         "a warpgroup has four",
     ),
     "yield": ("yield(values=(%acc2, %s2, %s1))", "yield(values=(%acc2, %s2))", "yields"),

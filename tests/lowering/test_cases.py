@@ -73,7 +73,7 @@ def test_the_load_partition_has_its_own_nest() -> None:
     assert "gelu" not in load + parts
     # What the epilogue reads has a ring and a thread of its own; factors of rows do not.
     assert loaded(parts) == ["R", "bias"]
-    assert "num_warpgroups=0" in parts and "for_tiles" not in parts
+    assert "num_warps=1" in parts and "for_tiles" not in parts
     assert "take_subtiles(" in compute
     assert loaded(compute) == ["rows"]
 

@@ -42,7 +42,7 @@ def test_a_ring_of_one_slot_is_given_back_when_all_is_read() -> None:
 def test_columns_are_divided(name: str) -> None:
     schedule = Schedule(tile=dict(m=64, n=256), consumers=2, share="n", mode="cooperative")
     text = CASES[name].kernel.compile(schedule=schedule).ir()
-    assert 'num_warpgroups=2, share="columns"' in text
+    assert 'num_warps=8, share="columns"' in text
     assert '%share: i32 = map(fn="mul", args=(%wg, %c128))' in text
     (b,) = re.findall(r"%b_?\d*: smem_descriptor = matrix_operand\((.*)\)", text)
     assert "start=%share" in b

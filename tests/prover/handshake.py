@@ -62,7 +62,7 @@ def ring(
   %step: i32 = constant(value=64)
   %no: bool = constant(value=False)
   %limit: i32 = load_global(tensor=%n, index=(%zero,))
-  partition(role="load", num_warpgroups=1) {{
+  partition(role="load", num_warps=4) {{
     {begin}
       %p0: state = initial_state(parity=1)
       %p9: state = for_range(index=%i: i32, start=%zero, stop={stop}, step=%step, init=(%p0,), args=(%p: state,)) {{
@@ -72,7 +72,7 @@ def ring(
       }}
     {end}
   }}
-  partition(role="compute", num_warpgroups={consumers}) {{
+  partition(role="compute", num_warps={4 * consumers}) {{
     %c0: state = initial_state(parity=0)
     %c9: state = for_range(index=%j: i32, start=%zero, stop={stop}, step=%step, init=(%c0,), args=(%c: state,)) {{
       {consume}

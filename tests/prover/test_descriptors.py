@@ -37,11 +37,11 @@ def kernel(load: str, compute: str, *, stages: int, bytes_: int, barriers: dict[
   %step: i32 = constant(value=64)
   %lap: i32 = constant(value={64 * stages})
   %no: bool = constant(value=False)
-  partition(role="load", num_warpgroups=1) {{
+  partition(role="load", num_warps=4) {{
     elect() {{{load}
     }}
   }}
-  partition(role="compute", num_warpgroups=1) {{{compute}
+  partition(role="compute", num_warps=4) {{{compute}
   }}
 }}"""
 

@@ -253,7 +253,7 @@ def test_by_hand(name: str) -> None:
     one = "%one: frag<f32[64x1]> = load_global(tensor=%Y, index=(%rows, %c0))\n"
     text = BY_HAND.format(body=(one if "%one" in body else "") + body)
     if "%wg" in body:
-        text = text.replace('role="compute"', 'role="compute", num_warpgroups=2')
+        text = text.replace('role="compute"', 'role="compute", num_warps=8')
     try:
         kernel = parse_kernel(text)
     except WsdslError as error:

@@ -63,7 +63,7 @@ MEETING = dict[str, Check](barrier=between(1, 15), num_warpgroups=between(1, 8))
 RANGES: dict[type[Op], dict[str, Check]] = {
     Partition: dict(
         role=anything,
-        num_warpgroups=between(0, 8),
+        num_warps=one_of(1, *range(4, 33, 4)),
         share=one_of("rows", "columns"),
         registers=between(0, 256, 8),
         staging=one_of(1),

@@ -39,11 +39,11 @@ class CircularBuffer(Op):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Partition(Op):
-    """`num_warpgroups` warpgroups that run `body` in the given role ("load", "decode", "compute")
-    with `registers` registers a thread. Partitions run at the same time; warpgroups are numbered in
-    the order of the partitions. A partition of 0 warpgroups is run by one thread, in the next
-    warp of the warpgroup before it. Warpgroup g computes the g-th part of a tile's rows, or with
-    `share` of its columns.
+    """`num_warps` warps that run `body` in the given role ("load", "decode", "compute") with
+    `registers` registers a thread. Partitions run at the same time; warpgroups, of four warps, are
+    numbered in the order of the partitions. Warpgroup g computes the g-th part of a tile's rows, or
+    with `share` of its columns. A partition of one warp is the next warp of the warpgroup before
+    it, and has that one's registers: outside of `elect` it may have nothing but scalars.
 
     The rest is for lowering, and gone from the level SCHEDULED. A warpgroup stores its results
     through `staging` buffers. With `in_order` what threads load from global memory comes when it is
@@ -54,7 +54,7 @@ class Partition(Op):
 
     levels: ClassVar = ("partitioned", "scheduled")
     role: str
-    num_warpgroups: int = 1
+    num_warps: int = 4
     share: str = "rows"
     registers: int = 0
     staging: int = 1
@@ -62,6 +62,11 @@ class Partition(Op):
     late_loads: bool = False
     copies_ahead: bool = False
     body: Region = ()
+
+    @property
+    def num_warpgroups(self) -> int:
+        """Whole ones of its own."""
+        return self.num_warps // 4
 
     @property
     def num_agents(self) -> int:

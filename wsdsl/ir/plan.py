@@ -40,10 +40,10 @@ class PlannedRing:
 
 @dataclass(frozen=True)
 class PlannedPartition:
-    """`tensors` are those that it copies to slots; of 0 warpgroups, it is one thread."""
+    """`tensors` are those that it copies to slots; of one warp, it is one thread."""
 
     role: str
-    num_warpgroups: int
+    num_warps: int
     registers: int = 0
     tensors: frozenset[str] = frozenset()
 
@@ -78,7 +78,7 @@ class Plan:
     @property
     def loads(self) -> Sequence[PlannedPartition]:
         """The partitions that fill the products' slots."""
-        return [p for p in self.partitions if p.role == "load" and p.num_warpgroups]
+        return [p for p in self.partitions if p.role == "load" and p.num_warps > 1]
 
     def registers(self, role: str) -> int:
         """A thread's; 0 where none are moved between partitions."""
@@ -93,7 +93,7 @@ class Plan:
     @property
     def num_consumers(self) -> int:
         """Warpgroups that compute."""
-        return sum(p.num_warpgroups for p in self.partitions if p.role == "compute")
+        return sum(p.num_warps // 4 for p in self.partitions if p.role == "compute")
 
     def __str__(self) -> str:
         return "\n".join(_page(self))
@@ -148,7 +148,7 @@ def _sides(plan: Plan, sizes: dict[str, int]) -> Iterator[str]:
 
 
 def _who(partition: PlannedPartition) -> str:
-    num = partition.num_warpgroups
+    num = partition.num_warps // 4
     found = [f"{num} warpgroup{'s' if num > 1 else ''}" if num else "one thread"]
     if partition.registers:
         found.append(f"{partition.registers} registers a thread")

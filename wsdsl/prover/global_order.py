@@ -73,7 +73,7 @@ def check_global_order(kernel: Kernel) -> None:
     places = GlobalPlaces(kernel, overlap, written)
     partitions = [op for op in kernel.body if isinstance(op, Partition)]
     if not partitions:
-        partitions = [Partition(role="kernel", num_warpgroups=1, body=kernel.body)]
+        partitions = [Partition(role="kernel", body=kernel.body)]
     _check_sides(kernel, partitions, found, places)
     agent = 0
     for partition in partitions:

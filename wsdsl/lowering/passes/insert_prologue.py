@@ -3,7 +3,7 @@
 Before:
     %full: mbarrier<4> = allocate_barriers(label="full", arrivals=1)
     partition(role="load", registers=40) { ... }
-    partition(role="compute", num_warpgroups=2, registers=232) { ... }
+    partition(role="compute", num_warps=8, registers=232) { ... }
 After:
     %full: mbarrier<4> = allocate_barriers(label="full", arrivals=1)
     elect() {
@@ -18,7 +18,7 @@ After:
       set_max_registers(count=40, increase=False)
       elect() { ... }
     }
-    partition(role="compute", num_warpgroups=2, registers=232) {
+    partition(role="compute", num_warps=8, registers=232) {
       set_max_registers(count=232, increase=True)
       ...
     }

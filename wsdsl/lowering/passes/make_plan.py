@@ -85,14 +85,14 @@ def _partitions(
 ) -> Iterator[PlannedPartition]:
     registers = schedule.registers or {}
     for tensors in load_shares(groups, schedule):
-        yield PlannedPartition("load", 1, registers.get("load", 0), tensors)
+        yield PlannedPartition("load", 4, registers.get("load", 0), tensors)
     if in_parts:
-        yield PlannedPartition("load", 0, 0, loaded_tensors(in_parts))
+        yield PlannedPartition("load", 1, 0, loaded_tensors(in_parts))
     if num_decoders(kernel):
-        yield PlannedPartition("decode", 1, registers.get("decode", 0))
+        yield PlannedPartition("decode", 4, registers.get("decode", 0))
     for _ in range(num_pingpong_consumers(schedule)):
         own = registers.get("compute", 0)
-        yield PlannedPartition("compute", num_cooperating(schedule), own)
+        yield PlannedPartition("compute", 4 * num_cooperating(schedule), own)
 
 
 def _rings(

@@ -22,7 +22,7 @@ After:
         }
       }
     }
-    partition(role="compute", num_warpgroups=2) {
+    partition(role="compute", num_warps=8) {
       for_work(index=(%m, %n), dims=("M", "N")) {
         %acc = for_tiles(index=%k, init=(%zeros,), args=(%x,)) {
           %slot = consumer_wait(ring=%ring)
@@ -92,16 +92,16 @@ def partition_loads(kernel: Kernel) -> Kernel:
     filled_by = ProducerSlice(groups, rings, namer, sizes)
     num_pingpong = num_pingpong_consumers(schedule)
 
-    def partition(role: str, work: ForWork, num_warpgroups: int = 1) -> Partition:
+    def partition(role: str, work: ForWork, num_warps: int = 4) -> Partition:
         return Partition(
             role=role,
-            num_warpgroups=num_warpgroups,
+            num_warps=num_warps,
             share=plan.shared if role == "compute" else "rows",
-            registers=plan.registers(role) if num_warpgroups else 0,
+            registers=plan.registers(role) if num_warps > 1 else 0,
             staging=max(1, plan.staging) if role == "compute" else 1,
             in_order=plan.in_order,
             late_loads=plan.late_loads and role == "compute",
-            copies_ahead=plan.copies_ahead and role == "load" and num_warpgroups > 0,
+            copies_ahead=plan.copies_ahead and role == "load" and num_warps > 1,
             body=copy_region((work,), namer) if role != "compute" or num_pingpong > 1 else (work,),
             loc=kernel.loc,
         )
@@ -117,7 +117,7 @@ def partition_loads(kernel: Kernel) -> Kernel:
         # A thread of its own: it never waits for the products' slots, nor they for its.
         brought_by = ProducerSlice(in_parts, rings, namer, sizes)
         side = brought_by.of(body, loaded_tensors(in_parts))
-        partitions.append(partition("load", _work(kernel, side), num_warpgroups=0))
+        partitions.append(partition("load", _work(kernel, side), num_warps=1))
         skip += SkippedSlice(brought_by).of(body, frozenset())
     if num_decoders(kernel):
         side = DecodeSlice(filled_by, kernel).of(body, frozenset())
@@ -128,7 +128,7 @@ def partition_loads(kernel: Kernel) -> Kernel:
         if num_pingpong > 1:
             in_turn = dict[str, Any](pingpong_index=index, num_pingpong=num_pingpong, skip=skip)
             work = dataclasses.replace(work, **in_turn)
-        partitions.append(partition("compute", work, num_cooperating(schedule)))
+        partitions.append(partition("compute", work, 4 * num_cooperating(schedule)))
     body = (*declared.values(), *partitions)
     return dataclasses.replace(kernel, level="partitioned", body=body)
 
