@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from wsdsl.lowering.passes.assign_roles import assign_roles
 
 from tests.decoded_kernels import DECODED
 from tests.kernels import CASES
@@ -15,6 +14,7 @@ from wsdsl.compiler import Kernel
 from wsdsl.ir.op import Kernel as Lowered
 from wsdsl.ir.op import op_name
 from wsdsl.ir.tile_ops import Load
+from wsdsl.lowering.assign_roles import assign_roles
 from wsdsl.lowering.edges import assign_partitions, edges
 from wsdsl.lowering.passes.fuse_accumulators import fuse_accumulators
 from wsdsl.lowering.passes.hoist_loads import hoist_loads
