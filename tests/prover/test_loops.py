@@ -83,3 +83,25 @@ def test_empty_loops_are_run_to_their_end(trips: int) -> None:
     ):
         with pytest.raises(ProofError):
             prove(parse_kernel(wrong))
+
+
+def parts_in_a_row(count: int) -> str:
+    """Sums over parts of a dimension, one behind the other."""
+    lines = ["@kernel", "def f(X: bf16[M, K], W: bf16[N, K], Y: f32[M, N]):"]
+    lines.append("    for m, n in tiles(M, N):")
+    for i in range(count):
+        lines += [
+            f"        s{i} = zeros(f32[m, n])",
+            f"        for k{i} in tiles(end(m), 0, of=K):",
+            f"            s{i} += X[m, k{i}] @ W[n, k{i}]",
+        ]
+    lines.append("        Y[m, n] = " + " + ".join(f"s{i}" for i in range(count)))
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(("mode", "states"), [("cooperative", 100), ("pingpong", 180)])
+def test_several_parts_in_a_row(mode: str, states: int) -> None:
+    """What was asked in a loop's iterations is forgotten behind it."""
+    schedule = Schedule(tile=dict(m=128, n=16), stages=3, mode=mode, consumers=2)
+    kernel = parse(parts_in_a_row(3)).f._compile(schedule, {}, ())
+    assert prove(kernel.scheduled).states <= states

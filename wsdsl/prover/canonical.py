@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import tile_ops as t
 from wsdsl.prover.forgetting import NAMED
 from wsdsl.prover.iterations import name_iterations, shown_key, shown_term
 from wsdsl.prover.knowledge import Barriers, put_masks
@@ -66,7 +67,7 @@ class Canonical:
         if self.hurry:
             normalize_stores(m, self.most_stores)
             forget_first(m)
-        names = name_iterations(m)
+        names = name_iterations(m, self.hurry)
         turns = self._turns(m)
         barriers, items = self._barriers(m, turns), self._items(m, turns)
         shape = self._shape(m, names, turns, barriers, items)
@@ -139,7 +140,22 @@ class Canonical:
             for cta, number in turns
             for array in self.ring_families[number].arrays
         }
-        return StageSymmetry(m, self.places, ring_of, barriers, items)
+        return StageSymmetry(m, self.places, ring_of, barriers, items, self._held(m, turns))
+
+    def _held(self, m: Machine, turns: Turns) -> list[tuple[int, int, Any]]:
+        """The stages at which somebody stands in front of a test: he may have waited for one and
+        not given it back. By family and stage; and which of his states points there."""
+        made: list[tuple[int, int, Any]] = []
+        for a in m.agents:
+            code = self.model.codes[a.partition]
+            if a.ended or not isinstance(code.instructions[a.pc].op, t.If):
+                continue
+            families = self.slot_family[a.partition]
+            for slot in self.model.codes[a.partition].live[a.pc]:
+                held, turn = a.slots[slot], turns.get((a.cta, families.get(slot, -1)))
+                if isinstance(held, StageParity) and turn:
+                    made.append((families[slot], (held.stage - turn[0]) % turn[2], (a.index, slot)))
+        return made
 
     def _turns(self, m: Machine) -> Turns:
         """Where each family is said to begin, by CTA: at the first state that an agent holds. Not

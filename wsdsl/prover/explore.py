@@ -17,12 +17,12 @@ from wsdsl.prover.flatten import model_of
 from wsdsl.prover.global_order import check_global_order
 from wsdsl.prover.iterations import shown_term
 from wsdsl.prover.load_bounds import check_load_bounds
-from wsdsl.prover.machine import Agent, Barrier, Machine
+from wsdsl.prover.machine import ENDED, NOBODY, Agent, Barrier, Machine
 from wsdsl.prover.model import MANY, Model
 from wsdsl.prover.split_k_protocol import check_split_k_protocol
 from wsdsl.prover.terms import Term
 
-MAX_STATES = 2_000
+MAX_STATES = 8_000
 MAX_AHEAD = 48
 """Iterations by which one may be ahead of another; more, and the other will never come."""
 MOST_ASKED = 256
@@ -211,8 +211,11 @@ def _asked(model: Model, denied: frozenset[Term]) -> list[Term]:
         except Undecided as open_:
             atom = open_.atom
             if atom[0] == "next":
-                # What an `if` leaves out of the first iteration is in the second.
-                m.facts[atom] = m.iterations[atom[1]].first is True
+                # What an `if` leaves out of the first iteration is in the second; and of partitions
+                # that take turns each has one.
+                outermost = _place(m, atom[1])
+                turns = len(model.partitions) - 1 if outermost else 2
+                m.facts[atom] = (outermost or 1 + (not m.iterations[atom[1]].first)) < max(2, turns)
                 continue
             condition = shown_term(atom, {})
             m.facts[atom] = condition not in denied
@@ -222,6 +225,17 @@ def _asked(model: Model, denied: frozenset[Term]) -> list[Term]:
         else:
             break
     return asked
+
+
+def _place(m: Machine, iteration: int) -> int:
+    """Which iteration of its loop it is, counted from 1, if that loop is in no other; else 0."""
+    for key, first in m.loops.items():
+        place = 1
+        while first not in (ENDED, iteration):
+            first, place = m.following.get(first, ENDED), place + 1
+        if key[2] == NOBODY and first == iteration:
+            return place
+    return 0
 
 
 def _all_there(m: Machine) -> None:

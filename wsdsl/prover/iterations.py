@@ -6,10 +6,13 @@ from functools import lru_cache
 from typing import Any
 
 from wsdsl.prover.machine import ENDED, NOBODY, Agent, Machine
+from wsdsl.prover.terms import of_any_iteration
 
 
-def name_iterations(m: Machine) -> dict[int, int]:
-    """New numbers of the iterations that someone is in, or may come to; others are dropped."""
+def name_iterations(m: Machine, hurry: bool) -> dict[int, int]:
+    """New numbers of the iterations that someone is in, or may come to; others are dropped. With
+    `hurry` also what was decided of them and nobody is likely to ask for again: should somebody do
+    so after all, both ways are followed."""
     names: dict[int, int] = {}
     reach: list[set[int]] = []
     for a in m.agents:
@@ -42,7 +45,11 @@ def name_iterations(m: Machine) -> dict[int, int]:
     m.entered = {k: v for k, v in m.entered.items() if k in kept}
     m.following = {i: v for i, v in m.following.items() if i in names}
     m.iterations = {i: v for i, v in m.iterations.items() if i in names}
-    m.facts = {k: v for k, v in m.facts.items() if _alive(k, names)}
+    m.facts = {
+        k: v
+        for k, v in m.facts.items()
+        if _alive(k, names) and (not hurry or _may_ask(m, k, reach))
+    }
     m.flags = {k: v for k, v in m.flags.items() if _alive(k, names)}
     m.global_memory = {k: v for k, v in m.global_memory.items() if _alive(k, names)}
     for a in m.agents:
@@ -66,6 +73,23 @@ def may_enter(m: Machine, a: Agent, key: Any) -> bool:
             slot not in code.constant or a.slots[slot] in (None, bound)
             for slot, bound in zip(slots, bounds, strict=True)
         ):
+            return True
+    return False
+
+
+def _may_ask(m: Machine, test: Any, reach: list[set[int]]) -> bool:
+    """Could somebody yet ask for it, where such tests were seen to be asked for?"""
+    spoken = set(_spoken_of(test))
+    if not spoken or not spoken.issubset(m.iterations):
+        return True
+    places = m.model.asked_at.get(of_any_iteration(test), set())
+    for a in m.agents:
+        if a.ended or not spoken.issubset(reach[a.index]):
+            continue
+        within = [frame[0] == "open" and frame[1] in spoken for frame in a.frames]
+        # What is asked for in a loop within is asked for again.
+        passed = a.pc if within and within[-1] else 0
+        if any(partition == a.partition and at >= passed for partition, at in places):
             return True
     return False
 

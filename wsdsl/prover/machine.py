@@ -246,6 +246,7 @@ class Machine:
         self.unshown: list[tuple[int, int, int]] = []
         self.steps = 0
         self.trace: Tracer | None = None
+        self.running: Agent | None = None
         self.visited = Visited()
         """Of all ways together: copies share it."""
 
@@ -290,6 +291,9 @@ class Machine:
 
     def decide(self, atom: Term) -> bool:
         """Does the atom hold? Where that is open, both ways are followed."""
+        agent = self.running
+        if agent is not None:
+            self.model.ask(atom, agent.partition, agent.pc)
         held = self.facts.get(atom)
         if held is None:
             raise Undecided(atom)
@@ -330,7 +334,7 @@ class Machine:
                 if agent.ended:
                     continue
                 instructions = codes[agent.partition].instructions
-                seen = False
+                seen, self.running = False, agent
                 while not agent.ended:
                     i = instructions[agent.pc]
                     agent.next = agent.pc + 1

@@ -18,7 +18,7 @@ from wsdsl.ir.types import Barriers, Shared, Tensor
 from wsdsl.ir.walk import walk
 from wsdsl.prover.errors import Outside
 from wsdsl.prover.program import Code, Effects, effects_of, needed_values
-from wsdsl.prover.terms import Term, apply
+from wsdsl.prover.terms import Term, apply, of_any_iteration
 
 FEW, MANY = 4, 512
 """Iterations that are counted at first, and where not counting them has led to a failure."""
@@ -92,6 +92,8 @@ class Model:
         """Where accesses to items of arrays begin or end, by the arrays' label and bytes."""
         self.ask_for_first: set[Any] = set()
         """The loops (signatures) of which somebody was seen to ask for their first iteration."""
+        self.asked_at: dict[Term, set[tuple[int, int]]] = {}
+        """Where tests were seen to be asked for (partition and place), of whatever iterations."""
         self.names_of_terms: dict[Any, Any] = {}
         self.codes: list[Code] = []
         self.num_warpgroups = sum(p.num_warpgroups for p in self.partitions) or 1
@@ -109,6 +111,7 @@ class Model:
         made = copy(self)
         made.counted, made.left_open = most, False
         made.borders, made.ask_for_first, made.names_of_terms = {}, set(), {}
+        made.asked_at = {}
         return made
 
     def of(self, ranks: tuple[int | None, ...]) -> Model:
@@ -126,6 +129,11 @@ class Model:
     def num_ctas(self) -> int:
         """How many are looked at."""
         return len(self.ranks)
+
+    def ask(self, test: Term, partition: int, place: int) -> None:
+        """Not of a loop that begins: the machine knows which loops others have begun."""
+        if self.codes[partition].instructions[place].signature < 0:
+            self.asked_at.setdefault(of_any_iteration(test), set()).add((partition, place))
 
     def reach(self, cta: int, rank: int) -> int:
         """The CTA of that rank, which `cta` reaches. Raises Outside if it is not looked at."""

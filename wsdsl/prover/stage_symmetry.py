@@ -4,6 +4,7 @@ round: it is forgotten of all stages that look the same at once, rather than of 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from wsdsl.prover.knowledge import Barriers
@@ -21,8 +22,10 @@ class StageSymmetry:
         ring_of: dict[tuple[int, int], int],
         barriers: Barriers,
         items: Items,
+        held: Sequence[tuple[int, int, Any]],
     ) -> None:
-        """`ring_of`: the family of an array, by (CTA, array), where it turns."""
+        """`ring_of`: the family of an array, by (CTA, array), where it turns. `held`: families and
+        stages that somebody is at, and who: he may know more of that stage than of others."""
         self.ring_of = ring_of
         self.holders = {where: n for n, (where, _, _) in enumerate(barriers)}
         looks: dict[tuple[int, int], list[Any]] = {}
@@ -36,6 +39,8 @@ class StageSymmetry:
             if ring is not None:
                 cuts = [s.start for s in m.memory[key]]
                 looks.setdefault((ring, where[2]), []).append((where[:2], cuts))
+        for ring, n, who in held:
+            looks.setdefault((ring, n), []).append(who)
         self.same = {(ring, n) for (ring, n), it in looks.items() if it == looks.get((ring, n - 1))}
         """The stages of rings that look like the one before."""
         self.of_ring: dict[int, int] = {}

@@ -8,6 +8,7 @@ that two partitions that compute the same bound are known to agree, whatever it 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 Term = Any
@@ -116,3 +117,14 @@ def iterations_in(term: Term, found: set[int]) -> None:
         else:
             for x in parts[1:]:
                 iterations_in(x, found)
+
+
+@lru_cache(maxsize=1 << 14)
+def of_any_iteration(term: Term) -> Term:
+    """The term with no iteration named."""
+    if not isinstance(term, tuple):
+        return term
+    parts: tuple[Any, ...] = term  # pyright: ignore[reportUnknownVariableType]
+    if len(parts) == 2 and parts[0] in ("index", "next"):
+        return (parts[0], 0)
+    return tuple([of_any_iteration(x) for x in parts])
