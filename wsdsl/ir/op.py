@@ -265,3 +265,18 @@ def once(find: Callable[[Kernel], Found]) -> Callable[[Kernel], Found]:
         return kept[find]
 
     return found
+
+
+def once_each(find: Callable[[Kernel, Schedule], Found]) -> Callable[[Kernel, Schedule], Found]:
+    """`once`, by the schedule: a choice asks the same of hundreds, many times of each."""
+
+    @wraps(find)
+    def found(kernel: Kernel, schedule: Schedule) -> Found:
+        kept: dict[Any, tuple[Schedule, Found]] = kernel.__dict__.setdefault("_found_each", {})
+        # By its identity, which is as good as kept with it: to hash a schedule takes longer.
+        known = kept.get((find, id(schedule)))
+        if known is None:
+            known = kept[find, id(schedule)] = schedule, find(kernel, schedule)
+        return known[1]
+
+    return found

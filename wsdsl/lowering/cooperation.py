@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from wsdsl.ir.op import Kernel, Value
+from wsdsl.ir.op import Kernel, Value, once_each
 from wsdsl.ir.types import Axis, Role
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.output_nest import output_nest
@@ -22,6 +22,7 @@ def num_cooperating(schedule: Schedule) -> int:
     return (schedule.consumers or 1) // num_pingpong_consumers(schedule)
 
 
+@once_each
 def shared_role(kernel: Kernel, schedule: Schedule) -> Role:
     """Whether each of them has rows of a tile or columns."""
     named = (a for name, a in axes_of(kernel).items() if is_shared(name, schedule))
@@ -33,6 +34,7 @@ def is_shared(axis: str, schedule: Schedule) -> bool:
     return schedule.share is not None and schedule.share in (axis, loop_variable(axis))
 
 
+@once_each
 def num_shares(kernel: Kernel, schedule: Schedule) -> dict[Role, int]:
     """By role, how many warpgroups a tile's axis is divided among."""
     own = shared_role(kernel, schedule)
@@ -45,6 +47,7 @@ def cluster_size(schedule: Schedule) -> int:
     return math.prod((schedule.cluster or {}).values())
 
 
+@once_each
 def cluster_splits(kernel: Kernel, schedule: Schedule) -> int:
     """CTAs of a cluster that share the contraction of a tile."""
     return cluster_splits_beside(schedule, (loop.index for loop in output_nest(kernel)[0]))

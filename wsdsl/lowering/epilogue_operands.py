@@ -20,7 +20,7 @@ from wsdsl.ir.barrier_ops import (
     WaitBarrier,
 )
 from wsdsl.ir.memory_ops import LoadPanels, LoadShared
-from wsdsl.ir.op import Kernel, Region, Value, operands, regions, results_of
+from wsdsl.ir.op import Kernel, Region, Value, once, once_each, operands, regions, results_of
 from wsdsl.ir.slot_ops import SubtilesInShared
 from wsdsl.ir.swizzle import SMEM_ALIGN, widest_swizzle
 from wsdsl.ir.tile_ops import Contract, Load, Store
@@ -64,11 +64,11 @@ def epilogue_slots(kernel: Kernel, schedule: Schedule) -> tuple[SlotGroup, ...]:
     return (SlotGroup(body, tuple(edges), first, last, range(first, last + 1)),)
 
 
+@once_each
 def epilogue_loads(kernel: Kernel, schedule: Schedule) -> tuple[Load, ...]:
     """The loads of an output tile's own block that TMA can make for the epilogue. Of the pieces of
     a tile that is cut only one has an epilogue, or each a part of it.
     """
-    _, body = output_nest(kernel)
     if schedule.cuts_tiles or cluster_splits(kernel, schedule) > 1:
         return ()
     if shared_role(kernel, schedule) == "columns":
@@ -77,6 +77,12 @@ def epilogue_loads(kernel: Kernel, schedule: Schedule) -> tuple[Load, ...]:
     if copied_operands(kernel):
         # The loading threads are all busy with copies of their own.
         return ()
+    return _loads_of_epilogue(kernel)
+
+
+@once
+def _loads_of_epilogue(kernel: Kernel) -> tuple[Load, ...]:
+    _, body = output_nest(kernel)
     written = {op.tensor for op in kernel.ops if isinstance(op, Store)}
     made_here = {v for op in body for v in results_of(op)}
     found: dict[tuple[Value, tuple[Value, ...]], Load] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from wsdsl.ir.op import Kernel, Value, once
+from wsdsl.ir.op import Kernel, Value, once, once_each
 from wsdsl.ir.swizzle import SMEM_ALIGN
 from wsdsl.ir.tile_ops import Block, Contract, ForEach, ForTiles, Load, Map, Store
 from wsdsl.ir.types import Axis, Tile
@@ -68,6 +68,7 @@ def depth_steps(kernel: Kernel) -> Mapping[str, tuple[int, int]]:
     return found
 
 
+@once_each
 def axis_sizes(kernel: Kernel, schedule: Schedule) -> dict[str, int]:
     """Elements a tile along every axis. Axes taken whole are rounded up to what the tensor cores
     take; 0 where the size of a whole dimension is not known.
@@ -123,7 +124,7 @@ def smem_bytes(
         size = ring_depth(group, stages) * (slot_bytes(kernel, schedule, group, sizes) + 16)
         rings[group.ring] = max(rings.get(group.ring, 0), size)
     total = sum(rings.values())
-    if any(isinstance(op, Store) for op in kernel.ops):
+    if kernel.of(Store):
         total += STAGING_BYTES * buffers * (schedule.consumers or 1)
     return total + part_bytes(kernel, schedule, MIN_DEPTH) + exchanged_bytes(kernel, schedule)
 
@@ -154,6 +155,7 @@ def part_bytes(kernel: Kernel, schedule: Schedule, depth: int = 1) -> int:
     return depth * (panels + 16) + -(-depth * lines // SMEM_ALIGN) * SMEM_ALIGN
 
 
+@once_each
 def is_heavy(kernel: Kernel, schedule: Schedule) -> bool:
     """Whether sums leave too few registers for an epilogue in wide chunks: ptxas 13.0 spills from
     176 accumulators a thread on."""
@@ -168,6 +170,7 @@ def part_depth(kernel: Kernel, schedule: Schedule) -> int:
     return next((d for d in depths if part_bytes(kernel, schedule, d) <= room), MIN_DEPTH)
 
 
+@once_each
 def accumulator_registers(kernel: Kernel, schedule: Schedule) -> int:
     """Registers a thread for the tiles that live across a loop's body or come out of a product; of
     a product that is promoted at once a row block's (`reuse_accumulators` says why).
@@ -180,7 +183,7 @@ def accumulator_registers(kernel: Kernel, schedule: Schedule) -> int:
 def _parts(kernel: Kernel, schedule: Schedule) -> int:
     """In how many parts products are promoted whose sums are held while they last."""
     sizes = axis_sizes(kernel, schedule)
-    products = [op for op in kernel.ops if isinstance(op, Contract) and op.acc is None]
+    products = (op for op in kernel.of(Contract) if op.acc is None)
     return max((num_parts(op, sizes, schedule.precise_every) for op in products), default=1)
 
 
@@ -200,6 +203,7 @@ def depth_of(op: Contract, tile: Mapping[str, int]) -> int:
     return max(tile[x] for x in op.a.type.axes if x in op.b.type.axes)
 
 
+@once_each
 def promoted_registers(kernel: Kernel, schedule: Schedule) -> int:
     """Registers a thread for the tiles that whole products are added to, and nothing else, and for
     the rows of factors that are loaded meanwhile.
@@ -290,6 +294,7 @@ def product_cycles(product: Contract, sizes: Mapping[str, int]) -> float:
     return volume(product, sizes) / (64 * k_step(product.a.type.dtype) * 2)
 
 
+@once_each
 def row_blocks(kernel: Kernel, schedule: Schedule) -> int:
     """Blocks of 64 rows that a consumer has."""
     sizes, sharing = axis_sizes(kernel, schedule), num_shares(kernel, schedule)["rows"]

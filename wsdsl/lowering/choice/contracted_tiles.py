@@ -62,16 +62,17 @@ def contracted(kernel: Kernel, given: Schedule, work: Work, lines: int = 1) -> d
 def gains_by_lines(kernel: Kernel, work: Work, option: Schedule, deep: Schedule) -> bool:
     """Whether `deep`, whose tiles take several lines, is better than `option`, the same by one."""
     sizes, promoted = axis_sizes(kernel, option), promoted_registers(kernel, option)
-    sides = sum(sizes[name] for name, axis in axes_of(kernel).items() if axis.role)
-    if promoted > MOST_IN_PARTS:
+    sides = sum([sizes[name] for name, axis in axes_of(kernel).items() if axis.role])
+    narrow = work.thin or sides <= NARROW_SIDES
+    if promoted > MOST_IN_PARTS or not (narrow or promoted):
         return False
     every = (option.precise_every or PRECISE_EVERY) if promotes(option) else 0
     if every and why_not_in_parts(kernel, deep, every) is not None:
         return False
-    if work.thin or sides <= NARROW_SIDES:
+    if narrow:
         return _has_room(kernel, deep, SLOTS_OF_LONG)
     steps = work.trips(work.cut, axis_sizes(kernel, deep)) if work.cut else 0
-    return promoted > 0 and has_slots(kernel, deep, steps)
+    return has_slots(kernel, deep, steps)
 
 
 def has_slots(kernel: Kernel, deep: Schedule, steps: int) -> bool:

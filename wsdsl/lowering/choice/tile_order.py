@@ -115,7 +115,7 @@ def _rows_written(work: Work, places: list[Axis]) -> Axis | None:
     written = sum(work.num_bytes(v.type) for v in {op.tensor for op in stores})
     (other,) = (axis for axis in places if axis != rows)
     stays = 0
-    for op, _ in work.loads:
+    for op in work.loads:
         axes = [v.type for v in op.index if isinstance(v.type, Axis)]
         if rows in axes and other not in axes:
             assert isinstance(op.tensor.type, Tensor)

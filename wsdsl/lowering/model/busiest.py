@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
-from itertools import pairwise
 
 from wsdsl.ir.tile_scheduler import (
     Numbers,
@@ -74,19 +72,30 @@ def _streamed(tiles: int, depth: int, workers: int) -> Busiest:
         return Busiest(workers, whole, whole * depth, whole)
     counted = int(num_counted(Numbers(), Problem(tiles, depth, 0, workers), cut))
     base, extra = divmod(cut * counted, workers)
-    bounds = [w * base + w * extra // workers for w in range(workers + 1)]
-    runs = [(a, b) for a, b in pairwise(bounds) if a < b]
-    parts = Counter(t for a, b in runs for t in range(a // counted, (b - 1) // counted + 1))
-    longest = max(b - a + (b // counted - a // counted) * (depth - counted) for a, b in runs)
+    parts, longest, most, finished, handed, taken = [0] * cut, 0, 0, 0, 0, 0
+    end = 0
+    for w in range(workers):
+        begin, end = end, (w + 1) * base + (w + 1) * extra // workers
+        if begin == end:
+            continue
+        first, last, over = begin // counted, (end - 1) // counted, end // counted
+        for tile in range(first, last + 1):
+            parts[tile] += 1
+        steps = end - begin + (over - first) * (depth - counted)
+        longest = steps if steps > longest else longest
+        most = last - first if last - first > most else most
+        finished = over - first if over - first > finished else finished
+        handed |= end % counted > 0
+        taken |= begin % counted > 0
     return Busiest(
         workers,
-        iterations=whole + max((b - 1) // counted - a // counted for a, b in runs) + 1,
+        iterations=whole + most + 1,
         steps=whole * depth + longest,
-        finished=whole + max(b // counted - a // counted for a, b in runs),
+        finished=whole + finished,
         cut=cut,
         cut_steps=longest,
-        parts=max(parts.values()),
-        pieces=parts.total(),
-        handed=int(any(b % counted for _, b in runs)),
-        taken=int(any(a % counted for a, _ in runs)),
+        parts=max(parts),
+        pieces=sum(parts),
+        handed=int(handed),
+        taken=int(taken),
     )

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-
 from wsdsl.ir.op import Op
 from wsdsl.ir.tile_ops import Cast, Map
 from wsdsl.ir.types import Tile
@@ -20,8 +17,10 @@ RELAXED = {"gelu": {8: 8, 11: 9}, "tanh": {8: 8}}
 """By the bits that count, where that makes a difference."""
 
 
-def instructions(op: Op, tile: Mapping[str, int]) -> float:
-    """Of all threads together. A conversion to 16 bits makes two elements."""
+def instructions(op: Op) -> tuple[float, tuple[str, ...]] | None:
+    """For each element, and the axes along which these lie; None if an op computes no tile. A
+    conversion to 16 bits makes two elements.
+    """
     match op:
         case Map(fn=fn, result=result, bits=bits):
             fewer = (n for most, n in RELAXED.get(fn, {}).items() if bits <= most)
@@ -29,7 +28,6 @@ def instructions(op: Op, tile: Mapping[str, int]) -> float:
         case Cast(result=result):
             each = 0.5 if isinstance(result.type, Tile) and result.type.dtype.bits <= 16 else 1.0
         case _:
-            return 0.0
-    if not isinstance(result.type, Tile) or not result.type.axes:
-        return 0.0
-    return each * math.prod(tile[axis] for axis in result.type.axes)
+            return None
+    axes = result.type.axes if isinstance(result.type, Tile) else ()
+    return (each, axes) if axes else None

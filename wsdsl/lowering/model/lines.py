@@ -9,15 +9,9 @@ wide. On an H200, bf16, 4096 x 4096 x 4096 by 64 x 128 tiles takes 230 us, with 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from functools import lru_cache
 
 from wsdsl.ir.global_memory import L2_LINE
-from wsdsl.ir.op import Value
-from wsdsl.ir.tile_ops import Load, Store
-from wsdsl.ir.types import Axis, Tensor, Tile
-from wsdsl.lowering.footprint import MAX_LINE
 
 SECTOR_BYTES = 32
 """What GMEM is written in, and L2 holds."""
@@ -57,24 +51,3 @@ def crossing(row: int, tile: int, line: int, along_contraction: bool) -> float:
         for i in range(SEEN if tile else 1)
     ]
     return sum(of_tiles) / len(of_tiles) if along_contraction else max(of_tiles)
-
-
-def extent(index: tuple[Value, ...], tile: Mapping[str, int]) -> int:
-    """Elements of a tile."""
-    return math.prod(tile[v.type.name] for v in index if isinstance(v.type, Axis))
-
-
-def unfilled_elements(op: Store, tile: Mapping[str, int]) -> int:
-    """Elements of the lines of 128 bytes that a tile's rows end in, beyond it."""
-    axis = op.index[-1].type if op.index else None
-    if not isinstance(axis, Axis):
-        return 0
-    assert isinstance(op.tensor.type, Tensor)
-    beyond = -tile[axis.name] % (8 * MAX_LINE // op.tensor.type.dtype.bits)
-    return extent(op.index[:-1], tile) * beyond
-
-
-def row_bytes(op: Load, tile: Mapping[str, int]) -> float:
-    """Contiguous ones of a tile."""
-    assert isinstance(op.result.type, Tile)
-    return extent(op.index[-1:], tile) * op.result.type.dtype.bits / 8

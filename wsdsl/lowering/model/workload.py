@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import repeat
 
 from wsdsl.ir.global_memory import COPY_WORD, L2_LINE
 from wsdsl.ir.op import Kernel, Value, once
@@ -14,22 +15,19 @@ from wsdsl.ir.target import Target
 from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Load, Map, Store
 from wsdsl.ir.types import Axis, Role, Tensor, Tile, Type
 from wsdsl.lowering.axes import axes_of
-from wsdsl.lowering.footprint import MAX_LINE, num_parts, product_cycles, volume
+from wsdsl.lowering.footprint import num_parts
 from wsdsl.lowering.model.instructions import instructions
 from wsdsl.lowering.model.lines import (
     COPIED,
     COPIED_SINGLY,
     MULTICAST_CROSSING,
-    SECTOR_BYTES,
     crossing,
-    extent,
-    row_bytes,
-    unfilled_elements,
 )
+from wsdsl.lowering.model.terms import LoadTerm, ProductTerm, StoreTerm, elements, last_axis
 from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.output_nest import output_nest, with_loops
 from wsdsl.lowering.parallel_reduction import least_slice
-from wsdsl.lowering.passes.fit_last_tiles import reach_over, units_within
+from wsdsl.lowering.passes.fit_last_tiles import units_within
 from wsdsl.lowering.product_operands import computed_operands, multiplied
 from wsdsl.lowering.slots import operand_slots
 from wsdsl.lowering.split_k_rules import cut_loop
@@ -128,11 +126,7 @@ class Work:
         edges = (e for group in operand_slots(kernel) for e in group.operands)
         computed_from = {e.load.result for e in edges if e.consumers[0] in ("decode", "compute")}
         operands = multiplied(kernel) | computed_from
-        self.loads = [
-            (op, loops)
-            for op, loops in self.inside
-            if isinstance(op, Load) and op.result in operands
-        ]
+        self.loads = [op for op, _ in self.inside if isinstance(op, Load) and op.result in operands]
         self.computes = any(computed_operands(kernel, op) for op in kernel.of(Contract))
         """Whether operands are computed, which takes the consumers' time in each step."""
         self.scaled, self.copied = scales_products(kernel), kernel.unaligned
@@ -142,6 +136,46 @@ class Work:
         tensors = [p.type for p in kernel.params if isinstance(p.type, Tensor)]
         self.tensor_bytes = sum(map(self.num_bytes, tensors))
         self._known: dict[object, Workload] = {}
+        self._take_apart()
+
+    def _take_apart(self) -> None:
+        found = dict.fromkeys(loops for _, loops in self.inside)
+        place = {loops: i for i, loops in enumerate(found)}
+        self.around = [[*map(self._walked, loops)] for loops in found]
+        self.outer = [*map(self._walked, self.nest)]
+        self.products = list[ProductTerm]()
+        self.stores = list[StoreTerm]()
+        self.computed = list[tuple[int, float, tuple[str, ...]]]()
+        self.load_terms = list[LoadTerm]()
+        for op, loops in self.inside:
+            at = place[loops]
+            if isinstance(op, Contract):
+                self.products.append(ProductTerm.of(at, op, self.roles))
+            elif isinstance(op, Store):
+                last = last_axis(op)
+                size = self.size(last.dim) if last else 0
+                self.stores.append(StoreTerm.of(at, op, self.roles, size))
+            elif (own := instructions(op)) and (not loops or self.computes):
+                self.computed.append((at, *own))
+            if op in self.loads:
+                assert isinstance(op, Load)
+                self.load_terms.append(self._load_term(at, op))
+
+    def _load_term(self, around: int, op: Load) -> LoadTerm:
+        assert isinstance(op.result.type, Tile)
+        axes = [v.type for v in op.index if isinstance(v.type, Axis)]
+        outer, last = [loop.index.type for loop in self.nest], last_axis(op)
+        spans = [(a.name, self.size(a.dim), a in outer, self.within.get(a.name, 0)) for a in axes]
+        return LoadTerm(
+            around=around,
+            op=op,
+            axes=tuple(a.name for a in axes),
+            last=last,
+            dtype=op.result.type.dtype,
+            role=self.roles[last.name] if last else "",
+            spans=tuple(spans),
+            wanted_by=tuple(n for n, at in enumerate(self.nest) if at.index not in op.index),
+        )
 
     @cached_property
     def least_slice(self) -> int:
@@ -159,12 +193,12 @@ class Work:
         own = (a for a in axes if isinstance(a, Axis) and self.roles[a.name] == "columns")
         return {a.name: self.size(a.dim) for a in own}
 
-    @property
+    @cached_property
     def few_columns(self) -> bool:
         """Whether tiles share nothing but a small operand, if they are as wide as the output is."""
         return 0 < max(self.columns.values(), default=0) <= FEW_COLUMNS
 
-    @property
+    @cached_property
     def thin(self) -> bool:
         """Whether the output has so few rows or columns that each operand along the other side is
         loaded once, and is all there is to load: memory is the limit.
@@ -173,7 +207,7 @@ class Work:
         known = (self.sizes.get(a.dim, 0) for a in axes if isinstance(a, Axis))
         return any(0 < size <= FEW_COLUMNS for size in known)
 
-    @property
+    @cached_property
     def sized(self) -> bool:
         """Whether the sizes of all dimensions of the output and the contraction are known."""
         loops = (*self.nest, *(() if self.cut is None else (self.cut,)))
@@ -183,10 +217,14 @@ class Work:
         return dim if isinstance(dim, int) else self.sizes.get(dim, UNKNOWN_SIZE)
 
     def trips(self, loop: Loop, tile: Mapping[str, int]) -> int:
+        return _trips(self._walked(loop), tile)
+
+    def _walked(self, loop: Loop) -> tuple[str, int]:
+        """By which axis ("" if by none), and how much."""
         if isinstance(loop, ForEach):
-            return self.size(loop.dim)
+            return "", self.size(loop.dim)
         assert isinstance(loop.index.type, Axis)
-        return -(-self.size(loop.index.type.dim) // max(1, tile[loop.index.type.name]))
+        return loop.index.type.name, self.size(loop.index.type.dim)
 
     def under(
         self,
@@ -199,7 +237,7 @@ class Work:
         the same where they load for each other what they all want.
         """
         given = tile, cluster or {}, together or {}
-        asked = tuple(tuple(sorted(sizes.items())) for sizes in given)
+        asked = tuple([tuple(sorted(sizes.items())) if sizes else () for sizes in given])
         if asked not in self._known:
             self._known[asked] = self._under(*given)
         return self._known[asked]
@@ -207,44 +245,46 @@ class Work:
     def _under(
         self, tile: Mapping[str, int], cluster: Mapping[str, int], together: Mapping[str, int]
     ) -> Workload:
-        def times(loops: tuple[Loop, ...]) -> int:
-            return math.prod(self.trips(loop, tile) for loop in loops)
-
+        times = [math.prod([_trips(walked, tile) for walked in loops]) for loops in self.around]
+        outer = [_trips(walked, tile) for walked in self.outer]
         cycles = operand_bytes = cold_bytes = own_bytes = read_bytes = stored = split = 0.0
         unfilled = computed = beyond = beyond_cut = transposed = plain_bytes = 0.0
         operations = promoted = further = 0
-        for op, loops in self.inside:
-            if isinstance(op, Contract):
-                cycles += times(loops) * product_cycles(op, tile)
-                operations += times(loops) * 2 * volume(op, tile)
-                read_bytes += times(loops) * self._read(op, tile)
-                if op.acc is None:
-                    promoted += times(loops)
-                    further += times(loops) * (num_parts(op, tile, self.every) - 1)
-            elif isinstance(op, Store):
-                own = times(loops) * extent(op.index, tile)
-                stored += own
-                transposed += own * self._transposes(op)
-                split += times(loops) * self._split_rows(op, tile)
-                unfilled += times(loops) * unfilled_elements(op, tile)
-            elif not loops or self.computes:
-                computed += times(loops) * instructions(op, tile)
-        for op, loops in self.loads:
-            assert isinstance(op.result.type, Tile)
-            width = op.result.type.dtype.bits / 8
-            own = times(loops) * self._moved(op, tile)
+        for product in self.products:
+            num, volume = times[product.around], elements(product.axes, tile)
+            cycles += num * (volume / product.each_cycle)
+            operations += num * 2 * volume
+            read_bytes += num * product.read_bytes(volume, tile)
+            if product.op.acc is None:
+                promoted += num
+                further += num * (num_parts(product.op, tile, self.every) - 1)
+        for store in self.stores:
+            num = times[store.around]
+            own = num * elements(store.axes, tile)
+            stored += own
+            transposed += own * store.transposes
+            split += num * store.split_rows(tile)
+            unfilled += num * store.unfilled(tile)
+        for around, each, axes in self.computed:
+            computed += times[around] * (each * elements(axes, tile))
+        counted = 1.0 if self.thin else ALL_BEYOND
+        for load in self.load_terms:
+            num, width = times[load.around], load.dtype.bits / 8
+            own = num * load.moved_bytes(tile)
             plain_bytes += own
-            own *= self._crossing(op, tile, together)
+            own *= self._crossing(load, tile, together)
             operand_bytes += own
-            cold_bytes += own * self.coldness[op.result]
-            own_bytes += own * min(1.0, ASKED_TOGETHER / self._wanted(op, tile))
-            beyond += times(loops) * width * self._beyond(op, tile, self.within)
-            beyond_cut += times(loops) * width * self._beyond(op, tile, {})
+            cold_bytes += own * self.coldness[load.op.result]
+            wanted = max(1, math.prod([outer[n] for n in load.wanted_by]))
+            own_bytes += own * min(1.0, ASKED_TOGETHER / wanted)
+            over, over_cut = load.beyond(tile, counted)
+            beyond += num * width * over
+            beyond_cut += num * width * over_cut
         summed = [v.type for v in self.cut.result if isinstance(v.type, Tile)] if self.cut else []
         columns = [a for kind in summed[:1] for a in kind.axes if self.roles[a] == "columns"]
         return Workload(
             target=self.target,
-            tiles=math.prod(self._launched(loop, tile, cluster) for loop in self.nest),
+            tiles=math.prod(map(self._launched, self.nest, outer, repeat(cluster))),
             product_cycles=cycles,
             operations=operations,
             operand_bytes=operand_bytes,
@@ -268,22 +308,22 @@ class Work:
             unfilled_elements=unfilled,
             overhang_bytes=beyond,
             overhang_bytes_cut=beyond_cut,
-            row_bytes=min((row_bytes(op, tile) for op, _ in self.loads), default=0.0),
+            row_bytes=min((load.row_bytes(tile) for load in self.load_terms), default=0.0),
             few_columns=self.few_columns and all(tile[a] >= n for a, n in self.columns.items()),
             thin=self.thin,
         )
 
-    def _launched(self, loop: Loop, tile: Mapping[str, int], cluster: Mapping[str, int]) -> int:
+    def _launched(self, loop: Loop, trips: int, cluster: Mapping[str, int]) -> int:
         axis = loop.index.type
         along = cluster.get(axis.name, 1) if isinstance(axis, Axis) else 1
-        return -(-self.trips(loop, tile) // along) * along
+        return -(-trips // along) * along
 
     @cached_property
     def coldness(self) -> dict[Value, float]:
         """Of each load: 0 where its tensor has up to `WARM` of the bytes of all that are loaded
         from, 1 where it has all of them.
         """
-        held = {op.result: self.num_bytes(op.tensor.type) for op, _ in self.loads}
+        held = {op.result: self.num_bytes(op.tensor.type) for op in self.loads}
         total = max(1.0, sum(held.values()))
         return {v: max(0.0, own / total - WARM) / (1 - WARM) for v, own in held.items()}
 
@@ -292,86 +332,38 @@ class Work:
         """Whether nearly all that is loaded comes from memory, and from one tensor."""
         return self.sized and max(self.coldness.values(), default=0.0) > COLD_FROM
 
-    def _moved(self, op: Load, tile: Mapping[str, int]) -> float:
-        """Bytes of a tile: of lines along rows or columns, which may be short, or reach over the
-        tile, what TMA could move in the time.
-        """
-        assert isinstance(op.result.type, Tile)
-        width, last = op.result.type.dtype.bytes, op.index[-1].type
-        if not isinstance(last, Axis) or not self.roles[last.name]:
-            return extent(op.index, tile) * width
-        swizzle, elements = operand_lines(
-            tile[last.name], op.result.type.dtype, self.roles[last.name]
-        )
-        return extent(op.index[:-1], tile) * elements * width * MAX_LINE / SWIZZLE_SPAN[swizzle]
-
-    def _crossing(self, op: Load, tile: Mapping[str, int], together: Mapping[str, int]) -> float:
+    def _crossing(
+        self, load: LoadTerm, tile: Mapping[str, int], together: Mapping[str, int]
+    ) -> float:
         """How much longer that takes, if sizes are known, since lines cross those of L2; or since
         threads copy them.
         """
-        assert isinstance(op.result.type, Tile)
-        width, last = op.result.type.dtype.bytes, op.index[-1].type
-        if op.tensor.name in self.copied:
-            assert isinstance(op.tensor.type, Tensor)
-            odd = self.size(op.tensor.type.dims[-1]) * width % COPY_WORD
-            return COPIED_SINGLY if odd or op.tensor.name in self.singly else COPIED
-        known = isinstance(last, Axis) and (isinstance(last.dim, int) or last.dim in self.sizes)
-        if not isinstance(last, Axis) or not known or op.tensor.name in self.padded:
+        width, last, tensor = load.dtype.bytes, load.last, load.op.tensor
+        if tensor.name in self.copied:
+            assert isinstance(tensor.type, Tensor)
+            odd = self.size(tensor.type.dims[-1]) * width % COPY_WORD
+            return COPIED_SINGLY if odd or tensor.name in self.singly else COPIED
+        known = last is not None and (isinstance(last.dim, int) or last.dim in self.sizes)
+        if last is None or not known or tensor.name in self.padded:
             return 1.0
-        role, row, apart = self.roles[last.name], self.size(last.dim), tile[last.name]
-        line = SWIZZLE_SPAN[operand_lines(apart, op.result.type.dtype, role)[0]]
+        role, row, apart = load.role, self.size(last.dim), tile[last.name]
+        line = SWIZZLE_SPAN[operand_lines(apart, load.dtype, role)[0]]
         apart = apart if apart < row else 0
         longer = crossing(row * width % L2_LINE, apart * width % L2_LINE, line, not role)
-        own = {v.type.name for v in op.index if isinstance(v.type, Axis)}
-        copied = math.prod(num for axis, num in together.items() if axis not in own)
+        copied = math.prod([num for axis, num in together.items() if axis not in load.axes])
         # Where it is tiles by columns alone that begin amid lines, nothing is gained by it.
         if not role or row * width % L2_LINE:
             longer = max(1.0, longer / copied)
         return longer * (MULTICAST_CROSSING if together and longer > 1 else 1.0)
 
-    def _wanted(self, op: Load, tile: Mapping[str, int]) -> int:
-        """By how many tiles."""
-        same = (loop for loop in self.nest if loop.index not in op.index)
-        return max(1, math.prod(self.trips(loop, tile) for loop in same))
-
     def num_bytes(self, kind: Type) -> float:
         assert isinstance(kind, Tensor)
         return math.prod(self.size(d) for d in kind.dims) * kind.dtype.bits / 8
 
-    def _transposes(self, op: Store) -> bool:
-        """Whether rows of a tile's fragments are contiguous in memory."""
-        axes = [v.type for v in op.index if isinstance(v.type, Axis)]
-        last = op.index[-1].type if len(axes) > 1 else None
-        return isinstance(last, Axis) and self.roles[last.name] == "rows"
 
-    def _split_rows(self, op: Store, tile: Mapping[str, int]) -> float:
-        """0 if tiles begin where sectors do along the contiguous dimension, or there is but one."""
-        axis = op.index[-1].type if op.index else None
-        if not isinstance(axis, Axis) or self.size(axis.dim) <= tile[axis.name]:
-            return 0.0
-        assert isinstance(op.tensor.type, Tensor)
-        whole = tile[axis.name] * op.tensor.type.dtype.bits % (8 * SECTOR_BYTES) == 0
-        return 0.0 if whole else extent(op.index[:-1], tile)
-
-    def _read(self, op: Contract, tile: Mapping[str, int]) -> float:
-        """Bytes that instructions read of SMEM, each 64 rows and all columns."""
-        assert isinstance(op.a.type, Tile) and isinstance(op.b.type, Tile)
-        axes = {*op.a.type.axes, *op.b.type.axes}
-        columns = math.prod(tile[a] for a in axes if self.roles[a] == "columns")
-        return volume(op, tile) * (1 / 64 + 1 / columns) * op.a.type.dtype.bits / 8
-
-    def _beyond(self, op: Load, tile: Mapping[str, int], within: Mapping[str, int]) -> float:
-        """Elements of a load beyond the end of the tensor: of the last tile of the output, and of
-        all tiles that are summed in the mean.
-        """
-        inside, outer, counted = 1.0, [loop.index.type for loop in self.nest], 1.0
-        for axis in (v.type for v in op.index if isinstance(v.type, Axis)):
-            each, size = max(1, tile[axis.name]), self.size(axis.dim)
-            over = reach_over(size, each, within.get(axis.name, 0))
-            inside *= each - (over if axis in outer else over / max(1, -(-size // each)))
-            if axis in outer and size < each and not self.thin:
-                counted = ALL_BEYOND
-        return (extent(op.index, tile) - inside) * counted
+def _trips(walked: tuple[str, int], tile: Mapping[str, int]) -> int:
+    axis, size = walked
+    return -(-size // max(1, tile[axis])) if axis else size
 
 
 def _dims(loop: Loop) -> tuple[str, ...]:
