@@ -94,6 +94,18 @@ def made(X: i8[M, D], W: i8[N, D], U: u8[E, M, D], V: i8[N, D], Y: i32[M, N]):
             t += U[e, m, :] @ V[n, :]
         Y[m, n] = min(s, 5) - t
 """,
+    "panels_of_what_is_there_then_products_of_slots": """
+@kernel
+def made(X: bf16[M, D], W: bf16[N, D], U: bf16[E, M, D], V: bf16[N, D], Y: f32[M, N]):
+    for m, n in tiles(M, N):
+        s = zeros(f32[m, n])
+        for e in each(E):
+            s += abs(X[m, :]) @ W[n, :]
+        t = zeros(f32[m, n])
+        for e in each(E):
+            t += U[e, m, :] @ V[n, :]
+        Y[m, n] = s - t
+""",
     "part_to_the_end": """
 @kernel
 def made(X: bf16[M, K], W: bf16[N, K], Y: f32[M, N]):

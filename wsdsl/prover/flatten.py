@@ -8,7 +8,7 @@ from typing import Any
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
-from wsdsl.ir.fragment_ops import Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait
+from wsdsl.ir.fragment_ops import AsAccumulator, Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait
 from wsdsl.ir.op import Kernel, Op, Region, Value, attributes_of, operands, results_of
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.threads import misplaced
@@ -21,7 +21,9 @@ from wsdsl.prover.model import Model
 from wsdsl.prover.op_handlers import HANDLERS
 from wsdsl.prover.program import SYNCHRONISES, Code, Instruction, is_alone
 
-PRODUCTS = (Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait)
+PRODUCTS = (AsAccumulator, Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait)
+OF_WHAT_IS_THERE = (*PRODUCTS, m.LoadPanels, m.LoadShared, m.ClearPanels)
+"""What is done with slots that were waited for before, and with registers."""
 
 
 def model_of(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Model:
@@ -205,11 +207,11 @@ class Flattener:
             self.work = first - 1, self._here(), self.arrival
 
     def _concerns_other_partitions(self, body: Region) -> bool:
-        """Products of what has been waited for do not: nobody else runs such a loop."""
+        """What is done with what is there does not: nobody else runs such a loop."""
         return any(
             op.barrier in self.meets_others
             if isinstance(op, (b.NamedBarrierSync, b.NamedBarrierArrive))
-            else self.effects.has(op) and not is_alone(op) and not isinstance(op, PRODUCTS)
+            else self.effects.has(op) and not is_alone(op) and not isinstance(op, OF_WHAT_IS_THERE)
             for op in walk(body)
         )
 
