@@ -193,6 +193,11 @@ class AxisAt(Op):
     shifted: bool = False
     inside: bool = False
 
+    @property
+    def is_clipped(self) -> bool:
+        """Whether the tile may reach elements of the dimension that are none of its own."""
+        return self.first is not None or self.stop is not None
+
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class CommitProducts(Op):

@@ -30,11 +30,12 @@ from wsdsl.lowering.ping_pong import consumer_barrier
 
 def clear_beyond(context: PartitionContext, op: TileInShared) -> None:
     """Of the first tile in a slot that has just been waited for: also of the others."""
-    tiles = _beside(op, context.partition.body) if context.firsts or context.stops else []
+    clipped = {name for name, tile in context.tiles.items() if tile.is_clipped}
+    tiles = _beside(op, context.partition.body) if clipped else []
     if not tiles or tiles[0] is not op:
         return
     summed = {tile: _summed_over(tile.result, context.partition.body) for tile in tiles}
-    for name in sorted({*context.firsts, *context.stops} & set[str]().union(*summed.values())):
+    for name in sorted(clipped & set[str]().union(*summed.values())):
         _clear(context, name, [tile for tile in tiles if name in summed[tile]])
 
 
@@ -62,7 +63,8 @@ def _clear(context: PartitionContext, name: str, tiles: list[TileInShared]) -> N
     """What lies beyond the end along an axis."""
     b, axis, loc = context.builder, context.axes[name], tiles[0].loc
     assert context.warpgroup is not None
-    start, first, stop = context.starts[name], context.firsts.get(name), context.stops.get(name)
+    own = context.tiles[name]
+    start, first, stop = own.start, own.first, own.stop
     begin, end = b.integer(0), b.integer(axis.size)
     whole = b.map("min", b.map("sub", context.size(axis), start), end, wish="whole")
     if first is not None:

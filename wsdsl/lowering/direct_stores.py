@@ -21,7 +21,7 @@ def store_directly(
     by_rows = context.shapes.share == "rows"
     split = any((kind.rows if by_rows else kind.columns) > 1 for kind in kinds)
     last, pred = op.index[-1].type, None
-    cut = isinstance(last, Axis) and context.is_clipped(last.name)
+    cut = isinstance(last, Axis) and context.tiles[last.name].is_clipped
     if not split and context.num_warpgroups > 1:
         assert context.warpgroup is not None
         pred = b.map("eq", context.warpgroup, b.integer(0), wish="first")
@@ -48,7 +48,7 @@ def _place(
     place = entry_of(entry, context, find).get(*piece)
     named = {v.type.name for v in op.index if isinstance(v.type, Axis)}
     if isinstance(entry.type, Axis):
-        along = [entry.type.name] if context.is_clipped(entry.type.name) else []
+        along = [entry.type.name] if context.tiles[entry.type.name].is_clipped else []
     else:
         axes = entry.type.axes if isinstance(entry.type, Tile) else ()
         along = [name for name in axes if name not in named and not context.is_full(name)]

@@ -122,7 +122,7 @@ def _is_zero_outside(
     value: Value, axis: str, context: PartitionContext, made: Mapping[Value, Op]
 ) -> bool:
     """Whether it is so by itself. Beyond the end of a part there are other elements."""
-    return not context.is_clipped(axis) and zero_outside(value, axis, made)
+    return not context.tiles[axis].is_clipped and zero_outside(value, axis, made)
 
 
 def with_inside(

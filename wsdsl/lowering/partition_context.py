@@ -78,14 +78,8 @@ class PartitionContext:
         self.shapes = Shapes(self.axes, partition.num_warpgroups, share, narrow, cut)
         self.warpgroup: Value | None = None
         self.shares: dict[str, Value] = {}
-        self.starts: dict[str, Value] = {}
-        self.inside: set[str] = set()
-        """Axes whose current tile lies in the dimension, all of it."""
-        self.firsts: dict[str, Value] = {}
-        self.stops: dict[str, Value] = {}
-        """Where an axis has no elements before, or from there on, though the tensor may."""
-        self.shifted: set[str] = set()
-        """Axes whose tiles may begin anywhere."""
+        self.tiles: dict[str, AxisAt] = {}
+        """The current one of each axis: where it begins, and which elements it has."""
         self.read: list[ArriveBarrier] = []
         """Arrivals for slots that have been read: they follow the next fence."""
 
@@ -93,7 +87,9 @@ class PartitionContext:
         """At the start of the partition: dimensions that are taken whole. What is computed along
         one may need no load of this partition.
         """
-        self.starts |= {name: self.builder.integer(0) for name in whole_axes(self.kernel)}
+        for name in whole_axes(self.kernel):
+            axis = Value(name, self.axes[name])
+            self.begin_axis(AxisAt(result=axis, start=self.builder.integer(0)))
 
     def find_shares(self) -> None:
         """At the start of the partition: which rows or columns are this warpgroup's."""
@@ -127,36 +123,28 @@ class PartitionContext:
 
     def begin_axis(self, op: Op) -> None:
         assert isinstance(op, AxisAt) and isinstance(op.result.type, Axis)
-        name = op.result.type.name
-        self.starts[name] = op.start
-        for known, value in ((self.firsts, op.first), (self.stops, op.stop)):
-            known.pop(name, None)
-            if value is not None and not (op.inside and value is op.stop):
-                known[name] = value
-        for axes, holds in ((self.shifted, op.shifted), (self.inside, op.inside)):
-            (axes.add if holds else axes.discard)(name)
-
-    def is_clipped(self, axis: str) -> bool:
-        """Whether its tiles may reach elements of the dimension that are none of theirs."""
-        return axis in self.firsts or axis in self.stops
+        self.tiles[op.result.type.name] = op
 
     def is_full(self, axis: str) -> bool:
         """Whether its tiles have all of their elements."""
-        static, own = self.static.get(self.axes[axis].dim), self.axes[axis]
-        even = static is not None and static % own.size == 0 and axis not in self.shifted
-        return (even or axis in self.inside) and not self.is_clipped(axis)
+        static, own = self.static.get(self.axes[axis].dim), self.tiles[axis]
+        even = static is not None and static % self.axes[axis].size == 0 and not own.shifted
+        return (even or own.inside) and not own.is_clipped
 
     def is_inside(self, axis: str, indices: Value) -> Value:
         """Whether elements at these indices are the tile's."""
         b, kind = self.builder, indices.type
         assert isinstance(kind, Fragment)
         kind = dataclasses.replace(kind, dtype=BOOL)
-        end = self.stops.get(axis) or self.size(self.axes[axis])
-        made = b.map("lt", indices, end, type=kind, wish="inside")
-        if axis in self.firsts:
-            behind = b.map("ge", indices, self.firsts[axis], type=kind, wish="behind")
+        made = b.map("lt", indices, self.stop(axis), type=kind, wish="inside")
+        if (first := self.tiles[axis].first) is not None:
+            behind = b.map("ge", indices, first, type=kind, wish="behind")
             made = b.map("and", made, behind, wish="inside")
         return made
+
+    def stop(self, axis: str) -> Value:
+        """Behind the last element that its tiles may have."""
+        return self.tiles[axis].stop or self.size(self.axes[axis])
 
     def size(self, axis: Axis) -> Value:
         return self.builder.size(axis.dim, self.static.get(axis.dim))
@@ -177,7 +165,7 @@ class PartitionContext:
     def start(self, axis: str, i: int, j: int) -> Value:
         """The index, in its dimension, at which piece (i, j) begins along an axis."""
         b, shape = self.builder, self.shapes.of((axis,))
-        base, wish = self.starts[axis], "row" if shape.rows else "column"
+        base, wish = self.tiles[axis].start, "row" if shape.rows else "column"
         if axis in self.shares:
             base = b.plus(base, self.shares[axis], wish)
         return b.plus(base, 64 * i if shape.rows else shape.first_column(j), wish)
@@ -196,7 +184,7 @@ class PartitionContext:
         """Whether no piece reaches over a multiple of `size`: all begin at multiples of the widest,
         which divides it. Those of slices need not, nor those of a part of a dimension.
         """
-        if axis in self.shifted:
+        if self.tiles[axis].shifted:
             return False
         shape = self.shapes.of((axis,))
         widest = 64 if shape.rows else max(shape.widths)
@@ -205,7 +193,7 @@ class PartitionContext:
 
     def block(self, op: Block) -> None:
         assert isinstance(op.axis.type, Axis)
-        args = self.starts[op.axis.type.name], self.builder.integer(op.size)
+        args = self.tiles[op.axis.type.name].start, self.builder.integer(op.size)
         self.builder.add(Map(result=op.result, fn="floordiv", args=args, loc=op.loc))
 
     def blocks(self, axis: str, size: int) -> RegisterTile | None:
@@ -231,7 +219,7 @@ class PartitionContext:
         alone = every == 1 or size % every == 0
         first = self.row_in_tile(axis, i) if rows else self.column_in_tile(axis, j)
         if not alone:
-            first = b.plus(self.starts[axis], first)
+            first = b.plus(self.tiles[axis].start, first)
         if every == 1 or not self.within(axis, every):
             kind = shape.piece(I32, j)
             index = b.add(Iota(result=b.value(f"{axis}_place", kind), start=first)).result
@@ -240,13 +228,12 @@ class PartitionContext:
         if every > 1:
             index = b.quotient(index, every)
         if not alone:
-            before = b.quotient(self.starts[axis], every)
+            before = b.quotient(self.tiles[axis].start, every)
             index = b.map("sub", index, before, wish="block")
         return index
 
     def end(self, op: End) -> None:
         b, axis = self.builder, op.axis.type
         assert isinstance(axis, Axis)
-        stop = b.plus(self.starts[axis.name], axis.size)
-        args = (stop, self.stops.get(axis.name) or self.size(axis))
-        b.add(Map(result=op.result, fn="min", args=args, loc=op.loc))
+        end = b.plus(self.tiles[axis.name].start, axis.size)
+        b.add(Map(result=op.result, fn="min", args=(end, self.stop(axis.name)), loc=op.loc))

@@ -125,5 +125,6 @@ def entry_of(value: Value, context: PartitionContext, find: Find) -> RegisterTil
 def vector_of(tensor: Value, index: tuple[Value, ...], context: PartitionContext) -> int:
     """2 where neighbouring columns lie context by context at an even place of an aligned row."""
     last = index[-1].type
-    along = isinstance(last, Axis) and last.role == "columns" and last.name not in context.shifted
-    return 2 if along and tensor.name not in context.kernel.unaligned else 1
+    if not isinstance(last, Axis) or last.role != "columns" or context.tiles[last.name].shifted:
+        return 1
+    return 1 if tensor.name in context.kernel.unaligned else 2

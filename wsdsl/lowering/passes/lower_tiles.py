@@ -295,10 +295,10 @@ class _Lowering:
         """The ops of a body. Where axes begin in it, is known in it alone: a dimension may be taken
         whole there, and again behind it.
         """
-        starts = dict(self.context.starts)
+        tiles = dict(self.context.tiles)
         with self.builder.region() as ops:
             yield ops
-        self.context.starts = starts
+        self.context.tiles = tiles
 
     def loop(self, op: ForRange) -> None:
         b, lasts = self.builder, yielded(op.body)

@@ -101,7 +101,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from wsdsl.ir.barrier_ops import ForRange, NamedBarrierArrive
-from wsdsl.ir.op import Kernel, Region, Value, operands, results_of
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of
 from wsdsl.ir.pipeline_ops import AxisAt, CircularBuffer, CommitProducts, Materialize, Partition
 from wsdsl.ir.slot_ops import ConsumerRelease
 from wsdsl.ir.tile_ops import (
@@ -244,15 +244,11 @@ class _Pipelined:
 
     def axes(self, swap: dict[Value, Value], inside: bool = False) -> None:
         """Where the tiles of an iteration begin. All but the last one lie `inside`."""
-        first = self.stages.first
-        known = self.needed(tuple(op for op in first if isinstance(op, AxisAt)))
-        self.copy(
-            tuple(
-                dataclasses.replace(op, inside=inside) if isinstance(op, AxisAt) else op
-                for op in known
-            ),
-            dict(swap),
-        )
+        axes = [op for op in self.stages.first if isinstance(op, AxisAt)]
+        whole: dict[Op, Op] = {}
+        if inside:
+            whole |= {op: dataclasses.replace(op, inside=True, stop=None) for op in axes}
+        self.copy(tuple(whole.get(op, op) for op in self.needed((*axes,))), dict(swap))
 
     def products(self, swap: dict[Value, Value], inside: bool = False) -> Region:
         """Start the second stage's products; returns what it does behind them."""
