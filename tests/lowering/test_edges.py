@@ -85,6 +85,16 @@ def test_what_crosses(name: str) -> None:
     assert [str(edge) for edge in table] == ROWS[name].strip().splitlines()
 
 
+def test_sums_lie_in_tensor_memory_where_a_card_has_it() -> None:
+    table = edges(tile(KERNELS["attention"], Schedule(arch="sm_100a")))
+    assert [str(edge) for edge in table if edge.space == "TMEM"] == [
+        "t_2: mma -> compute; TMEM f32[m, n]; n",
+        "acc_2: mma -> compute; TMEM f32[m, D]; n",
+        "t_8: compute -> mma; TMEM f32[m, D]; n",
+        "t_9: compute -> mma; TMEM bf16[m, n]; n",
+    ]
+
+
 def test_pieces_of_a_tile_load_what_their_epilogue_reads() -> None:
     kernel = tile(KERNELS["residual"], Schedule(scheduler="split_k"))
     assert {edge.name for edge in edges(kernel) if edge.producer == "load"} == {"A", "B"}

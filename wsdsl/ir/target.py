@@ -39,6 +39,8 @@ class Target:
     ptx: int = 83
     """The version of PTX that is emitted: drivers from CUDA 12.3 on take 8.3. Where LLVM does not
     know it of `arch`, it aborts, and ends the process."""
+    has_tensor_memory: bool = False
+    """Whether products are summed there, and not in registers."""
     is_lowered: bool = True
     """Whether kernels are compiled for it."""
 
@@ -91,6 +93,7 @@ B200 = Target(
     memory_bytes=2950.0 * 8.0 / 4.8,
     l2_bytes=126e6,
     ptx=86,
+    has_tensor_memory=True,
     is_lowered=False,
 )
 TARGETS = (H200, H100_SXM, GH200, H100_PCIE, B200)

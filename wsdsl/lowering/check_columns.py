@@ -14,7 +14,7 @@ from wsdsl.ir.types import Axis, DType, Tensor, Tile
 from wsdsl.ir.wgmma import COLUMN_STEP, MAX_COLUMNS, columns_fault
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.cooperation import num_shares
-from wsdsl.lowering.epilogue_operands import epilogue_loads
+from wsdsl.lowering.epilogue_operands import epilogue_slots
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.product_operands import multiplied
 from wsdsl.lowering.store_panels import may_be_staged
@@ -82,9 +82,8 @@ def _lines(kernel: Kernel, schedule: Schedule) -> Iterator[tuple[Value, Axis, in
             found.append((op.tensor, op.index[-1], TMA_ALIGN))
         elif shared and isinstance(op, Load) and op.result in multiplied(kernel):
             found.append((op.tensor, op.index[-1], OPERAND_LINE))
-    if multiplied(kernel):
-        parts = epilogue_loads(kernel, schedule)
-        found += [(op.tensor, op.index[-1], TMA_ALIGN) for op in parts]
+    in_parts = (op for group in epilogue_slots(kernel, schedule) for op in group.loads)
+    found += [(op.tensor, op.index[-1], TMA_ALIGN) for op in in_parts]
     for tensor, last, line in found:
         if isinstance(last.type, Axis) and last.type.role == "columns":
             yield tensor, last.type, line

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,11 +14,8 @@ Role = Literal["load", "decode", "mma", "compute", "scale", "store"]
 """A partition: who loads by TMA, who makes operands in SMEM, who multiplies, who computes with sums
 and what comes out of them, who computes what products are scaled by, who stores."""
 ROLES: tuple[Role, ...] = ("load", "decode", "mma", "compute", "scale", "store")
-RUN_BY: Mapping[Role, Role] = {"mma": "compute", "scale": "compute", "store": "compute"}
-"""Roles whose warpgroups are another's on sm_90a: wgmma leaves sums in the registers of those who
-issue it."""
 
-Space = Literal["SMEM", "registers"]
+Space = Literal["SMEM", "registers", "TMEM"]
 Depth = Literal["stages", "two", "rest"]
 """Slots of a ring: as `Schedule.stages` says; two, where one is held around an inner loop; or as
 many as SMEM has room for beside the others."""
@@ -39,6 +35,7 @@ class Edge:
     layout: Tile
     produced_in: Value | None
     consumed_in: Value | None
+    space: Space = "SMEM"
     ring: int | None = None
     depth: Depth | None = None
     box: ScaleLoad | None = None
@@ -51,10 +48,6 @@ class Edge:
     def name(self) -> str:
         made = self.made
         return made.tensor.name if isinstance(made, Load) else self.value.name
-
-    @property
-    def space(self) -> Space:
-        return "registers" if self.ring is None else "SMEM"
 
     @property
     def load(self) -> Load:

@@ -4,8 +4,10 @@
     %acc: mma -> store; registers f32[m, n]; k -> tile
 
 Both are found out once, of the TILE kernel. What goes through SMEM has a slot (`slots` decides
-which values share one), whoever makes it; between roles of the same warpgroups a value stays in
-registers. Indices and other scalars cross nowhere: who needs them computes them for itself.
+which values share one), whoever makes it. On sm_90a the same warpgroups run all roles but `load`
+and `decode`, and what crosses between these stays in registers; where a card has tensor memory, one
+thread issues products, and what they make or take from others lies there. Indices and other scalars
+cross nowhere: who needs them computes them for itself.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from wsdsl.ir.types import Tile
 from wsdsl.ir.walk import yielded
 from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.decode import decoded
-from wsdsl.lowering.edge import ROLES, RUN_BY, Edge, Role
+from wsdsl.lowering.edge import ROLES, Edge, Role
 from wsdsl.lowering.epilogue_operands import epilogue_slots
 from wsdsl.lowering.output_nest import output_nest, with_loops
 from wsdsl.lowering.slots import SlotGroup, operand_slots
@@ -54,7 +56,7 @@ def assign_partitions(kernel: Kernel) -> Mapping[Op, Role]:
 def edges(kernel: Kernel) -> tuple[Edge, ...]:
     """Those through slots first."""
     through = (edge for group in _slots(kernel) for edge in group.edges)
-    return (*through, *_in_registers(kernel))
+    return (*through, *_without_slots(kernel))
 
 
 def _slots(kernel: Kernel) -> tuple[SlotGroup, ...]:
@@ -62,23 +64,25 @@ def _slots(kernel: Kernel) -> tuple[SlotGroup, ...]:
     return (*operand_slots(kernel), *epilogue_slots(kernel, schedule))
 
 
-def _in_registers(kernel: Kernel) -> Iterator[Edge]:
-    """From one role to another of the same warpgroups. Constants cross as little as scalars."""
+def _without_slots(kernel: Kernel) -> Iterator[Edge]:
+    """From one role to another without a slot. Constants cross as little as scalars."""
     roles, made = assign_partitions(kernel), kernel.definers
     around = {op: at[-1].index if at else None for op, at in with_loops(output_nest(kernel)[1])}
     readers = dict[Value, dict[Role, Op]]()
     for op, role in roles.items():
         for value in _sources([v for v in operands(op) if is_tile(v)], made):
             producer = roles.get(made[value], role)
-            together = RUN_BY.get(producer, producer) == RUN_BY.get(role, role)
-            if together and producer != role and not isinstance(made[value], Full):
+            by_slot = {"load", "decode"} & {producer, role}
+            if producer != role and not by_slot and not isinstance(made[value], Full):
                 readers.setdefault(value, {}).setdefault(role, op)
     for value, by in readers.items():
         assert isinstance(value.type, Tile)
         consumers = tuple(sorted(by, key=ROLES.index))
         read_in = around[by[consumers[0]]]
         op = made[value]
-        yield Edge((value,), op, roles[op], consumers, value.type, around[op], read_in)
+        by_mma = kernel.target.has_tensor_memory and "mma" in (roles[op], *consumers)
+        space = "TMEM" if by_mma else "registers"
+        yield Edge((value,), op, roles[op], consumers, value.type, around[op], read_in, space)
 
 
 def _sources(values: Iterable[Value], made: Mapping[Value, Op]) -> Iterator[Value]:

@@ -40,10 +40,12 @@ from wsdsl.schedule import Schedule
 MIN_DEPTH, MAX_DEPTH = 2, 4
 
 
+@once_each
 def epilogue_slots(kernel: Kernel, schedule: Schedule) -> tuple[SlotGroup, ...]:
     """One group, in the output tile's own block, of what its epilogue reads; or none."""
-    (_, body), loads = output_nest(kernel), epilogue_loads(kernel, schedule)
-    if not loads or not (rings := {group.ring for group in operand_slots(kernel)}):
+    body, rings = output_nest(kernel)[1], {group.ring for group in operand_slots(kernel)}
+    loads = _loads(kernel, schedule, body) if rings else ()
+    if not loads:
         return ()
     edges = [
         Edge(
@@ -64,8 +66,7 @@ def epilogue_slots(kernel: Kernel, schedule: Schedule) -> tuple[SlotGroup, ...]:
     return (SlotGroup(body, tuple(edges), first, last, range(first, last + 1)),)
 
 
-@once_each
-def epilogue_loads(kernel: Kernel, schedule: Schedule) -> tuple[Load, ...]:
+def _loads(kernel: Kernel, schedule: Schedule, body: Region) -> tuple[Load, ...]:
     """The loads of an output tile's own block that TMA can make for the epilogue. Of the pieces of
     a tile that is cut only one has an epilogue, or each a part of it.
     """

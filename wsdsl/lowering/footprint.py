@@ -17,7 +17,7 @@ from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.epilogue_operands import (
     MAX_DEPTH,
     MIN_DEPTH,
-    epilogue_loads,
+    epilogue_slots,
     subtile_offsets,
     subtile_widths,
 )
@@ -145,14 +145,12 @@ def exchanged_bytes(kernel: Kernel, schedule: Schedule) -> int:
 
 def part_bytes(kernel: Kernel, schedule: Schedule, depth: int = 1) -> int:
     """Of a ring with `depth` slots for what the epilogue reads; 0 if there is none."""
-    loads = epilogue_loads(kernel, schedule)
-    sizes = axis_sizes(kernel, schedule)
-    if not loads:
-        return 0
-    tiles = tuple(op.result.type for op in loads if isinstance(op.result.type, Tile))
-    widths = subtile_widths(kernel, loads, sizes, is_heavy(kernel, schedule))
-    panels, lines = subtile_offsets(tiles, widths, sizes)[1]
-    return depth * (panels + 16) + -(-depth * lines // SMEM_ALIGN) * SMEM_ALIGN
+    total, sizes = 0, axis_sizes(kernel, schedule)
+    for group in epilogue_slots(kernel, schedule):
+        widths = subtile_widths(kernel, group.loads, sizes, is_heavy(kernel, schedule))
+        panels, lines = subtile_offsets(group.layout, widths, sizes)[1]
+        total += depth * (panels + 16) + -(-depth * lines // SMEM_ALIGN) * SMEM_ALIGN
+    return total
 
 
 @once_each
