@@ -334,11 +334,10 @@ class Compiled(Callee):
 
     def fits(self, call: Call) -> bool:
         """Whether all CTAs that wait for each other can run at the same time on the call's GPU."""
-        from wsdsl.runtime.device import device_properties
+        from wsdsl.runtime.device import num_sms_of
         from wsdsl.runtime.launch import has_room
 
-        index = int(call.device.removeprefix("cuda:")) if call.device != "cpu" else 0
-        return has_room(self.signature, call.dims, device_properties(index).num_sms)
+        return has_room(self.signature, call.dims, num_sms_of(call.device))
 
     def run(self, call: Call, stream: Any = None, start: Start | None = None) -> Any:
         """`start` runs it on a GPU, in its own way."""

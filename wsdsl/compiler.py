@@ -202,8 +202,9 @@ class Kernel(Callee):
         sizes: Mapping[str, int],
         unaligned: tuple[str, ...],
         padded: tuple[str, ...] = (),
+        num_sms: int | None = None,
     ) -> Compiled:
-        return self._variants.made(schedule, sizes, unaligned, padded)
+        return self._variants.made(schedule, sizes, unaligned, padded, num_sms)
 
     # Running --------------------------------------------------------------------------------------
 
@@ -278,18 +279,15 @@ class Kernel(Callee):
         return self._alignment(call, as_schedule(schedule))[1]
 
     def _fitting(self, call: Call, schedule: Schedule | None, alignment: Alignment) -> Compiled:
-        """The choice is for a whole H200; there are smaller cards, and parts of cards."""
-        own = schedule or Schedule()
+        """Where too many CTAs wait for each other for the SMs that there are, the schedule is
+        chosen for these: there are smaller cards, and parts of cards.
+        """
+        from wsdsl.runtime.device import num_sms_of
+
         compiled = self._assembled(schedule, call.dims, *alignment)
         if not compiled.signature.together or compiled.fits(call):
             return compiled
-        if own.scheduler in (None, "auto"):
-            own = dataclasses.replace(own, scheduler="persistent")
-        elif own.reduction is None:
-            own = dataclasses.replace(own, reduction="serial")
-        else:
-            return compiled
-        return self._assembled(own, call.dims, *alignment)
+        return self._assembled(schedule, call.dims, *alignment, num_sms=num_sms_of(call.device))
 
     def _alignment(self, call: Call, schedule: Schedule | None) -> Alignment:
         decide = partial(self._variants.padded, schedule, call.dims)

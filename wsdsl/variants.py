@@ -16,6 +16,7 @@ from wsdsl.compiled import Compiled
 from wsdsl.diagnostics import CompileError, ScheduleError
 from wsdsl.dumps import pass_dumps
 from wsdsl.ir import op as ir
+from wsdsl.ir.target import Target, target_of
 from wsdsl.schedule import Schedule
 
 MAX_CHOICES = 1024
@@ -25,13 +26,15 @@ Sizes = tuple[tuple[str, int], ...]
 
 class Asked(NamedTuple):
     """Of tensors that TMA can not take, `padded` ones are copied in front of a launch, and threads
-    access the `unaligned`.
+    access the `unaligned`. `num_sms`: of the device, where that has fewer than the card that
+    kernels are chosen for, and too few for what was chosen.
     """
 
     schedule: Schedule | None
     sizes: Sizes
     unaligned: tuple[str, ...]
     padded: tuple[str, ...]
+    num_sms: int | None = None
 
 
 class Variants:
@@ -93,9 +96,11 @@ class Variants:
         sizes: Mapping[str, int],
         unaligned: tuple[str, ...],
         padded: tuple[str, ...] = (),
+        num_sms: int | None = None,
     ) -> Compiled:
         """With a whole schedule; nothing is assembled or proved yet."""
-        return self._lowered(Asked(schedule, tuple(sorted(sizes.items())), unaligned, padded))
+        known = tuple(sorted(sizes.items()))
+        return self._lowered(Asked(schedule, known, unaligned, padded, num_sms))
 
     def _lowered(self, asked: Asked) -> Compiled:
         found = self.choices.get(asked)
@@ -119,11 +124,12 @@ class Variants:
         sizes: Mapping[str, int],
         unaligned: tuple[str, ...],
         padded: tuple[str, ...] = (),
+        num_sms: int | None = None,
     ) -> Compiled:
         """What is proved and, if there is a ptxas, assembled. Where that has too few registers for
         tiles that the compiler chose, they are chosen narrower.
         """
-        asked = Asked(schedule, tuple(sorted(sizes.items())), unaligned, padded)
+        asked = Asked(schedule, tuple(sorted(sizes.items())), unaligned, padded, num_sms)
         found = self.choices.get(asked)
         if found is not None and found.is_made:
             return found
@@ -179,7 +185,13 @@ class Variants:
             sizes=self._static(asked.sizes),
             unaligned=asked.unaligned,
             padded=asked.padded,
+            card=self._card(asked),
         )
+
+    def _card(self, asked: Asked) -> Target | None:
+        if asked.num_sms is None:
+            return None
+        return target_of((asked.schedule or Schedule()).arch, asked.num_sms)
 
     def _fitting_registers(self, asked: Asked) -> Compiled:
         compiled = self._lowered(asked)
@@ -198,7 +210,7 @@ class Variants:
         if not isinstance(error, SpillError):
             raise error
         schedule, sizes = asked.schedule, dict(asked.sizes)
-        given = dataclasses.replace(wide.source, schedule=schedule, padded=asked.padded)
+        given = self._posed(asked)
         # What rides wgmma's M is settled: beside a given tile it would be chosen anew.
         settled = dataclasses.replace(schedule or Schedule(), mma=wide.schedule.mma)
         others = narrower(wide.source, wide.partitioned, settled)

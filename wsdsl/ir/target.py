@@ -100,6 +100,12 @@ TARGETS = (H200, H100_SXM, GH200, H100_PCIE, B200)
 
 
 @cache
-def target_of(arch: str) -> Target:
-    """What kernels of an architecture are chosen for, unless `Kernel.card` says otherwise."""
-    return next(card for card in TARGETS if card.arch == arch)
+def target_of(arch: str, num_sms: int | None = None) -> Target:
+    """What kernels of an architecture are chosen for: its first card; or one that has `num_sms`, or
+    as large a part of the first.
+    """
+    cards = [card for card in TARGETS if card.arch == arch]
+    if num_sms is None:
+        return cards[0]
+    part = dataclasses.replace(cards[0], name=f"{num_sms} SMs of {cards[0]}", num_sms=num_sms)
+    return next((card for card in cards if card.num_sms == num_sms), part)

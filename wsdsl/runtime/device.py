@@ -86,6 +86,12 @@ def device_properties(index: int) -> Device:
     )
 
 
+def num_sms_of(device: str) -> int:
+    """Of "cuda:1"; of where arrays of the CPU go."""
+    index = int(device.removeprefix("cuda:")) if device != "cpu" else 0
+    return device_properties(index).num_sms
+
+
 def require_arch(device: Device, arch: str) -> None:
     """LaunchError unless `device` runs code for `arch` (which runs on exactly one capability)."""
     if device.arch != arch:
