@@ -270,13 +270,17 @@ def once(find: Callable[[Kernel], Found]) -> Callable[[Kernel], Found]:
 def once_each(find: Callable[[Kernel, Schedule], Found]) -> Callable[[Kernel, Schedule], Found]:
     """`once`, by the schedule: a choice asks the same of hundreds, many times of each."""
 
+    name = f"_each_{find.__name__}"
+
     @wraps(find)
     def found(kernel: Kernel, schedule: Schedule) -> Found:
-        kept: dict[Any, tuple[Schedule, Found]] = kernel.__dict__.setdefault("_found_each", {})
-        # By its identity, which is as good as kept with it: to hash a schedule takes longer.
-        known = kept.get((find, id(schedule)))
+        kept: dict[int, tuple[Schedule, Found]] | None = kernel.__dict__.get(name)
+        if kept is None:
+            kept = kernel.__dict__[name] = {}
+        # By its identity, as it is kept, too: to hash a schedule takes longer.
+        known = kept.get(id(schedule))
         if known is None:
-            known = kept[find, id(schedule)] = schedule, find(kernel, schedule)
+            known = kept[id(schedule)] = schedule, find(kernel, schedule)
         return known[1]
 
     return found

@@ -55,6 +55,8 @@ def cluster_splits(kernel: Kernel, schedule: Schedule) -> int:
 
 def cluster_splits_beside(schedule: Schedule, output: Iterable[Value]) -> int:
     """The same: those along variables that no output loop has, whose indices are `output`."""
+    if not schedule.cluster:
+        return 1
     names = {loop_variable(v.type.name) for v in output if isinstance(v.type, Axis)}
     return math.prod(num for name, num in (schedule.cluster or {}).items() if name not in names)
 

@@ -268,12 +268,14 @@ def _registers(
     kernel: Kernel, schedule: Schedule, tiles: Sequence[Tile], blocks: int | None = None
 ) -> int:
     """Registers a thread for tiles, or for `blocks` blocks of 64 of their rows."""
+    if not tiles:
+        return 0
     sizes = axis_sizes(kernel, schedule)
     axes, shares = axes_of(kernel), num_shares(kernel, schedule)
     total = 0
     for tile in tiles:
-        rows = sum(sizes[x] for x in tile.axes if axes[x].role == "rows")
-        columns = sum(sizes[x] for x in tile.axes if axes[x].role == "columns")
+        rows = sum([sizes[x] for x in tile.axes if axes[x].role == "rows"])
+        columns = sum([sizes[x] for x in tile.axes if axes[x].role == "columns"])
         total += (blocks or rows // (64 * shares["rows"])) * columns // (2 * shares["columns"])
     return total
 
@@ -315,10 +317,13 @@ def runs_ahead(kernel: Kernel, schedule: Schedule) -> bool:
 def slot_cycles(kernel: Kernel, schedule: Schedule) -> int:
     """Cycles of the products of one slot."""
     sizes = axis_sizes(kernel, schedule)
-    found: list[float] = []
-    for group in operand_slots(kernel):
-        if group.is_innermost and group.consumer != "decode":
-            read = {edge.value for edge in group.edges}
-            used = [op for op in kernel.of(Contract) if read & {op.a, op.b}]
-            found.append(sum(product_cycles(op, sizes) for op in used))
+    found = [sum([product_cycles(op, sizes) for op in used]) for used in _slot_products(kernel)]
     return int(min(found, default=0))
+
+
+@once
+def _slot_products(kernel: Kernel) -> Sequence[Sequence[Contract]]:
+    """Those that read each of the innermost slots."""
+    groups = (g for g in operand_slots(kernel) if g.is_innermost and g.consumer != "decode")
+    tiles = ({edge.value for edge in group.edges} for group in groups)
+    return [[op for op in kernel.of(Contract) if {op.a, op.b} & held] for held in tiles]

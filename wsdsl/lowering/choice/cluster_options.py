@@ -76,13 +76,13 @@ def cluster_options(
     yield from _sharing_options(kernel, given, work, *option)
     yield from _crossing_options(kernel, given, work, *option, tile)
     whole, predicted = option
-    asked, sides = predicted.tile, sides_of(work)
+    asked = predicted.tile
     is_open = given.cluster is None and not given.multicast
     is_open = is_open and given.scheduler in (None, "auto", "persistent")
     is_open = is_open and is_narrow_wave(asked, NEARLY_NARROW)
-    if not is_open or sides is None or not work.sized or copied_operands(kernel):
+    if not is_open or not work.sized or copied_operands(kernel):
         return
-    if whole.mode == "pingpong" or predicted.memory_bound:
+    if whole.mode == "pingpong" or predicted.memory_bound or (sides := sides_of(work)) is None:
         return
     narrow = is_narrow_wave(asked)
     for shape in GAIN if narrow else [PAIR]:

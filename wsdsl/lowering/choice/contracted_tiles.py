@@ -16,6 +16,8 @@ One line is what loads and products come in. Two are better where they wait too 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from wsdsl.ir.op import Kernel
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.footprint import (
@@ -27,7 +29,7 @@ from wsdsl.lowering.footprint import (
 )
 from wsdsl.lowering.model.workload import Work, scales_products
 from wsdsl.lowering.precision import fp8_axes, promotes, why_not_in_parts
-from wsdsl.schedule import Schedule
+from wsdsl.schedule import Schedule, changed
 
 LINES = 2
 MOST = 256
@@ -59,20 +61,19 @@ def contracted(kernel: Kernel, given: Schedule, work: Work, lines: int = 1) -> d
     return tile
 
 
-def gains_by_lines(kernel: Kernel, work: Work, option: Schedule, deep: Schedule) -> bool:
-    """Whether `deep`, whose tiles take several lines, is better than `option`, the same by one."""
+def with_lines(kernel: Kernel, work: Work, option: Schedule, tile: Mapping[str, int]) -> Schedule:
+    """The option by `tile`, which takes several lines, where that is better than by one."""
     sizes, promoted = axis_sizes(kernel, option), promoted_registers(kernel, option)
-    sides = sum([sizes[name] for name, axis in axes_of(kernel).items() if axis.role])
-    narrow = work.thin or sides <= NARROW_SIDES
+    narrow = work.thin or sum([sizes[a] for a, role in work.roles.items() if role]) <= NARROW_SIDES
     if promoted > MOST_IN_PARTS or not (narrow or promoted):
-        return False
+        return option
+    deep = changed(option, tile=tile)
     every = (option.precise_every or PRECISE_EVERY) if promotes(option) else 0
     if every and why_not_in_parts(kernel, deep, every) is not None:
-        return False
-    if narrow:
-        return _has_room(kernel, deep, SLOTS_OF_LONG)
+        return option
     steps = work.trips(work.cut, axis_sizes(kernel, deep)) if work.cut else 0
-    return has_slots(kernel, deep, steps)
+    fits = _has_room(kernel, deep, SLOTS_OF_LONG) if narrow else has_slots(kernel, deep, steps)
+    return deep if fits else option
 
 
 def has_slots(kernel: Kernel, deep: Schedule, steps: int) -> bool:

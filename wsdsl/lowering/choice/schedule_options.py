@@ -7,11 +7,11 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.tile_ops import Contract, ForTiles
-from wsdsl.ir.types import Axis, Tile
+from wsdsl.ir.tile_ops import Contract
+from wsdsl.ir.types import Tile
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.check_columns import column_step, slice_step
-from wsdsl.lowering.choice.contracted_tiles import LINES, contracted, gains_by_lines
+from wsdsl.lowering.choice.contracted_tiles import LINES, contracted, with_lines
 from wsdsl.lowering.choice.register_room import leaves_room
 from wsdsl.lowering.cooperation import cluster_splits, num_shares, shared_role
 from wsdsl.lowering.decode import ROWS, decoded
@@ -80,8 +80,7 @@ def _options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Schedule]:
             if alone and not is_one_wave(work.target, work.under(sizes).tiles):
                 continue
             if tile | own | lines != tile | own:
-                deep = changed(team, tile=tile | own | lines)
-                option = deep if gains_by_lines(kernel, work, option, deep) else option
+                option = with_lines(kernel, work, option, tile | own | lines)
             if scaled or height != tall or runs_ahead(kernel, option):
                 yield option
 
@@ -140,15 +139,12 @@ def _comes_out(tile: Mapping[str, int], work: Work, step: int) -> bool:
     """Whether tiles that are a `step` narrower would leave columns over, take another wave, of few,
     or be more than clusters have room for.
     """
-    axes = [loop.index.type for loop in work.nest if isinstance(loop, ForTiles)]
-    columns = [a for a in axes if isinstance(a, Axis) and a.role == "columns"]
-    if any(-work.size(a.dim) % tile[a.name] < step for a in columns):
+    if any(-size % tile[name] < step for name, size in work.columns.items()):
         return True
-
-    def tiles(tile: Mapping[str, int]) -> int:
-        return math.prod(work.trips(loop, tile) for loop in work.nest)
-
-    num, more = tiles(tile), tiles({**tile, **{a.name: tile[a.name] - step for a in columns}})
+    num, more = (
+        work.num_tiles(tile),
+        work.num_tiles({**tile, **{name: tile[name] - step for name in work.columns}}),
+    )
     waves = math.ceil(num / work.target.num_sms)
     fewer = waves <= FEW_WAVES and waves < math.ceil(more / work.target.num_sms)
     # As many CTAs run at the same time in clusters of four as of eight.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wsdsl.ir.op import Kernel
+from wsdsl.ir.op import Kernel, once
 from wsdsl.ir.tile_ops import Store
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.choice.contracted_tiles import has_slots
@@ -18,6 +18,7 @@ from wsdsl.lowering.cooperation import cluster_size
 from wsdsl.lowering.footprint import accumulator_registers
 from wsdsl.lowering.model.predict import Prediction
 from wsdsl.lowering.model.workload import Work
+from wsdsl.lowering.output_nest import output_nest
 from wsdsl.lowering.split_k_rules import why_not_parallel
 from wsdsl.schedule import Reduction, Schedule, changed
 
@@ -70,7 +71,7 @@ def split_k_options(
     if given.scheduler != "split_k":
         yield changed(whole, scheduler="stream_k")
     reductions: tuple[Reduction, ...] = (given.reduction,) if given.reduction else ("serial",)
-    if not given.reduction and cluster == 1 and _may_reduce_in_parallel(kernel, work):
+    if not given.reduction and cluster == 1 and _may_reduce_in_parallel(kernel):
         reductions = ("parallel", "serial")
     # Who asks for pieces gets some: only slices have to run at the same time.
     anyhow = given.scheduler == "split_k"
@@ -86,5 +87,6 @@ def split_k_options(
                 yield changed(whole, scheduler="split_k", splits=splits, reduction=reduction)
 
 
-def _may_reduce_in_parallel(kernel: Kernel, work: Work) -> bool:
-    return not any(why_not_parallel(kernel, work.body))
+@once
+def _may_reduce_in_parallel(kernel: Kernel) -> bool:
+    return not any(why_not_parallel(kernel, output_nest(kernel)[1]))

@@ -72,15 +72,20 @@ def _streamed(tiles: int, depth: int, workers: int) -> Busiest:
         return Busiest(workers, whole, whole * depth, whole)
     counted = int(num_counted(Numbers(), Problem(tiles, depth, 0, workers), cut))
     base, extra = divmod(cut * counted, workers)
-    parts, longest, most, finished, handed, taken = [0] * cut, 0, 0, 0, 0, 0
-    end = 0
-    for w in range(workers):
-        begin, end = end, (w + 1) * base + (w + 1) * extra // workers
+    longest = most = finished = handed = taken = pieces = 0
+    # Runs follow each other, and so do the pieces of a tile.
+    end = parts = own = 0
+    tile = -1
+    for w in range(1, workers + 1):
+        begin, end = end, w * base + w * extra // workers
         if begin == end:
             continue
         first, last, over = begin // counted, (end - 1) // counted, end // counted
-        for tile in range(first, last + 1):
-            parts[tile] += 1
+        tile, own = first, own + 1 if tile == first else 1
+        parts = own if own > parts else parts
+        if last > first:
+            tile, own = last, 1
+        pieces += last - first + 1
         steps = end - begin + (over - first) * (depth - counted)
         longest = steps if steps > longest else longest
         most = last - first if last - first > most else most
@@ -94,8 +99,8 @@ def _streamed(tiles: int, depth: int, workers: int) -> Busiest:
         finished=whole + finished,
         cut=cut,
         cut_steps=longest,
-        parts=max(parts),
-        pieces=sum(parts),
+        parts=parts,
+        pieces=pieces,
         handed=int(handed),
         taken=int(taken),
     )

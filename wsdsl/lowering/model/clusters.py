@@ -92,6 +92,8 @@ def is_square(work: Work, sides: Sides) -> bool:
 
 def shape_of(work: Work, schedule: Schedule) -> Shape | None:
     """None if clusters lie along something else; of a square output either side is the shorter."""
+    if not schedule.cluster:
+        return ALONE
     sides, size = sides_of(work), cluster_size(schedule)
     if sides is None:
         return None
@@ -107,10 +109,10 @@ def gain_of(
     """While CTAs have not drifted apart; `narrow`: loading is the limit, and not just close to it,
     or the reduction is serial.
     """
-    shape, sides = shape_of(work, schedule) or ALONE, sides_of(work)
+    shape = shape_of(work, schedule) or ALONE
     if shape == PAIR and not narrow:
         return GAIN[ALONE] * LITTLE
-    if shape == FLAT and sides and tile[sides.names[1]] >= WIDE:
+    if shape == FLAT and (sides := sides_of(work)) and tile[sides.names[1]] >= WIDE:
         return FLAT_WIDE
     if narrow and slot_bytes <= FEW_BYTES and loads_together(shape, schedule):
         return MULTICAST_GAIN

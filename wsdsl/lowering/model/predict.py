@@ -244,6 +244,8 @@ def predict(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Predicti
 
 def clustered(work: Work, schedule: Schedule) -> dict[str, int]:
     """CTAs of a cluster, by axis of the output."""
+    if not schedule.cluster:
+        return {}
     axes = (loop.index.type for loop in work.nest)
     found = {a.name: cluster_along(schedule, a.name) for a in axes if isinstance(a, Axis)}
     return {name: num for name, num in found.items() if num > 1}

@@ -138,6 +138,15 @@ class Work:
         self._known: dict[object, Workload] = {}
         self._take_apart()
 
+    @classmethod
+    def of(cls, kernel: Kernel, sizes: Mapping[str, int]) -> Work:
+        """The same every time: it is kept with the kernel."""
+        kept: dict[object, Work] = kernel.__dict__.setdefault("_work", {})
+        asked = tuple(sizes.items())
+        if asked not in kept:
+            kept[asked] = cls(kernel, sizes)
+        return kept[asked]
+
     def _take_apart(self) -> None:
         found = dict.fromkeys(loops for _, loops in self.inside)
         place = {loops: i for i, loops in enumerate(found)}
@@ -219,6 +228,9 @@ class Work:
     def trips(self, loop: Loop, tile: Mapping[str, int]) -> int:
         return _trips(self._walked(loop), tile)
 
+    def num_tiles(self, tile: Mapping[str, int]) -> int:
+        return math.prod([_trips(walked, tile) for walked in self.outer])
+
     def _walked(self, loop: Loop) -> tuple[str, int]:
         """By which axis ("" if by none), and how much."""
         if isinstance(loop, ForEach):
@@ -237,7 +249,7 @@ class Work:
         the same where they load for each other what they all want.
         """
         given = tile, cluster or {}, together or {}
-        asked = tuple([tuple(sorted(sizes.items())) if sizes else () for sizes in given])
+        asked = tuple([tuple(sizes.items()) for sizes in given])
         if asked not in self._known:
             self._known[asked] = self._under(*given)
         return self._known[asked]

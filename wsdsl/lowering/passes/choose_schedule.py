@@ -127,7 +127,7 @@ def _chosen(kernel: Kernel, sizes: Mapping[str, int]) -> tuple[Kernel, float]:
         for promised in _promises(kernel, given, option):
             chosen, faulty = completed(kernel, promised, sizes)
             if not faulty:
-                own = predict(Work(kernel, sizes), chosen, axis_sizes(kernel, chosen))
+                own = predict(Work.of(kernel, sizes), chosen, axis_sizes(kernel, chosen))
                 return dataclasses.replace(kernel, schedule=chosen), weight(chosen, own)
             if not findings or option.scheduler == given.scheduler:
                 # Whoever did not ask for pieces is not told what is wrong with them.
@@ -145,7 +145,7 @@ def ranked(
     """The ways to fill in what `given` leaves open, the one to take first; order of tiles, depths
     and registers are not filled in yet. With `every`, also ways to cut tiles that can not win.
     """
-    work = Work(kernel, sizes)
+    work = Work.of(kernel, sizes)
     options = schedule_options(kernel, given, work)
     whole: list[tuple[Schedule, Prediction]] = []
     for o in options:
@@ -207,7 +207,7 @@ def completed(
     """With depths, registers, the order of tiles, the next kernel's start and precision, and what
     is wrong with that.
     """
-    work, tile = Work(kernel, sizes), axis_sizes(kernel, option)
+    work, tile = Work.of(kernel, sizes), axis_sizes(kernel, option)
     chosen = _sized(kernel, option, work, tile)
     chosen = with_tile_order(chosen, work, tile)
     if work.sized:
