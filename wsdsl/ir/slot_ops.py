@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from wsdsl.ir.op import Op, Value, result, results
 from wsdsl.ir.pipeline_ops import PARTITIONED
+from wsdsl.ir.tile_ops import AtIndex
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -28,7 +29,7 @@ class ProducerAcquire(Op):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class LoadToSlot(Op):
+class LoadToSlot(AtIndex, Op):
     """Start to copy a tile of `tensor` to `field` of a slot; elements outside the tensor are 0.
     `multicast` are (size, stride) of the ranks in the cluster that want the same tile: each of them
     copies its part of the tile to all. With a `box` (elements by dimension) that box is copied as

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from wsdsl.ir.op import Level, Op, Region, Value, binds, bound_arguments, result, results
+from wsdsl.ir.types import Axis, DType, SharedTile, Tensor, Tile
 
 TILE: tuple[Level, ...] = ("tile",)
 TILES: tuple[Level, ...] = ("tile", "partitioned")
@@ -24,6 +25,29 @@ UNARY_FUNCTIONS = (
     "relu", "gelu", "silu", "abs", "floor", "round", "erf",
 )  # fmt: skip
 COMPARISONS = ("lt", "le", "eq", "ne", "ge", "gt")
+
+
+class AtIndex:
+    """Of ops about the elements of `tensor` at `index`."""
+
+    tensor: Value
+    index: tuple[Value, ...]
+
+    @property
+    def dtype(self) -> DType:
+        assert isinstance(self.tensor.type, Tensor)
+        return self.tensor.type.dtype
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """The entries of the index that are axes."""
+        return tuple([v.type for v in self.index if isinstance(v.type, Axis)])
+
+    @property
+    def last(self) -> Axis | None:
+        """What runs along the tensor's contiguous dimension, if that is an axis."""
+        last = self.index[-1].type if self.index else None
+        return last if isinstance(last, Axis) else None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -105,7 +129,7 @@ class Whole(Op):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Load(Op):
+class Load(AtIndex, Op):
     """Read from a tensor. An index entry, one per dimension, is an axis (that dimension's tile),
     an i32 scalar (one index) or an integer tile (a gather). Elements outside the tensor are 0.
     The result's axes are those of the entries, in order of first appearance.
@@ -118,7 +142,7 @@ class Load(Op):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Store(Op):
+class Store(AtIndex, Op):
     """Write `value` to a tensor, axes matched by name, converted to the tensor's dtype as by a
     `cast` with `saturate`; elements outside the tensor are dropped. `accumulate` adds to what is
     there (atomically).
@@ -148,6 +172,30 @@ class Contract(Op):
     acc: Value | None = None
     blocks: tuple[int, ...] = ()
     depth: tuple[int, ...] = ()
+
+    @property
+    def tiles(self) -> tuple[Tile | SharedTile, Tile | SharedTile]:
+        """The types of its operands."""
+        a, b = self.a.type, self.b.type
+        assert isinstance(a, (Tile, SharedTile)) and isinstance(b, (Tile, SharedTile))
+        return a, b
+
+    @property
+    def dtype(self) -> DType:
+        """Its first operand's."""
+        return self.tiles[0].dtype
+
+    @property
+    def summed(self) -> tuple[str, ...]:
+        """The axes that both operands have."""
+        a, b = self.tiles
+        return tuple([x for x in a.axes if x in b.axes])
+
+    @property
+    def free(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The other axes, of each operand."""
+        a, b = (tile.axes for tile in self.tiles)
+        return tuple([x for x in a if x not in b]), tuple([x for x in b if x not in a])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -24,7 +24,7 @@ from wsdsl.diagnostics import CompileError, Finding, ScheduleError
 from wsdsl.ir.op import Kernel, Op, bound, operands, results_of
 from wsdsl.ir.tile_ops import Contract, Load, Reduce, Store
 from wsdsl.ir.types import Axis, Role, Tile
-from wsdsl.lowering.axes import change_axes, free_axes, loop_variable
+from wsdsl.lowering.axes import change_axes, loop_variable
 from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.product_operands import operand_loads
 
@@ -98,7 +98,7 @@ def _constrain(kernel: Kernel, sides: _Sides) -> Iterator[Finding]:
     loads, beside = operand_loads(kernel), decoded(kernel).tiles
     for op in kernel.ops:
         if isinstance(op, Contract):
-            a, b = free_axes(op)
+            a, b = op.free
             for operand, own in ((op.a, a), (op.b, b)):
                 in_slots = operand in loads or operand in beside
                 if not in_slots and not sides.columns(own[0], False):
@@ -181,7 +181,7 @@ def _ride(kernel: Kernel, sides: _Sides) -> None:
     if mma is None:
         return
     products = [op for op in kernel.ops if isinstance(op, Contract)]
-    free = {x for op in products for side in free_axes(op) for x in side}
+    free = {x for op in products for side in op.free for x in side}
     named = [x for x in sorted(free) if mma in (x, loop_variable(x))]
     if not named:
         known = ", ".join(dict.fromkeys(loop_variable(x) for x in sorted(free))) or "none"
@@ -207,7 +207,7 @@ def _ride(kernel: Kernel, sides: _Sides) -> None:
 def _prefer(kernel: Kernel, sides: _Sides) -> None:
     for op in kernel.ops:
         if isinstance(op, Contract):
-            a, b = free_axes(op)
+            a, b = op.free
             if len(a) == len(b) == 1:
                 sides.columns(b[0])
     for op in kernel.ops:

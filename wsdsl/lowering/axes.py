@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 
 from wsdsl.ir.op import Kernel, Value, once
-from wsdsl.ir.tile_ops import Contract, Whole
+from wsdsl.ir.tile_ops import Whole
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import definitions, retype
 
@@ -23,13 +23,6 @@ def change_axes(kernel: Kernel, change: Callable[[Axis], Axis]) -> Kernel:
         v: Value(v.name, change(v.type)) for v in definitions(kernel) if isinstance(v.type, Axis)
     }
     return dataclasses.replace(kernel, body=retype(kernel.body, swap))
-
-
-def free_axes(op: Contract) -> tuple[list[str], list[str]]:
-    """Of a product's operands: those that it does not sum over."""
-    assert isinstance(op.a.type, Tile) and isinstance(op.b.type, Tile)
-    a, b = op.a.type.axes, op.b.type.axes
-    return [x for x in a if x not in b], [x for x in b if x not in a]
 
 
 def loop_variable(axis: str) -> str:

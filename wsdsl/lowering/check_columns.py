@@ -10,7 +10,7 @@ from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.tile_ops import Contract, Load, Store
 from wsdsl.ir.tma import TMA_ALIGN
-from wsdsl.ir.types import Axis, DType, Tensor, Tile
+from wsdsl.ir.types import Axis, DType, Tensor
 from wsdsl.ir.wgmma import COLUMN_STEP, MAX_COLUMNS, columns_fault
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.cooperation import num_shares
@@ -65,11 +65,9 @@ def column_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
 
 def _products(kernel: Kernel, axis: str) -> Iterator[tuple[Contract, DType]]:
     """Those of which the axis is free, and the type of their operands."""
-    for op in kernel.ops:
-        if isinstance(op, Contract):
-            assert isinstance(op.a.type, Tile) and isinstance(op.b.type, Tile)
-            if (axis in op.a.type.axes) != (axis in op.b.type.axes):
-                yield op, op.a.type.dtype
+    for op in kernel.of(Contract):
+        if any(axis in side for side in op.free):
+            yield op, op.dtype
 
 
 def _lines(kernel: Kernel, schedule: Schedule) -> Iterator[tuple[Value, Axis, int]]:

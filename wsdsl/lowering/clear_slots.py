@@ -21,7 +21,7 @@ from wsdsl.ir.memory_ops import ClearPanels
 from wsdsl.ir.op import Region, Value, regions
 from wsdsl.ir.slot_ops import TileInShared
 from wsdsl.ir.tile_ops import Contract, If, Yield
-from wsdsl.ir.types import SharedTile, Tile
+from wsdsl.ir.types import SharedTile
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.partition_context import PartitionContext
@@ -50,13 +50,8 @@ def _beside(op: TileInShared, body: Region) -> list[TileInShared]:
 
 def _summed_over(tile: Value, body: Region) -> set[str]:
     """The axes of the tile that products sum over."""
-    found: set[str] = set()
-    for op in walk(body):
-        if isinstance(op, Contract) and tile in (op.a, op.b):
-            kinds = [v.type for v in (op.a, op.b)]
-            a, b = ({*k.axes} for k in kinds if isinstance(k, (SharedTile, Tile)))
-            found |= a & b
-    return found
+    products = (op for op in walk(body) if isinstance(op, Contract) and tile in (op.a, op.b))
+    return {axis for op in products for axis in op.summed}
 
 
 def _clear(context: PartitionContext, name: str, tiles: list[TileInShared]) -> None:

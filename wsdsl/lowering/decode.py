@@ -71,7 +71,7 @@ def decoded(kernel: Kernel) -> Decoded:
         for operand in computed_operands(kernel, op):
             if operand in found:
                 continue
-            slice, axes = _slice(operand, made), _summed(op)
+            slice, axes = _slice(operand, made), op.summed
             read = {_read(made[v]) for v in slice or () if isinstance(made.get(v), (Load, Lookup))}
             if slice is not None and len(axes) == 1 and not read & stored:
                 found[operand] = axes[0], slice
@@ -91,11 +91,6 @@ def decoded(kernel: Kernel) -> Decoded:
 def num_decoders(kernel: Kernel) -> int:
     """Warpgroups that decode."""
     return 1 if decoded(kernel).tiles else 0
-
-
-def _summed(op: Contract) -> list[str]:
-    assert isinstance(op.a.type, Tile) and isinstance(op.b.type, Tile)
-    return [x for x in op.a.type.axes if x in op.b.type.axes]
 
 
 def _read(op: Op) -> Value | None:

@@ -25,7 +25,7 @@ from wsdsl.ir.slot_ops import SubtilesInShared
 from wsdsl.ir.swizzle import SMEM_ALIGN, widest_swizzle
 from wsdsl.ir.tile_ops import Contract, Load, Store
 from wsdsl.ir.tma import LINE_ALIGN, MAX_RANK
-from wsdsl.ir.types import Axis, Barriers, Fragment, State, Tensor, Tile
+from wsdsl.ir.types import Barriers, Fragment, State, Tile
 from wsdsl.ir.walk import used_inside
 from wsdsl.lowering.cooperation import cluster_splits, shared_role
 from wsdsl.lowering.edge import Edge
@@ -94,39 +94,28 @@ def _loads_of_epilogue(kernel: Kernel) -> tuple[Load, ...]:
             found.setdefault((op.tensor, op.index), op)
     if all_lines(found.values()):
         # Lines of bytes would ask for wider steps.
-        loads = tuple(op for op in found.values() if _bits(op) >= 16)
+        loads = tuple(op for op in found.values() if op.dtype.bits >= 16)
     else:
         loads = tuple(op for op in found.values() if not _along_rows(op))
-    axes = {a.name for op in loads for a in _axes(op) if a.role == "columns"}
+    axes = {a.name for op in loads for a in op.axes if a.role == "columns"}
     return loads if len(axes) <= 1 else ()
 
 
 def all_lines(loads: Iterable[Load]) -> bool:
     """Whether nothing but vectors comes so: then a whole tile's at once."""
-    return all(len(_axes(op)) == 1 for op in loads)
+    return all(len(op.axes) == 1 for op in loads)
 
 
 def _along_rows(op: Load) -> bool:
-    return [a.role for a in _axes(op)] == ["rows"]
-
-
-def _bits(op: Load) -> int:
-    assert isinstance(op.tensor.type, Tensor)
-    return op.tensor.type.dtype.bits
-
-
-def _axes(op: Load) -> list[Axis]:
-    return [v.type for v in op.index if isinstance(v.type, Axis)]
+    return [a.role for a in op.axes] == ["rows"]
 
 
 def _fits(op: Load, kernel: Kernel, made_here: set[Value]) -> bool:
-    assert isinstance(op.tensor.type, Tensor)
-    roles, last = [a.role for a in _axes(op)], op.index[-1].type
     return (
-        roles in (["rows", "columns"], ["columns"], ["rows"])
-        and isinstance(last, Axis)
-        and op.tensor.type.dtype.bits >= 8
-        and op.tensor.type.dtype.name != "bool"
+        [a.role for a in op.axes] in (["rows", "columns"], ["columns"], ["rows"])
+        and op.last is not None
+        and op.dtype.bits >= 8
+        and op.dtype.name != "bool"
         and len(op.index) <= MAX_RANK
         and op.tensor.name not in kernel.unaligned
         and not made_here & {*op.index}
@@ -147,8 +136,8 @@ def subtile_widths(
     few registers for them.
     """
     if all_lines(loads):
-        return (max(sizes[a.name] for op in loads for a in _axes(op)),)
-    (name,) = {a.name for op in loads for a in _axes(op) if a.role == "columns"}
+        return (max(sizes[a.name] for op in loads for a in op.axes),)
+    (name,) = {a.name for op in loads for a in op.axes if a.role == "columns"}
     return panel_widths(sizes[name], heavy or name in narrow_axes(kernel))
 
 

@@ -53,14 +53,10 @@ def depth_steps(kernel: Kernel) -> Mapping[str, tuple[int, int]]:
     """By axis that products sum over: elements that an instruction takes of it, and that fill a
     line of 128 bytes in SMEM (or less, to stay within the blocks of scales)."""
     found: dict[str, tuple[int, int]] = {}
-    for op in kernel.ops:
-        if isinstance(op, Contract):
-            assert isinstance(op.a.type, Tile) and isinstance(op.b.type, Tile)
-            dtype = op.a.type.dtype
-            for axis in op.a.type.axes:
-                if axis in op.b.type.axes:
-                    step, line = found.get(axis, (1, MAX_LINE))
-                    found[axis] = max(step, k_step(dtype)), min(line, MAX_LINE // dtype.bytes)
+    for op in kernel.of(Contract):
+        for axis in op.summed:
+            step, line = found.get(axis, (1, MAX_LINE))
+            found[axis] = max(step, k_step(op.dtype)), min(line, MAX_LINE // op.dtype.bytes)
     for op in kernel.ops:
         if isinstance(op, Block) and isinstance(op.axis.type, Axis) and op.axis.type.name in found:
             step, line = found[op.axis.type.name]
@@ -189,16 +185,14 @@ def num_parts(op: Contract, tile: Mapping[str, int], every: int | None) -> int:
     """Of a product that is read at once: how often its sum is promoted. `tile`: elements along
     every axis; `every`: `Schedule.precise_every`.
     """
-    assert isinstance(op.a.type, Tile)
-    if every == 0 or not is_fp8(op.a.type.dtype):
+    if every == 0 or not is_fp8(op.dtype):
         return 1
     return max(1, depth_of(op, tile) // (every or PRECISE_EVERY))
 
 
 def depth_of(op: Contract, tile: Mapping[str, int]) -> int:
     """Elements of a tile that a product sums over."""
-    assert isinstance(op.a.type, Tile) and isinstance(op.b.type, Tile)
-    return max(tile[x] for x in op.a.type.axes if x in op.b.type.axes)
+    return max(tile[x] for x in op.summed)
 
 
 @once_each
@@ -217,11 +211,9 @@ def _rows_of_factors(kernel: Kernel) -> Sequence[str]:
     found: list[str] = []
     for loop in kernel.ops:
         if isinstance(loop, ForTiles) and any(isinstance(op, Contract) for op in loop.body):
-            loads = [op for op in loop.body if isinstance(op, Load)]
-            axes = [[v.type for v in op.index if isinstance(v.type, Axis)] for op in loads]
-            found += [
-                a.name for (a, *rest) in filter(None, axes) if not rest and a.role == "columns"
-            ]
+            loads = (op.axes for op in loop.body if isinstance(op, Load))
+            lines = (axes[0] for axes in loads if len(axes) == 1)
+            found += [axis.name for axis in lines if axis.role == "columns"]
     return found
 
 
@@ -282,16 +274,15 @@ def _registers(
 
 def volume(product: Contract, sizes: Mapping[str, int]) -> int:
     """Multiplications of a product of tiles; `sizes`: elements of a tile along every axis."""
-    assert isinstance(product.a.type, Tile) and isinstance(product.b.type, Tile)
-    return math.prod(sizes[axis] for axis in {*product.a.type.axes, *product.b.type.axes})
+    a, b = product.tiles
+    return math.prod(sizes[axis] for axis in {*a.axes, *b.axes})
 
 
 def product_cycles(product: Contract, sizes: Mapping[str, int]) -> float:
     """For which it keeps the tensor cores busy, at the least: an instruction (64 rows) takes half
     as many cycles as it has columns.
     """
-    assert isinstance(product.a.type, Tile)
-    return volume(product, sizes) / (64 * k_step(product.a.type.dtype) * 2)
+    return volume(product, sizes) / (64 * k_step(product.dtype) * 2)
 
 
 @once_each

@@ -12,7 +12,7 @@ from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.pipeline_ops import AddInCluster, AxisAt, Partition, RenameAxes
 from wsdsl.ir.slot_ops import SubtilesInShared
 from wsdsl.ir.tile_ops import Block, End, Map, Store
-from wsdsl.ir.types import BOOL, I32, Axis, Fragment, Tensor, Tile
+from wsdsl.ir.types import BOOL, I32, Axis, Fragment, Tile
 from wsdsl.lowering.axes import axes_of, whole_axes
 from wsdsl.lowering.builder import INT, Builder
 from wsdsl.lowering.register_tiles import RegisterTile, Shapes, chunk_widths, narrow
@@ -23,11 +23,8 @@ def narrow_axes(kernel: Kernel) -> set[str]:
     """Column axes of four-byte tiles that are stored through SMEM."""
     found: set[str] = set()
     for op in kernel.ops:
-        if isinstance(op, Store) and may_be_staged(kernel, op):
-            assert isinstance(op.tensor.type, Tensor)
-            if op.tensor.type.dtype.bytes == 4:
-                axes = [v.type for v in op.index if isinstance(v.type, Axis)]
-                found |= {a.name for a in axes if a.role == "columns"}
+        if isinstance(op, Store) and may_be_staged(kernel, op) and op.dtype.bytes == 4:
+            found |= {a.name for a in op.axes if a.role == "columns"}
     for op in kernel.ops:
         if isinstance(op, RenameAxes):
             assert isinstance(op.x.type, Tile) and isinstance(op.result.type, Tile)

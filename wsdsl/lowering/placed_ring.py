@@ -20,7 +20,7 @@ from wsdsl.ir.slot_ops import (
 )
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tile_ops import Contract
-from wsdsl.ir.types import Axis, Barriers, Shared, State, Tensor, TensorMap, Tile
+from wsdsl.ir.types import Axis, Barriers, Shared, State, TensorMap, Tile
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.epilogue_operands import is_line, swizzle_of
 from wsdsl.lowering.multicast_groups import Group
@@ -83,19 +83,15 @@ def in_order(fills: Sequence[LoadToSlot]) -> list[LoadToSlot]:
     it is the same (95 shapes whose tiles have more rows than columns: 1.002).
     """
     operands = [fill for fill in fills if not fill.box]
-    names = [{axis.name for axis in _axes(fill)} for fill in operands]
+    names = [{axis.name for axis in fill.axes} for fill in operands]
     summed = set.intersection(*names) if names else set[str]()
 
     def lines(fill: LoadToSlot) -> int:
-        return math.prod(axis.size for axis in _axes(fill) if axis.name not in summed)
+        return math.prod(axis.size for axis in fill.axes if axis.name not in summed)
 
     if operands and min(map(lines, operands)) <= FEW_LINES:
         operands.sort(key=lines)
     return [*operands, *(fill for fill in fills if fill.box)]
-
-
-def _axes(fill: LoadToSlot) -> list[Axis]:
-    return [value.type for value in fill.index if isinstance(value.type, Axis)]
 
 
 def fill_subtiles(
@@ -130,9 +126,7 @@ def _copy(
 ) -> int:
     """`columns` are the first one and how many; returns the bytes that will arrive."""
     (fill, (*others, start)), (first, width) = each, columns
-    assert isinstance(fill.tensor.type, Tensor)
-    dtype = fill.tensor.type.dtype
-    axes = [v.type for v in fill.index if isinstance(v.type, Axis)]
+    dtype, axes = fill.dtype, fill.axes
     tile = Tile(dtype, tuple(a.name for a in axes))
     swizzle = swizzle_of(tile, width)
     rows = axes[0].size if len(axes) == 2 else 1

@@ -10,7 +10,6 @@ from __future__ import annotations
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel, once, regions
 from wsdsl.ir.tile_ops import Contract
-from wsdsl.ir.types import SharedTile, Tile
 from wsdsl.ir.wgmma import is_fp8
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.footprint import MAX_LINE, PRECISE_EVERY, axis_sizes, depth_of, row_blocks
@@ -20,18 +19,14 @@ FAST = "0 leaves the sum to the tensor cores: faster, and wrong by up to 20 % fo
 
 
 def multiplies_fp8(op: Contract) -> bool:
-    return isinstance(op.a.type, (SharedTile, Tile)) and is_fp8(op.a.type.dtype)
+    return is_fp8(op.dtype)
 
 
 @once
 def fp8_axes(kernel: Kernel) -> tuple[str, ...]:
     """What products of fp8 sum over."""
-    found: dict[str, None] = {}
-    for op in kernel.ops:
-        if isinstance(op, Contract) and multiplies_fp8(op):
-            assert isinstance(op.a.type, Tile) and isinstance(op.b.type, Tile)
-            found |= dict.fromkeys(x for x in op.a.type.axes if x in op.b.type.axes)
-    return tuple(found)
+    products = filter(multiplies_fp8, kernel.of(Contract))
+    return tuple(dict.fromkeys(axis for op in products for axis in op.summed))
 
 
 def promotes(schedule: Schedule | None) -> bool:

@@ -12,7 +12,7 @@ from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.slot_ops import LoadToSlot
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tma import TMA_ALIGN
-from wsdsl.ir.types import Axis, DType, Tensor, Tile
+from wsdsl.ir.types import Axis, DType, Tile
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.multicast_groups import Group, Share
@@ -65,8 +65,7 @@ class SlotCopies:
         """One copy a panel, of a multicast tile of this CTA's lines; returns the bytes that will
         arrive.
         """
-        assert isinstance(fill.tensor.type, Tensor)
-        b, ring, width = self.builder, self.ring, fill.tensor.type.dtype.bytes
+        b, ring, width = self.builder, self.ring, fill.dtype.bytes
         if fill.box:
             return self.beside(fill, layout)
         rows, columns, swizzle = self.panels(fill)
@@ -101,10 +100,9 @@ class SlotCopies:
 
     def beside(self, fill: LoadToSlot, layout: int) -> int:
         """What lies beside operands, in one box."""
-        assert isinstance(fill.tensor.type, Tensor)
-        b, width = self.builder, fill.tensor.type.dtype.bytes
+        b, width = self.builder, fill.dtype.bytes
         *at, last = coordinates(b, fill.index, self.places.starts)
-        if not isinstance(fill.index[-1].type, Axis):
+        if fill.last is None:
             last = b.times(b.quotient(last, TMA_ALIGN // width), TMA_ALIGN // width, "line")
         b.add(
             TmaLoad(

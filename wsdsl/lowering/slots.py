@@ -20,7 +20,7 @@ from wsdsl.diagnostics import Loc
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, regions, results_of
 from wsdsl.ir.tile_ops import Bitcast, Cast, Contract, ForEach, ForTiles, Load, Map, Store, Yield
 from wsdsl.ir.tma import MAX_RANK
-from wsdsl.ir.types import Axis, Tile
+from wsdsl.ir.types import Tile
 from wsdsl.ir.walk import definers, used_inside, walk
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.cooperation import shared_role
@@ -282,14 +282,14 @@ class _Finder:
         assert isinstance(operand.type, Tile) and isinstance(load.result.type, Tile)
         assert isinstance(other.type, Tile)
         # An axis that an index is computed of is not copied along.
-        along = tuple(v.type.name for v in load.index if isinstance(v.type, Axis))
+        along = tuple(axis.name for axis in load.axes)
         # Consumers hold their operand by the rows of the tensor cores' tile.
         in_shared = self.decoded.tiles.get(operand)
         axes = in_shared.axes if in_shared else operand.type.axes
         return (
             len(axes) == 2
             and load.result.type.axes == axes == along
-            and isinstance(load.index[-1].type, Axis)
+            and load.last is not None
             and (in_shared is not None or along[-1] in other.type.axes)
             and load.tensor.name not in self.out
             and len(load.index) <= MAX_RANK
@@ -333,8 +333,8 @@ class _Finder:
         """Whether a fragment has rows and columns as the slot's lines are."""
         if edge.producer != "load":
             return False
-        last, axes = edge.load.index[-1].type, edge.layout.axes
-        lines = isinstance(last, Axis) and last.name == axes[-1]
+        last, axes = edge.load.last, edge.layout.axes
+        lines = last is not None and last.name == axes[-1]
         roles = [self.axes[x].role for x in axes]
         return self.by_rows and lines and roles == ["rows", "columns"]
 

@@ -10,7 +10,7 @@ from wsdsl.ir.pipeline_ops import AxisAt
 from wsdsl.ir.swizzle import line_swizzle
 from wsdsl.ir.tile_ops import ForTiles, Store
 from wsdsl.ir.tma import TMA_ALIGN
-from wsdsl.ir.types import Axis, Tensor
+from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.builder import INT
 from wsdsl.lowering.register_tiles import Shape, Shapes
@@ -45,9 +45,7 @@ class Panel:
 
 def panel_of(op: Store, width: int) -> Panel:
     """Of a piece of so many columns."""
-    assert isinstance(op.tensor.type, Tensor)
-    last, dtype = op.index[-1].type, op.tensor.type.dtype
-    transposed = isinstance(last, Axis) and last.role == "rows"
+    dtype, transposed = op.dtype, op.last is not None and op.last.role == "rows"
     joined = transposed and dtype.bits == 16 and width % 32 == 0
     # Of joined panels' lines, which have all 64 rows, each warp copies a quarter.
     rows, columns = (4 * WARP_ROWS, width // 4) if joined else (WARP_ROWS, width)
@@ -69,7 +67,7 @@ def roles_of(op: Store) -> tuple[str | None, ...]:
 
 
 def shape_of(op: Store, shapes: Shapes) -> Shape:
-    return shapes.of(tuple(v.type.name for v in op.index if isinstance(v.type, Axis)))
+    return shapes.of(tuple(axis.name for axis in op.axes))
 
 
 def staged_tensors(kernel: Kernel, region: Region, shapes: Shapes) -> set[Value]:
@@ -112,9 +110,7 @@ def clipped_axes(kernel: Kernel) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def _is_panel(kernel: Kernel, op: Store) -> bool:
-    assert isinstance(op.tensor.type, Tensor)
-    dtype = op.tensor.type.dtype
-    axes = [v.type for v in op.index if isinstance(v.type, Axis)]
+    dtype, axes = op.dtype, op.axes
     clipped, shifted = clipped_axes(kernel)
     if clipped & {a.name for a in axes} or (axes and axes[-1].name in shifted):
         # TMA ends with the tensor, and begins at multiples of 16 bytes.
@@ -122,7 +118,7 @@ def _is_panel(kernel: Kernel, op: Store) -> bool:
     return (
         {a.role for a in axes} == {"rows", "columns"}
         and all(isinstance(v.type, Axis) or v.type == INT for v in op.index)
-        and isinstance(op.index[-1].type, Axis)
+        and op.last is not None
         and (dtype.name in ADDED_ATOMICALLY if op.accumulate else dtype.bits >= 8)
         and len(op.index) <= 5
         and op.tensor in kernel.params

@@ -26,7 +26,6 @@ from wsdsl.ir.types import (
     DType,
     Fragment,
     Shared,
-    Tensor,
     TensorMap,
     Tile,
 )
@@ -150,10 +149,9 @@ class Stores:
         self.context.give_back(op.loc)
 
     def store(self, op: Store, find: Find) -> None:
-        assert isinstance(op.tensor.type, Tensor)
-        value, dtype = find(op.value), op.tensor.type.dtype
+        value, dtype = find(op.value), op.dtype
         staged = self._is_staged(op)
-        axes = tuple(v.type.name for v in op.index if isinstance(v.type, Axis))
+        axes = tuple(axis.name for axis in op.axes)
         gathered = [find(v) for v in op.index if not isinstance(v.type, Axis)]
         shape = self.context.shapes.of(axes)
         for other in (value, *gathered):

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from wsdsl.ir.op import Op, Region, Value, operands
 from wsdsl.ir.slot_ops import ElementsInShared
 from wsdsl.ir.tile_ops import Cast, Constant, Contract, ForEach, ForTiles, Full, Load, Map, Reduce
-from wsdsl.ir.types import Axis, Tensor, Tile
+from wsdsl.ir.types import Axis, Tensor
 from wsdsl.ir.walk import definers, walk, yielded
 
 FROM_ZEROS_ZERO = ("add", "sub", "mul", "neg", "abs", "max", "min", "relu")
@@ -94,10 +94,8 @@ def _multiplies_zeros(op: Contract, axis: str, made: Made) -> bool:
     """Whether both operands are 0 outside of the dimension. One that is computed is made so along
     the axis that is summed over.
     """
-    assert isinstance(op.a.type, Tile) and isinstance(op.b.type, Tile)
-    summed = axis in op.a.type.axes and axis in op.b.type.axes
     return all(
-        zero_outside(v, axis, made) or (summed and not isinstance(made.get(v), Load))
+        zero_outside(v, axis, made) or (axis in op.summed and not isinstance(made.get(v), Load))
         for v in (op.a, op.b)
     )
 

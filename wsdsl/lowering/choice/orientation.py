@@ -15,8 +15,8 @@ from collections.abc import Mapping
 
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.tile_ops import Contract, Load, Store
-from wsdsl.ir.types import Axis, Tensor, Tile
-from wsdsl.lowering.axes import axes_of, free_axes, loop_variable
+from wsdsl.ir.types import Axis, Tile
+from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.model.workload import FEW_COLUMNS, scales_products
 from wsdsl.lowering.output_nest import output_nest
 from wsdsl.lowering.product_operands import multiplied
@@ -44,7 +44,7 @@ def other_orientation(kernel: Kernel, sizes: Mapping[str, int]) -> tuple[str, fl
     extents = {name: known.get(axis.dim, 0) for name, axis in axes_of(kernel).items()}
     for op in kernel.ops:
         if isinstance(op, Contract):
-            first, second = (next(iter(side), "") for side in free_axes(op))
+            first, second = (next(iter(side), "") for side in op.free)
             few, many = extents.get(first, 0), extents.get(second, 0)
             if 0 < few <= FEW_COLUMNS < many:
                 always = few <= FEWEST and not schedule.tile
@@ -76,7 +76,4 @@ def may_be_swapped(kernel: Kernel, first: str, second: str) -> bool:
 
 def _is_plain(op: Store, axes: set[str]) -> bool:
     """Whether TMA stores it in tiles of both axes."""
-    assert isinstance(op.tensor.type, Tensor)
-    stored = [v.type.name for v in op.index if isinstance(v.type, Axis)]
-    whole = {*stored} == axes and isinstance(op.index[-1].type, Axis)
-    return whole and op.tensor.type.dtype.bits in (16, 32)
+    return {a.name for a in op.axes} == axes and op.last is not None and op.dtype.bits in (16, 32)

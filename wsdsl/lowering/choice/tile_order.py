@@ -49,7 +49,7 @@ from itertools import islice
 
 from wsdsl.ir.target import Target
 from wsdsl.ir.tile_ops import Store
-from wsdsl.ir.types import Axis, Tensor
+from wsdsl.ir.types import Axis
 from wsdsl.lowering.axes import loop_variable
 from wsdsl.lowering.cooperation import cluster_along, cluster_size
 from wsdsl.lowering.model.loading import is_narrow
@@ -116,11 +116,8 @@ def _rows_written(work: Work, places: list[Axis]) -> Axis | None:
     (other,) = (axis for axis in places if axis != rows)
     stays = 0
     for op in work.loads:
-        axes = [v.type for v in op.index if isinstance(v.type, Axis)]
-        if rows in axes and other not in axes:
-            assert isinstance(op.tensor.type, Tensor)
-            elements = math.prod(work.size(axis.dim) for axis in axes)
-            stays += elements * op.tensor.type.dtype.bytes
+        if rows in op.axes and other not in op.axes:
+            stays += math.prod(work.size(axis.dim) for axis in op.axes) * op.dtype.bytes
     read = work.tensor_bytes - written
     return rows if written >= WRITTEN * read and stays <= STAYS_BYTES else None
 

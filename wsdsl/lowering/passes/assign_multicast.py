@@ -38,7 +38,6 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, res
 from wsdsl.ir.pipeline_ops import CircularBuffer, ForWork, Partition
 from wsdsl.ir.slot_ops import LoadToSlot, ProducerAcquire, ProducerTail
 from wsdsl.ir.tile_ops import ForEach, ForTiles, If
-from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import walk, with_regions, yielded
 from wsdsl.lowering.multicast_groups import Group
 
@@ -114,8 +113,7 @@ def _in_every_slot(work: ForWork, found: dict[LoadToSlot, Group]) -> dict[LoadTo
 
 
 def _comes_out_even(load: LoadToSlot, group: Group) -> bool:
-    lines = next(v.type.size for v in load.index if isinstance(v.type, Axis))
-    return lines % (8 * math.prod(num for num, _ in group)) == 0
+    return load.axes[0].size % (8 * math.prod(num for num, _ in group)) == 0
 
 
 def _depending(body: Region, index: Value) -> set[Value]:

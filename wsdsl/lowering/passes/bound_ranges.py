@@ -38,7 +38,7 @@ from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.ranges import walks_a_part
 from wsdsl.ir.tile_ops import Constant, DimSize, End, ForTiles, Map
 from wsdsl.ir.tma import TMA_ALIGN
-from wsdsl.ir.types import Axis, Tensor
+from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import Namer, with_regions
 from wsdsl.lowering.builder import INT, Builder
 from wsdsl.lowering.slots import operand_slots
@@ -136,8 +136,7 @@ def _units(kernel: Kernel) -> dict[Value, int]:
     found: dict[Value, int] = {}
     loads = (e.load for g in operand_slots(kernel) for e in g.operands if e.producer == "load")
     for load in loads:
-        assert isinstance(load.tensor.type, Tensor)
         if load.tensor.name not in kernel.unaligned:
-            unit, last = TMA_ALIGN // load.tensor.type.dtype.bytes, load.index[-1]
+            unit, last = TMA_ALIGN // load.dtype.bytes, load.index[-1]
             found[last] = max(found.get(last, 1), unit)
     return found

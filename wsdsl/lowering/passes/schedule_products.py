@@ -112,7 +112,7 @@ from wsdsl.ir.tile_ops import (
     Store,
     Yield,
 )
-from wsdsl.ir.types import Axis, SharedTile, Tile
+from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import Namer, copy_region, walk, with_regions, yielded
 from wsdsl.lowering.axes import axes_of, is_tile
 from wsdsl.lowering.builder import Builder
@@ -166,8 +166,7 @@ def schedule_products(kernel: Kernel) -> Kernel:
 
 def _depth(op: Contract, axes: Mapping[str, Axis]) -> int:
     """Elements of a tile that a product sums over."""
-    assert isinstance(op.a.type, (SharedTile, Tile)) and isinstance(op.b.type, (SharedTile, Tile))
-    return max(axes[x].size for x in op.a.type.axes if x in op.b.type.axes)
+    return max(axes[x].size for x in op.summed)
 
 
 class _Pipelined:

@@ -190,36 +190,27 @@ def _reduced_whole(loop: ForTiles, axis: Axis, known: Mapping[str, int]) -> Iter
 
 def _reduces(op: Op, axis: str) -> bool:
     if isinstance(op, Contract):
-        return all(axis in _axes(v) for v in (op.a, op.b))
+        return axis in op.summed
     return isinstance(op, Reduce) and op.axis == axis
-
-
-def _axes(value: Value) -> tuple[str, ...]:
-    return value.type.axes if isinstance(value.type, Tile) else ()
 
 
 def _products(kernel: Kernel) -> Iterator[Finding]:
     made = kernel.definers
-    for op in kernel.ops:
-        if not isinstance(op, Contract):
-            continue
-        a, b = op.a.type, op.b.type
-        assert isinstance(a, Tile) and isinstance(b, Tile)
-        shared = [x for x in a.axes if x in b.axes]
+    for op in kernel.of(Contract):
+        (a, b), shared = op.tiles, op.summed
         if len(shared) > 1:
             yield Finding(
                 f"a product over {len(shared)} axes ({', '.join(shared)}) is not lowered yet",
                 op.loc,
                 "contract one axis, and loop over the other with `each`",
             )
-        for tile, side in ((a, "first"), (b, "second")):
-            free = [x for x in tile.axes if x not in shared]
+        for free, side in zip(op.free, ("first", "second"), strict=True):
             if len(free) != 1 and len(shared) == 1:
                 yield Finding(
                     f"the {side} operand of `@` has {len(free)} free axes; the tensor cores take "
                     "one each",
                     op.loc,
-                    _by_element(a, b, shared[0])
+                    _by_element(op)
                     if not free
                     else f"walk one with `each`: for {loop_variable(free[0])} in each(…)",
                 )
@@ -234,14 +225,14 @@ def _products(kernel: Kernel) -> Iterator[Finding]:
         computed = [v for v in computed_operands(kernel, op) if v not in decoded(kernel).tiles]
         if computed:
             yield from _computed(kernel, op, computed, made)
-        for operand in (op.a, op.b):
-            load = made.get(operand)
+        for load in (made.get(op.a), made.get(op.b)):
             if isinstance(load, Load):
-                yield from _operand(load, op, shared)
+                yield from _operand(load, op)
 
 
-def _by_element(a: Tile, b: Tile, axis: str) -> str:
+def _by_element(product: Contract) -> str:
     """A product without the tensor cores. Each operation rounds to its type, so sums are wide."""
+    (a, b), (axis,) = product.tiles, product.summed
     wide = sum_of(a.dtype, b.dtype) or a.dtype
     first, second = (
         f"cast({x}, {wide})" if t.dtype != wide else x for x, t in (("a", a), ("b", b))
@@ -274,17 +265,15 @@ def _computed(
             )
 
 
-def _operand(load: Load, product: Contract, shared: list[str]) -> Iterator[Finding]:
-    assert isinstance(load.tensor.type, Tensor)
-    last = load.index[-1].type if load.index else None
-    name = load.tensor.name
+def _operand(load: Load, product: Contract) -> Iterator[Finding]:
+    last, name, dtype = load.last, load.tensor.name, load.dtype
     if any(isinstance(v.type, Tile) and v.type.axes for v in load.index):
         yield Finding(
             f"gathered rows of `{name}` as an operand of `@` are not lowered yet",
             load.loc,
             "gather them to a tensor first",
         )
-    elif not isinstance(last, Axis):
+    elif last is None:
         yield Finding(
             f"the last dimension of `{name}`, the contiguous one, must be an axis of the operand",
             load.loc,
@@ -296,8 +285,8 @@ def _operand(load: Load, product: Contract, shared: list[str]) -> Iterator[Findi
             load.loc,
             "merge dimensions",
         )
-    elif last.name not in shared and not may_be_mn_major(load.tensor.type.dtype):
-        dtype, along = load.tensor.type.dtype, ", ".join(shared)
+    elif last.name not in product.summed and not may_be_mn_major(dtype):
+        along = ", ".join(product.summed)
         yield Finding(
             f"`{name}` is {dtype}, and `{along}`, which the product sums over, is not its last "
             "dimension: the tensor cores take only 16-bit types that way",
