@@ -12,6 +12,7 @@ from tests.codegen.support import SAMPLES, assembled, kernel_of, needs_ptxas, pt
 from wsdsl.codegen.module import emit_llvm
 from wsdsl.codegen.ptxas import assemble
 from wsdsl.ir.parser import parse_kernel
+from wsdsl.prover.skeleton import check_skeleton
 
 SMEM = '%smem: shared<131072 x 1> = allocate_shared(label="smem", offset=0)\n'
 LOAD = """
@@ -178,8 +179,10 @@ def test_operands_of_8_bits_are_exchanged(dtype: str, total: str) -> None:
     """Registers are run of one warp: hopper.md 3.4 has four columns, of rows 8 apart, in each."""
     body = BYTES.replace("{dtype}", dtype).replace("{sum}", total)
     params = f"%X: tensor<{dtype}[M, K]>, %Y: tensor<{total}[M, N]>"
-    found = assembled(kernel_of(body, params, SMEM))
+    kernel = kernel_of(body, params, SMEM)
+    found = assembled(kernel)
     assert "(C7" not in found.log
+    check_skeleton(kernel, found.ptx)
     rows = [bytes((37 * row + 5 * column) % 256 for column in range(64)) for row in range(16)]
     memory = Memory(1 << 20, bytearray(b"".join(rows)), bytearray())
     lanes = Program(found.ptx).run_warp((1 << 20, 64, 0, 64, 16, 64, 64), memory)

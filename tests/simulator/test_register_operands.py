@@ -1,5 +1,8 @@
 """wgmma with its left operand in registers, one step of K behind the loads of the other."""
 
+from typing import Any
+
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -77,17 +80,17 @@ kernel registers @ scheduled (%A: tensor<f32[64, K]>, %B: tensor<bf16[N, K]>,
 )
 
 
-def run(*changes: tuple[str, str], seed: int = 0) -> None:
+def run(*changes: tuple[str, str], seed: int = 0, dtype: Any = BF16) -> None:
     text = GEMM
     for old, new in changes:
         assert old in text, old
         text = text.replace(old, new)
     rng = np.random.default_rng(0)
-    a = rng.standard_normal((64, 200)).astype(np.float32)
-    b = rng.standard_normal((70, 200)).astype(BF16)
+    a = rng.standard_normal((64, 208)).astype(np.float32)
+    b = rng.standard_normal((70, 208)).astype(dtype)
     c = np.full((64, 70), np.nan, np.float32)
     simulate(parse_kernel(text, "registers.ir"), {"A": a, "B": b, "C": c}, seed=seed)
-    wanted = a.astype(BF16).astype(np.float64) @ b.astype(np.float64).T
+    wanted = a.astype(dtype).astype(np.float64) @ b.astype(np.float64).T
     assert np.abs(c - wanted).max() < 1e-3
 
 
@@ -136,3 +139,21 @@ def test_a_slice_lies_in_the_same_registers() -> None:
     )
     run(*sliced)
     run(*sliced, ("yield(values=(%acc2, %f2, %f, %a))", "yield(values=(%acc2, %f2, %f, %whole))"))
+
+
+FP8 = ml_dtypes.float8_e4m3fn
+EIGHT = (
+    ("tensor<bf16[", "tensor<f8e4m3["), ("frag<bf16[", "frag<f8e4m3["),
+    ("%bf: bf16", "%bf: f8e4m3"), ('dtype="bf16"', 'dtype="f8e4m3"'),
+    ('swizzle="128B"', 'swizzle="64B"'), ("tx_bytes=8192", "tx_bytes=4096"),
+    ("shared<8192", "shared<4096"),
+)  # fmt: skip
+LAST = "      yield(values=(%acc2,"
+KEPT = "      wgmma_wait(pending=0, fragments=(%left,))\n"
+
+
+def test_operands_of_8_bits_have_registers_of_their_own() -> None:
+    """Keeping what they are made of keeps nothing."""
+    with pytest.raises(SimulationError, match="the registers of %left may be reused"):
+        run(*EIGHT, dtype=FP8)
+    run(*EIGHT, (LAST, KEPT + LAST), dtype=FP8)

@@ -92,15 +92,19 @@ def num_sms_of(device: str) -> int:
     return device_properties(index).num_sms
 
 
+def needed_device(arch: str = "sm_90a") -> str:
+    """What runs code for `arch`."""
+    cards = [target for target in TARGETS if target.arch == arch]
+    major, minor = cards[0].capability
+    return f"compute capability {major}.{minor} ({', '.join(card.name for card in cards)})"
+
+
 def require_arch(device: Device, arch: str) -> None:
     """LaunchError unless `device` runs code for `arch` (which runs on exactly one capability)."""
     if device.arch != arch:
-        cards = [target for target in TARGETS if target.arch == arch]
-        needed = cards[0].capability
         message = f"the kernel is compiled for {arch}; the arrays are on {device}"
         hint = (
-            f"it needs compute capability {needed[0]}.{needed[1]}"
-            f" ({', '.join(card.name for card in cards)}); "
+            f"it needs {needed_device(arch)}; "
             "NumPy arrays run in the simulator with WSDSL_BACKEND=simulator"
         )
         raise LaunchError(Finding(message, hint=hint))

@@ -11,7 +11,7 @@ from typing import Any
 from wsdsl import knobs
 from wsdsl.diagnostics import WsdslError
 from wsdsl.runtime import driver
-from wsdsl.runtime.device import device_properties, gpu_available, num_devices
+from wsdsl.runtime.device import device_properties, gpu_available, needed_device, num_devices
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,4 +93,4 @@ def _gpu() -> list[Row]:
     found = [device_properties(i) for i in range(num_devices())]
     fits = gpu_available()
     shown = ", ".join(str(device) for device in found)
-    return [Row("GPU", fits, shown, f"compute capability 9.0 (H100, H200) is needed; {simulated}")]
+    return [Row("GPU", fits, shown, f"{needed_device()} is needed; {simulated}")]
