@@ -7,8 +7,7 @@ where they are used (`lowering/model`).
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 
@@ -75,22 +74,17 @@ H200 = Target(
     memory_bytes=2950.0,
     clusters=((2, 66), (4, 30), (8, 15)),
 )
-
-
-def _like(card: Target, memory: float, **own: object) -> Target:
-    """Another card by the share of `card`'s memory bandwidth that data sheets give it."""
-    return dataclasses.replace(card, memory_bytes=card.memory_bytes * memory, **own)  # pyright: ignore[reportArgumentType]
-
-
-H100_SXM = _like(H200, 3.35 / 4.8, name="H100 SXM")
-GH200 = _like(H200, 4.0 / 4.8, name="GH200")
-H100_PCIE = _like(H200, 2.0 / 4.8, name="H100 PCIe", num_sms=114, clusters=())
+TB_PER_S = H200.memory_bytes / 4.8
+"""What is measured on an H200, by the bandwidth in its data sheet: others have theirs alone."""
+H100_SXM = replace(H200, name="H100 SXM", memory_bytes=3.35 * TB_PER_S)
+GH200 = replace(H200, name="GH200", memory_bytes=4.0 * TB_PER_S)
+H100_PCIE = replace(H200, name="H100 PCIe", num_sms=114, memory_bytes=2.0 * TB_PER_S, clusters=())
 B200 = Target(
     "B200",
     "sm_100a",
     (10, 0),
     num_sms=148,
-    memory_bytes=2950.0 * 8.0 / 4.8,
+    memory_bytes=8.0 * TB_PER_S,
     l2_bytes=126e6,
     ptx=86,
     has_tensor_memory=True,
@@ -107,5 +101,5 @@ def target_of(arch: str, num_sms: int | None = None) -> Target:
     cards = [card for card in TARGETS if card.arch == arch]
     if num_sms is None:
         return cards[0]
-    part = dataclasses.replace(cards[0], name=f"{num_sms} SMs of {cards[0]}", num_sms=num_sms)
+    part = replace(cards[0], name=f"{num_sms} SMs of {cards[0]}", num_sms=num_sms)
     return next((card for card in cards if card.num_sms == num_sms), part)
