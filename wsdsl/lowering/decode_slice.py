@@ -28,7 +28,7 @@ from wsdsl.ir.slot_ops import (
 )
 from wsdsl.ir.tile_ops import Load
 from wsdsl.ir.types import Axis, Slot
-from wsdsl.ir.walk import definitions
+from wsdsl.ir.walk import Namer, definitions
 from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.producer_slice import ProducerSlice
 from wsdsl.lowering.slots import SlotGroup
@@ -37,14 +37,15 @@ from wsdsl.lowering.slots import SlotGroup
 class DecodeSlice(ProducerSlice):
     """Of the body that `loads` are cut out of."""
 
-    def __init__(self, loads: ProducerSlice, kernel: Kernel) -> None:
-        super().__init__(loads.groups, loads.rings, loads.namer, loads.sizes)
-        self.decoded = decoded(kernel)
+    def __init__(
+        self, kernel: Kernel, groups: tuple[SlotGroup, ...], rings: dict[int, Value], namer: Namer
+    ) -> None:
+        super().__init__(kernel, groups, rings, namer)
         axes = (v for v in definitions(kernel) if isinstance(v.type, Axis))
         self.axes = {v.type.name: v for v in axes if isinstance(v.type, Axis)}
-        self.slots: dict[int, Value] = {}
-        groups = (g for g in loads.groups if g.consumer == "decode")
-        self.in_slots = {v for g in groups for edge in g.edges for v in edge.values}
+        taken = [g for g in groups if g.consumer == "decode"]
+        self.slots = {g: Value(namer.new("slot"), Slot()) for g in taken}
+        self.in_slots = {v for g in taken for edge in g.edges for v in edge.values}
 
     def _kept(self, op: Op, names: frozenset[str], needed: set[Value]) -> Op | None:
         if isinstance(op, Load) and op.result in self.in_slots:
@@ -52,17 +53,12 @@ class DecodeSlice(ProducerSlice):
         return super()._kept(op, names, needed)
 
     def _before(self, groups: list[SlotGroup], place: int, names: frozenset[str]) -> list[Op]:
-        made: list[Op] = []
-        for group in groups:
-            if group.consumer == "decode" and group.first == place:
-                made += self._taken(group)
-        for group in groups:
-            if group.producer == "decode" and group.first == place:
-                made += self._filled(group)
-        for group in groups:
-            if group.consumer == "decode" and self._read(group, groups) == place:
-                made.append(ConsumerRelease(slot=self._slot(group), loc=group.loc))
-        return made
+        first = [g for g in groups if g.first == place]
+        taken = [op for g in first if g in self.slots for op in self._taken(g)]
+        filled = [op for g in first if g.producer == "decode" for op in self._filled(g)]
+        read = [g for g in groups if g in self.slots and self._read(g, groups) == place]
+        released = [ConsumerRelease(slot=self.slots[g], loc=g.loc) for g in read]
+        return [*taken, *filled, *released]
 
     def _read(self, group: SlotGroup, groups: list[SlotGroup]) -> int:
         """Where all is made that is made of a group's loads."""
@@ -73,15 +69,8 @@ class DecodeSlice(ProducerSlice):
         decoding = [g for g in groups if g.producer == "decode"]
         return max(g.first for g in decoding if following & {e.value for e in g.edges})
 
-    def _slot(self, group: SlotGroup) -> Value:
-        """What the group's slot is called while it is read."""
-        place = self.groups.index(group)
-        if place not in self.slots:
-            self.slots[place] = Value(self.namer.new("slot"), Slot())
-        return self.slots[place]
-
     def _taken(self, group: SlotGroup) -> list[Op]:
-        slot, ring = self._slot(group), self.rings[group.ring]
+        slot, ring = self.slots[group], self.rings[group.ring]
         made: list[Op] = [
             ConsumerWait(result=slot, ring=ring, layout=self.layout(group), loc=group.loc)
         ]
@@ -98,6 +87,6 @@ class DecodeSlice(ProducerSlice):
         ]
         for field, edge in enumerate(group.edges):
             where = dict[str, Any](slot=slot, field=field, value=edge.value)
-            axis = self.axes[self.decoded.summed[edge.value]]
+            axis = self.axes[decoded(self.kernel).summed[edge.value]]
             made.append(StoreToSlot(**where, summed=axis, loc=group.loc))
         return [*made, ProducerCommit(slot=slot, loc=group.loc)]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from wsdsl.ir.barrier_ops import (
     Advance,
@@ -42,48 +43,20 @@ MIN_DEPTH, MAX_DEPTH = 2, 4
 
 @once_each
 def epilogue_slots(kernel: Kernel, schedule: Schedule) -> tuple[SlotGroup, ...]:
-    """One group, in the output tile's own block, of what its epilogue reads; or none."""
-    body, rings = output_nest(kernel)[1], {group.ring for group in operand_slots(kernel)}
-    loads = _loads(kernel, schedule, body) if rings else ()
-    if not loads:
-        return ()
-    edges = [
-        Edge(
-            values=(load.result,),
-            made=load,
-            producer="load",
-            consumers=("compute",),
-            layout=load.result.type,
-            produced_in=None,
-            consumed_in=None,
-            ring=len(rings),
-            depth="rest",
-        )
-        for load in loads
-        if isinstance(load.result.type, Tile)
-    ]
-    first, last = body.index(loads[0]), len(body) - 1
-    return (SlotGroup(body, tuple(edges), first, last, range(first, last + 1)),)
-
-
-def _loads(kernel: Kernel, schedule: Schedule, body: Region) -> tuple[Load, ...]:
-    """The loads of an output tile's own block that TMA can make for the epilogue. Of the pieces of
-    a tile that is cut only one has an epilogue, or each a part of it.
+    """One group, of what the epilogue of an output tile reads; or none. Of the pieces of a tile
+    that is cut only one has an epilogue, or each a part of it; where consumers share columns each
+    part is one consumer's, and all would wait for it; and threads that copy operands are busy.
     """
-    if schedule.cuts_tiles or cluster_splits(kernel, schedule) > 1:
+    in_pieces = schedule.cuts_tiles or cluster_splits(kernel, schedule) > 1
+    if in_pieces or shared_role(kernel, schedule) == "columns" or copied_operands(kernel):
         return ()
-    if shared_role(kernel, schedule) == "columns":
-        # Each part is one consumer's, and all would wait for it.
-        return ()
-    if copied_operands(kernel):
-        # The loading threads are all busy with copies of their own.
-        return ()
-    return _loads_of_epilogue(kernel)
+    return _epilogue(kernel)
 
 
 @once
-def _loads_of_epilogue(kernel: Kernel) -> tuple[Load, ...]:
-    _, body = output_nest(kernel)
+def _epilogue(kernel: Kernel) -> tuple[SlotGroup, ...]:
+    """The loads of an output tile's own block that TMA can make."""
+    body = output_nest(kernel)[1]
     written = {op.tensor for op in kernel.ops if isinstance(op, Store)}
     made_here = {v for op in body for v in results_of(op)}
     found: dict[tuple[Value, tuple[Value, ...]], Load] = {}
@@ -98,7 +71,17 @@ def _loads_of_epilogue(kernel: Kernel) -> tuple[Load, ...]:
     else:
         loads = tuple(op for op in found.values() if not _along_rows(op))
     axes = {a.name for op in loads for a in op.axes if a.role == "columns"}
-    return loads if len(axes) <= 1 else ()
+    rings = {group.ring for group in operand_slots(kernel)}
+    if not loads or not rings or len(axes) > 1:
+        return ()
+    ends = dict[str, Any](producer="load", consumers=("compute",), ring=len(rings), depth="rest")
+    edges = [
+        Edge((op.result,), op, layout=op.result.type, produced_in=None, consumed_in=None, **ends)
+        for op in loads
+        if isinstance(op.result.type, Tile)
+    ]
+    first, last = body.index(loads[0]), len(body) - 1
+    return (SlotGroup(body, tuple(edges), first, last, range(first, last + 1)),)
 
 
 def all_lines(loads: Iterable[Load]) -> bool:

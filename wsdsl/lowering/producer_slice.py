@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from wsdsl.diagnostics import CompileError, Finding
-from wsdsl.ir.op import Op, Region, Value, operands, results_of
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of
 from wsdsl.ir.slot_ops import LoadToSlot, ProducerAcquire, ProducerCommit, SkipSlot
 from wsdsl.ir.tile_ops import Block, Constant, Contract, ForEach, ForTiles, If, Reduce, Yield
 from wsdsl.ir.types import Slot
 from wsdsl.ir.walk import Namer, definers, used_inside, uses, walk, yielded
+from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import INT
 from wsdsl.lowering.early_loads import loaded_tensors
 from wsdsl.lowering.scale_loads import ScaleLoad
@@ -27,12 +28,13 @@ class ProducerSlice:
 
     def __init__(
         self,
+        kernel: Kernel,
         groups: tuple[SlotGroup, ...],
         rings: Mapping[int, Value],
         namer: Namer,
-        sizes: dict[str, int],
     ) -> None:
-        self.groups, self.rings, self.namer, self.sizes = groups, rings, namer, sizes
+        self.kernel, self.groups, self.rings, self.namer = kernel, groups, rings, namer
+        self.sizes = {name: axis.size for name, axis in axes_of(kernel).items()}
         self.layouts = layouts_of(groups)
 
     def of_block(self, block: Region) -> list[SlotGroup]:
@@ -41,7 +43,9 @@ class ProducerSlice:
     def layout(self, group: SlotGroup) -> int:
         return self.layouts[group.ring].index(group.layout)
 
-    def of(self, block: Region, names: frozenset[str], handed: tuple[Value, ...] = ()) -> Region:
+    def of(
+        self, block: Region, names: frozenset[str] = frozenset(), handed: tuple[Value, ...] = ()
+    ) -> Region:
         """The block with nothing but slots being filled with the tensors of these names, and what
         they and the values `handed` on need.
         """
@@ -147,10 +151,7 @@ class ProducerSlice:
 
 
 class SkippedSlice(ProducerSlice):
-    """The slots of `loads` that another consumer takes are passed over."""
-
-    def __init__(self, loads: ProducerSlice) -> None:
-        super().__init__(loads.groups, loads.rings, loads.namer, loads.sizes)
+    """The slots that another consumer takes are passed over."""
 
     def _before(self, groups: list[SlotGroup], place: int, names: frozenset[str]) -> list[Op]:
         taken = (g for g in groups if g.first == place and g.consumer != "decode")

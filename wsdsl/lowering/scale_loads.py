@@ -20,7 +20,7 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, once
 from wsdsl.ir.ranges import may_begin_anywhere
 from wsdsl.ir.tile_ops import Block, Constant, Index, Load, Map, Store
 from wsdsl.ir.tma import LINE_ALIGN, MAX_RANK, TMA_ALIGN
-from wsdsl.ir.types import Axis, Tensor, Tile
+from wsdsl.ir.types import Axis, Tile
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,7 @@ class ScaleLoad:
 
     @property
     def element(self) -> int:
-        assert isinstance(self.load.tensor.type, Tensor)
-        return self.load.tensor.type.dtype.bytes
+        return self.load.dtype.bytes
 
 
 def _extent(axis: Value, every: int, sizes: Mapping[str, int]) -> int:

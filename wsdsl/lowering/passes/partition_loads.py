@@ -61,7 +61,6 @@ from wsdsl.ir.plan import Plan
 from wsdsl.ir.tile_ops import ForEach, ForTiles
 from wsdsl.ir.types import Axis, Ring
 from wsdsl.ir.walk import Namer, copy_region
-from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.consumer_slice import ConsumerSlice
 from wsdsl.lowering.cooperation import (
     cluster_along,
@@ -88,8 +87,7 @@ def partition_loads(kernel: Kernel) -> Kernel:
     groups, in_parts = operand_slots(kernel), epilogue_slots(kernel, schedule)
     declared = _declare(plan, (*groups, *in_parts), namer)
     rings = {ring: op.result for ring, op in declared.items()}
-    sizes = {name: axis.size for name, axis in axes_of(kernel).items()}
-    filled_by = ProducerSlice(groups, rings, namer, sizes)
+    filled_by = ProducerSlice(kernel, groups, rings, namer)
     num_pingpong = num_pingpong_consumers(schedule)
 
     def partition(role: str, work: ForWork, num_warps: int = 4) -> Partition:
@@ -112,15 +110,14 @@ def partition_loads(kernel: Kernel) -> Kernel:
         refuse_written_addresses(kernel, side)
         refuse_addresses_in_memory(side, planned.tensors, schedule)
         partitions.append(partition("load", _work(kernel, side)))
-    skip = SkippedSlice(filled_by).of(body, frozenset())
+    skip = SkippedSlice(kernel, groups, rings, namer).of(body)
     if in_parts:
         # A thread of its own: it never waits for the products' slots, nor they for its.
-        brought_by = ProducerSlice(in_parts, rings, namer, sizes)
-        side = brought_by.of(body, loaded_tensors(in_parts))
+        side = ProducerSlice(kernel, in_parts, rings, namer).of(body, loaded_tensors(in_parts))
         partitions.append(partition("load", _work(kernel, side), num_warps=1))
-        skip += SkippedSlice(brought_by).of(body, frozenset())
+        skip += SkippedSlice(kernel, in_parts, rings, namer).of(body)
     if num_decoders(kernel):
-        side = DecodeSlice(filled_by, kernel).of(body, frozenset())
+        side = DecodeSlice(kernel, groups, rings, namer).of(body)
         partitions.append(partition("decode", _work(kernel, side)))
     for index in range(num_pingpong):
         side = ConsumerSlice(filled_by, in_parts, index, num_pingpong).of(body)
