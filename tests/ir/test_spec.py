@@ -41,6 +41,16 @@ BROKEN = {
     "smem": ("offset=163872", "offset=232440", "a CTA has 232448"),
     "box": ("box=(16, 64)", "box=(16, 128)", "a line of 256 bytes"),
     "short_lines": ("box=(16, 64)", "box=(16, 32)", "a line of 64 bytes with swizzle 128B"),
+    "narrow_panels": (
+        'start=%row, dtype="bf16", rows=128, columns=64',
+        'start=%row, dtype="bf16", rows=128, columns=32',
+        "128 lines of 64 bytes",
+    ),
+    "step": (
+        "%t: i32, start=%first, stop=%num_tiles, step=%num_ctas",
+        "%t: i32, start=%first, stop=%num_tiles, step=%k_size",
+        "a step that may be 0 or negative",
+    ),
     "addition": (
         "accumulators=(%acc3,))",
         """accumulators=(%acc3,))

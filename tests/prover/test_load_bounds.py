@@ -23,3 +23,11 @@ def test_elements_beyond_the_item(name: str, old: str, new: str) -> None:
     assert "load_shared" in text and old in text
     assert verdict(parse_kernel(text)) == ""
     assert verdict(parse_kernel(text.replace(old, new))) == "misuse"
+
+
+def test_numbers_of_blocks_that_warpgroups_share() -> None:
+    """A warpgroup's columns begin in the middle of a block of scales."""
+    given = Schedule(tile=dict(m=64, n=192, k=64), consumers=3, share="n", precise_every=64)
+    compiled = CASES["block_scaled"].kernel._compile(given, {}, ())
+    assert "first=%" in str(compiled.scheduled)
+    assert verdict(compiled.scheduled) == ""

@@ -16,7 +16,6 @@ from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
-from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import DTYPES, Accumulator, DType, Fragment, Shared, Tensor, Tile
 
 Problem = tuple[Op | None, str]
@@ -190,9 +189,12 @@ def _reach(op: Op, made: Mapping[Value, Op]) -> tuple[int, str]:
         case f.MatrixOperand():
             size = DTYPES[op.dtype].bytes
             line, span = op.columns * size, SWIZZLE_SPAN[op.swizzle]
-            if op.rows % 8 or line % TMA_ALIGN:
-                return 0, f"{op.rows} lines of {line} bytes: of 8 lines, and 16 bytes, a multiple"
-            return -(-line // span) * span * op.rows, ""
+            if op.rows % 8 or line % span:
+                return (
+                    0,
+                    f"{op.rows} lines of {line} bytes: of 8 lines, and {span} bytes, a multiple",
+                )
+            return line * op.rows, ""
         case _:
             return 0, ""
 
@@ -253,7 +255,46 @@ def operands_are_laid_out_alike(kernel: Kernel) -> Iterator[Problem]:
                 yield op, f"{op.k} of K of an operand with {depth}"
 
 
+def loops_go_forward(kernel: Kernel) -> Iterator[Problem]:
+    """A loop's step is known to be positive: also that of a loop that synchronises nothing."""
+    for op in kernel.of(b.ForRange):
+        if (_at_least(op.step, kernel.definers) or 0) < 1:
+            yield (
+                op,
+                (
+                    "a step that may be 0 or negative: constants, numbers of CTAs, and sums and "
+                    "products of these are known not to be"
+                ),
+            )
+
+
+def _at_least(value: Value, made: Mapping[Value, Op]) -> int | None:
+    """What an integer is no less than; None if that is not known."""
+    match made.get(value):
+        case t.Constant(value=int(number)):
+            return number
+        case b.NumCtas() | b.NumClusters():
+            return 1
+        case t.DimSize():
+            return 0
+        case t.Map(fn=fn, args=(x, y)):
+            low, other = _at_least(x, made), _at_least(y, made)
+            if fn == "max" and (low is None or other is None):
+                return other if low is None else low
+            if low is None or other is None:
+                return None
+            least = made.get(y)
+            if fn == "floordiv" and isinstance(least, t.Map) and least.fn == "min":
+                return 1 if x in least.args and other > 0 else None
+            if fn == "mul":
+                return low * other if min(low, other) >= 0 else None
+            return {"add": low + other, "min": min(low, other), "max": max(low, other)}.get(fn)
+        case _:
+            return None
+
+
 RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
+    loops_go_forward,
     barrier_ops_are_of_one_mind,
     dimensions_exist,
     scalars_are_of_their_type,

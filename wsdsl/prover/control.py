@@ -137,14 +137,6 @@ def loop_enter(m: Machine, a: Agent, i: Instruction) -> int:
             _enter_counted(a, i, start, stop, step)
             return LOCAL
         m.model.left_open = True
-    if not _positive(m, step):
-        raise m.fail(
-            "misuse",
-            a,
-            op,
-            "a step that may be 0 or negative",
-            hint="constants, numbers of CTAs, and sums and products of these are known not to be",
-        )
     parent = _parent(a)
     bounds = (parent, start, stop, step)
     counted = (*bounds, i.extra)
@@ -165,37 +157,6 @@ def loop_enter(m: Machine, a: Agent, i: Instruction) -> int:
         a.frames.append(("open", first, i.defines[0]))
         a.slots[i.defines[0]] = ("index", first)
     return LOCAL
-
-
-def _meant(m: Machine, term: Term) -> Term:
-    """What a name stands for."""
-    match term:
-        case ("fixed", int(n)):
-            return list(m.model.names_of_terms)[n]
-        case _:
-            return term
-
-
-def _positive(m: Machine, step: Term) -> bool:
-    match _meant(m, step):
-        case int(number):
-            return number > 0
-        case ("add" | "mul" | "min", x, y):
-            return _positive(m, x) and _positive(m, y)
-        case ("max", x, y):
-            return _positive(m, x) or _positive(m, y)
-        case ("floordiv", x, y) if _at_most(_meant(m, y), x):
-            return _positive(m, y)
-        case _:
-            return step in (m.model.count("ctas"), m.model.count("clusters"))
-
-
-def _at_most(term: Term, other: Term) -> bool:
-    match term:
-        case ("min", x, y):
-            return other in (x, y)
-        case _:
-            return False
 
 
 def _enter_counted(a: Agent, i: Instruction, start: int, stop: int, step: int) -> None:

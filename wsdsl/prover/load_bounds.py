@@ -17,7 +17,7 @@ from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.types import Fragment, Tile
 from wsdsl.ir.walk import walk
 from wsdsl.prover.errors import Failure, Party
-from wsdsl.prover.linear import I32, Sums
+from wsdsl.prover.linear import I32, WARPGROUP, Sums
 
 HINT = "index by iota, by constants, or by what `mod` or `min` and `max` bound"
 
@@ -109,10 +109,13 @@ class _Intervals:
                     e = begin.start
                 apart = self.sums.of(e) - self.sums.of(s)
                 same = size == self.sums.of(other) and not size.terms and size.number > 0
-                if not same or apart.terms:
+                if not same or any(term != WARPGROUP for term, _ in apart.terms):
                     return None
+                # A warpgroup's part of a tile begins as far behind the tile's begin.
+                last = sum(times for _, times in apart.terms) * (self.warpgroups - 1)
                 q, d = size.number, apart.number
-                return Interval(d // q, -(-(d + more) // q))
+                low, high = d + min(0, last), d + max(0, last)
+                return Interval(low // q, -(-(high + more) // q))
             case _:
                 return None
 
