@@ -314,6 +314,14 @@ class Lookup(Op):
     table: Value
     i: Value
 
+    @property
+    def tensor(self) -> Value:
+        return self.table
+
+    @property
+    def index(self) -> tuple[Value, ...]:
+        return (self.i,)
+
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class DimSize(Op):

@@ -96,25 +96,24 @@ def _constrain(kernel: Kernel, sides: _Sides) -> Iterator[Finding]:
     multiplies = any(isinstance(op, Contract) for op in kernel.ops)
     reduced = [op for op in kernel.ops if isinstance(op, Reduce)]
     loads, beside = operand_loads(kernel), decoded(kernel).tiles
-    for op in kernel.ops:
-        if isinstance(op, Contract):
-            a, b = op.free
-            for operand, own in ((op.a, a), (op.b, b)):
-                in_slots = operand in loads or operand in beside
-                if not in_slots and not sides.columns(own[0], False):
-                    yield Finding(
-                        f"this operand of `@` is computed, and needs `{own[0]}` as the rows of the "
-                        "tensor cores' tile, and other uses need it as the columns",
-                        op.loc,
-                        SWAPPED,
-                    )
-            if len(a) == len(b) == 1 and not sides.differ(a[0], b[0]):
+    for op in kernel.of(Contract):
+        a, b = op.free
+        for operand, own in ((op.a, a), (op.b, b)):
+            in_slots = operand in loads or operand in beside
+            if not in_slots and not sides.columns(own[0], False):
                 yield Finding(
-                    f"this product needs `{a[0]}` and `{b[0]}` on different sides of the tensor "
-                    "cores' tile, and other products need them on the same side",
+                    f"this operand of `@` is computed, and needs `{own[0]}` as the rows of the "
+                    "tensor cores' tile, and other uses need it as the columns",
                     op.loc,
                     SWAPPED,
                 )
+        if len(a) == len(b) == 1 and not sides.differ(a[0], b[0]):
+            yield Finding(
+                f"this product needs `{a[0]}` and `{b[0]}` on different sides of the tensor "
+                "cores' tile, and other products need them on the same side",
+                op.loc,
+                SWAPPED,
+            )
     for op in reduced:
         if not sides.columns(op.axis):
             yield Finding(
@@ -205,11 +204,10 @@ def _ride(kernel: Kernel, sides: _Sides) -> None:
 
 
 def _prefer(kernel: Kernel, sides: _Sides) -> None:
-    for op in kernel.ops:
-        if isinstance(op, Contract):
-            a, b = op.free
-            if len(a) == len(b) == 1:
-                sides.columns(b[0])
+    for op in kernel.of(Contract):
+        a, b = op.free
+        if len(a) == len(b) == 1:
+            sides.columns(b[0])
     for op in kernel.ops:
         if isinstance(op, (Store, Load)) and op.index:
             last = op.index[-1].type

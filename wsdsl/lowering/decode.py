@@ -72,7 +72,8 @@ def decoded(kernel: Kernel) -> Decoded:
             if operand in found:
                 continue
             slice, axes = _slice(operand, made), op.summed
-            read = {_read(made[v]) for v in slice or () if isinstance(made.get(v), (Load, Lookup))}
+            makers = (made.get(v) for v in slice or ())
+            read = {maker.tensor for maker in makers if isinstance(maker, (Load, Lookup))}
             if slice is not None and len(axes) == 1 and not read & stored:
                 found[operand] = axes[0], slice
     for as_loaded in (True, False):
@@ -91,10 +92,6 @@ def decoded(kernel: Kernel) -> Decoded:
 def num_decoders(kernel: Kernel) -> int:
     """Warpgroups that decode."""
     return 1 if decoded(kernel).tiles else 0
-
-
-def _read(op: Op) -> Value | None:
-    return op.tensor if isinstance(op, Load) else op.table if isinstance(op, Lookup) else None
 
 
 def _slice(operand: Value, made: Mapping[Value, Op]) -> list[Value] | None:
@@ -128,10 +125,9 @@ def _tile(
     assert isinstance(operand.type, Tile)
     last = summed
     if as_loaded and may_be_mn_major(operand.type.dtype):
-        loads = (made[v] for v in slice if isinstance(made.get(v), Load))
-        whole = (op for op in loads if isinstance(op, Load) and len(_axes(op.result)) == 2)
-        ends = [op.index[-1].type for op in whole]
-        last = next((end.name for end in ends if isinstance(end, Axis)), summed)
+        loads = (op for op in map(made.get, slice) if isinstance(op, Load))
+        whole = (op.last for op in loads if len(_axes(op.result)) == 2)
+        last = next((end.name for end in whole if end), summed)
     first = next(x for x in operand.type.axes if x != last)
     return Tile(operand.type.dtype, (first, last))
 

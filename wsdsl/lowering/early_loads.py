@@ -54,9 +54,10 @@ def refuse_written_addresses(kernel: Kernel, side: Region) -> None:
     """CompileError where a load side, which runs ahead, reads what the kernel writes."""
     written = {op.tensor for op in kernel.ops if isinstance(op, Store)}
     for op in walk(side):
-        tensor = op.tensor if isinstance(op, Load) else op.table if isinstance(op, Lookup) else None
-        if tensor in written:
-            message = f"`{tensor.name}` decides what is loaded, and is written by the kernel itself"
+        if isinstance(op, (Load, Lookup)) and op.tensor in written:
+            message = (
+                f"`{op.tensor.name}` decides what is loaded, and is written by the kernel itself"
+            )
             raise CompileError(Finding(message, op.loc, "write to another tensor"))
 
 

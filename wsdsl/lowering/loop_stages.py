@@ -63,7 +63,7 @@ class LoopStages:
         behind = following(body, (op.result for op in last))
         if not last or last == products or not movable or behind & ({*products} - {*last}):
             return None
-        if any(isinstance(op, (Load, Lookup)) and _read(op) in stored for op in body):
+        if any(isinstance(op, (Load, Lookup)) and op.tensor in stored for op in body):
             return None
         second = {*last} | behind
         if not _with_slots(body, second):
@@ -96,10 +96,6 @@ class LoopStages:
             tuple(v for op in body for v in results_of(op) if v in crossing),
             sums,
         )
-
-
-def _read(op: Load | Lookup) -> Value:
-    return op.tensor if isinstance(op, Load) else op.table
 
 
 def is_scalar(op: Op) -> bool:

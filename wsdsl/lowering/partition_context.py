@@ -25,11 +25,10 @@ def narrow_axes(kernel: Kernel) -> set[str]:
     for op in kernel.ops:
         if isinstance(op, Store) and may_be_staged(kernel, op) and op.dtype.bytes == 4:
             found |= {a.name for a in op.axes if a.role == "columns"}
-    for op in kernel.ops:
-        if isinstance(op, RenameAxes):
-            assert isinstance(op.x.type, Tile) and isinstance(op.result.type, Tile)
-            names = (*zip(op.x.type.axes, op.result.type.axes, strict=True),)
-            found |= {b for a, b in names if a in found} | {a for a, b in names if b in found}
+    for op in kernel.of(RenameAxes):
+        assert isinstance(op.x.type, Tile) and isinstance(op.result.type, Tile)
+        names = (*zip(op.x.type.axes, op.result.type.axes, strict=True),)
+        found |= {b for a, b in names if a in found} | {a for a, b in names if b in found}
     return found
 
 

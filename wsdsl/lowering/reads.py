@@ -24,23 +24,21 @@ def load_piece(op: Load | Lookup, context: PartitionContext, find: Find) -> Regi
     b = context.builder
     assert isinstance(op.result.type, Tile)
     shape, dtype = context.shapes.of(op.result.type.axes), op.result.type.dtype
-    tensor = op.tensor if isinstance(op, Load) else op.table
-    index = op.index if isinstance(op, Load) else (op.i,)
-    entries = [entry_of(v, context, find) for v in index]
+    entries = [entry_of(v, context, find) for v in op.index]
 
     def piece(i: int, j: int) -> Value:
         places = tuple(e.least.get(i, j) for e in entries)
         made = LoadGlobal(
             result=b.value(op.result.name, covering(dtype, places)),
-            tensor=tensor,
+            tensor=op.tensor,
             index=places,
-            vector=vector_of(tensor, index, context),
+            vector=vector_of(op.tensor, op.index, context),
             in_order=context.partition.in_order,
             loc=op.loc,
         )
         return b.add(made).result
 
-    return narrow(shape, dtype, b, piece, tensor)
+    return narrow(shape, dtype, b, piece, op.tensor)
 
 
 def read_elements(op: ElementsInShared, context: PartitionContext, find: Find) -> RegisterTile:

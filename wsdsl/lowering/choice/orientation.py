@@ -42,16 +42,15 @@ def other_orientation(kernel: Kernel, sizes: Mapping[str, int]) -> tuple[str, fl
         return None
     known = dict(kernel.sizes) | dict(sizes)
     extents = {name: known.get(axis.dim, 0) for name, axis in axes_of(kernel).items()}
-    for op in kernel.ops:
-        if isinstance(op, Contract):
-            first, second = (next(iter(side), "") for side in op.free)
-            few, many = extents.get(first, 0), extents.get(second, 0)
-            if 0 < few <= FEW_COLUMNS < many:
-                always = few <= FEWEST and not schedule.tile
-                return loop_variable(second), 0.0 if always else 1.0
-            large = min(few, many) > FEW_COLUMNS and all(extents.values())
-            if large and may_be_swapped(kernel, first, second):
-                return loop_variable(second), LEAST_GAIN
+    for op in kernel.of(Contract):
+        first, second = (next(iter(side), "") for side in op.free)
+        few, many = extents.get(first, 0), extents.get(second, 0)
+        if 0 < few <= FEW_COLUMNS < many:
+            always = few <= FEWEST and not schedule.tile
+            return loop_variable(second), 0.0 if always else 1.0
+        large = min(few, many) > FEW_COLUMNS and all(extents.values())
+        if large and may_be_swapped(kernel, first, second):
+            return loop_variable(second), LEAST_GAIN
     return None
 
 

@@ -317,17 +317,15 @@ def _order_of_memory(kernel: Kernel) -> Iterator[Finding]:
     """Loads are moved to their use and stores complete later: a tensor must not be read back."""
     made = kernel.definers
     stored: dict[Value, list[Store]] = {}
-    for op in kernel.ops:
-        if isinstance(op, Store):
-            stored.setdefault(op.tensor, []).append(op)
+    for op in kernel.of(Store):
+        stored.setdefault(op.tensor, []).append(op)
     for block in _blocks(kernel.body):
         seen: set[Value] = set()
         for op in block:
             for inner in walk((op,)):
-                tensor = inner.tensor if isinstance(inner, Load) else None
-                tensor = inner.table if isinstance(inner, Lookup) else tensor
-                if tensor is None or tensor not in stored:
+                if not isinstance(inner, (Load, Lookup)) or inner.tensor not in stored:
                     continue
+                tensor = inner.tensor
                 same = isinstance(inner, Load) and all(
                     same_place(inner, store, made) or apart(inner, store, made)
                     for store in stored[tensor]
