@@ -2,8 +2,6 @@
 
 import dataclasses
 
-import ml_dtypes
-import numpy as np
 import pytest
 
 from tests.kernels import CASES
@@ -15,8 +13,6 @@ from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.model.predict import predict
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.pipeline import lower, scheduled_tile
-from wsdsl.runtime import device
-from wsdsl.runtime.device import Device
 
 
 def chosen(card: Target, m: int = 1024, n: int = 3840, k: int = 4096) -> Kernel:
@@ -47,23 +43,11 @@ def test_less_smem_has_fewer_slots() -> None:
         scheduled_tile(dataclasses.replace(chosen(small), schedule=usual))
 
 
-def test_a_part_of_a_card_gets_no_more_than_it_has_room_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """24 CTAs wait for each other on a whole card; of 8 SMs each has three times the work."""
-    kernel = CASES["gemm"].kernel
-    operand = np.zeros((64, 65536), ml_dtypes.bfloat16)
-    call = kernel.resolve((operand, operand, operand[:, :64].copy()))
-    whole = kernel.compiled_for(call)
-    assert whole.schedule.splits == 24 and whole.signature.together
-    part = Device(0, "MIG", 8, (9, 0), (12, 4))
-    monkeypatch.setattr(device, "device_properties", lambda index: part)
-    assert not whole.fits(call)
-    fitting = kernel._fitting(call, None, ((), ()))
-    assert fitting.fits(call)
-    assert fitting.schedule.splits == 8
-    assert target_of("sm_90a", 8).cluster_room(2) == 4
+def test_a_part_of_a_card() -> None:
     assert target_of("sm_90a", 114) is H100_PCIE
+    part = target_of("sm_90a", 8)
+    assert part.num_sms == 8 and part.cluster_room(2) == 4
+    assert part.smem_bytes == H200.smem_bytes
 
 
 def test_what_is_not_lowered_is_refused_at_every_level() -> None:

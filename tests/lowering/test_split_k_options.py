@@ -207,24 +207,27 @@ def test_a_call_with_known_sizes_asks_nothing(monkeypatch) -> None:
     """What was chosen is looked up."""
     kernel = parse(f"{HEAD}{SUM}        C[m, n] = acc\n").f
     monkeypatch.setattr("wsdsl.compiler.runs_simulated", lambda: False)
-    asked: list[Schedule | None] = []
+    asked: list[int | None] = []
 
-    def assembled(schedule, sizes, unaligned, padded):
-        asked.append(schedule)
-        return kernel._compile(schedule, sizes, unaligned, padded)
+    def assembled(schedule, sizes, unaligned, padded, num_sms=None):
+        asked.append(num_sms)
+        return kernel._variants.lowered(schedule, sizes, unaligned, padded, num_sms)
 
     monkeypatch.setattr(kernel, "_assembled", assembled)
-    room = iter([132, 64])
-    monkeypatch.setattr("wsdsl.compiled.Compiled.fits", lambda self, call: next(room) > 100)
+    room = [132]
+    monkeypatch.setattr("wsdsl.runtime.device.num_sms_of", lambda device: room[0])
     views = [np.zeros(shape, ml_dtypes.bfloat16) for shape in [(256, 65536), (256, 65536)]]
     call = kernel.resolve((*views, None, np.zeros((256, 256), "f4")))
     first = kernel.compiled_for(call)
     assert first.schedule.reduction == "parallel"
     assert kernel.compiled_for(call) is first and len(asked) == 1
-    # On a card with less room: without those that wait for each other.
-    assert kernel.compiled_for(call, Schedule(scheduler="auto")).schedule.splits is None
-    assert kernel.compiled_for(call, Schedule(scheduler="auto")).schedule.splits is None
-    assert len(asked) == 3
+    # On a card with less room, or a part of one, fewer wait for each other.
+    room[0] = 64
+    assert not first.fits(call)
+    fitting = kernel.compiled_for(call, Schedule(scheduler="auto"))
+    assert fitting.fits(call) and fitting.schedule.reduction == "parallel"
+    assert kernel.compiled_for(call, Schedule(scheduler="auto")) is fitting
+    assert asked == [None, None, 64]
 
 
 def test_a_schedule_of_another_process() -> None:
