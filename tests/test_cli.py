@@ -58,6 +58,7 @@ def test_compile_says_schedule_and_resources(wsdsl):
         ("scheduled", "wait_barrier"),
         ("llvm", "ptx_kernel"),
         ("ptx", ".target sm_90a"),
+        ("plan", "filled by load"),
     ],
 )
 def test_emit_one_level(wsdsl, level, mark):
@@ -307,13 +308,13 @@ def test_a_folder_to_write_to_gets_all_levels(wsdsl, tmp_path):
     status, *_ = wsdsl("compile", GEMM, "-o", folder)
     assert status == 0
     suffixes = {path.name.partition(".")[2] for path in folder.iterdir()}
-    assert {"tile.ir", "scheduled.ir", "ll", "ptx"} <= suffixes
+    assert {"tile.ir", "plan.txt", "scheduled.ir", "ll", "ptx"} <= suffixes
     again = tmp_path / "again"
     assert wsdsl("compile", folder / "gemm.scheduled.ir", "-o", again)[0] == 0
     assert {path.name for path in again.iterdir()} == {
         path.name
         for path in folder.iterdir()
-        if path.name not in ("gemm.tile.ir", "gemm.partitioned.ir")
+        if path.name not in ("gemm.tile.ir", "gemm.partitioned.ir", "gemm.plan.txt")
     }
     picture = tmp_path / "nor" / "this" / "t.svg"
     assert wsdsl("schedule", GEMM, *SIZES, "-o", picture)[0] == 0

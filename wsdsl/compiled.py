@@ -145,7 +145,7 @@ class Compiled(Callee):
 
     def has(self, level: str) -> bool:
         """Whether there is a text at that level: of a kernel in IR those from its own on."""
-        return level in self._levels
+        return level in self._levels or (level == "plan" and self.partitioned.plan is not None)
 
     def ir(self, level: ir.Level = "scheduled") -> str:
         """The kernel's text at a level; `wsdsl.compile_ir` takes it back, edited or not."""

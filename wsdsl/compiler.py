@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from wsdsl.artifact.access import Access
     from wsdsl.artifact.artifact import Declaration
     from wsdsl.ir import op as ir
+    from wsdsl.ir.plan import Plan
     from wsdsl.report.timeline import Timeline
     from wsdsl.runtime.alignment import Alignment, Alignments
     from wsdsl.runtime.arguments import Call
@@ -139,6 +140,11 @@ class Kernel(Callee):
         """
         schedule, sizes = self._checked(schedule, sizes)
         return self._compiled_for(schedule, sizes).schedule
+
+    def plan(self, schedule: Schedule | None = None, **sizes: int) -> Plan:
+        """What lowering goes by under the schedule that `schedule()` gives: its text is a page."""
+        schedule, sizes = self._checked(schedule, sizes)
+        return self._compiled_for(schedule, sizes).plan
 
     def explain(self, schedule: Schedule | None = None, **sizes: int) -> str:
         """Why the schedule that `schedule()` gives is chosen for these sizes: waves, bytes,

@@ -28,6 +28,7 @@ from wsdsl.schedule import Schedule
 
 SUFFIXES = {
     "tile": ".tile.ir",
+    "plan": ".plan.txt",
     "partitioned": ".partitioned.ir",
     "scheduled": ".scheduled.ir",
     "llvm": ".ll",
@@ -48,7 +49,7 @@ def compile_command(options: argparse.Namespace) -> int:
         compiled = kernel.compile(schedule=schedule, arch=arch, **sizes)
         name = kernel.name
     every = "all" in options.emit or (options.output and not options.emit)
-    has = [level for level in SUFFIXES if level not in LEVELS or compiled.has(level)]
+    has = [level for level in SUFFIXES if level not in (*LEVELS, "plan") or compiled.has(level)]
     wanted = has if every else list(dict.fromkeys(options.emit))
     shown = {level: emit(compiled, level) for level in wanted}
     resources = resources_of(compiled)
@@ -230,7 +231,7 @@ def resources_of(compiled: wsdsl.Compiled) -> dict[str, Any]:
 def emit(compiled: Any, level: str) -> str:
     if level in LEVELS:
         return compiled.ir(level)
-    return getattr(compiled, level)
+    return str(getattr(compiled, level))
 
 
 def make_folder(path: Path) -> None:

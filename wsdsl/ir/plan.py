@@ -24,6 +24,8 @@ class PlannedRing:
     name: str
     number: int
     holds: tuple[str, ...]
+    orders: tuple[tuple[int, ...], ...]
+    """By layout, the fields of a slot as they are copied; `holds` is in that order, too."""
     depth: int
     slot_bytes: int
     producer: str
@@ -120,7 +122,7 @@ def _page(plan: Plan) -> Iterator[str]:
     for ring in plan.rings:
         slots = f"{ring.depth} slots of {ring.slot_bytes + ring.line_bytes} bytes"
         yield _line(ring.name, f"{slots}: {', '.join(ring.holds)}")
-        yield _line("", f"filled by {ring.producer}, read by {ring.consumer}")
+        yield _line("", f"filled by {ring.producer} in this order, read by {ring.consumer}")
         if ring.subtiles:
             yield _line("", f"for the epilogue, in subtiles of {_runs(ring.subtiles)} columns")
     order = "when they are needed" if plan.in_order else "as early as registers allow"

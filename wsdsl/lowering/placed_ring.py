@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -24,8 +23,6 @@ from wsdsl.ir.types import Axis, Barriers, Shared, State, TensorMap, Tile
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.epilogue_operands import is_line, swizzle_of
 from wsdsl.lowering.multicast_groups import Group
-
-FEW_LINES = 64
 
 
 @dataclass(frozen=True)
@@ -72,26 +69,6 @@ class TensorMaps:
                 MakeTensorMap(result=made, tensor=tensor, box=box, swizzle=swizzle)
             )
         return self.made[key]
-
-
-def in_order(fills: Sequence[LoadToSlot]) -> list[LoadToSlot]:
-    """In which they are copied to a slot: the smallest first, where one has few lines; what lies
-    beside operands comes last.
-
-    Loading is the limit then, and with the large one first it takes 2 to 15 % longer on an H200:
-    1024 x 1024 x 8192 by 64 x 128 31.0 and 33.3 us, by 128 x 64, swapped, 28.7 and 33.2. Elsewhere
-    it is the same (95 shapes whose tiles have more rows than columns: 1.002).
-    """
-    operands = [fill for fill in fills if not fill.box]
-    names = [{axis.name for axis in fill.axes} for fill in operands]
-    summed = set.intersection(*names) if names else set[str]()
-
-    def lines(fill: LoadToSlot) -> int:
-        return math.prod(axis.size for axis in fill.axes if axis.name not in summed)
-
-    if operands and min(map(lines, operands)) <= FEW_LINES:
-        operands.sort(key=lines)
-    return [*operands, *(fill for fill in fills if fill.box)]
 
 
 def fill_subtiles(

@@ -33,7 +33,9 @@ class ProducerSlice:
         rings: Mapping[int, Value],
         namer: Namer,
     ) -> None:
+        assert kernel.plan is not None
         self.kernel, self.groups, self.rings, self.namer = kernel, groups, rings, namer
+        self.orders = {ring.number: ring.orders for ring in kernel.plan.rings}
         self.sizes = {name: axis.size for name, axis in axes_of(kernel).items()}
         self.layouts = layouts_of(groups)
 
@@ -123,7 +125,8 @@ class ProducerSlice:
         made: list[Op] = [
             ProducerAcquire(result=slot, ring=ring, layout=self.layout(group), loc=loc)
         ]
-        for field, edge in enumerate(group.edges):
+        for field in self.orders[group.ring][self.layout(group)]:
+            edge = group.edges[field]
             load, index, box = edge.load, edge.load.index, ()
             if load.tensor.name in names:
                 if edge.box:

@@ -56,7 +56,7 @@ def assign_multicast(kernel: Kernel) -> Kernel:
         found |= _in_every_slot(work, _groups(kernel, work))
     slots = {op.result: op.ring for op in kernel.ops if isinstance(op, ProducerAcquire)}
     groups: dict[Value, dict[Group, None]] = {}
-    for op, group in found.items():
+    for op, group in sorted(found.items(), key=lambda pair: pair[0].field):
         if group:
             groups.setdefault(slots[op.slot], {})[group] = None
 

@@ -71,7 +71,6 @@ from wsdsl.lowering.placed_ring import (
     TensorMaps,
     drain,
     fill_subtiles,
-    in_order,
     released_without_product,
     take_subtiles,
 )
@@ -159,6 +158,7 @@ class _Rings:
         loads = [inner for inner in walk(op.body) if isinstance(inner, LoadToSlot)]
         waits = [inner for inner in walk(op.body) if isinstance(inner, ConsumerWait)]
         with self.builder.region() as first:
+            loads.sort(key=lambda load: load.field)
             for group in dict.fromkeys(inner.multicast for inner in loads if inner.multicast):
                 self.shares[group] = share_of(group, self.builder)
             for ring in dict.fromkeys(wait.ring for wait in waits):
@@ -338,7 +338,7 @@ class _Rings:
             )
 
     def fill(self, op: ProducerAcquire, ring: PlacedRing, state: Value) -> None:
-        b, fills = self.builder, in_order(self.fills.get(op.result, []))
+        b, fills = self.builder, self.fills.get(op.result, [])
         if self.producers.by_stores(op.ring):
             b.add(WaitBarrier(barriers=ring.empty, state=state, loc=op.loc))
             return
