@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -107,10 +108,48 @@ def test_right_and_proved(name: str, schedule: Schedule) -> None:
     assert compiled.certificate is not None
 
 
+def three_links(Q: Any, K: Any, V: Any, W: Any) -> Any:
+    def positive(x: Any) -> Any:
+        return np.maximum(x, 0).astype(ml_dtypes.bfloat16).astype(np.float64)
+
+    links = zip(K, V, W, strict=True)
+    return {"Y": sum(positive(positive(Q @ k.T) @ v.T) @ w.T for k, v, w in links)}
+
+
+THREE_LINKS = Case(
+    """
+@kernel
+def three_links(Q: bf16[M, D], K: bf16[H, N, D], V: bf16[H, E, N], W: bf16[H, F, E], Y: f32[M, F]):
+    for m, f in tiles(M, F):
+        acc = zeros(f32[m, f])
+        for h in each(H):
+            p = cast(relu(Q[m, :] @ K[h, :, :]), bf16)
+            acc += cast(relu(p @ V[h, :, :]), bf16) @ W[h, f, :]
+        Y[m, f] = acc
+""",
+    three_links,
+    dict(M=72, N=80, D=64, E=64, F=136, H=3),
+)
+
+
 def test_each_link_of_a_chain_has_a_ring_of_its_own() -> None:
-    table = edges(hoist_loads(KEPT["two_links"].kernel.tile))
-    rings = {edge.name: edge.ring for edge in table}
+    def rings_of(case: Case) -> dict[str, int | None]:
+        return {edge.name: edge.ring for edge in edges(hoist_loads(case.kernel.tile))}
+
+    rings = rings_of(THREE_LINKS)
+    assert len({rings[name] for name in "QKVW"}) == 4
+    rings = rings_of(KEPT["two_links"])
     assert rings["U"] == rings["G"] == rings["X"] != rings["D"]
+
+
+def test_three_links_are_right_and_proved() -> None:
+    arrays = inputs(THREE_LINKS)
+    wanted = expected(THREE_LINKS, arrays)
+    schedule = Schedule(tile=dict(m=128, f=64), consumers=2, stages=1)
+    compiled = THREE_LINKS.kernel.compile(schedule=schedule, N=80, D=64, E=64)
+    compiled.simulate(*arrays.values())
+    check(THREE_LINKS, arrays, wanted)
+    assert compiled.certificate is not None
 
 
 def test_whole_rows_are_computed() -> None:

@@ -1,4 +1,10 @@
-"""What crosses from one partition to another: a row of the table that `edges` makes of a kernel."""
+"""What crosses from one partition to another: a row of the table that `edges` makes of a kernel.
+
+A row has room for what is not lowered yet. A ring of tile ids is an edge of a scalar, to all
+partitions, and a sentinel one of its values; a second loop nest has edges of loops of its own; a
+tile that stays in SMEM across loops is consumed in another loop than it is produced in, as Q of
+attention is; what two CTAs hold together, or a store clips, is a matter of its layout.
+"""
 
 from __future__ import annotations
 
