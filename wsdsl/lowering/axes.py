@@ -38,6 +38,10 @@ def whole_axes(kernel: Kernel) -> frozenset[str]:
     return frozenset(kind.name for kind in taken if isinstance(kind, Axis))
 
 
+def tile_axes(value: Value) -> tuple[str, ...]:
+    """None of a scalar, nor of what is no tile at all."""
+    return value.type.axes if isinstance(value.type, Tile) else ()
+
+
 def is_tile(value: Value) -> bool:
-    """Whether it has axes: neither a scalar nor what is no tile at all."""
-    return isinstance(value.type, Tile) and bool(value.type.axes)
+    return bool(tile_axes(value))

@@ -16,11 +16,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from wsdsl.ir.op import Op, Region, Value, operands, regions, results_of
+from wsdsl.ir.op import Op, Region, Value
 from wsdsl.ir.slot_ops import (
     ConsumerRelease,
     ConsumerWait,
-    ProducerAcquire,
     SlotElements,
     SlotTile,
     SlotValues,
@@ -28,7 +27,7 @@ from wsdsl.ir.slot_ops import (
 )
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import SharedTile, Slot
-from wsdsl.ir.walk import definers, replace_operands, used_inside, with_regions
+from wsdsl.ir.walk import definers, replace_operands, with_regions
 from wsdsl.lowering.edge import Edge
 from wsdsl.lowering.producer_slice import ProducerSlice
 from wsdsl.lowering.slots import SlotGroup
@@ -80,7 +79,7 @@ class ConsumerSlice:
             for n, group in enumerate(groups):
                 if group.held[-1] == i:
                     made.append(ConsumerRelease(slot=slots[n], loc=op.loc))
-        return without_unused(made)
+        return tuple(made)
 
     def _take(
         self,
@@ -127,17 +126,3 @@ def _read_from_slots(op: Op, tiles: dict[Value, Value]) -> Op:
     if isinstance(op, Contract):
         return dataclasses.replace(op, a=tiles.get(op.a, op.a), b=tiles.get(op.b, op.b))
     return with_regions(op, lambda region: tuple(_read_from_slots(i, tiles) for i in region))
-
-
-def without_unused(ops: list[Op] | Region) -> Region:
-    """Drop ops whose results nothing in the block uses; they all are free of effects."""
-    needed: set[Value] = set()
-    kept: list[Op] = []
-    for op in reversed(ops):
-        made = results_of(op)
-        pure = made and not regions(op) and not isinstance(op, (ProducerAcquire, ConsumerWait))
-        if pure and not needed & set(made):
-            continue
-        needed |= {*operands(op), *used_inside(op)}
-        kept.append(op)
-    return tuple(reversed(kept))

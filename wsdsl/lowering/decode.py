@@ -35,7 +35,7 @@ from wsdsl.ir.tile_ops import (
 from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import Axis, Role, Tile
 from wsdsl.ir.wgmma import may_be_mn_major
-from wsdsl.lowering.axes import axes_of, loop_variable
+from wsdsl.lowering.axes import axes_of, loop_variable, tile_axes
 from wsdsl.lowering.product_operands import computed_operands
 from wsdsl.schedule import Schedule
 
@@ -126,14 +126,10 @@ def _tile(
     last = summed
     if as_loaded and may_be_mn_major(operand.type.dtype):
         loads = (op for op in map(made.get, slice) if isinstance(op, Load))
-        whole = (op.last for op in loads if len(_axes(op.result)) == 2)
+        whole = (op.last for op in loads if len(tile_axes(op.result)) == 2)
         last = next((end.name for end in whole if end), summed)
     first = next(x for x in operand.type.axes if x != last)
     return Tile(operand.type.dtype, (first, last))
-
-
-def _axes(value: Value) -> tuple[str, ...]:
-    return value.type.axes if isinstance(value.type, Tile) else ()
 
 
 def _roles(tiles: Iterable[Tile]) -> tuple[dict[str, Role], bool]:

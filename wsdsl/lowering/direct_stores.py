@@ -7,7 +7,8 @@ import dataclasses
 from wsdsl.ir.memory_ops import StoreGlobal
 from wsdsl.ir.op import Value
 from wsdsl.ir.tile_ops import Cast, Store
-from wsdsl.ir.types import I32, Axis, Fragment, Tile
+from wsdsl.ir.types import I32, Axis, Fragment
+from wsdsl.lowering.axes import tile_axes
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.reads import Find, entry_of, vector_of
 
@@ -50,7 +51,7 @@ def _place(
     if isinstance(entry.type, Axis):
         along = [entry.type.name] if context.tiles[entry.type.name].is_clipped else []
     else:
-        axes = entry.type.axes if isinstance(entry.type, Tile) else ()
+        axes = tile_axes(entry)
         along = [name for name in axes if name not in named and not context.is_full(name)]
     for name in along:
         assert isinstance(place.type, Fragment)

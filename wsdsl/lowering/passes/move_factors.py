@@ -31,6 +31,7 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, operands
 from wsdsl.ir.tile_ops import Block, Cast, Constant, Contract, Index, Map
 from wsdsl.ir.types import F32, Axis, DType, Tile
 from wsdsl.ir.walk import Namer, replace_operands, uses, with_regions
+from wsdsl.lowering.axes import tile_axes
 from wsdsl.lowering.passes.drop_unused import without_unused
 
 
@@ -76,7 +77,7 @@ class _Mover:
             self.ops.append(op)
             return
         tiles = [tile for tile, _ in sides]
-        (k,) = {*_axes(op.a)} & {*_axes(op.b)}
+        (k,) = op.summed
         factors = [self.wide(self.without(f, k)) for _, held in sides for f in held]
         self.any = True
         if not factors:
@@ -84,7 +85,9 @@ class _Mover:
             return
         factor = factors[0]
         for other in factors[1:]:
-            axes = tuple(x for x in op.result.type.axes if x in (*_axes(factor), *_axes(other)))
+            axes = tuple(
+                x for x in op.result.type.axes if x in (*tile_axes(factor), *tile_axes(other))
+            )
             args, factor = (factor, other), self.value("factor", F32, axes)
             self.ops.append(Map(result=factor, fn="mul", args=args, loc=op.loc))
         bare = self.value(op.result.name, F32, op.result.type.axes)
@@ -106,18 +109,18 @@ class _Mover:
     def wide(self, factor: Value) -> Value:
         if _dtype(factor) == F32:
             return factor
-        made = self.value(factor.name, F32, _axes(factor))
+        made = self.value(factor.name, F32, tile_axes(factor))
         self.ops.append(Cast(result=made, x=factor))
         return made
 
     def without(self, value: Value, k: str) -> Value:
         """The value in a tile of `k`, which is the same for all of it."""
-        if isinstance(value.type, Axis) or k not in _axes(value):
+        if isinstance(value.type, Axis) or k not in tile_axes(value):
             return value
         if (value, k) in self.moved:
             return self.moved[value, k]
         op = self.made[value]
-        axes = tuple(x for x in _axes(value) if x != k)
+        axes = tuple(x for x in tile_axes(value) if x != k)
         made = self.value(value.name, _dtype(value), axes)
         match op:
             case Map(fn="floordiv", args=(x, y)) if (axis := self.indexed(x)) is not None:
@@ -134,10 +137,6 @@ class _Mover:
     def indexed(self, value: Value) -> Value | None:
         op = self.made.get(value)
         return op.axis if isinstance(op, Index) else None
-
-
-def _axes(value: Value) -> tuple[str, ...]:
-    return value.type.axes if isinstance(value.type, Tile) else ()
 
 
 def _dtype(value: Value) -> DType:

@@ -76,6 +76,7 @@ from wsdsl.lowering.early_loads import (
 )
 from wsdsl.lowering.epilogue_operands import epilogue_slots
 from wsdsl.lowering.output_nest import output_nest
+from wsdsl.lowering.passes.drop_unused import without_unused
 from wsdsl.lowering.producer_slice import ProducerSlice, SkippedSlice
 from wsdsl.lowering.slots import SlotGroup, layouts_of, operand_slots
 
@@ -121,7 +122,7 @@ def partition_loads(kernel: Kernel) -> Kernel:
         partitions.append(partition("decode", _work(kernel, side)))
     for index in range(num_pingpong):
         side = ConsumerSlice(filled_by, in_parts, index, num_pingpong).of(body)
-        work = _work(kernel, side)
+        work = _work(kernel, without_unused(side))
         if num_pingpong > 1:
             in_turn = dict[str, Any](pingpong_index=index, num_pingpong=num_pingpong, skip=skip)
             work = dataclasses.replace(work, **in_turn)
