@@ -66,6 +66,8 @@ class Plan:
     shared: str
     partitions: tuple[PlannedPartition, ...]
     rings: tuple[PlannedRing, ...]
+    edges: tuple[str, ...] = ()
+    """What crosses between partitions, an edge a line."""
     exchanged_bytes: int = 0
     """Of the sums that CTAs of a cluster send each other."""
     staging: int = 0
@@ -119,6 +121,8 @@ def _page(plan: Plan) -> Iterator[str]:
     for partition in plan.partitions:
         yield _line(f"partition {partition.role}", _who(partition))
     yield _line("share", f"cooperating consumers divide a tile's {plan.shared}")
+    for n, edge in enumerate(plan.edges):
+        yield _line("" if n else "edges", edge)
     for ring in plan.rings:
         slots = f"{ring.depth} slots of {ring.slot_bytes + ring.line_bytes} bytes"
         yield _line(ring.name, f"{slots}: {', '.join(ring.holds)}")

@@ -25,6 +25,7 @@ from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.cooperation import num_cooperating, num_pingpong_consumers, shared_role
 from wsdsl.lowering.decode import num_decoders
 from wsdsl.lowering.early_loads import load_shares, loaded_tensors
+from wsdsl.lowering.edges import edges
 from wsdsl.lowering.epilogue_operands import epilogue_slots, subtile_offsets, subtile_widths
 from wsdsl.lowering.footprint import (
     MOST_REGISTERS,
@@ -65,6 +66,7 @@ def make_plan(kernel: Kernel) -> Kernel:
         summed=roles[""],
         shared=shared_role(kernel, schedule),
         partitions=tuple(_partitions(kernel, schedule, groups, in_parts)),
+        edges=tuple(map(str, edges(kernel))),
         rings=tuple(_rings(kernel, schedule, (*groups, *in_parts))),
         # Each of its slots takes two mbarriers; that of `exchanged_bytes` is rounded up.
         exchanged_bytes=exchanged - SMEM_ALIGN + 16 if exchanged else 0,
