@@ -17,6 +17,7 @@ from wsdsl.diagnostics import LaunchError, VerifyError
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.spec import verify
+from wsdsl.ir.swizzle import widest_swizzle
 from wsdsl.prover.skeleton import check_skeleton
 from wsdsl.runtime.launch import num_ctas
 
@@ -230,6 +231,7 @@ store_global(tensor=%Z, index=(%t,), value=%f)
 
 def registers(dtype: str, n: int, k: int, b_k: bool = True) -> str:
     rows, columns = (n, k) if b_k else (k, n)
+    swizzle = widest_swizzle(2 * columns)
     return f"""
 %i0: i32 = constant(value=0)
 %no: bool = constant(value=False)
@@ -240,7 +242,7 @@ def registers(dtype: str, n: int, k: int, b_k: bool = True) -> str:
 %cast: frag<{dtype}[64x{k}]> = cast(x=%x)
 %a: frag<{dtype}[64x{k}] operand> = convert_layout(x=%cast)
 %b: smem_descriptor = matrix_operand(shared=%tile, state=%s, dtype="{dtype}", rows={rows},
-  columns={columns}, swizzle="128B", k_major={b_k})
+  columns={columns}, swizzle="{swizzle}", k_major={b_k})
 %e: acc<f32[64x{n}]> = empty_accumulator()
 wgmma_fence()
 %p: acc<f32[64x{n}]> = wgmma(acc=%e, a=%a, b=%b, accumulate=%no, dtype="{dtype}", k={k},

@@ -319,3 +319,11 @@ def test_parts_of_one_scattered_store_are_apart(name: str, wide: dict[str, int])
         elif isinstance(op, f.Iota) and op.start != start:
             kernel = changed(kernel, op, dataclasses.replace(op, start=start))
     assert objection(kernel)
+
+
+def test_ctas_have_items_of_their_own() -> None:
+    text = str(CASES["scale"].kernel._compile(Schedule(scheduler="persistent"), {}, ()).scheduled)
+    check_global_order(parse_kernel(text))
+    assert "step=%num_ctas" in text and "%c2: i32" in text
+    with pytest.raises(Failure, match="two CTAs may have the same item"):
+        check_global_order(parse_kernel(text.replace("step=%num_ctas", "step=%c2")))

@@ -160,7 +160,7 @@ class _Partition:
         places: GlobalPlaces,
         agent: int,
     ) -> None:
-        self.partition, self.places, self.agent = partition, places, agent
+        self.kernel, self.partition, self.places, self.agent = kernel, partition, places, agent
         mine = [op for op in walk(partition.body) if op in found]
         self.accesses = {op: places.access(op, found[op]) for op in mine}
         self.num = num = partition.num_warpgroups
@@ -216,9 +216,24 @@ class _Partition:
                 ahead += [self.places.sums.meanings[n] for n, _ in x.terms if isinstance(n, int)]
             elif isinstance(x, tuple):
                 if x[0] in OF_A_CTA:
+                    self._check_items(op)
                     return True
                 ahead += x[1:]
         return False
+
+    def _check_items(self, op: b.ForRange) -> None:
+        """No two CTAs, or clusters, walk the same item. Of tiles that are cut `split_k_protocol`
+        says what an iteration does."""
+        grid = next((o for o in self.kernel.body if isinstance(o, b.LaunchGrid)), None)
+        if grid is None or grid.contraction:
+            return
+        sums, cluster = self.places.sums, grid.cluster > 1
+        own = b.ClusterIndex if cluster else b.CtaIndex
+        step = sums.special(b.NumClusters if cluster else b.NumCtas)
+        if sums.of(op.start) != sums.special(own) or sums.of(op.step) != step:
+            told = "two CTAs may have the same item of this loop, and store the same elements"
+            hint = "walk them from the number of the CTA (or cluster), by how many there are"
+            raise self.fail(op, told, hint=hint)
 
     def _next(self, op: b.ForRange, done: Done, work: bool) -> Done:
         """What was done, as the next iteration has it."""

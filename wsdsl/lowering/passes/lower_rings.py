@@ -119,14 +119,13 @@ class _Rings:
                 self.released_by_threads |= released_without_product(inner)
             if isinstance(op, (ProducerAcquire, ConsumerWait)):
                 self.slots[op.result] = op
-            if isinstance(op, (ConsumerWait, NoSlot)):
-                assert op.state is not None
+            if isinstance(op, (ConsumerWait, NoSlot)) and op.state is not None:
                 self.placed[op.result] = op.ring, op.state
             elif isinstance(op, ForRange):
                 for first, *others in zip(op.init, op.args, op.result, strict=True):
                     for value in others if first in self.placed else ():
-                        ring, _ = self.placed[first]
-                        self.placed[value] = ring, self.builder.value(value.name, State())
+                        own = self.builder.value(value.name, State())
+                        self.placed[value] = self.placed[first][0], own
             elif isinstance(op, LoadToSlot):
                 self.fills.setdefault(op.slot, []).append(op)
                 held = self.slots[op.slot]
@@ -147,10 +146,9 @@ class _Rings:
                 self.place(op)
         body: list[Op] = []
         for place, op in enumerate(self.kernel.body):
-            if isinstance(op, CircularBuffer):
-                continue
             self.now = place
-            body.append(self.partition(op) if isinstance(op, Partition) else op)
+            if not isinstance(op, CircularBuffer):
+                body.append(self.partition(op) if isinstance(op, Partition) else op)
         return dataclasses.replace(self.kernel, body=(*self.declarations, *body))
 
     def partition(self, op: Partition) -> Partition:
