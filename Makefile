@@ -15,7 +15,7 @@ help:
 	@echo "make soak   what takes hours: generated programs, schedules and mutants; ARGS=2000 for fewer"
 	@echo "make corpus whether the PTX of some 1,000 kernels is as it was in BASE=main; ARGS=\"--sample 100\""
 	@echo "make lint   ruff, pyright, import-linter"
-	@echo "make docs   write docs/ir.md again from the docstrings of the ops"
+	@echo "make docs   write docs/ir.md again from the docstrings of the ops, docs/rates.md from the rates"
 	@echo "make bench  run the benchmarks (needs a GPU and torch)"
 
 demo: $(VENV)/run
@@ -47,6 +47,7 @@ lint: $(VENV)/dev
 
 docs: $(VENV)/run
 	$(BIN)/python tools/ir_docs.py
+	$(BIN)/python tools/rates_docs.py
 
 bench: $(VENV)/run
 	$(BIN)/python -m benchmarks.device --bench $(ARGS)

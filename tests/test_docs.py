@@ -22,6 +22,11 @@ def test_ir_page_is_made_from_the_docstrings():
     assert (ROOT / "docs" / "ir.md").read_text() == page, "run `make docs`"
 
 
+def test_rates_page_is_made_from_the_rates():
+    page = runpy.run_path(str(ROOT / "tools" / "rates_docs.py"))["page"]()
+    assert (ROOT / "docs" / "rates.md").read_text() == page, "run `make docs`"
+
+
 @pytest.mark.parametrize("path", PAGES, ids=lambda p: p.name)
 def test_links_lead_somewhere(path):
     text = path.read_text()

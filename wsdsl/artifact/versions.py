@@ -14,7 +14,7 @@ IMPORTED = time.time()
 """When this process began to import the package, or soon after."""
 
 ROOT = Path(__file__).parents[1]
-NO_EMITTERS = ("cli", "kernels", "report", "runtime")
+NO_EMITTERS = ("calibrate", "cli", "kernels", "report", "runtime")
 """Folders that take no part in what a kernel's text becomes."""
 
 
@@ -51,7 +51,7 @@ def _sources(folder: str) -> Iterator[str]:
         if entry.is_dir():
             if folder != str(ROOT) or entry.name not in NO_EMITTERS:
                 yield from _sources(entry.path)
-        elif entry.name.endswith((".py", ".lark")):
+        elif entry.name.endswith((".py", ".lark", ".json")):
             yield entry.path
 
 
@@ -84,7 +84,10 @@ def digest(kind: str, *parts: object) -> str | None:
     made_by = emitter()
     if made_by is None:
         return None
-    return hashlib.sha256(repr((kind, made_by, *parts)).encode(errors="surrogatepass")).hexdigest()
+    from wsdsl.rates.of_target import calibrated_digest
+
+    text = repr((kind, made_by, calibrated_digest(), *parts))
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 def artifact_key(code: str | None) -> str | None:

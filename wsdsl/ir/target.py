@@ -7,6 +7,7 @@ where they are used (`lowering/model`).
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -42,6 +43,8 @@ class Target:
     """Whether products are summed there, and not in registers."""
     is_lowered: bool = True
     """Whether kernels are compiled for it."""
+    device: str = r"(?!)"
+    """A pattern of the names that drivers give such cards."""
 
     def __str__(self) -> str:
         return f"{self.arch} ({self.name})"
@@ -73,12 +76,25 @@ H200 = Target(
     num_sms=132,
     memory_bytes=2950.0,
     clusters=((2, 66), (4, 30), (8, 15)),
+    device=r"\bH200\b(?!.*MIG)",
 )
 TB_PER_S = H200.memory_bytes / 4.8
 """What is measured on an H200, by the bandwidth in its data sheet: others have theirs alone."""
-H100_SXM = replace(H200, name="H100 SXM", memory_bytes=3.35 * TB_PER_S)
-GH200 = replace(H200, name="GH200", memory_bytes=4.0 * TB_PER_S)
-H100_PCIE = replace(H200, name="H100 PCIe", num_sms=114, memory_bytes=2.0 * TB_PER_S, clusters=())
+H100_SXM = replace(
+    H200,
+    name="H100 SXM",
+    memory_bytes=3.35 * TB_PER_S,
+    device=r"\bH100\b(?!.*(PCIe|NVL|MIG))",
+)
+GH200 = replace(H200, name="GH200", memory_bytes=4.0 * TB_PER_S, device=r"\bGH200\b(?!.*MIG)")
+H100_PCIE = replace(
+    H200,
+    name="H100 PCIe",
+    num_sms=114,
+    memory_bytes=2.0 * TB_PER_S,
+    clusters=(),
+    device=r"\bH100\b.*PCIe(?!.*MIG)",
+)
 B200 = Target(
     "B200",
     "sm_100a",
@@ -89,6 +105,7 @@ B200 = Target(
     ptx=86,
     has_tensor_memory=True,
     is_lowered=False,
+    device=r"\bB200\b(?!.*MIG)",
 )
 TARGETS = (H200, H100_SXM, GH200, H100_PCIE, B200)
 
@@ -103,3 +120,13 @@ def target_of(arch: str, num_sms: int | None = None) -> Target:
         return cards[0]
     part = replace(cards[0], name=f"{num_sms} SMs of {cards[0]}", num_sms=num_sms)
     return next((card for card in cards if card.num_sms == num_sms), part)
+
+
+def target_of_device(device: str, arch: str, num_sms: int) -> Target:
+    """The card of which a driver gives this name; one that is not known is taken for another of the
+    architecture, with a name of its own.
+    """
+    for card in TARGETS:
+        if card.arch == arch and card.num_sms == num_sms and re.search(card.device, device):
+            return card
+    return replace(target_of(arch), name=device, num_sms=num_sms, device=re.escape(device))
