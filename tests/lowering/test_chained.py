@@ -11,8 +11,11 @@ import pytest
 
 from tests.case_data import check, expected, inputs
 from tests.case_table import Case
+from tests.kernels import CASES
 from wsdsl import Schedule
 from wsdsl.diagnostics import ScheduleError
+from wsdsl.ir.tile_ops import If, Map
+from wsdsl.ir.walk import walk
 from wsdsl.lowering.edges import edges
 from wsdsl.lowering.passes.hoist_loads import hoist_loads
 
@@ -157,3 +160,18 @@ def test_whole_rows_are_computed() -> None:
         KEPT["two_links"].kernel.compile(
             schedule=Schedule(tile=dict(m=64, n=128), consumers=2, share="n")
         )
+
+
+def test_only_the_last_tile_is_masked() -> None:
+    """Of a loop's three copies of the first stage: the first iteration's, which may be the last,
+    that of whole tiles, and that of the last one."""
+    scheduled = CASES["attention"].kernel.compile(Schedule(), H=2, M=128, D=64).scheduled
+    masks = [
+        sum(isinstance(o, Map) and o.fn == "where" for o in branch)
+        for op in walk(scheduled.body)
+        if isinstance(op, If)
+        for branch in (op.then, op.orelse)
+        if any(isinstance(o, Map) and o.fn == "exp2" for o in branch)
+    ]
+    first, whole, last, *rest = masks
+    assert first == last > whole == 0 and not any(rest)

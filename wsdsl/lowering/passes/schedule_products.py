@@ -280,7 +280,9 @@ class _Pipelined:
         given_back = tuple(op for op in releases if op.slot not in reading)
         makers = tuple(op for op in rest if {*results_of(op)} & {*stages.crossing})
         scalars = tuple(op for op in rest if isinstance(op, PURE) and is_scalar(op))
-        middle = tuple(op for op in rest if op not in (*releases, *makers, *scalars))
+        apart = (*releases, *makers, *scalars)
+        # Where tiles begin is said anew, by `axes`, wherever it is told apart.
+        middle = tuple(op for op in rest if not (op in apart or isinstance(op, AxisAt)))
         used = {v for op in (*stages.scaling, *makers) for v in operands(op)} | {*self.handed}
         wanted = [v for op in middle for v in results_of(op) if v in used]
         self.copy((*given_back, *scalars), swap)
