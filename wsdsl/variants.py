@@ -66,7 +66,10 @@ class Variants:
         found = [op.result.type for op in tile.ops if isinstance(op, Whole)]
         found += [op.index.type for op in tile.ops if isinstance(op, ForTiles) and op.whole]
         whole = tuple(sorted({kind.dim for kind in found if isinstance(kind, Axis)}))
-        return Declaration(tile.params, access_of(tile), whole)
+        loops = (op for op in tile.ops if isinstance(op, ForTiles) and not op.whole)
+        walked = (op.index.type.dim for op in loops if isinstance(op.index.type, Axis))
+        rows = next((dim for dim in walked if dim not in whole), "")
+        return Declaration(tile.params, access_of(tile), whole, rows)
 
     def padded(
         self,

@@ -69,12 +69,14 @@ def deflated(ptx: str) -> bytes:
 @dataclass(frozen=True)
 class Declaration:
     """What calls of a kernel need to know of its text. `whole_dims`: dimensions that are taken
-    whole, so that compiled kernels are for one size of each.
+    whole, so that compiled kernels are for one size of each. `rows`: the one that the first loop
+    over tiles walks, or "".
     """
 
     params: tuple[Value, ...]
     access: Access
     whole_dims: tuple[str, ...]
+    rows: str = ""
 
     @cached_property
     def dims(self) -> tuple[str, ...]:

@@ -1,0 +1,139 @@
+"""Classes of sizes: calls whose sizes are of one class run the same kernel, which takes sizes when
+it is launched.
+
+A class is arithmetic: it depends on the kernel's text, and on nothing that was called or measured
+before. The rows of the output, as their number changes from call to call, are told apart in 32
+parts of an octave (1025 to 1056, ..., 4033 to 4095), and no finer than by 8. A round number of
+rows is a class of its own, since who writes 4096 means it. Other dimensions (weights) are told
+apart in the same parts where rows of memory fill whole lines of L2, so that most of these are
+alone, and else in quarters of an octave. What one tile has whole is exact. Along the contiguous
+dimension of a tensor a class has one alignment: its rows in memory begin at lines of L2, where TMA
+takes them, at words, or anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from wsdsl.artifact.artifact import Declaration
+from wsdsl.ir.global_memory import COPY_WORD, L2_LINE
+from wsdsl.ir.tma import TMA_ALIGN
+from wsdsl.ir.types import Tensor
+
+FINE, COARSE = 32, 4
+"""Parts of an octave."""
+LEAST_ROWS = 8
+"""Rows that are not told apart: tiles have multiples of 8."""
+ROUND = 64
+"""Round sizes are quarters of an octave that this divides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Sizes from `low` to `high` that are multiples of `step`, and none of `unlike` if given."""
+
+    low: int
+    high: int
+    step: int = 1
+    unlike: int = 0
+
+    def __contains__(self, size: int) -> bool:
+        fits = self.low <= size <= self.high and size % self.step == 0
+        return fits and not (self.unlike and size % self.unlike == 0)
+
+    def __str__(self) -> str:
+        if self.low == self.high:
+            return f"= {self.low}"
+        told = f"{self.low} to {self.high}"
+        told += f" in multiples of {self.step}" if self.step > 1 else ""
+        return told + (f", not of {self.unlike}" if self.unlike else "")
+
+
+@dataclass(frozen=True)
+class SizeClass:
+    """A span of sizes for each dimension. `rows`: the dimension of the output's rows, or ""."""
+
+    spans: tuple[tuple[str, Span], ...]
+    rows: str
+
+    def __contains__(self, sizes: Mapping[str, int]) -> bool:
+        return all(sizes.get(dim, -1) in span for dim, span in self.spans)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{dim} {span}" for dim, span in self.spans)
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """Those that stand for all: the largest."""
+        return {dim: span.high for dim, span in self.spans}
+
+
+def size_class(declaration: Declaration, sizes: Mapping[str, int]) -> SizeClass:
+    """The class of sizes of a kernel's dimensions."""
+    lines, rows = alignments(declaration), declaration.rows
+    spans: list[tuple[str, Span]] = []
+    for dim in (dim for dim in declaration.dims if dim in sizes):
+        size = sizes[dim]
+        aligned = lines.get(dim, (1,))
+        if dim in declaration.whole_dims or (dim == rows and is_round(size)):
+            spans.append((dim, Span(size, size)))
+        elif dim == rows:
+            low, high = part_of(size, FINE, LEAST_ROWS)
+            spans.append((dim, _fitted(low, high - is_round(high), size, aligned)))
+        else:
+            parts = FINE if dim in lines and size % aligned[0] == 0 else COARSE
+            spans.append((dim, _fitted(*part_of(size, parts, 1), size, aligned)))
+    return SizeClass(tuple(spans), rows)
+
+
+def is_round(size: int) -> bool:
+    return size > 0 and size % ROUND == 0 and size % _quarter(size) == 0
+
+
+def part_of(size: int, parts: int, least: int) -> tuple[int, int]:
+    """The first and the last size of its part of an octave, which has no fewer than `least`."""
+    width = max(least, (1 << (max(1, size) - 1).bit_length()) // 2 // parts)
+    high = -(-max(1, size) // width) * width
+    return (0 if high == width else high - width + 1), high
+
+
+def alignments(declaration: Declaration) -> dict[str, tuple[int, ...]]:
+    """Of dimensions that say where rows of tensors begin: of what a size may be a multiple that
+    changes how memory is accessed, the largest first.
+    """
+    found: dict[str, int] = {}
+    kinds = (p.type for p in declaration.params)
+    for kind in (k for k in kinds if isinstance(k, Tensor) and len(k.dims) > 1):
+        last, width = kind.dims[-1], max(1, kind.dtype.bytes)
+        if isinstance(last, str):
+            found[last] = min(width, found.get(last, width))
+    return {
+        dim: tuple(sorted({max(1, b // width) for b in (L2_LINE, TMA_ALIGN, COPY_WORD)} | {1}))[
+            ::-1
+        ]
+        for dim, width in found.items()
+    }
+
+
+def row_parts(low: int, high: int, parts: int = FINE) -> Iterator[tuple[int, int]]:
+    """The parts of sizes beyond `low`, up to `high`, in order."""
+    while low < high:
+        low, top = low + 1, part_of(low + 1, parts, LEAST_ROWS)[1]
+        yield low, min(top, high)
+        low = top
+
+
+def _quarter(size: int) -> int:
+    return max(1, (1 << (size - 1).bit_length()) // 2 // COARSE)
+
+
+def _fitted(low: int, high: int, size: int, aligned: tuple[int, ...]) -> Span:
+    """The sizes of a part that have this one's alignment, from the first to the last of them."""
+    at = next(i for i, unit in enumerate(aligned) if size % unit == 0)
+    step, unlike = aligned[at], aligned[at - 1] if at else 0
+    span = Span(low, high, step, unlike)
+    least = next(x for x in range(-(-low // step) * step, size + 1, step) if x in span)
+    most = next(x for x in range(high // step * step, size - 1, -step) if x in span)
+    return Span(least, most) if least == most else Span(least, most, step, unlike)
