@@ -32,6 +32,14 @@ in nanoseconds. A wgmma is one instruction of 64 rows, N columns, and 32 bytes o
 largest of what its columns take the tensor cores, what its operands take to be read from SMEM (2048
 bytes of A, unless A is in registers, and 32 a column), and the least that any takes.
 
+    wsdsl calibrate [BENCH …] [--out FILE] [--seconds 60] [--json]
+
+measures them on this card in less than a minute, prints them beside those that are shipped, and
+keeps them by device in `rates/` of the cache's folder (`WSDSL_CACHE_DIR`). Kernels that were chosen
+by others are chosen anew. The microbenchmarks (`wsdsl/calibrate`) are kernels of PTX that run in a
+process of their own. None can hang: what waits gives up after some time, and a process that says
+nothing is ended; what it was about is left as it was, and told.
+
 A value with † was not measured on that card: it stands in a data sheet or a publication, was fitted
 to kernels, or is an estimate. `source` of its row in the file says which.
 

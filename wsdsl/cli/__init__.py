@@ -1,4 +1,4 @@
-"""The command `wsdsl`: compile, prove, run, schedule, cache, doctor, bench.
+"""The command `wsdsl`: compile, prove, run, schedule, calibrate, cache, doctor, bench.
 
 Exit status 0: fine; 1: a wrong result, or something is missing; 2: a mistake in the command, the
 kernel or the schedule.
@@ -15,6 +15,7 @@ from typing import NoReturn
 
 import wsdsl
 from wsdsl.cli.cache import cache_command
+from wsdsl.cli.calibrate import calibrate_command
 from wsdsl.cli.commands import (
     SUFFIXES,
     bench_command,
@@ -128,6 +129,17 @@ def parser() -> argparse.ArgumentParser:
     )
     scheduling.add_argument(
         "-o", "--output", metavar="FILE", type=Path, help="timeline.svg, or .png"
+    )
+
+    calibrating = command(
+        "calibrate", calibrate_command, "Measure the rates of this card, and choose by them."
+    )
+    calibrating.add_argument("bench", nargs="*", help="some of the microbenchmarks; left out: all")
+    calibrating.add_argument(
+        "--out", metavar="FILE", type=Path, help="write the rates there, and not where they count"
+    )
+    calibrating.add_argument(
+        "--seconds", type=float, default=60.0, help="about how long it may take (60)"
     )
 
     caching = command("cache", cache_command, "List the compiled kernels that are kept on disk.")

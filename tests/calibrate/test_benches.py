@@ -1,0 +1,199 @@
+"""What microbenchmarks make of the times that they measure, and that ptxas takes their kernels."""
+
+import re
+
+import pytest
+
+from tests.calibrate.fake_gpu import FakeGpu
+from wsdsl.artifact.tools import find_ptxas
+from wsdsl.calibrate import (
+    barriers,
+    dram,
+    hand_over,
+    issue,
+    kernels,
+    l2,
+    l2_threads,
+    latency,
+    power,
+    rings,
+    smem,
+    tensor,
+)
+from wsdsl.calibrate.asm import PATIENCE
+from wsdsl.calibrate.benches import benches
+from wsdsl.codegen.gate import HARMLESS
+from wsdsl.codegen.ptxas import assemble
+from wsdsl.rates.rates import DESCRIBED, NAMES
+
+ALL = benches(0.0)
+KERNELS = {kernel.name: kernel for bench in ALL for kernel in bench.kernels}
+
+
+def approx(**values):
+    return {name: pytest.approx(value) for name, value in values.items()}
+
+
+def test_each_rate_is_measured_by_the_bench_that_it_names():
+    found = {bench.name: set(bench.measure(FakeGpu(lambda *_: 1e6))) for bench in ALL}
+    for d in DESCRIBED:
+        assert d.name in found[d.bench]
+    assert sorted(name for names in found.values() for name in names) == sorted(NAMES)
+
+
+def test_each_kernel_has_a_name_of_its_own():
+    named = [kernel for bench in ALL for kernel in bench.kernels if bench.name != "lines"]
+    assert len({id(kernel) for kernel in named}) == len(KERNELS)
+
+
+@pytest.mark.skipif(find_ptxas() is None, reason="there is no ptxas")
+@pytest.mark.parametrize("name", KERNELS)
+def test_ptxas_takes_it_without_a_spill_or_a_serialised_product(name):
+    assembled = assemble(KERNELS[name].ptx)
+    assert assembled is not None
+    assert assembled.resources.spill_store_bytes == 0
+    assert set(re.findall(r"C7\d\d\d", assembled.log)) <= HARMLESS
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_each_loop_that_waits_gives_up(name):
+    """A label that is gone back to stands in front of a count or of the patience's end."""
+    text = KERNELS[name].ptx
+    lines = text.splitlines()
+    for at, line in enumerate(lines):
+        back = re.match(r"@(\w+) bra (L\d+);", line)
+        if back is None or f"{back[2]}:" not in lines[:at]:
+            continue
+        test = lines[at - 1]
+        bounded = rf"setp.lt.u32 done, looks, {PATIENCE};", r"setp.lt.u32 more, \w+, \w+;"
+        assert any(re.fullmatch(form, test) for form in bounded), test
+    assert text.count("try_wait") == len(re.findall(r"try_wait[^\n]*\n@done bra", text))
+
+
+def test_tensor_cores():
+    cycles = {"products_16_n256_registers": 128, "products_8_n256_registers": 130,
+              "products_32_n256_registers": 126, "products_16_n8_registers": 13,
+              "products_16_n32_smem": 24}  # fmt: skip
+    each = cycles | {"settled_16_n64_smem": (32 + 61) / 8}
+    found = tensor.measure(FakeGpu(lambda kernel, count, _: each[kernel.name] * count * 8))
+    assert found == approx(
+        tensor_16_cycles=0.5, tensor_8_cycles=130 / 256, tensor_32_cycles=126 / 256,
+        tensor_least_cycles=13, tensor_smem_bytes=128, tensor_latency_cycles=61,
+    )  # fmt: skip
+
+
+def test_smem():
+    # 512 threads, 8 accesses of 16 bytes, at 128 bytes a cycle.
+    found = smem.measure(FakeGpu(lambda kernel, count, _: count * 512))
+    assert found == approx(smem_read_bytes=128, smem_write_bytes=128)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_what_shares_smem_is_what_each_byte_beside_costs(share):
+    def taken(kernel, count, arguments):
+        each = 16384 if kernel is smem.BESIDE_FILLS else 256 * 8 * 16
+        return (count * 4 * 3072 + share * arguments[0] * each) / 128
+
+    found = smem.measure_sharing(FakeGpu(taken))
+    assert found == approx(smem_sharing=share, smem_fill_sharing=share)
+
+
+def test_instructions():
+    lanes = {"fma_lanes": 128, "alu_lanes": 64, "exp_lanes": 16, "convert_lanes": 64,
+             "convert_8_lanes": 32, "shuffle_lanes": 32, "issue_slots": 4 * 32}  # fmt: skip
+    made = {name: text.count("prmt") for name, text in
+            ((kernel.name, kernel.ptx) for kernel in issue.KERNELS)}  # fmt: skip
+    assert made["alu_lanes"] == made["issue_slots"] == 128
+    per = {"convert_8_lanes": 256, "issue_slots": 384}
+
+    def taken(kernel, count, _):
+        return count * per.get(kernel.name, 128) * 1024 / lanes[kernel.name]
+
+    assert issue.measure(FakeGpu(taken)) == approx(**lanes | {"issue_slots": 4})
+
+
+def test_latencies():
+    def taken(kernel, count, arguments):
+        return count * (8 * 40 if kernel is latency.ISSUED else arguments[1] / 100)
+
+    found = latency.measure(FakeGpu(taken))
+    assert found == approx(tma_l2_cycles=40.95, tma_issue_cycles=40, tma_dram_cycles=655.35)
+
+
+def test_barriers():
+    cycles = {"mbarrier_turns": 80, "named_barrier": 30, "cluster_barrier": 190, "exchange": 600,
+              "sends": 131072 / 14, "hand_over": 3000, "counter": 700}  # fmt: skip
+    gpu = FakeGpu(lambda kernel, count, _: cycles[kernel.name] * count)
+    found = barriers.measure(gpu) | barriers.measure_cluster(gpu) | hand_over.measure(gpu)
+    assert found == approx(
+        mbarrier_cycles=40, named_barrier_cycles=30, cluster_barrier_cycles=190,
+        cluster_exchange_cycles=300, cluster_send_bytes=14, hand_over_cycles=1500,
+        atomic_cycles=700,
+    )  # fmt: skip
+
+
+def test_l2():
+    gpu = FakeGpu(lambda kernel, count, _: count * 16384 / 80)
+    found = l2.measure(gpu) | l2_threads.measure(
+        FakeGpu(lambda kernel, count, _: count * 65536 / 40)
+    )
+    assert {value for name, value in found.items() if "thread" not in name} == {80.0, 40.0}
+    grids = {kernel.name: grid for kernel, grid, _, _ in gpu.launched}
+    assert grids["boxes_2"] == 132 and grids["multicast_4"] == 120
+
+
+def test_rows_that_cross_lines_are_told_by_those_that_do_not():
+    factors = iter((1.0, 1.7, 2.8))
+    found = l2.measure_lines(FakeGpu(lambda kernel, count, _: count * next(factors)))
+    assert found == approx(l2_crossing=1.7, l2_split=2.8)
+
+
+def test_panels_are_those_of_a_grid():
+    panels, many = l2.product(132)
+    wanted = [panels(cta) for cta in range(132)]
+    assert len(set(wanted)) == 132 and {p for pair in wanted for p in pair} == set(range(many))
+    clustered, _ = l2.product(132, 4)
+    for first in range(0, 120, 4):
+        assert len({clustered(cta)[0] for cta in range(first, first + 4)}) == 1
+    alike = l2.alike(clustered, 4)
+    assert alike(6) == clustered(4)
+    assert l2.table(panels, 2) == b"".join(
+        (128 * n).to_bytes(4, "little") for cta in range(2) for n in panels(cta)
+    )
+
+
+def test_dram():
+    moved = dram.BYTES // (132 * 16384) * 132 * 16384
+    ns = {"reads": moved / 4500, "writes": moved / 4400, "copies": 2 * moved / 4200,
+          "one_read": 1300 * (dram.BYTES // (132 * 16384))}  # fmt: skip
+    found = dram.measure(FakeGpu(lambda kernel, count, _: ns[kernel.name]))
+    assert found == approx(
+        dram_read_bytes=4500, dram_write_bytes=4400, dram_copy_bytes=4200, dram_loaded_ns=1300
+    )
+
+
+def test_kernels_and_the_card():
+    gpu = FakeGpu(lambda kernel, length, early: 700 if early[0] else 1400)
+    assert kernels.measure(gpu) == {"kernel_ns": 1400, "dependent_kernel_ns": 700}
+    found = kernels.measure_card(gpu)
+    assert found == approx(
+        num_sms=132, l2_capacity_bytes=50 << 20, clusters_2=66, clusters_4=30, clusters_8=15
+    )
+
+
+def test_the_clock_is_that_of_the_end():
+    gpu = FakeGpu(lambda *_: 1.0)
+    assert power.measure(gpu, 0.0) == dict.fromkeys(
+        ("clock", "tensor_clock", "tensor_smem_clock", "tensor_l2_clock"), 1.5
+    )
+    assert power.settled([2.0, 1.8, 1.6, 1.4, 1.4]) == pytest.approx((1.6 + 1.4 + 1.4) / 3)
+
+
+def test_numbers_are_normal_and_always_the_same():
+    import ml_dtypes
+    import numpy as np
+
+    made = np.frombuffer(power.numbers(1 << 17), ml_dtypes.bfloat16).astype(np.float32)
+    assert abs(made.mean()) < 0.02 and abs(made.std() - 1) < 0.02
+    assert power.numbers(100) == power.numbers(200)[:100]
+    assert rings.BLOCK == rings.BLOCK_ROWS * 128

@@ -1,0 +1,134 @@
+"""The process that measures is watched; what it could not measure is told, and left as it was."""
+
+import json
+import sys
+from dataclasses import replace
+
+import pytest
+
+from wsdsl.calibrate import run
+from wsdsl.cli import main
+from wsdsl.diagnostics import LaunchError
+from wsdsl.rates import files
+from wsdsl.rates.rates import NAMES
+
+CHILD = """
+import json, os, sys, time
+def tell(**what):
+    print(json.dumps(what), flush=True)
+card = dict(device="NVIDIA H200", arch="sm_90a", num_sms=132, memory_bytes=150754820096,
+            driver="13.0")
+tell(card=card)
+for name in sys.argv[2:]:
+    tell(begins=name)
+    if name == "smem":
+        os._exit(3)
+    if name == "issue":
+        time.sleep(60)
+    if name == "tensor":
+        tell(bench=name, error="a wait did not end")
+        sys.exit(1)
+    tell(bench=name, values=VALUES.get(name, {}))
+"""
+VALUES = {"barriers": {"mbarrier_cycles": 33.0, "named_barrier_cycles": 22.0},
+          "dram": {"dram_read_bytes": 4567.0}, "kernels": {"kernel_ns": 0.0}}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def child(tmp_path, monkeypatch):
+    path = tmp_path / "child.py"
+    path.write_text(f"VALUES = {VALUES!r}\n{CHILD}")
+    monkeypatch.setattr(run, "CHILD", [sys.executable, str(path)])
+    monkeypatch.setattr(run, "SILENCE_SECONDS", 1.0)
+    monkeypatch.setenv("WSDSL_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def test_what_hangs_or_dies_is_left_out_and_the_rest_measured():
+    heard: list[str] = []
+    order = ["tensor", "smem", "barriers", "issue", "dram", "kernels"]
+    found = run.measure(1, heard.append, order)
+    assert heard == order
+    assert found.values == VALUES["barriers"] | VALUES["dram"]
+    assert found.failed == {
+        "tensor": "a wait did not end",
+        "smem": "it did not end, or ended its process",
+        "issue": "it did not end, or ended its process",
+        "kernel_ns": "measured as 0.0",
+    }
+
+
+def test_it_is_an_error_if_nothing_is_measured():
+    with pytest.raises(LaunchError, match=r"nothing was measured \(tensor: a wait did not end\)"):
+        run.measure(60, lambda _: None, ["tensor"])
+
+
+def test_a_process_that_never_begins_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "CHILD", [sys.executable, "-c", "pass"])
+    with pytest.raises(LaunchError, match="ended before it began"):
+        run.measure(60, lambda _: None)
+
+
+def test_the_real_child_says_so_where_there_is_no_gpu(monkeypatch):
+    monkeypatch.setattr(run, "CHILD", [sys.executable, "-m", "wsdsl.calibrate.child"])
+    monkeypatch.setattr(run, "SILENCE_SECONDS", 20.0)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.raises(LaunchError, match="nothing can be measured"):
+        run.measure(60, lambda _: None)
+
+
+def test_what_was_not_measured_stays_as_it_was():
+    file = run.rates_file(run.measure(60, lambda _: None, ["barriers", "smem"]))
+    assert file.card.target == "H200" and file.card.file_name == "nvidia-h200-132-140.json"
+    (shipped,) = (known for known in files.shipped() if known.card.target == "H200")
+    assert file.values == dict(shipped.values) | VALUES["barriers"]
+    measured = {n for n in NAMES if file.sources[n].startswith("measured by wsdsl calibrate")}
+    assert measured == set(VALUES["barriers"])
+    assert file.sources["fma_lanes"].startswith("not measured: shipped")
+    lines = list(run.table(file, shipped, {"smem": "why"}))
+    (row,) = (line for line in lines if line.startswith("mbarrier_cycles"))
+    assert row.split()[1:4] == ["33", f"{shipped.values['mbarrier_cycles']:g}",
+                                f"{33 / shipped.values['mbarrier_cycles']:.2f}"]  # fmt: skip
+    assert any("not measured" in line for line in lines) and lines[-1] == "smem: why"
+    assert list(run.table(file, None, {}))
+
+
+def calibrate(capsys, *arguments: str) -> tuple[int, str, str]:
+    status = main(["calibrate", *arguments])
+    told = capsys.readouterr()
+    return status, told.out, told.err
+
+
+def test_the_command_writes_the_file_of_the_device(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("wsdsl.cli.calibrate._require_gpu", lambda: None)
+    status, out, err = calibrate(capsys, "barriers", "dram")
+    path = tmp_path / "cache" / "rates" / "nvidia-h200-132-140.json"
+    assert status == 0 and f"written to {path}" in out and "measuring dram" in err
+    assert files.read(path).values["dram_read_bytes"] == 4567.0
+    status, out, _ = calibrate(capsys, "barriers", "tensor", "--json", "--out", str(tmp_path / "a"))
+    told = json.loads(out)
+    assert status == 1 and told["failed"] == {"tensor": "a wait did not end"}
+    assert told["rates"]["mbarrier_cycles"]["value"] == 33.0
+    assert files.read(tmp_path / "a").values["mbarrier_cycles"] == 33.0
+
+
+@pytest.mark.parametrize(("arguments", "told"), [
+    (["nothing"], "calibrate has no microbenchmark `nothing`"),
+    (["--seconds", "0"], "--seconds: expected a positive number"),
+    ([], "there is no GPU here whose rates could be measured"),
+])  # fmt: skip
+def test_mistakes_are_told(capsys, monkeypatch, arguments, told):
+    monkeypatch.setattr("wsdsl.runtime.device.gpu_available", lambda: False)
+    status, _, err = calibrate(capsys, *arguments)
+    assert status == 2 and told in err
+
+
+def test_it_says_where_to_write_if_nothing_is_kept(capsys, monkeypatch):
+    monkeypatch.setenv("WSDSL_CACHE_DIR", "off")
+    status, _, err = calibrate(capsys)
+    assert status == 2 and "--out FILE" in err
+
+
+def test_another_card_of_the_name_has_a_file_of_its_own():
+    card = files.Card("NVIDIA H100 80GB HBM3", "H100 SXM", 132, 80 << 30)
+    assert card.file_name == "nvidia-h100-80gb-hbm3-132-80.json"
+    assert replace(card, num_sms=66).file_name != card.file_name

@@ -1,0 +1,1 @@
+"""`wsdsl calibrate`: measures the rates of this machine's card (`wsdsl/rates`)."""

@@ -1,0 +1,49 @@
+"""The microbenchmarks, in the order in which they run: each measures a few rates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from wsdsl.calibrate import (
+    barriers,
+    dram,
+    hand_over,
+    issue,
+    kernels,
+    l2,
+    l2_threads,
+    latency,
+    power,
+    smem,
+    tensor,
+)
+from wsdsl.calibrate.asm import Kernel
+from wsdsl.calibrate.gpu import Gpu
+
+
+class Bench(NamedTuple):
+    name: str
+    measure: Callable[[Gpu], dict[str, float]]
+    kernels: tuple[Kernel, ...]
+
+
+def benches(power_seconds: float) -> tuple[Bench, ...]:
+    """`power_seconds`: for how long the card is kept busy until its clock has settled."""
+    return (
+        Bench("card", kernels.measure_card, kernels.CARD_KERNELS),
+        Bench("tensor", tensor.measure, tensor.KERNELS),
+        Bench("smem", smem.measure, smem.KERNELS),
+        Bench("smem_sharing", smem.measure_sharing, smem.SHARING_KERNELS),
+        Bench("issue", issue.measure, issue.KERNELS),
+        Bench("barriers", barriers.measure, barriers.KERNELS),
+        Bench("cluster", barriers.measure_cluster, barriers.CLUSTER_KERNELS),
+        Bench("hand_over", hand_over.measure, hand_over.KERNELS),
+        Bench("latency", latency.measure, latency.KERNELS),
+        Bench("kernels", kernels.measure, kernels.KERNELS),
+        Bench("l2", l2.measure, l2.KERNELS),
+        Bench("lines", l2.measure_lines, (l2.PLAIN,)),
+        Bench("l2_threads", l2_threads.measure, l2_threads.KERNELS),
+        Bench("dram", dram.measure, dram.KERNELS),
+        Bench("power", lambda gpu: power.measure(gpu, power_seconds), power.KERNELS),
+    )

@@ -1,0 +1,208 @@
+"""The card as the microbenchmarks see it: memory, kernels, and how long they take."""
+
+from __future__ import annotations
+
+import ctypes
+import statistics
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+from wsdsl.calibrate.asm import PATIENCE, SAMPLE_BYTES, Kernel
+from wsdsl.codegen.ptxas import assemble
+from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.runtime import driver
+from wsdsl.runtime.device import Context, context_for
+from wsdsl.runtime.module import Function, Module
+from wsdsl.runtime.packing import ALIGN
+from wsdsl.runtime.tensor_map import TiledMap, encode
+
+Argument = int | bytes
+MAX_CTAS = 1024
+RUNS = 3
+"""Of a kernel, of which the one in the middle counts; another goes in front."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What the CTAs of a launch took: the mean of them, of the middle one of several launches."""
+
+    cycles: float
+    nanoseconds: float
+    clock: float = 0.0
+    """Cycles a nanosecond."""
+
+
+class Gpu(Protocol):
+    num_sms: int
+    l2_bytes: int
+
+    def run(self, kernel: Kernel, grid: int, count: int, *arguments: Argument) -> Run: ...
+
+    def once(self, kernel: Kernel, grid: int, count: int, *arguments: Argument) -> Run:
+        """Of one launch, with nothing in front of it."""
+        ...
+
+    def chain(self, kernel: Kernel, grid: int, length: int, *, early: bool) -> float:
+        """Nanoseconds from launch to launch in a graph."""
+        ...
+
+    def room(self, kernel: Kernel) -> int:
+        """Clusters of it that run at the same time."""
+        ...
+
+    def buffer(self, size: int) -> int:
+        """The address of so many bytes, at a multiple of 256."""
+        ...
+
+    def clear(self, address: int, size: int) -> None: ...
+
+    def upload(self, address: int, data: bytes) -> None: ...
+
+    def rows(self, address: int, rows: int, pitch: int, box_rows: int) -> bytes:
+        """A tensor map of `rows` rows of bf16, as long as the pitch, in boxes of 128 bytes."""
+        ...
+
+
+class Cuda:
+    """`Gpu` through the driver."""
+
+    def __init__(self, index: int = 0) -> None:
+        self.context: Context = context_for(index)
+        attribute = driver.api().CUdevice_attribute
+        self.num_sms = self.context.device.num_sms
+        handle = driver.call("cuDeviceGet", index)
+        l2 = attribute.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE
+        self.l2_bytes = int(driver.call("cuDeviceGetAttribute", l2, handle))
+        self.memory_bytes = int(driver.call("cuDeviceTotalMem", handle))
+        self._functions: dict[str, Function] = {}
+        self._buffers: list[int] = []
+        flag = driver.api().CUstream_flags.CU_STREAM_NON_BLOCKING
+        self._stream = driver.call("cuStreamCreate", int(flag))
+        self._out = int(driver.call("cuMemAlloc", MAX_CTAS * SAMPLE_BYTES))
+
+    @cached_property
+    def _events(self) -> tuple[Any, Any]:
+        return driver.call("cuEventCreate", 0), driver.call("cuEventCreate", 0)
+
+    def buffer(self, size: int) -> int:
+        self._buffers.append(int(driver.call("cuMemAlloc", size)))
+        return self._buffers[-1]
+
+    def free(self) -> None:
+        """All buffers."""
+        driver.call("cuStreamSynchronize", self._stream)
+        while self._buffers:
+            driver.call("cuMemFree", self._buffers.pop())
+
+    def clear(self, address: int, size: int) -> None:
+        driver.call("cuMemsetD8Async", address, 0, size, self._stream)
+
+    def upload(self, address: int, data: bytes) -> None:
+        driver.call("cuMemcpyHtoDAsync", address, data, len(data), self._stream)
+        driver.call("cuStreamSynchronize", self._stream)
+
+    def rows(self, address: int, rows: int, pitch: int, box_rows: int) -> bytes:
+        dims, box = (pitch // 2, rows), (64, box_rows)
+        return encode(TiledMap("BFLOAT16", address, dims, (pitch,), box, "128B", "L2_128B"))
+
+    def room(self, kernel: Kernel) -> int:
+        query = "cuOccupancyMaxActiveClusters"
+        config = self._config(kernel, kernel.cluster, False)
+        return int(driver.call(query, self._function(kernel).handle, config))
+
+    def run(self, kernel: Kernel, grid: int, count: int, *arguments: Argument) -> Run:
+        self.once(kernel, grid, count, *arguments)
+        runs = [self.once(kernel, grid, count, *arguments) for _ in range(RUNS)]
+        return sorted(runs, key=lambda run: run.cycles)[RUNS // 2]
+
+    def once(self, kernel: Kernel, grid: int, count: int, *arguments: Argument) -> Run:
+        held = _Packed(kernel, (self._out, count, *arguments))
+        function, config = self._function(kernel), self._config(kernel, grid, False)
+        driver.call("cuLaunchKernelEx", config, function.handle, held.address, 0)
+        driver.call("cuStreamSynchronize", self._stream)
+        samples = self._samples(grid)
+        if any(looks >= PATIENCE for _, _, looks in samples):
+            raise LaunchError(Finding(f"{kernel.name}: what a thread waited for did not come"))
+        cycles = statistics.fmean(cycles for cycles, _, _ in samples)
+        elapsed = statistics.fmean(ns for _, ns, _ in samples)
+        return Run(cycles, elapsed, cycles / elapsed if elapsed else 0.0)
+
+    def _samples(self, grid: int) -> list[tuple[int, int, int]]:
+        data = bytearray(grid * SAMPLE_BYTES)
+        driver.call("cuMemcpyDtoH", data, self._out, len(data))
+        return [(a, b, c) for a, b, c, _ in struct.iter_unpack("<4Q", data)]
+
+    def chain(self, kernel: Kernel, grid: int, length: int, *, early: bool) -> float:
+        cuda = driver.api()
+        held = _Packed(kernel, (self._out, 0))
+        function, config = self._function(kernel), self._config(kernel, grid, early)
+        mode = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+        driver.call("cuStreamBeginCapture", self._stream, mode)
+        for _ in range(length):
+            driver.call("cuLaunchKernelEx", config, function.handle, held.address, 0)
+        graph = driver.call(
+            "cuGraphInstantiate", driver.call("cuStreamEndCapture", self._stream), 0
+        )
+        start, stop = self._events
+        times: list[float] = []
+        for _ in range(RUNS):
+            # The first one keeps the card busy until all is asked for.
+            driver.call("cuGraphLaunch", graph, self._stream)
+            driver.call("cuEventRecord", start, self._stream)
+            driver.call("cuGraphLaunch", graph, self._stream)
+            driver.call("cuEventRecord", stop, self._stream)
+            driver.call("cuStreamSynchronize", self._stream)
+            times.append(float(driver.call("cuEventElapsedTime", start, stop)))
+        return statistics.median(times) * 1e6 / length
+
+    def _function(self, kernel: Kernel) -> Function:
+        found = self._functions.get(kernel.name)
+        if found is None:
+            assembled = assemble(kernel.ptx)
+            image = kernel.ptx if assembled is None else assembled.cubin
+            module = Module(image, kernel.name, kernel.smem_bytes)
+            found = self._functions[kernel.name] = module.function(self.context, 0)
+        return found
+
+    def _config(self, kernel: Kernel, grid: int, early: bool) -> Any:
+        cuda = driver.api()
+        config = cuda.CUlaunchConfig()
+        config.gridDimX, config.gridDimY, config.gridDimZ = grid, 1, 1
+        config.blockDimX, config.blockDimY, config.blockDimZ = kernel.threads, 1, 1
+        config.sharedMemBytes, config.hStream = kernel.smem_bytes, self._stream
+        attributes: list[Any] = []
+        if early:
+            made = cuda.CUlaunchAttribute()
+            ids = cuda.CUlaunchAttributeID
+            made.id = ids.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+            made.value.programmaticStreamSerializationAllowed = 1
+            attributes = [made]
+        config.attrs, config.numAttrs = attributes, len(attributes)
+        return config
+
+
+class _Packed:
+    """Arguments in memory that does not move; `address`: of the table that points to them."""
+
+    def __init__(self, kernel: Kernel, arguments: Sequence[Argument]) -> None:
+        kinds = [kind for kind, _ in kernel.all_params]
+        if len(kinds) != len(arguments):
+            raise ValueError(f"{kernel.name} takes {len(kinds)} arguments, not {len(arguments)}")
+        values = [_bytes(kind, value) for kind, value in zip(kinds, arguments, strict=True)]
+        room = [-(-len(value) // ALIGN) * ALIGN for value in values]
+        self._memory = ctypes.create_string_buffer(sum(room) + ALIGN)
+        base = -(-ctypes.addressof(self._memory) // ALIGN) * ALIGN
+        places = [base + sum(room[:n]) for n in range(len(room))]
+        for place, value in zip(places, values, strict=True):
+            ctypes.memmove(place, value, len(value))
+        self._table = (ctypes.c_void_p * len(places))(*places)
+        self.address = ctypes.addressof(self._table)
+
+
+def _bytes(kind: str, value: Argument) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    return struct.pack("<Q" if kind == "u64" else "<I", value)

@@ -1,0 +1,172 @@
+"""Kernels whose one thread moves blocks of 16 KB between GMEM and a ring of slots in SMEM."""
+
+from __future__ import annotations
+
+from wsdsl.calibrate.asm import Asm, Kernel, kernel
+
+BLOCK = 16384
+BLOCK_ROWS = 128
+"""Of 128 bytes each."""
+SLOTS = 12
+AHEAD = 8
+"""Blocks that are loaded while others are stored, in a copy."""
+BOX = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+BULK = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+STORE = "cp.async.bulk.global.shared::cta.bulk_group"
+
+
+def begin(asm: Asm, slots: int, parties: int = 1, cluster: int = 1) -> None:
+    """mbarriers behind the slots: one for each that it is full, one that it is empty."""
+    asm(".reg .b32 slot, phase, before, to, at, remote;\n.reg .b16 all;")
+    asm(f"add.u32 bar, base, {slots * BLOCK};\nmov.u32 slot, 0;\nmov.u32 phase, 0;")
+    with asm.where("eq.u32 tid, 0"):
+        asm.init("bar", slots)
+        asm(f"add.u32 at, bar, {8 * slots};")
+        asm.init("at", slots, parties)
+    asm("bar.sync 0;")
+    if cluster > 1:
+        meet(asm)
+
+
+def meet(asm: Asm) -> None:
+    asm("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;")
+
+
+def take(asm: Asm) -> None:
+    """Wait for what the slot held before; `at` is its barrier, `to` the slot."""
+    asm("xor.b32 before, phase, 1;\nmad.lo.u32 at, slot, 8, bar;")
+    asm(f"mad.lo.u32 to, slot, {BLOCK}, base;")
+    asm.wait("at", "before")
+
+
+def step(asm: Asm, slots: int) -> None:
+    asm(f"""
+        add.u32 slot, slot, 1;
+        setp.eq.u32 done, slot, {slots};
+        selp.u32 slot, 0, slot, done;
+        selp.u32 y, 1, 0, done;
+        xor.b32 phase, phase, y;""")
+
+
+def expect(asm: Asm, bytes: int = BLOCK) -> None:
+    asm(f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [at], {bytes};")
+
+
+def loads(
+    name: str, *, boxes: bool, slots: int = SLOTS, cluster: int = 1, multicast: bool = False
+) -> Kernel:
+    """Blocks into the ring as they come, which nobody reads.
+
+    Of `boxes`, a CTA takes by turns from two panels of rows, as of the operands of a product:
+    `panels` has the first row of either for each CTA; along a row it begins anew where `wrap` ends.
+    With `multicast`, all CTAs of a cluster have the same panels, and each loads its part for all.
+    Else blocks lie one behind the other, those of a CTA `stride` bytes apart.
+    """
+    asm = Asm()
+    many = cluster if multicast else 1
+    begin(asm, slots, many, cluster)
+    if boxes:
+        asm(".reg .b32 even, odd;\nmad.wide.u32 address, cta, 8, panels;")
+        asm("ld.global.v2.u32 {even, odd}, [address];")
+        if many > 1:
+            asm(f"mad.lo.u32 even, rank, {BLOCK_ROWS // many}, even;")
+            asm(f"mad.lo.u32 odd, rank, {BLOCK_ROWS // many}, odd;")
+            asm(f"mov.b16 all, {(1 << many) - 1};")
+    else:
+        asm(f"mad.wide.u32 address, cta, {BLOCK}, source;")
+    asm.start()
+    with asm.where("eq.u32 tid, 0"):
+        with asm.loop("i", "count"):
+            take(asm)
+            if many > 1:
+                _empty_for_all(asm, slots, many)
+            expect(asm)
+            if boxes:
+                _box(asm, many)
+            else:
+                asm(f"{BULK} [to], [address], {BLOCK}, [at];\nadd.u64 address, address, stride;")
+            step(asm, slots)
+        with asm.loop("i", slots):
+            take(asm)
+            step(asm, slots)
+    asm.stop()
+    if cluster > 1:
+        meet(asm)
+    params = ("map rows", "u64 panels", "u32 wrap") if boxes else ("u64 source", "u64 stride")
+    return kernel(name, asm, 32, *params, cluster=cluster)
+
+
+def _box(asm: Asm, many: int) -> None:
+    asm("shr.u32 x, i, 1;\nshl.b32 x, x, 6;\nand.b32 x, x, wrap;\nand.b32 y, i, 1;")
+    asm("setp.eq.u32 done, y, 0;\nselp.u32 y, even, odd, done;")
+    if many > 1:
+        asm(f"mad.lo.u32 to, rank, {BLOCK // many}, to;")
+        asm(f"{BOX}.multicast::cluster [to], [rows, {{x, y}}], [at], all;")
+    else:
+        asm(f"{BOX} [to], [rows, {{x, y}}], [at];")
+
+
+def _empty_for_all(asm: Asm, slots: int, many: int) -> None:
+    """Tell all CTAs of the cluster that the slot is empty here, and wait until it is everywhere."""
+    asm(f"add.u32 k, at, {8 * slots};")
+    for n in range(many):
+        asm(f"mapa.shared::cluster.u32 remote, k, {n};")
+        asm("mbarrier.arrive.shared::cluster.b64 _, [remote];")
+    asm.wait("k", "phase")
+
+
+def stores(name: str) -> Kernel:
+    """Blocks of SMEM to GMEM, those of a CTA `stride` bytes apart, anew where `wrap` ends."""
+    asm = Asm()
+    asm(f".reg .b64 offset;\nmov.u64 offset, 0;\nmul.wide.u32 mine, cta, {BLOCK};")
+    asm("mad.lo.u64 mine, mine, apart, target;\nfence.proxy.async.shared::cta;")
+    asm.start()
+    with asm.where("eq.u32 tid, 0"):
+        with asm.loop("i", "count"):
+            asm(f"""
+                add.u64 address, mine, offset;
+                {STORE} [address], [base], {BLOCK};
+                cp.async.bulk.commit_group;
+                cp.async.bulk.wait_group.read 4;
+                add.u64 offset, offset, stride;
+                and.b64 offset, offset, wrap;""")
+        asm("cp.async.bulk.wait_group 0;")
+    asm.stop()
+    return kernel(name, asm, 32, "u64 target", "u64 apart", "u64 stride", "u64 wrap")
+
+
+def copies(name: str) -> Kernel:
+    """Blocks from `source` to `target`, those of a CTA `stride` bytes apart."""
+    asm = Asm()
+    asm(".reg .b64 into;\n.reg .b32 full, state, from;\nmov.u32 full, 0;\nmov.u32 state, 0;")
+    begin(asm, SLOTS)
+    asm(f"mad.wide.u32 address, cta, {BLOCK}, source;\nmad.wide.u32 into, cta, {BLOCK}, target;")
+    asm.start()
+    with asm.where("eq.u32 tid, 0"):
+        for _ in range(AHEAD):
+            _copied_load(asm)
+        with asm.loop("i", "count"):
+            # Of the stores in front, all but the last few have read their slots.
+            asm(f"cp.async.bulk.wait_group.read {SLOTS - AHEAD - 1};\nadd.u32 j, i, {AHEAD};")
+            with asm.where("lt.u32 j, count"):
+                _copied_load(asm)
+            asm("mad.lo.u32 at, full, 8, bar;")
+            asm.wait("at", "state")
+            asm(f"mad.lo.u32 from, full, {BLOCK}, base;\n{STORE} [into], [from], {BLOCK};")
+            asm("cp.async.bulk.commit_group;\nadd.u64 into, into, stride;")
+            asm(f"""
+                add.u32 full, full, 1;
+                setp.eq.u32 done, full, {SLOTS};
+                selp.u32 full, 0, full, done;
+                selp.u32 y, 1, 0, done;
+                xor.b32 state, state, y;""")
+        asm("cp.async.bulk.wait_group 0;")
+    asm.stop()
+    return kernel(name, asm, 32, "u64 source", "u64 target", "u64 stride")
+
+
+def _copied_load(asm: Asm) -> None:
+    asm(f"mad.lo.u32 at, slot, 8, bar;\nmad.lo.u32 to, slot, {BLOCK}, base;")
+    expect(asm)
+    asm(f"{BULK} [to], [address], {BLOCK}, [at];\nadd.u64 address, address, stride;")
+    step(asm, SLOTS)

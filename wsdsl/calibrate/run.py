@@ -1,0 +1,131 @@
+"""All microbenchmarks, in a process of their own that is watched: where one hangs, or breaks the
+GPU for its process, it is left out, and the next process goes on behind it.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from wsdsl.calibrate.benches import benches
+from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.ir.target import target_of_device
+from wsdsl.rates.files import Card, RatesFile
+from wsdsl.rates.of_target import rates_of
+from wsdsl.rates.rates import DESCRIBED, NAMES, ZERO
+
+CHILD = [sys.executable, "-m", "wsdsl.calibrate.child"]
+SILENCE_SECONDS = 25.0
+"""After which a process that says nothing is ended, beside what keeping the card busy takes."""
+POWER_SHARE = 0.25
+"""Of the time that is given, how much the card is kept busy for its clock to settle."""
+Heard = Callable[[str], None]
+
+
+@dataclass
+class Measured:
+    """`card` as the child tells it; `failed`: benches that measured nothing, and why."""
+
+    card: dict[str, Any] = field(default_factory=dict[str, Any])
+    values: dict[str, float] = field(default_factory=dict[str, float])
+    failed: dict[str, str] = field(default_factory=dict[str, str])
+
+
+def measure(seconds: float, heard: Heard, names: Sequence[str] = ()) -> Measured:
+    """LaunchError where there is no GPU, or nothing was measured at all."""
+    found = Measured()
+    left = list(names) or [bench.name for bench in benches(0.0)]
+    while left:
+        now = ""
+        for line in _lines(seconds * POWER_SHARE, left):
+            if "failed" in line:
+                raise LaunchError(Finding(f"nothing can be measured: {line['failed']}"))
+            now = line.get("begins", now)
+            found.card = line.get("card", found.card)
+            if "begins" in line:
+                heard(now)
+            elif line.get("bench") == now:
+                left.remove(now)
+                found.values |= line.get("values", {})
+                if "error" in line:
+                    found.failed[now] = line["error"]
+        if now in left:
+            found.failed[now] = "it did not end, or ended its process"
+            left.remove(now)
+        elif left and not now:
+            raise LaunchError(Finding("the process that measures ended before it began"))
+    for name, value in list(found.values.items()):
+        if not 0 <= value < float("inf") or (value == 0 and name not in ZERO):
+            found.failed[name] = f"measured as {value}"
+            del found.values[name]
+    if not found.values:
+        told = "; ".join(f"{name}: {why}" for name, why in found.failed.items())
+        raise LaunchError(Finding(f"nothing was measured ({told})"))
+    return found
+
+
+def _lines(power_seconds: float, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """What a child tells, until it ends, or is ended since it tells nothing."""
+    command = [*CHILD, str(power_seconds), *names]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    told: queue.Queue[str | None] = queue.Queue()
+
+    def read() -> None:
+        assert child.stdout is not None
+        for line in child.stdout:
+            told.put(line)
+        told.put(None)
+
+    threading.Thread(target=read, daemon=True).start()
+    try:
+        while True:
+            try:
+                line = told.get(timeout=SILENCE_SECONDS + power_seconds)
+            except queue.Empty:
+                return
+            if line is None:
+                return
+            if line.startswith("{"):
+                yield json.loads(line)
+    finally:
+        child.kill()
+        child.wait()
+
+
+def rates_file(measured: Measured) -> RatesFile:
+    """What was not measured stays as it was known before, and its source says so."""
+    card = measured.card
+    target = target_of_device(card["device"], card["arch"], card["num_sms"])
+    before = rates_of(target)
+    date = time.strftime("%Y-%m-%d")
+    own = f"measured by wsdsl calibrate, {date}"
+    values = {
+        n: measured.values[n] if n in measured.values else float(getattr(before, n)) for n in NAMES
+    }
+    sources = {n: own if n in measured.values else f"not measured: {before.origin}" for n in NAMES}
+    about = {"date": time.strftime("%Y-%m-%d %H:%M:%S"), "driver": card["driver"]}
+    about["by"] = "wsdsl calibrate"
+    memory = card["memory_bytes"]
+    return RatesFile(
+        Card(card["device"], target.name, card["num_sms"], memory), values, sources, about
+    )
+
+
+def table(file: RatesFile, before: RatesFile | None, failed: dict[str, str]) -> Iterator[str]:
+    """Lines for a person. `before`: the values that are shipped."""
+    yield f"{'rate':26} {'value':>12} {'shipped':>12} {'ratio':>6}  unit"
+    for d in DESCRIBED:
+        value, known = file.values[d.name], before.values[d.name] if before else 0.0
+        ratio = f"{value / known:6.2f}" if known else " " * 6
+        shipped = f"{known:12.5g}" if before else " " * 12
+        note = "" if file.sources[d.name].startswith("measured") else "  (not measured)"
+        yield f"{d.name:26} {value:12.5g} {shipped} {ratio}  {d.unit}{note}"
+    for name, why in failed.items():
+        yield f"{name}: {why}"

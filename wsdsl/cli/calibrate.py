@@ -1,0 +1,54 @@
+"""`wsdsl calibrate`: the rates of this card, measured."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from wsdsl.cli.options import UsageError, check_names
+from wsdsl.diagnostics import Finding
+from wsdsl.rates import files
+
+
+def calibrate_command(options: argparse.Namespace) -> int:
+    from wsdsl.calibrate.benches import benches
+
+    check_names(
+        options.bench, [bench.name for bench in benches(0.0)], "microbenchmark", "calibrate"
+    )
+    if not options.seconds > 0:
+        raise UsageError(Finding("--seconds: expected a positive number", hint="60 by default"))
+    place = files.folder()
+    out: Path | None = options.out
+    if place is None and out is None:
+        hint = "--out FILE says where to write, or WSDSL_CACHE_DIR a directory"
+        raise UsageError(Finding("nothing is kept on disk", hint=hint))
+    _require_gpu()
+    from wsdsl.calibrate.run import measure, rates_file, table
+
+    def heard(name: str) -> None:
+        print(f"measuring {name} …", file=sys.stderr, flush=True)
+
+    measured = measure(options.seconds, heard, options.bench)
+    file = rates_file(measured)
+    path = out or (place or Path()) / file.card.file_name
+    files.write(path, file)
+    if options.json:
+        told = json.loads(file.text()) | {"file": str(path), "failed": measured.failed}
+        print(json.dumps(told, indent=2))
+    else:
+        known = {shipped.card.target: shipped for shipped in files.shipped()}
+        for line in table(file, known.get(file.card.target), measured.failed):
+            print(line)
+        print(f"written to {path}")
+    return 1 if measured.failed else 0
+
+
+def _require_gpu() -> None:
+    from wsdsl.runtime.device import gpu_available, needed_device
+
+    if not gpu_available():
+        hint = f"{needed_device()} is needed; `wsdsl doctor` says what is missing"
+        raise UsageError(Finding("there is no GPU here whose rates could be measured", hint=hint))
