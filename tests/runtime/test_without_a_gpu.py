@@ -7,6 +7,7 @@ import pytest
 
 from wsdsl import knobs
 from wsdsl.diagnostics import LaunchError, WsdslError
+from wsdsl.runtime.device import Device
 from wsdsl.runtime.doctor import doctor
 
 HEAVY = ("numpy", "lark", "llvmlite", "cuda", "torch")
@@ -54,3 +55,21 @@ def test_a_knob_that_does_not_parse(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_unknown_knobs_are_named() -> None:
     with pytest.raises(WsdslError, match="there is no knob"), knobs.override(backened="gpu"):
         pass
+
+
+@pytest.mark.parametrize(("name", "num_sms", "known"), [
+    ("NVIDIA H100 80GB HBM3", 132, True), ("NVIDIA H100 PCIe", 114, False),
+])  # fmt: skip
+def test_the_doctor_tells_by_which_rates_kernels_are_chosen(
+    monkeypatch: pytest.MonkeyPatch, name: str, num_sms: int, known: bool
+) -> None:
+    card = Device(0, name, num_sms, (9, 0), (13, 0))
+    monkeypatch.setenv("WSDSL_CACHE_DIR", "off")
+    monkeypatch.setattr("wsdsl.runtime.driver.is_installed", lambda: True)
+    for place in ("device", "doctor"):
+        monkeypatch.setattr(f"wsdsl.runtime.{place}.num_devices", lambda: 1)
+        monkeypatch.setattr(f"wsdsl.runtime.{place}.device_properties", lambda index: card)
+    row = {row.name: row for row in doctor()}["rates"]
+    assert row.ok is known
+    assert ("shipped" in row.found) is known
+    assert ("wsdsl calibrate" in row.hint) is not known

@@ -10,8 +10,15 @@ from typing import Any
 
 from wsdsl import knobs
 from wsdsl.diagnostics import WsdslError
+from wsdsl.ir.target import target_of_device
 from wsdsl.runtime import driver
-from wsdsl.runtime.device import device_properties, gpu_available, needed_device, num_devices
+from wsdsl.runtime.device import (
+    Device,
+    device_properties,
+    gpu_available,
+    needed_device,
+    num_devices,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,4 +100,13 @@ def _gpu() -> list[Row]:
     found = [device_properties(i) for i in range(num_devices())]
     fits = gpu_available()
     shown = ", ".join(str(device) for device in found)
-    return [Row("GPU", fits, shown, f"{needed_device()} is needed; {simulated}")]
+    rows = [Row("GPU", fits, shown, f"{needed_device()} is needed; {simulated}")]
+    return [*rows, *(_rates(device) for device in found if device.arch is not None)]
+
+
+def _rates(device: Device) -> Row:
+    from wsdsl.rates.of_target import rates_of
+
+    target = target_of_device(device.name, device.arch or "", device.num_sms)
+    rates = rates_of(target)
+    return Row("rates", not rates.notice, rates.origin, rates.notice)
