@@ -33,6 +33,9 @@ class Schedule:
     stages: depth of the circular buffers, in slots
     consumers: number of compute warpgroups
     mode: "cooperative" (consumers share an output tile) or "pingpong" (each has its own)
+    order_barriers: whether cooperating consumers of products of products (attention) follow one
+        another at the tensor cores in every iteration, as in FlashAttention-3: while one has them,
+        the others do what is between their products; else they come as they are ready
     share: the loop variable whose tile cooperating consumers divide, each with the whole of the
         others; if left out, that which rides wgmma's M
     cluster: CTAs per cluster along loop variables, `dict(m=2)`, at most 8 in all; along the one
@@ -65,6 +68,7 @@ class Schedule:
     stages: int | None = None
     consumers: int | None = None
     mode: Mode | None = None
+    order_barriers: bool | None = None
     share: str | None = None
     cluster: Mapping[str, int] | None = None
     multicast: bool | None = None
@@ -189,7 +193,7 @@ _CHECKS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
         "a number of elements, 0 for never",
     ),
     ("constant", _names, 'names of tensors, `("B",)`'),
-    *((name, _is(bool), "True or False") for name in ("multicast", "overlap")),
+    *((name, _is(bool), "True or False") for name in ("order_barriers", "multicast", "overlap")),
     ("arch", _words("sm_90a", "sm_100a"), '"sm_90a" or "sm_100a"'),
 )
 """(field, whether it may hold this, what it may hold)."""

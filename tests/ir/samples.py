@@ -156,7 +156,10 @@ SAMPLES: dict[str, tuple[str, str]] = {
     "launch_dependents": ("", "launch_dependents()"),
     "sync_cluster": ("", "sync_cluster(relaxed=True)"),
     "named_barrier_sync": ("", "named_barrier_sync(barrier=1, num_warpgroups=2)"),
-    "named_barrier_arrive": ("", "named_barrier_arrive(barrier=1, num_warpgroups=2)"),
+    "named_barrier_arrive": (
+        "%i: i32",
+        "named_barrier_arrive(barrier=1, num_warpgroups=2, item=%i, num=2)",
+    ),
     "sync_warp": ("", "sync_warp()"),
     "initial_state": ("", "%s: state = initial_state(parity=1)"),
     "advance": ("%s: state", "%t: state = advance(state=%s, num=4)"),

@@ -21,8 +21,8 @@ SIZES = dict(G=6, M=72, N=40, T=300, S=200, H=2, D=64)
 COOPERATIVE = dict(consumers=2, stages=2, scheduler="grid")
 DRAWN: list[tuple[str, Schedule]] = [
     ("part", Schedule(tile=dict(m=128, n=32, k=64), **COOPERATIVE)),
-    ("causal", Schedule(tile=dict(q=128, t=64), **COOPERATIVE)),
-    ("packed", Schedule(tile=dict(q=128, t=64), **COOPERATIVE)),
+    ("causal", Schedule(tile=dict(q=192, t=64), consumers=3, stages=2, order_barriers=True)),
+    ("packed", Schedule(tile=dict(q=128, t=64), order_barriers=True, **COOPERATIVE)),
     ("ragged", Schedule(tile=dict(q=64, t=64), consumers=1)),
     ("elements", Schedule(tile=dict(m=64, t=64))),
 ]

@@ -179,12 +179,11 @@ def subsets(kernel: Kernel, most: int, *kinds: type[Op]) -> dict[tuple[bool, ...
 
 
 def check_turns(most: int) -> None:
-    """After the last tile one arrival is left over; that somebody waits for it is good manners."""
+    """After the last tile one arrival is left over, and somebody waits for it."""
     table = subsets(gemm(SCHEDULES["pingpong"]), most, b.NamedBarrierSync, b.NamedBarrierArrive)
     assert {len(kept) for kept in table} == {7}
     for kept, right in table.items():
-        mine, passed_on, _, first, yours, passed_back, _ = kept
-        assert right == (mine and passed_on and first and yours and passed_back), kept
+        assert right == all(kept), kept
 
 
 def test_subsets_of_turns() -> None:

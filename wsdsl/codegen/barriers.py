@@ -63,11 +63,15 @@ def convert_sync_cluster(c: Context, op: b.SyncCluster) -> None:
 
 
 def convert_named_barrier_sync(c: Context, op: b.NamedBarrierSync) -> None:
-    nvvm.named_barrier(c.w, op.barrier, 128 * op.num_warpgroups, wait=True)
+    nvvm.named_barrier(c.w, _number(c, op), 128 * op.num_warpgroups, wait=True)
 
 
 def convert_named_barrier_arrive(c: Context, op: b.NamedBarrierArrive) -> None:
-    nvvm.named_barrier(c.w, op.barrier, 128 * op.num_warpgroups, wait=False)
+    nvvm.named_barrier(c.w, _number(c, op), 128 * op.num_warpgroups, wait=False)
+
+
+def _number(c: Context, op: b.NamedBarrierSync | b.NamedBarrierArrive) -> str:
+    return str(op.barrier) if op.item is None else c.w.add(c.scalar(op.item).text, op.barrier)
 
 
 def convert_sync_warp(c: Context, op: b.SyncWarp) -> None:

@@ -59,8 +59,8 @@ def sync_cluster(w: Writer, relaxed: bool) -> None:
     w.call("llvm.nvvm.barrier.cluster.wait.aligned", "void")
 
 
-def named_barrier(w: Writer, barrier: int, threads: int, wait: bool) -> None:
-    args = [("i32", str(barrier)), ("i32", str(threads))]
+def named_barrier(w: Writer, barrier: str, threads: int, wait: bool) -> None:
+    args = [("i32", barrier), ("i32", str(threads))]
     w.call(f"llvm.nvvm.barrier.cta.{'sync' if wait else 'arrive'}.aligned.count", "void", args)
 
 

@@ -59,7 +59,7 @@ MOST_SMEM = max(target.smem_bytes for target in TARGETS)
 SIZE, BYTES = between(1), between(0, MOST_SMEM)
 SWIZZLE, DTYPE = one_of(*SWIZZLE_SPAN), one_of(*DTYPES)
 PLACE = between(-1, MOST_SMEM)
-MEETING = dict[str, Check](barrier=between(1, 15), num_warpgroups=between(1, 8))
+MEETING = dict[str, Check](barrier=between(1, 15), num_warpgroups=between(1, 8), num=between(1, 15))
 RANGES: dict[type[Op], dict[str, Check]] = {
     Partition: dict(
         role=anything,
@@ -161,7 +161,7 @@ def results_have_buffers(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
 def nothing_is_left_to_lower(kernel: Kernel) -> Iterator[tuple[Op | None, str]]:
     """What a partition tells lowering means nothing behind it."""
     for op in kernel.of(Partition):
-        for name in ("in_order", "late_loads", "copies_ahead"):
+        for name in ("in_order", "late_loads", "copies_ahead", "order_barriers"):
             if getattr(op, name):
                 yield op, f"{name}=True is for lowering, which is over: leave it out"
 

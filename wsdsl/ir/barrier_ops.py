@@ -183,25 +183,42 @@ class SyncCluster(Op):
     relaxed: bool = False
 
 
+class _Numbered:
+    """What meets on one of several named barriers."""
+
+    barrier: int
+    num: int
+
+    @property
+    def numbers(self) -> range:
+        """The barriers that it may be about."""
+        return range(self.barrier, self.barrier + self.num)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class NamedBarrierSync(Op):
+class NamedBarrierSync(_Numbered, Op):
     """bar.sync: all threads of the warpgroup meet those of others on the CTA's named barrier
     `barrier` (1 to 15), until `num_warpgroups` whole warpgroups have come, by this op or by
-    `named_barrier_arrive`. They then see what those did before.
+    `named_barrier_arrive`. They then see what those did before. With `item` (i32, 0 to `num` - 1)
+    it is the barrier so many behind `barrier`, and may be another one for each warpgroup.
     """
 
     levels: ClassVar = SCHEDULED
     barrier: int
     num_warpgroups: int
+    item: Value | None = None
+    num: int = 1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class NamedBarrierArrive(Op):
+class NamedBarrierArrive(_Numbered, Op):
     """bar.arrive: like `named_barrier_sync`, but go on without waiting for the others."""
 
     levels: ClassVar = SCHEDULED
     barrier: int
     num_warpgroups: int
+    item: Value | None = None
+    num: int = 1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

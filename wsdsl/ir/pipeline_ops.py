@@ -49,7 +49,8 @@ class Partition(Op):
     through `staging` buffers. With `in_order` what threads load from global memory comes when it is
     needed, else as early as registers allow; with `late_loads` what multiplies a product is
     loaded behind its issue, else in front. With `copies_ahead` threads that copy operands ask L2
-    for later ones.
+    for later ones. With `order_barriers` its warpgroups follow one another in each iteration of a
+    loop with products of products.
     """
 
     levels: ClassVar = ("partitioned", "scheduled")
@@ -61,6 +62,7 @@ class Partition(Op):
     in_order: bool = False
     late_loads: bool = False
     copies_ahead: bool = False
+    order_barriers: bool = False
     body: Region = ()
 
     @property

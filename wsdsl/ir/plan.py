@@ -121,6 +121,10 @@ def _page(plan: Plan) -> Iterator[str]:
     for partition in plan.partitions:
         yield _line(f"partition {partition.role}", _who(partition))
     yield _line("share", f"cooperating consumers divide a tile's {plan.shared}")
+    if schedule.order_barriers:
+        yield _line("order barriers", "consumers follow one another, once an iteration")
+    elif schedule.mode == "pingpong":
+        yield _line("order barriers", "consumers follow one another, once a tile")
     for n, edge in enumerate(plan.edges):
         yield _line("" if n else "edges", edge)
     for ring in plan.rings:

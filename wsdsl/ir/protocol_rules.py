@@ -236,8 +236,13 @@ def named_barriers_agree(kernel: Kernel) -> Iterator[Problem]:
         if isinstance(op, (NamedBarrierSync, NamedBarrierArrive)):
             if op.num_warpgroups > groups:
                 yield op, f"the kernel has {groups} warpgroups"
-            if expected.setdefault(op.barrier, op.num_warpgroups) != op.num_warpgroups:
-                yield op, f"elsewhere barrier {op.barrier} is for {expected[op.barrier]} warpgroups"
+            if op.numbers[-1] > 15:
+                yield op, f"barriers {op.barrier} to {op.numbers[-1]}: the last one is 15"
+            if (op.num > 1) != (op.item is not None):
+                yield op, "with an item there are several barriers, and only then"
+            for barrier in op.numbers:
+                if expected.setdefault(barrier, op.num_warpgroups) != op.num_warpgroups:
+                    yield op, f"elsewhere barrier {barrier} is for {expected[barrier]} warpgroups"
 
 
 def whole_blocks_are_sent(kernel: Kernel) -> Iterator[Problem]:

@@ -120,6 +120,13 @@ def _order(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
                 kernel.loc,
                 'use mode="cooperative"',
             )
+    if chosen.order_barriers and num_cooperating(chosen) < 2:
+        alone = 'mode="pingpong"' if chosen.mode == "pingpong" else f"consumers={chosen.consumers}"
+        yield Finding(
+            f"Schedule.order_barriers is True, and with {alone} nobody shares a tile",
+            kernel.loc,
+            'use mode="cooperative" with 2 or 3 consumers, or leave order_barriers out',
+        )
 
 
 def _beyond(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:

@@ -73,10 +73,22 @@ def sync_cluster(m: Machine, a: Agent, i: Instruction) -> int:
 def named_barrier_sync(m: Machine, a: Agent, i: Instruction) -> int:
     op = i.op
     assert isinstance(op, b.NamedBarrierSync)
-    return _meet(m, a, i, (a.cta, op.barrier), op.num_warpgroups, True)
+    return _meet(m, a, i, (a.cta, _number(m, a, i, op)), op.num_warpgroups, True)
 
 
 def named_barrier_arrive(m: Machine, a: Agent, i: Instruction) -> int:
     op = i.op
     assert isinstance(op, b.NamedBarrierArrive)
-    return _meet(m, a, i, (a.cta, op.barrier), op.num_warpgroups, False)
+    return _meet(m, a, i, (a.cta, _number(m, a, i, op)), op.num_warpgroups, False)
+
+
+def _number(
+    m: Machine, a: Agent, i: Instruction, op: b.NamedBarrierSync | b.NamedBarrierArrive
+) -> int:
+    item = 0 if op.item is None else a.slots[i.extra[op.item.name]]
+    if type(item) is not int:
+        told = "which named barrier this is about depends on more than the warpgroup"
+        raise m.fail("unknown", a, op, told, hint="compute it from warpgroup_index and constants")
+    if not 0 <= item < op.num:
+        raise m.fail("misuse", a, op, f"item {item} of {op.num} named barriers")
+    return op.barrier + item

@@ -88,7 +88,7 @@ def _asks(model: Model, i: Instruction) -> list[Ask]:
         ):
             return [ask(op.shared, LOOKS)]
         case b.NamedBarrierSync() | b.NamedBarrierArrive():
-            return [((ROUND, op.barrier), CHANGES, ALL, False)]
+            return [((ROUND, barrier), CHANGES, ALL, False) for barrier in op.numbers]
         case b.SyncCta():
             return [((ROUND, 0), CHANGES, ALL, False)]
         case b.SyncCluster():

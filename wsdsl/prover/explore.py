@@ -88,7 +88,18 @@ def deadlock(m: Machine) -> Failure:
 
 
 def check_end(m: Machine) -> None:
-    """What others still do to a CTA must be over before its last thread ends."""
+    """What others still do to a CTA must be over before its last thread ends, and who arrived at a
+    named barrier have been met."""
+    for (_, number), held in m.named.items():
+        if held.pending != held.arrivals:
+            arrive = (
+                (a, i.op)
+                for a in m.agents
+                for i in m.model.codes[a.partition].instructions
+                if isinstance(i.op, b.NamedBarrierArrive) and number in i.op.numbers
+            )
+            told = f"the kernel ends, and nobody has met the last arrival at named barrier {number}"
+            raise m.fail("exit", *next(arrive), told)
     for cta in range(m.model.num_ctas):
         mine = [a for a in m.agents if a.cta == cta]
         know = 0
@@ -246,7 +257,8 @@ def _all_there(m: Machine) -> None:
             if isinstance(i.op, b.NamedBarrierSync | b.NamedBarrierArrive):
                 for cta in range(m.model.num_ctas):
                     num = i.op.num_warpgroups
-                    m.named.setdefault((cta, i.op.barrier), Barrier(num, pending=num))
+                    for barrier in i.op.numbers:
+                        m.named.setdefault((cta, barrier), Barrier(num, pending=num))
     for cta in range(m.model.num_ctas):
         for array in m.model.arrays.values():
             for item in range(array.num if array.first < 0 else 0):

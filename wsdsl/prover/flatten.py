@@ -209,7 +209,7 @@ class Flattener:
     def _concerns_other_partitions(self, body: Region) -> bool:
         """What is done with what is there does not: nobody else runs such a loop."""
         return any(
-            op.barrier in self.meets_others
+            not self.meets_others.isdisjoint(op.numbers)
             if isinstance(op, (b.NamedBarrierSync, b.NamedBarrierArrive))
             else self.effects.has(op) and not is_alone(op) and not isinstance(op, OF_WHAT_IS_THERE)
             for op in walk(body)
@@ -244,7 +244,7 @@ class Flattener:
 
 def _named_barriers(ops: Iterable[Op]) -> set[int]:
     named = (b.NamedBarrierSync, b.NamedBarrierArrive)
-    return {op.barrier for op in walk(tuple(ops)) if isinstance(op, named)}
+    return {x for op in walk(tuple(ops)) if isinstance(op, named) for x in op.numbers}
 
 
 def liveness(code: Code) -> list[tuple[int, ...]]:

@@ -287,7 +287,8 @@ class _Partition:
     def _meets(self, op: b.NamedBarrierSync) -> bool:
         """Do all warps of the partition meet there?"""
         num = self.partition.num_warpgroups
-        return num == 1 or (op.num_warpgroups == num and op.barrier in self.own_barriers)
+        together = op.num_warpgroups == num and op.item is None
+        return num == 1 or (together and op.barrier in self.own_barriers)
 
     def compare_with_others(self, access: Access) -> None:
         """With the same op of the other warpgroups, which run it when they like."""
@@ -339,7 +340,7 @@ def _hint(before: Access, known: Known, need: int) -> str:
 
 def _barriers(partition: Partition) -> set[int]:
     named = (b.NamedBarrierSync, b.NamedBarrierArrive)
-    return {op.barrier for op in walk(partition.body) if isinstance(op, named)}
+    return {x for op in walk(partition.body) if isinstance(op, named) for x in op.numbers}
 
 
 def _join(a: Done, b: Done) -> Done:

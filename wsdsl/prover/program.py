@@ -148,7 +148,7 @@ class Effects:
             case b.ArriveFlag() | b.WaitFlag():
                 return op.tensor.name not in self.lent
             case b.NamedBarrierSync():
-                return op.barrier not in self.alone
+                return self.alone.isdisjoint(op.numbers)
             case m.LoadGlobal() | m.StoreGlobal():
                 return op.tensor.name in self.shared
             case _:
@@ -200,7 +200,7 @@ def _alone(kernel: Kernel, lent: frozenset[str]) -> frozenset[int]:
                 hands_on = isinstance(after, b.ArriveFlag) and after.tensor.name in lent
                 own = one and isinstance(op, b.NamedBarrierSync) and op.num_warpgroups == 1
                 if not (own and hands_on and found.setdefault(op.barrier, partition) is partition):
-                    others.add(op.barrier)
+                    others.update(op.numbers)
             for inner in regions(op):
                 visit(inner, partition)
 

@@ -17,6 +17,8 @@ class Letter(NamedTuple):
     to: str = ""
     cta: str = ""
     """In whose SMEM, if in another's."""
+    number: str = ""
+    """Of a named barrier, if that depends on the warpgroup."""
     threads: str = ""
     """Who does it, if not all that come there."""
 
@@ -25,6 +27,7 @@ class Letter(NamedTuple):
         shown += f" on {self.barrier}" if self.barrier else ""
         shown += f" to {self.to}" if self.to else ""
         shown += f" of CTA {self.cta}" if self.cta else ""
+        shown += f" at barrier {self.number}" if self.number else ""
         return shown + (f" by threads {self.threads}" if self.threads else "")
 
     @property

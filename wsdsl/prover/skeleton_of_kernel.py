@@ -17,22 +17,8 @@ from wsdsl.ir.walk import yielded
 from wsdsl.ir.wgmma import PTX_NAMES, k_step, may_be_mn_major
 from wsdsl.prover.skeleton_letters import EVERYBODY, EVERYWHERE, Letter
 from wsdsl.prover.skeleton_states import Change, Fill, Items, Places, Skeleton
+from wsdsl.prover.skeleton_values import FOLDED
 
-FOLDED = {
-    "add": lambda x, y: x + y,
-    "sub": lambda x, y: x - y,
-    "mul": lambda x, y: x * y,
-    "floordiv": lambda x, y: x // y,
-    "mod": lambda x, y: x % y,
-    "min": min,
-    "max": max,
-    "lt": lambda x, y: x < y,
-    "le": lambda x, y: x <= y,
-    "gt": lambda x, y: x > y,
-    "ge": lambda x, y: x >= y,
-    "eq": lambda x, y: x == y,
-    "ne": lambda x, y: x != y,
-}
 CONDITIONAL = "conditional "
 """An event that depends on more than which thread it is."""
 
@@ -171,9 +157,15 @@ class _Builder:
             self.now = self.silent(self.now, *([] if runs is False else [after]))
 
     def branches(self, op: t.If, who: Who) -> None:
-        cond, before, ends = self.known.get(op.cond), self.now, list[int]()
-        for body in [op.then, op.orelse] if cond is None else [op.then if cond else op.orelse]:
-            self.now = self.silent(before)
+        known, before, ends = self.known.get(op.cond), self.now, list[int]()
+        own = self.by_warpgroup.get(op.cond, (known,) * (self.places.num_threads // 128))
+        for body, wanted in (op.then, True), (op.orelse, False):
+            if not (groups := [g for g, x in enumerate(own) if x is None or bool(x) == wanted]):
+                continue
+            threads = EVERYBODY
+            if len(groups) < len(own):
+                threads = sum(Who(group, 1).one_in(1) for group in groups)
+            self.now = self.silent(before, threads=threads)
             self.region(body, who)
             self.changed(list(zip(op.result, yielded(body), strict=True)))
             ends.append(self.now)
@@ -197,10 +189,10 @@ class _Builder:
     def fold_by(self, held: dict[Value, tuple[int, ...]], op: t.Map) -> None:
         num = len(next(held[x] for x in op.args if x in held))
         each = [held.get(x) or (self.known.get(x),) * num for x in op.args]
-        if len(each) != 2 or None in (*each[0], *each[1]):
+        if None in sum(each, ()):
             return
         if op.fn not in ("floordiv", "mod") or 0 not in each[1]:
-            found = (FOLDED[op.fn](x, y) for x, y in zip(*each, strict=True))
+            found = (FOLDED[op.fn](*x) for x in zip(*each, strict=True))
             held[op.result] = tuple(int(x) for x in found)
 
     # Ops -----------------------------------------------------------------------------------------
@@ -219,9 +211,9 @@ class _Builder:
             case t.Map() if op.fn in FOLDED and any(x in self.by_rank for x in op.args):
                 self.fold_by(self.by_rank, op)
             case t.Map() if op.fn in FOLDED and all(x in self.known for x in op.args):
-                x, y = (self.known[v] for v in op.args)
-                if y or op.fn not in ("floordiv", "mod"):
-                    self.known[op.result] = FOLDED[op.fn](x, y)
+                args = [self.known[v] for v in op.args]
+                if args[-1] or op.fn not in ("floordiv", "mod"):
+                    self.known[op.result] = FOLDED[op.fn](*args)
             case t.If():
                 self.branches(op, who)
             case b.InitialState() | b.Advance():
@@ -264,10 +256,13 @@ class _Builder:
             case b.SyncCluster():
                 self.emit(op, "barrier.cluster.arrive" + ".relaxed" * op.relaxed)
                 self.emit(op, "barrier.cluster.wait")
-            case b.NamedBarrierSync():
-                self.emit(op, "bar.sync", f"{op.barrier}, {128 * op.num_warpgroups}")
-            case b.NamedBarrierArrive():
-                self.emit(op, "bar.arrive", f"{op.barrier}, {128 * op.num_warpgroups}")
+            case b.NamedBarrierSync() | b.NamedBarrierArrive():
+                kind = "bar.sync" if isinstance(op, b.NamedBarrierSync) else "bar.arrive"
+                items, threads = self.of_warpgroups(op.item), str(128 * op.num_warpgroups)
+                number = tuple(None if item is None else op.barrier + item for item in items)
+                detail = f"{op.barrier}, {threads}" if op.item is None else threads
+                fill = None if op.item is None else Fill(number=number)
+                self.emit(op, kind, detail, fill=fill)
             case b.SyncWarp():
                 self.emit(op, "bar.warp.sync")
             case b.FenceAsyncProxy():

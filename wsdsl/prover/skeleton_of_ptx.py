@@ -139,7 +139,7 @@ class Program:
             return UNKNOWN
         if field == "detail":
             return parity_of(value)
-        if field == "cta":
+        if field in ("cta", "number"):
             return str(value)
         place = value - BASE
         return self.names.get(place, place_at(place)) if field == "barrier" else place_at(place)
@@ -150,6 +150,9 @@ class Program:
         op, args = token.op, OPERAND.findall(token.args)
         first, last = (args[0], args[-1]) if args else ("", "")
         if found := BARRIER.match(op):
+            if first[:1] == "%":
+                number = Ask("number", first, token.at)
+                return Letter(f"bar.{found[1]}", ", ".join(args[1:])), number
             return (Letter(f"bar.{found[1]}", ", ".join(args)),)
         if op.startswith("griddepcontrol."):
             return (Letter("griddepcontrol", op.partition(".")[2]),)

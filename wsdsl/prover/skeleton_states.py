@@ -67,7 +67,7 @@ def each(told: Sequence[str]) -> str:
 class Fill:
     """What an event's letter lacks, by the states that hold when it is met. `cta`: in whose SMEM it
     acts, by the rank of one's own. `by_rank`, `by_warp`, `apart`: what is added to a place for each
-    CTA, warp and thread."""
+    CTA, warp and thread. `number`: the named barrier, by warpgroup."""
 
     barriers: Items | None = None
     state: Value | None = None
@@ -78,6 +78,7 @@ class Fill:
     by_warp: tuple[int | None, ...] = ()
     apart: int = 0
     cta: tuple[int | None, ...] = ()
+    number: tuple[int | None, ...] = ()
 
     def fill(self, letter: Letter, position: tuple[int, int], members: Sequence[Member]) -> Letter:
         stage, parity = position
@@ -92,6 +93,9 @@ class Fill:
         if self.cta:
             ctas = [self.cta[rank] for _, rank in members]
             letter = letter._replace(cta=each([UNKNOWN if x is None else str(x) for x in ctas]))
+        if self.number:
+            of = [self.number[tid // 128] for tid, _ in members]
+            letter = letter._replace(number=each([UNKNOWN if x is None else str(x) for x in of]))
         return letter
 
     def _place(self, place: int, tid: int, rank: int) -> str:

@@ -152,7 +152,9 @@ class WorkIteration(ABC):
                 bodies = [op.then, op.orelse] if test is None else [op.then if test else op.orelse]
                 for body in bodies:
                     yield from self.region(body, {way})
-            case b.NamedBarrierSync() if op.num_warpgroups >= self.partition.num_warpgroups:
+            case b.NamedBarrierSync(item=None, num_warpgroups=num) if (
+                num >= self.partition.num_warpgroups
+            ):
                 yield replace(way, loose=False, read=frozenset())
             case b.SyncWarp():
                 yield replace(way, read=frozenset(p for p in way.read if p.holder != "warp"))

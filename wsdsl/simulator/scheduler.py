@@ -159,7 +159,12 @@ def _clusters(launch: Launch) -> str:
 
 
 def _check_end(cta: Cta) -> None:
-    """Nothing may reach the CTA's SMEM from now on: it is gone with its threads."""
+    """Nothing may reach the CTA's SMEM from now on, which is gone with its threads; and no arrival
+    at a named barrier is left.
+    """
+    for number, left in cta.meetings.items():
+        wg = next(w for w in cta.warpgroups if w in left.names)
+        wg.fail(left.opened_by, f"the kernel ends, and at named barrier {number} {left.state()}")
     clocks, everyone = cta.clocks, cta.everyone
     clocks.acquire(everyone, clocks.release(everyone))
     for span in cta.accesses.spans:

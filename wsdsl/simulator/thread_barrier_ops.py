@@ -51,8 +51,15 @@ def sync_cluster(wg: Warpgroup, op: b.SyncCluster) -> Steps:
     )
 
 
+def _number(wg: Warpgroup, op: b.NamedBarrierSync | b.NamedBarrierArrive) -> int:
+    item = 0 if op.item is None else int(wg.get(op.item, op))
+    if not 0 <= item < op.num:
+        wg.fail(op, f"item {item} of {op.num} named barriers")
+    return op.barrier + item
+
+
 def _come(wg: Warpgroup, op: b.NamedBarrierSync | b.NamedBarrierArrive) -> Meeting:
-    cta, number = wg.cta, op.barrier
+    cta, number = wg.cta, _number(wg, op)
     if not 1 <= number <= NUM_NAMED:
         wg.fail(op, f"named barrier {number}; there are 1 to {NUM_NAMED}")
     if not 1 <= op.num_warpgroups <= len(cta.warpgroups):
@@ -87,7 +94,7 @@ def named_barrier_sync(wg: Warpgroup, op: b.NamedBarrierSync) -> Steps:
         yield Blocked(
             op,
             lambda: meeting.complete,
-            lambda: f"named barrier {op.barrier}; {meeting.state()}",
+            lambda: f"named barrier {_number(wg, op)}; {meeting.state()}",
         )
     wg.cta.clocks.acquire(wg.everyone, meeting.clock)
 

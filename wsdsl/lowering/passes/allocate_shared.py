@@ -59,8 +59,8 @@ def _placed(op: Op, offsets: Mapping[Op, int]) -> Op:
     if isinstance(op, (AllocateShared, AllocateBarriers)):
         return dataclasses.replace(op, offset=offsets[op])
     if isinstance(op, Partition):
-        lowered = dict(staging=1, in_order=False, late_loads=False, copies_ahead=False)
-        return dataclasses.replace(op, **lowered)
+        flags = ("in_order", "late_loads", "copies_ahead", "order_barriers")
+        return dataclasses.replace(op, staging=1, **dict.fromkeys(flags, False))
     return op
 
 

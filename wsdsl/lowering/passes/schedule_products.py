@@ -89,6 +89,10 @@ they read is there, first those that need nothing but slots, and waited for wher
 read. What stands between the stages is carried in registers: the computed operand, and the sum that
 it is added to, once that is scaled.
 
+With `Schedule.order_barriers` consumers who share a tile start these products one after another:
+each waits for the one in front before its products of an iteration, and hands over behind them, so
+that one makes operands while another's products run (`lowering/order_barriers.py`).
+
 A loop with computed operands is left as it is if its first stage has no products, depends on what
 its second one makes, or has loops.
 
@@ -100,6 +104,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
+from wsdsl.diagnostics import Finding, ScheduleError
 from wsdsl.ir.barrier_ops import ForRange, NamedBarrierArrive
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of
 from wsdsl.ir.pipeline_ops import AxisAt, CircularBuffer, CommitProducts, Materialize, Partition
@@ -117,9 +122,15 @@ from wsdsl.ir.walk import Namer, copy_region, walk, with_regions, yielded
 from wsdsl.lowering.axes import axes_of, is_tile
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.loop_stages import PURE, LoopStages, is_scalar
+from wsdsl.lowering.order_barriers import OrderBarriers
 from wsdsl.lowering.precision import multiplies_fp8
 from wsdsl.lowering.products_in_flight import InFlight, row_blocks
 from wsdsl.lowering.promoted_products import promoted_in_pieces
+
+NO_CHAIN = (
+    "Schedule.order_barriers is True, and no loop has products of products that are in flight "
+    "while something is made of others"
+)
 
 
 def schedule_products(kernel: Kernel) -> Kernel:
@@ -133,6 +144,7 @@ def schedule_products(kernel: Kernel) -> Kernel:
             op: row_blocks(op, own, axes) for op in walk(own.body) if isinstance(op, Contract)
         }
 
+        in_turn = OrderBarriers(builder, own) if own.order_barriers else None
         depths = {op: _depth(op, axes) for op in blocks if every and multiplies_fp8(op)}
 
         def region(block: Region) -> Region:
@@ -145,7 +157,7 @@ def schedule_products(kernel: Kernel) -> Kernel:
                     kept = InFlight.of(op, rings) if isinstance(op, ForRange) else None
                     if stages is not None:
                         builder.loc = op.loc
-                        _Pipelined(stages, builder, dict(kernel.sizes)).emit()
+                        _Pipelined(stages, builder, dict(kernel.sizes), in_turn).emit()
                     elif kept is not None:
                         # The next partition may start when the last products have been started.
                         order = [x for x in ahead[:1] if isinstance(x, NamedBarrierArrive)]
@@ -155,7 +167,10 @@ def schedule_products(kernel: Kernel) -> Kernel:
                         builder.add(op)
             return tuple(made)
 
-        return dataclasses.replace(own, body=region(own.body))
+        body = region(own.body)
+        if in_turn is not None and not in_turn.used:
+            raise ScheduleError(Finding(NO_CHAIN, kernel.loc, "leave it out"))
+        return dataclasses.replace(own, body=body if in_turn is None else in_turn.around(body))
 
     body = tuple(
         partition(op) if isinstance(op, Partition) and op.role == "compute" else op
@@ -172,8 +187,14 @@ def _depth(op: Contract, axes: Mapping[str, Axis]) -> int:
 class _Pipelined:
     """Writes the loop of `stages` anew."""
 
-    def __init__(self, stages: LoopStages, builder: Builder, sizes: dict[str, int]) -> None:
-        self.stages, self.builder, self.sizes = stages, builder, sizes
+    def __init__(
+        self,
+        stages: LoopStages,
+        builder: Builder,
+        sizes: dict[str, int],
+        order: OrderBarriers | None,
+    ) -> None:
+        self.stages, self.builder, self.sizes, self.order = stages, builder, sizes, order
         self.loop, self.handed = stages.loop, yielded(stages.loop.body)
 
     def emit(self) -> None:
@@ -247,15 +268,27 @@ class _Pipelined:
         whole: dict[Op, Op] = {}
         if inside:
             whole |= {op: dataclasses.replace(op, inside=True, stop=None) for op in axes}
-        self.copy(tuple(whole.get(op, op) for op in self.needed((*axes,))), dict(swap))
+        self.copy(tuple(whole.get(op, op) for op in self.needed((*axes,))), swap)
 
-    def products(self, swap: dict[Value, Value], inside: bool = False) -> Region:
-        """Start the second stage's products; returns what it does behind them."""
-        self.axes(swap, inside)
+    def start(self, ops: Region, swap: dict[Value, Value], first: bool) -> None:
+        """Start products; `first`: in their iteration, for which consumers follow one another."""
+        at = next(i for i, op in enumerate(ops) if isinstance(op, Contract))
+        self.copy(ops[:at], swap)
+        if first and self.order is not None:
+            self.order.wait()
+        self.copy(ops[at:], swap)
+        self.builder.add(CommitProducts(loc=self.builder.loc))
+
+    def last_products(self, swap: dict[Value, Value], alone: bool = False) -> Region:
+        """Start the second stage's products; returns what it does behind them. `alone`: there is no
+        next iteration, whose products were started before, and whose tile is a whole one.
+        """
+        self.axes(swap, inside=not alone)
         second = self.stages.second
         at = max(i for i, op in enumerate(second) if isinstance(op, Contract)) + 1
-        self.copy(second[:at], swap)
-        self.builder.add(CommitProducts(loc=self.builder.loc))
+        self.start(second[:at], swap, first=alone)
+        if self.order is not None:
+            self.order.hand_over()
         return second[at:]
 
     def needed(self, ops: Region) -> Region:
@@ -327,10 +360,10 @@ class _Pipelined:
         early = self.needed(tuple(op for op in stages.first if isinstance(op, Contract)))
         with b.region() as then:
             swap = dict(zip(loop.args, args, strict=False)) | {loop.index: following}
-            self.copy(early, swap)
-            b.add(CommitProducts(loc=loop.loc))
+            b.loc = loop.loc
+            self.start(early, swap, first=True)
             second = self.of_this(args)
-            behind = self.products(second, inside=True)
+            behind = self.last_products(second)
             self.first_stage(tuple(op for op in stages.first if op not in early), following, swap)
             self.copy(behind, second)
             summed = {n: second.get(self.handed[n], self.handed[n]) for n in stages.sums}
@@ -340,7 +373,7 @@ class _Pipelined:
             b.add(Yield(values=self.carried(swap, sums), loc=loop.loc))
         with b.region() as orelse:
             second = self.of_this(args)
-            self.copy(self.products(second), second)
+            self.copy(self.last_products(second, alone=True), second)
             own = list(args)
             for n in stages.sums:
                 own[n] = second[self.handed[n]]

@@ -1,0 +1,146 @@
+"""Cooperating consumers of a chain of products that follow one another once an iteration."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from tests.case_data import check, expected, inputs
+from tests.kernels import CASES
+from tests.simulator.mutants import rewrite
+from wsdsl import Schedule
+from wsdsl.diagnostics import ProofError, ScheduleError, VerifyError
+from wsdsl.ir import barrier_ops as b
+from wsdsl.ir.op import Kernel, Op, op_name
+from wsdsl.ir.spec import verify
+from wsdsl.ir.tile_ops import If
+from wsdsl.ir.walk import walk
+from wsdsl.prover.prove import prove
+from wsdsl.prover.skeleton import check_skeleton
+from wsdsl.simulator.errors import SimulationError
+from wsdsl.simulator.machine import simulate
+
+CASE = CASES["attention"]
+SIZES = dict(H=2, M=392, N=200, D=64)
+NAMED = (b.NamedBarrierSync, b.NamedBarrierArrive)
+
+
+def schedule(consumers: int, **more: Any) -> Schedule:
+    tile = dict(m=64 * consumers, n=64)
+    return Schedule(tile=tile, consumers=consumers, order_barriers=True, **more)
+
+
+def compiled(consumers: int, **more: Any) -> Any:
+    return CASE.kernel.compile(schedule(consumers, **more), D=64)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [schedule(2), schedule(2, stages=1, scheduler="grid"), schedule(3, stages=3)],
+    ids=lambda x: f"{x.consumers}, {x.stages}",
+)
+def test_right_and_proved(made: Schedule) -> None:
+    for sizes in SIZES, SIZES | dict(N=64):
+        arrays = inputs(CASE, **sizes)
+        wanted = expected(CASE, arrays)
+        kernel = CASE.kernel.compile(made, D=64)
+        kernel.simulate(*arrays.values(), seed=sizes["N"])
+        check(CASE, arrays, wanted)
+        assert kernel.certificate is not None
+
+
+def test_where_they_stand() -> None:
+    """Before: the products of an iteration, S of the next one and PV of this one, start when what
+    they read is there. After: in between two meetings, the second of which nobody waits at. The
+    same around the last PV; the first S is nobody's turn.
+    """
+    known = ("wgmma", "wgmma_commit", "wgmma_wait", "named_barrier_sync", "named_barrier_arrive")
+
+    def order(made: Schedule) -> list[str]:
+        ops = walk(CASE.kernel.compile(made, D=64).scheduled.body)
+        return [op_name(type(op)) for op in ops if op_name(type(op)) in known]
+
+    own = schedule(2)
+    issue, settle = ["wgmma", "wgmma_commit"], "wgmma_wait"
+    s, sv, v = [*issue, settle], [*issue, *issue], [*issue]
+    assert order(dataclasses.replace(own, order_barriers=None)) == [
+        *s, *sv, settle, settle, *v, settle
+    ]  # fmt: skip
+    sync, arrive = "named_barrier_sync", "named_barrier_arrive"
+    assert order(own) == [
+        arrive, *s, sync, *sv, arrive, settle, settle, sync, *v, arrive, settle, sync
+    ]  # fmt: skip
+
+
+def changed(kernel: Kernel, at: int, *new: Op) -> Kernel:
+    return dataclasses.replace(kernel, body=rewrite(kernel.body, at, lambda _: new))
+
+
+def objection(mutant: Kernel) -> str:
+    try:
+        verify(mutant)
+        prove(mutant)
+    except (ProofError, VerifyError) as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("consumers", [2, 3])
+def test_each_of_them_is_needed(consumers: int) -> None:
+    """Without one (the arrival that is there before all others, the meeting behind all, each in the
+    loop), or at another barrier, it is refuted or refused."""
+    kernel = compiled(consumers).scheduled
+    items = {op.item for op in walk(kernel.body) if isinstance(op, NAMED)} - {None}
+    ops = [(at, op) for at, op in enumerate(walk(kernel.body)) if isinstance(op, NAMED)]
+    assert len(ops) == 6 and len(items) == 2
+    for at, op in ops:
+        (other,) = items - {op.item} if op.item else (None,)
+        mutants = {
+            "deleted": changed(kernel, at),
+            "next barrier": changed(kernel, at, dataclasses.replace(op, barrier=op.barrier + 1)),
+            "other item": changed(kernel, at, dataclasses.replace(op, item=other)),
+        }
+        for what, mutant in mutants.items():
+            if op.item is None and what == "other item":
+                continue
+            assert objection(mutant), f"{what}: {op}"
+
+
+def test_who_primes_and_who_is_left() -> None:
+    """The last one arrives for the first, and the first one meets what is left over."""
+    kernel = compiled(2).scheduled
+    alone = [
+        (at, op)
+        for at, op in enumerate(walk(kernel.body))
+        if isinstance(op, If) and any(isinstance(o, NAMED) for o in op.then) and not op.result
+    ]
+    (at, prime), (behind, left_over) = alone
+    for place, own, other in (at, prime, left_over), (behind, left_over, prime):
+        mutant = changed(kernel, place, dataclasses.replace(own, cond=other.cond))
+        with pytest.raises(SimulationError, match="twice in one round"):
+            simulate(mutant, inputs(CASE, **SIZES))
+
+
+def test_the_ptx_names_the_barriers() -> None:
+    made = compiled(3)
+    lines = [line for line in made.ptx.splitlines() if "bar." in line and "%r" in line]
+    assert len(lines) == 4
+    registers = {line.split("%r")[1].split(",")[0] for line in lines}
+    for line in lines:
+        own = line.split("%r")[1].split(",")[0]
+        for other in registers - {own}:
+            with pytest.raises(VerifyError, match="at barrier"):
+                check_skeleton(
+                    made.scheduled, made.ptx.replace(line, line.replace(f"%r{own},", f"%r{other},"))
+                )
+        assert line.rstrip().endswith("256;")
+
+
+def test_who_has_none() -> None:
+    with pytest.raises(ScheduleError, match="no loop has products of products"):
+        CASES["gemm"].kernel.compile(Schedule(order_barriers=True, consumers=2))
+    for alone in Schedule(mode="pingpong", consumers=2), Schedule(consumers=1):
+        with pytest.raises(ScheduleError, match="nobody shares a tile"):
+            CASE.kernel.compile(dataclasses.replace(alone, order_barriers=True), D=64)
