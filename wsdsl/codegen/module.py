@@ -53,12 +53,13 @@ def emit_llvm(kernel: Kernel) -> str:
     body.convert(body, kernel.body)
     w.line("ret void")
     declarations = "\n".join(w.declarations[name] for name in sorted(w.declarations))
+    structs = "".join(f"{name} = type {body}\n" for body, name in w.structs.items())
     lines = "\n".join(w.lines)
     size = launch.cluster
     cluster = f' "nvvm.cluster_dim"="{size},1,1"' if size > 1 else ""
     footer = FOOTER.format(threads=launch.threads, cluster=cluster)
     return (
-        f"{HEADER}\n{declarations}\n\n"
+        f"{HEADER}{structs}\n{declarations}\n\n"
         f"define ptx_kernel void @{launch.name}({_parameters(launch)}) #0 {{\nentry:\n"
         f"{lines}\n}}\n\n{footer}"
     )

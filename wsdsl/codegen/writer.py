@@ -15,6 +15,8 @@ class Writer:
 
     lines: list[str] = field(default_factory=list[str])
     declarations: dict[str, str] = field(default_factory=dict[str, str])
+    structs: dict[str, str] = field(default_factory=dict[str, str])
+    """Name by body."""
     block: str = "entry"
     count: int = 0
 
@@ -87,7 +89,9 @@ class Writer:
             return ()
         if count == 1:
             return (self.asm(ptx, types[0], shown, args),)
-        result = f"{{ {', '.join(types)} }}"
+        # By name: LLVM spends long on reading, at each `extractvalue`, what an accumulator is.
+        body = f"{{ {', '.join(types)} }}"
+        result = self.structs.setdefault(body, f"%results.{len(self.structs)}")
         made = self.asm(ptx, result, shown, args)
         return tuple(self.extract(result, made, i) for i in range(count))
 
