@@ -22,6 +22,7 @@ from wsdsl.schedule import Schedule, as_schedule
 if TYPE_CHECKING:
     from wsdsl.artifact.access import Access
     from wsdsl.artifact.artifact import Declaration
+    from wsdsl.artifact.size_class import SizeClass
     from wsdsl.ir import op as ir
     from wsdsl.ir.plan import Plan
     from wsdsl.report.timeline import Timeline
@@ -117,6 +118,20 @@ class Kernel(Callee):
     def dims(self) -> tuple[str, ...]:
         """Names of the dimensions, in order of appearance."""
         return self.declaration.dims
+
+    exact: bool = False
+    """Whether calls are served by kernels that are chosen for their very sizes."""
+
+    def size_class(self, **sizes: int) -> SizeClass:
+        """The class of sizes that calls of these are of."""
+        from wsdsl.artifact.size_class import size_class
+
+        return size_class(self.declaration, self._checked(None, sizes)[1])
+
+    def sizes_for(self, schedule: Schedule | None = None, **sizes: int) -> dict[str, int]:
+        """The sizes for which the kernel is chosen that a call of these sizes runs."""
+        schedule, sizes = self._checked(schedule, sizes)
+        return self._variants.sizes_for(schedule, sizes, *self._alignment_of(schedule, sizes))
 
     # Compiling ------------------------------------------------------------------------------------
 
@@ -215,9 +230,17 @@ class Kernel(Callee):
     # Running --------------------------------------------------------------------------------------
 
     def __call__(
-        self, *args: Any, schedule: Schedule | None = None, stream: Any = None, **named: Any
+        self,
+        *args: Any,
+        schedule: Schedule | None = None,
+        stream: Any = None,
+        exact: bool | None = None,
+        **named: Any,
     ) -> Any:
         """Run on torch, CuPy, JAX or NumPy arrays, on the caller's current stream.
+
+        On a GPU calls of one class of sizes share a kernel; with `exact` (default: the kernel's
+        attribute) it is chosen for these very sizes.
 
         Arguments are given by position or by name. Outputs that are left out (or None) are
         allocated like the first input. Returns the output, or a tuple of them. LaunchError if the
@@ -225,19 +248,25 @@ class Kernel(Callee):
         """
         args = self.in_order(args, named) if named else args
         recent = self._recent
-        look = recent.look(args, None, schedule, stream)
+        exact = self.exact if exact is None else exact
+        look = recent.look(args, exact, schedule, stream)
         if (done := recent.again(look)) is not None:
             return done[0]
         call = self.resolve(args)
         start = look and partial(recent.first, look)
-        return self.compiled_for(call, schedule).run(call, stream, start)
+        return self.compiled_for(call, schedule, exact=exact).run(call, stream, start)
 
     def prepare(
-        self, *args: Any, schedule: Schedule | None = None, stream: Any = None, **named: Any
+        self,
+        *args: Any,
+        schedule: Schedule | None = None,
+        stream: Any = None,
+        exact: bool | None = None,
+        **named: Any,
     ) -> Prepared:
         """Everything resolved once: calling the result is only the launch."""
         call = self.resolve(self.in_order(args, named))
-        return self.compiled_for(call, schedule).prepare_call(call, stream)
+        return self.compiled_for(call, schedule, exact=exact).prepare_call(call, stream)
 
     def simulate(
         self, *args: Any, schedule: Schedule | None = None, seed: int = 0, **named: Any
@@ -261,20 +290,28 @@ class Kernel(Callee):
         return call.result()
 
     def compiled_for(
-        self, call: Call, schedule: Schedule | None = None, *, assembled: bool = False
+        self,
+        call: Call,
+        schedule: Schedule | None = None,
+        *,
+        assembled: bool = False,
+        exact: bool | None = None,
     ) -> Compiled:
-        """What runs a call: compiled for its sizes, and for the alignment of its arrays. What the
-        simulator runs ptxas has not seen, unless it is asked to be `assembled`.
+        """What runs a call: compiled for the class of its sizes, or `exact`ly these, and for the
+        alignment of its arrays. What the simulator runs is chosen for the very sizes, and ptxas has
+        not seen it, unless it is asked to be `assembled`.
         """
         schedule, device = as_schedule(schedule), call.device
-        alignment = self._alignment(call, schedule)
-        if device == "cpu" and runs_simulated():
+        simulated = device == "cpu" and runs_simulated()
+        exact = simulated or (self.exact if exact is None else exact)
+        alignment = self._alignment(call, schedule, exact=exact)
+        if simulated:
             made = self._assembled if assembled else self._compile
             return made(schedule, call.dims, *alignment)
-        asked = schedule, device, tuple(call.dims.items()), *alignment
+        asked = schedule, device, exact, tuple(call.dims.items()), *alignment
         found = self._called.get(asked)
         if found is None:
-            found = self._fitting(call, schedule, alignment)
+            found = self._fitting(call, schedule, alignment, exact=exact)
             if len(self._called) >= MAX_CALLED:
                 self._called.clear()
             self._called[asked] = found
@@ -282,22 +319,28 @@ class Kernel(Callee):
 
     def padded_for(self, call: Call, schedule: Schedule | None = None) -> tuple[str, ...]:
         """Operands that are copied in front of a launch, since TMA can not take them."""
-        return self._alignment(call, as_schedule(schedule))[1]
+        return self._alignment(call, as_schedule(schedule), exact=self.exact)[1]
 
-    def _fitting(self, call: Call, schedule: Schedule | None, alignment: Alignment) -> Compiled:
+    def _fitting(
+        self, call: Call, schedule: Schedule | None, alignment: Alignment, *, exact: bool
+    ) -> Compiled:
         """Where too many CTAs wait for each other for the SMs that there are, the schedule is
-        chosen for these: there are smaller cards, and parts of cards.
+        chosen for these, and for the very sizes: there are smaller cards, and parts of cards.
         """
         from wsdsl.runtime.device import num_sms_of
 
-        compiled = self._assembled(schedule, call.dims, *alignment)
+        sizes = call.dims if exact else self._variants.sizes_for(schedule, call.dims, *alignment)
+        compiled = self._assembled(schedule, sizes, *alignment)
         if not compiled.signature.together or compiled.fits(call):
             return compiled
         return self._assembled(schedule, call.dims, *alignment, num_sms=num_sms_of(call.device))
 
-    def _alignment(self, call: Call, schedule: Schedule | None) -> Alignment:
-        decide = partial(self._variants.padded, schedule, call.dims)
-        return self._alignments.of(call, schedule, decide)
+    def _alignment(self, call: Call, schedule: Schedule | None, *, exact: bool = True) -> Alignment:
+        def decide(*blocked: tuple[str, ...]) -> tuple[str, ...]:
+            sizes = call.dims if exact else self.size_class(**call.dims).sizes
+            return self._variants.padded(schedule, sizes, *blocked)
+
+        return self._alignments.of(call, schedule, decide, exact=exact)
 
     def _alignment_of(self, schedule: Schedule | None, sizes: Mapping[str, int]) -> Alignment:
         """For contiguous arrays of these sizes. Copies are weighed only where all are known."""

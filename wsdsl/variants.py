@@ -9,8 +9,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 from wsdsl import knobs
-from wsdsl.artifact.artifact import Artifact, Choice, Declaration, Names
+from wsdsl.artifact.artifact import Artifact, Choice, Declaration, Names, StandIns
 from wsdsl.artifact.kept import kept, look
+from wsdsl.artifact.size_class import is_round, row_range, size_class
 from wsdsl.artifact.versions import artifact_key, assembler, digest
 from wsdsl.compiled import Compiled
 from wsdsl.diagnostics import CompileError, ScheduleError
@@ -47,6 +48,7 @@ class Variants:
         self._key, self._tile = key, tile
         self._compiled: dict[tuple[Schedule | None, Sizes, tuple[str, ...]], Compiled] = {}
         self.choices: dict[Asked, Compiled] = {}
+        self._stand_ins: dict[tuple[object, ...], StandIns] = {}
         self._lock = threading.RLock()
 
     def _kept_at(self, what: str, *parts: object) -> str | None:
@@ -70,6 +72,35 @@ class Variants:
         walked = (op.index.type.dim for op in loops if isinstance(op.index.type, Axis))
         rows = next((dim for dim in walked if dim not in whole), "")
         return Declaration(tile.params, access_of(tile), whole, rows)
+
+    def sizes_for(
+        self,
+        schedule: Schedule | None,
+        sizes: Mapping[str, int],
+        unaligned: tuple[str, ...] = (),
+        padded: tuple[str, ...] = (),
+    ) -> dict[str, int]:
+        """The sizes for which the kernel is chosen that serves the class of these: they do not
+        depend on what was called before. ScheduleError where the schedule fits none.
+        """
+        found = size_class(self.declaration, sizes)
+        rows = sizes.get(found.rows, 0)
+        if found.rows not in sizes or is_round(rows) or len(sizes) < len(self.declaration.dims):
+            return found.sizes
+        span, others = dict(found.spans)[found.rows], found.sizes
+        del others[found.rows]
+
+        def make() -> StandIns:
+            from wsdsl.lowering.stand_ins import stand_ins
+
+            asked = Asked(schedule, tuple(sorted(found.sizes.items())), unaligned, padded)
+            return stand_ins(self._posed(asked), found.rows, span, others)
+
+        alike = span.step, span.unlike, row_range(rows), tuple(sorted(others.items()))
+        asked = repr(schedule), unaligned, padded, *alike
+        if asked not in self._stand_ins:
+            self._stand_ins[asked] = kept(self._kept_at("stand-ins", *asked), StandIns, make)
+        return {**found.sizes, found.rows: self._stand_ins[asked].of(rows)}
 
     def padded(
         self,

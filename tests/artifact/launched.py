@@ -47,6 +47,8 @@ def main() -> None:
     # Rows that TMA can not take, of which copies are weighed.
     odd = Tensor((128, 63), 0x3000_0000), Tensor((64, 63), 0x4000_0000)
     doubled(a, b, schedule=SMALL)
+    # A number of rows that others stand for.
+    doubled(Tensor((61, 64), 0x1000_0000), b)
     wsdsl.kernels.matmul(a, b)
     wsdsl.kernels.matmul(odd[0], odd[1], transpose_b=True, schedule=SMALL)
     wsdsl.parse("@kernel\n" + doubled.source.partition("\n")[2].replace("TWO", "3.0"))

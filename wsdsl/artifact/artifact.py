@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -91,6 +92,19 @@ class Choice:
 
     schedule: Schedule
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class StandIns:
+    """For which number of rows the kernel is chosen that serves so many: those up to `ends[i]`, and
+    beyond the one before, by that for `rows[i]`.
+    """
+
+    ends: tuple[int, ...]
+    rows: tuple[int, ...]
+
+    def of(self, rows: int) -> int:
+        return self.rows[bisect_left(self.ends, rows)]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple, cast
 
 from wsdsl.artifact.access import Access
-from wsdsl.artifact.artifact import Artifact, Choice, Declaration, Names, Versions
+from wsdsl.artifact.artifact import Artifact, Choice, Declaration, Names, StandIns, Versions
 from wsdsl.artifact.certificate import Certificate
 from wsdsl.artifact.resources import Resources
 from wsdsl.artifact.signature import (
@@ -40,7 +40,7 @@ KNOWN: dict[str, type[Any]] = {
     for kind in (
         Access, Artifact, Certificate, Choice, Declaration, WorkspaceTensor, MapArgument, Names,
         PointerArgument, Resources, ScalarArgument, Schedule, Signature, SizeArgument,
-        StrideArgument, Tensor, Tile, Value, Versions,
+        StandIns, StrideArgument, Tensor, Tile, Value, Versions,
     )
 }  # fmt: skip
 CLASS = "class"

@@ -31,14 +31,17 @@ class Alignments:
     def __init__(self) -> None:
         self._known: dict[tuple[Any, ...], Alignment] = {}
 
-    def of(self, call: Call, schedule: Schedule | None, decide: Decide) -> Alignment:
+    def of(
+        self, call: Call, schedule: Schedule | None, decide: Decide, *, exact: bool = True
+    ) -> Alignment:
+        """`exact`: whether it is decided for these very sizes, and not for their class."""
         blocked = tuple(sorted(call.tma_blocked()))
         if not blocked:
             return (), ()
         copies = {n: padded(call.views[n]) for n in blocked if n not in call.outputs}
         able = tuple(n for n, copy in copies.items() if copy is not None)
         singly = tuple(n for n in blocked if copied_singly(call.views[n]))
-        asked = schedule, tuple(call.dims.items()), blocked, able, singly
+        asked = schedule, exact, tuple(call.dims.items()), blocked, able, singly
         found = self._known.get(asked)
         if found is None:
             copied = decide(blocked, able, singly)

@@ -5,7 +5,7 @@ import random
 import pytest
 
 import wsdsl
-from wsdsl.lowering.size_class import alignments, is_round, row_parts, size_class
+from wsdsl.artifact.size_class import alignments, is_round, row_parts, size_class
 
 SOURCE = """
 @kernel

@@ -26,6 +26,8 @@ FINE, COARSE = 32, 4
 """Parts of an octave."""
 LEAST_ROWS = 8
 """Rows that are not told apart: tiles have multiples of 8."""
+FIRST, FACTOR = 64, 64
+"""Ranges of rows: up to 64, and then up to so many times as many as the one before."""
 ROUND = 64
 """Round sizes are quarters of an octave that this divides."""
 
@@ -115,6 +117,14 @@ def alignments(declaration: Declaration) -> dict[str, tuple[int, ...]]:
         ]
         for dim, width in found.items()
     }
+
+
+def row_range(rows: int) -> tuple[int, int]:
+    """The range that a number of rows is of: beyond the first, up to the second."""
+    low, high = 0, FIRST
+    while high < rows:
+        low, high = high, high * FACTOR
+    return low, high
 
 
 def row_parts(low: int, high: int, parts: int = FINE) -> Iterator[tuple[int, int]]:

@@ -1,0 +1,107 @@
+"""Few kernels serve many numbers of rows: how few, at what cost, and that they are right."""
+
+import random
+import statistics
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import wsdsl
+from wsdsl import Schedule, ScheduleError
+from wsdsl.artifact.size_class import is_round, row_range
+from wsdsl.lowering.stand_ins import predicted_cycles
+
+SOURCE = """
+@kernel
+def gemm(A: bf16[M, K], B: bf16[N, K], C: bf16[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        C[m, n] = acc
+
+@kernel
+def doubled(X: f32[M, N], Y: f32[M, N]):
+    for m, n in tiles(M, N):
+        Y[m, n] = X[m, n] + X[m, n]
+
+@kernel
+def summed(X: f32[M, N], Y: f32[M]):
+    for m in tiles(M):
+        x = X[m, :]
+        Y[m] = sum(x, over=N)
+"""
+KERNELS = wsdsl.parse(SOURCE)
+GEMM = KERNELS.gemm
+WIDE = dict(N=14336, K=4096)
+
+
+def test_few_kernels_at_little_cost() -> None:
+    draw = random.Random(5)
+    rows = [draw.randint(1, 4096) for _ in range(60)]
+    taken: set[Schedule] = set()
+    longer: list[float] = []
+    for m in rows:
+        schedule = GEMM.schedule(**GEMM.sizes_for(M=m, **WIDE))
+        taken.add(schedule)
+        own = GEMM.schedule(M=m, **WIDE)
+        cycles = (predicted_cycles(GEMM.tile, s, dict(M=m, **WIDE)) for s in (schedule, own))
+        longer.append(next(cycles) / next(cycles))
+    assert len(taken) <= 8
+    assert statistics.mean(longer) <= 1.03
+
+
+def test_it_does_not_depend_on_what_was_called_before() -> None:
+    rows = [5, 77, 300, 1000, 64]
+    found = [GEMM.sizes_for(M=m, **WIDE) for m in rows]
+    fresh = wsdsl.parse(SOURCE.replace("acc", "sums")).gemm
+    assert [fresh.sizes_for(M=m, **WIDE) for m in reversed(rows)] == found[::-1]
+    assert [is_round(f["M"]) for f in found][-1] and found[-1]["M"] == 64
+
+
+def test_members_of_a_class_have_one_stand_in() -> None:
+    draw = random.Random(1)
+    for _ in range(20):
+        m = draw.randint(1, 4096)
+        span = dict(GEMM.size_class(M=m, **WIDE).spans)["M"]
+        stand_ins = [GEMM.sizes_for(M=x, **WIDE) for x in (span.low, m, span.high)]
+        assert stand_ins[0] == stand_ins[1] == stand_ins[2]
+        low, high = row_range(m)
+        assert low < stand_ins[0]["M"] <= high
+
+
+def test_pieces_that_wait_for_each_other_serve_no_more_rows() -> None:
+    given = Schedule(scheduler="split_k", reduction="parallel", tile=dict(m=64, n=64, k=64))
+    sizes = dict(N=256, K=8192)
+    for m in range(3, 700, 50):
+        assert GEMM.sizes_for(given, M=m, **sizes)["M"] >= m
+
+
+def test_what_is_exact() -> None:
+    """What one tile has whole, and kernels whose rows are not told."""
+    assert KERNELS.summed.sizes_for(M=77, N=77)["N"] == 77
+    assert GEMM.sizes_for(M=4096, **WIDE)["M"] == 4096
+    with pytest.raises(ScheduleError):
+        GEMM.sizes_for(Schedule(tile=dict(m=100)), M=77, **WIDE)
+
+
+@pytest.mark.parametrize("name", ["gemm", "doubled", "summed"])
+def test_a_stand_in_is_right(name: str) -> None:
+    """What is compiled for it, simulated at the class's ends."""
+    kernel = getattr(KERNELS, name)
+    rng = np.random.default_rng(0)
+    for m in (41, 150):
+        sizes = {"M": m, **{dim: 64 for dim in kernel.dims if dim != "M"}}
+        stand_in = kernel.sizes_for(**sizes)
+        compiled = kernel._compile(None, stand_in, ())
+        span = dict(kernel.size_class(**sizes).spans)["M"]
+        for rows in (span.low, span.high):
+            made = [
+                rng.integers(-2, 3, [{**sizes, "M": rows}[d] for d in p.type.dims])
+                for p in kernel.params[:-1]
+            ]
+            dtype = ml_dtypes.bfloat16 if name == "gemm" else np.float32
+            arrays = [x.astype(dtype) for x in made]
+            found, expected = compiled.simulate(*arrays), kernel.reference(*arrays)
+            np.testing.assert_array_equal(found, expected)
