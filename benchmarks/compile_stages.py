@@ -31,6 +31,8 @@ IMPORTS = {
 }
 WHOLE = "to PTX, as asked for"
 CHOICE = ("choose_schedule",)
+ENDS = ("choose_schedule", "assign_multicast", "simplify")
+"""Behind these the spec is checked."""
 
 
 class Clock:
@@ -90,11 +92,10 @@ def measure(size: int, *, whole: bool) -> dict[str, list[float]]:
         kernel = asked.tile
     restore = _watch_the_model(clock)
     for step, _ in pipeline.PASSES:
-        before = kernel
         with clock.of(f"pass {step.__name__}"):
             given = (sizes,) if step is pipeline.choose_schedule else ()
             kernel = step(kernel, *given)
-        if kernel != before:
+        if step.__name__ in ENDS:
             with clock.of("spec"):
                 verify(kernel)
     restore()

@@ -156,5 +156,12 @@ CACHE_MIB = Knob[int](
     "a number of MiB",
     "How much is kept there; what was not used for longest is removed first.",
 )
+VERIFY = Knob[bool](
+    "WSDSL_VERIFY",
+    _flag,
+    False,
+    "0 or 1",
+    "Check what must hold of a kernel's IR after every pass, not only where a level ends.",
+)
 
-KNOBS: tuple[Knob[Any], ...] = (PTXAS, DUMP, BACKEND, ALLOW_SPILLS, CACHE_DIR, CACHE_MIB)
+KNOBS: tuple[Knob[Any], ...] = (PTXAS, DUMP, BACKEND, ALLOW_SPILLS, CACHE_DIR, CACHE_MIB, VERIFY)

@@ -3,8 +3,10 @@
 import pytest
 
 from tests.kernels import CASES
+from wsdsl import knobs
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.pipeline_ops import CircularBuffer
+from wsdsl.lowering import pipeline
 from wsdsl.lowering.pipeline import PASSES, lower
 from wsdsl.schedule import Schedule
 
@@ -44,3 +46,17 @@ def test_plan(name: str) -> None:
         assert f"{ring.depth} slots" in line
     assert len(rings) == len(compiled.plan.rings)
     assert compiled.plan.smem_bytes == compiled.signature.smem_bytes
+
+
+@pytest.mark.parametrize("every", [False, True])
+def test_what_is_verified(every: bool, monkeypatch) -> None:
+    """What is given and what is returned; what each pass makes where that is asked for."""
+    verified: list[Kernel] = []
+    monkeypatch.setattr(pipeline, "verify", verified.append)
+    with knobs.override(verify=every):
+        made = stages()
+    assert verified[0].level == "tile" and verified[-1] is made["simplify"]
+    if every:
+        assert all(kernel in verified for kernel in made.values())
+    else:
+        assert len(verified) == 2

@@ -1,4 +1,5 @@
-"""What must hold of a kernel at its level: one table of small rules, checked after every pass.
+"""What must hold of a kernel at its level: one table of small rules, checked where it ends,
+and after every pass by `WSDSL_VERIFY`.
 
 A rule yields findings; all of them are gathered and raised as one VerifyError, each with a caret
 under the op in the kernel's text. `STEPS` are the rules of SCHEDULED: first who runs an op

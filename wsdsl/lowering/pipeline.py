@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from wsdsl import knobs
 from wsdsl.diagnostics import CompileError, Finding, ScheduleError
 from wsdsl.ir.op import Kernel, Level
 from wsdsl.ir.spec import verify
@@ -99,7 +100,7 @@ def lower(
 ) -> Kernel:
     """Lower to a level. What `scheduled_tile` gave (`is_chosen`) goes on behind the choice, a
     kernel of the level PARTITIONED from `lower_loops`; `sizes`, where known, guide the choice. The
-    spec is checked after every pass that changes anything.
+    spec is checked of what is given and of what is returned; by `WSDSL_VERIFY` after every pass.
     """
     verify(kernel)
     _check_target(kernel)
@@ -108,7 +109,9 @@ def lower(
     last = {"tile": verify_lowerable, "partitioned": assign_multicast, "scheduled": simplify}[until]
     if first is None:
         return kernel
-    return _through(kernel, first, last, sizes, listeners)
+    kernel = _through(kernel, first, last, sizes, listeners)
+    verify(kernel)
+    return kernel
 
 
 def scheduled_tile(
@@ -148,6 +151,7 @@ def _through(
 ) -> Kernel:
     """Through the passes from `first` to `last`; nothing where these stand the other way round."""
     names = [step for step, _ in PASSES]
+    verifies = knobs.VERIFY.get()
     for step in names[names.index(first) : names.index(last) + 1]:
         before = kernel
         try:
@@ -155,7 +159,7 @@ def _through(
         except RecursionError:
             message = "too many operations, each of which needs the one before"
             raise CompileError(Finding(message, kernel.loc, "make it two kernels")) from None
-        if kernel != before:
+        if verifies and kernel != before:
             verify(kernel)
         for listener in listeners:
             listener(step.__name__, before, kernel)
