@@ -1,8 +1,31 @@
 """The kernels that are measured."""
 
-from wsdsl import bf16, cast, dims, f8e4m3, f32, gelu, i8, i32, index, kernel, tiles, zeros
+from wsdsl import (
+    bf16,
+    cast,
+    dims,
+    each,
+    end,
+    exp2,
+    f8e4m3,
+    f32,
+    fma,
+    full,
+    gelu,
+    i8,
+    i32,
+    index,
+    inf,
+    kernel,
+    max,
+    sum,
+    tiles,
+    where,
+    zeros,
+)
 
 M, N, K, NB, KB = dims("M N K NB KB")
+B, H, S, T, D = dims("B H S T D")
 
 
 @kernel
@@ -81,3 +104,37 @@ def gemm_int8(A: i8[M, K], B: i8[N, K], C: i32[M, N]):
         for k in tiles(K):
             acc += A[m, k] @ B[n, k]
         C[m, n] = acc
+
+
+@kernel
+def attention(
+    Q: bf16[B, H, S, D], K: bf16[B, H, T, D], V: bf16[B, H, T, D], Y: bf16[B, H, S, D], scale: f32
+):
+    for b, h in each(B, H):
+        for q in tiles(S):
+            top, total, acc = full(f32[q], -inf), zeros(f32[q]), zeros(f32[q, D])
+            for t in tiles(T):
+                s = Q[b, h, q, :] @ K[b, h, t, :]
+                new_top = max(top, max(s, over=t) * scale)
+                p, shrink = exp2(fma(s, scale, -new_top)), exp2(top - new_top)
+                total = total * shrink + sum(p, over=t)
+                acc = acc * shrink + cast(p, bf16) @ V[b, h, t, :]
+                top = new_top
+            Y[b, h, q, :] = acc / total
+
+
+@kernel
+def attention_causal(
+    Q: bf16[B, H, S, D], K: bf16[B, H, T, D], V: bf16[B, H, T, D], Y: bf16[B, H, S, D], scale: f32
+):
+    for b, h in each(B, H):
+        for q in tiles(S):
+            top, total, acc = full(f32[q], -inf), zeros(f32[q]), zeros(f32[q, D])
+            for t in tiles(0, end(q), of=T):
+                s = where(index(q) >= index(t), (Q[b, h, q, :] @ K[b, h, t, :]) * scale, -inf)
+                new_top = max(top, max(s, over=t))
+                p, shrink = exp2(s - new_top), exp2(top - new_top)
+                total = total * shrink + sum(p, over=t)
+                acc = acc * shrink + cast(p, bf16) @ V[b, h, t, :]
+                top = new_top
+            Y[b, h, q, :] = acc / total
