@@ -9,9 +9,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import wsdsl
 from tests.case_data import check, expected, inputs
 from tests.case_table import Case
-from tests.kernels import CASES
+from tests.chained_kernels import ATTENTION
+from tests.range_kernels import CAUSAL
 from wsdsl import Schedule
 from wsdsl.diagnostics import ScheduleError
 from wsdsl.ir.tile_ops import If, Map
@@ -162,10 +164,12 @@ def test_whole_rows_are_computed() -> None:
         )
 
 
-def test_only_the_last_tile_is_masked() -> None:
+@pytest.mark.parametrize("text", [ATTENTION, CAUSAL], ids=["attention", "causal"])
+def test_only_tiles_at_the_edge_are_masked(text: str) -> None:
     """Of a loop's three copies of the first stage: the first iteration's, which may be the last,
-    that of whole tiles, and that of the last one."""
-    scheduled = CASES["attention"].kernel.compile(Schedule(), H=2, M=128, D=64).scheduled
+    that of whole tiles in front of the diagonal, and that of others."""
+    (kernel,) = vars(wsdsl.parse(text)).values()
+    scheduled = kernel.compile(Schedule(), D=64).scheduled
     masks = [
         sum(isinstance(o, Map) and o.fn == "where" for o in branch)
         for op in walk(scheduled.body)
@@ -173,5 +177,5 @@ def test_only_the_last_tile_is_masked() -> None:
         for branch in (op.then, op.orelse)
         if any(isinstance(o, Map) and o.fn == "exp2" for o in branch)
     ]
-    first, whole, last, *rest = masks
-    assert first == last > whole == 0 and not any(rest)
+    first, whole, other, *rest = masks
+    assert first == other > whole == 0 and not any(rest)

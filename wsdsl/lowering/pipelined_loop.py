@@ -1,0 +1,244 @@
+"""A loop of two stages, which run beside each other: see `schedule_products`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from wsdsl.ir.op import Op, Region, Value, operands, results_of
+from wsdsl.ir.pipeline_ops import AxisAt, CommitProducts, Materialize
+from wsdsl.ir.slot_ops import ConsumerRelease
+from wsdsl.ir.tile_ops import Contract, Full, If, Reduce, Yield
+from wsdsl.ir.types import Axis, Tile
+from wsdsl.ir.walk import copy_region, yielded
+from wsdsl.lowering.axes import is_tile
+from wsdsl.lowering.builder import Builder
+from wsdsl.lowering.loop_stages import PURE, LoopStages, is_scalar
+from wsdsl.lowering.order_barriers import OrderBarriers
+from wsdsl.lowering.tile_masks import Masks
+
+Emitted = Callable[[], tuple[Value, ...]]
+"""Adds ops, and tells what they hand on."""
+
+
+class PipelinedLoop:
+    """Writes the loop of `stages` anew."""
+
+    def __init__(
+        self,
+        stages: LoopStages,
+        builder: Builder,
+        sizes: dict[str, int],
+        order: OrderBarriers | None,
+        made: Mapping[Value, Op],
+    ) -> None:
+        """`made`: which op makes what of the partition."""
+        self.stages, self.builder, self.sizes, self.order = stages, builder, sizes, order
+        self.loop, self.handed = stages.loop, yielded(stages.loop.body)
+        self.masks = Masks(stages, builder, made)
+
+    def emit(self) -> None:
+        b, loop, stages = self.builder, self.loop, self.stages
+        some = b.map("lt", loop.start, loop.stop, wish="some")
+        before = self.first_iteration(some)
+        args = tuple(self.again(v) for v in (*loop.args, *stages.crossing))
+        with b.region() as body:
+            following = b.plus(loop.index, loop.step, "next")
+            more = b.map("lt", following, loop.stop, wish="more")
+            b.add(Yield(values=self.iteration(args, following, more), loc=loop.loc))
+        beyond = tuple(self.again(v) for v in stages.crossing)
+        b.add(
+            dataclasses.replace(
+                loop,
+                result=(*loop.result, *beyond),
+                init=before,
+                args=args,
+                body=tuple(body),
+            )
+        )
+
+    def again(self, value: Value) -> Value:
+        return Value(self.builder.namer.again(value.name), value.type)
+
+    def copy(self, region: Region, swap: dict[Value, Value]) -> None:
+        """Add the ops with new names for what they make, which `swap` then knows."""
+        made = copy_region(region, self.builder.namer, swap)
+        for old, new in zip(region, made, strict=True):
+            swap |= dict(zip(results_of(old), results_of(new), strict=True))
+        self.builder.ops += made
+
+    def carried(self, swap: dict[Value, Value], sums: dict[int, Value]) -> tuple[Value, ...]:
+        """What the next iteration is given: its variables, `sums` by their place, and what crosses
+        the stages.
+        """
+        own = [sums[n] if n in sums else swap.get(v, v) for n, v in enumerate(self.handed)]
+        return (*own, *(swap[v] for v in self.stages.crossing))
+
+    def first_iteration(self, some: Value) -> tuple[Value, ...]:
+        """The first stage of the first iteration, if there is one."""
+        b, loop, stages = self.builder, self.loop, self.stages
+        swap = {loop.index: loop.start} | dict(zip(loop.args, loop.init, strict=True))
+        with b.region() as then:
+            self.copy(stages.first, swap)
+            self.copy(stages.scaling, swap)
+            sums = {n: swap[v] for n, v in stages.sums.items()}
+            b.add(Yield(values=self.carried(swap, sums), loc=loop.loc))
+        with b.region() as orelse:
+            nothing = [self.zeros(v) for v in stages.crossing]
+            b.add(Yield(values=(*loop.init, *nothing), loc=loop.loc))
+        made = tuple(self.again(v) for v in (*loop.args, *stages.crossing))
+        branch = If(cond=some, result=made, then=tuple(then), orelse=tuple(orelse), loc=loop.loc)
+        b.add(branch)
+        return made
+
+    def zeros(self, value: Value) -> Value:
+        b, kind = self.builder, value.type
+        assert isinstance(kind, Tile)
+        zero = b.constant(0.0 if kind.dtype.is_float else 0, Tile(kind.dtype), "zero")
+        return b.add(Full(result=b.value("zeros", kind), value=zero, loc=b.loc)).result
+
+    def of_this(self, args: tuple[Value, ...]) -> dict[Value, Value]:
+        """What the second stage's values are called in the new loop."""
+        swap = dict(zip((*self.loop.args, *self.stages.crossing), args, strict=True))
+        return swap | {v: args[n] for n, v in self.stages.sums.items()}
+
+    def axes(self, swap: dict[Value, Value], inside: bool = False) -> None:
+        """Where the tiles of an iteration begin. All but the last one lie `inside`."""
+        axes = [op for op in self.stages.first if isinstance(op, AxisAt)]
+        whole: dict[Op, Op] = {}
+        if inside:
+            whole |= {op: dataclasses.replace(op, inside=True, stop=None) for op in axes}
+        self.copy(tuple(whole.get(op, op) for op in self.needed((*axes,))), swap)
+
+    def start(self, ops: Region, swap: dict[Value, Value], first: bool) -> None:
+        """Start products; `first`: in their iteration, for which consumers follow one another."""
+        at = next(i for i, op in enumerate(ops) if isinstance(op, Contract))
+        self.copy(ops[:at], swap)
+        if first and self.order is not None:
+            self.order.wait()
+        self.copy(ops[at:], swap)
+        self.builder.add(CommitProducts(loc=self.builder.loc))
+
+    def last_products(self, swap: dict[Value, Value], alone: bool = False) -> Region:
+        """Start the second stage's products; returns what it does behind them. `alone`: there is no
+        next iteration, whose products were started before, and whose tile is a whole one.
+        """
+        self.axes(swap, inside=not alone)
+        second = self.stages.second
+        at = max(i for i, op in enumerate(second) if isinstance(op, Contract)) + 1
+        self.start(second[:at], swap, first=alone)
+        if self.order is not None:
+            self.order.hand_over()
+        return second[at:]
+
+    def needed(self, ops: Region) -> Region:
+        """The ops, and those of the first stage that they need."""
+        wanted = {v for op in ops for v in operands(op)}
+        found = {*ops}
+        for op in reversed(self.stages.first):
+            if wanted & {*results_of(op)} or op in found:
+                found.add(op)
+                wanted |= {*operands(op)}
+        return tuple(op for op in self.stages.first if op in found)
+
+    def first_stage(self, rest: Region, swap: dict[Value, Value], whole: bool) -> None:
+        """What the first stage does with its products' results. Operands themselves are made last:
+        they are in the registers that products in flight read.
+        """
+        b, stages = self.builder, self.stages
+        releases = tuple(op for op in rest if isinstance(op, ConsumerRelease))
+        # Slots that products alone read; others are given back when threads have read them.
+        reading = {v for op in rest if op not in releases for v in (*operands(op), *results_of(op))}
+        given_back = tuple(op for op in releases if op.slot not in reading)
+        makers = tuple(op for op in rest if {*results_of(op)} & {*stages.crossing})
+        scalars = tuple(op for op in rest if isinstance(op, PURE) and is_scalar(op))
+        apart = (*releases, *makers, *scalars)
+        # Where tiles begin is said anew, by `axes`.
+        middle = tuple(op for op in rest if not (op in apart or isinstance(op, AxisAt)))
+        used = {v for op in (*stages.scaling, *makers) for v in operands(op)} | {*self.handed}
+        wanted = [v for op in middle for v in results_of(op) if v in used]
+        self.copy((*given_back, *scalars), swap)
+        self.axes(swap, inside=whole)
+        for op in middle:
+            if whole and op in self.masks.ops:
+                swap |= self.masks.seen(op, swap)
+            else:
+                self.copy((op,), swap)
+        tiles = tuple(swap[v] for v in wanted if is_tile(v))
+        b.add(Materialize(values=tiles, loc=b.loc))
+        self.copy(makers, swap)
+        self.copy(tuple(op for op in releases if op not in given_back), swap)
+
+    def is_clipped(self) -> bool:
+        """Whether something in the first stage minds where the dimension ends."""
+        kinds = [op.result.type for op in self.stages.first if isinstance(op, AxisAt)]
+        reduced = {op.axis for op in self.stages.first if isinstance(op, Reduce)}
+        return any(
+            isinstance(kind, Axis)
+            and kind.name in reduced
+            and self.sizes.get(kind.dim, 1) % kind.size
+            for kind in kinds
+        )
+
+    def iteration(
+        self, args: tuple[Value, ...], following: Value, more: Value
+    ) -> tuple[Value, ...]:
+        """A copy of it for each case: the next tile is a whole one, without masks; there is another
+        one; there is none. Each is one piece, so that all of it can be scheduled together.
+        """
+
+        def last() -> tuple[Value, ...]:
+            second = self.of_this(args)
+            self.copy(self.last_products(second, alone=True), second)
+            summed = {n: second[self.handed[n]] for n in self.stages.sums}
+            return tuple(summed.get(n, arg) for n, arg in enumerate(args))
+
+        def another() -> tuple[Value, ...]:
+            whole = self.is_whole(following)
+            if whole is None:
+                return self.ongoing(args, following, whole=False)
+            cases = (partial(self.ongoing, args, following, case) for case in (True, False))
+            return self.either(whole, *cases)
+
+        return self.either(more, another, last)
+
+    def is_whole(self, following: Value) -> Value | None:
+        """Whether the tile that begins at `following` needs no mask; None if none has one."""
+        b, tests = self.builder, list[Value]()
+        if self.is_clipped():
+            tests.append(b.map("le", b.plus(following, self.loop.step, "beyond"), self.loop.stop))
+        starts = {self.loop.index: following}
+        own = tuple(op for op in self.stages.first if isinstance(op, AxisAt))
+        self.copy(tuple(op for op in self.needed(own) if op not in own), starts)
+        tests += self.masks.tests(starts)
+        whole = tests[0] if tests else None
+        for test in tests[1:]:
+            assert whole is not None
+            whole = b.map("and", whole, test, wish="whole")
+        return whole
+
+    def either(self, cond: Value, then: Emitted, orelse: Emitted) -> tuple[Value, ...]:
+        b, bodies = self.builder, list[Region]()
+        for emitted in (then, orelse):
+            with b.region() as body:
+                b.add(Yield(values=emitted(), loc=self.loop.loc))
+            bodies.append(tuple(body))
+        made = tuple(self.again(v) for v in (*self.loop.args, *self.stages.crossing))
+        b.add(If(cond=cond, result=made, then=bodies[0], orelse=bodies[1], loc=self.loop.loc))
+        return made
+
+    def ongoing(self, args: tuple[Value, ...], following: Value, whole: bool) -> tuple[Value, ...]:
+        """The second stage beside the next iteration's first one."""
+        loop, stages = self.loop, self.stages
+        early = self.needed(tuple(op for op in stages.first if isinstance(op, Contract)))
+        swap = dict(zip(loop.args, args, strict=False)) | {loop.index: following}
+        self.start(early, swap, first=True)
+        second = self.of_this(args)
+        behind = self.last_products(second)
+        self.first_stage(tuple(op for op in stages.first if op not in early), swap, whole)
+        self.copy(behind, second)
+        summed = {n: second.get(self.handed[n], self.handed[n]) for n in stages.sums}
+        swap |= {loop.args[n]: v for n, v in summed.items()}
+        self.copy(stages.scaling, swap)
+        return self.carried(swap, {n: swap[v] for n, v in stages.sums.items()})
