@@ -167,14 +167,16 @@ class Rates:
     clock: float = rate("cycles a nanosecond", "of an SM that has little to do", "power")
     tensor_clock: float = rate(
         "cycles a nanosecond",
-        "while all tensor cores multiply random numbers in registers",
+        "while all tensor cores multiply random numbers, 64 x 256 a wgmma, A in registers",
         "power",
     )
     tensor_smem_clock: float = rate(
         "cycles a nanosecond", "the same with both operands in SMEM", "power"
     )
     tensor_l2_clock: float = rate(
-        "cycles a nanosecond", "the same while L2 fills SMEM as quickly as it can", "power"
+        "cycles a nanosecond",
+        "the same while L2 brings both operands of tiles of 128 x 256: 48 bytes a cycle and SM",
+        "power",
     )
 
     # What there is.
