@@ -26,8 +26,10 @@ gives those of a `Target`: measured on this machine by `wsdsl calibrate`, where 
 those shipped of this card; else those of the shipped card that is nearest, scaled by its SMs and
 the bandwidth of its memory. `Rates.origin` says which, `Rates.notice` what to do about it.
 
-Cycles are those of an SM's clock; memory and the start of kernels have clocks of their own, and are
-in nanoseconds. A wgmma is one instruction of 64 rows, N columns, and 32 bytes of the contraction
+Cycles are those of an SM. What lies outside of it (L2, other SMs) has a clock of its own, which
+does not fall when the tensor cores are busy: its cycles are `tensor_smem_clock` times nanoseconds,
+so that they can be added to those of products. Memory and the start of kernels are told in
+nanoseconds. A wgmma is one instruction of 64 rows, N columns, and 32 bytes of the contraction
 (16 elements of 16 bits, 32 of 8, 8 of tf32). `Rates.tensor_cycles` has the law of its time: the
 largest of what its columns take the tensor cores, what its operands take to be read from SMEM (2048
 bytes of A, unless A is in registers, and 32 a column), and the least that any takes.

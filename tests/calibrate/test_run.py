@@ -30,6 +30,8 @@ for name in sys.argv[2:]:
         sys.exit(1)
     tell(bench=name, values=VALUES.get(name, {}))
 """
+CARD = {"device": "NVIDIA H200", "arch": "sm_90a", "num_sms": 132, "memory_bytes": 150754820096,
+        "driver": "13.0"}  # fmt: skip
 VALUES = {"barriers": {"mbarrier_cycles": 33.0, "named_barrier_cycles": 22.0},
           "dram": {"dram_read_bytes": 4567.0}, "kernels": {"kernel_ns": 0.0}}  # fmt: skip
 
@@ -86,10 +88,23 @@ def test_what_was_not_measured_stays_as_it_was():
     assert file.sources["fma_lanes"].startswith("not measured: shipped")
     lines = list(run.table(file, shipped, {"smem": "why"}))
     (row,) = (line for line in lines if line.startswith("mbarrier_cycles"))
-    assert row.split()[1:4] == ["33", f"{shipped.values['mbarrier_cycles']:g}",
+    assert row.split()[1:4] == ["33", f"{shipped.values['mbarrier_cycles']:.5g}",
                                 f"{33 / shipped.values['mbarrier_cycles']:.2f}"]  # fmt: skip
     assert any("not measured" in line for line in lines) and lines[-1] == "smem: why"
     assert list(run.table(file, None, {}))
+
+
+def test_what_has_a_clock_of_its_own_is_told_in_cycles_of_products():
+    taken = {"clock": 2.0, "tensor_smem_clock": 1.6, "l2_bytes": 40.0, "hand_over_cycles": 2000.0,
+             "fma_lanes": 128.0, "dram_read_bytes": 4500.0}  # fmt: skip
+    told = taken | {"l2_bytes": 50.0, "hand_over_cycles": 1600.0}
+    file = run.rates_file(run.Measured(CARD, taken))
+    assert {name: file.values[name] for name in told} == told
+    before = run.rates_file(run.Measured(CARD, {}))
+    later = run.rates_file(run.Measured(CARD, {"hand_over_cycles": 1980.0}))
+    assert later.values["hand_over_cycles"] == pytest.approx(
+        1980 / before.values["clock"] * before.values["tensor_smem_clock"]
+    )
 
 
 def calibrate(capsys, *arguments: str) -> tuple[int, str, str]:

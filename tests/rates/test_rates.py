@@ -28,7 +28,7 @@ def rates_of(target):
 
 def test_each_rate_says_what_it_is():
     assert len(set(NAMES)) == len(NAMES) > 40
-    for name, unit, meaning, bench in DESCRIBED:
+    for name, unit, meaning, bench, _ in DESCRIBED:
         assert unit and meaning and bench and "_" not in unit, name
 
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.ir.target import target_of_device
 from wsdsl.rates.files import Card, RatesFile
 from wsdsl.rates.of_target import rates_of
-from wsdsl.rates.rates import DESCRIBED, NAMES, ZERO
+from wsdsl.rates.rates import DESCRIBED, NAMES, OUTSIDE, ZERO, Rates
 
 CHILD = [sys.executable, "-m", "wsdsl.calibrate.child"]
 SILENCE_SECONDS = 25.0
@@ -99,17 +99,26 @@ def _lines(power_seconds: float, names: Sequence[str]) -> Iterator[dict[str, Any
         child.wait()
 
 
+def in_cycles_of_products(values: Mapping[str, float], before: Rates) -> dict[str, float]:
+    """What is outside of an SM was measured in cycles of one with little to do."""
+    clock = values.get("clock", before.clock)
+    faster = clock / values.get("tensor_smem_clock", before.tensor_smem_clock)
+    found = dict(values)
+    for name in OUTSIDE.keys() & values.keys():
+        found[name] = values[name] / faster if OUTSIDE[name] else values[name] * faster
+    return found
+
+
 def rates_file(measured: Measured) -> RatesFile:
     """What was not measured stays as it was known before, and its source says so."""
     card = measured.card
     target = target_of_device(card["device"], card["arch"], card["num_sms"])
     before = rates_of(target)
+    taken = in_cycles_of_products(measured.values, before)
     date = time.strftime("%Y-%m-%d")
     own = f"measured by wsdsl calibrate, {date}"
-    values = {
-        n: measured.values[n] if n in measured.values else float(getattr(before, n)) for n in NAMES
-    }
-    sources = {n: own if n in measured.values else f"not measured: {before.origin}" for n in NAMES}
+    values = {n: taken[n] if n in taken else float(getattr(before, n)) for n in NAMES}
+    sources = {n: own if n in taken else f"not measured: {before.origin}" for n in NAMES}
     about = {"date": time.strftime("%Y-%m-%d %H:%M:%S"), "driver": card["driver"]}
     about["by"] = "wsdsl calibrate"
     memory = card["memory_bytes"]

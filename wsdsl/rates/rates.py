@@ -1,8 +1,12 @@
 """The rates of a card: the few numbers from which the time of a kernel is told.
 
 Each has a unit, a meaning, and the microbenchmark of `wsdsl calibrate` that measures it
-(`wsdsl/calibrate`). Cycles are those of an SM's clock; what runs by a clock of its own (memory, the
-start of a kernel) is in nanoseconds. docs/rates.md lists them with the values of both cards.
+(`wsdsl/calibrate`). docs/rates.md lists them with the values of both cards.
+
+Cycles are those of an SM. What lies outside of it (L2, other SMs) has a clock of its own, which
+does not fall when the tensor cores are busy: its cycles are `tensor_smem_clock` times nanoseconds,
+so that a model can add them to those of products. Memory and the start of a kernel are told in
+nanoseconds.
 """
 
 from __future__ import annotations
@@ -17,9 +21,10 @@ COLUMN_BYTES = 32
 """Of a column of it, whatever the type: 16 elements of 16 bits, 32 of 8, 8 of tf32."""
 
 
-def rate(unit: str, meaning: str, bench: str) -> Any:
-    """A field of `Rates`. `bench`: which microbenchmark measures it."""
-    return field(metadata={"unit": unit, "meaning": meaning, "bench": bench})
+def rate(unit: str, meaning: str, bench: str, *, outside: bool = False) -> Any:
+    """A field of `Rates`. `bench`: which microbenchmark measures it; `outside`: of the SM."""
+    described = {"unit": unit, "meaning": meaning, "bench": bench, "outside": outside}
+    return field(metadata=described)
 
 
 class Described(NamedTuple):
@@ -29,6 +34,7 @@ class Described(NamedTuple):
     unit: str
     meaning: str
     bench: str
+    outside: bool
 
 
 @dataclass(frozen=True)
@@ -72,21 +78,32 @@ class Rates:
         "that TMA brings to each of all SMs, aligned lines, each wanted by a row or column of CTAs "
         "as the operands of a product are",
         "l2",
+        outside=True,
     )
     l2_own_bytes: float = rate(
-        "bytes a cycle and SM", "the same where no two CTAs want the same lines", "l2"
+        "bytes a cycle and SM", "the same where no two CTAs want the same lines", "l2", outside=True
     )
-    l2_one_bytes: float = rate("bytes a cycle", "that TMA brings to one SM alone", "l2")
+    l2_one_bytes: float = rate(
+        "bytes a cycle", "that TMA brings to one SM alone", "l2", outside=True
+    )
     l2_cluster_2_bytes: float = rate(
-        "bytes a cycle and SM", "as `l2_bytes` with CTAs in clusters of 2, without multicast", "l2"
+        "bytes a cycle and SM",
+        "as `l2_bytes` with CTAs in clusters of 2, without multicast",
+        "l2",
+        outside=True,
     )
-    l2_cluster_4_bytes: float = rate("bytes a cycle and SM", "the same in clusters of 4", "l2")
+    l2_cluster_4_bytes: float = rate(
+        "bytes a cycle and SM", "the same in clusters of 4", "l2", outside=True
+    )
     l2_multicast_2_bytes: float = rate(
         "bytes a cycle and SM",
         "that come to each SM by multicast in clusters of 2, of which each loads half",
         "l2",
+        outside=True,
     )
-    l2_multicast_4_bytes: float = rate("bytes a cycle and SM", "the same in clusters of 4", "l2")
+    l2_multicast_4_bytes: float = rate(
+        "bytes a cycle and SM", "the same in clusters of 4", "l2", outside=True
+    )
     l2_crossing: float = rate(
         "times as long", "takes a row of 128 bytes that crosses from one line to the next", "lines"
     )
@@ -94,14 +111,20 @@ class Rates:
         "times as long", "takes a row of 128 bytes that begins amid a sector of 32", "lines"
     )
     l2_load_bytes: float = rate(
-        "bytes a cycle and SM", "that threads load, 16 bytes each, 8 under way", "l2_threads"
+        "bytes a cycle and SM",
+        "that threads load, 16 bytes each, 8 under way",
+        "l2_threads",
+        outside=True,
     )
     l2_store_bytes: float = rate(
-        "bytes a cycle and SM", "that threads store, 16 bytes each", "l2_threads"
+        "bytes a cycle and SM", "that threads store, 16 bytes each", "l2_threads", outside=True
     )
-    l2_tma_store_bytes: float = rate("bytes a cycle and SM", "that TMA stores", "l2")
+    l2_tma_store_bytes: float = rate("bytes a cycle and SM", "that TMA stores", "l2", outside=True)
     l2_reduce_bytes: float = rate(
-        "bytes a cycle and SM", "that threads add by `red.f32`, to lines of their own", "l2_threads"
+        "bytes a cycle and SM",
+        "that threads add by `red.f32`, to lines of their own",
+        "l2_threads",
+        outside=True,
     )
 
     # DRAM: of the whole card, in nanoseconds, since it has a clock of its own.
@@ -128,9 +151,14 @@ class Rates:
 
     # Latencies.
     tma_l2_cycles: float = rate(
-        "cycles", "from the issue of a TMA load to the end of its wait, of what L2 holds", "latency"
+        "cycles",
+        "from the issue of a TMA load to the end of its wait, of what L2 holds",
+        "latency",
+        outside=True,
     )
-    tma_dram_cycles: float = rate("cycles", "the same of what memory holds", "latency")
+    tma_dram_cycles: float = rate(
+        "cycles", "the same of what memory holds", "latency", outside=True
+    )
     tma_issue_cycles: float = rate(
         "cycles", "of the thread that issues them, from one TMA load to the next", "latency"
     )
@@ -142,18 +170,27 @@ class Rates:
         "cycles",
         "from a store to another CTA's SMEM and an arrive there to the end of its wait",
         "cluster",
+        outside=True,
     )
-    cluster_barrier_cycles: float = rate("cycles", "of a `barrier.cluster` of two CTAs", "cluster")
+    cluster_barrier_cycles: float = rate(
+        "cycles", "of a `barrier.cluster` of two CTAs", "cluster", outside=True
+    )
     cluster_send_bytes: float = rate(
-        "bytes a cycle and SM", "that threads store to the SMEM of a neighbour", "cluster"
+        "bytes a cycle and SM",
+        "that threads store to the SMEM of a neighbour",
+        "cluster",
+        outside=True,
     )
     hand_over_cycles: float = rate(
         "cycles",
         "from the last store of one CTA to the first load of another that waited for its flag in "
         "global memory",
         "hand_over",
+        outside=True,
     )
-    atomic_cycles: float = rate("cycles", "of an `atom.add` whose result is used", "hand_over")
+    atomic_cycles: float = rate(
+        "cycles", "of an `atom.add` whose result is used", "hand_over", outside=True
+    )
     kernel_ns: float = rate(
         "nanoseconds",
         "from kernel to kernel in a graph, of a CTA an SM with all its SMEM, which do nothing",
@@ -210,12 +247,10 @@ class Rates:
         return int(known.get(size, self.num_sms // size))
 
 
-DESCRIBED = tuple(
-    Described(f.name, f.metadata["unit"], f.metadata["meaning"], f.metadata["bench"])
-    for f in fields(Rates)
-    if f.metadata
-)
+DESCRIBED = tuple(Described(f.name, **f.metadata) for f in fields(Rates) if f.metadata)
 """Every rate, in order."""
+OUTSIDE = {d.name: "bytes" not in d.unit for d in DESCRIBED if d.outside}
+"""Rates of what has another clock than SMs, and whether they are times."""
 NAMES = tuple(described.name for described in DESCRIBED)
 
 
