@@ -53,12 +53,19 @@ def expect(asm: Asm, bytes: int = BLOCK) -> None:
 
 
 def loads(
-    name: str, *, boxes: bool, slots: int = SLOTS, cluster: int = 1, multicast: bool = False
+    name: str,
+    *,
+    boxes: bool,
+    slots: int = SLOTS,
+    cluster: int = 1,
+    multicast: bool = False,
+    tiles: bool = False,
 ) -> Kernel:
     """Blocks into the ring as they come, which nobody reads.
 
     Of `boxes`, a CTA takes by turns from two panels of rows, as of the operands of a product:
-    `panels` has the first row of either for each CTA; along a row it begins anew where `wrap` ends.
+    `panels` has the first row of either for each CTA; along a row it begins anew where `wrap` ends,
+    with `tiles` in the panels that come next in the table.
     With `multicast`, all CTAs of a cluster have the same panels, and each loads its part for all.
     Else blocks lie one behind the other, those of a CTA `stride` bytes apart.
     """
@@ -86,6 +93,8 @@ def loads(
             else:
                 asm(f"{BULK} [to], [address], {BLOCK}, [at];\nadd.u64 address, address, stride;")
             step(asm, slots)
+            if tiles:
+                _next_tile(asm)
         with asm.loop("i", slots):
             take(asm)
             step(asm, slots)
@@ -104,6 +113,15 @@ def _box(asm: Asm, many: int) -> None:
         asm(f"{BOX}.multicast::cluster [to], [rows, {{x, y}}], [at], all;")
     else:
         asm(f"{BOX} [to], [rows, {{x, y}}], [at];")
+
+
+def _next_tile(asm: Asm) -> None:
+    """Where a row ends, those of the panels that come next in the table."""
+    asm("add.u32 j, i, 1;\nand.b32 k, j, 1;\nshr.u32 j, j, 1;\nshl.b32 j, j, 6;")
+    asm("and.b32 j, j, wrap;\nor.b32 j, j, k;")
+    with asm.where("eq.u32 j, 0"):
+        asm("mov.u32 k, %nctaid.x;\nmad.wide.u32 address, k, 8, address;")
+        asm("ld.global.v2.u32 {even, odd}, [address];")
 
 
 def _empty_for_all(asm: Asm, slots: int, many: int) -> None:

@@ -13,21 +13,20 @@ EACH = 8
 COUNT = 1000
 NARROW = 32
 """Columns of wgmmas that SMEM limits."""
-GROUPS, READS, FILLS = 2000, 300, 300
-"""So many that products take longer than what runs beside them."""
+GROUPS, READS, FILLS = 2000, 400, 400
+"""Of products, and of what is told how often it runs in the time of these."""
 READERS = 256
 FILL_SLOTS = 4
 
 
 def accesses(write: bool) -> Kernel:
     asm = Asm()
-    asm(".reg .b32 v<4>;\nmad.lo.u32 k, tid, 16, base;")
+    asm(f".reg .b32 v<{4 * EACH}>;\nmad.lo.u32 k, tid, 16, base;")
     asm("mov.u32 v0, tid;\nmov.u32 v1, cta;\nmov.u32 v2, 0;\nmov.u32 v3, 0;")
     asm.start()
     with asm.loop("i", "count"):
         _access(asm, write, THREADS)
     asm.stop()
-    asm.keep("v", 4)
     return kernel("smem_writes" if write else "smem_reads", asm, THREADS)
 
 
@@ -37,7 +36,10 @@ def _access(asm: Asm, write: bool, threads: int) -> None:
         if write:
             asm(f"st.volatile.shared.v4.b32 {at}, {{v0, v1, v2, v3}};")
         else:
-            asm(f"ld.volatile.shared.v4.b32 {{v0, v1, v2, v3}}, {at};")
+            own = ", ".join(f"v{4 * n + m}" for m in range(4))
+            asm(f"ld.volatile.shared.v4.b32 {{{own}}}, {at};")
+    if not write:
+        asm.keep("v", 4 * EACH)
 
 
 def beside(fills: bool) -> Kernel:
@@ -45,7 +47,7 @@ def beside(fills: bool) -> Kernel:
     blocks by TMA."""
     asm = Asm()
     tensor.declare(asm, NARROW)
-    asm(".reg .b32 v<4>;\nmov.u32 v0, 0;\nmov.u32 v1, 0;\nmov.u32 v2, 0;\nmov.u32 v3, 0;")
+    asm(f".reg .b32 v<{4 * EACH}>;")
     if fills:
         rings.begin(asm, FILL_SLOTS)
         asm(f"mad.wide.u32 address, cta, {rings.BLOCK}, source;")
@@ -74,7 +76,6 @@ def beside(fills: bool) -> Kernel:
             _access(asm, False, READERS)
     asm.stop()
     asm.keep("d", NARROW // 2, "f32")
-    asm.keep("v", 4)
     if fills:
         return kernel("products_beside_fills", asm, 160, "u32 others", "u64 source")
     return kernel("products_beside_reads", asm, 128 + READERS, "u32 others")
@@ -95,13 +96,16 @@ def measure(gpu: Gpu) -> dict[str, float]:
 
 
 def measure_sharing(gpu: Gpu) -> dict[str, float]:
-    """How much longer the products take for each byte beside, in what they need for one."""
+    """By how much longer both take than each alone, which take the same: for each byte beside, in
+    what products need for one.
+    """
     block = gpu.buffer(rings.BLOCK)
     gpu.clear(block, rings.BLOCK)
     read = GROUPS * tensor.STEPS * (A_BYTES + NARROW * COLUMN_BYTES)
 
-    def share(kernel: Kernel, others: int, each: int, *arguments: int) -> float:
+    def share(kernel: Kernel, some: int, each: int, *arguments: int) -> float:
         alone = gpu.run(kernel, 1, GROUPS, 0, *arguments).cycles
+        others = round(some * alone / gpu.run(kernel, 1, 0, some, *arguments).cycles)
         both = gpu.run(kernel, 1, GROUPS, others, *arguments).cycles
         return max(0.0, (both - alone) / alone * read / (others * each))
 
