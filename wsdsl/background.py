@@ -21,6 +21,10 @@ class Background:
         except BaseException as error:
             self._outcome = None, error
 
+    def outcome(self) -> BaseException | None:
+        """What it raised, if it is over and did."""
+        return None if self._thread.is_alive() else self._outcome[1]
+
     def join(self) -> None:
         self._thread.join()
 

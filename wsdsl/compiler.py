@@ -7,35 +7,27 @@ so that `import wsdsl` is quick.
 from __future__ import annotations
 
 import dataclasses
-import operator
 import sys
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from wsdsl.callee import Callee
-from wsdsl.compiled import Compiled, runs_simulated
+from wsdsl.compiled import Compiled
 from wsdsl.diagnostics import CompileError, Finding, TypeCheckError
-from wsdsl.ir.global_memory import MAX_SIZE, is_size
 from wsdsl.schedule import Schedule, as_schedule
+from wsdsl.serving import OnMiss, Serving
 
 if TYPE_CHECKING:
-    from wsdsl.artifact.access import Access
-    from wsdsl.artifact.artifact import Declaration
-    from wsdsl.artifact.size_class import SizeClass
     from wsdsl.ir import op as ir
     from wsdsl.ir.plan import Plan
     from wsdsl.report.timeline import Timeline
-    from wsdsl.runtime.alignment import Alignment, Alignments
-    from wsdsl.runtime.arguments import Call
     from wsdsl.runtime.prepared import Prepared
-    from wsdsl.variants import Variants
 
 MAX_CALLED = 1024
 """Calls of different sizes whose compiled kernel is remembered."""
 
 
-class Kernel(Callee):
+class Kernel(Serving):
     """A kernel in the language, ready to be called, compiled, simulated or inspected."""
 
     def __init__(
@@ -87,51 +79,6 @@ class Kernel(Callee):
         shown = find_shown_on(made, arrays, [*found]) if arrays else find_shown(made, [*found])
         if shown:
             raise TypeCheckError(found[shown.axis].told(shown.nan))
-
-    @cached_property
-    def _variants(self) -> Variants:
-        from wsdsl.variants import Variants
-
-        return Variants(self._find_key(), lambda: self.tile)
-
-    @property
-    def declaration(self) -> Declaration:
-        """What a call needs to know of the text. ParseError or TypeCheckError as of `tile`."""
-        return self._variants.declaration
-
-    @cached_property
-    def params(self) -> tuple[ir.Value, ...]:
-        return self.declaration.params
-
-    @cached_property
-    def access(self) -> Access:
-        return self.declaration.access
-
-    @property
-    def whole_dims(self) -> tuple[str, ...]:
-        """Dimensions that are taken whole (`:`, or by a loop that reduces all of it): compiled
-        kernels are for one size of each.
-        """
-        return self.declaration.whole_dims
-
-    @property
-    def dims(self) -> tuple[str, ...]:
-        """Names of the dimensions, in order of appearance."""
-        return self.declaration.dims
-
-    exact: bool = False
-    """Whether calls are served by kernels that are chosen for their very sizes."""
-
-    def size_class(self, **sizes: int) -> SizeClass:
-        """The class of sizes that calls of these are of."""
-        from wsdsl.artifact.size_class import size_class
-
-        return size_class(self.declaration, self._checked(None, sizes)[1])
-
-    def sizes_for(self, schedule: Schedule | None = None, **sizes: int) -> dict[str, int]:
-        """The sizes for which the kernel is chosen that a call of these sizes runs."""
-        schedule, sizes = self._checked(schedule, sizes)
-        return self._variants.sizes_for(schedule, sizes, *self._alignment_of(schedule, sizes))
 
     # Compiling ------------------------------------------------------------------------------------
 
@@ -190,42 +137,8 @@ class Kernel(Callee):
         compiled = self._compiled_for(schedule, sizes)
         return timeline(scheduled_tile(compiled.source, sizes), sizes)
 
-    def _checked(
-        self, schedule: Schedule | None, sizes: Mapping[str, int]
-    ) -> tuple[Schedule | None, dict[str, int]]:
-        """What a user gave. CompileError for what are no dimensions, or no sizes of them."""
-        unknown = [name for name in sizes if name not in self.dims]
-        if unknown:
-            message = f"{self.name} has no dimension {', '.join(unknown)}"
-            hint = f"its dimensions are {', '.join(self.dims)}"
-            raise CompileError(Finding(message, self.tile.loc, hint))
-        wrong = [f"{name} = {size!r}" for name, size in sizes.items() if not is_size(size)]
-        if wrong:
-            message = f"{', '.join(wrong)}: a size is a number from 0 to {MAX_SIZE}"
-            raise CompileError(Finding(message, self.tile.loc))
-        return as_schedule(schedule), {name: operator.index(n) for name, n in sizes.items()}
-
     def _compiled_for(self, schedule: Schedule | None, sizes: Mapping[str, int]) -> Compiled:
         return self._compile(schedule, sizes, *self._alignment_of(schedule, sizes))
-
-    def _compile(
-        self,
-        schedule: Schedule | None,
-        sizes: Mapping[str, int],
-        unaligned: tuple[str, ...],
-        padded: tuple[str, ...] = (),
-    ) -> Compiled:
-        return self._variants.lowered(schedule, sizes, unaligned, padded)
-
-    def _assembled(
-        self,
-        schedule: Schedule | None,
-        sizes: Mapping[str, int],
-        unaligned: tuple[str, ...],
-        padded: tuple[str, ...] = (),
-        num_sms: int | None = None,
-    ) -> Compiled:
-        return self._variants.made(schedule, sizes, unaligned, padded, num_sms)
 
     # Running --------------------------------------------------------------------------------------
 
@@ -235,12 +148,15 @@ class Kernel(Callee):
         schedule: Schedule | None = None,
         stream: Any = None,
         exact: bool | None = None,
+        on_miss: OnMiss | None = None,
         **named: Any,
     ) -> Any:
         """Run on torch, CuPy, JAX or NumPy arrays, on the caller's current stream.
 
         On a GPU calls of one class of sizes share a kernel; with `exact` (default: the kernel's
-        attribute) it is chosen for these very sizes.
+        attribute) it is chosen for these very sizes. With `on_miss="nearest"` (likewise) a call of
+        a class that nothing is compiled for is served at once by what is compiled for other sizes,
+        while another process compiles what is better; if nothing is, it waits.
 
         Arguments are given by position or by name. Outputs that are left out (or None) are
         allocated like the first input. Returns the output, or a tuple of them. LaunchError if the
@@ -253,8 +169,9 @@ class Kernel(Callee):
         if (done := recent.again(look)) is not None:
             return done[0]
         call = self.resolve(args)
-        start = look and partial(recent.first, look)
-        return self.compiled_for(call, schedule, exact=exact).run(call, stream, start)
+        compiled, settled = self.serving(call, schedule, exact=exact, on_miss=on_miss)
+        start = partial(recent.first, look) if look and settled else None
+        return compiled.run(call, stream, start)
 
     def prepare(
         self,
@@ -288,74 +205,6 @@ class Kernel(Callee):
         self._try_tile_sizes(self.tile, arrays)
         evaluate(self.tile, arrays)
         return call.result()
-
-    def compiled_for(
-        self,
-        call: Call,
-        schedule: Schedule | None = None,
-        *,
-        assembled: bool = False,
-        exact: bool | None = None,
-    ) -> Compiled:
-        """What runs a call: compiled for the class of its sizes, or `exact`ly these, and for the
-        alignment of its arrays. What the simulator runs is chosen for the very sizes, and ptxas has
-        not seen it, unless it is asked to be `assembled`.
-        """
-        schedule, device = as_schedule(schedule), call.device
-        simulated = device == "cpu" and runs_simulated()
-        exact = simulated or (self.exact if exact is None else exact)
-        alignment = self._alignment(call, schedule, exact=exact)
-        if simulated:
-            made = self._assembled if assembled else self._compile
-            return made(schedule, call.dims, *alignment)
-        asked = schedule, device, exact, tuple(call.dims.items()), *alignment
-        found = self._called.get(asked)
-        if found is None:
-            found = self._fitting(call, schedule, alignment, exact=exact)
-            if len(self._called) >= MAX_CALLED:
-                self._called.clear()
-            self._called[asked] = found
-        return found
-
-    def padded_for(self, call: Call, schedule: Schedule | None = None) -> tuple[str, ...]:
-        """Operands that are copied in front of a launch, since TMA can not take them."""
-        return self._alignment(call, as_schedule(schedule), exact=self.exact)[1]
-
-    def _fitting(
-        self, call: Call, schedule: Schedule | None, alignment: Alignment, *, exact: bool
-    ) -> Compiled:
-        """Where too many CTAs wait for each other for the SMs that there are, the schedule is
-        chosen for these, and for the very sizes: there are smaller cards, and parts of cards.
-        """
-        from wsdsl.runtime.device import num_sms_of
-
-        sizes = call.dims if exact else self._variants.sizes_for(schedule, call.dims, *alignment)
-        compiled = self._assembled(schedule, sizes, *alignment)
-        if not compiled.signature.together or compiled.fits(call):
-            return compiled
-        return self._assembled(schedule, call.dims, *alignment, num_sms=num_sms_of(call.device))
-
-    def _alignment(self, call: Call, schedule: Schedule | None, *, exact: bool = True) -> Alignment:
-        def decide(*blocked: tuple[str, ...]) -> tuple[str, ...]:
-            sizes = call.dims if exact else self.size_class(**call.dims).sizes
-            return self._variants.padded(schedule, sizes, *blocked)
-
-        return self._alignments.of(call, schedule, decide, exact=exact)
-
-    def _alignment_of(self, schedule: Schedule | None, sizes: Mapping[str, int]) -> Alignment:
-        """For contiguous arrays of these sizes. Copies are weighed only where all are known."""
-        from wsdsl.runtime.alignment import contiguous
-
-        call = contiguous(self.params, self.access, sizes)
-        if len(sizes) < len(self.dims):
-            return tuple(sorted(call.tma_blocked())), ()
-        return self._alignment(call, schedule)
-
-    @cached_property
-    def _alignments(self) -> Alignments:
-        from wsdsl.runtime.alignment import Alignments
-
-        return Alignments()
 
 
 def _importable(kernel: Kernel) -> bool:

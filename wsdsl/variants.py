@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import os
 import threading
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, overload
+from weakref import WeakSet
 
 from wsdsl import knobs
 from wsdsl.artifact.artifact import Artifact, Choice, Declaration, Names, StandIns
@@ -45,15 +48,20 @@ class Variants:
 
     def __init__(self, key: str | None, tile: Callable[[], ir.Kernel]) -> None:
         """`key` is that of the text; `tile` gives the kernel at the level TILE."""
-        self._key, self._tile = key, tile
+        self.key, self._tile = key, tile
         self._compiled: dict[tuple[Schedule | None, Sizes, tuple[str, ...]], Compiled] = {}
         self.choices: dict[Asked, Compiled] = {}
         self._stand_ins: dict[tuple[object, ...], StandIns] = {}
         self._lock = threading.RLock()
+        _every.add(self)
+
+    def forked(self) -> None:
+        """The thread that holds the lock may not be in this process."""
+        self._lock = threading.RLock()
 
     def _kept_at(self, what: str, *parts: object) -> str | None:
         """The key of something that the text and `parts` decide."""
-        return self._key and digest(what, self._key, *parts)
+        return self.key and digest(what, self.key, *parts)
 
     @cached_property
     def declaration(self) -> Declaration:
@@ -73,22 +81,45 @@ class Variants:
         rows = next((dim for dim in walked if dim not in whole), "")
         return Declaration(tile.params, access_of(tile), whole, rows)
 
+    @overload
+    def sizes_for(
+        self,
+        schedule: Schedule | None,
+        sizes: Mapping[str, int],
+        unaligned: tuple[str, ...] = ...,
+        padded: tuple[str, ...] = ...,
+    ) -> dict[str, int]: ...
+
+    @overload
+    def sizes_for(
+        self,
+        schedule: Schedule | None,
+        sizes: Mapping[str, int],
+        unaligned: tuple[str, ...],
+        padded: tuple[str, ...],
+        *,
+        anew: bool,
+    ) -> dict[str, int] | None: ...
+
     def sizes_for(
         self,
         schedule: Schedule | None,
         sizes: Mapping[str, int],
         unaligned: tuple[str, ...] = (),
         padded: tuple[str, ...] = (),
-    ) -> dict[str, int]:
+        *,
+        anew: bool = True,
+    ) -> dict[str, int] | None:
         """The sizes for which the kernel is chosen that serves the class of these: they do not
-        depend on what was called before. ScheduleError where the schedule fits none.
+        depend on what was called before. None where that was not found out yet, and shall not be
+        `anew`. ScheduleError where the schedule fits no size.
         """
         found = size_class(self.declaration, sizes)
         rows = sizes.get(found.rows, 0)
         if found.rows not in sizes or is_round(rows) or len(sizes) < len(self.declaration.dims):
             return found.sizes
-        span, others = dict(found.spans)[found.rows], found.sizes
-        del others[found.rows]
+        span = dict(found.spans)[found.rows]
+        others = {dim: size for dim, size in found.sizes.items() if dim != found.rows}
 
         def make() -> StandIns:
             from wsdsl.lowering.stand_ins import stand_ins
@@ -98,9 +129,14 @@ class Variants:
 
         alike = span.step, span.unlike, row_range(rows), tuple(sorted(others.items()))
         asked = repr(schedule), unaligned, padded, *alike
-        if asked not in self._stand_ins:
-            self._stand_ins[asked] = kept(self._kept_at("stand-ins", *asked), StandIns, make)
-        return {**found.sizes, found.rows: self._stand_ins[asked].of(rows)}
+        held = self._stand_ins.get(asked)
+        if held is None:
+            key = self._kept_at("stand-ins", *asked)
+            held = kept(key, StandIns, make) if anew else look(key, StandIns)
+            if held is None:
+                return None
+            self._stand_ins[asked] = held
+        return {**found.sizes, found.rows: held.of(rows)}
 
     def padded(
         self,
@@ -173,23 +209,26 @@ class Variants:
             self._choose(asked, made)
             return Choice(made.source.schedule or Schedule(), made.notes)
 
-        key = self._kept_at(
-            "choice", repr(asked.schedule), *asked[1:], assembler(), knobs.ALLOW_SPILLS.get()
-        )
-        choice = kept(key, Choice, make)
+        choice = kept(self._choice_key(asked), Choice, make)
         found = self.choices.get(asked)
         return found if found is not None and found.is_made else self._chosen(asked, choice)
 
     def _chosen(self, asked: Asked, choice: Choice) -> Compiled:
         """By a choice that another kernel of the same text, or another process, has made."""
+        code = self._code_of(asked, choice)
         with self._lock:
-            settled = asked._replace(schedule=choice.schedule)
-            code = (choice.schedule, self._static(asked.sizes), asked.unaligned)
             found = self._compiled.get(code)
-            artifact = None
-            if found is None or not found.is_made:
-                artifact = look(artifact_key(self._code_key(*code)), Artifact)
-            if artifact is not None:
+        artifact = None
+        if found is None or not found.is_made:
+            artifact = look(artifact_key(self._code_key(*code)), Artifact)
+        return self.adopt(asked, choice, artifact)
+
+    def adopt(self, asked: Asked, choice: Choice, artifact: Artifact | None) -> Compiled:
+        """What was made elsewhere; without an artifact that is made here."""
+        settled, code = asked._replace(schedule=choice.schedule), self._code_of(asked, choice)
+        with self._lock:
+            found = self._compiled.get(code)
+            if artifact is not None and not (found and found.is_made):
                 found = Compiled.found(artifact, lambda: self._posed(settled))
             elif found is None:
                 found = Compiled(self._posed(settled), key=self._code_key(*code))
@@ -197,6 +236,58 @@ class Variants:
             found.notes = choice.notes or found.notes
         _ = found.artifact
         return self._choose(asked, found)
+
+    def _code_of(
+        self, asked: Asked, choice: Choice
+    ) -> tuple[Schedule | None, Sizes, tuple[str, ...]]:
+        return choice.schedule, self._static(asked.sizes), asked.unaligned
+
+    def found(
+        self,
+        schedule: Schedule | None,
+        sizes: Mapping[str, int],
+        unaligned: tuple[str, ...],
+        padded: tuple[str, ...],
+    ) -> Compiled | None:
+        """What serves the class of these sizes, if it is made, here or on disk."""
+        chosen = self.sizes_for(schedule, sizes, unaligned, padded, anew=False)
+        if chosen is None:
+            return None
+        return self.at_hand(Asked(schedule, tuple(sorted(chosen.items())), unaligned, padded))
+
+    def at_hand(self, asked: Asked) -> Compiled | None:
+        """What is made, here or on disk."""
+        held = self.choices.get(asked)
+        if held is not None and held.is_made:
+            return held
+        choice = look(self._choice_key(asked), Choice)
+        if choice is None:
+            return None
+        code = self._code_of(asked, choice)
+        artifact = look(artifact_key(self._code_key(*code)), Artifact)
+        return artifact and self.adopt(asked, choice, artifact)
+
+    def alike(
+        self,
+        schedule: Schedule | None,
+        sizes: Mapping[str, int],
+        unaligned: tuple[str, ...],
+        padded: tuple[str, ...],
+    ) -> list[Compiled]:
+        """What is made and takes these sizes and tensors, the one for the nearest sizes first."""
+
+        def distance(asked: Asked) -> float:
+            return sum(abs(math.log2((1 + sizes.get(d, 0)) / (1 + n))) for d, n in asked.sizes)
+
+        static = self._static(tuple(sorted(sizes.items())))
+        like = schedule, unaligned, padded, static
+        near = [
+            (distance(asked), asked.sizes, compiled)
+            for asked, compiled in list(self.choices.items())
+            if compiled.is_made
+            and (asked.schedule, asked.unaligned, asked.padded, self._static(asked.sizes)) == like
+        ]
+        return [compiled for *_, compiled in sorted(near, key=lambda n: n[:2])]
 
     def _choose(self, asked: Asked, compiled: Compiled) -> Compiled:
         if len(self.choices) >= MAX_CHOICES:
@@ -207,6 +298,10 @@ class Variants:
     def _code_key(self, schedule: Schedule | None, *parts: object) -> str | None:
         """Of all that a kernel's code is made of, but for the tools."""
         return self._kept_at("code", repr(schedule), *parts)
+
+    def _choice_key(self, asked: Asked) -> str | None:
+        tools = assembler(), knobs.ALLOW_SPILLS.get()
+        return self._kept_at("choice", repr(asked.schedule), *asked[1:], *tools)
 
     def _static(self, sizes: Sizes) -> Sizes:
         known = dict(sizes)
@@ -262,3 +357,14 @@ class Variants:
                 continue
             compiled.notes = (f"tiles of {wide.schedule.tile!r}: {error.findings[0].message}",)
             return compiled
+
+
+_every: WeakSet[Variants] = WeakSet()
+
+
+def _forked() -> None:
+    for variants in list(_every):
+        variants.forked()
+
+
+os.register_at_fork(after_in_child=_forked)

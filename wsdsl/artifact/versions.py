@@ -14,7 +14,7 @@ IMPORTED = time.time()
 """When this process began to import the package, or soon after."""
 
 ROOT = Path(__file__).parents[1]
-NO_EMITTERS = ("calibrate", "cli", "kernels", "report", "runtime")
+NO_EMITTERS = ("ahead", "calibrate", "cli", "kernels", "report", "runtime")
 """Folders that take no part in what a kernel's text becomes."""
 
 

@@ -1,0 +1,239 @@
+"""Compiled in other processes: ahead of calls, and beside calls that another kernel serves."""
+
+import os
+import signal
+import struct
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import wsdsl
+from tests.runtime.fake_driver import MAIN, FakeDriver
+from tests.runtime.fake_torch import Tensor
+from wsdsl import CompileError, LaunchError, Schedule, ScheduleError, knobs
+from wsdsl.ahead import jobs, misses
+from wsdsl.ahead.jobs import Failed, Job
+from wsdsl.ahead.process import Process
+from wsdsl.artifact import kept
+from wsdsl.background import Background
+from wsdsl.diagnostics import Finding
+from wsdsl.runtime import device, driver, launch
+from wsdsl.runtime.device import Context, Device
+
+TEXT = """
+@kernel
+def gemm(A: bf16[M, K], B: bf16[N, K], C: bf16[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += A[m, k] @ B[n, k]
+        C[m, n] = acc
+"""
+N, K = 128, 64
+
+
+def gemm(word: str = "acc") -> wsdsl.Kernel:
+    return wsdsl.parse(TEXT.replace("acc", word)).gemm
+
+
+def on_card(m: int, k: int = K) -> list[Tensor]:
+    return [Tensor(s, n << 34) for n, s in enumerate(((m, k), (N, k), (m, N)), 1)]
+
+
+class Beside:
+    """The process that compiles, which waits until it is `let` go on; what it was asked for."""
+
+    def __init__(self) -> None:
+        self.let, self.asked = threading.Event(), list[Job]()
+        self.failing = False
+
+    def run(self, job: Job) -> Any:
+        self.asked.append(job)
+        assert self.let.wait(60)
+        return Failed((Finding("it is broken"),)) if self.failing else jobs.run(job)
+
+
+@pytest.fixture
+def beside(monkeypatch: pytest.MonkeyPatch) -> Iterator[Beside]:
+    """On a GPU that is not there."""
+    fake: Any = FakeDriver()
+    fake.args_bytes = 3 * 128
+    gpu = Device(0, "H200", 132, (9, 0), (12, 9))
+    monkeypatch.setattr(driver, "call", fake.call)
+    monkeypatch.setattr(driver, "api", fake.api)
+    monkeypatch.setattr(launch, "encode", lambda m: struct.pack("<Q", m.address) + bytes(120))
+    monkeypatch.setattr(launch, "context_for", lambda _: Context(object(), fake.context, gpu))
+    monkeypatch.setattr(device, "num_sms_of", lambda _: 132)
+    streams = SimpleNamespace(_cuda_getCurrentRawStream=lambda index: MAIN)
+    monkeypatch.setitem(
+        sys.modules, "torch", SimpleNamespace(bfloat16="torch.bfloat16", _C=streams)
+    )
+    made = Beside()
+    monkeypatch.setattr(misses, "beside", lambda: made)
+    yield made
+    made.let.set()
+
+
+def wait_for(kernel: wsdsl.Kernel) -> None:
+    for job in kernel._misses._asked.values():
+        job.join()
+
+
+def serving(kernel: wsdsl.Kernel, m: int) -> tuple[Any, bool]:
+    return kernel.serving(kernel.resolve(on_card(m)), on_miss="nearest")
+
+
+def test_no_call_waits_but_the_first(beside: Beside) -> None:
+    kernel = gemm("first")
+    kernel(*on_card(64), on_miss="nearest")
+    first, settled = serving(kernel, 64)
+    assert settled and not beside.asked
+    for m in (700, 701, 2000):
+        kernel(*on_card(m), on_miss="nearest")
+        assert serving(kernel, m) == (first, False)
+    beside.let.set()
+    wait_for(kernel)
+    assert [dict(job.sizes)["M"] for job in beside.asked] == [704, 2016]
+    for m in (700, 701, 2000):
+        own, settled = serving(kernel, m)
+        assert settled and own is kernel.compiled_for(kernel.resolve(on_card(m)))
+
+
+def test_the_nearest_serves(beside: Beside) -> None:
+    kernel = gemm("near")
+    made = {m: kernel.compile(M=m, N=N, K=K) for m in (64, 8192)}
+    assert serving(kernel, 100) == (made[64], False)
+    assert serving(kernel, 7000) == (made[8192], False)
+
+
+def test_what_can_not_take_a_call_does_not_serve_it(beside: Beside) -> None:
+    """Pieces that wait for each other, and have no room."""
+    kernel, given = gemm("room"), Schedule(scheduler="split_k", splits=4, reduction="parallel")
+    sizes = dict(N=N, K=4096)
+    made = kernel.compile(given, M=64, **sizes)
+    call = kernel.resolve(on_card(100_000, 4096))
+    assert made.signature.together and not misses.is_legal(made, call)
+    assert misses.is_legal(made, kernel.resolve(on_card(64, 4096)))
+    assert kernel._variants.alike(given, call.dims, (), ()) == [made]
+    assert kernel._misses.served(call, given, ((), ())) is None
+
+
+def test_failures_are_told_once(beside: Beside) -> None:
+    kernel = gemm("failing")
+    kernel.on_miss, beside.failing = "nearest", True
+    kernel(*on_card(64))
+    kernel(*on_card(700))
+    beside.let.set()
+    wait_for(kernel)
+    with pytest.warns(RuntimeWarning, match="compiled for M 689 to 704.*: it is broken"):
+        kernel(*on_card(700))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        kernel(*on_card(700))
+    assert len(beside.asked) == 1
+
+
+def test_many_threads_ask_once(beside: Beside) -> None:
+    kernel = gemm("threads")
+    kernel.compile(M=64, N=N, K=K)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda m: serving(kernel, 600 + m % 3), range(64)))
+    assert not any(settled for _, settled in found)
+    beside.let.set()
+    wait_for(kernel)
+    assert len(beside.asked) == 1
+    assert serving(kernel, 600)[1]
+
+
+def test_a_fork_compiles_by_itself(beside: Beside, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = gemm("forked")
+    kernel.compile(M=64, N=N, K=K)
+    assert not serving(kernel, 700)[1]
+    with kernel._variants._lock:
+        pid = os.fork()
+        if pid == 0:
+            monkeypatch.setattr(beside, "let", threading.Event())
+            beside.let.set()
+            ok = not serving(kernel, 700)[1]
+            wait_for_own = [j for k, j in kernel._misses._asked.items() if k[0] == os.getpid()]
+            for job in wait_for_own:
+                job.join()
+            os._exit(0 if ok and len(wait_for_own) == 1 and serving(kernel, 700)[1] else 1)
+        in_child = Background(lambda: os.waitpid(pid, 0)[1])
+        assert in_child.result() == 0
+
+
+def test_on_miss_is_a_word() -> None:
+    word: Any = "soon"
+    with pytest.raises(LaunchError, match="on_miss is 'soon', expected \"wait\" or"):
+        gemm().serving(gemm().resolve(on_card(64)), on_miss=word)
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[Process]:
+    made = Process()
+    yield made
+    made.close()
+
+
+def job(**changes: Any) -> Job:
+    kernel = gemm()
+    sizes = (("K", K), ("M", 700), ("N", N))
+    made = Job(str(kernel.tile), None, None, sizes, (), ())
+    return replace(made, knobs=made.knobs | {"ptxas": "off"}, **changes)
+
+
+def test_a_process_makes_what_this_one_would(process: Process) -> None:
+    kernel, asked = gemm(), job()
+    made = process.run(asked)
+    assert not isinstance(made, Failed)
+    with knobs.override(ptxas="off"):
+        assert dict(made.sizes) == kernel.sizes_for(M=700, N=N, K=K)
+        own = kernel.compile(**dict(made.sizes))
+        other = gemm("acc")
+        other.__dict__.pop("_variants", None)
+        made.adopt(other._variants, asked)
+        found = other._variants.found(None, dict(M=700, N=N, K=K), (), ())
+        assert found is not None and found.is_made and found.ptx == own.ptx
+
+
+def test_what_a_process_refuses(process: Process) -> None:
+    made = process.run(job(schedule=Schedule(tile=dict(m=100))))
+    assert isinstance(made, Failed) and isinstance(made.error(), ScheduleError)
+    made = process.run(job(text="no kernel"))
+    assert isinstance(made, Failed) and isinstance(made.error(), CompileError)
+
+
+def test_a_process_that_is_gone() -> None:
+    made = Process()
+    os.kill(made._process.pid, signal.SIGKILL)
+    found = made.run(job())
+    assert isinstance(found, Failed) and "has ended" in str(found.error())
+    made.close()
+
+
+def test_warm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setenv("WSDSL_CACHE_DIR", str(tmp_path))
+    with knobs.override(ptxas="off"):
+        kernel = gemm("warm")
+        made = kernel.warm(M=(5, 6, 64, 4096), N=N, K=[K], processes=1)
+        assert 1 < len(made) <= 3 and all(compiled.is_made for compiled in made)
+        assert f"warm gemm {'█' * 30} {len(made)}/{len(made)}" in capsys.readouterr().err
+        assert kernel.warm(M=6, N=N, K=K) == made[:1] and not capsys.readouterr().err
+        kept.forget()
+        again = gemm("warm")._variants.found(None, dict(M=7, N=N, K=K), (), ())
+        assert again is not None and again.ptx == made[0].ptx
+        with pytest.raises(
+            CompileError, match=r"needs sizes for N\n  hint: as in gemm.warm\(M=range"
+        ):
+            kernel.warm(M=5, K=K)
+        with pytest.raises(CompileError, match="a size is a number"):
+            kernel.warm(M=[-1], N=N, K=K)

@@ -1,0 +1,90 @@
+"""What a process that compiles is asked for, and what it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from wsdsl import knobs
+from wsdsl.artifact.artifact import Artifact, Choice
+from wsdsl.artifact.plain import Entry, from_bytes, to_bytes
+from wsdsl.diagnostics import CompileError, Finding, ScheduleError, WsdslError
+from wsdsl.schedule import Schedule
+from wsdsl.variants import Asked, Variants
+
+
+def knobs_now() -> dict[str, Any]:
+    """Nothing is dumped by other processes."""
+    return {knob.name: knob.get() for knob in knobs.KNOBS} | {"dump": None}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A kernel (its text at the level TILE; `key` is that of what is kept of it) for these sizes,
+    or, if not `exact`, for their class.
+    """
+
+    text: str
+    key: str | None
+    schedule: Schedule | None
+    sizes: tuple[tuple[str, int], ...]
+    unaligned: tuple[str, ...]
+    padded: tuple[str, ...]
+    exact: bool = False
+    knobs: Mapping[str, Any] = field(default_factory=knobs_now)
+
+
+@dataclass(frozen=True)
+class Made:
+    """`kept` has the choice and the artifact as they are kept on disk; `sizes`: those for which it
+    was chosen.
+    """
+
+    sizes: tuple[tuple[str, int], ...]
+    kept: bytes
+
+    def adopt(self, variants: Variants, job: Job) -> None:
+        choice, artifact = from_bytes(job.text, self.kept).value
+        asked = Asked(job.schedule, self.sizes, job.unaligned, job.padded)
+        variants.adopt(asked, choice, artifact)
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Why nothing was made."""
+
+    findings: tuple[Finding, ...]
+    by_schedule: bool = False
+
+    def error(self) -> WsdslError:
+        return (ScheduleError if self.by_schedule else CompileError)(self.findings)
+
+
+def run(job: Job) -> Made | Failed:
+    try:
+        with knobs.override(**job.knobs):
+            return _made(job)
+    except WsdslError as error:
+        return Failed(error.findings, isinstance(error, ScheduleError))
+    except Exception as error:
+        return Failed((Finding(f"{type(error).__name__}: {error}"),))
+
+
+def _made(job: Job) -> Made:
+    variants, sizes = _variants(job.text, job.key), dict(job.sizes)
+    if not job.exact:
+        sizes = variants.sizes_for(job.schedule, sizes, job.unaligned, job.padded)
+    made = variants.made(job.schedule, sizes, job.unaligned, job.padded)
+    choice = Choice(made.source.schedule or Schedule(), made.notes)
+    held: tuple[Choice, Artifact] = choice, made.artifact
+    return Made(tuple(sorted(sizes.items())), to_bytes(Entry(job.text, "", held)))
+
+
+@lru_cache(maxsize=64)
+def _variants(text: str, key: str | None) -> Variants:
+    from wsdsl.ir.parser import parse_kernel
+
+    tile = parse_kernel(text)
+    return Variants(key, lambda: tile)

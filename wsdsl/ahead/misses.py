@@ -1,0 +1,121 @@
+"""`on_miss="nearest"`: a call of a class of sizes that nothing is compiled for is served at once by
+what is compiled for the nearest sizes, while a process beside this one compiles what is better.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from wsdsl.ahead.jobs import Failed, Job, knobs_now
+from wsdsl.ahead.process import Process
+from wsdsl.artifact.size_class import size_class
+from wsdsl.background import Background
+from wsdsl.compiled import Compiled
+from wsdsl.diagnostics import LaunchError
+from wsdsl.runtime.alignment import Alignment
+from wsdsl.runtime.arguments import Call
+from wsdsl.schedule import Schedule
+from wsdsl.variants import Variants
+
+
+class Misses:
+    """Of one kernel: what is being compiled for calls that others serve."""
+
+    def __init__(self, name: str, variants: Variants, text: Callable[[], str]) -> None:
+        """`text`: of the kernel at the level TILE."""
+        self.name, self._variants, self._text = name, variants, text
+        self._asked: dict[tuple[object, ...], Background] = {}
+        self._first: dict[tuple[object, ...], object] = {}
+        """Of threads that want the same one asks for it; a lock might be held in a fork."""
+        self._told: set[tuple[object, ...]] = set()
+
+    def served(
+        self, call: Call, schedule: Schedule | None, alignment: Alignment
+    ) -> tuple[Compiled, bool] | None:
+        """What runs the call, and whether that is what its class is compiled to; None where nothing
+        can that is compiled.
+        """
+        own = self._variants.found(schedule, call.dims, *alignment)
+        if own is not None:
+            return (own, True) if is_legal(own, call) else None
+        alike = self._variants.alike(schedule, call.dims, *alignment)
+        nearest = next((c for c in alike if is_legal(c, call)), None)
+        if nearest is None:
+            return None
+        self._ask(call, schedule, alignment)
+        return nearest, False
+
+    def _ask(self, call: Call, schedule: Schedule | None, alignment: Alignment) -> None:
+        """Have it compiled, once; tell, once, that this failed."""
+        found = size_class(self._variants.declaration, call.dims)
+        asked = os.getpid(), schedule, found, *alignment
+        mine = object()
+        if self._first.setdefault(asked, mine) is mine:
+            given = schedule, tuple(found.sizes.items()), *alignment
+            now = knobs_now()
+            self._asked[asked] = Background(lambda: self._compile(now, *given))
+        job = self._asked.get(asked)
+        failed = job and job.outcome()
+        if failed is not None and asked not in self._told:
+            self._told.add(asked)
+            told = (
+                f"{self.name} could not be compiled for {found}: {failed}\n  calls are served by "
+            )
+            told += "what is compiled for other sizes"
+            warnings.warn(told, RuntimeWarning, stacklevel=5)
+
+    def _compile(self, now: Mapping[str, Any], *given: Any) -> None:
+        job = Job(self._text(), self._variants.key, *given, knobs=now)
+        made = beside().run(job)
+        if isinstance(made, Failed):
+            raise made.error()
+        made.adopt(self._variants, job)
+
+
+def is_legal(compiled: Compiled, call: Call) -> bool:
+    """Whether a kernel that takes the call's tensors takes its sizes too, on its GPU."""
+    from wsdsl.runtime.device import num_sms_of
+    from wsdsl.runtime.launch import num_ctas, num_slots
+
+    signature = compiled.signature
+    try:
+        grid = num_ctas(signature, call.dims, num_sms_of(call.device))
+        num_slots(signature, call.dims, grid)
+    except LaunchError:
+        return False
+    return all(call.dims.get(dim) == size for dim, size in compiled.sizes)
+
+
+class _Own:
+    """The process that compiles for this one. A fork of this one starts its own."""
+
+    def __init__(self) -> None:
+        self.process: Process | None = None
+        self.lock = threading.Lock()
+
+    def forked(self) -> None:
+        self.lock = threading.Lock()
+        if self.process is not None:
+            self.process.forget()
+        self.process = None
+
+    def close(self) -> None:
+        if self.process is not None:
+            self.process.close()
+
+
+_own = _Own()
+os.register_at_fork(after_in_child=_own.forked)
+atexit.register(_own.close)
+
+
+def beside() -> Process:
+    with _own.lock:
+        if _own.process is None:
+            _own.process = Process()
+        return _own.process

@@ -1,0 +1,242 @@
+"""Which compiled kernel runs a call: by the class of its sizes, the alignment of its arrays, and
+what is to become of calls for which nothing is compiled.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+from wsdsl.callee import Callee
+from wsdsl.compiled import Compiled, runs_simulated
+from wsdsl.diagnostics import CompileError, Finding, LaunchError
+from wsdsl.ir.global_memory import MAX_SIZE, is_size
+from wsdsl.schedule import Schedule, as_schedule
+
+if TYPE_CHECKING:
+    from wsdsl.ahead.misses import Misses
+    from wsdsl.artifact.access import Access
+    from wsdsl.artifact.artifact import Declaration
+    from wsdsl.artifact.size_class import SizeClass
+    from wsdsl.ir import op as ir
+    from wsdsl.runtime.alignment import Alignment, Alignments
+    from wsdsl.runtime.arguments import Call
+    from wsdsl.variants import Variants
+
+OnMiss = Literal["wait", "nearest"]
+MAX_CALLED = 1024
+"""Calls of different sizes whose compiled kernel is remembered."""
+
+
+class Serving(Callee):
+    """What a kernel's calls run."""
+
+    tile: Any
+    """The kernel at the level TILE."""
+    _find_key: Callable[[], str | None]
+    _called: dict[tuple[Any, ...], Compiled]
+
+    @cached_property
+    def _variants(self) -> Variants:
+        from wsdsl.variants import Variants
+
+        return Variants(self._find_key(), lambda: self.tile)
+
+    @property
+    def declaration(self) -> Declaration:
+        """What a call needs to know of the text. ParseError or TypeCheckError as of `tile`."""
+        return self._variants.declaration
+
+    @cached_property
+    def params(self) -> tuple[ir.Value, ...]:
+        return self.declaration.params
+
+    @cached_property
+    def access(self) -> Access:
+        return self.declaration.access
+
+    @property
+    def whole_dims(self) -> tuple[str, ...]:
+        """Dimensions that are taken whole (`:`, or by a loop that reduces all of it): compiled
+        kernels are for one size of each.
+        """
+        return self.declaration.whole_dims
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """Names of the dimensions, in order of appearance."""
+        return self.declaration.dims
+
+    exact: bool = False
+    """Whether calls are served by kernels that are chosen for their very sizes."""
+    on_miss: OnMiss = "wait"
+    """What calls do for which nothing is compiled."""
+
+    def size_class(self, **sizes: int) -> SizeClass:
+        """The class of sizes that calls of these are of."""
+        from wsdsl.artifact.size_class import size_class
+
+        return size_class(self.declaration, self._checked(None, sizes)[1])
+
+    def sizes_for(self, schedule: Schedule | None = None, **sizes: int) -> dict[str, int]:
+        """The sizes for which the kernel is chosen that a call of these sizes runs."""
+        schedule, sizes = self._checked(schedule, sizes)
+        alignment = self._alignment_of(schedule, sizes, exact=False)
+        return self._variants.sizes_for(schedule, sizes, *alignment)
+
+    def _checked(
+        self, schedule: Schedule | None, sizes: Mapping[str, int]
+    ) -> tuple[Schedule | None, dict[str, int]]:
+        """What a user gave. CompileError for what are no dimensions, or no sizes of them."""
+        unknown = [name for name in sizes if name not in self.dims]
+        if unknown:
+            message = f"{self.name} has no dimension {', '.join(unknown)}"
+            hint = f"its dimensions are {', '.join(self.dims)}"
+            raise CompileError(Finding(message, self.tile.loc, hint))
+        wrong = [f"{name} = {size!r}" for name, size in sizes.items() if not is_size(size)]
+        if wrong:
+            message = f"{', '.join(wrong)}: a size is a number from 0 to {MAX_SIZE}"
+            raise CompileError(Finding(message, self.tile.loc))
+        return as_schedule(schedule), {name: operator.index(n) for name, n in sizes.items()}
+
+    def _compile(
+        self,
+        schedule: Schedule | None,
+        sizes: Mapping[str, int],
+        unaligned: tuple[str, ...],
+        padded: tuple[str, ...] = (),
+    ) -> Compiled:
+        return self._variants.lowered(schedule, sizes, unaligned, padded)
+
+    def _assembled(
+        self,
+        schedule: Schedule | None,
+        sizes: Mapping[str, int],
+        unaligned: tuple[str, ...],
+        padded: tuple[str, ...] = (),
+        num_sms: int | None = None,
+    ) -> Compiled:
+        return self._variants.made(schedule, sizes, unaligned, padded, num_sms)
+
+    def warm(
+        self,
+        schedule: Schedule | None = None,
+        *,
+        processes: int | None = None,
+        **sizes: int | Iterable[int],
+    ) -> tuple[Compiled, ...]:
+        """Compile all that calls of these sizes will run, `M=range(1, 4097), N=4096, K=4096`, in as
+        many processes as there are CPUs, with a bar on stderr. For contiguous arrays; others that
+        TMA can not take compile when they come. Returns what is compiled, each kernel once.
+        """
+        from wsdsl.ahead.warm import combinations, compile_all
+        from wsdsl.variants import Asked
+
+        schedule, asked = as_schedule(schedule), dict[Asked, None]()
+        for given in combinations(self.name, self.dims, sizes):
+            known = self._checked(None, given)[1]
+            alignment = self._alignment_of(schedule, known, exact=self.exact)
+            if not self.exact:
+                known = self._variants.sizes_for(schedule, known, *alignment)
+            asked[Asked(schedule, tuple(sorted(known.items())), *alignment)] = None
+        compile_all(self.name, self._variants, str(self.tile), list(asked), processes)
+        made = (self._variants.at_hand(each) for each in asked)
+        return tuple(dict.fromkeys(compiled for compiled in made if compiled is not None))
+
+    def serving(
+        self,
+        call: Call,
+        schedule: Schedule | None = None,
+        *,
+        exact: bool | None = None,
+        on_miss: OnMiss | None = None,
+    ) -> tuple[Compiled, bool]:
+        """What runs a call, and whether it is what runs calls of its class from now on."""
+        exact = self.exact if exact is None else exact
+        on_miss = self.on_miss if on_miss is None else on_miss
+        if on_miss not in ("wait", "nearest"):
+            raise LaunchError(Finding(f'on_miss is {on_miss!r}, expected "wait" or "nearest"'))
+        if on_miss == "nearest" and not exact and not (call.device == "cpu" and runs_simulated()):
+            given = as_schedule(schedule)
+            alignment = self._alignment(call, given, exact=False)
+            if (found := self._misses.served(call, given, alignment)) is not None:
+                return found
+        return self.compiled_for(call, schedule, exact=exact), True
+
+    @cached_property
+    def _misses(self) -> Misses:
+        from wsdsl.ahead.misses import Misses
+
+        return Misses(self.name, self._variants, lambda: str(self.tile))
+
+    def compiled_for(
+        self,
+        call: Call,
+        schedule: Schedule | None = None,
+        *,
+        assembled: bool = False,
+        exact: bool | None = None,
+    ) -> Compiled:
+        """What runs a call: compiled for the class of its sizes, or `exact`ly these, and for the
+        alignment of its arrays. What the simulator runs is chosen for the very sizes, and ptxas has
+        not seen it, unless it is asked to be `assembled`.
+        """
+        schedule, device = as_schedule(schedule), call.device
+        simulated = device == "cpu" and runs_simulated()
+        exact = simulated or (self.exact if exact is None else exact)
+        alignment = self._alignment(call, schedule, exact=exact)
+        if simulated:
+            made = self._assembled if assembled else self._compile
+            return made(schedule, call.dims, *alignment)
+        asked = schedule, device, exact, tuple(call.dims.items()), *alignment
+        found = self._called.get(asked)
+        if found is None:
+            found = self._fitting(call, schedule, alignment, exact=exact)
+            if len(self._called) >= MAX_CALLED:
+                self._called.clear()
+            self._called[asked] = found
+        return found
+
+    def padded_for(self, call: Call, schedule: Schedule | None = None) -> tuple[str, ...]:
+        """Operands that are copied in front of a launch, since TMA can not take them."""
+        return self._alignment(call, as_schedule(schedule), exact=self.exact)[1]
+
+    def _fitting(
+        self, call: Call, schedule: Schedule | None, alignment: Alignment, *, exact: bool
+    ) -> Compiled:
+        """Where too many CTAs wait for each other for the SMs that there are, the schedule is
+        chosen for these, and for the very sizes: there are smaller cards, and parts of cards.
+        """
+        from wsdsl.runtime.device import num_sms_of
+
+        sizes = call.dims if exact else self._variants.sizes_for(schedule, call.dims, *alignment)
+        compiled = self._assembled(schedule, sizes, *alignment)
+        if not compiled.signature.together or compiled.fits(call):
+            return compiled
+        return self._assembled(schedule, call.dims, *alignment, num_sms=num_sms_of(call.device))
+
+    def _alignment(self, call: Call, schedule: Schedule | None, *, exact: bool = True) -> Alignment:
+        def decide(*blocked: tuple[str, ...]) -> tuple[str, ...]:
+            sizes = call.dims if exact else self.size_class(**call.dims).sizes
+            return self._variants.padded(schedule, sizes, *blocked)
+
+        return self._alignments.of(call, schedule, decide, exact=exact)
+
+    def _alignment_of(
+        self, schedule: Schedule | None, sizes: Mapping[str, int], *, exact: bool = True
+    ) -> Alignment:
+        """For contiguous arrays of these sizes. Copies are weighed only where all are known."""
+        from wsdsl.runtime.alignment import contiguous
+
+        call = contiguous(self.params, self.access, sizes)
+        if len(sizes) < len(self.dims):
+            return tuple(sorted(call.tma_blocked())), ()
+        return self._alignment(call, schedule, exact=exact)
+
+    @cached_property
+    def _alignments(self) -> Alignments:
+        from wsdsl.runtime.alignment import Alignments
+
+        return Alignments()
