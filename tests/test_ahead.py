@@ -3,6 +3,7 @@
 import os
 import signal
 import struct
+import subprocess
 import sys
 import threading
 import warnings
@@ -218,6 +219,28 @@ def test_a_process_that_is_gone() -> None:
     found = made.run(job())
     assert isinstance(found, Failed) and "has ended" in str(found.error())
     made.close()
+
+
+def test_an_exit_does_not_wait() -> None:
+    """Of a process for which another one compiles; that one ends too."""
+    script = """
+import subprocess, sys
+from tests.test_ahead import gemm, job
+from wsdsl.ahead.misses import beside
+from wsdsl.background import Background
+
+process = beside()
+Background(lambda: process.run(job(text="kernel " * 10_000_000)))
+print(process._process.pid)
+"""
+    root = Path(__file__).parents[1]
+    command, environment = [sys.executable, "-c", script], os.environ | {"PYTHONPATH": str(root)}
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, env=environment, cwd=root, check=True
+    )
+    assert not done.stderr
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(done.stdout), 0)
 
 
 def test_warm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -118,7 +118,20 @@ class Kernel(Serving):
 
         schedule, sizes = self._checked(schedule, sizes)
         compiled = self._compiled_for(schedule, sizes)
-        return "\n".join((explain_choice(compiled.source, schedule, sizes), *compiled.notes))
+        told = explain_choice(compiled.source, schedule, sizes), *compiled.notes
+        return "\n".join((*told, *self._told_of_calls(schedule, sizes, compiled)))
+
+    def _told_of_calls(
+        self, schedule: Schedule | None, sizes: Mapping[str, int], compiled: Compiled
+    ) -> Iterator[str]:
+        """What calls of these sizes run, if all are known."""
+        if len(sizes) == len(self.dims) and not self.exact:
+            found, stand_in = self.size_class(**sizes), self.sizes_for(schedule, **sizes)
+            if self._compiled_for(schedule, stand_in).schedule == compiled.schedule:
+                yield f"calls share this kernel: {found}"
+            else:
+                chosen = ", ".join(f"{dim} = {size}" for dim, size in stand_in.items())
+                yield f"calls share the kernel that is chosen for {chosen}: {found}"
 
     def timeline(self, schedule: Schedule | None = None, **sizes: int) -> Timeline:
         """What every SM does when, under the schedule that `schedule()` gives, as the model has it.

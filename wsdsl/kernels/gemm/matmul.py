@@ -17,6 +17,7 @@ from wsdsl.runtime.interop import allocate, allocator, describe
 from wsdsl.runtime.recent import Look, Recent, Start
 from wsdsl.runtime.views import ArrayView
 from wsdsl.schedule import Schedule
+from wsdsl.serving import OnMiss
 
 Activation = Literal["relu", "gelu", "silu", "sigmoid", "tanh"]
 NUMBERS = (int, float)
@@ -52,6 +53,8 @@ class Matmul:
         constant: Sequence[str] = (),
         schedule: Schedule | None = None,
         stream: Any = None,
+        exact: bool | None = None,
+        on_miss: OnMiss | None = None,
         **unknown: Never,
     ) -> Any:
         """`activation(scale_a * scale_b * (a @ b) + bias) + residual`, in one kernel.
@@ -82,6 +85,7 @@ class Matmul:
             write: they may be loaded before it is over, which shortens products of few rows.
             Nothing checks this; where it is not so, the result is wrong now and then.
         schedule: as for kernels; precise_every=0 sums fp8 faster and less exactly.
+        exact, on_miss: as for kernels.
 
         Arrays are of torch, CuPy, JAX or NumPy, all on one device; it runs as kernels do, on the
         caller's current stream. Raises LaunchError for arrays or options that do not fit (nothing
@@ -93,7 +97,7 @@ class Matmul:
         given = a, b, scale_a, scale_b, bias, residual, out
         options = (
             activation, out_dtype, type(accumulate), accumulate, transpose_a, transpose_b,
-            operand_dtype, tuple(constant) if isinstance(constant, list) else constant,
+            operand_dtype, tuple(constant) if isinstance(constant, list) else constant, exact,
         )  # fmt: skip
         once = not isinstance(constant, tuple | list)  # it may be an iterator
         look = None if once else self._recent.look(given, options, schedule, stream)
@@ -104,7 +108,8 @@ class Matmul:
             transpose_a=transpose_a, transpose_b=transpose_b, operand_dtype=operand_dtype,
             constant=constant,
         )  # fmt: skip
-        return product.run(schedule, stream, look and self._start(look, product, given))
+        start = look and self._start(look, product, given)
+        return product.run(schedule, stream, start, exact=exact, on_miss=on_miss)
 
     def _start(self, look: Look, product: Product, given: tuple[Any, ...]) -> Start:
         """Runs the product, and knows calls that look the same from then on."""

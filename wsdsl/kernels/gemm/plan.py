@@ -57,11 +57,11 @@ class Plan:
     dtype: DType
     dims: Mapping[str, int] | None = None
     """The kernel's, once a call of these arrays' geometry has been checked."""
-    compiled: dict[tuple[Schedule | None, tuple[str, ...], int, bool], Compiled] = field(
+    compiled: dict[tuple[Schedule | None, tuple[str, ...], int, bool, bool], Compiled] = field(
         default_factory=dict
     )
-    """By the schedule that was asked for, constant operands, the alignment of `out`, and whether
-    ptxas has seen it in any case.
+    """By the schedule that was asked for, constant operands, the alignment of `out`, whether
+    ptxas has seen it in any case, and whether it is for these very sizes.
     """
 
 

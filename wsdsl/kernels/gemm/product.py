@@ -15,6 +15,7 @@ from wsdsl.kernels.gemm.plan import Plan
 from wsdsl.runtime.arguments import Call, as_scalar
 from wsdsl.runtime.views import ArrayView
 from wsdsl.schedule import Schedule, as_schedule
+from wsdsl.serving import OnMiss
 
 if TYPE_CHECKING:
     from wsdsl.artifact.certificate import Certificate
@@ -104,13 +105,16 @@ class Product:
         """
         return self._compiled(schedule, assembled=True)
 
-    def _compiled(self, schedule: Schedule | None, *, assembled: bool = False) -> Compiled:
+    def _compiled(
+        self, schedule: Schedule | None, *, assembled: bool = False, exact: bool | None = None
+    ) -> Compiled:
         call, aligned = self.call, self.views["out"].pointer & 15
-        asked = as_schedule(schedule), self.constant, aligned, assembled
+        exact = self.kernel.exact if exact is None else exact
+        asked = as_schedule(schedule), self.constant, aligned, assembled, exact
         found = self.plan.compiled.get(asked)
         if found is None:
             given = self._with_constants(schedule)
-            found = self.kernel.compiled_for(call, given, assembled=assembled)
+            found = self.kernel.compiled_for(call, given, assembled=assembled, exact=exact)
             self.plan.compiled[asked] = found
         return found
 
@@ -130,12 +134,23 @@ class Product:
         return self._compiled(schedule).prove()
 
     def run(
-        self, schedule: Schedule | None = None, stream: Any = None, start: Start | None = None
+        self,
+        schedule: Schedule | None = None,
+        stream: Any = None,
+        start: Start | None = None,
+        *,
+        exact: bool | None = None,
+        on_miss: OnMiss | None = None,
     ) -> Any:
         """On the GPU, there by `start` if given, or NumPy arrays without one in the simulator.
         Returns `out`.
         """
-        self._compiled(schedule).run(self.call, stream, start)
+        if on_miss is None or on_miss == "wait":
+            self._compiled(schedule, exact=exact).run(self.call, stream, start)
+            return self.out
+        given = self._with_constants(as_schedule(schedule))
+        found, settled = self.kernel.serving(self.call, given, exact=exact, on_miss=on_miss)
+        found.run(self.call, stream, start if settled else None)
         return self.out
 
     def simulate(self, schedule: Schedule | None = None, seed: int = 0) -> Any:
