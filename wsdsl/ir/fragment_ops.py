@@ -13,6 +13,9 @@ from wsdsl.ir.barrier_ops import SCHEDULED
 from wsdsl.ir.op import Op, Value, result, results
 from wsdsl.ir.types import Fragment
 
+LANE_COLUMNS = 8
+"""Of each so many columns of a fragment a thread has two, the same ones."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class MatrixOperand(Op):

@@ -180,6 +180,19 @@ class RenameAxes(Op):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class FoldColumns(Op):
+    """Add up the columns of `x`, of f32, along `axis`, those that a thread has: column c of the
+    result's eight is the sum of c, c + 8, c + 16, … Elements outside of what its loop walks take no
+    part.
+    """
+
+    levels: ClassVar = PARTITIONED
+    result: Value = result()
+    x: Value
+    axis: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class AxisAt(Op):
     """The axis whose current tile begins at the i32 `start`; what loops over tiles become. With
     `first` or `stop` (i32) it has no elements before, or from there on, where the tensor may have

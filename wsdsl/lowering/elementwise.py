@@ -6,8 +6,9 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 
-from wsdsl.ir.fragment_ops import ReduceColumns
+from wsdsl.ir.fragment_ops import LANE_COLUMNS, ReduceColumns, Slice
 from wsdsl.ir.op import Op, Value, operands
+from wsdsl.ir.pipeline_ops import FoldColumns
 from wsdsl.ir.tile_ops import Bitcast, Cast, Constant, Full, Index, Map, Reduce
 from wsdsl.ir.types import F32, Axis, DType, Fragment, Tile
 from wsdsl.ir.walk import replace_operands
@@ -28,6 +29,9 @@ def compute(
         case Reduce():
             masked = op.fn != "add" or not _is_zero_outside(op.x, op.axis, context, made)
             return _reduce(op, context, pieces(op.x), masked)
+        case FoldColumns():
+            masked = not _is_zero_outside(op.x, op.axis, context, made)
+            return _folded(op, context, pieces(op.x), masked)
         case Map() | Cast() | Bitcast() | Full():
             return _elementwise(op, context, pieces)
         case _:
@@ -103,6 +107,40 @@ def _reduce(op: Reduce, context: PartitionContext, x: RegisterTile, masked: bool
         if work == dtype:
             return made
         return b.add(Cast(result=b.value("sum", shape.piece(dtype, 0)), x=made, loc=op.loc)).result
+
+    return RegisterTile(shape, piece)
+
+
+def _folded(
+    op: FoldColumns, context: PartitionContext, x: RegisterTile, masked: bool
+) -> RegisterTile:
+    """Chunks of one width are added elementwise, then groups of eight columns, which lie alike."""
+    b = context.builder
+    assert isinstance(op.result.type, Tile) and x.shape.columns == op.axis
+    shape = context.shapes.of(op.result.type.axes)
+    if masked:
+        x = with_inside(x, context, op.axis, F32, 0.0)
+
+    def groups(value: Value, width: int) -> list[Value]:
+        kind = shape.piece(F32, 0)
+        wide = [b.value("group", kind) for _ in range(0, width, LANE_COLUMNS)]
+        for n, made in enumerate(wide):
+            b.add(Slice(result=made, x=value, start=n * LANE_COLUMNS, loc=op.loc))
+        return wide
+
+    def piece(i: int, j: int) -> Value:
+        left, widths = list[Value](), x.shape.widths
+        for own in dict.fromkeys(widths):
+            alike = [x.get(i, c) for c, w in enumerate(widths) if w == own]
+            total = alike[0]
+            for other in alike[1:]:
+                total = b.map("add", total, other, wish="partial")
+            left += groups(total, own)
+        while len(left) > 1:
+            odd = left[len(left) & ~1 :]
+            pairs = zip(left[::2], left[1::2], strict=False)
+            left = [b.map("add", one, other, wish="partial") for one, other in pairs] + odd
+        return left[0]
 
     return RegisterTile(shape, piece)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Set
 
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.op import Op, Region, Value, operands, results_of
-from wsdsl.ir.pipeline_ops import AxisAt
+from wsdsl.ir.pipeline_ops import AxisAt, FoldColumns
 from wsdsl.ir.slot_ops import ConsumerRelease, ConsumerWait, SlotElements, SlotTile, SlotValues
 from wsdsl.ir.tile_ops import (
     Bitcast,
@@ -28,7 +28,7 @@ from wsdsl.ir.types import Tile
 from wsdsl.ir.walk import used_inside, yielded
 from wsdsl.lowering.axes import is_tile
 
-PURE = (Map, Cast, Bitcast, Full, Reduce, Constant, DimSize)
+PURE = (Map, Cast, Bitcast, Full, Reduce, FoldColumns, Constant, DimSize)
 IN_SLOT = (SlotTile, SlotElements, SlotValues)
 MOVABLE = (
     *PURE, *IN_SLOT, AxisAt, Block, ConsumerRelease, ConsumerWait, Contract, End, Index, Load,

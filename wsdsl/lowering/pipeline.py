@@ -19,6 +19,7 @@ from wsdsl.lowering.passes.assign_states import assign_states
 from wsdsl.lowering.passes.assign_tile_sizes import assign_tile_sizes
 from wsdsl.lowering.passes.bound_ranges import bound_ranges
 from wsdsl.lowering.passes.choose_schedule import at_least_one, choose_schedule, ranked
+from wsdsl.lowering.passes.defer_sums import defer_sums
 from wsdsl.lowering.passes.drop_unused import drop_unused
 from wsdsl.lowering.passes.fit_last_tiles import fit_last_tiles
 from wsdsl.lowering.passes.fuse_accumulators import fuse_accumulators
@@ -68,6 +69,7 @@ PASSES: tuple[tuple[Pass, Level], ...] = (
     # From here to `allocate_shared` a kernel has ops of both levels.
     (lower_loops, "partitioned"),
     (lower_split_k, "partitioned"),
+    (defer_sums, "partitioned"),
     (schedule_products, "partitioned"),
     (assign_states, "partitioned"),
     (lower_rings, "partitioned"),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from wsdsl.ir.op import Op, Region, Value, operands, results_of
-from wsdsl.ir.pipeline_ops import AxisAt, CommitProducts, Materialize
+from wsdsl.ir.pipeline_ops import AxisAt, CommitProducts, FoldColumns, Materialize
 from wsdsl.ir.slot_ops import ConsumerRelease
 from wsdsl.ir.tile_ops import Contract, Full, If, Reduce, Yield
 from wsdsl.ir.types import Axis, Tile
@@ -173,7 +173,7 @@ class PipelinedLoop:
     def is_clipped(self) -> bool:
         """Whether something in the first stage minds where the dimension ends."""
         kinds = [op.result.type for op in self.stages.first if isinstance(op, AxisAt)]
-        reduced = {op.axis for op in self.stages.first if isinstance(op, Reduce)}
+        reduced = {op.axis for op in self.stages.first if isinstance(op, (Reduce, FoldColumns))}
         return any(
             isinstance(kind, Axis)
             and kind.name in reduced
