@@ -185,7 +185,8 @@ def test_only_tiles_at_the_edge_are_masked(text: str) -> None:
 
 def test_lanes_are_added_up_behind_the_loop() -> None:
     """The sum of a row is shuffled once a tile, its maximum once an iteration."""
-    scheduled = CASES["attention"].kernel.compile(Schedule(), D=64).scheduled
+    (kernel,) = vars(wsdsl.parse(ATTENTION)).values()
+    scheduled = kernel.compile(Schedule(), D=64).scheduled
     loops = [op for op in walk(scheduled.body) if isinstance(op, ForRange)]
     inner = [op for op in walk(loops[-1].body) if isinstance(op, ReduceColumns)]
     every = [op.fn for op in walk(scheduled.body) if isinstance(op, ReduceColumns)]
