@@ -35,7 +35,8 @@ class Schedule:
     mode: "cooperative" (consumers share an output tile) or "pingpong" (each has its own)
     order_barriers: whether cooperating consumers of products of products (attention) follow one
         another at the tensor cores in every iteration, as in FlashAttention-3: while one has them,
-        the others do what is between their products; else they come as they are ready
+        the others do what is between their products; else they come as they are ready. If left
+        out, as the rates of the card say: yes if what is between takes no longer
     share: the loop variable whose tile cooperating consumers divide, each with the whole of the
         others; if left out, that which rides wgmma's M
     cluster: CTAs per cluster along loop variables, `dict(m=2)`, at most 8 in all; along the one

@@ -141,3 +141,14 @@ def test_who_has_none() -> None:
     for alone in Schedule(mode="pingpong", consumers=2), Schedule(consumers=1):
         with pytest.raises(ScheduleError, match="nobody shares a tile"):
             CASE.kernel.compile(dataclasses.replace(alone, order_barriers=True), D=64)
+
+
+def test_chosen_by_cycles() -> None:
+    """With D = 128 the products of one consumer take longer than what the other computes."""
+    for head, consumers, chosen in (128, 2, True), (64, 2, False), (64, 3, True):
+        own = Schedule(tile=dict(m=64 * consumers, n=128), consumers=consumers)
+        plan = CASE.kernel.plan(own, D=head)
+        assert plan.order_barriers is chosen
+        assert ("once an iteration" in str(plan)) is chosen
+    assert not CASES["gemm"].kernel.plan(Schedule(consumers=2)).order_barriers
+    assert not CASE.kernel.plan(Schedule(order_barriers=False), D=128).order_barriers

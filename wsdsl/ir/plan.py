@@ -76,6 +76,8 @@ class Plan:
     """Whether what threads load from GMEM comes when it is needed: sums leave no registers."""
     late_loads: bool = False
     """Whether what multiplies a product is loaded behind its issue, and not in front."""
+    order_barriers: bool = False
+    """Whether consumers who share a tile follow one another in each iteration of a chain."""
     copies_ahead: bool = False
     """Whether threads that copy operands ask L2 for later ones meanwhile."""
 
@@ -121,7 +123,7 @@ def _page(plan: Plan) -> Iterator[str]:
     for partition in plan.partitions:
         yield _line(f"partition {partition.role}", _who(partition))
     yield _line("share", f"cooperating consumers divide a tile's {plan.shared}")
-    if schedule.order_barriers:
+    if plan.order_barriers:
         yield _line("order barriers", "consumers follow one another, once an iteration")
     elif schedule.mode == "pingpong":
         yield _line("order barriers", "consumers follow one another, once a tile")

@@ -22,6 +22,7 @@ from wsdsl.ir.tile_ops import Load, Store
 from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import Namer
 from wsdsl.lowering.axes import axes_of
+from wsdsl.lowering.chain_cycles import follow_one_another
 from wsdsl.lowering.cooperation import num_cooperating, num_pingpong_consumers, shared_role
 from wsdsl.lowering.decode import num_decoders
 from wsdsl.lowering.early_loads import load_shares, loaded_tensors
@@ -73,6 +74,7 @@ def make_plan(kernel: Kernel) -> Kernel:
         staging_bytes=STAGING_BYTES,
         in_order=_loads_in_order(schedule),
         late_loads=num_cooperating(schedule) > 2,
+        order_barriers=follow_one_another(kernel, schedule),
         copies_ahead=_copies_ahead(kernel, schedule, groups),
     )
     if any(isinstance(op, Store) for op in kernel.ops):

@@ -100,7 +100,7 @@ def partition_loads(kernel: Kernel) -> Kernel:
             staging=max(1, plan.staging) if role == "compute" else 1,
             in_order=plan.in_order,
             late_loads=plan.late_loads and role == "compute",
-            order_barriers=bool(schedule.order_barriers) and role == "compute",
+            order_barriers=plan.order_barriers and role == "compute",
             copies_ahead=plan.copies_ahead and role == "load" and num_warps > 1,
             body=copy_region((work,), namer) if role != "compute" or num_pingpong > 1 else (work,),
             loc=kernel.loc,

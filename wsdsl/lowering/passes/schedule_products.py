@@ -169,9 +169,11 @@ def schedule_products(kernel: Kernel) -> Kernel:
             return tuple(made)
 
         body = region(own.body)
-        if in_turn is not None and not in_turn.used:
-            raise ScheduleError(Finding(NO_CHAIN, kernel.loc, "leave it out"))
-        return dataclasses.replace(own, body=body if in_turn is None else in_turn.around(body))
+        if in_turn is None or not in_turn.used:
+            if kernel.schedule is not None and kernel.schedule.order_barriers:
+                raise ScheduleError(Finding(NO_CHAIN, kernel.loc, "leave it out"))
+            return dataclasses.replace(own, body=body)
+        return dataclasses.replace(own, body=in_turn.around(body))
 
     body = tuple(
         partition(op) if isinstance(op, Partition) and op.role == "compute" else op
