@@ -21,6 +21,7 @@ import pytest
 GOLDEN = Path(__file__).parent / "golden"
 os.environ["WSDSL_CACHE_DIR"] = "off"  # no test, and no process of one, touches the user's
 os.environ["WSDSL_VERIFY"] = "1"
+os.environ["WSDSL_RECORDS"] = "off"  # choices that tests are about are the model's
 # Processes that tests start compile no source again, also where nobody else's leave bytecode.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 BYTECODE = Path(__file__).parents[1] / ".pytest_cache" / "bytecode"

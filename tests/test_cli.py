@@ -172,7 +172,7 @@ MISTAKES = [
     (["run", GEMM, *SIZES, "--scalar", "alpha=x"], "'x' is no number", "alpha=0.5"),
     (["schedule", GEMM, "--size", "M=64"], "needs a size for K, N", "--size K=512 N=512"),
     (["schedule", GEMM, *SIZES, "--schedule", "print(1)"], "no schedule", "tile=dict(n=128)"),
-    (["schedule", GEMM, *SIZES, "--schedule", "Schedule(tiles=1)"], "no field `tiles`", "`tile`"),
+    (["schedule", GEMM, *SIZES, "--schedule", "Schedule(tiles=1)"], "has no `tiles`", "`tile`"),
     (["schedule", GEMM, *SIZES, "--schedule", "Schedule(tile={[]: 3})"], "no schedule", "tile="),
     (["schedule", GEMM, *SIZES, "--schedule", "Schedule(stages=4, stages=5)"], "no schedule", ""),
     (["schedule", GEMM, *SIZES, "--schedule", ""], "no schedule", "tile="),

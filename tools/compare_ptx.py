@@ -67,7 +67,7 @@ def checkout(side: str, folder: Path) -> Path:
 def _environment(root: Path) -> dict[str, str]:
     # None of these must change what is compiled.
     kept = {name: held for name, held in os.environ.items() if not name.startswith("WSDSL_")}
-    return kept | {"PYTHONPATH": str(root)}
+    return kept | {"PYTHONPATH": str(root), "WSDSL_RECORDS": "off"}
 
 
 def entries_of(root: Path, pattern: str = "*", count: int | None = None) -> list[dict[str, Any]]:

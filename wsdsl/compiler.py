@@ -106,7 +106,9 @@ class Kernel(Serving):
     def plan(self, schedule: Schedule | None = None, **sizes: int) -> Plan:
         """What lowering goes by under the schedule that `schedule()` gives: its text is a page."""
         schedule, sizes = self._checked(schedule, sizes)
-        return self._compiled_for(schedule, sizes).plan
+        compiled = self._compiled_for(schedule, sizes)
+        chosen_by = "; ".join(self._told_of_record(schedule, sizes, compiled))
+        return dataclasses.replace(compiled.plan, chosen_by=chosen_by)
 
     def explain(self, schedule: Schedule | None = None, **sizes: int) -> str:
         """Why the schedule that `schedule()` gives is chosen for these sizes: waves, bytes,
@@ -119,7 +121,19 @@ class Kernel(Serving):
         schedule, sizes = self._checked(schedule, sizes)
         compiled = self._compiled_for(schedule, sizes)
         told = explain_choice(compiled.source, schedule, sizes), *compiled.notes
+        told = *told, *self._told_of_record(schedule, sizes, compiled)
         return "\n".join((*told, *self._told_of_calls(schedule, sizes, compiled)))
+
+    def _told_of_record(
+        self, schedule: Schedule | None, sizes: Mapping[str, int], compiled: Compiled
+    ) -> Iterator[str]:
+        from wsdsl.records.row import agrees
+
+        alignment = self._alignment_of(schedule, sizes)
+        if record := self._variants.asked(schedule, sizes, *alignment).record:
+            taken = agrees(record.whole, compiled.schedule)
+            told = "chosen by a record" if taken else "a record's schedule is refused today"
+            yield f"{told}: {record}"
 
     def _told_of_calls(
         self, schedule: Schedule | None, sizes: Mapping[str, int], compiled: Compiled

@@ -164,4 +164,14 @@ VERIFY = Knob[bool](
     "Check what must hold of a kernel's IR after every pass, not only where a level ends.",
 )
 
-KNOBS: tuple[Knob[Any], ...] = (PTXAS, DUMP, BACKEND, ALLOW_SPILLS, CACHE_DIR, CACHE_MIB, VERIFY)
+RECORDS = Knob[bool](
+    "WSDSL_RECORDS",
+    _flag,
+    True,
+    "on or off",
+    "Choose what was measured by what was found (`wsdsl records`); off: by the model alone.",
+)
+
+KNOBS: tuple[Knob[Any], ...] = (
+    PTXAS, DUMP, BACKEND, ALLOW_SPILLS, CACHE_DIR, CACHE_MIB, VERIFY, RECORDS,
+)  # fmt: skip

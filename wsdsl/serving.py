@@ -140,7 +140,7 @@ class Serving(Callee):
             alignment = self._alignment_of(schedule, known, exact=self.exact)
             if not self.exact:
                 known = self._variants.sizes_for(schedule, known, *alignment)
-            asked[Asked(schedule, tuple(sorted(known.items())), *alignment)] = None
+            asked[self._variants.asked(schedule, known, *alignment)] = None
         compile_all(self.name, self._variants, str(self.tile), list(asked), processes)
         made = (self._variants.at_hand(each) for each in asked)
         return tuple(dict.fromkeys(compiled for compiled in made if compiled is not None))

@@ -15,12 +15,13 @@ from wsdsl import knobs
 from wsdsl.artifact.artifact import Artifact, Choice, Declaration, Names, StandIns
 from wsdsl.artifact.kept import kept, look
 from wsdsl.artifact.size_class import is_round, row_range, size_class
-from wsdsl.artifact.versions import artifact_key, assembler, digest
+from wsdsl.artifact.versions import artifact_key, assembler, digest, digest_of
 from wsdsl.compiled import Compiled
-from wsdsl.diagnostics import CompileError, ScheduleError
+from wsdsl.diagnostics import CompileError, ScheduleError, WsdslError
 from wsdsl.dumps import pass_dumps
 from wsdsl.ir import op as ir
 from wsdsl.ir.target import Target, target_of
+from wsdsl.records import Row, find
 from wsdsl.schedule import Schedule
 
 MAX_CHOICES = 1024
@@ -31,7 +32,8 @@ Sizes = tuple[tuple[str, int], ...]
 class Asked(NamedTuple):
     """Of tensors that TMA can not take, `padded` ones are copied in front of a launch, and threads
     access the `unaligned`. `num_sms`: of the device, where that has fewer than the card that
-    kernels are chosen for, and too few for what was chosen.
+    kernels are chosen for, and too few for what was chosen. A `record` fills in what `schedule`
+    leaves open.
     """
 
     schedule: Schedule | None
@@ -39,6 +41,7 @@ class Asked(NamedTuple):
     unaligned: tuple[str, ...]
     padded: tuple[str, ...]
     num_sms: int | None = None
+    record: Row | None = None
 
 
 class Variants:
@@ -79,7 +82,22 @@ class Variants:
         loops = (op for op in tile.ops if isinstance(op, ForTiles) and not op.whole)
         walked = (op.index.type.dim for op in loops if isinstance(op.index.type, Axis))
         rows = next((dim for dim in walked if dim not in whole), "")
-        return Declaration(tile.params, access_of(tile), whole, rows)
+        return Declaration(tile.params, access_of(tile), whole, rows, digest_of(tile))
+
+    def asked(
+        self,
+        schedule: Schedule | None,
+        sizes: Mapping[str, int],
+        unaligned: tuple[str, ...] = (),
+        padded: tuple[str, ...] = (),
+        num_sms: int | None = None,
+    ) -> Asked:
+        record = find(self.declaration, schedule, dict(sizes), unaligned, padded, num_sms)
+        return Asked(schedule, tuple(sorted(sizes.items())), unaligned, padded, num_sms, record)
+
+    def forget_choices(self) -> None:
+        """They are made anew, by what was measured meanwhile."""
+        self.choices.clear()
 
     @overload
     def sizes_for(
@@ -117,6 +135,8 @@ class Variants:
         found = size_class(self.declaration, sizes)
         rows = sizes.get(found.rows, 0)
         if found.rows not in sizes or is_round(rows) or len(sizes) < len(self.declaration.dims):
+            return found.sizes
+        if self.asked(schedule, sizes, unaligned, padded).record:
             return found.sizes
         span = dict(found.spans)[found.rows]
         others = {dim: size for dim, size in found.sizes.items() if dim != found.rows}
@@ -169,13 +189,21 @@ class Variants:
         num_sms: int | None = None,
     ) -> Compiled:
         """With a whole schedule; nothing is assembled or proved yet."""
-        known = tuple(sorted(sizes.items()))
-        return self._lowered(Asked(schedule, known, unaligned, padded, num_sms))
+        return self._lowered(self.asked(schedule, sizes, unaligned, padded, num_sms))
 
     def _lowered(self, asked: Asked) -> Compiled:
         found = self.choices.get(asked)
         if found is not None:
             return found
+        try:
+            return self._lower(asked)
+        except WsdslError:
+            if asked.record is None:
+                raise
+            # It was measured with another version.
+            return self._choose(asked, self._lowered(asked._replace(record=None)))
+
+    def _lower(self, asked: Asked) -> Compiled:
         with self._lock:
             from wsdsl.lowering.pipeline import scheduled_tile
 
@@ -199,7 +227,7 @@ class Variants:
         """What is proved and, if there is a ptxas, assembled. Where that has too few registers for
         tiles that the compiler chose, they are chosen narrower.
         """
-        asked = Asked(schedule, tuple(sorted(sizes.items())), unaligned, padded, num_sms)
+        asked = self.asked(schedule, sizes, unaligned, padded, num_sms)
         found = self.choices.get(asked)
         if found is not None and found.is_made:
             return found
@@ -225,7 +253,8 @@ class Variants:
 
     def adopt(self, asked: Asked, choice: Choice, artifact: Artifact | None) -> Compiled:
         """What was made elsewhere; without an artifact that is made here."""
-        settled, code = asked._replace(schedule=choice.schedule), self._code_of(asked, choice)
+        settled = asked._replace(schedule=choice.schedule, record=None)
+        code = self._code_of(asked, choice)
         with self._lock:
             found = self._compiled.get(code)
             if artifact is not None and not (found and found.is_made):
@@ -253,7 +282,7 @@ class Variants:
         chosen = self.sizes_for(schedule, sizes, unaligned, padded, anew=False)
         if chosen is None:
             return None
-        return self.at_hand(Asked(schedule, tuple(sorted(chosen.items())), unaligned, padded))
+        return self.at_hand(self.asked(schedule, chosen, unaligned, padded))
 
     def at_hand(self, asked: Asked) -> Compiled | None:
         """What is made, here or on disk."""
@@ -310,7 +339,7 @@ class Variants:
     def _posed(self, asked: Asked) -> ir.Kernel:
         return dataclasses.replace(
             self._tile(),
-            schedule=asked.schedule,
+            schedule=asked.record.whole if asked.record else asked.schedule,
             sizes=self._static(asked.sizes),
             unaligned=asked.unaligned,
             padded=asked.padded,
@@ -327,6 +356,8 @@ class Variants:
         try:
             _ = compiled.artifact
         except CompileError as error:
+            if asked.record is not None:
+                return self._fitting_registers(asked._replace(record=None))
             compiled = self.narrower(compiled, asked, error)
         return compiled
 

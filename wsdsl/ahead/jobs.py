@@ -12,7 +12,7 @@ from wsdsl.artifact.artifact import Artifact, Choice
 from wsdsl.artifact.plain import Entry, from_bytes, to_bytes
 from wsdsl.diagnostics import CompileError, Finding, ScheduleError, WsdslError
 from wsdsl.schedule import Schedule
-from wsdsl.variants import Asked, Variants
+from wsdsl.variants import Variants
 
 
 def knobs_now() -> dict[str, Any]:
@@ -47,7 +47,8 @@ class Made:
 
     def adopt(self, variants: Variants, job: Job) -> None:
         choice, artifact = from_bytes(job.text, self.kept).value
-        asked = Asked(job.schedule, self.sizes, job.unaligned, job.padded)
+        sizes = dict(self.sizes)
+        asked = variants.asked(job.schedule, sizes, job.unaligned, job.padded)
         variants.adopt(asked, choice, artifact)
 
 

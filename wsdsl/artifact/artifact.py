@@ -71,13 +71,14 @@ def deflated(ptx: str) -> bytes:
 class Declaration:
     """What calls of a kernel need to know of its text. `whole_dims`: dimensions that are taken
     whole, so that compiled kernels are for one size of each. `rows`: the one that the first loop
-    over tiles walks, or "".
+    over tiles walks, or "". `digest`: of the text at the level TILE, without the kernel's name.
     """
 
     params: tuple[Value, ...]
     access: Access
     whole_dims: tuple[str, ...]
     rows: str = ""
+    digest: str = ""
 
     @cached_property
     def dims(self) -> tuple[str, ...]:

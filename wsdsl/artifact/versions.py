@@ -7,14 +7,18 @@ import time
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from wsdsl import knobs
+
+if TYPE_CHECKING:
+    from wsdsl.ir.op import Kernel
 
 IMPORTED = time.time()
 """When this process began to import the package, or soon after."""
 
 ROOT = Path(__file__).parents[1]
-NO_EMITTERS = ("ahead", "calibrate", "cli", "kernels", "report", "runtime")
+NO_EMITTERS = ("ahead", "calibrate", "cli", "kernels", "records", "report", "runtime", "tune")
 """Folders that take no part in what a kernel's text becomes."""
 
 
@@ -88,6 +92,17 @@ def digest(kind: str, *parts: object) -> str | None:
 
     text = repr((kind, made_by, calibrated_digest(), *parts))
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+def digest_of(tile: Kernel) -> str:
+    """Of a kernel's text as it is checked, whatever its name."""
+    import dataclasses
+    import hashlib
+
+    from wsdsl.ir.printer import print_kernel
+
+    text = print_kernel(dataclasses.replace(tile, name="kernel", schedule=None))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def artifact_key(code: str | None) -> str | None:

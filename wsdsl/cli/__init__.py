@@ -1,4 +1,4 @@
-"""The command `wsdsl`: compile, prove, run, schedule, calibrate, cache, doctor, bench.
+"""The command `wsdsl`: compile, prove, run, schedule, calibrate, records, cache, doctor, bench.
 
 Exit status 0: fine; 1: a wrong result, or something is missing; 2: a mistake in the command, the
 kernel or the schedule.
@@ -26,6 +26,7 @@ from wsdsl.cli.commands import (
     schedule_command,
 )
 from wsdsl.cli.options import UsageError
+from wsdsl.cli.records import records_options
 from wsdsl.diagnostics import Finding, WsdslError
 
 DESCRIPTION = "Compile, run and inspect warp-specialised GPU kernels on tiles with named axes."
@@ -141,6 +142,8 @@ def parser() -> argparse.ArgumentParser:
     calibrating.add_argument(
         "--seconds", type=float, default=60.0, help="about how long it may take (60)"
     )
+
+    records_options(command)
 
     caching = command("cache", cache_command, "List the compiled kernels that are kept on disk.")
     one = caching.add_mutually_exclusive_group()

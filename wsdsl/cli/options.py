@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
 from wsdsl.diagnostics import Finding, ScheduleError, WsdslError, did_you_mean
+from wsdsl.records.schedule_text import parse_schedule
 from wsdsl.schedule import Schedule
 
 BOOLEANS = {"true": True, "false": False}
@@ -74,31 +74,12 @@ def schedule_from(texts: Iterable[str]) -> Schedule | None:
 
 
 def written_schedule(text: str) -> Schedule:
-    """A Schedule from its repr, which is read and not run."""
-    held: dict[str, Any] = {}
+    """A Schedule from its repr."""
     try:
-        for name, tree in _arguments(ast.parse(text.strip(), mode="eval").body, "Schedule"):
-            if isinstance(tree, ast.Call):
-                held[name] = {k: ast.literal_eval(v) for k, v in _arguments(tree, "dict")}
-            else:
-                held[name] = ast.literal_eval(tree)
-    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        return parse_schedule(text)
+    except ValueError:
         hint = "as in --schedule 'Schedule(tile=dict(n=128), stages=4)'"
         raise UsageError(Finding(f"--schedule {text}: no schedule", hint=hint)) from None
-    check_names(held, [f.name for f in fields(Schedule)], "field", "Schedule", ScheduleError)
-    return Schedule(**held)
-
-
-def _arguments(tree: ast.expr, name: str) -> Iterator[tuple[str, ast.expr]]:
-    """Of a call of `name` by keywords. ValueError for anything else."""
-    if not (isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and not tree.args):
-        raise ValueError(name)
-    given: set[str] = set()
-    for keyword in tree.keywords:
-        if tree.func.id != name or keyword.arg is None or keyword.arg in given:
-            raise ValueError(name)
-        given.add(keyword.arg)
-        yield keyword.arg, keyword.value
 
 
 def check_names(

@@ -80,6 +80,8 @@ class Plan:
     """Whether consumers who share a tile follow one another in each iteration of a chain."""
     copies_ahead: bool = False
     """Whether threads that copy operands ask L2 for later ones meanwhile."""
+    chosen_by: str = ""
+    """What the schedule goes by, where that is not the model."""
 
     @property
     def loads(self) -> Sequence[PlannedPartition]:
@@ -108,6 +110,8 @@ class Plan:
 def _page(plan: Plan) -> Iterator[str]:
     schedule, sizes = plan.schedule, dict(plan.tile)
     yield f"{schedule!r}"
+    if plan.chosen_by:
+        yield plan.chosen_by
     yield from _sides(plan, sizes)
     walked = f"{schedule.scheduler or 'persistent'}, {schedule.swizzle or 1} abreast"
     along = f"along {schedule.raster}" if schedule.raster else "along the last"

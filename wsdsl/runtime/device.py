@@ -86,6 +86,13 @@ def device_properties(index: int) -> Device:
     )
 
 
+def known_devices() -> list[Device]:
+    """All, if this process has asked the driver for one; it is not woken here."""
+    if not device_properties.cache_info().currsize:
+        return []
+    return [device_properties(index) for index in range(num_devices())]
+
+
 def num_sms_of(device: str) -> int:
     """Of "cuda:1"; of where arrays of the CPU go."""
     index = int(device.removeprefix("cuda:")) if device != "cpu" else 0

@@ -1,0 +1,141 @@
+"""`wsdsl records`: the measurements by which kernels are chosen."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from collections.abc import Callable, Iterable
+from itertools import groupby
+from pathlib import Path
+
+from wsdsl.cli.options import UsageError
+from wsdsl.diagnostics import Finding, counted
+from wsdsl.records import text
+from wsdsl.records.database import Database, RecordsError, user_file
+from wsdsl.records.row import Row
+
+ACTIONS = ("list", "show", "merge", "export", "clear")
+
+
+def records_options(
+    command: Callable[[str, Callable[[argparse.Namespace], int], str], argparse.ArgumentParser],
+) -> None:
+    made = command(
+        "records", records_command, "List, merge or export measurements that schedules go by."
+    )
+    made.add_argument(
+        "action", choices=ACTIONS, nargs="?", default="list", help="list: what is chosen by"
+    )
+    made.add_argument(
+        "what",
+        nargs="*",
+        metavar="KERNEL|FILE",
+        help="show: the kernels, all measurements of each; merge: databases or exported files",
+    )
+    made.add_argument("-o", "--output", metavar="FILE", type=Path, help="export: where to (stdout)")
+
+
+def records_command(options: argparse.Namespace) -> int:
+    takes_names = options.action in ("show", "merge")
+    if bool(options.what) != takes_names:
+        expected = (
+            "FILE …" if options.action == "merge" else "KERNEL …" if takes_names else "no more"
+        )
+        raise UsageError(Finding(f"records {options.action}: expected {expected}"))
+    try:
+        return _ACTIONS[options.action](options)
+    except RecordsError as error:
+        hint = "`wsdsl records clear` removes what is kept"
+        raise UsageError(Finding(str(error), hint=hint)) from None
+
+
+def _list(options: argparse.Namespace) -> int:
+    rows = [row for row in _all() if row.chosen]
+    if options.json:
+        return _json(rows)
+    for row in rows:
+        print(f"{row.name}  {_about(row)}\n    {row}\n    {row.schedule}")
+    print(f"{counted(len(rows), 'record')}; the user's: {user_file() or 'nowhere'}")
+    return 0
+
+
+def _show(options: argparse.Namespace) -> int:
+    rows = [row for row in _all() if row.name in options.what or row.kernel in options.what]
+    if not rows:
+        known = ", ".join(sorted({row.name for row in _all()})) or "none at all"
+        message = f"there are no measurements of {', '.join(options.what)}"
+        raise UsageError(Finding(message, hint=f"there are some of: {known}"))
+    if options.json:
+        return _json(rows)
+    for _, same in groupby(sorted(rows, key=_quickest), key=lambda row: row.key):
+        held = list(same)
+        print(f"{held[0].name} ({held[0].kernel})  {_about(held[0])}")
+        for row in held:
+            print(f"  {'*' if row.chosen else ' '} {row}\n      {row.schedule}")
+    return 0
+
+
+def _merge(options: argparse.Namespace) -> int:
+    path, num = _own(), 0
+    for file in options.what:
+        rows = [dataclasses.replace(row, source="imported") for row in text.read(Path(file))]
+        num += Database(path).merge(rows)
+    told = {"file": str(path), "merged": num}
+    print(json.dumps(told) if options.json else f"{path}: {counted(num, 'measurement')} merged")
+    return 0
+
+
+def _export(options: argparse.Namespace) -> int:
+    path = user_file()
+    rows = Database(path).rows() if path is not None else []
+    if options.json:
+        return _json(rows)
+    if options.output is None:
+        print(text.to_text(rows), end="")
+    else:
+        options.output.write_text(text.to_text(rows))
+        print(f"{options.output}: {counted(len(rows), 'measurement')}")
+    return 0
+
+
+def _clear(options: argparse.Namespace) -> int:
+    path = _own()
+    num = Database(path).clear()
+    told = {"file": str(path), "removed": num}
+    print(json.dumps(told) if options.json else f"{path}: {counted(num, 'measurement')} removed")
+    return 0
+
+
+_ACTIONS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "list": _list, "show": _show, "merge": _merge, "export": _export, "clear": _clear,
+}  # fmt: skip
+
+
+def _all() -> list[Row]:
+    """The user's, then those that are shipped."""
+    path = user_file()
+    own = Database(path).rows() if path is not None else []
+    return [*own, *(row for file in text.shipped_files() for row in text.read(file))]
+
+
+def _own() -> Path:
+    path = user_file()
+    if path is None:
+        hint = "WSDSL_CACHE_DIR names a directory"
+        raise UsageError(Finding("nothing is kept on disk", hint=hint))
+    return path
+
+
+def _json(rows: Iterable[Row]) -> int:
+    print(json.dumps([dataclasses.asdict(row) for row in rows], indent=2))
+    return 0
+
+
+def _about(row: Row) -> str:
+    parts = (row.sizes, row.alignment, row.promises, f"{row.card}, {row.num_sms} SMs")
+    return "; ".join(part for part in parts if part)
+
+
+def _quickest(row: Row) -> tuple[object, ...]:
+    return row.key, bool(row.failure), row.bursts

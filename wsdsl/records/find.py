@@ -1,0 +1,85 @@
+"""Which record a kernel is chosen by."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from wsdsl import knobs
+from wsdsl.artifact.artifact import Declaration
+from wsdsl.artifact.size_class import size_class
+from wsdsl.diagnostics import ScheduleError
+from wsdsl.records import text
+from wsdsl.records.card import card_of
+from wsdsl.records.database import Database, RecordsError, signature, tell_once, user_file
+from wsdsl.records.row import Key, Row, agrees, promises
+from wsdsl.schedule import Schedule
+
+
+def find(
+    declaration: Declaration,
+    given: Schedule | None,
+    sizes: dict[str, int],
+    unaligned: tuple[str, ...] = (),
+    padded: tuple[str, ...] = (),
+    num_sms: int | None = None,
+) -> Row | None:
+    """The user's newest, else a shipped one, that leaves what is given as it is."""
+    if not knobs.RECORDS.get() or len(sizes) < len(declaration.dims):
+        return None
+    rows = _rows(declaration.digest)
+    if not rows:
+        return None
+    key = key_of(declaration, given, sizes, unaligned, padded, num_sms)
+    return next((row for row in rows if row.key == key and _agrees(given, row)), None)
+
+
+def key_of(
+    declaration: Declaration,
+    given: Schedule | None,
+    sizes: dict[str, int],
+    unaligned: tuple[str, ...] = (),
+    padded: tuple[str, ...] = (),
+    num_sms: int | None = None,
+) -> Key:
+    card = card_of((given or Schedule()).arch, num_sms)
+    held = {"unaligned": unaligned, "copied": padded}
+    alignment = "; ".join(f"{what} {', '.join(names)}" for what, names in held.items() if names)
+    known = str(size_class(declaration, sizes))
+    return Key(declaration.digest, known, alignment, promises(given), card.name, card.num_sms)
+
+
+def _agrees(given: Schedule | None, row: Row) -> bool:
+    try:
+        return agrees(given, row.whole)
+    except (ValueError, ScheduleError):
+        return False  # of a version with other fields
+
+
+def _rows(kernel: str) -> list[Row]:
+    own: list[Row] = []
+    if (path := user_file()) is not None and (held := signature(path)):
+        own = _users(path, held, kernel)
+    return [*own, *_shipped().get(kernel, ())]
+
+
+@lru_cache(maxsize=256)
+def _users(path: Path, held: tuple[int, ...], kernel: str) -> list[Row]:
+    """As the file is now."""
+    try:
+        return Database(path).chosen(kernel)
+    except RecordsError as error:
+        tell_once(error)
+        return []
+
+
+@lru_cache(maxsize=1)
+def _shipped() -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for path in text.shipped_files():
+        try:
+            for row in (row for row in text.read(path) if row.chosen):
+                found.setdefault(row.kernel, []).append(row)
+        except RecordsError as error:
+            tell_once(error)
+    return found

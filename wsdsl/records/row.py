@@ -1,0 +1,118 @@
+"""One measurement: of what, by which schedule, how quick, when."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, NamedTuple, get_type_hints
+
+from wsdsl.records.schedule_text import parse_schedule
+from wsdsl.schedule import Schedule
+
+
+class Key(NamedTuple):
+    """What a record is of. `kernel`: the digest of its text at the level TILE; `sizes`: the class;
+    `alignment`: tensors that TMA can not take, or that are copied for it; `promises`: what the user
+    must have given, since results depend on it; `card`: its name in `ir/target.py`.
+    """
+
+    kernel: str
+    sizes: str
+    alignment: str
+    promises: str
+    card: str
+    num_sms: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """Microseconds of a call, in `bursts` of a few ms between those of others, and `sustained` (0
+    where that was not measured). `spread`: half of what the middle half of bursts covers, as a part
+    of their median. A row of which `failure` says something has no times.
+    """
+
+    kernel: str
+    name: str
+    """The kernel's, for people."""
+    sizes: str
+    alignment: str
+    promises: str
+    card: str
+    num_sms: int
+    device: str
+    """As its driver calls it."""
+    memory_gib: int
+    emitter: str
+    """The version of the compiler that made the code."""
+    schedule: str
+    bursts: float
+    sustained: float
+    spread: float
+    samples: int
+    date: str
+    source: str
+    """"tune", "shipped" or "imported"."""
+    chosen: bool = False
+    """Whether kernels are chosen by it: it won."""
+    failure: str = ""
+    exact: str = ""
+    """The sizes that were measured, of the class."""
+
+    @property
+    def key(self) -> Key:
+        return Key(*(getattr(self, name) for name in Key._fields))
+
+    @cached_property
+    def whole(self) -> Schedule:
+        """ValueError for what is no schedule, ScheduleError for one that is wrong."""
+        return parse_schedule(self.schedule)
+
+    def __str__(self) -> str:
+        times = self.failure or f"{self.bursts:.1f} µs"
+        if self.sustained and not self.failure:
+            times += f" ({self.sustained:.1f} sustained)"
+        return f"{times}, measured {self.date[:10]} on {self.device or self.card} ({self.source})"
+
+
+COLUMNS: dict[str, type] = {f.name: get_type_hints(Row)[f.name] for f in fields(Row)}
+"""By name, str, int, float or bool."""
+
+
+def row_from(held: Mapping[str, Any]) -> Row:
+    """ValueError or KeyError where a column is missing or of another type."""
+    made: dict[str, Any] = {}
+    for name, kind in COLUMNS.items():
+        made[name] = bool(int(held[name])) if kind is bool else kind(held[name])
+    return Row(**made)
+
+
+def promises(given: Schedule | None) -> str:
+    """Of what a user gave, that on which results depend, or which holds by the caller's word."""
+    if given is None:
+        return ""
+    unordered = given.reduction if given.reduction == "unordered" else None
+    held = Schedule(
+        reduction=unordered,
+        precise_every=given.precise_every,
+        constant=given.constant,
+        arch=given.arch,
+    )
+    return "" if held == Schedule() else repr(held)
+
+
+def agrees(given: Schedule | None, whole: Schedule) -> bool:
+    """Whether a whole schedule is one of those that the user's leaves open."""
+    if given is None:
+        return True
+    for f in fields(Schedule):
+        asked, held = getattr(given, f.name), getattr(whole, f.name)
+        if asked is None or asked == "auto":
+            continue
+        if isinstance(asked, Mapping):
+            own: Mapping[str, int] = held or {}
+            if any(own.get(k) != n for k, n in asked.items()):  # pyright: ignore[reportUnknownVariableType]
+                return False
+        elif asked != held:
+            return False
+    return True
