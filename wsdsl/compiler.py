@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from wsdsl.report.timeline import Timeline
     from wsdsl.runtime.prepared import Prepared
 
-MAX_CALLED = 1024
-"""Calls of different sizes whose compiled kernel is remembered."""
-
 
 class Kernel(Serving):
     """A kernel in the language, ready to be called, compiled, simulated or inspected."""

@@ -14,7 +14,7 @@ from weakref import WeakSet
 from wsdsl import knobs
 from wsdsl.artifact.artifact import Artifact, Choice, Declaration, Names, StandIns
 from wsdsl.artifact.kept import kept, look
-from wsdsl.artifact.size_class import is_round, row_range, size_class
+from wsdsl.artifact.size_class import beside_rows, is_round, row_range, size_class
 from wsdsl.artifact.versions import artifact_key, assembler, digest, digest_of
 from wsdsl.compiled import Compiled
 from wsdsl.diagnostics import CompileError, ScheduleError, WsdslError
@@ -72,8 +72,9 @@ class Variants:
 
     def _declare(self) -> Declaration:
         from wsdsl.codegen.accesses import access_of
-        from wsdsl.ir.tile_ops import ForTiles, Whole
+        from wsdsl.ir.tile_ops import ForEach, ForTiles, Whole
         from wsdsl.ir.types import Axis
+        from wsdsl.lowering.output_nest import output_nest
 
         tile = self._tile()
         found = [op.result.type for op in tile.ops if isinstance(op, Whole)]
@@ -82,7 +83,9 @@ class Variants:
         loops = (op for op in tile.ops if isinstance(op, ForTiles) and not op.whole)
         walked = (op.index.type.dim for op in loops if isinstance(op.index.type, Axis))
         rows = next((dim for dim in walked if dim not in whole), "")
-        return Declaration(tile.params, access_of(tile), whole, rows, digest_of(tile))
+        nest = (op.dim if isinstance(op, ForEach) else op.index.type for op in output_nest(tile)[0])
+        outer = tuple(kind.dim if isinstance(kind, Axis) else str(kind) for kind in nest)
+        return Declaration(tile.params, access_of(tile), whole, rows, digest_of(tile), outer)
 
     def asked(
         self,
@@ -139,12 +142,12 @@ class Variants:
         if self.asked(schedule, sizes, unaligned, padded).record:
             return found.sizes
         span = dict(found.spans)[found.rows]
-        others = {dim: size for dim, size in found.sizes.items() if dim != found.rows}
+        others = beside_rows(self.declaration, found)
 
         def make() -> StandIns:
             from wsdsl.lowering.stand_ins import stand_ins
 
-            asked = Asked(schedule, tuple(sorted(found.sizes.items())), unaligned, padded)
+            asked = Asked(schedule, tuple(sorted(others.items())), unaligned, padded)
             return stand_ins(self._posed(asked), found.rows, span, others)
 
         alike = span.step, span.unlike, row_range(rows), tuple(sorted(others.items()))
@@ -156,7 +159,7 @@ class Variants:
             if held is None:
                 return None
             self._stand_ins[asked] = held
-        return {**found.sizes, found.rows: held.of(rows)}
+        return {**others, found.rows: held.of(rows)}
 
     def padded(
         self,

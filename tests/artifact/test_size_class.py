@@ -5,7 +5,7 @@ import random
 import pytest
 
 import wsdsl
-from wsdsl.artifact.size_class import alignments, is_round, row_parts, size_class
+from wsdsl.artifact.size_class import alignments, beside_rows, is_round, row_parts, size_class
 
 SOURCE = """
 @kernel
@@ -60,6 +60,16 @@ def test_members_of_a_class_say_the_same() -> None:
         for _ in range(5):
             other = {dim: draw.randint(span.low, span.high) for dim, span in found.spans}
             assert (size_class(GEMM, other) == found) == (other in found)
+
+
+def test_what_is_summed_over_is_alike_in_an_octave() -> None:
+    found = [
+        size_class(GEMM, dict(M=77, K=k, N=1024)) for k in (2112, 3008, 4096, 2056, 4032, 4097)
+    ]
+    beside = [beside_rows(GEMM, each) for each in found]
+    assert GEMM.outer == ("M", "N")
+    assert [each["K"] for each in beside] == [4096, 4096, 4096, 4088, 4096, 8191]
+    assert {each["N"] for each in beside} == {1024} and not any("M" in each for each in beside)
 
 
 def test_parts_have_every_number_of_rows_once() -> None:

@@ -72,6 +72,7 @@ class Declaration:
     """What calls of a kernel need to know of its text. `whole_dims`: dimensions that are taken
     whole, so that compiled kernels are for one size of each. `rows`: the one that the first loop
     over tiles walks, or "". `digest`: of the text at the level TILE, without the kernel's name.
+    `outer`: the dimensions of the output's loops.
     """
 
     params: tuple[Value, ...]
@@ -79,6 +80,7 @@ class Declaration:
     whole_dims: tuple[str, ...]
     rows: str = ""
     digest: str = ""
+    outer: tuple[str, ...] = ()
 
     @cached_property
     def dims(self) -> tuple[str, ...]:

@@ -90,6 +90,17 @@ def size_class(declaration: Declaration, sizes: Mapping[str, int]) -> SizeClass:
     return SizeClass(tuple(spans), rows)
 
 
+def beside_rows(declaration: Declaration, found: SizeClass) -> dict[str, int]:
+    """Sizes of the other dimensions for which few kernels are chosen that serve all rows: of what
+    is summed over an octave (of one alignment) has the same, since all kernels take longer alike.
+    """
+    sizes = {dim: size for dim, size in found.sizes.items() if dim != found.rows}
+    for dim in sizes.keys() - {*declaration.outer, *declaration.whole_dims}:
+        size, aligned = sizes[dim], alignments(declaration).get(dim, (1,))
+        sizes[dim] = _fitted(*part_of(size, 1, 1), size, aligned).high
+    return sizes
+
+
 def is_round(size: int) -> bool:
     return size > 0 and size % ROUND == 0 and size % _quarter(size) == 0
 

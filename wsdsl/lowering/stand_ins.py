@@ -5,7 +5,7 @@ tiles are as high as makes waves come out. So a range of rows (up to 64, 4096, .
 schedules are chosen at 8 sizes of each octave, and of these those are taken that, each size by the
 best of them, take the least time in the mean. Then each class is given the one that is predicted to
 be the quickest for its largest member. `python -m benchmarks.size_classes` tells what that costs:
-of 8 kernels 2 to 7 % in the mean, mostly by waves that do not come out; and no choice of 8 among
+of 8 kernels 1 to 7 % in the mean, mostly by waves that do not come out; and no choice of 8 among
 the best 20 of each size would cost less than 3.4 % for N = K = 4096.
 
 A kernel that was chosen for other sizes is right, since kernels take sizes when they are launched.
