@@ -226,10 +226,13 @@ class CommitProducts(Op):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Materialize(Op):
-    """The tiles `values` are computed here, not where something first asks for them."""
+    """The tiles `values` are computed here, not where something first asks for them; with
+    `but_last` all but their last block of 64 rows, whose product is started.
+    """
 
     levels: ClassVar = PARTITIONED
     values: tuple[Value, ...]
+    but_last: bool = False
 
 
 def by_warpgroup(ops: Sequence[Partition]) -> list[list[Partition]]:

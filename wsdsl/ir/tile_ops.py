@@ -162,7 +162,9 @@ class Contract(Op):
     loop walks count as 0. `a` and `b` are tiles (TILE) or tiles in slots (PARTITIONED). Of
     a product that is started in pieces (PARTITIONED) `blocks` are its blocks of 64 rows in each
     consumer's part, from the first up to the second number; other blocks are as they are in `acc`.
-    `depth` likewise are the elements of a tile that are summed over.
+    `depth` likewise are the elements of a tile that are summed over. With `in_turns` (PARTITIONED)
+    blocks of rows follow one another in one accumulator: the next one is started when what becomes
+    of the last one is computed.
     """
 
     levels: ClassVar = TILES
@@ -172,6 +174,7 @@ class Contract(Op):
     acc: Value | None = None
     blocks: tuple[int, ...] = ()
     depth: tuple[int, ...] = ()
+    in_turns: bool = False
 
     @property
     def tiles(self) -> tuple[Tile | SharedTile, Tile | SharedTile]:

@@ -167,7 +167,7 @@ def part_depth(kernel: Kernel, schedule: Schedule) -> int:
 @once_each
 def accumulator_registers(kernel: Kernel, schedule: Schedule) -> int:
     """Registers a thread for the tiles that live across a loop's body or come out of a product; of
-    a product that is promoted at once a row block's (`reuse_accumulators` says why).
+    a product that is promoted at once a row block's (`schedule_products` says why).
     """
     held, _, passing = _tiles(kernel)
     block = _registers(kernel, schedule, passing, blocks=1)

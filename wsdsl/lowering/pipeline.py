@@ -38,7 +38,6 @@ from wsdsl.lowering.passes.partition_loads import partition_loads
 from wsdsl.lowering.passes.prefetch_copies import prefetch_copies
 from wsdsl.lowering.passes.prefetch_loads import prefetch_loads
 from wsdsl.lowering.passes.relax_functions import relax_functions
-from wsdsl.lowering.passes.reuse_accumulators import reuse_accumulators
 from wsdsl.lowering.passes.schedule_products import schedule_products
 from wsdsl.lowering.passes.simplify import simplify
 from wsdsl.lowering.passes.split_contractions import split_contractions
@@ -78,7 +77,6 @@ PASSES: tuple[tuple[Pass, Level], ...] = (
     (hoist_scalars, "partitioned"),
     (prefetch_loads, "partitioned"),
     (prefetch_copies, "partitioned"),
-    (reuse_accumulators, "partitioned"),
     (insert_prologue, "partitioned"),
     (allocate_shared, "scheduled"),
     (simplify, "scheduled"),

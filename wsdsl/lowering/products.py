@@ -26,7 +26,7 @@ from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import Accumulator, Fragment, SharedTile, SmemDescriptor, Tile
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.operand_lines import operand_lines
-from wsdsl.lowering.register_tiles import Accumulated, RegisterTile, Shapes
+from wsdsl.lowering.register_tiles import Accumulated, RegisterTile, Shape, Shapes
 
 
 @dataclass
@@ -38,6 +38,21 @@ class Group:
     tiles: list[Accumulated]
     fragments: tuple[Value, ...]
     slots: frozenset[Value]
+
+
+@dataclass
+class Turn:
+    """A block of rows of a product, started when the sum of the one `before` is used up: `product`
+    is its accumulator, `sum` what was waited for.
+    """
+
+    op: Contract
+    tiles: dict[Value, TileInShared]
+    block: int
+    shape: Shape
+    before: Turn | None = None
+    product: Value | None = None
+    sum: Value | None = None
 
 
 class Products:
@@ -62,6 +77,8 @@ class Products:
         self.unfenced = True
         """Whether threads may have written to registers of products since the last fence."""
         self.fence = WgmmaFence()
+        self.turns: list[Turn] = []
+        """Row blocks that follow one another in one accumulator, and are not all waited for."""
         self.right: tuple[Value, bool]
         """The second operand of the last product, for the rest of its blocks."""
 
@@ -161,6 +178,56 @@ class Products:
         self.open = [*(x for x in self.open if x is not acc), tile]
         return tile
 
+    def in_turns(self, op: Contract, tiles: dict[Value, TileInShared]) -> RegisterTile:
+        """A product whose row blocks are started one by one, the first one now."""
+        kind = op.result.type
+        assert isinstance(kind, Tile)
+        shape = self.shapes.of(kind.axes)
+        before = self.turns[-1] if self.turns else None
+        own = [Turn(op, tiles, i, shape) for i in range(shape.blocks)]
+        for one, turn in zip([before, *own], own, strict=False):
+            turn.before = one
+        self.turns = [*([before] if before else []), *own]
+        self.start(own[0], op.loc)
+        return self.sliced(shape, lambda i: self.sum_of(own[i], op.loc))
+
+    def start_turns(self, loc: Loc | None) -> None:
+        """The next one that nothing keeps from being started."""
+        for turn in self.turns:
+            if turn.product is None:
+                self.start(turn, loc)
+                return
+
+    def start(self, turn: Turn, loc: Loc | None) -> None:
+        assert turn.shape.columns is not None
+        kind = turn.op.result.type
+        assert isinstance(kind, Tile)
+        if turn.before is None:
+            whole = Accumulator(kind.dtype, 64, self.shapes.own(turn.shape.columns))
+            made = EmptyAccumulator(result=self.builder.value("acc", whole), loc=loc)
+            acc = self.builder.add(made).result
+        else:
+            acc = self.hand_back(self.sum_of(turn.before, loc), loc)
+        tile = Accumulated(turn.shape, (acc,) * turn.shape.blocks, False)
+        one = dataclasses.replace(turn.op, blocks=(turn.block, turn.block + 1))
+        turn.product = self.multiply(one, turn.tiles, None, tile).accumulators[turn.block]
+        self.builder.add(WgmmaCommit(loc=loc))
+        self.close()
+
+    def sum_of(self, turn: Turn, loc: Loc | None) -> Value:
+        if turn.sum is None:
+            if turn.product is None:
+                self.start(turn, loc)
+            assert turn.product is not None
+            acc = turn.product
+            assert isinstance(acc.type, Accumulator)
+            kind = Fragment(acc.type.dtype, acc.type.rows, acc.type.columns)
+            turn.sum = self.builder.value("sum", kind)
+            self.unfenced = True
+            wait = WgmmaWait(result=(turn.sum,), pending=0, accumulators=(acc,), loc=loc)
+            self.builder.add(wait)
+        return turn.sum
+
     def fragments(self, pieces: RegisterTile, loc: Loc | None) -> tuple[Value, ...]:
         """An operand in registers, a fragment a block of rows: read with the next fence."""
         whole = [self.whole_rows(pieces, i, loc) for i in range(pieces.shape.blocks)]
@@ -236,9 +303,15 @@ class Products:
         self.open, self.in_registers, self.slots = [], [], set()
         return group
 
+    def finish_turns(self, loc: Loc | None) -> None:
+        for turn in self.turns:
+            self.sum_of(turn, loc)
+        self.turns = []
+
     def settle(self, loc: Loc | None, kept: Set[Value] = frozenset()) -> None:
         """Wait for all products but those that read one of the slots of the states `kept`, and
         those behind them."""
+        self.finish_turns(loc)
         self.commit(loc)
         ends = (n for n, group in enumerate(self.in_flight) if kept & group.slots)
         self.retire(next(ends, len(self.in_flight)), loc)
@@ -264,6 +337,7 @@ class Products:
     def give_back(self, slot: Value, loc: Loc | None) -> None:
         """Wait for the products that read the slot of a state. What is not in flight yet does not
         outlast a slot."""
+        self.finish_turns(loc)
         if not self.in_flight:
             self.settle(loc)
             return
@@ -315,13 +389,19 @@ class Products:
                 for w in whole
             )
 
+        return self.sliced(shape, lambda i: whole[i])
+
+    def sliced(self, shape: Shape, whole: Callable[[int], Value]) -> RegisterTile:
+        """The pieces of rows' blocks."""
+        b = self.builder
+
         def piece(i: int, j: int) -> Value:
+            x = whole(i)
             if len(shape.widths) == 1:
-                return whole[i]
-            assert isinstance(whole[i].type, Fragment)
-            part = b.value("part", dataclasses.replace(whole[i].type, columns=shape.widths[j]))
-            return b.add(
-                Slice(result=part, x=whole[i], start=shape.first_column(j), loc=loc)
-            ).result
+                return x
+            assert isinstance(x.type, Fragment)
+            part = b.value("part", dataclasses.replace(x.type, columns=shape.widths[j]))
+            made = Slice(result=part, x=x, start=shape.first_column(j), loc=b.loc)
+            return b.add(made).result
 
         return RegisterTile(shape, piece)

@@ -191,7 +191,12 @@ class _Lowering:
                 self.context.begin_axis(replace_operands(op, known))
             case Materialize():
                 for value in op.values:
-                    self.pieces(value).all()
+                    pieces = self.pieces(value)
+                    for i in range(pieces.shape.blocks - op.but_last):
+                        for j in range(len(pieces.shape.widths)):
+                            pieces.get(i, j)
+                if op.but_last:
+                    self.products.start_turns(op.loc)
             case Whole():
                 pass  # `begin_whole`
             case ElementsInShared():
@@ -208,6 +213,11 @@ class _Lowering:
                 self.to_slot(op)
             case CommitProducts():
                 self.products.commit(op.loc)
+            case Contract(in_turns=True):
+                for pieces in self.in_place:
+                    pieces.all()
+                self.env[op.result] = self.products.in_turns(op, self.tiles)
+                self.finish_reading()
             case Contract():
                 acc, computed = self.addend(op.acc, op.result.type), self.computed(op)
                 self.sums[op.result] = self.products.multiply(op, self.tiles, computed, acc)

@@ -53,6 +53,22 @@ After:
 512 x 7168 x 18432 by 128 x 112 takes 111 us by two lines, 117 by one, 128 x 4096 x 14336 by 64 x 64
 22.2 and 26.9 (H200).
 
+**Products that are read at once**, as promoted ones are, let their row blocks follow one another in
+one accumulator, where all that becomes of them is elementwise.
+
+Before:
+    %sum = contract(a=%a, b=%b)
+    consumer_release(slot=%slot)
+    %total = map(fn="fma", args=(%sum, %factor, %before))
+After:
+    %sum = contract(a=%a, b=%b, in_turns=True)
+    %total = map(fn="fma", args=(%sum, %factor, %before))
+    materialize(values=(%total,), but_last=True)
+    consumer_release(slot=%slot)
+
+A promoted sum of 128 x 128 a warpgroup then takes 192 registers, not 256. While one consumer adds,
+the tensor cores have the other's product.
+
 **A loop whose products are made of computed operands** computes the next iteration's operands while
 the tensor cores work on this one's products.
 
@@ -125,6 +141,7 @@ from wsdsl.lowering.order_barriers import OrderBarriers
 from wsdsl.lowering.pipelined_loop import PipelinedLoop
 from wsdsl.lowering.precision import multiplies_fp8
 from wsdsl.lowering.products_in_flight import InFlight, row_blocks
+from wsdsl.lowering.products_in_turns import in_turns
 from wsdsl.lowering.promoted_products import promoted_in_pieces
 
 NO_CHAIN = (
@@ -149,7 +166,7 @@ def schedule_products(kernel: Kernel) -> Kernel:
         depths = {op: _depth(op, axes) for op in blocks if every and multiplies_fp8(op)}
 
         def region(block: Region) -> Region:
-            block = promoted_in_pieces(block, depths, every, builder)
+            block = in_turns(promoted_in_pieces(block, depths, every, builder), blocks)
             with builder.region() as made:
                 ahead = [*block]
                 while ahead:
