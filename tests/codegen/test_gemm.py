@@ -23,7 +23,7 @@ def skeleton(ptx: str) -> str:
     lines: list[str] = []
     for line in ptx.splitlines():
         if SYNCHRONISES.search(line) and not line.strip().startswith("//"):
-            line = re.sub(r"\{(%r\d+, ){7,}%r\d+\}", "{...}", line.strip())
+            line = re.sub(r"\{(%\w+, ){7,}%\w+\}", "{...}", line.strip())
             line = re.sub(r"%\w+", "_", line)
             lines.append(re.sub(r"\s+", " ", line))
     return "\n".join(lines) + "\n"

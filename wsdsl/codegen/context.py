@@ -68,6 +68,10 @@ class Context:
         default_factory=dict[int, tuple[Value, ...]]
     )
     """By the id of a wgmma_fence: fragments that must be in their registers when it runs."""
+    named: Mapping[Value, Value] = field(default_factory=dict[Value, Value])
+    """By accumulators that have names of their own in PTX the one that they began as."""
+    zeroed: Mapping[Value, Value] = field(default_factory=dict[Value, Value])
+    """The same, by sums in them that nobody but a `zero_unless` reads."""
     held: dict[Value, Held] = field(default_factory=dict[Value, Held])
     place: Place = field(default_factory=Place)
 

@@ -30,6 +30,11 @@ def registers_of(c: Context, value: Value) -> tuple[str, ...]:
             raise CompileError(f"a loop or if can not hand on %{value.name}: {value.type}")
 
 
+def _known(c: Context, values: Sequence[Value]) -> list[Value]:
+    """Those that LLVM carries: accumulators with names of their own stay where they are."""
+    return [value for value in values if value not in c.named]
+
+
 def _flat(c: Context, values: Sequence[Value]) -> list[str]:
     return [text for value in values for text in registers_of(c, value)]
 
@@ -47,8 +52,9 @@ def convert_for_range(c: Context, op: ForRange) -> None:
     branch stands between a wgmma and the next."""
     w = c.w
     start, stop, step = c.scalar(op.start), c.scalar(op.stop), c.scalar(op.step)
-    types = [t for v in op.init for t in llvm_types(v.type)]
-    first = _flat(c, op.init)
+    init = _known(c, op.init)
+    types = [t for v in init for t in llvm_types(v.type)]
+    first = _flat(c, init)
     body, end = w.name("loop"), w.name("loop_end")
     before = w.block
     w.branch(w.compare("slt", start.text, stop.text), body, end, likely=True)
@@ -56,8 +62,8 @@ def convert_for_range(c: Context, op: ForRange) -> None:
     phis = w.phis(["i32", *types])
     index = phis[0][1]
     c.held[op.index] = Scalar(index, start.dtype, nonnegative=start.nonnegative)
-    _rebuild(c, op.args, [name for _, name in phis[1:]])
-    last = _flat(c, c.convert(c, op.body))
+    _rebuild(c, _known(c, op.args), [name for _, name in phis[1:]])
+    last = _flat(c, _known(c, c.convert(c, op.body)))
     following = w.value(f"add nsw i32 {index}, {step.text}", "next")
     again = w.compare("slt", following, stop.text)
     latch = w.block
@@ -67,7 +73,7 @@ def convert_for_range(c: Context, op: ForRange) -> None:
         w.fill(phi, type, [(a, before), (b, latch)])
     w.branch(again, body, end, likely=True)
     w.begin(end)
-    _join(c, op.result, types, [(first, before), (last, latch)])
+    _join(c, _known(c, op.result), types, [(first, before), (last, latch)])
 
 
 def convert_if(c: Context, op: If) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from wsdsl.codegen import inline_ptx, nvvm, wgmma_ptx
@@ -207,8 +208,9 @@ def convert_matrix_operand(c: Context, op: f.MatrixOperand) -> None:
 def convert_empty_accumulator(c: Context, op: f.EmptyAccumulator) -> None:
     kind = op.result.type
     assert isinstance(kind, Accumulator)
+    count = num_registers(kind.dtype, kind.rows, kind.columns)
     # Undefined on purpose: zeros written here would be moves, and serialise wgmma.
-    texts = (UNDEFINED,) * num_registers(kind.dtype, kind.rows, kind.columns)
+    texts = c.w.registers(count) if op.result in c.named else (UNDEFINED,) * count
     c.held[op.result] = Registers(kind.dtype, kind.rows, kind.columns, texts)
 
 
@@ -222,7 +224,8 @@ def convert_wgmma_fence(c: Context, op: f.WgmmaFence) -> None:
 
 
 def convert_wgmma(c: Context, op: f.Wgmma) -> None:
-    acc = c.registers(op.acc)
+    named = c.named.get(op.acc)
+    acc = c.registers(named or op.acc)
     dtypes = DTYPES[op.dtypes[0]], DTYPES[op.dtypes[1]]
     if acc.dtype != sum_of(*dtypes):
         kinds = f"{' and '.join(op.dtypes)} into {acc.dtype}"
@@ -237,10 +240,13 @@ def convert_wgmma(c: Context, op: f.Wgmma) -> None:
                 Finding(f"wgmma: %{value.name} is laid out or sized differently", op.loc)
             )
     accumulate = c.scalar(op.accumulate).text
-    if accumulate == "false" and acc.texts[0] != UNDEFINED:
+    if accumulate == "false" and op.acc != named and acc.texts[0] != UNDEFINED:
         accumulate = c.never
     a = texts_of(c.w, c.registers(op.a)) if in_registers else c.descriptor(op.a)
     b, name = c.descriptor(op.b), op.result.name
+    if named:
+        wgmma_ptx.wgmma_named(c.w, name, acc.texts, a, b, steps, dtypes, accumulate)
+        return
     texts = wgmma_ptx.wgmma(c.w, name, acc.texts, a, b, steps, dtypes, accumulate)
     c.held[op.result] = Registers(acc.dtype, acc.rows, acc.columns, texts)
 
@@ -250,26 +256,32 @@ def convert_wgmma_commit(c: Context, op: f.WgmmaCommit) -> None:
 
 
 def convert_wgmma_wait(c: Context, op: f.WgmmaWait) -> None:
-    waited = [c.registers(a) for a in op.accumulators]
+    waited = [c.registers(c.named.get(a, a)) for a in op.accumulators]
     kept = [x for v in op.fragments for x in texts_of(c.w, c.registers(v))]
+    # Sums whose zeros are written first are read after that.
+    read = [() if value in c.zeroed else held.texts for value, held in zip(op.result, waited)]
     accumulators = [
-        (register_type(held.dtype, held.columns), x) for held in waited for x in held.texts
+        (register_type(held.dtype, held.columns), x)
+        for held, own in zip(waited, read, strict=True)
+        for x in own
     ]
-    texts = wgmma_ptx.wgmma_wait(c.w, op.pending, accumulators, kept)
-    at = 0
-    for value, held in zip(op.result, waited, strict=True):
-        count = len(held.texts)
-        own = texts[at : at + count]
-        c.held[value] = Registers(held.dtype, held.rows, held.columns, own)
-        at += count
+    wait = wgmma_ptx.wgmma_wait_named if c.named else wgmma_ptx.wgmma_wait
+    texts = iter(wait(c.w, op.pending, accumulators, kept))
+    for value, held, own in zip(op.result, waited, read, strict=True):
+        texts_read = tuple(islice(texts, len(own)))
+        c.held[value] = Registers(held.dtype, held.rows, held.columns, texts_read)
 
 
 def convert_zero_unless(c: Context, op: f.ZeroUnless) -> None:
     x, cond = c.registers(op.x), c.scalar(op.cond)
+    source = c.zeroed.get(op.x)
     type = register_type(x.dtype, x.columns)
     if type not in ("float", "i32"):
         raise CompileError(Finding(f"zero_unless: not on {op.x.type}", op.loc))
-    texts = wgmma_ptx.zero_unless(c.w, cond.text, type, texts_of(c.w, x))
+    if source is not None:
+        texts = wgmma_ptx.zero_named_unless(c.w, cond.text, type, c.registers(source).texts)
+    else:
+        texts = wgmma_ptx.zero_unless(c.w, cond.text, type, texts_of(c.w, x))
     c.held[op.result] = Registers(x.dtype, x.rows, x.columns, texts)
 
 

@@ -11,6 +11,7 @@ from wsdsl.artifact.signature import (
     StrideArgument,
 )
 from wsdsl.codegen import nvvm
+from wsdsl.codegen.accumulators import named_accumulators
 from wsdsl.codegen.context import Context, Threads
 from wsdsl.codegen.convert_op import convert_region
 from wsdsl.codegen.fragments import from_floats
@@ -55,6 +56,8 @@ def emit_llvm(kernel: Kernel) -> str:
     declarations = "\n".join(w.declarations[name] for name in sorted(w.declarations))
     structs = "".join(f"{name} = type {body}\n" for body, name in w.structs.items())
     lines = "\n".join(w.lines)
+    if declared := "\\0A".join(w.declared):
+        lines = f'  call void asm sideeffect "{declared}", ""() #1\n{lines}'
     size = launch.cluster
     cluster = f' "nvvm.cluster_dim"="{size},1,1"' if size > 1 else ""
     footer = FOOTER.format(threads=launch.threads, cluster=cluster)
@@ -92,6 +95,7 @@ def _context(w: Writer, kernel: Kernel, launch: Signature) -> Context:
     sizes: dict[str, Scalar] = {}
     maps: list[Pointer] = []
     threads = _threads(w)
+    named, zeroed = named_accumulators(kernel)
     for argument in launch.arguments:
         match argument:
             case MapArgument(box=box):
@@ -117,6 +121,8 @@ def _context(w: Writer, kernel: Kernel, launch: Signature) -> Context:
         # The grid has one dimension.
         never=w.compare("ne", nvvm.special_register(w, "ctaid.z"), 0),
         before_fences=made_before_fences(kernel),
+        named=named,
+        zeroed=zeroed,
         held=held,
     )
 

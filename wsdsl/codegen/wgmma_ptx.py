@@ -22,21 +22,52 @@ def wgmma(
 ) -> tuple[str, ...]:
     """All steps of a k block. `accumulate` is an i1, for the first step alone.
 
-    Inputs are tied to outputs, so that the accumulators stay where they are. The descriptors' high
-    halves are constants: arithmetic on the low ones is 32 bits wide, and uniform. `a` may be
-    registers, four packed pairs a step.
+    Inputs are tied to outputs, so that the accumulators stay where they are. `a` may be registers,
+    four packed pairs a step.
     """
-    count, columns = len(acc), len(acc) * 2
+    count = len(acc)
     # With nothing to add to, the registers start here, rather than be carried to here.
-    fresh = accumulate == "false"
-    tied = 0 if fresh else count
-    low_a = count + tied
+    tied = 0 if accumulate == "false" else count
+    type, letter = ("i32", "r") if dtypes[0].is_integer else ("float", "f")
+    outputs = [f"${i}" for i in range(count)]
+    ptx, held, args = _steps(name, outputs, count + tied, a, b, num_steps, dtypes, accumulate)
+    constraints = [f"={letter}"] * count + [str(i) for i in range(tied)] + held
+    sums: list[Operand] = [(type, x) for x in acc[:tied]]
+    return w.asm_values(ptx, [type] * count, constraints, [*sums, *args])
+
+
+def wgmma_named(
+    w: Writer,
+    name: str,
+    acc: Sequence[str],
+    a: Descriptor | Sequence[str],
+    b: Descriptor,
+    num_steps: int,
+    dtypes: tuple[DType, DType],
+    accumulate: str,
+) -> None:
+    """`wgmma` into registers that have names in PTX."""
+    ptx, constraints, args = _steps(name, acc, 0, a, b, num_steps, dtypes, accumulate)
+    w.asm(ptx, "void", ",".join(constraints), args)
+
+
+def _steps(
+    name: str,
+    registers: Sequence[str],
+    low_a: int,
+    a: Descriptor | Sequence[str],
+    b: Descriptor,
+    num_steps: int,
+    dtypes: tuple[DType, DType],
+    accumulate: str,
+) -> tuple[str, list[str], list[Operand]]:
+    """PTX, and from the operand `low_a` on constraints and arguments. The descriptors' high halves
+    are constants: arithmetic on the low ones is 32 bits wide, and uniform.
+    """
     low_b = low_a + (1 if isinstance(a, Descriptor) else len(a))
-    flag = low_b + 1
-    registers = ", ".join(f"${i}" for i in range(count))
-    type, letter, total = ("i32", "r", "s32") if dtypes[0].is_integer else ("float", "f", "f32")
+    total = "s32" if dtypes[0].is_integer else "f32"
     names = ".".join(PTX_NAMES[d.name] for d in dtypes)
-    kind = f"m64n{columns}k{k_step(dtypes[0])}.{total}.{names}"
+    kind = f"m64n{2 * len(registers)}k{k_step(dtypes[0])}.{total}.{names}"
     # What follows scale-d: the signs of A and B, and which of them is transposed.
     ending = "" if dtypes[0].is_integer else ", 1, 1"
     if may_be_mn_major(dtypes[0]):
@@ -48,7 +79,7 @@ def wgmma(
         lines.append(f"mov.b32 ha, {a.high};")
     lines.append(f"mov.b32 hb, {b.high};")
     for i in range(num_steps):
-        first = {"true": "1", "false": "0"}.get(accumulate, f"${flag}")
+        first = {"true": "1", "false": "0"}.get(accumulate, f"${low_b + 1}")
         if isinstance(a, Descriptor):
             lines += [f"add.s32 la, ${low_a}, {a.steps[i]};", "mov.b64 a, {la, ha};"]
             left = "a"
@@ -59,21 +90,16 @@ def wgmma(
             "mov.b64 b, {lb, hb};",
             (
                 f"wgmma.mma_async.sync.aligned.{kind} "
-                f"{{{registers}}}, {left}, b, {first if i == 0 else 1}{ending};"
+                f"{{{', '.join(registers)}}}, {left}, b, {first if i == 0 else 1}{ending};"
             ),
         ]
-    args: list[Operand] = [] if fresh else [(type, x) for x in acc]
-    left_args: list[Operand] = (
-        [("i32", a.low)] if isinstance(a, Descriptor) else [("i32", x) for x in a]
-    )
-    args += [*left_args, ("i32", b.low)]
-    constraints = [f"={letter}"] * count + [str(i) for i in range(tied)]
-    constraints += ["r"] * (len(left_args) + 1)
+    lows = [a.low] if isinstance(a, Descriptor) else a
+    args: list[Operand] = [("i32", x) for x in (*lows, b.low)]
+    constraints = ["r"] * len(args)
     if accumulate not in ("true", "false"):
         args.append(("i1", accumulate))
         constraints.append("b")
-    ptx = "{\n" + "\n".join(lines) + "\n}"
-    return w.asm_values(ptx, [type] * count, constraints, args)
+    return "{\n" + "\n".join(lines) + "\n}", constraints, args
 
 
 def pin(w: Writer, texts: Sequence[str]) -> None:
@@ -96,6 +122,22 @@ def wgmma_wait(
     return w.asm_values(ptx, types, constraints, args)
 
 
+def wgmma_wait_named(
+    w: Writer, pending: int, accumulators: Sequence[Operand], operands: Sequence[str]
+) -> tuple[str, ...]:
+    """`wgmma_wait` for registers that have names in PTX: LLVM gets what they hold."""
+    types, names = [type for type, _ in accumulators], [name for _, name in accumulators]
+    ptx, constraints = _moves(types, names)
+    ptx = f"wgmma.wait_group.sync.aligned {pending};\n{ptx}".strip()
+    constraints += ["r"] * len(operands)
+    return w.asm_values(ptx, types, constraints, [("i32", x) for x in operands])
+
+
+def _moves(types: Sequence[str], names: Sequence[str]) -> tuple[str, list[str]]:
+    moves = "\n".join(f"mov.b32 ${i}, {name};" for i, name in enumerate(names))
+    return moves, [f"={'f' if type == 'float' else 'r'}" for type in types]
+
+
 def zero_unless(w: Writer, cond: str, type: str, texts: Sequence[str]) -> tuple[str, ...]:
     """A branch around moves of 0. LLVM would make a `select` of each register from its own."""
     count = len(texts)
@@ -105,3 +147,12 @@ def zero_unless(w: Writer, cond: str, type: str, texts: Sequence[str]) -> tuple[
     constraints = [f"={letter}"] * count + [str(i) for i in range(count)] + ["b"]
     args = [*((type, x) for x in texts), ("i1", cond)]
     return w.asm_values(ptx, [type] * count, constraints, args)
+
+
+def zero_named_unless(w: Writer, cond: str, type: str, names: Sequence[str]) -> tuple[str, ...]:
+    """`zero_unless`, where they were read from: of copies both would be held."""
+    types = [type] * len(names)
+    moves, constraints = _moves(types, names)
+    zeros = "\n".join(f"mov.b32 {name}, 0;" for name in names)
+    ptx = f"{{\n@${len(names)} bra KEEP_${{:uid}};\n{zeros}\nKEEP_${{:uid}}:\n{moves}\n}}"
+    return w.asm_values(ptx, types, [*constraints, "b"], [("i1", cond)])

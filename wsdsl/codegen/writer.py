@@ -17,12 +17,20 @@ class Writer:
     declarations: dict[str, str] = field(default_factory=dict[str, str])
     structs: dict[str, str] = field(default_factory=dict[str, str])
     """Name by body."""
+    declared: list[str] = field(default_factory=list[str])
+    """Registers of PTX, in front of everything."""
     block: str = "entry"
     count: int = 0
 
     def name(self, hint: str) -> str:
         self.count += 1
         return f"{hint}.{self.count}"
+
+    def registers(self, count: int) -> tuple[str, ...]:
+        """32-bit registers that inline PTX alone knows."""
+        name = f"%acc{len(self.declared)}_"
+        self.declared.append(f".reg .b32 {name}<{count}>;")
+        return tuple(f"{name}{i}" for i in range(count))
 
     def line(self, text: str) -> None:
         self.lines.append(f"  {text}")
