@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from wsdsl.ir.op import Level, Op, Region, Value, binds, bound_arguments, result, results
+from wsdsl.ir.op import Level, Op, Region, Value, binds, bound_arguments, op_class, result, results
 
 SCHEDULED: tuple[Level, ...] = ("scheduled",)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class LaunchGrid(Op):
     """How many work items there are: the product, over (dimension, size), of their quotients,
     rounded up. Each is done by a cluster of `cluster` CTAs with consecutive indices. "grid"
@@ -33,7 +32,7 @@ class LaunchGrid(Op):
     overlapping: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class ForRange(Op):
     """`for index in range(start, stop, step)` on i32 (step > 0); carries like `for_tiles`."""
 
@@ -48,7 +47,7 @@ class ForRange(Op):
     body: Region = ()
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class Elect(Op):
     """One thread runs `body`: thread 0 of the CTA, or in a partition an elected thread of the first
     warp of its first warpgroup. The others go on.
@@ -58,7 +57,7 @@ class Elect(Op):
     body: Region = ()
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class CtaIndex(Op):
     """The index of this CTA in the grid; i32."""
 
@@ -66,7 +65,7 @@ class CtaIndex(Op):
     result: Value = result()
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class NumCtas(Op):
     """The number of CTAs in the grid; i32."""
 
@@ -74,7 +73,7 @@ class NumCtas(Op):
     result: Value = result()
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class ClusterIndex(Op):
     """The index of this CTA's cluster in the grid: `cta_index` by the cluster's size; i32."""
 
@@ -82,7 +81,7 @@ class ClusterIndex(Op):
     result: Value = result()
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class NumClusters(Op):
     """The number of clusters in the grid; i32."""
 
@@ -90,7 +89,7 @@ class NumClusters(Op):
     result: Value = result()
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class CtaRank(Op):
     """The index of this CTA in its cluster; i32."""
 
@@ -98,7 +97,7 @@ class CtaRank(Op):
     result: Value = result()
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class WarpgroupIndex(Op):
     """The index of the executing warpgroup in its partition; i32, warp-uniform."""
 
@@ -106,7 +105,7 @@ class WarpgroupIndex(Op):
     result: Value = result()
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class SetMaxRegisters(Op):
     """setmaxnreg: give registers back (`increase=False`) or take them, to `count` a thread."""
 
@@ -115,7 +114,7 @@ class SetMaxRegisters(Op):
     increase: bool
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class AllocateBarriers(Op):
     """mbarriers at `offset` in SMEM (8 bytes each; -1: not yet placed). A phase completes after
     `arrivals` arrivals and as many bytes as were expected.
@@ -128,7 +127,7 @@ class AllocateBarriers(Op):
     offset: int = -1
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class InitializeBarriers(Op):
     """mbarrier.init each of the barriers; run by one thread."""
 
@@ -136,7 +135,7 @@ class InitializeBarriers(Op):
     barriers: Value
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class FenceBarrierInit(Op):
     """fence.mbarrier_init: make the initialised barriers visible to the async proxy; the
     initialising thread runs it.
@@ -145,14 +144,14 @@ class FenceBarrierInit(Op):
     levels: ClassVar = SCHEDULED
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class SyncCta(Op):
     """bar.sync 0: all threads of the CTA meet."""
 
     levels: ClassVar = SCHEDULED
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class WaitPredecessor(Op):
     """griddepcontrol.wait: a kernel with this op may start before the one in front of it on the
     stream is over (programmatic dependent launch); here each thread waits until it is, and sees
@@ -163,7 +162,7 @@ class WaitPredecessor(Op):
     levels: ClassVar = SCHEDULED
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class LaunchDependents(Op):
     """griddepcontrol.launch_dependents: once every CTA of the grid has said so, the next kernel on
     the stream may start, if it waits for this one by itself. It comes after `wait_predecessor`, so
@@ -173,7 +172,7 @@ class LaunchDependents(Op):
     levels: ClassVar = SCHEDULED
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class SyncCluster(Op):
     """barrier.cluster: all threads of all CTAs of the cluster meet, and see each other's writes;
     with `relaxed` only the barriers that a `fence_barrier_init` followed, which costs no fence.
@@ -195,7 +194,7 @@ class _Numbered:
         return range(self.barrier, self.barrier + self.num)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class NamedBarrierSync(_Numbered, Op):
     """bar.sync: all threads of the warpgroup meet those of others on the CTA's named barrier
     `barrier` (1 to 15), until `num_warpgroups` whole warpgroups have come, by this op or by
@@ -210,7 +209,7 @@ class NamedBarrierSync(_Numbered, Op):
     num: int = 1
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class NamedBarrierArrive(_Numbered, Op):
     """bar.arrive: like `named_barrier_sync`, but go on without waiting for the others."""
 
@@ -221,14 +220,14 @@ class NamedBarrierArrive(_Numbered, Op):
     num: int = 1
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class SyncWarp(Op):
     """bar.warp.sync: the threads of each warp meet, and see each other's SMEM accesses."""
 
     levels: ClassVar = SCHEDULED
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class InitialState(Op):
     """The pipeline state at stage 0 that waits for `parity`: a consumer of full barriers starts
     with 0, a producer waits for empty barriers with 1 (its first lap passes at once).
@@ -239,7 +238,7 @@ class InitialState(Op):
     parity: int
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class Advance(Op):
     """The state of the next slot: stage + 1; at `num` stages back to 0, with the other parity."""
 
@@ -249,7 +248,7 @@ class Advance(Op):
     num: int
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class WaitBarrier(Op):
     """Wait until the phase of the state's parity is complete on the state's stage. Every thread
     that runs it waits and then sees what was written before the arrivals.
@@ -260,7 +259,7 @@ class WaitBarrier(Op):
     state: Value
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class ArriveBarrier(Op):
     """Arrive on the state's stage: one thread for the executing warpgroup (or the elected thread),
     one of each warp with `each_warp`, all 128 with `each_thread`. With `pred` (a bool scalar) only
@@ -277,7 +276,7 @@ class ArriveBarrier(Op):
     each_thread: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class ArriveExpectTx(Op):
     """Arrive once, and expect `tx_bytes` more bytes in this phase; run by one thread."""
 
@@ -287,7 +286,7 @@ class ArriveExpectTx(Op):
     tx_bytes: int
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class FenceAsyncProxy(Op):
     """fence.proxy.async: the running threads' SMEM writes become visible to TMA and wgmma, for
     whoever synchronises with them afterwards. `everywhere`: so does what they wrote to global
@@ -298,7 +297,7 @@ class FenceAsyncProxy(Op):
     everywhere: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class ArriveFlag(Op):
     """red.release.gpu: one thread of the executing warpgroup (or the elected thread) adds `amount`
     (or `by`, an i32) to `tensor` (of i32) at `index`; with `wrap` (an i32) it adds 1, or where the
@@ -316,7 +315,7 @@ class ArriveFlag(Op):
     release: bool = True
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class WaitFlag(Op):
     """Wait until `tensor` (of i32) at `index` is at least `count` (i32), polling with
     ld.acquire.gpu. Every thread that runs it waits and then sees what came before the arrivals.

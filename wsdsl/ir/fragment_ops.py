@@ -6,18 +6,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 from wsdsl.ir.barrier_ops import SCHEDULED
-from wsdsl.ir.op import Op, Value, result, results
+from wsdsl.ir.op import Op, Value, op_class, result, results
 from wsdsl.ir.types import Fragment
 
 LANE_COLUMNS = 8
 """Of each so many columns of a fragment a thread has two, the same ones."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class MatrixOperand(Op):
     """The smem descriptor of a wgmma operand: a tile in item `state.stage` of `shared`, `offset`
     bytes in, laid out as panels of `rows` x `columns` elements of `dtype`. `k_major`: the columns
@@ -38,7 +37,7 @@ class MatrixOperand(Op):
     k_major: bool = True
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class EmptyAccumulator(Op):
     """An accumulator with undefined values; a first `wgmma` with `accumulate` false fills it."""
 
@@ -46,7 +45,7 @@ class EmptyAccumulator(Op):
     result: Value = result()
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class AsAccumulator(Op):
     """A fragment handed back to wgmma; the same registers."""
 
@@ -55,14 +54,14 @@ class AsAccumulator(Op):
     x: Value
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class WgmmaFence(Op):
     """wgmma.fence: orders earlier accesses of registers before the wgmmas that follow."""
 
     levels: ClassVar = SCHEDULED
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class Wgmma(Op):
     """Start acc = a · b + (acc if `accumulate` else 0) on 64 x N x `k`, as wgmma instructions that
     take 32 bytes of each operand's line: `k` is a multiple of 16 for f16 and bf16, of 8 for tf32,
@@ -92,14 +91,14 @@ class Wgmma(Op):
         return self.dtype, self.b_dtype or self.dtype
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class WgmmaCommit(Op):
     """Close the group of the wgmmas started since the last commit."""
 
     levels: ClassVar = SCHEDULED
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class WgmmaWait(Op):
     """Wait until at most `pending` groups are in flight. `accumulators`, whose groups are then
     done, come back as fragments that may be read. `fragments` are operands of those groups, whose
@@ -113,7 +112,7 @@ class WgmmaWait(Op):
     fragments: tuple[Value, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class ZeroUnless(Op):
     """`x` where the bool scalar `cond` holds, else zeros (x is then undefined: no wgmma ran)."""
 
@@ -123,7 +122,7 @@ class ZeroUnless(Op):
     cond: Value
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class Slice(Op):
     """Columns [start, start + the result's columns) of a fragment; no code."""
 
@@ -133,7 +132,7 @@ class Slice(Op):
     start: int
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class Join(Op):
     """Fragments side by side as one, the first one's columns first; no code."""
 
@@ -142,7 +141,7 @@ class Join(Op):
     parts: tuple[Value, ...]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class ConvertLayout(Op):
     """A fragment of 64 rows as wgmma takes its left operand from registers; nothing but `wgmma`
     and `wgmma_wait` may take the result. Of 16 bits it is the same registers, and no code. Of 8
@@ -169,7 +168,7 @@ def is_same_registers(op: ConvertLayout) -> bool:
     return isinstance(op.x.type, Fragment) and op.x.type.dtype.bits == 16
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class ReduceColumns(Op):
     """Reduce a fragment over its columns; `fn` is "add", "max" or "min". 64 rows give 64 x 1, one
     row (the same in all rows) gives a scalar. Every lane gets the result.
@@ -181,7 +180,7 @@ class ReduceColumns(Op):
     x: Value
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class Iota(Op):
     """`start` (i32 scalar) + the row's index (result 64 x 1) or the column's index (1 x w)."""
 

@@ -8,16 +8,15 @@ in `ir/swizzle.py`). An item starts at a multiple of 1024 bytes, so do the panel
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from wsdsl.ir.barrier_ops import SCHEDULED
-from wsdsl.ir.op import Op, Value, result
+from wsdsl.ir.op import Op, Value, op_class, result
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.types import Fragment
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class AllocateShared(Op):
     """SMEM for `num` items of `bytes` bytes (see its type), at `offset` (-1: not placed)."""
 
@@ -27,7 +26,7 @@ class AllocateShared(Op):
     offset: int = -1
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class AllocateGlobal(Op):
     """A tensor that the runtime lends to a launch, and to no other at the same time: `each` lines
     of its first dimension for every slot of the grid's tile scheduler. With `zeroed` it holds zeros
@@ -44,7 +43,7 @@ class AllocateGlobal(Op):
     fragments: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class MakeTensorMap(Op):
     """The tensor map with which TMA copies boxes of `tensor`; `box` gives elements per dimension in
     the tensor's own order (the contiguous one last). A line of it is one swizzle span; without
@@ -58,7 +57,7 @@ class MakeTensorMap(Op):
     swizzle: str
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class PrefetchTensorMap(Op):
     """Bring a tensor map to the descriptor cache; run by one thread."""
 
@@ -66,7 +65,7 @@ class PrefetchTensorMap(Op):
     map: Value
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class TmaLoad(Op):
     """Start to copy the box at `coordinates` (i32, in the tensor's order) to item `state.stage` of
     `shared`, `offset` (and `shift`, an i32) bytes in. Elements outside the tensor are 0. When done,
@@ -87,7 +86,7 @@ class TmaLoad(Op):
     multicast: Value | None = None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class ThreadLoad(Op):
     """All 128 threads of the warpgroup copy a tile of `tensor` at `coordinates` to item
     `state.stage` of `shared`, `offset` bytes in, as panels: `rows` elements along `row_dim` (-1:
@@ -108,7 +107,7 @@ class ThreadLoad(Op):
     state: Value
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class ClearPanels(Op):
     """All 128 threads of the warpgroup write zeros to parts of the tile of `rows` x `columns`
     elements of `dtype` that lies as panels in item `state.stage` of `shared`, `offset` bytes in:
@@ -130,7 +129,7 @@ class ClearPanels(Op):
     swizzle: str
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class PrefetchTile(Op):
     """All 128 threads of the warpgroup ask for what `thread_load` would copy to come to L2: for the
     lines of L2 that hold every 128th byte of a row of the tile, from its first on. No thread
@@ -145,7 +144,7 @@ class PrefetchTile(Op):
     columns: int
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class StoreShared(Op):
     """Each warp of the warpgroup writes its 16 rows of the fragment `value` (64 x w) to its quarter
     of item `item` (i32) of `shared`: warp i at i * bytes / 4, as one panel of the swizzle mode:
@@ -178,7 +177,7 @@ class StoreShared(Op):
         return -(-kind.columns * kind.dtype.bytes // SWIZZLE_SPAN[self.swizzle])
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class LoadShared(Op):
     """The threads of each warp, together, read elements of two or four bytes from item
     `state.stage` of `shared`, from the `bytes` bytes that begin `offset` bytes in: the element
@@ -197,7 +196,7 @@ class LoadShared(Op):
     stride: int = 1
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class LoadPanels(Op):
     """Each warp of the warpgroup reads its 16 rows of a fragment (64 x w) from item `state.stage`
     of `shared`: lines `start` (i32) to `start` + 64 of the panels of a tile of `rows` lines that
@@ -215,7 +214,7 @@ class LoadPanels(Op):
     swizzle: str
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class SendFragment(Op):
     """Each thread of the warpgroup starts to write what it holds of the fragment `value` (64 x w,
     elements of four bytes) to item `state.stage` of `shared` of CTA `cta` (i32, a rank in the
@@ -234,7 +233,7 @@ class SendFragment(Op):
     cta: Value
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class ReceiveFragment(Op):
     """Read a fragment (64 x w) that `send_fragment` wrote to item `state.stage` of `shared`,
     `offset` (and `shift`, an i32) bytes in: each thread what that of its number has sent.
@@ -248,7 +247,7 @@ class ReceiveFragment(Op):
     state: Value
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class TmaStore(Op):
     """One thread of each warp of the warpgroup starts to copy its warp's quarter of item `item` of
     `shared` to the box at `coordinates`; warp i's lies i boxes further along `row_dim`. It begins
@@ -267,7 +266,7 @@ class TmaStore(Op):
     accumulate: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class ThreadStore(Op):
     """The threads of each warp of the warpgroup copy their warp's quarter of item `item` of
     `shared`, a panel of the swizzle mode, to the `box` of `tensor` at `coordinates`; warp i's lies
@@ -290,14 +289,14 @@ class ThreadStore(Op):
     accumulate: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class TmaStoreCommit(Op):
     """Close the group of TMA stores that each warp's storing thread has started."""
 
     levels: ClassVar = SCHEDULED
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class TmaStoreWait(Op):
     """Each warp's storing thread waits until at most `pending` of its groups are not done: with
     `read`, done reading SMEM, else done writing too. The warp's other threads do not wait.
@@ -308,7 +307,7 @@ class TmaStoreWait(Op):
     read: bool = True
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class LoadGlobal(Op):
     """Read `tensor` directly; the result is a scalar or fragment. `index` has one i32 scalar or
     fragment per dimension; they broadcast to the result's shape. Elements outside the tensor are 0.
@@ -324,7 +323,7 @@ class LoadGlobal(Op):
     in_order: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class StoreGlobal(Op):
     """Write `value` directly, indexed like `load_global` (value and indices broadcast together);
     what is the same in all rows or columns is written once a warpgroup. `value` has the tensor's

@@ -10,10 +10,10 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import MISSING, FrozenInstanceError, dataclass, field
 from functools import cache, cached_property, wraps
 from operator import attrgetter
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, NoReturn, TypeVar, dataclass_transform
 
 from wsdsl.diagnostics import Loc
 from wsdsl.ir.plan import Plan
@@ -84,16 +84,47 @@ class _Once:
         return made
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Op:
-    """Base of all ops. `levels` says where the op may stand; `loc` takes no part in equality.
+OpT = TypeVar("OpT", bound="Op")
 
-    Equality, hash and repr are written here once: as dataclasses make them, for each of some
-    seventy classes, they cost a tenth of the time in which a kernel is compiled.
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
+def op_class(cls: type[OpT]) -> type[OpT]:
+    """A frozen dataclass, of what `Op` has for all of them: methods that `dataclass` writes and
+    compiles for each of a hundred classes take a tenth of the time of importing the compiler.
     """
+    return dataclass(init=False, eq=False, repr=False, match_args=False, kw_only=True)(cls)
+
+
+@cache
+def _wanted(cls: type[Op]) -> tuple[Mapping[str, Any], frozenset[str]]:
+    """Defaults of fields, and fields without."""
+    fields = dataclasses.fields(cls)
+    required = frozenset(f.name for f in fields if f.default is MISSING)
+    return {f.name: f.default for f in fields if f.name not in required}, required
+
+
+@op_class
+class Op:
+    """Base of all ops. `levels` says where the op may stand; `loc` takes no part in equality."""
 
     levels: ClassVar[tuple[Level, ...]] = ()
     loc: Loc | None = field(default=None)
+
+    def __init__(self, **given: Any) -> None:
+        defaults, required = _wanted(type(self))
+        held = self.__dict__
+        held |= defaults
+        held |= given
+        if len(held) > len(defaults) + len(required) or not required <= given.keys():
+            wrong = required - given.keys() or given.keys() - required - defaults.keys()
+            what = f"{type(self).__name__}: missing or unknown: {', '.join(sorted(wrong))}"
+            raise TypeError(what)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise FrozenInstanceError(f"an op never changes: {name}")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise FrozenInstanceError(f"an op never changes: {name}")
 
     def _fields(self) -> tuple[Any, ...]:
         return tuple(getattr(self, name) for name, _ in fields_of(type(self)))
@@ -177,9 +208,6 @@ operands: Callable[[Op], tuple[Value, ...]] = attrgetter("_operands")
 results_of: Callable[[Op], tuple[Value, ...]] = attrgetter("_results")
 bound: Callable[[Op], tuple[Value, ...]] = attrgetter("_bound")
 regions: Callable[[Op], tuple[Region, ...]] = attrgetter("_regions")
-
-
-OpT = TypeVar("OpT", bound=Op)
 
 
 @dataclass(frozen=True)

@@ -5,16 +5,15 @@ whose slots have ops of their own (`slot_ops.py`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
-from wsdsl.ir.op import Level, Op, Region, Value, binds, bound_arguments, result, results
+from wsdsl.ir.op import Level, Op, Region, Value, binds, bound_arguments, op_class, result, results
 from wsdsl.ir.types import Tile
 
 PARTITIONED: tuple[Level, ...] = ("partitioned",)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class CircularBuffer(Op):
     """`depth` slots in SMEM. A slot holds the tiles of one of `layouts`: a slot is as large as the
     largest layout, so that loops with different operands share the stream. `consumers` warpgroups
@@ -37,7 +36,7 @@ class CircularBuffer(Op):
     senders: int = 0
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class Partition(Op):
     """`num_warps` warps that run `body` in the given role ("load", "decode", "compute") with
     `registers` registers a thread. Partitions run at the same time; warpgroups, of four warps, are
@@ -76,7 +75,7 @@ class Partition(Op):
         return max(1, self.num_warpgroups)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class ForWork(Op):
     """Walk the output tiles that the tile scheduler gives this CTA; every partition that walks the
     same `index` axes and scalars sees the same tiles in the same order.
@@ -118,7 +117,7 @@ class ForWork(Op):
     skip: Region = ()
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class FinishTile(Op):
     """`sums` are those of a piece of a tile, of the elements `begin` to `end` of `contraction`.
     Add to them what was summed in front of `begin`; if `end` is the contraction's, run `body` with
@@ -146,7 +145,7 @@ class FinishTile(Op):
     body: Region = ()
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class AddInCluster(Op):
     """`sums` are what this CTA, the `part`-th (i32) of `sharing` with consecutive ranks, has summed
     of a tile's contraction. The tile's columns are cut into as many slices; each CTA sends the
@@ -170,7 +169,7 @@ class AddInCluster(Op):
     empty: Value | None = None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class RenameAxes(Op):
     """The same values, under the names of other axes of the same sizes and roles."""
 
@@ -179,7 +178,7 @@ class RenameAxes(Op):
     x: Value
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class FoldColumns(Op):
     """Add up the columns of `x`, of f32, along `axis`, those that a thread has: column c of the
     result's eight is the sum of c, c + 8, c + 16, … Elements outside of what its loop walks take no
@@ -192,7 +191,7 @@ class FoldColumns(Op):
     axis: str
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class AxisAt(Op):
     """The axis whose current tile begins at the i32 `start`; what loops over tiles become. With
     `first` or `stop` (i32) it has no elements before, or from there on, where the tensor may have
@@ -214,7 +213,7 @@ class AxisAt(Op):
         return self.first is not None or self.stop is not None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class CommitProducts(Op):
     """The products (`contract`) since the last one, or the last that was waited for, may be in
     flight together: they are waited for where one of their results is read, or a slot is given
@@ -224,7 +223,7 @@ class CommitProducts(Op):
     levels: ClassVar = PARTITIONED
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class Materialize(Op):
     """The tiles `values` are computed here, not where something first asks for them; with
     `but_last` all but their last block of 64 rows, whose product is started.

@@ -7,15 +7,14 @@ the n-th wait (or `skip_slot`), whatever loops they stand in.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from wsdsl.ir.op import Op, Value, result, results
+from wsdsl.ir.op import Op, Value, op_class, result, results
 from wsdsl.ir.pipeline_ops import PARTITIONED
 from wsdsl.ir.tile_ops import AtIndex
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class ProducerAcquire(Op):
     """Wait until the next slot of `ring` is free; it will be filled with tiles of `layout`. `state`
     is the slot's pipeline state, from `assign_states` on.
@@ -28,7 +27,7 @@ class ProducerAcquire(Op):
     state: Value | None = None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class LoadToSlot(AtIndex, Op):
     """Start to copy a tile of `tensor` to `field` of a slot; elements outside the tensor are 0.
     `multicast` are (size, stride) of the ranks in the cluster that want the same tile: each of them
@@ -46,7 +45,7 @@ class LoadToSlot(AtIndex, Op):
     box: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class StoreToSlot(Op):
     """Threads write the tile `value` to `field` of a slot, as TMA lays out tiles; what lies beyond
     the dimension of the axis `summed` is 0.
@@ -59,7 +58,7 @@ class StoreToSlot(Op):
     summed: Value
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class StoreInShared(Op):
     """The same to item `state.stage` of `shared`, `offset` bytes in, as panels of the swizzle mode;
     what `store_to_slot` becomes when its ring is placed.
@@ -74,7 +73,7 @@ class StoreInShared(Op):
     swizzle: str
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class ProducerCommit(Op):
     """Hand the slot over; its consumers see it once all of its copies are complete, and all who
     fill it have done so.
@@ -84,7 +83,7 @@ class ProducerCommit(Op):
     slot: Value
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class ProducerTail(Op):
     """Wait until all slots of `ring` have been given back: behind the last one that is filled, so
     that a CTA does not end while others of its cluster still arrive at its barriers. `state` as
@@ -96,7 +95,7 @@ class ProducerTail(Op):
     state: Value | None = None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class ConsumerWait(Op):
     """Wait until the next slot of `ring` is full; it holds tiles of `layout`. `state` as above."""
 
@@ -107,7 +106,7 @@ class ConsumerWait(Op):
     state: Value | None = None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class TakeSubtiles(Op):
     """The next tiles of a ring with `parts`. Each part is waited for when something first needs it,
     and its slot is given back when all of it was read; parts are read in their order. Of
@@ -123,7 +122,7 @@ class TakeSubtiles(Op):
     state: Value | None = None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class SkipSlot(Op):
     """The next slot of `ring` (with parts: the next tile's slots) is another partition's; go on to
     the one after.
@@ -133,7 +132,7 @@ class SkipSlot(Op):
     ring: Value
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class SlotTile(Op):
     """The tile in `field` of a slot that was waited for."""
 
@@ -143,7 +142,7 @@ class SlotTile(Op):
     field: int
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class TileInShared(Op):
     """The tile that lies in item `state.stage` of `shared`, `offset` bytes in; what `slot_tile`
     becomes when its ring is placed. Its panels' columns run along the last of its axes.
@@ -156,7 +155,7 @@ class TileInShared(Op):
     state: Value
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class SlotElements(Op):
     """What threads read of an operand: the tile in `field` of a slot that was waited for, which is
     loaded from `tensor` at `index`.
@@ -170,7 +169,7 @@ class SlotElements(Op):
     index: tuple[Value, ...]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class ElementsInShared(Op):
     """An operand that threads read, in item `state.stage` of `shared`, `offset` bytes in; what
     `slot_elements` becomes when its ring is placed. Where its panels are cut otherwise than
@@ -186,7 +185,7 @@ class ElementsInShared(Op):
     index: tuple[Value, ...]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class SubtilesInShared(Op):
     """The tiles that come in `parts`, each through the items of its `shared`, `offsets` bytes in,
     from `state` on; what `take_subtiles` becomes when its ring is placed.
@@ -204,7 +203,7 @@ class SubtilesInShared(Op):
     num_pingpong: int = 1
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class SlotValues(Op):
     """What threads read from a box in `field` of a slot that was waited for: a tile of one axis.
     Each element of the box stands for `every` elements of the tile; they lie `stride` apart there.
@@ -221,7 +220,7 @@ class SlotValues(Op):
     last: Value | None = None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class ValuesInShared(Op):
     """The same from the `bytes` bytes that begin `offset` bytes into item `state.stage` of
     `shared`; what `slot_values` becomes when its ring is placed.
@@ -238,7 +237,7 @@ class ValuesInShared(Op):
     last: Value | None = None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class NoSlot(Op):
     """What stands for a slot of `ring` in a loop that carries slots, before the first one: it is
     given back under no condition. `state` as above.
@@ -250,7 +249,7 @@ class NoSlot(Op):
     state: Value | None = None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class ConsumerRelease(Op):
     """Give the slot back, if `pred` (bool) is given and true or left out; nothing may read it any
     more.

@@ -6,10 +6,9 @@ are scalars or fragments.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from wsdsl.ir.op import Level, Op, Region, Value, binds, bound_arguments, result, results
+from wsdsl.ir.op import Level, Op, Region, Value, binds, bound_arguments, op_class, result, results
 from wsdsl.ir.types import Axis, DType, SharedTile, Tensor, Tile
 
 TILE: tuple[Level, ...] = ("tile",)
@@ -50,7 +49,7 @@ class AtIndex:
         return last if isinstance(last, Axis) else None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class ForTiles(Op):
     """Walk a dimension in tiles; `index` is the axis and stands for the current tile.
 
@@ -88,7 +87,7 @@ class ForTiles(Op):
     body: Region = ()
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class ForEach(Op):
     """Walk a dimension index by index; `index` is an i32 scalar. Carries like `for_tiles`."""
 
@@ -101,7 +100,7 @@ class ForEach(Op):
     body: Region = ()
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class If(Op):
     """Run `then` where the scalar `cond` holds, else `orelse`; both end in a `yield`."""
 
@@ -112,7 +111,7 @@ class If(Op):
     orelse: Region = ()
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class Yield(Op):
     """End a region with the values that it hands on; always the last op of a loop's or if's."""
 
@@ -120,7 +119,7 @@ class Yield(Op):
     values: tuple[Value, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class Whole(Op):
     """The axis that takes a dimension whole (`:` in an index)."""
 
@@ -128,7 +127,7 @@ class Whole(Op):
     result: Value = result()
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class Load(AtIndex, Op):
     """Read from a tensor. An index entry, one per dimension, is an axis (that dimension's tile),
     an i32 scalar (one index) or an integer tile (a gather). Elements outside the tensor are 0.
@@ -141,7 +140,7 @@ class Load(AtIndex, Op):
     index: tuple[Value, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class Store(AtIndex, Op):
     """Write `value` to a tensor, axes matched by name, converted to the tensor's dtype as by a
     `cast` with `saturate`; elements outside the tensor are dropped. `accumulate` adds to what is
@@ -155,7 +154,7 @@ class Store(AtIndex, Op):
     accumulate: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class Contract(Op):
     """Sum of products over every axis that `a` and `b` share, in f32 (i32 for integers), plus
     `acc` if given. The result has the other axes, a's first. A tile's elements outside of what its
@@ -201,7 +200,7 @@ class Contract(Op):
         return tuple([x for x in a if x not in b]), tuple([x for x in b if x not in a])
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class Map(Op):
     """Apply `fn` elementwise; operands of one dtype broadcast by axis name (fragments: a side of 1
     is repeated). Rounds once, to the result's dtype; comparisons give bool. `fn` is a unary or
@@ -220,7 +219,7 @@ class Map(Op):
     bits: int = 24
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class Cast(Op):
     """Convert the values of `x` to the result's dtype.
 
@@ -236,7 +235,7 @@ class Cast(Op):
     saturate: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class Bitcast(Op):
     """Reinterpret the bits of `x` as the result's dtype, of the same width."""
 
@@ -245,7 +244,7 @@ class Bitcast(Op):
     x: Value
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class Reduce(Op):
     """Reduce `x` over one axis; `fn` is "add", "max" or "min". Elements outside of what its loop
     walks take no part. Sums of floats accumulate in f32; the result keeps x's dtype.
@@ -258,7 +257,7 @@ class Reduce(Op):
     axis: str
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class Constant(Op):
     """A scalar known at compile time."""
 
@@ -267,7 +266,7 @@ class Constant(Op):
     value: int | float | bool
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class Full(Op):
     """A new tile, the scalar `value` in every element."""
 
@@ -276,7 +275,7 @@ class Full(Op):
     value: Value
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class Index(Op):
     """The index, in its dimension, of each element along an axis; i32."""
 
@@ -285,7 +284,7 @@ class Index(Op):
     axis: Value
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class End(Op):
     """One past the last index of an axis' current tile, clipped to what its loop walks; an i32
     scalar.
@@ -296,7 +295,7 @@ class End(Op):
     axis: Value
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class Block(Op):
     """The index at which an axis' tile begins, divided by `size` and rounded down; an i32 scalar.
     Along a contracted axis, whose tile size divides `size`, the whole tile is in this block.
@@ -308,7 +307,7 @@ class Block(Op):
     size: int
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class Lookup(Op):
     """`table[i]` for each element of the integer tile `i`; `table` is a 1-D tensor."""
 
@@ -326,7 +325,7 @@ class Lookup(Op):
         return (self.i,)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@op_class
 class DimSize(Op):
     """The size of a dimension at launch; an i32 scalar."""
 
