@@ -2,11 +2,12 @@
 
 What is best for each class by itself would be some 35 kernels for 60 numbers of rows up to 4096, as
 tiles are as high as makes waves come out. So a range of rows (up to 64, 4096, ...) has a few:
-schedules are chosen at 8 sizes of each octave, and of these those are taken that, each size by the
-best of them, take the least time in the mean. Then each class is given the one that is predicted to
-be the quickest for its largest member. `python -m benchmarks.size_classes` tells what that costs:
-of 8 kernels 1 to 7 % in the mean, mostly by waves that do not come out; and no choice of 8 among
-the best 20 of each size would cost less than 3.4 % for N = K = 4096.
+schedules are chosen at 8 or 16 sizes of each octave, and of these those are taken that, each size
+by the best of them, take the least time in the mean. Then each class is given the one that is
+predicted to be the quickest for its largest member. `python -m benchmarks.size_classes` tells what
+that costs: 1 to 7 % in the mean, mostly by waves that do not come out. Among the best 20 schedules
+of many sizes no 7 would cost less than 3.8 % for N = K = 4096, and no 10 less than 2.7 %; the
+fewer waves there are (N = 1024), the more.
 
 A kernel that was chosen for other sizes is right, since kernels take sizes when they are launched.
 Only pieces of tiles that wait for each other must all have room at the same time, so a kernel of
@@ -16,9 +17,9 @@ such serves no more rows than it was chosen for.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from wsdsl.artifact.artifact import StandIns
 from wsdsl.artifact.size_class import FINE, Span, row_parts, row_range
@@ -31,8 +32,9 @@ from wsdsl.lowering.pipeline import scheduled_tile
 from wsdsl.schedule import Schedule
 
 SAMPLES = 8
-"""Parts of an octave, for the end of each of which a schedule is chosen."""
-MOST_FIRST, MOST = 2, 8
+"""Parts of an octave, for the end of each of which a schedule is chosen; twice as many in the last
+two octaves of a range, which have three quarters of its sizes."""
+MOST_FIRST, MOST = 2, 7
 """Kernels for the first range of rows, where all read the same weights, and for each other."""
 NEAR = 1.01
 """No more are taken where the mean is within so much of what each size has by itself."""
@@ -60,10 +62,11 @@ def stand_ins(kernel: Kernel, dim: str, span: Span, others: Mapping[str, int]) -
     memory where the span's do. ScheduleError where the schedule fits no size.
     """
     low, high = row_range(span.high)
-    samples = [size for _, size in _ends(low, high, SAMPLES, span)]
+    halves = _ends(low, high // 4, SAMPLES, span), _ends(high // 4, high, 2 * SAMPLES, span)
+    samples = [size for _, size in itertools.chain(*halves)]
     choices = _choices(kernel, dim, samples, others)
     cycles = _cycles(choices, dim, samples, others)
-    share = [(last - first) / samples[-1] for first, last in pairwise([0, *samples])]
+    share = [(last - first) / samples[-1] for first, last in itertools.pairwise([0, *samples])]
     few = [choices[i] for i in _best(cycles, share, MOST if low else MOST_FIRST)]
     ends = list(_ends(low, high, FINE, span))
     cycles = _cycles(few, dim, [size for _, size in ends], others)
