@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +18,14 @@ from wsdsl.schedule import Schedule, as_schedule
 from wsdsl.serving import OnMiss, Serving
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from wsdsl.ir import op as ir
     from wsdsl.ir.plan import Plan
     from wsdsl.report.timeline import Timeline
+    from wsdsl.runtime.arguments import Call
     from wsdsl.runtime.prepared import Prepared
+    from wsdsl.tune import Tuned
 
 
 class Kernel(Serving):
@@ -163,6 +167,77 @@ class Kernel(Serving):
 
     def _compiled_for(self, schedule: Schedule | None, sizes: Mapping[str, int]) -> Compiled:
         return self._compile(schedule, sizes, *self._alignment_of(schedule, sizes))
+
+    # Tuning ---------------------------------------------------------------------------------------
+
+    def tune(
+        self,
+        *args: Any,
+        seconds: float = 60.0,
+        candidates: Sequence[Schedule] | int | None = None,
+        progress: bool = True,
+        plot: str | Path | None = None,
+        schedule: Schedule | None = None,
+        **named: Any,
+    ) -> Tuned:
+        """Measure the best schedules that the model knows of for calls like this one, in about so
+        many seconds, and keep the quickest as a record, by which calls of its class of sizes are
+        chosen from then on, if it is quicker than what they run today beyond the noise.
+
+        `schedule` holds what shall not be changed; `candidates` are tried in place of the model's,
+        or say how many of these; `plot` names a picture of time over depth and tile width. Arrays
+        are left alone: other processes measure, on fresh ones of the same shapes. What was measured
+        by an earlier run that was broken off is not measured again.
+
+        Returns what was measured, a table when printed. LaunchError where there is no GPU.
+        """
+        return self._tuned(
+            self.resolve(self.in_order(args, named)),
+            schedule,
+            seconds=seconds,
+            tried=candidates,
+            progress=progress,
+            plot=plot,
+        )
+
+    def tune_for(
+        self,
+        sizes: Mapping[str, int],
+        scalars: Mapping[str, int | float] | None = None,
+        *,
+        schedule: Schedule | None = None,
+        **how: Any,
+    ) -> Tuned:
+        """`tune` for contiguous arrays of these sizes, which need not be there."""
+        from wsdsl.ir.types import Tile
+        from wsdsl.runtime.alignment import contiguous
+
+        schedule, known = self._checked(schedule, sizes)
+        if missing := [name for name in self.dims if name not in known]:
+            message = f"tuning {self.name} needs a size for {', '.join(missing)}"
+            raise CompileError(Finding(message, hint=f"its dimensions are {', '.join(self.dims)}"))
+        ones = {p.name: 1 for p in self.params if isinstance(p.type, Tile)}
+        call = contiguous(self.params, self.access, known)
+        call = dataclasses.replace(call, scalars={**ones, **(scalars or {})})
+        return self._tuned(call, schedule, **how)
+
+    def _tuned(self, call: Call, schedule: Schedule | None, **how: Any) -> Tuned:
+        from wsdsl.tune.tuning import Question, tune
+
+        schedule = as_schedule(schedule)
+        alignment = self._alignment(call, schedule, exact=self.exact)
+        sizes = call.dims
+        if not self.exact:
+            sizes = self._variants.sizes_for(schedule, sizes, *alignment)
+        today = self._assembled(schedule, sizes, *alignment)
+        question = Question(
+            self.name, self._variants, str(self.tile), call, schedule, *alignment, today
+        )
+        tuned = tune(question, **how)
+        if tuned.winner is not None:
+            self._called.clear()
+            self.__dict__.pop("_recent", None)
+        return tuned
 
     # Running --------------------------------------------------------------------------------------
 

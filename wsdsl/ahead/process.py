@@ -41,10 +41,15 @@ class Process:
                 _write(self._process.stdin.fileno(), pickle.dumps(job))
                 found = pickle.load(self._process.stdout)
             except (OSError, EOFError, pickle.UnpicklingError, ValueError):
-                code = self._process.poll()
+                self._process.kill()
+                code = self._process.wait()
                 return Failed((Finding(f"the process that compiles has ended (code {code})"),))
         assert isinstance(found, Made | Failed)
         return found
+
+    @property
+    def ended(self) -> bool:
+        return self._process.poll() is not None
 
     def close(self) -> None:
         self._process.kill()

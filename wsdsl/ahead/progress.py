@@ -13,7 +13,7 @@ class Bar:
 
     def __init__(self, named: str, of: int) -> None:
         self._named, self._of, self._done = named, of, 0
-        self._begin = time.monotonic()
+        self._begin, self.note = time.monotonic(), ""
         self._draw()
 
     def step(self) -> None:
@@ -34,4 +34,4 @@ class Bar:
         full = WIDTH * self._done // max(1, self._of)
         bar = "█" * full + "·" * (WIDTH - full)
         spent = time.monotonic() - self._begin
-        return f"{self._named} {bar} {self._done}/{self._of}, {spent:.1f} s"
+        return f"{self._named} {bar} {self._done}/{self._of}, {spent:.1f} s{self.note}"

@@ -1,4 +1,5 @@
-"""The command `wsdsl`: compile, prove, run, schedule, calibrate, records, cache, doctor, bench.
+"""The command `wsdsl`: compile, prove, run, schedule, calibrate, tune, records, cache, doctor,
+bench.
 
 Exit status 0: fine; 1: a wrong result, or something is missing; 2: a mistake in the command, the
 kernel or the schedule.
@@ -27,6 +28,7 @@ from wsdsl.cli.commands import (
 )
 from wsdsl.cli.options import UsageError
 from wsdsl.cli.records import records_options
+from wsdsl.cli.tune import tune_command
 from wsdsl.diagnostics import Finding, WsdslError
 
 DESCRIPTION = "Compile, run and inspect warp-specialised GPU kernels on tiles with named axes."
@@ -141,6 +143,19 @@ def parser() -> argparse.ArgumentParser:
     )
     calibrating.add_argument(
         "--seconds", type=float, default=60.0, help="about how long it may take (60)"
+    )
+
+    tuning = command(
+        "tune", tune_command, "Measure which schedule is best, and keep it as a record."
+    )
+    kernel_options(tuning)
+    tuning.add_argument(
+        "--seconds", type=float, default=60.0, help="about how long it may take (60)"
+    )
+    tuning.add_argument("--candidates", type=int, metavar="N", help="how many are tried (48)")
+    tuning.add_argument("--plot", metavar="FILE", type=Path, help="draw time over depth and width")
+    tuning.add_argument(
+        "--scalar", metavar="NAME=X", action="append", default=[], help="a scalar parameter (1)"
     )
 
     records_options(command)

@@ -1,0 +1,27 @@
+"""What is tried: whole schedules that lower, of several ways, with neighbours of the best."""
+
+from tests.records.recorded import make_gemm
+from wsdsl import Schedule
+from wsdsl.records.row import agrees
+from wsdsl.tune.candidates import candidates
+
+SIZES = dict(M=1024, N=4096, K=4096)
+
+
+def test_candidates_are_whole_and_differ() -> None:
+    gemm = make_gemm()
+    found = candidates(gemm.tile, None, SIZES)
+    assert found[0] == gemm.schedule(**SIZES)
+    assert len(found) == len(set(found)) == 48
+    assert {s.mode for s in found} == {"cooperative", "pingpong"}
+    assert "stream_k" in {s.scheduler for s in found}
+    first = found[0]
+    depths = {s.stages for s in found if s.tile == first.tile and s.mode == first.mode}
+    assert len(depths) >= 3
+    assert all(gemm.schedule(s, **SIZES) == s for s in found)
+
+
+def test_what_is_given_stays() -> None:
+    given = Schedule(tile=dict(n=192), stages=4)
+    found = candidates(make_gemm().tile, given, SIZES, 12)
+    assert len(found) > 3 and all(agrees(given, s) for s in found)

@@ -1,0 +1,113 @@
+"""Those that are measured, whatever becomes of the process that does it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.tune.spec import Spec
+from wsdsl.tune.watched import FaultError, LostError, Watched
+
+T = TypeVar("T")
+LIMIT_SECONDS = 20.0
+CUDA = "wsdsl.tune.cuda_card:CudaCard"
+
+
+class Arena:
+    """Every one by its name. Who hangs the process, or ends it, fails, and is told to `failed`; the
+    others enter anew.
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        failed: Callable[[str, str], None],
+        card: str = CUDA,
+        limit: float = LIMIT_SECONDS,
+    ) -> None:
+        self._spec, self._failed, self._card, self._limit = spec, failed, card, limit
+        self._entered: dict[str, bytes] = {}
+        self._process = Watched(card, spec, limit)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        return self._process.about
+
+    def enter(self, name: str, kept: bytes) -> bool:
+        """Whether it runs, and its result is right."""
+        fault = self._of_one(name, lambda: self._process.ask("add", name, kept))
+        if fault is None:
+            return False
+        if fault:
+            self._fail(name, fault)
+            return False
+        self._entered[name] = kept
+        return True
+
+    def check(self, name: str) -> bool:
+        fault = self._of_one(name, lambda: self._process.ask("check", name))
+        if fault:
+            self._fail(name, fault)
+        return fault == ""
+
+    def leave(self, names: Sequence[str]) -> None:
+        gone = [name for name in names if self._entered.pop(name, None) is not None]
+        try:
+            self._process.ask("drop", gone)
+        except (LostError, FaultError):
+            self._process.close()
+            self._restart()
+
+    def bursts(self, names: Sequence[str], rounds: int) -> dict[str, list[float]]:
+        """Of those that do not fail meanwhile."""
+        return self._of_all("bursts", names, rounds)
+
+    def sustained(self, names: Sequence[str], seconds: float) -> dict[str, float]:
+        return self._of_all("sustained", names, seconds)
+
+    def close(self) -> None:
+        self._process.close()
+
+    def _of_all(self, what: str, names: Sequence[str], length: float) -> dict[str, Any]:
+        while True:
+            left = [name for name in names if name in self._entered]
+            try:
+                return self._process.ask(what, left, length)
+            except LostError as error:
+                at_fault = error.doing if error.doing in left else left[-1]
+                self._fail(at_fault, str(error))
+                self._restart()
+            except FaultError as error:
+                # Which of them it was is not known: an error of CUDA may be an earlier one's.
+                self._fail(left[-1], str(error))
+                self._process.close()
+                self._restart()
+
+    def _of_one(self, name: str, work: Callable[[], str]) -> str | None:
+        """None where it failed."""
+        try:
+            return work()
+        except LostError as error:
+            why = str(error)
+        except FaultError as error:
+            # What it did to the context is not known.
+            why = str(error)
+            self._process.close()
+        self._fail(name, why)
+        self._restart()
+        return None
+
+    def _fail(self, name: str, why: str) -> None:
+        is_incumbent = not self._entered or name == next(iter(self._entered))
+        self._entered.pop(name, None)
+        self._failed(name, why)
+        if is_incumbent:
+            self._process.close()
+            raise LaunchError(Finding(f"what is chosen today can not be measured: {why}"))
+
+    def _restart(self) -> None:
+        entered, self._entered = self._entered, {}
+        self._process = Watched(self._card, self._spec, self._limit)
+        for name, kept in entered.items():
+            self.enter(name, kept)

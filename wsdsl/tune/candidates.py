@@ -1,0 +1,97 @@
+"""What is worth to be measured: what the model ranks first in each way to share out the work, and
+the neighbours of the very first in tile width and depth.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from wsdsl.diagnostics import WsdslError
+from wsdsl.ir.op import Kernel
+from wsdsl.lowering.choice.fixed_tiles import with_fixed_tiles
+from wsdsl.lowering.passes.choose_schedule import at_least_one, completed, ranked
+from wsdsl.lowering.pipeline import scheduled_tile
+from wsdsl.schedule import Schedule
+
+USUAL = 48
+SHARES = {"cooperative": 0.35, "pingpong": 0.25, "stream_k": 0.1, "split_k": 0.1}
+"""Of each way, how many of the candidates; the neighbours are the rest."""
+LEADERS = 3
+"""Whose neighbours are tried."""
+WIDTH_STEPS = (-32, -16, 16, 32)
+DEPTH_STEPS = (-2, -1, 1, 2)
+
+
+def candidates(
+    kernel: Kernel, given: Schedule | None, sizes: Mapping[str, int], most: int = USUAL
+) -> list[Schedule]:
+    """Whole schedules, none twice, in an order in which the best are likely to come early.
+    `kernel` is at the level TILE. The first is what is chosen by the model.
+    """
+    found: dict[Schedule, None] = {}
+    for schedule in _all(kernel, given or Schedule(), sizes, most):
+        found[schedule] = None
+        if len(found) == most:
+            break
+    return list(found)
+
+
+def _all(
+    kernel: Kernel, given: Schedule, sizes: Mapping[str, int], most: int
+) -> Iterator[Schedule]:
+    posed = dataclasses.replace(kernel, schedule=given)
+    chosen = scheduled_tile(posed, sizes)
+    assert chosen.schedule is not None
+    yield chosen.schedule
+    known = at_least_one(sizes)
+    settled = dataclasses.replace(given, mma=chosen.schedule.mma)
+    best: list[Schedule] = [chosen.schedule]
+    taken = Counter[str]()
+    for option, _ in ranked(chosen, with_fixed_tiles(chosen, settled)[0], known, every=True):
+        way = option.scheduler if option.cuts_tiles else option.mode
+        if taken[way or ""] < SHARES.get(way or "", 0.1) * most:
+            schedule, findings = completed(chosen, option, known)
+            if not findings:
+                taken[way or ""] += 1
+                best.append(schedule)
+    leaders = list(dict.fromkeys(best))[:LEADERS]
+    near = [n for leader in leaders for n in _neighbours(posed, given, leader, sizes)]
+    yield from _in_turn(list(dict.fromkeys(best)), near)
+
+
+def _in_turn(best: list[Schedule], near: list[Schedule]) -> Iterator[Schedule]:
+    """The leaders, then one of each list after the other."""
+    yield from best[:LEADERS]
+    rest = best[LEADERS:]
+    for i in range(max(len(rest), len(near))):
+        yield from rest[i : i + 1]
+        yield from near[i : i + 1]
+
+
+def _neighbours(
+    kernel: Kernel, given: Schedule, leader: Schedule, sizes: Mapping[str, int]
+) -> Iterator[Schedule]:
+    """What is given stays; depth is chosen anew beside another width."""
+    tile = dict(leader.tile or {})
+    open_ = dataclasses.replace(leader, stages=given.stages, registers=given.registers)
+    changes = [
+        dataclasses.replace(leader, stages=leader.stages + step)
+        for step in DEPTH_STEPS
+        if leader.stages and given.stages is None and 1 < leader.stages + step <= 32
+    ]
+    for name, size in tile.items():
+        if name not in (given.tile or {}):
+            changes += [
+                dataclasses.replace(open_, tile=tile | {name: size + step})
+                for step in WIDTH_STEPS
+                if size + step >= 16
+            ]
+    for change in changes:
+        try:
+            found = scheduled_tile(dataclasses.replace(kernel, schedule=change), sizes).schedule
+        except WsdslError:
+            continue
+        if found is not None:
+            yield found

@@ -1,0 +1,194 @@
+"""The GPU, in the process that measures: runs of a few milliseconds of calls as a CUDA graph."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from wsdsl.artifact.artifact import Artifact, Choice
+from wsdsl.artifact.plain import from_bytes
+from wsdsl.diagnostics import WsdslError
+from wsdsl.runtime import driver
+from wsdsl.runtime.device import context_for
+from wsdsl.runtime.launch import launcher_of
+from wsdsl.tune.memory import Held, fault, make_sets
+from wsdsl.tune.spec import Doing, Spec
+
+BURST_SECONDS = 2.5e-3
+WARM_SECONDS = 0.2
+"""After a pause, until clock and power have settled."""
+PAUSE_SECONDS = 0.1
+TURNS = 4
+"""Of sustained runs."""
+TOLERANCE = {"f32": 2.0**-11, "tf32": 2.0**-11, "f16": 2.0**-9, "bf16": 2.0**-7}
+"""‖a − b‖ / ‖b‖ of two results, by type: each may be as far from exact as `wsdsl run` allows."""
+NARROW_TOLERANCE = 2.0**-3
+"""Of fp8."""
+
+
+class _Contestant:
+    """`calls` of the graph run over all sets in turn."""
+
+    def __init__(self, calls: list[Any], stream: Any) -> None:
+        cuda = driver.api()
+        self._stream = stream
+        self._events = [driver.call("cuEventCreate", 0) for _ in range(2)]
+        for call in calls:
+            call()
+        seconds = self._timed(lambda: [call() for call in calls]) / len(calls)
+        laps = max(1, round(BURST_SECONDS / max(1e-7, seconds * len(calls))))
+        self.num_calls = max(2, laps * len(calls))
+        mode = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+        driver.call("cuStreamBeginCapture", stream, mode)
+        for i in range(self.num_calls):
+            calls[i % len(calls)]()
+        captured = driver.call("cuStreamEndCapture", stream)
+        self.graph = driver.call("cuGraphInstantiate", captured, 0)
+        driver.call("cuGraphDestroy", captured)
+        # What keeps its calls' arguments alive.
+        self._calls = calls
+        self.estimate = self._timed(self._replay)
+
+    def run(self, seconds: float) -> float:
+        """For about so long; microseconds of a call."""
+        times = max(1, math.ceil(seconds / max(1e-6, self.estimate)))
+        self._replay()  # so that the card is busy while the others are asked for
+        spent = self._timed(lambda: [self._replay() for _ in range(times)]) / times
+        self.estimate = min(self.estimate, spent)
+        return spent / self.num_calls * 1e6
+
+    def close(self) -> None:
+        driver.call("cuGraphExecDestroy", self.graph)
+
+    def _replay(self) -> None:
+        driver.call("cuGraphLaunch", self.graph, self._stream)
+
+    def _timed(self, work: Any) -> float:
+        start, stop = self._events
+        driver.call("cuEventRecord", start, self._stream)
+        work()
+        driver.call("cuEventRecord", stop, self._stream)
+        driver.call("cuStreamSynchronize", self._stream)
+        return float(driver.call("cuEventElapsedTime", start, stop)) / 1e3
+
+
+class CudaCard:
+    """`Card` of tune/spec.py."""
+
+    def __init__(self, spec: Spec) -> None:
+        self._spec = spec
+        self._context = context_for(spec.index)
+        attribute = driver.api().CUdevice_attribute
+        handle = driver.call("cuDeviceGet", spec.index)
+        l2 = attribute.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE
+        self._memory = int(driver.call("cuDeviceTotalMem", handle))
+        flag = driver.api().CUstream_flags.CU_STREAM_NON_BLOCKING
+        self._stream = driver.call("cuStreamCreate", int(flag))
+        l2_bytes = int(driver.call("cuDeviceGetAttribute", l2, handle))
+        self._sets = make_sets(spec.arguments, spec.index, l2_bytes)
+        self._written = [held for held in self._sets[0] if held.argument.is_written]
+        self._before = {h.argument.name: h.read(whole=True) for h in self._updated()}
+        self._exact: dict[bool, dict[str, Any]] = {}
+        self._first: list[Any] = []
+        self._single: dict[str, Any] = {}
+        self._contestants: dict[str, _Contestant] = {}
+        self._idle_since = 0.0
+
+    def about(self) -> dict[str, Any]:
+        device = self._context.device
+        return dict(
+            device=device.name,
+            arch=device.arch,
+            num_sms=device.num_sms,
+            memory_bytes=self._memory,
+            sets=len(self._sets),
+        )
+
+    def add(self, name: str, kept: bytes, doing: Doing) -> str:
+        doing(name)
+        held: tuple[Choice, Artifact] = from_bytes(self._spec.text, kept).value
+        try:
+            return self._added(name, held[1], doing)
+        except WsdslError as error:
+            driver.call("cuStreamSynchronize", self._stream)  # raises what the context has
+            return error.findings[0].message
+
+    def _added(self, name: str, artifact: Artifact, doing: Doing) -> str:
+        launcher = launcher_of(artifact)
+        calls: list[Any] = []
+        for own in self._sets:
+            views = {held.argument.name: held.view for held in own}
+            given = views, self._spec.scalars, self._spec.dims, int(self._stream)
+            calls.append(launcher.prepare(*given))
+        self._single[name] = calls[0]
+        told = self.check(name, doing, whole=False)
+        if not told:
+            self._contestants[name] = _Contestant(calls, self._stream)
+        return told
+
+    def check(self, name: str, doing: Doing, *, whole: bool = True) -> str:
+        doing(name)
+        if not self._first:
+            self._first.append(self._single[name])
+        if whole not in self._exact:
+            self._exact[whole] = self._result(self._first[0], whole=whole)
+        found, exact = self._result(self._single[name], whole=whole), self._exact[whole]
+        for held in self._written:
+            own = held.argument
+            bound = TOLERANCE.get(own.dtype, NARROW_TOLERANCE)
+            if told := fault(own.name, found[own.name], exact[own.name], own.dtype, bound):
+                return told
+        return ""
+
+    def drop(self, names: Sequence[str]) -> None:
+        for name in names:
+            self._single.pop(name, None)
+            if (contestant := self._contestants.pop(name, None)) is not None:
+                contestant.close()
+
+    def bursts(self, names: Sequence[str], rounds: int, doing: Doing) -> dict[str, list[float]]:
+        self._warm_up(names[0], doing)
+        times: dict[str, list[float]] = {name: [] for name in names}
+        for turn in range(rounds):
+            order = list(names)
+            random.Random(turn).shuffle(order)
+            for name in order:
+                doing(name)
+                times[name].append(self._contestants[name].run(BURST_SECONDS))
+        self._idle_since = time.monotonic()
+        return times
+
+    def sustained(self, names: Sequence[str], seconds: float, doing: Doing) -> dict[str, float]:
+        share = seconds / (len(names) * TURNS)
+        times: dict[str, list[float]] = {name: [] for name in names}
+        for _ in range(TURNS):
+            for name in names:
+                doing(name)
+                self._contestants[name].run(0.4 * share)
+                times[name].append(self._contestants[name].run(0.6 * share))
+        self._idle_since = time.monotonic()
+        return {name: statistics.median(found) for name, found in times.items()}
+
+    def _warm_up(self, name: str, doing: Doing) -> None:
+        if time.monotonic() - self._idle_since > PAUSE_SECONDS:
+            doing(name)
+            self._contestants[name].run(WARM_SECONDS)
+
+    def _updated(self) -> list[Held]:
+        return [h for h in self._sets[0] if h.argument.is_written and h.argument.is_read]
+
+    def _result(self, call: Any, *, whole: bool) -> dict[str, Any]:
+        """Of one run, on what was there before any."""
+        for held in self._written:
+            if (before := self._before.get(held.argument.name)) is not None:
+                driver.call("cuMemcpyHtoD", held.low, before.ctypes.data, held.bytes)
+            else:
+                held.fill((0, 0), 0)
+        driver.call("cuCtxSynchronize")
+        call()
+        driver.call("cuStreamSynchronize", self._stream)
+        return {held.argument.name: held.read(whole=whole) for held in self._written}

@@ -1,0 +1,99 @@
+"""Each measurement is a row of the user's database at once, so that a run that was broken off goes
+on where it was.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from wsdsl.artifact.versions import emitter
+from wsdsl.ir.target import target_of_device
+from wsdsl.records.database import Database, RecordsError, user_file
+from wsdsl.records.find import key_of
+from wsdsl.records.row import Row
+from wsdsl.tune.result import Trial
+
+if TYPE_CHECKING:
+    from wsdsl.tune.tuning import Question
+
+CLOSE = 1.05
+"""What an earlier run found slower than this is not measured again."""
+
+
+class Keeping:
+    """`about`: what the process that measures says of its card. What the disk refuses is a note."""
+
+    def __init__(self, question: Question, about: dict[str, Any]) -> None:
+        q, self._about = question, about
+        target = target_of_device(about["device"], about["arch"], about["num_sms"])
+        key = key_of(q.variants.declaration, q.given, dict(q.call.dims), q.unaligned, q.padded)
+        self._key = key._replace(card=target.name, num_sms=target.num_sms)
+        self._question, self._emitter = q, emitter() or ""
+        path = user_file()
+        self._database = None if path is None else Database(path)
+        self.notes: tuple[str, ...] = ()
+        if path is None:
+            self.notes = ("nothing is kept: WSDSL_CACHE_DIR is off",)
+        self._known = {row.schedule: row for row in self._rows() if row.emitter == self._emitter}
+
+    def recall(self, trial: Trial, incumbent: Trial) -> bool:
+        """What is known of it by this version of the compiler; False where it is to be measured,
+        for the first time or since it was not much slower than what is chosen today.
+        """
+        row = self._known.get(repr(trial.schedule)) if self._emitter else None
+        base = self._known.get(repr(incumbent.schedule))
+        if row is None or base is None or base.failure:
+            return False
+        if row.failure:
+            trial.failure, trial.is_old = row.failure, True
+        elif row.bursts > CLOSE * base.bursts:
+            trial.bursts, trial.ratio, trial.is_old = row.bursts, row.bursts / base.bursts, True
+            trial.sustained, trial.spread, trial.samples = row.sustained, row.spread, row.samples
+        return trial.is_old
+
+    def write(self, trial: Trial) -> None:
+        self._to_disk(lambda database: database.add([self.row(trial)]))
+
+    def choose(self, trial: Trial) -> None:
+        self._to_disk(lambda database: database.choose(self.row(trial, chosen=True)))
+        self._question.variants.forget_choices()
+
+    def row(self, trial: Trial, *, chosen: bool = False) -> Row:
+        q = self._question
+        known = self._known.get(repr(trial.schedule))
+        return Row(
+            **self._key._asdict(),
+            name=q.name,
+            device=self._about["device"],
+            memory_gib=self._about["memory_bytes"] >> 30,
+            emitter=self._emitter,
+            schedule=repr(trial.schedule),
+            bursts=trial.bursts,
+            sustained=trial.sustained,
+            spread=trial.spread,
+            samples=trial.samples,
+            date=time.strftime("%Y-%m-%d %H:%M:%S"),
+            source="tune",
+            chosen=chosen or bool(known and known.chosen),
+            failure=trial.failure,
+            exact=", ".join(f"{dim} = {size}" for dim, size in q.call.dims.items()),
+        )
+
+    def _rows(self) -> list[Row]:
+        try:
+            return [] if self._database is None else self._database.rows(self._key)
+        except RecordsError as error:
+            self._lose(error)
+            return []
+
+    def _to_disk(self, work: Any) -> None:
+        try:
+            if self._database is not None:
+                work(self._database)
+        except RecordsError as error:
+            self._lose(error)
+
+    def _lose(self, error: RecordsError) -> None:
+        self._database = None
+        self.notes = (*self.notes, f"nothing is kept: {error}")

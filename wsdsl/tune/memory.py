@@ -1,0 +1,127 @@
+"""Memory on the GPU for a call's tensors: as many sets as exceed its L2, each laid out as the
+caller's arrays are.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from wsdsl.ir.types import DTYPES
+from wsdsl.runtime import driver
+from wsdsl.runtime.interop import numpy_dtype
+from wsdsl.runtime.views import ArrayView, byte_range
+from wsdsl.tune.spec import Argument
+
+ALIGN = 256
+MAX_SETS = 16
+RANDOM_BYTES = 16 << 20
+"""Random numbers that are made; larger tensors have them again and again."""
+POISON = 0xFF
+"""Each byte of what is only written: NaN of every type of floats."""
+SAMPLES, SAMPLE_BYTES = 64, 1 << 19
+"""Parts of a tensor whose result is compared at first."""
+
+
+class Held:
+    """A tensor of one set."""
+
+    def __init__(self, argument: Argument, device: int) -> None:
+        self.argument, self.dtype = argument, DTYPES[argument.dtype]
+        unplaced = ArrayView(
+            1 << 40, self.dtype, argument.shape, argument.strides, f"cuda:{device}"
+        )
+        low, high = byte_range(unplaced)
+        self.bytes = max(16, high - low)
+        base = int(driver.call("cuMemAlloc", self.bytes + 2 * ALIGN))
+        self.low = base + (argument.offset + low - (1 << 40)) % ALIGN
+        pointer = self.low + ((1 << 40) - low)
+        self.view = ArrayView(
+            pointer, self.dtype, argument.shape, argument.strides, f"cuda:{device}"
+        )
+
+    def fill(self, random: tuple[int, int], seed: int) -> None:
+        """`random`: the address and bytes of numbers of its type."""
+        a = self.argument
+        if a.data is not None:
+            driver.call("cuMemcpyHtoD", self.low, a.data, len(a.data))
+        elif not a.is_read:
+            driver.call("cuMemsetD8", self.low, POISON, self.bytes)
+        else:
+            source, size = random
+            begin, done = seed * 4096 % max(1, size // 2), 0
+            while done < self.bytes:
+                part = min(self.bytes - done, size - begin)
+                driver.call("cuMemcpyDtoD", self.low + done, source + begin, part)
+                begin, done = 0, done + part
+
+    def read(self, *, whole: bool) -> Any:
+        """What it holds, as an array of bytes; samples of it where that is much."""
+        import numpy as np
+
+        step = self.bytes // SAMPLES // 16 * 16
+        if whole or step <= SAMPLE_BYTES:
+            parts = [(0, self.bytes)]
+        else:
+            parts = [(i * step, SAMPLE_BYTES) for i in range(SAMPLES)]
+        out = np.empty(sum(size for _, size in parts), np.uint8)
+        at = 0
+        for begin, size in parts:
+            driver.call("cuMemcpyDtoH", out.ctypes.data + at, self.low + begin, size)
+            at += size
+        return out
+
+
+def random_numbers(dtype_name: str) -> tuple[int, int]:
+    """On the GPU: the address, and how many bytes."""
+    import numpy as np
+
+    dtype, generator = DTYPES[dtype_name], np.random.default_rng(17)
+    if dtype.bits < 8:
+        made = generator.integers(0, 256, RANDOM_BYTES, dtype=np.uint8)
+    elif dtype.is_float:
+        num = RANDOM_BYTES // dtype.bytes
+        made = generator.standard_normal(num, "float32").astype(numpy_dtype(dtype))
+    else:
+        num, most = RANDOM_BYTES // dtype.bytes, 2 if dtype.kind == "bool" else 8
+        made = generator.integers(0, most, num).astype(numpy_dtype(dtype))
+    pointer = int(driver.call("cuMemAlloc", made.nbytes))
+    driver.call("cuMemcpyHtoD", pointer, made.ctypes.data, made.nbytes)
+    return pointer, made.nbytes
+
+
+def make_sets(arguments: tuple[Argument, ...], device: int, l2_bytes: int) -> list[list[Held]]:
+    """LaunchError where the GPU has no room."""
+    random = {a.dtype: random_numbers(a.dtype) for a in arguments if a.is_read}
+
+    def made(seed: int) -> list[Held]:
+        own = [Held(a, device) for a in arguments]
+        for i, held in enumerate(own):
+            held.fill(random.get(held.argument.dtype, (0, 0)), seed * len(own) + i)
+        return own
+
+    sets = [made(0)]
+    size = sum(held.bytes for held in sets[0])
+    free = int(driver.call("cuMemGetInfo")[0])
+    wanted = min(MAX_SETS, math.ceil(2 * l2_bytes / max(1, size)), 1 + free // 2 // max(1, size))
+    return sets + [made(seed) for seed in range(1, wanted)]
+
+
+def fault(name: str, held: Any, exact: Any, dtype_name: str, tolerance: float) -> str:
+    """How two results of one tensor (bytes) differ, or ""."""
+    import numpy as np
+
+    dtype = DTYPES[dtype_name]
+    if not dtype.is_float or dtype.bits < 8:
+        return "" if np.array_equal(held, exact) else f"wrong: `{name}` differs"
+    size = len(held) // dtype.bytes * dtype.bytes
+    kind = numpy_dtype(dtype)
+    a, b = (x[:size].view(kind).astype(np.float32) for x in (held, exact))
+    finite = np.isfinite(b)
+    if not np.array_equal(np.isfinite(a), finite):
+        return f"wrong: `{name}` is not finite where it should be, or not written"
+    difference = float(np.linalg.norm((a - b)[finite]))
+    norm = float(np.linalg.norm(b[finite]))
+    if difference > tolerance * norm:
+        return f"wrong: `{name}` has a relative error of {difference / (norm or 1.0):.2g}"
+    return ""

@@ -1,0 +1,107 @@
+"""What was measured, and what came of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from wsdsl.schedule import Schedule
+
+
+@dataclass
+class Trial:
+    """A schedule. `ratio`: of its bursts' time to the incumbent's of the same rounds, with `error`;
+    `sustained_ratio` likewise, 0 if it was not that good. Times are microseconds of a call.
+    """
+
+    schedule: Schedule
+    bursts: float = 0.0
+    ratio: float = 0.0
+    error: float = 0.0
+    spread: float = 0.0
+    samples: int = 0
+    sustained: float = 0.0
+    sustained_ratio: float = 0.0
+    failure: str = ""
+    is_incumbent: bool = False
+    is_old: bool = False
+    """Measured by an earlier run, and left at that."""
+
+    @property
+    def both(self) -> float:
+        """The ratio of both contests, as far as they were held."""
+        return self.ratio * math.sqrt((self.sustained_ratio or self.ratio) / (self.ratio or 1.0))
+
+    def __str__(self) -> str:
+        if self.failure:
+            return f"{self.failure.splitlines()[0]:40}  {self.schedule!r}"
+        sustained = f"{self.sustained:9.1f}" if self.sustained else " " * 9
+        both = f"{self.ratio:6.3f}"
+        both += f" · {self.sustained_ratio:.3f}" if self.sustained_ratio else " " * 8
+        note = "  (chosen today)" if self.is_incumbent else "  (earlier)" if self.is_old else ""
+        return f"{self.bursts:9.1f} {sustained}  {both}  {self.schedule!r}{note}"
+
+
+@dataclass
+class Tuned:
+    """`print` shows a table. `winner` is None where nothing beats what is chosen today."""
+
+    name: str
+    sizes: dict[str, int]
+    device: str
+    incumbent: Trial
+    trials: list[Trial] = field(default_factory=list[Trial])
+    winner: Trial | None = None
+    seconds: float = 0.0
+    untried: int = 0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def schedule(self) -> Schedule:
+        """What calls run from now on."""
+        return (self.winner or self.incumbent).schedule
+
+    @property
+    def measured(self) -> list[Trial]:
+        """The quickest first; what went through more rounds in front."""
+        held = [t for t in self.trials if not t.failure and t.samples]
+        return sorted(held, key=lambda t: (not t.sustained, t.both))
+
+    @property
+    def failed(self) -> list[Trial]:
+        return [t for t in self.trials if t.failure]
+
+    def plot(self, path: str | Path) -> Path:
+        """Time over depth and over tile width. WsdslError where there is no matplotlib."""
+        from wsdsl.tune.plot import plot
+
+        return plot(self, Path(path))
+
+    def __str__(self) -> str:
+        sizes = ", ".join(f"{dim} = {size}" for dim, size in self.sizes.items())
+        lines = [f"{self.name}, {sizes}, on {self.device}, {self.seconds:.0f} s:"]
+        lines.append(f"{'µs':>9} {'sustained':>9}  {'÷ today (sustained)':16}")
+        lines += map(str, self.measured)
+        lines += (f"  {trial}" for trial in self.failed)
+        if self.untried:
+            lines.append(f"{self.untried} candidates were not measured: no time was left")
+        if self.winner is None:
+            lines.append("what is chosen today stays: nothing beats it beyond the noise")
+        else:
+            gain = 100 * (1 - self.winner.ratio)
+            lines.append(f"the record from now on, {gain:.1f} % quicker: {self.winner.schedule!r}")
+        return "\n".join([*lines, *self.notes])
+
+
+def axes(trials: Sequence[Trial]) -> dict[str, list[tuple[Any, float]]]:
+    """For a plot: over depth and the width of each tile, (value, microseconds) of each trial."""
+    found: dict[str, list[tuple[Any, float]]] = {}
+    for trial in trials:
+        if trial.schedule.stages is not None:
+            found.setdefault("stages", []).append((trial.schedule.stages, trial.bursts))
+        for name, size in (trial.schedule.tile or {}).items():
+            found.setdefault(f"tile.{name}", []).append((size, trial.bursts))
+    return {name: held for name, held in found.items() if len({x for x, _ in held}) > 1}

@@ -1,0 +1,184 @@
+"""`Kernel.tune`: candidates are compiled, measured beside what is chosen today, and kept."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wsdsl.ahead.jobs import Failed, Job, Made
+from wsdsl.ahead.process import Process
+from wsdsl.ahead.progress import Bar
+from wsdsl.artifact.artifact import Choice
+from wsdsl.artifact.plain import Entry, from_bytes, to_bytes
+from wsdsl.diagnostics import Finding, ScheduleError
+from wsdsl.records.row import agrees
+from wsdsl.runtime.arguments import Call
+from wsdsl.schedule import Schedule
+from wsdsl.tune import arena as arenas
+from wsdsl.tune.arena import Arena
+from wsdsl.tune.candidates import USUAL, candidates
+from wsdsl.tune.compiling import compiled
+from wsdsl.tune.keeping import Keeping
+from wsdsl.tune.plot import require_matplotlib
+from wsdsl.tune.race import Race, name_of
+from wsdsl.tune.result import Trial, Tuned
+from wsdsl.tune.spec_of import spec_of
+
+if TYPE_CHECKING:
+    from wsdsl.compiled import Compiled
+    from wsdsl.variants import Variants
+
+MOST_PROCESSES = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class Means:
+    """How it is done: other processes measure and compile, so that neither costs more than itself
+    when it crashes or hangs.
+    """
+
+    card: str = arenas.CUDA
+    limit: float = arenas.LIMIT_SECONDS
+    start: Callable[[], Process] = Process
+    compile_limit: float = 60.0
+
+
+USUAL_MEANS = Means()
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """A kernel and a call of it; `today`: what such calls run."""
+
+    name: str
+    variants: Variants
+    text: str
+    call: Call
+    given: Schedule | None
+    unaligned: tuple[str, ...]
+    padded: tuple[str, ...]
+    today: Compiled
+
+
+def tune(
+    question: Question,
+    *,
+    seconds: float = 60.0,
+    tried: Sequence[Schedule] | int | None = None,
+    progress: bool = True,
+    plot: str | Path | None = None,
+    means: Means = USUAL_MEANS,
+) -> Tuned:
+    """`tried`: the candidates, or how many. LaunchError where nothing can be measured."""
+    begin = time.monotonic()
+    if plot is not None:
+        require_matplotlib()
+    trials = [Trial(s) for s in _schedules(question, tried)]
+    incumbent = Trial(question.today.schedule, is_incumbent=True)
+    trials = [t for t in trials if t.schedule != incumbent.schedule]
+    by_name = {name_of(t): t for t in (incumbent, *trials)}
+
+    def failed(name: str, why: str) -> None:
+        by_name[name].failure = why
+        keeping.write(by_name[name])
+
+    spec = spec_of(question.text, question.call, question.variants.declaration.access)
+    arena = Arena(spec, failed, means.card, means.limit)
+    keeping = Keeping(question, arena.about)
+    try:
+        race = Race(arena, incumbent, keeping.write, time.monotonic, begin + seconds)
+        arena.enter(name_of(incumbent), _kept(question))
+        left = [t for t in trials if not keeping.recall(t, incumbent)]
+        bar = Bar(f"tune {question.name}", len(left)) if progress else None
+        try:
+            _try_out(question, race, left, means, bar)
+            winner = race.finish(trials)
+        finally:
+            if bar:
+                bar.close()
+    finally:
+        arena.close()
+    if winner is not None:
+        keeping.choose(winner)
+    tuned = Tuned(
+        question.name,
+        dict(question.call.dims),
+        arena.about["device"],
+        incumbent,
+        [incumbent, *trials],
+        winner,
+        time.monotonic() - begin,
+        sum(not t.samples and not t.failure for t in trials),
+        keeping.notes,
+    )
+    if plot is not None:
+        tuned.plot(plot)
+    return tuned
+
+
+def _schedules(question: Question, tried: Sequence[Schedule] | int | None) -> list[Schedule]:
+    """Whole ones. ScheduleError for one that does not fit the kernel, or what is given."""
+    from wsdsl.ir.parser import parse_kernel
+    from wsdsl.lowering.pipeline import scheduled_tile
+
+    q, tile = question, parse_kernel(question.text)
+    static = tuple((d, q.call.dims[d]) for d in q.variants.declaration.whole_dims)
+    tile = dataclasses.replace(tile, sizes=static, unaligned=q.unaligned, padded=q.padded)
+    if tried is None or isinstance(tried, int):
+        most = USUAL if tried is None else tried
+        return candidates(tile, q.given, q.call.dims, most)
+    found: dict[Schedule, None] = {}
+    for schedule in tried:
+        whole = scheduled_tile(dataclasses.replace(tile, schedule=schedule), q.call.dims).schedule
+        assert whole is not None
+        if not agrees(q.given, whole):
+            message = f"the candidate {schedule!r} is none of {q.given!r}"
+            raise ScheduleError(Finding(message, hint="leave one of them out"))
+        found[whole] = None
+    return list(found)
+
+
+def _kept(question: Question) -> bytes:
+    held = Choice(question.today.schedule), question.today.artifact
+    return to_bytes(Entry(question.text, "", held))
+
+
+def _try_out(
+    question: Question, race: Race, trials: Sequence[Trial], means: Means, bar: Bar | None
+) -> None:
+    q, sizes = question, tuple(sorted(question.call.dims.items()))
+    by_schedule = {t.schedule: t for t in trials}
+    jobs = [
+        Job(q.text, q.variants.key, t.schedule, sizes, q.unaligned, q.padded, True) for t in trials
+    ]
+    processes = min(MOST_PROCESSES, len(os.sched_getaffinity(0)))
+    ready = compiled(jobs, processes, race.has_time, means.compile_limit, means.start)
+    for job, made in ready:
+        assert job.schedule is not None
+        trial = by_schedule[job.schedule]
+        fault = _fault(trial, q.text, made)
+        if fault:
+            trial.failure = fault
+        elif race.has_time():
+            assert isinstance(made, Made)
+            race.try_out(trial, made.kept)
+        if bar:
+            best = min((t.ratio for t in trials if t.samples and not t.failure), default=1.0)
+            bar.note = f", best {100 * (best - 1):+.1f} %"
+            bar.step()
+        if not race.has_time():
+            break
+    ready.close()
+
+
+def _fault(trial: Trial, text: str, made: Made | Failed) -> str:
+    if isinstance(made, Failed):
+        return made.findings[0].message
+    choice: Choice = from_bytes(text, made.kept).value[0]
+    if choice.schedule != trial.schedule:
+        return choice.notes[0] if choice.notes else "refused for another"
+    return ""
