@@ -1,6 +1,7 @@
 """Where the time of compiling gemm to PTX and proving it goes, each time in a process of its own.
 
 python -m benchmarks.compile_stages
+python -m benchmarks.compile_stages --beside FOLDER    # a warm compile beside that of a checkout
 
 Stages are CPU time, once imports are done (these stand in front). The passes are run once here;
 "to PTX, as asked for" is what `Kernel` does with them, in another process: more than the sum where
@@ -176,14 +177,51 @@ def table(found: dict[str, tuple[float, int]], least: float = 0.002) -> list[str
     return [f"{s:<36} {t * 1000:7.1f} ms  {t / whole:6.1%}" for s, t in rows]
 
 
+WARM_COMPILES = """
+import statistics, sys, time
+from benchmarks.kernels import gemm
+from wsdsl import Kernel
+from wsdsl.frontend import from_text
+sizes, taken = dict.fromkeys("MNK", int(sys.argv[1])), []
+for _ in range(16):
+    started = time.process_time()
+    kernel = from_text(gemm.source)["gemm"]
+    Kernel("gemm", lambda: kernel)._compile(None, sizes, ()).ptx
+    taken.append(time.process_time() - started)
+print(min(taken), statistics.median(taken[1:]))
+"""
+"""What every checkout can do; the first time is not a warm one."""
+
+
+def beside(folder: Path, times: int, size: int) -> list[str]:
+    """By turns, since other work makes both slower."""
+    found: dict[Path, list[list[float]]] = {ROOT: [], folder.resolve(): []}
+    for _ in range(times):
+        for root, rows in found.items():
+            environment = os.environ | {"PYTHONPATH": str(root), "WSDSL_CACHE_DIR": "off"}
+            command = [sys.executable, "-c", WARM_COMPILES, str(size)]
+            told = subprocess.check_output(command, cwd=root, env=environment, text=True)
+            rows.append([float(word) for word in told.split()])
+    lines: list[str] = []
+    for what, index in (("least", 0), ("median", 1)):
+        here, there = (statistics.median(row[index] for row in rows) for rows in found.values())
+        told = f"here {here * 1000:.1f} ms, there {there * 1000:.1f} ms"
+        lines.append(f"a warm compile to PTX, {what}: {told} ({here / there:.2f})")
+    return lines
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--times", type=int, default=5, help="processes (5)")
     parser.add_argument("--size", type=int, default=4096, help="M, N and K (4096)")
+    parser.add_argument("--beside", type=Path, help="folder of another checkout")
     parser.add_argument("--one", choices=("whole", "stages"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
         print(json.dumps(measure(options.size, whole=options.one == "whole")))
+        return 0
+    if options.beside:
+        print("\n".join(beside(options.beside, options.times, options.size)))
         return 0
     print(f"share of: {WHOLE}")
     print("\n".join(table(run(options.times, options.size))))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field
 from functools import cache, cached_property, wraps
 from operator import attrgetter
@@ -96,11 +96,11 @@ def op_class(cls: type[OpT]) -> type[OpT]:
 
 
 @cache
-def _wanted(cls: type[Op]) -> tuple[Mapping[str, Any], frozenset[str]]:
-    """Defaults of fields, and fields without."""
+def _wanted(cls: type[Op]) -> tuple[Mapping[str, Any], Set[str]]:
+    """Defaults of fields, and the names of all."""
     fields = dataclasses.fields(cls)
-    required = frozenset(f.name for f in fields if f.default is MISSING)
-    return {f.name: f.default for f in fields if f.name not in required}, required
+    defaults = {f.name: f.default for f in fields if f.default is not MISSING}
+    return defaults, dict.fromkeys(f.name for f in fields).keys()
 
 
 @op_class
@@ -111,14 +111,13 @@ class Op:
     loc: Loc | None = field(default=None)
 
     def __init__(self, **given: Any) -> None:
-        defaults, required = _wanted(type(self))
+        defaults, names = _wanted(type(self))
         held = self.__dict__
         held |= defaults
         held |= given
-        if len(held) > len(defaults) + len(required) or not required <= given.keys():
-            wrong = required - given.keys() or given.keys() - required - defaults.keys()
-            what = f"{type(self).__name__}: missing or unknown: {', '.join(sorted(wrong))}"
-            raise TypeError(what)
+        if held.keys() != names:
+            wrong = ", ".join(sorted(held.keys() ^ names))
+            raise TypeError(f"{type(self).__name__}: missing or unknown: {wrong}")
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise FrozenInstanceError(f"an op never changes: {name}")

@@ -44,12 +44,12 @@ from wsdsl.ir.fragment_ops import (
     ZeroUnless,
 )
 from wsdsl.ir.memory_ops import LoadGlobal
-from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
+from wsdsl.ir.op import Kernel, Op, Region, Value, fields_of, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import AxisAt
 from wsdsl.ir.tensor_accesses import written_tensors
 from wsdsl.ir.tile_ops import COMPARISONS, Bitcast, Cast, Constant, DimSize, Full, Map, Whole
 from wsdsl.ir.types import Tile
-from wsdsl.ir.walk import replace_operands, used_inside, with_regions, yielded
+from wsdsl.ir.walk import replace_operands, with_regions, yielded
 
 Numbers = dict[Value, int | float | bool]
 Bounds = frozenset[tuple[Value, ...]]
@@ -68,12 +68,8 @@ def simplify(kernel: Kernel) -> Kernel:
     numbers: Numbers = {op.result: op.value for op in body if isinstance(op, Constant)}
     written = written_tensors(kernel.ops)
     body = _share(_fold(body, numbers, {}), {}, {}, written)
-    body = _fold(body, numbers, {})
-    while True:
-        shorter = _drop_unused(body)
-        if shorter == body:
-            return dataclasses.replace(kernel, body=body)
-        body = shorter
+    body = _drop_unused(_fold(body, numbers, {}), set())
+    return dataclasses.replace(kernel, body=body)
 
 
 def _hoist_constants(body: Region) -> Region:
@@ -134,9 +130,7 @@ def _turns_once(loop: ForRange, numbers: Numbers) -> bool:
 
 def _key(op: Op) -> tuple[object, ...]:
     made = results_of(op)[0]
-    fields = [
-        getattr(op, f.name) for f in dataclasses.fields(op) if f.name not in ("loc", "result")
-    ]
+    fields = [getattr(op, name) for name, kind in fields_of(type(op)) if kind != "result"]
     # 1, 1.0 and True are equal to Python, not to a kernel.
     return (type(op), made.type, *((f, type(f)) for f in fields))
 
@@ -178,16 +172,13 @@ def _swap_own(op: Op, swap: dict[Value, Value]) -> Op:
     return with_regions(changed, lambda _: next(inner)) if regions(op) else changed
 
 
-def _drop_unused(body: Region) -> Region:
-    used: set[Value] = set()
-    for op in body:
-        used |= {*operands(op), *used_inside(op)}
-
-    def without(region: Region) -> Region:
-        return tuple(
-            with_regions(op, without)
-            for op in region
-            if not isinstance(op, PURE) or used & set(results_of(op))
-        )
-
-    return without(body)
+def _drop_unused(region: Region, used: set[Value]) -> Region:
+    """From the end on: who uses a value stands behind it. `used`: behind the region, and then in
+    it, too.
+    """
+    kept: list[Op] = []
+    for op in reversed(region):
+        if not isinstance(op, PURE) or not used.isdisjoint(results_of(op)):
+            kept.append(with_regions(op, lambda inner: _drop_unused(inner, used)))
+            used.update(operands(op))
+    return tuple(reversed(kept))
