@@ -97,13 +97,13 @@ def test_no_call_waits_but_the_first(beside: Beside) -> None:
     kernel(*on_card(64), on_miss="nearest")
     first, settled = serving(kernel, 64)
     assert settled and not beside.asked
-    for m in (700, 701, 2000):
+    for m in (33, 34, 57):
         kernel(*on_card(m), on_miss="nearest")
         assert serving(kernel, m) == (first, False)
     beside.let.set()
     wait_for(kernel)
-    assert [dict(job.sizes)["M"] for job in beside.asked] == [704, 2016]
-    for m in (700, 701, 2000):
+    assert [dict(job.sizes)["M"] for job in beside.asked] == [40, 63]
+    for m in (33, 34, 57):
         own, settled = serving(kernel, m)
         assert settled and own is kernel.compiled_for(kernel.resolve(on_card(m)))
 
@@ -131,14 +131,14 @@ def test_failures_are_told_once(beside: Beside) -> None:
     kernel = gemm("failing")
     kernel.on_miss, beside.failing = "nearest", True
     kernel(*on_card(64))
-    kernel(*on_card(700))
+    kernel(*on_card(33))
     beside.let.set()
     wait_for(kernel)
-    with pytest.warns(RuntimeWarning, match="compiled for M 689 to 704.*: it is broken"):
-        kernel(*on_card(700))
+    with pytest.warns(RuntimeWarning, match="compiled for M 33 to 40.*: it is broken"):
+        kernel(*on_card(33))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        kernel(*on_card(700))
+        kernel(*on_card(33))
     assert len(beside.asked) == 1
 
 
@@ -146,28 +146,28 @@ def test_many_threads_ask_once(beside: Beside) -> None:
     kernel = gemm("threads")
     kernel.compile(M=64, N=N, K=K)
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda m: serving(kernel, 600 + m % 3), range(64)))
+        found = list(pool.map(lambda m: serving(kernel, 33 + m % 3), range(64)))
     assert not any(settled for _, settled in found)
     beside.let.set()
     wait_for(kernel)
     assert len(beside.asked) == 1
-    assert serving(kernel, 600)[1]
+    assert serving(kernel, 33)[1]
 
 
 def test_a_fork_compiles_by_itself(beside: Beside, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = gemm("forked")
     kernel.compile(M=64, N=N, K=K)
-    assert not serving(kernel, 700)[1]
+    assert not serving(kernel, 33)[1]
     with kernel._variants._lock:
         pid = os.fork()
         if pid == 0:
             monkeypatch.setattr(beside, "let", threading.Event())
             beside.let.set()
-            ok = not serving(kernel, 700)[1]
+            ok = not serving(kernel, 33)[1]
             wait_for_own = [j for k, j in kernel._misses._asked.items() if k[0] == os.getpid()]
             for job in wait_for_own:
                 job.join()
-            os._exit(0 if ok and len(wait_for_own) == 1 and serving(kernel, 700)[1] else 1)
+            os._exit(0 if ok and len(wait_for_own) == 1 and serving(kernel, 33)[1] else 1)
         in_child = Background(lambda: os.waitpid(pid, 0)[1])
         assert in_child.result() == 0
 
@@ -187,7 +187,7 @@ def process() -> Iterator[Process]:
 
 def job(**changes: Any) -> Job:
     kernel = gemm()
-    sizes = (("K", K), ("M", 700), ("N", N))
+    sizes = (("K", K), ("M", 33), ("N", N))
     made = Job(str(kernel.tile), None, None, sizes, (), ())
     return replace(made, knobs=made.knobs | {"ptxas": "off"}, **changes)
 
@@ -197,12 +197,12 @@ def test_a_process_makes_what_this_one_would(process: Process) -> None:
     made = process.run(asked)
     assert not isinstance(made, Failed)
     with knobs.override(ptxas="off"):
-        assert dict(made.sizes) == kernel.sizes_for(M=700, N=N, K=K)
+        assert dict(made.sizes) == kernel.sizes_for(M=33, N=N, K=K)
         own = kernel.compile(**dict(made.sizes))
         other = gemm("acc")
         other.__dict__.pop("_variants", None)
         made.adopt(other._variants, asked)
-        found = other._variants.found(None, dict(M=700, N=N, K=K), (), ())
+        found = other._variants.found(None, dict(M=33, N=N, K=K), (), ())
         assert found is not None and found.is_made and found.ptx == own.ptx
 
 

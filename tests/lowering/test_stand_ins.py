@@ -53,7 +53,7 @@ def test_few_kernels_at_little_cost() -> None:
 
 
 def test_it_does_not_depend_on_what_was_called_before() -> None:
-    rows = [5, 77, 300, 1000, 64]
+    rows = [5, 17, 40, 63, 64]
     found = [GEMM.sizes_for(M=m, **WIDE) for m in rows]
     fresh = wsdsl.parse(SOURCE.replace("acc", "sums")).gemm
     assert [fresh.sizes_for(M=m, **WIDE) for m in reversed(rows)] == found[::-1]
