@@ -4,14 +4,16 @@ import pytest
 
 from tests.kernels import CASES
 from wsdsl import Schedule
+from wsdsl.ir.target import H200
 from wsdsl.ir.types import BF16, F16, F32
 from wsdsl.lowering.footprint import smem_bytes
-from wsdsl.lowering.model.lines import CROSSING, SPLIT
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.pipeline import scheduled_tile
+from wsdsl.rates import rates_of
 
 MN_MAJOR = CASES["mn_major"].kernel
+CROSSING, SPLIT = rates_of(H200).l2_crossing, rates_of(H200).l2_split
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,6 @@ def test_parts_take_registers() -> None:
     [
         # One wave of two blocks of rows a consumer, not two of one each.
         ((777, 3584, 14336), dict(m=88, n=256)),
-        ((777, 3072, 2048), dict(m=72, n=256)),
         # Wide ones take longer than their products tell; in thin products each byte counts.
         ((4096, 4096, 4096), dict(m=128, n=208)),
         ((64, 28672, 1536), dict(m=64, n=112)),

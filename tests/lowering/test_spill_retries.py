@@ -13,6 +13,7 @@ from wsdsl.codegen.ptxas import find_ptxas
 from wsdsl.compiled import Compiled
 from wsdsl.diagnostics import Finding
 from wsdsl.lowering.choice.spill_retries import narrower
+from wsdsl.lowering.cooperation import num_cooperating
 from wsdsl.lowering.pipeline import schedule_with_fewer_sums
 from wsdsl.variants import Asked
 
@@ -111,7 +112,7 @@ def test_the_more_spills_the_fewer_sums_are_tried(spilled: int, share: float) ->
     )
     other = schedule_with_fewer_sums(source, chosen, spilled, SIZES)
     assert other and other.tile and other.tile["n"] == 128
-    sums = [math.prod(s.tile[v] for v in "mn") // (s.consumers or 1) for s in (chosen, other)]
+    sums = [math.prod(s.tile[v] for v in "mn") // num_cooperating(s) for s in (chosen, other)]
     assert sums[1] <= share * sums[0]
 
 

@@ -40,8 +40,6 @@ def chosen(
         # No evener.
         ((4096, 4096, 4096), "None: 128 x 256"),
         ((1024, 3840, 4096), "None: 128 x 240"),
-        # As even, but where loading is the limit other clusters fit.
-        ((192, 4096, 6144), "n: 96 x 64"),
         ((768, 768, 4096), "None: 64 x 80"),
     ],
 )

@@ -1,8 +1,7 @@
 """The cards that kernels are compiled for: what differs between generations, and between the cards
 of one.
 
-A kernel's is `Kernel.target`. Figures that a model of times is fitted to are of an H200, and stand
-where they are used (`lowering/model`).
+A kernel's is `Kernel.target`. How quick they are stands in `wsdsl/rates`.
 """
 
 from __future__ import annotations
@@ -26,8 +25,6 @@ class Target:
     """Bytes a cycle that the card's memory reads or writes."""
     clusters: tuple[tuple[int, int], ...] = ()
     l2_bytes: float = 50e6
-    clock: float = 1.5
-    """Cycles a nanosecond while the tensor cores are busy."""
     smem_bytes: int = 232448
     """Dynamic SMEM a CTA may have (227 KB)."""
     max_cluster: int = 8
@@ -52,9 +49,6 @@ class Target:
     def entry_registers(self, warpgroups: int) -> int:
         """Registers a thread with which a kernel of so many starts."""
         return self.register_file // (128 * warpgroups) // 8 * 8
-
-    def microseconds(self, cycles: float) -> float:
-        return cycles / self.clock / 1000
 
     def cluster_room(self, size: int) -> int:
         """Clusters that run at the same time."""

@@ -20,7 +20,6 @@ from wsdsl.lowering.footprint import (
     promoted_registers,
     smem_bytes,
 )
-from wsdsl.lowering.model.loading import L2_BYTES
 from wsdsl.lowering.model.predict import Prediction, predict
 from wsdsl.lowering.model.workload import UNKNOWN_SIZE, Work
 from wsdsl.lowering.passes.choose_schedule import completed, ranked, weight
@@ -136,11 +135,11 @@ def _waves(p: Prediction) -> str:
 def _reasons(p: Prediction, schedule: Schedule) -> list[str]:
     what = "a CTA's part" if p.sharing > 1 else "a tile"
     per_operation = p.tile.operand_bytes / max(1, p.tile.operations)
-    from_l2 = L2_BYTES * p.gain
+    from_l2 = p.tile.rates.l2_bytes * p.gain
     handing = f"; {p.handing:.0f} to hand on sums" if p.handing else ""
     return [
         f"  {_waves(p)}",
-        f"  {_time(p)} at {p.tile.target.clock} GHz, {p.cycles:.3g} cycles: of {what} "
+        f"  {_time(p)} at {p.tile.clock:.2g} GHz, {p.cycles:.3g} cycles: of {what} "
         f"{p.mainloop:.0f} for products, {p.epilogue:.0f} for results{handing}",
         f"  operands: {p.tile.bytes_per_cycle:.0f} bytes a cycle and SM (L2 has {from_l2:.0f}), "
         f"{1000 * per_operation:.2f} bytes per 1000 operations",

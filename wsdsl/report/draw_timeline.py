@@ -6,8 +6,7 @@ import colorsys
 import math
 from collections.abc import Sequence
 
-from wsdsl.ir.target import Target
-from wsdsl.lowering.model.predict import START_CYCLES
+from wsdsl.lowering.model.numbers import START_CYCLES
 from wsdsl.report.picture import Picture
 from wsdsl.report.timeline import Bar, Timeline
 
@@ -42,7 +41,7 @@ def draw(timeline: Timeline, heading: str, details: Sequence[str]) -> Picture:
             x, width = LEFT + bar.start * per_cycle, (bar.stop - bar.start) * per_cycle
             # What is beside products lies on top of them.
             at = (x, y + high * 0.6, width, high * 0.4) if bar.beside else (x, y, width, high)
-            told = f"{numbered(timeline, number)}: {told_of(bar, timeline.target)}"
+            told = f"{numbered(timeline, number)}: {told_of(bar, timeline.clock)}"
             (products if bar.kind == "products" else others).append((at, fill(bar), told))
             if bar.partial and bar.kind == "products":
                 partial.append(at)
@@ -70,18 +69,18 @@ def fill(bar: Bar) -> str:
     return "#" + "".join(f"{round(255 * part):02x}" for part in parts)
 
 
-def told_of(bar: Bar, target: Target) -> str:
+def told_of(bar: Bar, clock: float) -> str:
     what = {
         "products": "a part of the products" if bar.partial else "products",
         "wait": "waits for sums",
         "sums": "hands on sums",
         "results": "results",
     }[bar.kind]
-    return f"tile {bar.tile}, {what}, {_time(bar.start, target)} to {_time(bar.stop, target)}"
+    return f"tile {bar.tile}, {what}, {_time(bar.start, clock)} to {_time(bar.stop, clock)}"
 
 
-def _time(cycles: float, target: Target) -> str:
-    return f"{target.microseconds(cycles):.1f} µs"
+def _time(cycles: float, clock: float) -> str:
+    return f"{cycles / clock / 1000:.1f} µs"
 
 
 def numbered(timeline: Timeline, number: int) -> str:
@@ -93,7 +92,7 @@ def summary_line(t: Timeline) -> str:
     doers = f"{len(t.rows)} SMs" if t.cluster == 1 else f"{len(t.rows)} clusters of {t.cluster}"
     cut = f", {t.cut} of them cut: {t.pieces} pieces" if t.cut else ""
     told = f"{doers}, {t.tiles} tiles{cut}, {100 * t.idle:.0f} % idle"
-    return f"{told}, predicted {_time(t.cycles, t.target)} at {t.target.clock} GHz"
+    return f"{told}, predicted {_time(t.cycles, t.clock)} at {t.clock:.2g} GHz"
 
 
 def _waves(picture: Picture, timeline: Timeline, per_cycle: float, height: float) -> None:
@@ -114,7 +113,7 @@ def _axes(picture: Picture, timeline: Timeline, per_cycle: float, row: float) ->
     whole = timeline.microseconds
     step = _round_step(whole / 8)
     for i in range(math.floor(whole / step) + 1):
-        x = LEFT + i * step * timeline.target.clock * 1000 * per_cycle
+        x = LEFT + i * step * timeline.clock * 1000 * per_cycle
         picture.line((x, bottom, x, bottom + 4), "#222")
         picture.text(x, bottom + 16, f"{i * step:g}", 10, anchor="middle")
     picture.text(WIDTH - RIGHT, bottom + 30, "µs since the launch", 10, anchor="end")

@@ -18,19 +18,9 @@ from wsdsl.ir.target import Target
 from wsdsl.ir.tile_scheduler import Piece, num_steps, pieces_of, tile_scheduler
 from wsdsl.lowering.cooperation import cluster_size, num_pingpong_consumers
 from wsdsl.lowering.footprint import axis_sizes
-from wsdsl.lowering.model.predict import (
-    START_CYCLES,
-    TURN_CYCLES,
-    Prediction,
-    predict,
-)
-from wsdsl.lowering.model.split_k_cost import (
-    ALL_OR_NONE_CYCLES,
-    HAND_OVER_CYCLES,
-    gather_cycles,
-    results_share,
-    sum_cycles,
-)
+from wsdsl.lowering.model.numbers import START_CYCLES, TURN_CYCLES
+from wsdsl.lowering.model.predict import Prediction, predict
+from wsdsl.lowering.model.split_k_cost import gather_cycles, results_share, sum_cycles
 from wsdsl.lowering.model.workload import Work
 from wsdsl.schedule import Schedule
 
@@ -77,8 +67,13 @@ class Timeline:
         return max(bar.stop for bar in self.bars)
 
     @property
+    def clock(self) -> float:
+        """Cycles a nanosecond."""
+        return self.prediction.tile.clock
+
+    @property
     def microseconds(self) -> float:
-        return self.target.microseconds(self.cycles)
+        return self.cycles / self.clock / 1000
 
     @property
     def wave(self) -> float:
@@ -148,7 +143,7 @@ class _Clock:
     def __init__(self, prediction: Prediction, schedule: Schedule, depth: int) -> None:
         asked, self.depth = prediction.tile, depth
         self.step = prediction.mainloop * prediction.stretch / depth
-        self.lost = prediction.lost
+        self.rates = asked.rates
         self.written, self.read = sum_cycles(asked)
         self.results = prediction.epilogue * prediction.stretch * results_share(asked, schedule)
         self.gather = gather_cycles(asked, schedule, prediction.work.parts)
@@ -187,8 +182,7 @@ class _Clock:
 
     def piece(self, piece: Piece[int], start: float) -> Iterator[Bar]:
         partial = piece.end - piece.begin < self.depth
-        each = self.step * (1 + self.lost) if partial else self.step
-        now = start + (piece.end - piece.begin) * each
+        now = start + (piece.end - piece.begin) * self.step
         yield Bar("products", piece.tile, partial, start, now)
 
         def bar(kind: Kind, until: float) -> Bar:
@@ -197,7 +191,7 @@ class _Clock:
             return Bar(kind, piece.tile, partial, begun, now, self.pingpong > 1)
 
         if piece.begin > 0:
-            there = self.handed[piece.tile, piece.begin] + HAND_OVER_CYCLES
+            there = self.handed[piece.tile, piece.begin] + self.rates.hand_over_cycles
             if there > now:
                 yield bar("wait", there)
             yield bar("sums", now + self.read)
@@ -213,12 +207,12 @@ class _Clock:
         """In slices: the pieces of a tile are written, meet, and each worker finishes a part."""
         there: dict[int, float] = {}
         for row, (piece, *_) in zip(rows, work, strict=True):
-            begun = START_CYCLES + ALL_OR_NONE_CYCLES
+            begun = START_CYCLES + self.rates.atomic_cycles
             done = begun + num_steps(piece) * self.step
             partial = num_steps(piece) < self.depth
             row.append(Bar("products", piece.tile, partial, begun, done))
             row.append(Bar("sums", piece.tile, partial, done, done + self.written))
-            last = done + self.written + HAND_OVER_CYCLES
+            last = done + self.written + self.rates.hand_over_cycles
             there[piece.tile] = max(there.get(piece.tile, 0.0), last)
         for row in rows:
             tile, partial, now = row[0].tile, row[0].partial, there[row[0].tile]

@@ -24,7 +24,7 @@ columns takes 419 us by 256 x 128, and 780 by 256 x 192.
 """
 VECTOR_REGISTERS = 16
 """Of a row of 64 numbers, a thread's share."""
-LONG = (1, 20, 60, 60, 60)
+LONG = (3, 20, 60, 60, 60)
 """Instructions from which on a function holds as much, and as much again: `exp`; `tanh`; `**`."""
 
 

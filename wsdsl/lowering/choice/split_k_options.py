@@ -28,13 +28,9 @@ than the best that does not: the model is not exact, and whole tiles need no mem
 room for all at once.
 """
 STREAM_MARGIN = 1.036
-"""The same of stream-K: by 152 x 128, swapped, 300 x 5120 x 17920 takes 102.7 us, where the model
-has 90.6, and 93.8 for whole tiles of 104 x 128, which take 92.9.
-"""
+"""The same of stream-K, of which the model tells least."""
 THIN_MARGIN = 1.07
-"""Of thin products, of which it gives whole tiles 6 % more than they take: 16 x 18432 x 7168 takes
-65.4 us by stream-K of 16 x 128, 63.3 by 288 tiles of 16 x 64, 32 x 51200 x 5120 125.8 and 124.1.
-"""
+"""Of stream-K where memory is the limit of thin products, which it can not make quicker."""
 MOST_SUMS = 128
 """A thread's sums, at the most, so that registers are left to hand them on: split-K of 256 x 192 in
 slices spills.

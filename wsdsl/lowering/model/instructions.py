@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from wsdsl.ir.op import Op
-from wsdsl.ir.tile_ops import Cast, Map
+from wsdsl.ir.tile_ops import Bitcast, Cast, Lookup, Map, Reduce
 from wsdsl.ir.types import Tile
 
 COUNTED = {
-    "exp": 8, "log": 27, "log2": 31, "sqrt": 5, "rsqrt": 5, "sin": 25, "cos": 25, "tanh": 20,
-    "sigmoid": 16, "silu": 16, "erf": 25, "gelu": 11, "div": 9, "floordiv": 9, "mod": 9, "pow": 78,
+    "exp": 8, "exp2": 8, "log": 27, "log2": 31, "sqrt": 5, "rsqrt": 5, "sin": 25, "cos": 25,
+    "tanh": 20, "sigmoid": 16, "silu": 16, "erf": 25, "gelu": 11, "div": 9, "floordiv": 9,
+    "mod": 9, "pow": 78, "max": 2, "min": 2,
 }  # fmt: skip
 """In the machine code of f32 functions, or 8 for each that is special, of which an SM has 16 a
-cycle; of others, that are one, nothing is said here.
+cycle, and 2 for those of which it has 64; of others, that are one, nothing is said here.
 """
 RELAXED = {"gelu": {8: 8, 11: 9}, "tanh": {8: 8}}
 """By the bits that count, where that makes a difference."""
+FROM_BYTES = 4.0
+"""A conversion from 8 bits to 16: unpack, extend and pack again."""
+REDUCED = {"add": 1.0, "max": 2.0, "min": 2.0}
+"""Of an element that is reduced; the few shuffles of a row are not counted."""
 
 
 def instructions(op: Op) -> tuple[float, tuple[str, ...]] | None:
@@ -24,10 +29,17 @@ def instructions(op: Op) -> tuple[float, tuple[str, ...]] | None:
     match op:
         case Map(fn=fn, result=result, bits=bits):
             fewer = (n for most, n in RELAXED.get(fn, {}).items() if bits <= most)
-            each = float(next(fewer, COUNTED.get(fn, 1)))
-        case Cast(result=result):
-            each = 0.5 if isinstance(result.type, Tile) and result.type.dtype.bits <= 16 else 1.0
+            each, kind = float(next(fewer, COUNTED.get(fn, 1))), result.type
+        case Cast(x=x, result=result):
+            kind = result.type
+            narrow = isinstance(kind, Tile) and kind.dtype.bits <= 16
+            packed = isinstance(x.type, Tile) and x.type.dtype.bits <= 8
+            each = FROM_BYTES if packed else 0.5 if narrow else 1.0
+        case Reduce(x=x, fn=fn):
+            each, kind = REDUCED[fn], x.type
+        case Bitcast(result=result) | Lookup(result=result):
+            each, kind = 1.0, result.type
         case _:
             return None
-    axes = result.type.axes if isinstance(result.type, Tile) else ()
+    axes = kind.axes if isinstance(kind, Tile) else ()
     return (each, axes) if axes else None

@@ -1,20 +1,15 @@
-"""How long a schedule takes, as far as it can be told from waves, tiles and bytes.
+"""How long a schedule takes, by rates of the card: the steady state of its loops, with waves and
+memory on top.
 
-The tensor cores are busy for as long as the products take, unless the operands do not come in that
-time (`loading`); and moving them costs power, so that the clock is lower the more there is
-to move, as long as the products are what takes the time.
-Cooperating consumers compute and write a tile's results while the tensor cores wait; those who take
-turns do so beside the other's products, but for the last tile: these are slower for it, and wait
-where it takes longer than they. All SMs take the same number of tiles: the last
-wave counts like a full one. And no kernel is quicker than its tensors are read and written once.
+An iteration of a loop takes as long as what limits it: the tensor cores, instructions, operands
+that come from L2, or slots that come back (`interval`). A tile takes its iterations, and what
+stands outside of loops: results are computed and stored while the tensor cores wait, but beside
+another tile's products where consumers are in ping-pong. All SMs take as many tiles as the busiest
+has; of tiles that are cut, the worker counts that has most steps of the contraction, and the sums
+that are handed on come on top (`split_k_cost`). No kernel is quicker than its tensors are read and
+written once. What moves more bytes, and keeps more SMs busy, runs by a lower clock.
 
-Where tiles are cut, what counts is the worker that has most steps of the contraction; the sums that
-are handed on come on top (`handing`).
-
-The constants here are fitted to bf16 products of 18 shapes by 20 tiles on an H200, to the mean of
-short bursts and sustained runs: the error is 4 %, and what is chosen is within 1 % of the best.
-`tools/fit_model.py` tells how far they are from other measurements, and refits those of idle SMs
-and of tiles in pieces.
+`benchmarks/predictions.py` tells how far this is from what is measured.
 """
 
 from __future__ import annotations
@@ -23,7 +18,6 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from wsdsl.ir.overlap_rules import MOST_ALIKE
 from wsdsl.ir.target import Target
 from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.ir.types import Axis
@@ -32,21 +26,35 @@ from wsdsl.lowering.cooperation import (
     cluster_size,
     cluster_splits_beside,
     num_cooperating,
+    num_pingpong_consumers,
 )
 from wsdsl.lowering.model.busiest import Busiest, busiest
-from wsdsl.lowering.model.clusters import (
-    cold_share,
-    drift,
-    gain_of,
-    starting_cycles,
-)
+from wsdsl.lowering.model.clusters import gain_of
 from wsdsl.lowering.model.loading import (
     NARROW,
-    NEARLY_NARROW,
-    apart_cycles,
     is_narrow,
-    loading_cycles,
+    larger,
     memory_cycles,
+    ring_cycles,
+)
+from wsdsl.lowering.model.numbers import (
+    ALONE_COLUMN_CYCLES,
+    ASTRAY,
+    BESIDE,
+    BYTES_AT_WORST,
+    COLD,
+    FEW_EXPONENT,
+    FURTHER_CYCLES,
+    FURTHER_SCALED_CYCLES,
+    ISSUE_PER_WARP,
+    POWER_EXPONENT,
+    PROMOTED_CYCLES,
+    SCALED_CYCLES,
+    SHARPNESS,
+    START_CYCLES,
+    STORE_BYTES,
+    TURN_CYCLES,
+    WIDE_ALONE,
 )
 from wsdsl.lowering.model.split_k_cost import (
     exchange_cycles,
@@ -54,132 +62,15 @@ from wsdsl.lowering.model.split_k_cost import (
     results_share,
     split_k_cycles,
 )
-from wsdsl.lowering.model.workload import Work, Workload
+from wsdsl.lowering.model.steps import Step, Workload
+from wsdsl.lowering.model.workload import Work
 from wsdsl.schedule import Schedule
-
-POWER = 0.002
-"""Slower by this much for each byte a cycle and SM ..."""
-MOST_BYTES = 70.0
-"""... up to so many: 64 x 240 (81 of them) would else be taken for 4 % slower than it is, at 1024 x
-7872 and 5760, K = 1024 to 16384."""
-BOOST = 0.3
-"""The power that idle SMs leave makes the clock of the others quicker: the time of a share of `s`
-busy is `s` to this power ...
-"""
-QUICKEST = 0.8
-"""... but no less than that: the clock has a limit too."""
-STORE_CYCLES = 14.2 / 128
-"""Cycles for an element of the results."""
-TRANSPOSE_CYCLES = 0.012
-"""More for one that is transposed on its way. 4096 x 4096 x 512 takes 26.8 us by 128 x 128 in
-ping-pong either way, by 128 x 256 31.2, by 256 x 128 with columns on wgmma's M 31.8; 1024 x 1024 x
-1024 by 64 x 128 of one consumer 5.4 and 5.5. In ping-pong the other's products hide it in part: it
-counts as the rest of the results."""
-SPLIT_CYCLES = 5.0
-"""For a row of the results that begins amid a sector. At 1024 x (2688 to 5760) x 4096, 4096 x 8192
-x 1024 and 8192 x 8192 x 512, bf16 tiles of 128 rows and 152 to 248 columns that 16 does not divide
-take 500 to 800 cycles longer than others, and those of 64 x 120 500.
-"""
-ISSUED = 128.0
-"""Instructions a cycle and SM, of single threads."""
-BESIDE = 2.0
-"""By how much longer results take, computed and written, beside another's products ..."""
-SHORT_TURNS = 0.3
-"""PingPong whose results take longer than their products are slower for the share of that, ..."""
-BURSTS = 0.1 / 128**2
-"""... results of cooperating consumers for each element of a tile beyond 128 x 128, since what
-moves then comes in bursts, ..."""
-UNFILLED = 3.0
-"""... and lines that a tile does not fill count as if it did, at a third of that share or more. Of
-30 bf16 and fp8 products with K of 16 to 128, whose epilogues only store, 128 x 128 is the best in
-the mean, 128 x 192 1 % behind, 128 x 256 4, 256 x 128 9, ping-pong 1 to 15 %: 32 x 4096 x 4096 x
-128 takes 319 us, by 128 x 192 in ping-pong 370; 8192 x 8192 x 128 42.8 by 128 x 128, 51.1 by 128 x
-144, and 64 deep 36.3 and 43.8 by 128 x 80. With K = 256 ping-pong is 5 to 35 % quicker. Where there
-is more to compute (gelu, bias and residual) others are better, and these count for less.
-"""
-DELAY = 0.95
-"""... and the share of their computing by which the products take longer. Short bursts lose half of
-it, sustained runs all: power is the limit, and computing takes its part at any time. Measured with
-gelu, bias and residual, K = 1024 to 8192 (4096 x 10240 x 8192, to the plain product: 0.98 in both
-by 128 x 256, 1.01 and 0.94 by 128 x 160 in ping-pong).
-"""
-SMEM_BYTES = 156.0
-"""A cycle, that come to SMEM and that products read there, in tiles of several waves; one wave's
-constants are fitted without it. 5832 x 4544 x 18176 takes 1570 us by ten waves of 256 x 80, which
-move 182, and 1440 by seven of 128 x 232, 132; 4096 x 4304 x 4096 219 by 128 x 96 and 198 by 128 x
-184. Up to 165 of them nothing is slower.
-"""
-ASTRAY = {"split_k": 1.07, "stream_k": 1.2}
-"""By how much longer operands take to come to pieces that hand on their sums: CTAs that want the
-same do so at different times. 256 x 1024 to 4608 x 3584 to 14336 and 1024 x 576 x 16384, 64 rows.
-PingPong of narrow tiles take as much longer, on top, as one wave of whole ones does (`gain_of`): 87
-schedules of 45 shapes are off by 4.1 % so, and by 5.4 % without.
-"""
-TURN_CYCLES = 620.0
-"""For each tile of consumers in ping-pong, until the tensor cores, handed on, are busy with the
-next one, ...
-"""
-UNHANDED = 0.6
-"""... but the last: 1024 x 3648 x 1024 takes 13.3 us by two tiles of 128 x 112 for each SM, 13.8 by
-one of 256 x 112, 1024 x 2880 11.4 by 128 x 96 and 11.7 by 128 x 192. Of the sweep with K = 1024
-what is chosen is 0.4 instead of 1.0 % behind the best of ten; with 0.8, 64 x 176 is taken, which
-loses 4 % in sustained runs.
-"""
-START_CYCLES = 2400.0
-"""From the launch to the first step of a tile, whatever the kernel: setting up, and waiting for the
-first operands. Both are fitted with the rest, this one again to contests of narrow tiles.
-"""
-PROMOTED_CYCLES = 60.0
-"""From the end of a product that is read at once, to be added by other instructions, to the next of
-the same warpgroup: fitted to fp8 products of 4096 to 57344 columns by 13 tiles.
-"""
-MORE_PROMOTED_CYCLES = 0.45
-"""For each column of a further block of 64 rows that a consumer has: 42 fp8 products of 64 to 8192
-rows, by one block and by two."""
-MORE_SCALED_CYCLES = 28.0
-"""For each such block where products are scaled."""
-UNCOVERED_CYCLES = 240.0
-"""The same, less what the other consumers' products hide, where each consumer has one block, or one
-has several, and they go on to further tiles: 777 x 3072 x 2048 takes 11.6 us by 72 x 128, swapped,
-and 10.5 by 72 x 256. 25 shapes whose default has changed so are 1.06 times as quick.
-"""
-FURTHER_PART_CYCLES = 28.0
-"""For each further part of a product (`schedule_products`)."""
-WIDE_ALONE = 64
-"""A single consumer, as no other one's products hide its waits, takes a cycle more for each column
-beyond these: fp8 products of 64 x 64 to 64 x 128, by 256 of the contraction, of 128 and 256 rows.
-"""
-SHARED_BY_THREE = 0.85
-"""The results of promoted sums, which are not in the tensor cores, take that much less by three
-consumers, each of whom has 64 columns of 128 and not 96 of 192: 28 contests of fp8 products, with
-and without scales, K = 256 to 4096, want 0.69 to 0.95. 8192 x 8192 x 512 takes 67.4 us by 192 x
-128, 74.3 by 128 x 192; 4096 x 8192 x 384 26.1 and 29.5 (128 x 144). Transposed ones gain nothing.
-"""
-SCALED_BY_FEW = 45.0
-"""More, where products are scaled and but one other consumer has the tensor cores in that
-time: 8192 x 8192 x 8192 takes 875 us by 192 x 128 of three, 931 by 128 x 192 and 980 by 256 x
-128 of two.
-"""
-PIECES_MEMORY, TURNS_MEMORY = 1.08, 1.1
-"""By how much longer what comes from memory takes to come to pieces of tiles, and to whole tiles
-that follow each other: 96 x 5120 x 25600 takes 83 us by two slices of 128 x 80, 71 by pairs of 64 x
-80, 192 x 12288 x 12288 121 by 64 x 144 in ping-pong, 105 by 192 x 128 and stream-K. Fitted to 310
-schedules of 43 bf16 products of 65 to 300 rows.
-"""
-SOFTNESS, THIN_SOFTNESS = 4, 8
-"""How sharply the longer of loading and memory is all that counts (`ASKED_AGAIN`)."""
-L2_HOLDS = 0.8
-"""The share of L2 that tensors stay in."""
-LOST_REUSE = 0.12
-"""Slower by this much are steps of runs longer than a tile where L2 does not hold the tensors:
-workers stand at different places of the contraction, and share nothing.
-"""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """`cycles` in all, and what they are made of: those of a whole tile's products and results (of
-    a CTA's part, where several share it), and of handing on sums.
+    """`cycles` in all, and what they are made of: those of a tile's loops and of its results (of
+    a CTA's part, where several share it), of handing on sums, and what memory takes at the least.
     """
 
     cycles: float
@@ -188,16 +79,15 @@ class Prediction:
     mainloop: float
     epilogue: float
     handing: float = 0.0
+    memory: float = 0.0
     stretch: float = 1.0
     """By how much longer steps and results take for memory, or shorter for what idle SMs leave."""
-    lost: float = 0.0
-    """By how much longer the steps of tiles that are cut take than those of others."""
-    memory_bound: bool = False
-    """Whether it is memory that takes longest."""
     gain: float = 1.0
     """By how much quicker operands come, as CTAs of a cluster lie in one GPC."""
     sharing: int = 1
     """CTAs of a cluster that share the contraction of a tile; `tile` is what each has of it."""
+    memory_bound: bool = False
+    """Whether it is memory that takes longest."""
 
     @property
     def waves(self) -> int:
@@ -215,7 +105,7 @@ class Prediction:
 
     @property
     def microseconds(self) -> float:
-        return self.tile.target.microseconds(self.cycles)
+        return self.cycles / self.tile.clock / 1000
 
 
 def predict(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Prediction:
@@ -225,21 +115,8 @@ def predict(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> Predicti
     sharing = cluster_splits_beside(schedule, (loop.index for loop in work.nest))
     if sharing > 1:
         return predicted(shared_out(asked, sharing), schedule, sharing=sharing)
-    pieces = num_pieces(asked, schedule)
-    target = work.target
-    at_once = is_one_wave(target, pieces) and target.run_at_once(pieces, cluster_size(schedule))
-    # Slices begin together, and share what they load; stream-K is fitted by `ASTRAY` alone.
-    apart = schedule.scheduler == "stream_k" or schedule.reduction == "parallel"
-    known = work.sized and not asked.thin and not apart
-    if not (known and at_once and is_narrow(asked, NEARLY_NARROW)):
-        return predicted(asked, schedule)
-    if not schedule.cuts_tiles:
-        cold = asked.cold_bytes * cold_share(work, schedule, tile)
-        asked = dataclasses.replace(asked, cold_bytes=cold)
-    narrow = schedule.cuts_tiles or is_narrow(asked)
-    gain = gain_of(work, schedule, tile, asked.slot_bytes, narrow)
-    gain /= drift(asked.depth * asked.tiles // pieces)
-    return predicted(asked, schedule, gain, starting_cycles(work, schedule))
+    at_once = is_one_wave(work.target, num_pieces(asked, schedule))
+    return predicted(asked, schedule, gain_of(asked, schedule, at_once=at_once))
 
 
 def clustered(work: Work, schedule: Schedule) -> dict[str, int]:
@@ -254,10 +131,17 @@ def clustered(work: Work, schedule: Schedule) -> dict[str, int]:
 def shared_out(asked: Workload, sharing: int) -> Workload:
     """Of each CTA, where so many share the contraction of a tile: as if tiles were more."""
     part = -(-asked.depth // sharing) / max(1, asked.depth)
-    overlapping = sharing <= MOST_ALIKE
-    beyond = asked.overhang_bytes if overlapping else asked.overhang_bytes_cut
+
+    def own(step: Step) -> Step:
+        if step.in_loop:
+            return dataclasses.replace(step, times=step.times * part)
+        computing, stored = step.instructions / sharing, step.stored / sharing
+        return dataclasses.replace(step, instructions=computing, stored=stored)
+
     return dataclasses.replace(
         asked,
+        shared_out=True,
+        steps=tuple(map(own, asked.steps)),
         tiles=asked.tiles * sharing,
         depth=-(-asked.depth // sharing),
         product_cycles=asked.product_cycles * part,
@@ -265,11 +149,7 @@ def shared_out(asked: Workload, sharing: int) -> Workload:
         operand_bytes=asked.operand_bytes * part,
         promoted=int(asked.promoted * part),
         further_parts=int(asked.further_parts * part),
-        overhang_bytes=beyond * part,
-        own_bytes=asked.own_bytes * part,
         stored_elements=asked.stored_elements / sharing,
-        transposed_elements=asked.transposed_elements / sharing,
-        computed=asked.computed / sharing,
     )
 
 
@@ -290,95 +170,119 @@ def is_narrow_wave(asked: Workload, least: float = NARROW) -> bool:
 
 
 def predicted(
-    asked: Workload,
-    schedule: Schedule,
-    gain: float = 1.0,
-    starting: float = 0.0,
-    sharing: int = 1,
+    asked: Workload, schedule: Schedule, gain: float = 1.0, sharing: int = 1
 ) -> Prediction:
-    """`gain`: by how much quicker operands come; `starting`: cycles that the start takes longer;
-    `sharing`: CTAs of a cluster that share the contraction of a tile.
+    """`gain`: by how much quicker operands come; `sharing`: CTAs of a cluster that share the
+    contraction of a tile.
     """
     target, cluster = asked.target, cluster_size(schedule)
     scheduler = tile_scheduler(schedule.scheduler or "", schedule.splits or 1)
     depth = max(1, asked.depth) if scheduler.splits_tiles else 1
     work = busiest(scheduler, -(-asked.tiles // cluster), depth, target.cluster_room(cluster))
-    power = 1 + POWER * min(asked.bytes_per_cycle, MOST_BYTES)
-    promoting = _promoting(asked, schedule, work.iterations > 1) if asked.promoted else 0.0
-    if sharing > 1:
-        loading = _larger(*apart_cycles(asked), 4)
-    else:
-        loading = loading_cycles(asked, scheduler.splits_tiles)
-    if schedule.cuts_tiles and schedule.reduction != "parallel":
-        loading *= ASTRAY[schedule.scheduler or ""]
-    elif work.iterations > 1:
-        loading = max(loading, (asked.operand_bytes + asked.read_bytes) / SMEM_BYTES)
-    mainloop = _larger((asked.product_cycles + promoting) * power, loading / gain, 24)
-    computing = asked.computed / ISSUED
-    splitting = asked.split_rows * SPLIT_CYCLES
-    storing = asked.stored_elements * STORE_CYCLES
-    longer = _longer(mainloop, storing, computing) if work.iterations > 1 else 0.0
-    unfilled = asked.unfilled_elements * STORE_CYCLES * min(1.0, UNFILLED * longer)
-    epilogue = storing + unfilled + splitting + computing
-    epilogue += asked.transposed_elements * TRANSPOSE_CYCLES
-    if schedule.consumers == 3 and asked.promoted and not asked.scaled:
-        epilogue *= 1.0 if asked.transposed_elements else SHARED_BY_THREE
     share = min(1.0, asked.tiles * depth / (work.steps * target.num_sms))
+    alone = asked.rates.l2_one_bytes / asked.rates.l2_bytes
+    few = min(alone, share**-FEW_EXPONENT) if share else alone
+    mainloop, epilogue = tile_cycles(asked, schedule, gain * few)
     cycles = work.steps * (mainloop / depth)
-    long = work.cut_steps > depth and asked.tensor_bytes > L2_HOLDS * target.l2_bytes
-    lost = LOST_REUSE if long else 0.0
-    cycles += lost * work.cut_steps * (mainloop / depth)
     results = epilogue * results_share(asked, schedule)
-    if schedule.mode == "pingpong" and work.iterations > 1:
-        waiting = max(0.0, BESIDE * epilogue - mainloop) / 2
-        cycles += work.iterations * (splitting + DELAY * computing + waiting) + results
-        cycles += (work.iterations - UNHANDED) * TURN_CYCLES
-        cycles *= 1 + SHORT_TURNS * longer
+    if num_pingpong_consumers(schedule) > 1 and work.iterations > 1:
+        beside = max(TURN_CYCLES, (BESIDE * epilogue - mainloop) / 2)
+        cycles += work.iterations * beside + results
     else:
-        beyond = max(0.0, asked.stored_elements - 128**2)
-        cycles += work.finished * results * (1 + BURSTS * longer * beyond)
-    whole_turns = 0 if scheduler.splits_tiles else work.iterations
-    memory = memory_cycles(asked, max(share, 1e-9), whole_turns)
-    quicker = max(QUICKEST, share**BOOST)
-    busy = cycles * quicker + START_CYCLES + starting
-    if not asked.thin and schedule.scheduler == "split_k":
-        memory *= PIECES_MEMORY
-    elif not asked.thin and not schedule.cuts_tiles and work.iterations > 1:
-        memory *= TURNS_MEMORY
-    bounded = _larger(busy, memory, THIN_SOFTNESS if asked.thin else SOFTNESS)
+        cycles += work.finished * results
+    quicker = max(asked.clock / asked.rates.clock, share**POWER_EXPONENT)
+    busy = cycles * quicker + START_CYCLES
+    memory = memory_cycles(asked)
+    bounded = larger(busy, memory + START_CYCLES)
     handing = split_k_cycles(asked, schedule, work) + exchange_cycles(asked, work, sharing)
-    stretch = (bounded - START_CYCLES) / max(1.0, cycles)
-    own = work, mainloop, epilogue, handing, stretch, lost
-    bound = memory > busy
-    return Prediction(bounded + handing, asked, *own, bound, gain, sharing)
+    return Prediction(
+        cycles=bounded + handing,
+        tile=asked,
+        work=work,
+        mainloop=mainloop,
+        epilogue=epilogue,
+        handing=handing,
+        memory=memory,
+        stretch=(bounded - START_CYCLES) / max(1.0, cycles),
+        gain=gain,
+        sharing=sharing,
+        memory_bound=memory + START_CYCLES > busy,
+    )
 
 
-def _longer(mainloop: float, storing: float, computing: float) -> float:
-    """The share of the time of results for which no product runs meanwhile: less of those that take
-    as long to compute as to store, 0 from half of it on.
-    """
-    shorter = max(0.0, 1 - mainloop / max(1.0, storing))
-    return shorter * max(0.0, 1 - 2 * computing / max(1.0, storing))
+def tile_cycles(asked: Workload, schedule: Schedule, gain: float = 1.0) -> tuple[float, float]:
+    """Of a tile's loops, and of what stands outside of them."""
+    power = _power(asked)
+    promoting = (
+        _promoting(asked, schedule) / sum(s.times for s in asked.steps if s.tensor)
+        if asked.promoted
+        else 0.0
+    )
+    mainloop = epilogue = 0.0
+    for step in asked.steps:
+        cycles = interval(asked, schedule, step, power, promoting if step.tensor else 0.0, gain)
+        if step.in_loop:
+            mainloop += step.times * cycles
+        else:
+            epilogue += cycles
+    return mainloop, epilogue
 
 
-def _promoting(asked: Workload, schedule: Schedule, goes_on: bool) -> float:
+def _power(asked: Workload) -> float:
+    """By how much longer products take, as the clock is lower the more there is to move."""
+    rates = asked.rates
+    moved = min(1.0, asked.bytes_per_cycle / BYTES_AT_WORST)
+    return 1 + (rates.tensor_smem_clock / rates.tensor_l2_clock - 1) * moved
+
+
+def interval(
+    asked: Workload,
+    schedule: Schedule,
+    step: Step,
+    power: float,
+    promoting: float,
+    gain: float,
+) -> float:
+    """Cycles from one iteration of a loop to the next, of all consumers of a tile."""
+    rates, warps = asked.rates, num_cooperating(schedule)
+    lanes = rates.fma_lanes * (min(1.0, ISSUE_PER_WARP * warps) if step.in_loop else 1.0)
+    computing = step.instructions / lanes
+    # TMA fills slots while products read others.
+    smem = (step.read + rates.smem_fill_sharing * step.loaded) / rates.tensor_smem_bytes
+    tensor = (larger(step.tensor, smem, SHARPNESS) + promoting) * power if step.tensor else 0.0
+    # A chain's next products run beside what is computed of these, and so do other consumers' where
+    # sums are promoted.
+    beside = step.chained or (asked.promoted and tensor)
+    busy = max(tensor, computing) if beside else tensor + computing
+    if step.direct:
+        busy += step.direct / rates.l2_load_bytes
+        # Beside products it is asked for ahead.
+        busy += 0.0 if asked.product_cycles else rates.dram_loaded_ns * asked.clock
+    busy += step.stored / STORE_BYTES
+    if not step.loaded:
+        return busy
+    slow = 1 + COLD * asked.cold_bytes / max(1.0, asked.operand_bytes)
+    apart = schedule.cuts_tiles and schedule.reduction != "parallel"
+    slow *= ASTRAY if apart or asked.shared_out else 1.0
+    cycles = larger(busy, step.loaded * slow / (rates.l2_bytes * gain), SHARPNESS)
+    return (
+        max(cycles, ring_cycles(asked, step, busy, schedule.stages)) if step.times > 1 else cycles
+    )
+
+
+def _promoting(asked: Workload, schedule: Schedule) -> float:
     """Cycles for all products that are read at once."""
     blocks = asked.rows // (64 * num_cooperating(schedule))
-    scaled = SCALED_BY_FEW if asked.scaled and (schedule.consumers or 1) < 3 else 0.0
+    scaled = SCALED_CYCLES if asked.scaled and (schedule.consumers or 1) < 3 else 0.0
     alone = max(0, asked.columns - WIDE_ALONE) if schedule.consumers == 1 else 0
-    further = MORE_SCALED_CYCLES if asked.scaled else MORE_PROMOTED_CYCLES * asked.columns
-    promoting = PROMOTED_CYCLES + max(0, blocks - 1) * further
-    consumers = schedule.consumers or 1
-    if goes_on and min(blocks, consumers) == 1 < max(blocks, consumers) and not asked.scaled:
-        own = asked.product_cycles / (asked.promoted + asked.further_parts) / consumers
-        promoting = max(promoting, UNCOVERED_CYCLES - (consumers - 1) * own)
-    each = promoting + scaled + alone
-    return asked.promoted * each + asked.further_parts * FURTHER_PART_CYCLES
+    further = FURTHER_SCALED_CYCLES if asked.scaled else FURTHER_CYCLES * asked.columns
+    each = PROMOTED_CYCLES + max(0, blocks - 1) * further + scaled + alone * ALONE_COLUMN_CYCLES
+    return asked.promoted * each + asked.further_parts * FURTHER_SCALED_CYCLES
 
 
 def memory_share(own: Prediction) -> float:
     """Of the time, what it takes to read and write the tensors once."""
-    return memory_cycles(own.tile, 1.0) / own.cycles
+    return own.memory / own.cycles
 
 
 def least_cycles(tile: Prediction) -> float:
@@ -387,10 +291,4 @@ def least_cycles(tile: Prediction) -> float:
     """
     asked = tile.tile
     steps = tile.mainloop * asked.tiles / asked.target.num_sms + START_CYCLES
-    return max(steps, memory_cycles(asked, 1.0)) + least_split_k_cycles(asked)
-
-
-def _larger(a: float, b: float, softness: float) -> float:
-    """The larger of two, and a little more where they are close."""
-    top = max(a, b, 1.0)
-    return top * ((a / top) ** softness + (b / top) ** softness) ** (1 / softness)
+    return max(steps, tile.memory) + least_split_k_cycles(asked)

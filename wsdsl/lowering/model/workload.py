@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from itertools import repeat
 
 from wsdsl.ir.global_memory import COPY_WORD, L2_LINE
-from wsdsl.ir.op import Kernel, Value, once
+from wsdsl.ir.op import Kernel, Op, Value, once, operands
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
-from wsdsl.ir.target import Target
 from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Load, Map, Store
 from wsdsl.ir.types import Axis, Role, Tensor, Tile, Type
 from wsdsl.lowering.axes import axes_of
+from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.footprint import num_parts
 from wsdsl.lowering.model.instructions import instructions
-from wsdsl.lowering.model.lines import (
-    COPIED,
-    COPIED_SINGLY,
-    MULTICAST_CROSSING,
-    crossing,
-)
+from wsdsl.lowering.model.lines import crossing
+from wsdsl.lowering.model.numbers import COPIED, COPIED_SINGLY, MULTICAST_CROSSING
+from wsdsl.lowering.model.steps import Step, Workload
 from wsdsl.lowering.model.terms import LoadTerm, ProductTerm, StoreTerm, elements, last_axis
 from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.output_nest import output_nest, with_loops
@@ -31,85 +27,15 @@ from wsdsl.lowering.passes.fit_last_tiles import units_within
 from wsdsl.lowering.product_operands import computed_operands, multiplied
 from wsdsl.lowering.slots import operand_slots
 from wsdsl.lowering.split_k_rules import cut_loop
+from wsdsl.rates import rates_of
 
 FEW_COLUMNS = 64
 """So many may ride wgmma's N: then a tile has all of them."""
 UNKNOWN_SIZE = 8192
 """A dimension's size where it is not known."""
-WARM = 0.8
-"""The share of all bytes up to which a tensor is taken to come to L2 as quickly as others do."""
-COLD_FROM = 0.4
-"""The `coldness` from which on loads run ahead by a slot more."""
-ALL_BEYOND = 3.0
-"""Bytes beyond the end of a tensor count so many times where no tile is without: 160 x 10240 x 8192
-takes 66.6 us by 192 x 80, 192 x 10240 x 8192 49.6.
-"""
-ASKED_TOGETHER = 3
-"""Of CTAs that want the same and are far apart, so many ask for it by themselves."""
+MOSTLY = 0.8
+"""Of all bytes: a tensor that has more comes from memory, and others from L2 beside it."""
 Loop = ForTiles | ForEach
-
-
-@dataclass(frozen=True)
-class Workload:
-    """Per output tile: cycles of the tensor cores, their multiplications and additions, bytes of
-    operands that are loaded and that products read of SMEM, elements that are stored, instructions
-    that compute them of the sums (`computed`, of all threads), products that are read at once
-    (`promoted`), `rows`, and, where the contraction can be cut, tiles of it (`depth`), elements of
-    the sums, and their columns; and of the whole problem: tiles, bytes of the tensors.
-    """
-
-    target: Target
-    tiles: int
-    product_cycles: float
-    operations: int
-    operand_bytes: float
-    read_bytes: float
-    stored_elements: float
-    tensor_bytes: float
-    computed: float = 0.0
-    promoted: int = 0
-    further_parts: int = 0
-    """Of products that are promoted in parts, but the first of each."""
-    scaled: bool = False
-    """Whether products are multiplied before they are summed."""
-    rows: int = 0
-    depth: int = 1
-    sums: int = 0
-    columns: int = 0
-    least_slice: int = 8
-    """Of the columns, where pieces finish slices of a tile."""
-    transposed_elements: float = 0.0
-    """Of those that are stored."""
-    split_rows: float = 0.0
-    """Rows of results, of which every other tile's begin amid a sector of GMEM."""
-    unfilled_elements: float = 0.0
-    """That would fill the lines of the results that are stored, which end where the tile does."""
-    overhang_bytes: float = 0.0
-    """Of those that are loaded, beyond the end of a tensor, in the tile that reaches farthest."""
-    overhang_bytes_cut: float = 0.0
-    """The same of tiles that are cut: their last ones may not overlap those before."""
-    cold_bytes: float = 0.0
-    """Of those that are loaded, of the tensor that nearly all comes from, as far as it does."""
-    own_bytes: float = 0.0
-    """Of those that are loaded, what comes for this tile alone where CTAs are far apart."""
-    crossing: float = 1.0
-    """How much longer operands take to load, since their lines cross those of L2."""
-    row_bytes: float = 0.0
-    """Contiguous ones that a load takes at once, at the least."""
-    few_columns: bool = False
-    """Whether a tile has all columns of the output, and these are few."""
-    thin: bool = False
-    """Whether the output has few rows or columns, so that memory is the limit."""
-
-    @property
-    def slot_bytes(self) -> float:
-        """That a step of the contraction loads."""
-        return self.operand_bytes / max(1, self.depth)
-
-    @property
-    def bytes_per_cycle(self) -> float:
-        """What the loads ask of L2 while the tensor cores are busy."""
-        return self.operand_bytes / max(1.0, self.product_cycles)
 
 
 class Work:
@@ -120,23 +46,24 @@ class Work:
     ) -> None:
         """`singly`: tensors that threads copy element by element, beside those whose rows tell."""
         self.sizes, self.target = dict(kernel.sizes) | dict(sizes), kernel.target
+        self.rates = rates_of(self.target)
         nest, self.body = output_nest(kernel)
         self.nest: list[Loop] = list(nest)
         self.inside = list(with_loops(self.body))
         edges = (e for group in operand_slots(kernel) for e in group.operands)
         computed_from = {e.load.result for e in edges if e.consumers[0] in ("decode", "compute")}
-        operands = multiplied(kernel) | computed_from
-        self.loads = [op for op, _ in self.inside if isinstance(op, Load) and op.result in operands]
-        self.computes = any(computed_operands(kernel, op) for op in kernel.of(Contract))
-        """Whether operands are computed, which takes the consumers' time in each step."""
+        through = multiplied(kernel) | computed_from
+        self.loads = [op for op, _ in self.inside if isinstance(op, Load) and op.result in through]
         self.scaled, self.copied = scales_products(kernel), kernel.unaligned
         self.padded, self.singly, self.within = kernel.padded, singly, units_within(kernel)
         self.every = kernel.schedule.precise_every if kernel.schedule else None
         self.roles: dict[str, Role] = {name: axis.role for name, axis in axes_of(kernel).items()}
-        tensors = [p.type for p in kernel.params if isinstance(p.type, Tensor)]
-        self.tensor_bytes = sum(map(self.num_bytes, tensors))
+        self.tensors = [p for p in kernel.params if isinstance(p.type, Tensor)]
+        self.tensor_bytes = sum(self.num_bytes(p.type) for p in self.tensors)
+        written = {op.tensor for op, _ in self.inside if isinstance(op, Store)}
+        self.written_bytes = sum(self.num_bytes(v.type) for v in written)
         self._known: dict[object, Workload] = {}
-        self._take_apart()
+        self._take_apart(kernel)
 
     @classmethod
     def of(cls, kernel: Kernel, sizes: Mapping[str, int]) -> Work:
@@ -147,28 +74,42 @@ class Work:
             kept[asked] = cls(kernel, sizes)
         return kept[asked]
 
-    def _take_apart(self) -> None:
+    def forget(self) -> None:
+        """What was found out under tile sizes, where the model's numbers change."""
+        self._known.clear()
+
+    def _take_apart(self, kernel: Kernel) -> None:
         found = dict.fromkeys(loops for _, loops in self.inside)
         place = {loops: i for i, loops in enumerate(found)}
         self.around = [[*map(self._walked, loops)] for loops in found]
+        self.in_loop = [bool(loops) for loops in found]
         self.outer = [*map(self._walked, self.nest)]
         self.products = list[ProductTerm]()
         self.stores = list[StoreTerm]()
         self.computed = list[tuple[int, float, tuple[str, ...]]]()
         self.load_terms = list[LoadTerm]()
+        self.direct = list[tuple[int, float, tuple[str, ...]]]()
+        in_smem, made = decoded(kernel).tiles, kernel.definers
+        self.chained = {
+            place[loops]
+            for op, loops in self.inside
+            if isinstance(op, Contract) and any(_is_made(v, made) for v in (op.a, op.b))
+        }
         for op, loops in self.inside:
             at = place[loops]
             if isinstance(op, Contract):
-                self.products.append(ProductTerm.of(at, op, self.roles))
+                computed = {*computed_operands(kernel, op)} - {*in_smem}
+                self.products.append(ProductTerm.of(at, op, self.roles, bool(computed)))
             elif isinstance(op, Store):
-                last = last_axis(op)
-                size = self.size(last.dim) if last else 0
-                self.stores.append(StoreTerm.of(at, op, self.roles, size))
-            elif (own := instructions(op)) and (not loops or self.computes):
-                self.computed.append((at, *own))
-            if op in self.loads:
+                self.stores.append(StoreTerm.of(at, op))
+            elif op in self.loads:
                 assert isinstance(op, Load)
                 self.load_terms.append(self._load_term(at, op))
+            elif isinstance(op, Load) and isinstance(op.result.type, Tile) and op.result.type.axes:
+                kind = op.result.type
+                self.direct.append((at, kind.dtype.bits / 8, kind.axes))
+            elif own := instructions(op):
+                self.computed.append((at, *own))
 
     def _load_term(self, around: int, op: Load) -> LoadTerm:
         assert isinstance(op.result.type, Tile)
@@ -259,54 +200,56 @@ class Work:
     ) -> Workload:
         times = [math.prod([_trips(walked, tile) for walked in loops]) for loops in self.around]
         outer = [_trips(walked, tile) for walked in self.outer]
-        cycles = operand_bytes = cold_bytes = own_bytes = read_bytes = stored = split = 0.0
-        unfilled = computed = beyond = beyond_cut = transposed = plain_bytes = 0.0
+        asked: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+        cold_bytes = own_bytes = plain_bytes = elements_stored = 0.0
         operations = promoted = further = 0
         for product in self.products:
             num, volume = times[product.around], elements(product.axes, tile)
-            cycles += num * (volume / product.each_cycle)
+            asked["tensor"][product.around] += product.cycles(volume, tile, self.rates)
+            asked["read"][product.around] += product.read_bytes(volume, tile)
             operations += num * 2 * volume
-            read_bytes += num * product.read_bytes(volume, tile)
-            if product.op.acc is None:
+            if product.op.acc is None and product.around not in self.chained:
                 promoted += num
                 further += num * (num_parts(product.op, tile, self.every) - 1)
         for store in self.stores:
-            num = times[store.around]
-            own = num * elements(store.axes, tile)
-            stored += own
-            transposed += own * store.transposes
-            split += num * store.split_rows(tile)
-            unfilled += num * store.unfilled(tile)
+            own = elements(store.axes, tile)
+            asked["stored"][store.around] += own * store.bits / 8
+            elements_stored += times[store.around] * own
         for around, each, axes in self.computed:
-            computed += times[around] * (each * elements(axes, tile))
-        counted = 1.0 if self.thin else ALL_BEYOND
+            asked["instructions"][around] += each * elements(axes, tile)
+        for around, width, axes in self.direct:
+            asked["direct"][around] += width * elements(axes, tile)
         for load in self.load_terms:
-            num, width = times[load.around], load.dtype.bits / 8
-            own = num * load.moved_bytes(tile)
-            plain_bytes += own
-            own *= self._crossing(load, tile, together)
-            operand_bytes += own
-            cold_bytes += own * self.coldness[load.op.result]
-            wanted = max(1, math.prod([outer[n] for n in load.wanted_by]))
-            own_bytes += own * min(1.0, ASKED_TOGETHER / wanted)
-            over, over_cut = load.beyond(tile, counted)
-            beyond += num * width * over
-            beyond_cut += num * width * over_cut
+            num, longer = times[load.around], self._crossing(load, tile, together)
+            moved = load.moved_bytes(tile) + load.beyond(tile) * load.dtype.bytes / 2
+            asked["loaded"][load.around] += moved * longer
+            plain_bytes += num * moved
+            cold_bytes += num * moved * longer * self.coldness[load.op.result]
+            if math.prod([outer[n] for n in load.wanted_by]) <= 1:
+                own_bytes += num * moved
+        steps = tuple(
+            Step(num, in_loop=self.in_loop[i], chained=i in self.chained,
+                 **{what: held[i] for what, held in asked.items() if i in held})
+            for i, num in enumerate(times)
+        )  # fmt: skip
         summed = [v.type for v in self.cut.result if isinstance(v.type, Tile)] if self.cut else []
         columns = [a for kind in summed[:1] for a in kind.axes if self.roles[a] == "columns"]
+        operand_bytes = sum(step.times * step.loaded for step in steps)
+        launched = (self._launched(*pair, cluster) for pair in zip(self.nest, outer, strict=True))
         return Workload(
             target=self.target,
-            tiles=math.prod(map(self._launched, self.nest, outer, repeat(cluster))),
-            product_cycles=cycles,
+            rates=self.rates,
+            steps=steps,
+            tiles=math.prod(launched),
+            product_cycles=sum(step.times * step.tensor for step in steps),
             operations=operations,
             operand_bytes=operand_bytes,
             crossing=operand_bytes / max(1.0, plain_bytes),
             cold_bytes=cold_bytes,
             own_bytes=own_bytes,
-            read_bytes=read_bytes,
-            stored_elements=stored,
+            stored_elements=elements_stored,
             tensor_bytes=self.tensor_bytes,
-            computed=computed,
+            written_bytes=self.written_bytes,
             promoted=promoted,
             further_parts=further,
             scaled=self.scaled,
@@ -315,12 +258,6 @@ class Work:
             sums=sum(math.prod(tile[a] for a in kind.axes) for kind in summed),
             columns=sum(tile[a] for a in columns),
             least_slice=self.least_slice,
-            transposed_elements=transposed,
-            split_rows=split,
-            unfilled_elements=unfilled,
-            overhang_bytes=beyond,
-            overhang_bytes_cut=beyond_cut,
-            row_bytes=min((load.row_bytes(tile) for load in self.load_terms), default=0.0),
             few_columns=self.few_columns and all(tile[a] >= n for a, n in self.columns.items()),
             thin=self.thin,
         )
@@ -332,17 +269,12 @@ class Work:
 
     @cached_property
     def coldness(self) -> dict[Value, float]:
-        """Of each load: 0 where its tensor has up to `WARM` of the bytes of all that are loaded
+        """Of each load: 0 where its tensor has up to `MOSTLY` of the bytes of all that are loaded
         from, 1 where it has all of them.
         """
         held = {op.result: self.num_bytes(op.tensor.type) for op in self.loads}
         total = max(1.0, sum(held.values()))
-        return {v: max(0.0, own / total - WARM) / (1 - WARM) for v, own in held.items()}
-
-    @property
-    def is_cold(self) -> bool:
-        """Whether nearly all that is loaded comes from memory, and from one tensor."""
-        return self.sized and max(self.coldness.values(), default=0.0) > COLD_FROM
+        return {v: max(0.0, own / total - MOSTLY) / (1 - MOSTLY) for v, own in held.items()}
 
     def _crossing(
         self, load: LoadTerm, tile: Mapping[str, int], together: Mapping[str, int]
@@ -361,7 +293,8 @@ class Work:
         role, row, apart = load.role, self.size(last.dim), tile[last.name]
         line = SWIZZLE_SPAN[operand_lines(apart, load.dtype, role)[0]]
         apart = apart if apart < row else 0
-        longer = crossing(row * width % L2_LINE, apart * width % L2_LINE, line, not role)
+        offsets = row * width % L2_LINE, apart * width % L2_LINE
+        longer = crossing(self.rates, *offsets, line, not role)
         copied = math.prod([num for axis, num in together.items() if axis not in load.axes])
         # Where it is tiles by columns alone that begin amid lines, nothing is gained by it.
         if not role or row * width % L2_LINE:
@@ -371,6 +304,19 @@ class Work:
     def num_bytes(self, kind: Type) -> float:
         assert isinstance(kind, Tensor)
         return math.prod(self.size(d) for d in kind.dims) * kind.dtype.bits / 8
+
+
+def _is_made(value: Value, made: Mapping[Value, Op]) -> bool:
+    """Whether it comes from a product in the same loop."""
+    ahead, seen = [value], set[Value]()
+    while ahead:
+        op = made.get(ahead.pop())
+        if isinstance(op, Contract):
+            return True
+        if op is not None and not isinstance(op, (ForTiles, ForEach)):
+            ahead += {*operands(op)} - seen
+            seen |= {*operands(op)}
+    return False
 
 
 def _trips(walked: tuple[str, int], tile: Mapping[str, int]) -> int:

@@ -14,6 +14,7 @@ the axes, and depths from the ops.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping
 
 from wsdsl.diagnostics import Finding, ScheduleError, WsdslError
@@ -54,7 +55,8 @@ from wsdsl.lowering.footprint import (
     slot_cycles,
     smem_bytes,
 )
-from wsdsl.lowering.model.loading import LOOKAHEAD, most_stages
+from wsdsl.lowering.model.loading import loading_cycles, most_stages
+from wsdsl.lowering.model.numbers import LOOKAHEAD
 from wsdsl.lowering.model.predict import (
     Prediction,
     is_narrow_wave,
@@ -248,13 +250,15 @@ def _depth(kernel: Kernel, chosen: Schedule, work: Work, tile: Mapping[str, int]
     whole tiles are stored through one buffer.
     """
     cycles = max(1, slot_cycles(kernel, chosen))
-    wanted = -(-LOOKAHEAD // cycles)
-    late = row_blocks(kernel, chosen) > 1 or work.is_cold
+    wanted = math.ceil(LOOKAHEAD / cycles)
+    late = row_blocks(kernel, chosen) > 1 or any(work.coldness.values())
     if late and not _is_pingpong(kernel, chosen):
         wanted += 1
     slot_bytes = smem_bytes(kernel, chosen, 2) - smem_bytes(kernel, chosen, 1)
     own = predict(work, chosen, tile)
     narrow = work.sized and is_narrow_wave(own.tile) and not own.memory_bound
+    if chosen.cuts_tiles:
+        narrow = loading_cycles(own.tile) > own.tile.product_cycles
     wanted = max(2, min(wanted, most_stages(own.tile, chosen, narrow, slot_bytes)))
     enough = 2 if chosen.cuts_tiles else min(-(-LEAST_LOOKAHEAD // cycles), wanted)
     if _waits_for_memory(own, chosen) and not _is_pingpong(kernel, chosen):
