@@ -168,8 +168,8 @@ def test_whole_rows_are_computed() -> None:
 
 @pytest.mark.parametrize("text", [ATTENTION, CAUSAL], ids=["attention", "causal"])
 def test_only_tiles_at_the_edge_are_masked(text: str) -> None:
-    """Of a loop's three copies of the first stage: the first iteration's, which may be the last,
-    that of whole tiles in front of the diagonal, and that of others."""
+    """Of a loop's copies of the first stage: of whole tiles in front of the diagonal, and others,
+    in the first iteration and in those that follow."""
     (kernel,) = vars(wsdsl.parse(text)).values()
     scheduled = kernel.compile(Schedule(), D=64).scheduled
     masks = [
@@ -179,8 +179,8 @@ def test_only_tiles_at_the_edge_are_masked(text: str) -> None:
         for branch in (op.then, op.orelse)
         if any(isinstance(o, Map) and o.fn == "exp2" for o in branch)
     ]
-    first, whole, other, *rest = masks
-    assert first == other > whole == 0 and not any(rest)
+    first, masked, whole, others, *rest = masks
+    assert first == whole == 0 < masked == others and not any(rest)
 
 
 def test_lanes_are_added_up_behind_the_loop() -> None:

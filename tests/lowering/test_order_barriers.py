@@ -67,10 +67,12 @@ def test_where_they_stand() -> None:
     first, both, last = [*issue, settle], [*issue, *issue], [*issue]
     # For whole tiles, and for others.
     before = [*both, settle, settle] * 2
-    assert order(dataclasses.replace(own, order_barriers=None)) == [*first, *before, *last, settle]
+    plain = dataclasses.replace(own, order_barriers=False)
+    assert order(plain) == [*first * 2, *before, *[*last, settle] * 2]
     sync, arrive = "named_barrier_sync", "named_barrier_arrive"
     after = [sync, *both, arrive, settle, settle] * 2
-    assert order(own) == [arrive, *first, *after, sync, *last, arrive, settle, sync]
+    ended = [sync, *last, arrive, settle] * 2
+    assert order(own) == [arrive, *first * 2, *after, *ended, sync]
 
 
 def changed(kernel: Kernel, at: int, *new: Op) -> Kernel:
@@ -93,7 +95,7 @@ def test_each_of_them_is_needed(consumers: int) -> None:
     kernel = compiled(consumers).scheduled
     items = {op.item for op in walk(kernel.body) if isinstance(op, NAMED)} - {None}
     ops = [(at, op) for at, op in enumerate(walk(kernel.body)) if isinstance(op, NAMED)]
-    assert len(ops) == 8 and len(items) == 2
+    assert len(ops) == 10 and len(items) == 2
     for at, op in ops if consumers == 2 else ops[::3]:
         (other,) = items - {op.item} if op.item else (None,)
         mutants = {
@@ -125,7 +127,7 @@ def test_who_primes_and_who_is_left() -> None:
 def test_the_ptx_names_the_barriers() -> None:
     made = compiled(3)
     lines = [line for line in made.ptx.splitlines() if "bar." in line and "%r" in line]
-    assert len(lines) == 6
+    assert len(lines) == 8
     sync, arrive = (line.split("%r")[1].split(",")[0] for line in lines[:2])
     for line in lines:
         own, other = (sync, arrive) if "sync" in line else (line.split("%r")[1].split(",")[0], sync)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from wsdsl.ir.op import Op, Region, Value, operands, results_of
@@ -77,20 +77,36 @@ class PipelinedLoop:
 
     def first_iteration(self, some: Value) -> tuple[Value, ...]:
         """The first stage of the first iteration, if there is one."""
-        b, loop, stages = self.builder, self.loop, self.stages
-        swap = {loop.index: loop.start} | dict(zip(loop.args, loop.init, strict=True))
-        with b.region() as then:
-            self.copy(stages.first, swap)
+        loop, stages = self.loop, self.stages
+
+        def first(whole: bool) -> tuple[Value, ...]:
+            swap = {loop.index: loop.start} | dict(zip(loop.args, loop.init, strict=True))
+            self.axes(swap, inside=whole)
+            self.copy_seen((op for op in stages.first if not isinstance(op, AxisAt)), swap, whole)
             self.copy(stages.scaling, swap)
-            sums = {n: swap[v] for n, v in stages.sums.items()}
-            b.add(Yield(values=self.carried(swap, sums), loc=loop.loc))
-        with b.region() as orelse:
-            nothing = [self.zeros(v) for v in stages.crossing]
-            b.add(Yield(values=(*loop.init, *nothing), loc=loop.loc))
-        made = tuple(self.again(v) for v in (*loop.args, *stages.crossing))
-        branch = If(cond=some, result=made, then=tuple(then), orelse=tuple(orelse), loc=loop.loc)
-        b.add(branch)
-        return made
+            return self.carried(swap, {n: swap[v] for n, v in stages.sums.items()})
+
+        def nothing() -> tuple[Value, ...]:
+            return (*loop.init, *(self.zeros(v) for v in stages.crossing))
+
+        return self.either(some, lambda: self.by_masks(loop.start, first), nothing)
+
+    def copy_seen(self, ops: Iterable[Op], swap: dict[Value, Value], whole: bool) -> None:
+        """The ops; of a whole tile without masks."""
+        for op in ops:
+            if whole and op in self.masks.ops:
+                swap |= self.masks.seen(op, swap)
+            else:
+                self.copy((op,), swap)
+
+    def by_masks(
+        self, start: Value, emitted: Callable[[bool], tuple[Value, ...]]
+    ) -> tuple[Value, ...]:
+        """Once for a tile that needs no masks, and once for others, if there are such."""
+        whole = self.is_whole(start)
+        if whole is None:
+            return emitted(False)
+        return self.either(whole, partial(emitted, True), partial(emitted, False))
 
     def zeros(self, value: Value) -> Value:
         b, kind = self.builder, value.type
@@ -120,11 +136,11 @@ class PipelinedLoop:
         self.copy(ops[at:], swap)
         self.builder.add(CommitProducts(loc=self.builder.loc))
 
-    def last_products(self, swap: dict[Value, Value], alone: bool = False) -> Region:
+    def last_products(self, swap: dict[Value, Value], alone: bool, inside: bool) -> Region:
         """Start the second stage's products; returns what it does behind them. `alone`: there is no
-        next iteration, whose products were started before, and whose tile is a whole one.
+        next iteration, whose products were started before.
         """
-        self.axes(swap, inside=not alone)
+        self.axes(swap, inside=inside)
         second = self.stages.second
         at = max(i for i, op in enumerate(second) if isinstance(op, Contract)) + 1
         self.start(second[:at], swap, first=alone)
@@ -160,11 +176,7 @@ class PipelinedLoop:
         wanted = [v for op in middle for v in results_of(op) if v in used]
         self.copy((*given_back, *scalars), swap)
         self.axes(swap, inside=whole)
-        for op in middle:
-            if whole and op in self.masks.ops:
-                swap |= self.masks.seen(op, swap)
-            else:
-                self.copy((op,), swap)
+        self.copy_seen(middle, swap, whole)
         tiles = tuple(swap[v] for v in wanted if is_tile(v))
         b.add(Materialize(values=tiles, loc=b.loc))
         self.copy(makers, swap)
@@ -188,26 +200,31 @@ class PipelinedLoop:
         one; there is none. Each is one piece, so that all of it can be scheduled together.
         """
 
-        def last() -> tuple[Value, ...]:
+        def last(inside: bool) -> tuple[Value, ...]:
             second = self.of_this(args)
-            self.copy(self.last_products(second, alone=True), second)
+            self.copy(self.last_products(second, alone=True, inside=inside), second)
             summed = {n: second[self.handed[n]] for n in self.stages.sums}
             return tuple(summed.get(n, arg) for n, arg in enumerate(args))
 
-        def another() -> tuple[Value, ...]:
-            whole = self.is_whole(following)
-            if whole is None:
-                return self.ongoing(args, following, whole=False)
-            cases = (partial(self.ongoing, args, following, case) for case in (True, False))
-            return self.either(whole, *cases)
+        def ended() -> tuple[Value, ...]:
+            if not self.is_clipped():
+                return last(inside=False)
+            inside = self.is_inside(self.loop.index)
+            return self.either(inside, partial(last, True), partial(last, False))
 
-        return self.either(more, another, last)
+        ongoing = partial(self.ongoing, args, following)
+        return self.either(more, lambda: self.by_masks(following, ongoing), ended)
+
+    def is_inside(self, start: Value) -> Value:
+        """Whether the tile that begins there ends in front of the loop's end."""
+        b = self.builder
+        return b.map("le", b.plus(start, self.loop.step, "beyond"), self.loop.stop, wish="inside")
 
     def is_whole(self, following: Value) -> Value | None:
         """Whether the tile that begins at `following` needs no mask; None if none has one."""
         b, tests = self.builder, list[Value]()
         if self.is_clipped():
-            tests.append(b.map("le", b.plus(following, self.loop.step, "beyond"), self.loop.stop))
+            tests.append(self.is_inside(following))
         starts = {self.loop.index: following}
         own = tuple(op for op in self.stages.first if isinstance(op, AxisAt))
         self.copy(tuple(op for op in self.needed(own) if op not in own), starts)
@@ -235,7 +252,7 @@ class PipelinedLoop:
         swap = dict(zip(loop.args, args, strict=False)) | {loop.index: following}
         self.start(early, swap, first=True)
         second = self.of_this(args)
-        behind = self.last_products(second)
+        behind = self.last_products(second, alone=False, inside=True)
         self.first_stage(tuple(op for op in stages.first if op not in early), swap, whole)
         self.copy(behind, second)
         summed = {n: second.get(self.handed[n], self.handed[n]) for n in stages.sums}
