@@ -116,7 +116,7 @@ class Canonical:
             agents,
             tuple(
                 [
-                    (h.phase & 1 ^ flip, h.pending, h.tx, h.arrivals, h.initialised)
+                    (h.phase & 1 ^ flip, h.pending, h.tx, h.arrivals, h.initialised, h.there)
                     for _, flip, h in barriers
                 ]
             ),

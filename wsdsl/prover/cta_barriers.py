@@ -42,6 +42,10 @@ def _meet(
                 f"named barrier {key[1]} has {held.arrivals} warpgroups for others, {parties} here",
             )
         held.arrivals = held.pending = parties
+    if held.there >> a.index & 1:
+        told = f"it comes to named barrier {key[1]} twice in one round"
+        raise m.fail("misuse", a, i.op, f"{told}: it would count for someone else")
+    held.there |= 1 << a.index
     phase = held.phase
     know = m.everything(a)
     count_in_phase(m, a, i, held, f"named barrier {key[1]}", know, "its arrival on")

@@ -119,7 +119,7 @@ def settle(m: Machine, a: Agent, op: Op, held: Barrier, name: str) -> None:
             hint="whoever waits must arrive before the next phase can be completed",
         )
     m.waits &= ~held.passed
-    held.passed, held.waiters = 0, ()
+    held.passed, held.waiters, held.there = 0, (), 0
     held.phase += 1
     held.pending = held.arrivals
     held.completed |= held.gathered
