@@ -13,9 +13,9 @@ MIXED_INTEGERS = re.compile(r"\.s32\.(s8\.u8|u8\.s8) ")
 PTX_OF_MIXED = 84
 """wgmma of i8 with u8 came with CUDA 12.4."""
 
-PASSES = ("instruction_combine", "simplify_cfg", "dead_code_elimination")
-"""What the text leaves to do: fold constants and divisions, drop branches that are decided, drop
-what nobody uses. NVPTX's own pipeline finds common expressions afterwards. Left out on purpose:
+PASSES = ("instruction_combine", "simplify_cfg")
+"""What the text leaves to do: fold constants and divisions, drop what nobody uses and branches that
+are decided. NVPTX's own pipeline finds common expressions afterwards. Left out on purpose:
 loop-invariant code motion, which hoists per-thread constants out of the persistent loop into
 registers that the accumulators need; unrolling and rotation, since loops come in the form that they
 shall have; SROA, since loops carry values in phi nodes already.
