@@ -166,8 +166,12 @@ def schedule_of(problem: Problem, text: str) -> Schedule | None:
 
 
 def sizes_of(problem: Problem) -> dict[str, int]:
-    m, n, k = problem.size
+    return sizes_by(problem.kind, problem.size)
+
+
+def sizes_by(kind: Kind, shape: Shape) -> dict[str, int]:
+    m, n, k = shape
     sizes = {"M": m, "N": n, "K": k}
-    if problem.kind.scaling == "block":
+    if kind.scaling == "block":
         sizes |= {"NB": n // 128, "KB": k // 128}
     return sizes
