@@ -4,8 +4,8 @@
     python -m benchmarks.records --suite fp8 --suite layouts --minutes 9 --out h100.csv
 
 Each shape is tuned (docs/tuning.md) from what is chosen for it today, in as much of the time as
-there is for each. Winners replace the shipped records of the same key, others stay. What is measured is
-kept in the user's database as well, so that a second run goes on where the first one ended.
+there is for each. Winners replace the shipped records of the same key, others stay. What is
+measured is kept in the user's database as well: a second run goes on where the first one ended.
 """
 
 from __future__ import annotations
