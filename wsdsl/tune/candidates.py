@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 
 from wsdsl.diagnostics import WsdslError
 from wsdsl.ir.op import Kernel
+from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.choice.fixed_tiles import with_fixed_tiles
 from wsdsl.lowering.passes.choose_schedule import at_least_one, completed, ranked
 from wsdsl.lowering.pipeline import scheduled_tile
@@ -18,9 +19,11 @@ from wsdsl.schedule import Schedule
 USUAL = 48
 SHARES = {"cooperative": 0.35, "pingpong": 0.25, "stream_k": 0.1, "split_k": 0.1}
 """Of each way, how many of the candidates; the neighbours are the rest."""
+OF_ONE_TILE = 2
+"""Ways to share loads among the CTAs of a cluster, or none, of each tile."""
 LEADERS = 3
 """Whose neighbours are tried."""
-WIDTH_STEPS = (-32, -16, 16, 32)
+WIDTH_STEPS = (-64, -32, -16, 16, 32)
 DEPTH_STEPS = (-2, -1, 1, 2)
 
 
@@ -50,14 +53,16 @@ def _all(
     best: list[Schedule] = [chosen.schedule]
     taken = Counter[str]()
     for option, _ in ranked(chosen, with_fixed_tiles(chosen, settled)[0], known, every=True):
-        way = option.scheduler if option.cuts_tiles else option.mode
-        if taken[way or ""] < SHARES.get(way or "", 0.1) * most:
+        way = (option.scheduler if option.cuts_tiles else option.mode) or ""
+        tiles = f"{way} {option.tile}"
+        if taken[way] < SHARES.get(way, 0.1) * most and taken[tiles] < OF_ONE_TILE:
             schedule, findings = completed(chosen, option, known)
             if not findings:
-                taken[way or ""] += 1
+                taken.update((way, tiles))
                 best.append(schedule)
     leaders = list(dict.fromkeys(best))[:LEADERS]
-    near = [n for leader in leaders for n in _neighbours(posed, given, leader, sizes)]
+    sides = {loop_variable(name) for name, axis in axes_of(chosen).items() if axis.role}
+    near = [n for leader in leaders for n in _neighbours(posed, given, leader, sides, sizes)]
     yield from _in_turn(list(dict.fromkeys(best)), near)
 
 
@@ -71,9 +76,15 @@ def _in_turn(best: list[Schedule], near: list[Schedule]) -> Iterator[Schedule]:
 
 
 def _neighbours(
-    kernel: Kernel, given: Schedule, leader: Schedule, sizes: Mapping[str, int]
+    kernel: Kernel,
+    given: Schedule,
+    leader: Schedule,
+    sides: Set[str],
+    sizes: Mapping[str, int],
 ) -> Iterator[Schedule]:
-    """What is given stays; depth is chosen anew beside another width."""
+    """`sides`: the variables that walk the result. What is given stays; depth is chosen anew beside
+    another width.
+    """
     tile = dict(leader.tile or {})
     open_ = dataclasses.replace(leader, stages=given.stages, registers=given.registers)
     changes = [
@@ -82,7 +93,7 @@ def _neighbours(
         if leader.stages and given.stages is None and 1 < leader.stages + step <= 32
     ]
     for name, size in tile.items():
-        if name not in (given.tile or {}):
+        if name in sides and name not in (given.tile or {}):
             changes += [
                 dataclasses.replace(open_, tile=tile | {name: size + step})
                 for step in WIDTH_STEPS

@@ -14,7 +14,8 @@ from wsdsl.tune.result import Trial
 FIRST_ROUNDS, LAST_ROUNDS = 3, 24
 SECOND = 8
 """How many are measured for longer."""
-FINALISTS = 2
+FINALISTS = 4
+"""Of which several may win short bursts and draw too much power."""
 NOISE = 0.003
 """What two measurements of one kernel differ by in one run."""
 SUSTAINED_SECONDS = 6.0
@@ -41,7 +42,7 @@ class Race:
     @property
     def reserve(self) -> float:
         """Seconds that the last rounds take."""
-        return min(12.0, 0.3 * (self.until - self.begin))
+        return min(16.0, 0.3 * (self.until - self.begin))
 
     def has_time(self) -> bool:
         return self._now() < self.until - self.reserve
@@ -87,7 +88,7 @@ class Race:
         if not trials:
             return
         names = [name_of(self.incumbent), *map(name_of, trials)]
-        share = min(1.0, max(0.02, self.reserve / 12.0))
+        share = min(1.0, max(0.02, self.reserve / 16.0))
         times = self._arena.sustained(names, SUSTAINED_SECONDS * share * len(names) / 3)
         for trial in (self.incumbent, *trials):
             if (own := times.get(name_of(trial))) is not None:
