@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -67,12 +68,26 @@ def stand_ins(kernel: Kernel, dim: str, span: Span, others: Mapping[str, int]) -
     choices = _choices(kernel, dim, samples, others)
     cycles = _cycles(choices, dim, samples, others)
     share = [(last - first) / samples[-1] for first, last in itertools.pairwise([0, *samples])]
-    few = [choices[i] for i in _best(cycles, share, MOST if low else MOST_FIRST)]
+    taken = _best(cycles, share, MOST if low else MOST_FIRST)
     ends = list(_ends(low, high, FINE, span))
-    cycles = _cycles(few, dim, [size for _, size in ends], others)
-    served = [few[column.index(min(column))].size for column in zip(*cycles, strict=True)]
+    table = _cycles([choices[i] for i in taken], dim, [size for _, size in ends], others)
+    by_end = [taken[column.index(min(column))] for column in zip(*table, strict=True)]
+    apt: dict[int, int] = {}
+    for i in {*by_end}:
+        own = [size for (_, size), j in zip(ends, by_end, strict=True) if j == i]
+        alike = (c for c, line in zip(choices, cycles, strict=True) if line == cycles[i])
+        apt[i] = _nearest(own, [c for c in alike if c.may_serve(own[-1])] or [choices[i]]).size
+    served = [apt[i] for i in by_end]
     last = [i for i, size in enumerate(served) if [size] != served[i + 1 : i + 2]]
     return StandIns(tuple(ends[i][0] for i in last), tuple(served[i] for i in last))
+
+
+def _nearest(own: Sequence[int], alike: Sequence[_Choice]) -> _Choice:
+    """Of choices that differ in what the model does not know, as the order of tiles, the one at a
+    size like those that it will serve.
+    """
+    middle = own[len(own) // 2]
+    return min(alike, key=lambda c: (abs(math.log(c.size / middle)), c.size))
 
 
 def _ends(low: int, high: int, parts: int, like: Span) -> Iterator[tuple[int, int]]:
