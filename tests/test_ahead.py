@@ -123,7 +123,7 @@ def test_what_can_not_take_a_call_does_not_serve_it(beside: Beside) -> None:
     call = kernel.resolve(on_card(100_000, 4096))
     assert made.signature.together and not misses.is_legal(made, call)
     assert misses.is_legal(made, kernel.resolve(on_card(64, 4096)))
-    assert kernel._variants.alike(given, call.dims, (), ()) == [made]
+    assert misses.alike(kernel._variants, given, call.dims, (), ()) == [made]
     assert kernel._misses.served(call, given, ((), ())) is None
 
 

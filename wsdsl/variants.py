@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -272,7 +271,7 @@ class Variants:
     def _code_of(
         self, asked: Asked, choice: Choice
     ) -> tuple[Schedule | None, Sizes, tuple[str, ...]]:
-        return choice.schedule, self._static(asked.sizes), asked.unaligned
+        return choice.schedule, self.static(asked.sizes), asked.unaligned
 
     def found(
         self,
@@ -299,28 +298,6 @@ class Variants:
         artifact = look(artifact_key(self._code_key(*code)), Artifact)
         return artifact and self.adopt(asked, choice, artifact)
 
-    def alike(
-        self,
-        schedule: Schedule | None,
-        sizes: Mapping[str, int],
-        unaligned: tuple[str, ...],
-        padded: tuple[str, ...],
-    ) -> list[Compiled]:
-        """What is made and takes these sizes and tensors, the one for the nearest sizes first."""
-
-        def distance(asked: Asked) -> float:
-            return sum(abs(math.log2((1 + sizes.get(d, 0)) / (1 + n))) for d, n in asked.sizes)
-
-        static = self._static(tuple(sorted(sizes.items())))
-        like = schedule, unaligned, padded, static
-        near = [
-            (distance(asked), asked.sizes, compiled)
-            for asked, compiled in list(self.choices.items())
-            if compiled.is_made
-            and (asked.schedule, asked.unaligned, asked.padded, self._static(asked.sizes)) == like
-        ]
-        return [compiled for *_, compiled in sorted(near, key=lambda n: n[:2])]
-
     def _choose(self, asked: Asked, compiled: Compiled) -> Compiled:
         if len(self.choices) >= MAX_CHOICES:
             self.choices.clear()
@@ -335,7 +312,8 @@ class Variants:
         tools = assembler(), knobs.ALLOW_SPILLS.get()
         return self._kept_at("choice", repr(asked.schedule), *asked[1:], *tools)
 
-    def _static(self, sizes: Sizes) -> Sizes:
+    def static(self, sizes: Sizes) -> Sizes:
+        """Those for which code is compiled, and not launched with."""
         known = dict(sizes)
         return tuple((d, known[d]) for d in self.declaration.whole_dims if d in known)
 
@@ -343,7 +321,7 @@ class Variants:
         return dataclasses.replace(
             self._tile(),
             schedule=asked.record.whole if asked.record else asked.schedule,
-            sizes=self._static(asked.sizes),
+            sizes=self.static(asked.sizes),
             unaligned=asked.unaligned,
             padded=asked.padded,
             card=self._card(asked),

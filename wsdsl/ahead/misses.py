@@ -5,6 +5,7 @@ what is compiled for the nearest sizes, while a process beside this one compiles
 from __future__ import annotations
 
 import atexit
+import math
 import os
 import threading
 import warnings
@@ -20,7 +21,7 @@ from wsdsl.diagnostics import LaunchError
 from wsdsl.runtime.alignment import Alignment
 from wsdsl.runtime.arguments import Call
 from wsdsl.schedule import Schedule
-from wsdsl.variants import Variants
+from wsdsl.variants import Asked, Variants
 
 
 class Misses:
@@ -43,8 +44,8 @@ class Misses:
         own = self._variants.found(schedule, call.dims, *alignment)
         if own is not None:
             return (own, True) if is_legal(own, call) else None
-        alike = self._variants.alike(schedule, call.dims, *alignment)
-        nearest = next((c for c in alike if is_legal(c, call)), None)
+        near = alike(self._variants, schedule, call.dims, *alignment)
+        nearest = next((c for c in near if is_legal(c, call)), None)
         if nearest is None:
             return None
         self._ask(call, schedule, alignment)
@@ -75,6 +76,28 @@ class Misses:
         if isinstance(made, Failed):
             raise made.error()
         made.adopt(self._variants, job)
+
+
+def alike(
+    variants: Variants,
+    schedule: Schedule | None,
+    sizes: Mapping[str, int],
+    unaligned: tuple[str, ...],
+    padded: tuple[str, ...],
+) -> list[Compiled]:
+    """What is made and takes these sizes and tensors, the one for the nearest sizes first."""
+
+    def distance(asked: Asked) -> float:
+        return sum(abs(math.log2((1 + sizes.get(d, 0)) / (1 + n))) for d, n in asked.sizes)
+
+    like = schedule, unaligned, padded, variants.static(tuple(sorted(sizes.items())))
+    near = [
+        (distance(asked), asked.sizes, compiled)
+        for asked, compiled in list(variants.choices.items())
+        if compiled.is_made
+        and (asked.schedule, asked.unaligned, asked.padded, variants.static(asked.sizes)) == like
+    ]
+    return [compiled for *_, compiled in sorted(near, key=lambda n: n[:2])]
 
 
 def is_legal(compiled: Compiled, call: Call) -> bool:
