@@ -46,6 +46,8 @@ WORDS: dict[str, Schedule] = {
     "constant_scales": Schedule(constant=("a_scale", "b_scale")),
     "alone": Schedule(overlap=False),
     "overlapped": Schedule(overlap=True),
+    "in_turn": Schedule(order_barriers=True),
+    "not_in_turn": Schedule(order_barriers=False),
     "never_promoted": Schedule(precise_every=0),
     "promoted_often": Schedule(precise_every=64),
     "decode_shared": Schedule(decode="shared"),
@@ -62,7 +64,8 @@ def entries() -> Iterator[Entry]:
     for i, (name, schedule) in enumerate(WIDTHS):
         yield _entry(f"widths/{i}/{name}", name, schedule)
     for what, schedule in WORDS.items():
-        for name in WORDED:
+        chains = ("attention",) if schedule.order_barriers is not None else ()
+        for name in (*WORDED, *chains):
             sizes = DEEP if schedule.cuts_tiles else LARGE
             yield _entry(f"words/{what}/{name}", name, schedule, **sizes)
     rng = Random(0)
