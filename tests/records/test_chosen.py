@@ -12,11 +12,14 @@ from wsdsl.cli import main
 from wsdsl.records import card, find, text
 from wsdsl.records.database import Database
 
+INSTALLED = card._installed
 MODEL = make_gemm().schedule(**SIZES)
 
 
 @pytest.fixture(autouse=True)
-def kept(tmp_path: Path) -> Iterator[Database]:
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
+    monkeypatch.setattr(card, "_installed", lambda folder: ())
+    monkeypatch.setattr(card, "_asked", list)
     with knobs.override(cache_dir=tmp_path, records=True, ptxas="off"):
         yield Database(tmp_path / "records.db")
 
@@ -92,7 +95,7 @@ def test_installed_cards_are_read(tmp_path: Path) -> None:
     for i in range(2):
         (tmp_path / str(i)).mkdir()
         (tmp_path / str(i) / "information").write_text("Model: \t\t NVIDIA H200\nIRQ: 7\n")
-    assert card._installed(tmp_path) == ("NVIDIA H200", "NVIDIA H200")
+    assert INSTALLED(tmp_path) == ("NVIDIA H200", "NVIDIA H200")
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from wsdsl import Kernel, Schedule, knobs
 from wsdsl.artifact.artifact import Choice
 from wsdsl.artifact.plain import Entry, to_bytes
 from wsdsl.diagnostics import CompileError, LaunchError, ScheduleError
+from wsdsl.records import card
 from wsdsl.records.database import Database
 from wsdsl.tune import Tuned, tuning
 from wsdsl.tune.tuning import Means
@@ -50,6 +51,8 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def database(tmp_path: Path, compiled: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
     shutil.copytree(compiled, tmp_path / "cache")
+    monkeypatch.setattr(card, "_installed", lambda folder: ())
+    monkeypatch.setattr(card, "_asked", list)
     monkeypatch.setattr(tuning, "_schedules", lambda question, tried: list(tried))
     InThisProcess.asked.clear()
     with knobs.override(cache_dir=tmp_path / "cache", records=True, ptxas="off"):
@@ -59,7 +62,7 @@ def database(tmp_path: Path, compiled: Path, monkeypatch: pytest.MonkeyPatch) ->
 def tune(
     gemm: Kernel,
     *tried: Schedule,
-    card: str = "FakeCard",
+    of: str = "FakeCard",
     arrays: tuple[Any, ...] = (),
     **how: Any,
 ) -> Tuned:
@@ -67,7 +70,7 @@ def tune(
     held = Choice(made.schedule), made.artifact
     InThisProcess.today = to_bytes(Entry(str(gemm.tile), "", held))
     start: Any = InThisProcess
-    means = Means(f"tests.tune.fakes:{card}", 1.0, start, 0.5)
+    means = Means(f"tests.tune.fakes:{of}", 1.0, start, 0.5)
     how = dict(tried=tried, means=means, progress=False) | how
     if arrays:
         return gemm._tuned(gemm.resolve(arrays), None, **how)
@@ -112,7 +115,7 @@ def test_who_fails_costs_itself(database: Database, stages: int, why: str) -> No
 def test_noise_is_no_gain(database: Database) -> None:
     gemm = make_gemm()
     before = gemm.schedule(**SIZES)
-    tuned = tune(gemm, *(like(n) for n in (240, 224, 208, 192)), card="Equal")
+    tuned = tune(gemm, *(like(n) for n in (240, 224, 208, 192)), of="Equal")
     assert tuned.winner is None and gemm.schedule(**SIZES) == before
     assert "what is chosen today stays" in str(tuned)
     assert len(database.rows()) == 5 and not database.chosen(gemm.declaration.digest)
@@ -152,9 +155,9 @@ def test_arrays_are_left_alone(database: Database) -> None:
 
 def test_what_can_not_be_done_is_told(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(LaunchError, match=r"nothing can be measured.*no GPU"):
-        tune(make_gemm(), like(192), card="NoCard")
+        tune(make_gemm(), like(192), of="NoCard")
     with pytest.raises(LaunchError, match="what is chosen today can not be measured"):
-        tune(make_gemm(), like(192), card="Broken")
+        tune(make_gemm(), like(192), of="Broken")
     with pytest.raises(CompileError, match="needs a size for K"):
         make_gemm().tune_for(dict(M=1, N=1))
     with knobs.override(cache_dir=None):

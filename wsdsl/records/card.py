@@ -5,12 +5,14 @@ has begun with CUDA can not be forked.
 from __future__ import annotations
 
 import re
+import subprocess
 from functools import cache
 from pathlib import Path
 
 from wsdsl.ir.target import Target, target_of, target_of_device
 
 PROC = Path("/proc/driver/nvidia/gpus")
+SMI = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
 
 
 def card_of(arch: str, num_sms: int | None = None) -> Target:
@@ -40,6 +42,8 @@ def _installed(folder: Path) -> tuple[str, ...]:
         for path in sorted(folder.glob("*/information")):
             model = re.search(r"^Model:\s*(.+?)\s*$", path.read_text(), re.MULTILINE)
             found += [model[1]] if model else []
-    except OSError:
+        # Where containers do not show that folder.
+        told = found or subprocess.check_output(SMI, timeout=5, text=True).splitlines()
+    except (OSError, subprocess.SubprocessError):
         return ()
-    return tuple(found)
+    return tuple(name.strip() for name in told)
