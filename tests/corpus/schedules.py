@@ -54,6 +54,11 @@ WORDS: dict[str, Schedule] = {
     "blackwell": Schedule(arch="sm_100a"),
 }
 WORDED = ("gemm", "epilogue", "block_scaled", "scale")
+CHAINED: dict[str, Schedule] = {
+    "two": Schedule(order_barriers=True, consumers=2),
+    "three": Schedule(tile=dict(m=192, n=64), order_barriers=True, consumers=3),
+    "unordered": Schedule(order_barriers=False, consumers=2),
+}
 RANDOM = 100
 
 
@@ -68,6 +73,8 @@ def entries() -> Iterator[Entry]:
         for name in (*WORDED, *chains):
             sizes = DEEP if schedule.cuts_tiles else LARGE
             yield _entry(f"words/{what}/{name}", name, schedule, **sizes)
+    for what, schedule in CHAINED.items():
+        yield _entry(f"chained/{what}", "attention", schedule, M=4096, N=4096, D=64)
     rng = Random(0)
     for i in range(RANDOM):
         name, schedule, threads = rng.choice([*CASES]), random_schedule(rng), rng.random() < 0.3

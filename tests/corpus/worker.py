@@ -39,6 +39,8 @@ def schedule_of(words: Mapping[str, Any]) -> wsdsl.Schedule | None:
     known = {f.name for f in dataclasses.fields(wsdsl.Schedule)}
     given: dict[str, Any] = {}
     for name, value in words.items():
+        if name == "order_barriers" and name not in known:
+            continue  # Checkouts that know no such choice have none.
         field = name if name in known else OLD_FIELDS.get(name, name)
         given[field] = value
         old = OLD_VALUES.get(name, {}).get(value) if isinstance(value, str) else None
