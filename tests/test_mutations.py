@@ -24,8 +24,14 @@ SYNCHRONISING = (
     f.WgmmaWait, m.TmaStoreCommit, m.TmaStoreWait,
 )  # fmt: skip
 SMALL = {
-    "gemm": (Schedule(tile=dict(m=64, n=64), consumers=1, stages=2), dict(M=130, N=136, K=328)),
-    "two_products": (Schedule(tile=dict(n=32), stages=2), dict(M=136, N=72, K=328)),
+    "gemm": (
+        Schedule(tile=dict(m=64, n=64), consumers=1, stages=2, scheduler="persistent"),
+        dict(M=130, N=136, K=328),
+    ),
+    "two_products": (
+        Schedule(tile=dict(n=32), stages=2, scheduler="persistent"),
+        dict(M=136, N=72, K=328),
+    ),
     "held_operand": (
         Schedule(tile=dict(m=64, n=32), consumers=1, stages=2),
         dict(M=500, N=200, D=64),
@@ -38,7 +44,7 @@ SMALL = {
         dict(M=136, N=200, K=784),
     ),
     "block_scaled": (
-        Schedule(tile=dict(m=64, n=32), consumers=1, stages=2),
+        Schedule(tile=dict(m=64, n=32), consumers=1, stages=2, scheduler="persistent"),
         dict(M=136, N=136, K=656, NB=2, KB=8),
     ),
 }
