@@ -2,7 +2,7 @@
 
 What is best for each class by itself would be some 35 kernels for 60 numbers of rows up to 4096, as
 tiles are as high as makes waves come out. So a range of rows (up to 64, 4096, ...) has a few:
-schedules are chosen at 8 or 16 sizes of each octave, and of these those are taken that, each size
+schedules are chosen at 4 or 16 sizes of each octave, and of these those are taken that, each size
 by the best of them, take the least time in the mean. Then each class is given the one that is
 predicted to be the quickest for its largest member. `python -m benchmarks.size_classes` tells what
 that costs: 1 to 7 % in the mean, mostly by waves that do not come out. Among the best 20 schedules
@@ -32,9 +32,9 @@ from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.pipeline import scheduled_tile
 from wsdsl.schedule import Schedule
 
-SAMPLES = 8
-"""Parts of an octave, for the end of each of which a schedule is chosen; twice as many in the last
-two octaves of a range, which have three quarters of its sizes."""
+SAMPLES, LAST_SAMPLES = 4, 16
+"""Parts of an octave, for the end of each of which a schedule is chosen: of a range's first
+octaves, and of the last two, which have three quarters of its sizes."""
 MOST_FIRST, MOST = 2, 7
 """Kernels for the first range of rows, where all read the same weights, and for each other."""
 NEAR = 1.01
@@ -63,7 +63,7 @@ def stand_ins(kernel: Kernel, dim: str, span: Span, others: Mapping[str, int]) -
     memory where the span's do. ScheduleError where the schedule fits no size.
     """
     low, high = row_range(span.high)
-    halves = _ends(low, high // 4, SAMPLES, span), _ends(high // 4, high, 2 * SAMPLES, span)
+    halves = _ends(low, high // 4, SAMPLES, span), _ends(high // 4, high, LAST_SAMPLES, span)
     samples = [size for _, size in itertools.chain(*halves)]
     choices = _choices(kernel, dim, samples, others)
     cycles = _cycles(choices, dim, samples, others)
