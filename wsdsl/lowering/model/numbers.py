@@ -25,9 +25,12 @@ STORE_BYTES = 19.0
 """A cycle and SM, of results: converted, put to SMEM and stored by TMA, with what waits for it."""
 TURN_CYCLES = 380.0
 """Of a tile in ping-pong, until the tensor cores, handed over, are busy with the next one."""
-ISSUE_PER_WARP = 0.3
+ISSUE_PER_WARP = 0.36
 """Instructions a cycle that one warp of a scheduler issues of code in which each needs the one in
 front of it; schedulers have as many warps as there are consumers."""
+DIRECT_WAITS = 1.6
+"""Latencies of loaded memory that an iteration of a kernel without products waits for: its threads
+load, compute, and then load again."""
 PROMOTED_CYCLES = 40.0
 """From the end of a product that other instructions add to the next one of the warpgroup."""
 ALONE_COLUMN_CYCLES = 1.0

@@ -43,6 +43,7 @@ from wsdsl.lowering.model.numbers import (
     BESIDE,
     BYTES_AT_WORST,
     COLD,
+    DIRECT_WAITS,
     FEW_EXPONENT,
     FURTHER_CYCLES,
     FURTHER_SCALED_CYCLES,
@@ -257,7 +258,8 @@ def interval(
     if step.direct:
         busy += step.direct / rates.l2_load_bytes
         # Beside products it is asked for ahead.
-        busy += 0.0 if asked.product_cycles else rates.dram_loaded_ns * asked.clock
+        waits = DIRECT_WAITS * rates.dram_loaded_ns * asked.clock
+        busy += 0.0 if asked.product_cycles else waits
     busy += step.stored / STORE_BYTES
     if not step.loaded:
         return busy

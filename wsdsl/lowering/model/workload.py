@@ -10,7 +10,7 @@ from functools import cached_property
 from wsdsl.ir.global_memory import COPY_WORD, L2_LINE
 from wsdsl.ir.op import Kernel, Op, Value, once, operands
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
-from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Load, Map, Store
+from wsdsl.ir.tile_ops import Contract, End, ForEach, ForTiles, Index, Load, Map, Store
 from wsdsl.ir.types import Axis, Role, Tensor, Tile, Type
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.decode import decoded
@@ -35,6 +35,8 @@ UNKNOWN_SIZE = 8192
 """A dimension's size where it is not known."""
 MOSTLY = 0.8
 """Of all bytes: a tensor that has more comes from memory, and others from L2 beside it."""
+HALF = 0.5
+"""Of a dimension, what is walked in the mean up to where tiles of another loop end."""
 Loop = ForTiles | ForEach
 
 
@@ -83,13 +85,18 @@ class Work:
         place = {loops: i for i, loops in enumerate(found)}
         self.around = [[*map(self._walked, loops)] for loops in found]
         self.in_loop = [bool(loops) for loops in found]
+        made = kernel.definers
+        self.walked_share = [
+            math.prod([HALF if _ends_with_a_tile(loop, made) else 1.0 for loop in loops])
+            for loops in found
+        ]
         self.outer = [*map(self._walked, self.nest)]
         self.products = list[ProductTerm]()
         self.stores = list[StoreTerm]()
         self.computed = list[tuple[int, float, tuple[str, ...]]]()
         self.load_terms = list[LoadTerm]()
         self.direct = list[tuple[int, float, tuple[str, ...]]]()
-        in_smem, made = decoded(kernel).tiles, kernel.definers
+        in_smem = decoded(kernel).tiles
         self.chained = {
             place[loops]
             for op, loops in self.inside
@@ -198,7 +205,10 @@ class Work:
     def _under(
         self, tile: Mapping[str, int], cluster: Mapping[str, int], together: Mapping[str, int]
     ) -> Workload:
-        times = [math.prod([_trips(walked, tile) for walked in loops]) for loops in self.around]
+        times = [
+            share * math.prod([_trips(walked, tile) for walked in loops])
+            for loops, share in zip(self.around, self.walked_share, strict=True)
+        ]
         outer = [_trips(walked, tile) for walked in self.outer]
         asked: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
         cold_bytes = own_bytes = plain_bytes = elements_stored = 0.0
@@ -317,6 +327,13 @@ def _is_made(value: Value, made: Mapping[Value, Op]) -> bool:
             ahead += {*operands(op)} - seen
             seen |= {*operands(op)}
     return False
+
+
+def _ends_with_a_tile(loop: Loop, made: Mapping[Value, Op]) -> bool:
+    """Whether it walks up to where the tile of another loop ends, or from there on."""
+    if isinstance(loop, ForEach):
+        return False
+    return any(isinstance(made.get(v), (End, Index)) for v in (loop.start, loop.stop) if v)
 
 
 def _trips(walked: tuple[str, int], tile: Mapping[str, int]) -> int:
