@@ -3,7 +3,6 @@
 TMA takes as long for a line of 32 bytes as for one of 128, some 1.6 cycles. So tiles whose lines
 run along rows or columns (MN-major ones) are as few panels as can be, of which the last may reach
 over the tile's end: 240 columns of bf16 are four panels of 64. Products read what they need of it.
-By 15 panels of 16 columns, 1024 x 3840 x 4096 takes 59.5 us on an H200, by four 43.1.
 
 Lines along the contraction are what the schedule makes them, and never reach over.
 """

@@ -2,16 +2,10 @@
 
 One line is what loads and products come in. Two are better where they wait too often:
 
-- memory is the limit of thin products, and gives more where more of a row is asked for at once: 16
-  x 8192 x 28672 takes 107.0 us by 64 x 128 of the weights, 108.3 by 64 x 64, 16 x 4096 x 14336 28.7
-  and 29.5, 64 x 28672 x 8192 111.8 and 116.1; three lines and four are no better;
-- narrow tiles are over before the next slot has come: 128 x 128 x 131072 in slices of 64 x 32 tiles
-  takes 21.7 us, 22.6 by one line, 1024 x 384 x 1024 by 64 x 48 3.6 and 3.8; 64 x 64 and more gain
-  nothing;
+- memory is the limit of thin products, and gives more where more of a row is asked for at once;
+- narrow tiles are over before the next slot has come;
 - where sums of fp8 are promoted, the tensor cores have the second line while the first one's sum is
-  added (`schedule_products`): one consumer gains 19 % by tiles of 64 x 64 and 6 by 64 x 128,
-  two 5 % by 128 x 80. With three slots, 128 x 112 and 128 x 128 gain 0 to 4 % where sums are
-  long, and lose up to 10 where they are not (H200).
+  added (`schedule_products`), if sums are long enough to fill the slots.
 """
 
 from __future__ import annotations

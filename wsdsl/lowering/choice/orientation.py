@@ -1,12 +1,8 @@
 """Which side of a product rides wgmma's M, where the schedule leaves it open (`Schedule.mma`).
 
 wgmma's M comes in steps of 64, N in steps of 8. So the columns may ride M where there are few rows,
-since M is 64 whatever is asked for, and elsewhere where tiles then come out evener: 5120 x 512 by
-128 x 176 are 120 tiles of which the last ones reach beyond the end; with 128 columns on M and 160
-rows on N they are 128 that do not. Measured on an H200, bf16: 26 shapes of 281 to 1846 rows, by
-chance, are 1.054 times as quick in short bursts by this choice, 1.055 sustained, 49 of up to 6144
-rows in steps of 64 1.049 and 1.057. Other clusters fit so, too, where loading is the limit: 192 x
-4096 x 6144 takes 19.9 us by 96 x 64 in pairs, 23.1 by 64 x 96.
+since M is 64 whatever is asked for, and elsewhere where tiles then come out evener, or other
+clusters fit.
 """
 
 from __future__ import annotations
@@ -23,12 +19,10 @@ from wsdsl.lowering.product_operands import multiplied
 from wsdsl.schedule import Schedule
 
 LEAST_GAIN = 1.01
-"""What it must bring by the model, which is not exact: 35 shapes of which it says 1 to 2 % are
-1.018 times as quick in bursts, and 1.014 sustained."""
+"""What it must bring by the model, which is not exact."""
 FEWEST = 32
 """For so few rows the columns always ride: of a tile of 64 the other rows are loaded as zeros,
-which takes TMA longer than to copy (16 x 10240 x 8192: 55.2 us, 42.7 swapped; 32 x 5120 x 5120:
-22.4 and 15.7; 1 x 28672 x 8192: 114.8 and 107.5), and the model does not know.
+which takes TMA longer than to copy.
 """
 
 

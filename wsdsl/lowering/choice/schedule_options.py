@@ -34,9 +34,7 @@ one alone results are all there is, and memory is the limit.
 """
 ALONE_ROWS, ALONE_COLUMNS = 192, 128
 """Of a tile that one consumer has registers for, where every CTA has one tile: of several the
-results of one would leave the tensor cores idle. 192 x 9216 x 3072 takes 21.1 us by 192 x 72, by 64
-x 216 in ping-pong 25.8; 192 x 12288 x 4096 33.7 by 192 x 96, by 64 x 144 in ping-pong 43.6.
-"""
+results of one would leave the tensor cores idle."""
 PLAIN_WIDTH = 64
 """Of a kernel without products, which gains nothing by more."""
 

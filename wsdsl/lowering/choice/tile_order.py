@@ -2,41 +2,23 @@
 
 Tiles run along the last loop variable, `swizzle` of the other's abreast, unless the schedule says
 otherwise. A wave, a tile an SM, runs at the same time, and takes from memory the rows and columns
-that it covers, which are fewest where it is nearly square. That is an H200's traffic of DRAM within
-a few per cent (8192³, bf16 by 128 x 256: 1.49 GB with a swizzle of 8, 1.22 GB with 16), and what it
-costs is power that the tensor cores could use: sustained runs are 1 to 2.5 % quicker. Tiles that
-run along the first variable cause no more traffic of DRAM, but up to a quarter more of L2, since
-then neighbours do not have the wide operand in common. So tiles of up to 128 columns that are not
-wide run along it, where waves cover less so: 10000 x 768 x 16384 by 152 x 128, six abreast, 0.65 of
-what they do by 16 abreast along n, which is as quick in bursts and 6 % slower sustained; 5000 x
-1536 x 16384 the same and 5 %, 6000 x 2304 x 16384 by 208 x 128 0.77 and 4 %, 6000 x 576 x 7168 by
-208 x 64 0.76 and 27 % (43 in bursts, since all that neighbours have in common is 64 columns). Of 25
-such shapes none is slower by more than 0.6 %; two that would cover 1.36 times as much are, by 2 and
-4 %. Of 45 shapes by larger tiles it made no difference.
+that it covers, which are fewest where it is nearly square; what that costs is power that the tensor
+cores could use. Tiles that run along the first variable cause no more traffic of DRAM, but up to a
+quarter more of L2, since then neighbours do not have the wide operand in common. So tiles of up to
+128 columns that are not wide run along it, where waves cover less so.
 
 Where there is one wave of narrow tiles, what counts is what crosses from L2 to the GPCs, whose SMs
 share it. CTAs are dealt out GPC by GPC, so a run of 16 has one: it runs along the shorter side, so
-that it needs little of the longer one's operand. On an H200 (bf16, us, along n and along m): 1024 x
-384 x 4096 by 64 x 64 9.6 and 12.3, 1024 x 576 by 64 x 96 11.6 and 13.8, 2048 x 512 x 8192 by 64 x
-128 28.0 and 32.2, but 512 x 2048 x 4096 21.3 and 16.0, 256 x 4096 x 4096 22.2 and 18.5. Squares of
-4 x 4 are between the two. Clusters are dealt out to all GPCs in turn: those of one GPC follow at a
-distance, so they run across the side along which a cluster lies (1024 x 768 x 4096, pairs along n:
-13.9 along n, 13.2 along m; 1024 x 1152 by 128 x 80, pairs along m: 18.5 and 19.1). Of clusters
-along the contraction no order is better: 1024 x 768 x 4096 by 128 x 96 12.7 to 12.9 in five.
+that it needs little of the longer one's operand. Clusters are dealt out to all GPCs in turn: those
+of one GPC follow at a distance, so they run across the side along which a cluster lies.
 
 Narrow tiles of several waves run along the side of which a tile has more, so that those next to
-each other share the large operand: 4608 x 576 x 12288 by 160 x 64 101.9 us so and 147.7 across it,
-2560 x 2560 x 1536 by 64 x 160 32.3 and 35.7.
+each other share the large operand.
 
 Where the results are most of what memory moves, and the operand along their rows stays in L2, what
-counts is that neighbours write neighbouring memory: tiles run along the rows, none abreast. bf16,
-us, by the order that covers least and so: 8192 x 8192 x 128 47.6 and 42.0, with K = 512 104.5 and
-98.2, 4096 x 16384 x 128 50.7 and 43.6, 32 x 4096 x 4096 x 128 381 and 366; but with K = 1024 4096 x
-4096 (twice as much written as read) 48.6 and 50.1, 4096 x 16384 (33 MB along the rows) 177 and 201.
+counts is that neighbours write neighbouring memory: tiles run along the rows, none abreast.
 
-Pieces of tiles are dealt out by parts of the contraction, and within one in the order of few tiles
-(256 x 2048 x 8192 by 64 x 128 in two: 25.5 along n, 23.3 along m; 1024 x 384 x 16384 by 128 x 96 in
-four 25.5 and 25.9).
+Pieces of tiles are dealt out by parts of the contraction, and within one in the order of few tiles.
 """
 
 from __future__ import annotations
@@ -65,8 +47,7 @@ COVERED_COLUMNS = 128
 WRITTEN = 5
 """Times as many bytes as are read: then the results are most of it."""
 STAYS_BYTES = 13 << 20
-"""An operand of no more stays in L2 while results pass: 12.6 MB of 8192 x 8192 x 768 do, and bring
-nothing, 16.8 of 1024 x 32768 x 256 do not (5 % slower)."""
+"""An operand of no more stays in L2 while results pass."""
 
 
 def with_tile_order(schedule: Schedule, work: Work, tile: Mapping[str, int]) -> Schedule:

@@ -146,10 +146,10 @@ def shared_out(asked: Workload, sharing: int) -> Workload:
         tiles=asked.tiles * sharing,
         depth=-(-asked.depth // sharing),
         product_cycles=asked.product_cycles * part,
-        operations=int(asked.operations * part),
+        operations=asked.operations * part,
         operand_bytes=asked.operand_bytes * part,
-        promoted=int(asked.promoted * part),
-        further_parts=int(asked.further_parts * part),
+        promoted=asked.promoted * part,
+        further_parts=asked.further_parts * part,
         stored_elements=asked.stored_elements / sharing,
     )
 

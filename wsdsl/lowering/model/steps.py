@@ -42,13 +42,13 @@ class Workload:
     steps: tuple[Step, ...]
     tiles: int
     product_cycles: float
-    operations: int
+    operations: float
     operand_bytes: float
     stored_elements: float
     tensor_bytes: float
     written_bytes: float
-    promoted: int = 0
-    further_parts: int = 0
+    promoted: float = 0
+    further_parts: float = 0
     """Of products that are promoted in parts, but the first of each."""
     scaled: bool = False
     """Whether products are multiplied before they are summed."""

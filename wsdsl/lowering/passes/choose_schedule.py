@@ -78,11 +78,11 @@ HEAVY_PROMOTED = 160
 """The same where sums are promoted: scaled products of 192 columns are 10 to 25 % slower with 232
 registers a thread than with 240, though nothing spills."""
 
+MOST_GAIN = 1.25
+"""What clusters may bring, where lines do not cross those of L2."""
 MOSTLY_MEMORY = 0.55
 """The share of memory in the time from which on another slot counts for more than a second buffer
-for results: 136 x 27648 x 5120 by 136 x 256 is 5 % quicker with 4 slots than with 3, 200 x 8192 x
-1536 by 104 x 128 2 % with 7; but 304 x 7168 x 1536 by 152 x 128, where it is 0.45, 3 % slower.
-"""
+for results."""
 
 
 def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Kernel:
@@ -149,12 +149,13 @@ def ranked(
     """
     work = Work.of(kernel, sizes)
     options = schedule_options(kernel, given, work)
-    whole: list[tuple[Schedule, Prediction]] = []
-    for o in options:
-        tile = axis_sizes(kernel, o)
-        whole.append((o, predict(work, o, tile)))
-        clusters = cluster_options(kernel, given, work, whole[-1], tile)
-        whole += [(c, predict(work, c, tile)) for c in clusters]
+    whole = [(o, predict(work, o, axis_sizes(kernel, o))) for o in options]
+    best = min(weight(*pair) for pair in whole)
+    for pair in list(whole):
+        if every or _may_gain_by_clusters(pair[1], best):
+            tile = axis_sizes(kernel, pair[0])
+            clusters = cluster_options(kernel, given, work, pair, tile)
+            whole += [(c, predict(work, c, tile)) for c in clusters]
     found, best = list(whole), min(weight(*pair) for pair in whole)
     if may_split(kernel, given, work):
         for option, own in whole:
@@ -168,6 +169,13 @@ def ranked(
                 made = [(o, predict(work, o, tile)) for o in cut]
                 found += [(o, p) for o, p in made if p.work.cut]
     return sorted(found, key=lambda pair: weight(*pair))
+
+
+def _may_gain_by_clusters(own: Prediction, best: float) -> bool:
+    """Whether an option may then be the best: by what operands come sooner, or since CTAs that
+    share sums use idle SMs.
+    """
+    return own.cycles < best * MOST_GAIN * own.tile.crossing or least_cycles(own) < best
 
 
 def weight(schedule: Schedule, prediction: Prediction) -> float:

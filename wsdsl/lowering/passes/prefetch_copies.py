@@ -34,10 +34,9 @@ After:
       }
 
 Threads hold what is under way in registers, a few KB of a slot, and wait for it before they ask for
-more. From L2 it takes a third of the time that it takes from memory (16 x 4096 x 4100 on an H200:
-20.2 us instead of 25.4). TMA needs no such thing, since it has all free slots under way. A thread
-with few registers has none for the addresses (`Partition.copies_ahead`); then products are what
-takes the time.
+more. From L2 it takes a third of the time that it takes from memory. TMA needs no such thing, since
+it has all free slots under way. A thread with few registers has none for the addresses
+(`Partition.copies_ahead`); then products are what takes the time.
 
 Why here: copies are ops of their own, with coordinates that the loop's index is.
 """
@@ -215,8 +214,7 @@ def _bytes(copy: ThreadLoad) -> int:
 
 def _prefetch(copy: ThreadLoad, swap: Mapping[Value, Value]) -> PrefetchTile:
     """Rows may end in a line that holds none of the bytes which are asked for. To ask for these as
-    well is no gain where the next slot begins there, and took 128 x 50257 x 4096 with B by rows
-    from 267 us to 325.
+    well is no gain where the next slot begins there.
     """
     return PrefetchTile(
         tensor=copy.tensor,
