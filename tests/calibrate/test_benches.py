@@ -71,8 +71,8 @@ def test_each_loop_that_waits_gives_up(name):
 
 
 def test_tensor_cores():
-    cycles = {"products_16_n256_registers": 128, "products_8_n256_registers": 130,
-              "products_32_n256_registers": 126, "products_16_n8_registers": 13,
+    cycles = {"products_16_n128_registers": 64, "products_8_n128_registers": 65,
+              "products_32_n128_registers": 63, "products_16_n8_registers": 13,
               "products_16_n32_smem": 24}  # fmt: skip
     each = cycles | {"settled_16_n64_smem": (32 + 61) / 8}
     found = tensor.measure(FakeGpu(lambda kernel, count, _: each[kernel.name] * count * 8))

@@ -14,6 +14,8 @@ GROUP_BYTES = 64 * 128
 DESCRIPTOR = 0x4000004000010000
 """128-byte swizzle, 1024 bytes from 8 rows to the next."""
 COUNT = 2000
+COLUMNS = 128
+"""So many that neither SMEM nor the least that a wgmma takes is what limits it."""
 SETTLED = 64
 """Columns of the wgmmas that are waited for one by one."""
 
@@ -71,7 +73,7 @@ def products(bits: int, columns: int, in_registers: bool, settled: bool = False)
     return kernel(name, asm, 128 if settled else 256)
 
 
-WIDE = {bits: products(bits, 256, True) for bits in TYPES}
+WIDE = {bits: products(bits, COLUMNS, True) for bits in TYPES}
 LEAST, NARROW = products(16, 8, True), products(16, 32, False)
 ALONE = products(16, SETTLED, False, settled=True)
 KERNELS = (*WIDE.values(), LEAST, NARROW, ALONE)
@@ -81,7 +83,7 @@ def measure(gpu: Gpu) -> dict[str, float]:
     def each(kernel: Kernel, products: int) -> float:
         return gpu.run(kernel, 1, COUNT).cycles / COUNT / products
 
-    columns = {bits: each(kernel, 2 * STEPS) / 256 for bits, kernel in WIDE.items()}
+    columns = {bits: each(kernel, 2 * STEPS) / COLUMNS for bits, kernel in WIDE.items()}
     smem = (A_BYTES + 32 * COLUMN_BYTES) / each(NARROW, 2 * STEPS)
     busy = max(SETTLED * columns[16], (A_BYTES + SETTLED * COLUMN_BYTES) / smem)
     return {
