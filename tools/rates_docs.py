@@ -42,6 +42,11 @@ by others are chosen anew. The microbenchmarks (`wsdsl/calibrate`) are kernels o
 process of their own. None can hang: what waits gives up after some time, and a process that says
 nothing is ended; what it was about is left as it was, and told.
 
+What L2 brings to CTAs that want the same lines, as those of a product do, no microbenchmark shows:
+an SM has what its neighbour has just asked for, as long as they keep step, and CTAs that only load
+do not. Rates that are "measured by" `products` are fitted to measured products, and go by
+`l2_own_bytes` on another card.
+
 A value with † was not measured on that card: it stands in a data sheet or a publication, was fitted
 to kernels, or is an estimate. `source` of its row in the file says which.
 

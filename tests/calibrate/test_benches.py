@@ -24,7 +24,7 @@ from wsdsl.calibrate.asm import PATIENCE
 from wsdsl.calibrate.benches import benches
 from wsdsl.codegen.gate import HARMLESS
 from wsdsl.codegen.ptxas import assemble
-from wsdsl.rates.rates import DESCRIBED, NAMES
+from wsdsl.rates.rates import DESCRIBED, FITTED, NAMES, PRODUCTS
 
 ALL = benches(0.0)
 KERNELS = {kernel.name: kernel for bench in ALL for kernel in bench.kernels}
@@ -37,12 +37,13 @@ def approx(**values):
 def test_each_rate_is_measured_by_the_bench_that_it_names():
     found = {bench.name: set(bench.measure(FakeGpu(lambda *_: 1e6))) for bench in ALL}
     for d in DESCRIBED:
-        assert d.name in found[d.bench]
-    assert sorted(name for names in found.values() for name in names) == sorted(NAMES)
+        assert d.name in (FITTED if d.bench == PRODUCTS else found[d.bench])
+    measured = [name for names in found.values() for name in names]
+    assert sorted([*measured, *FITTED]) == sorted(NAMES)
 
 
 def test_each_kernel_has_a_name_of_its_own():
-    named = [kernel for bench in ALL for kernel in bench.kernels if bench.name != "lines"]
+    named = [kernel for bench in ALL for kernel in bench.kernels]
     assert len({id(kernel) for kernel in named}) == len(KERNELS)
 
 
@@ -136,32 +137,10 @@ def test_barriers():
 
 def test_l2():
     gpu = FakeGpu(lambda kernel, count, _: count * 16384 / 80)
-    found = l2.measure(gpu) | l2_threads.measure(
-        FakeGpu(lambda kernel, count, _: count * 65536 / 40)
-    )
-    assert {value for name, value in found.items() if "thread" not in name} == {80.0, 40.0}
-    grids = {kernel.name: grid for kernel, grid, _, _ in gpu.launched}
-    assert grids["boxes_2"] == 132 and grids["multicast_4"] == 120
-
-
-def test_rows_that_cross_lines_are_told_by_those_that_do_not():
-    factors = iter((1.0, 1.7, 2.8))
-    found = l2.measure_lines(FakeGpu(lambda kernel, count, _: count * next(factors)))
-    assert found == approx(l2_crossing=1.7, l2_split=2.8)
-
-
-def test_panels_are_those_of_a_grid():
-    panels, many = l2.product(132)
-    wanted = [panels(cta) for cta in range(132)]
-    assert len(set(wanted)) == 132 and {p for pair in wanted for p in pair} == set(range(many))
-    clustered, _ = l2.product(132, 4)
-    for first in range(0, 120, 4):
-        assert len({clustered(cta)[0] for cta in range(first, first + 4)}) == 1
-    alike = l2.alike(clustered, 4)
-    assert alike(6) == clustered(4)
-    assert l2.table(panels, 2) == b"".join(
-        (128 * n).to_bytes(4, "little") for cta in range(2) for n in panels(cta)
-    )
+    assert l2.measure(gpu) == approx(l2_own_bytes=80, l2_one_bytes=80, l2_tma_store_bytes=80)
+    assert sorted(grid for _, grid, _, _ in gpu.launched) == [1, 132, 132]
+    found = l2_threads.measure(FakeGpu(lambda kernel, count, _: count * 65536 / 40))
+    assert found == approx(l2_load_bytes=40, l2_store_bytes=40, l2_reduce_bytes=40)
 
 
 def test_dram():

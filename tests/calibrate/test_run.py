@@ -10,7 +10,7 @@ from wsdsl.calibrate import run
 from wsdsl.cli import main
 from wsdsl.diagnostics import LaunchError
 from wsdsl.rates import files
-from wsdsl.rates.rates import NAMES
+from wsdsl.rates.rates import FITTED, NAMES
 
 CHILD = """
 import json, os, sys, time
@@ -83,6 +83,7 @@ def test_what_was_not_measured_stays_as_it_was():
     assert file.card.target == "H200" and file.card.file_name == "nvidia-h200-132-140.json"
     (shipped,) = (known for known in files.shipped() if known.card.target == "H200")
     assert file.values == dict(shipped.values) | VALUES["barriers"]
+    assert {n for n in NAMES if file.sources[n].startswith("fitted")} == set(FITTED)
     measured = {n for n in NAMES if file.sources[n].startswith("measured by wsdsl calibrate")}
     assert measured == set(VALUES["barriers"])
     assert file.sources["fma_lanes"].startswith("not measured: shipped")
@@ -94,10 +95,18 @@ def test_what_was_not_measured_stays_as_it_was():
     assert list(run.table(file, None, {}))
 
 
+def test_what_products_told_of_l2_goes_by_how_quick_it_is():
+    before = run.rates_file(run.Measured(CARD, {})).values
+    taken = {"clock": 2.0, "tensor_smem_clock": 2.0, "l2_own_bytes": before["l2_own_bytes"] * 1.5}
+    values = run.rates_file(run.Measured(CARD, taken)).values
+    assert values["l2_bytes"] == pytest.approx(1.5 * before["l2_bytes"])
+    assert values["l2_split"] == before["l2_split"]
+
+
 def test_what_has_a_clock_of_its_own_is_told_in_cycles_of_products():
-    taken = {"clock": 2.0, "tensor_smem_clock": 1.6, "l2_bytes": 40.0, "hand_over_cycles": 2000.0,
-             "fma_lanes": 128.0, "dram_read_bytes": 4500.0}  # fmt: skip
-    told = taken | {"l2_bytes": 50.0, "hand_over_cycles": 1600.0}
+    taken = {"clock": 2.0, "tensor_smem_clock": 1.6, "l2_own_bytes": 40.0, "fma_lanes": 128.0,
+             "hand_over_cycles": 2000.0, "dram_read_bytes": 4500.0}  # fmt: skip
+    told = taken | {"l2_own_bytes": 50.0, "hand_over_cycles": 1600.0}
     file = run.rates_file(run.Measured(CARD, taken))
     assert {name: file.values[name] for name in told} == told
     before = run.rates_file(run.Measured(CARD, {}))

@@ -6,13 +6,16 @@ from contextlib import nullcontext
 
 from wsdsl.calibrate.asm import Asm, Kernel, kernel
 from wsdsl.calibrate.gpu import Gpu
-from wsdsl.calibrate.rings import meet
 
 COUNT = 2000
 THREADS = 256
 SENT = 32
 """Stores of 16 bytes of a thread to the other CTA, which are waited for together."""
 ROUNDS = 100
+
+
+def meet(asm: Asm) -> None:
+    asm("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;")
 
 
 def turns() -> Kernel:

@@ -42,7 +42,6 @@ def benches(power_seconds: float) -> tuple[Bench, ...]:
         Bench("latency", latency.measure, latency.KERNELS),
         Bench("kernels", kernels.measure, kernels.KERNELS),
         Bench("l2", l2.measure, l2.KERNELS),
-        Bench("lines", l2.measure_lines, (l2.PLAIN,)),
         Bench("l2_threads", l2_threads.measure, l2_threads.KERNELS),
         Bench("dram", dram.measure, dram.KERNELS),
         Bench("power", lambda gpu: power.measure(gpu, power_seconds), power.KERNELS),

@@ -15,21 +15,13 @@ BULK = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
 STORE = "cp.async.bulk.global.shared::cta.bulk_group"
 
 
-def begin(asm: Asm, slots: int, parties: int = 1, cluster: int = 1) -> None:
-    """mbarriers behind the slots: one for each that it is full, one that it is empty."""
-    asm(".reg .b32 slot, phase, before, to, at, remote;\n.reg .b16 all;")
+def begin(asm: Asm, slots: int) -> None:
+    """mbarriers behind the slots, for each that it is full."""
+    asm(".reg .b32 slot, phase, before, to, at;")
     asm(f"add.u32 bar, base, {slots * BLOCK};\nmov.u32 slot, 0;\nmov.u32 phase, 0;")
     with asm.where("eq.u32 tid, 0"):
         asm.init("bar", slots)
-        asm(f"add.u32 at, bar, {8 * slots};")
-        asm.init("at", slots, parties)
     asm("bar.sync 0;")
-    if cluster > 1:
-        meet(asm)
-
-
-def meet(asm: Asm) -> None:
-    asm("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;")
 
 
 def take(asm: Asm) -> None:
@@ -52,85 +44,36 @@ def expect(asm: Asm, bytes: int = BLOCK) -> None:
     asm(f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [at], {bytes};")
 
 
-def loads(
-    name: str,
-    *,
-    boxes: bool,
-    slots: int = SLOTS,
-    cluster: int = 1,
-    multicast: bool = False,
-    tiles: bool = False,
-) -> Kernel:
+def loads(name: str, *, boxes: bool, slots: int = SLOTS) -> Kernel:
     """Blocks into the ring as they come, which nobody reads.
 
-    Of `boxes`, a CTA takes by turns from two panels of rows, as of the operands of a product:
-    `panels` has the first row of either for each CTA; along a row it begins anew where `wrap` ends,
-    with `tiles` in the panels that come next in the table.
-    With `multicast`, all CTAs of a cluster have the same panels, and each loads its part for all.
+    Of `boxes`, a CTA takes by turns from two panels of rows, as of the operands of a product: those
+    of CTA n begin at rows 256 n and 256 n + 128; along a row it begins anew where `wrap` ends.
     Else blocks lie one behind the other, those of a CTA `stride` bytes apart.
     """
     asm = Asm()
-    many = cluster if multicast else 1
-    begin(asm, slots, many, cluster)
-    if boxes:
-        asm(".reg .b32 even, odd;\nmad.wide.u32 address, cta, 8, panels;")
-        asm("ld.global.v2.u32 {even, odd}, [address];")
-        if many > 1:
-            asm(f"mad.lo.u32 even, rank, {BLOCK_ROWS // many}, even;")
-            asm(f"mad.lo.u32 odd, rank, {BLOCK_ROWS // many}, odd;")
-            asm(f"mov.b16 all, {(1 << many) - 1};")
-    else:
+    begin(asm, slots)
+    asm(f"mul.lo.u32 k, cta, {2 * BLOCK_ROWS};")
+    if not boxes:
         asm(f"mad.wide.u32 address, cta, {BLOCK}, source;")
     asm.start()
     with asm.where("eq.u32 tid, 0"):
         with asm.loop("i", "count"):
             take(asm)
-            if many > 1:
-                _empty_for_all(asm, slots, many)
             expect(asm)
             if boxes:
-                _box(asm, many)
+                asm("shr.u32 x, i, 1;\nshl.b32 x, x, 6;\nand.b32 x, x, wrap;")
+                asm(f"and.b32 y, i, 1;\nmad.lo.u32 y, y, {BLOCK_ROWS}, k;")
+                asm(f"{BOX} [to], [rows, {{x, y}}], [at];")
             else:
                 asm(f"{BULK} [to], [address], {BLOCK}, [at];\nadd.u64 address, address, stride;")
             step(asm, slots)
-            if tiles:
-                _next_tile(asm)
         with asm.loop("i", slots):
             take(asm)
             step(asm, slots)
     asm.stop()
-    if cluster > 1:
-        meet(asm)
-    params = ("map rows", "u64 panels", "u32 wrap") if boxes else ("u64 source", "u64 stride")
-    return kernel(name, asm, 32, *params, cluster=cluster)
-
-
-def _box(asm: Asm, many: int) -> None:
-    asm("shr.u32 x, i, 1;\nshl.b32 x, x, 6;\nand.b32 x, x, wrap;\nand.b32 y, i, 1;")
-    asm("setp.eq.u32 done, y, 0;\nselp.u32 y, even, odd, done;")
-    if many > 1:
-        asm(f"mad.lo.u32 to, rank, {BLOCK // many}, to;")
-        asm(f"{BOX}.multicast::cluster [to], [rows, {{x, y}}], [at], all;")
-    else:
-        asm(f"{BOX} [to], [rows, {{x, y}}], [at];")
-
-
-def _next_tile(asm: Asm) -> None:
-    """Where a row ends, those of the panels that come next in the table."""
-    asm("add.u32 j, i, 1;\nand.b32 k, j, 1;\nshr.u32 j, j, 1;\nshl.b32 j, j, 6;")
-    asm("and.b32 j, j, wrap;\nor.b32 j, j, k;")
-    with asm.where("eq.u32 j, 0"):
-        asm("mov.u32 k, %nctaid.x;\nmad.wide.u32 address, k, 8, address;")
-        asm("ld.global.v2.u32 {even, odd}, [address];")
-
-
-def _empty_for_all(asm: Asm, slots: int, many: int) -> None:
-    """Tell all CTAs of the cluster that the slot is empty here, and wait until it is everywhere."""
-    asm(f"add.u32 k, at, {8 * slots};")
-    for n in range(many):
-        asm(f"mapa.shared::cluster.u32 remote, k, {n};")
-        asm("mbarrier.arrive.shared::cluster.b64 _, [remote];")
-    asm.wait("k", "phase")
+    params = ("map rows", "u32 wrap") if boxes else ("u64 source", "u64 stride")
+    return kernel(name, asm, 32, *params)
 
 
 def stores(name: str) -> Kernel:

@@ -20,6 +20,9 @@ A_BYTES = 2048
 COLUMN_BYTES = 32
 """Of a column of it, whatever the type: 16 elements of 16 bits, 32 of 8, 8 of tf32."""
 
+PRODUCTS = "products"
+"""What no microbenchmark measures, but products that were measured tell."""
+
 
 def rate(unit: str, meaning: str, bench: str, *, outside: bool = False) -> Any:
     """A field of `Rates`. `bench`: which microbenchmark measures it; `outside`: of the SM."""
@@ -77,7 +80,7 @@ class Rates:
         "bytes a cycle and SM",
         "that TMA brings to each of all SMs, aligned lines, each wanted by a row or column of CTAs "
         "as the operands of a product are",
-        "l2",
+        PRODUCTS,
         outside=True,
     )
     l2_own_bytes: float = rate(
@@ -89,26 +92,26 @@ class Rates:
     l2_cluster_2_bytes: float = rate(
         "bytes a cycle and SM",
         "as `l2_bytes` with CTAs in clusters of 2, without multicast",
-        "l2",
+        PRODUCTS,
         outside=True,
     )
     l2_cluster_4_bytes: float = rate(
-        "bytes a cycle and SM", "the same in clusters of 4", "l2", outside=True
+        "bytes a cycle and SM", "the same in clusters of 4", PRODUCTS, outside=True
     )
     l2_multicast_2_bytes: float = rate(
         "bytes a cycle and SM",
         "that come to each SM by multicast in clusters of 2, of which each loads half",
-        "l2",
+        PRODUCTS,
         outside=True,
     )
     l2_multicast_4_bytes: float = rate(
-        "bytes a cycle and SM", "the same in clusters of 4", "l2", outside=True
+        "bytes a cycle and SM", "the same in clusters of 4", PRODUCTS, outside=True
     )
     l2_crossing: float = rate(
-        "times as long", "takes a row of 128 bytes that crosses from one line to the next", "lines"
+        "times as long", "takes a row of 128 bytes that crosses from one line to the next", PRODUCTS
     )
     l2_split: float = rate(
-        "times as long", "takes a row of 128 bytes that begins amid a sector of 32", "lines"
+        "times as long", "takes a row of 128 bytes that begins amid a sector of 32", PRODUCTS
     )
     l2_load_bytes: float = rate(
         "bytes a cycle and SM",
@@ -251,6 +254,7 @@ DESCRIBED = tuple(Described(f.name, **f.metadata) for f in fields(Rates) if f.me
 """Every rate, in order."""
 OUTSIDE = {d.name: "bytes" not in d.unit for d in DESCRIBED if d.outside}
 """Rates of what has another clock than SMs, and whether they are times."""
+FITTED = tuple(d.name for d in DESCRIBED if d.bench == PRODUCTS)
 NAMES = tuple(described.name for described in DESCRIBED)
 
 
