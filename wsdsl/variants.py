@@ -21,6 +21,7 @@ from wsdsl.dumps import pass_dumps
 from wsdsl.ir import op as ir
 from wsdsl.ir.target import Target, target_of
 from wsdsl.records import Row, find
+from wsdsl.records.card import card_of
 from wsdsl.schedule import Schedule
 
 MAX_CHOICES = 1024
@@ -64,6 +65,10 @@ class Variants:
     def _kept_at(self, what: str, *parts: object) -> str | None:
         """The key of something that the text and `parts` decide."""
         return self.key and digest(what, self.key, *parts)
+
+    def _chosen_at(self, what: str, *parts: object) -> str | None:
+        """The same of what the card decides, too: its rates are what schedules are chosen by."""
+        return self._kept_at(what, card_of(Schedule().arch).name, *parts)
 
     @cached_property
     def declaration(self) -> Declaration:
@@ -153,7 +158,7 @@ class Variants:
         asked = repr(schedule), unaligned, padded, *alike
         held = self._stand_ins.get(asked)
         if held is None:
-            key = self._kept_at("stand-ins", *asked)
+            key = self._chosen_at("stand-ins", *asked)
             held = kept(key, StandIns, make) if anew else look(key, StandIns)
             if held is None:
                 return None
@@ -179,7 +184,7 @@ class Variants:
             return Names(padding.padded_operands(posed, sizes, able, singly))
 
         known = tuple(sorted(sizes.items()))
-        key = self._kept_at("padded", repr(schedule), known, blocked, able, singly)
+        key = self._chosen_at("padded", repr(schedule), known, blocked, able, singly)
         return kept(key, Names, make).names
 
     def lowered(
@@ -306,11 +311,11 @@ class Variants:
 
     def _code_key(self, schedule: Schedule | None, *parts: object) -> str | None:
         """Of all that a kernel's code is made of, but for the tools."""
-        return self._kept_at("code", repr(schedule), *parts)
+        return self._chosen_at("code", repr(schedule), *parts)
 
     def _choice_key(self, asked: Asked) -> str | None:
         tools = assembler(), knobs.ALLOW_SPILLS.get()
-        return self._kept_at("choice", repr(asked.schedule), *asked[1:], *tools)
+        return self._chosen_at("choice", repr(asked.schedule), *asked[1:], *tools)
 
     def static(self, sizes: Sizes) -> Sizes:
         """Those for which code is compiled, and not launched with."""
@@ -328,9 +333,10 @@ class Variants:
         )
 
     def _card(self, asked: Asked) -> Target | None:
-        if asked.num_sms is None:
-            return None
-        return target_of((asked.schedule or Schedule()).arch, asked.num_sms)
+        """The machine's, if kernels are not chosen for it anyhow."""
+        arch = (asked.schedule or Schedule()).arch
+        found = card_of(arch, asked.num_sms)
+        return None if found == target_of(arch) else found
 
     def _fitting_registers(self, asked: Asked) -> Compiled:
         compiled = self._lowered(asked)

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from tests.kernels import CASES
-from wsdsl import Schedule, ScheduleError
+from wsdsl import Schedule, ScheduleError, parse
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.target import B200, H100_PCIE, H200, TARGETS, Target, target_of
@@ -66,3 +66,14 @@ def test_what_is_not_lowered_is_refused_at_every_level() -> None:
 def test_an_architecture_is_one_capability() -> None:
     assert len({(card.arch, card.capability) for card in TARGETS}) == len({c.arch for c in TARGETS})
     assert len({card.name for card in TARGETS}) == len(TARGETS)
+
+
+def test_kernels_are_chosen_for_the_card_of_this_machine(monkeypatch) -> None:
+    sizes = dict(M=1024, N=1024, K=1024)
+    keys = list[str | None]()
+    for device, name in (("NVIDIA H200", "H200"), ("NVIDIA H100 80GB HBM3", "H100 SXM")):
+        monkeypatch.setattr("wsdsl.records.card._asked", lambda device=device: [device])
+        kernel = parse(CASES["gemm"].text).gemm
+        assert kernel._compiled_for(None, sizes).source.target.name == name
+        keys.append(kernel._variants._choice_key(kernel._variants.asked(None, sizes)))
+    assert None not in keys and keys[0] != keys[1]

@@ -20,13 +20,15 @@ from wsdsl.lowering.footprint import (
     promoted_registers,
     smem_bytes,
 )
-from wsdsl.lowering.model.predict import Prediction, predict
+from wsdsl.lowering.model.predict import Prediction, limits, predict
 from wsdsl.lowering.model.workload import UNKNOWN_SIZE, Work
 from wsdsl.lowering.passes.choose_schedule import completed, ranked, weight
 from wsdsl.lowering.pipeline import scheduled_tile
 from wsdsl.schedule import Schedule
 
 SHOWN = 4
+LEAST = 0.05
+"""Of the time, that is worth telling."""
 Candidate = tuple[Schedule, Prediction]
 
 
@@ -132,6 +134,15 @@ def _waves(p: Prediction) -> str:
     return f"{tiles}{cut} in {waves}, {100 * p.busy:.0f} % of {p.tile.target.num_sms} SMs"
 
 
+def _limits(p: Prediction, schedule: Schedule) -> str:
+    """What the time goes by, in order; what takes next to nothing is left out."""
+    first, *others = limits(p, schedule).items()
+    told = ", ".join(f"{name} {100 * share:.0f} %" for name, share in others if share > LEAST)
+    name, share = first
+    beside = f"; {told}" if told else ""
+    return f"limited by {name}, {100 * share:.0f} % of the time{beside}"
+
+
 def _reasons(p: Prediction, schedule: Schedule) -> list[str]:
     what = "a CTA's part" if p.sharing > 1 else "a tile"
     per_operation = p.tile.operand_bytes / max(1, p.tile.operations)
@@ -139,6 +150,7 @@ def _reasons(p: Prediction, schedule: Schedule) -> list[str]:
     handing = f"; {p.handing:.0f} to hand on sums" if p.handing else ""
     return [
         f"  {_waves(p)}",
+        f"  {_limits(p, schedule)}",
         f"  {_time(p)} at {p.tile.clock:.2g} GHz, {p.cycles:.3g} cycles: of {what} "
         f"{p.mainloop:.0f} for products, {p.epilogue:.0f} for results{handing}",
         f"  operands: {p.tile.bytes_per_cycle:.0f} bytes a cycle and SM (L2 has {from_l2:.0f}), "
