@@ -77,7 +77,7 @@ class StoreTerm:
         return cls(around, axes, op.tensor.type.dtype.bits)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LoadTerm:
     """Of an operand, in lines along `last`, if that is an axis."""
 

@@ -65,6 +65,7 @@ class Work:
         written = {op.tensor for op, _ in self.inside if isinstance(op, Store)}
         self.written_bytes = sum(self.num_bytes(v.type) for v in written)
         self._known: dict[object, Workload] = {}
+        self._moves: dict[object, tuple[float, float]] = {}
         self._take_apart(kernel)
 
     @classmethod
@@ -79,6 +80,7 @@ class Work:
     def forget(self) -> None:
         """What was found out under tile sizes, where the model's numbers change."""
         self._known.clear()
+        self._moves.clear()
 
     def _take_apart(self, kernel: Kernel) -> None:
         found = dict.fromkeys(loops for _, loops in self.inside)
@@ -230,11 +232,11 @@ class Work:
         for around, width, axes in self.direct:
             asked["direct"][around] += width * elements(axes, tile)
         for load in self.load_terms:
-            num, longer = times[load.around], self._crossing(load, tile, together)
-            moved = load.moved_bytes(tile) + load.beyond(tile) * load.dtype.bytes / 2
-            asked["loaded"][load.around] += moved * longer
+            num = times[load.around]
+            moved, loaded = self._moved(load, tile, together)
+            asked["loaded"][load.around] += loaded
             plain_bytes += num * moved
-            cold_bytes += num * moved * longer * self.coldness[load.op.result]
+            cold_bytes += num * loaded * self.coldness[load.op.result]
             if math.prod([outer[n] for n in load.wanted_by]) <= 1:
                 own_bytes += num * moved
         steps = tuple(
@@ -285,6 +287,18 @@ class Work:
         held = {op.result: self.num_bytes(op.tensor.type) for op in self.loads}
         total = max(1.0, sum(held.values()))
         return {v: max(0.0, own / total - MOSTLY) / (1 - MOSTLY) for v, own in held.items()}
+
+    def _moved(
+        self, load: LoadTerm, tile: Mapping[str, int], together: Mapping[str, int]
+    ) -> tuple[float, float]:
+        """Bytes of a tile, and as many as would come in the time that they take. Kept: tiles that
+        differ along other axes ask for the same.
+        """
+        asked = load, tuple([tile[a] for a in load.axes]), tuple(together.items())
+        if asked not in self._moves:
+            moved = load.moved_bytes(tile) + load.beyond(tile) * load.dtype.bytes / 2
+            self._moves[asked] = moved, moved * self._crossing(load, tile, together)
+        return self._moves[asked]
 
     def _crossing(
         self, load: LoadTerm, tile: Mapping[str, int], together: Mapping[str, int]
