@@ -17,8 +17,6 @@ COLUMNS = 256
 SLOT = (128 + COLUMNS) * 128
 SLOTS = 4
 BLOCKS = SLOT // rings.BLOCK
-PRODUCT_CYCLES = 2 * tensor.STEPS * COLUMNS / 2
-"""Of the tensor cores, for a slot."""
 DATA_BYTES = 16 << 20
 """Of random numbers, which L2 holds. CTAs begin at different places of it."""
 SAME = 4

@@ -47,11 +47,6 @@ def memory_cycles(asked: Workload) -> float:
     return least * (1 + AGAIN * again)
 
 
-def alone_cycles(asked: Workload) -> float:
-    """In which a tile's operands come to an SM that has all of L2 to itself."""
-    return asked.operand_bytes / asked.rates.l2_one_bytes
-
-
 def is_narrow(asked: Workload, least: float = NARROW) -> bool:
     """Whether to bring operands takes longer than products by so much, all else apart; not so where
     consumers have several blocks of rows, which want deep rings.
