@@ -8,7 +8,7 @@ from wsdsl.ir.target import Target
 from wsdsl.rates import Rates
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True, eq=False)
 class Step:
     """What one iteration of a loop asks of an SM, but for loops in it: cycles of the tensor cores,
     bytes that they read of SMEM, instructions of all threads, bytes that come through slots, and
@@ -28,7 +28,7 @@ class Step:
     """Whether a product's operand is made of another one's results, which runs beside them."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True, eq=False)
 class Workload:
     """Per output tile: its `steps`, and what they come to: cycles of the tensor cores, their
     multiplications and additions, bytes of operands, bytes and elements that are stored, products
