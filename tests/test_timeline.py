@@ -7,6 +7,7 @@ import pytest
 
 from tests.kernels import CASES
 from wsdsl import CompileError, Schedule, ScheduleError
+from wsdsl.cli import main
 from wsdsl.ir.target import H200
 from wsdsl.report.draw_timeline import draw, fill, summary_line
 from wsdsl.report.timeline import Timeline
@@ -142,3 +143,10 @@ def test_what_can_not_be_shown() -> None:
         kernel.timeline(M=10**7, N=10**7, K=64)
     with pytest.raises(ScheduleError, match="wait for each other"):
         kernel.timeline(SCHEDULES["parallel"], M=8192, N=8192, K=4096)
+
+
+def test_the_cli_explains(capsys) -> None:
+    sizes = ["M=1024", "N=1024", "K=4096"]
+    assert main(["schedule", "examples/02_gemm.py", "--size", *sizes, "--explain"]) == 0
+    told = capsys.readouterr().out
+    assert "limited by" in told and "the next best:" in told

@@ -133,6 +133,9 @@ def parser() -> argparse.ArgumentParser:
     scheduling.add_argument(
         "-o", "--output", metavar="FILE", type=Path, help="timeline.svg, or .png"
     )
+    scheduling.add_argument(
+        "--explain", action="store_true", help="why it is chosen: what limits, and the next best"
+    )
 
     calibrating = command(
         "calibrate", calibrate_command, "Measure the rates of this card, and choose by them."

@@ -171,6 +171,8 @@ def schedule_command(options: argparse.Namespace) -> int:
         )
     else:
         print(f"{kernel.name}: {chosen!r}\n  {summary_line(timeline)}")
+        if options.explain:
+            print(kernel.explain(schedule, **sizes))
         if options.output:
             print(options.output)
     return 0

@@ -161,7 +161,9 @@ class GlobalAccesses:
 
 
 def _is_nan(values: Array) -> Array:
-    return values != values
+    # NumPy warns of some types' NaN.
+    with np.errstate(invalid="ignore"):
+        return values != values
 
 
 def _bits(values: Array) -> Array:

@@ -52,7 +52,8 @@ class Watched:
             self.about: dict[str, Any] = self.ask("make", card, spec)
         except (LostError, FaultError) as error:
             self.close()
-            raise LaunchError(Finding(f"nothing can be measured: {error}")) from None
+            told = str(error).removeprefix("LaunchError: ")
+            raise LaunchError(Finding(f"nothing can be measured: {told}")) from None
         self._limit = limit
 
     def ask(self, what: str, *given: Any) -> Any:
