@@ -186,6 +186,10 @@ class Serving(Callee):
         schedule, device = as_schedule(schedule), call.device
         simulated = device == "cpu" and runs_simulated()
         exact = simulated or (self.exact if exact is None else exact)
+        if not self._called and not simulated:
+            from wsdsl.runtime.device import see_device
+
+            see_device(device)
         alignment = self._alignment(call, schedule, exact=exact)
         if simulated:
             made = self._assembled if assembled else self._compile

@@ -93,6 +93,14 @@ def known_devices() -> list[Device]:
     return [device_properties(index) for index in range(num_devices())]
 
 
+def see_device(device: str) -> None:
+    """Ask the driver about the device of a call's arrays: it is awake, and `known_devices` then
+    tells the card without a search.
+    """
+    if device != "cpu" and num_devices():
+        num_sms_of(device)
+
+
 def num_sms_of(device: str) -> int:
     """Of "cuda:1"; of where arrays of the CPU go."""
     index = int(device.removeprefix("cuda:")) if device != "cpu" else 0
