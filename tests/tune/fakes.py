@@ -4,7 +4,7 @@ import os
 import random
 import time
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from wsdsl.ahead.jobs import Failed, Job, Made
 from wsdsl.artifact.artifact import Choice
@@ -90,10 +90,12 @@ class Equal(FakeCard):
 
 
 class InThisProcess:
-    """Compiles nothing: the code is that of what is chosen today, with another schedule."""
+    """Compiles nothing: the code is that of what is chosen today, with another schedule. What all
+    of them were `asked` for is kept together.
+    """
 
     today: bytes = b""
-    asked: list[Schedule] = []  # noqa: RUF012
+    asked: ClassVar[list[Schedule]] = []
     ended = False
 
     def run(self, job: Job) -> Made | Failed:
