@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 from wsdsl.ir.fragment_ops import Join
 from wsdsl.ir.memory_ops import StoreShared
-from wsdsl.ir.op import Value
+from wsdsl.ir.op import Op, Value
 from wsdsl.ir.slot_ops import StoreInShared
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
-from wsdsl.ir.types import DType, Fragment
+from wsdsl.ir.types import Axis, DType, Fragment, Tile
+from wsdsl.lowering.elementwise import with_zeros_outside
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.register_tiles import RegisterTile
 
 
-def write_panels(
+def write_tile(
+    op: StoreInShared, pieces: RegisterTile, made: Mapping[Value, Op], context: PartitionContext
+) -> None:
+    """With zeros where it is summed over elements that there are not."""
+    kind, axis = op.value.type, op.summed.type
+    assert isinstance(kind, Tile) and isinstance(axis, Axis)
+    pieces = with_zeros_outside(op.value, pieces, context, made, axis.name)
+    _write_panels(op, pieces, kind.dtype, context)
+
+
+def _write_panels(
     op: StoreInShared, pieces: RegisterTile, dtype: DType, context: PartitionContext
 ) -> None:
     """Row block by row block, as many pieces at a time as fill lines."""

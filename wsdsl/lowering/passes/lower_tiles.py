@@ -65,7 +65,7 @@ from wsdsl.ir.tile_ops import (
     Whole,
     Yield,
 )
-from wsdsl.ir.types import Axis, Tile, Type
+from wsdsl.ir.types import Tile, Type
 from wsdsl.ir.walk import Namer, definers, free_values, replace_operands, uses, walk, yielded
 from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.builder import Builder
@@ -85,7 +85,7 @@ from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.products import Products
 from wsdsl.lowering.reads import load_piece, read_elements, read_values
 from wsdsl.lowering.register_tiles import Accumulated, RegisterTile, held
-from wsdsl.lowering.slot_stores import write_panels
+from wsdsl.lowering.slot_stores import write_tile
 from wsdsl.lowering.store_hazards import stored_in
 from wsdsl.lowering.stores import Stores
 from wsdsl.lowering.zeros import tiles_of_zeros
@@ -210,7 +210,8 @@ class _Lowering:
                     self.region(op.body)
                 self.builder.add(dataclasses.replace(op, body=tuple(inner)))
             case StoreInShared():
-                self.to_slot(op)
+                write_tile(op, self.pieces(op.value), self.made, self.context)
+                self.unpublished = True
             case CommitProducts():
                 self.products.commit(op.loc)
             case Contract(in_turns=True):
@@ -248,14 +249,6 @@ class _Lowering:
                     self.products.give_back(op.state, op.loc)
                 swap = {v: self.scalar(v) for v in operands(op) if v in self.env}
                 self.builder.add(replace_operands(op, swap))
-
-    def to_slot(self, op: StoreInShared) -> None:
-        """Write a tile, with zeros where it is summed over elements that there are not."""
-        pieces, kind, axis = self.pieces(op.value), op.value.type, op.summed.type
-        assert isinstance(kind, Tile) and isinstance(axis, Axis)
-        pieces = with_zeros_outside(op.value, pieces, self.context, self.made, axis.name)
-        write_panels(op, pieces, kind.dtype, self.context)
-        self.unpublished = True
 
     def finish_reading(self) -> None:
         """All that is read in slots is read, and what is written shown, before one is given back or
