@@ -17,6 +17,17 @@ from wsdsl.lowering.loop_stages import LoopStages
 ORDERS = ("ge", "gt", "le", "lt")
 
 
+def is_mask(op: Op, made: Mapping[Value, Op]) -> bool:
+    """Whether it orders indices, or selects by their order: most tiles need neither."""
+
+    def orders(x: Op | None) -> bool:
+        if not isinstance(x, Map) or x.fn not in ORDERS:
+            return False
+        return all(isinstance(made.get(v), Index) for v in x.args)
+
+    return orders(op) or (isinstance(op, Map) and any(orders(made.get(v)) for v in op.args))
+
+
 class Masks:
     """Of the first stage of a loop: `ops` select by an order of indices. `made`: which op makes
     what of the partition.

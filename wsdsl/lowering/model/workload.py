@@ -27,6 +27,7 @@ from wsdsl.lowering.passes.fit_last_tiles import units_within
 from wsdsl.lowering.product_operands import computed_operands, multiplied
 from wsdsl.lowering.slots import operand_slots
 from wsdsl.lowering.split_k_rules import cut_loop
+from wsdsl.lowering.tile_masks import is_mask
 from wsdsl.rates import rates_of
 
 FEW_COLUMNS = 64
@@ -117,7 +118,7 @@ class Work:
             elif isinstance(op, Load) and isinstance(op.result.type, Tile) and op.result.type.axes:
                 kind = op.result.type
                 self.direct.append((at, kind.dtype.bits / 8, kind.axes))
-            elif own := instructions(op):
+            elif not is_mask(op, made) and (own := instructions(op)):
                 self.computed.append((at, *own))
 
     def _load_term(self, around: int, op: Load) -> LoadTerm:
