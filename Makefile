@@ -25,7 +25,7 @@ demo: $(VENV)/run
 test soak: export WSDSL_CACHE_DIR = off
 
 test: $(VENV)/dev
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal --timeout 300 $(ARGS)
 
 # Long runs, one line each: all are made, and it fails if one of them does. SEED= begins elsewhere.
 SEED ?= 0

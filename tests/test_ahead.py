@@ -161,6 +161,7 @@ def test_a_fork_compiles_by_itself(beside: Beside, monkeypatch: pytest.MonkeyPat
     with kernel._variants._lock:
         pid = os.fork()
         if pid == 0:
+            signal.alarm(60)
             monkeypatch.setattr(beside, "let", threading.Event())
             beside.let.set()
             ok = not serving(kernel, 33)[1]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
+
+from wsdsl.lazy import cached_property
 
 if TYPE_CHECKING:
     from wsdsl.artifact.access import Access

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Callable, Mapping
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wsdsl import knobs
@@ -15,6 +15,7 @@ from wsdsl.background import Background
 from wsdsl.callee import Callee
 from wsdsl.diagnostics import CompileError, Finding, LaunchError
 from wsdsl.dumps import dumped, pass_dumps
+from wsdsl.lazy import cached_property
 from wsdsl.schedule import Schedule
 from wsdsl.version import __version__
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from wsdsl.compiled import Compiled
 from wsdsl.diagnostics import CompileError, Finding, TypeCheckError
+from wsdsl.lazy import cached_property
 from wsdsl.schedule import Schedule, as_schedule
 from wsdsl.serving import OnMiss, Serving
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from wsdsl.diagnostics import Finding, ScheduleError, unknown_names
+from wsdsl.lazy import cached_property
 
 Mode = Literal["cooperative", "pingpong"]
 Reduction = Literal["serial", "parallel", "unordered"]

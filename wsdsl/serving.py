@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from wsdsl.callee import Callee
 from wsdsl.compiled import Compiled, runs_simulated
 from wsdsl.diagnostics import CompileError, Finding, LaunchError
 from wsdsl.ir.global_memory import MAX_SIZE, is_size
+from wsdsl.lazy import cached_property
 from wsdsl.schedule import Schedule, as_schedule
 
 if TYPE_CHECKING:

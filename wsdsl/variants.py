@@ -6,7 +6,6 @@ import dataclasses
 import os
 import threading
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from typing import NamedTuple, overload
 from weakref import WeakSet
 
@@ -20,6 +19,7 @@ from wsdsl.diagnostics import CompileError, ScheduleError, WsdslError
 from wsdsl.dumps import pass_dumps
 from wsdsl.ir import op as ir
 from wsdsl.ir.target import Target, target_of
+from wsdsl.lazy import cached_property
 from wsdsl.records import Row, find
 from wsdsl.records.card import card_of
 from wsdsl.schedule import Schedule

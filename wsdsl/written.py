@@ -9,12 +9,12 @@ from __future__ import annotations
 import builtins
 import re
 from collections.abc import Mapping
-from functools import cached_property
 from numbers import Integral, Real
 from types import FunctionType
 from typing import Any
 
 from wsdsl import annotations, language
+from wsdsl.lazy import cached_property
 
 IDENTIFIER = re.compile(r"[^\W\d]\w*")
 

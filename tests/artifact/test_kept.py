@@ -1,6 +1,7 @@
 """What has been made is found again, and made once by however many ask for it."""
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -167,6 +168,7 @@ def test_a_forked_process_waits_for_no_thread_of_its_parent(folder: Path) -> Non
     making.wait(60)
     child = os.fork()
     if not child:
+        signal.alarm(60)
         with module._one_at_a_time("other"):
             os._exit(0 if not module._own.making.get("key") else 1)
     done.set()

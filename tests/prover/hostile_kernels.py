@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import cached_property
 from random import Random
 from typing import Any
 
@@ -19,6 +18,7 @@ from wsdsl import Schedule
 from wsdsl.diagnostics import WsdslError
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.types import Tensor
+from wsdsl.lazy import cached_property
 from wsdsl.simulator.machine import simulate
 from wsdsl.simulator.script import Agents
 

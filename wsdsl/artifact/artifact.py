@@ -5,7 +5,6 @@ from __future__ import annotations
 import zlib
 from bisect import bisect_left
 from dataclasses import dataclass
-from functools import cached_property
 
 from wsdsl.artifact.access import Access
 from wsdsl.artifact.certificate import Certificate
@@ -13,6 +12,7 @@ from wsdsl.artifact.resources import Assembled, Resources
 from wsdsl.artifact.signature import Signature
 from wsdsl.ir.op import Value
 from wsdsl.ir.types import Tensor
+from wsdsl.lazy import cached_property
 from wsdsl.schedule import Schedule
 
 

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 from wsdsl.artifact.artifact import Declaration
 from wsdsl.ir.global_memory import COPY_WORD, L2_LINE
 from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import Tensor
+from wsdsl.lazy import cached_property
 
 FINE, COARSE = 32, 4
 """Parts of an octave."""

@@ -7,12 +7,12 @@ import statistics
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Protocol
 
 from wsdsl.calibrate.asm import PATIENCE, SAMPLE_BYTES, Kernel
 from wsdsl.codegen.ptxas import assemble
 from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.lazy import cached_property
 from wsdsl.runtime import driver
 from wsdsl.runtime.device import Context, context_for
 from wsdsl.runtime.module import Function, Module

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 from wsdsl.codegen import inline_ptx
 from wsdsl.codegen.context import Context
@@ -25,6 +24,7 @@ from wsdsl.ir.global_memory import COPY_WORD
 from wsdsl.ir.memory_ops import ThreadLoad
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.types import DType, Tensor
+from wsdsl.lazy import cached_property
 
 PIECE = 16
 THREADS = 128

@@ -11,7 +11,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field
-from functools import cache, cached_property, wraps
+from functools import cache, wraps
 from operator import attrgetter
 from typing import Any, ClassVar, Literal, NoReturn, TypeVar, dataclass_transform
 
@@ -19,6 +19,7 @@ from wsdsl.diagnostics import Loc
 from wsdsl.ir.plan import Plan
 from wsdsl.ir.target import Target, target_of
 from wsdsl.ir.types import Type
+from wsdsl.lazy import cached_property
 from wsdsl.schedule import Schedule
 
 Level = Literal["tile", "partitioned", "scheduled"]

@@ -21,7 +21,6 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 from wsdsl.ir.barrier_ops import ForRange, WaitFlag
 from wsdsl.ir.op import Region, Value, bound, results_of
@@ -30,6 +29,7 @@ from wsdsl.ir.tile_ops import End, Full, If, Map, Store, Yield
 from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import Axis, Tensor, Tile
 from wsdsl.ir.walk import retype, uses, walk, with_regions
+from wsdsl.lazy import cached_property
 from wsdsl.lowering.partials import Partials, Place
 
 NARROW = 8

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from wsdsl.ir import barrier_ops as b
@@ -16,6 +15,7 @@ from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tensor_accesses import written_tensors
 from wsdsl.ir.types import Barriers, Shared, Tensor
 from wsdsl.ir.walk import walk
+from wsdsl.lazy import cached_property
 from wsdsl.prover.errors import Outside
 from wsdsl.prover.program import Code, Effects, effects_of, needed_values
 from wsdsl.prover.terms import Term, apply, of_any_iteration

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 
+from wsdsl.lazy import cached_property
 from wsdsl.prover.skeleton_held import Held, Operand, Value, joined, scalar
 from wsdsl.prover.skeleton_language import Move, Paths, Position, State, Told, Ways
 from wsdsl.prover.skeleton_letters import threads_told

@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache
 
 from wsdsl.ir.op import Op, Value
+from wsdsl.lazy import cached_property
 from wsdsl.prover.skeleton_language import Move, Paths, Position, State, Told, Ways
 from wsdsl.prover.skeleton_letters import EVERYBODY, PARITY, UNKNOWN, Letter, threads_told
 

@@ -11,7 +11,9 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
+
+from wsdsl.lazy import cached_property
 
 BASE = 9 * 1024
 """The address of SMEM: no multiple of more than its alignment, and no place in it is as small."""

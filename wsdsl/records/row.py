@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from functools import cached_property
 from typing import Any, NamedTuple, get_type_hints
 
+from wsdsl.lazy import cached_property
 from wsdsl.records.schedule_text import parse_schedule
 from wsdsl.schedule import Schedule
 

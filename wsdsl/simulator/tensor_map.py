@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tensor_box import box_fault
 from wsdsl.ir.tma import TMA_ALIGN
+from wsdsl.lazy import cached_property
 from wsdsl.simulator.arithmetic import Array, added
 from wsdsl.simulator.arrays import GlobalTensor
 

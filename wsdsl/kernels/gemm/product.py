@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.ir.types import F32
 from wsdsl.kernels.gemm.form import kernel_of
 from wsdsl.kernels.gemm.plan import Plan
+from wsdsl.lazy import cached_property
 from wsdsl.runtime.arguments import Call, as_scalar
 from wsdsl.runtime.views import ArrayView
 from wsdsl.schedule import Schedule, as_schedule

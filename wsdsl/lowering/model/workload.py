@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from functools import cached_property
 
 from wsdsl.ir.global_memory import COPY_WORD, L2_LINE
 from wsdsl.ir.op import Kernel, Op, Value, once, operands
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tile_ops import Contract, End, ForEach, ForTiles, Index, Load, Map, Store
 from wsdsl.ir.types import Axis, Role, Tensor, Tile, Type
+from wsdsl.lazy import cached_property
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.footprint import num_parts

@@ -1,0 +1,27 @@
+"""`cached_property` for several threads and for forks.
+
+Before Python 3.12 the one of functools holds a lock, one for all instances, while it computes: what
+one thread computes keeps the others waiting, and a fork meanwhile leaves the lock held in the child
+for ever. Since then two threads may each have a value of their own. Here two threads may compute
+it, and all have what was there first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from functools import cached_property as cached_property
+else:
+
+    class cached_property:  # noqa: N801
+        def __init__(self, compute: Any) -> None:
+            self.compute, self.__doc__ = compute, compute.__doc__
+
+        def __set_name__(self, owner: type, name: str) -> None:
+            self.name = name
+
+        def __get__(self, instance: Any, owner: type | None = None) -> Any:
+            if instance is None:
+                return self
+            return instance.__dict__.setdefault(self.name, self.compute(instance))
