@@ -108,7 +108,8 @@ def by_model(problem: Problem) -> list[str]:
 
 def _by_model(problem: Problem) -> Iterator[str]:
     from wsdsl import Schedule
-    from wsdsl.lowering.passes.choose_schedule import completed, ranked
+    from wsdsl.lowering.choice.ranked import ranked
+    from wsdsl.lowering.passes.choose_schedule import completed
     from wsdsl.lowering.pipeline import scheduled_tile
 
     sizes = sizes_of(problem)
@@ -116,7 +117,7 @@ def _by_model(problem: Problem) -> Iterator[str]:
     assert chosen.schedule is not None
     open_ = Schedule(mma=chosen.schedule.mma)
     taken = Counter[str]()
-    for option, _ in ranked(chosen, open_, sizes, every=True):
+    for option, _ in ranked(chosen, open_, sizes):
         way = option.scheduler or option.mode or ""
         if taken[way] < BY_MODEL[way]:
             schedule, findings = completed(chosen, option, sizes)

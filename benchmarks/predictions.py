@@ -68,7 +68,8 @@ def given_schedules(texts: Sequence[str]) -> list[Schedule]:
 
 def schedules(case: Case, per_way: int = PER_WAY, others: int = OTHERS) -> list[Schedule]:
     """The default first; each completed."""
-    from wsdsl.lowering.passes.choose_schedule import completed, ranked
+    from wsdsl.lowering.choice.ranked import ranked
+    from wsdsl.lowering.passes.choose_schedule import completed
     from wsdsl.lowering.pipeline import scheduled_tile
     from wsdsl.schedule import Schedule
 
@@ -78,7 +79,7 @@ def schedules(case: Case, per_way: int = PER_WAY, others: int = OTHERS) -> list[
     assert first.schedule is not None
     found = {first.schedule: None}
     taken: dict[str, int] = defaultdict(int)
-    options = [o for o, _ in ranked(first, Schedule(mma=first.schedule.mma), sizes, every=True)]
+    options = [o for o, _ in ranked(first, Schedule(mma=first.schedule.mma), sizes)]
     options += _tiles_about(first.schedule)
 
     def take(option: Schedule) -> bool:

@@ -47,7 +47,11 @@ def test_where_192_rows_are_offered(name: str, sizes: tuple[int, int, int], offe
     known, given = dict(zip("MNK", sizes, strict=True)), Schedule(mma="m")
     kernel = scheduled_tile(dataclasses.replace(CASES[name].kernel.tile, schedule=given), known)
     options = schedule_options(kernel, given, Work(kernel, known))
-    alone = [o for o in options if o.consumers == 1 and (o.tile or {})["m"] == ALONE_ROWS]
+    alone = [
+        o
+        for o in options
+        if o.schedule.consumers == 1 and (o.schedule.tile or {})["m"] == ALONE_ROWS
+    ]
     assert bool(alone) == offered
 
 

@@ -9,11 +9,11 @@ from tests.kernels import CASES
 from wsdsl import Schedule
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.target import H200, TARGETS
-from wsdsl.lowering.choice.cluster_options import cluster_options
+from wsdsl.lowering.choice.cluster_options import cluster_options, sharing_options
+from wsdsl.lowering.choice.ranked import ranked
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.model.predict import predict
 from wsdsl.lowering.model.workload import Work
-from wsdsl.lowering.passes.choose_schedule import ranked
 from wsdsl.lowering.pipeline import scheduled_tile
 from wsdsl.rates import rates_of
 
@@ -54,7 +54,7 @@ def test_tiles_of_a_given_cluster_may_be_cut() -> None:
     given = Schedule(tile=dict(m=64, n=96), consumers=1, cluster=dict(n=2))
     sizes = dict(M=1024, N=768, K=16384)
     kernel = scheduled_tile(CASES["gemm"].kernel.tile, sizes)
-    assert any(p.work.cut for _, p in ranked(kernel, given, sizes, every=True))
+    assert any(p.work.cut for _, p in ranked(kernel, given, sizes))
 
 
 def options(kernel: Kernel, rows: int = 64, n: int = 96, **sizes: int) -> list[dict[str, Any]]:
@@ -64,7 +64,8 @@ def options(kernel: Kernel, rows: int = 64, n: int = 96, **sizes: int) -> list[d
     work = Work(kernel, sizes)
     sizes_of = axis_sizes(kernel, schedule)
     option = schedule, predict(work, schedule, sizes_of)
-    made = cluster_options(kernel, Schedule(), work, option, sizes_of)
+    offered = (sharing_options, cluster_options)
+    made = [o for each in offered for o in each(kernel, Schedule(), work, option)]
     found: list[dict[str, Any]] = []
     for each in made:
         cluster = dict(each.cluster or {})

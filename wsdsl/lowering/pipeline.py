@@ -11,6 +11,7 @@ from wsdsl.diagnostics import CompileError, Finding, ScheduleError
 from wsdsl.ir.op import Kernel, Level
 from wsdsl.ir.spec import verify
 from wsdsl.lowering.choice.fixed_tiles import with_fixed_tiles
+from wsdsl.lowering.choice.ranked import ranked
 from wsdsl.lowering.choice.spill_retries import with_fewer_sums
 from wsdsl.lowering.passes.allocate_shared import allocate_shared
 from wsdsl.lowering.passes.assign_decode_axes import assign_decode_axes
@@ -18,7 +19,7 @@ from wsdsl.lowering.passes.assign_multicast import assign_multicast
 from wsdsl.lowering.passes.assign_states import assign_states
 from wsdsl.lowering.passes.assign_tile_sizes import assign_tile_sizes
 from wsdsl.lowering.passes.bound_ranges import bound_ranges
-from wsdsl.lowering.passes.choose_schedule import at_least_one, choose_schedule, ranked
+from wsdsl.lowering.passes.choose_schedule import at_least_one, choose_schedule
 from wsdsl.lowering.passes.defer_sums import defer_sums
 from wsdsl.lowering.passes.drop_unused import drop_unused
 from wsdsl.lowering.passes.fit_last_tiles import fit_last_tiles

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from wsdsl.diagnostics import counted
 from wsdsl.ir.op import Kernel
 from wsdsl.lowering.choice.fixed_tiles import with_fixed_tiles
+from wsdsl.lowering.choice.ranked import ranked, weight
 from wsdsl.lowering.choice.split_k_options import MARGIN, THIN_MARGIN
 from wsdsl.lowering.cooperation import cluster_size
 from wsdsl.lowering.footprint import (
@@ -22,7 +23,7 @@ from wsdsl.lowering.footprint import (
 )
 from wsdsl.lowering.model.predict import Prediction, limits, predict
 from wsdsl.lowering.model.workload import UNKNOWN_SIZE, Work
-from wsdsl.lowering.passes.choose_schedule import completed, ranked, weight
+from wsdsl.lowering.passes.choose_schedule import completed
 from wsdsl.lowering.pipeline import scheduled_tile
 from wsdsl.schedule import Schedule
 
@@ -79,7 +80,7 @@ def _smem(chosen: Kernel, schedule: Schedule) -> int:
 
 def _others(chosen: Kernel, given: Schedule, sizes: Mapping[str, int]) -> Iterator[Candidate]:
     assert chosen.schedule is not None
-    for candidate in ranked(chosen, with_fixed_tiles(chosen, given)[0], sizes, every=True):
+    for candidate in ranked(chosen, with_fixed_tiles(chosen, given)[0], sizes):
         if _choice(candidate[0]) != _choice(chosen.schedule):
             yield candidate
 

@@ -12,7 +12,8 @@ from wsdsl.diagnostics import WsdslError
 from wsdsl.ir.op import Kernel
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.choice.fixed_tiles import with_fixed_tiles
-from wsdsl.lowering.passes.choose_schedule import at_least_one, completed, ranked
+from wsdsl.lowering.choice.ranked import ranked
+from wsdsl.lowering.passes.choose_schedule import at_least_one, completed
 from wsdsl.lowering.pipeline import scheduled_tile
 from wsdsl.schedule import Schedule
 
@@ -52,7 +53,7 @@ def _all(
     settled = dataclasses.replace(given, mma=chosen.schedule.mma)
     best: list[Schedule] = [chosen.schedule]
     taken = Counter[str]()
-    for option, _ in ranked(chosen, with_fixed_tiles(chosen, settled)[0], known, every=True):
+    for option, _ in ranked(chosen, with_fixed_tiles(chosen, settled)[0], known):
         way = (option.scheduler if option.cuts_tiles else option.mode) or ""
         tiles = f"{way} {option.tile}"
         if taken[way] < SHARES.get(way, 0.1) * most and taken[tiles] < OF_ONE_TILE:

@@ -15,8 +15,7 @@ from wsdsl.ir.op import Kernel, once
 from wsdsl.ir.types import Axis
 from wsdsl.lowering.axes import loop_variable
 from wsdsl.lowering.check_columns import slice_step
-from wsdsl.lowering.choice.split_k_options import MOST_SUMS
-from wsdsl.lowering.footprint import accumulator_registers, fits_smem
+from wsdsl.lowering.footprint import axis_sizes, fits_smem
 from wsdsl.lowering.model.loading import NEARLY_NARROW, loading_cycles
 from wsdsl.lowering.model.predict import Prediction, is_narrow_wave
 from wsdsl.lowering.model.workload import Loop, Work
@@ -41,20 +40,13 @@ MANY = 32
 
 
 def cluster_options(
-    kernel: Kernel,
-    given: Schedule,
-    work: Work,
-    option: tuple[Schedule, Prediction],
-    tile: Mapping[str, int],
+    kernel: Kernel, given: Schedule, work: Work, option: tuple[Schedule, Prediction]
 ) -> Iterator[Schedule]:
-    """The option in every cluster; `tile`: elements of a tile along every axis under it."""
-    whole, predicted = option
-    if not work.sized or given.scheduler not in (None, "auto", "persistent"):
-        return
-    yield from _sharing_options(kernel, given, work, whole, predicted)
+    """The option by clusters whose CTAs have tiles of their own."""
+    (whole, predicted), tile = option, axis_sizes(kernel, option[0])
     asked = predicted.tile
     slow = loading_cycles(asked) > NEARLY_NARROW * asked.product_cycles
-    if given.cluster is not None or given.multicast or copied_operands(kernel):
+    if not _may_be_in_clusters(given, work) or given.multicast or copied_operands(kernel):
         return
     # What comes from memory is no sooner there.
     if not slow or predicted.memory_bound:
@@ -102,30 +94,35 @@ def _variable(loop: Loop) -> str:
     return loop_variable(loop.index.type.name)
 
 
-def _sharing_options(
-    kernel: Kernel, given: Schedule, work: Work, whole: Schedule, predicted: Prediction
+def _may_be_in_clusters(given: Schedule, work: Work) -> bool:
+    open_to = (None, "auto", "persistent")
+    return work.sized and given.scheduler in open_to and given.cluster is None
+
+
+def sharing_options(
+    kernel: Kernel, given: Schedule, work: Work, option: tuple[Schedule, Prediction]
 ) -> Iterator[Schedule]:
     """The option by clusters whose CTAs share the contraction, where tiles are fewer than SMs. Who
     asks for "persistent" asks for sums that are rounded alike at all sizes.
     """
-    if given.cluster is not None or given.scheduler == "persistent":
+    if not _may_be_in_clusters(given, work) or given.scheduler == "persistent":
         return
-    asked = predicted.tile
+    whole, asked = option[0], option[1].tile
     if kernel.unaligned or whole.mode == "pingpong" or work.cut is None:
         return
     if asked.tiles > work.target.cluster_room(SHARING[0]):
         return
-    if accumulator_registers(kernel, whole) > MOST_SUMS or not _can_share(kernel):
+    if not _can_share(kernel):
         return
     for size in SHARING:
-        option = changed(whole, cluster={_variable(work.cut): size})
+        shared = changed(whole, cluster={_variable(work.cut): size})
         if (
             asked.tiles <= work.target.cluster_room(size)
             and asked.depth >= LEAST_STEPS * size
-            and asked.columns % (slice_step(kernel, option) * size) == 0
-            and fits_smem(kernel, option, LEAST_SLOTS)
+            and asked.columns % (slice_step(kernel, shared) * size) == 0
+            and fits_smem(kernel, shared, LEAST_SLOTS)
         ):
-            yield option
+            yield shared
 
 
 @once

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.tile_ops import Contract
@@ -12,7 +13,6 @@ from wsdsl.ir.types import Tile
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.check_columns import column_step, slice_step
 from wsdsl.lowering.choice.contracted_tiles import LINES, contracted, with_lines
-from wsdsl.lowering.choice.register_room import leaves_room
 from wsdsl.lowering.cooperation import cluster_splits, num_shares, shared_role
 from wsdsl.lowering.decode import ROWS, decoded
 from wsdsl.lowering.footprint import axis_sizes, depth_steps, runs_ahead
@@ -39,16 +39,27 @@ PLAIN_WIDTH = 64
 """Of a kernel without products, which gains nothing by more."""
 
 
-def schedule_options(kernel: Kernel, given: Schedule, work: Work) -> list[Schedule]:
-    """Every way to fill in what `given` leaves open, but what surely has too few registers."""
-    options = list(_options(kernel, given, work))
-    if len(options) > 1:
-        options = [o for o in options if leaves_room(kernel, o)] or options
-    return options
+@dataclass(frozen=True)
+class Tried:
+    """A schedule that may be; what takes long to find out is left for those that are looked at."""
+
+    schedule: Schedule
+    lines: Mapping[str, int]
+    """Tiles by which it may take several lines."""
+    must_run_ahead: bool
+
+    def fitted(self, kernel: Kernel, work: Work) -> Schedule | None:
+        if self.must_run_ahead and not runs_ahead(kernel, self.schedule):
+            return None
+        if self.lines == self.schedule.tile:
+            return self.schedule
+        return with_lines(kernel, work, self.schedule, self.lines)
 
 
-def _options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Schedule]:
-    """The mode, the number of consumers, and the tiles of what they share; the smallest last."""
+def schedule_options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Tried]:
+    """Every way to fill in what `given` leaves open: the mode, the number of consumers, and the
+    tiles of what they share; the smallest last.
+    """
     tile = dict(given.tile or {}) | contracted(kernel, given, work)
     lines = contracted(kernel, given, work, LINES)
     rows, columns, depths = list[str](), list[str](), depth_steps(kernel)
@@ -69,18 +80,14 @@ def _options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Schedule]:
         heights = _heights(kernel, given, team, work) if rows else (0,)
         widths = _widths(kernel, given, team, work) if columns else (0,)
         for height, width in itertools.product(heights, widths):
-            own = dict.fromkeys(rows, height) | dict.fromkeys(columns, width)
-            option = changed(team, tile=tile | own)
+            own = tile | dict.fromkeys(rows, height) | dict.fromkeys(columns, width)
+            option = changed(team, tile=own)
             sizes = axis_sizes(kernel, option)
             if width % step and not _comes_out(sizes, work, step // 2):
                 continue
             alone = consumers == 1 and height == ALONE_ROWS
-            if alone and not is_one_wave(work.target, work.under(sizes).tiles):
-                continue
-            if tile | own | lines != tile | own:
-                option = with_lines(kernel, work, option, tile | own | lines)
-            if scaled or height != tall or runs_ahead(kernel, option):
-                yield option
+            if not alone or is_one_wave(work.target, work.num_tiles(sizes)):
+                yield Tried(option, own | lines, not scaled and height == tall)
 
 
 def _heights(kernel: Kernel, given: Schedule, team: Schedule, work: Work) -> Sequence[int]:

@@ -54,14 +54,20 @@ def may_split(kernel: Kernel, given: Schedule, work: Work) -> bool:
     )
 
 
-def split_k_options(
-    kernel: Kernel, given: Schedule, work: Work, whole: Schedule, tile: Prediction
-) -> Iterator[Schedule]:
-    """`whole` cut in every way; `tile` is what is predicted of it."""
+def may_share_sums(kernel: Kernel, given: Schedule, whole: Schedule) -> bool:
+    """Whether a schedule leaves registers to hand on sums, and has no ping-pong, which is no help;
+    or whether this is asked for.
+    """
     if whole.mode == "pingpong" and given.mode != "pingpong":
-        return
-    if accumulator_registers(kernel, whole) > MOST_SUMS and given.scheduler != "split_k":
-        return
+        return False
+    return given.scheduler == "split_k" or accumulator_registers(kernel, whole) <= MOST_SUMS
+
+
+def split_k_options(
+    kernel: Kernel, given: Schedule, work: Work, option: tuple[Schedule, Prediction]
+) -> Iterator[Schedule]:
+    """The option cut in every way."""
+    whole, tile = option
     asked, cluster = tile.tile, cluster_size(whole)
     room = kernel.target.cluster_room(cluster)
     if given.scheduler != "split_k":

@@ -8,8 +8,11 @@ multicast each CTA asks for a part of what they have in common.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from wsdsl.lowering.cooperation import cluster_size
 from wsdsl.lowering.model.steps import Workload
+from wsdsl.rates import Rates
 from wsdsl.schedule import Schedule
 
 
@@ -25,3 +28,10 @@ def gain_of(asked: Workload, schedule: Schedule, *, at_once: bool) -> float:
         return 1.0
     by_size = rates.l2_cluster_2_bytes if size == 2 else rates.l2_cluster_4_bytes
     return by_size / rates.l2_bytes
+
+
+@lru_cache(maxsize=64)
+def best_gain(rates: Rates) -> float:
+    """Of all clusters."""
+    plain = rates.l2_cluster_2_bytes, rates.l2_cluster_4_bytes
+    return max(*plain, rates.l2_multicast_2_bytes, rates.l2_multicast_4_bytes) / rates.l2_bytes

@@ -29,7 +29,7 @@ from wsdsl.lowering.cooperation import (
     num_pingpong_consumers,
 )
 from wsdsl.lowering.model.busiest import Busiest, busiest
-from wsdsl.lowering.model.clusters import gain_of
+from wsdsl.lowering.model.clusters import best_gain, gain_of
 from wsdsl.lowering.model.loading import (
     NARROW,
     is_narrow,
@@ -65,6 +65,7 @@ from wsdsl.lowering.model.split_k_cost import (
 )
 from wsdsl.lowering.model.steps import Step, Workload
 from wsdsl.lowering.model.workload import Work
+from wsdsl.rates import Rates
 from wsdsl.schedule import Schedule
 
 
@@ -255,9 +256,12 @@ def limits(own: Prediction, schedule: Schedule) -> dict[str, float]:
 
 
 def _power(asked: Workload) -> float:
+    return power(asked.rates, asked.bytes_per_cycle)
+
+
+def power(rates: Rates, bytes_per_cycle: float) -> float:
     """By how much longer products take, as the clock is lower the more there is to move."""
-    rates = asked.rates
-    moved = min(1.0, asked.bytes_per_cycle / BYTES_AT_WORST)
+    moved = min(1.0, bytes_per_cycle / BYTES_AT_WORST)
     return 1 + (rates.tensor_smem_clock / rates.tensor_l2_clock - 1) * moved
 
 
@@ -319,3 +323,24 @@ def least_cycles(tile: Prediction) -> float:
     asked = tile.tile
     steps = tile.mainloop * asked.tiles / asked.target.num_sms + START_CYCLES
     return max(steps, tile.memory) + least_split_k_cycles(asked)
+
+
+def floors(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> tuple[float, float]:
+    """Cycles that no prediction of such tiles is below: where each has an SM to itself, and where
+    several share them. Asks little: that products are made, operands come from L2 as quickly as
+    they do to any cluster, and results are stored.
+    """
+    rates, sms = work.rates, work.target.num_sms
+    tiles, products, loaded, stored = work.least(tile)
+    products *= power(rates, loaded / max(1.0, products))
+    waves = -(-tiles // sms)
+    share = min(1.0, tiles / (waves * sms))
+    few = min(rates.l2_one_bytes / rates.l2_bytes, share**-FEW_EXPONENT)
+    loading, results = loaded / rates.l2_bytes, stored / STORE_BYTES
+    whole = waves * larger(products, loading / (best_gain(rates) * few), SHARPNESS) + results
+    turns = waves > 1 and schedule.mode == "pingpong"
+    whole += waves * TURN_CYCLES if turns else (waves - 1) * results
+    quicker = max(rates.tensor_smem_clock / rates.clock, share**POWER_EXPONENT)
+    shared = tiles * larger(products, loading, SHARPNESS) / sms
+    least = START_CYCLES + work.least_memory_cycles
+    return larger(START_CYCLES + whole * quicker, least), max(START_CYCLES + shared, least)

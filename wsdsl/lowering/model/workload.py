@@ -67,6 +67,7 @@ class Work:
         self.written_bytes = sum(self.num_bytes(v.type) for v in written)
         self._known: dict[object, Workload] = {}
         self._moves: dict[object, tuple[float, float]] = {}
+        self._least: dict[object, tuple[int, float, float, float]] = {}
         self._take_apart(kernel)
 
     @classmethod
@@ -82,6 +83,7 @@ class Work:
         """What was found out under tile sizes, where the model's numbers change."""
         self._known.clear()
         self._moves.clear()
+        self._least.clear()
 
     def _take_apart(self, kernel: Kernel) -> None:
         found = dict.fromkeys(loops for _, loops in self.inside)
@@ -182,6 +184,37 @@ class Work:
     def num_tiles(self, tile: Mapping[str, int]) -> int:
         return math.prod([_trips(walked, tile) for walked in self.outer])
 
+    def least(self, tile: Mapping[str, int]) -> tuple[int, float, float, float]:
+        """Tiles, and of each: cycles of the tensor cores in loops, bytes that at the least are
+        loaded there, and bytes that are stored behind them. Kept, as `under` is.
+        """
+        asked = tuple(tile.values())
+        if asked not in self._least:
+            times = [self._times(n, tile) if held else 0 for n, held in enumerate(self.in_loop)]
+            products = loaded = stored = 0.0
+            for product in self.products:
+                if times[product.around]:
+                    each = product.cycles(elements(product.axes, tile), tile, self.rates)
+                    products += times[product.around] * each
+            for load in self.load_terms:
+                loaded += times[load.around] * elements(load.axes, tile) * load.dtype.bytes
+            for store in self.stores:
+                own = 0.0 if self.in_loop[store.around] else elements(store.axes, tile)
+                stored += own * store.bits / 8
+            self._least[asked] = self.num_tiles(tile), products, loaded, stored
+        return self._least[asked]
+
+    def _times(self, around: int, tile: Mapping[str, int]) -> float:
+        """A tile goes through these loops."""
+        trips = [_trips(walked, tile) for walked in self.around[around]]
+        return self.walked_share[around] * math.prod(trips)
+
+    @cached_property
+    def least_memory_cycles(self) -> float:
+        """In which the tensors are read and written once."""
+        written = self.written_bytes / max(1.0, self.tensor_bytes)
+        return self.tensor_bytes / self.rates.dram_bytes(written) * self.rates.tensor_smem_clock
+
     def _walked(self, loop: Loop) -> tuple[str, int]:
         """By which axis ("" if by none), and how much."""
         if isinstance(loop, ForEach):
@@ -208,10 +241,7 @@ class Work:
     def _under(
         self, tile: Mapping[str, int], cluster: Mapping[str, int], together: Mapping[str, int]
     ) -> Workload:
-        times = [
-            share * math.prod([_trips(walked, tile) for walked in loops])
-            for loops, share in zip(self.around, self.walked_share, strict=True)
-        ]
+        times = [self._times(n, tile) for n in range(len(self.around))]
         outer = [_trips(walked, tile) for walked in self.outer]
         asked: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
         cold_bytes = own_bytes = plain_bytes = elements_stored = 0.0

@@ -24,20 +24,12 @@ from wsdsl.ir.tile_ops import Contract
 from wsdsl.lowering.assign_roles import assign_roles
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.check_schedule import faults, tile_faults
-from wsdsl.lowering.choice.cluster_options import cluster_options
 from wsdsl.lowering.choice.deal_tiles import with_dealt_tiles
 from wsdsl.lowering.choice.fixed_tiles import with_fixed_tiles
 from wsdsl.lowering.choice.kernel_overlap import with_overlap
 from wsdsl.lowering.choice.orientation import other_orientation
+from wsdsl.lowering.choice.ranked import ranked, weight
 from wsdsl.lowering.choice.register_room import rank_beside_sums
-from wsdsl.lowering.choice.schedule_options import schedule_options
-from wsdsl.lowering.choice.split_k_options import (
-    MARGIN,
-    STREAM_MARGIN,
-    THIN_MARGIN,
-    may_split,
-    split_k_options,
-)
 from wsdsl.lowering.choice.tile_order import with_tile_order
 from wsdsl.lowering.decode import num_decoders, unfit_decoding
 from wsdsl.lowering.early_loads import num_load_partitions, unfit_constants
@@ -60,7 +52,6 @@ from wsdsl.lowering.model.numbers import LOOKAHEAD
 from wsdsl.lowering.model.predict import (
     Prediction,
     is_narrow_wave,
-    least_cycles,
     memory_share,
     predict,
 )
@@ -78,8 +69,6 @@ HEAVY_PROMOTED = 160
 """The same where sums are promoted: scaled products of 192 columns are 10 to 25 % slower with 232
 registers a thread than with 240, though nothing spills."""
 
-MOST_GAIN = 1.25
-"""What clusters may bring, where lines do not cross those of L2."""
 MOSTLY_MEMORY = 0.55
 """The share of memory in the time from which on another slot counts for more than a second buffer
 for results."""
@@ -96,18 +85,22 @@ def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> K
         return _chosen(kernel, known)[0]
     variable, factor = other
     asked = dataclasses.replace(kernel.schedule or Schedule(), mma=variable)
-    try:
-        swapped, swapped_cycles = _chosen(dataclasses.replace(kernel, schedule=asked), known)
-    except WsdslError:
-        # The axes can not be laid out so.
-        return _chosen(kernel, known)[0]
-    if not factor:
-        return swapped
-    try:
-        usual, cycles = _chosen(kernel, known)
-    except WsdslError:
-        return swapped
-    return swapped if swapped_cycles * factor < cycles else usual
+    swapped = dataclasses.replace(kernel, schedule=asked)
+    best, limit, failed = kernel, math.inf, list[WsdslError]()
+    for way in (kernel, swapped) if factor else (swapped, kernel):
+        try:
+            made, cycles = _chosen(way, known, limit)
+        except WsdslError as error:
+            # The axes can not be laid out so, or nothing is within the limit.
+            failed.insert(0 if way is kernel else 1, error)
+            continue
+        if cycles < limit:
+            best, limit = made, cycles / max(1.0, factor)
+        if not factor:
+            break
+    if best is kernel:
+        raise failed[0]
+    return best
 
 
 def at_least_one(sizes: Mapping[str, int]) -> dict[str, int]:
@@ -115,8 +108,12 @@ def at_least_one(sizes: Mapping[str, int]) -> dict[str, int]:
     return {dim: max(1, size) for dim, size in sizes.items()}
 
 
-def _chosen(kernel: Kernel, sizes: Mapping[str, int]) -> tuple[Kernel, float]:
-    """With roles and the best schedule that leaves them so, and the cycles of that."""
+def _chosen(
+    kernel: Kernel, sizes: Mapping[str, int], limit: float = math.inf
+) -> tuple[Kernel, float]:
+    """With roles and the best schedule that leaves them so, and the cycles of that; an error where
+    none can take fewer than `limit`.
+    """
     kernel = assign_roles(kernel)
     given, findings = with_fixed_tiles(kernel, kernel.schedule or Schedule())
     findings += _unknown_variables(kernel, given)
@@ -125,7 +122,7 @@ def _chosen(kernel: Kernel, sizes: Mapping[str, int]) -> tuple[Kernel, float]:
     findings = findings or [*tile_faults(kernel, given)]
     if findings:
         raise ScheduleError([_located(f, kernel) for f in findings])
-    for option, _ in ranked(kernel, given, sizes):
+    for option, _ in ranked(kernel, given, sizes, limit):
         for promised in _promises(kernel, given, option):
             chosen, faulty = completed(kernel, promised, sizes)
             if not faulty:
@@ -139,52 +136,6 @@ def _chosen(kernel: Kernel, sizes: Mapping[str, int]) -> tuple[Kernel, float]:
 
 def _located(finding: Finding, kernel: Kernel) -> Finding:
     return finding if finding.loc else dataclasses.replace(finding, loc=kernel.loc)
-
-
-def ranked(
-    kernel: Kernel, given: Schedule, sizes: Mapping[str, int], *, every: bool = False
-) -> list[tuple[Schedule, Prediction]]:
-    """The ways to fill in what `given` leaves open, the one to take first; order of tiles, depths
-    and registers are not filled in yet. With `every`, also ways to cut tiles that can not win.
-    """
-    work = Work.of(kernel, sizes)
-    options = schedule_options(kernel, given, work)
-    whole = [(o, predict(work, o, axis_sizes(kernel, o))) for o in options]
-    best = min(weight(*pair) for pair in whole)
-    for pair in list(whole):
-        if every or _may_gain_by_clusters(pair[1], best):
-            tile = axis_sizes(kernel, pair[0])
-            clusters = cluster_options(kernel, given, work, pair, tile)
-            whole += [(c, predict(work, c, tile)) for c in clusters]
-    found, best = list(whole), min(weight(*pair) for pair in whole)
-    if may_split(kernel, given, work):
-        for option, own in whole:
-            if (
-                own.sharing == 1
-                and option.cluster == given.cluster
-                and (every or given.scheduler == "split_k" or least_cycles(own) * MARGIN < best)
-            ):
-                tile = axis_sizes(kernel, option)
-                cut = split_k_options(kernel, given, work, option, own)
-                made = [(o, predict(work, o, tile)) for o in cut]
-                found += [(o, p) for o, p in made if p.work.cut]
-    return sorted(found, key=lambda pair: weight(*pair))
-
-
-def _may_gain_by_clusters(own: Prediction, best: float) -> bool:
-    """Whether an option may then be the best: by what operands come sooner, or since CTAs that
-    share sums use idle SMs.
-    """
-    return own.cycles < best * MOST_GAIN * own.tile.crossing or least_cycles(own) < best
-
-
-def weight(schedule: Schedule, prediction: Prediction) -> float:
-    """Cycles, and for those that are cut, or shared by a cluster, what they must be quicker by."""
-    if not prediction.work.cut and prediction.sharing == 1:
-        return prediction.cycles
-    if schedule.scheduler != "stream_k":
-        return prediction.cycles * MARGIN
-    return prediction.cycles * (THIN_MARGIN if prediction.tile.thin else STREAM_MARGIN)
 
 
 def _promises(kernel: Kernel, given: Schedule, option: Schedule) -> Iterator[Schedule]:

@@ -1,0 +1,48 @@
+"""The search gives out what predicting everything would, and predicts little."""
+
+import math
+
+import pytest
+
+from tests.kernels import CASES
+from wsdsl import Schedule
+from wsdsl.lowering.choice import ranked
+from wsdsl.lowering.pipeline import scheduled_tile
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("gemm", dict(M=4096, N=4096, K=4096)),
+        ("gemm", dict(M=256, N=1152, K=4304)),
+        ("gemm", dict(M=16, N=28672, K=8192)),
+        ("scaled", dict(M=512, N=1024, K=4096)),
+        ("scale", dict(M=300, N=1000)),
+    ],
+)
+def test_as_if_everything_were_predicted(
+    name: str, sizes: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = scheduled_tile(CASES[name].kernel.tile, sizes)
+
+    def found(limit: float = math.inf) -> list[tuple[Schedule, float]]:
+        options = ranked.ranked(kernel, Schedule(), sizes, limit)
+        return [(schedule, ranked.weight(schedule, own)) for schedule, own in options]
+
+    all_of_them = found()
+    limit = all_of_them[len(all_of_them) // 3][1]
+    within = [option for option in all_of_them if option[1] < limit]
+    assert found(limit)[: len(within)] == within
+    monkeypatch.setattr(ranked, "floors", lambda *_: (0.0, 0.0))
+    assert all_of_them == found()
+
+
+def test_little_is_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a large product."""
+    asked, predict = list[Schedule](), ranked.predict
+    monkeypatch.setattr(ranked, "predict", lambda *a: asked.append(a[1]) or predict(*a))
+    tile, sizes = CASES["gemm"].kernel.tile, dict(M=8192, N=8192, K=8192)
+    chosen, few = scheduled_tile(tile, sizes), len(asked)
+    monkeypatch.setattr(ranked, "floors", lambda *_: (0.0, 0.0))
+    assert scheduled_tile(tile, sizes).schedule == chosen.schedule
+    assert 0 < 8 * few < len(asked)

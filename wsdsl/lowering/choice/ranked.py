@@ -1,0 +1,115 @@
+"""The ways to fill in what a schedule leaves open, the best first, by best-first search.
+
+No schedule of a tile is quicker than its products, spread over the SMs (`floors`). So tiles stand
+in a heap by what they take at the least. The first is taken out: if that was only a floor, it is
+looked at, and what comes of it (itself, in clusters, cut into pieces) goes back; if it is
+predicted, nothing else is better. What is given out is in the order that predicting everything
+would give, and of most tiles nothing but the floor is ever asked for.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+
+from wsdsl.ir.op import Kernel
+from wsdsl.lowering.choice.cluster_options import SHARING, cluster_options, sharing_options
+from wsdsl.lowering.choice.register_room import leaves_room
+from wsdsl.lowering.choice.schedule_options import Tried, schedule_options
+from wsdsl.lowering.choice.split_k_options import (
+    MARGIN,
+    STREAM_MARGIN,
+    THIN_MARGIN,
+    may_share_sums,
+    may_split,
+    split_k_options,
+)
+from wsdsl.lowering.footprint import axis_sizes
+from wsdsl.lowering.model.predict import Prediction, floors, least_cycles, predict
+from wsdsl.lowering.model.workload import Work
+from wsdsl.schedule import Schedule
+
+Option = tuple[Schedule, Prediction]
+Node = tuple[float, bool, tuple[int, ...], Option | Callable[[], Iterable["Node"]]]
+"""Cycles, predicted or at the least; whether they are predicted; its place among equal ones."""
+
+
+def ranked(
+    kernel: Kernel, given: Schedule, sizes: Mapping[str, int], limit: float = math.inf
+) -> Iterator[Option]:
+    """Order of tiles, depths and registers are not filled in yet. Tiles that take `limit` cycles at
+    the least are left out.
+    """
+    work = Work.of(kernel, sizes)
+    heap = [*_Search(kernel, given, work).nodes()]
+    heapq.heapify(heap)
+    while heap:
+        least, _, _, held = heapq.heappop(heap)
+        if isinstance(held, tuple):
+            yield held
+        elif least < limit:
+            for node in held():
+                heapq.heappush(heap, node)
+
+
+def weight(schedule: Schedule, prediction: Prediction) -> float:
+    """Cycles, and for those that are cut, or shared by a cluster, what they must be quicker by."""
+    if not prediction.work.cut and prediction.sharing == 1:
+        return prediction.cycles
+    if schedule.scheduler != "stream_k":
+        return prediction.cycles * MARGIN
+    return prediction.cycles * (THIN_MARGIN if prediction.tile.thin else STREAM_MARGIN)
+
+
+class _Search:
+    def __init__(self, kernel: Kernel, given: Schedule, work: Work) -> None:
+        self.kernel, self.given, self.work = kernel, given, work
+        self.splits = may_split(kernel, given, work)
+        self.whole: dict[int, Option | None] = {}
+
+    def nodes(self) -> Iterator[Node]:
+        kernel, given = self.kernel, self.given
+        tried = list(schedule_options(kernel, given, self.work))
+        roomy = [t for t in tried if leaves_room(kernel, t.schedule)] if len(tried) > 1 else []
+        few = self.work.target.cluster_room(SHARING[0])
+        for n, one in enumerate(roomy or tried):
+            tile = axis_sizes(kernel, one.schedule)
+            whole, shared = floors(self.work, one.schedule, tile)
+            yield whole, False, (0, n), partial(self.look, n, one)
+            in_cluster = self.work.num_tiles(tile) <= few
+            if (self.splits or in_cluster) and may_share_sums(kernel, given, one.schedule):
+                shared += 0.0 if in_cluster else self.work.rates.hand_over_cycles
+                yield shared, False, (1, n), partial(self.share, n, one)
+
+    def own(self, n: int, tried: Tried) -> Option | None:
+        """What is predicted of whole tiles, if they fit."""
+        if n not in self.whole:
+            schedule = tried.fitted(self.kernel, self.work)
+            self.whole[n] = schedule and (schedule, self.predict(schedule))
+        return self.whole[n]
+
+    def predict(self, schedule: Schedule) -> Prediction:
+        return predict(self.work, schedule, axis_sizes(self.kernel, schedule))
+
+    def look(self, n: int, tried: Tried) -> Iterator[Node]:
+        if own := self.own(n, tried):
+            yield weight(*own), True, (0, n), own
+            yield from self.made((1, n), cluster_options, own)
+
+    def share(self, n: int, tried: Tried) -> Iterator[Node]:
+        if not (own := self.own(n, tried)):
+            return
+        yield from self.made((1, n, 1), sharing_options, own)
+        if self.splits and own[0].cluster == self.given.cluster:
+            least = least_cycles(own[1]) * MARGIN
+            yield least, False, (2, n), partial(self.made, (2, n), split_k_options, own)
+
+    def made(
+        self, place: tuple[int, ...], options: Callable[..., Iterator[Schedule]], own: Option
+    ) -> Iterator[Node]:
+        for i, option in enumerate(options(self.kernel, self.given, self.work, own)):
+            predicted = self.predict(option)
+            if options is not split_k_options or predicted.work.cut:
+                yield weight(option, predicted), True, (*place, i), (option, predicted)
