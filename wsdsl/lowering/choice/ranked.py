@@ -39,19 +39,19 @@ Node = tuple[float, bool, tuple[int, ...], Option | Callable[[], Iterable["Node"
 def ranked(
     kernel: Kernel, given: Schedule, sizes: Mapping[str, int], limit: float = math.inf
 ) -> Iterator[Option]:
-    """Order of tiles, depths and registers are not filled in yet. Tiles that take `limit` cycles at
-    the least are left out.
-    """
+    """Those below `limit` cycles; order of tiles, depths and registers are not filled in yet."""
     work = Work.of(kernel, sizes)
     heap = [*_Search(kernel, given, work).nodes()]
     heapq.heapify(heap)
     while heap:
         least, _, _, held = heapq.heappop(heap)
+        if least >= limit:
+            return
         if isinstance(held, tuple):
             yield held
-        elif least < limit:
-            for node in held():
-                heapq.heappush(heap, node)
+            continue
+        for node in held():
+            heapq.heappush(heap, node)
 
 
 def weight(schedule: Schedule, prediction: Prediction) -> float:
@@ -72,21 +72,23 @@ class _Search:
     def nodes(self) -> Iterator[Node]:
         kernel, given = self.kernel, self.given
         tried = list(schedule_options(kernel, given, self.work))
-        roomy = [t for t in tried if leaves_room(kernel, t.schedule)] if len(tried) > 1 else []
+        # The smallest are last.
+        self.any_has_room = any(leaves_room(kernel, t.schedule) for t in reversed(tried))
         few = self.work.target.cluster_room(SHARING[0])
-        for n, one in enumerate(roomy or tried):
+        for n, one in enumerate(tried):
             tile = axis_sizes(kernel, one.schedule)
             whole, shared = floors(self.work, one.schedule, tile)
             yield whole, False, (0, n), partial(self.look, n, one)
-            in_cluster = self.work.num_tiles(tile) <= few
-            if (self.splits or in_cluster) and may_share_sums(kernel, given, one.schedule):
+            in_cluster = self.work.least(tile)[0] <= few
+            if self.splits or in_cluster:
                 shared += 0.0 if in_cluster else self.work.rates.hand_over_cycles
                 yield shared, False, (1, n), partial(self.share, n, one)
 
     def own(self, n: int, tried: Tried) -> Option | None:
         """What is predicted of whole tiles, if they fit."""
         if n not in self.whole:
-            schedule = tried.fitted(self.kernel, self.work)
+            fits = leaves_room(self.kernel, tried.schedule) or not self.any_has_room
+            schedule = tried.fitted(self.kernel, self.work) if fits else None
             self.whole[n] = schedule and (schedule, self.predict(schedule))
         return self.whole[n]
 
@@ -99,7 +101,8 @@ class _Search:
             yield from self.made((1, n), cluster_options, own)
 
     def share(self, n: int, tried: Tried) -> Iterator[Node]:
-        if not (own := self.own(n, tried)):
+        may = may_share_sums(self.kernel, self.given, tried.schedule)
+        if not may or not (own := self.own(n, tried)):
             return
         yield from self.made((1, n, 1), sharing_options, own)
         if self.splits and own[0].cluster == self.given.cluster:
