@@ -82,6 +82,36 @@ class Kernel(Serving):
         if shown:
             raise TypeCheckError(found[shown.axis].told(shown.nan))
 
+    # Packing --------------------------------------------------------------------------------------
+
+    def packed(self, *names: str) -> Kernel:
+        """The kernel that takes these tensors packed, in the order in which threads hold what they
+        compute an operand from. Calls find it by what they are given: `kernel(x, kernel.pack(w))`.
+
+        LaunchError for a tensor that is written, of other than 8 or 16 bits, or of one dimension or
+        more than three.
+        """
+        from wsdsl.packing import packed_kernel
+
+        return packed_kernel(self, names) if names else self
+
+    def pack(self, *arrays: Any, **named: Any) -> Any:
+        """Arrays in the order that `packed` kernels want, by name, or, where a kernel computes one
+        operand, what that is loaded from: `w = kernel.pack(W=w)`. Of any framework and device; the
+        result has `unpack()`, and stands for the array in calls of any kernel that was packed so.
+
+        Returns a `Packed`, or a tuple of several, in order.
+        """
+        from wsdsl.packing import pack_arrays
+
+        return pack_arrays(self, arrays, named)
+
+    def _taking(self, args: Sequence[Any]) -> Kernel:
+        """What takes these arguments: this kernel, or the one for those of them that are packed."""
+        packed = (p.name for p, x in zip(self.params, args) if type(x).__name__ == "Packed")
+        kinds = {p.name: p.type for p in self.params}
+        return self.packed(*(n for n in packed if not getattr(kinds[n], "packed", True)))
+
     # Compiling ------------------------------------------------------------------------------------
 
     def compile(
@@ -268,6 +298,8 @@ class Kernel(Serving):
         look = recent.look(args, exact, schedule, stream)
         if (done := recent.again(look)) is not None:
             return done[0]
+        if (kernel := self._taking(args)) is not self:
+            return kernel(*args, schedule=schedule, stream=stream, exact=exact, on_miss=on_miss)
         call = self.resolve(args)
         compiled, settled = self.serving(call, schedule, exact=exact, on_miss=on_miss)
         start = partial(recent.first, look) if look and settled else None
@@ -282,14 +314,20 @@ class Kernel(Serving):
         **named: Any,
     ) -> Prepared:
         """Everything resolved once: calling the result is only the launch."""
-        call = self.resolve(self.in_order(args, named))
+        args = self.in_order(args, named)
+        if (kernel := self._taking(args)) is not self:
+            return kernel.prepare(*args, schedule=schedule, stream=stream, exact=exact)
+        call = self.resolve(args)
         return self.compiled_for(call, schedule, exact=exact).prepare_call(call, stream)
 
     def simulate(
         self, *args: Any, schedule: Schedule | None = None, seed: int = 0, **named: Any
     ) -> Any:
         """Run the scheduled kernel on the CPU, barrier by barrier, on NumPy arrays."""
-        call, schedule = self.resolve(self.in_order(args, named)), as_schedule(schedule)
+        args = self.in_order(args, named)
+        if (kernel := self._taking(args)) is not self:
+            return kernel.simulate(*args, schedule=schedule, seed=seed)
+        call, schedule = self.resolve(args), as_schedule(schedule)
         unaligned, padded = self._alignment(call, schedule)
         return self._compile(schedule, call.dims, unaligned, padded).simulate_call(call, seed)
 
@@ -300,7 +338,10 @@ class Kernel(Serving):
         """
         from wsdsl.simulator.reference import evaluate
 
-        call = self.resolve(self.in_order(args, named))
+        args = self.in_order(args, named)
+        if (kernel := self._taking(args)) is not self:
+            return kernel.reference(*args)
+        call = self.resolve(args)
         arrays = {**call.arrays, **call.scalars}
         self._try_tile_sizes(self.tile, arrays)
         evaluate(self.tile, arrays)

@@ -66,6 +66,7 @@ from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Op, Region, Value, op_name
 from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.swizzle import PACKED_LINES
 from wsdsl.ir.types import DTYPES, I32, Accumulator, Fragment, Shared
 from wsdsl.ir.walk import yielded
 from wsdsl.ir.wgmma import k_step, sum_of
@@ -154,12 +155,17 @@ def convert_tma_load(c: Context, op: m.TmaLoad) -> None:
     if op.shift is not None:
         item = c.w.add(item, c.scalar(op.shift).text)
     to = At(item, shared.offset + op.offset)
-    coordinates = [c.scalar(x).text for x in reversed(op.coordinates)]
+    map, coordinates = c.pointer(op.map), [c.scalar(x).text for x in reversed(op.coordinates)]
+    if map.packed:
+        blocks = [
+            c.w.binary("lshr", "i32", x, PACKED_LINES.bit_length() - 1) for x in coordinates[:2]
+        ]
+        coordinates = ["0", "0", *blocks, *coordinates[2:]]
     barrier = barrier_at(c, op.barriers, op.state)
     mask = None if op.multicast is None else c.scalar(op.multicast).text
     if mask is not None:
         mask = c.w.value(f"trunc i32 {mask} to i16")
-    inline_ptx.tma_load(c.w, c.pointer(op.map).text, coordinates, to, barrier, mask)
+    inline_ptx.tma_load(c.w, map.text, coordinates, to, barrier, mask)
 
 
 def convert_tma_store(c: Context, op: m.TmaStore) -> None:

@@ -85,6 +85,7 @@ class Pointer:
 
     text: str
     box: tuple[int, ...] = ()
+    packed: bool = False
 
 
 Held = Scalar | Registers | StateAt | SharedAt | Descriptor | Pointer

@@ -22,6 +22,7 @@ from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.memory_ops import AllocateGlobal
 from wsdsl.ir.op import Kernel, Value
+from wsdsl.ir.swizzle import PACKED_SPAN
 from wsdsl.ir.tensor_accesses import written_tensors
 from wsdsl.ir.types import I32
 
@@ -98,8 +99,8 @@ def _context(w: Writer, kernel: Kernel, launch: Signature) -> Context:
     named, zeroed = named_accumulators(kernel)
     for argument in launch.arguments:
         match argument:
-            case MapArgument(box=box):
-                maps.append(Pointer(f"%map.{len(maps)}", box))
+            case MapArgument(box=box, swizzle=swizzle):
+                maps.append(Pointer(f"%map.{len(maps)}", box, swizzle in PACKED_SPAN))
             case PointerArgument(tensor):
                 held[names[tensor]] = Pointer(f"%tensor.{tensor}")
             case StrideArgument(tensor, dim):

@@ -13,7 +13,7 @@ from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.shared_stores import swizzled
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.memory_ops import LoadPanels
-from wsdsl.ir.swizzle import SWIZZLE_SPAN
+from wsdsl.ir.swizzle import PACKED_LINES, PACKED_SPAN, SWIZZLE_SPAN
 from wsdsl.ir.types import DType
 
 
@@ -26,7 +26,9 @@ def convert_load_panels(c: Context, op: LoadPanels) -> None:
     if op.start is not None:
         base = w.add(base, w.multiply(c.scalar(op.start).text, SWIZZLE_SPAN[op.swizzle]))
     at = At(base, shared.offset + op.offset)
-    if rows == 1:
+    if op.swizzle in PACKED_SPAN:
+        texts = _packed(c, op, at, dtype, columns)
+    elif rows == 1:
         texts = _line(c, at, dtype, columns)
     elif dtype.bits == 16:
         texts = _matrices(c, op, at, columns)
@@ -88,4 +90,24 @@ def _pairs(c: Context, op: LoadPanels, at: At, dtype: DType, columns: int) -> li
         for half in (0, 1):
             place = At(address, at.offset + panel + 8 * half * span)
             texts += inline_ptx.load_shared_pair(w, place, dtype.bits)
+    return texts
+
+
+def _packed(c: Context, op: LoadPanels, at: At, dtype: DType, columns: int) -> list[str]:
+    """Vectors of 16 bytes, a thread's own (`packed_address`)."""
+    w, span = c.w, SWIZZLE_SPAN[op.swizzle]
+    thread = w.add(w.multiply(c.threads.warp, 32), c.threads.lane)
+    own, words = w.add(at.base, w.multiply(thread, 16)), list[str]()
+    for panel in range(columns * dtype.bytes // span):
+        for vector in range(0, PACKED_LINES * span, 16 * 128):
+            place = At(own, at.offset + panel * op.rows * span + vector)
+            words += inline_ptx.load_shared_quad(w, place)
+    if dtype.bits == 16:
+        return words
+    texts: list[str] = []
+    for word in words:
+        for lower in (word, w.binary("lshr", "i32", word, 8)):
+            first = w.binary("and", "i32", lower, 0xFF)
+            second = w.binary("and", "i32", w.binary("lshr", "i32", lower, 8), 0xFF00)
+            texts.append(w.value(f"trunc i32 {w.binary('or', 'i32', first, second)} to i16"))
     return texts

@@ -18,7 +18,7 @@ from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, fields_of, op_name
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.swizzle import SWIZZLE_SPAN
+from wsdsl.ir.swizzle import SWIZZLE_SPAN, TMA_SPAN
 from wsdsl.ir.target import TARGETS
 from wsdsl.ir.types import DTYPES
 
@@ -57,7 +57,7 @@ def anything(held: Any) -> str:
 
 MOST_SMEM = max(target.smem_bytes for target in TARGETS)
 SIZE, BYTES = between(1), between(0, MOST_SMEM)
-SWIZZLE, DTYPE = one_of(*SWIZZLE_SPAN), one_of(*DTYPES)
+SWIZZLE, ANY_ORDER, DTYPE = one_of(*TMA_SPAN), one_of(*SWIZZLE_SPAN), one_of(*DTYPES)
 PLACE = between(-1, MOST_SMEM)
 MEETING = dict[str, Check](barrier=between(1, 15), num_warpgroups=between(1, 8), num=between(1, 15))
 RANGES: dict[type[Op], dict[str, Check]] = {
@@ -86,7 +86,7 @@ RANGES: dict[type[Op], dict[str, Check]] = {
     b.ArriveFlag: dict(amount=between(-I32_MAX - 1)),
     m.AllocateShared: dict(label=anything, offset=PLACE),
     m.AllocateGlobal: dict(each=SIZE),
-    m.MakeTensorMap: dict(box=each(between(1, 256)), swizzle=SWIZZLE),
+    m.MakeTensorMap: dict(box=each(between(1, 256)), swizzle=ANY_ORDER),
     m.TmaLoad: dict(offset=BYTES),
     m.ThreadLoad: dict(
         row_dim=between(-1, 4), rows=SIZE, columns=SIZE, swizzle=SWIZZLE, offset=BYTES
@@ -95,7 +95,7 @@ RANGES: dict[type[Op], dict[str, Check]] = {
     m.PrefetchTile: dict(row_dim=between(-1, 4), rows=SIZE, columns=SIZE),
     m.StoreShared: dict(offset=BYTES, rows=between(0), swizzle=SWIZZLE),
     m.LoadShared: dict(offset=BYTES, bytes=between(1, MOST_SMEM), stride=SIZE),
-    m.LoadPanels: dict(offset=BYTES, rows=SIZE, swizzle=SWIZZLE),
+    m.LoadPanels: dict(offset=BYTES, rows=SIZE, swizzle=ANY_ORDER),
     m.SendFragment: dict(offset=BYTES),
     m.ReceiveFragment: dict(offset=BYTES),
     m.TmaStore: dict(row_dim=between(0), apart=BYTES),

@@ -14,6 +14,7 @@ from math import ceil
 from wsdsl.ir.barrier_ops import LaunchGrid
 from wsdsl.ir.op import Kernel, Op, Region, Value, op_name, operands, regions
 from wsdsl.ir.pipeline_ops import ForWork
+from wsdsl.ir.swizzle import PACKED_LINES
 from wsdsl.ir.tensor_accesses import touches
 from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Load, Lookup, Reduce, Store
 from wsdsl.ir.tile_scheduler import tile_scheduler
@@ -58,7 +59,9 @@ def unit_of(kernel: Kernel, index: Value) -> int:
     """Of how many elements the start of a tile must be a multiple."""
     units = [1]
     for op in kernel.ops:
-        if isinstance(op, (Load, Store)) and op.index and op.index[-1] == index:
+        if isinstance(op, Load) and op.packed and index in op.index[-2:]:
+            units.append(PACKED_LINES)
+        elif isinstance(op, (Load, Store)) and op.index and op.index[-1] == index:
             assert isinstance(op.tensor.type, Tensor)
             units.append(ceil(Fraction(8 * TMA_ALIGN, op.tensor.type.dtype.bits)))
     return max(units)

@@ -177,8 +177,9 @@ class _Reader:
             case "tile":
                 return t.Tile(self.dtype(c[0]), tuple(map(str, c[1:])))
             case "tensor":
-                dims = tuple(int(d) if d.type == "INT" else str(d) for d in c[1:])
-                return t.Tensor(self.dtype(c[0]), dims)
+                *named, packed = c[1:]
+                dims = tuple(int(d) if d.type == "INT" else str(d) for d in named)
+                return t.Tensor(self.dtype(c[0]), dims, packed is not None)
             case "axis":
                 role: Any = str(c[3]) if c[3] else ""
                 return t.Axis(str(c[0]), str(c[1]), int(c[2]) if c[2] else 0, role)

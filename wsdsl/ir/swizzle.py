@@ -1,12 +1,18 @@
-"""How tiles lie in SMEM: panels of lines that TMA and wgmma swizzle."""
+"""How tiles lie in SMEM: panels of lines, whose bytes the swizzle mode exchanges."""
 
 from __future__ import annotations
 
-SWIZZLE_SPAN = {"128B": 128, "64B": 64, "32B": 32, "none": 16}
-"""Bytes of one line of a panel, by swizzle mode."""
+TMA_SPAN = {"128B": 128, "64B": 64, "32B": 32, "none": 16}
+"""Bytes of one line of a panel, by the swizzle mode of TMA and wgmma."""
+PACKED_SPAN = {"packed64": 64, "packed128": 128}
+"""The same of packed tensors (`ir/packing.py`): 64 elements, of 8 and of 16 bits."""
+SWIZZLE_SPAN = TMA_SPAN | PACKED_SPAN
 
 SMEM_ALIGN = 1024
 """What a 128B-swizzled tile must be aligned to."""
+
+PACKED_LINES = 64
+"""A panel of a packed tensor is blocks of so many lines, one behind the other."""
 
 
 def swizzle_address(address: int, swizzle: str) -> int:
@@ -23,17 +29,38 @@ def swizzle_address(address: int, swizzle: str) -> int:
 def panel_address(row: int, byte: int, rows: int, swizzle: str) -> int:
     """Address of (row, byte along the columns) in a tile of `rows` lines laid out as panels."""
     span = SWIZZLE_SPAN[swizzle]
-    return swizzle_address(byte // span * rows * span + row * span + byte % span, swizzle)
+    panel = byte // span * rows * span
+    if swizzle in PACKED_SPAN:
+        block = row // PACKED_LINES * PACKED_LINES * span
+        return panel + block + packed_address(row % PACKED_LINES, byte % span, span)
+    return swizzle_address(panel + row * span + byte % span, swizzle)
+
+
+def packed_address(row: int, byte: int, span: int) -> int:
+    """Where a byte of line `row` lies in a packed block of 64 lines of `span` bytes.
+
+    The block is vectors of 16 bytes, one a thread of a warpgroup, and as many for each thread as it
+    takes: what it holds of a fragment (64 x 64). Of 8 columns a thread has two neighbouring ones of
+    two lines, 8 apart: two words of 16-bit elements; of 8-bit elements one word, in which the bytes
+    of the first line are the lower halves of its 16-bit halves, so that masks part the lines.
+    """
+    size = span // PACKED_LINES
+    column, low = byte // size, byte % size
+    half, lane = row // 8 % 2, row % 8 * 4 + column % 8 // 2
+    thread = row // 16 * 32 + lane
+    at = 2 * (column % 2) + half if size == 1 else 4 * half + 2 * (column % 2) + low
+    own = column // 8 * 4 * size + at
+    return own // 16 * 16 * 128 + thread * 16 + own % 16
 
 
 def line_swizzle(row_bytes: int) -> str:
     """The swizzle mode whose span is a line; "none" if there is none."""
-    return next((mode for mode, span in SWIZZLE_SPAN.items() if span == row_bytes), "none")
+    return next((mode for mode, span in TMA_SPAN.items() if span == row_bytes), "none")
 
 
 def widest_swizzle(row_bytes: int) -> str:
     """The widest swizzle mode whose span divides a line of `row_bytes` bytes."""
-    for mode, span in SWIZZLE_SPAN.items():
+    for mode, span in TMA_SPAN.items():
         if row_bytes % span == 0:
             return mode
     raise ValueError(f"a line of {row_bytes} bytes is no multiple of 16")

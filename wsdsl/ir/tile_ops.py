@@ -38,6 +38,11 @@ class AtIndex:
         return self.tensor.type.dtype
 
     @property
+    def packed(self) -> bool:
+        assert isinstance(self.tensor.type, Tensor)
+        return self.tensor.type.packed
+
+    @property
     def axes(self) -> tuple[Axis, ...]:
         """The entries of the index that are axes."""
         return tuple([v.type for v in self.index if isinstance(v.type, Axis)])

@@ -77,13 +77,17 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A tensor in GMEM; a dimension is a name or a fixed size, the last one is contiguous."""
+    """A tensor in GMEM; a dimension is a name or a fixed size, the last one is contiguous. Its last
+    two dimensions may be `packed`: in blocks, each in the order of fragments (`ir/packing.py`).
+    """
 
     dtype: DType
     dims: tuple[str | int, ...]
+    packed: bool = False
 
     def __str__(self) -> str:
-        return f"tensor<{self.dtype}[{', '.join(map(str, self.dims))}]>"
+        packed = " packed" if self.packed else ""
+        return f"tensor<{self.dtype}[{', '.join(map(str, self.dims))}]{packed}>"
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from wsdsl.lowering.footprint import (
     smem_bytes,
 )
 from wsdsl.lowering.output_nest import output_nest
+from wsdsl.lowering.packed_operands import packed_faults
 from wsdsl.lowering.product_operands import computed_operands, multiplied
 from wsdsl.lowering.split_k_rules import (
     contracted_variable,
@@ -244,6 +245,7 @@ def tile_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     yield from _tiles(kernel, chosen)
     yield from column_faults(kernel, chosen)
     yield from decode_faults(kernel, axis_sizes(kernel, chosen))
+    yield from packed_faults(kernel, axis_sizes(kernel, chosen))
 
 
 def _tiles(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:

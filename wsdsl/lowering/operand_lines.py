@@ -9,15 +9,20 @@ Lines along the contraction are what the schedule makes them, and never reach ov
 
 from __future__ import annotations
 
+from wsdsl.ir.packing import packed_swizzle
 from wsdsl.ir.swizzle import SWIZZLE_SPAN, widest_swizzle
 from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import DType, Role
 
 
-def operand_lines(size: int, dtype: DType, role: Role, shares: int = 1) -> tuple[str, int]:
+def operand_lines(
+    size: int, dtype: DType, role: Role, shares: int = 1, packed: bool = False
+) -> tuple[str, int]:
     """(swizzle mode, elements of all panels' lines) of a tile with `size` elements along its
     contiguous axis. Each of `shares` consumers begins with a panel.
     """
+    if packed:
+        return packed_swizzle(dtype), size
     if not role:
         over = size * dtype.bytes % TMA_ALIGN
         return ("none", size) if over else (widest_swizzle(size * dtype.bytes), size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.fragment_ops import Slice
 from wsdsl.ir.memory_ops import LoadGlobal, LoadPanels, LoadShared
 from wsdsl.ir.op import Value
@@ -11,7 +12,7 @@ from wsdsl.ir.slot_ops import ElementsInShared, ValuesInShared
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tile_ops import Load, Lookup
 from wsdsl.ir.tma import TMA_ALIGN
-from wsdsl.ir.types import Axis, Fragment, Tile
+from wsdsl.ir.types import Axis, Fragment, Tensor, Tile
 from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.register_tiles import RegisterTile, covering, narrow
@@ -23,6 +24,9 @@ def load_piece(op: Load | Lookup, context: PartitionContext, find: Find) -> Regi
     """A tile (or scalar) read directly, in the accumulator's layout, when it is asked for."""
     b = context.builder
     assert isinstance(op.result.type, Tile)
+    if isinstance(op, Load) and op.packed:
+        message = f"{op.tensor.name} is packed, and this load comes through no slot"
+        raise CompileError(Finding(message, op.loc, f"give {op.tensor.name} as it is"))
     shape, dtype = context.shapes.of(op.result.type.axes), op.result.type.dtype
     entries = [entry_of(v, context, find) for v in op.index]
 
@@ -49,7 +53,9 @@ def read_elements(op: ElementsInShared, context: PartitionContext, find: Find) -
     shape, lines = context.shapes.of((rows, columns)), context.axes[rows].size
     last = context.axes[columns]
     shares = last.size // context.shapes.own(columns)
-    swizzle, _ = operand_lines(last.size, dtype, last.role, shares)
+    assert isinstance(op.tensor.type, Tensor)
+    packed = op.tensor.type.packed
+    swizzle, _ = operand_lines(last.size, dtype, last.role, shares, packed)
     span = SWIZZLE_SPAN[swizzle]
     wide = span // dtype.bytes
     if any(width % wide and wide % width for width in shape.widths):

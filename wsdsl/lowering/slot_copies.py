@@ -28,9 +28,11 @@ def coordinates(
     return tuple(b.integer(0) if isinstance(v.type, Axis) else v for v in found)
 
 
-def lines_of(last: Axis, dtype: DType, divided: Mapping[str, int]) -> tuple[str, int]:
+def lines_of(
+    last: Axis, dtype: DType, divided: Mapping[str, int], packed: bool = False
+) -> tuple[str, int]:
     """`operand_lines`, of the contiguous axis; `divided`: by axis, among how many warpgroups."""
-    return operand_lines(last.size, dtype, last.role, divided.get(last.name, 1))
+    return operand_lines(last.size, dtype, last.role, divided.get(last.name, 1), packed)
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class SlotCopies:
         """(rows, columns, swizzle) of a tile in its slot: columns along the contiguous axis."""
         tile = self.places.layout[fill.field]
         rows, last = (self.places.axes[x] for x in tile.axes)
-        swizzle, columns = lines_of(last, tile.dtype, self.places.divided)
+        swizzle, columns = lines_of(last, tile.dtype, self.places.divided, fill.packed)
         return rows.size, columns, swizzle
 
     def by_tma(self, fill: LoadToSlot, layout: int) -> int:

@@ -12,6 +12,7 @@ from wsdsl.ir import tile_ops as t
 from wsdsl.ir.blocks import BLOCK_BYTES, COLUMNS, HELD_BYTES
 from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.pipeline_ops import Partition, by_warpgroup
+from wsdsl.ir.swizzle import PACKED_SPAN
 from wsdsl.ir.types import DTYPES, Accumulator, Barriers, Fragment, Shared, State
 from wsdsl.ir.walk import yielded
 from wsdsl.ir.wgmma import PTX_NAMES, k_step, may_be_mn_major
@@ -62,6 +63,8 @@ class _Builder:
         """Numbers that depend on nothing but the warpgroup, for each one of the CTA."""
         self.arrivals: dict[Value, int] = {}
         self.shared: dict[Value, m.AllocateShared] = {}
+        self.packed: set[Value] = set()
+        """Maps of packed tensors."""
         self.empty: set[Value] = set()
         self.around: list[tuple[Value, Value]] = []
         """Bounds of the loops that stand around."""
@@ -232,6 +235,8 @@ class _Builder:
                 items = Items(name, op.offset, op.result.type.num)
                 self.places.barriers[op.result] = items
                 self.arrivals[op.result] = op.arrivals
+            case m.MakeTensorMap():
+                self.packed |= {op.result} if op.swizzle in PACKED_SPAN else set()
             case m.AllocateShared():
                 self.shared[op.result] = op
             case _:
@@ -303,7 +308,8 @@ class _Builder:
         match op:
             case m.TmaLoad():
                 kind = "multicast TMA load" if op.multicast is not None else "TMA load"
-                rank = f"{len(op.coordinates)}d"
+                # Lines of a block and bytes of a line are dimensions of their own.
+                rank = f"{len(op.coordinates) + 2 * (op.map in self.packed)}d"
                 self.emit(op, kind, rank, fill=self.destination(op))
             case m.SendFragment():
                 assert isinstance(op.value.type, Fragment)

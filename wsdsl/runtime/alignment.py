@@ -10,6 +10,7 @@ from wsdsl.ir.op import Value
 from wsdsl.ir.types import Tensor
 from wsdsl.runtime.arguments import Call
 from wsdsl.runtime.copies import fits_in_memory
+from wsdsl.runtime.packed import packed_strides
 from wsdsl.runtime.padding import copied_singly, padded
 from wsdsl.runtime.views import ArrayView, contiguous_strides
 from wsdsl.schedule import Schedule
@@ -61,5 +62,6 @@ def contiguous(params: Sequence[Value], access: Access, sizes: Mapping[str, int]
     for param in params:
         if isinstance(kind := param.type, Tensor):
             shape = tuple(d if isinstance(d, int) else sizes.get(d, OPEN_SIZE) for d in kind.dims)
-            views[param.name] = ArrayView(0, kind.dtype, shape, contiguous_strides(shape), "cpu")
+            strides = packed_strides(shape) if kind.packed else contiguous_strides(shape)
+            views[param.name] = ArrayView(0, kind.dtype, shape, strides, "cpu")
     return Call({}, views, {}, sizes, tuple(n for n in views if n in access.writes))

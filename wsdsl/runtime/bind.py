@@ -91,6 +91,11 @@ def _conversion(view: ArrayView, dtype: DType) -> str:
 
 def _layout(tensor: Tensor, view: ArrayView, written: bool) -> list[Finding]:
     found: list[Finding] = []
+    if view.packed != tensor.packed:
+        hint = "pack it: kernel.pack(array)" if tensor.packed else "give the array: .unpack()"
+        return [
+            Finding(f"it is {'' if view.packed else 'not '}packed, expected {tensor}", hint=hint)
+        ]
     if view.dtype != tensor.dtype:
         held, wanted = view.dtype.name, tensor.dtype.name
         hint = _conversion(view, tensor.dtype)

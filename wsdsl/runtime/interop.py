@@ -65,6 +65,10 @@ def _describer(kind: type) -> Describer:
     root = kind.__module__.partition(".")[0]
     if kind is ArrayView:
         return lambda view: view
+    if root == "wsdsl" and kind.__name__ == "Packed":
+        from wsdsl.runtime.packed import packed_view
+
+        return packed_view
     if all(hasattr(kind, name) for name in ("data_ptr", "stride", "element_size")):
         return _torch
     traced = kind.__name__.endswith("Tracer")  # some have every method of an array

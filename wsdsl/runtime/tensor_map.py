@@ -8,11 +8,13 @@ from typing import NamedTuple
 
 from wsdsl.artifact.signature import MapArgument
 from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.ir.packing import UNIT, block_bytes, num_blocks
+from wsdsl.ir.swizzle import PACKED_LINES, PACKED_SPAN
 from wsdsl.ir.tensor_box import box_fault
 from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.runtime import driver
 from wsdsl.runtime.tma_limits import tma_faults
-from wsdsl.runtime.views import ArrayView, normalise
+from wsdsl.runtime.views import ArrayView, contiguous_strides, normalise
 
 MAP_BYTES = 128
 MAX_CACHED = 1024
@@ -64,6 +66,8 @@ def tiled_map(
     if faults:
         message = f"no tensor map for {argument.tensor}: {'; '.join(faults)}"
         raise LaunchError(Finding(message))
+    if argument.swizzle in PACKED_SPAN:
+        return _packed_map(view, argument, zeros)
     item = view.dtype.bytes
     address, dims = view.pointer, view.shape
     strides = [s * item for s in normalise(view).strides]
@@ -84,6 +88,20 @@ def tiled_map(
         # 7 % where memory is the limit (16 x 28672 x 8192, H200).
         "NONE" if written else "L2_128B",
     )
+
+
+def _packed_map(view: ArrayView, argument: MapArgument, zeros: int) -> TiledMap:
+    """Of whole blocks: lines of 256 bytes, those of a block, blocks along both dimensions."""
+    block, *outer = block_bytes(view.dtype), *view.shape[:-2]
+    blocks = [num_blocks(n) for n in view.shape[-2:]]
+    dims = (*outer, *blocks, block // UNIT, UNIT)
+    strides = contiguous_strides(dims)
+    box = (*argument.box[:-2], *(n // PACKED_LINES for n in argument.box[-2:]), *dims[-2:])
+    address = view.pointer
+    if view.is_empty:
+        address, dims = zeros, (1,) * len(dims)
+    outward = dims[::-1], strides[-2::-1]
+    return TiledMap("UINT8", address, *outward, box[::-1], "NONE", "L2_128B")
 
 
 _encoded: dict[TiledMap, bytes] = {}

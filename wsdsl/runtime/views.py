@@ -29,6 +29,7 @@ class ArrayView:
     readonly: bool = False
     framework: str = ""
     keepalive: Any = field(default=None, repr=False, compare=False)
+    packed: bool = False
 
     @property
     def on_gpu(self) -> bool:

@@ -15,6 +15,7 @@ import numpy as np
 
 from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.ir.op import Kernel
+from wsdsl.ir.swizzle import PACKED_LINES
 from wsdsl.ir.types import DTYPES, DType, Tensor, Tile
 from wsdsl.simulator.arithmetic import Array, convert, numpy_dtype
 
@@ -72,7 +73,7 @@ def bind_arguments(kernel: Kernel, arrays: Mapping[str, Any]) -> Arguments:
             scalars[p.name] = convert_scalar(held, p.type.dtype)
             continue
         assert isinstance(p.type, Tensor)
-        array = np.asarray(held)
+        array = _unpacked(held) if p.type.packed else np.asarray(held)
         shape = list(array.shape)
         is_packed = _is_packed(p.type, array)
         if len(shape) != len(p.type.dims):
@@ -103,6 +104,15 @@ def bind_arguments(kernel: Kernel, arrays: Mapping[str, Any]) -> Arguments:
     if findings:
         raise LaunchError(findings)
     return Arguments(tensors, scalars, sizes, packed)
+
+
+def _unpacked(held: Any) -> Array:
+    """A packed tensor's elements, in rows that begin where those of its memory may."""
+    array = np.asarray(held.unpack() if hasattr(held, "unpack") else held)
+    wide = *array.shape[:-1], -(-array.shape[-1] // PACKED_LINES) * PACKED_LINES
+    rows = np.zeros(wide, array.dtype)[..., : array.shape[-1]]
+    rows[...] = array
+    return rows
 
 
 def _is_packed(kind: Any, held: Any) -> bool:

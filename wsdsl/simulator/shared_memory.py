@@ -1,6 +1,6 @@
 """SMEM as bytes, and where a tile's elements lie in it: panels, their bits exchanged by swizzle.
 
-TMA, wgmma's operands and stores from registers all go through `chunk_places`, each with the layout
+TMA, wgmma's operands and stores from registers all go through `places_of`, each with the layout
 that it was told, so that two that disagree see different elements.
 """
 
@@ -11,23 +11,23 @@ from typing import Any
 
 import numpy as np
 
-from wsdsl.ir.swizzle import SWIZZLE_SPAN, panel_address
+from wsdsl.ir.swizzle import PACKED_SPAN, SWIZZLE_SPAN, panel_address
 from wsdsl.simulator.arithmetic import Array
 
 CHUNK = 16
-"""Bytes that stay together under every swizzle mode."""
+"""Bytes that stay together under every swizzle mode but those of packed tensors."""
 
 # NumPy gathers 16-byte items fastest as complex128; only their bits are moved.
 CHUNK_DTYPE = np.complex128
 
 
 @cache
-def chunk_places(rows: int, row_bytes: int, swizzle: str) -> Array:
-    """For each (row, 16 bytes of it) of a tile in panels, which chunk of the tile holds it."""
+def places_of(rows: int, row_bytes: int, swizzle: str, chunk: int = CHUNK) -> Array:
+    """For each (row, `chunk` bytes of it) of a tile in panels, which chunk of the tile holds it."""
     row = np.arange(rows)[:, None]
-    byte = np.arange(0, row_bytes, CHUNK)[None, :]
+    byte = np.arange(0, row_bytes, chunk)[None, :]
     address: Any = panel_address(row, byte, rows, swizzle)  # type: ignore[arg-type]
-    places: Array = np.asarray(address) // CHUNK
+    places: Array = np.asarray(address) // chunk
     places.setflags(write=False)
     return places
 
@@ -52,11 +52,18 @@ class SharedMemory:
         self, base: int, rows: int, row_bytes: int, swizzle: str, part: tuple[slice, slice]
     ) -> Array:
         """Part (rows, chunks) of the tile at `base`, as bytes."""
-        places = chunk_places(rows, row_bytes, swizzle)[part]
+        if swizzle in PACKED_SPAN:
+            lines, chunks = part
+            held = self.bytes[places_of(rows, row_bytes, swizzle, 1)[lines] + base]
+            return held.reshape(len(held), -1, CHUNK)[:, chunks].reshape(len(held), -1)
+        places = places_of(rows, row_bytes, swizzle)[part]
         return self.chunks[places + base // CHUNK].view(np.uint8)
 
     def write(self, base: int, tile: Array, swizzle: str) -> None:
         """Lay the tile, a contiguous 2-D array, out at `base`."""
         raw = tile.view(np.uint8)
-        places = chunk_places(raw.shape[0], raw.shape[1], swizzle)
+        if swizzle in PACKED_SPAN:
+            self.bytes[places_of(*raw.shape, swizzle, 1) + base] = raw
+            return
+        places = places_of(raw.shape[0], raw.shape[1], swizzle)
         self.chunks[places + base // CHUNK] = raw.view(CHUNK_DTYPE)

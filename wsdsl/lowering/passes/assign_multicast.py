@@ -37,6 +37,7 @@ import math
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import CircularBuffer, ForWork, Partition
 from wsdsl.ir.slot_ops import LoadToSlot, ProducerAcquire, ProducerTail
+from wsdsl.ir.swizzle import PACKED_LINES
 from wsdsl.ir.tile_ops import ForEach, ForTiles, If
 from wsdsl.ir.walk import walk, with_regions, yielded
 from wsdsl.lowering.multicast_groups import Group
@@ -113,7 +114,8 @@ def _in_every_slot(work: ForWork, found: dict[LoadToSlot, Group]) -> dict[LoadTo
 
 
 def _comes_out_even(load: LoadToSlot, group: Group) -> bool:
-    return load.axes[0].size % (8 * math.prod(num for num, _ in group)) == 0
+    together = PACKED_LINES if load.packed else 8
+    return load.axes[0].size % (together * math.prod(num for num, _ in group)) == 0
 
 
 def _depending(body: Region, index: Value) -> set[Value]:

@@ -21,6 +21,7 @@ from wsdsl.lowering.axes import loop_variable
 from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.disjoint_stores import may_meet
 from wsdsl.lowering.output_nest import output_nest
+from wsdsl.lowering.packed_operands import unfit_packing
 from wsdsl.lowering.product_operands import computed_operands, multiplied
 from wsdsl.lowering.store_hazards import apart, same_place
 
@@ -49,6 +50,7 @@ def verify_lowerable(kernel: Kernel) -> Kernel:
         *_products(kernel),
         *_dtypes(kernel),
         *_order_of_memory(kernel),
+        *unfit_packing(kernel),
     ]
     if findings:
         last = max((f.loc.line for f in findings if f.loc), default=0)

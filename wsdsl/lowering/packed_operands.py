@@ -1,0 +1,105 @@
+"""Packed tensors (`ir/packing.py`): what may be loaded from them, and by which tiles.
+
+They lie in slots as in memory, and threads read them as fragments. So they serve computed operands
+alone, of whole tiles of 64 x 64 blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from wsdsl.diagnostics import Finding
+from wsdsl.ir.op import Kernel, Value, operands
+from wsdsl.ir.packing import MAX_PACKED_RANK, packed_swizzle
+from wsdsl.ir.ranges import may_begin_anywhere
+from wsdsl.ir.swizzle import PACKED_LINES
+from wsdsl.ir.tile_ops import Bitcast, Cast, Contract, ForTiles, Load, Lookup, Map
+from wsdsl.ir.types import Axis, Tensor, Tile
+from wsdsl.lowering.axes import loop_variable, tile_axes
+from wsdsl.lowering.product_operands import computed_operands, multiplied
+
+
+def packable_tensors(kernel: Kernel) -> list[Value]:
+    """Of a TILE kernel: those whose loads all fit, in the order of its parameters."""
+    fitting, others = set[Value](), set[Value]()
+    fits = _fitting(kernel)
+    for load in kernel.of(Load):
+        (fitting if load in fits else others).add(load.tensor)
+    others |= {op.table for op in kernel.of(Lookup)}
+    return [p for p in kernel.params if p in fitting - others and _has_order(p)]
+
+
+def unfit_packing(kernel: Kernel) -> Iterator[Finding]:
+    """Loads of packed tensors that are no part of a computed operand, or do not lie as it does."""
+    fits = _fitting(kernel)
+    for load in kernel.of(Load):
+        if load.packed and load not in fits:
+            name = load.tensor.name
+            yield Finding(
+                f"{name} is packed, for operands of products that are computed from it tile by "
+                "tile, over whole dimensions, and summed over its last one; this is another use",
+                load.loc,
+                f"give {name} as it is, or a copy of it for this",
+            )
+    for lookup in kernel.of(Lookup):
+        if isinstance(lookup.table.type, Tensor) and lookup.table.type.packed:
+            message = f"{lookup.table.name} is packed, and no table"
+            yield Finding(message, lookup.loc, f"give {lookup.table.name} as it is")
+
+
+def packed_faults(kernel: Kernel, sizes: Mapping[str, int]) -> Iterator[Finding]:
+    """Tiles of packed tensors that are not of whole blocks."""
+    told = set[str]()
+    for load in kernel.of(Load):
+        for axis in load.axes if load.packed else ():
+            if sizes[axis.name] % PACKED_LINES and axis.name not in told:
+                told.add(axis.name)
+                variable, step = loop_variable(axis.name), PACKED_LINES
+                yield Finding(
+                    f"tile {variable}={sizes[axis.name]}: {load.tensor.name} is packed by blocks "
+                    f"of {step} x {step}",
+                    load.loc,
+                    f"make it a multiple of {step}",
+                )
+
+
+def _has_order(param: Value) -> bool:
+    kind = param.type
+    ranks = range(2, MAX_PACKED_RANK + 1)
+    return isinstance(kind, Tensor) and len(kind.dims) in ranks and bool(packed_swizzle(kind.dtype))
+
+
+def _fitting(kernel: Kernel) -> set[Load]:
+    """Loads that computed operands are made of, element by element, whose last two indices are the
+    operand's axes, the one that is summed over last.
+    """
+    made, found = kernel.definers, set[Load]()
+    loops = (op for op in kernel.of(ForTiles) if may_begin_anywhere(op, made))
+    parts = {op.index.type.name for op in loops if isinstance(op.index.type, Axis)}
+    for product in kernel.of(Contract):
+        for operand in computed_operands(kernel, product):
+            ahead, seen = [operand], set[Value]()
+            while ahead:
+                value = ahead.pop()
+                op = made.get(value)
+                if op is None or value in seen:
+                    continue
+                seen.add(value)
+                if isinstance(op, (Map, Cast, Bitcast)):
+                    ahead += operands(op)
+                elif isinstance(op, Load) and _lies_like(op, operand, product.summed, parts):
+                    found.add(op)
+    return {load for load in found if load.result not in multiplied(kernel)}
+
+
+def _lies_like(load: Load, operand: Value, summed: tuple[str, ...], parts: set[str]) -> bool:
+    assert isinstance(operand.type, Tile)
+    last = load.index[-2:]
+    names = tuple(v.type.name for v in last if isinstance(v.type, Axis))
+    return (
+        len(load.axes) == 2
+        and names == tile_axes(load.result)
+        and {*names} == {*operand.type.axes}
+        and names[1:] == summed
+        and not parts & {*names}
+    )

@@ -1,0 +1,104 @@
+"""`Kernel.packed` and `Kernel.pack`: kernels that take tensors in the order of fragments."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from wsdsl.diagnostics import Finding, LaunchError, unknown_names
+from wsdsl.ir.op import Kernel as Tile
+from wsdsl.ir.op import Value
+from wsdsl.ir.packing import MAX_PACKED_RANK, packed_swizzle
+from wsdsl.ir.types import Tensor
+from wsdsl.ir.walk import replace_operands
+
+if TYPE_CHECKING:
+    from wsdsl.compiler import Kernel
+
+
+def packed_kernel(kernel: Kernel, names: Sequence[str]) -> Kernel:
+    """One for each set of names, made when it is first asked for."""
+    known: dict[tuple[str, ...], Kernel] = kernel.__dict__.setdefault("_packed", {})
+    key = tuple(sorted({*names}))
+    if key not in known:
+        check(kernel, key)
+        known.setdefault(key, _made(kernel, key))
+    return known[key]
+
+
+def check(kernel: Kernel, names: Sequence[str]) -> None:
+    """LaunchError for tensors that can not be packed."""
+    params = {p.name: p.type for p in kernel.params}
+    findings = unknown_names(names, params, f"{kernel.name}.packed()")
+    for name in names:
+        kind = params.get(name)
+        if isinstance(kind, Tensor):
+            findings += (Finding(f"{name}: {why}") for why in _faults(kernel, name, kind))
+        elif kind is not None:
+            findings.append(Finding(f"{name} is no tensor, and is not packed"))
+    if findings:
+        raise LaunchError(findings)
+
+
+def _faults(kernel: Kernel, name: str, kind: Tensor) -> list[str]:
+    found: list[str] = []
+    if name in kernel.access.writes:
+        found.append("what a kernel writes is not packed")
+    if not packed_swizzle(kind.dtype):
+        found.append(f"elements of {kind.dtype} are not packed; those of 8 and 16 bits are")
+    if not 2 <= len(kind.dims) <= MAX_PACKED_RANK:
+        found.append(f"{kind} is not packed; tensors of 2 to {MAX_PACKED_RANK} dimensions are")
+    return found
+
+
+def _made(kernel: Kernel, names: Sequence[str]) -> Kernel:
+    from wsdsl.compiler import Kernel
+
+    def make() -> Tile:
+        return _with_packed(kernel.tile, names)
+
+    def key() -> str | None:
+        own = kernel._find_key()  # pyright: ignore[reportPrivateUsage]
+        return None if own is None else f"{own} packed {', '.join(names)}"
+
+    return Kernel(kernel.name, make, kernel.source, kernel.__doc__, key)
+
+
+def _with_packed(tile: Tile, names: Sequence[str]) -> Tile:
+    changed = dict[Value, Value]()
+    for param in tile.params:
+        if param.name in names and isinstance(param.type, Tensor):
+            changed[param] = Value(param.name, dataclasses.replace(param.type, packed=True))
+    params = tuple(changed.get(p, p) for p in tile.params)
+    body = tuple(replace_operands(op, changed) for op in tile.body)
+    return dataclasses.replace(tile, params=params, body=body)
+
+
+def packable(kernel: Kernel) -> list[str]:
+    """Tensors that operands of products are computed from, where they lie as these do."""
+    from wsdsl.lowering.packed_operands import packable_tensors
+
+    return [v.name for v in packable_tensors(kernel.tile)]
+
+
+def pack_arrays(kernel: Kernel, arrays: Sequence[Any], named: Mapping[str, Any]) -> Any:
+    from wsdsl.runtime.packed import pack
+
+    given = dict(named)
+    if arrays:
+        names = packable(kernel)
+        if len(names) != len(arrays):
+            told = ", ".join(names) or "nothing"
+            hint = "give them by name: pack(W=w)"
+            message = f"{kernel.name} computes operands from {told}; {len(arrays)} arrays given"
+            raise LaunchError(Finding(message, hint=hint))
+        given |= dict(zip(names, arrays, strict=True))
+    check(kernel, tuple(given))
+    kinds = {p.name: p.type for p in kernel.params}
+    made: list[Any] = []
+    for name, array in given.items():
+        kind = kinds[name]
+        assert isinstance(kind, Tensor)
+        made.append(pack(array, kind.dtype))
+    return made[0] if len(made) == 1 else tuple(made)

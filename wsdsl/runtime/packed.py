@@ -1,0 +1,134 @@
+"""Packed tensors of a call: arrays in the order of `ir/packing.py`, made ahead of time.
+
+To pack is to move elements, by operations of the module that made the array: one that is on a GPU
+is packed there.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.ir.packing import num_blocks, packed_bytes, packed_swizzle
+from wsdsl.ir.swizzle import PACKED_LINES
+from wsdsl.ir.types import DTYPES, DType
+from wsdsl.runtime.interop import describe
+from wsdsl.runtime.views import ArrayView, contiguous_strides
+
+ORDER = {1: (0, 4, 5, 1, 3, 7, 6, 8, 2), 2: (0, 4, 5, 1, 3, 7, 6, 2, 8, 9)}
+"""By bytes of an element: how the parts of `_cut` follow each other in memory."""
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """What `Kernel.pack` makes of an array, and stands for it in calls.
+
+    `data` (bytes, an array of the same framework) may be kept, and a `Packed` made of it again,
+    with the array's `shape` and `dtype`, an element type of the language by name; then `unpack`
+    gives bytes. LaunchError if `data` is not of that size.
+    """
+
+    data: Any = field(repr=False)
+    shape: tuple[int, ...]
+    dtype: str
+    like: Any = field(default=None, repr=False)
+    """What the framework calls the elements."""
+
+    def __post_init__(self) -> None:
+        kind = DTYPES.get(self.dtype)
+        wanted = packed_bytes(self.shape, kind) if kind and packed_swizzle(kind) else -1
+        if self.nbytes != wanted:
+            message = f"{self.nbytes} bytes are no packed {self.dtype} of shape {self.shape}"
+            raise LaunchError(Finding(message, hint="pack the array: kernel.pack(array)"))
+
+    @property
+    def nbytes(self) -> int:
+        view = describe(self.data)
+        return math.prod(view.shape) * view.dtype.bytes
+
+    def unpack(self) -> Any:
+        """The array that was packed, bit for bit."""
+        *outer, lines, last = self.shape
+        size = DTYPES[self.dtype].bytes
+        cut, order = _cut(self.shape, size), _order(self.shape, size)
+        parts = self.data.reshape([cut[i] for i in order])
+        parts = _transposed(parts, [order.index(i) for i in range(len(order))])
+        whole = parts.reshape([*outer, num_blocks(lines) * PACKED_LINES, -1])
+        whole = _contiguous(whole[..., :lines, : last * size])
+        return whole if self.like is None else whole.view(self.like)
+
+
+def pack(array: Any, dtype: DType) -> Packed:
+    """An array of elements of 8 or 16 bits, by its last two axes; of any strides."""
+    view = describe(array)
+    size, (*_, lines, last) = dtype.bytes, view.shape
+    if view.is_empty:
+        raise LaunchError(Finding(f"an array of shape {view.shape} has nothing to pack"))
+    raw = _contiguous(array).view(_bytes_of(array))
+    over = [(0, num_blocks(lines) * PACKED_LINES - lines)]
+    over.append((0, (num_blocks(last) * PACKED_LINES - last) * size))
+    raw = _with_zeros(raw, over).reshape(_cut(view.shape, size))
+    data = _contiguous(_transposed(raw, _order(view.shape, size))).reshape(-1)
+    return Packed(data, view.shape, dtype.name, array.dtype)
+
+
+def packed_view(array: Packed) -> ArrayView:
+    """Of whole blocks, whose rows begin where TMA asks for it."""
+    view, dtype = describe(array.data), DTYPES[array.dtype]
+    strides = packed_strides(array.shape)
+    return replace(view, dtype=dtype, shape=array.shape, strides=strides, packed=True)
+
+
+def packed_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """As if rows were as long as their blocks, and as many as are in these."""
+    whole = (PACKED_LINES * num_blocks(n) for n in shape[-2:])
+    return contiguous_strides((*shape[:-2], *whole))
+
+
+def _cut(shape: tuple[int, ...], size: int) -> list[int]:
+    """Blocks, warps, halves of a warp's lines, lines of a half; blocks, vectors of a thread,
+    columns by 8 in a vector, threads beside each other, neighbours, bytes.
+    """
+    *outer, lines, last = shape
+    low = [] if size == 1 else [size]
+    across = [num_blocks(last), 2 * size, 4 // size, 4, 2, *low]
+    return [*outer, num_blocks(lines), 4, 2, 8, *across]
+
+
+def _order(shape: tuple[int, ...], size: int) -> list[int]:
+    outer = len(shape) - 2
+    return [*range(outer), *(outer + i for i in ORDER[size])]
+
+
+def _module(array: Any) -> Any:
+    """Where the functions for arrays like this one are."""
+    root = type(array).__module__.partition(".")[0]
+    return sys.modules["jax.numpy" if root in ("jax", "jaxlib") else root]
+
+
+def _bytes_of(array: Any) -> Any:
+    return _module(array).uint8
+
+
+def _contiguous(array: Any) -> Any:
+    if hasattr(array, "contiguous"):
+        return array.contiguous()
+    module = _module(array)
+    return module.ascontiguousarray(array) if hasattr(module, "ascontiguousarray") else array
+
+
+def _transposed(array: Any, order: list[int]) -> Any:
+    return array.permute(order) if hasattr(array, "permute") else array.transpose(order)
+
+
+def _with_zeros(array: Any, over: list[tuple[int, int]]) -> Any:
+    """Longer along its last two axes."""
+    if not any(more for _, more in over):
+        return array
+    module = _module(array)
+    if hasattr(array, "permute"):
+        return module.nn.functional.pad(array, (*over[1], *over[0]))
+    return module.pad(array, [(0, 0)] * (len(array.shape) - 2) + over)
