@@ -28,6 +28,7 @@ from wsdsl.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from wsdsl import kernels
+    from wsdsl.runtime.packed import Packed as Packed
 
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "Kernels",
     "LaunchError",
     "Loc",
+    "Packed",
     "ParseError",
     "Schedule",
     "ScheduleError",
@@ -54,9 +56,11 @@ __all__ += language.__all__
 
 
 def __getattr__(name: str) -> Any:
-    """`wsdsl.kernels` is imported when it is first asked for."""
-    if name == "kernels":
-        import importlib
+    """`wsdsl.kernels` and `wsdsl.Packed` are imported when they are first asked for."""
+    import importlib
 
+    if name == "kernels":
         return importlib.import_module("wsdsl.kernels")
+    if name == "Packed":
+        return importlib.import_module("wsdsl.runtime.packed").Packed
     raise AttributeError(f"module 'wsdsl' has no attribute {name!r}")

@@ -10,7 +10,12 @@ import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
+import ml_dtypes
+import numpy as np
+
+PAIRS: Mapping[str, Any] = {"f16x2": np.float16, "bf16x2": ml_dtypes.bfloat16}
 SHARED_BASE = 0x400
 PASSED_OVER = ("bar", "barrier", "fence", "griddepcontrol", "setmaxnreg")
 RELATIONS: Mapping[str, Callable[[int, int], bool]] = {
@@ -178,7 +183,7 @@ class _Thread:
         type, values = modifiers[-1], [self.value(x) for x in texts]
         if type == "pred":
             return ARITHMETIC[kind](*values) & 1
-        bits = int(type[1:])
+        bits = 32 if type in PAIRS else int(type[1:])
         if kind == "selp":
             return values[0] if values[2] else values[1]
         whole = (1 << bits) - 1
@@ -198,6 +203,15 @@ class _Thread:
                 both = (values[0] | values[1] << 32).to_bytes(8, "little")
                 picked = [both[values[2] >> 4 * i & 7] for i in range(4)]
                 return int.from_bytes(bytes(picked), "little")
+            case "lop3":
+                a, b, c, table = values
+                return sum(
+                    (table >> (a >> i & 1) * 4 + (b >> i & 1) * 2 + (c >> i & 1) & 1) << i
+                    for i in range(32)
+                )
+            case "add" | "sub" if type in PAIRS:
+                x, y = (np.array([v], np.uint32).view(PAIRS[type]) for v in values)
+                return int(ARITHMETIC[kind](x, y).view(np.uint32)[0])
             case "bfe":
                 return read[0] >> values[1] & ((1 << values[2]) - 1)
             case "shl":

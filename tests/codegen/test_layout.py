@@ -7,7 +7,7 @@ import pytest
 from wsdsl.codegen.convert_type import num_elements
 from wsdsl.codegen.descriptors import layout, low_half
 from wsdsl.codegen.fragments import column_offset, row_offset, source_element
-from wsdsl.ir.swizzle import SWIZZLE_SPAN, panel_address
+from wsdsl.ir.swizzle import TMA_SPAN, panel_address
 
 SHAPES = [(64, 8), (64, 24), (64, 256), (64, 1), (1, 8), (1, 64)]
 
@@ -68,12 +68,12 @@ def test_known_mn_major_descriptor() -> None:
     assert 64 * held.per_start == 128 * 128
 
 
-@pytest.mark.parametrize("swizzle", SWIZZLE_SPAN)
+@pytest.mark.parametrize("swizzle", TMA_SPAN)
 @pytest.mark.parametrize("k_major", [True, False])
 def test_steps_and_strides_reach_the_panels(swizzle: str, k_major: bool) -> None:
     """Steps and offsets land where `panel_address` puts the element, swizzle aside."""
     rows, columns = (64, 128) if k_major else (128, 64)
-    held, span = layout(rows, columns, swizzle, k_major=k_major), SWIZZLE_SPAN[swizzle]
+    held, span = layout(rows, columns, swizzle, k_major=k_major), TMA_SPAN[swizzle]
 
     def plain(row: int, column: int) -> int:
         byte = 2 * column
@@ -101,7 +101,7 @@ def test_steps_and_strides_reach_the_panels(swizzle: str, k_major: bool) -> None
 @pytest.mark.parametrize(("swizzle", "bits"), [("128B", 0x70), ("64B", 0x30), ("32B", 0x10)])
 def test_swizzle_acts_within_a_line(swizzle: str, bits: int) -> None:
     """What `shared_stores` relies on: a line's own address decides, and the exchange is an xor."""
-    span = SWIZZLE_SPAN[swizzle]
+    span = TMA_SPAN[swizzle]
     for row in range(16):
         for byte in range(0, span, 2):
             start = row * span

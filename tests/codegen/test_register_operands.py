@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
+import ml_dtypes
+import numpy as np
 import pytest
 
 from tests.codegen.ptx_interpreter import Memory, Program
@@ -12,6 +15,7 @@ from tests.codegen.support import SAMPLES, assembled, kernel_of, needs_ptxas, pt
 from wsdsl.codegen.module import emit_llvm
 from wsdsl.codegen.ptxas import assemble
 from wsdsl.ir.parser import parse_kernel
+from wsdsl.ir.swizzle import panel_address
 from wsdsl.prover.skeleton import check_skeleton
 
 SMEM = '%smem: shared<131072 x 1> = allocate_shared(label="smem", offset=0)\n'
@@ -194,3 +198,42 @@ def test_operands_of_8_bits_are_exchanged(dtype: str, total: str) -> None:
                 row, first = lane // 4 + 8 * (i % 2), 32 * step + 16 * (i // 2) + 4 * (lane % 4)
                 held = registers[name].to_bytes(4, "little")
                 assert held == rows[row][first : first + 4], (lane, step, i)
+
+
+WIDENED = """
+%st: state = initial_state(parity=0)
+%zero: i32 = constant(value=0)
+%no: bool = constant(value=False)
+%x: frag<{source}[64x64]> = load_panels(shared=%smem, state=%st, start=%zero, rows=64,
+  swizzle="{order}")
+%cast: frag<{dtype}[64x64]> = cast(x=%x)
+"""
+
+
+@pytest.mark.parametrize("order", ["64B", "packed64"])
+@pytest.mark.parametrize("source", [np.int8, np.uint8])
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])
+def test_bytes_become_floats(order: str, source: Any, dtype: Any) -> None:
+    """All values, from SMEM in either order, each in its place; a warp has 16 lines of 64."""
+    every = np.random.default_rng(0).permutation(np.arange(1024) % 256).astype(np.uint8)
+    lines = every.view(source).reshape(16, 64)
+    shared = bytearray(64 * 64)
+    for row, byte in np.ndindex(16, 64):
+        shared[panel_address(row, byte, 64, order)] = lines.view(np.uint8)[row, byte]
+    names = {np.int8: "i8", np.uint8: "u8", np.float16: "f16", ml_dtypes.bfloat16: "bf16"}
+    body = product(names[dtype], 64).replace(LOAD.replace("{k}", "64"), "")
+    cut = body.index("%a: ")
+    head = WIDENED.replace("{source}", names[source]).replace("{order}", order)
+    places = LOAD[LOAD.index("%r:") : LOAD.index("%wide")] + LOAD[LOAD.index("%b:") :]
+    made = (head + places + body[cut:]).replace("{dtype}", names[dtype])
+    made = made.replace("{k}", "64").replace("{swizzle}", "128B")
+    ptx = ptx_of(kernel_of(made, "%Y: tensor<f32[M, N]>", SMEM))
+    lanes = Program(ptx).run_warp((0, 0, 0, 0), Memory(0, bytearray(), shared))
+    taken = [found.split(", ") for found, _ in TAKEN.findall(ptx)]
+    assert len(lanes) == 32 and [len(held) for held in taken] == [4] * 4
+    for lane, registers in enumerate(lanes):
+        for step, held in enumerate(taken):
+            for i, name in enumerate(held):
+                row, first = lane // 4 + 8 * (i % 2), 16 * step + 8 * (i // 2) + 2 * (lane % 4)
+                got = np.array([registers[name]], np.uint32).view(dtype)
+                assert np.array_equal(got, lines[row, first : first + 2].astype(dtype)), (lane, i)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wsdsl.codegen import inline_ptx, nvvm
+from wsdsl.codegen.byte_casts import bytes_to_half
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.convert_type import is_packed, scalar_type
 from wsdsl.codegen.elementwise import define, dtype_and_shape, int_to_float
@@ -41,6 +42,8 @@ def cast(w: Writer, x: Registers, dtype: DType, saturate: bool = False) -> Regis
     if dtype.is_float:
         if x.dtype.is_float:
             floats = as_floats(w, x)
+        elif (made := bytes_to_half(w, x, dtype)) is not None:
+            return made
         else:
             floats = [int_to_float(w, x.dtype, text) for text in elements(w, x)]
         return from_floats(w, dtype, shape, floats)

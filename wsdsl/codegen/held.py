@@ -37,7 +37,8 @@ class Registers:
     """A fragment's, or accumulator's, registers in one thread (`fragments.py` has the layout).
 
     16-bit floats with more than one column are held as packed pairs, i32; 8-bit elements as pairs
-    in an i16. `affine` fragments have no registers until somebody needs them.
+    in an i16; `spread` may have each pair of those in bytes 0 and 2 of an i32, too, with anything
+    in the others. `affine` fragments have no registers until somebody needs them.
     """
 
     dtype: DType
@@ -45,6 +46,7 @@ class Registers:
     columns: int
     texts: tuple[str, ...] = ()
     affine: Affine | None = None
+    spread: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

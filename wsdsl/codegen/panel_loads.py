@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from wsdsl.codegen import inline_ptx
 from wsdsl.codegen.bits import from_bits
+from wsdsl.codegen.byte_casts import gathered
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.convert_type import is_packed
 from wsdsl.codegen.elementwise import dtype_and_shape
@@ -26,8 +27,12 @@ def convert_load_panels(c: Context, op: LoadPanels) -> None:
     if op.start is not None:
         base = w.add(base, w.multiply(c.scalar(op.start).text, SWIZZLE_SPAN[op.swizzle]))
     at = At(base, shared.offset + op.offset)
+    apart: list[str] = []
     if op.swizzle in PACKED_SPAN:
         texts = _packed(c, op, at, dtype, columns)
+        if dtype.bits == 8:
+            apart = [x for word in texts for x in (word, w.binary("lshr", "i32", word, 8))]
+            texts = [gathered(w, x) for x in apart]
     elif rows == 1:
         texts = _line(c, at, dtype, columns)
     elif dtype.bits == 16:
@@ -37,7 +42,7 @@ def convert_load_panels(c: Context, op: LoadPanels) -> None:
     if dtype.bits == 32 or is_packed(dtype, columns):
         if dtype.name in ("f32", "tf32"):
             texts = [from_bits(w, text, dtype) for text in texts]
-        c.held[op.result] = Registers(dtype, rows, columns, tuple(texts))
+        c.held[op.result] = Registers(dtype, rows, columns, tuple(texts), spread=tuple(apart))
         return
     elements: list[str] = []
     for text in texts:
@@ -94,7 +99,7 @@ def _pairs(c: Context, op: LoadPanels, at: At, dtype: DType, columns: int) -> li
 
 
 def _packed(c: Context, op: LoadPanels, at: At, dtype: DType, columns: int) -> list[str]:
-    """Vectors of 16 bytes, a thread's own (`packed_address`)."""
+    """Vectors of 16 bytes, a thread's own (`packed_address`), as words."""
     w, span = c.w, SWIZZLE_SPAN[op.swizzle]
     thread = w.add(w.multiply(c.threads.warp, 32), c.threads.lane)
     own, words = w.add(at.base, w.multiply(thread, 16)), list[str]()
@@ -102,12 +107,4 @@ def _packed(c: Context, op: LoadPanels, at: At, dtype: DType, columns: int) -> l
         for vector in range(0, PACKED_LINES * span, 16 * 128):
             place = At(own, at.offset + panel * op.rows * span + vector)
             words += inline_ptx.load_shared_quad(w, place)
-    if dtype.bits == 16:
-        return words
-    texts: list[str] = []
-    for word in words:
-        for lower in (word, w.binary("lshr", "i32", word, 8)):
-            first = w.binary("and", "i32", lower, 0xFF)
-            second = w.binary("and", "i32", w.binary("lshr", "i32", lower, 8), 0xFF00)
-            texts.append(w.value(f"trunc i32 {w.binary('or', 'i32', first, second)} to i16"))
-    return texts
+    return words

@@ -21,7 +21,7 @@ UNIT = 256
 
 def packed_swizzle(dtype: DType) -> str:
     """The swizzle mode of the tensor's tiles; "" where elements of that width are not packed."""
-    span = PACKED_LINES * dtype.bits // 8
+    span = 0 if dtype.name == "bool" else PACKED_LINES * dtype.bits // 8
     return next((mode for mode, bytes in PACKED_SPAN.items() if bytes == span), "")
 
 

@@ -8,8 +8,11 @@ from wsdsl.ir.tile_ops import Contract, Load
 
 @once
 def multiplied(kernel: Kernel) -> frozenset[Value]:
-    """The operands of products."""
-    return frozenset(v for op in kernel.of(Contract) for v in (op.a, op.b))
+    """The operands of products. One that is loaded from a packed tensor counts as computed: threads
+    hold it before it is multiplied.
+    """
+    packed = {op.result for op in kernel.of(Load) if op.packed}
+    return frozenset(v for op in kernel.of(Contract) for v in (op.a, op.b) if v not in packed)
 
 
 def computed_operands(kernel: Kernel, op: Contract) -> list[Value]:

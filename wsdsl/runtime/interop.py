@@ -66,9 +66,10 @@ def _describer(kind: type) -> Describer:
     if kind is ArrayView:
         return lambda view: view
     if root == "wsdsl" and kind.__name__ == "Packed":
-        from wsdsl.runtime.packed import packed_view
+        from wsdsl.runtime import packed
 
-        return packed_view
+        _LOOKERS[packed.packed_view] = packed.packed_look
+        return packed.packed_view
     if all(hasattr(kind, name) for name in ("data_ptr", "stride", "element_size")):
         return _torch
     traced = kind.__name__.endswith("Tracer")  # some have every method of an array

@@ -15,7 +15,7 @@ from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.ir.packing import num_blocks, packed_bytes, packed_swizzle
 from wsdsl.ir.swizzle import PACKED_LINES
 from wsdsl.ir.types import DTYPES, DType
-from wsdsl.runtime.interop import describe
+from wsdsl.runtime.interop import describe, look_of
 from wsdsl.runtime.views import ArrayView, contiguous_strides
 
 ORDER = {1: (0, 4, 5, 1, 3, 7, 6, 8, 2), 2: (0, 4, 5, 1, 3, 7, 6, 2, 8, 9)}
@@ -80,6 +80,12 @@ def packed_view(array: Packed) -> ArrayView:
     view, dtype = describe(array.data), DTYPES[array.dtype]
     strides = packed_strides(array.shape)
     return replace(view, dtype=dtype, shape=array.shape, strides=strides, packed=True)
+
+
+def packed_look(array: Packed) -> tuple[Any, int]:
+    """As `look_of` says."""
+    look, address = look_of(array.data)
+    return (look, array.shape, array.dtype), address
 
 
 def packed_strides(shape: tuple[int, ...]) -> tuple[int, ...]:

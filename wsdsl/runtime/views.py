@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from wsdsl.ir.packing import packed_bytes
 from wsdsl.ir.types import DTYPES, DType
 
 SEARCH_LIMIT = 20_000
@@ -117,6 +118,8 @@ def byte_range(view: ArrayView) -> tuple[int, int]:
     """First byte and one past the last that the elements touch."""
     if view.is_empty:
         return view.pointer, view.pointer
+    if view.packed:
+        return view.pointer, view.pointer + packed_bytes(view.shape, view.dtype)
     reach = [s * (n - 1) * view.dtype.bits // 8 for s, n in zip(view.strides, view.shape)]
     low = view.pointer + sum(r for r in reach if r < 0)
     high = view.pointer + sum(r for r in reach if r > 0) + view.dtype.bytes

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wsdsl.ir.swizzle import SWIZZLE_SPAN
+from wsdsl.ir.swizzle import PACKED_LINES, PACKED_SPAN, SWIZZLE_SPAN
 from wsdsl.ir.tensor_box import box_fault
 from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.lazy import cached_property
@@ -58,6 +58,10 @@ class TensorMapValue:
 
     def misplaced(self, coordinates: tuple[int, ...]) -> str:
         """Why TMA cannot copy the box there; a GPU says "illegal instruction"."""
+        if self.swizzle in PACKED_SPAN:
+            amid = any(at % PACKED_LINES for at in coordinates[-2:])
+            told = f"TMA copies whole blocks of {self.tensor.name}: {coordinates} is amid a block"
+            return told if amid else ""
         start = coordinates[-1] * self.tensor.dtype.bits // 8
         if start % TMA_ALIGN == 0:
             return ""

@@ -29,7 +29,12 @@ class Held:
     def __init__(self, argument: Argument, device: int) -> None:
         self.argument, self.dtype = argument, DTYPES[argument.dtype]
         unplaced = ArrayView(
-            1 << 40, self.dtype, argument.shape, argument.strides, f"cuda:{device}"
+            1 << 40,
+            self.dtype,
+            argument.shape,
+            argument.strides,
+            f"cuda:{device}",
+            packed=argument.packed,
         )
         low, high = byte_range(unplaced)
         self.bytes = max(16, high - low)
@@ -37,7 +42,12 @@ class Held:
         self.low = base + (argument.offset + low - (1 << 40)) % ALIGN
         pointer = self.low + ((1 << 40) - low)
         self.view = ArrayView(
-            pointer, self.dtype, argument.shape, argument.strides, f"cuda:{device}"
+            pointer,
+            self.dtype,
+            argument.shape,
+            argument.strides,
+            f"cuda:{device}",
+            packed=argument.packed,
         )
 
     def fill(self, random: tuple[int, int], seed: int) -> None:

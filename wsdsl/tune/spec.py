@@ -24,6 +24,7 @@ class Argument:
     is_read: bool
     is_written: bool
     data: bytes | None = None
+    packed: bool = False
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ def spec_of(text: str, call: Call, access: Access) -> Spec:
                 is_read,
                 is_written,
                 data,
+                view.packed,
             )
         )
     index = next((v.device_index for v in call.views.values() if v.on_gpu), 0)
