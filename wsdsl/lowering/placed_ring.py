@@ -14,6 +14,8 @@ from wsdsl.ir.slot_ops import (
     ConsumerRelease,
     ConsumerWait,
     LoadToSlot,
+    SlotElements,
+    SlotValues,
     SubtilesInShared,
     TakeSubtiles,
 )
@@ -152,8 +154,10 @@ def take_subtiles(b: Builder, ring: PlacedRing, parts: tuple[int, ...], op: Take
     b.add(made)
 
 
-def released_without_product(region: Region) -> set[Value]:
-    """Rings of slots that are waited for and released here without a product in between."""
+def released_unmet(region: Region) -> set[Value]:
+    """Rings of slots that are waited for and released here with nothing in between by which a warp
+    knows that all of its threads have come past the wait: a product, or that it has read the slot.
+    """
     held: dict[Value, Value] = {}
     found: set[Value] = set()
     for op in region:
@@ -162,6 +166,8 @@ def released_without_product(region: Region) -> set[Value]:
                 held[op.result] = op.ring
             case Contract():
                 held.clear()
+            case SlotElements() | SlotValues():
+                held.pop(op.slot, None)
             case ConsumerRelease() if op.slot in held:
                 found.add(held[op.slot])
             case _:

@@ -61,7 +61,7 @@ class Forgetting:
             made += (hidden, hidden)
         for a in m.agents:
             stored = len(WARPS) * (len(a.stores) + 1)
-            count = 2 * (len(a.groups) + 1) + stored + 2 + 2 * len(ALL)
+            count = 2 * (len(a.groups) + 1) + stored + 3 + 2 * len(ALL)
             own = self.private[a.index]
             if self.meets[a.index]:
                 own |= self.named[a.cta]

@@ -22,7 +22,7 @@ def masks_of(m: Machine, barriers: Barriers, names: dict[int, int]) -> list[int]
         masks += [held.gathered, held.completed]
     for a in m.agents:
         masks += _by_class(m, a)
-        masks.append(a.did)
+        masks += [a.did, a.met]
         for c in (-1, *ALL):
             masks.append(union(e for index, k, e in m.unshown if (index, k) == (a.index, c)))
         for g in (*a.groups, a.open):
@@ -56,7 +56,7 @@ def put_masks(
     unshown: list[tuple[int, int, int]] = []
     for a in m.agents:
         a.know = [max(next(held_by), 0) for _ in ALL]
-        a.did = next(held_by)
+        a.did, a.met = next(held_by), next(held_by)
         for c in (-1, *ALL):
             still = next(held_by)
             unshown += [(a.index, c, still)] if still else []

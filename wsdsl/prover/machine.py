@@ -66,7 +66,8 @@ class Agent:
     """A warpgroup: where it is, what it holds and what its classes of threads know.
 
     `did` are events that are over when all of its threads have come this far: no class knows of
-    them by itself, but whoever hears from all threads does. `next` is where it goes once the
+    them by itself, but whoever hears from all threads does; `met` are those of them that were when
+    its warps last met, of which whoever hears from all warps knows. `next` is where it goes once the
     instruction at `pc` has run: what jumps says so there, whether or not it jumps to itself.
     """
 
@@ -82,6 +83,7 @@ class Agent:
     counts: dict[Any, int] = field(default_factory=dict[Any, int])
     know: list[int] = field(default_factory=lambda: [0] * CLASSES)
     did: int = 0
+    met: int = 0
     open: Group = field(default_factory=Group)
     groups: list[Group] = field(default_factory=list[Group])
     unfenced: frozenset[int] = frozenset()
@@ -96,7 +98,8 @@ class Agent:
     def copy(self) -> Agent:
         made = Agent(self.index, self.cta, self.rank, self.partition, self.registers, self.pc)
         made.slots, made.frames = self.slots.copy(), self.frames.copy()
-        made.counts, made.know, made.did = self.counts.copy(), self.know.copy(), self.did
+        made.counts, made.know = self.counts.copy(), self.know.copy()
+        made.did, made.met = self.did, self.met
         made.open, made.groups = self.open.copy(), [g.copy() for g in self.groups]
         made.unfenced, made.unwritten = self.unfenced, self.unwritten
         made.stores, made.open_stores = self.stores.copy(), self.open_stores

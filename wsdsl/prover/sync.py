@@ -180,7 +180,7 @@ def arrive_barrier(m: Machine, a: Agent, i: Instruction) -> int:
         cta = cta_of_rank(m, a, i, op.cta)
     who = ALL if op.each_thread else FIRST_LANES if op.each_warp else ELECTED
     held, array, stage = barrier_of(m, a, i, who, cta)
-    know = m.everything(a) if op.each_thread else 0
+    know = m.everything(a) if op.each_thread else a.met if op.each_warp else 0
     for c in who:
         know |= a.know[c]
     if cta != a.cta:
@@ -243,6 +243,7 @@ def wait_barrier(m: Machine, a: Agent, i: Instruction) -> int:
 def sync_warp(m: Machine, a: Agent, i: Instruction) -> int:
     for first, others in WARPS:
         a.know[first] = a.know[others] = a.know[first] | a.know[others]
+    a.met = a.did
     return LOCAL
 
 

@@ -71,7 +71,7 @@ from wsdsl.lowering.placed_ring import (
     TensorMaps,
     drain,
     fill_subtiles,
-    released_without_product,
+    released_unmet,
     take_subtiles,
 )
 from wsdsl.lowering.producers import THREADS, Producers
@@ -116,7 +116,7 @@ class _Rings:
         all threads of a warpgroup have come past it, so each arrives for itself."""
         for op in kernel.ops:
             for inner in regions(op):
-                self.released_by_threads |= released_without_product(inner)
+                self.released_by_threads |= released_unmet(inner)
             if isinstance(op, (ProducerAcquire, ConsumerWait)):
                 self.slots[op.result] = op
             if isinstance(op, (ConsumerWait, NoSlot)) and op.state is not None:
