@@ -11,11 +11,15 @@ import pytest
 import wsdsl
 from wsdsl import CompileError, LaunchError, Schedule, ScheduleError
 from wsdsl.artifact.signature import MapArgument
+from wsdsl.diagnostics import ProofError
+from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.swizzle import panel_address
 from wsdsl.ir.types import DTYPES
+from wsdsl.prover.prove import prove
 from wsdsl.runtime.packed import Packed, pack, packed_view
 from wsdsl.runtime.tensor_map import tiled_map
 from wsdsl.simulator.errors import SimulationError
+from wsdsl.simulator.machine import simulate
 
 TEXT = """
 @kernel
@@ -178,12 +182,23 @@ def test_what_is_cut_elsewhere_is_found() -> None:
     own = kernel().packed("W")
     scheduled = str(own.compile(M=8, N=64, K=128).scheduled)
     assert 'swizzle="packed64"' in scheduled
-    from wsdsl.ir.parser import parse_kernel
-    from wsdsl.simulator.machine import simulate
-
     moved = scheduled.replace("c64: i32 = constant(value=64)", "c64: i32 = constant(value=32)")
     assert moved != scheduled
     arrays = dict(X=np.zeros((8, 128), ml_dtypes.bfloat16), W=bits(64, 128))
     arrays |= dict(s=np.ones(64, np.float32), Y=np.zeros((8, 64), ml_dtypes.bfloat16))
     with pytest.raises(SimulationError, match="amid a block"):
         simulate(parse_kernel(moved), arrays)
+
+
+@pytest.mark.parametrize("decode", ["registers", "shared"])
+def test_a_warp_meets_before_it_gives_a_slot_back(decode: Any) -> None:
+    """One arrival stands for its 32 threads: they have read by then, and passed the wait."""
+    scheduled = kernel().packed("W").compile(Schedule(decode=decode), M=16, N=128, K=256).scheduled
+    lines = str(scheduled).splitlines()
+    given_back = next(i for i, line in enumerate(lines) if "each_warp" in line)
+    met = max(i for i in range(given_back) if "sync_warp" in lines[i])
+    waited = max(i for i in range(met) if "wait_barrier" in lines[i])
+    without = [*lines[:met], *lines[met + 1 :]]
+    for broken in without, [*without[:waited], lines[met], *without[waited:]]:
+        with pytest.raises(ProofError):
+            prove(parse_kernel("\n".join(broken)))
