@@ -66,9 +66,10 @@ class Agent:
     """A warpgroup: where it is, what it holds and what its classes of threads know.
 
     `did` are events that are over when all of its threads have come this far: no class knows of
-    them by itself, but whoever hears from all threads does; `met` are those of them that were when
-    its warps last met, of which whoever hears from all warps knows. `next` is where it goes once the
-    instruction at `pc` has run: what jumps says so there, whether or not it jumps to itself.
+    them by itself, but whoever hears from all threads does; `met` are those that were when the
+    threads of each warp last met, of which whoever hears from all warps knows. `next` is where it
+    goes once the instruction at `pc` has run: what jumps says so there, whether or not it jumps to
+    itself.
     """
 
     index: int
