@@ -381,8 +381,9 @@ class Compiled(Callee):
 
         if call.device != "cpu":
             raise LaunchError(Finding("the simulator takes NumPy arrays", hint="copy to the CPU"))
-        copies = {n: padded_array(call.arrays[n]) for n in to_pad(self.access, call.views)}
-        simulate(self.scheduled, {**call.arrays, **copies, **call.scalars}, seed=seed)
+        arrays = call.on_host()
+        copies = {n: padded_array(arrays[n]) for n in to_pad(self.access, call.views)}
+        simulate(self.scheduled, {**arrays, **copies, **call.scalars}, seed=seed)
         return call.result()
 
 

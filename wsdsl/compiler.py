@@ -342,7 +342,7 @@ class Kernel(Serving):
         if (kernel := self._taking(args)) is not self:
             return kernel.reference(*args)
         call = self.resolve(args)
-        arrays = {**call.arrays, **call.scalars}
+        arrays = {**call.on_host(), **call.scalars}
         self._try_tile_sizes(self.tile, arrays)
         evaluate(self.tile, arrays)
         return call.result()

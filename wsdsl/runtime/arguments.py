@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wsdsl.artifact.access import Access
@@ -49,6 +49,12 @@ class Call:
         found = tuple(self.arrays[name] for name in self.outputs)
         return found[0] if len(found) == 1 else found
 
+    def on_host(self) -> dict[str, Any]:
+        """Its arrays, which are the host's, as NumPy's of the same memory: torch gives none of its
+        own of bf16 and fp8. What is packed is unpacked.
+        """
+        return {name: _as_numpy(held, self.views[name]) for name, held in self.arrays.items()}
+
     def tma_blocked(self) -> dict[str, list[str]]:
         """Tensors that no tensor map can describe, and why."""
         faults = {
@@ -56,6 +62,15 @@ class Call:
             for name, view in self.views.items()
         }
         return {name: f for name, f in faults.items() if f}
+
+
+def _as_numpy(held: Any, view: ArrayView) -> Any:
+    if view.packed:
+        held = held.unpack()
+        # A copy, since nobody else keeps what was unpacked.
+        return host_array(replace(describe(held), dtype=view.dtype)).copy()
+    torch = view.framework == "torch" and view.dtype.bits >= 8
+    return host_array(view) if torch else held
 
 
 def in_order(

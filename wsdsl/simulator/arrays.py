@@ -108,7 +108,7 @@ def bind_arguments(kernel: Kernel, arrays: Mapping[str, Any]) -> Arguments:
 
 def _unpacked(held: Any) -> Array:
     """A packed tensor's elements, in rows that begin where those of its memory may."""
-    array = np.asarray(held.unpack() if hasattr(held, "unpack") else held)
+    array = np.asarray(held)
     wide = *array.shape[:-1], -(-array.shape[-1] // PACKED_LINES) * PACKED_LINES
     rows = np.zeros(wide, array.dtype)[..., : array.shape[-1]]
     rows[...] = array

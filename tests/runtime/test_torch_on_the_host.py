@@ -1,0 +1,32 @@
+"""torch's tensors on the CPU: the simulator and the reference take them, of types that NumPy has
+not, and write to their memory.
+"""
+
+from typing import Any
+
+import pytest
+
+import wsdsl
+
+TEXT = """
+@kernel
+def widened(X: bf16[M, K], W: f8e4m3[N, K], Y: bf16[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += X[m, k] @ cast(W[n, k], bf16)
+        Y[m, n] = acc
+"""
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_types_that_numpy_has_not(packed: bool) -> None:
+    torch: Any = pytest.importorskip("torch")
+    kernel = wsdsl.parse(TEXT).widened
+    x = torch.randn(16, 72).to(torch.bfloat16)
+    w = torch.randn(40, 72).to(torch.float8_e4m3fn)
+    wanted = x.double() @ w.double().T
+    given, out = kernel.pack(w) if packed else w, torch.empty(16, 40, dtype=torch.bfloat16)
+    assert kernel.simulate(x, given, out) is out
+    for got in out, kernel.reference(x, given, None):
+        assert torch.allclose(got.double(), wanted, rtol=2**-7, atol=1e-2)
