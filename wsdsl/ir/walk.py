@@ -46,6 +46,26 @@ def used_inside(op: Op) -> set[Value]:
     return {v for inner in regions(op) for v in uses(inner)}
 
 
+def following(region: Region, values: Iterable[Value]) -> set[Op]:
+    """The ops that depend on some of the values in the same iteration."""
+    known, found = {*values}, set[Op]()
+    for op in region:
+        if known & ({*operands(op)} | used_inside(op)):
+            found.add(op)
+            known |= {*results_of(op)}
+    return found
+
+
+def makers(region: Region, values: Iterable[Value]) -> Region:
+    """The ops of a region that the values depend on in the same iteration."""
+    wanted, found = {*values}, list[Op]()
+    for op in reversed(region):
+        if wanted & {*results_of(op)}:
+            found.append(op)
+            wanted |= {*operands(op)} | used_inside(op)
+    return tuple(reversed(found))
+
+
 def yielded(region: Region) -> tuple[Value, ...]:
     """The values that a region hands on; none if it does not end in a yield."""
     last = region[-1] if region else None

@@ -14,7 +14,7 @@ from wsdsl.ir.walk import used_inside, uses, yielded
 from wsdsl.lowering.builder import FLAG, Builder
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.products import Products
-from wsdsl.lowering.register_tiles import Accumulated, RegisterTile, held
+from wsdsl.lowering.register_tiles import Accumulated, RegisterTile, held, narrow
 
 
 def accumulated_in(body: Region, last: Value) -> bool:
@@ -120,6 +120,10 @@ class CarriedTile(Carried):
         lowering.env[value] = held(lowering.context.shapes.of(value.type.axes), named)
         return named
 
+    @classmethod
+    def of(cls, lowering: Lowering, first: Value, arg: Value, last: Value, made: Value) -> Carried:
+        return cls(lowering.pieces(first).all(), arg, last, made)
+
     def enter(self, lowering: Lowering) -> None:
         self.args = self._new(lowering, self.arg)
 
@@ -128,6 +132,24 @@ class CarriedTile(Carried):
 
     def leave(self, lowering: Lowering) -> tuple[Value, ...]:
         return self._new(lowering, self.made)
+
+
+class CarriedLoad(CarriedTile):
+    """What one load and then another has brought: as much of each piece as differs."""
+
+    def _new(self, lowering: Lowering, value: Value) -> tuple[Value, ...]:
+        named = super()._new(lowering, value)
+        least = lowering.env[value]
+        assert isinstance(value.type, Tile)
+        lowering.env[value] = narrow(least.shape, value.type.dtype, lowering.builder, least.get)
+        return named
+
+    @classmethod
+    def of(cls, lowering: Lowering, first: Value, arg: Value, last: Value, made: Value) -> Carried:
+        return cls(lowering.pieces(first).least.all(), arg, last, made)
+
+    def hand_on(self, lowering: Lowering) -> tuple[Value, ...]:
+        return lowering.pieces(self.last).least.all()
 
 
 @dataclass

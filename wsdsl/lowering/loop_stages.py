@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Set
+from collections.abc import Set
 
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.op import Op, Region, Value, operands, results_of
@@ -25,7 +25,7 @@ from wsdsl.ir.tile_ops import (
     Reduce,
 )
 from wsdsl.ir.types import Tile
-from wsdsl.ir.walk import used_inside, yielded
+from wsdsl.ir.walk import following, yielded
 from wsdsl.lowering.axes import is_tile
 
 PURE = (Map, Cast, Bitcast, Full, Reduce, FoldColumns, Constant, DimSize)
@@ -102,16 +102,6 @@ def is_scalar(op: Op) -> bool:
     """Whether it makes numbers of numbers."""
     values = (*operands(op), *results_of(op))
     return all(isinstance(v.type, Tile) and not v.type.axes for v in values)
-
-
-def following(body: Region, values: Iterable[Value]) -> set[Op]:
-    """The ops that depend on some of the values in the same iteration."""
-    known, found = {*values}, set[Op]()
-    for op in body:
-        if known & ({*operands(op)} | used_inside(op)):
-            found.add(op)
-            known |= {*results_of(op)}
-    return found
 
 
 def _depends(body: Region, value: Value, source: Value) -> bool:

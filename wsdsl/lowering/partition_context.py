@@ -180,12 +180,7 @@ class PartitionContext:
         """Whether no piece reaches over a multiple of `size`: all begin at multiples of the widest,
         which divides it. Those of slices need not, nor those of a part of a dimension.
         """
-        if self.tiles[axis].shifted:
-            return False
-        shape = self.shapes.of((axis,))
-        widest = 64 if shape.rows else max(shape.widths)
-        begins = (shape.first_column(j) for j in range(len(shape.widths)))
-        return not any(at % widest for at in (size, self.shapes.own(axis), *begins))
+        return not self.tiles[axis].shifted and self.shapes.within(axis, size)
 
     def block(self, op: Block) -> None:
         assert isinstance(op.axis.type, Axis)

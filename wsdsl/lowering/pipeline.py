@@ -37,7 +37,6 @@ from wsdsl.lowering.passes.make_plan import make_plan
 from wsdsl.lowering.passes.move_factors import move_factors
 from wsdsl.lowering.passes.partition_loads import partition_loads
 from wsdsl.lowering.passes.prefetch_copies import prefetch_copies
-from wsdsl.lowering.passes.prefetch_loads import prefetch_loads
 from wsdsl.lowering.passes.relax_functions import relax_functions
 from wsdsl.lowering.passes.schedule_products import schedule_products
 from wsdsl.lowering.passes.simplify import simplify
@@ -76,7 +75,6 @@ PASSES: tuple[tuple[Pass, Level], ...] = (
     (lower_tiles, "partitioned"),
     (hoist_operands, "partitioned"),
     (hoist_scalars, "partitioned"),
-    (prefetch_loads, "partitioned"),
     (prefetch_copies, "partitioned"),
     (insert_prologue, "partitioned"),
     (allocate_shared, "scheduled"),

@@ -11,7 +11,7 @@ from wsdsl.ir.pipeline_ops import AxisAt, CommitProducts, FoldColumns, Materiali
 from wsdsl.ir.slot_ops import ConsumerRelease
 from wsdsl.ir.tile_ops import Contract, Full, If, Reduce, Yield
 from wsdsl.ir.types import Axis, Tile
-from wsdsl.ir.walk import copy_region, yielded
+from wsdsl.ir.walk import copy_region, makers, yielded
 from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.loop_stages import PURE, LoopStages, is_scalar
@@ -150,12 +150,7 @@ class PipelinedLoop:
 
     def needed(self, ops: Region) -> Region:
         """The ops, and those of the first stage that they need."""
-        wanted = {v for op in ops for v in operands(op)}
-        found = {*ops}
-        for op in reversed(self.stages.first):
-            if wanted & {*results_of(op)} or op in found:
-                found.add(op)
-                wanted |= {*operands(op)}
+        found = {*ops, *makers(self.stages.first, (v for op in ops for v in operands(op)))}
         return tuple(op for op in self.stages.first if op in found)
 
     def first_stage(self, rest: Region, swap: dict[Value, Value], whole: bool) -> None:

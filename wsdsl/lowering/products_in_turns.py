@@ -10,7 +10,7 @@ from wsdsl.ir.pipeline_ops import CommitProducts, Materialize
 from wsdsl.ir.slot_ops import ConsumerRelease
 from wsdsl.ir.tile_ops import Bitcast, Cast, Contract, Full, Map
 from wsdsl.ir.types import Tile
-from wsdsl.lowering.loop_stages import following
+from wsdsl.ir.walk import following, makers
 
 ELEMENTWISE = (Bitcast, Cast, Full, Map)
 
@@ -51,10 +51,13 @@ def _together(span: Region, rest: Region, blocks: Mapping[Contract, int]) -> Reg
     made, placed = [*front], {*front, *group}
     for product, turn in zip(group, turns, strict=True):
         own = {op for op in turn if results_of(op) or regions(op)}
-        becomes = _needed(own, ops, placed)
+        left = tuple(op for op in ops if op not in placed)
+        needed = makers(left, (v for op in own for v in results_of(op)))
+        becomes = [op for op in left if op in own or op in needed]
         users = {v for op in ops if op not in own for v in operands(op)}
         totals = tuple(v for op in ops if op in own for v in results_of(op) if v in users)
-        if becomes is None or not totals or product.result in users:
+        elementwise = all(isinstance(op, ELEMENTWISE) for op in becomes)
+        if not elementwise or not totals or product.result in users:
             return None
         placed |= {*becomes}
         last = product is group[-1]
@@ -69,20 +72,3 @@ def _together(span: Region, rest: Region, blocks: Mapping[Contract, int]) -> Reg
 def _is_plain(op: Contract) -> bool:
     computed = any(isinstance(v.type, Tile) for v in (op.a, op.b))
     return op.acc is None and not (op.blocks or op.depth or computed)
-
-
-def _needed(own: set[Op], ops: Region, placed: set[Op]) -> list[Op] | None:
-    """These ops and what they are made by, but for what is placed; None if they are not all
-    elementwise.
-    """
-    made = {v: op for op in ops for v in results_of(op)}
-    found, todo = set[Op](), [*own]
-    while todo:
-        op = todo.pop()
-        if op in found or op in placed:
-            continue
-        if not isinstance(op, ELEMENTWISE):
-            return None
-        found.add(op)
-        todo += [made[v] for v in operands(op) if v in made]
-    return [op for op in ops if op in found]

@@ -10,9 +10,8 @@ from wsdsl.ir.op import Op, Region, Value, operands
 from wsdsl.ir.pipeline_ops import CommitProducts, Materialize
 from wsdsl.ir.slot_ops import ConsumerRelease
 from wsdsl.ir.tile_ops import Contract, Map
-from wsdsl.ir.walk import definers, used_inside
+from wsdsl.ir.walk import definers, following, used_inside
 from wsdsl.lowering.builder import Builder
-from wsdsl.lowering.loop_stages import following
 
 
 def promoted_in_pieces(block: Region, depth: dict[Contract, int], every: int, b: Builder) -> Region:

@@ -92,6 +92,15 @@ class Shapes:
         blocks = self.own(rows) // 64 if rows else 1
         return Shape(rows, columns, blocks, self.widths(columns) if columns else (1,))
 
+    def within(self, axis: str, size: int) -> bool:
+        """Whether no piece of a tile that begins at a multiple of its size reaches over one of
+        `size`.
+        """
+        shape = self.of((axis,))
+        widest = 64 if shape.rows else max(shape.widths)
+        begins = (shape.first_column(j) for j in range(len(shape.widths)))
+        return not any(at % widest for at in (size, self.own(axis), *begins))
+
 
 @dataclass
 class RegisterTile:

@@ -101,7 +101,7 @@ def scale_load(
             places.append((value, 1))
         elif isinstance(made.get(value), (Block, Constant)):
             places.append(None)
-        elif (found := _blocks(value, made)) is not None:
+        elif (found := blocks_of(value, made)) is not None:
             places.append(found)
         else:
             return None
@@ -111,7 +111,7 @@ def scale_load(
     return ScaleLoad(op, tuple(places)) if len(along) == 1 else None
 
 
-def _blocks(value: Value, made: Mapping[Value, Op]) -> tuple[Value, int] | None:
+def blocks_of(value: Value, made: Mapping[Value, Op]) -> tuple[Value, int] | None:
     """The axis and number of `index(axis) // number`."""
     match made.get(value):
         case Map(fn="floordiv", args=(x, y)):

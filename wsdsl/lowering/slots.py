@@ -21,7 +21,7 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, regions, resu
 from wsdsl.ir.tile_ops import Bitcast, Cast, Contract, ForEach, ForTiles, Load, Map, Store, Yield
 from wsdsl.ir.tma import MAX_RANK
 from wsdsl.ir.types import Tile
-from wsdsl.ir.walk import definers, used_inside, walk
+from wsdsl.ir.walk import definers, makers, used_inside, walk
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.cooperation import shared_role
 from wsdsl.lowering.decode import decoded
@@ -372,16 +372,10 @@ def needed_before(block: Region, first: int, values: Iterable[Value]) -> list[in
     """Places, from `first` on, of the ops that make `values` and would have to stand in front of
     it; None where one of them can not, since it stores or takes slots.
     """
-    made = {v: i for i, op in enumerate(block) for v in results_of(op) if i >= first}
-    ahead, found = [*values], set[int]()
-    while ahead:
-        i = made.get(ahead.pop())
-        if i is not None and i not in found:
-            if any(isinstance(op, (Contract, Store)) for op in walk((block[i],))):
-                return None
-            found.add(i)
-            ahead += [*operands(block[i]), *used_inside(block[i])]
-    return sorted(found)
+    found = makers(block[first:], values)
+    if any(isinstance(op, (Contract, Store)) for op in walk(found)):
+        return None
+    return [i for i, op in enumerate(block) if op in found]
 
 
 def _apart(block: Region, last: int, first: int) -> bool:

@@ -71,6 +71,7 @@ from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.carried import (
     Carried,
+    CarriedLoad,
     CarriedScalar,
     CarriedSum,
     CarriedTile,
@@ -355,7 +356,9 @@ class _Lowering:
             known = added_in_place(op.body, arg, last) and tile.started is False
             return CarriedSum.of(self, op, tile, (arg, last, made), known)
         if is_tile(arg):
-            return CarriedTile(self.pieces(first).all(), arg, last, made)
+            loaded = all(isinstance(self.made.get(v), (Load, Lookup)) for v in (first, last))
+            kind = CarriedLoad if loaded else CarriedTile
+            return kind.of(self, first, arg, last, made)
         return CarriedScalar((self.scalar(first),), arg, last, made)
 
     def branch(self, op: If) -> None:

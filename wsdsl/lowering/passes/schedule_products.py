@@ -110,6 +110,37 @@ With `Schedule.order_barriers` consumers who share a tile start these products o
 each waits for the one in front before its products of an iteration, and hands over behind them, so
 that one makes operands while another's products run (`lowering/order_barriers.py`).
 
+**What a loop multiplies its products by**, and loads through no slot, is loaded an iteration ahead:
+nothing hides the way to GMEM after the wait for a product.
+
+Before:
+    %acc3 = for_range(index=%k, start=%c0, ..., step=%c128, init=(%acc0,), args=(%acc1,)) {
+      %kb: i32 = block(axis=%kt, size=128)
+      %s: f32[m] = load(tensor=%a_scale, index=(%m, %kb))
+      %factor: f32[m] = map(fn="mul", args=(%s, %alpha))
+      ...
+    }
+After:
+    %s0: f32[m] = load(tensor=%a_scale, index=(%m, %kb0))
+    %acc3, %s3 = for_range(..., init=(%acc0, %s0), args=(%acc1, %s1: f32[m])) {
+      %factor: f32[m] = map(fn="mul", args=(%s1, %alpha))
+      materialize(values=(%factor,))
+      %next = map(fn="add", args=(%k, %c128))
+      %kt1 = axis_at(start=%next)
+      %kb1: i32 = block(axis=%kt1, size=128)
+      %s2: f32[m] = load(tensor=%a_scale, index=(%m, %kb1))
+      materialize(values=(%s2,))
+      ...
+    }
+
+What is computed from such a load comes first, so that the next value can take the registers of the
+last one. The load behind the last iteration finds zeros outside the tensor, or what nobody asks
+for. What does not change is loaded in front of the loop, and nothing is carried that differs from
+column to column: it takes too many registers beside the sums. Two consumers load before a product
+begins, which gives the loads the longest time (block scales on an H200: 0.91 of cuBLAS without
+scales, else 0.78). Of three, two keep the tensor cores busy meanwhile, so the third begins its own
+product first (0.96, else 0.86).
+
 A loop with computed operands is left as it is if its first stage has no products, depends on what
 its second one makes, or has loops.
 
@@ -133,8 +164,10 @@ from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import Namer, definers, walk, with_regions
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import Builder
+from wsdsl.lowering.loads_ahead import LoadsAhead
 from wsdsl.lowering.loop_stages import LoopStages
 from wsdsl.lowering.order_barriers import OrderBarriers
+from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.pipelined_loop import PipelinedLoop
 from wsdsl.lowering.precision import multiplies_fp8
 from wsdsl.lowering.products_in_flight import InFlight, row_blocks
@@ -159,6 +192,7 @@ def schedule_products(kernel: Kernel) -> Kernel:
         }
 
         known = definers(own.body)
+        ahead_of = LoadsAhead(PartitionContext(kernel, own, builder), known, stored)
         in_turn = OrderBarriers(builder, own) if own.order_barriers else None
         depths = {op: _depth(op, axes) for op in blocks if every and multiplies_fp8(op)}
 
@@ -168,6 +202,8 @@ def schedule_products(kernel: Kernel) -> Kernel:
                 ahead = [*block]
                 while ahead:
                     op = with_regions(ahead.pop(0), region)
+                    if isinstance(op, ForRange) and any(isinstance(o, Contract) for o in op.body):
+                        op = ahead_of.emit(op)
                     stages = LoopStages.of(op, stored) if isinstance(op, ForRange) else None
                     kept = InFlight.of(op, rings) if isinstance(op, ForRange) else None
                     if stages is not None:

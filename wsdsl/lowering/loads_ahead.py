@@ -1,0 +1,147 @@
+"""Loads of what a loop multiplies its products by, an iteration ahead: see `schedule_products`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Set
+
+from wsdsl.ir.barrier_ops import ForRange
+from wsdsl.ir.op import Op, Region, Value, operands, results_of
+from wsdsl.ir.pipeline_ops import AxisAt, CommitProducts, Materialize
+from wsdsl.ir.slot_ops import ConsumerRelease
+from wsdsl.ir.tile_ops import (
+    Block,
+    Cast,
+    Constant,
+    Contract,
+    DimSize,
+    Index,
+    Load,
+    Lookup,
+    Map,
+    Yield,
+)
+from wsdsl.ir.types import Axis
+from wsdsl.ir.walk import copy_region, makers, replace_operands, used_inside, yielded
+from wsdsl.lowering.axes import tile_axes
+from wsdsl.lowering.partition_context import PartitionContext
+from wsdsl.lowering.scale_loads import blocks_of
+
+REPEATABLE = (AxisAt, Block, Cast, Constant, DimSize, Index, Load, Lookup, Map)
+
+
+class LoadsAhead:
+    """Of one partition. `made`: which op makes what in it; `stored`: what the kernel writes."""
+
+    def __init__(
+        self, context: PartitionContext, made: Mapping[Value, Op], stored: Set[Value]
+    ) -> None:
+        self.context, self.made, self.stored = context, made, stored
+        self.builder, self.late = context.builder, context.partition.late_loads
+
+    def emit(self, loop: ForRange) -> ForRange:
+        """Adds what is loaded in front of the loop, and tells what becomes of it."""
+        loads = [op for op in loop.body if isinstance(op, (Load, Lookup))]
+        needed = {op.result: self.needed(op, loop) for op in loads if self.is_small(op.result)}
+        needed = {v: ops for v, ops in needed.items() if ops}
+        if not needed:
+            return loop
+        b, b.loc = self.builder, loop.loc
+        first = self.copies(loop, needed, loop.start)
+        varying = {
+            v: ops for v, ops in needed.items() if any(loop.index in operands(op) for op in ops)
+        }
+        args = {v: b.value(v.name, v.type) for v in varying}
+        swap = first | args
+        body = [replace_operands(op, swap) for op in loop.body if not {*results_of(op)} & {*swap}]
+        early = self.computed_from({*swap.values()}, body)
+        *body, _ = (op for op in body if op not in early)
+        at = self.behind_products(body, early) if self.late and varying else 0
+        with b.region() as made:
+            b.ops += body[:at]
+            if at:
+                b.add(CommitProducts(loc=loop.loc))
+            b.ops += early
+            b.add(Materialize(values=tuple(op.result for op in early), loc=loop.loc))
+            last = self.copies(loop, varying, b.plus(loop.index, loop.step, "next"))
+            b.add(Materialize(values=tuple(last.values()), loc=loop.loc))
+            # Where tiles begin is said anew.
+            b.ops += (op for op in body[:at] if isinstance(op, AxisAt))
+            b.ops += body[at:]
+            b.add(Yield(values=(*yielded(loop.body), *last.values()), loc=loop.body[-1].loc))
+        return dataclasses.replace(
+            loop,
+            result=(*loop.result, *(b.value(v.name, v.type) for v in varying)),
+            init=(*loop.init, *(first[v] for v in varying)),
+            args=(*loop.args, *args.values()),
+            body=tuple(made),
+        )
+
+    def copies(
+        self, loop: ForRange, needed: Mapping[Value, Region], index: Value
+    ) -> dict[Value, Value]:
+        """Adds the loads of the iteration with this index; what they are called in it."""
+        wanted = {op for ops in needed.values() for op in ops}
+        ops = tuple(op for op in loop.body if op in wanted)
+        made = copy_region(ops, self.builder.namer, {loop.index: index})
+        self.builder.ops += made
+        names = {results_of(a)[0]: results_of(c)[0] for a, c in zip(ops, made, strict=True)}
+        return {v: names[v] for v in needed}
+
+    def needed(self, load: Op, loop: ForRange) -> Region:
+        """What the body computes for a load, with the load at its end; nothing if that can not be
+        done in another iteration.
+        """
+        ops = makers(loop.body, results_of(load))
+        may = all(isinstance(op, REPEATABLE) and not {*operands(op)} & {*loop.args} for op in ops)
+        stored = any(isinstance(op, (Load, Lookup)) and op.tensor in self.stored for op in ops)
+        return ops if may and not stored else ()
+
+    def is_small(self, value: Value) -> bool:
+        """Whether it is the same in all columns of a piece."""
+        axes = self.context.axes
+        if all(axes[name].role != "columns" for name in tile_axes(value)):
+            return True
+        match self.made.get(value):
+            case Load(index=index) | Lookup(index=index):
+                return all(map(self.is_place, index))
+            case Map(args=values):
+                return all(map(self.is_small, values))
+            case Cast(x=x):
+                return self.is_small(x)
+            case _:
+                return False
+
+    def is_place(self, index: Value) -> bool:
+        """Whether an index is one number for all columns of a piece."""
+        if isinstance(index.type, Axis):
+            return self.context.axes[index.type.name].role != "columns"
+        if (blocks := blocks_of(index, self.made)) is None:
+            return self.is_small(index)
+        axis, size = blocks
+        assert isinstance(axis.type, Axis)
+        begins = self.made.get(axis)
+        shifted = isinstance(begins, AxisAt) and begins.shifted
+        return not shifted and self.context.shapes.within(axis.type.name, size)
+
+    def computed_from(self, known: set[Value], body: list[Op]) -> list[Map | Cast]:
+        """What is small and computed from such loads alone."""
+        inside = known | {v for op in body for v in results_of(op)}
+        found: list[Map | Cast] = []
+        for op in body:
+            of = inside & {*operands(op)}
+            if isinstance(op, (Cast, Map)) and of and of <= known and self.is_small(op.result):
+                known.add(op.result)
+                found.append(op)
+        return found
+
+    def behind_products(self, body: list[Op], early: list[Map | Cast]) -> int:
+        """Behind the products that are started together first; in front of all if an operand is
+        made of what is loaded.
+        """
+        ends = (CommitProducts, ConsumerRelease, Materialize)
+        end = next((i for i, op in enumerate(body) if isinstance(op, ends)), len(body))
+        at = max((i + 1 for i, op in enumerate(body[:end]) if isinstance(op, Contract)), default=0)
+        made = {op.result for op in early}
+        read = {v for op in body[:at] for v in (*operands(op), *used_inside(op))}
+        return 0 if made & read else at
