@@ -107,6 +107,24 @@ def gemm_int8(A: i8[M, K], B: i8[N, K], C: i32[M, N]):
 
 
 @kernel
+def weights_i8(X: bf16[M, K], W: i8[N, K], s: f32[N], Y: bf16[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += X[m, k] @ cast(W[n, k], bf16)
+        Y[m, n] = acc * s[n]
+
+
+@kernel
+def weights_i8_groups(X: bf16[M, K], W: i8[N, K], s: bf16[N, KB], Y: bf16[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += X[m, k] @ (cast(W[n, k], bf16) * s[n, index(k) // 128])
+        Y[m, n] = acc
+
+
+@kernel
 def attention(
     Q: bf16[B, H, S, D], K: bf16[B, H, T, D], V: bf16[B, H, T, D], Y: bf16[B, H, S, D], scale: f32
 ):

@@ -1,0 +1,176 @@
+"""Weights of fewer bits than what they are multiplied by: wsdsl beside cuBLAS on bf16 weights.
+
+python -m benchmarks.weights                              # i8, by column and by groups of 128
+python -m benchmarks.weights --quick --form i8 --rows 16 --columns 28672 --depth 8192
+python -m benchmarks.weights --schedule decode=shared --schedule "tile.k=128 consumers=2"
+
+By the protocol of contest.py. "packed" is given the weights as `Kernel.pack` lays them out; "wsdsl
+best" and "packed best" are the best of the default and the schedules given. Few rows are limited by
+the bytes of the weights, of which cuBLAS reads twice as many.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.contest import (
+    QUICK,
+    SMOKE,
+    Bout,
+    Call,
+    Contestant,
+    Length,
+    Rows,
+    Variant,
+    hold,
+    line,
+)
+from benchmarks.machine import write
+from benchmarks.problems import Problem
+from benchmarks.suites import KINDS
+
+if TYPE_CHECKING:
+    import torch
+
+DEFAULT = "default"
+GROUP = 128
+FORMS = ("i8", "i8_groups")
+SIZES = ((28672, 8192), (8192, 28672), (14336, 4096))
+ROWS = (1, 16, 64, 2048)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = partial(parser.add_argument, action="append", default=[])
+    add("--form", choices=FORMS, help="of weights (all)")
+    add("--rows", type=int, help="of what they are multiplied by (1, 16, 64, 2048)")
+    add("--columns", type=int, help="of the result; with --depth, what is summed over")
+    add("--depth", type=int)
+    add("--schedule", help='"decode=shared": what "best" is chosen from, beside the default')
+    parser.add_argument("--quick", action="store_true", help="the shortest contests that count")
+    parser.add_argument("--smoke", action="store_true", help="no figures: to see that all runs")
+    parser.add_argument("--out", type=Path, help="folder of the result file (benchmarks/results)")
+    options = parser.parse_args()
+    if len(options.columns) != len(options.depth):
+        parser.error("give --depth as often as --columns")
+    sizes = list(zip(options.columns, options.depth, strict=True)) or SIZES
+    wanted = itertools.product(options.form or FORMS, options.rows or ROWS, sizes)
+    problems = [problem(form, (m, *size)) for form, m, size in wanted]
+    length = SMOKE if options.smoke else QUICK if options.quick else Length()
+    result = run(problems, options.schedule, length)
+    print(f"written to {write('weights', result, options.out)}")
+    return 0 if all(row["correct"] for rows in result.values() for row in rows.values()) else 1
+
+
+def run(problems: Sequence[Problem], schedules: Sequence[str], length: Length) -> dict[str, Rows]:
+    """Rows by problem; ratios are to cuBLAS."""
+    result: dict[str, Rows] = {}
+
+    def over(index: int, rows: Rows) -> None:
+        result[problems[index].name] = rows
+        for name, row in rows.items():
+            print(f"{problems[index].name:>30}  {name:<12} {line(row)}", flush=True)
+
+    hold([Bout(p, contestants(form_of(p), schedules), length) for p in problems], over)
+    return result
+
+
+def form_of(posed: Problem) -> str:
+    return posed.name.split()[0]
+
+
+def problem(form: str, size: tuple[int, int, int]) -> Problem:
+    import torch
+
+    m, n, k = size
+    return Problem(
+        name=f"{form} {m} x {n} x {k}",
+        kind=KINDS["bf16"],
+        size=size,
+        operands=partial(operands, form, size),
+        shape=(m, n),
+        dtype=torch.bfloat16,
+        reference=lambda x, w, s: x.double() @ rebuilt(w, s).double().T,
+        flop=2.0 * m * n * k,
+        bytes=n * k + 2 * m * (n + k),
+        # A group's scale rounds weights to bf16 once, as it does those that cuBLAS is given.
+        tolerance=2.0**-8,
+    )
+
+
+def operands(form: str, size: tuple[int, int, int], seed: int) -> tuple[torch.Tensor, ...]:
+    """Activations, weights, their scales."""
+    import torch
+
+    m, n, k = size
+    own = torch.Generator(device="cuda").manual_seed(seed)
+    x = torch.randn((m, k), device="cuda", generator=own).bfloat16()
+    w = torch.randint(-127, 128, (n, k), dtype=torch.int8, device="cuda", generator=own)
+    shape, dtype = ((n,), torch.float32) if form == "i8" else ((n, -(-k // GROUP)), torch.bfloat16)
+    s = torch.rand(shape, device="cuda", generator=own).add_(0.5).div_(64).to(dtype)
+    return x, w, s
+
+
+def rebuilt(w: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
+    """The weights: by groups as the kernel rounds them, by column exactly."""
+    if s.ndim == 1:
+        return w.double() * s.double()[:, None]
+    return w.to(s.dtype) * s.repeat_interleave(GROUP, 1)[:, : w.shape[1]]
+
+
+def contestants(form: str, schedules: Sequence[str]) -> list[Contestant]:
+    found = [Contestant("cublas", lambda _: [Variant("mm", multiply)], lay_out=whole)]
+    for name, packed in ("wsdsl", False), ("packed", True):
+        order = partial(laid_out, form) if packed else lambda *given: given
+        own = partial(variants, form, packed, [])
+        found.append(Contestant(name, own, lay_out=order))
+        if schedules:
+            best = partial(variants, form, packed, schedules)
+            found.append(Contestant(f"{name} best", best, lay_out=order))
+    return found
+
+
+def whole(x: Any, w: Any, s: Any) -> tuple[Any, ...]:
+    """Weights as bf16, as cuBLAS is given them."""
+    return x, rebuilt(w, s).bfloat16(), s
+
+
+def multiply(x: Any, w: Any, s: Any, out: Any) -> Any:
+    import torch
+
+    del s
+    return torch.mm(x, w.T, out=out)
+
+
+def laid_out(form: str, x: Any, w: Any, s: Any) -> tuple[Any, ...]:
+    return x, kernel_of(form).pack(w), s
+
+
+def variants(form: str, packed: bool, schedules: Sequence[str], posed: Problem) -> list[Variant]:
+    texts = [DEFAULT, *schedules]
+    return [Variant(t, partial(ours, form, packed, t, posed)) for t in texts]
+
+
+def kernel_of(form: str) -> Any:
+    from benchmarks import kernels
+
+    return getattr(kernels, f"weights_{form}")
+
+
+def ours(form: str, packed: bool, text: str, posed: Problem) -> Call:
+    from wsdsl.cli.options import schedule_from
+
+    kernel = kernel_of(form).packed("W") if packed else kernel_of(form)
+    sizes = dict(zip("MNK", posed.size, strict=True))
+    if "KB" in kernel.dims:
+        sizes["KB"] = -(-sizes["K"] // GROUP)
+    return kernel.compile(schedule_from([] if text == DEFAULT else text.split()), **sizes)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
