@@ -142,6 +142,12 @@ def test_what_codegen_loads() -> None:
     assert "cp.async.bulk.tensor.4d" in ptx
 
 
+def test_explain_tells_what_the_plain_order_costs() -> None:
+    told = "threads read W two elements at a time, 16 loads for 64 x 64; packed ahead of time they"
+    assert f"{told} take 2: widened.pack" in kernel().explain(M=16, N=128, K=128)
+    assert "at a time" not in kernel().packed("W").explain(M=16, N=128, K=128)
+
+
 def test_its_tensor_map() -> None:
     view = packed_view(pack(bits(2, 130, 70), DTYPES["i8"]))
     made = tiled_map(view, MapArgument("W", (1, 128, 64), "packed64"))

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 
 from wsdsl.diagnostics import counted
 from wsdsl.ir.op import Kernel
+from wsdsl.ir.packing import block_bytes
+from wsdsl.ir.types import Tensor
 from wsdsl.lowering.choice.fixed_tiles import with_fixed_tiles
 from wsdsl.lowering.choice.ranked import ranked, weight
 from wsdsl.lowering.choice.split_k_options import MARGIN, THIN_MARGIN
@@ -23,6 +25,7 @@ from wsdsl.lowering.footprint import (
 )
 from wsdsl.lowering.model.predict import Prediction, limits, predict
 from wsdsl.lowering.model.workload import UNKNOWN_SIZE, Work
+from wsdsl.lowering.packed_operands import packable_tensors
 from wsdsl.lowering.passes.choose_schedule import completed
 from wsdsl.lowering.pipeline import scheduled_tile
 from wsdsl.schedule import Schedule
@@ -52,6 +55,7 @@ def explain_choice(kernel: Kernel, given: Schedule | None, sizes: Mapping[str, i
     if schedule.mma:
         steps = "its tiles come in steps of 64, the other side's in steps of 8"
         lines.append(f"  `{schedule.mma}` rides wgmma's M: {steps}")
+    lines += _unpacked(kernel)
     given = dataclasses.replace(given or Schedule(), mma=schedule.mma)
     shown: list[Candidate] = []
     ways = {_way(schedule)}
@@ -69,6 +73,20 @@ def explain_choice(kernel: Kernel, given: Schedule | None, sizes: Mapping[str, i
     least, most = (round(100 * (margin - 1)) for margin in (MARGIN, THIN_MARGIN))
     heading = f"other ways (to cut tiles has to gain {least} to {most} %):"
     return "\n".join([*lines, *_listed(heading, shown[SHOWN:], own)])
+
+
+def _unpacked(kernel: Kernel) -> Iterator[str]:
+    """Tensors that threads would read by fewer loads if they were packed: by 16 bytes a thread in
+    place of two neighbours of 8 bits.
+    """
+    for value in packable_tensors(kernel):
+        kind = value.type
+        if isinstance(kind, Tensor) and not kind.packed and kind.dtype.bits == 8:
+            vectors = block_bytes(kind.dtype) // 128 // 16
+            yield (
+                f"  threads read {value.name} two elements at a time, {8 * vectors} loads for "
+                f"64 x 64; packed ahead of time they take {vectors}: {kernel.name}.pack"
+            )
 
 
 def _smem(chosen: Kernel, schedule: Schedule) -> int:
