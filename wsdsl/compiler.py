@@ -180,8 +180,9 @@ class Kernel(Serving):
                 yield f"calls share the kernel that is chosen for {chosen}: {found}"
 
     def timeline(self, schedule: Schedule | None = None, **sizes: int) -> Timeline:
-        """What every SM does when, under the schedule that `schedule()` gives, as the model has it.
-        `wsdsl schedule` draws it.
+        """What every SM does when, under the schedule that `schedule()` gives, as the model has it
+        (`wsdsl schedule` draws it); printed, or by `.worker`, what the partitions of one CTA do and
+        which edge they wait for, in predicted cycles. `.save("trace.json")` is for ui.perfetto.dev.
 
         ScheduleError for a `schedule` that does not fit; CompileError where sizes are missing.
         """
@@ -194,7 +195,7 @@ class Kernel(Serving):
             hint = f"its dimensions are {', '.join(self.dims)}"
             raise CompileError(Finding(message, self.tile.loc, hint))
         compiled = self._compiled_for(schedule, sizes)
-        return timeline(scheduled_tile(compiled.source, sizes), sizes)
+        return timeline(scheduled_tile(compiled.source, sizes), sizes, compiled.scheduled)
 
     def _compiled_for(self, schedule: Schedule | None, sizes: Mapping[str, int]) -> Compiled:
         return self._compile(schedule, sizes, *self._alignment_of(schedule, sizes))

@@ -1,5 +1,5 @@
-"""The command `wsdsl`: compile, prove, run, schedule, calibrate, tune, records, cache, doctor,
-bench.
+"""The command `wsdsl`: compile, prove, run, schedule, timeline, calibrate, tune, records, cache,
+doctor, bench.
 
 Exit status 0: fine; 1: a wrong result, or something is missing; 2: a mistake in the command, the
 kernel or the schedule.
@@ -25,6 +25,7 @@ from wsdsl.cli.commands import (
     prove_command,
     run_command,
     schedule_command,
+    timeline_command,
 )
 from wsdsl.cli.options import UsageError
 from wsdsl.cli.records import records_options
@@ -123,15 +124,26 @@ def parser() -> argparse.ArgumentParser:
         "--scalar", metavar="NAME=X", action="append", default=[], help="a scalar parameter (1)"
     )
 
-    scheduling = command(
-        "schedule", schedule_command, "What every SM does when; -o draws it. Needs no GPU."
+    def drawing(name: str, run: Callable[[argparse.Namespace], int], text: str, to: str) -> _Parser:
+        made = command(name, run, text)
+        kernel_options(made)
+        made.add_argument(
+            "--schedule", metavar="SCHEDULE", help='as it is written: "Schedule(tile=dict(n=128))"'
+        )
+        made.add_argument("-o", "--output", metavar="FILE", type=Path, help=to)
+        return made
+
+    scheduling = drawing(
+        "schedule",
+        schedule_command,
+        "What every SM does when; -o draws it. Needs no GPU.",
+        "timeline.svg, or .png",
     )
-    kernel_options(scheduling)
-    scheduling.add_argument(
-        "--schedule", metavar="SCHEDULE", help='as it is written: "Schedule(tile=dict(n=128))"'
-    )
-    scheduling.add_argument(
-        "-o", "--output", metavar="FILE", type=Path, help="timeline.svg, or .png"
+    drawing(
+        "timeline",
+        timeline_command,
+        "Which partition waits for which edge, in predicted cycles. Needs no GPU.",
+        "trace.json for ui.perfetto.dev, or a few steps as .svg or .png",
     )
     scheduling.add_argument(
         "--explain", action="store_true", help="why it is chosen: what limits, and the next best"

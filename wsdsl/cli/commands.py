@@ -8,7 +8,7 @@ import subprocess
 import sys
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import wsdsl
 from wsdsl import knobs
@@ -25,6 +25,9 @@ from wsdsl.cli.target import is_ir, load_kernel, load_kernels, outputs, read
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import LEVELS
 from wsdsl.schedule import Schedule
+
+if TYPE_CHECKING:
+    from wsdsl.report.timeline import Timeline
 
 SUFFIXES = {
     "tile": ".tile.ir",
@@ -139,9 +142,9 @@ def run_command(options: argparse.Namespace) -> int:
     return 0 if correct else 1
 
 
-def schedule_command(options: argparse.Namespace) -> int:
-    from wsdsl.report.draw_timeline import draw, summary_line
-
+def _timeline(
+    options: argparse.Namespace,
+) -> tuple[wsdsl.Kernel, Schedule | None, dict[str, int], Timeline]:
     kernel = load_kernel(options.target)
     sizes = sizes_from(options.size)
     schedule = schedule_from(options.set)
@@ -150,7 +153,40 @@ def schedule_command(options: argparse.Namespace) -> int:
             raise UsageError(Finding("both --schedule and --set", hint="give one of them"))
         schedule = written_schedule(options.schedule)
     require_sizes(kernel, sizes)
-    timeline = kernel.timeline(schedule, **sizes)
+    return kernel, schedule, sizes, kernel.timeline(schedule, **sizes)
+
+
+def timeline_command(options: argparse.Namespace) -> int:
+    kernel, schedule, sizes, timeline = _timeline(options)
+    worker = timeline.worker
+    if options.output:
+        timeline.save(options.output)
+    if options.json:
+        lanes = [
+            {"partition": f.name, "cta": worker.ctas[f.rank], "busy": f.busy, "waiting": f.waiting}
+            for f in worker.lanes
+        ]
+        told = {
+            "kernel": kernel.name,
+            "schedule": repr(kernel.schedule(schedule, **sizes)),
+            "cycles": worker.cycles,
+            "predicted_cycles": worker.predicted,
+            "units": worker.busy,
+            "partitions": lanes,
+        }
+        file = {"file": str(options.output)} if options.output else {}
+        print(json.dumps(told | file, indent=2))
+    else:
+        print(f"{kernel.name}: {kernel.schedule(schedule, **sizes)!r}\n{timeline}")
+        if options.output:
+            print(options.output)
+    return 0
+
+
+def schedule_command(options: argparse.Namespace) -> int:
+    from wsdsl.report.draw_timeline import draw, summary_line
+
+    kernel, schedule, sizes, timeline = _timeline(options)
     chosen = kernel.schedule(schedule, **sizes)
     if options.output:
         heading = f"{kernel.name}, {', '.join(f'{d} = {n}' for d, n in sizes.items())}"

@@ -8,8 +8,11 @@ one of them does with its sums is beside another's products.
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
 from typing import Literal
 
 from wsdsl.diagnostics import Finding, ScheduleError
@@ -22,6 +25,10 @@ from wsdsl.lowering.model.numbers import START_CYCLES, TURN_CYCLES
 from wsdsl.lowering.model.predict import Prediction, predict
 from wsdsl.lowering.model.split_k_cost import gather_cycles, results_share, sum_cycles
 from wsdsl.lowering.model.workload import Work
+from wsdsl.report.timed.lanes import draw_lanes, text_lanes
+from wsdsl.report.timed.timed import timed
+from wsdsl.report.timed.trace import trace
+from wsdsl.report.timed.worker import Worker
 from wsdsl.schedule import Schedule
 
 Kind = Literal["products", "wait", "sums", "results"]
@@ -53,6 +60,40 @@ class Timeline:
     scale: float = 1.0
     """By how much longer all is than the sum of its parts, as it is predicted: what is waited for
     beside them, memory or another's results, is spread over all."""
+    scheduled: Kernel | None = None
+    """The kernel at the level SCHEDULED, ..."""
+    sizes: Mapping[str, int] = field(default_factory=dict[str, int])
+    """... and of which sizes."""
+
+    @cached_property
+    def worker(self) -> Worker:
+        """What the partitions of the CTA that is done last do, and which edges they wait for.
+        ScheduleError where data decide that, or it is too long to show.
+        """
+        assert self.scheduled is not None
+        ends = [max(bar.stop for bar in row) for row in self.rows]
+        row = ends.index(max(ends))
+        clusters = [row]
+        if (self.scheduled.schedule or Schedule()).scheduler == "grid":
+            clusters = [*range(row, self.tiles, len(self.rows))]
+        return timed(self.scheduled, self.prediction, self.sizes, clusters)
+
+    def __str__(self) -> str:
+        """A table of the worker's partitions, and a few of its steps."""
+        return f"{self.worker}\n{text_lanes(self.worker)}"
+
+    def save(self, path: str | Path) -> None:
+        """The worker's partitions over time: `trace.json` for ui.perfetto.dev, or a picture of a
+        few steps, .svg or .png.
+        """
+        path = Path(path)
+        if path.suffix.lower() == ".json":
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(trace(self.worker)))
+            return
+        name = self.scheduled.name if self.scheduled else ""
+        told = ", ".join(f"{dim} = {size}" for dim, size in self.sizes.items())
+        draw_lanes(self.worker, f"{name}, {told}").save(path)
 
     @property
     def target(self) -> Target:
@@ -101,9 +142,9 @@ class Timeline:
         return max(0.0, 1 - busy / whole)
 
 
-def timeline(kernel: Kernel, sizes: Mapping[str, int]) -> Timeline:
-    """`kernel` at the level TILE with its whole schedule. ScheduleError where there is too much to
-    tell, or no room.
+def timeline(kernel: Kernel, sizes: Mapping[str, int], scheduled: Kernel | None = None) -> Timeline:
+    """`kernel` at the level TILE with its whole schedule, and what it is lowered to. ScheduleError
+    where there is too much to tell, or no room.
     """
     schedule = kernel.schedule or Schedule()
     prediction = predict(Work(kernel, sizes), schedule, axis_sizes(kernel, schedule))
@@ -129,7 +170,7 @@ def timeline(kernel: Kernel, sizes: Mapping[str, int]) -> Timeline:
     last = max(bar.stop for row in rows for bar in row)
     scale = (prediction.cycles - START_CYCLES) / max(1.0, last - START_CYCLES)
     scaled = tuple(tuple(_scaled(bar, scale) for bar in row) for row in rows)
-    return Timeline(scaled, prediction, tiles, cluster, pingpong, scale)
+    return Timeline(scaled, prediction, tiles, cluster, pingpong, scale, scheduled, dict(sizes))
 
 
 def _scaled(bar: Bar, scale: float) -> Bar:

@@ -90,18 +90,27 @@ def work_of(grid: LaunchGrid, arguments: Arguments) -> tuple[TileScheduler, int,
     return scheduler, *count_work(grid.tiles, grid.contraction, arguments.size)
 
 
-def lend(kernel: Kernel, arguments: Arguments, launch: Launch) -> None:
-    """Make the workspace tensors a launch; garbage in those that hold anything."""
+def size_workspace(kernel: Kernel, arguments: Arguments, launch: Launch) -> None:
+    """Of the tensors that are lent to the launch, the first dimension."""
     grid = next((op for op in kernel.body if isinstance(op, LaunchGrid)), None)
     for op in kernel.body:
         if isinstance(op, AllocateGlobal):
             assert isinstance(op.result.type, Tensor) and grid is not None
             scheduler, tiles, depth = work_of(grid, arguments)
             slots = scheduler.num_slots(tiles, depth, launch.num_clusters)
-            first, *rest = op.result.type.dims
+            first = op.result.type.dims[0]
             assert isinstance(first, str)
             arguments.sizes[first] = op.each * max(1, slots)
-            shape = (arguments.sizes[first], *(int(n) for n in rest))
+
+
+def lend(kernel: Kernel, arguments: Arguments, launch: Launch) -> None:
+    """Make the workspace tensors a launch; garbage in those that hold anything."""
+    size_workspace(kernel, arguments, launch)
+    for op in kernel.body:
+        if isinstance(op, AllocateGlobal):
+            assert isinstance(op.result.type, Tensor)
+            first, *rest = op.result.type.dims
+            shape = (arguments.size(first), *(int(n) for n in rest))
             dtype = op.result.type.dtype
             anything = float("nan") if dtype.is_float else 77
             array = np.full(shape, 0 if op.zeroed else anything, numpy_dtype(dtype))

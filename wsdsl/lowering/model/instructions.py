@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from wsdsl.ir.fragment_ops import ReduceColumns
 from wsdsl.ir.op import Op
 from wsdsl.ir.tile_ops import Bitcast, Cast, Lookup, Map, Reduce
-from wsdsl.ir.types import Tile
+from wsdsl.ir.types import Fragment, Tile, Type
 
 COUNTED = {
     "exp": 8, "exp2": 8, "log": 27, "log2": 31, "sqrt": 5, "rsqrt": 5, "sin": 25, "cos": 25,
@@ -23,23 +24,26 @@ REDUCED = {"add": 1.0, "max": 2.0, "min": 2.0}
 
 
 def instructions(op: Op) -> tuple[float, tuple[str, ...]] | None:
-    """For each element, and the axes along which these lie; None if an op computes no tile. A
-    conversion to 16 bits makes two elements.
-    """
+    """For each element, and the axes along which these lie; None if an op computes no tile."""
+    counted = per_element(op)
+    axes = counted[1].axes if counted and isinstance(counted[1], Tile) else ()
+    return (counted[0], axes) if counted and axes else None
+
+
+def per_element(op: Op) -> tuple[float, Type] | None:
+    """For each element, and what has these. A conversion to 16 bits makes two elements."""
     match op:
         case Map(fn=fn, result=result, bits=bits):
             fewer = (n for most, n in RELAXED.get(fn, {}).items() if bits <= most)
-            each, kind = float(next(fewer, COUNTED.get(fn, 1))), result.type
+            return float(next(fewer, COUNTED.get(fn, 1))), result.type
         case Cast(x=x, result=result):
-            kind = result.type
-            narrow = isinstance(kind, Tile) and kind.dtype.bits <= 16
-            packed = isinstance(x.type, Tile) and x.type.dtype.bits <= 8
-            each = FROM_BYTES if packed else 0.5 if narrow else 1.0
-        case Reduce(x=x, fn=fn):
-            each, kind = REDUCED[fn], x.type
+            made, given = result.type, x.type
+            packed = isinstance(given, (Tile, Fragment)) and given.dtype.bits <= 8
+            narrow = isinstance(made, (Tile, Fragment)) and made.dtype.bits <= 16
+            return FROM_BYTES if packed else 0.5 if narrow else 1.0, made
+        case Reduce(x=x, fn=fn) | ReduceColumns(x=x, fn=fn):
+            return REDUCED[fn], x.type
         case Bitcast(result=result) | Lookup(result=result):
-            each, kind = 1.0, result.type
+            return 1.0, result.type
         case _:
             return None
-    axes = kind.axes if isinstance(kind, Tile) else ()
-    return (each, axes) if axes else None

@@ -90,6 +90,10 @@ class Prediction:
     """CTAs of a cluster that share the contraction of a tile; `tile` is what each has of it."""
     memory_bound: bool = False
     """Whether it is memory that takes longest."""
+    pace: float = 1.0
+    """By how much longer, or shorter, an SM takes for all that it does, as few of them are busy."""
+    reach: float = 1.0
+    """By how much quicker operands come than L2 brings them to all SMs."""
 
     @property
     def waves(self) -> int:
@@ -209,12 +213,14 @@ def predicted(
         gain=gain,
         sharing=sharing,
         memory_bound=memory + START_CYCLES > busy,
+        pace=quicker,
+        reach=gain * few,
     )
 
 
 def tile_cycles(asked: Workload, schedule: Schedule, gain: float = 1.0) -> tuple[float, float]:
     """Of a tile's loops, and of what stands outside of them."""
-    power = _power(asked)
+    power = power_of(asked)
     promoting = (
         _promoting(asked, schedule) / sum(s.times for s in asked.steps if s.tensor)
         if asked.promoted
@@ -242,7 +248,7 @@ def limits(own: Prediction, schedule: Schedule) -> dict[str, float]:
         return tiles * sum(step.times * of(step) for step in asked.steps if step.in_loop)
 
     found = {
-        "tensor cores": total(lambda step: step.tensor) * _power(asked),
+        "tensor cores": total(lambda step: step.tensor) * power_of(asked),
         "SMEM, read by products": total(lambda step: step.read) / rates.tensor_smem_bytes,
         "L2": total(lambda step: step.loaded) / (rates.l2_bytes * own.gain),
         "instructions": total(lambda step: step.instructions) / lanes,
@@ -255,7 +261,7 @@ def limits(own: Prediction, schedule: Schedule) -> dict[str, float]:
     return dict(sorted(shares.items(), key=lambda item: -item[1]))
 
 
-def _power(asked: Workload) -> float:
+def power_of(asked: Workload) -> float:
     return power(asked.rates, asked.bytes_per_cycle)
 
 
@@ -292,13 +298,18 @@ def interval(
     busy += step.stored / STORE_BYTES
     if not step.loaded:
         return busy
-    slow = 1 + COLD * asked.cold_bytes / max(1.0, asked.operand_bytes)
-    apart = schedule.cuts_tiles and schedule.reduction != "parallel"
-    slow *= ASTRAY if apart or asked.shared_out else 1.0
+    slow = slowness(asked, schedule)
     cycles = larger(busy, step.loaded * slow / (rates.l2_bytes * gain), SHARPNESS)
     return (
         max(cycles, ring_cycles(asked, step, busy, schedule.stages)) if step.times > 1 else cycles
     )
+
+
+def slowness(asked: Workload, schedule: Schedule) -> float:
+    """By how much longer operands take, as they come from memory, or to CTAs out of step."""
+    slow = 1 + COLD * asked.cold_bytes / max(1.0, asked.operand_bytes)
+    apart = schedule.cuts_tiles and schedule.reduction != "parallel"
+    return slow * (ASTRAY if apart or asked.shared_out else 1.0)
 
 
 def _promoting(asked: Workload, schedule: Schedule) -> float:

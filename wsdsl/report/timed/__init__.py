@@ -1,0 +1,1 @@
+"""A SCHEDULED kernel's run in predicted cycles: which partition waits for which edge."""

@@ -1,0 +1,146 @@
+"""One warpgroup, or a thread in its place: a clock of its own that goes on by what it does.
+
+It walks the kernel's body as the simulator does, and computes scalars with the simulator's
+functions; data it has none. A fragment is the time from which on it is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any
+
+from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import tile_ops as t
+from wsdsl.ir.memory_ops import LoadGlobal
+from wsdsl.ir.op import Op, Region, operands, results_of
+from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.types import Accumulator, Fragment
+from wsdsl.report.timed.spans import Span, What
+from wsdsl.report.timed.units import Channel, Unit
+from wsdsl.simulator.context import Warpgroup
+from wsdsl.simulator.scalar_ops import SIMPLE
+
+if TYPE_CHECKING:
+    from wsdsl.report.timed.sm import Sm
+
+Steps = Generator[Channel | None, None, Any]
+"""None offers a switch to who is behind, a channel is waited for."""
+Effect = Callable[["Agent", Any], Steps | None]
+Ready = Callable[[], float | None]
+
+
+class Agent:
+    """`wg` holds its scalars; `now` is its clock. `deep`: loops that it is in."""
+
+    def __init__(self, wg: Warpgroup, sm: Sm, now: float) -> None:
+        self.wg, self.sm, self.now = wg, sm, now
+        self.spans: list[Span] = []
+        self.deep = 0
+        self.begun = now
+        """The iteration that it is in."""
+        self.products: list[float] = []
+        """When the wgmmas since the last commit are over."""
+        self.groups: list[float] = []
+        self.storing = Unit()
+        """Its own way to memory, where results are beside others' products."""
+        self.stores: list[tuple[float, float]] = []
+        """When those since the last commit have read SMEM, and have written."""
+        self.store_groups: list[tuple[float, float]] = []
+
+    @property
+    def name(self) -> str:
+        return f"{self.wg.partition.role} {self.wg.rank}"
+
+    @property
+    def is_looping(self) -> bool:
+        """In a loop of a tile, where each instruction needs the one in front of it."""
+        return self.deep > self.sm.work_loops
+
+    def get(self, value: Any) -> Any:
+        return self.wg.values[value.name]
+
+    def until(self, at: float, what: What, edge: str = "") -> None:
+        """It is busy, or waits, till then."""
+        if at > self.now:
+            last = self.spans[-1] if self.spans else None
+            if last and last.stop == self.now and (last.what, last.edge) == (what, edge):
+                self.spans[-1] = Span(what, edge, last.start, at)
+            else:
+                self.spans.append(Span(what, edge, self.now, at))
+            self.now = at
+
+    def awaits(self, channel: Channel, ready: Ready, edge: str, more: float = 0.0) -> Steps:
+        """`more` cycles after it is ready, unless it was so long before."""
+        while (at := ready()) is None:
+            yield channel
+        self.until(at + more, "wait", edge)
+
+    def run(self, region: Region, effects: dict[type[Op], Effect]) -> Steps:
+        values = self.wg.values
+        for op in region:
+            kind = type(op)
+            simple = SIMPLE.get(kind)
+            if simple is not None and not is_of_fragments(op):
+                simple(self.wg, op)
+                continue
+            if (effect := effects.get(kind)) is not None:
+                yield None
+                if (waiting := effect(self, op)) is not None:
+                    yield from waiting
+                continue
+            match op:
+                case t.Yield():
+                    return tuple(values[v.name] for v in op.values)
+                case b.ForRange():
+                    yield from self._loop(op, effects)
+                case t.If():
+                    # What data decides, and is not known, is done.
+                    chosen = op.then if self.get(op.cond) else op.orelse
+                    self._define(op.result, (yield from self.run(chosen, effects)))
+                case b.Elect():
+                    if self.wg.rank == 0 and (self.wg.in_partition or self.wg.index == 0):
+                        yield from self.run(op.body, effects)
+                case Partition():
+                    if self.wg.partition is op:
+                        self.wg.in_partition = True
+                        yield from self.run(op.body, effects)
+                        self.wg.in_partition = False
+                case _:
+                    self._pass(op)
+        return ()
+
+    def _define(self, results: tuple[Any, ...], held: tuple[Any, ...]) -> None:
+        for value, own in zip(results, held, strict=True):
+            self.wg.values[value.name] = own
+
+    def _loop(self, op: b.ForRange, effects: dict[type[Op], Effect]) -> Steps:
+        values = self.wg.values
+        start, stop, step = (int(self.get(v)) for v in (op.start, op.stop, op.step))
+        carried = tuple(values[v.name] for v in op.init)
+        self.deep += 1
+        for i in range(start, stop, step):
+            values[op.index.name], self.begun = i, self.now
+            self._define(op.args, carried)
+            carried = yield from self.run(op.body, effects)
+        self.deep -= 1
+        self._define(op.result, carried)
+
+    def _pass(self, op: Op) -> None:
+        """It takes no time: what it makes is there with what it is made of."""
+        there = self.ready(op)
+        for result in results_of(op):
+            self.wg.values[result.name] = there
+
+    def ready(self, op: Op) -> float:
+        """When the fragments that it takes are there."""
+        held = self.wg.values
+        return max((held[v.name] for v in operands(op) if is_fragment(v.type)), default=0.0)
+
+
+def is_of_fragments(op: Op) -> bool:
+    kinds = (*results_of(op), *operands(op))
+    return isinstance(op, LoadGlobal) or any(is_fragment(v.type) for v in kinds)
+
+
+def is_fragment(kind: Any) -> bool:
+    return isinstance(kind, (Fragment, Accumulator))

@@ -1,0 +1,52 @@
+"""What barriers and loads are called: the tensors that a ring brings, and which side is waited for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from wsdsl.ir.barrier_ops import AllocateBarriers
+from wsdsl.ir.memory_ops import (
+    AllocateShared,
+    MakeTensorMap,
+    SendFragment,
+    StoreShared,
+    ThreadLoad,
+    TmaLoad,
+)
+from wsdsl.ir.op import Kernel, Value
+
+FULL, EMPTY = "full", "empty"
+
+
+def edge_names(kernel: Kernel) -> dict[str, str]:
+    """By the name of a value that is barriers: "ring of A, B (full)"."""
+    made = kernel.definers
+    brought: dict[str, dict[str, None]] = defaultdict(dict)
+
+    def number(value: Value) -> str:
+        """A ring's barriers and slots carry one number: full_1, empty_1, slots_1."""
+        op = made.get(value)
+        label = op.label if isinstance(op, (AllocateBarriers, AllocateShared)) else value.name
+        return label.rpartition("_")[2] if label.rpartition("_")[2].isdigit() else ""
+
+    for op in kernel.ops:
+        match op:
+            case TmaLoad(map=map, barriers=barriers):
+                source = made[map]
+                assert isinstance(source, MakeTensorMap)
+                brought[number(barriers)][source.tensor.name] = None
+            case ThreadLoad(tensor=tensor, shared=shared):
+                brought[number(shared)][tensor.name] = None
+            case StoreShared(shared=shared, state=state) if state is not None:
+                brought[number(shared)]["what is computed"] = None
+            case SendFragment(shared=shared):
+                brought[number(shared)]["sums of the cluster"] = None
+            case _:
+                pass
+    found: dict[str, str] = {}
+    for op in kernel.ops:
+        if isinstance(op, AllocateBarriers):
+            side = next((s for s in (FULL, EMPTY) if op.label.startswith(s)), op.label)
+            what = ", ".join(brought[number(op.result)])
+            found[op.result.name] = f"ring of {what} ({side})" if what else op.label
+    return found

@@ -1,0 +1,322 @@
+"""What each op of the level SCHEDULED does to the clock of who runs it, and to units it shares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import fragment_ops as f
+from wsdsl.ir import memory_ops as m
+from wsdsl.ir import tile_ops as t
+from wsdsl.ir.op import Op
+from wsdsl.ir.types import DTYPES, Accumulator, Barriers, Fragment, Tensor
+from wsdsl.ir.wgmma import k_step
+from wsdsl.lowering.model.instructions import per_element
+from wsdsl.report.timed.agent import Agent, Effect, Steps
+from wsdsl.report.timed.speeds import elements, num_bytes
+from wsdsl.report.timed.units import Barrier
+
+# Threads ------------------------------------------------------------------------------------------
+
+
+def compute(agent: Agent, op: Any) -> None:
+    """Instructions of a fragment. Integers and conditions are addresses and masks."""
+    speeds, sm = agent.sm.speeds, agent.sm
+    there = agent.ready(op)
+    counted = per_element(op)
+    kind = counted[1] if counted else None
+    if counted and isinstance(kind, Fragment) and _counts(op):
+        agent.until(there, "wait", "loads by threads")
+        each = speeds.looping if agent.is_looping else speeds.instruction
+        _, end = sm.instructions.take(agent.now, counted[0] * elements(kind) * each)
+        agent.until(end, "arithmetic")
+        there = agent.now
+    agent.wg.values[op.result.name] = there
+
+
+def _counts(op: Op) -> bool:
+    if not isinstance(op, t.Map):
+        return True
+    made = op.result.type
+    return isinstance(made, Fragment) and made.dtype.name not in ("i32", "bool")
+
+
+def move_shared(agent: Agent, op: Any) -> None:
+    """To SMEM or from it."""
+    stored = isinstance(op, m.StoreShared)
+    kind = op.value.type if stored else op.result.type
+    if stored:
+        agent.until(agent.ready(op), "wait", "loads by threads")
+    cycles = num_bytes(kind) * agent.sm.speeds.shared
+    agent.until(agent.sm.shared.take(agent.now, cycles)[1], "SMEM")
+    if not stored:
+        agent.wg.values[op.result.name] = agent.now
+
+
+def load_global(agent: Agent, op: m.LoadGlobal) -> None:
+    kind = op.result.type
+    if not isinstance(kind, Fragment):
+        # Data are not known: where they are places, any do.
+        agent.wg.values[op.result.name] = 0
+        return
+    speeds, sm = agent.sm.speeds, agent.sm
+    wanted = _small(op.index) * kind.dtype.bits / 8
+    # Without products all that an iteration loads is asked for at its begin.
+    asked = agent.now if speeds.has_products else agent.begun
+    begin, end = sm.thread_loads.take(asked, wanted * speeds.thread_load)
+    from_memory = sm.memory.take(begin, wanted * speeds.memory)[1]
+    agent.wg.values[op.result.name] = max(end + speeds.loaded, from_memory)
+
+
+def _small(index: tuple[Any, ...]) -> int:
+    """Elements that indices tell apart."""
+    kinds = [v.type for v in index if isinstance(v.type, Fragment)]
+    return max((k.rows for k in kinds), default=1) * max((k.columns for k in kinds), default=1)
+
+
+def store_global(agent: Agent, op: m.StoreGlobal) -> None:
+    if not isinstance(op.value.type, Fragment):
+        return
+    speeds, sm = agent.sm.speeds, agent.sm
+    agent.until(agent.ready(op), "wait", "loads by threads")
+    moved = num_bytes(op.value.type)
+    between = op.tensor.name in sm.workspace
+    each = speeds.thread_store if between else speeds.store
+    _, end = sm.stores.take(agent.now, moved * each)
+    if not between:
+        end = max(end, sm.memory.take(agent.now, moved * speeds.memory)[1])
+    agent.until(end, "stores", op.tensor.name)
+
+
+# Copies -------------------------------------------------------------------------------------------
+
+
+def tma_load(agent: Agent, op: m.TmaLoad) -> None:
+    speeds, sm = agent.sm.speeds, agent.sm
+    box, name = sm.boxes[op.map.name]
+    stage = agent.get(op.state).stage
+    mask = 1 << agent.wg.cta.rank if op.multicast is None else int(agent.get(op.multicast))
+    for rank, other in enumerate(sm.cluster):
+        if mask >> rank & 1:
+            begin, end = other.loads.take(agent.now, box * speeds.load)
+            end = max(end, other.memory.take(begin, box * speeds.memory)[1])
+            barrier = other.barriers[op.barriers.name][stage]
+            other.arrive(barrier, end + speeds.rates.tma_l2_cycles, count=0, tx=-int(box))
+    agent.until(agent.now + speeds.rates.tma_issue_cycles * speeds.pace, "issue", name)
+
+
+def thread_load(agent: Agent, op: m.ThreadLoad) -> None:
+    speeds, sm = agent.sm.speeds, agent.sm
+    assert isinstance(op.tensor.type, Tensor)
+    moved = op.rows * op.columns * op.tensor.type.dtype.bits / 8
+    begin, end = sm.loads.take(agent.now, moved * speeds.load)
+    end = max(end, sm.memory.take(begin, moved * speeds.memory)[1])
+    agent.until(end + speeds.rates.tma_l2_cycles, "loads", op.tensor.name)
+
+
+def tma_store(agent: Agent, op: m.TmaStore) -> None:
+    speeds, sm = agent.sm.speeds, agent.sm
+    # A box for each warp.
+    moved = 4 * sm.boxes[op.map.name][0]
+    cycles = moved * speeds.store
+    # Beside another's products each takes longer, but two at the same time.
+    beside = speeds.beside if sm.tensor.free > agent.now else 1.0
+    begin, read = sm.stores.take(agent.now, cycles * max(1.0, beside / 2))
+    read = max(read, agent.storing.take(agent.now, cycles * beside)[1])
+    end = max(read, sm.memory.take(begin, moved * speeds.memory)[1])
+    agent.stores.append((read, end + speeds.rates.tma_l2_cycles))
+    sm.last = max(sm.last, end)
+
+
+def tma_store_commit(agent: Agent, op: m.TmaStoreCommit) -> None:
+    done = [max(times) for times in zip(*agent.stores, strict=True)] or [0.0, 0.0]
+    agent.store_groups.append((done[0], done[1]))
+    agent.stores = []
+
+
+def tma_store_wait(agent: Agent, op: m.TmaStoreWait) -> None:
+    groups = agent.store_groups[: max(0, len(agent.store_groups) - op.pending)]
+    agent.until(max((g[0 if op.read else 1] for g in groups), default=0.0), "stores")
+    if not op.read:
+        agent.store_groups = agent.store_groups[len(groups) :]
+
+
+def thread_store(agent: Agent, op: m.ThreadStore) -> None:
+    speeds, sm = agent.sm.speeds, agent.sm
+    assert isinstance(op.tensor.type, Tensor)
+    moved = 4 * _product(op.box) * op.tensor.type.dtype.bits / 8
+    _, end = sm.stores.take(agent.now, moved * speeds.store)
+    agent.until(max(end, sm.memory.take(agent.now, moved * speeds.memory)[1]), "stores")
+
+
+def _product(box: tuple[int, ...]) -> int:
+    found = 1
+    for n in box:
+        found *= n
+    return found
+
+
+# Products -----------------------------------------------------------------------------------------
+
+
+def wgmma(agent: Agent, op: f.Wgmma) -> None:
+    speeds, sm = agent.sm.speeds, agent.sm
+    assert isinstance(op.acc.type, Accumulator)
+    agent.until(agent.ready(op), "wait", "loads by threads")
+    dtype = DTYPES[op.dtypes[0]]
+    in_registers = isinstance(op.a.type, Fragment)
+    cycles = speeds.product(
+        op.acc.type.columns, dtype.bits, op.k / k_step(dtype), a_in_registers=in_registers
+    )
+    _, end = sm.tensor.take(agent.now, cycles)
+    agent.products.append(end + speeds.rates.tensor_latency_cycles * speeds.pace)
+    agent.wg.values[op.result.name] = 0.0
+
+
+def wgmma_commit(agent: Agent, op: f.WgmmaCommit) -> None:
+    agent.groups.append(max(agent.products, default=0.0))
+    agent.products = []
+
+
+def wgmma_wait(agent: Agent, op: f.WgmmaWait) -> None:
+    covered = len(agent.groups) - op.pending
+    if covered > 0:
+        agent.until(max(agent.groups[:covered]), "products")
+        del agent.groups[:covered]
+    for result in op.result:
+        agent.wg.values[result.name] = 0.0
+
+
+# Waiting ------------------------------------------------------------------------------------------
+
+
+def allocate_barriers(agent: Agent, op: b.AllocateBarriers) -> None:
+    assert isinstance(op.result.type, Barriers)
+    held = agent.sm.barriers
+    if op.result.name not in held:
+        held[op.result.name] = [Barrier(op.arrivals) for _ in range(op.result.type.num)]
+
+
+def arrive_barrier(agent: Agent, op: b.ArriveBarrier) -> None:
+    if op.pred is not None and not agent.get(op.pred):
+        return
+    sm, rates = agent.sm, agent.sm.speeds.rates
+    other = sm if op.cta is None else sm.cluster[int(agent.get(op.cta))]
+    later = rates.mbarrier_cycles if other is sm else rates.cluster_exchange_cycles
+    count = 128 if op.each_thread else 4 if op.each_warp else 1
+    barrier = other.barriers[op.barriers.name][agent.get(op.state).stage]
+    other.arrive(barrier, agent.now + later, count)
+
+
+def arrive_expect_tx(agent: Agent, op: b.ArriveExpectTx) -> None:
+    barrier = agent.sm.barriers[op.barriers.name][agent.get(op.state).stage]
+    agent.sm.arrive(barrier, agent.now, 1, op.tx_bytes)
+
+
+def wait_barrier(agent: Agent, op: b.WaitBarrier) -> Steps:
+    state = agent.get(op.state)
+    barrier = agent.sm.barriers[op.barriers.name][state.stage]
+    edge = agent.sm.edges[op.barriers.name]
+    return agent.awaits(barrier, lambda: barrier.over(state.parity), edge)
+
+
+def sync_cta(agent: Agent, op: b.SyncCta) -> Steps:
+    sm = agent.sm
+    own, over = sm.meeting.come(agent.now, len(sm.agents))
+    if over:
+        sm.run.wake(sm.meeting)
+    return agent.awaits(sm.meeting, lambda: sm.meeting.over(own), "the CTA")
+
+
+def sync_cluster(agent: Agent, op: b.SyncCluster) -> Steps:
+    meeting = agent.sm.cluster[0].cluster_meeting
+    expected = sum(len(sm.agents) for sm in agent.sm.cluster)
+    own, over = meeting.come(agent.now, expected)
+    if over:
+        agent.sm.run.wake(meeting)
+    # It is a part of what a start takes.
+    return agent.awaits(meeting, lambda: meeting.over(own), "the cluster")
+
+
+def _come(agent: Agent, op: b.NamedBarrierSync | b.NamedBarrierArrive) -> tuple[Any, int]:
+    number = op.barrier + (0 if op.item is None else int(agent.get(op.item)))
+    meeting = agent.sm.named[number]
+    own, over = meeting.come(agent.now, op.num_warpgroups)
+    if over:
+        agent.sm.run.wake(meeting)
+    return meeting, own
+
+
+def named_barrier_sync(agent: Agent, op: b.NamedBarrierSync) -> Steps:
+    meeting, own = _come(agent, op)
+    more = agent.sm.speeds.rates.named_barrier_cycles
+    return agent.awaits(meeting, lambda: meeting.over(own), "other warpgroups", more)
+
+
+def named_barrier_arrive(agent: Agent, op: b.NamedBarrierArrive) -> None:
+    _come(agent, op)
+
+
+def arrive_flag(agent: Agent, op: b.ArriveFlag) -> None:
+    flag = agent.sm.run.flag(op.tensor.name, tuple(int(agent.get(i)) for i in op.index))
+    amount = op.amount if op.by is None or op.wrap is not None else int(agent.get(op.by))
+    flag.added.append((agent.now, amount))
+    agent.sm.run.wake(flag)
+
+
+def wait_flag(agent: Agent, op: b.WaitFlag) -> Steps:
+    run, count = agent.sm.run, int(agent.get(op.count))
+    flag = run.flag(op.tensor.name, tuple(int(agent.get(i)) for i in op.index))
+    more = agent.sm.speeds.rates.hand_over_cycles if count > 0 else 0.0
+    return agent.awaits(flag, lambda: flag.reached(count), "sums of other CTAs", more)
+
+
+def send_fragment(agent: Agent, op: m.SendFragment) -> None:
+    speeds, sm = agent.sm.speeds, agent.sm
+    other = sm.cluster[int(agent.get(op.cta))]
+    moved = num_bytes(op.value.type)
+    _, end = sm.exchange.take(agent.now, moved * speeds.send)
+    barrier = other.barriers[op.barriers.name][agent.get(op.state).stage]
+    there = end + speeds.rates.cluster_exchange_cycles
+    other.arrive(barrier, there, count=0, tx=-int(moved))
+    agent.until(end, "exchange")
+
+
+def set_max_registers(agent: Agent, op: b.SetMaxRegisters) -> None:
+    agent.wg.registers = op.count
+
+
+EFFECTS: dict[type[Op], Effect] = {
+    t.Map: compute,
+    t.Cast: compute,
+    t.Bitcast: compute,
+    f.ReduceColumns: compute,
+    m.StoreShared: move_shared,
+    m.LoadShared: move_shared,
+    m.LoadPanels: move_shared,
+    m.ReceiveFragment: move_shared,
+    m.LoadGlobal: load_global,
+    m.StoreGlobal: store_global,
+    m.TmaLoad: tma_load,
+    m.ThreadLoad: thread_load,
+    m.TmaStore: tma_store,
+    m.TmaStoreCommit: tma_store_commit,
+    m.TmaStoreWait: tma_store_wait,
+    m.ThreadStore: thread_store,
+    f.Wgmma: wgmma,
+    f.WgmmaCommit: wgmma_commit,
+    f.WgmmaWait: wgmma_wait,
+    b.AllocateBarriers: allocate_barriers,
+    b.ArriveBarrier: arrive_barrier,
+    b.ArriveExpectTx: arrive_expect_tx,
+    b.WaitBarrier: wait_barrier,
+    b.SyncCta: sync_cta,
+    b.SyncCluster: sync_cluster,
+    b.NamedBarrierSync: named_barrier_sync,
+    b.NamedBarrierArrive: named_barrier_arrive,
+    b.ArriveFlag: arrive_flag,
+    b.WaitFlag: wait_flag,
+    m.SendFragment: send_fragment,
+    b.SetMaxRegisters: set_max_registers,
+}
+"""Other ops take no time."""

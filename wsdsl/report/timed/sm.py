@@ -1,0 +1,71 @@
+"""An SM with a CTA: its units, barriers and agents."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from wsdsl.ir.memory_ops import AllocateGlobal, MakeTensorMap
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.types import Tensor
+from wsdsl.report.timed.agent import Agent
+from wsdsl.report.timed.edges import edge_names
+from wsdsl.report.timed.speeds import Speeds
+from wsdsl.report.timed.units import Barrier, Meeting, Unit
+
+if TYPE_CHECKING:
+    from wsdsl.report.timed.run import Run
+
+
+class Facts:
+    """Of a kernel, what is the same for every SM."""
+
+    def __init__(self, kernel: Kernel, speeds: Speeds) -> None:
+        self.speeds = speeds
+        self.edges = edge_names(kernel)
+        self.workspace = {op.result.name for op in kernel.ops if isinstance(op, AllocateGlobal)}
+        self.boxes: dict[str, tuple[float, str]] = {}
+        """Bytes of a box, and the tensor."""
+        for op in kernel.ops:
+            if isinstance(op, MakeTensorMap) and isinstance(op.tensor.type, Tensor):
+                moved = math.prod(op.box) * op.tensor.type.dtype.bits / 8
+                self.boxes[op.result.name] = moved, op.tensor.name
+        schedule = kernel.schedule
+        self.work_loops = int(schedule is None or schedule.scheduler != "grid")
+        """Loops over tiles, which are no loops of a tile."""
+
+
+class Sm:
+    def __init__(self, run: Run, facts: Facts, cluster: list[Sm]) -> None:
+        self.run, self.speeds, self.edges = run, facts.speeds, facts.edges
+        self.boxes, self.workspace = facts.boxes, facts.workspace
+        self.work_loops = facts.work_loops
+        self.cluster = cluster
+        cluster.append(self)
+        self.tensor, self.instructions, self.shared = Unit(), Unit(), Unit()
+        self.loads, self.thread_loads, self.memory = Unit(), Unit(), Unit()
+        self.stores, self.exchange = Unit(), Unit()
+        self.barriers: dict[str, list[Barrier]] = {}
+        self.meeting, self.cluster_meeting = Meeting(), Meeting()
+        self.named: dict[int, Meeting] = defaultdict(Meeting)
+        self.agents: list[Agent] = []
+        self.last = 0.0
+        """When its last store is over."""
+
+    def arrive(self, barrier: Barrier, at: float, count: int = 1, tx: int = 0) -> None:
+        if barrier.arrive(at, count, tx):
+            self.run.wake(barrier)
+
+    @property
+    def units(self) -> dict[str, Unit]:
+        return {
+            "tensor cores": self.tensor,
+            "instructions": self.instructions,
+            "SMEM, by threads": self.shared,
+            "loads from L2": self.loads,
+            "loads by threads": self.thread_loads,
+            "memory": self.memory,
+            "stores": self.stores,
+            "exchange in the cluster": self.exchange,
+        }

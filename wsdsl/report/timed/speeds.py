@@ -1,0 +1,96 @@
+"""What an op takes, in cycles: rates of the card, with what the model knows of a whole kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wsdsl.ir.types import Fragment, Type
+from wsdsl.ir.wgmma import MAX_COLUMNS
+from wsdsl.lowering.cooperation import num_cooperating, num_pingpong_consumers
+from wsdsl.lowering.model.numbers import (
+    BESIDE,
+    DIRECT_WAITS,
+    EXCHANGED_SHARE,
+    ISSUE_PER_WARP,
+    START_CYCLES,
+    STORE_BYTES,
+)
+from wsdsl.lowering.model.predict import Prediction, power_of, slowness
+from wsdsl.rates import Rates
+from wsdsl.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """Cycles, of one SM: for a byte, for an instruction of one thread, or from one event to the
+    next. What all SMs share (L2, memory) is what one has of it while as many are busy as are.
+    """
+
+    rates: Rates
+    pace: float
+    """Of all that an SM does."""
+    power: float
+    """Of products."""
+    load: float
+    memory: float
+    """Of a byte that is loaded or stored, whatever comes of it from L2."""
+    thread_load: float
+    store: float
+    beside: float
+    """By how much longer stores take, beside another's products."""
+    thread_store: float
+    send: float
+    shared: float
+    instruction: float
+    looping: float
+    """Of one in a loop of a tile, where each needs the one in front of it."""
+    loaded: float
+    """Until threads have what they load."""
+    has_products: bool
+    start: float
+    """From the launch until the partitions begin."""
+
+    @classmethod
+    def of(cls, prediction: Prediction, schedule: Schedule) -> Speeds:
+        asked, rates, pace = prediction.tile, prediction.tile.rates, prediction.pace
+        moved = sum(s.times * (s.loaded + s.direct + s.stored) for s in asked.steps)
+        tiles = prediction.work.steps / (max(1, asked.depth) if prediction.work.cut else 1)
+        longer = asked.crossing * slowness(asked, schedule)
+        waits = asked.rates.tma_l2_cycles
+        if not asked.product_cycles:
+            waits = DIRECT_WAITS * rates.dram_loaded_ns * asked.clock
+        # The first operands come within what a start takes.
+        first = rates.tma_l2_cycles + rates.mbarrier_cycles if asked.product_cycles else 0.0
+        return cls(
+            rates=rates,
+            pace=pace,
+            power=power_of(asked) * pace,
+            load=longer * pace / (rates.l2_bytes * prediction.reach),
+            memory=prediction.memory / max(1.0, moved * tiles),
+            thread_load=pace / rates.l2_load_bytes,
+            store=pace / STORE_BYTES,
+            beside=BESIDE if num_pingpong_consumers(schedule) > 1 else 1.0,
+            thread_store=pace / rates.l2_store_bytes,
+            send=pace / (EXCHANGED_SHARE * rates.cluster_send_bytes),
+            shared=pace / rates.smem_read_bytes,
+            instruction=pace / rates.fma_lanes,
+            looping=pace / (rates.fma_lanes * min(1.0, ISSUE_PER_WARP * num_cooperating(schedule))),
+            loaded=waits * pace,
+            has_products=asked.product_cycles > 0,
+            start=START_CYCLES - first,
+        )
+
+    def product(self, columns: int, bits: int, steps: float, *, a_in_registers: bool) -> float:
+        """Of `steps` instructions."""
+        each = self.rates.tensor_cycles(
+            min(MAX_COLUMNS, columns), bits, a_in_registers=a_in_registers
+        )
+        return steps * each * self.power
+
+
+def num_bytes(kind: Type) -> float:
+    return elements(kind) * kind.dtype.bits / 8 if isinstance(kind, Fragment) else 0.0
+
+
+def elements(kind: Type) -> int:
+    return kind.rows * kind.columns if isinstance(kind, Fragment) else 0
