@@ -1,4 +1,4 @@
-"""What barriers and loads are called: the tensors that a ring brings, and which side is waited for."""
+"""What barriers are called: the tensors that a ring brings, and which side is waited for."""
 
 from __future__ import annotations
 
