@@ -68,13 +68,9 @@ def _differs(value: Value, unit: int, loop: ForTiles, made: Mapping[Value, Op]) 
 def _is_last(value: Value, loop: ForTiles, made: Mapping[Value, Op]) -> bool:
     """Whether it is `end(n) - 1`, the last index of the tile."""
     match made.get(value):
-        case Map(fn="sub", args=(a, b)):
-            step = made.get(b)
-            one = isinstance(step, Constant) and step.value == 1
-        case Map(fn="add", args=(a, b)):
-            step = made.get(b)
-            one = isinstance(step, Constant) and step.value == -1
+        case Map(fn="add" | "sub" as fn, args=(a, b)):
+            end, step = made.get(a), made.get(b)
+            one = isinstance(step, Constant) and step.value == (1 if fn == "sub" else -1)
+            return one and isinstance(end, End) and end.axis == loop.index
         case _:
             return False
-    end = made.get(a)
-    return one and isinstance(end, End) and end.axis == loop.index

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 from wsdsl.ir.op import Kernel, Op, Region, once, regions, results_of
 from wsdsl.ir.ranges import walks_a_part
 from wsdsl.ir.tile_ops import ForEach, ForTiles, Yield
+
+OpT = TypeVar("OpT", bound=Op)
 
 
 @once
@@ -30,12 +33,17 @@ def output_nest(kernel: Kernel) -> tuple[Sequence[ForTiles | ForEach], Region]:
     return nest, (*around, *rest)
 
 
-def with_loops(
-    region: Region, around: tuple[ForTiles | ForEach, ...] = ()
-) -> Iterator[tuple[Op, tuple[ForTiles | ForEach, ...]]]:
+def with_loops(region: Region) -> Iterator[tuple[Op, tuple[ForTiles | ForEach, ...]]]:
     """Every op, with the loops that stand around it in the region."""
+    return with_outer(region, (ForTiles, ForEach))
+
+
+def with_outer(
+    region: Region, kinds: tuple[type[OpT], ...], around: tuple[OpT, ...] = ()
+) -> Iterator[tuple[Op, tuple[OpT, ...]]]:
+    """Every op, with the ops of these kinds that stand around it in the region."""
     for op in region:
         yield op, around
-        inner = (*around, op) if isinstance(op, (ForTiles, ForEach)) else around
+        inner = (*around, op) if isinstance(op, kinds) else around
         for body in regions(op):
-            yield from with_loops(body, inner)
+            yield from with_outer(body, kinds, inner)

@@ -9,26 +9,27 @@ of the stores of its elements (`verify_lowerable`), so that it meets them in the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import combinations
 
 from wsdsl.ir.barrier_ops import ForRange
-from wsdsl.ir.op import Op, Region, Value, bound, regions, results_of
+from wsdsl.ir.op import Op, Region, Value, bound, results_of
 from wsdsl.ir.pipeline_ops import AxisAt
 from wsdsl.ir.tile_ops import Constant, Load, Map, Store
 from wsdsl.ir.walk import definers, walk
+from wsdsl.lowering.output_nest import with_outer
 
 
 def stored_again(body: Region) -> set[Value]:
     """The tensors of which a partition may store an element twice."""
     made = definers(body)
-    stores = [op for op in walk(body) if isinstance(op, Store)]
+    stores = [(op, at) for op, at in with_outer(body, (ForRange,)) if isinstance(op, Store)]
     found = {
         op.tensor
-        for op, loops in _stores(body, ())
+        for op, loops in stores
         if not all(_Iterations(loop).differ(op) for loop in loops[1:])
     }
-    for a, b in combinations(stores, 2):
+    for (a, _), (b, _) in combinations(stores, 2):
         if a.tensor == b.tensor and not apart(a, b, made):
             found.add(a.tensor)
     return found
@@ -42,7 +43,10 @@ def read_again(body: Region) -> dict[Value, set[Value]]:
     """By the index of a loop: the tensors of which an iteration may read what one in front of it
     has stored."""
     found: dict[Value, set[Value]] = {}
-    for loop in _inner_loops(body, within=False):
+    for loop, outer in with_outer(body, (ForRange,)):
+        if not isinstance(loop, ForRange) or not outer:
+            # It is the loop over the work.
+            continue
         uses = [op for op in walk(loop.body) if isinstance(op, (Load, Store))]
         loaded = {op.tensor for op in uses if isinstance(op, Load)}
         both = loaded & {op.tensor for op in uses if isinstance(op, Store)}
@@ -52,43 +56,23 @@ def read_again(body: Region) -> dict[Value, set[Value]]:
     return found
 
 
-def _inner_loops(body: Region, within: bool) -> Iterator[ForRange]:
-    """All loops but the one over the work."""
-    for op in body:
-        loop = isinstance(op, ForRange)
-        if loop and within:
-            yield op
-        for region in regions(op):
-            yield from _inner_loops(region, within or loop)
-
-
-def _stores(
-    body: Region, loops: tuple[ForRange, ...]
-) -> Iterator[tuple[Store, tuple[ForRange, ...]]]:
-    """Stores, and the loops around them, from the one over the work on."""
-    for op in body:
-        if isinstance(op, Store):
-            yield op, loops
-        inner = (*loops, op) if isinstance(op, ForRange) else loops
-        for region in regions(op):
-            yield from _stores(region, inner)
-
-
 def apart(a: Load | Store, b: Store, made: Mapping[Value, Op]) -> bool:
     """Whether a dimension has different numbers in them."""
-    pairs = ((made.get(x), made.get(y)) for x, y in zip(a.index, b.index, strict=True))
-    return any(
-        isinstance(x, Constant) and isinstance(y, Constant) and x.value != y.value for x, y in pairs
-    )
+    pairs = ((_number(x, made), _number(y, made)) for x, y in zip(a.index, b.index, strict=True))
+    return any(None not in (x, y) and x != y for x, y in pairs)
 
 
 def same_place(a: Load | Store, b: Store, made: Mapping[Value, Op]) -> bool:
     """Whether both are at the same place."""
-    pairs = ((x, y, made.get(x), made.get(y)) for x, y in zip(a.index, b.index, strict=True))
     return all(
-        x == y or (isinstance(p, Constant) and isinstance(q, Constant) and p.value == q.value)
-        for x, y, p, q in pairs
+        x == y or (_number(x, made) == _number(y, made) is not None)
+        for x, y in zip(a.index, b.index, strict=True)
     )
+
+
+def _number(value: Value, made: Mapping[Value, Op]) -> int | float | None:
+    op = made.get(value)
+    return op.value if isinstance(op, Constant) else None
 
 
 class _Iterations:

@@ -20,10 +20,10 @@ from wsdsl.ir.wgmma import MAX_COLUMNS, OPERANDS, may_be_mn_major, sum_of
 from wsdsl.lowering.axes import loop_variable
 from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.disjoint_stores import may_meet
-from wsdsl.lowering.output_nest import output_nest
+from wsdsl.lowering.output_nest import output_nest, with_outer
 from wsdsl.lowering.packed_operands import unfit_packing
 from wsdsl.lowering.product_operands import computed_operands, multiplied
-from wsdsl.lowering.store_hazards import apart, same_place
+from wsdsl.lowering.store_hazards import apart, same_place, stored_in
 
 REGISTER_DTYPES = (
     "f32", "tf32", "f16", "bf16", "f8e4m3", "f8e5m2",
@@ -90,9 +90,10 @@ def _stored_once(kernel: Kernel) -> Iterator[Finding]:
     made = kernel.definers
     apart: dict[Store, list[str]] = {}
     for loop in (x for x in output_nest(kernel)[0] if not (isinstance(x, ForTiles) and x.whole)):
-        for op, conditions in _stores(loop.body, ()):
-            if op.accumulate:
+        for op, ifs in with_outer(loop.body, (If,)):
+            if not isinstance(op, Store) or op.accumulate:
                 continue
+            conditions = tuple(around.cond for around in ifs)
             if _depends(op.index, loop.index, made):
                 chosen = _depends(conditions, loop.index, made)
                 if isinstance(loop, ForTiles) and not chosen and may_meet(op, loop, made):
@@ -117,18 +118,6 @@ def _meeting(store: Store, loop: ForTiles) -> Finding:
         store.loc,
         f"(end({name}) - 1) // {size} is another number for each of them; or add to it (`+=`)",
     )
-
-
-def _stores(
-    region: Region, conditions: tuple[Value, ...]
-) -> Iterator[tuple[Store, tuple[Value, ...]]]:
-    """With the conditions of what is around them."""
-    for op in region:
-        if isinstance(op, Store):
-            yield op, conditions
-        inside = (*conditions, op.cond) if isinstance(op, If) else conditions
-        for body in regions(op):
-            yield from _stores(body, inside)
 
 
 def _depends(values: tuple[Value, ...], index: Value, made: Mapping[Value, Op]) -> bool:
@@ -321,30 +310,25 @@ def _order_of_memory(kernel: Kernel) -> Iterator[Finding]:
     stored: dict[Value, list[Store]] = {}
     for op in kernel.of(Store):
         stored.setdefault(op.tensor, []).append(op)
-    for block in _blocks(kernel.body):
-        seen: set[Value] = set()
+
+    def read_back(block: Region, before: frozenset[Value]) -> Iterator[Finding]:
+        """`before`: the tensors that are stored in front of it, here or around it."""
         for op in block:
-            for inner in walk((op,)):
-                if not isinstance(inner, (Load, Lookup)) or inner.tensor not in stored:
-                    continue
-                tensor = inner.tensor
-                same = isinstance(inner, Load) and all(
-                    same_place(inner, store, made) or apart(inner, store, made)
-                    for store in stored[tensor]
+            if isinstance(op, (Load, Lookup)) and op.tensor in stored:
+                elementwise = isinstance(op, Load) and op.result not in multiplied(kernel)
+                same = isinstance(op, Load) and all(
+                    same_place(op, store, made) or apart(op, store, made)
+                    for store in stored[op.tensor]
                 )
-                elementwise = isinstance(inner, Load) and inner.result not in multiplied(kernel)
-                if tensor in seen or not (same and elementwise):
+                if op.tensor in before or not (same and elementwise):
                     yield Finding(
-                        f"`{tensor.name}` is read and written by one kernel, and not element by "
-                        "element before its store",
-                        inner.loc,
+                        f"`{op.tensor.name}` is read and written by one kernel, and not element "
+                        "by element before its store",
+                        op.loc,
                         "write to another tensor",
                     )
-            seen |= {s.tensor for s in walk((op,)) if isinstance(s, Store)}
+            for inner in regions(op):
+                yield from read_back(inner, before)
+            before |= stored_in(op)
 
-
-def _blocks(region: Region) -> Iterator[Region]:
-    yield region
-    for op in region:
-        for inner in regions(op):
-            yield from _blocks(inner)
+    yield from read_back(kernel.body, frozenset())
