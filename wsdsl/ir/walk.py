@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, fields_of, operands, regions, results_of
@@ -75,6 +75,28 @@ def yielded(region: Region) -> tuple[Value, ...]:
 def definers(region: Region) -> dict[Value, Op]:
     """Which op defines a value, as a result or as an argument of its regions."""
     return {v: op for op in walk(region) for v in (*results_of(op), *bound(op))}
+
+
+def made_by(
+    region: Region,
+    values: Iterable[Value],
+    may: Callable[[Op], bool] = lambda _: True,
+    outer: Collection[Value] = (),
+) -> Region | None:
+    """The ops of a region that values are computed by, those in its own regions left out; None if
+    it takes an op that `may` does not allow, or one of the `outer` values.
+    """
+    made = {v: op for op in region for v in results_of(op)}
+    found, ahead = set[Op](), [*values]
+    while ahead:
+        value = ahead.pop()
+        op = made.get(value)
+        if value in outer or not (op is None or may(op)):
+            return None
+        if op is not None and op not in found:
+            found.add(op)
+            ahead += operands(op)
+    return tuple(op for op in region if op in found)
 
 
 def _replace_in(held: Any, swap: Mapping[Value, Value]) -> Any:

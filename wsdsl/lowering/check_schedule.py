@@ -59,7 +59,7 @@ REGISTERS = {
 
 def faults(kernel: Kernel, chosen: Schedule) -> list[Finding]:
     """All that is wrong with it; nothing if it can be lowered."""
-    products = any(isinstance(op, Contract) for op in kernel.ops)
+    products = kernel.of(Contract)
     found = [
         *_order(kernel, chosen),
         *_beyond(kernel, chosen),
@@ -73,7 +73,12 @@ def faults(kernel: Kernel, chosen: Schedule) -> list[Finding]:
         found += _registers(kernel, chosen)
     if products and not found:
         found = [*_resources(kernel, chosen)]
-    return [f if f.loc else dataclasses.replace(f, loc=kernel.loc) for f in found]
+    return located(found, kernel)
+
+
+def located(findings: list[Finding], kernel: Kernel) -> list[Finding]:
+    """Those without a place are of the kernel."""
+    return [f if f.loc else dataclasses.replace(f, loc=kernel.loc) for f in findings]
 
 
 def _order(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
@@ -250,7 +255,7 @@ def tile_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
 
 def _tiles(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     shares, depths = num_shares(kernel, chosen), depth_steps(kernel)
-    products = any(isinstance(op, Contract) for op in kernel.ops)
+    products = bool(kernel.of(Contract))
     for name, size in axis_sizes(kernel, chosen).items():
         axis = axes_of(kernel)[name]
         what = f"tile {loop_variable(name)}={size}"
@@ -294,8 +299,7 @@ def _resources(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     loads, decoders = num_load_partitions(kernel, chosen), num_decoders(kernel)
     entry = min(kernel.target.entry_registers(consumers + loads + decoders), own)
     if widest // 2 + WGMMA_REGISTERS > entry:
-        beside = " beside two load warpgroups (Schedule.constant)" if loads > 1 else ""
-        beside += ' beside one that decodes (Schedule.decode="shared")' if decoders else ""
+        beside = _beside(" beside", loads, decoders)
         yield Finding(
             f"a product of {widest} columns needs {widest // 2 + WGMMA_REGISTERS} registers a "
             f"thread at launch, and {consumers} consumers{beside} leave {entry}",
@@ -333,13 +337,12 @@ def _registers(kernel: Kernel, chosen: Schedule) -> list[Finding]:
     numbers = dict(load=loads, decode=decoders, compute=consumers)
     if sum(num * given.get(role, 0) for role, num in numbers.items()) <= pool:
         return []
-    beside = " and two load warpgroups (Schedule.constant)" if loads > 1 else ""
-    beside += ' and one that decodes (Schedule.decode="shared")' if decoders else ""
-    return [
-        Finding(
-            f"registers {given!r} with {consumers} consumers{beside} need more than the {pool} a "
-            "thread slot that the launch gives out",
-            None,
-            REGISTERS.get((consumers, loads), REGISTERS[2, 1]),
-        )
-    ]
+    told = f"registers {given!r} with {consumers} consumers{_beside(' and', loads, decoders)} need "
+    told += f"more than the {pool} a thread slot that the launch gives out"
+    return [Finding(told, None, REGISTERS.get((consumers, loads), REGISTERS[2, 1]))]
+
+
+def _beside(word: str, loads: int, decoders: int) -> str:
+    """What takes registers beside the consumers and one load warpgroup."""
+    told = f"{word} two load warpgroups (Schedule.constant)" if loads > 1 else ""
+    return told + (f'{word} one that decodes (Schedule.decode="shared")' if decoders else "")

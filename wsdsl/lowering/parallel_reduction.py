@@ -94,14 +94,9 @@ def least_slice(body: Region) -> int:
     return max((NARROW, *lines))
 
 
-def finish_in_parallel(
-    partials: Partials, op: FinishTile, splits: int, starts: Mapping[str, Value]
-) -> None:
-    """`starts`: where the tile begins along each axis."""
-    _ParallelReduction(partials, op, splits).finish(starts)
+class ParallelReduction:
+    """Of one tile."""
 
-
-class _ParallelReduction:
     def __init__(self, partials: Partials, op: FinishTile, splits: int) -> None:
         assert op.part is not None and op.parts is not None
         self.partials, self.op, self.splits = partials, op, splits
@@ -109,6 +104,7 @@ class _ParallelReduction:
         self.first = self.builder.times(op.slot, splits, "first_piece")
 
     def finish(self, starts: Mapping[str, Value]) -> None:
+        """`starts`: where the tile begins along each axis."""
         b, partials = self.builder, self.partials
         flags, flag = partials.flag(self.op.slot)
         own = b.map("add", self.first, self.part, wish="piece")

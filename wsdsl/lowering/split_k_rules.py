@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from wsdsl.diagnostics import Finding
-from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions
+from wsdsl.ir.op import Kernel, Region, Value, operands, regions
 from wsdsl.ir.tile_ops import Constant, Contract, ForEach, ForTiles, Full, If, Map, Reduce, Store
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import used_inside, walk, yielded
@@ -41,7 +41,8 @@ def why_not(body: Region) -> Iterator[Finding]:
     """What keeps the kernel's contraction from being cut."""
     loops = [op for op in body if regions(op)]
     if len(loops) != 1 or not isinstance(loops[0], ForTiles) or not loops[0].init:
-        found = next((op for op in loops if not _is_sum(op)), loops[1] if loops[1:] else None)
+        others = [op for op in loops if not (isinstance(op, ForTiles) and op.init)]
+        found = next(iter([*others, *loops[1:]]), None)
         told = "only a kernel with one sequential loop over tiles, a sum, can be cut into pieces"
         if isinstance(found, If):
             told = "a kernel with an `if` beside its sum can not be cut into pieces"
@@ -65,10 +66,6 @@ def why_not(body: Region) -> Iterator[Finding]:
             yield Finding(f"`{arg.name}` is carried, and is no tile of 32-bit sums", loop.loc, HINT)
         elif init not in zeros or not grows(loop.body, arg, last):
             yield Finding(f"`{arg.name}` is no plain sum: it can not be cut", loop.loc, HINT)
-
-
-def _is_sum(op: Op) -> bool:
-    return isinstance(op, ForTiles) and bool(op.init)
 
 
 def zeros_in(body: Region) -> set[Value]:
@@ -101,14 +98,16 @@ def grows(body: Region, arg: Value, last: Value) -> bool:
     return grows(body, following, last)
 
 
-def why_not_shared(kernel: Kernel, body: Region) -> Iterator[Finding]:
+def why_not_shared(
+    kernel: Kernel, body: Region, told: str = ", and all consumers hold the same"
+) -> Iterator[Finding]:
     """What keeps consumers that share a tile from handing on their parts of it by themselves."""
     loop, axes = cut_loop(body), axes_of(kernel)
     assert loop is not None
     for sum in loop.result:
         if isinstance(sum.type, Tile) and not any(axes[a].role == "rows" for a in sum.type.axes):
-            told = f"`{loop_variable(sum.name)}` has no rows, and all consumers hold the same"
-            yield Finding(told, loop.loc, "use consumers=1")
+            name = loop_variable(sum.name)
+            yield Finding(f"`{name}` has no rows{told}", loop.loc, "use consumers=1")
 
 
 def why_not_parallel(kernel: Kernel, body: Region) -> Iterator[Finding]:
@@ -158,11 +157,9 @@ def why_not_by_cluster(kernel: Kernel, body: Region) -> Iterator[Finding]:
     of them take the same number of steps, so that the last may be beyond the end.
     """
     yield from why_not_parallel(kernel, body)
-    loop, axes = cut_loop(body), axes_of(kernel)
+    yield from why_not_shared(kernel, body, told="")
+    loop = cut_loop(body)
     assert loop is not None and isinstance(loop.index.type, Axis)
-    for sum in loop.result:
-        if isinstance(sum.type, Tile) and not any(axes[a].role == "rows" for a in sum.type.axes):
-            yield Finding(f"`{loop_variable(sum.name)}` has no rows", loop.loc)
     for arg in adds_outside(loop, body):
         name, dim = loop_variable(arg.name), loop.index.type.dim
         told = f"what a step beyond the end of {dim} adds to `{name}` may not be 0"

@@ -4,7 +4,7 @@ where TMA does not take the tensor; or direct."""
 from __future__ import annotations
 
 import dataclasses
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from wsdsl.diagnostics import Loc
 from wsdsl.ir.barrier_ops import ForRange, NamedBarrierSync, SyncWarp
@@ -68,7 +68,7 @@ class Stores:
         self.group = 0
         self.partition = partition
         self.staged = staged_tensors(kernel, partition.body, context.shapes)
-        stores = [op for op in walk(partition.body) if self._is_staged(op)]
+        self.stores = [op for op in walk(partition.body) if self._is_staged(op)]
         self.again = stored_again(partition.body)
         self.over: set[Value] = set()
         """Tensors whose stores have been waited for since."""
@@ -79,10 +79,10 @@ class Stores:
         pieces of a tile share have an order of their own.
         """
         self.bytes, self.buffers, self.together = STAGING_BYTES, partition.staging, 1
-        self.joins = any(map(self._joined, stores))
+        self.joins = any(map(self._joined, self.stores))
         """Then no part of an item is one warp's own: another store is written where it was read."""
-        blocks = {self._shape(op).blocks for op in stores}
-        narrow = max([LEAST_BYTES, *(item_bytes(op, self._shape(op)) for op in stores)])
+        blocks = {self._shape(op).blocks for op in self.stores}
+        narrow = max([LEAST_BYTES, *(item_bytes(op, self._shape(op)) for op in self.stores)])
         smaller = self.buffers * STAGING_BYTES // narrow
         if len(blocks) == 1 and smaller >= 2 * max(blocks) > 2:
             self.bytes, self.buffers, self.together = narrow, smaller, max(blocks)
@@ -90,14 +90,10 @@ class Stores:
         counts = self._counts(partition.body)
         self.even = all(n % self.groups == 0 for n in counts)
         self.any = any(counts)
-        self.any_by_tma = any(self._by_tma(op) for op in stores)
+        self.any_by_tma = any(map(self._by_tma, self.stores))
 
     def _is_staged(self, op: Op) -> TypeGuard[Store]:
         return isinstance(op, Store) and op.tensor in self.staged
-
-    def _stores_of(self, tensor: Value) -> list[Store]:
-        body = walk(self.partition.body)
-        return [op for op in body if isinstance(op, Store) and op.tensor == tensor]
 
     def _by_tma(self, op: Store) -> bool:
         return op.tensor.name not in self.kernel.unaligned
@@ -191,11 +187,10 @@ class Stores:
 
     def _by_warps(self, tensor: Value) -> bool:
         """Whether each warp has elements of its own."""
-        if tensor not in self.staged:
-            return False
-        stores = self._stores_of(tensor)
+        stores = [op for op in self.stores if op.tensor == tensor]
         shapes = ((self._shape(o), roles_of(o)) for o in stores)
         alike = {(shape.blocks, shape.widths, roles) for shape, roles in shapes}
+        # None of them, if threads store it from registers.
         return len(alike) == 1 and not (tensor in self.read and any(map(self._joined, stores)))
 
     def _joined(self, op: Store) -> bool:
@@ -250,30 +245,18 @@ class Stores:
                 loc=op.loc,
             )
         )
-        apart = panel.bytes if panel.joined else 0
-        if not self._by_tma(op):
-            return ThreadStore(
-                tensor=op.tensor,
-                coordinates=coordinates,
-                box=panel.box,
-                swizzle=panel.swizzle,
-                row_dim=panel.row_dim,
-                shared=self.staging,
-                item=item,
-                apart=apart,
-                accumulate=op.accumulate,
-                loc=op.loc,
-            )
-        return TmaStore(
-            map=self._map(op.tensor, panel.box, panel.swizzle),
+        common = dict[str, Any](
             coordinates=coordinates,
             row_dim=panel.row_dim,
             shared=self.staging,
             item=item,
-            apart=apart,
+            apart=panel.bytes if panel.joined else 0,
             accumulate=op.accumulate,
             loc=op.loc,
         )
+        if self._by_tma(op):
+            return TmaStore(map=self._map(op.tensor, panel.box, panel.swizzle), **common)
+        return ThreadStore(tensor=op.tensor, box=panel.box, swizzle=panel.swizzle, **common)
 
     def _meet(self, loc: Loc | None) -> NamedBarrierSync:
         """Of all warps of the partition, which has one barrier; a panel is of one warpgroup."""

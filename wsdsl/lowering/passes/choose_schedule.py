@@ -23,7 +23,7 @@ from wsdsl.ir.target import Target
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.lowering.assign_roles import assign_roles
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
-from wsdsl.lowering.check_schedule import faults, tile_faults
+from wsdsl.lowering.check_schedule import faults, located, tile_faults
 from wsdsl.lowering.choice.deal_tiles import with_dealt_tiles
 from wsdsl.lowering.choice.fixed_tiles import with_fixed_tiles
 from wsdsl.lowering.choice.kernel_overlap import with_overlap
@@ -50,7 +50,6 @@ from wsdsl.lowering.footprint import (
 from wsdsl.lowering.model.loading import loading_cycles, most_stages
 from wsdsl.lowering.model.numbers import LOOKAHEAD
 from wsdsl.lowering.model.predict import (
-    Prediction,
     is_narrow_wave,
     memory_share,
     predict,
@@ -121,7 +120,7 @@ def _chosen(
     # Nothing is reckoned with tiles that are none.
     findings = findings or [*tile_faults(kernel, given)]
     if findings:
-        raise ScheduleError([_located(f, kernel) for f in findings])
+        raise ScheduleError(located(findings, kernel))
     for option, _ in ranked(kernel, given, sizes, limit):
         for promised in _promises(kernel, given, option):
             chosen, faulty = completed(kernel, promised, sizes)
@@ -131,11 +130,7 @@ def _chosen(
             if not findings or option.scheduler == given.scheduler:
                 # Whoever did not ask for pieces is not told what is wrong with them.
                 findings = faulty
-    raise ScheduleError([_located(f, kernel) for f in findings])
-
-
-def _located(finding: Finding, kernel: Kernel) -> Finding:
-    return finding if finding.loc else dataclasses.replace(finding, loc=kernel.loc)
+    raise ScheduleError(located(findings, kernel))
 
 
 def _promises(kernel: Kernel, given: Schedule, option: Schedule) -> Iterator[Schedule]:
@@ -183,7 +178,7 @@ def completed(
 
 def _sized(kernel: Kernel, option: Schedule, work: Work, tile: Mapping[str, int]) -> Schedule:
     """With depths and registers."""
-    products = any(isinstance(op, Contract) for op in kernel.ops)
+    products = kernel.of(Contract)
     order = dict.fromkeys(v for name in axes_of(kernel) for v in (name, loop_variable(name)))
     sized, scheduler = option.tile or {}, option.scheduler
     chosen = dataclasses.replace(
@@ -220,18 +215,15 @@ def _depth(kernel: Kernel, chosen: Schedule, work: Work, tile: Mapping[str, int]
         narrow = loading_cycles(own.tile) > own.tile.product_cycles
     wanted = max(2, min(wanted, most_stages(own.tile, chosen, narrow, slot_bytes)))
     enough = 2 if chosen.cuts_tiles else min(-(-LEAST_LOOKAHEAD // cycles), wanted)
-    if _waits_for_memory(own, chosen) and not _is_pingpong(kernel, chosen):
+    waits = not chosen.cuts_tiles and memory_share(own) > MOSTLY_MEMORY
+    if waits and not _is_pingpong(kernel, chosen):
+        # What is under way counts for more than a second buffer for results.
         enough = wanted
     for buffers, least in ((STAGING_BUFFERS, enough), (1, 2)):
         for stages in range(wanted, least - 1, -1):
             if fits_smem(kernel, chosen, stages, buffers):
                 return stages
     return 1
-
-
-def _waits_for_memory(own: Prediction, chosen: Schedule) -> bool:
-    """Whether what is under way counts for more than a second buffer for results."""
-    return not chosen.cuts_tiles and memory_share(own) > MOSTLY_MEMORY
 
 
 def _is_pingpong(kernel: Kernel, chosen: Schedule) -> bool:

@@ -47,7 +47,7 @@ from wsdsl.ir.tile_ops import If, Map, Yield
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import walk, with_regions
 from wsdsl.lowering.cluster_split_k import finish_in_cluster
-from wsdsl.lowering.parallel_reduction import finish_in_parallel
+from wsdsl.lowering.parallel_reduction import ParallelReduction
 from wsdsl.lowering.partials import Partials, Place
 from wsdsl.lowering.ping_pong import consumer_barrier
 
@@ -92,7 +92,7 @@ class _Pieces:
                 elif op.reduction == "cluster":
                     self.rings.append(finish_in_cluster(self.partials, op, self.starts))
                 elif op.reduction == "parallel":
-                    finish_in_parallel(self.partials, op, self.splits, self.starts)
+                    ParallelReduction(self.partials, op, self.splits).finish(self.starts)
                 else:
                     self.in_turns(op)
         return tuple(ops)

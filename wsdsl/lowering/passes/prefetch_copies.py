@@ -45,7 +45,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from types import NoneType
 
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.memory_ops import PrefetchTile, ThreadLoad
@@ -53,7 +52,7 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, results_of
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tile_ops import Constant, DimSize, If, Map
 from wsdsl.ir.types import Tensor
-from wsdsl.ir.walk import Namer, copy_region, with_regions
+from wsdsl.ir.walk import Namer, copy_region, made_by, with_regions
 from wsdsl.lowering.builder import INT, Builder
 
 AHEAD_BYTES = 24 << 10
@@ -192,19 +191,14 @@ class _Ahead:
         """What an item computes for where its tiles are; None if that can not be done for
         another one.
         """
-        made = {v: op for op in items.body for v in results_of(op)}
-        found: set[Op] = set()
-        open_values = [self.loop.start, self.loop.stop]
-        open_values += [v for copy in self.copies for v in copy.coordinates if v != self.loop.index]
-        while open_values:
-            value = open_values.pop()
-            op = made.get(value)
-            if value in items.args or not isinstance(op, (Constant, DimSize, Map, NoneType)):
-                return None
-            if op is not None and op not in found:
-                found.add(op)
-                open_values += operands(op)
-        return tuple(op for op in items.body if op in found)
+        wanted = {v for copy in self.copies for v in copy.coordinates} - {self.loop.index}
+        wanted |= {self.loop.start, self.loop.stop}
+        return made_by(
+            items.body,
+            wanted,
+            may=lambda op: isinstance(op, (Constant, DimSize, Map)),
+            outer=items.args,
+        )
 
 
 def _bytes(copy: ThreadLoad) -> int:

@@ -22,12 +22,12 @@ from __future__ import annotations
 
 import dataclasses
 
-from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
+from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.pipeline_ops import FinishTile, ForWork, Partition
 from wsdsl.ir.slot_ops import ConsumerRelease
 from wsdsl.ir.tile_ops import ForTiles, Yield
 from wsdsl.ir.types import Axis
-from wsdsl.ir.walk import Namer, copy_region, replace_operands, uses, walk, with_regions
+from wsdsl.ir.walk import Namer, copy_region, made_by, replace_operands, uses, walk, with_regions
 from wsdsl.lowering.builder import INT
 from wsdsl.lowering.cooperation import cluster_splits_beside
 from wsdsl.schedule import Schedule
@@ -110,7 +110,9 @@ class _Cut:
             if not isinstance(op, (ConsumerRelease, Yield))
         )
         if which:
-            rest = copy_region((*_used(body[:at], rest), *rest), self.namer)
+            # A slice of the tile computes for itself what it needs.
+            before = tuple(op for op in body[:at] if not regions(op))
+            rest = copy_region((*(made_by(before, uses(rest)) or ()), *rest), self.namer)
         finish = FinishTile(
             sums=loop.result,
             slot=slot,
@@ -126,14 +128,3 @@ class _Cut:
             loc=loop.loc,
         )
         return (*body[: at + 1], *given_back, finish)
-
-
-def _used(before: Region, region: Region) -> Region:
-    """What of `before` the region needs: a slice of the tile computes it for itself."""
-    needed = {*uses(region)}
-    kept: list[Op] = []
-    for op in reversed(before):
-        if needed & {*results_of(op)} and not regions(op):
-            kept.append(op)
-            needed |= {*operands(op)}
-    return tuple(reversed(kept))

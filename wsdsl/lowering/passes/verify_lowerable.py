@@ -138,45 +138,32 @@ def _depends(values: tuple[Value, ...], index: Value, made: Mapping[Value, Op]) 
 
 
 def _whole_dimensions(kernel: Kernel) -> Iterator[Finding]:
+    """One tile has a dimension that is taken whole (`:`), or reduced outside of loops over it."""
     known = dict(kernel.sizes)
     for op in kernel.ops:
         if isinstance(op, Whole) and isinstance(op.result.type, Axis):
-            dim = op.result.type.dim
-            if dim not in known:
-                yield Finding(
-                    f"`{dim}` is taken whole (`:`), so its size must be known when compiling",
-                    op.loc,
-                    f"compile({dim}=128), or call the kernel with arrays",
-                )
-            elif not 0 < known[dim] <= MAX_COLUMNS:
-                yield Finding(
-                    f"`{dim}` is taken whole (`:`), as one tile of 1 to {MAX_COLUMNS} elements, "
-                    f"and there are {known[dim]}",
-                    op.loc,
-                    f"walk it: `for … in tiles({dim})`",
-                )
-        if isinstance(op, ForTiles) and op.whole and isinstance(op.index.type, Axis):
-            yield from _reduced_whole(op, op.index.type, known)
-
-
-def _reduced_whole(loop: ForTiles, axis: Axis, known: Mapping[str, int]) -> Iterator[Finding]:
-    reductions = (op for op in walk(loop.body) if _reduces(op, axis.name))
-    at = next(reductions, loop).loc
-    what = f"all of `{axis.dim}` is reduced here, in one tile"
-    if axis.dim not in known:
-        yield Finding(
-            f"{what}, so its size must be known when compiling",
-            at,
-            f"compile({axis.dim}=128), or call the kernel with arrays",
-        )
-    elif known[axis.dim] > MAX_COLUMNS:
-        yield Finding(
-            f"{what} of up to {MAX_COLUMNS} elements, and there are {known[axis.dim]}",
-            at,
-            f"walk it inside, `for {axis.name} in tiles({axis.dim})`, and carry the result; or add "
-            f"it to a tensor, `S[…] += sum(x, over={axis.name})`; what is meant for each tile is "
-            f"said by `tiles({axis.dim}, by=128)`",
-        )
+            dim, least, at = op.result.type.dim, 1, op.loc
+            told, many = f"`{dim}` is taken whole (`:`)", f", as one tile of 1 to {MAX_COLUMNS}"
+            hint = f"walk it: `for … in tiles({dim})`"
+        elif isinstance(op, ForTiles) and op.whole and isinstance(op.index.type, Axis):
+            dim, least, axis = op.index.type.dim, 0, op.index.type.name
+            at = next((inner for inner in walk(op.body) if _reduces(inner, axis)), op).loc
+            told, many = f"all of `{dim}` is reduced here, in one tile", f" of up to {MAX_COLUMNS}"
+            hint = (
+                f"walk it inside, `for {axis} in tiles({dim})`, and carry the result; or add it to "
+                f"a tensor, `S[…] += sum(x, over={axis})`; what is meant for each tile is said by "
+                f"`tiles({dim}, by=128)`"
+            )
+        else:
+            continue
+        if dim not in known:
+            yield Finding(
+                f"{told}, so its size must be known when compiling",
+                at,
+                f"compile({dim}=128), or call the kernel with arrays",
+            )
+        elif not least <= known[dim] <= MAX_COLUMNS:
+            yield Finding(f"{told}{many} elements, and there are {known[dim]}", at, hint)
 
 
 def _reduces(op: Op, axis: str) -> bool:
