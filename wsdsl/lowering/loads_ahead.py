@@ -66,7 +66,8 @@ class LoadsAhead:
             last = self.copies(loop, varying, b.plus(loop.index, loop.step, "next"))
             b.add(Materialize(values=tuple(last.values()), loc=loop.loc))
             # Where tiles begin is said anew.
-            b.ops += (op for op in body[:at] if isinstance(op, AxisAt))
+            axes = tuple(op for op in body[:at] if isinstance(op, AxisAt))
+            b.ops += copy_region(axes, b.namer)
             b.ops += body[at:]
             b.add(Yield(values=(*yielded(loop.body), *last.values()), loc=loop.body[-1].loc))
         return dataclasses.replace(

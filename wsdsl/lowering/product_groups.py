@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from wsdsl.ir.op import Value
 from wsdsl.ir.slot_ops import TileInShared
@@ -12,13 +12,13 @@ from wsdsl.lowering.register_tiles import Accumulated, Shape
 
 @dataclass
 class Group:
-    """Products in flight: the tiles that they add to, their operands in registers, and the states
-    of the slots that they read.
+    """Products that are waited for together: the tiles that they add to, their operands in
+    registers, and the states of the slots that they read.
     """
 
-    tiles: list[Accumulated]
-    fragments: tuple[Value, ...]
-    slots: frozenset[Value]
+    tiles: list[Accumulated] = field(default_factory=list[Accumulated])
+    fragments: list[Value] = field(default_factory=list[Value])
+    slots: set[Value] = field(default_factory=set[Value])
 
 
 @dataclass

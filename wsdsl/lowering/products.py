@@ -43,10 +43,7 @@ class Products:
     ) -> None:
         self.builder, self.shapes = builder, shapes
         self.row_start, self.column_start = row_start, column_start
-        self.open: list[Accumulated] = []
-        self.in_registers: list[Value] = []
-        self.slots: set[Value] = set()
-        """Of the open group, as in `Group`."""
+        self.open = Group()
         self.in_flight: list[Group] = []
         self.unfenced = True
         """Whether threads may have written to registers of products since the last fence."""
@@ -59,19 +56,18 @@ class Products:
     def empty(self, tile: Tile, loc: Loc | None) -> Accumulated:
         """A tile of zeros, as an accumulator that nothing was added to: in front of the last fence,
         if threads have not written to registers of products since then."""
-        shape = self.shapes.of(tile.axes)
-        assert shape.columns is not None
-        kind = Accumulator(tile.dtype, 64, self.shapes.own(shape.columns))
-        made = [
-            EmptyAccumulator(result=self.builder.value("acc", kind), loc=loc)
-            for _ in range(shape.blocks)
-        ]
-        ops = self.builder.ops
+        shape, ops = self.shapes.of(tile.axes), self.builder.ops
+        made = [self.empty_block(tile, shape, loc) for _ in range(shape.blocks)]
         fences = [] if self.unfenced else [n for n, op in enumerate(ops) if op is self.fence]
         at = fences[0] if fences else len(ops)
         self.unfenced |= at == len(ops)
         ops[at:at] = made
         return Accumulated(shape, tuple(op.result for op in made), False)
+
+    def empty_block(self, tile: Tile, shape: Shape, loc: Loc | None) -> EmptyAccumulator:
+        assert shape.columns is not None
+        kind = Accumulator(tile.dtype, 64, self.shapes.own(shape.columns))
+        return EmptyAccumulator(result=self.builder.value("acc", kind), loc=loc)
 
     def join(self, pieces: RegisterTile, loc: Loc | None) -> Accumulated:
         """A tile with values of its own, handed to the tensor cores."""
@@ -149,7 +145,7 @@ class Products:
         # What goes on from a product in flight is waited for in its place.
         for group in self.in_flight:
             group.tiles = [x for x in group.tiles if x is not acc]
-        self.open = [*(x for x in self.open if x is not acc), tile]
+        self.open.tiles = [*(x for x in self.open.tiles if x is not acc), tile]
         return tile
 
     def in_turns(self, op: Contract, tiles: dict[Value, TileInShared]) -> RegisterTile:
@@ -173,40 +169,33 @@ class Products:
                 return
 
     def start(self, turn: Turn, loc: Loc | None) -> None:
-        assert turn.shape.columns is not None
         kind = turn.op.result.type
         assert isinstance(kind, Tile)
         if turn.before is None:
-            whole = Accumulator(kind.dtype, 64, self.shapes.own(turn.shape.columns))
-            made = EmptyAccumulator(result=self.builder.value("acc", whole), loc=loc)
-            acc = self.builder.add(made).result
+            acc = self.builder.add(self.empty_block(kind, turn.shape, loc)).result
         else:
             acc = self.hand_back(self.sum_of(turn.before, loc), loc)
         tile = Accumulated(turn.shape, (acc,) * turn.shape.blocks, False)
         one = dataclasses.replace(turn.op, blocks=(turn.block, turn.block + 1))
         turn.product = self.multiply(one, turn.tiles, None, tile).accumulators[turn.block]
         self.builder.add(WgmmaCommit(loc=loc))
-        self.close()
+        self.open = Group()
 
     def sum_of(self, turn: Turn, loc: Loc | None) -> Value:
         if turn.sum is None:
             if turn.product is None:
                 self.start(turn, loc)
             assert turn.product is not None
-            acc = turn.product
-            assert isinstance(acc.type, Accumulator)
-            kind = Fragment(acc.type.dtype, acc.type.rows, acc.type.columns)
-            turn.sum = self.builder.value("sum", kind)
-            self.unfenced = True
-            wait = WgmmaWait(result=(turn.sum,), pending=0, accumulators=(acc,), loc=loc)
-            self.builder.add(wait)
+            tile = Accumulated(turn.shape, (turn.product,), True)
+            self.wait(Group([tile]), loc)
+            (turn.sum,) = tile.waited
         return turn.sum
 
     def fragments(self, pieces: RegisterTile, loc: Loc | None) -> tuple[Value, ...]:
         """An operand in registers, a fragment a block of rows: read with the next fence."""
         whole = [self.whole_rows(pieces, i, loc) for i in range(pieces.shape.blocks)]
         made = tuple(self.as_operand(fragment, loc) for fragment in whole)
-        self.in_registers += made
+        self.open.fragments += made
         self.unfenced = True
         return made
 
@@ -236,7 +225,7 @@ class Products:
         own."""
         kind = tile.result.type
         assert isinstance(kind, SharedTile)
-        self.slots.add(tile.state)
+        self.open.slots.add(tile.state)
         rows, last = (self.shapes.axes[x] for x in kind.axes)
         swizzle, columns = operand_lines(
             last.size, kind.dtype, last.role, last.size // self.shapes.own(last.name)
@@ -263,19 +252,15 @@ class Products:
     def begin(self, tiles: list[Accumulated], slots: Set[Value]) -> None:
         """In a loop that carries `slots`, or behind it: the products that read them are in flight,
         and add to `tiles`."""
-        self.in_flight = [Group(tiles, (), frozenset(slots))] if slots else []
+        self.in_flight = [Group(tiles, slots={*slots})] if slots else []
         self.unfenced = True
 
     def commit(self, loc: Loc | None) -> None:
         """Close the open group, and leave it in flight."""
-        if self.open:
+        if self.open.tiles:
             self.builder.add(WgmmaCommit(loc=loc))
-            self.in_flight.append(self.close())
-
-    def close(self) -> Group:
-        group = Group(self.open, tuple(self.in_registers), frozenset(self.slots))
-        self.open, self.in_registers, self.slots = [], [], set()
-        return group
+            self.in_flight.append(self.open)
+            self.open = Group()
 
     def finish_turns(self, loc: Loc | None) -> None:
         for turn in self.turns:
@@ -295,18 +280,21 @@ class Products:
         over, self.in_flight = self.in_flight[:num], self.in_flight[num:]
         if over:
             tiles = [tile for group in over for tile in group.tiles]
-            read = tuple(v for group in over for v in group.fragments)
-            self.wait(tiles, loc, read, len(self.in_flight))
+            read = [v for group in over for v in group.fragments]
+            self.wait(Group(tiles, read), loc)
+
+    def retire_until(self, is_last: Callable[[Group], bool], loc: Loc | None) -> None:
+        places = (n + 1 for n, group in enumerate(self.in_flight) if is_last(group))
+        self.retire(max(places, default=0), loc)
 
     def finish(self, tile: Accumulated, loc: Loc | None) -> None:
         """Wait for the products that add to a tile."""
         if not self.in_flight:
             self.settle(loc)
             return
-        if tile in self.open:
+        if tile in self.open.tiles:
             self.commit(loc)
-        groups = [n for n, group in enumerate(self.in_flight) if tile in group.tiles]
-        self.retire(max(groups, default=-1) + 1, loc)
+        self.retire_until(lambda group: tile in group.tiles, loc)
 
     def give_back(self, slot: Value, loc: Loc | None) -> None:
         """Wait for the products that read the slot of a state. What is not in flight yet does not
@@ -316,45 +304,35 @@ class Products:
             self.settle(loc)
             return
         self.commit(loc)
-        groups = [n for n, group in enumerate(self.in_flight) if slot in group.slots]
-        self.retire(max(groups, default=-1) + 1, loc)
+        self.retire_until(lambda group: slot in group.slots, loc)
 
-    def wait(
-        self,
-        tiles: list[Accumulated],
-        loc: Loc | None,
-        read: tuple[Value, ...] = (),
-        pending: int = 0,
-    ) -> None:
-        """`read`: operands in registers, which are free from here on. `pending`: groups that need
-        not be over."""
-        self.unfenced |= bool(tiles or read)
-        accumulators = tuple(a for tile in tiles for a in tile.accumulators)
-        fragments: list[Value] = []
-        for a in accumulators:
-            assert isinstance(a.type, Accumulator)
-            kind = Fragment(a.type.dtype, a.type.rows, a.type.columns)
-            fragments.append(self.builder.value("sum", kind))
+    def wait(self, over: Group, loc: Loc | None) -> None:
+        """For all but what is in flight. Operands in registers are free from here on."""
+        self.unfenced |= bool(over.tiles or over.fragments)
+        for tile in over.tiles:
+            tile.waited = tuple(map(self.sum, tile.accumulators))
         self.builder.add(
             WgmmaWait(
-                result=tuple(fragments),
-                pending=pending,
-                accumulators=accumulators,
-                fragments=read,
+                result=tuple(v for tile in over.tiles for v in tile.waited),
+                pending=len(self.in_flight),
+                accumulators=tuple(v for tile in over.tiles for v in tile.accumulators),
+                fragments=tuple(over.fragments),
                 loc=loc,
             )
         )
-        for tile in tiles:
-            tile.waited = tuple(fragments[: len(tile.accumulators)])
-            del fragments[: len(tile.accumulators)]
+
+    def sum(self, acc: Value) -> Value:
+        assert isinstance(acc.type, Accumulator)
+        kind = Fragment(acc.type.dtype, acc.type.rows, acc.type.columns)
+        return self.builder.value("sum", kind)
 
     def read(self, tile: Accumulated, loc: Loc | None) -> RegisterTile:
         """The tile's pieces; zeros where nothing was added."""
         b, shape = self.builder, tile.shape
-        assert tile not in self.open
+        assert tile not in self.open.tiles
         if not tile.waited:
             self.settle(loc)
-            self.wait([tile], loc)
+            self.wait(Group([tile]), loc)
         whole = tile.waited
         if not isinstance(tile.started, bool):
             unless = tile.started
