@@ -20,6 +20,7 @@ from wsdsl.diagnostics import CompileError, LaunchError, ScheduleError
 from wsdsl.records import card
 from wsdsl.records.database import Database
 from wsdsl.tune import Tuned, tuning
+from wsdsl.tune.result import axes
 from wsdsl.tune.tuning import Means
 
 SIZES, SMALL = dict(M=1024, N=4096, K=4096), dict(M=64, N=64, K=64)
@@ -165,6 +166,20 @@ def test_what_can_not_be_done_is_told(database: Database, monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(CompileError, match="a plot needs matplotlib"):
         tune(make_gemm(), like(192), plot="x.png")
+
+
+def test_what_the_plot_shows(database: Database, tmp_path: Path) -> None:
+    """Times by ratio, which leave out the clock of a round: so 1 % is seen."""
+    tuned = tune(make_gemm(), *[like(n, s) for n in (240, 224, 208, 192) for s in (3, 4)])
+    shown = axes(tuned)
+    assert shown.keys() == {"stages", "tile.n"}
+    best = {n: min(time for x, time in shown["tile.n"] if x == n) for n in (240, 224, 208, 192)}
+    assert best[240] > best[224] > best[208] > best[192]
+    assert tuned.winner is not None and tuned.winner.schedule == like(192)
+    pytest.importorskip("matplotlib")
+    assert tuned.plot(tmp_path / "made" / "tune.svg").exists()
+    text = (tmp_path / "made" / "tune.svg").read_text()
+    assert "the record from now on" in text and "tile.n, elements" in text
 
 
 def test_a_candidate_has_to_be_what_is_given(

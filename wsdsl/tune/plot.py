@@ -10,7 +10,10 @@ from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.tune.result import axes
 
 if TYPE_CHECKING:
-    from wsdsl.tune.result import Tuned
+    from wsdsl.tune.result import Trial, Tuned
+
+MOST_TICKS = 10
+"""Below a panel."""
 
 
 def require_matplotlib() -> Any:
@@ -27,20 +30,40 @@ def plot(tuned: Tuned, path: Path) -> Path:
     """
     require_matplotlib().use("Agg")
     pyplot: Any = importlib.import_module("matplotlib.pyplot")
-    panels = axes(tuned.measured) or {"stages": []}
+    panels = axes(tuned) or {"stages": []}
     figure, places = pyplot.subplots(
-        1, len(panels), figsize=(4 * len(panels), 3.5), sharey=True, squeeze=False
+        1, len(panels), figsize=(1 + 4 * len(panels), 4.2), sharey=True, squeeze=False
     )
+    winner, today = tuned.winner, tuned.incumbent.bursts
     for place, (name, points) in zip(places[0], panels.items(), strict=True):
-        place.plot([x for x, _ in points], [y for _, y in points], ".", color="0.6")
-        best = {x: min(y for other, y in points if other == x) for x, _ in points}
-        place.plot(sorted(best), [best[x] for x in sorted(best)], "-", color="C0")
-        place.axhline(tuned.incumbent.bursts, color="C3", linestyle="--", linewidth=1)
-        place.set_xlabel(name)
+        values = sorted({x for x, _ in points})
+        best = [min(y for other, y in points if other == x) for x in values]
+        every = [x for x, _ in points], [y for _, y in points]
+        place.plot(*every, ".", color="0.6", label="a schedule")
+        place.plot(values, best, "-", color="C0", label="the quickest of each")
+        place.axhline(today, color="C3", linestyle="--", linewidth=1, label="chosen today")
+        if winner is not None:
+            at = _value(winner, name)
+            kept = dict(color="C2", markersize=13, label="the record from now on")
+            place.plot([at], [winner.ratio * today], "*", **kept)
+        # Those that were measured, as far as there is room for them.
+        place.set_xticks(values[:: -(-len(values) // MOST_TICKS)])
+        place.set_xlabel("stages of a ring" if name == "stages" else f"{name}, elements")
+        place.grid(axis="y", alpha=0.3)
     places[0][0].set_ylabel("µs of a call, in bursts")
     sizes = ", ".join(f"{dim} = {size}" for dim, size in tuned.sizes.items())
-    figure.suptitle(f"{tuned.name}, {sizes} ({tuned.device}; dashed: chosen before)", fontsize=9)
-    figure.tight_layout()
-    figure.savefig(path)
+    figure.suptitle(f"{tuned.name}, {sizes} on {tuned.device}", fontsize=10)
+    told = places[0][0].get_legend_handles_labels()
+    figure.tight_layout(rect=(0, 0.08, 1, 1))
+    figure.legend(*told, loc="lower center", ncols=2 if len(panels) == 1 else 4, fontsize=8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
     pyplot.close(figure)
     return path
+
+
+def _value(trial: Trial, panel: str) -> int | None:
+    """Of a trial, along the panel's axis."""
+    if panel == "stages":
+        return trial.schedule.stages
+    return (trial.schedule.tile or {})[panel.removeprefix("tile.")]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from wsdsl.schedule import Schedule
 
@@ -96,12 +94,15 @@ class Tuned:
         return "\n".join([*lines, *self.notes])
 
 
-def axes(trials: Sequence[Trial]) -> dict[str, list[tuple[Any, float]]]:
-    """For a plot: over depth and the width of each tile, (value, microseconds) of each trial."""
-    found: dict[str, list[tuple[Any, float]]] = {}
-    for trial in trials:
+def axes(tuned: Tuned) -> dict[str, list[tuple[int, float]]]:
+    """For a plot: over depth and the width of each tile, (value, microseconds) of each trial. Times
+    are those of the incumbent by the ratio to it: clocks differ from round to round.
+    """
+    found: dict[str, list[tuple[int, float]]] = {}
+    for trial in tuned.measured:
+        time = trial.ratio * tuned.incumbent.bursts
         if trial.schedule.stages is not None:
-            found.setdefault("stages", []).append((trial.schedule.stages, trial.bursts))
+            found.setdefault("stages", []).append((trial.schedule.stages, time))
         for name, size in (trial.schedule.tile or {}).items():
-            found.setdefault(f"tile.{name}", []).append((size, trial.bursts))
+            found.setdefault(f"tile.{name}", []).append((size, time))
     return {name: held for name, held in found.items() if len({x for x, _ in held}) > 1}
