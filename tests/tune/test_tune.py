@@ -4,6 +4,7 @@ import dataclasses
 import shutil
 import sys
 from collections.abc import Iterator
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,15 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import wsdsl
 from tests.records.recorded import make_gemm
 from tests.tune.fakes import InThisProcess
 from wsdsl import Kernel, Schedule, knobs
 from wsdsl.artifact.artifact import Choice
 from wsdsl.artifact.plain import Entry, to_bytes
 from wsdsl.diagnostics import CompileError, LaunchError, ScheduleError
+from wsdsl.kernels.gemm import product
+from wsdsl.kernels.gemm.form import kernel_of
 from wsdsl.records import card
 from wsdsl.records.database import Database
 from wsdsl.tune import Tuned, tuning
@@ -180,6 +184,31 @@ def test_what_the_plot_shows(database: Database, tmp_path: Path) -> None:
     assert tuned.plot(tmp_path / "made" / "tune.svg").exists()
     text = (tmp_path / "made" / "tune.svg").read_text()
     assert "the record from now on" in text and "tile.n, elements" in text
+
+
+def test_matmul_is_tuned(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record of its own text, by which calls of all such products are chosen from then on."""
+    a, w = (np.ones((64, 64), ml_dtypes.bfloat16) for _ in range(2))
+    # Kernels that no other test meets, since records change what they are compiled to.
+    monkeypatch.setattr(product, "kernel_of", cache(kernel_of.__wrapped__))
+    matmul = wsdsl.kernels.Matmul()
+    planned, other = matmul.plan(a, w.T), matmul.plan(a, w)
+    before, apart = planned.compile(), other.compile()
+    held = Choice(before.schedule), before.artifact
+    InThisProcess.today = to_bytes(Entry(str(planned.kernel.tile), "", held))
+    start: Any = InThisProcess
+    means = Means("tests.tune.fakes:FakeCard", 1.0, start, 0.5)
+    monkeypatch.setattr(tuning, "tune", partial(tuning.tune, means=means))
+    tuned = matmul.tune(a, w.T, candidates=[like(192)], progress=False)
+    assert tuned.name == "matmul" and tuned.winner is not None
+    assert {row.name for row in database.rows()} == {"matmul"}
+    assert matmul.plan(a, w.T).compile().schedule == like(192) != before.schedule
+    # B has other dimensions there: another text.
+    assert matmul.plan(a, w).compile() is apart
+    with pytest.raises(LaunchError, match="3"):
+        matmul.tune(a, w[:3], candidates=[like(192)])
+    with pytest.raises(LaunchError, match="matmul"):
+        matmul.tune(a, w.T, second=3)
 
 
 def test_a_candidate_has_to_be_what_is_given(

@@ -6,7 +6,8 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, Never
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Never
 
 from wsdsl.diagnostics import Finding, LaunchError, unknown_names
 from wsdsl.kernels.gemm.form import ACTIVATIONS
@@ -18,6 +19,9 @@ from wsdsl.runtime.recent import Look, Recent, Start
 from wsdsl.runtime.views import ArrayView
 from wsdsl.schedule import Schedule
 from wsdsl.serving import OnMiss
+
+if TYPE_CHECKING:
+    from wsdsl.tune import Tuned
 
 Activation = Literal["relu", "gelu", "silu", "sigmoid", "tanh"]
 NUMBERS = (int, float)
@@ -183,6 +187,31 @@ class Matmul:
     def kernel(self, *args: Any, **options: Any) -> Any:
         """The Kernel behind a call of the same arguments: one for each form that a product has."""
         return self.plan(*args, **options).kernel
+
+    def tune(
+        self,
+        *args: Any,
+        seconds: float = 60.0,
+        candidates: Sequence[Schedule] | int | None = None,
+        progress: bool = True,
+        plot: str | Path | None = None,
+        schedule: Schedule | None = None,
+        **options: Any,
+    ) -> Tuned:
+        """Measure the best schedules for calls of these arguments, as `Kernel.tune` does; the
+        quickest is a record, which calls of such a product and such sizes run from then on.
+
+        LaunchError where arguments do not fit, or there is no GPU.
+        """
+        product = self.plan(*args, **options)
+        how = dict(seconds=seconds, candidates=candidates, progress=progress, plot=plot)
+        tuned = product.tune(schedule, **how)
+        if tuned.winner is not None:
+            for plan in [*self._plans.values(), product.plan]:
+                if plan.form == product.plan.form:
+                    plan.compiled.clear()
+            self._recent = Recent()
+        return tuned
 
     def _remember(self, key: tuple[Any, ...] | None, plan: Plan) -> None:
         if len(self._plans) >= MAX_PLANS:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from wsdsl.compiler import Kernel
     from wsdsl.runtime.prepared import Prepared
     from wsdsl.runtime.recent import Start
+    from wsdsl.tune import Tuned
 
 PLACE = re.compile(r"argument \d+ \((\w+)\)")
 
@@ -132,6 +133,14 @@ class Product:
 
     def prove(self, schedule: Schedule | None = None) -> Certificate:
         return self._compiled(schedule).prove()
+
+    def tune(self, schedule: Schedule | None = None, **how: Any) -> Tuned:
+        """As kernels are tuned. Calls that ran before go on as they were: `matmul.tune` is for
+        these, too.
+        """
+        given = self._with_constants(as_schedule(schedule))
+        assert self.call  # tells what does not fit as the caller knows it
+        return self.kernel.tune(*self.arguments, schedule=given, **how)
 
     def run(
         self,
