@@ -159,6 +159,14 @@ class _Thread:
                 value = self.value(rest[0]) & ((1 << int(source[1:])) - 1)
                 value = signed(value, int(source[1:])) if source[0] == "s" else value
                 self.registers[to] = value & ((1 << bits) - 1)
+            case "mov" if to.startswith("{"):
+                for i, name in enumerate(x.strip() for x in to[1:-1].split(",")):
+                    self.registers[name] = self.value(rest[0]) >> 16 * i & 0xFFFF
+            case "mov" if rest[0].startswith("{"):
+                # What LLVM leaves undefined, nobody looks at.
+                names = (x.strip() for x in rest[0][1:-1].split(","))
+                low, high = (self.registers.get(name, 0xDEAD) & 0xFFFF for name in names)
+                self.registers[to] = low | high << 16
             case _:
                 self.registers[to] = self.computed(kind, modifiers, rest)
 
@@ -209,9 +217,11 @@ class _Thread:
                     (table >> (a >> i & 1) * 4 + (b >> i & 1) * 2 + (c >> i & 1) & 1) << i
                     for i in range(32)
                 )
-            case "add" | "sub" if type in PAIRS:
+            case "add" | "sub" | "mul" if type in PAIRS:
                 x, y = (np.array([v], np.uint32).view(PAIRS[type]) for v in values)
                 return int(ARITHMETIC[kind](x, y).view(np.uint32)[0])
+            case "not":
+                return ~read[0] & whole
             case "bfe":
                 return read[0] >> values[1] & ((1 << values[2]) - 1)
             case "shl":

@@ -12,8 +12,10 @@ import pytest
 
 from tests.codegen.ptx_interpreter import Memory, Program
 from tests.codegen.support import SAMPLES, assembled, kernel_of, needs_ptxas, ptx_of
+from wsdsl.artifact.signature import PointerArgument
 from wsdsl.codegen.module import emit_llvm
 from wsdsl.codegen.ptxas import assemble
+from wsdsl.codegen.signature import signature
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.swizzle import panel_address
 from wsdsl.prover.skeleton import check_skeleton
@@ -204,36 +206,80 @@ WIDENED = """
 %st: state = initial_state(parity=0)
 %zero: i32 = constant(value=0)
 %no: bool = constant(value=False)
+%r: frag<i32[64x1]> = iota(start=%zero)
+%c: frag<i32[1x64]> = iota(start=%zero)
 %x: frag<{source}[64x64]> = load_panels(shared=%smem, state=%st, start=%zero, rows=64,
   swizzle="{order}")
-%cast: frag<{dtype}[64x64]> = cast(x=%x)
+{made}
+%b: smem_descriptor = matrix_operand(shared=%smem, state=%st, dtype="{dtype}", rows=72,
+  columns=64, swizzle="128B")
+%acc: acc<f32[64x72]> = empty_accumulator()
 """
+CAST = "%cast: frag<{dtype}[64x64]> = cast(x=%x)"
+MAPS = """
+%s: frag<{dtype}[64x1]> = load_global(tensor=%S, index=(%r,))
+%t: frag<{dtype}[1x64]> = load_global(tensor=%T, index=(%c,))
+%edge: i32 = constant(value=37)
+%left: frag<bool[1x64]> = map(fn="lt", args=(%c, %edge))
+%p: frag<{dtype}[64x64]> = map(fn="mul", args=(%x, %s))
+%q: frag<{dtype}[64x64]> = map(fn="add", args=(%p, %t))
+%o: frag<{dtype}[64x64]> = map(fn="sub", args=(%t, %x))
+%cast: frag<{dtype}[64x64]> = map(fn="where", args=(%left, %q, %o))
+"""
+NAMES = {np.int8: "i8", np.uint8: "u8", np.float16: "f16", ml_dtypes.bfloat16: "bf16"}
+
+
+def operand_of(lines: Any, dtype: Any, order: str, made: str, *given: Any) -> Any:
+    """What a warp's lanes hold of the operand that is `made` of 16 lines of 64 elements in SMEM,
+    and of tensors S [64] and T [64], if they are given.
+    """
+    raw, base = lines.view(np.uint8), 1 << 20
+    shared = bytearray(64 * raw.shape[1])
+    for row, byte in np.ndindex(raw.shape):
+        shared[panel_address(row, byte, 64, order)] = raw[row, byte]
+    body = product(NAMES[dtype], 64)
+    made = WIDENED.replace("{made}", made) + body[body.index("%a: ") :]
+    made = made.replace("{source}", NAMES[lines.dtype.type]).replace("{order}", order)
+    params = "%Y: tensor<f32[M, N]>"
+    if given:
+        params = f"%S: tensor<{NAMES[dtype]}[R]>, %T: tensor<{NAMES[dtype]}[C]>, {params}"
+    kernel = kernel_of(made.replace("{dtype}", NAMES[dtype]), params, SMEM)
+    known = {"S": base, "T": base + 128, "Y": 0}
+    arguments = [
+        known[argument.tensor] if isinstance(argument, PointerArgument) else 64
+        for argument in signature(kernel).arguments
+    ]
+    held, ptx = b"".join(x.tobytes() for x in given), ptx_of(kernel)
+    lanes = Program(ptx).run_warp(arguments, Memory(base, bytearray(held), shared))
+    taken = [found.split(", ") for found, _ in TAKEN.findall(ptx)]
+    assert len(lanes) == 32 and [len(names) for names in taken] == [4] * 4
+    found = np.empty((16, 64), dtype)
+    for lane, registers in enumerate(lanes):
+        for step, names in enumerate(taken):
+            for i, name in enumerate(names):
+                row, first = lane // 4 + 8 * (i % 2), 16 * step + 8 * (i // 2) + 2 * (lane % 4)
+                found[row, first : first + 2] = np.array([registers[name]], np.uint32).view(dtype)
+    return found
 
 
 @pytest.mark.parametrize("order", ["64B", "packed64"])
 @pytest.mark.parametrize("source", [np.int8, np.uint8])
 @pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])
 def test_bytes_become_floats(order: str, source: Any, dtype: Any) -> None:
-    """All values, from SMEM in either order, each in its place; a warp has 16 lines of 64."""
+    """All values, from SMEM in either order, each in its place."""
     every = np.random.default_rng(0).permutation(np.arange(1024) % 256).astype(np.uint8)
     lines = every.view(source).reshape(16, 64)
-    shared = bytearray(64 * 64)
-    for row, byte in np.ndindex(16, 64):
-        shared[panel_address(row, byte, 64, order)] = lines.view(np.uint8)[row, byte]
-    names = {np.int8: "i8", np.uint8: "u8", np.float16: "f16", ml_dtypes.bfloat16: "bf16"}
-    body = product(names[dtype], 64).replace(LOAD.replace("{k}", "64"), "")
-    cut = body.index("%a: ")
-    head = WIDENED.replace("{source}", names[source]).replace("{order}", order)
-    places = LOAD[LOAD.index("%r:") : LOAD.index("%wide")] + LOAD[LOAD.index("%b:") :]
-    made = (head + places + body[cut:]).replace("{dtype}", names[dtype])
-    made = made.replace("{k}", "64").replace("{swizzle}", "128B")
-    ptx = ptx_of(kernel_of(made, "%Y: tensor<f32[M, N]>", SMEM))
-    lanes = Program(ptx).run_warp((0, 0, 0, 0), Memory(0, bytearray(), shared))
-    taken = [found.split(", ") for found, _ in TAKEN.findall(ptx)]
-    assert len(lanes) == 32 and [len(held) for held in taken] == [4] * 4
-    for lane, registers in enumerate(lanes):
-        for step, held in enumerate(taken):
-            for i, name in enumerate(held):
-                row, first = lane // 4 + 8 * (i % 2), 16 * step + 8 * (i // 2) + 2 * (lane % 4)
-                got = np.array([registers[name]], np.uint32).view(dtype)
-                assert np.array_equal(got, lines[row, first : first + 2].astype(dtype)), (lane, i)
+    assert np.array_equal(operand_of(lines, dtype, order, CAST), lines.astype(dtype))
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])
+def test_arithmetic_in_pairs(dtype: Any) -> None:
+    """Each operation rounds, once; operands of rows, of columns and of both."""
+    rng = np.random.default_rng(1)
+    lines, s, t = (rng.standard_normal(n).astype(dtype) for n in ((16, 64), 64, 64))
+    found = operand_of(lines, dtype, "packed128", MAPS, s, t)
+    s, wide = s[:16, None], np.float32
+    scaled = (lines.astype(wide) * s.astype(wide)).astype(dtype)
+    summed = (scaled.astype(wide) + t.astype(wide)).astype(dtype)
+    rest = (t.astype(wide) - lines.astype(wide)).astype(dtype)
+    assert np.array_equal(found, np.where(np.arange(64) < 37, summed, rest))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from wsdsl.codegen.convert_type import is_packed
 from wsdsl.codegen.held import Registers
+from wsdsl.codegen.paired_maps import arithmetic
 from wsdsl.codegen.writer import Writer
 from wsdsl.ir.types import DType
 
@@ -31,16 +32,16 @@ def bytes_to_half(w: Writer, x: Registers, dtype: DType) -> Registers | None:
     for pair in x.spread or tuple(spread(w, text) for text in x.texts):
         if dtype.name == "f16" and signed:
             held = _lop3(w, pair, 0x00FF00FF, SIGNED_IN_F16, AND_XOR)
-            made.append(_arithmetic(w, "sub.rn.f16x2", held, str(SIGNED_IN_F16)))
+            made.append(arithmetic(w, "sub.rn.f16x2", held, str(SIGNED_IN_F16)))
         elif dtype.name == "f16":
             held = _lop3(w, pair, 0x00FF00FF, IN_F16, AND_OR)
-            made.append(_arithmetic(w, "sub.rn.f16x2", held, str(IN_F16)))
+            made.append(arithmetic(w, "sub.rn.f16x2", held, str(IN_F16)))
         else:
             low = _lop3(w, pair, 0x007F007F, IN_BF16, AND_OR)
             high = _lop3(w, pair, 0x00800080, IN_BF16, AND_OR)
             if not signed:
-                low, high = (_arithmetic(w, "sub.rn.bf16x2", b, str(IN_BF16)) for b in (low, high))
-            made.append(_arithmetic(w, f"{'sub' if signed else 'add'}.rn.bf16x2", low, high))
+                low, high = (arithmetic(w, "sub.rn.bf16x2", b, str(IN_BF16)) for b in (low, high))
+            made.append(arithmetic(w, f"{'sub' if signed else 'add'}.rn.bf16x2", low, high))
     return Registers(dtype, x.rows, x.columns, tuple(made))
 
 
@@ -60,7 +61,3 @@ def gathered(w: Writer, apart: str) -> str:
 def _lop3(w: Writer, x: str, mask: int, other: int, table: int) -> str:
     ptx = f"lop3.b32 $0, $1, {mask}, $2, {table};"
     return w.asm(ptx, "i32", "=r,r,r", [("i32", x), ("i32", str(other))], pure=True)
-
-
-def _arithmetic(w: Writer, name: str, a: str, b: str) -> str:
-    return w.asm(f"{name} $0, $1, $2;", "i32", "=r,r,r", [("i32", a), ("i32", b)], pure=True)

@@ -19,6 +19,7 @@ from wsdsl.codegen.fragments import (
 from wsdsl.codegen.held import Affine, Held, Registers, Scalar
 from wsdsl.codegen.integer_functions import integer_binary, integer_unary
 from wsdsl.codegen.literals import literal
+from wsdsl.codegen.paired_maps import paired
 from wsdsl.codegen.relaxed_functions import relaxed
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError, Finding
@@ -64,7 +65,7 @@ def convert_full(c: Context, op: Full) -> None:
 
 def convert_map(c: Context, op: Map) -> None:
     dtype, shape = dtype_and_shape(op.result.type)
-    found = _affine(c, op, shape)
+    found = _affine(c, op, shape) or paired(c, op, dtype, shape)
     if found is not None:
         c.held[op.result] = found
         return
