@@ -108,8 +108,8 @@ def _replace_in(held: Any, swap: Mapping[Value, Value]) -> Any:
     return held
 
 
-def replace_operands(op: Op, swap: Mapping[Value, Value]) -> Op:
-    """The op with its operands (not what it defines) exchanged, in its regions too."""
+def replace_operands(op: Op, swap: Mapping[Value, Value], inside: bool = True) -> Op:
+    """The op with its operands (not what it defines) exchanged, in its regions too if `inside`."""
     if not swap:
         return op
     changed: dict[str, Any] = {}
@@ -117,7 +117,7 @@ def replace_operands(op: Op, swap: Mapping[Value, Value]) -> Op:
         held = getattr(op, name)
         if kind == "operand":
             new = _replace_in(held, swap)
-        elif kind == "region":
+        elif kind == "region" and inside:
             new = tuple(replace_operands(inner, swap) for inner in held)
         else:
             continue
@@ -138,6 +138,12 @@ def with_regions(op: Op, change: Callable[[Region], Region]) -> Op:
             if len(new) != len(old) or any(a is not b for a, b in zip(new, old, strict=True)):
                 changed[name] = new
     return dataclasses.replace(op, **changed) if changed else op
+
+
+def rewrite(region: Region, change: Callable[[Op], Iterable[Op]]) -> Region:
+    """The region with each op, whose own regions are rewritten before, exchanged for others."""
+    inner = (with_regions(op, lambda own: rewrite(own, change)) for op in region)
+    return tuple(new for op in inner for new in change(op))
 
 
 class Namer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from functools import partial, reduce
 
 from wsdsl.ir.op import Op, Region, Value, operands, results_of
 from wsdsl.ir.pipeline_ops import AxisAt, CommitProducts, FoldColumns, Materialize
@@ -224,11 +224,8 @@ class PipelinedLoop:
         own = tuple(op for op in self.stages.first if isinstance(op, AxisAt))
         self.copy(tuple(op for op in self.needed(own) if op not in own), starts)
         tests += self.masks.tests(starts)
-        whole = tests[0] if tests else None
-        for test in tests[1:]:
-            assert whole is not None
-            whole = b.map("and", whole, test, wish="whole")
-        return whole
+        both = partial(b.map, "and", wish="whole")
+        return reduce(both, tests) if tests else None
 
     def either(self, cond: Value, then: Emitted, orelse: Emitted) -> tuple[Value, ...]:
         b, bodies = self.builder, list[Region]()

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.op import Op, Value
-from wsdsl.ir.pipeline_ops import CircularBuffer, Partition
+from wsdsl.ir.pipeline_ops import CircularBuffer
 from wsdsl.ir.slot_ops import ConsumerRelease, ConsumerWait, NoSlot
 from wsdsl.ir.tile_ops import Contract, Yield
-from wsdsl.ir.types import Axis, Slot, Tile
+from wsdsl.ir.types import Slot, Tile
 from wsdsl.ir.walk import walk, yielded
 from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.builder import Builder
@@ -124,10 +124,3 @@ def _adds_only(loop: ForRange) -> bool:
             return False
     direct = {op.result for op in loop.body if isinstance(op, Contract) and op.acc is not None}
     return all(op.result in direct for op in inside)
-
-
-def row_blocks(op: Contract, partition: Partition, axes: Mapping[str, Axis]) -> int:
-    """Blocks of 64 rows in which each warpgroup of a partition multiplies."""
-    assert isinstance(op.result.type, Tile)
-    rows = next(axes[x] for x in op.result.type.axes if axes[x].role == "rows")
-    return rows.size // 64 // (partition.num_warpgroups if partition.share == "rows" else 1)

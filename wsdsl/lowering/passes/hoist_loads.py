@@ -20,10 +20,11 @@ Why here: before anything asks which loads share a slot.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 
-from wsdsl.ir.op import Kernel, Op, Region, bound, operands, results_of
+from wsdsl.ir.op import Kernel, Op, bound, operands, results_of
 from wsdsl.ir.tile_ops import ForEach, ForTiles, Load, Store, Whole
-from wsdsl.ir.walk import with_regions
+from wsdsl.ir.walk import rewrite
 from wsdsl.lowering.output_nest import output_nest
 from wsdsl.lowering.product_operands import multiplied
 
@@ -32,18 +33,10 @@ def hoist_loads(kernel: Kernel) -> Kernel:
     stored = {op.tensor for op in kernel.ops if isinstance(op, Store)}
     parallel = {loop.index for loop in output_nest(kernel)[0]}
 
-    def region(block: Region) -> Region:
-        made: list[Op] = []
-        for op in block:
-            op = with_regions(op, region)
-            if isinstance(op, (ForTiles, ForEach)) and op.index not in parallel:
-                early, op = leave(op)
-                made += early
-            made.append(op)
-        return tuple(made)
-
-    def leave(loop: ForTiles | ForEach) -> tuple[list[Op], ForTiles | ForEach]:
+    def leave(loop: Op) -> Iterable[Op]:
         """The loads that leave the loop, with the axes that they take whole, and the rest of it."""
+        if not isinstance(loop, (ForTiles, ForEach)) or loop.index in parallel:
+            return (loop,)
         known = {op.result for op in loop.body if isinstance(op, Whole)}
         inside = {*bound(loop), *(v for op in loop.body for v in results_of(op))} - known
         loads = [
@@ -57,7 +50,7 @@ def hoist_loads(kernel: Kernel) -> Kernel:
         used = {v for op in loads for v in operands(op)}
         early = [op for op in loop.body if op in loads or used & known & {*results_of(op)}]
         rest = tuple(op for op in loop.body if op not in early)
-        return early, dataclasses.replace(loop, body=rest)
+        return (*early, dataclasses.replace(loop, body=rest))
 
-    body = region(kernel.body)
+    body = rewrite(kernel.body, leave)
     return kernel if body == kernel.body else dataclasses.replace(kernel, body=body)

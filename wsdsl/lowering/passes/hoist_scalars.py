@@ -33,12 +33,12 @@ import dataclasses
 
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.memory_ops import LoadGlobal
-from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, results_of
+from wsdsl.ir.op import Kernel, Op, Value, bound, operands, results_of
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tensor_accesses import written_tensors
 from wsdsl.ir.tile_ops import Cast, Constant, Map
 from wsdsl.ir.types import Tile
-from wsdsl.ir.walk import walk, with_regions
+from wsdsl.ir.walk import rewrite, walk
 
 MOST_LOADS = 4
 
@@ -75,15 +75,9 @@ def _partition(partition: Partition, written: frozenset[str]) -> Partition:
             moved.append(op)
             made |= {*needed, *results_of(op)}
             loads += load
-    rest = _without(body[first:], {*moved})
+    rest = rewrite(body[first:], lambda op: () if op in moved else (op,))
     return dataclasses.replace(partition, body=(*body[:first], *moved, *rest))
 
 
 def _is_scalar(value: Value) -> bool:
     return isinstance(value.type, Tile) and not value.type.axes
-
-
-def _without(region: Region, moved: set[Op]) -> Region:
-    return tuple(
-        with_regions(op, lambda inner: _without(inner, moved)) for op in region if op not in moved
-    )

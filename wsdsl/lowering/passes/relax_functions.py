@@ -21,10 +21,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from wsdsl.ir.op import Kernel, Op, Region, Value, operands
+from wsdsl.ir.op import Kernel, Op, Value, operands
 from wsdsl.ir.tile_ops import Cast, Load, Map, Store
 from wsdsl.ir.types import F32, Tensor, Tile
-from wsdsl.ir.walk import walk, with_regions
+from wsdsl.ir.walk import rewrite, walk
 
 RELAXED = ("exp", "gelu", "sigmoid", "silu", "tanh")
 """The functions of which there are quicker ones."""
@@ -35,16 +35,13 @@ EXACT = F32.significant_bits
 def relax_functions(kernel: Kernel) -> Kernel:
     needed = _needed_bits(kernel)
 
-    def change(region: Region) -> Region:
-        return tuple(relaxed(op) for op in region)
-
-    def relaxed(op: Op) -> Op:
+    def relaxed(op: Op) -> tuple[Op]:
         if isinstance(op, Map) and op.fn in RELAXED:
             bits = needed.get(op.result, EXACT)
-            return dataclasses.replace(op, bits=bits) if bits < op.bits else op
-        return with_regions(op, change)
+            op = dataclasses.replace(op, bits=bits) if bits < op.bits else op
+        return (op,)
 
-    return dataclasses.replace(kernel, body=change(kernel.body))
+    return dataclasses.replace(kernel, body=rewrite(kernel.body, relaxed))
 
 
 def _needed_bits(kernel: Kernel) -> dict[Value, int]:

@@ -150,7 +150,6 @@ Why here: on tiles, before stages and parities of slots are threaded through the
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 
 from wsdsl.diagnostics import Finding, ScheduleError
 from wsdsl.ir.barrier_ops import ForRange, NamedBarrierArrive
@@ -160,9 +159,8 @@ from wsdsl.ir.tile_ops import (
     Contract,
     Store,
 )
-from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import Namer, definers, walk, with_regions
-from wsdsl.lowering.axes import axes_of
+from wsdsl.lowering.axes import tile_axes
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.loads_ahead import LoadsAhead
 from wsdsl.lowering.loop_stages import LoopStages
@@ -170,7 +168,7 @@ from wsdsl.lowering.order_barriers import OrderBarriers
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.pipelined_loop import PipelinedLoop
 from wsdsl.lowering.precision import multiplies_fp8
-from wsdsl.lowering.products_in_flight import InFlight, row_blocks
+from wsdsl.lowering.products_in_flight import InFlight
 from wsdsl.lowering.products_in_turns import in_turns
 from wsdsl.lowering.promoted_products import promoted_in_pieces
 
@@ -184,17 +182,19 @@ def schedule_products(kernel: Kernel) -> Kernel:
     builder = Builder(Namer.of(kernel))
     stored = {op.tensor for op in kernel.ops if isinstance(op, Store)}
     rings = {op.result: op for op in kernel.body if isinstance(op, CircularBuffer)}
-    axes, every = axes_of(kernel), (kernel.schedule and kernel.schedule.precise_every) or 0
+    every = (kernel.schedule and kernel.schedule.precise_every) or 0
 
     def partition(own: Partition) -> Partition:
-        blocks = {
-            op: row_blocks(op, own, axes) for op in walk(own.body) if isinstance(op, Contract)
+        context, known = PartitionContext(kernel, own, builder), definers(own.body)
+        products = [op for op in walk(own.body) if isinstance(op, Contract)]
+        blocks = {op: context.shapes.of(tile_axes(op.result)).blocks for op in products}
+        depths = {
+            op: max(context.axes[x].size for x in op.summed)
+            for op in products
+            if every and multiplies_fp8(op)
         }
-
-        known = definers(own.body)
-        ahead_of = LoadsAhead(PartitionContext(kernel, own, builder), known, stored)
+        ahead_of = LoadsAhead(context, known, stored)
         in_turn = OrderBarriers(builder, own) if own.order_barriers else None
-        depths = {op: _depth(op, axes) for op in blocks if every and multiplies_fp8(op)}
 
         def region(block: Region) -> Region:
             block = in_turns(promoted_in_pieces(block, depths, every, builder), blocks)
@@ -230,8 +230,3 @@ def schedule_products(kernel: Kernel) -> Kernel:
         for op in kernel.body
     )
     return kernel if body == kernel.body else dataclasses.replace(kernel, body=body)
-
-
-def _depth(op: Contract, axes: Mapping[str, Axis]) -> int:
-    """Elements of a tile that a product sums over."""
-    return max(axes[x].size for x in op.summed)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+from functools import partial
 
 from wsdsl.ir.barrier_ops import (
     Advance,
@@ -44,12 +45,12 @@ from wsdsl.ir.fragment_ops import (
     ZeroUnless,
 )
 from wsdsl.ir.memory_ops import LoadGlobal
-from wsdsl.ir.op import Kernel, Op, Region, Value, fields_of, operands, regions, results_of
+from wsdsl.ir.op import Kernel, Op, Region, Value, fields_of, operands, results_of
 from wsdsl.ir.pipeline_ops import AxisAt
 from wsdsl.ir.tensor_accesses import written_tensors
 from wsdsl.ir.tile_ops import COMPARISONS, Bitcast, Cast, Constant, DimSize, Full, Map, Whole
 from wsdsl.ir.types import Tile
-from wsdsl.ir.walk import replace_operands, with_regions, yielded
+from wsdsl.ir.walk import replace_operands, rewrite, walk, with_regions, yielded
 
 Numbers = dict[Value, int | float | bool]
 Bounds = frozenset[tuple[Value, ...]]
@@ -74,18 +75,8 @@ def simplify(kernel: Kernel) -> Kernel:
 
 def _hoist_constants(body: Region) -> Region:
     """Scalar constants and sizes move in front of the partitions; they cost no register."""
-    found: list[Op] = []
-
-    def without(region: Region) -> Region:
-        kept: list[Op] = []
-        for op in region:
-            if isinstance(op, (Constant, DimSize)):
-                found.append(op)
-            else:
-                kept.append(with_regions(op, without))
-        return tuple(kept)
-
-    rest = without(body)
+    found = [op for op in walk(body) if isinstance(op, (Constant, DimSize))]
+    rest = rewrite(body, lambda op: () if isinstance(op, (Constant, DimSize)) else (op,))
     return (*found, *rest)
 
 
@@ -95,30 +86,29 @@ def _fold(
     """`run`: bounds of the loops that stand around."""
     kept: list[Op] = []
     for op in region:
-        op = _swap_own(op, swap)
+        op = replace_operands(op, swap, inside=False)
         match op:
             case ForRange() if _turns_once(op, numbers):
                 swap.update({op.index: op.start, **dict(zip(op.args, op.init, strict=True))})
                 kept += _fold(op.body[:-1], numbers, swap, run)
                 last = (swap.get(v, v) for v in yielded(op.body))
                 swap.update(zip(op.result, last, strict=True))
-            case Map(args=(x, y)) if op.fn in COMPARISONS and x in numbers and y in numbers:
-                numbers[op.result] = getattr(operator, op.fn)(numbers[x], numbers[y])
-                kept.append(Constant(result=op.result, value=numbers[op.result], loc=op.loc))
-            case Map() if (op.fn == "lt" and op.args in run) or (
-                op.fn == "gt" and op.args[::-1] in run
-            ):
-                # The loop would not run.
-                numbers[op.result] = True
-                kept.append(Constant(result=op.result, value=True, loc=op.loc))
-            case ForRange():
-                within = run | {(op.start, op.stop)}
-                kept.append(
-                    with_regions(op, lambda inner, run=within: _fold(inner, numbers, swap, run))
-                )
+            case Map() if (known := _compared(op, numbers, run)) is not None:
+                numbers[op.result] = known
+                kept.append(Constant(result=op.result, value=known, loc=op.loc))
             case _:
-                kept.append(with_regions(op, lambda inner: _fold(inner, numbers, swap, run)))
+                within = run | {(op.start, op.stop)} if isinstance(op, ForRange) else run
+                fold = partial(_fold, numbers=numbers, swap=swap, run=within)
+                kept.append(with_regions(op, fold))
     return tuple(kept)
+
+
+def _compared(op: Map, numbers: Numbers, run: Bounds) -> bool | None:
+    """What a comparison of numbers says, or one of the bounds of a loop that runs."""
+    if op.fn in COMPARISONS and {*op.args} <= {*numbers}:
+        return getattr(operator, op.fn)(*(numbers[v] for v in op.args))
+    runs = (op.fn == "lt" and op.args in run) or (op.fn == "gt" and op.args[::-1] in run)
+    return True if runs else None
 
 
 def _turns_once(loop: ForRange, numbers: Numbers) -> bool:
@@ -151,7 +141,7 @@ def _share(
     known = dict(known)
     kept: list[Op] = []
     for op in region:
-        op = _swap_own(op, swap)
+        op = replace_operands(op, swap, inside=False)
         made = results_of(op)
         if _is_shared(op, written):
             before = known.setdefault(_key(op), made[0])
@@ -160,16 +150,6 @@ def _share(
                 continue
         kept.append(with_regions(op, lambda inner: _share(inner, known, swap, written)))
     return tuple(kept)
-
-
-def _swap_own(op: Op, swap: dict[Value, Value]) -> Op:
-    mine = {v: swap[v] for v in operands(op) if v in swap}
-    if not mine:
-        return op
-    bare = with_regions(op, lambda inner: ()) if regions(op) else op
-    changed = replace_operands(bare, mine)
-    inner = iter(regions(op))
-    return with_regions(changed, lambda _: next(inner)) if regions(op) else changed
 
 
 def _drop_unused(region: Region, used: set[Value]) -> Region:
