@@ -115,16 +115,3 @@ def k(A: f32[M, N], beta: f32, C: f32[M, N]):
         kernel(x, 1.0)
     with pytest.raises(LaunchError, match="None given, but the kernel reads what it holds"):
         kernel(x, 1.0, None)
-
-
-def test_an_odd_number_of_nibbles() -> None:
-    """The last one has its byte for itself; how many they are, other arrays say, or the kernel."""
-    text = "@kernel\ndef k(A: i4[M, {}], s: f32[N], C: f32[M, N]):\n    for m, n in tiles(M, N):\n"
-    named = wsdsl.parse(text.format("N") + "        C[m, n] = cast(A[m, n], f32)\n").k
-    fixed = wsdsl.parse(text.format(5) + "        C[m, n] = cast(A[m, 4], f32) + s[n]\n").k
-    a = np.full((2, 3), 0x2E, np.uint8)
-    for kernel in (named, fixed):
-        c = kernel.reference(a, array(5, dtype=np.float32))
-        assert c.shape == (2, 5) and np.all(c[:, ::2] == -2)
-    with pytest.raises(LaunchError, match="has size 6, but"):
-        named.reference(a, array(7, dtype=np.float32))

@@ -82,8 +82,8 @@ def test_attention(tile: Any) -> None:
 @pytest.mark.parametrize("tile", TILES)
 def test_unweight(tile: Any) -> None:
     rng = np.random.default_rng(1)
-    x = rng.standard_normal((10, 15)).astype(BF16)
-    w = rng.standard_normal((12, 15)).astype(BF16)
+    x = rng.standard_normal((10, 16)).astype(BF16)
+    w = rng.standard_normal((12, 16)).astype(BF16)
     bits = w.view(np.uint16)
     w = np.where((bits >> 7 & 255) > 120, w, BF16(1))
     bits = w.view(np.uint16)

@@ -94,6 +94,11 @@ class Checker(Loops):
             return Var(p.name, Tile(kind.dtype))
         if len(dims) != len(found):
             return POISON
+        last = found[-1] if found else 0
+        if kind.dtype.bits == 4 and isinstance(last, int) and last % 2:
+            told = f"{last} elements of {kind.dtype} in a row, two to a byte"
+            hint = f"the last dimension of a 4-bit tensor is even: {last + 1}"
+            return self.report.error(told, p.annotation.entries[-1].loc, hint)
         return TensorRef(p.name, Tensor(kind.dtype, tuple(dims)))
 
     def dimension(self, node: s.Expr | s.Colon) -> str | int | Poison:

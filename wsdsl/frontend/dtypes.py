@@ -7,7 +7,7 @@ import math
 from wsdsl.frontend.entities import Number
 from wsdsl.ir.types import DTYPES, DType
 
-# The largest finite value of each float type.
+# Numbers below round to a finite value of the type.
 _LARGEST = {
     "f32": 3.4028235677973366e38,
     "tf32": 3.4028235677973366e38,
@@ -15,7 +15,13 @@ _LARGEST = {
     "f16": 65520.0,
     "f8e5m2": 61440.0,
     "f8e4m3": 464.0,
+    "f8e8m0": 1.5 * 2.0**127,
+    "f6e2m3": 7.75,
+    "f6e3m2": 30.0,
+    "f4e2m1": 7.0,
 }
+_WITHOUT_NAN = ("f6e2m3", "f6e3m2", "f4e2m1")
+_WITHOUT_INFINITY = ("f8e4m3", "f8e8m0", *_WITHOUT_NAN)
 _MOST_F32 = "3.4e38"
 # Mantissa bits count as width here: tf32 is stored like an f32, but holds less.
 _WIDTH = {"f32": 32, "tf32": 19, "bf16": 16, "f16": 16, "f8e5m2": 8, "f8e4m3": 8}
@@ -50,7 +56,11 @@ def misfit(value: Number, dtype: DType) -> str:
         high = (1 << dtype.bits - (dtype.kind == "int")) - 1
         return "" if low <= value <= high else f"{shown} does not fit {dtype} ({low} to {high})"
     if isinstance(value, float) and not math.isfinite(value):
-        return f"{dtype} has no infinity" if dtype.name == "f8e4m3" and math.isinf(value) else ""
+        lacks = _WITHOUT_NAN if math.isnan(value) else _WITHOUT_INFINITY
+        what = "NaN" if math.isnan(value) else "infinity"
+        return f"{dtype} has no {what}" if dtype.name in lacks else ""
+    if dtype.name == "f8e8m0" and value <= 0:
+        return f"{shown} is no {dtype}, which holds powers of two"
     return "" if abs(value) < _LARGEST[dtype.name] else f"{shown} is too large for {dtype}"
 
 

@@ -235,8 +235,10 @@ class Tiling:
         if source.is_float and target.is_float:
             if given.kind == "scaled":
                 return given
-            if target.bits == 8 and not given.kind.startswith(("max", "min")):
-                # It saturates, and so a sum of them is none of what they are of.
+            in_order = given.kind.startswith(("max", "min")) and target.name != "f8e8m0"
+            if target.bits <= 8 and not in_order:
+                # It saturates, and so a sum of them is none of what they are of; to f8e8m0, what is
+                # negative becomes NaN.
                 self.escape(op, given)
             return given
         # The low bits of a sum are the sum of the low bits; a wider integer is another number.

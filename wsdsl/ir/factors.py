@@ -85,5 +85,7 @@ def _dtype(value: Value) -> DType:
 
 def _widens(source: DType, target: DType) -> bool:
     """Whether every value stays as it is; tf32 is stored like f32."""
+    if "f8e8m0" in (source.name, target.name):
+        return source != target and target.name in ("bf16", "tf32", "f32")
     narrower = source.bits < target.bits or source.name == "tf32"
     return source.is_float and target.is_float and narrower and source != target

@@ -228,8 +228,10 @@ class Map(Op):
 class Cast(Op):
     """Convert the values of `x` to the result's dtype.
 
-    A float is rounded to nearest even (tf32: ties away from zero). f8e4m3 and f8e5m2 saturate: what
-    is too large, infinity too, becomes the largest finite value; NaN stays NaN. Float to integer
+    A float is rounded to nearest even (tf32: ties away from zero; f8e8m0: to the larger one).
+    Floats of 8 bits and fewer saturate: what is too large, infinity too, becomes the largest finite
+    value; NaN stays NaN, and becomes the largest value where there is none. Of f8e8m0, 2**-127 is
+    the least, also of 0, and what is negative becomes NaN. Float to integer
     truncates, and saturates; NaN becomes 0. Integer to integer keeps the low bits, or with
     `saturate` becomes the nearest value that the result's dtype has.
     """

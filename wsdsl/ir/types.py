@@ -11,7 +11,9 @@ Layout = Literal["accumulator", "operand"]
 
 @dataclass(frozen=True, slots=True)
 class DType:
-    """An element type: `kind` is float, int, uint or bool; `bits` its storage width."""
+    """An element type: `kind` is float, int, uint or bool; `bits` its storage width: floats of six
+    bits have a byte each, whose upper two bits do not count.
+    """
 
     name: str
     kind: str
@@ -48,6 +50,10 @@ DTYPES: dict[str, DType] = {
         DType("bf16", "float", 16),
         DType("f8e4m3", "float", 8),
         DType("f8e5m2", "float", 8),
+        DType("f8e8m0", "float", 8),
+        DType("f6e2m3", "float", 8),
+        DType("f6e3m2", "float", 8),
+        DType("f4e2m1", "float", 4),
         DType("i32", "int", 32),
         DType("i16", "int", 16),
         DType("i8", "int", 8),
@@ -59,7 +65,10 @@ DTYPES: dict[str, DType] = {
         DType("bool", "bool", 8),
     )
 }
-SIGNIFICANT_BITS = {"f32": 24, "tf32": 11, "f16": 11, "bf16": 8, "f8e4m3": 4, "f8e5m2": 3}
+SIGNIFICANT_BITS = {
+    "f32": 24, "tf32": 11, "f16": 11, "bf16": 8, "f8e4m3": 4, "f8e5m2": 3, "f8e8m0": 1,
+    "f6e2m3": 4, "f6e3m2": 3, "f4e2m1": 2,
+}  # fmt: skip
 F32, F16, BF16 = DTYPES["f32"], DTYPES["f16"], DTYPES["bf16"]
 I32, BOOL = DTYPES["i32"], DTYPES["bool"]
 

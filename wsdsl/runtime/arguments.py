@@ -11,7 +11,7 @@ from typing import Any
 from wsdsl.artifact.access import Access
 from wsdsl.diagnostics import Finding, LaunchError, unknown_names
 from wsdsl.ir.op import Value
-from wsdsl.ir.types import DType, Tensor, Tile
+from wsdsl.ir.types import DTYPES, DType, Tensor, Tile
 from wsdsl.runtime.bind import bind, positions
 from wsdsl.runtime.interop import allocate, describe, host_array, is_array
 from wsdsl.runtime.tma_limits import tma_faults
@@ -69,8 +69,10 @@ def _as_numpy(held: Any, view: ArrayView) -> Any:
         held = held.unpack()
         # A copy, since nobody else keeps what was unpacked.
         return host_array(replace(describe(held), dtype=view.dtype)).copy()
-    torch = view.framework == "torch" and view.dtype.bits >= 8
-    return host_array(view) if torch else held
+    if view.framework != "torch":
+        return held
+    # Of 4 bits its bytes.
+    return host_array(view if view.dtype.bits >= 8 else replace(describe(held), dtype=DTYPES["u8"]))
 
 
 def in_order(

@@ -14,6 +14,8 @@ from wsdsl.runtime.padding import padded
 from wsdsl.runtime.tma_limits import row_strides, tma_faults
 from wsdsl.runtime.views import (
     FRAMEWORK_NAMES,
+    OF_ML_DTYPES,
+    OF_SIX_BITS,
     ArrayView,
     contiguous_strides,
     normalise,
@@ -80,11 +82,13 @@ def _conversion(view: ArrayView, dtype: DType) -> str:
     name = FRAMEWORK_NAMES[dtype.name]
     if dtype.bits == 4:
         return "give a uint8 array of half the width, two elements to a byte, low nibble first"
+    if dtype.name in OF_SIX_BITS and view.framework != "numpy":
+        return "give its bits as an array of uint8, one element to a byte"
     if view.framework == "torch":
         return f"convert it: .to(torch.{name})"
-    if view.framework == "cupy" and dtype.name in ("bf16", "f8e4m3", "f8e5m2"):
+    if view.framework == "cupy" and dtype.name in OF_ML_DTYPES:
         return f"give its bits as an array of uint{dtype.bits}: .view('uint{dtype.bits}')"
-    if view.framework == "numpy" and dtype.name in ("bf16", "f8e4m3", "f8e5m2"):
+    if view.framework == "numpy" and dtype.name in OF_ML_DTYPES:
         return f"convert it: .astype(ml_dtypes.{name})"
     return f'convert it: .astype("{name}")'
 
@@ -125,9 +129,13 @@ def _dims(
         return found
     for axis, (dim, size) in enumerate(zip(param.type.dims, view.shape)):
         if _is_packed(param) and axis == len(view.shape) - 1:
-            # An odd last one has its byte for itself.
-            known = dim if isinstance(dim, int) else dims.get(dim, (size, ""))[0]
-            size -= known == size - 1
+            known, source = (dim, "") if isinstance(dim, int) else dims.get(dim, (size, ""))
+            if known == size - 1:
+                what = f"axis {axis} has two elements of {param.type.dtype} to a byte, "
+                told = f"but {source} {dim} = {known}" if source else f"but {dim} are declared"
+                hint = f"the last dimension of a 4-bit tensor is even: pad all arrays to {size}"
+                found.append(Finding(what + told, hint=hint))
+                continue
         if size > MAX_SIZE:
             message = f"axis {axis} has size {size}, expected at most {MAX_SIZE}"
             found.append(Finding(message, hint="split the call"))

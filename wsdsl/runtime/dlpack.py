@@ -13,7 +13,7 @@ LEGACY_STREAM = 1
 """What __dlpack__'s `stream` calls CUDA's legacy default stream."""
 
 _KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool"}
-_FLOAT8 = {10: "float8_e4m3fn", 12: "float8_e5m2"}
+_FLOAT8 = {10: "float8_e4m3fn", 12: "float8_e5m2", 14: "float8_e8m0fnu"}
 
 
 class _Device(ctypes.Structure):

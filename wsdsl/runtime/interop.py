@@ -12,10 +12,12 @@ from functools import partial
 from typing import Any
 
 from wsdsl.diagnostics import Finding, LaunchError
-from wsdsl.ir.types import DTYPES, DType
+from wsdsl.ir.types import DType
 from wsdsl.runtime import dlpack, driver
 from wsdsl.runtime.views import (
     FRAMEWORK_NAMES,
+    OF_ML_DTYPES,
+    OF_SIX_BITS,
     ArrayView,
     byte_range,
     contiguous_strides,
@@ -180,9 +182,8 @@ def _numpy(array: Any) -> ArrayView:
     name, itemsize = str(dtype.name), int(dtype.itemsize)
     if not dtype.isnative:
         raise LaunchError(Finding(f"{name} in foreign byte order", hint="use .astype(native)"))
-    if "int4" in name:
-        hint = "give .astype('int8') for a parameter of i8; 4-bit types run in `reference` alone, "
-        hint += "two to a byte, low nibble first, in a uint8 array of half the width"
+    if name in ("int4", "uint4", "float4_e2m1fn"):
+        hint = "give two elements to a byte, low nibble first, in a uint8 array of half the width"
         raise LaunchError(Finding(f"{name} of ml_dtypes takes a byte an element", hint=hint))
     interface = array.__array_interface__
     pointer, readonly = interface["data"]
@@ -250,6 +251,8 @@ def allocator(
     if dtype.bits == 4:
         shape = (*shape[:-1], (shape[-1] + 1) // 2)
     name = FRAMEWORK_NAMES[dtype.name]
+    if dtype.name in OF_SIX_BITS and like.framework != "numpy":
+        name = "uint8"
     module: Any = sys.modules.get(like.framework)
     if module is None:
         hint = "give it"
@@ -303,11 +306,11 @@ def host_array(view: ArrayView) -> Any:
 
 
 def numpy_dtype(dtype: DType) -> Any:
-    """NumPy's dtype for ours; bf16 and fp8 by ml_dtypes."""
+    """NumPy's dtype for ours; bf16 and narrower floats by ml_dtypes."""
     import numpy
 
     name = FRAMEWORK_NAMES[dtype.name]
-    if dtype in (DTYPES["bf16"], DTYPES["f8e4m3"], DTYPES["f8e5m2"]):
+    if dtype.name in OF_ML_DTYPES:
         import ml_dtypes
 
         return numpy.dtype(getattr(ml_dtypes, name))

@@ -67,6 +67,7 @@ def adapt(view: ArrayView, dtype: DType) -> ArrayView:
 
     CuPy and bare __cuda_array_interface__ know neither bf16 nor fp8: unsigned integers of the same
     width stand for them. 4-bit types come packed in bytes, two to a byte. tf32 is stored as f32.
+    Only ml_dtypes names floats of 6 bits: bytes stand for them.
     """
     held = view.dtype
     if dtype.name == "tf32" and held.name == "f32":
@@ -74,7 +75,10 @@ def adapt(view: ArrayView, dtype: DType) -> ArrayView:
     if view.framework in ("cupy", "cuda array interface") and dtype.is_float and dtype.bits < 32:
         raw = held.kind == "uint" or held.name.startswith("V")
         return replace(view, dtype=dtype) if raw and held.bits == dtype.bits else view
-    if dtype.bits == 4 and held.name in ("u8", "i8") and view.shape:
+    if dtype.name in OF_SIX_BITS and held.name == "u8":
+        return replace(view, dtype=dtype)
+    pairs = ("u8", "i8", *(["float4_e2m1fn_x2"] if dtype.is_float else []))
+    if dtype.bits == 4 and held.name in pairs and view.shape:
         return replace(
             view,
             dtype=dtype,
@@ -91,6 +95,10 @@ FRAMEWORK_NAMES = {
     "bf16": "bfloat16",
     "f8e4m3": "float8_e4m3fn",
     "f8e5m2": "float8_e5m2",
+    "f8e8m0": "float8_e8m0fnu",
+    "f6e2m3": "float6_e2m3fn",
+    "f6e3m2": "float6_e3m2fn",
+    "f4e2m1": "uint8",
     "i32": "int32",
     "i16": "int16",
     "i8": "int8",
@@ -101,10 +109,17 @@ FRAMEWORK_NAMES = {
     "u4": "uint8",
     "bool": "bool",
 }
-"""What torch, NumPy (with ml_dtypes), CuPy and JAX call a dtype; they agree."""
+"""What torch, NumPy (with ml_dtypes), CuPy and JAX call a dtype; they agree. Those of 4 bits come
+packed, two to a byte. Only ml_dtypes has floats of 6 bits.
+"""
+OF_ML_DTYPES = ("bf16", "f8e4m3", "f8e5m2", "f8e8m0", "f6e2m3", "f6e3m2")
+"""What NumPy has from there."""
+OF_SIX_BITS = ("f6e2m3", "f6e3m2")
 
 _DTYPE_OF_NAME = {
-    name: DTYPES[ours] for ours, name in FRAMEWORK_NAMES.items() if ours not in ("tf32", "i4", "u4")
+    name: DTYPES[ours]
+    for ours, name in FRAMEWORK_NAMES.items()
+    if ours != "tf32" and DTYPES[ours].bits >= 8
 } | {"bool_": DTYPES["bool"]}
 
 

@@ -1,7 +1,8 @@
 """NumPy arithmetic on wsdsl dtypes: each operation rounds once, to its result's type.
 
-bf16 and fp8 are ml_dtypes'. A 4-bit integer is held one to a byte (int8 or uint8), its value
-already within range; `tf32` is a float32 whose low 13 bits do not count.
+bf16 and narrower floats are ml_dtypes'. Of 4 bits an element is held in a byte of its own: an
+integer's value (int8 or uint8), already within range, or a float's code. `tf32` is a float32 whose
+low 13 bits do not count.
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ NUMPY_DTYPES: dict[str, np.dtype[Any]] = {
         "bf16": ml_dtypes.bfloat16,
         "f8e4m3": ml_dtypes.float8_e4m3fn,
         "f8e5m2": ml_dtypes.float8_e5m2,
+        "f8e8m0": ml_dtypes.float8_e8m0fnu,
+        "f6e2m3": ml_dtypes.float6_e2m3fn,
+        "f6e3m2": ml_dtypes.float6_e3m2fn,
+        "f4e2m1": ml_dtypes.float4_e2m1fn,
         "i32": np.int32,
         "i16": np.int16,
         "i8": np.int8,
@@ -41,8 +46,14 @@ NUMPY_DTYPES: dict[str, np.dtype[Any]] = {
 F64 = DType("f64", "float", 64)
 """No type of the language: what `tile_trials.py` computes in, so that rounding hides nothing."""
 NUMPY_DTYPES[F64.name] = np.dtype(np.float64)
-F8_NAN = np.uint8(0x7F)
-LARGEST_FP8 = {"f8e4m3": 448.0, "f8e5m2": 57344.0}
+# Of floats of 8 bits and fewer: the largest value, and the code of NaN; where there is none, that
+# of the largest value, as in PTX's cvt.satfinite.
+SMALL_FLOATS = {
+    "f8e4m3": (448.0, 0x7F), "f8e5m2": (57344.0, 0x7F), "f8e8m0": (2.0**127, 0xFF),
+    "f6e2m3": (7.5, 0x1F), "f6e3m2": (28.0, 0x1F), "f4e2m1": (6.0, 0x7),
+}  # fmt: skip
+SMALL_MASK = {"f6e2m3": 0x3F, "f6e3m2": 0x3F, "f4e2m1": 0xF}
+"""The bits of a byte that are the element's."""
 
 
 def numpy_dtype(dtype: DType) -> np.dtype[Any]:
@@ -70,18 +81,22 @@ def multiplicand(x: Array, dtype: DType) -> Array:
 
 
 def round_float(x: Array, target: DType) -> Array:
-    """Round float32 or float64 values to a float dtype; fp8 saturates, as the card's cvt does, and
-    has one NaN.
+    """Round float32 or float64 values to a float dtype; those of 8 bits and fewer saturate, as
+    PTX's cvt does, and have one NaN or none. f8e8m0 has no 0, which becomes 2**-127, and
+    no sign: what is negative becomes NaN. Of two powers of two as near, it is the larger one.
     """
     if target.name == "tf32":
         # Not ascontiguousarray, which gives a scalar an axis.
         bits = np.asarray(x, np.float32, order="C").view(np.uint32)
         rounded = ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
         return np.where(np.isfinite(x), rounded, x).astype(np.float32)
-    if target.name in LARGEST_FP8:
-        most = LARGEST_FP8[target.name]
-        finite = np.clip(x, -most, most).astype(np.float32).astype(numpy_dtype(target))
-        return np.where(np.isnan(x), F8_NAN, finite.view(np.uint8)).view(finite.dtype)
+    if target.name in SMALL_FLOATS:
+        most, of_nan = SMALL_FLOATS[target.name]
+        least, is_nan = -most, np.isnan(x)
+        if target.name == "f8e8m0":
+            least, is_nan = 2.0**-127, is_nan | (x < 0)
+        finite = np.clip(x, least, most).astype(np.float32).astype(numpy_dtype(target))
+        return np.where(is_nan, np.uint8(of_nan), finite.view(np.uint8)).view(finite.dtype)
     if target.name == "bf16":
         x = x.astype(np.float32, copy=False)
     with np.errstate(over="ignore"):
@@ -147,10 +162,13 @@ def reinterpret(x: Array, source: DType, target: DType) -> Array:
     """`bitcast` between dtypes of one width. NumPy gives NaN any sign, the card one: all bits but
     the sign are set.
     """
-    if source.bits == 4:
-        return wrap_integer(x.astype(np.int64), target)
+    if target.bits == 4 and target.is_integer:
+        codes = x.view(np.uint8) if source.is_float else x
+        return wrap_integer(codes.astype(np.int64), target)
+    if target.name in SMALL_MASK:
+        x = x.view(np.uint8) & np.uint8(SMALL_MASK[target.name])
     held = x.view(numpy_dtype(target))
-    if source.is_float and target.is_integer:
+    if source.is_float and target.is_integer and source.name not in (*SMALL_MASK, "f8e8m0"):
         nan = np.isnan(x)
         if nan.any():
             bits = (1 << (source.bits - 1)) - 1

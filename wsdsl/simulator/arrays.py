@@ -1,8 +1,8 @@
 """The arrays of a call bound to a kernel's parameters: dtypes, sizes of dimensions, 4-bit packing.
 
 A 4-bit tensor is given packed: a uint8 array whose last dimension holds two elements a byte, low
-nibble first (an odd last one has its byte for itself). An ml_dtypes int4 or uint4 array, one
-element a byte, is taken as well.
+nibble first. An ml_dtypes array of int4, uint4 or float4_e2m1fn, one element a byte, is taken as
+well. Floats of 6 bits are ml_dtypes', or bytes whose upper two bits do not count.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ import numpy as np
 from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.swizzle import PACKED_LINES
+from wsdsl.ir.tensor_accesses import written_tensors
 from wsdsl.ir.types import DTYPES, DType, Tensor, Tile
-from wsdsl.simulator.arithmetic import Array, convert, numpy_dtype
+from wsdsl.simulator.arithmetic import SMALL_MASK, Array, convert, numpy_dtype
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,8 @@ class Arguments:
     tensors: dict[str, GlobalTensor]
     scalars: dict[str, Any]
     sizes: dict[str, int]
-    packed: dict[str, Array]
+    copied: dict[str, Array]
+    """The caller's arrays of tensors that are written and held in another form."""
 
     def size(self, dim: str | int) -> int:
         if isinstance(dim, int) or dim.isdigit():
@@ -49,9 +51,13 @@ class Arguments:
         return self.sizes[dim]
 
     def write_back(self) -> None:
-        """Pack 4-bit tensors again into the caller's arrays."""
-        for name, target in self.packed.items():
-            pack_nibbles(self.tensors[name].array, target)
+        """What is not computed in the caller's arrays themselves, into them."""
+        for name, target in self.copied.items():
+            tensor = self.tensors[name]
+            if tensor.dtype.bits == 4 and _is_bytes(target):
+                pack_nibbles(tensor.array, target)
+            else:
+                target[...] = tensor.array.view(target.dtype)
 
 
 def bind_arguments(kernel: Kernel, arrays: Mapping[str, Any]) -> Arguments:
@@ -60,7 +66,8 @@ def bind_arguments(kernel: Kernel, arrays: Mapping[str, Any]) -> Arguments:
     findings: list[Finding] = []
     tensors: dict[str, GlobalTensor] = {}
     scalars: dict[str, Any] = {}
-    packed: dict[str, Array] = {}
+    copied: dict[str, Array] = {}
+    written = written_tensors(kernel.ops)
     missing = [p.name for p in kernel.params if p.name not in arrays]
     unknown = sorted(set(arrays) - {p.name for p in kernel.params})
     if missing or unknown:
@@ -82,28 +89,31 @@ def bind_arguments(kernel: Kernel, arrays: Mapping[str, Any]) -> Arguments:
             )
             continue
         if is_packed:
-            last = p.type.dims[-1]
-            known = sizes.get(last) if isinstance(last, str) else last
-            shape[-1] = (
-                known if known is not None and (known + 1) // 2 == shape[-1] else (2 * shape[-1])
-            )
+            shape[-1] *= 2
         for dim, size in zip(p.type.dims, shape, strict=True):
             expected = dim if isinstance(dim, int) else sizes.setdefault(dim, size)
-            if expected != size:
+            if is_packed and dim == p.type.dims[-1] and expected == size - 1:
+                what = f"{p.name}: dimension {dim} is {expected}, and {p.type.dtype} has two "
+                findings.append(Finding(f"{what}elements to a byte: expected an even number"))
+            elif expected != size:
                 findings.append(Finding(f"{p.name}: dimension {dim} is {size}, not {expected}"))
+        kind, given = numpy_dtype(p.type.dtype), array
         if is_packed:
-            packed[p.name] = array
             array = unpack_nibbles(array, p.type.dtype, shape[-1])
         elif p.type.dtype.bits == 4:
-            array = array.astype(numpy_dtype(p.type.dtype))
+            array = array.astype(kind)
+        elif p.type.dtype.name in SMALL_MASK and array.dtype in (kind, np.uint8):
+            array = (array.view(np.uint8) & np.uint8(SMALL_MASK[p.type.dtype.name])).view(kind)
         elif array.dtype != numpy_dtype(p.type.dtype):
             findings.append(
                 Finding(f"{p.name} holds {array.dtype}; {p.type} needs {numpy_dtype(p.type.dtype)}")
             )
+        if array is not given and not p.type.packed and p.name in written:
+            copied[p.name] = given
         tensors[p.name] = GlobalTensor(p.name, p.type.dtype, array)
     if findings:
         raise LaunchError(findings)
-    return Arguments(tensors, scalars, sizes, packed)
+    return Arguments(tensors, scalars, sizes, copied)
 
 
 def _unpacked(held: Any) -> Array:
@@ -116,11 +126,11 @@ def _unpacked(held: Any) -> Array:
 
 
 def _is_packed(kind: Any, held: Any) -> bool:
-    return (
-        isinstance(kind, Tensor)
-        and kind.dtype.bits == 4
-        and (np.asarray(held).dtype.name in ("uint8", "int8"))
-    )
+    return isinstance(kind, Tensor) and kind.dtype.bits == 4 and _is_bytes(np.asarray(held))
+
+
+def _is_bytes(array: Array) -> bool:
+    return array.dtype.name in ("uint8", "int8")
 
 
 def convert_scalar(held: Any, dtype: DType) -> Any:
@@ -135,11 +145,9 @@ def unpack_nibbles(packed: Array, dtype: DType, size: int) -> Array:
     flat = both.reshape(*packed.shape[:-1], 2 * packed.shape[-1])[..., :size]
     if dtype.kind == "int":
         return ((flat ^ 8).astype(np.int8) - 8).astype(np.int8)
-    return flat
+    return flat.view(numpy_dtype(dtype))
 
 
 def pack_nibbles(values: Array, target: Array) -> None:
     low = values.view(np.uint8) & 15
-    if low.shape[-1] % 2:
-        low = np.concatenate([low, np.zeros((*low.shape[:-1], 1), np.uint8)], axis=-1)
     target.view(np.uint8)[...] = low[..., 0::2] | (low[..., 1::2] << 4)

@@ -15,9 +15,10 @@ import numpy as np
 
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands
-from wsdsl.ir.types import BOOL, Axis, DType, Tensor, Tile
+from wsdsl.ir.types import BOOL, DTYPES, Axis, DType, Tensor, Tile
 from wsdsl.ir.walk import Namer, definitions, retype, walk, with_regions
-from wsdsl.simulator.arithmetic import F64, Array, integer_range, numpy_dtype
+from wsdsl.simulator.arithmetic import F64, Array, integer_range, numpy_dtype, reinterpret
+from wsdsl.simulator.arrays import unpack_nibbles
 from wsdsl.simulator.reference import evaluate
 
 TRIALS = 3
@@ -111,7 +112,7 @@ def _decided(kernel: Kernel) -> Iterator[Kernel]:
 def find_shown_on(kernel: Kernel, arrays: Mapping[str, Any], axes: Sequence[str]) -> Shown | None:
     """The same on given arrays, with two sizes of tiles by which no axis is one tile."""
     exact = in_double(kernel)
-    double = {p.name: _as_double(p, arrays[p.name]) for p in exact.params}
+    double = {p.name: _as_double(p, arrays[p.name]) for p in kernel.params}
     sizes = {axis: _cuts(kernel, arrays, axis) for axis in axes}
     return _compare(exact, double, sizes)
 
@@ -348,5 +349,10 @@ def _as_double(param: Value, held: Any) -> Any:
     if isinstance(param.type, Tile):
         return held
     assert isinstance(param.type, Tensor)
-    array = np.asarray(held)
-    return array.astype(np.float64) if param.type.dtype.is_float else array
+    array, dtype = np.asarray(held), param.type.dtype
+    if not dtype.is_float:
+        return array
+    if array.dtype == np.uint8:
+        bits = unpack_nibbles(array, dtype, 2 * array.shape[-1]) if dtype.bits == 4 else array
+        array = reinterpret(bits.view(np.uint8), DTYPES["u8"], dtype)
+    return array.astype(np.float64)

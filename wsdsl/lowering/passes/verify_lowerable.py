@@ -14,7 +14,7 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, res
 from wsdsl.ir.ranges import walks_a_part
 from wsdsl.ir.tile_ops import Contract, ForTiles, If, Load, Lookup, Reduce, Store, Whole
 from wsdsl.ir.tma import MAX_RANK
-from wsdsl.ir.types import F32, Axis, Tensor, Tile
+from wsdsl.ir.types import F32, Axis, DType, Tensor, Tile
 from wsdsl.ir.walk import used_inside, walk
 from wsdsl.ir.wgmma import MAX_COLUMNS, OPERANDS, may_be_mn_major, sum_of
 from wsdsl.lowering.axes import loop_variable
@@ -283,12 +283,22 @@ def _dtypes(kernel: Kernel) -> Iterator[Finding]:
         tiles = [v.type for v in (*results_of(op), *bound(op)) if isinstance(v.type, Tile)]
         for kind in (*tensors, *tiles):
             if kind.dtype.name not in REGISTER_DTYPES:
-                yield Finding(
-                    f"{kind.dtype} is not lowered yet",
-                    op.loc,
-                    f"unpack it before the call to {kind.dtype.kind[0]}8, or declare it as u8 with "
-                    "two elements to a byte: x & 15 is the low nibble, x >> 4 the high one",
-                )
+                yield Finding(f"{kind.dtype} is not lowered yet", op.loc, _held_by(kind.dtype))
+    for p in kernel.params:
+        if isinstance(p.type, Tile) and p.type.dtype.name not in REGISTER_DTYPES:
+            wide = "f32" if p.type.dtype.is_float else "i32"
+            said = f"`{p.name}`: scalars of {p.type.dtype} are not lowered"
+            yield Finding(said, kernel.loc, f"declare it as {wide}")
+
+
+def _held_by(dtype: DType) -> str:
+    if dtype.is_float:
+        wide = "bf16" if dtype.name == "f8e8m0" else "f8e4m3"
+        return f"convert it before the call to {wide}, which holds all its values"
+    return (
+        f"unpack it before the call to {dtype.kind[0]}8, or declare it as u8 with two elements to "
+        "a byte: x & 15 is the low nibble, x >> 4 the high one"
+    )
 
 
 def _order_of_memory(kernel: Kernel) -> Iterator[Finding]:
