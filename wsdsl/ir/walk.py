@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, fields_of, operands, regions, results_of
@@ -77,26 +77,22 @@ def definers(region: Region) -> dict[Value, Op]:
     return {v: op for op in walk(region) for v in (*results_of(op), *bound(op))}
 
 
-def made_by(
-    region: Region,
-    values: Iterable[Value],
-    may: Callable[[Op], bool] = lambda _: True,
-    outer: Collection[Value] = (),
-) -> Region | None:
-    """The ops of a region that values are computed by, those in its own regions left out; None if
-    it takes an op that `may` does not allow, or one of the `outer` values.
+def made_of(
+    values: Iterable[Value], made: Mapping[Value, Op], through: Callable[[Op], bool]
+) -> Iterator[tuple[Value, Op]]:
+    """Values, and all that they are computed of by ops that it goes `through`; with what makes
+    each.
     """
-    made = {v: op for op in region for v in results_of(op)}
-    found, ahead = set[Op](), [*values]
+    ahead, seen = [*values], set[Value]()
     while ahead:
         value = ahead.pop()
         op = made.get(value)
-        if value in outer or not (op is None or may(op)):
-            return None
-        if op is not None and op not in found:
-            found.add(op)
+        if op is None or value in seen:
+            continue
+        seen.add(value)
+        yield value, op
+        if through(op):
             ahead += operands(op)
-    return tuple(op for op in region if op in found)
 
 
 def _replace_in(held: Any, swap: Mapping[Value, Value]) -> Any:

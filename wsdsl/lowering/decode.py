@@ -34,6 +34,7 @@ from wsdsl.ir.tile_ops import (
 )
 from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import Axis, Role, Tile
+from wsdsl.ir.walk import made_of
 from wsdsl.ir.wgmma import may_be_mn_major
 from wsdsl.lowering.axes import axes_of, loop_variable, tile_axes
 from wsdsl.lowering.product_operands import computed_operands
@@ -96,26 +97,17 @@ def num_decoders(kernel: Kernel) -> int:
 
 def _slice(operand: Value, made: Mapping[Value, Op]) -> list[Value] | None:
     """All that an operand is made of; None if a part of it is not made element by element."""
-    ahead, found = [operand], dict[Value, None]()
-    while ahead:
-        value = ahead.pop()
-        op = made.get(value)
-        if op is None or value in found or isinstance(value.type, Axis):
+    found = list[Value]()
+    for value, op in made_of((operand,), made, lambda op: isinstance(op, ELEMENTWISE)):
+        if isinstance(value.type, Axis):
             continue
-        found[value] = None
-        match op:
-            case _ if isinstance(op, ELEMENTWISE):
-                ahead += operands(op)
-            case _ if (
-                isinstance(value.type, Tile)
-                and not value.type.axes
-                and value is getattr(op, "index", None)
-            ):
-                pass  # The number of an iteration.
-            case _:
-                return None
+        scalar = isinstance(value.type, Tile) and not value.type.axes
+        is_iteration = scalar and value is getattr(op, "index", None)
+        if not isinstance(op, ELEMENTWISE) and not is_iteration:
+            return None
+        found.append(value)
     kind = operand.type
-    return list(found) if isinstance(kind, Tile) and len(kind.axes) == 2 else None
+    return found if isinstance(kind, Tile) and len(kind.axes) == 2 else None
 
 
 def _tile(

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from wsdsl.ir.op import Op, Value, operands
 from wsdsl.ir.tile_ops import Constant, End, ForTiles, Map, Store
 from wsdsl.ir.types import Axis
+from wsdsl.ir.walk import made_of
 
 
 def may_meet(store: Store, loop: ForTiles, made: Mapping[Value, Op]) -> bool:
@@ -29,18 +30,11 @@ def _ways(store: Store, index: Value, made: Mapping[Value, Op]) -> tuple[bool, b
     """Whether an index of the store is computed of the ends of tiles, and of something else of
     them.
     """
-    ahead, seen = [*store.index], set[Value]()
     ends = others = False
-    while ahead:
-        value = ahead.pop()
-        op = made.get(value)
-        if op is None or value in seen or isinstance(op, ForTiles):
-            continue
-        seen.add(value)
-        used = operands(op)
-        ends |= isinstance(op, End) and op.axis == index
-        others |= index in used and not isinstance(op, End)
-        ahead += used
+    for _, op in made_of(store.index, made, lambda op: not isinstance(op, ForTiles)):
+        if not isinstance(op, ForTiles):
+            ends |= isinstance(op, End) and op.axis == index
+            others |= index in operands(op) and not isinstance(op, End)
     return ends, others
 
 

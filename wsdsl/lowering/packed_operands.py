@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from wsdsl.diagnostics import Finding
-from wsdsl.ir.op import Kernel, Value, operands
+from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.packing import MAX_PACKED_RANK, packed_swizzle
 from wsdsl.ir.ranges import may_begin_anywhere
 from wsdsl.ir.swizzle import PACKED_LINES
 from wsdsl.ir.tile_ops import Bitcast, Cast, Contract, ForTiles, Load, Lookup, Map
 from wsdsl.ir.types import Axis, Tensor, Tile
+from wsdsl.ir.walk import made_of
 from wsdsl.lowering.axes import loop_variable, tile_axes
 from wsdsl.lowering.product_operands import computed_operands, multiplied
 
@@ -78,16 +79,8 @@ def _fitting(kernel: Kernel) -> set[Load]:
     parts = {op.index.type.name for op in loops if isinstance(op.index.type, Axis)}
     for product in kernel.of(Contract):
         for operand in computed_operands(kernel, product):
-            ahead, seen = [operand], set[Value]()
-            while ahead:
-                value = ahead.pop()
-                op = made.get(value)
-                if op is None or value in seen:
-                    continue
-                seen.add(value)
-                if isinstance(op, (Map, Cast, Bitcast)):
-                    ahead += operands(op)
-                elif isinstance(op, Load) and _lies_like(op, operand, product.summed, parts):
+            for _, op in made_of((operand,), made, lambda op: isinstance(op, (Map, Cast, Bitcast))):
+                if isinstance(op, Load) and _lies_like(op, operand, product.summed, parts):
                     found.add(op)
     return {load for load in found if load.result not in multiplied(kernel)}
 

@@ -21,7 +21,7 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, regions, resu
 from wsdsl.ir.tile_ops import Bitcast, Cast, Contract, ForEach, ForTiles, Load, Map, Store, Yield
 from wsdsl.ir.tma import MAX_RANK
 from wsdsl.ir.types import Tile
-from wsdsl.ir.walk import definers, makers, used_inside, walk
+from wsdsl.ir.walk import definers, made_of, makers, used_inside, walk
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.cooperation import shared_role
 from wsdsl.lowering.decode import decoded
@@ -260,17 +260,9 @@ class _Finder:
         found: dict[Value, Role] = {}
         for op in walk(block):
             for operand, other in ((op.a, op.b), (op.b, op.a)) if isinstance(op, Contract) else ():
-                ahead, seen = [operand], set[Value]()
                 by: Role = "decode" if operand in self.decoded.tiles else "compute"
-                while ahead:
-                    value = ahead.pop()
-                    made = own.get(value)
-                    if made is None or value in seen:
-                        continue
-                    seen.add(value)
-                    if isinstance(made, (Map, Cast, Bitcast)):
-                        ahead += operands(made)
-                    elif isinstance(made, Load) and value not in self.multiplied:
+                for value, made in made_of((operand,), own, _is_elementwise):
+                    if isinstance(made, Load) and value not in self.multiplied:
                         # What others read as well is not given to one partition alone.
                         fits = by == "compute" or value in self.decoded.inside
                         if fits and self.lies_like(made, operand, other):
@@ -366,6 +358,10 @@ def _links(block: Region) -> list[int]:
         own = link + 1 if products else max((behind.get(v, 0) for v in operands(op)), default=0)
         behind |= dict.fromkeys(results_of(op), own)
     return found
+
+
+def _is_elementwise(op: Op) -> bool:
+    return isinstance(op, (Map, Cast, Bitcast))
 
 
 def needed_before(block: Region, first: int, values: Iterable[Value]) -> list[int] | None:

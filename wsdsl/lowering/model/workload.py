@@ -7,10 +7,11 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 
 from wsdsl.ir.global_memory import COPY_WORD, L2_LINE
-from wsdsl.ir.op import Kernel, Op, Value, once, operands
+from wsdsl.ir.op import Kernel, Op, Value, once
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tile_ops import Contract, End, ForEach, ForTiles, Index, Load, Map, Store
 from wsdsl.ir.types import Axis, Role, Tensor, Tile, Type
+from wsdsl.ir.walk import made_of
 from wsdsl.lazy import cached_property
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.decode import decoded
@@ -363,15 +364,8 @@ class Work:
 
 def _is_made(value: Value, made: Mapping[Value, Op]) -> bool:
     """Whether it comes from a product in the same loop."""
-    ahead, seen = [value], set[Value]()
-    while ahead:
-        op = made.get(ahead.pop())
-        if isinstance(op, Contract):
-            return True
-        if op is not None and not isinstance(op, (ForTiles, ForEach)):
-            ahead += {*operands(op)} - seen
-            seen |= {*operands(op)}
-    return False
+    ops = made_of((value,), made, lambda op: not isinstance(op, (ForTiles, ForEach)))
+    return any(isinstance(op, Contract) for _, op in ops)
 
 
 def _ends_with_a_tile(loop: Loop, made: Mapping[Value, Op]) -> bool:

@@ -52,7 +52,7 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, results_of
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tile_ops import Constant, DimSize, If, Map
 from wsdsl.ir.types import Tensor
-from wsdsl.ir.walk import Namer, copy_region, made_by, with_regions
+from wsdsl.ir.walk import Namer, copy_region, makers, with_regions
 from wsdsl.lowering.builder import INT, Builder
 
 AHEAD_BYTES = 24 << 10
@@ -193,12 +193,10 @@ class _Ahead:
         """
         wanted = {v for copy in self.copies for v in copy.coordinates} - {self.loop.index}
         wanted |= {self.loop.start, self.loop.stop}
-        return made_by(
-            items.body,
-            wanted,
-            may=lambda op: isinstance(op, (Constant, DimSize, Map)),
-            outer=items.args,
-        )
+        ops = makers(items.body, wanted)
+        carried = {*items.args} & {*wanted, *(v for op in ops for v in operands(op))}
+        may = all(isinstance(op, (Constant, DimSize, Map)) for op in ops)
+        return ops if may and not carried else None
 
 
 def _bytes(copy: ThreadLoad) -> int:

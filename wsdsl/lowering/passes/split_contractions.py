@@ -27,7 +27,7 @@ from wsdsl.ir.pipeline_ops import FinishTile, ForWork, Partition
 from wsdsl.ir.slot_ops import ConsumerRelease
 from wsdsl.ir.tile_ops import ForTiles, Yield
 from wsdsl.ir.types import Axis
-from wsdsl.ir.walk import Namer, copy_region, made_by, replace_operands, uses, walk, with_regions
+from wsdsl.ir.walk import Namer, copy_region, makers, replace_operands, uses, walk, with_regions
 from wsdsl.lowering.builder import INT
 from wsdsl.lowering.cooperation import cluster_splits_beside
 from wsdsl.schedule import Schedule
@@ -112,7 +112,7 @@ class _Cut:
         if which:
             # A slice of the tile computes for itself what it needs.
             before = tuple(op for op in body[:at] if not regions(op))
-            rest = copy_region((*(made_by(before, uses(rest)) or ()), *rest), self.namer)
+            rest = copy_region((*makers(before, uses(rest)), *rest), self.namer)
         finish = FinishTile(
             sums=loop.result,
             slot=slot,
