@@ -172,20 +172,20 @@ def _cut(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
             yield from why_not_shared(kernel, body)
         if chosen.reduction == "parallel" and not unfit:
             yield from why_not_parallel(kernel, body)
-    if chosen.reduction == "parallel" and chosen.scheduler != "split_k":
-        told = f'Schedule.reduction="parallel" with scheduler="{chosen.scheduler}"'
-        yield Finding(told, kernel.loc, 'use scheduler="split_k"')
-    if chosen.scheduler == "split_k" and chosen.splits is None:
+    by, pieces = f'scheduler="{chosen.scheduler}"', 'use scheduler="split_k"'
+    if chosen.scheduler != "split_k":
+        if chosen.reduction == "parallel":
+            yield Finding(f'Schedule.reduction="parallel" with {by}', kernel.loc, pieces)
+        if chosen.splits not in (None, 1):
+            yield Finding(f"Schedule.splits with {by}", kernel.loc, pieces)
+    elif chosen.splits is None:
         hint = "say how many: splits=4; they are chosen only where all sizes are known"
         if chosen.reduction == "parallel":
             hint += ", and all slices can run at the same time"
         yield Finding('scheduler="split_k" without splits', kernel.loc, hint)
-    if chosen.scheduler != "split_k" and chosen.splits not in (None, 1):
-        told = f'Schedule.splits with scheduler="{chosen.scheduler}"'
-        yield Finding(told, kernel.loc, 'use scheduler="split_k"')
     if chosen.reduction and not cuts:
-        told = f'Schedule.reduction with scheduler="{chosen.scheduler}", which cuts no tiles'
-        yield Finding(told, kernel.loc, 'use scheduler="split_k" or "stream_k"')
+        told = f"Schedule.reduction with {by}, which cuts no tiles"
+        yield Finding(told, kernel.loc, f'{pieces} or "stream_k"')
 
 
 def _shared_contraction(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:

@@ -197,12 +197,8 @@ class EpilogueOperands:
         return made.result
 
     def _load(self, field: int, i: int, j: int, column: int) -> LoadPanels | LoadShared:
-        b, op, tile, shape = (
-            self.context.builder,
-            self.op,
-            self.tiles[field],
-            self.pieces[field].shape,
-        )
+        b, op, tile = self.context.builder, self.op, self.tiles[field]
+        shape = self.pieces[field].shape
         name, shared, at = op.result[field].name, op.shared[field], op.offsets[field]
         if shape.columns is None:
             return LoadShared(

@@ -126,10 +126,8 @@ def _cycles(
     like = {(c.schedule.mma, c.schedule.precise_every): c.kernel for c in choices}
     made: list[list[float]] = []
     for c in choices:
-        kernel, tile = (
-            like[c.schedule.mma, c.schedule.precise_every],
-            axis_sizes(c.kernel, c.schedule),
-        )
+        kernel = like[c.schedule.mma, c.schedule.precise_every]
+        tile = axis_sizes(c.kernel, c.schedule)
         works = ((size, Work.of(kernel, {**others, dim: size})) for size in sizes)
         made.append([
             predict(work, c.schedule, tile).cycles * (1 if c.may_serve(size) else REFUSED)
