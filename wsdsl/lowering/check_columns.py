@@ -17,7 +17,7 @@ from wsdsl.lowering.cooperation import num_shares
 from wsdsl.lowering.epilogue_operands import epilogue_slots
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.product_operands import multiplied
-from wsdsl.lowering.store_panels import may_be_staged
+from wsdsl.lowering.store_panels import stored_as_panels
 from wsdsl.schedule import Schedule
 
 OPERAND_LINE = 32
@@ -76,7 +76,7 @@ def _lines(kernel: Kernel, schedule: Schedule) -> Iterator[tuple[Value, Axis, in
     shared = num_shares(kernel, schedule)["columns"] > 1
     for op in kernel.ops:
         by_tma = isinstance(op, Store) and op.tensor.name not in kernel.unaligned
-        if isinstance(op, Store) and by_tma and may_be_staged(kernel, op):
+        if isinstance(op, Store) and by_tma and op.tensor in stored_as_panels(kernel):
             found.append((op.tensor, op.index[-1], TMA_ALIGN))
         elif shared and isinstance(op, Load) and op.result in multiplied(kernel):
             found.append((op.tensor, op.index[-1], OPERAND_LINE))

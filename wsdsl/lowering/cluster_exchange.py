@@ -19,6 +19,7 @@ tile's, and none of their arrivals is under way any more when the CTA ends.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from wsdsl.ir.barrier_ops import (
     ArriveBarrier,
@@ -84,7 +85,9 @@ class ClusterExchange:
             ctas.append(b.map("add", first, there, wish="other"))
             for field in fields:
                 for i, j in field.slice.places():
-                    self._send(field, i, j, away, is_part, ctas[-1])
+                    piece = self._slice(field, i, j, away, is_part)
+                    place = self._place(field, i, j, away)
+                    b.add(SendFragment(value=piece, barriers=self.full, cta=ctas[-1], **place))
         expect = ArriveExpectTx(barriers=self.full, state=self.state, tx_bytes=self.bytes)
         b.add(Elect(body=(expect,)))
         b.add(WaitBarrier(barriers=self.full, state=self.state))
@@ -120,38 +123,21 @@ class ClusterExchange:
             found = b.map("where", holds, other, found, type=found.type, wish="slice")
         return found
 
-    def _shift(self, field: Field) -> Value | None:
-        if self.context.num_warpgroups == 1:
-            return None
-        assert self.context.warpgroup is not None
-        return self.builder.times(self.context.warpgroup, field.own_bytes, "shift")
-
-    def _send(
-        self, field: Field, i: int, j: int, away: int, is_part: list[Value], cta: Value
-    ) -> None:
-        self.builder.add(
-            SendFragment(
-                value=self._slice(field, i, j, away, is_part),
-                shared=self.shared,
-                offset=(away - 1) * self.each + field.offset(i, j),
-                shift=self._shift(field),
-                state=self.state,
-                barriers=self.full,
-                cta=cta,
-            )
-        )
+    def _place(self, field: Field, i: int, j: int, away: int) -> dict[str, Any]:
+        """Where a piece lies that comes from, or goes to, the CTA that is `away`."""
+        shift = None
+        if self.context.num_warpgroups > 1:
+            assert self.context.warpgroup is not None
+            shift = self.builder.times(self.context.warpgroup, field.own_bytes, "shift")
+        offset = (away - 1) * self.each + field.offset(i, j)
+        return dict(shared=self.shared, offset=offset, shift=shift, state=self.state)
 
     def _whole(self, field: Field, i: int, j: int, is_part: list[Value]) -> Value:
         b = self.builder
         total = self._slice(field, i, j, 0, is_part)
         assert isinstance(total.type, Fragment)
         for away in range(1, self.op.sharing):
-            got = ReceiveFragment(
-                result=b.value("got", total.type),
-                shared=self.shared,
-                offset=(away - 1) * self.each + field.offset(i, j),
-                shift=self._shift(field),
-                state=self.state,
-            )
-            total = b.map("add", total, b.add(got).result, wish="sum")
+            got = b.value("got", total.type)
+            b.add(ReceiveFragment(result=got, **self._place(field, i, j, away)))
+            total = b.map("add", total, got, wish="sum")
         return total

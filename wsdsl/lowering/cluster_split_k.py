@@ -55,6 +55,5 @@ def finish_in_cluster(
             barrier=partials.barrier,
         )
     )
-    for inner in narrowed(op, columns.name, axis, wholes):
-        b.add(inner)
+    b.ops += narrowed(op, columns.name, axis, wholes)
     return ring

@@ -127,8 +127,7 @@ class ParallelReduction:
                 self.whole(i, like, place, offset)
                 for i, (like, place) in enumerate(zip(alike, places, strict=True))
             ]
-            for inner in narrowed(self.op, columns.name, axis, wholes):
-                b.add(inner)
+            b.ops += narrowed(self.op, columns.name, axis, wholes)
             b.add(Yield())
         stop = b.integer(num)
         if num > 1:

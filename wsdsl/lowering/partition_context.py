@@ -16,14 +16,14 @@ from wsdsl.ir.types import BOOL, I32, Axis, Fragment, Tile
 from wsdsl.lowering.axes import axes_of, whole_axes
 from wsdsl.lowering.builder import INT, Builder
 from wsdsl.lowering.register_tiles import RegisterTile, Shapes, chunk_widths, narrow
-from wsdsl.lowering.store_panels import may_be_staged
+from wsdsl.lowering.store_panels import stored_as_panels
 
 
 def narrow_axes(kernel: Kernel) -> set[str]:
     """Column axes of four-byte tiles that are stored through SMEM."""
     found: set[str] = set()
     for op in kernel.ops:
-        if isinstance(op, Store) and may_be_staged(kernel, op) and op.dtype.bytes == 4:
+        if isinstance(op, Store) and op.tensor in stored_as_panels(kernel) and op.dtype.bytes == 4:
             found |= {a.name for a in op.axes if a.role == "columns"}
     for op in kernel.of(RenameAxes):
         assert isinstance(op.x.type, Tile) and isinstance(op.result.type, Tile)

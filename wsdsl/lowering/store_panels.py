@@ -74,22 +74,24 @@ def staged_tensors(kernel: Kernel, region: Region, shapes: Shapes) -> set[Value]
     """All stores of a tensor go through SMEM, or none. Those that TMA does not take only if they
     consist of lines of whole units: else threads place them.
     """
-    stores = [op for op in walk(region) if isinstance(op, Store)]
-    found = {op.tensor for op in stores if may_be_staged(kernel, op)}
-    for op in stores:
-        if op.tensor.name in kernel.unaligned and op.tensor in found:
-            widths = shape_of(op, shapes).widths
-            if any(panel_of(op, width).line % TMA_ALIGN for width in widths):
-                found.remove(op.tensor)
-    return found
+    panels = stored_as_panels(kernel)
+    stores = [op for op in walk(region) if isinstance(op, Store) and op.tensor in panels]
+    return {op.tensor for op in stores} - {
+        op.tensor
+        for op in stores
+        if op.tensor.name in kernel.unaligned
+        and any(panel_of(op, n).line % TMA_ALIGN for n in shape_of(op, shapes).widths)
+    }
 
 
-def may_be_staged(kernel: Kernel, op: Store) -> bool:
-    """Whether all stores of the tensor are of tiles of rows and columns, one of them contiguous:
-    threads and TMA do not wait for each other.
+@once
+def stored_as_panels(kernel: Kernel) -> frozenset[Value]:
+    """Tensors all stores of which are of tiles of rows and columns, one of them contiguous: threads
+    and TMA do not wait for each other.
     """
-    own = (o for o in kernel.ops if isinstance(o, Store) and o.tensor == op.tensor)
-    return all(_is_panel(kernel, o) for o in own)
+    stores = kernel.of(Store)
+    others = (op.tensor for op in stores if not _is_panel(kernel, op))
+    return frozenset(op.tensor for op in stores).difference(others)
 
 
 @once

@@ -36,7 +36,7 @@ from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.ping_pong import consumer_barrier
 from wsdsl.lowering.reads import Find
 from wsdsl.lowering.register_tiles import Shape
-from wsdsl.lowering.store_hazards import read_again, stored_again
+from wsdsl.lowering.store_hazards import read_again, stored_again, stored_in
 from wsdsl.lowering.store_panels import (
     LEAST_BYTES,
     item_bytes,
@@ -87,9 +87,7 @@ class Stores:
         if len(blocks) == 1 and smaller >= 2 * max(blocks) > 2:
             self.bytes, self.buffers, self.together = narrow, smaller, max(blocks)
         self.groups = self.buffers // self.together
-        counts = self._counts(partition.body)
-        self.even = all(n % self.groups == 0 for n in counts)
-        self.any = any(counts)
+        self.even = all(n % self.groups == 0 for n in self._counts(partition.body))
         self.any_by_tma = any(map(self._by_tma, self.stores))
 
     def _is_staged(self, op: Op) -> TypeGuard[Store]:
@@ -120,7 +118,7 @@ class Stores:
 
     def begin(self) -> None:
         """At the start of the partition: which buffers are this warpgroup's."""
-        if not self.any:
+        if not self.stores:
             return
         b, context = self.context.builder, self.context
         num = self.buffers * context.num_warpgroups
@@ -139,7 +137,7 @@ class Stores:
         """Around an op with regions: a run ends here where they store, and no slot is given back in
         them that was read outside.
         """
-        if any(n for body in regions(op) for n in self._counts(body)):
+        if self.staged & stored_in(op):
             self.group = 0
         self.over = set()
         self.context.give_back(op.loc)

@@ -113,8 +113,7 @@ class _Pieces:
             b.add(Yield(values=tuple(whole)))
         b.add(If(result=op.args, cond=taken, then=tuple(then), orelse=(Yield(values=op.sums),)))
         with b.region() as last:
-            for inner in op.body:
-                b.add(inner)
+            b.ops += op.body
             with b.region() as reset:
                 back = b.map("sub", b.integer(0), op.begin, wish="back")
                 partials.arrive(flags, flag, by=back, release=False)
