@@ -72,16 +72,13 @@ def _products(kernel: Kernel, axis: str) -> Iterator[tuple[Contract, DType]]:
 
 def _lines(kernel: Kernel, schedule: Schedule) -> Iterator[tuple[Value, Axis, int]]:
     """The tensors that TMA moves along columns, and of how many bytes their lines are multiples."""
-    found: list[tuple[Value, Value, int]] = []
-    shared = num_shares(kernel, schedule)["columns"] > 1
-    for op in kernel.ops:
-        by_tma = isinstance(op, Store) and op.tensor.name not in kernel.unaligned
-        if isinstance(op, Store) and by_tma and op.tensor in stored_as_panels(kernel):
-            found.append((op.tensor, op.index[-1], TMA_ALIGN))
-        elif shared and isinstance(op, Load) and op.result in multiplied(kernel):
-            found.append((op.tensor, op.index[-1], OPERAND_LINE))
+    loads = kernel.of(Load) if num_shares(kernel, schedule)["columns"] > 1 else ()
+    operands = (op for op in loads if op.result in multiplied(kernel))
+    found = [(op.tensor, op.index[-1], OPERAND_LINE) for op in operands]
+    panels = (op for op in kernel.of(Store) if op.tensor in stored_as_panels(kernel))
+    stores = (op for op in panels if op.tensor.name not in kernel.unaligned)
     in_parts = (op for group in epilogue_slots(kernel, schedule) for op in group.loads)
-    found += [(op.tensor, op.index[-1], TMA_ALIGN) for op in in_parts]
+    found += [(op.tensor, op.index[-1], TMA_ALIGN) for op in (*stores, *in_parts)]
     for tensor, last, line in found:
         if isinstance(last.type, Axis) and last.type.role == "columns":
             yield tensor, last.type, line
