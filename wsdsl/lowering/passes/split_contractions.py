@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from wsdsl.ir.op import Kernel, Op, Region, Value, regions
+from wsdsl.ir.op import Kernel, Region, Value, regions
 from wsdsl.ir.pipeline_ops import FinishTile, ForWork, Partition
 from wsdsl.ir.slot_ops import ConsumerRelease
 from wsdsl.ir.tile_ops import ForTiles, Yield
@@ -79,13 +79,12 @@ class _Cut:
             apart["every"] = which[1]
 
         def change(inner: Region) -> Region:
-            made: list[Op] = []
-            for op in inner:
-                if isinstance(op, ForTiles) and self.is_cut(op):
-                    made.append(dataclasses.replace(op, stop=end, **apart))
-                else:
-                    made.append(with_regions(op, change))
-            return tuple(made)
+            return tuple(
+                dataclasses.replace(op, stop=end, **apart)
+                if isinstance(op, ForTiles) and self.is_cut(op)
+                else with_regions(op, change)
+                for op in inner
+            )
 
         return change(region)
 
