@@ -7,7 +7,7 @@ import pytest
 
 from tests.kernels import CASES
 from tests.test_timeline import LARGE, SCHEDULES, SMALL
-from wsdsl import Schedule, ScheduleError
+from wsdsl import Schedule, ScheduleError, parse
 from wsdsl.cli import main
 from wsdsl.report.timed.worker import Worker
 
@@ -23,17 +23,19 @@ FURTHER = {
     # It lets all arithmetic be beside products.
     "attention": 0.15,
 }  # fmt: skip
-REFUSED = {"part": "up to data"}
-NOT_AT_SIZE = {"second_operand_first"}
+REFUSED = {"part": "data decide"}
+SMALLER = {"second_operand_first": dict(K=128)}
+"""`K` is taken whole."""
 
 
 def worker(name: str, schedule: Schedule | None = None, **sizes: int) -> Worker:
     return CASES[name].kernel.timeline(schedule, **sizes).worker
 
 
-@pytest.mark.parametrize("name", sorted(CASES.keys() - REFUSED.keys() - NOT_AT_SIZE))
+@pytest.mark.parametrize("name", sorted(CASES.keys() - REFUSED.keys()))
 def test_it_takes_about_what_is_predicted(name: str) -> None:
-    sizes = {dim: USUAL.get(dim, size) for dim, size in CASES[name].sizes.items()}
+    usual = USUAL | SMALLER.get(name, {})
+    sizes = {dim: usual.get(dim, size) for dim, size in CASES[name].sizes.items()}
     found = worker(name, **sizes)
     assert found.cycles == pytest.approx(found.predicted, rel=FURTHER.get(name, CLOSE))
 
@@ -120,6 +122,20 @@ def test_what_data_decide_is_refused(name: str) -> None:
     timeline = CASES[name].kernel.timeline(**CASES[name].sizes)
     with pytest.raises(ScheduleError, match=REFUSED[name]):
         print(timeline)
+
+
+def test_so_is_a_branch_that_they_decide() -> None:
+    text = """
+@kernel
+def either(X: f32[M, N], flag: i32[1], Y: f32[M, N]):
+    for m, n in tiles(M, N):
+        y = X[m, n]
+        if flag[0] > 0:
+            y = y * 0.5
+        Y[m, n] = y
+"""
+    with pytest.raises(ScheduleError, match=r"6:9: data decide"):
+        print(parse(text).either.timeline(M=256, N=256))
 
 
 def test_the_cli(tmp_path, capsys) -> None:

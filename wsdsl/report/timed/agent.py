@@ -94,7 +94,6 @@ class Agent:
                 case b.ForRange():
                     yield from self._loop(op, effects)
                 case t.If():
-                    # What data decides, and is not known, is done.
                     chosen = op.then if self.get(op.cond) else op.orelse
                     self._define(op.result, (yield from self.run(chosen, effects)))
                 case b.Elect():

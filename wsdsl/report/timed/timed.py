@@ -9,6 +9,7 @@ from wsdsl.diagnostics import Finding, ScheduleError
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.memory_ops import LoadGlobal
 from wsdsl.ir.op import Kernel, Op, operands, results_of
+from wsdsl.ir.tile_ops import If
 from wsdsl.ir.types import Fragment, Tile
 from wsdsl.lowering.cooperation import cluster_size
 from wsdsl.lowering.model.predict import Prediction
@@ -31,8 +32,8 @@ def timed(
     """Of `clusters` that run in one place, one after another. ScheduleError where data decide how
     long a loop is, or the run is too long to show.
     """
-    if (op := loop_of_data(kernel)) is not None:
-        told = "how long this loop is is up to data, which a timeline has none of"
+    if (op := decided_by_data(kernel)) is not None:
+        told = "data decide how long this takes, and a timeline has none"
         raise ScheduleError([Finding(told, op.loc, "`explain` tells of whole dimensions")])
     schedule = kernel.schedule or Schedule()
     speeds = Speeds.of(prediction, schedule)
@@ -72,14 +73,15 @@ def _name(agent: Agent, agents: Sequence[Agent]) -> str:
     return word if len(alike) == 1 else f"{word} {alike.index(agent)}"
 
 
-def loop_of_data(kernel: Kernel) -> Op | None:
-    """A loop whose bounds come from memory, if there is one."""
+def decided_by_data(kernel: Kernel) -> Op | None:
+    """A loop whose bounds come from memory, or a branch whose condition does, if there is one."""
     known: set[str] = set()
     for op in kernel.ops:
-        of_data = isinstance(op, LoadGlobal) or any(v.name in known for v in operands(op))
+        decides = (op.cond,) if isinstance(op, If) else ()
         if isinstance(op, ForRange):
-            if {op.start.name, op.stop.name, op.step.name} & known:
-                return op
-        elif of_data:
+            decides = op.start, op.stop, op.step
+        if any(v.name in known for v in decides):
+            return op
+        if isinstance(op, LoadGlobal) or any(v.name in known for v in operands(op)):
             known |= {v.name for v in results_of(op) if not isinstance(v.type, Fragment)}
     return None
