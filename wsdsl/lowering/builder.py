@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from wsdsl.diagnostics import Loc
-from wsdsl.ir.op import Op, Region, Value
+from wsdsl.ir.op import Op, Value
 from wsdsl.ir.tile_ops import COMPARISONS, Constant, DimSize, Map
 from wsdsl.ir.types import BOOL, I32, Tile, Type
 from wsdsl.ir.walk import Namer
@@ -102,6 +102,3 @@ class Builder:
         if a in self.known:
             return self.integer(-(-int(self.known[a]) // b))
         return self.map("floordiv", self.plus(a, b - 1), self.integer(b), wish=wish)
-
-    def take(self) -> Region:
-        return tuple(self.ops)

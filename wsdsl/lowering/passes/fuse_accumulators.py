@@ -19,6 +19,7 @@ Why here: before anything looks at who uses a product.
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands
 from wsdsl.ir.tile_ops import Constant, Contract, ForEach, ForTiles, Full, Map
@@ -29,19 +30,12 @@ from wsdsl.lowering.zeros import tiles_of_zeros
 
 
 def fuse_accumulators(kernel: Kernel) -> Kernel:
-    fused = _fuse(kernel.body, _use_counts(kernel.body), promotes(kernel.schedule))
+    fused = _fuse(kernel.body, Counter(uses(kernel.body)), promotes(kernel.schedule))
     body = _from_zeros(fused, Namer.of(kernel), tiles_of_zeros(fused))
     return dataclasses.replace(kernel, body=body)
 
 
-def _use_counts(region: Region) -> dict[Value, int]:
-    counts: dict[Value, int] = {}
-    for value in uses(region):
-        counts[value] = counts.get(value, 0) + 1
-    return counts
-
-
-def _fuse(region: Region, counts: dict[Value, int], precise: bool) -> Region:
+def _fuse(region: Region, counts: Counter[Value], precise: bool) -> Region:
     products = {
         op.result: op
         for op in region
