@@ -8,7 +8,8 @@ import pytest
 
 import wsdsl
 from wsdsl.diagnostics import LaunchError, TypeCheckError
-from wsdsl.ir.types import DTYPES
+from wsdsl.ir.tile_ops import Map
+from wsdsl.ir.types import DTYPES, Tile
 from wsdsl.simulator.arithmetic import convert, numpy_dtype, reinterpret, round_float
 
 F32, U8 = DTYPES["f32"], DTYPES["u8"]
@@ -172,6 +173,35 @@ def test_numbers_that_a_type_does_not_hold(number: str, name: str, told: str) ->
     text += f"        Y[m, n] = full({name}[m, n], {number})\n"
     with pytest.raises(TypeCheckError, match=told):
         _ = wsdsl.parse(text).k.tile
+
+
+@pytest.mark.parametrize("name", FLOATS)
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        ("a + a", False), ("-a", False), ("abs(a)", False), ("a * 0.1", False), ("exp(a)", False),
+        ("fma(a, a, a)", False), ("a / b", False), ("max(a, b)", False), ("max(a, a)", True),
+        ("where(a > 0.3, a, 1.0)", True), ("min(a, 2.0)", True),
+    ],
+)  # fmt: skip
+def test_what_is_computed_is_f32(name: str, value: str, kept: bool) -> None:
+    other = "f4e2m1" if name != "f4e2m1" else "f8e5m2"
+    text = f"@kernel\ndef k(A: {name}[M, N], B: {other}[M, N], Y: f32[M, N]):\n"
+    text += "    for m, n in tiles(M, N):\n        a, b = A[m, n], B[m, n]\n"
+    text += "        y = {}\n        Y[m, n] = cast(y, f32)\n"
+    last = [*wsdsl.parse(text.format(value)).k.tile.of(Map)][-1].result.type
+    assert isinstance(last, Tile)
+    assert last.dtype.name == (name if kept else "f32")
+
+
+def test_a_literal_is_not_rounded_unsaid() -> None:
+    text = "@kernel\ndef k(A: f8e4m3[M, N], Y: f32[M, N]):\n    for m, n in tiles(M, N):\n"
+    text += "        Y[m, n] = cast(max(A[m, n], 0.1), f32)\n"
+    with pytest.raises(TypeCheckError, match=r"f8e4m3 does not hold 0.1"):
+        _ = wsdsl.parse(text).k.tile
+    rounded = wsdsl.parse(text.replace("0.1", "cast(0.1, f8e4m3)")).k
+    a = np.zeros((2, 2), ml_dtypes.float8_e4m3fn)
+    assert np.all(rounded.reference(a) == np.float32(ml_dtypes.float8_e4m3fn(0.1)))
 
 
 def test_tensors_of_torch() -> None:

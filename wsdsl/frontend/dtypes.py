@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from wsdsl.frontend.entities import Number
-from wsdsl.ir.types import DTYPES, DType
+from wsdsl.ir.types import DTYPES, F32, DType
 
 # Numbers below round to a finite value of the type.
 _LARGEST = {
@@ -24,22 +24,44 @@ _WITHOUT_NAN = ("f6e2m3", "f6e3m2", "f4e2m1")
 _WITHOUT_INFINITY = ("f8e4m3", "f8e8m0", *_WITHOUT_NAN)
 _MOST_F32 = "3.4e38"
 # Mantissa bits count as width here: tf32 is stored like an f32, but holds less.
-_WIDTH = {"f32": 32, "tf32": 19, "bf16": 16, "f16": 16, "f8e5m2": 8, "f8e4m3": 8}
+_WIDTH = {"f32": 32, "tf32": 19, "bf16": 16, "f16": 16}
+# The least step between two values of a small float.
+_STEP = {"f8e4m3": 2.0**-9, "f8e5m2": 2.0**-16, "f6e2m3": 0.125, "f6e3m2": 0.0625, "f4e2m1": 0.5}
 
 
 def promote(a: DType, b: DType) -> DType | None:
     """The type of an operation on both, or None if one must be cast.
 
-    The wider of two floats, and of two integers of the same signedness.
+    The wider of two floats, and of two integers of the same signedness. No float of under 16 bits
+    holds what all others do: two of them are f32.
     """
     if a == b:
         return a
     if a.is_float and b.is_float:
-        wide = {_WIDTH[a.name]: a, _WIDTH[b.name]: b}
+        if {a.name, b.name} == {"f8e8m0", "f16"}:
+            return None
+        if is_small(a) and is_small(b):
+            return F32
+        wide = {_WIDTH.get(a.name, 8): a, _WIDTH.get(b.name, 8): b}
         return wide[max(wide)] if len(wide) == 2 else None
     if a.kind == b.kind and a.is_integer:
         return a if a.bits > b.bits else b
     return None
+
+
+def is_small(dtype: DType) -> bool:
+    """A float of under 16 bits, to which nothing is rounded but by a `cast`."""
+    return dtype.is_float and dtype.bits < 16
+
+
+def is_rounded(value: Number, dtype: DType) -> bool:
+    """Whether a small float that a literal fits has another value."""
+    if not math.isfinite(value) or value == 0:
+        return False
+    significand = math.frexp(value)[0] * 2.0**dtype.significant_bits
+    return not (
+        significand.is_integer() and (value / _STEP.get(dtype.name, 2.0**-127)).is_integer()
+    )
 
 
 def misfit(value: Number, dtype: DType) -> str:

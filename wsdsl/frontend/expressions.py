@@ -5,6 +5,7 @@ from __future__ import annotations
 from wsdsl.diagnostics import Loc, counted
 from wsdsl.frontend import syntax as s
 from wsdsl.frontend import typed
+from wsdsl.frontend.dtypes import is_small
 from wsdsl.frontend.entities import (
     POISON,
     Argument,
@@ -178,6 +179,9 @@ class Expressions:
             return POISON
         if isinstance(a, Literal) or isinstance(b, Literal):
             return self.report.error("`@` of a number", node.loc, "`*` multiplies by a number")
+        if {a.type.dtype, b.type.dtype} >= {F32} and any(is_small(v.type.dtype) for v in (a, b)):
+            # One of them has a factor, and so is f32.
+            a, b = self.ops.cast(a, F32), self.ops.cast(b, F32)
         x, y = a.type, b.type
         shared = [axis for axis in x.axes if axis in y.axes]
         if not shared:

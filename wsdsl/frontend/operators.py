@@ -8,7 +8,15 @@ from collections.abc import Callable, Sequence
 
 from wsdsl.diagnostics import Loc
 from wsdsl.frontend import typed
-from wsdsl.frontend.dtypes import as_dtype, misfit, promote, show_number, wider
+from wsdsl.frontend.dtypes import (
+    as_dtype,
+    is_rounded,
+    is_small,
+    misfit,
+    promote,
+    show_number,
+    wider,
+)
 from wsdsl.frontend.entities import POISON, Literal, Number, Poison, Value
 from wsdsl.frontend.literals import NUMBERS_HINT
 from wsdsl.frontend.ranges import range_of
@@ -65,9 +73,11 @@ class Operators:
         return typed.Cast(x, type=Tile(dtype, x.type.axes), loc=x.loc)
 
     def common(
-        self, values: Sequence[Value], loc: Loc, what: str
+        self, values: Sequence[Value], loc: Loc, what: str, *, chosen: bool = False
     ) -> tuple[list[typed.Expr], DType] | Poison:
-        """The values in one dtype: literals take it, the narrower of two floats is widened."""
+        """The values in one dtype: literals take it, the narrower of two floats is widened. Floats
+        of under 16 bits become f32, unless one of the values is `chosen`, and nothing computed.
+        """
         held = [v for v in values if not isinstance(v, (Literal, Poison))]
         if any(isinstance(v, Poison) for v in values):
             return POISON
@@ -86,12 +96,17 @@ class Operators:
                         f"cast one of them, as in cast(x, {dtype})",
                     )
                 dtype = found
+            dtype = F32 if is_small(dtype) and not chosen else dtype
         made: list[typed.Expr] = []
         for v in values:
             if isinstance(v, Literal):
                 constant = self.constant(v, dtype, v.loc)
                 if isinstance(constant, Poison):
                     return POISON
+                if is_small(dtype) and is_rounded(v.value, dtype):
+                    number = show_number(v.value)
+                    hint = f"cast({number}, {dtype}) rounds it; cast(x, f32) takes it as it is"
+                    return self.report.error(f"{dtype} does not hold {number}", v.loc, hint)
                 made.append(constant)
             elif not isinstance(v, Poison):
                 made.append(self.cast(v, dtype))
@@ -173,6 +188,7 @@ class Operators:
                 flipped = not a.value if isinstance(a.value, bool) else ~int(a.value)
                 return Literal(flipped, loc=loc)
             return Literal(-a.value if op == "-" else a.value, loc=loc)
+        a = self.cast(a, F32) if is_small(a.type.dtype) and op == "-" else a
         dtype = a.type.dtype
         if op == "~" and dtype.is_float:
             return self.report.error(f"`~` of {dtype}", loc, "it works on integers and bool")

@@ -154,7 +154,7 @@ def bitcast(e: Expressions, node: s.Call) -> Entity:
 
 def where(e: Expressions, node: s.Call) -> Entity:
     cond = e.typed(node.args[0])
-    both = e.ops.common([e.value(a) for a in node.args[1:]], node.loc, "`where`")
+    both = e.ops.common([e.value(a) for a in node.args[1:]], node.loc, "`where`", chosen=True)
     if isinstance(cond, Poison) or isinstance(both, Poison):
         return POISON
     if cond.type.dtype != BOOL:
@@ -208,7 +208,7 @@ def _reduction(name: str) -> Word:
                 f"`{name}` of what?", node.loc, f"{name}(x, over=axis) reduces an axis"
             )
         values = [e.value(a) for a in node.args]
-        found = e.ops.common(values, node.loc, f"`{name}`")
+        found = e.ops.common(values, node.loc, f"`{name}`", chosen=True)
         if isinstance(found, Poison):
             return found
         args, dtype = found
