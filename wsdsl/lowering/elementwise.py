@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 from wsdsl.ir.fragment_ops import LANE_COLUMNS, ReduceColumns, Slice
 from wsdsl.ir.op import Op, Value, operands
@@ -12,7 +12,6 @@ from wsdsl.ir.pipeline_ops import FoldColumns
 from wsdsl.ir.tile_ops import Bitcast, Cast, Constant, Full, Index, Map, Reduce
 from wsdsl.ir.types import F32, Axis, DType, Fragment, Tile
 from wsdsl.ir.walk import replace_operands
-from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.register_tiles import RegisterTile, covering, narrow
 from wsdsl.lowering.zeros import zero_outside
@@ -92,12 +91,17 @@ def _reduce(op: Reduce, context: PartitionContext, x: RegisterTile, masked: bool
     if masked:
         inside = with_inside(inside, context, op.axis, work, _neutral(op.fn, work))
 
-    def reduced(total: Value) -> Value:
+    def of_width(i: int, chunks: list[int]) -> Value:
+        total = inside.get(i, chunks[0])
+        for chunk in chunks[1:]:
+            total = b.map(op.fn, total, inside.get(i, chunk), wish="partial")
         made = b.value(op.result.name, shape.piece(work, 0))
         return b.add(ReduceColumns(result=made, fn=op.fn, x=total, loc=op.loc)).result
 
     def piece(i: int, j: int) -> Value:
-        made, *others = map(reduced, _by_width(inside, i, op.fn, b))
+        widths = x.shape.widths
+        alike = [[c for c, w in enumerate(widths) if w == own] for own in dict.fromkeys(widths)]
+        made, *others = [of_width(i, chunks) for chunks in alike]
         for other in others:
             made = b.map(op.fn, made, other, wish=op.result.name)
         if work == dtype:
@@ -105,17 +109,6 @@ def _reduce(op: Reduce, context: PartitionContext, x: RegisterTile, masked: bool
         return b.add(Cast(result=b.value("sum", shape.piece(dtype, 0)), x=made, loc=op.loc)).result
 
     return RegisterTile(shape, piece)
-
-
-def _by_width(x: RegisterTile, i: int, fn: str, b: Builder) -> Iterator[Value]:
-    """Of a block of rows, the chunks of each width as one."""
-    widths = x.shape.widths
-    for own in dict.fromkeys(widths):
-        first, *others = (j for j, width in enumerate(widths) if width == own)
-        total = x.get(i, first)
-        for j in others:
-            total = b.map(fn, total, x.get(i, j), wish="partial")
-        yield total
 
 
 def _folded(
@@ -128,18 +121,21 @@ def _folded(
     if masked:
         x = with_inside(x, context, op.axis, F32, 0.0)
 
-    def groups(value: Value) -> list[Value]:
+    def groups(value: Value, width: int) -> list[Value]:
         kind = shape.piece(F32, 0)
-        assert isinstance(value.type, Fragment)
-        wide = [b.value("group", kind) for _ in range(0, value.type.columns, LANE_COLUMNS)]
+        wide = [b.value("group", kind) for _ in range(0, width, LANE_COLUMNS)]
         for n, made in enumerate(wide):
             b.add(Slice(result=made, x=value, start=n * LANE_COLUMNS, loc=op.loc))
         return wide
 
     def piece(i: int, j: int) -> Value:
-        for chunk in range(len(x.shape.widths)):
-            x.get(i, chunk)
-        left = [v for total in _by_width(x, i, "add", b) for v in groups(total)]
+        left, widths = list[Value](), x.shape.widths
+        for own in dict.fromkeys(widths):
+            alike = [x.get(i, c) for c, w in enumerate(widths) if w == own]
+            total = alike[0]
+            for other in alike[1:]:
+                total = b.map("add", total, other, wish="partial")
+            left += groups(total, own)
         while len(left) > 1:
             odd = left[len(left) & ~1 :]
             pairs = zip(left[::2], left[1::2], strict=False)
