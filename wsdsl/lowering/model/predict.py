@@ -344,6 +344,7 @@ def floors(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> tuple[flo
     rates, sms = work.rates, work.target.num_sms
     tiles, products, loaded, stored = work.least(tile)
     products *= power(rates, loaded / max(1.0, products))
+    tiles = max(1, tiles)
     waves = -(-tiles // sms)
     share = min(1.0, tiles / (waves * sms))
     few = min(rates.l2_one_bytes / rates.l2_bytes, share**-FEW_EXPONENT)

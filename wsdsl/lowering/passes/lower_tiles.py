@@ -381,14 +381,13 @@ class _Lowering:
                 if multiplies:
                     self.products.settle(op.loc)
                 handed: list[Value] = []
-                for last in yielded(region):
-                    tile = is_tile(last)
-                    handed += self.pieces(last).all() if tile else (self.scalar(last),)
+                for v in yielded(region):
+                    handed += self.pieces(v).all() if is_tile(v) else (self.scalar(v),)
                 b.add(Yield(values=tuple(handed), loc=op.loc))
             branches.append(tuple(ops))
         self.products.unfenced = True
         self.stores.boundary(op)
-        result: list[Value] = []
+        result = list[Value]()
         for made in op.result:
             if isinstance(made.type, Tile) and made.type.axes:
                 shape, dtype = self.context.shapes.of(made.type.axes), made.type.dtype
