@@ -17,7 +17,7 @@ from wsdsl.ir.tile_scheduler import (
     TileScheduler,
     pieces_of,
 )
-from wsdsl.lowering.model.busiest import busiest
+from wsdsl.lowering.model.busiest import busiest, unevenness
 from wsdsl.lowering.model.loading import loading_cycles
 from wsdsl.lowering.model.workload import Work
 
@@ -46,6 +46,15 @@ def test_the_busiest_worker(scheduler: TileScheduler, tiles: int, depth: int, ro
         parts = [sum(p.tile == tile for pieces in work for p in pieces) for tile in range(slots)]
         assert found.parts == max(parts) and found.pieces == sum(parts)
         assert found.cut_steps == most(lambda p: (p.end - p.begin) * (p.tile < slots))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(1, 400), st.integers(1, 140), st.integers(1, 40))
+def test_the_busiest_worker_of_a_triangle(tiles: int, workers: int, places: int) -> None:
+    """Tiles are dealt out in turns, and each takes one more part than the one before."""
+    each = [sum(i % places + 1 for i in range(w, tiles, workers)) for w in range(workers)]
+    alike = -(-tiles // workers) * (places + 1) / 2
+    assert unevenness(tiles, workers, places) == max(each) / alike
 
 
 def chosen(m: int, n: int, k: int, schedule: Schedule | None = None) -> Schedule:

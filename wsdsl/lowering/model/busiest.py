@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from wsdsl.ir.tile_scheduler import (
     Numbers,
@@ -53,6 +54,22 @@ def busiest(scheduler: TileScheduler, tiles: int, depth: int, room: int) -> Busi
     # Without `persistent` there are more workers than room: as many run one after the other.
     iterations = -(-tiles // min(workers, max(1, room)))
     return Busiest(workers, iterations, iterations * depth, iterations)
+
+
+@lru_cache(maxsize=256)
+def unevenness(tiles: int, workers: int, places: int) -> float:
+    """By how much longer the busiest worker takes than if all tiles were alike, where of `places`
+    tiles that follow each other the first takes one part of a time, the last all of them.
+    """
+
+    def taken(first: int) -> int:
+        """By the worker that begins with this tile; after `places` of them all begins anew."""
+        rounds, rest = divmod(-(-(tiles - first) // workers), places)
+        parts = [(first + i * workers) % places + 1 for i in range(places if rounds else rest)]
+        return rounds * sum(parts) + sum(parts[:rest])
+
+    most = max(map(taken, range(min(tiles, workers))), default=0)
+    return most / (-(-tiles // workers) * (places + 1) / 2)
 
 
 def _split(scheduler: SplitK, tiles: int, depth: int, workers: int) -> Busiest:

@@ -28,7 +28,7 @@ from wsdsl.lowering.cooperation import (
     num_cooperating,
     num_pingpong_consumers,
 )
-from wsdsl.lowering.model.busiest import Busiest, busiest
+from wsdsl.lowering.model.busiest import Busiest, busiest, unevenness
 from wsdsl.lowering.model.clusters import best_gain, gain_of
 from wsdsl.lowering.model.loading import (
     NARROW,
@@ -190,6 +190,8 @@ def predicted(
     few = min(alone, share**-FEW_EXPONENT) if share else alone
     mainloop, epilogue = tile_cycles(asked, schedule, gain * few)
     cycles = work.steps * (mainloop / depth)
+    if asked.uneven > 1 and schedule.scheduler != "grid":
+        cycles *= unevenness(asked.tiles, work.workers, asked.uneven)
     results = epilogue * results_share(asked, schedule)
     if num_pingpong_consumers(schedule) > 1 and work.iterations > 1:
         beside = max(TURN_CYCLES, (BESIDE * epilogue - mainloop) / 2)
@@ -281,14 +283,17 @@ def interval(
 ) -> float:
     """Cycles from one iteration of a loop to the next, of all consumers of a tile."""
     rates, warps = asked.rates, num_cooperating(schedule)
-    lanes = rates.fma_lanes * (min(1.0, ISSUE_PER_WARP * warps) if step.in_loop else 1.0)
+    # A chain that nothing runs beside is made of elements that do not wait for each other.
+    alone = step.chained and warps == 1
+    is_serial = step.in_loop and not alone
+    lanes = rates.fma_lanes * (min(1.0, ISSUE_PER_WARP * warps) if is_serial else 1.0)
     computing = step.instructions / lanes
     # TMA fills slots while products read others.
     smem = (step.read + rates.smem_fill_sharing * step.loaded) / rates.tensor_smem_bytes
     tensor = (larger(step.tensor, smem, SHARPNESS) + promoting) * power if step.tensor else 0.0
-    # A chain's next products run beside what is computed of these, and so do other consumers' where
-    # sums are promoted.
-    beside = step.chained or (asked.promoted and tensor)
+    # A chain's products run beside what another consumer computes of its own, and so do other
+    # consumers' where sums are promoted.
+    beside = (step.chained and not alone) or (asked.promoted and tensor)
     busy = max(tensor, computing) if beside else tensor + computing
     if step.direct:
         busy += step.direct / rates.l2_load_bytes
@@ -347,6 +352,7 @@ def floors(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> tuple[flo
     tiles = max(1, tiles)
     waves = -(-tiles // sms)
     share = min(1.0, tiles / (waves * sms))
+    waves = tiles / sms if any(work.triangles) else waves
     few = min(rates.l2_one_bytes / rates.l2_bytes, share**-FEW_EXPONENT)
     loading, results = loaded / rates.l2_bytes, stored / STORE_BYTES
     whole = waves * larger(products, loading / (best_gain(rates) * few), SHARPNESS) + results

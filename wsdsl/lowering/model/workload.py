@@ -37,8 +37,6 @@ UNKNOWN_SIZE = 8192
 """A dimension's size where it is not known."""
 MOSTLY = 0.8
 """Of all bytes: a tensor that has more comes from memory, and others from L2 beside it."""
-HALF = 0.5
-"""Of a dimension, what is walked in the mean up to where tiles of another loop end."""
 Loop = ForTiles | ForEach
 
 
@@ -92,9 +90,8 @@ class Work:
         self.around = [[*map(self._walked, loops)] for loops in found]
         self.in_loop = [bool(loops) for loops in found]
         made = kernel.definers
-        self.walked_share = [
-            math.prod([HALF if _ends_with_a_tile(loop, made) else 1.0 for loop in loops])
-            for loops in found
+        self.triangles = [
+            [axis for loop in loops for axis in _ends_with_a_tile(loop, made)] for loops in found
         ]
         self.outer = [*map(self._walked, self.nest)]
         self.products = list[ProductTerm]()
@@ -207,8 +204,15 @@ class Work:
 
     def _times(self, around: int, tile: Mapping[str, int]) -> float:
         """A tile goes through these loops."""
-        trips = [_trips(walked, tile) for walked in self.around[around]]
-        return self.walked_share[around] * math.prod(trips)
+        trips = math.prod([_trips(walked, tile) for walked in self.around[around]])
+        for axis in self.triangles[around]:
+            places = self.places(axis, tile)
+            trips *= (places + 1) / (2 * places)
+        return trips
+
+    def places(self, axis: str, tile: Mapping[str, int]) -> int:
+        """Tiles along it."""
+        return next((_trips(w, tile) for w in self.outer if w[0] == axis), 1)
 
     @cached_property
     def least_memory_cycles(self) -> float:
@@ -279,6 +283,8 @@ class Work:
         summed = [v.type for v in self.cut.result if isinstance(v.type, Tile)] if self.cut else []
         columns = [a for kind in summed[:1] for a in kind.axes if self.roles[a] == "columns"]
         operand_bytes = sum(step.times * step.loaded for step in steps)
+        last = self.outer[-1][0] if self.outer else ""
+        uneven = self.places(last, tile) if any(last in axes for axes in self.triangles) else 1
         launched = (self._launched(*pair, cluster) for pair in zip(self.nest, outer, strict=True))
         return Workload(
             target=self.target,
@@ -304,6 +310,7 @@ class Work:
             least_slice=self.least_slice,
             few_columns=self.few_columns and all(tile[a] >= n for a, n in self.columns.items()),
             thin=self.thin,
+            uneven=uneven,
         )
 
     def _launched(self, loop: Loop, trips: int, cluster: Mapping[str, int]) -> int:
@@ -368,11 +375,12 @@ def _is_made(value: Value, made: Mapping[Value, Op]) -> bool:
     return any(isinstance(op, Contract) for _, op in ops)
 
 
-def _ends_with_a_tile(loop: Loop, made: Mapping[Value, Op]) -> bool:
-    """Whether it walks up to where the tile of another loop ends, or from there on."""
-    if isinstance(loop, ForEach):
-        return False
-    return any(isinstance(made.get(v), (End, Index)) for v in (loop.start, loop.stop) if v)
+def _ends_with_a_tile(loop: Loop, made: Mapping[Value, Op]) -> set[str]:
+    """Axes of which a tile ends where the loop does, or begins."""
+    bounds = () if isinstance(loop, ForEach) else (loop.start, loop.stop)
+    ops = [made.get(value) for value in bounds if value]
+    axes = [op.axis.type for op in ops if isinstance(op, (End, Index))]
+    return {axis.name for axis in axes if isinstance(axis, Axis)}
 
 
 def _trips(walked: tuple[str, int], tile: Mapping[str, int]) -> int:
