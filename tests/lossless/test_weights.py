@@ -1,0 +1,95 @@
+"""bf16 weights packed, and unpacked bit for bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from wsdsl import LaunchError
+from wsdsl.kernels import lossless
+from wsdsl.kernels.lossless.weights import NONE
+
+BF16 = ml_dtypes.bfloat16
+PALETTES = ("auto", "bytes", "exponents")
+
+
+def normal(n: int, k: int, seed: int = 0) -> Any:
+    return (np.random.default_rng(seed).standard_normal((n, k)) / 50).astype(BF16)
+
+
+def every_pattern(n: int, k: int) -> Any:
+    return np.resize(np.arange(1 << 16, dtype=np.uint16), (n, k)).view(BF16)
+
+
+def one_value(n: int, k: int) -> Any:
+    """NaN with a payload."""
+    return np.full((n, k), 0xFFC1, np.uint16).view(BF16)
+
+
+@pytest.mark.parametrize("palette", PALETTES)
+@pytest.mark.parametrize("shape", [(1, 1), (3, 7), (64, 128), (65, 129), (130, 300)])
+@pytest.mark.parametrize("make", [normal, every_pattern, one_value])
+def test_bit_for_bit(make: Any, shape: tuple[int, int], palette: Any) -> None:
+    given = make(*shape)
+    back = lossless.pack(given, palette).unpack()
+    assert back.dtype == BF16 and back.tobytes() == given.tobytes()
+
+
+def test_every_pattern_at_once_and_several_chunks(monkeypatch: Any) -> None:
+    monkeypatch.setattr("wsdsl.kernels.lossless.palette.CHUNK", 1 << 14)
+    given = every_pattern(256, 256)
+    assert lossless.pack(given).unpack().tobytes() == given.tobytes()
+
+
+@pytest.mark.parametrize("palette", PALETTES[1:])
+def test_rows_with_a_missing_exponent_are_kept_alone(palette: Any) -> None:
+    given = np.ones((130, 300), BF16)
+    given[3, 70] = given[64, 160] = given[64, 161] = np.inf
+    given[65:69, 0] = -(2.0**-30)
+    # Sixteen upper bytes that occur more often, of sixteen exponents.
+    given[100:116, 100:132] = (2.0 ** np.arange(0, 64, 4)).astype(BF16)[:, None]
+    packed = lossless.pack(given, palette)
+    kept = h, b, n = np.nonzero(packed.places != NONE)
+    # Halves are of 150, which rows of 64 cut in 64, 64 and 22.
+    wanted = {(0, 1, 3), (1, 0, 64), *((0, 0, n) for n in range(65, 69))}
+    assert {*zip(*(x.tolist() for x in kept))} == wanted
+    at = packed.firsts[h, b, n // 64] + packed.places[kept]
+    assert sorted(at.tolist()) == [*range(6)] and len(packed.verbatim) == 6
+    assert packed.unpack().tobytes() == given.tobytes()
+
+
+def test_statistics_of_weights_of_one_width() -> None:
+    found = lossless.pack(normal(1024, 1024)).statistics
+    assert 2.5 < found.entropy < 2.6
+    assert 0.004 < found.verbatim < 0.012
+    assert 12.1 < found.bits < 12.4
+
+
+def test_the_palette_that_takes_fewer_bytes() -> None:
+    assert lossless.pack(normal(256, 256)).palette.kind == "bytes"
+    every_second = np.ldexp(1.0, -2 * np.arange(16))
+    given = np.resize(np.concatenate([every_second, -every_second]), (64, 96)).astype(BF16)
+    chosen = lossless.pack(given)
+    assert chosen.palette.kind == "exponents" and chosen.statistics.verbatim == 0
+
+
+def test_bits_and_jax_like_arrays_are_taken() -> None:
+    given = normal(70, 90)
+    assert lossless.pack(given.view(np.uint16)).unpack().tobytes() == given.tobytes()
+    strided = np.ascontiguousarray(given.T).T
+    assert lossless.pack(strided).unpack().tobytes() == given.tobytes()
+
+
+def test_refusals() -> None:
+    with pytest.raises(LaunchError, match="weights are float32, expected bf16"):
+        lossless.pack(np.zeros((2, 2), np.float32))
+    with pytest.raises(LaunchError, match=r"weights of shape \(2,\), expected \[N, K\]"):
+        lossless.pack(np.zeros(2, BF16))
+    with pytest.raises(LaunchError, match=r"weights of shape \(0, 2\)"):
+        lossless.pack(np.zeros((0, 2), BF16))
+    palette: Any = "best"
+    with pytest.raises(LaunchError, match=r'palette is .best., expected "auto"'):
+        lossless.pack(normal(2, 2), palette)

@@ -1,0 +1,187 @@
+"""Files of bf16 weights for distribution: some 10.6 bits each, bit for bit.
+
+    magic, version u32, size of the header u32 | header, JSON | its digest
+    for each tensor: chunks | their digest
+    a chunk: size u32 | exponents, by an entropy coder | signs and mantissas, a byte each
+
+All numbers are little-endian, a digest is blake2b's of 16 bytes. Nothing is run that a file says,
+and its size bounds what is allocated. `load` transcodes to the palette's form.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import numpy as np
+
+from wsdsl.diagnostics import Finding, WsdslError
+from wsdsl.kernels.lossless.arrays import Bits, bits_of
+from wsdsl.kernels.lossless.coders import CODERS, Coder, coder_named
+from wsdsl.kernels.lossless.palette import KINDS, Kind
+from wsdsl.kernels.lossless.weights import Weights, pack
+
+MAGIC, VERSION = b"wsdsl.lossless\r\n", 1
+START = struct.Struct("<16sII")
+SIZE = struct.Struct("<I")
+DIGEST = 16
+CHUNK = 1 << 22
+"""Weights of a chunk."""
+
+
+class FileError(WsdslError):
+    """A file of weights is damaged, of another version, or none."""
+
+
+@dataclass(frozen=True)
+class _Tensor:
+    name: str
+    shape: tuple[int, int]
+    palette: Kind | str
+
+    @property
+    def count(self) -> int:
+        return self.shape[0] * self.shape[1]
+
+
+def save(
+    path: str | os.PathLike[str], tensors: Mapping[str, Any], coder: str = "zlib"
+) -> dict[str, float]:
+    """Writes weights to a file, and returns how many bits a weight of each tensor takes there.
+
+    tensors: what `pack` takes, or has made, by name.
+    coder: "zlib", or "zstd", which is read more quickly, and takes the package zstandard.
+
+    LaunchError for what is no such weights, and another coder. The file is there as a whole or not
+    at all.
+    """
+    chosen, target = coder_named(coder), Path(path)
+    packed = {name: t for name, t in tensors.items() if isinstance(t, Weights)}
+    bits = {n: t.bits() if isinstance(t, Weights) else bits_of(t) for n, t in tensors.items()}
+    kinds = {name: packed[name].palette.kind if name in packed else "auto" for name in bits}
+    listed = [dict(name=n, shape=b.shape, palette=kinds[n]) for n, b in bits.items()]
+    header = json.dumps(dict(coder=chosen.name, tensors=listed)).encode()
+    found: dict[str, float] = {}
+    held, written = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(held, "wb") as file:
+            file.write(START.pack(MAGIC, VERSION, len(header)) + header)
+            file.write(blake2b(header, digest_size=DIGEST).digest())
+            for name, own in bits.items():
+                begin, digest = file.tell(), blake2b(digest_size=DIGEST)
+                for part in _encoded(own.ravel(), chosen):
+                    digest.update(part)
+                    file.write(part)
+                file.write(digest.digest())
+                found[name] = 8 * (file.tell() - begin) / own.size
+        Path(written).replace(target)
+    except BaseException:
+        Path(written).unlink(missing_ok=True)
+        raise
+    return found
+
+
+def load(path: str | os.PathLike[str], like: Any = None) -> dict[str, Weights]:
+    """What `save` wrote, packed: arrays of NumPy, or of the framework of `like`, where that is.
+
+    FileError for a file that is damaged, and LaunchError where its coder is not installed.
+    """
+    found: dict[str, Weights] = {}
+    with open(path, "rb") as file:
+        total = os.fstat(file.fileno()).st_size
+        coder, tensors = _header(file, total)
+        for tensor in tensors:
+            if tensor.count > total:
+                raise _damaged(path, f"{tensor.name} has {tensor.count} weights, more than bytes")
+            bits = _decoded(file, path, tensor, coder)
+            made = pack(bits.reshape(tensor.shape), cast(Kind, tensor.palette))
+            found[tensor.name] = made if like is None else made.to(like)
+        if file.read(1):
+            raise _damaged(path, "there is something behind its last tensor")
+    return found
+
+
+def _encoded(bits: Bits, coder: Coder) -> Iterator[bytes]:
+    for first in range(0, bits.size, CHUNK):
+        part = bits[first : first + CHUNK]
+        exponents = coder.encode((part >> 7).astype(np.uint8).tobytes())
+        rest = (part >> 8 & 0x80 | part & 0x7F).astype(np.uint8)
+        yield SIZE.pack(len(exponents))
+        yield exponents
+        yield rest.tobytes()
+
+
+def _decoded(file: BinaryIO, path: Any, tensor: _Tensor, coder: Coder) -> Bits:
+    made, digest = np.empty(tensor.count, np.uint16), blake2b(digest_size=DIGEST)
+    parts: list[tuple[int, bytes]] = []
+
+    def read(size: int) -> bytes:
+        raw = file.read(size)
+        if len(raw) < size:
+            raise _damaged(path, f"it ends amid {tensor.name}")
+        digest.update(raw)
+        return raw
+
+    for first in range(0, tensor.count, CHUNK):
+        count = min(CHUNK, tensor.count - first)
+        (size,) = SIZE.unpack(read(SIZE.size))
+        if size > 2 * count + 1024:
+            raise _damaged(path, f"a chunk of {tensor.name} is too large")
+        parts.append((first, read(size)))
+        rest = np.frombuffer(read(count), np.uint8).astype(np.uint16)
+        made[first : first + count] = (rest & 0x80) << 8 | rest & 0x7F
+    # Nothing is decoded of what is not as it was written.
+    if digest.digest() != file.read(DIGEST):
+        raise _damaged(path, f"{tensor.name} has another digest than when it was written")
+    for first, coded in parts:
+        count = min(CHUNK, tensor.count - first)
+        raw = coder.decode(coded, count)
+        if raw is None or len(raw) != count:
+            raise _damaged(path, f"the exponents of {tensor.name} can not be decoded")
+        made[first : first + count] |= np.frombuffer(raw, np.uint8).astype(np.uint16) << 7
+    return made
+
+
+def _header(file: BinaryIO, total: int) -> tuple[Coder, list[_Tensor]]:
+    path, start = file.name, file.read(START.size)
+    if len(start) < START.size or not start.startswith(MAGIC):
+        raise FileError(Finding(f"{path} is no file of packed weights", hint="lossless.save"))
+    _, version, size = START.unpack(start)
+    if version != VERSION:
+        hint = f"this wsdsl reads version {VERSION}"
+        raise FileError(Finding(f"{path} is of version {version}", hint=hint))
+    if size > total:
+        raise _damaged(path, "it ends amid its header")
+    header = file.read(size)
+    if blake2b(header, digest_size=DIGEST).digest() != file.read(DIGEST):
+        raise _damaged(path, "its header has another digest than when it was written")
+    try:
+        told = json.loads(header)
+        tensors = [
+            _Tensor(t["name"], (t["shape"][0], t["shape"][1]), t["palette"])
+            for t in told["tensors"]
+        ]
+        name = told["coder"]
+        fits = name in CODERS and all(_is_sane(t) for t in tensors)
+    except (ValueError, KeyError, TypeError, IndexError):
+        fits = False
+        name, tensors = "", []
+    if not fits:
+        raise _damaged(path, "its header says what no header says")
+    return coder_named(name), tensors
+
+
+def _is_sane(tensor: _Tensor) -> bool:
+    sizes = all(type(n) is int and n > 0 for n in tensor.shape)
+    return type(tensor.name) is str and sizes and tensor.palette in ("auto", *KINDS)
+
+
+def _damaged(path: Any, why: str) -> FileError:
+    return FileError(Finding(f"{path} is damaged: {why}", hint="get the file again"))

@@ -1,0 +1,132 @@
+"""Which 16 values the indices of 4 bits stand for, and which weights have none of them.
+
+A bf16, turned left by `turn` bits, is an upper byte, of which 16 values are in the palette, and a
+lower one that is kept as it is:
+
+    "bytes"      turn 0: sign and the upper seven bits of the exponent | its last bit, the mantissa
+    "exponents"  turn 1: the exponent | the mantissa, the sign
+
+Weights of one width have 25 to 31 exponents, of which 16 have all but 1e-4. The 16 upper bytes are
+eight pairs of neighbouring exponents with either sign: those miss half as much again, and a weight
+is put together by one move of bytes instead of four operations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.kernels.lossless.arrays import Bits, Bytes, Ints
+
+Kind = Literal["bytes", "exponents"]
+KINDS: tuple[Kind, ...] = ("bytes", "exponents")
+ENTRIES = 16
+ROW = 64
+"""Weights along K, of one of N, that are kept as they are if one of them is not in the palette."""
+UPPER = 512
+"""Values of sign and exponent, the upper nine bits."""
+QUICKER = 0.02
+"""Share of the bytes that "bytes" may take more than "exponents", which a product puts together by
+more instructions: it took up to 4 % longer."""
+CHUNK = 1 << 22
+"""Weights that are looked at at once."""
+
+
+@dataclass(frozen=True)
+class Palette:
+    """`entries`: 16 different upper bytes, ascending; so the first one is of finite numbers."""
+
+    kind: Kind
+    entries: tuple[int, ...]
+
+    @property
+    def turn(self) -> int:
+        return KINDS.index(self.kind)
+
+    def split(self, bits: Bits) -> tuple[Bytes, Bytes]:
+        """Upper and lower bytes."""
+        turned = bits << 1 | bits >> 15 if self.turn else bits
+        return (turned >> 8).astype(np.uint8), turned.astype(np.uint8)
+
+    def join(self, codes: Bytes, low: Bytes) -> Bits:
+        """The weights of indices and lower bytes."""
+        upper = np.array(self.entries, np.uint16) << 8
+        turned = upper[codes] | low
+        return turned >> 1 | turned << 15 if self.turn else turned
+
+    @property
+    def codes(self) -> Bytes:
+        """The index of each upper byte; ENTRIES where it has none."""
+        found = np.full(256, ENTRIES, np.uint8)
+        found[list(self.entries)] = np.arange(ENTRIES)
+        return found
+
+    @property
+    def missed(self) -> Bytes:
+        """1 for those of the upper nine bits that are not in the palette."""
+        upper, _ = self.split(np.arange(UPPER, dtype=np.uint16) << 7)
+        return (self.codes[upper] == ENTRIES).astype(np.uint8)
+
+
+def chunks(rows: int, columns: int) -> list[slice]:
+    """Rows that are looked at at once, by multiples of ROW."""
+    step = max(1, CHUNK // columns // ROW) * ROW
+    return [slice(n, min(n + step, rows)) for n in range(0, rows, step)]
+
+
+def halves(part: Bits | Bytes, fill: int = 0) -> Bits | Bytes:
+    """Rows [n, K] as [n, 2, ceil(K / 2)]."""
+    odd = part.shape[1] % 2
+    whole = np.pad(part, ((0, 0), (0, odd)), constant_values=fill) if odd else part
+    return whole.reshape(len(part), 2, -1)
+
+
+def missed_rows(flags: Bytes) -> Bytes:
+    """[n, 2, B]: what is set in any of the ROW flags in a row, of [n, K]."""
+    cut = halves(flags)
+    over = -cut.shape[2] % ROW
+    whole = np.pad(cut, ((0, 0), (0, 0), (0, over))) if over else cut
+    return np.bitwise_or.reduce(whole.reshape(*cut.shape[:2], -1, ROW), axis=3)
+
+
+def upper_counts(bits: Bits) -> Ints:
+    """How often each of the upper nine bits occurs."""
+    found = np.zeros(UPPER, np.int64)
+    for rows in chunks(*bits.shape):
+        found += np.bincount((bits[rows] >> 7).ravel(), minlength=UPPER)
+    return found
+
+
+def of_kind(counts: Ints, kind: Kind) -> Palette:
+    """The most frequent upper bytes."""
+    if kind == "bytes":
+        by_byte = counts.reshape(256, 2).sum(1)
+    else:
+        by_byte = counts.reshape(2, 256).sum(0)
+    most = np.argsort(-by_byte, kind="stable")[:ENTRIES]
+    return Palette(kind, tuple(sorted(most.tolist())))
+
+
+def choose(
+    bits: Bits, counts: Ints, asked: Kind | Literal["auto"] = "auto"
+) -> tuple[Palette, Bytes]:
+    """The palette, and which rows [N, 2, B] it misses: of "auto" the one of fewer bytes, but
+    "bytes" unless it takes QUICKER more. LaunchError for another name.
+    """
+    if asked != "auto" and asked not in KINDS:
+        message = f'palette is {asked!r}, expected "auto", "bytes" or "exponents"'
+        raise LaunchError(Finding(message))
+    kinds = KINDS if asked == "auto" else (asked,)
+    made = [of_kind(counts, kind) for kind in kinds]
+    flags = np.zeros(UPPER, np.uint8)
+    for i, palette in enumerate(made):
+        flags |= palette.missed << i
+    parts = [missed_rows(flags[bits[rows] >> 7]) for rows in chunks(*bits.shape)]
+    missed = np.concatenate(parts)
+    shares = [float(np.mean(missed >> i & 1)) for i in range(len(made))]
+    sizes = [12 + 16 * share for share in shares]
+    best = 1 if len(made) > 1 and sizes[0] > (1 + QUICKER) * sizes[1] else 0
+    return made[best], missed >> best & 1
