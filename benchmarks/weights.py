@@ -124,7 +124,7 @@ def rebuilt(w: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
 
 
 def contestants(form: str, schedules: Sequence[str]) -> list[Contestant]:
-    found = [Contestant("cublas", lambda _: [Variant("mm", multiply)], lay_out=whole)]
+    found = [Contestant("cublas", lambda _: [Variant("mm", lambda: multiply)], lay_out=whole)]
     for name, packed in ("wsdsl", False), ("packed", True):
         order = partial(laid_out, form) if packed else lambda *given: given
         own = partial(variants, form, packed, [])

@@ -39,8 +39,8 @@ def test_right(name: str, sizes: tuple[int, int, int]) -> None:
         got = own(x, packed, s)
         assert torch.isfinite(got).all()
         assert (got.double() - wanted).norm() <= 2**-8 * wanted.norm()
-    ready = own.packed("W").prepare(x, packed, s, torch.empty_like(got))
-    assert torch.equal(ready(), got)
+    own.packed("W").prepare(x, packed, s, out := torch.empty_like(got))()
+    assert torch.equal(out, got)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=repr)
@@ -50,7 +50,8 @@ def test_as_weights_that_are_not_packed(
 ) -> None:
     (m, n, k), own = sizes, kernel()
     x, w, s = random("bf16", m, k), random("i8", n, k, seed=1), torch.rand(n, device="cuda")
-    whole = schedule or own.packed("W").schedule(M=m, N=n, K=k)
+    # What is left out is chosen for each of the two.
+    whole = own.packed("W").schedule(schedule, M=m, N=n, K=k)
     assert torch.equal(own(x, own.pack(w), s, schedule=whole), own(x, w, s, schedule=whole))
 
 
