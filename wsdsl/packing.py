@@ -46,7 +46,7 @@ def _faults(kernel: Kernel, name: str, kind: Tensor) -> list[str]:
     if name in kernel.access.writes:
         found.append("what a kernel writes is not packed")
     if not packed_swizzle(kind.dtype):
-        found.append(f"elements of {kind.dtype} are not packed; those of 8 and 16 bits are")
+        found.append(f"elements of {kind.dtype} are not packed; those of 4, 8 and 16 bits are")
     if not 2 <= len(kind.dims) <= MAX_PACKED_RANK:
         found.append(f"{kind} is not packed; tensors of 2 to {MAX_PACKED_RANK} dimensions are")
     return found

@@ -191,7 +191,7 @@ class _Thread:
         type, values = modifiers[-1], [self.value(x) for x in texts]
         if type == "pred":
             return ARITHMETIC[kind](*values) & 1
-        bits = 32 if type in PAIRS else int(type[1:])
+        bits = 32 if type.endswith("x2") else int(type[1:])
         if kind == "selp":
             return values[0] if values[2] else values[1]
         whole = (1 << bits) - 1
@@ -220,6 +220,9 @@ class _Thread:
             case "add" | "sub" | "mul" if type in PAIRS:
                 x, y = (np.array([v], np.uint32).view(PAIRS[type]) for v in values)
                 return int(ARITHMETIC[kind](x, y).view(np.uint32)[0])
+            case "max" if type == "u16x2":
+                halves = [[v & 0xFFFF, v >> 16 & 0xFFFF] for v in values]
+                return max(halves[0][0], halves[1][0]) | max(halves[0][1], halves[1][1]) << 16
             case "not":
                 return ~read[0] & whole
             case "bfe":

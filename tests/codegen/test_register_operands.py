@@ -17,8 +17,12 @@ from wsdsl.codegen.module import emit_llvm
 from wsdsl.codegen.ptxas import assemble
 from wsdsl.codegen.signature import signature
 from wsdsl.ir.parser import parse_kernel
-from wsdsl.ir.swizzle import panel_address
+from wsdsl.ir.swizzle import OF_NIBBLES, panel_address
+from wsdsl.ir.types import DTYPES
 from wsdsl.prover.skeleton import check_skeleton
+from wsdsl.runtime.packed import pack
+from wsdsl.simulator.arithmetic import numpy_dtype
+from wsdsl.simulator.arrays import unpack_nibbles
 
 SMEM = '%smem: shared<131072 x 1> = allocate_shared(label="smem", offset=0)\n'
 LOAD = """
@@ -229,17 +233,25 @@ MAPS = """
 NAMES = {np.int8: "i8", np.uint8: "u8", np.float16: "f16", ml_dtypes.bfloat16: "bf16"}
 
 
-def operand_of(lines: Any, dtype: Any, order: str, made: str, *given: Any) -> Any:
-    """What a warp's lanes hold of the operand that is `made` of 16 lines of 64 elements in SMEM,
-    and of tensors S [64] and T [64], if they are given.
-    """
-    raw, base = lines.view(np.uint8), 1 << 20
+def image(raw: Any, order: str) -> bytearray:
+    """Of a tile of 64 lines, of which these are the first, in SMEM."""
+    if order == OF_NIBBLES:
+        return bytearray(pack(np.pad(raw, ((0, 48), (0, 0))), DTYPES["u4"]).data)
     shared = bytearray(64 * raw.shape[1])
     for row, byte in np.ndindex(raw.shape):
         shared[panel_address(row, byte, 64, order)] = raw[row, byte]
+    return shared
+
+
+def operand_of(lines: Any, dtype: Any, order: str, made: str, *given: Any, source: str = "") -> Any:
+    """What a warp's lanes hold of the operand that is `made` of 16 lines of 64 elements in SMEM,
+    and of tensors S [64] and T [64], if they are given. `source`: of what type bytes are.
+    """
+    base = 1 << 20
+    shared, source = image(lines.view(np.uint8), order), source or NAMES[lines.dtype.type]
     body = product(NAMES[dtype], 64)
     made = WIDENED.replace("{made}", made) + body[body.index("%a: ") :]
-    made = made.replace("{source}", NAMES[lines.dtype.type]).replace("{order}", order)
+    made = made.replace("{source}", source).replace("{order}", order)
     params = "%Y: tensor<f32[M, N]>"
     if given:
         params = f"%S: tensor<{NAMES[dtype]}[R]>, %T: tensor<{NAMES[dtype]}[C]>, {params}"
@@ -270,6 +282,39 @@ def test_bytes_become_floats(order: str, source: Any, dtype: Any) -> None:
     every = np.random.default_rng(0).permutation(np.arange(1024) % 256).astype(np.uint8)
     lines = every.view(source).reshape(16, 64)
     assert np.array_equal(operand_of(lines, dtype, order, CAST), lines.astype(dtype))
+
+
+@pytest.mark.parametrize("order", ["32B", "packed32"])
+@pytest.mark.parametrize("source", ["u4", "i4", "f4e2m1"])
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])
+def test_nibbles_become_floats(order: str, source: str, dtype: Any) -> None:
+    """All pairs of values, each in its place, whatever lies beside them in a word."""
+    lines = np.random.default_rng(2).permutation(np.arange(512) % 256).astype(np.uint8)
+    lines = lines.reshape(16, 32)
+    values = unpack_nibbles(lines, DTYPES[source], 64).astype(np.float32)
+    found = operand_of(lines, dtype, order, CAST, source=source)
+    assert found.tobytes() == values.astype(dtype).tobytes()
+
+
+HALVES = [ml_dtypes.bfloat16, np.float16]
+
+
+@pytest.mark.parametrize("order", ["64B", "packed64"])
+@pytest.mark.parametrize(
+    ("source", "dtype"),
+    [
+        *((source, dtype) for source in ("f6e2m3", "f6e3m2") for dtype in HALVES),
+        ("f8e8m0", ml_dtypes.bfloat16),
+    ],
+)
+def test_small_floats_become_floats(order: str, source: str, dtype: Any) -> None:
+    """All values; of six bits the upper two of a byte do not count."""
+    codes = np.random.default_rng(3).permutation(np.arange(1024) % 256).astype(np.uint8)
+    lines, own = codes.reshape(16, 64), 0xFF if source == "f8e8m0" else 0x3F
+    values = (lines & own).view(numpy_dtype(DTYPES[source])).astype(np.float32)
+    found = operand_of(lines, dtype, order, CAST, source=source).astype(np.float32)
+    assert np.array_equal(found, values, equal_nan=True)
+    assert np.array_equal(np.signbit(found), np.signbit(values)) or source == "f8e8m0"
 
 
 @pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])

@@ -17,7 +17,7 @@ def access_of(kernel: Kernel) -> Access:
     for op, touch in found:
         if isinstance(op, LoadGlobal | StoreGlobal):
             assert isinstance(op.tensor.type, Tensor)
-            needed = op.vector * op.tensor.type.dtype.bytes
+            needed = op.tensor.type.dtype.size(op.vector)
             alignment[touch.tensor] = max(needed, alignment.get(touch.tensor, 1))
     return Access(
         reads=frozenset(touch.tensor for _, touch in found if touch.reads or touch.adds),

@@ -47,7 +47,9 @@ def _entry(dim: int, held: Held) -> Entry:
 
 @dataclass
 class Addresses:
-    """Addresses of and conditions on the elements of a fragment of shape `shape`."""
+    """Addresses of and conditions on the elements of a fragment of shape `shape`; of 4 bits the
+    addresses are those of their bytes.
+    """
 
     c: Context
     tensor: Value
@@ -62,6 +64,7 @@ class Addresses:
     def __post_init__(self) -> None:
         assert isinstance(self.tensor.type, Tensor)
         self.kind = self.tensor.type
+        self.in_pairs = self.kind.dtype.bits == 4
         entries = [_entry(d, self.c.held[v]) for d, v in enumerate(self.index)]
         self.entries = sorted(entries, key=lambda e: e.order)
 
@@ -77,10 +80,13 @@ class Addresses:
                 if entry.known != 0:
                     own.append((entry.dim, "element", source))
                 continue
-            shared.append((entry.dim, "base", 0))
             offset = entry.held.affine.offsets[source]
+            if self.in_pairs and entry.dim == last and offset % 2:
+                own.append((entry.dim, "element", source))
+                continue
+            shared.append((entry.dim, "base", 0))
             if entry.dim == last:
-                constant += offset * self.kind.dtype.bytes
+                constant += self.kind.dtype.size(offset)
             elif offset:
                 own.append((entry.dim, "offset", offset))
         scalars = [k for k in own if self._entry(k[0]).order == 0]
@@ -95,14 +101,14 @@ class Addresses:
             return self.c.pointer(self.tensor).text
         if keys not in self.pointers:
             before = self._pointer(keys[:-1])
-            bits = self.kind.dtype.bits
+            bits = max(8, self.kind.dtype.bits)
             step = self._elements(keys[-1])
             text = f"getelementptr i{bits}, ptr addrspace(1) {before}, i64 {step}"
             self.pointers[keys] = self.c.w.value(text, "p")
         return self.pointers[keys]
 
     def _elements(self, key: Key) -> str:
-        """One term of an address, i64, in elements of the tensor."""
+        """One term of an address, i64, in elements of the tensor, or in bytes that hold two."""
         if key in self.once:
             return self.once[key]
         w = self.c.w
@@ -116,13 +122,27 @@ class Addresses:
                 assert entry.held.affine is not None
                 text = entry.held.affine.base
             else:
-                text = entry.held.texts[number]
+                text = self._index(entry, number)
             widen = "zext" if entry.sure or entry.held.dtype.kind == "uint" else "sext"
             made = w.value(f"{widen} i32 {text} to i64")
             if not last:
                 made = w.binary("mul", "i64", made, self.c.strides[self.tensor.name, dim])
+        if self.in_pairs:
+            # Rows begin with a byte, so that nothing is lost but half of a last index.
+            made = w.binary("ashr", "i64", made, 1)
         self.once[key] = made
         return made
+
+    def _index(self, entry: Entry, source: int) -> str:
+        if entry.held.affine is None:
+            return entry.held.texts[source]
+        return self.c.w.add(entry.held.affine.base, entry.held.affine.offsets[source])
+
+    def is_high(self, element: int) -> str:
+        """i32: whether the element is the upper half of its byte."""
+        entry = self._entry(len(self.kind.dims) - 1)
+        source = source_element(element, self.shape, shape_of(entry.held))
+        return self.c.w.binary("and", "i32", self._index(entry, source), 1)
 
     def condition(self, element: int) -> str | None:
         """i1: the element lies in the tensor. None: surely."""

@@ -20,7 +20,7 @@ def from_bits(w: Writer, text: str, dtype: DType) -> str:
             return w.value(f"bitcast i16 {text} to {scalar_type(dtype)}")
         case "bool":
             return w.compare("ne", text, 0, "i16")
-        case "i8" | "u8" | "f8e4m3" | "f8e5m2":
+        case _ if dtype.bits == 8:
             return w.value(f"trunc i16 {text} to i8")
         case _:
             return text
@@ -32,7 +32,7 @@ def to_bits(w: Writer, text: str, dtype: DType) -> str:
             return w.value(f"bitcast float {text} to i32")
         case "f16" | "bf16":
             return w.value(f"bitcast {scalar_type(dtype)} {text} to i16")
-        case "bool" | "i8" | "u8" | "f8e4m3" | "f8e5m2":
+        case _ if dtype.bits == 8:
             return w.value(f"zext {scalar_type(dtype)} {text} to i16")
         case _:
             return text

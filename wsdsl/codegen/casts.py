@@ -40,10 +40,10 @@ def convert_cast(c: Context, op: Cast) -> None:
 def cast(w: Writer, x: Registers, dtype: DType, saturate: bool = False) -> Registers:
     shape = shape_of(x)
     if dtype.is_float:
+        if (made := bytes_to_half(w, x, dtype)) is not None:
+            return made
         if x.dtype.is_float:
             floats = as_floats(w, x)
-        elif (made := bytes_to_half(w, x, dtype)) is not None:
-            return made
         else:
             floats = [int_to_float(w, x.dtype, text) for text in elements(w, x)]
         return from_floats(w, dtype, shape, floats)
@@ -83,7 +83,7 @@ def _saturated(w: Writer, x: Registers, dtype: DType) -> Registers:
     unsigned = x.dtype.name == "u32"
     if unsigned:
         wide = [nvvm.integer_binary(w, "umin", "i32", text, str(high)) for text in wide]
-    if is_packed(dtype, shape[1]):
+    if dtype.bits == 8 and is_packed(dtype, shape[1]):
         # One instruction clamps and packs two.
         pairs = zip(wide[::2], wide[1::2], strict=True)
         packed = tuple(inline_ptx.pack_bytes(w, dtype.name, *pair) for pair in pairs)

@@ -161,6 +161,8 @@ def convert_tma_load(c: Context, op: m.TmaLoad) -> None:
             c.w.binary("lshr", "i32", x, PACKED_LINES.bit_length() - 1) for x in coordinates[:2]
         ]
         coordinates = ["0", "0", *blocks, *coordinates[2:]]
+    elif map.nibbles:
+        coordinates[0] = c.w.binary("ashr", "i32", coordinates[0], 1)
     barrier = barrier_at(c, op.barriers, op.state)
     mask = None if op.multicast is None else c.scalar(op.multicast).text
     if mask is not None:

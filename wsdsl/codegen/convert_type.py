@@ -15,12 +15,18 @@ LLVM_TYPES = {
     "bf16": "bfloat",
     "f8e4m3": "i8",
     "f8e5m2": "i8",
+    "f8e8m0": "i8",
+    "f6e2m3": "i8",
+    "f6e3m2": "i8",
+    "f4e2m1": "i4",
     "i32": "i32",
     "u32": "i32",
     "i16": "i16",
     "u16": "i16",
     "i8": "i8",
     "u8": "i8",
+    "i4": "i4",
+    "u4": "i4",
     "bool": "i1",
 }
 
@@ -34,15 +40,18 @@ def scalar_type(dtype: DType) -> str:
 
 def is_packed(dtype: DType, columns: int) -> bool:
     """Whether a fragment's registers hold pairs of neighbouring columns: 16-bit floats in an i32,
-    8-bit elements in an i16.
+    8-bit elements in an i16, 4-bit ones in the lowest bits of the halves of an i32, whose others
+    may be anything.
     """
-    if dtype.bits == 8:
+    if dtype.bits <= 8:
         return dtype.name != "bool" and columns > 1
     return dtype.is_float and dtype.bits == 16 and columns > 1
 
 
 def register_type(dtype: DType, columns: int) -> str:
-    return f"i{2 * dtype.bits}" if is_packed(dtype, columns) else scalar_type(dtype)
+    if not is_packed(dtype, columns):
+        return scalar_type(dtype)
+    return "i16" if dtype.bits == 8 else "i32"
 
 
 def num_elements(rows: int, columns: int) -> int:

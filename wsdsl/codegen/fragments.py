@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wsdsl.codegen import nvvm
+from wsdsl.codegen.byte_casts import bytes_to_half
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.convert_type import is_packed, num_elements, scalar_type
 from wsdsl.codegen.held import Affine, Registers, Scalar
 from wsdsl.codegen.literals import f32_literal
+from wsdsl.codegen.small_floats import SMALL_FORMATS, small_to_half
 from wsdsl.codegen.writer import Writer
-from wsdsl.ir.types import I32, DType
+from wsdsl.ir.types import DTYPES, I32, DType
 
 Shape = tuple[int, int]
 
@@ -80,6 +82,10 @@ def elements(w: Writer, held: Registers) -> list[str]:
     type = scalar_type(held.dtype)
     found: list[str] = []
     for text in held.texts:
+        if held.dtype.bits == 4:
+            high = w.binary("lshr", "i32", text, 16)
+            found += [w.value(f"trunc i32 {x} to i4") for x in (text, high)]
+            continue
         if held.dtype.bits == 8:
             high = w.binary("lshr", "i16", text, 8)
             found += [w.value(f"trunc i16 {x} to i8") for x in (text, high)]
@@ -93,6 +99,8 @@ def as_floats(w: Writer, held: Registers) -> list[str]:
     """The elements of a float fragment as f32."""
     if held.dtype.bits == 32:
         return list(held.texts)
+    if held.dtype.name in SMALL_FORMATS:
+        return _small_floats(w, held)
     if held.dtype.bits == 8:
         packed = is_packed(held.dtype, held.columns)
         wide = held.texts if packed else [w.value(f"zext i8 {x} to i16") for x in held.texts]
@@ -107,6 +115,20 @@ def as_floats(w: Writer, held: Registers) -> list[str]:
         return found
     type = scalar_type(held.dtype)
     return [w.value(f"fpext {type} {x} to float") for x in elements(w, held)]
+
+
+def _small_floats(w: Writer, held: Registers) -> list[str]:
+    """By bf16, which has all values of these types."""
+    if is_packed(held.dtype, held.columns):
+        half = bytes_to_half(w, held, DTYPES["bf16"])
+        assert half is not None
+        return as_floats(w, half)
+    found: list[str] = []
+    for text in held.texts:
+        wide = w.value(f"zext {scalar_type(held.dtype)} {text} to i32")
+        bits = w.binary("shl", "i32", small_to_half(w, wide, held.dtype, DTYPES["bf16"]), 16)
+        found.append(w.value(f"bitcast i32 {bits} to float"))
+    return found
 
 
 def from_floats(w: Writer, dtype: DType, shape: Shape, floats: Sequence[str]) -> Registers:
@@ -141,6 +163,10 @@ def from_elements(w: Writer, dtype: DType, shape: Shape, held: Sequence[str]) ->
     type = scalar_type(dtype)
     packed: list[str] = []
     for low, high in zip(held[::2], held[1::2], strict=True):
+        if dtype.bits == 4:
+            wide = [w.value(f"zext i4 {x} to i32") for x in (low, high)]
+            packed.append(w.binary("or", "i32", wide[0], w.binary("shl", "i32", wide[1], 16)))
+            continue
         if dtype.bits == 8:
             wide = [w.value(f"zext i8 {x} to i16") for x in (low, high)]
             packed.append(join_bytes(w, *wide))

@@ -53,6 +53,9 @@ def convert_load_global(c: Context, op: LoadGlobal) -> None:
     constant = op.tensor.name not in c.stored and not op.in_order
     bits = dtype.bits
     results: list[str] = []
+    if bits == 4:
+        define(c, op.result, _load_nibbles(c, op, addresses, constant))
+        return
     if _paired(op, c, shape):
         packed: list[str] = []
         for e in range(0, num_elements(*shape), 2):
@@ -76,6 +79,23 @@ def convert_load_global(c: Context, op: LoadGlobal) -> None:
             text = inline_ptx.load_global(w, at, bits, pred, constant)
             results.append(from_bits(w, text, dtype))
     define(c, op.result, from_elements(w, dtype, shape, results))
+
+
+def _load_nibbles(c: Context, op: LoadGlobal, addresses: Addresses, constant: bool) -> Registers:
+    """Bytes; both neighbours of one exist, or neither does."""
+    w, (dtype, shape) = c.w, dtype_and_shape(op.result.type)
+    paired, texts = _paired(op, c, shape), list[str]()
+    for e in range(0, num_elements(*shape), 2 if paired else 1):
+        byte = inline_ptx.load_global(w, addresses.at(e), 8, addresses.condition(e), constant)
+        wide = w.value(f"zext i16 {byte} to i32")
+        if paired:
+            texts.append(w.binary("or", "i32", wide, w.binary("shl", "i32", wide, 12)))
+        else:
+            shift = w.binary("shl", "i32", addresses.is_high(e), 2)
+            texts.append(w.value(f"trunc i32 {w.binary('lshr', 'i32', wide, shift)} to i4"))
+    return (
+        Registers(dtype, *shape, tuple(texts)) if paired else from_elements(w, dtype, shape, texts)
+    )
 
 
 def convert_store_global(c: Context, op: StoreGlobal) -> None:

@@ -37,8 +37,9 @@ class Registers:
     """A fragment's, or accumulator's, registers in one thread (`fragments.py` has the layout).
 
     16-bit floats with more than one column are held as packed pairs, i32; 8-bit elements as pairs
-    in an i16; `spread` may have each pair of those in bytes 0 and 2 of an i32, too, with anything
-    in the others. `affine` fragments have no registers until somebody needs them.
+    in an i16; 4-bit ones in the halves of an i32, as bits 0 to 3 and 16 to 19, with anything in the
+    others. Of 8 bits `spread` may have each pair in bytes 0 and 2 of an i32, too, with anything in
+    the others. `affine` fragments have no registers until somebody needs them.
     """
 
     dtype: DType
@@ -88,6 +89,8 @@ class Pointer:
     text: str
     box: tuple[int, ...] = ()
     packed: bool = False
+    nibbles: bool = False
+    """Whether TMA takes two elements for one, of a byte."""
 
 
 Held = Scalar | Registers | StateAt | SharedAt | Descriptor | Pointer

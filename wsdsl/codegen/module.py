@@ -24,7 +24,7 @@ from wsdsl.ir.memory_ops import AllocateGlobal
 from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.swizzle import PACKED_SPAN
 from wsdsl.ir.tensor_accesses import written_tensors
-from wsdsl.ir.types import I32
+from wsdsl.ir.types import I32, Tensor
 
 HEADER = """\
 target datalayout = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"
@@ -99,8 +99,10 @@ def _context(w: Writer, kernel: Kernel, launch: Signature) -> Context:
     named, zeroed = named_accumulators(kernel)
     for argument in launch.arguments:
         match argument:
-            case MapArgument(box=box, swizzle=swizzle):
-                maps.append(Pointer(f"%map.{len(maps)}", box, swizzle in PACKED_SPAN))
+            case MapArgument(tensor, box, swizzle):
+                kind, packed = names[tensor].type, swizzle in PACKED_SPAN
+                in_pairs = isinstance(kind, Tensor) and kind.dtype.bits == 4
+                maps.append(Pointer(f"%map.{len(maps)}", box, packed, in_pairs))
             case PointerArgument(tensor):
                 held[names[tensor]] = Pointer(f"%tensor.{tensor}")
             case StrideArgument(tensor, dim):

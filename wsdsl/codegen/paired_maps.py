@@ -8,6 +8,7 @@ from __future__ import annotations
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.convert_type import is_packed, num_registers, scalar_type
 from wsdsl.codegen.fragments import Shape, shape_of, source_element
+from wsdsl.codegen.halves import arithmetic
 from wsdsl.codegen.held import Registers
 from wsdsl.codegen.writer import Writer
 from wsdsl.ir.tile_ops import Map
@@ -33,10 +34,6 @@ def paired(c: Context, op: Map, dtype: DType, shape: Shape) -> Registers | None:
         else:
             made.append(arithmetic(c.w, f"{op.fn}.rn.{dtype.name}x2", a, b))
     return Registers(dtype, *shape, tuple(made))
-
-
-def arithmetic(w: Writer, name: str, a: str, b: str) -> str:
-    return w.asm(f"{name} $0, $1, $2;", "i32", "=r,r,r", [("i32", a), ("i32", b)], pure=True)
 
 
 def _either(w: Writer, mask: str, a: str, b: str) -> str:

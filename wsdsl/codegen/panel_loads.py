@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from wsdsl.codegen import inline_ptx
+from wsdsl.codegen import inline_ptx, nvvm
 from wsdsl.codegen.bits import from_bits
-from wsdsl.codegen.byte_casts import gathered
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.convert_type import is_packed
 from wsdsl.codegen.elementwise import dtype_and_shape
 from wsdsl.codegen.fragments import from_elements
+from wsdsl.codegen.halves import gathered
 from wsdsl.codegen.held import Registers
 from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.shared_stores import swizzled
+from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.memory_ops import LoadPanels
 from wsdsl.ir.swizzle import PACKED_LINES, PACKED_SPAN, SWIZZLE_SPAN
@@ -21,7 +22,7 @@ from wsdsl.ir.types import DType
 def convert_load_panels(c: Context, op: LoadPanels) -> None:
     w, shared = c.w, c.shared(op.shared)
     dtype, (rows, columns) = dtype_and_shape(op.result.type)
-    if dtype.bits < 8 or columns % 8:
+    if columns % 8 or (dtype.bits < 8 and rows == 1):
         raise CompileError(Finding(f"load_panels: not {op.result.type}", op.loc))
     base = c.item(shared, c.state(op.state).stage)
     if op.start is not None:
@@ -33,8 +34,12 @@ def convert_load_panels(c: Context, op: LoadPanels) -> None:
         if dtype.bits == 8:
             apart = [x for word in texts for x in (word, w.binary("lshr", "i32", word, 8))]
             texts = [gathered(w, x) for x in apart]
+        elif dtype.bits == 4:
+            texts = [_shifted(w, word, 4 * i) for word in texts for i in range(4)]
     elif rows == 1:
         texts = _line(c, at, dtype, columns)
+    elif dtype.bits == 4:
+        texts = _nibbles(c, op, at, columns)
     elif dtype.bits == 16:
         texts = _matrices(c, op, at, columns)
     else:
@@ -98,12 +103,41 @@ def _pairs(c: Context, op: LoadPanels, at: At, dtype: DType, columns: int) -> li
     return texts
 
 
+def _nibbles(c: Context, op: LoadPanels, at: At, columns: int) -> list[str]:
+    """A thread's pair is a byte of four: all lanes of a line load 16 of its bytes at once, and each
+    takes its own of every word, one nibble to each half of a register.
+    """
+    w, span = c.w, SWIZZLE_SPAN[op.swizzle]
+    eighth = w.binary("lshr", "i32", c.threads.lane, 2)
+    start = w.multiply(w.add(w.multiply(c.threads.warp, 16), eighth), span)
+    own = w.add(at.base, swizzled(w, start, "0", op.swizzle))
+    lane = w.binary("and", "i32", c.threads.lane, 3)
+    # Bytes of a word, and of the same shifted by a nibble: one of each goes to bytes 0 and 2.
+    selector = w.add(w.multiply(lane, 0x0101), 0x0400)
+    words: tuple[list[str], list[str]] = [], []
+    for byte in range(0, columns // 2, 16):
+        address = w.binary("xor", "i32", own, byte % span) if byte % span else own
+        panel = byte // span * op.rows * span
+        for half in (0, 1):
+            place = At(address, at.offset + panel + 8 * half * span)
+            words[half].extend(inline_ptx.load_shared_quad(w, place))
+    return [
+        nvvm.pick_bytes(w, word, w.binary("lshr", "i32", word, 4), selector)
+        for eight in zip(*words, strict=True)
+        for word in eight
+    ]
+
+
+def _shifted(w: Writer, word: str, bits: int) -> str:
+    return w.binary("lshr", "i32", word, bits) if bits else word
+
+
 def _packed(c: Context, op: LoadPanels, at: At, dtype: DType, columns: int) -> list[str]:
     """Vectors of 16 bytes, a thread's own (`packed_address`), as words."""
     w, span = c.w, SWIZZLE_SPAN[op.swizzle]
     thread = w.add(w.multiply(c.threads.warp, 32), c.threads.lane)
     own, words = w.add(at.base, w.multiply(thread, 16)), list[str]()
-    for panel in range(columns * dtype.bytes // span):
+    for panel in range(dtype.size(columns) // span):
         for vector in range(0, PACKED_LINES * span, 16 * 128):
             place = At(own, at.offset + panel * op.rows * span + vector)
             words += inline_ptx.load_shared_quad(w, place)

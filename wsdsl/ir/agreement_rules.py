@@ -165,9 +165,9 @@ def _reach(op: Op, made: Mapping[Value, Op]) -> tuple[int, str]:
             tensor, map = _tensor_of(op, made), made.get(op.map)
             if tensor is None or not isinstance(map, m.MakeTensorMap):
                 return 0, ""
-            return math.prod(map.box) * tensor.dtype.bytes, ""
+            return tensor.dtype.size(math.prod(map.box)), ""
         case m.ThreadLoad(tensor=Value(type=Tensor() as tensor)):
-            return op.rows * op.columns * tensor.dtype.bytes, ""
+            return tensor.dtype.size(op.rows * op.columns), ""
         case m.ClearPanels():
             line, span = op.columns * DTYPES[op.dtype].bytes, SWIZZLE_SPAN[op.swizzle]
             return op.rows * line, f"lines of {line} bytes" if line % span else ""
@@ -211,9 +211,9 @@ def _shapes_agree(index: Value, kind: Tile | Fragment) -> str:
 
 def _of_panels(op: m.LoadPanels) -> tuple[int, str]:
     kind, span = op.result.type, SWIZZLE_SPAN[op.swizzle]
-    if not isinstance(kind, Fragment) or kind.dtype.bits < 8 or kind.columns % 8:
+    if not isinstance(kind, Fragment) or kind.columns % 8:
         return 0, f"load_panels: not {kind}"
-    line = kind.columns * kind.dtype.bytes
+    line = kind.dtype.size(kind.columns)
     if kind.rows == 1 and (op.rows != 1 or op.start is not None):
         return 0, "a fragment of one row is a tile of one line"
     if kind.rows > op.rows or (op.rows > 1 and line % span):

@@ -28,7 +28,7 @@ def lines_are_filled(kernel: Kernel) -> Iterator[Problem]:
     """Those of the panels that threads load."""
     for op in kernel.ops:
         if isinstance(op, ThreadLoad) and isinstance(op.tensor.type, Tensor):
-            row, span = op.columns * op.tensor.type.dtype.bytes, SWIZZLE_SPAN[op.swizzle]
+            row, span = op.tensor.type.dtype.size(op.columns), SWIZZLE_SPAN[op.swizzle]
             if row % span:
                 yield op, f"rows of {row} bytes do not fill lines of {span}"
 
@@ -75,7 +75,7 @@ def boxes_lie_in_their_item(kernel: Kernel) -> Iterator[Problem]:
         if not 0 <= op.row_dim < len(named.box):
             yield op, f"row_dim={op.row_dim} of a tensor of {len(named.box)} dimensions"
             continue
-        size = math.prod(named.box) * tensor.dtype.bytes
+        size = tensor.dtype.size(math.prod(named.box))
         item, boxes = op.shared.type.bytes, boxes_of_warps(op, size)
         apart = boxes[1].start
         if apart < size or boxes[-1].stop > item:

@@ -174,7 +174,7 @@ class StoreShared(Op):
         """Panels that the fragment reaches, of a tile."""
         kind = self.value.type
         assert isinstance(kind, Fragment)
-        return -(-kind.columns * kind.dtype.bytes // SWIZZLE_SPAN[self.swizzle])
+        return -(-kind.dtype.size(kind.columns) // SWIZZLE_SPAN[self.swizzle])
 
 
 @op_class

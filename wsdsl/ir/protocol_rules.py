@@ -5,6 +5,7 @@ They are local: what each op needs beside it. What depends on who runs when is t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 from wsdsl.ir.barrier_ops import (
@@ -77,10 +78,7 @@ def expected_bytes_are_loaded(kernel: Kernel) -> Iterator[Problem]:
     boxes: dict[object, int] = {}
     for op in kernel.ops:
         if isinstance(op, MakeTensorMap) and isinstance(op.tensor.type, Tensor):
-            count = op.tensor.type.dtype.bytes
-            for extent in op.box:
-                count *= extent
-            boxes[op.result] = count
+            boxes[op.result] = op.tensor.type.dtype.size(math.prod(op.box))
 
     many = {op.barriers for op in kernel.ops if isinstance(op, TmaLoad) and op.multicast}
     many |= {op.barriers for op in kernel.ops if isinstance(op, SendFragment)}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 TMA_SPAN = {"128B": 128, "64B": 64, "32B": 32, "none": 16}
 """Bytes of one line of a panel, by the swizzle mode of TMA and wgmma."""
-PACKED_SPAN = {"packed64": 64, "packed128": 128}
-"""The same of packed tensors (`ir/packing.py`): 64 elements, of 8 and of 16 bits."""
+OF_NIBBLES = "packed32"
+PACKED_SPAN = {OF_NIBBLES: 32, "packed64": 64, "packed128": 128}
+"""The same of packed tensors (`ir/packing.py`): 64 elements, of 4, of 8 and of 16 bits."""
 SWIZZLE_SPAN = TMA_SPAN | PACKED_SPAN
 
 SMEM_ALIGN = 1024
@@ -51,6 +52,21 @@ def packed_address(row: int, byte: int, span: int) -> int:
     at = 2 * (column % 2) + half if size == 1 else 4 * half + 2 * (column % 2) + low
     own = column // 8 * 4 * size + at
     return own // 16 * 16 * 128 + thread * 16 + own % 16
+
+
+def nibble_address(row: int, column: int, rows: int) -> int:
+    """The same of elements of 4 bits, which do not stay in their byte: counted in nibbles, low ones
+    first, within a tile of `rows` lines.
+
+    A thread has one vector. The two neighbours that it holds of a line are four nibbles apart in a
+    word, so that four shifts bring each pair of a word to the lowest bits of 16-bit halves.
+    """
+    panel, column = column // PACKED_LINES, column % PACKED_LINES
+    block, row = row // PACKED_LINES, row % PACKED_LINES
+    thread = row // 16 * 32 + row % 8 * 4 + column % 8 // 2
+    pair = column // 8 * 2 + row // 8 % 2
+    own = pair // 4 * 8 + pair % 4 + column % 2 * 4
+    return (panel * rows + block * PACKED_LINES) * PACKED_LINES + thread * 32 + own
 
 
 def line_swizzle(row_bytes: int) -> str:

@@ -14,7 +14,7 @@ def box_fault(box: tuple[int, ...], rank: int, dtype: DType, swizzle: str) -> st
         return "a box has one extent a dimension, for 1 to 5 dimensions"
     if any(not 1 <= extent <= MAX_BOX for extent in box):
         return f"a box is 1 to {MAX_BOX} elements in each dimension"
-    line, span = box[-1] * dtype.bytes, SWIZZLE_SPAN[swizzle]
+    line, span = dtype.size(box[-1]), SWIZZLE_SPAN[swizzle]
     # TMA takes shorter lines too. Who counts or places a box's bytes takes its lines to be whole.
     if line % span or (swizzle != "none" and line != span):
         return f"a line of {line} bytes with swizzle {swizzle}, whose lines are {span} bytes"

@@ -27,6 +27,14 @@ class DType:
         """Storage bytes of one element; 4-bit types are packed, two to a byte."""
         return max(1, self.bits // 8)
 
+    def size(self, elements: int) -> int:
+        """Storage bytes of so many elements of a line."""
+        return -(-elements * self.bits // 8)
+
+    def count(self, size: int) -> int:
+        """How many elements of a line `size` bytes hold."""
+        return size * 8 // self.bits
+
     @property
     def is_float(self) -> bool:
         return self.kind == "float"

@@ -184,6 +184,20 @@ def decode_faults(kernel: Kernel, sizes: Mapping[str, int]) -> Iterator[Finding]
                 f"make it a multiple of {step}",
             )
 
+    for load in kernel.of(Load):
+        last = load.last.name if load.last and load.dtype.bits < 8 and len(load.axes) > 1 else ""
+        if (
+            load.result in decoded(kernel).inside
+            and load.dtype.size(sizes.get(last, 0)) % TMA_ALIGN
+        ):
+            step, variable = load.dtype.count(TMA_ALIGN), loop_variable(last)
+            yield Finding(
+                f"tile {variable}={sizes[last]}: lines of {load.tensor.name} are copied by "
+                f"{TMA_ALIGN} bytes",
+                load.loc,
+                f"make it a multiple of {step}",
+            )
+
 
 def unfit_decoding(kernel: Kernel, given: Schedule) -> Iterator[Finding]:
     """Where nothing can be made where the schedule says."""

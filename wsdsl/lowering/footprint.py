@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from wsdsl.ir.op import Kernel, Value, once, once_each
 from wsdsl.ir.swizzle import SMEM_ALIGN
 from wsdsl.ir.tile_ops import Block, Contract, ForEach, ForTiles, Load, Map, Store
+from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import yielded
 from wsdsl.ir.wgmma import is_fp8, k_step
@@ -50,13 +51,19 @@ OUTER_RING_DEPTH = 2
 
 @once
 def depth_steps(kernel: Kernel) -> Mapping[str, tuple[int, int]]:
-    """By axis that products sum over: elements that an instruction takes of it, and that fill a
-    line of 128 bytes in SMEM (or less, to stay within the blocks of scales)."""
+    """By axis that products sum over: elements that an instruction takes of it, or a copy to SMEM
+    of what is packed two to a byte, and that fill a line of 128 bytes in SMEM (or less, to stay
+    within the blocks of scales)."""
     found: dict[str, tuple[int, int]] = {}
     for op in kernel.of(Contract):
         for axis in op.summed:
             step, line = found.get(axis, (1, MAX_LINE))
             found[axis] = max(step, k_step(op.dtype)), min(line, MAX_LINE // op.dtype.bytes)
+    for load in kernel.of(Load):
+        if load.dtype.bits < 8 and load.last is not None and load.last.name in found:
+            step, line = found[load.last.name]
+            step = max(step, load.dtype.count(TMA_ALIGN))
+            found[load.last.name] = step, max(step, line)
     for op in kernel.ops:
         if isinstance(op, Block) and isinstance(op.axis.type, Axis) and op.axis.type.name in found:
             step, line = found[op.axis.type.name]
@@ -89,7 +96,7 @@ def tile_bytes(tile: Tile, sizes: dict[str, int]) -> int:
     elements = 1
     for axis in tile.axes:
         elements *= sizes[axis]
-    return -(-elements * tile.dtype.bytes // SMEM_ALIGN) * SMEM_ALIGN
+    return -(-tile.dtype.size(elements) // SMEM_ALIGN) * SMEM_ALIGN
 
 
 def slot_bytes(kernel: Kernel, schedule: Schedule, group: SlotGroup, sizes: dict[str, int]) -> int:

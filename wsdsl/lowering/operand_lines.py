@@ -24,12 +24,12 @@ def operand_lines(
     if packed:
         return packed_swizzle(dtype), size
     if not role:
-        over = size * dtype.bytes % TMA_ALIGN
-        return ("none", size) if over else (widest_swizzle(size * dtype.bytes), size)
-    own = size // shares * dtype.bytes
+        over = dtype.size(size) % TMA_ALIGN
+        return ("none", size) if over else (widest_swizzle(dtype.size(size)), size)
+    own = dtype.size(size // shares)
     fitting = ("32B", "64B", "128B")
     if shares > 1:
         fitting = [mode for mode in fitting if own % SWIZZLE_SPAN[mode] == 0] or fitting[:1]
     mode = min(fitting, key=lambda mode: -(-own // SWIZZLE_SPAN[mode]))
-    span = SWIZZLE_SPAN[mode] // dtype.bytes
+    span = dtype.count(SWIZZLE_SPAN[mode])
     return mode, -(-size // span) * span

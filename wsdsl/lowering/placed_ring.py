@@ -110,7 +110,7 @@ def _copy(
     swizzle = swizzle_of(tile, width)
     rows = axes[0].size if len(axes) == 2 else 1
     width = width if len(axes) == 2 else min(width, axes[0].size)
-    span = SWIZZLE_SPAN[swizzle] // dtype.bytes if len(axes) == 2 else width
+    span = dtype.count(SWIZZLE_SPAN[swizzle]) if len(axes) == 2 else width
     box = [v.type.size if isinstance(v.type, Axis) else 1 for v in fill.index]
     map = maps.of(fill.tensor, (*box[:-1], span), swizzle)
     for panel in range(width // span):
@@ -118,13 +118,13 @@ def _copy(
             map=map,
             coordinates=(*others, b.plus(start, first + panel * span)),
             shared=ring.shared_of(tile),
-            offset=ring.offsets[0][fill.field] + panel * rows * span * dtype.bytes,
+            offset=ring.offsets[0][fill.field] + dtype.size(panel * rows * span),
             state=state,
             barriers=ring.full,
             loc=fill.loc,
         )
         b.add(copy)
-    return rows * width * dtype.bytes
+    return dtype.size(rows * width)
 
 
 def drain(b: Builder, empty: Value, state: Value) -> None:

@@ -57,7 +57,7 @@ def read_elements(op: ElementsInShared, context: PartitionContext, find: Find) -
     packed = op.tensor.type.packed
     swizzle, _ = operand_lines(last.size, dtype, last.role, shares, packed)
     span = SWIZZLE_SPAN[swizzle]
-    wide = span // dtype.bytes
+    wide = dtype.count(span)
     if any(width % wide and wide % width for width in shape.widths):
         load = Load(result=op.result, tensor=op.tensor, index=op.index, loc=op.loc)
         return load_piece(load, context, find)
@@ -127,8 +127,14 @@ def entry_of(value: Value, context: PartitionContext, find: Find) -> RegisterTil
 
 
 def vector_of(tensor: Value, index: tuple[Value, ...], context: PartitionContext) -> int:
-    """2 where neighbouring columns lie context by context at an even place of an aligned row."""
+    """2 where neighbouring columns lie context by context at an even place of an aligned row, as
+    those of 4 bits do in any case.
+    """
     last = index[-1].type
-    if not isinstance(last, Axis) or last.role != "columns" or context.tiles[last.name].shifted:
+    if not isinstance(last, Axis) or last.role != "columns":
+        return 1
+    if isinstance(tensor.type, Tensor) and tensor.type.dtype.bits == 4:
+        return 2
+    if context.tiles[last.name].shifted:
         return 1
     return 1 if tensor.name in context.kernel.unaligned else 2

@@ -67,13 +67,13 @@ class SlotCopies:
         """One copy a panel, of a multicast tile of this CTA's lines; returns the bytes that will
         arrive.
         """
-        b, ring, width = self.builder, self.ring, fill.dtype.bytes
+        b, ring, dtype = self.builder, self.ring, fill.dtype
         if fill.box:
             return self.beside(fill, layout)
         rows, columns, swizzle = self.panels(fill)
         share = self.shares.get(fill.multicast)
         num = rows // share.num if share else rows
-        span = SWIZZLE_SPAN[swizzle] // width
+        span = dtype.count(SWIZZLE_SPAN[swizzle])
         row_dim = _row_dim(fill)
         box = [v.type.size if isinstance(v.type, Axis) else 1 for v in fill.index]
         box[row_dim], box[-1] = num, span
@@ -82,7 +82,7 @@ class SlotCopies:
         start, shift = at[-1], None
         if share:
             at[row_dim] = b.plus(at[row_dim], b.times(share.part, num, "line"), "line")
-            shift = b.times(share.part, num * span * width, "shift")
+            shift = b.times(share.part, dtype.size(num * span), "shift")
         offset = ring.offsets[layout][fill.field]
         for panel in range(columns // span):
             b.add(
@@ -90,7 +90,7 @@ class SlotCopies:
                     map=map,
                     coordinates=(*at[:-1], b.plus(start, panel * span)),
                     shared=ring.shared,
-                    offset=offset + panel * rows * span * width,
+                    offset=offset + dtype.size(panel * rows * span),
                     shift=shift,
                     state=self.state,
                     barriers=ring.full,
@@ -98,14 +98,15 @@ class SlotCopies:
                     loc=fill.loc,
                 )
             )
-        return rows * columns * width
+        return dtype.size(rows * columns)
 
     def beside(self, fill: LoadToSlot, layout: int) -> int:
         """What lies beside operands, in one box."""
-        b, width = self.builder, fill.dtype.bytes
+        b, dtype = self.builder, fill.dtype
         *at, last = coordinates(b, fill.index, self.places.starts)
         if fill.last is None:
-            last = b.times(b.quotient(last, TMA_ALIGN // width), TMA_ALIGN // width, "line")
+            unit = dtype.count(TMA_ALIGN)
+            last = b.times(b.quotient(last, unit), unit, "line")
         b.add(
             TmaLoad(
                 map=self.maps.of(fill.tensor, fill.box, "none"),
@@ -117,7 +118,7 @@ class SlotCopies:
                 loc=fill.loc,
             )
         )
-        return math.prod(fill.box) * width
+        return dtype.size(math.prod(fill.box))
 
     def by_threads(self, fill: LoadToSlot, layout: int) -> None:
         rows, columns, swizzle = self.panels(fill)

@@ -285,7 +285,6 @@ class _Finder:
             and (in_shared is not None or along[-1] in other.type.axes)
             and load.tensor.name not in self.out
             and len(load.index) <= MAX_RANK
-            and load.result.type.dtype.bits >= 8
         )
 
     def group(self, span: _Span, ring: int, alone: bool) -> SlotGroup:

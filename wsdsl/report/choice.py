@@ -76,15 +76,16 @@ def explain_choice(kernel: Kernel, given: Schedule | None, sizes: Mapping[str, i
 
 
 def _unpacked(kernel: Kernel) -> Iterator[str]:
-    """Tensors that threads would read by fewer loads if they were packed: by 16 bytes a thread in
-    place of two neighbours of 8 bits.
+    """Tensors that threads would read by fewer loads if they were packed: by 16 bytes of their own
+    in place of two neighbours of 8 bits, or of a vector of 4 bits that four of them share.
     """
     for value in packable_tensors(kernel):
         kind = value.type
-        if isinstance(kind, Tensor) and not kind.packed and kind.dtype.bits == 8:
+        if isinstance(kind, Tensor) and not kind.packed and kind.dtype.bits <= 8:
             vectors = block_bytes(kind.dtype) // 128 // 16
+            num, how = (4, "eight") if kind.dtype.bits == 4 else (8, "two")
             yield (
-                f"  threads read {value.name} two elements at a time, {8 * vectors} loads for "
+                f"  threads read {value.name} {how} elements at a time, {num * vectors} loads for "
                 f"64 x 64; packed ahead of time they take {vectors}: {kernel.name}.pack"
             )
 

@@ -65,14 +65,15 @@ class Call:
 
 
 def _as_numpy(held: Any, view: ArrayView) -> Any:
+    # Of 4 bits its bytes.
+    dtype = view.dtype if view.dtype.bits >= 8 else DTYPES["u8"]
     if view.packed:
         held = held.unpack()
         # A copy, since nobody else keeps what was unpacked.
-        return host_array(replace(describe(held), dtype=view.dtype)).copy()
+        return host_array(replace(describe(held), dtype=dtype)).copy()
     if view.framework != "torch":
         return held
-    # Of 4 bits its bytes.
-    return host_array(view if view.dtype.bits >= 8 else replace(describe(held), dtype=DTYPES["u8"]))
+    return host_array(view if dtype == view.dtype else replace(describe(held), dtype=dtype))
 
 
 def in_order(

@@ -16,10 +16,14 @@ from wsdsl.ir.packing import num_blocks, packed_bytes, packed_swizzle
 from wsdsl.ir.swizzle import PACKED_LINES
 from wsdsl.ir.types import DTYPES, DType
 from wsdsl.runtime.interop import describe, look_of
-from wsdsl.runtime.views import ArrayView, contiguous_strides
+from wsdsl.runtime.views import ArrayView, adapt, contiguous_strides
 
-ORDER = {1: (0, 4, 5, 1, 3, 7, 6, 8, 2), 2: (0, 4, 5, 1, 3, 7, 6, 2, 8, 9)}
-"""By bytes of an element: how the parts of `_cut` follow each other in memory."""
+ORDER = {
+    4: (0, 4, 5, 1, 3, 7, 6, 2, 8),
+    8: (0, 4, 5, 1, 3, 7, 6, 8, 2),
+    16: (0, 4, 5, 1, 3, 7, 6, 2, 8, 9),
+}
+"""By bits of an element: how the parts of `_cut` follow each other in memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,26 +56,30 @@ class Packed:
     def unpack(self) -> Any:
         """The array that was packed, bit for bit."""
         *outer, lines, last = self.shape
-        size = DTYPES[self.dtype].bytes
-        cut, order = _cut(self.shape, size), _order(self.shape, size)
-        parts = self.data.reshape([cut[i] for i in order])
+        kind = DTYPES[self.dtype]
+        cut, order = _cut(self.shape, kind), _order(self.shape, kind)
+        data = _without_nibbles(self.data) if kind.bits == 4 else self.data
+        parts = data.reshape([cut[i] for i in order])
         parts = _transposed(parts, [order.index(i) for i in range(len(order))])
         whole = parts.reshape([*outer, num_blocks(lines) * PACKED_LINES, -1])
-        whole = _contiguous(whole[..., :lines, : last * size])
+        whole = _contiguous(whole[..., :lines, : kind.size(last)])
         return whole if self.like is None else whole.view(self.like)
 
 
 def pack(array: Any, dtype: DType) -> Packed:
-    """An array of elements of 8 or 16 bits, by its last two axes; of any strides."""
-    view = describe(array)
-    size, (*_, lines, last) = dtype.bytes, view.shape
+    """An array of elements of 4, 8 or 16 bits, by its last two axes; of any strides. Of 4 bits it
+    has two elements to a byte.
+    """
+    view = adapt(describe(array), dtype)
+    *_, lines, last = view.shape
     if view.is_empty:
         raise LaunchError(Finding(f"an array of shape {view.shape} has nothing to pack"))
     raw = _contiguous(array).view(_bytes_of(array))
     over = [(0, num_blocks(lines) * PACKED_LINES - lines)]
-    over.append((0, (num_blocks(last) * PACKED_LINES - last) * size))
-    raw = _with_zeros(raw, over).reshape(_cut(view.shape, size))
-    data = _contiguous(_transposed(raw, _order(view.shape, size))).reshape(-1)
+    over.append((0, dtype.size(num_blocks(last) * PACKED_LINES - last)))
+    raw = _with_zeros(raw, over).reshape(_cut(view.shape, dtype))
+    data = _contiguous(_transposed(raw, _order(view.shape, dtype))).reshape(-1)
+    data = _with_nibbles(data) if dtype.bits == 4 else data
     return Packed(data, view.shape, dtype.name, array.dtype)
 
 
@@ -94,19 +102,37 @@ def packed_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return contiguous_strides((*shape[:-2], *whole))
 
 
-def _cut(shape: tuple[int, ...], size: int) -> list[int]:
+def _cut(shape: tuple[int, ...], dtype: DType) -> list[int]:
     """Blocks, warps, halves of a warp's lines, lines of a half; blocks, vectors of a thread,
-    columns by 8 in a vector, threads beside each other, neighbours, bytes.
+    columns by 8 in a vector, threads beside each other, neighbours, bytes. Of 4 bits a byte has
+    both neighbours.
     """
     *outer, lines, last = shape
-    low = [] if size == 1 else [size]
-    across = [num_blocks(last), 2 * size, 4 // size, 4, 2, *low]
+    low = {4: [1], 8: [2], 16: [2, 2]}[dtype.bits]
+    across = [num_blocks(last), dtype.bits // 4, 32 // dtype.bits, 4, *low]
     return [*outer, num_blocks(lines), 4, 2, 8, *across]
 
 
-def _order(shape: tuple[int, ...], size: int) -> list[int]:
+def _order(shape: tuple[int, ...], dtype: DType) -> list[int]:
     outer = len(shape) - 2
-    return [*range(outer), *(outer + i for i in ORDER[size])]
+    return [*range(outer), *(outer + i for i in ORDER[dtype.bits])]
+
+
+def _with_nibbles(data: Any) -> Any:
+    """Of every four bytes, pairs of neighbours, the first ones in the lower half of a word and the
+    others in the upper one.
+    """
+    even, odd = data[0::2].reshape(-1, 2), data[1::2].reshape(-1, 2)
+    first, second = (even & 15) | ((odd & 15) << 4), (even >> 4) | (odd & 0xF0)
+    return _module(data).stack([first, second], 1).reshape(-1)
+
+
+def _without_nibbles(data: Any) -> Any:
+    """The same back again."""
+    words = data.reshape(-1, 2, 2)
+    first, second = words[:, 0], words[:, 1]
+    even, odd = (first & 15) | ((second & 15) << 4), (first >> 4) | (second & 0xF0)
+    return _module(data).stack([even, odd], 2).reshape(-1)
 
 
 def _module(array: Any) -> Any:

@@ -34,6 +34,13 @@ DATA_TYPES = {
     "i8": "UINT8",
     "u8": "UINT8",
     "bool": "UINT8",
+    "f8e8m0": "UINT8",
+    "f6e2m3": "UINT8",
+    "f6e3m2": "UINT8",
+    # Two to a byte: dimensions and boxes are those of the bytes.
+    "f4e2m1": "UINT8",
+    "i4": "UINT8",
+    "u4": "UINT8",
 }
 SWIZZLES = {"none": "NONE", "32B": "32B", "64B": "64B", "128B": "128B"}
 
@@ -68,9 +75,12 @@ def tiled_map(
         raise LaunchError(Finding(message))
     if argument.swizzle in PACKED_SPAN:
         return _packed_map(view, argument, zeros)
-    item = view.dtype.bytes
+    dtype = view.dtype
     address, dims = view.pointer, view.shape
-    strides = [s * item for s in normalise(view).strides]
+    strides = [dtype.size(s) for s in normalise(view).strides]
+    box = argument.box
+    if dtype.bits < 8:
+        dims, box = ((*shape[:-1], dtype.size(shape[-1])) for shape in (dims, box))
     if view.is_empty:
         address, dims, strides = zeros, (1,) * len(dims), [TMA_ALIGN] * len(dims)
     for axis in range(len(dims) - 1):
@@ -82,7 +92,7 @@ def tiled_map(
         address,
         tuple(reversed(dims)),
         tuple(reversed(strides[:-1])),
-        tuple(reversed(argument.box)),
+        tuple(reversed(box)),
         SWIZZLES[argument.swizzle],
         # What a load brings to L2 beside the box: no more than a line of it. 256 bytes cost 1 to
         # 7 % where memory is the limit (16 x 28672 x 8192, H200).

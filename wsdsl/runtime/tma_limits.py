@@ -29,8 +29,6 @@ def tma_faults(view: ArrayView, *, written: bool = False) -> list[str]:
     faults: list[str] = []
     if not 1 <= len(view.shape) <= TMA_MAX_RANK:
         faults.append(f"rank is {len(view.shape)}; TMA takes 1 to {TMA_MAX_RANK}")
-    if view.dtype.bits < 8:
-        faults.append(f"dtype is {view.dtype}; TMA takes no packed elements")
     if view.is_empty:
         return faults
     row = view.shape[-1] * view.dtype.bits // 8 if view.shape else 0

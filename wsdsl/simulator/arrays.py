@@ -148,6 +148,22 @@ def unpack_nibbles(packed: Array, dtype: DType, size: int) -> Array:
     return flat.view(numpy_dtype(dtype))
 
 
+def elements_of(raw: Array, dtype: DType) -> Array:
+    """Of lines of bytes, as memory holds them."""
+    if dtype.bits == 4:
+        return unpack_nibbles(raw, dtype, 2 * raw.shape[-1])
+    return raw.view(numpy_dtype(dtype))
+
+
+def bytes_of(lines: Array, dtype: DType) -> Array:
+    """Lines of elements, as memory holds them."""
+    if dtype.bits == 4:
+        raw = np.empty((*lines.shape[:-1], lines.shape[-1] // 2), np.uint8)
+        pack_nibbles(lines, raw)
+        return raw
+    return lines.view(np.uint8)
+
+
 def pack_nibbles(values: Array, target: Array) -> None:
     low = values.view(np.uint8) & 15
     target.view(np.uint8)[...] = low[..., 0::2] | (low[..., 1::2] << 4)

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir.copy_rules import boxes_of_warps
 from wsdsl.ir.op import Op, Value
@@ -83,7 +81,7 @@ class LoadInFlight:
     speed: float = 1.0
 
     def step(self) -> bool:
-        lines = self.map.read(self.coordinates).view(np.uint8).reshape(self.map.in_shared)
+        lines = self.map.read(self.coordinates).reshape(self.map.in_shared)
         self.cta.memory.write(self.address, lines, self.map.swizzle)
         self.access.phase = self.barrier.phase
         self.wg.check(self.op, self.barrier.complete_tx(self.map.bytes, self.phases))
@@ -253,7 +251,7 @@ def thread_load(wg: Warpgroup, op: m.ThreadLoad) -> None:
     tensor = wg.cta.arguments.tensors[op.tensor.name]
     shared: SharedItems = wg.values[op.shared.name]
     state: State = wg.values[op.state.name]
-    size = op.rows * op.columns * tensor.dtype.bytes
+    size = tensor.dtype.size(op.rows * op.columns)
     start = wg.item(op, shared, state.stage, op.offset, size)
     aligned(wg, op, start, op.swizzle)
     write_shared(

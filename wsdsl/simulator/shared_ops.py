@@ -12,6 +12,7 @@ from wsdsl.ir.op import Op
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.types import DTYPES, Fragment
 from wsdsl.simulator.arithmetic import Array, numpy_dtype
+from wsdsl.simulator.arrays import elements_of
 from wsdsl.simulator.context import (
     SharedItems,
     State,
@@ -96,7 +97,7 @@ def load_panels(wg: Warpgroup, op: m.LoadPanels) -> None:
     first = 0 if op.start is None else int(wg.get(op.start, op))
     if first < 0 or first + kind.rows > op.rows:
         wg.fail(op, f"lines {first} to {first + kind.rows} of a tile of {op.rows}")
-    row_bytes = kind.columns * kind.dtype.bytes
+    row_bytes = kind.dtype.size(kind.columns)
     tile = wg.item(op, shared, state.stage, op.offset, op.rows * row_bytes)
     if op.start is not None:
         aligned(wg, op, tile, op.swizzle)
@@ -115,7 +116,8 @@ def load_panels(wg: Warpgroup, op: m.LoadPanels) -> None:
             wg.settle(op, what, conflict)
     rows = slice(first, first + kind.rows), slice(None)
     held = wg.cta.memory.read(tile, op.rows, row_bytes, op.swizzle, rows)
-    wg.values[op.result.name] = held.view(numpy_dtype(kind.dtype)).reshape(kind.rows, kind.columns)
+    elements = elements_of(held, kind.dtype)
+    wg.values[op.result.name] = elements.reshape(kind.rows, kind.columns)
 
 
 def load_shared(wg: Warpgroup, op: m.LoadShared) -> None:

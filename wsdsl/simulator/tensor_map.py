@@ -11,8 +11,10 @@ from wsdsl.ir.swizzle import PACKED_LINES, PACKED_SPAN, SWIZZLE_SPAN
 from wsdsl.ir.tensor_box import box_fault
 from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.lazy import cached_property
-from wsdsl.simulator.arithmetic import Array, added
-from wsdsl.simulator.arrays import GlobalTensor
+from wsdsl.simulator.arithmetic import SMALL_MASK, Array, added
+from wsdsl.simulator.arrays import GlobalTensor, bytes_of, elements_of
+
+OF_THEIR_OWN = ("i4", "u4", *SMALL_MASK)
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +27,7 @@ class TensorMapValue:
 
     @property
     def bytes(self) -> int:
-        return math.prod(self.box) * self.tensor.dtype.bytes
+        return self.tensor.dtype.size(math.prod(self.box))
 
     @property
     def in_shared(self) -> tuple[int, int]:
@@ -42,8 +44,8 @@ class TensorMapValue:
 
     def _address_fault(self) -> str:
         array = self.tensor.array
-        # The elements of 4-bit tensors are unpacked here: their addresses are not the caller's.
-        if not array.size or self.tensor.dtype.bits < 8:
+        # Elements of 4 and 6 bits are a copy here: their addresses are not the caller's.
+        if not array.size or self.tensor.dtype.name in OF_THEIR_OWN:
             return ""
         if array.ctypes.data % TMA_ALIGN:
             told = f"its address is no multiple of {TMA_ALIGN} bytes"
@@ -120,13 +122,13 @@ class TensorMapValue:
         return tuple(inside), tuple(part)
 
     def read(self, coordinates: tuple[int, ...]) -> Array:
-        """The box as lines; elements outside the tensor are 0."""
+        """The box as lines of bytes; elements outside the tensor are 0."""
         box = np.zeros(self.box, self.tensor.array.dtype)
         overlap = self._overlap(coordinates, self.tensor.array.shape)
         if overlap is not None:
             inside, part = overlap
             box[part] = self.tensor.array[inside]
-        return box.reshape(-1, self.box[-1])
+        return bytes_of(box.reshape(-1, self.box[-1]), self.tensor.dtype)
 
     def write(
         self,
@@ -143,7 +145,7 @@ class TensorMapValue:
         overlap = self._overlap(coordinates, target.shape)
         if overlap is not None:
             inside, part = overlap
-            box = lines.view(target.dtype).reshape(self.box)
+            box = elements_of(lines, self.tensor.dtype).view(target.dtype).reshape(self.box)
             if add:
                 target[inside] = added(target[inside], box[part], self.tensor.dtype)
             else:

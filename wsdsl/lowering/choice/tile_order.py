@@ -95,10 +95,10 @@ def _rows_written(work: Work, places: list[Axis]) -> Axis | None:
         return None
     written = sum(work.num_bytes(v.type) for v in {op.tensor for op in stores})
     (other,) = (axis for axis in places if axis != rows)
-    stays = 0
+    stays = 0.0
     for op in work.loads:
         if rows in op.axes and other not in op.axes:
-            stays += math.prod(work.size(axis.dim) for axis in op.axes) * op.dtype.bytes
+            stays += math.prod(work.size(axis.dim) for axis in op.axes) * op.dtype.bits / 8
     read = work.tensor_bytes - written
     return rows if written >= WRITTEN * read and stays <= STAYS_BYTES else None
 

@@ -98,7 +98,7 @@ class LoadTerm:
         """Of a tile: of lines that are short, or reach over the tile, what TMA could move in the
         time.
         """
-        width = self.dtype.bytes
+        width = self.dtype.bits / 8
         if self.last is None:
             return elements(self.axes, tile) * width
         if not self.role:

@@ -195,7 +195,7 @@ class Work:
                     each = product.cycles(elements(product.axes, tile), tile, self.rates)
                     products += times[product.around] * each
             for load in self.load_terms:
-                loaded += times[load.around] * elements(load.axes, tile) * load.dtype.bytes
+                loaded += times[load.around] * elements(load.axes, tile) * load.dtype.bits / 8
             for store in self.stores:
                 own = 0.0 if self.in_loop[store.around] else elements(store.axes, tile)
                 stored += own * store.bits / 8
@@ -335,7 +335,7 @@ class Work:
         """
         asked = load, tuple([tile[a] for a in load.axes]), tuple(together.items())
         if asked not in self._moves:
-            moved = load.moved_bytes(tile) + load.beyond(tile) * load.dtype.bytes / 2
+            moved = load.moved_bytes(tile) + load.beyond(tile) * load.dtype.bits / 16
             self._moves[asked] = moved, moved * self._crossing(load, tile, together)
         return self._moves[asked]
 
@@ -345,22 +345,22 @@ class Work:
         """How much longer that takes, if sizes are known, since lines cross those of L2; or since
         threads copy them.
         """
-        width, last, tensor = load.dtype.bytes, load.last, load.op.tensor
+        dtype, last, tensor = load.dtype, load.last, load.op.tensor
         if tensor.name in self.copied:
             assert isinstance(tensor.type, Tensor)
-            odd = self.size(tensor.type.dims[-1]) * width % COPY_WORD
+            odd = dtype.size(self.size(tensor.type.dims[-1])) % COPY_WORD
             return COPIED_SINGLY if odd or tensor.name in self.singly else COPIED
         known = last is not None and (isinstance(last.dim, int) or last.dim in self.sizes)
         if last is None or not known or tensor.name in self.padded:
             return 1.0
-        role, row, apart = load.role, self.size(last.dim), tile[last.name]
-        line = SWIZZLE_SPAN[operand_lines(apart, load.dtype, role)[0]]
-        apart = apart if apart < row else 0
-        offsets = row * width % L2_LINE, apart * width % L2_LINE
+        role, size, apart = load.role, self.size(last.dim), tile[last.name]
+        line = SWIZZLE_SPAN[operand_lines(apart, dtype, role)[0]]
+        row, apart = dtype.size(size), dtype.size(apart if apart < size else 0)
+        offsets = row % L2_LINE, apart % L2_LINE
         longer = crossing(self.rates, *offsets, line, not role)
         copied = math.prod([num for axis, num in together.items() if axis not in load.axes])
         # Where it is tiles by columns alone that begin amid lines, nothing is gained by it.
-        if not role or row * width % L2_LINE:
+        if not role or row % L2_LINE:
             longer = max(1.0, longer / copied)
         return longer * (MULTICAST_CROSSING if together and longer > 1 else 1.0)
 

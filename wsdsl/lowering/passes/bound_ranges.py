@@ -137,6 +137,6 @@ def _units(kernel: Kernel) -> dict[Value, int]:
     loads = (e.load for g in operand_slots(kernel) for e in g.operands if e.producer == "load")
     for load in loads:
         if load.tensor.name not in kernel.unaligned:
-            unit, last = TMA_ALIGN // load.dtype.bytes, load.index[-1]
+            unit, last = load.dtype.count(TMA_ALIGN), load.index[-1]
             found[last] = max(found.get(last, 1), unit)
     return found

@@ -178,7 +178,7 @@ class _Rings:
                     rows, last = (self.axes[x] for x in tile.axes)
                     _, columns = lines_of(last, tile.dtype, self.divided)
                     elements, align = rows.size * columns, SMEM_ALIGN
-                used += -(-elements * tile.dtype.bytes // align) * align
+                used += -(-tile.dtype.size(elements) // align) * align
             offsets.append(tuple(at))
             total = max(total, -(-used // SMEM_ALIGN) * SMEM_ALIGN)
         released = op.consumers * num_peers(op.multicast) * self.releases(op.result)

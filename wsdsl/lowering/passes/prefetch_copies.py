@@ -201,7 +201,7 @@ class _Ahead:
 
 def _bytes(copy: ThreadLoad) -> int:
     assert isinstance(copy.tensor.type, Tensor)
-    return copy.rows * copy.columns * copy.tensor.type.dtype.bytes
+    return copy.tensor.type.dtype.size(copy.rows * copy.columns)
 
 
 def _prefetch(copy: ThreadLoad, swap: Mapping[Value, Value]) -> PrefetchTile:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, results_of
 from wsdsl.ir.ranges import walks_a_part
-from wsdsl.ir.tile_ops import Contract, ForTiles, If, Load, Lookup, Reduce, Store, Whole
+from wsdsl.ir.tile_ops import Bitcast, Contract, ForTiles, If, Load, Lookup, Reduce, Store, Whole
 from wsdsl.ir.tma import MAX_RANK
 from wsdsl.ir.types import F32, Axis, DType, Tensor, Tile
 from wsdsl.ir.walk import used_inside, walk
@@ -29,6 +29,8 @@ REGISTER_DTYPES = (
     "f32", "tf32", "f16", "bf16", "f8e4m3", "f8e5m2",
     "i32", "u32", "i16", "u16", "i8", "u8", "bool",
 )  # fmt: skip
+LOADED_DTYPES = (*REGISTER_DTYPES, "i4", "u4", "f4e2m1", "f6e2m3", "f6e3m2", "f8e8m0")
+"""What threads read, too."""
 
 
 BOTH = (
@@ -281,8 +283,9 @@ def _dtypes(kernel: Kernel) -> Iterator[Finding]:
             continue
         tensors = [v.type for v in operands(op) if isinstance(v.type, Tensor)]
         tiles = [v.type for v in (*results_of(op), *bound(op)) if isinstance(v.type, Tile)]
+        known = LOADED_DTYPES if isinstance(op, (Load, Bitcast)) else REGISTER_DTYPES
         for kind in (*tensors, *tiles):
-            if kind.dtype.name not in REGISTER_DTYPES:
+            if kind.dtype.name not in known:
                 yield Finding(f"{kind.dtype} is not lowered yet", op.loc, _held_by(kind.dtype))
     for p in kernel.params:
         if isinstance(p.type, Tile) and p.type.dtype.name not in REGISTER_DTYPES:
