@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.elementwise import nonnegative
-from wsdsl.codegen.fragments import Shape, shape_of, source_element
+from wsdsl.codegen.fragments import Shape, elements, resized, shape_of, source_element
 from wsdsl.codegen.held import Affine, Held, Registers, Scalar
 from wsdsl.codegen.inline_ptx import Global
 from wsdsl.ir.op import Value
-from wsdsl.ir.types import Tensor
+from wsdsl.ir.types import DTYPES, I32, Tensor
 
 Key = tuple[int, str, int]
 
@@ -45,6 +45,18 @@ def _entry(dim: int, held: Held) -> Entry:
     return Entry(dim, held, None, nonnegative(held))
 
 
+def _wide(c: Context, held: Held) -> Held:
+    """An index of fewer bits in 32 of them, with which sizes are compared."""
+    if not isinstance(held, Registers | Scalar) or held.dtype.bits == 32:
+        return held
+    if isinstance(held, Scalar):
+        text = resized(c.w, held.text, held.dtype, I32)
+        return Scalar(text, I32, held.known, nonnegative(held))
+    dtype = DTYPES["u32"] if nonnegative(held) else I32
+    texts = [resized(c.w, text, held.dtype, I32) for text in elements(c.w, held)]
+    return Registers(dtype, held.rows, held.columns, tuple(texts))
+
+
 @dataclass
 class Addresses:
     """Addresses of and conditions on the elements of a fragment of shape `shape`; of 4 bits the
@@ -65,7 +77,7 @@ class Addresses:
         assert isinstance(self.tensor.type, Tensor)
         self.kind = self.tensor.type
         self.in_pairs = self.kind.dtype.bits == 4
-        entries = [_entry(d, self.c.held[v]) for d, v in enumerate(self.index)]
+        entries = [_entry(d, _wide(self.c, self.c.held[v])) for d, v in enumerate(self.index)]
         self.entries = sorted(entries, key=lambda e: e.order)
 
     def at(self, element: int) -> Global:

@@ -12,6 +12,7 @@ from wsdsl.codegen.fragments import (
     elements,
     from_elements,
     from_floats,
+    resized,
     shape_of,
 )
 from wsdsl.codegen.held import Registers, Scalar
@@ -59,7 +60,7 @@ def cast(w: Writer, x: Registers, dtype: DType, saturate: bool = False) -> Regis
         return _saturated(w, x, dtype)
     if x.dtype.bits == dtype.bits and x.affine is None and "bool" not in (x.dtype.name, dtype.name):
         return Registers(dtype, *shape, x.texts)
-    texts = [_resize(w, text, x.dtype, dtype) for text in elements(w, x)]
+    texts = [resized(w, text, x.dtype, dtype) for text in elements(w, x)]
     return from_elements(w, dtype, shape, texts)
 
 
@@ -79,7 +80,7 @@ def _holds(dtype: DType, source: DType) -> bool:
 def _saturated(w: Writer, x: Registers, dtype: DType) -> Registers:
     """Integers that become the nearest value of `dtype`."""
     (low, high), (least, _) = _range(dtype), _range(x.dtype)
-    shape, wide = shape_of(x), [_resize(w, text, x.dtype, I32) for text in elements(w, x)]
+    shape, wide = shape_of(x), [resized(w, text, x.dtype, I32) for text in elements(w, x)]
     unsigned = x.dtype.name == "u32"
     if unsigned:
         wide = [nvvm.integer_binary(w, "umin", "i32", text, str(high)) for text in wide]
@@ -92,20 +93,7 @@ def _saturated(w: Writer, x: Registers, dtype: DType) -> Registers:
         wide = [nvvm.integer_binary(w, "smin", "i32", text, str(high)) for text in wide]
     if least < low:
         wide = [nvvm.integer_binary(w, "smax", "i32", text, str(low)) for text in wide]
-    return from_elements(w, dtype, shape, [_resize(w, text, I32, dtype) for text in wide])
-
-
-def _resize(w: Writer, text: str, source: DType, dtype: DType) -> str:
-    old, new = scalar_type(source), scalar_type(dtype)
-    if dtype.name == "bool":
-        return w.compare("ne", text, 0, old)
-    if old == new:
-        return text
-    if source.name == "bool" or source.bits < dtype.bits:
-        kind = "sext" if source.kind == "int" else "zext"
-    else:
-        kind = "trunc"
-    return w.value(f"{kind} {old} {text} to {new}")
+    return from_elements(w, dtype, shape, [resized(w, text, I32, dtype) for text in wide])
 
 
 def convert_bitcast(c: Context, op: Bitcast) -> None:

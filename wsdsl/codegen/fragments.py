@@ -182,6 +182,22 @@ def join_bytes(w: Writer, low: str, high: str) -> str:
     return w.binary("or", "i16", low, w.binary("shl", "i16", high, 8))
 
 
+def resized(w: Writer, text: str, source: DType, dtype: DType) -> str:
+    """An integer in another number of bits, the lower ones or with more above; as bool, whether it
+    is not 0.
+    """
+    old, new = scalar_type(source), scalar_type(dtype)
+    if dtype.name == "bool":
+        return w.compare("ne", text, 0, old)
+    if old == new:
+        return text
+    if source.name == "bool" or source.bits < dtype.bits:
+        kind = "sext" if source.kind == "int" else "zext"
+    else:
+        kind = "trunc"
+    return w.value(f"{kind} {old} {text} to {new}")
+
+
 def cut_columns(w: Writer, held: Registers, start: int, columns: int) -> Registers:
     """Columns [start, start + columns); both are multiples of 8, so whole registers."""
     per_eight = 4 if held.rows == 64 else 2

@@ -13,11 +13,11 @@ from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.packing import MAX_PACKED_RANK, packed_swizzle
 from wsdsl.ir.ranges import may_begin_anywhere
 from wsdsl.ir.swizzle import PACKED_LINES
-from wsdsl.ir.tile_ops import Bitcast, Cast, Contract, ForTiles, Load, Lookup, Map
+from wsdsl.ir.tile_ops import Contract, ForTiles, Load, Lookup
 from wsdsl.ir.types import Axis, Tensor, Tile
 from wsdsl.ir.walk import made_of
 from wsdsl.lowering.axes import loop_variable, tile_axes
-from wsdsl.lowering.product_operands import computed_operands, multiplied
+from wsdsl.lowering.product_operands import computed_operands, is_elementwise, multiplied
 
 
 def packable_tensors(kernel: Kernel) -> list[Value]:
@@ -79,7 +79,7 @@ def _fitting(kernel: Kernel) -> set[Load]:
     parts = {op.index.type.name for op in loops if isinstance(op.index.type, Axis)}
     for product in kernel.of(Contract):
         for operand in computed_operands(kernel, product):
-            for _, op in made_of((operand,), made, lambda op: isinstance(op, (Map, Cast, Bitcast))):
+            for _, op in made_of((operand,), made, is_elementwise):
                 if isinstance(op, Load) and _lies_like(op, operand, product.summed, parts):
                     found.add(op)
     return {load for load in found if load.result not in multiplied(kernel)}

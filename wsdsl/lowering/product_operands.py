@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from wsdsl.ir.op import Kernel, Value, once
-from wsdsl.ir.tile_ops import Contract, Load
+from wsdsl.ir.op import Kernel, Op, Value, once
+from wsdsl.ir.tile_ops import Bitcast, Cast, Contract, Load, Lookup, Map
 
 
 @once
@@ -35,3 +35,8 @@ def multiplied_tensors(kernel: Kernel) -> frozenset[Value]:
 def copied_operands(kernel: Kernel) -> frozenset[str]:
     """Those that threads copy, since TMA can not take them."""
     return frozenset(tensor.name for tensor in multiplied_tensors(kernel)) & {*kernel.unaligned}
+
+
+def is_elementwise(op: Op) -> bool:
+    """Whether an element of the result is made of the same element of each operand."""
+    return isinstance(op, (Bitcast, Cast, Lookup, Map))

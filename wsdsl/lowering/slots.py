@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from wsdsl.diagnostics import Loc
 from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, regions, results_of
-from wsdsl.ir.tile_ops import Bitcast, Cast, Contract, ForEach, ForTiles, Load, Map, Store, Yield
+from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Load, Store, Yield
 from wsdsl.ir.tma import MAX_RANK
 from wsdsl.ir.types import Tile
 from wsdsl.ir.walk import definers, made_of, makers, used_inside, walk
@@ -27,7 +27,7 @@ from wsdsl.lowering.cooperation import shared_role
 from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.edge import ROLES, Edge, Role
 from wsdsl.lowering.output_nest import output_nest, with_loops
-from wsdsl.lowering.product_operands import multiplied
+from wsdsl.lowering.product_operands import is_elementwise, multiplied
 from wsdsl.lowering.scale_loads import ScaleLoad, kept_out, scale_load
 from wsdsl.schedule import Schedule
 
@@ -261,7 +261,7 @@ class _Finder:
         for op in walk(block):
             for operand, other in ((op.a, op.b), (op.b, op.a)) if isinstance(op, Contract) else ():
                 by: Role = "decode" if operand in self.decoded.tiles else "compute"
-                for value, made in made_of((operand,), own, _is_elementwise):
+                for value, made in made_of((operand,), own, is_elementwise):
                     if isinstance(made, Load) and value not in self.multiplied:
                         # What others read as well is not given to one partition alone.
                         fits = by == "compute" or value in self.decoded.inside
@@ -277,10 +277,11 @@ class _Finder:
         along = tuple(axis.name for axis in load.axes)
         # Consumers hold their operand by the rows of the tensor cores' tile.
         in_shared = self.decoded.tiles.get(operand)
-        axes = in_shared.axes if in_shared else operand.type.axes
+        axes = in_shared.axes if in_shared else along
         return (
             len(axes) == 2
             and load.result.type.axes == axes == along
+            and {*axes} == {*operand.type.axes}
             and load.last is not None
             and (in_shared is not None or along[-1] in other.type.axes)
             and load.tensor.name not in self.out
@@ -357,10 +358,6 @@ def _links(block: Region) -> list[int]:
         own = link + 1 if products else max((behind.get(v, 0) for v in operands(op)), default=0)
         behind |= dict.fromkeys(results_of(op), own)
     return found
-
-
-def _is_elementwise(op: Op) -> bool:
-    return isinstance(op, (Map, Cast, Bitcast))
 
 
 def needed_before(block: Region, first: int, values: Iterable[Value]) -> list[int] | None:

@@ -1,6 +1,7 @@
 """Weights of bf16 in some 12 bits, bit for bit: packed, in files, and multiplied."""
 
 from wsdsl.kernels.lossless.container import FileError, load, save
+from wsdsl.kernels.lossless.product import matmul
 from wsdsl.kernels.lossless.weights import Statistics, Weights, pack
 
-__all__ = ["FileError", "Statistics", "Weights", "load", "pack", "save"]
+__all__ = ["FileError", "Statistics", "Weights", "load", "matmul", "pack", "save"]

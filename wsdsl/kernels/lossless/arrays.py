@@ -78,3 +78,19 @@ def on_host(array: Any) -> NDArray[Any]:
             return array.get()
         case _:
             return np.asarray(array)
+
+
+def padded(array: Any, columns: int) -> Any:
+    """With so many zeros behind each row."""
+    if not columns:
+        return array
+    over = [(0, 0)] * (len(array.shape) - 1) + [(0, columns)]
+    match framework(array):
+        case "torch":
+            return sys.modules["torch"].nn.functional.pad(array, (0, columns))
+        case "cupy":
+            return sys.modules["cupy"].pad(array, over)
+        case "jax":
+            return sys.modules["jax.numpy"].pad(array, over)
+        case _:
+            return np.pad(array, over)

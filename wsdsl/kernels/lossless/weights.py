@@ -31,6 +31,8 @@ from wsdsl.runtime.packed import pack as in_order
 U8 = DTYPES["u8"]
 NONE = 255
 """In `places`: a row that is not kept as it is."""
+IN_WORD = 4
+"""Rows along K whose places are in one i32."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,9 @@ class Weights:
     """A matrix [N, K] of bf16, which `pack` packed. Arrays are of one framework, on one device;
     codes and lower bytes lie in the order of [packed tensors](ir/packing.py).
 
-    `places[h, b, n]`: which row of its 64 n, of those that are kept as they are, the b-th ROW
-    weights of half h and n are, or NONE; `firsts[h, b, n // 64]`: where those begin in `verbatim`.
+    Byte b % 4 of `places[h, b // 4, n]`, an i32: which row of its 64 n, of those that are kept as
+    they are, the b-th ROW weights of half h and n are, or NONE. `firsts[h, b, n // 64]`: where
+    those begin in `verbatim`.
     """
 
     shape: tuple[int, int]
@@ -85,8 +88,7 @@ class Weights:
     @property
     def statistics(self) -> Statistics:
         n, k = self.shape
-        places = on_host(self.places)
-        share = float(np.mean(places != NONE))
+        share = float(np.mean(self.places_of_rows() != NONE))
         return Statistics(8 * self.nbytes / (n * k), share, self.entropy)
 
     def __str__(self) -> str:
@@ -110,7 +112,7 @@ class Weights:
         """The matrix's bits."""
         (n, k), made = self.shape, np.empty(self.shape, np.uint16)
         codes, low = on_host(self.codes.unpack()), on_host(self.low.unpack())
-        places, firsts = on_host(self.places), on_host(self.firsts)
+        places, firsts = self.places_of_rows(), on_host(self.firsts)
         kept = on_host(self.verbatim)
         for rows in chunks(n, k):
             pair = np.stack((codes[rows] & 15, codes[rows] >> 4), axis=1)
@@ -124,6 +126,12 @@ class Weights:
                 :, :k
             ]
         return made
+
+    def places_of_rows(self) -> Bytes:
+        """[2, B, N], of u8."""
+        words = on_host(self.places)
+        parts = words.view(np.uint8).reshape(*words.shape, IN_WORD).transpose(0, 1, 3, 2)
+        return parts.reshape(2, -1, self.shape[0])[:, : -(-self.half // ROW)]
 
 
 def pack(weights: Any, palette: Kind | Literal["auto"] = "auto") -> Weights:
@@ -150,7 +158,7 @@ def pack(weights: Any, palette: Kind | Literal["auto"] = "auto") -> Weights:
         codes=_ordered(codes, weights),
         low=_ordered(low, weights),
         entries=placed_like(np.array(chosen.entries, np.uint8), weights),
-        places=placed_like(places, weights),
+        places=placed_like(_in_words(places), weights),
         firsts=placed_like(firsts, weights),
         verbatim=placed_like(kept, weights),
     )
@@ -159,6 +167,13 @@ def pack(weights: Any, palette: Kind | Literal["auto"] = "auto") -> Weights:
 def _ordered(array: Bytes, like: Any) -> Packed:
     made = in_order(array, U8)
     return Packed(placed_like(made.data, like), made.shape, made.dtype)
+
+
+def _in_words(places: Bytes) -> Ints:
+    over = -places.shape[1] % IN_WORD
+    whole = np.pad(places, ((0, 0), (0, over), (0, 0)), constant_values=NONE)
+    parts = whole.reshape(2, -1, IN_WORD, places.shape[2]).transpose(0, 1, 3, 2)
+    return np.ascontiguousarray(parts).view(np.int32).reshape(parts.shape[:-1])
 
 
 def _encoded(bits: Bits, palette: Palette, missed: Bytes) -> tuple[Bytes, Bytes, Bits]:

@@ -1,0 +1,141 @@
+"""`lossless.matmul`: x @ weights.T, of weights that `pack` packed, in one kernel."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.kernels.gemm.dtypes import dtype_of
+from wsdsl.kernels.lossless.arrays import padded
+from wsdsl.kernels.lossless.palette import Kind
+from wsdsl.kernels.lossless.weights import Weights
+from wsdsl.runtime.interop import describe
+from wsdsl.runtime.views import contiguous_strides
+from wsdsl.schedule import Schedule, as_schedule
+from wsdsl.serving import OnMiss
+
+if TYPE_CHECKING:
+    from wsdsl.compiler import Kernel
+
+WEIGHTS = ("codes", "low", "entries", "places", "firsts", "verbatim")
+OUTPUTS = ("bf16", "f16", "f32")
+TURNED_BACK = {"bytes": "{0}", "exponents": "({0} >> 1 | {0} << 15)"}
+"""A weight of what the palette and the lower byte give, by the palette's kind."""
+
+TEXT = """
+@kernel
+def matmul(
+    X: bf16[M, 2, H], codes: u8[N, H], low: u8[2, N, H], entries: u8[16],
+    places: i32[2, W, N], firsts: i32[2, B, G], verbatim: bf16[R, 64], out: {out}[M, N],
+):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(H, by=64):
+            row, both = index(k) // 64, codes[n, k]
+"""
+HALF = """
+            place{h} = places[{h}, index(k) // 256, n] >> row % 4 * 8 & 255
+            kept{h} = place{h} < 64
+            at{h} = where(kept{h}, firsts[{h}, row, index(n) // 64] + place{h}, -1)
+            turned{h} = cast(lookup(entries, {code}), u16) << 8 | cast(low[{h}, n, k], u16)
+            weight{h} = where(kept{h}, verbatim[at{h}, index(k) % 64], bitcast({weight}, bf16))
+            acc += X[m, {h}, k] @ weight{h}
+"""
+CODES = ("both & 15", "both >> 4")
+STORED = """
+        out[m, n] = acc
+"""
+
+
+def source_of(kind: Kind, out: str) -> str:
+    """The kernel's text."""
+    text = TEXT.format(out=out)
+    for h, code in enumerate(CODES):
+        weight = TURNED_BACK[kind].format(f"turned{h}")
+        text += HALF.format(h=h, code=code, weight=weight)[1:]
+    return text.strip() + STORED
+
+
+@lru_cache
+def kernel_of(kind: Kind, out: str) -> Kernel:
+    """The kernel of weights by a palette of that kind, with results of that type; as it takes
+    weights: `Kernel.packed`.
+    """
+    from wsdsl.sources import one_of
+
+    whole = one_of("matmul", source_of(kind, out), "<wsdsl.kernels.lossless>")
+    return whole.packed("codes", "low")
+
+
+def matmul(
+    x: Any,
+    weights: Weights,
+    out: Any = None,
+    *,
+    out_dtype: Any = None,
+    constant: bool = False,
+    schedule: Schedule | None = None,
+    stream: Any = None,
+    exact: bool | None = None,
+    on_miss: OnMiss | None = None,
+) -> Any:
+    """x @ w.T of the weights w [N, K] that `pack` was given, as exactly as of w itself: summed in
+    f32, and rounded once.
+
+    x: bf16 [..., K], of the framework of the weights' arrays, where these are (`weights.to(x)`).
+    out: [..., N], contiguous; written, and returned. Else allocated.
+    out_dtype: bf16, f16 or f32; bf16 if `out` does not tell it.
+    constant: whether the kernel in front on the stream leaves the weights as they are: they may be
+        loaded before it is over. Nothing checks this; where it is not so, the result is wrong now
+        and then.
+    schedule, stream, exact, on_miss: as for kernels.
+
+    LaunchError for arrays that do not fit; nothing has been written then.
+    """
+    arguments, kernel, shape = arranged(x, weights, out, out_dtype)
+    given = as_schedule(schedule)
+    if constant:
+        given = given or Schedule()
+        given = replace(given, constant=(*dict.fromkeys((*(given.constant or ()), *WEIGHTS)),))
+    made = kernel(*arguments, schedule=given, stream=stream, exact=exact, on_miss=on_miss)
+    return made.reshape(shape) if out is None else out
+
+
+def arranged(
+    x: Any, weights: Weights, out: Any = None, out_dtype: Any = None
+) -> tuple[tuple[Any, ...], Kernel, tuple[int, ...]]:
+    """What the kernel is called with, that kernel, and the result's shape."""
+    held: Any = weights
+    if not isinstance(held, Weights):
+        message = f"the weights are a {type(held).__name__}, expected what lossless.pack makes"
+        raise LaunchError(Finding(message))
+    (n, k), shape = weights.shape, describe(x).shape
+    if not shape or shape[-1] != k:
+        message = f"x has shape {shape}, expected [..., {k}] for weights of shape {(n, k)}"
+        raise LaunchError(Finding(message))
+    whole = (*shape[:-1], n)
+    rows = math.prod(shape[:-1])
+    dtype = _output(out, out_dtype, whole)
+    halves = padded(x, 2 * weights.half - k).reshape(rows, 2, weights.half)
+    given = (getattr(weights, name) for name in WEIGHTS)
+    result = None if out is None else out.reshape(rows, n)
+    return (halves, *given, result), kernel_of(weights.palette.kind, dtype), whole
+
+
+def _output(out: Any, out_dtype: Any, shape: tuple[int, ...]) -> str:
+    wanted = None if out_dtype is None else dtype_of(out_dtype, "out_dtype").name
+    if out is not None:
+        view = describe(out)
+        if view.shape != shape or view.strides != contiguous_strides(shape):
+            message = f"out has shape {view.shape} and strides {view.strides}"
+            raise LaunchError(Finding(message, hint=f"it is {shape}, and contiguous"))
+        if wanted not in (None, view.dtype.name):
+            raise LaunchError(Finding(f"out is {view.dtype}, and out_dtype {wanted}"))
+        wanted = view.dtype.name
+    if wanted not in (None, *OUTPUTS):
+        message = f"the result is to be {wanted}, expected {', '.join(OUTPUTS)}"
+        raise LaunchError(Finding(message))
+    return wanted or "bf16"
