@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal, NoReturn, TypeVar, dataclass_transfor
 from wsdsl.diagnostics import Loc
 from wsdsl.ir.plan import Plan
 from wsdsl.ir.target import Target, target_of
-from wsdsl.ir.types import Type
+from wsdsl.ir.types import Axis, Fragment, Tensor, Tile, Type
 from wsdsl.lazy import cached_property
 from wsdsl.schedule import Schedule
 
@@ -40,6 +40,27 @@ class Value:
 
     def __str__(self) -> str:
         return f"%{self.name}"
+
+    @property
+    def as_tile(self) -> Tile:
+        """The type of what is known to be a tile, or a scalar; so with the others."""
+        assert isinstance(self.type, Tile)
+        return self.type
+
+    @property
+    def as_axis(self) -> Axis:
+        assert isinstance(self.type, Axis)
+        return self.type
+
+    @property
+    def as_tensor(self) -> Tensor:
+        assert isinstance(self.type, Tensor)
+        return self.type
+
+    @property
+    def as_fragment(self) -> Fragment:
+        assert isinstance(self.type, Fragment)
+        return self.type
 
 
 def _held(made: Op | Kernel) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from typing import Protocol
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.op import Region, Value, operands
 from wsdsl.ir.tile_ops import Contract
-from wsdsl.ir.types import Tile
 from wsdsl.ir.walk import used_inside, uses, yielded
 from wsdsl.lowering.builder import FLAG, Builder
 from wsdsl.lowering.partition_context import PartitionContext
@@ -115,9 +114,8 @@ class CarriedScalar(Carried):
 class CarriedTile(Carried):
     def _new(self, lowering: Lowering, value: Value) -> tuple[Value, ...]:
         """Names for the value's pieces, which exist from here on."""
-        assert isinstance(value.type, Tile)
         named = tuple(lowering.builder.value(value.name, v.type) for v in self.init)
-        lowering.env[value] = held(lowering.context.shapes.of(value.type.axes), named)
+        lowering.env[value] = held(lowering.context.shapes.of(value.as_tile.axes), named)
         return named
 
     @classmethod
@@ -140,8 +138,7 @@ class CarriedLoad(CarriedTile):
     def _new(self, lowering: Lowering, value: Value) -> tuple[Value, ...]:
         named = super()._new(lowering, value)
         least = lowering.env[value]
-        assert isinstance(value.type, Tile)
-        lowering.env[value] = narrow(least.shape, value.type.dtype, lowering.builder, least.get)
+        lowering.env[value] = narrow(least.shape, value.as_tile.dtype, lowering.builder, least.get)
         return named
 
     @classmethod

@@ -10,7 +10,7 @@ from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.tile_ops import Contract, Load, Store
 from wsdsl.ir.tma import TMA_ALIGN
-from wsdsl.ir.types import Axis, DType, Tensor
+from wsdsl.ir.types import Axis, DType
 from wsdsl.ir.wgmma import COLUMN_STEP, MAX_COLUMNS, columns_fault
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.cooperation import num_shares
@@ -85,5 +85,4 @@ def _lines(kernel: Kernel, schedule: Schedule) -> Iterator[tuple[Value, Axis, in
 
 
 def _bytes(tensor: Value) -> int:
-    assert isinstance(tensor.type, Tensor)
-    return tensor.type.dtype.bytes
+    return tensor.as_tensor.dtype.bytes

@@ -32,7 +32,7 @@ from wsdsl.ir.barrier_ops import (
 from wsdsl.ir.memory_ops import ReceiveFragment, SendFragment
 from wsdsl.ir.op import Value
 from wsdsl.ir.pipeline_ops import AddInCluster
-from wsdsl.ir.types import Fragment, Shared, Tile
+from wsdsl.ir.types import Shared
 from wsdsl.lowering.builder import INT
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.register_tiles import RegisterTile, Shape, held
@@ -105,10 +105,9 @@ class ClusterExchange:
         found: list[Field] = []
         start = 0
         for sum, own in zip(sums, self.op.result, strict=True):
-            assert isinstance(own.type, Tile)
-            slice = self.context.shapes.of(own.type.axes)
+            slice = self.context.shapes.of(own.as_tile.axes)
             assert sum.shape.widths == slice.widths * self.op.sharing
-            found.append(Field(start, sum, slice, own.type.dtype.bytes))
+            found.append(Field(start, sum, slice, own.as_tile.dtype.bytes))
             start += found[-1].own_bytes * self.context.num_warpgroups
         assert start == self.each
         return found
@@ -135,9 +134,8 @@ class ClusterExchange:
     def _whole(self, field: Field, i: int, j: int, is_part: list[Value]) -> Value:
         b = self.builder
         total = self._slice(field, i, j, 0, is_part)
-        assert isinstance(total.type, Fragment)
         for away in range(1, self.op.sharing):
-            got = b.value("got", total.type)
+            got = b.value("got", total.as_fragment)
             b.add(ReceiveFragment(result=got, **self._place(field, i, j, away)))
             total = b.map("add", total, got, wish="sum")
         return total

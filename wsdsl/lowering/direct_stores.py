@@ -54,8 +54,7 @@ def _place(
         axes = tile_axes(entry)
         along = [name for name in axes if name not in named and not context.is_full(name)]
     for name in along:
-        assert isinstance(place.type, Fragment)
-        if place.type.dtype != I32:
+        if place.as_fragment.dtype != I32:
             kind = dataclasses.replace(place.type, dtype=I32)
             place = b.add(Cast(result=b.value("place", kind), x=place, loc=op.loc)).result
         inside = context.is_inside(name, context.indices(name).get(*piece))

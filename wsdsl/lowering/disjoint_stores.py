@@ -12,7 +12,6 @@ from collections.abc import Mapping
 
 from wsdsl.ir.op import Op, Value, operands
 from wsdsl.ir.tile_ops import Constant, End, ForTiles, Map, Store
-from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import made_of
 
 
@@ -21,8 +20,7 @@ def may_meet(store: Store, loop: ForTiles, made: Mapping[Value, Op]) -> bool:
     if loop.index in store.index:
         return False
     ends, others = _ways(store, loop.index, made)
-    assert isinstance(loop.index.type, Axis)
-    unit = loop.index.type.size
+    unit = loop.index.as_axis.size
     return ends and not others and not any(_differs(v, unit, loop, made) for v in store.index)
 
 

@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from wsdsl.ir.op import Kernel, Op, Value, once, operands, regions, results_of
 from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Full, If, Store, Yield
-from wsdsl.ir.types import Tile
 from wsdsl.ir.walk import yielded
 from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.decode import decoded
@@ -76,13 +75,12 @@ def _without_slots(kernel: Kernel) -> Iterator[Edge]:
             if producer != role and not by_slot and not isinstance(made[value], Full):
                 readers.setdefault(value, {}).setdefault(role, op)
     for value, by in readers.items():
-        assert isinstance(value.type, Tile)
         consumers = tuple(sorted(by, key=ROLES.index))
         read_in = around[by[consumers[0]]]
         op = made[value]
         by_mma = kernel.target.has_tensor_memory and "mma" in (roles[op], *consumers)
         space = "TMEM" if by_mma else "registers"
-        yield Edge((value,), op, roles[op], consumers, value.type, around[op], read_in, space)
+        yield Edge((value,), op, roles[op], consumers, value.as_tile, around[op], read_in, space)
 
 
 def _sources(values: Iterable[Value], made: Mapping[Value, Op]) -> Iterator[Value]:

@@ -246,8 +246,7 @@ def _tiles(kernel: Kernel) -> tuple[Sequence[Tile], Sequence[Tile], Sequence[Til
             (promoted if _is_promoted(op, i) else held).append(made.type)
     for op in kernel.ops:
         if isinstance(op, Contract) and op.acc not in carried:
-            assert isinstance(op.result.type, Tile)
-            (passing if op.result in alone else held).append(op.result.type)
+            (passing if op.result in alone else held).append(op.result.as_tile)
     return held, promoted, passing
 
 

@@ -120,10 +120,9 @@ class LoadsAhead:
         if (blocks := blocks_of(index, self.made)) is None:
             return self.is_small(index)
         axis, size = blocks
-        assert isinstance(axis.type, Axis)
         begins = self.made.get(axis)
         shifted = isinstance(begins, AxisAt) and begins.shifted
-        return not shifted and self.context.shapes.within(axis.type.name, size)
+        return not shifted and self.context.shapes.within(axis.as_axis.name, size)
 
     def computed_from(self, known: set[Value], body: list[Op]) -> list[Map | Cast]:
         """What is small and computed from such loads alone."""

@@ -152,11 +152,10 @@ class ParallelReduction:
 
     def whole(self, number: int, like: Value, own: Place, column: Value) -> Value:
         """The sum over all pieces, the first one first, of `like`'s columns from `column` on."""
-        b, kind = self.builder, like.type
-        assert isinstance(kind, Tile) and isinstance(own.tensor.type, Tensor)
+        b, kind = self.builder, like.as_tile
         zero = b.constant(0.0 if kind.dtype.is_float else 0, Tile(kind.dtype), "nothing")
         total = b.add(Full(result=b.value("total", kind), value=zero)).result
-        outside = b.size(str(own.tensor.type.dims[0]))
+        outside = b.size(str(own.tensor.as_tensor.dims[0]))
 
         def add(total: Value, base: Value, count: int) -> Value:
             found = [
@@ -192,14 +191,12 @@ class ParallelReduction:
         line = partials.line(like, b.map("add", self.first, piece, wish="other"))
         exists = b.map("lt", piece, self.parts)
         line = b.map("where", exists, line, outside, type=line.type, wish="line")
-        assert isinstance(like.type, Tile)
-        return partials.load(like.type, partials.place(like, number, line, self.splits, column))
+        return partials.load(like.as_tile, partials.place(like, number, line, self.splits, column))
 
 
 def columns_of(partials: Partials, op: FinishTile) -> Axis:
     """Those that are cut into slices, the same of all sums."""
-    kind = op.sums[0].type
-    assert isinstance(kind, Tile)
+    kind = op.sums[0].as_tile
     found = partials.role(kind, "columns")
     assert found is not None
     return found
@@ -212,8 +209,7 @@ def slice_at(
     b, columns = partials.builder, columns_of(partials, op)
     name = b.namer.new(f"{columns.name}_slice")
     axis = Value(name, dataclasses.replace(columns, name=name, size=width))
-    assert isinstance(axis.type, Axis)
-    partials.axes[name] = axis.type
+    partials.axes[name] = axis.as_axis
     # A dimension that is taken whole begins nowhere.
     begin = starts.get(columns.name)
     start = b.map("add", begin, offset, wish="start") if begin else offset
@@ -223,19 +219,17 @@ def slice_at(
 
 def narrower(value: Value, name: str, other: str) -> Value:
     """The value with another column axis."""
-    assert isinstance(value.type, Tile)
-    axes = tuple(other if a == name else a for a in value.type.axes)
+    axes = tuple(other if a == name else a for a in value.as_tile.axes)
     return Value(value.name, dataclasses.replace(value.type, axes=axes))
 
 
 def narrowed(op: FinishTile, name: str, axis: Value, wholes: list[Value]) -> Region:
     """What is done with the sums, for the columns of a slice."""
-    assert isinstance(axis.type, Axis)
     swap = dict(zip(op.args, wholes, strict=True))
     made = [v for inner in walk(op.body) for v in (*results_of(inner), *bound(inner))]
     for value in made:
         if isinstance(value.type, Tile) and name in value.type.axes:
-            swap[value] = narrower(value, name, axis.type.name)
+            swap[value] = narrower(value, name, axis.as_axis.name)
     whole = {v.type.name: v for v in uses(op.body) if isinstance(v.type, Axis)}.get(name)
     if whole is None:
         return retype(op.body, swap)

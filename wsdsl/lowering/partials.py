@@ -78,8 +78,7 @@ class Partials:
         """Of the kernel's `number`-th sum, from the tile's line `line` on. A tile of the scheduler
         has `slots`; with `column` there are as many columns from there on as the sum has.
         """
-        b, kind = self.builder, sum.type
-        assert isinstance(kind, Tile)
+        b, kind = self.builder, sum.as_tile
         rows, columns = self.role(kind, "rows"), self.role(kind, "columns")
         name = f"partials_{number}" if number else "partials"
         lines, index, dims = f"{name}_lines", list[Value](), list[str | int]()
@@ -98,14 +97,13 @@ class Partials:
         """The tensor's columns: those of the first who asked."""
         if name not in self.lent:
             return wanted
-        kind = self.lent[name].result.type
-        assert isinstance(kind, Tensor) and isinstance(kind.dims[-1], int)
+        kind = self.lent[name].result.as_tensor
+        assert isinstance(kind.dims[-1], int)
         return kind.dims[-1]
 
     def line(self, sum: Value, slot: Value) -> Value:
         """The first line of a slot."""
-        assert isinstance(sum.type, Tile)
-        rows = self.role(sum.type, "rows")
+        rows = self.role(sum.as_tile, "rows")
         return self.builder.times(slot, rows.size if rows else 1, "line")
 
     def role(self, kind: Tile, role: str) -> Axis | None:
@@ -126,8 +124,7 @@ class Partials:
 
     def store(self, sum: Value, place: Place, *, accumulate: bool = False) -> None:
         b = self.builder
-        assert isinstance(sum.type, Tile)
-        value = b.value(sum.name, self._renamed(sum.type, place))
+        value = b.value(sum.name, self._renamed(sum.as_tile, place))
         b.add(RenameAxes(result=value, x=sum))
         b.add(Store(tensor=place.tensor, index=place.index, value=value, accumulate=accumulate))
 

@@ -12,7 +12,7 @@ from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.pipeline_ops import AddInCluster, AxisAt, Partition, RenameAxes
 from wsdsl.ir.slot_ops import SubtilesInShared
 from wsdsl.ir.tile_ops import Block, End, Map, Store
-from wsdsl.ir.types import BOOL, I32, Axis, Fragment, Tile
+from wsdsl.ir.types import BOOL, I32, Axis, Tile
 from wsdsl.lowering.axes import axes_of, whole_axes
 from wsdsl.lowering.builder import INT, Builder
 from wsdsl.lowering.register_tiles import RegisterTile, Shapes, chunk_widths, narrow
@@ -26,8 +26,7 @@ def narrow_axes(kernel: Kernel) -> set[str]:
         if isinstance(op, Store) and op.tensor in stored_as_panels(kernel) and op.dtype.bytes == 4:
             found |= {a.name for a in op.axes if a.role == "columns"}
     for op in kernel.of(RenameAxes):
-        assert isinstance(op.x.type, Tile) and isinstance(op.result.type, Tile)
-        names = (*zip(op.x.type.axes, op.result.type.axes, strict=True),)
+        names = (*zip(op.x.as_tile.axes, op.result.as_tile.axes, strict=True),)
         found |= {b for a, b in names if a in found} | {a for a, b in names if b in found}
     return found
 
@@ -51,8 +50,7 @@ def _cut_to_slices(
     """Sums are cut where the slices are that go to different CTAs."""
     found: dict[str, tuple[int, ...]] = {}
     for sum, own in zip(op.sums, op.result, strict=True):
-        assert isinstance(sum.type, Tile) and isinstance(own.type, Tile)
-        for whole, slice in zip(sum.type.axes, own.type.axes, strict=True):
+        for whole, slice in zip(sum.as_tile.axes, own.as_tile.axes, strict=True):
             if whole != slice:
                 widths = chunk_widths(axes[slice].size, slice in narrow)
                 found[whole] = widths * op.sharing
@@ -118,8 +116,8 @@ class PartitionContext:
             self.publish(loc)
 
     def begin_axis(self, op: Op) -> None:
-        assert isinstance(op, AxisAt) and isinstance(op.result.type, Axis)
-        self.tiles[op.result.type.name] = op
+        assert isinstance(op, AxisAt)
+        self.tiles[op.result.as_axis.name] = op
 
     def is_full(self, axis: str) -> bool:
         """Whether its tiles have all of their elements."""
@@ -129,8 +127,7 @@ class PartitionContext:
 
     def is_inside(self, axis: str, indices: Value) -> Value:
         """Whether elements at these indices are the tile's."""
-        b, kind = self.builder, indices.type
-        assert isinstance(kind, Fragment)
+        b, kind = self.builder, indices.as_fragment
         kind = dataclasses.replace(kind, dtype=BOOL)
         made = b.map("lt", indices, self.stop(axis), type=kind, wish="inside")
         if (first := self.tiles[axis].first) is not None:
@@ -183,8 +180,7 @@ class PartitionContext:
         return not self.tiles[axis].shifted and self.shapes.within(axis, size)
 
     def block(self, op: Block) -> None:
-        assert isinstance(op.axis.type, Axis)
-        args = self.tiles[op.axis.type.name].start, self.builder.integer(op.size)
+        args = self.tiles[op.axis.as_axis.name].start, self.builder.integer(op.size)
         self.builder.add(Map(result=op.result, fn="floordiv", args=args, loc=op.loc))
 
     def blocks(self, axis: str, size: int) -> RegisterTile | None:
@@ -224,7 +220,6 @@ class PartitionContext:
         return index
 
     def end(self, op: End) -> None:
-        b, axis = self.builder, op.axis.type
-        assert isinstance(axis, Axis)
+        b, axis = self.builder, op.axis.as_axis
         end = b.plus(self.tiles[axis.name].start, axis.size)
         b.add(Map(result=op.result, fn="min", args=(end, self.stop(axis.name)), loc=op.loc))

@@ -109,8 +109,7 @@ class PipelinedLoop:
         return self.either(whole, partial(emitted, True), partial(emitted, False))
 
     def zeros(self, value: Value) -> Value:
-        b, kind = self.builder, value.type
-        assert isinstance(kind, Tile)
+        b, kind = self.builder, value.as_tile
         zero = b.constant(0.0 if kind.dtype.is_float else 0, Tile(kind.dtype), "zero")
         return b.add(Full(result=b.value("zeros", kind), value=zero, loc=b.loc)).result
 

@@ -76,8 +76,8 @@ class Products:
         return Accumulated(shape, tuple(self.hand_back(x, loc) for x in whole), True)
 
     def hand_back(self, fragment: Value, loc: Loc | None) -> Value:
-        assert isinstance(fragment.type, Fragment)
-        kind = Accumulator(fragment.type.dtype, fragment.type.rows, fragment.type.columns)
+        held = fragment.as_fragment
+        kind = Accumulator(held.dtype, held.rows, held.columns)
         self.unfenced = True
         made = AsAccumulator(result=self.builder.value("acc", kind), x=fragment, loc=loc)
         return self.builder.add(made).result
@@ -150,8 +150,7 @@ class Products:
 
     def in_turns(self, op: Contract, tiles: dict[Value, TileInShared]) -> RegisterTile:
         """A product whose row blocks are started one by one, the first one now."""
-        kind = op.result.type
-        assert isinstance(kind, Tile)
+        kind = op.result.as_tile
         shape = self.shapes.of(kind.axes)
         before = self.turns[-1] if self.turns else None
         own = [Turn(op, tiles, i, shape) for i in range(shape.blocks)]
@@ -169,8 +168,7 @@ class Products:
                 return
 
     def start(self, turn: Turn, loc: Loc | None) -> None:
-        kind = turn.op.result.type
-        assert isinstance(kind, Tile)
+        kind = turn.op.result.as_tile
         if turn.before is None:
             acc = self.builder.add(self.empty_block(kind, turn.shape, loc)).result
         else:
@@ -200,8 +198,7 @@ class Products:
         return made
 
     def as_operand(self, fragment: Value, loc: Loc | None) -> Value:
-        assert isinstance(fragment.type, Fragment)
-        made = self.builder.value("operand", fragment.type.as_operand)
+        made = self.builder.value("operand", fragment.as_fragment.as_operand)
         return self.builder.add(ConvertLayout(result=made, x=fragment, loc=loc)).result
 
     def whole_rows(self, pieces: RegisterTile, i: int, loc: Loc | None) -> Value:
@@ -351,7 +348,6 @@ class Products:
             x = whole(i)
             if len(shape.widths) == 1:
                 return x
-            assert isinstance(x.type, Fragment)
             part = b.value("part", dataclasses.replace(x.type, columns=shape.widths[j]))
             made = Slice(result=part, x=x, start=shape.first_column(j), loc=b.loc)
             return b.add(made).result

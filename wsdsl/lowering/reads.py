@@ -12,7 +12,7 @@ from wsdsl.ir.slot_ops import ElementsInShared, ValuesInShared
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tile_ops import Load, Lookup
 from wsdsl.ir.tma import TMA_ALIGN
-from wsdsl.ir.types import Axis, Fragment, Tensor, Tile
+from wsdsl.ir.types import Axis, Fragment
 from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.register_tiles import RegisterTile, covering, narrow
@@ -23,11 +23,10 @@ Find = Callable[[Value], RegisterTile]
 def load_piece(op: Load | Lookup, context: PartitionContext, find: Find) -> RegisterTile:
     """A tile (or scalar) read directly, in the accumulator's layout, when it is asked for."""
     b = context.builder
-    assert isinstance(op.result.type, Tile)
     if isinstance(op, Load) and op.packed:
         message = f"{op.tensor.name} is packed, and this load comes through no slot"
         raise CompileError(Finding(message, op.loc, f"give {op.tensor.name} as it is"))
-    shape, dtype = context.shapes.of(op.result.type.axes), op.result.type.dtype
+    shape, dtype = context.shapes.of(op.result.as_tile.axes), op.result.as_tile.dtype
     entries = [entry_of(v, context, find) for v in op.index]
 
     def piece(i: int, j: int) -> Value:
@@ -48,13 +47,11 @@ def load_piece(op: Load | Lookup, context: PartitionContext, find: Find) -> Regi
 def read_elements(op: ElementsInShared, context: PartitionContext, find: Find) -> RegisterTile:
     """An operand, read when it is asked for; the slot may not have been given back."""
     b = context.builder
-    assert isinstance(op.result.type, Tile)
-    dtype, (rows, columns) = op.result.type.dtype, op.result.type.axes
+    dtype, (rows, columns) = op.result.as_tile.dtype, op.result.as_tile.axes
     shape, lines = context.shapes.of((rows, columns)), context.axes[rows].size
     last = context.axes[columns]
     shares = last.size // context.shapes.own(columns)
-    assert isinstance(op.tensor.type, Tensor)
-    packed = op.tensor.type.packed
+    packed = op.tensor.as_tensor.packed
     swizzle, _ = operand_lines(last.size, dtype, last.role, shares, packed)
     span = SWIZZLE_SPAN[swizzle]
     wide = dtype.count(span)
@@ -93,8 +90,7 @@ def read_elements(op: ElementsInShared, context: PartitionContext, find: Find) -
 def read_values(op: ValuesInShared, context: PartitionContext) -> RegisterTile:
     """A tile of one axis, read from a slot at once: it is given back before an epilogue asks."""
     b = context.builder
-    assert isinstance(op.result.type, Tile)
-    (axis,), dtype = op.result.type.axes, op.result.type.dtype
+    (axis,), dtype = op.result.as_tile.axes, op.result.as_tile.dtype
     shape = context.shapes.of((axis,))
     found: dict[Value | float, Value] = {}
     first = None if op.last is None else b.remainder(op.last, TMA_ALIGN // dtype.bytes)

@@ -20,7 +20,7 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, once
 from wsdsl.ir.ranges import may_begin_anywhere
 from wsdsl.ir.tile_ops import Block, Constant, Index, Load, Map, Store
 from wsdsl.ir.tma import LINE_ALIGN, MAX_RANK, TMA_ALIGN
-from wsdsl.ir.types import Axis, Tile
+from wsdsl.ir.types import Axis
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,7 @@ class ScaleLoad:
 
 def _extent(axis: Value, every: int, sizes: Mapping[str, int]) -> int:
     """Blocks of `every` elements that a tile reaches; one begins at a multiple of its size."""
-    assert isinstance(axis.type, Axis)
-    size = sizes[axis.type.name]
+    size = sizes[axis.as_axis.name]
     last = every - math.gcd(size, every)
     return (last + size - 1) // every + 1
 
@@ -90,8 +89,7 @@ def scale_load(
     """The op as a load beside the operands, in a block with products."""
     if not isinstance(op, Load) or op.tensor.name in out or len(op.index) > MAX_RANK:
         return None
-    kind = op.result.type
-    assert isinstance(kind, Tile)
+    kind = op.result.as_tile
     varies = any(isinstance(made.get(v), Block) and made[v] in block for v in op.index)
     if len(kind.axes) != 1 or kind.dtype.bits != 32 or not varies:
         return None

@@ -10,7 +10,7 @@ from wsdsl.ir.memory_ops import StoreShared
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.slot_ops import StoreInShared
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
-from wsdsl.ir.types import Axis, DType, Fragment, Tile
+from wsdsl.ir.types import DType, Fragment
 from wsdsl.lowering.elementwise import with_zeros_outside
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.register_tiles import RegisterTile
@@ -20,8 +20,7 @@ def write_tile(
     op: StoreInShared, pieces: RegisterTile, made: Mapping[Value, Op], context: PartitionContext
 ) -> None:
     """With zeros where it is summed over elements that there are not."""
-    kind, axis = op.value.type, op.summed.type
-    assert isinstance(kind, Tile) and isinstance(axis, Axis)
+    kind, axis = op.value.as_tile, op.summed.as_axis
     pieces = with_zeros_outside(op.value, pieces, context, made, axis.name)
     _write_panels(op, pieces, kind.dtype, context)
 

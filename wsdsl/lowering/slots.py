@@ -232,14 +232,13 @@ class _Finder:
         (value,) = results_of(op)
         users = (o for o in walk(block) if value in operands(o) and not regions(o))
         alike = [v for v in self.alike(block, op) if (v in self.multiplied) == (consumer == "mma")]
-        assert isinstance(value.type, Tile)
         return Edge(
             # A tile that a product takes as it is has a slot of its own.
             values=tuple(alike),
             made=op,
             producer=producer,
             consumers=(consumer,),
-            layout=self.decoded.tiles.get(value, value.type),
+            layout=self.decoded.tiles.get(value, value.as_tile),
             produced_in=self.around[op],
             consumed_in=next(self.around[user] for user in users),
             box=box,
@@ -271,8 +270,6 @@ class _Finder:
 
     def lies_like(self, load: Load, operand: Value, other: Value) -> bool:
         """`other`: the operand that this one is multiplied by."""
-        assert isinstance(operand.type, Tile) and isinstance(load.result.type, Tile)
-        assert isinstance(other.type, Tile)
         # An axis that an index is computed of is not copied along.
         along = tuple(axis.name for axis in load.axes)
         # Consumers hold their operand by the rows of the tensor cores' tile.
@@ -280,10 +277,10 @@ class _Finder:
         axes = in_shared.axes if in_shared else along
         return (
             len(axes) == 2
-            and load.result.type.axes == axes == along
-            and {*axes} == {*operand.type.axes}
+            and load.result.as_tile.axes == axes == along
+            and {*axes} == {*operand.as_tile.axes}
             and load.last is not None
-            and (in_shared is not None or along[-1] in other.type.axes)
+            and (in_shared is not None or along[-1] in other.as_tile.axes)
             and load.tensor.name not in self.out
             and len(load.index) <= MAX_RANK
         )

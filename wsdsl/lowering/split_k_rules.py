@@ -118,11 +118,10 @@ def why_not_parallel(kernel: Kernel, body: Region) -> Iterator[Finding]:
     hint = 'use reduction="serial"'
     own: set[str] = set()
     for sum in loop.result:
-        assert isinstance(sum.type, Tile)
-        if not columns & {*sum.type.axes}:
+        if not columns & {*sum.as_tile.axes}:
             told = f"`{loop_variable(sum.name)}` has no columns that could be cut into slices"
             yield Finding(told, loop.loc, hint)
-        own |= columns & {*sum.type.axes}
+        own |= columns & {*sum.as_tile.axes}
     if len(own) > 1:
         told = f"the sums have different columns: {', '.join(sorted(map(loop_variable, own)))}"
         yield Finding(told, loop.loc, hint)
@@ -159,8 +158,8 @@ def why_not_by_cluster(kernel: Kernel, body: Region) -> Iterator[Finding]:
     yield from why_not_parallel(kernel, body)
     yield from why_not_shared(kernel, body, told="")
     loop = cut_loop(body)
-    assert loop is not None and isinstance(loop.index.type, Axis)
+    assert loop is not None
     for arg in adds_outside(loop, body):
-        name, dim = loop_variable(arg.name), loop.index.type.dim
+        name, dim = loop_variable(arg.name), loop.index.as_axis.dim
         told = f"what a step beyond the end of {dim} adds to `{name}` may not be 0"
         yield Finding(told, loop.loc)

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from wsdsl.ir.op import Op, Value, results_of
 from wsdsl.ir.pipeline_ops import AxisAt
 from wsdsl.ir.tile_ops import Index, Map
-from wsdsl.ir.types import Axis
 from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.loop_stages import LoopStages
@@ -66,9 +65,9 @@ class Masks:
             ends, first = list[Value](), test.fn in ("ge", "gt")
             for value in test.args:
                 axis = self._axis(value)
-                assert axis is not None and isinstance(axis.result.type, Axis)
+                assert axis is not None
                 start = starts.get(axis.start, axis.start)
-                ends.append(start if first else b.plus(start, axis.result.type.size - 1, "end"))
+                ends.append(start if first else b.plus(start, axis.result.as_axis.size - 1, "end"))
                 first = not first
             found.append(b.map(test.fn, *ends, wish="visible"))
         return found

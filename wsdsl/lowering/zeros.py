@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from wsdsl.ir.op import Op, Region, Value, operands
 from wsdsl.ir.slot_ops import ElementsInShared
 from wsdsl.ir.tile_ops import Cast, Constant, Contract, ForEach, ForTiles, Full, Load, Map, Reduce
-from wsdsl.ir.types import Axis, Tensor
+from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import definers, walk, yielded
 
 FROM_ZEROS_ZERO = ("add", "sub", "mul", "neg", "abs", "max", "min", "relu")
@@ -28,8 +28,7 @@ def zero_outside(value: Value, axis: str, made: Made) -> bool:
     op = made.get(value)
     match op:
         case Load() | ElementsInShared():
-            assert isinstance(op.tensor.type, Tensor)
-            places = zip(op.index, op.tensor.type.dims, strict=True)
+            places = zip(op.index, op.tensor.as_tensor.dims, strict=True)
             return any(
                 isinstance(v.type, Axis) and (v.type.name, v.type.dim) == (axis, dim)
                 for v, dim in places
@@ -61,8 +60,7 @@ def adds_outside(loop: ForTiles, body: Region) -> list[Value]:
     """The sums that a loop in `body` carries, and to which a step beyond the end of its dimension
     may add something. Each only ever grows (`cut_sums.grows`).
     """
-    assert isinstance(loop.index.type, Axis)
-    made, axis = definers(body), loop.index.type.name
+    made, axis = definers(body), loop.index.as_axis.name
     carried = zip(loop.args, yielded(loop.body), strict=True)
     return [arg for arg, last in carried if not _adds_nothing(loop.body, arg, last, axis, made)]
 

@@ -90,8 +90,7 @@ def _is_even(loops: Sequence[Loop], shape: tuple[int, int], tile: Mapping[str, i
 
 
 def _variable(loop: Loop) -> str:
-    assert isinstance(loop.index.type, Axis)
-    return loop_variable(loop.index.type.name)
+    return loop_variable(loop.index.as_axis.name)
 
 
 def _may_be_in_clusters(given: Schedule, work: Work) -> bool:

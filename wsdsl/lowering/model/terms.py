@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tile_ops import Contract, Load, Store
-from wsdsl.ir.types import Axis, DType, Role, Tensor, Tile
+from wsdsl.ir.types import Axis, DType, Role
 from wsdsl.ir.wgmma import K_BYTES, MAX_COLUMNS, ROWS, k_step
 from wsdsl.lowering.footprint import MAX_LINE
 from wsdsl.lowering.operand_lines import operand_lines
@@ -43,8 +43,7 @@ class ProductTerm:
     def of(
         cls, around: int, op: Contract, roles: Mapping[str, Role], in_registers: bool
     ) -> ProductTerm:
-        a, b = op.a.type, op.b.type
-        assert isinstance(a, Tile) and isinstance(b, Tile)
+        a, b = op.a.as_tile, op.b.as_tile
         axes = tuple(dict.fromkeys((*a.axes, *b.axes)))
         columns = tuple(x for x in axes if roles[x] == "columns" and x not in op.summed)
         return cls(around, op, axes, columns, a.dtype.bits, k_step(a.dtype), in_registers)
@@ -73,8 +72,7 @@ class StoreTerm:
     @classmethod
     def of(cls, around: int, op: Store) -> StoreTerm:
         axes = tuple(v.type.name for v in op.index if isinstance(v.type, Axis))
-        assert isinstance(op.tensor.type, Tensor)
-        return cls(around, axes, op.tensor.type.dtype.bits)
+        return cls(around, axes, op.tensor.as_tensor.dtype.bits)
 
 
 @dataclass(frozen=True, eq=False)

@@ -122,7 +122,6 @@ class Work:
                 self.computed.append((at, *own))
 
     def _load_term(self, around: int, op: Load) -> LoadTerm:
-        assert isinstance(op.result.type, Tile)
         axes = [v.type for v in op.index if isinstance(v.type, Axis)]
         outer, last = [loop.index.type for loop in self.nest], last_axis(op)
         spans = [(a.name, self.size(a.dim), a in outer, self.within.get(a.name, 0)) for a in axes]
@@ -131,7 +130,7 @@ class Work:
             op=op,
             axes=tuple(a.name for a in axes),
             last=last,
-            dtype=op.result.type.dtype,
+            dtype=op.result.as_tile.dtype,
             role=self.roles[last.name] if last else "",
             spans=tuple(spans),
             wanted_by=tuple(n for n, at in enumerate(self.nest) if at.index not in op.index),
@@ -224,8 +223,7 @@ class Work:
         """By which axis ("" if by none), and how much."""
         if isinstance(loop, ForEach):
             return "", self.size(loop.dim)
-        assert isinstance(loop.index.type, Axis)
-        return loop.index.type.name, self.size(loop.index.type.dim)
+        return loop.index.as_axis.name, self.size(loop.index.as_axis.dim)
 
     def under(
         self,
@@ -347,8 +345,7 @@ class Work:
         """
         dtype, last, tensor = load.dtype, load.last, load.op.tensor
         if tensor.name in self.copied:
-            assert isinstance(tensor.type, Tensor)
-            odd = dtype.size(self.size(tensor.type.dims[-1])) % COPY_WORD
+            odd = dtype.size(self.size(tensor.as_tensor.dims[-1])) % COPY_WORD
             return COPIED_SINGLY if odd or tensor.name in self.singly else COPIED
         known = last is not None and (isinstance(last.dim, int) or last.dim in self.sizes)
         if last is None or not known or tensor.name in self.padded:

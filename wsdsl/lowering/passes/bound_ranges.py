@@ -69,8 +69,7 @@ class _Ranges:
         return tuple(ops)
 
     def bounded(self, op: ForTiles) -> ForTiles:
-        axis = op.index.type
-        assert isinstance(axis, Axis)
+        axis = op.index.as_axis
         b = self.builder
         b.loc = op.loc
         stop = None if op.stop is None or self.is_whole(op.stop, axis) else op.stop

@@ -95,8 +95,7 @@ class _Deferring:
         b.loc = loop.loc
 
         def wide(value: Value) -> Value:
-            assert isinstance(value.type, Tile)
-            return Value(value.name, Tile(value.type.dtype, (*value.type.axes, axis.name)))
+            return Value(value.name, Tile(value.as_tile.dtype, (*value.as_tile.axes, axis.name)))
 
         swap = {v: wide(v) for v in parts}
         body = tuple(
@@ -161,6 +160,5 @@ class _Deferring:
         return parts, folded
 
     def folds(self, op: Reduce) -> bool:
-        assert isinstance(op.x.type, Tile)
-        f32 = op.x.type.dtype.name == "f32"
+        f32 = op.x.as_tile.dtype.name == "f32"
         return f32 and op.fn == "add" and self.axes[op.axis].role == "columns"

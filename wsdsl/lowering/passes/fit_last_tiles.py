@@ -45,8 +45,7 @@ def fit_last_tiles(kernel: Kernel) -> Kernel:
         return tuple(fitted(op) if isinstance(op, ForTiles) else op for op in made)
 
     def fitted(op: ForTiles) -> ForTiles:
-        axis = op.index.type
-        assert isinstance(axis, Axis)
+        axis = op.index.as_axis
         unit, size = units.get(axis.name, 0), static.get(axis.dim)
         comes_out = size is not None and (size <= axis.size or size % axis.size == 0)
         if not unit or axis.size % unit or comes_out:

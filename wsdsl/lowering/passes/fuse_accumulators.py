@@ -90,8 +90,7 @@ def _from_zeros(region: Region, namer: Namer, ready: set[Value]) -> Region:
             continue
         init, result, after = list(op.init), list(op.result), list[Op]()
         for i, last in enumerate(yielded(op.body)):
-            kind = op.init[i].type
-            assert isinstance(kind, Tile)
+            kind = op.init[i].as_tile
             if not accumulates(op.body, op.args[i], last):
                 continue
             if op.init[i] not in ready:

@@ -111,8 +111,7 @@ class _Loops:
         return tuple(ops)
 
     def tiles(self, op: ForTiles) -> None:
-        axis = op.index.type
-        assert isinstance(axis, Axis)
+        axis = op.index.as_axis
         b, name = self.builder, f"{op.index.name}_start"
         last = self.last_start(axis, op.within)
         index = b.value(name, INT)
@@ -310,12 +309,11 @@ class _Loops:
 
     def plane(self, op: ForWork, inside: Value, counts: list[Value]) -> list[Value]:
         """Places along the last two axes, in the order of the raster."""
-        (above, last), swizzle = op.index[-2:], op.swizzle
+        above, swizzle = op.index[-2], op.swizzle
         rows, columns = counts[-2:]
         if isinstance(above.type, Axis) and op.raster in (above.name, above.type.name):
             column, row = self.raster(inside, columns, rows, swizzle)
             return [row, column]
-        assert isinstance(last.type, Axis)
         return list(self.raster(inside, rows, columns, swizzle))
 
     def raster(

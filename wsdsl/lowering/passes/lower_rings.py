@@ -388,8 +388,7 @@ class _Rings:
             case SlotElements():
                 return ElementsInShared(tensor=op.tensor, index=op.index, **self.place_of(op))
             case SlotValues():
-                wait, kind = self.slots[op.slot], op.result.type
-                assert isinstance(kind, Tile)
+                wait, kind = self.slots[op.slot], op.result.as_tile
                 box = self.boxes[wait.ring, wait.layout, op.field]
                 return ValuesInShared(
                     bytes=math.prod(box) * kind.dtype.bytes,

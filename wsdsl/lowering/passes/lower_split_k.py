@@ -44,7 +44,6 @@ from wsdsl.ir.barrier_ops import LaunchGrid, WaitFlag
 from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.pipeline_ops import AxisAt, CircularBuffer, FinishTile, Partition
 from wsdsl.ir.tile_ops import If, Map, Yield
-from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import walk, with_regions
 from wsdsl.lowering.cluster_split_k import finish_in_cluster
 from wsdsl.lowering.parallel_reduction import ParallelReduction
@@ -85,8 +84,7 @@ class _Pieces:
             for op in region:
                 self.builder.loc = op.loc
                 if isinstance(op, AxisAt):
-                    assert isinstance(op.result.type, Axis)
-                    self.starts[op.result.type.name] = op.start
+                    self.starts[op.result.as_axis.name] = op.start
                 if not isinstance(op, FinishTile):
                     self.builder.add(with_regions(op, self.region))
                 elif op.reduction == "cluster":
@@ -132,9 +130,8 @@ class _Pieces:
     def added(self, sum: Value, place: Place) -> Value:
         """With what is in the slot."""
         b = self.builder
-        assert isinstance(sum.type, Tile)
-        args = (sum, self.partials.load(sum.type, place))
-        return b.add(Map(result=b.value(sum.name, sum.type), fn="add", args=args)).result
+        args = (sum, self.partials.load(sum.as_tile, place))
+        return b.add(Map(result=b.value(sum.name, sum.as_tile), fn="add", args=args)).result
 
     def leave(self, op: FinishTile, places: list[Place], *, accumulate: bool = False) -> None:
         if not accumulate:

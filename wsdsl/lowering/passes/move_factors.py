@@ -71,7 +71,6 @@ class _Mover:
         return made
 
     def product(self, op: Contract, region: Region) -> None:
-        assert isinstance(op.result.type, Tile)
         sides = factored(op, self.made)
         if sides is None:
             self.ops.append(op)
@@ -86,11 +85,11 @@ class _Mover:
         factor = factors[0]
         for other in factors[1:]:
             axes = tuple(
-                x for x in op.result.type.axes if x in (*tile_axes(factor), *tile_axes(other))
+                x for x in op.result.as_tile.axes if x in (*tile_axes(factor), *tile_axes(other))
             )
             args, factor = (factor, other), self.value("factor", F32, axes)
             self.ops.append(Map(result=factor, fn="mul", args=args, loc=op.loc))
-        bare = self.value(op.result.name, F32, op.result.type.axes)
+        bare = self.value(op.result.name, F32, op.result.as_tile.axes)
         self.ops.append(dataclasses.replace(op, result=bare, a=tiles[0], b=tiles[1]))
         if self.is_added(op.result, region):
             self.sums[op.result] = bare, factor
@@ -140,5 +139,4 @@ class _Mover:
 
 
 def _dtype(value: Value) -> DType:
-    assert isinstance(value.type, Tile)
-    return value.type.dtype
+    return value.as_tile.dtype

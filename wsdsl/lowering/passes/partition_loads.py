@@ -153,8 +153,7 @@ def _work(kernel: Kernel, side: Region) -> ForWork:
 def _dim(loop: ForTiles | ForEach) -> str:
     if isinstance(loop, ForEach):
         return loop.dim
-    assert isinstance(loop.index.type, Axis)
-    return loop.index.type.dim
+    return loop.index.as_axis.dim
 
 
 def _name(loop: ForTiles | ForEach) -> str:

@@ -51,7 +51,6 @@ from wsdsl.ir.memory_ops import PrefetchTile, ThreadLoad
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, results_of
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tile_ops import Constant, DimSize, If, Map
-from wsdsl.ir.types import Tensor
 from wsdsl.ir.walk import Namer, copy_region, makers, with_regions
 from wsdsl.lowering.builder import INT, Builder
 
@@ -200,8 +199,7 @@ class _Ahead:
 
 
 def _bytes(copy: ThreadLoad) -> int:
-    assert isinstance(copy.tensor.type, Tensor)
-    return copy.tensor.type.dtype.size(copy.rows * copy.columns)
+    return copy.tensor.as_tensor.dtype.size(copy.rows * copy.columns)
 
 
 def _prefetch(copy: ThreadLoad, swap: Mapping[Value, Value]) -> PrefetchTile:

@@ -41,8 +41,7 @@ def split_contractions(kernel: Kernel) -> Kernel:
     if not schedule.cuts_tiles and sharing == 1:
         return kernel
     loop = next(op for op in work.body if isinstance(op, ForTiles))
-    assert isinstance(loop.index.type, Axis)
-    cut = _Cut(loop.index.type, schedule, sharing, Namer.of(kernel))
+    cut = _Cut(loop.index.as_axis, schedule, sharing, Namer.of(kernel))
     body = tuple(with_regions(op, cut.region) for op in kernel.body)
     return dataclasses.replace(kernel, body=body)
 

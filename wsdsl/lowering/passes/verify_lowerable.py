@@ -113,8 +113,7 @@ def _stored_once(kernel: Kernel) -> Iterator[Finding]:
 
 
 def _meeting(store: Store, loop: ForTiles) -> Finding:
-    assert isinstance(loop.index.type, Axis)
-    name, size = loop_variable(loop.index.name), loop.index.type.size
+    name, size = loop_variable(loop.index.name), loop.index.as_axis.size
     return Finding(
         f"tiles of `{name}` may store this to the same elements, and in no order",
         store.loc,
@@ -234,10 +233,9 @@ def _computed(
             BESIDE if decoded(kernel).tiles else BOTH,
         )
     for value in computed:
-        assert isinstance(value.type, Tile)
-        if value.type.dtype.bits != 16:
+        if value.as_tile.dtype.bits != 16:
             yield Finding(
-                f"a computed operand of `@` is {value.type.dtype} here; in registers the tensor "
+                f"a computed operand of `@` is {value.as_tile.dtype} here; in registers the tensor "
                 "cores take bf16 and f16",
                 at,
                 'make it in SMEM, Schedule(decode="shared"), if it is made of loads; or convert '
