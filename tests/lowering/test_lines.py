@@ -39,7 +39,8 @@ def test_the_tile_that_takes_longest_counts() -> None:
 def loaded(schedule: Schedule, **sizes: int) -> float:
     kernel = scheduled_tile(GEMM.tile, sizes)
     tile = {str(name): size for name, size in (schedule.tile or {}).items()}
-    return predict(Work(kernel, sizes), schedule, tile).tile.slot_bytes
+    asked = predict(Work(kernel, sizes), schedule, tile).tile
+    return asked.operand_bytes / asked.depth
 
 
 def test_pairs_ask_for_half_of_what_they_share() -> None:

@@ -57,7 +57,8 @@ def test_slots_hold_whole_panels() -> None:
 def loaded(m: int, n: int) -> float:
     """Bytes a step of a slot, as the model counts them."""
     kernel = scheduled_tile(MN_MAJOR.tile, sizes := dict(M=1024, N=1024, K=1024))
-    return Work(kernel, sizes).under(dict(m=m, n=n, k=64)).slot_bytes
+    asked = Work(kernel, sizes).under(dict(m=m, n=n, k=64))
+    return asked.operand_bytes / asked.depth
 
 
 def test_the_model_counts_lines() -> None:

@@ -18,14 +18,10 @@ from wsdsl.schedule import Schedule
 FAST = "0 leaves the sum to the tensor cores: faster, and wrong by up to 20 % for positive data"
 
 
-def multiplies_fp8(op: Contract) -> bool:
-    return is_fp8(op.dtype)
-
-
 @once
 def fp8_axes(kernel: Kernel) -> tuple[str, ...]:
     """What products of fp8 sum over."""
-    products = filter(multiplies_fp8, kernel.of(Contract))
+    products = (op for op in kernel.of(Contract) if is_fp8(op.dtype))
     return tuple(dict.fromkeys(axis for op in products for axis in op.summed))
 
 
@@ -69,13 +65,13 @@ def why_not_in_parts(kernel: Kernel, chosen: Schedule, every: int) -> str | None
     sizes, blocks = axis_sizes(kernel, chosen), row_blocks(kernel, chosen)
     for region in (kernel.body, *(inner for op in kernel.ops for inner in regions(op))):
         products = [op for op in region if isinstance(op, Contract)]
-        deep = [op for op in products if multiplies_fp8(op) and depth_of(op, sizes) > every]
+        deep = [op for op in products if is_fp8(op.dtype) and depth_of(op, sizes) > every]
         if any(every % MAX_LINE or depth_of(op, sizes) % every for op in deep):
             return ""
         if deep and blocks > 1:
             return f" by consumers of {blocks} blocks of 64 rows"
         if deep and len({(op.acc is None, depth_of(op, sizes)) for op in products}) > 1:
             return " beside products that are summed otherwise"
-        if deep and not all(multiplies_fp8(op) for op in products):
+        if deep and not all(is_fp8(op.dtype) for op in products):
             return " beside products of other types"
     return None

@@ -10,7 +10,6 @@ from wsdsl.ir.fragment_ops import (
     AsAccumulator,
     ConvertLayout,
     EmptyAccumulator,
-    Join,
     MatrixOperand,
     Slice,
     Wgmma,
@@ -71,9 +70,8 @@ class Products:
 
     def join(self, pieces: RegisterTile, loc: Loc | None) -> Accumulated:
         """A tile with values of its own, handed to the tensor cores."""
-        shape = pieces.shape
-        whole = (self.whole_rows(pieces, i, loc) for i in range(shape.blocks))
-        return Accumulated(shape, tuple(self.hand_back(x, loc) for x in whole), True)
+        whole = pieces.whole_rows(self.builder)
+        return Accumulated(pieces.shape, tuple(self.hand_back(x, loc) for x in whole), True)
 
     def hand_back(self, fragment: Value, loc: Loc | None) -> Value:
         held = fragment.as_fragment
@@ -191,7 +189,7 @@ class Products:
 
     def fragments(self, pieces: RegisterTile, loc: Loc | None) -> tuple[Value, ...]:
         """An operand in registers, a fragment a block of rows: read with the next fence."""
-        whole = [self.whole_rows(pieces, i, loc) for i in range(pieces.shape.blocks)]
+        whole = pieces.whole_rows(self.builder)
         made = tuple(self.as_operand(fragment, loc) for fragment in whole)
         self.open.fragments += made
         self.unfenced = True
@@ -200,15 +198,6 @@ class Products:
     def as_operand(self, fragment: Value, loc: Loc | None) -> Value:
         made = self.builder.value("operand", fragment.as_fragment.as_operand)
         return self.builder.add(ConvertLayout(result=made, x=fragment, loc=loc)).result
-
-    def whole_rows(self, pieces: RegisterTile, i: int, loc: Loc | None) -> Value:
-        """The pieces of a block of rows as one fragment."""
-        parts = tuple(pieces.get(i, j) for j in range(len(pieces.shape.widths)))
-        kinds = [part.type for part in parts if isinstance(part.type, Fragment)]
-        assert len(kinds) == len(parts)
-        kind = dataclasses.replace(kinds[0], columns=sum(k.columns for k in kinds))
-        made = Join(result=self.builder.value("whole", kind), parts=parts, loc=loc)
-        return self.builder.add(made).result
 
     def operand(
         self,

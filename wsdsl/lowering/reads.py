@@ -129,7 +129,7 @@ def vector_of(tensor: Value, index: tuple[Value, ...], context: PartitionContext
     last = index[-1].type
     if not isinstance(last, Axis) or last.role != "columns":
         return 1
-    if isinstance(tensor.type, Tensor) and tensor.type.dtype.bits == 4:
+    if tensor.as_tensor.dtype.bits == 4:
         return 2
     if context.tiles[last.name].shifted:
         return 1

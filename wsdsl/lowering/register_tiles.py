@@ -8,9 +8,11 @@ for, so that an epilogue comes out chunk by chunk, as its stores demand it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from wsdsl.ir.fragment_ops import Join
 from wsdsl.ir.op import Value
 from wsdsl.ir.tile_ops import Full, Map
 from wsdsl.ir.types import Axis, DType, Fragment, Tile, Type
@@ -126,6 +128,20 @@ class RegisterTile:
 
     def all(self) -> tuple[Value, ...]:
         return tuple(self.get(i, j) for i, j in self.shape.places())
+
+    def whole_rows(self, b: Builder) -> Iterator[Value]:
+        """Each block of rows as one fragment."""
+        for i in range(self.shape.blocks):
+            yield joined(b, [self.get(i, j) for j in range(len(self.shape.widths))], "whole")
+
+
+def joined(b: Builder, parts: Sequence[Value], wish: str) -> Value:
+    """Fragments of the same rows, side by side as one."""
+    if len(parts) == 1:
+        return parts[0]
+    columns = sum(part.as_fragment.columns for part in parts)
+    kind = dataclasses.replace(parts[0].as_fragment, columns=columns)
+    return b.add(Join(result=b.value(wish, kind), parts=tuple(parts), loc=b.loc)).result
 
 
 def covering(dtype: DType, parts: Iterable[Value]) -> Type:

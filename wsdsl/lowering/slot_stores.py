@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 
-from wsdsl.ir.fragment_ops import Join
 from wsdsl.ir.memory_ops import StoreShared
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.slot_ops import StoreInShared
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
-from wsdsl.ir.types import DType, Fragment
+from wsdsl.ir.types import DType
 from wsdsl.lowering.elementwise import with_zeros_outside
 from wsdsl.lowering.partition_context import PartitionContext
-from wsdsl.lowering.register_tiles import RegisterTile
+from wsdsl.lowering.register_tiles import RegisterTile, joined
 
 
 def write_tile(
@@ -43,7 +41,7 @@ def _write_panels(
                 continue
             b.add(
                 StoreShared(
-                    value=_joined(parts, context),
+                    value=joined(b, parts, "line"),
                     shared=op.shared,
                     state=op.state,
                     offset=op.offset + first * dtype.bytes // span * rows * span,
@@ -54,14 +52,3 @@ def _write_panels(
                 )
             )
             parts = []
-
-
-def _joined(parts: list[Value], context: PartitionContext) -> Value:
-    if len(parts) == 1:
-        return parts[0]
-    kinds = [part.type for part in parts if isinstance(part.type, Fragment)]
-    kind = dataclasses.replace(kinds[0], columns=sum(kind.columns for kind in kinds))
-    made = Join(
-        result=context.builder.value("line", kind), parts=tuple(parts), loc=context.builder.loc
-    )
-    return context.builder.add(made).result

@@ -12,11 +12,11 @@ from itertools import combinations
 
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel, Region, Value, operands, regions
-from wsdsl.ir.tile_ops import Constant, Contract, ForEach, ForTiles, Full, If, Map, Reduce, Store
+from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, If, Map, Reduce, Store
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import used_inside, walk, yielded
 from wsdsl.lowering.axes import axes_of, loop_variable
-from wsdsl.lowering.zeros import adds_outside
+from wsdsl.lowering.zeros import adds_outside, tiles_of_zeros
 
 HINT = 'use scheduler="persistent"'
 
@@ -60,7 +60,7 @@ def why_not(body: Region) -> Iterator[Finding]:
     behind = body[body.index(loop) + 1 :]
     if product := next((op for op in walk(behind) if isinstance(op, Contract)), None):
         yield Finding("a product behind a sum can not be made of its pieces", product.loc, HINT)
-    zeros = zeros_in(body)
+    zeros = tiles_of_zeros(body)
     for init, arg, last in zip(loop.init, loop.args, yielded(loop.body), strict=True):
         if not (isinstance(arg.type, Tile) and arg.type.axes and arg.type.dtype.bits == 32):
             yield Finding(f"`{arg.name}` is carried, and is no tile of 32-bit sums", loop.loc, HINT)
@@ -68,14 +68,10 @@ def why_not(body: Region) -> Iterator[Finding]:
             yield Finding(f"`{arg.name}` is no plain sum: it can not be cut", loop.loc, HINT)
 
 
-def zeros_in(body: Region) -> set[Value]:
-    """Tiles of zeros."""
-    zero = {op.result for op in walk(body) if isinstance(op, Constant) and op.value == 0}
-    return {op.result for op in walk(body) if isinstance(op, Full) and op.value in zero}
-
-
-def grows(body: Region, arg: Value, last: Value) -> bool:
-    """Whether `last` is `arg` and what is added to it, and `arg` serves nothing else."""
+def grows(body: Region, arg: Value, last: Value, *, by_products: bool = False) -> bool:
+    """Whether `last` is `arg` and what is added to it (`by_products`: by these alone), and `arg`
+    serves nothing else.
+    """
     if arg == last:
         return True
     users = [op for op in body if arg in {*operands(op), *used_inside(op)}]
@@ -84,18 +80,20 @@ def grows(body: Region, arg: Value, last: Value) -> bool:
     match users[0]:
         case Contract(acc=acc, result=following) if acc == arg:
             pass
+        case Map() if by_products:
+            return False
         case Map(fn="add", args=args, result=following) if args.count(arg) == 1:
             pass
         case Map(fn="fma", args=(a, b, c), result=following) if c == arg and arg not in (a, b):
             pass
         case ForTiles() | ForEach() as loop if arg in loop.init and arg not in used_inside(loop):
             i = loop.init.index(arg)
-            if not grows(loop.body, loop.args[i], yielded(loop.body)[i]):
+            if not grows(loop.body, loop.args[i], yielded(loop.body)[i], by_products=by_products):
                 return False
             following = loop.result[i]
         case _:
             return False
-    return grows(body, following, last)
+    return grows(body, following, last, by_products=by_products)
 
 
 def why_not_shared(

@@ -10,7 +10,6 @@ from wsdsl.diagnostics import Loc
 from wsdsl.ir.barrier_ops import ForRange, NamedBarrierSync, SyncWarp
 from wsdsl.ir.memory_ops import (
     AllocateShared,
-    MakeTensorMap,
     StoreShared,
     ThreadStore,
     TmaStore,
@@ -26,7 +25,6 @@ from wsdsl.ir.types import (
     DType,
     Fragment,
     Shared,
-    TensorMap,
     Tile,
 )
 from wsdsl.ir.walk import walk
@@ -34,6 +32,7 @@ from wsdsl.lowering.direct_stores import store_directly
 from wsdsl.lowering.footprint import STAGING_BYTES
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.ping_pong import consumer_barrier
+from wsdsl.lowering.placed_ring import TensorMaps
 from wsdsl.lowering.reads import Find
 from wsdsl.lowering.register_tiles import Shape
 from wsdsl.lowering.store_hazards import read_again, stored_again, stored_in
@@ -64,7 +63,7 @@ class Stores:
         self.kernel, self.context, self.declarations = kernel, context, declarations
         self.staging: Value | None = None
         self.items: tuple[Value, ...] = ()
-        self.maps: dict[tuple[Value, tuple[int, ...], str], Value] = {}
+        self.maps = TensorMaps(context.builder, declarations)
         self.group = 0
         self.partition = partition
         self.staged = staged_tensors(kernel, partition.body, context.shapes)
@@ -253,7 +252,7 @@ class Stores:
             loc=op.loc,
         )
         if self._by_tma(op):
-            return TmaStore(map=self._map(op.tensor, panel.box, panel.swizzle), **common)
+            return TmaStore(map=self.maps.of(op.tensor, panel.box, panel.swizzle), **common)
         return ThreadStore(tensor=op.tensor, box=panel.box, swizzle=panel.swizzle, **common)
 
     def _meet(self, loc: Loc | None) -> NamedBarrierSync:
@@ -290,16 +289,6 @@ class Stores:
         b.add(Full(result=every, value=b.flag(True)))
         made = Map(result=b.value("spread", kind), fn="where", args=(every, value, value))
         return b.add(made).result
-
-    def _map(self, tensor: Value, box: tuple[int, ...], swizzle: str) -> Value:
-        key = (tensor, box, swizzle)
-        if key not in self.maps:
-            name = f"{tensor.name.lower()}_map"
-            self.maps[key] = self.context.builder.value(name, TensorMap())
-            self.declarations.append(
-                MakeTensorMap(result=self.maps[key], tensor=tensor, box=box, swizzle=swizzle)
-            )
-        return self.maps[key]
 
 
 def _cover(a: Shape, b: Shape) -> Shape:

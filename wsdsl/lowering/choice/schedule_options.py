@@ -92,7 +92,7 @@ def schedule_options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Tr
 
 def _heights(kernel: Kernel, given: Schedule, team: Schedule, work: Work) -> Sequence[int]:
     """Rows of a tile: one block for each consumer who shares them, and two, ..."""
-    shares, products = num_shares(kernel, team), _products(kernel)
+    shares, products = num_shares(kernel, team), kernel.of(Contract)
     apart = team.mode == "pingpong" or shares["columns"] > 1
     heights = [128, 64] if apart and products else [64 * shares["rows"]]
     tall = 128 * shares["rows"]
@@ -118,7 +118,7 @@ def _widths(kernel: Kernel, given: Schedule, team: Schedule, work: Work) -> Sequ
     if work.few_columns:
         is_open = given.cluster is None and given.scheduler in (None, "auto")
         return _around(widths, max(work.columns.values()), 2 if is_open else 1)
-    if not _products(kernel):
+    if not kernel.of(Contract):
         return [-(-PLAIN_WIDTH // step) * step]
     between = not scales_products(kernel) and work.sized and column_step(kernel, given) < WIDTH
     halves = range(widest - step // 2, 0, -step) if between else ()
@@ -158,17 +158,13 @@ def _comes_out(tile: Mapping[str, int], work: Work, step: int) -> bool:
 
 def _is_made(kernel: Kernel, axis: str) -> bool:
     """Whether the results of a product run along the axis."""
-    kinds = (op.result.type for op in _products(kernel))
+    kinds = (op.result.type for op in kernel.of(Contract))
     return any(isinstance(kind, Tile) and axis in kind.axes for kind in kinds)
-
-
-def _products(kernel: Kernel) -> list[Contract]:
-    return [op for op in kernel.ops if isinstance(op, Contract)]
 
 
 def _in_place(kernel: Kernel) -> bool:
     """Whether there are products, and all are added to a sum where they are made."""
-    products = _products(kernel)
+    products = kernel.of(Contract)
     return bool(products) and all(op.acc is not None for op in products)
 
 
@@ -194,7 +190,7 @@ def _teams(kernel: Kernel, given: Schedule, work: Work) -> Iterator[tuple[Mode, 
     axes = axes_of(kernel)
     rows = {name: axis for name, axis in axes.items() if axis.role == "rows"}
     heights = [size for name, size in axis_sizes(kernel, given).items() if size and name in rows]
-    few = bool(_products(kernel)) and _are_few(kernel, work)
+    few = bool(kernel.of(Contract)) and _are_few(kernel, work)
     in_place, alone = _in_place(kernel), _may_be_alone(kernel, work)
     if given.mode != "pingpong":
         short = not in_place and 1 < work.under(dict.fromkeys(axes, 128)).promoted <= SHORT

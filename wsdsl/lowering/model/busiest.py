@@ -31,8 +31,6 @@ class Busiest:
     """Pieces that are the last of their tile, or all of it."""
     cut: int = 0
     """Tiles that are cut, of all workers."""
-    cut_steps: int = 0
-    """Those of `steps` that are of such tiles."""
     parts: int = 1
     """Pieces of a tile."""
     pieces: int = 0
@@ -78,7 +76,7 @@ def _split(scheduler: SplitK, tiles: int, depth: int, workers: int) -> Busiest:
     steps = iterations * -(-depth // parts)
     moved = iterations if parts > 1 else 0
     return Busiest(
-        workers, iterations, steps, iterations, tiles, steps, parts, tiles * parts, moved, moved
+        workers, iterations, steps, iterations, tiles, parts, tiles * parts, moved, moved
     )
 
 
@@ -115,7 +113,6 @@ def _streamed(tiles: int, depth: int, workers: int) -> Busiest:
         steps=whole * depth + longest,
         finished=whole + finished,
         cut=cut,
-        cut_steps=longest,
         parts=parts,
         pieces=pieces,
         handed=int(handed),

@@ -155,7 +155,6 @@ def shared_out(asked: Workload, sharing: int) -> Workload:
         operand_bytes=asked.operand_bytes * part,
         promoted=asked.promoted * part,
         further_parts=asked.further_parts * part,
-        stored_elements=asked.stored_elements / sharing,
     )
 
 

@@ -31,8 +31,8 @@ class Step:
 @dataclass(slots=True, eq=False)
 class Workload:
     """Per output tile: its `steps`, and what they come to: cycles of the tensor cores, their
-    multiplications and additions, bytes of operands, bytes and elements that are stored, products
-    that are read at once (`promoted`), rows, and, where the contraction can be cut, tiles of it
+    multiplications and additions, bytes of operands, products that
+     are read at once (`promoted`), rows, and, where the contraction can be cut, tiles of it
     (`depth`), elements of the sums, and their columns; and of the whole problem: tiles, bytes of
     the tensors, and of those that are written.
     """
@@ -44,7 +44,6 @@ class Workload:
     product_cycles: float
     operations: float
     operand_bytes: float
-    stored_elements: float
     tensor_bytes: float
     written_bytes: float
     promoted: float = 0
@@ -60,8 +59,6 @@ class Workload:
     """Of the columns, where pieces finish slices of a tile."""
     cold_bytes: float = 0.0
     """Of those that are loaded, of the tensor that nearly all comes from, as far as it does."""
-    own_bytes: float = 0.0
-    """Of those that are loaded, what no other tile wants."""
     crossing: float = 1.0
     """How much longer operands take to load, since their lines cross those of L2."""
     few_columns: bool = False
@@ -77,11 +74,6 @@ class Workload:
     def clock(self) -> float:
         """Cycles a nanosecond in which all else is told: of SMs whose tensor cores are busy."""
         return self.rates.tensor_smem_clock
-
-    @property
-    def slot_bytes(self) -> float:
-        """That a step of the contraction loads."""
-        return self.operand_bytes / max(1, self.depth)
 
     @property
     def bytes_per_cycle(self) -> float:

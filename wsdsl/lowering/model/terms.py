@@ -71,8 +71,7 @@ class StoreTerm:
 
     @classmethod
     def of(cls, around: int, op: Store) -> StoreTerm:
-        axes = tuple(v.type.name for v in op.index if isinstance(v.type, Axis))
-        return cls(around, axes, op.tensor.as_tensor.dtype.bits)
+        return cls(around, tuple(a.name for a in op.axes), op.dtype.bits)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,8 +88,6 @@ class LoadTerm:
     spans: tuple[tuple[str, int, bool, int], ...]
     """By axis: its name, the dimension's size, whether it is a loop's over the output, and the unit
     of where its tiles may begin (`units_within`)."""
-    wanted_by: tuple[int, ...]
-    """Loops over the output whose tiles all want the same."""
 
     def moved_bytes(self, tile: Sizes) -> float:
         """Of a tile: of lines that are short, or reach over the tile, what TMA could move in the
@@ -117,9 +114,3 @@ class LoadTerm:
             over = reach_over(size, each, unit)
             inside *= each - (over if is_outer else over / max(1, -(-size // each)))
         return whole - inside
-
-
-def last_axis(op: Load | Store) -> Axis | None:
-    """The axis that lies along memory."""
-    last = op.index[-1].type if op.index else None
-    return last if isinstance(last, Axis) else None

@@ -20,7 +20,7 @@ from wsdsl.lowering.model.instructions import instructions
 from wsdsl.lowering.model.lines import crossing
 from wsdsl.lowering.model.numbers import COPIED, COPIED_SINGLY, MULTICAST_CROSSING
 from wsdsl.lowering.model.steps import Step, Workload
-from wsdsl.lowering.model.terms import LoadTerm, ProductTerm, StoreTerm, elements, last_axis
+from wsdsl.lowering.model.terms import LoadTerm, ProductTerm, StoreTerm, elements
 from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.output_nest import output_nest, with_loops
 from wsdsl.lowering.parallel_reduction import least_slice
@@ -122,18 +122,16 @@ class Work:
                 self.computed.append((at, *own))
 
     def _load_term(self, around: int, op: Load) -> LoadTerm:
-        axes = [v.type for v in op.index if isinstance(v.type, Axis)]
-        outer, last = [loop.index.type for loop in self.nest], last_axis(op)
-        spans = [(a.name, self.size(a.dim), a in outer, self.within.get(a.name, 0)) for a in axes]
+        outer, within = [loop.index.type for loop in self.nest], self.within
+        spans = [(a.name, self.size(a.dim), a in outer, within.get(a.name, 0)) for a in op.axes]
         return LoadTerm(
             around=around,
             op=op,
-            axes=tuple(a.name for a in axes),
-            last=last,
+            axes=tuple(a.name for a in op.axes),
+            last=op.last,
             dtype=op.result.as_tile.dtype,
-            role=self.roles[last.name] if last else "",
+            role=self.roles[op.last.name] if op.last else "",
             spans=tuple(spans),
-            wanted_by=tuple(n for n, at in enumerate(self.nest) if at.index not in op.index),
         )
 
     @cached_property
@@ -247,7 +245,7 @@ class Work:
         times = [self._times(n, tile) for n in range(len(self.around))]
         outer = [_trips(walked, tile) for walked in self.outer]
         asked: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
-        cold_bytes = own_bytes = plain_bytes = elements_stored = 0.0
+        cold_bytes = plain_bytes = 0.0
         operations = promoted = further = 0
         for product in self.products:
             num, volume = times[product.around], elements(product.axes, tile)
@@ -258,9 +256,7 @@ class Work:
                 promoted += num
                 further += num * (num_parts(product.op, tile, self.every) - 1)
         for store in self.stores:
-            own = elements(store.axes, tile)
-            asked["stored"][store.around] += own * store.bits / 8
-            elements_stored += times[store.around] * own
+            asked["stored"][store.around] += elements(store.axes, tile) * store.bits / 8
         for around, each, axes in self.computed:
             asked["instructions"][around] += each * elements(axes, tile)
         for around, width, axes in self.direct:
@@ -271,8 +267,6 @@ class Work:
             asked["loaded"][load.around] += loaded
             plain_bytes += num * moved
             cold_bytes += num * loaded * self.coldness[load.op.result]
-            if math.prod([outer[n] for n in load.wanted_by]) <= 1:
-                own_bytes += num * moved
         steps = tuple(
             Step(num, in_loop=self.in_loop[i], chained=i in self.chained,
                  **{what: held[i] for what, held in asked.items() if i in held})
@@ -294,8 +288,6 @@ class Work:
             operand_bytes=operand_bytes,
             crossing=operand_bytes / max(1.0, plain_bytes),
             cold_bytes=cold_bytes,
-            own_bytes=own_bytes,
-            stored_elements=elements_stored,
             tensor_bytes=self.tensor_bytes,
             written_bytes=self.written_bytes,
             promoted=promoted,

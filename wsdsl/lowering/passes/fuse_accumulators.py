@@ -21,11 +21,13 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 
-from wsdsl.ir.op import Kernel, Op, Region, Value, operands
+from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.tile_ops import Constant, Contract, ForEach, ForTiles, Full, Map
 from wsdsl.ir.types import Tile
-from wsdsl.ir.walk import Namer, used_inside, uses, with_regions, yielded
-from wsdsl.lowering.precision import multiplies_fp8, promotes
+from wsdsl.ir.walk import Namer, uses, with_regions, yielded
+from wsdsl.ir.wgmma import is_fp8
+from wsdsl.lowering.precision import promotes
+from wsdsl.lowering.split_k_rules import grows
 from wsdsl.lowering.zeros import tiles_of_zeros
 
 
@@ -39,7 +41,7 @@ def _fuse(region: Region, counts: Counter[Value], precise: bool) -> Region:
     products = {
         op.result: op
         for op in region
-        if isinstance(op, Contract) and op.acc is None and not (precise and multiplies_fp8(op))
+        if isinstance(op, Contract) and op.acc is None and not (precise and is_fp8(op.dtype))
     }
     fused: dict[Value, Contract] = {}
     moved: set[Value] = set()
@@ -61,24 +63,6 @@ def _fuse(region: Region, counts: Counter[Value], precise: bool) -> Region:
     return tuple(kept)
 
 
-def accumulates(body: Region, arg: Value, last: Value) -> bool:
-    """Whether `last` is `arg` plus products, and `arg` serves nothing else."""
-    users = [op for op in body if arg in {*operands(op), *used_inside(op)}]
-    if len(users) != 1 or arg == last:
-        return False
-    match users[0]:
-        case Contract(acc=acc, result=following) if acc == arg:
-            pass
-        case ForTiles() | ForEach() as loop if arg in loop.init and arg not in uses(loop.body):
-            i = loop.init.index(arg)
-            if not accumulates(loop.body, loop.args[i], yielded(loop.body)[i]):
-                return False
-            following = loop.result[i]
-        case _:
-            return False
-    return following == last or accumulates(body, following, last)
-
-
 def _from_zeros(region: Region, namer: Namer, ready: set[Value]) -> Region:
     """`ready`: tiles that wgmma may add to, zeros or what wgmma itself has added to zeros."""
     made: list[Op] = []
@@ -91,7 +75,8 @@ def _from_zeros(region: Region, namer: Namer, ready: set[Value]) -> Region:
         init, result, after = list(op.init), list(op.result), list[Op]()
         for i, last in enumerate(yielded(op.body)):
             kind = op.init[i].as_tile
-            if not accumulates(op.body, op.args[i], last):
+            arg = op.args[i]
+            if arg == last or not grows(op.body, arg, last, by_products=True):
                 continue
             if op.init[i] not in ready:
                 zero = Value(namer.new("zero"), Tile(kind.dtype))

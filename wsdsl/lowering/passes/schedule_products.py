@@ -160,6 +160,7 @@ from wsdsl.ir.tile_ops import (
     Store,
 )
 from wsdsl.ir.walk import Namer, definers, walk, with_regions
+from wsdsl.ir.wgmma import is_fp8
 from wsdsl.lowering.axes import tile_axes
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.loads_ahead import LoadsAhead
@@ -167,7 +168,6 @@ from wsdsl.lowering.loop_stages import LoopStages
 from wsdsl.lowering.order_barriers import OrderBarriers
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.pipelined_loop import PipelinedLoop
-from wsdsl.lowering.precision import multiplies_fp8
 from wsdsl.lowering.products_in_flight import InFlight
 from wsdsl.lowering.products_in_turns import in_turns
 from wsdsl.lowering.promoted_products import promoted_in_pieces
@@ -191,7 +191,7 @@ def schedule_products(kernel: Kernel) -> Kernel:
         depths = {
             op: max(context.axes[x].size for x in op.summed)
             for op in products
-            if every and multiplies_fp8(op)
+            if every and is_fp8(op.dtype)
         }
         ahead_of = LoadsAhead(context, known, stored)
         in_turn = OrderBarriers(builder, own) if own.order_barriers else None
