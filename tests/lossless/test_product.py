@@ -107,15 +107,15 @@ def test_outputs() -> None:
 @pytest.mark.parametrize("palette", PALETTES)
 @pytest.mark.parametrize("decode", ["registers", "shared"])
 def test_proved(palette: Any, decode: Any) -> None:
-    kernel, sizes = kernel_of(palette, "bf16"), dict(M=16, N=512, H=1024, B=16, W=4, G=8, R=9)
+    kernel, sizes = kernel_of(palette, "bf16"), dict(M=16, N=512, K=1024, B=16, W=4, G=8, R=9)
     assert kernel.compile(Schedule(decode=decode), **sizes).prove()
 
 
 def test_weights_come_through_slots() -> None:
-    """Vectors of 16 bytes, two for 64 x 64 codes and four for their lower bytes."""
-    sizes = dict(M=16, N=512, H=1024, B=16, W=4, G=8, R=9)
+    """Vectors of 16 bytes, one for 64 x 64 codes and two for their lower bytes."""
+    sizes = dict(M=16, N=512, K=1024, B=16, W=4, G=8, R=9)
     ptx = kernel_of("bytes", "bf16").compile(Schedule(consumers=1), **sizes).ptx
-    assert ptx.count("ld.shared.v4.b32") == 6
+    assert ptx.count("ld.shared.v4.b32") == 3
 
 
 def test_refusals() -> None:

@@ -77,19 +77,16 @@ def chunks(rows: int, columns: int) -> list[slice]:
     return [slice(n, min(n + step, rows)) for n in range(0, rows, step)]
 
 
-def halves(part: Bits | Bytes, fill: int = 0) -> Bits | Bytes:
-    """Rows [n, K] as [n, 2, ceil(K / 2)]."""
-    odd = part.shape[1] % 2
-    whole = np.pad(part, ((0, 0), (0, odd)), constant_values=fill) if odd else part
-    return whole.reshape(len(part), 2, -1)
-
-
 def missed_rows(flags: Bytes) -> Bytes:
-    """[n, 2, B]: what is set in any of the ROW flags in a row, of [n, K]."""
-    cut = halves(flags)
-    over = -cut.shape[2] % ROW
-    whole = np.pad(cut, ((0, 0), (0, 0), (0, over))) if over else cut
-    return np.bitwise_or.reduce(whole.reshape(*cut.shape[:2], -1, ROW), axis=3)
+    """[n, B]: what is set in any of the ROW flags in a row, of [n, K]."""
+    return np.bitwise_or.reduce(in_rows(flags), axis=2)
+
+
+def in_rows(part: Bits | Bytes) -> Bits | Bytes:
+    """[n, K] as [n, B, ROW], with zeros in what lies behind K."""
+    over = -part.shape[1] % ROW
+    whole = np.pad(part, ((0, 0), (0, over))) if over else part
+    return whole.reshape(len(part), -1, ROW)
 
 
 def upper_counts(bits: Bits) -> Ints:
@@ -113,7 +110,7 @@ def of_kind(counts: Ints, kind: Kind) -> Palette:
 def choose(
     bits: Bits, counts: Ints, asked: Kind | Literal["auto"] = "auto"
 ) -> tuple[Palette, Bytes]:
-    """The palette, and which rows [N, 2, B] it misses: of "auto" the one of fewer bytes, but
+    """The palette, and which rows [N, B] it misses: of "auto" the one of fewer bytes, but
     "bytes" unless it takes QUICKER more. LaunchError for another name.
     """
     if asked != "auto" and asked not in KINDS:

@@ -22,41 +22,31 @@ if TYPE_CHECKING:
 
 WEIGHTS = ("codes", "low", "entries", "places", "firsts", "verbatim")
 OUTPUTS = ("bf16", "f16", "f32")
-TURNED_BACK = {"bytes": "{0}", "exponents": "({0} >> 1 | {0} << 15)"}
-"""A weight of what the palette and the lower byte give, by the palette's kind."""
+WEIGHT = {"bytes": "turned", "exponents": "turned >> 1 | turned << 15"}
+"""The bits of a weight by the palette's kind, of what palette and lower byte give."""
 
 TEXT = """
 @kernel
 def matmul(
-    X: bf16[M, 2, H], codes: u8[N, H], low: u8[2, N, H], entries: u8[16],
-    places: i32[2, W, N], firsts: i32[2, B, G], verbatim: bf16[R, 64], out: {out}[M, N],
+    X: bf16[M, K], codes: u4[N, K], low: u8[N, K], entries: u8[16],
+    places: i32[W, N], firsts: i32[B, G], verbatim: bf16[R, 64], out: {out}[M, N],
 ):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
-        for k in tiles(H, by=64):
-            row, both = index(k) // 64, codes[n, k]
-"""
-HALF = """
-            place{h} = places[{h}, index(k) // 256, n] >> row % 4 * 8 & 255
-            kept{h} = place{h} < 64
-            at{h} = where(kept{h}, firsts[{h}, row, index(n) // 64] + place{h}, -1)
-            turned{h} = cast(lookup(entries, {code}), u16) << 8 | cast(low[{h}, n, k], u16)
-            weight{h} = where(kept{h}, verbatim[at{h}, index(k) % 64], bitcast({weight}, bf16))
-            acc += X[m, {h}, k] @ weight{h}
-"""
-CODES = ("both & 15", "both >> 4")
-STORED = """
+        for k in tiles(K, by=64):
+            row = index(k) // 64
+            place = places[index(k) // 256, n] >> row % 4 * 8 & 255
+            at = where(place < 64, firsts[row, index(n) // 64] + place, -1)
+            turned = cast(lookup(entries, codes[n, k]), u16) << 8 | cast(low[n, k], u16)
+            weight = bitcast({weight}, bf16)
+            acc += X[m, k] @ where(place < 64, verbatim[at, index(k) % 64], weight)
         out[m, n] = acc
 """
 
 
 def source_of(kind: Kind, out: str) -> str:
     """The kernel's text."""
-    text = TEXT.format(out=out)
-    for h, code in enumerate(CODES):
-        weight = TURNED_BACK[kind].format(f"turned{h}")
-        text += HALF.format(h=h, code=code, weight=weight)[1:]
-    return text.strip() + STORED
+    return TEXT.format(out=out, weight=WEIGHT[kind])[1:]
 
 
 @lru_cache
@@ -119,10 +109,10 @@ def arranged(
     whole = (*shape[:-1], n)
     rows = math.prod(shape[:-1])
     dtype = _output(out, out_dtype, whole)
-    halves = padded(x, 2 * weights.half - k).reshape(rows, 2, weights.half)
+    matrix = padded(x, weights.width - k).reshape(rows, weights.width)
     given = (getattr(weights, name) for name in WEIGHTS)
     result = None if out is None else out.reshape(rows, n)
-    return (halves, *given, result), kernel_of(weights.palette.kind, dtype), whole
+    return (matrix, *given, result), kernel_of(weights.palette.kind, dtype), whole
 
 
 def _output(out: Any, out_dtype: Any, shape: tuple[int, ...]) -> str:

@@ -1,9 +1,7 @@
 """bf16 weights in some 12 bits, bit for bit: `pack`, and what it makes.
 
-K is walked in two halves at once: a byte of `codes` has the index of weight k in its lower four
-bits, and that of weight k + H in its upper ones, H = ceil(K / 2). So a product reads whole bytes
-alone, each of them once. ROW weights of one half with one among them that is not in the palette are
-kept as they are in `verbatim`; their codes and lower bytes are 0.
+ROW weights along K with one among them that is not in the palette are kept as they are in
+`verbatim`; their codes and lower bytes are 0.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from wsdsl.ir.types import DTYPES
+from wsdsl.ir.types import DTYPES, DType
 from wsdsl.kernels.lossless.arrays import Bits, Bytes, Ints, bits_of, on_host, placed_like
 from wsdsl.kernels.lossless.palette import (
     ROW,
@@ -22,13 +20,13 @@ from wsdsl.kernels.lossless.palette import (
     Palette,
     choose,
     chunks,
-    halves,
+    in_rows,
     upper_counts,
 )
 from wsdsl.runtime.packed import Packed
 from wsdsl.runtime.packed import pack as in_order
 
-U8 = DTYPES["u8"]
+U4, U8 = DTYPES["u4"], DTYPES["u8"]
 NONE = 255
 """In `places`: a row that is not kept as it is."""
 IN_WORD = 4
@@ -58,9 +56,9 @@ class Weights:
     """A matrix [N, K] of bf16, which `pack` packed. Arrays are of one framework, on one device;
     codes and lower bytes lie in the order of [packed tensors](ir/packing.py).
 
-    Byte b % 4 of `places[h, b // 4, n]`, an i32: which row of its 64 n, of those that are kept as
-    they are, the b-th ROW weights of half h and n are, or NONE. `firsts[h, b, n // 64]`: where
-    those begin in `verbatim`.
+    Byte b % 4 of `places[b // 4, n]`, an i32: which row of its 64 n, of those that are kept as they
+    are, the b-th ROW weights of n are, or NONE. `firsts[b, n // 64]`: where those begin in
+    `verbatim`.
     """
 
     shape: tuple[int, int]
@@ -74,9 +72,9 @@ class Weights:
     verbatim: Any = field(repr=False)
 
     @property
-    def half(self) -> int:
-        """H."""
-        return -(-self.shape[1] // 2)
+    def width(self) -> int:
+        """K, or one more where that is odd."""
+        return self.shape[1] + self.shape[1] % 2
 
     @property
     def nbytes(self) -> int:
@@ -111,27 +109,24 @@ class Weights:
     def bits(self) -> Bits:
         """The matrix's bits."""
         (n, k), made = self.shape, np.empty(self.shape, np.uint16)
-        codes, low = on_host(self.codes.unpack()), on_host(self.low.unpack())
+        pairs, low = on_host(self.codes.unpack()), on_host(self.low.unpack())
         places, firsts = self.places_of_rows(), on_host(self.firsts)
         kept = on_host(self.verbatim)
         for rows in chunks(n, k):
-            pair = np.stack((codes[rows] & 15, codes[rows] >> 4), axis=1)
-            whole = self.palette.join(pair, low[:, rows].transpose(1, 0, 2))
-            over = -self.half % ROW
-            cut = np.pad(whole, ((0, 0), (0, 0), (0, over))).reshape(len(whole), 2, -1, ROW)
-            h, b, row = np.nonzero(places[..., rows] != NONE)
-            at = firsts[h, b, (rows.start + row) // ROW] + places[..., rows][h, b, row]
-            cut[row, h, b] = kept[at]
-            made[rows] = cut.reshape(len(whole), 2, -1)[..., : self.half].reshape(len(whole), -1)[
-                :, :k
-            ]
+            codes = np.stack((pairs[rows] & 15, pairs[rows] >> 4), axis=2)
+            whole = self.palette.join(codes.reshape(len(codes), -1), low[rows])
+            cut = in_rows(whole)
+            b, row = np.nonzero(places[:, rows] != NONE)
+            at = firsts[b, (rows.start + row) // ROW] + places[:, rows][b, row]
+            cut[row, b] = kept[at]
+            made[rows] = cut.reshape(len(whole), -1)[:, :k]
         return made
 
     def places_of_rows(self) -> Bytes:
-        """[2, B, N], of u8."""
+        """[B, N], of u8."""
         words = on_host(self.places)
-        parts = words.view(np.uint8).reshape(*words.shape, IN_WORD).transpose(0, 1, 3, 2)
-        return parts.reshape(2, -1, self.shape[0])[:, : -(-self.half // ROW)]
+        parts = words.view(np.uint8).reshape(*words.shape, IN_WORD).transpose(0, 2, 1)
+        return parts.reshape(-1, self.shape[0])[: -(-self.shape[1] // ROW)]
 
 
 def pack(weights: Any, palette: Kind | Literal["auto"] = "auto") -> Weights:
@@ -155,8 +150,8 @@ def pack(weights: Any, palette: Kind | Literal["auto"] = "auto") -> Weights:
         shape=(bits.shape[0], bits.shape[1]),
         palette=chosen,
         entropy=float(-np.sum(own * np.log2(own))),
-        codes=_ordered(codes, weights),
-        low=_ordered(low, weights),
+        codes=_ordered(codes, U4, weights),
+        low=_ordered(low, U8, weights),
         entries=placed_like(np.array(chosen.entries, np.uint8), weights),
         places=placed_like(_in_words(places), weights),
         firsts=placed_like(firsts, weights),
@@ -164,58 +159,55 @@ def pack(weights: Any, palette: Kind | Literal["auto"] = "auto") -> Weights:
     )
 
 
-def _ordered(array: Bytes, like: Any) -> Packed:
-    made = in_order(array, U8)
+def _ordered(array: Bytes, dtype: DType, like: Any) -> Packed:
+    made = in_order(array, dtype)
     return Packed(placed_like(made.data, like), made.shape, made.dtype)
 
 
 def _in_words(places: Bytes) -> Ints:
-    over = -places.shape[1] % IN_WORD
-    whole = np.pad(places, ((0, 0), (0, over), (0, 0)), constant_values=NONE)
-    parts = whole.reshape(2, -1, IN_WORD, places.shape[2]).transpose(0, 1, 3, 2)
+    over = -len(places) % IN_WORD
+    whole = np.pad(places, ((0, over), (0, 0)), constant_values=NONE)
+    parts = whole.reshape(-1, IN_WORD, whole.shape[1]).transpose(0, 2, 1)
     return np.ascontiguousarray(parts).view(np.int32).reshape(parts.shape[:-1])
 
 
 def _encoded(bits: Bits, palette: Palette, missed: Bytes) -> tuple[Bytes, Bytes, Bits]:
-    """Codes [N, H], lower bytes [2, N, H], and the rows that are kept, one at least."""
-    (n, k), half = bits.shape, -(-bits.shape[1] // 2)
-    codes, low = np.empty((n, half), np.uint8), np.empty((2, n, half), np.uint8)
+    """Codes [N, width / 2], two to a byte, lower bytes [N, width], and the rows that are kept, one
+    at least.
+    """
+    (n, k), odd = bits.shape, bits.shape[1] % 2
+    pairs, low = np.empty((n, (k + odd) // 2), np.uint8), np.zeros((n, k + odd), np.uint8)
     kept = [np.zeros((1, ROW), np.uint16)] if not missed.any() else []
     for rows in chunks(n, k):
-        upper, lower = palette.split(bits[rows])
-        # A weight beside an odd K is one of the palette, and finite.
-        pair, lower = halves(palette.codes[upper]), halves(lower)
-        over = np.repeat(missed[rows] != 0, ROW, axis=2)[..., :half]
-        pair[over] = 0
-        lower[over] = 0
-        codes[rows] = pair[:, 0] | pair[:, 1] << 4
-        low[:, rows] = lower.transpose(1, 0, 2)
+        upper, low[rows, :k] = palette.split(bits[rows])
+        # What stands beside an odd K is of the palette, and finite.
+        codes = np.pad(palette.codes[upper], ((0, 0), (0, odd)))
+        over = np.repeat(missed[rows] != 0, ROW, axis=1)[:, : k + odd]
+        codes[over] = 0
+        low[rows][over] = 0
+        pairs[rows] = codes[:, ::2] | codes[:, 1::2] << 4
         kept += _kept_rows(bits[rows], missed[rows])
-    return codes, low, np.concatenate(kept)
+    return pairs, low, np.concatenate(kept)
 
 
 def _kept_rows(bits: Bits, missed: Bytes) -> Iterator[Bits]:
     """In the order of `_places`."""
-    cut = halves(bits)
-    cut = np.pad(cut, ((0, 0), (0, 0), (0, -cut.shape[2] % ROW)))
-    cut = cut.reshape(*cut.shape[:2], -1, ROW)
+    cut = in_rows(bits)
     for first in range(0, len(cut), ROW):
-        own = missed[first : first + ROW].transpose(1, 2, 0) != 0
+        own = missed[first : first + ROW].T != 0
         if own.any():
-            yield cut[first : first + ROW].transpose(1, 2, 0, 3)[own]
+            yield cut[first : first + ROW].transpose(1, 0, 2)[own]
 
 
 def _places(missed: Bytes) -> tuple[Bytes, Ints]:
-    """Where rows that are kept are, by ROW of N, then halves, then ROW along K, then N."""
-    n = len(missed)
+    """Where rows that are kept are, by ROW of N, then ROW along K, then N."""
+    n, across = missed.shape
     groups = -(-n // ROW)
-    flags = np.zeros((groups * ROW, *missed.shape[1:]), np.int32)
+    flags = np.zeros((groups * ROW, across), np.int32)
     flags[:n] = missed
-    flags = flags.reshape(groups, ROW, *missed.shape[1:]).transpose(0, 2, 3, 1)
+    flags = flags.reshape(groups, ROW, across).transpose(0, 2, 1)
     counts = flags.sum(-1)
     firsts = (np.cumsum(counts) - counts.ravel()).reshape(counts.shape)
     places = np.where(flags != 0, np.cumsum(flags, axis=-1) - 1, NONE).astype(np.uint8)
-    by_row = places.transpose(1, 2, 0, 3).reshape(*missed.shape[1:], -1)[..., :n]
-    return np.ascontiguousarray(by_row), np.ascontiguousarray(
-        firsts.transpose(1, 2, 0), dtype=np.int32
-    )
+    by_row = places.transpose(1, 0, 2).reshape(across, -1)[:, :n]
+    return np.ascontiguousarray(by_row), np.ascontiguousarray(firsts.T, dtype=np.int32)
