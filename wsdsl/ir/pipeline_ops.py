@@ -4,10 +4,22 @@ whose slots have ops of their own (`slot_ops.py`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from wsdsl.ir.op import Level, Op, Region, Value, binds, bound_arguments, op_class, result, results
+from wsdsl.ir.op import (
+    Kernel,
+    Level,
+    Op,
+    Region,
+    Value,
+    binds,
+    bound_arguments,
+    op_class,
+    result,
+    results,
+)
 from wsdsl.ir.types import Tile
 
 PARTITIONED: tuple[Level, ...] = ("partitioned",)
@@ -73,6 +85,19 @@ class Partition(Op):
     def num_agents(self) -> int:
         """How many run the body, each by itself: warpgroups, or one thread."""
         return max(1, self.num_warpgroups)
+
+
+def with_partitions(
+    kernel: Kernel, change: Callable[[Partition], Partition], role: str = ""
+) -> Kernel:
+    """The kernel with each partition changed, or each of the role; the same one if none is."""
+
+    def changed(op: Op) -> Op:
+        return change(op) if isinstance(op, Partition) and role in ("", op.role) else op
+
+    body = tuple(map(changed, kernel.body))
+    same = all(a is b for a, b in zip(body, kernel.body, strict=True))
+    return kernel if same else dataclasses.replace(kernel, body=body)
 
 
 @op_class

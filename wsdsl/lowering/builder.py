@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from wsdsl.diagnostics import Loc
-from wsdsl.ir.op import Op, Value
-from wsdsl.ir.tile_ops import COMPARISONS, Constant, DimSize, Map
+from wsdsl.ir.op import Op, Region, Value
+from wsdsl.ir.tile_ops import COMPARISONS, Constant, DimSize, If, Map, Yield
 from wsdsl.ir.types import BOOL, I32, Tile, Type
 from wsdsl.ir.walk import Namer
 
@@ -39,6 +39,14 @@ class Builder:
             yield self.ops
         finally:
             self.ops = outer
+
+    @contextmanager
+    def when(self, cond: Value, orelse: Region = ()) -> Generator[None]:
+        """What is added meanwhile is done if `cond` holds, else what `orelse` has."""
+        with self.region() as then:
+            yield
+        both = ((*then, Yield()), (*orelse, Yield()))
+        self.add(If(cond=cond, then=both[0], orelse=both[1], loc=self.loc))
 
     def integer(self, value: int) -> Value:
         return self.constant(value, INT, f"c{value}" if value >= 0 else f"minus{-value}")

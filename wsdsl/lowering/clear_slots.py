@@ -16,16 +16,15 @@ last tile alone, shows them to the tensor cores, and all meet that read the slot
 
 from __future__ import annotations
 
-from wsdsl.ir.barrier_ops import FenceAsyncProxy, NamedBarrierSync
+from wsdsl.ir.barrier_ops import FenceAsyncProxy
 from wsdsl.ir.memory_ops import ClearPanels
 from wsdsl.ir.op import Region, Value, regions
 from wsdsl.ir.slot_ops import TileInShared
-from wsdsl.ir.tile_ops import Contract, If, Yield
+from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import SharedTile
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.partition_context import PartitionContext
-from wsdsl.lowering.ping_pong import consumer_barrier
 
 
 def clear_beyond(context: PartitionContext, op: TileInShared) -> None:
@@ -70,17 +69,14 @@ def _clear(context: PartitionContext, name: str, tiles: list[TileInShared]) -> N
     held = whole if stop is None else end
     part = b.map("lt", b.map("sub", held, begin), whole, wish="part")
     clear = [_panels(context, name, tile, (begin, end)) for tile in tiles]
-    with b.region() as then:
+    with b.when(part):
         if context.num_warpgroups > 1:
-            first = b.map("eq", context.warpgroup, b.integer(0), wish="first")
-            b.add(If(cond=first, then=(*clear, Yield()), orelse=(Yield(),), loc=loc))
+            with b.when(b.map("eq", context.warpgroup, b.integer(0), wish="first")):
+                b.ops += clear
         else:
             b.ops += clear
         b.add(FenceAsyncProxy(loc=loc))
-        barrier = consumer_barrier(context.kernel, context.partition)
-        b.add(NamedBarrierSync(barrier=barrier, num_warpgroups=context.num_warpgroups, loc=loc))
-        b.add(Yield())
-    b.add(If(cond=part, then=tuple(then), orelse=(Yield(),), loc=loc))
+        b.add(context.meet(loc))
 
 
 def _panels(

@@ -1,5 +1,11 @@
-"""Order barriers of consumers who share a tile: they come to the tensor cores one after another,
-once an iteration.
+"""Order barriers: consumers come to the tensor cores one after another.
+
+An order barrier is a named barrier of two warpgroups, and each who takes turns has one: there it
+waits, and the one in front arrives. The last one arrives for the first before all work. Behind it
+one arrival is left over, which whose turn it would be meets, so that every arrival is met.
+
+**Consumers who share a tile** (`OrderBarriers`) follow one another once an iteration. All run the
+same iterations of all loops, however many.
 
     %own: i32 = warpgroup_index()
     %next: i32 = ... that of the consumer behind, of the last one the first ...
@@ -12,23 +18,62 @@ once an iteration.
     }
     if(cond=(%own == 0)) { named_barrier_sync(barrier=1, num_warpgroups=2) }
 
-Consumer i waits at the i-th barrier, where the one in front arrives once it has started its
-products. The last one arrives for the first before all work; behind it one arrival is left over,
-its last, which the first one meets. All run the same iterations of all loops, however many.
+**Ping-pong** (`PingPong`): compute partitions take the tiles of a CTA in turn, and their mainloops
+follow one another: who has taken the last slot of its mainloop arrives.
+
+    %turn_end = for_range(index=%work, ..., init=(%zero,), args=(%turn: i32,)) {
+      %mine: bool = map(fn="eq", args=(%turn, %own))
+      if(cond=%mine) {
+        named_barrier_sync(barrier=1, num_warpgroups=2)
+        ... the mainloop ...
+        named_barrier_arrive(barrier=2, num_warpgroups=2)
+        ... the epilogue ...
+      } {
+        ... the slots of this tile are another's ...
+      }
+      yield(values=(%next,))
+    }
+
+The ring of the epilogue's operands has order barriers of its own: a partition waits for its
+subtiles once the one in front has seen all of its own (`lowering/epilogue_operands.py`). It could
+take a slot that was filled one lap ago for its own otherwise, as the parity is the same.
 """
 
 from __future__ import annotations
 
-import dataclasses
-
 from wsdsl.ir.barrier_ops import NamedBarrierArrive, NamedBarrierSync, WarpgroupIndex
-from wsdsl.ir.op import Op, Region, Value
-from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.tile_ops import If, Yield
+from wsdsl.ir.op import Kernel, Op, Region, Value
+from wsdsl.ir.pipeline_ops import ForWork, Partition
+from wsdsl.ir.slot_ops import ConsumerWait, TakeSubtiles
+from wsdsl.ir.tile_ops import Yield
+from wsdsl.ir.walk import walk
 from wsdsl.lowering.builder import INT, Builder
 
 FIRST = 1
-"""The named barrier of the first consumer."""
+"""The order barrier of who comes first."""
+FIRST_CONSUMER_BARRIER = 8
+"""Named barriers below are order barriers."""
+
+
+def ring_barrier(pingpong_index: int, num_pingpong: int) -> int:
+    """The order barrier of the ring of the epilogue's operands."""
+    return FIRST + num_pingpong + pingpong_index
+
+
+def consumer_barrier(kernel: Kernel, partition: Partition) -> int:
+    """The named barrier of a compute partition's consumers."""
+    compute = [op for op in kernel.body if isinstance(op, Partition) and op.role == "compute"]
+    return FIRST_CONSUMER_BARRIER + compute.index(partition)
+
+
+def arrive(b: Builder, barrier: int, item: Value | None = None, num: int = 1) -> None:
+    """For who waits there, or at the `item`-th of `num` from there on."""
+    b.add(NamedBarrierArrive(barrier=barrier, num_warpgroups=2, item=item, num=num, loc=b.loc))
+
+
+def wait(b: Builder, barrier: int, item: Value | None = None, num: int = 1) -> None:
+    """Until the one in front has arrived."""
+    b.add(NamedBarrierSync(barrier=barrier, num_warpgroups=2, item=item, num=num, loc=b.loc))
 
 
 class OrderBarriers:
@@ -44,27 +89,70 @@ class OrderBarriers:
             is_last = b.map("eq", own, b.integer(self.num - 1), wish="is_last")
             after = b.map("add", own, b.integer(1), wish="next")
             following = b.map("where", is_last, b.integer(0), after, type=INT, wish="next")
-            self._if(is_last, NamedBarrierArrive(barrier=FIRST, num_warpgroups=2))
+            with b.when(is_last):
+                arrive(b, FIRST)
         self.before, self.own, self.following = tuple(before), own, following
-
-    def _add(self, op: Op) -> None:
-        self.builder.add(dataclasses.replace(op, loc=self.builder.loc))
-
-    def _if(self, cond: Value, op: Op) -> None:
-        self.builder.add(If(cond=cond, then=(op, Yield()), orelse=(Yield(),)))
 
     def wait(self) -> None:
         """Until the consumer in front has started its products."""
         self.used = True
-        self._add(NamedBarrierSync(barrier=FIRST, num_warpgroups=2, item=self.own, num=self.num))
+        wait(self.builder, FIRST, self.own, self.num)
 
     def hand_over(self) -> None:
         """To the consumer behind."""
-        to = self.following
-        self._add(NamedBarrierArrive(barrier=FIRST, num_warpgroups=2, item=to, num=self.num))
+        arrive(self.builder, FIRST, self.following, self.num)
 
     def around(self, body: Region) -> Region:
         """The whole work, with what comes before and behind it."""
-        with self.builder.region() as behind:
-            self._if(self.is_first, NamedBarrierSync(barrier=FIRST, num_warpgroups=2))
+        with self.builder.region() as behind, self.builder.when(self.is_first):
+            wait(self.builder, FIRST)
         return (*self.before, *body, *behind)
+
+
+class PingPong:
+    """Of one partition. `carried` are the loop's initial values, arguments and results for it."""
+
+    def __init__(self, builder: Builder, op: ForWork) -> None:
+        self.builder, self.op = builder, op
+        b = builder
+        self.own = b.integer(op.pingpong_index)
+        first = b.integer(0)
+        self.turn, self.end = b.value("turn", INT), b.value("turn_end", INT)
+        self.carried = (first,), (self.turn,), (self.end,)
+        in_parts = any(isinstance(o, TakeSubtiles) for o in walk(op.body))
+        self.firsts = (FIRST, ring_barrier(0, op.num_pingpong)) if in_parts else (FIRST,)
+        if op.pingpong_index == op.num_pingpong - 1:
+            for barrier in self.firsts:
+                arrive(b, barrier)
+
+    def take(self, body: list[Op], skip: Region) -> None:
+        """One iteration: the work, if it is this partition's tile, and whose the next one is."""
+        b, op = self.builder, self.op
+        mine = b.map("eq", self.turn, self.own, wish="mine")
+        slots = [i for i, o in enumerate(body) if _takes_slots(o)]
+        first, last = slots[0], slots[-1] + 1
+        with b.when(mine, orelse=skip):
+            b.ops += body[:first]
+            wait(b, FIRST + op.pingpong_index)
+            b.ops += body[first:last]
+            arrive(b, FIRST + (op.pingpong_index + 1) % op.num_pingpong)
+            b.ops += body[last:]
+        one = b.integer(1)
+        if op.num_pingpong == 2:
+            after = b.map("sub", one, self.turn, wish="next")
+        else:
+            more = b.map("add", self.turn, one, wish="next")
+            over = b.map("eq", more, b.integer(op.num_pingpong), wish="over")
+            after = b.map("where", over, b.integer(0), more, type=INT, wish="next")
+        b.add(Yield(values=(after,)))
+
+    def finish(self) -> None:
+        """Behind the loop: wait for the arrival that is left over."""
+        b = self.builder
+        with b.when(b.map("eq", self.end, self.own, wish="left_over")):
+            for first in self.firsts:
+                wait(b, first + self.op.pingpong_index)
+
+
+def _takes_slots(op: Op) -> bool:
+    return any(isinstance(o, ConsumerWait) for o in walk((op,)))

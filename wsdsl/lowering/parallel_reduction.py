@@ -21,14 +21,15 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from wsdsl.ir.barrier_ops import ForRange, WaitFlag
-from wsdsl.ir.op import Region, Value, bound, results_of
+from wsdsl.ir.op import Op, Region, Value, bound, results_of
 from wsdsl.ir.pipeline_ops import AxisAt, FinishTile
-from wsdsl.ir.tile_ops import End, Full, If, Map, Store, Yield
+from wsdsl.ir.tile_ops import End, Full, Map, Store, Yield
 from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import Axis, Tensor, Tile
-from wsdsl.ir.walk import retype, uses, walk, with_regions
+from wsdsl.ir.walk import retype, rewrite, uses, walk
 from wsdsl.lazy import cached_property
 from wsdsl.lowering.partials import Partials, Place
 
@@ -128,14 +129,14 @@ class ParallelReduction:
                 for i, (like, place) in enumerate(zip(alike, places, strict=True))
             ]
             b.ops += narrowed(self.op, columns.name, axis, wholes)
-            b.add(Yield())
         stop = b.integer(num)
         if num > 1:
-            b.add(ForRange(index=j, start=self.part, stop=stop, step=self.parts, body=tuple(body)))
+            run = dict[str, Any](index=j, start=self.part, stop=stop, step=self.parts)
+            b.add(ForRange(**run, body=(*body, Yield())))
         else:
             # Not a loop: LLVM would see that it ends, and the skeleton would not be the kernel's.
-            first = b.map("lt", self.part, stop, wish="first")
-            b.add(If(cond=first, then=tuple(body), orelse=(Yield(),)))
+            with b.when(b.map("lt", self.part, stop, wish="first")):
+                b.ops += body
         partials.arrive(flags, flag, wrap=wrap, release=False)
 
     def _slicing(self, columns: int) -> Slicing:
@@ -241,12 +242,8 @@ def narrowed(op: FinishTile, name: str, axis: Value, wholes: list[Value]) -> Reg
 def _ending(region: Region, axis: Value, whole: Value) -> Region:
     """Where a tile ends is asked of the whole tile."""
 
-    def change(region: Region) -> Region:
-        return tuple(
-            dataclasses.replace(op, axis=whole)
-            if isinstance(op, End) and op.axis == axis
-            else with_regions(op, change)
-            for op in region
-        )
+    def change(op: Op) -> tuple[Op]:
+        ends = isinstance(op, End) and op.axis == axis
+        return (dataclasses.replace(op, axis=whole) if ends else op,)
 
-    return change(region)
+    return rewrite(region, change)

@@ -6,7 +6,13 @@ import dataclasses
 from collections.abc import Mapping
 
 from wsdsl.diagnostics import Loc
-from wsdsl.ir.barrier_ops import ArriveBarrier, FenceAsyncProxy, SyncWarp, WarpgroupIndex
+from wsdsl.ir.barrier_ops import (
+    ArriveBarrier,
+    FenceAsyncProxy,
+    NamedBarrierSync,
+    SyncWarp,
+    WarpgroupIndex,
+)
 from wsdsl.ir.fragment_ops import Iota
 from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.pipeline_ops import AddInCluster, AxisAt, Partition, RenameAxes
@@ -15,6 +21,7 @@ from wsdsl.ir.tile_ops import Block, End, Map, Store
 from wsdsl.ir.types import BOOL, I32, Axis, Tile
 from wsdsl.lowering.axes import axes_of, whole_axes
 from wsdsl.lowering.builder import INT, Builder
+from wsdsl.lowering.order_barriers import consumer_barrier
 from wsdsl.lowering.register_tiles import RegisterTile, Shapes, chunk_widths, narrow
 from wsdsl.lowering.store_panels import stored_as_panels
 
@@ -109,6 +116,11 @@ class PartitionContext:
         for op in self.read:
             self.builder.add(op)
         self.read = []
+
+    def meet(self, loc: Loc | None) -> NamedBarrierSync:
+        """Of all warps of the partition."""
+        barrier = consumer_barrier(self.kernel, self.partition)
+        return NamedBarrierSync(barrier=barrier, num_warpgroups=self.num_warpgroups, loc=loc)
 
     def give_back(self, loc: Loc | None) -> None:
         """What has been read, where no store is to follow."""

@@ -7,7 +7,7 @@ import dataclasses
 from typing import Any, TypeGuard
 
 from wsdsl.diagnostics import Loc
-from wsdsl.ir.barrier_ops import ForRange, NamedBarrierSync, SyncWarp
+from wsdsl.ir.barrier_ops import ForRange, SyncWarp
 from wsdsl.ir.memory_ops import (
     AllocateShared,
     StoreShared,
@@ -31,7 +31,6 @@ from wsdsl.ir.walk import walk
 from wsdsl.lowering.direct_stores import store_directly
 from wsdsl.lowering.footprint import STAGING_BYTES
 from wsdsl.lowering.partition_context import PartitionContext
-from wsdsl.lowering.ping_pong import consumer_barrier
 from wsdsl.lowering.placed_ring import TensorMaps
 from wsdsl.lowering.reads import Find
 from wsdsl.lowering.register_tiles import Shape
@@ -180,7 +179,7 @@ class Stores:
         b = self.context.builder
         if self.any_by_tma:
             b.add(TmaStoreWait(pending=0, read=False, loc=loc))
-        b.add(SyncWarp(loc=loc) if all(map(self._by_warps, tensors)) else self._meet(loc))
+        b.add(SyncWarp(loc=loc) if all(map(self._by_warps, tensors)) else self.context.meet(loc))
 
     def _by_warps(self, tensor: Value) -> bool:
         """Whether each warp has elements of its own."""
@@ -197,7 +196,7 @@ class Stores:
         """Until threads have read what one of them overwrites: all that hold the same element."""
         b, by_rows = self.context.builder, self.context.shapes.share == "rows"
         if shape.rows is None or not (shape.columns or by_rows or self.context.num_warpgroups == 1):
-            b.add(self._meet(loc))
+            b.add(self.context.meet(loc))
         elif shape.columns is None:
             b.add(SyncWarp(loc=loc))
 
@@ -230,7 +229,7 @@ class Stores:
             if self.any_by_tma:
                 pending = self.groups - 1 if self.group or self.even else 0
                 b.add(TmaStoreWait(pending=pending, loc=op.loc))
-            b.add(self._meet(op.loc) if self.joins else SyncWarp(loc=op.loc))
+            b.add(self.context.meet(op.loc) if self.joins else SyncWarp(loc=op.loc))
         b.add(
             StoreShared(
                 value=value,
@@ -255,17 +254,12 @@ class Stores:
             return TmaStore(map=self.maps.of(op.tensor, panel.box, panel.swizzle), **common)
         return ThreadStore(tensor=op.tensor, box=panel.box, swizzle=panel.swizzle, **common)
 
-    def _meet(self, loc: Loc | None) -> NamedBarrierSync:
-        """Of all warps of the partition, which has one barrier; a panel is of one warpgroup."""
-        barrier, num = consumer_barrier(self.kernel, self.partition), self.context.num_warpgroups
-        return NamedBarrierSync(barrier=barrier, num_warpgroups=num, loc=loc)
-
     def _copy(self, copies: list[TmaStore | ThreadStore], everywhere: bool) -> None:
         """A group is committed even if threads copy it: which is over is counted by groups.
         `everywhere`: TMA overwrites in global memory what threads have read there.
         """
         b, loc = self.context.builder, copies[0].loc
-        meet = self._meet(loc) if any(copy.apart for copy in copies) else SyncWarp(loc=loc)
+        meet = self.context.meet(loc) if any(copy.apart for copy in copies) else SyncWarp(loc=loc)
         if self.context.read or any(isinstance(copy, TmaStore) for copy in copies):
             self.context.publish(loc, meet, everywhere)
         else:

@@ -39,7 +39,7 @@ from wsdsl.ir.pipeline_ops import CircularBuffer, ForWork, Partition
 from wsdsl.ir.slot_ops import LoadToSlot, ProducerAcquire, ProducerTail
 from wsdsl.ir.swizzle import PACKED_LINES
 from wsdsl.ir.tile_ops import ForEach, ForTiles, If
-from wsdsl.ir.walk import walk, with_regions, yielded
+from wsdsl.ir.walk import rewrite, walk, yielded
 from wsdsl.lowering.multicast_groups import Group
 
 
@@ -61,24 +61,19 @@ def assign_multicast(kernel: Kernel) -> Kernel:
         if group:
             groups.setdefault(slots[op.slot], {})[group] = None
 
-    def change(region: Region) -> Region:
-        made: list[Op] = []
-        for op in region:
-            if isinstance(op, LoadToSlot):
-                made.append(dataclasses.replace(op, multicast=found.get(op, ())))
-            elif isinstance(op, CircularBuffer):
-                own = tuple(groups.get(op.result, ()))
-                made.append(dataclasses.replace(op, multicast=own))
-            elif isinstance(op, Partition):
-                filled = [a.ring for a in walk(op.body) if isinstance(a, ProducerAcquire)]
-                rings = [ring for ring in dict.fromkeys(filled) if ring in groups]
-                tails = tuple(ProducerTail(ring=ring, loc=op.loc) for ring in rings)
-                made.append(dataclasses.replace(op, body=(*change(op.body), *tails)))
-            else:
-                made.append(with_regions(op, change))
-        return tuple(made)
+    def change(op: Op) -> tuple[Op]:
+        if isinstance(op, LoadToSlot):
+            op = dataclasses.replace(op, multicast=found.get(op, ()))
+        elif isinstance(op, CircularBuffer):
+            op = dataclasses.replace(op, multicast=tuple(groups.get(op.result, ())))
+        elif isinstance(op, Partition):
+            filled = [a.ring for a in walk(op.body) if isinstance(a, ProducerAcquire)]
+            rings = [ring for ring in dict.fromkeys(filled) if ring in groups]
+            tails = tuple(ProducerTail(ring=ring, loc=op.loc) for ring in rings)
+            op = dataclasses.replace(op, body=(*op.body, *tails))
+        return (op,)
 
-    return dataclasses.replace(kernel, body=change(kernel.body))
+    return dataclasses.replace(kernel, body=rewrite(kernel.body, change))
 
 
 def _groups(kernel: Kernel, work: ForWork) -> dict[LoadToSlot, Group]:

@@ -26,7 +26,7 @@ import dataclasses
 
 from wsdsl.ir.barrier_ops import Advance, ForRange, InitialState
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
-from wsdsl.ir.pipeline_ops import AddInCluster, CircularBuffer, Partition
+from wsdsl.ir.pipeline_ops import AddInCluster, CircularBuffer, Partition, with_partitions
 from wsdsl.ir.slot_ops import (
     ConsumerWait,
     NoSlot,
@@ -46,8 +46,7 @@ States = dict[Value, Value]
 def assign_states(kernel: Kernel) -> Kernel:
     rings = {op.result: op for op in kernel.body if isinstance(op, CircularBuffer)}
     threading = _Threading(rings, Namer.of(kernel))
-    body = tuple(threading.partition(op) if isinstance(op, Partition) else op for op in kernel.body)
-    return dataclasses.replace(kernel, body=body)
+    return with_partitions(kernel, threading.partition)
 
 
 def _rings_in(region: Region) -> list[Value]:

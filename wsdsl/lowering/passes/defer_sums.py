@@ -33,7 +33,7 @@ import dataclasses
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.fragment_ops import LANE_COLUMNS
 from wsdsl.ir.op import Kernel, Region, Value, operands
-from wsdsl.ir.pipeline_ops import AxisAt, FoldColumns, Partition
+from wsdsl.ir.pipeline_ops import AxisAt, FoldColumns, Partition, with_partitions
 from wsdsl.ir.tile_ops import Full, Map, Reduce
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import Namer, definers, retype, used_inside, uses, with_regions, yielded
@@ -44,13 +44,11 @@ from wsdsl.lowering.zeros import tiles_of_zeros
 
 def defer_sums(kernel: Kernel) -> Kernel:
     namer = Namer.of(kernel)
-    body = tuple(
-        _Deferring(kernel, op, namer).partition()
-        if isinstance(op, Partition) and op.role == "compute" and op.share == "rows"
-        else op
-        for op in kernel.body
-    )
-    return kernel if body == kernel.body else dataclasses.replace(kernel, body=body)
+
+    def change(op: Partition) -> Partition:
+        return _Deferring(kernel, op, namer).partition() if op.share == "rows" else op
+
+    return with_partitions(kernel, change, "compute")
 
 
 class _Deferring:

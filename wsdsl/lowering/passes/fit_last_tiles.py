@@ -25,11 +25,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from wsdsl.ir.op import Kernel, Region
+from wsdsl.ir.op import Kernel, Op
 from wsdsl.ir.overlap_rules import MOST_ALIKE, unit_of, why_apart
 from wsdsl.ir.tile_ops import ForTiles
 from wsdsl.ir.types import Axis
-from wsdsl.ir.walk import with_regions
+from wsdsl.ir.walk import rewrite
 from wsdsl.lowering.cooperation import cluster_splits
 from wsdsl.schedule import Schedule
 
@@ -40,19 +40,17 @@ def fit_last_tiles(kernel: Kernel) -> Kernel:
         return kernel
     units = units_within(kernel)
 
-    def change(region: Region) -> Region:
-        made = tuple(with_regions(op, change) for op in region)
-        return tuple(fitted(op) if isinstance(op, ForTiles) else op for op in made)
-
-    def fitted(op: ForTiles) -> ForTiles:
+    def fitted(op: Op) -> tuple[Op]:
+        if not isinstance(op, ForTiles):
+            return (op,)
         axis = op.index.as_axis
         unit, size = units.get(axis.name, 0), static.get(axis.dim)
         comes_out = size is not None and (size <= axis.size or size % axis.size == 0)
         if not unit or axis.size % unit or comes_out:
-            return op
-        return dataclasses.replace(op, within=unit)
+            return (op,)
+        return (dataclasses.replace(op, within=unit),)
 
-    return dataclasses.replace(kernel, body=change(kernel.body))
+    return dataclasses.replace(kernel, body=rewrite(kernel.body, fitted))
 
 
 def units_within(kernel: Kernel) -> dict[str, int]:

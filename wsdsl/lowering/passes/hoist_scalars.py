@@ -30,11 +30,12 @@ Why here: in front of `insert_prologue`, which has whoever touches GMEM wait for
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.memory_ops import LoadGlobal
 from wsdsl.ir.op import Kernel, Op, Value, bound, operands, results_of
-from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.pipeline_ops import Partition, with_partitions
 from wsdsl.ir.tensor_accesses import written_tensors
 from wsdsl.ir.tile_ops import Cast, Constant, Map
 from wsdsl.ir.types import Tile
@@ -45,11 +46,7 @@ MOST_LOADS = 4
 
 def hoist_scalars(kernel: Kernel) -> Kernel:
     written = written_tensors(kernel.ops)
-    body = tuple(
-        _partition(op, written) if isinstance(op, Partition) and op.role == "compute" else op
-        for op in kernel.body
-    )
-    return dataclasses.replace(kernel, body=body)
+    return with_partitions(kernel, partial(_partition, written=written), "compute")
 
 
 def _partition(partition: Partition, written: frozenset[str]) -> Partition:

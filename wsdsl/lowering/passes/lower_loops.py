@@ -14,8 +14,8 @@ After:
 
 With `within`, a tile begins no later than the one that ends with its dimension.
 
-A cluster's CTAs take neighbouring tiles: the loop is over clusters, and each adds its rank. A
-partition that takes pingpong tests in every iteration whose turn it is (`lowering/ping_pong.py`).
+A cluster's CTAs take neighbouring tiles: the loop is over clusters, and each adds its rank. In
+ping-pong a partition tests in every iteration whose turn it is (`lowering/order_barriers.py`).
 
 Why here: pipeline states are threaded through one kind of loop.
 """
@@ -41,7 +41,7 @@ from wsdsl.ir.tile_scheduler import Piece, Problem, tile_scheduler
 from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import Namer, with_regions
 from wsdsl.lowering.builder import INT, Builder
-from wsdsl.lowering.ping_pong import PingPong
+from wsdsl.lowering.order_barriers import PingPong
 
 
 def lower_loops(kernel: Kernel) -> Kernel:

@@ -46,9 +46,9 @@ from wsdsl.ir.pipeline_ops import AxisAt, CircularBuffer, FinishTile, Partition
 from wsdsl.ir.tile_ops import If, Map, Yield
 from wsdsl.ir.walk import walk, with_regions
 from wsdsl.lowering.cluster_split_k import finish_in_cluster
+from wsdsl.lowering.order_barriers import consumer_barrier
 from wsdsl.lowering.parallel_reduction import ParallelReduction
 from wsdsl.lowering.partials import Partials, Place
-from wsdsl.lowering.ping_pong import consumer_barrier
 
 
 def lower_split_k(kernel: Kernel) -> Kernel:
@@ -110,22 +110,17 @@ class _Pieces:
             whole = [self.added(v, p) for v, p in zip(op.sums, places, strict=True)]
             b.add(Yield(values=tuple(whole)))
         b.add(If(result=op.args, cond=taken, then=tuple(then), orelse=(Yield(values=op.sums),)))
-        with b.region() as last:
-            b.ops += op.body
-            with b.region() as reset:
-                back = b.map("sub", b.integer(0), op.begin, wish="back")
-                partials.arrive(flags, flag, by=back, release=False)
-                b.add(Yield())
-            b.add(If(cond=continued, then=tuple(reset), orelse=(Yield(),)))
-            b.add(Yield())
         with b.region() as handed:
             if unordered:
                 self.leave_unordered(op, continued, places, (flags, flag))
             else:
                 self.leave(op, places)
             partials.arrive(flags, flag, by=b.map("sub", op.end, op.begin, wish="length"))
-            b.add(Yield())
-        b.add(If(cond=finished, then=tuple(last), orelse=tuple(handed)))
+        with b.when(finished, orelse=tuple(handed)):
+            b.ops += op.body
+            with b.when(continued):
+                back = b.map("sub", b.integer(0), op.begin, wish="back")
+                partials.arrive(flags, flag, by=back, release=False)
 
     def added(self, sum: Value, place: Place) -> Value:
         """With what is in the slot."""
@@ -143,11 +138,8 @@ class _Pieces:
         self, op: FinishTile, continued: Value, places: list[Place], flag: tuple[Value, Value]
     ) -> None:
         b = self.builder
-        with b.region() as middle:
-            b.add(WaitFlag(tensor=flag[0], index=(flag[1],), count=b.integer(1)))
-            self.leave(op, places, accumulate=True)
-            b.add(Yield())
         with b.region() as first:
             self.leave(op, places)
-            b.add(Yield())
-        b.add(If(cond=continued, then=tuple(middle), orelse=tuple(first)))
+        with b.when(continued, orelse=tuple(first)):
+            b.add(WaitFlag(tensor=flag[0], index=(flag[1],), count=b.integer(1)))
+            self.leave(op, places, accumulate=True)

@@ -45,6 +45,7 @@ from wsdsl.ir.pipeline_ops import (
     Materialize,
     Partition,
     RenameAxes,
+    with_partitions,
 )
 from wsdsl.ir.slot_ops import (
     ElementsInShared,
@@ -95,13 +96,13 @@ from wsdsl.lowering.zeros import tiles_of_zeros
 def lower_tiles(kernel: Kernel) -> Kernel:
     builder = Builder(Namer.of(kernel))
     declarations: list[Op] = []
-    body: list[Op] = []
-    for op in kernel.body:
-        if isinstance(op, Partition):
-            lowering = _Lowering(kernel, op, builder, declarations)
-            op = dataclasses.replace(op, body=lowering.partition(op.body))
-        body.append(op)
-    return dataclasses.replace(kernel, body=(*declarations, *body))
+
+    def change(op: Partition) -> Partition:
+        lowering = _Lowering(kernel, op, builder, declarations)
+        return dataclasses.replace(op, body=lowering.partition(op.body))
+
+    made = with_partitions(kernel, change)
+    return dataclasses.replace(made, body=(*declarations, *made.body))
 
 
 class _Lowering:

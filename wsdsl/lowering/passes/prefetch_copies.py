@@ -50,7 +50,7 @@ from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.memory_ops import PrefetchTile, ThreadLoad
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, results_of
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.tile_ops import Constant, DimSize, If, Map
+from wsdsl.ir.tile_ops import Constant, DimSize, Map
 from wsdsl.ir.walk import Namer, copy_region, makers, with_regions
 from wsdsl.lowering.builder import INT, Builder
 
@@ -115,8 +115,8 @@ class _Ahead:
         if items is None or chain is None:
             b.ops += own
         else:
-            first = b.map("eq", items.index, items.start, wish="first")
-            b.add(If(result=(), cond=first, then=tuple(own)))
+            with b.when(b.map("eq", items.index, items.start, wish="first")):
+                b.ops += own
             if moved := self.moved(items, chain):
                 self.next_item(items, chain, moved)
         with b.region() as inside:
@@ -127,7 +127,8 @@ class _Ahead:
             if isinstance(further, Value):
                 # Many pieces are more elements than there is room for behind the largest size.
                 near, far = further, b.map("sub", loop.stop, loop.index, wish="left")
-            b.add(If(result=(), cond=b.map("lt", near, far, wish="goes_on"), then=then))
+            with b.when(b.map("lt", near, far, wish="goes_on")):
+                b.ops += then
         return [*b.ops, dataclasses.replace(loop, body=(*inside, *loop.body))]
 
     def moved(self, items: ForRange, chain: Region) -> list[ThreadLoad]:
@@ -143,14 +144,12 @@ class _Ahead:
     def next_item(self, items: ForRange, chain: Region, moved: list[ThreadLoad]) -> None:
         b = self.b
         following = b.plus(items.index, items.step, "next")
-        with b.region() as others:
+        with b.when(b.map("lt", following, items.stop, wish="more")):
             again = copy_region(chain, b.namer, {items.index: following})
             b.ops += again
             pairs = zip(chain, again, strict=True)
             swap = {v: w for x, y in pairs for v, w in zip(results_of(x), results_of(y))}
             self.first_slots(moved, swap)
-        more = b.map("lt", following, items.stop, wish="more")
-        b.add(If(result=(), cond=more, then=tuple(others)))
 
     def first_slots(
         self, copies: list[ThreadLoad], swap: Mapping[Value, Value], skipped: int = 0

@@ -154,7 +154,7 @@ import dataclasses
 from wsdsl.diagnostics import Finding, ScheduleError
 from wsdsl.ir.barrier_ops import ForRange, NamedBarrierArrive
 from wsdsl.ir.op import Kernel, Region
-from wsdsl.ir.pipeline_ops import CircularBuffer, Partition
+from wsdsl.ir.pipeline_ops import CircularBuffer, Partition, with_partitions
 from wsdsl.ir.tile_ops import (
     Contract,
     Store,
@@ -225,8 +225,4 @@ def schedule_products(kernel: Kernel) -> Kernel:
             return dataclasses.replace(own, body=body)
         return dataclasses.replace(own, body=in_turn.around(body))
 
-    body = tuple(
-        partition(op) if isinstance(op, Partition) and op.role == "compute" else op
-        for op in kernel.body
-    )
-    return kernel if body == kernel.body else dataclasses.replace(kernel, body=body)
+    return with_partitions(kernel, partition, "compute")

@@ -22,12 +22,21 @@ from __future__ import annotations
 
 import dataclasses
 
-from wsdsl.ir.op import Kernel, Region, Value, regions
+from wsdsl.ir.op import Kernel, Op, Region, Value, regions
 from wsdsl.ir.pipeline_ops import FinishTile, ForWork, Partition
 from wsdsl.ir.slot_ops import ConsumerRelease
 from wsdsl.ir.tile_ops import ForTiles, Yield
 from wsdsl.ir.types import Axis
-from wsdsl.ir.walk import Namer, copy_region, makers, replace_operands, uses, walk, with_regions
+from wsdsl.ir.walk import (
+    Namer,
+    copy_region,
+    makers,
+    replace_operands,
+    rewrite,
+    uses,
+    walk,
+    with_regions,
+)
 from wsdsl.lowering.builder import INT
 from wsdsl.lowering.cooperation import cluster_splits_beside
 from wsdsl.schedule import Schedule
@@ -77,18 +86,11 @@ class _Cut:
         if self.reduction == "parallel":
             apart["every"] = which[1]
 
-        def change(inner: Region) -> Region:
-            return tuple(
-                dataclasses.replace(op, stop=end, **apart)
-                if isinstance(op, ForTiles) and self.is_cut(op)
-                else with_regions(op, change)
-                for op in inner
-            )
+        def change(op: Op) -> tuple[Op]:
+            cut = isinstance(op, ForTiles) and op.index.as_axis.name == self.axis.name
+            return (dataclasses.replace(op, stop=end, **apart) if cut else op,)
 
-        return change(region)
-
-    def is_cut(self, op: ForTiles) -> bool:
-        return isinstance(op.index.type, Axis) and op.index.type.name == self.axis.name
+        return rewrite(region, change)
 
     def finished(self, body: Region, piece: tuple[Value, ...]) -> Region:
         """What comes behind the sums is done with all of them."""
