@@ -24,7 +24,7 @@ RELATIONS: Mapping[str, Callable[[int, int], bool]] = {
 }  # fmt: skip
 ARITHMETIC: Mapping[str, Callable[[int, int], int]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "and": operator.and_,
-    "or": operator.or_, "xor": operator.xor, "max": max,
+    "or": operator.or_, "xor": operator.xor, "max": max, "min": min,
 }  # fmt: skip
 
 
@@ -139,6 +139,8 @@ class _Thread:
                 self.step(kind, modifiers, operands)
 
     def value(self, text: str) -> int:
+        if text.startswith("0f"):
+            return int(text[2:], 16)
         return self.registers[text] if text in self.registers else int(text, 0)
 
     def address(self, text: str) -> int:
@@ -158,6 +160,8 @@ class _Thread:
                 bits, source = int(modifiers[-2][1:]), modifiers[-1]
                 value = self.value(rest[0]) & ((1 << int(source[1:])) - 1)
                 value = signed(value, int(source[1:])) if source[0] == "s" else value
+                if modifiers[-2] == "f32":
+                    value = int(np.float32(value).view(np.uint32))
                 self.registers[to] = value & ((1 << bits) - 1)
             case "mov" if to.startswith("{"):
                 for i, name in enumerate(x.strip() for x in to[1:-1].split(",")):
@@ -220,13 +224,17 @@ class _Thread:
             case "add" | "sub" | "mul" if type in PAIRS:
                 x, y = (np.array([v], np.uint32).view(PAIRS[type]) for v in values)
                 return int(ARITHMETIC[kind](x, y).view(np.uint32)[0])
+            case "add" if type == "f32":
+                a, b = (np.array([v], np.uint32).view(np.float32) for v in values)
+                return int((a + b).view(np.uint32)[0])
             case "max" if type == "u16x2":
                 halves = [[v & 0xFFFF, v >> 16 & 0xFFFF] for v in values]
                 return max(halves[0][0], halves[1][0]) | max(halves[0][1], halves[1][1]) << 16
             case "not":
                 return ~read[0] & whole
             case "bfe":
-                return read[0] >> values[1] & ((1 << values[2]) - 1)
+                field = read[0] >> values[1] & ((1 << values[2]) - 1)
+                return (signed(field, values[2]) if type[0] == "s" else field) & whole
             case "shl":
                 return read[0] << min(values[1], bits) & whole
             case "shr":

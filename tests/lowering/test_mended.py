@@ -59,12 +59,11 @@ PAIRS = {
         "for m in tiles(M):\n    Y[0] += sum(X[m, 0], over=m)",
     ),
     "four bits": (
-        "P: u4[M, N], Y: i32[M, N]",
-        "for m, n in tiles(M, N):\n    Y[m, n] = cast(P[m, n], i32)",
-        "x & 15 is the low nibble, x >> 4 the high one",
-        ("P: u8[M, N], Y: i32[M, N], Z: i32[M, N]",
-         "for m, n in tiles(M, N):\n    Y[m, n] = cast(P[m, n] & 15, i32)\n"
-         "    Z[m, n] = cast(P[m, n] >> 4, i32)"),
+        "X: i32[M, N], Y: u4[M, N]",
+        "for m, n in tiles(M, N):\n    Y[m, index(n) + 1] = X[m, n]",
+        "store it to a tensor of u8",
+        ("X: i32[M, N], Y: u8[M, N]",
+         "for m, n in tiles(M, N):\n    Y[m, index(n) + 1] = X[m, n]"),
     ),
 }  # fmt: skip
 

@@ -14,7 +14,7 @@ from wsdsl.codegen.context import Context
 from wsdsl.codegen.convert_type import is_packed, num_elements, scalar_type
 from wsdsl.codegen.held import Affine, Registers, Scalar
 from wsdsl.codegen.literals import f32_literal
-from wsdsl.codegen.small_floats import SMALL_FORMATS, small_to_half
+from wsdsl.codegen.small_floats import SMALL_FORMATS, small_from_float, small_to_half
 from wsdsl.codegen.writer import Writer
 from wsdsl.ir.types import DTYPES, I32, DType
 
@@ -137,6 +137,10 @@ def from_floats(w: Writer, dtype: DType, shape: Shape, floats: Sequence[str]) ->
         return Registers(dtype, *shape, tuple(floats))
     if dtype.name == "tf32":
         return Registers(dtype, *shape, tuple(nvvm.to_tf32(w, x) for x in floats))
+    if dtype.name in SMALL_FORMATS:
+        type = scalar_type(dtype)
+        codes = (small_from_float(w, x, dtype) for x in floats)
+        return from_elements(w, dtype, shape, [w.value(f"trunc i32 {x} to {type}") for x in codes])
     if dtype.bits == 8:
         return _to_f8(w, dtype, shape, floats)
     if is_packed(dtype, shape[1]):

@@ -118,7 +118,12 @@ def convert_store_global(c: Context, op: StoreGlobal) -> None:
         return
     shape = broadcast_shape([shape_of(c.registers(v)) for v in (op.value, *op.index)])
     store = _Store(c, op, value, kind, shape)
-    if _paired(op, c, shape) and not (op.accumulate and kind.dtype.is_integer):
+    if kind.dtype.bits == 4:
+        if not _paired(op, c, shape):
+            told = f"threads store {kind.dtype} by two neighbours of a row, which these are not"
+            raise CompileError(Finding(told, op.loc))
+        store.bytes()
+    elif _paired(op, c, shape) and not (op.accumulate and kind.dtype.is_integer):
         store.pairs()
     else:
         store.singles()
@@ -189,6 +194,24 @@ class _Store:
                 self._write(at, name, dtype.bits, own, self._all(self.once, both))
             if first is not None:
                 self._write(at, name, dtype.bits, own[:1], self._all(self.once, first))
+
+    def bytes(self) -> None:
+        """Of two neighbours each: both exist, or neither does."""
+        w, held = self.c.w, self.value
+        texts = held.texts
+        if not is_packed(held.dtype, held.columns):
+            texts = tuple(w.value(f"zext i4 {x} to i32") for x in texts)
+        for e in range(0, num_elements(*self.shape), 2):
+            if is_packed(held.dtype, held.columns):
+                low = texts[self._source(e) // 2]
+                high = w.binary("lshr", "i32", low, 12)
+            else:
+                low, high = (texts[self._source(e + i)] for i in (0, 1))
+                high = w.binary("shl", "i32", high, 4)
+            low, high = w.binary("and", "i32", low, 15), w.binary("and", "i32", high, 0xF0)
+            byte = w.value(f"trunc i32 {w.binary('or', 'i32', low, high)} to i16")
+            pred = self._all(self.once, self.addresses.condition(e))
+            inline_ptx.store_global(w, self.addresses.at(e), 8, [byte], pred)
 
     def _packed(self, element: int, own: list[str]) -> str:
         if is_packed(self.value.dtype, self.value.columns):

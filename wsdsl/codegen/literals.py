@@ -39,21 +39,34 @@ def f16_bits(value: float) -> int:
         return 0xFC00 if value < 0 else 0x7C00
 
 
-F8_FORMATS = {"f8e4m3": (3, 7, 448.0), "f8e5m2": (2, 15, 57344.0)}
-"""Bits of mantissa, bias of the exponent, largest finite value."""
+F8_FORMATS = {
+    "f8e4m3": (3, 7, 448.0, 0x7F), "f8e5m2": (2, 15, 57344.0, 0x7F), "f6e2m3": (3, 1, 7.5, 0x1F),
+    "f6e3m2": (2, 3, 28.0, 0x1F), "f4e2m1": (1, 1, 6.0, 0x7),
+}  # fmt: skip
+"""Bits of mantissa, bias of the exponent, largest finite value, and the code of NaN: all bits but
+the sign, where there is one, and else of the largest value.
+"""
 
 
 def f8_bits(value: float, name: str) -> int:
     """Rounded to nearest even; what is too large becomes the largest finite value."""
-    mantissa, bias, largest = F8_FORMATS[name]
+    mantissa, bias, largest, of_nan = F8_FORMATS[name]
     if math.isnan(value):
-        return 0x7F
-    sign = 0x80 if math.copysign(1.0, value) < 0 else 0
+        return of_nan
+    sign = of_nan + 1 if math.copysign(1.0, value) < 0 else 0
     size = min(abs(round_to_f32(value)), largest)
     exponent = max(math.frexp(size)[1] - 1, 1 - bias) if size else 1 - bias
     # With the leading bit, which is one step of the exponent; subnormals have none.
     steps = round(math.ldexp(size, mantissa - exponent))
     return sign | (exponent + bias - 1 << mantissa) + steps
+
+
+def scale_bits(value: float) -> int:
+    """Of f8e8m0: the nearest power of two, of two the larger one; what is negative is NaN."""
+    if math.isnan(value) or value < 0:
+        return 0xFF
+    mantissa, exponent = math.frexp(min(max(value, 2.0**-127), 2.0**127))
+    return exponent + 126 + (mantissa >= 0.75)
 
 
 def tf32_value(value: float) -> float:
@@ -70,9 +83,11 @@ def literal(value: int | float | bool, dtype: DType) -> str:
             return f32_literal(float(value))
         case "tf32":
             return f32_literal(tf32_value(float(value)))
-        case "f8e4m3" | "f8e5m2":
-            bits = f8_bits(float(value), dtype.name)
-            return str(bits - 256 if bits > 127 else bits)
+        case "f8e8m0":
+            return str(scale_bits(float(value)))
+        case name if name in F8_FORMATS:
+            bits, whole = f8_bits(float(value), name), 1 << dtype.bits
+            return str(bits - whole if bits >= whole // 2 else bits)
         case "f16":
             return f"0xH{f16_bits(float(value)):04X}"
         case "bf16":

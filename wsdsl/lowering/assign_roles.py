@@ -130,6 +130,15 @@ def _constrain(kernel: Kernel, sides: _Sides) -> Iterator[Finding]:
         if wrong and frozenset(axes) not in told:
             told.add(frozenset(axes))
             yield Finding(wrong[0], op.loc, wrong[1])
+    for op in kernel.of(Store):
+        if op.dtype.bits == 4 and op.last is not None and not sides.columns(op.last.name):
+            variable = loop_variable(op.last.name)
+            yield Finding(
+                f"`{op.tensor.name}` is {op.dtype}, two elements to a byte, and needs `{variable}` "
+                "along the columns of a tile, where a thread has both; other uses need it as rows",
+                op.loc,
+                f"store 8 bits, and these to {op.dtype} by a kernel of its own",
+            )
 
 
 SWAPPED = (

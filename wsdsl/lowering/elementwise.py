@@ -183,6 +183,8 @@ def with_inside(
 def _neutral(fn: str, dtype: DType) -> int | float:
     if fn == "add":
         return 0.0 if dtype.is_float else 0
+    if dtype.name == "f8e8m0":
+        return 2.0 ** (-127 if fn == "max" else 127)
     if dtype.is_float:
         return -math.inf if fn == "max" else math.inf
     signed = dtype.kind == "int"

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from wsdsl.diagnostics import CompileError, Finding
-from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, results_of
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions
 from wsdsl.ir.ranges import walks_a_part
-from wsdsl.ir.tile_ops import Bitcast, Contract, ForTiles, If, Load, Lookup, Reduce, Store, Whole
+from wsdsl.ir.tile_ops import Contract, ForTiles, If, Load, Lookup, Reduce, Store, Whole
 from wsdsl.ir.tma import MAX_RANK
-from wsdsl.ir.types import F32, Axis, DType, Tensor, Tile
+from wsdsl.ir.types import F32, Axis, DType, Tile
 from wsdsl.ir.walk import used_inside, walk
 from wsdsl.ir.wgmma import MAX_COLUMNS, OPERANDS, may_be_mn_major, sum_of
 from wsdsl.lowering.axes import loop_variable
@@ -25,12 +25,10 @@ from wsdsl.lowering.packed_operands import unfit_packing
 from wsdsl.lowering.product_operands import computed_operands, multiplied
 from wsdsl.lowering.store_hazards import apart, same_place, stored_in
 
-REGISTER_DTYPES = (
+SCALAR_DTYPES = (
     "f32", "tf32", "f16", "bf16", "f8e4m3", "f8e5m2",
     "i32", "u32", "i16", "u16", "i8", "u8", "bool",
 )  # fmt: skip
-LOADED_DTYPES = (*REGISTER_DTYPES, "i4", "u4", "f4e2m1", "f6e2m3", "f6e3m2", "f8e8m0")
-"""What threads read, too."""
 
 
 BOTH = (
@@ -50,7 +48,8 @@ def verify_lowerable(kernel: Kernel) -> Kernel:
         *_whole_dimensions(kernel),
         *_stored_once(kernel),
         *_products(kernel),
-        *_dtypes(kernel),
+        *_scalars(kernel),
+        *_nibbles(kernel),
         *_order_of_memory(kernel),
         *unfit_packing(kernel),
     ]
@@ -273,33 +272,32 @@ def _operand(load: Load, product: Contract) -> Iterator[Finding]:
         )
 
 
-def _dtypes(kernel: Kernel) -> Iterator[Finding]:
-    """What goes to the tensor cores alone is in no register."""
-    elsewhere = {v for op in kernel.ops if not isinstance(op, Contract) for v in operands(op)}
-    for op in kernel.ops:
-        if isinstance(op, Load) and op.result in multiplied(kernel) - elsewhere:
-            continue
-        tensors = [v.type for v in operands(op) if isinstance(v.type, Tensor)]
-        tiles = [v.type for v in (*results_of(op), *bound(op)) if isinstance(v.type, Tile)]
-        known = LOADED_DTYPES if isinstance(op, (Load, Bitcast)) else REGISTER_DTYPES
-        for kind in (*tensors, *tiles):
-            if kind.dtype.name not in known:
-                yield Finding(f"{kind.dtype} is not lowered yet", op.loc, _held_by(kind.dtype))
+def _scalars(kernel: Kernel) -> Iterator[Finding]:
     for p in kernel.params:
-        if isinstance(p.type, Tile) and p.type.dtype.name not in REGISTER_DTYPES:
+        if isinstance(p.type, Tile) and p.type.dtype.name not in SCALAR_DTYPES:
             wide = "f32" if p.type.dtype.is_float else "i32"
             said = f"`{p.name}`: scalars of {p.type.dtype} are not lowered"
             yield Finding(said, kernel.loc, f"declare it as {wide}")
 
 
-def _held_by(dtype: DType) -> str:
-    if dtype.is_float:
-        wide = "bf16" if dtype.name == "f8e8m0" else "f8e4m3"
-        return f"convert it before the call to {wide}, which holds all its values"
-    return (
-        f"unpack it before the call to {dtype.kind[0]}8, or declare it as u8 with two elements to "
-        "a byte: x & 15 is the low nibble, x >> 4 the high one"
-    )
+def _nibbles(kernel: Kernel) -> Iterator[Finding]:
+    """Stores of halves of a byte: whose other half somebody else may store."""
+    parts = {loop.index.type for loop in kernel.of(ForTiles) if walks_a_part(loop)}
+    for op in kernel.of(Store):
+        if op.dtype.bits != 4 or (op.last is not None and op.last not in parts):
+            continue
+        alone = "single elements" if op.last is None else "a part"
+        yield Finding(
+            f"`{op.tensor.name}` is {op.dtype}, two elements to a byte, and this stores {alone} of "
+            "its rows: whoever stores one half of a byte would overwrite the other",
+            op.loc,
+            f"store it to a tensor of {_byte_of(op.dtype)}, and that one to {op.dtype} by a kernel "
+            f"that walks whole rows: {op.tensor.name}[m, n] = T[m, n]",
+        )
+
+
+def _byte_of(dtype: DType) -> str:
+    return "f8e4m3" if dtype.is_float else f"{dtype.kind[0]}8"
 
 
 def _order_of_memory(kernel: Kernel) -> Iterator[Finding]:

@@ -1,0 +1,101 @@
+"""Elements of 4 and 6 bits, and exponents: what threads load, convert and store, register by
+register. sm_90a has no instructions for them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.codegen.ptx_interpreter import Memory, Program
+from tests.codegen.support import kernel_of, ptx_of
+from wsdsl.artifact.signature import PointerArgument, StrideArgument
+from wsdsl.codegen.literals import literal
+from wsdsl.codegen.signature import signature
+from wsdsl.ir.types import DTYPES
+from wsdsl.simulator.arithmetic import convert, numpy_dtype, round_float
+from wsdsl.simulator.arrays import bytes_of, elements_of
+
+ROWS, COLUMNS = 16, 64
+BODY = """
+%zero: i32 = constant(value=0)
+%r: frag<i32[64x1]> = iota(start=%zero)
+%c: frag<i32[1x64]> = iota(start=%zero)
+%x: frag<{source}[64x64]> = load_global(tensor=%X, index=({index}), vector={vector})
+%y: frag<{target}[64x64]> = cast(x=%x)
+store_global(tensor=%Y, index=(%r, %c), value=%y, vector=2)
+"""
+SMALL = ("f4e2m1", "f6e2m3", "f6e3m2", "f8e8m0")
+NIBBLES = ("i4", "u4", "f4e2m1")
+
+
+def stored(x: Any, source: str, target: str, *, across: bool = False) -> Any:
+    """What a warp stores of the 16 rows that it converts; `across`: which are columns of X."""
+    body = BODY.format(
+        source=source, target=target, index="%c, %r" if across else "%r, %c", vector=2 - across
+    )
+    kernel = kernel_of(body, f"%X: tensor<{source}[A, B]>, %Y: tensor<{target}[M, N]>")
+    held, base = bytes_of(x, DTYPES[source]), 1 << 20
+    size = DTYPES[target].size(ROWS * COLUMNS)
+    memory = Memory(base, bytearray(held.tobytes() + bytes(size)), bytearray())
+    starts = {"X": base, "Y": base + held.nbytes}
+    strides, known = {"X": x.shape[1], "Y": COLUMNS}, dict(zip("ABMN", (*x.shape, 16, 64)))
+    arguments: list[int] = []
+    for argument in signature(kernel).arguments:
+        if isinstance(argument, PointerArgument):
+            arguments.append(starts[argument.tensor])
+        elif isinstance(argument, StrideArgument):
+            arguments.append(strides[argument.tensor])
+        else:
+            arguments.append(known[argument.dim])  # type: ignore[union-attr]
+    Program(ptx_of(kernel)).run_warp(arguments, memory)
+    assert sorted(memory.written) == [*range(held.nbytes, held.nbytes + size)]
+    made = np.array([memory.written[i] for i in sorted(memory.written)], np.uint8)
+    return elements_of(made.reshape(ROWS, -1), DTYPES[target])
+
+
+def numbers(name: str) -> Any:
+    """All that the type has, what lies between and just beside, too large and too small, NaN."""
+    dtype = DTYPES[name]
+    codes = np.arange(1 << (8 if name == "f8e8m0" else dtype.bits if dtype.bits == 4 else 6))
+    own = codes.astype(np.uint8).view(numpy_dtype(dtype)).astype(np.float64)
+    known = np.unique(own[np.isfinite(own)])
+    half = ((known[1:] + known[:-1]) / 2).astype(np.float32)
+    beside = [np.nextafter(half, np.float32(to)) for to in (np.inf, -np.inf)]
+    odd = np.float32([np.nan, np.inf, -np.inf, 3e38, -3e38, 0.0, -0.0, -1.0, 1e-45, -1e-45, 1e-38])
+    found = np.concatenate([known.astype(np.float32), half, *beside, odd])
+    return np.resize(found, (ROWS, COLUMNS))
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_floats_become_small(name: str) -> None:
+    x = numbers(name)
+    wanted = round_float(x, DTYPES[name]).view(np.uint8)
+    assert np.array_equal(stored(x, "f32", name).view(np.uint8), wanted)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_constants_are_what_is_converted(name: str) -> None:
+    dtype, own = DTYPES[name], (1 << DTYPES[name].bits) - 1
+    for value in np.unique(numbers(name)).tolist():
+        wanted = int(round_float(np.float32(value), dtype).view(np.uint8))
+        assert int(literal(value, dtype)) & own == wanted, value
+
+
+@pytest.mark.parametrize("across", [False, True], ids=["rows", "columns"])
+@pytest.mark.parametrize("name", ["i4", "u4"])
+def test_nibbles_become_integers(name: str, across: bool) -> None:
+    shape = (COLUMNS, ROWS) if across else (ROWS, COLUMNS)
+    raw = np.random.default_rng(0).integers(0, 256, (shape[0], shape[1] // 2)).astype(np.uint8)
+    x = elements_of(raw, DTYPES[name])
+    found = stored(x, name, "i32", across=across)
+    assert np.array_equal(found, x.T if across else x)
+
+
+@pytest.mark.parametrize("target", NIBBLES)
+def test_integers_become_nibbles(target: str) -> None:
+    x = np.arange(-512, 512).astype(np.int32).reshape(ROWS, COLUMNS)
+    wanted = convert(x, DTYPES["i32"], DTYPES[target])
+    assert stored(x, "i32", target).tobytes() == wanted.tobytes()
