@@ -112,10 +112,13 @@ def test_proved(palette: Any, decode: Any) -> None:
 
 
 def test_weights_come_through_slots() -> None:
-    """Vectors of 16 bytes, one for 64 x 64 codes and two for their lower bytes."""
+    """Vectors of 16 bytes, one for 64 x 64 codes and two for their lower bytes; of eight weights
+    the upper bytes are found by eight moves of bytes, and put beside the lower ones by four.
+    """
     sizes = dict(M=16, N=512, K=1024, B=16, W=4, G=8, R=9)
     ptx = kernel_of("bytes", "bf16").compile(Schedule(consumers=1), **sizes).ptx
     assert ptx.count("ld.shared.v4.b32") == 3
+    assert ptx.count("prmt.b32") == 4 * (8 + 4)
 
 
 def test_refusals() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from wsdsl.codegen.byte_maps import byte_maps
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.convert_type import num_elements, num_registers, scalar_type
 from wsdsl.codegen.float_functions import UNARY, F, power, remainder
@@ -65,7 +66,7 @@ def convert_full(c: Context, op: Full) -> None:
 
 def convert_map(c: Context, op: Map) -> None:
     dtype, shape = dtype_and_shape(op.result.type)
-    found = _affine(c, op, shape) or paired(c, op, dtype, shape)
+    found = _affine(c, op, shape) or paired(c, op, dtype, shape) or byte_maps(c, op, dtype, shape)
     if found is not None:
         c.held[op.result] = found
         return

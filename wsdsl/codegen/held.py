@@ -48,6 +48,10 @@ class Registers:
     texts: tuple[str, ...] = ()
     affine: Affine | None = None
     spread: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    """Words of a packed tensor that the registers were made of, where they are at hand: of 8 bits
+    with two pairs each, as bytes 0 and 2, and 1 and 3; of 4 bits with four, as nibbles i and i + 4.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,9 +28,10 @@ def convert_load_panels(c: Context, op: LoadPanels) -> None:
     if op.start is not None:
         base = w.add(base, w.multiply(c.scalar(op.start).text, SWIZZLE_SPAN[op.swizzle]))
     at = At(base, shared.offset + op.offset)
-    apart: list[str] = []
+    apart, words = list[str](), list[str]()
     if op.swizzle in PACKED_SPAN:
         texts = _packed(c, op, at, dtype, columns)
+        words = texts if dtype.bits < 16 else []
         if dtype.bits == 8:
             apart = [x for word in texts for x in (word, w.binary("lshr", "i32", word, 8))]
             texts = [gathered(w, x) for x in apart]
@@ -47,7 +48,8 @@ def convert_load_panels(c: Context, op: LoadPanels) -> None:
     if dtype.bits == 32 or is_packed(dtype, columns):
         if dtype.name in ("f32", "tf32"):
             texts = [from_bits(w, text, dtype) for text in texts]
-        c.held[op.result] = Registers(dtype, rows, columns, tuple(texts), spread=tuple(apart))
+        held = Registers(dtype, rows, columns, tuple(texts), None, tuple(apart), tuple(words))
+        c.held[op.result] = held
         return
     elements: list[str] = []
     for text in texts:

@@ -22,8 +22,7 @@ Problem = tuple[Op | None, str]
 ARITY: dict[str, int] = {
     **dict.fromkeys(t.UNARY_FUNCTIONS, 1),
     **dict.fromkeys(t.BINARY_FUNCTIONS, 2),
-    "fma": 3,
-    "where": 3,
+    **t.OTHER_FUNCTIONS,
 }
 Copy = m.TmaLoad | m.TmaStore | m.ThreadLoad | m.ThreadStore | m.PrefetchTile
 

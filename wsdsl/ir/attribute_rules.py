@@ -111,7 +111,8 @@ RANGES: dict[type[Op], dict[str, Check]] = {
     f.Slice: dict(start=between(0)),
     f.ReduceColumns: dict(fn=one_of("add", "max", "min")),
     t.Map: dict(
-        fn=one_of(*t.UNARY_FUNCTIONS, *t.BINARY_FUNCTIONS, "fma", "where"), bits=between(1, 24)
+        fn=one_of(*t.UNARY_FUNCTIONS, *t.BINARY_FUNCTIONS, *t.OTHER_FUNCTIONS),
+        bits=between(1, 24),
     ),
     t.Constant: dict(value=anything),
     t.DimSize: dict(dim=anything),

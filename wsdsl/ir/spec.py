@@ -37,7 +37,7 @@ from wsdsl.ir.op import (
 )
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.printer import print_head
-from wsdsl.ir.tile_ops import Block, Cast, Contract, If, Map, Yield
+from wsdsl.ir.tile_ops import BESIDE_FIRST, Block, Cast, Contract, If, Map, Yield
 from wsdsl.ir.types import BOOL, Axis, Fragment, Tensor, Tile
 from wsdsl.ir.walk import definitions
 
@@ -120,7 +120,7 @@ def yields_come_last(kernel: Kernel) -> Iterator[Problem]:
 
 def maps_have_one_dtype(kernel: Kernel) -> Iterator[Problem]:
     for op in kernel.of(Map):
-        args = op.args[1:] if op.fn == "where" else op.args
+        args = op.args[1:] if op.fn in BESIDE_FIRST else op.args
         dtypes = {v.type.dtype for v in args if isinstance(v.type, (Tile, Fragment))}
         if len(dtypes) != 1:
             yield op, f"operands of {op.fn} differ in dtype"

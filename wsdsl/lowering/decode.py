@@ -36,7 +36,7 @@ from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import Axis, Role, Tile
 from wsdsl.ir.walk import made_of
 from wsdsl.ir.wgmma import may_be_mn_major
-from wsdsl.lowering.axes import axes_of, loop_variable, tile_axes
+from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.product_operands import computed_operands
 from wsdsl.schedule import Schedule
 
@@ -118,7 +118,7 @@ def _tile(
     last = summed
     if as_loaded and may_be_mn_major(operand.type.dtype):
         loads = (op for op in map(made.get, slice) if isinstance(op, Load))
-        whole = (op.last for op in loads if len(tile_axes(op.result)) == 2)
+        whole = (op.last for op in loads if len(op.axes) == 2)
         last = next((end.name for end in whole if end), summed)
     first = next(x for x in operand.type.axes if x != last)
     return Tile(operand.type.dtype, (first, last))

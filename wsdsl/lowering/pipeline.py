@@ -28,7 +28,9 @@ from wsdsl.lowering.passes.hoist_indices import hoist_indices
 from wsdsl.lowering.passes.hoist_loads import hoist_loads
 from wsdsl.lowering.passes.hoist_operands import hoist_operands
 from wsdsl.lowering.passes.hoist_scalars import hoist_scalars
+from wsdsl.lowering.passes.hold_tables import hold_tables
 from wsdsl.lowering.passes.insert_prologue import insert_prologue
+from wsdsl.lowering.passes.join_bytes import join_bytes
 from wsdsl.lowering.passes.lower_loops import lower_loops
 from wsdsl.lowering.passes.lower_rings import lower_rings
 from wsdsl.lowering.passes.lower_split_k import lower_split_k
@@ -49,6 +51,8 @@ Pass = Callable[[Kernel], Kernel]
 
 PASSES: tuple[tuple[Pass, Level], ...] = (
     (drop_unused, "tile"),
+    (hold_tables, "tile"),
+    (join_bytes, "tile"),
     (use_sigmoid, "tile"),
     (relax_functions, "tile"),
     (move_factors, "tile"),

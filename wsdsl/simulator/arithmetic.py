@@ -286,6 +286,13 @@ def apply(fn: str, arguments: Sequence[Array], dtype: DType, target: DType) -> A
     """`map`: `fn` on arguments of one dtype (the last one's), rounded to `target`."""
     if fn == "where":
         return np.where(arguments[0], arguments[1], arguments[2])
+    if fn == "byte_of":
+        at, words = arguments[0].astype(np.int64), [x.astype(np.int64) for x in arguments[1:]]
+        word = np.select([at // 4 == i for i in range(len(words))], words)
+        return (word >> 8 * (at % 4) & 0xFF).astype(numpy_dtype(target))
+    if fn == "join":
+        high, low = (x.astype(np.uint16) for x in arguments)
+        return np.asarray(high << 8 | low).view(numpy_dtype(target))
     with np.errstate(all="ignore"):
         if dtype.kind == "bool":
             return np.asarray({**LOGICAL, **COMPARE}[fn](*arguments))

@@ -1,0 +1,107 @@
+"""`byte_of` and `join`: tables of bytes by an index of 4 bits, and two bytes as a float."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tests.codegen.test_register_operands import operand_of
+from wsdsl import Schedule, parse
+from wsdsl.ir.types import DTYPES
+from wsdsl.simulator.arithmetic import numpy_dtype
+from wsdsl.simulator.arrays import unpack_nibbles
+
+HALVES = [ml_dtypes.bfloat16, np.float16]
+TABLES = np.random.default_rng(0).permutation(256).astype(np.uint8)[:32].reshape(2, 16)
+
+
+def words(name: str, table: Any) -> str:
+    numbers = table.view("<u4").tolist()
+    return "\n".join(f"%{name}{i}: u32 = constant(value={n})" for i, n in enumerate(numbers))
+
+
+LOOKED_UP = f"""
+{words("h", TABLES[0])}
+{words("l", TABLES[1])}
+%high: frag<u8[64x64]> = map(fn="byte_of", args=(%x, %h0, %h1, %h2, %h3))
+%low: frag<u8[64x64]> = map(fn="byte_of", args=(%x, %l0, %l1, %l2, %l3))
+%cast: frag<{{dtype}}[64x64]> = map(fn="join", args=(%high, %low))
+"""
+
+
+@pytest.mark.parametrize("order", ["32B", "packed32"])
+@pytest.mark.parametrize("dtype", HALVES)
+def test_tables_by_an_index_of_4_bits(order: str, dtype: Any) -> None:
+    """All pairs of indices, each in its place, whatever lies beside them in a word."""
+    lines = np.random.default_rng(2).permutation(np.arange(512) % 256).astype(np.uint8)
+    lines = lines.reshape(16, 32)
+    index = unpack_nibbles(lines, DTYPES["u4"], 64).astype(int)
+    wanted = TABLES[0][index].astype(np.uint16) << 8 | TABLES[1][index]
+    found = operand_of(lines, dtype, order, LOOKED_UP, source="u4")
+    assert found.tobytes() == wanted.tobytes()
+
+
+ONE_OF_A_LINE = """
+%line: frag<i32[64x1]> = map(fn="and", args=(%r, %fifteen))
+%nibble: frag<u4[64x1]> = cast(x=%line)
+%row: frag<u8[64x1]> = map(fn="byte_of", args=(%nibble, %h0, %h1, %h2, %h3))
+%cast: frag<{dtype}[64x64]> = map(fn="join", args=(%row, %x))
+"""
+
+
+@pytest.mark.parametrize("order", ["64B", "packed64"])
+def test_bytes_of_slots_and_of_rows(order: str) -> None:
+    """One index for all of a line, beside bytes that come as pairs."""
+    lines = np.random.default_rng(3).permutation(np.arange(1024) % 256).astype(np.uint8)
+    lines = lines.reshape(16, 64)
+    made = words("h", TABLES[0]) + "\n%fifteen: i32 = constant(value=15)" + ONE_OF_A_LINE
+    found = operand_of(lines, ml_dtypes.bfloat16, order, made)
+    wanted = TABLES[0][:, None].astype(np.uint16) << 8 | lines
+    assert found.tobytes() == wanted.tobytes()
+
+
+@pytest.mark.parametrize("order", ["64B", "packed64"])
+def test_bytes_are_joined_in_place(order: str) -> None:
+    lines = np.random.default_rng(4).permutation(np.arange(1024) % 256).astype(np.uint8)
+    lines = lines.reshape(16, 64)
+    made = '%cast: frag<{dtype}[64x64]> = map(fn="join", args=(%x, %x))'
+    found = operand_of(lines, ml_dtypes.bfloat16, order, made)
+    assert found.tobytes() == (lines.astype(np.uint16) << 8 | lines).tobytes()
+
+
+TEXT = """
+@kernel
+def looked_up(X: bf16[M, K], W: u4[N, K], T: {dtype}[{size}], Y: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += X[m, k] @ cast(lookup(T, W[n, k]), bf16)
+        Y[m, n] = acc
+"""
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("i8", 16), ("u8", 11), ("f8e4m3", 16)])
+@pytest.mark.parametrize("decode", ["registers", "shared"])
+def test_lookups_are_found(dtype: str, size: int, decode: Any) -> None:
+    """Of a short table, what lies behind it is 0."""
+    (own,) = vars(parse(TEXT.format(dtype=dtype, size=size))).values()
+    rng, schedule = np.random.default_rng(5), Schedule(decode=decode)
+    x = (rng.integers(-8, 9, (24, 96)) / 4).astype(ml_dtypes.bfloat16)
+    w = rng.integers(0, 256, (72, 48)).astype(np.uint8)
+    t = rng.integers(0, 120, size).astype(np.uint8)
+    t = t.view(numpy_dtype(DTYPES[dtype]))
+    values = np.concatenate([t.astype(np.float64), np.zeros(16 - size)])
+    index = unpack_nibbles(w, DTYPES["u4"], 96).astype(int)
+    wanted = x.astype(np.float64) @ values[index].T
+    assert np.allclose(own.simulate(x, w, t, None, schedule=schedule), wanted, rtol=1e-5)
+    ptx = own.compile(schedule, M=24, N=72, K=96).ptx
+    assert len(re.findall(r"ld\.global\S*8 ", ptx)) == size
+
+
+def test_a_longer_table_stays_in_memory() -> None:
+    (own,) = vars(parse(TEXT.format(dtype="u8", size=17))).values()
+    assert "byte_of" not in str(own.compile(M=24, N=64, K=64).scheduled)
