@@ -80,8 +80,7 @@ def _epilogue(kernel: Kernel) -> tuple[SlotGroup, ...]:
         for op in loads
         if isinstance(op.result.type, Tile)
     ]
-    first, last = body.index(loads[0]), len(body) - 1
-    return (SlotGroup(body, tuple(edges), first, last, range(first, last + 1)),)
+    return (SlotGroup(body, body.index(loads[0]), len(body) - 1, edges),)
 
 
 def all_lines(loads: Iterable[Load]) -> bool:

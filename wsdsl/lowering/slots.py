@@ -22,6 +22,7 @@ from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Load, Store, Yield
 from wsdsl.ir.tma import MAX_RANK
 from wsdsl.ir.types import Tile
 from wsdsl.ir.walk import definers, made_of, makers, used_inside, walk
+from wsdsl.lazy import cached_property
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.cooperation import shared_role
 from wsdsl.lowering.decode import decoded
@@ -32,18 +33,19 @@ from wsdsl.lowering.scale_loads import ScaleLoad, kept_out, scale_load
 from wsdsl.schedule import Schedule
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class SlotGroup:
     """Edges that share a slot, by field, in the block whose first op is `block[0]`. `first` and
     `last` are positions in the block: the ops that use the tiles lie between them.
     """
 
     block: Region
-    edges: tuple[Edge, ...]
     first: int
     last: int
-    held: range
-    """Places at which consumers hold the slot: the tiles may be read by threads, too."""
+    edges: list[Edge]
+    link: int = 0
+    nesting: int = 0
+    """0 if no other slot is taken while one of its slots is held, else one more than those'."""
 
     @property
     def ring(self) -> int:
@@ -80,6 +82,44 @@ class SlotGroup:
     def loc(self) -> Loc | None:
         return self.loads[0].loc if self.loads else self.block[self.first].loc
 
+    @cached_property
+    def held(self) -> range:
+        """Places at which consumers hold the slot: the tiles may be read by threads, too."""
+        read = (edge.values for edge in self.edges if "compute" in edge.consumers)
+        return self.held_by({value for values in read for value in values})
+
+    def held_by(self, read: Set[Value]) -> range:
+        """The same if threads read these values in it."""
+        users = [i for i, op in enumerate(self.block) if read & {*operands(op)}]
+        return range(min([self.first, *users]), max([self.last, *users]) + 1)
+
+    @property
+    def ends(self) -> tuple[int, int, int]:
+        return self.link, -ROLES.index(self.producer), ROLES.index(self.consumer)
+
+    @property
+    def key(self) -> tuple[int, int, int, int]:
+        """Of its ring: they are declared in this order."""
+        return self.nesting, *self.ends
+
+    def joins(self, before: SlotGroup) -> bool:
+        """Whether the two may share a slot: it is known, where the other one's is filled, what goes
+        into it.
+        """
+        if self.ends != before.ends or _apart(self.block, before.last, self.first):
+            return False
+        if self.producer == "decode":
+            return not needed_before(self.block, before.first, [e.value for e in self.edges])
+        index = (v for edge in self.edges for v in edge.load.index)
+        return needed_before(self.block, before.first, index) is not None
+
+    def goes_on_beside(self, other: SlotGroup) -> bool:
+        """Whether who holds the slot takes no notice of the other's: another partition fills, or
+        reads it.
+        """
+        one, another = ((s.producer, s.consumer) for s in (self, other))
+        return self.block is other.block and one != another and "decode" in (*one, *another)
+
 
 @once
 def operand_slots(kernel: Kernel) -> tuple[SlotGroup, ...]:
@@ -90,10 +130,12 @@ def operand_slots(kernel: Kernel) -> tuple[SlotGroup, ...]:
 def operand_slots_in(kernel: Kernel, body: Region) -> tuple[SlotGroup, ...]:
     """Those of a part of the kernel."""
     finder = _Finder(kernel, body)
-    spans = finder.spans_in(body)
-    rings = {key: n for n, key in enumerate(sorted({span.key for span in spans}))}
-    read = [id(span.block) for span in spans if span.consumer != "decode"]
-    return tuple(finder.group(s, rings[s.key], read.count(id(s.block)) == 1) for s in spans)
+    found = finder.groups_in(body)
+    rings = {key: n for n, key in enumerate(sorted({group.key for group in found}))}
+    read = [id(group.block) for group in found if group.consumer != "decode"]
+    for group in found:
+        finder.settle(group, rings[group.key], read.count(id(group.block)) == 1)
+    return tuple(found)
 
 
 def layouts_of(groups: Iterable[SlotGroup]) -> dict[int, list[tuple[Tile, ...]]]:
@@ -106,59 +148,6 @@ def layouts_of(groups: Iterable[SlotGroup]) -> dict[int, list[tuple[Tile, ...]]]
     return found
 
 
-@dataclass
-class _Span:
-    """Edges of a block that share a slot, and the places in it between which they are used."""
-
-    block: Region
-    first: int
-    last: int
-    link: int
-    edges: list[Edge]
-    nesting: int = 0
-    """0 if no other slot is taken while one of its slots is held, else one more than those'."""
-
-    @property
-    def producer(self) -> Role:
-        return self.edges[0].producer
-
-    @property
-    def consumer(self) -> Role:
-        return self.edges[0].consumers[0]
-
-    @property
-    def ends(self) -> tuple[int, int, int]:
-        return self.link, -ROLES.index(self.producer), ROLES.index(self.consumer)
-
-    @property
-    def key(self) -> tuple[int, int, int, int]:
-        """Of its ring: they are declared in this order."""
-        return self.nesting, *self.ends
-
-    def joins(self, before: _Span) -> bool:
-        """Whether the two may share a slot: it is known, where the other one's is filled, what goes
-        into it.
-        """
-        if self.ends != before.ends or _apart(self.block, before.last, self.first):
-            return False
-        if self.producer == "decode":
-            return not needed_before(self.block, before.first, [e.value for e in self.edges])
-        index = (v for edge in self.edges for v in edge.load.index)
-        return needed_before(self.block, before.first, index) is not None
-
-    def held(self, read: Set[Value]) -> range:
-        """The places at which it is held if these values are read in it."""
-        users = [i for i, op in enumerate(self.block) if read & {*operands(op)}]
-        return range(min([self.first, *users]), max([self.last, *users]) + 1)
-
-    def goes_on_beside(self, other: _Span) -> bool:
-        """Whether who holds the slot takes no notice of the other's: another partition fills, or
-        reads it.
-        """
-        one, another = ((s.producer, s.consumer) for s in (self, other))
-        return self.block is other.block and one != another and "decode" in (*one, *another)
-
-
 class _Finder:
     """`out` of slots, but for operands, are these tensors; `around` an op is this loop."""
 
@@ -169,48 +158,48 @@ class _Finder:
         self.around = {op: at[-1].index if at else None for op, at in with_loops(body)}
         self.by_rows = shared_role(kernel, kernel.schedule or Schedule()) == "rows"
 
-    def spans_in(self, block: Region) -> list[_Span]:
+    def groups_in(self, block: Region) -> list[SlotGroup]:
         """In the order in which their slots are taken."""
         merged = self.merged(block)
-        found: list[tuple[int, list[_Span]]] = []
+        found: list[tuple[int, list[SlotGroup]]] = []
         for i, op in enumerate(block):
-            inner = [s for region in regions(op) for s in self.spans_in(region)]
+            inner = [s for region in regions(op) for s in self.groups_in(region)]
             found += [(i, inner)] if inner else []
-        for span in reversed(merged):
+        for group in reversed(merged):
             held = (
                 s.nesting
                 for i, inner in found
-                if span.first <= i <= span.last
+                if group.first <= i <= group.last
                 for s in inner
-                if not s.goes_on_beside(span)
+                if not s.goes_on_beside(group)
             )
-            span.nesting = max(held, default=-1) + 1
-            if len(merged) == 1 and not span.nesting and span.producer != "decode":
+            group.nesting = max(held, default=-1) + 1
+            if len(merged) == 1 and not group.nesting and group.producer != "decode":
                 sides = (scale_load(op, block, self.made, self.out) for op in block)
                 beside = [self.edge(block, s.load, "load", "scale", s) for s in sides if s]
-                span.first = min(span.first, *(block.index(e.made) for e in beside), span.last)
-                span.edges += beside
-            found.append((span.first, [span]))
+                group.first = min(group.first, *(block.index(e.made) for e in beside), group.last)
+                group.edges += beside
+            found.append((group.first, [group]))
         # A slot held around a loop is taken before the loop's own.
         found.sort(key=lambda f: (f[0], -f[1][0].nesting))
-        return [span for _, spans in found for span in spans]
+        return [group for _, groups in found for group in groups]
 
-    def merged(self, block: Region) -> list[_Span]:
+    def merged(self, block: Region) -> list[SlotGroup]:
         """Those of the block; that share a slot as one."""
-        merged: list[_Span] = []
-        for span in sorted(self.spans(block), key=lambda span: span.first):
-            before = next((m for m in reversed(merged) if m.ends == span.ends), None)
-            if before and span.joins(before):
-                before.last = max(before.last, span.last)
+        merged: list[SlotGroup] = []
+        for group in sorted(self.groups(block), key=lambda group: group.first):
+            before = next((m for m in reversed(merged) if m.ends == group.ends), None)
+            if before and group.joins(before):
+                before.last = max(before.last, group.last)
                 # Of loads that are alike the slot has one tile, where the last of them stands.
-                (edge,) = span.edges
+                (edge,) = group.edges
                 known = next((e for e in before.edges if e.values == edge.values), edge)
                 before.edges = [*(e for e in before.edges if e is not known), known]
             else:
-                merged.append(span)
+                merged.append(group)
         return merged
 
-    def spans(self, block: Region) -> Iterator[_Span]:
+    def groups(self, block: Region) -> Iterator[SlotGroup]:
         """Of each value by itself."""
         links, computed_from = _links(block), self.computed_from(block)
         for op in block:
@@ -224,7 +213,7 @@ class _Finder:
                     continue
                 reads = _multiplies if is_operand else _uses
                 at = [i for i, user in enumerate(block) if reads(user, value)]
-                yield _Span(block, at[0], at[-1], min(links[i] for i in at), [edge])
+                yield SlotGroup(block, at[0], at[-1], [edge], min(links[i] for i in at))
 
     def edge(
         self, block: Region, op: Op, producer: Role, consumer: Role, box: ScaleLoad | None = None
@@ -285,25 +274,24 @@ class _Finder:
             and len(load.index) <= MAX_RANK
         )
 
-    def group(self, span: _Span, ring: int, alone: bool) -> SlotGroup:
-        """`alone`: whether consumers read no other slot in the block."""
-        in_place = self.read_in_place(span) if alone else set[Value]()
-        edges = list[Edge]()
-        for edge in span.edges:
+    def settle(self, group: SlotGroup, ring: int, alone: bool) -> None:
+        """By which ring the edges go, and who reads them; `alone`: consumers read no other slot in
+        the block.
+        """
+        in_place = self.read_in_place(group) if alone else set[Value]()
+        for n, edge in enumerate(group.edges):
             if edge.value in in_place:
-                same = self.alike(span.block, edge.made)
+                same = self.alike(group.block, edge.made)
                 edge = dataclasses.replace(edge, values=same, consumers=("mma", "compute"))
-            depth = "two" if span.nesting else "stages"
-            edges.append(dataclasses.replace(edge, ring=ring, depth=depth))
-        read = {v for edge in edges if "compute" in edge.consumers for v in edge.values}
-        return SlotGroup(span.block, tuple(edges), span.first, span.last, span.held(read))
+            depth = "two" if group.nesting else "stages"
+            group.edges[n] = dataclasses.replace(edge, ring=ring, depth=depth)
 
-    def read_in_place(self, span: _Span) -> set[Value]:
+    def read_in_place(self, group: SlotGroup) -> set[Value]:
         """Operands that threads read too, where the slot has them. Not where it would be held
         around other slots, or taken before it is known what is in it.
         """
-        block, found = span.block, set[Value]()
-        operands_in = [edge for edge in span.edges if edge.consumers == ("mma",)]
+        block, found = group.block, set[Value]()
+        operands_in = [edge for edge in group.edges if edge.consumers == ("mma",)]
         for edge in operands_in:
             same = {*self.alike(block, edge.made)}
             users = [o for o in block if same & {*operands(o)} and not isinstance(o, Contract)]
@@ -311,11 +299,11 @@ class _Finder:
             handed_on = any(isinstance(o, Yield) for o in users)
             if users and not inside and not handed_on and self.lies_as_fragments(edge):
                 found |= same
-        held = span.held(found)
+        held = group.held_by(found)
         within = block[held.start : held.stop]
         later = {v for op in within for v in results_of(op)}
         unknown = any(later & {*operands(edge.made)} for edge in operands_in)
-        beside = len(span.edges) > len(operands_in) and held.start < span.first
+        beside = len(group.edges) > len(operands_in) and held.start < group.first
         return set() if any(map(regions, within)) or unknown or beside else found
 
     def lies_as_fragments(self, edge: Edge) -> bool:
