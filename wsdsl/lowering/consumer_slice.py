@@ -26,7 +26,7 @@ from wsdsl.ir.slot_ops import (
     TakeSubtiles,
 )
 from wsdsl.ir.tile_ops import Contract
-from wsdsl.ir.types import SharedTile, Slot
+from wsdsl.ir.types import SharedTile
 from wsdsl.ir.walk import definers, replace_operands, with_regions
 from wsdsl.lowering.edge import Edge
 from wsdsl.lowering.producer_slice import ProducerSlice
@@ -69,8 +69,9 @@ class ConsumerSlice:
         for i, op in enumerate(block):
             for n, group in enumerate(groups):
                 if group.held.start == i:
-                    slots[n] = Value(self.loads.namer.new("slot"), Slot())
-                    made += self._take(group, slots[n], tiles, elements)
+                    wait = ConsumerWait(**self.loads.taken(group))
+                    slots[n] = wait.result
+                    made += [wait, *self._read(group, slots[n], tiles, elements)]
             if op in self.takes:
                 made += [take] if (take := self.takes[op]) else []
             elif op not in beside:
@@ -81,7 +82,7 @@ class ConsumerSlice:
                     made.append(ConsumerRelease(slot=slots[n], loc=op.loc))
         return tuple(made)
 
-    def _take(
+    def _read(
         self,
         group: SlotGroup,
         slot: Value,
@@ -89,10 +90,7 @@ class ConsumerSlice:
         elements: dict[Value, Value],
     ) -> list[Op]:
         """`tiles` are what products read, `elements` what threads do."""
-        new, ring = self.loads.namer.new, self.loads.rings[group.ring]
-        made: list[Op] = [
-            ConsumerWait(result=slot, ring=ring, layout=self.loads.layout(group), loc=group.loc)
-        ]
+        new, made = self.loads.namer.new, list[Op]()
         for field, edge in enumerate(group.edges):
             where = dict[str, Any](slot=slot, field=field, loc=edge.made.loc)
             if edge.box:

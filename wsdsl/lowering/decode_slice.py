@@ -27,7 +27,7 @@ from wsdsl.ir.slot_ops import (
     StoreToSlot,
 )
 from wsdsl.ir.tile_ops import Load
-from wsdsl.ir.types import Axis, Slot
+from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import Namer, definitions
 from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.producer_slice import ProducerSlice
@@ -43,9 +43,9 @@ class DecodeSlice(ProducerSlice):
         super().__init__(kernel, groups, rings, namer)
         axes = (v for v in definitions(kernel) if isinstance(v.type, Axis))
         self.axes = {v.type.name: v for v in axes if isinstance(v.type, Axis)}
-        taken = [g for g in groups if g.consumer == "decode"]
-        self.slots = {g: Value(namer.new("slot"), Slot()) for g in taken}
-        self.in_slots = {v for g in taken for edge in g.edges for v in edge.values}
+        read = [g for g in groups if g.consumer == "decode"]
+        self.waits = {g: ConsumerWait(**self.taken(g)) for g in read}
+        self.in_slots = {v for g in read for edge in g.edges for v in edge.values}
 
     def _kept(self, op: Op, names: frozenset[str], needed: set[Value]) -> Op | None:
         if isinstance(op, Load) and op.result in self.in_slots:
@@ -54,10 +54,10 @@ class DecodeSlice(ProducerSlice):
 
     def _before(self, groups: list[SlotGroup], place: int, names: frozenset[str]) -> list[Op]:
         first = [g for g in groups if g.first == place]
-        taken = [op for g in first if g in self.slots for op in self._taken(g)]
+        taken = [op for g in first if g in self.waits for op in self._taken(g)]
         filled = [op for g in first if g.producer == "decode" for op in self._filled(g)]
-        read = [g for g in groups if g in self.slots and self._read(g, groups) == place]
-        released = [ConsumerRelease(slot=self.slots[g], loc=g.loc) for g in read]
+        read = [g for g in groups if g in self.waits and self._read(g, groups) == place]
+        released = [ConsumerRelease(slot=self.waits[g].result, loc=g.loc) for g in read]
         return [*taken, *filled, *released]
 
     def _read(self, group: SlotGroup, groups: list[SlotGroup]) -> int:
@@ -70,21 +70,19 @@ class DecodeSlice(ProducerSlice):
         return max(g.first for g in decoding if following & {e.value for e in g.edges})
 
     def _taken(self, group: SlotGroup) -> list[Op]:
-        slot, ring = self.slots[group], self.rings[group.ring]
-        made: list[Op] = [
-            ConsumerWait(result=slot, ring=ring, layout=self.layout(group), loc=group.loc)
-        ]
+        wait = self.waits[group]
+        made: list[Op] = [wait]
         for field, edge in enumerate(group.edges):
             load = edge.load
-            where = dict[str, Any](slot=slot, field=field, tensor=load.tensor, index=load.index)
+            where = dict[str, Any](
+                slot=wait.result, field=field, tensor=load.tensor, index=load.index
+            )
             made += (SlotElements(result=value, **where, loc=load.loc) for value in edge.values)
         return made
 
     def _filled(self, group: SlotGroup) -> list[Op]:
-        slot, ring = Value(self.namer.new("slot"), Slot()), self.rings[group.ring]
-        made: list[Op] = [
-            ProducerAcquire(result=slot, ring=ring, layout=self.layout(group), loc=group.loc)
-        ]
+        acquire = ProducerAcquire(**self.taken(group))
+        slot, made = acquire.result, list[Op]([acquire])
         for field, edge in enumerate(group.edges):
             where = dict[str, Any](slot=slot, field=field, value=edge.value)
             axis = self.axes[decoded(self.kernel).summed[edge.value]]

@@ -42,9 +42,6 @@ class ProducerSlice:
     def of_block(self, block: Region) -> list[SlotGroup]:
         return [g for g in self.groups if g.block is block or g.block == block]
 
-    def layout(self, group: SlotGroup) -> int:
-        return self.layouts[group.ring].index(group.layout)
-
     def of(
         self, block: Region, names: frozenset[str] = frozenset(), handed: tuple[Value, ...] = ()
     ) -> Region:
@@ -120,12 +117,9 @@ class ProducerSlice:
         """Nothing, if no slot of the ring has anything of these tensors."""
         if not names & loaded_tensors(g for g in self.groups if g.ring == group.ring):
             return []
-        slot = Value(self.namer.new("slot"), Slot())
-        ring, loc = self.rings[group.ring], group.loc
-        made: list[Op] = [
-            ProducerAcquire(result=slot, ring=ring, layout=self.layout(group), loc=loc)
-        ]
-        for field in self.orders[group.ring][self.layout(group)]:
+        acquire = ProducerAcquire(**self.taken(group))
+        slot, made = acquire.result, list[Op]([acquire])
+        for field in self.orders[group.ring][acquire.layout]:
             edge = group.edges[field]
             load, index, box = edge.load, edge.load.index, ()
             if load.tensor.name in names:
@@ -134,7 +128,13 @@ class ProducerSlice:
                     made, box = [*blocks, *made], edge.box.box(self.sizes)
                 where = dict[str, Any](slot=slot, field=field, tensor=load.tensor, index=index)
                 made.append(LoadToSlot(**where, box=box, loc=load.loc))
-        return [*made, ProducerCommit(slot=slot, loc=loc)]
+        return [*made, ProducerCommit(slot=slot, loc=group.loc)]
+
+    def taken(self, group: SlotGroup) -> dict[str, Any]:
+        """A slot, as the op says that takes it."""
+        slot, layout = Value(self.namer.new("slot"), Slot()), self.layouts[group.ring]
+        place = dict(ring=self.rings[group.ring], layout=layout.index(group.layout))
+        return dict(result=slot, loc=group.loc, **place)
 
     def blocks(
         self, side: ScaleLoad, later: Mapping[Value, Op]

@@ -268,12 +268,12 @@ class _Rings:
                 b.add(WaitBarrier(barriers=self.rings[op.ring].full, state=op.state, loc=op.loc))
             case ConsumerRelease():
                 self.release(op)
-            case SlotTile() | SlotElements() | SlotValues():
+            case SlotTile() | SlotElements() | SlotValues() | StoreToSlot():
                 b.add(self.locate(op))
-            case StoreToSlot():
-                b.add(self.stored(op))
-            case ProducerCommit() if self.producers.by_stores(self.slots[op.slot].ring):
-                self.commit(op)
+            case ProducerCommit() if self.producers.by_stores(ring := self.slots[op.slot].ring):
+                state = self.slots[op.slot].state
+                assert state is not None
+                self.written(ring, state)
             case LoadToSlot() | ProducerCommit() | NoSlot():
                 pass
             case ForRange() | Yield():
@@ -294,31 +294,11 @@ class _Rings:
         body = self.region(op.body)
         return dataclasses.replace(op, result=result, init=init, args=args, body=body)
 
-    def stored(self, op: StoreToSlot) -> StoreInShared:
-        """Where threads write a tile, and in which lines."""
-        slot = self.slots[op.slot]
-        assert slot.state is not None
-        ring, tile = self.rings[slot.ring], self.layouts[slot.ring][slot.layout][op.field]
-        swizzle, _ = lines_of(self.axes[tile.axes[-1]], tile.dtype, self.divided)
-        return StoreInShared(
-            value=op.value,
-            summed=op.summed,
-            shared=ring.shared,
-            offset=ring.offsets[slot.layout][op.field],
-            state=slot.state,
-            swizzle=swizzle,
-            loc=op.loc,
-        )
-
-    def commit(self, op: ProducerCommit) -> None:
+    def written(self, ring: Value, state: Value) -> None:
         """Each thread says for itself that it has written: nothing else tells that all have come
         past the wait for the slot."""
-        slot = self.slots[op.slot]
-        assert slot.state is not None
-        full = self.rings[slot.ring].full
-        self.builder.add(
-            ArriveBarrier(barriers=full, state=slot.state, each_thread=True, loc=op.loc)
-        )
+        full, loc = self.rings[ring].full, self.builder.loc
+        self.builder.add(ArriveBarrier(barriers=full, state=state, each_thread=True, loc=loc))
 
     def release(self, op: ConsumerRelease) -> None:
         b, (ring, state) = self.builder, self.placed[op.slot]
@@ -353,16 +333,15 @@ class _Rings:
         expect = ArriveExpectTx(barriers=ring.full, state=state, tx_bytes=total, loc=op.loc)
         if not by_threads:
             b.ops += self.by_who_fills(op.ring, [wait, expect, *copies])
-        else:
-            b.add(wait)
-            if by_tma:
-                b.add(Elect(body=(expect, *copies), loc=op.loc))
-        if by_threads:
-            for fill in fills:
-                if fill.tensor.name in self.kernel.unaligned:
-                    copies_to.by_threads(fill, op.layout)
-            b.add(FenceAsyncProxy(loc=op.loc))
-            b.add(ArriveBarrier(barriers=ring.full, state=state, each_thread=True, loc=op.loc))
+            return
+        b.add(wait)
+        if by_tma:
+            b.add(Elect(body=(expect, *copies), loc=op.loc))
+        for fill in fills:
+            if fill.tensor.name in self.kernel.unaligned:
+                copies_to.by_threads(fill, op.layout)
+        b.add(FenceAsyncProxy(loc=op.loc))
+        self.written(op.ring, state)
 
     def by_who_fills(self, ring: Value, ops: Sequence[Op]) -> list[Op]:
         """By one thread of a warpgroup, where it alone fills the ring: nothing holds the others to
@@ -373,27 +352,25 @@ class _Rings:
             return [*ops]
         return [Elect(body=tuple(ops), loc=self.builder.loc)]
 
-    def place_of(self, op: SlotTile | SlotElements | SlotValues) -> dict[str, Any]:
-        """Where the field of a slot is, as ops say it."""
-        wait = self.slots[op.slot]
-        assert wait.state is not None
-        ring = self.rings[wait.ring]
-        where = dict(offset=ring.offsets[wait.layout][op.field], state=wait.state)
-        return dict(result=op.result, shared=ring.shared, **where, loc=op.loc)
+    def where(self, op: SlotTile | SlotElements | SlotValues | StoreToSlot) -> dict[str, Any]:
+        """The field of a slot, as ops say it."""
+        slot = self.slots[op.slot]
+        offset = self.rings[slot.ring].offsets[slot.layout][op.field]
+        shared = self.rings[slot.ring].shared
+        return dict(shared=shared, offset=offset, state=slot.state, loc=op.loc)
 
-    def locate(self, op: SlotTile | SlotElements | SlotValues) -> Op:
+    def locate(self, op: SlotTile | SlotElements | SlotValues | StoreToSlot) -> Op:
+        where, slot = self.where(op), self.slots[op.slot]
         match op:
             case SlotTile():
-                return TileInShared(**self.place_of(op))
-            case SlotElements():
-                return ElementsInShared(tensor=op.tensor, index=op.index, **self.place_of(op))
-            case SlotValues():
-                wait, kind = self.slots[op.slot], op.result.as_tile
-                box = self.boxes[wait.ring, wait.layout, op.field]
-                return ValuesInShared(
-                    bytes=math.prod(box) * kind.dtype.bytes,
-                    every=op.every,
-                    stride=op.stride,
-                    last=op.last,
-                    **self.place_of(op),
-                )
+                return TileInShared(result=op.result, **where)
+            case SlotElements(result=result, tensor=tensor):
+                return ElementsInShared(result=result, tensor=tensor, index=op.index, **where)
+            case SlotValues(result=result, every=every, stride=stride):
+                box = self.boxes[slot.ring, slot.layout, op.field]
+                where |= dict(bytes=math.prod(box) * result.as_tile.dtype.bytes, last=op.last)
+                return ValuesInShared(result=result, every=every, stride=stride, **where)
+            case StoreToSlot(value=value, summed=summed):
+                tile = self.layouts[slot.ring][slot.layout][op.field]
+                swizzle, _ = lines_of(self.axes[tile.axes[-1]], tile.dtype, self.divided)
+                return StoreInShared(value=value, summed=summed, swizzle=swizzle, **where)
