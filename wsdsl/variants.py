@@ -78,7 +78,7 @@ class Variants:
         from wsdsl.codegen.accesses import access_of
         from wsdsl.ir.tile_ops import ForEach, ForTiles, Whole
         from wsdsl.ir.types import Axis
-        from wsdsl.lowering.output_nest import output_nest
+        from wsdsl.lowering.axes import output_nest
 
         tile = self._tile()
         found = [op.result.type for op in tile.ops if isinstance(op, Whole)]
@@ -351,7 +351,7 @@ class Variants:
     def narrower(self, wide: Compiled, asked: Asked, error: CompileError) -> Compiled:
         """What fits, made in place of `wide`, which was refused by `error`."""
         from wsdsl.codegen.gate import SpillError
-        from wsdsl.lowering.choice.spill_retries import MOST_TRIES, narrower
+        from wsdsl.lowering.choice.register_room import MOST_TRIES, narrower
         from wsdsl.lowering.pipeline import schedule_with_fewer_sums
 
         if not isinstance(error, SpillError):

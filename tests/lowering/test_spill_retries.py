@@ -12,7 +12,7 @@ from wsdsl.codegen.gate import SpillError
 from wsdsl.codegen.ptxas import find_ptxas
 from wsdsl.compiled import Compiled
 from wsdsl.diagnostics import Finding
-from wsdsl.lowering.choice.spill_retries import narrower
+from wsdsl.lowering.choice.register_room import narrower
 from wsdsl.lowering.cooperation import num_cooperating
 from wsdsl.lowering.pipeline import schedule_with_fewer_sums
 from wsdsl.variants import Asked
@@ -88,8 +88,8 @@ def test_widths_that_do_not_fit_are_left_out() -> None:
     kernel, given = wsdsl.parse(HEAVY).heavy, Schedule(consumers=3, share="n", tile=dict(m=256))
     first = kernel._compile(given, SIZES, ())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("wsdsl.lowering.choice.spill_retries.WIDTHS", (32,))
-        patch.setattr("wsdsl.lowering.choice.spill_retries.MOST_TRIES", 0)
+        patch.setattr("wsdsl.lowering.choice.register_room.WIDTHS", (32,))
+        patch.setattr("wsdsl.lowering.choice.register_room.MOST_TRIES", 0)
         asked = Asked(given, tuple(sorted(SIZES.items())), (), ())
         with pytest.raises(SpillError, match="the first"):
             kernel._variants.narrower(first, asked, SpillError(Finding("the first")))

@@ -1,12 +1,14 @@
-"""The axes of a kernel, by name."""
+"""The axes of a kernel, by name, and the loops over its output."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
-from wsdsl.ir.op import Kernel, Value, once
-from wsdsl.ir.tile_ops import Whole
+from wsdsl.ir.op import Kernel, Op, Region, Value, once, regions, results_of
+from wsdsl.ir.ranges import walks_a_part
+from wsdsl.ir.tile_ops import ForEach, ForTiles, Whole, Yield
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import definitions, retype
 
@@ -45,3 +47,43 @@ def tile_axes(value: Value) -> tuple[str, ...]:
 
 def is_tile(value: Value) -> bool:
     return bool(tile_axes(value))
+
+
+OpT = TypeVar("OpT", bound=Op)
+
+
+@once
+def output_nest(kernel: Kernel) -> tuple[Sequence[ForTiles | ForEach], Region]:
+    """The outermost parallel loops, and what they run; scalar work between them moves inside."""
+    body = kernel.body
+    nest: list[ForTiles | ForEach] = []
+    around: list[Op] = []
+    while True:
+        inner = [op for op in body if regions(op)]
+        if len(inner) != 1 or not isinstance(inner[0], (ForTiles, ForEach)) or inner[0].init:
+            break
+        loop = inner[0]
+        others = [op for op in body if op is not loop and not isinstance(op, Yield)]
+        if any(not results_of(op) for op in others) or walks_a_part(loop):
+            break
+        around += others
+        nest.append(loop)
+        body = loop.body
+    rest = tuple(op for op in body if not (isinstance(op, Yield) and not op.values))
+    return nest, (*around, *rest)
+
+
+def with_loops(region: Region) -> Iterator[tuple[Op, tuple[ForTiles | ForEach, ...]]]:
+    """Every op, with the loops that stand around it in the region."""
+    return with_outer(region, (ForTiles, ForEach))
+
+
+def with_outer(
+    region: Region, kinds: tuple[type[OpT], ...], around: tuple[OpT, ...] = ()
+) -> Iterator[tuple[Op, tuple[OpT, ...]]]:
+    """Every op, with the ops of these kinds that stand around it in the region."""
+    for op in region:
+        yield op, around
+        inner = (*around, op) if isinstance(op, kinds) else around
+        for body in regions(op):
+            yield from with_outer(body, kinds, inner)

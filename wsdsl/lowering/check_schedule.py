@@ -10,7 +10,7 @@ from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.tile_ops import Block, Contract, ForEach, Reduce, Store
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import walk
-from wsdsl.lowering.axes import axes_of, loop_variable
+from wsdsl.lowering.axes import axes_of, loop_variable, output_nest
 from wsdsl.lowering.check_columns import column_faults, slice_step
 from wsdsl.lowering.cooperation import (
     cluster_along,
@@ -31,7 +31,6 @@ from wsdsl.lowering.footprint import (
     promoted_registers,
     smem_bytes,
 )
-from wsdsl.lowering.output_nest import output_nest
 from wsdsl.lowering.packed_operands import packed_faults
 from wsdsl.lowering.product_operands import computed_operands, multiplied
 from wsdsl.lowering.split_k_rules import (

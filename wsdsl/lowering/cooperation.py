@@ -7,8 +7,7 @@ from collections.abc import Iterable
 
 from wsdsl.ir.op import Kernel, Value, once_each
 from wsdsl.ir.types import Axis, Role
-from wsdsl.lowering.axes import axes_of, loop_variable
-from wsdsl.lowering.output_nest import output_nest
+from wsdsl.lowering.axes import axes_of, loop_variable, output_nest
 from wsdsl.schedule import Schedule
 
 

@@ -17,11 +17,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from wsdsl.ir.op import Kernel, Op, Value, once, operands, regions, results_of
 from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Full, If, Store, Yield
 from wsdsl.ir.walk import yielded
-from wsdsl.lowering.axes import is_tile
+from wsdsl.lowering.axes import is_tile, output_nest, with_loops
 from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.edge import ROLES, Edge, Role
 from wsdsl.lowering.epilogue_operands import epilogue_slots
-from wsdsl.lowering.output_nest import output_nest, with_loops
 from wsdsl.lowering.slots import SlotGroup, operand_slots
 from wsdsl.schedule import Schedule
 

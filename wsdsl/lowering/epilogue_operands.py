@@ -28,10 +28,10 @@ from wsdsl.ir.tile_ops import Contract, Load, Store
 from wsdsl.ir.tma import LINE_ALIGN, MAX_RANK
 from wsdsl.ir.types import Barriers, Fragment, State, Tile
 from wsdsl.ir.walk import used_inside
+from wsdsl.lowering.axes import output_nest
 from wsdsl.lowering.cooperation import cluster_splits, shared_role
 from wsdsl.lowering.edge import Edge
 from wsdsl.lowering.order_barriers import ring_barrier
-from wsdsl.lowering.output_nest import output_nest
 from wsdsl.lowering.partition_context import PartitionContext, narrow_axes
 from wsdsl.lowering.product_operands import copied_operands
 from wsdsl.lowering.register_tiles import RegisterTile, panel_widths

@@ -12,7 +12,7 @@ from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import yielded
 from wsdsl.ir.wgmma import is_fp8, k_step
-from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
+from wsdsl.lowering.axes import axes_of, loop_variable, output_nest, whole_axes
 from wsdsl.lowering.cooperation import cluster_splits, num_shares
 from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.epilogue_operands import (
@@ -23,7 +23,6 @@ from wsdsl.lowering.epilogue_operands import (
     subtile_widths,
 )
 from wsdsl.lowering.operand_lines import operand_lines
-from wsdsl.lowering.output_nest import output_nest
 from wsdsl.lowering.slots import SlotGroup, operand_slots
 from wsdsl.lowering.split_k_rules import cut_loop
 from wsdsl.schedule import Schedule

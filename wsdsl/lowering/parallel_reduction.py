@@ -13,6 +13,23 @@
 
 A flag counts the pieces that have left their sums, then those that are done with them; the last one
 makes it 0 again. Nobody who waits misses that it was high enough: it has not been counted as done.
+
+**In a cluster** the CTAs that share a contraction each sum and store a slice.
+
+Before:
+    finish_tile(sums=(%acc,), slot=%slot, begin=%begin, end=%end, contraction="K",
+                reduction="cluster", part=%part, parts=%parts, sharing=2, args=(%sum,)) {
+      store(tensor=%C, index=(%m, %n), value=%sum)
+    }
+After:
+    %sums_ring = circular_buffer(depth=1, layouts=((f32[m, n_slice],),), senders=1)
+      ...
+      %n_slice: axis<n_slice of N by 64 columns> = axis_at(start=%slice)
+      %sum: f32[m, n_slice] = add_in_cluster(sums=(%acc,), part=%part, sharing=2, ring=%sums_ring)
+      store(tensor=%C, index=(%m, %n_slice), value=%sum)
+
+Sums go from registers to the other CTAs' SMEM: nothing is written to GMEM, and nobody but the
+cluster waits.
 """
 
 from __future__ import annotations
@@ -25,10 +42,10 @@ from typing import Any
 
 from wsdsl.ir.barrier_ops import ForRange, WaitFlag
 from wsdsl.ir.op import Op, Region, Value, bound, results_of
-from wsdsl.ir.pipeline_ops import AxisAt, FinishTile
+from wsdsl.ir.pipeline_ops import AddInCluster, AxisAt, CircularBuffer, FinishTile
 from wsdsl.ir.tile_ops import End, Full, Map, Store, Yield
 from wsdsl.ir.tma import TMA_ALIGN
-from wsdsl.ir.types import Axis, Tensor, Tile
+from wsdsl.ir.types import Axis, Ring, Tensor, Tile
 from wsdsl.ir.walk import retype, rewrite, uses, walk
 from wsdsl.lazy import cached_property
 from wsdsl.lowering.partials import Partials, Place
@@ -247,3 +264,35 @@ def _ending(region: Region, axis: Value, whole: Value) -> Region:
         return (dataclasses.replace(op, axis=whole) if ends else op,)
 
     return rewrite(region, change)
+
+
+def finish_in_cluster(
+    partials: Partials, op: FinishTile, starts: Mapping[str, Value]
+) -> CircularBuffer:
+    """Returns the ring; `starts`: where the tile begins along each axis."""
+    assert op.part is not None
+    b, columns = partials.builder, columns_of(partials, op)
+    width = columns.size // op.sharing
+    offset = b.times(op.part, width, "offset")
+    axis, wholes = slice_at(partials, op, width, offset, starts)
+    layout = tuple(v.type for v in wholes if isinstance(v.type, Tile))
+    ring = CircularBuffer(
+        result=b.value("sums_ring", Ring()),
+        depth=1,
+        layouts=(layout,),
+        consumers=partials.consumers,
+        senders=op.sharing - 1,
+        loc=op.loc,
+    )
+    b.add(
+        AddInCluster(
+            result=tuple(wholes),
+            sums=op.sums,
+            part=op.part,
+            sharing=op.sharing,
+            ring=ring.result,
+            barrier=partials.barrier,
+        )
+    )
+    b.ops += narrowed(op, columns.name, axis, wholes)
+    return ring

@@ -14,9 +14,8 @@ from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import copy_region, makers, yielded
 from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.builder import Builder
-from wsdsl.lowering.loop_stages import PURE, LoopStages, is_scalar
+from wsdsl.lowering.loop_stages import PURE, LoopStages, Masks, is_scalar
 from wsdsl.lowering.order_barriers import OrderBarriers
-from wsdsl.lowering.tile_masks import Masks
 
 Emitted = Callable[[], tuple[Value, ...]]
 """Adds ops, and tells what they hand on."""

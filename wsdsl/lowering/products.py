@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Set
+from dataclasses import dataclass, field
 
 from wsdsl.diagnostics import Loc
 from wsdsl.ir.fragment_ops import (
@@ -24,7 +25,6 @@ from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import Accumulator, Fragment, SharedTile, SmemDescriptor, Tile
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.operand_lines import operand_lines
-from wsdsl.lowering.product_groups import Group, Turn
 from wsdsl.lowering.register_tiles import Accumulated, RegisterTile, Shape, Shapes
 
 
@@ -342,3 +342,29 @@ class Products:
             return b.add(made).result
 
         return RegisterTile(shape, piece)
+
+
+@dataclass
+class Group:
+    """Products that are waited for together: the tiles that they add to, their operands in
+    registers, and the states of the slots that they read.
+    """
+
+    tiles: list[Accumulated] = field(default_factory=list[Accumulated])
+    fragments: list[Value] = field(default_factory=list[Value])
+    slots: set[Value] = field(default_factory=set[Value])
+
+
+@dataclass
+class Turn:
+    """A block of rows of a product, started when the sum of the one `before` is used up: `product`
+    is its accumulator, `sum` what was waited for.
+    """
+
+    op: Contract
+    tiles: dict[Value, TileInShared]
+    block: int
+    shape: Shape
+    before: Turn | None = None
+    product: Value | None = None
+    sum: Value | None = None

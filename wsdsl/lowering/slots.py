@@ -23,11 +23,10 @@ from wsdsl.ir.tma import MAX_RANK
 from wsdsl.ir.types import Tile
 from wsdsl.ir.walk import definers, made_of, makers, used_inside, walk
 from wsdsl.lazy import cached_property
-from wsdsl.lowering.axes import axes_of
+from wsdsl.lowering.axes import axes_of, output_nest, with_loops
 from wsdsl.lowering.cooperation import shared_role
 from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.edge import ROLES, Edge, Role
-from wsdsl.lowering.output_nest import output_nest, with_loops
 from wsdsl.lowering.product_operands import is_elementwise, multiplied
 from wsdsl.lowering.scale_loads import ScaleLoad, kept_out, scale_load
 from wsdsl.schedule import Schedule

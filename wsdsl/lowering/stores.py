@@ -10,6 +10,7 @@ from wsdsl.diagnostics import Loc
 from wsdsl.ir.barrier_ops import ForRange, SyncWarp
 from wsdsl.ir.memory_ops import (
     AllocateShared,
+    StoreGlobal,
     StoreShared,
     ThreadStore,
     TmaStore,
@@ -21,6 +22,7 @@ from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.tile_ops import Cast, Full, Load, Map, Store
 from wsdsl.ir.types import (
     BOOL,
+    I32,
     Axis,
     DType,
     Fragment,
@@ -28,11 +30,11 @@ from wsdsl.ir.types import (
     Tile,
 )
 from wsdsl.ir.walk import walk
-from wsdsl.lowering.direct_stores import store_directly
+from wsdsl.lowering.axes import tile_axes
 from wsdsl.lowering.footprint import STAGING_BYTES
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.placed_ring import TensorMaps
-from wsdsl.lowering.reads import Find
+from wsdsl.lowering.reads import Find, entry_of, vector_of
 from wsdsl.lowering.register_tiles import Shape
 from wsdsl.lowering.store_hazards import read_again, stored_again, stored_in
 from wsdsl.lowering.store_panels import (
@@ -293,3 +295,53 @@ def _cover(a: Shape, b: Shape) -> Shape:
         max(a.blocks, b.blocks),
         max(a.widths, b.widths, key=sum),
     )
+
+
+def store_directly(
+    context: PartitionContext, op: Store, find: Find, piece: tuple[int, int], value: Value
+) -> None:
+    b = context.builder
+    index = tuple(_place(v, context, op, find, piece) for v in op.index)
+    kinds = [v.type for v in (*index, value) if isinstance(v.type, Fragment)]
+    by_rows = context.shapes.share == "rows"
+    split = any((kind.rows if by_rows else kind.columns) > 1 for kind in kinds)
+    last, pred = op.index[-1].type, None
+    cut = isinstance(last, Axis) and context.tiles[last.name].is_clipped
+    if not split and context.num_warpgroups > 1:
+        assert context.warpgroup is not None
+        pred = b.map("eq", context.warpgroup, b.integer(0), wish="first")
+    b.add(
+        StoreGlobal(
+            tensor=op.tensor,
+            index=index,
+            value=value,
+            vector=1 if op.accumulate or cut else vector_of(op.tensor, op.index, context),
+            accumulate=op.accumulate,
+            pred=pred,
+            loc=op.loc,
+        )
+    )
+
+
+def _place(
+    entry: Value, context: PartitionContext, op: Store, find: Find, piece: tuple[int, int]
+) -> Value:
+    """Where elements go along a dimension. Along an axis that only gives their places, or walks a
+    part of its dimension, they end with it: what lies beyond goes to -1, which is in no tensor.
+    """
+    b = context.builder
+    place = entry_of(entry, context, find).get(*piece)
+    named = {v.type.name for v in op.index if isinstance(v.type, Axis)}
+    if isinstance(entry.type, Axis):
+        along = [entry.type.name] if context.tiles[entry.type.name].is_clipped else []
+    else:
+        axes = tile_axes(entry)
+        along = [name for name in axes if name not in named and not context.is_full(name)]
+    for name in along:
+        if place.as_fragment.dtype != I32:
+            kind = dataclasses.replace(place.type, dtype=I32)
+            place = b.add(Cast(result=b.value("place", kind), x=place, loc=op.loc)).result
+        inside = context.is_inside(name, context.indices(name).get(*piece))
+        args = inside, place, b.integer(-1)
+        place = b.map("where", *args, type=place.type, wish="place")
+    return place

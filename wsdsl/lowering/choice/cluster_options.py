@@ -13,13 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from wsdsl.ir.op import Kernel, once
 from wsdsl.ir.types import Axis
-from wsdsl.lowering.axes import loop_variable
+from wsdsl.lowering.axes import loop_variable, output_nest
 from wsdsl.lowering.check_columns import slice_step
 from wsdsl.lowering.footprint import axis_sizes, fits_smem
 from wsdsl.lowering.model.loading import NEARLY_NARROW, loading_cycles
 from wsdsl.lowering.model.predict import Prediction, is_narrow_wave
 from wsdsl.lowering.model.workload import Loop, Work
-from wsdsl.lowering.output_nest import output_nest
 from wsdsl.lowering.product_operands import copied_operands
 from wsdsl.lowering.split_k_rules import why_not_by_cluster
 from wsdsl.schedule import Schedule, changed

@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.tile_ops import Contract, Load, Store
 from wsdsl.ir.types import Axis, Tile
-from wsdsl.lowering.axes import axes_of, loop_variable
+from wsdsl.lowering.axes import axes_of, loop_variable, output_nest
 from wsdsl.lowering.model.workload import FEW_COLUMNS, scales_products
-from wsdsl.lowering.output_nest import output_nest
 from wsdsl.lowering.product_operands import multiplied
 from wsdsl.schedule import Schedule
 

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from wsdsl.ir.op import Kernel, once
 from wsdsl.ir.tile_ops import Store
 from wsdsl.ir.walk import walk
+from wsdsl.lowering.axes import output_nest
 from wsdsl.lowering.choice.contracted_tiles import has_slots
 from wsdsl.lowering.cooperation import cluster_size
 from wsdsl.lowering.footprint import accumulator_registers
 from wsdsl.lowering.model.predict import Prediction
 from wsdsl.lowering.model.workload import Work
-from wsdsl.lowering.output_nest import output_nest
 from wsdsl.lowering.split_k_rules import why_not_parallel
 from wsdsl.schedule import Reduction, Schedule, changed
 

@@ -1,11 +1,26 @@
-"""How quickly operands come, and how far loads run ahead."""
+"""How quickly operands come, and how far loads run ahead.
+
+Lines of L2 have 128 bytes, of four sectors. TMA takes those of a tile one by one, whatever their
+length; one that crosses from one line of L2 to the next takes longer, one that begins amid a sector
+longer still. So do those of tensors whose rows are no multiple of 128 bytes, and of MN-major tiles
+that are no such multiple wide.
+
+What several CTAs of a GPC want at the same time crosses to it once. Which CTA goes to which GPC is
+up to the card, but those of a cluster lie in one; so clusters of neighbours have their operands
+sooner, without a byte that one CTA loads for another, while all tiles run at the same time. With
+multicast each CTA asks for a part of what they have in common.
+"""
 
 from __future__ import annotations
 
+from functools import lru_cache
+
+from wsdsl.ir.global_memory import L2_LINE
 from wsdsl.lowering.cooperation import cluster_size
 from wsdsl.lowering.footprint import STAGING_BYTES
 from wsdsl.lowering.model.numbers import AGAIN, COLD, MEMORY_SHARPNESS, RING_BYTES
 from wsdsl.lowering.model.steps import Step, Workload
+from wsdsl.rates import Rates
 from wsdsl.schedule import Schedule
 
 NARROW = 1.095
@@ -70,3 +85,49 @@ def larger(a: float, b: float, sharpness: float = MEMORY_SHARPNESS) -> float:
     """The larger of two, and a little more where they are close."""
     top = max(a, b, 1.0)
     return top * ((a / top) ** sharpness + (b / top) ** sharpness) ** (1 / sharpness)
+
+
+SECTOR_BYTES = 32
+"""What GMEM is written in, and L2 holds."""
+SEEN = 8
+"""Rows and tiles: then offsets begin again, all being multiples of 16 bytes."""
+
+
+@lru_cache(maxsize=4096)
+def crossing(rates: Rates, row: int, tile: int, line: int, along_contraction: bool) -> float:
+    """How much longer lines of `line` bytes take than aligned ones, where rows are `row` bytes
+    apart and tiles `tile`: in the mean of rows, and of tiles if one CTA has all of them; else of
+    the tile that takes longest.
+    """
+
+    def taken(offset: int) -> float:
+        if offset % SECTOR_BYTES:
+            return rates.l2_split
+        return rates.l2_crossing if offset % L2_LINE + line > L2_LINE else 1.0
+
+    of_tiles = [
+        sum(taken(i * tile + j * row) for j in range(SEEN)) / SEEN
+        for i in range(SEEN if tile else 1)
+    ]
+    return sum(of_tiles) / len(of_tiles) if along_contraction else max(of_tiles)
+
+
+def gain_of(asked: Workload, schedule: Schedule, *, at_once: bool) -> float:
+    """Beside CTAs of their own in steady state; `at_once`: all tiles run at the same time."""
+    rates, size = asked.rates, cluster_size(schedule)
+    if size == 1:
+        return 1.0
+    if schedule.multicast is not False:
+        by_size = rates.l2_multicast_2_bytes if size == 2 else rates.l2_multicast_4_bytes
+        return by_size / rates.l2_bytes
+    if not at_once:
+        return 1.0
+    by_size = rates.l2_cluster_2_bytes if size == 2 else rates.l2_cluster_4_bytes
+    return by_size / rates.l2_bytes
+
+
+@lru_cache(maxsize=64)
+def best_gain(rates: Rates) -> float:
+    """Of all clusters."""
+    plain = rates.l2_cluster_2_bytes, rates.l2_cluster_4_bytes
+    return max(*plain, rates.l2_multicast_2_bytes, rates.l2_multicast_4_bytes) / rates.l2_bytes

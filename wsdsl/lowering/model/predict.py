@@ -29,9 +29,10 @@ from wsdsl.lowering.cooperation import (
     num_pingpong_consumers,
 )
 from wsdsl.lowering.model.busiest import Busiest, busiest, unevenness
-from wsdsl.lowering.model.clusters import best_gain, gain_of
 from wsdsl.lowering.model.loading import (
     NARROW,
+    best_gain,
+    gain_of,
     is_narrow,
     larger,
     memory_cycles,

@@ -13,22 +13,20 @@ from wsdsl.ir.tile_ops import Contract, End, ForEach, ForTiles, Index, Load, Map
 from wsdsl.ir.types import Axis, Role, Tensor, Tile, Type
 from wsdsl.ir.walk import made_of
 from wsdsl.lazy import cached_property
-from wsdsl.lowering.axes import axes_of
+from wsdsl.lowering.axes import axes_of, output_nest, with_loops
 from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.footprint import num_parts
-from wsdsl.lowering.model.instructions import instructions
-from wsdsl.lowering.model.lines import crossing
+from wsdsl.lowering.loop_stages import is_mask
+from wsdsl.lowering.model.loading import crossing
 from wsdsl.lowering.model.numbers import COPIED, COPIED_SINGLY, MULTICAST_CROSSING
 from wsdsl.lowering.model.steps import Step, Workload
-from wsdsl.lowering.model.terms import LoadTerm, ProductTerm, StoreTerm, elements
+from wsdsl.lowering.model.terms import LoadTerm, ProductTerm, StoreTerm, elements, instructions
 from wsdsl.lowering.operand_lines import operand_lines
-from wsdsl.lowering.output_nest import output_nest, with_loops
 from wsdsl.lowering.parallel_reduction import least_slice
 from wsdsl.lowering.passes.fit_last_tiles import units_within
 from wsdsl.lowering.product_operands import computed_operands, multiplied
 from wsdsl.lowering.slots import operand_slots
 from wsdsl.lowering.split_k_rules import cut_loop
-from wsdsl.lowering.tile_masks import is_mask
 from wsdsl.rates import rates_of
 
 FEW_COLUMNS = 64

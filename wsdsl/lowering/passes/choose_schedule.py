@@ -24,9 +24,8 @@ from wsdsl.ir.tile_ops import Contract
 from wsdsl.lowering.assign_roles import assign_roles
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.check_schedule import faults, located, tile_faults
-from wsdsl.lowering.choice.deal_tiles import with_dealt_tiles
 from wsdsl.lowering.choice.fixed_tiles import with_fixed_tiles
-from wsdsl.lowering.choice.kernel_overlap import with_overlap
+from wsdsl.lowering.choice.launches import with_dealt_tiles, with_overlap
 from wsdsl.lowering.choice.orientation import other_orientation
 from wsdsl.lowering.choice.ranked import ranked, weight
 from wsdsl.lowering.choice.register_room import rank_beside_sums

@@ -25,7 +25,7 @@ from collections.abc import Iterable
 from wsdsl.ir.op import Kernel, Op, bound, operands, results_of
 from wsdsl.ir.tile_ops import ForEach, ForTiles, Load, Store, Whole
 from wsdsl.ir.walk import rewrite
-from wsdsl.lowering.output_nest import output_nest
+from wsdsl.lowering.axes import output_nest
 from wsdsl.lowering.product_operands import multiplied
 
 

@@ -67,14 +67,15 @@ from wsdsl.lowering.epilogue_operands import subtile_offsets
 from wsdsl.lowering.footprint import tile_bytes
 from wsdsl.lowering.multicast_groups import Group, Share, num_peers, peers_of, share_of
 from wsdsl.lowering.placed_ring import (
+    THREADS,
     PlacedRing,
+    Producers,
     TensorMaps,
     drain,
     fill_subtiles,
     released_unmet,
     take_subtiles,
 )
-from wsdsl.lowering.producers import THREADS, Producers
 from wsdsl.lowering.slot_copies import Places, SlotCopies, coordinates, divided, lines_of
 
 WARPS = 4

@@ -30,8 +30,7 @@ After:
 A flag counts the elements of the contraction that lie summed in its slot, so a piece's turn has
 come when it is `begin`; the last piece sets it back to 0. Each consumer has flags and rows of its
 own. In the unordered reduction, the pieces in the middle only wait for the first, and add to the
-slot atomically. (The parallel reduction: `lowering/parallel_reduction.py`; in a cluster:
-`lowering/cluster_split_k.py`.)
+slot atomically. (The parallel reduction, and that in a cluster: `lowering/parallel_reduction.py`.)
 
 Why here: pieces are numbers; states and tiles are lowered next, for whatever is here.
 """
@@ -45,9 +44,8 @@ from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.pipeline_ops import AxisAt, CircularBuffer, FinishTile, Partition
 from wsdsl.ir.tile_ops import If, Map, Yield
 from wsdsl.ir.walk import walk, with_regions
-from wsdsl.lowering.cluster_split_k import finish_in_cluster
 from wsdsl.lowering.order_barriers import consumer_barrier
-from wsdsl.lowering.parallel_reduction import ParallelReduction
+from wsdsl.lowering.parallel_reduction import ParallelReduction, finish_in_cluster
 from wsdsl.lowering.partials import Partials, Place
 
 

@@ -79,7 +79,6 @@ from wsdsl.lowering.carried import (
     added_in_place,
     stays_with_products,
 )
-from wsdsl.lowering.clear_slots import clear_beyond
 from wsdsl.lowering.cluster_exchange import ClusterExchange
 from wsdsl.lowering.elementwise import block_indices, compute, with_zeros_outside
 from wsdsl.lowering.epilogue_operands import EpilogueOperands
@@ -87,7 +86,7 @@ from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.products import Products
 from wsdsl.lowering.reads import load_piece, read_elements, read_values
 from wsdsl.lowering.register_tiles import Accumulated, RegisterTile, held
-from wsdsl.lowering.slot_stores import write_tile
+from wsdsl.lowering.slot_writes import clear_beyond, write_tile
 from wsdsl.lowering.store_hazards import stored_in
 from wsdsl.lowering.stores import Stores
 from wsdsl.lowering.zeros import tiles_of_zeros

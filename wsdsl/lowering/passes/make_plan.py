@@ -22,7 +22,6 @@ from wsdsl.ir.tile_ops import Load, Store
 from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import Namer
 from wsdsl.lowering.axes import axes_of
-from wsdsl.lowering.chain_cycles import follow_one_another
 from wsdsl.lowering.cooperation import num_cooperating, num_pingpong_consumers, shared_role
 from wsdsl.lowering.decode import num_decoders
 from wsdsl.lowering.early_loads import load_shares, loaded_tensors
@@ -39,6 +38,7 @@ from wsdsl.lowering.footprint import (
     ring_depth,
     slot_bytes,
 )
+from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.slots import SlotGroup, layouts_of, operand_slots
 from wsdsl.schedule import Schedule
 
@@ -177,3 +177,20 @@ def _copies_ahead(kernel: Kernel, schedule: Schedule, groups: tuple[SlotGroup, .
     copies = loaded_tensors(groups) & {*kernel.unaligned}
     registers = (schedule.registers or {}).get("load", LEAST_COPYING)
     return bool(copies) and registers >= LEAST_COPYING
+
+
+def follow_one_another(kernel: Kernel, schedule: Schedule) -> bool:
+    """By cycles of an iteration of each loop with a chain; what a schedule says counts."""
+    if schedule.order_barriers is not None:
+        return schedule.order_barriers
+    others = num_cooperating(schedule) - 1
+    if not others or shared_role(kernel, schedule) != "rows":
+        return False
+    work = Work.of(kernel, {})
+    asked = work.under({name: axis.size for name, axis in axes_of(kernel).items()})
+    chains = [step for step in asked.steps if step.chained]
+    # Of one consumer, as of all: each has as large a part of both.
+    between = [step.instructions / work.rates.fma_lanes for step in chains]
+    return bool(chains) and all(
+        cycles <= others * step.tensor for cycles, step in zip(between, chains, strict=True)
+    )

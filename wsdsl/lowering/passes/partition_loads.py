@@ -61,6 +61,7 @@ from wsdsl.ir.plan import Plan
 from wsdsl.ir.tile_ops import ForEach, ForTiles
 from wsdsl.ir.types import Axis, Ring
 from wsdsl.ir.walk import Namer, copy_region
+from wsdsl.lowering.axes import output_nest
 from wsdsl.lowering.consumer_slice import ConsumerSlice
 from wsdsl.lowering.cooperation import (
     cluster_along,
@@ -75,7 +76,6 @@ from wsdsl.lowering.early_loads import (
     refuse_written_addresses,
 )
 from wsdsl.lowering.epilogue_operands import epilogue_slots
-from wsdsl.lowering.output_nest import output_nest
 from wsdsl.lowering.passes.drop_unused import without_unused
 from wsdsl.lowering.producer_slice import ProducerSlice, SkippedSlice
 from wsdsl.lowering.slots import SlotGroup, layouts_of, operand_slots

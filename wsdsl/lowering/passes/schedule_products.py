@@ -103,8 +103,8 @@ read. What stands between the stages is carried in registers: the computed opera
 it is added to, once that is scaled.
 
 An iteration is there twice if some of its tiles need masks: at the end of the dimension, or where
-a `where` selects by the order of two indices (`lowering/tile_masks.py`). Each copy is one piece, so
-that ptxas can put what follows a product (scaling, conversion) beside the exponentials.
+a `where` selects by the order of two indices (`lowering/loop_stages.py`). Each copy is one piece,
+so that ptxas can put what follows a product (scaling, conversion) beside the exponentials.
 
 With `Schedule.order_barriers` consumers who share a tile start these products one after another:
 each waits for the one in front before its products of an iteration, and hands over behind them, so
@@ -169,8 +169,7 @@ from wsdsl.lowering.order_barriers import OrderBarriers
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.pipelined_loop import PipelinedLoop
 from wsdsl.lowering.products_in_flight import InFlight
-from wsdsl.lowering.products_in_turns import in_turns
-from wsdsl.lowering.promoted_products import promoted_in_pieces
+from wsdsl.lowering.products_in_parts import in_turns, promoted_in_pieces
 
 NO_CHAIN = (
     "Schedule.order_barriers is True, and no loop has products of products that are in flight "

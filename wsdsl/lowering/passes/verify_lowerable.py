@@ -17,13 +17,11 @@ from wsdsl.ir.tma import MAX_RANK
 from wsdsl.ir.types import F32, Axis, DType, Tile
 from wsdsl.ir.walk import used_inside, walk
 from wsdsl.ir.wgmma import MAX_COLUMNS, OPERANDS, may_be_mn_major, sum_of
-from wsdsl.lowering.axes import loop_variable
+from wsdsl.lowering.axes import loop_variable, output_nest, with_outer
 from wsdsl.lowering.decode import decoded
-from wsdsl.lowering.disjoint_stores import may_meet
-from wsdsl.lowering.output_nest import output_nest, with_outer
 from wsdsl.lowering.packed_operands import unfit_packing
 from wsdsl.lowering.product_operands import computed_operands, multiplied
-from wsdsl.lowering.store_hazards import apart, same_place, stored_in
+from wsdsl.lowering.store_hazards import apart, may_meet, same_place, stored_in
 
 SCALAR_DTYPES = (
     "f32", "tf32", "f16", "bf16", "f8e4m3", "f8e5m2",
