@@ -12,6 +12,7 @@ from wsdsl import (
     fma,
     full,
     gelu,
+    i4,
     i8,
     i32,
     index,
@@ -20,6 +21,7 @@ from wsdsl import (
     max,
     sum,
     tiles,
+    u4,
     where,
     zeros,
 )
@@ -121,6 +123,25 @@ def weights_i8_groups(X: bf16[M, K], W: i8[N, K], s: bf16[N, KB], Y: bf16[M, N])
         acc = zeros(f32[m, n])
         for k in tiles(K):
             acc += X[m, k] @ (cast(W[n, k], bf16) * s[n, index(k) // 128])
+        Y[m, n] = acc
+
+
+@kernel
+def weights_i4_groups(X: bf16[M, K], W: i4[N, K], s: bf16[N, KB], Y: bf16[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += X[m, k] @ (cast(W[n, k], bf16) * s[n, index(k) // 128])
+        Y[m, n] = acc
+
+
+@kernel
+def weights_u4_zeros(X: bf16[M, K], W: u4[N, K], s: bf16[N, KB], z: u4[N, KB], Y: bf16[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            q = cast(W[n, k], bf16) - cast(z[n, index(k) // 128], bf16)
+            acc += X[m, k] @ (q * s[n, index(k) // 128])
         Y[m, n] = acc
 
 

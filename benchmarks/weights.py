@@ -1,6 +1,6 @@
 """Weights of fewer bits than what they are multiplied by: wsdsl beside cuBLAS on bf16 weights.
 
-python -m benchmarks.weights                              # i8, by column and by groups of 128
+python -m benchmarks.weights                              # i8, i4, and u4 with zero points
 python -m benchmarks.weights --quick --form i8 --rows 16 --columns 28672 --depth 8192
 python -m benchmarks.weights --schedule decode=shared --schedule "tile.k=128 consumers=2"
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 DEFAULT = "default"
 GROUP = 128
-FORMS = ("i8", "i8_groups")
+FORMS = ("i8", "i8_groups", "i4_groups", "u4_zeros")
 SIZES = ((28672, 8192), (8192, 28672), (14336, 4096))
 ROWS = (1, 16, 64, 2048)
 
@@ -95,36 +95,65 @@ def problem(form: str, size: tuple[int, int, int]) -> Problem:
         operands=partial(operands, form, size),
         shape=(m, n),
         dtype=torch.bfloat16,
-        reference=lambda x, w, s: x.double() @ rebuilt(w, s).double().T,
+        reference=lambda x, *given: x.double() @ rebuilt(form, *given).double().T,
         flop=2.0 * m * n * k,
-        bytes=n * k + 2 * m * (n + k),
+        bytes=n * k * bits_of(form) // 8 + 2 * m * (n + k),
         # A group's scale rounds weights to bf16 once, as it does those that cuBLAS is given.
         tolerance=2.0**-8,
     )
 
 
 def operands(form: str, size: tuple[int, int, int], seed: int) -> tuple[torch.Tensor, ...]:
-    """Activations, weights, their scales."""
+    """Activations, weights, their scales; and zero points."""
     import torch
 
     m, n, k = size
     own = torch.Generator(device="cuda").manual_seed(seed)
     x = torch.randn((m, k), device="cuda", generator=own).bfloat16()
-    w = torch.randint(-127, 128, (n, k), dtype=torch.int8, device="cuda", generator=own)
-    shape, dtype = ((n,), torch.float32) if form == "i8" else ((n, -(-k // GROUP)), torch.bfloat16)
+    whole = partial(torch.randint, device="cuda", generator=own)
+    groups = -(-k // GROUP)
+    shape, dtype = ((n,), torch.float32) if form == "i8" else ((n, groups), torch.bfloat16)
     s = torch.rand(shape, device="cuda", generator=own).add_(0.5).div_(64).to(dtype)
-    return x, w, s
+    if bits_of(form) == 8:
+        return x, whole(-127, 128, (n, k), dtype=torch.int8), s
+    w = whole(0, 256, (n, k // 2), dtype=torch.uint8)
+    if form == "i4_groups":
+        return x, w, s
+    return x, w, s, whole(0, 256, (n, groups // 2), dtype=torch.uint8)
 
 
-def rebuilt(w: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
+def bits_of(form: str) -> int:
+    """Of a weight."""
+    return int(form[1])
+
+
+def unpacked(x: torch.Tensor) -> torch.Tensor:
+    """Nibbles, two to a byte."""
+    import torch
+
+    return torch.stack([x & 15, x >> 4], -1).flatten(-2)
+
+
+def rebuilt(form: str, w: torch.Tensor, s: torch.Tensor, *zeros: torch.Tensor) -> torch.Tensor:
     """The weights: by groups as the kernel rounds them, by column exactly."""
+    if bits_of(form) == 4:
+        w = unpacked(w)
+        w = (w ^ 8).to(s.dtype) - 8 if form == "i4_groups" else w.to(s.dtype)
     if s.ndim == 1:
         return w.double() * s.double()[:, None]
-    return w.to(s.dtype) * s.repeat_interleave(GROUP, 1)[:, : w.shape[1]]
+    spread = [
+        each.repeat_interleave(GROUP, 1)[:, : w.shape[1]] for each in (s, *map(unpacked, zeros))
+    ]
+    scale, *offset = (each.to(s.dtype) for each in spread)
+    return (w.to(s.dtype) - offset[0] if offset else w.to(s.dtype)) * scale
 
 
 def contestants(form: str, schedules: Sequence[str]) -> list[Contestant]:
-    found = [Contestant("cublas", lambda _: [Variant("mm", lambda: multiply)], lay_out=whole)]
+    found = [
+        Contestant(
+            "cublas", lambda _: [Variant("mm", lambda: multiply)], lay_out=partial(whole, form)
+        )
+    ]
     for name, packed in ("wsdsl", False), ("packed", True):
         order = partial(laid_out, form) if packed else lambda *given: given
         own = partial(variants, form, packed, [])
@@ -135,20 +164,19 @@ def contestants(form: str, schedules: Sequence[str]) -> list[Contestant]:
     return found
 
 
-def whole(x: Any, w: Any, s: Any) -> tuple[Any, ...]:
+def whole(form: str, x: Any, *given: Any) -> tuple[Any, ...]:
     """Weights as bf16, as cuBLAS is given them."""
-    return x, rebuilt(w, s).bfloat16(), s
+    return x, rebuilt(form, *given).bfloat16()
 
 
-def multiply(x: Any, w: Any, s: Any, out: Any) -> Any:
+def multiply(x: Any, w: Any, out: Any) -> Any:
     import torch
 
-    del s
     return torch.mm(x, w.T, out=out)
 
 
-def laid_out(form: str, x: Any, w: Any, s: Any) -> tuple[Any, ...]:
-    return x, kernel_of(form).pack(w), s
+def laid_out(form: str, x: Any, w: Any, *given: Any) -> tuple[Any, ...]:
+    return x, kernel_of(form).pack(W=w), *given
 
 
 def variants(form: str, packed: bool, schedules: Sequence[str], posed: Problem) -> list[Variant]:
