@@ -102,6 +102,21 @@ def test_run_in_the_simulator(wsdsl):
     assert "correct" in out
 
 
+def test_run_makes_arrays_of_small_types(wsdsl, tmp_path):
+    """Two to a byte, and scales that are numbers."""
+    file = tmp_path / "small.ws"
+    file.write_text(
+        "@kernel\ndef small(X: i4[M, N], s: f8e8m0[M], Y: f32[M, N], Z: u4[M, N]):\n"
+        "    for m, n in tiles(M, N):\n"
+        "        Y[m, n] = cast(X[m, n], f32) * cast(s[m], f32)\n"
+        "        Z[m, n] = bitcast(X[m, n], u4)\n"
+    )
+    sizes = ("--size", "M=40", "--size", "N=72")
+    status, out, err = wsdsl("run", str(file), *sizes, "--backend", "simulator")
+    assert status == 0, err
+    assert "Y: relative error 0, correct" in out and "Z: relative error 0, correct" in out
+
+
 def test_run_as_json(wsdsl):
     status, out, _ = wsdsl("run", GEMM, *SIZES, "--backend", "simulator", "--json")
     told = json.loads(out)

@@ -60,6 +60,7 @@ kernel sample @ scheduled (%X: tensor<u8[M, N]>, %i: i32) {
         ("box=(16, 128)", "box=(16, 256)", "a line of 256 bytes"),
         ("box=(16, 128)", "box=(16,)", "one extent a dimension"),
         ("accumulate=False", "accumulate=True", "memory adds no u8 elements"),
+        ("tensor<u8", "tensor<u4", "u4 has two elements to a byte, which only tma_load copies"),
     ],
 )
 def test_copies_by_threads(old: str, new: str, words: str) -> None:

@@ -8,9 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from wsdsl.cli.options import UsageError, check_names
+from wsdsl.cli.options import check_names
 from wsdsl.cli.target import outputs
-from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel as IrKernel
 from wsdsl.ir.op import Region, Value, regions
 from wsdsl.ir.tile_ops import ForEach, ForTiles, Store
@@ -86,13 +85,14 @@ def random_arguments(
     only_written = {p.name for p in outputs(kernel)} - updated
     tensors = [(p.name, p.type) for p in kernel.params if isinstance(p.type, Tensor)]
     shapes = {n: tuple(sizes[d] if isinstance(d, str) else d for d in t.dims) for n, t in tensors}
-    require_memory({n: math.prod(shapes[n]) * t.dtype.bytes for n, t in tensors})
+    require_memory({n: t.dtype.size(math.prod(shapes[n])) for n, t in tensors})
     made: list[Any] = []
     for p in kernel.params:
         if isinstance(p.type, Tensor):
             shape = shapes[p.name]
-            if p.name in only_written and p.type.dtype.bits >= 8:
-                made.append(np.zeros(shape, numpy_dtype(p.type.dtype)))
+            if p.name in only_written:
+                held = bytes_shape(p.type.dtype, shape)
+                made.append(np.zeros(held, numpy_dtype(p.type.dtype)))
             else:
                 made.append(random_array(generator, p.type.dtype, shape))
         elif isinstance(p.type, Tile):
@@ -115,14 +115,24 @@ def require_memory(bytes_of: Mapping[str, int]) -> None:
         )
 
 
+def bytes_shape(dtype: DType, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Of the array that holds such a tensor: of 4 bits, two elements to a byte."""
+    return shape if dtype.bits >= 8 else (*shape[:-1], dtype.size(shape[-1]))
+
+
 def random_array(
     generator: np.random.Generator, dtype: DType, shape: tuple[int, ...]
 ) -> np.ndarray[Any, Any]:
+    import numpy as np
+
     from wsdsl.runtime.interop import numpy_dtype
 
     if dtype.bits < 8:
-        message = f"`run` can not make {dtype} arrays yet"
-        raise UsageError(Finding(message, hint="call the kernel in Python"))
+        # Two to a byte, all patterns.
+        return generator.integers(0, 256, bytes_shape(dtype, shape)).astype(np.uint8)
+    if dtype.name == "f8e8m0":
+        # Scales; what is negative would be NaN.
+        return np.exp2(generator.integers(-4, 5, shape), dtype="f4").astype(numpy_dtype(dtype))
     if dtype.is_float:
         return generator.standard_normal(shape, "float32").astype(numpy_dtype(dtype))
     return generator.integers(0, 2 if dtype.kind == "bool" else 8, shape).astype(numpy_dtype(dtype))

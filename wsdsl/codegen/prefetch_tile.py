@@ -13,7 +13,7 @@ from wsdsl.ir.memory_ops import PrefetchTile
 def convert_prefetch_tile(c: Context, op: PrefetchTile) -> None:
     w, coordinates = c.w, tuple(c.scalar(v).text for v in op.coordinates)
     box = TensorBox(c, op.tensor, coordinates, op.row_dim)
-    per_row = -(-box.type.dtype.size(op.columns) // L2_LINE)
+    per_row = -(-op.columns * box.dtype.bytes // L2_LINE)
     own = w.binary("and", "i32", c.threads.tid, THREADS - 1)
     for first in range(0, op.rows * per_row, THREADS):
         place = w.add(own, first)

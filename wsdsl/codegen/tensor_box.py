@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from wsdsl.codegen.context import Context
 from wsdsl.ir.op import Value
-from wsdsl.ir.types import DTYPES, DType, Tensor
+from wsdsl.ir.types import DType, Tensor
 
 
 @dataclass(frozen=True)
 class TensorBox:
     """`coordinates` are where it begins; lines along the contiguous dimension follow each other
-    along `line_dim` (-1: there is one). What is packed two elements to a byte is a box of bytes.
+    along `line_dim` (-1: there is one).
     """
 
     c: Context
@@ -28,30 +28,11 @@ class TensorBox:
 
     @property
     def dtype(self) -> DType:
-        return DTYPES["u8"] if self.in_pairs else self.type.dtype
-
-    @property
-    def in_pairs(self) -> bool:
-        return self.type.dtype.bits == 4
-
-    @property
-    def start(self) -> tuple[str, ...]:
-        if not self.in_pairs:
-            return self.coordinates
-        *outer, last = self.coordinates
-        return *outer, self.c.w.binary("ashr", "i32", last, 1)
+        return self.type.dtype
 
     def size(self, dim: int) -> str:
         size = self.type.dims[dim]
-        halved = self.in_pairs and dim == len(self.type.dims) - 1
-        if isinstance(size, int):
-            return str(size // 2 if halved else size)
-        text = self.c.sizes[size].text
-        return self.c.w.binary("lshr", "i32", text, 1) if halved else text
-
-    def stride(self, dim: int) -> str:
-        text = self.c.strides[self.tensor.name, dim]
-        return self.c.w.binary("ashr", "i64", text, 1) if self.in_pairs else text
+        return str(size) if isinstance(size, int) else self.c.sizes[size].text
 
     def by_widest(self, copy: Callable[[int], None], *widths: int) -> None:
         """The code of `copy` for each number of bytes. The first of which address, strides and size
@@ -80,8 +61,8 @@ class TensorBox:
         """
         c, w, last = self.c, self.c.w, len(self.coordinates) - 1
         found = w.value(f"ptrtoint ptr addrspace(1) {c.pointer(self.tensor).text} to i64")
-        counts = [self.stride(dim) for dim in range(last)]
-        ends = self.start[-1], self.size(last)
+        counts = [c.strides[self.tensor.name, dim] for dim in range(last)]
+        ends = self.coordinates[-1], self.size(last)
         counts += [w.value(f"sext i32 {text} to i64") for text in ends]
         for text in counts:
             found = w.binary("or", "i64", found, w.binary("mul", "i64", text, self.dtype.bytes))
@@ -92,7 +73,7 @@ class TensorBox:
         the row, and lines to the end of the tensor (none where lines are no dimension).
         """
         c, w, last = self.c, self.c.w, len(self.coordinates) - 1
-        coordinates = list(self.start)
+        coordinates = list(self.coordinates)
         coordinates[-1] = w.add(coordinates[-1], column)
         if self.line_dim >= 0:
             coordinates[self.line_dim] = w.add(coordinates[self.line_dim], line)
@@ -100,7 +81,7 @@ class TensorBox:
         for dim, text in enumerate(coordinates):
             wide = w.value(f"sext i32 {text} to i64")
             if dim < last:
-                wide = w.binary("mul", "i64", wide, self.stride(dim))
+                wide = w.binary("mul", "i64", wide, c.strides[self.tensor.name, dim])
             if dim == self.line_dim:
                 rows = self._left(dim, text)
             elif dim < last:
@@ -117,7 +98,7 @@ class TensorBox:
     def below(self, pointer: str, lines: int) -> str:
         if not lines or self.line_dim < 0:
             return pointer
-        stride = self.stride(self.line_dim)
+        stride = self.c.strides[self.tensor.name, self.line_dim]
         return self._moved(pointer, self.c.w.binary("mul", "i64", stride, lines))
 
     def _moved(self, pointer: str, elements: str) -> str:

@@ -74,7 +74,7 @@ class _Copy:
 
     @cached_property
     def panels(self) -> int:
-        return self.box.type.dtype.size(self.op.columns) // self.span
+        return self.op.columns * self.dtype.bytes // self.span
 
     def by(self, bytes: int) -> None:
         """All of it, by loads of so many bytes."""

@@ -6,7 +6,14 @@ import math
 from collections.abc import Callable, Iterator
 
 from wsdsl.ir.global_memory import ADDED_ATOMICALLY
-from wsdsl.ir.memory_ops import MakeTensorMap, StoreShared, ThreadLoad, ThreadStore, TmaStore
+from wsdsl.ir.memory_ops import (
+    MakeTensorMap,
+    PrefetchTile,
+    StoreShared,
+    ThreadLoad,
+    ThreadStore,
+    TmaStore,
+)
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.protocol_rules import Problem
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
@@ -31,6 +38,17 @@ def lines_are_filled(kernel: Kernel) -> Iterator[Problem]:
             row, span = op.tensor.type.dtype.size(op.columns), SWIZZLE_SPAN[op.swizzle]
             if row % span:
                 yield op, f"rows of {row} bytes do not fill lines of {span}"
+
+
+def halves_of_bytes_are_only_loaded(kernel: Kernel) -> Iterator[Problem]:
+    """A copy of what is packed two to a byte is one of bytes; TMA loads are."""
+    made = kernel.definers
+    for op in kernel.ops:
+        named = made.get(op.map) if isinstance(op, TmaStore) else op
+        if isinstance(op, (ThreadLoad, ThreadStore, PrefetchTile, TmaStore)):
+            kind = getattr(getattr(named, "tensor", None), "type", None)
+            if isinstance(kind, Tensor) and kind.dtype.bits < 8:
+                yield op, f"{kind.dtype} has two elements to a byte, which only tma_load copies"
 
 
 def _stores(
@@ -86,6 +104,7 @@ def boxes_lie_in_their_item(kernel: Kernel) -> Iterator[Problem]:
 
 RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
     boxes_fit,
+    halves_of_bytes_are_only_loaded,
     lines_are_filled,
     additions_exist,
     joined_panels_are_transposed,
