@@ -73,3 +73,21 @@ def test_a_loop_that_turns_once_leaves_the_ptx_what_the_kernel_is(first: str) ->
     for k in (64, 128):
         compiled = made.compile(schedule=Schedule(tile=dict(m=64, n=64, k=64)), M=512, K=k)
         compiled.prove()
+
+
+def test_what_a_sum_began_with_is_in_what_is_stored_of_it_on_the_way() -> None:
+    made = parse("""
+@kernel
+def sums(X: f16[M, K], Z: f16[N, K], S: f32[M, N], C: f32[T, M, N]):
+    for m, n in tiles(M, N):
+        a = S[m, n]
+        for k in tiles(K, by=64):
+            a += X[m, k] @ Z[n, k]
+            C[(end(k) - 1) // 64, m, n] = a
+""").sums
+    x, z = data(128)
+    began = np.full((72, 40), 5, np.float32)
+    found = np.zeros((2, 72, 40), np.float32)
+    made.simulate(x, z[0], began, found)
+    steps = [began + x[:, :end].astype(np.float32) @ z[0, :, :end].T for end in (64, 128)]
+    np.testing.assert_array_equal(found, steps)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from wsdsl.ir.barrier_ops import ForRange
-from wsdsl.ir.op import Region, Value, operands
+from wsdsl.ir.op import Region, Value
 from wsdsl.ir.tile_ops import Contract
-from wsdsl.ir.walk import used_inside, uses, yielded
+from wsdsl.ir.walk import uses, yielded
 from wsdsl.lowering.builder import FLAG, Builder
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.products import Products
@@ -46,19 +46,6 @@ def _goes_on(body: Region, arg: Value) -> bool:
         if isinstance(op, ForRange) and inner is not None and _goes_on(op.body, inner):
             return True
     return False
-
-
-def added_in_place(body: Region, arg: Value, last: Value) -> bool:
-    """Whether a body does nothing with a carried tile but add products to it, itself."""
-    users = [op for op in body if arg in operands(op) or arg in used_inside(op)]
-    if arg == last:
-        return len(users) == 1
-    return (
-        len(users) == 1
-        and isinstance(users[0], Contract)
-        and users[0].acc == arg
-        and added_in_place(body, users[0].result, last)
-    )
 
 
 class Lowering(Protocol):

@@ -17,8 +17,9 @@ from wsdsl.ir.types import Slot, Tile
 from wsdsl.ir.walk import walk, yielded
 from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.builder import Builder
-from wsdsl.lowering.carried import added_in_place, stays_with_products
+from wsdsl.lowering.carried import stays_with_products
 from wsdsl.lowering.multicast_groups import num_peers
+from wsdsl.lowering.split_k_rules import grows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +121,7 @@ def _adds_only(loop: ForRange) -> bool:
         return False
     for arg, last in zip(loop.args, yielded(loop.body), strict=True):
         summed = is_tile(last) and stays_with_products(loop, arg, last)
-        if summed and not added_in_place(loop.body, arg, last):
+        if summed and not grows(loop.body, arg, last, by_products=True):
             return False
     direct = {op.result for op in loop.body if isinstance(op, Contract) and op.acc is not None}
     return all(op.result in direct for op in inside)

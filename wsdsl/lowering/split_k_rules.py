@@ -69,14 +69,12 @@ def why_not(body: Region) -> Iterator[Finding]:
 
 
 def grows(body: Region, arg: Value, last: Value, *, by_products: bool = False) -> bool:
-    """Whether `last` is `arg` and what is added to it (`by_products`: by these alone), and `arg`
-    serves nothing else.
+    """Whether `last` is `arg` and what is added to it (`by_products`: by these alone), and nobody
+    reads it on the way, nor what the body hands on of it.
     """
-    if arg == last:
-        return True
     users = [op for op in body if arg in {*operands(op), *used_inside(op)}]
-    if len(users) != 1:
-        return False
+    if len(users) != 1 or arg == last:
+        return len(users) == 1
     match users[0]:
         case Contract(acc=acc, result=following) if acc == arg:
             pass

@@ -58,7 +58,7 @@ def _scaled(op: Map, made: Made) -> Value | None:
 
 def adds_outside(loop: ForTiles, body: Region) -> list[Value]:
     """The sums that a loop in `body` carries, and to which a step beyond the end of its dimension
-    may add something. Each only ever grows (`cut_sums.grows`).
+    may add something. Each only ever grows (`split_k_rules.grows`).
     """
     made, axis = definers(body), loop.index.as_axis.name
     carried = zip(loop.args, yielded(loop.body), strict=True)

@@ -76,7 +76,6 @@ from wsdsl.lowering.carried import (
     CarriedScalar,
     CarriedSum,
     CarriedTile,
-    added_in_place,
     stays_with_products,
 )
 from wsdsl.lowering.cluster_exchange import ClusterExchange
@@ -87,6 +86,7 @@ from wsdsl.lowering.products import Products
 from wsdsl.lowering.reads import load_piece, read_elements, read_values
 from wsdsl.lowering.register_tiles import Accumulated, RegisterTile, held
 from wsdsl.lowering.slot_writes import clear_beyond, write_tile
+from wsdsl.lowering.split_k_rules import grows
 from wsdsl.lowering.store_hazards import stored_in
 from wsdsl.lowering.stores import Stores
 from wsdsl.lowering.zeros import tiles_of_zeros
@@ -353,7 +353,7 @@ class _Lowering:
         """How a carried variable goes round, by what it is."""
         if is_sum:
             tile = self.addend(first, arg.type)
-            known = added_in_place(op.body, arg, last) and tile.started is False
+            known = tile.started is False and grows(op.body, arg, last, by_products=True)
             return CarriedSum.of(self, op, tile, (arg, last, made), known)
         if is_tile(arg):
             loaded = all(isinstance(self.made.get(v), (Load, Lookup)) for v in (first, last))
