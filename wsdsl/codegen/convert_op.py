@@ -209,7 +209,7 @@ def convert_matrix_operand(c: Context, op: f.MatrixOperand) -> None:
     address = w.add(address, shared.offset + op.offset)
     field = w.binary("and", "i32", w.binary("lshr", "i32", address, 4), START_MASK)
     low = w.binary("or", "i32", field, held.leading >> 4 << 16)
-    steps = tuple(step >> 4 for step in held.steps)
+    steps = tuple(step >> 4 for step in held.steps[op.first // k_step(DTYPES[op.dtype]) :])
     c.held[op.result] = Descriptor(low, held.high, steps, op.k_major)
 
 

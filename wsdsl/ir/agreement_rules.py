@@ -17,6 +17,7 @@ from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.types import DTYPES, Accumulator, DType, Fragment, Shared, Tensor, Tile
+from wsdsl.ir.wgmma import k_step
 
 Problem = tuple[Op | None, str]
 ARITY: dict[str, int] = {
@@ -250,8 +251,10 @@ def operands_are_laid_out_alike(kernel: Kernel) -> Iterator[Problem]:
             depth = held.columns if held.k_major else held.rows
             if held.k_major != k_major:
                 yield op, f"{value} is {'K' if held.k_major else 'MN'}-major"
-            elif op.k > depth:
-                yield op, f"{op.k} of K of an operand with {depth}"
+            elif held.first % k_step(DTYPES[held.dtype]):
+                yield op, f"an operand that begins at {held.first} of K, amid a step"
+            elif held.first + op.k > depth:
+                yield op, f"{held.first} to {held.first + op.k} of K of an operand with {depth}"
 
 
 def loops_go_forward(kernel: Kernel) -> Iterator[Problem]:

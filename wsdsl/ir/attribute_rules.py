@@ -105,7 +105,9 @@ RANGES: dict[type[Op], dict[str, Check]] = {
     m.TmaStoreWait: dict(pending=between(0)),
     m.LoadGlobal: dict(vector=one_of(1, 2)),
     m.StoreGlobal: dict(vector=one_of(1, 2)),
-    f.MatrixOperand: dict(offset=BYTES, dtype=DTYPE, rows=SIZE, columns=SIZE, swizzle=SWIZZLE),
+    f.MatrixOperand: dict(
+        offset=BYTES, dtype=DTYPE, rows=SIZE, columns=SIZE, swizzle=SWIZZLE, first=between(0)
+    ),
     f.Wgmma: dict(dtype=DTYPE, b_dtype=one_of("", *DTYPES), k=SIZE),
     f.WgmmaWait: dict(pending=between(0, MAX_GROUPS)),
     f.Slice: dict(start=between(0)),

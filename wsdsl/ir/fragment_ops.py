@@ -21,7 +21,7 @@ class MatrixOperand(Op):
     """The smem descriptor of a wgmma operand: a tile in item `state.stage` of `shared`, `offset`
     bytes in, laid out as panels of `rows` x `columns` elements of `dtype`. `k_major`: the columns
     are the contraction, else (MN-major) the rows are. The operand begins `start` (i32; 0 if left
-    out) elements along the other axis, M or N.
+    out) elements along the other axis, M or N, and `first` along the contraction.
     """
 
     levels: ClassVar = SCHEDULED
@@ -35,6 +35,7 @@ class MatrixOperand(Op):
     columns: int
     swizzle: str
     k_major: bool = True
+    first: int = 0
 
 
 @op_class

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 
+from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.fragment_ops import (
     ConvertLayout,
     Join,
@@ -17,8 +18,9 @@ from wsdsl.ir.fragment_ops import (
 )
 from wsdsl.ir.op import Kernel, Op, Region, Value, bound, operands, regions, results_of
 from wsdsl.ir.protocol_rules import Problem
-from wsdsl.ir.tile_ops import If
+from wsdsl.ir.tile_ops import If, Yield
 from wsdsl.ir.types import DTYPES, Accumulator, Fragment
+from wsdsl.ir.walk import yielded
 from wsdsl.ir.wgmma import K_BYTES, ROWS, columns_fault, k_step, may_be_mn_major, sum_of
 
 
@@ -61,7 +63,8 @@ def products_are_of_wgmma(kernel: Kernel) -> Iterator[Problem]:
 
 
 def operands_are_converted(kernel: Kernel) -> Iterator[Problem]:
-    """One op makes the layout of an operand, and two take it."""
+    """One op makes the layout of an operand, and two take it; loops carry what products in flight
+    read."""
     for op in kernel.ops:
         if isinstance(op, ConvertLayout):
             kind = op.x.type
@@ -71,11 +74,12 @@ def operands_are_converted(kernel: Kernel) -> Iterator[Problem]:
                 yield op, f"an operand has {ROWS} rows of 16 or 8 bits, not {kind}"
             elif kind.columns * kind.dtype.bytes % K_BYTES:
                 yield op, f"wgmma takes {K_BYTES} bytes of a row at a time, not {kind}"
-        else:
+        elif not isinstance(op, ForRange):
             made = (v for v in (*results_of(op), *bound(op)) if is_operand(v))
             yield from ((op, f"{v} is {v.type}: `convert_layout` makes it") for v in made)
         taken = op.fragments if isinstance(op, WgmmaWait) else ()
         taken = (op.a,) if isinstance(op, Wgmma) else taken
+        taken = operands(op) if isinstance(op, (ForRange, Yield)) else taken
         for v in operands(op):
             if is_operand(v) and v not in taken:
                 yield op, f"{v} is {v.type}, which is for wgmma alone"
@@ -129,6 +133,8 @@ def register_operands_are_kept(kernel: Kernel) -> Iterator[Problem]:
     if not _reads_registers(kernel):
         return
     made, waits = kernel.definers, kernel.of(WgmmaWait)
+    carried = carried_operands(kernel)
+    waited = {carried.get(v, v) for wait in waits for v in wait.fragments}
     depth: dict[Value, int] = {}
 
     def visit(region: Region, around: tuple[tuple[Region, int], ...]) -> Iterator[Problem]:
@@ -139,7 +145,8 @@ def register_operands_are_kept(kernel: Kernel) -> Iterator[Problem]:
             if isinstance(op, Wgmma) and isinstance(op.a.type, Fragment):
                 own = max(depth.get(v, 1) for v in registers_of(op.a, made))
                 named = any(_names(wait.fragments, op.a, made) for wait in waits)
-                if named and not _kept(op.a, path[own - 1 :], made):
+                named |= carried.get(op.a, op.a) in waited
+                if named and not _kept(op.a, path, own - 1, made):
                     yield (
                         op,
                         f"{op.a} may be made again before a wgmma_wait that keeps it covers this",
@@ -150,14 +157,57 @@ def register_operands_are_kept(kernel: Kernel) -> Iterator[Problem]:
     yield from visit(kernel.body, ())
 
 
-def _kept(value: Value, path: tuple[tuple[Region, int], ...], made: Mapping[Value, Op]) -> bool:
-    """From the product at the end of `path` on, out to the region in which its operand is made."""
+def carried_operands(kernel: Kernel) -> dict[Value, Value]:
+    """Operands in registers that loops carry, each with the one that stands for all of its names:
+    what a loop begins with, has in an iteration, hands on and leaves are the same registers.
+    """
+    found: dict[Value, Value] = {}
+    for loop in kernel.of(ForRange):
+        names = zip(loop.init, loop.args, yielded(loop.body), loop.result, strict=True)
+        for own in names:
+            if is_operand(own[1]):
+                old = {found.get(v, v) for v in own}
+                alike = [v for v, first in found.items() if first in old]
+                found |= dict.fromkeys((*old, *own, *alike), own[1])
+    return found
+
+
+def _kept(
+    value: Value, path: tuple[tuple[Region, int], ...], own: int, made: Mapping[Value, Op]
+) -> bool:
+    """From the product at the end of `path` on, out to region `own` of it, in which its operand is
+    made; if a loop carries that, also in the next iteration and behind the loop.
+    """
     commits = 0
-    for region, at in reversed(path):
+    for level in range(len(path) - 1, -1, -1):
+        region, at = path[level]
         for op in region[at + 1 :]:
             if _covers(op, value, commits, made):
                 return True
             commits += _commits((op,))
+        if level > own:
+            continue
+        loop = path[level - 1][0][path[level - 1][1]] if level else None
+        if not isinstance(loop, ForRange) or value not in yielded(region):
+            return False
+        place = yielded(region).index(value)
+        if not _kept_anew(region, value, loop.args[place], commits, made):
+            return False
+        value, own = loop.result[place], level - 1
+    return False
+
+
+def _kept_anew(
+    body: Region, value: Value, arg: Value, commits: int, made: Mapping[Value, Op]
+) -> bool:
+    """In the iteration that follows, before the registers of `value` are written."""
+    written = {*registers_of(value, made)}
+    for op in body:
+        if _covers(op, arg, commits, made):
+            return True
+        if written & {*results_of(op)}:
+            return False
+        commits += _commits((op,))
     return False
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from wsdsl.ir.barrier_ops import ForRange
+from wsdsl.ir.barrier_ops import ArriveBarrier, ForRange
+from wsdsl.ir.fragment_ops import ConvertLayout
 from wsdsl.ir.op import Region, Value
-from wsdsl.ir.tile_ops import Contract
+from wsdsl.ir.tile_ops import Contract, Full
+from wsdsl.ir.types import Fragment, Tile
 from wsdsl.ir.walk import uses, yielded
 from wsdsl.lowering.builder import FLAG, Builder
 from wsdsl.lowering.partition_context import PartitionContext
@@ -134,6 +137,57 @@ class CarriedLoad(CarriedTile):
 
     def hand_on(self, lowering: Lowering) -> tuple[Value, ...]:
         return lowering.pieces(self.last).least.all()
+
+
+class CarriedOperand(Carried):
+    """Computed operands of the products in flight: the registers that these read. `arg`, `last` and
+    `made` are the slot that they read, too.
+    """
+
+    @classmethod
+    def of(cls, lowering: Lowering, loop: ForRange, slot: Value) -> Carried:
+        at = loop.args.index(slot)
+        names = slot, yielded(loop.body)[at], loop.result[at]
+        none = (_zeros(lowering.builder, kind) for kind in _last_operands(lowering, loop))
+        return cls(tuple(none), *names)
+
+    def _new(self, lowering: Lowering) -> tuple[Value, ...]:
+        return tuple(lowering.builder.value("operand", v.type) for v in self.init)
+
+    def enter(self, lowering: Lowering) -> None:
+        self.args = self._new(lowering)
+
+    def hand_on(self, lowering: Lowering) -> tuple[Value, ...]:
+        made = tuple(v for group in lowering.products.in_flight for v in group.fragments)
+        assert [v.type for v in made] == [v.type for v in self.init]
+        return made
+
+    def leave(self, lowering: Lowering) -> tuple[Value, ...]:
+        return self._new(lowering)
+
+
+def _last_operands(lowering: Lowering, loop: ForRange) -> Iterator[Fragment]:
+    """The computed operands of the products behind what is given back last: a fragment a block of
+    rows of each."""
+    shapes = lowering.context.shapes
+    places = (n for n, op in enumerate(loop.body) if isinstance(op, ArriveBarrier))
+    for op in loop.body[max(places, default=-1) + 1 :]:
+        if not isinstance(op, Contract):
+            continue
+        (k,) = op.summed
+        begin, end = op.depth or (0, shapes.axes[k].size)
+        for kind in op.tiles:
+            if isinstance(kind, Tile):
+                rows = shapes.of(kind.axes).blocks
+                yield from rows * (Fragment(kind.dtype, 64, end - begin),)
+
+
+def _zeros(b: Builder, kind: Fragment) -> Value:
+    """As an operand in registers."""
+    zero = b.constant(0.0 if kind.dtype.is_float else 0, Tile(kind.dtype), "zero")
+    full = b.add(Full(result=b.value("none", kind), value=zero, loc=b.loc)).result
+    made = b.value("operand", kind.as_operand)
+    return b.add(ConvertLayout(result=made, x=full, loc=b.loc)).result
 
 
 @dataclass

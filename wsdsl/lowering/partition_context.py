@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from itertools import pairwise
 
 from wsdsl.diagnostics import Loc
 from wsdsl.ir.barrier_ops import (
@@ -17,7 +18,7 @@ from wsdsl.ir.fragment_ops import Iota
 from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.pipeline_ops import AddInCluster, AxisAt, Partition, RenameAxes
 from wsdsl.ir.slot_ops import SubtilesInShared
-from wsdsl.ir.tile_ops import Block, End, Map, Store
+from wsdsl.ir.tile_ops import Block, Contract, End, Map, Store
 from wsdsl.ir.types import BOOL, I32, Axis, Tile
 from wsdsl.lowering.axes import axes_of, whole_axes
 from wsdsl.lowering.builder import INT, Builder
@@ -48,7 +49,21 @@ def _cut_already(kernel: Kernel, narrow: set[str]) -> dict[str, tuple[int, ...]]
             found |= {name: op.parts for name in names if axes[name].role == "columns"}
         elif isinstance(op, AddInCluster):
             found |= _cut_to_slices(op, axes, narrow)
+        elif isinstance(op, Contract) and op.depth:
+            found |= _cut_to_depths(op, axes, narrow)
     return found
+
+
+def _cut_to_depths(
+    op: Contract, axes: Mapping[str, Axis], narrow: set[str]
+) -> dict[str, tuple[int, ...]]:
+    """A computed operand is cut where a product is that sums over a part of it."""
+    (name,), computed = op.summed, any(isinstance(tile, Tile) for tile in op.tiles)
+    if not computed or axes[name].role != "columns":
+        return {}
+    bounds = (0, op.depth[0], op.depth[1], axes[name].size)
+    sizes = (end - begin for begin, end in pairwise(bounds))
+    return {name: tuple(w for n in sizes for w in chunk_widths(n, name in narrow))}
 
 
 def _cut_to_slices(

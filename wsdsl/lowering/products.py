@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 
 from wsdsl.diagnostics import Loc
@@ -21,6 +21,7 @@ from wsdsl.ir.fragment_ops import (
 )
 from wsdsl.ir.op import Value
 from wsdsl.ir.slot_ops import TileInShared
+from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import Accumulator, Fragment, SharedTile, SmemDescriptor, Tile
 from wsdsl.lowering.builder import Builder
@@ -101,7 +102,7 @@ class Products:
         first, second, dtypes = op.a, op.b, (a.dtype.name, c.dtype.name)
         if acc.shape.rows not in a.axes:
             first, second, dtypes = second, first, dtypes[::-1]
-        fragments = self.fragments(computed, op.loc) if computed else ()
+        fragments = self.fragments(computed, op.depth, op.loc) if computed else ()
         accumulators = self.resume(acc, op.loc)
         begin, end = op.blocks or (0, len(accumulators))
         if self.unfenced:
@@ -187,9 +188,12 @@ class Products:
             (turn.sum,) = tile.waited
         return turn.sum
 
-    def fragments(self, pieces: RegisterTile, loc: Loc | None) -> tuple[Value, ...]:
-        """An operand in registers, a fragment a block of rows: read with the next fence."""
-        whole = pieces.whole_rows(self.builder)
+    def fragments(
+        self, pieces: RegisterTile, depth: tuple[int, ...], loc: Loc | None
+    ) -> tuple[Value, ...]:
+        """An operand in registers, a fragment a block of rows, or as much of it as is summed over:
+        read with the next fence."""
+        whole = pieces.whole_rows(self.builder, depth)
         made = tuple(self.as_operand(fragment, loc) for fragment in whole)
         self.open.fragments += made
         self.unfenced = True
@@ -208,7 +212,7 @@ class Products:
         loc: Loc | None,
     ) -> tuple[Value, bool]:
         """Of `depth` elements along `k`: a part of a tile's are whole lines, each in a panel of its
-        own."""
+        own, or steps within them."""
         kind = tile.result.type
         assert isinstance(kind, SharedTile)
         self.open.slots.add(tile.state)
@@ -216,10 +220,13 @@ class Products:
         swizzle, columns = operand_lines(
             last.size, kind.dtype, last.role, last.size // self.shapes.own(last.name)
         )
-        k_major, offset = last.name == k, tile.offset
-        if depth != (0, self.shapes.axes[k].size):
-            offset += depth[0] * rows.size * kind.dtype.bytes
-            columns = depth[1] - depth[0]
+        k_major, offset, deep = last.name == k, tile.offset, 0
+        if k_major and not any(d * kind.dtype.bytes % SWIZZLE_SPAN[swizzle] for d in depth):
+            if depth != (0, last.size):
+                offset += depth[0] * rows.size * kind.dtype.bytes
+                columns = depth[1] - depth[0]
+        else:
+            deep = depth[0]
         made = MatrixOperand(
             result=self.builder.value(tile.result.name, SmemDescriptor()),
             shared=tile.shared,
@@ -231,14 +238,17 @@ class Products:
             columns=columns,
             swizzle=swizzle,
             k_major=k_major,
+            first=deep,
             loc=loc,
         )
         return self.builder.add(made).result, k_major
 
-    def begin(self, tiles: list[Accumulated], slots: Set[Value]) -> None:
-        """In a loop that carries `slots`, or behind it: the products that read them are in flight,
-        and add to `tiles`."""
-        self.in_flight = [Group(tiles, slots={*slots})] if slots else []
+    def begin(
+        self, tiles: list[Accumulated], slots: Set[Value], fragments: Sequence[Value] = ()
+    ) -> None:
+        """In a loop that carries `slots`, or behind it: the products that read them, and the
+        `fragments`, are in flight, and add to `tiles`."""
+        self.in_flight = [Group(tiles, [*fragments], {*slots})] if slots else []
         self.unfenced = True
 
     def commit(self, loc: Loc | None) -> None:
@@ -255,11 +265,14 @@ class Products:
 
     def settle(self, loc: Loc | None, kept: Set[Value] = frozenset()) -> None:
         """Wait for all products but those that read one of the slots of the states `kept`, and
-        those behind them."""
+        those behind them: of computed operands the last ones alone, since the registers of others
+        are written next."""
         self.finish_turns(loc)
         self.commit(loc)
-        ends = (n for n, group in enumerate(self.in_flight) if kept & group.slots)
-        self.retire(next(ends, len(self.in_flight)), loc)
+        groups = self.in_flight
+        end = next((n for n, group in enumerate(groups) if kept & group.slots), len(groups))
+        computed = (n + 1 for n, group in enumerate(groups[:-1]) if group.fragments)
+        self.retire(max(end, *computed, 0), loc)
 
     def retire(self, num: int, loc: Loc | None) -> None:
         """Wait for the first groups that are in flight."""

@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.op import Op, Value
-from wsdsl.ir.pipeline_ops import CircularBuffer
+from wsdsl.ir.pipeline_ops import CircularBuffer, CommitProducts
 from wsdsl.ir.slot_ops import ConsumerRelease, ConsumerWait, NoSlot
-from wsdsl.ir.tile_ops import Contract, Yield
+from wsdsl.ir.tile_ops import Bitcast, Cast, Contract, If, Lookup, Map, Yield
 from wsdsl.ir.types import Slot, Tile
-from wsdsl.ir.walk import walk, yielded
+from wsdsl.ir.walk import definers, makers, uses, walk, yielded
+from wsdsl.ir.wgmma import k_step
 from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.carried import stays_with_products
@@ -32,15 +33,26 @@ class InFlight:
     rings: tuple[Value, ...]
 
     @classmethod
-    def of(cls, loop: ForRange, rings: Mapping[Value, CircularBuffer]) -> InFlight | None:
+    def of(
+        cls,
+        loop: ForRange,
+        rings: Mapping[Value, CircularBuffer],
+        depths: Mapping[Contract, int],
+    ) -> InFlight | None:
+        """None where products are not left in flight. `depths`: what each product sums over."""
         body = loop.body[:-1]
-        given_back = [op for op in body if isinstance(op, ConsumerRelease)]
         taken = {op.result: op.ring for op in body if isinstance(op, ConsumerWait)}
         at = [i for i, op in enumerate(body) if isinstance(op, Contract)]
+        given_back = _given_back(loop)
         if not given_back or not at or any(op.slot not in taken for op in given_back):
             return None
         if any(op in given_back for op in body[: at[-1]]) or not _adds_only(loop):
             return None
+        products = [op for op in body if isinstance(op, Contract)]
+        if len(products) == 1 and _is_computed(products[0]):
+            (op,) = products
+            if op.depth or op.blocks or not _half(op, depths.get(op, 0)):
+                return None
         held = tuple(taken[op.slot] for op in given_back)
         # An iteration waits for its own slots while it holds the last one's: both fit the ring.
         # Where CTAs fill slots for each other a slot is free once all of them have given it back:
@@ -50,9 +62,15 @@ class InFlight:
                 return None
         return cls(loop, held)
 
-    def emit(self, b: Builder, blocks: Mapping[Contract, int], behind: Sequence[Op]) -> None:
+    def emit(
+        self,
+        b: Builder,
+        blocks: Mapping[Contract, int],
+        depths: Mapping[Contract, int],
+        behind: Sequence[Op],
+    ) -> None:
         """The loop, then `behind`, then what gives back the last slots. `blocks`: of 64 rows, in
-        which a product is started.
+        which a product is started; `depths`: what it sums over.
         """
         loop = self.loop
         b.loc = loop.loc
@@ -62,9 +80,9 @@ class InFlight:
         )
         before = tuple(b.value("before", Slot()) for _ in self.rings)
         last = tuple(b.value("last", Slot()) for _ in self.rings)
-        given_back = [op for op in loop.body if isinstance(op, ConsumerRelease)]
+        given_back = _given_back(loop)
         with b.region() as body:
-            for op in self._in_halves(blocks, b):
+            for op in self._in_halves(blocks, depths, b):
                 if op is not None:
                     b.add(op)
                     continue
@@ -87,14 +105,19 @@ class InFlight:
         for release, slot in zip(given_back, last, strict=True):
             b.add(dataclasses.replace(release, slot=slot, pred=some))
 
-    def _in_halves(self, blocks: Mapping[Contract, int], b: Builder) -> list[Op | None]:
+    def _in_halves(
+        self, blocks: Mapping[Contract, int], depths: Mapping[Contract, int], b: Builder
+    ) -> list[Op | None]:
         """The body without what gives slots back, and None where the last iteration's are: behind
         half of the products. A warpgroup can not run far ahead of the tensor cores: behind all of
         them it would come to the wait when most of what it has started is done, and slots would
         be given back late.
         """
-        body = [op for op in self.loop.body[:-1] if not isinstance(op, ConsumerRelease)]
+        given_back = _given_back(self.loop)
+        body = [op for op in self.loop.body[:-1] if op not in given_back]
         products = [op for op in body if isinstance(op, Contract)]
+        if any(map(_is_computed, products)):
+            return _one_by_one(body, products, depths, b)
         total = sum(blocks[op] for op in products)
         left = max(1, total // 2)
         made: list[Op | None] = []
@@ -113,11 +136,67 @@ class InFlight:
         return made
 
 
+def _given_back(loop: ForRange) -> list[ConsumerRelease]:
+    """What gives back the slots that products read. Beside computed operands threads read others,
+    which they are done with in front of the products.
+    """
+    products = [i for i, op in enumerate(loop.body) if isinstance(op, Contract)]
+    computed = any(_is_computed(op) for op in loop.body if isinstance(op, Contract))
+    behind = loop.body[products[-1] :] if computed else loop.body
+    return [op for op in behind if isinstance(op, ConsumerRelease)]
+
+
+def _half(op: Contract, depth: int) -> int:
+    """Of what a product sums over, in whole steps of the tensor cores."""
+    step = k_step(op.dtype)
+    return depth // step // 2 * step
+
+
+def _is_computed(op: Contract) -> bool:
+    return any(isinstance(v.type, Tile) for v in (op.a, op.b))
+
+
+def _is_made_late(loop: ForRange, operands: Sequence[Value]) -> bool:
+    """Whether each is computed when its product begins: of no other product, and for it alone."""
+    made, counts = definers(loop.body), Counter(uses(loop.body))
+    of_products = (Contract, ForRange, If)
+    return (
+        all(isinstance(made.get(v), (Bitcast, Cast, Lookup, Map)) for v in operands)
+        and all(counts[v] == 1 for v in operands)
+        and not any(isinstance(op, of_products) for op in makers(loop.body, operands))
+        and not any(isinstance(op, CommitProducts) for op in loop.body)
+    )
+
+
+def _one_by_one(
+    body: Sequence[Op],
+    products: Sequence[Contract],
+    depths: Mapping[Contract, int],
+    b: Builder,
+) -> list[Op | None]:
+    """A body's products, of computed operands, in two groups: while the tensor cores have one of
+    them, the other one's operands are computed, in registers of their own. A single product is
+    two, each over half of what it sums over.
+    """
+    made: list[Op | None] = []
+    for op in body:
+        if len(products) == 1 and isinstance(op, Contract):
+            begun = b.value(op.result.name, op.result.type)
+            half = _half(op, depths[op])
+            made.append(dataclasses.replace(op, result=begun, depth=(0, half)))
+            made += [None, dataclasses.replace(op, acc=begun, depth=(half, depths[op]))]
+            continue
+        made.append(op)
+        if op is products[(len(products) - 1) // 2]:
+            made.append(None)
+    return made
+
+
 def _adds_only(loop: ForRange) -> bool:
     """Whether nothing in a body reads what its products add up."""
     inside = [op for op in walk(loop.body) if isinstance(op, Contract)]
-    if any(isinstance(v.type, Tile) for op in inside for v in (op.a, op.b)):
-        # The registers of a computed operand are the next one's.
+    computed = [v for op in inside for v in (op.a, op.b) if isinstance(v.type, Tile)]
+    if computed and not _is_made_late(loop, computed):
         return False
     for arg, last in zip(loop.args, yielded(loop.body), strict=True):
         summed = is_tile(last) and stays_with_products(loop, arg, last)

@@ -129,10 +129,15 @@ class RegisterTile:
     def all(self) -> tuple[Value, ...]:
         return tuple(self.get(i, j) for i, j in self.shape.places())
 
-    def whole_rows(self, b: Builder) -> Iterator[Value]:
-        """Each block of rows as one fragment."""
-        for i in range(self.shape.blocks):
-            yield joined(b, [self.get(i, j) for j in range(len(self.shape.widths))], "whole")
+    def whole_rows(self, b: Builder, part: tuple[int, ...] = ()) -> Iterator[Value]:
+        """Each block of rows as one fragment; of a `part` of the columns, from the first up to the
+        second number, if it is given.
+        """
+        shape = self.shape
+        begin, end = part or (0, sum(shape.widths))
+        own = [j for j in range(len(shape.widths)) if begin <= shape.first_column(j) < end]
+        for i in range(shape.blocks):
+            yield joined(b, [self.get(i, j) for j in own], "whole")
 
 
 def joined(b: Builder, parts: Sequence[Value], wish: str) -> Value:

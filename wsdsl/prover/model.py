@@ -12,6 +12,7 @@ from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir.op import Kernel, Op
 from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.product_rules import carried_operands
 from wsdsl.ir.tensor_accesses import written_tensors
 from wsdsl.ir.types import Barriers, Shared, Tensor
 from wsdsl.ir.walk import walk
@@ -71,6 +72,8 @@ class Model:
         launch = next((op for op in flat if isinstance(op, b.LaunchGrid)), None)
         self.cluster = launch.cluster if launch else 1
         self.effects = effects_of(kernel)
+        self.carried = {v.name: first.name for v, first in carried_operands(kernel).items()}
+        """Operands in registers that loops carry: each name, and the one for all of them."""
         self.joined = any(_reaches_others(op, self.effects) for op in flat)
         """Do the CTAs of a cluster do anything with each other?"""
         self.ranks = self._ranks()

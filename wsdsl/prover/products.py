@@ -27,7 +27,7 @@ class Descriptor:
     @property
     def layout(self) -> tuple[Any, ...]:
         op = self.op
-        return op.dtype, op.rows, op.columns, op.offset, op.swizzle, op.k_major
+        return op.dtype, op.rows, op.columns, op.offset, op.swizzle, op.k_major, op.first
 
 
 def matrix_operand(m: Machine, a: Agent, i: Instruction) -> int:
@@ -96,7 +96,8 @@ def wgmma(m: Machine, a: Agent, i: Instruction) -> int:
         if isinstance(held, Descriptor):
             _read_operand(m, a, i, held, extent, element, know, event)
         else:
-            a.open.fragments = (*a.open.fragments, (value.name, op))
+            name = m.model.carried.get(value.name, value.name)
+            a.open.fragments = (*a.open.fragments, (name, op))
     a.unwritten -= {registers.number}
     a.open.passed |= m.everything(a) & m.waits
     a.open.events |= event
@@ -126,7 +127,7 @@ def _read_operand(
         )
     extent = along if held.start is None else extent
     ranges = operand_ranges(
-        op.rows, op.columns, element, op.swizzle, op.k_major, start, extent, product.k
+        op.rows, op.columns, element, op.swizzle, op.k_major, start, extent, op.first + product.k
     )
     # Groups retire in the order in which they were committed.
     before = know | a.open.events
@@ -164,7 +165,7 @@ def wgmma_wait(m: Machine, a: Agent, i: Instruction) -> int:
             hint="wgmma_commit before the wgmma_wait",
         )
     over = max(0, len(a.groups) - op.pending)
-    kept = {v.name for v in op.fragments}
+    kept = {m.model.carried.get(v.name, v.name) for v in op.fragments}
     for group in a.groups[:over]:
         for name, product in group.fragments:
             if name not in kept:

@@ -39,18 +39,21 @@ class Operand:
     columns: int
     swizzle: str
     k_major: bool
+    deep: int = 0
+    """Where along K to begin."""
 
     def part(self, extent: int, k: int) -> tuple[slice, slice]:
         """Rows and 16-byte chunks that `extent` elements along M or N and `k` take."""
         per_chunk = CHUNK // self.dtype.bytes
         if self.k_major:
-            return slice(self.start, self.start + extent), slice(0, k // per_chunk)
+            chunks = slice(self.deep // per_chunk, (self.deep + k) // per_chunk)
+            return slice(self.start, self.start + extent), chunks
         first = self.start // per_chunk
-        return slice(0, k), slice(first, first + extent // per_chunk)
+        return slice(self.deep, self.deep + k), slice(first, first + extent // per_chunk)
 
     def fault(self, extent: int, k: int) -> str:
         along, deep = (self.rows, self.columns) if self.k_major else (self.columns, self.rows)
-        if self.start < 0 or self.start + extent > along or k > deep:
+        if self.start < 0 or self.start + extent > along or self.deep + k > deep:
             return (
                 f"{extent} x {k} elements from {self.start} of a {self.rows} x {self.columns} tile"
             )
@@ -93,7 +96,7 @@ def matrix_operand(wg: Warpgroup, op: f.MatrixOperand) -> None:
     start = int(wg.get(op.start, op)) if op.start is not None else 0
     label = f"item {state.stage} of `{shared.label}`"
     wg.values[op.result.name] = Operand(
-        label, base, start, dtype, op.rows, op.columns, op.swizzle, op.k_major
+        label, base, start, dtype, op.rows, op.columns, op.swizzle, op.k_major, op.first
     )
 
 

@@ -73,6 +73,7 @@ from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.carried import (
     Carried,
     CarriedLoad,
+    CarriedOperand,
     CarriedScalar,
     CarriedSum,
     CarriedTile,
@@ -321,12 +322,14 @@ class _Lowering:
             self.carry(op, *each)
             for each in zip(op.init, op.args, lasts, op.result, summed, strict=True)
         ]
+        if slots:
+            carried.append(CarriedOperand.of(self, op, next(iter(slots))))
         self.stores.boundary(op)
         with self.inner() as body:
             self.stores.begin_iteration(op)
             for var in carried:
                 var.enter(self)
-            self.products.begin([], slots.keys())
+            self.products.begin([], slots.keys(), carried[-1].args if slots else ())
             self.region(op.body[:-1])
             self.products.settle(op.loc, {*slots.values()})
             handed = [v for var in carried for v in var.hand_on(self)]
@@ -343,7 +346,11 @@ class _Lowering:
             )
         )
         sums = [self.sums[v] for v, is_sum in zip(op.result, summed, strict=True) if is_sum]
-        self.products.begin(sums, {op.result[op.args.index(arg)] for arg in slots})
+        self.products.begin(
+            sums,
+            {op.result[op.args.index(arg)] for arg in slots},
+            results[len(results) - len(carried[-1].args) :] if slots else (),
+        )
         for var in carried:
             var.after(self)
 

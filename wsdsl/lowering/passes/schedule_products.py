@@ -187,16 +187,13 @@ def schedule_products(kernel: Kernel) -> Kernel:
         context, known = PartitionContext(kernel, own, builder), definers(own.body)
         products = [op for op in walk(own.body) if isinstance(op, Contract)]
         blocks = {op: context.shapes.of(tile_axes(op.result)).blocks for op in products}
-        depths = {
-            op: max(context.axes[x].size for x in op.summed)
-            for op in products
-            if every and is_fp8(op.dtype)
-        }
+        depths = {op: max(context.axes[x].size for x in op.summed) for op in products}
+        promoted = {op: n for op, n in depths.items() if every and is_fp8(op.dtype)}
         ahead_of = LoadsAhead(context, known, stored)
         in_turn = OrderBarriers(builder, own) if own.order_barriers else None
 
         def region(block: Region) -> Region:
-            block = in_turns(promoted_in_pieces(block, depths, every, builder), blocks)
+            block = in_turns(promoted_in_pieces(block, promoted, every, builder), blocks)
             with builder.region() as made:
                 ahead = [*block]
                 while ahead:
@@ -204,14 +201,14 @@ def schedule_products(kernel: Kernel) -> Kernel:
                     if isinstance(op, ForRange) and any(isinstance(o, Contract) for o in op.body):
                         op = ahead_of.emit(op)
                     stages = LoopStages.of(op, stored) if isinstance(op, ForRange) else None
-                    kept = InFlight.of(op, rings) if isinstance(op, ForRange) else None
+                    kept = InFlight.of(op, rings, depths) if isinstance(op, ForRange) else None
                     if stages is not None:
                         builder.loc = op.loc
                         PipelinedLoop(stages, builder, dict(kernel.sizes), in_turn, known).emit()
                     elif kept is not None:
                         # The next partition may start when the last products have been started.
                         order = [x for x in ahead[:1] if isinstance(x, NamedBarrierArrive)]
-                        kept.emit(builder, blocks, order)
+                        kept.emit(builder, blocks, depths, order)
                         del ahead[: len(order)]
                     else:
                         builder.add(op)
