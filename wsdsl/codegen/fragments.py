@@ -212,4 +212,5 @@ def cut_columns(w: Writer, held: Registers, start: int, columns: int) -> Registe
         offsets = held.affine.offsets[first : first + count]
         affine = Affine(held.affine.base, offsets, held.affine.nonnegative)
         return Registers(held.dtype, held.rows, columns, affine=affine)
-    return Registers(held.dtype, held.rows, columns, held.texts[first : first + count])
+    own = slice(first, first + count)
+    return Registers(held.dtype, held.rows, columns, held.texts[own], spread=held.spread[own])

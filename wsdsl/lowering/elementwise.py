@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from wsdsl.ir.fragment_ops import LANE_COLUMNS, ReduceColumns, Slice
 from wsdsl.ir.op import Op, Value, operands
 from wsdsl.ir.pipeline_ops import FoldColumns
-from wsdsl.ir.tile_ops import Bitcast, Cast, Constant, Full, Index, Map, Reduce
+from wsdsl.ir.tile_ops import Bitcast, Cast, Constant, Full, If, Index, Map, Reduce, Yield
 from wsdsl.ir.types import F32, Axis, DType, Fragment, Tile
 from wsdsl.ir.walk import replace_operands
 from wsdsl.lowering.partition_context import PartitionContext
@@ -148,12 +148,27 @@ def _folded(
 def with_zeros_outside(
     value: Value, x: RegisterTile, context: PartitionContext, made: Mapping[Value, Op], axis: str
 ) -> RegisterTile:
-    """A tile's pieces, with zeros in what lies outside of what is walked along one of its axes."""
+    """A tile's pieces, with zeros in what lies outside of what is walked along one of its axes: the
+    last tile alone takes the time.
+    """
     assert isinstance(value.type, Tile)
-    if _is_zero_outside(value, axis, context, made):
+    if _is_zero_outside(value, axis, context, made) or context.is_full(axis):
         return x
-    dtype = value.type.dtype
-    return with_inside(x, context, axis, dtype, 0.0 if dtype.is_float else 0)
+    b, dtype = context.builder, value.type.dtype
+
+    def piece(i: int, j: int) -> Value:
+        held = x.get(i, j)
+        result = b.value("masked", held.type)
+        whole = context.is_whole(axis)
+        with b.region() as then:
+            b.add(Yield(values=(held,), loc=b.loc))
+        with b.region() as orelse:
+            masked = with_inside(x, context, axis, dtype, 0.0 if dtype.is_float else 0)
+            b.add(Yield(values=(masked.get(i, j),), loc=b.loc))
+        b.add(If(result=(result,), cond=whole, then=tuple(then), orelse=tuple(orelse), loc=b.loc))
+        return result
+
+    return RegisterTile(x.shape, piece)
 
 
 def _is_zero_outside(

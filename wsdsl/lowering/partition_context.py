@@ -152,6 +152,15 @@ class PartitionContext:
         even = static is not None and static % self.axes[axis].size == 0 and not own.shifted
         return (even or own.inside) and not own.is_clipped
 
+    def is_whole(self, axis: str) -> Value:
+        """Whether the current tile has all of its elements."""
+        b, own = self.builder, self.tiles[axis]
+        end = b.plus(own.start, b.integer(self.axes[axis].size))
+        made = b.map("le", end, self.stop(axis), wish="whole")
+        if own.first is not None:
+            made = b.map("and", made, b.map("ge", own.start, own.first), wish="whole")
+        return made
+
     def is_inside(self, axis: str, indices: Value) -> Value:
         """Whether elements at these indices are the tile's."""
         b, kind = self.builder, indices.as_fragment
@@ -212,12 +221,18 @@ class PartitionContext:
 
     def blocks(self, axis: str, size: int) -> RegisterTile | None:
         """The index of each element divided by `size`: one number a piece, if pieces do not reach
-        over its multiples."""
+        over its multiples, and one for all if tiles do not."""
         b, shape = self.builder, self.shapes.of((axis,))
         if not self.within(axis, size):
             return None
+        whole: list[Value] = []
 
         def block(i: int, j: int) -> Value:
+            if size % self.axes[axis].size == 0:
+                if not whole:
+                    start = self.tiles[axis].start
+                    whole.append(b.map("floordiv", start, b.integer(size), wish="block"))
+                return whole[0]
             return b.map("floordiv", self.start(axis, i, j), b.integer(size), wish="block")
 
         return narrow(shape, I32, b, block)

@@ -28,9 +28,12 @@ def load_piece(op: Load | Lookup, context: PartitionContext, find: Find) -> Regi
         raise CompileError(Finding(message, op.loc, f"give {op.tensor.name} as it is"))
     shape, dtype = context.shapes.of(op.result.as_tile.axes), op.result.as_tile.dtype
     entries = [entry_of(v, context, find) for v in op.index]
+    found: dict[tuple[Value, ...], Value] = {}
 
     def piece(i: int, j: int) -> Value:
         places = tuple(e.least.get(i, j) for e in entries)
+        if places in found:
+            return found[places]
         made = LoadGlobal(
             result=b.value(op.result.name, covering(dtype, places)),
             tensor=op.tensor,
@@ -39,7 +42,8 @@ def load_piece(op: Load | Lookup, context: PartitionContext, find: Find) -> Regi
             in_order=context.partition.in_order,
             loc=op.loc,
         )
-        return b.add(made).result
+        found[places] = b.add(made).result
+        return found[places]
 
     return narrow(shape, dtype, b, piece, op.tensor)
 
