@@ -137,7 +137,7 @@ def test_operands_that_are_packed_and_no_more() -> None:
 
 
 def test_what_codegen_loads() -> None:
-    ptx = kernel().packed("W").compile(M=16, N=128, K=128).ptx
+    ptx = kernel().packed("W").compile(Schedule(tile=dict(k=64)), M=16, N=128, K=128).ptx
     assert ptx.count("ld.shared.v4.b32") == 2 and "cvt.rn.f32.s" not in ptx
     assert "cp.async.bulk.tensor.4d" in ptx
 

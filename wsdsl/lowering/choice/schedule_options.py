@@ -69,8 +69,10 @@ def schedule_options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Tr
             continue
         if axis.role == "columns" and name in depths:
             # What a product sums over lies in registers as well: one line, as if it did not; two
-            # where another product makes it, whose sums are rescaled once a tile.
-            tile[variable] = depths[name][1] * (2 if _is_made(kernel, name) else 1)
+            # where another product makes it, whose sums are rescaled once a tile, and where results
+            # are so few that what a step takes to begin counts beside decoding.
+            several = _is_made(kernel, name) or work.few_columns
+            tile[variable] = depths[name][1] * (2 if several else 1)
         else:
             (rows if axis.role == "rows" else columns).append(variable)
     scaled = scales_products(kernel)

@@ -318,12 +318,9 @@ class _Lowering:
             if value not in sums_only and (value in self.env or value in self.sums):
                 self.pieces(value).all()
         self.read_first(stored_in(op))
-        carried = [
-            self.carry(op, *each)
-            for each in zip(op.init, op.args, lasts, op.result, summed, strict=True)
-        ]
-        if slots:
-            carried.append(CarriedOperand.of(self, op, next(iter(slots))))
+        each = zip(op.init, op.args, lasts, op.result, summed, strict=True)
+        carried = [self.carry(op, *one) for one in each]
+        carried += [CarriedOperand.of(self, op, slot) for slot in (*slots,)[:1]]
         self.stores.boundary(op)
         with self.inner() as body:
             self.stores.begin_iteration(op)
@@ -335,22 +332,15 @@ class _Lowering:
             handed = [v for var in carried for v in var.hand_on(self)]
             b.add(Yield(values=tuple(handed), loc=op.loc))
         self.stores.boundary(op)
-        results = [v for var in carried for v in var.leave(self)]
-        b.add(
-            dataclasses.replace(
-                op,
-                result=tuple(results),
-                init=tuple(v for var in carried for v in var.init),
-                args=tuple(v for var in carried for v in var.args),
-                body=tuple(body),
-            )
+        results = [var.leave(self) for var in carried]
+        left, begun, args = (
+            tuple(v for values in each for v in values)
+            for each in (results, (var.init for var in carried), (var.args for var in carried))
         )
+        b.add(dataclasses.replace(op, result=left, init=begun, args=args, body=tuple(body)))
         sums = [self.sums[v] for v, is_sum in zip(op.result, summed, strict=True) if is_sum]
-        self.products.begin(
-            sums,
-            {op.result[op.args.index(arg)] for arg in slots},
-            results[len(results) - len(carried[-1].args) :] if slots else (),
-        )
+        outside = {op.result[op.args.index(arg)] for arg in slots}
+        self.products.begin(sums, outside, results[-1] if slots else ())
         for var in carried:
             var.after(self)
 

@@ -32,6 +32,22 @@ products, by blocks of 64 rows, are started in front of the release, the others 
 ping-pong the next partition's products queue up behind this one's last. A ring that is too short
 for the slots of two iterations gives them back at once.
 
+Where operands are decoded in registers, each half of an iteration's products is in flight while the
+other half's operand is made: half of what a single product sums over.
+
+Before:
+    %w = cast(x=%packed)
+    %acc3 = contract(a=%x, b=%w, acc=%acc1)
+    consumer_release(slot=%slot)
+After:
+    %w = cast(x=%packed)
+    %begun = contract(a=%x, b=%w, acc=%acc1, depth=(0, 32))
+    consumer_release(slot=%before, pred=%more)
+    %acc3 = contract(a=%x, b=%w, acc=%begun, depth=(32, 64))
+
+Operands are cut where products are, and made when these begin, so that the second half's registers
+are written when what the last iteration has in flight no longer reads them. The loop carries them.
+
 **Products of fp8 that are deeper than their sums may be** (`Schedule.precise_every`) are started in
 pieces of what they sum over, each with accumulators of its own: the tensor cores have the next
 piece while one is added in f32, and a slot of several lines is waited for once.

@@ -1,0 +1,168 @@
+"""Operands decoded in registers while the tensor cores have the products of the last half step."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+
+from tests.case_data import check, expected, inputs
+from tests.decoded_kernels import DECODED
+from tests.kernels import CASES as LOADED
+from wsdsl import Schedule
+from wsdsl.diagnostics import WsdslError
+from wsdsl.ir.barrier_ops import ArriveBarrier, ForRange
+from wsdsl.ir.fragment_ops import ConvertLayout, MatrixOperand, Wgmma, WgmmaWait
+from wsdsl.ir.op import Kernel, Op, Region
+from wsdsl.ir.tile_ops import If, Map
+from wsdsl.ir.walk import walk, with_regions
+from wsdsl.prover.prove import prove
+
+ONE = [name for name in DECODED if name not in ("both", "eight_bits")]
+"""A product has one operand in registers, of 16 bits."""
+SCHEDULES = [
+    Schedule(decode="registers", tile=dict(k=64)),
+    Schedule(decode="registers", tile=dict(k=32), stages=2),
+    Schedule(decode="registers", tile=dict(k=128), stages=2),
+    Schedule(decode="registers", tile=dict(k=96), stages=3),
+]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=repr)
+@pytest.mark.parametrize("name", ONE)
+def test_right_and_proved(name: str, schedule: Schedule) -> None:
+    case = DECODED[name]
+    arrays = inputs(case)
+    wanted = expected(case, arrays)
+    compiled = case.kernel.compile(schedule=schedule)
+    compiled.simulate(*arrays.values())
+    check(case, arrays, wanted)
+    assert compiled.certificate is not None
+
+
+def _scheduled(k: int = 64, name: str = "scaled", stages: int = 2) -> Kernel:
+    schedule = Schedule(
+        tile=dict(m=64, n=64, k=k),
+        consumers=1,
+        stages=stages,
+        mode="cooperative",
+        scheduler="grid",
+        decode="registers",
+    )
+    case = DECODED[name]
+    return case.kernel._compile(schedule, case.sizes, ()).scheduled
+
+
+def _loop(kernel: Kernel) -> ForRange:
+    """The one with the products."""
+    loops = [op for op in kernel.of(ForRange) if any(isinstance(o, Wgmma) for o in op.body)]
+    return loops[-1]
+
+
+def test_halves_are_decoded_between_products() -> None:
+    body = _loop(_scheduled()).body
+    shown = (Wgmma, WgmmaWait, ConvertLayout)
+    order = [type(op).__name__ for op in body if isinstance(op, shown)]
+    assert order == 2 * ["ConvertLayout", "Wgmma", "WgmmaWait"]
+    assert [op.pending for op in body if isinstance(op, WgmmaWait)] == [1, 1]
+    assert [op.k for op in body if isinstance(op, Wgmma)] == [32, 32]
+    assert [op.first for op in body if isinstance(op, MatrixOperand)] == [0, 32]
+
+
+def test_the_slot_goes_back_when_the_last_half_is_over() -> None:
+    body = _loop(_scheduled()).body
+    waits = [i for i, op in enumerate(body) if isinstance(op, WgmmaWait)]
+    late = [i for i, op in enumerate(body) if isinstance(op, ArriveBarrier) and op.pred is not None]
+    assert late == [waits[0] + 1]
+
+
+def test_the_last_tile_alone_is_masked() -> None:
+    """Rows may be scaled by what is infinite."""
+    body = _loop(_scheduled()).body
+    branches = [op for op in body if isinstance(op, If)]
+    assert len(branches) == 2
+
+    def selects(region: Region) -> bool:
+        return any(isinstance(op, Map) and op.fn == "where" for op in region)
+
+    assert all(selects(op.orelse) and not selects(op.then) for op in branches)
+    assert not selects(body)
+
+
+@pytest.mark.parametrize(("stages", "k"), [(1, 64), (2, 16)], ids=["one slot", "one step"])
+def test_where_nothing_is_left_in_flight(stages: int, k: int) -> None:
+    """A ring of one slot has no room for a slot that goes back late, a step has no halves."""
+    body = _loop(_scheduled(k, stages=stages)).body
+    assert [op.pending for op in body if isinstance(op, WgmmaWait)] == [0]
+
+
+def test_an_operand_of_two_products_is_made_once() -> None:
+    case = LOADED["widened"]
+    case = dataclasses.replace(
+        case,
+        text="""
+@kernel
+def twice(X: bf16[M, K], Z: bf16[M, K], W: i8[N, K], Y: f32[M, N]):
+    for m, n in tiles(M, N):
+        a, c = zeros(f32[m, n]), zeros(f32[m, n])
+        for k in tiles(K):
+            w = cast(W[n, k], bf16)
+            a += X[m, k] @ w
+            c += Z[m, k] @ w
+        Y[m, n] = a * c
+""",
+        expected=lambda X, Z, W: {"Y": (X @ W.T) * (Z @ W.T)},
+        sizes=dict(M=72, N=136, K=112),
+    )
+    arrays = inputs(case)
+    wanted = expected(case, arrays)
+    case.kernel.compile(schedule=Schedule(decode="registers")).simulate(*arrays.values())
+    check(case, arrays, wanted)
+
+
+Change = Callable[[WgmmaWait], Op]
+CHANGES: dict[str, Change] = {
+    "leaves one more in flight": lambda op: dataclasses.replace(op, pending=op.pending + 1),
+    "keeps no registers": lambda op: dataclasses.replace(op, fragments=()),
+}
+
+
+@pytest.mark.parametrize("at", [0, 1])
+@pytest.mark.parametrize("what", CHANGES)
+def test_each_wait_is_needed(what: str, at: int) -> None:
+    kernel = _scheduled()
+    prove(kernel)
+    waits = [op for op in _loop(kernel).body if isinstance(op, WgmmaWait)]
+
+    def changed(region: Region) -> Region:
+        return tuple(
+            CHANGES[what](op) if op is waits[at] else with_regions(op, changed) for op in region
+        )  # type: ignore[misc]
+
+    with pytest.raises(WsdslError):
+        prove(dataclasses.replace(kernel, body=changed(kernel.body)))
+
+
+def test_a_half_is_not_decoded_before_its_registers_are_free() -> None:
+    kernel = _scheduled()
+    waits = [op for op in _loop(kernel).body if isinstance(op, WgmmaWait)]
+
+    def late(region: Region) -> Region:
+        """The first wait behind what makes the second half."""
+        if waits[0] not in region:
+            return tuple(with_regions(op, late) for op in region)
+        rest = [op for op in region if op is not waits[0]]
+        made = [i for i, op in enumerate(rest) if isinstance(op, ConvertLayout)]
+        return (*rest[: made[1] + 1], waits[0], *rest[made[1] + 1 :])
+
+    with pytest.raises(WsdslError, match=r"may be made again|still read|given back"):
+        prove(dataclasses.replace(kernel, body=late(kernel.body)))
+
+
+def test_no_other_op_takes_what_a_loop_carries() -> None:
+    loop = _loop(_scheduled())
+    carried = [v for v in loop.args if str(v.type).endswith("operand>")]
+    users = [op for op in walk(loop.body) if any(v in vars(op).values() for v in carried)]
+    waits = [op for op in walk(loop.body) if isinstance(op, WgmmaWait)]
+    assert carried and not users and any({*carried} <= {*op.fragments} for op in waits)
