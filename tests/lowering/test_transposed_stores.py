@@ -8,7 +8,7 @@ from tests.kernels import CASES, check, expected, inputs
 from wsdsl import Schedule
 from wsdsl.diagnostics import ProofError
 from wsdsl.ir.barrier_ops import SyncWarp
-from wsdsl.lowering.stores import Stores
+from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.schedule import Mode
 
 
@@ -50,13 +50,13 @@ def test_results(tile: dict[str, int], mode: Mode) -> None:
 
 @pytest.mark.parametrize("dropped", [0, 1])
 def test_both_meetings_are_needed(dropped: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, calls = Stores._meet, list[int]()  # pyright: ignore[reportPrivateUsage]
+    real, calls = PartitionContext.meet, list[int]()
 
-    def meet(self: Stores, loc: object) -> object:
+    def meet(self: PartitionContext, loc: object) -> object:
         calls.append(1)
         return SyncWarp() if len(calls) % 2 == 1 - dropped else real(self, None)
 
-    monkeypatch.setattr(Stores, "_meet", meet)
+    monkeypatch.setattr(PartitionContext, "meet", meet)
     given = Schedule(tile=dict(m=160, n=64), consumers=1, mma="n")
     with pytest.raises(ProofError):
         CASES["gemm"].kernel.compile(given, M=640, N=64, K=128).prove()
