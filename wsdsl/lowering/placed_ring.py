@@ -8,8 +8,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from wsdsl.ir.barrier_ops import Advance, ArriveExpectTx, WaitBarrier
-from wsdsl.ir.memory_ops import MakeTensorMap, TmaLoad
+from wsdsl.ir.barrier_ops import Advance, WaitBarrier
+from wsdsl.ir.memory_ops import MakeTensorMap
 from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.pipeline_ops import AddInCluster, Partition
 from wsdsl.ir.slot_ops import (
@@ -23,12 +23,11 @@ from wsdsl.ir.slot_ops import (
     SubtilesInShared,
     TakeSubtiles,
 )
-from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tile_ops import Contract
-from wsdsl.ir.types import Axis, Barriers, Shared, State, TensorMap, Tile
+from wsdsl.ir.types import Barriers, Shared, State, TensorMap, Tile
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.builder import Builder
-from wsdsl.lowering.epilogue_operands import is_line, swizzle_of
+from wsdsl.lowering.epilogue_operands import is_line
 from wsdsl.lowering.multicast_groups import Group
 
 
@@ -76,60 +75,6 @@ class TensorMaps:
                 MakeTensorMap(result=made, tensor=tensor, box=box, swizzle=swizzle)
             )
         return self.made[key]
-
-
-def fill_subtiles(
-    b: Builder,
-    maps: TensorMaps,
-    ring: PlacedRing,
-    parts: tuple[int, ...],
-    state: Value,
-    fills: Sequence[tuple[LoadToSlot, tuple[Value, ...]]],
-) -> None:
-    """A slot for each of the `parts`, from `state` on; `fills` with where their tiles begin."""
-    first = 0
-    for part, width in enumerate(parts):
-        if part:
-            before, state = state, b.value("s", State())
-            b.add(Advance(result=state, state=before, num=ring.depth, loc=b.loc))
-        b.add(WaitBarrier(barriers=ring.empty, state=state, loc=b.loc))
-        with b.region() as copies:
-            total = sum(_copy(b, maps, ring, state, each, (first, width)) for each in fills)
-        b.add(ArriveExpectTx(barriers=ring.full, state=state, tx_bytes=total, loc=b.loc))
-        b.ops += copies
-        first += width
-
-
-def _copy(
-    b: Builder,
-    maps: TensorMaps,
-    ring: PlacedRing,
-    state: Value,
-    each: tuple[LoadToSlot, tuple[Value, ...]],
-    columns: tuple[int, int],
-) -> int:
-    """`columns` are the first one and how many; returns the bytes that will arrive."""
-    (fill, (*others, start)), (first, width) = each, columns
-    dtype, axes = fill.dtype, fill.axes
-    tile = Tile(dtype, tuple(a.name for a in axes))
-    swizzle = swizzle_of(tile, width)
-    rows = axes[0].size if len(axes) == 2 else 1
-    width = width if len(axes) == 2 else min(width, axes[0].size)
-    span = dtype.count(SWIZZLE_SPAN[swizzle]) if len(axes) == 2 else width
-    box = [v.type.size if isinstance(v.type, Axis) else 1 for v in fill.index]
-    map = maps.of(fill.tensor, (*box[:-1], span), swizzle)
-    for panel in range(width // span):
-        copy = TmaLoad(
-            map=map,
-            coordinates=(*others, b.plus(start, first + panel * span)),
-            shared=ring.shared_of(tile),
-            offset=ring.offsets[0][fill.field] + dtype.size(panel * rows * span),
-            state=state,
-            barriers=ring.full,
-            loc=fill.loc,
-        )
-        b.add(copy)
-    return dtype.size(rows * width)
 
 
 def drain(b: Builder, empty: Value, state: Value) -> None:

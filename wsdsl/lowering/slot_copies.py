@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from wsdsl.ir.barrier_ops import Advance, ArriveExpectTx, WaitBarrier
 from wsdsl.ir.memory_ops import ThreadLoad, TmaLoad
 from wsdsl.ir.op import Kernel, Value, results_of
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.slot_ops import LoadToSlot
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tma import TMA_ALIGN
-from wsdsl.ir.types import Axis, DType, Tile
+from wsdsl.ir.types import Axis, DType, State, Tile
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.builder import Builder
+from wsdsl.lowering.epilogue_operands import is_line, swizzle_of
 from wsdsl.lowering.multicast_groups import Group, Share
 from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.placed_ring import PlacedRing, TensorMaps
@@ -36,106 +40,139 @@ def lines_of(
 
 
 @dataclass(frozen=True)
-class Places:
-    """`layout` of a slot, with axes by name, which are `divided` (`lines_of`); `starts` of axes."""
-
-    layout: tuple[Tile, ...]
-    axes: Mapping[str, Axis]
-    divided: Mapping[str, int]
-    starts: Mapping[Value, Value]
-
-
-@dataclass(frozen=True)
 class SlotCopies:
-    """To item `state` of a ring; `shares` of what is multicast."""
+    """To item `state` of a ring, whose slot holds `tiles` in one of its layouts. `shares` of what
+    is multicast; axes by name, which are `divided` (`lines_of`), and where they start.
+    """
 
     builder: Builder
     maps: TensorMaps
     ring: PlacedRing
     state: Value
+    layout: int
+    tiles: tuple[Tile, ...]
     shares: Mapping[Group, Share]
-    places: Places
+    axes: Mapping[str, Axis]
+    divided: Mapping[str, int]
+    starts: Mapping[Value, Value]
 
     def panels(self, fill: LoadToSlot) -> tuple[int, int, str]:
         """(rows, columns, swizzle) of a tile in its slot: columns along the contiguous axis."""
-        tile = self.places.layout[fill.field]
-        rows, last = (self.places.axes[x] for x in tile.axes)
-        swizzle, columns = lines_of(last, tile.dtype, self.places.divided, fill.packed)
+        tile = self.tiles[fill.field]
+        rows, last = (self.axes[x] for x in tile.axes)
+        swizzle, columns = lines_of(last, tile.dtype, self.divided, fill.packed)
         return rows.size, columns, swizzle
 
-    def by_tma(self, fill: LoadToSlot, layout: int) -> int:
+    def at(self, fill: LoadToSlot) -> tuple[Value, ...]:
+        return coordinates(self.builder, fill.index, self.starts)
+
+    def by_tma(self, fill: LoadToSlot) -> int:
         """One copy a panel, of a multicast tile of this CTA's lines; returns the bytes that will
         arrive.
         """
-        b, ring, dtype = self.builder, self.ring, fill.dtype
+        b, dtype = self.builder, fill.dtype
         if fill.box:
-            return self.beside(fill, layout)
+            return self.beside(fill)
         rows, columns, swizzle = self.panels(fill)
         share = self.shares.get(fill.multicast)
         num = rows // share.num if share else rows
         span = dtype.count(SWIZZLE_SPAN[swizzle])
-        row_dim = _row_dim(fill)
-        box = [v.type.size if isinstance(v.type, Axis) else 1 for v in fill.index]
+        row_dim, box, at = _row_dim(fill), _box(fill), [*self.at(fill)]
         box[row_dim], box[-1] = num, span
-        map = self.maps.of(fill.tensor, tuple(box), swizzle)
-        at = list(coordinates(b, fill.index, self.places.starts))
-        start, shift = at[-1], None
+        cast = dict[str, Any]()
         if share:
             at[row_dim] = b.plus(at[row_dim], b.times(share.part, num, "line"), "line")
             shift = b.times(share.part, dtype.size(num * span), "shift")
-        offset = ring.offsets[layout][fill.field]
-        for panel in range(columns // span):
-            b.add(
-                TmaLoad(
-                    map=map,
-                    coordinates=(*at[:-1], b.plus(start, panel * span)),
-                    shared=ring.shared,
-                    offset=offset + dtype.size(panel * rows * span),
-                    shift=shift,
-                    state=self.state,
-                    barriers=ring.full,
-                    multicast=share.mask if share else None,
-                    loc=fill.loc,
-                )
-            )
+            cast = dict(shift=shift, multicast=share.mask)
+        self.boxes(fill, box, swizzle, at, range(0, columns, span), dtype.size(rows * span), **cast)
         return dtype.size(rows * columns)
 
-    def beside(self, fill: LoadToSlot, layout: int) -> int:
+    def beside(self, fill: LoadToSlot) -> int:
         """What lies beside operands, in one box."""
         b, dtype = self.builder, fill.dtype
-        *at, last = coordinates(b, fill.index, self.places.starts)
+        *at, last = self.at(fill)
         if fill.last is None:
             unit = dtype.count(TMA_ALIGN)
             last = b.times(b.quotient(last, unit), unit, "line")
-        b.add(
-            TmaLoad(
-                map=self.maps.of(fill.tensor, fill.box, "none"),
-                coordinates=(*at, last),
-                shared=self.ring.shared,
-                offset=self.ring.offsets[layout][fill.field],
-                state=self.state,
-                barriers=self.ring.full,
-                loc=fill.loc,
-            )
-        )
+        self.boxes(fill, fill.box, "none", (*at, last), range(1))
         return dtype.size(math.prod(fill.box))
 
-    def by_threads(self, fill: LoadToSlot, layout: int) -> None:
+    def in_parts(self, parts: Iterable[int], fills: Sequence[LoadToSlot]) -> None:
+        """A slot for each of the parts, from `state` on."""
+        b, ring, state, first = self.builder, self.ring, self.state, 0
+        for width in parts:
+            if first:
+                before, state = state, b.value("s", State())
+                b.add(Advance(result=state, state=before, num=ring.depth, loc=b.loc))
+            b.add(WaitBarrier(barriers=ring.empty, state=state, loc=b.loc))
+            own = dataclasses.replace(self, state=state)
+            with b.region() as copies:
+                total = sum(own.part(fill, first, width) for fill in fills)
+            b.add(ArriveExpectTx(barriers=ring.full, state=state, tx_bytes=total, loc=b.loc))
+            b.ops += copies
+            first += width
+
+    def part(self, fill: LoadToSlot, first: int, width: int) -> int:
+        """So many columns of a tile, or all of a single line."""
+        dtype, tile, rows = fill.dtype, self.tiles[fill.field], 1
+        swizzle = swizzle_of(tile, width)
+        if is_line(tile):
+            width = span = min(width, fill.axes[0].size)
+        else:
+            rows, span = fill.axes[0].size, dtype.count(SWIZZLE_SPAN[swizzle])
+        box, columns = (*_box(fill)[:-1], span), range(first, first + width, span)
+        self.boxes(fill, box, swizzle, self.at(fill), columns, dtype.size(rows * span))
+        return dtype.size(rows * width)
+
+    def boxes(
+        self,
+        fill: LoadToSlot,
+        box: Sequence[int],
+        swizzle: str,
+        at: Sequence[Value],
+        columns: range,
+        each: int = 0,
+        **cast: Any,
+    ) -> None:
+        """From `at` on, along the last dimension one from each of the `columns` on, which lie
+        `each` bytes apart in SMEM.
+        """
+        b, ring, (*others, start) = self.builder, self.ring, at
+        map = self.maps.of(fill.tensor, tuple(box), swizzle)
+        for n, column in enumerate(columns):
+            b.add(
+                TmaLoad(
+                    map=map,
+                    coordinates=(*others, b.plus(start, column)),
+                    shared=ring.shared_of(self.tiles[fill.field]),
+                    offset=ring.offsets[self.layout][fill.field] + n * each,
+                    state=self.state,
+                    barriers=ring.full,
+                    loc=fill.loc,
+                    **cast,
+                )
+            )
+
+    def by_threads(self, fill: LoadToSlot) -> None:
         rows, columns, swizzle = self.panels(fill)
         self.builder.add(
             ThreadLoad(
                 tensor=fill.tensor,
-                coordinates=coordinates(self.builder, fill.index, self.places.starts),
+                coordinates=self.at(fill),
                 row_dim=_row_dim(fill),
                 rows=rows,
                 columns=columns,
                 swizzle=swizzle,
                 shared=self.ring.shared,
-                offset=self.ring.offsets[layout][fill.field],
+                offset=self.ring.offsets[self.layout][fill.field],
                 state=self.state,
                 loc=fill.loc,
             )
         )
+
+
+def _box(fill: LoadToSlot) -> list[int]:
+    return [v.type.size if isinstance(v.type, Axis) else 1 for v in fill.index]
 
 
 def _row_dim(fill: LoadToSlot) -> int:

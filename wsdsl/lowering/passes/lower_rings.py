@@ -72,11 +72,10 @@ from wsdsl.lowering.placed_ring import (
     Producers,
     TensorMaps,
     drain,
-    fill_subtiles,
     released_unmet,
     take_subtiles,
 )
-from wsdsl.lowering.slot_copies import Places, SlotCopies, coordinates, divided, lines_of
+from wsdsl.lowering.slot_copies import SlotCopies, divided, lines_of
 
 WARPS = 4
 
@@ -183,7 +182,6 @@ class _Rings:
             offsets.append(tuple(at))
             total = max(total, -(-used // SMEM_ALIGN) * SMEM_ALIGN)
         released = op.consumers * num_peers(op.multicast) * self.releases(op.result)
-        self.layouts[op.result] = op.layouts
         filled = self.producers.arrivals(op.result)
         self.declare(op, total, tuple(offsets), (filled, released))
 
@@ -214,6 +212,7 @@ class _Rings:
         for made, num in zip((full, empty), arrivals, strict=True):
             barriers = AllocateBarriers(result=made, label=made.name, arrivals=num, loc=op.loc)
             self.declarations.append(barriers)
+        self.layouts[op.result] = op.layouts
         self.rings[op.result] = PlacedRing(shared, lines, full, empty, offsets, op.multicast)
 
     def shared(self, op: CircularBuffer, what: str, bytes: int) -> Value:
@@ -245,14 +244,7 @@ class _Rings:
         match op:
             case ProducerAcquire():
                 assert op.state is not None
-                ring = self.rings[op.ring]
-                if op.ring in self.parts:
-                    filled = [
-                        (f, coordinates(b, f.index, self.starts)) for f in self.fills[op.result]
-                    ]
-                    fill_subtiles(b, self.maps, ring, self.parts[op.ring], op.state, filled)
-                else:
-                    self.fill(op, ring, op.state)
+                self.fill(op, self.rings[op.ring], op.state)
             case ProducerTail():
                 assert op.state is not None
                 with b.region() as waits:
@@ -321,15 +313,17 @@ class _Rings:
         if self.producers.by_stores(op.ring):
             b.add(WaitBarrier(barriers=ring.empty, state=state, loc=op.loc))
             return
+        tiles, known = self.layouts[op.ring][op.layout], (self.axes, self.divided, self.starts)
+        copies_to = SlotCopies(b, self.maps, ring, state, op.layout, tiles, self.shares, *known)
+        if op.ring in self.parts:
+            copies_to.in_parts(self.parts[op.ring], fills)
+            return
         by_tma, by_threads = self.producers.ways(op.ring, self.now)
-        layouts, axes = self.layouts[op.ring], self.axes
-        places = Places(layouts[op.layout], axes, self.divided, self.starts)
-        copies_to = SlotCopies(b, self.maps, ring, state, self.shares, places)
         with b.region() as copies:
             total = 0
             for fill in fills:
                 if fill.tensor.name not in self.kernel.unaligned:
-                    total += copies_to.by_tma(fill, op.layout)
+                    total += copies_to.by_tma(fill)
         wait = WaitBarrier(barriers=ring.empty, state=state, loc=op.loc)
         expect = ArriveExpectTx(barriers=ring.full, state=state, tx_bytes=total, loc=op.loc)
         if not by_threads:
@@ -340,7 +334,7 @@ class _Rings:
             b.add(Elect(body=(expect, *copies), loc=op.loc))
         for fill in fills:
             if fill.tensor.name in self.kernel.unaligned:
-                copies_to.by_threads(fill, op.layout)
+                copies_to.by_threads(fill)
         b.add(FenceAsyncProxy(loc=op.loc))
         self.written(op.ring, state)
 
