@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import wsdsl
-from wsdsl import Schedule, ScheduleError
+from wsdsl import LaunchError, Schedule, ScheduleError
 from wsdsl.artifact.signature import MapArgument
 from wsdsl.ir.swizzle import nibble_address
 from wsdsl.ir.types import DTYPES
@@ -105,6 +105,48 @@ def test_right_and_proved(
     assert compiled.certificate is not None
 
 
+EXPERTS = """
+@kernel
+def experts(X: bf16[E, M, K], W: i4[E, N, K], s: bf16[E, N, G], Y: f32[E, M, N]):
+    for e in each(E):
+        for m, n in tiles(M, N):
+            acc = zeros(f32[m, n])
+            for k in tiles(K):
+                acc += X[e, m, k] @ (cast(W[e, n, k], bf16) * s[e, n, index(k) // 32])
+            Y[e, m, n] = acc
+"""
+PARTS = """
+@kernel
+def parts(X: bf16[M, K], W: u4[N, K], o: i32[P], Y: f32[P, M, N]):
+    for p in each(P):
+        for m, n in tiles(M, N):
+            acc = zeros(f32[m, n])
+            for k in tiles(o[p], o[p] + 40, of=K):
+                acc += X[m, k] @ cast(W[n, k], bf16)
+            Y[p, m, n] = acc
+"""
+
+
+def test_experts_in_rows_that_lie_apart() -> None:
+    own, three = wsdsl.parse(EXPERTS).experts, arguments("i4", "groups", (40, 72, 160))
+    x, w, s = (np.stack([x, x[::-1]]) for x in three)
+    apart = np.full((2, 72, 96), 255, np.uint8)
+    apart[..., :80] = w
+    wanted = own.reference(x, w, s, None)
+    for given in w, apart[..., :80], own.pack(W=apart[..., :80]):
+        assert np.array_equal(own.simulate(x, given, s, None), wanted)
+
+
+@pytest.mark.parametrize("decode", ["registers", "shared"])
+def test_parts_may_begin_amid_a_byte(decode: Any) -> None:
+    own, (x, w) = wsdsl.parse(PARTS).parts, arguments("u4", "plain", (24, 72, 160))
+    given = x, w, np.array([0, 7, 50], np.int32), None
+    found = own.simulate(*given, schedule=Schedule(decode=decode))
+    assert np.array_equal(found, own.reference(*given))
+    known = dict(M=24, N=72, K=160, P=3)
+    assert own.compile(Schedule(decode=decode), **known).certificate is not None
+
+
 @pytest.mark.parametrize("shape", [(64, 64), (65, 130), (3, 7, 64)])
 def test_packed_and_unpacked(shape: tuple[int, ...]) -> None:
     *outer, last = shape
@@ -112,6 +154,12 @@ def test_packed_and_unpacked(shape: tuple[int, ...]) -> None:
     made = pack(array, DTYPES["u4"])
     assert made.shape == shape and made.nbytes % (64 * 64 // 2) == 0
     assert np.array_equal(made.unpack(), array)
+
+
+def test_what_is_no_array_of_its_type_is_not_packed() -> None:
+    for dtype, array in ("u4", np.zeros((64, 64), np.float32)), ("i8", codes("u8", 64, 64)):
+        with pytest.raises(LaunchError, match=rf"dtype is \w+, expected {dtype}"):
+            kernel(dtype).pack(array)
 
 
 def test_a_block_is_what_smem_holds() -> None:

@@ -71,6 +71,10 @@ def pack(array: Any, dtype: DType) -> Packed:
     has two elements to a byte.
     """
     view = adapt(describe(array), dtype)
+    if view.dtype != dtype:
+        hint = "of 4 bits it is of uint8, two elements to a byte" if dtype.bits == 4 else ""
+        message = f"dtype is {view.dtype}, expected {dtype}"
+        raise LaunchError(Finding(message, hint=hint))
     *_, lines, last = view.shape
     if view.is_empty:
         raise LaunchError(Finding(f"an array of shape {view.shape} has nothing to pack"))
