@@ -16,6 +16,7 @@ import ml_dtypes
 import numpy as np
 
 PAIRS: Mapping[str, Any] = {"f16x2": np.float16, "bf16x2": ml_dtypes.bfloat16}
+FLOATS: Mapping[str, Any] = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 SHARED_BASE = 0x400
 PASSED_OVER = ("bar", "barrier", "fence", "griddepcontrol", "setmaxnreg")
 RELATIONS: Mapping[str, Callable[[int, int], bool]] = {
@@ -156,12 +157,12 @@ class _Thread:
                 self.access(kind, modifiers, operands)
             case "prefetch":
                 self.memory.prefetched.append(self.address(to) - self.memory.base)
+            case "cvt" if modifiers[-2] in FLOATS:
+                self.registers[to] = self.to_float(modifiers[-1], modifiers[-2], rest[0])
             case "cvt":
                 bits, source = int(modifiers[-2][1:]), modifiers[-1]
                 value = self.value(rest[0]) & ((1 << int(source[1:])) - 1)
                 value = signed(value, int(source[1:])) if source[0] == "s" else value
-                if modifiers[-2] == "f32":
-                    value = int(np.float32(value).view(np.uint32))
                 self.registers[to] = value & ((1 << bits) - 1)
             case "mov" if to.startswith("{"):
                 for i, name in enumerate(x.strip() for x in to[1:-1].split(",")):
@@ -173,6 +174,16 @@ class _Thread:
                 self.registers[to] = low | high << 16
             case _:
                 self.registers[to] = self.computed(kind, modifiers, rest)
+
+    def to_float(self, source: str, target: str, text: str) -> int:
+        """Of an integer, or of an f32."""
+        if source == "f32":
+            held = np.array([self.value(text)], np.uint32).view(np.float32)
+        else:
+            value, bits = self.value(text), int(source[1:])
+            held = np.array([signed(value, bits) if source[0] == "s" else value % (1 << bits)])
+        made = held.astype(FLOATS[target])
+        return int(made.view(np.uint32 if target == "f32" else np.uint16)[0])
 
     def access(self, kind: str, modifiers: list[str], operands: list[str]) -> None:
         width = int(re.sub(r"\D", "", modifiers[-1])) // 8

@@ -296,6 +296,26 @@ def test_nibbles_become_floats(order: str, source: str, dtype: Any) -> None:
     assert found.tobytes() == values.astype(dtype).tobytes()
 
 
+ZERO_POINTS = """
+%points: frag<{source}[64x1]> = cast(x=%r)
+%left: frag<{dtype}[64x64]> = cast(x=%x)
+%right: frag<{dtype}[64x1]> = cast(x=%points)
+%cast: frag<{dtype}[64x64]> = map(fn="sub", args=(%left, %right))
+"""
+
+
+@pytest.mark.parametrize("source", ["u4", "i4"])
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])
+def test_nibbles_less_zero_points(source: str, dtype: Any) -> None:
+    """All of either, by one subtraction a pair: what made floats of them is taken off with it."""
+    lines = np.tile(np.arange(256).astype(np.uint8), 2).reshape(16, 32)
+    lines = np.roll(lines, 1, 0) ^ np.arange(16, dtype=np.uint8)[:, None]
+    values = unpack_nibbles(lines, DTYPES[source], 64).astype(np.float32)
+    points = np.arange(16) - 16 * (np.arange(16) > 7) * (source == "i4")
+    found = operand_of(lines, dtype, "packed32", ZERO_POINTS, source=source)
+    assert found.tobytes() == (values - points[:, None]).astype(dtype).tobytes()
+
+
 HALVES = [ml_dtypes.bfloat16, np.float16]
 
 

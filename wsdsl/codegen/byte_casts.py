@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from wsdsl.codegen.convert_type import is_packed
 from wsdsl.codegen.halves import AND_OR, AND_XOR, arithmetic, lop3, spread, twice
-from wsdsl.codegen.held import Registers
+from wsdsl.codegen.held import Raised, Registers
 from wsdsl.codegen.small_floats import SMALL_FORMATS, small_to_half
 from wsdsl.codegen.writer import Writer
 from wsdsl.ir.types import DType
@@ -28,13 +28,18 @@ def bytes_to_half(w: Writer, x: Registers, dtype: DType) -> Registers | None:
     if dtype.name not in ("bf16", "f16") or (x.dtype.name == "f8e8m0" and dtype.name == "f16"):
         return None
     made: list[str] = []
+    if x.dtype.bits == 4 and not small:
+        raised = _raised(w, x, dtype)
+        name, offset = f"sub.rn.{dtype.name}x2", str(raised.offset)
+        made = [arithmetic(w, name, text, offset) for text in raised.texts]
+        return Registers(dtype, x.rows, x.columns, tuple(made), raised=raised)
     for pair in halves_of(w, x):
         if small:
             made.append(small_to_half(w, pair, x.dtype, dtype))
         elif x.dtype.bits == 8 and dtype.name == "bf16":
             made.append(_byte_to_bf16(w, pair, x.dtype.kind == "int"))
         else:
-            made.append(_to_half(w, pair, x.dtype, dtype))
+            made.append(_byte_to_f16(w, pair, x.dtype.kind == "int"))
     return Registers(dtype, x.rows, x.columns, tuple(made))
 
 
@@ -45,12 +50,17 @@ def halves_of(w: Writer, x: Registers) -> tuple[str, ...]:
     return x.spread or tuple(spread(w, text) for text in x.texts)
 
 
-def _to_half(w: Writer, pair: str, source: DType, target: DType) -> str:
-    one = IN_F16 if target.name == "f16" else IN_BF16
-    signed, mask = source.kind == "int", twice((1 << source.bits) - 1)
-    offset = twice(one + (1 << source.bits - 1) if signed else one)
-    held = lop3(w, pair, mask, offset, AND_XOR if signed else AND_OR)
-    return arithmetic(w, f"sub.rn.{target.name}x2", held, str(offset))
+def _raised(w: Writer, x: Registers, target: DType) -> Raised:
+    signed = x.dtype.kind == "int"
+    offset = twice((IN_F16 if target.name == "f16" else IN_BF16) + 8 * signed)
+    table = AND_XOR if signed else AND_OR
+    return Raised(offset, tuple(lop3(w, pair, twice(15), offset, table) for pair in x.texts))
+
+
+def _byte_to_f16(w: Writer, pair: str, signed: bool) -> str:
+    offset = twice(IN_F16 + 128 * signed)
+    held = lop3(w, pair, twice(0xFF), offset, AND_XOR if signed else AND_OR)
+    return arithmetic(w, "sub.rn.f16x2", held, str(offset))
 
 
 def _byte_to_bf16(w: Writer, pair: str, signed: bool) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from wsdsl.codegen import inline_ptx, nvvm
 from wsdsl.codegen.byte_casts import bytes_to_half
 from wsdsl.codegen.context import Context
@@ -15,7 +17,7 @@ from wsdsl.codegen.fragments import (
     resized,
     shape_of,
 )
-from wsdsl.codegen.held import Registers, Scalar
+from wsdsl.codegen.held import Raised, Registers, Scalar
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.tile_ops import Bitcast, Cast
@@ -47,7 +49,8 @@ def cast(w: Writer, x: Registers, dtype: DType, saturate: bool = False) -> Regis
             floats = as_floats(w, x)
         else:
             floats = [int_to_float(w, x.dtype, text) for text in elements(w, x)]
-        return from_floats(w, dtype, shape, floats)
+        made = from_floats(w, dtype, shape, floats)
+        return replace(made, raised=Raised()) if x.dtype.name in ("i4", "u4") else made
     if x.dtype.is_float:
         floats = as_floats(w, x)
         if dtype.name == "bool":

@@ -33,6 +33,17 @@ class Affine:
 
 
 @dataclass(frozen=True, slots=True)
+class Raised:
+    """Of 16-bit floats that were integers of 4 bits: pairs plus `offset`, the bits of two floats
+    beside which there is room for such integers and their differences; no `texts` where they are
+    not held in pairs.
+    """
+
+    offset: int = 0
+    texts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Registers:
     """A fragment's, or accumulator's, registers in one thread (`fragments.py` has the layout).
 
@@ -52,6 +63,7 @@ class Registers:
     """Words of a packed tensor that the registers were made of, where they are at hand: of 8 bits
     with two pairs each, as bytes 0 and 2, and 1 and 3; of 4 bits with four, as nibbles i and i + 4.
     """
+    raised: Raised | None = None
 
 
 @dataclass(frozen=True, slots=True)

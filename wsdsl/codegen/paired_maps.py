@@ -27,6 +27,8 @@ def paired(c: Context, op: Map, dtype: DType, shape: Shape) -> Registers | None:
     if first.dtype != dtype or second.dtype != dtype:
         return None
     pairs, made = _Pairs(c.w, shape), list[str]()
+    if op.fn == "sub" and shape_of(first) == shape and first.raised and _is_of_lines(second):
+        return _less_zero_points(c.w, pairs, first, second)
     for i in range(num_registers(dtype, *shape)):
         a, b = pairs.of(first, i), pairs.of(second, i)
         if op.fn == "where":
@@ -34,6 +36,26 @@ def paired(c: Context, op: Map, dtype: DType, shape: Shape) -> Registers | None:
         else:
             made.append(arithmetic(c.w, f"{op.fn}.rn.{dtype.name}x2", a, b))
     return Registers(dtype, *shape, tuple(made))
+
+
+def _is_of_lines(held: Registers) -> bool:
+    """Integers of 4 bits, one for many elements."""
+    return held.raised is not None and not held.raised.texts
+
+
+def _less_zero_points(w: Writer, pairs: _Pairs, first: Registers, second: Registers) -> Registers:
+    """Integers of 4 bits less others, of rows mostly: what was added to the first to convert them
+    is taken off with the second, exactly.
+    """
+    name, raised, made = f"rn.{first.dtype.name}x2", first.raised, dict[str, str]()
+    assert raised is not None
+    results: list[str] = []
+    for i, text in enumerate(raised.texts):
+        other = pairs.of(second, i)
+        if other not in made:
+            made[other] = arithmetic(w, f"add.{name}", other, str(raised.offset))
+        results.append(arithmetic(w, f"sub.{name}", text, made[other]))
+    return Registers(first.dtype, first.rows, first.columns, tuple(results))
 
 
 def _either(w: Writer, mask: str, a: str, b: str) -> str:
