@@ -136,6 +136,11 @@ class _Thread:
                 at = self.program.labels[operands[0]]
             elif kind == "shfl":
                 self.registers[operands[0]] = yield self.value(operands[1]), self.value(operands[2])
+            elif kind == "vote":
+                votes = 0
+                for lane in range(32):
+                    votes += yield self.value(operands[1]), lane
+                self.registers[operands[0]] = int(votes == 32 if "all" in modifiers else votes > 0)
             elif kind not in PASSED_OVER:
                 self.step(kind, modifiers, operands)
 
@@ -205,6 +210,8 @@ class _Thread:
     def computed(self, kind: str, modifiers: list[str], texts: list[str]) -> int:
         type, values = modifiers[-1], [self.value(x) for x in texts]
         if type == "pred":
+            if kind in ("mov", "not"):
+                return (values[0] ^ (kind == "not")) & 1
             return ARITHMETIC[kind](*values) & 1
         bits = 32 if type.endswith("x2") else int(type[1:])
         if kind == "selp":

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from wsdsl.codegen.held import Descriptor, Held, Pointer, Registers, Scalar, SharedAt, StateAt
 from wsdsl.codegen.writer import Writer
-from wsdsl.ir.op import Region, Value
+from wsdsl.ir.memory_ops import LoadGlobal
+from wsdsl.ir.op import Op, Region, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,10 @@ class Context:
     """By accumulators that have names of their own in PTX the one that they began as."""
     zeroed: Mapping[Value, Value] = field(default_factory=dict[Value, Value])
     """The same, by sums in them that nobody but a `zero_unless` reads."""
+    made: Mapping[Value, Op] = field(default_factory=dict[Value, Op])
+    """What makes a value."""
+    seldom: Mapping[Value, LoadGlobal] = field(default_factory=dict[Value, LoadGlobal])
+    """What is loaded where it is chosen, and if it is."""
     held: dict[Value, Held] = field(default_factory=dict[Value, Held])
     place: Place = field(default_factory=Place)
 

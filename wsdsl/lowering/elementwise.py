@@ -12,6 +12,7 @@ from wsdsl.ir.pipeline_ops import FoldColumns
 from wsdsl.ir.tile_ops import Bitcast, Cast, Constant, Full, If, Index, Map, Reduce, Yield
 from wsdsl.ir.types import F32, Axis, DType, Fragment, Tile
 from wsdsl.ir.walk import replace_operands
+from wsdsl.lowering.axes import tile_axes
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.register_tiles import RegisterTile, covering, narrow
 from wsdsl.lowering.zeros import zero_outside
@@ -47,6 +48,23 @@ def block_indices(
         return None
     assert isinstance(x.axis.type, Axis)
     return context.blocks(x.axis.type.name, int(size.value))
+
+
+def remainder_indices(
+    op: Map, context: PartitionContext, made: Mapping[Value, Op]
+) -> RegisterTile | None:
+    """`index(axis) % number` as the indices less a number a piece, likewise."""
+    blocks, b = block_indices(op, context, made), context.builder
+    if blocks is None:
+        return None
+    (name,), size = tile_axes(op.result), op.args[1]
+    indices = context.indices(name)
+
+    def piece(i: int, j: int) -> Value:
+        begin = b.map("mul", blocks.least.get(i, j), size, wish="begin")
+        return b.map("sub", indices.get(i, j), begin, wish=op.result.name)
+
+    return RegisterTile(context.shapes.of((name,)), piece)
 
 
 def _elementwise(

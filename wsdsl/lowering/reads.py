@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.fragment_ops import Slice
 from wsdsl.ir.memory_ops import LoadGlobal, LoadPanels, LoadShared
-from wsdsl.ir.op import Value
+from wsdsl.ir.op import Op, Value
 from wsdsl.ir.slot_ops import ElementsInShared, ValuesInShared
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
-from wsdsl.ir.tile_ops import Load, Lookup
+from wsdsl.ir.tile_ops import Constant, Index, Load, Lookup, Map
 from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import Axis, Fragment
 from wsdsl.lowering.operand_lines import operand_lines
@@ -20,7 +20,9 @@ from wsdsl.lowering.register_tiles import RegisterTile, covering, narrow
 Find = Callable[[Value], RegisterTile]
 
 
-def load_piece(op: Load | Lookup, context: PartitionContext, find: Find) -> RegisterTile:
+def load_piece(
+    op: Load | Lookup, context: PartitionContext, find: Find, made: Mapping[Value, Op]
+) -> RegisterTile:
     """A tile (or scalar) read directly, in the accumulator's layout, when it is asked for."""
     b = context.builder
     if isinstance(op, Load) and op.packed:
@@ -34,15 +36,15 @@ def load_piece(op: Load | Lookup, context: PartitionContext, find: Find) -> Regi
         places = tuple(e.least.get(i, j) for e in entries)
         if places in found:
             return found[places]
-        made = LoadGlobal(
+        load = LoadGlobal(
             result=b.value(op.result.name, covering(dtype, places)),
             tensor=op.tensor,
             index=places,
-            vector=vector_of(op.tensor, op.index, context),
+            vector=vector_of(op.tensor, op.index, context, made),
             in_order=context.partition.in_order,
             loc=op.loc,
         )
-        found[places] = b.add(made).result
+        found[places] = b.add(load).result
         return found[places]
 
     return narrow(shape, dtype, b, piece, op.tensor)
@@ -61,7 +63,7 @@ def read_elements(op: ElementsInShared, context: PartitionContext, find: Find) -
     wide = dtype.count(span)
     if any(width % wide and wide % width for width in shape.widths):
         load = Load(result=op.result, tensor=op.tensor, index=op.index, loc=op.loc)
-        return load_piece(load, context, find)
+        return load_piece(load, context, find, {})
     read: dict[tuple[int, int], Value] = {}
 
     def panels(i: int, first: int, columns: int) -> Value:
@@ -126,11 +128,13 @@ def entry_of(value: Value, context: PartitionContext, find: Find) -> RegisterTil
     return context.indices(value.type.name) if isinstance(value.type, Axis) else find(value)
 
 
-def vector_of(tensor: Value, index: tuple[Value, ...], context: PartitionContext) -> int:
+def vector_of(
+    tensor: Value, index: tuple[Value, ...], context: PartitionContext, made: Mapping[Value, Op]
+) -> int:
     """2 where neighbouring columns lie context by context at an even place of an aligned row, as
     those of 4 bits do in any case.
     """
-    last = index[-1].type
+    last = _along(index[-1], made).type
     if not isinstance(last, Axis) or last.role != "columns":
         return 1
     if tensor.as_tensor.dtype.bits == 4:
@@ -138,3 +142,15 @@ def vector_of(tensor: Value, index: tuple[Value, ...], context: PartitionContext
     if context.tiles[last.name].shifted:
         return 1
     return 1 if tensor.name in context.kernel.unaligned else 2
+
+
+def _along(index: Value, made: Mapping[Value, Op]) -> Value:
+    """The axis of `index(axis) % number`, where that leaves neighbours beside each other."""
+    match made.get(index):
+        case Map(fn="mod", args=(x, y)):
+            inner, by = made.get(x), made.get(y)
+            if isinstance(inner, Index) and isinstance(by, Constant) and by.value > 0:
+                return index if by.value % 2 else inner.axis
+        case _:
+            pass
+    return index

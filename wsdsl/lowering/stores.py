@@ -315,7 +315,7 @@ def store_directly(
             tensor=op.tensor,
             index=index,
             value=value,
-            vector=1 if op.accumulate or cut else vector_of(op.tensor, op.index, context),
+            vector=1 if op.accumulate or cut else vector_of(op.tensor, op.index, context, {}),
             accumulate=op.accumulate,
             pred=pred,
             loc=op.loc,

@@ -41,7 +41,7 @@ from wsdsl.ir.tile_ops import Cast, Constant, Map
 from wsdsl.ir.types import Tile
 from wsdsl.ir.walk import rewrite, walk
 
-MOST_LOADS = 4
+MOST_BITS = 4 * 32
 
 
 def hoist_scalars(kernel: Kernel) -> Kernel:
@@ -58,7 +58,7 @@ def _partition(partition: Partition, written: frozenset[str]) -> Partition:
     constants: dict[Value, Op] = {}
     moved: list[Op] = []
     made: set[Value] = set()
-    loads = 0
+    bits = 0
     for op in walk(body[first:]):
         if isinstance(op, Constant):
             constants[op.result] = op
@@ -67,13 +67,19 @@ def _partition(partition: Partition, written: frozenset[str]) -> Partition:
             continue
         load = isinstance(op, LoadGlobal) and op.tensor.name not in written
         derived = isinstance(op, (Map, Cast)) and made & {*operands(op)}
-        if (load and loads < MOST_LOADS) or derived:
+        if (load and bits < MOST_BITS) or derived:
             moved += [constants[v] for v in dict.fromkeys(operands(op)) if v in needed]
             moved.append(op)
             made |= {*needed, *results_of(op)}
-            loads += load
+            bits += load and _bits(op)
     rest = rewrite(body[first:], lambda op: () if op in moved else (op,))
     return dataclasses.replace(partition, body=(*body[:first], *moved, *rest))
+
+
+def _bits(op: Op) -> int:
+    """Of a register: bytes are mostly put together in one."""
+    (made,) = results_of(op)
+    return made.type.dtype.bits if isinstance(made.type, Tile) else 0
 
 
 def _is_scalar(value: Value) -> bool:

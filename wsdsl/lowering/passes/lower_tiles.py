@@ -80,7 +80,12 @@ from wsdsl.lowering.carried import (
     stays_with_products,
 )
 from wsdsl.lowering.cluster_exchange import ClusterExchange
-from wsdsl.lowering.elementwise import block_indices, compute, with_zeros_outside
+from wsdsl.lowering.elementwise import (
+    block_indices,
+    compute,
+    remainder_indices,
+    with_zeros_outside,
+)
 from wsdsl.lowering.epilogue_operands import EpilogueOperands
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.products import Products
@@ -239,10 +244,14 @@ class _Lowering:
                 blocks := block_indices(op, self.context, self.made)
             ) is not None:
                 self.env[op.result] = blocks
+            case Map(fn="mod") if (
+                rest := remainder_indices(op, self.context, self.made)
+            ) is not None:
+                self.env[op.result] = rest
             case RenameAxes():
                 self.env[op.result] = self.pieces(op.x)
             case Load() | Lookup():
-                self.env[made[0]] = load_piece(op, self.context, self.pieces)
+                self.env[made[0]] = load_piece(op, self.context, self.pieces, self.made)
             case _ if made and (is_tile(made[0]) or any(v in self.env for v in operands(op))):
                 self.env[made[0]] = compute(op, self.context, self.pieces, self.made)
             case _:

@@ -1,0 +1,83 @@
+"""Rows that are seldom taken from elsewhere: what a warp goes round, and what it then holds."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tests.codegen.test_register_operands import operand_of
+from wsdsl import Schedule, parse
+
+ROWS = """
+%own: i32 = constant(value={kept})
+%kept: frag<bool[64x1]> = map(fn="lt", args=(%r, %own))
+%places: frag<i32[64x64]> = map(fn="add", args=(%r, %c))
+%held: frag<{{dtype}}[64x64]> = load_global(tensor=%T, index=(%places,))
+%s: frag<{{dtype}}[64x1]> = load_global(tensor=%S, index=(%r,))
+%scaled: frag<{{dtype}}[64x64]> = map(fn="mul", args=(%x, %s))
+%cast: frag<{{dtype}}[64x64]> = map(fn="where", args=(%kept, %held, %scaled))
+"""
+
+
+@pytest.mark.parametrize("kept", [0, 1, 11, 64])
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])
+def test_rows_from_elsewhere(kept: int, dtype: Any) -> None:
+    """What is loaded is 0 behind the tensor's end."""
+    rng = np.random.default_rng(kept)
+    lines, s, t = (rng.standard_normal(n).astype(dtype) for n in ((16, 64), 64, 64))
+    made = ROWS.format(kept=kept)
+    found = operand_of(lines, dtype, "packed128", made, s, t)
+    scaled = lines.astype(np.float32) * s[:16, None].astype(np.float32)
+    places = np.arange(16)[:, None] + np.arange(64)
+    held = np.concatenate([t, np.zeros(64, dtype)])[places]
+    wanted = np.where(np.arange(16)[:, None] < kept, held, scaled.astype(dtype))
+    assert found.tobytes() == wanted.tobytes()
+
+
+TEXT = """
+@kernel
+def chosen(X: bf16[M, K], W: i8[N, K], at: i32[N], V: bf16[R, K], Y: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += X[m, k] @ where(at[n] >= 0, V[at[n], k], cast(W[n, k], bf16))
+        Y[m, n] = acc
+"""
+
+
+def test_loads_stand_behind_the_vote() -> None:
+    """Of pairs of columns, once."""
+    (own,) = vars(parse(TEXT)).values()
+    schedule = Schedule(consumers=1, tile=dict(m=16, n=64, k=64))
+    ptx = own.compile(schedule, M=16, N=128, K=256).ptx
+    loads = [m.start() for m in re.finditer(r"ld\.global\.nc\.b32", ptx)]
+    assert len(loads) == 2 + 16
+    assert sum(at > ptx.index("vote.sync.any") for at in loads) == 16
+
+
+def test_what_others_read_is_loaded_where_it_stands() -> None:
+    text = TEXT.replace("V: bf16[R, K]", "V: bf16[R, K], S: f32[N]")
+    text = text.replace("            acc +=", "            held = V[at[n], k]\n            acc +=")
+    text = text.replace("V[at[n], k], cast", "held, held + cast")
+    (own,) = vars(parse(text)).values()
+    assert "vote.sync.any" not in own.compile(Schedule(consumers=1), M=16, N=128, K=256).ptx
+
+
+def test_right_and_proved() -> None:
+    (own,) = vars(parse(TEXT)).values()
+    rng = np.random.default_rng(0)
+    x, v = (
+        rng.integers(-8, 9, shape).astype(ml_dtypes.bfloat16) for shape in ((20, 200), (3, 200))
+    )
+    w = rng.integers(-128, 128, (100, 200)).astype(np.int8)
+    at = np.full(100, -1, np.int32)
+    at[[0, 63, 99]] = [2, 0, 1]
+    whole = w.astype(np.float64)
+    whole[[0, 63, 99]] = v.astype(np.float64)[[2, 0, 1]]
+    got = own.simulate(x, w, at, v, None)
+    assert np.array_equal(got, x.astype(np.float64) @ whole.T)
+    assert own.compile(M=20, N=100, K=200).prove()
