@@ -97,6 +97,10 @@ class ForTiles(Op):
     args: tuple[Value, ...] = bound_arguments()
     body: Region = ()
 
+    @property
+    def dim(self) -> str:
+        return self.index.as_axis.dim
+
 
 @op_class
 class ForEach(Op):

@@ -277,17 +277,13 @@ def _registers(
     return total
 
 
-def volume(product: Contract, sizes: Mapping[str, int]) -> int:
-    """Multiplications of a product of tiles; `sizes`: elements of a tile along every axis."""
-    a, b = product.tiles
-    return math.prod(sizes[axis] for axis in {*a.axes, *b.axes})
-
-
 def product_cycles(product: Contract, sizes: Mapping[str, int]) -> float:
     """For which it keeps the tensor cores busy, at the least: an instruction (64 rows) takes half
-    as many cycles as it has columns.
+    as many cycles as it has columns. `sizes`: elements of a tile along every axis.
     """
-    return volume(product, sizes) / (64 * k_step(product.dtype) * 2)
+    a, b = product.tiles
+    volume = math.prod(sizes[axis] for axis in {*a.axes, *b.axes})
+    return volume / (64 * k_step(product.dtype) * 2)
 
 
 @once_each

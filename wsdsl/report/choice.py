@@ -5,7 +5,7 @@ other ways to share out the work.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from wsdsl.diagnostics import counted
 from wsdsl.ir.op import Kernel
@@ -14,7 +14,7 @@ from wsdsl.ir.types import Tensor
 from wsdsl.lowering.choice.fixed_tiles import with_fixed_tiles
 from wsdsl.lowering.choice.ranked import ranked, weight
 from wsdsl.lowering.choice.split_k_options import MARGIN, THIN_MARGIN
-from wsdsl.lowering.cooperation import cluster_size
+from wsdsl.lowering.cooperation import cluster_size, num_cooperating
 from wsdsl.lowering.footprint import (
     STAGING_BUFFERS,
     accumulator_registers,
@@ -23,7 +23,9 @@ from wsdsl.lowering.footprint import (
     promoted_registers,
     smem_bytes,
 )
-from wsdsl.lowering.model.predict import Prediction, limits, predict
+from wsdsl.lowering.model.numbers import ISSUE_PER_WARP, START_CYCLES
+from wsdsl.lowering.model.predict import Prediction, power_of, predict
+from wsdsl.lowering.model.steps import Step
 from wsdsl.lowering.model.workload import UNKNOWN_SIZE, Work
 from wsdsl.lowering.packed_operands import packable_tensors
 from wsdsl.lowering.passes.choose_schedule import completed
@@ -154,9 +156,34 @@ def _waves(p: Prediction) -> str:
     return f"{tiles}{cut} in {waves}, {100 * p.busy:.0f} % of {p.tile.target.num_sms} SMs"
 
 
+def _taken(own: Prediction, schedule: Schedule) -> dict[str, float]:
+    """What each resource takes of the time, from 0 to 1, the busiest first: what is near 1 is the
+    limit. What is beside tiles' loops is "results".
+    """
+    asked, rates = own.tile, own.tile.rates
+    lanes = rates.fma_lanes * min(1.0, ISSUE_PER_WARP * num_cooperating(schedule))
+    tiles = own.work.steps / (max(1, asked.depth) if own.work.cut else 1)
+
+    def total(of: Callable[[Step], float]) -> float:
+        return tiles * sum(step.times * of(step) for step in asked.steps if step.in_loop)
+
+    found = {
+        "tensor cores": total(lambda step: step.tensor) * power_of(asked),
+        "SMEM, read by products": total(lambda step: step.read) / rates.tensor_smem_bytes,
+        "L2": total(lambda step: step.loaded) / (rates.l2_bytes * own.gain),
+        "instructions": total(lambda step: step.instructions) / lanes,
+        "results": own.work.finished * own.epilogue,
+    }
+    shares = {name: cycles * own.stretch / own.cycles for name, cycles in found.items()}
+    shares["memory"] = own.memory / own.cycles
+    shares["handing on sums"] = own.handing / own.cycles
+    shares["start"] = START_CYCLES / own.cycles
+    return dict(sorted(shares.items(), key=lambda item: -item[1]))
+
+
 def _limits(p: Prediction, schedule: Schedule) -> str:
     """What the time goes by, in order; what takes next to nothing is left out."""
-    first, *others = limits(p, schedule).items()
+    first, *others = _taken(p, schedule).items()
     told = ", ".join(f"{name} {100 * share:.0f} %" for name, share in others if share > LEAST)
     name, share = first
     beside = f"; {told}" if told else ""

@@ -15,7 +15,7 @@ written once. What moves more bytes, and keeps more SMs busy, runs by a lower cl
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from wsdsl.ir.target import Target
@@ -238,31 +238,6 @@ def tile_cycles(asked: Workload, schedule: Schedule, gain: float = 1.0) -> tuple
     return mainloop, epilogue
 
 
-def limits(own: Prediction, schedule: Schedule) -> dict[str, float]:
-    """What each resource takes of the time, from 0 to 1, the busiest first: what is near 1 is the
-    limit. What is beside tiles' loops is "results".
-    """
-    asked, rates = own.tile, own.tile.rates
-    lanes = rates.fma_lanes * min(1.0, ISSUE_PER_WARP * num_cooperating(schedule))
-    tiles = own.work.steps / (max(1, asked.depth) if own.work.cut else 1)
-
-    def total(of: Callable[[Step], float]) -> float:
-        return tiles * sum(step.times * of(step) for step in asked.steps if step.in_loop)
-
-    found = {
-        "tensor cores": total(lambda step: step.tensor) * power_of(asked),
-        "SMEM, read by products": total(lambda step: step.read) / rates.tensor_smem_bytes,
-        "L2": total(lambda step: step.loaded) / (rates.l2_bytes * own.gain),
-        "instructions": total(lambda step: step.instructions) / lanes,
-        "results": own.work.finished * own.epilogue,
-    }
-    shares = {name: cycles * own.stretch / own.cycles for name, cycles in found.items()}
-    shares["memory"] = own.memory / own.cycles
-    shares["handing on sums"] = own.handing / own.cycles
-    shares["start"] = START_CYCLES / own.cycles
-    return dict(sorted(shares.items(), key=lambda item: -item[1]))
-
-
 def power_of(asked: Workload) -> float:
     return power(asked.rates, asked.bytes_per_cycle)
 
@@ -325,11 +300,6 @@ def _promoting(asked: Workload, schedule: Schedule) -> float:
     further = FURTHER_SCALED_CYCLES if asked.scaled else FURTHER_CYCLES * asked.columns
     each = PROMOTED_CYCLES + max(0, blocks - 1) * further + scaled + alone * ALONE_COLUMN_CYCLES
     return asked.promoted * each + asked.further_parts * FURTHER_SCALED_CYCLES
-
-
-def memory_share(own: Prediction) -> float:
-    """Of the time, what it takes to read and write the tensors once."""
-    return own.memory / own.cycles
 
 
 def least_cycles(tile: Prediction) -> float:

@@ -166,7 +166,7 @@ class Work:
     def sized(self) -> bool:
         """Whether the sizes of all dimensions of the output and the contraction are known."""
         loops = (*self.nest, *(() if self.cut is None else (self.cut,)))
-        return all(dim in self.sizes for loop in loops for dim in _dims(loop))
+        return all(loop.dim in self.sizes for loop in loops)
 
     def size(self, dim: str | int) -> int:
         return dim if isinstance(dim, int) else self.sizes.get(dim, UNKNOWN_SIZE)
@@ -217,9 +217,8 @@ class Work:
 
     def _walked(self, loop: Loop) -> tuple[str, int]:
         """By which axis ("" if by none), and how much."""
-        if isinstance(loop, ForEach):
-            return "", self.size(loop.dim)
-        return loop.index.as_axis.name, self.size(loop.index.as_axis.dim)
+        along = loop.index.type
+        return along.name if isinstance(along, Axis) else "", self.size(loop.dim)
 
     def under(
         self,
@@ -373,12 +372,6 @@ def _ends_with_a_tile(loop: Loop, made: Mapping[Value, Op]) -> set[str]:
 def _trips(walked: tuple[str, int], tile: Mapping[str, int]) -> int:
     axis, size = walked
     return -(-size // max(1, tile[axis])) if axis else size
-
-
-def _dims(loop: Loop) -> tuple[str, ...]:
-    if isinstance(loop, ForEach):
-        return (loop.dim,)
-    return (loop.index.type.dim,) if isinstance(loop.index.type, Axis) else ()
 
 
 @once

@@ -50,7 +50,6 @@ from wsdsl.lowering.model.loading import loading_cycles, most_stages
 from wsdsl.lowering.model.numbers import LOOKAHEAD
 from wsdsl.lowering.model.predict import (
     is_narrow_wave,
-    memory_share,
     predict,
 )
 from wsdsl.lowering.model.workload import Work
@@ -214,7 +213,7 @@ def _depth(kernel: Kernel, chosen: Schedule, work: Work, tile: Mapping[str, int]
         narrow = loading_cycles(own.tile) > own.tile.product_cycles
     wanted = max(2, min(wanted, most_stages(own.tile, chosen, narrow, slot_bytes)))
     enough = 2 if chosen.cuts_tiles else min(-(-LEAST_LOOKAHEAD // cycles), wanted)
-    waits = not chosen.cuts_tiles and memory_share(own) > MOSTLY_MEMORY
+    waits = not chosen.cuts_tiles and own.memory / own.cycles > MOSTLY_MEMORY
     if waits and not _is_pingpong(kernel, chosen):
         # What is under way counts for more than a second buffer for results.
         enough = wanted

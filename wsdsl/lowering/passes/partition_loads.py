@@ -139,7 +139,7 @@ def _work(kernel: Kernel, side: Region) -> ForWork:
     within = tuple(loop.within if isinstance(loop, ForTiles) else 0 for loop in nest)
     return ForWork(
         index=tuple(loop.index for loop in nest),
-        dims=tuple(_dim(loop) for loop in nest),
+        dims=tuple(loop.dim for loop in nest),
         scheduler=schedule.scheduler or "persistent",
         swizzle=schedule.swizzle or 1,
         raster=schedule.raster or "",
@@ -148,12 +148,6 @@ def _work(kernel: Kernel, side: Region) -> ForWork:
         body=side,
         loc=nest[0].loc if nest else kernel.loc,
     )
-
-
-def _dim(loop: ForTiles | ForEach) -> str:
-    if isinstance(loop, ForEach):
-        return loop.dim
-    return loop.index.as_axis.dim
 
 
 def _name(loop: ForTiles | ForEach) -> str:
