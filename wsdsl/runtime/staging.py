@@ -11,6 +11,7 @@ from wsdsl.runtime import driver
 from wsdsl.runtime.arguments import Call
 from wsdsl.runtime.device import context_for, current
 from wsdsl.runtime.launch import Launcher
+from wsdsl.runtime.packed import Packed
 from wsdsl.runtime.streams import given_stream, legacy_stream
 from wsdsl.runtime.views import ArrayView, contiguous_strides
 
@@ -27,7 +28,11 @@ def run_staged(launcher: Launcher, call: Call, stream: Any = None) -> None:
         hosts: dict[str, Any] = {}
         views: dict[str, ArrayView] = {}
         for name, view in call.views.items():
-            hosts[name], views[name] = _send(call.arrays[name], view, stack)
+            array = call.arrays[name]
+            if isinstance(array, Packed):
+                views[name] = _send_packed(array, view, stack)
+            else:
+                hosts[name], views[name] = _send(array, view, stack)
         launcher.prepare(views, call.scalars, call.dims, handle)()
         driver.call("cuStreamSynchronize", handle)
         for name in call.outputs:
@@ -44,14 +49,28 @@ def _send(array: Any, view: ArrayView, stack: ExitStack) -> tuple[Any, ArrayView
     pitched = (*shape[:-1], -(-max(1, shape[-1]) // row) * row)
     host = np.zeros(pitched, dtype=array.dtype)
     host[..., : shape[-1]] = array.reshape(shape)
-    pointer = int(driver.call("cuMemAlloc", max(PITCH, host.nbytes)))
-    stack.callback(driver.call, "cuMemFree", pointer)
-    if host.nbytes:
-        driver.call("cuMemcpyHtoD", pointer, host.ctypes.data, host.nbytes)
+    pointer = _copied(host, stack)
     per_item = array.dtype.itemsize * 8 // view.dtype.bits
     strides = (*(s * per_item for s in contiguous_strides(pitched)[:-1]), 1)
     strides = strides[: len(view.shape)] if view.shape else ()
     return host, replace(view, pointer=pointer, strides=strides, device="cuda:0", readonly=False)
+
+
+def _send_packed(packed: Packed, view: ArrayView, stack: ExitStack) -> ArrayView:
+    """Its bytes, as they are: only kernels' inputs are packed."""
+    import numpy as np
+
+    pointer = _copied(np.ascontiguousarray(packed.data), stack)
+    return replace(view, pointer=pointer, device="cuda:0")
+
+
+def _copied(host: Any, stack: ExitStack) -> int:
+    """Where its bytes are on the device, until the stack ends."""
+    pointer = int(driver.call("cuMemAlloc", max(PITCH, host.nbytes)))
+    stack.callback(driver.call, "cuMemFree", pointer)
+    if host.nbytes:
+        driver.call("cuMemcpyHtoD", pointer, host.ctypes.data, host.nbytes)
+    return pointer
 
 
 def _fetch(host: Any, view: ArrayView, array: Any) -> None:
