@@ -1,12 +1,13 @@
 """Weights of fewer bits than what they are multiplied by: wsdsl beside cuBLAS on bf16 weights.
 
-python -m benchmarks.weights                              # i8, i4, and u4 with zero points
+python -m benchmarks.weights                              # i8, i4, u4 with zero points, lossless
 python -m benchmarks.weights --quick --form i8 --rows 16 --columns 28672 --depth 8192
 python -m benchmarks.weights --schedule decode=shared --schedule "tile.k=128 consumers=2"
 
 By the protocol of contest.py. "packed" is given the weights as `Kernel.pack` lays them out; "wsdsl
-best" and "packed best" are the best of the default and the schedules given. Few rows are limited by
-the bytes of the weights, of which cuBLAS reads twice as many.
+best" and "packed best" are the best of the default and the schedules given. "lossless" are weights
+of bf16 by `wsdsl.kernels.lossless`, always packed. Few rows are limited by bytes of weights,
+of which cuBLAS reads more: a third more, or twice and four times as many.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
 
 DEFAULT = "default"
 GROUP = 128
-FORMS = ("i8", "i8_groups", "i4_groups", "u4_zeros")
+LOSSLESS = "lossless"
+FORMS = ("i8", "i8_groups", "i4_groups", "u4_zeros", LOSSLESS)
 SIZES = ((28672, 8192), (8192, 28672), (14336, 4096))
 ROWS = (1, 16, 64, 2048)
 
@@ -110,6 +112,8 @@ def operands(form: str, size: tuple[int, int, int], seed: int) -> tuple[torch.Te
     m, n, k = size
     own = torch.Generator(device="cuda").manual_seed(seed)
     x = torch.randn((m, k), device="cuda", generator=own).bfloat16()
+    if form == LOSSLESS:
+        return x, torch.randn((n, k), device="cuda", generator=own).div_(50).bfloat16()
     whole = partial(torch.randint, device="cuda", generator=own)
     groups = -(-k // GROUP)
     shape, dtype = ((n,), torch.float32) if form == "i8" else ((n, groups), torch.bfloat16)
@@ -124,7 +128,7 @@ def operands(form: str, size: tuple[int, int, int], seed: int) -> tuple[torch.Te
 
 def bits_of(form: str) -> int:
     """Of a weight."""
-    return int(form[1])
+    return 12 if form == LOSSLESS else int(form[1])
 
 
 def unpacked(x: torch.Tensor) -> torch.Tensor:
@@ -134,8 +138,11 @@ def unpacked(x: torch.Tensor) -> torch.Tensor:
     return torch.stack([x & 15, x >> 4], -1).flatten(-2)
 
 
-def rebuilt(form: str, w: torch.Tensor, s: torch.Tensor, *zeros: torch.Tensor) -> torch.Tensor:
-    """The weights: by groups as the kernel rounds them, by column exactly."""
+def rebuilt(form: str, w: torch.Tensor, *given: torch.Tensor) -> torch.Tensor:
+    """The weights: by groups as the kernel rounds them, by column, and without scales, exactly."""
+    if form == LOSSLESS:
+        return w
+    s, *zeros = given
     if bits_of(form) == 4:
         w = unpacked(w)
         w = (w ^ 8).to(s.dtype) - 8 if form == "i4_groups" else w.to(s.dtype)
@@ -154,7 +161,7 @@ def contestants(form: str, schedules: Sequence[str]) -> list[Contestant]:
             "cublas", lambda _: [Variant("mm", lambda: multiply)], lay_out=partial(whole, form)
         )
     ]
-    for name, packed in ("wsdsl", False), ("packed", True):
+    for name, packed in (("wsdsl", False), ("packed", True))[form == LOSSLESS :]:
         order = partial(laid_out, form) if packed else lambda *given: given
         own = partial(variants, form, packed, [])
         found.append(Contestant(name, own, lay_out=order))
@@ -176,6 +183,12 @@ def multiply(x: Any, w: Any, out: Any) -> Any:
 
 
 def laid_out(form: str, x: Any, w: Any, *given: Any) -> tuple[Any, ...]:
+    if form == LOSSLESS:
+        from wsdsl.kernels import lossless
+        from wsdsl.kernels.lossless.product import WEIGHTS
+
+        held = lossless.pack(w, "bytes")
+        return x, *(getattr(held, name) for name in WEIGHTS)
     return x, kernel_of(form).pack(W=w), *given
 
 
@@ -193,8 +206,14 @@ def kernel_of(form: str) -> Any:
 def ours(form: str, packed: bool, text: str, posed: Problem) -> Call:
     from wsdsl.cli.options import schedule_from
 
-    kernel = kernel_of(form).packed("W") if packed else kernel_of(form)
     sizes = dict(zip("MNK", posed.size, strict=True))
+    if form == LOSSLESS:
+        from wsdsl.kernels.lossless.product import kernel_of as lossless_kernel
+        from wsdsl.kernels.lossless.product import sizes_of
+
+        kernel, sizes = lossless_kernel("bytes", "bf16"), sizes_of(**sizes)
+    else:
+        kernel = kernel_of(form).packed("W") if packed else kernel_of(form)
     if "KB" in kernel.dims:
         sizes["KB"] = -(-sizes["K"] // GROUP)
     return kernel.compile(schedule_from([] if text == DEFAULT else text.split()), **sizes)

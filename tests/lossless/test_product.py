@@ -11,7 +11,7 @@ import pytest
 
 from wsdsl import LaunchError, Schedule
 from wsdsl.kernels import lossless
-from wsdsl.kernels.lossless.product import arranged, kernel_of, source_of
+from wsdsl.kernels.lossless.product import arranged, kernel_of, sizes_of, source_of
 
 BF16 = ml_dtypes.bfloat16
 PALETTES: tuple[Any, ...] = ("bytes", "exponents")
@@ -107,7 +107,7 @@ def test_outputs() -> None:
 @pytest.mark.parametrize("palette", PALETTES)
 @pytest.mark.parametrize("decode", ["registers", "shared"])
 def test_proved(palette: Any, decode: Any) -> None:
-    kernel, sizes = kernel_of(palette, "bf16"), dict(M=16, N=512, K=1024, B=16, W=4, G=8, R=9)
+    kernel, sizes = kernel_of(palette, "bf16"), sizes_of(16, 512, 1024)
     assert kernel.compile(Schedule(decode=decode), **sizes).prove()
 
 
@@ -115,7 +115,7 @@ def test_weights_come_through_slots() -> None:
     """Vectors of 16 bytes, one for 64 x 64 codes and two for their lower bytes; of eight weights
     the upper bytes are found by eight moves of bytes, and put beside the lower ones by four.
     """
-    sizes = dict(M=16, N=512, K=1024, B=16, W=4, G=8, R=9)
+    sizes = sizes_of(16, 512, 1024)
     ptx = kernel_of("bytes", "bf16").compile(Schedule(consumers=1), **sizes).ptx
     assert ptx.count("ld.shared.v4.b32") == 3
     assert ptx.count("prmt.b32") == 4 * (8 + 4)
@@ -140,3 +140,10 @@ def test_refusals() -> None:
 def test_the_page_shows_its_text() -> None:
     page = (Path(__file__).parents[2] / "docs" / "kernels.md").read_text()
     assert source_of("bytes", "bf16") in page
+
+
+@pytest.mark.parametrize(("n", "k"), [(1, 1), (65, 129), (200, 640)])
+def test_sizes_ahead_of_weights(n: int, k: int) -> None:
+    held, told = lossless.pack(normal(n, k)), sizes_of(3, n, k)
+    assert held.low.shape == held.codes.shape == (n, told["K"])
+    assert held.places.shape == (told["W"], n) and held.firsts.shape == (told["B"], told["G"])

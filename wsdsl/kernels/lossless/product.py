@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.kernels.gemm.dtypes import dtype_of
 from wsdsl.kernels.lossless.arrays import padded
-from wsdsl.kernels.lossless.palette import Kind
-from wsdsl.kernels.lossless.weights import Weights
+from wsdsl.kernels.lossless.palette import ROW, Kind
+from wsdsl.kernels.lossless.weights import IN_WORD, Weights
 from wsdsl.runtime.interop import describe
 from wsdsl.runtime.views import contiguous_strides
 from wsdsl.schedule import Schedule, as_schedule
@@ -58,6 +58,13 @@ def kernel_of(kind: Kind, out: str) -> Kernel:
 
     whole = one_of("matmul", source_of(kind, out), "<wsdsl.kernels.lossless>")
     return whole.packed("codes", "low")
+
+
+def sizes_of(M: int, N: int, K: int) -> dict[str, int]:  # noqa: N803
+    """The kernel's sizes for compiling it ahead of weights, of which one row in 128 is kept."""
+    across = -(-K // ROW)
+    kept = max(1, N * across // 128)
+    return dict(M=M, N=N, K=K + K % 2, W=-(-across // IN_WORD), B=across, G=-(-N // ROW), R=kept)
 
 
 def matmul(
