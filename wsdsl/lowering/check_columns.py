@@ -58,8 +58,7 @@ def column_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
                 told = f"columns lie along rows of `{tensor.name}` ({dtype}), which TMA moves"
                 yield Finding(
                     f"{what}{among}: {told} by {line} bytes",
-                    kernel.loc,
-                    f"make it a multiple of {step}{among}",
+                    hint=f"make it a multiple of {step}{among}",
                 )
 
 

@@ -95,42 +95,36 @@ def _order(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         yield Finding(
             f"Schedule.cluster names `{name}`, "
             + ("whose indices are not tiles" if scalar else "which no parallel loop walks"),
-            kernel.loc,
-            f"the parallel loops over tiles are {walked}",
+            hint=f"the parallel loops over tiles are {walked}",
         )
     if cluster_size(chosen) > (most := kernel.target.max_cluster):
-        yield Finding(f"Schedule.cluster has more than {most} CTAs in all", kernel.loc)
+        yield Finding(f"Schedule.cluster has more than {most} CTAs in all")
     if chosen.multicast and all((chosen.cluster or {}).get(name, 1) == 1 for name in known):
         yield Finding(
             "Schedule.multicast is True, and there is no cluster whose CTAs could load for others",
-            kernel.loc,
-            f"name one along {listed}, such as cluster=dict({known[-1] if known else 'm'}=2)",
+            hint=f"name one along {listed}, such as cluster=dict({known[-1] if known else 'm'}=2)",
         )
     if chosen.raster not in (None, "auto", *known):
         yield Finding(
             f"Schedule.raster names `{chosen.raster}`, which no parallel loop walks",
-            kernel.loc,
-            f"the parallel loops over tiles are {listed}",
+            hint=f"the parallel loops over tiles are {listed}",
         )
     if chosen.mode == "pingpong":
         if (chosen.consumers or 1) < 2:
             yield Finding(
                 f'mode="pingpong" with {chosen.consumers} consumer: nobody to alternate with',
-                kernel.loc,
-                "use 2 consumers",
+                hint="use 2 consumers",
             )
         if not multiplied(kernel):
             yield Finding(
                 'mode="pingpong" needs a product: consumers alternate at the tensor cores',
-                kernel.loc,
-                'use mode="cooperative"',
+                hint='use mode="cooperative"',
             )
     if chosen.order_barriers and num_cooperating(chosen) < 2:
         alone = 'mode="pingpong"' if chosen.mode == "pingpong" else f"consumers={chosen.consumers}"
         yield Finding(
             f"Schedule.order_barriers is True, and with {alone} nobody shares a tile",
-            kernel.loc,
-            'use mode="cooperative" with 2 or 3 consumers, or leave order_barriers out',
+            hint='use mode="cooperative" with 2 or 3 consumers, or leave order_barriers out',
         )
 
 
@@ -174,17 +168,17 @@ def _cut(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     by, pieces = f'scheduler="{chosen.scheduler}"', 'use scheduler="split_k"'
     if chosen.scheduler != "split_k":
         if chosen.reduction == "parallel":
-            yield Finding(f'Schedule.reduction="parallel" with {by}', kernel.loc, pieces)
+            yield Finding(f'Schedule.reduction="parallel" with {by}', hint=pieces)
         if chosen.splits not in (None, 1):
-            yield Finding(f"Schedule.splits with {by}", kernel.loc, pieces)
+            yield Finding(f"Schedule.splits with {by}", hint=pieces)
     elif chosen.splits is None:
         hint = "say how many: splits=4; they are chosen only where all sizes are known"
         if chosen.reduction == "parallel":
             hint += ", and all slices can run at the same time"
-        yield Finding('scheduler="split_k" without splits', kernel.loc, hint)
+        yield Finding('scheduler="split_k" without splits', hint=hint)
     if chosen.reduction and not cuts:
         told = f"Schedule.reduction with {by}, which cuts no tiles"
-        yield Finding(told, kernel.loc, f'{pieces} or "stream_k"')
+        yield Finding(told, hint=f'{pieces} or "stream_k"')
 
 
 def _shared_contraction(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
@@ -196,12 +190,12 @@ def _shared_contraction(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     told = f"Schedule.cluster names `{name}`, along which the CTAs share a sum"
     if chosen.cuts_tiles:
         mixed = f'{told}, and scheduler="{chosen.scheduler}" cuts it, too'
-        yield Finding(mixed, kernel.loc, 'use scheduler="persistent" or "grid"')
+        yield Finding(mixed, hint='use scheduler="persistent" or "grid"')
     if num_pingpong_consumers(chosen) > 1:
-        yield Finding(f'{told}, and mode="pingpong"', kernel.loc, 'use mode="cooperative"')
+        yield Finding(f'{told}, and mode="pingpong"', hint='use mode="cooperative"')
     if shared_role(kernel, chosen) == "columns":
         by_columns = f'{told}, and share="{chosen.share}": CTAs and consumers would both divide it'
-        yield Finding(by_columns, kernel.loc, "leave share out")
+        yield Finding(by_columns, hint="leave share out")
     unfit = list(why_not(body)) or list(why_not_by_cluster(kernel, body))
     for finding in unfit:
         yield dataclasses.replace(finding, hint=f"leave `{name}` out of the cluster")
@@ -212,7 +206,7 @@ def _shared_contraction(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
             size = f"tile {loop_variable(axis.name)}={sizes[axis.name]}"
             slices = f"{size} can not be cut into {sharing} slices of a multiple of {step}"
             wanted = f"use a multiple of {step * sharing} columns"
-            yield Finding(f"{told}: {slices} columns", kernel.loc, wanted)
+            yield Finding(f"{told}: {slices} columns", hint=wanted)
 
 
 def _share(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
@@ -224,15 +218,15 @@ def _share(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     if not any(axis.role for axis in shared):
         free = [loop_variable(name) for name, axis in axes_of(kernel).items() if axis.role]
         known = f"the free axes are {', '.join(dict.fromkeys(free)) or 'none'}"
-        yield Finding(f"{told}, which is no free axis of the output", kernel.loc, known)
+        yield Finding(f"{told}, which is no free axis of the output", hint=known)
     if num_pingpong_consumers(chosen) > 1:
-        yield Finding(f'{told}, and mode="pingpong": nobody shares a tile', kernel.loc)
+        yield Finding(f'{told}, and mode="pingpong": nobody shares a tile')
     if num_cooperating(chosen) == 1 or shared_role(kernel, chosen) == "rows":
         return
     columns = {name for name, axis in axes_of(kernel).items() if axis.role == "columns"}
     if chosen.cuts_tiles:
         mixed = f'{told}, and scheduler="{chosen.scheduler}" hands on whole rows'
-        yield Finding(mixed, kernel.loc, 'leave it out, or use scheduler="persistent"')
+        yield Finding(mixed, hint='leave it out, or use scheduler="persistent"')
     for op in kernel.ops:
         reduced = isinstance(op, Reduce) and op.axis in columns
         if reduced or (isinstance(op, Contract) and _from_registers(kernel, op)):
@@ -302,8 +296,7 @@ def _resources(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         yield Finding(
             f"a product of {widest} columns needs {widest // 2 + WGMMA_REGISTERS} registers a "
             f"thread at launch, and {consumers} consumers{beside} leave {entry}",
-            kernel.loc,
-            "make the tile narrower, or use fewer consumers",
+            hint="make the tile narrower, or use fewer consumers",
         )
     elif registers + beside + OTHER_REGISTERS > own:
         added = f" ({beside} for what products are added to)" if beside else ""
@@ -311,15 +304,13 @@ def _resources(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         yield Finding(
             f"the tiles take {registers + beside} of {own} registers a thread{added}, and the rest "
             f"needs {OTHER_REGISTERS}",
-            kernel.loc,
-            "make the tile smaller" + (", or use more consumers" if more else ""),
+            hint="make the tile smaller" + (", or use more consumers" if more else ""),
         )
     used = smem_bytes(kernel, chosen, chosen.stages or 1, buffers=1)
     if used > (room := kernel.target.smem_bytes):
         yield Finding(
             f"{chosen.stages} stages need {used} bytes of SMEM, a CTA has {room}",
-            kernel.loc,
-            "use fewer stages or smaller tiles",
+            hint="use fewer stages or smaller tiles",
         )
 
 

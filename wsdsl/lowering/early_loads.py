@@ -44,10 +44,10 @@ def unfit_constants(kernel: Kernel, schedule: Schedule) -> Iterator[Finding]:
     for name in schedule.constant or ():
         if name not in known:
             hint = f"the tensors are {', '.join(known)}"
-            yield Finding(f"Schedule.constant names `{name}`, which is no tensor", kernel.loc, hint)
+            yield Finding(f"Schedule.constant names `{name}`, which is no tensor", hint=hint)
         elif name in stored:
             message = f"Schedule.constant names `{name}`, which the kernel writes"
-            yield Finding(message, kernel.loc, "name tensors that are only read")
+            yield Finding(message, hint="name tensors that are only read")
 
 
 def refuse_written_addresses(kernel: Kernel, side: Region) -> None:

@@ -35,7 +35,7 @@ def choose_precision(kernel: Kernel, chosen: Schedule) -> tuple[int | None, list
     depths = {name: sizes[name] for name in fp8_axes(kernel)}
     if not depths:
         what = "Schedule.precise_every is for products of fp8, and this kernel has none"
-        return given, [Finding(what, kernel.loc, "leave it out")] if given is not None else []
+        return given, [Finding(what, hint="leave it out")] if given is not None else []
     deepest = max(depths.values())
     every = min(PRECISE_EVERY, deepest) if given is None else given
     findings: list[Finding] = []
@@ -45,14 +45,13 @@ def choose_precision(kernel: Kernel, chosen: Schedule) -> tuple[int | None, list
             what = f"`{loop_variable(axes[name].name)}` is summed in tiles of {depth}{why}, and"
             what += f" promoted to f32 after each of them, not every {every}"
             hint = f"choose a tile of {every}, or precise_every={depth}; {FAST}"
-            findings.append(Finding(what, kernel.loc, hint))
+            findings.append(Finding(what, hint=hint))
     if every > deepest:
         findings.append(
             Finding(
                 f"Schedule.precise_every={every} is more than a tile of the contraction, {deepest},"
                 " and sums are promoted to f32 after each tile",
-                kernel.loc,
-                f"choose precise_every={deepest}, or a tile of {every}; {FAST}",
+                hint=f"choose precise_every={deepest}, or a tile of {every}; {FAST}",
             )
         )
     return every, findings

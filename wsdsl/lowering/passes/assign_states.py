@@ -39,6 +39,8 @@ from wsdsl.ir.tile_ops import If, Yield
 from wsdsl.ir.types import State
 from wsdsl.ir.walk import Namer, walk
 
+TAKES = (ProducerAcquire, ConsumerWait, SkipSlot, TakeSubtiles, AddInCluster)
+"""What takes a slot, or passes it over."""
 States = dict[Value, Value]
 """The current state of every ring."""
 
@@ -51,8 +53,7 @@ def assign_states(kernel: Kernel) -> Kernel:
 
 def _rings_in(region: Region) -> list[Value]:
     """Rings whose state moves on in a region, in order of first use."""
-    takes = (ProducerAcquire, ConsumerWait, SkipSlot, TakeSubtiles, AddInCluster)
-    taken = [op.ring for op in walk(region) if isinstance(op, takes)]
+    taken = [op.ring for op in walk(region) if isinstance(op, TAKES)]
     return list(dict.fromkeys(ring for ring in taken if ring is not None))
 
 
@@ -78,24 +79,15 @@ class _Threading:
         made: list[Op] = []
         for op in region:
             match op:
-                case (
-                    ProducerAcquire()
-                    | ConsumerWait()
-                    | SkipSlot()
-                    | TakeSubtiles()
-                    | AddInCluster()
-                ):
+                case _ if isinstance(op, TAKES):
                     assert op.ring is not None
                     if not isinstance(op, SkipSlot):
                         made.append(dataclasses.replace(op, state=states[op.ring]))
                     ring = self.rings[op.ring]
                     for _ in ring.parts or (0,):
                         before, states[op.ring] = states[op.ring], self.state()
-                        made.append(
-                            Advance(
-                                result=states[op.ring], state=before, num=ring.depth, loc=op.loc
-                            )
-                        )
+                        ends = dict(result=states[op.ring], state=before)
+                        made.append(Advance(**ends, num=ring.depth, loc=op.loc))
                 case ProducerTail() | NoSlot():
                     made.append(dataclasses.replace(op, state=states[op.ring]))
                 case ForRange():

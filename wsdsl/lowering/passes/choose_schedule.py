@@ -150,8 +150,7 @@ def _unknown_variables(kernel: Kernel, given: Schedule) -> Iterator[Finding]:
         if name not in known:
             yield Finding(
                 f"Schedule.tile names `{name}`, which no loop walks",
-                kernel.loc,
-                f"the loop variables are {', '.join(sorted(known))}",
+                hint=f"the loop variables are {', '.join(sorted(known))}",
             )
 
 
