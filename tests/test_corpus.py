@@ -51,6 +51,8 @@ FEATURES: dict[str, Callable[[Entry], bool]] = {
     "in place": lambda e: e.name.startswith("in_place/"),
     "attention": written(r"def attention"),
     "decoded weights": written(r"cast\(W\[n, k\], bf16\)"),
+    "weights of 4 bits": written(r"W: u4\["),
+    "small types that are stored": written(r"Y: f4e2m1\["),
     "copies by threads": lambda e: e.threads != "none",
     "copies in front of the launch": lambda e: bool(e.padded),
     "no sizes": lambda e: not e.sizes,

@@ -127,6 +127,31 @@ def decoded_weights(X: bf16[M, K], W: i8[N, K], C: bf16[M, N]):
 """,
         dict(M=264, N=264, K=512),
     ),
+    "decoded_nibbles": (
+        """
+@kernel
+def decoded_nibbles(X: bf16[M, K], W: u4[N, K], s: bf16[N, G], z: u4[N, G], C: bf16[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            q = cast(W[n, k], bf16) - cast(z[n, index(k) // 64], bf16)
+            acc += X[m, k] @ (q * s[n, index(k) // 64])
+        C[m, n] = acc
+""",
+        dict(M=264, N=264, K=512, G=8),
+    ),
+    "small_elements": (
+        """
+@kernel
+def small_elements(X: f32[M, N], s: f8e8m0[M], Y: f4e2m1[M, N], Z: f6e3m2[M, N], T: i4[M, N]):
+    for m, n in tiles(M, N):
+        x = X[m, n] / cast(s[m], f32)
+        Y[m, n] = cast(x, f4e2m1)
+        Z[m, n] = cast(x, f6e3m2)
+        T[m, n] = x
+""",
+        dict(M=150, N=200),
+    ),
     "attention": (
         """
 @kernel
