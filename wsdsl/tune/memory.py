@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from wsdsl.ir.types import DTYPES
+from wsdsl.ir.types import DTYPES, DType
 from wsdsl.runtime import driver
 from wsdsl.runtime.interop import numpy_dtype
 from wsdsl.runtime.views import ArrayView, byte_range
@@ -120,16 +120,27 @@ def make_sets(arguments: tuple[Argument, ...], device: int, l2_bytes: int) -> li
     return sets + [made(seed) for seed in range(1, wanted)]
 
 
+def _numbers(raw: Any, dtype: DType) -> Any:
+    """Of a float type, from their bytes, as f32."""
+    import numpy as np
+
+    if dtype.bits == 4:
+        import ml_dtypes
+
+        pairs = np.stack([raw & 15, raw >> 4], -1).reshape(-1)
+        return pairs.view(ml_dtypes.float4_e2m1fn).astype(np.float32)
+    size = len(raw) // dtype.bytes * dtype.bytes
+    return raw[:size].view(numpy_dtype(dtype)).astype(np.float32)
+
+
 def fault(name: str, held: Any, exact: Any, dtype_name: str, tolerance: float) -> str:
     """How two results of one tensor (bytes) differ, or ""."""
     import numpy as np
 
     dtype = DTYPES[dtype_name]
-    if not dtype.is_float or dtype.bits < 8:
+    if not dtype.is_float:
         return "" if np.array_equal(held, exact) else f"wrong: `{name}` differs"
-    size = len(held) // dtype.bytes * dtype.bytes
-    kind = numpy_dtype(dtype)
-    a, b = (x[:size].view(kind).astype(np.float32) for x in (held, exact))
+    a, b = (_numbers(x, dtype) for x in (held, exact))
     finite = np.isfinite(b)
     if not np.array_equal(np.isfinite(a), finite):
         return f"wrong: `{name}` is not finite where it should be, or not written"
