@@ -14,6 +14,7 @@ from tests.codegen.support import kernel_of, ptx_of
 from wsdsl.artifact.signature import PointerArgument, StrideArgument
 from wsdsl.codegen.literals import literal
 from wsdsl.codegen.signature import signature
+from wsdsl.ir.swizzle import panel_address
 from wsdsl.ir.types import DTYPES
 from wsdsl.simulator.arithmetic import convert, numpy_dtype, round_float
 from wsdsl.simulator.arrays import bytes_of, elements_of
@@ -92,6 +93,38 @@ def test_nibbles_become_integers(name: str, across: bool) -> None:
     x = elements_of(raw, DTYPES[name])
     found = stored(x, name, "i32", across=across)
     assert np.array_equal(found, x.T if across else x)
+
+
+PANELS = """
+%zero: i32 = constant(value=0)
+%st: state = initial_state(parity=0)
+%r: frag<i32[64x1]> = iota(start=%zero)
+%c: frag<i32[1x{columns}]> = iota(start=%zero)
+%x: frag<i4[64x{columns}]> = load_panels(shared=%smem, state=%st, start=%zero, rows=64,
+  swizzle="{swizzle}")
+%y: frag<i32[64x{columns}]> = cast(x=%x)
+store_global(tensor=%Y, index=(%r, %c), value=%y, vector=2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("columns", "swizzle"),
+    [(32, "none"), (64, "32B"), (128, "64B"), (128, "32B"), (256, "128B"), (64, "none")],
+)
+def test_nibbles_of_panels(columns: int, swizzle: str) -> None:
+    """Lines of any width, of one panel or several."""
+    raw = np.random.default_rng(columns).integers(0, 256, (64, columns // 2)).astype(np.uint8)
+    shared = bytearray(raw.size)
+    for row, byte in np.ndindex(raw.shape):
+        shared[panel_address(row, byte, 64, swizzle)] = raw[row, byte]
+    setup = '%smem: shared<8192 x 1> = allocate_shared(label="smem", offset=0)'
+    body = PANELS.format(columns=columns, swizzle=swizzle)
+    kernel = kernel_of(body, "%Y: tensor<i32[M, N]>", setup)
+    memory = Memory(1 << 20, bytearray(4 * 16 * columns), shared)
+    Program(ptx_of(kernel)).run_warp((1 << 20, columns, ROWS, columns), memory)
+    made = np.array([memory.written[i] for i in range(len(memory.held))], np.uint8)
+    wanted = elements_of(raw[:ROWS], DTYPES["i4"])
+    assert np.array_equal(made.view(np.int32).reshape(ROWS, -1), wanted)
 
 
 @pytest.mark.parametrize("target", NIBBLES)
