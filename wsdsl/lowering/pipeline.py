@@ -10,9 +10,9 @@ from wsdsl import knobs
 from wsdsl.diagnostics import CompileError, Finding, ScheduleError
 from wsdsl.ir.op import Kernel, Level
 from wsdsl.ir.spec import verify
-from wsdsl.lowering.choice.fixed_tiles import with_fixed_tiles
 from wsdsl.lowering.choice.ranked import ranked
 from wsdsl.lowering.choice.register_room import with_fewer_sums
+from wsdsl.lowering.choice.tile_sizes import with_fixed_tiles
 from wsdsl.lowering.passes.allocate_shared import allocate_shared
 from wsdsl.lowering.passes.assign_decode_axes import assign_decode_axes
 from wsdsl.lowering.passes.assign_multicast import assign_multicast

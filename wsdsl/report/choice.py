@@ -11,9 +11,9 @@ from wsdsl.diagnostics import counted
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.packing import block_bytes
 from wsdsl.ir.types import Tensor
-from wsdsl.lowering.choice.fixed_tiles import with_fixed_tiles
 from wsdsl.lowering.choice.ranked import ranked, weight
 from wsdsl.lowering.choice.split_k_options import MARGIN, THIN_MARGIN
+from wsdsl.lowering.choice.tile_sizes import with_fixed_tiles
 from wsdsl.lowering.cooperation import cluster_size, num_cooperating
 from wsdsl.lowering.footprint import (
     STAGING_BUFFERS,

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Set
 from wsdsl.diagnostics import WsdslError
 from wsdsl.ir.op import Kernel
 from wsdsl.lowering.axes import axes_of, loop_variable
-from wsdsl.lowering.choice.fixed_tiles import with_fixed_tiles
 from wsdsl.lowering.choice.ranked import ranked
+from wsdsl.lowering.choice.tile_sizes import with_fixed_tiles
 from wsdsl.lowering.passes.choose_schedule import at_least_one, completed
 from wsdsl.lowering.pipeline import scheduled_tile
 from wsdsl.schedule import Schedule

@@ -12,7 +12,7 @@ from wsdsl.ir.op import Kernel, Value, once
 from wsdsl.ir.tile_ops import Cast, Constant, Contract, ForEach, ForTiles, Full, Load, Map, Store
 from wsdsl.ir.types import Tile
 from wsdsl.lowering.axes import axes_of, loop_variable
-from wsdsl.lowering.choice.fixed_tiles import with_fixed_tiles
+from wsdsl.lowering.choice.tile_sizes import with_fixed_tiles
 from wsdsl.lowering.footprint import accumulator_registers, part_bytes, promoted_registers
 from wsdsl.lowering.model.terms import COUNTED
 from wsdsl.lowering.product_operands import copied_operands

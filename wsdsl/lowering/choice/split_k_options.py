@@ -14,7 +14,7 @@ from wsdsl.ir.op import Kernel, once
 from wsdsl.ir.tile_ops import Store
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.axes import output_nest
-from wsdsl.lowering.choice.contracted_tiles import has_slots
+from wsdsl.lowering.choice.tile_sizes import has_slots
 from wsdsl.lowering.cooperation import cluster_size
 from wsdsl.lowering.footprint import accumulator_registers
 from wsdsl.lowering.model.predict import Prediction

@@ -24,12 +24,12 @@ from wsdsl.ir.tile_ops import Contract
 from wsdsl.lowering.assign_roles import assign_roles
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.check_schedule import faults, located, tile_faults
-from wsdsl.lowering.choice.fixed_tiles import with_fixed_tiles
 from wsdsl.lowering.choice.launches import with_dealt_tiles, with_overlap
 from wsdsl.lowering.choice.orientation import other_orientation
 from wsdsl.lowering.choice.ranked import ranked, weight
 from wsdsl.lowering.choice.register_room import rank_beside_sums
 from wsdsl.lowering.choice.tile_order import with_tile_order
+from wsdsl.lowering.choice.tile_sizes import with_fixed_tiles
 from wsdsl.lowering.decode import num_decoders, unfit_decoding
 from wsdsl.lowering.early_loads import num_load_partitions, unfit_constants
 from wsdsl.lowering.footprint import (

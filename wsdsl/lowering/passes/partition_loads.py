@@ -43,7 +43,7 @@ With `mode="pingpong"` there are as many compute partitions as consumers, in pin
 does every second tile and passes over the slots of the others.
 
 The load sub-DAG is the backward slice from the operands of products to global memory. It gets a
-loop nest of its own, made of the loops around its loads (`producer_slice.py`). Loads that feed
+loop nest of its own, made of the loops around its loads (`slices.py`). Loads that feed
 nothing but elementwise work stay on the compute side; of operands that threads read too they are
 given the slot (`slot_elements`).
 
@@ -62,14 +62,12 @@ from wsdsl.ir.tile_ops import ForEach, ForTiles
 from wsdsl.ir.types import Axis, Ring
 from wsdsl.ir.walk import Namer, copy_region
 from wsdsl.lowering.axes import output_nest
-from wsdsl.lowering.consumer_slice import ConsumerSlice
 from wsdsl.lowering.cooperation import (
     cluster_along,
     num_cooperating,
     num_pingpong_consumers,
 )
 from wsdsl.lowering.decode import num_decoders
-from wsdsl.lowering.decode_slice import DecodeSlice
 from wsdsl.lowering.early_loads import (
     loaded_tensors,
     refuse_addresses_in_memory,
@@ -77,7 +75,7 @@ from wsdsl.lowering.early_loads import (
 )
 from wsdsl.lowering.epilogue_operands import epilogue_slots
 from wsdsl.lowering.passes.drop_unused import without_unused
-from wsdsl.lowering.producer_slice import ProducerSlice, SkippedSlice
+from wsdsl.lowering.slices import ConsumerSlice, DecodeSlice, ProducerSlice, SkippedSlice
 from wsdsl.lowering.slots import SlotGroup, layouts_of, operand_slots
 
 

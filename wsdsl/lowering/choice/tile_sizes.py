@@ -1,6 +1,10 @@
-"""How much of what is summed over a tile takes: lines of SMEM, of 128 bytes each.
+"""Sizes of tiles that follow from the kernel: by its text, and of what is summed over.
 
-One line is what loads and products come in. Two are better where they wait too often:
+In `tiles(N, by=128)` blocks are part of a kernel's meaning, and a loop whose body reduces all of a
+dimension has one tile of it.
+
+What is summed over comes in lines of SMEM, of 128 bytes each: one line is what loads and products
+come in. Two are better where they wait too often:
 
 - memory is the limit of thin products, and gives more where more of a row is asked for at once;
 - narrow tiles are over before the next slot has come;
@@ -10,9 +14,12 @@ One line is what loads and products come in. Two are better where they wait too 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
+from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel
+from wsdsl.ir.tile_ops import ForTiles
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.footprint import (
     PRECISE_EVERY,
@@ -78,3 +85,28 @@ def has_slots(kernel: Kernel, deep: Schedule, steps: int) -> bool:
 def _has_room(kernel: Kernel, deep: Schedule, slots: int) -> bool:
     """For so many, or as many as are asked for."""
     return fits_smem(kernel, deep, max(slots, deep.stages or 0), buffers=1)
+
+
+WHOLE_STEP = 16
+"""A multiple of what the tensor cores take of an axis, in columns or contracted."""
+
+
+def with_fixed_tiles(kernel: Kernel, given: Schedule) -> tuple[Schedule, list[Finding]]:
+    """The schedule with the kernel's own tile sizes, and where the two contradict each other."""
+    tile, findings = dict(given.tile or {}), list[Finding]()
+    known = dict(kernel.sizes)
+    for op in kernel.of(ForTiles):
+        name, size = op.index.as_axis.name, op.index.as_axis.size
+        least, told = size, f"the kernel walks it by {size}"
+        if op.whole:
+            least = known.get(op.dim, 1)
+            size = -(-max(1, least) // WHOLE_STEP) * WHOLE_STEP
+            told = f"and the kernel reduces all {least} of `{op.dim}` in one tile"
+        elif not size:
+            continue
+        asked = tile.get(name, tile.get(loop_variable(name), size))
+        if asked < least or (asked > least and not op.whole):
+            told = f"Schedule.tile gives `{name}` {asked}, {told}"
+            findings.append(Finding(told, op.loc, "leave it out of the schedule"))
+        tile[name] = max(asked, size) if op.whole else size
+    return (dataclasses.replace(given, tile=tile) if tile else given), findings

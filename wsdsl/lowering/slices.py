@@ -1,0 +1,364 @@
+"""What each kind of partition does of the kernel's body, around the slots between them.
+
+**A load partition** fills slots, and computes their addresses. It is the backward slice of the
+kernel's body from the fills: of loops and conditions around them is kept what they decide, and of
+what these carry only what that depends on.
+
+**A compute partition**: products and threads read the tiles of slots that were waited for.
+
+    %slot = consumer_wait(ring=%ring)
+    %a = slot_tile(slot=%slot, field=0)
+    %b = slot_tile(slot=%slot, field=1)
+    %y = contract(a=%a, b=%b, acc=%x)
+    consumer_release(slot=%slot)
+
+It is the kernel's body without what other partitions do. Operands that threads read too they are
+given in the slot (`slot_elements`).
+
+**A decode partition** computes operands from what slots or tensors have, and fills the slots of
+another circular buffer.
+
+    %slot = consumer_wait(ring=%ring)
+    %w: i8[n, k] = slot_elements(slot=%slot, field=0, tensor=%W, index=(%n, %k))
+    %x: bf16[n, k] = cast(x=%w)
+    %made = producer_acquire(ring=%ring_1)
+    store_to_slot(slot=%made, field=0, value=%x, summed=%k)
+    producer_commit(slot=%made)
+    consumer_release(slot=%slot)
+
+It is the backward slice of the kernel's body from these stores, as a load partition is from its
+fills.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of
+from wsdsl.ir.slot_ops import (
+    ConsumerRelease,
+    ConsumerWait,
+    LoadToSlot,
+    ProducerAcquire,
+    ProducerCommit,
+    SkipSlot,
+    SlotElements,
+    SlotTile,
+    SlotValues,
+    StoreToSlot,
+    TakeSubtiles,
+)
+from wsdsl.ir.tile_ops import Block, Constant, Contract, ForEach, ForTiles, If, Load, Reduce, Yield
+from wsdsl.ir.types import Axis, SharedTile, Slot
+from wsdsl.ir.walk import (
+    Namer,
+    definers,
+    definitions,
+    replace_operands,
+    used_inside,
+    uses,
+    walk,
+    with_regions,
+    yielded,
+)
+from wsdsl.lowering.axes import axes_of
+from wsdsl.lowering.builder import INT
+from wsdsl.lowering.decode import decoded
+from wsdsl.lowering.early_loads import loaded_tensors
+from wsdsl.lowering.edge import Edge
+from wsdsl.lowering.scale_loads import ScaleLoad
+from wsdsl.lowering.slots import SlotGroup, layouts_of
+
+
+class ProducerSlice:
+    """Of one kernel body, whose loads go to the slots of `rings`."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        groups: tuple[SlotGroup, ...],
+        rings: Mapping[int, Value],
+        namer: Namer,
+    ) -> None:
+        assert kernel.plan is not None
+        self.kernel, self.groups, self.rings, self.namer = kernel, groups, rings, namer
+        self.orders = {ring.number: ring.orders for ring in kernel.plan.rings}
+        self.sizes = {name: axis.size for name, axis in axes_of(kernel).items()}
+        self.layouts = layouts_of(groups)
+
+    def of_block(self, block: Region) -> list[SlotGroup]:
+        return [g for g in self.groups if g.block is block or g.block == block]
+
+    def of(
+        self, block: Region, names: frozenset[str] = frozenset(), handed: tuple[Value, ...] = ()
+    ) -> Region:
+        """The block with nothing but slots being filled with the tensors of these names, and what
+        they and the values `handed` on need.
+        """
+        groups, made, needed = self.of_block(block), list[Op](), set(handed)
+        ends = bool(block) and isinstance(block[-1], Yield)
+        if ends:
+            made.append(Yield(values=handed))
+        for i in reversed(range(len(block) - ends)):
+            kept = [self._kept(block[i], names, needed)]
+            kept += reversed(self._before(groups, i, names))
+            for op in kept:
+                if op is not None:
+                    made.append(op)
+                    needed |= {*operands(op), *used_inside(op)}
+        return tuple(reversed(made))
+
+    def _before(self, groups: list[SlotGroup], place: int, names: frozenset[str]) -> list[Op]:
+        """What is done with slots in front of this place in their block."""
+        return [op for g in groups if g.first == place for op in self._fill(g, names)]
+
+    def _kept(self, op: Op, names: frozenset[str], needed: set[Value]) -> Op | None:
+        wanted = [n for n, value in enumerate(results_of(op)) if value in needed]
+        match op:
+            case ForTiles() | ForEach():
+                return self._loop(op, names, wanted)
+            case If():
+                then, orelse = (
+                    self.of(body, names, tuple(yielded(body)[n] for n in wanted))
+                    for body in (op.then, op.orelse)
+                )
+                result = tuple(op.result[n] for n in wanted)
+                return (
+                    dataclasses.replace(op, result=result, then=then, orelse=orelse)
+                    if wanted or _fills(then) or _fills(orelse)
+                    else None
+                )
+            case Contract() | Reduce() if wanted:
+                raise CompileError(
+                    Finding(
+                        "whether, or from where, operands of `@` are loaded depends on this; the "
+                        "thread that loads them has scalars only",
+                        op.loc,
+                        "decide by elements of tensors, `end(…)` and sizes, or compute it in a "
+                        "kernel before this one",
+                    )
+                )
+            case _:
+                return op if wanted else None
+
+    def _loop(
+        self, op: ForTiles | ForEach, names: frozenset[str], wanted: list[int]
+    ) -> ForTiles | ForEach | None:
+        """With as much of what it carries as is wanted behind it, or needed in it."""
+        asked, carried = bool(wanted), set(wanted)
+        while True:
+            kept = sorted(carried)
+            inner = self.of(op.body, names, tuple(yielded(op.body)[n] for n in kept))
+            used = set(uses(inner))
+            carried |= {n for n, value in enumerate(op.args) if value in used}
+            if len(carried) == len(kept):
+                break
+        if not asked and not _fills(inner):
+            return None
+        result, init, args = (
+            tuple(held[n] for n in kept) for held in (op.result, op.init, op.args)
+        )
+        return dataclasses.replace(op, result=result, init=init, args=args, body=inner)
+
+    def _fill(self, group: SlotGroup, names: frozenset[str]) -> list[Op]:
+        """Nothing, if no slot of the ring has anything of these tensors."""
+        if not names & loaded_tensors(g for g in self.groups if g.ring == group.ring):
+            return []
+        acquire = ProducerAcquire(**self.taken(group))
+        slot, made = acquire.result, list[Op]([acquire])
+        for field in self.orders[group.ring][acquire.layout]:
+            edge = group.edges[field]
+            load, index, box = edge.load, edge.load.index, ()
+            if load.tensor.name in names:
+                if edge.box:
+                    blocks, index = self.blocks(edge.box, definers(group.block[group.first :]))
+                    made, box = [*blocks, *made], edge.box.box(self.sizes)
+                where = dict[str, Any](slot=slot, field=field, tensor=load.tensor, index=index)
+                made.append(LoadToSlot(**where, box=box, loc=load.loc))
+        return [*made, ProducerCommit(slot=slot, loc=group.loc)]
+
+    def taken(self, group: SlotGroup) -> dict[str, Any]:
+        """A slot, as the op says that takes it."""
+        slot, layout = Value(self.namer.new("slot"), Slot()), self.layouts[group.ring]
+        place = dict(ring=self.rings[group.ring], layout=layout.index(group.layout))
+        return dict(result=slot, loc=group.loc, **place)
+
+    def blocks(
+        self, side: ScaleLoad, later: Mapping[Value, Op]
+    ) -> tuple[list[Op], tuple[Value, ...]]:
+        """Where a box begins, and what computes it, without what is computed `later`."""
+        blocks: list[Op] = []
+        index: list[Value] = []
+        for value, place in zip(side.load.index, side.places, strict=True):
+            if place is not None and place[1] > 1:
+                value = Value(self.namer.new("block"), INT)
+                blocks.append(Block(result=value, axis=place[0], size=place[1], loc=side.load.loc))
+            elif isinstance(known := later.get(value), (Block, Constant)):
+                value = Value(self.namer.new("block"), INT)
+                blocks.append(dataclasses.replace(known, result=value))
+            index.append(value)
+        return blocks, tuple(index)
+
+
+class SkippedSlice(ProducerSlice):
+    """The slots that another consumer takes are passed over."""
+
+    def _before(self, groups: list[SlotGroup], place: int, names: frozenset[str]) -> list[Op]:
+        taken = (g for g in groups if g.first == place and g.consumer != "decode")
+        return [SkipSlot(ring=self.rings[g.ring], loc=g.loc) for g in taken]
+
+
+def _fills(region: Region) -> bool:
+    return any(isinstance(op, (ProducerAcquire, SkipSlot)) for op in walk(region))
+
+
+class ConsumerSlice:
+    """Of the body that `loads` are cut out of, in one of `num_pingpong` partitions in ping-pong.
+    What comes `in_parts` is read in an epilogue.
+    """
+
+    def __init__(
+        self,
+        loads: ProducerSlice,
+        in_parts: tuple[SlotGroup, ...],
+        pingpong_index: int,
+        num_pingpong: int,
+    ) -> None:
+        self.loads = loads
+        self.takes = dict[Op, TakeSubtiles | None]()
+        """In place of loads: the first of a group takes all of its tiles."""
+        for group in in_parts:
+            first, *others = group.loads
+            take = TakeSubtiles(
+                result=tuple(load.result for load in group.loads),
+                ring=loads.rings[group.ring],
+                pingpong_index=pingpong_index,
+                num_pingpong=num_pingpong,
+                loc=first.loc,
+            )
+            self.takes |= {first: take, **dict.fromkeys(others)}
+
+    def of(self, block: Region) -> Region:
+        """The block with loads replaced by slots that are waited for."""
+        groups = [g for g in self.loads.of_block(block) if g.consumer != "decode"]
+        beside = [edge.made for group in groups for edge in group.edges if edge.box]
+        made: list[Op] = []
+        tiles, elements = dict[Value, Value](), dict[Value, Value]()
+        slots: dict[int, Value] = {}
+        for i, op in enumerate(block):
+            for n, group in enumerate(groups):
+                if group.held.start == i:
+                    wait = ConsumerWait(**self.loads.taken(group))
+                    slots[n] = wait.result
+                    made += [wait, *self._read(group, slots[n], tiles, elements)]
+            if op in self.takes:
+                made += [take] if (take := self.takes[op]) else []
+            elif op not in beside:
+                inner = with_regions(op, self.of)
+                made.append(replace_operands(_read_from_slots(inner, tiles), elements))
+            for n, group in enumerate(groups):
+                if group.held[-1] == i:
+                    made.append(ConsumerRelease(slot=slots[n], loc=op.loc))
+        return tuple(made)
+
+    def _read(
+        self,
+        group: SlotGroup,
+        slot: Value,
+        tiles: dict[Value, Value],
+        elements: dict[Value, Value],
+    ) -> list[Op]:
+        """`tiles` are what products read, `elements` what threads do."""
+        new, made = self.loads.namer.new, list[Op]()
+        for field, edge in enumerate(group.edges):
+            where = dict[str, Any](slot=slot, field=field, loc=edge.made.loc)
+            if edge.box:
+                made += self._values(group, edge, where)
+            if "mma" in edge.consumers:
+                kind = SharedTile(edge.layout.dtype, edge.layout.axes)
+                tile = Value(new(edge.name.lower()), kind)
+                made.append(SlotTile(result=tile, **where))
+                tiles |= dict.fromkeys(edge.values, tile)
+            if "compute" in edge.consumers:
+                read, load = Value(new(edge.name.lower()), edge.value.type), edge.load
+                read_from = dict[str, Any](tensor=load.tensor, index=load.index)
+                made.append(SlotElements(result=read, **where, **read_from))
+                elements |= dict.fromkeys(edge.values, read)
+        return made
+
+    def _values(self, group: SlotGroup, edge: Edge, where: Mapping[str, Any]) -> list[Op]:
+        """What lies beside operands."""
+        box, made, last = edge.box, list[Op](), None
+        assert box is not None
+        if box.is_rounded:
+            made, index = self.loads.blocks(box, definers(group.block[group.first :]))
+            last = index[-1]
+        stride, every = box.stride(self.loads.sizes), box.axis[1]
+        read = SlotValues(result=edge.value, every=every, stride=stride, last=last, **where)
+        return [*made, read]
+
+
+def _read_from_slots(op: Op, tiles: dict[Value, Value]) -> Op:
+    """Products read their operands from slots."""
+    if isinstance(op, Contract):
+        return dataclasses.replace(op, a=tiles.get(op.a, op.a), b=tiles.get(op.b, op.b))
+    return with_regions(op, lambda region: tuple(_read_from_slots(i, tiles) for i in region))
+
+
+class DecodeSlice(ProducerSlice):
+    """Of the body that `loads` are cut out of."""
+
+    def __init__(
+        self, kernel: Kernel, groups: tuple[SlotGroup, ...], rings: dict[int, Value], namer: Namer
+    ) -> None:
+        super().__init__(kernel, groups, rings, namer)
+        axes = (v for v in definitions(kernel) if isinstance(v.type, Axis))
+        self.axes = {v.type.name: v for v in axes if isinstance(v.type, Axis)}
+        read = [g for g in groups if g.consumer == "decode"]
+        self.waits = {g: ConsumerWait(**self.taken(g)) for g in read}
+        self.in_slots = {v for g in read for edge in g.edges for v in edge.values}
+
+    def _kept(self, op: Op, names: frozenset[str], needed: set[Value]) -> Op | None:
+        if isinstance(op, Load) and op.result in self.in_slots:
+            return None
+        return super()._kept(op, names, needed)
+
+    def _before(self, groups: list[SlotGroup], place: int, names: frozenset[str]) -> list[Op]:
+        first = [g for g in groups if g.first == place]
+        taken = [op for g in first if g in self.waits for op in self._taken(g)]
+        filled = [op for g in first if g.producer == "decode" for op in self._filled(g)]
+        read = [g for g in groups if g in self.waits and self._read(g, groups) == place]
+        released = [ConsumerRelease(slot=self.waits[g].result, loc=g.loc) for g in read]
+        return [*taken, *filled, *released]
+
+    def _read(self, group: SlotGroup, groups: list[SlotGroup]) -> int:
+        """Where all is made that is made of a group's loads."""
+        following = {v for edge in group.edges for v in edge.values}
+        for op in group.block:
+            if following & {*operands(op)}:
+                following |= {*results_of(op)}
+        decoding = [g for g in groups if g.producer == "decode"]
+        return max(g.first for g in decoding if following & {e.value for e in g.edges})
+
+    def _taken(self, group: SlotGroup) -> list[Op]:
+        wait = self.waits[group]
+        made: list[Op] = [wait]
+        for field, edge in enumerate(group.edges):
+            load = edge.load
+            where = dict[str, Any](
+                slot=wait.result, field=field, tensor=load.tensor, index=load.index
+            )
+            made += (SlotElements(result=value, **where, loc=load.loc) for value in edge.values)
+        return made
+
+    def _filled(self, group: SlotGroup) -> list[Op]:
+        acquire = ProducerAcquire(**self.taken(group))
+        slot, made = acquire.result, list[Op]([acquire])
+        for field, edge in enumerate(group.edges):
+            where = dict[str, Any](slot=slot, field=field, value=edge.value)
+            axis = self.axes[decoded(self.kernel).summed[edge.value]]
+            made.append(StoreToSlot(**where, summed=axis, loc=group.loc))
+        return [*made, ProducerCommit(slot=slot, loc=group.loc)]
