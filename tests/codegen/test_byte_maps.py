@@ -105,3 +105,27 @@ def test_lookups_are_found(dtype: str, size: int, decode: Any) -> None:
 def test_a_longer_table_stays_in_memory() -> None:
     (own,) = vars(parse(TEXT.format(dtype="u8", size=17))).values()
     assert "byte_of" not in str(own.compile(M=24, N=64, K=64).scheduled)
+
+
+BITS = """
+%c15: u8 = constant(value=15)
+%c96: u8 = constant(value=96)
+%c3: u8 = constant(value=3)
+%p: frag<u8[64x64]> = map(fn="and", args=(%x, %c15))
+%q: frag<u8[64x64]> = map(fn="xor", args=(%c96, %x))
+%r1: frag<u8[64x64]> = map(fn="shl", args=(%q, %c3))
+%r2: frag<u8[64x64]> = map(fn="shr", args=(%q, %c3))
+%high: frag<u8[64x64]> = map(fn="or", args=(%p, %r1))
+%cast: frag<{dtype}[64x64]> = map(fn="join", args=(%high, %r2))
+"""
+
+
+@pytest.mark.parametrize("order", ["64B", "packed64"])
+def test_bits_of_bytes(order: str) -> None:
+    """None go over to a neighbour."""
+    lines = np.random.default_rng(6).permutation(np.arange(1024) % 256).astype(np.uint8)
+    lines = lines.reshape(16, 64)
+    found = operand_of(lines, ml_dtypes.bfloat16, order, BITS)
+    other = lines ^ 96
+    wanted = (lines & 15 | other << 3).astype(np.uint16) << 8 | other >> 3
+    assert found.tobytes() == wanted.tobytes()

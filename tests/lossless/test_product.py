@@ -67,9 +67,14 @@ def test_one_hot_gives_exact_weights_of_every_pattern(palette: Any, decode: Any)
 @pytest.mark.parametrize("palette", PALETTES)
 def test_many_rows_of_few_patterns_come_from_the_palette(palette: Any) -> None:
     """Every pattern of the 16 values and all lower bytes, none of them verbatim."""
-    upper = np.arange(16, dtype=np.uint16) * 3 + 50
-    turned = (upper[:, None] << 8 | np.arange(256, dtype=np.uint16)).ravel()
-    bits = turned if palette == "bytes" else turned >> 1 | turned << 15
+    entries, rest = (
+        np.arange(16, dtype=np.uint16)[:, None] * 3 + 50,
+        np.arange(256, dtype=np.uint16),
+    )
+    if palette == "bytes":
+        bits = (entries << 8 | rest).ravel()
+    else:
+        bits = ((rest & 128) << 8 | entries << 7 | rest & 127).ravel()
     w = np.random.default_rng(0).permutation(bits).reshape(64, 64).view(BF16)
     packed = lossless.pack(w, palette)
     assert packed.statistics.verbatim == 0
@@ -116,9 +121,10 @@ def test_weights_come_through_slots() -> None:
     the upper bytes are found by eight moves of bytes, and put beside the lower ones by four.
     """
     sizes = sizes_of(16, 512, 1024)
-    ptx = kernel_of("bytes", "bf16").compile(Schedule(consumers=1), **sizes).ptx
-    assert ptx.count("ld.shared.v4.b32") == 3
-    assert ptx.count("prmt.b32") == 4 * (8 + 4)
+    for palette in PALETTES:
+        ptx = kernel_of(palette, "bf16").compile(Schedule(consumers=1), **sizes).ptx
+        assert ptx.count("ld.shared.v4.b32") == 3
+        assert ptx.count("prmt.b32") == 4 * (8 + 4)
 
 
 def test_refusals() -> None:

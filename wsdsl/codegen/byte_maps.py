@@ -1,4 +1,5 @@
-"""`byte_of` and `join`: bytes that are moved, four at a time, by `prmt`.
+"""`byte_of` and `join`: bytes that are moved, four at a time, by `prmt`; and operations on bits of
+bytes, four at a time.
 
 A word of eight indices (`Registers.words`) has pair i of them in nibbles i and i + 4, one of eight
 bytes has pairs 0 and 1 in bytes 0 and 2, 1 and 3 of a first word, the others in a second one. prmt
@@ -19,12 +20,14 @@ from wsdsl.codegen.fragments import (
     source_element,
 )
 from wsdsl.codegen.halves import AND_OR, gathered, lop3, twice
-from wsdsl.codegen.held import Registers
+from wsdsl.codegen.held import Held, Registers, Scalar
 from wsdsl.codegen.writer import Writer
 from wsdsl.ir.tile_ops import Map
 from wsdsl.ir.types import DTYPES, DType
 
 U8, U16, U32 = DTYPES["u8"], DTYPES["u16"], DTYPES["u32"]
+BITWISE, SHIFTS = ("and", "or", "xor"), {"shl": "shl", "shr": "lshr"}
+EACH_BYTE = 0x01010101
 THREE_BITS, FOURTH, IN_ORDER = 0x77777777, 0x44444444, 0x32103210
 """Of each nibble of a word; the place of each of four bytes."""
 FIRST_PAIRS, LAST_PAIRS = 0x5410, 0x7632
@@ -35,13 +38,52 @@ EVEN, ODD = 0x6240, 0x7351
 
 def byte_maps(c: Context, op: Map, dtype: DType, shape: Shape) -> Registers | None:
     """What these functions give; None for others."""
+    if op.fn in BITWISE or op.fn in SHIFTS:
+        return _in_words(c, op, dtype, shape)
+    if op.fn not in ("byte_of", "join"):
+        return None
     args = [c.registers(a) for a in op.args]
     if op.fn == "byte_of":
         index, *words = args
         return _byte_of(c.w, index, [word.texts[0] for word in words])
-    if op.fn == "join":
-        return _join(c.w, args[0], args[1], dtype, shape)
-    return None
+    return _join(c.w, args[0], args[1], dtype, shape)
+
+
+def _in_words(c: Context, op: Map, dtype: DType, shape: Shape) -> Registers | None:
+    """Of bytes that words are at hand of, by constants or by others; none go over to neighbours."""
+    if dtype.name != "u8":
+        return None
+    first, second = (c.held[a] for a in op.args)
+    if op.fn in BITWISE and isinstance(first, Scalar):
+        first, second = second, first
+    words, others, number = _words_of(first, shape), _words_of(second, shape), 0
+    if isinstance(second, Scalar) and isinstance(second.known, int):
+        number = second.known
+        others = (str(number * EACH_BYTE),) * len(words)
+    if not words or not others or (op.fn in SHIFTS and not isinstance(second, Scalar)):
+        return None
+    if op.fn in BITWISE:
+        pairs = zip(words, others, strict=True)
+        return _of_words(c.w, [c.w.binary(op.fn, "i32", a, b) for a, b in pairs], shape)
+    if not 0 <= number < 8:
+        return None
+    kept = (0xFF << number if op.fn == "shl" else 0xFF >> number) & 0xFF
+    moved = (c.w.binary(SHIFTS[op.fn], "i32", word, number) for word in words)
+    made = [c.w.binary("and", "i32", word, kept * EACH_BYTE) for word in moved]
+    return _of_words(c.w, made, shape)
+
+
+def _words_of(held: Held, shape: Shape) -> tuple[str, ...]:
+    """None, if the bytes of that shape did not come in any."""
+    if isinstance(held, Registers) and held.dtype.name == "u8" and shape_of(held) == shape:
+        return held.words
+    return ()
+
+
+def _of_words(w: Writer, words: list[str], shape: Shape) -> Registers:
+    apart = [x for word in words for x in (word, w.binary("lshr", "i32", word, 8))]
+    texts = tuple(gathered(w, x) for x in apart)
+    return Registers(U8, *shape, texts, spread=tuple(apart), words=tuple(words))
 
 
 def _byte_of(w: Writer, index: Registers, table: list[str]) -> Registers:
@@ -53,10 +95,7 @@ def _byte_of(w: Writer, index: Registers, table: list[str]) -> Registers:
         choice = lop3(w, w.binary("lshr", "i32", word, 1), FOURTH, IN_ORDER, AND_OR)
         one, other = (_four(w, table, *_upper(w, low, choice, half)) for half in (False, True))
         made += (_permuted(w, one, other, order) for order in (FIRST_PAIRS, LAST_PAIRS))
-    apart = [x for word in made for x in (word, w.binary("lshr", "i32", word, 8))]
-    texts = tuple(gathered(w, x) for x in apart)
-    shape = shape_of(index)
-    return Registers(U8, *shape, texts, spread=tuple(apart), words=tuple(made))
+    return _of_words(w, made, shape_of(index))
 
 
 def _upper(w: Writer, low: str, choice: str, upper: bool) -> tuple[str, str]:

@@ -213,4 +213,13 @@ def cut_columns(w: Writer, held: Registers, start: int, columns: int) -> Registe
         affine = Affine(held.affine.base, offsets, held.affine.nonnegative)
         return Registers(held.dtype, held.rows, columns, affine=affine)
     own = slice(first, first + count)
-    return Registers(held.dtype, held.rows, columns, held.texts[own], spread=held.spread[own])
+    texts, spread = held.texts[own], held.spread[own]
+    words = _cut_words(held, start, columns)
+    return Registers(held.dtype, held.rows, columns, texts, spread=spread, words=words)
+
+
+def _cut_words(held: Registers, start: int, columns: int) -> tuple[str, ...]:
+    """Whole ones, of so many columns each."""
+    wide = held.columns // max(1, len(held.words))
+    whole = held.words and start % wide == 0 and columns % wide == 0
+    return held.words[start // wide : (start + columns) // wide] if whole else ()

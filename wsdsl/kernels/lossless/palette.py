@@ -1,10 +1,9 @@
 """Which 16 values the indices of 4 bits stand for, and which weights have none of them.
 
-A bf16, turned left by `turn` bits, is an upper byte, of which 16 values are in the palette, and a
-lower one that is kept as it is:
+A bf16 is cut in two bytes, of which one has 16 values in the palette, and the other is kept:
 
-    "bytes"      turn 0: sign and the upper seven bits of the exponent | its last bit, the mantissa
-    "exponents"  turn 1: the exponent | the mantissa, the sign
+    "bytes"      sign and the upper seven bits of the exponent | its last bit, the mantissa
+    "exponents"  the exponent | the sign, the mantissa
 
 Weights of one width have 25 to 31 exponents, of which 16 have all but 1e-4. The 16 upper bytes are
 eight pairs of neighbouring exponents with either sign: those miss half as much again, and a weight
@@ -37,25 +36,24 @@ CHUNK = 1 << 22
 
 @dataclass(frozen=True)
 class Palette:
-    """`entries`: 16 different upper bytes, ascending; so the first one is of finite numbers."""
+    """`entries`: 16 different bytes, ascending; so the first one is of finite numbers."""
 
     kind: Kind
     entries: tuple[int, ...]
 
-    @property
-    def turn(self) -> int:
-        return KINDS.index(self.kind)
-
     def split(self, bits: Bits) -> tuple[Bytes, Bytes]:
-        """Upper and lower bytes."""
-        turned = bits << 1 | bits >> 15 if self.turn else bits
-        return (turned >> 8).astype(np.uint8), turned.astype(np.uint8)
+        """Bytes that a palette has, and the others."""
+        if self.kind == "bytes":
+            return (bits >> 8).astype(np.uint8), bits.astype(np.uint8)
+        rest = bits >> 8 & 0x80 | bits & 0x7F
+        return (bits >> 7).astype(np.uint8), rest.astype(np.uint8)
 
     def join(self, codes: Bytes, low: Bytes) -> Bits:
-        """The weights of indices and lower bytes."""
-        upper = np.array(self.entries, np.uint16) << 8
-        turned = upper[codes] | low
-        return turned >> 1 | turned << 15 if self.turn else turned
+        """The weights of indices and the other bytes."""
+        entries, rest = np.array(self.entries, np.uint16)[codes], low.astype(np.uint16)
+        if self.kind == "bytes":
+            return entries << 8 | rest
+        return (rest & 0x80) << 8 | entries << 7 | rest & 0x7F
 
     @property
     def codes(self) -> Bytes:

@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 
 WEIGHTS = ("codes", "low", "entries", "places", "firsts", "verbatim")
 OUTPUTS = ("bf16", "f16", "f32")
-WEIGHT = {"bytes": "turned", "exponents": "turned >> 1 | turned << 15"}
-"""The bits of a weight by the palette's kind, of what palette and lower byte give."""
+PARTS = {
+    "bytes": ("found", "rest"),
+    "exponents": ("found >> 1 | rest & 128", "found << 7 | rest & 127"),
+}
+"""The bytes of a weight by the palette's kind, of what is in the palette and the rest."""
 
 TEXT = """
 @kernel
@@ -37,8 +40,9 @@ def matmul(
             row = index(k) // 64
             place = places[index(k) // 256, n] >> row % 4 * 8 & 255
             at = where(place < 64, firsts[row, index(n) // 64] + place, -1)
-            turned = cast(lookup(entries, codes[n, k]), u16) << 8 | cast(low[n, k], u16)
-            weight = bitcast({weight}, bf16)
+            found, rest = lookup(entries, codes[n, k]), low[n, k]
+            upper, lower = {upper}, {lower}
+            weight = bitcast(cast(upper, u16) << 8 | cast(lower, u16), bf16)
             acc += X[m, k] @ where(place < 64, verbatim[at, index(k) % 64], weight)
         out[m, n] = acc
 """
@@ -46,7 +50,8 @@ def matmul(
 
 def source_of(kind: Kind, out: str) -> str:
     """The kernel's text."""
-    return TEXT.format(out=out, weight=WEIGHT[kind])[1:]
+    upper, lower = PARTS[kind]
+    return TEXT.format(out=out, upper=upper, lower=lower)[1:]
 
 
 @lru_cache
