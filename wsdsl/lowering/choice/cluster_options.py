@@ -2,7 +2,7 @@
 than their products, or nearly so.
 
 Where all tiles run at the same time, CTAs that lie together have their operands sooner
-(`model/clusters.py`), also without multicast, by which they wait for each other. Elsewhere pairs
+(`model/loading.py`), also without multicast, by which they wait for each other. Elsewhere pairs
 load for each other. Clusters are left to who asks for them where sizes are not known, where threads
 copy operands, and where consumers are in ping-pong.
 """
