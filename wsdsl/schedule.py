@@ -170,7 +170,7 @@ def _names(held: Any) -> bool:
 _CHECKS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("tile", _by_name(_positive), "positive sizes in elements, by loop variable"),
     ("stages", lambda s: _positive(s) and s <= 32, "1 to 32 slots"),
-    ("consumers", _numbers(1, 2, 3), "1, 2 or 3 compute warpgroups"),
+    ("consumers", _numbers(1, 2, 3, 4), "1 to 4 compute warpgroups"),
     ("mode", _words("cooperative", "pingpong"), '"cooperative" or "pingpong"'),
     *((name, _is(str), "the name of a loop variable") for name in ("share", "raster", "mma")),
     ("cluster", _by_name(_numbers(1, 2, 4, 8)), "sizes of 1, 2, 4 or 8"),

@@ -52,6 +52,8 @@ REGISTERS = {
     (2, 2): "for 2 consumers 24 and 232",
     (3, 1): "for 3 consumers 32 and 160",
     (3, 2): "for 3 consumers 24 and 144",
+    (4, 1): "for 4 consumers 32 and 112",
+    (4, 2): "for 4 consumers 24 and 104",
 }
 """What fits, by consumers and load warpgroups."""
 
@@ -300,7 +302,7 @@ def _resources(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         )
     elif registers + beside + OTHER_REGISTERS > own:
         added = f" ({beside} for what products are added to)" if beside else ""
-        more = consumers < 3 and chosen.mode != "pingpong"
+        more = consumers < 4 and chosen.mode != "pingpong"
         yield Finding(
             f"the tiles take {registers + beside} of {own} registers a thread{added}, and the rest "
             f"needs {OTHER_REGISTERS}",

@@ -55,7 +55,7 @@ TURN_COLUMNS = 32
 """As long as it takes to read so many columns, loads are under way."""
 MOST_AT_ONCE = 16
 """Pieces that are loaded before the first is needed, ..."""
-ROOM = {1: 208, 2: 208, 3: 136}
+ROOM = {1: 208, 2: 208, 3: 136, 4: 88}
 """... in registers of one of so many consumers. What it holds of the tile's sums is not free: ptxas
 keeps it for the next tile's.
 """

@@ -18,7 +18,7 @@ from wsdsl.lowering.model.terms import COUNTED
 from wsdsl.lowering.product_operands import copied_operands
 from wsdsl.schedule import Schedule
 
-MOST_PROMOTED = {1: 208, 2: 208, 3: 128}
+MOST_PROMOTED = {1: 208, 2: 208, 3: 128, 4: 80}
 """Registers a thread for sums in the tensor cores and those they are promoted to, by consumers."""
 MOST_SUMS, MOST_SUMS_TOGETHER, MOST_SUMS_OF_TILES = 192, 160, 128
 """The same of sums that are not promoted: where the epilogue reads nothing beside them; vectors, by
@@ -44,8 +44,8 @@ def leaves_room(kernel: Kernel, option: Schedule) -> bool:
         return False
     if promoted := promoted_registers(kernel, option):
         return accumulators + promoted <= MOST_PROMOTED[option.consumers or 1]
-    if option.consumers == 3:
-        return accumulators <= 96
+    if option.consumers in (3, 4):
+        return accumulators <= (96 if option.consumers == 3 else 48)
     return accumulators <= _most_sums(kernel, option)
 
 

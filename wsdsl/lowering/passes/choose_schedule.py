@@ -245,13 +245,15 @@ def _registers(consumers: int, loads: int, heavy: bool, copies: bool) -> dict[st
     out. Threads that copy operands ask for as much at once as they have registers for.
     """
     if loads == 2 and consumers > 1:
-        return dict(load=24, compute=232 if consumers == 2 else 144)
+        return dict(load=24, compute={2: 232, 3: 144, 4: 104}[consumers])
     if consumers == 2 and heavy:
         return dict(load=24, compute=MOST_REGISTERS)
     if consumers == 2:
         return dict(load=56, compute=224) if copies else dict(load=40, compute=232)
     if consumers == 3:
         return dict(load=32, compute=160)
+    if consumers == 4:
+        return dict(load=32, compute=112)
     return dict(load=88 if copies else 56, compute=232)
 
 
