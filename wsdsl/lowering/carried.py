@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -88,6 +88,19 @@ class Carried:
 
     def after(self, lowering: Lowering) -> None:
         """Behind the loop."""
+
+
+def carrying(
+    loop: ForRange, carried: Sequence[Carried], results: Sequence[tuple[Value, ...]], body: Region
+) -> ForRange:
+    """The loop as it carries the variables, which leave it as `results`."""
+    return dataclasses.replace(
+        loop,
+        result=tuple(v for values in results for v in values),
+        init=tuple(v for var in carried for v in var.init),
+        args=tuple(v for var in carried for v in var.args),
+        body=body,
+    )
 
 
 class CarriedScalar(Carried):

@@ -164,12 +164,17 @@ def _folded(
 
 
 def with_zeros_outside(
-    value: Value, x: RegisterTile, context: PartitionContext, made: Mapping[Value, Op], axis: str
+    value: Value,
+    x: RegisterTile,
+    context: PartitionContext,
+    made: Mapping[Value, Op],
+    axis: str | None = None,
 ) -> RegisterTile:
-    """A tile's pieces, with zeros in what lies outside of what is walked along one of its axes: the
-    last tile alone takes the time.
+    """A tile's pieces, with zeros in what lies outside of what is walked along one of its axes, its
+    columns if none is given: the last tile alone takes the time.
     """
-    assert isinstance(value.type, Tile)
+    axis = axis or x.shape.columns
+    assert isinstance(value.type, Tile) and axis is not None
     if _is_zero_outside(value, axis, context, made) or context.is_full(axis):
         return x
     b, dtype = context.builder, value.type.dtype

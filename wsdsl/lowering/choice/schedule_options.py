@@ -18,6 +18,7 @@ from wsdsl.lowering.decode import ROWS, decoded
 from wsdsl.lowering.footprint import axis_sizes, depth_steps, runs_ahead
 from wsdsl.lowering.model.predict import is_one_wave
 from wsdsl.lowering.model.workload import Work, scales_products
+from wsdsl.lowering.product_operands import computed_operands
 from wsdsl.schedule import Mode, Schedule, changed
 
 SCALED_WIDTH = 64
@@ -170,6 +171,12 @@ def _in_place(kernel: Kernel) -> bool:
     return bool(products) and all(op.acc is not None for op in products)
 
 
+def _decodes(kernel: Kernel) -> bool:
+    """Whether consumers compute operands of products that are added where they are made."""
+    computed = (computed_operands(kernel, op) for op in kernel.of(Contract))
+    return _in_place(kernel) and any(computed) and not decoded(kernel).tiles
+
+
 def _are_few(kernel: Kernel, work: Work) -> bool:
     """Whether smaller tiles than the usual ones use more SMs, or memory is the limit anyhow."""
     return work.thin or work.under(dict.fromkeys(axes_of(kernel), 128)).tiles < work.target.num_sms
@@ -200,6 +207,9 @@ def _teams(kernel: Kernel, given: Schedule, work: Work) -> Iterator[tuple[Mode, 
         usual = (2, 1) if few or heights or alone else several
         if heights and all(h % 192 == 0 for h in heights):
             usual = (2, 3, 1)
+        if work.few_columns and _decodes(kernel):
+            # Four hide more of what it takes from the bytes of a step to its products.
+            usual = (*usual, 4)
         numbers = (given.consumers,) if given.consumers else usual
         by_rows = shared_role(kernel, given) == "rows"
         fitting = [c for c in numbers if all(h % (64 * c if by_rows else 64) == 0 for h in heights)]

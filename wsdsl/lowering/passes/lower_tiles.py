@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 
 from wsdsl.ir.barrier_ops import ArriveBarrier, Elect, ForRange
@@ -77,6 +77,7 @@ from wsdsl.lowering.carried import (
     CarriedScalar,
     CarriedSum,
     CarriedTile,
+    carrying,
     stays_with_products,
 )
 from wsdsl.lowering.cluster_exchange import ClusterExchange
@@ -157,6 +158,12 @@ class _Lowering:
         if value not in self.env:
             self.env[value] = held(self.context.shapes.of(()), (value,))
         return self.env[value]
+
+    def make(self, values: Iterable[Value]) -> None:
+        """What is asked for in a region is made in front of it."""
+        for value in values:
+            if value in self.env or value in self.sums:
+                self.pieces(value).all()
 
     def scalar(self, value: Value) -> Value:
         """What stands for a scalar: itself, unless a tile was reduced to it."""
@@ -275,9 +282,7 @@ class _Lowering:
         elements that there are not."""
         for operand in (op.a, op.b):
             if operand not in self.tiles:
-                pieces, axis = self.pieces(operand), self.pieces(operand).shape.columns
-                assert axis is not None
-                return with_zeros_outside(operand, pieces, self.context, self.made, axis)
+                return with_zeros_outside(operand, self.pieces(operand), self.context, self.made)
         return None
 
     def addend(self, value: Value | None, kind: Type) -> Accumulated:
@@ -323,12 +328,10 @@ class _Lowering:
         read = {inner.state for inner in op.body if isinstance(inner, TileInShared)}
         slots = {arg: last for arg, last in zip(op.args, lasts, strict=True) if last in read}
         sums_only = {v for v, is_sum in zip(op.init, summed, strict=True) if is_sum}
-        for value in (*free_values(op.body), *op.init):
-            if value not in sums_only and (value in self.env or value in self.sums):
-                self.pieces(value).all()
+        self.make(v for v in (*free_values(op.body), *op.init) if v not in sums_only)
         self.read_first(stored_in(op))
-        each = zip(op.init, op.args, lasts, op.result, summed, strict=True)
-        carried = [self.carry(op, *one) for one in each]
+        names = zip(op.init, op.args, lasts, op.result, summed, strict=True)
+        carried = [self.carry(op, *each) for each in names]
         carried += [CarriedOperand.of(self, op, slot) for slot in (*slots,)[:1]]
         self.stores.boundary(op)
         with self.inner() as body:
@@ -342,11 +345,7 @@ class _Lowering:
             b.add(Yield(values=tuple(handed), loc=op.loc))
         self.stores.boundary(op)
         results = [var.leave(self) for var in carried]
-        left, begun, args = (
-            tuple(v for values in each for v in values)
-            for each in (results, (var.init for var in carried), (var.args for var in carried))
-        )
-        b.add(dataclasses.replace(op, result=left, init=begun, args=args, body=tuple(body)))
+        b.add(carrying(op, carried, results, tuple(body)))
         sums = [self.sums[v] for v, is_sum in zip(op.result, summed, strict=True) if is_sum]
         outside = {op.result[op.args.index(arg)] for arg in slots}
         self.products.begin(sums, outside, results[-1] if slots else ())
@@ -373,9 +372,7 @@ class _Lowering:
         multiplies = any(isinstance(inner, (Contract, ForRange)) for inner in walk((op,)))
         if multiplies or not self.products.in_flight:
             self.products.settle(op.loc)
-        for value in (*free_values(op.then), *free_values(op.orelse)):
-            if value in self.env or value in self.sums:
-                self.pieces(value).all()
+        self.make((*free_values(op.then), *free_values(op.orelse)))
         self.read_first(stored_in(op))
         cond = self.scalar(op.cond)
         branches: list[Region] = []
