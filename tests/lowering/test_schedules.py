@@ -222,7 +222,7 @@ def test_a_malformed_schedule_tells_every_field() -> None:
         (dict(share=["n"]), "the name of a loop variable"),
         (dict(raster=1), "the name of a loop variable"),
         (dict(mma=("n",)), "the name of a loop variable"),
-        (dict(consumers=2.0), "1, 2 or 3 compute warpgroups"),
+        (dict(consumers=2.0), "1 to 4 compute warpgroups"),
         (dict(swizzle=[8]), "1, 2, 4, 8, 16 or 32"),
     ],
     ids=repr,

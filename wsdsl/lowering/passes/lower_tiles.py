@@ -68,6 +68,7 @@ from wsdsl.ir.tile_ops import (
 )
 from wsdsl.ir.types import Tile, Type
 from wsdsl.ir.walk import Namer, definers, free_values, replace_operands, uses, walk, yielded
+from wsdsl.lowering import elementwise
 from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.builder import Builder
 from wsdsl.lowering.carried import (
@@ -81,12 +82,6 @@ from wsdsl.lowering.carried import (
     stays_with_products,
 )
 from wsdsl.lowering.cluster_exchange import ClusterExchange
-from wsdsl.lowering.elementwise import (
-    block_indices,
-    compute,
-    remainder_indices,
-    with_zeros_outside,
-)
 from wsdsl.lowering.epilogue_operands import EpilogueOperands
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.products import Products
@@ -248,11 +243,11 @@ class _Lowering:
             case Block():
                 self.context.block(op)
             case Map(fn="floordiv") if (
-                blocks := block_indices(op, self.context, self.made)
+                blocks := elementwise.block_indices(op, self.context, self.made)
             ) is not None:
                 self.env[op.result] = blocks
             case Map(fn="mod") if (
-                rest := remainder_indices(op, self.context, self.made)
+                rest := elementwise.remainder_indices(op, self.context, self.made)
             ) is not None:
                 self.env[op.result] = rest
             case RenameAxes():
@@ -260,7 +255,7 @@ class _Lowering:
             case Load() | Lookup():
                 self.env[made[0]] = load_piece(op, self.context, self.pieces, self.made)
             case _ if made and (is_tile(made[0]) or any(v in self.env for v in operands(op))):
-                self.env[made[0]] = compute(op, self.context, self.pieces, self.made)
+                self.env[made[0]] = elementwise.compute(op, self.context, self.pieces, self.made)
             case _:
                 if isinstance(op, ArriveBarrier):
                     self.finish_reading()
@@ -282,7 +277,9 @@ class _Lowering:
         elements that there are not."""
         for operand in (op.a, op.b):
             if operand not in self.tiles:
-                return with_zeros_outside(operand, self.pieces(operand), self.context, self.made)
+                return elementwise.with_zeros_outside(
+                    operand, self.pieces(operand), self.context, self.made
+                )
         return None
 
     def addend(self, value: Value | None, kind: Type) -> Accumulated:
