@@ -10,7 +10,7 @@ import pytest
 
 import wsdsl
 from wsdsl import CompileError, Schedule
-from wsdsl.ir.types import DTYPES
+from wsdsl.ir.types import DTYPES, Tensor
 from wsdsl.simulator.arithmetic import numpy_dtype
 
 SMALL = ("i4", "u4", "f4e2m1", "f6e2m3", "f6e3m2", "f8e8m0")
@@ -136,9 +136,10 @@ def test_others(name: str) -> None:
     own, known = kernel(OTHERS[name]), {"M": 70, "N": 96, "G": 3}
     given: list[Any] = []
     for param in own.params[:-1]:
-        rows, *rest = (known.get(str(d), d) for d in param.type.dims)  # type: ignore[union-attr]
-        dtype = param.type.dtype.name  # type: ignore[union-attr]
-        made = codes(dtype, *((rows, *rest) if rest else (1, rows)))
+        kind = param.type
+        assert isinstance(kind, Tensor)
+        rows, *rest = (known.get(str(d), d) for d in kind.dims)
+        made = codes(kind.dtype.name, *((rows, *rest) if rest else (1, rows)))
         given.append(made if rest else made.reshape(-1))
     if name == "the largest":
         given[0] = (2.0 ** np.arange(-40, 80).reshape(-1, 1).repeat(56, 1)).ravel()[: 70 * 96]

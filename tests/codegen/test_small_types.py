@@ -11,7 +11,7 @@ import pytest
 
 from tests.codegen.ptx_interpreter import Memory, Program
 from tests.codegen.support import kernel_of, ptx_of
-from wsdsl.artifact.signature import PointerArgument, StrideArgument
+from wsdsl.artifact.signature import PointerArgument, SizeArgument, StrideArgument
 from wsdsl.codegen.literals import literal
 from wsdsl.codegen.signature import signature
 from wsdsl.ir.swizzle import panel_address
@@ -50,7 +50,8 @@ def stored(x: Any, source: str, target: str, *, across: bool = False) -> Any:
         elif isinstance(argument, StrideArgument):
             arguments.append(strides[argument.tensor])
         else:
-            arguments.append(known[argument.dim])  # type: ignore[union-attr]
+            assert isinstance(argument, SizeArgument)
+            arguments.append(known[argument.dim])
     Program(ptx_of(kernel)).run_warp(arguments, memory)
     assert sorted(memory.written) == [*range(held.nbytes, held.nbytes + size)]
     made = np.array([memory.written[i] for i in sorted(memory.written)], np.uint8)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
+import ml_dtypes
+import numpy as np
 import pytest
 
 from tests.case_data import check, expected, inputs
+from tests.case_table import Case
 from tests.decoded_kernels import DECODED
-from tests.kernels import CASES as LOADED
 from wsdsl import Schedule
 from wsdsl.diagnostics import WsdslError
 from wsdsl.ir.barrier_ops import ArriveBarrier, ForRange
@@ -97,10 +100,33 @@ def test_where_nothing_is_left_in_flight(stages: int, k: int) -> None:
     assert [op.pending for op in body if isinstance(op, WgmmaWait)] == [0]
 
 
+def spread(X: Any, s: Any) -> Any:
+    w = np.repeat(s * 2, 64, 1)[:, : X.shape[1]].astype(ml_dtypes.bfloat16)
+    return {"Y": X @ w.astype(np.float64).T}
+
+
+def test_a_factor_of_rows_is_the_same_in_both_halves() -> None:
+    """Its registers are, so nothing is left in flight, which ptxas would serialise."""
+    text = """
+@kernel
+def spread(X: bf16[M, K], s: f32[N, B], Y: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += X[m, k] @ cast(s[n, index(k) // 64] * 2.0, bf16)
+        Y[m, n] = acc
+"""
+    case = Case(text, spread, dict(M=72, N=136, K=112, B=2))
+    arrays = inputs(case)
+    wanted = expected(case, arrays)
+    compiled = case.kernel.compile(Schedule(decode="registers", tile=dict(k=64)), **case.sizes)
+    assert compiled.cubin
+    compiled.simulate(*arrays.values())
+    check(case, arrays, wanted)
+
+
 def test_an_operand_of_two_products_is_made_once() -> None:
-    case = LOADED["widened"]
-    case = dataclasses.replace(
-        case,
+    case = Case(
         text="""
 @kernel
 def twice(X: bf16[M, K], Z: bf16[M, K], W: i8[N, K], Y: f32[M, N]):
@@ -137,8 +163,9 @@ def test_each_wait_is_needed(what: str, at: int) -> None:
 
     def changed(region: Region) -> Region:
         return tuple(
-            CHANGES[what](op) if op is waits[at] else with_regions(op, changed) for op in region
-        )  # type: ignore[misc]
+            CHANGES[what](waits[at]) if op is waits[at] else with_regions(op, changed)
+            for op in region
+        )
 
     with pytest.raises(WsdslError):
         prove(dataclasses.replace(kernel, body=changed(kernel.body)))

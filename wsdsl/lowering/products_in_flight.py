@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.pipeline_ops import CircularBuffer, CommitProducts
-from wsdsl.ir.slot_ops import ConsumerRelease, ConsumerWait, NoSlot
-from wsdsl.ir.tile_ops import Bitcast, Cast, Contract, If, Lookup, Map, Yield
-from wsdsl.ir.types import Slot, Tile
+from wsdsl.ir.slot_ops import ConsumerRelease, ConsumerWait, NoSlot, SlotElements
+from wsdsl.ir.tile_ops import Bitcast, Cast, Contract, If, Load, Lookup, Map, Yield
+from wsdsl.ir.types import Axis, Slot, Tile
 from wsdsl.ir.walk import definers, makers, uses, walk, yielded
 from wsdsl.ir.wgmma import k_step
 from wsdsl.lowering.axes import is_tile
@@ -156,16 +156,28 @@ def _is_computed(op: Contract) -> bool:
     return any(isinstance(v.type, Tile) for v in (op.a, op.b))
 
 
-def _is_made_late(loop: ForRange, operands: Sequence[Value]) -> bool:
-    """Whether each is computed when its product begins: of no other product, and for it alone."""
+def _are_made_late(loop: ForRange, products: Sequence[Contract]) -> bool:
+    """Whether each computed operand is made when its product begins: of no other product, for it
+    alone, and of elements along what is summed over. Without those, such as those of a factor that
+    rows have, both halves may be the same registers.
+    """
     made, counts = definers(loop.body), Counter(uses(loop.body))
-    of_products = (Contract, ForRange, If)
-    return (
-        all(isinstance(made.get(v), (Bitcast, Cast, Lookup, Map)) for v in operands)
-        and all(counts[v] == 1 for v in operands)
-        and not any(isinstance(op, of_products) for op in makers(loop.body, operands))
-        and not any(isinstance(op, CommitProducts) for op in loop.body)
-    )
+    if any(isinstance(op, CommitProducts) for op in loop.body):
+        return False
+    for op in products:
+        for v in (op.a, op.b):
+            if not isinstance(v.type, Tile):
+                continue
+            needed = makers(loop.body, (v,))
+            if not isinstance(made.get(v), (Bitcast, Cast, Lookup, Map)) or counts[v] > 1:
+                return False
+            if any(isinstance(x, (Contract, ForRange, If)) for x in needed):
+                return False
+            loads = [x for x in needed if isinstance(x, (Load, SlotElements))]
+            axes = [i.type.name for x in loads for i in x.index if isinstance(i.type, Axis)]
+            if not {*op.summed} & {*axes}:
+                return False
+    return True
 
 
 def _one_by_one(
@@ -195,8 +207,7 @@ def _one_by_one(
 def _adds_only(loop: ForRange) -> bool:
     """Whether nothing in a body reads what its products add up."""
     inside = [op for op in walk(loop.body) if isinstance(op, Contract)]
-    computed = [v for op in inside for v in (op.a, op.b) if isinstance(v.type, Tile)]
-    if computed and not _is_made_late(loop, computed):
+    if any(map(_is_computed, inside)) and not _are_made_late(loop, inside):
         return False
     for arg, last in zip(loop.args, yielded(loop.body), strict=True):
         summed = is_tile(last) and stays_with_products(loop, arg, last)
