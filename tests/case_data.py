@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from tests.case_table import Case
+from wsdsl import Schedule
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.walk import walk
 
@@ -102,3 +103,13 @@ def check(found: Case, arrays: Arrays, wanted: Mapping[str, Any]) -> None:
 def _sums_fp8(found: Case) -> bool:
     products = (op for op in walk(found.kernel.tile.body) if isinstance(op, Contract))
     return any("f8" in str(op.a.type) for op in products)
+
+
+def right_and_proved(case: Case, schedule: Schedule) -> None:
+    """The kernel with that schedule, in the simulator."""
+    arrays = inputs(case)
+    wanted = expected(case, arrays)
+    compiled = case.kernel.compile(schedule=schedule)
+    compiled.simulate(*arrays.values())
+    check(case, arrays, wanted)
+    assert compiled.certificate is not None

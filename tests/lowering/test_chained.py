@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import wsdsl
-from tests.case_data import check, expected, inputs
+from tests.case_data import check, expected, inputs, right_and_proved
 from tests.case_table import Case
 from tests.chained_kernels import ATTENTION
 from tests.range_kernels import CAUSAL
@@ -106,13 +106,7 @@ SCHEDULES = [
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=repr)
 @pytest.mark.parametrize("name", KEPT)
 def test_right_and_proved(name: str, schedule: Schedule) -> None:
-    case = KEPT[name]
-    arrays = inputs(case)
-    wanted = expected(case, arrays)
-    compiled = case.kernel.compile(schedule=schedule)
-    compiled.simulate(*arrays.values())
-    check(case, arrays, wanted)
-    assert compiled.certificate is not None
+    right_and_proved(KEPT[name], schedule)
 
 
 def three_links(Q: Any, K: Any, V: Any, W: Any) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.case_data import check, expected, inputs
+from tests.case_data import right_and_proved
 from tests.decoded_kernels import DECODED, SCHEDULES
 from tests.kernels import CASES as LOADED
 from tests.simulator.mutants import mutants
@@ -25,13 +25,7 @@ from wsdsl.prover.prove import prove
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=repr)
 @pytest.mark.parametrize("name", DECODED)
 def test_right_and_proved(name: str, schedule: Schedule) -> None:
-    case = DECODED[name]
-    arrays = inputs(case)
-    wanted = expected(case, arrays)
-    compiled = case.kernel.compile(schedule=schedule)
-    compiled.simulate(*arrays.values())
-    check(case, arrays, wanted)
-    assert compiled.certificate is not None
+    right_and_proved(DECODED[name], schedule)
 
 
 def _decoding() -> Kernel:

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.case_data import check, expected, inputs
+from tests.case_data import check, expected, inputs, right_and_proved
 from tests.case_table import Case
 from tests.decoded_kernels import DECODED
 from wsdsl import Schedule
@@ -35,13 +35,7 @@ SCHEDULES = [
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=repr)
 @pytest.mark.parametrize("name", ONE)
 def test_right_and_proved(name: str, schedule: Schedule) -> None:
-    case = DECODED[name]
-    arrays = inputs(case)
-    wanted = expected(case, arrays)
-    compiled = case.kernel.compile(schedule=schedule)
-    compiled.simulate(*arrays.values())
-    check(case, arrays, wanted)
-    assert compiled.certificate is not None
+    right_and_proved(DECODED[name], schedule)
 
 
 def _scheduled(k: int = 64, name: str = "scaled", stages: int = 2) -> Kernel:
