@@ -34,14 +34,14 @@ def make_gemm() -> Kernel:
 
 def make_other() -> Kernel:
     @kernel
-    def same_by_another_name(A: bf16[M, K], B: bf16[N, K], C: bf16[M, N]):
-        """The same, said with other spaces."""
+    def same_by_another_name(X: bf16[M, K], W: bf16[N, K], out: bf16[M, N]):
+        """The same, said with other spaces and names."""
         for m, n in tiles(M, N):
             acc = zeros(f32[m, n])  # sums
 
             for k in tiles(K):
-                acc += A[m, k] @ B[n, k]
-            C[m, n] = acc
+                acc += X[m, k] @ W[n, k]
+            out[m, n] = acc
 
     return same_by_another_name
 

@@ -53,13 +53,22 @@ def test_calls_of_its_class_run_it(kept: Database) -> None:
         (Schedule(stages=3), False),
         (Schedule(tile=dict(n=256)), False),
         (Schedule(cluster=dict(m=2)), False),
-        (Schedule(constant=("B",)), False),
+        (Schedule(constant=("B",)), True),
+        (Schedule(constant=("B",), stages=3), False),
     ],
 )
 def test_what_is_given_holds(kept: Database, given: Schedule, is_taken: bool) -> None:
     kept.add([row(make_gemm())])
     found = find(make_gemm().declaration, given, SIZES)
     assert (found is not None) == is_taken
+
+
+def test_what_was_measured_without_a_promise_serves_those_who_promise(kept: Database) -> None:
+    kept.add([row(make_gemm())])
+    constant = make_gemm().schedule(Schedule(constant=("B",)), **SIZES)
+    assert dataclasses.replace(constant, registers=USUAL.registers) == dataclasses.replace(
+        USUAL, constant=("B",)
+    )
 
 
 @pytest.mark.parametrize(

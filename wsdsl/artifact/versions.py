@@ -95,13 +95,18 @@ def digest(kind: str, *parts: object) -> str | None:
 
 
 def digest_of(tile: Kernel) -> str:
-    """Of a kernel's text as it is checked, whatever its name."""
+    """Of a kernel's text as it is checked, whatever it calls itself, its tensors and its values.
+    Names of axes and dimensions count: schedules and sizes are told by them.
+    """
     import dataclasses
     import hashlib
+    import re
 
     from wsdsl.ir.printer import print_kernel
 
     text = print_kernel(dataclasses.replace(tile, name="kernel", schedule=None))
+    numbers: dict[str, str] = {}
+    text = re.sub(r"%\w+", lambda name: numbers.setdefault(name[0], f"%{len(numbers)}"), text)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -24,14 +25,25 @@ def find(
     padded: tuple[str, ...] = (),
     num_sms: int | None = None,
 ) -> Row | None:
-    """The user's newest, else a shipped one, that leaves what is given as it is."""
+    """The user's newest, else a shipped one, that leaves what is given as it is. What was measured
+    without constant tensors serves calls with such, too, if nothing was measured with them.
+    """
     if not knobs.RECORDS.get() or len(sizes) < len(declaration.dims):
         return None
     rows = _rows(declaration.digest)
     if not rows:
         return None
     key = key_of(declaration, given, sizes, unaligned, padded, num_sms)
-    return next((row for row in rows if row.key == key and _agrees(given, row)), None)
+    found = next((row for row in rows if row.key == key and _agrees(given, row)), None)
+    if found is not None or given is None or given.constant is None:
+        return found
+    plain = replace(given, constant=None)
+    found = find(declaration, plain, sizes, unaligned, padded, num_sms)
+    if found is None:
+        return None
+    # To load early takes a warpgroup more: how registers are shared out is decided anew.
+    early = replace(found.whole, constant=given.constant, registers=given.registers)
+    return replace(found, schedule=repr(early))
 
 
 def key_of(
