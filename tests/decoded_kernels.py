@@ -107,8 +107,36 @@ def _(X: Any, W: Any) -> Any:
     return {"Y": X[:, 32:90] @ (W[:, 32:90] + 1).T}
 
 
+@kept(
+    "normalised",
+    """
+@kernel
+def normalised(X: bf16[M, K], W: i8[N, K], Y: f32[M, N]):
+    for m in tiles(M):
+        for n in tiles(N, by=128):
+            acc = zeros(f32[m, n])
+            for k in tiles(K):
+                acc += X[m, k] @ cast(W[n, k], bf16)
+            Y[m, n] = acc / (1.0 + max(abs(acc), over=n))
+""",
+    M=72, N=136, K=112,
+)  # fmt: skip
+def _(X: Any, W: Any) -> Any:
+    acc = X @ W.T
+    parts = (acc[:, :128], acc[:, 128:])
+    return {"Y": np.hstack([part / (1 + abs(part).max(1, keepdims=True)) for part in parts])}
+
+
 SCHEDULES = [
     Schedule(decode="shared"),
     Schedule(decode="shared", tile=dict(m=128, n=128), mode="cooperative", consumers=2, stages=1),
     Schedule(decode="shared", tile=dict(m=64, n=64), mode="pingpong", consumers=2),
 ]
+FIXED = ("normalised",)
+"""Whose text says how wide tiles are."""
+BY_TENSOR = {
+    "both": [dict(A="shared"), dict(A="registers", B="shared")],
+    "eight_bits": [dict(B="shared")],
+    "scaled": [dict(W="shared"), dict(s="shared"), dict(W="registers")],
+    "normalised": [dict(W="shared")],
+}

@@ -10,19 +10,20 @@ from wsdsl.diagnostics import Finding, ScheduleError, unknown_names
 from wsdsl.lazy import cached_property
 
 Mode = Literal["cooperative", "pingpong"]
+Place = Literal["registers", "shared"]
 Reduction = Literal["serial", "parallel", "unordered"]
 Scheduler = Literal["auto", "grid", "persistent", "split_k", "stream_k"]
 SWIZZLES = (1, 2, 4, 8, 16, 32)
 
 
-class FrozenDict(dict[str, int]):
+class FrozenDict(dict[str, Any]):
     """A dict that can be hashed and prints as `dict(m=128)`."""
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(tuple(sorted(self.items())))
 
     def __repr__(self) -> str:
-        return f"dict({', '.join(f'{k}={v}' for k, v in self.items())})"
+        return f"dict({', '.join(f'{k}={_shown(v)}' for k, v in self.items())})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,7 +55,8 @@ class Schedule:
     registers: registers a thread, per role, for setmaxnreg: `dict(load=40, compute=232)`
     mma: the axis that rides wgmma's M
     decode: where a computed operand is made: "registers", by each consumer, or "shared", by a
-        warpgroup of its own that writes it to shared memory
+        warpgroup of its own that writes it to shared memory; for all, or by a tensor that the
+        operand is loaded from, `dict(W="registers", X="shared")`
     precise_every: for FP8, elements of the contraction that the tensor cores sum before the sum is
         promoted to f32; 0 for never, which is faster and less exact
     constant: names of tensors which the kernel in front on the stream does not write, `("B",)` for
@@ -80,7 +82,7 @@ class Schedule:
     swizzle: int | None = None
     registers: Mapping[str, int] | None = None
     mma: str | None = None
-    decode: Literal["registers", "shared"] | None = None
+    decode: Place | Mapping[str, Place] | None = None
     precise_every: int | None = None
     constant: tuple[str, ...] | None = None
     overlap: bool | None = None
@@ -95,7 +97,7 @@ class Schedule:
             return super().__new__(cls)
 
     def __post_init__(self) -> None:
-        for name in ("tile", "cluster", "registers"):
+        for name in ("tile", "cluster", "registers", "decode"):
             held = getattr(self, name)
             if isinstance(held, Mapping):
                 self.__dict__[name] = FrozenDict(held)
@@ -158,6 +160,9 @@ def _is(kind: type) -> Callable[[Any], bool]:
     return lambda held: isinstance(held, kind)
 
 
+_place = _words("registers", "shared")
+
+
 def _by_name(is_ok: Callable[[Any], bool]) -> Callable[[Any], bool]:
     # What is a mapping is one of these by now.
     return lambda held: isinstance(held, FrozenDict) and all(map(is_ok, held.values()))
@@ -187,7 +192,11 @@ _CHECKS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
         _by_name(lambda v: _positive(v) and v % 8 == 0 and 24 <= v <= 256),
         "multiples of 8 from 24 to 256, by role",
     ),
-    ("decode", _words("registers", "shared"), '"registers" or "shared"'),
+    (
+        "decode",
+        lambda held: _place(held) or _by_name(_place)(held),
+        '"registers" or "shared", or these by tensor',
+    ),
     (
         "precise_every",
         lambda p: _positive(p) or (type(p) is int and p == 0),

@@ -22,8 +22,8 @@ from wsdsl.ir.tile_ops import If, Map
 from wsdsl.ir.walk import walk, with_regions
 from wsdsl.prover.prove import prove
 
-ONE = [name for name in DECODED if name not in ("both", "eight_bits")]
-"""A product has one operand in registers, of 16 bits."""
+ONE = [name for name in DECODED if name not in ("both", "eight_bits", "normalised")]
+"""A product has one operand in registers, of 16 bits, which lies as the other values do."""
 SCHEDULES = [
     Schedule(decode="registers", tile=dict(k=64)),
     Schedule(decode="registers", tile=dict(k=32), stages=2),

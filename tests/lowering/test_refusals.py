@@ -10,47 +10,6 @@ from wsdsl import Schedule, ScheduleError
 from wsdsl.diagnostics import CompileError
 
 REFUSED = {
-    "both_operands_computed": (
-        """
-@kernel
-def f(A: bf16[M, K], B: bf16[N, K], s: bf16[M], C: f32[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += (A[m, k] + s[m]) @ abs(B[n, k])
-        C[m, n] = acc
-""",
-        7,
-        "both operands of this product are computed",
-    ),
-    "computed_operand_of_32_bits": (
-        """
-@kernel
-def f(A: tf32[M, K], B: tf32[N, K], s: f32[K], C: f32[M, N]):
-    for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
-        for k in tiles(K):
-            acc += cast(abs(A[m, k]), tf32) @ B[n, k]
-        C[m, n] = acc
-""",
-        7,
-        "a computed operand of `@` is tf32",
-    ),
-    "operands_on_both_sides": (
-        """
-@kernel
-def f(A: bf16[M, K], B: bf16[N, K], C: f32[M, N], D: f32[M, N]):
-    for m, n in tiles(M, N):
-        one, other = zeros(f32[m, n]), zeros(f32[m, n])
-        for k in tiles(K):
-            one += abs(A[m, k]) @ B[n, k]
-            other += A[m, k] @ abs(B[n, k])
-        C[m, n] = one
-        D[m, n] = other
-""",
-        8,
-        "this operand of `@` is computed, and needs `n` as the rows",
-    ),
     "part_of_a_dimension": (
         """
 @kernel

@@ -1,4 +1,5 @@
-"""Which operands of products a partition of threads makes: `Schedule.decode="shared"`.
+"""Which operands of products a partition of threads makes: `Schedule.decode="shared"`, for all of
+them or by a tensor that the operand is loaded from.
 
 A computed operand is made in the registers of the consumers that multiply it, or once for all of
 them, by the threads of a partition of its own, which fill the slots of a circular buffer as TMA
@@ -38,7 +39,7 @@ from wsdsl.ir.walk import made_of
 from wsdsl.ir.wgmma import may_be_mn_major
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.product_operands import computed_operands
-from wsdsl.schedule import Schedule
+from wsdsl.schedule import Place, Schedule
 
 ELEMENTWISE = (Bitcast, Block, Cast, Constant, DimSize, End, Full, Index, Load, Lookup, Map)
 ROWS = 64
@@ -64,7 +65,8 @@ NOTHING = Decoded({}, {}, frozenset(), {})
 @once
 def decoded(kernel: Kernel) -> Decoded:
     """What a partition of its own decodes: nothing, unless the schedule asks for it."""
-    if kernel.schedule is None or kernel.schedule.decode != "shared":
+    asked = kernel.schedule.decode if kernel.schedule else None
+    if asked is None or asked == "registers":
         return NOTHING
     made, found = kernel.definers, dict[Value, tuple[str, list[Value]]]()
     stored = {op.tensor for op in kernel.of(Store)}
@@ -75,7 +77,8 @@ def decoded(kernel: Kernel) -> Decoded:
             slice, axes = _slice(operand, made), op.summed
             makers = (made.get(v) for v in slice or ())
             read = {maker.tensor for maker in makers if isinstance(maker, (Load, Lookup))}
-            if slice is not None and len(axes) == 1 and not read & stored:
+            asked_for = "shared" in places_of(asked, tensors_of(kernel, operand))
+            if asked_for and slice is not None and len(axes) == 1 and not read & stored:
                 found[operand] = axes[0], slice
     for as_loaded in (True, False):
         tiles = {v: _tile(v, k, slice, made, as_loaded) for v, (k, slice) in found.items()}
@@ -88,6 +91,15 @@ def decoded(kernel: Kernel) -> Decoded:
         roles, _ = _roles(tiles.values())
     summed = {v: found[v][0] for v in tiles}
     return Decoded(tiles, summed, _serving(kernel, tiles), roles)
+
+
+def places_of(asked: Place | Mapping[str, Place] | None, tensors: Iterable[str]) -> set[Place]:
+    """Where the schedule says that an operand is made which is loaded from these: at most one
+    place, unless it contradicts itself.
+    """
+    if isinstance(asked, Mapping):
+        return {asked[name] for name in tensors if name in asked}
+    return {asked} if asked else set()
 
 
 def num_decoders(kernel: Kernel) -> int:
@@ -201,14 +213,58 @@ def decode_faults(kernel: Kernel, sizes: Mapping[str, int]) -> Iterator[Finding]
 
 def unfit_decoding(kernel: Kernel, given: Schedule) -> Iterator[Finding]:
     """Where nothing can be made where the schedule says."""
-    made, told = kernel.definers, f'Schedule.decode is "{given.decode}"'
+    asked = given.decode
     computed = [v for op in kernel.of(Contract) for v in computed_operands(kernel, op)]
-    if given.decode is not None and not computed:
+    if asked is not None and not computed:
+        said = f'"{asked}"' if isinstance(asked, str) else repr(asked)
+        told = f"Schedule.decode is {said}"
         yield Finding(f"{told}, and no operand of a product is computed", None, "leave it out")
-    elif given.decode == "shared" and not decoded(kernel).tiles:
-        at = next((made[v].loc for v in computed if v in made), None)
-        yield Finding(
-            f"{told}, and this operand is not made of loads alone, element by element",
-            at,
-            "leave it out: what is made of other products is made by who has them, in registers",
-        )
+    elif isinstance(asked, Mapping):
+        yield from _unfit_by_tensor(kernel, asked, computed)
+    elif asked == "shared" and not decoded(kernel).tiles:
+        yield _not_of_loads(kernel, 'Schedule.decode is "shared"', computed)
+
+
+def _unfit_by_tensor(
+    kernel: Kernel, asked: Mapping[str, Place], computed: list[Value]
+) -> Iterator[Finding]:
+    read = {v: tensors_of(kernel, v) for v in computed}
+    known = sorted({name for names in read.values() for name in names})
+    for name, place in asked.items():
+        own = [v for v in computed if name in read[v]]
+        if not own:
+            yield Finding(
+                f"Schedule.decode names `{name}`, which no computed operand of a product is "
+                "loaded from",
+                None,
+                f"these are: {', '.join(known)}" if known else "leave it out",
+            )
+        elif place == "shared" and not any(v in decoded(kernel).tiles for v in own):
+            yield _not_of_loads(kernel, f'Schedule.decode["{name}"] is "shared"', own)
+    for value, names in read.items():
+        if len(places_of(asked, names)) > 1:
+            own = ", ".join(sorted(name for name in names if name in asked))
+            yield Finding(
+                f"Schedule.decode says of {own} different things, and they make one operand",
+                kernel.definers[value].loc,
+                "name one of them",
+            )
+
+
+def _not_of_loads(kernel: Kernel, told: str, computed: list[Value]) -> Finding:
+    return Finding(
+        f"{told}, and this operand is not made of loads alone, element by element",
+        next((kernel.definers[v].loc for v in computed if v in kernel.definers), None),
+        "leave it out: what is made of other products is made by who has them, in registers",
+    )
+
+
+def loads_of(kernel: Kernel, operand: Value) -> list[Load]:
+    """Of which an operand is made, as far as the next product."""
+    walked = made_of((operand,), kernel.definers, lambda op: not isinstance(op, Contract))
+    return [op for _, op in walked if isinstance(op, Load)]
+
+
+def tensors_of(kernel: Kernel, operand: Value) -> set[str]:
+    """Names of those that it is loaded from."""
+    return {op.tensor.name for op in loads_of(kernel, operand)}

@@ -38,6 +38,7 @@ from wsdsl.lowering.passes.lower_tiles import lower_tiles
 from wsdsl.lowering.passes.make_plan import make_plan
 from wsdsl.lowering.passes.move_factors import move_factors
 from wsdsl.lowering.passes.partition_loads import partition_loads
+from wsdsl.lowering.passes.place_operands import place_operands
 from wsdsl.lowering.passes.prefetch_copies import prefetch_copies
 from wsdsl.lowering.passes.relax_functions import relax_functions
 from wsdsl.lowering.passes.schedule_products import schedule_products
@@ -56,6 +57,7 @@ PASSES: tuple[tuple[Pass, Level], ...] = (
     (use_sigmoid, "tile"),
     (relax_functions, "tile"),
     (move_factors, "tile"),
+    (place_operands, "tile"),
     (verify_lowerable, "tile"),
     (fuse_accumulators, "tile"),
     (hoist_loads, "tile"),

@@ -33,6 +33,7 @@ from wsdsl.lowering.pipeline import scheduled_tile
 from wsdsl.schedule import Schedule
 
 SHOWN = 4
+ONE = "the tensor cores take one operand from registers, of 16 bits, as the rows of a tile"
 LEAST = 0.05
 """Of the time, that is worth telling."""
 Candidate = tuple[Schedule, Prediction]
@@ -57,6 +58,11 @@ def explain_choice(kernel: Kernel, given: Schedule | None, sizes: Mapping[str, i
     if schedule.mma:
         steps = "its tiles come in steps of 64, the other side's in steps of 8"
         lines.append(f"  `{schedule.mma}` rides wgmma's M: {steps}")
+    if isinstance(schedule.decode, Mapping) and (given is None or given.decode is None):
+        names = ", ".join(schedule.decode)
+        lines.append(
+            f"  what is loaded from {names} is computed in SMEM, by a warpgroup of its own: {ONE}"
+        )
     lines += _unpacked(kernel)
     given = dataclasses.replace(given or Schedule(), mma=schedule.mma)
     shown: list[Candidate] = []
