@@ -1,10 +1,12 @@
 """What is tried: whole schedules that lower, of several ways, with neighbours of the best."""
 
+from tests.decoded_kernels import DECODED
 from tests.records.recorded import make_gemm
 from wsdsl import Schedule
 from wsdsl.records.row import agrees
 from wsdsl.tune.candidates import candidates
 
+REGISTERS = Schedule(decode="registers")
 SIZES = dict(M=1024, N=4096, K=4096)
 
 
@@ -24,6 +26,13 @@ def test_candidates_are_whole_and_differ() -> None:
 def test_cut_tiles_are_among_them() -> None:
     found = candidates(make_gemm().tile, None, dict(M=256, N=256, K=65536))
     assert {"split_k", "stream_k", "persistent"} <= {s.scheduler for s in found}
+
+
+def test_operands_are_decoded_in_both_places() -> None:
+    scaled = DECODED["scaled"].kernel
+    found = candidates(scaled.tile, None, SIZES)
+    assert {s.decode for s in found} == {None, "shared"}
+    assert all(s.decode == "registers" for s in candidates(scaled.tile, REGISTERS, SIZES, 8))
 
 
 def test_what_is_given_stays() -> None:

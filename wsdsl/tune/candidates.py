@@ -1,5 +1,6 @@
-"""What is worth to be measured: what the model ranks first in each way to share out the work, and
-the neighbours of the very first in tile width and depth.
+"""What is worth to be measured: what the model ranks first in each way to share out the work, the
+neighbours of the very first in tile width and depth, and the first with computed operands made
+elsewhere.
 """
 
 from __future__ import annotations
@@ -7,14 +8,17 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Mapping, Set
+from itertools import islice
 
 from wsdsl.diagnostics import WsdslError
 from wsdsl.ir.op import Kernel
+from wsdsl.ir.tile_ops import Contract
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.choice.ranked import ranked
 from wsdsl.lowering.choice.tile_sizes import with_fixed_tiles
 from wsdsl.lowering.passes.choose_schedule import at_least_one, completed
 from wsdsl.lowering.pipeline import scheduled_tile
+from wsdsl.lowering.product_operands import computed_operands
 from wsdsl.schedule import Schedule
 
 USUAL = 48
@@ -22,6 +26,8 @@ SHARES = {"cooperative": 0.35, "pingpong": 0.25, "stream_k": 0.1, "split_k": 0.1
 """Of each way, how many of the candidates; the neighbours are the rest."""
 OF_ONE_TILE = 2
 """Ways to share loads among the CTAs of a cluster, or none, of each tile."""
+ELSEWHERE = 4
+"""With operands decoded in SMEM."""
 LEADERS = 3
 """Whose neighbours are tried."""
 WIDTH_STEPS = (-64, -32, -16, 16, 32)
@@ -63,8 +69,30 @@ def _all(
                 best.append(schedule)
     leaders = list(dict.fromkeys(best))[:LEADERS]
     sides = {loop_variable(name) for name, axis in axes_of(chosen).items() if axis.role}
-    near = [n for leader in leaders for n in _neighbours(posed, given, leader, sides, sizes)]
+    near = [*_decoded_elsewhere(posed, given, sizes)]
+    near += [n for leader in leaders for n in _neighbours(posed, given, leader, sides, sizes)]
     yield from _in_turn(list(dict.fromkeys(best)), near)
+
+
+def _decoded_elsewhere(
+    kernel: Kernel, given: Schedule, sizes: Mapping[str, int]
+) -> Iterator[Schedule]:
+    """What the model ranks first with all computed operands made in SMEM, where that is left open:
+    of what stands in registers else.
+    """
+    computed = any(computed_operands(kernel, op) for op in kernel.of(Contract))
+    if given.decode is not None or not computed:
+        return
+    asked = dataclasses.replace(given, decode="shared")
+    try:
+        chosen = scheduled_tile(dataclasses.replace(kernel, schedule=asked), sizes)
+    except WsdslError:
+        return
+    settled = dataclasses.replace(asked, mma=chosen.schedule and chosen.schedule.mma)
+    known = at_least_one(sizes)
+    options = ranked(chosen, with_fixed_tiles(chosen, settled)[0], known)
+    whole = (completed(chosen, option, known) for option, _ in options)
+    yield from islice((schedule for schedule, findings in whole if not findings), ELSEWHERE)
 
 
 def _in_turn(best: list[Schedule], near: list[Schedule]) -> Iterator[Schedule]:
