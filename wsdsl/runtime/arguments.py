@@ -51,9 +51,11 @@ class Call:
 
     def on_host(self) -> dict[str, Any]:
         """Its arrays, which are the host's, as NumPy's of the same memory: torch gives none of its
-        own of bf16 and fp8. What is packed is unpacked.
+        own of bf16 and fp8, and JAX none that can be written. What is packed is unpacked.
         """
-        return {name: _as_numpy(held, self.views[name]) for name, held in self.arrays.items()}
+        views = dict(self.views)
+        views |= {x: replace(views[x], readonly=False) for x in self.outputs}
+        return {name: _as_numpy(held, views[name]) for name, held in self.arrays.items()}
 
     def tma_blocked(self) -> dict[str, list[str]]:
         """Tensors that no tensor map can describe, and why."""
@@ -71,9 +73,11 @@ def _as_numpy(held: Any, view: ArrayView) -> Any:
         held = held.unpack()
         # A copy, since nobody else keeps what was unpacked.
         return host_array(replace(describe(held), dtype=dtype)).copy()
-    if view.framework != "torch":
+    if view.framework not in ("torch", "jax"):
         return held
-    return host_array(view if dtype == view.dtype else replace(describe(held), dtype=dtype))
+    if dtype == view.dtype:
+        return host_array(view)
+    return host_array(replace(describe(held), dtype=dtype, readonly=view.readonly))
 
 
 def in_order(

@@ -100,7 +100,7 @@ def source_of(form: Form) -> str:
         f"{indent}    acc = zeros({total}[m, n])",
         f"{indent}    for k in tiles(K):",
         *(f"{indent}        {line}" for line in _product(form)),
-        f"{indent}    {_store(form)}",
+        f"{indent}    {store_of(form)}",
     ]
     return "\n".join(lines) + "\n"
 
@@ -120,7 +120,8 @@ def _product(form: Form) -> Iterator[str]:
     yield f"acc += {operands[0]} @ {operands[1]}"
 
 
-def _store(form: Form) -> str:
+def store_of(form: Form) -> str:
+    """The last statement: scales, bias, activation, residual, and where that goes."""
     value, is_float = _value(form)
     out = form.out
     if form.accumulate and out.dtype.name in ADDED_IN_PLACE:

@@ -1,0 +1,48 @@
+"""Weights and activations of torch and JAX on the CPU: the same numbers, of their own arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from wsdsl.kernels import lossless, quantized
+from wsdsl.kernels.quantized.arrays import on_host, placed_like
+
+BF16 = ml_dtypes.bfloat16
+
+
+@pytest.fixture(params=["torch", "jax.numpy"])
+def like(request: pytest.FixtureRequest) -> Any:
+    """An array of the framework."""
+    return pytest.importorskip(request.param).zeros(1)
+
+
+def normal(*shape: int, seed: int = 0) -> Any:
+    return (np.random.default_rng(seed).standard_normal(shape) / 8).astype(BF16)
+
+
+@pytest.mark.parametrize("form", ["i4", "u4", "u8", "f8e4m3", "f8e5m2", "nvfp4", "mxfp4"])
+def test_quantised(form: str, like: Any) -> None:
+    w, x, residual = normal(72, 130), normal(5, 130, seed=1), normal(5, 72, seed=2)
+    ours = quantized.quantize(w, form, None if "fp4" in form else 64)
+    wanted = quantized.matmul(x, ours, activation="silu", residual=residual)
+    theirs = quantized.quantize(placed_like(w, like), form, None if "fp4" in form else 64)
+    for weights in theirs, theirs.plain(), ours.to(like):
+        got = quantized.matmul(
+            placed_like(x, like), weights, activation="silu", residual=placed_like(residual, like)
+        )
+        assert type(got) is type(like)
+        assert on_host(got).tobytes() == wanted.tobytes()
+    assert np.array_equal(on_host(theirs.dequantize("f32")), ours.dequantize("f32"))
+
+
+def test_lossless(like: Any) -> None:
+    w, x = normal(72, 130), normal(5, 130, seed=1)
+    packed = lossless.pack(placed_like(w, like))
+    got = lossless.matmul(placed_like(x, like), packed)
+    assert type(got) is type(like)
+    assert on_host(got).tobytes() == lossless.matmul(x, lossless.pack(w)).tobytes()
+    assert on_host(packed.unpack()).tobytes() == w.tobytes()

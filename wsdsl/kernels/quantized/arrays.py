@@ -1,0 +1,65 @@
+"""Arrays of any framework as NumPy has them, and back to where they came from, of every type."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from wsdsl.kernels.lossless.arrays import framework
+from wsdsl.runtime.views import FRAMEWORK_NAMES
+
+RAW = {1: np.uint8, 2: np.int16}
+"""What torch and CuPy exchange with NumPy that has the bits of types which it does not know."""
+OF_HOST = {
+    ours: np.dtype(getattr(ml_dtypes, name, None) or name)
+    for ours, name in FRAMEWORK_NAMES.items()
+    if name != "bool"
+}
+"""By the language's names; tf32 is f32, and 4 bits are bytes of two."""
+
+
+def type_name(array: Any) -> str:
+    """What the framework calls the elements; of another thing its own type."""
+    kind = getattr(array, "dtype", type(array).__name__)
+    return str(getattr(kind, "name", kind)).removeprefix("torch.")
+
+
+def on_host(array: Any) -> Any:
+    """The array in NumPy; floats that it lacks are those of ml_dtypes."""
+    match framework(array):
+        case "torch":
+            held = array.detach().contiguous().cpu()
+            name = type_name(array)
+            if not hasattr(ml_dtypes, name) and name != "float4_e2m1fn_x2":
+                return held.numpy()
+            torch = sys.modules["torch"]
+            raw = held.view(torch.int16 if held.element_size() == 2 else torch.uint8).numpy()
+            return raw if name == "float4_e2m1fn_x2" else raw.view(getattr(ml_dtypes, name))
+        case "cupy":
+            return array.get()
+        case _:
+            return np.asarray(array)
+
+
+def placed_like(array: Any, like: Any) -> Any:
+    """An array of NumPy as one of `like`'s framework, on its device."""
+    name = array.dtype.name
+    foreign = hasattr(ml_dtypes, name)
+    match framework(like):
+        case "torch":
+            torch = sys.modules["torch"]
+            raw = np.ascontiguousarray(array.view(RAW[array.itemsize]) if foreign else array)
+            held = torch.from_numpy(raw).to(like.device)
+            return held.view(getattr(torch, name)) if foreign else held
+        case "cupy":
+            cupy = sys.modules["cupy"]
+            with cupy.cuda.Device(like.device.id):
+                return cupy.asarray(array.view(f"u{array.itemsize}") if foreign else array)
+        case "jax":
+            (device,) = like.devices()
+            return sys.modules["jax"].device_put(array, device)
+        case _:
+            return array

@@ -1,0 +1,126 @@
+"""What shapes the text of a product with quantised weights, and that text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from wsdsl.ir.types import DTYPES
+from wsdsl.kernels.gemm.form import INDEX, Param, store_of
+from wsdsl.kernels.gemm.form import Form as Product
+
+if TYPE_CHECKING:
+    from wsdsl.compiler import Kernel
+
+LINE = 100
+GROUPED = ("NB", "KB")
+"""Dimensions of scales and zero points that are one for so many of N, of K."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A kernel's options: one kernel for each. `group`: rows and columns of weights that share a
+    scale, where those are more than one along that dimension and fewer than all.
+
+    `scale` is one number for all weights beside `scales`; types are by name.
+    """
+
+    x: str
+    weights: str
+    scales: Param
+    group: tuple[int, int]
+    packed: bool
+    out: str
+    zeros: Param | None = None
+    scale: bool = False
+    bias: str | None = None
+    activation: str | None = None
+    residual: str | None = None
+
+    @property
+    def product(self) -> Product:
+        """What the end of the kernel is that of."""
+
+        def param(name: str, dtype: str | None, *dims: str) -> Param | None:
+            return Param(name, DTYPES[dtype], dims) if dtype else None
+
+        x, w = Param("X", DTYPES[self.x], ("M", "K")), Param("W", DTYPES[self.x], ("N", "K"))
+        return Product(
+            x, w, Param("out", DTYPES[self.out], ("M", "N")),
+            scale_a=param("scale", "f32" if self.scale else None, "1"),
+            scale_b=None if self.by_group else self.scales,
+            bias=param("bias", self.bias, "N"),
+            activation=self.activation,
+            residual=param("residual", self.residual, "M", "N"),
+        )  # fmt: skip
+
+    @property
+    def by_group(self) -> bool:
+        """Whether scales vary along what is summed over, so that weights are multiplied by them."""
+        return "KB" in self.scales.dims
+
+    @property
+    def params(self) -> tuple[Param, ...]:
+        """In the order in which the kernel takes them."""
+        end = self.product
+        weights = Param("W", DTYPES[self.weights], ("N", "K"))
+        found = (
+            end.a, weights, self.scales, self.zeros, end.scale_a, end.bias, end.residual, end.out
+        )  # fmt: skip
+        return tuple(p for p in found if p is not None)
+
+
+def source_of(form: Form) -> str:
+    """The kernel's text, as one would write it."""
+    params = ", ".join(p.declared for p in form.params)
+    head = [f"def matmul({params}):"]
+    if len(head[0]) > LINE:
+        fits = len(params) + 4 <= LINE
+        inside = [params] if fits else [f"{p.declared}," for p in form.params]
+        head = ["def matmul(", *(f"    {line}" for line in inside), "):"]
+    lines = [
+        "@kernel",
+        *head,
+        "    for m, n in tiles(M, N):",
+        "        acc = zeros(f32[m, n])",
+        "        for k in tiles(K):",
+        *(f"            {line}" for line in _product(form)),
+        f"        {store_of(form.product)}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _product(form: Form) -> tuple[str, str]:
+    """What is a weight's number, and the product with its scale, which is multiplied in f32 where
+    it has another type than the activations; but for one of 8 bits, which theirs holds.
+    """
+    x, kind = form.x, form.scales.dtype
+    in_x = not form.by_group or kind.name == x or kind.bits == 8
+    number = f"cast(W[n, k], {x if in_x or form.zeros else 'f32'})"
+    if form.zeros:
+        number += f" - cast({_read(form.zeros, form)}, {x})"
+    scale = _read(form.scales, form)
+    if not form.by_group:
+        weight = "w"
+    elif in_x:
+        weight = f"(w * {scale if kind.name == x else f'cast({scale}, {x})'})"
+    else:
+        wide = "cast(w, f32)" if form.zeros else "w"
+        weight = f"cast({wide} * {scale}, {x})"
+    return f"w = {number}", f"acc += X[m, k] @ {weight}"
+
+
+def _read(param: Param, form: Form) -> str:
+    sizes = dict(zip(GROUPED, form.group, strict=True))
+    index = [f"index({d[0].lower()}) // {sizes[d]}" if d in sizes else INDEX[d] for d in param.dims]
+    return f"{param.name}[{', '.join(index)}]"
+
+
+@lru_cache(maxsize=1024)
+def kernel_of(form: Form) -> Kernel:
+    """The one kernel of a form."""
+    from wsdsl.sources import one_of
+
+    kernel = one_of("matmul", source_of(form), "<wsdsl.kernels.quantized>")
+    return kernel.packed("W") if form.packed else kernel

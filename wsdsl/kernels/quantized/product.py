@@ -1,0 +1,156 @@
+"""`quantized.matmul`: x @ weights.T, of weights that are dequantised in the kernel."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.kernels.gemm.dtypes import ADDENDS, OUTPUTS, RESIDUALS, dtype_of
+from wsdsl.kernels.gemm.form import ACTIVATIONS
+from wsdsl.kernels.lossless.arrays import padded
+from wsdsl.kernels.quantized.form import Form, kernel_of
+from wsdsl.kernels.quantized.weights import Weights
+from wsdsl.runtime.interop import describe
+from wsdsl.runtime.views import contiguous_strides
+from wsdsl.schedule import Schedule, as_schedule
+from wsdsl.serving import OnMiss
+
+if TYPE_CHECKING:
+    from wsdsl.compiler import Kernel
+    from wsdsl.kernels.gemm.matmul import Activation
+
+TENSORS = {"codes": "W", "scales": "scales", "zeros": "zero_points", "scale": "scale"}
+"""What weights consist of, by the kernel's names."""
+
+
+def matmul(
+    x: Any,
+    weights: Weights,
+    bias: Any = None,
+    activation: Activation | None = None,
+    residual: Any = None,
+    out_dtype: Any = None,
+    out: Any = None,
+    *,
+    constant: bool = False,
+    schedule: Schedule | None = None,
+    stream: Any = None,
+    exact: bool | None = None,
+    on_miss: OnMiss | None = None,
+) -> Any:
+    """`activation(x @ w.T + bias) + residual` of the matrix w [N, K] that the weights stand for.
+
+    Scales for each column, or one for all, are multiplied in f32, behind the sum. Others multiply
+    weights, which are rounded once to the type of x: `weights.dequantize(x.dtype)` has them so.
+    Sums are in f32, and the result is rounded once.
+
+    x: [..., K] of bf16 or f16, of the framework of the weights' arrays, where these are.
+    bias: [N], of f32, f16, bf16 or i32.
+    activation: "relu", "gelu" (the exact one), "silu", "sigmoid" or "tanh".
+    residual: [..., N], added after the activation.
+    out_dtype: as for `wsdsl.kernels.matmul`; that of x, if `out` does not tell it.
+    out: [..., N], contiguous; written, and returned. Else allocated.
+    constant: whether the kernel in front on the stream leaves the weights as they are: they may be
+        loaded before it is over. Nothing checks this; where it is not so, the result is wrong now
+        and then.
+    schedule, stream, exact, on_miss: as for kernels.
+
+    LaunchError for arrays that do not fit; nothing has been written then.
+    """
+    arguments, kernel, shape = arranged(x, weights, bias, activation, residual, out_dtype, out)
+    given = as_schedule(schedule)
+    if constant:
+        given = given or Schedule()
+        own = (kept for name, kept in TENSORS.items() if getattr(weights, name) is not None)
+        given = replace(given, constant=(*dict.fromkeys((*(given.constant or ()), *own)),))
+    made = kernel(*arguments, schedule=given, stream=stream, exact=exact, on_miss=on_miss)
+    return made.reshape(shape) if out is None else out
+
+
+def arranged(
+    x: Any,
+    weights: Weights,
+    bias: Any = None,
+    activation: Activation | None = None,
+    residual: Any = None,
+    out_dtype: Any = None,
+    out: Any = None,
+) -> tuple[tuple[Any, ...], Kernel, tuple[int, ...]]:
+    """What the kernel is called with, that kernel, and the result's shape."""
+    held: Any = weights
+    if not isinstance(held, Weights):
+        message = f"the weights are a {type(held).__name__}"
+        hint = "expected what quantized.quantize or quantized.weights makes"
+        raise LaunchError(Finding(message, hint=hint))
+    view, (n, k) = describe(x), weights.shape
+    if not view.shape or view.shape[-1] != k:
+        message = f"x has shape {view.shape}, expected [..., {k}] for weights of shape {(n, k)}"
+        raise LaunchError(Finding(message))
+    whole = (*view.shape[:-1], n)
+    rows = math.prod(view.shape[:-1])
+    kind = {"u16": "bf16"}.get(view.dtype.name, view.dtype.name)
+    scales, zeros = weights.params
+    _check_types(kind, scales.dtype.name, by_group="KB" in scales.dims)
+    if activation is not None and activation not in ACTIVATIONS:
+        message = f"activation is {activation!r}, expected one of {', '.join(ACTIVATIONS)}"
+        raise LaunchError(Finding(message))
+    form = Form(
+        x=kind,
+        weights=weights.dtype,
+        scales=scales,
+        group=weights.group if "KB" in scales.dims else (1, 1),
+        packed=weights.is_packed,
+        out=_output(out, out_dtype, whole, kind),
+        zeros=zeros,
+        scale=weights.scale is not None,
+        bias=_addend("bias", bias, (n,), ADDENDS),
+        activation=activation,
+        residual=_addend("residual", residual, whole, RESIDUALS),
+    )
+    matrix = padded(x, weights.width - k).reshape(rows, weights.width)
+    given = [
+        matrix, weights.codes, weights.scales, weights.zeros, weights.scale, bias,
+        None if residual is None else residual.reshape(rows, n),
+    ]  # fmt: skip
+    result = None if out is None else out.reshape(rows, n)
+    return (*(a for a in given if a is not None), result), kernel_of(form), whole
+
+
+def _check_types(x: str, scales: str, *, by_group: bool) -> None:
+    if x not in ("bf16", "f16"):
+        hint = "convert it; fp8 and integers with scales are multiplied by wsdsl.kernels.matmul"
+        raise LaunchError(Finding(f"x is {x}, expected bf16 or f16", hint=hint))
+    if x == "f16" and scales == "f8e8m0" and by_group:
+        hint = "give x as bf16, or scales as f16"
+        message = "scales of f8e8m0 reach from 2**-127 to 2**127, which f16 does not"
+        raise LaunchError(Finding(message, hint=hint))
+
+
+def _addend(name: str, array: Any, shape: tuple[int, ...], kinds: tuple[str, ...]) -> str | None:
+    if array is None:
+        return None
+    view = describe(array)
+    if view.shape != shape:
+        raise LaunchError(Finding(f"{name} has shape {view.shape}, expected {shape}"))
+    if view.dtype.name not in kinds:
+        hint = f"convert it to one of {', '.join(kinds)}"
+        raise LaunchError(Finding(f"{name} is {view.dtype}, which is not taken", hint=hint))
+    return view.dtype.name
+
+
+def _output(out: Any, out_dtype: Any, shape: tuple[int, ...], default: str) -> str:
+    wanted = None if out_dtype is None else dtype_of(out_dtype, "out_dtype").name
+    if out is not None:
+        view = describe(out)
+        if view.shape != shape or view.strides != contiguous_strides(shape):
+            message = f"out has shape {view.shape} and strides {view.strides}"
+            raise LaunchError(Finding(message, hint=f"it is {shape}, and contiguous"))
+        if wanted not in (None, view.dtype.name):
+            raise LaunchError(Finding(f"out is {view.dtype}, and out_dtype {wanted}"))
+        wanted = view.dtype.name
+    if wanted not in (None, *OUTPUTS):
+        message = f"the result is to be {wanted}, expected {', '.join(OUTPUTS)}"
+        raise LaunchError(Finding(message))
+    return wanted or default

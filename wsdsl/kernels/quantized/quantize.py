@@ -1,0 +1,193 @@
+"""`quantize`: weights rounded to codes of 4 or 8 bits, with scales and zero points."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.ir.types import DTYPES
+from wsdsl.kernels.gemm.dtypes import dtype_of
+from wsdsl.kernels.quantized.arrays import OF_HOST, on_host, placed_like, type_name
+from wsdsl.kernels.quantized.codes import BIASED, WEIGHTS, in_pairs, type_of
+from wsdsl.kernels.quantized.weights import (
+    SCALES,
+    Group,
+    Weights,
+    weights,
+    zeros_of,
+)
+
+FORMATS = {"nvfp4": ("f4e2m1", 16, "f8e4m3"), "mxfp4": ("f4e2m1", 32, "f8e8m0")}
+"""Of other names: the type of codes, the group, the type of scales."""
+HELD = ("float64", "float32", "float16", "bfloat16")
+OF_TYPE = {"f4e2m1": 6.0, "f8e4m3": 448.0, "f8e5m2": 57344.0, "i4": 7.0, "i8": 127.0}
+"""The largest number that codes stand for, on both sides of 0."""
+LIMITS = {"i4": (-8, 7), "u4": (0, 15), "i8": (-128, 127), "u8": (0, 255)}
+MANY = 1 << 24
+"""Weights that are rounded at a time."""
+
+
+def quantize(
+    values: Any,
+    dtype: Any = "i4",
+    group: Group = None,
+    *,
+    zeros: bool | None = None,
+    scale_dtype: Any = None,
+    per_tensor: bool = False,
+    pack: bool = True,
+) -> Weights:
+    """Weights [N, K], rounded to the nearest code.
+
+    values: f32, f16, bf16 or f64 of torch, JAX, CuPy or NumPy. They are quantised on the CPU, and
+        what is made is where they are.
+    dtype: as for `weights`; or "nvfp4", "mxfp4", which say the rest, too.
+    group: weights along K that share a scale, or (rows, columns) of a block; of an output column
+        all, if it is left out.
+    zeros: whether codes have zero points; u4 and u8 have, unless this is False.
+    scale_dtype: bf16 for groups (f16 of weights of f16), f32 for others. With f8e4m3 there is one
+        f32 for all weights beside them.
+    per_tensor: one scale for all weights.
+    pack: as for `weights`.
+    """
+    kind, group, scale_dtype = _format(dtype, group, scale_dtype)
+    held = on_host(values)
+    if type_name(values) not in HELD or held.ndim != 2 or 0 in held.shape:
+        message = f"weights are {type_name(values)} of shape {tuple(held.shape)}"
+        raise LaunchError(Finding(message, hint="expected [N, K] of f32, f16, bf16 or f64"))
+    width, held = held.shape[1], held.astype(np.float32)
+    if held.shape[1] % 2 and DTYPES[kind].bits == 4:  # two to a byte
+        held = np.pad(held, ((0, 0), (0, 1)))
+    if not np.isfinite(held).all():
+        hint = "no scale is right for them"
+        raise LaunchError(Finding("weights have elements that are not finite", hint=hint))
+    signed = kind in OF_TYPE
+    with_zeros = not signed if zeros is None else zeros
+    if signed and with_zeros:
+        unsigned = "u" + kind[1:] if DTYPES[kind].is_integer else "u4 or u8"
+        hint = f"quantise to {unsigned}"
+        raise LaunchError(Finding(f"{kind} is quantised without zero points", hint=hint))
+    k = held.shape[1]
+    rows, columns = _group(group, (len(held), k), per_tensor=per_tensor)
+    name = _scale_type(scale_dtype, type_name(values), grouped=columns < k)
+    low, high = _extremes(held, (rows, columns))
+    whole = None
+    if with_zeros:
+        most = 2.0 ** DTYPES[kind].bits - 1
+        scales = (high - low) / most
+    else:
+        most = OF_TYPE.get(kind, 2.0 ** DTYPES[kind].bits - 1)
+        scales = np.maximum(high, -low if signed else 0) / most
+        if name == "f8e4m3":
+            whole = np.float32(max(float(scales.max()) / OF_TYPE["f8e4m3"], 2.0**-100))
+            scales = scales / whole
+    scales = _rounded(scales, name, most)
+    real = scales.astype(np.float32) * (np.float32(1) if whole is None else whole)
+    points = np.clip(np.rint(-low / real), 0, most) if with_zeros else None
+    codes = _codes(held, real, points, (rows, columns), kind)
+
+    def placed(array: Any) -> Any:
+        return placed_like(array, values)
+
+    if per_tensor or (columns >= k and rows == 1):
+        scales = scales.reshape(-1)
+        points = None if points is None else points.reshape(-1)
+    made = weights(
+        placed(codes),
+        placed(scales),
+        None if points is None else placed(points.astype(OF_HOST[zeros_of(kind)])),
+        dtype=kind,
+        group=None if per_tensor or (columns >= k and rows == 1) else (rows, columns),
+        scale=whole,
+        pack=pack,
+    )
+    return replace(made, shape=(len(held), width))
+
+
+def _format(dtype: Any, group: Group, scale_dtype: Any) -> tuple[str, Group, Any]:
+    if dtype in FORMATS:
+        kind, columns, scales = FORMATS[dtype]
+        if group not in (None, columns) or scale_dtype is not None:
+            message = f"{dtype} has groups of {columns} with scales of {scales}"
+            hint = f'leave group and scale_dtype out, or quantise to "{kind}"'
+            raise LaunchError(Finding(message, hint=hint))
+        return kind, columns, scales
+    kind = type_of(None, dtype)
+    if kind not in WEIGHTS:
+        hint = f'quantise to "{BIASED[kind][0]}", which is the same'
+        raise LaunchError(Finding(f"{kind} is for codes that are there already", hint=hint))
+    return kind, group, scale_dtype
+
+
+def _group(group: Group, shape: tuple[int, int], *, per_tensor: bool) -> tuple[int, int]:
+    """Rows and columns that share a scale."""
+    if per_tensor and group is not None:
+        raise LaunchError(Finding(f"per_tensor=True, and group={group}", hint="give one of them"))
+    if per_tensor:
+        return shape
+    found = group if isinstance(group, tuple) else (1, shape[1] if group is None else group)
+    if min(found) < 1:
+        raise LaunchError(Finding(f"group is {group}, expected positive numbers"))
+    return found
+
+
+def _scale_type(given: Any, values: str, *, grouped: bool) -> str:
+    if given is None:
+        return ("f16" if values == "float16" else "bf16") if grouped else "f32"
+    found = dtype_of(given, "scale_dtype").name
+    if found not in SCALES:
+        raise LaunchError(Finding(f"scales of {found}", hint=f"one of {', '.join(SCALES)}"))
+    return found
+
+
+def _extremes(values: Any, group: tuple[int, int]) -> tuple[Any, Any]:
+    """The least and the largest of each group and 0."""
+    over = [(0, -n % size) for n, size in zip(values.shape, group)]
+    cut = np.pad(values, over) if any(more for _, more in over) else values
+    cut = cut.reshape(cut.shape[0] // group[0], group[0], -1, group[1])
+    return cut.min((1, 3), initial=0), cut.max((1, 3), initial=0)
+
+
+def _rounded(scales: Any, name: str, most: float) -> Any:
+    """Of that type, and none is 0. Powers of two are those of the largest weights, as OCP's MX has
+    it: what is larger than codes reach becomes the largest.
+    """
+    kind = OF_HOST[name]
+    if name == "f8e8m0":
+        with np.errstate(divide="ignore"):
+            powers = np.floor(np.log2(scales * most)) - np.floor(np.log2(most))
+        return np.exp2(np.clip(powers, -127, 127)).astype(kind)
+    limits = ml_dtypes.finfo(kind)
+    least, largest = float(limits.smallest_subnormal), float(limits.max)
+    made = np.minimum(scales, largest).astype(kind)
+    return np.where(made.astype(np.float32) == 0, np.array(least, kind), made)
+
+
+def _codes(values: Any, scales: Any, points: Any, group: tuple[int, int], kind: str) -> Any:
+    """As `weights` takes them, some rows at a time."""
+    (n, k), (rows, columns) = values.shape, group
+    found: list[Any] = []
+    step = rows * max(1, MANY // (rows * k))
+    for first in range(0, n, step):
+        cut = values[first : first + step]
+        own = slice(first // rows, -(-(first + step) // rows))
+
+        def spread(array: Any, own: slice = own, cut: Any = cut) -> Any:
+            return array[own].repeat(rows, 0).repeat(columns, 1)[: len(cut), :k]
+
+        ratio = cut / spread(scales)
+        if DTYPES[kind].is_integer:
+            offset = 0 if points is None else spread(points)
+            low, high = LIMITS[kind]
+            codes = np.clip(np.rint(ratio) + offset, low, high).astype(np.int16).astype(np.uint8)
+        else:
+            most = OF_TYPE[kind]
+            of = ml_dtypes.float4_e2m1fn if kind == "f4e2m1" else OF_HOST[kind]
+            codes = np.clip(ratio, -most, most).astype(of).view(np.uint8)
+        found.append(in_pairs(codes & 15) if DTYPES[kind].bits == 4 else codes)
+    made = np.concatenate(found)
+    return made if DTYPES[kind].bits == 4 else made.view(OF_HOST[kind])

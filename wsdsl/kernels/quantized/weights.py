@@ -1,0 +1,247 @@
+"""Quantised weights: codes, scales and zero points, checked, as a product reads them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.ir.types import DTYPES
+from wsdsl.kernels.gemm.dtypes import dtype_of
+from wsdsl.kernels.gemm.form import Param
+from wsdsl.kernels.quantized.arrays import OF_HOST, on_host, placed_like, type_name
+from wsdsl.kernels.quantized.codes import BIASED, as_codes, numbers, type_of
+from wsdsl.runtime.interop import describe
+from wsdsl.runtime.packed import Packed
+from wsdsl.runtime.packed import pack as in_order
+
+SCALES = ("f32", "f16", "bf16", "f8e4m3", "f8e5m2", "f8e8m0")
+Group = int | tuple[int, int] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """A matrix [N, K] that stands for (codes - zeros) * scales * scale. Arrays are of one
+    framework, on one device.
+
+    `codes`: of `dtype`, a type of the language by name; packed (Kernel.pack), or an array.
+    `scales` and `zeros`: one number, [N], or [N / group[0], K / group[1]], rounded up.
+    `scale`: f32 [1], or None.
+    """
+
+    shape: tuple[int, int]
+    dtype: str
+    group: tuple[int, int]
+    codes: Any = field(repr=False)
+    scales: Any = field(repr=False)
+    zeros: Any = field(default=None, repr=False)
+    scale: Any = field(default=None, repr=False)
+
+    @property
+    def width(self) -> int:
+        """K, or of 4 bits one more where that is odd."""
+        codes = self.codes
+        return codes.shape[1] if self.is_packed else DTYPES[self.dtype].count(codes.shape[1])
+
+    @property
+    def nbytes(self) -> int:
+        held = (self.scales, self.zeros, self.scale, None if self.is_packed else self.codes)
+        arrays = sum(int(np.prod(x.shape)) * x.dtype.itemsize for x in held if x is not None)
+        return arrays + (self.codes.nbytes if self.is_packed else 0)
+
+    @property
+    def is_packed(self) -> bool:
+        return isinstance(self.codes, Packed)
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """Of scales and zero points, by name."""
+        shape = tuple(self.scales.shape)
+        if shape == (1,):
+            return ("1",)
+        return ("N",) if len(shape) == 1 else ("N" if self.group[0] == 1 else "NB", "KB")
+
+    @property
+    def params(self) -> tuple[Param, Param | None]:
+        """Scales and zero points as the kernel takes them."""
+        kind = scale_type(self.scales)
+        zeros = Param("zero_points", DTYPES[zeros_of(self.dtype)], self.dims)
+        scales = Param("scales", DTYPES[kind], self.dims)
+        return scales, None if self.zeros is None else zeros
+
+    def __str__(self) -> str:
+        n, k = self.shape
+        kinds = {"1": "one scale", "N": "a scale a column", "KB": "scales of {} x {}"}
+        said = kinds[self.dims[-1]].format(*self.group)
+        zeros = "" if self.zeros is None else ", zero points"
+        bits = 8 * self.nbytes / (n * k)
+        return f"{self.dtype} [{n}, {k}], {said}{zeros}: {bits:.2f} bits a weight"
+
+    def pack(self) -> Weights:
+        """With codes in the order in which threads hold them."""
+        if self.is_packed:
+            return self
+        return replace(self, codes=in_order(self.codes, DTYPES[self.dtype]))
+
+    def plain(self) -> Weights:
+        """With codes as an array."""
+        return replace(self, codes=self.codes.unpack()) if self.is_packed else self
+
+    def to(self, like: Any) -> Weights:
+        """On the device of an array, and of its framework."""
+        moved: dict[str, Any] = {
+            name: placed_like(on_host(held), like)
+            for name in ("scales", "zeros", "scale")
+            if (held := getattr(self, name)) is not None
+        }
+        held = self.codes
+        if isinstance(held, Packed):
+            moved["codes"] = Packed(placed_like(on_host(held.data), like), held.shape, held.dtype)
+        else:
+            moved["codes"] = placed_like(on_host(held), like)
+        return replace(self, **moved)
+
+    def dequantize(self, dtype: Any = "f32") -> Any:
+        """[N, K] of f64 (not by JAX), f32, f16 or bf16: codes minus zero points are exact, what is
+        multiplied by scales is rounded once. On the CPU, and placed where the weights are.
+        """
+        name = str(dtype).removeprefix("torch.")
+        wanted = name if name in ("f64", "float64") else dtype_of(dtype, "dtype").name
+        made = self._values()
+        if wanted not in ("f64", "float64"):
+            made = made.astype(np.float32).astype(OF_HOST[wanted])
+        return placed_like(made, self.scales)
+
+    def _values(self) -> Any:
+        """Of f64, which holds any such product."""
+        codes = self.codes
+        if isinstance(codes, Packed):  # of bytes: what `to` moved does not know its elements
+            codes = replace(codes, like=None).unpack()
+        values = numbers(on_host(codes), self.dtype).astype(np.float64)[:, : self.shape[1]]
+        if self.zeros is not None:
+            values -= self._spread(self.zeros)
+        values *= self._spread(self.scales)
+        return values if self.scale is None else values * float(on_host(self.scale)[0])
+
+    def _spread(self, array: Any) -> Any:
+        kind = DTYPES[scale_type(array)] if array is self.scales else None
+        held = on_host(array)
+        if kind is not None and held.dtype != OF_HOST[kind.name]:
+            held = held.view(OF_HOST[kind.name])
+        held = held.astype(np.float64)
+        if held.ndim < 2:
+            return held[:, None] if held.size > 1 else held
+        rows, columns = self.group
+        return np.repeat(np.repeat(held, rows, 0), columns, 1)[: self.shape[0], : self.shape[1]]
+
+
+def weights(
+    codes: Any,
+    scales: Any,
+    zeros: Any = None,
+    *,
+    dtype: Any = None,
+    group: Group = None,
+    scale: Any = None,
+    pack: bool = True,
+) -> Weights:
+    """Weights [N, K] that somebody has quantised: (codes - zeros) * scales * scale.
+
+    codes: [N, K] of 8 bits; of 4 bits [N, K / 2] of uint8, two to a byte, the first one in the
+        lower half; or what `Kernel.pack` made of them.
+    scales: one number; [N] or [N, 1], one for each column of the result; [N, ceil(K / group)]; or
+        for `group=(rows, columns)` [ceil(N / rows), ceil(K / columns)]. Of f32, f16, bf16, f8e4m3,
+        f8e5m2 or f8e8m0.
+    zeros: of the scales' shape, one number a byte, for integer codes.
+    dtype: "i4", "u4", "f4e2m1", "i8", "u8", "f8e4m3" or "f8e5m2"; "u4b8" and "u8b128" are unsigned
+        ones less 8 and 128. Needed where the array does not tell it.
+    group: weights along K that share a scale; left out where scales tell it.
+    scale: one number for all weights, as nvfp4 has it.
+    pack: whether codes are laid out anew, as products of few rows read them quickest.
+
+    LaunchError for what does not fit.
+    """
+    name = type_of(codes, dtype)
+    held, (n, k) = as_codes(codes, name)
+    kind, _ = BIASED.get(name, (name, 0))
+    if scale_type(scales) not in SCALES:
+        message = f"scales are {type_name(scales)}, expected {', '.join(SCALES)}"
+        raise LaunchError(Finding(message, hint="convert them"))
+    kept, sizes = _arranged("scales", scales, (n, k), group)
+    points = None
+    if zeros is not None:
+        if DTYPES[kind].is_float:
+            hint = "zero points are for i4, u4, i8 and u8"
+            raise LaunchError(Finding(f"zeros are given, and codes are {kind}", hint=hint))
+        points = _points(zeros, kind, kept, (n, k), sizes)
+    whole = None if scale is None else _one_number(scale, kept)
+    made = Weights((n, k), kind, sizes, held, kept, points, whole)
+    return made.pack() if pack else made
+
+
+def scale_type(array: Any) -> str:
+    """By the language's names; bytes of CuPy, which has no such floats, are f8e4m3."""
+    name = describe(array).dtype.name
+    return {"u8": "f8e4m3", "u16": "bf16"}.get(name, name)
+
+
+def zeros_of(dtype: str) -> str:
+    """The type of zero points for codes of that type."""
+    return "u8" if dtype[0] == "u" else "i8"
+
+
+def _arranged(
+    name: str, array: Any, shape: tuple[int, int], group: Group
+) -> tuple[Any, tuple[int, int]]:
+    """The array by [1], [N] or [N / rows, K / columns], and those sizes."""
+    (n, k), held = shape, tuple(array.shape)
+    rows, columns = group if isinstance(group, tuple) else (1, group)
+    if min(rows, columns or 1) < 1:
+        raise LaunchError(Finding(f"group is {group}, expected positive numbers"))
+    if int(np.prod(held)) == 1:
+        return array.reshape(1), shape
+    if held in ((n,), (n, 1)) and (columns is None or columns >= k) and rows == 1:
+        return array.reshape(n), (1, k)
+    if columns is None and len(held) == 2 and held[0] == n and k % held[1] == 0:
+        columns = k // held[1]
+    wanted = (-(-n // rows), -(-k // (columns or k)))
+    if held != wanted or columns is None:
+        fits = f"{name} of shape {wanted}" if columns else "[N], or [N, K / group] and group="
+        turned = columns is not None and held == wanted[::-1]
+        hint = f"give {name}.T" if turned else f"expected {fits}, or one number"
+        message = f"{name} have shape {held}, for weights of shape {shape} and group={group}"
+        raise LaunchError(Finding(message, hint=hint))
+    return _contiguous(array), (rows, columns)
+
+
+def _points(
+    zeros: Any, kind: str, scales: Any, shape: tuple[int, int], sizes: tuple[int, int]
+) -> Any:
+    """One a byte, of the shape of the scales."""
+    found, _ = _arranged("zeros", zeros, shape, sizes)
+    if tuple(found.shape) != tuple(scales.shape):
+        message = f"zeros have shape {tuple(zeros.shape)}, scales {tuple(scales.shape)}"
+        raise LaunchError(Finding(message, hint="give one for each scale"))
+    held, wanted = on_host(found), OF_HOST[zeros_of(kind)]
+    if held.dtype.kind not in "iu":
+        hint = "round them; weights with zero points that are no integers are not taken"
+        raise LaunchError(Finding(f"zeros are {type_name(zeros)}, expected integers", hint=hint))
+    if not np.array_equal(held.astype(wanted), held):
+        hint = f"a {kind} less its zero point is exact where that is {wanted.name}, too"
+        raise LaunchError(Finding(f"zeros from {held.min()} to {held.max()}", hint=hint))
+    return found if held.dtype == wanted else placed_like(held.astype(wanted), found)
+
+
+def _one_number(scale: Any, like: Any) -> Any:
+    held = np.asarray(on_host(scale) if hasattr(scale, "dtype") else scale, np.float32)
+    if held.size != 1:
+        raise LaunchError(Finding(f"scale has shape {held.shape}, expected one number"))
+    return placed_like(held.reshape(1), like)
+
+
+def _contiguous(array: Any) -> Any:
+    if hasattr(array, "contiguous"):
+        return array.contiguous()
+    return np.ascontiguousarray(array) if isinstance(array, np.ndarray) else array
