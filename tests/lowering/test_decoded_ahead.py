@@ -13,10 +13,11 @@ import pytest
 from tests.case_data import check, expected, inputs, right_and_proved
 from tests.case_table import Case
 from tests.decoded_kernels import DECODED
-from wsdsl import Schedule
+from wsdsl import Schedule, parse
 from wsdsl.diagnostics import WsdslError
-from wsdsl.ir.barrier_ops import ArriveBarrier, ForRange
+from wsdsl.ir.barrier_ops import ArriveBarrier, FenceAsyncProxy, ForRange
 from wsdsl.ir.fragment_ops import ConvertLayout, MatrixOperand, Wgmma, WgmmaWait
+from wsdsl.ir.memory_ops import LoadGlobal
 from wsdsl.ir.op import Kernel, Op, Region
 from wsdsl.ir.tile_ops import If, Map
 from wsdsl.ir.walk import walk, with_regions
@@ -117,6 +118,25 @@ def spread(X: bf16[M, K], s: f32[N, B], Y: f32[M, N]):
     assert compiled.cubin
     compiled.simulate(*arrays.values())
     check(case, arrays, wanted)
+
+
+def test_what_is_loaded_ahead_stands_behind_the_fence_of_a_slot() -> None:
+    """Which waits for all loads that have begun."""
+    text = """
+@kernel
+def grouped(X: bf16[M, K], W: i8[N, K], s: bf16[N, B], Y: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += X[m, k] @ (cast(W[n, k], bf16) * s[n, index(k) // 64])
+        Y[m, n] = acc
+"""
+    (own,) = vars(parse(text)).values()
+    schedule = Schedule(decode="registers", tile=dict(m=16, n=64, k=64))
+    body = _loop(own.compile(schedule, M=16, N=64, K=256, B=4).scheduled).body
+    fence = next(i for i, op in enumerate(body) if isinstance(op, FenceAsyncProxy))
+    loads = {i: op for i, op in enumerate(body) if isinstance(op, LoadGlobal)}
+    assert loads and all(i > fence and op.in_order for i, op in loads.items())
 
 
 def test_an_operand_of_two_products_is_made_once() -> None:

@@ -251,12 +251,14 @@ class CommitProducts(Op):
 @op_class
 class Materialize(Op):
     """The tiles `values` are computed here, not where something first asks for them; with
-    `but_last` all but their last block of 64 rows, whose product is started.
+    `but_last` all but their last block of 64 rows, whose product is started. With `in_order` what
+    threads load for them from global memory comes no earlier.
     """
 
     levels: ClassVar = PARTITIONED
     values: tuple[Value, ...]
     but_last: bool = False
+    in_order: bool = False
 
 
 def by_warpgroup(ops: Sequence[Partition]) -> list[list[Partition]]:

@@ -57,18 +57,21 @@ class LoadsAhead:
         early = self.computed_from({*swap.values()}, body)
         *body, _ = (op for op in body if op not in early)
         at = self.behind_products(body, early) if self.late and varying else 0
+        then = at or behind_reads(body)
         with b.region() as made:
             b.ops += body[:at]
             if at:
                 b.add(CommitProducts(loc=loop.loc))
             b.ops += early
             b.add(Materialize(values=tuple(op.result for op in early), loc=loop.loc))
+            b.ops += body[at:then]
             last = self.copies(loop, varying, b.plus(loop.index, loop.step, "next"))
-            b.add(Materialize(values=tuple(last.values()), loc=loop.loc))
+            fenced = then > at
+            b.add(Materialize(values=tuple(last.values()), in_order=fenced, loc=loop.loc))
             # Where tiles begin is said anew.
-            axes = tuple(op for op in body[:at] if isinstance(op, AxisAt))
+            axes = tuple(op for op in body[:then] if isinstance(op, AxisAt))
             b.ops += copy_region(axes, b.namer)
-            b.ops += body[at:]
+            b.ops += body[then:]
             b.add(Yield(values=(*yielded(loop.body), *last.values()), loc=loop.body[-1].loc))
         return dataclasses.replace(
             loop,
@@ -145,3 +148,15 @@ class LoadsAhead:
         made = {op.result for op in early}
         read = {v for op in body[:at] for v in (*operands(op), *used_inside(op))}
         return 0 if made & read else at
+
+
+def behind_reads(body: Region | list[Op]) -> int:
+    """Behind what gives back slots in front of all products, which threads have read: the fence
+    there waits for all loads that a thread has begun. 0 where nothing does.
+    """
+    found = 0
+    for i, op in enumerate(body):
+        if isinstance(op, Contract):
+            break
+        found = i + 1 if isinstance(op, ConsumerRelease) else found
+    return found

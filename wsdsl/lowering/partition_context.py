@@ -88,6 +88,8 @@ class PartitionContext:
         self.kernel, self.builder = kernel, builder
         self.static = dict(kernel.sizes)
         self.partition, self.num_warpgroups = partition, partition.num_warpgroups
+        self.in_order = partition.in_order
+        """Whether what threads load now may come no earlier."""
         self.axes, narrow = axes_of(kernel), narrow_axes(kernel)
         cut = _cut_already(kernel, narrow)
         share = partition.share

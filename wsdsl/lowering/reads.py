@@ -41,7 +41,7 @@ def load_piece(
             tensor=op.tensor,
             index=places,
             vector=vector_of(op.tensor, op.index, context, made),
-            in_order=context.partition.in_order,
+            in_order=context.in_order,
             loc=op.loc,
         )
         found[places] = b.add(load).result

@@ -155,7 +155,8 @@ for. What does not change is loaded in front of the loop, and nothing is carried
 column to column: it takes too many registers beside the sums. Two consumers load before a product
 begins, which gives the loads the longest time (block scales on an H200: 0.91 of cuBLAS without
 scales, else 0.78). Of three, two keep the tensor cores busy meanwhile, so the third begins its own
-product first (0.96, else 0.86).
+product first (0.96, else 0.86). Beside operands that threads read in slots they stand behind the
+fence in front of which a slot goes back, as it waits for all loads that a thread has begun.
 
 A loop with computed operands is left as it is if its first stage has no products, depends on what
 its second one makes, or has loops.
