@@ -16,7 +16,7 @@ ROWS = """
 %own: i32 = constant(value={kept})
 %kept: frag<bool[64x1]> = map(fn="lt", args=(%r, %own))
 %places: frag<i32[64x64]> = map(fn="add", args=(%r, %c))
-%held: frag<{{dtype}}[64x64]> = load_global(tensor=%T, index=(%places,))
+%held: frag<{{dtype}}[64x64]> = load_global(tensor=%T, index=(%places,){only})
 %s: frag<{{dtype}}[64x1]> = load_global(tensor=%S, index=(%r,))
 %scaled: frag<{{dtype}}[64x64]> = map(fn="mul", args=(%x, %s))
 %cast: frag<{{dtype}}[64x64]> = map(fn="where", args=(%kept, %held, %scaled))
@@ -24,12 +24,13 @@ ROWS = """
 
 
 @pytest.mark.parametrize("kept", [0, 1, 11, 64])
+@pytest.mark.parametrize("only", ["", ", only=%kept"])
 @pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])
-def test_rows_from_elsewhere(kept: int, dtype: Any) -> None:
+def test_rows_from_elsewhere(kept: int, dtype: Any, only: str) -> None:
     """What is loaded is 0 behind the tensor's end."""
     rng = np.random.default_rng(kept)
     lines, s, t = (rng.standard_normal(n).astype(dtype) for n in ((16, 64), 64, 64))
-    made = ROWS.format(kept=kept)
+    made = ROWS.format(kept=kept, only=only)
     found = operand_of(lines, dtype, "packed128", made, s, t)
     scaled = lines.astype(np.float32) * s[:16, None].astype(np.float32)
     places = np.arange(16)[:, None] + np.arange(64)
@@ -49,14 +50,15 @@ def chosen(X: bf16[M, K], W: i8[N, K], at: i32[N], V: bf16[R, K], Y: f32[M, N]):
 """
 
 
-def test_loads_stand_behind_the_vote() -> None:
-    """Of pairs of columns, once."""
+def test_loads_stand_behind_votes() -> None:
+    """Of pairs of columns, in front of the loop and in it, and each choice has a vote, too."""
     (own,) = vars(parse(TEXT)).values()
     schedule = Schedule(consumers=1, tile=dict(m=16, n=64, k=64))
     ptx = own.compile(schedule, M=16, N=128, K=256).ptx
     loads = [m.start() for m in re.finditer(r"ld\.global\.nc\.b32", ptx)]
-    assert len(loads) == 2 + 16
-    assert sum(at > ptx.index("vote.sync.any") for at in loads) == 16
+    assert len(loads) == 2 + 2 * 16
+    assert sum(at > ptx.index("vote.sync.any") for at in loads) == 2 * 16
+    assert ptx.count("vote.sync.any") == 6
 
 
 def test_what_others_read_is_loaded_where_it_stands() -> None:

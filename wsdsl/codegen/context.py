@@ -75,7 +75,9 @@ class Context:
     """The same, by sums in them that nobody but a `zero_unless` reads."""
     made: Mapping[Value, Op] = field(default_factory=dict[Value, Op])
     """What makes a value."""
-    seldom: Mapping[Value, LoadGlobal] = field(default_factory=dict[Value, LoadGlobal])
+    seldom: Mapping[Value, LoadGlobal | None] = field(
+        default_factory=dict[Value, LoadGlobal | None]
+    )
     """What is loaded where it is chosen, and if it is."""
     held: dict[Value, Held] = field(default_factory=dict[Value, Held])
     place: Place = field(default_factory=Place)

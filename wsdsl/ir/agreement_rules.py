@@ -16,7 +16,7 @@ from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
-from wsdsl.ir.types import DTYPES, Accumulator, DType, Fragment, Shared, Tensor, Tile
+from wsdsl.ir.types import BOOL, DTYPES, Accumulator, DType, Fragment, Shared, Tensor, Tile
 from wsdsl.ir.wgmma import k_step
 
 Problem = tuple[Op | None, str]
@@ -136,6 +136,14 @@ def pairs_are_of_columns(kernel: Kernel) -> Iterator[Problem]:
             columns = last.columns if isinstance(last, Fragment) else 0
             if not columns or columns % op.vector:
                 yield op, f"vector={op.vector}: the last index counts no columns in groups of that"
+
+
+def rows_are_told_by_bools(kernel: Kernel) -> Iterator[Problem]:
+    for op in kernel.of(m.LoadGlobal):
+        kind = op.result.type
+        rows = Fragment(BOOL, kind.rows, 1) if isinstance(kind, Fragment) else None
+        if op.only is not None and (op.only.type != rows or op.tensor.as_tensor.dtype.bits != 16):
+            yield op, f"only is {op.only.type}: expected a bool for each row of 16-bit elements"
 
 
 def _tensor_of(op: Copy, made: Mapping[Value, Op]) -> Tensor | None:
@@ -303,6 +311,7 @@ RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
     fragments_have_their_columns,
     coordinates_are_whole,
     pairs_are_of_columns,
+    rows_are_told_by_bools,
     items_hold_what_is_accessed,
     operands_are_laid_out_alike,
 )

@@ -313,6 +313,8 @@ class LoadGlobal(Op):
     fragment per dimension; they broadcast to the result's shape. Elements outside the tensor are 0.
     With `vector` 2, pairs of neighbouring columns are aligned and contiguous in the last dimension.
     `in_order`: not before what stands in front of it, so that it takes no registers till then.
+    `only` (bools of rows): the others may hold anything, and a warp without such a row loads
+    nothing.
     """
 
     levels: ClassVar = SCHEDULED
@@ -321,6 +323,7 @@ class LoadGlobal(Op):
     index: tuple[Value, ...] = ()
     vector: int = 1
     in_order: bool = False
+    only: Value | None = None
 
 
 @op_class

@@ -125,6 +125,9 @@ def load_global(wg: Warpgroup, op: m.LoadGlobal) -> None:
         _by_warps(wg, op, tensor, (spread, inside), read_global)
     held = np.zeros(small, tensor.array.dtype)
     held[inside] = tensor.array[tuple(i[inside] for i in spread)]
+    if op.only is not None:
+        # What nobody asks for shows if somebody reads it.
+        held = np.where(as_array(wg.get(op.only, op), op.only), held, held.dtype.type(np.nan))
     wg.values[op.result.name] = finish(held if shape else held.reshape(()), op.result)
 
 

@@ -1,0 +1,81 @@
+"""`load_rows_ahead`: where rows that are seldom taken from elsewhere are loaded."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from wsdsl import Schedule, parse
+from wsdsl.diagnostics import VerifyError
+from wsdsl.ir.barrier_ops import ForRange
+from wsdsl.ir.memory_ops import LoadGlobal
+from wsdsl.ir.op import Region
+from wsdsl.ir.parser import parse_kernel
+from wsdsl.ir.spec import verify
+from wsdsl.ir.walk import walk, yielded
+
+TEXT = """
+@kernel
+def chosen(X: bf16[M, K], W: i8[N, K], at: i32[N, G], V: bf16[R, 64], Y: f32[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K, by=64):
+            place = at[n, index(k) // 64]
+            acc += X[m, k] @ where(place >= 0, V[place, index(k) % 64], cast(W[n, k], bf16))
+        Y[m, n] = acc
+"""
+SCHEDULE = Schedule(consumers=1, decode="registers", tile=dict(m=16, n=64, k=64))
+
+
+def kernel_of(text: str = TEXT) -> Any:
+    (own,) = vars(parse(text)).values()
+    return own
+
+
+def test_rows_an_iteration_ahead_and_their_places_two() -> None:
+    """The loop hands on what it loads, and has another iteration between places and their rows."""
+    made = kernel_of().compile(SCHEDULE, M=16, N=128, K=256).scheduled
+    loops = (op for op in walk(made.body) if isinstance(op, ForRange))
+    (loop,) = (op for op in loops if loads(op.body, "V") and not has_loop(op.body))
+    following = dict(zip(yielded(loop.body), loop.args, strict=True))
+    assert all(x.result in following and x.only for x in loads(loop.body, "V"))
+    (places,) = loads(loop.body, "at")
+    assert following[places.result] in yielded(loop.body)
+
+
+def loads(body: Region, name: str) -> list[LoadGlobal]:
+    return [op for op in body if isinstance(op, LoadGlobal) and op.tensor.name == name]
+
+
+def has_loop(body: Region) -> bool:
+    return any(isinstance(op, ForRange) for op in body)
+
+
+def test_right_where_every_row_may_be_taken() -> None:
+    """Nothing is read of what is not asked for: the simulator makes it NaN."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(-8, 9, (20, 256)).astype(ml_dtypes.bfloat16)
+    v = rng.integers(-8, 9, (9, 64)).astype(ml_dtypes.bfloat16)
+    w = rng.integers(-128, 128, (100, 256)).astype(np.int8)
+    at = rng.integers(-9, 9, (100, 4)).astype(np.int32)
+    whole = w.astype(np.float64).reshape(100, 4, 64)
+    whole[at >= 0] = v.astype(np.float64)[at[at >= 0]]
+    wanted = x.astype(np.float64) @ whole.reshape(100, 256).T
+    for decode in ("registers", "shared"):
+        got = kernel_of().simulate(x, w, at, v, None, schedule=Schedule(decode=decode))
+        assert np.array_equal(got, wanted)
+        sizes = dict(M=20, N=100, K=256, G=4, R=9)
+        assert kernel_of().compile(Schedule(decode=decode), **sizes).prove()
+
+
+def test_rows_are_told_by_bools() -> None:
+    made = kernel_of().compile(SCHEDULE, M=16, N=128, K=256).scheduled
+    columns = re.search(r"(%\w+): \S+ = iota", str(made))
+    assert columns
+    text = re.sub(r"only=%\w+", f"only={columns[1]}", str(made))
+    with pytest.raises(VerifyError, match="expected a bool for each row"):
+        verify(parse_kernel(text))

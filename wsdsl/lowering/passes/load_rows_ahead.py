@@ -1,0 +1,145 @@
+"""Load rows that are seldom taken from elsewhere an iteration before they are.
+
+Before:
+    %acc2 = for_range(index=%k, ..., step=%c64, init=(%p0, ...), args=(%p1, ...)) {
+      %kept: frag<bool[64x1]> = map(fn="lt", args=(%p1, %c64))
+      %x: frag<bf16[64x32]> = load_global(tensor=%V, index=(%p1, %columns))
+      %y: frag<bf16[64x32]> = map(fn="where", args=(%kept, %x, %w))
+      ...
+      yield(values=(%p2, ...))
+    }
+After:
+    %x0 = load_global(tensor=%V, index=(%p0, %columns0), only=%kept0)
+    %acc2, ... = for_range(index=%k, ..., init=(%p0, ..., %x0), args=(%p1, ..., %x1)) {
+      %kept: frag<bool[64x1]> = map(fn="lt", args=(%p1, %c64))
+      %y: frag<bf16[64x32]> = map(fn="where", args=(%kept, %x1, %w))
+      %kept2: frag<bool[64x1]> = map(fn="lt", args=(%p2, %c64))
+      %x2 = load_global(tensor=%V, index=(%p2, %columns2), only=%kept2)
+      ...
+      yield(values=(%p2, ..., %x2))
+    }
+
+A warp that takes such a row waits for memory, and with it the three others that share its product
+and whoever shares the tensor cores: with one row of 128 kept, a third of a warpgroup's steps. The
+load stands behind what reads the last one, whose registers it takes, and has an iteration of time.
+Nobody reads what it brings for other rows, so a warp without one does nothing (`codegen/seldom`).
+
+What says where the rows are, and is loaded an iteration ahead, is then loaded two ahead. Left where
+it is: a load that takes another one of its own iteration, and one of what the kernel writes.
+
+Why here: behind `lower_tiles`, which cuts operands where products are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+
+from wsdsl.ir.barrier_ops import ForRange
+from wsdsl.ir.fragment_ops import Iota
+from wsdsl.ir.memory_ops import LoadGlobal
+from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of
+from wsdsl.ir.seldom_rows import choices_of_rows
+from wsdsl.ir.tensor_accesses import written_tensors
+from wsdsl.ir.tile_ops import Cast, Constant, Map, Yield
+from wsdsl.ir.walk import (
+    Namer,
+    copy_region,
+    definers,
+    makers,
+    replace_operands,
+    rewrite,
+    uses,
+    yielded,
+)
+from wsdsl.lowering.builder import Builder
+
+REPEATABLE = (Cast, Constant, Iota, Map)
+
+
+def load_rows_ahead(kernel: Kernel) -> Kernel:
+    b, used = Builder(Namer.of(kernel)), Counter(uses(kernel.body))
+    stored = written_tensors(kernel.ops)
+
+    def change(op: Op) -> Region:
+        if not isinstance(op, ForRange):
+            return (op,)
+        with b.region() as made:
+            for choice, load in choices_of_rows(op.body, used, stored):
+                op = _ahead(op, choice, load, b)
+            b.add(op)
+        return tuple(made)
+
+    return dataclasses.replace(kernel, body=rewrite(kernel.body, change))
+
+
+def _ahead(loop: ForRange, choice: Map, load: LoadGlobal, b: Builder) -> ForRange:
+    """The loop with this load an iteration ahead; adds the first one in front of it."""
+    kept = choice.args[0]
+    needed = _needed(loop, load, kept)
+    if not needed:
+        return loop
+    # What the next iteration was loaded already would have to be waited for.
+    read, made = {v for op in needed for v in operands(op)}, definers(loop.body)
+    for arg, last in zip(loop.args, yielded(loop.body), strict=True):
+        before = made.get(last)
+        if arg in read and isinstance(before, LoadGlobal) and _needed(loop, before):
+            loop = _carried(loop, before, _needed(loop, before), None, before, b)
+            made = definers(loop.body)
+    return _carried(loop, load, needed, kept, choice, b)
+
+
+def _needed(loop: ForRange, load: LoadGlobal, *others: Value) -> Region:
+    """The load, and what makes it and others; nothing if another iteration can not make that."""
+    needed = makers(loop.body, (load.result, *others))
+    return needed if all(op is load or isinstance(op, REPEATABLE) for op in needed) else ()
+
+
+def _carried(
+    loop: ForRange,
+    load: LoadGlobal,
+    needed: Region,
+    kept: Value | None,
+    reader: Op,
+    b: Builder,
+) -> ForRange:
+    """The loop that carries what a load brings, which is made behind its `reader` for the next
+    iteration, of rows that are `kept` if that is given.
+    """
+    b.loc = load.loc
+    read = {v for op in needed for v in operands(op)}
+    nexts = dict(zip(loop.args, yielded(loop.body), strict=True))
+    known = {last for arg, last in nexts.items() if arg in read}
+    firsts = dict(zip(loop.args, loop.init, strict=True)) | {loop.index: loop.start}
+    first = _add(needed, kept, load, firsts, b)
+    own = b.value(load.result.name, load.result.type)
+    ends = (i for i, op in enumerate(loop.body) if op is reader or known & {*results_of(op)})
+    at = 1 + max(ends)
+    with b.region() as ahead:
+        nexts[loop.index] = b.plus(loop.index, loop.step, "next")
+        following = _add(needed, kept, load, nexts, b)
+    swap = {load.result: own}
+    body = (op for op in (*loop.body[:at], *ahead, *loop.body[at:-1]) if op is not load)
+    last = (*(swap.get(v, v) for v in yielded(loop.body)), following)
+    return dataclasses.replace(
+        loop,
+        result=(*loop.result, b.value(load.result.name, load.result.type)),
+        init=(*loop.init, first),
+        args=(*loop.args, own),
+        body=(*(replace_operands(op, swap) for op in body), Yield(values=last, loc=loop.loc)),
+    )
+
+
+def _add(
+    needed: Region, kept: Value | None, load: LoadGlobal, swap: dict[Value, Value], b: Builder
+) -> Value:
+    """The load, and what it needs, of another iteration; what it brings there."""
+    others = tuple(op for op in needed if op is not load)
+    copies = copy_region(others, b.namer, swap)
+    for op, copy in zip(others, copies, strict=True):
+        swap = swap | dict(zip(results_of(op), results_of(copy), strict=True))
+    b.ops += copies
+    made = replace_operands(load, swap)
+    assert isinstance(made, LoadGlobal)
+    result, only = b.value(load.result.name, load.result.type), kept and swap.get(kept, kept)
+    return b.add(dataclasses.replace(made, result=result, only=only)).result
