@@ -45,6 +45,30 @@ def test_tables_by_an_index_of_4_bits(order: str, dtype: Any) -> None:
     assert found.tobytes() == wanted.tobytes()
 
 
+THREE_BITS_OF_A_CODE = f"""
+{words("h", TABLES[0])}
+%c8: u8 = constant(value=8)
+%c4: u8 = constant(value=4)
+%found: frag<u8[64x64]> = map(fn="byte_of_8", args=(%x, %h0, %h1))
+%code: frag<u8[64x64]> = cast(x=%x)
+%fourth: frag<u8[64x64]> = map(fn="and", args=(%code, %c8))
+%sign: frag<u8[64x64]> = map(fn="shl", args=(%fourth, %c4))
+%high: frag<u8[64x64]> = map(fn="xor", args=(%found, %sign))
+%cast: frag<{{dtype}}[64x64]> = map(fn="join", args=(%high, %code))
+"""
+
+
+@pytest.mark.parametrize("order", ["32B", "packed32"])
+def test_three_bits_look_up_and_the_fourth_is_moved(order: str) -> None:
+    """Nibbles as bytes, at hand in words or not."""
+    lines = np.random.default_rng(7).permutation(np.arange(512) % 256).astype(np.uint8)
+    lines = lines.reshape(16, 32)
+    code = unpack_nibbles(lines, DTYPES["u4"], 64).astype(np.uint16)
+    high = TABLES[0][code & 7] ^ (code & 8) << 4
+    found = operand_of(lines, ml_dtypes.bfloat16, order, THREE_BITS_OF_A_CODE, source="u4")
+    assert found.tobytes() == (high << 8 | code).astype(np.uint16).tobytes()
+
+
 ONE_OF_A_LINE = """
 %line: frag<i32[64x1]> = map(fn="and", args=(%r, %fifteen))
 %nibble: frag<u4[64x1]> = cast(x=%line)

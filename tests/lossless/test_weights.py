@@ -10,6 +10,7 @@ import pytest
 
 from wsdsl import LaunchError
 from wsdsl.kernels import lossless
+from wsdsl.kernels.lossless.palette import entries_of
 from wsdsl.kernels.lossless.weights import NONE
 
 BF16 = ml_dtypes.bfloat16
@@ -49,14 +50,15 @@ def test_rows_with_a_missing_exponent_are_kept_alone(palette: Any) -> None:
     given = np.ones((130, 300), BF16)
     given[3, 70] = given[64, 160] = given[64, 161] = np.inf
     given[65:69, 0] = -(2.0**-30)
-    # Sixteen upper bytes that occur more often, of sixteen exponents.
-    given[100:116, 100:132] = (2.0 ** np.arange(0, 64, 4)).astype(BF16)[:, None]
+    # As many exponents that occur more often as there is room for.
+    often = 2.0 ** np.arange(0, 4 * entries_of(palette), 4)
+    given[100 : 100 + len(often), 100:132] = often.astype(BF16)[:, None]
     packed = lossless.pack(given, palette)
     places = packed.places_of_rows()
     kept = b, n = np.nonzero(places != NONE)
     wanted = {(1, 3), (2, 64), *((0, n) for n in range(65, 69))}
     assert {*zip(*(x.tolist() for x in kept))} == wanted
-    at = packed.firsts[b, n // 64] + places[kept]
+    at = packed.firsts[n // 64, b] + places[kept]
     assert sorted(at.tolist()) == [*range(6)] and len(packed.verbatim) == 6
     assert packed.unpack().tobytes() == given.tobytes()
 

@@ -2,11 +2,14 @@
 bytes, four at a time.
 
 A word of eight indices (`Registers.words`) has pair i of them in nibbles i and i + 4, one of eight
-bytes has pairs 0 and 1 in bytes 0 and 2, 1 and 3 of a first word, the others in a second one. prmt
-takes three bits of an index; by the fourth one chooses between two results, likewise by prmt.
+bytes has pairs 0 and 1 in bytes 0 and 2, 1 and 3 of a first word, the others in a second one: what
+is in bytes 0 and 2 of a word of indices, and what is in bytes 1 and 3. prmt takes three bits of an
+index; by the fourth one chooses between two results, likewise by prmt.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from wsdsl.codegen.byte_casts import halves_of
 from wsdsl.codegen.context import Context
@@ -20,18 +23,18 @@ from wsdsl.codegen.fragments import (
     source_element,
 )
 from wsdsl.codegen.halves import AND_OR, gathered, lop3, twice
-from wsdsl.codegen.held import Held, Registers, Scalar
+from wsdsl.codegen.held import Held, Nibbles, Registers, Scalar
 from wsdsl.codegen.writer import Writer
-from wsdsl.ir.tile_ops import Map
+from wsdsl.ir.tile_ops import BYTE_OF_WORDS, Map
 from wsdsl.ir.types import DTYPES, DType
 
 U8, U16, U32 = DTYPES["u8"], DTYPES["u16"], DTYPES["u32"]
 BITWISE, SHIFTS = ("and", "or", "xor"), {"shl": "shl", "shr": "lshr"}
 EACH_BYTE = 0x01010101
-THREE_BITS, FOURTH, IN_ORDER = 0x77777777, 0x44444444, 0x32103210
-"""Of each nibble of a word; the place of each of four bytes."""
-FIRST_PAIRS, LAST_PAIRS = 0x5410, 0x7632
-"""Of bytes with the first of each pair, and those with the second."""
+THREE_BITS, FOURTH, IN_ORDER = 0x77777777, 0x44444444, 0x32321010
+"""Of each nibble of a word; the place of its byte in a word of four."""
+TWO_BYTES = 0x2020, 0x3131
+"""Four nibbles of a word, of two pairs: what a first and a second word of bytes are of."""
 EVEN, ODD = 0x6240, 0x7351
 """A pair of elements of bytes 0 and 2, 1 and 3 of words with their lower, and their upper ones."""
 
@@ -40,10 +43,10 @@ def byte_maps(c: Context, op: Map, dtype: DType, shape: Shape) -> Registers | No
     """What these functions give; None for others."""
     if op.fn in BITWISE or op.fn in SHIFTS:
         return _in_words(c, op, dtype, shape)
-    if op.fn not in ("byte_of", "join"):
+    if op.fn != "join" and op.fn not in BYTE_OF_WORDS:
         return None
     args = [c.registers(a) for a in op.args]
-    if op.fn == "byte_of":
+    if op.fn in BYTE_OF_WORDS:
         index, *words = args
         return _byte_of(c.w, index, [word.texts[0] for word in words])
     return _join(c.w, args[0], args[1], dtype, shape)
@@ -56,6 +59,8 @@ def _in_words(c: Context, op: Map, dtype: DType, shape: Shape) -> Registers | No
     first, second = (c.held[a] for a in op.args)
     if op.fn in BITWISE and isinstance(first, Scalar):
         first, second = second, first
+    if (moved := _of_moved_nibbles(c.w, op.fn, first, second, shape)) is not None:
+        return moved
     words, others, number = _words_of(first, shape), _words_of(second, shape), 0
     if isinstance(second, Scalar) and isinstance(second.known, int):
         number = second.known
@@ -86,28 +91,63 @@ def _of_words(w: Writer, words: list[str], shape: Shape) -> Registers:
     return Registers(U8, *shape, texts, spread=tuple(apart), words=tuple(words))
 
 
+def bytes_of_nibbles(w: Writer, x: Registers) -> Registers | None:
+    """Integers of 4 bits as bytes; None where no words of them are at hand."""
+    if x.dtype.name != "u4" or not x.words:
+        return None
+    return _of_nibbles(w, Nibbles(x.words), shape_of(x))
+
+
+def _of_nibbles(w: Writer, nibbles: Nibbles, shape: Shape) -> Registers:
+    made: list[str] = []
+    for word in nibbles.words:
+        low, high = (_moved(w, word, by) for by in (nibbles.shift, nibbles.shift - 4))
+        parts = (_permuted(w, low, high, order) for order in (EVEN, ODD))
+        made += (w.binary("and", "i32", x, nibbles.kept * EACH_BYTE) for x in parts)
+    return replace(_of_words(w, made, shape), nibbles=nibbles)
+
+
+def _moved(w: Writer, word: str, by: int) -> str:
+    if by == 0:
+        return word
+    return w.binary("shl" if by > 0 else "lshr", "i32", word, abs(by))
+
+
+def _of_moved_nibbles(w: Writer, fn: str, held: Held, by: Held, shape: Shape) -> Registers | None:
+    """A mask or a shift of bytes that were nibbles: made anew of these."""
+    if not (isinstance(held, Registers) and held.nibbles and shape_of(held) == shape):
+        return None
+    if not (isinstance(by, Scalar) and isinstance(by.known, int)):
+        return None
+    old, number = held.nibbles, by.known
+    if fn == "and":
+        return _of_nibbles(w, replace(old, kept=old.kept & number), shape)
+    if fn == "shl" and 0 <= number < 8:
+        kept = old.kept << number & 0xFF
+        return _of_nibbles(w, replace(old, shift=old.shift + number, kept=kept), shape)
+    return None
+
+
 def _byte_of(w: Writer, index: Registers, table: list[str]) -> Registers:
     if not is_packed(index.dtype, index.columns) or len(index.texts) % 4:
         return _one_by_one(w, index, table)
     made: list[str] = []
     for word in _words(w, index):
-        low = w.binary("and", "i32", word, THREE_BITS)
-        choice = lop3(w, w.binary("lshr", "i32", word, 1), FOURTH, IN_ORDER, AND_OR)
-        one, other = (_four(w, table, *_upper(w, low, choice, half)) for half in (False, True))
-        made += (_permuted(w, one, other, order) for order in (FIRST_PAIRS, LAST_PAIRS))
+        low, choice = w.binary("and", "i32", word, THREE_BITS), ""
+        if len(table) > 2:
+            choice = lop3(w, w.binary("lshr", "i32", word, 1), FOURTH, IN_ORDER, AND_OR)
+        for order in TWO_BYTES:
+            own = _permuted(w, choice, choice, order) if choice else ""
+            made.append(_four(w, table, _permuted(w, low, low, order), own))
     return _of_words(w, made, shape_of(index))
 
 
-def _upper(w: Writer, low: str, choice: str, upper: bool) -> tuple[str, str]:
-    """Selectors of the four nibbles in the lower or the upper half of a word."""
-    if not upper:
-        return low, choice
-    return w.binary("lshr", "i32", low, 16), w.binary("lshr", "i32", choice, 16)
-
-
 def _four(w: Writer, table: list[str], low: str, choice: str) -> str:
-    lower, upper = (_permuted(w, table[at], table[at + 1], low) for at in (0, 2))
-    return _permuted(w, lower, upper, choice)
+    """Bytes by four nibbles; `choice`: of the two tables' for each, "" where there is one."""
+    first = _permuted(w, table[0], table[1], low)
+    if not choice:
+        return first
+    return _permuted(w, first, _permuted(w, table[2], table[3], low), choice)
 
 
 def _words(w: Writer, index: Registers) -> tuple[str, ...]:
@@ -128,8 +168,9 @@ def _one_by_one(w: Writer, index: Registers, table: list[str]) -> Registers:
     made: list[str] = []
     for text in elements(w, index):
         at = resized(w, text, index.dtype, U32)
-        low = w.binary("and", "i32", at, 7)
-        choice = w.binary("lshr", "i32", w.binary("and", "i32", at, 8), 1)
+        low, choice = w.binary("and", "i32", at, 7), ""
+        if len(table) > 2:
+            choice = w.binary("lshr", "i32", w.binary("and", "i32", at, 8), 1)
         made.append(w.value(f"trunc i32 {_four(w, table, low, choice)} to i8"))
     return from_elements(w, U8, shape_of(index), made)
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from wsdsl.codegen import inline_ptx, nvvm
 from wsdsl.codegen.byte_casts import bytes_to_half
+from wsdsl.codegen.byte_maps import bytes_of_nibbles
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.convert_type import is_packed, scalar_type
 from wsdsl.codegen.elementwise import define, dtype_and_shape, int_to_float
@@ -63,6 +64,8 @@ def cast(w: Writer, x: Registers, dtype: DType, saturate: bool = False) -> Regis
         return _saturated(w, x, dtype)
     if x.dtype.bits == dtype.bits and x.affine is None and "bool" not in (x.dtype.name, dtype.name):
         return Registers(dtype, *shape, x.texts)
+    if dtype.bits == 8 and (made := bytes_of_nibbles(w, x)) is not None:
+        return replace(made, dtype=dtype)
     texts = [resized(w, text, x.dtype, dtype) for text in elements(w, x)]
     return from_elements(w, dtype, shape, texts)
 

@@ -44,6 +44,17 @@ class Raised:
 
 
 @dataclass(frozen=True, slots=True)
+class Nibbles:
+    """Of bytes that were integers of 4 bits: the `words` of these; each is moved up by `shift`, and
+    has the bits of `kept`.
+    """
+
+    words: tuple[str, ...]
+    shift: int = 0
+    kept: int = 15
+
+
+@dataclass(frozen=True, slots=True)
 class Registers:
     """A fragment's, or accumulator's, registers in one thread (`fragments.py` has the layout).
 
@@ -64,6 +75,7 @@ class Registers:
     with two pairs each, as bytes 0 and 2, and 1 and 3; of 4 bits with four, as nibbles i and i + 4.
     """
     raised: Raised | None = None
+    nibbles: Nibbles | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,11 +23,11 @@ UNARY_FUNCTIONS = (
     "neg", "not", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "tanh", "sigmoid",
     "relu", "gelu", "silu", "abs", "floor", "round", "erf",
 )  # fmt: skip
-BYTE_OF_WORDS = 4
-"""Words that `byte_of` chooses from."""
-OTHER_FUNCTIONS = {"fma": 3, "where": 3, "join": 2, "byte_of": 1 + BYTE_OF_WORDS}
+BYTE_OF_WORDS = {"byte_of": 4, "byte_of_8": 2}
+"""Words that these choose from."""
+OTHER_FUNCTIONS = {"fma": 3, "where": 3, "join": 2, **{f: 1 + n for f, n in BYTE_OF_WORDS.items()}}
 """By how many operands they have."""
-BESIDE_FIRST = ("where", "byte_of")
+BESIDE_FIRST = ("where", *BYTE_OF_WORDS)
 """Whose first operand is of another type than the others."""
 COMPARISONS = ("lt", "le", "eq", "ne", "ge", "gt")
 
@@ -220,7 +220,8 @@ class Map(Op):
     """Apply `fn` elementwise; operands of one dtype broadcast by axis name (fragments: a side of 1
     is repeated). Rounds once, to the result's dtype; comparisons give bool. `fn` is a unary or
     binary function, "fma" (a*b + c), "where" (cond, a, b), "join" (of two bytes, the upper one
-    first, the 16 bits of a float) or "byte_of" (of a u4 and four u32, that one of their 16 bytes).
+    first, the 16 bits of a float), "byte_of" (of a u4 and four u32, that one of their 16 bytes) or
+    "byte_of_8" (of the lower three bits of a u4 and two u32, that one of their 8 bytes).
 
     Integer `floordiv` and `mod` round towards minus infinity, and are open where the divisor is 0
     or the quotient too large; "round" to the nearest whole number, halves to the even one. `gelu`

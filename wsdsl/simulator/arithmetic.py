@@ -15,6 +15,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from wsdsl.ir.tile_ops import BYTE_OF_WORDS
 from wsdsl.ir.types import DType
 
 Array = npt.NDArray[Any]
@@ -286,8 +287,9 @@ def apply(fn: str, arguments: Sequence[Array], dtype: DType, target: DType) -> A
     """`map`: `fn` on arguments of one dtype (the last one's), rounded to `target`."""
     if fn == "where":
         return np.where(arguments[0], arguments[1], arguments[2])
-    if fn == "byte_of":
-        at, words = arguments[0].astype(np.int64), [x.astype(np.int64) for x in arguments[1:]]
+    if fn in BYTE_OF_WORDS:
+        words = [x.astype(np.int64) for x in arguments[1:]]
+        at = arguments[0].astype(np.int64) % (4 * len(words))
         word = np.select([at // 4 == i for i in range(len(words))], words)
         return (word >> 8 * (at % 4) & 0xFF).astype(numpy_dtype(target))
     if fn == "join":

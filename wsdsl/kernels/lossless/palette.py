@@ -1,4 +1,4 @@
-"""Which 16 values the indices of 4 bits stand for, and which weights have none of them.
+"""Which 16 values the codes of 4 bits stand for, and which weights have none of them.
 
 A bf16 is cut in two bytes, of which one has 16 values in the palette, and the other is kept:
 
@@ -6,8 +6,9 @@ A bf16 is cut in two bytes, of which one has 16 values in the palette, and the o
     "exponents"  the exponent | the sign, the mantissa
 
 Weights of one width have 25 to 31 exponents, of which 16 have all but 1e-4. The 16 upper bytes are
-eight pairs of neighbouring exponents with either sign: those miss half as much again, and a weight
-is put together by one move of bytes instead of four operations.
+eight pairs of neighbouring exponents with either sign, which is a bit of the code: those miss half
+as much again, and a weight takes a lookup of three bits, and one move of bytes instead of four
+operations.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from wsdsl.kernels.lossless.arrays import Bits, Bytes, Ints
 
 Kind = Literal["bytes", "exponents"]
 KINDS: tuple[Kind, ...] = ("bytes", "exponents")
-ENTRIES = 16
+CODES, NEGATIVE = 16, 8
+"""Of "bytes" a code is an index of three bits, and a fourth one for the sign."""
 ROW = 64
 """Weights along K, of one of N, that are kept as they are if one of them is not in the palette."""
 UPPER = 512
@@ -36,7 +38,9 @@ CHUNK = 1 << 22
 
 @dataclass(frozen=True)
 class Palette:
-    """`entries`: 16 different bytes, ascending; so the first one is of finite numbers."""
+    """`entries`: 16 different exponents, or the upper seven bits of 8 pairs of them, ascending; so
+    the first one is of finite numbers.
+    """
 
     kind: Kind
     entries: tuple[int, ...]
@@ -50,23 +54,33 @@ class Palette:
 
     def join(self, codes: Bytes, low: Bytes) -> Bits:
         """The weights of indices and the other bytes."""
-        entries, rest = np.array(self.entries, np.uint16)[codes], low.astype(np.uint16)
+        upper, rest = self.values.astype(np.uint16)[codes], low.astype(np.uint16)
         if self.kind == "bytes":
-            return entries << 8 | rest
-        return (rest & 0x80) << 8 | entries << 7 | rest & 0x7F
+            return upper << 8 | rest
+        return (rest & 0x80) << 8 | upper << 7 | rest & 0x7F
+
+    @property
+    def values(self) -> Bytes:
+        """The byte of each code."""
+        own = np.array(self.entries, np.uint8)
+        return np.concatenate((own, own | 0x80)) if self.kind == "bytes" else own
 
     @property
     def codes(self) -> Bytes:
-        """The index of each upper byte; ENTRIES where it has none."""
-        found = np.full(256, ENTRIES, np.uint8)
-        found[list(self.entries)] = np.arange(ENTRIES)
+        """The code of each upper byte; CODES where it has none."""
+        found = np.full(256, CODES, np.uint8)
+        found[self.values] = np.arange(CODES)
         return found
 
     @property
     def missed(self) -> Bytes:
         """1 for those of the upper nine bits that are not in the palette."""
         upper, _ = self.split(np.arange(UPPER, dtype=np.uint16) << 7)
-        return (self.codes[upper] == ENTRIES).astype(np.uint8)
+        return (self.codes[upper] == CODES).astype(np.uint8)
+
+
+def entries_of(kind: Kind) -> int:
+    return NEGATIVE if kind == "bytes" else CODES
 
 
 def chunks(rows: int, columns: int) -> list[slice]:
@@ -96,12 +110,11 @@ def upper_counts(bits: Bits) -> Ints:
 
 
 def of_kind(counts: Ints, kind: Kind) -> Palette:
-    """The most frequent upper bytes."""
+    """The most frequent ones."""
+    by_exponent = counts.reshape(2, 256).sum(0)
     if kind == "bytes":
-        by_byte = counts.reshape(256, 2).sum(1)
-    else:
-        by_byte = counts.reshape(2, 256).sum(0)
-    most = np.argsort(-by_byte, kind="stable")[:ENTRIES]
+        by_exponent = by_exponent.reshape(128, 2).sum(1)
+    most = np.argsort(-by_exponent, kind="stable")[: entries_of(kind)]
     return Palette(kind, tuple(sorted(most.tolist())))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.kernels.gemm.dtypes import dtype_of
 from wsdsl.kernels.lossless.arrays import padded
-from wsdsl.kernels.lossless.palette import ROW, Kind
+from wsdsl.kernels.lossless.palette import ROW, Kind, entries_of
 from wsdsl.kernels.lossless.weights import IN_WORD, Weights
 from wsdsl.runtime.interop import describe
 from wsdsl.runtime.views import contiguous_strides
@@ -23,24 +23,25 @@ if TYPE_CHECKING:
 WEIGHTS = ("codes", "low", "entries", "places", "firsts", "verbatim")
 OUTPUTS = ("bf16", "f16", "f32")
 PARTS = {
-    "bytes": ("found", "rest"),
-    "exponents": ("found >> 1 | rest & 128", "found << 7 | rest & 127"),
+    "bytes": ("code & 7", "found | (cast(code, u8) & 8) << 4", "rest"),
+    "exponents": ("code", "found >> 1 | rest & 128", "found << 7 | rest & 127"),
 }
-"""The bytes of a weight by the palette's kind, of what is in the palette and the rest."""
+"""By the palette's kind: the index of what is in it, and the two bytes of a weight."""
 
 TEXT = """
 @kernel
 def matmul(
-    X: bf16[M, K], codes: u4[N, K], low: u8[N, K], entries: u8[16],
-    places: i32[W, N], firsts: i32[B, G], verbatim: bf16[R, 64], out: {out}[M, N],
+    X: bf16[M, K], codes: u4[N, K], low: u8[N, K], entries: u8[{entries}],
+    places: i32[N, W], firsts: i32[G, B], verbatim: bf16[R, 64], out: {out}[M, N],
 ):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
         for k in tiles(K, by=64):
             row = index(k) // 64
-            place = places[index(k) // 256, n] >> row % 4 * 8 & 255
-            at = where(place < 64, firsts[row, index(n) // 64] + place, -1)
-            found, rest = lookup(entries, codes[n, k]), low[n, k]
+            place = places[n, index(k) // 256] >> row % 4 * 8 & 255
+            at = where(place < 64, firsts[index(n) // 64, row] + place, -1)
+            code, rest = codes[n, k], low[n, k]
+            found = lookup(entries, {index})
             upper, lower = {upper}, {lower}
             weight = bitcast(cast(upper, u16) << 8 | cast(lower, u16), bf16)
             acc += X[m, k] @ where(place < 64, verbatim[at, index(k) % 64], weight)
@@ -50,8 +51,9 @@ def matmul(
 
 def source_of(kind: Kind, out: str) -> str:
     """The kernel's text."""
-    upper, lower = PARTS[kind]
-    return TEXT.format(out=out, upper=upper, lower=lower)[1:]
+    index, upper, lower = PARTS[kind]
+    entries = entries_of(kind)
+    return TEXT.format(out=out, entries=entries, index=index, upper=upper, lower=lower)[1:]
 
 
 @lru_cache

@@ -56,9 +56,9 @@ class Weights:
     """A matrix [N, K] of bf16, which `pack` packed. Arrays are of one framework, on one device;
     codes and lower bytes lie in the order of [packed tensors](ir/packing.py).
 
-    Byte b % 4 of `places[b // 4, n]`, an i32: which row of its 64 n, of those that are kept as they
-    are, the b-th ROW weights of n are, or NONE. `firsts[b, n // 64]`: where those begin in
-    `verbatim`.
+    Byte b % 4 of `places[n, b // 4]`, an i32: which row of its 64 n, of those that are kept as they
+    are, the b-th ROW weights of n are, or NONE. `firsts[n // 64, b]`: where those begin in
+    `verbatim`. Both run along K as a product does, which has an address for each n then.
     """
 
     shape: tuple[int, int]
@@ -117,16 +117,15 @@ class Weights:
             whole = self.palette.join(codes.reshape(len(codes), -1), low[rows])
             cut = in_rows(whole)
             b, row = np.nonzero(places[:, rows] != NONE)
-            at = firsts[b, (rows.start + row) // ROW] + places[:, rows][b, row]
+            at = firsts[(rows.start + row) // ROW, b] + places[:, rows][b, row]
             cut[row, b] = kept[at]
             made[rows] = cut.reshape(len(whole), -1)[:, :k]
         return made
 
     def places_of_rows(self) -> Bytes:
         """[B, N], of u8."""
-        words = on_host(self.places)
-        parts = words.view(np.uint8).reshape(*words.shape, IN_WORD).transpose(0, 2, 1)
-        return parts.reshape(-1, self.shape[0])[: -(-self.shape[1] // ROW)]
+        parts = on_host(self.places).view(np.uint8)
+        return parts[:, : -(-self.shape[1] // ROW)].T
 
 
 def pack(weights: Any, palette: Kind | Literal["auto"] = "auto") -> Weights:
@@ -167,8 +166,7 @@ def _ordered(array: Bytes, dtype: DType, like: Any) -> Packed:
 def _in_words(places: Bytes) -> Ints:
     over = -len(places) % IN_WORD
     whole = np.pad(places, ((0, over), (0, 0)), constant_values=NONE)
-    parts = whole.reshape(-1, IN_WORD, whole.shape[1]).transpose(0, 2, 1)
-    return np.ascontiguousarray(parts).view(np.int32).reshape(parts.shape[:-1])
+    return np.array(whole.T, order="C").view(np.int32).copy()
 
 
 def _encoded(bits: Bits, palette: Palette, missed: Bytes) -> tuple[Bytes, Bytes, Bits]:
@@ -210,4 +208,4 @@ def _places(missed: Bytes) -> tuple[Bytes, Ints]:
     firsts = (np.cumsum(counts) - counts.ravel()).reshape(counts.shape)
     places = np.where(flags != 0, np.cumsum(flags, axis=-1) - 1, NONE).astype(np.uint8)
     by_row = places.transpose(1, 0, 2).reshape(across, -1)[:, :n]
-    return np.ascontiguousarray(by_row), np.ascontiguousarray(firsts.T, dtype=np.int32)
+    return np.ascontiguousarray(by_row), np.ascontiguousarray(firsts, dtype=np.int32)

@@ -10,20 +10,28 @@ After, the loads in front of all loops:
 An element then takes an instruction and a half instead of a load. An index of 4 bits lies in no
 other table; what it finds behind the end of a shorter one is 0.
 
+A table of up to 8 bytes whose index is cut to its lower bits takes half an instruction:
+    %i: u4[n, k] = map(fn="and", args=(%codes, %c7))
+    %x: u8[n, k] = lookup(table=%T, i=%i)
+becomes
+    %x: u8[n, k] = map(fn="byte_of_8", args=(%codes, %word, %word_1))
+
 Why here: before anything counts instructions, or asks what is loaded.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.tile_ops import BYTE_OF_WORDS, Bitcast, Cast, Constant, Load, Lookup, Map, Store
 from wsdsl.ir.types import DTYPES, I32, DType, Tensor, Tile
 from wsdsl.ir.walk import Namer, rewrite
+from wsdsl.lowering.passes.drop_unused import without_unused
 
 U8, U32 = DTYPES["u8"], DTYPES["u32"]
+LONG, SHORT = BYTE_OF_WORDS["byte_of"], BYTE_OF_WORDS["byte_of_8"]
 ENTRIES, IN_WORD = 16, 4
 
 
@@ -34,21 +42,37 @@ def hold_tables(kernel: Kernel) -> Kernel:
         return kernel
     maker = _Maker(Namer.of(kernel))
     words = {table: maker.words(table) for table in dict.fromkeys(op.table for op in found)}
+    made = kernel.definers
 
     def change(op: Op) -> Iterable[Op]:
         if not (isinstance(op, Lookup) and op in found):
             return (op,)
-        kind = op.result.type
+        kind, index = op.result.type, _three_bits(op.i, made)
         assert isinstance(kind, Tile)
-        args = (op.i, *words[op.table])
+        fn = "byte_of" if index is None or len(words[op.table]) > SHORT else "byte_of_8"
+        own = words[op.table] if fn == "byte_of_8" else maker.filled(words[op.table])
+        args = (index if index is not None and fn == "byte_of_8" else op.i, *own)
         if kind.dtype == U8:
-            return (Map(result=op.result, fn="byte_of", args=args, loc=op.loc),)
+            return (Map(result=op.result, fn=fn, args=args, loc=op.loc),)
         raw = Value(maker.namer.new("byte"), dataclasses.replace(kind, dtype=U8))
-        byte = Map(result=raw, fn="byte_of", args=args, loc=op.loc)
+        byte = Map(result=raw, fn=fn, args=args, loc=op.loc)
         return byte, Bitcast(result=op.result, x=raw, loc=op.loc)
 
     body = rewrite(kernel.body, change)
-    return dataclasses.replace(kernel, body=(*maker.ops, *body))
+    return dataclasses.replace(kernel, body=without_unused((*maker.ops, *body)))
+
+
+def _three_bits(index: Value, made: Mapping[Value, Op]) -> Value | None:
+    """What the lower three bits of are this index."""
+    match made.get(index):
+        case Map(fn="and", args=(x, y)):
+            for kept, other in ((x, y), (y, x)):
+                mask = made.get(other)
+                if isinstance(mask, Constant) and mask.value == 7:
+                    return kept
+        case _:
+            pass
+    return None
 
 
 def _fits(op: Lookup) -> bool:
@@ -77,12 +101,16 @@ class _Maker:
         (size,), dtype = table.type.dims, table.type.dtype
         assert isinstance(size, int)
         made: list[Value] = []
-        for first in range(0, IN_WORD * BYTE_OF_WORDS, IN_WORD):
+        for first in range(0, IN_WORD * (SHORT if size <= SHORT * IN_WORD else LONG), IN_WORD):
             word = self.constant(0, U32)
             for i, at in enumerate(range(first, min(first + IN_WORD, size))):
                 word = self.map("or", word, self.entry(table, dtype, at, 8 * i))
             made.append(word)
         return tuple(made)
+
+    def filled(self, words: tuple[Value, ...]) -> tuple[Value, ...]:
+        """Zeros behind those of a short table."""
+        return (*words, *(self.constant(0, U32) for _ in range(LONG - len(words))))
 
     def entry(self, table: Value, dtype: DType, at: int, shift: int) -> Value:
         held = self.value(dtype)
