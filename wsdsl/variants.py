@@ -348,12 +348,28 @@ class Variants:
             compiled = self.narrower(compiled, asked, error)
         return compiled
 
+    def _without_registers(self, asked: Asked, error: CompileError) -> Compiled:
+        """With operands made in SMEM, where the schedule leaves that open and they can be."""
+        given = asked.schedule or Schedule()
+        if given.decode is not None:
+            raise error
+        shared = dataclasses.replace(given, decode="shared")
+        try:
+            compiled = self._lowered(asked._replace(schedule=shared))
+            _ = compiled.artifact
+        except (ScheduleError, CompileError):
+            raise error from None
+        compiled.notes = (f"operands are made in SMEM: {error.findings[0].message}",)
+        return compiled
+
     def narrower(self, wide: Compiled, asked: Asked, error: CompileError) -> Compiled:
         """What fits, made in place of `wide`, which was refused by `error`."""
-        from wsdsl.codegen.gate import SpillError
+        from wsdsl.codegen.gate import OverwrittenError, SpillError
         from wsdsl.lowering.choice.register_room import MOST_TRIES, narrower
         from wsdsl.lowering.pipeline import schedule_with_fewer_sums
 
+        if isinstance(error, OverwrittenError):
+            return self._without_registers(asked, error)
         if not isinstance(error, SpillError):
             raise error
         schedule, sizes = asked.schedule, dict(asked.sizes)

@@ -1,6 +1,8 @@
-"""What ptxas made of a kernel: refused if it spills, serialises wgmma or ignores setmaxnreg.
+"""What ptxas made of a kernel: refused if it spills, serialises wgmma or ignores setmaxnreg, or
+gives away registers that a product still reads.
 
-ptxas says so in remarks about PTX; here they become findings about lines of the source.
+ptxas says so in remarks about PTX; here they become findings about lines of the source. Of the last
+it says nothing: its machine code is read.
 """
 
 from __future__ import annotations
@@ -8,13 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from wsdsl.artifact.machine_code import FIXED_IN, overwritten
 from wsdsl.artifact.resources import Assembled
 from wsdsl.diagnostics import CompileError, Finding, Loc
 from wsdsl.ir.barrier_ops import SetMaxRegisters
 from wsdsl.ir.fragment_ops import Wgmma
 from wsdsl.ir.op import Kernel, Op
 from wsdsl.ir.pipeline_ops import Partition
-from wsdsl.ir.types import Accumulator
+from wsdsl.ir.types import Accumulator, Fragment
 
 HARMLESS = {"C7517", "C7519"}
 """A wait or fence that ptxas put where one was missing; only the place pays."""
@@ -43,10 +46,16 @@ class SpillError(CompileError):
     """Bytes, of which ptxas says how many there are."""
 
 
+class OverwrittenError(CompileError):
+    """Operands of products are not safe in registers; elsewhere they are."""
+
+
 def check(kernel: Kernel, assembled: Assembled, *, allow_spills: bool = False) -> None:
     """Raise CompileError with a finding for everything that would make the kernel slow, SpillError
-    if smaller tiles would help against all of it.
+    if smaller tiles would help against all of it; OverwrittenError where results would be wrong.
     """
+    if places := overwritten(assembled.cubin):
+        raise OverwrittenError(_overwritten(kernel, assembled, *places.values()))
     findings = list(remarks(kernel, assembled.ptx, assembled.log))
     if not allow_spills:
         findings += _spills(kernel, assembled)
@@ -78,6 +87,18 @@ def remarks(kernel: Kernel, ptx: str, log: str) -> Iterator[Finding]:
             _loc(op, kernel),
             HINTS.get(code, OTHER_HINT),
         )
+
+
+def _overwritten(kernel: Kernel, assembled: Assembled, places: list[int]) -> Finding:
+    products = (op for op in kernel.ops if isinstance(op, Wgmma))
+    op = next((op for op in products if isinstance(op.a.type, Fragment)), None)
+    return Finding(
+        f"ptxas {assembled.resources.ptxas_version} gives away registers of an operand that this "
+        f"product still reads (at {', '.join(map(hex, places[:4]))} of the machine code)",
+        _loc(op, kernel),
+        f"{FIXED_IN} (pip install -U nvidia-cuda-nvcc); or make the operand in shared memory: "
+        'Schedule(decode="shared")',
+    )
 
 
 def _reason(text: str) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 import threading
 from dataclasses import dataclass
 from typing import Any
 
+from wsdsl.artifact.machine_code import FIXED_IN, OF_REGISTERS, overwritten
 from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.runtime import driver
 from wsdsl.runtime.device import Context, current, is_capturing, may_allocate
@@ -89,10 +91,12 @@ class Module:
             option.CU_JIT_LOG_VERBOSE: 1,
         }
         values = list(options.values())
+        given = len(options), list(options), values
         try:
-            module = driver.call(
-                "cuModuleLoadDataEx", self.image + b"\0", len(options), list(options), values
-            )
+            if OF_REGISTERS.search(self.image):
+                module = self._load_checked(given)
+            else:
+                module = driver.call("cuModuleLoadDataEx", self.image + b"\0", *given)
         except driver.DriverError as error:
             message = f"the driver cannot assemble {self.name}: {error.code}\n{_text(errors)}"
             hint = "install ptxas (pip install nvidia-cuda-nvcc), or update the driver"
@@ -102,6 +106,31 @@ class Module:
         lines = [line for log in (info, errors) for line in _text(log).splitlines()]
         notes += [line.strip() for line in lines if SERIALISED.search(line)]
         return module, tuple(notes)
+
+    def _load_checked(self, options: tuple[int, list[Any], list[Any]]) -> Any:
+        """By way of the machine code, in which products may lose registers that they read."""
+        state = driver.call("cuLinkCreate", *options)
+        try:
+            kind = driver.api().CUjitInputType.CU_JIT_INPUT_PTX
+            text = self.image + b"\0"
+            name = self.name.encode()
+            driver.call("cuLinkAddData", state, kind, text, len(text), name, 0, [], [])
+            address, size = driver.call("cuLinkComplete", state)
+            cubin = ctypes.string_at(int(address), int(size))
+        finally:
+            driver.call("cuLinkDestroy", state)
+        if overwritten(cubin):
+            version = "{}.{}".format(*context_driver())
+            message = (
+                f"{self.name}: the driver's assembler (CUDA {version}) gives away registers of an "
+                "operand that a product still reads"
+            )
+            hint = (
+                f"{FIXED_IN}: install ptxas (pip install nvidia-cuda-nvcc); or make the operand "
+                'in shared memory: Schedule(decode="shared")'
+            )
+            raise LaunchError(Finding(message, hint=hint))
+        return driver.call("cuModuleLoadData", cubin)
 
 
 def context_driver() -> tuple[int, int]:
