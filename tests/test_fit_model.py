@@ -13,25 +13,25 @@ from wsdsl.lowering.model import numbers
 
 @pytest.fixture
 def kernels(tmp_path, monkeypatch):
-    """As if results were stored at half the speed."""
+    """As if what runs beside each other added up more."""
     given = [Schedule(tile=dict(m=m, n=n), consumers=1) for m in (64, 128) for n in (64, 128)]
     sizes = dict(M=512, N=512, K=128)
     rows = [dict(schedule=repr(s), us=1.0) for s in given]
     found = [[Predicted(fit_model.gemm.tile, sizes, row, H200) for row in rows]]
     for name in fit_model.NAMES:
         monkeypatch.setattr(numbers, name, getattr(numbers, name))
-    kept = numbers.STORE_BYTES
-    fit_model.put("STORE_BYTES", kept / 2)
+    kept = numbers.SHARPNESS
+    fit_model.put("SHARPNESS", kept / 2)
     for row in found[0]:
         row.measured = row.microseconds
-    fit_model.put("STORE_BYTES", kept)
+    fit_model.put("SHARPNESS", kept)
     yield found
-    fit_model.put("STORE_BYTES", kept)
+    fit_model.put("SHARPNESS", kept)
 
 
 def test_a_fit_finds_back(kernels, monkeypatch) -> None:
     before = fit_model.loss(kernels)
-    monkeypatch.setattr(fit_model, "NAMES", ["STORE_BYTES"])
+    monkeypatch.setattr(fit_model, "NAMES", ["SHARPNESS"])
     fit_model.fit(kernels)
     assert fit_model.loss(kernels) < before / 4
 

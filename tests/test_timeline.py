@@ -91,7 +91,7 @@ def test_memory_that_is_waited_for_is_spread() -> None:
     turns = Schedule(tile=dict(m=128, n=192), mode="pingpong")
     timeline = CASES["gemm"].kernel.timeline(turns, M=16384, N=16384, K=128)
     assert timeline.cycles == pytest.approx(timeline.prediction.cycles)
-    assert timeline.scale > 1.5
+    assert timeline.scale > 1.4
 
 
 def test_who_finishes_waits() -> None:

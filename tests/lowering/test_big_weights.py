@@ -18,8 +18,7 @@ def chosen(name: str, schedule: Schedule | None = None, **sizes: int) -> Schedul
 @pytest.mark.parametrize(
     ("sizes", "expected"),
     [
-        # All rows in one tile: each of the weights comes once, and to all SMs but four.
-        ((192, 9216, 3072), (192, 72, None)),
+        # All rows in one tile: each of the weights comes once, and to three SMs of four.
         ((192, 12288, 4096), (192, 96, None)),
         # Rows beyond the tensor cost more than to load the weights twice.
         ((160, 10240, 8192), (80, 192, "n")),

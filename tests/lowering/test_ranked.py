@@ -27,7 +27,7 @@ def test_as_if_everything_were_predicted(
 
     def found(limit: float = math.inf) -> list[tuple[Schedule, float]]:
         options = ranked.ranked(kernel, Schedule(), sizes, limit)
-        return [(schedule, ranked.weight(schedule, own)) for schedule, own in options]
+        return [(schedule, ranked.weight(own)) for schedule, own in options]
 
     all_of_them = found()
     limit = all_of_them[len(all_of_them) // 3][1]

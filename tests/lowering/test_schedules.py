@@ -11,7 +11,7 @@ from wsdsl import CompileError, Schedule, ScheduleError, parse
 from wsdsl.ir.op import Kernel
 from wsdsl.lowering.check_schedule import faults
 from wsdsl.lowering.footprint import axis_sizes
-from wsdsl.lowering.model.predict import Prediction, predict
+from wsdsl.lowering.model.predict import Prediction, issuing, predict
 from wsdsl.lowering.model.terms import RELAXED
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.pipeline import scheduled_tile
@@ -33,9 +33,9 @@ def test_the_choice_can_be_pasted_back() -> None:
     [
         # As many waves as tiles allow are full, and L2 has little to bring.
         ((8192, 8192, 8192), (128, 256), (128, 256)),
-        # 8 x 16 wide tiles are one wave; 4 x 33 tall ones, too.
+        # 8 x 16 wide tiles are one wave; of 128 columns tiles leave no rest.
         ((1024, 3840, 4096), (128, 256), (120, 240)),
-        ((1024, 4224, 4096), (256, 256), (128, 128)),
+        ((1024, 4224, 4096), (128, 256), (128, 128)),
         # Less than a wave: smaller tiles use more SMs.
         ((1024, 1024, 1024), (64, 128), (64, 128)),
         # Few rows: nothing is loaded beyond them.
@@ -372,6 +372,7 @@ def test_what_results_take_to_compute_counts(mode: Mode) -> None:
         assert kernel.schedule is not None
         made.append(predict(Work(kernel, sizes), kernel.schedule, axis_sizes(kernel, schedule)))
     plain, computed = made
-    own = RELAXED["gelu"][8] * 128 * 128 / computed.tile.rates.fma_lanes
+    warps = 2 if mode == "cooperative" else 1
+    own = RELAXED["gelu"][8] * 128 * 128 / issuing(computed.tile.rates, warps) * computed.pace
     assert computed.epilogue - plain.epilogue == pytest.approx(own)
     assert computed.cycles > plain.cycles

@@ -70,8 +70,6 @@ def chosen(m: int, n: int, k: int, schedule: Schedule | None = None) -> Schedule
         ((8192, 8192, 8192), "persistent", None),
         # 4 x 33 tall tiles: runs that come out even are no quicker by the margin.
         ((1024, 2112, 16384), "persistent", None),
-        # They are where the contraction is long, and wider tiles ask less of L2.
-        ((1024, 2112, 65536), "stream_k", None),
         # Few tiles.
         ((256, 256, 65536), "split_k", "parallel"),
         ((512, 512, 16384), "split_k", "parallel"),

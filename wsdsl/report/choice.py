@@ -12,7 +12,7 @@ from wsdsl.ir.op import Kernel
 from wsdsl.ir.packing import block_bytes
 from wsdsl.ir.types import Tensor
 from wsdsl.lowering.choice.ranked import ranked, weight
-from wsdsl.lowering.choice.split_k_options import MARGIN, THIN_MARGIN
+from wsdsl.lowering.choice.split_k_options import MARGIN
 from wsdsl.lowering.choice.tile_sizes import with_fixed_tiles
 from wsdsl.lowering.cooperation import cluster_size, num_cooperating
 from wsdsl.lowering.footprint import (
@@ -23,8 +23,7 @@ from wsdsl.lowering.footprint import (
     promoted_registers,
     smem_bytes,
 )
-from wsdsl.lowering.model.numbers import ISSUE_PER_WARP, START_CYCLES
-from wsdsl.lowering.model.predict import Prediction, power_of, predict
+from wsdsl.lowering.model.predict import Prediction, issuing, l2_bytes, power_of, predict
 from wsdsl.lowering.model.steps import Step
 from wsdsl.lowering.model.workload import UNKNOWN_SIZE, Work
 from wsdsl.lowering.packed_operands import packable_tensors
@@ -70,7 +69,7 @@ def explain_choice(kernel: Kernel, given: Schedule | None, sizes: Mapping[str, i
     for candidate in _others(chosen, given, sizes):
         way = _way(candidate[0])
         # Quicker ones were tried before, and spilled.
-        quicker = weight(*candidate) < weight(schedule, own)
+        quicker = weight(candidate[1]) < weight(own)
         if quicker or (len(shown) >= SHOWN and way in ways):
             continue
         if not completed(chosen, candidate[0], sizes)[1]:
@@ -78,8 +77,7 @@ def explain_choice(kernel: Kernel, given: Schedule | None, sizes: Mapping[str, i
             ways.add(way)
     shown[:SHOWN] = sorted(shown[:SHOWN], key=lambda candidate: candidate[1].cycles)
     lines += _listed("the next best:", shown[:SHOWN], own)
-    least, most = (round(100 * (margin - 1)) for margin in (MARGIN, THIN_MARGIN))
-    heading = f"other ways (to cut tiles has to gain {least} to {most} %):"
+    heading = f"other ways (to cut tiles has to gain {round(100 * (MARGIN - 1))} %):"
     return "\n".join([*lines, *_listed(heading, shown[SHOWN:], own)])
 
 
@@ -167,23 +165,23 @@ def _taken(own: Prediction, schedule: Schedule) -> dict[str, float]:
     limit. What is beside tiles' loops is "results".
     """
     asked, rates = own.tile, own.tile.rates
-    lanes = rates.fma_lanes * min(1.0, ISSUE_PER_WARP * num_cooperating(schedule))
+    lanes = issuing(rates, num_cooperating(schedule))
     tiles = own.work.steps / (max(1, asked.depth) if own.work.cut else 1)
 
     def total(of: Callable[[Step], float]) -> float:
         return tiles * sum(step.times * of(step) for step in asked.steps if step.in_loop)
 
     found = {
-        "tensor cores": total(lambda step: step.tensor) * power_of(asked),
+        "tensor cores": total(lambda step: step.tensor) * power_of(asked) * own.pace,
         "SMEM, read by products": total(lambda step: step.read) / rates.tensor_smem_bytes,
-        "L2": total(lambda step: step.loaded) / (rates.l2_bytes * own.gain),
-        "instructions": total(lambda step: step.instructions) / lanes,
+        "L2": total(lambda step: step.loaded) / (l2_bytes(rates, own.busy) * own.gain),
+        "instructions": total(lambda step: step.instructions) / lanes * own.pace,
         "results": own.work.finished * own.epilogue,
     }
     shares = {name: cycles * own.stretch / own.cycles for name, cycles in found.items()}
     shares["memory"] = own.memory / own.cycles
     shares["handing on sums"] = own.handing / own.cycles
-    shares["start"] = START_CYCLES / own.cycles
+    shares["start"] = own.tile.start / own.cycles
     return dict(sorted(shares.items(), key=lambda item: -item[1]))
 
 
@@ -199,7 +197,7 @@ def _limits(p: Prediction, schedule: Schedule) -> str:
 def _reasons(p: Prediction, schedule: Schedule) -> list[str]:
     what = "a CTA's part" if p.sharing > 1 else "a tile"
     per_operation = p.tile.operand_bytes / max(1, p.tile.operations)
-    from_l2 = p.tile.rates.l2_bytes * p.gain
+    from_l2 = l2_bytes(p.tile.rates, p.busy) * p.gain
     handing = f"; {p.handing:.0f} to hand on sums" if p.handing else ""
     return [
         f"  {_waves(p)}",

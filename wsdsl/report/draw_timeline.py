@@ -6,7 +6,6 @@ import colorsys
 import math
 from collections.abc import Sequence
 
-from wsdsl.lowering.model.numbers import START_CYCLES
 from wsdsl.report.picture import Picture
 from wsdsl.report.timeline import Bar, Timeline
 
@@ -97,7 +96,7 @@ def summary_line(t: Timeline) -> str:
 
 def _waves(picture: Picture, timeline: Timeline, per_cycle: float, height: float) -> None:
     """Where whole tiles would end."""
-    at, number = START_CYCLES + timeline.wave, 1
+    at, number = timeline.start + timeline.wave, 1
     while at < timeline.cycles * 1.001 and timeline.wave * per_cycle > 8:
         x = LEFT + at * per_cycle
         picture.line((x, TOP - 6, x, TOP + height), "#222", "5 3")

@@ -21,7 +21,6 @@ from wsdsl.ir.target import Target
 from wsdsl.ir.tile_scheduler import Piece, num_steps, pieces_of, tile_scheduler
 from wsdsl.lowering.cooperation import cluster_size, num_pingpong_consumers
 from wsdsl.lowering.footprint import axis_sizes
-from wsdsl.lowering.model.numbers import START_CYCLES, TURN_CYCLES
 from wsdsl.lowering.model.predict import Prediction, predict
 from wsdsl.lowering.model.split_k_cost import gather_cycles, results_share, sum_cycles
 from wsdsl.lowering.model.workload import Work
@@ -108,6 +107,11 @@ class Timeline:
         return max(bar.stop for bar in self.bars)
 
     @property
+    def start(self) -> float:
+        """Cycles until the first products."""
+        return self.prediction.tile.start
+
+    @property
     def clock(self) -> float:
         """Cycles a nanosecond."""
         return self.prediction.tile.clock
@@ -121,7 +125,7 @@ class Timeline:
         """What a whole tile takes until the next one begins."""
         p = self.prediction
         if self.pingpong:
-            return self.scale * (p.mainloop * p.stretch + TURN_CYCLES)
+            return self.scale * (p.mainloop * p.stretch + p.tile.turn)
         return self.scale * (p.mainloop + p.epilogue) * p.stretch
 
     @property
@@ -138,7 +142,7 @@ class Timeline:
         with what came out of them.
         """
         busy = sum(b.stop - b.start for b in self.bars if b.kind != "wait" and not b.beside)
-        whole = self.target.num_sms / self.cluster * (self.cycles - START_CYCLES)
+        whole = self.target.num_sms / self.cluster * (self.cycles - self.start)
         return max(0.0, 1 - busy / whole)
 
 
@@ -168,13 +172,13 @@ def timeline(kernel: Kernel, sizes: Mapping[str, int], scheduled: Kernel | None 
         num_pingpong_consumers(schedule) > 1,
     )
     last = max(bar.stop for row in rows for bar in row)
-    scale = (prediction.cycles - START_CYCLES) / max(1.0, last - START_CYCLES)
-    scaled = tuple(tuple(_scaled(bar, scale) for bar in row) for row in rows)
+    scale = (prediction.cycles - asked.start) / max(1.0, last - asked.start)
+    scaled = tuple(tuple(_scaled(bar, scale, asked.start) for bar in row) for row in rows)
     return Timeline(scaled, prediction, tiles, cluster, pingpong, scale, scheduled, dict(sizes))
 
 
-def _scaled(bar: Bar, scale: float) -> Bar:
-    start, stop = (START_CYCLES + scale * (at - START_CYCLES) for at in (bar.start, bar.stop))
+def _scaled(bar: Bar, scale: float, begin: float) -> Bar:
+    start, stop = (begin + scale * (at - begin) for at in (bar.start, bar.stop))
     return dataclasses.replace(bar, start=start, stop=stop)
 
 
@@ -184,7 +188,7 @@ class _Clock:
     def __init__(self, prediction: Prediction, schedule: Schedule, depth: int) -> None:
         asked, self.depth = prediction.tile, depth
         self.step = prediction.mainloop * prediction.stretch / depth
-        self.rates = asked.rates
+        self.rates, self.start, self.turn = asked.rates, asked.start, asked.turn
         self.written, self.read = sum_cycles(asked)
         self.results = prediction.epilogue * prediction.stretch * results_share(asked, schedule)
         self.gather = gather_cycles(asked, schedule, prediction.work.parts)
@@ -203,8 +207,8 @@ class _Clock:
         if self.slices:
             return self.met(work, rows)
         left = [list(reversed(pieces)) for pieces in work]
-        cores = [START_CYCLES] * len(work)
-        free = [[START_CYCLES] * self.pingpong for _ in work]
+        cores = [self.start] * len(work)
+        free = [[self.start] * self.pingpong for _ in work]
         while any(left):
             before = sum(map(len, left))
             for w, pieces in enumerate(left):
@@ -213,7 +217,7 @@ class _Clock:
                     start = max(cores[w], free[w][mine % self.pingpong])
                     bars = list(self.piece(pieces.pop(), start))
                     rows[w] += bars
-                    cores[w] = bars[0].stop + (TURN_CYCLES if self.pingpong > 1 else 0)
+                    cores[w] = bars[0].stop + (self.turn if self.pingpong > 1 else 0)
                     free[w][mine % self.pingpong] = bars[-1].stop
             assert sum(map(len, left)) < before, "workers wait in a circle"
         return rows
@@ -248,7 +252,7 @@ class _Clock:
         """In slices: the pieces of a tile are written, meet, and each worker finishes a part."""
         there: dict[int, float] = {}
         for row, (piece, *_) in zip(rows, work, strict=True):
-            begun = START_CYCLES + self.rates.atomic_cycles
+            begun = self.start + self.rates.atomic_cycles
             done = begun + num_steps(piece) * self.step
             partial = num_steps(piece) < self.depth
             row.append(Bar("products", piece.tile, partial, begun, done))

@@ -20,8 +20,6 @@ from wsdsl.lowering.choice.register_room import leaves_room
 from wsdsl.lowering.choice.schedule_options import Tried, schedule_options
 from wsdsl.lowering.choice.split_k_options import (
     MARGIN,
-    STREAM_MARGIN,
-    THIN_MARGIN,
     may_share_sums,
     may_split,
     split_k_options,
@@ -54,13 +52,10 @@ def ranked(
             heapq.heappush(heap, node)
 
 
-def weight(schedule: Schedule, prediction: Prediction) -> float:
+def weight(prediction: Prediction) -> float:
     """Cycles, and for those that are cut, or shared by a cluster, what they must be quicker by."""
-    if not prediction.work.cut and prediction.sharing == 1:
-        return prediction.cycles
-    if schedule.scheduler != "stream_k":
-        return prediction.cycles * MARGIN
-    return prediction.cycles * (THIN_MARGIN if prediction.tile.thin else STREAM_MARGIN)
+    is_whole = not prediction.work.cut and prediction.sharing == 1
+    return prediction.cycles * (1.0 if is_whole else MARGIN)
 
 
 class _Search:
@@ -97,7 +92,7 @@ class _Search:
 
     def look(self, n: int, tried: Tried) -> Iterator[Node]:
         if own := self.own(n, tried):
-            yield weight(*own), True, (0, n), own
+            yield weight(own[1]), True, (0, n), own
             yield from self.made((1, n), cluster_options, own)
 
     def share(self, n: int, tried: Tried) -> Iterator[Node]:
@@ -115,4 +110,4 @@ class _Search:
         for i, option in enumerate(options(self.kernel, self.given, self.work, own)):
             predicted = self.predict(option)
             if options is not split_k_options or predicted.work.cut:
-                yield weight(option, predicted), True, (*place, i), (option, predicted)
+                yield weight(predicted), True, (*place, i), (option, predicted)

@@ -27,10 +27,6 @@ MARGIN = 1.02
 than the best that does not: the model is not exact, and whole tiles need no memory, no flags and no
 room for all at once.
 """
-STREAM_MARGIN = 1.036
-"""The same of stream-K, of which the model tells least."""
-THIN_MARGIN = 1.07
-"""Of stream-K where memory is the limit of thin products, which it can not make quicker."""
 MOST_SUMS = 128
 """A thread's sums, at the most, so that registers are left to hand them on: split-K of 256 x 192 in
 slices spills.

@@ -18,7 +18,7 @@ from functools import lru_cache
 from wsdsl.ir.global_memory import L2_LINE
 from wsdsl.lowering.cooperation import cluster_size
 from wsdsl.lowering.footprint import STAGING_BYTES
-from wsdsl.lowering.model.numbers import AGAIN, COLD, MEMORY_SHARPNESS, RING_BYTES
+from wsdsl.lowering.model.numbers import AGAIN, RING_BYTES, SHARPNESS
 from wsdsl.lowering.model.steps import Step, Workload
 from wsdsl.rates import Rates
 from wsdsl.schedule import Schedule
@@ -40,25 +40,32 @@ MAX_STAGES_FEW = 20
 
 def loading_cycles(asked: Workload) -> float:
     """In which a tile's operands can come from L2."""
-    return (asked.operand_bytes + COLD * asked.cold_bytes) / asked.rates.l2_bytes
+    return asked.operand_bytes / asked.rates.l2_bytes
 
 
-def ring_cycles(asked: Workload, step: Step, busy: float, stages: int | None) -> float:
+def ring_cycles(
+    asked: Workload, step: Step, busy: float, share: float, stages: int | None
+) -> float:
     """Of an iteration whose slots are `stages`, or as many as SMEM has room for: each is asked for
-    when it is given back, and comes after a latency and two waits.
+    when it is given back, comes from memory, and is used. `share`: of all SMs, that load.
     """
     if stages is None:
         room = asked.target.smem_bytes - STAGING_BYTES
         stages = max(1, int(room * asked.crossing / step.loaded))
-    latency = asked.rates.tma_l2_cycles + 2 * asked.rates.mbarrier_cycles
-    return (latency + busy) / stages
+    return (loaded_cycles(asked, share) + step.loaded / asked.rates.l2_bytes + busy) / stages
+
+
+def loaded_cycles(asked: Workload, share: float) -> float:
+    """From a load to its data, as so many of all SMs load."""
+    idle, loaded = asked.rates.tma_dram_cycles, asked.rates.dram_loaded_ns * asked.clock
+    return idle + max(0.0, loaded - idle) * share
 
 
 def memory_cycles(asked: Workload) -> float:
     """In which the tensors are read and written once, by all SMs."""
     written = asked.written_bytes / max(1.0, asked.tensor_bytes)
-    least = asked.tensor_bytes / asked.rates.dram_bytes(written) * asked.clock
     again = max(0.0, asked.tiles * asked.cold_bytes / max(1.0, asked.tensor_bytes) - 1)
+    least = asked.tensor_bytes / asked.rates.dram_bytes(written) * asked.clock
     return least * (1 + AGAIN * again)
 
 
@@ -81,10 +88,10 @@ def most_stages(asked: Workload, schedule: Schedule, narrow: bool, slot_bytes: i
     return min(MAX_STAGES_NARROW, max(LEAST_STAGES, round(RING_BYTES / max(1, slot_bytes))))
 
 
-def larger(a: float, b: float, sharpness: float = MEMORY_SHARPNESS) -> float:
-    """The larger of two, and a little more where they are close."""
+def larger(a: float, b: float) -> float:
+    """The larger of two that run beside each other, and a little more where they are close."""
     top = max(a, b, 1.0)
-    return top * ((a / top) ** sharpness + (b / top) ** sharpness) ** (1 / sharpness)
+    return top * ((a / top) ** SHARPNESS + (b / top) ** SHARPNESS) ** (1 / SHARPNESS)
 
 
 SECTOR_BYTES = 32

@@ -35,27 +35,17 @@ from wsdsl.lowering.model.loading import (
     gain_of,
     is_narrow,
     larger,
+    loaded_cycles,
     memory_cycles,
     ring_cycles,
 )
 from wsdsl.lowering.model.numbers import (
-    ALONE_COLUMN_CYCLES,
     ASTRAY,
-    BESIDE,
-    BYTES_AT_WORST,
-    COLD,
-    DIRECT_WAITS,
-    FEW_EXPONENT,
     FURTHER_CYCLES,
     FURTHER_SCALED_CYCLES,
-    ISSUE_PER_WARP,
-    POWER_EXPONENT,
-    PROMOTED_CYCLES,
+    RATE_BYTES,
+    READY,
     SCALED_CYCLES,
-    SHARPNESS,
-    START_CYCLES,
-    STORE_BYTES,
-    TURN_CYCLES,
     WIDE_ALONE,
 )
 from wsdsl.lowering.model.split_k_cost import (
@@ -64,7 +54,7 @@ from wsdsl.lowering.model.split_k_cost import (
     results_share,
     split_k_cycles,
 )
-from wsdsl.lowering.model.steps import Step, Workload
+from wsdsl.lowering.model.steps import Step, Workload, start_cycles
 from wsdsl.lowering.model.workload import Work
 from wsdsl.rates import Rates
 from wsdsl.schedule import Schedule
@@ -92,9 +82,9 @@ class Prediction:
     memory_bound: bool = False
     """Whether it is memory that takes longest."""
     pace: float = 1.0
-    """By how much longer, or shorter, an SM takes for all that it does, as few of them are busy."""
-    reach: float = 1.0
-    """By how much quicker operands come than L2 brings them to all SMs."""
+    """By how much longer, or shorter, an SM takes for what it does, as its clock is."""
+    crowding: float = 1.0
+    """Of the time that bytes of one SM take, as others move such."""
 
     @property
     def waves(self) -> int:
@@ -181,27 +171,30 @@ def predicted(
     """`gain`: by how much quicker operands come; `sharing`: CTAs of a cluster that share the
     contraction of a tile.
     """
-    target, cluster = asked.target, cluster_size(schedule)
+    target, cluster, rates = asked.target, cluster_size(schedule), asked.rates
     scheduler = tile_scheduler(schedule.scheduler or "", schedule.splits or 1)
     depth = max(1, asked.depth) if scheduler.splits_tiles else 1
     work = busiest(scheduler, -(-asked.tiles // cluster), depth, target.cluster_room(cluster))
     share = min(1.0, asked.tiles * depth / (work.steps * target.num_sms))
-    alone = asked.rates.l2_one_bytes / asked.rates.l2_bytes
-    few = min(alone, share**-FEW_EXPONENT) if share else alone
-    mainloop, epilogue = tile_cycles(asked, schedule, gain * few)
+    pace = clock_pace(rates, share if asked.product_cycles else 0.0)
+    mainloop = epilogue = 0.0
+    for step in asked.steps:
+        cycles = interval(asked, schedule, step, pace, share, gain)
+        if step.in_loop:
+            mainloop += step.times * cycles
+        else:
+            epilogue += cycles
     cycles = work.steps * (mainloop / depth)
     if asked.uneven > 1 and schedule.scheduler != "grid":
         cycles *= unevenness(asked.tiles, work.workers, asked.uneven)
     results = epilogue * results_share(asked, schedule)
     if num_pingpong_consumers(schedule) > 1 and work.iterations > 1:
-        beside = max(TURN_CYCLES, (BESIDE * epilogue - mainloop) / 2)
+        beside = max(asked.turn, (2 * epilogue - mainloop) / 2)
         cycles += work.iterations * beside + results
     else:
         cycles += work.finished * results
-    quicker = max(asked.clock / asked.rates.clock, share**POWER_EXPONENT)
-    busy = cycles * quicker + START_CYCLES
     memory = memory_cycles(asked)
-    bounded = larger(busy, memory + START_CYCLES)
+    bounded = asked.start + larger(cycles, memory)
     handing = split_k_cycles(asked, schedule, work) + exchange_cycles(asked, work, sharing)
     return Prediction(
         cycles=bounded + handing,
@@ -211,95 +204,93 @@ def predicted(
         epilogue=epilogue,
         handing=handing,
         memory=memory,
-        stretch=(bounded - START_CYCLES) / max(1.0, cycles),
+        stretch=(bounded - asked.start) / max(1.0, cycles),
         gain=gain,
         sharing=sharing,
-        memory_bound=memory + START_CYCLES > busy,
-        pace=quicker,
-        reach=gain * few,
+        memory_bound=memory > cycles,
+        pace=pace,
+        crowding=crowding(rates, share),
     )
 
 
-def tile_cycles(asked: Workload, schedule: Schedule, gain: float = 1.0) -> tuple[float, float]:
-    """Of a tile's loops, and of what stands outside of them."""
-    power = power_of(asked)
-    promoting = (
-        _promoting(asked, schedule) / sum(s.times for s in asked.steps if s.tensor)
-        if asked.promoted
-        else 0.0
-    )
-    mainloop = epilogue = 0.0
-    for step in asked.steps:
-        cycles = interval(asked, schedule, step, power, promoting if step.tensor else 0.0, gain)
-        if step.in_loop:
-            mainloop += step.times * cycles
-        else:
-            epilogue += cycles
-    return mainloop, epilogue
+def clock_pace(rates: Rates, share: float) -> float:
+    """By how much longer than at the clock at which cycles are told an SM takes, if so many of all
+    multiply: power goes by the third power of the clock.
+    """
+    return max(rates.tensor_smem_clock / rates.clock, share ** (1 / 3))
+
+
+def power(rates: Rates, bytes_per_cycle: float) -> float:
+    """By how much longer products take, as the clock is lower the more there is to move."""
+    moved = min(1.0, bytes_per_cycle / RATE_BYTES)
+    return 1 + (rates.tensor_smem_clock / rates.tensor_l2_clock - 1) * moved
+
+
+def crowding(rates: Rates, share: float) -> float:
+    """Of the time that a byte takes which no other SM wants, if all SMs move such: L2 has as many
+    bytes for those that do, up to what one alone takes.
+    """
+    return max(share, rates.l2_own_bytes / rates.l2_one_bytes)
+
+
+def l2_bytes(rates: Rates, share: float) -> float:
+    """That come to an SM in a cycle, of lines that others want as well, if so many of all ask."""
+    return rates.l2_one_bytes + share * (rates.l2_bytes - rates.l2_one_bytes)
+
+
+def issuing(rates: Rates, warps: int) -> float:
+    """Instructions a cycle of threads, of so many warps a scheduler."""
+    return rates.fma_lanes * (1 - (1 - READY) ** warps)
 
 
 def power_of(asked: Workload) -> float:
     return power(asked.rates, asked.bytes_per_cycle)
 
 
-def power(rates: Rates, bytes_per_cycle: float) -> float:
-    """By how much longer products take, as the clock is lower the more there is to move."""
-    moved = min(1.0, bytes_per_cycle / BYTES_AT_WORST)
-    return 1 + (rates.tensor_smem_clock / rates.tensor_l2_clock - 1) * moved
-
-
 def interval(
-    asked: Workload,
-    schedule: Schedule,
-    step: Step,
-    power: float,
-    promoting: float,
-    gain: float,
+    asked: Workload, schedule: Schedule, step: Step, pace: float, share: float, gain: float
 ) -> float:
     """Cycles from one iteration of a loop to the next, of all consumers of a tile."""
     rates, warps = asked.rates, num_cooperating(schedule)
-    # A chain that nothing runs beside is made of elements that do not wait for each other.
     alone = step.chained and warps == 1
-    is_serial = step.in_loop and not alone
-    lanes = rates.fma_lanes * (min(1.0, ISSUE_PER_WARP * warps) if is_serial else 1.0)
-    computing = step.instructions / lanes
+    computing = step.instructions / (rates.fma_lanes if alone else issuing(rates, warps))
     # TMA fills slots while products read others.
     smem = (step.read + rates.smem_fill_sharing * step.loaded) / rates.tensor_smem_bytes
-    tensor = (larger(step.tensor, smem, SHARPNESS) + promoting) * power if step.tensor else 0.0
-    # A chain's products run beside what another consumer computes of its own, and so do other
-    # consumers' where sums are promoted.
-    beside = (step.chained and not alone) or (asked.promoted and tensor)
-    busy = max(tensor, computing) if beside else tensor + computing
-    if step.direct:
-        busy += step.direct / rates.l2_load_bytes
+    tensor = larger(step.tensor, smem) * power_of(asked) if step.tensor else 0.0
+    if asked.promoted and step.tensor:
+        tensor += _promoting(asked, schedule)
+    # Others' products run beside what a consumer computes, and so do its own of half a step.
+    busy = pace * (tensor + computing if alone else max(tensor, computing))
+    crowd = crowding(rates, share)
+    busy += crowd * (step.direct / rates.l2_load_bytes + step.stored / rates.l2_tma_store_bytes)
+    if step.direct and not asked.product_cycles:
         # Beside products it is asked for ahead.
-        waits = DIRECT_WAITS * rates.dram_loaded_ns * asked.clock
-        busy += 0.0 if asked.product_cycles else waits
-    busy += step.stored / STORE_BYTES
+        busy += loaded_cycles(asked, share)
     if not step.loaded:
         return busy
-    slow = slowness(asked, schedule)
-    cycles = larger(busy, step.loaded * slow / (rates.l2_bytes * gain), SHARPNESS)
-    return (
-        max(cycles, ring_cycles(asked, step, busy, schedule.stages)) if step.times > 1 else cycles
-    )
+    loading = step.loaded * astray(asked, schedule) / (gain * l2_bytes(rates, share))
+    cycles = larger(busy, loading)
+    if step.times > 1:
+        cycles = max(cycles, ring_cycles(asked, step, busy, share, schedule.stages))
+    return cycles
 
 
-def slowness(asked: Workload, schedule: Schedule) -> float:
-    """By how much longer operands take, as they come from memory, or to CTAs out of step."""
-    slow = 1 + COLD * asked.cold_bytes / max(1.0, asked.operand_bytes)
+def astray(asked: Workload, schedule: Schedule) -> float:
+    """By how much longer operands take that come to CTAs out of step."""
     apart = schedule.cuts_tiles and schedule.reduction != "parallel"
-    return slow * (ASTRAY if apart or asked.shared_out else 1.0)
+    return ASTRAY if apart or asked.shared_out else 1.0
 
 
 def _promoting(asked: Workload, schedule: Schedule) -> float:
-    """Cycles for all products that are read at once."""
+    """Cycles of an iteration whose products are read at once, and added to other sums."""
+    rates, products = asked.rates, asked.promoted / sum(s.times for s in asked.steps if s.tensor)
     blocks = asked.rows // (64 * num_cooperating(schedule))
     scaled = SCALED_CYCLES if asked.scaled and (schedule.consumers or 1) < 3 else 0.0
     alone = max(0, asked.columns - WIDE_ALONE) if schedule.consumers == 1 else 0
     further = FURTHER_SCALED_CYCLES if asked.scaled else FURTHER_CYCLES * asked.columns
-    each = PROMOTED_CYCLES + max(0, blocks - 1) * further + scaled + alone * ALONE_COLUMN_CYCLES
-    return asked.promoted * each + asked.further_parts * FURTHER_SCALED_CYCLES
+    each = rates.tensor_latency_cycles + max(0, blocks - 1) * further + scaled + alone
+    parts = asked.further_parts / max(1.0, asked.promoted)
+    return products * (each + parts * FURTHER_SCALED_CYCLES)
 
 
 def least_cycles(tile: Prediction) -> float:
@@ -307,8 +298,8 @@ def least_cycles(tile: Prediction) -> float:
     last, and handing on the sums once.
     """
     asked = tile.tile
-    steps = tile.mainloop * asked.tiles / asked.target.num_sms + START_CYCLES
-    return max(steps, tile.memory) + least_split_k_cycles(asked)
+    steps = tile.mainloop * asked.tiles / asked.target.num_sms
+    return asked.start + max(steps, tile.memory) + least_split_k_cycles(asked)
 
 
 def floors(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> tuple[float, float]:
@@ -323,12 +314,15 @@ def floors(work: Work, schedule: Schedule, tile: Mapping[str, int]) -> tuple[flo
     waves = -(-tiles // sms)
     share = min(1.0, tiles / (waves * sms))
     waves = tiles / sms if any(work.triangles) else waves
-    few = min(rates.l2_one_bytes / rates.l2_bytes, share**-FEW_EXPONENT)
-    loading, results = loaded / rates.l2_bytes, stored / STORE_BYTES
-    whole = waves * larger(products, loading / (best_gain(rates) * few), SHARPNESS) + results
+    gain = rates.l2_multicast_2_bytes / rates.l2_bytes
+    gain = best_gain(rates) if waves == 1 or schedule.cluster else max(1.0, gain)
+    loading = loaded / l2_bytes(rates, share)
+    results = crowding(rates, share) * stored / rates.l2_tma_store_bytes
+    pace = clock_pace(rates, share if products else 0.0)
+    whole = waves * larger(products * pace, loading / gain) + results
     turns = waves > 1 and schedule.mode == "pingpong"
-    whole += waves * TURN_CYCLES if turns else (waves - 1) * results
-    quicker = max(rates.tensor_smem_clock / rates.clock, share**POWER_EXPONENT)
-    shared = tiles * larger(products, loading, SHARPNESS) / sms
-    least = START_CYCLES + work.least_memory_cycles
-    return larger(START_CYCLES + whole * quicker, least), max(START_CYCLES + shared, least)
+    start, turn = start_cycles(rates, products > 0), 2 * rates.mbarrier_cycles
+    whole += waves * turn if turns else (waves - 1) * results
+    shared = tiles * larger(products, loaded / rates.l2_bytes) / sms
+    least = work.least_memory_cycles
+    return start + larger(whole, least), start + max(shared, least)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from wsdsl.lowering.cooperation import num_cooperating
 from wsdsl.lowering.model.busiest import Busiest
-from wsdsl.lowering.model.numbers import EXCHANGE_MORE_CYCLES, EXCHANGED_SHARE
 from wsdsl.lowering.model.steps import Workload
 from wsdsl.lowering.parallel_reduction import Slicing
 from wsdsl.schedule import Schedule
@@ -43,9 +42,9 @@ def exchange_cycles(asked: Workload, work: Busiest, sharing: int) -> float:
     if sharing == 1:
         return 0.0
     sent = asked.sums * SUM_BYTES * (sharing - 1) / sharing
-    meeting = asked.rates.cluster_exchange_cycles + (sharing - 2) * EXCHANGE_MORE_CYCLES
-    rate = EXCHANGED_SHARE * asked.rates.cluster_send_bytes
-    return work.iterations * (meeting + sent / rate)
+    meeting = (sharing - 1) * asked.rates.cluster_exchange_cycles
+    # As much comes as goes.
+    return work.iterations * (meeting + 2 * sent / asked.rates.cluster_send_bytes)
 
 
 def sum_cycles(asked: Workload) -> tuple[float, float]:

@@ -79,3 +79,21 @@ class Workload:
     def bytes_per_cycle(self) -> float:
         """What the loads ask of L2 while the tensor cores are busy."""
         return self.operand_bytes / max(1.0, self.product_cycles)
+
+    @property
+    def start(self) -> float:
+        return start_cycles(self.rates, self.product_cycles > 0)
+
+    @property
+    def turn(self) -> float:
+        """Of a tile in ping-pong, until the tensor cores are busy with the next one: they are
+        handed over, and so is the first of its slots."""
+        return 2 * self.rates.mbarrier_cycles
+
+
+def start_cycles(rates: Rates, has_products: bool) -> float:
+    """Until a kernel that is let start early has begun; and, for products, until TMA has read how a
+    tensor lies, and the first operands have come."""
+    start = rates.dependent_kernel_ns * rates.tensor_smem_clock
+    first = rates.dram_loaded_ns * rates.tensor_smem_clock + 2 * rates.mbarrier_cycles
+    return start + rates.tma_l2_cycles + first if has_products else start

@@ -129,10 +129,19 @@ cycle, and 2 for those of which it has 64; of others, that are one, nothing is s
 """
 RELAXED = {"gelu": {8: 8, 11: 9}, "tanh": {8: 8}}
 """By the bits that count, where that makes a difference."""
-FROM_BYTES = 4.0
-"""A conversion from 8 bits to 16: unpack, extend and pack again."""
+FROM_BYTES = 6.0
+"""A conversion from 8 bits or fewer to 16, with what brings them to registers, and the waits for
+products that read what is converted."""
+LOADED, LOADED_NARROW = 6.0, 13.0
+"""An element that threads load by themselves: masks, addresses and loads; of less than 32 bits,
+which are loaded in pairs where a row lets them, and else singly."""
 REDUCED = {"add": 1.0, "max": 2.0, "min": 2.0}
 """Of an element that is reduced; the few shuffles of a row are not counted."""
+
+
+def of_load(kind: DType) -> float:
+    """Instructions for an element that threads load by themselves."""
+    return LOADED if kind.bits >= 32 else LOADED_NARROW
 
 
 def instructions(op: Op) -> tuple[float, tuple[str, ...]] | None:

@@ -18,9 +18,16 @@ from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.footprint import num_parts
 from wsdsl.lowering.loop_stages import is_mask
 from wsdsl.lowering.model.loading import crossing
-from wsdsl.lowering.model.numbers import COPIED, COPIED_SINGLY, MULTICAST_CROSSING
+from wsdsl.lowering.model.numbers import COPIED, COPIED_SINGLY
 from wsdsl.lowering.model.steps import Step, Workload
-from wsdsl.lowering.model.terms import LoadTerm, ProductTerm, StoreTerm, elements, instructions
+from wsdsl.lowering.model.terms import (
+    LoadTerm,
+    ProductTerm,
+    StoreTerm,
+    elements,
+    instructions,
+    of_load,
+)
 from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.parallel_reduction import least_slice
 from wsdsl.lowering.passes.fit_last_tiles import units_within
@@ -116,6 +123,8 @@ class Work:
             elif isinstance(op, Load) and isinstance(op.result.type, Tile) and op.result.type.axes:
                 kind = op.result.type
                 self.direct.append((at, kind.dtype.bits / 8, kind.axes))
+                if not kernel.of(Contract):
+                    self.computed.append((at, of_load(kind.dtype), kind.axes))
             elif not is_mask(op, made) and (own := instructions(op)):
                 self.computed.append((at, *own))
 
@@ -348,7 +357,7 @@ class Work:
         # Where it is tiles by columns alone that begin amid lines, nothing is gained by it.
         if not role or row % L2_LINE:
             longer = max(1.0, longer / copied)
-        return longer * (MULTICAST_CROSSING if together and longer > 1 else 1.0)
+        return longer
 
     def num_bytes(self, kind: Type) -> float:
         assert isinstance(kind, Tensor)

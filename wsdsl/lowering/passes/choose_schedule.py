@@ -124,7 +124,7 @@ def _chosen(
             chosen, faulty = completed(kernel, promised, sizes)
             if not faulty:
                 own = predict(Work.of(kernel, sizes), chosen, axis_sizes(kernel, chosen))
-                return dataclasses.replace(kernel, schedule=chosen), weight(chosen, own)
+                return dataclasses.replace(kernel, schedule=chosen), weight(own)
             if not findings or option.scheduler == given.scheduler:
                 # Whoever did not ask for pieces is not told what is wrong with them.
                 findings = faulty

@@ -41,6 +41,8 @@ class Agent:
         self.products: list[float] = []
         """When the wgmmas since the last commit are over."""
         self.groups: list[float] = []
+        self.loading = Unit()
+        """Its instructions that load, where there are no products."""
         self.storing = Unit()
         """Its own way to memory, where results are beside others' products."""
         self.stores: list[tuple[float, float]] = []
@@ -50,11 +52,6 @@ class Agent:
     @property
     def name(self) -> str:
         return f"{self.wg.partition.role} {self.wg.rank}"
-
-    @property
-    def is_looping(self) -> bool:
-        """In a loop of a tile, where each instruction needs the one in front of it."""
-        return self.deep > self.sm.work_loops
 
     def get(self, value: Any) -> Any:
         return self.wg.values[value.name]

@@ -11,7 +11,7 @@ from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Op
 from wsdsl.ir.types import DTYPES, Accumulator, Barriers, Fragment, Tensor
 from wsdsl.ir.wgmma import k_step
-from wsdsl.lowering.model.terms import per_element
+from wsdsl.lowering.model.terms import of_load, per_element
 from wsdsl.report.timed.agent import Agent, Effect, Steps
 from wsdsl.report.timed.speeds import elements, num_bytes
 from wsdsl.report.timed.units import Barrier
@@ -27,8 +27,7 @@ def compute(agent: Agent, op: Any) -> None:
     kind = counted[1] if counted else None
     if counted and isinstance(kind, Fragment) and _counts(op):
         agent.until(there, "wait", "loads by threads")
-        each = speeds.looping if agent.is_looping else speeds.instruction
-        _, end = sm.instructions.take(agent.now, counted[0] * elements(kind) * each)
+        _, end = sm.instructions.take(agent.now, counted[0] * elements(kind) * speeds.instruction)
         agent.until(end, "arithmetic")
         there = agent.now
     agent.wg.values[op.result.name] = there
@@ -60,9 +59,13 @@ def load_global(agent: Agent, op: m.LoadGlobal) -> None:
         agent.wg.values[op.result.name] = 0
         return
     speeds, sm = agent.sm.speeds, agent.sm
-    wanted = _small(op.index) * kind.dtype.bits / 8
+    num = _small(op.index)
+    wanted = num * kind.dtype.bits / 8
     # Without products all that an iteration loads is asked for at its begin.
-    asked = agent.now if speeds.has_products else agent.begun
+    asked = agent.now
+    if not speeds.has_products:
+        cycles = of_load(kind.dtype) * num * speeds.own_instruction
+        asked = agent.loading.take(agent.begun, cycles)[1]
     begin, end = sm.thread_loads.take(asked, wanted * speeds.thread_load)
     from_memory = sm.memory.take(begin, wanted * speeds.memory)[1]
     agent.wg.values[op.result.name] = max(end + speeds.loaded, from_memory)
@@ -101,7 +104,7 @@ def tma_load(agent: Agent, op: m.TmaLoad) -> None:
             begin, end = other.loads.take(agent.now, box * speeds.load)
             end = max(end, other.memory.take(begin, box * speeds.memory)[1])
             barrier = other.barriers[op.barriers.name][stage]
-            other.arrive(barrier, end + speeds.rates.tma_l2_cycles, count=0, tx=-int(box))
+            other.arrive(barrier, end + speeds.filled, count=0, tx=-int(box))
     agent.until(agent.now + speeds.rates.tma_issue_cycles * speeds.pace, "issue", name)
 
 

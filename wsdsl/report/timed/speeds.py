@@ -7,15 +7,8 @@ from dataclasses import dataclass
 from wsdsl.ir.types import Fragment, Type
 from wsdsl.ir.wgmma import MAX_COLUMNS
 from wsdsl.lowering.cooperation import num_cooperating, num_pingpong_consumers
-from wsdsl.lowering.model.numbers import (
-    BESIDE,
-    DIRECT_WAITS,
-    EXCHANGED_SHARE,
-    ISSUE_PER_WARP,
-    START_CYCLES,
-    STORE_BYTES,
-)
-from wsdsl.lowering.model.predict import Prediction, power_of, slowness
+from wsdsl.lowering.model.loading import loaded_cycles
+from wsdsl.lowering.model.predict import Prediction, astray, issuing, l2_bytes, power_of
 from wsdsl.rates import Rates
 from wsdsl.schedule import Schedule
 
@@ -42,10 +35,12 @@ class Speeds:
     send: float
     shared: float
     instruction: float
-    looping: float
-    """Of one in a loop of a tile, where each needs the one in front of it."""
+    own_instruction: float
+    """Of one warpgroup, while others have theirs."""
     loaded: float
     """Until threads have what they load."""
+    filled: float
+    """Until a slot has it."""
     has_products: bool
     start: float
     """From the launch until the partitions begin."""
@@ -55,29 +50,31 @@ class Speeds:
         asked, rates, pace = prediction.tile, prediction.tile.rates, prediction.pace
         moved = sum(s.times * (s.loaded + s.direct + s.stored) for s in asked.steps)
         tiles = prediction.work.steps / (max(1, asked.depth) if prediction.work.cut else 1)
-        longer = asked.crossing * slowness(asked, schedule)
-        waits = asked.rates.tma_l2_cycles
-        if not asked.product_cycles:
-            waits = DIRECT_WAITS * rates.dram_loaded_ns * asked.clock
+        crowding, longer = prediction.crowding, asked.crossing * astray(asked, schedule)
+        filled = loaded_cycles(asked, prediction.busy)
+        waits = rates.tma_l2_cycles if asked.product_cycles else filled
         # The first operands come within what a start takes.
-        first = rates.tma_l2_cycles + rates.mbarrier_cycles if asked.product_cycles else 0.0
+        first = filled + rates.mbarrier_cycles if asked.product_cycles else 0.0
         return cls(
             rates=rates,
             pace=pace,
             power=power_of(asked) * pace,
-            load=longer * pace / (rates.l2_bytes * prediction.reach),
+            load=longer / (prediction.gain * l2_bytes(rates, prediction.busy)),
             memory=prediction.memory / max(1.0, moved * tiles),
-            thread_load=pace / rates.l2_load_bytes,
-            store=pace / STORE_BYTES,
-            beside=BESIDE if num_pingpong_consumers(schedule) > 1 else 1.0,
-            thread_store=pace / rates.l2_store_bytes,
-            send=pace / (EXCHANGED_SHARE * rates.cluster_send_bytes),
+            thread_load=crowding / rates.l2_load_bytes,
+            store=crowding / rates.l2_tma_store_bytes,
+            beside=2.0 if num_pingpong_consumers(schedule) > 1 else 1.0,
+            thread_store=1 / rates.l2_store_bytes,
+            send=2 / rates.cluster_send_bytes,
             shared=pace / rates.smem_read_bytes,
-            instruction=pace / rates.fma_lanes,
-            looping=pace / (rates.fma_lanes * min(1.0, ISSUE_PER_WARP * num_cooperating(schedule))),
-            loaded=waits * pace,
+            instruction=pace / issuing(rates, num_cooperating(schedule)),
+            own_instruction=pace
+            * num_cooperating(schedule)
+            / issuing(rates, num_cooperating(schedule)),
+            loaded=waits,
+            filled=filled,
             has_products=asked.product_cycles > 0,
-            start=START_CYCLES - first,
+            start=asked.start - first,
         )
 
     def product(self, columns: int, bits: int, steps: float, *, a_in_registers: bool) -> float:
