@@ -16,7 +16,7 @@ from tests.decoded_kernels import DECODED
 from wsdsl import Schedule, parse
 from wsdsl.diagnostics import WsdslError
 from wsdsl.ir.barrier_ops import ArriveBarrier, FenceAsyncProxy, ForRange
-from wsdsl.ir.fragment_ops import ConvertLayout, MatrixOperand, Wgmma, WgmmaWait
+from wsdsl.ir.fragment_ops import ConvertLayout, MatrixOperand, Wgmma, WgmmaCommit, WgmmaWait
 from wsdsl.ir.memory_ops import LoadGlobal
 from wsdsl.ir.op import Kernel, Op, Region
 from wsdsl.ir.tile_ops import If, Map
@@ -73,6 +73,15 @@ def test_the_slot_goes_back_when_the_last_half_is_over() -> None:
     waits = [i for i, op in enumerate(body) if isinstance(op, WgmmaWait)]
     late = [i for i, op in enumerate(body) if isinstance(op, ArriveBarrier) and op.pred is not None]
     assert late == [waits[0] + 1]
+
+
+def test_the_slot_that_threads_read_goes_back_under_the_first_half() -> None:
+    """Its fence waits for what a thread has begun to load, so a product is in flight then."""
+    body = _loop(_scheduled(name="part")).body
+    kinds = (Wgmma, WgmmaCommit, FenceAsyncProxy, ArriveBarrier, WgmmaWait)
+    order = [type(op).__name__ for op in body if isinstance(op, kinds)]
+    first = ["Wgmma", "WgmmaCommit", "FenceAsyncProxy", "ArriveBarrier", "WgmmaWait"]
+    assert order == [*first, "ArriveBarrier", "Wgmma", "WgmmaCommit", "WgmmaWait"]
 
 
 def test_the_last_tile_alone_is_masked() -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from wsdsl import Schedule, parse
 from wsdsl.diagnostics import VerifyError
-from wsdsl.ir.barrier_ops import ForRange
+from wsdsl.ir.barrier_ops import FenceAsyncProxy, ForRange
+from wsdsl.ir.fragment_ops import WgmmaCommit, WgmmaWait
 from wsdsl.ir.memory_ops import LoadGlobal
 from wsdsl.ir.op import Region
 from wsdsl.ir.parser import parse_kernel
@@ -45,6 +46,18 @@ def test_rows_an_iteration_ahead_and_their_places_two() -> None:
     assert all(x.result in following and x.only for x in loads(loop.body, "V"))
     (places,) = loads(loop.body, "at")
     assert following[places.result] in yielded(loop.body)
+
+
+def test_no_branch_stands_between_products_and_their_wait() -> None:
+    """Nor in front of the fence that would wait for the rows."""
+    made = kernel_of().compile(SCHEDULE, M=16, N=128, K=256).scheduled
+    loops = (op for op in walk(made.body) if isinstance(op, ForRange))
+    (loop,) = (op for op in loops if loads(op.body, "V") and not has_loop(op.body))
+    kinds = (WgmmaCommit, FenceAsyncProxy, WgmmaWait, LoadGlobal)
+    order = [op for op in loop.body if isinstance(op, kinds)]
+    shown = [op.tensor.name if isinstance(op, LoadGlobal) else type(op).__name__ for op in order]
+    first = ["WgmmaCommit", "FenceAsyncProxy", "at", "WgmmaWait", "V", "V"]
+    assert shown == [*first, "WgmmaCommit", "WgmmaWait"]
 
 
 def loads(body: Region, name: str) -> list[LoadGlobal]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from wsdsl.ir.barrier_ops import ForRange
 from wsdsl.ir.op import Op, Value
-from wsdsl.ir.pipeline_ops import CircularBuffer, CommitProducts
+from wsdsl.ir.pipeline_ops import AxisAt, CircularBuffer, CommitProducts, Materialize
 from wsdsl.ir.slot_ops import ConsumerRelease, ConsumerWait, NoSlot, SlotElements
 from wsdsl.ir.tile_ops import Bitcast, Cast, Contract, If, Load, Lookup, Map, Yield
 from wsdsl.ir.types import Axis, Slot, Tile
@@ -191,17 +191,35 @@ def _one_by_one(
     two, each over half of what it sums over.
     """
     made: list[Op | None] = []
+    late = _behind_the_first(body[: body.index(products[0])])
     for op in body:
+        if op in late:
+            continue
         if len(products) == 1 and isinstance(op, Contract):
             begun = b.value(op.result.name, op.result.type)
             half = _half(op, depths[op])
             made.append(dataclasses.replace(op, result=begun, depth=(0, half)))
-            made += [None, dataclasses.replace(op, acc=begun, depth=(half, depths[op]))]
+            made += [*late, None, dataclasses.replace(op, acc=begun, depth=(half, depths[op]))]
             continue
         made.append(op)
         if op is products[(len(products) - 1) // 2]:
-            made.append(None)
+            made += [*late, None]
     return made
+
+
+def _behind_the_first(before: Sequence[Op]) -> list[Op]:
+    """What gives back the slots that threads read, with the loads that stand behind it: its fence
+    waits for all that is on its way from memory, which a product in flight may hide.
+    """
+    released = [i for i, op in enumerate(before) if isinstance(op, ConsumerRelease)]
+    if not released:
+        return []
+    first = last = released[-1] + 1
+    for i, op in enumerate(before[first:], first):
+        follows = i == last > first and isinstance(op, AxisAt)
+        last = i + 1 if follows or (isinstance(op, Materialize) and op.in_order) else last
+    late = [*(before[i] for i in released), *before[first:last]]
+    return [CommitProducts(loc=late[0].loc), *late]
 
 
 def _adds_only(loop: ForRange) -> bool:

@@ -32,13 +32,13 @@ TEXT = """
 @kernel
 def matmul(
     X: bf16[M, K], codes: u4[N, K], low: u8[N, K], entries: u8[{entries}],
-    places: i32[N, W], firsts: i32[G, B], verbatim: bf16[R, 64], out: {out}[M, N],
+    places: i32[W, N], firsts: i32[G, B], verbatim: bf16[R, 64], out: {out}[M, N],
 ):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])
         for k in tiles(K, by=64):
             row = index(k) // 64
-            place = places[n, index(k) // 256] >> row % 4 * 8 & 255
+            place = places[index(k) // 256, n] >> row % 4 * 8 & 255
             at = where(place < 64, firsts[index(n) // 64, row] + place, -1)
             code, rest = codes[n, k], low[n, k]
             found = lookup(entries, {index})

@@ -56,9 +56,9 @@ class Weights:
     """A matrix [N, K] of bf16, which `pack` packed. Arrays are of one framework, on one device;
     codes and lower bytes lie in the order of [packed tensors](ir/packing.py).
 
-    Byte b % 4 of `places[n, b // 4]`, an i32: which row of its 64 n, of those that are kept as they
+    Byte b % 4 of `places[b // 4, n]`, an i32: which row of its 64 n, of those that are kept as they
     are, the b-th ROW weights of n are, or NONE. `firsts[n // 64, b]`: where those begin in
-    `verbatim`. Both run along K as a product does, which has an address for each n then.
+    `verbatim`. What a CTA reads of either at once lies together.
     """
 
     shape: tuple[int, int]
@@ -124,8 +124,9 @@ class Weights:
 
     def places_of_rows(self) -> Bytes:
         """[B, N], of u8."""
-        parts = on_host(self.places).view(np.uint8)
-        return parts[:, : -(-self.shape[1] // ROW)].T
+        words = on_host(self.places)
+        parts = words.view(np.uint8).reshape(*words.shape, IN_WORD).transpose(0, 2, 1)
+        return parts.reshape(-1, self.shape[0])[: -(-self.shape[1] // ROW)]
 
 
 def pack(weights: Any, palette: Kind | Literal["auto"] = "auto") -> Weights:
@@ -166,7 +167,8 @@ def _ordered(array: Bytes, dtype: DType, like: Any) -> Packed:
 def _in_words(places: Bytes) -> Ints:
     over = -len(places) % IN_WORD
     whole = np.pad(places, ((0, over), (0, 0)), constant_values=NONE)
-    return np.array(whole.T, order="C").view(np.int32).copy()
+    parts = whole.reshape(-1, IN_WORD, whole.shape[1]).transpose(0, 2, 1)
+    return np.ascontiguousarray(parts).view(np.int32).reshape(parts.shape[:-1])
 
 
 def _encoded(bits: Bits, palette: Palette, missed: Bytes) -> tuple[Bytes, Bytes, Bits]:

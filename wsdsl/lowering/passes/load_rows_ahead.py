@@ -24,6 +24,9 @@ and whoever shares the tensor cores: with one row of 128 kept, a third of a warp
 load stands behind what reads the last one, whose registers it takes, and has an iteration of time.
 Nobody reads what it brings for other rows, so a warp without one does nothing (`codegen/seldom`).
 
+It stands behind the fence by which slots go back, which would wait for it, and where no products are
+started that are still to be waited for (`_behind_waits`).
+
 What says where the rows are, and is loaded an iteration ahead, is then loaded two ahead. Left where
 it is: a load that takes another one of its own iteration, and one of what the kernel writes.
 
@@ -35,8 +38,8 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 
-from wsdsl.ir.barrier_ops import ForRange
-from wsdsl.ir.fragment_ops import Iota
+from wsdsl.ir.barrier_ops import ArriveBarrier, FenceAsyncProxy, ForRange, SyncWarp
+from wsdsl.ir.fragment_ops import Iota, WgmmaCommit, WgmmaWait
 from wsdsl.ir.memory_ops import LoadGlobal
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of
 from wsdsl.ir.seldom_rows import choices_of_rows
@@ -114,7 +117,8 @@ def _carried(
     first = _add(needed, kept, load, firsts, b)
     own = b.value(load.result.name, load.result.type)
     ends = (i for i, op in enumerate(loop.body) if op is reader or known & {*results_of(op)})
-    at = 1 + max(ends)
+    at = max(1 + max(ends), _behind_fences(loop.body))
+    at = at if kept is None else _behind_waits(loop.body, at)
     with b.region() as ahead:
         nexts[loop.index] = b.plus(loop.index, loop.step, "next")
         following = _add(needed, kept, load, nexts, b)
@@ -128,6 +132,26 @@ def _carried(
         args=(*loop.args, own),
         body=(*(replace_operands(op, swap) for op in body), Yield(values=last, loc=loop.loc)),
     )
+
+
+def _behind_fences(body: Region) -> int:
+    """Behind the last fence for slots that go back: it waits for all loads that have begun."""
+    at = 0
+    for i, op in enumerate(body):
+        follows = at == i and isinstance(op, SyncWarp | ArriveBarrier)
+        at = i + 1 if follows or isinstance(op, FenceAsyncProxy) else at
+    return at
+
+
+def _behind_waits(body: Region, at: int) -> int:
+    """Behind the wait for products, where some are started in front: at a branch between these two
+    ptxas starts another product, of nothing, which the wait then leaves in flight instead.
+    """
+    last = [op for op in body[:at] if isinstance(op, WgmmaCommit | WgmmaWait)][-1:]
+    if not any(isinstance(op, WgmmaCommit) for op in last):
+        return at
+    at = next(i for i in range(at, len(body)) if isinstance(body[i], WgmmaWait)) + 1
+    return next(i for i in range(at, len(body)) if not isinstance(body[i], ArriveBarrier))
 
 
 def _add(

@@ -36,17 +36,22 @@ Where operands are decoded in registers, each half of an iteration's products is
 other half's operand is made: half of what a single product sums over.
 
 Before:
+    consumer_release(slot=%packed_slot)
     %w = cast(x=%packed)
     %acc3 = contract(a=%x, b=%w, acc=%acc1)
     consumer_release(slot=%slot)
 After:
     %w = cast(x=%packed)
     %begun = contract(a=%x, b=%w, acc=%acc1, depth=(0, 32))
+    commit_products()
+    consumer_release(slot=%packed_slot)
     consumer_release(slot=%before, pred=%more)
     %acc3 = contract(a=%x, b=%w, acc=%begun, depth=(32, 64))
 
 Operands are cut where products are, and made when these begin, so that the second half's registers
 are written when what the last iteration has in flight no longer reads them. The loop carries them.
+A slot that threads read goes back under the first half's product: they wait at its fence for all
+that they read, and for what they load.
 
 **Products of fp8 that are deeper than their sums may be** (`Schedule.precise_every`) are started in
 pieces of what they sum over, each with accumulators of its own: the tensor cores have the next
