@@ -24,8 +24,8 @@ and whoever shares the tensor cores: with one row of 128 kept, a third of a warp
 load stands behind what reads the last one, whose registers it takes, and has an iteration of time.
 Nobody reads what it brings for other rows, so a warp without one does nothing (`codegen/seldom`).
 
-It stands behind the fence by which slots go back, which would wait for it, and where no products are
-started that are still to be waited for (`_behind_waits`).
+It stands behind the fence by which slots go back, which would wait for it, and where no products
+are started that are still to be waited for (`_behind_waits`).
 
 What says where the rows are, and is loaded an iteration ahead, is then loaded two ahead. Left where
 it is: a load that takes another one of its own iteration, and one of what the kernel writes.
