@@ -118,6 +118,15 @@ def weights_i8(X: bf16[M, K], W: i8[N, K], s: f32[N], Y: bf16[M, N]):
 
 
 @kernel
+def weights_f8e4m3(X: bf16[M, K], W: f8e4m3[N, K], s: f32[N], Y: bf16[M, N]):
+    for m, n in tiles(M, N):
+        acc = zeros(f32[m, n])
+        for k in tiles(K):
+            acc += X[m, k] @ cast(W[n, k], bf16)
+        Y[m, n] = acc * s[n]
+
+
+@kernel
 def weights_i8_groups(X: bf16[M, K], W: i8[N, K], s: bf16[N, KB], Y: bf16[M, N]):
     for m, n in tiles(M, N):
         acc = zeros(f32[m, n])

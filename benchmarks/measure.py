@@ -72,12 +72,16 @@ def enter(
     length: Length,
 ) -> tuple[Row, Burst | None]:
     """The row, and the burst of the variant that is chosen: the quickest that is correct."""
-    c = entrant.contestant
-    laid = [(*c.lay_out(*held[:-1]), held[-1]) for held in sets]
-    if c.reference is not None:
-        exact = c.reference(*sets[0][:-1])
+    c, failures = entrant.contestant, dict(entrant.failures)
+    first = entrant.fit[0].name if entrant.fit else ""
+    report(SEPARATOR.join((c.name, first, "lay out")))
+    try:
+        laid = [(*c.lay_out(*held[:-1]), held[-1]) for held in sets]
+        if c.reference is not None:
+            exact = c.reference(*sets[0][:-1])
+    except Exception as error:
+        return {"correct": False, "failure": f"laying out: {reason(error)}"}, None
     settle()
-    failures = dict(entrant.failures)
     calls: dict[str, Call] = {}
     bursts: dict[str, Burst] = {}
     for v in entrant.fit:

@@ -1,13 +1,14 @@
 """Weights of fewer bits than what they are multiplied by: wsdsl beside cuBLAS on bf16 weights.
 
-python -m benchmarks.weights                              # i8, i4, u4 with zero points, lossless
+python -m benchmarks.weights                    # i8, fp8, i4, u4 with zero points, lossless
 python -m benchmarks.weights --quick --form i8 --rows 16 --columns 28672 --depth 8192
 python -m benchmarks.weights --schedule decode=shared --schedule "tile.k=128 consumers=2"
 
 By the protocol of contest.py. "packed" is given the weights as `Kernel.pack` lays them out; "wsdsl
 best" and "packed best" are the best of the default and the schedules given. "lossless" are weights
-of bf16 by `wsdsl.kernels.lossless`, always packed. Few rows are limited by bytes of weights,
-of which cuBLAS reads more: a third more, or twice and four times as many.
+of bf16 by `wsdsl.kernels.lossless`, always packed. Beside i4 runs humming, where it is installed.
+Few rows are limited by bytes of weights, of which cuBLAS reads more: a third more, or twice and
+four times as many.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from benchmarks.contest import (
     line,
 )
 from benchmarks.machine import write
+from benchmarks.peers import humming_peer
 from benchmarks.problems import Problem
 from benchmarks.suites import KINDS
 
@@ -41,16 +43,16 @@ if TYPE_CHECKING:
 DEFAULT = "default"
 GROUP = 128
 LOSSLESS = "lossless"
-FORMS = ("i8", "i8_groups", "i4_groups", "u4_zeros", LOSSLESS)
+FORMS = ("i8", "f8e4m3", "i8_groups", "i4_groups", "u4_zeros", LOSSLESS)
 SIZES = ((28672, 8192), (8192, 28672), (14336, 4096))
-ROWS = (1, 16, 64, 2048)
+ROWS = (1, 16, 64, 128, 256, 2048)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = partial(parser.add_argument, action="append", default=[])
     add("--form", choices=FORMS, help="of weights (all)")
-    add("--rows", type=int, help="of what they are multiplied by (1, 16, 64, 2048)")
+    add("--rows", type=int, help="of what they are multiplied by (1, 16, 64, 128, 256, 2048)")
     add("--columns", type=int, help="of the result; with --depth, what is summed over")
     add("--depth", type=int)
     add("--schedule", help='"decode=shared": what "best" is chosen from, beside the default')
@@ -116,8 +118,12 @@ def operands(form: str, size: tuple[int, int, int], seed: int) -> tuple[torch.Te
         return x, torch.randn((n, k), device="cuda", generator=own).div_(50).bfloat16()
     whole = partial(torch.randint, device="cuda", generator=own)
     groups = -(-k // GROUP)
-    shape, dtype = ((n,), torch.float32) if form == "i8" else ((n, groups), torch.bfloat16)
+    by_column = form in ("i8", "f8e4m3")
+    shape, dtype = ((n,), torch.float32) if by_column else ((n, groups), torch.bfloat16)
     s = torch.rand(shape, device="cuda", generator=own).add_(0.5).div_(64).to(dtype)
+    if form == "f8e4m3":
+        w = torch.randn((n, k), device="cuda", generator=own)
+        return x, w.to(torch.float8_e4m3fn), s
     if bits_of(form) == 8:
         return x, whole(-127, 128, (n, k), dtype=torch.int8), s
     w = whole(0, 256, (n, k // 2), dtype=torch.uint8)
@@ -168,7 +174,7 @@ def contestants(form: str, schedules: Sequence[str]) -> list[Contestant]:
         if schedules:
             best = partial(variants, form, packed, schedules)
             found.append(Contestant(f"{name} best", best, lay_out=order))
-    return found
+    return found + (humming_peer.contestants(GROUP) if form == "i4_groups" else [])
 
 
 def whole(form: str, x: Any, *given: Any) -> tuple[Any, ...]:

@@ -8,6 +8,8 @@ import time
 import pytest
 
 from benchmarks import device, gpu_tests, machine
+from benchmarks.contest import SMOKE, Contestant, Entrant, Variant
+from benchmarks.measure import enter
 from benchmarks.watchdog import watched
 
 
@@ -84,6 +86,17 @@ def test_parts_of_the_gpu_tests_are_all_of_them_once(tmp_path):
         )["tests"]
     ]
     assert ran == ["test_a", "test_c", "test_e", "test_b", "test_d"]
+
+
+def test_operands_that_can_not_be_laid_out_are_that_contestants_failure():
+    def laid_out(*operands):
+        raise ValueError("no compiler")
+
+    contestant = Contestant("peer", lambda _: [], lay_out=laid_out)
+    entrant = Entrant(contestant, [Variant("only", lambda: print)])
+    row, burst = enter(lambda *_: None, None, entrant, [(1, 2)], None, SMOKE)
+    assert row == {"correct": False, "failure": "laying out: ValueError: no compiler"}
+    assert burst is None
 
 
 @pytest.mark.parametrize("text", ["4", "4/4", "-1/2", "a/b", "1/"])
