@@ -7,7 +7,7 @@ import pytest
 import wsdsl
 from wsdsl.codegen import relaxed_functions
 from wsdsl.ir.tile_ops import Map
-from wsdsl.lowering.model.terms import RELAXED as COUNTED_RELAXED
+from wsdsl.lowering.instruction_counts import RELAXED as COUNTED_RELAXED
 from wsdsl.lowering.passes.relax_functions import RELAXED, relax_functions
 
 TEXT = """

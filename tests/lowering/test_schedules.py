@@ -11,8 +11,8 @@ from wsdsl import CompileError, Schedule, ScheduleError, parse
 from wsdsl.ir.op import Kernel
 from wsdsl.lowering.check_schedule import faults
 from wsdsl.lowering.footprint import axis_sizes
+from wsdsl.lowering.instruction_counts import RELAXED
 from wsdsl.lowering.model.predict import Prediction, issuing, predict
-from wsdsl.lowering.model.terms import RELAXED
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.pipeline import scheduled_tile
 from wsdsl.schedule import Mode

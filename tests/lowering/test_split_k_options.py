@@ -17,7 +17,7 @@ from wsdsl.ir.tile_scheduler import (
     TileScheduler,
     pieces_of,
 )
-from wsdsl.lowering.model.busiest import busiest, unevenness
+from wsdsl.lowering.busiest import busiest, unevenness
 from wsdsl.lowering.model.loading import loading_cycles
 from wsdsl.lowering.model.workload import Work
 

@@ -16,10 +16,12 @@ from __future__ import annotations
 import dataclasses
 
 from wsdsl.lowering.cooperation import cluster_size
-from wsdsl.lowering.model.numbers import CROWDED
 from wsdsl.lowering.model.predict import Prediction
 from wsdsl.schedule import Schedule
 
+CROWDED = 0.4
+"""Longer by this much, for the share of SMs that have no tile, while the next kernel's CTAs are let
+start beside a kernel that memory limits: loads then wait for each other."""
 LEAST_TURN = 15000.0
 """Cycles of a tile, at the least, for CTAs that have but one: some times what a CTA takes to begin
 and end."""

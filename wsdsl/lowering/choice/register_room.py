@@ -14,7 +14,7 @@ from wsdsl.ir.types import Tile
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.choice.tile_sizes import with_fixed_tiles
 from wsdsl.lowering.footprint import accumulator_registers, part_bytes, promoted_registers
-from wsdsl.lowering.model.terms import COUNTED
+from wsdsl.lowering.instruction_counts import COUNTED
 from wsdsl.lowering.product_operands import copied_operands
 from wsdsl.schedule import Schedule
 

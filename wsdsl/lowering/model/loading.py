@@ -18,7 +18,7 @@ from functools import lru_cache
 from wsdsl.ir.global_memory import L2_LINE
 from wsdsl.lowering.cooperation import cluster_size
 from wsdsl.lowering.footprint import STAGING_BYTES
-from wsdsl.lowering.model.numbers import AGAIN, RING_BYTES, SHARPNESS
+from wsdsl.lowering.model.numbers import AGAIN, SHARPNESS
 from wsdsl.lowering.model.steps import Step, Workload
 from wsdsl.rates import Rates
 from wsdsl.schedule import Schedule
@@ -29,13 +29,6 @@ NEARLY_NARROW = 0.85
 """... and from here on it may be, when all SMs load at once."""
 NARROW_ROWS = 128
 """Of a tile that does not run ahead by itself, at the most."""
-MAX_STAGES = 8
-"""Slots of a ring, at the most, where products are the limit."""
-MAX_STAGES_NARROW = 12
-"""The same where loading is."""
-LEAST_STAGES = 3
-MAX_STAGES_FEW = 20
-"""The same of few columns: a slot has few bytes, and memory is the limit."""
 
 
 def loading_cycles(asked: Workload) -> float:
@@ -75,17 +68,6 @@ def is_narrow(asked: Workload, least: float = NARROW) -> bool:
     """
     slow = asked.operand_bytes / asked.rates.l2_bytes > least * asked.product_cycles
     return slow and asked.rows <= NARROW_ROWS
-
-
-def most_stages(asked: Workload, schedule: Schedule, narrow: bool, slot_bytes: int) -> int:
-    """`narrow`: loading is the limit, and all tiles run at the same time."""
-    if asked.few_columns:
-        return MAX_STAGES_FEW
-    if schedule.reduction == "parallel" or (narrow and cluster_size(schedule) > 2):
-        return MAX_STAGES_NARROW
-    if not narrow:
-        return MAX_STAGES
-    return min(MAX_STAGES_NARROW, max(LEAST_STAGES, round(RING_BYTES / max(1, slot_bytes))))
 
 
 def larger(a: float, b: float) -> float:

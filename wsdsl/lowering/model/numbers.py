@@ -27,12 +27,3 @@ AGAIN = 0.04
 """Longer by so much for each time more than once that tiles ask for what comes from memory."""
 COPIED, COPIED_SINGLY = 5.5, 10.0
 """By how much longer operands take that threads copy by words, and by single elements, than TMA."""
-LOOKAHEAD = 3072.0
-"""Cycles of the tensor cores by which loads run ahead of products. Less starves them; more holds
-SMEM that results could use, and lets CTAs that want the same drift apart."""
-RING_BYTES = 170 << 10
-"""Of slots, at the most, where loading is the limit and all tiles run at the same time: with more
-under way, CTAs that load the same do so at different times."""
-CROWDED = 0.4
-"""Longer by this much, for the share of SMs that have no tile, while the next kernel's CTAs are let
-start beside a kernel that memory limits: loads then wait for each other."""

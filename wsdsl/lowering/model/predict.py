@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from wsdsl.ir.target import Target
 from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.ir.types import Axis
+from wsdsl.lowering.busiest import Busiest, busiest, unevenness
 from wsdsl.lowering.cooperation import (
     cluster_along,
     cluster_size,
@@ -28,7 +29,6 @@ from wsdsl.lowering.cooperation import (
     num_cooperating,
     num_pingpong_consumers,
 )
-from wsdsl.lowering.model.busiest import Busiest, busiest, unevenness
 from wsdsl.lowering.model.loading import (
     NARROW,
     best_gain,

@@ -9,8 +9,8 @@ meet again.
 
 from __future__ import annotations
 
+from wsdsl.lowering.busiest import Busiest
 from wsdsl.lowering.cooperation import num_cooperating
-from wsdsl.lowering.model.busiest import Busiest
 from wsdsl.lowering.model.steps import Workload
 from wsdsl.lowering.parallel_reduction import Slicing
 from wsdsl.schedule import Schedule

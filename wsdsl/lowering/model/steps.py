@@ -67,8 +67,6 @@ class Workload:
     """Whether it is what one of several CTAs of a cluster has, that share a contraction."""
     uneven: int = 1
     """So many tiles that follow each other are of unlike length: one part of as many, to all."""
-    thin: bool = False
-    """Whether the output has few rows or columns, so that memory is the limit."""
 
     @property
     def clock(self) -> float:

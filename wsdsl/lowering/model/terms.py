@@ -8,11 +8,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from wsdsl.ir.fragment_ops import ReduceColumns
-from wsdsl.ir.op import Op
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
-from wsdsl.ir.tile_ops import Bitcast, Cast, Contract, Load, Lookup, Map, Reduce, Store
-from wsdsl.ir.types import Axis, DType, Fragment, Role, Tile, Type
+from wsdsl.ir.tile_ops import Contract, Load, Store
+from wsdsl.ir.types import Axis, DType, Role
 from wsdsl.ir.wgmma import K_BYTES, MAX_COLUMNS, ROWS, k_step
 from wsdsl.lowering.footprint import MAX_LINE
 from wsdsl.lowering.operand_lines import operand_lines
@@ -116,55 +114,3 @@ class LoadTerm:
             over = reach_over(size, each, unit)
             inside *= each - (over if is_outer else over / max(1, -(-size // each)))
         return whole - inside
-
-
-COUNTED = {
-    "exp": 8, "exp2": 8, "log": 27, "log2": 31, "sqrt": 5, "rsqrt": 5, "sin": 25, "cos": 25,
-    "tanh": 20, "sigmoid": 16, "silu": 16, "erf": 25, "gelu": 11, "div": 9, "floordiv": 9,
-    "mod": 9, "pow": 78, "max": 2, "min": 2, "byte_of": 1.6, "join": 0.5,
-    "byte_of_8": 0.6,
-}  # fmt: skip
-"""In the machine code of f32 functions, or 8 for each that is special, of which an SM has 16 a
-cycle, and 2 for those of which it has 64; of others, that are one, nothing is said here.
-"""
-RELAXED = {"gelu": {8: 8, 11: 9}, "tanh": {8: 8}}
-"""By the bits that count, where that makes a difference."""
-FROM_BYTES = 6.0
-"""A conversion from 8 bits or fewer to 16, with what brings them to registers, and the waits for
-products that read what is converted."""
-LOADED, LOADED_NARROW = 6.0, 13.0
-"""An element that threads load by themselves: masks, addresses and loads; of less than 32 bits,
-which are loaded in pairs where a row lets them, and else singly."""
-REDUCED = {"add": 1.0, "max": 2.0, "min": 2.0}
-"""Of an element that is reduced; the few shuffles of a row are not counted."""
-
-
-def of_load(kind: DType) -> float:
-    """Instructions for an element that threads load by themselves."""
-    return LOADED if kind.bits >= 32 else LOADED_NARROW
-
-
-def instructions(op: Op) -> tuple[float, tuple[str, ...]] | None:
-    """For each element, and the axes along which these lie; None if an op computes no tile."""
-    counted = per_element(op)
-    axes = counted[1].axes if counted and isinstance(counted[1], Tile) else ()
-    return (counted[0], axes) if counted and axes else None
-
-
-def per_element(op: Op) -> tuple[float, Type] | None:
-    """For each element, and what has these. A conversion to 16 bits makes two elements."""
-    match op:
-        case Map(fn=fn, result=result, bits=bits):
-            fewer = (n for most, n in RELAXED.get(fn, {}).items() if bits <= most)
-            return float(next(fewer, COUNTED.get(fn, 1))), result.type
-        case Cast(x=x, result=result):
-            made, given = result.type, x.type
-            packed = isinstance(given, (Tile, Fragment)) and given.dtype.bits <= 8
-            narrow = isinstance(made, (Tile, Fragment)) and made.dtype.bits <= 16
-            return FROM_BYTES if packed else 0.5 if narrow else 1.0, made
-        case Reduce(x=x, fn=fn) | ReduceColumns(x=x, fn=fn):
-            return REDUCED[fn], x.type
-        case Bitcast(result=result) | Lookup(result=result):
-            return 1.0, result.type
-        case _:
-            return None

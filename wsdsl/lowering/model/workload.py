@@ -16,18 +16,12 @@ from wsdsl.lazy import cached_property
 from wsdsl.lowering.axes import axes_of, output_nest, with_loops
 from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.footprint import num_parts
+from wsdsl.lowering.instruction_counts import instructions, of_load
 from wsdsl.lowering.loop_stages import is_mask
 from wsdsl.lowering.model.loading import crossing
 from wsdsl.lowering.model.numbers import COPIED, COPIED_SINGLY
 from wsdsl.lowering.model.steps import Step, Workload
-from wsdsl.lowering.model.terms import (
-    LoadTerm,
-    ProductTerm,
-    StoreTerm,
-    elements,
-    instructions,
-    of_load,
-)
+from wsdsl.lowering.model.terms import LoadTerm, ProductTerm, StoreTerm, elements
 from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.parallel_reduction import least_slice
 from wsdsl.lowering.passes.fit_last_tiles import units_within
@@ -305,7 +299,6 @@ class Work:
             columns=sum(tile[a] for a in columns),
             least_slice=self.least_slice,
             few_columns=self.few_columns and all(tile[a] >= n for a, n in self.columns.items()),
-            thin=self.thin,
             uneven=uneven,
         )
 

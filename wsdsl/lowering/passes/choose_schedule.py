@@ -28,30 +28,20 @@ from wsdsl.lowering.choice.launches import with_dealt_tiles, with_overlap
 from wsdsl.lowering.choice.orientation import other_orientation
 from wsdsl.lowering.choice.ranked import ranked, weight
 from wsdsl.lowering.choice.register_room import rank_beside_sums
+from wsdsl.lowering.choice.ring_depth import ring_depth
 from wsdsl.lowering.choice.tile_order import with_tile_order
 from wsdsl.lowering.choice.tile_sizes import with_fixed_tiles
 from wsdsl.lowering.decode import num_decoders, unfit_decoding
 from wsdsl.lowering.early_loads import num_load_partitions, unfit_constants
 from wsdsl.lowering.footprint import (
-    LEAST_LOOKAHEAD,
     MOST_REGISTERS,
-    STAGING_BUFFERS,
     accumulator_registers,
     axis_sizes,
-    fits_smem,
     is_heavy,
     part_bytes,
     promoted_registers,
-    row_blocks,
-    slot_cycles,
-    smem_bytes,
 )
-from wsdsl.lowering.model.loading import loading_cycles, most_stages
-from wsdsl.lowering.model.numbers import LOOKAHEAD
-from wsdsl.lowering.model.predict import (
-    is_narrow_wave,
-    predict,
-)
+from wsdsl.lowering.model.predict import predict
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.precision import choose_precision
 from wsdsl.lowering.product_operands import copied_operands
@@ -65,10 +55,6 @@ and spills."""
 HEAVY_PROMOTED = 160
 """The same where sums are promoted: scaled products of 192 columns are 10 to 25 % slower with 232
 registers a thread than with 240, though nothing spills."""
-
-MOSTLY_MEMORY = 0.55
-"""The share of memory in the time from which on another slot counts for more than a second buffer
-for results."""
 
 
 def choose_schedule(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Kernel:
@@ -184,7 +170,7 @@ def _sized(kernel: Kernel, option: Schedule, work: Work, tile: Mapping[str, int]
         scheduler="persistent" if scheduler in (None, "auto") else scheduler,
     )
     if chosen.stages is None:
-        depth = _depth(kernel, chosen, work, tile) if products else 1
+        depth = ring_depth(kernel, chosen, work, tile) if products else 1
         chosen = dataclasses.replace(chosen, stages=depth)
     if chosen.registers is None and products:
         loads = num_load_partitions(kernel, chosen)
@@ -194,40 +180,6 @@ def _sized(kernel: Kernel, option: Schedule, work: Work, tile: Mapping[str, int]
             own = _beside_decoding(kernel.target, chosen.consumers or 1, loads)
         chosen = dataclasses.replace(chosen, registers=own)
     return chosen
-
-
-def _depth(kernel: Kernel, chosen: Schedule, work: Work, tile: Mapping[str, int]) -> int:
-    """As deep as loads must run ahead, or as SMEM allows; where that is too little, the results of
-    whole tiles are stored through one buffer.
-    """
-    cycles = max(1, slot_cycles(kernel, chosen))
-    wanted = math.ceil(LOOKAHEAD / cycles)
-    late = row_blocks(kernel, chosen) > 1 or any(work.coldness.values())
-    if late and not _is_pingpong(kernel, chosen):
-        wanted += 1
-    slot_bytes = smem_bytes(kernel, chosen, 2) - smem_bytes(kernel, chosen, 1)
-    own = predict(work, chosen, tile)
-    narrow = work.sized and is_narrow_wave(own.tile) and not own.memory_bound
-    if chosen.cuts_tiles:
-        narrow = loading_cycles(own.tile) > own.tile.product_cycles
-    wanted = max(2, min(wanted, most_stages(own.tile, chosen, narrow, slot_bytes)))
-    enough = 2 if chosen.cuts_tiles else min(-(-LEAST_LOOKAHEAD // cycles), wanted)
-    waits = not chosen.cuts_tiles and own.memory / own.cycles > MOSTLY_MEMORY
-    if waits and not _is_pingpong(kernel, chosen):
-        # What is under way counts for more than a second buffer for results.
-        enough = wanted
-    for buffers, least in ((STAGING_BUFFERS, enough), (1, 2)):
-        for stages in range(wanted, least - 1, -1):
-            if fits_smem(kernel, chosen, stages, buffers):
-                return stages
-    return 1
-
-
-def _is_pingpong(kernel: Kernel, chosen: Schedule) -> bool:
-    """Whether something else has the tensor cores while a consumer waits: another one's tile, or
-    what it does with each of its blocks.
-    """
-    return chosen.mode == "pingpong" or bool(promoted_registers(kernel, chosen))
 
 
 def _wants_registers(kernel: Kernel, chosen: Schedule) -> bool:

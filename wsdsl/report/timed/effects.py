@@ -11,7 +11,7 @@ from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Op
 from wsdsl.ir.types import DTYPES, Accumulator, Barriers, Fragment, Tensor
 from wsdsl.ir.wgmma import k_step
-from wsdsl.lowering.model.terms import of_load, per_element
+from wsdsl.lowering.instruction_counts import of_load, per_element
 from wsdsl.report.timed.agent import Agent, Effect, Steps
 from wsdsl.report.timed.speeds import elements, num_bytes
 from wsdsl.report.timed.units import Barrier

@@ -1,0 +1,85 @@
+"""How many slots a ring has, where the schedule leaves it open: as many as loads must run ahead."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from wsdsl.ir.op import Kernel
+from wsdsl.lowering.cooperation import cluster_size
+from wsdsl.lowering.footprint import (
+    LEAST_LOOKAHEAD,
+    STAGING_BUFFERS,
+    fits_smem,
+    promoted_registers,
+    row_blocks,
+    slot_cycles,
+    smem_bytes,
+)
+from wsdsl.lowering.model.loading import loading_cycles
+from wsdsl.lowering.model.predict import is_narrow_wave, predict
+from wsdsl.lowering.model.steps import Workload
+from wsdsl.lowering.model.workload import Work
+from wsdsl.schedule import Schedule
+
+LOOKAHEAD = 3072.0
+"""Cycles of the tensor cores by which loads run ahead of products. Less starves them; more holds
+SMEM that results could use, and lets CTAs that want the same drift apart."""
+RING_BYTES = 170 << 10
+"""Of slots, at the most, where loading is the limit and all tiles run at the same time: with more
+under way, CTAs that load the same do so at different times."""
+MOSTLY_MEMORY = 0.55
+"""The share of memory in the time from which on another slot counts for more than a second buffer
+for results."""
+MAX_STAGES = 8
+"""Slots of a ring, at the most, where products are the limit."""
+MAX_STAGES_NARROW = 12
+"""The same where loading is."""
+LEAST_STAGES = 3
+MAX_STAGES_FEW = 20
+"""The same of few columns: a slot has few bytes, and memory is the limit."""
+
+
+def ring_depth(kernel: Kernel, chosen: Schedule, work: Work, tile: Mapping[str, int]) -> int:
+    """As deep as loads must run ahead, or as SMEM allows; where that is too little, the results of
+    whole tiles are stored through one buffer.
+    """
+    cycles = max(1, slot_cycles(kernel, chosen))
+    wanted = math.ceil(LOOKAHEAD / cycles)
+    late = row_blocks(kernel, chosen) > 1 or any(work.coldness.values())
+    if late and not _is_pingpong(kernel, chosen):
+        wanted += 1
+    slot_bytes = smem_bytes(kernel, chosen, 2) - smem_bytes(kernel, chosen, 1)
+    own = predict(work, chosen, tile)
+    narrow = work.sized and is_narrow_wave(own.tile) and not own.memory_bound
+    if chosen.cuts_tiles:
+        narrow = loading_cycles(own.tile) > own.tile.product_cycles
+    wanted = max(2, min(wanted, _most_stages(own.tile, chosen, narrow, slot_bytes)))
+    enough = 2 if chosen.cuts_tiles else min(-(-LEAST_LOOKAHEAD // cycles), wanted)
+    waits = not chosen.cuts_tiles and own.memory / own.cycles > MOSTLY_MEMORY
+    if waits and not _is_pingpong(kernel, chosen):
+        # What is under way counts for more than a second buffer for results.
+        enough = wanted
+    for buffers, least in ((STAGING_BUFFERS, enough), (1, 2)):
+        for stages in range(wanted, least - 1, -1):
+            if fits_smem(kernel, chosen, stages, buffers):
+                return stages
+    return 1
+
+
+def _is_pingpong(kernel: Kernel, chosen: Schedule) -> bool:
+    """Whether something else has the tensor cores while a consumer waits: another one's tile, or
+    what it does with each of its blocks.
+    """
+    return chosen.mode == "pingpong" or bool(promoted_registers(kernel, chosen))
+
+
+def _most_stages(asked: Workload, schedule: Schedule, narrow: bool, slot_bytes: int) -> int:
+    """`narrow`: loading is the limit, and all tiles run at the same time."""
+    if asked.few_columns:
+        return MAX_STAGES_FEW
+    if schedule.reduction == "parallel" or (narrow and cluster_size(schedule) > 2):
+        return MAX_STAGES_NARROW
+    if not narrow:
+        return MAX_STAGES
+    return min(MAX_STAGES_NARROW, max(LEAST_STAGES, round(RING_BYTES / max(1, slot_bytes))))
