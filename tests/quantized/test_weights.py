@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import wsdsl
 from wsdsl import LaunchError
 from wsdsl.kernels import quantized
 
@@ -76,6 +77,10 @@ def test_given_codes_mean_the_same() -> None:
         (pairs, "u4", np.full((8, 2), 8)),
         ((codes ^ 8).view(np.int8).astype(ml_dtypes.int4), None, None),
         (codes + 120, "u8b128", None),
+        (pairs.view(np.int32), "u4b8", None),
+        ((codes + 120).view(np.int32), "u8b128", None),
+        ((codes.astype(np.int8) - 8).view(np.uint32), "i8", None),
+        (np.asfortranarray(codes.astype(np.int8) - 8), np.int8, None),
         ((codes.astype(np.int8) - 8), None, None),
     ):
         for pack in True, False:
@@ -92,6 +97,16 @@ def test_scales_tell_their_groups() -> None:
     assert quantized.weights(codes, whole).dims == ("N",)
     assert quantized.weights(codes, np.ones((6, 3), BF16)).group == (1, 32)
     assert quantized.weights(codes, np.ones((2, 2), BF16), group=(4, 64)).dims == ("NB", "KB")
+
+
+def test_types_by_any_name() -> None:
+    for given in "int4", ml_dtypes.int4, np.dtype(ml_dtypes.int4), wsdsl.i4:
+        assert quantized.quantize(normal(4, 8), given).dtype == "i4"
+
+
+def test_one_number_is_a_scale() -> None:
+    codes = np.arange(8, dtype=np.int8)[None]
+    assert np.array_equal(quantized.weights(codes, 0.5).dequantize(), codes / 2)
 
 
 def test_memory() -> None:
@@ -158,6 +173,10 @@ MISTAKES: list[tuple[str, Any]] = [
         lambda: quantized.quantize(np.full((2, 2), np.inf, np.float32)),
     ),
     (r"group is 0, expected positive", lambda: quantized.quantize(normal(8, 64), "i4", 0)),
+    (
+        r"group is '128', expected positive integers\n.*as 128",
+        lambda: quantized.quantize(normal(8, 64), "i4", "128"),  # pyright: ignore[reportArgumentType]
+    ),
 ]
 
 

@@ -63,3 +63,12 @@ def placed_like(array: Any, like: Any) -> Any:
             return sys.modules["jax"].device_put(array, device)
         case _:
             return array
+
+
+def contiguous(array: Any) -> Any:
+    """As it is where it is so, or can be no other thing."""
+    if hasattr(array, "contiguous"):
+        return array.contiguous()
+    if framework(array) == "cupy":
+        return sys.modules["cupy"].ascontiguousarray(array)
+    return np.ascontiguousarray(array) if isinstance(array, np.ndarray) else array

@@ -9,7 +9,7 @@ import numpy as np
 
 from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.ir.types import DTYPES
-from wsdsl.kernels.quantized.arrays import OF_HOST, on_host, placed_like, type_name
+from wsdsl.kernels.quantized.arrays import OF_HOST, contiguous, on_host, placed_like, type_name
 from wsdsl.runtime.packed import Packed
 
 WEIGHTS = ("i4", "u4", "f4e2m1", "i8", "u8", "f8e4m3", "f8e5m2")
@@ -23,6 +23,8 @@ NAMES = {
 BIASED = {"u4b8": ("i4", 0x88), "u8b128": ("i8", 0x80)}
 """Unsigned codes less the half of their range: signed ones, with these bits of a byte the other way
 round."""
+WORDS = ("int32", "uint32")
+"""Of several codes along K, as compressed-tensors and, transposed, GPTQ have them."""
 OF_A_BYTE = ("int4", "uint4", "float4_e2m1fn")
 """Of ml_dtypes and JAX: 4 bits, an element to a byte."""
 
@@ -35,7 +37,8 @@ def type_of(codes: Any, given: Any) -> str:
             hint = 'dtype="i4", "u4" or "f4e2m1" for two to a byte, "u8" for one'
             raise LaunchError(Finding("codes are uint8, which may hold several types", hint=hint))
     else:
-        name = str(getattr(given, "name", given)).removeprefix("torch.")
+        own = getattr(given, "name", None) or getattr(given, "__name__", None) or given
+        name = str(own).removeprefix("torch.")
     found = NAMES.get(name, name)
     if found not in (*WEIGHTS, *BIASED):
         taken = ", ".join((*WEIGHTS, *BIASED))
@@ -57,6 +60,12 @@ def as_codes(array: Any, name: str) -> tuple[Any, tuple[int, int]]:
         hint = "one matrix at a time; both sizes are 1 at least"
         raise LaunchError(Finding(f"codes of shape {shape}, expected [N, K]", hint=hint))
     own = type_name(array)
+    if own in WORDS:
+        array, own = placed_like(_bytes_of(array), array), "uint8"
+        shape = tuple(array.shape)
+        if dtype.bits == 8 and not flipped:
+            array = placed_like(on_host(array).view(OF_HOST[kind]), array)
+            own = type_name(array)
     if own in OF_A_BYTE:
         held = np.asarray(array).view(np.uint8) & 15 ^ flipped & 15
         return placed_like(in_pairs(held), array), (shape[0], shape[1])
@@ -66,10 +75,16 @@ def as_codes(array: Any, name: str) -> tuple[Any, tuple[int, int]]:
     containers += [n for n, ours in NAMES.items() if ours == kind]
     if own not in containers and not (own == "uint8" and type(array).__module__ == "cupy"):
         told = "two to a byte, of uint8" if dtype.bits == 4 else OF_HOST[kind].name
+        told += f", or {32 // dtype.bits} to a word of int32"
         raise LaunchError(Finding(f"codes are {own}, expected {kind}", hint=f"{kind} is {told}"))
     if flipped:
         array = placed_like((on_host(array) ^ flipped).view(OF_HOST[kind]), array)
-    return array, (shape[0], dtype.count(shape[1]))
+    return contiguous(array), (shape[0], dtype.count(shape[1]))
+
+
+def _bytes_of(words: Any) -> Any:
+    """Along K; the first code of a word is in its lowest bits."""
+    return np.ascontiguousarray(on_host(words)).view(np.uint8)
 
 
 def in_pairs(codes: Any) -> Any:

@@ -17,6 +17,7 @@ from wsdsl.kernels.quantized.weights import (
     SCALES,
     Group,
     Weights,
+    checked_group,
     weights,
     zeros_of,
 )
@@ -129,10 +130,7 @@ def _group(group: Group, shape: tuple[int, int], *, per_tensor: bool) -> tuple[i
         raise LaunchError(Finding(f"per_tensor=True, and group={group}", hint="give one of them"))
     if per_tensor:
         return shape
-    found = group if isinstance(group, tuple) else (1, shape[1] if group is None else group)
-    if min(found) < 1:
-        raise LaunchError(Finding(f"group is {group}, expected positive numbers"))
-    return found
+    return checked_group(group) or (1, shape[1])
 
 
 def _scale_type(given: Any, values: str, *, grouped: bool) -> str:

@@ -11,7 +11,7 @@ from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.ir.types import DTYPES
 from wsdsl.kernels.gemm.dtypes import dtype_of
 from wsdsl.kernels.gemm.form import Param
-from wsdsl.kernels.quantized.arrays import OF_HOST, on_host, placed_like, type_name
+from wsdsl.kernels.quantized.arrays import OF_HOST, contiguous, on_host, placed_like, type_name
 from wsdsl.kernels.quantized.codes import BIASED, as_codes, numbers, type_of
 from wsdsl.runtime.interop import describe
 from wsdsl.runtime.packed import Packed
@@ -150,7 +150,8 @@ def weights(
     """Weights [N, K] that somebody has quantised: (codes - zeros) * scales * scale.
 
     codes: [N, K] of 8 bits; of 4 bits [N, K / 2] of uint8, two to a byte, the first one in the
-        lower half; or what `Kernel.pack` made of them.
+        lower half; of either also words of int32, [N, K / 8] or [N, K / 4], the first one lowest;
+        or what `Kernel.pack` made of them.
     scales: one number; [N] or [N, 1], one for each column of the result; [N, ceil(K / group)]; or
         for `group=(rows, columns)` [ceil(N / rows), ceil(K / columns)]. Of f32, f16, bf16, f8e4m3,
         f8e5m2 or f8e8m0.
@@ -166,6 +167,8 @@ def weights(
     name = type_of(codes, dtype)
     held, (n, k) = as_codes(codes, name)
     kind, _ = BIASED.get(name, (name, 0))
+    if isinstance(scales, int | float):
+        scales = _one_number(scales, held.data if isinstance(held, Packed) else held)
     if scale_type(scales) not in SCALES:
         message = f"scales are {type_name(scales)}, expected {', '.join(SCALES)}"
         raise LaunchError(Finding(message, hint="convert them"))
@@ -187,6 +190,19 @@ def scale_type(array: Any) -> str:
     return {"u8": "f8e4m3", "u16": "bf16"}.get(name, name)
 
 
+def checked_group(group: Any) -> tuple[int, int] | None:
+    """Rows and columns that share a scale; None where that is not said."""
+    if group is None:
+        return None
+    found = group if isinstance(group, tuple) else (1, group)
+    if len(found) != 2 or not all(
+        isinstance(size, int | np.integer) and size >= 1 for size in found
+    ):
+        hint = "weights along K that share a scale, as 128; or (rows, columns) of a block"
+        raise LaunchError(Finding(f"group is {group!r}, expected positive integers", hint=hint))
+    return found
+
+
 def zeros_of(dtype: str) -> str:
     """The type of zero points for codes of that type."""
     return "u8" if dtype[0] == "u" else "i8"
@@ -197,9 +213,7 @@ def _arranged(
 ) -> tuple[Any, tuple[int, int]]:
     """The array by [1], [N] or [N / rows, K / columns], and those sizes."""
     (n, k), held = shape, tuple(array.shape)
-    rows, columns = group if isinstance(group, tuple) else (1, group)
-    if min(rows, columns or 1) < 1:
-        raise LaunchError(Finding(f"group is {group}, expected positive numbers"))
+    rows, columns = checked_group(group) or (1, None)
     if int(np.prod(held)) == 1:
         return array.reshape(1), shape
     if held in ((n,), (n, 1)) and (columns is None or columns >= k) and rows == 1:
@@ -213,7 +227,7 @@ def _arranged(
         hint = f"give {name}.T" if turned else f"expected {fits}, or one number"
         message = f"{name} have shape {held}, for weights of shape {shape} and group={group}"
         raise LaunchError(Finding(message, hint=hint))
-    return _contiguous(array), (rows, columns)
+    return contiguous(array), (rows, columns)
 
 
 def _points(
@@ -239,9 +253,3 @@ def _one_number(scale: Any, like: Any) -> Any:
     if held.size != 1:
         raise LaunchError(Finding(f"scale has shape {held.shape}, expected one number"))
     return placed_like(held.reshape(1), like)
-
-
-def _contiguous(array: Any) -> Any:
-    if hasattr(array, "contiguous"):
-        return array.contiguous()
-    return np.ascontiguousarray(array) if isinstance(array, np.ndarray) else array
