@@ -126,9 +126,11 @@ def operands(form: str, size: tuple[int, int, int], seed: int) -> tuple[torch.Te
         return x, w.to(torch.float8_e4m3fn), s
     if bits_of(form) == 8:
         return x, whole(-127, 128, (n, k), dtype=torch.int8), s
-    w = whole(0, 256, (n, k // 2), dtype=torch.uint8)
     if form == "i4_groups":
-        return x, w, s
+        # Symmetric, from -7 to 7: humming has a quicker form where there is no -8.
+        codes = whole(1, 16, (n, k), dtype=torch.uint8) ^ 8
+        return x, codes[:, ::2] | codes[:, 1::2] << 4, s
+    w = whole(0, 256, (n, k // 2), dtype=torch.uint8)
     return x, w, s, whole(0, 256, (n, groups // 2), dtype=torch.uint8)
 
 
