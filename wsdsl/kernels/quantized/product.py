@@ -91,31 +91,52 @@ def arranged(
     whole = (*view.shape[:-1], n)
     rows = math.prod(view.shape[:-1])
     kind = {"u16": "bf16"}.get(view.dtype.name, view.dtype.name)
-    scales, zeros = weights.params
-    _check_types(kind, scales.dtype.name, by_group="KB" in scales.dims)
-    if activation is not None and activation not in ACTIVATIONS:
-        message = f"activation is {activation!r}, expected one of {', '.join(ACTIVATIONS)}"
-        raise LaunchError(Finding(message))
-    form = Form(
-        x=kind,
-        weights=weights.dtype,
-        scales=scales,
-        group=weights.group if "KB" in scales.dims else (1, 1),
-        packed=weights.is_packed,
-        out=_output(out, out_dtype, whole, kind),
-        zeros=zeros,
-        scale=weights.scale is not None,
-        bias=_addend("bias", bias, (n,), ADDENDS),
-        activation=activation,
-        residual=_addend("residual", residual, whole, RESIDUALS),
+    end = (
+        _output(out, out_dtype, whole, kind),
+        _addend("bias", bias, (n,), ADDENDS),
+        activation,
+        _addend("residual", residual, whole, RESIDUALS),
     )
-    matrix = padded(x, weights.width - k).reshape(rows, weights.width)
+    kernel = weights.kernels.get((kind, end))
+    if kernel is None:
+        kernel = weights.kernels[kind, end] = kernel_of(_form(kind, weights, *end))
+    matrix = padded(x, weights.width - k)
     given = [
-        matrix, weights.codes, weights.scales, weights.zeros, weights.scale, bias,
+        matrix if len(whole) == 2 else matrix.reshape(rows, weights.width),
+        weights.codes, weights.scales, weights.zeros, weights.scale, bias,
         None if residual is None else residual.reshape(rows, n),
     ]  # fmt: skip
     result = None if out is None else out.reshape(rows, n)
-    return (*(a for a in given if a is not None), result), kernel_of(form), whole
+    return (*(a for a in given if a is not None), result), kernel, whole
+
+
+def _form(
+    x: str,
+    weights: Weights,
+    out: str,
+    bias: str | None,
+    activation: str | None,
+    residual: str | None,
+) -> Form:
+    scales, zeros = weights.params
+    grouped = "KB" in scales.dims
+    _check_types(x, scales.dtype.name, by_group=grouped)
+    if activation is not None and activation not in ACTIVATIONS:
+        message = f"activation is {activation!r}, expected one of {', '.join(ACTIVATIONS)}"
+        raise LaunchError(Finding(message))
+    return Form(
+        x=x,
+        weights=weights.dtype,
+        scales=scales,
+        group=weights.group if grouped else (1, 1),
+        packed=weights.is_packed,
+        out=out,
+        zeros=zeros,
+        scale=weights.scale is not None,
+        bias=bias,
+        activation=activation,
+        residual=residual,
+    )
 
 
 def _check_types(x: str, scales: str, *, by_group: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,9 +13,13 @@ from wsdsl.kernels.gemm.dtypes import dtype_of
 from wsdsl.kernels.gemm.form import Param
 from wsdsl.kernels.quantized.arrays import OF_HOST, contiguous, on_host, placed_like, type_name
 from wsdsl.kernels.quantized.codes import BIASED, as_codes, numbers, type_of
+from wsdsl.lazy import cached_property
 from wsdsl.runtime.interop import describe
 from wsdsl.runtime.packed import Packed
 from wsdsl.runtime.packed import pack as in_order
+
+if TYPE_CHECKING:
+    from wsdsl.compiler import Kernel
 
 SCALES = ("f32", "f16", "bf16", "f8e4m3", "f8e5m2", "f8e8m0")
 Group = int | tuple[int, int] | None
@@ -38,8 +42,10 @@ class Weights:
     scales: Any = field(repr=False)
     zeros: Any = field(default=None, repr=False)
     scale: Any = field(default=None, repr=False)
+    kernels: dict[Any, Kernel] = field(default_factory=dict[Any, "Kernel"], init=False, repr=False)
+    """What products with them run, by what else there is."""
 
-    @property
+    @cached_property
     def width(self) -> int:
         """K, or of 4 bits one more where that is odd."""
         codes = self.codes
@@ -63,7 +69,7 @@ class Weights:
             return ("1",)
         return ("N",) if len(shape) == 1 else ("N" if self.group[0] == 1 else "NB", "KB")
 
-    @property
+    @cached_property
     def params(self) -> tuple[Param, Param | None]:
         """Scales and zero points as the kernel takes them."""
         kind = scale_type(self.scales)
