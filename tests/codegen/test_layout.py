@@ -7,15 +7,25 @@ import pytest
 from wsdsl.codegen.convert_type import num_elements
 from wsdsl.codegen.descriptors import layout, low_half
 from wsdsl.codegen.fragments import column_offset, row_offset, source_element
+from wsdsl.codegen.held import Shape
 from wsdsl.ir.swizzle import TMA_SPAN, panel_address
+from wsdsl.ir.types import ACCUMULATOR, Lanes
 
-SHAPES = [(64, 8), (64, 24), (64, 256), (64, 1), (1, 8), (1, 64)]
+SHAPES = [
+    *(Shape(*s) for s in ((64, 8), (64, 24), (64, 256), (64, 1), (1, 8), (1, 64))),
+    *(
+        Shape(rows, columns, Lanes(vector, across))
+        for vector, across in ((8, 16), (4, 32), (2, 32), (16, 2))
+        for rows, columns in ((64, 128), (64, 1), (1, 128))
+    ),
+]
 
 
-def place(warp: int, lane: int, element: int, shape: tuple[int, int]) -> tuple[int, int]:
+def place(warp: int, lane: int, element: int, shape: Shape) -> tuple[int, int]:
     """(row, column), as codegen composes it."""
-    row = 16 * warp + lane // 4 + row_offset(element, shape) if shape[0] == 64 else 0
-    return row, 2 * (lane % 4) + column_offset(element, shape) if shape[1] > 1 else 0
+    vector, across = shape.lanes
+    row = 16 * warp + lane // across + row_offset(element, shape) if shape.rows == 64 else 0
+    return row, vector * (lane % across) + column_offset(element, shape) if shape[1] > 1 else 0
 
 
 @pytest.mark.parametrize("columns", [8, 24, 256])
@@ -25,11 +35,11 @@ def test_accumulator(columns: int) -> None:
             for i in range(num_elements(64, columns)):
                 row = 16 * warp + lane // 4 + 8 * ((i >> 1) & 1)
                 column = 8 * (i >> 2) + 2 * (lane % 4) + (i & 1)
-                assert place(warp, lane, i, (64, columns)) == (row, column)
+                assert place(warp, lane, i, Shape(64, columns)) == (row, column)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_every_element_is_held(shape: tuple[int, int]) -> None:
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_every_element_is_held(shape: Shape) -> None:
     held = {
         place(warp, lane, i, shape)
         for warp in range(4)
@@ -39,10 +49,11 @@ def test_every_element_is_held(shape: tuple[int, int]) -> None:
     assert held == {(r, c) for r in range(shape[0]) for c in range(shape[1])}
 
 
-@pytest.mark.parametrize("source", [(64, 24), (64, 1), (1, 24), (1, 1)])
-def test_broadcast(source: tuple[int, int]) -> None:
+@pytest.mark.parametrize("lanes", [ACCUMULATOR, Lanes(4, 16)])
+@pytest.mark.parametrize("sizes", [(64, 128), (64, 1), (1, 128), (1, 1)])
+def test_broadcast(sizes: tuple[int, int], lanes: Lanes) -> None:
     """The element that serves lies in the same row and column, as far as it has them."""
-    shape = (64, 24)
+    shape, source = Shape(64, 128, lanes), Shape(*sizes, lanes)
     for lane in (0, 5, 31):
         for i in range(num_elements(*shape)):
             row, column = place(2, lane, i, shape)

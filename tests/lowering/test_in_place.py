@@ -55,11 +55,11 @@ def test_trips(trips: int) -> None:
 def test_other_kernels_have_no_such_fence() -> None:
     text = """
 @kernel
-def f(X: f32[M, N], Z: f32[M, N], W: f32[E, N]):
+def f(X: f32[M, N], Z: f32[M, N], W: i4[E, N]):
     for m, n in tiles(M, N):
         s = zeros(f32[m, n])
         for e in each(E):
-            s = s + X[m, n] * W[e, n]
+            s = s + X[m, n] * cast(W[e, n], f32)
             Z[m, n] = s
 """
     told = parse(text).f.compile(M=70, N=40, E=3).ir()

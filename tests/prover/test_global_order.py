@@ -68,13 +68,14 @@ def mutants(kernel: Kernel) -> Iterator[tuple[Op, Kernel]]:
 
 
 CAUGHT = {
-    ("loop", "bf16"): {"TmaStoreWait", "SyncWarp", "FenceAsyncProxy"},
-    ("stored twice", "f32"): {"TmaStoreWait", "SyncWarp", "FenceAsyncProxy"},
+    # Threads read and write elements of their own.
+    ("loop", "bf16"): set[str](),
+    ("stored twice", "f32"): set[str](),
+    ("used behind", "f32"): set[str](),
     ("added", "f32"): {"TmaStoreWait", "SyncWarp", "FenceAsyncProxy"},
     ("transposed", "bf16"): {"TmaStoreWait", "SyncWarp", "NamedBarrierSync", "FenceAsyncProxy"},
     ("row", "f32"): {"NamedBarrierSync"},
     ("scalar", "f32"): {"NamedBarrierSync"},
-    ("used behind", "f32"): {"TmaStoreWait", "SyncWarp", "FenceAsyncProxy"},
     ("product", "bf16"): {"TmaStoreWait", "SyncWarp", "FenceAsyncProxy"},
 }
 
@@ -87,7 +88,7 @@ def test_what_orders_is_missed(name: str, dtype: str) -> None:
     assert found == CAUGHT[name, dtype]
 
 
-@pytest.mark.parametrize(("name", "dtype"), [("loop", "bf16"), ("scalar", "f32")])
+@pytest.mark.parametrize(("name", "dtype"), [("transposed", "bf16"), ("scalar", "f32")])
 def test_what_the_simulator_finds_is_found(name: str, dtype: str) -> None:
     kernel, made = scheduled(name, dtype), in_place(name, dtype)
     names, caught = [p.name for p in made.tile.params], 0
@@ -104,9 +105,9 @@ def test_what_the_simulator_finds_is_found(name: str, dtype: str) -> None:
 
 def test_the_certificate_is_refused_where_it_was_wrong() -> None:
     """What was emitted once: the next iteration's loads do not wait for the stores."""
-    kernel = scheduled("loop", "f32")
+    kernel = scheduled("transposed", "f16")
     waits = [op for op in walk(kernel.body) if isinstance(op, m.TmaStoreWait) and not op.read]
-    with pytest.raises(ProofError, match="this may read `X` before it is written there"):
+    with pytest.raises(ProofError, match="this may read `Y` before it is written there"):
         prove(changed(kernel, waits[0]))
 
 
@@ -324,6 +325,6 @@ def test_parts_of_one_scattered_store_are_apart(name: str, wide: dict[str, int])
 def test_ctas_have_items_of_their_own() -> None:
     text = str(CASES["scale"].kernel._compile(Schedule(scheduler="persistent"), {}, ()).scheduled)
     check_global_order(parse_kernel(text))
-    assert "step=%num_ctas" in text and "%c2: i32" in text
+    assert "step=%num_ctas" in text and "%c64: i32" in text
     with pytest.raises(Failure, match="two CTAs may have the same item"):
-        check_global_order(parse_kernel(text.replace("step=%num_ctas", "step=%c2")))
+        check_global_order(parse_kernel(text.replace("step=%num_ctas", "step=%c64")))

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.elementwise import nonnegative
-from wsdsl.codegen.fragments import Shape, elements, resized, shape_of, source_element
-from wsdsl.codegen.held import Affine, Held, Registers, Scalar
+from wsdsl.codegen.fragments import elements, resized, source_element
+from wsdsl.codegen.held import Affine, Held, Registers, Scalar, Shape
 from wsdsl.codegen.inline_ptx import Global
 from wsdsl.ir.op import Value
 from wsdsl.ir.types import DTYPES, I32, Tensor
@@ -39,7 +39,7 @@ class Entry:
 def _entry(dim: int, held: Held) -> Entry:
     if isinstance(held, Scalar):
         known = held.known if isinstance(held.known, int) else None
-        registers = Registers(held.dtype, 1, 1, (held.text,))
+        registers = Registers(held.dtype, *Shape(1, 1), (held.text,))
         return Entry(dim, registers, known, nonnegative(held))
     assert isinstance(held, Registers)
     return Entry(dim, held, None, nonnegative(held))
@@ -54,7 +54,7 @@ def _wide(c: Context, held: Held) -> Held:
         return Scalar(text, I32, held.known, nonnegative(held))
     dtype = DTYPES["u32"] if nonnegative(held) else I32
     texts = [resized(c.w, text, held.dtype, I32) for text in elements(c.w, held)]
-    return Registers(dtype, held.rows, held.columns, tuple(texts))
+    return Registers(dtype, *held.shape, tuple(texts))
 
 
 @dataclass
@@ -87,7 +87,7 @@ class Addresses:
         constant = 0
         last = len(self.kind.dims) - 1
         for entry in self.entries:
-            source = source_element(element, self.shape, shape_of(entry.held))
+            source = source_element(element, self.shape, entry.held.shape)
             if entry.held.affine is None:
                 if entry.known != 0:
                     own.append((entry.dim, "element", source))
@@ -153,7 +153,7 @@ class Addresses:
     def is_high(self, element: int) -> str:
         """i32: whether the element is the upper half of its byte."""
         entry = self._entry(len(self.kind.dims) - 1)
-        source = source_element(element, self.shape, shape_of(entry.held))
+        source = source_element(element, self.shape, entry.held.shape)
         return self.c.w.binary("and", "i32", self._index(entry, source), 1)
 
     def condition(self, element: int) -> str | None:
@@ -163,7 +163,7 @@ class Addresses:
             size = self.kind.dims[entry.dim]
             inside = isinstance(size, int) and entry.known is not None and 0 <= entry.known < size
             if not inside:
-                source = source_element(element, self.shape, shape_of(entry.held))
+                source = source_element(element, self.shape, entry.held.shape)
                 keys.append((entry.dim, "bound", source))
         return self._condition(tuple(keys))
 

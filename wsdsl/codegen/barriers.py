@@ -5,7 +5,7 @@ from __future__ import annotations
 from wsdsl.codegen import inline_ptx, nvvm
 from wsdsl.codegen.addresses import Addresses
 from wsdsl.codegen.context import Context
-from wsdsl.codegen.held import SharedAt, StateAt
+from wsdsl.codegen.held import Shape, SharedAt, StateAt
 from wsdsl.codegen.inline_ptx import At
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir import barrier_ops as b
@@ -130,7 +130,7 @@ def _and(c: Context, one: str, pred: str | None) -> str:
 
 
 def convert_arrive_flag(c: Context, op: b.ArriveFlag) -> None:
-    at = Addresses(c, op.tensor, op.index, (1, 1)).at(0)
+    at = Addresses(c, op.tensor, op.index, Shape(1, 1)).at(0)
     kind, amount = "add.s32", str(op.amount) if op.by is None else c.scalar(op.by).text
     if op.wrap is not None:
         kind, amount = "inc.u32", c.scalar(op.wrap).text
@@ -139,7 +139,7 @@ def convert_arrive_flag(c: Context, op: b.ArriveFlag) -> None:
 
 
 def convert_wait_flag(c: Context, op: b.WaitFlag) -> None:
-    at = Addresses(c, op.tensor, op.index, (1, 1)).at(0)
+    at = Addresses(c, op.tensor, op.index, Shape(1, 1)).at(0)
     inline_ptx.flag_wait(c.w, at, c.scalar(op.count).text)
 
 

@@ -10,8 +10,8 @@ from wsdsl.codegen import inline_ptx
 from wsdsl.codegen.addresses import Addresses
 from wsdsl.codegen.bits import REDUCTIONS, from_bits, to_bits
 from wsdsl.codegen.context import Context
-from wsdsl.codegen.fragments import Shape, elements, from_elements, shape_of, texts_of
-from wsdsl.codegen.held import Registers
+from wsdsl.codegen.fragments import elements, from_elements, texts_of
+from wsdsl.codegen.held import Registers, Shape
 from wsdsl.codegen.inline_ptx import Global
 from wsdsl.ir.blocks import BLOCK_BYTES, COLUMNS, HELD, LINES
 from wsdsl.ir.memory_ops import LoadGlobal, StoreGlobal
@@ -22,7 +22,7 @@ from wsdsl.ir.types import DType, Tensor
 def load_blocks(c: Context, op: LoadGlobal, dtype: DType, shape: Shape) -> Registers:
     found: list[str] = []
     for at, pred in _blocks(c, op.tensor, op.index, shape):
-        texts = inline_ptx.load_global_quad(c.w, at, pred)
+        texts = inline_ptx.load_global_words(c.w, at, 4, pred)
         found += [from_bits(c.w, text, dtype) for text in texts]
     return from_elements(c.w, dtype, shape, found)
 
@@ -30,7 +30,7 @@ def load_blocks(c: Context, op: LoadGlobal, dtype: DType, shape: Shape) -> Regis
 def store_blocks(c: Context, op: StoreGlobal, value: Registers) -> None:
     w, dtype = c.w, value.dtype
     texts = [to_bits(w, x, dtype) for x in elements(w, value)]
-    blocks = _blocks(c, op.tensor, op.index, shape_of(value))
+    blocks = _blocks(c, op.tensor, op.index, value.shape)
     for i, (at, pred) in enumerate(blocks):
         own = texts[HELD * i : HELD * i + HELD]
         if not op.accumulate:

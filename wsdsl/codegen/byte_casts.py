@@ -32,7 +32,7 @@ def bytes_to_half(w: Writer, x: Registers, dtype: DType) -> Registers | None:
         raised = _raised(w, x, dtype)
         name, offset = f"sub.rn.{dtype.name}x2", str(raised.offset)
         made = [arithmetic(w, name, text, offset) for text in raised.texts]
-        return Registers(dtype, x.rows, x.columns, tuple(made), raised=raised)
+        return Registers(dtype, *x.shape, tuple(made), raised=raised)
     for pair in halves_of(w, x):
         if small:
             made.append(small_to_half(w, pair, x.dtype, dtype))
@@ -40,7 +40,7 @@ def bytes_to_half(w: Writer, x: Registers, dtype: DType) -> Registers | None:
             made.append(_byte_to_bf16(w, pair, x.dtype.kind == "int"))
         else:
             made.append(_byte_to_f16(w, pair, x.dtype.kind == "int"))
-    return Registers(dtype, x.rows, x.columns, tuple(made))
+    return Registers(dtype, *x.shape, tuple(made))
 
 
 def halves_of(w: Writer, x: Registers) -> tuple[str, ...]:

@@ -15,15 +15,13 @@ from wsdsl.codegen.byte_casts import halves_of
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.convert_type import is_packed, num_elements
 from wsdsl.codegen.fragments import (
-    Shape,
     elements,
     from_elements,
     resized,
-    shape_of,
     source_element,
 )
 from wsdsl.codegen.halves import AND_OR, gathered, lop3, twice
-from wsdsl.codegen.held import Held, Nibbles, Registers, Scalar
+from wsdsl.codegen.held import Held, Nibbles, Registers, Scalar, Shape
 from wsdsl.codegen.writer import Writer
 from wsdsl.ir.tile_ops import BYTE_OF_WORDS, Map
 from wsdsl.ir.types import DTYPES, DType
@@ -80,7 +78,7 @@ def _in_words(c: Context, op: Map, dtype: DType, shape: Shape) -> Registers | No
 
 def _words_of(held: Held, shape: Shape) -> tuple[str, ...]:
     """None, if the bytes of that shape did not come in any."""
-    if isinstance(held, Registers) and held.dtype.name == "u8" and shape_of(held) == shape:
+    if isinstance(held, Registers) and held.dtype.name == "u8" and held.shape == shape:
         return held.words
     return ()
 
@@ -95,7 +93,7 @@ def bytes_of_nibbles(w: Writer, x: Registers) -> Registers | None:
     """Integers of 4 bits as bytes; None where no words of them are at hand."""
     if x.dtype.name != "u4" or not x.words:
         return None
-    return _of_nibbles(w, Nibbles(x.words), shape_of(x))
+    return _of_nibbles(w, Nibbles(x.words), x.shape)
 
 
 def _of_nibbles(w: Writer, nibbles: Nibbles, shape: Shape) -> Registers:
@@ -115,7 +113,7 @@ def _moved(w: Writer, word: str, by: int) -> str:
 
 def _of_moved_nibbles(w: Writer, fn: str, held: Held, by: Held, shape: Shape) -> Registers | None:
     """A mask or a shift of bytes that were nibbles: made anew of these."""
-    if not (isinstance(held, Registers) and held.nibbles and shape_of(held) == shape):
+    if not (isinstance(held, Registers) and held.nibbles and held.shape == shape):
         return None
     if not (isinstance(by, Scalar) and isinstance(by.known, int)):
         return None
@@ -139,7 +137,7 @@ def _byte_of(w: Writer, index: Registers, table: list[str]) -> Registers:
         for order in TWO_BYTES:
             own = _permuted(w, choice, choice, order) if choice else ""
             made.append(_four(w, table, _permuted(w, low, low, order), own))
-    return _of_words(w, made, shape_of(index))
+    return _of_words(w, made, index.shape)
 
 
 def _four(w: Writer, table: list[str], low: str, choice: str) -> str:
@@ -172,11 +170,11 @@ def _one_by_one(w: Writer, index: Registers, table: list[str]) -> Registers:
         if len(table) > 2:
             choice = w.binary("lshr", "i32", w.binary("and", "i32", at, 8), 1)
         made.append(w.value(f"trunc i32 {_four(w, table, low, choice)} to i8"))
-    return from_elements(w, U8, shape_of(index), made)
+    return from_elements(w, U8, index.shape, made)
 
 
 def _join(w: Writer, high: Registers, low: Registers, dtype: DType, shape: Shape) -> Registers:
-    if shape_of(high) == shape_of(low) == shape and is_packed(U8, shape[1]):
+    if high.shape == low.shape == shape and is_packed(U8, shape[1]):
         if high.words and low.words:
             pairs = zip(low.words, high.words, strict=True)
             texts = (_permuted(w, *pair, order) for pair in pairs for order in (EVEN, ODD))
@@ -188,7 +186,7 @@ def _join(w: Writer, high: Registers, low: Registers, dtype: DType, shape: Shape
     made: list[str] = []
     for e in range(num_elements(*shape)):
         upper, lower = (
-            resized(w, texts[source_element(e, shape, shape_of(held))], U8, U16)
+            resized(w, texts[source_element(e, shape, held.shape)], U8, U16)
             for held, texts in parts
         )
         made.append(w.binary("or", "i16", w.binary("shl", "i16", upper, 8), lower))

@@ -16,7 +16,6 @@ from wsdsl.codegen.fragments import (
     from_elements,
     from_floats,
     resized,
-    shape_of,
 )
 from wsdsl.codegen.held import Raised, Registers, Scalar
 from wsdsl.codegen.writer import Writer
@@ -42,7 +41,7 @@ def convert_cast(c: Context, op: Cast) -> None:
 
 
 def cast(w: Writer, x: Registers, dtype: DType, saturate: bool = False) -> Registers:
-    shape = shape_of(x)
+    shape = x.shape
     if dtype.is_float:
         if (made := bytes_to_half(w, x, dtype)) is not None:
             return made
@@ -86,7 +85,7 @@ def _holds(dtype: DType, source: DType) -> bool:
 def _saturated(w: Writer, x: Registers, dtype: DType) -> Registers:
     """Integers that become the nearest value of `dtype`."""
     (low, high), (least, _) = _range(dtype), _range(x.dtype)
-    shape, wide = shape_of(x), [resized(w, text, x.dtype, I32) for text in elements(w, x)]
+    shape, wide = x.shape, [resized(w, text, x.dtype, I32) for text in elements(w, x)]
     unsigned = x.dtype.name == "u32"
     if unsigned:
         wide = [nvvm.integer_binary(w, "umin", "i32", text, str(high)) for text in wide]

@@ -6,7 +6,16 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from wsdsl.codegen.held import Descriptor, Held, Pointer, Registers, Scalar, SharedAt, StateAt
+from wsdsl.codegen.held import (
+    Descriptor,
+    Held,
+    Pointer,
+    Registers,
+    Scalar,
+    Shape,
+    SharedAt,
+    StateAt,
+)
 from wsdsl.codegen.writer import Writer
 from wsdsl.ir.memory_ops import LoadGlobal
 from wsdsl.ir.op import Op, Region, Value
@@ -105,7 +114,7 @@ class Context:
         """A fragment, or a scalar as a fragment of one row and column."""
         held = self.held[value]
         if isinstance(held, Scalar):
-            return Registers(held.dtype, 1, 1, (held.text,))
+            return Registers(held.dtype, *Shape(1, 1), (held.text,))
         assert isinstance(held, Registers), value
         return held
 

@@ -44,7 +44,7 @@ from wsdsl.codegen.control import (
     convert_partitions,
     group_partitions,
 )
-from wsdsl.codegen.convert_type import num_registers, register_type
+from wsdsl.codegen.convert_type import num_registers, register_type, shape_of
 from wsdsl.codegen.descriptors import START_MASK, layout
 from wsdsl.codegen.elementwise import convert_constant, convert_full
 from wsdsl.codegen.fragments import cut_columns, iota, texts_of
@@ -217,10 +217,10 @@ def convert_matrix_operand(c: Context, op: f.MatrixOperand) -> None:
 def convert_empty_accumulator(c: Context, op: f.EmptyAccumulator) -> None:
     kind = op.result.type
     assert isinstance(kind, Accumulator)
-    count = num_registers(kind.dtype, kind.rows, kind.columns)
+    count = num_registers(kind.dtype, *shape_of(kind))
     # Undefined on purpose: zeros written here would be moves, and serialise wgmma.
     texts = c.w.registers(count) if op.result in c.named else (UNDEFINED,) * count
-    c.held[op.result] = Registers(kind.dtype, kind.rows, kind.columns, texts)
+    c.held[op.result] = Registers(kind.dtype, *shape_of(kind), texts)
 
 
 def convert_as_accumulator(c: Context, op: f.AsAccumulator) -> None:
@@ -257,7 +257,7 @@ def convert_wgmma(c: Context, op: f.Wgmma) -> None:
         wgmma_ptx.wgmma_named(c.w, name, acc.texts, a, b, steps, dtypes, accumulate)
         return
     texts = wgmma_ptx.wgmma(c.w, name, acc.texts, a, b, steps, dtypes, accumulate)
-    c.held[op.result] = Registers(acc.dtype, acc.rows, acc.columns, texts)
+    c.held[op.result] = Registers(acc.dtype, *acc.shape, texts)
 
 
 def convert_wgmma_commit(c: Context, op: f.WgmmaCommit) -> None:
@@ -278,7 +278,7 @@ def convert_wgmma_wait(c: Context, op: f.WgmmaWait) -> None:
     texts = iter(wait(c.w, op.pending, accumulators, kept))
     for value, held, own in zip(op.result, waited, read, strict=True):
         texts_read = tuple(islice(texts, len(own)))
-        c.held[value] = Registers(held.dtype, held.rows, held.columns, texts_read)
+        c.held[value] = Registers(held.dtype, *held.shape, texts_read)
 
 
 def convert_zero_unless(c: Context, op: f.ZeroUnless) -> None:
@@ -291,7 +291,7 @@ def convert_zero_unless(c: Context, op: f.ZeroUnless) -> None:
         texts = wgmma_ptx.zero_named_unless(c.w, cond.text, type, c.registers(source).texts)
     else:
         texts = wgmma_ptx.zero_unless(c.w, cond.text, type, texts_of(c.w, x))
-    c.held[op.result] = Registers(x.dtype, x.rows, x.columns, texts)
+    c.held[op.result] = Registers(x.dtype, *x.shape, texts)
 
 
 # Fragments ---------------------------------------------------------------------------------------
@@ -306,14 +306,14 @@ def convert_slice(c: Context, op: f.Slice) -> None:
 def convert_join(c: Context, op: f.Join) -> None:
     parts = [c.registers(part) for part in op.parts]
     texts = tuple(text for part in parts for text in texts_of(c.w, part))
-    columns = sum(part.columns for part in parts)
-    c.held[op.result] = Registers(parts[0].dtype, parts[0].rows, columns, texts)
+    whole = parts[0].shape._replace(columns=sum(part.columns for part in parts))
+    c.held[op.result] = Registers(parts[0].dtype, *whole, texts)
 
 
 def convert_iota(c: Context, op: f.Iota) -> None:
     kind = op.result.type
     assert isinstance(kind, Fragment)
-    c.held[op.result] = iota(c, c.scalar(op.start), (kind.rows, kind.columns))
+    c.held[op.result] = iota(c, c.scalar(op.start), shape_of(kind))
 
 
 Arm = Callable[[Context, Any], None]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wsdsl.codegen.held import Held, Registers, Scalar, StateAt
+from wsdsl.codegen.held import Held, Registers, Scalar, Shape, StateAt
 from wsdsl.diagnostics import CompileError
-from wsdsl.ir.types import Accumulator, DType, Fragment, State, Tile, Type
+from wsdsl.ir.types import ACCUMULATOR, Accumulator, DType, Fragment, Lanes, State, Tile, Type
 
 LLVM_TYPES = {
     "f32": "float",
@@ -54,15 +54,25 @@ def register_type(dtype: DType, columns: int) -> str:
     return "i16" if dtype.bits == 8 else "i32"
 
 
-def num_elements(rows: int, columns: int) -> int:
+def rows_held(lanes: Lanes) -> int:
+    """Of the 16 that its warp has, by one lane."""
+    return 16 // lanes.rows
+
+
+def num_elements(rows: int, columns: int, lanes: Lanes = ACCUMULATOR) -> int:
     """Elements of a fragment that one thread holds."""
-    across = 1 if columns == 1 else columns // 4
-    return across * (2 if rows == 64 else 1)
+    across = 1 if columns == 1 else columns // lanes.across
+    return across * (rows_held(lanes) if rows == 64 else 1)
 
 
-def num_registers(dtype: DType, rows: int, columns: int) -> int:
-    held = num_elements(rows, columns)
+def num_registers(dtype: DType, rows: int, columns: int, lanes: Lanes = ACCUMULATOR) -> int:
+    held = num_elements(rows, columns, lanes)
     return held // 2 if is_packed(dtype, columns) else held
+
+
+def shape_of(type: Fragment | Accumulator) -> Shape:
+    lanes = type.lanes if isinstance(type, Fragment) else ACCUMULATOR
+    return Shape(type.rows, type.columns, lanes)
 
 
 def llvm_types(type: Type) -> tuple[str, ...]:
@@ -70,9 +80,9 @@ def llvm_types(type: Type) -> tuple[str, ...]:
     match type:
         case Tile(dtype, ()):
             return (scalar_type(dtype),)
-        case Fragment(dtype, rows, columns) | Accumulator(dtype, rows, columns):
-            count = num_registers(dtype, rows, columns)
-            return (register_type(dtype, columns),) * count
+        case Fragment() | Accumulator():
+            count = num_registers(type.dtype, *shape_of(type))
+            return (register_type(type.dtype, type.columns),) * count
         case State():
             return ("i32", "i32")
         case _:
@@ -84,7 +94,7 @@ def rebuild(type: Type, texts: Sequence[str]) -> Held:
     match type:
         case Tile(dtype, ()):
             return Scalar(texts[0], dtype)
-        case Fragment(dtype, rows, columns) | Accumulator(dtype, rows, columns):
-            return Registers(dtype, rows, columns, tuple(texts))
+        case Fragment() | Accumulator():
+            return Registers(type.dtype, *shape_of(type), tuple(texts))
         case _:
             return StateAt(texts[0], texts[1])

@@ -6,18 +6,16 @@ from collections.abc import Callable
 
 from wsdsl.codegen.byte_maps import byte_maps
 from wsdsl.codegen.context import Context
-from wsdsl.codegen.convert_type import num_elements, num_registers, scalar_type
+from wsdsl.codegen.convert_type import num_elements, num_registers, scalar_type, shape_of
 from wsdsl.codegen.float_functions import UNARY, F, power, remainder
 from wsdsl.codegen.fragments import (
-    Shape,
     as_floats,
     elements,
     from_elements,
     from_floats,
-    shape_of,
     source_element,
 )
-from wsdsl.codegen.held import Affine, Held, Registers, Scalar
+from wsdsl.codegen.held import Affine, Held, Registers, Scalar, Shape
 from wsdsl.codegen.integer_functions import integer_binary, integer_unary
 from wsdsl.codegen.literals import literal
 from wsdsl.codegen.paired_maps import paired
@@ -32,9 +30,9 @@ from wsdsl.ir.types import F32, DType, Fragment, Tile, Type
 def dtype_and_shape(type: Type) -> tuple[DType, Shape]:
     match type:
         case Tile(dtype, ()):
-            return dtype, (1, 1)
-        case Fragment(dtype, rows, columns):
-            return dtype, (rows, columns)
+            return dtype, Shape(1, 1)
+        case Fragment(dtype):
+            return dtype, shape_of(type)
         case _:
             raise CompileError(f"not a scalar or fragment: {type}")
 
@@ -58,7 +56,7 @@ def convert_full(c: Context, op: Full) -> None:
     text = c.scalar(op.value).text
     count = num_elements(*shape)
     if num_registers(dtype, *shape) != count:
-        one = from_elements(c.w, dtype, (1, 8), [text, text])
+        one = from_elements(c.w, dtype, Shape(1, 8), [text, text])
         c.held[op.result] = Registers(dtype, *shape, one.texts * (count // 2))
     else:
         define(c, op.result, Registers(dtype, *shape, (text,) * count))
@@ -86,7 +84,7 @@ def convert_map(c: Context, op: Map) -> None:
     results: list[str] = []
     for e in range(num_elements(*shape)):
         key = tuple(
-            texts[source_element(e, shape, shape_of(arg))]
+            texts[source_element(e, shape, arg.shape)]
             for texts, arg in zip(read, args, strict=True)
         )
         if key not in made:
@@ -151,14 +149,16 @@ def _stays_nonnegative(fn: str, args: list[Held]) -> bool:
 
 def _affine(c: Context, op: Map, shape: Shape) -> Registers | None:
     """Index fragments plus scalars, or times constants, stay one register and constants."""
-    if op.fn not in ("add", "sub", "mul") or len(op.args) != 2 or shape == (1, 1):
+    if op.fn not in ("add", "sub", "mul") or len(op.args) != 2 or shape.rows == shape.columns == 1:
         return None
     a, b = (c.held[x] for x in op.args)
     if isinstance(a, Scalar) and isinstance(b, Registers) and op.fn != "sub":
         a, b = b, a
+    if op.fn == "add" and isinstance(a, Registers) and isinstance(b, Registers):
+        return _sum_of_indices(c, a, b, shape)
     if not (isinstance(a, Registers) and a.affine is not None and isinstance(b, Scalar)):
         return None
-    if shape != shape_of(a):
+    if shape != a.shape:
         return None
     base, offsets = a.affine.base, a.affine.offsets
     known = b.known if isinstance(b.known, int) else None
@@ -178,6 +178,19 @@ def _affine(c: Context, op: Map, shape: Shape) -> Registers | None:
     else:
         base, moved, sure = c.w.binary("sub", "i32", base, b.text), 0, False
     offsets = tuple(x + moved for x in offsets)
+    return Registers(a.dtype, *shape, affine=Affine(base, offsets, sure))
+
+
+def _sum_of_indices(c: Context, a: Registers, b: Registers, shape: Shape) -> Registers | None:
+    """One of rows and one of columns: where elements are that go on from row to row."""
+    if a.affine is None or b.affine is None or a.shape == b.shape:
+        return None
+    offsets = tuple(
+        sum(x.affine.offsets[source_element(e, shape, x.shape)] for x in (a, b) if x.affine)
+        for e in range(num_elements(*shape))
+    )
+    base = c.w.add(a.affine.base, b.affine.base)
+    sure = a.affine.nonnegative and b.affine.nonnegative
     return Registers(a.dtype, *shape, affine=Affine(base, offsets, sure))
 
 

@@ -1,7 +1,9 @@
 """Which element of a fragment a thread holds, and in which of its registers.
 
-The layout is that of a wgmma accumulator (64 x c). A fragment that is the same in all rows (1 x c)
-or in all columns (64 x 1) holds what the thread's elements of a 64 x c one would need, once.
+By `Lanes`, which are those of a wgmma accumulator or others: registers go on along a vector, then
+from one of the lane's rows to the next, then from one vector of a row to the next. A fragment that
+is the same in all rows (1 x c) or in all columns (64 x 1) holds what the thread's elements of a
+64 x c one would need, once.
 """
 
 from __future__ import annotations
@@ -11,57 +13,76 @@ from collections.abc import Sequence
 from wsdsl.codegen import nvvm
 from wsdsl.codegen.byte_casts import bytes_to_half
 from wsdsl.codegen.context import Context
-from wsdsl.codegen.convert_type import is_packed, num_elements, scalar_type
-from wsdsl.codegen.held import Affine, Registers, Scalar
+from wsdsl.codegen.convert_type import (
+    is_packed,
+    num_elements,
+    num_registers,
+    rows_held,
+    scalar_type,
+)
+from wsdsl.codegen.held import Affine, Registers, Scalar, Shape
 from wsdsl.codegen.literals import f32_literal
 from wsdsl.codegen.small_floats import SMALL_FORMATS, small_from_float, small_to_half
 from wsdsl.codegen.writer import Writer
-from wsdsl.ir.types import DTYPES, I32, DType
-
-Shape = tuple[int, int]
+from wsdsl.ir.types import ACCUMULATOR, DTYPES, I32, DType, Lanes
 
 
 def row_offset(element: int, shape: Shape) -> int:
-    """The element's row, less the thread's first one (16 * warp + lane / 4)."""
-    rows, columns = shape
-    if rows == 1:
+    """The element's row, less the thread's first one."""
+    if shape.rows == 1:
         return 0
-    return 8 * (element if columns == 1 else element >> 1 & 1)
+    each = 1 if shape.columns == 1 else shape.lanes.vector
+    return shape.lanes.rows * (element // each % rows_held(shape.lanes))
 
 
 def column_offset(element: int, shape: Shape) -> int:
-    """The element's column, less the thread's first one (2 * (lane % 4))."""
-    rows, columns = shape
-    if columns == 1:
+    """The element's column, less the thread's first one."""
+    if shape.columns == 1:
         return 0
-    return 8 * (element >> (2 if rows == 64 else 1)) + (element & 1)
+    lanes = shape.lanes
+    each = lanes.vector * (rows_held(lanes) if shape.rows > 1 else 1)
+    return lanes.columns * (element // each) + element % lanes.vector
 
 
 def source_element(element: int, shape: Shape, source: Shape) -> int:
     """Which element of a fragment of shape `source` serves `element` when it is broadcast."""
     if source == shape:
         return element
-    if source == (1, 1):
+    if source.rows == source.columns == 1:
         return 0
-    if source[1] == 1:
-        return row_offset(element, shape) // 8
-    column = column_offset(element, shape)
-    return column // 8 * 2 + column % 2
+    if source.columns == 1:
+        return row_offset(element, shape) // shape.lanes.rows
+    again, column = divmod(column_offset(element, shape), shape.lanes.columns)
+    return again * shape.lanes.vector + column
 
 
 def broadcast_shape(shapes: Sequence[Shape]) -> Shape:
-    return max(r for r, _ in shapes), max(c for _, c in shapes)
+    whole = [shape for shape in shapes if shape.rows > 1 or shape.columns > 1]
+    lanes = whole[0].lanes if whole else ACCUMULATOR
+    return Shape(max(s.rows for s in shapes), max(s.columns for s in shapes), lanes)
 
 
-def shape_of(held: Registers) -> Shape:
-    return held.rows, held.columns
+def first_row(c: Context, lanes: Lanes) -> str:
+    """Of the thread in a fragment: 16 * warp + lane / 4, by the lanes of an accumulator."""
+    if lanes == ACCUMULATOR:
+        return c.threads.row
+    own = c.w.binary("lshr", "i32", c.threads.lane, lanes.across.bit_length() - 1)
+    return c.w.add(c.w.multiply(c.threads.warp, 16), own)
+
+
+def first_column(c: Context, lanes: Lanes) -> str:
+    """Of the thread in a fragment: 2 * (lane % 4), by the lanes of an accumulator."""
+    if lanes == ACCUMULATOR:
+        return c.threads.column
+    return c.w.multiply(c.w.binary("and", "i32", c.threads.lane, lanes.across - 1), lanes.vector)
 
 
 def iota(c: Context, start: Scalar, shape: Shape) -> Registers:
     """The indices of the rows (64 x 1) or columns (1 x w), from `start` on."""
     origin = start.origin or start
-    rows = shape[1] == 1
-    base = c.w.add(origin.text, c.threads.row if rows else c.threads.column)
+    rows = shape.columns == 1
+    own = first_row(c, shape.lanes) if rows else first_column(c, shape.lanes)
+    base = c.w.add(origin.text, own)
     offset = row_offset if rows else column_offset
     offsets = tuple(offset(e, shape) + start.offset for e in range(num_elements(*shape)))
     sure = origin.nonnegative and start.offset >= 0
@@ -203,19 +224,18 @@ def resized(w: Writer, text: str, source: DType, dtype: DType) -> str:
 
 
 def cut_columns(w: Writer, held: Registers, start: int, columns: int) -> Registers:
-    """Columns [start, start + columns); both are multiples of 8, so whole registers."""
-    per_eight = 4 if held.rows == 64 else 2
-    if is_packed(held.dtype, held.columns):
-        per_eight //= 2
-    first, count = start // 8 * per_eight, columns // 8 * per_eight
+    """Columns [start, start + columns); both are multiples of what lanes hold at once."""
+    each = num_registers(held.dtype, held.rows, held.lanes.columns, held.lanes)
+    first, count = (n // held.lanes.columns * each for n in (start, columns))
     if held.affine is not None:
         offsets = held.affine.offsets[first : first + count]
         affine = Affine(held.affine.base, offsets, held.affine.nonnegative)
-        return Registers(held.dtype, held.rows, columns, affine=affine)
+        return Registers(held.dtype, held.rows, columns, held.lanes, affine=affine)
     own = slice(first, first + count)
     texts, spread = held.texts[own], held.spread[own]
     words = _cut_words(held, start, columns)
-    return Registers(held.dtype, held.rows, columns, texts, spread=spread, words=words)
+    cut = held.rows, columns, held.lanes
+    return Registers(held.dtype, *cut, texts, spread=spread, words=words)
 
 
 def _cut_words(held: Registers, start: int, columns: int) -> tuple[str, ...]:

@@ -10,16 +10,17 @@ from wsdsl.codegen.context import Context
 from wsdsl.codegen.convert_type import is_packed, num_elements
 from wsdsl.codegen.elementwise import define, dtype_and_shape
 from wsdsl.codegen.fragments import (
-    Shape,
     broadcast_shape,
     elements,
+    first_column,
+    first_row,
     from_elements,
     join_bytes,
-    shape_of,
     source_element,
 )
-from wsdsl.codegen.held import Registers
+from wsdsl.codegen.held import Registers, Shape
 from wsdsl.codegen.inline_ptx import Global
+from wsdsl.codegen.vector_access import load_vectors, store_vectors
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.memory_ops import LoadGlobal, StoreGlobal
 from wsdsl.ir.types import Tensor
@@ -27,7 +28,7 @@ from wsdsl.ir.types import Tensor
 
 def _paired(op: LoadGlobal | StoreGlobal, c: Context, shape: Shape) -> bool:
     """Whether the access runs along the contiguous dimension in pairs."""
-    return op.vector == 2 and shape[1] > 1 and c.registers(op.index[-1]).columns > 1
+    return op.vector > 1 and shape[1] > 1 and c.registers(op.index[-1]).columns > 1
 
 
 def _pair_conditions(
@@ -56,14 +57,17 @@ def convert_load_global(c: Context, op: LoadGlobal) -> None:
     if bits == 4:
         define(c, op.result, _load_nibbles(c, op, addresses, constant))
         return
+    if op.vector > 2 and _paired(op, c, shape):
+        made = load_vectors(c, addresses, dtype, shape, op.vector, constant)
+        define(c, op.result, made)
+        return
     if _paired(op, c, shape):
         packed: list[str] = []
         for e in range(0, num_elements(*shape), 2):
             both, first = _pair_conditions(c, addresses, e, kind)
             at = addresses.at(e)
             if bits == 16 or is_packed(dtype, shape[1]):
-                made = inline_ptx.load_global_packed(w, at, bits, both, first, constant)
-                packed.append(made)
+                packed.append(inline_ptx.load_global_packed(w, at, bits, both, first, constant))
             else:
                 pair = inline_ptx.load_global_pair(w, at, bits, both, first, constant)
                 results += [from_bits(w, text, dtype) for text in pair]
@@ -116,13 +120,15 @@ def convert_store_global(c: Context, op: StoreGlobal) -> None:
     if op.tensor.name in c.fragments:
         store_blocks(c, op, value)
         return
-    shape = broadcast_shape([shape_of(c.registers(v)) for v in (op.value, *op.index)])
+    shape = broadcast_shape([c.registers(v).shape for v in (op.value, *op.index)])
     store = _Store(c, op, value, kind, shape)
     if kind.dtype.bits == 4:
         if not _paired(op, c, shape):
             told = f"threads store {kind.dtype} by two neighbours of a row, which these are not"
             raise CompileError(Finding(told, op.loc))
         store.bytes()
+    elif op.vector > 2 and _paired(op, c, shape) and not op.accumulate:
+        store.vectors()
     elif _paired(op, c, shape) and not (op.accumulate and kind.dtype.is_integer):
         store.pairs()
     else:
@@ -143,15 +149,15 @@ class _Store:
         found: list[str] = []
         if self.op.pred is not None:
             found.append(c.scalar(self.op.pred).text)
-        rows, columns = self.shape
-        if (rows, columns) == (1, 1):
+        rows, columns, lanes = self.shape
+        if rows == columns == 1:
             if not c.place.elected:
                 inside = c.place.inside
                 found.append(threads.first_thread if inside else w.compare("eq", threads.tid, 0))
         elif columns == 1:
-            found.append(w.compare("eq", threads.column, 0))
+            found.append(w.compare("eq", first_column(c, lanes), 0))
         elif rows == 1:
-            found.append(w.compare("eq", threads.row, 0))
+            found.append(w.compare("eq", first_row(c, lanes), 0))
         return self._all(*found)
 
     def _all(self, *conditions: str | None) -> str | None:
@@ -162,7 +168,7 @@ class _Store:
         return made
 
     def _source(self, element: int) -> int:
-        return source_element(element, self.shape, shape_of(self.value))
+        return source_element(element, self.shape, self.value.shape)
 
     def _write(self, at: Global, kind: str, bits: int, texts: list[str], pred: str | None) -> None:
         if self.op.accumulate:
@@ -194,6 +200,19 @@ class _Store:
                 self._write(at, name, dtype.bits, own, self._all(self.once, both))
             if first is not None:
                 self._write(at, name, dtype.bits, own[:1], self._all(self.once, first))
+
+    def vectors(self) -> None:
+        """Like `pairs`, as many as `vector` says."""
+        texts = [to_bits(self.c.w, x, self.kind.dtype) for x in elements(self.c.w, self.value)]
+
+        def pair(e: int) -> list[str]:
+            own = [texts[self._source(e)], texts[self._source(e + 1)]]
+            return own if self.kind.dtype.bits == 32 else [self._packed(e, own)]
+
+        def both(pred: str | None) -> str | None:
+            return self._all(self.once, pred)
+
+        store_vectors(self.c, self.addresses, self.shape, self.op.vector, pair, both, self.singles)
 
     def bytes(self) -> None:
         """Of two neighbours each: both exist, or neither does."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from wsdsl.ir.types import DType
+from wsdsl.ir.types import ACCUMULATOR, DType, Lanes
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,14 @@ class Affine:
     base: str
     offsets: tuple[int, ...]
     nonnegative: bool
+
+
+class Shape(NamedTuple):
+    """Of a fragment; a scalar's is 1 x 1."""
+
+    rows: int
+    columns: int
+    lanes: Lanes = ACCUMULATOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +76,7 @@ class Registers:
     dtype: DType
     rows: int
     columns: int
+    lanes: Lanes
     texts: tuple[str, ...] = ()
     affine: Affine | None = None
     spread: tuple[str, ...] = ()
@@ -76,6 +86,10 @@ class Registers:
     """
     raised: Raised | None = None
     nibbles: Nibbles | None = None
+
+    @property
+    def shape(self) -> Shape:
+        return Shape(self.rows, self.columns, self.lanes)
 
 
 @dataclass(frozen=True, slots=True)

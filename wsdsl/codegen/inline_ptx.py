@@ -293,17 +293,22 @@ def load_global_pair(
     return w.extract(result, made, 0), w.extract(result, made, 1)
 
 
-def load_global_quad(w: Writer, at: Global, pred: str | None) -> tuple[str, ...]:
-    """Four aligned elements of 32 bits at once, 0 where `pred` does not hold."""
-    ptx = f"{_when(pred, 5)}ld.global.v4.b32 {{$0, $1, $2, $3}}, {at.ptx(4)};"
-    constraints = "=&r,=&r,=&r,=&r,l"
+def load_global_words(
+    w: Writer, at: Global, count: int, pred: str | None, constant: bool = False
+) -> tuple[str, ...]:
+    """1, 2 or 4 aligned words at once, 0 where `pred` does not hold."""
+    shown, kind = ", ".join(f"${i}" for i in range(count)), ".nc" if constant else ""
+    vector, held = (f".v{count}", f"{{{shown}}}") if count > 1 else ("", shown)
+    ptx = f"{_when(pred, count + 1)}ld.global{kind}{vector}.b32 {held}, {at.ptx(count)};"
     if pred is not None:
-        zeros = "".join(f"mov.b32 ${i}, 0;\n" for i in range(4))
-        ptx, constraints = f"{zeros}{ptx}", f"{constraints},b"
-    result = "{ i32, i32, i32, i32 }"
+        ptx = "".join(f"mov.b32 ${i}, 0;\n" for i in range(count)) + ptx
     args: list[Operand] = [("ptr addrspace(1)", at.pointer), *_flag(pred)]
-    made = w.asm(ptx, result, constraints, args)
-    return tuple(w.extract(result, made, i) for i in range(4))
+    constraints = _constraints(*["=&r"] * count, "l", pred=pred)
+    if count == 1:
+        return (w.asm(ptx, "i32", constraints, args, pure=constant),)
+    result = f"{{ {', '.join(['i32'] * count)} }}"
+    made = w.asm(ptx, result, constraints, args, pure=constant)
+    return tuple(w.extract(result, made, i) for i in range(count))
 
 
 def prefetch_global(w: Writer, pointer: str, pred: str) -> None:

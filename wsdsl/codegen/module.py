@@ -15,7 +15,7 @@ from wsdsl.codegen.accumulators import named_accumulators
 from wsdsl.codegen.context import Context, Threads
 from wsdsl.codegen.convert_op import convert_region
 from wsdsl.codegen.fragments import from_floats
-from wsdsl.codegen.held import Held, Pointer, Scalar
+from wsdsl.codegen.held import Held, Pointer, Scalar, Shape
 from wsdsl.codegen.register_operands import made_before_fences
 from wsdsl.codegen.seldom import seldom_loaded
 from wsdsl.codegen.signature import signature
@@ -137,7 +137,7 @@ def _scalar(w: Writer, argument: ScalarArgument) -> Scalar:
     """Narrow scalars travel as f32 and i32."""
     dtype, text = argument.dtype, f"%scalar.{argument.name}"
     if dtype.is_float:
-        text = from_floats(w, dtype, (1, 1), [text]).texts[0]
+        text = from_floats(w, dtype, Shape(1, 1), [text]).texts[0]
     elif dtype.name == "bool":
         text = w.compare("ne", text, 0)
     elif dtype.bits < 32:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from wsdsl.codegen.context import Context
 from wsdsl.codegen.convert_type import is_packed, num_registers, scalar_type
-from wsdsl.codegen.fragments import Shape, shape_of, source_element
+from wsdsl.codegen.fragments import source_element
 from wsdsl.codegen.halves import arithmetic
-from wsdsl.codegen.held import Registers
+from wsdsl.codegen.held import Registers, Shape
 from wsdsl.codegen.writer import Writer
 from wsdsl.ir.tile_ops import Map
 from wsdsl.ir.types import DType
@@ -27,7 +27,7 @@ def paired(c: Context, op: Map, dtype: DType, shape: Shape) -> Registers | None:
     if first.dtype != dtype or second.dtype != dtype:
         return None
     pairs, made = _Pairs(c.w, shape), list[str]()
-    if op.fn == "sub" and shape_of(first) == shape and first.raised and _is_of_lines(second):
+    if op.fn == "sub" and first.shape == shape and first.raised and _is_of_lines(second):
         return _less_zero_points(c.w, pairs, first, second)
     for i in range(num_registers(dtype, *shape)):
         a, b = pairs.of(first, i), pairs.of(second, i)
@@ -55,7 +55,7 @@ def _less_zero_points(w: Writer, pairs: _Pairs, first: Registers, second: Regist
         if other not in made:
             made[other] = arithmetic(w, f"add.{name}", other, str(raised.offset))
         results.append(arithmetic(w, f"sub.{name}", text, made[other]))
-    return Registers(first.dtype, first.rows, first.columns, tuple(results))
+    return Registers(first.dtype, *first.shape, tuple(results))
 
 
 def _either(w: Writer, mask: str, a: str, b: str) -> str:
@@ -73,7 +73,7 @@ class _Pairs:
 
     def of(self, held: Registers, i: int) -> str:
         """A register with the two elements that serve register `i`."""
-        first = source_element(2 * i, self.shape, shape_of(held))
+        first = source_element(2 * i, self.shape, held.shape)
         if is_packed(held.dtype, held.columns):
             return held.texts[first // 2]
         text = held.texts[first]
@@ -86,9 +86,7 @@ class _Pairs:
 
     def mask(self, held: Registers, i: int) -> str:
         """Halves of ones where it is true."""
-        low, high = (
-            held.texts[source_element(2 * i + n, self.shape, shape_of(held))] for n in (0, 1)
-        )
+        low, high = (held.texts[source_element(2 * i + n, self.shape, held.shape)] for n in (0, 1))
         if (low, high) not in self.made:
             halves = ((low, 0xFFFF), (high, 0xFFFF0000))
             parts = [self.w.select(cond, "i32", str(ones), "0") for cond, ones in halves]

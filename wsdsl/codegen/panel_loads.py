@@ -21,7 +21,8 @@ from wsdsl.ir.types import DType
 
 def convert_load_panels(c: Context, op: LoadPanels) -> None:
     w, shared = c.w, c.shared(op.shared)
-    dtype, (rows, columns) = dtype_and_shape(op.result.type)
+    dtype, shape = dtype_and_shape(op.result.type)
+    rows, columns, _ = shape
     if columns % 8 or (dtype.bits < 8 and rows == 1):
         raise CompileError(Finding(f"load_panels: not {op.result.type}", op.loc))
     base = c.item(shared, c.state(op.state).stage)
@@ -48,14 +49,14 @@ def convert_load_panels(c: Context, op: LoadPanels) -> None:
     if dtype.bits == 32 or is_packed(dtype, columns):
         if dtype.name in ("f32", "tf32"):
             texts = [from_bits(w, text, dtype) for text in texts]
-        held = Registers(dtype, rows, columns, tuple(texts), None, tuple(apart), tuple(words))
+        held = Registers(dtype, *shape, tuple(texts), None, tuple(apart), tuple(words))
         c.held[op.result] = held
         return
     elements: list[str] = []
     for text in texts:
         high = w.binary("lshr", "i32", text, 16)
         elements += [w.value(f"trunc i32 {x} to i16") for x in (text, high)]
-    c.held[op.result] = from_elements(w, dtype, (rows, columns), elements)
+    c.held[op.result] = from_elements(w, dtype, shape, elements)
 
 
 def _line(c: Context, at: At, dtype: DType, columns: int) -> list[str]:

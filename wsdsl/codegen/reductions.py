@@ -1,4 +1,4 @@
-"""`reduce_columns`: a tree over a thread's own columns, then the four lanes that share its rows."""
+"""`reduce_columns`: a tree over a thread's own columns, then the lanes that share its rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wsdsl.codegen.context import Context
 from wsdsl.codegen.convert_type import scalar_type
 from wsdsl.codegen.elementwise import define
 from wsdsl.codegen.float_functions import F
-from wsdsl.codegen.fragments import as_floats, from_floats, row_offset, shape_of, texts_of
+from wsdsl.codegen.fragments import as_floats, from_floats, row_offset, texts_of
 from wsdsl.codegen.held import Registers
 from wsdsl.codegen.writer import Writer
 from wsdsl.ir.fragment_ops import ReduceColumns
@@ -20,7 +20,7 @@ from wsdsl.ir.types import DTYPES, DType
 def convert_reduce_columns(c: Context, op: ReduceColumns) -> None:
     w, x = c.w, c.registers(op.x)
     if x.columns == 1:
-        # One column, which all four lanes hold: it must not be counted four times.
+        # One column, which all lanes of a row hold: it must not be counted by each.
         define(c, op.result, x)
         return
     if x.dtype.is_float:
@@ -30,17 +30,17 @@ def convert_reduce_columns(c: Context, op: ReduceColumns) -> None:
         texts, type, join = list(texts_of(w, wide)), "i32", _integer_join(w, op.fn, wide.dtype)
     rows: dict[int, list[str]] = {}
     for e, text in enumerate(texts):
-        rows.setdefault(row_offset(e, shape_of(x)), []).append(text)
+        rows.setdefault(row_offset(e, x.shape), []).append(text)
     results: list[str] = []
     for held in rows.values():
         while len(held) > 1:
             odd = held[len(held) & ~1 :]
             held = [join(a, b) for a, b in zip(held[::2], held[1::2], strict=False)] + odd
         total = held[0]
-        for mask in (1, 2):
-            total = join(total, nvvm.shuffle_xor(w, type, total, mask))
+        for step in range(x.lanes.across.bit_length() - 1):
+            total = join(total, nvvm.shuffle_xor(w, type, total, 1 << step))
         results.append(total)
-    shape = (x.rows, 1)
+    shape = x.shape._replace(columns=1)
     if x.dtype.is_float:
         define(c, op.result, from_floats(w, x.dtype, shape, results))
     else:

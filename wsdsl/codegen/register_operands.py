@@ -52,7 +52,7 @@ def convert_layout(c: Context, op: ConvertLayout) -> None:
     texts = texts_of(c.w, x)
     if not is_same_registers(op):
         texts = _by_four_columns(c, texts)
-    c.held[op.result] = Registers(x.dtype, x.rows, x.columns, texts)
+    c.held[op.result] = Registers(x.dtype, *x.shape, texts)
 
 
 def _by_four_columns(c: Context, pairs: Sequence[str]) -> tuple[str, ...]:

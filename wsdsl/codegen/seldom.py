@@ -96,4 +96,4 @@ def _behind_vote(
     others = (ANYTHING,) * len(phis) if usual is None else usual.texts
     for phi, new, old in zip(phis, made.texts, others, strict=True):
         w.fill(phi, "i32", [(new, end), (old, before)])
-    return Registers(made.dtype, made.rows, made.columns, tuple(name for _, name in phis))
+    return Registers(made.dtype, *made.shape, tuple(name for _, name in phis))

@@ -7,6 +7,7 @@ How many bytes an op reads or writes follows from types. An offset that is compu
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping
 
@@ -14,9 +15,19 @@ from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
-from wsdsl.ir.op import Kernel, Op, Value
+from wsdsl.ir.op import Kernel, Op, Value, operands, results_of
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
-from wsdsl.ir.types import BOOL, DTYPES, Accumulator, DType, Fragment, Shared, Tensor, Tile
+from wsdsl.ir.types import (
+    ACCUMULATOR,
+    BOOL,
+    DTYPES,
+    Accumulator,
+    DType,
+    Fragment,
+    Shared,
+    Tensor,
+    Tile,
+)
 from wsdsl.ir.wgmma import k_step
 
 Problem = tuple[Op | None, str]
@@ -100,14 +111,41 @@ def fragments_have_their_columns(kernel: Kernel) -> Iterator[Problem]:
             case f.Slice() | f.Join():
                 yield op, "it is made of fragments"
             case f.ReduceColumns(x=Value(type=Fragment() as x), result=Value(type=kind)):
-                one = kind == (Tile(x.dtype) if x.rows == 1 else Fragment(x.dtype, x.rows, 1))
-                if not one:
+                one = Tile(x.dtype) if x.rows == 1 else dataclasses.replace(x, columns=1)
+                if kind != one:
                     yield op, f"over the columns of {x}: {kind}"
             case f.Iota(result=Value(type=kind)):
                 if not isinstance(kind, Fragment) or 1 not in (kind.rows, kind.columns):
                     yield op, "rows or columns are counted: 64 x 1, or 1 x w"
             case _:
                 pass
+
+
+BY_ANY_LANES = (
+    t.Bitcast, t.Cast, t.Full, t.If, t.Lookup, t.Map, t.Yield, b.ForRange, f.Iota, f.Join,
+    f.ReduceColumns, f.Slice, m.LoadGlobal, m.StoreGlobal,
+)  # fmt: skip
+"""What lanes may hold in another order than an accumulator's."""
+
+
+def lanes_agree(kernel: Kernel) -> Iterator[Problem]:
+    for op in kernel.ops:
+        kinds = [v.type for v in (*operands(op), *results_of(op))]
+        held = {k.lanes for k in kinds if isinstance(k, Fragment)}
+        if len(held) > 1 and not isinstance(op, t.If | t.Yield | b.ForRange):
+            yield op, "its fragments are shared out among lanes in several ways"
+        for lanes in held - {ACCUMULATOR}:
+            vector, across = lanes
+            if not isinstance(op, BY_ANY_LANES):
+                yield op, f"lanes {vector}x{across}: it takes and gives those of an accumulator"
+            elif across not in (2, 4, 8, 16, 32) or vector not in (2, 4, 8, 16):
+                yield op, f"lanes {vector}x{across}: 2 to 32 of them, of 2 to 16 elements each"
+            elif any(
+                kind.columns > 1 and kind.columns % lanes.columns
+                for kind in kinds
+                if isinstance(kind, Fragment)
+            ):
+                yield op, f"lanes {vector}x{across} hold multiples of {lanes.columns} columns"
 
 
 def coordinates_are_whole(kernel: Kernel) -> Iterator[Problem]:
@@ -134,7 +172,8 @@ def pairs_are_of_columns(kernel: Kernel) -> Iterator[Problem]:
         if isinstance(op, m.LoadGlobal | m.StoreGlobal) and op.vector > 1:
             last = op.index[-1].type if op.index else None
             columns = last.columns if isinstance(last, Fragment) else 0
-            if not columns or columns % op.vector:
+            held = last.lanes.vector if isinstance(last, Fragment) else 1
+            if not columns or held % op.vector:
                 yield op, f"vector={op.vector}: the last index counts no columns in groups of that"
 
 
@@ -312,6 +351,7 @@ RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
     coordinates_are_whole,
     pairs_are_of_columns,
     rows_are_told_by_bools,
+    lanes_agree,
     items_hold_what_is_accessed,
     operands_are_laid_out_alike,
 )

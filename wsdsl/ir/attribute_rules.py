@@ -103,8 +103,8 @@ RANGES: dict[type[Op], dict[str, Check]] = {
         box=each(between(1, 256)), swizzle=SWIZZLE, row_dim=between(0), apart=BYTES
     ),
     m.TmaStoreWait: dict(pending=between(0)),
-    m.LoadGlobal: dict(vector=one_of(1, 2)),
-    m.StoreGlobal: dict(vector=one_of(1, 2)),
+    m.LoadGlobal: dict(vector=one_of(1, 2, 4, 8, 16)),
+    m.StoreGlobal: dict(vector=one_of(1, 2, 4, 8, 16)),
     f.MatrixOperand: dict(
         offset=BYTES, dtype=DTYPE, rows=SIZE, columns=SIZE, swizzle=SWIZZLE, first=between(0)
     ),

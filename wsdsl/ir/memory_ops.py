@@ -311,7 +311,8 @@ class TmaStoreWait(Op):
 class LoadGlobal(Op):
     """Read `tensor` directly; the result is a scalar or fragment. `index` has one i32 scalar or
     fragment per dimension; they broadcast to the result's shape. Elements outside the tensor are 0.
-    With `vector` 2, pairs of neighbouring columns are aligned and contiguous in the last dimension.
+    With `vector` so many neighbouring columns are aligned and contiguous in the last dimension: 2,
+    or as many as lanes hold, of 16 bytes at the most.
     `in_order`: not before what stands in front of it, so that it takes no registers till then.
     `only` (bools of rows): the others may hold anything, and a warp without such a row loads
     nothing.

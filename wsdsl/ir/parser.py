@@ -188,8 +188,9 @@ class _Reader:
             case "accumulator":
                 return t.Accumulator(self.dtype(c[0]), *_shape(c[1]))
             case "fragment":
-                made = t.Fragment(self.dtype(c[0]), *_shape(c[1]))
-                return made.as_operand if c[2] else made
+                lanes = t.Lanes(*_shape(c[3])) if c[3] else t.ACCUMULATOR
+                layout: Any = "operand" if c[2] else "accumulator"
+                return t.Fragment(self.dtype(c[0]), *_shape(c[1]), layout, lanes)
             case "barriers":
                 return t.Barriers(int(c[0]))
             case "shared":

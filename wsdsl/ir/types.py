@@ -3,10 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Role = Literal["rows", "columns", ""]
 Layout = Literal["accumulator", "operand"]
+
+
+class Lanes(NamedTuple):
+    """How the lanes of a warp share its 16 rows of a fragment: `across` of them hold one row, each
+    `vector` neighbouring columns, and again as many further on. So `across * vector` columns and
+    `32 / across` rows are one access of a warp.
+    """
+
+    vector: int = 2
+    across: int = 4
+
+    @property
+    def rows(self) -> int:
+        """Of one access, and from one of a lane's rows to the next."""
+        return 32 // self.across
+
+    @property
+    def columns(self) -> int:
+        return self.vector * self.across
+
+
+ACCUMULATOR = Lanes()
+"""Those of a wgmma's accumulator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,20 +180,24 @@ class SharedTile:
 class Fragment:
     """A piece of a tile in the registers of one warpgroup (SCHEDULED).
 
-    rows is 64, or 1 when the value is the same in every row; columns likewise. Lane l of warp w
-    holds rows 16w + l/4 and 16w + l/4 + 8, and, in the layout of a wgmma accumulator, columns
-    8j + 2(l%4) and the one after. In that of a wgmma's left operand, which `convert_layout` makes,
-    it holds as many columns as fill a register: of 16 bits the same two, of 8 bits 16j + 4(l%4)
-    and the three after.
+    rows is 64, or 1 when the value is the same in every row; columns likewise. Warp w holds rows
+    16w to 16w + 15, and its `lanes` share them. By those of a wgmma accumulator lane l holds rows
+    16w + l/4 and 16w + l/4 + 8, of them columns 8j + 2(l%4) and the one after. In the layout of a
+    wgmma's left operand, which `convert_layout` makes, it holds as many columns as fill a register:
+    of 16 bits the same two, of 8 bits 16j + 4(l%4) and the three after. By other lanes fragments
+    are held that no product makes or takes, since whole vectors are what memory wants.
     """
 
     dtype: DType
     rows: int
     columns: int
     layout: Layout = "accumulator"
+    lanes: Lanes = ACCUMULATOR
 
     def __str__(self) -> str:
         layout = "" if self.layout == "accumulator" else f" {self.layout}"
+        if self.lanes != ACCUMULATOR:
+            layout = f" lanes {self.lanes.vector}x{self.lanes.across}"
         return f"frag<{self.dtype}[{self.rows}x{self.columns}]{layout}>"
 
     @property

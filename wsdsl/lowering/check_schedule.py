@@ -31,6 +31,7 @@ from wsdsl.lowering.footprint import (
     promoted_registers,
     smem_bytes,
 )
+from wsdsl.lowering.lanes import MOST_FLAT, flat_axis, holds_vectors
 from wsdsl.lowering.packed_operands import packed_faults
 from wsdsl.lowering.product_operands import computed_operands, multiplied
 from wsdsl.lowering.split_k_rules import (
@@ -261,8 +262,9 @@ def _tiles(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
                 who = f"{shares['rows']} consumer{'s' if shares['rows'] > 1 else ''}"
                 hint = "make it one" + products * ", or have another axis lie there: Schedule.mma"
                 yield Finding(f"{rows} is no multiple of 64 x {who}", hint=hint)
-            if size > 256:
-                yield Finding(f"{rows} is more than 256")
+            most = MOST_FLAT if holds_vectors(kernel) and flat_axis(kernel) else 256
+            if size > most:
+                yield Finding(f"{rows} is more than {most}")
         step = depths[name][0] if name in depths else 16
         if (name in depths or not axis.role) and (size % step or size > 256):
             yield Finding(f"{what} is no multiple of {step} up to 256 (contracted)")

@@ -22,6 +22,7 @@ from wsdsl.lowering.epilogue_operands import (
     subtile_offsets,
     subtile_widths,
 )
+from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.slots import SlotGroup, operand_slots
 from wsdsl.lowering.split_k_rules import cut_loop
@@ -126,7 +127,7 @@ def smem_bytes(
         size = ring_depth(group, stages) * (slot_bytes(kernel, schedule, group, sizes) + 16)
         rings[group.ring] = max(rings.get(group.ring, 0), size)
     total = sum(rings.values())
-    if kernel.of(Store):
+    if kernel.of(Store) and not holds_vectors(kernel):
         total += STAGING_BYTES * buffers * (schedule.consumers or 1)
     return total + part_bytes(kernel, schedule, MIN_DEPTH) + exchanged_bytes(kernel, schedule)
 

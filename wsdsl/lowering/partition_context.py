@@ -19,9 +19,10 @@ from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.pipeline_ops import AddInCluster, AxisAt, Partition, RenameAxes
 from wsdsl.ir.slot_ops import SubtilesInShared
 from wsdsl.ir.tile_ops import Block, Contract, End, Map, Store
-from wsdsl.ir.types import BOOL, I32, Axis, Tile
+from wsdsl.ir.types import BOOL, I32, Axis, Fragment, Tile
 from wsdsl.lowering.axes import axes_of, whole_axes
 from wsdsl.lowering.builder import INT, Builder
+from wsdsl.lowering.lanes import flat_axis, lanes_of
 from wsdsl.lowering.order_barriers import consumer_barrier
 from wsdsl.lowering.register_tiles import RegisterTile, Shapes, chunk_widths, narrow
 from wsdsl.lowering.store_panels import stored_as_panels
@@ -93,7 +94,9 @@ class PartitionContext:
         self.axes, narrow = axes_of(kernel), narrow_axes(kernel)
         cut = _cut_already(kernel, narrow)
         share = partition.share
-        self.shapes = Shapes(self.axes, partition.num_warpgroups, share, narrow, cut)
+        consumers, lanes = partition.num_warpgroups, lanes_of(kernel)
+        flat = flat_axis(kernel)
+        self.shapes = Shapes(self.axes, consumers, share, narrow, cut, lanes, flat)
         self.warpgroup: Value | None = None
         self.shares: dict[str, Value] = {}
         self.tiles: dict[str, AxisAt] = {}
@@ -199,17 +202,32 @@ class PartitionContext:
         base, wish = self.tiles[axis].start, "row" if shape.rows else "column"
         if axis in self.shares:
             base = b.plus(base, self.shares[axis], wish)
-        return b.plus(base, 64 * i if shape.rows else shape.first_column(j), wish)
+        return b.plus(base, shape.elements * i if shape.rows else shape.first_column(j), wish)
 
     def indices(self, axis: str) -> RegisterTile:
         """The index of each element along an axis."""
         shape = self.shapes.of((axis,))
 
         def iota(i: int, j: int) -> Value:
+            if axis == self.shapes.flat:
+                return self._flat_indices(axis, i)
             made = self.builder.value(f"{axis}_index", shape.piece(I32, j))
             return self.builder.add(Iota(result=made, start=self.start(axis, i, j))).result
 
         return RegisterTile(shape, iota)
+
+    def _flat_indices(self, axis: str, i: int) -> Value:
+        """Of a piece whose rows go on from one to the next."""
+        b, shape = self.builder, self.shapes.of((axis,))
+        kind = shape.piece(I32, 0)
+        assert isinstance(kind, Fragment)
+        rows = b.value("line", dataclasses.replace(kind, columns=1))
+        b.add(Iota(result=rows, start=b.integer(0)))
+        columns = b.value("column", dataclasses.replace(kind, rows=1))
+        b.add(Iota(result=columns, start=self.start(axis, i, 0)))
+        width = b.integer(kind.columns)
+        before = b.map("mul", rows, width, type=rows.type, wish="before")
+        return b.map("add", before, columns, type=kind, wish=f"{axis}_index")
 
     def within(self, axis: str, size: int) -> bool:
         """Whether no piece reaches over a multiple of `size`: all begin at multiples of the widest,

@@ -131,17 +131,19 @@ def entry_of(value: Value, context: PartitionContext, find: Find) -> RegisterTil
 def vector_of(
     tensor: Value, index: tuple[Value, ...], context: PartitionContext, made: Mapping[Value, Op]
 ) -> int:
-    """2 where neighbouring columns lie context by context at an even place of an aligned row, as
-    those of 4 bits do in any case.
+    """How many neighbouring columns lie side by side at a multiple of so many in an aligned row, as
+    two of 4 bits do in any case: what lanes hold, of 16 bytes at the most.
     """
     last = _along(index[-1], made).type
-    if not isinstance(last, Axis) or last.role != "columns":
+    if not isinstance(last, Axis) or (last.role != "columns" and last.name != context.shapes.flat):
         return 1
     if tensor.as_tensor.dtype.bits == 4:
         return 2
     if context.tiles[last.name].shifted:
         return 1
-    return 1 if tensor.name in context.kernel.unaligned else 2
+    if tensor.name in context.kernel.unaligned:
+        return 1
+    return min(context.shapes.lanes.vector, TMA_ALIGN // tensor.as_tensor.dtype.bytes)
 
 
 def _along(index: Value, made: Mapping[Value, Op]) -> Value:

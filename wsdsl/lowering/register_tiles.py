@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from wsdsl.ir.fragment_ops import Join
 from wsdsl.ir.op import Value
 from wsdsl.ir.tile_ops import Full, Map
-from wsdsl.ir.types import Axis, DType, Fragment, Tile, Type
+from wsdsl.ir.types import ACCUMULATOR, Axis, DType, Fragment, Lanes, Tile, Type
 from wsdsl.lowering.builder import Builder
 
 MAX_WIDTH = 64
@@ -48,11 +48,18 @@ class Shape:
     columns: str | None
     blocks: int = 1
     widths: tuple[int, ...] = (1,)
+    lanes: Lanes = ACCUMULATOR
 
     def piece(self, dtype: DType, chunk: int) -> Type:
         if self.rows is None and self.columns is None:
             return Tile(dtype)
-        return Fragment(dtype, 64 if self.rows else 1, self.widths[chunk] if self.columns else 1)
+        rows, columns = 64 if self.rows else 1, self.widths[chunk] if self.columns else 1
+        return Fragment(dtype, rows, columns, lanes=self.lanes)
+
+    @property
+    def elements(self) -> int:
+        """Of a block of rows, along the axis of its rows."""
+        return 64 * self.lanes.columns if self.rows == self.columns else 64
 
     def first_column(self, chunk: int) -> int:
         return sum(self.widths[:chunk])
@@ -66,7 +73,8 @@ class Shape:
 class Shapes:
     """Shapes of tiles by their axes. `narrow` axes are cut to chunks of at most 32 columns, since
     four-byte elements are stored from them through a line of 128 bytes. `cut` are those whose
-    chunks are given.
+    chunks are given. `lanes` other than an accumulator's hold pieces as wide as they are, and may
+    have one axis, the `flat` one, as their rows and columns.
     """
 
     def __init__(
@@ -76,9 +84,12 @@ class Shapes:
         share: str,
         narrow: set[str],
         cut: dict[str, tuple[int, ...]],
+        lanes: Lanes,
+        flat: str | None,
     ) -> None:
         self.axes, self.consumers, self.share = axes, consumers, share
-        self.narrow, self.cut = narrow, cut
+        self.narrow, self.cut, self.lanes = narrow, cut, lanes
+        self.flat = flat if lanes != ACCUMULATOR else None
 
     def own(self, axis: str) -> int:
         """Elements of a warpgroup's share along an axis."""
@@ -86,20 +97,26 @@ class Shapes:
         return kind.size // self.consumers if kind.role == self.share else kind.size
 
     def widths(self, axis: str) -> tuple[int, ...]:
+        if self.lanes != ACCUMULATOR:
+            return (self.lanes.columns,) * (self.own(axis) // self.lanes.columns)
         return self.cut.get(axis) or chunk_widths(self.own(axis), axis in self.narrow)
 
     def of(self, axes: tuple[str, ...]) -> Shape:
         rows = next((a for a in axes if self.axes[a].role == "rows"), None)
         columns = next((a for a in axes if self.axes[a].role == "columns"), None)
+        if rows and rows == self.flat:
+            blocks = self.own(rows) // (64 * self.lanes.columns)
+            return Shape(rows, rows, blocks, (self.lanes.columns,), self.lanes)
         blocks = self.own(rows) // 64 if rows else 1
-        return Shape(rows, columns, blocks, self.widths(columns) if columns else (1,))
+        widths = self.widths(columns) if columns else (1,)
+        return Shape(rows, columns, blocks, widths, self.lanes)
 
     def within(self, axis: str, size: int) -> bool:
         """Whether no piece of a tile that begins at a multiple of its size reaches over one of
         `size`.
         """
         shape = self.of((axis,))
-        widest = 64 if shape.rows else max(shape.widths)
+        widest = shape.elements if shape.rows else max(shape.widths)
         begins = (shape.first_column(j) for j in range(len(shape.widths)))
         return not any(at % widest for at in (size, self.own(axis), *begins))
 
@@ -154,7 +171,8 @@ def covering(dtype: DType, parts: Iterable[Value]) -> Type:
     kinds = [v.type for v in parts if isinstance(v.type, Fragment)]
     if not kinds:
         return Tile(dtype)
-    return Fragment(dtype, max(k.rows for k in kinds), max(k.columns for k in kinds))
+    rows, columns = max(k.rows for k in kinds), max(k.columns for k in kinds)
+    return Fragment(dtype, rows, columns, lanes=kinds[0].lanes)
 
 
 def narrow(

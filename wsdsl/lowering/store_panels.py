@@ -13,6 +13,7 @@ from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.builder import INT
+from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.register_tiles import Shape, Shapes
 
 WARP_ROWS = 16
@@ -87,8 +88,10 @@ def staged_tensors(kernel: Kernel, region: Region, shapes: Shapes) -> set[Value]
 @once
 def stored_as_panels(kernel: Kernel) -> frozenset[Value]:
     """Tensors all stores of which are of tiles of rows and columns, one of them contiguous: threads
-    and TMA do not wait for each other.
+    and TMA do not wait for each other. Threads that hold vectors store them as they are.
     """
+    if holds_vectors(kernel):
+        return frozenset()
     stores = kernel.of(Store)
     others = (op.tensor for op in stores if not _is_panel(kernel, op))
     return frozenset(op.tensor for op in stores).difference(others)

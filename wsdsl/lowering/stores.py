@@ -294,6 +294,7 @@ def _cover(a: Shape, b: Shape) -> Shape:
         a.columns or b.columns,
         max(a.blocks, b.blocks),
         max(a.widths, b.widths, key=sum),
+        a.lanes,
     )
 
 

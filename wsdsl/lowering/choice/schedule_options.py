@@ -16,6 +16,7 @@ from wsdsl.lowering.choice.tile_sizes import LINES, contracted, with_lines
 from wsdsl.lowering.cooperation import cluster_splits, num_shares, shared_role
 from wsdsl.lowering.decode import ROWS, decoded
 from wsdsl.lowering.footprint import axis_sizes, depth_steps, runs_ahead
+from wsdsl.lowering.lanes import MOST_COLUMNS, flat_axis, holds_vectors
 from wsdsl.lowering.model.predict import is_one_wave
 from wsdsl.lowering.model.workload import Work, scales_products
 from wsdsl.lowering.product_operands import computed_operands
@@ -38,6 +39,10 @@ ALONE_ROWS, ALONE_COLUMNS = 192, 128
 results of one would leave the tensor cores idle."""
 PLAIN_WIDTH = 64
 """Of a kernel without products, which gains nothing by more."""
+WIDTHS = (16, 32, 64, MOST_COLUMNS)
+LEAST_COLUMNS, CTAS = 32, 4
+"""Of tiles in vectors; and CTAs on an SM, of 64 rows, which together have some 32 KB in flight at
+the least."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +103,8 @@ def _heights(kernel: Kernel, given: Schedule, team: Schedule, work: Work) -> Seq
     shares, products = num_shares(kernel, team), kernel.of(Contract)
     apart = team.mode == "pingpong" or shares["columns"] > 1
     heights = [128, 64] if apart and products else [64 * shares["rows"]]
+    if flat_axis(kernel) is not None and holds_vectors(kernel):
+        return [64 * shares["rows"] * _flat_columns(kernel, work)]
     tall = 128 * shares["rows"]
     both = products and team.mode == "cooperative" and tall <= 256
     if both and (_in_place(kernel) or not work.thin) and tall not in heights:
@@ -121,11 +128,38 @@ def _widths(kernel: Kernel, given: Schedule, team: Schedule, work: Work) -> Sequ
     if work.few_columns:
         is_open = given.cluster is None and given.scheduler in (None, "auto")
         return _around(widths, max(work.columns.values()), 2 if is_open else 1)
+    if holds_vectors(kernel):
+        return [_vector_width(kernel, team, work)]
     if not kernel.of(Contract):
         return [-(-PLAIN_WIDTH // step) * step]
     between = not scales_products(kernel) and work.sized and column_step(kernel, given) < WIDTH
     halves = range(widest - step // 2, 0, -step) if between else ()
     return [*widths, *(w for w in halves if w % each == 0)]
+
+
+def _flat_columns(kernel: Kernel, work: Work) -> int:
+    """Of the pieces of an axis that has rows and columns for itself, likewise."""
+    (name,) = (name for name, axis in axes_of(kernel).items() if axis.role)
+    for columns in (MOST_COLUMNS, MOST_COLUMNS // 2):
+        if work.num_tiles({name: 64 * columns}) >= CTAS * work.target.num_sms:
+            return columns
+    return LEAST_COLUMNS if work.sized else MOST_COLUMNS
+
+
+def _vector_width(kernel: Kernel, team: Schedule, work: Work) -> int:
+    """As wide as a piece, if enough CTAs then have a tile to hide each other's latency."""
+    sides = {name: axis.role for name, axis in axes_of(kernel).items()}
+
+    def num_tiles(width: int) -> int:
+        own = {name: 64 if side == "rows" else width for name, side in sides.items() if side}
+        return work.num_tiles(own)
+
+    needed = max(work.columns.values(), default=MOST_COLUMNS)
+    widest = next(w for w in WIDTHS if w >= min(needed, MOST_COLUMNS))
+    if not work.sized or num_tiles(LEAST_COLUMNS) == num_tiles(widest):
+        return widest
+    enough = (w for w in WIDTHS[::-1] if num_tiles(w) >= CTAS * work.target.num_sms)
+    return min(widest, max(LEAST_COLUMNS, next(enough, LEAST_COLUMNS)))
 
 
 def _width_step(kernel: Kernel, team: Schedule) -> int:
@@ -205,6 +239,8 @@ def _teams(kernel: Kernel, given: Schedule, work: Work) -> Iterator[tuple[Mode, 
         short = not in_place and 1 < work.under(dict.fromkeys(axes, 128)).promoted <= SHORT
         several = (3, 2) if scales_products(kernel) else (2, 3) if short else (2,)
         usual = (2, 1) if few or heights or alone else several
+        if holds_vectors(kernel):
+            usual = (1,)  # Other CTAs hide the latency of one.
         if heights and all(h % 192 == 0 for h in heights):
             usual = (2, 3, 1)
         if work.few_columns and _decodes(kernel):

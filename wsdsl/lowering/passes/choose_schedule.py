@@ -41,6 +41,7 @@ from wsdsl.lowering.footprint import (
     part_bytes,
     promoted_registers,
 )
+from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.model.predict import predict
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.precision import choose_precision
@@ -149,7 +150,9 @@ def completed(
     work, tile = Work.of(kernel, sizes), axis_sizes(kernel, option)
     chosen = _sized(kernel, option, work, tile)
     chosen = with_tile_order(chosen, work, tile)
-    if work.sized:
+    if holds_vectors(kernel) and option.scheduler in (None, "auto"):
+        chosen = dataclasses.replace(chosen, scheduler="grid")
+    elif work.sized:
         own = predict(work, chosen, tile)
         if option.scheduler in (None, "auto"):
             chosen = with_dealt_tiles(chosen, own)

@@ -39,11 +39,14 @@ from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import Namer, definers, retype, used_inside, uses, with_regions, yielded
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import Builder
+from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.zeros import tiles_of_zeros
 
 
 def defer_sums(kernel: Kernel) -> Kernel:
     namer = Namer.of(kernel)
+    if holds_vectors(kernel):
+        return kernel  # Lanes have no eight columns; memory takes longer than what is saved.
 
     def change(op: Partition) -> Partition:
         return _Deferring(kernel, op, namer).partition() if op.share == "rows" else op

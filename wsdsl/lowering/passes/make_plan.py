@@ -38,6 +38,7 @@ from wsdsl.lowering.footprint import (
     ring_depth,
     slot_bytes,
 )
+from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.slots import SlotGroup, layouts_of, operand_slots
 from wsdsl.schedule import Schedule
@@ -77,7 +78,7 @@ def make_plan(kernel: Kernel) -> Kernel:
         order_barriers=follow_one_another(kernel, schedule),
         copies_ahead=_copies_ahead(kernel, schedule, groups),
     )
-    if any(isinstance(op, Store) for op in kernel.ops):
+    if kernel.of(Store) and not holds_vectors(kernel):
         left = kernel.target.smem_bytes - plan.smem_bytes
         buffers = left // (STAGING_BYTES * plan.num_consumers)
         plan = dataclasses.replace(plan, staging=max(1, min(STAGING_BUFFERS, buffers)))

@@ -1,0 +1,152 @@
+"""Kernels without products hold tiles as vectors, as memory wants them."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tests.kernels import CASES
+from wsdsl import Schedule, parse
+from wsdsl.diagnostics import VerifyError
+from wsdsl.ir.memory_ops import LoadGlobal, StoreGlobal, TmaStore
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.parser import parse_kernel
+from wsdsl.ir.spec import verify
+from wsdsl.ir.types import ACCUMULATOR, Fragment, Lanes
+
+MOVED = """
+@kernel
+def moved(X: {first}[M, N], b: f32[N], Y: {last}[M, N]):
+    for m, n in tiles(M, N):
+        Y[m, n] = cast(X[m, n], f32) + b[n]
+
+@kernel
+def turned(X: {first}[M, N], Y: {last}[N, M]):
+    for m, n in tiles(M, N):
+        Y[n, m] = cast(X[m, n], f32)
+
+@kernel
+def added(X: {first}[M, N], Y: {last}[M, N]):
+    for m, n in tiles(M, N):
+        Y[m, n] += cast(X[m, n], f32)
+
+@kernel
+def line(X: {first}[N], Y: {last}[N]):
+    for n in tiles(N):
+        Y[n] = cast(X[n], f32) * cast(index(n), f32)
+"""
+SIZES = dict(M=8192, N=8192)
+
+
+def scheduled(name: str, first: str, last: str, unaligned: tuple[str, ...] = ()) -> Kernel:
+    kernel = vars(parse(MOVED.format(first=first, last=last)))[name]
+    sizes = {"N": 1 << 26} if name == "line" else SIZES
+    return kernel._compile(None, sizes, unaligned).scheduled
+
+
+def lanes(kernel: Kernel) -> set[Lanes]:
+    kinds = (op.result.type for op in kernel.of(LoadGlobal))
+    return {kind.lanes for kind in kinds if isinstance(kind, Fragment)}
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "held", "vectors"),
+    [
+        ("f32", "f32", Lanes(4, 32), {"X": 4, "b": 4, "Y": 4}),
+        ("bf16", "bf16", Lanes(8, 16), {"X": 8, "b": 4, "Y": 8}),
+        ("i8", "f32", Lanes(4, 32), {"X": 4, "b": 4, "Y": 4}),
+        ("u8", "f8e4m3", Lanes(16, 8), {"X": 16, "b": 4, "Y": 16}),
+    ],
+)
+def test_vectors_are_of_16_bytes(
+    first: str, last: str, held: Lanes, vectors: dict[str, int]
+) -> None:
+    made = scheduled("moved", first, last)
+    assert lanes(made) == {held}
+    accesses = [*made.of(LoadGlobal), *made.of(StoreGlobal)]
+    assert {op.tensor.name: op.vector for op in accesses} == vectors
+
+
+def test_an_axis_alone_has_rows_and_columns() -> None:
+    made = scheduled("line", "bf16", "bf16")
+    (load,) = made.of(LoadGlobal)
+    kind = load.result.type
+    assert isinstance(kind, Fragment) and (kind.rows, kind.columns) == (64, 128)
+    assert load.vector == 8
+
+
+@pytest.mark.parametrize("name", ["turned", "added"])
+def test_what_has_another_order_is_held_as_products_have_it(name: str) -> None:
+    assert lanes(scheduled(name, "bf16", "bf16")) == {ACCUMULATOR}
+
+
+def test_rows_that_are_not_aligned_go_through_shared_memory() -> None:
+    assert lanes(scheduled("moved", "bf16", "bf16", ("X", "Y"))) == {ACCUMULATOR}
+
+
+def test_tiles_are_as_narrow_as_fills_the_card() -> None:
+    kernel = vars(parse(MOVED.format(first="bf16", last="bf16")))["moved"]
+    tiles = {n: (kernel.schedule(M=n, N=n).tile or {})["n"] for n in (8192, 2048, 1024)}
+    assert tiles == {8192: 128, 2048: 64, 1024: 32}
+
+
+def test_products_keep_their_order() -> None:
+    kernel = CASES["epilogue"].kernel._compile(None, {}, ()).scheduled
+    assert lanes(kernel) <= {ACCUMULATOR} and kernel.of(TmaStore)
+
+
+BY_HAND = """
+kernel k @ scheduled (%X: tensor<f32[M, N]>, %Y: tensor<f32[M, N]>) {
+  %c0: i32 = constant(value=0)
+  launch_grid(tiles=(("M", 64),))
+  partition(role="compute") {
+    %rows: frag<i32[64x1] lanes 4x16> = iota(start=%c0)
+    %columns: frag<i32[1x64] lanes 4x16> = iota(start=%c0)
+    %x: frag<f32[64x64] lanes 4x16> = load_global(tensor=%X, index=(%rows, %columns), vector=4)
+    %y: frag<f32[64x64] lanes 4x16> = map(fn="add", args=(%x, %x))
+    store_global(tensor=%Y, index=(%rows, %columns), value=%y, vector=4)
+  }
+}
+"""
+
+
+def test_lanes_are_read_back() -> None:
+    kernel = parse_kernel(BY_HAND)
+    verify(kernel)
+    assert parse_kernel(str(kernel)) == kernel
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("%x: frag<f32[64x64] lanes 4x16>", "%x: frag<f32[64x64] lanes 4x8>", "in several ways"),
+        ("%x: frag<f32[64x64] lanes 4x16>", "%x: frag<f32[64x32] lanes 4x16>", "of 64 columns"),
+        ("vector=4", "vector=8", "counts no columns"),
+        ("lanes 4x16", "lanes 4x64", "2 to 32 of them"),
+    ],
+)
+def test_lanes_that_do_not_fit(old: str, new: str, told: str) -> None:
+    with pytest.raises(VerifyError, match=told):
+        verify(parse_kernel(BY_HAND.replace(old, new)))
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        None,
+        Schedule(tile=dict(n=64)),
+        Schedule(consumers=2, scheduler="persistent"),
+        Schedule(tile=dict(m=128, n=32), consumers=2),
+    ],
+    ids=repr,
+)
+def test_every_schedule_gives_the_same(schedule: Schedule | None) -> None:
+    kernel = vars(parse(MOVED.format(first="i8", last="bf16")))["moved"]
+    rng = np.random.default_rng(0)
+    x, b = rng.integers(-128, 128, (130, 200), np.int8), rng.standard_normal(200, np.float32)
+    made = kernel.compile(schedule, M=130, N=200)
+    y = np.zeros((130, 200), ml_dtypes.bfloat16)
+    made.simulate(x, b, y)
+    assert (y == (x + b).astype(ml_dtypes.bfloat16)).all()
+    assert made.prove()
