@@ -121,13 +121,14 @@ def test_three_dimensions_of_16_bits() -> None:
 
 
 def test_operands_that_are_packed_and_no_more() -> None:
-    """Threads read them, too; a product takes one operand from registers, and makes none of loads
-    alone.
-    """
+    """Threads read them, too: the other operand is made in SMEM then, and they can not be."""
     own, x, w = kernel(), bits(24, 96).astype(ml_dtypes.bfloat16), bits(72, 96)
     packed, s = own.pack(X=x), np.ones(72, np.float32)
     with pytest.raises(CompileError, match="both operands of this product are computed"):
-        own.simulate(packed, w, s, None)
+        own.simulate(packed, w, s, None, schedule=Schedule(decode="registers"))
+    both = own.simulate(packed, w, s, None)
+    wanted = (x.astype(np.float64) @ w.T.astype(np.float64)).astype(ml_dtypes.bfloat16)
+    assert np.array_equal(both, wanted)
     with pytest.raises(CompileError, match="X is packed, and this load comes through no slot"):
         own.simulate(packed, w, s, None, schedule=Schedule(decode="shared"))
     plain = kernel(TEXT.replace("i8", "bf16").replace("cast(W[n, k], bf16)", "W[n, k]"))

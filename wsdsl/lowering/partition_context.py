@@ -16,7 +16,7 @@ from wsdsl.ir.barrier_ops import (
 )
 from wsdsl.ir.fragment_ops import Iota
 from wsdsl.ir.op import Kernel, Op, Value
-from wsdsl.ir.pipeline_ops import AddInCluster, AxisAt, Partition, RenameAxes
+from wsdsl.ir.pipeline_ops import AddInCluster, AxisAt, Materialize, Partition, RenameAxes
 from wsdsl.ir.slot_ops import SubtilesInShared
 from wsdsl.ir.tile_ops import Block, Contract, End, Map, Store
 from wsdsl.ir.types import BOOL, I32, Axis, Fragment, Tile
@@ -146,6 +146,13 @@ class PartitionContext:
         """What has been read, where no store is to follow."""
         if self.read:
             self.publish(loc)
+
+    def compute(self, pieces: RegisterTile, op: Materialize) -> None:
+        before, self.in_order = self.in_order, self.in_order or op.in_order
+        for i in range(pieces.shape.blocks - op.but_last):
+            for j in range(len(pieces.shape.widths)):
+                pieces.get(i, j)
+        self.in_order = before
 
     def begin_axis(self, op: Op) -> None:
         assert isinstance(op, AxisAt)

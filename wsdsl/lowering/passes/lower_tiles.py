@@ -199,14 +199,8 @@ class _Lowering:
                 known = {v: self.scalar(v) for v in operands(op)}
                 self.context.begin_axis(replace_operands(op, known))
             case Materialize():
-                before = self.context.in_order
-                self.context.in_order |= op.in_order
                 for value in op.values:
-                    pieces = self.pieces(value)
-                    for i in range(pieces.shape.blocks - op.but_last):
-                        for j in range(len(pieces.shape.widths)):
-                            pieces.get(i, j)
-                self.context.in_order = before
+                    self.context.compute(self.pieces(value), op)
                 if op.but_last:
                     self.products.start_turns(op.loc)
             case Whole():

@@ -52,7 +52,9 @@ def _unfit(kernel: Kernel, beside: Kernel) -> Iterator[Value]:
         computed = [v for v in computed_operands(kernel, op) if v not in decoded(kernel).tiles]
         yield from (v for v in computed if v.as_tile.dtype.bits != 16)
         if len(computed) > 1:
-            yield max(computed, key=lambda v: (v in may_be, _bits(kernel, v)))
+            yield max(
+                computed, key=lambda v: (v in may_be, not _is_packed(kernel, v), _bits(kernel, v))
+            )
 
 
 def _has_roles(kernel: Kernel) -> bool:
@@ -73,6 +75,12 @@ def _with(kernel: Kernel, shared: list[Value]) -> Kernel:
         whole = {op.tensor.name for op in _of_each_element(kernel, value)}
         held |= dict.fromkeys(sorted(whole or tensors_of(kernel, value)), "shared")
     return dataclasses.replace(kernel, schedule=dataclasses.replace(given, decode=held))
+
+
+def _is_packed(kernel: Kernel, operand: Value) -> bool:
+    """Whether it is multiplied as it is, in the order of registers."""
+    made = kernel.definers[operand]
+    return isinstance(made, Load) and made.packed
 
 
 def _of_each_element(kernel: Kernel, operand: Value) -> list[Load]:
