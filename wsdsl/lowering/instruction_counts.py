@@ -24,12 +24,16 @@ products that read what is converted."""
 LOADED, LOADED_NARROW = 6.0, 13.0
 """An element that threads load by themselves: masks, addresses and loads; of less than 32 bits,
 which are loaded in pairs where a row lets them, and else singly."""
+LOADED_VECTOR = 1.0
+"""The same where lanes hold vectors, of 4 to 16 elements a load."""
 REDUCED = {"add": 1.0, "max": 2.0, "min": 2.0}
 """Of an element that is reduced; the few shuffles of a row are not counted."""
 
 
-def of_load(kind: DType) -> float:
+def of_load(kind: DType, vectors: bool = False) -> float:
     """Instructions for an element that threads load by themselves."""
+    if vectors:
+        return LOADED_VECTOR
     return LOADED if kind.bits >= 32 else LOADED_NARROW
 
 

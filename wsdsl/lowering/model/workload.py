@@ -17,6 +17,7 @@ from wsdsl.lowering.axes import axes_of, output_nest, with_loops
 from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.footprint import num_parts
 from wsdsl.lowering.instruction_counts import instructions, of_load
+from wsdsl.lowering.lanes import CTAS, holds_vectors
 from wsdsl.lowering.loop_stages import is_mask
 from wsdsl.lowering.model.loading import crossing
 from wsdsl.lowering.model.numbers import COPIED, COPIED_SINGLY
@@ -66,6 +67,7 @@ class Work:
         self._known: dict[object, Workload] = {}
         self._moves: dict[object, tuple[float, float]] = {}
         self._least: dict[object, tuple[int, float, float, float]] = {}
+        self.beside = CTAS if holds_vectors(kernel) else 1
         self._take_apart(kernel)
 
     @classmethod
@@ -118,7 +120,7 @@ class Work:
                 kind = op.result.type
                 self.direct.append((at, kind.dtype.bits / 8, kind.axes))
                 if not kernel.of(Contract):
-                    self.computed.append((at, of_load(kind.dtype), kind.axes))
+                    self.computed.append((at, of_load(kind.dtype, self.beside > 1), kind.axes))
             elif not is_mask(op, made) and (own := instructions(op)):
                 self.computed.append((at, *own))
 
@@ -300,6 +302,7 @@ class Work:
             least_slice=self.least_slice,
             few_columns=self.few_columns and all(tile[a] >= n for a, n in self.columns.items()),
             uneven=uneven,
+            beside=self.beside,
         )
 
     def _launched(self, loop: Loop, trips: int, cluster: Mapping[str, int]) -> int:
