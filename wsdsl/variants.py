@@ -27,6 +27,7 @@ from wsdsl.schedule import Schedule
 MAX_CHOICES = 1024
 """Calls of different sizes whose compiled kernel is remembered."""
 Sizes = tuple[tuple[str, int], ...]
+Code = tuple["Schedule | None", Sizes, tuple[str, ...]]
 
 
 class Asked(NamedTuple):
@@ -52,7 +53,7 @@ class Variants:
     def __init__(self, key: str | None, tile: Callable[[], ir.Kernel]) -> None:
         """`key` is that of the text; `tile` gives the kernel at the level TILE."""
         self.key, self._tile = key, tile
-        self._compiled: dict[tuple[Schedule | None, Sizes, tuple[str, ...]], Compiled] = {}
+        self._compiled: dict[Code, Compiled] = {}
         self.choices: dict[Asked, Compiled] = {}
         self._stand_ins: dict[tuple[object, ...], StandIns] = {}
         self._lock = threading.RLock()
@@ -219,8 +220,7 @@ class Variants:
             code = (chosen.schedule, kernel.sizes, asked.unaligned)
             if code not in self._compiled:
                 kernel = dataclasses.replace(kernel, schedule=chosen.schedule)
-                key = self._code_key(*code)
-                self._compiled[code] = Compiled(kernel, key=key, chosen=chosen)
+                self._compiled[code] = Compiled(kernel, key=self._code_key(*code), chosen=chosen)
             return self._choose(asked, self._compiled[code])
 
     def made(
@@ -273,9 +273,7 @@ class Variants:
         _ = found.artifact
         return self._choose(asked, found)
 
-    def _code_of(
-        self, asked: Asked, choice: Choice
-    ) -> tuple[Schedule | None, Sizes, tuple[str, ...]]:
+    def _code_of(self, asked: Asked, choice: Choice) -> Code:
         return choice.schedule, self.static(asked.sizes), asked.unaligned
 
     def found(
@@ -286,10 +284,8 @@ class Variants:
         padded: tuple[str, ...],
     ) -> Compiled | None:
         """What serves the class of these sizes, if it is made, here or on disk."""
-        chosen = self.sizes_for(schedule, sizes, unaligned, padded, anew=False)
-        if chosen is None:
-            return None
-        return self.at_hand(self.asked(schedule, chosen, unaligned, padded))
+        at = self.sizes_for(schedule, sizes, unaligned, padded, anew=False)
+        return None if at is None else self.at_hand(self.asked(schedule, at, unaligned, padded))
 
     def at_hand(self, asked: Asked) -> Compiled | None:
         """What is made, here or on disk."""
