@@ -33,7 +33,7 @@ SMALL = {
         dict(M=136, N=72, K=328),
     ),
     "held_operand": (
-        Schedule(tile=dict(m=64, n=32), consumers=1, stages=2),
+        Schedule(tile=dict(m=64, n=32), consumers=1, stages=2, scheduler="persistent"),
         dict(M=500, N=200, D=64),
         # With one inner slot a tile, the inner ring does not hold the outer one back.
         dict(M=1000, N=20, D=64),
