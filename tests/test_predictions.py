@@ -8,17 +8,18 @@ from pathlib import Path
 from benchmarks import predictions
 
 RESULTS = Path(predictions.__file__).parent / "results" / "predictions_h100.json"
-EACH = 7
+EACH = 5
 
 
 def figures() -> list[tuple[float, float, float, float]]:
-    """Of each seventh kernel, of all families."""
+    """Of each fifth kernel, of all families that were measured."""
     held = predictions.read(RESULTS)
     rows = defaultdict(list)
     for row in held["rows"]:
         rows[row["case"]].append(row)
     found = []
-    for case in predictions.posed(**held["cases"])[::EACH]:
+    measured = [case for case in predictions.posed(**held["cases"]) if rows[case.name]]
+    for case in measured[::EACH]:
         own = rows[case.name]
         us = [one.microseconds for one in predictions.predicted(case, own, held["gpu"])]
         found.append(predictions.figures([row["us"] for row in own], us))

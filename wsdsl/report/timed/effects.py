@@ -9,7 +9,7 @@ from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Op
-from wsdsl.ir.types import DTYPES, Accumulator, Barriers, Fragment, Tensor
+from wsdsl.ir.types import ACCUMULATOR, DTYPES, Accumulator, Barriers, Fragment, Tensor
 from wsdsl.ir.wgmma import k_step
 from wsdsl.lowering.instruction_counts import of_load, per_element
 from wsdsl.report.timed.agent import Agent, Effect, Steps
@@ -64,7 +64,8 @@ def load_global(agent: Agent, op: m.LoadGlobal) -> None:
     # Without products all that an iteration loads is asked for at its begin.
     asked = agent.now
     if not speeds.has_products:
-        cycles = of_load(kind.dtype) * num * speeds.own_instruction
+        vectors = kind.lanes != ACCUMULATOR
+        cycles = of_load(kind.dtype, vectors) * num * speeds.own_instruction
         asked = agent.loading.take(agent.begun, cycles)[1]
     begin, end = sm.thread_loads.take(asked, wanted * speeds.thread_load)
     from_memory = sm.memory.take(begin, wanted * speeds.memory)[1]

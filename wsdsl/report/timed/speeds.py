@@ -51,7 +51,10 @@ class Speeds:
         moved = sum(s.times * (s.loaded + s.direct + s.stored) for s in asked.steps)
         tiles = prediction.work.steps / (max(1, asked.depth) if prediction.work.cut else 1)
         crowding, longer = prediction.crowding, asked.crossing * astray(asked, schedule)
-        filled = loaded_cycles(asked, prediction.busy)
+        # Others' latencies pass beside one's own.
+        filled = loaded_cycles(asked, prediction.busy) / asked.beside
+        own = num_cooperating(schedule)
+        issued = issuing(rates, own * asked.beside)
         waits = rates.tma_l2_cycles if asked.product_cycles else filled
         # The first operands come within what a start takes.
         first = filled + rates.mbarrier_cycles if asked.product_cycles else 0.0
@@ -67,10 +70,8 @@ class Speeds:
             thread_store=1 / rates.l2_store_bytes,
             send=2 / rates.cluster_send_bytes,
             shared=pace / rates.smem_read_bytes,
-            instruction=pace / issuing(rates, num_cooperating(schedule)),
-            own_instruction=pace
-            * num_cooperating(schedule)
-            / issuing(rates, num_cooperating(schedule)),
+            instruction=pace / issued,
+            own_instruction=pace * own / issued,
             loaded=waits,
             filled=filled,
             has_products=asked.product_cycles > 0,
