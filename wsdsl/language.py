@@ -81,6 +81,8 @@ __all__ = [
     "log",
     "log2",
     "lookup",
+    "mulhi",
+    "popcount",
     "relu",
     "rsqrt",
     "sigmoid",
@@ -219,6 +221,16 @@ def min(*args: Any, **options: Any) -> Any:
 def fma(a: Tile | Scalar, b: Tile | Scalar, c: Tile | Scalar) -> Tile:
     """a * b + c, rounded once."""
     raise not_python("fma")
+
+
+def mulhi(a: Tile | Scalar, b: Tile | Scalar) -> Tile:
+    """The upper 32 bits of the 64 of the product of two u32, or of two i32."""
+    raise not_python("mulhi")
+
+
+def popcount(x: Tile | Scalar) -> Tile:
+    """How many bits of an integer of any width are set, i32; of a bool 0 or 1."""
+    raise not_python("popcount")
 
 
 def exp(x: Tile | Scalar) -> Tile:

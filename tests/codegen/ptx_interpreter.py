@@ -253,6 +253,8 @@ class _Thread:
             case "bfe":
                 field = read[0] >> values[1] & ((1 << values[2]) - 1)
                 return (signed(field, values[2]) if type[0] == "s" else field) & whole
+            case "popc":
+                return (values[0] & 0xFFFFFFFF).bit_count()
             case "shl":
                 return read[0] << min(values[1], bits) & whole
             case "shr":

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from tests.codegen.ptx_interpreter import Memory, Program
+from tests.codegen.run_warp import run_warp
 from tests.codegen.support import kernel_of, ptx_of
-from wsdsl.artifact.signature import PointerArgument, SizeArgument, StrideArgument
 from wsdsl.codegen.literals import literal
-from wsdsl.codegen.signature import signature
 from wsdsl.ir.swizzle import panel_address
 from wsdsl.ir.types import DTYPES
 from wsdsl.simulator.arithmetic import convert, numpy_dtype, round_float
@@ -38,23 +37,9 @@ def stored(x: Any, source: str, target: str, *, across: bool = False) -> Any:
         source=source, target=target, index="%c, %r" if across else "%r, %c", vector=2 - across
     )
     kernel = kernel_of(body, f"%X: tensor<{source}[A, B]>, %Y: tensor<{target}[M, N]>")
-    held, base = bytes_of(x, DTYPES[source]), 1 << 20
+    known = dict(zip("ABMN", (*x.shape, ROWS, COLUMNS)))
     size = DTYPES[target].size(ROWS * COLUMNS)
-    memory = Memory(base, bytearray(held.tobytes() + bytes(size)), bytearray())
-    starts = {"X": base, "Y": base + held.nbytes}
-    strides, known = {"X": x.shape[1], "Y": COLUMNS}, dict(zip("ABMN", (*x.shape, 16, 64)))
-    arguments: list[int] = []
-    for argument in signature(kernel).arguments:
-        if isinstance(argument, PointerArgument):
-            arguments.append(starts[argument.tensor])
-        elif isinstance(argument, StrideArgument):
-            arguments.append(strides[argument.tensor])
-        else:
-            assert isinstance(argument, SizeArgument)
-            arguments.append(known[argument.dim])
-    Program(ptx_of(kernel)).run_warp(arguments, memory)
-    assert sorted(memory.written) == [*range(held.nbytes, held.nbytes + size)]
-    made = np.array([memory.written[i] for i in sorted(memory.written)], np.uint8)
+    made = run_warp(kernel, known, {"X": bytes_of(x, DTYPES[source])}, "Y", size)
     return elements_of(made.reshape(ROWS, -1), DTYPES[target])
 
 

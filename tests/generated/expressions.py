@@ -133,6 +133,8 @@ class Expressions:
         a = self.value(dtype, axes, scope, depth - 1)
         if self.chance(0.1):
             signed = dtype.startswith("i")
+            if dtype == "i32" and self.chance(0.3):
+                return f"popcount({self.value(self.rng.choice(INTEGERS), axes, scope, depth - 1)})"
             made = (f"abs({a})", f"relu({a})", f"(-{a})" if signed else f"(~{a})", f"(~{a})")
             return self.rng.choice(made)
         if self.chance(0.25):
@@ -140,7 +142,8 @@ class Expressions:
             return f"({a} {op} {by})"
         b = self.literal(dtype) if self.chance(0.3) else self.value(dtype, axes, scope, depth - 1)
         if self.chance(0.2):
-            return f"{self.rng.choice(('max', 'min'))}({a}, {b})"
+            known = ("max", "min", "mulhi") if dtype in ("i32", "u32") else ("max", "min")
+            return f"{self.rng.choice(known)}({a}, {b})"
         return f"({a} {self.rng.choice(('+', '-', '*', '&', '|', '^'))} {b})"
 
     def condition(self, axes: tuple[Axis, ...], scope: Scope, depth: int) -> str:

@@ -22,6 +22,7 @@ from wsdsl.codegen.paired_maps import paired
 from wsdsl.codegen.relaxed_functions import relaxed
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.ir.global_memory import MAX_SIZE
 from wsdsl.ir.op import Value
 from wsdsl.ir.tile_ops import COMPARISONS, Constant, Full, Map
 from wsdsl.ir.types import F32, DType, Fragment, Tile, Type
@@ -47,7 +48,7 @@ def define(c: Context, result: Value, held: Registers) -> None:
 
 def convert_constant(c: Context, op: Constant) -> None:
     dtype, _ = dtype_and_shape(op.result.type)
-    sure = dtype.is_integer and op.value >= 0
+    sure = dtype.is_integer and 0 <= op.value < 1 << 31
     c.held[op.result] = Scalar(literal(op.value, dtype), dtype, op.value, nonnegative=sure)
 
 
@@ -101,7 +102,7 @@ def convert_map(c: Context, op: Map) -> None:
         )
     define(c, op.result, held)
     if isinstance(op.result.type, Tile) and dtype.is_integer:
-        sure = _stays_nonnegative(op.fn, [c.held[a] for a in op.args])
+        sure = _stays_nonnegative(op, [c.held[a] for a in op.args])
         origin, offset = _shifted(op.fn, [c.held[a] for a in op.args])
         c.held[op.result] = Scalar(held.texts[0], dtype, None, sure, origin, offset)
 
@@ -137,10 +138,14 @@ def nonnegative(held: Held) -> bool:
             return False
 
 
-def _stays_nonnegative(fn: str, args: list[Held]) -> bool:
-    """Sizes and indices do not overflow: a tensor has fewer than 2^31 of each."""
-    sure = [nonnegative(a) for a in args]
-    if fn in ("and", "max"):
+def _stays_nonnegative(op: Map, args: list[Held]) -> bool:
+    """Sizes and indices do not overflow: a tensor has fewer than 2^31 of each. What may wrap is not
+    known to be nonnegative, nor is what may become an i32 below 0 when a u32 is cast.
+    """
+    fn, sure = op.fn, [isinstance(a, Scalar) and a.nonnegative for a in args]
+    if op.wraps:
+        return False
+    if fn == "and" or (fn == "max" and dtype_and_shape(op.result.type)[0].kind == "int"):
         return any(sure)
     if fn == "mod":
         return sure[1]
@@ -155,7 +160,7 @@ def _affine(c: Context, op: Map, shape: Shape) -> Registers | None:
     if isinstance(a, Scalar) and isinstance(b, Registers) and op.fn != "sub":
         a, b = b, a
     if op.fn == "add" and isinstance(a, Registers) and isinstance(b, Registers):
-        return _sum_of_indices(c, a, b, shape)
+        return _sum_of_indices(c, op, a, b, shape)
     if not (isinstance(a, Registers) and a.affine is not None and isinstance(b, Scalar)):
         return None
     if shape != a.shape:
@@ -178,10 +183,14 @@ def _affine(c: Context, op: Map, shape: Shape) -> Registers | None:
     else:
         base, moved, sure = c.w.binary("sub", "i32", base, b.text), 0, False
     offsets = tuple(x + moved for x in offsets)
-    return Registers(a.dtype, *shape, affine=Affine(base, offsets, sure))
+    if op.wraps and max(map(abs, offsets)) > I32_MAX - MAX_SIZE:
+        return None  # Bounds are compared less the base, and sizes leave so much room.
+    return Registers(a.dtype, *shape, affine=Affine(base, offsets, sure and not op.wraps))
 
 
-def _sum_of_indices(c: Context, a: Registers, b: Registers, shape: Shape) -> Registers | None:
+def _sum_of_indices(
+    c: Context, op: Map, a: Registers, b: Registers, shape: Shape
+) -> Registers | None:
     """One of rows and one of columns: where elements are that go on from row to row."""
     if a.affine is None or b.affine is None or a.shape == b.shape:
         return None
@@ -190,10 +199,11 @@ def _sum_of_indices(c: Context, a: Registers, b: Registers, shape: Shape) -> Reg
         for e in range(num_elements(*shape))
     )
     base = c.w.add(a.affine.base, b.affine.base)
-    sure = a.affine.nonnegative and b.affine.nonnegative
+    sure = a.affine.nonnegative and b.affine.nonnegative and not op.wraps
     return Registers(a.dtype, *shape, affine=Affine(base, offsets, sure))
 
 
+I32_MAX = 2**31 - 1
 FLOAT_COMPARISONS = {"lt": "olt", "le": "ole", "eq": "oeq", "ne": "une", "ge": "oge", "gt": "ogt"}
 
 

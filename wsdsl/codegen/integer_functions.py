@@ -29,6 +29,8 @@ def integer_unary(w: Writer, op: Map, dtype: DType) -> Callable[[str], str]:
             return lambda a: w.call(f"llvm.abs.{type}", type, [(type, a), ("i1", "false")])
         case "abs" | "relu" | "floor":
             return lambda a: a
+        case "popcount" if dtype.bits == 32:
+            return lambda a: w.call("llvm.ctpop.i32", "i32", [("i32", a)])
         case _:
             raise CompileError(Finding(f"`{op.fn}` has no meaning on {dtype} elements", op.loc))
 
@@ -52,6 +54,9 @@ def integer_binary(
         return lambda a, b: nvvm.integer_binary(w, f"{sign}{op.fn}", type, a, b)
     if op.fn in ("shl", "shr"):
         return _shift(w, op.fn, dtype, type, known)
+    if op.fn == "mulhi" and dtype.bits == 32:
+        name = f"llvm.nvvm.mulhi.{'i' if signed else 'ui'}"
+        return lambda a, b: w.call(name, "i32", [("i32", a), ("i32", b)])
     if op.fn in ("floordiv", "mod", "div"):
         if not signed or nonnegative:
             name = "urem" if op.fn == "mod" else "udiv"

@@ -16,12 +16,22 @@ from wsdsl.ir.types import I32, DType
 
 INDICES_END = MAX_SIZE - 1
 WRAP = 1 << 32
+WRAPPING = ("add", "sub", "mul")
 
 
 def range_of(x: typed.Expr) -> Interval:
     """All that an integer expression can be: of what is unknown, or may wrap, all of its type."""
     held, found = _of_type(x.type.dtype), _range(x)
     return held if found is None or found.low < held.low or found.high > held.high else found
+
+
+def may_wrap(x: typed.Map) -> bool:
+    """Whether a sum, difference or product of integers may be too large for its type, as far as
+    the text alone tells. What is computed of sizes, and used as an index, is no larger than they.
+    """
+    held = _of_type(x.type.dtype)
+    found = _range(x) if x.type.dtype.is_integer and x.fn in WRAPPING else None
+    return found is not None and (found.low < held.low or found.high > held.high)
 
 
 def outside(x: typed.Expr, size: int | str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from wsdsl.diagnostics import Loc
 from wsdsl.frontend import typed as t
+from wsdsl.frontend.ranges import may_wrap
 from wsdsl.ir import tile_ops as ops
 from wsdsl.ir.op import Kernel, Op, Region, Value
 from wsdsl.ir.types import I32, Axis, Tile
@@ -135,7 +136,7 @@ class _Converter:
             case t.Map():
                 args = tuple(self.expr(a) for a in node.args)
                 made = self.fresh(node.type, wish)
-                op = ops.Map(result=made, fn=node.fn, args=args, loc=loc)
+                op = ops.Map(result=made, fn=node.fn, args=args, wraps=may_wrap(node), loc=loc)
             case t.Cast():
                 x = self.expr(node.x)
                 made = self.fresh(node.type, wish)

@@ -20,7 +20,7 @@ from wsdsl.frontend.entities import (
 )
 from wsdsl.frontend.typed import AxisRef, TensorRef
 from wsdsl.ir.tile_ops import UNARY_FUNCTIONS
-from wsdsl.ir.types import BOOL, F32, I32, DType, Tile
+from wsdsl.ir.types import BOOL, DTYPES, F32, I32, DType, Tile
 
 if TYPE_CHECKING:
     from wsdsl.frontend.expressions import Expressions
@@ -175,6 +175,31 @@ def fma(e: Expressions, node: s.Call) -> Entity:
     return e.ops.map("fma", args, dtype, node.loc)
 
 
+def mulhi(e: Expressions, node: s.Call) -> Entity:
+    found = e.ops.common([e.value(a) for a in node.args], node.loc, "`mulhi`")
+    if isinstance(found, Poison):
+        return found
+    args, dtype = found
+    if dtype.bits != 32 or dtype.is_float:
+        hint = "it gives the upper half of 64 bits: cast(x, u32) or cast(x, i32) first"
+        return e.report.error(f"`mulhi` of {dtype}", node.loc, hint)
+    return e.ops.map("mulhi", args, dtype, node.loc)
+
+
+def popcount(e: Expressions, node: s.Call) -> Entity:
+    x = e.typed(node.args[0])
+    if isinstance(x, Poison):
+        return x
+    dtype = x.type.dtype
+    if dtype.is_float:
+        hint = "it works on bits: bitcast to an integer type first"
+        return e.report.error(f"`popcount` of {dtype}", node.loc, hint)
+    if dtype.bits < 32 and dtype.kind == "int":
+        # Without the sign's copies.
+        x = typed.Bitcast(x, type=Tile(DTYPES[f"u{dtype.bits}"], x.type.axes), loc=x.loc)
+    return e.ops.map("popcount", [e.ops.cast(x, I32)], I32, node.loc)
+
+
 def lookup(e: Expressions, node: s.Call) -> Entity:
     table, i = e.entity(node.args[0]), e.typed(node.args[1])
     if isinstance(table, Poison) or isinstance(i, Poison):
@@ -253,6 +278,8 @@ WORDS: dict[str, tuple[int | None, Word, str]] = {
     "bitcast": (2, bitcast, "bitcast(x, bf16)"),
     "where": (3, where, "where(condition, a, b)"),
     "fma": (3, fma, "fma(a, b, c) is a * b + c"),
+    "mulhi": (2, mulhi, "mulhi(a, b) is the upper half of the 64 bits of a * b"),
+    "popcount": (1, popcount, "popcount(x)"),
     "lookup": (2, lookup, "lookup(table, i)"),
     "sum": (None, _reduction("sum"), ""),
     "max": (None, _reduction("max"), ""),

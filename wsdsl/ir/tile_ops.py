@@ -17,11 +17,11 @@ ALL: tuple[Level, ...] = ("tile", "partitioned", "scheduled")
 
 BINARY_FUNCTIONS = (
     "add", "sub", "mul", "div", "floordiv", "mod", "pow", "min", "max",
-    "and", "or", "xor", "shl", "shr", "lt", "le", "eq", "ne", "ge", "gt",
+    "and", "or", "xor", "shl", "shr", "mulhi", "lt", "le", "eq", "ne", "ge", "gt",
 )  # fmt: skip
 UNARY_FUNCTIONS = (
     "neg", "not", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "tanh", "sigmoid",
-    "relu", "gelu", "silu", "abs", "floor", "round", "erf",
+    "relu", "gelu", "silu", "abs", "floor", "round", "erf", "popcount",
 )  # fmt: skip
 BYTE_OF_WORDS = {"byte_of": 4, "byte_of_8": 2}
 """Words that these choose from."""
@@ -225,8 +225,12 @@ class Map(Op):
 
     Integer `floordiv` and `mod` round towards minus infinity, and are open where the divisor is 0
     or the quotient too large; "round" to the nearest whole number, halves to the even one. `gelu`
-    is the exact (erf) one. A function needs to be exact to `bits`
+    is the exact (erf) one. "mulhi" gives the upper 32 bits of the product of two i32 or two u32,
+    "popcount" how many bits of an i32 or u32 are set. A function needs to be exact to `bits`
     bits only, since what is made of its result is rounded to so many.
+
+    Integers wrap. With `wraps` a sum, difference or product may do so whatever the sizes; without,
+    one of what is not negative is not negative, as that of sizes and indices.
     """
 
     levels: ClassVar = ALL
@@ -234,6 +238,7 @@ class Map(Op):
     fn: str
     args: tuple[Value, ...] = ()
     bits: int = 24
+    wraps: bool = False
 
 
 @op_class

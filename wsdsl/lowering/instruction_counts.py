@@ -10,7 +10,7 @@ from wsdsl.ir.types import DType, Fragment, Tile, Type
 COUNTED = {
     "exp": 8, "exp2": 8, "log": 27, "log2": 31, "sqrt": 5, "rsqrt": 5, "sin": 25, "cos": 25,
     "tanh": 20, "sigmoid": 16, "silu": 16, "erf": 25, "gelu": 11, "div": 9, "floordiv": 9,
-    "mod": 9, "pow": 78, "max": 2, "min": 2, "byte_of": 1.6, "join": 0.5,
+    "mod": 9, "pow": 78, "max": 2, "min": 2, "popcount": 8, "mulhi": 2, "byte_of": 1.6, "join": 0.5,
     "byte_of_8": 0.6,
 }  # fmt: skip
 """In the machine code of f32 functions, or 8 for each that is special, of which an SM has 16 a

@@ -79,7 +79,7 @@ def _plain(op: t.Map) -> bool:
     """
     kind = op.args[-1].type
     integers = not (isinstance(kind, Tile | Fragment) and kind.dtype.is_float)
-    usual = t.Map(result=op.result, fn=op.fn, args=op.args)
+    usual = t.Map(result=op.result, fn=op.fn, args=op.args, wraps=op.wraps)
     return integers and attributes_of(op) == attributes_of(usual)
 
 

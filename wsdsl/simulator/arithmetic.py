@@ -248,8 +248,9 @@ COMPARE: dict[str, Callable[..., Any]] = {
 
 
 def _guarded_shift(shift: Callable[..., Any]) -> Callable[..., Any]:
-    # NumPy leaves a shift by 64 and more undefined; by 63 all of a 32-bit value is out already.
-    return lambda a, b: shift(a, np.clip(b, 0, 63))
+    # NumPy leaves a shift by 64 and more undefined; by 63 all of a 32-bit value is out already, and
+    # by what is negative, which as the card has it is more than any number of bits.
+    return lambda a, b: shift(a, np.where(b < 0, 63, np.minimum(b, 63)))
 
 
 INTEGER: dict[str, Callable[..., Any]] = {
@@ -267,6 +268,9 @@ INTEGER: dict[str, Callable[..., Any]] = {
     "xor": np.bitwise_xor,
     "shl": _guarded_shift(np.left_shift),
     "shr": _guarded_shift(np.right_shift),
+    # Of two u32 the product has 64 bits, and its own sign: the lower bits of the shift are right.
+    "mulhi": lambda a, b: np.multiply(a, b) >> 32,
+    "popcount": lambda x: sum((x >> i & 1 for i in range(32)), np.zeros_like(x)),
     "neg": np.negative,
     "not": np.invert,
     "abs": np.abs,

@@ -1,0 +1,49 @@
+"""Runs what the first warp of a SCHEDULED kernel's PTX does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tests.codegen.ptx_interpreter import Memory, Program
+from tests.codegen.support import ptx_of
+from wsdsl.artifact.signature import PointerArgument, SizeArgument, StrideArgument
+from wsdsl.codegen.signature import signature
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.types import Tensor
+
+BASE = 1 << 20
+
+
+def run_warp(
+    kernel: Kernel, sizes: Mapping[str, int], given: Mapping[str, Any], made: str, size: int
+) -> Any:
+    """The `size` bytes of the tensor `made`, of which the warp must write every one and no other;
+    `given` are the others' arrays. Rows lie one behind the other.
+    """
+    held = bytearray()
+    starts = dict[str, int]()
+    for name, array in given.items():
+        starts[name] = BASE + len(held)
+        held += array.tobytes()
+    starts[made], first = BASE + len(held), len(held)
+    memory = Memory(BASE, held + bytes(size), bytearray())
+    kinds = {p.name: p.type for p in kernel.params}
+    arguments: list[int] = []
+    for argument in signature(kernel).arguments:
+        if isinstance(argument, PointerArgument):
+            arguments.append(starts[argument.tensor])
+        elif isinstance(argument, StrideArgument):
+            kind = kinds[argument.tensor]
+            assert isinstance(kind, Tensor)
+            inner = kind.dims[argument.dim + 1 :]
+            arguments.append(prod(d if isinstance(d, int) else sizes[d] for d in inner))
+        else:
+            assert isinstance(argument, SizeArgument)
+            arguments.append(sizes[argument.dim])
+    Program(ptx_of(kernel)).run_warp(arguments, memory)
+    assert sorted(memory.written) == [*range(first, first + size)]
+    return np.array([memory.written[i] for i in sorted(memory.written)], np.uint8)
