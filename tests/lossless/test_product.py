@@ -118,9 +118,9 @@ def test_weights_come_through_slots() -> None:
     the upper bytes are found by ten moves of bytes, or by four and two for their signs, and put
     beside the lower ones by four.
     """
-    sizes = sizes_of(16, 512, 1024)
+    sizes, schedule = sizes_of(16, 512, 1024), Schedule(consumers=1, scheduler="persistent")
     for palette, moves in zip(PALETTES, (6, 10), strict=True):
-        ptx = kernel_of(palette, "bf16").compile(Schedule(consumers=1), **sizes).ptx
+        ptx = kernel_of(palette, "bf16").compile(schedule, **sizes).ptx
         assert ptx.count("ld.shared.v4.b32") == 3
         assert ptx.count("prmt.b32") == 4 * (moves + 4)
 

@@ -10,12 +10,15 @@ from wsdsl.ir.types import DType, Fragment, Tile, Type
 COUNTED = {
     "exp": 8, "exp2": 8, "log": 27, "log2": 31, "sqrt": 5, "rsqrt": 5, "sin": 25, "cos": 25,
     "tanh": 20, "sigmoid": 16, "silu": 16, "erf": 25, "gelu": 11, "div": 9, "floordiv": 9,
-    "mod": 9, "pow": 78, "max": 2, "min": 2, "popcount": 8, "mulhi": 2, "byte_of": 1.6, "join": 0.5,
+    "mod": 9, "pow": 78, "max": 2, "min": 2, "popcount": 8, "mulhi": 2, "byte_of": 1.6, "join": 3.0,
     "byte_of_8": 0.6,
 }  # fmt: skip
 """In the machine code of f32 functions, or 8 for each that is special, of which an SM has 16 a
-cycle, and 2 for those of which it has 64; of others, that are one, nothing is said here.
+cycle, and 2 for those of which it has 64; of others, that are one, nothing is said here. `join`:
+half of one, with what brings bytes to registers, and the waits for products that read the element.
 """
+OF_BITS, IN_WORD = ("and", "or", "xor", "shl", "shr"), 4
+"""Of u8 these are made four at a time, and so are bytes of nibbles."""
 RELAXED = {"gelu": {8: 8, 11: 9}, "tanh": {8: 8}}
 """By the bits that count, where that makes a difference."""
 FROM_BYTES = 6.0
@@ -47,13 +50,16 @@ def instructions(op: Op) -> tuple[float, tuple[str, ...]] | None:
 def per_element(op: Op) -> tuple[float, Type] | None:
     """For each element, and what has these. A conversion to 16 bits makes two elements."""
     match op:
+        case Map(fn=fn, result=result) if fn in OF_BITS and _is_u8(result.type):
+            return 1 / IN_WORD, result.type
+        case Cast(x=x, result=result) if _is_u8(result.type) and _bits(x.type) == 4:
+            return 1 / IN_WORD, result.type
         case Map(fn=fn, result=result, bits=bits):
             fewer = (n for most, n in RELAXED.get(fn, {}).items() if bits <= most)
             return float(next(fewer, COUNTED.get(fn, 1))), result.type
         case Cast(x=x, result=result):
             made, given = result.type, x.type
-            packed = isinstance(given, (Tile, Fragment)) and given.dtype.bits <= 8
-            narrow = isinstance(made, (Tile, Fragment)) and made.dtype.bits <= 16
+            packed, narrow = 0 < _bits(given) <= 8, 0 < _bits(made) <= 16
             return FROM_BYTES if packed else 0.5 if narrow else 1.0, made
         case Reduce(x=x, fn=fn) | ReduceColumns(x=x, fn=fn):
             return REDUCED[fn], x.type
@@ -61,3 +67,12 @@ def per_element(op: Op) -> tuple[float, Type] | None:
             return 1.0, result.type
         case _:
             return None
+
+
+def _bits(kind: Type) -> int:
+    """Of an element; 0 of what has none."""
+    return kind.dtype.bits if isinstance(kind, (Tile, Fragment)) else 0
+
+
+def _is_u8(kind: Type) -> bool:
+    return isinstance(kind, (Tile, Fragment)) and kind.dtype.name == "u8"

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 
 from wsdsl.ir.global_memory import COPY_WORD, L2_LINE
-from wsdsl.ir.op import Kernel, Op, Value, once
+from wsdsl.ir.op import Kernel, Op, Value, once, results_of
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
 from wsdsl.ir.tile_ops import Contract, End, ForEach, ForTiles, Index, Load, Map, Store
 from wsdsl.ir.types import Axis, Role, Tensor, Tile, Type
@@ -21,6 +21,7 @@ from wsdsl.lowering.lanes import CTAS, holds_vectors
 from wsdsl.lowering.loop_stages import is_mask
 from wsdsl.lowering.model.loading import crossing
 from wsdsl.lowering.model.numbers import COPIED, COPIED_SINGLY
+from wsdsl.lowering.model.runs import Runs
 from wsdsl.lowering.model.steps import Step, Workload
 from wsdsl.lowering.model.terms import LoadTerm, ProductTerm, StoreTerm, elements
 from wsdsl.lowering.operand_lines import operand_lines
@@ -100,6 +101,7 @@ class Work:
         self.computed = list[tuple[int, float, tuple[str, ...]]]()
         self.load_terms = list[LoadTerm]()
         self.direct = list[tuple[int, float, tuple[str, ...]]]()
+        runs = Runs(kernel)
         in_smem = decoded(kernel).tiles
         self.chained = {
             place[loops]
@@ -118,11 +120,13 @@ class Work:
                 self.load_terms.append(self._load_term(at, op))
             elif isinstance(op, Load) and isinstance(op.result.type, Tile) and op.result.type.axes:
                 kind = op.result.type
-                self.direct.append((at, kind.dtype.bits / 8, kind.axes))
+                self.direct.append((at, runs.bytes_of(op, self.size), kind.axes))
                 if not kernel.of(Contract):
                     self.computed.append((at, of_load(kind.dtype, self.beside > 1), kind.axes))
             elif not is_mask(op, made) and (own := instructions(op)):
-                self.computed.append((at, *own))
+                each, axes = own
+                (value,) = results_of(op)
+                self.computed.append((at, each / runs.computed_at_once(value), axes))
 
     def _load_term(self, around: int, op: Load) -> LoadTerm:
         outer, within = [loop.index.type for loop in self.nest], self.within
