@@ -48,6 +48,8 @@ from wsdsl.diagnostics import WsdslError
 __all__ = [
     "Dim",
     "Function",
+    "argmax",
+    "argmin",
     "bf16",
     "bitcast",
     "boolean",
@@ -216,6 +218,16 @@ def min(*args: Any, **options: Any) -> Any:
     it is Python's.
     """
     return _pythons("min", builtins.min, args, options)
+
+
+def argmax(x: Tile, *, over: Any) -> Tile:
+    """Where along the axis the largest is, i32: the least such index, or that of the first NaN."""
+    raise not_python("argmax")
+
+
+def argmin(x: Tile, *, over: Any) -> Tile:
+    """Where along the axis the smallest is, i32: the least such index, or that of the first NaN."""
+    raise not_python("argmin")
 
 
 def fma(a: Tile | Scalar, b: Tile | Scalar, c: Tile | Scalar) -> Tile:

@@ -163,6 +163,9 @@ class Expressions:
         x = self.load(dtype, (*axes[:1], whole), scope, must=True)
         if self.chance(0.4) and dtype in FLOATS:
             x = f"({x} * {self.value(dtype, axes, scope, depth - 1)})"
+        if dtype == "i32" and self.chance(0.3):
+            x = self.load(self.rng.choice(VALUES[:-1]), (*axes[:1], whole), scope, must=True)
+            return f"{self.rng.choice(('argmax', 'argmin'))}({x}, over=D)"
         fn = self.rng.choice(("sum", "max", "min"))
         # A sum is of 32 bits.
         narrow = fn == "sum" and dtype not in ("f32", "i32")

@@ -207,11 +207,6 @@ class Checker(Loops):
             )
         return read(self.let(name, entity), loc)
 
-    def let(self, name: str, value: typed.Expr) -> Var:
-        var = Var(name, value.type, value)
-        self.out.append(typed.Let(var, value))
-        return var
-
     def augmented(self, node: s.Augmented) -> None:
         if isinstance(node.target, s.Subscript):
             if node.op != "+":

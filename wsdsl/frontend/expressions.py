@@ -89,6 +89,17 @@ class Expressions:
     def inline(self, ref: FunctionRef, args: list[Argument], loc: Loc) -> Entity:
         raise NotImplementedError
 
+    def let(self, name: str, value: typed.Expr) -> typed.Var:
+        var = typed.Var(name, value.type, value)
+        self.out.append(typed.Let(var, value))
+        return var
+
+    def once(self, name: str, value: typed.Expr) -> typed.Expr:
+        """A value that is used several times, and computed once."""
+        if isinstance(value, typed.Ref):
+            return value
+        return typed.Ref(self.let(name, value), type=value.type, loc=value.loc)
+
     # Entities
 
     def entity(self, node: s.Expr) -> Entity:

@@ -55,8 +55,6 @@ FOREIGN: dict[str, str] = {
     "nanmax": "`max(x, over=n)`, which takes numbers rather than NaN",
     "nanmin": "`min(x, over=n)`, which takes numbers rather than NaN",
     "nansum": "`sum(where(x == x, x, 0.0), over=n)`",
-    "argmax": "`min(where(x == max(x, over=n), index(n), N), over=n)`: the first such index",
-    "argmin": "`min(where(x == min(x, over=n), index(n), N), over=n)`: the first such index",
     "any": "`max(cast(x > 0, i32), over=n) != 0`",
     "all": "`min(cast(x > 0, i32), over=n) != 0`",
     "count_nonzero": "`sum(cast(x != 0, i32), over=n)`",

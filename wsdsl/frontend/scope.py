@@ -23,7 +23,8 @@ from wsdsl.ir.types import DTYPES
 
 WORDS = (
     "tiles", "each", "end", "zeros", "full", "index", "cast", "bitcast", "where", "lookup", "sum",
-    "max", "min", "fma", "mulhi", "dims", *(f for f in UNARY_FUNCTIONS if f not in ("neg", "not")),
+    "max", "min", "argmax", "argmin", "fma", "mulhi", "dims",
+    *(f for f in UNARY_FUNCTIONS if f not in ("neg", "not")),
 )  # fmt: skip
 
 Capture = Callable[[str], Entity | None]

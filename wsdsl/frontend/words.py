@@ -10,7 +10,6 @@ from wsdsl.frontend import syntax as s
 from wsdsl.frontend import typed
 from wsdsl.frontend.entities import (
     POISON,
-    DimName,
     Entity,
     Literal,
     Poison,
@@ -18,9 +17,10 @@ from wsdsl.frontend.entities import (
     TypeName,
     Value,
 )
-from wsdsl.frontend.typed import AxisRef, TensorRef
+from wsdsl.frontend.reduction_words import OVER, axis_of, position, reduction
+from wsdsl.frontend.typed import TensorRef
 from wsdsl.ir.tile_ops import UNARY_FUNCTIONS
-from wsdsl.ir.types import BOOL, DTYPES, F32, I32, DType, Tile
+from wsdsl.ir.types import BOOL, DTYPES, I32, DType, Tile
 
 if TYPE_CHECKING:
     from wsdsl.frontend.expressions import Expressions
@@ -35,7 +35,7 @@ def call_word(e: Expressions, name: str, node: s.Call) -> Entity:
     if name == "dims":
         hint = "name the dimension in a parameter's type; that introduces it"
         return e.report.error("`dims` stands outside of kernels", node.loc, hint)
-    if node.keywords and name not in ("sum", "max", "min"):
+    if node.keywords and name not in OVER:
         return e.report.error(
             f"`{name}` takes no argument by name", node.keywords[0].loc, "give it by position"
         )
@@ -51,16 +51,6 @@ def call_word(e: Expressions, name: str, node: s.Call) -> Entity:
             f"`{name}` takes 1 argument, not {len(node.args)}", node.loc, f"{name}(x)"
         )
     return e.ops.function(name, e.value(node.args[0]), node.loc)
-
-
-def _axis(e: Expressions, node: s.Expr) -> AxisRef | Poison:
-    found = e.entity(node)
-    if isinstance(found, DimName):
-        return AxisRef(found.name, found.name, whole=True)
-    if isinstance(found, (AxisRef, Poison)):
-        return found
-    hint = "the variable of a tiles loop, or a dimension that is taken whole"
-    return e.report.error("an axis is expected here", node.loc, hint)
 
 
 def _dtype(e: Expressions, node: s.Expr) -> DType | Poison:
@@ -113,14 +103,14 @@ def full(e: Expressions, node: s.Call) -> Entity:
 
 
 def index(e: Expressions, node: s.Call) -> Entity:
-    axis = _axis(e, node.args[0])
+    axis = axis_of(e, node.args[0])
     if isinstance(axis, Poison):
         return axis
     return typed.Index(axis, type=Tile(I32, (axis.name,)), loc=node.loc)
 
 
 def end(e: Expressions, node: s.Call) -> Entity:
-    axis = _axis(e, node.args[0])
+    axis = axis_of(e, node.args[0])
     if isinstance(axis, Poison):
         return axis
     return typed.End(axis, type=Tile(I32), loc=node.loc)
@@ -216,58 +206,6 @@ def lookup(e: Expressions, node: s.Call) -> Entity:
     return typed.Lookup(table, i, type=Tile(table.type.dtype, i.type.axes), loc=node.loc)
 
 
-def _reduction(name: str) -> Word:
-    def word(e: Expressions, node: s.Call) -> Entity:
-        over = [k for k in node.keywords if k.name == "over"]
-        others = [k for k in node.keywords if k.name != "over"]
-        if others:
-            return e.report.error(
-                f"`{name}` knows no `{others[0].name}`",
-                others[0].loc,
-                "over=n, by the name of the axis",
-            )
-        if over:
-            return _reduce(e, name, node, over[0])
-        if name == "sum" or len(node.args) < 2:
-            return e.report.error(
-                f"`{name}` of what?", node.loc, f"{name}(x, over=axis) reduces an axis"
-            )
-        values = [e.value(a) for a in node.args]
-        found = e.ops.common(values, node.loc, f"`{name}`", chosen=True)
-        if isinstance(found, Poison):
-            return found
-        args, dtype = found
-        result = args[0]
-        for other in args[1:]:
-            result = e.ops.map(name, [result, other], dtype, node.loc)
-        return result
-
-    return word
-
-
-def _reduce(e: Expressions, name: str, node: s.Call, over: s.Keyword) -> Value:
-    if len(node.args) != 1:
-        hint = f"combine them first: {name}(a + b, over=axis)"
-        return e.report.error(f"`{name}(…, over=…)` takes one tile", node.loc, hint)
-    x, axis = e.typed(node.args[0]), _axis(e, over.value)
-    if isinstance(x, Poison) or isinstance(axis, Poison):
-        return POISON
-    if axis.name not in x.type.axes:
-        has = ", ".join(x.type.axes) or "none"
-        return e.report.error(
-            f"the tile has no axis `{axis.name}`", over.loc, f"its axes are: {has}"
-        )
-    if x.type.dtype == BOOL:
-        return e.report.error(f"`{name}` of bool", node.loc, "cast to i32 first")
-    if name == "sum":
-        # As products do: what a tile adds up to must not be rounded, or overflow, tile by tile.
-        narrow = x.type.dtype.is_float or x.type.dtype.bits < 32
-        x = e.ops.cast(x, F32 if x.type.dtype.is_float else I32) if narrow else x
-    rest = tuple(a for a in x.type.axes if a != axis.name)
-    fn = "add" if name == "sum" else name
-    return typed.Reduce(fn, x, axis, type=Tile(x.type.dtype, rest), loc=node.loc)
-
-
 # Number of arguments, if fixed; what it does; how it is called.
 WORDS: dict[str, tuple[int | None, Word, str]] = {
     "zeros": (1, zeros, "zeros(f32[m, n])"),
@@ -281,7 +219,6 @@ WORDS: dict[str, tuple[int | None, Word, str]] = {
     "mulhi": (2, mulhi, "mulhi(a, b) is the upper half of the 64 bits of a * b"),
     "popcount": (1, popcount, "popcount(x)"),
     "lookup": (2, lookup, "lookup(table, i)"),
-    "sum": (None, _reduction("sum"), ""),
-    "max": (None, _reduction("max"), ""),
-    "min": (None, _reduction("min"), ""),
+    **{name: (None, reduction(name), "") for name in ("sum", "max", "min")},
+    **{name: (None, position(name), "") for name in ("argmax", "argmin")},
 }

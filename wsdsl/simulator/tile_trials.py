@@ -26,6 +26,8 @@ LARGEST = 8
 """Elements of a dimension, at most."""
 LARGEST_FIXED = 64
 """Of a dimension whose size the kernel says: no loop walks it, and what lies beyond is 0."""
+LARGEST_DRAWN = 2.0
+"""Of floats, times their scale."""
 ONE_TILE = 1 << 40
 BOUNDED = (*t.COMPARISONS, "min", "max")
 TOLERANCE = 1e-9
@@ -262,7 +264,8 @@ def _bounds(kernel: Kernel) -> tuple[float, ...]:
 
 def _near_compared(kernel: Kernel) -> tuple[float, ...]:
     """The numbers of which something is made that a kernel compares, and those beside them: what it
-    does where a value from memory is one of them, it may do nowhere else.
+    does where a value from memory is one of them, it may do nowhere else. And NaN, if it asks for
+    that, as `argmax` does, with the largest and the least of all, which then are there twice.
     """
     found: dict[float, None] = {}
     met: set[Value] = set()
@@ -279,7 +282,14 @@ def _near_compared(kernel: Kernel) -> tuple[float, ...]:
             if np.isfinite(number):
                 found |= dict.fromkeys((number, number - 1, number + 1))
         met.add(value)
+    if any(isinstance(op, t.Map) and op.fn in ("eq", "ne") and _alike(op) for op in kernel.ops):
+        found |= dict.fromkeys((np.nan, -LARGEST_DRAWN, LARGEST_DRAWN))
     return tuple(found)
+
+
+def _alike(op: t.Map) -> bool:
+    """Whether it compares a value with itself: only NaN differs."""
+    return op.args[0] == op.args[1]
 
 
 def _random_arrays(
@@ -326,7 +336,8 @@ def _values(dtype: DType, shape: tuple[int, ...], rng: np.random.Generator, draw
     if dtype.kind == "bool":
         return rng.integers(0, 2, size=shape).astype(np.bool_)
     if dtype.is_float:
-        made = rng.integers(-16, 17, size=shape) * np.float64(draw.scale / 8)
+        eighths = round(8 * LARGEST_DRAWN)
+        made = rng.integers(-eighths, eighths + 1, size=shape) * np.float64(draw.scale / 8)
         return _some_of(made, draw.near, 4, rng)
     low, high = integer_range(dtype)
     made = rng.integers(0, min(high, draw.most), size=shape)

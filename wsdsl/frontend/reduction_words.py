@@ -1,0 +1,132 @@
+"""Words that go over an axis: `sum`, `max` and `min`, `argmax` and `argmin`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from wsdsl.frontend import syntax as s
+from wsdsl.frontend import typed
+from wsdsl.frontend.dtypes import is_small
+from wsdsl.frontend.entities import POISON, DimName, Entity, Poison, Value
+from wsdsl.frontend.typed import AxisRef
+from wsdsl.ir.types import BOOL, F32, I32, Tile
+
+if TYPE_CHECKING:
+    from wsdsl.frontend.expressions import Expressions
+
+Word = Callable[["Expressions", s.Call], Entity]
+OVER = ("sum", "max", "min", "argmax", "argmin")
+"""What takes `over=axis`."""
+NOWHERE = 2**31 - 1
+"""The index of nothing."""
+
+
+def axis_of(e: Expressions, node: s.Expr) -> AxisRef | Poison:
+    found = e.entity(node)
+    if isinstance(found, DimName):
+        return AxisRef(found.name, found.name, whole=True)
+    if isinstance(found, (AxisRef, Poison)):
+        return found
+    hint = "the variable of a tiles loop, or a dimension that is taken whole"
+    return e.report.error("an axis is expected here", node.loc, hint)
+
+
+def reduction(name: str) -> Word:
+    """`sum`, and `max` and `min`, which without `over` are elementwise."""
+
+    def word(e: Expressions, node: s.Call) -> Entity:
+        over = _over(e, name, node)
+        if isinstance(over, Poison):
+            return over
+        if over:
+            return _reduce(e, name, node, over)
+        if name == "sum" or len(node.args) < 2:
+            return _of_what(e, name, node)
+        values = [e.value(a) for a in node.args]
+        found = e.ops.common(values, node.loc, f"`{name}`", chosen=True)
+        if isinstance(found, Poison):
+            return found
+        args, dtype = found
+        result = args[0]
+        for other in args[1:]:
+            result = e.ops.map(name, [result, other], dtype, node.loc)
+        return result
+
+    return word
+
+
+def _over(e: Expressions, name: str, node: s.Call) -> s.Keyword | Poison | None:
+    over = next((k for k in node.keywords if k.name == "over"), None)
+    if other := next((k for k in node.keywords if k.name != "over"), None):
+        hint = "over=n, by the name of the axis"
+        return e.report.error(f"`{name}` knows no `{other.name}`", other.loc, hint)
+    return over
+
+
+def _of_what(e: Expressions, name: str, node: s.Call) -> Poison:
+    hint = f"{name}(x, over=axis) reduces an axis"
+    return e.report.error(f"`{name}` of what?", node.loc, hint)
+
+
+def _tile_and_axis(
+    e: Expressions, name: str, node: s.Call, over: s.Keyword
+) -> tuple[typed.Expr, AxisRef] | Poison:
+    if len(node.args) != 1:
+        hint = f"combine them first: {name}(a + b, over=axis)"
+        return e.report.error(f"`{name}(…, over=…)` takes one tile", node.loc, hint)
+    x, axis = e.typed(node.args[0]), axis_of(e, over.value)
+    if isinstance(x, Poison) or isinstance(axis, Poison):
+        return POISON
+    if axis.name not in x.type.axes:
+        has = ", ".join(x.type.axes) or "none"
+        return e.report.error(
+            f"the tile has no axis `{axis.name}`", over.loc, f"its axes are: {has}"
+        )
+    if x.type.dtype == BOOL:
+        return e.report.error(f"`{name}` of bool", node.loc, "cast to i32 first")
+    return x, axis
+
+
+def _reduce(e: Expressions, name: str, node: s.Call, over: s.Keyword) -> Value:
+    found = _tile_and_axis(e, name, node, over)
+    if isinstance(found, Poison):
+        return found
+    x, axis = found
+    if name == "sum":
+        # As products do: what a tile adds up to must not be rounded, or overflow, tile by tile.
+        narrow = x.type.dtype.is_float or x.type.dtype.bits < 32
+        x = e.ops.cast(x, F32 if x.type.dtype.is_float else I32) if narrow else x
+    return _over_axis("add" if name == "sum" else name, x, axis, node)
+
+
+def _over_axis(fn: str, x: typed.Expr, axis: AxisRef, node: s.Call) -> typed.Reduce:
+    rest = tuple(a for a in x.type.axes if a != axis.name)
+    return typed.Reduce(fn, x, axis, type=Tile(x.type.dtype, rest), loc=node.loc)
+
+
+def position(name: str) -> Word:
+    """`argmax` and `argmin`: the least index of those at which the largest is, or the first NaN."""
+
+    def word(e: Expressions, node: s.Call) -> Entity:
+        over = _over(e, name, node)
+        if isinstance(over, Poison):
+            return over
+        if over is None:
+            return _of_what(e, name, node)
+        found = _tile_and_axis(e, name, node, over)
+        if isinstance(found, Poison):
+            return found
+        x, axis = found
+        x = e.once("x", e.ops.cast(x, F32) if is_small(x.type.dtype) else x)
+        best = _over_axis(name.removeprefix("arg"), x, axis, node)
+        here = e.ops.map("eq", [x, best], BOOL, node.loc)
+        if x.type.dtype.is_float:
+            is_nan = e.ops.map("ne", [x, x], BOOL, node.loc)
+            here = e.ops.map("or", [here, is_nan], BOOL, node.loc)
+        index = typed.Index(axis, type=Tile(I32, (axis.name,)), loc=node.loc)
+        nowhere = typed.Const(NOWHERE, type=Tile(I32), loc=node.loc)
+        places = e.ops.map("where", [here, index, nowhere], I32, node.loc)
+        return _over_axis("min", e.ops.in_order(places, x.type.axes), axis, node)
+
+    return word
