@@ -150,4 +150,4 @@ def test_the_page_shows_its_text() -> None:
 def test_sizes_ahead_of_weights(n: int, k: int) -> None:
     held, told = lossless.pack(normal(n, k)), sizes_of(3, n, k)
     assert held.low.shape == held.codes.shape == (n, told["K"])
-    assert held.places.shape == (told["W"], n) and held.firsts.shape == (told["G"], told["B"])
+    assert held.marks.shape == (told["G"], told["B"]) and held.firsts.shape == (told["G"],)

@@ -10,8 +10,8 @@ import pytest
 
 from wsdsl import LaunchError
 from wsdsl.kernels import lossless
-from wsdsl.kernels.lossless.palette import entries_of
-from wsdsl.kernels.lossless.weights import NONE
+from wsdsl.kernels.lossless.palette import ROW, entries_of
+from wsdsl.kernels.lossless.weights import MOST_ROWS
 
 BF16 = ml_dtypes.bfloat16
 PALETTES = ("auto", "bytes", "exponents")
@@ -54,13 +54,19 @@ def test_rows_with_a_missing_exponent_are_kept_alone(palette: Any) -> None:
     often = 2.0 ** np.arange(0, 4 * entries_of(palette), 4)
     given[100 : 100 + len(often), 100:132] = often.astype(BF16)[:, None]
     packed = lossless.pack(given, palette)
-    places = packed.places_of_rows()
-    kept = b, n = np.nonzero(places != NONE)
-    wanted = {(1, 3), (2, 64), *((0, n) for n in range(65, 69))}
-    assert {*zip(*(x.tolist() for x in kept))} == wanted
-    at = packed.firsts[n // 64, b] + places[kept]
-    assert sorted(at.tolist()) == [*range(6)] and len(packed.verbatim) == 6
+    kept = [x.tolist() for x in np.nonzero(packed.is_kept())]
+    wanted = {(3, 1), (64, 2), *((n, 0) for n in range(65, 69))}
+    assert {*zip(*kept, strict=True)} == wanted and len(packed.verbatim) == 6
+    # Of the group of 64 four stand in front of the row at 2 along K, one in front of the group.
+    assert packed.marks[4].tolist() == [0b11110, 4 << 16, 4 << 16 | 1, *[5 << 16] * 2]
+    assert packed.firsts.tolist() == [0, *[1] * 4, *[6] * 4]
     assert packed.unpack().tobytes() == given.tobytes()
+
+
+def test_contractions_that_are_too_deep() -> None:
+    deep = np.broadcast_to(np.ones(1, BF16), (1, MOST_ROWS * ROW + 1))
+    with pytest.raises(LaunchError, match=r"K is 262080 at the most\n.*pack its parts along K"):
+        lossless.pack(deep)
 
 
 def test_statistics_of_weights_of_one_width() -> None:

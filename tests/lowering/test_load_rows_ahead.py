@@ -17,6 +17,7 @@ from wsdsl.ir.memory_ops import LoadGlobal
 from wsdsl.ir.op import Region
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.spec import verify
+from wsdsl.ir.tile_ops import Map
 from wsdsl.ir.walk import walk, yielded
 
 TEXT = """
@@ -48,16 +49,30 @@ def test_rows_an_iteration_ahead_and_their_places_two() -> None:
     assert following[places.result] in yielded(loop.body)
 
 
-def test_no_branch_stands_between_products_and_their_wait() -> None:
-    """Nor in front of the fence that would wait for the rows."""
+def test_rows_stand_behind_the_fence_that_would_wait_for_them() -> None:
+    """And behind what reads the last ones, whose registers they take."""
     made = kernel_of().compile(SCHEDULE, M=16, N=128, K=256).scheduled
     loops = (op for op in walk(made.body) if isinstance(op, ForRange))
     (loop,) = (op for op in loops if loads(op.body, "V") and not has_loop(op.body))
     kinds = (WgmmaCommit, FenceAsyncProxy, WgmmaWait, LoadGlobal)
     order = [op for op in loop.body if isinstance(op, kinds)]
     shown = [op.tensor.name if isinstance(op, LoadGlobal) else type(op).__name__ for op in order]
-    first = ["WgmmaCommit", "FenceAsyncProxy", "at", "WgmmaWait", "V", "V"]
+    first = ["WgmmaCommit", "FenceAsyncProxy", "V", "at", "WgmmaWait", "V"]
     assert shown == [*first, "WgmmaCommit", "WgmmaWait"]
+    assert all(op.in_order for op in order if isinstance(op, LoadGlobal))
+
+
+def test_rows_whose_places_are_known_late_are_loaded_where_they_are_chosen() -> None:
+    """By places at a number that the loop counts, which are loaded in their own iteration."""
+    text = TEXT.replace("f32[m, n])", "f32[m, n])\n        block = 0")
+    text = text.replace("at[n, index(k) // 64]", "at[n, block]\n            block = block + 1")
+    made = kernel_of(text).compile(SCHEDULE, M=16, N=128, K=256).scheduled
+    loops = (op for op in walk(made.body) if isinstance(op, ForRange))
+    (loop,) = (op for op in loops if loads(op.body, "V") and not has_loop(op.body))
+    assert len(loads(loop.body, "V")) == 2
+    for load in loads(loop.body, "V"):
+        (choice,) = (op for op in loop.body if isinstance(op, Map) and load.result in op.args)
+        assert load.only == choice.args[0]
 
 
 def loads(body: Region, name: str) -> list[LoadGlobal]:

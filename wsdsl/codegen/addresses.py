@@ -18,6 +18,8 @@ from wsdsl.ir.op import Value
 from wsdsl.ir.types import DTYPES, I32, Tensor
 
 Key = tuple[int, str, int]
+ASKED = -1
+"""In a key: no dimension, but what is asked for."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,8 @@ class Addresses:
     tensor: Value
     index: tuple[Value, ...]
     shape: Shape
+    only: Value | None = None
+    """Bools: which elements are asked for."""
     pointers: dict[tuple[Key, ...], str] = field(default_factory=dict[tuple[Key, ...], str])
     conditions: dict[tuple[Key, ...], str | None] = field(
         default_factory=dict[tuple[Key, ...], "str | None"]
@@ -157,7 +161,7 @@ class Addresses:
         return self.c.w.binary("and", "i32", self._index(entry, source), 1)
 
     def condition(self, element: int) -> str | None:
-        """i1: the element lies in the tensor. None: surely."""
+        """i1: the element lies in the tensor, and is asked for. None: surely."""
         keys: list[Key] = []
         for entry in self.entries:
             size = self.kind.dims[entry.dim]
@@ -165,6 +169,9 @@ class Addresses:
             if not inside:
                 source = source_element(element, self.shape, entry.held.shape)
                 keys.append((entry.dim, "bound", source))
+        if self.only is not None:
+            asked = self.c.registers(self.only).shape
+            keys.append((ASKED, "bound", source_element(element, self.shape, asked)))
         return self._condition(tuple(keys))
 
     def _condition(self, keys: tuple[Key, ...]) -> str | None:
@@ -183,6 +190,8 @@ class Addresses:
             return self.once[key]
         w = self.c.w
         dim, _, source = key
+        if dim == ASKED and self.only is not None:
+            return self.c.registers(self.only).texts[source]
         entry = self._entry(dim)
         dimension = self.kind.dims[dim]
         size = str(dimension) if isinstance(dimension, int) else self.c.sizes[dimension].text

@@ -17,7 +17,6 @@ from wsdsl.codegen.held import (
     StateAt,
 )
 from wsdsl.codegen.writer import Writer
-from wsdsl.ir.memory_ops import LoadGlobal
 from wsdsl.ir.op import Op, Region, Value
 
 
@@ -84,10 +83,6 @@ class Context:
     """The same, by sums in them that nobody but a `zero_unless` reads."""
     made: Mapping[Value, Op] = field(default_factory=dict[Value, Op])
     """What makes a value."""
-    seldom: Mapping[Value, LoadGlobal | None] = field(
-        default_factory=dict[Value, LoadGlobal | None]
-    )
-    """What is loaded where it is chosen, and if it is."""
     held: dict[Value, Held] = field(default_factory=dict[Value, Held])
     place: Place = field(default_factory=Place)
 

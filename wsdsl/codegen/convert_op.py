@@ -46,16 +46,15 @@ from wsdsl.codegen.control import (
 )
 from wsdsl.codegen.convert_type import num_registers, register_type, shape_of
 from wsdsl.codegen.descriptors import START_MASK, layout
-from wsdsl.codegen.elementwise import convert_constant, convert_full
+from wsdsl.codegen.elementwise import convert_constant, convert_full, convert_map
 from wsdsl.codegen.fragments import cut_columns, iota, texts_of
-from wsdsl.codegen.global_access import convert_store_global
+from wsdsl.codegen.global_access import convert_load_global, convert_store_global
 from wsdsl.codegen.held import Descriptor, Registers, Scalar, SharedAt
 from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.panel_loads import convert_load_panels
 from wsdsl.codegen.prefetch_tile import convert_prefetch_tile
 from wsdsl.codegen.reductions import convert_reduce_columns
 from wsdsl.codegen.register_operands import convert_layout, pin_operands
-from wsdsl.codegen.seldom import convert_load, convert_map
 from wsdsl.codegen.shared_loads import convert_load_shared
 from wsdsl.codegen.shared_stores import convert_store_shared, warp_place
 from wsdsl.codegen.thread_load import convert_thread_load
@@ -369,7 +368,7 @@ ARMS: dict[type[Op], Arm] = {
     m.TmaStoreCommit: convert_tma_store_commit,
     m.TmaStoreWait: convert_tma_store_wait,
     m.LoadShared: convert_load_shared,
-    m.LoadGlobal: convert_load,
+    m.LoadGlobal: convert_load_global,
     m.StoreGlobal: convert_store_global,
     f.MatrixOperand: convert_matrix_operand,
     f.EmptyAccumulator: convert_empty_accumulator,

@@ -49,7 +49,7 @@ def convert_load_global(c: Context, op: LoadGlobal) -> None:
     if op.tensor.name in c.fragments:
         define(c, op.result, load_blocks(c, op, dtype, shape))
         return
-    addresses = Addresses(c, op.tensor, op.index, shape)
+    addresses = Addresses(c, op.tensor, op.index, shape, op.only)
     # Loads of what nobody writes pass barriers, and ptxas makes all of an epilogue's at its start.
     constant = op.tensor.name not in c.stored and not op.in_order
     bits = dtype.bits
@@ -67,7 +67,9 @@ def convert_load_global(c: Context, op: LoadGlobal) -> None:
             both, first = _pair_conditions(c, addresses, e, kind)
             at = addresses.at(e)
             if bits == 16 or is_packed(dtype, shape[1]):
-                packed.append(inline_ptx.load_global_packed(w, at, bits, both, first, constant))
+                zeros = op.only is None
+                own = inline_ptx.load_global_packed(w, at, bits, both, first, constant, zeros)
+                packed.append(own)
             else:
                 pair = inline_ptx.load_global_pair(w, at, bits, both, first, constant)
                 results += [from_bits(w, text, dtype) for text in pair]

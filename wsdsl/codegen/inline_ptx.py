@@ -319,12 +319,21 @@ def prefetch_global(w: Writer, pointer: str, pred: str) -> None:
 
 
 def load_global_packed(
-    w: Writer, at: Global, bits: int, both: str | None, first: str | None, constant: bool
+    w: Writer,
+    at: Global,
+    bits: int,
+    both: str | None,
+    first: str | None,
+    constant: bool,
+    zeros: bool,
 ) -> str:
-    """Two elements of 8 or 16 bits as one i16 or i32, like `load_global_pair`."""
+    """Two elements of 8 or 16 bits as one i16 or i32, like `load_global_pair`; but for `zeros`
+    anything where neither exists.
+    """
     kind = ".nc" if constant else ""
     letter, type = LETTERS[2 * bits]
-    lines = [] if both is None else [f"mov.b{2 * bits} $0, 0;"]
+    zeros = zeros or first is not None
+    lines = [] if both is None or not zeros else [f"mov.b{2 * bits} $0, 0;"]
     lines.append(f"{_when(both, 2)}ld.global{kind}.b{2 * bits} $0, {at.ptx(1)};")
     args: list[Operand] = [("ptr addrspace(1)", at.pointer), *_flag(both)]
     constraints = _constraints(f"=&{letter}", "l", pred=both)

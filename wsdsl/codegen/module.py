@@ -17,7 +17,6 @@ from wsdsl.codegen.convert_op import convert_region
 from wsdsl.codegen.fragments import from_floats
 from wsdsl.codegen.held import Held, Pointer, Scalar, Shape
 from wsdsl.codegen.register_operands import made_before_fences
-from wsdsl.codegen.seldom import seldom_loaded
 from wsdsl.codegen.signature import signature
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError, Finding
@@ -128,7 +127,6 @@ def _context(w: Writer, kernel: Kernel, launch: Signature) -> Context:
         named=named,
         zeroed=zeroed,
         made=kernel.definers,
-        seldom=seldom_loaded(kernel),
         held=held,
     )
 

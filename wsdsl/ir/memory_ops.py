@@ -314,8 +314,7 @@ class LoadGlobal(Op):
     With `vector` so many neighbouring columns are aligned and contiguous in the last dimension: 2,
     or as many as lanes hold, of 16 bytes at the most.
     `in_order`: not before what stands in front of it, so that it takes no registers till then.
-    `only` (bools of rows): the others may hold anything, and a warp without such a row loads
-    nothing.
+    `only` (bools of rows): the others are not loaded, and may hold anything.
     """
 
     levels: ClassVar = SCHEDULED

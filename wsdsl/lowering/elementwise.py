@@ -6,11 +6,11 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 
-from wsdsl.ir.fragment_ops import LANE_COLUMNS, ReduceColumns, Slice
+from wsdsl.ir.fragment_ops import LANE_COLUMNS, Iota, ReduceColumns, Slice
 from wsdsl.ir.op import Op, Value, operands
 from wsdsl.ir.pipeline_ops import FoldColumns
 from wsdsl.ir.tile_ops import Bitcast, Cast, Constant, Full, If, Index, Map, Reduce, Yield
-from wsdsl.ir.types import F32, Axis, DType, Fragment, Tile
+from wsdsl.ir.types import F32, I32, Axis, DType, Fragment, Tile
 from wsdsl.ir.walk import replace_operands
 from wsdsl.lowering.axes import tile_axes
 from wsdsl.lowering.partition_context import PartitionContext
@@ -53,18 +53,28 @@ def block_indices(
 def remainder_indices(
     op: Map, context: PartitionContext, made: Mapping[Value, Op]
 ) -> RegisterTile | None:
-    """`index(axis) % number` as the indices less a number a piece, likewise."""
+    """`index(axis) % number` as the indices less a number a piece, likewise; as those in the tile
+    where that has whole blocks.
+    """
     blocks, b = block_indices(op, context, made), context.builder
     if blocks is None:
         return None
     (name,), size = tile_axes(op.result), op.args[1]
-    indices = context.indices(name)
+    indices, own = context.indices(name), context.shapes.of((name,))
+    number = made[size]
+    assert isinstance(number, Constant)
+    whole = own.rows is None and name not in context.shares
+    whole = whole and context.axes[name].size % number.value == 0
 
     def piece(i: int, j: int) -> Value:
+        if whole:
+            rest = b.value(op.result.name, own.piece(I32, j))
+            start = b.integer(own.first_column(j) % int(number.value))
+            return b.add(Iota(result=rest, start=start)).result
         begin = b.map("mul", blocks.least.get(i, j), size, wish="begin")
         return b.map("sub", indices.get(i, j), begin, wish=op.result.name)
 
-    return RegisterTile(context.shapes.of((name,)), piece)
+    return RegisterTile(own, piece)
 
 
 def _elementwise(

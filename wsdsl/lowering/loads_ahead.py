@@ -123,6 +123,8 @@ class LoadsAhead:
         if (blocks := blocks_of(index, self.made)) is None:
             return self.is_small(index)
         axis, size = blocks
+        if self.context.axes[axis.as_axis.name].role != "columns":
+            return True
         begins = self.made.get(axis)
         shifted = isinstance(begins, AxisAt) and begins.shifted
         return not shifted and self.context.shapes.within(axis.as_axis.name, size)

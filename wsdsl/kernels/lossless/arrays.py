@@ -16,6 +16,7 @@ Bits = NDArray[Any]
 Bytes = NDArray[Any]
 """Of u8."""
 Ints = NDArray[Any]
+Bools = NDArray[Any]
 BF16 = np.dtype(ml_dtypes.bfloat16)
 
 

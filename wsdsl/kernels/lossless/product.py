@@ -11,7 +11,7 @@ from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.kernels.gemm.dtypes import dtype_of
 from wsdsl.kernels.lossless.arrays import padded
 from wsdsl.kernels.lossless.palette import ROW, Kind, entries_of
-from wsdsl.kernels.lossless.weights import IN_WORD, Weights
+from wsdsl.kernels.lossless.weights import GROUP, Weights
 from wsdsl.runtime.interop import describe
 from wsdsl.runtime.views import contiguous_strides
 from wsdsl.schedule import Schedule, as_schedule
@@ -20,7 +20,7 @@ from wsdsl.serving import OnMiss
 if TYPE_CHECKING:
     from wsdsl.compiler import Kernel
 
-WEIGHTS = ("codes", "low", "entries", "places", "firsts", "verbatim")
+WEIGHTS = ("codes", "low", "entries", "marks", "firsts", "verbatim")
 OUTPUTS = ("bf16", "f16", "f32")
 PARTS = {
     "bytes": ("code & 7", "found | (cast(code, u8) & 8) << 4", "rest"),
@@ -32,19 +32,19 @@ TEXT = """
 @kernel
 def matmul(
     X: bf16[M, K], codes: u4[N, K], low: u8[N, K], entries: u8[{entries}],
-    places: i32[W, N], firsts: i32[G, B], verbatim: bf16[R, 64], out: {out}[M, N],
+    marks: i32[G, B], firsts: i32[G], verbatim: bf16[R, 64], out: {out}[M, N],
 ):
     for m, n in tiles(M, N):
-        acc = zeros(f32[m, n])
+        acc, group, own = zeros(f32[m, n]), index(n) // 16, 1 << index(n) % 16
+        first = firsts[group]
         for k in tiles(K, by=64):
-            row = index(k) // 64
-            place = places[index(k) // 256, n] >> row % 4 * 8 & 255
-            at = where(place < 64, firsts[index(n) // 64, row] + place, -1)
+            mark = marks[group, index(k) // 64]
+            at = first + (mark >> 16 & 65535) + popcount(mark & own - 1)
             code, rest = codes[n, k], low[n, k]
             found = lookup(entries, {index})
             upper, lower = {upper}, {lower}
             weight = bitcast(cast(upper, u16) << 8 | cast(lower, u16), bf16)
-            acc += X[m, k] @ where(place < 64, verbatim[at, index(k) % 64], weight)
+            acc += X[m, k] @ where(mark & own != 0, verbatim[at, index(k) % 64], weight)
         out[m, n] = acc
 """
 
@@ -71,7 +71,7 @@ def sizes_of(M: int, N: int, K: int) -> dict[str, int]:  # noqa: N803
     """The kernel's sizes for compiling it ahead of weights, of which one row in 128 is kept."""
     across = -(-K // ROW)
     kept = max(1, N * across // 128)
-    return dict(M=M, N=N, K=K + K % 2, W=-(-across // IN_WORD), B=across, G=-(-N // ROW), R=kept)
+    return dict(M=M, N=N, K=K + K % 2, B=across, G=-(-N // GROUP), R=kept)
 
 
 def matmul(

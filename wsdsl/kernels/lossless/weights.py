@@ -12,8 +12,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from wsdsl.diagnostics import Finding, LaunchError
 from wsdsl.ir.types import DTYPES, DType
-from wsdsl.kernels.lossless.arrays import Bits, Bytes, Ints, bits_of, on_host, placed_like
+from wsdsl.kernels.lossless.arrays import Bits, Bools, Bytes, Ints, bits_of, on_host, placed_like
 from wsdsl.kernels.lossless.palette import (
     ROW,
     Kind,
@@ -27,10 +28,10 @@ from wsdsl.runtime.packed import Packed
 from wsdsl.runtime.packed import pack as in_order
 
 U4, U8 = DTYPES["u4"], DTYPES["u8"]
-NONE = 255
-"""In `places`: a row that is not kept as it is."""
-IN_WORD = 4
-"""Rows along K whose places are in one i32."""
+GROUP = 16
+"""Of N, whose rows have one mark."""
+MOST_ROWS = (1 << 16) // GROUP - 1
+"""Along K: before a group's last mark there are fewer than 1 << 16 that are kept."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,10 @@ class Weights:
     """A matrix [N, K] of bf16, which `pack` packed. Arrays are of one framework, on one device;
     codes and lower bytes lie in the order of [packed tensors](ir/packing.py).
 
-    Byte b % 4 of `places[b // 4, n]`, an i32: which row of its 64 n, of those that are kept as they
-    are, the b-th ROW weights of n are, or NONE. `firsts[n // 64, b]`: where those begin in
-    `verbatim`. What a CTA reads of either at once lies together.
+    Bit n % GROUP of `marks[n // GROUP, b]`, an i32, says whether the b-th ROW weights of n are kept
+    as they are. Those of a group of n follow each other in `verbatim`, by b and then by n, from
+    `firsts[n // GROUP]` on; the mark's upper 16 bits are how many there are before b. A thread that
+    goes along K finds 32 marks in one line of the cache.
     """
 
     shape: tuple[int, int]
@@ -67,7 +69,7 @@ class Weights:
     codes: Packed = field(repr=False)
     low: Packed = field(repr=False)
     entries: Any = field(repr=False)
-    places: Any = field(repr=False)
+    marks: Any = field(repr=False)
     firsts: Any = field(repr=False)
     verbatim: Any = field(repr=False)
 
@@ -78,7 +80,7 @@ class Weights:
 
     @property
     def nbytes(self) -> int:
-        arrays = (self.entries, self.places, self.firsts, self.verbatim)
+        arrays = (self.entries, self.marks, self.firsts, self.verbatim)
         return self.codes.nbytes + self.low.nbytes + sum(
             int(np.prod(x.shape)) * x.dtype.itemsize for x in arrays
         )  # fmt: skip
@@ -86,7 +88,7 @@ class Weights:
     @property
     def statistics(self) -> Statistics:
         n, k = self.shape
-        share = float(np.mean(self.places_of_rows() != NONE))
+        share = float(np.mean(self.is_kept()))
         return Statistics(8 * self.nbytes / (n * k), share, self.entropy)
 
     def __str__(self) -> str:
@@ -95,7 +97,7 @@ class Weights:
     def to(self, like: Any) -> Weights:
         """On the device of an array, and of its framework."""
         moved: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
-        for name in ("entries", "places", "firsts", "verbatim"):
+        for name in ("entries", "marks", "firsts", "verbatim"):
             moved[name] = placed_like(on_host(moved[name]), like)
         for name in ("codes", "low"):
             held: Packed = moved[name]
@@ -110,23 +112,23 @@ class Weights:
         """The matrix's bits."""
         (n, k), made = self.shape, np.empty(self.shape, np.uint16)
         pairs, low = on_host(self.codes.unpack()), on_host(self.low.unpack())
-        places, firsts = self.places_of_rows(), on_host(self.firsts)
-        kept = on_host(self.verbatim)
+        whole_rows, kept, used = self.is_kept(), on_host(self.verbatim), 0
         for rows in chunks(n, k):
             codes = np.stack((pairs[rows] & 15, pairs[rows] >> 4), axis=2)
             whole = self.palette.join(codes.reshape(len(codes), -1), low[rows])
             cut = in_rows(whole)
-            b, row = np.nonzero(places[:, rows] != NONE)
-            at = firsts[(rows.start + row) // ROW, b] + places[:, rows][b, row]
-            cut[row, b] = kept[at]
+            for first in range(0, len(cut), GROUP):
+                # A view: what is assigned to it is in `cut`.
+                own, at = cut[first : first + GROUP].transpose(1, 0, 2), rows.start + first
+                flags = whole_rows[at : at + GROUP].T
+                own[flags] = kept[used : (used := used + int(flags.sum()))]
             made[rows] = cut.reshape(len(whole), -1)[:, :k]
         return made
 
-    def places_of_rows(self) -> Bytes:
-        """[B, N], of u8."""
-        words = on_host(self.places)
-        parts = words.view(np.uint8).reshape(*words.shape, IN_WORD).transpose(0, 2, 1)
-        return parts.reshape(-1, self.shape[0])[: -(-self.shape[1] // ROW)]
+    def is_kept(self) -> Bools:
+        """[N, B]: whether ROW weights are kept as they are."""
+        marks = on_host(self.marks)[:, None] >> np.arange(GROUP)[:, None] & 1
+        return marks.reshape(-1, marks.shape[-1])[: self.shape[0]] != 0
 
 
 def pack(weights: Any, palette: Kind | Literal["auto"] = "auto") -> Weights:
@@ -137,15 +139,18 @@ def pack(weights: Any, palette: Kind | Literal["auto"] = "auto") -> Weights:
         packed on the CPU, and what is made is where they are.
     palette: see palette.py; "auto" is the quicker one unless it takes over 2 % more bytes.
 
-    LaunchError for what is no matrix of bf16, or is empty.
+    LaunchError for what is no matrix of bf16, is empty, or has more than MOST_ROWS * ROW along K.
     """
     bits = bits_of(weights)
+    if bits.shape[1] > MOST_ROWS * ROW:
+        message = f"weights of shape {bits.shape}: K is {MOST_ROWS * ROW} at the most"
+        raise LaunchError(Finding(message, hint="pack its parts along K, and add their products"))
     counts = upper_counts(bits)
     chosen, missed = choose(bits, counts, palette)
     exponents = counts.reshape(2, 256).sum(0) / bits.size
     own = exponents[exponents > 0]
     codes, low, kept = _encoded(bits, chosen, missed)
-    places, firsts = _places(missed)
+    marks, firsts = _marks(missed)
     return Weights(
         shape=(bits.shape[0], bits.shape[1]),
         palette=chosen,
@@ -153,7 +158,7 @@ def pack(weights: Any, palette: Kind | Literal["auto"] = "auto") -> Weights:
         codes=_ordered(codes, U4, weights),
         low=_ordered(low, U8, weights),
         entries=placed_like(np.array(chosen.entries, np.uint8), weights),
-        places=placed_like(_in_words(places), weights),
+        marks=placed_like(marks, weights),
         firsts=placed_like(firsts, weights),
         verbatim=placed_like(kept, weights),
     )
@@ -162,13 +167,6 @@ def pack(weights: Any, palette: Kind | Literal["auto"] = "auto") -> Weights:
 def _ordered(array: Bytes, dtype: DType, like: Any) -> Packed:
     made = in_order(array, dtype)
     return Packed(placed_like(made.data, like), made.shape, made.dtype)
-
-
-def _in_words(places: Bytes) -> Ints:
-    over = -len(places) % IN_WORD
-    whole = np.pad(places, ((0, over), (0, 0)), constant_values=NONE)
-    parts = whole.reshape(-1, IN_WORD, whole.shape[1]).transpose(0, 2, 1)
-    return np.ascontiguousarray(parts).view(np.int32).reshape(parts.shape[:-1])
 
 
 def _encoded(bits: Bits, palette: Palette, missed: Bytes) -> tuple[Bytes, Bytes, Bits]:
@@ -191,23 +189,21 @@ def _encoded(bits: Bits, palette: Palette, missed: Bytes) -> tuple[Bytes, Bytes,
 
 
 def _kept_rows(bits: Bits, missed: Bytes) -> Iterator[Bits]:
-    """In the order of `_places`."""
+    """In the order of `_marks`."""
     cut = in_rows(bits)
-    for first in range(0, len(cut), ROW):
-        own = missed[first : first + ROW].T != 0
+    for first in range(0, len(cut), GROUP):
+        own = missed[first : first + GROUP].T != 0
         if own.any():
-            yield cut[first : first + ROW].transpose(1, 0, 2)[own]
+            yield cut[first : first + GROUP].transpose(1, 0, 2)[own]
 
 
-def _places(missed: Bytes) -> tuple[Bytes, Ints]:
-    """Where rows that are kept are, by ROW of N, then ROW along K, then N."""
+def _marks(missed: Bytes) -> tuple[Ints, Ints]:
+    """Which rows [N, B] are kept, and where those of each group of N begin."""
     n, across = missed.shape
-    groups = -(-n // ROW)
-    flags = np.zeros((groups * ROW, across), np.int32)
+    flags = np.zeros((-(-n // GROUP) * GROUP, across), np.int64)
     flags[:n] = missed
-    flags = flags.reshape(groups, ROW, across).transpose(0, 2, 1)
-    counts = flags.sum(-1)
-    firsts = (np.cumsum(counts) - counts.ravel()).reshape(counts.shape)
-    places = np.where(flags != 0, np.cumsum(flags, axis=-1) - 1, NONE).astype(np.uint8)
-    by_row = places.transpose(1, 0, 2).reshape(across, -1)[:, :n]
-    return np.ascontiguousarray(by_row), np.ascontiguousarray(firsts, dtype=np.int32)
+    flags = flags.reshape(-1, GROUP, across)
+    counts = flags.sum(1)
+    before, whole = np.cumsum(counts, 1) - counts, counts.sum(1)
+    marks = (flags << np.arange(GROUP)[:, None]).sum(1) | before << 16
+    return marks.astype(np.uint32).view(np.int32), (np.cumsum(whole) - whole).astype(np.int32)

@@ -13,22 +13,24 @@ After:
     %acc2, ... = for_range(index=%k, ..., init=(%p0, ..., %x0), args=(%p1, ..., %x1)) {
       %kept: frag<bool[64x1]> = map(fn="lt", args=(%p1, %c64))
       %y: frag<bf16[64x32]> = map(fn="where", args=(%kept, %x1, %w))
+      fence_async_proxy()
       %kept2: frag<bool[64x1]> = map(fn="lt", args=(%p2, %c64))
-      %x2 = load_global(tensor=%V, index=(%p2, %columns2), only=%kept2)
+      %x2 = load_global(tensor=%V, index=(%p2, %columns2), in_order=True, only=%kept2)
       ...
       yield(values=(%p2, ..., %x2))
     }
 
 A warp that takes such a row waits for memory, and with it the three others that share its product
 and whoever shares the tensor cores: with one row of 128 kept, a third of a warpgroup's steps. The
-load stands behind what reads the last one, whose registers it takes, and has an iteration of time.
-Nobody reads what it brings for other rows, so a warp without one does nothing (`codegen/seldom`).
+load stands behind what reads the last one, whose registers it takes, and behind the fence by which
+slots go back, which waits for all that a thread has begun to load; it has most of an iteration.
+Nobody reads what it brings for other rows. These are not loaded, each by a predicate: at a branch
+between products and their wait ptxas starts another product, of nothing, which the wait then leaves
+in flight instead.
 
-It stands behind the fence by which slots go back, which would wait for it, and where no products
-are started that are still to be waited for (`_behind_waits`).
-
-What says where the rows are, and is loaded an iteration ahead, is then loaded two ahead. Left where
-it is: a load that takes another one of its own iteration, and one of what the kernel writes.
+What says where the rows are, and is loaded an iteration ahead, is then loaded two ahead. A load
+that takes another one of its own iteration stands where the choice is, and loads what that takes.
+One of what the kernel writes stays as it is.
 
 Why here: behind `lower_tiles`, which cuts operands where products are.
 """
@@ -39,7 +41,7 @@ import dataclasses
 from collections import Counter
 
 from wsdsl.ir.barrier_ops import ArriveBarrier, FenceAsyncProxy, ForRange, SyncWarp
-from wsdsl.ir.fragment_ops import Iota, WgmmaCommit, WgmmaWait
+from wsdsl.ir.fragment_ops import Iota
 from wsdsl.ir.memory_ops import LoadGlobal
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, results_of
 from wsdsl.ir.seldom_rows import choices_of_rows
@@ -81,7 +83,7 @@ def _ahead(loop: ForRange, choice: Map, load: LoadGlobal, b: Builder) -> ForRang
     kept = choice.args[0]
     needed = _needed(loop, load, kept)
     if not needed:
-        return loop
+        return _beside(loop, choice, load)
     # What the next iteration was loaded already would have to be waited for.
     read, made = {v for op in needed for v in operands(op)}, definers(loop.body)
     for arg, last in zip(loop.args, yielded(loop.body), strict=True):
@@ -90,6 +92,13 @@ def _ahead(loop: ForRange, choice: Map, load: LoadGlobal, b: Builder) -> ForRang
             loop = _carried(loop, before, _needed(loop, before), None, before, b)
             made = definers(loop.body)
     return _carried(loop, load, needed, kept, choice, b)
+
+
+def _beside(loop: ForRange, choice: Map, load: LoadGlobal) -> ForRange:
+    """The loop with this load where the choice is, of the rows that it takes."""
+    at, own = loop.body.index(choice), dataclasses.replace(load, only=choice.args[0])
+    body = (op for op in (*loop.body[:at], own, *loop.body[at:]) if op is not load)
+    return dataclasses.replace(loop, body=tuple(body))
 
 
 def _needed(loop: ForRange, load: LoadGlobal, *others: Value) -> Region:
@@ -116,12 +125,12 @@ def _carried(
     firsts = dict(zip(loop.args, loop.init, strict=True)) | {loop.index: loop.start}
     first = _add(needed, kept, load, firsts, b)
     own = b.value(load.result.name, load.result.type)
+    fenced = _behind_fences(loop.body)
     ends = (i for i, op in enumerate(loop.body) if op is reader or known & {*results_of(op)})
-    at = max(1 + max(ends), _behind_fences(loop.body))
-    at = at if kept is None else _behind_waits(loop.body, at)
+    at = max(1 + max(ends), fenced)
     with b.region() as ahead:
         nexts[loop.index] = b.plus(loop.index, loop.step, "next")
-        following = _add(needed, kept, load, nexts, b)
+        following = _add(needed, kept, load, nexts, b, in_order=fenced > 0)
     swap = {load.result: own}
     body = (op for op in (*loop.body[:at], *ahead, *loop.body[at:-1]) if op is not load)
     last = (*(swap.get(v, v) for v in yielded(loop.body)), following)
@@ -143,19 +152,13 @@ def _behind_fences(body: Region) -> int:
     return at
 
 
-def _behind_waits(body: Region, at: int) -> int:
-    """Behind the wait for products, where some are started in front: at a branch between these two
-    ptxas starts another product, of nothing, which the wait then leaves in flight instead.
-    """
-    last = [op for op in body[:at] if isinstance(op, WgmmaCommit | WgmmaWait)][-1:]
-    if not any(isinstance(op, WgmmaCommit) for op in last):
-        return at
-    at = next(i for i in range(at, len(body)) if isinstance(body[i], WgmmaWait)) + 1
-    return next(i for i in range(at, len(body)) if not isinstance(body[i], ArriveBarrier))
-
-
 def _add(
-    needed: Region, kept: Value | None, load: LoadGlobal, swap: dict[Value, Value], b: Builder
+    needed: Region,
+    kept: Value | None,
+    load: LoadGlobal,
+    swap: dict[Value, Value],
+    b: Builder,
+    in_order: bool = False,
 ) -> Value:
     """The load, and what it needs, of another iteration; what it brings there."""
     others = tuple(op for op in needed if op is not load)
@@ -166,4 +169,5 @@ def _add(
     made = replace_operands(load, swap)
     assert isinstance(made, LoadGlobal)
     result, only = b.value(load.result.name, load.result.type), kept and swap.get(kept, kept)
-    return b.add(dataclasses.replace(made, result=result, only=only)).result
+    in_order = in_order or made.in_order
+    return b.add(dataclasses.replace(made, result=result, only=only, in_order=in_order)).result
