@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from wsdsl.diagnostics import Finding, LaunchError
-from wsdsl.kernels.gemm.dtypes import ADDENDS, OUTPUTS, RESIDUALS, dtype_of
+from wsdsl.kernels.checks import AS_BITS, type_of_addend, type_of_output
+from wsdsl.kernels.gemm.dtypes import ADDENDS, RESIDUALS
 from wsdsl.kernels.gemm.form import ACTIVATIONS
 from wsdsl.kernels.lossless.arrays import padded
 from wsdsl.kernels.quantized.form import Form, kernel_of
 from wsdsl.kernels.quantized.weights import Weights
 from wsdsl.runtime.interop import describe
-from wsdsl.runtime.views import contiguous_strides
 from wsdsl.schedule import Schedule, as_schedule
 from wsdsl.serving import OnMiss
 
@@ -90,12 +90,12 @@ def arranged(
         raise LaunchError(Finding(message))
     whole = (*view.shape[:-1], n)
     rows = math.prod(view.shape[:-1])
-    kind = {"u16": "bf16"}.get(view.dtype.name, view.dtype.name)
+    kind = AS_BITS.get(view.dtype.name, view.dtype.name)
     end = (
-        _output(out, out_dtype, whole, kind),
-        _addend("bias", bias, (n,), ADDENDS),
+        type_of_output(out, out_dtype, whole, kind),
+        type_of_addend("bias", bias, (n,), ADDENDS),
         activation,
-        _addend("residual", residual, whole, RESIDUALS),
+        type_of_addend("residual", residual, whole, RESIDUALS),
     )
     kernel = weights.kernels.get((kind, end))
     if kernel is None:
@@ -147,31 +147,3 @@ def _check_types(x: str, scales: str, *, by_group: bool) -> None:
         hint = "give x as bf16, or scales as f16"
         message = "scales of f8e8m0 reach from 2**-127 to 2**127, which f16 does not"
         raise LaunchError(Finding(message, hint=hint))
-
-
-def _addend(name: str, array: Any, shape: tuple[int, ...], kinds: tuple[str, ...]) -> str | None:
-    if array is None:
-        return None
-    view = describe(array)
-    if view.shape != shape:
-        raise LaunchError(Finding(f"{name} has shape {view.shape}, expected {shape}"))
-    if view.dtype.name not in kinds:
-        hint = f"convert it to one of {', '.join(kinds)}"
-        raise LaunchError(Finding(f"{name} is {view.dtype}, which is not taken", hint=hint))
-    return view.dtype.name
-
-
-def _output(out: Any, out_dtype: Any, shape: tuple[int, ...], default: str) -> str:
-    wanted = None if out_dtype is None else dtype_of(out_dtype, "out_dtype").name
-    if out is not None:
-        view = describe(out)
-        if view.shape != shape or view.strides != contiguous_strides(shape):
-            message = f"out has shape {view.shape} and strides {view.strides}"
-            raise LaunchError(Finding(message, hint=f"it is {shape}, and contiguous"))
-        if wanted not in (None, view.dtype.name):
-            raise LaunchError(Finding(f"out is {view.dtype}, and out_dtype {wanted}"))
-        wanted = view.dtype.name
-    if wanted not in (None, *OUTPUTS):
-        message = f"the result is to be {wanted}, expected {', '.join(OUTPUTS)}"
-        raise LaunchError(Finding(message))
-    return wanted or default

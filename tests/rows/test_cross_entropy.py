@@ -1,0 +1,85 @@
+"""`cross_entropy` and its gradient in the simulator, against float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.rows.expected import close, drawn, wide
+from wsdsl import LaunchError
+from wsdsl.kernels import cross_entropy, cross_entropy_backward, cross_entropy_with_lse
+
+UNIT = 2.0**-24
+
+
+def drawn_targets(m: int, n: int, dtype: Any = np.int64) -> Any:
+    """The last one is ignored."""
+    found = np.random.default_rng(2).integers(0, n, m).astype(dtype)
+    found[-1] = -100
+    return found
+
+
+def exact(x: Any, targets: Any) -> tuple[Any, Any, Any]:
+    """Losses, log(sum(exp(x))), and the gradient of the sum of losses."""
+    x, kept = wide(x), targets != -100
+    most = x.max(-1)
+    lse = most + np.log(np.exp(x - most[:, None]).sum(-1))
+    losses = np.where(kept, lse - x[np.arange(len(x)), targets * kept], 0)
+    slope = np.exp(x - lse[:, None]) - (np.arange(x.shape[1]) == targets[:, None])
+    return losses, lse, slope * kept[:, None]
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "indices"),
+    [
+        ((5, 131), "f32", np.int64),
+        ((5, 131), "f16", np.int32),
+        ((5, 131), "bf16", np.int64),
+        ((70, 300), "bf16", np.int32),
+    ],
+)
+def test_right(shape: tuple[int, int], dtype: str, indices: Any) -> None:
+    x, targets = drawn(*shape, dtype=dtype), drawn_targets(*shape, indices)
+    losses, lse, slope = exact(x, targets)
+    bound = (shape[1] + 16) * UNIT
+    got, got_lse = cross_entropy_with_lse(x, targets)
+    assert got.dtype == np.float32 and close(got, losses, bound) and close(got_lse, lse, bound)
+    g = drawn(shape[0], seed=3)
+    made = cross_entropy_backward(g, x, targets, got_lse)
+    assert made.dtype == x.dtype
+    assert close(made, slope * wide(g)[:, None], 2 * bound * abs(wide(g))[:, None], dtype)
+    changed = x.copy()
+    assert cross_entropy_backward(g, changed, targets, got_lse, out=changed) is changed
+    assert changed.tobytes() == made.tobytes()
+
+
+def test_reductions_and_shapes() -> None:
+    x, targets = drawn(2, 3, 40), drawn_targets(6, 40).reshape(2, 3)
+    losses = cross_entropy(x, targets, "none")
+    assert losses.shape == (2, 3) and losses[1, 2] == 0
+    total, mean = cross_entropy(x, targets, "sum"), cross_entropy(x, targets)
+    assert total.dtype == mean.dtype == np.float32
+    assert np.isclose(total, losses.sum()) and np.isclose(mean, losses.sum() / 5)
+    own = cross_entropy(x, targets, ignore_index=int(targets[0, 0]), reduction="none")
+    assert own[0, 0] == 0 and np.isnan(own[1, 2])
+    single = cross_entropy(x[0, 0], targets[0, 0], "none")
+    assert single.shape == () and single == losses[0, 0]
+
+
+def test_infinities_and_targets_that_are_no_class() -> None:
+    x, targets = drawn(5, 200), np.array([3, 3, 3, 200, -1], np.int32)
+    x[0, :150], x[1, 9] = -np.inf, np.inf
+    losses = cross_entropy(x, targets, "none")
+    assert losses[0] == np.inf and np.isnan(losses[[1, 3, 4]]).all() and np.isfinite(losses[2])
+
+
+def test_refusals() -> None:
+    x: Any = drawn(4, 32)
+    with pytest.raises(LaunchError, match=r"targets have shape \(3,\), expected \(4,\)"):
+        cross_entropy(x, np.zeros(3, np.int32))
+    with pytest.raises(LaunchError, match="targets are float32, expected int32 or int64"):
+        cross_entropy(x, x[:, 0])
+    with pytest.raises(LaunchError, match="reduction is 'max', expected none, sum, mean"):
+        cross_entropy(x, x[:, 0], "max")  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,33 @@
+"""torch's gradients of functions over rows, on the CPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.rows.of_torch import check
+from wsdsl.kernels import rmsnorm
+from wsdsl.kernels.rows.gradients import is_recorded
+
+torch: Any = pytest.importorskip("torch")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    "name", ["rmsnorm", "layernorm", "softmax", "log_softmax", "cross_entropy"]
+)
+def test_gradients(name: str, dtype: str) -> None:
+    check(torch, name, dtype, (2, 5, 136), "cpu")
+
+
+def test_what_is_recorded() -> None:
+    x = torch.randn(4, 32, requires_grad=True)
+    w = torch.randn(32)
+    rmsnorm(x, w).sum().backward()
+    assert x.grad is not None and w.grad is None
+    rmsnorm(x.detach(), w.requires_grad_()).sum().backward()
+    assert w.grad is not None
+    with torch.no_grad():
+        assert not is_recorded(x) and not rmsnorm(x, w).requires_grad
+    assert not is_recorded(x.detach(), None)

@@ -1,0 +1,51 @@
+"""What arrays of a ready kernel must be like beside the first one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.kernels.gemm.dtypes import OUTPUTS, dtype_of
+from wsdsl.runtime.interop import describe
+from wsdsl.runtime.views import contiguous_strides
+
+AS_BITS = {"u16": "bf16"}
+"""What CuPy may have for a type that it lacks."""
+
+
+def type_of_addend(
+    name: str, array: Any, shape: tuple[int, ...], kinds: tuple[str, ...]
+) -> str | None:
+    """The type of an array that may be left out."""
+    if array is None:
+        return None
+    view = describe(array)
+    if view.shape != shape:
+        raise LaunchError(Finding(f"{name} has shape {view.shape}, expected {shape}"))
+    if view.dtype.name not in kinds:
+        hint = f"convert it to one of {', '.join(kinds)}"
+        raise LaunchError(Finding(f"{name} is {view.dtype}, which is not taken", hint=hint))
+    return view.dtype.name
+
+
+def type_of_output(
+    out: Any,
+    out_dtype: Any,
+    shape: tuple[int, ...],
+    default: str,
+    kinds: tuple[str, ...] = OUTPUTS,
+) -> str:
+    """That of `out`, or the one that is asked for, or else `default`."""
+    wanted = None if out_dtype is None else dtype_of(out_dtype, "out_dtype").name
+    if out is not None:
+        view = describe(out)
+        if view.shape != shape or view.strides != contiguous_strides(shape):
+            message = f"out has shape {view.shape} and strides {view.strides}"
+            raise LaunchError(Finding(message, hint=f"it is {shape}, and contiguous"))
+        if wanted not in (None, view.dtype.name):
+            raise LaunchError(Finding(f"out is {view.dtype}, and out_dtype {wanted}"))
+        wanted = view.dtype.name
+    if wanted not in (None, *kinds):
+        message = f"the result is to be {wanted}, expected {', '.join(kinds)}"
+        raise LaunchError(Finding(message))
+    return wanted or default

@@ -1,0 +1,1 @@
+"""Kernels over the rows of an array: norms, softmax, cross entropy, quantisation."""

@@ -1,0 +1,85 @@
+"""Arrays as matrices whose rows are along their last axis."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.kernels.checks import AS_BITS, type_of_addend, type_of_output
+from wsdsl.runtime.interop import describe
+
+if TYPE_CHECKING:
+    from wsdsl.compiler import Kernel
+    from wsdsl.schedule import Schedule
+    from wsdsl.serving import OnMiss
+
+FLOATS = ("f32", "f16", "bf16")
+
+
+class Options(TypedDict, total=False):
+    """What every call of a kernel takes."""
+
+    schedule: Schedule | None
+    stream: Any
+    exact: bool | None
+    on_miss: OnMiss | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """`matrix` [M, N] of `array`, whose shape is `shape`."""
+
+    array: Any
+    matrix: Any
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """M, N."""
+        return math.prod(self.shape[:-1]), self.shape[-1]
+
+    def typed(self, name: str, vector: Any) -> str | None:
+        """The type of a vector [N], of None if there is none."""
+        return type_of_addend(name, vector, (self.size[1],), FLOATS)
+
+    def per_row(self, name: str, values: Any) -> Any:
+        """Values in f32, one for each row, as [M]."""
+        type_of_addend(name, values, self.shape[:-1], ("f32",))
+        return values.reshape(self.size[0])
+
+    def output(self, out: Any, out_dtype: Any, kinds: tuple[str, ...] = FLOATS) -> tuple[Any, str]:
+        """`out` as [M, N], or None, and the result's type."""
+        dtype = type_of_output(out, out_dtype, self.shape, self.dtype, kinds)
+        return None if out is None else out.reshape(self.size), dtype
+
+
+def rows_of(name: str, array: Any, like: Rows | None = None) -> Rows:
+    """Of an array [..., N] of f32, f16 or bf16. LaunchError for another one, or where its shape is
+    not that of `like`.
+    """
+    view = describe(array)
+    dtype = AS_BITS.get(view.dtype.name, view.dtype.name)
+    if dtype not in FLOATS:
+        hint = f"convert it to one of {', '.join(FLOATS)}"
+        raise LaunchError(Finding(f"{name} is {view.dtype}, which is not taken", hint=hint))
+    if not view.shape:
+        raise LaunchError(Finding(f"{name} is a single number, expected shape [..., N]"))
+    if like is not None and view.shape != like.shape:
+        raise LaunchError(Finding(f"{name} has shape {view.shape}, expected {like.shape}"))
+    size = math.prod(view.shape[:-1]), view.shape[-1]
+    matrix = array if view.shape == size else array.reshape(size)
+    return Rows(array, matrix, view.shape, dtype)
+
+
+@lru_cache(maxsize=1024)
+def kernel_of(text: str) -> Kernel:
+    """The one kernel of a text."""
+    from wsdsl.sources import one_of
+
+    text = text.lstrip()
+    name = text.split("def ", 1)[1].split("(", 1)[0]
+    return one_of(name, text, "<wsdsl.kernels.rows>")

@@ -1,0 +1,157 @@
+"""`cross_entropy` of logits and indices of classes, and its backward kernel."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Literal, Unpack, get_args
+
+from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.kernels.lossless.arrays import framework
+from wsdsl.kernels.quantized.arrays import contiguous, type_name
+from wsdsl.kernels.rows.arrays import Options, Rows, kernel_of, rows_of
+from wsdsl.kernels.rows.gradients import Tensors, is_recorded, recorded
+from wsdsl.kernels.rows.softmax import SUMS
+
+Reduction = Literal["none", "sum", "mean"]
+IGNORED = -100
+FORWARD = """
+@kernel
+def cross_entropy(X: {x}[M, N], T: {t}, ignored: i32, loss: f32[M]{lse}):{sums}
+        t = {target}
+        rest = log(total)
+        found = most - X[m, t] + rest
+        known = where((t >= 0) & (t < N), found, inf - inf)
+        loss[m] = where(t == ignored, 0.0, known){store}
+"""
+BACKWARD = """
+@kernel
+def cross_entropy_backward(
+    G: f32[M], X: {x}[M, N], T: {t}, lse: f32[M], ignored: i32{output}
+):
+    for m, n in tiles(M, N):
+        t = {target}
+        p = exp(X[m, n] - lse[m])
+        slope = (p - where(index(n) == t, 1.0, 0.0)) * G[m]
+        {into}[m, n] = where(t == ignored, 0.0, slope)
+"""
+
+
+def cross_entropy(
+    logits: Any,
+    targets: Any,
+    reduction: Reduction = "mean",
+    ignore_index: int = IGNORED,
+    **options: Unpack[Options],
+) -> Any:
+    """`log(sum(exp(logits))) - logits[target]` over the last axis, in f32.
+
+    logits: [..., N] of f32, f16 or bf16, of torch, CuPy, JAX or NumPy.
+    targets: [...] of int32 or int64: which of the N classes is right.
+    reduction: "none" gives f32 [...]; "sum" the sum of these; "mean" that by how many targets are
+        not ignored.
+    ignore_index: what has this target counts as 0.
+    options: schedule, stream, exact and on_miss, as for kernels.
+
+    A target that is no class gives NaN. torch records the gradient where logits require one.
+    LaunchError for arrays that do not fit; nothing has been written then.
+    """
+    if reduction not in get_args(Reduction):
+        message = f"reduction is {reduction!r}, expected {', '.join(get_args(Reduction))}"
+        raise LaunchError(Finding(message))
+    if is_recorded(logits):
+
+        def forward(logits: Any) -> tuple[Any, Tensors]:
+            losses, lse = cross_entropy_with_lse(logits, targets, ignore_index, **options)
+            return losses, (logits, targets, lse)
+
+        def backward(grad: Any, kept: Tensors, wanted: tuple[bool, ...]) -> Tensors:
+            logits, targets, lse = kept
+            return (cross_entropy_backward(grad, logits, targets, lse, ignore_index),)
+
+        losses = recorded(forward, backward, logits)
+    else:
+        losses = _forward(logits, targets, ignore_index, options, lse=False)[0]
+    if reduction == "none":
+        return losses
+    if reduction == "sum":
+        return losses.sum()
+    return losses.sum() / (targets != ignore_index).sum(dtype=losses.dtype)
+
+
+def cross_entropy_with_lse(
+    logits: Any, targets: Any, ignore_index: int = IGNORED, **options: Unpack[Options]
+) -> tuple[Any, Any]:
+    """What `cross_entropy` gives without a reduction, and `log(sum(exp(logits)))`, f32 [...], for
+    the way back.
+    """
+    loss, lse = _forward(logits, targets, ignore_index, options, lse=True)
+    return loss, lse
+
+
+def _forward(
+    logits: Any, targets: Any, ignored: int, options: Options, *, lse: bool
+) -> tuple[Any, ...]:
+    rows = rows_of("logits", logits)
+    classes, declared, read = _targets(targets, rows)
+    text = FORWARD.format(
+        x=rows.dtype,
+        t=declared,
+        target=read,
+        sums=SUMS,
+        lse=", lse: f32[M]" if lse else "",
+        store="\n        lse[m] = most + rest" if lse else "",
+    )
+    made = kernel_of(text)(rows.matrix, classes, ignored, **options)
+    return tuple(a.reshape(rows.shape[:-1]) for a in (made if lse else (made,)))
+
+
+def cross_entropy_backward(
+    grad: Any,
+    logits: Any,
+    targets: Any,
+    lse: Any,
+    ignore_index: int = IGNORED,
+    out: Any = None,
+    **options: Unpack[Options],
+) -> Any:
+    """The gradient of the logits, of their type, from that of each loss.
+
+    grad: f32 [...].
+    logits, targets, ignore_index: what was given to `cross_entropy_with_lse`.
+    lse: f32 [...], what came out then.
+    out: [..., N], contiguous; written, and returned. It may be the logits, which are overwritten
+        then, and whose memory is all that is needed. Else allocated.
+    options: as for `cross_entropy`.
+    """
+    rows = rows_of("logits", logits)
+    classes, declared, read = _targets(targets, rows)
+    target, _ = rows.output(out, rows.dtype)
+    in_place = out is logits
+    text = BACKWARD.format(
+        x=rows.dtype,
+        t=declared,
+        target=read,
+        output="" if in_place else f", DX: {rows.dtype}[M, N]",
+        into="X" if in_place else "DX",
+    )
+    given = rows.per_row("grad", grad), rows.matrix, classes, rows.per_row("lse", lse)
+    outputs = () if in_place else (target,)
+    made = kernel_of(text)(*given, ignore_index, *outputs, **options)
+    return made.reshape(rows.shape) if out is None else out
+
+
+def _targets(targets: Any, rows: Rows) -> tuple[Any, str, str]:
+    """Targets as the kernel takes them, how they are declared, and how one is read: of 64 bits the
+    lower half, which comes first.
+    """
+    shape, name = tuple(targets.shape), type_name(targets)
+    if shape != rows.shape[:-1]:
+        raise LaunchError(Finding(f"targets have shape {shape}, expected {rows.shape[:-1]}"))
+    m = rows.size[0]
+    if name == "int32":
+        return targets.reshape(m), "i32[M]", "T[m]"
+    if name != "int64":
+        raise LaunchError(Finding(f"targets are {name}, expected int32 or int64"))
+    int32 = sys.modules["torch"].int32 if framework(targets) == "torch" else "int32"
+    halves = contiguous(targets).reshape(m).view(int32)
+    return halves.reshape(m, 2), "i32[M, 2]", "T[m, 0]"

@@ -1,0 +1,209 @@
+"""`layernorm`, and its backward kernels."""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+from wsdsl.kernels.rows.arrays import Options, Rows, kernel_of, rows_of
+from wsdsl.kernels.rows.gradients import Tensors, is_recorded, recorded
+
+FORWARD = """
+@kernel
+def layernorm(X: {x}[M, N],{params} eps: f32, Y: {y}[M, N]{outputs}):
+    for m in tiles(M):
+        total = zeros(f32[m])
+        for n in tiles(N):
+            total += sum(cast(X[m, n], f32), over=n)
+        centre = total / cast(N, f32)
+        squares = zeros(f32[m])
+        for n in tiles(N):
+            x = X[m, n] - centre
+            squares += sum(x * x, over=n)
+        scale = rsqrt(squares / cast(N, f32) + eps){stores}
+        for n in tiles(N):
+            Y[m, n] = (X[m, n] - centre) * scale{affine}
+"""
+STATISTICS = """
+        mean[m] = centre
+        rstd[m] = scale"""
+BACKWARD = """
+@kernel
+def layernorm_backward(
+    G: {g}[M, N], X: {x}[M, N],{params} mean: f32[M], rstd: f32[M], DX: {x}[M, N]
+):
+    for m in tiles(M):
+        centre, scale = mean[m], rstd[m]
+        total = zeros(f32[m])
+        dot = zeros(f32[m])
+        for n in tiles(N):
+            g = cast(G[m, n], f32){factor}
+            total += sum(g, over=n)
+            dot += sum(g * ((X[m, n] - centre) * scale), over=n)
+        shift, back = total / cast(N, f32), dot / cast(N, f32)
+        for n in tiles(N):
+            g = cast(G[m, n], f32){factor}
+            DX[m, n] = (g - shift - (X[m, n] - centre) * scale * back) * scale
+"""
+WEIGHT = """
+@kernel
+def layernorm_weight(
+    G: {g}[M, N], X: {x}[M, N], mean: f32[M], rstd: f32[M], DW: {w}[N]
+):
+    for n in tiles(N):
+        total = zeros(f32[n])
+        for m in tiles(M):
+            total += sum(G[m, n] * ((X[m, n] - mean[m]) * rstd[m]), over=m)
+        DW[n] = total
+"""
+BIAS = """
+@kernel
+def column_sums(G: {g}[M, N], DB: {b}[N]):
+    for n in tiles(N):
+        total = zeros(f32[n])
+        for m in tiles(M):
+            total += sum(cast(G[m, n], f32), over=m)
+        DB[n] = total
+"""
+
+
+def layernorm(
+    x: Any,
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+    out_dtype: Any = None,
+    out: Any = None,
+    **options: Unpack[Options],
+) -> Any:
+    """`(x - mean(x)) / sqrt(mean((x - mean(x)) ** 2) + eps) * weight + bias` over the last axis; in
+    f32, rounded once.
+
+    x: [..., N] of f32, f16 or bf16, of torch, CuPy, JAX or NumPy.
+    weight, bias: [N], of one of these types. Either may be left out.
+    out_dtype: f32, f16 or bf16; that of x, if `out` does not tell it.
+    out: [..., N], contiguous; written, and returned. Else allocated.
+    options: schedule, stream, exact and on_miss, as for kernels.
+
+    torch records the gradient where x, weight or bias require one, and no `out` is given.
+    LaunchError for arrays that do not fit; nothing has been written then.
+    """
+    if out is None and is_recorded(x, weight, bias):
+
+        def forward(x: Any, weight: Any, bias: Any) -> tuple[Any, Tensors]:
+            y, mean, rstd = layernorm_with_statistics(x, weight, bias, eps, out_dtype, **options)
+            return y, (x, weight, bias, mean, rstd)
+
+        def backward(grad: Any, kept: Tensors, wanted: tuple[bool, ...]) -> Tensors:
+            x, weight, bias, *statistics = kept
+            return (
+                layernorm_backward(grad, x, weight, *statistics) if wanted[0] else None,
+                layernorm_weight_backward(grad, x, weight, *statistics) if wanted[1] else None,
+                layernorm_bias_backward(grad, bias) if wanted[2] else None,
+            )
+
+        return recorded(forward, backward, x, weight, bias)
+    return _forward(x, weight, bias, eps, out_dtype, out, options, statistics=False)[0]
+
+
+def layernorm_with_statistics(
+    x: Any,
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+    out_dtype: Any = None,
+    out: Any = None,
+    **options: Unpack[Options],
+) -> tuple[Any, Any, Any]:
+    """What `layernorm` gives, the means, and one over the deviations (with eps), f32 [...], for the
+    way back.
+    """
+    y, mean, rstd = _forward(x, weight, bias, eps, out_dtype, out, options, statistics=True)
+    return y, mean, rstd
+
+
+def _forward(
+    x: Any,
+    weight: Any,
+    bias: Any,
+    eps: float,
+    out_dtype: Any,
+    out: Any,
+    options: Options,
+    *,
+    statistics: bool,
+) -> tuple[Any, ...]:
+    rows = rows_of("x", x)
+    w, b = rows.typed("weight", weight), rows.typed("bias", bias)
+    target, y = rows.output(out, out_dtype)
+    text = FORWARD.format(
+        x=rows.dtype,
+        y=y,
+        params=(f" W: {w}[N]," if w else "") + (f" B: {b}[N]," if b else ""),
+        affine=(" * W[n]" if w else "") + (" + B[n]" if b else ""),
+        outputs=", mean: f32[M], rstd: f32[M]" if statistics else "",
+        stores=STATISTICS if statistics else "",
+    )
+    given = (rows.matrix, *(v for v in (weight, bias) if v is not None), eps, target)
+    made = kernel_of(text)(*given, *((None, None) if statistics else ()), **options)
+    result, *rest = made if statistics else (made,)
+    first = result.reshape(rows.shape) if out is None else out
+    return first, *(r.reshape(rows.shape[:-1]) for r in rest)
+
+
+def layernorm_backward(
+    grad: Any,
+    x: Any,
+    weight: Any,
+    mean: Any,
+    rstd: Any,
+    out: Any = None,
+    **options: Unpack[Options],
+) -> Any:
+    """The gradient of x, of its type, from that of `layernorm_with_statistics`' result.
+
+    grad: [..., N] of f32, f16 or bf16.
+    x, weight: what was given then; weight may be None.
+    mean, rstd: f32 [...], what came out then.
+    out, options: as for `layernorm`.
+    """
+    rows, grads = _both(grad, x)
+    w = rows.typed("weight", weight)
+    target, _ = rows.output(out, rows.dtype)
+    text = BACKWARD.format(
+        g=grads.dtype,
+        x=rows.dtype,
+        params=f" W: {w}[N]," if w else "",
+        factor=" * W[n]" if w else "",
+    )
+    statistics = rows.per_row("mean", mean), rows.per_row("rstd", rstd)
+    given = (grads.matrix, rows.matrix, *((weight,) if w else ()), *statistics, target)
+    made = kernel_of(text)(*given, **options)
+    return made.reshape(rows.shape) if out is None else out
+
+
+def layernorm_weight_backward(
+    grad: Any, x: Any, weight: Any, mean: Any, rstd: Any, **options: Unpack[Options]
+) -> Any:
+    """The gradient of the weight, [N] of its type: sums over rows in f32, whose order is the same
+    in every run. Arguments as for `layernorm_backward`.
+    """
+    rows, grads = _both(grad, x)
+    text = WEIGHT.format(g=grads.dtype, x=rows.dtype, w=rows.typed("weight", weight))
+    statistics = rows.per_row("mean", mean), rows.per_row("rstd", rstd)
+    return kernel_of(text)(grads.matrix, rows.matrix, *statistics, **options)
+
+
+def layernorm_bias_backward(grad: Any, bias: Any, **options: Unpack[Options]) -> Any:
+    """The gradient of the bias, [N] of its type: sums over rows as for the weight.
+
+    grad: [..., N] of f32, f16 or bf16.
+    """
+    grads = rows_of("grad", grad)
+    return kernel_of(BIAS.format(g=grads.dtype, b=grads.typed("bias", bias)))(
+        grads.matrix, **options
+    )
+
+
+def _both(grad: Any, x: Any) -> tuple[Rows, Rows]:
+    rows = rows_of("x", x)
+    return rows, rows_of("grad", grad, rows)
