@@ -10,14 +10,14 @@ Before:
     }
 After:
     %x0 = load_global(tensor=%V, index=(%p0, %columns0), only=%kept0)
-    %acc2, ... = for_range(index=%k, ..., init=(%p0, ..., %x0), args=(%p1, ..., %x1)) {
-      %kept: frag<bool[64x1]> = map(fn="lt", args=(%p1, %c64))
-      %y: frag<bf16[64x32]> = map(fn="where", args=(%kept, %x1, %w))
+    %acc2, ... = for_range(index=%k, ..., init=(%p0, ..., %x0, %kept0),
+                              args=(%p1, ..., %x1, %kept1)) {
+      %y: frag<bf16[64x32]> = map(fn="where", args=(%kept1, %x1, %w))
       fence_async_proxy()
       %kept2: frag<bool[64x1]> = map(fn="lt", args=(%p2, %c64))
       %x2 = load_global(tensor=%V, index=(%p2, %columns2), in_order=True, only=%kept2)
       ...
-      yield(values=(%p2, ..., %x2))
+      yield(values=(%p2, ..., %x2, %kept2))
     }
 
 A warp that takes such a row waits for memory, and with it the three others that share its product
@@ -124,22 +124,29 @@ def _carried(
     known = {last for arg, last in nexts.items() if arg in read}
     firsts = dict(zip(loop.args, loop.init, strict=True)) | {loop.index: loop.start}
     first = _add(needed, kept, load, firsts, b)
-    own = b.value(load.result.name, load.result.type)
     fenced = _behind_fences(loop.body)
     ends = (i for i, op in enumerate(loop.body) if op is reader or known & {*results_of(op)})
     at = max(1 + max(ends), fenced)
     with b.region() as ahead:
         nexts[loop.index] = b.plus(loop.index, loop.step, "next")
         following = _add(needed, kept, load, nexts, b, in_order=fenced > 0)
-    swap = {load.result: own}
+    carried = [(load.result, first.result, following.result)]
+    if kept and first.only and following.only and following.only != kept:
+        # Not made anew: of what it is made, the next one may then take the registers.
+        carried.append((kept, first.only, following.only))
+    args = {value: b.value(value.name, value.type) for value, _, _ in carried}
+    swap = {load.result: args[load.result]}
     body = (op for op in (*loop.body[:at], *ahead, *loop.body[at:-1]) if op is not load)
-    last = (*(swap.get(v, v) for v in yielded(loop.body)), following)
+    last = (*(swap.get(v, v) for v in yielded(loop.body)), *(v for _, _, v in carried))
     return dataclasses.replace(
         loop,
-        result=(*loop.result, b.value(load.result.name, load.result.type)),
-        init=(*loop.init, first),
-        args=(*loop.args, own),
-        body=(*(replace_operands(op, swap) for op in body), Yield(values=last, loc=loop.loc)),
+        result=(*loop.result, *(b.value(value.name, value.type) for value in args)),
+        init=(*loop.init, *(v for _, v, _ in carried)),
+        args=(*loop.args, *args.values()),
+        body=(
+            *(replace_operands(op, args if op is reader else swap) for op in body),
+            Yield(values=last, loc=loop.loc),
+        ),
     )
 
 
@@ -159,8 +166,8 @@ def _add(
     swap: dict[Value, Value],
     b: Builder,
     in_order: bool = False,
-) -> Value:
-    """The load, and what it needs, of another iteration; what it brings there."""
+) -> LoadGlobal:
+    """What the load needs, and the load, of another iteration."""
     others = tuple(op for op in needed if op is not load)
     copies = copy_region(others, b.namer, swap)
     for op, copy in zip(others, copies, strict=True):
@@ -170,4 +177,4 @@ def _add(
     assert isinstance(made, LoadGlobal)
     result, only = b.value(load.result.name, load.result.type), kept and swap.get(kept, kept)
     in_order = in_order or made.in_order
-    return b.add(dataclasses.replace(made, result=result, only=only, in_order=in_order)).result
+    return b.add(dataclasses.replace(made, result=result, only=only, in_order=in_order))
