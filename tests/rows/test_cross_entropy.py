@@ -79,6 +79,8 @@ def test_refusals() -> None:
     x: Any = drawn(4, 32)
     with pytest.raises(LaunchError, match=r"targets have shape \(3,\), expected \(4,\)"):
         cross_entropy(x, np.zeros(3, np.int32))
+    with pytest.raises(LaunchError, match="a list is no array"):
+        cross_entropy(x, [0, 1, 2, 3])
     with pytest.raises(LaunchError, match="targets are float32, expected int32 or int64"):
         cross_entropy(x, x[:, 0])
     with pytest.raises(LaunchError, match="reduction is 'max', expected none, sum, mean"):

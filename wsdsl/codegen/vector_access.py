@@ -115,7 +115,14 @@ def _from_words(w: Writer, dtype: DType, shape: Shape, words: list[str]) -> Regi
         for word in words
         for half in (word, w.binary("lshr", "i32", word, 16))
     ]
+    if dtype.name == "bool":
+        bytes = [x for half in halves for x in (w.binary("and", "i16", half, 255), _upper(w, half))]
+        return Registers(dtype, *shape, tuple(from_bits(w, byte, dtype) for byte in bytes))
     return Registers(dtype, *shape, tuple(halves))
+
+
+def _upper(w: Writer, half: str) -> str:
+    return w.binary("lshr", "i16", half, 8)
 
 
 def _joined(w: Writer, low: str, high: str) -> str:

@@ -11,6 +11,7 @@ from wsdsl.kernels.quantized.arrays import contiguous, type_name
 from wsdsl.kernels.rows.arrays import Options, Rows, kernel_of, rows_of
 from wsdsl.kernels.rows.gradients import Tensors, is_recorded, recorded
 from wsdsl.kernels.rows.softmax import SUMS
+from wsdsl.runtime.interop import describe
 
 Reduction = Literal["none", "sum", "mean"]
 IGNORED = -100
@@ -144,7 +145,7 @@ def _targets(targets: Any, rows: Rows) -> tuple[Any, str, str]:
     """Targets as the kernel takes them, how they are declared, and how one is read: of 64 bits the
     lower half, which comes first.
     """
-    shape, name = tuple(targets.shape), type_name(targets)
+    shape, name = describe(targets).shape, type_name(targets)
     if shape != rows.shape[:-1]:
         raise LaunchError(Finding(f"targets have shape {shape}, expected {rows.shape[:-1]}"))
     m = rows.size[0]
