@@ -49,6 +49,18 @@ def test_rows_an_iteration_ahead_and_their_places_two() -> None:
     assert following[places.result] in yielded(loop.body)
 
 
+def test_a_partition_that_decodes_loads_ahead_too() -> None:
+    """Of both blocks of 64 rows, behind the fence that shows its results to the tensor cores."""
+    schedule = Schedule(consumers=2, decode="shared", tile=dict(m=16, n=128, k=64))
+    made = kernel_of().compile(schedule, M=16, N=128, K=256).scheduled
+    loops = (op for op in walk(made.body) if isinstance(op, ForRange))
+    (loop,) = (op for op in loops if loads(op.body, "V") and not has_loop(op.body))
+    order = [op for op in loop.body if isinstance(op, FenceAsyncProxy | LoadGlobal)]
+    shown = [op.tensor.name if isinstance(op, LoadGlobal) else "fence" for op in order]
+    assert shown == ["fence", "V", "V", "at", "at"]
+    assert {x.result for x in order if isinstance(x, LoadGlobal)} <= {*yielded(loop.body)}
+
+
 def test_rows_stand_behind_the_fence_that_would_wait_for_them() -> None:
     """And behind what reads the last ones, whose registers they take."""
     made = kernel_of().compile(SCHEDULE, M=16, N=128, K=256).scheduled

@@ -161,7 +161,8 @@ column to column: it takes too many registers beside the sums. Two consumers loa
 begins, which gives the loads the longest time (block scales on an H200: 0.91 of cuBLAS without
 scales, else 0.78). Of three, two keep the tensor cores busy meanwhile, so the third begins its own
 product first (0.96, else 0.86). Beside operands that threads read in slots they stand behind the
-fence in front of which a slot goes back, as it waits for all loads that a thread has begun.
+fence in front of which a slot goes back, as it waits for all loads that a thread has begun. Who
+decodes operands for others loads such values likewise.
 
 A loop with computed operands is left as it is if its first stage has no products, depends on what
 its second one makes, or has loops.
@@ -175,13 +176,13 @@ import dataclasses
 
 from wsdsl.diagnostics import Finding, ScheduleError
 from wsdsl.ir.barrier_ops import ForRange, NamedBarrierArrive
-from wsdsl.ir.op import Kernel, Region
+from wsdsl.ir.op import Kernel, Op, Region
 from wsdsl.ir.pipeline_ops import CircularBuffer, Partition, with_partitions
 from wsdsl.ir.tile_ops import (
     Contract,
     Store,
 )
-from wsdsl.ir.walk import Namer, definers, walk, with_regions
+from wsdsl.ir.walk import Namer, definers, rewrite, walk, with_regions
 from wsdsl.ir.wgmma import is_fp8
 from wsdsl.lowering.axes import tile_axes
 from wsdsl.lowering.builder import Builder
@@ -243,4 +244,19 @@ def schedule_products(kernel: Kernel) -> Kernel:
             return dataclasses.replace(own, body=body)
         return dataclasses.replace(own, body=in_turn.around(body))
 
-    return with_partitions(kernel, partition, "compute")
+    def decoding(own: Partition) -> Partition:
+        context = PartitionContext(kernel, own, builder)
+        ahead_of = LoadsAhead(context, definers(own.body), stored)
+
+        def change(op: Op) -> Region:
+            if not isinstance(op, ForRange) or any(
+                isinstance(inner, ForRange) for inner in op.body
+            ):
+                return (op,)
+            with builder.region() as made:
+                builder.add(ahead_of.emit(op))
+            return tuple(made)
+
+        return dataclasses.replace(own, body=rewrite(own.body, change))
+
+    return with_partitions(with_partitions(kernel, partition, "compute"), decoding, "decode")
