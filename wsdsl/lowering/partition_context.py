@@ -20,6 +20,7 @@ from wsdsl.ir.pipeline_ops import AddInCluster, AxisAt, Materialize, Partition, 
 from wsdsl.ir.slot_ops import SubtilesInShared
 from wsdsl.ir.tile_ops import Block, Contract, End, Map, Store
 from wsdsl.ir.types import BOOL, I32, Axis, Fragment, Tile
+from wsdsl.ir.walk import definers
 from wsdsl.lowering.axes import axes_of, whole_axes
 from wsdsl.lowering.builder import INT, Builder
 from wsdsl.lowering.lanes import flat_axis, lanes_of
@@ -89,6 +90,7 @@ class PartitionContext:
         self.kernel, self.builder = kernel, builder
         self.static = dict(kernel.sizes)
         self.partition, self.num_warpgroups = partition, partition.num_warpgroups
+        self.made = definers(partition.body)
         self.in_order = partition.in_order
         """Whether what threads load now may come no earlier."""
         self.axes, narrow = axes_of(kernel), narrow_axes(kernel)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import gcd
 
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.fragment_ops import Slice
@@ -20,9 +21,7 @@ from wsdsl.lowering.register_tiles import RegisterTile, covering, narrow
 Find = Callable[[Value], RegisterTile]
 
 
-def load_piece(
-    op: Load | Lookup, context: PartitionContext, find: Find, made: Mapping[Value, Op]
-) -> RegisterTile:
+def load_piece(op: Load | Lookup, context: PartitionContext, find: Find) -> RegisterTile:
     """A tile (or scalar) read directly, in the accumulator's layout, when it is asked for."""
     b = context.builder
     if isinstance(op, Load) and op.packed:
@@ -40,7 +39,7 @@ def load_piece(
             result=b.value(op.result.name, covering(dtype, places)),
             tensor=op.tensor,
             index=places,
-            vector=vector_of(op.tensor, op.index, context, made),
+            vector=vector_of(op.tensor, op.index, context),
             in_order=context.in_order,
             loc=op.loc,
         )
@@ -63,7 +62,7 @@ def read_elements(op: ElementsInShared, context: PartitionContext, find: Find) -
     wide = dtype.count(span)
     if any(width % wide and wide % width for width in shape.widths):
         load = Load(result=op.result, tensor=op.tensor, index=op.index, loc=op.loc)
-        return load_piece(load, context, find, {})
+        return load_piece(load, context, find)
     read: dict[tuple[int, int], Value] = {}
 
     def panels(i: int, first: int, columns: int) -> Value:
@@ -128,31 +127,36 @@ def entry_of(value: Value, context: PartitionContext, find: Find) -> RegisterTil
     return context.indices(value.type.name) if isinstance(value.type, Axis) else find(value)
 
 
-def vector_of(
-    tensor: Value, index: tuple[Value, ...], context: PartitionContext, made: Mapping[Value, Op]
-) -> int:
+def vector_of(tensor: Value, index: tuple[Value, ...], context: PartitionContext) -> int:
     """How many neighbouring columns lie side by side at a multiple of so many in an aligned row, as
     two of 4 bits do in any case: what lanes hold, of 16 bytes at the most.
     """
-    last = _along(index[-1], made).type
+    along, by = _along(index[-1], context.made)
+    last, bits = along.type, tensor.as_tensor.dtype.bits
     if not isinstance(last, Axis) or (last.role != "columns" and last.name != context.shapes.flat):
         return 1
-    if tensor.as_tensor.dtype.bits == 4:
-        return 2
-    if context.tiles[last.name].shifted:
+    if bits == 4:
+        return gcd(2, by)
+    if context.tiles[last.name].shifted or tensor.name in context.kernel.unaligned:
         return 1
-    if tensor.name in context.kernel.unaligned:
-        return 1
-    return min(context.shapes.lanes.vector, TMA_ALIGN // tensor.as_tensor.dtype.bytes)
+    return gcd(min(context.shapes.lanes.vector, TMA_ALIGN * 8 // bits), by)
 
 
-def _along(index: Value, made: Mapping[Value, Op]) -> Value:
-    """The axis of `index(axis) % number`, where that leaves neighbours beside each other."""
+def _along(index: Value, made: Mapping[Value, Op]) -> tuple[Value, int]:
+    """The axis of an index that leaves neighbours beside each other, and what numbers it is moved
+    by, or taken modulo, are multiples of: `index(axis) % 12 + 16` is the axis, and 4. 0 is a
+    multiple of all.
+    """
     match made.get(index):
-        case Map(fn="mod", args=(x, y)):
-            inner, by = made.get(x), made.get(y)
-            if isinstance(inner, Index) and isinstance(by, Constant) and by.value > 0:
-                return index if by.value % 2 else inner.axis
+        case Index(axis=axis):
+            return axis, 0
+        case Map(fn="add" | "sub" | "mod" as fn, args=(x, y)):
+            if fn == "add" and isinstance(made.get(x), Constant):
+                x, y = y, x
+            by = made.get(y)
+            if isinstance(by, Constant) and isinstance(by.value, int) and (by.value or fn != "mod"):
+                axis, before = _along(x, made)
+                return axis, gcd(before, by.value)
         case _:
             pass
-    return index
+    return index, 0

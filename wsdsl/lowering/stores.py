@@ -306,8 +306,7 @@ def store_directly(
     kinds = [v.type for v in (*index, value) if isinstance(v.type, Fragment)]
     by_rows = context.shapes.share == "rows"
     split = any((kind.rows if by_rows else kind.columns) > 1 for kind in kinds)
-    last, pred = op.index[-1].type, None
-    cut = isinstance(last, Axis) and context.tiles[last.name].is_clipped
+    cut, pred = bool(_ends_along(op.index[-1], context, op)), None
     if not split and context.num_warpgroups > 1:
         assert context.warpgroup is not None
         pred = b.map("eq", context.warpgroup, b.integer(0), wish="first")
@@ -316,12 +315,20 @@ def store_directly(
             tensor=op.tensor,
             index=index,
             value=value,
-            vector=1 if op.accumulate or cut else vector_of(op.tensor, op.index, context, {}),
+            vector=1 if op.accumulate or cut else vector_of(op.tensor, op.index, context),
             accumulate=op.accumulate,
             pred=pred,
             loc=op.loc,
         )
     )
+
+
+def _ends_along(entry: Value, context: PartitionContext, op: Store) -> list[str]:
+    """The axes whose ends no bound of the tensor tells."""
+    if isinstance(entry.type, Axis):
+        return [entry.type.name] if context.tiles[entry.type.name].is_clipped else []
+    named = {v.type.name for v in op.index if isinstance(v.type, Axis)}
+    return [n for n in tile_axes(entry) if n not in named and not context.is_full(n)]
 
 
 def _place(
@@ -332,13 +339,7 @@ def _place(
     """
     b = context.builder
     place = entry_of(entry, context, find).get(*piece)
-    named = {v.type.name for v in op.index if isinstance(v.type, Axis)}
-    if isinstance(entry.type, Axis):
-        along = [entry.type.name] if context.tiles[entry.type.name].is_clipped else []
-    else:
-        axes = tile_axes(entry)
-        along = [name for name in axes if name not in named and not context.is_full(name)]
-    for name in along:
+    for name in _ends_along(entry, context, op):
         if place.as_fragment.dtype != I32:
             kind = dataclasses.replace(place.type, dtype=I32)
             place = b.add(Cast(result=b.value("place", kind), x=place, loc=op.loc)).result

@@ -67,7 +67,7 @@ from wsdsl.ir.tile_ops import (
     Yield,
 )
 from wsdsl.ir.types import Tile, Type
-from wsdsl.ir.walk import Namer, definers, free_values, replace_operands, uses, walk, yielded
+from wsdsl.ir.walk import Namer, free_values, replace_operands, uses, walk, yielded
 from wsdsl.lowering import elementwise
 from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.builder import Builder
@@ -127,7 +127,7 @@ class _Lowering:
         """Operands that threads read in slots which are not given back yet."""
         self.unpublished = False
         """Whether they have written to slots since they told the tensor cores."""
-        self.made = definers(partition.body)
+        self.made = self.context.made
         counts = Counter(uses(partition.body))
         self.wanted = {value for value, times in counts.items() if times > 1}
         """What is used more than once."""
@@ -250,7 +250,7 @@ class _Lowering:
             case RenameAxes():
                 self.env[op.result] = self.pieces(op.x)
             case Load() | Lookup():
-                self.env[made[0]] = load_piece(op, self.context, self.pieces, self.made)
+                self.env[made[0]] = load_piece(op, self.context, self.pieces)
             case _ if made and (is_tile(made[0]) or any(v in self.env for v in operands(op))):
                 self.env[made[0]] = elementwise.compute(op, self.context, self.pieces, self.made)
             case _:
