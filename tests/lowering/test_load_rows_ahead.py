@@ -12,12 +12,12 @@ import pytest
 from wsdsl import Schedule, parse
 from wsdsl.diagnostics import VerifyError
 from wsdsl.ir.barrier_ops import FenceAsyncProxy, ForRange
-from wsdsl.ir.fragment_ops import WgmmaCommit, WgmmaWait
+from wsdsl.ir.fragment_ops import Iota, WgmmaCommit, WgmmaWait
 from wsdsl.ir.memory_ops import LoadGlobal
 from wsdsl.ir.op import Region
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.spec import verify
-from wsdsl.ir.tile_ops import Map
+from wsdsl.ir.tile_ops import Constant, Map
 from wsdsl.ir.walk import walk, yielded
 
 TEXT = """
@@ -47,6 +47,19 @@ def test_rows_an_iteration_ahead_and_their_places_two() -> None:
     assert all(x.result in following and x.only for x in loads(loop.body, "V"))
     (places,) = loads(loop.body, "at")
     assert following[places.result] in yielded(loop.body)
+
+
+def test_places_of_blocks_of_rows_are_loaded_ahead_too() -> None:
+    """And columns of the rows are numbers: tiles begin where rows do, and no bound is compared."""
+    text = TEXT.replace("at[n, index(k) // 64]", "at[index(n) // 16, index(k) // 64]")
+    made = kernel_of(text).compile(SCHEDULE, M=16, N=128, K=256).scheduled
+    loops = (op for op in walk(made.body) if isinstance(op, ForRange))
+    (loop,) = (op for op in loops if loads(op.body, "V") and not has_loop(op.body))
+    (places,) = loads(loop.body, "at")
+    assert places.result in yielded(loop.body)
+    starts = [made.definers[x.index[1]] for x in loads(loop.body, "V")]
+    constants = [made.definers[op.start] for op in starts if isinstance(op, Iota)]
+    assert sorted(op.value for op in constants if isinstance(op, Constant)) == [0, 32]
 
 
 def test_a_partition_that_decodes_loads_ahead_too() -> None:
