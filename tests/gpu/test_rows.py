@@ -50,3 +50,14 @@ def test_cross_entropy_in_place() -> None:
     apart = kernels.cross_entropy_backward(torch.ones_like(losses), x, targets, lse)
     made = kernels.cross_entropy_backward(torch.ones_like(losses), x, targets, lse, out=x)
     assert made is x and torch.equal(x, apart)
+
+
+@pytest.mark.parametrize("scales", ["float32", "float8_e8m0fnu"])
+def test_quantize_blocks(scales: str) -> None:
+    x = torch.randn(300, 4100, device="cuda", dtype=torch.bfloat16)
+    codes, found = kernels.quantize(x, block=128, scale_dtype=scales)
+    assert found.shape == (300, 33)
+    own = found.double().repeat_interleave(128, 1)[:, :4100]
+    most = 448 * (1 + 1e-6) * own
+    assert (x.double().abs() <= most).all()
+    assert ((codes.double() * own - x.double()).abs() <= 2.0**-5 * most).all()

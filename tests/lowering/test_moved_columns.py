@@ -54,7 +54,7 @@ def test_vectors_lie_at_multiples(number: int, by: int, vector: int) -> None:
     x = np.zeros((9, 256), ml_dtypes.bfloat16)
     wanted = np.arange(256) % number + by
     assert np.array_equal(kernel.simulate(x, b, None)[4], wanted.astype(x.dtype))
-    made = kernel.compile(M=8192, N=8192, D=256)
+    made = kernel._compile(None, dict(M=8192, N=8192, D=256), ())
     loads = {op.tensor.name: op.vector for op in made.scheduled.of(LoadGlobal)}
     stores = {op.tensor.name: op.vector for op in made.scheduled.of(StoreGlobal)}
     assert loads == {"X": 8, "b": vector} and stores == {"Y": 8}

@@ -1,4 +1,4 @@
-"""Every kernel over rows compiles and is proved, of vectors and of single elements, and the page
+"""Every kernel over rows compiles and is proved, of vectors or of single elements, and the page
 shows the texts.
 """
 
@@ -47,14 +47,17 @@ def call_all() -> None:
     kernels.cross_entropy_backward(losses, x, targets, lse)
     kernels.cross_entropy_backward(losses, x, targets, lse, out=x)
     kernels.quantize(x)
+    kernels.quantize(x, "i8", block=32)
+    kernels.quantize(x, "mxfp8")
 
 
 def test_proved(used: list[Kernel]) -> None:
     call_all()
-    assert len({kernel.source for kernel in used}) == 15
-    for kernel in used:
-        for n in (4096, 4099):
-            assert kernel.compile(M=2048, N=n).prove(), (kernel.name, n)
+    assert len({kernel.source for kernel in used}) == 17
+    for i, kernel in enumerate(used):
+        n = (4096, 4099)[i % 2]
+        sizes = {dim: {"M": 2048, "N": n, "B": n // 32}[dim] for dim in kernel.dims}
+        assert kernel._compiled_for(None, sizes).prove().proved, kernel.name
 
 
 def test_the_page_shows_the_texts(used: list[Kernel]) -> None:

@@ -1,59 +1,112 @@
-"""`quantize`: rows rounded to 8 bits, with a scale each."""
+"""`quantize`: rows, or blocks along them, rounded to 8 bits, with a scale each."""
 
 from __future__ import annotations
 
 from typing import Any, Unpack
 
 from wsdsl.diagnostics import Finding, LaunchError
+from wsdsl.ir.types import DTYPES
 from wsdsl.kernels.gemm.dtypes import dtype_of
-from wsdsl.kernels.rows.arrays import Options, kernel_of, rows_of
+from wsdsl.kernels.rows.arrays import Options, Rows, kernel_of, rows_of
+from wsdsl.runtime.interop import allocate, describe
 
 LARGEST = {"f8e4m3": 448.0, "f8e5m2": 57344.0, "i8": 127.0}
+SCALES = ("f32", "f8e8m0")
 LEAST = 2.0**-100
 """What the largest of a row counts as at the least, so that its inverse is finite."""
-TEXT = """
+MX = "f8e4m3", 32, "f8e8m0"
+BLOCKS = range(16, 257, 16)
+ROWS = """
 @kernel
-def quantize(X: {x}[M, N], Q: {q}[M, N], scales: f32[M]):
+def quantize(X: {x}[M, N], Q: {q}[M, N], scales: {scales}[M]):
     for m in tiles(M):
         most = full(f32[m], {least})
         for n in tiles(N):
             most = max(most, max(abs(cast(X[m, n], f32)), over=n))
-        scales[m] = most / {largest}
-        inverse = {largest} / most
+        {scale}
+        scales[m] = scale
         for n in tiles(N):
             Q[m, n] = {code}
 """
+BY_BLOCK = """
+@kernel
+def quantize(X: {x}[M, N], Q: {q}[M, N], scales: {scales}[M, B]):
+    for m in tiles(M):
+        for n in tiles(N, by={block}):
+            most = max(max(abs(cast(X[m, n], f32)), over=n), {least})
+            {scale}
+            scales[m, (end(n) - 1) // {block}] = scale
+            Q[m, n] = {code}
+"""
+SCALE = {
+    "f32": ("scale = most / {largest}", "inverse = {largest} / most"),
+    "f8e8m0": (
+        "ratio = most / {largest}",
+        "power = bitcast((bitcast(ratio, u32) + 0x7FFFFF) & 0x7F800000, f32)",
+        "scale = where(ratio < inf, power, ratio)",
+        "inverse = 1.0 / scale",
+    ),
+}
+"""Scales of 8 bits are the least power of two with which nothing is too large."""
 
 
 def quantize(
-    x: Any, dtype: Any = "f8e4m3", out: Any = None, **options: Unpack[Options]
+    x: Any,
+    dtype: Any = "f8e4m3",
+    block: int | None = None,
+    scale_dtype: Any = "f32",
+    out: Any = None,
+    **options: Unpack[Options],
 ) -> tuple[Any, Any]:
-    """Codes, and scales of rows: `codes * scales[..., None]` is x, rounded to the nearest code. A
-    row's largest magnitude is the largest code.
+    """Codes, and scales of rows: `codes * scales[..., None]` is x, rounded to the nearest code. The
+    largest magnitude of what shares a scale is the largest code.
 
     x: [..., N] of f32, f16 or bf16, of torch, CuPy, JAX or NumPy.
-    dtype: of the codes, f8e4m3, f8e5m2 or i8.
+    dtype: of the codes, f8e4m3, f8e5m2 or i8; or "mxfp8", which is f8e4m3 in blocks of 32 with
+        scales of f8e8m0.
+    block: how many elements of a row share a scale, a multiple of 16 up to 256; all, if left out.
+    scale_dtype: f32, or f8e8m0, powers of two.
     out: [..., N], contiguous: the codes are written there. Else allocated.
     options: schedule, stream, exact and on_miss, as for kernels.
 
-    The scales are f32 [...], max(abs(x)) / 448 for f8e4m3, at least 2**-100 / 448. Elements are
-    multiplied by the scale's inverse in f32, and rounded to even. A row that has inf or NaN has a
-    scale of that, and codes of 8-bit floats that are NaN where x is not finite. No gradient is
+    The scales are [...], of blocks [..., ceil(N / block)]: max(abs(x)) / 448 for f8e4m3, at least
+    2**-100 / 448; of f8e8m0 the next power of two. Elements are multiplied by the scale's inverse
+    in f32, and rounded to even. What shares a scale with inf or NaN has a scale of that (inf in
+    f8e8m0 is 2**127), and codes of 8-bit floats are NaN where x is not finite. No gradient is
     recorded. LaunchError for arrays that do not fit; nothing has been written then.
     """
-    rows, wanted = rows_of("x", x), dtype_of(dtype, "dtype").name
-    if wanted not in LARGEST:
-        message = f"codes of {wanted}, expected {', '.join(LARGEST)}"
-        raise LaunchError(Finding(message))
-    target, _ = rows.output(out, wanted, (*LARGEST,))
+    if dtype == "mxfp8":
+        dtype, block, scale_dtype = MX
+    rows, codes = rows_of("x", x), _one_of("codes", dtype, (*LARGEST,))
+    scales = _one_of("scales", scale_dtype, SCALES)
+    if block is not None and block not in BLOCKS:
+        hint = "a multiple of 16 up to 256; or left out, for whole rows"
+        raise LaunchError(Finding(f"block is {block!r}", hint=hint))
+    target, _ = rows.output(out, codes, (*LARGEST,))
     ratio = "X[m, n] * inverse"
-    text = TEXT.format(
+    text = (BY_BLOCK if block else ROWS).format(
         x=rows.dtype,
-        q=wanted,
+        q=codes,
+        scales=scales,
+        block=block,
         least=LEAST,
-        largest=LARGEST[wanted],
-        code=f"round({ratio})" if wanted == "i8" else ratio,
+        scale=("\n" + " " * (12 if block else 8))
+        .join(SCALE[scales])
+        .format(largest=LARGEST[codes]),
+        code=f"round({ratio})" if codes == "i8" else ratio,
     )
-    codes, scales = kernel_of(text)(rows.matrix, target, None, **options)
-    made = codes.reshape(rows.shape) if out is None else out
-    return made, scales.reshape(rows.shape[:-1])
+    shape = (*rows.shape[:-1], *((-(-rows.shape[-1] // block),) if block else ()))
+    places = _allocated(rows, shape[len(rows.shape) - 1 :], scales) if block else None
+    made, found = kernel_of(text)(rows.matrix, target, places, **options)
+    return (made.reshape(rows.shape) if out is None else out), found.reshape(shape)
+
+
+def _allocated(rows: Rows, columns: tuple[int, ...], dtype: str) -> Any:
+    return allocate(describe(rows.array), (rows.size[0], *columns), DTYPES[dtype])
+
+
+def _one_of(what: str, given: Any, kinds: tuple[str, ...]) -> str:
+    name = dtype_of(given, "dtype").name
+    if name not in kinds:
+        raise LaunchError(Finding(f"{what} of {name}, expected {', '.join(kinds)}"))
+    return name
