@@ -182,16 +182,18 @@ def lookup(table: Tile, i: Tile) -> Tile:
 
 
 @overload
-def sum(x: Tile, /, *, over: Any) -> Tile: ...
+def sum(x: Tile, /, *, over: Any, per: int = 0) -> Tile: ...
 @overload
 def sum(x: Iterable[Any], /, start: Any = 0) -> Any: ...
 def sum(*args: Any, **options: Any) -> Any:
-    """Sum over one axis. Outside of kernels it is Python's."""
+    """Sum over one axis; with `per=32`, over each block of 32 elements of it, for all of which it
+    stands then. Outside of kernels it is Python's.
+    """
     return _pythons("sum", builtins.sum, args, options)
 
 
 @overload
-def max(x: Tile, /, *, over: Any) -> Tile: ...
+def max(x: Tile, /, *, over: Any, per: int = 0) -> Tile: ...
 @overload
 def max(x: Tile, y: Tile | Scalar, /, *others: Tile | Scalar) -> Tile: ...
 @overload
@@ -199,14 +201,14 @@ def max(x: Scalar, y: Tile, /, *others: Tile | Scalar) -> Tile: ...
 @overload
 def max(*args: Any, key: Any = None, default: Any = None) -> Any: ...
 def max(*args: Any, **options: Any) -> Any:
-    """`max(s, over=t)`: the largest along one axis; `max(a, b)`: elementwise. Outside of kernels it
-    is Python's.
+    """`max(s, over=t)`: the largest along one axis; `max(s, over=t, per=32)`: of each block of 32;
+    `max(a, b)`: elementwise. Outside of kernels it is Python's.
     """
     return _pythons("max", builtins.max, args, options)
 
 
 @overload
-def min(x: Tile, /, *, over: Any) -> Tile: ...
+def min(x: Tile, /, *, over: Any, per: int = 0) -> Tile: ...
 @overload
 def min(x: Tile, y: Tile | Scalar, /, *others: Tile | Scalar) -> Tile: ...
 @overload
@@ -214,8 +216,8 @@ def min(x: Scalar, y: Tile, /, *others: Tile | Scalar) -> Tile: ...
 @overload
 def min(*args: Any, key: Any = None, default: Any = None) -> Any: ...
 def min(*args: Any, **options: Any) -> Any:
-    """`min(s, over=t)`: the smallest along one axis; `min(a, b)`: elementwise. Outside of kernels
-    it is Python's.
+    """`min(s, over=t)`: the smallest along one axis; `min(s, over=t, per=32)`: of each block of 32;
+    `min(a, b)`: elementwise. Outside of kernels it is Python's.
     """
     return _pythons("min", builtins.min, args, options)
 

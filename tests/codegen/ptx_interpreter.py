@@ -15,6 +15,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from wsdsl.simulator.arithmetic import larger, smaller
+
 PAIRS: Mapping[str, Any] = {"f16x2": np.float16, "bf16x2": ml_dtypes.bfloat16}
 FLOATS: Mapping[str, Any] = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 SHARED_BASE = 0x400
@@ -135,7 +137,9 @@ class _Thread:
             if kind == "bra":
                 at = self.program.labels[operands[0]]
             elif kind == "shfl":
-                self.registers[operands[0]] = yield self.value(operands[1]), self.value(operands[2])
+                lane = self.value(operands[2])
+                lane = self.registers["%tid.x"] ^ lane if "bfly" in modifiers else lane
+                self.registers[operands[0]] = yield self.value(operands[1]), lane
             elif kind == "vote":
                 votes = 0
                 for lane in range(32):
@@ -242,9 +246,10 @@ class _Thread:
             case "add" | "sub" | "mul" if type in PAIRS:
                 x, y = (np.array([v], np.uint32).view(PAIRS[type]) for v in values)
                 return int(ARITHMETIC[kind](x, y).view(np.uint32)[0])
-            case "add" if type == "f32":
+            case "add" | "max" | "min" if type == "f32":
                 a, b = (np.array([v], np.uint32).view(np.float32) for v in values)
-                return int((a + b).view(np.uint32)[0])
+                made = dict(add=np.add, max=larger, min=smaller)[kind](a, b)
+                return int(np.asarray(made, np.float32).view(np.uint32)[0])
             case "max" if type == "u16x2":
                 halves = [[v & 0xFFFF, v >> 16 & 0xFFFF] for v in values]
                 return max(halves[0][0], halves[1][0]) | max(halves[0][1], halves[1][1]) << 16

@@ -167,6 +167,10 @@ class Expressions:
             x = self.load(self.rng.choice(VALUES[:-1]), (*axes[:1], whole), scope, must=True)
             return f"{self.rng.choice(('argmax', 'argmin'))}({x}, over=D)"
         fn = self.rng.choice(("sum", "max", "min"))
+        if self.chance(0.15):
+            x = f"{fn}({x}, over=D, per={self.rng.choice((2, 4, 16, 64))})"
+            x = f"cast({x}, {dtype})" if fn == "sum" else x
+            fn = self.rng.choice(("max", "min"))
         # A sum is of 32 bits.
         narrow = fn == "sum" and dtype not in ("f32", "i32")
         return f"cast(sum({x}, over=D), {dtype})" if narrow else f"{fn}({x}, over=D)"

@@ -37,6 +37,10 @@ SAMPLES: dict[str, tuple[str, str]] = {
     "cast": ("%x: frag<i32[64x128]>", "%y: frag<i8[64x128]> = cast(x=%x, saturate=True)"),
     "bitcast": ("%x: u16[n, k]", "%y: bf16[n, k] = bitcast(x=%x)"),
     "reduce": ("%x: f32[m, n]", '%y: f32[m] = reduce(fn="max", x=%x, axis="n")'),
+    "reduce_blocks": (
+        "%x: f32[m, n]",
+        '%y: f32[m, n] = reduce_blocks(fn="max", x=%x, axis="n", size=32)',
+    ),
     "constant": ("", "%x: f32 = constant(value=-inf)"),
     "full": ("%x: f32", "%y: f32[m, n] = full(value=%x)"),
     "index": ("%m: axis<m of M>", "%i: i32[m] = index(axis=%m)"),

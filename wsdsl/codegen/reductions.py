@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from wsdsl.codegen import nvvm
+from wsdsl.codegen.block_reductions import join_of, reduce_blocks
 from wsdsl.codegen.casts import cast
 from wsdsl.codegen.context import Context
-from wsdsl.codegen.convert_type import scalar_type
 from wsdsl.codegen.elementwise import define
-from wsdsl.codegen.float_functions import F
 from wsdsl.codegen.fragments import as_floats, from_floats, row_offset, texts_of
 from wsdsl.codegen.held import Registers
-from wsdsl.codegen.writer import Writer
 from wsdsl.ir.fragment_ops import ReduceColumns
-from wsdsl.ir.types import DTYPES, DType
+from wsdsl.ir.types import DTYPES
 
 
 def convert_reduce_columns(c: Context, op: ReduceColumns) -> None:
     w, x = c.w, c.registers(op.x)
+    if op.size:
+        reduce_blocks(c, op, x)
+        return
     if x.columns == 1:
         # One column, which all lanes of a row hold: it must not be counted by each.
         define(c, op.result, x)
         return
     if x.dtype.is_float:
-        texts, type, join = as_floats(w, x), "float", _float_join(w, op.fn)
+        texts, type, join = as_floats(w, x), "float", join_of(w, op.fn, x.dtype)
     else:
         wide = cast(w, x, DTYPES["u32" if x.dtype.kind == "uint" else "i32"])
-        texts, type, join = list(texts_of(w, wide)), "i32", _integer_join(w, op.fn, wide.dtype)
+        texts, type, join = list(texts_of(w, wide)), "i32", join_of(w, op.fn, x.dtype)
     rows: dict[int, list[str]] = {}
     for e, text in enumerate(texts):
         rows.setdefault(row_offset(e, x.shape), []).append(text)
@@ -46,16 +45,3 @@ def convert_reduce_columns(c: Context, op: ReduceColumns) -> None:
     else:
         kind = DTYPES["u32" if x.dtype.kind == "uint" else "i32"]
         define(c, op.result, cast(w, Registers(kind, *shape, tuple(results)), x.dtype))
-
-
-def _float_join(w: Writer, fn: str) -> Callable[[str, str], str]:
-    f = F(w)
-    return {"add": f.add, "max": f.max, "min": f.min}[fn]
-
-
-def _integer_join(w: Writer, fn: str, dtype: DType) -> Callable[[str, str], str]:
-    type = scalar_type(dtype)
-    if fn == "add":
-        return lambda a, b: w.binary("add", type, a, b)
-    sign = "s" if dtype.kind == "int" else "u"
-    return lambda a, b: nvvm.integer_binary(w, f"{sign}{fn}", type, a, b)

@@ -11,6 +11,7 @@ from wsdsl.frontend.source import Source
 from wsdsl.frontend.syntax import Definition
 from wsdsl.frontend.tile_sizes import settle_tile_sizes
 from wsdsl.frontend.to_ir import to_ir
+from wsdsl.frontend.whole_blocks import with_whole_blocks
 from wsdsl.ir.op import Kernel
 from wsdsl.written import Written
 
@@ -44,6 +45,6 @@ def from_function(written: Written) -> Kernel:
 
 def _convert(definition: Definition, scope: Scope) -> Kernel:
     try:
-        return settle_tile_sizes(to_ir(check(definition, scope)))
+        return settle_tile_sizes(with_whole_blocks(to_ir(check(definition, scope))))
     except RecursionError:
         raise TypeCheckError(too_deep(definition.loc.file, definition.loc)) from None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from wsdsl.frontend import syntax as s
 from wsdsl.frontend import typed
 from wsdsl.frontend.dtypes import is_small
-from wsdsl.frontend.entities import POISON, DimName, Entity, Poison, Value
+from wsdsl.frontend.entities import POISON, DimName, Entity, Literal, Poison, Value
 from wsdsl.frontend.typed import AxisRef
 from wsdsl.ir.types import BOOL, F32, I32, Tile
 
@@ -57,11 +57,28 @@ def reduction(name: str) -> Word:
 
 
 def _over(e: Expressions, name: str, node: s.Call) -> s.Keyword | Poison | None:
-    over = next((k for k in node.keywords if k.name == "over"), None)
-    if other := next((k for k in node.keywords if k.name != "over"), None):
+    known = ("over", "per") if name in ("sum", "max", "min") else ("over",)
+    if other := next((k for k in node.keywords if k.name not in known), None):
         hint = "over=n, by the name of the axis"
         return e.report.error(f"`{name}` knows no `{other.name}`", other.loc, hint)
+    over = next((k for k in node.keywords if k.name == "over"), None)
+    if not over and node.keywords:
+        hint = f"{name}(x, over=n, per=32) is of each block of 32 along n"
+        return e.report.error("`per` of which axis?", node.keywords[0].loc, hint)
     return over
+
+
+def _per(e: Expressions, node: s.Call) -> int | Poison:
+    """The elements of a block; 0 where all of the axis is reduced."""
+    per = next((k for k in node.keywords if k.name == "per"), None)
+    if per is None:
+        return 0
+    size = e.value(per.value)
+    if isinstance(size, Poison):
+        return size
+    if isinstance(size, Literal) and type(size.value) is int and size.value > 0:
+        return size.value
+    return e.report.error("a block's size is a positive integer", per.loc, "over=n, per=32")
 
 
 def _of_what(e: Expressions, name: str, node: s.Call) -> Poison:
@@ -92,12 +109,19 @@ def _reduce(e: Expressions, name: str, node: s.Call, over: s.Keyword) -> Value:
     found = _tile_and_axis(e, name, node, over)
     if isinstance(found, Poison):
         return found
-    x, axis = found
+    (x, axis), per = found, _per(e, node)
+    if isinstance(per, Poison):
+        return per
     if name == "sum":
         # As products do: what a tile adds up to must not be rounded, or overflow, tile by tile.
         narrow = x.type.dtype.is_float or x.type.dtype.bits < 32
         x = e.ops.cast(x, F32 if x.type.dtype.is_float else I32) if narrow else x
-    return _over_axis("add" if name == "sum" else name, x, axis, node)
+    fn = "add" if name == "sum" else name
+    if per == 1:
+        return x
+    if per:
+        return typed.Reduce(fn, x, axis, per, type=x.type, loc=node.loc)
+    return _over_axis(fn, x, axis, node)
 
 
 def _over_axis(fn: str, x: typed.Expr, axis: AxisRef, node: s.Call) -> typed.Reduce:

@@ -188,6 +188,9 @@ class Tiling:
                 return given if given.is_known else seen(given, op)
             case t.Reduce():
                 return self.reduce(op)
+            case t.ReduceBlocks():
+                given = self.of(op.x)
+                return given if given.is_known else seen(given, op)
             case t.Contract():
                 return self.contract(op)
             case t.Index():

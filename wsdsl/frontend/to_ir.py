@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from wsdsl.diagnostics import Loc
 from wsdsl.frontend import typed as t
 from wsdsl.frontend.ranges import may_wrap
@@ -152,7 +154,8 @@ class _Converter:
             case t.Reduce():
                 x = self.expr(node.x)
                 made = self.fresh(node.type, wish)
-                op = ops.Reduce(result=made, fn=node.fn, x=x, axis=node.axis.name, loc=loc)
+                over = dict[str, Any](result=made, fn=node.fn, x=x, axis=node.axis.name, loc=loc)
+                op = ops.ReduceBlocks(**over, size=node.per) if node.per else ops.Reduce(**over)
             case t.Full():
                 value = self.expr(node.value)
                 for axis in node.axes:

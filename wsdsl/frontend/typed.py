@@ -87,9 +87,12 @@ class Contract(Typed):
 
 @dataclass(eq=False, repr=False)
 class Reduce(Typed):
+    """`per`: of each block of so many elements, or 0."""
+
     fn: str
     x: Expr
     axis: AxisRef
+    per: int = 0
 
 
 @dataclass(eq=False, repr=False)

@@ -112,7 +112,7 @@ def fragments_have_their_columns(kernel: Kernel) -> Iterator[Problem]:
                 yield op, "it is made of fragments"
             case f.ReduceColumns(x=Value(type=Fragment() as x), result=Value(type=kind)):
                 one = Tile(x.dtype) if x.rows == 1 else dataclasses.replace(x, columns=1)
-                if kind != one:
+                if kind != (x if op.size else one) or (op.size and x.columns % op.size):
                     yield op, f"over the columns of {x}: {kind}"
             case f.Iota(result=Value(type=kind)):
                 if not isinstance(kind, Fragment) or 1 not in (kind.rows, kind.columns):

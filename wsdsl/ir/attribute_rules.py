@@ -111,7 +111,7 @@ RANGES: dict[type[Op], dict[str, Check]] = {
     f.Wgmma: dict(dtype=DTYPE, b_dtype=one_of("", *DTYPES), k=SIZE),
     f.WgmmaWait: dict(pending=between(0, MAX_GROUPS)),
     f.Slice: dict(start=between(0)),
-    f.ReduceColumns: dict(fn=one_of("add", "max", "min")),
+    f.ReduceColumns: dict(fn=one_of("add", "max", "min"), size=one_of(0, 2, 4, 8, 16, 32, 64, 128)),
     t.Map: dict(
         fn=one_of(*t.UNARY_FUNCTIONS, *t.BINARY_FUNCTIONS, *t.OTHER_FUNCTIONS),
         bits=between(1, 24),

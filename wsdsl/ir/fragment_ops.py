@@ -172,13 +172,16 @@ def is_same_registers(op: ConvertLayout) -> bool:
 @op_class
 class ReduceColumns(Op):
     """Reduce a fragment over its columns; `fn` is "add", "max" or "min". 64 rows give 64 x 1, one
-    row (the same in all rows) gives a scalar. Every lane gets the result.
+    row (the same in all rows) gives a scalar. Every lane gets the result. With `size`, a power of
+    two that divides the columns, each block of so many columns is reduced, and the result has the
+    columns of `x`: all of a block have what it gives.
     """
 
     levels: ClassVar = SCHEDULED
     result: Value = result()
     fn: str
     x: Value
+    size: int = 0
 
 
 @op_class

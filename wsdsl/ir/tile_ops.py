@@ -17,15 +17,18 @@ ALL: tuple[Level, ...] = ("tile", "partitioned", "scheduled")
 
 BINARY_FUNCTIONS = (
     "add", "sub", "mul", "div", "floordiv", "mod", "pow", "min", "max",
-    "and", "or", "xor", "shl", "shr", "mulhi", "lt", "le", "eq", "ne", "ge", "gt",
+    "and", "or", "xor", "shl", "shr", "lt", "le", "eq", "ne", "ge", "gt",
 )  # fmt: skip
 UNARY_FUNCTIONS = (
     "neg", "not", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "tanh", "sigmoid",
-    "relu", "gelu", "silu", "abs", "floor", "round", "erf", "popcount",
+    "relu", "gelu", "silu", "abs", "floor", "round", "erf",
 )  # fmt: skip
 BYTE_OF_WORDS = {"byte_of": 4, "byte_of_8": 2}
 """Words that these choose from."""
-OTHER_FUNCTIONS = {"fma": 3, "where": 3, "join": 2, **{f: 1 + n for f, n in BYTE_OF_WORDS.items()}}
+OTHER_FUNCTIONS = {
+    "fma": 3, "where": 3, "join": 2, "mulhi": 2, "popcount": 1,
+    **{f: 1 + n for f, n in BYTE_OF_WORDS.items()},
+}  # fmt: skip
 """By how many operands they have."""
 BESIDE_FIRST = ("where", *BYTE_OF_WORDS)
 """Whose first operand is of another type than the others."""
@@ -279,6 +282,24 @@ class Reduce(Op):
     fn: str
     x: Value
     axis: str
+
+
+@op_class
+class ReduceBlocks(Op):
+    """Reduce `x` over each block of `size` elements of one axis, which begin at multiples of it:
+    every element of a block gets what the block gives. `fn` and what takes part are as of `reduce`.
+    """
+
+    levels: ClassVar = TILES
+    result: Value = result()
+    fn: str
+    x: Value
+    axis: str
+    size: int
+
+
+OVER_AXIS = (Reduce, ReduceBlocks)
+"""Ops that combine elements along `axis`, which so is the columns' one."""
 
 
 @op_class

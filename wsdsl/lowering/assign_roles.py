@@ -22,7 +22,7 @@ from collections.abc import Iterator
 
 from wsdsl.diagnostics import CompileError, Finding, ScheduleError
 from wsdsl.ir.op import Kernel, Op, bound, operands, results_of
-from wsdsl.ir.tile_ops import Contract, Load, Reduce, Store
+from wsdsl.ir.tile_ops import OVER_AXIS, Contract, Load, Store
 from wsdsl.ir.types import Axis, Role, Tile
 from wsdsl.lowering.axes import change_axes, loop_variable
 from wsdsl.lowering.decode import decoded
@@ -94,7 +94,7 @@ def _in_registers(kernel: Kernel) -> Iterator[tuple[Op, tuple[str, ...]]]:
 
 def _constrain(kernel: Kernel, sides: _Sides) -> Iterator[Finding]:
     multiplies = any(isinstance(op, Contract) for op in kernel.ops)
-    reduced = [op for op in kernel.ops if isinstance(op, Reduce)]
+    reduced = [op for op in kernel.ops if isinstance(op, OVER_AXIS)]
     loads, beside = operand_loads(kernel), decoded(kernel).tiles
     for op in kernel.of(Contract):
         a, b = op.free

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel, Value
-from wsdsl.ir.tile_ops import Block, Contract, ForEach, Reduce, Store
+from wsdsl.ir.tile_ops import OVER_AXIS, Block, Contract, ForEach, Store
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest
+from wsdsl.lowering.axis_blocks import block_faults
 from wsdsl.lowering.check_columns import column_faults, slice_step
 from wsdsl.lowering.cooperation import (
     cluster_along,
@@ -231,7 +232,7 @@ def _share(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         mixed = f'{told}, and scheduler="{chosen.scheduler}" hands on whole rows'
         yield Finding(mixed, hint='leave it out, or use scheduler="persistent"')
     for op in kernel.ops:
-        reduced = isinstance(op, Reduce) and op.axis in columns
+        reduced = isinstance(op, OVER_AXIS) and op.axis in columns
         if reduced or (isinstance(op, Contract) and _from_registers(kernel, op)):
             yield Finding(f"{told}, and this needs whole rows", op.loc, "leave it out")
 
@@ -247,6 +248,7 @@ def tile_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     yield from column_faults(kernel, chosen)
     yield from decode_faults(kernel, axis_sizes(kernel, chosen))
     yield from packed_faults(kernel, axis_sizes(kernel, chosen))
+    yield from block_faults(kernel, axis_sizes(kernel, chosen))
 
 
 def _tiles(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:

@@ -9,7 +9,18 @@ from collections.abc import Callable, Mapping
 from wsdsl.ir.fragment_ops import LANE_COLUMNS, Iota, ReduceColumns, Slice
 from wsdsl.ir.op import Op, Value, operands
 from wsdsl.ir.pipeline_ops import FoldColumns
-from wsdsl.ir.tile_ops import Bitcast, Cast, Constant, Full, If, Index, Map, Reduce, Yield
+from wsdsl.ir.tile_ops import (
+    Bitcast,
+    Cast,
+    Constant,
+    Full,
+    If,
+    Index,
+    Map,
+    Reduce,
+    ReduceBlocks,
+    Yield,
+)
 from wsdsl.ir.types import F32, I32, Axis, DType, Fragment, Tile
 from wsdsl.ir.walk import replace_operands
 from wsdsl.lowering.axes import tile_axes
@@ -30,6 +41,9 @@ def compute(
         case Reduce():
             masked = op.fn != "add" or not _is_zero_outside(op.x, op.axis, context, made)
             return _reduce(op, context, pieces(op.x), masked)
+        case ReduceBlocks():
+            masked = op.fn != "add" or not _is_zero_outside(op.x, op.axis, context, made)
+            return _reduce_blocks(op, context, pieces(op.x), masked)
         case FoldColumns():
             masked = not _is_zero_outside(op.x, op.axis, context, made)
             return _folded(op, context, pieces(op.x), masked)
@@ -137,6 +151,45 @@ def _reduce(op: Reduce, context: PartitionContext, x: RegisterTile, masked: bool
         return b.add(Cast(result=b.value("sum", shape.piece(dtype, 0)), x=made, loc=op.loc)).result
 
     return RegisterTile(shape, piece)
+
+
+def _reduce_blocks(
+    op: ReduceBlocks, context: PartitionContext, x: RegisterTile, masked: bool
+) -> RegisterTile:
+    """Chunks with several blocks by themselves; those of one block together, as a column."""
+    b, dtype = context.builder, op.result.as_tile.dtype
+    shape = context.shapes.of(op.result.as_tile.axes)
+    column = context.shapes.of(tuple(a for a in op.result.as_tile.axes if a != op.axis))
+    assert x.shape.columns == op.axis
+    if masked:
+        x = with_inside(x, context, op.axis, dtype, _neutral(op.fn, dtype))
+    known: dict[tuple[int, int], Value] = {}
+
+    def of_block(i: int, block: int) -> Value:
+        chunks = [j for j in range(len(shape.widths)) if shape.first_column(j) // op.size == block]
+        parts = list[Value]()
+        for width in dict.fromkeys(shape.widths[j] for j in chunks):
+            total, *others = [x.get(i, j) for j in chunks if shape.widths[j] == width]
+            for other in others:
+                total = b.map(op.fn, total, other, wish="partial")
+            made = b.value(op.result.name, column.piece(dtype, 0))
+            parts.append(b.add(ReduceColumns(result=made, fn=op.fn, x=total, loc=op.loc)).result)
+        total, *others = parts
+        for other in others:
+            total = b.map(op.fn, total, other, wish=op.result.name)
+        return total
+
+    def piece(i: int, j: int) -> Value:
+        if shape.widths[j] > op.size:
+            made = b.value(op.result.name, shape.piece(dtype, j))
+            reduced = ReduceColumns(result=made, fn=op.fn, x=x.get(i, j), size=op.size, loc=op.loc)
+            return b.add(reduced).result
+        place = i, shape.first_column(j) // op.size
+        if place not in known:
+            known[place] = of_block(*place)
+        return known[place]
+
+    return narrow(shape, dtype, b, piece)
 
 
 def _folded(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wsdsl.ir.fragment_ops import ReduceColumns
 from wsdsl.ir.op import Op
-from wsdsl.ir.tile_ops import Bitcast, Cast, Lookup, Map, Reduce
+from wsdsl.ir.tile_ops import Bitcast, Cast, Lookup, Map, Reduce, ReduceBlocks
 from wsdsl.ir.types import DType, Fragment, Tile, Type
 
 COUNTED = {
@@ -61,7 +61,7 @@ def per_element(op: Op) -> tuple[float, Type] | None:
             made, given = result.type, x.type
             packed, narrow = 0 < _bits(given) <= 8, 0 < _bits(made) <= 16
             return FROM_BYTES if packed else 0.5 if narrow else 1.0, made
-        case Reduce(x=x, fn=fn) | ReduceColumns(x=x, fn=fn):
+        case Reduce(x=x, fn=fn) | ReduceBlocks(x=x, fn=fn) | ReduceColumns(x=x, fn=fn):
             return REDUCED[fn], x.type
         case Bitcast(result=result) | Lookup(result=result):
             return 1.0, result.type

@@ -185,6 +185,17 @@ class PartitionContext:
             made = b.map("and", made, behind, wish="inside")
         return made
 
+    def is_last(self, axis: str, size: int, i: int, j: int) -> Value:
+        """Whether elements are the last ones of a block of `size`."""
+        b, indices = self.builder, self.indices(axis).get(i, j)
+        kind = dataclasses.replace(indices.as_fragment, dtype=BOOL)
+        rest = b.map("mod", indices, b.integer(size), type=indices.type, wish="rest")
+        last = b.map("eq", rest, b.integer(size - 1), type=kind, wish="last")
+        if self.is_full(axis) and self.static.get(self.axes[axis].dim, 1) % size == 0:
+            return last
+        end = b.map("sub", self.stop(axis), b.integer(1), wish="end")
+        return b.map("or", last, b.map("eq", indices, end, type=kind), wish="last")
+
     def stop(self, axis: str) -> Value:
         """Behind the last element that its tiles may have."""
         return self.tiles[axis].stop or self.size(self.axes[axis])

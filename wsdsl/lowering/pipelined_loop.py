@@ -9,7 +9,7 @@ from functools import partial, reduce
 from wsdsl.ir.op import Op, Region, Value, operands, results_of
 from wsdsl.ir.pipeline_ops import AxisAt, CommitProducts, FoldColumns, Materialize
 from wsdsl.ir.slot_ops import ConsumerRelease
-from wsdsl.ir.tile_ops import Contract, Full, If, Reduce, Yield
+from wsdsl.ir.tile_ops import OVER_AXIS, Contract, Full, If, Yield
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import copy_region, makers, yielded
 from wsdsl.lowering.axes import is_tile
@@ -178,7 +178,7 @@ class PipelinedLoop:
     def is_clipped(self) -> bool:
         """Whether something in the first stage minds where the dimension ends."""
         kinds = [op.result.type for op in self.stages.first if isinstance(op, AxisAt)]
-        reduced = {op.axis for op in self.stages.first if isinstance(op, (Reduce, FoldColumns))}
+        reduced = {op.axis for op in self.stages.first if isinstance(op, (*OVER_AXIS, FoldColumns))}
         return any(
             isinstance(kind, Axis)
             and kind.name in reduced

@@ -51,7 +51,18 @@ from wsdsl.ir.slot_ops import (
     StoreToSlot,
     TakeSubtiles,
 )
-from wsdsl.ir.tile_ops import Block, Constant, Contract, ForEach, ForTiles, If, Load, Reduce, Yield
+from wsdsl.ir.tile_ops import (
+    Block,
+    Constant,
+    Contract,
+    ForEach,
+    ForTiles,
+    If,
+    Load,
+    Reduce,
+    ReduceBlocks,
+    Yield,
+)
 from wsdsl.ir.types import Axis, SharedTile, Slot
 from wsdsl.ir.walk import (
     Namer,
@@ -131,7 +142,7 @@ class ProducerSlice:
                     if wanted or _fills(then) or _fills(orelse)
                     else None
                 )
-            case Contract() | Reduce() if wanted:
+            case Contract() | Reduce() | ReduceBlocks() if wanted:
                 raise CompileError(
                     Finding(
                         "whether, or from where, operands of `@` are loaded depends on this; the "

@@ -12,7 +12,7 @@ from itertools import combinations
 
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel, Region, Value, operands, regions
-from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, If, Map, Reduce, Store
+from wsdsl.ir.tile_ops import OVER_AXIS, Contract, ForEach, ForTiles, If, Map, Store
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import used_inside, walk, yielded
 from wsdsl.lowering.axes import axes_of, loop_variable
@@ -123,7 +123,7 @@ def why_not_parallel(kernel: Kernel, body: Region) -> Iterator[Finding]:
         yield Finding(told, loop.loc, hint)
     outside = list(walk(tuple(op for op in body if op != loop)))
     for op in outside:
-        if isinstance(op, Reduce) and op.axis in columns:
+        if isinstance(op, OVER_AXIS) and op.axis in columns:
             told = f"this needs whole rows: all columns of `{op.axis}`"
             yield Finding(told, op.loc, hint)
         if isinstance(op, Contract):

@@ -31,6 +31,8 @@ from wsdsl.ir.types import (
 )
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.axes import tile_axes
+from wsdsl.lowering.axis_blocks import block_of, stored_blocks
+from wsdsl.lowering.block_stores import block_place, even_blocks
 from wsdsl.lowering.footprint import STAGING_BYTES
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.placed_ring import TensorMaps
@@ -155,9 +157,16 @@ class Stores:
         self.over.discard(op.tensor)
         if op.tensor in self.read and not staged:
             self._behind_reads(shape, op.loc)
+        even = None if staged else even_blocks(op, self.context, shape, value.least)
         # All rows of a column of chunks, so that what depends on columns alone is not held longer.
         waiting: list[TmaStore | ThreadStore] = []
         for i, j in sorted(shape.places(), key=lambda place: place[1]):
+            if even:
+                # A column, once for each block.
+                if shape.first_column(j) % even[1] == 0:
+                    piece = self._converted(value.least.get(i, j), dtype, op)
+                    store_directly(self.context, op, find, (i, j), piece, even)
+                continue
             piece = self._converted(value.get(i, j), dtype, op)
             if not staged:
                 store_directly(self.context, op, find, (i, j), piece)
@@ -299,10 +308,21 @@ def _cover(a: Shape, b: Shape) -> Shape:
 
 
 def store_directly(
-    context: PartitionContext, op: Store, find: Find, piece: tuple[int, int], value: Value
+    context: PartitionContext,
+    op: Store,
+    find: Find,
+    piece: tuple[int, int],
+    value: Value,
+    even: tuple[str, int] | None = None,
 ) -> None:
-    b = context.builder
-    index = tuple(_place(v, context, op, find, piece) for v in op.index)
+    """`even`: the axis and the size of blocks, if the value is one column for each."""
+    b, made = context.builder, context.kernel.definers
+    index = tuple(
+        block_place(*even, context, piece)
+        if even and block_of(v, made) == even
+        else _place(v, context, op, find, piece)
+        for v in op.index
+    )
     kinds = [v.type for v in (*index, value) if isinstance(v.type, Fragment)]
     by_rows = context.shapes.share == "rows"
     split = any((kind.rows if by_rows else kind.columns) > 1 for kind in kinds)
@@ -335,8 +355,11 @@ def _place(
     entry: Value, context: PartitionContext, op: Store, find: Find, piece: tuple[int, int]
 ) -> Value:
     """Where elements go along a dimension. Along an axis that only gives their places, or walks a
-    part of its dimension, they end with it: what lies beyond goes to -1, which is in no tensor.
+    part of its dimension, they end with it: what lies beyond goes to -1, which is in no tensor. So
+    do all elements of a block of it but the last, if one element is stored for each block.
     """
+    found = block_of(entry, context.kernel.definers)
+    blocks = found if found and found[0] in stored_blocks(op, context.kernel.definers) else None
     b = context.builder
     place = entry_of(entry, context, find).get(*piece)
     for name in _ends_along(entry, context, op):
@@ -345,5 +368,8 @@ def _place(
             place = b.add(Cast(result=b.value("place", kind), x=place, loc=op.loc)).result
         inside = context.is_inside(name, context.indices(name).get(*piece))
         args = inside, place, b.integer(-1)
+        place = b.map("where", *args, type=place.type, wish="place")
+    if blocks:
+        args = context.is_last(*blocks, *piece), place, b.integer(-1)
         place = b.map("where", *args, type=place.type, wish="place")
     return place

@@ -106,7 +106,7 @@ class GlobalPlaces:
     def _along(self, index: Value, tensor: str) -> Along:
         kind = index.type
         if not isinstance(kind, Fragment):
-            return Along(self.number(index, tensor), 1)
+            return Along(self.number(self._kept(index), tensor), 1)
         both = kind.rows > 1 and kind.columns > 1
         role = "both" if both else "rows" if kind.rows > 1 else "columns"
         op = self.made.get(self._kept(index))

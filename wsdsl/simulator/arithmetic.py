@@ -334,3 +334,15 @@ def reduce(fn: str, x: Array, dtype: DType, axis: int) -> Array:
     return np.asarray(pick.reduce(x.astype(np.int64), axis=axis, initial=start)).astype(
         numpy_dtype(dtype)
     )
+
+
+def reduce_blocks(fn: str, x: Array, dtype: DType, axis: int, size: int, start: int = 0) -> Array:
+    """Reduce each block of `size` elements along an axis whose first one has the index `start`;
+    all elements of a block get what it gives.
+    """
+    blocks = (np.arange(x.shape[axis]) + start) // size
+    made = np.empty_like(x)
+    for block in dict.fromkeys(blocks.tolist()):
+        own = tuple(slice(None) if i != axis else blocks == block for i in range(x.ndim))
+        made[own] = np.expand_dims(reduce(fn, x[own], dtype, axis), axis)
+    return made

@@ -8,6 +8,7 @@ size itself (`tiles(N, by=128)`), that is taken.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -42,9 +43,13 @@ class _Evaluator:
         self.values: dict[str, Array] = {}
         self.ranges: dict[str, range] = {}
         self.made: Mapping[Value, Op] = {}
+        self.blocks: dict[str, int] = {}
+        """By axis: of how many elements its tiles must be a multiple."""
 
     def start(self, kernel: Kernel) -> None:
         self.made = kernel.definers
+        for op in kernel.of(t.ReduceBlocks):
+            self.blocks[op.axis] = math.lcm(self.blocks.get(op.axis, 1), op.size)
         for p in kernel.params:
             if isinstance(p.type, Tile):
                 held = np.asarray(self.arguments.scalars[p.name]).astype(numpy_dtype(p.type.dtype))
@@ -94,6 +99,7 @@ class _Evaluator:
         stop = min(size, int(self.values[op.stop.name])) if op.stop else size
         step = CARRIED_TILE if op.init else max(1, stop - start)
         step = axis.size or (step if op.whole else self.tile.get(axis.name, step))
+        step = -(-step // self.blocks.get(axis.name, 1)) * self.blocks.get(axis.name, 1)
         carried = tuple(self.values[v.name] for v in op.init)
         outer = self.ranges.get(axis.name)
         for first in range(start, stop, step):
@@ -125,6 +131,10 @@ class _Evaluator:
             case t.Reduce():
                 axis = _tile(op.x).axes.index(op.axis)
                 return arithmetic.reduce(op.fn, get[op.x.name], _dtype(op.x), axis)
+            case t.ReduceBlocks():
+                axis, start = _tile(op.x).axes.index(op.axis), self.range_of(op.axis).start
+                x, dtype = get[op.x.name], _dtype(op.x)
+                return arithmetic.reduce_blocks(op.fn, x, dtype, axis, op.size, start)
             case t.Index():
                 held = self.range_of(_axis(op.axis).name)
                 return np.arange(held.start, held.stop, dtype=np.int32)

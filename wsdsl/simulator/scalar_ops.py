@@ -119,6 +119,10 @@ def convert_layout(wg: Warpgroup, op: f.ConvertLayout) -> None:
 
 def reduce_columns(wg: Warpgroup, op: f.ReduceColumns) -> None:
     held = wg.get(op.x, op)
+    if op.size:
+        made = arithmetic.reduce_blocks(op.fn, held, dtype_of(op.x), 1, op.size)
+        wg.values[op.result.name] = finish(made, op.result)
+        return
     made = arithmetic.reduce(op.fn, held, dtype_of(op.x), 1)
     wg.values[op.result.name] = finish(made.reshape(-1, 1), op.result)
 

@@ -16,7 +16,7 @@ import numpy as np
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands
 from wsdsl.ir.types import BOOL, DTYPES, Axis, DType, Tensor, Tile
-from wsdsl.ir.walk import Namer, definitions, retype, walk, with_regions
+from wsdsl.ir.walk import Namer, definitions, retype, rewrite, walk, with_regions
 from wsdsl.simulator.arithmetic import F64, Array, integer_range, numpy_dtype, reinterpret
 from wsdsl.simulator.arrays import unpack_nibbles
 from wsdsl.simulator.reference import evaluate
@@ -317,8 +317,15 @@ def _random_arrays(
         else:
             arrays[p.name] = _values(p.type.dtype, tuple(shape), rng, draw)
     small = {p: Value(p.name, _small(p.type)) for p in kernel.params}
-    body = retype(kernel.body, small)
+    body = rewrite(retype(kernel.body, small), _with_small_blocks)
     return dataclasses.replace(kernel, params=tuple(small.values()), body=body), arrays
+
+
+def _with_small_blocks(op: Op) -> tuple[Op]:
+    """Blocks of which small arrays have several."""
+    if isinstance(op, t.ReduceBlocks):
+        return (dataclasses.replace(op, size=min(op.size, 2)),)
+    return (op,)
 
 
 def _is_packed(kind: Any) -> TypeGuard[Tensor]:

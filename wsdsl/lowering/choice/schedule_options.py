@@ -11,6 +11,7 @@ from wsdsl.ir.op import Kernel
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import Tile
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
+from wsdsl.lowering.axis_blocks import MOST, block_step
 from wsdsl.lowering.check_columns import column_step, slice_step
 from wsdsl.lowering.choice.tile_sizes import LINES, contracted, with_lines
 from wsdsl.lowering.cooperation import cluster_splits, num_shares, shared_role
@@ -129,7 +130,7 @@ def _widths(kernel: Kernel, given: Schedule, team: Schedule, work: Work) -> Sequ
         is_open = given.cluster is None and given.scheduler in (None, "auto")
         return _around(widths, max(work.columns.values()), 2 if is_open else 1)
     if holds_vectors(kernel):
-        return [_vector_width(kernel, team, work)]
+        return [-(-_vector_width(kernel, team, work) // step) * step]
     if not kernel.of(Contract):
         return [-(-PLAIN_WIDTH // step) * step]
     between = not scales_products(kernel) and work.sized and column_step(kernel, given) < WIDTH
@@ -167,7 +168,9 @@ def _width_step(kernel: Kernel, team: Schedule) -> int:
     axes, written = axes_of(kernel), (tile.axes[0] for tile in decoded(kernel).tiles.values())
     if any(axes[name].role == "columns" for name in written):
         each = max(each, ROWS)
-    return each * num_shares(kernel, team)["columns"]
+    blocks = (block_step(kernel, name) for name, a in axes.items() if a.role == "columns")
+    whole = math.lcm(each, *blocks)
+    return (whole if whole <= MOST else each) * num_shares(kernel, team)["columns"]
 
 
 def _around(widths: Sequence[int], size: int, most: int) -> Sequence[int]:

@@ -12,12 +12,23 @@ from collections.abc import Iterator, Mapping
 from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions
 from wsdsl.ir.ranges import walks_a_part
-from wsdsl.ir.tile_ops import Contract, ForTiles, If, Load, Lookup, Reduce, Store, Whole
+from wsdsl.ir.tile_ops import (
+    Contract,
+    ForTiles,
+    If,
+    Load,
+    Lookup,
+    Reduce,
+    ReduceBlocks,
+    Store,
+    Whole,
+)
 from wsdsl.ir.tma import MAX_RANK
 from wsdsl.ir.types import F32, Axis, DType, Tile
 from wsdsl.ir.walk import used_inside, walk
 from wsdsl.ir.wgmma import MAX_COLUMNS, OPERANDS, may_be_mn_major, sum_of
 from wsdsl.lowering.axes import loop_variable, output_nest, with_outer
+from wsdsl.lowering.axis_blocks import MOST
 from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.packed_operands import unfit_packing
 from wsdsl.lowering.product_operands import computed_operands, multiplied
@@ -47,6 +58,7 @@ def verify_lowerable(kernel: Kernel) -> Kernel:
         *_stored_once(kernel),
         *_products(kernel),
         *_scalars(kernel),
+        *_blocks(kernel),
         *_nibbles(kernel),
         *_order_of_memory(kernel),
         *unfit_packing(kernel),
@@ -276,6 +288,16 @@ def _scalars(kernel: Kernel) -> Iterator[Finding]:
             wide = "f32" if p.type.dtype.is_float else "i32"
             said = f"`{p.name}`: scalars of {p.type.dtype} are not lowered"
             yield Finding(said, kernel.loc, f"declare it as {wide}")
+
+
+def _blocks(kernel: Kernel) -> Iterator[Finding]:
+    for op in kernel.of(ReduceBlocks):
+        if op.size & (op.size - 1) or op.size > MOST:
+            yield Finding(
+                f"blocks of {op.size} are not lowered: lanes share powers of two up to {MOST}",
+                op.loc,
+                f"walk them as tiles, for {op.axis} in tiles(…, by={op.size}), and reduce each",
+            )
 
 
 def _nibbles(kernel: Kernel) -> Iterator[Finding]:

@@ -1,0 +1,34 @@
+"""Words for kernels without products on the GPU: what the reference says, bit by bit."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.gpu.test_cases import to_device, to_host
+from tests.word_kernels import WORD_KERNELS
+from wsdsl import Schedule, parse
+from wsdsl.simulator.arithmetic import numpy_dtype
+
+torch: Any = pytest.importorskip("torch")
+pytestmark = pytest.mark.gpu
+CASES = [(name, tile) for name, made in WORD_KERNELS.items() for tile in made.tiles]
+
+
+@pytest.mark.parametrize(("name", "tile"), CASES)
+def test_as_the_reference_has_it(name: str, tile: Any) -> None:
+    made = WORD_KERNELS[name]
+    kernel, arrays = getattr(parse(made.text), name), made.inputs(made.sizes)
+    for p in kernel.tile.params:
+        if p.name not in arrays:
+            shape = [d if isinstance(d, int) else made.sizes[d] for d in p.type.dims]
+            arrays[p.name] = np.zeros(shape, numpy_dtype(p.type.dtype))
+    given = [to_device(arrays[p.name], p.type.dtype.name)[0] for p in kernel.tile.params]
+    kernel(*given, schedule=tile and Schedule(tile=dict(tile)))
+    torch.cuda.synchronize()
+    kernel.reference(*(arrays[p.name] for p in kernel.tile.params))
+    for p, held in zip(kernel.tile.params, given, strict=True):
+        wanted = arrays[p.name]
+        found = to_host(held, wanted)
+        bits = f"u{wanted.dtype.itemsize}"
+        assert np.array_equal(found.view(bits), wanted.view(bits)), p.name

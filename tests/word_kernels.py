@@ -1,0 +1,100 @@
+"""Kernels of the words for kernels without products: text, sizes, and inputs where random ones of a
+type would not do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+
+@dataclass(frozen=True)
+class WordKernel:
+    """`inputs` by name; every other tensor is written. The reference says what comes out."""
+
+    text: str
+    sizes: Mapping[str, int]
+    inputs: Callable[[Mapping[str, int]], dict[str, Any]]
+    tiles: tuple[Mapping[str, int] | None, ...] = field(default=(None,))
+    """Schedules' tiles to try."""
+
+
+def _floats(sizes: Mapping[str, int]) -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((sizes["M"], sizes["N"])).astype(np.float32)
+    return {"X": x.astype(ml_dtypes.bfloat16)}
+
+
+def _few_values(sizes: Mapping[str, int]) -> dict[str, Any]:
+    rng = np.random.default_rng(1)
+    x = rng.integers(-4, 5, (sizes["M"], sizes["N"])).astype(np.float32)
+    x[0], x[1, :-1] = -np.inf, np.inf
+    x[rng.random(x.shape) < 1 / sizes["N"]] = np.nan
+    return {"X": x}
+
+
+def _bits(sizes: Mapping[str, int]) -> dict[str, Any]:
+    rng = np.random.default_rng(2)
+    return {"X": rng.integers(0, 2**32, (sizes["M"], sizes["N"])).astype(np.uint32)}
+
+
+HASH = """
+@kernel
+def hash(X: u32[M, N], Y: u32[M, N], Z: i32[M, N]):
+    for m, n in tiles(M, N):
+        h = X[m, n] * 0x9E3779B9 + cast(index(m) * 7919 + index(n), u32)
+        h = (h ^ (h >> 16)) * 0x7FEB352D
+        Y[m, n] = mulhi(h, X[m, n]) + (h << 5)
+        Z[m, n] = popcount(h) + mulhi(bitcast(h, i32), -7) % 10 + (index(n) * 50000003) % 10
+"""
+PLACES = """
+@kernel
+def places(X: f32[M, N], Y: i32[M], Z: i32[M]):
+    for m in tiles(M):
+        best, at = full(f32[m], -inf), zeros(i32[m])
+        least, where_least = full(f32[m], inf), zeros(i32[m])
+        for n in tiles(N):
+            x = X[m, n]
+            top, low = max(x, over=n), min(x, over=n)
+            at = where(~(top <= best) & (best == best), argmax(x, over=n), at)
+            later = ~(low >= least) & (least == least)
+            where_least = where(later, argmin(x, over=n), where_least)
+            best, least = max(best, top), min(least, low)
+        Y[m] = at
+        Z[m] = where_least
+"""
+WHOLE_ROWS = """
+@kernel
+def whole_rows(X: f32[M, N], Y: i32[M]):
+    for m in tiles(M):
+        Y[m] = argmax(X[m, :], over=N)
+"""
+FP8 = """
+@kernel
+def fp8(X: bf16[M, N], Y: f8e4m3[M, N], S: f32[M, NB]):
+    for m, n in tiles(M, N):
+        x = cast(X[m, n], f32)
+        s = max(max(abs(x), over=n, per=128) / 448.0, 1e-12)
+        Y[m, n] = x / s
+        S[m, index(n) // 128] = s
+"""
+MXFP8 = """
+@kernel
+def mxfp8(X: bf16[M, N], Y: f8e4m3[M, N], S: f8e8m0[M, NB]):
+    for m, n in tiles(M, N):
+        x = cast(X[m, n], f32)
+        s = cast(exp2(floor(log2(max(abs(x), over=n, per=32))) - 8.0), f8e8m0)
+        Y[m, n] = x / cast(s, f32)
+        S[m, index(n) // 32] = s
+"""
+WORD_KERNELS = {
+    "hash": WordKernel(HASH, dict(M=70, N=300), _bits),
+    "places": WordKernel(PLACES, dict(M=70, N=300), _few_values, (None, dict(m=64, n=16))),
+    "whole_rows": WordKernel(WHOLE_ROWS, dict(M=70, N=200), _few_values),
+    "fp8": WordKernel(FP8, dict(M=70, N=456, NB=4), _floats, (None, dict(m=64, n=256))),
+    "mxfp8": WordKernel(MXFP8, dict(M=70, N=296, NB=10), _floats, (None, dict(m=64, n=32))),
+}

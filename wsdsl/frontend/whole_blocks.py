@@ -1,0 +1,41 @@
+"""Blocks of an axis, `max(x, over=n, per=32)`, must be whole in its tiles, of whatever size these
+are: a loop that cuts them is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wsdsl.diagnostics import Finding, TypeCheckError
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.ranges import walks_a_part
+from wsdsl.ir.tile_ops import ForTiles, ReduceBlocks
+
+
+def with_whole_blocks(kernel: Kernel) -> Kernel:
+    """The kernel. TypeCheckError where blocks are cut."""
+    if findings := tuple(_cut(kernel)):
+        raise TypeCheckError(findings)
+    return kernel
+
+
+def _cut(kernel: Kernel) -> Iterator[Finding]:
+    loops = {op.index.as_axis.name: op for op in kernel.of(ForTiles)}
+    for op in kernel.of(ReduceBlocks):
+        loop = loops.get(op.axis)
+        if loop is None:
+            continue
+        size = loop.index.as_axis.size
+        if walks_a_part(loop):
+            yield Finding(
+                f"blocks of {op.size} along `{op.axis}`, which walks a part of {loop.dim}: that "
+                "may begin amid a block",
+                op.loc,
+                f"walk all of it, for {op.axis} in tiles({loop.dim}), and mask what is not meant",
+            )
+        elif size % op.size:
+            yield Finding(
+                f"tiles of {size} along `{op.axis}` cut blocks of {op.size}",
+                op.loc,
+                f"walk it by a multiple of {op.size}, or leave `by` out",
+            )

@@ -1,0 +1,92 @@
+"""Blocks of an axis, that are reduced or stored as one element: tiles have whole ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from wsdsl.diagnostics import Finding
+from wsdsl.ir.op import Kernel, Op, Value, once, operands
+from wsdsl.ir.tile_ops import (
+    Bitcast,
+    Cast,
+    Constant,
+    ForTiles,
+    Full,
+    Index,
+    Load,
+    Lookup,
+    Map,
+    ReduceBlocks,
+    Store,
+)
+from wsdsl.ir.types import Axis
+from wsdsl.lowering.axes import axes_of, loop_variable, tile_axes
+
+MOST = 256
+"""Of a block: what a tile may have."""
+
+
+def block_of(entry: Value, made: Mapping[Value, Op]) -> tuple[str, int] | None:
+    """The axis and the size of blocks, if an index is `index(axis) // size`."""
+    match made.get(entry):
+        case Map(fn="floordiv", args=(x, y)):
+            index, size = made.get(x), made.get(y)
+            if isinstance(index, Index) and isinstance(size, Constant) and size.value > 1:
+                return index.axis.as_axis.name, int(size.value)
+        case _:
+            pass
+    return None
+
+
+def stored_blocks(op: Store, made: Mapping[Value, Op]) -> dict[str, int]:
+    """By axis: of how many elements a store keeps the last one alone."""
+    along = {a.name for a in op.axes}
+    found = (block_of(v, made) for v in op.index) if not op.accumulate else ()
+    return {axis: size for axis, size in filter(None, found) if axis not in along}
+
+
+def is_even(value: Value, axis: str, size: int, made: Mapping[Value, Op]) -> bool:
+    """Whether all elements of a block are the same."""
+    if axis not in tile_axes(value):
+        return True
+    op, block = made.get(value), block_of(value, made)
+    if block is not None:
+        return block[0] != axis or block[1] % size == 0
+    match op:
+        case ReduceBlocks() if op.axis == axis:
+            return op.size % size == 0
+        case Map() | Cast() | Bitcast() | Full():
+            return all(is_even(v, axis, size, made) for v in operands(op))
+        case Load() | Lookup():
+            along = [v.type.name for v in op.index if isinstance(v.type, Axis)]
+            return axis not in along and all(is_even(v, axis, size, made) for v in op.index)
+        case _:
+            return False
+
+
+@once
+def blocks_of(kernel: Kernel) -> tuple[tuple[str, int, Op], ...]:
+    """Axes, sizes of blocks, and the ops that have them; not of tiles that hold a dimension."""
+    made = kernel.definers
+    whole = {op.index.as_axis.name for op in kernel.of(ForTiles) if op.whole}
+    found = [(op.axis, op.size, op) for op in kernel.of(ReduceBlocks)]
+    found += [(a, n, op) for op in kernel.of(Store) for a, n in stored_blocks(op, made).items()]
+    walked = {op.index.as_axis.name for op in kernel.of(ForTiles)} - whole
+    return tuple(each for each in found if each[0] in walked)
+
+
+def block_step(kernel: Kernel, axis: str) -> int:
+    """Of how many elements the axis' tiles must be a multiple."""
+    return math.lcm(1, *(size for name, size, _ in blocks_of(kernel) if name == axis))
+
+
+def block_faults(kernel: Kernel, sizes: Mapping[str, int]) -> Iterator[Finding]:
+    for axis, size, op in blocks_of(kernel):
+        if sizes[axis] % size:
+            told = f"tile {loop_variable(axis)}={sizes[axis]} cuts blocks of {size}"
+            hint = f"make it a multiple of {size}"
+            if axes_of(kernel)[axis].size or size > MOST:
+                dim = axes_of(kernel)[axis].dim
+                hint = f"walk it with tiles({dim}, by=…), a multiple of {size}"
+            yield Finding(told, op.loc, hint)
