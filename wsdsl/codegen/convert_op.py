@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from wsdsl.codegen import inline_ptx, nvvm, wgmma_ptx
+from wsdsl.codegen import inline_ptx, nvvm, tensor_memory, wgmma_ptx
 from wsdsl.codegen.barriers import (
     barrier_at,
     convert_advance,
@@ -63,6 +63,7 @@ from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
+from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Op, Region, Value, op_name
 from wsdsl.ir.pipeline_ops import Partition
@@ -381,6 +382,14 @@ ARMS: dict[type[Op], Arm] = {
     f.Slice: convert_slice,
     f.Join: convert_join,
     f.ConvertLayout: convert_layout,
+    tm.AllocateTensorMemory: tensor_memory.convert_allocate,
+    tm.FreeTensorMemory: tensor_memory.convert_free,
+    tm.TensorColumns: tensor_memory.convert_columns,
+    tm.TensorProduct: tensor_memory.convert_product,
+    tm.TensorCommit: tensor_memory.convert_commit,
+    tm.TensorLoad: tensor_memory.convert_load,
+    tm.TensorWait: tensor_memory.convert_wait,
+    tm.TensorFence: tensor_memory.convert_fence,
     f.ReduceColumns: convert_reduce_columns,
     f.Iota: convert_iota,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 
 from wsdsl.ir.fragment_ops import LANE_COLUMNS, Iota, ReduceColumns, Slice
 from wsdsl.ir.op import Op, Value, operands
@@ -13,6 +13,7 @@ from wsdsl.ir.tile_ops import (
     Bitcast,
     Cast,
     Constant,
+    Contract,
     Full,
     If,
     Index,
@@ -224,6 +225,21 @@ def _folded(
         return left[0]
 
     return RegisterTile(shape, piece)
+
+
+def computed_operand(
+    op: Contract,
+    in_shared: Container[Value],
+    pieces: Lookup,
+    context: PartitionContext,
+    made: Mapping[Value, Op],
+) -> RegisterTile | None:
+    """The operand of a product that is computed, if one is: zeros where it is summed over elements
+    that there are not."""
+    for operand in (op.a, op.b):
+        if operand not in in_shared:
+            return with_zeros_outside(operand, pieces(operand), context, made)
+    return None
 
 
 def with_zeros_outside(

@@ -96,7 +96,7 @@ class PartitionContext:
         self.axes, narrow = axes_of(kernel), narrow_axes(kernel)
         cut = _cut_already(kernel, narrow)
         share = partition.share
-        consumers, lanes = partition.num_warpgroups, lanes_of(kernel)
+        consumers, lanes = partition.num_agents, lanes_of(kernel)
         flat = flat_axis(kernel)
         self.shapes = Shapes(self.axes, consumers, share, narrow, cut, lanes, flat)
         self.warpgroup: Value | None = None
