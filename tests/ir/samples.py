@@ -41,6 +41,7 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "%x: f32[m, n]",
         '%y: f32[m, n] = reduce_blocks(fn="max", x=%x, axis="n", size=32)',
     ),
+    "scan": ("%x: f32[m, n]", '%y: f32[m, n] = scan(x=%x, axis="n")'),
     "constant": ("", "%x: f32 = constant(value=-inf)"),
     "full": ("%x: f32", "%y: f32[m, n] = full(value=%x)"),
     "index": ("%m: axis<m of M>", "%i: i32[m] = index(axis=%m)"),
@@ -297,6 +298,10 @@ SAMPLES: dict[str, tuple[str, str]] = {
     "reduce_columns": (
         "%x: frag<f32[64x256]>",
         '%y: frag<f32[64x1]> = reduce_columns(fn="add", x=%x)',
+    ),
+    "scan_columns": (
+        "%x: frag<f32[64x256]>",
+        "%y: frag<f32[64x256]> = scan_columns(x=%x)",
     ),
     "iota": ("%i: i32", "%r: frag<i32[64x1]> = iota(start=%i)"),
     # slots in tensor memory

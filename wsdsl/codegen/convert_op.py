@@ -55,6 +55,7 @@ from wsdsl.codegen.panel_loads import convert_load_panels
 from wsdsl.codegen.prefetch_tile import convert_prefetch_tile
 from wsdsl.codegen.reductions import convert_reduce_columns
 from wsdsl.codegen.register_operands import convert_layout, pin_operands
+from wsdsl.codegen.scans import convert_scan_columns
 from wsdsl.codegen.shared_loads import convert_load_shared
 from wsdsl.codegen.shared_stores import convert_store_shared, warp_place
 from wsdsl.codegen.thread_load import convert_thread_load
@@ -391,6 +392,7 @@ ARMS: dict[type[Op], Arm] = {
     tm.TensorWait: tensor_memory.convert_wait,
     tm.TensorFence: tensor_memory.convert_fence,
     f.ReduceColumns: convert_reduce_columns,
+    f.ScanColumns: convert_scan_columns,
     f.Iota: convert_iota,
 }
 HANDLED_BY_REGION: frozenset[type[Op]] = frozenset({t.Yield, b.LaunchGrid, Partition})

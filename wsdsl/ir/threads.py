@@ -105,6 +105,7 @@ THREADS: dict[type[Op], Threads] = {
     f.Join: "warpgroup",
     f.ConvertLayout: "warpgroup",
     f.ReduceColumns: "warpgroup",
+    f.ScanColumns: "warpgroup",
     f.Iota: "warpgroup",
     tm.TensorLoad: "warpgroup",
     tm.TensorWait: "warpgroup",

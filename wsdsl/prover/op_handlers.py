@@ -33,6 +33,7 @@ HANDLERS: dict[type[Op], Run] = {
     m.LoadGlobal: global_memory.load_global,
     m.StoreGlobal: global_memory.store_global,
     f.ReduceColumns: scalars.fresh,
+    f.ScanColumns: scalars.fresh,
     f.Iota: scalars.opaque,
     b.CtaIndex: scalars.cta_index,
     b.NumCtas: scalars.num_ctas,

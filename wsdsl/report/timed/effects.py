@@ -295,6 +295,7 @@ EFFECTS: dict[type[Op], Effect] = {
     t.Cast: compute,
     t.Bitcast: compute,
     f.ReduceColumns: compute,
+    f.ScanColumns: compute,
     m.StoreShared: move_shared,
     m.LoadShared: move_shared,
     m.LoadPanels: move_shared,
