@@ -53,6 +53,8 @@ class Schedule:
     raster: "auto", or the loop variable along which neighbouring tiles run
     swizzle: tiles that are walked together across the raster direction: 1, 2, 4, 8, 16 or 32
     registers: registers a thread, per role, for setmaxnreg: `dict(load=40, compute=232)`
+    ctas_per_sm: of a kernel without products, CTAs that run on an SM at the same time, so that they
+        hide each other's latency: ptxas gives a thread no more registers than these leave it
     mma: the axis that rides wgmma's M
     decode: where a computed operand is made: "registers", by each consumer, or "shared", by a
         warpgroup of its own that writes it to shared memory; for all, or by a tensor that the
@@ -64,7 +66,7 @@ class Schedule:
         and nothing checks it: where it does not hold, what is read is old or half written
     overlap: whether the next kernel on the stream may be started before this one is over, if it
         waits by itself (programmatic dependent launch)
-    arch: "sm_90a", "sm_100a" or "sm_103a"
+    arch: "sm_90a"
     """
 
     tile: Mapping[str, int] | None = None
@@ -81,12 +83,13 @@ class Schedule:
     raster: str | None = None
     swizzle: int | None = None
     registers: Mapping[str, int] | None = None
+    ctas_per_sm: int | None = None
     mma: str | None = None
     decode: Place | Mapping[str, Place] | None = None
     precise_every: int | None = None
     constant: tuple[str, ...] | None = None
     overlap: bool | None = None
-    arch: Literal["sm_90a", "sm_100a", "sm_103a"] = "sm_90a"
+    arch: Literal["sm_90a", "sm_100a"] = "sm_90a"
 
     if not TYPE_CHECKING:  # a checker of types knows the fields
 
@@ -185,6 +188,7 @@ _CHECKS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
         '"grid", "persistent", "split_k", "stream_k" or "auto"',
     ),
     ("splits", _positive, "a positive number"),
+    ("ctas_per_sm", lambda n: _positive(n) and n <= 16, "1 to 16 CTAs"),
     ("reduction", _words("serial", "parallel", "unordered"), '"serial", "parallel" or "unordered"'),
     ("swizzle", _numbers(*SWIZZLES), "1, 2, 4, 8, 16 or 32"),
     (
@@ -204,7 +208,7 @@ _CHECKS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ),
     ("constant", _names, 'names of tensors, `("B",)`'),
     *((name, _is(bool), "True or False") for name in ("order_barriers", "multicast", "overlap")),
-    ("arch", _words("sm_90a", "sm_100a", "sm_103a"), '"sm_90a", "sm_100a" or "sm_103a"'),
+    ("arch", _words("sm_90a", "sm_100a"), '"sm_90a" or "sm_100a"'),
 )
 """(field, whether it may hold this, what it may hold)."""
 _RENAMED = {("reduction", "turns"): "serial", ("reduction", "slices"): "parallel"}

@@ -80,6 +80,7 @@ class Variants:
         from wsdsl.ir.tile_ops import ForEach, ForTiles, Whole
         from wsdsl.ir.types import Axis
         from wsdsl.lowering.axes import output_nest
+        from wsdsl.lowering.held_rows import held_dims
 
         tile = self._tile()
         found = [op.result.type for op in tile.ops if isinstance(op, Whole)]
@@ -90,7 +91,8 @@ class Variants:
         rows = next((dim for dim in walked if dim not in whole), "")
         nest = (op.dim if isinstance(op, ForEach) else op.index.type for op in output_nest(tile)[0])
         outer = tuple(kind.dim if isinstance(kind, Axis) else str(kind) for kind in nest)
-        return Declaration(tile.params, access_of(tile), whole, rows, digest_of(tile), outer)
+        held = tuple(sorted(held_dims(tile)))
+        return Declaration(tile.params, access_of(tile), whole, rows, digest_of(tile), outer, held)
 
     def asked(
         self,
@@ -200,8 +202,7 @@ class Variants:
         return self._lowered(self.asked(schedule, sizes, unaligned, padded, num_sms))
 
     def _lowered(self, asked: Asked) -> Compiled:
-        found = self.choices.get(asked)
-        if found is not None:
+        if (found := self.choices.get(asked)) is not None:
             return found
         try:
             return self._lower(asked)
@@ -235,8 +236,7 @@ class Variants:
         tiles that the compiler chose, they are chosen narrower.
         """
         asked = self.asked(schedule, sizes, unaligned, padded, num_sms)
-        found = self.choices.get(asked)
-        if found is not None and found.is_made:
+        if (found := self.choices.get(asked)) is not None and found.is_made:
             return found
 
         def make() -> Choice:
@@ -316,7 +316,7 @@ class Variants:
     def static(self, sizes: Sizes) -> Sizes:
         """Those for which code is compiled, and not launched with."""
         known = dict(sizes)
-        return tuple((d, known[d]) for d in self.declaration.whole_dims if d in known)
+        return tuple((d, known[d]) for d in self.declaration.exact_dims if d in known)
 
     def _posed(self, asked: Asked) -> ir.Kernel:
         return dataclasses.replace(

@@ -51,6 +51,7 @@ WORDS: dict[str, Schedule] = {
     "never_promoted": Schedule(precise_every=0),
     "promoted_often": Schedule(precise_every=64),
     "decode_shared": Schedule(decode="shared"),
+    "two_beside": Schedule(ctas_per_sm=2),
     "blackwell": Schedule(arch="sm_100a"),
 }
 WORDED = ("gemm", "epilogue", "block_scaled", "scale")

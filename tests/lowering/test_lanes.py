@@ -123,7 +123,7 @@ def test_lanes_are_read_back() -> None:
         ("%x: frag<f32[64x64] lanes 4x16>", "%x: frag<f32[64x64] lanes 4x8>", "in several ways"),
         ("%x: frag<f32[64x64] lanes 4x16>", "%x: frag<f32[64x32] lanes 4x16>", "of 64 columns"),
         ("vector=4", "vector=8", "counts no columns"),
-        ("lanes 4x16", "lanes 4x64", "2 to 32 of them"),
+        ("lanes 4x16", "lanes 4x256", "2 to 128 of them"),
     ],
 )
 def test_lanes_that_do_not_fit(old: str, new: str, told: str) -> None:

@@ -5,7 +5,6 @@ shows the texts.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,8 +22,8 @@ def used(monkeypatch: pytest.MonkeyPatch) -> list[Kernel]:
     """The kernels that calls run, in order."""
     found: list[Kernel] = []
 
-    def noted(template: str, **parts: Any) -> Kernel:
-        found.append(kernel_of(template, **parts))
+    def noted(text: str) -> Kernel:
+        found.append(kernel_of(text))
         return found[-1]
 
     for module in MODULES:

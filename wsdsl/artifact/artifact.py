@@ -72,7 +72,8 @@ class Declaration:
     """What calls of a kernel need to know of its text. `whole_dims`: dimensions that are taken
     whole, so that compiled kernels are for one size of each. `rows`: the one that the first loop
     over tiles walks, or "". `digest`: of the text at the level TILE, without the kernel's name.
-    `outer`: the dimensions of the output's loops.
+    `outer`: the dimensions of the output's loops. `held_dims`: those along rows that threads may
+    hold, for whose sizes kernels are compiled where they are known.
     """
 
     params: tuple[Value, ...]
@@ -81,6 +82,12 @@ class Declaration:
     rows: str = ""
     digest: str = ""
     outer: tuple[str, ...] = ()
+    held_dims: tuple[str, ...] = ()
+
+    @cached_property
+    def exact_dims(self) -> tuple[str, ...]:
+        """Dimensions each size of which has a kernel of its own."""
+        return tuple(sorted({*self.whole_dims, *self.held_dims}))
 
     @cached_property
     def dims(self) -> tuple[str, ...]:

@@ -79,7 +79,7 @@ def size_class(declaration: Declaration, sizes: Mapping[str, int]) -> SizeClass:
     for dim in (dim for dim in declaration.dims if dim in sizes):
         size = sizes[dim]
         aligned = lines.get(dim, (1,))
-        if dim in declaration.whole_dims or (dim == rows and is_round(size)):
+        if dim in declaration.exact_dims or (dim == rows and is_round(size)):
             spans.append((dim, Span(size, size)))
         elif dim == rows:
             low, high = part_of(size, FINE, LEAST_ROWS)
@@ -95,7 +95,7 @@ def beside_rows(declaration: Declaration, found: SizeClass) -> dict[str, int]:
     is summed over an octave (of one alignment) has the same, since all kernels take longer alike.
     """
     sizes = {dim: size for dim, size in found.sizes.items() if dim != found.rows}
-    for dim in sizes.keys() - {*declaration.outer, *declaration.whole_dims}:
+    for dim in sizes.keys() - {*declaration.outer, *declaration.exact_dims}:
         size, aligned = sizes[dim], alignments(declaration).get(dim, (1,))
         sizes[dim] = _fitted(*part_of(size, 1, 1), size, aligned).high
     return sizes

@@ -37,6 +37,13 @@ class Entry:
         """Scalars first, then rows, then columns, then what depends on both."""
         return 2 * (self.held.columns > 1) + (self.held.rows > 1)
 
+    def is_below(self, size: int) -> bool:
+        """Whether all of its elements surely are of a dimension of this size."""
+        if self.known is not None:
+            return 0 <= self.known < size
+        most = self.held.affine and self.held.affine.most
+        return self.sure and most is not None and most < size
+
 
 def _entry(dim: int, held: Held) -> Entry:
     if isinstance(held, Scalar):
@@ -165,8 +172,9 @@ class Addresses:
         keys: list[Key] = []
         for entry in self.entries:
             size = self.kind.dims[entry.dim]
-            inside = isinstance(size, int) and entry.known is not None and 0 <= entry.known < size
-            if not inside:
+            if isinstance(size, str):
+                size = self.c.sizes[size].known
+            if not (isinstance(size, int) and entry.is_below(size)):
                 source = source_element(element, self.shape, entry.held.shape)
                 keys.append((entry.dim, "bound", source))
         if self.only is not None:

@@ -104,6 +104,11 @@ def _saturated(w: Writer, x: Registers, dtype: DType) -> Registers:
 def convert_bitcast(c: Context, op: Bitcast) -> None:
     x = c.registers(op.x)
     dtype, shape = dtype_and_shape(op.result.type)
+    if dtype == x.dtype and is_packed(dtype, x.columns) and dtype.bits == 16:
+        # So that LLVM does not take what is converted from it for what was converted before.
+        texts = (c.w.asm("", "i32", "=r,0", [("i32", text)], pure=True) for text in x.texts)
+        c.held[op.result] = Registers(dtype, *shape, tuple(texts))
+        return
     if dtype.bits != x.dtype.bits or "bool" in (dtype.name, x.dtype.name):
         raise CompileError(Finding(f"bitcast: {x.dtype} and {dtype} differ in width", op.loc))
     if is_packed(x.dtype, x.columns) and is_packed(dtype, x.columns):

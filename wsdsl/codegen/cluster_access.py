@@ -11,6 +11,7 @@ from wsdsl.codegen.context import Context
 from wsdsl.codegen.elementwise import define, dtype_and_shape
 from wsdsl.codegen.fragments import elements, from_elements
 from wsdsl.codegen.inline_ptx import At
+from wsdsl.codegen.remote_ptx import store_remote
 from wsdsl.ir.blocks import BLOCK_BYTES, COLUMNS, HELD, HELD_BYTES
 from wsdsl.ir.memory_ops import ReceiveFragment, SendFragment
 
@@ -22,7 +23,7 @@ def convert_send_fragment(c: Context, op: SendFragment) -> None:
     label = c.shared(op.barriers).label
     for i, at in enumerate(_blocks(c, op, value.columns)):
         own = texts[HELD * i : HELD * i + HELD]
-        inline_ptx.store_remote(w, at, barrier, cta, own, label)
+        store_remote(w, at, barrier, cta, own, label)
 
 
 def convert_receive_fragment(c: Context, op: ReceiveFragment) -> None:

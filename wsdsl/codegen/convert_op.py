@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from wsdsl.codegen import inline_ptx, nvvm, tensor_memory, wgmma_ptx
+from wsdsl.codegen import inline_ptx, nvvm, wgmma_ptx
 from wsdsl.codegen.barriers import (
     barrier_at,
     convert_advance,
@@ -53,9 +53,12 @@ from wsdsl.codegen.held import Descriptor, Registers, Scalar, SharedAt
 from wsdsl.codegen.inline_ptx import At
 from wsdsl.codegen.panel_loads import convert_load_panels
 from wsdsl.codegen.prefetch_tile import convert_prefetch_tile
-from wsdsl.codegen.reductions import convert_reduce_columns
+from wsdsl.codegen.reductions import (
+    convert_reduce_columns,
+    convert_reduce_partials,
+    convert_store_partials,
+)
 from wsdsl.codegen.register_operands import convert_layout, pin_operands
-from wsdsl.codegen.scans import convert_scan_columns
 from wsdsl.codegen.shared_loads import convert_load_shared
 from wsdsl.codegen.shared_stores import convert_store_shared, warp_place
 from wsdsl.codegen.thread_load import convert_thread_load
@@ -64,7 +67,6 @@ from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
-from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Op, Region, Value, op_name
 from wsdsl.ir.pipeline_ops import Partition
@@ -383,16 +385,9 @@ ARMS: dict[type[Op], Arm] = {
     f.Slice: convert_slice,
     f.Join: convert_join,
     f.ConvertLayout: convert_layout,
-    tm.AllocateTensorMemory: tensor_memory.convert_allocate,
-    tm.FreeTensorMemory: tensor_memory.convert_free,
-    tm.TensorColumns: tensor_memory.convert_columns,
-    tm.TensorProduct: tensor_memory.convert_product,
-    tm.TensorCommit: tensor_memory.convert_commit,
-    tm.TensorLoad: tensor_memory.convert_load,
-    tm.TensorWait: tensor_memory.convert_wait,
-    tm.TensorFence: tensor_memory.convert_fence,
     f.ReduceColumns: convert_reduce_columns,
-    f.ScanColumns: convert_scan_columns,
+    m.StorePartials: convert_store_partials,
+    m.ReducePartials: convert_reduce_partials,
     f.Iota: convert_iota,
 }
 HANDLED_BY_REGION: frozenset[type[Op]] = frozenset({t.Yield, b.LaunchGrid, Partition})

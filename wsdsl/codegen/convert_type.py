@@ -54,15 +54,10 @@ def register_type(dtype: DType, columns: int) -> str:
     return "i16" if dtype.bits == 8 else "i32"
 
 
-def rows_held(lanes: Lanes) -> int:
-    """Of the 16 that its warp has, by one lane."""
-    return 16 // lanes.rows
-
-
 def num_elements(rows: int, columns: int, lanes: Lanes = ACCUMULATOR) -> int:
     """Elements of a fragment that one thread holds."""
     across = 1 if columns == 1 else columns // lanes.across
-    return across * (rows_held(lanes) if rows == 64 else 1)
+    return across * (lanes.held(rows) if rows > 1 else 1)
 
 
 def num_registers(dtype: DType, rows: int, columns: int, lanes: Lanes = ACCUMULATOR) -> int:

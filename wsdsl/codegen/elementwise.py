@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from wsdsl.codegen.byte_maps import byte_maps
@@ -13,6 +14,7 @@ from wsdsl.codegen.fragments import (
     elements,
     from_elements,
     from_floats,
+    multiple_of,
     source_element,
 )
 from wsdsl.codegen.held import Affine, Held, Registers, Scalar, Shape
@@ -25,7 +27,7 @@ from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.global_memory import MAX_SIZE
 from wsdsl.ir.op import Value
 from wsdsl.ir.tile_ops import COMPARISONS, Constant, Full, Map
-from wsdsl.ir.types import F32, DType, Fragment, Tile, Type
+from wsdsl.ir.types import ACCUMULATOR, DTYPES, F32, DType, Fragment, Tile, Type
 
 
 def dtype_and_shape(type: Type) -> tuple[DType, Shape]:
@@ -65,7 +67,12 @@ def convert_full(c: Context, op: Full) -> None:
 
 def convert_map(c: Context, op: Map) -> None:
     dtype, shape = dtype_and_shape(op.result.type)
-    found = _affine(c, op, shape) or paired(c, op, dtype, shape) or byte_maps(c, op, dtype, shape)
+    found = (
+        _affine(c, op, shape)
+        or _below(c, op, shape)
+        or paired(c, op, dtype, shape)
+        or byte_maps(c, op, dtype, shape)
+    )
     if found is not None:
         c.held[op.result] = found
         return
@@ -104,7 +111,36 @@ def convert_map(c: Context, op: Map) -> None:
     if isinstance(op.result.type, Tile) and dtype.is_integer:
         sure = _stays_nonnegative(op, [c.held[a] for a in op.args])
         origin, offset = _shifted(op.fn, [c.held[a] for a in op.args])
-        c.held[op.result] = Scalar(held.texts[0], dtype, None, sure, origin, offset)
+        multiple = 1 if op.wraps else _multiple(op.fn, [c.held[a] for a in op.args])
+        c.held[op.result] = Scalar(held.texts[0], dtype, None, sure, origin, offset, multiple)
+
+
+def _multiple(fn: str, args: list[Held]) -> int:
+    """What its result is a multiple of."""
+    own = [multiple_of(a) for a in args if isinstance(a, Scalar)]
+    if fn == "mul":
+        return math.prod(own) or 1
+    return math.gcd(*own) or 1 if fn in ("add", "sub", "min", "max") else 1
+
+
+def _below(c: Context, op: Map, shape: Shape) -> Registers | None:
+    """Which indices are below a number: one answer for those between two multiples of what it and
+    their base are multiples of.
+    """
+    if op.fn != "lt" or shape.lanes == ACCUMULATOR or shape.rows == shape.columns == 1:
+        return None
+    a, b = (c.held[x] for x in op.args)
+    if not isinstance(a, Registers) or a.affine is None or not isinstance(b, Scalar):
+        return None
+    if a.shape != shape:
+        return None
+    unit = math.gcd(a.affine.unit, multiple_of(b)) or 1
+    left, made = c.w.binary("sub", "i32", b.text, a.affine.base), dict[int, str]()
+    for offset in a.affine.offsets:
+        if offset // unit not in made:
+            made[offset // unit] = c.w.compare("sgt", left, offset // unit * unit)
+    texts = [made[offset // unit] for offset in a.affine.offsets]
+    return from_elements(c.w, DTYPES["bool"], shape, texts)
 
 
 def _shifted(fn: str, args: list[Held]) -> tuple[Scalar | None, int]:

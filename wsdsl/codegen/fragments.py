@@ -8,7 +8,9 @@ is the same in all rows (1 x c) or in all columns (64 x 1) holds what the thread
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from wsdsl.codegen import nvvm
 from wsdsl.codegen.byte_casts import bytes_to_half
@@ -17,7 +19,6 @@ from wsdsl.codegen.convert_type import (
     is_packed,
     num_elements,
     num_registers,
-    rows_held,
     scalar_type,
 )
 from wsdsl.codegen.held import Affine, Registers, Scalar, Shape
@@ -32,7 +33,7 @@ def row_offset(element: int, shape: Shape) -> int:
     if shape.rows == 1:
         return 0
     each = 1 if shape.columns == 1 else shape.lanes.vector
-    return shape.lanes.rows * (element // each % rows_held(shape.lanes))
+    return shape.lanes.rows * (element // each % shape.lanes.held(shape.rows))
 
 
 def column_offset(element: int, shape: Shape) -> int:
@@ -40,7 +41,7 @@ def column_offset(element: int, shape: Shape) -> int:
     if shape.columns == 1:
         return 0
     lanes = shape.lanes
-    each = lanes.vector * (rows_held(lanes) if shape.rows > 1 else 1)
+    each = lanes.vector * (lanes.held(shape.rows) if shape.rows > 1 else 1)
     return lanes.columns * (element // each) + element % lanes.vector
 
 
@@ -62,31 +63,50 @@ def broadcast_shape(shapes: Sequence[Shape]) -> Shape:
     return Shape(max(s.rows for s in shapes), max(s.columns for s in shapes), lanes)
 
 
-def first_row(c: Context, lanes: Lanes) -> str:
-    """Of the thread in a fragment: 16 * warp + lane / 4, by the lanes of an accumulator."""
+def first_row(c: Context, lanes: Lanes, rows: int) -> str:
+    """Of the thread in a fragment of so many: 16 * warp + lane / 4, by an accumulator's lanes."""
     if lanes == ACCUMULATOR:
         return c.threads.row
+    if lanes.warps == 4:
+        return "0"
+    if lanes.warps > 1:
+        pair = c.w.binary("lshr", "i32", c.threads.warp, 1)
+        return c.w.multiply(pair, lanes.of_warp(rows))
+    first = c.w.multiply(c.threads.warp, lanes.of_warp(rows))
     own = c.w.binary("lshr", "i32", c.threads.lane, lanes.across.bit_length() - 1)
-    return c.w.add(c.w.multiply(c.threads.warp, 16), own)
+    return c.w.add(first, own)
 
 
 def first_column(c: Context, lanes: Lanes) -> str:
     """Of the thread in a fragment: 2 * (lane % 4), by the lanes of an accumulator."""
     if lanes == ACCUMULATOR:
         return c.threads.column
-    return c.w.multiply(c.w.binary("and", "i32", c.threads.lane, lanes.across - 1), lanes.vector)
+    if lanes.warps == 1:
+        own = c.w.binary("and", "i32", c.threads.lane, lanes.across - 1)
+    else:
+        warp = c.w.binary("and", "i32", c.threads.warp, lanes.warps - 1)
+        own = c.w.add(c.w.multiply(warp, 32), c.threads.lane)
+    return c.w.multiply(own, lanes.vector)
 
 
 def iota(c: Context, start: Scalar, shape: Shape) -> Registers:
-    """The indices of the rows (64 x 1) or columns (1 x w), from `start` on."""
+    """The indices of the rows (r x 1) or columns (1 x w), from `start` on."""
     origin = start.origin or start
     rows = shape.columns == 1
-    own = first_row(c, shape.lanes) if rows else first_column(c, shape.lanes)
+    own = first_row(c, shape.lanes, shape.rows) if rows else first_column(c, shape.lanes)
     base = c.w.add(origin.text, own)
     offset = row_offset if rows else column_offset
     offsets = tuple(offset(e, shape) + start.offset for e in range(num_elements(*shape)))
     sure = origin.nonnegative and start.offset >= 0
-    return Registers(I32, *shape, affine=Affine(base, offsets, sure))
+    most = start.known + max(shape[:2]) - 1 if isinstance(start.known, int) else None
+    unit = 1 if rows or shape.lanes == ACCUMULATOR else shape.lanes.vector
+    affine = Affine(base, offsets, sure, most, math.gcd(unit, multiple_of(origin)))
+    return Registers(I32, *shape, affine=affine)
+
+
+def multiple_of(held: Scalar) -> int:
+    """A number that it is a multiple of."""
+    return abs(held.known) if type(held.known) is int else held.multiple
 
 
 def texts_of(w: Writer, held: Registers) -> tuple[str, ...]:
@@ -229,7 +249,7 @@ def cut_columns(w: Writer, held: Registers, start: int, columns: int) -> Registe
     first, count = (n // held.lanes.columns * each for n in (start, columns))
     if held.affine is not None:
         offsets = held.affine.offsets[first : first + count]
-        affine = Affine(held.affine.base, offsets, held.affine.nonnegative)
+        affine = replace(held.affine, offsets=offsets)
         return Registers(held.dtype, held.rows, columns, held.lanes, affine=affine)
     own = slice(first, first + count)
     texts, spread = held.texts[own], held.spread[own]

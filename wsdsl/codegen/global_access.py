@@ -158,8 +158,8 @@ class _Store:
                 found.append(threads.first_thread if inside else w.compare("eq", threads.tid, 0))
         elif columns == 1:
             found.append(w.compare("eq", first_column(c, lanes), 0))
-        elif rows == 1:
-            found.append(w.compare("eq", first_row(c, lanes), 0))
+        elif rows == 1 and lanes.warps < 4:
+            found.append(w.compare("eq", first_row(c, lanes, 64), 0))
         return self._all(*found)
 
     def _all(self, *conditions: str | None) -> str | None:

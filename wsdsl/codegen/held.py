@@ -12,7 +12,7 @@ from wsdsl.ir.types import ACCUMULATOR, DType, Lanes
 class Scalar:
     """One LLVM operand. `known` is its value if that is a constant; `nonnegative` if it can not be
     below 0, which makes divisions cheap and spares a bounds check. `origin`, if there is one, is a
-    scalar from which this one differs by the constant `offset`."""
+    scalar from which this one differs by the constant `offset`. It is a multiple of `multiple`."""
 
     text: str
     dtype: DType
@@ -20,17 +20,21 @@ class Scalar:
     nonnegative: bool = False
     origin: Scalar | None = None
     offset: int = 0
+    multiple: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Affine:
     """Elements `base + offsets[i]` of an i32 fragment: one register for all of them, and for the
     fragments that differ from it by constants. `nonnegative`: neither base nor offsets are below 0.
+    No element is larger than `most`, where that is known; the base is a multiple of `unit`.
     """
 
     base: str
     offsets: tuple[int, ...]
     nonnegative: bool
+    most: int | None = None
+    unit: int = 1
 
 
 class Shape(NamedTuple):
@@ -112,15 +116,6 @@ class SharedAt:
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnsAt:
-    """Items in tensor memory: `num` of `columns` columns, from the address `base` on."""
-
-    base: str
-    columns: int
-    num: int
-
-
-@dataclass(frozen=True, slots=True)
 class Descriptor:
     """The low half of an smem descriptor as an i32; the high half and the step are known.
 
@@ -144,4 +139,4 @@ class Pointer:
     """Whether TMA takes two elements for one, of a byte."""
 
 
-Held = Scalar | Registers | StateAt | SharedAt | ColumnsAt | Descriptor | Pointer
+Held = Scalar | Registers | StateAt | SharedAt | Descriptor | Pointer

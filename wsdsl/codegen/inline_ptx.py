@@ -37,7 +37,7 @@ def _constraints(*held: str, pred: str | None = None) -> str:
     return ",".join([*held, *([] if pred is None else ["b"])])
 
 
-def _comment(label: str) -> str:
+def comment(label: str) -> str:
     """What can not end the comment, nor mean anything to LLVM."""
     return re.sub(r"[^\w .-]", "_", label)
 
@@ -46,7 +46,7 @@ def _comment(label: str) -> str:
 
 
 def barrier_init(w: Writer, at: At, arrivals: int, label: str) -> None:
-    ptx = f"mbarrier.init.shared::cta.b64 {at.ptx(0)}, {arrivals}; // {_comment(label)}"
+    ptx = f"mbarrier.init.shared::cta.b64 {at.ptx(0)}, {arrivals}; // {comment(label)}"
     w.asm(ptx, "void", "r", [("i32", at.base)])
 
 
@@ -55,14 +55,14 @@ def barrier_wait(w: Writer, at: At, parity: str, label: str) -> None:
         "{\n.reg .pred done;\n"
         "WAIT_${:uid}:\n"
         f"mbarrier.try_wait.parity.shared::cta.b64 done, {at.ptx(0)}, $1; "
-        f"// {_comment(label)}\n"
+        f"// {comment(label)}\n"
         "@!done bra WAIT_${:uid};\n}"
     )
     w.asm(ptx, "void", "r,r", [("i32", at.base), ("i32", parity)])
 
 
 def barrier_arrive(w: Writer, at: At, pred: str | None, label: str) -> None:
-    ptx = f"{_when(pred, 1)}mbarrier.arrive.shared::cta.b64 _, {at.ptx(0)}; // {_comment(label)}"
+    ptx = f"{_when(pred, 1)}mbarrier.arrive.shared::cta.b64 _, {at.ptx(0)}; // {comment(label)}"
     w.asm(ptx, "void", _constraints("r", pred=pred), [("i32", at.base), *_flag(pred)])
 
 
@@ -79,7 +79,7 @@ def barrier_arrive_remote(w: Writer, at: str, cta: str, pred: str | None, label:
         "{\n.reg .b32 remote;\n"
         "mapa.shared::cluster.u32 remote, $0, $1;\n"
         f"{_when(pred, 2)}mbarrier.arrive.shared::cluster.b64 _, [remote]; "
-        f"// {_comment(label)}\n}}"
+        f"// {comment(label)}\n}}"
     )
     constraints = _constraints("r", "r", pred=pred)
     w.asm(ptx, "void", constraints, [("i32", at), ("i32", cta), *_flag(pred)])
@@ -87,25 +87,8 @@ def barrier_arrive_remote(w: Writer, at: str, cta: str, pred: str | None, label:
 
 def barrier_arrive_expect_tx(w: Writer, at: At, tx_bytes: int, label: str) -> None:
     ptx = f"mbarrier.arrive.expect_tx.shared::cta.b64 _, {at.ptx(0)}, {tx_bytes};"
-    ptx += f" // {_comment(label)}"
+    ptx += f" // {comment(label)}"
     w.asm(ptx, "void", "r", [("i32", at.base)])
-
-
-def store_remote(
-    w: Writer, at: At, barrier: At, cta: str, texts: Sequence[str], label: str
-) -> None:
-    """Four elements of 32 bits to the same place in another CTA of the cluster, counted on its
-    barrier.
-    """
-    ptx = (
-        "{\n.reg .b32 to, on;\n"
-        "mapa.shared::cluster.u32 to, $0, $2;\n"
-        "mapa.shared::cluster.u32 on, $1, $2;\n"
-        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 "
-        f"[to+{at.offset}], {{$3, $4, $5, $6}}, [on+{barrier.offset}]; // {_comment(label)}\n}}"
-    )
-    args = [("i32", at.base), ("i32", barrier.base), ("i32", cta), *(("i32", x) for x in texts)]
-    w.asm(ptx, "void", ",".join(["r"] * 7), args)
 
 
 # TMA ---------------------------------------------------------------------------------------------

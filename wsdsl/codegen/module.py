@@ -20,6 +20,7 @@ from wsdsl.codegen.register_operands import made_before_fences
 from wsdsl.codegen.signature import signature
 from wsdsl.codegen.writer import Writer
 from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.ir.barrier_ops import LaunchGrid
 from wsdsl.ir.memory_ops import AllocateGlobal
 from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.swizzle import PACKED_SPAN
@@ -35,7 +36,7 @@ target triple = "nvptx64-nvidia-cuda"
 # `reqntid` and `minctasm` tell ptxas the register budget at entry; without them it ignores
 # setmaxnreg (C7508).
 FOOTER = """\
-attributes #0 = {{ nounwind convergent "nvvm.reqntid"="{threads}" "nvvm.minctasm"="1"{cluster} }}
+attributes #0 = {{ nounwind convergent "nvvm.reqntid"="{threads}" {ctas}{cluster} }}
 attributes #1 = {{ nounwind convergent nomerge }}
 attributes #2 = {{ nounwind memory(none) }}
 
@@ -61,7 +62,9 @@ def emit_llvm(kernel: Kernel) -> str:
         lines = f'  call void asm sideeffect "{declared}", ""() #1\n{lines}'
     size = launch.cluster
     cluster = f' "nvvm.cluster_dim"="{size},1,1"' if size > 1 else ""
-    footer = FOOTER.format(threads=launch.threads, cluster=cluster)
+    ctas = next((op.ctas_per_sm for op in kernel.body if isinstance(op, LaunchGrid)), 1)
+    beside = f'"nvvm.minctasm"="{ctas}"'
+    footer = FOOTER.format(threads=launch.threads, ctas=beside, cluster=cluster)
     return (
         f"{HEADER}{structs}\n{declarations}\n\n"
         f"define ptx_kernel void @{launch.name}({_parameters(launch)}) #0 {{\nentry:\n"
@@ -93,7 +96,7 @@ def _context(w: Writer, kernel: Kernel, launch: Signature) -> Context:
     lent = [op for op in kernel.ops if isinstance(op, AllocateGlobal)]
     names = {p.name: p for p in (*kernel.params, *(op.result for op in lent))}
     strides: dict[tuple[str, int], str] = {}
-    sizes: dict[str, Scalar] = {}
+    sizes = {d: Scalar(str(n), I32, known=n, nonnegative=True) for d, n in kernel.sizes}
     maps: list[Pointer] = []
     threads = _threads(w)
     named, zeroed = named_accumulators(kernel)
@@ -108,7 +111,7 @@ def _context(w: Writer, kernel: Kernel, launch: Signature) -> Context:
             case StrideArgument(tensor, dim):
                 strides[tensor, dim] = f"%stride.{tensor}.{dim}"
             case SizeArgument(dim):
-                sizes[dim] = Scalar(f"%size.{dim}", I32, nonnegative=True)
+                sizes.setdefault(dim, Scalar(f"%size.{dim}", I32, nonnegative=True))
             case ScalarArgument(name):
                 held[names[name]] = _scalar(w, argument)
     return Context(

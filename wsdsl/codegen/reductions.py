@@ -1,20 +1,33 @@
-"""`reduce_columns`: a tree over a thread's own columns, then the lanes that share its rows."""
+"""Reductions over columns: a tree over a thread's own, then the lanes that share its rows
+(`reduce_columns`), then warps that do, by way of SMEM (`store_partials`, `reduce_partials`).
+"""
 
 from __future__ import annotations
 
-from wsdsl.codegen import nvvm
-from wsdsl.codegen.block_reductions import join_of, reduce_blocks
+from collections.abc import Callable
+
+from wsdsl.codegen import inline_ptx, nvvm
+from wsdsl.codegen.barriers import barrier_at
+from wsdsl.codegen.block_reductions import in_32_bits, join_of, reduce_blocks, wide_integer
 from wsdsl.codegen.casts import cast
 from wsdsl.codegen.context import Context
-from wsdsl.codegen.elementwise import define
-from wsdsl.codegen.fragments import as_floats, from_floats, row_offset, texts_of
+from wsdsl.codegen.elementwise import define, dtype_and_shape
+from wsdsl.codegen.fragments import first_row, from_floats, row_offset
 from wsdsl.codegen.held import Registers
+from wsdsl.codegen.inline_ptx import At
+from wsdsl.codegen.remote_ptx import store_cluster, store_remote
+from wsdsl.codegen.writer import Writer
 from wsdsl.ir.fragment_ops import ReduceColumns
-from wsdsl.ir.types import DTYPES
+from wsdsl.ir.memory_ops import ReducePartials, StorePartials
+from wsdsl.ir.op import Value
+from wsdsl.ir.types import DType
+
+WORD = 4
+"""Bytes."""
 
 
 def convert_reduce_columns(c: Context, op: ReduceColumns) -> None:
-    w, x = c.w, c.registers(op.x)
+    x = c.registers(op.x)
     if op.size:
         reduce_blocks(c, op, x)
         return
@@ -22,26 +35,98 @@ def convert_reduce_columns(c: Context, op: ReduceColumns) -> None:
         # One column, which all lanes of a row hold: it must not be counted by each.
         define(c, op.result, x)
         return
-    if x.dtype.is_float:
-        texts, type, join = as_floats(w, x), "float", join_of(w, op.fn, x.dtype)
-    else:
-        wide = cast(w, x, DTYPES["u32" if x.dtype.kind == "uint" else "i32"])
-        texts, type, join = list(texts_of(w, wide)), "i32", join_of(w, op.fn, x.dtype)
+    _define(c, op.result, x.dtype, _within_warp(c.w, op.fn, x))
+
+
+def convert_store_partials(c: Context, op: StorePartials) -> None:
+    w, x = c.w, c.registers(op.x)
+    lanes, threads = x.lanes, c.threads
+    totals = _within_warp(w, op.fn, x)
+    words = [w.value(f"bitcast float {t} to i32") for t in totals] if x.dtype.is_float else totals
+    part = "0" if op.part is None else c.scalar(op.part).text
+    if lanes.warps > 1:
+        own = w.binary("and", "i32", threads.warp, lanes.warps - 1)
+        part = own if part == "0" else w.add(w.multiply(part, lanes.warps), own)
+    row = "0" if x.rows == 1 else first_row(c, lanes, x.rows)
+    place = w.multiply(w.add(w.multiply(part, x.rows), row), WORD)
+    shared = c.shared(op.shared)
+    base = w.add(c.item(shared, "0"), place)
+    step = 1 if lanes.warps > 1 else lanes.rows
+    first = w.compare("eq", w.binary("and", "i32", threads.lane, min(32, lanes.across) - 1), 0)
+    inside, after = w.name("partials"), w.name("after")
+    w.branch(first, inside, after)
+    w.begin(inside)
+    barrier = None
+    if op.barriers is not None and op.state is not None:
+        barrier = barrier_at(c, op.barriers, op.state)
+    for cta in range(op.ctas):
+        for n, word in enumerate(words):
+            at = At(base, shared.offset + n * step * WORD)
+            if op.ctas == 1:
+                inline_ptx.store_shared(w, at, 32, [word])
+            elif barrier is None:
+                store_cluster(w, at, str(cta), word)
+            else:
+                label = shared.label
+                store_remote(w, at, barrier, str(cta), [word], label)
+    w.jump(after)
+    w.begin(after)
+
+
+def convert_reduce_partials(c: Context, op: ReducePartials) -> None:
+    w = c.w
+    dtype, shape = dtype_and_shape(op.result.type)
+    shared, lanes = c.shared(op.shared), shape.lanes
+    base = c.item(shared, "0")
+    if shape.rows > 1:
+        base = w.add(base, w.multiply(first_row(c, lanes, shape.rows), WORD))
+    join = join_of(w, op.fn, dtype)
+    held = lanes.held(shape.rows) if shape.rows > 1 else 1
+    step = 1 if lanes.warps > 1 else lanes.rows
+    results: list[str] = []
+    for n in range(held):
+        words: list[str] = []
+        if shape.rows == 1 and op.parts % 4 == 0:
+            for first in range(0, op.parts, 4):
+                at = At(base, shared.offset + first * WORD)
+                words += inline_ptx.load_shared_quad(w, at)
+        else:
+            for part in range(op.parts):
+                place = (part * shape.rows + n * step) * WORD
+                words.append(inline_ptx.load_shared(w, At(base, shared.offset + place)))
+        if dtype.is_float:
+            words = [w.value(f"bitcast i32 {word} to float") for word in words]
+        results.append(_tree(words, join))
+    _define(c, op.result, dtype, results)
+
+
+def _within_warp(w: Writer, fn: str, x: Registers) -> list[str]:
+    """Of each row that a thread holds: f32, or an integer of 32 bits."""
+    texts, type = in_32_bits(w, x)
+    join = join_of(w, fn, x.dtype)
     rows: dict[int, list[str]] = {}
     for e, text in enumerate(texts):
         rows.setdefault(row_offset(e, x.shape), []).append(text)
     results: list[str] = []
     for held in rows.values():
-        while len(held) > 1:
-            odd = held[len(held) & ~1 :]
-            held = [join(a, b) for a, b in zip(held[::2], held[1::2], strict=False)] + odd
-        total = held[0]
-        for step in range(x.lanes.across.bit_length() - 1):
+        total = _tree(held, join)
+        for step in range(min(32, x.lanes.across).bit_length() - 1):
             total = join(total, nvvm.shuffle_xor(w, type, total, 1 << step))
         results.append(total)
-    shape = x.shape._replace(columns=1)
-    if x.dtype.is_float:
-        define(c, op.result, from_floats(w, x.dtype, shape, results))
+    return results
+
+
+def _tree(held: list[str], join: Callable[[str, str], str]) -> str:
+    while len(held) > 1:
+        odd = held[len(held) & ~1 :]
+        held = [join(a, b) for a, b in zip(held[::2], held[1::2], strict=False)] + odd
+    return held[0]
+
+
+def _define(c: Context, result: Value, dtype: DType, results: list[str]) -> None:
+    shape = dtype_and_shape(result.type)[1]
+    assert shape.columns == 1
+    if dtype.is_float:
+        define(c, result, from_floats(c.w, dtype, shape, results))
     else:
-        kind = DTYPES["u32" if x.dtype.kind == "uint" else "i32"]
-        define(c, op.result, cast(w, Registers(kind, *shape, tuple(results)), x.dtype))
+        define(c, result, cast(c.w, Registers(wide_integer(dtype), *shape, tuple(results)), dtype))

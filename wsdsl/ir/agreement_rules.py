@@ -21,6 +21,7 @@ from wsdsl.ir.types import (
     ACCUMULATOR,
     BOOL,
     DTYPES,
+    THREADS,
     Accumulator,
     DType,
     Fragment,
@@ -114,8 +115,8 @@ def fragments_have_their_columns(kernel: Kernel) -> Iterator[Problem]:
                 one = Tile(x.dtype) if x.rows == 1 else dataclasses.replace(x, columns=1)
                 if kind != (x if op.size else one) or (op.size and x.columns % op.size):
                     yield op, f"over the columns of {x}: {kind}"
-            case f.ScanColumns() if op.result.type != op.x.type:
-                yield op, f"over the columns of {op.x.type}: {op.result.type}"
+                elif x.lanes.warps > 1 and x.columns > 1:
+                    yield op, f"warps share the columns of {x}: store_partials, reduce_partials"
             case f.Iota(result=Value(type=kind)):
                 if not isinstance(kind, Fragment) or 1 not in (kind.rows, kind.columns):
                     yield op, "rows or columns are counted: 64 x 1, or 1 x w"
@@ -125,7 +126,7 @@ def fragments_have_their_columns(kernel: Kernel) -> Iterator[Problem]:
 
 BY_ANY_LANES = (
     t.Bitcast, t.Cast, t.Full, t.If, t.Lookup, t.Map, t.Yield, b.ForRange, f.Iota, f.Join,
-    f.ReduceColumns, f.ScanColumns, f.Slice, m.LoadGlobal, m.StoreGlobal,
+    f.ReduceColumns, f.Slice, m.LoadGlobal, m.ReducePartials, m.StoreGlobal, m.StorePartials,
 )  # fmt: skip
 """What lanes may hold in another order than an accumulator's."""
 
@@ -140,8 +141,12 @@ def lanes_agree(kernel: Kernel) -> Iterator[Problem]:
             vector, across = lanes
             if not isinstance(op, BY_ANY_LANES):
                 yield op, f"lanes {vector}x{across}: it takes and gives those of an accumulator"
-            elif across not in (2, 4, 8, 16, 32) or vector not in (2, 4, 8, 16):
-                yield op, f"lanes {vector}x{across}: 2 to 32 of them, of 2 to 16 elements each"
+            elif across not in (2, 4, 8, 16, 32, 64, 128) or vector not in (1, 2, 4, 8, 16):
+                yield op, f"lanes {vector}x{across}: 2 to 128 of them, of 1 to 16 elements each"
+            elif any(
+                k.rows > 1 and k.rows * across % THREADS for k in kinds if isinstance(k, Fragment)
+            ):
+                yield op, f"lanes {vector}x{across}: they share more rows than it has"
             elif any(
                 kind.columns > 1 and kind.columns % lanes.columns
                 for kind in kinds
@@ -229,6 +234,13 @@ def _reach(op: Op, made: Mapping[Value, Op]) -> tuple[int, str]:
             if op.offset % size or op.bytes % size:
                 return 0, f"bytes {op.offset} to {op.offset + op.bytes}: no multiples of {size}"
             return op.bytes, _shapes_agree(op.index, kind)
+        case m.StorePartials(x=Value(type=Fragment() as kind)):
+            fault = "" if kind.columns > 1 else f"{kind} has no columns to reduce"
+            return 4 * kind.rows * kind.lanes.warps * op.ctas, fault
+        case m.ReducePartials(result=Value(type=Fragment() | Tile() as kind)):
+            fits = isinstance(kind, Tile) or kind.columns == 1
+            rows = kind.rows if isinstance(kind, Fragment) else 1
+            return 4 * rows * op.parts, "" if fits else f"a row has one result, not {kind}"
         case m.SendFragment(value=Value(type=Fragment() as kind)):
             return kind.rows * kind.columns * kind.dtype.bytes, ""
         case m.ReceiveFragment(result=Value(type=Fragment() as kind)):

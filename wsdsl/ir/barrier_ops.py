@@ -18,7 +18,7 @@ class LaunchGrid(Op):
     more than run at the same time (`wsdsl/ir/tile_scheduler.py`); `splits` are the pieces; with
     `together` all of them must run at the same time. `sharing` CTAs of a cluster share the sums of
     an item. If items are `overlapping`, several store the same elements, each with the same bits;
-    nothing else writes or reads what is stored.
+    nothing else writes or reads what is stored. Registers are left for `ctas_per_sm` of them.
     """
 
     levels: ClassVar = SCHEDULED
@@ -30,6 +30,7 @@ class LaunchGrid(Op):
     together: bool = False
     sharing: int = 1
     overlapping: bool = False
+    ctas_per_sm: int = 1
 
 
 @op_class

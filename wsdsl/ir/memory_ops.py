@@ -215,6 +215,40 @@ class LoadPanels(Op):
 
 
 @op_class
+class StorePartials(Op):
+    """Each warp of the warpgroup reduces its columns of the fragment `x` by `fn` ("add", "max" or
+    "min"; f32, or integers of 32 bits), and writes the results of its rows, words of four bytes, to
+    item 0 of `shared`: parts one after another, of as many words as `x` has rows. Warps that share
+    rows have a part each, from `part` (i32; 0 without) times as many on. With `ctas` it is written
+    to that item of each of so many CTAs, all of the cluster. With `barriers` that is started: when
+    words are there, their bytes are counted on their CTA's `barriers` at the state's stage
+    (st.async).
+    """
+
+    levels: ClassVar = SCHEDULED
+    fn: str
+    x: Value
+    shared: Value
+    part: Value | None = None
+    ctas: int = 1
+    barriers: Value | None = None
+    state: Value | None = None
+
+
+@op_class
+class ReducePartials(Op):
+    """Each thread of the warpgroup reduces, in order, the words that `store_partials` wrote for its
+    rows to item 0 of `shared`, of `parts` parts: what `reduce_columns` would give of all of them.
+    """
+
+    levels: ClassVar = SCHEDULED
+    result: Value = result()
+    fn: str
+    shared: Value
+    parts: int
+
+
+@op_class
 class SendFragment(Op):
     """Each thread of the warpgroup starts to write what it holds of the fragment `value` (64 x w,
     elements of four bytes) to item `state.stage` of `shared` of CTA `cta` (i32, a rank in the

@@ -38,13 +38,13 @@ from wsdsl.ir.memory_ops import (
     MakeTensorMap,
     ReceiveFragment,
     SendFragment,
+    StorePartials,
     StoreShared,
     TmaLoad,
 )
 from wsdsl.ir.op import Kernel, Op, Region, Value, op_name, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import Partition, by_warpgroup
 from wsdsl.ir.swizzle import SMEM_ALIGN, SWIZZLE_SPAN
-from wsdsl.ir.tensor_ops import AllocateTensorMemory
 from wsdsl.ir.tma import LINE_ALIGN, TMA_ALIGN
 from wsdsl.ir.types import Barriers, Fragment, Shared, Tensor
 from wsdsl.ir.walk import walk
@@ -61,15 +61,20 @@ def barriers_are_initialised(kernel: Kernel) -> Iterator[Problem]:
         return
     kinds = [type(op) for op in flat]
     last = max(i for i, kind in enumerate(kinds) if kind is InitializeBarriers)
-    first_partition = next((i for i, kind in enumerate(kinds) if kind is Partition), len(kinds))
+    used = (i for i, op in enumerate(flat) if i > last and _uses_barriers(op))
+    first_use = min(next(used, len(kinds)), len(kinds))
     fences = [i for i, kind in enumerate(kinds) if kind is FenceBarrierInit]
     meeting = SyncCluster if any(map(reaches_others, flat)) else SyncCta
     meets = [i for i, kind in enumerate(kinds) if kind in (meeting, SyncCluster)]
-    if not any(last < i < first_partition for i in fences):
+    if not any(last < i < first_use for i in fences):
         yield flat[last], "fence_barrier_init must follow the initialisation"
-    elif not any(max(fences) < i < first_partition for i in meets):
+    elif not any(max(fences) < i < first_use for i in meets):
         name = op_name(meeting)
         yield flat[last], f"all threads must meet ({name}) before the barriers are used"
+
+
+def _uses_barriers(op: Op) -> bool:
+    return any(isinstance(value.type, Barriers) for value in operands(op))
 
 
 def expected_bytes_are_loaded(kernel: Kernel) -> Iterator[Problem]:
@@ -82,7 +87,7 @@ def expected_bytes_are_loaded(kernel: Kernel) -> Iterator[Problem]:
             boxes[op.result] = op.tensor.type.dtype.size(math.prod(op.box))
 
     many = {op.barriers for op in kernel.ops if isinstance(op, TmaLoad) and op.multicast}
-    many |= {op.barriers for op in kernel.ops if isinstance(op, SendFragment)}
+    many |= {op.barriers for op in kernel.ops if isinstance(op, (SendFragment, StorePartials))}
 
     def visit(region: Region) -> Iterator[Problem]:
         sums: dict[object, int] = {}
@@ -114,8 +119,6 @@ def shared_memory_is_disjoint(kernel: Kernel) -> Iterator[Problem]:
             size = op.result.type.bytes * op.result.type.num
         elif isinstance(op, AllocateBarriers) and isinstance(op.result.type, Barriers):
             size = 8 * op.result.type.num
-        elif isinstance(op, AllocateTensorMemory):
-            size = 4  # The word that says where its columns begin.
         else:
             continue
         if op.offset >= 0:
@@ -203,6 +206,8 @@ def cluster_of(kernel: Kernel) -> int:
 
 def reaches_others(op: Op) -> bool:
     """Whether it is about SMEM of other CTAs of the cluster."""
+    if isinstance(op, StorePartials):
+        return op.ctas > 1
     return getattr(op, "cta", None) is not None or getattr(op, "multicast", None) is not None
 
 

@@ -13,7 +13,6 @@ from typing import Literal
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
-from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, bound, op_name, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import Partition
@@ -36,7 +35,6 @@ THREADS: dict[type[Op], Threads] = {
     m.AllocateShared: "kernel",
     m.AllocateGlobal: "kernel",
     m.MakeTensorMap: "kernel",
-    tm.TensorColumns: "kernel",
     Partition: "kernel",
     # One thread. Those of a warp would each do it.
     b.InitializeBarriers: "one",
@@ -44,8 +42,6 @@ THREADS: dict[type[Op], Threads] = {
     b.ArriveExpectTx: "one",
     m.PrefetchTensorMap: "one",
     m.TmaLoad: "one",
-    tm.TensorProduct: "one",
-    tm.TensorCommit: "one",
     # Each thread for itself.
     b.ForRange: "any",
     t.If: "any",
@@ -69,7 +65,6 @@ THREADS: dict[type[Op], Threads] = {
     b.ArriveFlag: "any",
     b.WaitFlag: "any",
     b.FenceAsyncProxy: "any",
-    tm.TensorFence: "any",
     b.WaitPredecessor: "any",
     b.LaunchDependents: "any",
     m.LoadGlobal: "any",
@@ -88,6 +83,8 @@ THREADS: dict[type[Op], Threads] = {
     m.PrefetchTile: "warpgroup",
     m.StoreShared: "warpgroup",
     m.LoadPanels: "warpgroup",
+    m.StorePartials: "warpgroup",
+    m.ReducePartials: "warpgroup",
     m.SendFragment: "warpgroup",
     m.ReceiveFragment: "warpgroup",
     m.TmaStore: "warpgroup",
@@ -105,14 +102,9 @@ THREADS: dict[type[Op], Threads] = {
     f.Join: "warpgroup",
     f.ConvertLayout: "warpgroup",
     f.ReduceColumns: "warpgroup",
-    f.ScanColumns: "warpgroup",
     f.Iota: "warpgroup",
-    tm.TensorLoad: "warpgroup",
-    tm.TensorWait: "warpgroup",
     b.SyncCta: "cta",
     b.SyncCluster: "cta",
-    tm.AllocateTensorMemory: "cta",
-    tm.FreeTensorMemory: "cta",
 }
 """Every op of SCHEDULED."""
 

@@ -274,7 +274,8 @@ class Bitcast(Op):
 @op_class
 class Reduce(Op):
     """Reduce `x` over one axis; `fn` is "add", "max" or "min". Elements outside of what its loop
-    walks take no part. Sums of floats accumulate in f32; the result keeps x's dtype.
+    walks take no part. Sums of floats accumulate in f32; the result keeps x's dtype. So many CTAs
+    of a cluster, all of it, have a tile each along the axis, which are reduced together.
     """
 
     levels: ClassVar = TILES
@@ -282,6 +283,7 @@ class Reduce(Op):
     fn: str
     x: Value
     axis: str
+    ctas: int = 1
 
 
 @op_class
@@ -298,19 +300,7 @@ class ReduceBlocks(Op):
     size: int
 
 
-@op_class
-class Scan(Op):
-    """The sum of the elements of `x` up to each one along an axis, itself too, of those that its
-    loop walks; of floats in f32.
-    """
-
-    levels: ClassVar = TILES
-    result: Value = result()
-    x: Value
-    axis: str
-
-
-OVER_AXIS = (Reduce, ReduceBlocks, Scan)
+OVER_AXIS = (Reduce, ReduceBlocks)
 """Ops that combine elements along `axis`, which so is the columns' one."""
 
 

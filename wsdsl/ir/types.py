@@ -9,10 +9,15 @@ Role = Literal["rows", "columns", ""]
 Layout = Literal["accumulator", "operand"]
 
 
+THREADS = 128
+"""Of a warpgroup, which holds a fragment."""
+
+
 class Lanes(NamedTuple):
-    """How the lanes of a warp share its 16 rows of a fragment: `across` of them hold one row, each
-    `vector` neighbouring columns, and again as many further on. So `across * vector` columns and
-    `32 / across` rows are one access of a warp.
+    """How the threads of a warpgroup share the rows of a fragment: `across` of them hold one row,
+    each `vector` neighbouring columns, and again as many further on. Of up to 32 they are lanes of
+    one warp, and each warp has a quarter of the rows; of 64 or 128 they are those of two or four
+    warps, which share columns.
     """
 
     vector: int = 2
@@ -20,12 +25,25 @@ class Lanes(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Of one access, and from one of a lane's rows to the next."""
-        return 32 // self.across
+        """Of one access of a warp, and from one of a thread's rows to the next."""
+        return max(1, 32 // self.across)
 
     @property
     def columns(self) -> int:
         return self.vector * self.across
+
+    @property
+    def warps(self) -> int:
+        """That share columns."""
+        return max(1, self.across // 32)
+
+    def held(self, rows: int) -> int:
+        """Rows of one thread, of a fragment's."""
+        return max(1, rows * self.across // THREADS)
+
+    def of_warp(self, rows: int) -> int:
+        """Rows of one warp, of a fragment's."""
+        return max(1, rows * self.warps // 4)
 
 
 ACCUMULATOR = Lanes()
@@ -185,7 +203,8 @@ class Fragment:
     16w + l/4 and 16w + l/4 + 8, of them columns 8j + 2(l%4) and the one after. In the layout of a
     wgmma's left operand, which `convert_layout` makes, it holds as many columns as fill a register:
     of 16 bits the same two, of 8 bits 16j + 4(l%4) and the three after. By other lanes fragments
-    are held that no product makes or takes, since whole vectors are what memory wants.
+    are held that no product makes or takes, since whole vectors are what memory wants; they may
+    have fewer rows, a power of two.
     """
 
     dtype: DType
@@ -208,9 +227,7 @@ class Fragment:
 
 @dataclass(frozen=True, slots=True)
 class Accumulator:
-    """A fragment that wgmma, or a load from tensor memory, may still be writing; only `wgmma` and
-    `wgmma_wait`, or `tensor_wait`, may take it.
-    """
+    """A fragment that wgmma may still be writing; only `wgmma` and `wgmma_wait` may take it."""
 
     dtype: DType
     rows: int
@@ -250,27 +267,6 @@ class Shared:
 
 
 @dataclass(frozen=True, slots=True)
-class TensorMemory:
-    """So many columns of tensor memory, all lanes of them (SCHEDULED)."""
-
-    columns: int
-
-    def __str__(self) -> str:
-        return f"tensor_memory<{self.columns}>"
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """`num` items of `columns` columns each in tensor memory (SCHEDULED)."""
-
-    columns: int
-    num: int
-
-    def __str__(self) -> str:
-        return f"columns<{self.columns} x {self.num}>"
-
-
-@dataclass(frozen=True, slots=True)
 class TensorMap:
     """A CUtensorMap in the kernel's parameters (SCHEDULED)."""
 
@@ -280,7 +276,7 @@ class TensorMap:
 
 @dataclass(frozen=True, slots=True)
 class SmemDescriptor:
-    """The tensor cores' 64-bit description of an operand in SMEM (SCHEDULED)."""
+    """wgmma's 64-bit description of an operand in SMEM (SCHEDULED)."""
 
     def __str__(self) -> str:
         return "smem_descriptor"
@@ -298,8 +294,6 @@ Type = (
     | State
     | Barriers
     | Shared
-    | TensorMemory
-    | Columns
     | TensorMap
     | SmemDescriptor
 )

@@ -10,12 +10,14 @@ from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel, Value
 from wsdsl.ir.tile_ops import Contract, Load, Store
 from wsdsl.ir.tma import TMA_ALIGN
-from wsdsl.ir.types import Axis, DType
+from wsdsl.ir.types import THREADS, Axis, DType
 from wsdsl.ir.wgmma import COLUMN_STEP, MAX_COLUMNS, columns_fault
 from wsdsl.lowering.axes import axes_of, loop_variable
-from wsdsl.lowering.cooperation import num_shares
+from wsdsl.lowering.cooperation import cluster_along, cluster_size, num_shares
 from wsdsl.lowering.epilogue_operands import epilogue_slots
 from wsdsl.lowering.footprint import axis_sizes
+from wsdsl.lowering.held_rows import MOST_HELD, height_in, held_axes
+from wsdsl.lowering.lanes import flat_axis, holds_vectors
 from wsdsl.lowering.product_operands import multiplied
 from wsdsl.lowering.store_panels import stored_as_panels
 from wsdsl.schedule import Schedule
@@ -41,7 +43,7 @@ def column_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     consumers = num_shares(kernel, chosen)["columns"]
     among = f" x {consumers} consumers" if consumers > 1 else ""
     for name, size in axis_sizes(kernel, chosen).items():
-        if axes_of(kernel)[name].role != "columns":
+        if axes_of(kernel)[name].role != "columns" or holds_vectors(kernel):
             continue
         what, own = f"tile {loop_variable(name)}={size}", size // consumers
         if size % (COLUMN_STEP * consumers) or size > MAX_COLUMNS:
@@ -85,3 +87,34 @@ def _lines(kernel: Kernel, schedule: Schedule) -> Iterator[tuple[Value, Axis, in
 
 def _bytes(tensor: Value) -> int:
     return tensor.as_tensor.dtype.bytes
+
+
+def lane_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
+    """Tiles whose rows and columns the threads of a warpgroup can not share in whole vectors."""
+    if not holds_vectors(kernel) or flat_axis(kernel) is not None:
+        return
+    sizes, shares = axis_sizes(kernel, chosen), num_shares(kernel, chosen)
+    height = height_in(kernel, sizes)
+    rows = [sizes[name] for name, axis in axes_of(kernel).items() if axis.role == "rows"]
+    if not rows or not all(rows):
+        return  # There are none, or it is open how many there are beside the columns.
+    along = max((cluster_along(chosen, name) for name in held_axes(kernel)), default=1)
+    if along > 1 and cluster_size(chosen) > along:
+        told = "CTAs of a cluster share rows, and it has CTAs along other axes"
+        yield Finding(f"Schedule.cluster is {chosen.cluster}: {told}", hint="leave those out")
+    for name, axis in axes_of(kernel).items():
+        size = sizes[name] // shares[axis.role]
+        what = f"tile {loop_variable(name)}={sizes[name]}"
+        if axis.role == "rows" and sizes[name] % (height * shares["rows"]):
+            yield Finding(f"{what} is no multiple of {height} x {shares['rows']} consumers (rows)")
+        elif axis.role == "rows" and sizes[name] > MAX_COLUMNS:
+            yield Finding(f"{what} (rows of a tile) is more than {MAX_COLUMNS}")
+        if axis.role != "columns":
+            continue
+        least = max(COLUMN_STEP, THREADS // height * 2)
+        if size % least:
+            told = f"{THREADS} threads share tiles of {height} rows"
+            yield Finding(f"{what} (columns): {told}", hint=f"make it a multiple of {least}")
+        elif size * height > THREADS * MOST_HELD:
+            most = THREADS * MOST_HELD // height
+            yield Finding(f"{what} is more than {most} (columns of {height} rows)")

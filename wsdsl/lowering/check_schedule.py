@@ -12,8 +12,7 @@ from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest
 from wsdsl.lowering.axis_blocks import block_faults
-from wsdsl.lowering.check_columns import column_faults, slice_step
-from wsdsl.lowering.check_tensor_memory import tensor_memory_faults
+from wsdsl.lowering.check_columns import column_faults, lane_faults, slice_step
 from wsdsl.lowering.cooperation import (
     cluster_along,
     cluster_size,
@@ -33,6 +32,7 @@ from wsdsl.lowering.footprint import (
     promoted_registers,
     smem_bytes,
 )
+from wsdsl.lowering.held_rows import held_axes
 from wsdsl.lowering.lanes import MOST_FLAT, flat_axis, holds_vectors
 from wsdsl.lowering.packed_operands import packed_faults
 from wsdsl.lowering.product_operands import computed_operands, multiplied
@@ -72,7 +72,6 @@ def faults(kernel: Kernel, chosen: Schedule) -> list[Finding]:
         *_share(kernel, chosen),
         *tile_faults(kernel, chosen),
         *_crossed_blocks(kernel, chosen),
-        *tensor_memory_faults(kernel, chosen),
     ]
     if products and chosen.registers is not None:
         found += _registers(kernel, chosen)
@@ -95,7 +94,7 @@ def _order(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     summed = contracted_variable(body)
     walked = f"{listed}; {summed} is summed over" if summed else listed
     for name, size in (chosen.cluster or {}).items():
-        if name in (*known, summed) or size == 1:
+        if name in (*known, summed, *map(loop_variable, held_axes(kernel))) or size == 1:
             continue
         scalar = any(isinstance(loop, ForEach) and loop.index.name == name for loop in nest)
         yield Finding(
@@ -126,6 +125,12 @@ def _order(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
                 'mode="pingpong" needs a product: consumers alternate at the tensor cores',
                 hint='use mode="cooperative"',
             )
+    if chosen.ctas_per_sm and kernel.of(Contract):
+        yield Finding(
+            f"Schedule.ctas_per_sm is {chosen.ctas_per_sm}, and the CTA of a kernel with products "
+            "has its SM alone",
+            hint="leave it out",
+        )
     if chosen.order_barriers and num_cooperating(chosen) < 2:
         alone = 'mode="pingpong"' if chosen.mode == "pingpong" else f"consumers={chosen.consumers}"
         yield Finding(
@@ -234,7 +239,7 @@ def _share(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         mixed = f'{told}, and scheduler="{chosen.scheduler}" hands on whole rows'
         yield Finding(mixed, hint='leave it out, or use scheduler="persistent"')
     for op in kernel.ops:
-        reduced = isinstance(op, OVER_AXIS) and op.axis in columns
+        reduced = isinstance(op, OVER_AXIS) and op.axis in columns - held_axes(kernel).keys()
         if reduced or (isinstance(op, Contract) and _from_registers(kernel, op)):
             yield Finding(f"{told}, and this needs whole rows", op.loc, "leave it out")
 
@@ -247,6 +252,7 @@ def _from_registers(kernel: Kernel, op: Contract) -> bool:
 def tile_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     """What is wrong with the tiles alone, as far as they are given."""
     yield from _tiles(kernel, chosen)
+    yield from lane_faults(kernel, chosen)
     yield from column_faults(kernel, chosen)
     yield from decode_faults(kernel, axis_sizes(kernel, chosen))
     yield from packed_faults(kernel, axis_sizes(kernel, chosen))
@@ -262,6 +268,8 @@ def _tiles(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         if axis.role == "rows":
             whose = "the tensor cores' tile" if products else "a tile"
             rows = f"{what} (rows of {whose})"
+            if holds_vectors(kernel) and not flat_axis(kernel):
+                continue
             if size % (64 * shares["rows"]):
                 who = f"{shares['rows']} consumer{'s' if shares['rows'] > 1 else ''}"
                 hint = "make it one" + products * ", or have another axis lie there: Schedule.mma"

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 
 from wsdsl.ir.op import Kernel, Value, once_each
+from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.types import Axis, Role
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest
 from wsdsl.schedule import Schedule
@@ -48,7 +49,9 @@ def cluster_size(schedule: Schedule) -> int:
 
 @once_each
 def cluster_splits(kernel: Kernel, schedule: Schedule) -> int:
-    """CTAs of a cluster that share the contraction of a tile."""
+    """CTAs of a cluster that share the contraction of a tile; without one they share rows."""
+    if not kernel.of(Contract):
+        return 1
     return cluster_splits_beside(schedule, (loop.index for loop in output_nest(kernel)[0]))
 
 

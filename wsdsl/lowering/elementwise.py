@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 
-from wsdsl.ir.fragment_ops import LANE_COLUMNS, Iota, ReduceColumns, ScanColumns, Slice
+from wsdsl.ir.fragment_ops import LANE_COLUMNS, Iota, ReduceColumns, Slice
 from wsdsl.ir.op import Op, Value, operands
 from wsdsl.ir.pipeline_ops import FoldColumns
 from wsdsl.ir.tile_ops import (
     Bitcast,
     Cast,
     Constant,
-    Contract,
     Full,
     If,
     Index,
     Map,
     Reduce,
     ReduceBlocks,
-    Scan,
     Yield,
 )
-from wsdsl.ir.types import F32, I32, Axis, DType, Fragment, Tile
+from wsdsl.ir.types import ACCUMULATOR, F32, I32, Axis, DType, Fragment, Tile
 from wsdsl.ir.walk import replace_operands
 from wsdsl.lowering.axes import tile_axes
 from wsdsl.lowering.partition_context import PartitionContext
@@ -43,9 +41,6 @@ def compute(
         case Reduce():
             masked = op.fn != "add" or not _is_zero_outside(op.x, op.axis, context, made)
             return _reduce(op, context, pieces(op.x), masked)
-        case Scan():
-            masked = not _is_zero_outside(op.x, op.axis, context, made)
-            return _scan(op, context, pieces(op.x), masked)
         case ReduceBlocks():
             masked = op.fn != "add" or not _is_zero_outside(op.x, op.axis, context, made)
             return _reduce_blocks(op, context, pieces(op.x), masked)
@@ -102,9 +97,14 @@ def _elementwise(
     assert isinstance(op.result.type, Tile)
     b, shape, dtype = context.builder, context.shapes.of(op.result.type.axes), op.result.type.dtype
     arguments = {v: pieces(v) for v in operands(op)}
+    if context.shapes.lanes != ACCUMULATOR:
+        # What a row is reduced to comes first, so that fewer registers are held meanwhile.
+        order = sorted(arguments, key=lambda v: arguments[v].shape.columns is not None)
+        arguments = {v: arguments[v] for v in order}
 
     def piece(i: int, j: int) -> Value:
-        swap = {v: held.least.get(i, j) for v, held in arguments.items()}
+        least = {v: held.least.get(i, j) for v, held in arguments.items()}
+        swap = {v: least[v] for v in operands(op)}
         key = tuple(swap.values())
         if small and key in found:
             return found[key]
@@ -143,6 +143,8 @@ def _reduce(op: Reduce, context: PartitionContext, x: RegisterTile, masked: bool
         for chunk in chunks[1:]:
             total = b.map(op.fn, total, inside.get(i, chunk), wish="partial")
         made = b.value(op.result.name, shape.piece(work, 0))
+        if context.shared_rows.are_shared(x.shape.lanes, op.ctas):
+            return context.shared_rows.reduce(op.fn, total, op.ctas, made, op.loc)
         return b.add(ReduceColumns(result=made, fn=op.fn, x=total, loc=op.loc)).result
 
     def piece(i: int, j: int) -> Value:
@@ -197,36 +199,6 @@ def _reduce_blocks(
     return narrow(shape, dtype, b, piece)
 
 
-def _scan(op: Scan, context: PartitionContext, x: RegisterTile, masked: bool) -> RegisterTile:
-    """Each chunk by itself, plus the sum of those in front of it."""
-    b, dtype = context.builder, op.result.as_tile.dtype
-    shape = context.shapes.of(op.result.as_tile.axes)
-    column = context.shapes.of(tuple(a for a in op.result.as_tile.axes if a != op.axis))
-    assert x.shape.columns == op.axis
-    if masked:
-        x = with_inside(x, context, op.axis, dtype, _neutral("add", dtype))
-    sums: dict[tuple[int, int], Value] = {}
-
-    def up_to(i: int, j: int) -> Value:
-        """The sum of the chunks up to j."""
-        if (i, j) not in sums:
-            before = up_to(i, j - 1) if j else None
-            made = b.value("chunk", column.piece(dtype, 0))
-            own = b.add(ReduceColumns(result=made, fn="add", x=x.get(i, j), loc=op.loc)).result
-            sums[i, j] = own if before is None else b.map("add", before, own, wish="before")
-        return sums[i, j]
-
-    def piece(i: int, j: int) -> Value:
-        before = up_to(i, j - 1) if j else None
-        made = b.value(op.result.name, shape.piece(dtype, j))
-        scanned = b.add(ScanColumns(result=made, x=x.get(i, j), loc=op.loc)).result
-        if before is None:
-            return scanned
-        return b.map("add", scanned, before, wish=op.result.name)
-
-    return RegisterTile(shape, piece)
-
-
 def _folded(
     op: FoldColumns, context: PartitionContext, x: RegisterTile, masked: bool
 ) -> RegisterTile:
@@ -259,21 +231,6 @@ def _folded(
         return left[0]
 
     return RegisterTile(shape, piece)
-
-
-def computed_operand(
-    op: Contract,
-    in_shared: Container[Value],
-    pieces: Lookup,
-    context: PartitionContext,
-    made: Mapping[Value, Op],
-) -> RegisterTile | None:
-    """The operand of a product that is computed, if one is: zeros where it is summed over elements
-    that there are not."""
-    for operand in (op.a, op.b):
-        if operand not in in_shared:
-            return with_zeros_outside(operand, pieces(operand), context, made)
-    return None
 
 
 def with_zeros_outside(

@@ -13,7 +13,7 @@ from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import yielded
 from wsdsl.ir.wgmma import is_fp8, k_step
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest, whole_axes
-from wsdsl.lowering.cooperation import cluster_splits, num_shares
+from wsdsl.lowering.cooperation import cluster_along, cluster_splits, num_shares
 from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.epilogue_operands import (
     MAX_DEPTH,
@@ -22,6 +22,7 @@ from wsdsl.lowering.epilogue_operands import (
     subtile_offsets,
     subtile_widths,
 )
+from wsdsl.lowering.held_rows import covering_columns, height_in, held_axes
 from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.operand_lines import operand_lines
 from wsdsl.lowering.slots import SlotGroup, operand_slots
@@ -80,6 +81,11 @@ def axis_sizes(kernel: Kernel, schedule: Schedule) -> dict[str, int]:
     sizes = {name: tile.get(name, tile.get(variable, 0)) for name, variable in _variables(kernel)}
     for name in whole_axes(kernel):
         axis, step = axes_of(kernel)[name], depth_steps(kernel).get(name, (1, 1))[0]
+        if size := held_axes(kernel).get(name):
+            consumers = num_shares(kernel, schedule)["columns"]
+            own = -(-size // (cluster_along(schedule, name) * consumers))
+            sizes[name] = consumers * covering_columns(kernel, own, height_in(kernel, sizes))
+            continue
         unit = 64 if axis.role == "rows" else max(16, step)
         unit *= num_shares(kernel, schedule)[axis.role]
         sizes[name] = -(-dict(kernel.sizes).get(axis.dim, 0) // unit) * unit
@@ -174,11 +180,8 @@ def part_depth(kernel: Kernel, schedule: Schedule) -> int:
 @once_each
 def accumulator_registers(kernel: Kernel, schedule: Schedule) -> int:
     """Registers a thread for the tiles that live across a loop's body or come out of a product; of
-    a product that is promoted at once a row block's (`schedule_products` says why). Sums in tensor
-    memory take none.
+    a product that is promoted at once a row block's (`schedule_products` says why).
     """
-    if kernel.target.has_tensor_memory and kernel.of(Contract):
-        return 0
     held, _, passing = _tiles(kernel)
     block = _registers(kernel, schedule, passing, blocks=1)
     return _registers(kernel, schedule, held) + block * _parts(kernel, schedule)
@@ -210,8 +213,6 @@ def promoted_registers(kernel: Kernel, schedule: Schedule) -> int:
     """Registers a thread for the tiles that whole products are added to, and nothing else, and for
     the rows of factors that are loaded meanwhile.
     """
-    if kernel.target.has_tensor_memory:
-        return 0
     sizes = axis_sizes(kernel, schedule)
     rows = sum(sizes[name] // 4 for name in _rows_of_factors(kernel))
     return _registers(kernel, schedule, _tiles(kernel)[1]) + rows

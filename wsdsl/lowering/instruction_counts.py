@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from wsdsl.ir.fragment_ops import ReduceColumns, ScanColumns
+from wsdsl.ir.fragment_ops import ReduceColumns
+from wsdsl.ir.memory_ops import StorePartials
 from wsdsl.ir.op import Op
-from wsdsl.ir.tile_ops import Bitcast, Cast, Lookup, Map, Reduce, ReduceBlocks, Scan
+from wsdsl.ir.tile_ops import Bitcast, Cast, Lookup, Map, Reduce, ReduceBlocks
 from wsdsl.ir.types import DType, Fragment, Tile, Type
 
 COUNTED = {
@@ -29,8 +30,6 @@ LOADED, LOADED_NARROW = 6.0, 13.0
 which are loaded in pairs where a row lets them, and else singly."""
 LOADED_VECTOR = 1.0
 """The same where lanes hold vectors, of 4 to 16 elements a load."""
-SCANNED = 3.0
-"""Of an element that is added to those before it: in its vector, and what is in front of that."""
 REDUCED = {"add": 1.0, "max": 2.0, "min": 2.0}
 """Of an element that is reduced; the few shuffles of a row are not counted."""
 
@@ -63,10 +62,13 @@ def per_element(op: Op) -> tuple[float, Type] | None:
             made, given = result.type, x.type
             packed, narrow = 0 < _bits(given) <= 8, 0 < _bits(made) <= 16
             return FROM_BYTES if packed else 0.5 if narrow else 1.0, made
-        case Reduce(x=x, fn=fn) | ReduceBlocks(x=x, fn=fn) | ReduceColumns(x=x, fn=fn):
+        case (
+            Reduce(x=x, fn=fn)
+            | ReduceBlocks(x=x, fn=fn)
+            | ReduceColumns(x=x, fn=fn)
+            | StorePartials(x=x, fn=fn)
+        ):
             return REDUCED[fn], x.type
-        case Scan(x=x) | ScanColumns(x=x):
-            return SCANNED, x.type
         case Bitcast(result=result) | Lookup(result=result):
             return 1.0, result.type
         case _:

@@ -3,8 +3,9 @@ wants them, where products need wgmma's order.
 
 A lane holds so many neighbours that the widest element's vector has 16 bytes, and as many lanes
 follow each other along a row as make a tile's columns, up to 128: then a warp's access takes 256
-bytes of a row at the least, and a piece of 64 rows 64 registers at the most. Rows that are not
-aligned go through SMEM, an element at a time, in wgmma's order.
+bytes of a row at the least, and a piece of 64 rows 64 registers at the most. Tiles of fewer rows
+have more columns, which warps share where there are fewer than four rows; one row is what all
+threads have. Rows that are not aligned go through SMEM, an element at a time, in wgmma's order.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from __future__ import annotations
 import math
 
 from wsdsl.ir.op import Kernel, once
-from wsdsl.ir.tile_ops import Contract, Load, Store
+from wsdsl.ir.tile_ops import Contract, Load, Reduce, Store
 from wsdsl.ir.tma import TMA_ALIGN
-from wsdsl.ir.types import ACCUMULATOR, Lanes
+from wsdsl.ir.types import ACCUMULATOR, THREADS, Lanes
 from wsdsl.lowering.axes import axes_of
+from wsdsl.lowering.cooperation import num_shares
+from wsdsl.schedule import Schedule
 
 WARP, ROWS = 32, 64
 MOST_COLUMNS = 128
@@ -31,8 +34,7 @@ def holds_vectors(kernel: Kernel) -> bool:
     """Whether tiles may be held as vectors: what has rows and columns is read and written along its
     columns, in rows that are aligned, and added nowhere.
     """
-    accesses = _accesses(kernel)
-    tiles = [op for op in accesses if len(op.axes) > 1]
+    accesses, tiles = _accesses(kernel), _tiles(kernel)
     along = all(op.last is not None and op.last.role == "columns" for op in tiles)
     return (
         (bool(tiles) or flat_axis(kernel) is not None)
@@ -59,21 +61,77 @@ def _accesses(kernel: Kernel) -> list[Load | Store]:
     return [op for op in kernel.ops if isinstance(op, (Load, Store))]
 
 
+def _tiles(kernel: Kernel) -> list[Load | Store]:
+    """Accesses of rows: of rows and columns, or of columns where these are reduced, and no tile has
+    rows.
+    """
+    accesses = _accesses(kernel)
+    both = [op for op in accesses if len(op.axes) > 1]
+    high = any(axis.role == "rows" for axis in axes_of(kernel).values())
+    return both if both or high or not kernel.of(Reduce) else [op for op in accesses if op.axes]
+
+
+@once
+def thread_vector(kernel: Kernel) -> int:
+    """Neighbours that a thread has: 16 bytes of the widest elements."""
+    tiles = _tiles(kernel) or [op for op in _accesses(kernel) if op.axes]
+    return TMA_ALIGN // max(op.dtype.bytes for op in tiles)
+
+
+@once
+def height_of(kernel: Kernel) -> int:
+    """Rows of a piece, of a kernel whose tiles have sizes."""
+    if not holds_vectors(kernel) or flat_axis(kernel) is not None:
+        return ROWS
+    return math.gcd(ROWS, *(a.size for a in axes_of(kernel).values() if a.role == "rows"))
+
+
 @once
 def lanes_of(kernel: Kernel) -> Lanes:
     """Of a kernel whose tiles have sizes."""
     if not holds_vectors(kernel):
         return ACCUMULATOR
     flat, axes = flat_axis(kernel), axes_of(kernel)
-    tiles = [op for op in _accesses(kernel) if len(op.axes) > (flat is None)]
+    if wide_columns(kernel):
+        return _wide_lanes(kernel)
     if flat:
         columns = axes[flat].size // ROWS if axes[flat].size % ROWS == 0 else 1
     else:
         columns = math.gcd(*(a.size for a in axes.values() if a.role == "columns"))
-    vector = TMA_ALIGN // max(op.dtype.bytes for op in tiles)
+    vector = thread_vector(kernel)
     across = min(WARP, MOST_COLUMNS // vector)
     while across * vector > 1 and columns % (across * vector):
         across //= 2
     # Each lane has a row at the least, of the 16 that its warp has.
     across = across if flat is None or across * vector == columns else 0
     return Lanes(vector, across) if across >= 2 else ACCUMULATOR
+
+
+@once
+def wide_columns(kernel: Kernel) -> int:
+    """Columns of tiles that are wider than an access, or lower than 64 rows; else 0."""
+    if not holds_vectors(kernel) or flat_axis(kernel) is not None:
+        return 0
+    axes = axes_of(kernel).values()
+    shares = num_shares(kernel, kernel.schedule or Schedule())["columns"]
+    columns = math.gcd(*(a.size for a in axes if a.role == "columns")) // shares
+    rows = any(a.role == "rows" for a in axes)
+    if not rows and columns % (2 * THREADS):
+        return 0  # Several threads have the same columns.
+    return columns if columns > MOST_COLUMNS or height_of(kernel) < ROWS or not rows else 0
+
+
+def _wide_lanes(kernel: Kernel) -> Lanes:
+    """All threads have columns, those of a warp a row where it is long enough."""
+    columns, least = wide_columns(kernel), fewest_across(kernel)
+    vector = math.gcd(thread_vector(kernel), columns // least)
+    across = max(least, WARP)
+    while across > least and columns % (across * vector):
+        across //= 2
+    return Lanes(vector, across)
+
+
+def fewest_across(kernel: Kernel) -> int:
+    """Threads that share a row at the least, if each of a warpgroup's is to have a part of one."""
+    rows = any(a.role == "rows" for a in axes_of(kernel).values())
+    return THREADS // (height_of(kernel) if rows else 1)

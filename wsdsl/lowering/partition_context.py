@@ -18,14 +18,15 @@ from wsdsl.ir.fragment_ops import Iota
 from wsdsl.ir.op import Kernel, Op, Value
 from wsdsl.ir.pipeline_ops import AddInCluster, AxisAt, Materialize, Partition, RenameAxes
 from wsdsl.ir.slot_ops import SubtilesInShared
-from wsdsl.ir.tile_ops import Block, Contract, End, Map, Store
+from wsdsl.ir.tile_ops import Block, Contract, End, Map, Reduce, Store
 from wsdsl.ir.types import BOOL, I32, Axis, Fragment, Tile
 from wsdsl.ir.walk import definers
 from wsdsl.lowering.axes import axes_of, whole_axes
 from wsdsl.lowering.builder import INT, Builder
-from wsdsl.lowering.lanes import flat_axis, lanes_of
+from wsdsl.lowering.lanes import flat_axis, height_of, lanes_of
 from wsdsl.lowering.order_barriers import consumer_barrier
 from wsdsl.lowering.register_tiles import RegisterTile, Shapes, chunk_widths, narrow
+from wsdsl.lowering.shared_rows import SharedRows
 from wsdsl.lowering.store_panels import stored_as_panels
 
 
@@ -86,8 +87,12 @@ class PartitionContext:
     of a tile's.
     """
 
-    def __init__(self, kernel: Kernel, partition: Partition, builder: Builder) -> None:
+    def __init__(
+        self, kernel: Kernel, partition: Partition, builder: Builder, declarations: list[Op]
+    ) -> None:
         self.kernel, self.builder = kernel, builder
+        groups = partition.num_warpgroups if partition.share == "columns" else 1
+        self.shared_rows = SharedRows(builder, declarations, self.meet, height_of(kernel), groups)
         self.static = dict(kernel.sizes)
         self.partition, self.num_warpgroups = partition, partition.num_warpgroups
         self.made = definers(partition.body)
@@ -96,9 +101,12 @@ class PartitionContext:
         self.axes, narrow = axes_of(kernel), narrow_axes(kernel)
         cut = _cut_already(kernel, narrow)
         share = partition.share
-        consumers, lanes = partition.num_agents, lanes_of(kernel)
+        consumers, lanes = partition.num_warpgroups, lanes_of(kernel)
         flat = flat_axis(kernel)
-        self.shapes = Shapes(self.axes, consumers, share, narrow, cut, lanes, flat)
+        self.sharing = {op.axis for op in kernel.of(Reduce) if op.ctas > 1}
+        """Axes along which the CTAs of a cluster have a tile each, and reduce them together."""
+        height = height_of(kernel)
+        self.shapes = Shapes(self.axes, consumers, share, narrow, cut, lanes, flat, height)
         self.warpgroup: Value | None = None
         self.shares: dict[str, Value] = {}
         self.tiles: dict[str, AxisAt] = {}
@@ -177,7 +185,8 @@ class PartitionContext:
 
     def is_inside(self, axis: str, indices: Value) -> Value:
         """Whether elements at these indices are the tile's."""
-        b, kind = self.builder, indices.as_fragment
+        b, kind = self.builder, indices.type
+        assert isinstance(kind, Fragment | Tile)
         kind = dataclasses.replace(kind, dtype=BOOL)
         made = b.map("lt", indices, self.stop(axis), type=kind, wish="inside")
         if (first := self.tiles[axis].first) is not None:
@@ -205,7 +214,7 @@ class PartitionContext:
 
     def row_in_tile(self, axis: str, block: int) -> Value:
         """The row of the CTA's tile at which a row block of this warpgroup begins."""
-        return self._in_tile(axis, 64 * block, "row")
+        return self._in_tile(axis, self.shapes.height * block, "row")
 
     def column_in_tile(self, axis: str, chunk: int) -> Value:
         """The column of the CTA's tile at which a chunk of this warpgroup begins."""
@@ -231,7 +240,10 @@ class PartitionContext:
         def iota(i: int, j: int) -> Value:
             if axis == self.shapes.flat:
                 return self._flat_indices(axis, i)
-            made = self.builder.value(f"{axis}_index", shape.piece(I32, j))
+            kind = shape.piece(I32, j)
+            if isinstance(kind, Tile):
+                return self.start(axis, i, j)
+            made = self.builder.value(f"{axis}_index", kind)
             return self.builder.add(Iota(result=made, start=self.start(axis, i, j))).result
 
         return RegisterTile(shape, iota)
@@ -291,7 +303,9 @@ class PartitionContext:
             first = b.plus(self.tiles[axis].start, first)
         if every == 1 or not self.within(axis, every):
             kind = shape.piece(I32, j)
-            index = b.add(Iota(result=b.value(f"{axis}_place", kind), start=first)).result
+            index = first
+            if isinstance(kind, Fragment):
+                index = b.add(Iota(result=b.value(f"{axis}_place", kind), start=first)).result
         else:
             index = first
         if every > 1:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from wsdsl import knobs
-from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.diagnostics import CompileError, Finding, ScheduleError
 from wsdsl.ir.op import Kernel, Level
 from wsdsl.ir.spec import verify
 from wsdsl.lowering.choice.ranked import ranked
@@ -28,6 +28,7 @@ from wsdsl.lowering.passes.hoist_indices import hoist_indices
 from wsdsl.lowering.passes.hoist_loads import hoist_loads
 from wsdsl.lowering.passes.hoist_operands import hoist_operands
 from wsdsl.lowering.passes.hoist_scalars import hoist_scalars
+from wsdsl.lowering.passes.hold_rows import hold_rows
 from wsdsl.lowering.passes.hold_tables import hold_tables
 from wsdsl.lowering.passes.insert_prologue import insert_prologue
 from wsdsl.lowering.passes.join_bytes import join_bytes
@@ -47,7 +48,6 @@ from wsdsl.lowering.passes.simplify import simplify
 from wsdsl.lowering.passes.split_contractions import split_contractions
 from wsdsl.lowering.passes.use_sigmoid import use_sigmoid
 from wsdsl.lowering.passes.verify_lowerable import verify_lowerable
-from wsdsl.lowering.passes.verify_sums import verify_sums
 from wsdsl.schedule import Schedule
 
 Pass = Callable[[Kernel], Kernel]
@@ -64,9 +64,9 @@ PASSES: tuple[tuple[Pass, Level], ...] = (
     (fuse_accumulators, "tile"),
     (hoist_loads, "tile"),
     (hoist_indices, "tile"),
-    (verify_sums, "tile"),
     (choose_schedule, "tile"),
     (assign_tile_sizes, "tile"),
+    (hold_rows, "tile"),
     (fit_last_tiles, "tile"),
     (bound_ranges, "tile"),
     (make_plan, "tile"),
@@ -112,6 +112,7 @@ def lower(
     spec is checked of what is given and of what is returned; by `WSDSL_VERIFY` after every pass.
     """
     verify(kernel)
+    _check_target(kernel)
     begin = assign_tile_sizes if is_chosen else PASSES[0][0]
     first = {"tile": begin, "partitioned": lower_loops, "scheduled": None}[kernel.level]
     last = {"tile": verify_lowerable, "partitioned": assign_multicast, "scheduled": simplify}[until]
@@ -128,6 +129,7 @@ def scheduled_tile(
     listeners: Sequence[Listener] = (),
 ) -> Kernel:
     """The TILE kernel with roles and its whole schedule for `sizes`."""
+    _check_target(kernel)
     return _through(kernel, PASSES[0][0], choose_schedule, sizes, listeners)
 
 
@@ -141,6 +143,12 @@ def schedule_with_fewer_sums(
     given, _ = with_fixed_tiles(chosen, asked)
     options = (option for option, _ in ranked(chosen, given, at_least_one(sizes)))
     return with_fewer_sums(chosen, options, failed, spilled)
+
+
+def _check_target(kernel: Kernel) -> None:
+    if not (target := kernel.target).is_lowered:
+        told = f'Schedule: arch="{target.arch}" ({target.name}) is not lowered yet'
+        raise ScheduleError(Finding(told, kernel.loc, "leave it out"))
 
 
 def _through(

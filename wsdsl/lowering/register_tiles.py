@@ -1,9 +1,10 @@
 """A tile in registers: fragments of 64 rows by a chunk of columns, its pieces.
 
-Piece (i, j) of a tile holds the rows 64 i … 64 i + 63 of the warpgroup's share and the columns of
-chunk j; an axis that the tile lacks has one piece. Chunks are as wide as a store's line, the last
-one narrower where the tile's width asks for it. Pieces are computed when they are first asked
-for, so that an epilogue comes out chunk by chunk, as its stores demand it.
+Piece (i, j) of a tile holds the rows 64 i … 64 i + 63 of the warpgroup's share (of lower tiles
+fewer: `height`) and the columns of chunk j; an axis that the tile lacks has one piece. Chunks are
+as wide as a store's line, the last one narrower where the tile's width asks for it. Pieces are
+computed when they are first asked for, so that an epilogue comes out chunk by chunk, as its stores
+demand it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from wsdsl.ir.types import ACCUMULATOR, Axis, DType, Fragment, Lanes, Tile, Type
 from wsdsl.lowering.builder import Builder
 
 MAX_WIDTH = 64
+ROWS, PIECE = 64, 64
+"""Of a wgmma; and elements of a thread, at the most, of a piece of as many rows that lanes hold in
+vectors. Lower ones hold whole rows."""
 
 
 def chunk_widths(columns: int, narrow: bool) -> tuple[int, ...]:
@@ -49,17 +53,19 @@ class Shape:
     blocks: int = 1
     widths: tuple[int, ...] = (1,)
     lanes: Lanes = ACCUMULATOR
+    height: int = 64
 
     def piece(self, dtype: DType, chunk: int) -> Type:
-        if self.rows is None and self.columns is None:
+        """What is the same in all columns of a piece that has one row is a scalar."""
+        rows, columns = self.height if self.rows else 1, self.widths[chunk] if self.columns else 1
+        if self.columns is None and rows == 1:
             return Tile(dtype)
-        rows, columns = 64 if self.rows else 1, self.widths[chunk] if self.columns else 1
         return Fragment(dtype, rows, columns, lanes=self.lanes)
 
     @property
     def elements(self) -> int:
         """Of a block of rows, along the axis of its rows."""
-        return 64 * self.lanes.columns if self.rows == self.columns else 64
+        return self.height * (self.lanes.columns if self.rows == self.columns else 1)
 
     def first_column(self, chunk: int) -> int:
         return sum(self.widths[:chunk])
@@ -73,8 +79,8 @@ class Shape:
 class Shapes:
     """Shapes of tiles by their axes. `narrow` axes are cut to chunks of at most 32 columns, since
     four-byte elements are stored from them through a line of 128 bytes. `cut` are those whose
-    chunks are given. `lanes` other than an accumulator's hold pieces as wide as they are, and may
-    have one axis, the `flat` one, as their rows and columns.
+    chunks are given. `lanes` other than an accumulator's hold pieces of several accesses, and may
+    have one axis, the `flat` one, as their rows and columns. A piece has `height` rows.
     """
 
     def __init__(
@@ -86,10 +92,12 @@ class Shapes:
         cut: dict[str, tuple[int, ...]],
         lanes: Lanes,
         flat: str | None,
+        height: int,
     ) -> None:
         self.axes, self.consumers, self.share = axes, consumers, share
         self.narrow, self.cut, self.lanes = narrow, cut, lanes
         self.flat = flat if lanes != ACCUMULATOR else None
+        self.height = height
 
     def own(self, axis: str) -> int:
         """Elements of a warpgroup's share along an axis."""
@@ -98,7 +106,7 @@ class Shapes:
 
     def widths(self, axis: str) -> tuple[int, ...]:
         if self.lanes != ACCUMULATOR:
-            return (self.lanes.columns,) * (self.own(axis) // self.lanes.columns)
+            return self._by_lanes(self.own(axis))
         return self.cut.get(axis) or chunk_widths(self.own(axis), axis in self.narrow)
 
     def of(self, axes: tuple[str, ...]) -> Shape:
@@ -107,9 +115,17 @@ class Shapes:
         if rows and rows == self.flat:
             blocks = self.own(rows) // (64 * self.lanes.columns)
             return Shape(rows, rows, blocks, (self.lanes.columns,), self.lanes)
-        blocks = self.own(rows) // 64 if rows else 1
+        blocks = self.own(rows) // self.height if rows else 1
         widths = self.widths(columns) if columns else (1,)
-        return Shape(rows, columns, blocks, widths, self.lanes)
+        return Shape(rows, columns, blocks, widths, self.lanes, self.height)
+
+    def _by_lanes(self, columns: int) -> tuple[int, ...]:
+        each = self.lanes.columns
+        if self.height < ROWS:
+            return (columns,)
+        accesses = max(1, PIECE // (self.lanes.vector * self.lanes.held(self.height)))
+        whole, rest = divmod(columns // each, accesses)
+        return (accesses * each,) * whole + (rest * each,) * bool(rest)
 
     def within(self, axis: str, size: int) -> bool:
         """Whether no piece of a tile that begins at a multiple of its size reaches over one of

@@ -7,7 +7,7 @@ import dataclasses
 from typing import Any, TypeGuard
 
 from wsdsl.diagnostics import Loc
-from wsdsl.ir.barrier_ops import ForRange, SyncWarp
+from wsdsl.ir.barrier_ops import CtaRank, ForRange, SyncWarp
 from wsdsl.ir.memory_ops import (
     AllocateShared,
     StoreGlobal,
@@ -33,6 +33,7 @@ from wsdsl.ir.walk import walk
 from wsdsl.lowering.axes import tile_axes
 from wsdsl.lowering.axis_blocks import block_of, stored_blocks
 from wsdsl.lowering.block_stores import block_place, even_blocks
+from wsdsl.lowering.builder import INT
 from wsdsl.lowering.footprint import STAGING_BYTES
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.placed_ring import TensorMaps
@@ -143,6 +144,7 @@ class Stores:
             self.group = 0
         self.over = set()
         self.context.give_back(op.loc)
+        self.context.shared_rows.settle(op.loc)
 
     def store(self, op: Store, find: Find) -> None:
         value, dtype = find(op.value), op.dtype
@@ -209,7 +211,7 @@ class Stores:
         if shape.rows is None or not (shape.columns or by_rows or self.context.num_warpgroups == 1):
             b.add(self.context.meet(loc))
         elif shape.columns is None:
-            b.add(SyncWarp(loc=loc))
+            b.add(self.context.meet(loc) if shape.lanes.warps > 1 else SyncWarp(loc=loc))
 
     def _converted(self, value: Value, dtype: DType, op: Store) -> Value:
         assert isinstance(value.type, (Fragment, Tile))
@@ -304,6 +306,7 @@ def _cover(a: Shape, b: Shape) -> Shape:
         max(a.blocks, b.blocks),
         max(a.widths, b.widths, key=sum),
         a.lanes,
+        a.height,
     )
 
 
@@ -330,6 +333,10 @@ def store_directly(
     if not split and context.num_warpgroups > 1:
         assert context.warpgroup is not None
         pred = b.map("eq", context.warpgroup, b.integer(0), wish="first")
+    if context.sharing and context.sharing.isdisjoint(axis.name for axis in op.axes):
+        rank = b.add(CtaRank(result=b.value("rank", INT), loc=op.loc)).result
+        first = b.map("eq", rank, b.integer(0), wish="first")
+        pred = first if pred is None else b.map("and", pred, first, wish="first")
     b.add(
         StoreGlobal(
             tensor=op.tensor,
@@ -363,7 +370,8 @@ def _place(
     b = context.builder
     place = entry_of(entry, context, find).get(*piece)
     for name in _ends_along(entry, context, op):
-        if place.as_fragment.dtype != I32:
+        assert isinstance(place.type, Fragment | Tile)
+        if place.type.dtype != I32:
             kind = dataclasses.replace(place.type, dtype=I32)
             place = b.add(Cast(result=b.value("place", kind), x=place, loc=op.loc)).result
         inside = context.is_inside(name, context.indices(name).get(*piece))

@@ -236,7 +236,6 @@ class Canonical:
             a.ended,
             a.registers,
             a.open.op is None,
-            a.stale,
         )
 
     # What is where ----------------------------------------------------------------------------

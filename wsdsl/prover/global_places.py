@@ -7,7 +7,7 @@ of a loop its terms stand for other numbers: those of earlier ones are called `(
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,7 +26,6 @@ from wsdsl.prover.linear import WARPGROUP, Linear, Sums
 NOT_YET, OWN, WARP, ALL = -1, 0, 1, 2
 """By whom something may be taken to be over: by nobody, by those who did it (of TMA, who started
 it), by their warps, by all warpgroups of the partition."""
-WARP_ROWS = 16
 OLD, HELD = "old", "held"
 
 
@@ -88,10 +87,13 @@ class GlobalPlaces:
             case m.LoadGlobal() | m.StoreGlobal():
                 dims = tuple(self._along(v, tensor) for v in op.index)
                 kinds = [v.type for v in op.index if isinstance(v.type, Fragment)]
-                rows, columns = (any(getattr(k, x) > 1 for k in kinds) for x in ("rows", "columns"))
                 by_rows = [n for n, along in enumerate(dims) if along.role == "rows"]
-                of_warps = (by_rows[0], WARP_ROWS) if len(by_rows) == 1 else None
-                return Place(tensor, dims, of_warps, OWN if rows and columns else WARP + (not rows))
+                warps = max((k.lanes.warps for k in kinds), default=1)
+                of_warps: tuple[int, int] | None = None
+                if len(by_rows) == 1 and warps == 1:
+                    kind = next(k for k in kinds if k.rows > 1)
+                    of_warps = by_rows[0], kind.lanes.of_warp(kind.rows)
+                return Place(tensor, dims, of_warps, _holder(kinds, warps))
             case m.TmaStore() | m.ThreadStore():
                 named: Any = self.made[op.map] if isinstance(op, m.TmaStore) else op
                 box: tuple[int, ...] = named.box
@@ -324,6 +326,14 @@ class GlobalPlaces:
 
     def _is_index(self, term: int, loop: Value) -> bool:
         return self.sums.meanings[term] == ("value", loop) and self.steps[loop] > 0
+
+
+def _holder(kinds: Sequence[Fragment], warps: int) -> int:
+    """By whom an element is accessed: one thread, threads of one warp, or others too."""
+    rows, columns = (any(getattr(k, x) > 1 for k in kinds) for x in ("rows", "columns"))
+    if columns and (rows or warps == 4):
+        return OWN
+    return WARP if rows and warps == 1 else ALL
 
 
 def _computed_from(loop: b.ForRange) -> set[Value]:

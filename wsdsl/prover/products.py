@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from wsdsl.ir import fragment_ops as f
-from wsdsl.ir.tensor_ops import TensorProduct
 from wsdsl.ir.types import DTYPES, Accumulator
 from wsdsl.ir.wgmma import ROWS
 from wsdsl.prover.access import known_to_each, operand_ranges, read
@@ -91,10 +90,11 @@ def wgmma(m: Machine, a: Agent, i: Instruction) -> int:
         )
     event = m.event()
     know = known_to_each(a, ALL)
+    element = DTYPES[op.dtype].bytes
     for value, extent in ((op.a, ROWS), (op.b, op.acc.type.columns)):
         held: Any = a.slots[i.extra[value.name]] if value.name in i.extra else None
         if isinstance(held, Descriptor):
-            read_operand(m, a, op, held, extent, op.dtype, know, event)
+            _read_operand(m, a, i, held, extent, element, know, event)
         else:
             name = m.model.carried.get(value.name, value.name)
             a.open.fragments = (*a.open.fragments, (name, op))
@@ -107,17 +107,18 @@ def wgmma(m: Machine, a: Agent, i: Instruction) -> int:
     return LOCAL
 
 
-def read_operand(
+def _read_operand(
     m: Machine,
     a: Agent,
-    product: f.Wgmma | TensorProduct,
+    i: Instruction,
     held: Descriptor,
     extent: int,
-    dtype: str,
+    element: int,
     know: int,
     event: int,
 ) -> None:
-    op, element = held.op, DTYPES[dtype].bytes
+    op, product = held.op, i.op
+    assert isinstance(product, f.Wgmma)
     along = op.rows if op.k_major else op.columns
     start = 0 if held.start is None else held.start
     if held.start is not None and start + extent > along:

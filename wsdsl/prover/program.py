@@ -15,7 +15,6 @@ from typing import Any
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
-from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import Partition
@@ -97,6 +96,8 @@ SYNCHRONISING: tuple[type[Op], ...] = (
     m.LoadPanels,
     m.SendFragment,
     m.ReceiveFragment,
+    m.StorePartials,
+    m.ReducePartials,
     m.StoreShared,
     m.LoadShared,
     m.TmaStore,
@@ -108,12 +109,6 @@ SYNCHRONISING: tuple[type[Op], ...] = (
     f.Wgmma,
     f.WgmmaCommit,
     f.WgmmaWait,
-    tm.FreeTensorMemory,
-    tm.TensorProduct,
-    tm.TensorCommit,
-    tm.TensorLoad,
-    tm.TensorWait,
-    tm.TensorFence,
 )
 SYNCHRONISES = frozenset(SYNCHRONISING)
 ALONE = frozenset(
@@ -276,18 +271,18 @@ def _wanted(op: Op) -> list[Value]:
             return [op.state, op.cta, *([] if op.shift is None else [op.shift])]
         case m.ReceiveFragment():
             return [op.state, *([] if op.shift is None else [op.shift])]
+        case m.StorePartials():
+            return [v for v in (op.part, op.state) if v is not None]
+        case m.ReducePartials():
+            return []
         case m.ThreadLoad() | m.ClearPanels() | m.LoadShared():
             return [op.state]
         case m.StoreShared():
             return [v for v in (op.item, op.state, op.start) if v is not None]
         case m.TmaStore() | m.ThreadStore():
             return [op.item]
-        case f.AsAccumulator() | tm.TensorWait() | tm.FreeTensorMemory():
+        case f.AsAccumulator():
             return []
-        case tm.TensorProduct():
-            return [op.state, op.a, op.b, op.accumulate]
-        case tm.TensorLoad():
-            return [op.state]
         case f.Wgmma() | f.WgmmaWait():
             # What fragments hold is data; of the registers they are in the name says enough.
             return [v for v in operands(op) if not isinstance(v.type, Fragment)]

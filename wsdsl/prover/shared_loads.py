@@ -78,6 +78,16 @@ def load_shared(m: Machine, a: Agent, i: Instruction) -> int:
     return fresh(m, a, i) if op.result.name in m.model.needed else LOCAL
 
 
+def reduce_partials(m: Machine, a: Agent, i: Instruction) -> int:
+    op = i.op
+    assert isinstance(op, mem.ReducePartials)
+    array, kind = m.model.arrays[op.shared.name], op.result.type
+    size = 4 * op.parts * (kind.rows if isinstance(kind, Fragment) else 1)
+    for c in ALL:
+        read_by_threads(m, a, op, array, 0, [(0, size)], c)
+    return fresh(m, a, i)
+
+
 def thread_store(m: Machine, a: Agent, i: Instruction) -> int:
     """Each thread has read once it goes on, and knows of no other."""
     op = i.op

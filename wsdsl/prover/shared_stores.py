@@ -8,10 +8,13 @@ from wsdsl.ir.types import DTYPES, Fragment, Tensor
 from wsdsl.prover.access import EVERY, item_of, known_to_each, write
 from wsdsl.prover.machine import ALL, WARPS, Agent, Machine, StageParity
 from wsdsl.prover.model import Array
-from wsdsl.prover.program import LOCAL, Instruction
+from wsdsl.prover.program import LOCAL, SEEN, Instruction
+from wsdsl.prover.sync import barrier_of, count_in_phase, settle, shown
 
 LINES = 64
 """Of a fragment."""
+WORD = 4
+"""Bytes of what is left of a row's columns."""
 
 
 def thread_load(m: Machine, a: Agent, i: Instruction) -> int:
@@ -115,3 +118,46 @@ def _store_lines(m: Machine, a: Agent, i: Instruction, op: mem.StoreShared, arra
             known = known_to_each(a, warp)
             write(m, a, op, array, state.stage, begin, end, known, events, False, a.cta)
     return LOCAL
+
+
+def store_partials(m: Machine, a: Agent, i: Instruction) -> int:
+    """Each warp to the words of its rows; of one row, which several warps may have, once."""
+    op = i.op
+    assert isinstance(op, mem.StorePartials) and isinstance(op.x.type, Fragment)
+    kind, array = op.x.type, m.model.arrays[op.shared.name]
+    part = 0 if op.part is None else a.slots[i.extra[op.part.name]]
+    if not isinstance(part, int):
+        raise m.fail("unknown", a, op, f"which part of `{array.label}` this is")
+    rows = kind.lanes.of_warp(kind.rows)
+    for number, warp in enumerate(WARPS):
+        group, own = divmod(number, kind.lanes.warps)
+        if group and kind.rows == 1:
+            continue
+        start = WORD * ((part * kind.lanes.warps + own) * kind.rows + group * rows)
+        item_of(m, a, op, array, 0, start, start + WORD * rows)
+        events, known = warp_wrote(m, a, warp), known_to_each(a, warp)
+        for rank in range(op.ctas):
+            cta = a.cta if op.ctas == 1 else m.model.reach(a.cta, rank)
+            if op.barriers is None:
+                write(m, a, op, array, 0, start, start + WORD * rows, known, events, False, cta)
+            else:
+                _send_partial(m, a, i, (start, start + WORD * rows), known, cta)
+    return SEEN if op.ctas > 1 else LOCAL
+
+
+def _send_partial(
+    m: Machine, a: Agent, i: Instruction, where: tuple[int, int], know: int, cta: int
+) -> None:
+    """Over when the phase completes on which its bytes count."""
+    op = i.op
+    assert isinstance(op, mem.StorePartials)
+    start, end = where
+    held, barriers, stage = barrier_of(m, a, i, ALL, cta)
+    event = m.event()
+    array = m.model.arrays[op.shared.name]
+    write(m, a, op, array, 0, start, end, know, (event, m.event()), False, cta)
+    name = shown(barriers, stage, m, cta)
+    count_in_phase(m, a, i, held, name, know, "the bytes of this part on")
+    held.gathered |= event | m.everything(a) & (m.waits | m.phases)
+    held.tx -= end - start
+    settle(m, a, op, held, name)

@@ -17,7 +17,7 @@ from wsdsl.ir.types import DTYPES, Accumulator, Barriers, Fragment, Shared, Stat
 from wsdsl.ir.walk import yielded
 from wsdsl.ir.wgmma import PTX_NAMES, k_step, may_be_mn_major
 from wsdsl.prover.skeleton_letters import EVERYBODY, EVERYWHERE, Letter
-from wsdsl.prover.skeleton_of_tensors import tensor_events
+from wsdsl.prover.skeleton_partials import partial_fills
 from wsdsl.prover.skeleton_states import Change, Fill, Items, Places, Skeleton
 from wsdsl.prover.skeleton_values import FOLDED
 
@@ -107,8 +107,7 @@ class _Builder:
             at = last
 
     def partitions(self, ops: Sequence[Op]) -> None:
-        """Each warpgroup runs one, and those that its further warps run; codegen gives the last one
-        all that are left."""
+        """Each warpgroup runs one, and those of its further warps; the last one what is left."""
         bodies: list[tuple[list[tuple[Region, Who]], int]] = []
         first = 0
         for together in by_warpgroup([op for op in ops if isinstance(op, Partition)]):
@@ -122,8 +121,8 @@ class _Builder:
         before, ends = self.now, list[int]()
         for sharing, threads in bodies:
             self.now = self.silent(before, threads=threads)
-            for body, who in sharing:
-                self.region(body, who)
+            for body in sharing:
+                self.region(*body)
             ends.append(self.now)
         self.now = self.silent(*ends)
 
@@ -246,8 +245,9 @@ class _Builder:
     def event(self, op: Op, who: Who) -> None:
         match op:
             case b.InitializeBarriers():
-                items, count = self.places.barriers[op.barriers], str(self.arrivals[op.barriers])
+                items = self.places.barriers[op.barriers]
                 for i in range(items.num):
+                    count = str(self.arrivals[op.barriers])
                     self.emit(op, "mbarrier.init", count, f"{items.name}[{i}]")
             case b.FenceBarrierInit():
                 self.emit(op, "fence.mbarrier_init")
@@ -295,10 +295,9 @@ class _Builder:
                 self.emit(op, "mbarrier.arrive.expect_tx", str(op.tx_bytes), fill=fill)
             case b.ArriveFlag():
                 kind = f"red.{'release' if op.release else 'relaxed'}.gpu"
-                kind += ".add" if op.wrap is None else ".inc"
-                register = op.by is not None or op.wrap is not None
-                amount = "a register" if register else str(op.amount)
-                self.emit(op, kind, amount, threads=who.one())
+                kind += ".inc" if op.wrap is not None else ".add"
+                told = str(op.amount) if op.by is op.wrap is None else "a register"
+                self.emit(op, kind, told, threads=who.one())
             case b.WaitFlag():
                 self.emit(op, "ld.acquire.gpu")
             case _:
@@ -315,14 +314,17 @@ class _Builder:
                 assert isinstance(op.value.type, Fragment)
                 for block in range(op.value.type.columns // COLUMNS):
                     self.emit(op, "st.async", "16 bytes", fill=self.sent(op, block * BLOCK_BYTES))
+            case m.StorePartials() if op.barriers is not None:
+                for fill in partial_fills(op, self.places, self.shared[op.shared].offset):
+                    self.emit(op, "st.async", "4 bytes", threads=who.one_in(32), fill=fill)
             case m.TmaStore():
                 kind = "TMA reduction" if op.accumulate else "TMA store"
-                rank = f"{len(op.coordinates)}d"
-                self.emit(op, kind, rank, threads=who.one_in(32), fill=self.source(op))
+                rank, one = f"{len(op.coordinates)}d", who.one_in(32)
+                self.emit(op, kind, rank, threads=one, fill=self.source(op))
             case m.TmaStoreCommit():
                 self.emit(op, "cp.async.bulk.commit_group", threads=who.one_in(32))
             case m.TmaStoreWait():
-                kind = f"cp.async.bulk.wait_group{'.read' if op.read else ''}"
+                kind = "cp.async.bulk.wait_group" + ".read" * op.read
                 self.emit(op, kind, str(op.pending), threads=who.one_in(32))
             case f.WgmmaFence():
                 self.emit(op, "wgmma.fence")
@@ -336,7 +338,7 @@ class _Builder:
             case f.WgmmaWait():
                 self.emit(op, "wgmma.wait_group", str(op.pending))
             case _:
-                tensor_events(self, op)
+                pass
 
     def of_ranks(self, x: Value) -> tuple[int | None, ...]:
         """A number in each CTA of the cluster."""
@@ -362,18 +364,15 @@ class _Builder:
         assert isinstance(op.shared.type, Shared)
         by_rank = () if op.shift is None else self.by_rank[op.shift]
         items = self.places.barriers[op.barriers]
-        start = self.shared[op.shared].offset + op.offset
-        return Fill(items, op.state, start=start, stride=op.shared.type.bytes, by_rank=by_rank)
+        start, stride = self.shared[op.shared].offset + op.offset, op.shared.type.bytes
+        return Fill(items, op.state, start=start, stride=stride, by_rank=by_rank)
 
     def source(self, op: m.TmaStore) -> Fill:
         assert isinstance(op.shared.type, Shared)
         size, start = op.shared.type.bytes, self.shared[op.shared].offset
         items = self.of_warpgroups(op.item)
-        by_warp = tuple(
-            None if item is None else item * size + warp * (op.apart or size // 4)
-            for item in items
-            for warp in range(4)
-        )
+        apart = [warp * (op.apart or size // 4) for warp in range(4)]
+        by_warp = tuple(None if i is None else i * size + x for i in items for x in apart)
         return Fill(start=start, by_warp=by_warp)
 
     def of_warpgroups(self, x: Value | None) -> tuple[int | None, ...]:
@@ -392,9 +391,8 @@ class _Builder:
         total = {"i32": "s32"}.get(op.acc.type.dtype.name, op.acc.type.dtype.name)
         names = f"{total}.{PTX_NAMES[a.name]}.{PTX_NAMES[b.name]}"
         shape = f"m64n{op.acc.type.columns}k{k_step(a)}.{names}"
-        registers = isinstance(op.a.type, Fragment)
-        rest = [] if a.is_integer else [1, 1]
+        registers, rest = isinstance(op.a.type, Fragment), [] if a.is_integer else [1, 1]
         if may_be_mn_major(a):
-            majors = [op.b_k_major] if registers else [op.a_k_major, op.b_k_major]
+            majors = [op.a_k_major] * (not registers) + [op.b_k_major]
             rest += [int(not k_major) for k_major in majors]
         return ", ".join([f"{shape} {'{a}' if registers else 'a'}", "b", flag, *map(str, rest)])

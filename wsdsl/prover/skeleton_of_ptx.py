@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from wsdsl.prover.skeleton_letters import EVERYWHERE, UNKNOWN, Letter
 from wsdsl.prover.skeleton_of_kernel import CONDITIONAL
-from wsdsl.prover.skeleton_of_tensors import PREFIX, tensor_letter
 from wsdsl.prover.skeleton_registers import Statics
 from wsdsl.prover.skeleton_states import Places, parity_of, place_at
 from wsdsl.prover.skeleton_values import ADDRESS, BASE, Values
@@ -20,7 +19,7 @@ TOKEN = re.compile(
     r"(?<![^\s;{}:])(?:"
     r"(?P<label>[$a-zA-Z_][$\w]*):(?!:)"
     r"|(?:@(?P<guard>!?[%\w]+)[ \t]+)?"
-    r"(?P<op>(?:mbarrier|cp\.async|cp\.reduce|wgmma|tcgen05|fence|membar|bar|barrier|setmaxnreg|elect|red\.release"
+    r"(?P<op>(?:mbarrier|cp\.async|cp\.reduce|wgmma|fence|membar|bar|barrier|setmaxnreg|elect|red\.release"
     r"|red\.relaxed|red\.acq_rel|red\.async|atom|ld\.acquire|st\.release|st\.async|griddepcontrol|bra|brx|ret|exit|trap)(?:\.[\w.:]+)?)"
     r"(?=[\s;])(?P<args>[^;]*);"
     r"|(?P<table>\.branchtargets)(?P<targets>[^;]*);)"
@@ -34,7 +33,8 @@ FLAG = re.compile(r"red(\.relaxed)?\.gpu\.global\.(add|inc)$")
 BARRIER = re.compile(r"bar(?:rier)?(?:\.cta)?\.(sync|arrive)(?:\.aligned)?$")
 TENSOR = re.compile(r"cp(?:\.reduce)?\.async\.bulk\.tensor\.(\dd)\.(?:tile\.)?(.*)")
 PRODUCT = "wgmma.mma_async.sync.aligned."
-SEND = "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32"
+SEND = "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes"
+SENT = {f"{SEND}.v4.b32": "16 bytes", f"{SEND}.b32": "4 bytes"}
 LOAD = "shared::cluster.global.mbarrier::complete_tx::bytes"
 STORE = "global.shared::cta.bulk_group"
 REDUCE = "global.shared::cta.add.bulk_group"
@@ -164,14 +164,11 @@ class Program:
         if op.startswith(PRODUCT):
             return (Letter("wgmma.mma_async", f"{op.removeprefix(PRODUCT)} {_product(args)}"),)
         kind = NEUTRAL.sub("", op)
-        if kind.startswith(PREFIX):
-            barrier = Ask("barrier", first, token.at)
-            return tensor_letter(kind, args, barrier)
-        if op == SEND and len(args) == 3:
+        if op in SENT and len(args) == 3:
             (to, *into), (on, *counted) = (self._remote(args[i], token.at) for i in (0, 2))
             if [self._made(ask) for ask in into] != [self._made(ask) for ask in counted]:
                 return (Letter("st.async counted elsewhere"),)
-            return Letter("st.async", "16 bytes"), Ask("to", *to), Ask("barrier", *on), *into
+            return Letter("st.async", SENT[op]), Ask("to", *to), Ask("barrier", *on), *into
         if kind.startswith("mbarrier."):
             return self._mbarrier(token, kind, args, spins)
         if (found := FLAG.match(kind)) and (found[1] or ".release" in op):

@@ -30,7 +30,7 @@ class SentIn(CopyIn):
 @dataclass(eq=False)
 class SendInFlight:
     wg: Warpgroup
-    op: m.SendFragment
+    op: m.SendFragment | m.StorePartials
     cta: Cta
     bytes: Array
     address: int

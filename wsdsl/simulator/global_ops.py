@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from wsdsl.ir import memory_ops as m
-from wsdsl.ir.op import Op, Value
+from wsdsl.ir.op import Op, Value, operands, results_of
+from wsdsl.ir.types import ACCUMULATOR, Fragment
 from wsdsl.simulator import arithmetic
 from wsdsl.simulator.arithmetic import Array
 from wsdsl.simulator.arrays import GlobalTensor
@@ -94,19 +95,34 @@ def _by_warps(
     check: Callable[[Warpgroup, Op, GlobalTensor, At, Access, slice], None],
 ) -> None:
     """Check an access to the elements (index of each dimension, whether inside), where each warp
-    has 16 of 64 rows, or any thread all that is the same in every row.
+    has its part of rows and columns, or any thread all that is the same in every row.
     """
     spread, inside = places
-    parts = [(slice(None), wg.actors)]
-    if inside.ndim == 2 and inside.shape[0] == 64 and not wg.elected:
-        parts = [(slice(16 * i, 16 * i + 16), wg.warp(i)) for i in range(4)]
-    for rows, threads in parts:
-        mask = inside[rows] if inside.ndim else inside
+    for own, threads in _parts(wg, op, inside):
+        mask = inside & own
         if not mask.any():
             continue
-        at = tuple((i[rows] if inside.ndim else i)[mask] for i in spread)
+        at = tuple(i[mask] for i in spread)
         access = ThreadAccess(wg.full_name, op, threads, wg.cta.clocks.own[threads].copy())
         check(wg, op, tensor, at, access, threads)
+
+
+def _parts(wg: Warpgroup, op: Op, inside: Array) -> Iterator[tuple[Array, slice]]:
+    """Which elements of an access are whose."""
+    kinds = (v.type for v in (*operands(op), *results_of(op)))
+    lanes = next((k.lanes for k in kinds if isinstance(k, Fragment)), ACCUMULATOR)
+    everything = np.ones((), np.bool_)
+    if inside.ndim < 2 or wg.elected or (inside.shape[0] == 1 and lanes.warps < 4):
+        yield everything, wg.actors
+        return
+    rows, columns = (np.arange(n) for n in inside.shape)
+    for i in range(4):
+        own = rows // lanes.of_warp(len(rows)) == i // lanes.warps
+        along = columns // (lanes.columns // lanes.warps) % lanes.warps == i % lanes.warps
+        if len(columns) > 1:
+            yield own[:, None] & along, wg.warp(i)
+        elif not i % lanes.warps or isinstance(op, m.LoadGlobal):
+            yield own[:, None], wg.warp(i)
 
 
 def load_global(wg: Warpgroup, op: m.LoadGlobal) -> None:

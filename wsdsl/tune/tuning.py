@@ -126,7 +126,7 @@ def _schedules(question: Question, tried: Sequence[Schedule] | int | None) -> li
     from wsdsl.lowering.pipeline import scheduled_tile
 
     q, tile = question, parse_kernel(question.text)
-    static = tuple((d, q.call.dims[d]) for d in q.variants.declaration.whole_dims)
+    static = tuple((d, q.call.dims[d]) for d in q.variants.declaration.exact_dims)
     tile = dataclasses.replace(tile, sizes=static, unaligned=q.unaligned, padded=q.padded)
     if tried is None or isinstance(tried, int):
         most = USUAL if tried is None else tried

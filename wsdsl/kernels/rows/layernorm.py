@@ -135,8 +135,7 @@ def _forward(
     rows = rows_of("x", x)
     w, b = rows.typed("weight", weight), rows.typed("bias", bias)
     target, y = rows.output(out, out_dtype)
-    kernel = kernel_of(
-        FORWARD,
+    text = FORWARD.format(
         x=rows.dtype,
         y=y,
         params=(f" W: {w}[N]," if w else "") + (f" B: {b}[N]," if b else ""),
@@ -145,9 +144,9 @@ def _forward(
         stores=STATISTICS if statistics else "",
     )
     given = (rows.matrix, *(v for v in (weight, bias) if v is not None), eps, target)
-    made = kernel(*given, *((None, None) if statistics else ()), **options)
+    made = kernel_of(text)(*given, *((None, None) if statistics else ()), **options)
     result, *rest = made if statistics else (made,)
-    first = rows.shaped(result) if out is None else out
+    first = result.reshape(rows.shape) if out is None else out
     return first, *(r.reshape(rows.shape[:-1]) for r in rest)
 
 
@@ -170,8 +169,7 @@ def layernorm_backward(
     rows, grads = _both(grad, x)
     w = rows.typed("weight", weight)
     target, _ = rows.output(out, rows.dtype)
-    kernel = kernel_of(
-        BACKWARD,
+    text = BACKWARD.format(
         g=grads.dtype,
         x=rows.dtype,
         params=f" W: {w}[N]," if w else "",
@@ -179,8 +177,8 @@ def layernorm_backward(
     )
     statistics = rows.per_row("mean", mean), rows.per_row("rstd", rstd)
     given = (grads.matrix, rows.matrix, *((weight,) if w else ()), *statistics, target)
-    made = kernel(*given, **options)
-    return rows.shaped(made) if out is None else out
+    made = kernel_of(text)(*given, **options)
+    return made.reshape(rows.shape) if out is None else out
 
 
 def layernorm_weight_backward(
@@ -190,9 +188,9 @@ def layernorm_weight_backward(
     in every run. Arguments as for `layernorm_backward`.
     """
     rows, grads = _both(grad, x)
-    kernel = kernel_of(WEIGHT, g=grads.dtype, x=rows.dtype, w=rows.typed("weight", weight))
+    text = WEIGHT.format(g=grads.dtype, x=rows.dtype, w=rows.typed("weight", weight))
     statistics = rows.per_row("mean", mean), rows.per_row("rstd", rstd)
-    return kernel(grads.matrix, rows.matrix, *statistics, **options)
+    return kernel_of(text)(grads.matrix, rows.matrix, *statistics, **options)
 
 
 def layernorm_bias_backward(grad: Any, bias: Any, **options: Unpack[Options]) -> Any:
@@ -201,7 +199,9 @@ def layernorm_bias_backward(grad: Any, bias: Any, **options: Unpack[Options]) ->
     grad: [..., N] of f32, f16 or bf16.
     """
     grads = rows_of("grad", grad)
-    return kernel_of(BIAS, g=grads.dtype, b=grads.typed("bias", bias))(grads.matrix, **options)
+    return kernel_of(BIAS.format(g=grads.dtype, b=grads.typed("bias", bias)))(
+        grads.matrix, **options
+    )
 
 
 def _both(grad: Any, x: Any) -> tuple[Rows, Rows]:

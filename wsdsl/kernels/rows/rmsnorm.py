@@ -99,8 +99,7 @@ def _forward(
     rows = rows_of("x", x)
     w = rows.typed("weight", weight)
     target, y = rows.output(out, out_dtype)
-    kernel = kernel_of(
-        FORWARD,
+    text = FORWARD.format(
         x=rows.dtype,
         y=y,
         weight=f" W: {w}[N]," if w else "",
@@ -109,9 +108,9 @@ def _forward(
         store="\n        rstd[m] = scale" if rstd else "",
     )
     given = (rows.matrix, *((weight,) if w else ()), eps, target)
-    made = kernel(*given, *((None,) if rstd else ()), **options)
+    made = kernel_of(text)(*given, *((None,) if rstd else ()), **options)
     result, *rest = made if rstd else (made,)
-    first = rows.shaped(result) if out is None else out
+    first = result.reshape(rows.shape) if out is None else out
     return first, *(r.reshape(rows.shape[:-1]) for r in rest)
 
 
@@ -128,16 +127,15 @@ def rmsnorm_backward(
     rows, grads = _both(grad, x)
     w = rows.typed("weight", weight)
     target, _ = rows.output(out, rows.dtype)
-    kernel = kernel_of(
-        BACKWARD,
+    text = BACKWARD.format(
         g=grads.dtype,
         x=rows.dtype,
         weight=f" W: {w}[N]," if w else "",
         factor=" * W[n]" if w else "",
     )
     given = (grads.matrix, rows.matrix, *((weight,) if w else ()), rows.per_row("rstd", rstd))
-    made = kernel(*given, target, **options)
-    return rows.shaped(made) if out is None else out
+    made = kernel_of(text)(*given, target, **options)
+    return made.reshape(rows.shape) if out is None else out
 
 
 def rmsnorm_weight_backward(
@@ -147,8 +145,8 @@ def rmsnorm_weight_backward(
     in every run. Arguments as for `rmsnorm_backward`.
     """
     rows, grads = _both(grad, x)
-    kernel = kernel_of(WEIGHT, g=grads.dtype, x=rows.dtype, w=rows.typed("weight", weight))
-    return kernel(grads.matrix, rows.matrix, rows.per_row("rstd", rstd), **options)
+    text = WEIGHT.format(g=grads.dtype, x=rows.dtype, w=rows.typed("weight", weight))
+    return kernel_of(text)(grads.matrix, rows.matrix, rows.per_row("rstd", rstd), **options)
 
 
 def _both(grad: Any, x: Any) -> tuple[Rows, Rows]:

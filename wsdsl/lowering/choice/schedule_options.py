@@ -13,6 +13,7 @@ from wsdsl.ir.types import Tile
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
 from wsdsl.lowering.axis_blocks import MOST, block_step
 from wsdsl.lowering.check_columns import column_step, slice_step
+from wsdsl.lowering.choice.row_options import row_option
 from wsdsl.lowering.choice.tile_sizes import LINES, contracted, with_lines
 from wsdsl.lowering.cooperation import cluster_splits, num_shares, shared_role
 from wsdsl.lowering.decode import ROWS, decoded
@@ -82,6 +83,10 @@ def schedule_options(kernel: Kernel, given: Schedule, work: Work) -> Iterator[Tr
             tile[variable] = depths[name][1] * (2 if several else 1)
         else:
             (rows if axis.role == "rows" else columns).append(variable)
+    option = row_option(kernel, changed(given, tile=tile), work, rows, columns)
+    if option is not None:
+        yield Tried(option, option.tile or {}, False)
+        return
     scaled = scales_products(kernel)
     for mode, consumers in _teams(kernel, given, work):
         team = changed(given, mode=mode, consumers=consumers)
@@ -104,8 +109,6 @@ def _heights(kernel: Kernel, given: Schedule, team: Schedule, work: Work) -> Seq
     shares, products = num_shares(kernel, team), kernel.of(Contract)
     apart = team.mode == "pingpong" or shares["columns"] > 1
     heights = [128, 64] if apart and products else [64 * shares["rows"]]
-    if kernel.target.has_tensor_memory and products:
-        return (64,)
     if flat_axis(kernel) is not None and holds_vectors(kernel):
         return [64 * shares["rows"] * _flat_columns(kernel, work)]
     tall = 128 * shares["rows"]
@@ -136,7 +139,6 @@ def _widths(kernel: Kernel, given: Schedule, team: Schedule, work: Work) -> Sequ
     if not kernel.of(Contract):
         return [-(-PLAIN_WIDTH // step) * step]
     between = not scales_products(kernel) and work.sized and column_step(kernel, given) < WIDTH
-    between = between and not kernel.target.has_tensor_memory
     halves = range(widest - step // 2, 0, -step) if between else ()
     return [*widths, *(w for w in halves if w % each == 0)]
 
@@ -236,10 +238,6 @@ def _teams(kernel: Kernel, given: Schedule, work: Work) -> Iterator[tuple[Mode, 
     or tiles so few that smaller ones use more SMs. Ping-pong pays where there are several tiles a
     CTA, and consumers do nothing beside the products but at the end.
     """
-    if kernel.target.has_tensor_memory and kernel.of(Contract):
-        # Sums are not theirs to hold.
-        yield given.mode or "cooperative", given.consumers or 1
-        return
     axes = axes_of(kernel)
     rows = {name: axis for name, axis in axes.items() if axis.role == "rows"}
     heights = [size for name, size in axis_sizes(kernel, given).items() if size and name in rows]

@@ -21,6 +21,7 @@ from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.tile_ops import ForTiles
 from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
+from wsdsl.lowering.cooperation import cluster_along
 from wsdsl.lowering.footprint import (
     PRECISE_EVERY,
     axis_sizes,
@@ -28,6 +29,7 @@ from wsdsl.lowering.footprint import (
     fits_smem,
     promoted_registers,
 )
+from wsdsl.lowering.held_rows import held_axes
 from wsdsl.lowering.model.workload import Work, scales_products
 from wsdsl.lowering.precision import fp8_axes, promotes, why_not_in_parts
 from wsdsl.schedule import Schedule, changed
@@ -98,6 +100,10 @@ def with_fixed_tiles(kernel: Kernel, given: Schedule) -> tuple[Schedule, list[Fi
     for op in kernel.of(ForTiles):
         name, size = op.index.as_axis.name, op.index.as_axis.size
         least, told = size, f"the kernel walks it by {size}"
+        own = tile.get(name, tile.get(loop_variable(name), known.get(op.dim, 1)))
+        fits = own * cluster_along(given, name) >= known.get(op.dim, 1)
+        if op.whole and fits and name in held_axes(kernel):
+            continue
         if op.whole:
             least = known.get(op.dim, 1)
             size = -(-max(1, least) // WHOLE_STEP) * WHOLE_STEP

@@ -16,6 +16,7 @@ from wsdsl.lazy import cached_property
 from wsdsl.lowering.axes import axes_of, output_nest, with_loops
 from wsdsl.lowering.decode import decoded
 from wsdsl.lowering.footprint import num_parts
+from wsdsl.lowering.held_rows import loaded_before
 from wsdsl.lowering.instruction_counts import instructions, of_load
 from wsdsl.lowering.lanes import CTAS, holds_vectors
 from wsdsl.lowering.loop_stages import is_mask
@@ -120,6 +121,8 @@ class Work:
                 self.load_terms.append(self._load_term(at, op))
             elif isinstance(op, Load) and isinstance(op.result.type, Tile) and op.result.type.axes:
                 kind = op.result.type
+                if op in loaded_before(kernel):
+                    continue
                 self.direct.append((at, runs.bytes_of(op, self.size), kind.axes))
                 if not kernel.of(Contract):
                     self.computed.append((at, of_load(kind.dtype, self.beside > 1), kind.axes))

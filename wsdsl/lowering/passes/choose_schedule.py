@@ -41,6 +41,7 @@ from wsdsl.lowering.footprint import (
     part_bytes,
     promoted_registers,
 )
+from wsdsl.lowering.held_rows import ctas_per_sm
 from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.model.predict import predict
 from wsdsl.lowering.model.workload import Work
@@ -172,10 +173,12 @@ def _sized(kernel: Kernel, option: Schedule, work: Work, tile: Mapping[str, int]
         tile={v: sized[v] for v in order if v in sized},
         scheduler="persistent" if scheduler in (None, "auto") else scheduler,
     )
+    if chosen.ctas_per_sm is None:
+        chosen = dataclasses.replace(chosen, ctas_per_sm=ctas_per_sm(kernel, chosen, tile))
     if chosen.stages is None:
         depth = ring_depth(kernel, chosen, work, tile) if products else 1
         chosen = dataclasses.replace(chosen, stages=depth)
-    if chosen.registers is None and products and not kernel.target.has_tensor_memory:
+    if chosen.registers is None and products:
         loads = num_load_partitions(kernel, chosen)
         heavy, copies = _wants_registers(kernel, chosen), bool(copied_operands(kernel))
         own = _registers(chosen.consumers or 1, loads, heavy, copies)

@@ -50,10 +50,8 @@ The next kernel may start once all CTAs have waited: what is constant to it, no 
 this one may still be writing. With `Schedule.overlap=False` it starts when they have ended.
 
 Where CTAs of a cluster reach for each other's SMEM all of them meet instead, before the first does.
-That takes longer, so it is done while the kernel in front still runs.
-
-Tensor memory is allocated in front of the partitions, where all threads meet, and freed behind
-them, when they have met again.
+That takes longer, so it is done while the kernel in front still runs; where they share rows of a
+kernel without products, while the first loads are under way.
 
 Why here: all barriers and tensor maps are known.
 """
@@ -74,17 +72,17 @@ from wsdsl.ir.barrier_ops import (
     WaitPredecessor,
 )
 from wsdsl.ir.early_start import constant_tensors, only_reads
-from wsdsl.ir.memory_ops import MakeTensorMap, PrefetchTensorMap, ThreadLoad
-from wsdsl.ir.op import Kernel, Op
+from wsdsl.ir.memory_ops import (
+    LoadGlobal,
+    MakeTensorMap,
+    PrefetchTensorMap,
+    StorePartials,
+    ThreadLoad,
+)
+from wsdsl.ir.op import Kernel, Op, Region
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.protocol_rules import reaches_others
 from wsdsl.ir.tensor_accesses import mapped_tensors
-from wsdsl.ir.tensor_ops import (
-    AllocateTensorMemory,
-    FreeTensorMemory,
-    TensorColumns,
-    TensorFence,
-)
 from wsdsl.ir.walk import walk
 
 
@@ -108,36 +106,42 @@ def insert_prologue(kernel: Kernel) -> Kernel:
     overlap = kernel.schedule is None or kernel.schedule.overlap is not False
     after: list[Op] = [LaunchDependents()] if overlap else []
     together = any(map(reaches_others, kernel.ops))
-    if barriers and together:
+    late = together and bool(kernel.of(StorePartials))
+    if together and not late:
         prologue.append(SyncCluster(relaxed=True))
     if not early:
         prologue += [WaitPredecessor(), *after]
-    taken = [op for op in kernel.body if isinstance(op, AllocateTensorMemory)]
-    columns = [op for op in kernel.body if isinstance(op, TensorColumns)]
-    freed: list[Op] = []
-    if taken:
-        fenced = [TensorFence(), SyncCta(), TensorFence(after=True)]
-        prologue += [*taken, *fenced, *columns]
-        freed = [*fenced, *(FreeTensorMemory(memory=op.result) for op in taken)]
-    elif barriers and not together:
+    if barriers and not together:
         prologue.append(SyncCta())
     groups = sum(op.num_warpgroups for op in kernel.body if isinstance(op, Partition))
-    inside = (Partition, AllocateTensorMemory, TensorColumns)
-    declared = [op for op in kernel.body if not isinstance(op, inside)]
+    declared = [op for op in kernel.body if not isinstance(op, Partition)]
     partitions: list[Partition] = []
     for op in kernel.body:
         if isinstance(op, Partition):
+            op = dataclasses.replace(op, body=_meeting(op.body)) if late else op
             own: list[Op] = [WaitPredecessor()] if early and op not in early else []
             if own and op.role != "load" and all(p.role == "load" for p in partitions):
                 own += after
             partitions.append(_begin(op, own, kernel.target.entry_registers(groups)))
-    return dataclasses.replace(kernel, body=(*declared, *prologue, *partitions, *freed))
+    return dataclasses.replace(kernel, body=(*declared, *prologue, *partitions))
+
+
+def _meeting(body: Region) -> Region:
+    """The cluster meets once the first loads are asked for, in front of what is sent then."""
+    first = next(i for i, op in enumerate(body) if _sends(op))
+    loads = (i for i, op in enumerate(body[:first]) if isinstance(op, LoadGlobal))
+    at = max(loads, default=-1) + 1
+    return (*body[:at], SyncCluster(relaxed=True, loc=body[first].loc), *body[at:])
+
+
+def _sends(op: Op) -> bool:
+    return any(map(reaches_others, walk((op,))))
 
 
 def _begin(op: Partition, first: list[Op], entry: int) -> Partition:
     body = op.body
     by_threads = any(isinstance(inner, ThreadLoad) for inner in walk(body))
-    if op.role == "mma" or (op.role == "load" and not by_threads):
+    if op.role == "load" and not by_threads:
         body = (Elect(body=body, loc=op.loc),)
     body = (*first, *body)
     if op.registers:

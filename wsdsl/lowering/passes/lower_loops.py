@@ -12,7 +12,8 @@ After:
       ...
     }
 
-With `within`, a tile begins no later than the one that ends with its dimension.
+With `within`, a tile begins no later than the one that ends with its dimension. Where CTAs have one
+tile each and wait for no slots, there is no loop.
 
 A cluster's CTAs take neighbouring tiles: the loop is over clusters, and each adds its rank. In
 ping-pong a partition tests in every iteration whose turn it is (`lowering/order_barriers.py`).
@@ -35,12 +36,13 @@ from wsdsl.ir.barrier_ops import (
     NumCtas,
 )
 from wsdsl.ir.op import Kernel, Region, Value
-from wsdsl.ir.pipeline_ops import AxisAt, ForWork
+from wsdsl.ir.pipeline_ops import AxisAt, CircularBuffer, ForWork
 from wsdsl.ir.tile_ops import ForEach, ForTiles, Map, Yield
 from wsdsl.ir.tile_scheduler import Piece, Problem, tile_scheduler
 from wsdsl.ir.types import Axis
 from wsdsl.ir.walk import Namer, with_regions
 from wsdsl.lowering.builder import INT, Builder
+from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.order_barriers import PingPong
 
 
@@ -48,7 +50,10 @@ def lower_loops(kernel: Kernel) -> Kernel:
     work = next(op for op in kernel.ops if isinstance(op, ForWork))
     inner = any(isinstance(op, ForTiles) and op.within for op in kernel.ops)
     grid = _grid(work, inner or any(work.within))
-    lowering = _Loops(Builder(Namer.of(kernel)), dict(kernel.sizes))
+    if kernel.schedule and kernel.schedule.ctas_per_sm:
+        grid = dataclasses.replace(grid, ctas_per_sm=kernel.schedule.ctas_per_sm)
+    once = holds_vectors(kernel) and not kernel.of(CircularBuffer)
+    lowering = _Loops(Builder(Namer.of(kernel)), dict(kernel.sizes), once)
     return dataclasses.replace(kernel, body=(grid, *lowering.region(kernel.body)))
 
 
@@ -89,8 +94,8 @@ class Scalars:
 
 
 class _Loops:
-    def __init__(self, builder: Builder, static: dict[str, int]) -> None:
-        self.builder, self.static = builder, static
+    def __init__(self, builder: Builder, static: dict[str, int], once: bool) -> None:
+        self.builder, self.static, self.once = builder, static, once
 
     def size(self, dim: str) -> Value:
         return self.builder.size(dim, self.static.get(dim))
@@ -203,6 +208,12 @@ class _Loops:
             depth = b.map("max", some, b.integer(1), wish="depth")
         scheduler = tile_scheduler(op.scheduler, op.splits, op.together, op.sharing)
         walk_of = scheduler.walk(Scalars(b), Problem(total, depth, first, step, part))
+        if self.once and op.scheduler == "grid" and not op.piece:
+            self.decode(op, walk_of.piece(walk_of.start).tile, counts, ranks, lasts)
+            for inner in self.region(op.body):
+                if not isinstance(inner, Yield):
+                    b.add(inner)
+            return
         work = b.value("work", INT)
         pingpong = PingPong(b, op) if op.num_pingpong > 1 else None
         with b.region() as body:

@@ -51,7 +51,6 @@ from wsdsl.ir.slot_ops import (
     ElementsInShared,
     StoreInShared,
     SubtilesInShared,
-    SumInTensor,
     TileInShared,
     ValuesInShared,
 )
@@ -92,8 +91,6 @@ from wsdsl.lowering.slot_writes import clear_beyond, write_tile
 from wsdsl.lowering.split_k_rules import grows
 from wsdsl.lowering.store_hazards import stored_in
 from wsdsl.lowering.stores import Stores
-from wsdsl.lowering.tensor_products import TensorProducts
-from wsdsl.lowering.tensor_reads import TensorReads
 from wsdsl.lowering.zeros import tiles_of_zeros
 
 
@@ -102,9 +99,6 @@ def lower_tiles(kernel: Kernel) -> Kernel:
     declarations: list[Op] = []
 
     def change(op: Partition) -> Partition:
-        if op.role == "mma":
-            products = TensorProducts(builder, PartitionContext(kernel, op, builder), op)
-            return dataclasses.replace(op, body=products.region(op.body))
         lowering = _Lowering(kernel, op, builder, declarations)
         return dataclasses.replace(op, body=lowering.partition(op.body))
 
@@ -119,11 +113,10 @@ class _Lowering:
         self, kernel: Kernel, partition: Partition, builder: Builder, declarations: list[Op]
     ) -> None:
         self.builder = builder
-        self.context = PartitionContext(kernel, partition, builder)
+        self.context = PartitionContext(kernel, partition, builder, declarations)
         context = self.context
-        self.products = Products(
-            builder, context.shapes, context.row_in_tile, context.column_in_tile
-        )
+        places = context.row_in_tile, context.column_in_tile
+        self.products = Products(builder, context.shapes, *places)
         self.stores = Stores(kernel, partition, self.context, declarations)
         self.env: dict[Value, RegisterTile] = {}
         self.sums: dict[Value, Accumulated] = {}
@@ -138,7 +131,6 @@ class _Lowering:
         self.wanted = {value for value, times in counts.items() if times > 1}
         """What is used more than once."""
         self.zeros = tiles_of_zeros(partition.body)
-        self.in_tensor_memory = TensorReads.of(partition.body, self.context)
 
     def partition(self, body: Region) -> Region:
         with self.builder.region() as ops:
@@ -184,8 +176,7 @@ class _Lowering:
         self.parts = outer
         for pieces in self.env.values():
             if id(pieces) not in known:
-                # What is still to be read in a region nobody asks for behind it.
-                pieces.tensor = None
+                pieces.tensor = None  # Nobody asks behind a region for what is still to be read.
 
     def op(self, op: Op) -> None:
         made = results_of(op)
@@ -222,10 +213,6 @@ class _Lowering:
                 with self.builder.region() as inner:
                     self.region(op.body)
                 self.builder.add(dataclasses.replace(op, body=tuple(inner)))
-            case SumInTensor():
-                self.env[op.result] = self.in_tensor_memory[op.state].pieces[op.result]
-            case ArriveBarrier() if op.state in self.in_tensor_memory:
-                self.in_tensor_memory[op.state].finish()
             case StoreInShared():
                 write_tile(op, self.pieces(op.value), self.made, self.context)
                 self.unpublished = True
@@ -237,8 +224,7 @@ class _Lowering:
                 self.env[op.result] = self.products.in_turns(op, self.tiles)
                 self.finish_reading()
             case Contract():
-                acc, known = self.addend(op.acc, op.result.type), (self.context, self.made)
-                computed = elementwise.computed_operand(op, self.tiles, self.pieces, *known)
+                acc, computed = self.addend(op.acc, op.result.type), self.computed(op)
                 self.sums[op.result] = self.products.multiply(op, self.tiles, computed, acc)
             case ForRange():
                 self.products.settle(op.loc)
@@ -271,6 +257,8 @@ class _Lowering:
                     self.products.give_back(op.state, op.loc)
                 swap = {v: self.scalar(v) for v in operands(op) if v in self.env}
                 self.builder.add(replace_operands(op, swap))
+        if made and made[0] in self.env:
+            self.context.shared_rows.remember(op, self.env[made[0]], self.pieces)
 
     def finish_reading(self) -> None:
         """All that is read in slots is read, and what is written shown, before one is given back or
@@ -280,6 +268,16 @@ class _Lowering:
         if self.in_place or self.unpublished:
             self.context.publish(self.builder.loc)
         self.in_place, self.unpublished = [], False
+
+    def computed(self, op: Contract) -> RegisterTile | None:
+        """The operand of a product that is computed, if one is: zeros where it is summed over
+        elements that there are not."""
+        for operand in (op.a, op.b):
+            if operand not in self.tiles:
+                return elementwise.with_zeros_outside(
+                    operand, self.pieces(operand), self.context, self.made
+                )
+        return None
 
     def addend(self, value: Value | None, kind: Type) -> Accumulated:
         """What products add to: a tile that others have added to, zeros, or other values."""
@@ -310,10 +308,11 @@ class _Lowering:
         """The ops of a body. Where axes begin in it, is known in it alone: a dimension may be taken
         whole there, and again behind it.
         """
-        tiles = dict(self.context.tiles)
+        tiles, shared_rows = dict(self.context.tiles), self.context.shared_rows
+        runs_once, shared_rows.runs_once = shared_rows.runs_once, False
         with self.builder.region() as ops:
             yield ops
-        self.context.tiles = tiles
+        self.context.tiles, shared_rows.runs_once = tiles, runs_once
 
     def loop(self, op: ForRange) -> None:
         b, lasts = self.builder, yielded(op.body)
@@ -338,6 +337,7 @@ class _Lowering:
             self.region(op.body[:-1])
             self.products.settle(op.loc, {*slots.values()})
             handed = [v for var in carried for v in var.hand_on(self)]
+            self.context.shared_rows.settle(op.loc)
             b.add(Yield(values=tuple(handed), loc=op.loc))
         self.stores.boundary(op)
         results = [var.leave(self) for var in carried]
@@ -382,6 +382,7 @@ class _Lowering:
                 handed: list[Value] = []
                 for v in yielded(region):
                     handed += self.pieces(v).all() if is_tile(v) else (self.scalar(v),)
+                self.context.shared_rows.settle(op.loc)
                 b.add(Yield(values=tuple(handed), loc=op.loc))
             branches.append(tuple(ops))
         self.products.unfenced = True

@@ -207,7 +207,7 @@ def schedule_products(kernel: Kernel) -> Kernel:
     every = (kernel.schedule and kernel.schedule.precise_every) or 0
 
     def partition(own: Partition) -> Partition:
-        context, known = PartitionContext(kernel, own, builder), definers(own.body)
+        context, known = PartitionContext(kernel, own, builder, []), definers(own.body)
         products = [op for op in walk(own.body) if isinstance(op, Contract)]
         blocks = {op: context.shapes.of(tile_axes(op.result)).blocks for op in products}
         depths = {op: max(context.axes[x].size for x in op.summed) for op in products}
@@ -245,7 +245,7 @@ def schedule_products(kernel: Kernel) -> Kernel:
         return dataclasses.replace(own, body=in_turn.around(body))
 
     def decoding(own: Partition) -> Partition:
-        context = PartitionContext(kernel, own, builder)
+        context = PartitionContext(kernel, own, builder, [])
         ahead_of = LoadsAhead(context, definers(own.body), stored)
 
         def change(op: Op) -> Region:

@@ -41,7 +41,6 @@ from wsdsl.ir.fragment_ops import (
     Join,
     MatrixOperand,
     ReduceColumns,
-    ScanColumns,
     Slice,
     ZeroUnless,
 )
@@ -61,8 +60,7 @@ SHARED = (
 )  # fmt: skip
 PURE = (
     *SHARED, Bitcast, Full, Advance, InitialState, AsAccumulator, ConvertLayout, EmptyAccumulator,
-    Iota, Join, MatrixOperand, ReduceColumns, ScanColumns, Slice, ZeroUnless, LoadGlobal, AxisAt,
-    Whole,
+    Iota, Join, MatrixOperand, ReduceColumns, Slice, ZeroUnless, LoadGlobal, AxisAt, Whole,
 )  # fmt: skip
 
 

@@ -20,7 +20,6 @@ from wsdsl.ir.tile_ops import (
     Lookup,
     Reduce,
     ReduceBlocks,
-    Scan,
     Store,
     Whole,
 )
@@ -31,6 +30,7 @@ from wsdsl.ir.wgmma import MAX_COLUMNS, OPERANDS, may_be_mn_major, sum_of
 from wsdsl.lowering.axes import loop_variable, output_nest, with_outer
 from wsdsl.lowering.axis_blocks import MOST
 from wsdsl.lowering.decode import decoded
+from wsdsl.lowering.held_rows import room_for_rows
 from wsdsl.lowering.packed_operands import unfit_packing
 from wsdsl.lowering.product_operands import computed_operands, multiplied
 from wsdsl.lowering.store_hazards import apart, may_meet, same_place, stored_in
@@ -150,16 +150,19 @@ def _depends(values: tuple[Value, ...], index: Value, made: Mapping[Value, Op]) 
 
 def _whole_dimensions(kernel: Kernel) -> Iterator[Finding]:
     """One tile has a dimension that is taken whole (`:`), or reduced outside of loops over it."""
-    known = dict(kernel.sizes)
+    known, room = dict(kernel.sizes), room_for_rows(kernel)
     for op in kernel.ops:
+        most = MAX_COLUMNS
         if isinstance(op, Whole) and isinstance(op.result.type, Axis):
             dim, least, at = op.result.type.dim, 1, op.loc
-            told, many = f"`{dim}` is taken whole (`:`)", f", as one tile of 1 to {MAX_COLUMNS}"
+            most = room.get(op.result.type.name, most)
+            told, many = f"`{dim}` is taken whole (`:`)", f", as one tile of 1 to {most}"
             hint = f"walk it: `for … in tiles({dim})`"
         elif isinstance(op, ForTiles) and op.whole and isinstance(op.index.type, Axis):
             dim, least, axis = op.index.type.dim, 0, op.index.type.name
             at = next((inner for inner in walk(op.body) if _reduces(inner, axis)), op).loc
-            told, many = f"all of `{dim}` is reduced here, in one tile", f" of up to {MAX_COLUMNS}"
+            most = room.get(axis, most)
+            told, many = f"all of `{dim}` is reduced here, in one tile", f" of up to {most}"
             hint = (
                 f"walk it inside, `for {axis} in tiles({dim})`, and carry the result; or add it to "
                 f"a tensor, `S[…] += sum(x, over={axis})`; what is meant for each tile is said by "
@@ -173,14 +176,14 @@ def _whole_dimensions(kernel: Kernel) -> Iterator[Finding]:
                 at,
                 f"compile({dim}=128), or call the kernel with arrays",
             )
-        elif not least <= known[dim] <= MAX_COLUMNS:
+        elif not least <= known[dim] <= most:
             yield Finding(f"{told}{many} elements, and there are {known[dim]}", at, hint)
 
 
 def _reduces(op: Op, axis: str) -> bool:
     if isinstance(op, Contract):
         return axis in op.summed
-    return isinstance(op, Reduce | Scan) and op.axis == axis
+    return isinstance(op, Reduce) and op.axis == axis
 
 
 def _products(kernel: Kernel) -> Iterator[Finding]:

@@ -52,6 +52,22 @@ def move_shared(agent: Agent, op: Any) -> None:
         agent.wg.values[op.result.name] = agent.now
 
 
+def store_partials(agent: Agent, op: m.StorePartials) -> None:
+    """What is exchanged is little; bytes are counted when they are there."""
+    counted = per_element(op)
+    agent.until(agent.ready(op), "wait", "loads by threads")
+    if counted:
+        cycles = counted[0] * elements(op.x.type) * agent.sm.speeds.instruction
+        agent.until(agent.sm.instructions.take(agent.now, cycles)[1], "arithmetic")
+    if op.barriers is None or op.state is None or not isinstance(op.x.type, Fragment):
+        return
+    there = agent.now + agent.sm.speeds.rates.cluster_exchange_cycles
+    for cta in agent.sm.cluster:
+        barrier = cta.barriers[op.barriers.name][agent.get(op.state).stage]
+        moved = 4 * op.x.type.rows * op.x.type.lanes.warps
+        cta.arrive(barrier, there, count=0, tx=-moved)
+
+
 def load_global(agent: Agent, op: m.LoadGlobal) -> None:
     kind = op.result.type
     if not isinstance(kind, Fragment):
@@ -295,7 +311,8 @@ EFFECTS: dict[type[Op], Effect] = {
     t.Cast: compute,
     t.Bitcast: compute,
     f.ReduceColumns: compute,
-    f.ScanColumns: compute,
+    m.StorePartials: store_partials,
+    m.ReducePartials: move_shared,
     m.StoreShared: move_shared,
     m.LoadShared: move_shared,
     m.LoadPanels: move_shared,

@@ -1,0 +1,156 @@
+"""Rows that are held in registers: by lanes, warps, warpgroups, and the CTAs of a cluster."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tests.lowering.row_kernels import KERNELS
+from wsdsl import Schedule
+from wsdsl.diagnostics import ProofError, ScheduleError, VerifyError
+from wsdsl.ir.barrier_ops import NamedBarrierSync, SyncCluster, WaitBarrier
+from wsdsl.ir.memory_ops import LoadGlobal, ReducePartials, StorePartials
+from wsdsl.ir.op import Kernel, Op
+from wsdsl.ir.types import Tensor
+from wsdsl.ir.walk import rewrite
+from wsdsl.prover.prove import prove
+from wsdsl.simulator.errors import SimulationError
+from wsdsl.simulator.machine import simulate
+
+DTYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32}
+SHAPES = {
+    "rmsnorm": [(70, 64), (5, 1000), (3, 4096), (2, 20000), (1, 140000)],
+    "softmax": [(19, 72), (2, 12000), (1, 70000)],
+    "in_one_tile": [(9, 300 - 4), (2, 9000)],
+    "whole": [(9, 800), (2, 33000)],
+    "by_each": [(3, 1024), (2, 17000)],
+    "rescaled": [(9, 260), (2, 20000)],
+}
+
+
+def inputs(name: str, M: int, N: int) -> dict[str, Any]:
+    random, found = np.random.default_rng(M + N), dict[str, Any]()
+    sizes = dict(M=M, N=N, B=2)
+    for p in vars(KERNELS)[name].params:
+        assert isinstance(p.type, Tensor)
+        if p.name in ("X", "W"):
+            shape = [sizes[d] for d in p.type.dims if isinstance(d, str)]
+            held = random.standard_normal(shape).astype(np.float32) + 0.25
+            found[p.name] = held.astype(DTYPES[p.type.dtype.name])
+    return found
+
+
+@pytest.mark.parametrize(("name", "M", "N"), [(n, *s) for n, each in SHAPES.items() for s in each])
+def test_results_are_those_of_the_reference(name: str, M: int, N: int) -> None:
+    kernel, given = vars(KERNELS)[name], inputs(name, M, N)
+    sizes = {d: dict(M=M, N=N, B=2)[d] for d in kernel.dims}
+    compiled = kernel.compile(**sizes)
+    assert not any(map(_walks_rows, compiled.scheduled.ops)), "a loop along rows is left"
+    copies = {key: held.copy() for key, held in given.items()}
+    made, wanted = compiled.simulate(**given), kernel.reference(**copies)
+    outputs = made if isinstance(made, tuple) else (made,)
+    expected = wanted if isinstance(wanted, tuple) else (wanted,)
+    for got, want in zip(outputs, expected, strict=True):
+        exact = np.asarray(want, np.float64)
+        np.testing.assert_allclose(np.asarray(got, np.float64), exact, rtol=2e-2, atol=1e-3)
+
+
+def _walks_rows(op: Op) -> bool:
+    return type(op).__name__ == "ForRange"
+
+
+def scheduled(name: str, schedule: Schedule, **sizes: int) -> Kernel:
+    return vars(KERNELS)[name].compile(schedule, **sizes).scheduled
+
+
+TEAMS = {
+    "lanes": Schedule(tile=dict(m=8, n=1024)),
+    "two warps": Schedule(tile=dict(m=2, n=1024)),
+    "four warps": Schedule(tile=dict(m=1, n=1024)),
+    "two warpgroups": Schedule(tile=dict(m=1, n=2048), consumers=2, share="n"),
+    "a cluster": Schedule(tile=dict(m=1, n=1024), cluster=dict(n=2)),
+    "warpgroups of a cluster": Schedule(
+        tile=dict(m=2, n=1024), consumers=2, share="n", cluster=dict(n=2)
+    ),
+}
+
+
+@pytest.mark.parametrize("team", TEAMS)
+def test_each_row_is_read_once(team: str) -> None:
+    made = scheduled("rmsnorm", TEAMS[team], M=9, N=1000)
+    loads = [op.tensor.name for op in made.ops if isinstance(op, LoadGlobal)]
+    assert loads.count("X") == 1
+    given = inputs("rmsnorm", 9, 1000)
+    got = KERNELS.rmsnorm.compile(TEAMS[team], M=9, N=1000).simulate(**given)
+    want = KERNELS.rmsnorm.reference(**given)
+    np.testing.assert_allclose(got.astype(float), want.astype(float), rtol=2e-2, atol=1e-2)
+
+
+def without(kernel: Kernel, kind: type[Op], number: int = 0) -> Kernel:
+    """The kernel without one op of a kind."""
+    every = [op for op in kernel.ops if isinstance(op, kind)]
+    gone = every[number]
+    return replace(kernel, body=rewrite(kernel.body, lambda op: () if op is gone else (op,)))
+
+
+@pytest.mark.parametrize(
+    ("team", "kind"),
+    [
+        ("four warps", NamedBarrierSync),
+        ("two warpgroups", NamedBarrierSync),
+        ("a cluster", WaitBarrier),
+    ],
+)
+def test_who_does_not_wait_for_the_others_is_found(team: str, kind: type[Op]) -> None:
+    wrong = without(scheduled("rmsnorm", TEAMS[team], M=9, N=1000), kind)
+    with pytest.raises(ProofError, match=r"before it is written|nobody has written"):
+        prove(wrong)
+    with pytest.raises(SimulationError):
+        simulate(wrong, inputs("rmsnorm", 9, 1000) | {"Y": np.zeros((9, 1000), ml_dtypes.bfloat16)})
+
+
+def test_a_cluster_meets_before_its_ctas_send() -> None:
+    made = scheduled("rmsnorm", TEAMS["a cluster"], M=9, N=1000)
+    kinds = [type(op) for op in made.ops]
+    assert kinds.index(LoadGlobal) < kinds.index(SyncCluster) < kinds.index(StorePartials)
+    with pytest.raises(VerifyError, match="all threads must meet"):
+        prove(without(made, SyncCluster))
+
+
+def test_parts_that_overlap_are_found() -> None:
+    made = scheduled("rmsnorm", TEAMS["a cluster"], M=9, N=1000)
+
+    def alone(op: Op) -> tuple[Op]:
+        return (replace(op, part=None) if isinstance(op, StorePartials) else op,)
+
+    with pytest.raises(ProofError):
+        prove(replace(made, body=rewrite(made.body, alone)))
+
+
+def test_a_reduction_in_a_loop_may_be_run_again() -> None:
+    """Where a loop is left around it, buffers are written again once all have read them."""
+    made = scheduled(
+        "rmsnorm", Schedule(tile=dict(m=1, n=1024), scheduler="persistent"), M=9, N=1000
+    )
+    meets = sum(isinstance(op, NamedBarrierSync) for op in made.ops)
+    assert meets == 2
+    assert sum(isinstance(op, ReducePartials) for op in made.ops) == 1
+    with pytest.raises(ProofError, match="may overwrite"):
+        prove(without(made, NamedBarrierSync, 1))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "told"),
+    [
+        (Schedule(tile=dict(m=1, n=1000)), "make it a multiple of 256"),
+        (Schedule(tile=dict(m=64, n=1024)), "is more than 256"),
+        (Schedule(tile=dict(m=1, n=512), cluster=dict(m=2, n=2)), "CTAs along other axes"),
+    ],
+)
+def test_tiles_that_threads_can_not_hold_are_refused(schedule: Schedule, told: str) -> None:
+    with pytest.raises(ScheduleError, match=told):
+        KERNELS.rmsnorm.compile(schedule, M=100, N=1000)

@@ -1,0 +1,38 @@
+"""Inline PTX of stores to SMEM of other CTAs of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wsdsl.codegen.inline_ptx import At, comment
+from wsdsl.codegen.writer import Writer
+
+
+def store_remote(
+    w: Writer, at: At, barrier: At, cta: str, texts: Sequence[str], label: str
+) -> None:
+    """One or four elements of 32 bits to the same place in another CTA of the cluster, counted on
+    its barrier.
+    """
+    count = len(texts)
+    shown = ", ".join(f"${i + 3}" for i in range(count))
+    vector, held = (".v4", f"{{{shown}}}") if count == 4 else ("", shown)
+    ptx = (
+        "{\n.reg .b32 to, on;\n"
+        "mapa.shared::cluster.u32 to, $0, $2;\n"
+        "mapa.shared::cluster.u32 on, $1, $2;\n"
+        f"st.async.weak.shared::cluster.mbarrier::complete_tx::bytes{vector}.b32 "
+        f"[to+{at.offset}], {held}, [on+{barrier.offset}]; // {comment(label)}\n}}"
+    )
+    args = [("i32", at.base), ("i32", barrier.base), ("i32", cta), *(("i32", x) for x in texts)]
+    w.asm(ptx, "void", ",".join(["r"] * (3 + count)), args)
+
+
+def store_cluster(w: Writer, at: At, cta: str, word: str) -> None:
+    """A word to the same place in a CTA of the cluster, this one or another."""
+    ptx = (
+        "{\n.reg .b32 to;\n"
+        "mapa.shared::cluster.u32 to, $0, $1;\n"
+        f"st.shared::cluster.b32 [to+{at.offset}], $2;\n}}"
+    )
+    w.asm(ptx, "void", "r,r,r", [("i32", at.base), ("i32", cta), ("i32", word)])

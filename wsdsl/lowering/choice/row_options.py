@@ -1,0 +1,127 @@
+"""The tile, consumers and cluster by which rows of kernels without products are held whole.
+
+A tile has as many rows as fill a thread's registers, if enough CTAs then have one to hide each
+other's latency. The CTAs of a cluster share a row that is too long for one of them, and then
+several consumers of each: more CTAs on an SM hide more than larger ones do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.types import THREADS
+from wsdsl.lowering.axes import axes_of, loop_variable, whole_axes
+from wsdsl.lowering.cooperation import cluster_along, is_shared
+from wsdsl.lowering.footprint import axis_sizes
+from wsdsl.lowering.held_rows import (
+    USUAL_HELD,
+    covering_columns,
+    elements_held,
+    height_in,
+    held_axes,
+    usual_height,
+)
+from wsdsl.lowering.lanes import MOST_COLUMNS, ROWS
+from wsdsl.lowering.model.workload import Work
+from wsdsl.schedule import Schedule, changed
+
+TEAMS = ((1, 1), (1, 2), (1, 4), (1, 8), (2, 8), (4, 8))
+"""Consumers and CTAs that share a row, in the order in which they are tried."""
+CTAS = (1, 2, 4, 8)
+ENOUGH = 4
+"""CTAs on an SM, before a tile has several rows."""
+
+
+def row_option(
+    kernel: Kernel, given: Schedule, work: Work, rows: Sequence[str], columns: Sequence[str]
+) -> Schedule | None:
+    """What is left open filled in, with the variables of the axes that are `rows` and `columns`;
+    None if rows are not to be held.
+    """
+    held = held_axes(kernel)
+    if not held or given.mode == "pingpong":
+        return None
+    team = _team(kernel, given, max(held.values()))
+    if team is None:
+        return None
+    consumers, ctas = team
+    sizes = axis_sizes(kernel, given)
+    if any(0 < sizes[name] * ctas < size for name, size in held.items()):
+        return None
+    height = height_in(kernel, sizes)
+    own = {name: -(-size // (ctas * consumers)) for name, size in held.items()}
+    if rows:
+        height = _height(kernel, work, rows, max(own.values())) if consumers * ctas == 1 else 1
+    tile = dict.fromkeys(rows, height)
+    for name, size in own.items():
+        if loop_variable(name) in columns:
+            tile[loop_variable(name)] = consumers * covering_columns(kernel, size, height)
+    tile |= {name: MOST_COLUMNS for name in columns if name not in tile}
+    variable = loop_variable(next(iter(held)))
+    return changed(
+        given,
+        mode="cooperative",
+        consumers=consumers,
+        share=variable if consumers > 1 else given.share,
+        cluster={variable: ctas} if ctas > 1 else given.cluster,
+        tile={**(given.tile or {}), **tile},
+    )
+
+
+def _team(kernel: Kernel, given: Schedule, longest: int) -> tuple[int, int] | None:
+    """Of those that are left open the first whose threads have room, usually or at all."""
+    held, tile = held_axes(kernel), axis_sizes(kernel, given)
+    ctas = max((cluster_along(given, name) for name in held), default=1)
+    own = max((tile[name] for name in held if name not in whole_axes(kernel)), default=0)
+    if given.consumers is None and given.cluster is None and not own:
+        teams = TEAMS
+    else:
+        settled = given.cluster is not None or own
+        teams = [(given.consumers or 1, c) for c in CTAS if c == ctas or not settled]
+    shares = given.share is None or any(is_shared(name, given) for name in held)
+    most = elements_held(kernel)
+    for room in (min(USUAL_HELD, most), most):
+        for n, c in teams:
+            fits = own * c >= longest if own else True
+            needed = covering_columns(kernel, -(-longest // (n * c)), 1)
+            if (n == 1 or shares) and fits and needed <= THREADS * room:
+                return n, c
+    return None
+
+
+def _height(kernel: Kernel, work: Work, rows: Sequence[str], longest: int) -> int:
+    names = [name for name in axes_of(kernel) if loop_variable(name) in rows]
+    fewest = covering_columns(kernel, longest, ROWS)
+    height = usual_height(kernel, fewest)
+    while height > 1 and work.sized:
+        if covering_columns(kernel, longest, height // 2) > fewest:
+            break  # Threads would have no column.
+        tiles = work.num_tiles({**held_axes(kernel), **dict.fromkeys(names, height)})
+        if tiles >= ENOUGH * work.target.num_sms:
+            break
+        height //= 2
+    return height
+
+
+def with_fewer_elements(kernel: Kernel, chosen: Schedule, given: Schedule) -> Iterator[Schedule]:
+    """`given` with fewer rows than were `chosen`, or with more threads for each; of a kernel with
+    roles, whose threads have too few registers.
+    """
+    held = [loop_variable(name) for name in held_axes(kernel)]
+    if not held or not chosen.ctas_per_sm or given.consumers or given.cluster:
+        return
+    rows = [loop_variable(n) for n, axis in axes_of(kernel).items() if axis.role == "rows"]
+    tile, height = dict(given.tile or {}), max((chosen.tile or {}).get(n, 1) for n in [*rows, ""])
+    if not {*rows} & tile.keys():
+        while height > 1:
+            height //= 2
+            yield changed(given, tile={**tile, **dict.fromkeys(rows, height)})
+    threads = (chosen.consumers or 1) * cluster_along(chosen, held[0])
+    for consumers, ctas in TEAMS:
+        if consumers * ctas > threads:
+            cluster = {held[0]: ctas} if ctas > 1 else None
+            team = changed(given, consumers=consumers, cluster=cluster)
+            yield team
+            if chosen.ctas_per_sm > 1 and not given.ctas_per_sm:
+                yield changed(team, ctas_per_sm=chosen.ctas_per_sm)

@@ -1,0 +1,151 @@
+"""Rows that a CTA holds whole in its registers, in kernels without products.
+
+A kernel that reduces a row, and then goes over it again, reads it from memory once if a tile has
+all of it: its loops over such a dimension have one turn, and `hold_rows` takes them out. Tiles are
+as high as fills the threads' registers, and no higher, since other CTAs hide the latency of one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from wsdsl.diagnostics import CompileError
+from wsdsl.ir.op import Kernel, Value, once
+from wsdsl.ir.ranges import walks_a_part
+from wsdsl.ir.tile_ops import Contract, ForTiles, Load, Reduce
+from wsdsl.ir.types import THREADS, Tile
+from wsdsl.lowering.assign_roles import assign_roles
+from wsdsl.lowering.axes import axes_of, output_nest
+from wsdsl.lowering.cooperation import cluster_along, num_shares
+from wsdsl.lowering.lanes import ROWS, holds_vectors, thread_vector
+from wsdsl.schedule import Schedule
+
+HELD_BYTES = 256
+"""Of a thread, in 64 of the registers that it has where four CTAs of 128 threads are on an SM."""
+CTAS_BY_ELEMENTS = ((32, 6), (64, 4), (128, 3))
+"""CTAs on an SM, where each of their threads has so many elements at the most: beside them it has
+as many of four bytes, so that 80, 128 or 168 registers do."""
+MOST_HELD, MOST_SHARING = 128, 4 * 8
+"""Elements of a thread; and warpgroups that share rows, in a cluster that any card launches."""
+USUAL_HELD = 64
+"""Elements of a thread, where a row may have more threads."""
+USUAL = 32
+"""The same where rows are short enough: six CTAs hide a latency that four do not,
+which shows in what computes much (softmax of rows of 1024 on an H100: 1.00, 0.96 of a copy)."""
+
+
+def held_dims(kernel: Kernel) -> frozenset[str]:
+    """Dimensions that are reduced along rows, of the text of a kernel without products: each size
+    of one has a kernel of its own.
+    """
+    given = {op.dim for op in kernel.of(ForTiles) if op.index.as_axis.size}
+    return _reduced_dims(kernel) - given
+
+
+@once
+def _reduced_dims(kernel: Kernel) -> frozenset[str]:
+    if any(isinstance(op, Contract) for op in kernel.ops):
+        return frozenset()
+    across = {a.name for op in kernel.of(Load) for a in op.axes[:-1] if op.last == op.axes[-1]}
+    reduced = {op.axis for op in kernel.of(Reduce)} - across
+    found = {axes_of(kernel)[name].dim for name in reduced}
+    walked = {name for name, axis in axes_of(kernel).items() if axis.dim in found}
+    loops = [op for op in kernel.of(ForTiles) if op.index.as_axis.name in walked]
+    apart = [loop for loop in output_nest(kernel)[0] if isinstance(loop, ForTiles)]
+    pieces = {op.dim for op in apart if not op.whole and op.index.as_axis.name in reduced}
+    return frozenset(found - pieces - {op.dim for op in loops if walks_a_part(op)})
+
+
+@once
+def held_axes(kernel: Kernel) -> Mapping[str, int]:
+    """Axes that lie along rows, by name, of dimensions that are held if there is room: their sizes.
+    Of a kernel with roles.
+    """
+    known, dims = dict(kernel.sizes), _reduced_dims(kernel)
+    if not dims or not holds_vectors(kernel):
+        return {}
+    axes = {n: a for n, a in axes_of(kernel).items() if a.dim in dims}
+    if any(a.role != "columns" or known.get(a.dim, 0) < 1 for a in axes.values()):
+        return {}
+    return {name: known[axis.dim] for name, axis in axes.items()}
+
+
+@once
+def row_bytes(kernel: Kernel) -> int:
+    """Of one column, in all that is loaded along rows: each tensor once."""
+    held, found = held_axes(kernel), dict[Value, int]()
+    for op in kernel.of(Load):
+        kind = op.result.type
+        if isinstance(kind, Tile) and len(kind.axes) > 1 and held.keys() & {*kind.axes}:
+            found[op.tensor] = op.dtype.bytes
+    return sum(found.values())
+
+
+def elements_held(kernel: Kernel) -> int:
+    """Of a row, by a thread, at the most."""
+    return min(MOST_HELD, HELD_BYTES // max(2, row_bytes(kernel)))
+
+
+def with_roles(kernel: Kernel) -> Kernel | None:
+    """None if it can have none, which `assign_roles` tells of where it is due."""
+    try:
+        return assign_roles(kernel)
+    except CompileError:
+        return None
+
+
+def room_for_rows(kernel: Kernel) -> dict[str, int]:
+    """How long a dimension may be that one tile has whole, by axis, of a kernel without roles."""
+    roled = with_roles(kernel) if held_dims(kernel) else None
+    if roled is None:
+        return {}
+    most = MOST_SHARING * THREADS * elements_held(roled)
+    return dict.fromkeys(held_axes(roled), most)
+
+
+def usual_height(kernel: Kernel, columns: int) -> int:
+    """Rows of a tile of so many columns."""
+    usual = THREADS * min(USUAL, HELD_BYTES // max(2, row_bytes(kernel)))
+    return min(ROWS, 1 << max(0, (usual // columns).bit_length() - 1))
+
+
+def covering_columns(kernel: Kernel, size: int, height: int) -> int:
+    """The tile's columns that hold a row of so many: whole vectors of all threads that share it."""
+    vector = thread_vector(kernel)
+    lanes = 1 << max(0, (-(-size // vector) - 1).bit_length())
+    unit = vector * max(THREADS // height, min(32, lanes))
+    return -(-size // unit) * unit
+
+
+def height_in(kernel: Kernel, sizes: Mapping[str, int]) -> int:
+    """Rows of a piece, by the sizes of tiles; those of one row where no axis has any."""
+    rows = [sizes.get(n, 0) for n, a in axes_of(kernel).items() if a.role == "rows"]
+    return math.gcd(ROWS, *rows) if rows else 1
+
+
+def ctas_per_sm(kernel: Kernel, schedule: Schedule, sizes: Mapping[str, int]) -> int | None:
+    """That have registers for tiles of these sizes, if they have whole rows."""
+    held = held_axes(kernel)
+    cluster = {name: cluster_along(schedule, name) for name in held}
+    if not held or any(sizes[name] * cluster[name] < size for name, size in held.items()):
+        return None
+    consumers = num_shares(kernel, schedule)["columns"]
+    columns = max(sizes[name] for name in held) // consumers
+    elements = height_in(kernel, sizes) * columns // THREADS
+    ctas = next((ctas for most, ctas in CTAS_BY_ELEMENTS if elements <= most), 1)
+    return max(1, ctas // consumers)
+
+
+@once
+def loaded_before(kernel: Kernel) -> frozenset[Load]:
+    """Loads of what threads have already, if they hold rows."""
+    if not held_axes(kernel):
+        return frozenset()
+    found, known = set[Load](), set[tuple[Value, tuple[str, ...]]]()
+    for op in kernel.of(Load):
+        place = op.tensor, tuple(axis.dim for axis in op.axes)
+        if op.axes and place in known:
+            found.add(op)
+        known.add(place)
+    return frozenset(found)

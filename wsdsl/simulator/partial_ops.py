@@ -1,0 +1,90 @@
+"""Reductions of rows that several warps share, of one CTA or those of a cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wsdsl.ir import memory_ops as m
+from wsdsl.ir.types import DType, Fragment
+from wsdsl.simulator import arithmetic
+from wsdsl.simulator.arithmetic import Array
+from wsdsl.simulator.cluster_ops import SendInFlight, SentIn
+from wsdsl.simulator.context import SharedItems, State, Warpgroup
+from wsdsl.simulator.cta import Cta
+from wsdsl.simulator.races import ThreadAccess
+from wsdsl.simulator.scalar_ops import dtype_of, finish
+
+
+def store_partials(wg: Warpgroup, op: m.StorePartials) -> None:
+    """Part by part, as many words as there are rows; of one row, which several warps may have,
+    once.
+    """
+    kind, value = op.x.type, np.asarray(wg.get(op.x, op))
+    assert isinstance(kind, Fragment)
+    shared: SharedItems = wg.values[op.shared.name]
+    lanes, part = kind.lanes, 0 if op.part is None else int(wg.get(op.part, op))
+    parts = np.arange(kind.columns) // (lanes.columns // lanes.warps) % lanes.warps
+    rows, word = lanes.of_warp(kind.rows), _word(kind.dtype)
+    for i in range(4):
+        group, own = divmod(i, lanes.warps)
+        if group and kind.rows == 1:
+            continue
+        first = group * rows
+        held = value[first : first + rows][:, parts == own].astype(word)
+        made = np.asarray(arithmetic.reduce(op.fn, held, kind.dtype, 1)).astype(word)
+        place = ((part * lanes.warps + own) * kind.rows + first) * word.itemsize
+        start = wg.item(op, shared, 0, place, rows * word.itemsize)
+        for rank in range(op.ctas):
+            cta = wg.cta if op.ctas == 1 else wg.cta.cluster.ctas[rank]
+            write = _write if op.barriers is None else _send
+            write(wg, op, cta, i, start, made.view(np.uint8).reshape(-1))
+
+
+def _write(
+    wg: Warpgroup, op: m.StorePartials, cta: Cta, warp: int, start: int, held: Array
+) -> None:
+    shared: SharedItems = wg.values[op.shared.name]
+    actors = wg.warp(warp)
+    access = ThreadAccess(wg.told, op, actors, wg.cta.clocks.own[actors].copy())
+    conflict = cta.accesses.write(start, start + held.size, access, actors, False)
+    wg.settle(op, f"it overwrites `{shared.label}` (warp {warp})", conflict)
+    cta.memory.bytes[start : start + held.size] = held
+
+
+def _send(wg: Warpgroup, op: m.StorePartials, cta: Cta, warp: int, start: int, held: Array) -> None:
+    assert op.barriers is not None and op.state is not None
+    shared: SharedItems = wg.values[op.shared.name]
+    state: State = wg.values[op.state.name]
+    barrier = wg.barrier(op, op.barriers, state, cta)
+    access = SentIn(wg.told, op, barrier.component, str(barrier))
+    actors = wg.warp(warp)
+    wg.begin_write(op, cta, f"`{shared.label}`", start, held.size, access, actors, False)
+    phases = wg.cta.clocks.phases_seen(actors)
+    sent = SendInFlight(wg, op, cta, held.copy(), start, barrier, access, phases)
+    wg.cta.residents.start(sent, op, cta)
+
+
+def reduce_partials(wg: Warpgroup, op: m.ReducePartials) -> None:
+    kind = op.result.type
+    rows = kind.rows if isinstance(kind, Fragment) else 1
+    shared: SharedItems = wg.values[op.shared.name]
+    dtype = dtype_of(op.result)
+    word = _word(dtype)
+    size = op.parts * rows * word.itemsize
+    start = wg.item(op, shared, 0, 0, size)
+    for i in range(4):
+        warp = wg.warp(i)
+        access = ThreadAccess(wg.told, op, warp, wg.cta.clocks.own[warp].copy())
+        reader = wg.index, 4, i
+        conflict = wg.cta.accesses.read(start, start + size, access, warp, reader, False)
+        wg.settle(op, f"it reads `{shared.label}` (warp {i})", conflict)
+    held = wg.cta.memory.bytes[start : start + size].view(word).reshape(op.parts, rows)
+    made = np.asarray(arithmetic.reduce(op.fn, held.T, dtype, 1))
+    wg.values[op.result.name] = finish(made.reshape(-1, 1), op.result)
+
+
+def _word(dtype: DType) -> np.dtype[Any]:
+    integer = np.uint32 if dtype.kind == "uint" else np.int32
+    return np.dtype(np.float32 if dtype.is_float else integer)
