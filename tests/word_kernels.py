@@ -37,6 +37,12 @@ def _few_values(sizes: Mapping[str, int]) -> dict[str, Any]:
     return {"X": x}
 
 
+def _whole_numbers(sizes: Mapping[str, int]) -> dict[str, Any]:
+    """Whose sums are exact in any order."""
+    rng = np.random.default_rng(3)
+    return {"X": rng.integers(-999, 999, (sizes["M"], sizes["N"])).astype(np.float32)}
+
+
 def _bits(sizes: Mapping[str, int]) -> dict[str, Any]:
     rng = np.random.default_rng(2)
     return {"X": rng.integers(0, 2**32, (sizes["M"], sizes["N"])).astype(np.uint32)}
@@ -91,10 +97,24 @@ def mxfp8(X: bf16[M, N], Y: f8e4m3[M, N], S: f8e8m0[M, NB]):
         Y[m, n] = x / cast(s, f32)
         S[m, index(n) // 32] = s
 """
+CUMSUM = """
+@kernel
+def cumulative(X: f32[M, N], Y: f32[M, N], Z: u32[M, N]):
+    for m in tiles(M):
+        before, bits = zeros(f32[m]), zeros(u32[m])
+        for n in tiles(N):
+            x = X[m, n]
+            whole = cast(x * 1000003.0, i32)
+            Y[m, n] = before + cumsum(x, over=n)
+            Z[m, n] = bits + cumsum(bitcast(whole, u32), over=n)
+            before += sum(x, over=n)
+            bits += sum(bitcast(whole, u32), over=n)
+"""
 WORD_KERNELS = {
     "hash": WordKernel(HASH, dict(M=70, N=300), _bits),
     "places": WordKernel(PLACES, dict(M=70, N=300), _few_values, (None, dict(m=64, n=16))),
     "whole_rows": WordKernel(WHOLE_ROWS, dict(M=70, N=200), _few_values),
+    "cumulative": WordKernel(CUMSUM, dict(M=70, N=300), _whole_numbers, (None, dict(m=64, n=16))),
     "fp8": WordKernel(FP8, dict(M=70, N=456, NB=4), _floats, (None, dict(m=64, n=256))),
     "mxfp8": WordKernel(MXFP8, dict(M=70, N=296, NB=10), _floats, (None, dict(m=64, n=32))),
 }

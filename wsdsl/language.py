@@ -55,6 +55,7 @@ __all__ = [
     "boolean",
     "cast",
     "cos",
+    "cumsum",
     "dims",
     "each",
     "end",
@@ -230,6 +231,11 @@ def argmax(x: Tile, *, over: Any) -> Tile:
 def argmin(x: Tile, *, over: Any) -> Tile:
     """Where along the axis the smallest is, i32: the least such index, or that of the first NaN."""
     raise not_python("argmin")
+
+
+def cumsum(x: Tile, *, over: Any) -> Tile:
+    """The sum of the elements up to each one along the axis, that one too."""
+    raise not_python("cumsum")
 
 
 def fma(a: Tile | Scalar, b: Tile | Scalar, c: Tile | Scalar) -> Tile:

@@ -66,7 +66,7 @@ class Schedule:
         and nothing checks it: where it does not hold, what is read is old or half written
     overlap: whether the next kernel on the stream may be started before this one is over, if it
         waits by itself (programmatic dependent launch)
-    arch: "sm_90a"
+    arch: "sm_90a", "sm_100a" or "sm_103a"
     """
 
     tile: Mapping[str, int] | None = None
@@ -89,7 +89,7 @@ class Schedule:
     precise_every: int | None = None
     constant: tuple[str, ...] | None = None
     overlap: bool | None = None
-    arch: Literal["sm_90a", "sm_100a"] = "sm_90a"
+    arch: Literal["sm_90a", "sm_100a", "sm_103a"] = "sm_90a"
 
     if not TYPE_CHECKING:  # a checker of types knows the fields
 
@@ -208,7 +208,7 @@ _CHECKS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ),
     ("constant", _names, 'names of tensors, `("B",)`'),
     *((name, _is(bool), "True or False") for name in ("order_barriers", "multicast", "overlap")),
-    ("arch", _words("sm_90a", "sm_100a"), '"sm_90a" or "sm_100a"'),
+    ("arch", _words("sm_90a", "sm_100a", "sm_103a"), '"sm_90a", "sm_100a" or "sm_103a"'),
 )
 """(field, whether it may hold this, what it may hold)."""
 _RENAMED = {("reduction", "turns"): "serial", ("reduction", "slices"): "parallel"}

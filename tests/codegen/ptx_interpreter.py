@@ -139,6 +139,7 @@ class _Thread:
             elif kind == "shfl":
                 lane = self.value(operands[2])
                 lane = self.registers["%tid.x"] ^ lane if "bfly" in modifiers else lane
+                lane = max(0, self.registers["%tid.x"] - lane) if "up" in modifiers else lane
                 self.registers[operands[0]] = yield self.value(operands[1]), lane
             elif kind == "vote":
                 votes = 0
@@ -253,8 +254,8 @@ class _Thread:
             case "max" if type == "u16x2":
                 halves = [[v & 0xFFFF, v >> 16 & 0xFFFF] for v in values]
                 return max(halves[0][0], halves[1][0]) | max(halves[0][1], halves[1][1]) << 16
-            case "not":
-                return ~read[0] & whole
+            case "not" | "neg":
+                return (~read[0] if kind == "not" else -read[0]) & whole
             case "bfe":
                 field = read[0] >> values[1] & ((1 << values[2]) - 1)
                 return (signed(field, values[2]) if type[0] == "s" else field) & whole

@@ -11,7 +11,7 @@ import pytest
 from tests.codegen.run_warp import run_warp
 from tests.codegen.support import kernel_of
 from wsdsl.ir.types import DTYPES
-from wsdsl.simulator.arithmetic import reduce, reduce_blocks
+from wsdsl.simulator.arithmetic import reduce, reduce_blocks, scan
 
 BODY = """
 %zero: i32 = constant(value=0)
@@ -49,3 +49,26 @@ def test_as_the_simulator_has_it(lanes: tuple[int, int], size: int, dtype: str, 
     wanted = reduce_blocks(fn, x, kind, 1, size or columns)
     assert np.array_equal(wanted[:, -1], reduce(fn, x[:, -(size or columns) :], kind, 1))
     assert np.array_equal(made.reshape(x.shape), wanted)
+
+
+SCAN = """
+%zero: i32 = constant(value=0)
+%r: frag<i32[64x1]{lanes}> = iota(start=%zero)
+%c: frag<i32[1x{columns}]{lanes}> = iota(start=%zero)
+%x: frag<{dtype}[64x{columns}]{lanes}> = load_global(tensor=%X, index=(%r, %c))
+%y: frag<{dtype}[64x{columns}]{lanes}> = scan_columns(x=%x)
+store_global(tensor=%Y, index=(%r, %c), value=%y)
+"""
+
+
+@pytest.mark.parametrize("dtype", ["f32", "u32"])
+@pytest.mark.parametrize("lanes", LANES)
+def test_sums_up_to_each_column(lanes: tuple[int, int], dtype: str) -> None:
+    columns = 2 * lanes[0] * lanes[1]
+    named = "" if lanes == (2, 4) else f" lanes {lanes[0]}x{lanes[1]}"
+    body = SCAN.format(lanes=named, columns=columns, dtype=dtype)
+    kernel = kernel_of(body, f"%X: tensor<{dtype}[M, N]>, %Y: tensor<{dtype}[M, N]>")
+    x = np.random.default_rng(0).integers(0, 2**32 if dtype == "u32" else 99, (16, columns))
+    x = x.astype(dict(f32="f4", u32="u4")[dtype])
+    made = run_warp(kernel, dict(M=16, N=columns), {"X": x}, "Y", x.nbytes).view(x.dtype)
+    assert np.array_equal(made.reshape(x.shape), scan(x, DTYPES[dtype], 1))

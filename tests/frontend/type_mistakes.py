@@ -340,6 +340,7 @@ def k(C: bool[M]):
     "blocks": body("""
 C[m, n] = max(A[m, :], per=32) + sum(A[m, :], over=K, per=0)
 C[m, n] = min(A[m, :], over=K, per=alpha) + argmax(A[m, :], over=K, per=2)
+C[m, n] = sum(cumsum(A[m, :]), over=K) + cumsum(alpha, over=m)
 """),
     "bits_of_floats": body("""
 C[m, n] = cast(popcount(alpha), f32) + cast(mulhi(alpha, 2.0), f32)

@@ -171,6 +171,10 @@ class Expressions:
             x = f"{fn}({x}, over=D, per={self.rng.choice((2, 4, 16, 64))})"
             x = f"cast({x}, {dtype})" if fn == "sum" else x
             fn = self.rng.choice(("max", "min"))
+        if self.chance(0.1):
+            x = f"cumsum({x}, over=D)"
+            x = x if dtype in ("f32", "i32") else f"cast({x}, {dtype})"
+            fn = self.rng.choice(("max", "min"))
         # A sum is of 32 bits.
         narrow = fn == "sum" and dtype not in ("f32", "i32")
         return f"cast(sum({x}, over=D), {dtype})" if narrow else f"{fn}({x}, over=D)"

@@ -41,6 +41,7 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "%x: f32[m, n]",
         '%y: f32[m, n] = reduce_blocks(fn="max", x=%x, axis="n", size=32)',
     ),
+    "scan": ("%x: f32[m, n]", '%y: f32[m, n] = scan(x=%x, axis="n")'),
     "constant": ("", "%x: f32 = constant(value=-inf)"),
     "full": ("%x: f32", "%y: f32[m, n] = full(value=%x)"),
     "index": ("%m: axis<m of M>", "%i: i32[m] = index(axis=%m)"),
@@ -306,5 +307,48 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "%x: frag<f32[64x256]>",
         '%y: frag<f32[64x1]> = reduce_columns(fn="add", x=%x)',
     ),
+    "scan_columns": (
+        "%x: frag<f32[64x256]>",
+        "%y: frag<f32[64x256]> = scan_columns(x=%x)",
+    ),
     "iota": ("%i: i32", "%r: frag<i32[64x1]> = iota(start=%i)"),
+    # slots in tensor memory
+    "sum_to_slot": ("%s: slot, %x: f32[m, n]", "sum_to_slot(slot=%s, field=0, value=%x)"),
+    "sum_to_tensor": (
+        "%c: columns<64 x 2>, %s: state, %x: f32[m, n]",
+        "sum_to_tensor(sums=%c, column=0, state=%s, value=%x)",
+    ),
+    "slot_sum": (
+        "%s: slot, %any: bool",
+        "%x: f32[m, n] = slot_sum(slot=%s, field=0, started=%any)",
+    ),
+    "sum_in_tensor": (
+        "%c: columns<64 x 2>, %s: state",
+        "%x: f32[m, n] = sum_in_tensor(sums=%c, column=0, state=%s)",
+    ),
+    # tensor_ops
+    "allocate_tensor_memory": (
+        "",
+        "%t: tensor_memory<256> = allocate_tensor_memory(offset=229480)",
+    ),
+    "free_tensor_memory": ("%t: tensor_memory<256>", "free_tensor_memory(memory=%t)"),
+    "tensor_columns": (
+        "%t: tensor_memory<256>",
+        '%sums: columns<64 x 2> = tensor_columns(label="sums", memory=%t, first=128)',
+    ),
+    "tensor_product": (
+        "%sums: columns<64 x 2>, %s: state, %a: smem_descriptor, %b: smem_descriptor, %c: bool",
+        "tensor_product(sums=%sums, state=%s, column=32, a=%a, b=%b, accumulate=%c, "
+        'dtype="f8e4m3", b_dtype="f8e5m2", rows=128, columns=32, k=64)',
+    ),
+    "tensor_commit": ("%b: mbarrier<4>, %s: state", "tensor_commit(barriers=%b, state=%s)"),
+    "tensor_load": (
+        "%sums: columns<64 x 2>, %s: state",
+        "%x: acc<f32[64x32]> = tensor_load(sums=%sums, state=%s, column=32, half=1)",
+    ),
+    "tensor_wait": (
+        "%x: acc<f32[64x32]>",
+        "%y: frag<f32[64x32]> = tensor_wait(loads=(%x,))",
+    ),
+    "tensor_fence": ("", "tensor_fence(after=True)"),
 }

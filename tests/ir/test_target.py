@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from tests.kernels import CASES
-from wsdsl import Schedule, ScheduleError, parse
+from wsdsl import ScheduleError, VerifyError, parse
 from wsdsl.ir.op import Kernel
 from wsdsl.ir.parser import parse_kernel
 from wsdsl.ir.target import B200, H100_PCIE, H200, TARGETS, Target, target_of
@@ -50,17 +50,18 @@ def test_a_part_of_a_card() -> None:
     assert part.smem_bytes == H200.smem_bytes
 
 
-def test_what_is_not_lowered_is_refused_at_every_level() -> None:
+def test_products_are_of_the_card() -> None:
     text = str(lower(chosen(H200)))
     assert parse_kernel(text).target is H200 is target_of("sm_90a")
     blackwell = parse_kernel(
         text.replace("schedule=Schedule(", 'schedule=Schedule(arch="sm_100a", ')
     )
     assert blackwell.target is B200
-    with pytest.raises(ScheduleError, match=r'arch="sm_100a" \(B200\) is not lowered yet'):
+    with pytest.raises(VerifyError, match=r"sm_100a \(B200\) has no wgmma"):
         lower(blackwell)
-    with pytest.raises(ScheduleError, match="not lowered yet"):
-        CASES["gemm"].kernel.compile(Schedule(arch="sm_100a"))
+    other = str(lower(chosen(B200))).replace('arch="sm_100a"', 'arch="sm_90a"')
+    with pytest.raises(VerifyError, match="has no tensor memory"):
+        lower(parse_kernel(other))
 
 
 def test_an_architecture_is_one_capability() -> None:

@@ -5,6 +5,7 @@ shows the texts.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,8 +23,8 @@ def used(monkeypatch: pytest.MonkeyPatch) -> list[Kernel]:
     """The kernels that calls run, in order."""
     found: list[Kernel] = []
 
-    def noted(text: str) -> Kernel:
-        found.append(kernel_of(text))
+    def noted(template: str, **parts: Any) -> Kernel:
+        found.append(kernel_of(template, **parts))
         return found[-1]
 
     for module in MODULES:

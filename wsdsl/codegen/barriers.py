@@ -11,6 +11,7 @@ from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import memory_ops as m
 from wsdsl.ir.op import Value
+from wsdsl.ir.tensor_ops import AllocateTensorMemory
 from wsdsl.ir.types import Barriers
 
 
@@ -19,9 +20,10 @@ def convert_allocate_barriers(c: Context, op: b.AllocateBarriers) -> None:
     c.held[op.result] = SharedAt(placed(op), 8, op.result.type.num, op.label, op.arrivals)
 
 
-def placed(op: b.AllocateBarriers | m.AllocateShared) -> int:
+def placed(op: b.AllocateBarriers | m.AllocateShared | AllocateTensorMemory) -> int:
     if op.offset < 0:
-        raise CompileError(Finding(f"`{op.label}` has no place in SMEM yet", op.loc))
+        label = "tensor memory" if isinstance(op, AllocateTensorMemory) else op.label
+        raise CompileError(Finding(f"`{label}` has no place in SMEM yet", op.loc))
     return op.offset
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from wsdsl.codegen import inline_ptx, nvvm, wgmma_ptx
+from wsdsl.codegen import inline_ptx, nvvm, tensor_memory, wgmma_ptx
 from wsdsl.codegen.barriers import (
     barrier_at,
     convert_advance,
@@ -59,6 +59,7 @@ from wsdsl.codegen.reductions import (
     convert_store_partials,
 )
 from wsdsl.codegen.register_operands import convert_layout, pin_operands
+from wsdsl.codegen.scans import convert_scan_columns
 from wsdsl.codegen.shared_loads import convert_load_shared
 from wsdsl.codegen.shared_stores import convert_store_shared, warp_place
 from wsdsl.codegen.thread_load import convert_thread_load
@@ -385,7 +386,9 @@ ARMS: dict[type[Op], Arm] = {
     f.Slice: convert_slice,
     f.Join: convert_join,
     f.ConvertLayout: convert_layout,
+    **tensor_memory.ARMS,
     f.ReduceColumns: convert_reduce_columns,
+    f.ScanColumns: convert_scan_columns,
     m.StorePartials: convert_store_partials,
     m.ReducePartials: convert_reduce_partials,
     f.Iota: convert_iota,

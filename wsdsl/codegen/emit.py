@@ -37,7 +37,7 @@ def emit_ptx(text: str, target: Target = H200) -> str:
     import llvmlite.binding as llvm
 
     least = PTX_OF_MIXED if MIXED_INTEGERS.search(text) else 0
-    machine = _target_machine(target.arch, max(target.ptx, least))
+    machine = _target_machine(target.llvm_arch or target.arch, max(target.ptx, least))
     try:
         module = llvm.parse_assembly(text)
         module.verify()
@@ -54,4 +54,12 @@ def emit_ptx(text: str, target: Target = H200) -> str:
     for function in module.functions:
         if not function.is_declaration:
             passes.run(function, builder)
-    return machine.emit_assembly(module)
+    ptx: str = machine.emit_assembly(module)
+    return _renamed(ptx, target) if target.llvm_arch else ptx
+
+
+def _renamed(ptx: str, target: Target) -> str:
+    """For a card that LLVM takes for another one."""
+    version = f"{target.ptx_header // 10}.{target.ptx_header % 10}"
+    ptx = re.sub(r"(?m)^\.version .*$", f".version {version}", ptx, count=1)
+    return re.sub(rf"(?m)^\.target {target.llvm_arch}\b", f".target {target.arch}", ptx, count=1)

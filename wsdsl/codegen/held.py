@@ -116,6 +116,15 @@ class SharedAt:
 
 
 @dataclass(frozen=True, slots=True)
+class ColumnsAt:
+    """Items in tensor memory: `num` of `columns` columns, from the address `base` on."""
+
+    base: str
+    columns: int
+    num: int
+
+
+@dataclass(frozen=True, slots=True)
 class Descriptor:
     """The low half of an smem descriptor as an i32; the high half and the step are known.
 
@@ -139,4 +148,4 @@ class Pointer:
     """Whether TMA takes two elements for one, of a byte."""
 
 
-Held = Scalar | Registers | StateAt | SharedAt | Descriptor | Pointer
+Held = Scalar | Registers | StateAt | SharedAt | ColumnsAt | Descriptor | Pointer

@@ -35,6 +35,20 @@ def shuffle_xor(w: Writer, type: str, x: str, mask: int) -> str:
     return w.call(f"llvm.nvvm.shfl.sync.bfly.{suffix}", type, args)
 
 
+def shuffle_up(w: Writer, type: str, x: str, lanes: int) -> str:
+    """The value of the lane that is so many further down; the first ones have their own."""
+    suffix = "f32" if type == "float" else "i32"
+    args = [("i32", ALL_LANES), (type, x), ("i32", str(lanes)), ("i32", "0")]
+    return w.call(f"llvm.nvvm.shfl.sync.up.{suffix}", type, args)
+
+
+def shuffle_any(w: Writer, type: str, x: str, lane: str) -> str:
+    """The value of the lane that each lane names; `type` is float or i32."""
+    suffix = "f32" if type == "float" else "i32"
+    args = [("i32", ALL_LANES), (type, x), ("i32", lane), ("i32", "31")]
+    return w.call(f"llvm.nvvm.shfl.sync.idx.{suffix}", type, args)
+
+
 def elect(w: Writer) -> str:
     """i1: true in one thread of a warp that is converged here."""
     made = w.call("llvm.nvvm.elect.sync", "{ i32, i1 }", [("i32", ALL_LANES)])

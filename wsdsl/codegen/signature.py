@@ -31,6 +31,7 @@ from wsdsl.ir.memory_ops import (
 )
 from wsdsl.ir.op import Kernel, Value, operands
 from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.tensor_ops import AllocateTensorMemory
 from wsdsl.ir.tile_ops import DimSize
 from wsdsl.ir.types import Barriers, Shared, Tensor, Tile
 
@@ -72,6 +73,8 @@ def signature(kernel: Kernel) -> Signature:
             case AllocateBarriers():
                 assert isinstance(op.result.type, Barriers)
                 smem_bytes = max(smem_bytes, op.offset + 8 * op.result.type.num)
+            case AllocateTensorMemory():
+                smem_bytes = max(smem_bytes, op.offset + 8)
             case LaunchGrid():
                 grid = op
             case AllocateGlobal():

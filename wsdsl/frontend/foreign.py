@@ -61,7 +61,6 @@ FOREIGN: dict[str, str] = {
     "logsumexp": "`log(sum(exp(x - max(x, over=n)), over=n)) + max(x, over=n)`",
     "softmax": "`exp(x - max(x, over=n))`, divided by its `sum(x, over=n)`",
     "log_softmax": "`x - max(x, over=n) - log(sum(exp(x - max(x, over=n)), over=n))`",
-    "cumsum": _IN_LOOP,
     "cumprod": _IN_LOOP,
     "sort": "sort before the call",
     "topk": "sort before the call",

@@ -1,4 +1,4 @@
-"""Words that go over an axis: `sum`, `max` and `min`, `argmax` and `argmin`."""
+"""Words that go over an axis: `sum`, `max` and `min`, `argmax` and `argmin`, `cumsum`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from wsdsl.frontend.expressions import Expressions
 
 Word = Callable[["Expressions", s.Call], Entity]
-OVER = ("sum", "max", "min", "argmax", "argmin")
+OVER = ("sum", "max", "min", "argmax", "argmin", "cumsum")
 """What takes `over=axis`."""
 NOWHERE = 2**31 - 1
 """The index of nothing."""
@@ -82,7 +82,8 @@ def _per(e: Expressions, node: s.Call) -> int | Poison:
 
 
 def _of_what(e: Expressions, name: str, node: s.Call) -> Poison:
-    hint = f"{name}(x, over=axis) reduces an axis"
+    goes = "goes along an axis" if name == "cumsum" else "reduces an axis"
+    hint = f"{name}(x, over=axis) {goes}"
     return e.report.error(f"`{name}` of what?", node.loc, hint)
 
 
@@ -112,10 +113,7 @@ def _reduce(e: Expressions, name: str, node: s.Call, over: s.Keyword) -> Value:
     (x, axis), per = found, _per(e, node)
     if isinstance(per, Poison):
         return per
-    if name == "sum":
-        # As products do: what a tile adds up to must not be rounded, or overflow, tile by tile.
-        narrow = x.type.dtype.is_float or x.type.dtype.bits < 32
-        x = e.ops.cast(x, F32 if x.type.dtype.is_float else I32) if narrow else x
+    x = _summed(e, x) if name == "sum" else x
     fn = "add" if name == "sum" else name
     if per == 1:
         return x
@@ -124,21 +122,39 @@ def _reduce(e: Expressions, name: str, node: s.Call, over: s.Keyword) -> Value:
     return _over_axis(fn, x, axis, node)
 
 
+def _summed(e: Expressions, x: typed.Expr) -> typed.Expr:
+    """As products do: what a tile adds up to must not be rounded, or overflow, tile by tile."""
+    dtype = x.type.dtype
+    narrow = dtype.is_float or dtype.bits < 32
+    return e.ops.cast(x, F32 if dtype.is_float else I32) if narrow else x
+
+
 def _over_axis(fn: str, x: typed.Expr, axis: AxisRef, node: s.Call) -> typed.Reduce:
     rest = tuple(a for a in x.type.axes if a != axis.name)
     return typed.Reduce(fn, x, axis, type=Tile(x.type.dtype, rest), loc=node.loc)
+
+
+def _given(e: Expressions, name: str, node: s.Call) -> tuple[typed.Expr, AxisRef] | Poison:
+    """The tile and the axis of a word that is nothing without `over`."""
+    over = _over(e, name, node)
+    if isinstance(over, Poison):
+        return over
+    return _of_what(e, name, node) if over is None else _tile_and_axis(e, name, node, over)
+
+
+def cumsum(e: Expressions, node: s.Call) -> Entity:
+    found = _given(e, "cumsum", node)
+    if isinstance(found, Poison):
+        return found
+    x = _summed(e, found[0])
+    return typed.Scan(x, found[1], type=x.type, loc=node.loc)
 
 
 def position(name: str) -> Word:
     """`argmax` and `argmin`: the least index of those at which the largest is, or the first NaN."""
 
     def word(e: Expressions, node: s.Call) -> Entity:
-        over = _over(e, name, node)
-        if isinstance(over, Poison):
-            return over
-        if over is None:
-            return _of_what(e, name, node)
-        found = _tile_and_axis(e, name, node, over)
+        found = _given(e, name, node)
         if isinstance(found, Poison):
             return found
         x, axis = found

@@ -188,6 +188,9 @@ class Tiling:
                 return given if given.is_known else seen(given, op)
             case t.Reduce():
                 return self.reduce(op)
+            case t.Scan():
+                given = self.of(op.x)
+                return seen(given, op) if op.axis == self.axis or not given.is_known else given
             case t.ReduceBlocks():
                 given = self.of(op.x)
                 return given if given.is_known else seen(given, op)

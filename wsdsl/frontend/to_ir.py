@@ -156,6 +156,10 @@ class _Converter:
                 made = self.fresh(node.type, wish)
                 over = dict[str, Any](result=made, fn=node.fn, x=x, axis=node.axis.name, loc=loc)
                 op = ops.ReduceBlocks(**over, size=node.per) if node.per else ops.Reduce(**over)
+            case t.Scan():
+                x = self.expr(node.x)
+                made = self.fresh(node.type, wish)
+                op = ops.Scan(result=made, x=x, axis=node.axis.name, loc=loc)
             case t.Full():
                 value = self.expr(node.value)
                 for axis in node.axes:

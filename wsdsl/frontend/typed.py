@@ -96,6 +96,12 @@ class Reduce(Typed):
 
 
 @dataclass(eq=False, repr=False)
+class Scan(Typed):
+    x: Expr
+    axis: AxisRef
+
+
+@dataclass(eq=False, repr=False)
 class Full(Typed):
     value: Expr
     axes: tuple[AxisRef, ...]
@@ -129,8 +135,8 @@ class DimSize(Typed):
 
 
 Expr = (
-    Ref | Const | Map | Cast | Bitcast | Contract | Reduce | Full | Index | End | Load | Lookup
-    | DimSize
+    Ref | Const | Map | Cast | Bitcast | Contract | Reduce | Scan | Full | Index | End | Load
+    | Lookup | DimSize
 )  # fmt: skip
 Entry = Expr | AxisRef
 

@@ -117,6 +117,8 @@ def fragments_have_their_columns(kernel: Kernel) -> Iterator[Problem]:
                     yield op, f"over the columns of {x}: {kind}"
                 elif x.lanes.warps > 1 and x.columns > 1:
                     yield op, f"warps share the columns of {x}: store_partials, reduce_partials"
+            case f.ScanColumns() if op.result.type != op.x.type:
+                yield op, f"over the columns of {op.x.type}: {op.result.type}"
             case f.Iota(result=Value(type=kind)):
                 if not isinstance(kind, Fragment) or 1 not in (kind.rows, kind.columns):
                     yield op, "rows or columns are counted: 64 x 1, or 1 x w"
@@ -126,7 +128,8 @@ def fragments_have_their_columns(kernel: Kernel) -> Iterator[Problem]:
 
 BY_ANY_LANES = (
     t.Bitcast, t.Cast, t.Full, t.If, t.Lookup, t.Map, t.Yield, b.ForRange, f.Iota, f.Join,
-    f.ReduceColumns, f.Slice, m.LoadGlobal, m.ReducePartials, m.StoreGlobal, m.StorePartials,
+    f.ReduceColumns, f.ScanColumns, f.Slice, m.LoadGlobal, m.ReducePartials, m.StoreGlobal,
+    m.StorePartials,
 )  # fmt: skip
 """What lanes may hold in another order than an accumulator's."""
 

@@ -15,6 +15,7 @@ from typing import Any
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
+from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, fields_of, op_name
 from wsdsl.ir.pipeline_ops import Partition
@@ -113,6 +114,17 @@ RANGES: dict[type[Op], dict[str, Check]] = {
     f.WgmmaWait: dict(pending=between(0, MAX_GROUPS)),
     f.Slice: dict(start=between(0)),
     f.ReduceColumns: dict(fn=one_of("add", "max", "min"), size=one_of(0, 2, 4, 8, 16, 32, 64, 128)),
+    tm.AllocateTensorMemory: dict(offset=PLACE),
+    tm.TensorColumns: dict(label=anything, first=between(0, 511)),
+    tm.TensorProduct: dict(
+        column=between(0, 511),
+        dtype=DTYPE,
+        b_dtype=one_of("", *DTYPES),
+        rows=one_of(64, 128),
+        columns=between(8, 256, 8),
+        k=SIZE,
+    ),
+    tm.TensorLoad: dict(column=between(0, 511), half=between(0, 1)),
     m.StorePartials: dict(fn=one_of("add", "max", "min"), ctas=between(1, 16)),
     m.ReducePartials: dict(fn=one_of("add", "max", "min"), parts=between(1, 128)),
     t.Map: dict(

@@ -185,6 +185,15 @@ class ReduceColumns(Op):
 
 
 @op_class
+class ScanColumns(Op):
+    """The sum of a row's elements up to each column, that one too; of floats in f32."""
+
+    levels: ClassVar = SCHEDULED
+    result: Value = result()
+    x: Value
+
+
+@op_class
 class Iota(Op):
     """`start` (i32 scalar) + the row's index (result 64 x 1) or the column's index (1 x w)."""
 

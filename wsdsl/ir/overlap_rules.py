@@ -16,7 +16,17 @@ from wsdsl.ir.op import Kernel, Op, Region, Value, op_name, operands, regions
 from wsdsl.ir.pipeline_ops import ForWork
 from wsdsl.ir.swizzle import PACKED_LINES
 from wsdsl.ir.tensor_accesses import touches
-from wsdsl.ir.tile_ops import Contract, ForEach, ForTiles, Load, Lookup, Reduce, ReduceBlocks, Store
+from wsdsl.ir.tile_ops import (
+    Contract,
+    ForEach,
+    ForTiles,
+    Load,
+    Lookup,
+    Reduce,
+    ReduceBlocks,
+    Scan,
+    Store,
+)
 from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import Axis, Tensor, Tile
@@ -74,7 +84,7 @@ def _takes_place(op: Op, index: Value) -> bool:
 
 def _sums_along(op: Op, axis: str) -> bool:
     match op:
-        case Reduce() | ReduceBlocks():
+        case Reduce() | ReduceBlocks() | Scan():
             return op.axis == axis
         case Contract(a=Value(type=Tile(axes=a)), b=Value(type=Tile(axes=b))):
             return axis in a and axis in b

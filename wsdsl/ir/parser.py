@@ -195,6 +195,10 @@ class _Reader:
                 return t.Barriers(int(c[0]))
             case "shared":
                 return t.Shared(int(c[0]), int(c[1]))
+            case "tensor_memory":
+                return t.TensorMemory(int(c[0]))
+            case "columns":
+                return t.Columns(int(c[0]), int(c[1]))
             case _:
                 simple = {
                     "ring": t.Ring,

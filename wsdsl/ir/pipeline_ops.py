@@ -27,15 +27,16 @@ PARTITIONED: tuple[Level, ...] = ("partitioned",)
 
 @op_class
 class CircularBuffer(Op):
-    """`depth` slots in SMEM. A slot holds the tiles of one of `layouts`: a slot is as large as the
-    largest layout, so that loops with different operands share the stream. `consumers` warpgroups
-    read a slot and give it back. Where CTAs of a cluster copy to each other's slots, `multicast`
-    has the groups of ranks that share a tile (see `load_to_slot`), and each consumer gives a slot
-    back to all who copy to it. Where two partitions load, both take every slot, and fill the fields
-    that are theirs. With `parts` a tile passes through in parts along its columns, of as many
-    columns as they say, each in a slot of its own: so tiles that nobody multiplies, like a
-    residual, are brought while the one before is read. With `senders` its slots are filled by so
-    many other CTAs of the cluster, which send their sums (see `add_in_cluster`).
+    """`depth` slots in SMEM, or with `space` "TMEM" in tensor memory. A slot holds the tiles of one
+    of `layouts`: a slot is as large as the largest layout, so that loops with different operands
+    share the stream. `consumers` warpgroups read a slot and give it back. Where CTAs of a cluster
+    copy to each other's slots, `multicast` has the groups of ranks that share a tile (see
+    `load_to_slot`), and each consumer gives a slot back to all who copy to it. Where two partitions
+    load, both take every slot, and fill the fields that are theirs. With `parts` a tile passes
+    through in parts along its columns, of as many columns as they say, each in a slot of its own:
+    so tiles that nobody multiplies, like a residual, are brought while the one before is read. With
+    `senders` its slots are filled by so many other CTAs of the cluster, which send their sums (see
+    `add_in_cluster`).
     """
 
     levels: ClassVar = PARTITIONED
@@ -46,11 +47,12 @@ class CircularBuffer(Op):
     multicast: tuple[tuple[tuple[int, int], ...], ...] = ()
     parts: tuple[int, ...] = ()
     senders: int = 0
+    space: str = "SMEM"
 
 
 @op_class
 class Partition(Op):
-    """`num_warps` warps that run `body` in the given role ("load", "decode", "compute") with
+    """`num_warps` warps that run `body` in the given role ("load", "decode", "mma", "compute") with
     `registers` registers a thread. Partitions run at the same time; warpgroups, of four warps, are
     numbered in the order of the partitions. Warpgroup g computes the g-th part of a tile's rows, or
     with `share` of its columns. A partition of one warp is the next warp of the warpgroup before

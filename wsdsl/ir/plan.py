@@ -18,7 +18,8 @@ from wsdsl.schedule import Schedule
 class PlannedRing:
     """A circular buffer, the edges' ring `number`; `holds` says what a slot has. `num_consumers`
     warpgroups read each slot; `line_bytes` are those of single lines, which lie apart from the
-    slot's panels. With `subtiles` a tile passes through in parts of so many columns.
+    slot's panels. With `subtiles` a tile passes through in parts of so many columns. In the `space`
+    "TMEM" a slot has so many `columns` of tensor memory.
     """
 
     name: str
@@ -33,6 +34,8 @@ class PlannedRing:
     num_consumers: int
     line_bytes: int = 0
     subtiles: tuple[int, ...] = ()
+    space: str = "SMEM"
+    columns: int = 0
 
     @property
     def bytes(self) -> int:
@@ -135,8 +138,11 @@ def _page(plan: Plan) -> Iterator[str]:
         yield _line("" if n else "edges", edge)
     for ring in plan.rings:
         slots = f"{ring.depth} slots of {ring.slot_bytes + ring.line_bytes} bytes"
+        if ring.space == "TMEM":
+            slots = f"{ring.depth} slots of {ring.columns} columns of tensor memory"
         yield _line(ring.name, f"{slots}: {', '.join(ring.holds)}")
-        yield _line("", f"filled by {ring.producer} in this order, read by {ring.consumer}")
+        order = "" if ring.space == "TMEM" else " in this order"
+        yield _line("", f"filled by {ring.producer}{order}, read by {ring.consumer}")
         if ring.subtiles:
             yield _line("", f"for the epilogue, in subtiles of {_runs(ring.subtiles)} columns")
     order = "when they are needed" if plan.in_order else "as early as registers allow"

@@ -45,6 +45,7 @@ from wsdsl.ir.memory_ops import (
 from wsdsl.ir.op import Kernel, Op, Region, Value, op_name, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import Partition, by_warpgroup
 from wsdsl.ir.swizzle import SMEM_ALIGN, SWIZZLE_SPAN
+from wsdsl.ir.tensor_ops import AllocateTensorMemory
 from wsdsl.ir.tma import LINE_ALIGN, TMA_ALIGN
 from wsdsl.ir.types import Barriers, Fragment, Shared, Tensor
 from wsdsl.ir.walk import walk
@@ -119,6 +120,8 @@ def shared_memory_is_disjoint(kernel: Kernel) -> Iterator[Problem]:
             size = op.result.type.bytes * op.result.type.num
         elif isinstance(op, AllocateBarriers) and isinstance(op.result.type, Barriers):
             size = 8 * op.result.type.num
+        elif isinstance(op, AllocateTensorMemory):
+            size = 4  # The word that says where its columns begin.
         else:
             continue
         if op.offset >= 0:

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from wsdsl.ir import barrier_ops, fragment_ops, memory_ops, pipeline_ops, slot_ops, tile_ops
+from wsdsl.ir import (
+    barrier_ops,
+    fragment_ops,
+    memory_ops,
+    pipeline_ops,
+    slot_ops,
+    tensor_ops,
+    tile_ops,
+)
 from wsdsl.ir.op import Op, op_name
 
 MODULES: tuple[ModuleType, ...] = (
-    tile_ops, pipeline_ops, slot_ops, barrier_ops, memory_ops, fragment_ops,
+    tile_ops, pipeline_ops, slot_ops, barrier_ops, memory_ops, fragment_ops, tensor_ops,
 )  # fmt: skip
 
 OPS: dict[str, type[Op]] = {

@@ -258,3 +258,54 @@ class ConsumerRelease(Op):
     levels: ClassVar = PARTITIONED
     slot: Value
     pred: Value | None = None
+
+
+@op_class
+class SumToSlot(Op):
+    """The sum `value`, which products make, is made in `field` of a slot in tensor memory."""
+
+    levels: ClassVar = PARTITIONED
+    slot: Value
+    field: int
+    value: Value
+
+
+@op_class
+class SumToTensor(Op):
+    """The same in item `state.stage` of `sums`, from its column `column` on; what `sum_to_slot`
+    becomes when its ring is placed.
+    """
+
+    levels: ClassVar = PARTITIONED
+    sums: Value
+    column: int
+    state: Value
+    value: Value
+
+
+@op_class
+class SlotSum(Op):
+    """What threads read of the sum in `field` of a slot that was waited for: zeros if the scalar
+    `started` does not hold, since no product was started then. The slot is given back to the thread
+    that multiplies when all sums of it have been read, or with `consumer_release`.
+    """
+
+    levels: ClassVar = PARTITIONED
+    result: Value = result()
+    slot: Value
+    field: int
+    started: Value | None = None
+
+
+@op_class
+class SumInTensor(Op):
+    """The same in item `state.stage` of `sums`, from its column `column` on; what `slot_sum`
+    becomes when its ring is placed.
+    """
+
+    levels: ClassVar = PARTITIONED
+    result: Value = result()
+    sums: Value
+    column: int
+    state: Value
+    started: Value | None = None

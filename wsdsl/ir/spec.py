@@ -19,6 +19,7 @@ from wsdsl.ir import (
     overlap_rules,
     product_rules,
     protocol_rules,
+    tensor_rules,
     threads,
     workspace_rules,
 )
@@ -208,6 +209,7 @@ STEPS: tuple[tuple[Rule, ...], ...] = (
         *agreement_rules.RULES,
         *protocol_rules.RULES,
         *product_rules.RULES,
+        *tensor_rules.RULES,
         *copy_rules.RULES,
     ),
 )

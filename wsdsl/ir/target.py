@@ -36,10 +36,16 @@ class Target:
     ptx: int = 83
     """The version of PTX that is emitted: drivers from CUDA 12.3 on take 8.3. Where LLVM does not
     know it of `arch`, it aborts, and ends the process."""
+    llvm_arch: str = ""
+    """What LLVM is told, if it is an architecture that older LLVMs do not know, and the version of
+    PTX that is then written."""
+    ptx_header: int = 0
     has_tensor_memory: bool = False
     """Whether products are summed there, and not in registers."""
-    is_lowered: bool = True
-    """Whether kernels are compiled for it."""
+    multiplies_integers: bool = True
+    """Whether the tensor cores take i8 and u8."""
+    is_run: bool = True
+    """Whether kernels are run on it where nobody names one; others are only compiled for."""
     device: str = r"(?!)"
     """A pattern of the names that drivers give such cards."""
 
@@ -98,10 +104,20 @@ B200 = Target(
     l2_bytes=126e6,
     ptx=86,
     has_tensor_memory=True,
-    is_lowered=False,
+    is_run=False,
     device=r"\bB200\b(?!.*MIG)",
 )
-TARGETS = (H200, H100_SXM, GH200, H100_PCIE, B200)
+B300 = replace(
+    B200,
+    name="B300",
+    arch="sm_103a",
+    capability=(10, 3),
+    llvm_arch="sm_100a",
+    ptx_header=88,
+    multiplies_integers=False,
+    device=r"\bB300\b(?!.*MIG)",
+)
+TARGETS = (H200, H100_SXM, GH200, H100_PCIE, B200, B300)
 
 
 @cache

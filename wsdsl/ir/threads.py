@@ -13,6 +13,7 @@ from typing import Literal
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
+from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, bound, op_name, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import Partition
@@ -35,6 +36,7 @@ THREADS: dict[type[Op], Threads] = {
     m.AllocateShared: "kernel",
     m.AllocateGlobal: "kernel",
     m.MakeTensorMap: "kernel",
+    tm.TensorColumns: "kernel",
     Partition: "kernel",
     # One thread. Those of a warp would each do it.
     b.InitializeBarriers: "one",
@@ -42,6 +44,8 @@ THREADS: dict[type[Op], Threads] = {
     b.ArriveExpectTx: "one",
     m.PrefetchTensorMap: "one",
     m.TmaLoad: "one",
+    tm.TensorProduct: "one",
+    tm.TensorCommit: "one",
     # Each thread for itself.
     b.ForRange: "any",
     t.If: "any",
@@ -65,6 +69,7 @@ THREADS: dict[type[Op], Threads] = {
     b.ArriveFlag: "any",
     b.WaitFlag: "any",
     b.FenceAsyncProxy: "any",
+    tm.TensorFence: "any",
     b.WaitPredecessor: "any",
     b.LaunchDependents: "any",
     m.LoadGlobal: "any",
@@ -102,9 +107,14 @@ THREADS: dict[type[Op], Threads] = {
     f.Join: "warpgroup",
     f.ConvertLayout: "warpgroup",
     f.ReduceColumns: "warpgroup",
+    f.ScanColumns: "warpgroup",
     f.Iota: "warpgroup",
+    tm.TensorLoad: "warpgroup",
+    tm.TensorWait: "warpgroup",
     b.SyncCta: "cta",
     b.SyncCluster: "cta",
+    tm.AllocateTensorMemory: "cta",
+    tm.FreeTensorMemory: "cta",
 }
 """Every op of SCHEDULED."""
 

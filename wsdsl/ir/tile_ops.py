@@ -300,7 +300,19 @@ class ReduceBlocks(Op):
     size: int
 
 
-OVER_AXIS = (Reduce, ReduceBlocks)
+@op_class
+class Scan(Op):
+    """The sum of the elements of `x` up to each one along an axis, itself too, of those that its
+    loop walks; of floats in f32.
+    """
+
+    levels: ClassVar = TILES
+    result: Value = result()
+    x: Value
+    axis: str
+
+
+OVER_AXIS = (Reduce, ReduceBlocks, Scan)
 """Ops that combine elements along `axis`, which so is the columns' one."""
 
 

@@ -227,7 +227,9 @@ class Fragment:
 
 @dataclass(frozen=True, slots=True)
 class Accumulator:
-    """A fragment that wgmma may still be writing; only `wgmma` and `wgmma_wait` may take it."""
+    """A fragment that wgmma, or a load from tensor memory, may still be writing; only `wgmma` and
+    `wgmma_wait`, or `tensor_wait`, may take it.
+    """
 
     dtype: DType
     rows: int
@@ -267,6 +269,27 @@ class Shared:
 
 
 @dataclass(frozen=True, slots=True)
+class TensorMemory:
+    """So many columns of tensor memory, all lanes of them (SCHEDULED)."""
+
+    columns: int
+
+    def __str__(self) -> str:
+        return f"tensor_memory<{self.columns}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """`num` items of `columns` columns each in tensor memory (SCHEDULED)."""
+
+    columns: int
+    num: int
+
+    def __str__(self) -> str:
+        return f"columns<{self.columns} x {self.num}>"
+
+
+@dataclass(frozen=True, slots=True)
 class TensorMap:
     """A CUtensorMap in the kernel's parameters (SCHEDULED)."""
 
@@ -276,7 +299,7 @@ class TensorMap:
 
 @dataclass(frozen=True, slots=True)
 class SmemDescriptor:
-    """wgmma's 64-bit description of an operand in SMEM (SCHEDULED)."""
+    """The tensor cores' 64-bit description of an operand in SMEM (SCHEDULED)."""
 
     def __str__(self) -> str:
         return "smem_descriptor"
@@ -294,6 +317,8 @@ Type = (
     | State
     | Barriers
     | Shared
+    | TensorMemory
+    | Columns
     | TensorMap
     | SmemDescriptor
 )

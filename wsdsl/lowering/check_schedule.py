@@ -13,6 +13,7 @@ from wsdsl.ir.walk import walk
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest
 from wsdsl.lowering.axis_blocks import block_faults
 from wsdsl.lowering.check_columns import column_faults, lane_faults, slice_step
+from wsdsl.lowering.check_tensor_memory import tensor_memory_faults
 from wsdsl.lowering.cooperation import (
     cluster_along,
     cluster_size,
@@ -72,6 +73,7 @@ def faults(kernel: Kernel, chosen: Schedule) -> list[Finding]:
         *_share(kernel, chosen),
         *tile_faults(kernel, chosen),
         *_crossed_blocks(kernel, chosen),
+        *tensor_memory_faults(kernel, chosen),
     ]
     if products and chosen.registers is not None:
         found += _registers(kernel, chosen)

@@ -22,9 +22,9 @@ and what comes out of them, who computes what products are scaled by, who stores
 ROLES: tuple[Role, ...] = ("load", "decode", "mma", "compute", "scale", "store")
 
 Space = Literal["SMEM", "registers", "TMEM"]
-Depth = Literal["stages", "two", "rest"]
-"""Slots of a ring: as `Schedule.stages` says; two, where one is held around an inner loop; or as
-many as SMEM has room for beside the others."""
+Depth = Literal["stages", "two", "rest", "sums"]
+"""Slots of a ring: as `Schedule.stages` says; two, where one is held around an inner loop; as
+many as SMEM has room for beside the others; or, of sums, as tensor memory has columns for."""
 
 
 @dataclass(frozen=True)

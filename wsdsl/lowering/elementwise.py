@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 
-from wsdsl.ir.fragment_ops import LANE_COLUMNS, Iota, ReduceColumns, Slice
+from wsdsl.ir.fragment_ops import LANE_COLUMNS, Iota, ReduceColumns, ScanColumns, Slice
 from wsdsl.ir.op import Op, Value, operands
 from wsdsl.ir.pipeline_ops import FoldColumns
 from wsdsl.ir.tile_ops import (
     Bitcast,
     Cast,
     Constant,
+    Contract,
     Full,
     If,
     Index,
     Map,
     Reduce,
     ReduceBlocks,
+    Scan,
     Yield,
 )
 from wsdsl.ir.types import ACCUMULATOR, F32, I32, Axis, DType, Fragment, Tile
@@ -41,6 +43,9 @@ def compute(
         case Reduce():
             masked = op.fn != "add" or not _is_zero_outside(op.x, op.axis, context, made)
             return _reduce(op, context, pieces(op.x), masked)
+        case Scan():
+            masked = not _is_zero_outside(op.x, op.axis, context, made)
+            return _scan(op, context, pieces(op.x), masked)
         case ReduceBlocks():
             masked = op.fn != "add" or not _is_zero_outside(op.x, op.axis, context, made)
             return _reduce_blocks(op, context, pieces(op.x), masked)
@@ -199,6 +204,36 @@ def _reduce_blocks(
     return narrow(shape, dtype, b, piece)
 
 
+def _scan(op: Scan, context: PartitionContext, x: RegisterTile, masked: bool) -> RegisterTile:
+    """Each chunk by itself, plus the sum of those in front of it."""
+    b, dtype = context.builder, op.result.as_tile.dtype
+    shape = context.shapes.of(op.result.as_tile.axes)
+    column = context.shapes.of(tuple(a for a in op.result.as_tile.axes if a != op.axis))
+    assert x.shape.columns == op.axis
+    if masked:
+        x = with_inside(x, context, op.axis, dtype, _neutral("add", dtype))
+    sums: dict[tuple[int, int], Value] = {}
+
+    def up_to(i: int, j: int) -> Value:
+        """The sum of the chunks up to j."""
+        if (i, j) not in sums:
+            before = up_to(i, j - 1) if j else None
+            made = b.value("chunk", column.piece(dtype, 0))
+            own = b.add(ReduceColumns(result=made, fn="add", x=x.get(i, j), loc=op.loc)).result
+            sums[i, j] = own if before is None else b.map("add", before, own, wish="before")
+        return sums[i, j]
+
+    def piece(i: int, j: int) -> Value:
+        before = up_to(i, j - 1) if j else None
+        made = b.value(op.result.name, shape.piece(dtype, j))
+        scanned = b.add(ScanColumns(result=made, x=x.get(i, j), loc=op.loc)).result
+        if before is None:
+            return scanned
+        return b.map("add", scanned, before, wish=op.result.name)
+
+    return RegisterTile(shape, piece)
+
+
 def _folded(
     op: FoldColumns, context: PartitionContext, x: RegisterTile, masked: bool
 ) -> RegisterTile:
@@ -231,6 +266,21 @@ def _folded(
         return left[0]
 
     return RegisterTile(shape, piece)
+
+
+def computed_operand(
+    op: Contract,
+    in_shared: Container[Value],
+    pieces: Lookup,
+    context: PartitionContext,
+    made: Mapping[Value, Op],
+) -> RegisterTile | None:
+    """The operand of a product that is computed, if one is: zeros where it is summed over elements
+    that there are not."""
+    for operand in (op.a, op.b):
+        if operand not in in_shared:
+            return with_zeros_outside(operand, pieces(operand), context, made)
+    return None
 
 
 def with_zeros_outside(

@@ -46,7 +46,10 @@ def epilogue_slots(kernel: Kernel, schedule: Schedule) -> tuple[SlotGroup, ...]:
     """One group, of what the epilogue of an output tile reads; or none. Of the pieces of a tile
     that is cut only one has an epilogue, or each a part of it; where consumers share columns each
     part is one consumer's, and all would wait for it; and threads that copy operands are busy.
+    Beside sums in tensor memory it is not lowered yet: threads load what they read.
     """
+    if kernel.target.has_tensor_memory:
+        return ()
     in_pieces = schedule.cuts_tiles or cluster_splits(kernel, schedule) > 1
     if in_pieces or shared_role(kernel, schedule) == "columns" or copied_operands(kernel):
         return ()

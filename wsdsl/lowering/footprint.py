@@ -180,8 +180,11 @@ def part_depth(kernel: Kernel, schedule: Schedule) -> int:
 @once_each
 def accumulator_registers(kernel: Kernel, schedule: Schedule) -> int:
     """Registers a thread for the tiles that live across a loop's body or come out of a product; of
-    a product that is promoted at once a row block's (`schedule_products` says why).
+    a product that is promoted at once a row block's (`schedule_products` says why). Sums in tensor
+    memory take none.
     """
+    if kernel.target.has_tensor_memory and kernel.of(Contract):
+        return 0
     held, _, passing = _tiles(kernel)
     block = _registers(kernel, schedule, passing, blocks=1)
     return _registers(kernel, schedule, held) + block * _parts(kernel, schedule)
@@ -213,6 +216,8 @@ def promoted_registers(kernel: Kernel, schedule: Schedule) -> int:
     """Registers a thread for the tiles that whole products are added to, and nothing else, and for
     the rows of factors that are loaded meanwhile.
     """
+    if kernel.target.has_tensor_memory:
+        return 0
     sizes = axis_sizes(kernel, schedule)
     rows = sum(sizes[name] // 4 for name in _rows_of_factors(kernel))
     return _registers(kernel, schedule, _tiles(kernel)[1]) + rows

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from wsdsl.ir.fragment_ops import ReduceColumns
+from wsdsl.ir.fragment_ops import ReduceColumns, ScanColumns
 from wsdsl.ir.memory_ops import StorePartials
 from wsdsl.ir.op import Op
-from wsdsl.ir.tile_ops import Bitcast, Cast, Lookup, Map, Reduce, ReduceBlocks
+from wsdsl.ir.tile_ops import Bitcast, Cast, Lookup, Map, Reduce, ReduceBlocks, Scan
 from wsdsl.ir.types import DType, Fragment, Tile, Type
 
 COUNTED = {
@@ -30,6 +30,8 @@ LOADED, LOADED_NARROW = 6.0, 13.0
 which are loaded in pairs where a row lets them, and else singly."""
 LOADED_VECTOR = 1.0
 """The same where lanes hold vectors, of 4 to 16 elements a load."""
+SCANNED = 3.0
+"""Of an element that is added to those before it: in its vector, and what is in front of that."""
 REDUCED = {"add": 1.0, "max": 2.0, "min": 2.0}
 """Of an element that is reduced; the few shuffles of a row are not counted."""
 
@@ -69,6 +71,8 @@ def per_element(op: Op) -> tuple[float, Type] | None:
             | StorePartials(x=x, fn=fn)
         ):
             return REDUCED[fn], x.type
+        case Scan(x=x) | ScanColumns(x=x):
+            return SCANNED, x.type
         case Bitcast(result=result) | Lookup(result=result):
             return 1.0, result.type
         case _:

@@ -27,13 +27,14 @@ from wsdsl.ir.tile_ops import (
     Map,
     Reduce,
     ReduceBlocks,
+    Scan,
 )
 from wsdsl.ir.types import Tile
 from wsdsl.ir.walk import following, yielded
 from wsdsl.lowering.axes import is_tile
 from wsdsl.lowering.builder import Builder
 
-PURE = (Map, Cast, Bitcast, Full, Reduce, ReduceBlocks, FoldColumns, Constant, DimSize)
+PURE = (Map, Cast, Bitcast, Full, Reduce, ReduceBlocks, Scan, FoldColumns, Constant, DimSize)
 IN_SLOT = (SlotTile, SlotElements, SlotValues)
 MOVABLE = (
     *PURE, *IN_SLOT, AxisAt, Block, ConsumerRelease, ConsumerWait, Contract, End, Index, Load,

@@ -101,7 +101,7 @@ class PartitionContext:
         self.axes, narrow = axes_of(kernel), narrow_axes(kernel)
         cut = _cut_already(kernel, narrow)
         share = partition.share
-        consumers, lanes = partition.num_warpgroups, lanes_of(kernel)
+        consumers, lanes = partition.num_agents, lanes_of(kernel)
         flat = flat_axis(kernel)
         self.sharing = {op.axis for op in kernel.of(Reduce) if op.ctas > 1}
         """Axes along which the CTAs of a cluster have a tile each, and reduce them together."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from wsdsl import knobs
-from wsdsl.diagnostics import CompileError, Finding, ScheduleError
+from wsdsl.diagnostics import CompileError, Finding
 from wsdsl.ir.op import Kernel, Level
 from wsdsl.ir.spec import verify
 from wsdsl.lowering.choice.ranked import ranked
@@ -48,6 +48,7 @@ from wsdsl.lowering.passes.simplify import simplify
 from wsdsl.lowering.passes.split_contractions import split_contractions
 from wsdsl.lowering.passes.use_sigmoid import use_sigmoid
 from wsdsl.lowering.passes.verify_lowerable import verify_lowerable
+from wsdsl.lowering.passes.verify_sums import verify_sums
 from wsdsl.schedule import Schedule
 
 Pass = Callable[[Kernel], Kernel]
@@ -64,6 +65,7 @@ PASSES: tuple[tuple[Pass, Level], ...] = (
     (fuse_accumulators, "tile"),
     (hoist_loads, "tile"),
     (hoist_indices, "tile"),
+    (verify_sums, "tile"),
     (choose_schedule, "tile"),
     (assign_tile_sizes, "tile"),
     (hold_rows, "tile"),
@@ -112,7 +114,6 @@ def lower(
     spec is checked of what is given and of what is returned; by `WSDSL_VERIFY` after every pass.
     """
     verify(kernel)
-    _check_target(kernel)
     begin = assign_tile_sizes if is_chosen else PASSES[0][0]
     first = {"tile": begin, "partitioned": lower_loops, "scheduled": None}[kernel.level]
     last = {"tile": verify_lowerable, "partitioned": assign_multicast, "scheduled": simplify}[until]
@@ -129,7 +130,6 @@ def scheduled_tile(
     listeners: Sequence[Listener] = (),
 ) -> Kernel:
     """The TILE kernel with roles and its whole schedule for `sizes`."""
-    _check_target(kernel)
     return _through(kernel, PASSES[0][0], choose_schedule, sizes, listeners)
 
 
@@ -143,12 +143,6 @@ def schedule_with_fewer_sums(
     given, _ = with_fixed_tiles(chosen, asked)
     options = (option for option, _ in ranked(chosen, given, at_least_one(sizes)))
     return with_fewer_sums(chosen, options, failed, spilled)
-
-
-def _check_target(kernel: Kernel) -> None:
-    if not (target := kernel.target).is_lowered:
-        told = f'Schedule: arch="{target.arch}" ({target.name}) is not lowered yet'
-        raise ScheduleError(Finding(told, kernel.loc, "leave it out"))
 
 
 def _through(

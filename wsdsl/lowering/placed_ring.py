@@ -34,7 +34,7 @@ from wsdsl.lowering.multicast_groups import Group
 @dataclass(frozen=True)
 class PlacedRing:
     """Slots with a tile at `offsets[layout][field]`, and barriers; `lines`, if not None, for tiles
-    of one line.
+    of one line. In tensor memory `shared` are columns, and so are offsets.
     """
 
     shared: Value

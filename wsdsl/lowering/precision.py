@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel, once, regions
+from wsdsl.ir.target import target_of
 from wsdsl.ir.tile_ops import Contract
 from wsdsl.ir.wgmma import is_fp8
 from wsdsl.lowering.axes import axes_of, loop_variable
@@ -26,13 +27,19 @@ def fp8_axes(kernel: Kernel) -> tuple[str, ...]:
 
 
 def promotes(schedule: Schedule | None) -> bool:
-    return schedule is None or schedule.precise_every != 0
+    """In tensor memory sums are f32."""
+    if schedule is None:
+        return True
+    return schedule.precise_every != 0 and not target_of(schedule.arch).has_tensor_memory
 
 
 def choose_precision(kernel: Kernel, chosen: Schedule) -> tuple[int | None, list[Finding]]:
     """`Schedule.precise_every` where the tiles are chosen, and what speaks against a given one."""
     given, sizes, axes = chosen.precise_every, axis_sizes(kernel, chosen), axes_of(kernel)
     depths = {name: sizes[name] for name in fp8_axes(kernel)}
+    if kernel.target.has_tensor_memory:
+        what = f"Schedule.precise_every: the tensor cores of {kernel.target} sum fp8 in f32"
+        return given, [Finding(what, hint="leave it out")] if given else []
     if not depths:
         what = "Schedule.precise_every is for products of fp8, and this kernel has none"
         return given, [Finding(what, hint="leave it out")] if given is not None else []

@@ -61,6 +61,7 @@ from wsdsl.ir.tile_ops import (
     Load,
     Reduce,
     ReduceBlocks,
+    Scan,
     Yield,
 )
 from wsdsl.ir.types import Axis, SharedTile, Slot
@@ -142,7 +143,7 @@ class ProducerSlice:
                     if wanted or _fills(then) or _fills(orelse)
                     else None
                 )
-            case Contract() | Reduce() | ReduceBlocks() if wanted:
+            case Contract() | Reduce() | ReduceBlocks() | Scan() if wanted:
                 raise CompileError(
                     Finding(
                         "whether, or from where, operands of `@` are loaded depends on this; the "

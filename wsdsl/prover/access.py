@@ -122,6 +122,8 @@ def _release_hint(reader: Party) -> str:
     kind, fenced = type(reader.op).__name__, "fence_async_proxy, where TMA overwrites it"
     over = {
         "Wgmma": "wgmma_wait",
+        "TensorProduct": "a tensor_commit",
+        "TensorLoad": "tensor_wait, then tensor_fence",
         "TmaStore": "tma_store_wait, then sync_warp, or a named barrier if four warps wrote it",
         "LoadPanels": fenced,
         "LoadShared": fenced,
@@ -143,10 +145,11 @@ def read(
     event: int,
     before: int,
     asynchronous: bool = True,
+    any_value: bool = False,
 ) -> None:
     """A read (by the async proxy, or by threads), which is over when `event` has happened; whoever
     hears of that has heard of the events `before` too. `reader` tells it from others that go on
-    with it."""
+    with it. With `any_value` it may be of what nobody has written yet."""
     key = (a.cta, array.index, item)
     spans = spans_of(m, a.cta, array, item, start, end)
     what = f"item {item} of `{array.label}`"
@@ -156,7 +159,7 @@ def read(
         if held.end <= start or held.start >= end:
             made.append(held)
             continue
-        if not held.written:
+        if not held.written and not any_value:
             raise m.fail(
                 "race",
                 a,
@@ -185,7 +188,15 @@ def read(
         reads = [r for r in held.reads if r[1] & ~(before | event)]
         reads.append((reader, event, party))
         made.append(
-            Span(held.start, held.end, held.write, held.shown, held.writer, tuple(reads), True)
+            Span(
+                held.start,
+                held.end,
+                held.write,
+                held.shown,
+                held.writer,
+                tuple(reads),
+                held.written,
+            )
         )
     m.memory[key] = tuple(made)
 

@@ -236,6 +236,7 @@ class Canonical:
             a.ended,
             a.registers,
             a.open.op is None,
+            a.stale,
         )
 
     # What is where ----------------------------------------------------------------------------

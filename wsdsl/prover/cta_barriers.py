@@ -8,7 +8,7 @@ from operator import or_
 from wsdsl.ir import barrier_ops as b
 from wsdsl.prover.machine import ALL, Agent, Barrier, Machine
 from wsdsl.prover.program import BLOCKED, SEEN, Instruction
-from wsdsl.prover.sync import count_in_phase, settle
+from wsdsl.prover.sync import count_in_phase, settle, waited
 
 
 def _meet(
@@ -30,6 +30,7 @@ def _meet(
         if held.phase == a.named:
             return BLOCKED
         a.named = -1
+        waited(m, a, i)
         for c in ALL:
             a.know[c] |= held.completed
         return SEEN

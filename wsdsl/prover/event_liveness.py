@@ -10,6 +10,7 @@ from typing import Any
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as mem
+from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir.op import Op, operands
 from wsdsl.prover.machine import ALL, ELECTED, Machine, known_to_all, known_to_some
 from wsdsl.prover.model import Model
@@ -47,6 +48,8 @@ def asks_of(model: Model, code: Code) -> list[tuple[Ask, ...]]:
     held: dict[Ask, None] = {}
     for i in reversed(code.instructions):
         asked = products if isinstance(i.op, f.Wgmma) else _asks(model, i)
+        if isinstance(i.op, tm.TensorProduct):
+            asked = [*asked, *((place, use, ELECTED, far) for place, use, _, far in products)]
         if any(ask not in held for ask in asked):
             held = held | dict.fromkeys(asked)
         made.append(tuple(held))
@@ -93,6 +96,15 @@ def _asks(model: Model, i: Instruction) -> list[Ask]:
             return [ask(op.shared, LOOKS)]
         case b.NamedBarrierSync() | b.NamedBarrierArrive():
             return [((ROUND, barrier), CHANGES, ALL, False) for barrier in op.numbers]
+        case tm.TensorProduct():
+            return [ask(op.sums, CHANGES)]
+        case tm.TensorCommit():
+            return [ask(op.barriers, CHANGES)]
+        case tm.TensorLoad():
+            return [ask(op.sums, LOOKS)]
+        case tm.FreeTensorMemory():
+            columns = sorted(model.arrays[name].index for name in model.columns)
+            return [(index, CHANGES, ALL, False) for index in columns]
         case b.SyncCta():
             return [((ROUND, 0), CHANGES, ALL, False)]
         case b.SyncCluster():

@@ -95,6 +95,8 @@ class Agent:
     named: int = -1
     at: tuple[int, int] = (0, 0)
     ended: bool = False
+    stale: int = 0
+    """Whether it has waited since its last `tensor_fence(after=True)`: see `sync.STALE`."""
 
     def copy(self) -> Agent:
         made = Agent(self.index, self.cta, self.rank, self.partition, self.registers, self.pc)
@@ -105,7 +107,7 @@ class Agent:
         made.unfenced, made.unwritten = self.unfenced, self.unwritten
         made.stores, made.open_stores = self.stores.copy(), self.open_stores
         made.began_stores, made.ended = self.began_stores, self.ended
-        made.named, made.at = self.named, self.at
+        made.named, made.at, made.stale = self.named, self.at, self.stale
         return made
 
 

@@ -14,7 +14,8 @@ from wsdsl.ir.op import Kernel, Op
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.product_rules import carried_operands
 from wsdsl.ir.tensor_accesses import written_tensors
-from wsdsl.ir.types import Barriers, Shared, Tensor
+from wsdsl.ir.tensor_ops import TensorColumns
+from wsdsl.ir.types import Barriers, Columns, Shared, Tensor
 from wsdsl.ir.walk import walk
 from wsdsl.lazy import cached_property
 from wsdsl.prover.errors import Outside
@@ -84,6 +85,8 @@ class Model:
         self.written = written_tensors(flat)
         self.fixed = dict(kernel.sizes)
         self.arrays = self._arrays(flat)
+        self.columns = frozenset(op.result.name for op in flat if isinstance(op, TensorColumns))
+        """Arrays in tensor memory; `bytes` of theirs are columns."""
         self.boxes = _boxes(flat)
         self.copied = frozenset(op.shared.name for op in flat if isinstance(op, m.TmaLoad))
         """Arrays that TMA writes."""
@@ -164,6 +167,9 @@ class Model:
             elif isinstance(op, m.AllocateShared) and isinstance(op.result.type, Shared):
                 name, kind = op.result.name, op.result.type
                 made[name] = Array(name, op.label, kind.num, kind.bytes, index=len(made))
+            elif isinstance(op, TensorColumns) and isinstance(op.result.type, Columns):
+                name, of = op.result.name, op.result.type
+                made[name] = Array(name, op.label, of.num, of.columns, index=len(made))
         self.num_barriers = barriers
         return made
 

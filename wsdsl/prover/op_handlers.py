@@ -5,6 +5,7 @@ from __future__ import annotations
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
+from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Op
 from wsdsl.prover import (
@@ -18,6 +19,7 @@ from wsdsl.prover import (
     shared_loads,
     shared_stores,
     sync,
+    tensor_memory,
 )
 from wsdsl.prover.program import Run
 
@@ -31,6 +33,7 @@ HANDLERS: dict[type[Op], Run] = {
     m.LoadGlobal: global_memory.load_global,
     m.StoreGlobal: global_memory.store_global,
     f.ReduceColumns: scalars.fresh,
+    f.ScanColumns: scalars.fresh,
     f.Iota: scalars.opaque,
     b.CtaIndex: scalars.cta_index,
     b.NumCtas: scalars.num_ctas,
@@ -81,4 +84,12 @@ HANDLERS: dict[type[Op], Run] = {
     f.Wgmma: products.wgmma,
     f.WgmmaCommit: products.wgmma_commit,
     f.WgmmaWait: products.wgmma_wait,
+    tm.AllocateTensorMemory: scalars.nothing,
+    tm.TensorColumns: scalars.nothing,
+    tm.FreeTensorMemory: tensor_memory.free_tensor_memory,
+    tm.TensorProduct: tensor_memory.tensor_product,
+    tm.TensorCommit: tensor_memory.tensor_commit,
+    tm.TensorLoad: tensor_memory.tensor_load,
+    tm.TensorWait: tensor_memory.tensor_wait,
+    tm.TensorFence: tensor_memory.tensor_fence,
 }

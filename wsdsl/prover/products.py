@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wsdsl.ir import fragment_ops as f
+from wsdsl.ir.tensor_ops import TensorProduct
 from wsdsl.ir.types import DTYPES, Accumulator
 from wsdsl.ir.wgmma import ROWS
 from wsdsl.prover.access import known_to_each, operand_ranges, read
@@ -90,11 +91,10 @@ def wgmma(m: Machine, a: Agent, i: Instruction) -> int:
         )
     event = m.event()
     know = known_to_each(a, ALL)
-    element = DTYPES[op.dtype].bytes
     for value, extent in ((op.a, ROWS), (op.b, op.acc.type.columns)):
         held: Any = a.slots[i.extra[value.name]] if value.name in i.extra else None
         if isinstance(held, Descriptor):
-            _read_operand(m, a, i, held, extent, element, know, event)
+            read_operand(m, a, op, held, extent, op.dtype, know, event)
         else:
             name = m.model.carried.get(value.name, value.name)
             a.open.fragments = (*a.open.fragments, (name, op))
@@ -107,18 +107,17 @@ def wgmma(m: Machine, a: Agent, i: Instruction) -> int:
     return LOCAL
 
 
-def _read_operand(
+def read_operand(
     m: Machine,
     a: Agent,
-    i: Instruction,
+    product: f.Wgmma | TensorProduct,
     held: Descriptor,
     extent: int,
-    element: int,
+    dtype: str,
     know: int,
     event: int,
 ) -> None:
-    op, product = held.op, i.op
-    assert isinstance(product, f.Wgmma)
+    op, element = held.op, DTYPES[dtype].bytes
     along = op.rows if op.k_major else op.columns
     start = 0 if held.start is None else held.start
     if held.start is not None and start + extent > along:

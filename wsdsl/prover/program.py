@@ -15,6 +15,7 @@ from typing import Any
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
+from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Kernel, Op, Region, Value, operands, regions, results_of
 from wsdsl.ir.pipeline_ops import Partition
@@ -109,6 +110,12 @@ SYNCHRONISING: tuple[type[Op], ...] = (
     f.Wgmma,
     f.WgmmaCommit,
     f.WgmmaWait,
+    tm.FreeTensorMemory,
+    tm.TensorProduct,
+    tm.TensorCommit,
+    tm.TensorLoad,
+    tm.TensorWait,
+    tm.TensorFence,
 )
 SYNCHRONISES = frozenset(SYNCHRONISING)
 ALONE = frozenset(
@@ -281,8 +288,12 @@ def _wanted(op: Op) -> list[Value]:
             return [v for v in (op.item, op.state, op.start) if v is not None]
         case m.TmaStore() | m.ThreadStore():
             return [op.item]
-        case f.AsAccumulator():
+        case f.AsAccumulator() | tm.TensorWait() | tm.FreeTensorMemory():
             return []
+        case tm.TensorProduct():
+            return [op.state, op.a, op.b, op.accumulate]
+        case tm.TensorLoad():
+            return [op.state]
         case f.Wgmma() | f.WgmmaWait():
             # What fragments hold is data; of the registers they are in the name says enough.
             return [v for v in operands(op) if not isinstance(v.type, Fragment)]

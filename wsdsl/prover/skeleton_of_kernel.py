@@ -17,6 +17,7 @@ from wsdsl.ir.types import DTYPES, Accumulator, Barriers, Fragment, Shared, Stat
 from wsdsl.ir.walk import yielded
 from wsdsl.ir.wgmma import PTX_NAMES, k_step, may_be_mn_major
 from wsdsl.prover.skeleton_letters import EVERYBODY, EVERYWHERE, Letter
+from wsdsl.prover.skeleton_of_tensors import tensor_events
 from wsdsl.prover.skeleton_partials import partial_fills
 from wsdsl.prover.skeleton_states import Change, Fill, Items, Places, Skeleton
 from wsdsl.prover.skeleton_values import FOLDED
@@ -245,9 +246,8 @@ class _Builder:
     def event(self, op: Op, who: Who) -> None:
         match op:
             case b.InitializeBarriers():
-                items = self.places.barriers[op.barriers]
+                items, count = self.places.barriers[op.barriers], str(self.arrivals[op.barriers])
                 for i in range(items.num):
-                    count = str(self.arrivals[op.barriers])
                     self.emit(op, "mbarrier.init", count, f"{items.name}[{i}]")
             case b.FenceBarrierInit():
                 self.emit(op, "fence.mbarrier_init")
@@ -338,7 +338,7 @@ class _Builder:
             case f.WgmmaWait():
                 self.emit(op, "wgmma.wait_group", str(op.pending))
             case _:
-                pass
+                tensor_events(self, op)
 
     def of_ranks(self, x: Value) -> tuple[int | None, ...]:
         """A number in each CTA of the cluster."""

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from wsdsl.prover.skeleton_letters import EVERYWHERE, UNKNOWN, Letter
 from wsdsl.prover.skeleton_of_kernel import CONDITIONAL
+from wsdsl.prover.skeleton_of_tensors import PREFIX, tensor_letter
 from wsdsl.prover.skeleton_registers import Statics
 from wsdsl.prover.skeleton_states import Places, parity_of, place_at
 from wsdsl.prover.skeleton_values import ADDRESS, BASE, Values
@@ -19,7 +20,7 @@ TOKEN = re.compile(
     r"(?<![^\s;{}:])(?:"
     r"(?P<label>[$a-zA-Z_][$\w]*):(?!:)"
     r"|(?:@(?P<guard>!?[%\w]+)[ \t]+)?"
-    r"(?P<op>(?:mbarrier|cp\.async|cp\.reduce|wgmma|fence|membar|bar|barrier|setmaxnreg|elect|red\.release"
+    r"(?P<op>(?:mbarrier|cp\.async|cp\.reduce|wgmma|tcgen05|fence|membar|bar|barrier|setmaxnreg|elect|red\.release"
     r"|red\.relaxed|red\.acq_rel|red\.async|atom|ld\.acquire|st\.release|st\.async|griddepcontrol|bra|brx|ret|exit|trap)(?:\.[\w.:]+)?)"
     r"(?=[\s;])(?P<args>[^;]*);"
     r"|(?P<table>\.branchtargets)(?P<targets>[^;]*);)"
@@ -164,6 +165,9 @@ class Program:
         if op.startswith(PRODUCT):
             return (Letter("wgmma.mma_async", f"{op.removeprefix(PRODUCT)} {_product(args)}"),)
         kind = NEUTRAL.sub("", op)
+        if kind.startswith(PREFIX):
+            barrier = Ask("barrier", first, token.at)
+            return tensor_letter(kind, args, barrier)
         if op in SENT and len(args) == 3:
             (to, *into), (on, *counted) = (self._remote(args[i], token.at) for i in (0, 2))
             if [self._made(ask) for ask in into] != [self._made(ask) for ask in counted]:

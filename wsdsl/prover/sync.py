@@ -26,6 +26,11 @@ from wsdsl.prover.machine import (
 from wsdsl.prover.model import Array
 from wsdsl.prover.program import BLOCKED, LOCAL, SEEN, Instruction
 
+STALE_ELECTED, STALE = 1, 3
+"""Of an agent: its elected thread, or any of its threads, has waited since its last
+`tensor_fence(after=True)`."""
+ALONE = 4
+"""The elected thread has waited since those of its warp met."""
 VISIBLE = 2
 """Of a barrier's initialisation: a fence has followed it."""
 
@@ -230,6 +235,7 @@ def wait_barrier(m: Machine, a: Agent, i: Instruction) -> int:
     for c in who:
         a.know[c] |= held.completed
     event = m.event()
+    waited(m, a, i)
     if i.elected:
         a.know[0] |= event
     else:
@@ -240,7 +246,15 @@ def wait_barrier(m: Machine, a: Agent, i: Instruction) -> int:
     return SEEN
 
 
+def waited(m: Machine, a: Agent, i: Instruction) -> None:
+    """Its threads have been told of others, or the elected one was."""
+    if m.model.columns:
+        a.stale |= STALE_ELECTED | ALONE if i.elected else STALE
+
+
 def sync_warp(m: Machine, a: Agent, i: Instruction) -> int:
+    if a.stale & ALONE:
+        a.stale = STALE
     for first, others in WARPS:
         a.know[first] = a.know[others] = a.know[first] | a.know[others]
     a.met = a.did

@@ -60,7 +60,7 @@ def num_devices() -> int:
 
 def gpu_available() -> bool:
     """Is there a GPU that kernels are compiled for? Never raises; cached."""
-    able = {target.capability for target in TARGETS if target.is_lowered}
+    able = {target.capability for target in TARGETS if target.is_run}
     return any(device_properties(i).capability in able for i in range(num_devices()))
 
 

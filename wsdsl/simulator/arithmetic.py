@@ -346,3 +346,10 @@ def reduce_blocks(fn: str, x: Array, dtype: DType, axis: int, size: int, start: 
         own = tuple(slice(None) if i != axis else blocks == block for i in range(x.ndim))
         made[own] = np.expand_dims(reduce(fn, x[own], dtype, axis), axis)
     return made
+
+
+def scan(x: Array, dtype: DType, axis: int) -> Array:
+    """Sums up to each element along an axis; of floats each rounded once."""
+    wide = np.float64 if dtype.is_float else np.int64
+    with np.errstate(invalid="ignore"):
+        return round_total(x.astype(wide).cumsum(axis=axis), dtype)

@@ -15,6 +15,7 @@ from wsdsl.simulator.global_races import GlobalAccesses
 from wsdsl.simulator.named_barriers import Meeting
 from wsdsl.simulator.races import SharedAccesses
 from wsdsl.simulator.shared_memory import SharedMemory
+from wsdsl.simulator.tensor_memory import TensorMemory
 
 if TYPE_CHECKING:
     from wsdsl.simulator.context import Warpgroup
@@ -116,6 +117,7 @@ class Cta:
         self.next_barrier = len(self.clocks.seen) + place * residents.num_barriers
         self.memory = SharedMemory(smem_bytes)
         self.accesses = SharedAccesses(smem_bytes, self.clocks)
+        self.tensor_memory: TensorMemory | None = None
         self.barriers: dict[str, list[Barrier]] = {}
         self.warpgroups: list[Warpgroup] = []
         self.free_registers = 0

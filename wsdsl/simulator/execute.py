@@ -17,6 +17,7 @@ from wsdsl.simulator.global_ops import GLOBAL
 from wsdsl.simulator.scalar_ops import SIMPLE
 from wsdsl.simulator.sync_ops import SYNC
 from wsdsl.simulator.tensor_core_ops import TENSOR_CORE
+from wsdsl.simulator.tensor_memory_ops import TENSOR_MEMORY
 from wsdsl.simulator.thread_barrier_ops import MEETING
 
 SEEN: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
@@ -25,6 +26,7 @@ SEEN: dict[type[Op], Callable[[Warpgroup, Any], Steps | None]] = {
     **COPY,
     **GLOBAL,
     **TENSOR_CORE,
+    **TENSOR_MEMORY,
 }
 """Ops that others can see, or that depend on others: any warpgroup may be overtaken before one."""
 
@@ -124,6 +126,11 @@ def _check_end(wg: Warpgroup, op: Op) -> None:
     if wg.wgmma.open or wg.wgmma.groups:
         last = [*wg.wgmma.open, *(p for group in wg.wgmma.groups for p in group)][-1]
         wg.fail(last.op, "the kernel ends, but no wgmma_wait has retired this wgmma")
+    if wg.tensor_pipe.queue:
+        last = wg.tensor_pipe.queue[-1]
+        wg.fail(last.op, "the kernel ends, and nothing has waited for this")
+    if wg.index == 0 and wg.cta.tensor_memory is not None:
+        wg.fail(op, "the kernel ends, and its tensor memory is not freed")
     if wg.open_stores.stores:
         wg.fail(wg.last_store(op), "the kernel ends, but this store was not committed")
     if any(group.stores for group in wg.store_groups[wg.read_groups :]):

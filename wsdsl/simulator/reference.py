@@ -131,6 +131,9 @@ class _Evaluator:
             case t.Reduce():
                 axis = _tile(op.x).axes.index(op.axis)
                 return arithmetic.reduce(op.fn, get[op.x.name], _dtype(op.x), axis)
+            case t.Scan():
+                axis = _tile(op.x).axes.index(op.axis)
+                return arithmetic.scan(get[op.x.name], _dtype(op.x), axis)
             case t.ReduceBlocks():
                 axis, start = _tile(op.x).axes.index(op.axis), self.range_of(op.axis).start
                 x, dtype = get[op.x.name], _dtype(op.x)

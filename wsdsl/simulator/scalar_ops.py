@@ -127,6 +127,11 @@ def reduce_columns(wg: Warpgroup, op: f.ReduceColumns) -> None:
     wg.values[op.result.name] = finish(made.reshape(-1, 1), op.result)
 
 
+def scan_columns(wg: Warpgroup, op: f.ScanColumns) -> None:
+    made = arithmetic.scan(wg.get(op.x, op), dtype_of(op.x), 1)
+    wg.values[op.result.name] = finish(made, op.result)
+
+
 def iota(wg: Warpgroup, op: f.Iota) -> None:
     shape = shape_of(op.result)
     assert shape is not None
@@ -185,6 +190,7 @@ SIMPLE: dict[type[Op], Callable[[Warpgroup, Any], None]] = {
     f.ConvertLayout: convert_layout,
     f.Slice: slice_columns,
     f.ReduceColumns: reduce_columns,
+    f.ScanColumns: scan_columns,
     f.Iota: iota,
     b.CtaIndex: cta_index,
     b.NumCtas: num_ctas,

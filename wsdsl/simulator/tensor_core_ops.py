@@ -16,11 +16,12 @@ import numpy as np
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir.op import Op, Value
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
+from wsdsl.ir.tensor_ops import TensorProduct
 from wsdsl.ir.types import DTYPES, Accumulator, DType, Fragment
 from wsdsl.ir.wgmma import ROWS, k_step
 from wsdsl.simulator.arithmetic import Array, multiplicand, numpy_dtype
 from wsdsl.simulator.context import UNDEFINED, Blocked, SharedItems, State, Steps, Warpgroup
-from wsdsl.simulator.races import TensorRead
+from wsdsl.simulator.races import Access, TensorRead
 from wsdsl.simulator.register_operands import keeps
 from wsdsl.simulator.shared_memory import CHUNK
 from wsdsl.simulator.shared_ops import aligned
@@ -139,10 +140,10 @@ def wgmma(wg: Warpgroup, op: f.Wgmma) -> None:
     read = TensorRead(wg.told, op, wg.everyone)
     fragment = _register_operand(wg, op, dtype) if isinstance(op.a.type, Fragment) else None
     if fragment is None:
-        a = _operand(wg, op, read, dtype, op.a, ROWS, op.a_k_major)
+        a = operand_in_shared(wg, op, read, dtype, op.a, ROWS, op.a_k_major)
     else:
         a = partial(multiplicand, fragment, dtype)
-    b = _operand(wg, op, read, b_dtype, op.b, op.acc.type.columns, op.b_k_major)
+    b = operand_in_shared(wg, op, read, b_dtype, op.b, op.acc.type.columns, op.b_k_major)
     job = Product(op, registers, (a, b), accumulate, step, read, fragment)
     registers.version += 1
     wg.values[op.result.name] = AccumulatorValue(registers, registers.version)
@@ -169,10 +170,10 @@ def _register_operand(wg: Warpgroup, op: f.Wgmma, dtype: DType) -> Array:
     return held
 
 
-def _operand(
+def operand_in_shared(
     wg: Warpgroup,
-    op: f.Wgmma,
-    read: TensorRead,
+    op: f.Wgmma | TensorProduct,
+    read: Access,
     dtype: DType,
     value: Value,
     extent: int,
@@ -183,12 +184,12 @@ def _operand(
     if (held.dtype, held.k_major) != (dtype, k_major):
         wg.fail(
             op,
-            f"{value} is {held.dtype} with k_major={held.k_major}; the wgmma takes "
+            f"{value} is {held.dtype} with k_major={held.k_major}; the product takes "
             f"{dtype} with {k_major}",
         )
     wg.check(op, held.fault(extent, op.k))
     for start, end in held.ranges(extent, op.k):
-        conflict = wg.cta.accesses.read(start, end, read, wg.everyone, (wg.index, "wgmma"))
+        conflict = wg.cta.accesses.read(start, end, read, wg.actors, (wg.index, "product"))
         wg.settle(op, f"it reads {held.label}", conflict)
     return lambda: held.fetch(wg, extent, op.k)
 

@@ -50,21 +50,27 @@ class Product:
     done: bool = False
 
     def run(self) -> None:
-        """One instruction (`step` of K) at a time, which is also too little for BLAS to thread.
-
-        Floats are summed in f64, where as few products are exact: which way BLAS takes depends on
-        where in a matrix an element lies, and its bits must not.
-        """
-        a, b = (_wide(fetch()) for fetch in self.operands)
-        total = self.registers.value if self.accumulate else None
-        with np.errstate(all="ignore"):
-            for k in range(0, a.shape[1], self.step):
-                part = slice(k, k + self.step)
-                product = contracted(a[:, part], b[:, part], ([1], [1]))
-                product = product.astype(np.float32) if product.dtype == np.float64 else product
-                total = product if total is None else total + product
-        self.registers.value = total
+        a, b = (fetch() for fetch in self.operands)
+        before = self.registers.value if self.accumulate else None
+        self.registers.value = summed(a, b, before, self.step)
         self.done = True
+
+
+def summed(a: Array, b: Array, total: Array | None, step: int) -> Array | None:
+    """`total` and the product of rows of K elements: one instruction (`step` of K) at a time, which
+    is also too little for BLAS to thread.
+
+    Floats are summed in f64, where as few products are exact: which way BLAS takes depends on
+    where in a matrix an element lies, and its bits must not.
+    """
+    a, b = _wide(a), _wide(b)
+    with np.errstate(all="ignore"):
+        for k in range(0, a.shape[1], step):
+            part = slice(k, k + step)
+            product = contracted(a[:, part], b[:, part], ([1], [1]))
+            product = product.astype(np.float32) if product.dtype == np.float64 else product
+            total = product if total is None else total + product
+    return total
 
 
 def _wide(x: Array) -> Array:

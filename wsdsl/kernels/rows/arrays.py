@@ -42,6 +42,10 @@ class Rows:
         """M, N."""
         return math.prod(self.shape[:-1]), self.shape[-1]
 
+    def shaped(self, matrix: Any) -> Any:
+        """A result [M, N] in the array's shape."""
+        return matrix if self.matrix is self.array else matrix.reshape(self.shape)
+
     def typed(self, name: str, vector: Any) -> str | None:
         """The type of a vector [N], of None if there is none."""
         return type_of_addend(name, vector, (self.size[1],), FLOATS)
@@ -58,8 +62,8 @@ class Rows:
 
 
 def rows_of(name: str, array: Any, like: Rows | None = None) -> Rows:
-    """Of an array [..., N] of f32, f16 or bf16. LaunchError for another one, or where its shape is
-    not that of `like`.
+    """Of an array [..., N] of f32, f16 or bf16, contiguous along its last axis. LaunchError for
+    another one, or where its shape is not that of `like`.
     """
     view = describe(array)
     dtype = AS_BITS.get(view.dtype.name, view.dtype.name)
@@ -70,16 +74,19 @@ def rows_of(name: str, array: Any, like: Rows | None = None) -> Rows:
         raise LaunchError(Finding(f"{name} is a single number, expected shape [..., N]"))
     if like is not None and view.shape != like.shape:
         raise LaunchError(Finding(f"{name} has shape {view.shape}, expected {like.shape}"))
+    if view.strides[-1] != 1 and view.shape[-1] > 1 and not view.is_empty:
+        message = f"{name} has strides {view.strides}, and its last axis is not contiguous"
+        raise LaunchError(Finding(message, hint="give a contiguous copy"))
     size = math.prod(view.shape[:-1]), view.shape[-1]
     matrix = array if view.shape == size else array.reshape(size)
     return Rows(array, matrix, view.shape, dtype)
 
 
 @lru_cache(maxsize=1024)
-def kernel_of(text: str) -> Kernel:
-    """The one kernel of a text."""
+def kernel_of(template: str, **parts: Any) -> Kernel:
+    """The one kernel of a text with these parts."""
     from wsdsl.sources import one_of
 
-    text = text.lstrip()
+    text = template.lstrip().format(**parts)
     name = text.split("def ", 1)[1].split("(", 1)[0]
     return one_of(name, text, "<wsdsl.kernels.rows>")

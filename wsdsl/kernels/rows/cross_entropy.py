@@ -94,7 +94,8 @@ def _forward(
 ) -> tuple[Any, ...]:
     rows = rows_of("logits", logits)
     classes, declared, read = _targets(targets, rows)
-    text = FORWARD.format(
+    kernel = kernel_of(
+        FORWARD,
         x=rows.dtype,
         t=declared,
         target=read,
@@ -102,7 +103,7 @@ def _forward(
         lse=", lse: f32[M]" if lse else "",
         store="\n        lse[m] = most + rest" if lse else "",
     )
-    made = kernel_of(text)(rows.matrix, classes, ignored, **options)
+    made = kernel(rows.matrix, classes, ignored, **options)
     return tuple(a.reshape(rows.shape[:-1]) for a in (made if lse else (made,)))
 
 
@@ -128,7 +129,8 @@ def cross_entropy_backward(
     classes, declared, read = _targets(targets, rows)
     target, _ = rows.output(out, rows.dtype)
     in_place = out is logits
-    text = BACKWARD.format(
+    kernel = kernel_of(
+        BACKWARD,
         x=rows.dtype,
         t=declared,
         target=read,
@@ -137,8 +139,8 @@ def cross_entropy_backward(
     )
     given = rows.per_row("grad", grad), rows.matrix, classes, rows.per_row("lse", lse)
     outputs = () if in_place else (target,)
-    made = kernel_of(text)(*given, ignore_index, *outputs, **options)
-    return made.reshape(rows.shape) if out is None else out
+    made = kernel(*given, ignore_index, *outputs, **options)
+    return rows.shaped(made) if out is None else out
 
 
 def _targets(targets: Any, rows: Rows) -> tuple[Any, str, str]:

@@ -135,7 +135,8 @@ def _forward(
     rows = rows_of("x", x)
     w, b = rows.typed("weight", weight), rows.typed("bias", bias)
     target, y = rows.output(out, out_dtype)
-    text = FORWARD.format(
+    kernel = kernel_of(
+        FORWARD,
         x=rows.dtype,
         y=y,
         params=(f" W: {w}[N]," if w else "") + (f" B: {b}[N]," if b else ""),
@@ -144,9 +145,9 @@ def _forward(
         stores=STATISTICS if statistics else "",
     )
     given = (rows.matrix, *(v for v in (weight, bias) if v is not None), eps, target)
-    made = kernel_of(text)(*given, *((None, None) if statistics else ()), **options)
+    made = kernel(*given, *((None, None) if statistics else ()), **options)
     result, *rest = made if statistics else (made,)
-    first = result.reshape(rows.shape) if out is None else out
+    first = rows.shaped(result) if out is None else out
     return first, *(r.reshape(rows.shape[:-1]) for r in rest)
 
 
@@ -169,7 +170,8 @@ def layernorm_backward(
     rows, grads = _both(grad, x)
     w = rows.typed("weight", weight)
     target, _ = rows.output(out, rows.dtype)
-    text = BACKWARD.format(
+    kernel = kernel_of(
+        BACKWARD,
         g=grads.dtype,
         x=rows.dtype,
         params=f" W: {w}[N]," if w else "",
@@ -177,8 +179,8 @@ def layernorm_backward(
     )
     statistics = rows.per_row("mean", mean), rows.per_row("rstd", rstd)
     given = (grads.matrix, rows.matrix, *((weight,) if w else ()), *statistics, target)
-    made = kernel_of(text)(*given, **options)
-    return made.reshape(rows.shape) if out is None else out
+    made = kernel(*given, **options)
+    return rows.shaped(made) if out is None else out
 
 
 def layernorm_weight_backward(
@@ -188,9 +190,9 @@ def layernorm_weight_backward(
     in every run. Arguments as for `layernorm_backward`.
     """
     rows, grads = _both(grad, x)
-    text = WEIGHT.format(g=grads.dtype, x=rows.dtype, w=rows.typed("weight", weight))
+    kernel = kernel_of(WEIGHT, g=grads.dtype, x=rows.dtype, w=rows.typed("weight", weight))
     statistics = rows.per_row("mean", mean), rows.per_row("rstd", rstd)
-    return kernel_of(text)(grads.matrix, rows.matrix, *statistics, **options)
+    return kernel(grads.matrix, rows.matrix, *statistics, **options)
 
 
 def layernorm_bias_backward(grad: Any, bias: Any, **options: Unpack[Options]) -> Any:
@@ -199,9 +201,7 @@ def layernorm_bias_backward(grad: Any, bias: Any, **options: Unpack[Options]) ->
     grad: [..., N] of f32, f16 or bf16.
     """
     grads = rows_of("grad", grad)
-    return kernel_of(BIAS.format(g=grads.dtype, b=grads.typed("bias", bias)))(
-        grads.matrix, **options
-    )
+    return kernel_of(BIAS, g=grads.dtype, b=grads.typed("bias", bias))(grads.matrix, **options)
 
 
 def _both(grad: Any, x: Any) -> tuple[Rows, Rows]:

@@ -84,7 +84,8 @@ def quantize(
         raise LaunchError(Finding(f"block is {block!r}", hint=hint))
     target, _ = rows.output(out, codes, (*LARGEST,))
     ratio = "X[m, n] * inverse"
-    text = (BY_BLOCK if block else ROWS).format(
+    kernel = kernel_of(
+        BY_BLOCK if block else ROWS,
         x=rows.dtype,
         q=codes,
         scales=scales,
@@ -97,8 +98,8 @@ def quantize(
     )
     shape = (*rows.shape[:-1], *((-(-rows.shape[-1] // block),) if block else ()))
     places = _allocated(rows, shape[len(rows.shape) - 1 :], scales) if block else None
-    made, found = kernel_of(text)(rows.matrix, target, places, **options)
-    return (made.reshape(rows.shape) if out is None else out), found.reshape(shape)
+    made, found = kernel(rows.matrix, target, places, **options)
+    return (rows.shaped(made) if out is None else out), found.reshape(shape)
 
 
 def _allocated(rows: Rows, columns: tuple[int, ...], dtype: str) -> Any:

@@ -99,7 +99,8 @@ def _forward(
     rows = rows_of("x", x)
     w = rows.typed("weight", weight)
     target, y = rows.output(out, out_dtype)
-    text = FORWARD.format(
+    kernel = kernel_of(
+        FORWARD,
         x=rows.dtype,
         y=y,
         weight=f" W: {w}[N]," if w else "",
@@ -108,9 +109,9 @@ def _forward(
         store="\n        rstd[m] = scale" if rstd else "",
     )
     given = (rows.matrix, *((weight,) if w else ()), eps, target)
-    made = kernel_of(text)(*given, *((None,) if rstd else ()), **options)
+    made = kernel(*given, *((None,) if rstd else ()), **options)
     result, *rest = made if rstd else (made,)
-    first = result.reshape(rows.shape) if out is None else out
+    first = rows.shaped(result) if out is None else out
     return first, *(r.reshape(rows.shape[:-1]) for r in rest)
 
 
@@ -127,15 +128,16 @@ def rmsnorm_backward(
     rows, grads = _both(grad, x)
     w = rows.typed("weight", weight)
     target, _ = rows.output(out, rows.dtype)
-    text = BACKWARD.format(
+    kernel = kernel_of(
+        BACKWARD,
         g=grads.dtype,
         x=rows.dtype,
         weight=f" W: {w}[N]," if w else "",
         factor=" * W[n]" if w else "",
     )
     given = (grads.matrix, rows.matrix, *((weight,) if w else ()), rows.per_row("rstd", rstd))
-    made = kernel_of(text)(*given, target, **options)
-    return made.reshape(rows.shape) if out is None else out
+    made = kernel(*given, target, **options)
+    return rows.shaped(made) if out is None else out
 
 
 def rmsnorm_weight_backward(
@@ -145,8 +147,8 @@ def rmsnorm_weight_backward(
     in every run. Arguments as for `rmsnorm_backward`.
     """
     rows, grads = _both(grad, x)
-    text = WEIGHT.format(g=grads.dtype, x=rows.dtype, w=rows.typed("weight", weight))
-    return kernel_of(text)(grads.matrix, rows.matrix, rows.per_row("rstd", rstd), **options)
+    kernel = kernel_of(WEIGHT, g=grads.dtype, x=rows.dtype, w=rows.typed("weight", weight))
+    return kernel(grads.matrix, rows.matrix, rows.per_row("rstd", rstd), **options)
 
 
 def _both(grad: Any, x: Any) -> tuple[Rows, Rows]:

@@ -114,15 +114,15 @@ def _forward(kind: Kind, x: Any, out_dtype: Any, out: Any, options: Options) -> 
 
         return recorded(forward, backward, x)
     target, y = rows.output(out, out_dtype)
-    text = FORWARD[kind].format(x=rows.dtype, y=y, sums=SUMS)
-    made = kernel_of(text)(rows.matrix, target, **options)
-    return made.reshape(rows.shape) if out is None else out
+    kernel = kernel_of(FORWARD[kind], x=rows.dtype, y=y, sums=SUMS)
+    made = kernel(rows.matrix, target, **options)
+    return rows.shaped(made) if out is None else out
 
 
 def _backward(kind: Kind, grad: Any, y: Any, out_dtype: Any, out: Any, options: Options) -> Any:
     rows = rows_of("y", y)
     grads = rows_of("grad", grad, rows)
     target, x = rows.output(out, out_dtype)
-    text = BACKWARD[kind].format(g=grads.dtype, y=rows.dtype, x=x)
-    made = kernel_of(text)(grads.matrix, rows.matrix, target, **options)
-    return made.reshape(rows.shape) if out is None else out
+    kernel = kernel_of(BACKWARD[kind], g=grads.dtype, y=rows.dtype, x=x)
+    made = kernel(grads.matrix, rows.matrix, target, **options)
+    return rows.shaped(made) if out is None else out

@@ -47,6 +47,8 @@ def cluster_options(
     slow = loading_cycles(asked) > NEARLY_NARROW * asked.product_cycles
     if not _may_be_in_clusters(given, work) or given.multicast or copied_operands(kernel):
         return
+    if kernel.target.has_tensor_memory:
+        return  # Not lowered there yet.
     # What comes from memory is no sooner there.
     if not slow or predicted.memory_bound:
         return

@@ -109,6 +109,8 @@ def _heights(kernel: Kernel, given: Schedule, team: Schedule, work: Work) -> Seq
     shares, products = num_shares(kernel, team), kernel.of(Contract)
     apart = team.mode == "pingpong" or shares["columns"] > 1
     heights = [128, 64] if apart and products else [64 * shares["rows"]]
+    if kernel.target.has_tensor_memory and products:
+        return (64,)
     if flat_axis(kernel) is not None and holds_vectors(kernel):
         return [64 * shares["rows"] * _flat_columns(kernel, work)]
     tall = 128 * shares["rows"]
@@ -139,6 +141,7 @@ def _widths(kernel: Kernel, given: Schedule, team: Schedule, work: Work) -> Sequ
     if not kernel.of(Contract):
         return [-(-PLAIN_WIDTH // step) * step]
     between = not scales_products(kernel) and work.sized and column_step(kernel, given) < WIDTH
+    between = between and not kernel.target.has_tensor_memory
     halves = range(widest - step // 2, 0, -step) if between else ()
     return [*widths, *(w for w in halves if w % each == 0)]
 
@@ -238,6 +241,10 @@ def _teams(kernel: Kernel, given: Schedule, work: Work) -> Iterator[tuple[Mode, 
     or tiles so few that smaller ones use more SMs. Ping-pong pays where there are several tiles a
     CTA, and consumers do nothing beside the products but at the end.
     """
+    if kernel.target.has_tensor_memory and kernel.of(Contract):
+        # Sums are not theirs to hold.
+        yield given.mode or "cooperative", given.consumers or 1
+        return
     axes = axes_of(kernel)
     rows = {name: axis for name, axis in axes.items() if axis.role == "rows"}
     heights = [size for name, size in axis_sizes(kernel, given).items() if size and name in rows]

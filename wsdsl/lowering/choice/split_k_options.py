@@ -41,7 +41,8 @@ def may_split(kernel: Kernel, given: Schedule, work: Work) -> bool:
     """
     adds = any(isinstance(op, Store) and op.accumulate for op in walk(kernel.body))
     return (
-        given.scheduler in (None, "auto", "split_k")
+        not kernel.target.has_tensor_memory
+        and given.scheduler in (None, "auto", "split_k")
         and given.splits is None
         and (given.reduction is None or given.scheduler == "split_k")
         and work.cut is not None
@@ -54,6 +55,8 @@ def may_share_sums(kernel: Kernel, given: Schedule, whole: Schedule) -> bool:
     """Whether a schedule leaves registers to hand on sums, and has no ping-pong, which is no help;
     or whether this is asked for.
     """
+    if kernel.target.has_tensor_memory:
+        return False
     if whole.mode == "pingpong" and given.mode != "pingpong":
         return False
     return given.scheduler == "split_k" or accumulator_registers(kernel, whole) <= MOST_SUMS

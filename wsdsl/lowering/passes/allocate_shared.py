@@ -8,7 +8,8 @@ After:
     %full: mbarrier<4> = allocate_barriers(label="full", arrivals=1, offset=229376)
 
 Tiles come first, at multiples of 1024 bytes, as swizzling wants, the largest in front: the ring of
-the products' operands. mbarriers come last. The kernel is then SCHEDULED: it says all that runs.
+the products' operands. mbarriers come last, and the word that says where tensor memory begins. The
+kernel is then SCHEDULED: it says all that runs.
 
 An H200's SMEM behaves like two memories, of some 113 KB each: stores that are staged in one slow
 down products and loads whose slots lie in the same. 8192 x 8192 x 256 by 128 x 128 in ping-pong,
@@ -33,6 +34,7 @@ from wsdsl.ir.memory_ops import AllocateShared
 from wsdsl.ir.op import Kernel, Op
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.swizzle import SMEM_ALIGN
+from wsdsl.ir.tensor_ops import AllocateTensorMemory
 from wsdsl.ir.types import Barriers, Shared
 
 
@@ -48,6 +50,10 @@ def allocate_shared(kernel: Kernel) -> Kernel:
             assert isinstance(op.result.type, Barriers)
             offsets[op] = used
             used += 8 * op.result.type.num
+    for op in kernel.body:
+        if isinstance(op, AllocateTensorMemory):
+            offsets[op] = used
+            used += 8
     if used > kernel.target.smem_bytes:
         message = f"the kernel needs {used} bytes of SMEM, a CTA has {kernel.target.smem_bytes}"
         raise ScheduleError(Finding(message, kernel.loc, "use fewer stages or smaller tiles"))
@@ -56,7 +62,7 @@ def allocate_shared(kernel: Kernel) -> Kernel:
 
 
 def _placed(op: Op, offsets: Mapping[Op, int]) -> Op:
-    if isinstance(op, (AllocateShared, AllocateBarriers)):
+    if isinstance(op, (AllocateShared, AllocateBarriers, AllocateTensorMemory)):
         return dataclasses.replace(op, offset=offsets[op])
     if isinstance(op, Partition):
         flags = ("in_order", "late_loads", "copies_ahead", "order_barriers")

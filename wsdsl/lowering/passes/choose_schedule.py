@@ -178,7 +178,7 @@ def _sized(kernel: Kernel, option: Schedule, work: Work, tile: Mapping[str, int]
     if chosen.stages is None:
         depth = ring_depth(kernel, chosen, work, tile) if products else 1
         chosen = dataclasses.replace(chosen, stages=depth)
-    if chosen.registers is None and products:
+    if chosen.registers is None and products and not kernel.target.has_tensor_memory:
         loads = num_load_partitions(kernel, chosen)
         heavy, copies = _wants_registers(kernel, chosen), bool(copied_operands(kernel))
         own = _registers(chosen.consumers or 1, loads, heavy, copies)

@@ -53,6 +53,9 @@ Where CTAs of a cluster reach for each other's SMEM all of them meet instead, be
 That takes longer, so it is done while the kernel in front still runs; where they share rows of a
 kernel without products, while the first loads are under way.
 
+Tensor memory is allocated in front of the partitions, where all threads meet, and freed behind
+them, when they have met again.
+
 Why here: all barriers and tensor maps are known.
 """
 
@@ -83,6 +86,12 @@ from wsdsl.ir.op import Kernel, Op, Region
 from wsdsl.ir.pipeline_ops import Partition
 from wsdsl.ir.protocol_rules import reaches_others
 from wsdsl.ir.tensor_accesses import mapped_tensors
+from wsdsl.ir.tensor_ops import (
+    AllocateTensorMemory,
+    FreeTensorMemory,
+    TensorColumns,
+    TensorFence,
+)
 from wsdsl.ir.walk import walk
 
 
@@ -111,10 +120,18 @@ def insert_prologue(kernel: Kernel) -> Kernel:
         prologue.append(SyncCluster(relaxed=True))
     if not early:
         prologue += [WaitPredecessor(), *after]
-    if barriers and not together:
+    taken = [op for op in kernel.body if isinstance(op, AllocateTensorMemory)]
+    columns = [op for op in kernel.body if isinstance(op, TensorColumns)]
+    freed: list[Op] = []
+    if taken:
+        fenced = [TensorFence(), SyncCta(), TensorFence(after=True)]
+        prologue += [*taken, *fenced, *columns]
+        freed = [*fenced, *(FreeTensorMemory(memory=op.result) for op in taken)]
+    elif barriers and not together:
         prologue.append(SyncCta())
     groups = sum(op.num_warpgroups for op in kernel.body if isinstance(op, Partition))
-    declared = [op for op in kernel.body if not isinstance(op, Partition)]
+    inside = (Partition, AllocateTensorMemory, TensorColumns)
+    declared = [op for op in kernel.body if not isinstance(op, inside)]
     partitions: list[Partition] = []
     for op in kernel.body:
         if isinstance(op, Partition):
@@ -123,7 +140,7 @@ def insert_prologue(kernel: Kernel) -> Kernel:
             if own and op.role != "load" and all(p.role == "load" for p in partitions):
                 own += after
             partitions.append(_begin(op, own, kernel.target.entry_registers(groups)))
-    return dataclasses.replace(kernel, body=(*declared, *prologue, *partitions))
+    return dataclasses.replace(kernel, body=(*declared, *prologue, *partitions, *freed))
 
 
 def _meeting(body: Region) -> Region:
@@ -141,7 +158,7 @@ def _sends(op: Op) -> bool:
 def _begin(op: Partition, first: list[Op], entry: int) -> Partition:
     body = op.body
     by_threads = any(isinstance(inner, ThreadLoad) for inner in walk(body))
-    if op.role == "load" and not by_threads:
+    if op.role == "mma" or (op.role == "load" and not by_threads):
         body = (Elect(body=body, loc=op.loc),)
     body = (*first, *body)
     if op.registers:

@@ -15,6 +15,10 @@ takes one arrival of each consumer warpgroup, and as many from each other CTA of
 gets a part of its tiles from here. Of a tile that is multicast each CTA copies its part, and
 expects the whole; at its end it waits until all slots have been given back.
 
+The thread that multiplies on tensor memory waits and commits: a commit gives back the slots that
+its products read, or hands over those that they write, when they are over. What is read of these,
+warps give back (`lowering/tensor_reads.py`).
+
 Why here: states are explicit; products next read tiles at known places.
 """
 
@@ -23,7 +27,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from wsdsl.ir.barrier_ops import (
     AllocateBarriers,
@@ -41,25 +44,19 @@ from wsdsl.ir.pipeline_ops import AddInCluster, AxisAt, CircularBuffer, Partitio
 from wsdsl.ir.slot_ops import (
     ConsumerRelease,
     ConsumerWait,
-    ElementsInShared,
     LoadToSlot,
     NoSlot,
     ProducerAcquire,
     ProducerCommit,
     ProducerTail,
     SlotElements,
-    SlotTile,
-    SlotValues,
-    StoreInShared,
-    StoreToSlot,
     TakeSubtiles,
-    TileInShared,
-    ValuesInShared,
 )
 from wsdsl.ir.swizzle import SMEM_ALIGN
+from wsdsl.ir.tensor_ops import TensorCommit, TensorFence
 from wsdsl.ir.tile_ops import Yield
 from wsdsl.ir.tma import LINE_ALIGN
-from wsdsl.ir.types import Barriers, Shared, State, Tile
+from wsdsl.ir.types import Barriers, Columns, Shared, State, Tile
 from wsdsl.ir.walk import Namer, walk, with_regions
 from wsdsl.lowering.axes import axes_of
 from wsdsl.lowering.builder import Builder
@@ -75,7 +72,9 @@ from wsdsl.lowering.placed_ring import (
     released_unmet,
     take_subtiles,
 )
+from wsdsl.lowering.placed_slots import Located, located
 from wsdsl.lowering.slot_copies import SlotCopies, divided, lines_of
+from wsdsl.lowering.tensor_rings import TensorRings, in_tensor_memory
 
 WARPS = 4
 
@@ -106,6 +105,9 @@ class _Rings:
         self.producers = Producers.of(kernel)
         self.now = 0
         """The place of the partition that is converted."""
+        self.multiplies = False
+        """Whether it is the one thread that multiplies on tensor memory."""
+        self.in_tensors = TensorRings(kernel, self.builder, self.sizes)
         self.boxes: dict[tuple[Value, int, int], tuple[int, ...]] = {}
         """By ring, layout and field: of what lies beside operands."""
         self.divided = divided(kernel)
@@ -138,7 +140,9 @@ class _Rings:
 
     def kernel_without_rings(self) -> Kernel:
         for op in self.kernel.body:
-            if isinstance(op, CircularBuffer) and op.parts:
+            if isinstance(op, CircularBuffer) and in_tensor_memory(op):
+                self.place_in_tensor_memory(op)
+            elif isinstance(op, CircularBuffer) and op.parts:
                 self.place_parts(op)
             elif isinstance(op, CircularBuffer) and op.senders:
                 self.place_sums(op)
@@ -149,10 +153,12 @@ class _Rings:
             self.now = place
             if not isinstance(op, CircularBuffer):
                 body.append(self.partition(op) if isinstance(op, Partition) else op)
-        return dataclasses.replace(self.kernel, body=(*self.declarations, *body))
+        declared = (*self.declarations, *self.in_tensors.declarations)
+        return dataclasses.replace(self.kernel, body=(*declared, *body))
 
     def partition(self, op: Partition) -> Partition:
         """Its body, behind what is known from its rank in the cluster."""
+        self.multiplies = op.role == "mma"
         loads = [inner for inner in walk(op.body) if isinstance(inner, LoadToSlot)]
         waits = [inner for inner in walk(op.body) if isinstance(inner, ConsumerWait)]
         with self.builder.region() as first:
@@ -197,6 +203,11 @@ class _Rings:
         bytes = sum(tile_bytes(tile, self.sizes) for tile in op.layouts[0])
         self.declare(op, op.senders * bytes, ((),), (1, op.senders * op.consumers))
 
+    def place_in_tensor_memory(self, op: CircularBuffer) -> None:
+        """Filled when the products are complete, and given back by each warp."""
+        sums, offsets = self.in_tensors.place(op)
+        self.barriers(op, sums, None, (offsets,), (1, WARPS * op.consumers))
+
     def declare(
         self,
         op: CircularBuffer,
@@ -207,6 +218,16 @@ class _Rings:
     ) -> None:
         shared = self.shared(op, "slots", bytes)
         lines = self.shared(op, "lines", line_bytes) if line_bytes else None
+        self.barriers(op, shared, lines, offsets, arrivals)
+
+    def barriers(
+        self,
+        op: CircularBuffer,
+        shared: Value,
+        lines: Value | None,
+        offsets: tuple[tuple[int, ...], ...],
+        arrivals: tuple[int, int],
+    ) -> None:
         full = self.builder.value("full", Barriers(op.depth))
         empty = self.builder.value("empty", Barriers(op.depth))
         for made, num in zip((full, empty), arrivals, strict=True):
@@ -222,6 +243,8 @@ class _Rings:
 
     def releases(self, ring: Value) -> int:
         """Arrivals of a consumer for a slot."""
+        if self.holds_sums(ring):
+            return WARPS
         if ring in self.released_by_threads:
             return THREADS
         return WARPS if self.read_by_threads(ring) else 1
@@ -231,6 +254,9 @@ class _Rings:
         that it has them. Of products all warps know when they are over.
         """
         return ring in self.elements or any(held == ring for held, _, _ in self.boxes)
+
+    def holds_sums(self, ring: Value) -> bool:
+        return ring in self.rings and isinstance(self.rings[ring].shared.type, Columns)
 
     def region(self, region: Region) -> Region:
         with self.builder.region() as ops:
@@ -259,10 +285,16 @@ class _Rings:
             case ConsumerWait():
                 assert op.state is not None
                 b.add(WaitBarrier(barriers=self.rings[op.ring].full, state=op.state, loc=op.loc))
+                if self.multiplies or self.holds_sums(op.ring):
+                    b.add(TensorFence(after=True, loc=op.loc))
             case ConsumerRelease():
                 self.release(op)
-            case SlotTile() | SlotElements() | SlotValues() | StoreToSlot():
+            case _ if isinstance(op, Located):
                 b.add(self.locate(op))
+            case ProducerCommit() if self.holds_sums(ring := self.slots[op.slot].ring):
+                state = self.slots[op.slot].state
+                assert state is not None
+                b.add(TensorCommit(barriers=self.rings[ring].full, state=state, loc=op.loc))
             case ProducerCommit() if self.producers.by_stores(ring := self.slots[op.slot].ring):
                 state = self.slots[op.slot].state
                 assert state is not None
@@ -295,6 +327,9 @@ class _Rings:
 
     def release(self, op: ConsumerRelease) -> None:
         b, (ring, state) = self.builder, self.placed[op.slot]
+        if self.multiplies:
+            b.add(TensorCommit(barriers=self.rings[ring].empty, state=state, loc=op.loc))
+            return
         for cta in self.peers[ring]:
             b.add(
                 ArriveBarrier(
@@ -303,13 +338,17 @@ class _Rings:
                     cta=cta,
                     pred=op.pred,
                     each_warp=self.releases(ring) == WARPS,
-                    each_thread=ring in self.released_by_threads,
+                    each_thread=self.releases(ring) == THREADS,
                     loc=op.loc,
                 )
             )
 
     def fill(self, op: ProducerAcquire, ring: PlacedRing, state: Value) -> None:
         b, fills = self.builder, self.fills.get(op.result, [])
+        if self.multiplies:
+            b.add(WaitBarrier(barriers=ring.empty, state=state, loc=op.loc))
+            b.add(TensorFence(after=True, loc=op.loc))
+            return
         if self.producers.by_stores(op.ring):
             b.add(WaitBarrier(barriers=ring.empty, state=state, loc=op.loc))
             return
@@ -347,25 +386,12 @@ class _Rings:
             return [*ops]
         return [Elect(body=tuple(ops), loc=self.builder.loc)]
 
-    def where(self, op: SlotTile | SlotElements | SlotValues | StoreToSlot) -> dict[str, Any]:
-        """The field of a slot, as ops say it."""
+    def locate(self, op: Located) -> Op:
         slot = self.slots[op.slot]
-        offset = self.rings[slot.ring].offsets[slot.layout][op.field]
-        shared = self.rings[slot.ring].shared
-        return dict(shared=shared, offset=offset, state=slot.state, loc=op.loc)
+        box = self.boxes.get((slot.ring, slot.layout, op.field), ())
 
-    def locate(self, op: SlotTile | SlotElements | SlotValues | StoreToSlot) -> Op:
-        where, slot = self.where(op), self.slots[op.slot]
-        match op:
-            case SlotTile():
-                return TileInShared(result=op.result, **where)
-            case SlotElements(result=result, tensor=tensor):
-                return ElementsInShared(result=result, tensor=tensor, index=op.index, **where)
-            case SlotValues(result=result, every=every, stride=stride):
-                box = self.boxes[slot.ring, slot.layout, op.field]
-                where |= dict(bytes=math.prod(box) * result.as_tile.dtype.bytes, last=op.last)
-                return ValuesInShared(result=result, every=every, stride=stride, **where)
-            case StoreToSlot(value=value, summed=summed):
-                tile = self.layouts[slot.ring][slot.layout][op.field]
-                swizzle, _ = lines_of(self.axes[tile.axes[-1]], tile.dtype, self.divided)
-                return StoreInShared(value=value, summed=summed, swizzle=swizzle, **where)
+        def swizzle() -> str:
+            tile = self.layouts[slot.ring][slot.layout][op.field]
+            return lines_of(self.axes[tile.axes[-1]], tile.dtype, self.divided)[0]
+
+        return located(op, slot, self.rings[slot.ring], box, swizzle)

@@ -51,6 +51,7 @@ from wsdsl.ir.slot_ops import (
     ElementsInShared,
     StoreInShared,
     SubtilesInShared,
+    SumInTensor,
     TileInShared,
     ValuesInShared,
 )
@@ -91,6 +92,8 @@ from wsdsl.lowering.slot_writes import clear_beyond, write_tile
 from wsdsl.lowering.split_k_rules import grows
 from wsdsl.lowering.store_hazards import stored_in
 from wsdsl.lowering.stores import Stores
+from wsdsl.lowering.tensor_products import TensorProducts
+from wsdsl.lowering.tensor_reads import TensorReads
 from wsdsl.lowering.zeros import tiles_of_zeros
 
 
@@ -99,8 +102,10 @@ def lower_tiles(kernel: Kernel) -> Kernel:
     declarations: list[Op] = []
 
     def change(op: Partition) -> Partition:
-        lowering = _Lowering(kernel, op, builder, declarations)
-        return dataclasses.replace(op, body=lowering.partition(op.body))
+        if op.role == "mma":
+            return TensorProducts(PartitionContext(kernel, op, builder, declarations), op).partition
+        own = _Lowering(kernel, op, builder, declarations)
+        return dataclasses.replace(op, body=own.partition(op.body))
 
     made = with_partitions(kernel, change)
     return dataclasses.replace(made, body=(*declarations, *made.body))
@@ -113,8 +118,7 @@ class _Lowering:
         self, kernel: Kernel, partition: Partition, builder: Builder, declarations: list[Op]
     ) -> None:
         self.builder = builder
-        self.context = PartitionContext(kernel, partition, builder, declarations)
-        context = self.context
+        context = self.context = PartitionContext(kernel, partition, builder, declarations)
         places = context.row_in_tile, context.column_in_tile
         self.products = Products(builder, context.shapes, *places)
         self.stores = Stores(kernel, partition, self.context, declarations)
@@ -131,6 +135,7 @@ class _Lowering:
         self.wanted = {value for value, times in counts.items() if times > 1}
         """What is used more than once."""
         self.zeros = tiles_of_zeros(partition.body)
+        self.in_tensor_memory = TensorReads.of(partition.body, self.context)
 
     def partition(self, body: Region) -> Region:
         with self.builder.region() as ops:
@@ -213,6 +218,10 @@ class _Lowering:
                 with self.builder.region() as inner:
                     self.region(op.body)
                 self.builder.add(dataclasses.replace(op, body=tuple(inner)))
+            case SumInTensor():
+                self.env[op.result] = self.in_tensor_memory[op.state].pieces[op.result]
+            case ArriveBarrier() if op.state in self.in_tensor_memory:
+                self.in_tensor_memory[op.state].finish()
             case StoreInShared():
                 write_tile(op, self.pieces(op.value), self.made, self.context)
                 self.unpublished = True
@@ -224,7 +233,8 @@ class _Lowering:
                 self.env[op.result] = self.products.in_turns(op, self.tiles)
                 self.finish_reading()
             case Contract():
-                acc, computed = self.addend(op.acc, op.result.type), self.computed(op)
+                acc, known = self.addend(op.acc, op.result.type), (self.context, self.made)
+                computed = elementwise.computed_operand(op, self.tiles, self.pieces, *known)
                 self.sums[op.result] = self.products.multiply(op, self.tiles, computed, acc)
             case ForRange():
                 self.products.settle(op.loc)
@@ -268,16 +278,6 @@ class _Lowering:
         if self.in_place or self.unpublished:
             self.context.publish(self.builder.loc)
         self.in_place, self.unpublished = [], False
-
-    def computed(self, op: Contract) -> RegisterTile | None:
-        """The operand of a product that is computed, if one is: zeros where it is summed over
-        elements that there are not."""
-        for operand in (op.a, op.b):
-            if operand not in self.tiles:
-                return elementwise.with_zeros_outside(
-                    operand, self.pieces(operand), self.context, self.made
-                )
-        return None
 
     def addend(self, value: Value | None, kind: Type) -> Accumulated:
         """What products add to: a tile that others have added to, zeros, or other values."""

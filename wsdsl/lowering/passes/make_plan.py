@@ -41,6 +41,7 @@ from wsdsl.lowering.footprint import (
 from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.model.workload import Work
 from wsdsl.lowering.slots import SlotGroup, layouts_of, operand_slots
+from wsdsl.lowering.tensor_sums import slot_columns, sum_depth, sum_slots
 from wsdsl.schedule import Schedule
 
 LEAST_COPYING = 56
@@ -69,7 +70,7 @@ def make_plan(kernel: Kernel) -> Kernel:
         shared=shared_role(kernel, schedule),
         partitions=tuple(_partitions(kernel, schedule, groups, in_parts)),
         edges=tuple(map(str, edges(kernel))),
-        rings=tuple(_rings(kernel, schedule, (*groups, *in_parts))),
+        rings=tuple(_rings(kernel, schedule, (*groups, *in_parts, *sum_slots(kernel)))),
         # Each of its slots takes two mbarriers; that of `exchanged_bytes` is rounded up.
         exchanged_bytes=exchanged - SMEM_ALIGN + 16 if exchanged else 0,
         staging_bytes=STAGING_BYTES,
@@ -101,6 +102,8 @@ def _partitions(
         yield PlannedPartition("load", 1, 0, loaded_tensors(in_parts))
     if num_decoders(kernel):
         yield PlannedPartition("decode", 4, registers.get("decode", 0))
+    if sum_slots(kernel):
+        yield PlannedPartition("mma", 1)
     for _ in range(num_pingpong_consumers(schedule)):
         own = registers.get("compute", 0)
         yield PlannedPartition("compute", 4 * num_cooperating(schedule), own)
@@ -124,9 +127,15 @@ def _rings(
             depth=ring_depth(own[0], schedule.stages or 1),
             slot_bytes=0,
             producer=own[0].producer,
-            consumer="decode" if own[0].consumer == "decode" else "compute",
+            consumer=_reader(kernel, own[0]),
             num_consumers=1 if own[0].consumer == "decode" else num_cooperating(schedule),
+            space=own[0].edges[0].space,
         )
+        if own[0].edges[0].depth == "sums":
+            depth, columns = sum_depth(kernel, sizes), slot_columns(kernel, sizes)
+            name = namer.new("sum_ring")
+            yield dataclasses.replace(ring, name=name, depth=depth, columns=columns)
+            continue
         if own[0].edges[0].depth != "rest":
             size = max(slot_bytes(kernel, schedule, group, sizes) for group in own)
             yield dataclasses.replace(ring, name=namer.new("ring"), slot_bytes=size)
@@ -141,6 +150,13 @@ def _rings(
             line_bytes=lines,
             subtiles=widths,
         )
+
+
+def _reader(kernel: Kernel, group: SlotGroup) -> str:
+    """On sm_90a those who compute multiply, too."""
+    if group.consumer == "mma":
+        return "mma" if sum_slots(kernel) else "compute"
+    return "decode" if group.consumer == "decode" else "compute"
 
 
 def _copy_order(group: SlotGroup, sizes: Mapping[str, int]) -> tuple[int, ...]:

@@ -42,6 +42,9 @@ the epilogue reads has time: the thread that brings it in parts waits, whatever 
 With `mode="pingpong"` there are as many compute partitions as consumers, in ping-pong: each
 does every second tile and passes over the slots of the others.
 
+Where sums lie in tensor memory, the compute partition is cut again (`product_slices.py`): one
+thread multiplies, and others compute with the sums, which they are handed in slots.
+
 The load sub-DAG is the backward slice from the operands of products to global memory. It gets a
 loop nest of its own, made of the loops around its loads (`slices.py`). Loads that feed
 nothing but elementwise work stay on the compute side; of operands that threads read too they are
@@ -75,8 +78,10 @@ from wsdsl.lowering.early_loads import (
 )
 from wsdsl.lowering.epilogue_operands import epilogue_slots
 from wsdsl.lowering.passes.drop_unused import without_unused
+from wsdsl.lowering.product_slices import compute_slice, product_slice
 from wsdsl.lowering.slices import ConsumerSlice, DecodeSlice, ProducerSlice, SkippedSlice
 from wsdsl.lowering.slots import SlotGroup, layouts_of, operand_slots
+from wsdsl.lowering.tensor_sums import sum_slots
 
 
 def partition_loads(kernel: Kernel) -> Kernel:
@@ -84,7 +89,8 @@ def partition_loads(kernel: Kernel) -> Kernel:
     plan, schedule, namer = kernel.plan, kernel.plan.schedule, Namer.of(kernel)
     body = output_nest(kernel)[1]
     groups, in_parts = operand_slots(kernel), epilogue_slots(kernel, schedule)
-    declared = _declare(plan, (*groups, *in_parts), namer)
+    sums = sum_slots(kernel)
+    declared = _declare(plan, (*groups, *in_parts, *sums), namer)
     rings = {ring: op.result for ring, op in declared.items()}
     filled_by = ProducerSlice(kernel, groups, rings, namer)
     num_pingpong = num_pingpong_consumers(schedule)
@@ -121,6 +127,10 @@ def partition_loads(kernel: Kernel) -> Kernel:
         partitions.append(partition("decode", _work(kernel, side)))
     for index in range(num_pingpong):
         side = ConsumerSlice(filled_by, in_parts, index, num_pingpong).of(body)
+        for group in sums:
+            own = product_slice(side, group, rings[group.ring], namer)
+            partitions.append(partition("mma", _work(kernel, own), num_warps=1))
+            side = compute_slice(side, group, rings[group.ring], namer, dict(kernel.sizes))
         work = _work(kernel, without_unused(side))
         if num_pingpong > 1:
             in_turn = dict[str, Any](pingpong_index=index, num_pingpong=num_pingpong, skip=skip)
@@ -162,6 +172,7 @@ def _declare(plan: Plan, groups: tuple[SlotGroup, ...], namer: Namer) -> dict[in
             layouts=tuple(layouts[ring.number]),
             consumers=ring.num_consumers,
             parts=ring.subtiles,
+            space=ring.space,
             loc=next(g.loc for g in groups if g.ring == ring.number) if ring.subtiles else None,
         )
         for ring in plan.rings

@@ -41,6 +41,7 @@ from wsdsl.ir.fragment_ops import (
     Join,
     MatrixOperand,
     ReduceColumns,
+    ScanColumns,
     Slice,
     ZeroUnless,
 )
@@ -60,7 +61,8 @@ SHARED = (
 )  # fmt: skip
 PURE = (
     *SHARED, Bitcast, Full, Advance, InitialState, AsAccumulator, ConvertLayout, EmptyAccumulator,
-    Iota, Join, MatrixOperand, ReduceColumns, Slice, ZeroUnless, LoadGlobal, AxisAt, Whole,
+    Iota, Join, MatrixOperand, ReduceColumns, ScanColumns, Slice, ZeroUnless, LoadGlobal, AxisAt,
+    Whole,
 )  # fmt: skip
 
 

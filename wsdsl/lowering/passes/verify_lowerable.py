@@ -20,6 +20,7 @@ from wsdsl.ir.tile_ops import (
     Lookup,
     Reduce,
     ReduceBlocks,
+    Scan,
     Store,
     Whole,
 )
@@ -183,7 +184,7 @@ def _whole_dimensions(kernel: Kernel) -> Iterator[Finding]:
 def _reduces(op: Op, axis: str) -> bool:
     if isinstance(op, Contract):
         return axis in op.summed
-    return isinstance(op, Reduce) and op.axis == axis
+    return isinstance(op, Reduce | Scan) and op.axis == axis
 
 
 def _products(kernel: Kernel) -> Iterator[Finding]:

@@ -311,6 +311,7 @@ EFFECTS: dict[type[Op], Effect] = {
     t.Cast: compute,
     t.Bitcast: compute,
     f.ReduceColumns: compute,
+    f.ScanColumns: compute,
     m.StorePartials: store_partials,
     m.ReducePartials: move_shared,
     m.StoreShared: move_shared,

@@ -1,0 +1,77 @@
+"""PTX of products on tensor memory, and what ptxas makes of it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.codegen.support import needs_ptxas
+from tests.tensor_memory import scheduled
+from wsdsl.codegen.emit import emit_ptx
+from wsdsl.codegen.module import emit_llvm
+from wsdsl.codegen.ptxas import assemble_checked, disassemble
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.tcgen05 import allocated, instruction_descriptor
+from wsdsl.ir.types import DTYPES
+from wsdsl.prover.skeleton import check_skeleton
+
+OPCODES = {
+    "gemm": "UTCHMMA",
+    "product_tf32": "UTCHMMA",
+    "product_f8e4m3": "UTCQMMA",
+    "product_i8": "UTCIMMA",
+}
+
+
+def ptx_of(kernel: Kernel) -> str:
+    return emit_ptx(emit_llvm(kernel), kernel.target)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "rows", "columns", "descriptor"),
+    [
+        ("bf16", "bf16", 128, 128, 0x08200490),
+        ("f16", "f16", 128, 128, 0x08200010),
+        ("f8e4m3", "f8e5m2", 64, 256, 0x04400410),
+        ("u8", "i8", 128, 64, 0x08100420),
+    ],
+)
+def test_instruction_descriptors(a: str, b: str, rows: int, columns: int, descriptor: int) -> None:
+    assert instruction_descriptor(DTYPES[a], DTYPES[b], rows, columns) == descriptor
+
+
+def test_columns_are_powers_of_two() -> None:
+    assert [allocated(n) for n in (1, 32, 33, 384, 512)] == [32, 32, 64, 512, 512]
+
+
+@needs_ptxas
+@pytest.mark.parametrize(
+    ("name", "arch"), [*((n, "sm_100a") for n in OPCODES), ("gemm", "sm_103a")]
+)
+def test_machine_code_issues_products_without_waiting(name: str, arch: str) -> None:
+    kernel = scheduled(name, n=128, arch=arch)
+    assembled = assemble_checked(kernel, ptx_of(kernel))
+    assert assembled is not None and not assembled.resources.spill_store_bytes
+    sass = disassemble(assembled.cubin)
+    issued = [m.start() for m in re.finditer(rf"{OPCODES[name]}[^\n]*;", sass)]
+    assert len(issued) == 4
+    between = sass[issued[0] : issued[-1]]
+    assert not re.search(r"SYNCS|BRA|WARPSYNC|ELECT", between), between
+    assert "BRA.U.ANY" not in sass and "UTCBAR" in sass
+
+
+@needs_ptxas
+def test_ptx_that_lacks_something_is_refused() -> None:
+    kernel = scheduled("gemm")
+    ptx = ptx_of(kernel)
+    check_skeleton(kernel, ptx)
+    for text, other in (
+        ("tcgen05.wait::ld.sync.aligned;", ""),
+        ("tcgen05.fence::after_thread_sync;", ""),
+        ("tcgen05.dealloc", "// tcgen05.dealloc"),
+        ("how, 1;", "how, 0;"),
+    ):
+        assert text in ptx
+        with pytest.raises(Exception, match="PTX"):
+            check_skeleton(kernel, ptx.replace(text, other, 1))

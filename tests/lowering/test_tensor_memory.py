@@ -1,0 +1,102 @@
+"""Products whose sums lie in tensor memory: the same text for sm_100a and sm_103a."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from tests.case_data import right_and_proved
+from tests.kernels import CASES
+from tests.tensor_memory import columns_of, scheduled
+from wsdsl import CompileError, Schedule, ScheduleError, parse
+from wsdsl.ir import tensor_ops as t
+from wsdsl.ir.types import Columns
+from wsdsl.lowering.pipeline import lower
+
+LOWERED = (
+    "gemm", "mn_major", "epilogue", "two_products", "batched", "reduce_narrow", "product_tf32",
+    "product_f8e5m2_f8e4m3", "product_u8_i8", "scale",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOWERED)
+def test_values_are_right_and_the_kernel_is_proved(name: str) -> None:
+    right_and_proved(CASES[name], Schedule(arch="sm_100a"))
+
+
+@pytest.mark.parametrize(("n", "depth"), [(64, 2), (256, 2)])
+def test_sums_have_two_slots_where_columns_allow(n: int, depth: int) -> None:
+    assert columns_of(scheduled("gemm", n=n)) == {"sums": Columns(n, depth)}
+
+
+def test_two_sums_of_a_tile_share_a_slot() -> None:
+    kernel = scheduled("two_products", n=192)
+    assert columns_of(kernel) == {"sums": Columns(384, 1)}
+    assert {op.column for op in kernel.of(t.TensorProduct)} == {0, 192}
+    (taken,) = kernel.of(t.AllocateTensorMemory)
+    assert str(taken.result.type) == "tensor_memory<512>"
+
+
+def refused(name: str, arch: str = "sm_100a") -> str:
+    asked = dataclasses.replace(CASES[name].kernel.tile, schedule=Schedule(arch=arch))  # type: ignore[arg-type]
+    with pytest.raises(CompileError) as caught:
+        lower(asked)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("widened", "a computed operand of `@` is not lowered"),
+        ("block_scaled", "what a loop computes of its products"),
+        ("each_inside", "a product in a condition or in `each`"),
+        ("part", "a sum over a part of a dimension"),
+    ],
+)
+def test_what_is_not_lowered_is_refused_at_its_line(name: str, words: str) -> None:
+    told = refused(name)
+    assert words in told and "sm_100a" in told and "^" in told
+
+
+def test_integers_are_refused_where_the_card_has_none() -> None:
+    assert "take no integers" in refused("product_i8", "sm_103a")
+    assert scheduled("product_f8e4m3", arch="sm_103a").target.name == "B300"
+
+
+@pytest.mark.parametrize(
+    ("schedule", "words"),
+    [
+        (dict(cluster=dict(m=2)), "cluster is not lowered"),
+        (dict(scheduler="split_k", splits=2), "split_k"),
+        (dict(mode="pingpong", tile=dict(m=128)), "pingpong"),
+        (dict(tile=dict(m=256)), "rows"),
+        (dict(registers=dict(load=40, compute=232)), "registers is not lowered"),
+    ],
+    ids=repr,
+)
+def test_a_schedule_that_is_not_lowered_is_refused(schedule: dict, words: str) -> None:
+    asked = Schedule(arch="sm_100a", **schedule)
+    with pytest.raises(ScheduleError, match=words):
+        lower(dataclasses.replace(CASES["gemm"].kernel.tile, schedule=asked))
+
+
+def test_more_sums_than_columns_are_refused() -> None:
+    three = parse(
+        """
+@kernel
+def three(A: bf16[M, K], B: bf16[N, K], C: bf16[M, N]):
+    for m, n in tiles(M, N):
+        x = zeros(f32[m, n])
+        y = zeros(f32[m, n])
+        z = zeros(f32[m, n])
+        for k in tiles(K):
+            x += A[m, k] @ B[n, k]
+            y += A[m, k] @ B[n, k]
+            z += A[m, k] @ B[n, k]
+        C[m, n] = x * y + z
+"""
+    ).three
+    asked = Schedule(arch="sm_100a", tile=dict(n=256))
+    with pytest.raises(ScheduleError, match="768 columns of tensor memory, which has 512"):
+        lower(dataclasses.replace(three.tile, schedule=asked))

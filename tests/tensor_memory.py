@@ -1,0 +1,90 @@
+"""Kernels whose sums lie in tensor memory, and every small way to break them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from functools import cache
+
+from tests.kernels import CASES
+from tests.simulator.mutants import rewrite
+from wsdsl import Schedule
+from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import tensor_ops as t
+from wsdsl.ir.op import Kernel, Op, results_of
+from wsdsl.ir.printer import print_head
+from wsdsl.ir.types import Columns, TensorMemory
+from wsdsl.ir.walk import walk
+from wsdsl.lowering.pipeline import lower
+
+DELETED = (
+    t.AllocateTensorMemory,
+    t.FreeTensorMemory,
+    t.TensorProduct,
+    t.TensorCommit,
+    t.TensorFence,
+    b.WaitBarrier,
+    b.ArriveBarrier,
+    b.SyncCta,
+)
+
+
+@cache
+def scheduled(
+    name: str, m: int = 64, n: int = 64, stages: int = 3, arch: str = "sm_100a", **tile: int
+) -> Kernel:
+    """A case, lowered by tiles of m rows and n columns."""
+    asked = Schedule(arch=arch, tile=dict(m=m, n=n, **tile), stages=stages)  # type: ignore[arg-type]
+    return lower(dataclasses.replace(CASES[name].kernel.tile, schedule=asked))
+
+
+def changes(op: Op) -> Iterator[tuple[str, Op]]:
+    match op:
+        case t.AllocateTensorMemory(result=result):
+            assert isinstance(result.type, TensorMemory)
+            for columns in (result.type.columns // 2, 48):
+                made = dataclasses.replace(result, type=TensorMemory(columns))
+                yield f"{columns} columns", dataclasses.replace(op, result=made)
+        case t.TensorColumns():
+            yield "first", dataclasses.replace(op, first=op.first + 32)
+        case t.TensorProduct():
+            yield "column", dataclasses.replace(op, column=op.column + 8)
+            yield "columns", dataclasses.replace(op, columns=op.columns + 16)
+            yield "rows", dataclasses.replace(op, rows=192 - op.rows)
+            yield "k", dataclasses.replace(op, k=2 * op.k)
+        case t.TensorLoad():
+            yield "column", dataclasses.replace(op, column=op.column + 8)
+            yield "half", dataclasses.replace(op, half=1 - op.half)
+        case t.TensorFence():
+            yield "other", dataclasses.replace(op, after=not op.after)
+        case b.InitialState():
+            yield "parity", dataclasses.replace(op, parity=1 - op.parity)
+        case b.AllocateBarriers():
+            for by in (-1, 1):
+                yield f"arrivals {by:+d}", dataclasses.replace(op, arrivals=op.arrivals + by)
+        case b.Advance():
+            yield "num", dataclasses.replace(op, num=op.num + 1)
+        case b.ArriveBarrier():
+            yield "one warp", dataclasses.replace(op, each_warp=not op.each_warp)
+        case _:
+            pass
+
+
+def mutants(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
+    """(what was broken, the kernel)."""
+    for at, op in enumerate(walk(kernel.body)):
+        where = f"op {at}: {print_head(op)}"
+        if isinstance(op, DELETED) and not results_of(op):
+            body = rewrite(kernel.body, at, lambda _: ())
+            yield f"delete {where}", dataclasses.replace(kernel, body=body)
+            body = rewrite(kernel.body, at, lambda op: (op, op))
+            yield f"twice {where}", dataclasses.replace(kernel, body=body)
+        for what, new in changes(op):
+            body = rewrite(kernel.body, at, lambda _, new=new: (new,))
+            yield f"{what} {where}", dataclasses.replace(kernel, body=body)
+
+
+def columns_of(kernel: Kernel) -> Mapping[str, Columns]:
+    """Of tensor memory, by label."""
+    found = kernel.of(t.TensorColumns)
+    return {op.label: op.result.type for op in found if isinstance(op.result.type, Columns)}

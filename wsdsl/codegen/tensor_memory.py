@@ -1,0 +1,180 @@
+"""Tensor memory in PTX: allocation, products, commits, loads and fences (tcgen05).
+
+Products and commits stand in branches that `elect.sync` takes: behind any other condition ptxas has
+each active thread of the warp issue them in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any
+
+from wsdsl.codegen import inline_ptx
+from wsdsl.codegen.barriers import barrier_at, placed
+from wsdsl.codegen.context import Context
+from wsdsl.codegen.convert_type import register_type
+from wsdsl.codegen.held import ColumnsAt, Descriptor, Registers, SharedAt
+from wsdsl.codegen.inline_ptx import At
+from wsdsl.codegen.writer import Operand
+from wsdsl.diagnostics import CompileError, Finding
+from wsdsl.ir import tensor_ops as t
+from wsdsl.ir.op import Op, Value
+from wsdsl.ir.tcgen05 import KINDS, instruction_descriptor
+from wsdsl.ir.types import ACCUMULATOR, DTYPES, Accumulator, Columns, Lanes, TensorMemory
+from wsdsl.ir.wgmma import k_step
+
+VERSION = 1 << 14
+"""What smem descriptors have in their high half, beside wgmma's fields."""
+WIDEST = 128
+"""Columns that one instruction loads."""
+LANE, WARP_LANES = 16, 21
+"""Where an address has its lane, and the number of its quarter."""
+
+
+def convert_allocate(c: Context, op: t.AllocateTensorMemory) -> None:
+    assert isinstance(op.result.type, TensorMemory)
+    at = At(c.smem, placed(op))
+    c.held[op.result] = SharedAt(placed(op), 4, 1, "tensor memory", op.result.type.columns)
+    with _first_warp(c):
+        ptx = f"tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 {at.ptx(0)}, "
+        c.w.asm(f"{ptx}{op.result.type.columns};", "void", "r", [("i32", at.base)])
+        ptx = "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;"
+        c.w.asm(ptx, "void", "", [])
+
+
+def convert_free(c: Context, op: t.FreeTensorMemory) -> None:
+    held = c.shared(op.memory)
+    with _first_warp(c):
+        base = inline_ptx.load_shared(c.w, At(c.smem, held.offset))
+        ptx = f"tcgen05.dealloc.cta_group::1.sync.aligned.b32 $0, {held.arrivals};"
+        c.w.asm(ptx, "void", "r", [("i32", base)])
+
+
+@contextmanager
+def _first_warp(c: Context) -> Generator[None]:
+    """Of the CTA, all of it."""
+    w = c.w
+    own, others = w.name("first_warp"), w.name("other_warps")
+    first = w.binary("or", "i32", c.threads.warp, c.threads.warpgroup)
+    w.branch(w.compare("eq", first, 0), own, others)
+    w.begin(own)
+    yield
+    w.jump(others)
+    w.begin(others)
+
+
+def convert_columns(c: Context, op: t.TensorColumns) -> None:
+    assert isinstance(op.result.type, Columns)
+    base = inline_ptx.load_shared(c.w, At(c.smem, c.shared(op.memory).offset))
+    kind = op.result.type
+    c.held[op.result] = ColumnsAt(c.w.add(base, op.first), kind.columns, kind.num)
+
+
+def _address(c: Context, sums: Value, state: Value, column: int) -> str:
+    held = c.held[sums]
+    assert isinstance(held, ColumnsAt)
+    stage = "0" if held.num == 1 else c.state(state).stage
+    item = held.base if held.num == 1 else c.w.add(held.base, c.w.multiply(stage, held.columns))
+    return c.w.add(item, column)
+
+
+def convert_product(c: Context, op: t.TensorProduct) -> None:
+    """Each instruction takes 32 bytes of a line; none waits for another."""
+    a, b = c.descriptor(op.a), c.descriptor(op.b)
+    dtypes = DTYPES[op.dtypes[0]], DTYPES[op.dtypes[1]]
+    steps = op.k // k_step(dtypes[0])
+    for held, k_major in ((a, op.a_k_major), (b, op.b_k_major)):
+        if held.k_major != k_major or len(held.steps) < steps:
+            raise CompileError(Finding("an operand is laid out or sized differently", op.loc))
+    how = instruction_descriptor(*dtypes, op.rows, op.columns, op.a_k_major, op.b_k_major)
+    address = _address(c, op.sums, op.state, op.column)
+    kind = KINDS[op.dtype]
+    lines = [
+        ".reg .b32 la, lb, ha, hb, how;",
+        ".reg .b64 a, b;",
+        f"mov.b32 ha, {_high(a)};",
+        f"mov.b32 hb, {_high(b)};",
+        f"mov.b32 how, {how};",
+    ]
+    accumulate = c.scalar(op.accumulate).text
+    first = {"true": "1", "false": "0"}.get(accumulate, "$3")
+    for i in range(steps):
+        lines += [
+            f"add.s32 la, $1, {a.steps[i]};",
+            "mov.b64 a, {la, ha};",
+            f"add.s32 lb, $2, {b.steps[i]};",
+            "mov.b64 b, {lb, hb};",
+            f"tcgen05.mma.cta_group::1.kind::{kind} [$0], a, b, how, {first if i == 0 else 1};",
+        ]
+    args: list[Operand] = [("i32", x) for x in (address, a.low, b.low)]
+    constraints = "r,r,r"
+    if first == "$3":
+        args.append(("i1", accumulate))
+        constraints += ",b"
+    c.w.asm("{\n" + "\n".join(lines) + "\n}", "void", constraints, args)
+
+
+def _high(held: Descriptor) -> int:
+    return held.high | VERSION
+
+
+def convert_commit(c: Context, op: t.TensorCommit) -> None:
+    at, label = barrier_at(c, op.barriers, op.state), c.shared(op.barriers).label
+    ptx = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 "
+    c.w.asm(f"{ptx}{at.ptx(0)}; // {label}", "void", "r", [("i32", at.base)])
+
+
+def convert_load(c: Context, op: t.TensorLoad) -> None:
+    """Lanes have of 8 columns what they have of an accumulator's."""
+    kind = op.result.type
+    assert isinstance(kind, Accumulator)
+    address = _address(c, op.sums, op.state, op.column)
+    quarter = c.w.binary("shl", "i32", c.threads.warp, WARP_LANES)
+    address = c.w.add(c.w.add(address, quarter), op.half * 16 << LANE)
+    type, texts, at = register_type(kind.dtype, kind.columns), list[str](), 0
+    letter = "=f" if type == "float" else "=r"
+    while at < kind.columns:
+        width = min(WIDEST, 1 << (kind.columns - at).bit_length() - 1)
+        count = width // 2
+        shown = ", ".join(f"${i}" for i in range(count))
+        ptx = f"tcgen05.ld.sync.aligned.16x256b.x{width // 8}.b32 {{{shown}}}, [${count}];"
+        args: list[Operand] = [("i32", c.w.add(address, at))]
+        texts += c.w.asm_values(ptx, [type] * count, [*[letter] * count, "r"], args)
+        at += width
+    c.held[op.result] = Registers(kind.dtype, *_shape(kind), tuple(texts))
+
+
+def _shape(kind: Accumulator) -> tuple[int, int, Lanes]:
+    return kind.rows, kind.columns, ACCUMULATOR
+
+
+def convert_wait(c: Context, op: t.TensorWait) -> None:
+    """The registers pass through: nothing reads them before."""
+    loads = [c.registers(load) for load in op.loads]
+    held = [(register_type(x.dtype, x.columns), text) for x in loads for text in x.texts]
+    outputs = ["=f" if type == "float" else "=r" for type, _ in held]
+    tied = [str(i) for i in range(len(held))]
+    ptx = "tcgen05.wait::ld.sync.aligned;"
+    texts = iter(c.w.asm_values(ptx, [type for type, _ in held], [*outputs, *tied], held))
+    for value, load in zip(op.result, loads, strict=True):
+        own = tuple(islice(texts, len(load.texts)))
+        c.held[value] = Registers(load.dtype, *load.shape, own)
+
+
+def convert_fence(c: Context, op: t.TensorFence) -> None:
+    order = "after" if op.after else "before"
+    c.w.asm(f"tcgen05.fence::{order}_thread_sync;", "void", "", [])
+
+
+ARMS: dict[type[Op], Callable[[Context, Any], None]] = {
+    t.AllocateTensorMemory: convert_allocate,
+    t.FreeTensorMemory: convert_free,
+    t.TensorColumns: convert_columns,
+    t.TensorProduct: convert_product,
+    t.TensorCommit: convert_commit,
+    t.TensorLoad: convert_load,
+    t.TensorWait: convert_wait,
+    t.TensorFence: convert_fence,
+}

@@ -1,0 +1,67 @@
+"""What tcgen05.mma multiplies, how large tensor memory is, and the fields of its instruction
+descriptor. Types of operands and the depth of an instruction are those of wgmma.
+"""
+
+from __future__ import annotations
+
+from wsdsl.ir.types import DType
+from wsdsl.ir.wgmma import MAX_COLUMNS, sum_of
+
+LANES = 128
+COLUMNS = 512
+"""Of tensor memory."""
+LEAST_ALLOCATED = 32
+"""Columns; a power of two of them is allocated."""
+WARP_LANES = 32
+"""That a warp of a warpgroup reads."""
+ROWS = (64, 128)
+"""Of a product of one CTA."""
+COLUMN_STEP = {64: 8, 128: 16}
+"""Columns of a product, by its rows. (PTX allows 8 for 128 rows; not all libraries do.)"""
+KINDS = {
+    "f16": "f16",
+    "bf16": "f16",
+    "tf32": "tf32",
+    "f8e4m3": "f8f6f4",
+    "f8e5m2": "f8f6f4",
+    "i8": "i8",
+    "u8": "i8",
+}
+"""`.kind` of the instruction, by the operands' type."""
+TYPE_CODES = {"f16": 0, "bf16": 1, "tf32": 2, "f8e4m3": 0, "f8e5m2": 1, "u8": 0, "i8": 1}
+SUM_CODES = {"f32": 1, "i32": 2}
+
+
+def shape_fault(rows: int, columns: int, dtype: DType) -> str:
+    """Why there is no product of so many rows and columns of `dtype`; empty if there is."""
+    if rows not in ROWS:
+        return f"tcgen05.mma works on 64 or 128 rows, not {rows}"
+    step = COLUMN_STEP[rows]
+    if not step <= columns <= MAX_COLUMNS or columns % step:
+        return f"on {rows} rows tcgen05.mma works on {step} to {MAX_COLUMNS} columns, by {step}"
+    if dtype.is_integer and columns > 32 and columns % 16:
+        return f"of {dtype} tcgen05.mma works on 8, 16, 24, 32 columns, or on a multiple of 16"
+    return ""
+
+
+def instruction_descriptor(
+    a: DType, b: DType, rows: int, columns: int, a_k_major: bool = True, b_k_major: bool = True
+) -> int:
+    """Of a dense product that is neither saturated nor negated."""
+    total = sum_of(a, b)
+    assert total is not None
+    fields = (
+        (SUM_CODES[total.name], 4),
+        (TYPE_CODES[a.name], 7),
+        (TYPE_CODES[b.name], 10),
+        (int(not a_k_major), 15),
+        (int(not b_k_major), 16),
+        (columns >> 3, 17),
+        (rows >> 4, 24),
+    )
+    return sum(value << at for value, at in fields)
+
+
+def allocated(columns: int) -> int:
+    """The least that can be allocated to have so many columns."""
+    return max(LEAST_ALLOCATED, 1 << (columns - 1).bit_length())

@@ -1,0 +1,126 @@
+"""SCHEDULED: tensor memory, and the products that one thread starts on it (tcgen05).
+
+Tensor memory has 128 lanes of 512 columns of 32 bits. Warp w of a warpgroup reads lanes 32w to
+32w + 31 alone. Products of one thread, and its commits, run in the order of their issue; nothing
+else is ordered with them but by mbarriers and `tensor_fence`.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from wsdsl.ir.barrier_ops import SCHEDULED
+from wsdsl.ir.op import Op, Value, op_class, result, results
+
+
+@op_class
+class AllocateTensorMemory(Op):
+    """The CTA's first warp takes as many columns as the result says, for the whole kernel, lets
+    other CTAs of its SM do so, and writes where they begin to the word at `offset` in SMEM (-1:
+    not yet placed). It waits until so many are free. Run once by all threads in front of the
+    partitions; who meets behind it (`sync_cta`), with a `tensor_fence` on either side, may use
+    them.
+    """
+
+    levels: ClassVar = SCHEDULED
+    result: Value = result()
+    offset: int = -1
+
+
+@op_class
+class FreeTensorMemory(Op):
+    """The CTA's first warp gives the columns back, all of them. Run once by all threads behind the
+    partitions, when these have met, with a `tensor_fence` on either side.
+    """
+
+    levels: ClassVar = SCHEDULED
+    memory: Value
+
+
+@op_class
+class TensorColumns(Op):
+    """`num` items of `columns` columns of `memory`, from its column `first` on."""
+
+    levels: ClassVar = SCHEDULED
+    result: Value = result()
+    label: str
+    memory: Value
+    first: int = 0
+
+
+@op_class
+class TensorProduct(Op):
+    """Start d = a · b + (d if `accumulate` else 0) on `rows` x `columns` x `k` (tcgen05.mma), where
+    d lies in item `state.stage` of `sums`, from its column `column` on: an element a cell, sums of
+    floats as f32, of integers as i32. `rows` is 128, row m in lane m, or 64, row m in lane
+    32 (m / 16) + m % 16. Operands are smem descriptors; of each instruction they take 32 bytes of a
+    line. `dtype` is that of the operands; `b_dtype` is b's, if it is not a's. Complete, and done
+    reading SMEM, when a `tensor_commit` that follows has arrived.
+    """
+
+    levels: ClassVar = SCHEDULED
+    sums: Value
+    state: Value
+    column: int = 0
+    a: Value
+    b: Value
+    accumulate: Value
+    dtype: str
+    b_dtype: str = ""
+    rows: int
+    columns: int
+    k: int
+    a_k_major: bool = True
+    b_k_major: bool = True
+
+    @property
+    def dtypes(self) -> tuple[str, str]:
+        return self.dtype, self.b_dtype or self.dtype
+
+
+@op_class
+class TensorCommit(Op):
+    """Arrive once on the barrier of the state's stage when all products that this thread has
+    started are complete. A `tensor_fence` in front is part of it.
+    """
+
+    levels: ClassVar = SCHEDULED
+    barriers: Value
+    state: Value
+
+
+@op_class
+class TensorLoad(Op):
+    """Start to read columns of item `state.stage` of `sums`, from `column` on, as many as the
+    result has: 64 rows, of which warp w has those of lanes 32w + 16 `half` to 32w + 16 `half` + 15.
+    Only `tensor_wait` may take the result.
+    """
+
+    levels: ClassVar = SCHEDULED
+    result: Value = result()
+    sums: Value
+    state: Value
+    column: int = 0
+    half: int = 0
+
+
+@op_class
+class TensorWait(Op):
+    """Wait until all `tensor_load`s of the thread are over; `loads` come back as fragments that may
+    be read.
+    """
+
+    levels: ClassVar = SCHEDULED
+    result: tuple[Value, ...] = results()
+    loads: tuple[Value, ...]
+
+
+@op_class
+class TensorFence(Op):
+    """Order accesses of tensor memory with what threads tell each other: with `after` those that
+    follow come behind what was waited for in front of this, else those in front come before the
+    arrivals that follow.
+    """
+
+    levels: ClassVar = SCHEDULED
+    after: bool = False

@@ -1,0 +1,210 @@
+"""Rules of SCHEDULED kernels about tensor memory: what is allocated, who may reach what, and what
+the fields of a product may be. The assembler looks at none of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from wsdsl.ir import tensor_ops as tm
+from wsdsl.ir.barrier_ops import SyncCta
+from wsdsl.ir.fragment_ops import MatrixOperand, Wgmma
+from wsdsl.ir.op import Kernel, Op, Value
+from wsdsl.ir.pipeline_ops import Partition
+from wsdsl.ir.protocol_rules import Problem
+from wsdsl.ir.tcgen05 import COLUMNS, LEAST_ALLOCATED, shape_fault
+from wsdsl.ir.types import DTYPES, Accumulator, Columns, Fragment, SmemDescriptor, TensorMemory
+from wsdsl.ir.walk import walk
+from wsdsl.ir.wgmma import k_step, may_be_mn_major, sum_of
+
+TENSOR_OPS: tuple[type[Op], ...] = (
+    tm.AllocateTensorMemory,
+    tm.FreeTensorMemory,
+    tm.TensorColumns,
+    tm.TensorProduct,
+    tm.TensorCommit,
+    tm.TensorLoad,
+    tm.TensorWait,
+    tm.TensorFence,
+)
+ADDRESS_BYTES = 4
+
+
+def products_are_of_the_card(kernel: Kernel) -> Iterator[Problem]:
+    """wgmma is sm_90a's alone, tensor memory that of what followed."""
+    target = kernel.target
+    for op in kernel.ops:
+        if target.has_tensor_memory and isinstance(op, Wgmma):
+            yield op, f"{target} has no wgmma: products are summed in tensor memory"
+        elif not target.has_tensor_memory and isinstance(op, TENSOR_OPS):
+            yield op, f"{target} has no tensor memory"
+
+
+def tensor_memory_is_freed(kernel: Kernel) -> Iterator[Problem]:
+    """Taken once, in front of the partitions, and freed once, behind them, with all threads met and
+    fenced: these stand on every path.
+    """
+    own = [op for op in kernel.ops if isinstance(op, TENSOR_OPS)]
+    taken = [op for op in kernel.ops if isinstance(op, tm.AllocateTensorMemory)]
+    freed = [op for op in kernel.ops if isinstance(op, tm.FreeTensorMemory)]
+    if not own:
+        return
+    if len(taken) != 1 or len(freed) != 1:
+        yield (taken or own)[0], "tensor memory is allocated once, and freed once"
+        return
+    body = [*kernel.body]
+    if taken[0] not in body or freed[0] not in body:
+        yield taken[0], "tensor memory is allocated and freed outside of any region"
+        return
+    first, last = body.index(taken[0]), body.index(freed[0])
+    parts = [i for i, op in enumerate(body) if isinstance(op, (Partition, tm.TensorColumns))]
+    if not all(first < i < last for i in parts):
+        yield taken[0], "it is allocated in front of the partitions, and freed behind them"
+        return
+    begin, end = min(parts, default=last), max(parts, default=first)
+    if not _meets(body[first + 1 : begin]):
+        yield taken[0], "all threads meet behind it: tensor_fence, sync_cta, tensor_fence(after)"
+    if not _meets(body[end + 1 : last]):
+        yield freed[0], "all threads meet before: tensor_fence, sync_cta, tensor_fence(after)"
+    if freed[0].memory != taken[0].result:
+        yield freed[0], f"it frees {taken[0].result}"
+
+
+def _meets(ops: list[Op]) -> bool:
+    wanted: list[Callable[[Op], bool]] = [
+        lambda op: isinstance(op, tm.TensorFence) and not op.after,
+        lambda op: isinstance(op, SyncCta),
+        lambda op: isinstance(op, tm.TensorFence) and op.after,
+    ]
+    for op in ops:
+        if wanted and wanted[0](op):
+            wanted.pop(0)
+    return not wanted
+
+
+def columns_are_allocated(kernel: Kernel) -> Iterator[Problem]:
+    taken: list[tuple[int, int]] = []
+    for op in kernel.ops:
+        if isinstance(op, tm.AllocateTensorMemory):
+            kind = op.result.type
+            num = kind.columns if isinstance(kind, TensorMemory) else 0
+            if not LEAST_ALLOCATED <= num <= COLUMNS or num & (num - 1):
+                yield op, f"a power of two from {LEAST_ALLOCATED} to {COLUMNS} is allocated"
+            if op.offset >= 0 and op.offset % ADDRESS_BYTES:
+                yield op, "the address is a word"
+        elif isinstance(op, tm.TensorColumns):
+            held, kind = op.memory.type, op.result.type
+            if not isinstance(kind, Columns) or not isinstance(held, TensorMemory):
+                yield op, "it is of columns of tensor memory"
+                continue
+            end = op.first + kind.columns * kind.num
+            if end > held.columns:
+                yield op, f"ends at column {end}, {held.columns} are allocated"
+            if any(op.first < stop and start < end for start, stop in taken):
+                yield op, "overlaps other columns"
+            taken.append((op.first, end))
+
+
+def products_fit(kernel: Kernel) -> Iterator[Problem]:
+    """Every field of the descriptors: types, shape, depth, order of operands and columns."""
+    made = kernel.definers
+    for op in kernel.of(tm.TensorProduct):
+        a, b = (DTYPES.get(name) for name in op.dtypes)
+        total = sum_of(a, b) if a and b else None
+        if a is None or total is None:
+            yield op, f"tcgen05.mma does not multiply {' and '.join(op.dtypes)}"
+            continue
+        if a.is_integer and not kernel.target.multiplies_integers:
+            yield op, f"{kernel.target} multiplies no {a}"
+        if fault := shape_fault(op.rows, op.columns, a):
+            yield op, fault
+        if op.k < k_step(a) or op.k % k_step(a):
+            yield op, f"of {a} tcgen05.mma takes {k_step(a)} of K at a time"
+        if not (op.a_k_major and op.b_k_major) and not may_be_mn_major(a):
+            yield op, f"an operand of {a} is K-major"
+        yield from _within(op, op.sums, op.column, op.columns)
+        sides = ((op.a, op.a_k_major, op.rows), (op.b, op.b_k_major, op.columns))
+        for (value, k_major, extent), dtype in zip(sides, op.dtypes, strict=True):
+            held = made.get(value)
+            if not isinstance(value.type, SmemDescriptor):
+                yield op, f"{value} is no smem descriptor"
+            elif isinstance(held, MatrixOperand):
+                along, deep = held.rows, held.columns
+                along, deep = (along, deep) if held.k_major else (deep, along)
+                if (held.dtype, held.k_major) != (dtype, k_major):
+                    yield op, f"{value} is {held.dtype} with k_major={held.k_major}"
+                if extent > along or held.first + op.k > deep:
+                    yield op, f"{extent} x {op.k} elements of a tile of {along} x {deep}"
+
+
+def loads_fit(kernel: Kernel) -> Iterator[Problem]:
+    """Of lanes that products write, into registers that are waited for."""
+    rows = {op.sums: op.rows for op in kernel.of(tm.TensorProduct)}
+    for op in kernel.of(tm.TensorProduct):
+        if rows[op.sums] != op.rows:
+            yield op, f"elsewhere products of {rows[op.sums]} rows lie in {op.sums}"
+    for op in kernel.of(tm.TensorLoad):
+        kind = op.result.type
+        if not isinstance(kind, Accumulator) or kind.rows != 64 or kind.columns % 8:
+            yield op, f"64 rows and a multiple of 8 columns are read, no {kind}"
+            continue
+        if kind.dtype.bits != 32:
+            yield op, f"cells are of 32 bits, not {kind.dtype}"
+        yield from _within(op, op.sums, op.column, kind.columns)
+        if op.half and rows.get(op.sums, 128) != 128:
+            yield op, "products of 64 rows have no second half"
+    for op in kernel.of(tm.TensorWait):
+        for load, value in zip(op.loads, op.result, strict=False):
+            kind = load.type
+            whole = isinstance(kind, Accumulator) and Fragment(kind.dtype, kind.rows, kind.columns)
+            if not whole or value.type != whole:
+                yield op, f"of {load} it makes no {value.type}"
+        if len(op.loads) != len(op.result):
+            yield op, "each load comes back as a fragment"
+
+
+def loads_are_waited_for(kernel: Kernel) -> Iterator[Problem]:
+    """In the region that they stand in: loops and branches hand on fragments."""
+    loaded = {op.result: op for op in kernel.of(tm.TensorLoad)}
+    waits = {v for op in kernel.of(tm.TensorWait) for v in op.loads}
+    for value, op in loaded.items():
+        if value not in waits:
+            yield op, f"no tensor_wait has {value}"
+    for op in kernel.of(tm.TensorWait):
+        for value in op.loads:
+            if value not in loaded:
+                yield op, f"{value} is not what a tensor_load reads"
+
+
+def products_have_a_thread_of_their_own(kernel: Kernel) -> Iterator[Problem]:
+    """Products of two threads are in no order; and who reads sums is not one thread."""
+    parts = [op for op in kernel.body if isinstance(op, Partition)]
+    makers = [p for p in parts if any(isinstance(o, tm.TensorProduct) for o in walk(p.body))]
+    for p in makers[1:]:
+        yield p, "one partition multiplies on tensor memory"
+    for p in makers:
+        if any(isinstance(o, tm.TensorLoad) for o in walk(p.body)):
+            yield p, "who multiplies reads no sums: another partition does"
+    inside = {id(o) for p in parts for o in walk(p.body)}
+    for op in kernel.of(tm.TensorProduct):
+        if id(op) not in inside:
+            yield op, "products stand in a partition"
+
+
+def _within(op: Op, items: Value, column: int, columns: int) -> Iterator[Problem]:
+    kind = items.type
+    if not isinstance(kind, Columns):
+        yield op, f"{items} are no columns"
+    elif column < 0 or column + columns > kind.columns:
+        yield op, f"columns {column} to {column + columns} of an item of {kind.columns}"
+
+
+RULES: tuple[Callable[[Kernel], Iterator[Problem]], ...] = (
+    products_are_of_the_card,
+    tensor_memory_is_freed,
+    columns_are_allocated,
+    products_fit,
+    loads_fit,
+    loads_are_waited_for,
+    products_have_a_thread_of_their_own,
+)

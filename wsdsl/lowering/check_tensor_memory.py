@@ -1,0 +1,59 @@
+"""Whether a schedule fits tensor memory, and what of it is not lowered there yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wsdsl.diagnostics import Finding
+from wsdsl.ir.op import Kernel
+from wsdsl.ir.tcgen05 import COLUMN_STEP, COLUMNS
+from wsdsl.ir.tile_ops import Contract
+from wsdsl.lowering.axes import axes_of, loop_variable
+from wsdsl.lowering.cooperation import cluster_size
+from wsdsl.lowering.footprint import axis_sizes
+from wsdsl.lowering.product_operands import copied_operands
+from wsdsl.lowering.tensor_sums import slot_columns
+from wsdsl.schedule import Schedule
+
+LOWERED_ROWS = (64,)
+
+
+def tensor_memory_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
+    if not kernel.target.has_tensor_memory or not kernel.of(Contract):
+        return
+    yield from _not_yet(kernel, chosen)
+    sizes, axes = axis_sizes(kernel, chosen), axes_of(kernel)
+    rows = max((sizes[n] for n, axis in axes.items() if axis.role == "rows"), default=0)
+    for name, axis in axes.items():
+        what = f"tile {loop_variable(name)}={sizes[name]}"
+        if axis.role == "rows" and sizes[name] not in LOWERED_ROWS:
+            told = f"{what}: a product on tensor memory has 64 rows, of those that are lowered"
+            yield Finding(told, hint=f"tile=dict({loop_variable(name)}=64)")
+        step = COLUMN_STEP.get(rows, 1)
+        if axis.role == "columns" and sizes[name] % step:
+            yield Finding(f"{what}: of {rows} rows products have a multiple of {step} columns")
+    if (used := slot_columns(kernel, sizes)) > COLUMNS:
+        told = f"the sums of a tile take {used} columns of tensor memory, which has {COLUMNS}"
+        yield Finding(told, hint="make the tile narrower")
+
+
+def _not_yet(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
+    asked = {
+        "cluster": cluster_size(chosen) > 1,
+        f'scheduler="{chosen.scheduler}"': chosen.cuts_tiles,
+        'mode="pingpong"': chosen.mode == "pingpong",
+        f"consumers={chosen.consumers}": (chosen.consumers or 1) > 1,
+        "registers": chosen.registers is not None,
+        'decode="shared"': chosen.decode is not None,
+        "constant": chosen.constant is not None,
+    }
+    for name, is_asked in asked.items():
+        if is_asked:
+            told = f"Schedule: {name} is not lowered for {kernel.target} yet"
+            yield Finding(told, hint="leave it out")
+    for name in copied_operands(kernel):
+        yield Finding(
+            f"`{name}` is not aligned as TMA asks for, and copies by threads are not lowered for "
+            f"products on {kernel.target} yet",
+            hint="rows, and where they begin, are multiples of 16 bytes",
+        )

@@ -1,0 +1,19 @@
+"""Refuse, at its line and by name, what is lowered for sums in registers and not yet for sums in
+tensor memory.
+
+Before and after: the same kernel; all refusals are raised at once as a CompileError.
+
+Why here: products add to the sums that loops carry, and what a loop does not change has left it.
+"""
+
+from __future__ import annotations
+
+from wsdsl.diagnostics import CompileError
+from wsdsl.ir.op import Kernel
+from wsdsl.lowering.tensor_sums import unfit_sums
+
+
+def verify_sums(kernel: Kernel) -> Kernel:
+    if findings := [*unfit_sums(kernel)]:
+        raise CompileError(tuple(dict.fromkeys(findings)))
+    return kernel

@@ -1,0 +1,135 @@
+"""The partition that multiplies on tensor memory: one thread, which starts products and commits.
+
+Before:
+    %acc = for_range(index=%k, ..., init=(%zeros,), args=(%x: f32[m, n],)) {
+      ...
+      %y: f32[m, n] = contract(a=%a, b=%b, acc=%x)
+      tensor_commit(barriers=%empty, state=%s)
+      yield(values=(%y,))
+    }
+    sum_to_tensor(sums=%sums, column=0, state=%out, value=%acc)
+    tensor_commit(barriers=%full, state=%out)
+After:
+    %end = for_range(index=%k, ..., init=(%false,), args=(%started: bool,)) {
+      ...
+      tensor_product(sums=%sums, state=%out, a=%a, b=%b, accumulate=%started, ...)
+      tensor_commit(barriers=%empty, state=%s)
+      yield(values=(%true,))
+    }
+    tensor_commit(barriers=%full, state=%out)
+
+A loop carries of a sum whether anything was added to it yet: the first product overwrites what lies
+there. The thread waits for no product, but for slots.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from wsdsl.ir.barrier_ops import ForRange
+from wsdsl.ir.op import Op, Region, Value, results_of
+from wsdsl.ir.pipeline_ops import AxisAt, Partition
+from wsdsl.ir.slot_ops import SumToTensor, TileInShared
+from wsdsl.ir.tensor_ops import TensorProduct
+from wsdsl.ir.tile_ops import Contract, Full, Yield
+from wsdsl.ir.walk import walk, yielded
+from wsdsl.lowering.axes import is_tile
+from wsdsl.lowering.builder import FLAG
+from wsdsl.lowering.partition_context import PartitionContext
+from wsdsl.lowering.products import Products
+
+
+class TensorProducts:
+    """`started` tells of a sum whether anything was added to it."""
+
+    def __init__(self, context: PartitionContext, partition: Partition) -> None:
+        self.builder, self.context = context.builder, context
+        self.before = partition
+        where = context.row_in_tile, context.column_in_tile
+        self.operands = Products(context.builder, context.shapes, *where)
+        self.tiles: dict[Value, TileInShared] = {}
+        self.started: dict[Value, Value] = {}
+        self.places: dict[Value, SumToTensor] = {}
+        for op in walk(partition.body):
+            if isinstance(op, SumToTensor):
+                self.places[op.value] = op
+        # From the outside in: what a loop hands on lies where its result does.
+        for op in walk(partition.body):
+            if isinstance(op, ForRange):
+                for made, last in zip(op.result, yielded(op.body), strict=True):
+                    if made in self.places:
+                        self.places[last] = self.places[made]
+
+    @property
+    def partition(self) -> Partition:
+        return dataclasses.replace(self.before, body=self.region(self.before.body))
+
+    def region(self, region: Region) -> Region:
+        with self.builder.region() as ops:
+            for op in region:
+                self.builder.loc = op.loc
+                self.op(op)
+        return tuple(ops)
+
+    def op(self, op: Op) -> None:
+        b = self.builder
+        match op:
+            case TileInShared():
+                self.tiles[op.result] = op
+            case SumToTensor() | AxisAt():
+                pass
+            case Contract():
+                self.multiply(op)
+            case ForRange():
+                self.loop(op)
+            case Yield():
+                b.add(dataclasses.replace(op, values=tuple(map(self.carried, op.values))))
+            case Full() if is_tile(op.result):
+                self.started[op.result] = b.flag(False)
+            case _:
+                assert not any(map(is_tile, results_of(op)))
+                b.add(op)
+
+    def carried(self, value: Value) -> Value:
+        return self.started[value] if is_tile(value) else value
+
+    def loop(self, op: ForRange) -> None:
+        init = tuple(map(self.carried, op.init))
+        named: list[tuple[Value, ...]] = []
+        for values in (op.args, op.result):
+            tiles = [v for v in values if is_tile(v)]
+            self.started |= {v: self.builder.value("started", FLAG) for v in tiles}
+            named.append(tuple(map(self.carried, values)))
+        args, result = named
+        body = self.region(op.body)
+        made = dataclasses.replace(op, init=init, args=args, result=result, body=body)
+        self.builder.add(made)
+
+    def multiply(self, op: Contract) -> None:
+        b, axes, place = self.builder, self.context.axes, self.places[op.result]
+        sides = {axes[name].role: axes[name] for name in op.result.as_tile.axes}
+        (k,), (a, c) = op.summed, op.tiles
+        first, second, dtypes = op.a, op.b, (a.dtype.name, c.dtype.name)
+        if sides["rows"].name not in a.axes:
+            first, second, dtypes = second, first, dtypes[::-1]
+        depth = op.depth or (0, axes[k].size)
+        left, left_k = self.operands.operand(self.tiles[first], k, depth, None, op.loc)
+        right, right_k = self.operands.operand(self.tiles[second], k, depth, None, op.loc)
+        product = TensorProduct(
+            sums=place.sums,
+            state=place.state,
+            column=place.column,
+            a=left,
+            b=right,
+            accumulate=self.started[op.acc] if op.acc in self.started else b.flag(False),
+            dtype=dtypes[0],
+            b_dtype="" if dtypes[0] == dtypes[1] else dtypes[1],
+            rows=sides["rows"].size,
+            columns=sides["columns"].size,
+            k=depth[1] - depth[0],
+            a_k_major=left_k,
+            b_k_major=right_k,
+            loc=op.loc,
+        )
+        b.add(product)
+        self.started[op.result] = b.flag(True)

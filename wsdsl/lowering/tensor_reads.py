@@ -1,0 +1,90 @@
+"""Sums that threads read in tensor memory: piece by piece, as stores ask for them. The slot is
+given back to the thread that multiplies behind the last piece, not behind the stores.
+
+    %x: acc<f32[64x64]> = tensor_load(sums=%sums, state=%s, column=64, half=1)
+    %y: frag<f32[64x64]> = tensor_wait(loads=(%x,))
+    tensor_fence()
+    arrive_barrier(barriers=%empty, state=%s, each_warp=True)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wsdsl.ir.barrier_ops import ArriveBarrier, NamedBarrierSync, WaitBarrier
+from wsdsl.ir.fragment_ops import ZeroUnless
+from wsdsl.ir.op import Op, Region, Value, regions
+from wsdsl.ir.slot_ops import SumInTensor
+from wsdsl.ir.tensor_ops import TensorFence, TensorLoad, TensorWait
+from wsdsl.ir.types import Accumulator, Fragment, Tile
+from wsdsl.ir.walk import walk
+from wsdsl.lowering.partition_context import PartitionContext
+from wsdsl.lowering.register_tiles import RegisterTile
+
+
+class TensorReads:
+    """The sums in one slot, that of `state`."""
+
+    def __init__(
+        self, ops: Sequence[SumInTensor], release: ArriveBarrier, context: PartitionContext
+    ) -> None:
+        self.release, self.context = release, context
+        self.pieces = {op.result: self._pieces(op) for op in ops}
+        self.unread = {
+            (value, *place) for value, x in self.pieces.items() for place in x.shape.places()
+        }
+
+    @classmethod
+    def of(cls, body: Region, context: PartitionContext) -> dict[Value, TensorReads]:
+        """By the states of their slots."""
+        found: dict[Value, list[SumInTensor]] = {}
+        for op in walk(body):
+            if isinstance(op, SumInTensor):
+                found.setdefault(op.state, []).append(op)
+        releases = {op.state: op for op in walk(body) if isinstance(op, ArriveBarrier)}
+        return {state: cls(ops, releases[state], context) for state, ops in found.items()}
+
+    def _pieces(self, op: SumInTensor) -> RegisterTile:
+        shape = self.context.shapes.of(op.result.as_tile.axes)
+        return RegisterTile(shape, lambda i, j: self._read(op, i, j))
+
+    def _read(self, op: SumInTensor, i: int, j: int) -> Value:
+        b, shape = self.context.builder, self.pieces[op.result].shape
+        kind = shape.piece(op.result.as_tile.dtype, j)
+        assert isinstance(kind, Fragment) and not isinstance(kind, Tile)
+        load = TensorLoad(
+            result=b.value("cells", Accumulator(kind.dtype, kind.rows, kind.columns)),
+            sums=op.sums,
+            state=op.state,
+            column=op.column + shape.first_column(j),
+            half=i,
+            loc=op.loc,
+        )
+        if not _is_fenced(b.ops):
+            b.add(TensorFence(after=True, loc=op.loc))
+        b.add(load)
+        sum = b.value("sum", kind)
+        b.add(TensorWait(result=(sum,), loads=(load.result,), loc=op.loc))
+        self.unread.discard((op.result, i, j))
+        if not self.unread:
+            b.add(TensorFence(loc=op.loc))
+            b.add(self.release)
+        if op.started is None:
+            return sum
+        made = ZeroUnless(result=b.value("sum", kind), x=sum, cond=op.started, loc=op.loc)
+        return b.add(made).result
+
+    def finish(self) -> None:
+        """What nobody asked for is read, too."""
+        for pieces in self.pieces.values():
+            pieces.all()
+
+
+def _is_fenced(ops: Sequence[Op]) -> bool:
+    """Whether a fence has followed what threads last waited for."""
+    for op in reversed(ops):
+        if isinstance(op, TensorFence):
+            return op.after
+        if regions(op) or isinstance(op, (WaitBarrier, NamedBarrierSync)):
+            return False
+    return False

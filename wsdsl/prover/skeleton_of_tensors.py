@@ -1,0 +1,85 @@
+"""The events of tensor memory, as codegen is to emit them, and their letters in PTX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+from wsdsl.ir import tensor_ops as t
+from wsdsl.ir.op import Op, Value
+from wsdsl.ir.tcgen05 import KINDS
+from wsdsl.ir.types import DTYPES, Accumulator, TensorMemory
+from wsdsl.ir.wgmma import k_step
+from wsdsl.prover.skeleton_letters import Letter
+from wsdsl.prover.skeleton_states import Fill, Places
+
+FIRST_WARP = (1 << 32) - 1
+"""Threads, as bits."""
+PREFIX = "tcgen05."
+CTA = ".cta_group::1"
+
+
+Ask = TypeVar("Ask")
+
+
+class Builder(Protocol):
+    now: int
+    places: Places
+    known: dict[Value, int | float | bool]
+
+    @property
+    def emit(self) -> Callable[..., None]: ...
+    @property
+    def silent(self) -> Callable[..., int]: ...
+
+
+def tensor_events(made: Builder, op: Op) -> None:
+    match op:
+        case t.AllocateTensorMemory(result=Value(type=TensorMemory(columns=columns))):
+            relinquish = f"{PREFIX}relinquish_alloc_permit{CTA}"
+            _by_first_warp(made, op, (f"{PREFIX}alloc{CTA}", str(columns)), (relinquish, ""))
+        case t.FreeTensorMemory(memory=Value(type=TensorMemory(columns=columns))):
+            _by_first_warp(made, op, (f"{PREFIX}dealloc{CTA}", str(columns)))
+        case t.TensorProduct():
+            known = made.known.get(op.accumulate)
+            first = "p" if known is None else str(int(known))
+            for step in range(op.k // k_step(DTYPES[op.dtype])):
+                kind = f"{PREFIX}mma{CTA}.kind::{KINDS[op.dtype]}"
+                made.emit(op, kind, "1" if step else first)
+        case t.TensorCommit():
+            fill = Fill(made.places.barriers[op.barriers], op.state)
+            made.emit(op, f"{PREFIX}commit{CTA}.mbarrier::arrive::one", fill=fill)
+        case t.TensorLoad(result=Value(type=Accumulator(columns=columns))):
+            while columns:
+                width = min(128, 1 << columns.bit_length() - 1)
+                made.emit(op, f"{PREFIX}ld.16x256b.x{width // 8}")
+                columns -= width
+        case t.TensorWait():
+            made.emit(op, f"{PREFIX}wait::ld")
+        case t.TensorFence():
+            order = "after" if op.after else "before"
+            made.emit(op, f"{PREFIX}fence::{order}_thread_sync")
+        case _:
+            pass
+
+
+def _by_first_warp(made: Builder, op: Op, *letters: tuple[str, str]) -> None:
+    before = made.now
+    made.now = made.silent(before, threads=FIRST_WARP)
+    for kind, detail in letters:
+        made.emit(op, kind, detail)
+    own = made.silent(made.now)
+    made.now = made.silent(own, made.silent(before, threads=~FIRST_WARP))
+
+
+def tensor_letter(kind: str, args: Sequence[str], barrier: Ask) -> tuple[Letter, *tuple[Ask, ...]]:
+    """Of an instruction without what is neutral; `barrier`: its first operand, if that is one."""
+    operation = kind.removeprefix(PREFIX).partition(".")[0]
+    if operation in ("alloc", "dealloc"):
+        return (Letter(kind, args[-1]),)
+    if operation == "mma":
+        shown = args[-1] if args[-1] in ("0", "1") else "p"
+        return (Letter(kind, shown if len(args) == 5 else ", ".join(args)),)
+    if operation == "commit":
+        return Letter(kind), barrier
+    return (Letter(kind),)

@@ -1,0 +1,160 @@
+"""Tensor memory as cells of 32 bits, who has reached which columns of it, and the products of one
+thread, which run in the order of their issue.
+
+Threads may rely on another's accesses from the `tensor_fence(after=True)` on that followed what
+told them of it. So accesses of columns are checked by what their thread had seen at its last such
+fence.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from wsdsl.ir.tcgen05 import COLUMNS, LANES, WARP_LANES
+from wsdsl.ir.tensor_ops import TensorCommit, TensorProduct
+from wsdsl.simulator.arithmetic import Array
+from wsdsl.simulator.barriers import Barrier
+from wsdsl.simulator.clocks import Clock, Clocks
+from wsdsl.simulator.races import Access, SharedAccesses
+from wsdsl.simulator.wgmma_groups import summed
+
+
+class FencedClocks(Clocks):
+    """What each thread had seen at its last fence."""
+
+    def __init__(self, clocks: Clocks) -> None:
+        self.clocks = clocks
+        self.seen = np.zeros_like(clocks.seen)
+        self.width, self.own = clocks.width, clocks.own
+
+    def catch_up(self, actors: slice) -> None:
+        self.seen[actors] = self.clocks.seen[actors]
+
+
+class TensorMemory:
+    """A CTA's: cells by (lane, column), and the columns that it has, from `first` on."""
+
+    def __init__(self, columns: int, clocks: Clocks) -> None:
+        self.columns = columns
+        self.cells = np.full((LANES, COLUMNS), 0xFFFFFFFF, np.uint32)
+        self.written = np.zeros(COLUMNS, bool)
+        self.fenced = FencedClocks(clocks)
+        self.accesses = SharedAccesses(COLUMNS, self.fenced)
+        for span in self.accesses.spans:
+            # What nobody has written may be read: a sum that nothing was added to is not used.
+            span.write = Untouched("nobody", _NO_OP)
+
+
+class Untouched(Access):
+    def open_to(self, clocks: Clocks, actors: slice) -> str:
+        del clocks, actors
+        return ""
+
+
+_NO_OP: Any = None
+
+
+@dataclass(eq=False)
+class PipeAccess(Access):
+    """What a product reads in SMEM or writes in tensor memory, the `number`-th op of its thread:
+    over for whoever has seen the phase on which a later commit of that thread counted.
+    """
+
+    pipe: TensorPipe
+    number: int
+    in_order: bool = False
+    """Whether that thread's own products may follow it at once."""
+
+    def open_to(self, clocks: Clocks, actors: slice) -> str:
+        if self.in_order and actors == self.pipe.thread:
+            return ""
+        commits = [c for c in self.pipe.commits if c.number > self.number]
+        if not commits:
+            return "no tensor_commit follows that product"
+        for commit in commits:
+            seen = int(clocks.seen[actors, commit.barrier.component].min())
+            if commit.phase is not None and seen > commit.phase:
+                return ""
+        told = f"a phase of {commits[0].barrier}, on which its tensor_commit counts, was not waited"
+        return f"{told} for, with a tensor_fence(after=True) where columns are accessed"
+
+
+@dataclass(eq=False)
+class CellRead(Access):
+    """A warpgroup's load: over once `tensor_wait` and then a `tensor_fence` have followed it."""
+
+    by: slice
+    waited: bool = False
+    epochs: Clock | None = None
+
+    def open_to(self, clocks: Clocks, actors: slice) -> str:
+        if self.epochs is None:
+            return "no tensor_fence followed it" if self.waited else "no tensor_wait covers it"
+        # A warp's lanes have read together, so one of its threads is enough.
+        late = clocks.seen[actors, self.by] >= self.epochs
+        if late.reshape(len(late), -1, 2).any(axis=2).all():
+            return ""
+        return "nothing makes this wait for its tensor_fence and what follows it"
+
+
+@dataclass(eq=False)
+class Commit:
+    """`phase` is the one that it has counted in, once it has."""
+
+    op: TensorCommit
+    number: int
+    barrier: Barrier
+    phases: Clock
+    check: Callable[[str], None]
+    phase: int | None = None
+
+    def run(self) -> None:
+        self.phase = self.barrier.phase
+        self.check(self.barrier.arrive(1, self.phases))
+
+
+@dataclass(eq=False)
+class CellProduct:
+    """Its operands are read, and its sums written, when it runs."""
+
+    op: TensorProduct
+    memory: TensorMemory
+    first: int
+    operands: tuple[Callable[[], Array], Callable[[], Array]]
+    accumulate: bool
+    step: int
+    dtype: Any
+
+    def run(self) -> None:
+        lanes, columns = lanes_of(self.op.rows), slice(self.first, self.first + self.op.columns)
+        before = self.memory.cells[lanes, columns].view(self.dtype) if self.accumulate else None
+        a, b = (fetch() for fetch in self.operands)
+        total = summed(a, b, before, self.step)
+        assert total is not None
+        self.memory.cells[lanes, columns] = np.ascontiguousarray(total).view(np.uint32)
+
+
+def lanes_of(rows: int) -> Array:
+    """The lane of each row of a sum."""
+    row = np.arange(rows)
+    return row if rows == LANES else WARP_LANES * (row // 16) + row % 16
+
+
+@dataclass(eq=False)
+class TensorPipe:
+    """The products and commits of one thread, in order."""
+
+    thread: slice
+    count: int = 0
+    queue: deque[CellProduct | Commit] = field(default_factory=deque[CellProduct | Commit])
+    commits: list[Commit] = field(default_factory=list[Commit])
+    speed: float = 1.0
+
+    def step(self) -> bool:
+        self.queue.popleft().run()
+        return bool(self.queue)
