@@ -12,12 +12,13 @@ from __future__ import annotations
 import argparse
 import statistics
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.bandwidth_case import Case
 from benchmarks.burst import Burst
 from benchmarks.machine import write
+from benchmarks.row_cases import row_cases
 
 TEXT = """
 @kernel
@@ -65,21 +66,6 @@ ROUNDS = 12
 BF16_ERROR = 2.0**-7
 
 
-@dataclass(frozen=True)
-class Case:
-    """`inputs` makes operands, of which the last is the result's array; `bytes` are read and
-    written.
-    """
-
-    name: str
-    kernel: str
-    inputs: Callable[[], tuple[Any, ...]]
-    wanted: Callable[..., Any]
-    """In f32."""
-    peer: Callable[..., Any]
-    bytes: int
-
-
 def cases() -> Iterator[Case]:
     import torch
 
@@ -117,13 +103,13 @@ def cases() -> Iterator[Case]:
         )  # fmt: skip
 
 
-def race(case: Case, seconds: float) -> dict[str, float]:
+def race(case: Case, seconds: float, compiles: bool) -> dict[str, float]:
     """Microseconds a call of each contestant, and the largest error beside the largest value."""
     import torch
 
     from wsdsl import parse
 
-    kernel = vars(parse(TEXT))[case.kernel]
+    kernel = vars(parse(TEXT))[case.kernel] if isinstance(case.kernel, str) else case.kernel
     sets = [case.inputs() for _ in range(max(2, -(-BEYOND_CACHE // case.bytes)))]
     first = sets[0]
     kernel(*first)
@@ -138,6 +124,8 @@ def race(case: Case, seconds: float) -> dict[str, float]:
         "torch": (case.peer, sets),
         "wsdsl": (kernel, sets),
     }
+    if compiles:
+        contestants["compiled"] = (torch.compile(case.peer), sets)
     bursts = {
         name: Burst("", call, held, lambda doing, given=None: None, seconds)
         for name, (call, held) in contestants.items()
@@ -152,22 +140,24 @@ def race(case: Case, seconds: float) -> dict[str, float]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("-k", default="", help="cases whose name has this in it")
+    parser.add_argument("-k", default="", help="cases whose name has one of these in it, a,b,c")
+    parser.add_argument("--compile", action="store_true", help="race torch.compile, too")
     parser.add_argument("--seconds", type=float, default=0.02, help="of a burst (0.02)")
     parser.add_argument("--out", type=Path, help="folder of the result file (benchmarks/results)")
     parser.add_argument("--name", default="bandwidth", help="name of the result file")
     options = parser.parse_args()
     found: dict[str, dict[str, float]] = {}
     wrong = 0
-    for case in cases():
-        if options.k not in case.name:
+    for case in (*cases(), *row_cases()):
+        if not any(part in case.name for part in options.k.split(",")):
             continue
-        own = found[case.name] = race(case, options.seconds)
+        own = found[case.name] = race(case, options.seconds, options.compile)
+        compiled = f", {own['compiled'] / own['wsdsl']:.3f} compiled" if options.compile else ""
         wrong += own["error"] > BF16_ERROR
         print(
             f"{case.name:22} {own['wsdsl']:9.1f} us  {case.bytes / own['wsdsl'] / 1e6:6.2f} TB/s  "
             f"{own['copy'] / own['wsdsl']:.3f} of a copy, {own['torch'] / own['wsdsl']:.3f} of "
-            f"torch  error {own['error']:.1e}{'  WRONG' * (own['error'] > BF16_ERROR)}",
+            f"torch{compiled}  error {own['error']:.1e}{'  WRONG' * (own['error'] > BF16_ERROR)}",
             flush=True,
         )
     print(f"written to {write(options.name, found, options.out)}")

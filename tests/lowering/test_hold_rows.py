@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.lowering.row_kernels import KERNELS
-from wsdsl import Schedule
+from wsdsl import Schedule, parse
 from wsdsl.diagnostics import ProofError, ScheduleError, VerifyError
 from wsdsl.ir.barrier_ops import NamedBarrierSync, SyncCluster, WaitBarrier
 from wsdsl.ir.memory_ops import LoadGlobal, ReducePartials, StorePartials
@@ -154,3 +154,29 @@ def test_a_reduction_in_a_loop_may_be_run_again() -> None:
 def test_tiles_that_threads_can_not_hold_are_refused(schedule: Schedule, told: str) -> None:
     with pytest.raises(ScheduleError, match=told):
         KERNELS.rmsnorm.compile(schedule, M=100, N=1000)
+
+
+OTHERS = parse("""
+@kernel
+def distribution(X: f32[M, N], Y: f32[M, N]):
+    for m, n in tiles(M, N):
+        x = X[m, n]
+        Y[m, n] = cumsum(x, over=n) / sum(x, over=n)
+
+@kernel
+def of_blocks(X: bf16[M, N], Y: f32[M, N]):
+    for m, n in tiles(M, N):
+        x = cast(X[m, n], f32)
+        Y[m, n] = x / max(abs(x), over=n, per=32) + sum(x, over=n)
+""")
+
+
+@pytest.mark.parametrize(
+    ("name", "N", "are_shared"), [("distribution", 96, False), ("of_blocks", 2048, True)]
+)
+def test_what_is_in_front_of_an_element_is_in_its_warp(name: str, N: int, are_shared: bool) -> None:
+    kernel = vars(OTHERS)[name]
+    x = np.random.default_rng(N).random((3, N)).astype(DTYPES[str(kernel.params[0].type.dtype)])
+    compiled = kernel.compile(M=3, N=N)
+    assert any(isinstance(op, StorePartials) for op in compiled.scheduled.ops) == are_shared
+    np.testing.assert_allclose(compiled.simulate(X=x), kernel.reference(X=x), rtol=1e-5)

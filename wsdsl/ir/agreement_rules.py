@@ -115,10 +115,11 @@ def fragments_have_their_columns(kernel: Kernel) -> Iterator[Problem]:
                 one = Tile(x.dtype) if x.rows == 1 else dataclasses.replace(x, columns=1)
                 if kind != (x if op.size else one) or (op.size and x.columns % op.size):
                     yield op, f"over the columns of {x}: {kind}"
-                elif x.lanes.warps > 1 and x.columns > 1:
+                elif x.lanes.warps > 1 and (op.size or x.columns) > 32 * x.lanes.vector:
                     yield op, f"warps share the columns of {x}: store_partials, reduce_partials"
-            case f.ScanColumns() if op.result.type != op.x.type:
-                yield op, f"over the columns of {op.x.type}: {op.result.type}"
+            case f.ScanColumns(x=Value(type=Fragment() as x), result=Value(type=kind)):
+                if kind != x or x.lanes.warps > 1:
+                    yield op, f"over the columns of {x}, in the lanes of a warp: {kind}"
             case f.Iota(result=Value(type=kind)):
                 if not isinstance(kind, Fragment) or 1 not in (kind.rows, kind.columns):
                     yield op, "rows or columns are counted: 64 x 1, or 1 x w"
@@ -128,8 +129,8 @@ def fragments_have_their_columns(kernel: Kernel) -> Iterator[Problem]:
 
 BY_ANY_LANES = (
     t.Bitcast, t.Cast, t.Full, t.If, t.Lookup, t.Map, t.Yield, b.ForRange, f.Iota, f.Join,
-    f.ReduceColumns, f.ScanColumns, f.Slice, m.LoadGlobal, m.ReducePartials, m.StoreGlobal,
-    m.StorePartials,
+    f.ReduceColumns, f.ScanColumns, f.Slice, m.LoadGlobal, m.ReducePartials,
+    m.StoreGlobal, m.StorePartials,
 )  # fmt: skip
 """What lanes may hold in another order than an accumulator's."""
 

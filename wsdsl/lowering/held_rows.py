@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir.op import Kernel, Value, once
 from wsdsl.ir.ranges import walks_a_part
-from wsdsl.ir.tile_ops import Contract, ForTiles, Load, Reduce
+from wsdsl.ir.tile_ops import Contract, ForTiles, Load, Reduce, Scan
 from wsdsl.ir.types import THREADS, Tile
 from wsdsl.lowering.assign_roles import assign_roles
 from wsdsl.lowering.axes import axes_of, output_nest
@@ -48,7 +48,9 @@ def _reduced_dims(kernel: Kernel) -> frozenset[str]:
     if any(isinstance(op, Contract) for op in kernel.ops):
         return frozenset()
     across = {a.name for op in kernel.of(Load) for a in op.axes[:-1] if op.last == op.axes[-1]}
-    reduced = {op.axis for op in kernel.of(Reduce)} - across
+    # Threads of several warps can not add up what is in front of each.
+    summed = {op.axis for op in kernel.of(Scan)}
+    reduced = {op.axis for op in kernel.of(Reduce)} - across - summed
     found = {axes_of(kernel)[name].dim for name in reduced}
     walked = {name for name, axis in axes_of(kernel).items() if axis.dim in found}
     loops = [op for op in kernel.of(ForTiles) if op.index.as_axis.name in walked]
@@ -132,9 +134,12 @@ def ctas_per_sm(kernel: Kernel, schedule: Schedule, sizes: Mapping[str, int]) ->
         return None
     consumers = num_shares(kernel, schedule)["columns"]
     columns = max(sizes[name] for name in held) // consumers
-    elements = height_in(kernel, sizes) * columns // THREADS
-    ctas = next((ctas for most, ctas in CTAS_BY_ELEMENTS if elements <= most), 1)
-    return max(1, ctas // consumers)
+    return ctas_with(height_in(kernel, sizes) * columns // THREADS, consumers)
+
+
+def ctas_with(elements: int, consumers: int) -> int:
+    """CTAs on an SM that have registers for so many elements a thread."""
+    return max(1, next((n for most, n in CTAS_BY_ELEMENTS if elements <= most), 1) // consumers)
 
 
 @once

@@ -17,6 +17,7 @@ from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.held_rows import (
     USUAL_HELD,
     covering_columns,
+    ctas_with,
     elements_held,
     height_in,
     held_axes,
@@ -117,11 +118,17 @@ def with_fewer_elements(kernel: Kernel, chosen: Schedule, given: Schedule) -> It
         while height > 1:
             height //= 2
             yield changed(given, tile={**tile, **dict.fromkeys(rows, height)})
-    threads = (chosen.consumers or 1) * cluster_along(chosen, held[0])
-    for consumers, ctas in TEAMS:
-        if consumers * ctas > threads:
-            cluster = {held[0]: ctas} if ctas > 1 else None
-            team = changed(given, consumers=consumers, cluster=cluster)
-            yield team
-            if chosen.ctas_per_sm > 1 and not given.ctas_per_sm:
-                yield changed(team, ctas_per_sm=chosen.ctas_per_sm)
+    team, longest = _of(chosen, held[0]), max(held_axes(kernel).values())
+    for consumers, ctas in (team, *(t for t in TEAMS if t[0] * t[1] > team[0] * team[1])):
+        own = covering_columns(kernel, -(-longest // (consumers * ctas)), 1) // THREADS
+        cluster = {held[0]: ctas} if ctas > 1 else None
+        least = changed(given, consumers=consumers, cluster=cluster)
+        if (consumers, ctas) != team:
+            yield least
+        fewer = ctas_with(own, consumers) - 1
+        if fewer and not given.ctas_per_sm:
+            yield changed(least, ctas_per_sm=fewer)
+
+
+def _of(chosen: Schedule, variable: str) -> tuple[int, int]:
+    return chosen.consumers or 1, cluster_along(chosen, variable)
