@@ -10,6 +10,7 @@ from tests.kernels import CASES
 from tests.simulator.mutants import rewrite
 from wsdsl import Schedule
 from wsdsl.ir import barrier_ops as b
+from wsdsl.ir import memory_ops as m
 from wsdsl.ir import tensor_ops as t
 from wsdsl.ir.op import Kernel, Op, results_of
 from wsdsl.ir.printer import print_head
@@ -31,10 +32,10 @@ DELETED = (
 
 @cache
 def scheduled(
-    name: str, m: int = 64, n: int = 64, stages: int = 3, arch: str = "sm_100a", **tile: int
+    name: str, rows: int = 128, n: int = 64, stages: int = 3, arch: str = "sm_100a", **tile: int
 ) -> Kernel:
-    """A case, lowered by tiles of m rows and n columns."""
-    asked = Schedule(arch=arch, tile=dict(m=m, n=n, **tile), stages=stages)  # type: ignore[arg-type]
+    """A case, lowered by tiles of so many rows and n columns."""
+    asked = Schedule(arch=arch, tile=dict(m=rows, n=n, **tile), stages=stages)  # type: ignore[arg-type]
     return lower(dataclasses.replace(CASES[name].kernel.tile, schedule=asked))
 
 
@@ -55,6 +56,8 @@ def changes(op: Op) -> Iterator[tuple[str, Op]]:
         case t.TensorLoad():
             yield "column", dataclasses.replace(op, column=op.column + 8)
             yield "half", dataclasses.replace(op, half=1 - op.half)
+        case m.StoreShared():
+            yield "other half", dataclasses.replace(op, half=3 - op.half)
         case t.TensorFence():
             yield "other", dataclasses.replace(op, after=not op.after)
         case b.InitialState():

@@ -12,10 +12,10 @@ from tests.tensor_memory import columns_of, scheduled
 from wsdsl import CompileError, Schedule, ScheduleError, parse
 from wsdsl.ir import tensor_ops as t
 from wsdsl.ir.types import Columns
-from wsdsl.lowering.pipeline import lower
+from wsdsl.lowering.pipeline import lower, scheduled_tile
 
 LOWERED = (
-    "gemm", "mn_major", "epilogue", "two_products", "batched", "reduce_narrow", "product_tf32",
+    "mn_major", "two_products", "batched", "reduce_narrow", "product_tf32",
     "product_f8e5m2_f8e4m3", "product_u8_i8", "scale",
 )  # fmt: skip
 
@@ -23,6 +23,18 @@ LOWERED = (
 @pytest.mark.parametrize("name", LOWERED)
 def test_values_are_right_and_the_kernel_is_proved(name: str) -> None:
     right_and_proved(CASES[name], Schedule(arch="sm_100a"))
+
+
+@pytest.mark.parametrize("name", ["gemm", "epilogue", "row_softmax", "gathered_bias"])
+def test_tiles_of_128_rows(name: str) -> None:
+    right_and_proved(CASES[name], Schedule(arch="sm_100a", tile=dict(m=128, n=64)))
+
+
+def test_the_choice_has_the_whole_rate_where_tiles_are_many() -> None:
+    asked = dataclasses.replace(CASES["gemm"].kernel.tile, schedule=Schedule(arch="sm_100a"))
+    chosen = scheduled_tile(asked, dict(M=4096, N=4096, K=4096)).schedule
+    assert chosen is not None and chosen.tile is not None
+    assert chosen.tile["m"] == 128 and chosen.tile["n"] >= 128
 
 
 @pytest.mark.parametrize(("n", "depth"), [(64, 2), (256, 2)])
@@ -69,8 +81,9 @@ def test_integers_are_refused_where_the_card_has_none() -> None:
     [
         (dict(cluster=dict(m=2)), "cluster is not lowered"),
         (dict(scheduler="split_k", splits=2), "split_k"),
-        (dict(mode="pingpong", tile=dict(m=128)), "pingpong"),
-        (dict(tile=dict(m=256)), "rows"),
+        (dict(mode="pingpong"), "pingpong"),
+        (dict(tile=dict(m=256)), "64 or 128 rows"),
+        (dict(tile=dict(m=128, n=40)), "a multiple of 16 columns"),
         (dict(registers=dict(load=40, compute=232)), "registers is not lowered"),
     ],
     ids=repr,

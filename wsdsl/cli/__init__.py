@@ -92,6 +92,14 @@ def parser() -> argparse.ArgumentParser:
             help="a field of the schedule: tile.n=192, stages=4, mode=pingpong (repeatable)",
         )
         made.add_argument(
+            "--arch",
+            metavar="ARCH",
+            dest="set",
+            action="append",
+            type=lambda arch: f"arch={arch}",
+            help="sm_90a, sm_100a or sm_103a; the same as --set arch=ARCH",
+        )
+        made.add_argument(
             "--size",
             metavar="DIM=N",
             action="extend",

@@ -317,7 +317,7 @@ def convert_join(c: Context, op: f.Join) -> None:
 def convert_iota(c: Context, op: f.Iota) -> None:
     kind = op.result.type
     assert isinstance(kind, Fragment)
-    c.held[op.result] = iota(c, c.scalar(op.start), shape_of(kind))
+    c.held[op.result] = iota(c, c.scalar(op.start), shape_of(kind), op.apart)
 
 
 Arm = Callable[[Context, Any], None]

@@ -89,11 +89,14 @@ def first_column(c: Context, lanes: Lanes) -> str:
     return c.w.multiply(own, lanes.vector)
 
 
-def iota(c: Context, start: Scalar, shape: Shape) -> Registers:
-    """The indices of the rows (r x 1) or columns (1 x w), from `start` on."""
+def iota(c: Context, start: Scalar, shape: Shape, apart: int = 16) -> Registers:
+    """The indices of the rows (r x 1) or columns (1 x w), from `start` on; of rows those of a warp
+    are so far `apart` from those of the warp before."""
     origin = start.origin or start
     rows = shape.columns == 1
     own = first_row(c, shape.lanes, shape.rows) if rows else first_column(c, shape.lanes)
+    if rows and apart != 16:
+        own = c.w.add(own, c.w.multiply(c.threads.warp, apart - 16))
     base = c.w.add(origin.text, own)
     offset = row_offset if rows else column_offset
     offsets = tuple(offset(e, shape) + start.offset for e in range(num_elements(*shape)))

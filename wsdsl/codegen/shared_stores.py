@@ -51,7 +51,7 @@ def convert_store_shared(c: Context, op: StoreShared) -> None:
     own = 64 if op.joined else 16
     lines, line = (value.columns, own) if op.transposed else (16, value.columns)
     span = max(line * size if op.swizzle == "none" else 0, SWIZZLE_SPAN[op.swizzle])
-    room = shared.bytes // (1 if op.joined else 4)
+    room = shared.bytes // (1 if op.joined else 4) - op.before
     if line * size > span or lines * span > room or value.columns % 8:
         raise CompileError(
             Finding(
@@ -61,6 +61,7 @@ def convert_store_shared(c: Context, op: StoreShared) -> None:
             )
         )
     place = (item_place if op.joined else warp_place)(c, shared, c.scalar(op.item))
+    place = At(place.base, place.offset + op.before)
     byte = c.w.multiply(c.threads.warp, 32) if op.joined else "0"
     _store(c, value, _Panel(place, op.swizzle, span), op.transposed, byte)
 

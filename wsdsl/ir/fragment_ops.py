@@ -195,8 +195,19 @@ class ScanColumns(Op):
 
 @op_class
 class Iota(Op):
-    """`start` (i32 scalar) + the row's index (result 64 x 1) or the column's index (1 x w)."""
+    """`start` (i32 scalar) + the row's index (result 64 x 1) or the column's index (1 x w). The 16
+    rows of a warp begin `apart` behind those of the warp before: 16, or 32 as in tensor memory.
+    """
 
     levels: ClassVar = SCHEDULED
     result: Value = result()
     start: Value
+    apart: int = 16
+
+    @property
+    def extent(self) -> int:
+        """From the first index to behind the last."""
+        kind = self.result.type
+        assert isinstance(kind, Fragment)
+        between = 3 * (self.apart - 16) if kind.columns == 1 < kind.rows else 0
+        return kind.rows * kind.columns + between

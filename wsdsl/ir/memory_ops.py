@@ -150,7 +150,8 @@ class StoreShared(Op):
     of item `item` (i32) of `shared`: warp i at i * bytes / 4, as one panel of the swizzle mode:
     16 lines of w elements, or `transposed` w lines of 16 elements. A line is one span; without
     swizzle it is any multiple of 16 bytes, and the next one follows it, as TMA has it. `joined`:
-    the warps' transposed panels are one, of w lines of 64 elements, so that they must meet.
+    the warps' transposed panels are one, of w lines of 64 elements, so that they must meet. With
+    `half` 1 or 2 a warp's panel has 32 rows, of which these are the first or the last 16.
 
     With a `state` instead of an item the fragment is lines `start` (i32) to `start` + 64 of the
     panels of a tile of `rows` lines that lies in item `state.stage`, `offset` bytes in, as
@@ -168,6 +169,14 @@ class StoreShared(Op):
     swizzle: str
     transposed: bool = False
     joined: bool = False
+    half: int = 0
+
+    @property
+    def before(self) -> int:
+        """Bytes of the warp's panel in front of its rows."""
+        kind = self.value.type
+        assert isinstance(kind, Fragment)
+        return 16 * kind.dtype.size(kind.columns) if self.half == 2 else 0
 
     @property
     def panels(self) -> int:

@@ -6,16 +6,14 @@ from collections.abc import Iterator
 
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel
-from wsdsl.ir.tcgen05 import COLUMN_STEP, COLUMNS
-from wsdsl.ir.tile_ops import Contract
+from wsdsl.ir.tcgen05 import COLUMN_STEP, COLUMNS, LANES, ROWS
+from wsdsl.ir.tile_ops import Contract, Store
 from wsdsl.lowering.axes import axes_of, loop_variable
 from wsdsl.lowering.cooperation import cluster_size
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.product_operands import copied_operands
 from wsdsl.lowering.tensor_sums import slot_columns
 from wsdsl.schedule import Schedule
-
-LOWERED_ROWS = (64,)
 
 
 def tensor_memory_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
@@ -26,12 +24,17 @@ def tensor_memory_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     rows = max((sizes[n] for n, axis in axes.items() if axis.role == "rows"), default=0)
     for name, axis in axes.items():
         what = f"tile {loop_variable(name)}={sizes[name]}"
-        if axis.role == "rows" and sizes[name] not in LOWERED_ROWS:
-            told = f"{what}: a product on tensor memory has 64 rows, of those that are lowered"
-            yield Finding(told, hint=f"tile=dict({loop_variable(name)}=64)")
+        if axis.role == "rows" and sizes[name] not in ROWS:
+            told = f"{what}: a product on tensor memory has 64 or 128 rows"
+            yield Finding(told, hint="128 have the tensor cores' whole rate")
         step = COLUMN_STEP.get(rows, 1)
         if axis.role == "columns" and sizes[name] % step:
             yield Finding(f"{what}: of {rows} rows products have a multiple of {step} columns")
+    for op in kernel.of(Store):
+        across = len(op.axes) > 1 and op.last is not None and op.last.role == "rows"
+        if rows == LANES and across:
+            told = f"rows of `{op.tensor.name}` lie along its last dimension, and are stored"
+            yield Finding(f"{told} from tiles of 64, not {rows}", op.loc, "use a tile of 64 rows")
     if (used := slot_columns(kernel, sizes)) > COLUMNS:
         told = f"the sums of a tile take {used} columns of tensor memory, which has {COLUMNS}"
         yield Finding(told, hint="make the tile narrower")

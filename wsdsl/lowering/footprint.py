@@ -42,6 +42,8 @@ stores. On an H200 256 x 64 with 4 stages, not 5, is at 0.91, block-scaled 128 x
 at 0.91; beyond this a buffer is worth as much as a stage (128 x 144 with an epilogue).
 """
 
+TENSOR_STAGING_BYTES = 16384
+"""The same where sums lie in tensor memory: 128 rows."""
 MAX_LINE = 128
 """Bytes: the widest line of a panel."""
 MOST_REGISTERS = 240
@@ -134,8 +136,14 @@ def smem_bytes(
         rings[group.ring] = max(rings.get(group.ring, 0), size)
     total = sum(rings.values())
     if kernel.of(Store) and not holds_vectors(kernel):
-        total += STAGING_BYTES * buffers * (schedule.consumers or 1)
+        total += staging_bytes(kernel) * buffers * (schedule.consumers or 1)
     return total + part_bytes(kernel, schedule, MIN_DEPTH) + exchanged_bytes(kernel, schedule)
+
+
+def staging_bytes(kernel: Kernel) -> int:
+    """Of a buffer of a warpgroup."""
+    in_tensors = kernel.target.has_tensor_memory and kernel.of(Contract)
+    return TENSOR_STAGING_BYTES if in_tensors else STAGING_BYTES
 
 
 def exchanged_bytes(kernel: Kernel, schedule: Schedule) -> int:

@@ -106,7 +106,9 @@ class PartitionContext:
         self.sharing = {op.axis for op in kernel.of(Reduce) if op.ctas > 1}
         """Axes along which the CTAs of a cluster have a tile each, and reduce them together."""
         height = height_of(kernel)
-        self.shapes = Shapes(self.axes, consumers, share, narrow, cut, lanes, flat, height)
+        in_tensors = kernel.target.has_tensor_memory and bool(kernel.of(Contract))
+        how = narrow, cut, lanes, flat, height, in_tensors
+        self.shapes = Shapes(self.axes, consumers, share, *how)
         self.warpgroup: Value | None = None
         self.shares: dict[str, Value] = {}
         self.tiles: dict[str, AxisAt] = {}
@@ -214,7 +216,9 @@ class PartitionContext:
 
     def row_in_tile(self, axis: str, block: int) -> Value:
         """The row of the CTA's tile at which a row block of this warpgroup begins."""
-        return self._in_tile(axis, self.shapes.height * block, "row")
+        shape = self.shapes.of((axis,))
+        first = shape.first_row(block) if shape.interleaves else self.shapes.height * block
+        return self._in_tile(axis, first, "row")
 
     def column_in_tile(self, axis: str, chunk: int) -> Value:
         """The column of the CTA's tile at which a chunk of this warpgroup begins."""
@@ -231,7 +235,7 @@ class PartitionContext:
         base, wish = self.tiles[axis].start, "row" if shape.rows else "column"
         if axis in self.shares:
             base = b.plus(base, self.shares[axis], wish)
-        return b.plus(base, shape.elements * i if shape.rows else shape.first_column(j), wish)
+        return b.plus(base, shape.first_row(i) if shape.rows else shape.first_column(j), wish)
 
     def indices(self, axis: str) -> RegisterTile:
         """The index of each element along an axis."""
@@ -243,8 +247,9 @@ class PartitionContext:
             kind = shape.piece(I32, j)
             if isinstance(kind, Tile):
                 return self.start(axis, i, j)
+            start = self.start(axis, i, j)
             made = self.builder.value(f"{axis}_index", kind)
-            return self.builder.add(Iota(result=made, start=self.start(axis, i, j))).result
+            return self.builder.add(Iota(result=made, start=start, apart=shape.apart)).result
 
         return RegisterTile(shape, iota)
 
@@ -305,7 +310,8 @@ class PartitionContext:
             kind = shape.piece(I32, j)
             index = first
             if isinstance(kind, Fragment):
-                index = b.add(Iota(result=b.value(f"{axis}_place", kind), start=first)).result
+                made = b.value(f"{axis}_place", kind)
+                index = b.add(Iota(result=made, start=first, apart=shape.apart)).result
         else:
             index = first
         if every > 1:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from wsdsl.ir.fragment_ops import Join
 from wsdsl.ir.op import Value
+from wsdsl.ir.tcgen05 import LANES
 from wsdsl.ir.tile_ops import Full, Map
 from wsdsl.ir.types import ACCUMULATOR, Axis, DType, Fragment, Lanes, Tile, Type
 from wsdsl.lowering.builder import Builder
@@ -46,7 +47,10 @@ def panel_widths(columns: int, narrow: bool) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Shape:
-    """How a tile with given axes is cut; `rows` and `columns` are its axes' names, if any."""
+    """How a tile with given axes is cut; `rows` and `columns` are its axes' names, if any. The 16
+    rows that a warp has of a block begin `apart` behind those of the warp before: where that is 32,
+    the next block's lie between them.
+    """
 
     rows: str | None
     columns: str | None
@@ -54,6 +58,7 @@ class Shape:
     widths: tuple[int, ...] = (1,)
     lanes: Lanes = ACCUMULATOR
     height: int = 64
+    apart: int = 16
 
     def piece(self, dtype: DType, chunk: int) -> Type:
         """What is the same in all columns of a piece that has one row is a scalar."""
@@ -65,7 +70,19 @@ class Shape:
     @property
     def elements(self) -> int:
         """Of a block of rows, along the axis of its rows."""
+        if self.interleaves:
+            return 4 * self.apart
         return self.height * (self.lanes.columns if self.rows == self.columns else 1)
+
+    @property
+    def interleaves(self) -> bool:
+        """Whether rows of the next block lie between those of a block."""
+        return self.apart > 16
+
+    def first_row(self, block: int) -> int:
+        """Of the elements along the axis of its rows."""
+        together = self.apart // 16
+        return block // together * self.elements + block % together * 16
 
     def first_column(self, chunk: int) -> int:
         return sum(self.widths[:chunk])
@@ -93,7 +110,10 @@ class Shapes:
         lanes: Lanes,
         flat: str | None,
         height: int,
+        in_tensor_memory: bool = False,
     ) -> None:
+        self.in_tensor_memory = in_tensor_memory
+        """Whether warps hold rows as they read them there: 32 of 128."""
         self.axes, self.consumers, self.share = axes, consumers, share
         self.narrow, self.cut, self.lanes = narrow, cut, lanes
         self.flat = flat if lanes != ACCUMULATOR else None
@@ -117,7 +137,8 @@ class Shapes:
             return Shape(rows, rows, blocks, (self.lanes.columns,), self.lanes)
         blocks = self.own(rows) // self.height if rows else 1
         widths = self.widths(columns) if columns else (1,)
-        return Shape(rows, columns, blocks, widths, self.lanes, self.height)
+        apart = 32 if self.in_tensor_memory and rows and self.own(rows) == LANES else 16
+        return Shape(rows, columns, blocks, widths, self.lanes, self.height, apart)
 
     def _by_lanes(self, columns: int) -> tuple[int, ...]:
         each = self.lanes.columns

@@ -44,12 +44,12 @@ class Panel:
         return line_swizzle(self.line)
 
 
-def panel_of(op: Store, width: int) -> Panel:
-    """Of a piece of so many columns."""
+def panel_of(op: Store, width: int, warp_rows: int = WARP_ROWS) -> Panel:
+    """Of a piece of so many columns; of two, whose rows lie between each other's, a warp has 32."""
     dtype, transposed = op.dtype, op.last is not None and op.last.role == "rows"
-    joined = transposed and dtype.bits == 16 and width % 32 == 0
+    joined = transposed and dtype.bits == 16 and width % 32 == 0 and warp_rows == WARP_ROWS
     # Of joined panels' lines, which have all 64 rows, each warp copies a quarter.
-    rows, columns = (4 * WARP_ROWS, width // 4) if joined else (WARP_ROWS, width)
+    rows, columns = (4 * WARP_ROWS, width // 4) if joined else (warp_rows, width)
     roles = roles_of(op)
     box = tuple({"rows": rows, "columns": columns}.get(role or "", 1) for role in roles)
     lines = columns if transposed else rows
@@ -59,7 +59,7 @@ def panel_of(op: Store, width: int) -> Panel:
 
 def item_bytes(op: Store, shape: Shape) -> int:
     """Of four warps' panels of the widest piece."""
-    size = 4 * panel_of(op, max(shape.widths)).bytes
+    size = 4 * panel_of(op, max(shape.widths), shape.apart).bytes
     return -(-size // LEAST_BYTES) * LEAST_BYTES
 
 
@@ -81,8 +81,12 @@ def staged_tensors(kernel: Kernel, region: Region, shapes: Shapes) -> set[Value]
         op.tensor
         for op in stores
         if op.tensor.name in kernel.unaligned
-        and any(panel_of(op, n).line % TMA_ALIGN for n in shape_of(op, shapes).widths)
+        and any(_line(op, n, shape_of(op, shapes)) % TMA_ALIGN for n in shape_of(op, shapes).widths)
     }
+
+
+def _line(op: Store, width: int, shape: Shape) -> int:
+    return panel_of(op, width, shape.apart).line
 
 
 @once

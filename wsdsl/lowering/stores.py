@@ -34,7 +34,7 @@ from wsdsl.lowering.axes import tile_axes
 from wsdsl.lowering.axis_blocks import block_of, stored_blocks
 from wsdsl.lowering.block_stores import block_place, even_blocks
 from wsdsl.lowering.builder import INT
-from wsdsl.lowering.footprint import STAGING_BYTES
+from wsdsl.lowering.footprint import staging_bytes
 from wsdsl.lowering.partition_context import PartitionContext
 from wsdsl.lowering.placed_ring import TensorMaps
 from wsdsl.lowering.reads import Find, entry_of, vector_of
@@ -81,12 +81,13 @@ class Stores:
         """Tensors whose elements threads have read by the time that these are stored. Those that
         pieces of a tile share have an order of their own.
         """
-        self.bytes, self.buffers, self.together = STAGING_BYTES, partition.staging, 1
+        each = staging_bytes(kernel)
+        self.bytes, self.buffers, self.together = each, partition.staging, 1
         self.joins = any(map(self._joined, self.stores))
         """Then no part of an item is one warp's own: another store is written where it was read."""
-        blocks = {self._shape(op).blocks for op in self.stores}
+        blocks = {self._copies(self._shape(op)) for op in self.stores}
         narrow = max([LEAST_BYTES, *(item_bytes(op, self._shape(op)) for op in self.stores)])
-        smaller = self.buffers * STAGING_BYTES // narrow
+        smaller = self.buffers * each // narrow
         if len(blocks) == 1 and smaller >= 2 * max(blocks) > 2:
             self.bytes, self.buffers, self.together = narrow, smaller, max(blocks)
         self.groups = self.buffers // self.together
@@ -109,12 +110,16 @@ class Stores:
         for op in region:
             if self._is_staged(op):
                 shape = self._shape(op)
-                own += shape.blocks // self.together * len(shape.widths)
+                own += self._copies(shape) // self.together * len(shape.widths)
             inner = [n for body in regions(op) for n in self._counts(body)]
             if any(inner):
                 found += [*inner, own]
                 own = 0
         return [*found, own]
+
+    def _copies(self, shape: Shape) -> int:
+        """Of a chunk's columns: blocks whose rows lie between each other's are copied together."""
+        return shape.blocks * 16 // shape.apart
 
     def _shape(self, op: Store) -> Shape:
         return shape_of(op, self.context.shapes)
@@ -173,8 +178,9 @@ class Stores:
             if not staged:
                 store_directly(self.context, op, find, (i, j), piece)
                 continue
-            waiting.append(self._to_smem(op, shape, i, j, piece, len(waiting)))
-            if len(waiting) == self.together:
+            copy = self._to_smem(op, shape, i, j, piece, len(waiting))
+            waiting += [copy] if copy else []
+            if copy and len(waiting) == self.together:
                 self._copy(waiting, everywhere=op.tensor in self.read and self._by_tma(op))
                 waiting = []
 
@@ -203,7 +209,8 @@ class Stores:
         return len(alike) == 1 and not (tensor in self.read and any(map(self._joined, stores)))
 
     def _joined(self, op: Store) -> bool:
-        return any(panel_of(op, width).joined for width in self._shape(op).widths)
+        shape = self._shape(op)
+        return any(panel_of(op, width, shape.apart).joined for width in shape.widths)
 
     def _behind_reads(self, shape: Shape, loc: Loc | None) -> None:
         """Until threads have read what one of them overwrites: all that hold the same element."""
@@ -228,17 +235,20 @@ class Stores:
 
     def _to_smem(
         self, op: Store, shape: Shape, i: int, j: int, value: Value, place: int
-    ) -> TmaStore | ThreadStore:
-        """Write a piece to its `place` in the next group; returns the copy that is to follow."""
+    ) -> TmaStore | ThreadStore | None:
+        """Write a piece to its `place` in the next group; returns the copy that is to follow, with
+        the last of the blocks that it copies."""
         context, b = self.context, self.context.builder
         value = self._full_size(value, shape.widths[j])
-        panel = panel_of(op, shape.widths[j])
+        panel, halves = panel_of(op, shape.widths[j], shape.apart), shape.apart // 16
+        half = i % halves
         coordinates = tuple(
-            context.start(v.type.name, i, j) if isinstance(v.type, Axis) else v for v in op.index
+            context.start(v.type.name, i - half, j) if isinstance(v.type, Axis) else v
+            for v in op.index
         )
         item = self.items[self.group % self.groups * self.together + place]
         assert self.staging is not None
-        if place == 0:
+        if place == 0 and not half:
             if self.any_by_tma:
                 pending = self.groups - 1 if self.group or self.even else 0
                 b.add(TmaStoreWait(pending=pending, loc=op.loc))
@@ -251,9 +261,12 @@ class Stores:
                 swizzle=panel.swizzle,
                 transposed=panel.transposed,
                 joined=panel.joined,
+                half=half + 1 if halves > 1 else 0,
                 loc=op.loc,
             )
         )
+        if half < halves - 1:
+            return None
         common = dict[str, Any](
             coordinates=coordinates,
             row_dim=panel.row_dim,
@@ -307,6 +320,7 @@ def _cover(a: Shape, b: Shape) -> Shape:
         max(a.widths, b.widths, key=sum),
         a.lanes,
         a.height,
+        max(a.apart, b.apart),
     )
 
 

@@ -11,12 +11,14 @@ from wsdsl.prover.linear import Linear
 @dataclass(frozen=True)
 class Along:
     """Elements [start, start + extent) of a dimension; without `extent` it is not known which, but
-    equal starts are the same ones. `role`: along which side of a fragment they run.
+    equal starts are the same ones. `role`: along which side of a fragment they run. Of rows each
+    warp has 16, which begin so far `apart`.
     """
 
     start: Linear
     extent: int | None
     role: str = ""
+    apart: int = 16
 
 
 @dataclass(frozen=True)
@@ -60,3 +62,8 @@ class Further:
         """Whether so many elements of the one, and of the other behind it, are different ones."""
         behind = self.least is not None and self.least >= first
         return behind or (self.most is not None and -self.most >= second)
+
+    def interleaves(self, first: int, second: int) -> bool:
+        """Whether rows, of which warps have 16 so far apart, lie between the others'."""
+        exact = self.least is not None and self.least == self.most
+        return exact and first == second == 32 and (self.least or 0) % 32 == 16

@@ -113,7 +113,7 @@ class GlobalPlaces:
         role = "both" if both else "rows" if kind.rows > 1 else "columns"
         op = self.made.get(self._kept(index))
         if isinstance(op, f.Iota) and not both:
-            return Along(self.number(op.start, tensor), kind.rows * kind.columns, role)
+            return Along(self.number(op.start, tensor), op.extent, role, op.apart)
         key = self._key(index)
         if key not in self.numbers:
             self.numbers[key] = len(self.held)
@@ -156,9 +156,8 @@ class GlobalPlaces:
             case t.Cast():
                 return ("cast", _element(op.result), self._key(op.x))
             case f.Iota():
-                assert isinstance(value.type, Fragment)
-                size = value.type.rows * value.type.columns
-                return ("iota", Along(self.sums.of(op.start), size, repr(value.type)))
+                kind = repr(value.type)
+                return ("iota", Along(self.sums.of(op.start), op.extent, kind, op.apart))
             case m.LoadGlobal() if op.tensor.name not in self.written:
                 return ("load", op.tensor.name, *map(self._key, op.index))
             case m.LoadShared():
@@ -257,7 +256,8 @@ class GlobalPlaces:
         terms = {term for x in (a, b) for term, _ in x.start.terms} - {WARPGROUP}
         if far and (stride != other or any(map(self._differs, terms))):
             return False
-        return self._further(b.start - a.start, far * stride).apart(a.extent, b.extent)
+        further = self._further(b.start - a.start, far * stride)
+        return further.apart(a.extent, b.extent) or further.interleaves(a.apart, b.apart)
 
     def meet(self, a: Place, b: Place, warpgroups: int) -> bool:
         """Whether what one warpgroup accesses may be what another one does."""

@@ -84,9 +84,8 @@ class _Intervals:
             case b.WarpgroupIndex():
                 return Interval(0, self.warpgroups - 1)
             case f.Iota():
-                start, kind = self.of(op.start), op.result.type
-                assert isinstance(kind, Fragment)
-                return start and Interval(start.low, start.high + kind.rows * kind.columns - 1)
+                start = self.of(op.start)
+                return start and Interval(start.low, start.high + op.extent - 1)
             case t.Map(fn="sub", args=(x, y)) if (found := self._blocks(x, y)) is not None:
                 return found
             case t.Map(args=(x, y)):
@@ -104,8 +103,7 @@ class _Intervals:
                 size, begin = self.sums.of(by), self.made.get(e)
                 more = 0
                 if isinstance(begin, f.Iota):
-                    assert isinstance(begin.result.type, Fragment)
-                    more = begin.result.type.rows * begin.result.type.columns - 1
+                    more = begin.extent - 1
                     e = begin.start
                 apart = self.sums.of(e) - self.sums.of(s)
                 same = size == self.sums.of(other) and not size.terms and size.number > 0

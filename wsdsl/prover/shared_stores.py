@@ -77,11 +77,11 @@ def store_shared(m: Machine, a: Agent, i: Instruction) -> int:
     item = a.slots[i.extra[op.item.name]]
     item_of(m, a, op, array, item, 0, array.bytes)
     size = 16 * op.value.type.columns * op.value.type.dtype.bits // 8
-    if size > array.bytes // 4:
-        raise m.fail("misuse", a, op, f"{size} bytes, a warp has {array.bytes // 4}")
+    if op.before + size > array.bytes // 4:
+        raise m.fail("misuse", a, op, f"{op.before + size} bytes, a warp has {array.bytes // 4}")
     size *= 4 if op.joined else 1
     for quarter, warp in enumerate((ALL,) if op.joined else WARPS):
-        start = quarter * array.bytes // 4
+        start = quarter * array.bytes // 4 + op.before
         write(
             m,
             a,

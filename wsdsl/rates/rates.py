@@ -15,8 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
-A_BYTES = 2048
-"""Of the rows of one wgmma: 64, of 32 bytes."""
+ROWS = 64
+A_BYTES = 32 * ROWS
+"""Of the rows of one wgmma."""
 COLUMN_BYTES = 32
 """Of a column of it, whatever the type: 16 elements of 16 bits, 32 of 8, 8 of tf32."""
 
@@ -229,10 +230,15 @@ class Rates:
     origin: str = field(default="", compare=False)
     notice: str = field(default="", compare=False)
 
-    def tensor_cycles(self, columns: float, bits: int, *, a_in_registers: bool = False) -> float:
-        """Of one wgmma, as one of many: the tensor cores, or the reads of its operands."""
+    def tensor_cycles(
+        self, columns: float, bits: int, *, a_in_registers: bool = False, rows: int = 0
+    ) -> float:
+        """Of one wgmma, as one of many: the tensor cores, or the reads of its operands. With `rows`
+        of one tcgen05.mma of so many, which takes as long for 64 as for 128.
+        """
         each = {8: self.tensor_8_cycles, 32: self.tensor_32_cycles}.get(bits, self.tensor_16_cycles)
-        read = columns * COLUMN_BYTES + (0 if a_in_registers else A_BYTES)
+        read = columns * COLUMN_BYTES + (0 if a_in_registers else A_BYTES * max(1, rows / ROWS))
+        each *= 2 if rows else 1
         least = max(columns * each, read / self.tensor_smem_bytes)
         return max(least, self.tensor_least_cycles)
 

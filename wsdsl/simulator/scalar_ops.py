@@ -136,6 +136,8 @@ def iota(wg: Warpgroup, op: f.Iota) -> None:
     shape = shape_of(op.result)
     assert shape is not None
     steps = np.arange(max(shape), dtype=np.int32).reshape(shape)
+    if shape[1] == 1 < shape[0]:
+        steps = steps + steps // 16 * np.int32(op.apart - 16)
     wg.values[op.result.name] = steps + np.int32(wg.get(op.start, op))
 
 

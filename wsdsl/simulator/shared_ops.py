@@ -55,9 +55,9 @@ def store_shared(wg: Warpgroup, op: m.StoreShared) -> None:
         line_bytes, span = lines.shape[1] * lines.itemsize, SWIZZLE_SPAN[op.swizzle]
         if line_bytes != span and (op.swizzle != "none" or line_bytes % span):
             wg.fail(op, f"lines of {line_bytes} bytes with swizzle {op.swizzle}")
-        if lines.nbytes > quarter:
-            wg.fail(op, f"{lines.nbytes} bytes, a warp has {quarter}")
-        address = start + i * quarter
+        if op.before + lines.nbytes > quarter:
+            wg.fail(op, f"{op.before + lines.nbytes} bytes, a warp has {quarter}")
+        address = start + i * quarter + op.before
         aligned(wg, op, address, op.swizzle)
         who, actors = ("all warps", wg.everyone) if op.joined else (f"warp {i}", wg.warp(i))
         what = f"it overwrites item {item} of `{shared.label}` ({who})"

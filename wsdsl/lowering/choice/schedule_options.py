@@ -110,7 +110,7 @@ def _heights(kernel: Kernel, given: Schedule, team: Schedule, work: Work) -> Seq
     apart = team.mode == "pingpong" or shares["columns"] > 1
     heights = [128, 64] if apart and products else [64 * shares["rows"]]
     if kernel.target.has_tensor_memory and products:
-        return (64,)
+        return (128, 64)
     if flat_axis(kernel) is not None and holds_vectors(kernel):
         return [64 * shares["rows"] * _flat_columns(kernel, work)]
     tall = 128 * shares["rows"]

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from wsdsl.ir.swizzle import SWIZZLE_SPAN
+from wsdsl.ir.tcgen05 import LANES
 from wsdsl.ir.tile_ops import Contract, Load, Store
 from wsdsl.ir.types import Axis, DType, Role
 from wsdsl.ir.wgmma import K_BYTES, MAX_COLUMNS, ROWS, k_step
@@ -38,27 +39,44 @@ class ProductTerm:
     """Elements of the contraction that an instruction takes."""
     in_registers: bool
     """Whether A is."""
+    rows: tuple[str, ...] = ()
+    """Of what is summed in tensor memory, where an instruction has all rows of a tile."""
 
     @classmethod
     def of(
-        cls, around: int, op: Contract, roles: Mapping[str, Role], in_registers: bool
+        cls,
+        around: int,
+        op: Contract,
+        roles: Mapping[str, Role],
+        in_registers: bool,
+        in_tensors: bool = False,
     ) -> ProductTerm:
         a, b = op.a.as_tile, op.b.as_tile
         axes = tuple(dict.fromkeys((*a.axes, *b.axes)))
         columns = tuple(x for x in axes if roles[x] == "columns" and x not in op.summed)
-        return cls(around, op, axes, columns, a.dtype.bits, k_step(a.dtype), in_registers)
+        rows = tuple(x for x in axes if roles[x] == "rows") if in_tensors else ()
+        return cls(around, op, axes, columns, a.dtype.bits, k_step(a.dtype), in_registers, rows)
+
+    def num_rows(self, tile: Sizes) -> int:
+        """Of an instruction."""
+        return min(LANES, max(ROWS, elements(self.rows, tile))) if self.rows else ROWS
 
     def cycles(self, volume: int, tile: Sizes, rates: Rates) -> float:
-        """Of the tensor cores; instructions have 64 rows and all columns."""
-        columns = min(MAX_COLUMNS, elements(self.columns, tile))
-        each = rates.tensor_cycles(columns, self.bits, a_in_registers=self.in_registers)
-        return volume / (ROWS * self.step * columns) * each
+        """Of the tensor cores; instructions have 64 rows, or those of a tile, and all columns."""
+        columns, rows = min(MAX_COLUMNS, elements(self.columns, tile)), self.num_rows(tile)
+        each = rates.tensor_cycles(
+            columns,
+            self.bits,
+            a_in_registers=self.in_registers,
+            rows=rows if self.rows else 0,
+        )
+        return volume / (rows * self.step * columns) * each
 
     def read_bytes(self, volume: int, tile: Sizes) -> float:
         """That the instructions read of SMEM."""
-        columns = min(MAX_COLUMNS, elements(self.columns, tile))
-        each = columns * K_BYTES + (0 if self.in_registers else ROWS * K_BYTES)
-        return volume / (ROWS * self.step * columns) * each
+        columns, rows = min(MAX_COLUMNS, elements(self.columns, tile)), self.num_rows(tile)
+        each = columns * K_BYTES + (0 if self.in_registers else rows * K_BYTES)
+        return volume / (rows * self.step * columns) * each
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,8 @@ class Work:
             at = place[loops]
             if isinstance(op, Contract):
                 computed = {*computed_operands(kernel, op)} - {*in_smem}
-                self.products.append(ProductTerm.of(at, op, self.roles, bool(computed)))
+                own = bool(computed), kernel.target.has_tensor_memory
+                self.products.append(ProductTerm.of(at, op, self.roles, *own))
             elif isinstance(op, Store):
                 self.stores.append(StoreTerm.of(at, op))
             elif op in self.loads:

@@ -30,13 +30,13 @@ from wsdsl.lowering.epilogue_operands import epilogue_slots, subtile_offsets, su
 from wsdsl.lowering.footprint import (
     MOST_REGISTERS,
     STAGING_BUFFERS,
-    STAGING_BYTES,
     axis_sizes,
     exchanged_bytes,
     is_heavy,
     part_depth,
     ring_depth,
     slot_bytes,
+    staging_bytes,
 )
 from wsdsl.lowering.lanes import holds_vectors
 from wsdsl.lowering.model.workload import Work
@@ -73,7 +73,7 @@ def make_plan(kernel: Kernel) -> Kernel:
         rings=tuple(_rings(kernel, schedule, (*groups, *in_parts, *sum_slots(kernel)))),
         # Each of its slots takes two mbarriers; that of `exchanged_bytes` is rounded up.
         exchanged_bytes=exchanged - SMEM_ALIGN + 16 if exchanged else 0,
-        staging_bytes=STAGING_BYTES,
+        staging_bytes=staging_bytes(kernel),
         in_order=_loads_in_order(schedule),
         late_loads=num_cooperating(schedule) > 2,
         order_barriers=follow_one_another(kernel, schedule),
@@ -81,7 +81,7 @@ def make_plan(kernel: Kernel) -> Kernel:
     )
     if kernel.of(Store) and not holds_vectors(kernel):
         left = kernel.target.smem_bytes - plan.smem_bytes
-        buffers = left // (STAGING_BYTES * plan.num_consumers)
+        buffers = left // (plan.staging_bytes * plan.num_consumers)
         plan = dataclasses.replace(plan, staging=max(1, min(STAGING_BUFFERS, buffers)))
     return dataclasses.replace(kernel, plan=plan)
 

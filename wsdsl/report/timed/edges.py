@@ -14,6 +14,7 @@ from wsdsl.ir.memory_ops import (
     TmaLoad,
 )
 from wsdsl.ir.op import Kernel, Value
+from wsdsl.ir.tensor_ops import TensorCommit
 
 FULL, EMPTY = "full", "empty"
 
@@ -39,6 +40,10 @@ def edge_names(kernel: Kernel) -> dict[str, str]:
                 brought[number(shared)][tensor.name] = None
             case StoreShared(shared=shared, state=state) if state is not None:
                 brought[number(shared)]["what is computed"] = None
+            case TensorCommit(barriers=barriers):
+                # What it gives back is of another ring.
+                if barriers.name.startswith(FULL):
+                    brought[number(barriers)]["sums"] = None
             case SendFragment(shared=shared):
                 brought[number(shared)]["sums of the cluster"] = None
             case _:

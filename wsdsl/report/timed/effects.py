@@ -7,6 +7,7 @@ from typing import Any
 from wsdsl.ir import barrier_ops as b
 from wsdsl.ir import fragment_ops as f
 from wsdsl.ir import memory_ops as m
+from wsdsl.ir import tensor_ops as tm
 from wsdsl.ir import tile_ops as t
 from wsdsl.ir.op import Op
 from wsdsl.ir.types import ACCUMULATOR, DTYPES, Accumulator, Barriers, Fragment, Tensor
@@ -207,6 +208,21 @@ def wgmma_wait(agent: Agent, op: f.WgmmaWait) -> None:
         agent.wg.values[result.name] = 0.0
 
 
+def tensor_product(agent: Agent, op: tm.TensorProduct) -> None:
+    """One behind the other; the thread goes on."""
+    speeds, sm = agent.sm.speeds, agent.sm
+    dtype = DTYPES[op.dtypes[0]]
+    cycles = speeds.product(op.columns, dtype.bits, op.k / k_step(dtype), rows=op.rows)
+    _, end = sm.tensor.take(agent.now, cycles)
+    agent.products = [end + speeds.rates.tensor_latency_cycles * speeds.pace]
+
+
+def tensor_commit(agent: Agent, op: tm.TensorCommit) -> None:
+    barrier = agent.sm.barriers[op.barriers.name][agent.get(op.state).stage]
+    over = max(agent.now, *agent.products)
+    agent.sm.arrive(barrier, over + agent.sm.speeds.rates.mbarrier_cycles, 1)
+
+
 # Waiting ------------------------------------------------------------------------------------------
 
 
@@ -329,6 +345,8 @@ EFFECTS: dict[type[Op], Effect] = {
     f.Wgmma: wgmma,
     f.WgmmaCommit: wgmma_commit,
     f.WgmmaWait: wgmma_wait,
+    tm.TensorProduct: tensor_product,
+    tm.TensorCommit: tensor_commit,
     b.AllocateBarriers: allocate_barriers,
     b.ArriveBarrier: arrive_barrier,
     b.ArriveExpectTx: arrive_expect_tx,

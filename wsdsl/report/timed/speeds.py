@@ -78,10 +78,12 @@ class Speeds:
             start=asked.start - first,
         )
 
-    def product(self, columns: int, bits: int, steps: float, *, a_in_registers: bool) -> float:
-        """Of `steps` instructions."""
+    def product(
+        self, columns: int, bits: int, steps: float, *, a_in_registers: bool = False, rows: int = 0
+    ) -> float:
+        """Of `steps` instructions; `rows`: of those in tensor memory."""
         each = self.rates.tensor_cycles(
-            min(MAX_COLUMNS, columns), bits, a_in_registers=a_in_registers
+            min(MAX_COLUMNS, columns), bits, a_in_registers=a_in_registers, rows=rows
         )
         return steps * each * self.power
 
