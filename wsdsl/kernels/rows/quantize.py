@@ -33,7 +33,8 @@ BY_BLOCK = """
 def quantize(X: {x}[M, N], Q: {q}[M, N], scales: {scales}[M, B]):
     for m in tiles(M):
         for n in tiles(N, by={block}):
-            most = max(max(abs(cast(X[m, n], f32)), over=n), {least})
+            x = cast(X[m, n], f32)
+            most = max(max(abs(x), over=n), {least})
             {scale}
             scales[m, (end(n) - 1) // {block}] = scale
             Q[m, n] = {code}
@@ -83,7 +84,7 @@ def quantize(
         hint = "a multiple of 16 up to 256; or left out, for whole rows"
         raise LaunchError(Finding(f"block is {block!r}", hint=hint))
     target, _ = rows.output(out, codes, (*LARGEST,))
-    ratio = "X[m, n] * inverse"
+    ratio = "x * inverse" if block else "X[m, n] * inverse"
     kernel = kernel_of(
         BY_BLOCK if block else ROWS,
         x=rows.dtype,
