@@ -208,8 +208,12 @@ class _Partition:
             entry = following
 
     def _is_work(self, op: b.ForRange) -> bool:
-        """Its items are this CTA's, or this cluster's: they have tiles of their own."""
-        ahead: list[Any] = [self.places.sums.of(v) for v in (op.start, op.stop)]
+        """Its items are this CTA's, or this cluster's: they have tiles of their own. Where no tile
+        is cut, it begins at that number; a loop that only ends by it walks a part of a dimension.
+        """
+        cut = any(isinstance(o, b.LaunchGrid) and o.contraction for o in self.kernel.body)
+        bounds = (op.start, op.stop) if cut else (op.start,)
+        ahead: list[Any] = [self.places.sums.of(v) for v in bounds]
         while ahead:
             x = ahead.pop()
             if isinstance(x, Linear):
