@@ -152,7 +152,7 @@ def test_the_text_is_what_one_would_write(name: str) -> None:
 
 def test_the_page_shows_these_texts() -> None:
     page = (Path(__file__).parents[1] / "docs" / "kernels.md").read_text()
-    page = page.partition("\n## lossless")[0]
+    page = page.partition("\n## matmul")[2].partition("\n## ")[0]
     shown = re.findall(r"^```python\n(@kernel\n.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert len(shown) == 3
     assert set(shown) <= {text.lstrip() for _, _, text in TEXTS.values()}

@@ -286,8 +286,14 @@ def product_of(a: str, b: str, total: str, n: int, swizzle: str) -> str:
 
 
 @needs_ptxas
-@pytest.mark.parametrize("swizzle", ["128B", "64B", "32B"])
-@pytest.mark.parametrize(("a", "b", "total"), PAIRS)
+@pytest.mark.parametrize(
+    ("a", "b", "total", "swizzle"),
+    [
+        *((*types, ("128B", "64B", "32B")[i % 3]) for i, types in enumerate(PAIRS)),
+        ("tf32", "tf32", "f32", "64B"),
+        ("tf32", "tf32", "f32", "32B"),
+    ],
+)
 def test_products_of_other_types(a: str, b: str, total: str, swizzle: str) -> None:
     wide = "s32" if total == "i32" else total
     ending = "" if total == "i32" else ", 1, 1"

@@ -106,8 +106,7 @@ def test_outputs() -> None:
     assert np.array_equal(out, exact.astype(np.float16))
 
 
-@pytest.mark.parametrize("palette", PALETTES)
-@pytest.mark.parametrize("decode", ["registers", "shared"])
+@pytest.mark.parametrize(("palette", "decode"), zip(PALETTES, ["registers", "shared"], strict=True))
 def test_proved(palette: Any, decode: Any) -> None:
     kernel, sizes = kernel_of(palette, "bf16"), sizes_of(16, 512, 1024)
     assert kernel.compile(Schedule(decode=decode), **sizes).prove()

@@ -145,14 +145,19 @@ SIZES = (
 )
 
 
-@pytest.mark.parametrize("unaligned", [(), ("A",), ("B",), ("A", "B", "C")], ids=str)
+UNALIGNED = ((), ("A",), ("B",), ("A", "B", "C"))
+
+
+@pytest.mark.parametrize("unaligned", [UNALIGNED[0], None], ids=["tma", "threads"])
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_right_in_any_order(name: str, unaligned: tuple[str, ...]) -> None:
-    case, kernel = CASES["gemm"], scheduled("gemm", SCHEDULES[name], unaligned)
-    # Threads that copy meet two sizes, other ones in the next schedule.
+def test_right_in_any_order(name: str, unaligned: tuple[str, ...] | None) -> None:
+    """Threads that copy meet two sizes, and bring other tensors in the next schedule."""
     own = list(SCHEDULES).index(name)
+    if by_threads := unaligned is None:
+        unaligned = UNALIGNED[1 + own % 3]
+    case, kernel = CASES["gemm"], scheduled("gemm", SCHEDULES[name], unaligned)
     for seed, sizes in enumerate(SIZES):
-        if unaligned and (seed + own) % 2:
+        if by_threads and (seed + own) % 2:
             continue
         arrays = inputs(case, seed, **sizes)
         wanted = expected(case, arrays)
@@ -160,7 +165,7 @@ def test_right_in_any_order(name: str, unaligned: tuple[str, ...]) -> None:
         check(case, arrays, wanted)
 
 
-@pytest.mark.parametrize("unaligned", [(), ("A",), ("B",), ("A", "B", "C")], ids=str)
+@pytest.mark.parametrize("unaligned", UNALIGNED, ids=str)
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_proved(name: str, unaligned: tuple[str, ...]) -> None:
     prove(scheduled("gemm", SCHEDULES[name], unaligned))
