@@ -15,7 +15,7 @@ SCALES = ("f32", "f8e8m0")
 LEAST = 2.0**-100
 """What the largest of a row counts as at the least, so that its inverse is finite."""
 MX = "f8e4m3", 32, "f8e8m0"
-BLOCKS = range(16, 257, 16)
+BLOCKS = (16, 32, 64, 128, 256)
 ROWS = """
 @kernel
 def quantize(X: {x}[M, N], Q: {q}[M, N], scales: {scales}[M]):
@@ -31,13 +31,12 @@ def quantize(X: {x}[M, N], Q: {q}[M, N], scales: {scales}[M]):
 BY_BLOCK = """
 @kernel
 def quantize(X: {x}[M, N], Q: {q}[M, N], scales: {scales}[M, B]):
-    for m in tiles(M):
-        for n in tiles(N, by={block}):
-            x = cast(X[m, n], f32)
-            most = max(max(abs(x), over=n), {least})
-            {scale}
-            scales[m, (end(n) - 1) // {block}] = scale
-            Q[m, n] = {code}
+    for m, n in tiles(M, N):
+        x = cast(X[m, n], f32)
+        most = max(max(abs(x), over=n, per={block}), {least})
+        {scale}
+        scales[m, index(n) // {block}] = scale
+        Q[m, n] = {code}
 """
 SCALE = {
     "f32": ("scale = most / {largest}", "inverse = {largest} / most"),
@@ -65,7 +64,7 @@ def quantize(
     x: [..., N] of f32, f16 or bf16, of torch, CuPy, JAX or NumPy.
     dtype: of the codes, f8e4m3, f8e5m2 or i8; or "mxfp8", which is f8e4m3 in blocks of 32 with
         scales of f8e8m0.
-    block: how many elements of a row share a scale, a multiple of 16 up to 256; all, if left out.
+    block: how many elements of a row share a scale, 16, 32, 64, 128 or 256; all, if left out.
     scale_dtype: f32, or f8e8m0, powers of two.
     out: [..., N], contiguous: the codes are written there. Else allocated.
     options: schedule, stream, exact and on_miss, as for kernels.
@@ -81,7 +80,7 @@ def quantize(
     rows, codes = rows_of("x", x), _one_of("codes", dtype, (*LARGEST,))
     scales = _one_of("scales", scale_dtype, SCALES)
     if block is not None and block not in BLOCKS:
-        hint = "a multiple of 16 up to 256; or left out, for whole rows"
+        hint = "16, 32, 64, 128 or 256; or left out, for whole rows"
         raise LaunchError(Finding(f"block is {block!r}", hint=hint))
     target, _ = rows.output(out, codes, (*LARGEST,))
     ratio = "x * inverse" if block else "X[m, n] * inverse"
@@ -92,9 +91,7 @@ def quantize(
         scales=scales,
         block=block,
         least=LEAST,
-        scale=("\n" + " " * (12 if block else 8))
-        .join(SCALE[scales])
-        .format(largest=LARGEST[codes]),
+        scale=("\n" + " " * 8).join(SCALE[scales]).format(largest=LARGEST[codes]),
         code=f"round({ratio})" if codes == "i8" else ratio,
     )
     shape = (*rows.shape[:-1], *((-(-rows.shape[-1] // block),) if block else ()))
