@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from tests.case_data import right_and_proved
+from tests.case_data import check, expected, inputs, right_and_proved
 from tests.kernels import CASES
 from tests.tensor_memory import columns_of, scheduled
 from wsdsl import CompileError, Schedule, ScheduleError, parse
@@ -15,14 +15,32 @@ from wsdsl.ir.types import Columns
 from wsdsl.lowering.pipeline import lower, scheduled_tile
 
 LOWERED = (
-    "mn_major", "two_products", "batched", "reduce_narrow", "product_tf32",
-    "product_f8e5m2_f8e4m3", "product_u8_i8", "scale",
+    "mn_major", "two_products", "two_loops", "accumulated_in_nest", "batched", "reduce_narrow",
+    "product_tf32", "product_f8e5m2_f8e4m3", "product_u8_i8", "scale",
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("name", LOWERED)
 def test_values_are_right_and_the_kernel_is_proved(name: str) -> None:
     right_and_proved(CASES[name], Schedule(arch="sm_100a"))
+
+
+@pytest.mark.parametrize(("k", "more"), [(0, 72), (136, 0), (0, 0)])
+def test_sums_that_nothing_is_added_to_are_zeros(k: int, more: int) -> None:
+    case = CASES["two_loops"]
+    arrays = inputs(case, K=k, L=more)
+    case.kernel.simulate(*arrays.values(), schedule=Schedule(arch="sm_100a"))
+    check(case, arrays, expected(case, arrays))
+
+
+def test_both_architectures_give_the_same_values() -> None:
+    case, found = CASES["epilogue"], []
+    for arch in ("sm_90a", "sm_100a"):
+        arrays = inputs(case)
+        tile = dict(m=128, n=64, k=64)
+        case.kernel.simulate(*arrays.values(), schedule=Schedule(arch=arch, tile=tile))  # type: ignore[arg-type]
+        found.append(arrays["C"].tobytes())
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("name", ["gemm", "epilogue", "row_softmax", "gathered_bias"])
@@ -62,7 +80,8 @@ def refused(name: str, arch: str = "sm_100a") -> str:
     [
         ("widened", "a computed operand of `@` is not lowered"),
         ("block_scaled", "what a loop computes of its products"),
-        ("each_inside", "a product in a condition or in `each`"),
+        ("each_inside", "what a loop computes of its products"),
+        ("nested", "a loop that carries more than sums from zeros"),
         ("part", "a sum over a part of a dimension"),
     ],
 )

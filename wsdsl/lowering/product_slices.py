@@ -31,9 +31,9 @@ from wsdsl.ir.slot_ops import (
     SlotTile,
     SumToSlot,
 )
-from wsdsl.ir.tile_ops import Constant, DimSize, ForTiles, Map, Store
-from wsdsl.ir.types import BOOL, I32, Slot, Tile
-from wsdsl.ir.walk import Namer, walk
+from wsdsl.ir.tile_ops import Constant, Contract, DimSize, ForEach, ForTiles, Map, Store
+from wsdsl.ir.types import BOOL, I32, DType, Slot, Tile
+from wsdsl.ir.walk import Namer, walk, yielded
 from wsdsl.lowering.passes.drop_unused import without_unused
 from wsdsl.lowering.slots import SlotGroup
 from wsdsl.lowering.tensor_sums import multiplies
@@ -67,41 +67,83 @@ def compute_slice(
     """The rest of it."""
     slot = Value(namer.new("slot"), Slot())
     fields = {edge.values[0]: n for n, edge in enumerate(sums.edges)}
-    made = list[Op]()
+    started = _Started(namer, sizes)
     for op in body:
         if isinstance(op, OF_OPERANDS):
             continue
         if not multiplies(op):
-            made.append(op)
+            started.ops.append(op)
             continue
-        if not any(isinstance(o, ConsumerWait) for o in made):
-            made.append(ConsumerWait(result=slot, ring=ring, loc=sums.loc))
-        started = _started(op, made, namer, sizes) if isinstance(op, ForTiles) else None
+        if not any(isinstance(o, ConsumerWait) for o in started.ops):
+            started.ops.append(ConsumerWait(result=slot, ring=ring, loc=sums.loc))
+        started.behind(op)
         for value in results_of(op):
-            where = dict[str, Any](slot=slot, field=fields[value], loc=op.loc)
-            made.append(SlotSum(result=value, started=started, **where))
-    made.append(ConsumerRelease(slot=slot, loc=sums.loc))
-    return without_unused(tuple(made))
+            if value in fields:
+                where = dict[str, Any](slot=slot, field=fields[value], loc=op.loc)
+                known = started.flags[value]
+                started.ops.append(SlotSum(result=value, started=known, **where))
+    return without_unused((*started.ops, ConsumerRelease(slot=slot, loc=sums.loc)))
 
 
-def _started(op: ForTiles, made: list[Op], namer: Namer, sizes: Mapping[str, int]) -> Value:
-    """Whether the loop has an iteration; its ops are added to `made`."""
-    start, stop = op.start, op.stop
-    if stop is None:
-        stop = Value(namer.new(f"size_{op.dim}"), Tile(I32))
-        known = op.dim in sizes
-        size = (
-            Constant(result=stop, value=sizes[op.dim])
-            if known
-            else DimSize(result=stop, dim=op.dim)
-        )
-        made.append(size)
-    if start is None:
-        start = Value(namer.new("c0"), Tile(I32))
-        made.append(Constant(result=start, value=0))
-    started = Value(namer.new("any"), Tile(BOOL))
-    made.append(Map(result=started, fn="gt", args=(stop, start), loc=op.loc))
-    return started
+class _Started:
+    """Whether products were added to sums: `flags`, None where they were in any case. What computes
+    that goes to `ops`.
+    """
+
+    def __init__(self, namer: Namer, sizes: Mapping[str, int]) -> None:
+        self.namer, self.sizes = namer, sizes
+        self.ops: list[Op] = []
+        self.flags: dict[Value, Value | None] = {}
+
+    def map(self, fn: str, *args: Value) -> Value:
+        made = Value(self.namer.new("any"), Tile(BOOL))
+        self.ops.append(Map(result=made, fn=fn, args=args))
+        return made
+
+    def behind(self, op: Op) -> None:
+        """The results of a product, or of a loop with some."""
+        if isinstance(op, Contract):
+            self.flags[op.result] = None
+            return
+        assert isinstance(op, (ForTiles, ForEach))
+        runs = self.map("gt", self.size(op.dim), self.constant(0, I32))
+        for first, arg, last, made in zip(
+            op.init, op.args, yielded(op.body), op.result, strict=True
+        ):
+            inside = self.within(op.body, arg, last)
+            own = runs if inside is None else self.map("and", runs, inside)
+            known = self.flags.get(first, own)
+            if first in self.flags and known is not None:
+                known = self.map("or", known, own)
+            self.flags[made] = known
+
+    def within(self, body: Region, arg: Value, last: Value) -> Value | None:
+        """Whether an iteration adds to what it carries."""
+        found: Value | None = self.constant(False, BOOL)
+        value = last
+        while value != arg:
+            op = next(o for o in body if value in results_of(o))
+            if isinstance(op, Contract):
+                return None
+            assert isinstance(op, (ForTiles, ForEach))
+            at = op.result.index(value)
+            runs = self.map("gt", self.size(op.dim), self.constant(0, I32))
+            inside = self.within(op.body, op.args[at], yielded(op.body)[at])
+            own = runs if inside is None else self.map("and", runs, inside)
+            found, value = self.map("or", found, own), op.init[at]
+        return found
+
+    def constant(self, value: int | bool, dtype: DType) -> Value:
+        made = Value(self.namer.new("c"), Tile(dtype))
+        self.ops.append(Constant(result=made, value=value))
+        return made
+
+    def size(self, dim: str) -> Value:
+        if dim in self.sizes:
+            return self.constant(self.sizes[dim], I32)
+        made = Value(self.namer.new(f"size_{dim}"), Tile(I32))
+        self.ops.append(DimSize(result=made, dim=dim))
+        return made
 
 
 def _stores(op: Op) -> bool:

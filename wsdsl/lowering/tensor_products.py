@@ -53,12 +53,22 @@ class TensorProducts:
         for op in walk(partition.body):
             if isinstance(op, SumToTensor):
                 self.places[op.value] = op
-        # From the outside in: what a loop hands on lies where its result does.
-        for op in walk(partition.body):
-            if isinstance(op, ForRange):
-                for made, last in zip(op.result, yielded(op.body), strict=True):
-                    if made in self.places:
-                        self.places[last] = self.places[made]
+        # What a loop carries, and what a product adds to, lies where the result does.
+        num = 0
+        while num < len(self.places):
+            num = len(self.places)
+            for op in walk(partition.body):
+                if isinstance(op, ForRange):
+                    for *held, made in zip(
+                        op.init, op.args, yielded(op.body), op.result, strict=True
+                    ):
+                        self.lie(made, held)
+                elif isinstance(op, Contract) and op.acc is not None:
+                    self.lie(op.result, [op.acc])
+
+    def lie(self, made: Value, held: list[Value]) -> None:
+        if made in self.places:
+            self.places |= dict.fromkeys(held, self.places[made])
 
     @property
     def partition(self) -> Partition:

@@ -10,15 +10,27 @@ for them: products of a tile run while the sums of the one before are read.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from wsdsl.diagnostics import Finding
-from wsdsl.ir.op import Kernel, Op, Value, once, operands, regions, results_of
+from wsdsl.ir.op import Kernel, Op, Region, Value, once, operands, results_of
 from wsdsl.ir.ranges import walks_a_part
 from wsdsl.ir.tcgen05 import COLUMNS, LANES
-from wsdsl.ir.tile_ops import Block, Constant, Contract, DimSize, ForTiles, Load, Map, Store, Yield
+from wsdsl.ir.tile_ops import (
+    Block,
+    Constant,
+    Contract,
+    DimSize,
+    ForEach,
+    ForTiles,
+    Load,
+    Map,
+    Store,
+    Yield,
+)
 from wsdsl.ir.types import Tile
-from wsdsl.ir.walk import used_inside, walk, yielded
+from wsdsl.ir.walk import uses, walk, yielded
 from wsdsl.lowering.axes import axes_of, output_nest
 from wsdsl.lowering.edge import Edge
 from wsdsl.lowering.product_operands import computed_operands
@@ -36,6 +48,8 @@ def sum_slots(kernel: Kernel) -> tuple[SlotGroup, ...]:
     makers = [op for op in body if multiplies(op)] if kernel.target.has_tensor_memory else []
     if not makers:
         return ()
+    # What more is added to crosses as a part of that.
+    inside = {v for op in makers for v in operands(op)}
     ring = 1 + max((group.ring for group in operand_slots(kernel)), default=-1)
     edges = [
         Edge(
@@ -44,7 +58,7 @@ def sum_slots(kernel: Kernel) -> tuple[SlotGroup, ...]:
             producer="mma",
             consumers=("compute",),
             layout=value.as_tile,
-            produced_in=op.index if isinstance(op, ForTiles) else None,
+            produced_in=op.index if isinstance(op, (ForTiles, ForEach)) else None,
             consumed_in=None,
             space="TMEM",
             ring=ring,
@@ -52,6 +66,7 @@ def sum_slots(kernel: Kernel) -> tuple[SlotGroup, ...]:
         )
         for op in makers
         for value in results_of(op)
+        if value not in inside
     ]
     places = [i for i, op in enumerate(body) if op in makers]
     return (SlotGroup(body, places[0], places[-1], edges),)
@@ -94,48 +109,82 @@ def unfit_sums(kernel: Kernel) -> Iterator[Finding]:
             yield Finding(what, op.loc, 'convert to f8e4m3 or f16, or compile for arch="sm_100a"')
         if computed_operands(kernel, op):
             yield Finding(f"a computed operand of `@` {told}", op.loc, elsewhere)
-    zeros = tiles_of_zeros(kernel.body)
-    for op in output_nest(kernel)[1]:
+    ready = tiles_of_zeros(kernel.body)
+    body = output_nest(kernel)[1]
+    counts = Counter(uses(body))
+    for op in body:
         if multiplies(op):
-            yield from _unfit_maker(op, zeros, told, elsewhere)
+            yield from _unfit_maker(op, ready, counts, told, elsewhere)
 
 
-def _unfit_maker(op: Op, zeros: set[Value], told: str, elsewhere: str) -> Iterator[Finding]:
-    """A product of a tile, or a loop that does nothing but add products to sums."""
-    if isinstance(op, Contract):
-        if op.acc is not None and op.acc not in zeros:
-            yield Finding(f"a product that is added to another value {told}", op.loc, elsewhere)
-        return
-    if not isinstance(op, ForTiles):
-        yield Finding(f"a product in a condition or in `each` {told}", op.loc, elsewhere)
-        return
-    if walks_a_part(op):
-        yield Finding(f"a sum over a part of a dimension {told}", op.loc, elsewhere)
-    products = {inner.result: inner for inner in op.body if isinstance(inner, Contract)}
-    for inner in op.body:
-        scalar = isinstance(inner, (Block, Constant, DimSize, Map)) and not (
-            isinstance(inner, Map) and _is_tile(inner.result)
-        )
-        if isinstance(inner, Store) or regions(inner):
-            what = "a store beside products of a loop" if isinstance(inner, Store) else "a loop"
-            yield Finding(f"{what} in a loop with products {told}", inner.loc, elsewhere)
-        elif not scalar and not isinstance(inner, (Contract, Load, Yield)):
-            yield Finding(
-                f"what a loop computes of its products, or beside them, {told}",
-                inner.loc,
-                elsewhere,
-            )
-    loads = {inner.result for inner in op.body if isinstance(inner, Load)}
-    taken = {v for product in products.values() for v in (product.a, product.b)}
-    for inner in op.body:
-        others = {*operands(inner), *used_inside(inner)} & (loads - taken)
-        if others:
-            yield Finding(f"what a loop computes beside its products {told}", inner.loc, elsewhere)
-    for first, arg, last in zip(op.init, op.args, yielded(op.body), strict=True):
-        product = products.get(last)
-        if product is None or product.acc != arg or first not in zeros:
-            at = product.loc if product else op.loc
-            yield Finding(f"a loop that carries more than sums from zeros {told}", at, elsewhere)
+def _unfit_maker(
+    op: Op, ready: set[Value], counts: Counter[Value], told: str, elsewhere: str
+) -> Iterator[Finding]:
+    """A product, or a loop that does nothing but add products to sums; `ready` are zeros, and sums
+    that nothing else reads: more is added to them where they lie.
+    """
+    match op:
+        case Contract():
+            if op.acc is not None and op.acc not in ready:
+                what = f"a product that is added to another value {told}"
+                yield Finding(what, op.loc, elsewhere)
+            results = [op.result]
+        case ForTiles() | ForEach():
+            if walks_a_part(op):
+                yield Finding(f"a sum over a part of a dimension {told}", op.loc, elsewhere)
+            if not ready.issuperset(op.init):
+                what = f"a loop that carries more than sums from zeros {told}"
+                yield Finding(what, op.loc, elsewhere)
+            ready |= {v for v in op.args if counts[v] == 1}
+            for inner in op.body:
+                yield from _unfit_inside(inner, op, ready, counts, told, elsewhere)
+            carried = zip(op.args, yielded(op.body), strict=True)
+            if not all(_is_added_to(op.body, *each) for each in carried):
+                what = f"a loop that carries more than sums of products {told}"
+                yield Finding(what, op.loc, elsewhere)
+            results = [*op.result]
+        case _:
+            yield Finding(f"a product in a condition {told}", op.loc, elsewhere)
+            results = []
+    ready |= {v for v in results if counts[v] == 1}
+
+
+def _unfit_inside(
+    op: Op,
+    loop: ForTiles | ForEach,
+    ready: set[Value],
+    counts: Counter[Value],
+    told: str,
+    elsewhere: str,
+) -> Iterator[Finding]:
+    """Of a loop with products."""
+    if multiplies(op):
+        yield from _unfit_maker(op, ready, counts, told, elsewhere)
+    elif isinstance(op, Load):
+        operand = any(isinstance(o, Contract) and op.result in (o.a, o.b) for o in walk(loop.body))
+        if _is_tile(op.result) and not operand:
+            yield Finding(f"what a loop loads beside operands {told}", op.loc, elsewhere)
+    elif isinstance(op, Store):
+        yield Finding(f"a store in a loop with products {told}", op.loc, elsewhere)
+    elif not isinstance(op, (Block, Constant, DimSize, Map, Yield)) or any(
+        map(_is_tile, results_of(op))
+    ):
+        what = f"what a loop computes of its products, or beside them, {told}"
+        yield Finding(what, op.loc, elsewhere)
+
+
+def _is_added_to(body: Region, arg: Value, last: Value) -> bool:
+    """Whether a loop does nothing else to what it carries."""
+    made = {v: op for op in body for v in results_of(op)}
+    while last != arg:
+        match made.get(last):
+            case Contract(acc=Value() as acc):
+                last = acc
+            case (ForTiles() | ForEach()) as op:
+                last = op.init[op.result.index(last)]
+            case _:
+                return False
+    return True
 
 
 def _is_tile(value: Value) -> bool:
