@@ -43,6 +43,14 @@ def _whole_numbers(sizes: Mapping[str, int]) -> dict[str, Any]:
     return {"X": rng.integers(-999, 999, (sizes["M"], sizes["N"])).astype(np.float32)}
 
 
+def _bounded(sizes: Mapping[str, int]) -> dict[str, Any]:
+    """Without NaN; the largest of a row is there twice, so that shares are exact."""
+    rng = np.random.default_rng(4)
+    x = rng.integers(-9, 9, (sizes["M"], sizes["N"])).astype(np.float32)
+    x[:, [5, 77]] = 9
+    return {"X": x}
+
+
 def _bits(sizes: Mapping[str, int]) -> dict[str, Any]:
     rng = np.random.default_rng(2)
     return {"X": rng.integers(0, 2**32, (sizes["M"], sizes["N"])).astype(np.uint32)}
@@ -110,11 +118,32 @@ def cumulative(X: f32[M, N], Y: f32[M, N], Z: u32[M, N]):
             before += sum(x, over=n)
             bits += sum(bitcast(whole, u32), over=n)
 """
+TOPK = """
+@kernel
+def largest(X: f32[M, N], V: f32[M, K], I: i32[M, K]):
+    for m in tiles(M):
+        v, i = full(f32[m, K], -inf), full(i32[m, K], 2147483647)
+        for n in tiles(N):
+            v, i = topk(X[m, n], K, v, i, over=n)
+        V[m, :] = v
+        I[m, :] = i
+"""
+ROUTER = """
+@kernel
+def router(X: f32[M, N], V: f32[M, K], I: i32[M, K]):
+    for m in tiles(M):
+        v, i = topk(X[m, :], K, over=N)
+        top = exp(v - max(v, over=K))
+        V[m, :] = top / sum(top, over=K)
+        I[m, :] = i
+"""
 WORD_KERNELS = {
     "hash": WordKernel(HASH, dict(M=70, N=300), _bits),
     "places": WordKernel(PLACES, dict(M=70, N=300), _few_values, (None, dict(m=64, n=16))),
     "whole_rows": WordKernel(WHOLE_ROWS, dict(M=70, N=200), _few_values),
     "cumulative": WordKernel(CUMSUM, dict(M=70, N=300), _whole_numbers, (None, dict(m=64, n=16))),
+    "largest": WordKernel(TOPK, dict(M=70, N=300, K=4), _few_values, (None, dict(m=64, n=16))),
+    "router": WordKernel(ROUTER, dict(M=70, N=128, K=2), _bounded),
     "fp8": WordKernel(FP8, dict(M=70, N=456, NB=4), _floats, (None, dict(m=64, n=256))),
     "mxfp8": WordKernel(MXFP8, dict(M=70, N=296, NB=10), _floats, (None, dict(m=64, n=32))),
 }

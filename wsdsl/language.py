@@ -95,6 +95,7 @@ __all__ = [
     "tanh",
     "tf32",
     "tiles",
+    "topk",
     "u4",
     "u8",
     "u16",
@@ -236,6 +237,13 @@ def argmin(x: Tile, *, over: Any) -> Tile:
 def cumsum(x: Tile, *, over: Any) -> Tile:
     """The sum of the elements up to each one along the axis, that one too."""
     raise not_python("cumsum")
+
+
+def topk(x: Tile, k: Any, /, *, over: Any) -> tuple[Tile, Tile]:
+    """`v, i = topk(x, K, over=n)`: the K largest along the axis, in descending order, and their
+    indices, i32; of equal ones the least index first, NaN before all. K is a dimension.
+    """
+    raise not_python("topk")
 
 
 def fma(a: Tile | Scalar, b: Tile | Scalar, c: Tile | Scalar) -> Tile:

@@ -8,8 +8,9 @@ import wsdsl
 from tests.frontend.mistakes import HEAD, body
 from tests.frontend.syntax_mistakes import SYNTAX_MISTAKES
 from tests.frontend.type_mistakes import TYPE_MISTAKES
+from tests.frontend.word_mistakes import WORD_MISTAKES
 
-MISTAKES = SYNTAX_MISTAKES | TYPE_MISTAKES
+MISTAKES = SYNTAX_MISTAKES | TYPE_MISTAKES | WORD_MISTAKES
 
 
 def refused(text: str) -> wsdsl.WsdslError:

@@ -337,15 +337,6 @@ def k(C: bool[M]):
     "element_type_as_function": body("C[m, n] = f32(r[m])"),
     "where_of_a_number": body("C[m, n] = where(1, 2.0, 3.0)"),
     "fma_of_integers": body("C[m, n] = fma(r[m], r[m], r[m])"),
-    "blocks": body("""
-C[m, n] = max(A[m, :], per=32) + sum(A[m, :], over=K, per=0)
-C[m, n] = min(A[m, :], over=K, per=alpha) + argmax(A[m, :], over=K, per=2)
-C[m, n] = sum(cumsum(A[m, :]), over=K) + cumsum(alpha, over=m)
-"""),
-    "bits_of_floats": body("""
-C[m, n] = cast(popcount(alpha), f32) + cast(mulhi(alpha, 2.0), f32)
-C[m, n] = cast(mulhi(cast(r[m], u8), 3) + cast(mulhi(r[m]), u8), f32)
-"""),
     "unknown_keyword": body("C[m, n] = sum(A[m, :], axis=K)"),
     "axis_of_another_tensor": body("""
 for k in tiles(K):

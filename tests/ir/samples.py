@@ -41,6 +41,10 @@ SAMPLES: dict[str, tuple[str, str]] = {
         "%x: f32[m, n]",
         '%y: f32[m, n] = reduce_blocks(fn="max", x=%x, axis="n", size=32)',
     ),
+    "top_k": (
+        "%x: f32[m, n], %K: axis<K of K>",
+        '%i: i32[m, K] = top_k(x=%x, axis="n", into=%K, places=True)',
+    ),
     "scan": ("%x: f32[m, n]", '%y: f32[m, n] = scan(x=%x, axis="n")'),
     "constant": ("", "%x: f32 = constant(value=-inf)"),
     "full": ("%x: f32", "%y: f32[m, n] = full(value=%x)"),

@@ -170,3 +170,27 @@ def test_the_last_of_a_block_stays_and_tiles_do_not_cut_it() -> None:
         assert np.array_equal(s, 2 * x[:, [31, 63, 95, 99]])
     with pytest.raises(ScheduleError, match="tile n=16 cuts blocks of 32"):
         kernel.compile(schedule=Schedule(tile=dict(m=64, n=16)))
+
+
+ROWS = """
+@kernel
+def scaled(X: f32[M, N], S: f32[M, NB]):
+    for m in tiles(M):
+        total = zeros(f32[m])
+        for n in tiles(N):
+            total += sum(X[m, n], over=n)
+        for n in tiles(N):
+            S[m, index(n) // 32] = max(X[m, n] / total, over=n, per=32)
+"""
+
+
+def test_of_rows_that_are_held() -> None:
+    """What was one loop is another axis: blocks go along the one that stands for both."""
+    kernel = parse(ROWS).scaled
+    x = np.random.default_rng(0).integers(1, 9, (5, 2048)).astype(np.float32)
+    wanted = blocks(x / x.sum(1, keepdims=True), 32)
+    s = np.zeros((5, 64), np.float32)
+    kernel.simulate(x, s)
+    np.testing.assert_allclose(s, wanted, rtol=1e-6)
+    with pytest.raises(ScheduleError, match="a store for each block along `n` in a loop"):
+        kernel.compile(schedule=Schedule(tile=dict(m=64, n=128)))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wsdsl import Schedule, TypeCheckError, parse
+from wsdsl import Schedule, ScheduleError, TypeCheckError, parse
 
 TEXT = """
 @kernel
@@ -77,3 +77,13 @@ def test_what_would_show_the_tile_is_refused() -> None:
     text = TEXT.format(t="f32", s="f32").replace("before + cumsum", "cumsum")
     with pytest.raises(TypeCheckError, match="how large the tiles are"):
         parse(text).walked.compile()
+
+
+def test_warps_do_not_share_rows() -> None:
+    kernel = parse(TEXT.format(t="f32", s="f32")).walked
+    with pytest.raises(ScheduleError, match="warps share the rows of tiles of 2 rows"):
+        kernel.compile(schedule=Schedule(tile=dict(m=2, n=256)))
+    x = inputs("f32", 200)
+    y = np.zeros_like(x)
+    kernel.simulate(x, y, schedule=Schedule(tile=dict(m=4, n=128)))
+    assert np.array_equal(y, x.cumsum(1))

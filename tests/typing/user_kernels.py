@@ -3,9 +3,12 @@
 from wsdsl import (
     Schedule,
     abs,
+    argmax,
+    argmin,
     bf16,
     boolean,
     cast,
+    cumsum,
     dims,
     each,
     end,
@@ -20,11 +23,14 @@ from wsdsl import (
     lookup,
     max,
     min,
+    mulhi,
+    popcount,
     relu,
     round,
     rsqrt,
     sum,
     tiles,
+    topk,
     where,
     zeros,
 )
@@ -80,6 +86,18 @@ def batched(X: f32[B, M, D], table: f32[16], mask: boolean[M], Y: f32[B, M], S: 
             y = sum(x * x, over=D) * rsqrt(min(x, over=D) / cast(D, f32) + 1e-6)
             Y[b, m] += where(mask[m], y, lookup(table, index(m) // 128))
             S[b, (end(m) - 1) // 128] = max(y, over=m) ** 2.0
+
+
+@kernel
+def words(X: f32[M, N], V: f32[M, K], Y: f32[M, N], S: f32[M, B], P: i32[M, K]):
+    for m in tiles(M):
+        x = X[m, :]
+        v, i = topk(x, K, over=N)
+        V[m, :] = v
+        P[m, :] = i + argmax(x, over=N) - argmin(x, over=N) + popcount(mulhi(i, 3))
+        s = max(abs(x), over=N, per=32)
+        Y[m, :] = cumsum(x / s, over=N)
+        S[m, index(N) // 32] = s
 
 
 def run(x: object) -> str:

@@ -63,7 +63,6 @@ FOREIGN: dict[str, str] = {
     "log_softmax": "`x - max(x, over=n) - log(sum(exp(x - max(x, over=n)), over=n))`",
     "cumprod": _IN_LOOP,
     "sort": "sort before the call",
-    "topk": "sort before the call",
     # Elementwise
     "maximum": "`max(x, y)`",
     "minimum": "`min(x, y)`",

@@ -1,4 +1,4 @@
-"""Words that go over an axis: `sum`, `max` and `min`, `argmax` and `argmin`, `cumsum`."""
+"""Words that go over an axis: `sum`, `max` and `min`, `argmax` and `argmin`, `cumsum`, `topk`."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING
 from wsdsl.frontend import syntax as s
 from wsdsl.frontend import typed
 from wsdsl.frontend.dtypes import is_small
-from wsdsl.frontend.entities import POISON, DimName, Entity, Literal, Poison, Value
+from wsdsl.frontend.entities import POISON, DimName, Entity, Literal, Poison, Several, Value
 from wsdsl.frontend.typed import AxisRef
+from wsdsl.ir.tile_ops import NOWHERE
 from wsdsl.ir.types import BOOL, F32, I32, Tile
 
 if TYPE_CHECKING:
     from wsdsl.frontend.expressions import Expressions
 
 Word = Callable[["Expressions", s.Call], Entity]
-OVER = ("sum", "max", "min", "argmax", "argmin", "cumsum")
+OVER = ("sum", "max", "min", "argmax", "argmin", "cumsum", "topk")
 """What takes `over=axis`."""
-NOWHERE = 2**31 - 1
-"""The index of nothing."""
 
 
 def axis_of(e: Expressions, node: s.Expr) -> AxisRef | Poison:
@@ -90,7 +89,7 @@ def _of_what(e: Expressions, name: str, node: s.Call) -> Poison:
 def _tile_and_axis(
     e: Expressions, name: str, node: s.Call, over: s.Keyword
 ) -> tuple[typed.Expr, AxisRef] | Poison:
-    if len(node.args) != 1:
+    if len(node.args) != 1 and name != "topk":
         hint = f"combine them first: {name}(a + b, over=axis)"
         return e.report.error(f"`{name}(…, over=…)` takes one tile", node.loc, hint)
     x, axis = e.typed(node.args[0]), axis_of(e, over.value)
@@ -170,3 +169,42 @@ def position(name: str) -> Word:
         return _over_axis("min", e.ops.in_order(places, x.type.axes), axis, node)
 
     return word
+
+
+def topk(e: Expressions, node: s.Call) -> Entity:
+    """`v, i = topk(x, K, over=n)`: two tiles with the axis K in the place of n. Of what a loop
+    found before, `v, i = topk(x, K, v, i, over=n)`.
+    """
+    usage = "v, i = topk(x, K, over=n), with K a dimension: V: f32[M, K], V[m, :] = v"
+    if len(node.args) not in (2, 4):
+        told = f"`topk` takes a tile and how many, not {len(node.args)} arguments"
+        return e.report.error(told, node.loc, usage)
+    found, into = _given(e, "topk", node), e.entity(node.args[1])
+    before = [e.typed(a) for a in node.args[2:]]
+    if isinstance(found, Poison) or isinstance(into, Poison):
+        return POISON
+    if not isinstance(into, DimName):
+        told = "how many is a dimension, by which the results are indexed"
+        return e.report.error(told, node.args[1].loc, usage)
+    x, axis = found
+    if into.name in x.type.axes:
+        told = f"the tile has the axis `{into.name}` already"
+        return e.report.error(told, node.args[1].loc, usage)
+    x = e.once("x", e.ops.cast(x, F32) if is_small(x.type.dtype) else x)
+    axes = tuple(into.name if a == axis.name else a for a in x.type.axes)
+    kinds = Tile(x.type.dtype, axes), Tile(I32, axes)
+    known: list[typed.Expr] = []
+    for held, kind, arg in zip(before, kinds, node.args[2:], strict=False):
+        if isinstance(held, Poison):
+            return held
+        if held.type.dtype != kind.dtype or set(held.type.axes) != set(axes):
+            told = f"what was found before is {held.type}, and what is found here {kind}"
+            hint = f"v, i = full({kind}, …), full({kinds[1]}, {NOWHERE}) in front of the loop"
+            return e.report.error(told, arg.loc, hint)
+        known.append(e.once("before", held))
+    taken = AxisRef(into.name, into.name, whole=True)
+    values, places = (
+        typed.TopK(x, axis, taken, tuple(known), where, type=kind, loc=node.loc)
+        for where, kind in zip((False, True), kinds, strict=True)
+    )
+    return Several((values, places), "topk")

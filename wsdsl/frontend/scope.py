@@ -23,7 +23,7 @@ from wsdsl.ir.types import DTYPES
 
 WORDS = (
     "tiles", "each", "end", "zeros", "full", "index", "cast", "bitcast", "where", "lookup", "sum",
-    "max", "min", "argmax", "argmin", "cumsum", "fma", "mulhi", "popcount", "dims",
+    "max", "min", "argmax", "argmin", "cumsum", "topk", "fma", "mulhi", "popcount", "dims",
     *(f for f in UNARY_FUNCTIONS if f not in ("neg", "not")),
 )  # fmt: skip
 

@@ -188,8 +188,9 @@ class Tiling:
                 return given if given.is_known else seen(given, op)
             case t.Reduce():
                 return self.reduce(op)
-            case t.Scan():
-                given = self.of(op.x)
+            case t.Scan() | t.TopK():
+                before = op.before if isinstance(op, t.TopK) else ()
+                given = known([self.of(v) for v in (op.x, *before)], op)
                 return seen(given, op) if op.axis == self.axis or not given.is_known else given
             case t.ReduceBlocks():
                 given = self.of(op.x)

@@ -74,7 +74,7 @@ def _escapes(kernel: Kernel) -> Iterator[tuple[t.ForTiles, Escape]]:
 
 def _is_cured_by_one_tile(loop: t.ForTiles, escape: Escape) -> bool:
     is_all = not loop.init and loop.start is None and loop.stop is None
-    return is_all and isinstance(escape.cause, (t.Reduce, t.Scan, t.Contract))
+    return is_all and isinstance(escape.cause, (t.Reduce, t.Scan, t.TopK, t.Contract))
 
 
 def _may_be_tried(loop: t.ForTiles, escape: Escape) -> bool:

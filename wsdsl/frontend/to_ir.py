@@ -160,6 +160,12 @@ class _Converter:
                 x = self.expr(node.x)
                 made = self.fresh(node.type, wish)
                 op = ops.Scan(result=made, x=x, axis=node.axis.name, loc=loc)
+            case t.TopK():
+                x, into = self.expr(node.x), self.axis(node.into, loc)
+                before = tuple(self.expr(e) for e in node.before)
+                made = self.fresh(node.type, wish)
+                over = dict[str, Any](result=made, x=x, axis=node.axis.name, loc=loc)
+                op = ops.TopK(**over, into=into, before=before, places=node.places)
             case t.Full():
                 value = self.expr(node.value)
                 for axis in node.axes:

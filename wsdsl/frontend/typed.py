@@ -102,6 +102,15 @@ class Scan(Typed):
 
 
 @dataclass(eq=False, repr=False)
+class TopK(Typed):
+    x: Expr
+    axis: AxisRef
+    into: AxisRef
+    before: tuple[Expr, ...]
+    places: bool
+
+
+@dataclass(eq=False, repr=False)
 class Full(Typed):
     value: Expr
     axes: tuple[AxisRef, ...]
@@ -135,8 +144,8 @@ class DimSize(Typed):
 
 
 Expr = (
-    Ref | Const | Map | Cast | Bitcast | Contract | Reduce | Scan | Full | Index | End | Load
-    | Lookup | DimSize
+    Ref | Const | Map | Cast | Bitcast | Contract | Reduce | Scan | TopK | Full | Index | End
+    | Load | Lookup | DimSize
 )  # fmt: skip
 Entry = Expr | AxisRef
 

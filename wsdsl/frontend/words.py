@@ -17,7 +17,7 @@ from wsdsl.frontend.entities import (
     TypeName,
     Value,
 )
-from wsdsl.frontend.reduction_words import OVER, axis_of, cumsum, position, reduction
+from wsdsl.frontend.reduction_words import OVER, axis_of, cumsum, position, reduction, topk
 from wsdsl.frontend.typed import TensorRef
 from wsdsl.ir.tile_ops import UNARY_FUNCTIONS
 from wsdsl.ir.types import BOOL, DTYPES, I32, DType, Tile
@@ -222,4 +222,5 @@ WORDS: dict[str, tuple[int | None, Word, str]] = {
     **{name: (None, reduction(name), "") for name in ("sum", "max", "min")},
     **{name: (None, position(name), "") for name in ("argmax", "argmin")},
     "cumsum": (None, cumsum, ""),
+    "topk": (None, topk, ""),
 }

@@ -114,7 +114,9 @@ RANGES: dict[type[Op], dict[str, Check]] = {
     f.WgmmaWait: dict(pending=between(0, MAX_GROUPS)),
     f.Iota: dict(apart=one_of(16, 32)),
     f.Slice: dict(start=between(0)),
-    f.ReduceColumns: dict(fn=one_of("add", "max", "min"), size=one_of(0, 2, 4, 8, 16, 32, 64, 128)),
+    f.ReduceColumns: dict(
+        fn=one_of("add", "max", "min"), size=one_of(0, 2, 4, 8, 16, 32, 64, 128, 256)
+    ),
     tm.AllocateTensorMemory: dict(offset=PLACE),
     tm.TensorColumns: dict(label=anything, first=between(0, 511)),
     tm.TensorProduct: dict(

@@ -26,6 +26,7 @@ from wsdsl.ir.tile_ops import (
     ReduceBlocks,
     Scan,
     Store,
+    TopK,
 )
 from wsdsl.ir.tile_scheduler import tile_scheduler
 from wsdsl.ir.tma import TMA_ALIGN
@@ -84,7 +85,7 @@ def _takes_place(op: Op, index: Value) -> bool:
 
 def _sums_along(op: Op, axis: str) -> bool:
     match op:
-        case Reduce() | ReduceBlocks() | Scan():
+        case Reduce() | ReduceBlocks() | Scan() | TopK():
             return op.axis == axis
         case Contract(a=Value(type=Tile(axes=a)), b=Value(type=Tile(axes=b))):
             return axis in a and axis in b

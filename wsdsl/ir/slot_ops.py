@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from wsdsl.ir.at_index import AtIndex
 from wsdsl.ir.op import Op, Value, op_class, result, results
 from wsdsl.ir.pipeline_ops import PARTITIONED
-from wsdsl.ir.tile_ops import AtIndex
 
 
 @op_class

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from wsdsl.ir.at_index import AtIndex
 from wsdsl.ir.op import Level, Op, Region, Value, binds, bound_arguments, op_class, result, results
-from wsdsl.ir.types import Axis, DType, SharedTile, Tensor, Tile
+from wsdsl.ir.types import DType, SharedTile, Tile
 
 TILE: tuple[Level, ...] = ("tile",)
 TILES: tuple[Level, ...] = ("tile", "partitioned")
@@ -33,34 +34,6 @@ OTHER_FUNCTIONS = {
 BESIDE_FIRST = ("where", *BYTE_OF_WORDS)
 """Whose first operand is of another type than the others."""
 COMPARISONS = ("lt", "le", "eq", "ne", "ge", "gt")
-
-
-class AtIndex:
-    """Of ops about the elements of `tensor` at `index`."""
-
-    tensor: Value
-    index: tuple[Value, ...]
-
-    @property
-    def dtype(self) -> DType:
-        assert isinstance(self.tensor.type, Tensor)
-        return self.tensor.type.dtype
-
-    @property
-    def packed(self) -> bool:
-        assert isinstance(self.tensor.type, Tensor)
-        return self.tensor.type.packed
-
-    @property
-    def axes(self) -> tuple[Axis, ...]:
-        """The entries of the index that are axes."""
-        return tuple([v.type for v in self.index if isinstance(v.type, Axis)])
-
-    @property
-    def last(self) -> Axis | None:
-        """What runs along the tensor's contiguous dimension, if that is an axis."""
-        last = self.index[-1].type if self.index else None
-        return last if isinstance(last, Axis) else None
 
 
 @op_class
@@ -312,7 +285,27 @@ class Scan(Op):
     axis: str
 
 
-OVER_AXIS = (Reduce, ReduceBlocks, Scan)
+@op_class
+class TopK(Op):
+    """The largest elements of `x` along an axis, in descending order, as many as the axis `into`
+    has; of equal ones the one with the least index comes first, and NaN before all. With `places`
+    not what they are, but their indices; i32. Where `x` has fewer elements the rest is the lowest
+    value of its dtype, at the index 2^31 - 1. `before`, if given, are the values and the places
+    that were found in other tiles, among which the elements of `x` are sorted.
+    """
+
+    levels: ClassVar = TILE
+    result: Value = result()
+    x: Value
+    axis: str
+    into: Value
+    before: tuple[Value, ...] = ()
+    places: bool = False
+
+
+NOWHERE = 2**31 - 1
+"""The index of nothing."""
+OVER_AXIS = (Reduce, ReduceBlocks, Scan, TopK)
 """Ops that combine elements along `axis`, which so is the columns' one."""
 
 

@@ -21,7 +21,7 @@ from wsdsl.ir.tile_ops import (
     Store,
 )
 from wsdsl.ir.types import Axis
-from wsdsl.lowering.axes import axes_of, loop_variable, tile_axes
+from wsdsl.lowering.axes import axes_of, loop_variable, output_nest, tile_axes
 
 MOST = 256
 """Of a block: what a tile may have."""
@@ -90,3 +90,21 @@ def block_faults(kernel: Kernel, sizes: Mapping[str, int]) -> Iterator[Finding]:
                 dim = axes_of(kernel)[axis].dim
                 hint = f"walk it with tiles({dim}, by=…), a multiple of {size}"
             yield Finding(told, op.loc, hint)
+
+
+def walked_blocks(kernel: Kernel) -> Iterator[Finding]:
+    """Stores of one element for each block in a loop that a CTA walks: other threads store what the
+    next tile has, and nothing tells that these are other elements.
+    """
+    made, nest = kernel.definers, {loop.index for loop in output_nest(kernel)[0]}
+    inner = {op.index.as_axis.name for op in kernel.of(ForTiles) if op.index not in nest}
+    for op in kernel.of(Store):
+        for axis in stored_blocks(op, made).keys() & inner:
+            name = loop_variable(axis)
+            yield Finding(
+                f"a store for each block along `{name}` in a loop that walks it, which is lowered "
+                "only where a tile has the whole row",
+                op.loc,
+                f"store it in a kernel whose loop over `{name}` is parallel: for m, {name} in "
+                "tiles(…), which carries nothing",
+            )

@@ -4,11 +4,12 @@ they run along the columns of an operand that consumers share: each begins with 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from wsdsl.diagnostics import Finding
 from wsdsl.ir.op import Kernel, Value
-from wsdsl.ir.tile_ops import Contract, Load, Store
+from wsdsl.ir.tile_ops import Contract, Load, ReduceBlocks, Scan, Store
 from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import THREADS, Axis, DType
 from wsdsl.ir.wgmma import COLUMN_STEP, MAX_COLUMNS, columns_fault
@@ -17,7 +18,7 @@ from wsdsl.lowering.cooperation import cluster_along, cluster_size, num_shares
 from wsdsl.lowering.epilogue_operands import epilogue_slots
 from wsdsl.lowering.footprint import axis_sizes
 from wsdsl.lowering.held_rows import MOST_HELD, height_in, held_axes
-from wsdsl.lowering.lanes import flat_axis, holds_vectors
+from wsdsl.lowering.lanes import WARP, flat_axis, holds_vectors, thread_vector
 from wsdsl.lowering.product_operands import multiplied
 from wsdsl.lowering.store_panels import stored_as_panels
 from wsdsl.schedule import Schedule
@@ -98,6 +99,8 @@ def lane_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
     rows = [sizes[name] for name, axis in axes_of(kernel).items() if axis.role == "rows"]
     if not rows or not all(rows):
         return  # There are none, or it is open how many there are beside the columns.
+    if height * WARP < THREADS:
+        yield from _shared_by_warps(kernel, chosen, height)
     along = max((cluster_along(chosen, name) for name in held_axes(kernel)), default=1)
     if along > 1 and cluster_size(chosen) > along:
         told = "CTAs of a cluster share rows, and it has CTAs along other axes"
@@ -118,3 +121,16 @@ def lane_faults(kernel: Kernel, chosen: Schedule) -> Iterator[Finding]:
         elif size * height > THREADS * MOST_HELD:
             most = THREADS * MOST_HELD // height
             yield Finding(f"{what} is more than {most} (columns of {height} rows)")
+
+
+def _shared_by_warps(kernel: Kernel, chosen: Schedule, height: int) -> Iterator[Finding]:
+    """What goes along rows of which several warps have parts, and is of one warp."""
+    sizes, shares = axis_sizes(kernel, chosen), num_shares(kernel, chosen)["columns"]
+    told = f"warps share the rows of tiles of {height} rows, and one has"
+    hint = f"make it {THREADS // WARP} rows or more"
+    for op in kernel.of(Scan):
+        yield Finding(f"{told} no sums of what is in front of it", op.loc, hint)
+    for op in kernel.of(ReduceBlocks):
+        vector = math.gcd(thread_vector(kernel), sizes[op.axis] * height // (shares * THREADS))
+        if op.size > WARP * vector:
+            yield Finding(f"{told} no whole block of {op.size}", op.loc, hint)

@@ -11,7 +11,7 @@ from wsdsl.ir.tile_ops import OVER_AXIS, Block, Contract, ForEach, Store
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import walk
 from wsdsl.lowering.axes import axes_of, loop_variable, output_nest
-from wsdsl.lowering.axis_blocks import block_faults
+from wsdsl.lowering.axis_blocks import block_faults, walked_blocks
 from wsdsl.lowering.check_columns import column_faults, lane_faults, slice_step
 from wsdsl.lowering.check_tensor_memory import tensor_memory_faults
 from wsdsl.lowering.cooperation import (
@@ -73,6 +73,7 @@ def faults(kernel: Kernel, chosen: Schedule) -> list[Finding]:
         *_share(kernel, chosen),
         *tile_faults(kernel, chosen),
         *_crossed_blocks(kernel, chosen),
+        *(() if _holds_rows(kernel, chosen) else walked_blocks(kernel)),
         *tensor_memory_faults(kernel, chosen),
     ]
     if products and chosen.registers is not None:
@@ -80,6 +81,14 @@ def faults(kernel: Kernel, chosen: Schedule) -> list[Finding]:
     if products and not found:
         found = [*_resources(kernel, chosen)]
     return located(found, kernel)
+
+
+def _holds_rows(kernel: Kernel, chosen: Schedule) -> bool:
+    """Whether tiles have whole rows, and no loop walks these."""
+    held, sizes = held_axes(kernel), axis_sizes(kernel, chosen)
+    return bool(held) and all(
+        sizes[name] * cluster_along(chosen, name) >= size for name, size in held.items()
+    )
 
 
 def located(findings: list[Finding], kernel: Kernel) -> list[Finding]:

@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from wsdsl.diagnostics import CompileError
 from wsdsl.ir.op import Kernel, Value, once
 from wsdsl.ir.ranges import walks_a_part
-from wsdsl.ir.tile_ops import Contract, ForTiles, Load, Reduce, Scan
+from wsdsl.ir.tile_ops import Contract, ForTiles, Load, Reduce
 from wsdsl.ir.types import THREADS, Tile
 from wsdsl.lowering.assign_roles import assign_roles
-from wsdsl.lowering.axes import axes_of, output_nest
+from wsdsl.lowering.axes import axes_of, output_nest, whole_axes
 from wsdsl.lowering.cooperation import cluster_along, num_shares
-from wsdsl.lowering.lanes import ROWS, holds_vectors, thread_vector
+from wsdsl.lowering.lanes import ROWS, holds_vectors, thread_vector, within_warps
 from wsdsl.schedule import Schedule
 
 HELD_BYTES = 256
@@ -45,12 +45,10 @@ def held_dims(kernel: Kernel) -> frozenset[str]:
 
 @once
 def _reduced_dims(kernel: Kernel) -> frozenset[str]:
-    if any(isinstance(op, Contract) for op in kernel.ops):
+    if kernel.of(Contract) or not kernel.of(Reduce) or within_warps(kernel):
         return frozenset()
     across = {a.name for op in kernel.of(Load) for a in op.axes[:-1] if op.last == op.axes[-1]}
-    # Threads of several warps can not add up what is in front of each.
-    summed = {op.axis for op in kernel.of(Scan)}
-    reduced = {op.axis for op in kernel.of(Reduce)} - across - summed
+    reduced = {op.axis for op in kernel.of(Reduce)} - across
     found = {axes_of(kernel)[name].dim for name in reduced}
     walked = {name for name, axis in axes_of(kernel).items() if axis.dim in found}
     loops = [op for op in kernel.of(ForTiles) if op.index.as_axis.name in walked]
@@ -70,6 +68,8 @@ def held_axes(kernel: Kernel) -> Mapping[str, int]:
     axes = {n: a for n, a in axes_of(kernel).items() if a.dim in dims}
     if any(a.role != "columns" or known.get(a.dim, 0) < 1 for a in axes.values()):
         return {}
+    if any(axes_of(kernel)[name].role == "columns" for name in whole_axes(kernel) - axes.keys()):
+        return {}  # Which is as short as it is, and need not have a column for each thread.
     return {name: known[axis.dim] for name, axis in axes.items()}
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 
 from wsdsl.ir.op import Kernel, once
-from wsdsl.ir.tile_ops import Contract, Load, Reduce, Store
+from wsdsl.ir.tile_ops import Contract, Load, Reduce, ReduceBlocks, Scan, Store
 from wsdsl.ir.tma import TMA_ALIGN
 from wsdsl.ir.types import ACCUMULATOR, THREADS, Lanes
 from wsdsl.lowering.axes import axes_of
@@ -108,6 +108,15 @@ def lanes_of(kernel: Kernel) -> Lanes:
 
 
 @once
+def within_warps(kernel: Kernel) -> bool:
+    """Whether something goes along rows that warps must not share: sums up to each element, and
+    blocks that are longer than what one warp has of a row.
+    """
+    most = WARP * thread_vector(kernel)
+    return bool(kernel.of(Scan)) or any(op.size > most for op in kernel.of(ReduceBlocks))
+
+
+@once
 def wide_columns(kernel: Kernel) -> int:
     """Columns of tiles that are wider than an access, or lower than 64 rows; else 0."""
     if not holds_vectors(kernel) or flat_axis(kernel) is not None:
@@ -116,7 +125,7 @@ def wide_columns(kernel: Kernel) -> int:
     shares = num_shares(kernel, kernel.schedule or Schedule())["columns"]
     columns = math.gcd(*(a.size for a in axes if a.role == "columns")) // shares
     rows = any(a.role == "rows" for a in axes)
-    if not rows and columns % (2 * THREADS):
+    if not rows and (columns % (2 * THREADS) or within_warps(kernel)):
         return 0  # Several threads have the same columns.
     return columns if columns > MOST_COLUMNS or height_of(kernel) < ROWS or not rows else 0
 

@@ -22,6 +22,7 @@ from wsdsl.lowering.passes.bound_ranges import bound_ranges
 from wsdsl.lowering.passes.choose_schedule import at_least_one, choose_schedule
 from wsdsl.lowering.passes.defer_sums import defer_sums
 from wsdsl.lowering.passes.drop_unused import drop_unused
+from wsdsl.lowering.passes.expand_top_k import expand_top_k
 from wsdsl.lowering.passes.fit_last_tiles import fit_last_tiles
 from wsdsl.lowering.passes.fuse_accumulators import fuse_accumulators
 from wsdsl.lowering.passes.hoist_indices import hoist_indices
@@ -62,6 +63,7 @@ PASSES: tuple[tuple[Pass, Level], ...] = (
     (move_factors, "tile"),
     (place_operands, "tile"),
     (verify_lowerable, "tile"),
+    (expand_top_k, "tile"),
     (fuse_accumulators, "tile"),
     (hoist_loads, "tile"),
     (hoist_indices, "tile"),

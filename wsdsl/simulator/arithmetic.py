@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from wsdsl.ir.tile_ops import BYTE_OF_WORDS
+from wsdsl.ir.tile_ops import BYTE_OF_WORDS, NOWHERE
 from wsdsl.ir.types import DType
 
 Array = npt.NDArray[Any]
@@ -353,3 +353,17 @@ def scan(x: Array, dtype: DType, axis: int) -> Array:
     wide = np.float64 if dtype.is_float else np.int64
     with np.errstate(invalid="ignore"):
         return round_total(x.astype(wide).cumsum(axis=axis), dtype)
+
+
+def top_k(x: Array, places: Array, dtype: DType, count: int) -> tuple[Array, Array]:
+    """The largest along the last axis in descending order, and their places; NaN, then the least
+    place first. What there is not has the lowest value, and the place `NOWHERE`.
+    """
+    missing = [(0, 0)] * (x.ndim - 1) + [(0, max(0, count - x.shape[-1]))]
+    low = -np.inf if dtype.is_float else integer_range(dtype)[0]
+    x = np.pad(x, missing, constant_values=np.asarray(low).astype(x.dtype))
+    places = np.pad(places, missing, constant_values=NOWHERE)
+    wide = widen(x) if dtype.is_float else x.astype(np.int64)
+    keys = places, np.where(np.isnan(wide), 0, -wide), ~np.isnan(wide)
+    order = np.lexsort(keys, axis=-1)[..., :count]
+    return np.take_along_axis(x, order, -1), np.take_along_axis(places, order, -1)

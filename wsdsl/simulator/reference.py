@@ -131,6 +131,8 @@ class _Evaluator:
             case t.Reduce():
                 axis = _tile(op.x).axes.index(op.axis)
                 return arithmetic.reduce(op.fn, get[op.x.name], _dtype(op.x), axis)
+            case t.TopK():
+                return self.top_k(op)
             case t.Scan():
                 axis = _tile(op.x).axes.index(op.axis)
                 return arithmetic.scan(get[op.x.name], _dtype(op.x), axis)
@@ -156,6 +158,19 @@ class _Evaluator:
                 return self.load(op)
             case _:
                 raise NotImplementedError(f"the reference does not know {type(op).__name__}")
+
+    def top_k(self, op: t.TopK) -> Array:
+        axes, into = _tile(op.result).axes, _axis(op.into).name
+        own, count = self.range_of(op.axis), len(self.range_of(into))
+        ordered = (*(a for a in axes if a != into), op.axis)
+        x = self.place(op.x, ordered)
+        places = np.broadcast_to(np.arange(own.start, own.stop, dtype=np.int32), x.shape)
+        if op.before:
+            last = (*ordered[:-1], into)
+            before = [self.place(v, last) for v in op.before]
+            x, places = (np.concatenate(c, -1) for c in zip(before, (x, places), strict=True))
+        made = arithmetic.top_k(x, places, _dtype(op.x), count)[op.places]
+        return np.moveaxis(made, -1, axes.index(into))
 
     def range_of(self, axis: str) -> range:
         """A whole dimension may be named in a new tile's type before any load takes it."""

@@ -29,7 +29,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from wsdsl.ir.op import Kernel, Op, Region, Value, regions
-from wsdsl.ir.tile_ops import ForEach, ForTiles, Load, Reduce, Store, Whole, Yield
+from wsdsl.ir.tile_ops import ForEach, ForTiles, Load, Reduce, ReduceBlocks, Store, Whole, Yield
 from wsdsl.ir.types import Axis, Tile
 from wsdsl.ir.walk import definitions, replace_operands, retype, walk, with_regions, yielded
 from wsdsl.lowering.axes import axes_of, output_nest
@@ -118,6 +118,8 @@ def _renamed(
     def reduced(op: Op) -> Op:
         if isinstance(op, Reduce) and op.axis in names:
             op = dataclasses.replace(op, axis=names[op.axis], ctas=ctas[op.axis])
+        elif isinstance(op, ReduceBlocks) and op.axis in names:
+            op = dataclasses.replace(op, axis=names[op.axis])
         return with_regions(op, lambda inner: tuple(reduced(o) for o in inner))
 
     return tuple(reduced(op) for op in retype(body, swap))

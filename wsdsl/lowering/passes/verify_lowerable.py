@@ -22,6 +22,7 @@ from wsdsl.ir.tile_ops import (
     ReduceBlocks,
     Scan,
     Store,
+    TopK,
     Whole,
 )
 from wsdsl.ir.tma import MAX_RANK
@@ -61,6 +62,7 @@ def verify_lowerable(kernel: Kernel) -> Kernel:
         *_products(kernel),
         *_scalars(kernel),
         *_blocks(kernel),
+        *_top(kernel),
         *_nibbles(kernel),
         *_order_of_memory(kernel),
         *unfit_packing(kernel),
@@ -184,7 +186,7 @@ def _whole_dimensions(kernel: Kernel) -> Iterator[Finding]:
 def _reduces(op: Op, axis: str) -> bool:
     if isinstance(op, Contract):
         return axis in op.summed
-    return isinstance(op, Reduce | Scan) and op.axis == axis
+    return isinstance(op, Reduce | Scan | TopK) and op.axis == axis
 
 
 def _products(kernel: Kernel) -> Iterator[Finding]:
@@ -303,6 +305,21 @@ def _blocks(kernel: Kernel) -> Iterator[Finding]:
                 op.loc,
                 f"walk them as tiles, for {op.axis} in tiles(…, by={op.size}), and reduce each",
             )
+
+
+def _top(kernel: Kernel) -> Iterator[Finding]:
+    known = dict(kernel.sizes)
+    for op in kernel.of(TopK):
+        dim = op.into.as_axis.dim
+        if known.get(dim, 0) > MOST_OF_TOP:
+            yield Finding(
+                f"`{dim}` is {known[dim]}, and of an axis the {MOST_OF_TOP} largest are lowered",
+                op.loc,
+                "each takes a reduction of the row: sort before the call",
+            )
+
+
+MOST_OF_TOP = 32
 
 
 def _nibbles(kernel: Kernel) -> Iterator[Finding]:
