@@ -75,7 +75,7 @@ def _tiles(kernel: Kernel) -> list[Load | Store]:
 def thread_vector(kernel: Kernel) -> int:
     """Neighbours that a thread has: 16 bytes of the widest elements."""
     tiles = _tiles(kernel) or [op for op in _accesses(kernel) if op.axes]
-    return TMA_ALIGN // max(op.dtype.bytes for op in tiles)
+    return TMA_ALIGN // max((op.dtype.bytes for op in tiles), default=TMA_ALIGN)
 
 
 @once
@@ -112,8 +112,8 @@ def within_warps(kernel: Kernel) -> bool:
     """Whether something goes along rows that warps must not share: sums up to each element, and
     blocks that are longer than what one warp has of a row.
     """
-    most = WARP * thread_vector(kernel)
-    return bool(kernel.of(Scan)) or any(op.size > most for op in kernel.of(ReduceBlocks))
+    longest = max((op.size for op in kernel.of(ReduceBlocks)), default=0)
+    return bool(kernel.of(Scan)) or (longest > WARP and longest > WARP * thread_vector(kernel))
 
 
 @once
